@@ -1,0 +1,26 @@
+// TERAIO_CHECK: an invariant of ours, checked in every build.
+//
+// For programmer errors only; a failure that use can cause is a Status. A broken check throws
+// InvariantError, which the bindings turn into a Python exception, so that a bug here ends one
+// training step with a message and not the process.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace teraio {
+
+class InvariantError : public std::logic_error {
+ public:
+  using std::logic_error::logic_error;
+};
+
+[[noreturn]] inline void fail_check(const char* expression, const char* file, int line) {
+  throw InvariantError(std::string("TERAIO invariant broken: ") + expression + " at " + file + ":" +
+                       std::to_string(line));
+}
+
+}  // namespace teraio
+
+#define TERAIO_CHECK(expression) \
+  (static_cast<bool>(expression) ? void() : ::teraio::fail_check(#expression, __FILE__, __LINE__))

@@ -1,0 +1,242 @@
+#include "base/json_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+
+namespace teraio {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kLargestFileBytes = size_t{4} << 30;
+
+struct CloseGz {
+  void operator()(gzFile file) const { gzclose(file); }
+};
+using GzReader = std::unique_ptr<gzFile_s, CloseGz>;
+
+Status system_failure(const std::filesystem::path& path, std::string_view what, int error) {
+  const ErrorCode code = error == ENOENT   ? ErrorCode::kNotFound
+                         : error == ENOSPC ? ErrorCode::kOutOfSpace
+                                           : ErrorCode::kIoError;
+  return Status(code, fmt::format("{}: cannot {}: {}", path.string(), what, std::strerror(error)));
+}
+
+std::string described(const json& value) {
+  if (value.is_object()) return "an object";
+  if (value.is_array()) return "an array";
+  return value.dump(-1, ' ', false, json::error_handler_t::replace).substr(0, 60);
+}
+
+// Fits int64 and is written as an integer.
+bool is_integer(const json& value) {
+  if (value.is_number_unsigned())
+    return value.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+  return value.is_number_integer();
+}
+
+bool ends_in_gz(const std::filesystem::path& path) { return path.extension() == ".gz"; }
+
+// Writes and closes; takes ownership of `descriptor`.
+Status write_all(int descriptor, const std::filesystem::path& path, std::string_view text) {
+  gzFile file = gzdopen(descriptor, ends_in_gz(path) ? "wb6" : "wbT");
+  if (file == nullptr) {
+    close(descriptor);
+    return Status(ErrorCode::kInternal, fmt::format("{}: zlib has no memory", path.string()));
+  }
+  constexpr size_t kChunkBytes = size_t{1} << 26;
+  errno = 0;
+  bool ok = true;
+  while (ok && !text.empty()) {
+    const std::string_view chunk = text.substr(0, kChunkBytes);
+    ok = gzwrite(file, chunk.data(), static_cast<unsigned>(chunk.size())) ==
+         static_cast<int>(chunk.size());
+    text.remove_prefix(chunk.size());
+  }
+  const bool closed = gzclose(file) == Z_OK;
+  if (ok && closed) return Status();
+  return system_failure(path, "write", errno != 0 ? errno : EIO);
+}
+
+}  // namespace
+
+Result<std::string> read_text_file(const std::filesystem::path& path) {
+  errno = 0;
+  GzReader file(gzopen(path.c_str(), "rb"));
+  if (!file) return system_failure(path, "open", errno != 0 ? errno : EIO);
+  std::string text;
+  size_t used = 0;
+  for (;;) {
+    if (text.size() - used < 1 << 16) text.resize(std::max<size_t>(1 << 18, text.size() * 2));
+    const int got = gzread(file.get(), text.data() + used,
+                           static_cast<unsigned>(std::min(text.size() - used, size_t{1} << 30)));
+    if (got <= 0) break;
+    used += static_cast<size_t>(got);
+    if (used > kLargestFileBytes)
+      return Status(ErrorCode::kInvalidArgument,
+                    fmt::format("{}: expected at most 4 GiB of text", path.string()));
+  }
+  int error = Z_OK;
+  const char* message = gzerror(file.get(), &error);
+  if (error == Z_ERRNO) return system_failure(path, "read", errno != 0 ? errno : EIO);
+  if (error != Z_OK)
+    return Status(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: expected whole gzip data: {}", path.string(), message));
+  text.resize(used);
+  return text;
+}
+
+Status write_text_file(const std::filesystem::path& path, std::string_view text) {
+  std::string temporary = path.string() + ".partial-XXXXXX";
+  const int descriptor = mkstemp(temporary.data());
+  if (descriptor < 0) return system_failure(path, "create a file beside", errno);
+  fchmod(descriptor, 0644);
+  Status status = write_all(descriptor, path, text);
+  if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0)
+    status = system_failure(path, "replace", errno);
+  if (!status.ok()) unlink(temporary.c_str());
+  return status;
+}
+
+std::string to_json_text(const nlohmann::ordered_json& value) {
+  const auto dump = [](const nlohmann::ordered_json& part) {
+    return part.dump(-1, ' ', false, json::error_handler_t::replace);
+  };
+  std::string text = "{";
+  const char* separator = "\n ";
+  for (const auto& [key, part] : value.items()) {
+    text += fmt::format("{}{}: ", separator, dump(key));
+    separator = ",\n ";
+    if (!part.is_array()) {
+      text += dump(part);
+      continue;
+    }
+    text += "[";
+    for (size_t i = 0; i < part.size(); ++i) text += (i == 0 ? "\n  " : ",\n  ") + dump(part[i]);
+    text += part.empty() ? "]" : "\n ]";
+  }
+  return text + "\n}\n";
+}
+
+JsonNode JsonNode::find(const char* key) const {
+  const json* child = nullptr;
+  if (value_ != nullptr && value_->is_object()) {
+    const auto found = value_->find(key);
+    if (found != value_->end()) child = &*found;
+  }
+  return JsonNode(document_, child, this, key, 0);
+}
+
+JsonNode JsonNode::operator[](const char* key) const {
+  JsonNode child = find(key);
+  if (child.exists() || value_ == nullptr) return child;
+  if (value_->is_object())
+    child.fail("expected this field, found none");
+  else
+    fail_expected("an object");
+  return child;
+}
+
+size_t JsonNode::size() const {
+  if (value_ == nullptr || !document_->status_.ok()) return 0;
+  if (value_->is_array()) return value_->size();
+  fail_expected("an array");
+  return 0;
+}
+
+JsonNode JsonNode::element(size_t index) const {
+  return JsonNode(document_, &(*value_)[index], this, nullptr, index);
+}
+
+int64_t JsonNode::integer_from(int64_t smallest, std::string_view expected) const {
+  if (value_ == nullptr) return smallest;
+  if (is_integer(*value_)) {
+    const int64_t number = value_->get<int64_t>();
+    if (number >= smallest) return number;
+  }
+  fail_expected(expected);
+  return smallest;
+}
+
+int64_t JsonNode::non_negative_integer() const {
+  return integer_from(0, "an integer that is not negative");
+}
+
+int64_t JsonNode::positive_integer() const { return integer_from(1, "a positive integer"); }
+
+double JsonNode::number() const {
+  if (value_ == nullptr) return 0;
+  if (value_->is_number() && std::isfinite(value_->get<double>())) return value_->get<double>();
+  fail_expected("a number");
+  return 0;
+}
+
+bool JsonNode::boolean() const {
+  if (value_ == nullptr) return false;
+  if (value_->is_boolean()) return value_->get<bool>();
+  fail_expected("true or false");
+  return false;
+}
+
+std::string JsonNode::text() const {
+  if (value_ == nullptr) return "";
+  if (value_->is_string()) return value_->get<std::string>();
+  fail_expected("a string");
+  return "";
+}
+
+std::string JsonNode::path() const {
+  if (parent_ == nullptr) return "";
+  const std::string before = parent_->path();
+  if (key_ == nullptr) return fmt::format("{}[{}]", before, index_);
+  return before.empty() ? key_ : fmt::format("{}.{}", before, key_);
+}
+
+void JsonNode::fail_expected(std::string_view expected) const {
+  fail(fmt::format("expected {}, found {}", expected,
+                   value_ == nullptr ? "nothing" : described(*value_)));
+}
+
+void JsonNode::fail(std::string_view problem) const {
+  const std::string where = path();
+  document_->fail(ErrorCode::kInvalidArgument,
+                  where.empty() ? std::string(problem) : fmt::format("{}: {}", where, problem));
+}
+
+JsonDocument::JsonDocument(const std::filesystem::path& path, std::string_view format)
+    : file_(path.string()), root_(this, nullptr, nullptr, nullptr, 0) {
+  const Result<std::string> text = read_text_file(path);
+  if (text.ok())
+    parse(*text, format);
+  else
+    status_ = text.status();
+}
+
+void JsonDocument::parse(const std::string& text, std::string_view format) {
+  try {
+    value_ = json::parse(text);
+  } catch (const json::exception& error) {  // the library's only way to tell where
+    fail(ErrorCode::kInvalidArgument, fmt::format("expected JSON: {}", error.what()));
+    return;
+  }
+  root_.value_ = &value_;
+  const JsonNode field = root_["format"];
+  const std::string found = field.text();
+  if (found != format && status_.ok())
+    field.fail(fmt::format("expected \"{}\", found {}", format, described(*field.value_)));
+}
+
+void JsonDocument::fail(ErrorCode code, std::string_view problem) {
+  if (status_.ok()) status_ = Status(code, fmt::format("{}: {}", file_, problem));
+}
+
+}  // namespace teraio
