@@ -1,0 +1,50 @@
+// Lifetimes: when each tensor of a trace is alive, used, and idle.
+//
+//   ops        0   1   2   3   4   5   6   7
+//   tensor A       W   .   .   r   .   r          born before 1, dies after 6
+//                    [idle ]     [i]              two inactive periods: ops 2..3 and op 5
+//   weight P   r   .   .   .   .   .   W   .      persistent: idle 1..5, and 7..(8+0) over the end
+//
+// Ops are "unrolled" where a range may pass the end of the iteration: op N + k is op k of the next.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "trace/trace.h"
+
+namespace teraio {
+
+// The ops [first, end) strictly between two uses: at op `end` the tensor is used again.
+struct InactivePeriod {
+  TensorIndex tensor = 0;
+  int64_t first = 0;  // in [1, N]
+  int64_t end = 0;    // unrolled; > first
+  int32_t epoch = 0;  // its position in Lifetimes::epochs
+
+  bool operator==(const InactivePeriod&) const = default;
+};
+
+// The inactive periods of a tensor between two writes of it, in order of time. A copy that is made
+// in one of them stays valid in those after it.
+struct CopyEpoch {
+  TensorIndex tensor = 0;
+  bool never_written = false;    // by no op at all: a copy exists from the start
+  std::vector<int32_t> periods;  // positions in Lifetimes::periods
+
+  bool operator==(const CopyEpoch&) const = default;
+};
+
+struct Lifetimes {
+  std::vector<InactivePeriod> periods;   // in order of tensor, then time; none is empty
+  std::vector<CopyEpoch> epochs;         // those that have periods
+  std::vector<int64_t> footprint_bytes;  // per op: tensors alive, and its workspace
+  std::vector<int64_t> active_bytes;     // per op: what has to be on the device while it runs
+};
+
+// Requires validate(trace).ok(). Linear in the trace's size. Tensors smaller than
+// `smallest_tensor_bytes`, and those that no op touches, have no periods; they count as active at
+// every op of their life.
+Lifetimes lifetimes_of(const Trace& trace, int64_t smallest_tensor_bytes = 0);
+
+}  // namespace teraio

@@ -1,0 +1,25 @@
+#include "trace/trace.h"
+
+namespace teraio {
+
+std::string_view to_string(TensorKind kind) {
+  switch (kind) {
+    case TensorKind::kParameter:
+      return "parameter";
+    case TensorKind::kGradient:
+      return "gradient";
+    case TensorKind::kOptimizerState:
+      return "optimizer_state";
+    case TensorKind::kActivation:
+      return "activation";
+    case TensorKind::kInput:
+      return "input";
+    case TensorKind::kWorkspace:
+      return "workspace";
+    case TensorKind::kOther:
+      return "other";
+  }
+  return "other";
+}
+
+}  // namespace teraio

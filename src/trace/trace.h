@@ -1,0 +1,63 @@
+// Trace: what one training iteration did. A value; the file form is docs/formats.md.
+//
+// In memory every reference to a tensor is its position in `tensors` (a TensorIndex); the ids of
+// the file are kept in Tensor::id, for messages and for writing the file back.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace teraio {
+
+using TensorIndex = int32_t;
+using OpIndex = int32_t;
+
+enum class TensorKind : uint8_t {
+  kParameter,
+  kGradient,
+  kOptimizerState,
+  kActivation,
+  kInput,
+  kWorkspace,
+  kOther,
+};
+
+// The names of the file format: "parameter", "gradient", "optimizer_state", ...
+std::string_view to_string(TensorKind kind);
+
+struct Tensor {
+  int64_t id = 0;
+  int64_t size_bytes = 0;
+  bool persistent = false;  // lives across iterations
+  TensorKind kind = TensorKind::kOther;
+  std::string name;  // empty when it has none
+
+  bool operator==(const Tensor&) const = default;
+};
+
+struct Op {
+  std::string name;
+  int64_t duration_ns = 0;          // with all its tensors resident: no waiting in it
+  std::vector<TensorIndex> reads;   // only read
+  std::vector<TensorIndex> writes;  // created or changed
+  std::vector<TensorIndex> frees;   // released right after the op
+  int64_t workspace_bytes = 0;      // exists only while the op runs
+
+  bool operator==(const Op&) const = default;
+};
+
+// `ops` in execution order; the sequence repeats for ever. A tensor that is not persistent is
+// allocated just before the first op that touches it and released after the op that frees it, or
+// after the last op that touches it when none does.
+struct Trace {
+  std::string name;
+  std::string source;  // "profiled", "modelled", or free text
+  std::vector<Tensor> tensors;
+  std::vector<Op> ops;
+
+  bool operator==(const Trace&) const = default;
+};
+
+}  // namespace teraio

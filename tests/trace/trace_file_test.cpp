@@ -1,0 +1,135 @@
+// Reading and writing traces: whole files come back the same, broken ones name file and field.
+#include "trace/trace_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+namespace teraio {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::filesystem::path data(const std::string& name) {
+  return std::filesystem::path(TERAIO_TEST_DATA) / name;
+}
+
+std::filesystem::path scratch(const std::string& name) {
+  return std::filesystem::path(::testing::TempDir()) / name;
+}
+
+class RealTraces : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(RealTraces, ComeBackTheSame) {
+  const Result<Trace> trace = read_trace(data("traces") / GetParam());
+  ASSERT_TRUE(trace.ok()) << trace.status().message();
+  for (const char* name : {"copy.json", "copy.json.gz"}) {
+    const std::filesystem::path path = scratch(std::string(GetParam()) + name);
+    ASSERT_TRUE(write_trace(*trace, path).ok());
+    const Result<Trace> copy = read_trace(path);
+    ASSERT_TRUE(copy.ok()) << copy.status().message();
+    EXPECT_EQ(*copy, *trace);
+    std::filesystem::remove(path);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, RealTraces,
+                         ::testing::Values("l8.json.gz", "gr8.json.gz", "l70.json.gz",
+                                           "VIT-1280.json.gz", "Inceptionv3-1536.json.gz"));
+
+struct BadFile {
+  const char* name;
+  const char* expected;  // part of the message
+};
+
+class BadTraces : public ::testing::TestWithParam<BadFile> {};
+
+TEST_P(BadTraces, AreRefusedByFieldAndExpectation) {
+  const Result<Trace> trace = read_trace(data("corpus/trace") / GetParam().name);
+  ASSERT_FALSE(trace.ok());
+  EXPECT_EQ(trace.status().code(), ErrorCode::kInvalidArgument);
+  EXPECT_THAT(trace.status().message(), HasSubstr(GetParam().name));
+  EXPECT_THAT(trace.status().message(), HasSubstr(GetParam().expected));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Corpus, BadTraces,
+    ::testing::Values(
+        BadFile{"empty.json", "expected JSON"}, BadFile{"not_json.json", "expected JSON"},
+        BadFile{"deep.json", "expected JSON"}, BadFile{"array.json", "expected an object"},
+        BadFile{"unknown_format.json", "format: expected \"teraio-trace/1\""},
+        BadFile{"no_format.json", "format: expected this field"},
+        BadFile{"no_ops.json", "ops: expected this field"},
+        BadFile{"ops_object.json", "ops: expected an array"},
+        BadFile{"negative_bytes.json",
+                "tensors[1].bytes: expected an integer that is not negative"},
+        BadFile{"fraction.json", "tensors[1].bytes: expected an integer"},
+        BadFile{"too_large.json", "tensors[1].bytes: expected an integer"},
+        BadFile{"huge_number.json", "expected JSON"},
+        BadFile{"sum_overflow.json", "tensors[1].bytes: expected a size"},
+        BadFile{"string_id.json", "tensors[0].id: expected an integer"},
+        BadFile{"twice_id.json", "tensors[1].id: expected an id that no other tensor has"},
+        BadFile{"unknown_id.json", "ops[0].reads[0]: expected the id of a tensor, found 8"},
+        BadFile{"twice_in_op.json", "ops[0].writes[0]: expected a tensor at most once"},
+        BadFile{"freed_twice.json", "ops[1].reads[0]: expected a tensor that is alive"},
+        BadFile{"frees_persistent.json", "ops[1].frees[1]: expected a tensor that is not"},
+        BadFile{"bad_kind.json", "tensors[0].kind: expected parameter"},
+        BadFile{"null_op.json", "ops[2]: expected an object"},
+        BadFile{"bad_utf8.json", "expected JSON"},
+        BadFile{"truncated.json.gz", "expected whole gzip data"}),
+    [](const auto& info) {
+      std::string name = info.param.name;
+      for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+      return name;
+    });
+
+// Bytes changed one by one: whatever the reader makes of them, it answers.
+TEST(TraceFile, AnyChangedByteIsAnswered) {
+  const Result<Trace> good = read_trace(data("corpus/trace/good.json"));
+  ASSERT_TRUE(good.ok()) << good.status().message();
+  const std::filesystem::path whole = scratch("whole.json");
+  ASSERT_TRUE(write_trace(*good, whole).ok());
+  std::string text(std::filesystem::file_size(whole), '\0');
+  std::FILE* file = std::fopen(whole.c_str(), "rb");
+  ASSERT_EQ(std::fread(text.data(), 1, text.size(), file), text.size());
+  std::fclose(file);
+  const std::filesystem::path changed = scratch("changed.json");
+  for (size_t i = 0; i < text.size(); ++i) {
+    std::string other = text;
+    other[i] = "\0\"{[9-,\xff"[i % 8];
+    file = std::fopen(changed.c_str(), "wb");
+    std::fwrite(other.data(), 1, other.size(), file);
+    std::fclose(file);
+    const Result<Trace> read = read_trace(changed);
+    if (read.ok()) {
+      EXPECT_TRUE(validate(*read).ok());
+    } else {
+      EXPECT_THAT(read.status().message(), HasSubstr("changed.json"));
+    }
+  }
+}
+
+TEST(TraceFile, ExtraFieldsAreAccepted) {
+  EXPECT_TRUE(read_trace(data("corpus/trace/good.json.gz")).ok());
+}
+
+TEST(TraceFile, AFileThatIsNotThereIsNotFound) {
+  const Result<Trace> trace = read_trace(data("nothing.json"));
+  EXPECT_EQ(trace.status().code(), ErrorCode::kNotFound);
+}
+
+TEST(TraceFile, AFailedWriteLeavesNothingBehind) {
+  const std::filesystem::path directory = scratch("no such directory");
+  EXPECT_FALSE(write_trace(Trace{"t", "modelled", {}, {}}, directory / "t.json").ok());
+  EXPECT_FALSE(std::filesystem::exists(directory));
+}
+
+TEST(TraceFile, AnInvalidTraceIsNotWritten) {
+  Trace trace{"t", "modelled", {{0, -1, true, TensorKind::kOther, ""}}, {}};
+  EXPECT_THAT(write_trace(trace, scratch("t.json")).message(), HasSubstr("tensors[0].bytes"));
+}
+
+}  // namespace
+}  // namespace teraio
