@@ -1,0 +1,32 @@
+#include "hardware/hardware.h"
+
+namespace teraio {
+
+Rates ssd_rates(const Hardware& hardware) {
+  Rates sum;
+  for (const Drive& drive : hardware.drives) {
+    sum.read_bytes_per_second += drive.rates.read_bytes_per_second;
+    sum.write_bytes_per_second += drive.rates.write_bytes_per_second;
+  }
+  return sum;
+}
+
+double ssd_duplex(const Hardware& hardware) {
+  double weighted = 0;
+  double total = 0;
+  for (const Drive& drive : hardware.drives) {
+    const double weight = static_cast<double>(drive.rates.read_bytes_per_second) +
+                          static_cast<double>(drive.rates.write_bytes_per_second);
+    weighted += drive.duplex * weight;
+    total += weight;
+  }
+  return total > 0 ? weighted / total : 1.0;
+}
+
+int64_t ssd_capacity_bytes(const Hardware& hardware) {
+  int64_t sum = 0;
+  for (const Drive& drive : hardware.drives) sum += drive.capacity_bytes;
+  return sum;
+}
+
+}  // namespace teraio
