@@ -1,0 +1,109 @@
+#include <fmt/format.h>
+
+#include <optional>
+#include <unordered_map>
+
+#include "base/json_file.h"
+#include "plan/plan.h"
+
+namespace teraio {
+namespace {
+
+constexpr std::string_view kFormat = "teraio-plan/1";
+
+using Positions = std::unordered_map<int64_t, TensorIndex>;
+
+Positions positions_of(const Trace& trace) {
+  Positions positions;
+  for (size_t i = 0; i < trace.tensors.size(); ++i)
+    positions.emplace(trace.tensors[i].id, static_cast<TensorIndex>(i));
+  return positions;
+}
+
+// The value of an enumeration that starts at 0 and ends with `last`, by its name.
+template <typename Enum>
+Enum read_name(const JsonNode& node, Enum last, std::string_view expected) {
+  const std::string text = node.text();
+  for (int i = 0; i <= static_cast<int>(last); ++i)
+    if (to_string(static_cast<Enum>(i)) == text) return static_cast<Enum>(i);
+  node.fail(fmt::format("expected {}, found \"{}\"", expected, text));
+  return last;
+}
+
+OpIndex read_op_index(const JsonNode& node, const Trace& trace) {
+  const int64_t op = node.non_negative_integer();
+  if (op < static_cast<int64_t>(trace.ops.size())) return static_cast<OpIndex>(op);
+  node.fail(fmt::format("expected one of the trace's {} ops, found {}", trace.ops.size(), op));
+  return 0;
+}
+
+TensorIndex read_tensor(const JsonNode& node, const Positions& positions) {
+  const int64_t id = node.non_negative_integer();
+  const auto found = positions.find(id);
+  if (found != positions.end()) return found->second;
+  node.fail(fmt::format("expected the id of a tensor of the trace, found {}", id));
+  return 0;
+}
+
+Migration read_migration(const JsonNode& node, const Trace& trace, const Positions& positions) {
+  Migration migration;
+  migration.tensor = read_tensor(node["tensor"], positions);
+  migration.action = read_name(node["action"], Action::kDrop, "offload, prefetch or drop");
+  migration.trigger_op = read_op_index(node["trigger_op"], trace);
+  migration.deadline_op = read_op_index(node["deadline_op"], trace);
+  migration.tier = read_name(node["tier"], Tier::kHost, "ssd or host");
+  return migration;
+}
+
+nlohmann::ordered_json to_json(const Migration& migration, const Trace& trace) {
+  return {{"tensor", trace.tensors[migration.tensor].id},
+          {"action", to_string(migration.action)},
+          {"trigger_op", migration.trigger_op},
+          {"deadline_op", migration.deadline_op},
+          {"tier", to_string(migration.tier)}};
+}
+
+}  // namespace
+
+std::string_view to_string(Action action) {
+  switch (action) {
+    case Action::kOffload:
+      return "offload";
+    case Action::kPrefetch:
+      return "prefetch";
+    case Action::kDrop:
+      return "drop";
+  }
+  return "unknown";
+}
+
+std::string_view to_string(Tier tier) { return tier == Tier::kSsd ? "ssd" : "host"; }
+
+Result<Plan> read_plan(const std::filesystem::path& path, const Trace& trace) {
+  JsonDocument document(path, kFormat);
+  const JsonNode& root = document.root();
+  Plan plan;
+  const JsonNode name = root["trace"];
+  plan.trace = name.text();
+  if (plan.trace != trace.name)
+    name.fail(
+        fmt::format("expected a plan for \"{}\", found one for \"{}\"", trace.name, plan.trace));
+  const Positions positions = positions_of(trace);
+  const JsonNode migrations = root["migrations"];
+  const size_t count = migrations.size();
+  plan.migrations.reserve(count);
+  for (size_t i = 0; i < count; ++i)
+    plan.migrations.push_back(read_migration(migrations.element(i), trace, positions));
+  TERAIO_RETURN_IF_ERROR(document.status());
+  return plan;
+}
+
+Status write_plan(const Plan& plan, const Trace& trace, const std::filesystem::path& path) {
+  nlohmann::ordered_json json = {{"format", kFormat}, {"trace", plan.trace}};
+  auto& migrations = json["migrations"] = nlohmann::ordered_json::array();
+  for (const Migration& migration : plan.migrations)
+    migrations.push_back(to_json(migration, trace));
+  return write_text_file(path, to_json_text(json));
+}
+
+}  // namespace teraio

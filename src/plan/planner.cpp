@@ -1,0 +1,73 @@
+#include "plan/planner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "plan/draft.h"
+#include "plan/forecast.h"
+#include "plan/search.h"
+#include "plan/selection.h"
+#include "trace/trace_file.h"
+
+namespace teraio {
+namespace {
+
+int64_t largest(const std::vector<int64_t>& bytes) {
+  return bytes.empty() ? 0 : *std::max_element(bytes.begin(), bytes.end());
+}
+
+Status check_fits(const Problem& problem) {
+  const std::vector<int64_t>& active = problem.lifetimes.active_bytes;
+  const int64_t needed = largest(active);
+  if (needed <= problem.budget_bytes()) return Status();
+  const size_t op = std::max_element(active.begin(), active.end()) - active.begin();
+  return Status(
+      ErrorCode::kOutOfMemory,
+      fmt::format("op {} ({}) needs {} bytes at once, the device budget is {}; the least "
+                  "budget that would do is {}",
+                  op, problem.trace.ops[op].name, needed, problem.budget_bytes(), needed));
+}
+
+std::vector<double> durations_of(const Trace& trace) {
+  std::vector<double> durations;
+  for (const Op& op : trace.ops) durations.push_back(static_cast<double>(op.duration_ns));
+  return durations;
+}
+
+Result<Plan> plan_algorithm1(const Problem& problem) {
+  DraftOptions options;
+  options.clean_copies = false;
+  options.early_writes = false;
+  options.op_ns = durations_of(problem.trace);
+  Draft draft(problem, options);
+  select_in_time(draft, 0);
+  TERAIO_RETURN_IF_ERROR(select_to_fit(draft, 0));
+  return plan_of(draft);
+}
+
+}  // namespace
+
+int64_t least_device_budget_bytes(const Trace& trace, const Limits& limits) {
+  return largest(lifetimes_of(trace, limits.smallest_tensor_bytes).active_bytes);
+}
+
+Result<Plan> plan(const Trace& trace, const Hardware& hardware, const Limits& limits,
+                  const PlannerOptions& options) {
+  const Execute by_forecast = [](const Draft& draft, const Plan&) { return forecast(draft); };
+  return plan(trace, hardware, limits, options, by_forecast);
+}
+
+Result<Plan> plan(const Trace& trace, const Hardware& hardware, const Limits& limits,
+                  const PlannerOptions& options, const Execute& execute) {
+  TERAIO_RETURN_IF_ERROR(validate(trace).with_context(trace.name));
+  TERAIO_RETURN_IF_ERROR(validate(hardware).with_context(hardware.name));
+  const Lifetimes lifetimes = lifetimes_of(trace, limits.smallest_tensor_bytes);
+  const Problem problem{trace, hardware, limits, lifetimes};
+  if (largest(lifetimes.footprint_bytes) <= problem.budget_bytes()) return Plan{trace.name, {}};
+  TERAIO_RETURN_IF_ERROR(check_fits(problem));
+  if (options.policy == Policy::kAlgorithm1) return plan_algorithm1(problem);
+  return search_plan(problem, options, execute);
+}
+
+}  // namespace teraio

@@ -1,0 +1,41 @@
+// plan(): from a trace and a machine to migrations. Pure: no clock but the time limit's, no state.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+#include "hardware/hardware.h"
+#include "plan/plan.h"
+#include "trace/trace.h"
+
+namespace teraio {
+
+enum class Policy : uint8_t {
+  kTeraio,      // ours
+  kAlgorithm1,  // as the paper has it
+};
+
+enum class Effort : uint8_t {
+  kFast,  // within a blink: what a run uses while it goes on
+  kBest,  // search until nothing helps or the time limit
+};
+
+struct PlannerOptions {
+  Policy policy = Policy::kTeraio;
+  Effort effort = Effort::kFast;
+  int64_t time_limit_ns = 30'000'000'000;
+};
+
+// A plan that validate_plan accepts. Deterministic for a given input and options, unless the time
+// limit cuts a search short. Empty when everything fits. kOutOfMemory when an op cannot fit
+// whatever is moved: the message names the op, the bytes that it needs, the budget, and the least
+// budget that would do.
+Result<Plan> plan(const Trace& trace, const Hardware& hardware, const Limits& limits,
+                  const PlannerOptions& options = {});
+
+// The least device budget for which plan() succeeds: the largest op's active bytes, births and
+// workspace, with what smallest_tensor_bytes keeps in place.
+int64_t least_device_budget_bytes(const Trace& trace, const Limits& limits);
+
+}  // namespace teraio

@@ -1,0 +1,38 @@
+// Search: plans again on the timeline that the plan before stretched, and keeps the best.
+//
+// Two things are learned from each execution. Bandwidth is booked against when ops really run, not
+// against the ideal. And time has a price: where ops stall, a byte that must be read costs all of
+// its time and a byte of room is worth most; where channels idle, both are nearly free.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "base/status.h"
+#include "plan/draft.h"
+#include "plan/planner.h"
+
+namespace teraio {
+
+// How a draft would run.
+struct Execution {
+  double step_ns = 0;
+  std::vector<double> stretched_ns;  // per op: from its predecessor's end to its own
+};
+
+// Nothing when the draft cannot be executed. The plan is plan_of(draft).
+using Execute = std::function<std::optional<Execution>(const Draft& draft, const Plan& plan)>;
+
+// The best plan found, by `execute`. kFast takes a few rounds whatever the time; kBest goes on
+// until its rounds are used up, nothing is left to gain, or the time limit is over: at least one
+// round is always made. Fails as plan() does.
+Result<Plan> search_plan(const Problem& problem, const PlannerOptions& options,
+                         const Execute& execute);
+
+// plan(), with drafts judged by `execute` instead of the planner's own forecast.
+Result<Plan> plan(const Trace& trace, const Hardware& hardware, const Limits& limits,
+                  const PlannerOptions& options, const Execute& execute);
+
+}  // namespace teraio

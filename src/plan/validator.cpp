@@ -1,0 +1,318 @@
+#include "plan/validator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+namespace teraio {
+namespace {
+
+constexpr int64_t kNever = -1;
+
+struct Use {
+  OpIndex op = 0;
+  bool writes = false;
+};
+
+// A quantity per op of the iteration, as differences; a range may wrap and is at most one
+// iteration.
+class Curve {
+ public:
+  explicit Curve(size_t op_count) : steps_(op_count + 1) {}
+
+  // Ops first..last of an endless sequence of iterations, both included.
+  void add(int64_t first, int64_t last, int64_t amount) {
+    const int64_t count = static_cast<int64_t>(steps_.size()) - 1;
+    if (last < first) return;
+    const int64_t begin = first % count;
+    const int64_t end = begin + std::min(last - first + 1, count);
+    steps_[begin] += amount;
+    steps_[std::min(end, count)] -= amount;
+    if (end > count) {
+      steps_[0] += amount;
+      steps_[end - count] -= amount;
+    }
+  }
+
+  std::vector<int64_t> values() const {
+    std::vector<int64_t> sums(steps_.size() - 1);
+    std::partial_sum(steps_.begin(), steps_.end() - 1, sums.begin());
+    return sums;
+  }
+
+ private:
+  std::vector<int64_t> steps_;
+};
+
+struct TierRoom {
+  int64_t capacity_bytes = 0;
+  bool exists = false;
+};
+
+// What is true of one tensor while its uses and migrations are walked through.
+struct State {
+  bool away = false;
+  Tier tier = Tier::kSsd;         // where it rests when away, and where the copy is
+  bool copy_valid = false;        // made since an op last wrote the tensor
+  int64_t away_since = 0;         // unrolled op
+  int64_t copy_needed_until = 0;  // unrolled op: the tier's bytes are accounted up to here
+};
+
+class Validator {
+ public:
+  Validator(const Plan& plan, const Trace& trace, const Hardware& hardware, const Limits& limits)
+      : plan_(plan),
+        trace_(trace),
+        limits_(limits),
+        op_count_(static_cast<int64_t>(trace.ops.size())),
+        budget_bytes_(limits.device_budget_bytes.value_or(hardware.device_memory_bytes)),
+        device_(trace.ops.size()),
+        tier_use_{Curve(trace.ops.size()), Curve(trace.ops.size())} {
+    const int64_t host_bytes =
+        std::min(limits.host_limit_bytes.value_or(hardware.host.capacity_bytes),
+                 hardware.host.capacity_bytes);
+    tiers_[static_cast<int>(Tier::kHost)] = {host_bytes, host_bytes > 0};
+    tiers_[static_cast<int>(Tier::kSsd)] = {ssd_capacity_bytes(hardware), !hardware.drives.empty()};
+  }
+
+  Status run() {
+    if (op_count_ == 0)
+      return plan_.migrations.empty() ? Status() : broken("trigger out of range", 0);
+    for (size_t i = 0; i < plan_.migrations.size(); ++i) {
+      TERAIO_RETURN_IF_ERROR(check_fields(i));
+    }
+    collect();
+    for (size_t tensor = 0; tensor < trace_.tensors.size(); ++tensor) {
+      TERAIO_RETURN_IF_ERROR(check_tensor(static_cast<TensorIndex>(tensor)));
+    }
+    TERAIO_RETURN_IF_ERROR(check_write_budget());
+    TERAIO_RETURN_IF_ERROR(check_device());
+    TERAIO_RETURN_IF_ERROR(check_tier(Tier::kHost, "host capacity"));
+    return check_tier(Tier::kSsd, "SSD capacity");
+  }
+
+ private:
+  Status broken(std::string_view rule, size_t index, std::string_view more = "") const {
+    const Migration& migration = plan_.migrations[index];
+    const bool known = migration.tensor >= 0 && migration.tensor < trace_.tensors.size();
+    return Status(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{}: migrations[{}] ({} of tensor {} at op {}, {}){}", rule, index,
+                    to_string(migration.action), known ? trace_.tensors[migration.tensor].id : -1,
+                    migration.trigger_op, to_string(migration.tier), more));
+  }
+
+  Status check_fields(size_t index) const {
+    const Migration& migration = plan_.migrations[index];
+    if (migration.tensor < 0 || migration.tensor >= trace_.tensors.size())
+      return broken("no such tensor", index);
+    if (migration.trigger_op < 0 || migration.trigger_op >= op_count_)
+      return broken("trigger out of range", index);
+    if (migration.deadline_op < 0 || migration.deadline_op >= op_count_)
+      return broken("deadline out of range", index);
+    if (!tiers_[static_cast<int>(migration.tier)].exists) return broken("no such tier", index);
+    return Status();
+  }
+
+  void collect() {
+    uses_.resize(trace_.tensors.size());
+    freed_at_.assign(trace_.tensors.size(), kNever);
+    for (int64_t k = 0; k < op_count_; ++k) {
+      const Op& op = trace_.ops[k];
+      for (TensorIndex tensor : op.reads) uses_[tensor].push_back({static_cast<OpIndex>(k), false});
+      for (TensorIndex tensor : op.writes) uses_[tensor].push_back({static_cast<OpIndex>(k), true});
+      for (TensorIndex tensor : op.frees) freed_at_[tensor] = k;
+    }
+    migrations_.resize(trace_.tensors.size());
+    for (size_t i = 0; i < plan_.migrations.size(); ++i)
+      migrations_[plan_.migrations[i].tensor].push_back(i);
+    for (std::vector<size_t>& own : migrations_)
+      std::stable_sort(own.begin(), own.end(), [this](size_t a, size_t b) {
+        return plan_.migrations[a].trigger_op < plan_.migrations[b].trigger_op;
+      });
+  }
+
+  Status check_tensor(TensorIndex tensor) {
+    const bool persistent = trace_.tensors[tensor].persistent;
+    const std::vector<Use>& uses = uses_[tensor];
+    if (uses.empty()) {
+      if (persistent) device_.add(0, op_count_ - 1, trace_.tensors[tensor].size_bytes);
+      if (migrations_[tensor].empty()) return Status();
+      return broken(persistent ? "offload or drop without use" : "tensor not alive",
+                    migrations_[tensor].front());
+    }
+    const int64_t last = std::max<int64_t>(uses.back().op, freed_at_[tensor]);
+    if (persistent)
+      device_.add(0, op_count_ - 1, trace_.tensors[tensor].size_bytes);
+    else
+      device_.add(uses.front().op, last, trace_.tensors[tensor].size_bytes);
+    if (migrations_[tensor].empty()) return Status();
+    return persistent ? check_persistent(tensor) : check_transient(tensor, last);
+  }
+
+  Status check_transient(TensorIndex tensor, int64_t last) {
+    for (size_t index : migrations_[tensor]) {
+      const OpIndex trigger = plan_.migrations[index].trigger_op;
+      if (trigger <= uses_[tensor].front().op || trigger > last)
+        return broken("tensor not alive", index);
+    }
+    State state;
+    return walk(tensor, 0, state, true);
+  }
+
+  // The first iteration only brings the tensor into its steady state, and goes on where a rule is
+  // broken; the second is the one that counts.
+  Status check_persistent(TensorIndex tensor) {
+    State state;
+    const Migration& last = plan_.migrations[migrations_[tensor].back()];
+    state.away = last.action != Action::kPrefetch;
+    state.tier = last.tier;
+    if (never_written(tensor)) give_first_copy(tensor, state);
+    TERAIO_RETURN_IF_ERROR(walk(tensor, 0, state, false));
+    return walk(tensor, op_count_, state, true);
+  }
+
+  bool never_written(TensorIndex tensor) const {
+    return std::none_of(uses_[tensor].begin(), uses_[tensor].end(),
+                        [](const Use& use) { return use.writes; });
+  }
+
+  // Frozen weights and constants lie from the start on the tier that their drops name.
+  void give_first_copy(TensorIndex tensor, State& state) {
+    for (size_t index : migrations_[tensor]) {
+      const Migration& migration = plan_.migrations[index];
+      if (migration.action != Action::kDrop) continue;
+      state.tier = migration.tier;
+      state.copy_valid = true;
+      state.copy_needed_until = 4 * op_count_;  // accounted here, for good
+      tier_use(migration.tier).add(0, op_count_ - 1, trace_.tensors[tensor].size_bytes);
+      return;
+    }
+  }
+
+  // One iteration of the tensor, which starts at unrolled op `offset`.
+  Status walk(TensorIndex tensor, int64_t offset, State& state, bool account) {
+    const std::vector<size_t>& own = migrations_[tensor];
+    size_t next = 0;
+    for (size_t i = 0; i <= uses_[tensor].size(); ++i) {
+      const int64_t until = i < uses_[tensor].size() ? uses_[tensor][i].op : op_count_ - 1;
+      for (; next < own.size() && plan_.migrations[own[next]].trigger_op <= until; ++next) {
+        const Status status = migrate(own[next], offset, next_use(tensor, i), state, account);
+        if (!status.ok()) return status;
+      }
+      if (i == uses_[tensor].size()) break;
+      if (account && state.away) return not_resident(tensor, until);
+      if (uses_[tensor][i].writes) state.copy_valid = false;
+    }
+    return Status();
+  }
+
+  // The op of use `i`, counted from the iteration's start; past the last use, of the next
+  // iteration.
+  int64_t next_use(TensorIndex tensor, size_t i) const {
+    const std::vector<Use>& uses = uses_[tensor];
+    if (i < uses.size()) return uses[i].op;
+    return trace_.tensors[tensor].persistent ? op_count_ + uses.front().op : kNever;
+  }
+
+  Status migrate(size_t index, int64_t offset, int64_t next_use, State& state, bool account) {
+    const Migration& migration = plan_.migrations[index];
+    if (migration.action == Action::kPrefetch) {
+      if (account && !state.away) return broken("prefetch of a resident tensor", index);
+      if (account && state.tier != migration.tier) return broken("wrong tier", index);
+      state.away = false;
+      const int64_t now = offset + migration.trigger_op;
+      if (account)
+        device_.add(state.away_since, now - 1, -trace_.tensors[migration.tensor].size_bytes);
+      return Status();
+    }
+    if (account && state.away) return broken("already away", index);
+    if (next_use == kNever) return broken("offload or drop without use", index);
+    return leave(index, offset, offset + next_use, state, account);
+  }
+
+  Status leave(size_t index, int64_t offset, int64_t next_use, State& state, bool account) {
+    const Migration& migration = plan_.migrations[index];
+    const int64_t size_bytes = trace_.tensors[migration.tensor].size_bytes;
+    const int64_t now = offset + migration.trigger_op;
+    if (migration.action == Action::kDrop) {
+      if (!account && !state.copy_valid) {
+        state.away = true;
+        state.away_since = now;
+        return Status();
+      }
+      if (!state.copy_valid) return broken("drop without copy", index);
+      if (state.tier != migration.tier) return broken("wrong tier", index);
+    } else if (account && migration.tier == Tier::kSsd) {
+      ssd_bytes_written_ += size_bytes;
+    }
+    const int64_t occupied_from =
+        migration.action == Action::kDrop ? state.copy_needed_until + 1 : now;
+    if (account) tier_use(migration.tier).add(occupied_from, next_use, size_bytes);
+    state = {true, migration.tier, true, now, std::max(next_use, occupied_from - 1)};
+    return Status();
+  }
+
+  Status not_resident(TensorIndex tensor, int64_t op) const {
+    return Status(ErrorCode::kInvalidArgument,
+                  fmt::format("not resident: tensor {} is away when op {} ({}) uses it",
+                              trace_.tensors[tensor].id, op, trace_.ops[op].name));
+  }
+
+  Status check_write_budget() const {
+    if (!limits_.write_budget_bytes || ssd_bytes_written_ <= *limits_.write_budget_bytes)
+      return Status();
+    return Status(ErrorCode::kInvalidArgument,
+                  fmt::format("write budget: {} bytes written to the SSDs, {} allowed",
+                              ssd_bytes_written_, *limits_.write_budget_bytes));
+  }
+
+  Status check_device() const {
+    const std::vector<int64_t> used = device_.values();
+    for (size_t k = 0; k < used.size(); ++k) {
+      const int64_t needed = used[k] + trace_.ops[k].workspace_bytes;
+      if (needed > budget_bytes_)
+        return Status(ErrorCode::kInvalidArgument,
+                      fmt::format("device memory: op {} ({}) needs {} bytes, the budget is {}", k,
+                                  trace_.ops[k].name, needed, budget_bytes_));
+    }
+    return Status();
+  }
+
+  Curve& tier_use(Tier tier) { return tier_use_[static_cast<int>(tier)]; }
+
+  Status check_tier(Tier tier, std::string_view rule) const {
+    const std::vector<int64_t> used = tier_use_[static_cast<int>(tier)].values();
+    const int64_t capacity_bytes = tiers_[static_cast<int>(tier)].capacity_bytes;
+    for (size_t k = 0; k < used.size(); ++k)
+      if (used[k] > capacity_bytes)
+        return Status(ErrorCode::kInvalidArgument,
+                      fmt::format("{}: {} bytes rest there at op {} ({}), it holds {}", rule,
+                                  used[k], k, trace_.ops[k].name, capacity_bytes));
+    return Status();
+  }
+
+  const Plan& plan_;
+  const Trace& trace_;
+  const Limits& limits_;
+  const int64_t op_count_;
+  const int64_t budget_bytes_;
+  std::array<TierRoom, 2> tiers_;
+  std::vector<std::vector<Use>> uses_;
+  std::vector<int64_t> freed_at_;
+  std::vector<std::vector<size_t>> migrations_;  // positions in the plan, by trigger
+  Curve device_;
+  std::array<Curve, 2> tier_use_;
+  int64_t ssd_bytes_written_ = 0;
+};
+
+}  // namespace
+
+Status validate_plan(const Plan& plan, const Trace& trace, const Hardware& hardware,
+                     const Limits& limits) {
+  return Validator(plan, trace, hardware, limits).run();
+}
+
+}  // namespace teraio

@@ -1,0 +1,135 @@
+// Every rule that a plan can break, told by name.
+#include "plan/validator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plan/scenario.h"
+
+namespace teraio {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::machine;
+using testing::op;
+using testing::tensor;
+
+Migration offload(TensorIndex tensor, OpIndex trigger, OpIndex deadline, Tier tier = Tier::kSsd) {
+  return {tensor, Action::kOffload, trigger, deadline, tier};
+}
+Migration prefetch(TensorIndex tensor, OpIndex trigger, OpIndex deadline, Tier tier = Tier::kSsd) {
+  return {tensor, Action::kPrefetch, trigger, deadline, tier};
+}
+Migration drop(TensorIndex tensor, OpIndex trigger, OpIndex deadline, Tier tier = Tier::kSsd) {
+  return {tensor, Action::kDrop, trigger, deadline, tier};
+}
+
+class ValidatorTest : public ::testing::Test {
+ protected:
+  Status check(std::vector<Migration> migrations) const {
+    return validate_plan({"test", std::move(migrations)}, trace_, hardware_, limits_);
+  }
+  void expect_broken(std::string_view rule, std::vector<Migration> migrations) const {
+    const Status status = check(std::move(migrations));
+    EXPECT_EQ(status.code(), ErrorCode::kInvalidArgument);
+    EXPECT_THAT(status.message(), ::testing::StartsWith(std::string(rule)));
+  }
+
+  Trace trace_ = testing::weight_and_activation();
+  Hardware hardware_ = machine(150, 100);
+  Limits limits_;
+};
+
+TEST_F(ValidatorTest, NothingMovesWhenAllFits) { EXPECT_TRUE(check({}).ok()); }
+
+TEST_F(ValidatorTest, AnOpThatNeedsMoreThanTheBudget) {
+  hardware_.device_memory_bytes = 149;  // W, A and B at op 2
+  expect_broken("device memory: op 2", {});
+  EXPECT_TRUE(check({offload(0, 1, 2), prefetch(0, 3, 4)}).ok());
+  limits_.device_budget_bytes = 100;
+  EXPECT_TRUE(check({offload(0, 1, 2), prefetch(0, 4, 4)}).ok());
+}
+
+TEST_F(ValidatorTest, APrefetchTakesMemoryFromItsTrigger) {
+  hardware_.device_memory_bytes = 149;
+  expect_broken("device memory: op 2", {offload(0, 1, 2), prefetch(0, 2, 4)});
+}
+
+TEST_F(ValidatorTest, ATensorMayBeAwayOverTheEnd) {
+  EXPECT_TRUE(check({prefetch(0, 0, 0), offload(0, 5, 0)}).ok());
+}
+
+TEST_F(ValidatorTest, TriggersAndDeadlinesAreOps) {
+  expect_broken("trigger out of range: migrations[0]", {offload(0, 6, 0)});
+  expect_broken("trigger out of range: migrations[0]", {offload(0, -1, 0)});
+  expect_broken("deadline out of range: migrations[1]", {offload(0, 1, 2), prefetch(0, 4, 6)});
+}
+
+TEST_F(ValidatorTest, TheTierExists) {
+  limits_.host_limit_bytes = 0;
+  expect_broken("no such tier", {offload(0, 1, 2, Tier::kHost)});
+  hardware_.drives.clear();
+  expect_broken("no such tier", {offload(0, 1, 2)});
+}
+
+TEST_F(ValidatorTest, TransientsMoveOnlyWhileTheyLive) {
+  EXPECT_TRUE(check({offload(1, 2, 2), prefetch(1, 3, 3)}).ok());
+  expect_broken("tensor not alive", {offload(1, 1, 2), prefetch(1, 3, 3)});
+  expect_broken("tensor not alive", {offload(1, 4, 5)});
+}
+
+TEST_F(ValidatorTest, OnlyWhatIsThereLeavesAndOnlyWhatIsAwayReturns) {
+  expect_broken("already away", {offload(0, 1, 2), drop(0, 2, 2), prefetch(0, 4, 4)});
+  expect_broken("prefetch of a resident tensor", {prefetch(0, 1, 4)});
+  expect_broken("wrong tier", {offload(0, 1, 2), prefetch(0, 4, 4, Tier::kHost)});
+}
+
+TEST_F(ValidatorTest, WhatIsUsedIsThere) {
+  expect_broken("not resident: tensor 10 is away when op 4", {offload(0, 1, 2), prefetch(0, 5, 0)});
+}
+
+TEST_F(ValidatorTest, NothingLeavesWithoutANextUse) {
+  trace_.ops[3].frees.clear();
+  trace_.ops[5].frees = {1};  // A lives on without a use
+  expect_broken("offload or drop without use", {offload(1, 4, 5)});
+}
+
+TEST_F(ValidatorTest, ADropNeedsACopyMadeSinceTheLastWrite) {
+  EXPECT_TRUE(check({prefetch(0, 0, 0), drop(0, 1, 2), prefetch(0, 4, 4), offload(0, 5, 0)}).ok());
+  expect_broken("drop without copy: migrations[2]",
+                {offload(0, 1, 2), prefetch(0, 4, 4), drop(0, 5, 0), prefetch(0, 0, 0)});
+  expect_broken("wrong tier", {prefetch(0, 0, 0), drop(0, 1, 2, Tier::kHost),
+                               prefetch(0, 4, 4, Tier::kHost), offload(0, 5, 0)});
+}
+
+TEST_F(ValidatorTest, AFrozenTensorHasACopyFromTheStart) {
+  trace_.ops[4] = op({0});
+  EXPECT_TRUE(check({drop(0, 1, 2), prefetch(0, 4, 4)}).ok());
+}
+
+TEST_F(ValidatorTest, TiersHoldWhatRestsOnThem) {
+  hardware_.host.capacity_bytes = 59;
+  expect_broken("host capacity", {offload(0, 1, 2, Tier::kHost), prefetch(0, 4, 4, Tier::kHost)});
+  hardware_.drives[0].capacity_bytes = 99;
+  expect_broken("SSD capacity",
+                {offload(0, 1, 2), offload(1, 2, 2), prefetch(1, 3, 3), prefetch(0, 4, 4)});
+}
+
+// The copy of W stays on the host from op 5 until the drop's read, also while W is on the device.
+TEST_F(ValidatorTest, AKeptCopyCounts) {
+  hardware_.host.capacity_bytes = 99;
+  expect_broken("host capacity", {prefetch(0, 0, 0, Tier::kHost), drop(0, 1, 2, Tier::kHost),
+                                  offload(1, 2, 2, Tier::kHost), prefetch(1, 3, 3, Tier::kHost),
+                                  prefetch(0, 4, 4, Tier::kHost), offload(0, 5, 0, Tier::kHost)});
+}
+
+TEST_F(ValidatorTest, TheWriteBudgetIsKept) {
+  limits_.write_budget_bytes = 60;
+  EXPECT_TRUE(check({offload(0, 1, 2), prefetch(0, 4, 4)}).ok());
+  limits_.write_budget_bytes = 59;
+  expect_broken("write budget", {offload(0, 1, 2), prefetch(0, 4, 4)});
+  EXPECT_TRUE(check({offload(0, 1, 2, Tier::kHost), prefetch(0, 4, 4, Tier::kHost)}).ok());
+}
+
+}  // namespace
+}  // namespace teraio
