@@ -1,0 +1,81 @@
+// Channels: four queues' heads in flight at once, and how they share the drives and the link.
+//
+//   ssd in  ----+                      each runs one transfer at a time, pays the request latency
+//   host in ----+--> link, read        first, and then moves bytes at a rate that only changes when
+//   ssd out ----+                      another channel starts or stops moving bytes.
+//   host out ---+--> link, write
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+
+#include "hardware/hardware.h"
+#include "plan/plan.h"
+
+namespace teraio {
+
+inline constexpr int kChannelCount = 4;
+inline constexpr int64_t kNoTime = std::numeric_limits<int64_t>::max();
+
+// 0: ssd in, 1: host in, 2: ssd out, 3: host out.
+constexpr int channel_of(Tier tier, bool out) {
+  return static_cast<int>(tier == Tier::kHost) + 2 * static_cast<int>(out);
+}
+
+// Bytes per nanosecond of each channel when those in `moving` move bytes at once. The link is
+// shared max-min fairly; drives with a duplex below 2 give each direction half of it, and what one
+// direction cannot use to the other.
+std::array<double, kChannelCount> channel_rates(const Hardware& hardware,
+                                                const std::array<bool, kChannelCount>& moving);
+
+class Channels {
+ public:
+  explicit Channels(const Hardware& hardware);
+
+  bool idle(int channel) const { return flights_[channel].transfer < 0; }
+  int32_t transfer(int channel) const { return flights_[channel].transfer; }
+  // Bytes not yet moved, for comparing two states.
+  double remaining_bytes(int channel) const { return flights_[channel].remaining_bytes; }
+
+  void start(int channel, int32_t transfer, int64_t size_bytes, int64_t now_ns);
+
+  // When the next channel ends its latency or its transfer; kNoTime when all are idle.
+  int64_t next_event_ns() const { return next_event_ns_; }
+
+  // Goes on to next_event_ns(). Calls done(transfer) for each transfer that ends there.
+  template <typename Done>
+  void advance(Done done) {
+    const int64_t now_ns = next_event_ns_;
+    progress_to(now_ns);
+    std::array<int32_t, kChannelCount> ended;
+    const int count = end_phases(now_ns, ended);
+    update(now_ns);
+    for (int i = 0; i < count; ++i) done(ended[i]);
+  }
+
+  // Moves the origin of time forward by `by_ns`.
+  void rebase(int64_t by_ns);
+
+ private:
+  struct Flight {
+    int32_t transfer = -1;
+    bool moving = false;  // past its latency
+    double remaining_bytes = 0;
+    double rate = 0;  // bytes per ns
+    int64_t end_ns = kNoTime;
+  };
+
+  void progress_to(int64_t now_ns);
+  int end_phases(int64_t now_ns, std::array<int32_t, kChannelCount>& ended);
+  void update(int64_t now_ns);
+  unsigned moving_mask() const;
+
+  std::array<std::array<double, kChannelCount>, 1 << kChannelCount> rates_;  // by moving_mask()
+  int64_t latency_ns_;
+  std::array<Flight, kChannelCount> flights_;
+  int64_t progressed_ns_ = 0;
+  int64_t next_event_ns_ = kNoTime;
+};
+
+}  // namespace teraio

@@ -1,0 +1,219 @@
+#include "simulate/itinerary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace teraio {
+namespace {
+
+constexpr int32_t kNone = -1;
+
+int64_t usable(int64_t capacity_bytes, const Rates& rates) {
+  const bool moves = rates.read_bytes_per_second > 0 && rates.write_bytes_per_second > 0;
+  return moves ? capacity_bytes : 0;
+}
+
+// What a walk knows of its tensor.
+struct Position {
+  bool away = false;
+  Tier tier = Tier::kSsd;         // where the latest copy was made
+  bool copy_valid = false;        // no op wrote the tensor since
+  int32_t kept_by = kNone;        // the prefetch whose copy is there still, if a drop comes for it
+  int32_t last_prefetch = kNone;  // since the last use
+};
+
+class Walker {
+ public:
+  Walker(const Plan& plan, const Trace& trace, const TraceIndex& index, const Tiers& tiers)
+      : plan_(plan), trace_(trace), index_(index), tiers_(tiers) {}
+
+  Result<Itinerary> run() {
+    for (size_t i = 0; i < plan_.migrations.size(); ++i) TERAIO_RETURN_IF_ERROR(check_fields(i));
+    order_by_trigger();
+    order_by_tensor();
+    itinerary_.keeps_copy.assign(plan_.migrations.size(), 0);
+    for (TensorIndex tensor : moved_) TERAIO_RETURN_IF_ERROR(check_tensor(tensor));
+    add_up_bytes();
+    return std::move(itinerary_);
+  }
+
+ private:
+  Status broken(std::string_view rule, size_t migration) const {
+    return Status(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: {}", rule, describe(plan_, trace_, migration)));
+  }
+
+  Status check_fields(size_t i) const {
+    const Migration& migration = plan_.migrations[i];
+    if (migration.tensor < 0 || migration.tensor >= index_.tensor_count())
+      return broken("no such tensor", i);
+    if (migration.trigger_op < 0 || migration.trigger_op >= index_.op_count())
+      return broken("trigger out of range", i);
+    if (migration.deadline_op < 0 || migration.deadline_op >= index_.op_count())
+      return broken("deadline out of range", i);
+    if (tiers_.capacity_bytes[static_cast<int>(migration.tier)] <= 0)
+      return broken("no such tier", i);
+    return check_alive(i);
+  }
+
+  Status check_alive(size_t i) const {
+    const Migration& migration = plan_.migrations[i];
+    const TensorIndex tensor = migration.tensor;
+    if (index_.uses[tensor].empty())
+      return broken(index_.persistent[tensor] ? "offload or drop without use" : "tensor not alive",
+                    i);
+    const bool alive =
+        index_.persistent[tensor] || (migration.trigger_op > index_.first_op[tensor] &&
+                                      migration.trigger_op <= index_.last_op[tensor]);
+    return alive ? Status() : broken("tensor not alive", i);
+  }
+
+  void order_by_trigger() {
+    itinerary_.issued_at = FlatLists<int32_t>(index_.op_count(), [this](auto add) {
+      for (size_t i = 0; i < plan_.migrations.size(); ++i)
+        add(plan_.migrations[i].trigger_op, static_cast<int32_t>(i));
+    });
+  }
+
+  void order_by_tensor() {
+    by_tensor_ = FlatLists<int32_t>(index_.tensor_count(), [this](auto add) {
+      for (size_t k = 0; k < index_.op_count(); ++k)
+        for (int32_t i : itinerary_.issued_at[k]) add(plan_.migrations[i].tensor, i);
+    });
+    for (size_t tensor = 0; tensor < index_.tensor_count(); ++tensor)
+      if (!by_tensor_[tensor].empty()) moved_.push_back(static_cast<TensorIndex>(tensor));
+  }
+
+  // The first walk only brings the tensor into its steady state; the second is the one that counts.
+  Status check_tensor(TensorIndex tensor) {
+    Position position;
+    if (!index_.persistent[tensor]) return walk(tensor, position);
+    const Migration& last = plan_.migrations[by_tensor_[tensor].back()];
+    position.away = last.action != Action::kPrefetch;
+    position.tier = last.tier;
+    position.copy_valid = position.away;
+    give_first_copy(tensor, position);
+    (void)walk(tensor, position);
+    TERAIO_RETURN_IF_ERROR(walk(tensor, position));
+    record_start(tensor, position);
+    return Status();
+  }
+
+  // Frozen weights and constants lie from the start on the tier that their drops name.
+  void give_first_copy(TensorIndex tensor, Position& position) const {
+    for (const TensorUse& use : index_.uses[tensor])
+      if (use.writes) return;
+    for (int32_t i : by_tensor_[tensor])
+      if (plan_.migrations[i].action == Action::kDrop) {
+        position.tier = plan_.migrations[i].tier;
+        position.copy_valid = true;
+        return;
+      }
+  }
+
+  // One iteration. Stops at the first broken rule.
+  Status walk(TensorIndex tensor, Position& position) {
+    const std::span<const TensorUse> uses = index_.uses[tensor];
+    Status first_failure;
+    size_t next_use = 0;
+    for (int32_t i : by_tensor_[tensor]) {
+      const OpIndex trigger = plan_.migrations[i].trigger_op;
+      for (; next_use < uses.size() && uses[next_use].op < trigger; ++next_use)
+        keep_first(first_failure, use(tensor, uses[next_use], position));
+      const bool used_again = next_use < uses.size() || index_.persistent[tensor];
+      keep_first(first_failure, migrate(i, used_again, position));
+    }
+    for (; next_use < uses.size(); ++next_use)
+      keep_first(first_failure, use(tensor, uses[next_use], position));
+    return first_failure;
+  }
+
+  static void keep_first(Status& kept, Status status) {
+    if (kept.ok()) kept = std::move(status);
+  }
+
+  Status use(TensorIndex tensor, const TensorUse& use, Position& position) const {
+    position.last_prefetch = kNone;
+    if (use.writes) {
+      position.copy_valid = false;
+      position.kept_by = kNone;
+    }
+    if (!position.away) return Status();
+    return Status(ErrorCode::kInvalidArgument,
+                  fmt::format("not resident: tensor {} is away when op {} ({}) uses it",
+                              trace_.tensors[tensor].id, use.op, trace_.ops[use.op].name));
+  }
+
+  Status migrate(int32_t i, bool used_again, Position& position) {
+    const Migration& migration = plan_.migrations[i];
+    if (migration.action == Action::kPrefetch) return come_back(i, position);
+    if (position.away) return broken("already away", i);
+    if (!used_again) return broken("offload or drop without use", i);
+    const bool drop = migration.action == Action::kDrop;
+    if (drop && !position.copy_valid) return broken("drop without copy", i);
+    if (drop && position.tier != migration.tier) return broken("wrong tier", i);
+    if (drop && position.kept_by != kNone) itinerary_.keeps_copy[position.kept_by] = true;
+    position = {true, migration.tier, true, kNone, kNone};
+    return Status();
+  }
+
+  Status come_back(int32_t i, Position& position) const {
+    if (!position.away) return broken("prefetch of a resident tensor", i);
+    position.away = false;
+    if (position.tier != plan_.migrations[i].tier) return broken("wrong tier", i);
+    position.kept_by = i;
+    position.last_prefetch = i;
+    return Status();
+  }
+
+  void record_start(TensorIndex tensor, const Position& position) {
+    if (position.away || position.last_prefetch != kNone) {
+      itinerary_.away_at_start.push_back({tensor, position.tier, position.last_prefetch});
+    } else if (position.kept_by != kNone && itinerary_.keeps_copy[position.kept_by]) {
+      itinerary_.kept_bytes_at_start[static_cast<int>(position.tier)] += index_.size_bytes[tensor];
+    }
+  }
+
+  void add_up_bytes() {
+    for (const Migration& migration : plan_.migrations) {
+      const int tier = static_cast<int>(migration.tier);
+      const int64_t size_bytes = index_.size_bytes[migration.tensor];
+      if (migration.action == Action::kOffload) itinerary_.written_bytes[tier] += size_bytes;
+      if (migration.action == Action::kPrefetch) itinerary_.read_bytes[tier] += size_bytes;
+    }
+  }
+
+  const Plan& plan_;
+  const Trace& trace_;
+  const TraceIndex& index_;
+  const Tiers& tiers_;
+  Itinerary itinerary_;
+  FlatLists<int32_t> by_tensor_;  // positions in the plan, in the order of execution
+  std::vector<TensorIndex> moved_;
+};
+
+}  // namespace
+
+Tiers::Tiers(const Hardware& hardware, const Limits& limits) {
+  const int64_t host_bytes = std::min(
+      limits.host_limit_bytes.value_or(hardware.host.capacity_bytes), hardware.host.capacity_bytes);
+  capacity_bytes[static_cast<int>(Tier::kHost)] = usable(host_bytes, hardware.host.rates);
+  capacity_bytes[static_cast<int>(Tier::kSsd)] =
+      usable(ssd_capacity_bytes(hardware), ssd_rates(hardware));
+}
+
+Result<Itinerary> make_itinerary(const Plan& plan, const Trace& trace, const TraceIndex& index,
+                                 const Tiers& tiers) {
+  return Walker(plan, trace, index, tiers).run();
+}
+
+std::string describe(const Plan& plan, const Trace& trace, size_t i) {
+  const Migration& migration = plan.migrations[i];
+  const bool known = migration.tensor >= 0 && migration.tensor < trace.tensors.size();
+  return fmt::format("migrations[{}] ({} of tensor {} at op {}, {})", i,
+                     to_string(migration.action), known ? trace.tensors[migration.tensor].id : -1,
+                     migration.trigger_op, to_string(migration.tier));
+}
+
+}  // namespace teraio

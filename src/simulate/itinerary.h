@@ -1,0 +1,52 @@
+// Itinerary: a plan checked for legality and put in the order in which it is executed.
+//
+// Walks every tensor that moves through one iteration in steady state: where it is at each use and
+// migration, which copies stay valid and are worth keeping, and where it is when the iteration
+// begins.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "plan/plan.h"
+#include "simulate/trace_index.h"
+
+namespace teraio {
+
+struct Tiers {
+  Tiers(const Hardware& hardware, const Limits& limits);
+
+  // Indexed by Tier; 0 for a tier that does not exist.
+  std::array<int64_t, 2> capacity_bytes{};
+};
+
+struct Itinerary {
+  // Positions in plan.migrations by trigger op, in the plan's order.
+  FlatLists<int32_t> issued_at;
+  // Per migration, for prefetches: the copy on the tier stays, as a later drop uses it.
+  std::vector<uint8_t> keeps_copy;
+  // Persistent tensors that are not on the device when the iteration begins, and those of them
+  // whose prefetch (a position in the plan) was issued already. Their bytes rest on a tier.
+  struct Away {
+    TensorIndex tensor = 0;
+    Tier tier = Tier::kSsd;
+    int32_t issued_prefetch = -1;
+  };
+  std::vector<Away> away_at_start;
+  // Bytes of kept copies, of tensors that are on the device when the iteration begins.
+  std::array<int64_t, 2> kept_bytes_at_start{};
+  std::array<int64_t, 2> written_bytes{};  // per iteration, by tier
+  std::array<int64_t, 2> read_bytes{};
+};
+
+// Fails (kInvalidArgument) with "<rule>: migrations[<position>] (...)".
+Result<Itinerary> make_itinerary(const Plan& plan, const Trace& trace, const TraceIndex& index,
+                                 const Tiers& tiers);
+
+// "migrations[7] (offload of tensor 12 at op 3, ssd)".
+std::string describe(const Plan& plan, const Trace& trace, size_t migration);
+
+}  // namespace teraio

@@ -1,0 +1,352 @@
+#include "simulate/machine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "simulate/simulator.h"
+
+namespace teraio {
+namespace {
+
+constexpr int32_t kNone = -1;
+constexpr std::array<Tier, 2> kTiers = {Tier::kSsd, Tier::kHost};
+
+int slot(Tier tier) { return static_cast<int>(tier); }
+
+}  // namespace
+
+Machine::Machine(const Setting& setting, const Channels& idle_channels, const Plan& plan,
+                 const Itinerary& itinerary)
+    : setting_(setting),
+      plan_(plan),
+      itinerary_(itinerary),
+      channels_(idle_channels),
+      transfers_(plan.migrations.size()),
+      last_issued_(setting.index.tensor_count(), kNone),
+      current_(setting.index.tensor_count(), kNone),
+      away_(setting.index.tensor_count(), 0) {
+  place_at_start();
+}
+
+// The migrations of a steady iteration before this one are over, except for the prefetches that
+// reach across its end: those start now.
+void Machine::place_at_start() {
+  device_bytes_ = setting_.index.persistent_bytes;
+  tier_bytes_ = itinerary_.kept_bytes_at_start;
+  std::vector<int32_t> issued;
+  for (const Itinerary::Away& away : itinerary_.away_at_start) {
+    const int64_t size_bytes = setting_.index.size_bytes[away.tensor];
+    device_bytes_ -= size_bytes;
+    tier_bytes_[slot(away.tier)] += size_bytes;
+    away_[away.tensor] = true;
+    if (away.issued_prefetch != kNone) issued.push_back(away.issued_prefetch);
+  }
+  std::sort(issued.begin(), issued.end(), [this](int32_t a, int32_t b) {
+    return std::pair(migration(a).trigger_op, a) < std::pair(migration(b).trigger_op, b);
+  });
+  iteration_first_op_ = -static_cast<int64_t>(setting_.index.op_count());
+  for (int32_t i : issued) issue(i);
+  iteration_first_op_ = 0;
+}
+
+Status Machine::run_iteration(Run& run) {
+  run = Run();
+  run.op_start_ns.reserve(setting_.index.op_count());
+  run.transfers.reserve(plan_.migrations.size());
+  run.device_peak_bytes = device_bytes_;
+  run.ssd_peak_bytes = tier_bytes_[slot(Tier::kSsd)];
+  run.host_peak_bytes = tier_bytes_[slot(Tier::kHost)];
+  run_ = &run;
+  stall_ = Stall();
+  for (size_t k = 0; k < setting_.index.op_count(); ++k) {
+    const auto op = static_cast<OpIndex>(k);
+    for (int32_t i : itinerary_.issued_at[k]) issue(i);
+    look_ahead(op);
+    TERAIO_RETURN_IF_ERROR(wait_for(op));
+    run_op(op);
+  }
+  run.ideal_ns = setting_.index.ideal_ns;
+  run.step_ns = now_ns_;
+  run.stall_ns = run.step_ns - run.ideal_ns;
+  run.stall_by_cause_ns = {{kStallRead, stall_.read_ns},
+                           {kStallMemory, stall_.memory_ns},
+                           {kStallWrite, stall_.write_ns}};
+  run_ = nullptr;
+  begin_next_iteration();
+  return Status();
+}
+
+void Machine::begin_next_iteration() {
+  for (Transfer& transfer : transfers_) {
+    transfer.issue_ns -= now_ns_;
+    transfer.start_ns -= now_ns_;
+  }
+  channels_.rebase(now_ns_);
+  now_ns_ = 0;
+  iteration_first_op_ += static_cast<int64_t>(setting_.index.op_count());
+}
+
+std::vector<Machine::Pending> Machine::pending() const {
+  std::vector<Pending> pending;
+  for (size_t i = 0; i < transfers_.size(); ++i)
+    if (transfers_[i].stage != Stage::kDone)
+      pending.push_back({static_cast<int32_t>(i), transfers_[i].stage == Stage::kInFlight, 0});
+  for (int c = 0; c < kChannelCount; ++c)
+    if (!channels_.idle(c))
+      pending.push_back({channels_.transfer(c), true, channels_.remaining_bytes(c)});
+  return pending;
+}
+
+// --- The life of a migration: issued, ready when the tensor's one before is done, moved, done ---
+
+void Machine::issue(int32_t i) {
+  const Migration& issued = migration(i);
+  const auto op_count = static_cast<int64_t>(setting_.index.op_count());
+  Transfer& transfer = transfers_[i];
+  transfer.sequence = ++sequence_;
+  transfer.issue_ns = now_ns_;
+  transfer.deadline_op = iteration_first_op_ + issued.deadline_op +
+                         (issued.deadline_op < issued.trigger_op ? op_count : 0);
+  if (issued.action != Action::kPrefetch) away_[issued.tensor] = true;
+  const int32_t before = std::exchange(last_issued_[issued.tensor], i);
+  if (before == kNone) {
+    current_[issued.tensor] = i;
+    return make_ready(i);
+  }
+  transfers_[before].successor = i;
+  transfer.stage = Stage::kBlocked;
+}
+
+void Machine::make_ready(int32_t i) {
+  if (migration(i).action != Action::kDrop) return queue(i);
+  device_bytes_ -= size_bytes(i);
+  transfers_[i].start_ns = now_ns_;
+  finish(i);
+}
+
+void Machine::queue(int32_t i) {
+  Transfer& transfer = transfers_[i];
+  const int tier = slot(migration(i).tier);
+  transfer.stage = Stage::kQueued;
+  const TransferQueue::Entry by_deadline = {transfer.deadline_op, transfer.sequence, i};
+  if (migration(i).action == Action::kPrefetch) return reads_[tier].push(by_deadline);
+  writes_[tier].push({transfer.sequence, transfer.sequence, i});
+  writes_by_deadline_[tier].push(by_deadline);
+}
+
+void Machine::complete(int32_t i) {
+  if (migration(i).action == Action::kPrefetch)
+    arrive(i);
+  else
+    device_bytes_ -= size_bytes(i);
+  finish(i);
+}
+
+void Machine::arrive(int32_t i) {
+  if (!itinerary_.keeps_copy[i]) tier_bytes_[slot(migration(i).tier)] -= size_bytes(i);
+  const bool leaves_again = transfers_[i].successor != kNone;
+  if (leaves_again) return;
+  away_[migration(i).tensor] = false;
+  std::erase(missing_, migration(i).tensor);
+}
+
+void Machine::finish(int32_t i) {
+  Transfer& transfer = transfers_[i];
+  const Migration& finished = migration(i);
+  transfer.stage = Stage::kDone;
+  if (run_ != nullptr)
+    run_->transfers.push_back({finished.tensor, finished.action, finished.tier, transfer.issue_ns,
+                               transfer.start_ns, now_ns_});
+  if (last_issued_[finished.tensor] == i) last_issued_[finished.tensor] = kNone;
+  const int32_t next = std::exchange(transfer.successor, kNone);
+  current_[finished.tensor] = next;
+  if (is_missing(finished.tensor)) count_missing_bytes();
+  if (next != kNone) make_ready(next);
+}
+
+// --- Ops ---
+
+// Sets what op `op` of this iteration (one past the end: the first of the next) still lacks.
+void Machine::look_ahead(OpIndex op) {
+  next_op_ = iteration_first_op_ + op;
+  if (op == setting_.index.op_count()) op = 0;
+  next_bytes_ = setting_.index.birth_bytes[op] + setting_.index.workspace_bytes[op];
+  missing_.clear();
+  for (TensorIndex tensor : setting_.index.active[op])
+    if (away_[tensor]) missing_.push_back(tensor);
+  count_missing_bytes();
+}
+
+void Machine::count_missing_bytes() {
+  missing_bytes_ = 0;
+  for (TensorIndex tensor : missing_)
+    if (!arriving(tensor)) missing_bytes_ += setting_.index.size_bytes[tensor];
+}
+
+// Its read has begun: the device memory is taken.
+bool Machine::arriving(TensorIndex tensor) const {
+  const int32_t i = current_[tensor];
+  return i != kNone && transfers_[i].stage == Stage::kInFlight &&
+         migration(i).action == Action::kPrefetch;
+}
+
+bool Machine::is_missing(TensorIndex tensor) const {
+  return std::find(missing_.begin(), missing_.end(), tensor) != missing_.end();
+}
+
+Status Machine::wait_for(OpIndex op) {
+  while (!missing_.empty() || !fits(next_bytes_)) {
+    stalled_ = true;
+    start_transfers();
+    const int64_t until_ns = channels_.next_event_ns();
+    if (until_ns == kNoTime) return stuck(op);
+    stall_of_cause() += until_ns - now_ns_;
+    pass_until(until_ns);
+  }
+  stalled_ = false;
+  return Status();
+}
+
+void Machine::run_op(OpIndex op) {
+  const TraceIndex& index = setting_.index;
+  take_device(next_bytes_);
+  run_->op_start_ns.push_back(now_ns_);
+  const int64_t end_ns = now_ns_ + index.duration_ns[op];
+  look_ahead(op + 1);
+  start_transfers();
+  while (channels_.next_event_ns() <= end_ns) {
+    pass_until(channels_.next_event_ns());
+    start_transfers();
+  }
+  now_ns_ = end_ns;
+  device_bytes_ -= index.workspace_bytes[op] + index.death_bytes[op];
+}
+
+void Machine::pass_until(int64_t event_ns) {
+  now_ns_ = event_ns;
+  channels_.advance([this](int32_t i) { complete(i); });
+}
+
+int64_t& Machine::stall_of_cause() {
+  bool leaving = false;
+  for (TensorIndex tensor : missing_) {
+    const int32_t i = current_[tensor];
+    if (i == kNone) continue;
+    const bool read = migration(i).action == Action::kPrefetch;
+    if (read && !channels_.idle(channel_of(migration(i).tier, false))) return stall_.read_ns;
+    leaving = leaving || !read;
+  }
+  return leaving ? stall_.write_ns : stall_.memory_ns;
+}
+
+Status Machine::stuck(OpIndex op) {
+  for (Tier tier : kTiers)
+    if (const int32_t write = first_write(tier); write != kNone) return no_room_on_tier(write);
+  const int64_t needed_bytes = next_bytes_ + missing_bytes_;
+  const std::string_view rule = fits(needed_bytes) ? "deadlock" : "device memory";
+  return Status(ErrorCode::kInvalidArgument,
+                fmt::format("{}: op {} ({}) needs {} bytes more beside {} on the device, the "
+                            "budget is {}, and no transfer is left to wait for",
+                            rule, op, setting_.trace.ops[op].name, needed_bytes, device_bytes_,
+                            setting_.device_budget_bytes));
+}
+
+Status Machine::no_room_on_tier(int32_t write) const {
+  const Tier tier = migration(write).tier;
+  return Status(ErrorCode::kInvalidArgument,
+                fmt::format("{} capacity: {} does not fit: {} bytes beside {}, the tier holds {}",
+                            tier == Tier::kHost ? "host" : "SSD",
+                            describe(plan_, setting_.trace, write), size_bytes(write),
+                            tier_bytes_[slot(tier)], setting_.tiers.capacity_bytes[slot(tier)]));
+}
+
+// --- What an idle channel does next ---
+
+void Machine::start_transfers() {
+  for (Tier tier : kTiers) {
+    if (channels_.idle(channel_of(tier, true))) start_write(tier);
+    if (channels_.idle(channel_of(tier, false))) start_read(tier);
+  }
+}
+
+void Machine::start_read(Tier tier) {
+  const int32_t urgent = urgent_read(tier);
+  if (urgent != kNone) {
+    if (fits(size_bytes(urgent))) begin_read(urgent);
+    return;
+  }
+  const TransferQueue::Entry* first = reads_[slot(tier)].front([this](const auto& entry) {
+    const Transfer& transfer = transfers_[entry.transfer];
+    return transfer.stage == Stage::kQueued && transfer.sequence == entry.sequence;
+  });
+  if (first == nullptr) return;
+  if (fits(size_bytes(first->transfer) + next_bytes_ + missing_bytes_)) begin_read(first->transfer);
+}
+
+// The first read, by deadline, that the next op waits for.
+int32_t Machine::urgent_read(Tier tier) const {
+  int32_t first = kNone;
+  for (TensorIndex tensor : missing_) {
+    const int32_t i = current_[tensor];
+    if (i == kNone || transfers_[i].stage != Stage::kQueued || migration(i).tier != tier) continue;
+    if (migration(i).action != Action::kPrefetch) continue;
+    const auto rank = [this](int32_t read) {
+      return std::pair(transfers_[read].deadline_op, transfers_[read].sequence);
+    };
+    if (first == kNone || rank(i) < rank(first)) first = i;
+  }
+  return first;
+}
+
+void Machine::start_write(Tier tier) {
+  const int32_t i = first_write(tier);
+  if (i == kNone) return;
+  if (tier_bytes_[slot(tier)] + size_bytes(i) > setting_.tiers.capacity_bytes[slot(tier)]) return;
+  begin_write(i);
+}
+
+// In issue order, except that one goes first when its room is what the next op waits for.
+int32_t Machine::first_write(Tier tier) {
+  const auto waiting = [this](const TransferQueue::Entry& entry) {
+    const Transfer& transfer = transfers_[entry.transfer];
+    return transfer.stage == Stage::kQueued && transfer.sequence == entry.sequence;
+  };
+  const TransferQueue::Entry* oldest = writes_[slot(tier)].front(waiting);
+  if (oldest == nullptr) return kNone;
+  if (stalled_ && !fits(next_bytes_ + missing_bytes_)) {
+    const TransferQueue::Entry* first = writes_by_deadline_[slot(tier)].front(waiting);
+    if (first->key <= next_op_) return first->transfer;
+  }
+  return oldest->transfer;
+}
+
+void Machine::begin_read(int32_t i) {
+  take_device(size_bytes(i));
+  begin(i, false);
+  if (is_missing(migration(i).tensor)) count_missing_bytes();
+}
+
+void Machine::begin_write(int32_t i) {
+  take_tier(migration(i).tier, size_bytes(i));
+  begin(i, true);
+}
+
+void Machine::begin(int32_t i, bool out) {
+  transfers_[i].stage = Stage::kInFlight;
+  transfers_[i].start_ns = now_ns_;
+  channels_.start(channel_of(migration(i).tier, out), i, size_bytes(i), now_ns_);
+}
+
+void Machine::take_device(int64_t size_bytes) {
+  device_bytes_ += size_bytes;
+  run_->device_peak_bytes = std::max(run_->device_peak_bytes, device_bytes_);
+}
+
+void Machine::take_tier(Tier tier, int64_t size_bytes) {
+  tier_bytes_[slot(tier)] += size_bytes;
+  int64_t& peak = tier == Tier::kHost ? run_->host_peak_bytes : run_->ssd_peak_bytes;
+  peak = std::max(peak, tier_bytes_[slot(tier)]);
+}
+
+}  // namespace teraio

@@ -1,0 +1,120 @@
+// Machine: the device, the tiers and the channels while a plan is executed, op by op.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+#include "plan/run.h"
+#include "simulate/channels.h"
+#include "simulate/itinerary.h"
+#include "simulate/trace_index.h"
+#include "simulate/transfer_queue.h"
+
+namespace teraio {
+
+// One plan on one machine; refers to everything that it is given.
+class Machine {
+ public:
+  struct Setting {
+    const Trace& trace;
+    const TraceIndex& index;
+    const Tiers& tiers;
+    int64_t device_budget_bytes;
+  };
+
+  Machine(const Setting& setting, const Channels& idle_channels, const Plan& plan,
+          const Itinerary& itinerary);
+
+  // Runs one iteration and fills `run` (all but the bytes moved) with it. Fails when it gets stuck.
+  Status run_iteration(Run& run);
+
+  // What is under way between two iterations: two equal snapshots go on equally.
+  struct Pending {
+    int32_t migration;
+    bool in_flight;
+    double remaining_bytes;
+    bool operator==(const Pending&) const = default;
+  };
+  std::vector<Pending> pending() const;
+
+ private:
+  enum class Stage : uint8_t { kDone, kBlocked, kQueued, kInFlight };
+
+  struct Transfer {
+    Stage stage = Stage::kDone;
+    int32_t successor = -1;   // of the same tensor: waits for this one
+    int64_t sequence = 0;     // issue order
+    int64_t deadline_op = 0;  // counted over all iterations
+    int64_t issue_ns = 0;
+    int64_t start_ns = 0;
+  };
+
+  void place_at_start();
+  void issue(int32_t migration);
+  void make_ready(int32_t migration);
+  void queue(int32_t migration);
+  void complete(int32_t migration);
+  void arrive(int32_t migration);
+  void finish(int32_t migration);
+
+  Status wait_for(OpIndex op);
+  void run_op(OpIndex op);
+  void begin_next_iteration();
+  void look_ahead(OpIndex op);
+  void count_missing_bytes();
+  bool arriving(TensorIndex tensor) const;
+  bool is_missing(TensorIndex tensor) const;
+  void pass_until(int64_t end_ns);
+  int64_t& stall_of_cause();
+  Status stuck(OpIndex op);
+  Status no_room_on_tier(int32_t migration) const;
+
+  void start_transfers();
+  void start_read(Tier tier);
+  void start_write(Tier tier);
+  int32_t urgent_read(Tier tier) const;
+  int32_t first_write(Tier tier);
+  void begin_read(int32_t migration);
+  void begin_write(int32_t migration);
+  void begin(int32_t migration, bool out);
+  void take_device(int64_t size_bytes);
+  void take_tier(Tier tier, int64_t size_bytes);
+
+  const Migration& migration(int32_t i) const { return plan_.migrations[i]; }
+  int64_t size_bytes(int32_t i) const { return setting_.index.size_bytes[migration(i).tensor]; }
+  bool fits(int64_t more_bytes) const {
+    return device_bytes_ + more_bytes <= setting_.device_budget_bytes;
+  }
+
+  const Setting setting_;
+  const Plan& plan_;
+  const Itinerary& itinerary_;
+  Channels channels_;
+  std::array<TransferQueue, 2> reads_;   // by tier, by deadline
+  std::array<TransferQueue, 2> writes_;  // by tier, by issue order
+  std::array<TransferQueue, 2> writes_by_deadline_;
+  std::vector<Transfer> transfers_;   // by migration
+  std::vector<int32_t> last_issued_;  // by tensor: its newest migration, -1 when done
+  std::vector<int32_t> current_;      // by tensor: its oldest one that is not done, or -1
+  std::vector<uint8_t> away_;         // by tensor: left or leaving, and not back yet
+  std::vector<TensorIndex> missing_;  // of the op that starts next: its away tensors
+  int64_t missing_bytes_ = 0;         // of those, without device memory so far
+  int64_t next_bytes_ = 0;            // births and workspace of the op that starts next
+  int64_t next_op_ = 0;               // counted over all iterations
+  bool stalled_ = false;
+  int64_t device_bytes_ = 0;
+  std::array<int64_t, 2> tier_bytes_{};
+  int64_t now_ns_ = 0;
+  int64_t iteration_first_op_ = 0;  // counted over all iterations
+  int64_t sequence_ = 0;
+  struct Stall {
+    int64_t read_ns = 0;
+    int64_t memory_ns = 0;
+    int64_t write_ns = 0;
+  } stall_;
+  Run* run_ = nullptr;
+};
+
+}  // namespace teraio

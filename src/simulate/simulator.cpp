@@ -1,0 +1,104 @@
+#include "simulate/simulator.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "simulate/channels.h"
+#include "simulate/itinerary.h"
+#include "simulate/machine.h"
+#include "simulate/trace_index.h"
+
+namespace teraio {
+namespace {
+
+// Backlogs settle within a few iterations, or swing for ever within a narrow band.
+constexpr int kIterationsMax = 32;
+
+// Times are whole nanoseconds, so that a repetition need not be exact to the byte.
+bool same_state(const std::vector<Machine::Pending>& a, const std::vector<Machine::Pending>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
+    return x.migration == y.migration && x.in_flight == y.in_flight &&
+           std::abs(x.remaining_bytes - y.remaining_bytes) <= 1e-3 * x.remaining_bytes + 1e3;
+  });
+}
+
+bool same_step(int64_t a_ns, int64_t b_ns) {
+  return std::abs(a_ns - b_ns) <= 1'000 + a_ns / 1'000'000;
+}
+
+}  // namespace
+
+struct Simulator::State {
+  State(const Trace& trace, const Hardware& hardware, const Limits& limits)
+      : trace(trace),
+        limits(limits),
+        index(trace),
+        tiers(hardware, limits),
+        idle_channels(hardware),
+        device_budget_bytes(limits.device_budget_bytes.value_or(hardware.device_memory_bytes)) {}
+
+  const Trace& trace;
+  Limits limits;
+  TraceIndex index;
+  Tiers tiers;
+  Channels idle_channels;
+  int64_t device_budget_bytes;
+};
+
+Simulator::Simulator(const Trace& trace, const Hardware& hardware, const Limits& limits)
+    : state_(std::make_unique<const State>(trace, hardware, limits)) {}
+Simulator::~Simulator() = default;
+Simulator::Simulator(Simulator&&) noexcept = default;
+Simulator& Simulator::operator=(Simulator&&) noexcept = default;
+
+namespace {
+
+Status check_write_budget(const Limits& limits, int64_t written_bytes) {
+  if (!limits.write_budget_bytes || written_bytes <= *limits.write_budget_bytes) return Status();
+  return Status(ErrorCode::kInvalidArgument,
+                fmt::format("write budget: {} bytes written to the SSDs, {} allowed", written_bytes,
+                            *limits.write_budget_bytes));
+}
+
+// Iterations until one begins and lasts as the one before.
+Status run_to_steady_state(Machine& machine, Run& run) {
+  std::vector<Machine::Pending> before = machine.pending();
+  int64_t step_ns = -1;
+  for (int i = 0; i < kIterationsMax; ++i) {
+    TERAIO_RETURN_IF_ERROR(machine.run_iteration(run));
+    std::vector<Machine::Pending> after = machine.pending();
+    const bool settled =
+        same_state(before, after) && (step_ns < 0 || same_step(step_ns, run.step_ns));
+    if (settled) break;
+    before = std::move(after);
+    step_ns = run.step_ns;
+  }
+  return Status();
+}
+
+}  // namespace
+
+Result<Run> Simulator::run(const Plan& plan) const {
+  const State& s = *state_;
+  Result<Itinerary> itinerary = make_itinerary(plan, s.trace, s.index, s.tiers);
+  if (!itinerary.ok()) return itinerary.status();
+  const int64_t written_bytes = itinerary->written_bytes[static_cast<int>(Tier::kSsd)];
+  TERAIO_RETURN_IF_ERROR(check_write_budget(s.limits, written_bytes));
+  Machine machine({s.trace, s.index, s.tiers, s.device_budget_bytes}, s.idle_channels, plan,
+                  *itinerary);
+  Run run;
+  TERAIO_RETURN_IF_ERROR(run_to_steady_state(machine, run));
+  run.ssd_bytes_written = written_bytes;
+  run.ssd_bytes_read = itinerary->read_bytes[static_cast<int>(Tier::kSsd)];
+  run.host_bytes_written = itinerary->written_bytes[static_cast<int>(Tier::kHost)];
+  run.host_bytes_read = itinerary->read_bytes[static_cast<int>(Tier::kHost)];
+  return run;
+}
+
+Result<Run> simulate(const Trace& trace, const Hardware& hardware, const Limits& limits,
+                     const Plan& plan) {
+  return Simulator(trace, hardware, limits).run(plan);
+}
+
+}  // namespace teraio

@@ -1,0 +1,74 @@
+#include "simulate/trace_index.h"
+
+#include <algorithm>
+
+namespace teraio {
+namespace {
+
+FlatLists<TensorIndex> active_sets(const Trace& trace) {
+  return FlatLists<TensorIndex>(trace.ops.size(), [&trace](auto add) {
+    for (size_t k = 0; k < trace.ops.size(); ++k) {
+      for (TensorIndex tensor : trace.ops[k].reads) add(k, tensor);
+      for (TensorIndex tensor : trace.ops[k].writes) add(k, tensor);
+    }
+  });
+}
+
+FlatLists<TensorUse> uses_by_tensor(const Trace& trace) {
+  return FlatLists<TensorUse>(trace.tensors.size(), [&trace](auto add) {
+    for (size_t k = 0; k < trace.ops.size(); ++k) {
+      const auto op = static_cast<OpIndex>(k);
+      for (TensorIndex tensor : trace.ops[k].reads) add(tensor, TensorUse{op, false});
+      for (TensorIndex tensor : trace.ops[k].writes) add(tensor, TensorUse{op, true});
+    }
+  });
+}
+
+// Transient tensors by the op `op_of` each; none for those that no op touches.
+FlatLists<TensorIndex> transient_by_op(const TraceIndex& index, const std::vector<OpIndex>& op_of) {
+  return FlatLists<TensorIndex>(index.op_count(), [&](auto add) {
+    for (size_t tensor = 0; tensor < index.tensor_count(); ++tensor)
+      if (!index.persistent[tensor] && !index.uses[tensor].empty())
+        add(op_of[tensor], static_cast<TensorIndex>(tensor));
+  });
+}
+
+std::vector<int64_t> bytes_by_op(const TraceIndex& index, const FlatLists<TensorIndex>& lists) {
+  std::vector<int64_t> sums(lists.size());
+  for (size_t k = 0; k < lists.size(); ++k)
+    for (TensorIndex tensor : lists[k]) sums[k] += index.size_bytes[tensor];
+  return sums;
+}
+
+}  // namespace
+
+TraceIndex::TraceIndex(const Trace& trace)
+    : active(active_sets(trace)),
+      uses(uses_by_tensor(trace)),
+      first_op(trace.tensors.size(), 0),
+      last_op(trace.tensors.size(), static_cast<OpIndex>(trace.ops.size()) - 1) {
+  for (const Tensor& tensor : trace.tensors) {
+    size_bytes.push_back(tensor.size_bytes);
+    persistent.push_back(tensor.persistent);
+    if (tensor.persistent) persistent_bytes += tensor.size_bytes;
+  }
+  for (const Op& op : trace.ops) {
+    duration_ns.push_back(op.duration_ns);
+    workspace_bytes.push_back(op.workspace_bytes);
+    ideal_ns += op.duration_ns;
+  }
+  for (size_t tensor = 0; tensor < tensor_count(); ++tensor) {
+    if (persistent[tensor] || uses[tensor].empty()) continue;
+    first_op[tensor] = uses[tensor].front().op;
+    last_op[tensor] = uses[tensor].back().op;
+  }
+  for (size_t k = 0; k < op_count(); ++k)
+    for (TensorIndex tensor : trace.ops[k].frees)
+      if (!persistent[tensor]) last_op[tensor] = static_cast<OpIndex>(k);
+  births = transient_by_op(*this, first_op);
+  deaths = transient_by_op(*this, last_op);
+  birth_bytes = bytes_by_op(*this, births);
+  death_bytes = bytes_by_op(*this, deaths);
+}
+
+}  // namespace teraio

@@ -1,0 +1,292 @@
+#include "simulate/simulator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "scenario.h"
+
+namespace teraio {
+namespace {
+
+using namespace testing;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+// A tensor `weight` that ops 0 and 3 read, 1000 bytes, while ops 1 and 2 need room for other
+// things.
+class SimulatorTest : public ::testing::Test {
+ protected:
+  SimulatorTest() {
+    weight = builder.persistent(1000);
+    builder.op(100, {.reads = {weight}});
+    builder.op(2000, {.workspace_bytes = 1000});
+    builder.op(2000);
+    builder.op(100, {.reads = {weight}});
+  }
+
+  teraio::Run run(std::vector<Migration> migrations) {
+    Result<teraio::Run> result = simulate(builder.trace(), hardware, limits, {"test", migrations});
+    EXPECT_TRUE(result.ok()) << result.status().message();
+    return result.ok() ? *result : teraio::Run();
+  }
+  std::string failure(std::vector<Migration> migrations) {
+    Result<teraio::Run> result = simulate(builder.trace(), hardware, limits, {"test", migrations});
+    EXPECT_FALSE(result.ok()) << "simulated in " << (result.ok() ? result->step_ns : 0) << " ns";
+    return result.status().message();
+  }
+
+  TraceBuilder builder;
+  Hardware hardware = round_machine(2000, 10'000);
+  Limits limits;
+  TensorIndex weight;
+};
+
+TEST_F(SimulatorTest, EverythingFitsIsIdeal) {
+  const teraio::Run result = run({});
+  EXPECT_EQ(result.ideal_ns, 4200);
+  EXPECT_EQ(result.step_ns, 4200);
+  EXPECT_EQ(result.stall_ns, 0);
+  EXPECT_EQ(result.device_peak_bytes, 2000);
+  EXPECT_EQ(result.op_start_ns, (std::vector<int64_t>{0, 100, 2100, 4100}));
+}
+
+TEST_F(SimulatorTest, NoPlanWithoutRoomNamesTheOp) {
+  hardware.device_memory_bytes = 1500;
+  EXPECT_THAT(failure({}), StartsWith("device memory: op 1 (op1)"));
+}
+
+TEST_F(SimulatorTest, DeviceBudgetLimitsTheHardware) {
+  limits.device_budget_bytes = 1999;
+  EXPECT_THAT(failure({}), StartsWith("device memory"));
+}
+
+TEST_F(SimulatorTest, AnOpWaitsForTheWriteThatMakesRoom) {
+  limits.device_budget_bytes = 1500;
+  const teraio::Run result = run({offload(weight, 1, 1), prefetch(weight, 2, 3)});
+  EXPECT_EQ(result.stall_ns, 1000);
+  EXPECT_EQ(result.stall_by_cause_ns.at(kStallMemory), 1000);
+  EXPECT_EQ(result.ssd_bytes_written, 1000);
+  EXPECT_EQ(result.ssd_bytes_read, 1000);
+  EXPECT_EQ(result.ssd_peak_bytes, 1000);
+  EXPECT_EQ(result.device_peak_bytes, 1000);
+}
+
+TEST_F(SimulatorTest, AnOpWaitsForItsTensor) {
+  limits.device_budget_bytes = 1500;
+  const teraio::Run result = run({offload(weight, 1, 1), prefetch(weight, 3, 3)});
+  EXPECT_EQ(result.stall_by_cause_ns.at(kStallMemory), 1000);
+  EXPECT_EQ(result.stall_by_cause_ns.at(kStallRead), 1000);
+  EXPECT_EQ(result.op_start_ns[3], 100 + 1000 + 2000 + 2000 + 1000);
+}
+
+TEST_F(SimulatorTest, EachTransferPaysTheLatencyFirst) {
+  limits.device_budget_bytes = 1500;
+  hardware.request_latency_ns = 70;
+  EXPECT_EQ(run({offload(weight, 1, 1), prefetch(weight, 3, 3)}).stall_ns, 2140);
+}
+
+TEST_F(SimulatorTest, AReadWaitsForTheSameTensorsWrite) {
+  const teraio::Run result = run({offload(weight, 1, 1), prefetch(weight, 1, 3)});
+  ASSERT_EQ(result.transfers.size(), 2);
+  EXPECT_EQ(result.transfers[0].end_ns, 1100);
+  EXPECT_EQ(result.transfers[1].issue_ns, 100);
+  EXPECT_EQ(result.transfers[1].start_ns, 1100);
+}
+
+TEST_F(SimulatorTest, ADropOfACleanCopyWritesNothing) {
+  builder.op(10);
+  builder.op(10, {.writes = {weight}});
+  limits.device_budget_bytes = 1500;
+  const teraio::Run result = run(
+      {offload(weight, 1, 1), prefetch(weight, 2, 3), drop(weight, 4, 5), prefetch(weight, 5, 5)});
+  EXPECT_EQ(result.ssd_bytes_written, 1000);
+  EXPECT_EQ(result.ssd_bytes_read, 2000);
+}
+
+TEST_F(SimulatorTest, FrozenTensorsAreOnTheirTierFromTheStart) {
+  limits.device_budget_bytes = 1500;
+  const teraio::Run result = run({drop(weight, 1, 1), prefetch(weight, 2, 3)});
+  EXPECT_EQ(result.stall_ns, 0);
+  EXPECT_EQ(result.ssd_bytes_written, 0);
+  EXPECT_EQ(result.ssd_peak_bytes, 1000);
+}
+
+TEST_F(SimulatorTest, AnIdlePeriodMayReachIntoTheNextIteration) {
+  const teraio::Run result =
+      run({drop(weight, 1, 1), prefetch(weight, 2, 3), drop(weight, 0, 0), prefetch(weight, 0, 0)});
+  EXPECT_EQ(result.stall_by_cause_ns.at(kStallRead), 1000);  // what left at op 0 is needed there
+}
+
+TEST_F(SimulatorTest, APrefetchIssuedAtTheEndArrivesInTheNextIteration) {
+  TraceBuilder other;
+  const TensorIndex early = other.persistent(3000);
+  other.op(1000, {.reads = {early}});
+  other.op(1000);
+  other.op(1000);
+  const auto result = simulate(other.trace(), hardware = round_machine(3000), {},
+                               {"test", {drop(early, 1, 1), prefetch(early, 2, 0)}});
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_EQ(result->stall_ns, 2000);
+  EXPECT_EQ(result->transfers[0].start_ns, -1000);  // began in the iteration before
+}
+
+TEST_F(SimulatorTest, KeptHostCopiesCountAsHostUse) {
+  hardware.host.capacity_bytes = 1500;
+  const TensorIndex other = builder.persistent(1000);
+  builder.op(10, {.writes = {other}});
+  limits.device_budget_bytes = 4000;
+  const std::vector<Migration> keeping = {
+      drop(weight, 1, 1, Tier::kHost), prefetch(weight, 2, 3, Tier::kHost),
+      offload(other, 0, 0, Tier::kHost), prefetch(other, 1, 4, Tier::kHost)};
+  EXPECT_THAT(failure(keeping), StartsWith("host capacity: migrations[2]"));
+  hardware.host.capacity_bytes = 2000;
+  EXPECT_EQ(run(keeping).host_peak_bytes, 2000);
+}
+
+TEST_F(SimulatorTest, BrokenRulesAreNamed) {
+  EXPECT_THAT(failure({offload(weight, 4, 1)}), StartsWith("trigger out of range: migrations[0]"));
+  EXPECT_THAT(failure({offload(weight, 1, -1)}), StartsWith("deadline out of range"));
+  EXPECT_THAT(failure({offload(9, 1, 1)}), StartsWith("no such tensor"));
+  EXPECT_THAT(failure({prefetch(weight, 1, 3)}), StartsWith("prefetch of a resident tensor"));
+  EXPECT_THAT(failure({offload(weight, 1, 1)}), StartsWith("not resident: tensor 0 is away"));
+  EXPECT_THAT(failure({offload(weight, 1, 1), prefetch(weight, 2, 3, Tier::kHost)}),
+              StartsWith("wrong tier: migrations[1]"));
+  EXPECT_THAT(failure({offload(weight, 1, 1), offload(weight, 2, 3), prefetch(weight, 3, 3)}),
+              StartsWith("already away: migrations[1]"));
+}
+
+TEST_F(SimulatorTest, RulesOfTransientTensors) {
+  const TensorIndex activation = builder.transient(10);
+  const OpIndex birth = builder.op(10, {.writes = {activation}});
+  const OpIndex death = builder.op(10, {.reads = {activation}});
+  const TensorIndex unused = builder.transient(10);
+  EXPECT_THAT(failure({offload(activation, birth, birth)}), StartsWith("tensor not alive"));
+  EXPECT_THAT(failure({offload(activation, death, death)}), StartsWith("not resident"));
+  EXPECT_THAT(failure({offload(unused, death, death)}), StartsWith("tensor not alive"));
+  builder.op(10, {.frees = {activation}});
+  EXPECT_THAT(failure({offload(activation, death + 1, death + 1)}),
+              StartsWith("offload or drop without use"));
+}
+
+TEST_F(SimulatorTest, ADropNeedsACopyMadeSinceTheLastWrite) {
+  builder.op(10, {.writes = {weight}});
+  EXPECT_THAT(failure({drop(weight, 1, 1), prefetch(weight, 2, 3)}),
+              StartsWith("drop without copy: migrations[0]"));
+}
+
+TEST_F(SimulatorTest, TiersMustExist) {
+  limits.host_limit_bytes = 0;
+  EXPECT_THAT(failure({offload(weight, 1, 1, Tier::kHost), prefetch(weight, 2, 3, Tier::kHost)}),
+              StartsWith("no such tier"));
+}
+
+TEST_F(SimulatorTest, DrivesFillUp) {
+  hardware.drives[0].capacity_bytes = 999;
+  EXPECT_THAT(failure({offload(weight, 1, 1), prefetch(weight, 2, 3)}),
+              StartsWith("SSD capacity: migrations[0]"));
+}
+
+TEST_F(SimulatorTest, TheWriteBudgetIsALimit) {
+  limits.write_budget_bytes = 999;
+  EXPECT_THAT(failure({offload(weight, 1, 1), prefetch(weight, 2, 3)}),
+              HasSubstr("1000 bytes written to the SSDs, 999 allowed"));
+}
+
+// Two tensors that leave at once and come back at once.
+class TwoTensorsTest : public ::testing::Test {
+ protected:
+  TwoTensorsTest() {
+    a = builder.persistent(1000);
+    b = builder.persistent(1000);
+    builder.op(10, {.writes = {a, b}});
+    builder.op(5000);
+    builder.op(5000);
+    builder.op(10, {.reads = {a}});
+    builder.op(10, {.reads = {b}});
+  }
+  teraio::Run run(std::vector<Migration> migrations) {
+    Result<teraio::Run> result = simulate(builder.trace(), hardware, {}, {"test", migrations});
+    EXPECT_TRUE(result.ok()) << result.status().message();
+    return result.ok() ? *result : teraio::Run();
+  }
+  static TransferRecord find(const teraio::Run& run, TensorIndex tensor, Action action) {
+    for (const TransferRecord& record : run.transfers)
+      if (record.tensor == tensor && record.action == action) return record;
+    return {};
+  }
+  TraceBuilder builder;
+  Hardware hardware = round_machine(10'000, 10'000);
+  TensorIndex a, b;
+};
+
+TEST_F(TwoTensorsTest, WritesGoInIssueOrder) {
+  const teraio::Run result =
+      run({offload(b, 1, 2), offload(a, 1, 1), prefetch(a, 3, 3), prefetch(b, 3, 4)});
+  EXPECT_EQ(find(result, b, Action::kOffload).end_ns, 1010);
+  EXPECT_EQ(find(result, a, Action::kOffload).end_ns, 2010);
+}
+
+TEST_F(TwoTensorsTest, AWriteWhoseRoomTheNextOpWaitsForGoesFirst) {
+  const TensorIndex c = builder.persistent(1000);
+  builder.op(10, {.writes = {c}});
+  const TensorIndex big = builder.transient(9000);
+  builder.op(10, {.writes = {big}});
+  // All three are issued when op 6 comes to wait for 2000 bytes; a's room is said to be for it.
+  const teraio::Run result = run({offload(c, 6, 0), offload(b, 6, 0), offload(a, 6, 6),
+                                  prefetch(a, 0, 0), prefetch(b, 0, 0), prefetch(c, 1, 5)});
+  EXPECT_EQ(find(result, a, Action::kOffload).end_ns, find(result, c, Action::kOffload).start_ns);
+  EXPECT_LT(find(result, b, Action::kOffload).start_ns, 0);  // done in the next iteration
+}
+
+TEST_F(TwoTensorsTest, ReadsGoByDeadline) {
+  const teraio::Run result =
+      run({offload(a, 1, 1), offload(b, 1, 1), prefetch(b, 2, 4), prefetch(a, 2, 3)});
+  EXPECT_EQ(find(result, a, Action::kPrefetch).start_ns, 5010);
+  EXPECT_EQ(find(result, b, Action::kPrefetch).start_ns, 6010);
+}
+
+TEST_F(TwoTensorsTest, TiersMoveAtOnceAndShareTheLink) {
+  hardware.device_link = {kBytesPerNs, kBytesPerNs};
+  const teraio::Run result = run({offload(a, 1, 1, Tier::kHost), offload(b, 1, 1),
+                                  prefetch(a, 2, 3, Tier::kHost), prefetch(b, 2, 4)});
+  EXPECT_EQ(find(result, a, Action::kOffload).end_ns, 2010);
+  EXPECT_EQ(find(result, b, Action::kOffload).end_ns, 2010);
+  EXPECT_EQ(find(result, a, Action::kPrefetch).end_ns, 7010);
+}
+
+TEST_F(TwoTensorsTest, SharedMediaMoveEachDirectionAtHalfTheRate) {
+  hardware.drives[0].duplex = 1.0;
+  const teraio::Run alone = run({offload(a, 1, 1), prefetch(a, 2, 3)});
+  EXPECT_EQ(find(alone, a, Action::kPrefetch).end_ns, 6010);
+  const teraio::Run both =
+      run({offload(a, 1, 1), prefetch(a, 2, 3), offload(b, 2, 2), prefetch(b, 3, 4)});
+  EXPECT_EQ(find(both, a, Action::kPrefetch).end_ns, 7010);
+  EXPECT_EQ(find(both, b, Action::kOffload).end_ns, 7010);
+}
+
+TEST_F(TwoTensorsTest, APrefetchThatIsNotUrgentLeavesRoomForTheNextOp) {
+  hardware.device_memory_bytes = 2000;
+  TraceBuilder tight;
+  const TensorIndex weight = tight.persistent(1500);
+  tight.op(1000, {.reads = {weight}});
+  tight.op(1000);
+  tight.op(1000, {.workspace_bytes = 1000});
+  tight.op(1000);
+  const auto result =
+      simulate(tight.trace(), hardware, {}, {"test", {drop(weight, 1, 1), prefetch(weight, 1, 0)}});
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_EQ(result->transfers.front().start_ns, -1000);  // after op 2
+  EXPECT_EQ(result->stall_ns, 500);
+}
+
+TEST_F(TwoTensorsTest, OneSimulatorRunsManyPlans) {
+  const Simulator simulator(builder.trace(), hardware, {});
+  const Plan moving = {"test", {offload(a, 1, 1), prefetch(a, 2, 3)}};
+  const Result<teraio::Run> first = simulator.run(moving);
+  ASSERT_TRUE(simulator.run({"test", {}}).ok());
+  const Result<teraio::Run> again = simulator.run(moving);
+  EXPECT_EQ(*first, *again);
+}
+
+}  // namespace
+}  // namespace teraio
