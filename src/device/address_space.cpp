@@ -1,0 +1,106 @@
+#include "device/address_space.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/units.h"
+#include "device/device.h"
+
+namespace teraio {
+namespace {
+
+constexpr int64_t kHugePageBytes = 2 * kMiB;
+
+#ifndef MREMAP_DONTUNMAP
+constexpr int MREMAP_DONTUNMAP = 4;
+#endif
+
+// The same flags every time, so that the system merges neighbouring mappings into one.
+bool map_unbacked(std::byte* address, int64_t size_bytes) {
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+  if (mmap(address, size_bytes, PROT_NONE, kFlags, -1, 0) == MAP_FAILED) return false;
+  madvise(address, size_bytes, MADV_HUGEPAGE);  // advice: refused where there are no huge pages
+  return true;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<AddressSpace>> AddressSpace::reserve(int64_t size_bytes,
+                                                            int64_t least_bytes) {
+  for (; size_bytes >= least_bytes; size_bytes /= 2) {
+    const int64_t mapping_bytes = align_up(size_bytes, kHugePageBytes) + kHugePageBytes;
+    void* mapping =
+        mmap(nullptr, mapping_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapping == MAP_FAILED) continue;
+    auto* start = static_cast<std::byte*>(mapping);
+    auto* base =
+        reinterpret_cast<std::byte*>(align_up(reinterpret_cast<int64_t>(mapping), kHugePageBytes));
+    madvise(mapping, mapping_bytes, MADV_HUGEPAGE);
+    return std::unique_ptr<AddressSpace>(
+        new AddressSpace(start, mapping_bytes, base, align_up(size_bytes, kHugePageBytes)));
+  }
+  return Status(ErrorCode::kUnsupported,
+                "the system refuses to reserve " + format_size(least_bytes) +
+                    " of addresses: expected no lower limit on virtual memory (ulimit -v)");
+}
+
+AddressSpace::AddressSpace(std::byte* mapping, int64_t mapping_bytes, std::byte* base,
+                           int64_t size_bytes)
+    : mapping_(mapping), mapping_bytes_(mapping_bytes), base_(base), size_bytes_(size_bytes) {
+  can_move_ = probe_move();
+}
+
+AddressSpace::~AddressSpace() { munmap(mapping_, mapping_bytes_); }
+
+bool AddressSpace::probe_move() {
+  const PageRange first{0, kPageBytes};
+  const PageRange second{kPageBytes, kPageBytes};
+  if (!back(first)) return false;
+  *at(0) = std::byte{42};
+  const bool moved = move_mapped(first, second.begin_bytes) == kPageBytes;
+  const bool kept = moved && *at(kPageBytes) == std::byte{42};
+  unback({0, 2 * kPageBytes});
+  return kept;
+}
+
+bool AddressSpace::back(PageRange range) {
+  return mprotect(at(range.begin_bytes), range.size_bytes, PROT_READ | PROT_WRITE) == 0;
+}
+
+bool AddressSpace::unback(PageRange range) {
+  return map_unbacked(at(range.begin_bytes), range.size_bytes);
+}
+
+int64_t AddressSpace::move(PageRange from, int64_t to_bytes) {
+  if (can_move_) return move_mapped(from, to_bytes);
+  return replace(from, to_bytes) ? from.size_bytes : 0;
+}
+
+bool AddressSpace::replace(PageRange from, int64_t to_bytes) {
+  if (!unback(from)) return false;
+  if (back({to_bytes, from.size_bytes})) return true;
+  back(from);
+  return false;
+}
+
+// MREMAP_DONTUNMAP keeps the old addresses ours: between an unmap and a new reservation, another
+// thread's mapping could take them. A range over several mappings is refused as a whole (EFAULT);
+// halving it finds the boundary.
+int64_t AddressSpace::move_mapped(PageRange from, int64_t to_bytes) {
+  void* moved = mremap(at(from.begin_bytes), from.size_bytes, from.size_bytes,
+                       MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, at(to_bytes));
+  if (moved != MAP_FAILED) {
+    map_unbacked(at(from.begin_bytes), from.size_bytes);
+    return from.size_bytes;
+  }
+  if (errno != EFAULT || from.size_bytes == kPageBytes) return 0;
+  const int64_t half_bytes = align_up(from.size_bytes / 2, kPageBytes);
+  const int64_t front_bytes = move_mapped({from.begin_bytes, half_bytes}, to_bytes);
+  if (front_bytes < half_bytes) return front_bytes;
+  return half_bytes + move_mapped({from.begin_bytes + half_bytes, from.size_bytes - half_bytes},
+                                  to_bytes + half_bytes);
+}
+
+}  // namespace teraio

@@ -1,0 +1,204 @@
+// What every Device does. A further one joins by a line in devices().
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+#include "device/cpu_device.h"
+#include "device/fake_async_device.h"
+
+namespace teraio {
+namespace {
+
+struct DeviceKind {
+  std::string name;
+  std::function<Result<std::unique_ptr<Device>>(int64_t budget_bytes)> make;
+};
+
+Result<std::unique_ptr<Device>> make_fake(int64_t budget_bytes) {
+  return std::unique_ptr<Device>(
+      std::make_unique<FakeAsyncDevice>(FakeAsyncOptions{.budget_bytes = budget_bytes, .seed = 3}));
+}
+
+std::vector<DeviceKind> devices() { return {{"cpu", make_cpu_device}, {"fake", make_fake}}; }
+
+// Touches the memory only by the device's copies: it need not be addressable.
+class DeviceConformanceTest : public testing::TestWithParam<DeviceKind> {
+ protected:
+  static constexpr int64_t kBudgetBytes = 32 * kMiB;
+
+  void SetUp() override {
+    auto device = GetParam().make(kBudgetBytes);
+    if (!device.ok() && device.status().code() == ErrorCode::kUnsupported) {
+      GTEST_SKIP() << device.status().message();
+    }
+    ASSERT_TRUE(device.ok()) << device.status().message();
+    device_ = std::move(*device);
+  }
+
+  void fill(std::byte* memory, int64_t size_bytes, uint8_t value) {
+    const std::vector<std::byte> bytes(size_bytes, std::byte{value});
+    const Result<Event> end =
+        device_->copy_from_host(memory, bytes.data(), size_bytes, device_->record());
+    ASSERT_TRUE(end.ok());
+    ASSERT_TRUE(device_->wait(*end).ok());
+  }
+
+  std::vector<std::byte> bytes_of(const std::byte* memory, int64_t size_bytes) {
+    std::vector<std::byte> bytes(size_bytes);
+    const Result<Event> end =
+        device_->copy_to_host(bytes.data(), memory, size_bytes, device_->record());
+    EXPECT_TRUE(end.ok() && device_->wait(*end).ok());
+    return bytes;
+  }
+
+  void expect_filled(const std::byte* memory, int64_t size_bytes, uint8_t value) {
+    ASSERT_EQ(bytes_of(memory, size_bytes), std::vector<std::byte>(size_bytes, std::byte{value}));
+  }
+
+  std::unique_ptr<Device> device_;
+};
+
+TEST_P(DeviceConformanceTest, HasAName) { EXPECT_FALSE(device_->name().empty()); }
+
+TEST_P(DeviceConformanceTest, BytesComeBack) {
+  for (int64_t size_bytes : {1L, 64L, 4095L, 4096L, 4097L, 1048576L, 5000001L}) {
+    std::byte* memory = device_->allocate(size_bytes);
+    ASSERT_NE(memory, nullptr) << size_bytes;
+    fill(memory, size_bytes, 17);
+    expect_filled(memory, size_bytes, 17);
+    device_->release(memory);
+  }
+}
+
+TEST_P(DeviceConformanceTest, BlocksAreAligned) {
+  for (int64_t size_bytes : {0L, 1L, 100L, 4096L, 70000L, 3000000L}) {
+    std::byte* memory = device_->allocate(size_bytes);
+    ASSERT_NE(memory, nullptr) << size_bytes;
+    const int64_t alignment = size_bytes < kPageBytes ? 64 : kPageBytes;
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % alignment, 0) << size_bytes;
+    device_->release(memory);
+  }
+}
+
+TEST_P(DeviceConformanceTest, TheLastPageOfABlockIsItsOwn) {
+  std::byte* first = device_->allocate(kPageBytes + 1);
+  std::byte* second = device_->allocate(kPageBytes + 1);
+  fill(second, kPageBytes + 1, 2);
+  fill(first, 2 * kPageBytes, 1);
+  expect_filled(second, kPageBytes + 1, 2);
+  device_->release(first);
+  device_->release(second);
+}
+
+TEST_P(DeviceConformanceTest, WhatTheBudgetDoesNotHoldIsRefused) {
+  EXPECT_EQ(device_->allocate(kBudgetBytes + 1), nullptr);
+  EXPECT_EQ(device_->allocate(-1), nullptr);
+  std::byte* half = device_->allocate(kBudgetBytes / 2);
+  ASSERT_NE(half, nullptr);
+  EXPECT_EQ(device_->allocate(kBudgetBytes / 2 + kPageBytes), nullptr);
+  device_->release(half);
+  std::byte* almost_all = device_->allocate(kBudgetBytes / 8 * 7);
+  EXPECT_NE(almost_all, nullptr);
+  device_->release(almost_all);
+}
+
+TEST_P(DeviceConformanceTest, UsageAddsUp) {
+  std::byte* first = device_->allocate(kMiB);
+  std::byte* second = device_->allocate(kMiB - 100);
+  const MemoryUsage both = device_->usage();
+  EXPECT_EQ(both.budget_bytes, kBudgetBytes);
+  EXPECT_GE(both.allocated_bytes, 2 * kMiB - 100);
+  EXPECT_EQ(both.rounding_bytes, both.allocated_bytes - (2 * kMiB - 100));
+  EXPECT_GE(both.reserved_bytes, both.allocated_bytes);
+  EXPECT_LE(both.reserved_bytes, kBudgetBytes);
+  device_->release(first);
+  device_->release(second);
+  EXPECT_EQ(device_->usage().allocated_bytes, 0);
+  EXPECT_EQ(device_->usage().allocated_peak_bytes, both.allocated_bytes);
+  device_->reset_peak();
+  EXPECT_EQ(device_->usage().allocated_peak_bytes, 0);
+}
+
+TEST_P(DeviceConformanceTest, TheBudgetCanBeLoweredAndRaised) {
+  std::byte* kept = device_->allocate(kBudgetBytes / 2);
+  fill(kept, kBudgetBytes / 2, 4);
+  device_->set_budget_bytes(kBudgetBytes / 4);
+  EXPECT_EQ(device_->allocate(kMiB), nullptr);
+  expect_filled(kept, kBudgetBytes / 2, 4);
+  device_->set_budget_bytes(kBudgetBytes);
+  std::byte* more = device_->allocate(kBudgetBytes / 4);
+  EXPECT_NE(more, nullptr);
+  device_->release(more);
+  device_->release(kept);
+}
+
+TEST_P(DeviceConformanceTest, ThePastHasPassed) {
+  EXPECT_TRUE(device_->has_passed(Event{}));
+  EXPECT_TRUE(device_->wait(Event{}).ok());
+  const Event now = device_->record();
+  ASSERT_TRUE(device_->wait(now).ok());
+  EXPECT_TRUE(device_->has_passed(now));
+}
+
+TEST_P(DeviceConformanceTest, ACopyBeginsAfterItsEvent) {
+  std::byte* memory = device_->allocate(kMiB);
+  const std::vector<std::byte> from(kMiB, std::byte{8});
+  std::vector<std::byte> to(kMiB);
+  const Result<Event> in = device_->copy_from_host(memory, from.data(), kMiB, Event{});
+  ASSERT_TRUE(in.ok());
+  const Result<Event> out = device_->copy_to_host(to.data(), memory, kMiB, *in);
+  ASSERT_TRUE(out.ok());
+  ASSERT_TRUE(device_->wait(*out).ok());
+  EXPECT_TRUE(device_->has_passed(*in));
+  EXPECT_EQ(to, from);
+  device_->release(memory);
+}
+
+TEST_P(DeviceConformanceTest, ComputeCanBeMadeToWaitForACopy) {
+  std::byte* memory = device_->allocate(kMiB);
+  const std::vector<std::byte> from(kMiB, std::byte{8});
+  const Result<Event> in = device_->copy_from_host(memory, from.data(), kMiB, Event{});
+  ASSERT_TRUE(in.ok());
+  ASSERT_TRUE(device_->order_after(*in).ok());
+  ASSERT_TRUE(device_->wait(device_->record()).ok());
+  EXPECT_TRUE(device_->has_passed(*in));
+  expect_filled(memory, kMiB, 8);
+  device_->release(memory);
+}
+
+// Blocks of random sizes, each with a value of its own, never disturb each other.
+TEST_P(DeviceConformanceTest, LiveBlocksKeepTheirBytes) {
+  std::mt19937_64 random(11);
+  std::map<std::byte*, std::pair<int64_t, uint8_t>> blocks;
+  for (int step = 0; step < 150; ++step) {
+    const int64_t size_bytes = 1 + random() % (2 * kMiB);
+    std::byte* memory = device_->allocate(size_bytes);
+    if (memory != nullptr) {
+      const uint8_t value = step % 251;
+      ASSERT_NO_FATAL_FAILURE(fill(memory, size_bytes, value));
+      blocks[memory] = {size_bytes, value};
+      if (random() % 3 > 0) continue;
+    }
+    auto victim = std::next(blocks.begin(), random() % blocks.size());
+    const auto [victim_bytes, value] = victim->second;
+    ASSERT_NO_FATAL_FAILURE(expect_filled(victim->first, victim_bytes, value));
+    device_->release(victim->first);
+    blocks.erase(victim);
+  }
+  for (const auto& [memory, block] : blocks) {
+    ASSERT_NO_FATAL_FAILURE(expect_filled(memory, block.first, block.second));
+    device_->release(memory);
+  }
+  EXPECT_EQ(device_->usage().allocated_bytes, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceConformanceTest, testing::ValuesIn(devices()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace teraio

@@ -1,0 +1,342 @@
+#include "device/cpu_device.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <random>
+#include <vector>
+
+#include "base/check.h"
+#include "base/units.h"
+#include "resident_memory.h"
+
+namespace teraio {
+namespace {
+
+constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
+constexpr int64_t kOverheadBytes =
+    4 * kMiB;  // of the process, the allocator's bookkeeping included
+
+// A device, the blocks in use, and what was written into them.
+class CpuDeviceTest : public testing::Test {
+ protected:
+  void open(int64_t budget_bytes) {
+    auto device = make_cpu_device(budget_bytes);
+    ASSERT_TRUE(device.ok()) << device.status().message();
+    device_ = std::move(*device);
+  }
+
+  // nullptr, or a block filled with a pattern of its own.
+  std::byte* take(int64_t size_bytes) { return keep(device_->allocate(size_bytes), size_bytes); }
+
+  std::byte* keep(std::byte* memory, int64_t size_bytes) {
+    if (memory == nullptr) return nullptr;
+    expect_no_overlap(memory, size_bytes);
+    const uint8_t pattern = ++last_pattern_;
+    std::memset(memory, pattern, size_bytes);
+    blocks_[memory] = {size_bytes, pattern};
+    return memory;
+  }
+
+  void give(std::byte* memory) {
+    expect_intact(memory);
+    blocks_.erase(memory);
+    device_->release(memory);
+  }
+
+  void give_all() {
+    while (!blocks_.empty()) give(blocks_.begin()->first);
+  }
+
+  void expect_intact(std::byte* memory) {
+    const auto [size_bytes, pattern] = blocks_.at(memory);
+    if (size_bytes == 0) return;
+    ASSERT_EQ(*memory, std::byte{pattern});
+    ASSERT_EQ(std::memcmp(memory, memory + 1, size_bytes - 1), 0);  // all the same; needs no memory
+  }
+
+  void expect_all_intact() {
+    for (const auto& [memory, block] : blocks_) expect_intact(memory);
+  }
+
+  void expect_no_overlap(std::byte* memory, int64_t size_bytes) {
+    auto next = blocks_.lower_bound(memory);
+    if (next != blocks_.end()) {
+      ASSERT_LE(memory + size_bytes, next->first);
+    }
+    if (next != blocks_.begin()) {
+      --next;
+      ASSERT_LE(next->first + next->second.size_bytes, memory);
+    }
+  }
+
+  // `count` blocks, every other one given back: half of the memory is free, in holes of that size.
+  void make_holes(int64_t count, int64_t size_bytes) {
+    std::vector<std::byte*> blocks;
+    for (int64_t i = 0; i < count; ++i) blocks.push_back(take(size_bytes));
+    for (int64_t i = 0; i < count; i += 2) give(blocks[i]);
+  }
+
+  struct Block {
+    int64_t size_bytes = 0;
+    uint8_t pattern = 0;
+  };
+  std::unique_ptr<Device> device_;
+  std::map<std::byte*, Block> blocks_;
+  uint8_t last_pattern_ = 0;
+};
+
+TEST_F(CpuDeviceTest, BlocksAreAligned) {
+  open(64 * kMiB);
+  for (int64_t size_bytes : {0L, 1L, 63L, 64L, 1000L, 4095L}) {
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(take(size_bytes)) % 64, 0) << size_bytes;
+  }
+  for (int64_t size_bytes : {4096L, 4097L, 65535L, 65536L, 1000001L}) {
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(take(size_bytes)) % kPageBytes, 0) << size_bytes;
+  }
+  expect_all_intact();
+}
+
+TEST_F(CpuDeviceTest, EmptyBlocksAreDistinct) {
+  open(kMiB);
+  std::byte* first = device_->allocate(0);
+  std::byte* second = device_->allocate(0);
+  EXPECT_NE(first, nullptr);
+  EXPECT_NE(first, second);
+  device_->release(first);
+  device_->release(second);
+  EXPECT_EQ(device_->usage().allocated_bytes, 0);
+}
+
+TEST_F(CpuDeviceTest, SizesThatCannotBeAreRefused) {
+  open(kUnlimited);
+  EXPECT_EQ(device_->allocate(-1), nullptr);
+  EXPECT_EQ(device_->allocate(kUnlimited), nullptr);
+}
+
+TEST_F(CpuDeviceTest, TheBudgetIsUsableToTheLastPage) {
+  open(10 * kMiB);
+  EXPECT_NE(take(6 * kMiB), nullptr);
+  EXPECT_NE(take(4 * kMiB), nullptr);
+  EXPECT_EQ(take(64 * kKiB), nullptr);
+  EXPECT_EQ(take(1), nullptr);
+  EXPECT_EQ(device_->usage().reserved_bytes, 10 * kMiB);
+}
+
+TEST_F(CpuDeviceTest, NothingFitsInNoBudget) {
+  open(0);
+  EXPECT_EQ(take(0), nullptr);
+  EXPECT_EQ(take(kMiB), nullptr);
+}
+
+TEST_F(CpuDeviceTest, ReleasedMemoryIsReusedAndStaysResident) {
+  open(64 * kMiB);
+  std::byte* first = take(32 * kMiB);
+  give(first);
+  const int64_t before_bytes = resident_bytes();
+  EXPECT_EQ(device_->allocate(32 * kMiB), first);
+  EXPECT_EQ(device_->usage().reserved_bytes, 32 * kMiB);
+  EXPECT_NEAR(resident_bytes(), before_bytes, kMiB);
+}
+
+TEST_F(CpuDeviceTest, SmallBlocksAreCountedAndTakeRoomFromFreePages) {
+  open(4 * kMiB);
+  give(take(4 * kMiB));
+  EXPECT_EQ(device_->usage().reserved_bytes, 4 * kMiB);
+  int64_t count = 0;
+  while (take(kKiB) != nullptr) ++count;
+  EXPECT_GT(count, 3500);
+  EXPECT_LE(count, 4 * kKiB);
+  EXPECT_LE(device_->usage().reserved_bytes, 4 * kMiB);
+  EXPECT_EQ(take(kMiB), nullptr);
+  give_all();
+  EXPECT_EQ(device_->usage().allocated_bytes, 0);
+  EXPECT_NE(take(4 * kMiB), nullptr);
+}
+
+TEST_F(CpuDeviceTest, ScatteredFreePagesMakeOneBlock) {
+  open(64 * kMiB);
+  make_holes(64, kMiB);
+  EXPECT_LT(device_->usage().largest_free_bytes, 2 * kMiB);
+  std::byte* stitched = take(32 * kMiB);
+  ASSERT_NE(stitched, nullptr);
+  EXPECT_EQ(device_->usage().stitch_count, 1);
+  EXPECT_EQ(device_->usage().reserved_bytes, 64 * kMiB);
+  expect_all_intact();
+}
+
+TEST_F(CpuDeviceTest, StitchedBlocksAreCutAndStitchedAgain) {
+  open(64 * kMiB);
+  for (int round = 0; round < 8; ++round) {
+    make_holes(64 - round, kMiB);
+    std::byte* large = take(20 * kMiB);
+    ASSERT_NE(large, nullptr) << round;
+    ASSERT_NO_FATAL_FAILURE(expect_all_intact());
+    give_all();
+  }
+  EXPECT_GE(device_->usage().stitch_count, 4);
+  EXPECT_NE(take(64 * kMiB), nullptr);
+}
+
+TEST_F(CpuDeviceTest, StitchingKeepsPagesResident) {
+  open(64 * kMiB);
+  make_holes(64, kMiB);
+  const int64_t before_bytes = resident_bytes();
+  std::byte* stitched = device_->allocate(32 * kMiB);
+  ASSERT_NE(stitched, nullptr);
+  EXPECT_NEAR(resident_bytes(), before_bytes, kMiB);
+  std::memset(stitched, 1, 32 * kMiB);
+  EXPECT_NEAR(resident_bytes(), before_bytes, kMiB);
+}
+
+TEST_F(CpuDeviceTest, ALowerBudgetReturnsFreeMemoryAtOnce) {
+  open(96 * kMiB);
+  std::byte* kept = take(32 * kMiB);
+  give(take(64 * kMiB));
+  const int64_t before_bytes = resident_bytes();
+  device_->set_budget_bytes(40 * kMiB);
+  EXPECT_EQ(device_->usage().reserved_bytes, 40 * kMiB);
+  EXPECT_LE(resident_bytes(), before_bytes - 55 * kMiB);
+  expect_intact(kept);
+  EXPECT_EQ(take(9 * kMiB), nullptr);
+  EXPECT_NE(take(8 * kMiB), nullptr);
+}
+
+TEST_F(CpuDeviceTest, AllocationsAboveALoweredBudgetStay) {
+  open(64 * kMiB);
+  std::byte* first = take(32 * kMiB);
+  std::byte* second = take(32 * kMiB);
+  device_->set_budget_bytes(48 * kMiB);
+  expect_all_intact();
+  EXPECT_EQ(take(64 * kKiB), nullptr);
+  EXPECT_EQ(take(64), nullptr);
+  give(first);
+  EXPECT_EQ(device_->usage().reserved_bytes, 48 * kMiB);
+  EXPECT_NE(take(16 * kMiB), nullptr);
+  expect_intact(second);
+}
+
+TEST_F(CpuDeviceTest, ARaisedBudgetLetsItGrow) {
+  open(8 * kMiB);
+  ASSERT_NE(take(8 * kMiB), nullptr);
+  ASSERT_EQ(take(kMiB), nullptr);
+  device_->set_budget_bytes(16 * kMiB);
+  EXPECT_NE(take(8 * kMiB), nullptr);
+  device_->set_budget_bytes(kUnlimited);
+  EXPECT_NE(take(100 * kMiB), nullptr);
+  expect_all_intact();
+}
+
+TEST_F(CpuDeviceTest, WithoutALimitItGrowsAsNeededAndReuses) {
+  open(kUnlimited);
+  for (int round = 0; round < 3; ++round) give(take(48 * kMiB));
+  EXPECT_EQ(device_->usage().reserved_bytes, 48 * kMiB);
+  EXPECT_GT(device_->usage().largest_free_bytes, kGiB);
+}
+
+TEST_F(CpuDeviceTest, UsageTellsRoundingAndPeaks) {
+  open(64 * kMiB);
+  std::byte* block = take(10 * kMiB + 1);
+  EXPECT_EQ(device_->usage().allocated_bytes, 10 * kMiB + kPageBytes);
+  EXPECT_EQ(device_->usage().rounding_bytes, kPageBytes - 1);
+  give(block);
+  EXPECT_EQ(device_->usage().allocated_bytes, 0);
+  EXPECT_EQ(device_->usage().rounding_bytes, 0);
+  EXPECT_EQ(device_->usage().allocated_peak_bytes, 10 * kMiB + kPageBytes);
+  device_->reset_peak();
+  EXPECT_EQ(device_->usage().allocated_peak_bytes, 0);
+  EXPECT_EQ(device_->usage().reserved_peak_bytes, 12 * kMiB);
+}
+
+TEST_F(CpuDeviceTest, TheLargestFreeSizeIsTrue) {
+  open(64 * kMiB);
+  make_holes(16, 3 * kMiB);
+  const int64_t largest_bytes = device_->usage().largest_free_bytes;
+  EXPECT_NE(take(largest_bytes), nullptr);
+  EXPECT_EQ(device_->usage().stitch_count, 0);
+}
+
+TEST_F(CpuDeviceTest, ReleasingWhatIsNotABlockIsABugThatIsCaught) {
+  open(kMiB);
+  std::byte* memory = take(128 * kKiB);
+  EXPECT_THROW(device_->release(memory + kPageBytes), InvariantError);
+  give(memory);
+  EXPECT_THROW(device_->release(memory), InvariantError);
+}
+
+TEST_F(CpuDeviceTest, AForkedChildSeesItsBytesAndCanAllocate) {
+  open(16 * kMiB);
+  make_holes(16, kMiB);
+  take(6 * kMiB);  // stitched
+  const pid_t child = fork();
+  if (child == 0) {
+    expect_all_intact();
+    give(blocks_.begin()->first);
+    while (take(512 * kKiB) != nullptr) continue;
+    expect_all_intact();
+    _exit(HasFailure() ? 1 : 0);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  expect_all_intact();
+}
+
+// Blocks of many sizes come and go; the budget is low enough that many requests fail or stitch.
+class CpuDeviceRandomTest : public CpuDeviceTest, public testing::WithParamInterface<uint64_t> {
+ protected:
+  int64_t random_size() {
+    const double log_size = std::uniform_real_distribution<double>(4, 23)(random_);
+    return static_cast<int64_t>(std::exp2(log_size));
+  }
+
+  void give_one() {
+    auto block = std::next(blocks_.begin(), random_() % blocks_.size());
+    ASSERT_NO_FATAL_FAILURE(give(block->first));
+  }
+
+  void take_one(int64_t budget_bytes) {
+    const int64_t size_bytes = random_size();
+    const int64_t before_bytes = device_->usage().allocated_bytes;
+    if (take(size_bytes) != nullptr) return;
+    if (random_() % 2 > 0) return give_one();
+    if (keep(device_->allocate_at_all_costs(size_bytes), size_bytes) != nullptr) return;
+    // Now free pages are never out of reach: a refusal means that the budget is used up.
+    ASSERT_GT(before_bytes + align_up(size_bytes, kPageBytes) + kPageBytes, budget_bytes);
+    give_one();
+  }
+
+  void step(int64_t budget_bytes) {
+    blocks_.empty() || random_() % 5 < 3 ? take_one(budget_bytes) : give_one();
+    ASSERT_LE(device_->usage().reserved_bytes, budget_bytes);
+  }
+
+  std::mt19937_64 random_{GetParam()};
+};
+
+TEST_P(CpuDeviceRandomTest, KeepsEveryByteWithinTheBudget) {
+  const int64_t start_bytes = resident_bytes();
+  const int64_t budget_bytes = 48 * kMiB;
+  open(budget_bytes);
+  for (int i = 0; i < 2000; ++i) {
+    ASSERT_NO_FATAL_FAILURE(step(budget_bytes)) << "step " << i;
+    if (i % 500 == 0) {
+      ASSERT_LE(resident_bytes(), start_bytes + budget_bytes + kOverheadBytes) << "step " << i;
+    }
+  }
+  expect_all_intact();
+  EXPECT_GT(device_->usage().stitch_count, 0);
+  give_all();
+  EXPECT_EQ(device_->usage().allocated_bytes, 0);
+  EXPECT_EQ(device_->usage().rounding_bytes, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, CpuDeviceRandomTest, testing::Range<uint64_t>(1, 5));
+
+}  // namespace
+}  // namespace teraio

@@ -1,0 +1,328 @@
+#include "device/page_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "base/units.h"
+#include "device/device.h"
+
+namespace teraio {
+namespace {
+
+constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+
+class PagePoolTest : public testing::Test {
+ protected:
+  // With granules of one page, where a test is not about them.
+  void open(int64_t address_bytes,
+            PagePoolOptions options = {.granule_bytes = kPageBytes, .mapping_limit = 1000}) {
+    auto space = AddressSpace::reserve(address_bytes, address_bytes);
+    ASSERT_TRUE(space.ok());
+    space_ = space->get();
+    pool_ = std::make_unique<PagePool>(std::move(*space), options);
+  }
+
+  std::byte* take(int64_t page_count, int64_t growth_limit_bytes = 0) {
+    std::byte* block = pool_->allocate(page_count * kPageBytes, growth_limit_bytes);
+    if (block != nullptr) std::memset(block, 1, page_count * kPageBytes);
+    return block;
+  }
+  void give(std::byte* block, int64_t page_count) {
+    pool_->release(block, page_count * kPageBytes);
+  }
+
+  // Holes of these many pages, with a block of one page around each.
+  void make_holes(const std::vector<int64_t>& page_counts) {
+    std::vector<std::byte*> blocks;
+    take(1, kPageBytes);
+    for (const int64_t page_count : page_counts) {
+      blocks.push_back(take(page_count, page_count * kPageBytes));
+      take(1, kPageBytes);
+    }
+    for (size_t i = 0; i < blocks.size(); ++i) give(blocks[i], page_counts[i]);
+  }
+  void make_holes(int64_t count, int64_t page_count) {
+    make_holes(std::vector<int64_t>(count, page_count));
+  }
+
+  AddressSpace* space_ = nullptr;
+  std::unique_ptr<PagePool> pool_;
+};
+
+TEST_F(PagePoolTest, GrowsByNoMoreThanItIsAllowed) {
+  open(64 * kMiB);
+  EXPECT_EQ(take(10, 9 * kPageBytes), nullptr);
+  EXPECT_EQ(take(10, -1), nullptr);
+  EXPECT_NE(take(10, 10 * kPageBytes), nullptr);
+  EXPECT_EQ(pool_->held_bytes(), 10 * kPageBytes);
+}
+
+TEST_F(PagePoolTest, GrowsByWholePagesOnly) {
+  open(64 * kMiB);
+  EXPECT_NE(take(1, 3 * kPageBytes - 1), nullptr);
+  EXPECT_EQ(pool_->held_bytes(), 2 * kPageBytes);
+}
+
+TEST_F(PagePoolTest, GrowthJoinsTheFreeTail) {
+  open(64 * kMiB);
+  give(take(10, 10 * kPageBytes), 10);
+  EXPECT_NE(take(15, 5 * kPageBytes), nullptr);
+  EXPECT_EQ(pool_->held_bytes(), 15 * kPageBytes);
+  EXPECT_EQ(pool_->stitch_count(), 0);
+}
+
+TEST_F(PagePoolTest, StitchesFewLargePiecesFirst) {
+  open(64 * kMiB);
+  make_holes({2, 2, 2, 2, 50, 2, 2, 2, 2, 50, 2, 2});
+  const int64_t before = pool_->mapping_count();
+  EXPECT_NE(take(100), nullptr);
+  EXPECT_LE(pool_->mapping_count(), before + 8);
+  EXPECT_EQ(pool_->free_bytes(), 20 * kPageBytes);
+}
+
+TEST_F(PagePoolTest, StitchingAndGrowthTogether) {
+  open(64 * kMiB);
+  make_holes(4, 5);
+  EXPECT_NE(take(30, 10 * kPageBytes), nullptr);
+  EXPECT_EQ(pool_->free_bytes(), 0);
+  EXPECT_EQ(pool_->stitch_count(), 1);
+}
+
+TEST_F(PagePoolTest, OnePageTooFewIsRefused) {
+  open(64 * kMiB);
+  make_holes(4, 5);
+  EXPECT_EQ(take(21), nullptr);
+  EXPECT_EQ(pool_->free_bytes(), 20 * kPageBytes);
+  EXPECT_NE(take(20), nullptr);
+}
+
+TEST_F(PagePoolTest, BlocksInUseAreNotDisturbed) {
+  open(64 * kMiB);
+  std::byte* kept = take(3, 3 * kPageBytes);
+  std::memset(kept, 77, 3 * kPageBytes);
+  make_holes(30, 7);
+  ASSERT_NE(take(200), nullptr);
+  for (int64_t i = 0; i < 3 * kPageBytes; ++i) ASSERT_EQ(kept[i], std::byte{77});
+}
+
+TEST_F(PagePoolTest, StopsStitchingAtTheLimitOfMappings) {
+  open(64 * kMiB, {.granule_bytes = kPageBytes, .mapping_limit = 20});
+  make_holes(100, 1);
+  EXPECT_EQ(take(100), nullptr);
+  EXPECT_LE(pool_->mapping_count(), 24);
+  EXPECT_EQ(pool_->free_bytes(), 100 * kPageBytes);
+  EXPECT_NE(take(1), nullptr);
+}
+
+TEST_F(PagePoolTest, MappingsAreCountedDownWhenRangesEmpty) {
+  open(64 * kMiB);
+  make_holes(50, 3);
+  std::byte* block = take(150);
+  ASSERT_NE(block, nullptr);
+  EXPECT_GT(pool_->mapping_count(), 50);
+  give(block, 150);
+  pool_->trim(kNoLimit);
+  EXPECT_EQ(pool_->free_bytes(), 0);
+  EXPECT_EQ(pool_->held_bytes(), 51 * kPageBytes);
+}
+
+TEST_F(PagePoolTest, AddressesAreReusedForEver) {
+  open(4 * kMiB);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<std::byte*> blocks;
+    for (int i = 0; i < 10; ++i) blocks.push_back(take(10, 100 * kPageBytes - pool_->held_bytes()));
+    for (int i = 0; i < 10; i += 2) give(blocks[i], 10);
+    std::byte* large = take(50);
+    ASSERT_NE(large, nullptr) << round;
+    for (int i = 1; i < 10; i += 2) give(blocks[i], 10);
+    give(large, 50);
+  }
+  EXPECT_GE(pool_->stitch_count(), 100);
+  EXPECT_EQ(pool_->held_bytes(), 100 * kPageBytes);
+}
+
+TEST_F(PagePoolTest, TrimGivesBackWhatWasAskedFor) {
+  open(64 * kMiB);
+  give(take(100, 100 * kPageBytes), 100);
+  pool_->trim(30 * kPageBytes - 1);
+  EXPECT_EQ(pool_->held_bytes(), 70 * kPageBytes);
+  pool_->trim(0);
+  EXPECT_EQ(pool_->held_bytes(), 70 * kPageBytes);
+  EXPECT_NE(take(70), nullptr);
+}
+
+TEST_F(PagePoolTest, WithoutMovablePagesItWorksWithNewOnes) {
+  open(64 * kMiB);
+  space_->forbid_move();
+  make_holes(10, 10);
+  const int64_t held_bytes = pool_->held_bytes();
+  EXPECT_NE(take(100), nullptr);
+  EXPECT_EQ(pool_->held_bytes(), held_bytes);
+}
+
+TEST_F(PagePoolTest, TheLargestBlockIsTheTailOrARange) {
+  open(4 * kMiB);
+  EXPECT_EQ(pool_->largest_bytes(kNoLimit), 4 * kMiB);
+  EXPECT_EQ(pool_->largest_bytes(10 * kPageBytes), 10 * kPageBytes);
+  EXPECT_EQ(pool_->largest_bytes(-5), 0);
+  make_holes(1, 20);
+  EXPECT_EQ(pool_->largest_bytes(0), 20 * kPageBytes);
+  EXPECT_EQ(pool_->largest_bytes(30 * kPageBytes), 30 * kPageBytes);
+}
+
+TEST_F(PagePoolTest, RunsOutOfAddressesWithoutHarm) {
+  open(4 * kMiB);
+  EXPECT_EQ(take(1025, kNoLimit), nullptr);
+  EXPECT_NE(take(1024, kNoLimit), nullptr);
+  EXPECT_EQ(take(1, kNoLimit), nullptr);
+}
+
+// Granules of 8 pages.
+class PagePoolGranuleTest : public PagePoolTest {
+ protected:
+  static constexpr int64_t kGranulePages = 8;
+
+  PagePoolGranuleTest() {
+    open(64 * kMiB, {.granule_bytes = kGranulePages * kPageBytes, .mapping_limit = 1000});
+  }
+
+  bool is_on_granule(const std::byte* block) const {
+    return space_->offset_of(block) % (kGranulePages * kPageBytes) == 0;
+  }
+};
+
+TEST_F(PagePoolGranuleTest, LargeBlocksBeginOnAGranule) {
+  give(take(200, kNoLimit), 200);
+  take(3);
+  EXPECT_TRUE(is_on_granule(take(33)));
+  EXPECT_TRUE(is_on_granule(take(40)));
+}
+
+TEST_F(PagePoolGranuleTest, SmallBlocksUseWhatIsLeftBesideLargeOnes) {
+  give(take(200, kNoLimit), 200);
+  std::byte* large = take(33);
+  EXPECT_EQ(take(5), large + 33 * kPageBytes);
+}
+
+TEST_F(PagePoolGranuleTest, CrumbsAreForTheUtmostEffortOnly) {
+  make_holes(std::vector<int64_t>(30, 5));
+  EXPECT_EQ(take(100), nullptr);
+  EXPECT_EQ(pool_->stitch_count(), 0);
+  EXPECT_NE(pool_->allocate(100 * kPageBytes, 0, PagePool::Effort::kUtmost), nullptr);
+  EXPECT_EQ(pool_->stitch_count(), 1);
+}
+
+TEST_F(PagePoolGranuleTest, TheLastPagesOfAGrowthLimitAreUsed) {
+  EXPECT_NE(take(45, 45 * kPageBytes), nullptr);
+  EXPECT_EQ(pool_->held_bytes(), 45 * kPageBytes);
+}
+
+TEST_F(PagePoolGranuleTest, ACrumbledRangeIsReplacedNotMoved) {
+  make_holes(std::vector<int64_t>(128, 1));
+  std::byte* crumbled = pool_->allocate(128 * kPageBytes, 0, PagePool::Effort::kUtmost);
+  ASSERT_NE(crumbled, nullptr);
+  const int64_t crumbled_count = pool_->mapping_count();
+  take(1, kPageBytes);  // behind it, so that it cannot just be lengthened
+  give(crumbled, 128);
+  ASSERT_NE(pool_->allocate(129 * kPageBytes, kPageBytes, PagePool::Effort::kUtmost), nullptr);
+  EXPECT_LT(pool_->mapping_count(), crumbled_count - 100);
+}
+
+// The mappings that a long run of mixed sizes needs must not grow with its length.
+TEST_F(PagePoolGranuleTest, MappingsStayFewForEver) {
+  constexpr int64_t kBudgetBytes = 16 * kMiB;
+  std::mt19937_64 random(3);
+  std::vector<std::pair<std::byte*, int64_t>> blocks;
+  int64_t largest_count = 0;
+  for (int step = 0; step < 60000; ++step) {
+    const int64_t page_count = random() % 3 > 0 ? 1 + random() % 10 : 1 + random() % 500;
+    std::byte* block = pool_->allocate(page_count * kPageBytes, kBudgetBytes - pool_->held_bytes());
+    if (block != nullptr) blocks.emplace_back(block, page_count);
+    if (block != nullptr && random() % 2 > 0) continue;
+    std::swap(blocks[random() % blocks.size()], blocks.back());
+    give(blocks.back().first, blocks.back().second);
+    blocks.pop_back();
+    largest_count = std::max(largest_count, pool_->mapping_count());
+  }
+  EXPECT_GT(pool_->stitch_count(), 500);
+  EXPECT_LE(largest_count, 2 * kBudgetBytes / (kGranulePages * kPageBytes));
+}
+
+class AddressSpaceTest : public testing::Test {
+ protected:
+  AddressSpaceTest() : space_(std::move(*AddressSpace::reserve(16 * kMiB, kMiB))) {}
+
+  static PageRange pages(int64_t first, int64_t count) {
+    return {first * kPageBytes, count * kPageBytes};
+  }
+  void fill(PageRange range, int value) {
+    std::memset(space_->at(range.begin_bytes), value, range.size_bytes);
+  }
+  void expect_filled(PageRange range, int value) {
+    for (int64_t i = range.begin_bytes; i < range.end_bytes(); ++i) {
+      ASSERT_EQ(*space_->at(i), static_cast<std::byte>(value)) << i;
+    }
+  }
+
+  std::unique_ptr<AddressSpace> space_;
+};
+
+TEST_F(AddressSpaceTest, StartsOnAHugePage) {
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(space_->at(0)) % (2 * kMiB), 0);
+}
+
+TEST_F(AddressSpaceTest, ImpossibleSizesAreUnsupported) {
+  const auto space = AddressSpace::reserve(int64_t{1} << 60, int64_t{1} << 58);
+  EXPECT_EQ(space.status().code(), ErrorCode::kUnsupported);
+}
+
+TEST_F(AddressSpaceTest, LessIsTakenWhereThatIsEnough) {
+  const auto space = AddressSpace::reserve(int64_t{1} << 60, kMiB);
+  ASSERT_TRUE(space.ok());
+  EXPECT_GE((*space)->size_bytes(), kGiB);
+}
+
+TEST_F(AddressSpaceTest, MovedPagesKeepTheirBytes) {
+  ASSERT_TRUE(space_->back(pages(0, 10)));
+  fill(pages(0, 10), 5);
+  if (!space_->can_move()) GTEST_SKIP() << "this system does not move pages";
+  EXPECT_EQ(space_->move(pages(0, 10), 100 * kPageBytes), 10 * kPageBytes);
+  expect_filled(pages(100, 10), 5);
+}
+
+TEST_F(AddressSpaceTest, ReplacedPagesAreNewOnes) {
+  ASSERT_TRUE(space_->back(pages(0, 10)));
+  fill(pages(0, 10), 5);
+  EXPECT_TRUE(space_->replace(pages(0, 10), 100 * kPageBytes));
+  expect_filled(pages(100, 10), 0);
+}
+
+// The caller may not know of every boundary between mappings.
+TEST_F(AddressSpaceTest, PagesOfDifferentOriginMoveTogether) {
+  if (!space_->can_move()) GTEST_SKIP() << "this system does not move pages";
+  for (int64_t i = 0; i < 8; ++i) {
+    ASSERT_TRUE(space_->back(pages(20 * i, 3)));
+    fill(pages(20 * i, 3), i);
+    ASSERT_EQ(space_->move(pages(20 * i, 3), (500 + 3 * i) * kPageBytes), 3 * kPageBytes);
+  }
+  EXPECT_EQ(space_->move(pages(500, 24), 1000 * kPageBytes), 24 * kPageBytes);
+  for (int64_t i = 0; i < 24; ++i) *space_->at((1000 + i) * kPageBytes) = std::byte{1};
+}
+
+using AddressSpaceDeathTest = AddressSpaceTest;
+
+TEST_F(AddressSpaceDeathTest, UnbackedAddressesAreAFault) {
+  ASSERT_TRUE(space_->back(pages(0, 2)));
+  ASSERT_EQ(space_->move(pages(0, 1), 8 * kPageBytes), kPageBytes);
+  ASSERT_TRUE(space_->unback(pages(1, 1)));
+  EXPECT_DEATH(fill(pages(0, 1), 1), "");
+  EXPECT_DEATH(fill(pages(1, 1), 1), "");
+}
+
+}  // namespace
+}  // namespace teraio

@@ -1,0 +1,101 @@
+#include "device/page_ranges.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+#include "base/check.h"
+#include "device/device.h"
+
+namespace teraio {
+namespace {
+
+PageRange pages(int64_t first, int64_t count) { return {first * kPageBytes, count * kPageBytes}; }
+
+TEST(PageRangesTest, NeighboursMerge) {
+  PageRanges ranges;
+  ranges.insert(pages(0, 2));
+  ranges.insert(pages(5, 1));
+  EXPECT_EQ(ranges.count(), 2);
+  EXPECT_EQ(ranges.insert(pages(2, 3)), pages(0, 6));
+  EXPECT_EQ(ranges.count(), 1);
+  EXPECT_EQ(ranges.total_bytes(), 6 * kPageBytes);
+}
+
+TEST(PageRangesTest, AGapKeepsThemApart) {
+  PageRanges ranges;
+  ranges.insert(pages(0, 1));
+  EXPECT_EQ(ranges.insert(pages(2, 1)), pages(2, 1));
+  EXPECT_EQ(ranges.count(), 2);
+}
+
+TEST(PageRangesTest, BestFitIsTheSmallestThenTheLowest) {
+  PageRanges ranges;
+  ranges.insert(pages(20, 4));
+  ranges.insert(pages(0, 8));
+  ranges.insert(pages(10, 4));
+  EXPECT_EQ(ranges.smallest_at_least(3 * kPageBytes), pages(10, 4));
+  EXPECT_EQ(ranges.smallest_at_least(5 * kPageBytes), pages(0, 8));
+  EXPECT_EQ(ranges.smallest_at_least(9 * kPageBytes), std::nullopt);
+  EXPECT_EQ(ranges.largest(), pages(0, 8));
+}
+
+TEST(PageRangesTest, EmptySetHasNothing) {
+  PageRanges ranges;
+  EXPECT_EQ(ranges.largest(), std::nullopt);
+  EXPECT_EQ(ranges.largest_bytes(), 0);
+  EXPECT_EQ(ranges.smallest_at_least(kPageBytes), std::nullopt);
+  EXPECT_EQ(ranges.ending_at(kPageBytes), std::nullopt);
+}
+
+TEST(PageRangesTest, ErasingTheMiddleLeavesBothEnds) {
+  PageRanges ranges;
+  ranges.insert(pages(0, 10));
+  ranges.erase(pages(3, 4));
+  EXPECT_EQ(ranges.total_bytes(), 6 * kPageBytes);
+  EXPECT_EQ(ranges.ending_at(3 * kPageBytes), pages(0, 3));
+  EXPECT_EQ(ranges.ending_at(10 * kPageBytes), pages(7, 3));
+  EXPECT_EQ(ranges.ending_at(7 * kPageBytes), std::nullopt);
+}
+
+TEST(PageRangesTest, OverlapAndAbsenceAreBugsThatAreCaught) {
+  PageRanges ranges;
+  ranges.insert(pages(4, 4));
+  EXPECT_THROW(ranges.insert(pages(0, 5)), InvariantError);
+  EXPECT_THROW(ranges.insert(pages(7, 2)), InvariantError);
+  EXPECT_THROW(ranges.insert(pages(4, 4)), InvariantError);
+  EXPECT_THROW(ranges.erase(pages(6, 3)), InvariantError);
+  EXPECT_THROW(ranges.erase(pages(0, 1)), InvariantError);
+}
+
+// Against a bitmap of pages.
+TEST(PageRangesTest, AgreesWithABitmapUnderRandomUse) {
+  constexpr int64_t kPages = 200;
+  std::mt19937_64 random(7);
+  std::vector<bool> present(kPages, false);
+  PageRanges ranges;
+  for (int step = 0; step < 5000; ++step) {
+    const int64_t first = random() % kPages;
+    const bool insert = !present[first];
+    int64_t last = first;
+    while (last < kPages && present[last] != insert && last - first < 20) ++last;
+    const PageRange range = pages(first, last - first);
+    insert ? void(ranges.insert(range)) : ranges.erase(range);
+    std::fill(present.begin() + first, present.begin() + last, insert);
+
+    int64_t runs = 0, longest = 0, length = 0, total = 0;
+    for (int64_t page = 0; page < kPages; ++page) {
+      length = present[page] ? length + 1 : 0;
+      runs += length == 1;
+      total += present[page];
+      longest = std::max(longest, length);
+    }
+    ASSERT_EQ(ranges.count(), runs);
+    ASSERT_EQ(ranges.total_bytes(), total * kPageBytes);
+    ASSERT_EQ(ranges.largest_bytes(), longest * kPageBytes);
+  }
+}
+
+}  // namespace
+}  // namespace teraio
