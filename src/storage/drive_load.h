@@ -1,0 +1,71 @@
+// DriveLoad: an ssd store kept busy, to measure what its drives and our path to them can do.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <cstdlib>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "storage/ssd_store.h"
+
+namespace teraio {
+
+struct LoadRates {
+  double read = 0;  // bytes per second
+  double write = 0;
+};
+
+// Transfers of many requests each, several at a time, of bytes that no drive can compress. One
+// thread.
+class DriveLoad {
+ public:
+  // Takes `file_bytes` (at least 96 MiB) on the directories and writes all of it: reads of bytes
+  // that were never written do not reach the drive. `options.capacity_bytes` is not used.
+  static Result<std::unique_ptr<DriveLoad>> open(const std::vector<SsdDirectory>& directories,
+                                                 int64_t file_bytes, SsdStoreOptions options);
+  ~DriveLoad();
+
+  // Keeps the chosen directions busy for that long.
+  Result<LoadRates> run(bool reads, bool writes, int64_t duration_ns);
+
+  // Of a 4 KiB read on idle drives: the median of many.
+  Result<int64_t> read_latency_ns();
+
+  TierCounters counters() const { return store_->counters(); }
+
+ private:
+  using Buffer = std::unique_ptr<std::byte, decltype(&std::free)>;
+  static Buffer make_buffer();
+
+  struct Ending {
+    Direction direction;
+    int32_t lane;
+    Completion completion;
+  };
+
+  DriveLoad();
+  Status reserve(int64_t file_bytes);
+  Status fill();
+  void submit(Direction direction, int32_t lane, const Extent& extent);
+  const Extent& next_extent(Direction direction);
+  Ending wait_for_ending();
+
+  SteadyClock clock_;
+  Buffer noise_;                 // the source of all writes
+  std::vector<Buffer> targets_;  // of reads, one per lane
+  // Each direction goes round its own half: no transfer meets another on the same extent.
+  std::vector<Extent> extents_[2];
+  size_t next_[2] = {0, 0};
+  Extent small_;
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  std::deque<Ending> endings_;
+  std::unique_ptr<TierStore> store_;  // last: its threads use the others
+};
+
+}  // namespace teraio

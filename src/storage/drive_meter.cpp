@@ -1,0 +1,62 @@
+#include "storage/drive_meter.h"
+
+#include <utility>
+
+namespace teraio {
+namespace {
+
+constexpr int64_t kSampleNs = 1'000'000'000;
+
+}  // namespace
+
+DriveMeter::DriveMeter(std::string name, std::string io_path, int32_t queue_depth)
+    : queue_depth_(queue_depth) {
+  counters_.name = std::move(name);
+  counters_.io_path = std::move(io_path);
+}
+
+void DriveMeter::add_bytes(Direction direction, int64_t size_bytes) {
+  lane(direction).bytes += size_bytes;
+  lane(direction).bytes_since_note += size_bytes;
+}
+
+bool DriveMeter::note(Direction direction, int32_t in_flight, int64_t now_ns) {
+  Lane& own = lane(direction);
+  const int64_t elapsed_ns = now_ns - own.noted_ns;
+  own.busy_ns = own.busy_ns_until(now_ns);
+  if (own.in_flight > 0 && 2 * own.in_flight >= queue_depth_) {
+    own.loaded_ns += elapsed_ns;
+    own.loaded_bytes += own.bytes_since_note;
+  }
+  own.noted_ns = now_ns;
+  own.in_flight = in_flight;
+  own.bytes_since_note = 0;
+  if (own.loaded_ns < kSampleNs) return false;
+  const double sample =
+      static_cast<double>(own.loaded_bytes) * 1e9 / static_cast<double>(own.loaded_ns);
+  own.rate = own.rate > 0 ? (own.rate + sample) / 2 : sample;
+  own.loaded_ns = 0;
+  own.loaded_bytes = 0;
+  return true;
+}
+
+double DriveMeter::round_trip_rate() const {
+  const double read = rate(Direction::kRead);
+  const double write = rate(Direction::kWrite);
+  return read > 0 && write > 0 ? read * write / (read + write) : 0;
+}
+
+DriveCounters DriveMeter::counters(int64_t now_ns) const {
+  DriveCounters counters = counters_;
+  const Lane& reads = lane(Direction::kRead);
+  const Lane& writes = lane(Direction::kWrite);
+  counters.bytes_read = reads.bytes;
+  counters.bytes_written = writes.bytes;
+  counters.read_busy_ns = reads.busy_ns_until(now_ns);
+  counters.write_busy_ns = writes.busy_ns_until(now_ns);
+  counters.read_bytes_per_second = static_cast<int64_t>(reads.rate);
+  counters.write_bytes_per_second = static_cast<int64_t>(writes.rate);
+  return counters;
+}
+
+}  // namespace teraio

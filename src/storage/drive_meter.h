@@ -1,0 +1,58 @@
+// DriveMeter: what a drive has moved, how long it was busy, and how fast it is under load.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "storage/tier_store.h"
+
+namespace teraio {
+
+// Not thread-safe.
+class DriveMeter {
+ public:
+  // A direction is under load while at least half its window is in flight. Less tells nothing of
+  // what the drive could do.
+  DriveMeter(std::string name, std::string io_path, int32_t queue_depth);
+
+  void add_bytes(Direction direction, int64_t size_bytes);
+  void add_error() { ++counters_.error_count; }
+
+  // From now on so many requests are in flight; what was added since the last call moved until now.
+  // True: a second under load has passed and rate() is new.
+  bool note(Direction direction, int32_t in_flight, int64_t now_ns);
+
+  // Bytes per second under load, recent seconds counting most; 0: not known yet.
+  double rate(Direction direction) const { return lane(direction).rate; }
+
+  // Of bytes that go out and come back; 0 until both directions are known.
+  double round_trip_rate() const;
+
+  DriveCounters counters(int64_t now_ns) const;
+
+ private:
+  struct Lane {
+    int64_t noted_ns = 0;
+    int32_t in_flight = 0;
+    int64_t bytes = 0;
+    int64_t bytes_since_note = 0;
+    int64_t busy_ns = 0;
+    int64_t loaded_bytes = 0;
+    int64_t loaded_ns = 0;
+    double rate = 0;
+
+    int64_t busy_ns_until(int64_t now_ns) const {
+      return busy_ns + (in_flight > 0 ? now_ns - noted_ns : 0);
+    }
+  };
+
+  Lane& lane(Direction direction) { return lanes_[static_cast<size_t>(direction)]; }
+  const Lane& lane(Direction direction) const { return lanes_[static_cast<size_t>(direction)]; }
+
+  DriveCounters counters_;  // of it the parts that the lanes do not hold
+  int32_t queue_depth_;
+  std::array<Lane, 2> lanes_;
+};
+
+}  // namespace teraio

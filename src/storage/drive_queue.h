@@ -1,0 +1,90 @@
+// DriveQueue: what waits for one drive, and which request goes next.
+//
+// The drive itself sees only a small window of requests, so that an urgent transfer waits for no
+// more than those. Each direction has a window of its own: neither starves the other. While one
+// direction has urgent work, the planned work of the other goes on through a quarter of its window.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "storage/striping.h"
+#include "storage/tier_store.h"
+
+namespace teraio {
+
+// The place of a transfer in its direction's queue: urgent first, then by `order` (the moment of
+// becoming urgent, or a planned read's deadline), then in issue order.
+struct QueuePlace {
+  bool is_planned = true;
+  int64_t order = 0;
+  TransferId transfer = 0;
+
+  auto operator<=>(const QueuePlace&) const = default;
+};
+
+// A part of a piece, of at most the request size.
+struct QueuedRequest {
+  TransferId transfer = 0;
+  int32_t piece = 0;         // index among the extent's pieces
+  int64_t offset_bytes = 0;  // within the piece
+  int64_t size_bytes = 0;
+  bool is_urgent = false;
+};
+
+// Not thread-safe.
+class DriveQueue {
+ public:
+  DriveQueue(int64_t request_bytes, int32_t queue_depth)
+      : request_bytes_(request_bytes), queue_depth_(queue_depth) {}
+
+  void push(Direction direction, QueuePlace place, int32_t piece, int64_t size_bytes);
+
+  // Takes out what of the transfer has not been handed out.
+  void remove(Direction direction, QueuePlace place);
+  void move(Direction direction, QueuePlace from, QueuePlace to);
+
+  // The next request that the windows allow; it counts as in flight until finish().
+  std::optional<QueuedRequest> next();
+  void finish(Direction direction, bool was_urgent);
+
+  // Whether next() would return a request.
+  bool can_start() const { return can_start(Direction::kRead) || can_start(Direction::kWrite); }
+  bool is_empty() const {
+    return lane(Direction::kRead).waiting.empty() && lane(Direction::kWrite).waiting.empty();
+  }
+  int32_t in_flight(Direction direction) const { return lane(direction).in_flight; }
+
+ private:
+  struct Waiting {
+    int64_t next_offset_bytes = 0;
+    int64_t size_bytes = 0;
+  };
+  using Key = std::pair<QueuePlace, int32_t>;  // with the piece's index
+
+  struct Lane {
+    std::map<Key, Waiting> waiting;
+    int32_t in_flight = 0;
+    int32_t urgent_in_flight = 0;
+
+    bool has_urgent() const {
+      return urgent_in_flight > 0 || (!waiting.empty() && !waiting.begin()->first.first.is_planned);
+    }
+  };
+
+  Lane& lane(Direction direction) { return lanes_[static_cast<size_t>(direction)]; }
+  const Lane& lane(Direction direction) const { return lanes_[static_cast<size_t>(direction)]; }
+  int32_t window(Direction direction) const;
+  bool can_start(Direction direction) const;
+  QueuedRequest take(Lane& lane);
+
+  int64_t request_bytes_;
+  int32_t queue_depth_;
+  std::array<Lane, 2> lanes_;
+};
+
+}  // namespace teraio

@@ -1,0 +1,68 @@
+// ExactIo: transfers over a DriveIo that are whole or failed.
+//
+// Resumes short transfers, repeats interrupted ones, turns errors into text that names drive,
+// offset and cause, and keeps a checksum of every chunk when asked to.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "storage/drive_io.h"
+
+namespace teraio {
+
+// The checksum of a chunk that was never written.
+inline constexpr uint64_t kNoChecksum = 0;
+
+struct Chunk {
+  Direction direction = Direction::kRead;
+  std::byte* memory = nullptr;   // page-aligned; the last block is touched whole
+  int64_t offset_bytes = 0;      // in the drive's file
+  int64_t size_bytes = 0;        // > 0, any
+  uint64_t* checksum = nullptr;  // set by a write, compared by a read; nullptr: not kept
+  TransferId transfer = 0;       // comes back with the result, like the next
+  bool is_urgent = false;
+};
+
+struct ChunkResult {
+  Chunk chunk;
+  Status status;
+};
+
+// Threads: as DriveIo.
+class ExactIo {
+ public:
+  ExactIo(std::unique_ptr<DriveIo> io, std::string drive_name, int32_t window);
+
+  std::string_view description() const { return io_->description(); }
+
+  void submit(const Chunk& chunk);
+  // Appends what has ended. May return without any, after wake() or when all that ended goes on.
+  void wait(std::vector<ChunkResult>& results);
+  void wake() { io_->wake(); }
+
+ private:
+  struct Slot {
+    Chunk chunk;
+    int64_t done_bytes = 0;  // a multiple of kBlockBytes until the end
+    int32_t retry_count = 0;
+  };
+
+  void submit_rest(uint64_t tag);
+  // Ok and `goes_on`: more is to come for this slot.
+  Status settle(Slot& slot, int64_t result, bool& goes_on) const;
+  Status check_bytes(const Chunk& chunk) const;
+  Status error(const Slot& slot, int64_t error_number) const;
+  std::string describe(const Slot& slot) const;
+
+  std::unique_ptr<DriveIo> io_;
+  std::string drive_name_;
+  std::vector<Slot> slots_;
+  std::vector<uint64_t> free_slots_;
+  std::vector<IoResult> io_results_;
+};
+
+}  // namespace teraio

@@ -1,0 +1,129 @@
+#include "storage/probe.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/json_file.h"
+#include "base/units.h"
+#include "storage/drive_identity.h"
+#include "storage/drive_load.h"
+#include "storage/extent_file.h"
+#include "storage/ssd_store.h"
+
+namespace teraio {
+namespace {
+
+constexpr const char* kFormat = "teraio-probe/1";
+// r/R + w/W of the run with both, in what a drive can be: 1 (shared) to 2 (independent).
+double fit_duplex(double read, double write, const LoadRates& both) {
+  return std::clamp(both.read / read + both.write / write, 1.0, 2.0);
+}
+
+std::string rate(double bytes_per_second) {
+  return format_size(static_cast<int64_t>(bytes_per_second)) + "/s";
+}
+
+// Fills in what is measured.
+Status measure(DriveLoad& load, int64_t phase_ns,
+               const std::function<void(const std::string&)>& say, DriveProbe& probe) {
+  const Result<LoadRates> reads = load.run(true, false, phase_ns);
+  if (!reads) return reads.status();
+  say("read " + rate(reads->read));
+  const Result<LoadRates> writes = load.run(false, true, phase_ns);
+  if (!writes) return writes.status();
+  say("write " + rate(writes->write));
+  const Result<LoadRates> both = load.run(true, true, phase_ns);
+  if (!both) return both.status();
+  say(fmt::format("both at once: read {}, write {}", rate(both->read), rate(both->write)));
+  const Result<int64_t> latency_ns = load.read_latency_ns();
+  if (!latency_ns) return latency_ns.status();
+  say("request latency " + format_duration(*latency_ns));
+  probe.read_bytes_per_second = static_cast<int64_t>(reads->read);
+  probe.write_bytes_per_second = static_cast<int64_t>(writes->write);
+  probe.duplex = fit_duplex(reads->read, writes->write, *both);
+  probe.request_latency_ns = *latency_ns;
+  return Status();
+}
+
+// What the numbers depend on. A change of the store's requests asks for a new probe.
+std::string cache_key(const DriveIdentity& drive) {
+  const SsdStoreOptions options;
+  return fmt::format("{} | {} | {} | {} | device {} | request {} depth {}", drive.name, drive.model,
+                     drive.serial, drive.firmware, drive.file_system_device, options.request_bytes,
+                     options.queue_depth);
+}
+
+// What is known without measuring.
+Result<DriveProbe> describe(const std::filesystem::path& directory) {
+  const Result<DriveIdentity> drive = identify_drive(directory);
+  if (!drive) return drive.status();
+  const Result<int64_t> room_bytes = free_room_bytes(directory, 0);
+  if (!room_bytes) return room_bytes.status();
+  DriveProbe probe;
+  probe.directory = directory;
+  probe.identity = cache_key(*drive);
+  probe.name = drive->name;
+  probe.capacity_bytes = *room_bytes;
+  return probe;
+}
+
+std::filesystem::path cache_file(const std::filesystem::path& cache_directory,
+                                 const std::string& identity) {
+  return cache_directory /
+         fmt::format("probe-{:016x}.json", XXH3_64bits(identity.data(), identity.size()));
+}
+
+}  // namespace
+
+Result<DriveProbe> probe_directory(const std::filesystem::path& directory,
+                                   const ProbeOptions& options) {
+  TERAIO_RETURN_IF_ERROR(check_directory(directory, false));
+  Result<DriveProbe> probe = describe(directory);
+  if (!probe) return probe;
+  const auto say = [&](const std::string& line) {
+    if (options.progress) options.progress(fmt::format("{}: {}", probe->name, line));
+  };
+  say(fmt::format("writing {} to measure with", format_size(options.file_bytes)));
+  const auto load = DriveLoad::open({{directory, 0, 0}}, options.file_bytes, SsdStoreOptions());
+  if (!load) return load.status();
+  TERAIO_RETURN_IF_ERROR(measure(**load, options.phase_ns, say, *probe));
+  return probe;
+}
+
+std::optional<DriveProbe> load_cached_probe(const std::filesystem::path& cache_directory,
+                                            const std::filesystem::path& directory) {
+  Result<DriveProbe> described = describe(directory);
+  if (!described) return std::nullopt;
+  DriveProbe& probe = *described;
+  const JsonDocument document(cache_file(cache_directory, probe.identity), kFormat);
+  const JsonNode& root = document.root();
+  const std::string identity = root["identity"].text();
+  probe.read_bytes_per_second = root["read_bytes_per_second"].positive_integer();
+  probe.write_bytes_per_second = root["write_bytes_per_second"].positive_integer();
+  probe.duplex = root["duplex"].number();
+  probe.request_latency_ns = root["request_latency_ns"].non_negative_integer();
+  if (!document.status().ok() || identity != probe.identity) return std::nullopt;
+  return probe;
+}
+
+Status save_cached_probe(const std::filesystem::path& cache_directory, const DriveProbe& probe) {
+  std::error_code error;
+  std::filesystem::create_directories(cache_directory, error);
+  if (error) {
+    return Status(ErrorCode::kIoError,
+                  fmt::format("cannot create {}: {}", cache_directory.string(), error.message()));
+  }
+  nlohmann::ordered_json json;
+  json["format"] = kFormat;
+  json["identity"] = probe.identity;
+  json["read_bytes_per_second"] = probe.read_bytes_per_second;
+  json["write_bytes_per_second"] = probe.write_bytes_per_second;
+  json["duplex"] = probe.duplex;
+  json["request_latency_ns"] = probe.request_latency_ns;
+  return write_text_file(cache_file(cache_directory, probe.identity), to_json_text(json));
+}
+
+}  // namespace teraio

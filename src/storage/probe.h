@@ -1,0 +1,41 @@
+// Measures the drives behind directories and describes them as Hardware drives.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace teraio {
+
+struct DriveProbe {
+  std::filesystem::path directory;
+  std::string identity;  // model, serial, firmware, mount and engine settings: the cache's key
+  std::string name;
+  int64_t capacity_bytes = 0;  // free room now
+  int64_t read_bytes_per_second = 0;
+  int64_t write_bytes_per_second = 0;
+  double duplex = 1.0;  // from reads and writes at once
+  int64_t request_latency_ns = 0;
+};
+
+struct ProbeOptions {
+  int64_t phase_ns = 1'000'000'000;                  // per direction, and for both at once
+  int64_t file_bytes = int64_t{512} << 20;           // pre-written with incompressible bytes
+  std::function<void(const std::string&)> progress;  // one line per phase; may be empty
+};
+
+// At the engine's own request size and depth. Leaves no file. Fails as open_ssd_store does.
+Result<DriveProbe> probe_directory(const std::filesystem::path& directory,
+                                   const ProbeOptions& options);
+
+// The cache under `cache_directory`: an absent or unreadable entry is std::nullopt, never an error.
+std::optional<DriveProbe> load_cached_probe(const std::filesystem::path& cache_directory,
+                                            const std::filesystem::path& directory);
+Status save_cached_probe(const std::filesystem::path& cache_directory, const DriveProbe& probe);
+
+}  // namespace teraio

@@ -1,0 +1,177 @@
+#include "storage/ssd_store.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "base/units.h"
+#include "storage/drive_identity.h"
+#include "storage/extent_file.h"
+#include "storage/striped_store.h"
+#include "storage/thread_io.h"
+#include "storage/uring_io.h"
+
+namespace teraio {
+namespace {
+
+// A directory that holds a share of the store.
+struct Place {
+  SsdDirectory directory;
+  DriveIdentity identity;
+  double weight = 0;
+  int64_t room_bytes = 0;
+};
+
+Status check_options(const std::vector<SsdDirectory>& directories, const SsdStoreOptions& options) {
+  const auto wrong = [](std::string message) {
+    return Status(ErrorCode::kInvalidArgument, "ssd store: " + std::move(message));
+  };
+  if (directories.empty()) return wrong("expected at least one directory");
+  if (options.capacity_bytes <= 0) {
+    return wrong(fmt::format("capacity of {} bytes: expected more than 0", options.capacity_bytes));
+  }
+  if (options.reserve_free_bytes < 0) return wrong("expected a reserve of 0 bytes or more");
+  if (options.request_bytes <= 0 || options.request_bytes % kBlockBytes != 0) {
+    return wrong(fmt::format("request size of {} bytes: expected a multiple of {}",
+                             options.request_bytes, kBlockBytes));
+  }
+  if (options.queue_depth < 1 || options.queue_depth > 1024) {
+    return wrong(fmt::format("queue depth {}: expected 1 to 1024", options.queue_depth));
+  }
+  return Status();
+}
+
+Result<Place> inspect(const SsdDirectory& directory, const SsdStoreOptions& options) {
+  TERAIO_RETURN_IF_ERROR(check_directory(directory.path, options.allow_ram_directory));
+  const Result<int64_t> room_bytes = free_room_bytes(directory.path, options.reserve_free_bytes);
+  if (!room_bytes) return room_bytes.status();
+  Result<DriveIdentity> identity = identify_drive(directory.path);
+  if (!identity) return identity.status();
+  return Place{directory, std::move(*identity), 0, *room_bytes};
+}
+
+// A second directory on a drive adds nothing to its speed and would double its share.
+Result<std::vector<Place>> distinct_drives(const std::vector<SsdDirectory>& directories,
+                                           const SsdStoreOptions& options) {
+  std::vector<Place> places;
+  for (const SsdDirectory& directory : directories) {
+    Result<Place> place = inspect(directory, options);
+    if (!place) return place.status();
+    const auto same = std::find_if(places.begin(), places.end(), [&](const Place& other) {
+      return other.identity.is_same_drive(place->identity);
+    });
+    if (same == places.end()) {
+      places.push_back(std::move(*place));
+    } else {
+      spdlog::warn("ssd directories {} and {} are on one drive ({}): only the first is used",
+                   same->directory.path.string(), directory.path.string(), same->identity.name);
+    }
+  }
+  return places;
+}
+
+// Bytes per second of a tensor that goes out and comes back.
+double round_trip_rate(const SsdDirectory& directory) {
+  const auto read = static_cast<double>(directory.read_bytes_per_second);
+  const auto write = static_cast<double>(directory.write_bytes_per_second);
+  return read > 0 && write > 0 ? read * write / (read + write) : 0;
+}
+
+// A drive that was not measured counts as the average of those that were.
+void set_weights(std::vector<Place>& places) {
+  double sum = 0;
+  int32_t known_count = 0;
+  for (Place& place : places) {
+    place.weight = round_trip_rate(place.directory);
+    sum += place.weight;
+    known_count += place.weight > 0 ? 1 : 0;
+  }
+  const double unknown_weight = known_count > 0 ? sum / known_count : 1.0;
+  for (Place& place : places) {
+    if (place.weight <= 0) place.weight = unknown_weight;
+  }
+}
+
+Result<std::vector<int64_t>> shares_of_capacity(const std::vector<Place>& places,
+                                                int64_t capacity_bytes) {
+  std::vector<double> weights;
+  std::vector<int64_t> rooms_bytes;
+  int64_t sum_bytes = 0;
+  for (const Place& place : places) {
+    weights.push_back(place.weight);
+    rooms_bytes.push_back(place.room_bytes);
+    sum_bytes += place.room_bytes;
+  }
+  auto shares = divide(align_up(capacity_bytes, kBlockBytes), weights, rooms_bytes, kBlockBytes);
+  if (shares) return std::move(*shares);
+  return Status(
+      ErrorCode::kOutOfSpace,
+      fmt::format("ssd directory {}{}: {} wanted, {} free", places.front().directory.path.string(),
+                  places.size() > 1 ? fmt::format(" and {} more", places.size() - 1) : "",
+                  format_size(capacity_bytes), format_size(sum_bytes)));
+}
+
+Result<std::unique_ptr<DriveIo>> open_io(const ExtentFile& file, const Place& place,
+                                         const SsdStoreOptions& options) {
+  const int32_t window = 2 * options.queue_depth;
+  if (!file.is_direct()) {
+    spdlog::warn("ssd directory {}: no direct I/O on its file system; buffered instead, slower",
+                 place.directory.path.string());
+    return make_thread_io(file.fd(), false, window);
+  }
+  if (options.backend == IoBackend::kThreads) return make_thread_io(file.fd(), true, window);
+  Result<std::unique_ptr<DriveIo>> uring = open_uring_io(file.fd(), window);
+  if (uring || options.backend == IoBackend::kUring) return uring;
+  spdlog::info("ssd directory {}: {}; threads instead", place.directory.path.string(),
+               uring.status().message());
+  return make_thread_io(file.fd(), true, window);
+}
+
+Result<DriveSpec> open_drive(const Place& place, int64_t size_bytes,
+                             const SsdStoreOptions& options) {
+  Result<ExtentFile> file = ExtentFile::create(
+      place.directory.path, {size_bytes, options.reserve_free_bytes, options.allow_ram_directory});
+  if (!file) return file.status();
+  Result<std::unique_ptr<DriveIo>> io = open_io(*file, place, options);
+  if (!io) return io.status().with_context("ssd directory " + place.directory.path.string());
+  DriveSpec spec;
+  spec.name = fmt::format("{} ({})", place.identity.name, place.directory.path.string());
+  spec.capacity_bytes = size_bytes;
+  spec.weight = place.weight;
+  spec.read_bytes_per_second = static_cast<double>(place.directory.read_bytes_per_second);
+  spec.write_bytes_per_second = static_cast<double>(place.directory.write_bytes_per_second);
+  spec.file = std::move(*file);
+  spec.io = std::move(*io);
+  return spec;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<TierStore>> open_ssd_store(const std::vector<SsdDirectory>& directories,
+                                                  const SsdStoreOptions& options,
+                                                  const Clock& clock) {
+  TERAIO_RETURN_IF_ERROR(check_options(directories, options));
+  Result<std::vector<Place>> places = distinct_drives(directories, options);
+  if (!places) return places.status();
+  set_weights(*places);
+  const Result<std::vector<int64_t>> shares = shares_of_capacity(*places, options.capacity_bytes);
+  if (!shares) return shares.status();
+  std::vector<DriveSpec> drives;
+  for (size_t i = 0; i < places->size(); ++i) {
+    if ((*shares)[i] == 0) continue;
+    Result<DriveSpec> drive = open_drive((*places)[i], (*shares)[i], options);
+    if (!drive) return drive.status();
+    drives.push_back(std::move(*drive));
+  }
+  StripedStoreOptions store_options;
+  store_options.request_bytes = options.request_bytes;
+  store_options.queue_depth = options.queue_depth;
+  store_options.checksum = options.checksum;
+  return std::unique_ptr<TierStore>(
+      std::make_unique<StripedStore>(std::move(drives), store_options, clock));
+}
+
+}  // namespace teraio

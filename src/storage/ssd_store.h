@@ -1,0 +1,39 @@
+// The ssd tier: one preallocated, unlinked extent file per directory, striped over all of them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "storage/tier_store.h"
+
+namespace teraio {
+
+struct SsdDirectory {
+  std::filesystem::path path;
+  int64_t read_bytes_per_second = 0;  // measured; stripe weights follow it. 0: unknown, equal
+  int64_t write_bytes_per_second = 0;
+};
+
+enum class IoBackend : uint8_t { kAuto, kUring, kThreads };
+
+struct SsdStoreOptions {
+  int64_t capacity_bytes = 0;      // over all directories; the files are preallocated to hold it
+  int64_t reserve_free_bytes = 0;  // left free on every file system
+  int64_t request_bytes = int64_t{1} << 20;
+  int32_t queue_depth = 8;  // requests in flight per drive and direction
+  IoBackend backend = IoBackend::kAuto;
+  bool checksum = false;             // xxh3 of every chunk, checked on every read
+  bool allow_ram_directory = false;  // tests only: tmpfs is otherwise refused
+};
+
+// A failure names the directory and what was expected: missing, not a directory, read-only, full,
+// on a RAM file system. `clock` outlives the store.
+Result<std::unique_ptr<TierStore>> open_ssd_store(const std::vector<SsdDirectory>& directories,
+                                                  const SsdStoreOptions& options,
+                                                  const Clock& clock);
+
+}  // namespace teraio

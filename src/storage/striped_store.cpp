@@ -1,0 +1,397 @@
+#include "storage/striped_store.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "base/check.h"
+#include "base/units.h"
+
+namespace teraio {
+namespace {
+
+size_t index_of(Direction direction) { return static_cast<size_t>(direction); }
+
+std::vector<int64_t> capacities(const std::vector<DriveSpec>& drives) {
+  std::vector<int64_t> capacities_bytes;
+  for (const DriveSpec& drive : drives) capacities_bytes.push_back(drive.capacity_bytes);
+  return capacities_bytes;
+}
+
+bool is_page_aligned(const std::byte* memory) {
+  return reinterpret_cast<uintptr_t>(memory) % kBlockBytes == 0;
+}
+
+// The bytes of a piece that carry data: the extent's last block may be part padding.
+int64_t data_bytes(const Piece& piece, int64_t extent_size_bytes) {
+  return std::min(piece.size_bytes, extent_size_bytes - piece.extent_offset_bytes);
+}
+
+std::vector<std::vector<uint64_t>> make_checksums(const std::vector<Piece>& pieces,
+                                                  int64_t request_bytes) {
+  std::vector<std::vector<uint64_t>> checksums;
+  for (const Piece& piece : pieces) {
+    const int64_t chunk_count = (piece.size_bytes + request_bytes - 1) / request_bytes;
+    checksums.emplace_back(static_cast<size_t>(chunk_count), kNoChecksum);
+  }
+  return checksums;
+}
+
+}  // namespace
+
+StripedStore::Drive::Drive(DriveSpec spec, const StripedStoreOptions& options)
+    : name(spec.name),
+      capacity_bytes(spec.capacity_bytes),
+      file(std::move(spec.file)),
+      io(std::move(spec.io), spec.name, 2 * options.queue_depth),
+      queue(options.request_bytes, options.queue_depth),
+      meter(name, std::string(io.description()), options.queue_depth),
+      expected_rates{spec.read_bytes_per_second, spec.write_bytes_per_second} {}
+
+StripedStore::StripedStore(std::vector<DriveSpec> drives, StripedStoreOptions options,
+                           const Clock& clock)
+    : options_(std::move(options)), clock_(clock), striping_(capacities(drives)) {
+  TERAIO_CHECK(!drives.empty());
+  TERAIO_CHECK(options_.request_bytes > 0 && options_.request_bytes % kBlockBytes == 0);
+  int64_t base_bytes = 0;
+  for (DriveSpec& spec : drives) {
+    striping_.set_weight(static_cast<int32_t>(drives_.size()), spec.weight);
+    drives_.push_back(std::make_unique<Drive>(std::move(spec), options_));
+    drives_.back()->base_bytes = base_bytes;
+    base_bytes += drives_.back()->capacity_bytes;
+  }
+  for (int32_t i = 0; i < striping_.drive_count(); ++i) {
+    drives_[i]->thread = std::thread([this, i] { run(i); });
+  }
+}
+
+StripedStore::~StripedStore() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+    cancel_waiting();
+    for (const auto& drive : drives_) wake(*drive);
+  }
+  for (const auto& drive : drives_) drive->thread.join();
+}
+
+Result<Extent> StripedStore::reserve(int64_t size_bytes) {
+  if (size_bytes < 0) {
+    return Status(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: cannot reserve {} bytes", options_.name, size_bytes));
+  }
+  const int64_t room_bytes = std::max(kBlockBytes, align_up(size_bytes, kBlockBytes));
+  const std::lock_guard lock(mutex_);
+  std::optional<std::vector<Piece>> pieces = striping_.take(room_bytes);
+  if (!pieces) {
+    return Status(
+        ErrorCode::kOutOfSpace,
+        fmt::format("{}: no room for {}: {} of {} are free", options_.name, format_size(size_bytes),
+                    format_size(striping_.free_bytes()), format_size(striping_.capacity_bytes())));
+  }
+  const Piece& first = pieces->front();
+  const int64_t offset_bytes = drives_[first.drive]->base_bytes + first.drive_offset_bytes;
+  ExtentRecord& record = extents_[offset_bytes];
+  record.size_bytes = size_bytes;
+  record.pieces = std::move(*pieces);
+  if (options_.checksum) record.checksums = make_checksums(record.pieces, options_.request_bytes);
+  reserved_peak_bytes_ =
+      std::max(reserved_peak_bytes_, striping_.capacity_bytes() - striping_.free_bytes());
+  return Extent{offset_bytes, size_bytes};
+}
+
+StripedStore::ExtentRecord* StripedStore::find_extent(const Extent& extent) {
+  const auto it = extents_.find(extent.offset_bytes);
+  if (it == extents_.end() || it->second.size_bytes != extent.size_bytes) return nullptr;
+  return &it->second;
+}
+
+void StripedStore::release(const Extent& extent) {
+  const std::lock_guard lock(mutex_);
+  const ExtentRecord* record = find_extent(extent);
+  TERAIO_CHECK(record != nullptr);
+  TERAIO_CHECK(record->reads_under_way == 0 && !record->write_under_way);
+  striping_.give_back(record->pieces);
+  extents_.erase(extent.offset_bytes);
+}
+
+std::vector<Piece> StripedStore::pieces(const Extent& extent) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = extents_.find(extent.offset_bytes);
+  return it == extents_.end() ? std::vector<Piece>() : it->second.pieces;
+}
+
+Status StripedStore::why_refused(const Transfer& transfer) {
+  const auto refuse = [&](std::string_view why) {
+    return Status(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: transfer of {} bytes at {}: {}", options_.name,
+                              transfer.extent.size_bytes, transfer.extent.offset_bytes, why));
+  };
+  const ExtentRecord* extent = find_extent(transfer.extent);
+  if (extent == nullptr) return refuse("not an extent of this store");
+  if (transfer.memory == nullptr && extent->size_bytes > 0) return refuse("no memory given");
+  if (!is_page_aligned(transfer.memory)) return refuse("memory has to be page-aligned");
+  if (extent->write_under_way) return refuse("a write of it is under way");
+  if (transfer.direction == Direction::kWrite && extent->reads_under_way > 0) {
+    return refuse("a read of it is under way");
+  }
+  if (transfer.direction == Direction::kRead && !extent->holds_bytes) {
+    return refuse("it was never written, or its last write failed");
+  }
+  if (is_stopping_) return refuse("the store is closing");
+  return Status();
+}
+
+TransferId StripedStore::submit(Transfer transfer) {
+  const int64_t now_ns = clock_.now_ns();
+  const std::lock_guard lock(mutex_);
+  const TransferId id = ++last_id_;
+  if (Status refusal = why_refused(transfer); !refusal.ok()) {
+    end_later({std::move(transfer.done), {std::move(refusal), 0, now_ns, now_ns, now_ns}});
+    return id;
+  }
+  start_job(id, std::move(transfer), now_ns);
+  return id;
+}
+
+void StripedStore::start_job(TransferId id, Transfer transfer, int64_t now_ns) {
+  ExtentRecord& extent = *find_extent(transfer.extent);
+  const bool is_write = transfer.direction == Direction::kWrite;
+  QueuePlace place{true, is_write ? 0 : transfer.deadline, id};
+  if (transfer.priority == Priority::kUrgent) place = {false, ++urgent_count_, id};
+  if (is_write) {
+    extent.write_under_way = true;
+    extent.holds_bytes = false;
+  } else {
+    ++extent.reads_under_way;
+  }
+  Job& job = jobs_[id];
+  job.extent = &extent;
+  job.place = place;
+  job.bytes_left = extent.size_bytes;
+  job.completion.submit_ns = now_ns;
+  job.transfer = std::move(transfer);
+  if (extent.size_bytes == 0) {
+    job.completion.start_ns = now_ns;
+    end_later(end_job(id, now_ns));
+    return;
+  }
+  for (size_t i = 0; i < extent.pieces.size(); ++i) {
+    const Piece& piece = extent.pieces[i];
+    Drive& drive = *drives_[piece.drive];
+    drive.queue.push(job.transfer.direction, place, static_cast<int32_t>(i),
+                     data_bytes(piece, extent.size_bytes));
+    if (drive.queue.can_start()) wake(drive);
+  }
+}
+
+bool StripedStore::cancel(TransferId id) {
+  const std::lock_guard lock(mutex_);
+  const auto it = jobs_.find(id);
+  if (it == jobs_.end() || it->second.has_started) return false;
+  Job& job = it->second;
+  withdraw(job);
+  job.completion.status = Status(ErrorCode::kCancelled, options_.name + ": transfer cancelled");
+  end_later(end_job(id, clock_.now_ns()));
+  return true;
+}
+
+void StripedStore::cancel_waiting() {
+  std::vector<TransferId> waiting;
+  for (const auto& [id, job] : jobs_) {
+    if (!job.has_started) waiting.push_back(id);
+  }
+  for (const TransferId id : waiting) {
+    Job& job = jobs_.at(id);
+    withdraw(job);
+    job.completion.status = Status(ErrorCode::kCancelled, options_.name + ": the store closed");
+    end_later(end_job(id, clock_.now_ns()));
+  }
+}
+
+void StripedStore::expedite(TransferId id) {
+  const std::lock_guard lock(mutex_);
+  const auto it = jobs_.find(id);
+  if (it == jobs_.end() || !it->second.place.is_planned) return;
+  Job& job = it->second;
+  const QueuePlace urgent{false, ++urgent_count_, id};
+  for (const auto& drive : drives_) {
+    drive->queue.move(job.transfer.direction, job.place, urgent);
+    if (drive->queue.can_start()) wake(*drive);
+  }
+  job.place = urgent;
+}
+
+void StripedStore::withdraw(const Job& job) {
+  for (const auto& drive : drives_) drive->queue.remove(job.transfer.direction, job.place);
+}
+
+StripedStore::Ending StripedStore::end_job(TransferId id, int64_t now_ns) {
+  Job& job = jobs_.at(id);
+  ExtentRecord& extent = *job.extent;
+  const bool is_ok = job.completion.status.ok();
+  if (job.transfer.direction == Direction::kWrite) {
+    extent.write_under_way = false;
+    extent.holds_bytes = is_ok;
+  } else {
+    --extent.reads_under_way;
+  }
+  job.completion.transferred_bytes = extent.size_bytes - job.bytes_left;
+  job.completion.end_ns = now_ns;
+  if (!is_ok && job.completion.status.code() != ErrorCode::kCancelled) {
+    job.completion.status = job.completion.status.with_context(
+        fmt::format("{}: extent of {} bytes at {}", options_.name, extent.size_bytes,
+                    job.transfer.extent.offset_bytes));
+  }
+  Ending ending{std::move(job.transfer.done), std::move(job.completion)};
+  jobs_.erase(id);
+  return ending;
+}
+
+void StripedStore::end_later(Ending ending) {
+  endings_.push_back(std::move(ending));
+  wake(*drives_.front());
+}
+
+void StripedStore::wake(Drive& drive) {
+  if (!drive.is_asleep) return;
+  drive.is_asleep = false;
+  drive.io.wake();
+}
+
+void StripedStore::run(int32_t drive_index) {
+  Drive& drive = *drives_[drive_index];
+  Round round;
+  while (begin_round(drive_index, round)) {
+    for (const Chunk& chunk : round.chunks) drive.io.submit(chunk);
+    for (const Ending& ending : round.endings) {
+      if (ending.done) ending.done(ending.completion);
+    }
+    round.clear();
+    drive.io.wait(round.results);
+  }
+}
+
+bool StripedStore::begin_round(int32_t drive_index, Round& round) {
+  Drive& drive = *drives_[drive_index];
+  const int64_t now_ns = clock_.now_ns();
+  const std::lock_guard lock(mutex_);
+  drive.is_asleep = false;
+  for (const ChunkResult& result : round.results) settle(drive_index, result, now_ns, round);
+  if (drive_index == 0) {
+    std::move(endings_.begin(), endings_.end(), std::back_inserter(round.endings));
+    endings_.clear();
+  }
+  take_chunks(drive, now_ns, round.chunks);
+  note_load(drive, now_ns);
+  drive.is_asleep = true;
+  if (!is_stopping_ || !jobs_.empty()) return true;
+  // The last one out: everybody, this thread included, has to look again.
+  for (const auto& each : drives_) wake(*each);
+  return !endings_.empty() || !round.endings.empty();
+}
+
+void StripedStore::take_chunks(Drive& drive, int64_t now_ns, std::vector<Chunk>& chunks) {
+  while (const auto request = drive.queue.next()) {
+    Job& job = jobs_.at(request->transfer);
+    if (!job.has_started) job.completion.start_ns = now_ns;
+    job.has_started = true;
+    ++job.chunks_in_flight;
+    chunks.push_back(chunk_of(job, *request));
+  }
+}
+
+Chunk StripedStore::chunk_of(Job& job, const QueuedRequest& request) const {
+  const auto index = static_cast<size_t>(request.piece);
+  const Piece& piece = job.extent->pieces[index];
+  Chunk chunk;
+  chunk.direction = job.transfer.direction;
+  chunk.memory = job.transfer.memory + piece.extent_offset_bytes + request.offset_bytes;
+  chunk.offset_bytes = piece.drive_offset_bytes + request.offset_bytes;
+  chunk.size_bytes = request.size_bytes;
+  if (options_.checksum) {
+    chunk.checksum = &job.extent->checksums[index][request.offset_bytes / options_.request_bytes];
+  }
+  chunk.transfer = request.transfer;
+  chunk.is_urgent = request.is_urgent;
+  return chunk;
+}
+
+void StripedStore::settle(int32_t drive_index, const ChunkResult& result, int64_t now_ns,
+                          Round& round) {
+  Drive& drive = *drives_[drive_index];
+  const Direction direction = result.chunk.direction;
+  drive.queue.finish(direction, result.chunk.is_urgent);
+  Job& job = jobs_.at(result.chunk.transfer);
+  --job.chunks_in_flight;
+  if (result.status.ok()) {
+    job.bytes_left -= result.chunk.size_bytes;
+    drive.meter.add_bytes(direction, result.chunk.size_bytes);
+  } else {
+    note_failure(drive_index, job, result.status);
+  }
+  const bool is_over = job.bytes_left == 0 || !job.completion.status.ok();
+  if (is_over && job.chunks_in_flight == 0) {
+    round.endings.push_back(end_job(result.chunk.transfer, now_ns));
+  }
+}
+
+void StripedStore::note_failure(int32_t drive_index, Job& job, const Status& status) {
+  Drive& drive = *drives_[drive_index];
+  drive.meter.add_error();
+  spdlog::error("{}: {}", options_.name, status.message());
+  // New extents go to the other drives while they have room.
+  if (status.code() != ErrorCode::kOutOfSpace) striping_.set_weight(drive_index, 0);
+  if (!job.completion.status.ok()) return;
+  job.completion.status = status;
+  withdraw(job);
+}
+
+void StripedStore::note_load(Drive& drive, int64_t now_ns) {
+  bool has_new_rate = false;
+  for (const Direction direction : {Direction::kRead, Direction::kWrite}) {
+    if (!drive.meter.note(direction, drive.queue.in_flight(direction), now_ns)) continue;
+    compare_with_expected(drive, direction);
+    has_new_rate = true;
+  }
+  if (has_new_rate) follow_rates();
+}
+
+void StripedStore::compare_with_expected(Drive& drive, Direction direction) {
+  const double expected = drive.expected_rates[index_of(direction)];
+  const double rate = drive.meter.rate(direction);
+  const bool was_slow = std::exchange(drive.is_slow[index_of(direction)], rate < 0.8 * expected);
+  if (was_slow || rate >= 0.8 * expected) return;
+  spdlog::warn("{}: drive {} {} {}/s, {}/s expected of it", options_.name, drive.name,
+               direction == Direction::kRead ? "reads" : "writes",
+               format_size(static_cast<int64_t>(rate)),
+               format_size(static_cast<int64_t>(expected)));
+}
+
+void StripedStore::follow_rates() {
+  for (const auto& drive : drives_) {
+    if (drive->meter.round_trip_rate() <= 0) return;
+  }
+  for (int32_t i = 0; i < striping_.drive_count(); ++i) {
+    const bool has_failed = striping_.weights()[i] <= 0;
+    if (!has_failed) striping_.set_weight(i, drives_[i]->meter.round_trip_rate());
+  }
+}
+
+TierCounters StripedStore::counters() const {
+  const int64_t now_ns = clock_.now_ns();
+  const std::lock_guard lock(mutex_);
+  TierCounters counters;
+  counters.capacity_bytes = striping_.capacity_bytes();
+  counters.reserved_bytes = counters.capacity_bytes - striping_.free_bytes();
+  counters.reserved_peak_bytes = reserved_peak_bytes_;
+  for (const auto& drive : drives_) {
+    const DriveCounters& own = counters.drives.emplace_back(drive->meter.counters(now_ns));
+    counters.bytes_read += own.bytes_read;
+    counters.bytes_written += own.bytes_written;
+  }
+  return counters;
+}
+
+}  // namespace teraio

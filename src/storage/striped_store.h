@@ -1,0 +1,153 @@
+// StripedStore: the TierStore over drives of any kind.
+//
+// One thread per drive submits its requests, takes their results and calls `done`. All bookkeeping
+// is under one mutex, held for moments and never over I/O, checksums or `done`.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "storage/drive_meter.h"
+#include "storage/drive_queue.h"
+#include "storage/exact_io.h"
+#include "storage/extent_file.h"
+#include "storage/striping.h"
+#include "storage/tier_store.h"
+
+namespace teraio {
+
+struct DriveSpec {
+  std::string name;
+  int64_t capacity_bytes = 0;  // a multiple of kBlockBytes
+  double weight = 1.0;         // of its share in an extent, until rates are measured
+  // What is expected of it; below four fifths of that a warning is due. 0: nothing.
+  double read_bytes_per_second = 0;
+  double write_bytes_per_second = 0;
+  ExtentFile file;              // what `io` works on; empty for drives in memory
+  std::unique_ptr<DriveIo> io;  // made for a window of 2 * queue_depth
+};
+
+struct StripedStoreOptions {
+  std::string name = "ssd";
+  int64_t request_bytes = int64_t{1} << 20;  // a multiple of kBlockBytes
+  int32_t queue_depth = 8;                   // per drive and direction
+  bool checksum = false;
+};
+
+class StripedStore final : public TierStore {
+ public:
+  StripedStore(std::vector<DriveSpec> drives, StripedStoreOptions options, const Clock& clock);
+  ~StripedStore() override;
+
+  std::string_view name() const override { return options_.name; }
+  Result<Extent> reserve(int64_t size_bytes) override;
+  void release(const Extent& extent) override;
+  TransferId submit(Transfer transfer) override;
+  bool cancel(TransferId id) override;
+  void expedite(TransferId id) override;
+  TierCounters counters() const override;
+
+  // Where an extent lies. For tests and reports.
+  std::vector<Piece> pieces(const Extent& extent) const;
+
+ private:
+  struct ExtentRecord {
+    int64_t size_bytes = 0;
+    std::vector<Piece> pieces;
+    std::vector<std::vector<uint64_t>> checksums;  // per piece and chunk; empty when not kept
+    int32_t reads_under_way = 0;
+    bool write_under_way = false;
+    bool holds_bytes = false;  // written whole
+  };
+
+  struct Job {
+    Transfer transfer;
+    ExtentRecord* extent = nullptr;
+    QueuePlace place;
+    int64_t bytes_left = 0;  // not moved yet
+    int32_t chunks_in_flight = 0;
+    bool has_started = false;
+    Completion completion;
+  };
+
+  // A `done` to be called, outside the mutex.
+  struct Ending {
+    std::function<void(const Completion&)> done;
+    Completion completion;
+  };
+
+  struct Drive {
+    Drive(DriveSpec spec, const StripedStoreOptions& options);
+
+    std::string name;
+    int64_t capacity_bytes;
+    int64_t base_bytes = 0;  // where it begins in the store's address space
+    ExtentFile file;
+    ExactIo io;
+    DriveQueue queue;
+    DriveMeter meter;
+    std::array<double, 2> expected_rates;
+    std::array<bool, 2> is_slow{};  // and said so
+    bool is_asleep = false;         // a wake is due when there is something to do
+    std::thread thread;
+  };
+
+  // What a drive's thread holds between two waits.
+  struct Round {
+    std::vector<ChunkResult> results;
+    std::vector<Chunk> chunks;
+    std::vector<Ending> endings;
+
+    void clear() {
+      results.clear();
+      chunks.clear();
+      endings.clear();
+    }
+  };
+
+  // The drive's thread.
+  void run(int32_t drive_index);
+  // Takes in the results and says what to do next. False: the thread is to end.
+  bool begin_round(int32_t drive_index, Round& round);
+
+  // All of these with the mutex held.
+  Status why_refused(const Transfer& transfer);
+  ExtentRecord* find_extent(const Extent& extent);
+  void start_job(TransferId id, Transfer transfer, int64_t now_ns);
+  void withdraw(const Job& job);
+  Ending end_job(TransferId id, int64_t now_ns);
+  void end_later(Ending ending);
+  void cancel_waiting();
+  void wake(Drive& drive);
+  void take_chunks(Drive& drive, int64_t now_ns, std::vector<Chunk>& chunks);
+  Chunk chunk_of(Job& job, const QueuedRequest& request) const;
+  void settle(int32_t drive_index, const ChunkResult& result, int64_t now_ns, Round& round);
+  void note_failure(int32_t drive_index, Job& job, const Status& status);
+  void note_load(Drive& drive, int64_t now_ns);
+  void compare_with_expected(Drive& drive, Direction direction);
+  // Shares of later extents follow the measured rates, once all drives have them.
+  void follow_rates();
+
+  const StripedStoreOptions options_;
+  const Clock& clock_;
+  mutable std::mutex mutex_;
+  Striping striping_;
+  std::vector<std::unique_ptr<Drive>> drives_;
+  std::unordered_map<int64_t, ExtentRecord> extents_;  // by offset
+  std::unordered_map<TransferId, Job> jobs_;
+  std::vector<Ending> endings_;  // of transfers that ended without I/O; drive 0's thread calls them
+  TransferId last_id_ = 0;
+  int64_t urgent_count_ = 0;
+  int64_t reserved_peak_bytes_ = 0;
+  bool is_stopping_ = false;
+};
+
+}  // namespace teraio

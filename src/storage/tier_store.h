@@ -1,0 +1,109 @@
+// TierStore: a place where the bytes of tensors rest when they are not on the device.
+//
+// Two kinds exist, `ssd` (one or more drives, striped) and `host` (a memory pool with a hard
+// limit); the engine uses both through this header. Bytes are written to and read from extents that
+// the store hands out. Transfers are asynchronous.
+//
+// Threads: all calls may come from any thread and none blocks on I/O. `done` is called exactly once
+// per submitted transfer, on a thread of the store, without a lock of the store held: it must be
+// short, must not block, and must not call into the store. Memory given to a transfer stays valid
+// and unmoved until its `done`.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace teraio {
+
+// A reserved place of one tensor. The store may have striped it over drives; offset_bytes is in the
+// store's own address space and a multiple of 4096.
+struct Extent {
+  int64_t offset_bytes = -1;
+  int64_t size_bytes = 0;  // as asked for, not rounded
+
+  bool is_valid() const { return offset_bytes >= 0; }
+  bool operator==(const Extent&) const = default;
+};
+
+enum class Direction : uint8_t {
+  kRead,   // towards the device
+  kWrite,  // away from it
+};
+
+// Within one direction urgent transfers go first, in the order in which they became urgent. Then
+// planned reads by deadline, and planned writes in issue order.
+enum class Priority : uint8_t { kUrgent, kPlanned };
+
+struct Completion {
+  Status status;                  // not ok: nothing may be assumed of the bytes
+  int64_t transferred_bytes = 0;  // exactly the extent's size when ok
+  int64_t submit_ns = 0;
+  int64_t start_ns = 0;  // when the first byte was asked of the medium
+  int64_t end_ns = 0;
+};
+
+struct Transfer {
+  Direction direction = Direction::kRead;
+  Extent extent;                // whole: extents are moved in one piece
+  std::byte* memory = nullptr;  // extent.size_bytes, page-aligned for direct I/O
+  Priority priority = Priority::kPlanned;
+  int64_t deadline = 0;  // orders planned reads: smaller first; any unit
+  std::function<void(const Completion&)> done;
+};
+
+using TransferId = uint64_t;
+
+struct DriveCounters {
+  std::string name;
+  std::string io_path;  // "io_uring direct", "threads buffered", ...
+  int64_t bytes_read = 0;
+  int64_t bytes_written = 0;
+  int64_t read_busy_ns = 0;  // time with at least one read under way
+  int64_t write_busy_ns = 0;
+  int64_t read_bytes_per_second = 0;  // under load, of late; 0: not known yet
+  int64_t write_bytes_per_second = 0;
+  int64_t error_count = 0;
+};
+
+struct TierCounters {
+  int64_t capacity_bytes = 0;
+  int64_t reserved_bytes = 0;
+  int64_t reserved_peak_bytes = 0;
+  int64_t bytes_read = 0;
+  int64_t bytes_written = 0;
+  std::vector<DriveCounters> drives;
+};
+
+class TierStore {
+ public:
+  // Waits for the transfers under way, calls `done` of the others with kCancelled, and leaves no
+  // file behind.
+  virtual ~TierStore() = default;
+
+  virtual std::string_view name() const = 0;  // "ssd", "host"
+
+  // kOutOfSpace when there is no room. The extent's contents are undefined until written.
+  virtual Result<Extent> reserve(int64_t size_bytes) = 0;
+  // No transfer of the extent is under way or waits.
+  virtual void release(const Extent& extent) = 0;
+
+  // A failure that can be known at once (bad extent, unaligned memory) also arrives through `done`.
+  virtual TransferId submit(Transfer transfer) = 0;
+
+  // True: it had not started and will not; `done` is called with kCancelled. False: too late.
+  virtual bool cancel(TransferId id) = 0;
+
+  // Makes a waiting transfer urgent; of one that has started, what was not yet asked of the medium.
+  // Nothing happens when it has ended.
+  virtual void expedite(TransferId id) = 0;
+
+  virtual TierCounters counters() const = 0;
+};
+
+}  // namespace teraio

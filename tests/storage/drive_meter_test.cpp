@@ -1,0 +1,62 @@
+#include "storage/drive_meter.h"
+
+#include <gtest/gtest.h>
+
+namespace teraio {
+namespace {
+
+constexpr int64_t kSecond = 1'000'000'000;
+constexpr int32_t kDepth = 8;
+
+class DriveMeterTest : public ::testing::Test {
+ protected:
+  // Moves that many bytes during the time, with so many requests in flight.
+  bool move(int64_t size_bytes, int64_t duration_ns, int32_t in_flight) {
+    meter_.note(Direction::kRead, in_flight, now_ns_);
+    now_ns_ += duration_ns;
+    meter_.add_bytes(Direction::kRead, size_bytes);
+    return meter_.note(Direction::kRead, 0, now_ns_);
+  }
+
+  DriveMeter meter_{"drive", "path", kDepth};
+  int64_t now_ns_ = 5 * kSecond;
+};
+
+TEST_F(DriveMeterTest, CountsBusyTimeOnlyWhileSomethingIsInFlight) {
+  move(1000, kSecond, 1);
+  now_ns_ += 10 * kSecond;
+  move(500, kSecond, 2);
+  const DriveCounters counters = meter_.counters(now_ns_ + kSecond);
+  EXPECT_EQ(counters.read_busy_ns, 2 * kSecond);
+  EXPECT_EQ(counters.bytes_read, 1500);
+  EXPECT_EQ(counters.bytes_written, 0);
+  EXPECT_EQ(counters.write_busy_ns, 0);
+}
+
+TEST_F(DriveMeterTest, BusyTimeGrowsWithoutResults) {
+  meter_.note(Direction::kWrite, 1, now_ns_);
+  EXPECT_EQ(meter_.counters(now_ns_ + kSecond).write_busy_ns, kSecond);
+}
+
+TEST_F(DriveMeterTest, TheRateIsThatUnderLoad) {
+  EXPECT_FALSE(move(400, kSecond / 2, kDepth));
+  EXPECT_EQ(meter_.rate(Direction::kRead), 0);
+  EXPECT_TRUE(move(400, kSecond / 2, kDepth / 2));
+  EXPECT_EQ(meter_.rate(Direction::kRead), 800);
+}
+
+TEST_F(DriveMeterTest, ALightlyUsedDriveHasNoRate) {
+  EXPECT_FALSE(move(400, 10 * kSecond, kDepth / 2 - 1));
+  EXPECT_EQ(meter_.rate(Direction::kRead), 0);
+}
+
+TEST_F(DriveMeterTest, TheRateFollowsTheDrive) {
+  move(1000, kSecond, kDepth);
+  for (int i = 0; i < 10; ++i) move(100, kSecond, kDepth);
+  EXPECT_NEAR(meter_.rate(Direction::kRead), 100, 5);
+  EXPECT_EQ(meter_.counters(now_ns_).read_bytes_per_second,
+            static_cast<int64_t>(meter_.rate(Direction::kRead)));
+}
+
+}  // namespace
+}  // namespace teraio

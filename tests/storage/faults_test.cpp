@@ -1,0 +1,159 @@
+// What happens to the bytes when a drive misbehaves.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <memory>
+
+#include "storage/memory_store.h"
+#include "storage/store_session.h"
+
+namespace teraio {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::PageMemory;
+using testing::StoreSession;
+using testing::Submitted;
+
+class FaultsTest : public ::testing::Test {
+ protected:
+  // Two drives in memory; `schedule` is asked about the requests of the second.
+  void open(FaultSchedule schedule, bool checksum = true) {
+    MemoryStoreOptions options;
+    options.drives = {{.capacity_bytes = 24 * kMiB}, {.capacity_bytes = 24 * kMiB}};
+    options.checksum = checksum;
+    options.faults = [schedule](int32_t drive) {
+      return drive == 1 ? schedule : [](const IoRequest&) { return std::optional<Fault>(); };
+    };
+    session_ = std::make_unique<StoreSession>(open_memory_store(options, clock_));
+  }
+
+  StoreSession& session() { return *session_; }
+  VirtualClock& clock() { return clock_; }
+
+ private:
+  VirtualClock clock_;
+  std::unique_ptr<StoreSession> session_;
+};
+
+FaultSchedule on_reads(Fault fault) {
+  return [fault](const IoRequest& request) {
+    return request.direction == Direction::kRead ? std::optional(fault) : std::nullopt;
+  };
+}
+
+TEST_F(FaultsTest, AFlippedBitIsFoundAndNamed) {
+  open(on_reads({.corrupts = true}));
+  session().reserve(4096);
+  const Extent extent = session().reserve(8 * kMiB);
+  ASSERT_TRUE(session().write(extent, 1).status.ok());
+  PageMemory memory(extent.size_bytes);
+  const Status status = session().transfer(Direction::kRead, extent, memory).status;
+  EXPECT_EQ(status.code(), ErrorCode::kCorrupted);
+  EXPECT_THAT(status.message(),
+              AllOf(HasSubstr("extent of 8388608 bytes at 4096"), HasSubstr("drive memory1"),
+                    HasSubstr("1048576 bytes at offset "), HasSubstr("came back different")));
+}
+
+TEST_F(FaultsTest, WithoutChecksumsNobodyLooks) {
+  open(on_reads({.corrupts = true}), false);
+  const Extent extent = session().reserve(8 * kMiB);
+  ASSERT_TRUE(session().write(extent, 1).status.ok());
+  PageMemory memory(extent.size_bytes);
+  EXPECT_TRUE(session().transfer(Direction::kRead, extent, memory).status.ok());
+  EXPECT_FALSE(memory.holds(1));
+}
+
+TEST_F(FaultsTest, EveryTransferShortStillBringsEveryByte) {
+  open([](const IoRequest&) { return Fault{.short_bytes = 12'345}; });
+  const Extent extent = session().reserve(9 * kMiB + 1);
+  ASSERT_TRUE(session().write(extent, 2).status.ok());
+  EXPECT_TRUE(session().holds(extent, 2));
+}
+
+TEST_F(FaultsTest, AReadErrorLeavesTheOtherDrivesTensorsReadable) {
+  open(on_reads({.error_number = EIO}));
+  const Extent first = session().reserve(4096);  // on the first drive
+  const Extent striped = session().reserve(8 * kMiB);
+  ASSERT_TRUE(session().write(first, 1).status.ok());
+  ASSERT_TRUE(session().write(striped, 2).status.ok());
+  EXPECT_FALSE(session().holds(striped, 2));
+  EXPECT_TRUE(session().holds(first, 1));
+  const TierCounters counters = session().store().counters();
+  EXPECT_EQ(counters.drives[0].error_count, 0);
+  EXPECT_GT(counters.drives[1].error_count, 0);
+}
+
+TEST_F(FaultsTest, AnErrorThatPassesCanBeReadAgain) {
+  open([count = 0](const IoRequest& request) mutable {
+    const bool fails = request.direction == Direction::kRead && count++ == 0;
+    return fails ? std::optional(Fault{.error_number = EIO}) : std::nullopt;
+  });
+  const Extent extent = session().reserve(8 * kMiB);
+  ASSERT_TRUE(session().write(extent, 1).status.ok());
+  EXPECT_FALSE(session().holds(extent, 1));
+  EXPECT_TRUE(session().holds(extent, 1));
+}
+
+TEST_F(FaultsTest, ADriveThatFillsUpInTheMiddleIsOutOfSpace) {
+  open([count = 0](const IoRequest&) mutable {
+    return count++ == 3 ? std::optional(Fault{.error_number = ENOSPC}) : std::nullopt;
+  });
+  const Extent extent = session().reserve(32 * kMiB);
+  EXPECT_EQ(session().write(extent, 1).status.code(), ErrorCode::kOutOfSpace);
+  ASSERT_TRUE(session().write(extent, 2).status.ok());
+  EXPECT_TRUE(session().holds(extent, 2));
+}
+
+TEST_F(FaultsTest, LateResultsChangeNothing) {
+  open([count = 0](const IoRequest&) mutable { return Fault{.overtaken_by = count++ % 5}; });
+  const Extent extent = session().reserve(40 * kMiB);
+  ASSERT_TRUE(session().write(extent, 3).status.ok());
+  EXPECT_TRUE(session().holds(extent, 3));
+}
+
+TEST_F(FaultsTest, ASlowDriveOnlyCostsTime) {
+  MemoryStoreOptions options;
+  options.drives = {{.capacity_bytes = 64 * kMiB},
+                    {.capacity_bytes = 64 * kMiB,
+                     .read_bytes_per_second = 80'000'000,
+                     .write_bytes_per_second = 60'000'000}};
+  VirtualClock clock;
+  StoreSession session(open_memory_store(options, clock));
+  const Extent extent = session.reserve(32 * kMiB);
+  ASSERT_TRUE(session.write(extent, 4).status.ok());
+  EXPECT_TRUE(session.holds(extent, 4));
+  const TierCounters counters = session.store().counters();
+  EXPECT_LT(counters.drives[1].bytes_read, counters.drives[0].bytes_read / 20)
+      << "a slow drive gets a small share";
+}
+
+TEST(VirtualTime, TheSameSeedGivesTheSameTimes) {
+  const auto run = [](uint64_t seed) {
+    VirtualClock clock;
+    MemoryStoreOptions options;
+    options.drives = {{.capacity_bytes = 32 * kMiB, .seed = seed}};
+    StoreSession session(open_memory_store(options, clock));
+    const Extent extent = session.reserve(20 * kMiB + 1);
+    const Completion completion = session.write(extent, 1);
+    return completion.end_ns - completion.start_ns;
+  };
+  EXPECT_EQ(run(7), run(7));
+  EXPECT_NE(run(7), run(8));
+}
+
+TEST(VirtualTime, RatesHold) {
+  VirtualClock clock;
+  MemoryStoreOptions options;
+  options.drives = {{.capacity_bytes = 64 * kMiB, .write_bytes_per_second = kGiB}};
+  StoreSession session(open_memory_store(options, clock));
+  const Completion completion = session.write(session.reserve(64 * kMiB), 1);
+  const int64_t ideal_ns = 1'000'000'000 / 16;
+  EXPECT_GE(completion.end_ns - completion.start_ns, ideal_ns);
+  EXPECT_LE(completion.end_ns - completion.start_ns, ideal_ns + 200'000);
+}
+
+}  // namespace
+}  // namespace teraio

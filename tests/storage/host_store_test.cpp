@@ -1,0 +1,311 @@
+#include "storage/host_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <future>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "base/units.h"
+#include "device/cpu_device.h"
+#include "device/fake_async_device.h"
+#include "device/resident_memory.h"
+
+namespace teraio {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+// A pool, a device with blocks to move, and the order in which transfers ended.
+class HostStoreTest : public testing::Test {
+ protected:
+  void open(int64_t limit_bytes) {
+    device_ = std::move(*make_cpu_device(int64_t{1} << 40));
+    open_on(*device_, limit_bytes);
+  }
+
+  void open_on(Device& device, int64_t limit_bytes) {
+    auto store = open_host_store(limit_bytes, device, clock_);
+    ASSERT_TRUE(store.ok()) << store.status().message();
+    store_ = std::move(*store);
+  }
+
+  std::byte* block(int64_t size_bytes, int value = 0) {
+    std::byte* memory = device_->allocate(align_up(std::max<int64_t>(size_bytes, 1), kPageBytes));
+    std::memset(memory, value, size_bytes);
+    return memory;
+  }
+
+  Completion move(Direction direction, Extent extent, std::byte* memory) {
+    std::promise<Completion> done;
+    Transfer transfer;
+    transfer.direction = direction;
+    transfer.extent = extent;
+    transfer.memory = memory;
+    transfer.done = [&](const Completion& completion) { done.set_value(completion); };
+    store_->submit(std::move(transfer));
+    return done.get_future().get();
+  }
+  Status write(Extent extent, std::byte* memory) {
+    return move(Direction::kWrite, extent, memory).status;
+  }
+  Status read(Extent extent, std::byte* memory) {
+    return move(Direction::kRead, extent, memory).status;
+  }
+
+  SteadyClock clock_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<TierStore> store_;
+};
+
+TEST_F(HostStoreTest, BytesComeBack) {
+  open(64 * kMiB);
+  for (const int64_t size_bytes : {1L, 4095L, 4096L, 4097L, 1048576L, 1048577L, 20000001L}) {
+    const Extent extent = *store_->reserve(size_bytes);
+    std::byte* from = block(size_bytes);
+    for (int64_t i = 0; i < size_bytes; ++i) from[i] = static_cast<std::byte>(i * 31 >> 8);
+    std::byte* to = block(size_bytes);
+    ASSERT_TRUE(write(extent, from).ok());
+    const Completion completion = move(Direction::kRead, extent, to);
+    ASSERT_TRUE(completion.status.ok()) << completion.status.message();
+    EXPECT_EQ(completion.transferred_bytes, size_bytes);
+    EXPECT_LE(completion.submit_ns, completion.start_ns);
+    EXPECT_LE(completion.start_ns, completion.end_ns);
+    EXPECT_EQ(std::memcmp(from, to, size_bytes), 0) << size_bytes;
+  }
+}
+
+TEST_F(HostStoreTest, IsTheHostTier) {
+  open(kMiB);
+  EXPECT_EQ(store_->name(), "host");
+  EXPECT_EQ(store_->counters().capacity_bytes, kMiB);
+}
+
+TEST_F(HostStoreTest, TheLimitIsHard) {
+  open(10 * kMiB + 4095);
+  EXPECT_TRUE(store_->reserve(6 * kMiB).ok());
+  EXPECT_EQ(store_->reserve(4 * kMiB + 1).status().code(), ErrorCode::kOutOfSpace);
+  EXPECT_TRUE(store_->reserve(4 * kMiB).ok());
+  EXPECT_EQ(store_->reserve(1).status().code(), ErrorCode::kOutOfSpace);
+  EXPECT_EQ(store_->counters().reserved_bytes, 10 * kMiB);
+}
+
+TEST_F(HostStoreTest, NoLimitToSpeakOfIsAnError) {
+  device_ = std::move(*make_cpu_device(kMiB));
+  for (const int64_t limit_bytes : {0L, -1L, 4095L}) {
+    EXPECT_EQ(open_host_store(limit_bytes, *device_, clock_).status().code(),
+              ErrorCode::kInvalidArgument);
+  }
+  EXPECT_EQ(open_host_store(std::numeric_limits<int64_t>::max(), *device_, clock_).status().code(),
+            ErrorCode::kOutOfMemory);
+}
+
+TEST_F(HostStoreTest, ScatteredRoomHoldsALargeExtent) {
+  open(16 * kMiB);
+  std::vector<Extent> extents;
+  for (int i = 0; i < 16; ++i) extents.push_back(*store_->reserve(kMiB));
+  for (int i = 0; i < 16; i += 2) store_->release(extents[i]);
+  const Result<Extent> large = store_->reserve(8 * kMiB);
+  ASSERT_TRUE(large.ok()) << large.status().message();
+  std::byte* from = block(8 * kMiB);
+  for (int64_t i = 0; i < 8 * kMiB; ++i) from[i] = static_cast<std::byte>(i >> 12);
+  std::byte* to = block(8 * kMiB);
+  ASSERT_TRUE(write(*large, from).ok());
+  ASSERT_TRUE(read(*large, to).ok());
+  EXPECT_EQ(std::memcmp(from, to, 8 * kMiB), 0);
+}
+
+TEST_F(HostStoreTest, HoldsNoMoreMemoryThanItsLimit) {
+  open(32 * kMiB);
+  std::byte* memory = block(8 * kMiB, 1);
+  const int64_t start_bytes = resident_bytes();
+  for (int round = 0; round < 10; ++round) {
+    const Extent extent = *store_->reserve(8 * kMiB);
+    ASSERT_TRUE(write(extent, memory).ok());
+    if (round < 3) continue;
+    EXPECT_LE(resident_bytes(), start_bytes + 33 * kMiB);
+    store_->release(extent);
+  }
+  EXPECT_GE(resident_bytes(), start_bytes + 30 * kMiB);
+}
+
+TEST_F(HostStoreTest, ReadingWhatWasNeverWrittenIsRefused) {
+  open(kMiB);
+  const Extent extent = *store_->reserve(8192);
+  EXPECT_EQ(read(extent, block(8192)).code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(read(Extent{4096, 77}, block(8192)).code(), ErrorCode::kInvalidArgument);
+}
+
+TEST_F(HostStoreTest, CountersTellTheBytes) {
+  open(8 * kMiB);
+  const Extent extent = *store_->reserve(3 * kMiB + 5);
+  std::byte* memory = block(3 * kMiB + 5);
+  ASSERT_TRUE(write(extent, memory).ok());
+  ASSERT_TRUE(read(extent, memory).ok());
+  ASSERT_TRUE(read(extent, memory).ok());
+  store_->release(extent);
+  const TierCounters counters = store_->counters();
+  EXPECT_EQ(counters.bytes_written, 3 * kMiB + 5);
+  EXPECT_EQ(counters.bytes_read, 2 * (3 * kMiB + 5));
+  EXPECT_EQ(counters.reserved_bytes, 0);
+  EXPECT_EQ(counters.reserved_peak_bytes, 3 * kMiB + kPageBytes);
+  ASSERT_EQ(counters.drives.size(), 1);
+  EXPECT_EQ(counters.drives[0].error_count, 0);
+}
+
+// Extents come and go, are written and read, many at a time.
+TEST_F(HostStoreTest, KeepsEveryByteUnderRandomUse) {
+  open(32 * kMiB);
+  struct Kept {
+    Extent extent;
+    int value;
+  };
+  std::mt19937_64 random(5);
+  std::vector<Kept> kept;
+  std::byte* memory = block(4 * kMiB);
+  for (int step = 0; step < 300; ++step) {
+    const Result<Extent> extent = store_->reserve(1 + random() % (4 * kMiB));
+    if (extent.ok()) {
+      std::memset(memory, step, extent->size_bytes);
+      ASSERT_TRUE(write(*extent, memory).ok());
+      kept.push_back({*extent, step & 0xFF});
+      if (random() % 4 > 0) continue;
+    }
+    std::swap(kept[random() % kept.size()], kept.back());
+    const auto [old, value] = kept.back();
+    kept.pop_back();
+    ASSERT_TRUE(read(old, memory).ok());
+    for (int64_t i = 0; i < old.size_bytes; ++i)
+      ASSERT_EQ(memory[i], static_cast<std::byte>(value));
+    store_->release(old);
+  }
+}
+
+// On a device whose copies end only when the test says so.
+class HostStoreOrderTest : public HostStoreTest {
+ protected:
+  void SetUp() override {
+    open_on(fake_, 64 * kMiB);
+    memory_ = fake_.allocate(kMiB);
+  }
+
+  // The copies have to come to an end for the store to close.
+  void TearDown() override {
+    run_to_end();
+    store_.reset();
+  }
+
+  TransferId submit(Direction direction, Extent extent, char label, int64_t deadline = 0,
+                    Priority priority = Priority::kPlanned) {
+    Transfer transfer;
+    transfer.direction = direction;
+    transfer.extent = extent;
+    transfer.memory = memory_;
+    transfer.priority = priority;
+    transfer.deadline = deadline;
+    transfer.done = [this, label](const Completion& completion) {
+      const std::lock_guard lock(mutex_);
+      ended_ += completion.status.ok() ? label : '!';
+    };
+    ++submitted_;
+    return store_->submit(std::move(transfer));
+  }
+
+  Extent extent() { return *store_->reserve(kMiB); }
+  Extent written_extent() {
+    const Extent extent = this->extent();
+    submit(Direction::kWrite, extent, 'w');
+    run_to_end();
+    ended_.clear();
+    submitted_ = 0;
+    return extent;
+  }
+
+  std::string ended() {
+    const std::lock_guard lock(mutex_);
+    return ended_;
+  }
+  void run_to_end() {
+    while (ended().size() < submitted_) {
+      if (!fake_.step()) std::this_thread::yield();
+    }
+  }
+
+  FakeAsyncDevice fake_{{.seed = 4, .progress = Progress::kManual}};
+  std::byte* memory_ = nullptr;
+  std::mutex mutex_;
+  std::string ended_;
+  size_t submitted_ = 0;
+};
+
+TEST_F(HostStoreOrderTest, PlannedReadsEndByDeadlineAfterUrgentOnes) {
+  std::vector<Extent> extents;
+  for (int i = 0; i < 8; ++i) extents.push_back(written_extent());
+  const int64_t copies_before = 8;
+  for (int i = 0; i < 4; ++i) submit(Direction::kRead, extents[i], '.');  // fill the window
+  fake_.wait_for_copies(copies_before + 1);
+  submit(Direction::kRead, extents[4], 'c', 30);
+  submit(Direction::kRead, extents[5], 'b', 20);
+  submit(Direction::kRead, extents[6], 'a', 10);
+  submit(Direction::kRead, extents[7], 'u', 90, Priority::kUrgent);
+  run_to_end();
+  EXPECT_LT(ended().find('u'), ended().find('a'));
+  EXPECT_LT(ended().find('a'), ended().find('b'));
+  EXPECT_LT(ended().find('b'), ended().find('c'));
+}
+
+TEST_F(HostStoreOrderTest, AnExpeditedReadOvertakes) {
+  std::vector<Extent> extents;
+  for (int i = 0; i < 7; ++i) extents.push_back(written_extent());
+  for (int i = 0; i < 4; ++i) submit(Direction::kRead, extents[i], '.');
+  fake_.wait_for_copies(7 + 1);
+  submit(Direction::kRead, extents[4], 'a', 10);
+  submit(Direction::kRead, extents[5], 'b', 20);
+  const TransferId last = submit(Direction::kRead, extents[6], 'c', 30);
+  store_->expedite(last);
+  run_to_end();
+  EXPECT_LT(ended().find('c'), ended().find('a'));
+}
+
+TEST_F(HostStoreOrderTest, AWaitingTransferCanBeCancelledAndAStartedOneNot) {
+  std::vector<Extent> extents;
+  for (int i = 0; i < 5; ++i) extents.push_back(written_extent());
+  const TransferId first = submit(Direction::kRead, extents[0], 'a');
+  for (int i = 1; i < 4; ++i) submit(Direction::kRead, extents[i], '.');
+  fake_.wait_for_copies(5 + 1);
+  const TransferId last = submit(Direction::kRead, extents[4], 'z', 100);
+  EXPECT_FALSE(store_->cancel(first));
+  EXPECT_TRUE(store_->cancel(last));
+  EXPECT_FALSE(store_->cancel(last));
+  run_to_end();
+  EXPECT_THAT(ended(), testing::UnorderedElementsAre('a', '.', '.', '.', '!'));
+}
+
+TEST_F(HostStoreOrderTest, ReadsAndWritesBothMakeProgress) {
+  std::vector<Extent> extents;
+  for (int i = 0; i < 10; ++i) extents.push_back(written_extent());
+  for (int i = 0; i < 10; ++i) submit(Direction::kRead, extents[i], 'r');
+  for (int i = 0; i < 10; ++i) submit(Direction::kWrite, extent(), 'w');
+  run_to_end();
+  const std::string order = ended();
+  EXPECT_LT(order.find('w'), order.rfind('r'));
+  EXPECT_LT(order.find('r'), order.rfind('w'));
+  EXPECT_LT(order.find('w'), 8);
+}
+
+TEST_F(HostStoreOrderTest, AMovingBlockIsNeverTouchedByTheStoreAfterItsEnd) {
+  const Extent extent = written_extent();
+  submit(Direction::kRead, extent, 'r');
+  run_to_end();
+  fake_.release(memory_);
+  EXPECT_THAT(fake_.violations(), IsEmpty());
+  memory_ = fake_.allocate(kMiB);
+}
+
+}  // namespace
+}  // namespace teraio

@@ -1,0 +1,128 @@
+// The vocabulary of the store tests: reserve, write, read back, wait, and what came of it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "storage/page_memory.h"
+#include "storage/tier_store.h"
+
+namespace teraio::testing {
+
+// Completions by transfer, as they come. Outlives the store that calls into it.
+class Completions {
+ public:
+  // A ticket for one transfer: give done(ticket) to it and ask with the ticket.
+  int32_t take_ticket() {
+    const std::lock_guard lock(mutex_);
+    return ticket_count_++;
+  }
+
+  std::function<void(const Completion&)> done(int32_t ticket) {
+    return [this, ticket](const Completion& completion) {
+      const std::lock_guard lock(mutex_);
+      ++call_counts_[ticket];
+      completions_[ticket] = completion;
+      order_.push_back(ticket);
+      changed_.notify_all();
+    };
+  }
+
+  Completion wait(int32_t ticket) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return completions_.count(ticket) > 0; });
+    return completions_.at(ticket);
+  }
+
+  void wait_for_all() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return static_cast<int32_t>(completions_.size()) == ticket_count_; });
+  }
+
+  // Tickets in the order in which their transfers ended.
+  std::vector<int32_t> order() const {
+    const std::lock_guard lock(mutex_);
+    return order_;
+  }
+  int32_t call_count(int32_t ticket) const {
+    const std::lock_guard lock(mutex_);
+    const auto it = call_counts_.find(ticket);
+    return it == call_counts_.end() ? 0 : it->second;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  int32_t ticket_count_ = 0;
+  std::map<int32_t, Completion> completions_;
+  std::map<int32_t, int32_t> call_counts_;
+  std::vector<int32_t> order_;
+};
+
+struct Submitted {
+  TransferId id = 0;
+  int32_t ticket = 0;
+};
+
+// A store under test. Any thread.
+class StoreSession {
+ public:
+  StoreSession() = default;
+  explicit StoreSession(std::unique_ptr<TierStore> store) : store_(std::move(store)) {}
+
+  TierStore& store() { return *store_; }
+  Completions& completions() { return completions_; }
+  void close() { store_.reset(); }
+
+  Extent reserve(int64_t size_bytes) {
+    const Result<Extent> extent = store_->reserve(size_bytes);
+    EXPECT_TRUE(extent.ok()) << extent.status().message();
+    return extent.ok() ? *extent : Extent();
+  }
+
+  Submitted submit(Transfer transfer) {
+    Submitted submitted;
+    submitted.ticket = completions_.take_ticket();
+    transfer.done = completions_.done(submitted.ticket);
+    submitted.id = store_->submit(std::move(transfer));
+    return submitted;
+  }
+  Submitted submit(Direction direction, const Extent& extent, PageMemory& memory,
+                   Priority priority = Priority::kPlanned, int64_t deadline = 0) {
+    return submit({direction, extent, memory.data(), priority, deadline, {}});
+  }
+
+  Completion wait(const Submitted& submitted) { return completions_.wait(submitted.ticket); }
+
+  Completion transfer(Direction direction, const Extent& extent, PageMemory& memory) {
+    return wait(submit(direction, extent, memory));
+  }
+  Completion write(const Extent& extent, uint64_t seed) {
+    PageMemory memory(extent.size_bytes);
+    memory.fill(seed);
+    return transfer(Direction::kWrite, extent, memory);
+  }
+
+  // Reads the extent and says whether it is what write(extent, seed) put there.
+  ::testing::AssertionResult holds(const Extent& extent, uint64_t seed) {
+    PageMemory memory(extent.size_bytes);
+    const Completion completion = transfer(Direction::kRead, extent, memory);
+    if (!completion.status.ok()) {
+      return ::testing::AssertionFailure() << completion.status.message();
+    }
+    if (memory.holds(seed)) return ::testing::AssertionSuccess();
+    return ::testing::AssertionFailure() << extent.size_bytes << " bytes differ from byte "
+                                         << memory.first_difference(seed) << " on";
+  }
+
+ private:
+  Completions completions_;
+  std::unique_ptr<TierStore> store_;
+};
+
+}  // namespace teraio::testing

@@ -1,0 +1,467 @@
+// Order, windows, cancelling and striping, step by step over drives that the test holds still.
+#include "storage/striped_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "storage/gated_io.h"
+#include "storage/memory_io.h"
+#include "storage/store_session.h"
+
+namespace teraio {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using testing::Gate;
+using testing::GatedIo;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::PageMemory;
+using ::testing::SizeIs;
+using testing::StoreSession;
+using testing::Submitted;
+
+constexpr int64_t kRequestBytes = 64 * kKiB;
+constexpr int64_t kDriveBytes = 32 * kMiB;
+
+class StripedStoreTest : public ::testing::Test {
+ protected:
+  void open(std::vector<double> weights, int32_t queue_depth) {
+    std::vector<DriveSpec> drives;
+    for (const double weight : weights) {
+      gates_.push_back(std::make_unique<Gate>());
+      DriveSpec& drive = drives.emplace_back();
+      drive.name = "drive" + std::to_string(drives.size() - 1);
+      drive.capacity_bytes = kDriveBytes;
+      drive.weight = weight;
+      drive.io = std::make_unique<GatedIo>(*gates_.back());
+    }
+    StripedStoreOptions options;
+    options.request_bytes = kRequestBytes;
+    options.queue_depth = queue_depth;
+    auto store = std::make_unique<StripedStore>(std::move(drives), options, clock_);
+    store_ = store.get();
+    session_ = std::make_unique<StoreSession>(std::move(store));
+  }
+
+  void TearDown() override {
+    for (const auto& gate : gates_) gate->open();
+    session_.reset();
+  }
+
+  Gate& gate(size_t drive = 0) { return *gates_[drive]; }
+  StoreSession& session() { return *session_; }
+  StripedStore& store() { return *store_; }
+  PageMemory& memory() { return memory_; }
+
+  void pass_time(int64_t duration_ns) { clock_.advance_to(clock_.now_ns() + duration_ns); }
+  // Ends what is in flight on one drive; its next requests have begun on return.
+  void end_in_flight(size_t drive) {
+    for (const IoRequest& request : gate(drive).in_flight()) gate(drive).end(request);
+    gate(drive).begun();
+  }
+
+  // An extent that can be read.
+  Extent written(int64_t size_bytes) {
+    for (const auto& gate : gates_) gate->open();
+    const Extent extent = session().reserve(size_bytes);
+    EXPECT_TRUE(session().wait(write(extent)).status.ok());
+    for (const auto& gate : gates_) gate->close();
+    return extent;
+  }
+  Submitted read(const Extent& extent, int64_t deadline = 0) {
+    return session().submit(Direction::kRead, extent, memory_, Priority::kPlanned, deadline);
+  }
+  // The drive is at work on it when this returns.
+  Submitted begun_read(const Extent& extent) {
+    const Submitted submitted = read(extent);
+    gate().begun();
+    return submitted;
+  }
+  Submitted urgent_read(const Extent& extent) {
+    return session().submit(Direction::kRead, extent, memory_, Priority::kUrgent);
+  }
+  Submitted write(const Extent& extent) {
+    return session().submit(Direction::kWrite, extent, memory_);
+  }
+
+  // Ends what is in flight, one at a time, and returns the offsets that then began, in order.
+  std::vector<int64_t> offsets_as_they_begin() {
+    const size_t first = gate().begun().size();
+    while (true) {
+      const std::vector<IoRequest> in_flight = gate().in_flight();
+      if (in_flight.empty()) break;
+      gate().end(in_flight.front());
+    }
+    std::vector<int64_t> offsets;
+    const std::vector<IoRequest> begun = gate().begun();
+    for (size_t i = first; i < begun.size(); ++i) offsets.push_back(begun[i].offset_bytes);
+    return offsets;
+  }
+
+  size_t count(Direction direction, size_t drive = 0) {
+    size_t count = 0;
+    for (const IoRequest& request : gate(drive).in_flight())
+      count += request.direction == direction;
+    return count;
+  }
+
+ private:
+  VirtualClock clock_;
+  std::vector<std::unique_ptr<Gate>> gates_;
+  PageMemory memory_{24 * kMiB};
+  StripedStore* store_ = nullptr;
+  std::unique_ptr<StoreSession> session_;
+};
+
+TEST_F(StripedStoreTest, UrgentReadsPassPlannedOnes) {
+  open({1.0}, 1);
+  const Extent a = written(4096), b = written(4096), c = written(4096);
+  begun_read(a);
+  read(b);
+  urgent_read(c);
+  EXPECT_THAT(offsets_as_they_begin(), ElementsAre(c.offset_bytes, b.offset_bytes));
+}
+
+TEST_F(StripedStoreTest, PlannedReadsGoByDeadline) {
+  open({1.0}, 1);
+  const Extent a = written(4096), b = written(4096), c = written(4096), d = written(4096);
+  read(a, 1);
+  read(b, 30);
+  read(c, 10);
+  read(d, 20);
+  EXPECT_THAT(offsets_as_they_begin(), ElementsAre(c.offset_bytes, d.offset_bytes, b.offset_bytes));
+}
+
+TEST_F(StripedStoreTest, PlannedWritesGoInIssueOrder) {
+  open({1.0}, 1);
+  const Extent a = session().reserve(4096), b = session().reserve(4096),
+               c = session().reserve(4096);
+  write(a);
+  write(c);
+  write(b);
+  EXPECT_THAT(offsets_as_they_begin(), ElementsAre(c.offset_bytes, b.offset_bytes));
+}
+
+TEST_F(StripedStoreTest, ExpeditedTransfersGoInTheOrderOfBecomingUrgent) {
+  open({1.0}, 1);
+  const Extent a = written(4096), b = written(4096), c = written(4096), d = written(4096);
+  begun_read(a);
+  const Submitted second = read(b), third = read(c);
+  read(d);
+  store().expedite(third.id);
+  store().expedite(second.id);
+  EXPECT_THAT(offsets_as_they_begin(), ElementsAre(c.offset_bytes, b.offset_bytes, d.offset_bytes));
+}
+
+TEST_F(StripedStoreTest, TheRestOfAStartedTransferCanBeExpedited) {
+  open({1.0}, 1);
+  const Extent large = written(3 * kRequestBytes), small = written(4096);
+  const Submitted long_read = read(large, 5);
+  gate().begun();
+  read(small, 1);
+  store().expedite(long_read.id);
+  EXPECT_THAT(offsets_as_they_begin(),
+              ElementsAre(large.offset_bytes + kRequestBytes,
+                          large.offset_bytes + 2 * kRequestBytes, small.offset_bytes));
+}
+
+TEST_F(StripedStoreTest, ExpeditingWhatIsOverDoesNothing) {
+  open({1.0}, 1);
+  const Extent a = written(4096);
+  const Submitted done = read(a);
+  offsets_as_they_begin();
+  store().expedite(done.id);
+  store().expedite(12345);
+  EXPECT_TRUE(session().wait(done).status.ok());
+}
+
+TEST_F(StripedStoreTest, ADriveSeesNoMoreThanItsWindow) {
+  open({1.0}, 4);
+  const Extent readable = written(16 * kRequestBytes);
+  read(readable);
+  write(session().reserve(16 * kRequestBytes));
+  EXPECT_EQ(count(Direction::kRead), 4);
+  EXPECT_EQ(count(Direction::kWrite), 4);
+}
+
+TEST_F(StripedStoreTest, AnUrgentReadStartsBehindAFullQueueOfWrites) {
+  open({1.0}, 4);
+  const Extent readable = written(kRequestBytes);
+  write(session().reserve(100 * kRequestBytes));
+  EXPECT_EQ(count(Direction::kWrite), 4);
+  urgent_read(readable);
+  EXPECT_EQ(count(Direction::kRead), 1);
+}
+
+TEST_F(StripedStoreTest, PlannedWritesYieldToUrgentReadsButGoOn) {
+  open({1.0}, 4);
+  const Extent readable = written(16 * kRequestBytes);
+  write(session().reserve(100 * kRequestBytes));
+  urgent_read(readable);
+  for (const IoRequest& request : gate().in_flight()) {
+    if (request.direction == Direction::kWrite) gate().end(request);
+  }
+  EXPECT_EQ(count(Direction::kWrite), 1);
+  EXPECT_EQ(count(Direction::kRead), 4);
+}
+
+TEST_F(StripedStoreTest, ACancelledTransferNeverBegins) {
+  open({1.0}, 1);
+  const Extent a = written(4096), b = written(4096);
+  begun_read(a);
+  const Submitted waiting = read(b);
+  EXPECT_TRUE(store().cancel(waiting.id));
+  EXPECT_EQ(session().wait(waiting).status.code(), ErrorCode::kCancelled);
+  EXPECT_THAT(offsets_as_they_begin(), IsEmpty());
+  EXPECT_FALSE(store().cancel(waiting.id));
+}
+
+TEST_F(StripedStoreTest, AStartedTransferCannotBeCancelled) {
+  open({1.0}, 1);
+  const Extent a = written(3 * kRequestBytes);
+  const Submitted started = begun_read(a);
+  EXPECT_FALSE(store().cancel(started.id));
+  offsets_as_they_begin();
+  EXPECT_TRUE(session().wait(started).status.ok());
+}
+
+TEST_F(StripedStoreTest, ClosingFinishesWhatStartedAndCancelsTheRest) {
+  open({1.0}, 1);
+  const Extent a = session().reserve(2 * kRequestBytes), b = session().reserve(4096);
+  const Submitted started = write(a);
+  gate().begun();
+  const Submitted waiting = write(b);
+  std::thread closing([this] { session().close(); });
+  EXPECT_EQ(session().wait(waiting).status.code(), ErrorCode::kCancelled);
+  gate().open();
+  EXPECT_TRUE(session().wait(started).status.ok());
+  closing.join();
+}
+
+TEST_F(StripedStoreTest, LargeExtentsAreStripedByWeight) {
+  open({2.0, 1.0}, 4);
+  const Extent extent = session().reserve(12 * kMiB);
+  EXPECT_THAT(store().pieces(extent),
+              ElementsAre(Piece{0, 0, 0, 8 * kMiB}, Piece{1, 0, 8 * kMiB, 4 * kMiB}));
+  write(extent);
+  EXPECT_EQ(count(Direction::kWrite, 0), 4);
+  EXPECT_EQ(count(Direction::kWrite, 1), 4);
+}
+
+TEST_F(StripedStoreTest, SmallExtentsStayWholeAndSpreadByWeight) {
+  open({3.0, 1.0}, 4);
+  int64_t bytes[2] = {0, 0};
+  for (int i = 0; i < 16; ++i) {
+    const std::vector<Piece> pieces = store().pieces(session().reserve(kMiB));
+    ASSERT_THAT(pieces, SizeIs(1));
+    bytes[pieces[0].drive] += pieces[0].size_bytes;
+  }
+  EXPECT_EQ(bytes[0], 12 * kMiB);
+  EXPECT_EQ(bytes[1], 4 * kMiB);
+}
+
+TEST_F(StripedStoreTest, SharesFollowTheMeasuredRates) {
+  open({1.0, 1.0}, 2);
+  const Extent extent = session().reserve(4 * kMiB);
+  for (const Direction direction : {Direction::kWrite, Direction::kRead}) {
+    const Submitted submitted = session().submit(direction, extent, memory());
+    gate(0).begun();
+    gate(1).begun();
+    for (int step = 1; step <= 64; ++step) {  // 2 MiB on each: 16 and 64 steps
+      pass_time(1'000'000'000 / 16);
+      end_in_flight(0);
+      if (step % 4 == 0) end_in_flight(1);
+    }
+    EXPECT_TRUE(session().wait(submitted).status.ok());
+  }
+  const std::vector<Piece> pieces = store().pieces(session().reserve(10 * kMiB));
+  ASSERT_THAT(pieces, SizeIs(2));
+  EXPECT_EQ(pieces[0].size_bytes, 8 * kMiB);
+  EXPECT_EQ(pieces[1].size_bytes, 2 * kMiB);
+}
+
+TEST_F(StripedStoreTest, AStripedTransferEndsWithItsLastPiece) {
+  open({1.0, 1.0}, 64);
+  const Extent extent = session().reserve(4 * kMiB);
+  const Submitted submitted = write(extent);
+  for (const IoRequest& request : gate(0).in_flight()) gate(0).end(request);
+  EXPECT_THAT(gate(0).in_flight(), IsEmpty());
+  EXPECT_EQ(session().completions().call_count(submitted.ticket), 0);
+  for (const IoRequest& request : gate(1).in_flight()) gate(1).end(request);
+  EXPECT_EQ(session().wait(submitted).transferred_bytes, 4 * kMiB);
+}
+
+TEST_F(StripedStoreTest, ConflictingTransfersOfOneExtentAreRefused) {
+  open({1.0}, 4);
+  const Extent extent = written(4096);
+  const Submitted first = read(extent);
+  EXPECT_EQ(session().wait(write(extent)).status.code(), ErrorCode::kInvalidArgument);
+  const Submitted second = read(extent);  // reads do not conflict
+  EXPECT_THROW(store().release(extent), InvariantError);
+  offsets_as_they_begin();
+  EXPECT_TRUE(session().wait(first).status.ok());
+  EXPECT_TRUE(session().wait(second).status.ok());
+  const Submitted rewrite = write(extent);
+  const Status refused = session().wait(read(extent)).status;
+  EXPECT_THAT(refused.message(), HasSubstr("a write of it is under way"));
+  offsets_as_they_begin();
+  EXPECT_TRUE(session().wait(rewrite).status.ok());
+}
+
+TEST_F(StripedStoreTest, ShortTransfersAreResumed) {
+  open({1.0}, 4);
+  const Extent extent = session().reserve(kRequestBytes);
+  const Submitted submitted = write(extent);
+  gate().end(gate().in_flight().front(), 3 * 4096);
+  const IoRequest rest = gate().in_flight().front();
+  EXPECT_EQ(rest.offset_bytes, 3 * 4096);
+  EXPECT_EQ(rest.size_bytes, kRequestBytes - 3 * 4096);
+  EXPECT_EQ(rest.memory, memory().data() + 3 * 4096);
+  gate().end(rest, 5000);  // direct I/O can only go on from a whole block
+  EXPECT_EQ(gate().in_flight().front().offset_bytes, 4 * 4096);
+  offsets_as_they_begin();
+  EXPECT_EQ(session().wait(submitted).transferred_bytes, kRequestBytes);
+}
+
+TEST_F(StripedStoreTest, InterruptedTransfersAreRepeated) {
+  open({1.0}, 4);
+  const Submitted submitted = write(session().reserve(4096));
+  for (const int error : {EAGAIN, EINTR, EAGAIN}) gate().end(gate().in_flight().front(), -error);
+  offsets_as_they_begin();
+  EXPECT_TRUE(session().wait(submitted).status.ok());
+}
+
+TEST_F(StripedStoreTest, ADriveThatIsNeverReadyIsAnErrorNotAHang) {
+  open({1.0}, 4);
+  const Submitted submitted = write(session().reserve(4096));
+  while (!gate().in_flight().empty()) gate().end(gate().in_flight().front(), -EAGAIN);
+  EXPECT_EQ(session().wait(submitted).status.code(), ErrorCode::kIoError);
+}
+
+TEST_F(StripedStoreTest, ATransferWithoutProgressIsAnError) {
+  open({1.0}, 4);
+  const Submitted submitted = write(session().reserve(4096));
+  gate().end(gate().in_flight().front(), 0);
+  EXPECT_THAT(session().wait(submitted).status.message(), HasSubstr("no byte was moved"));
+}
+
+TEST_F(StripedStoreTest, AnErrorNamesDriveOffsetAndCause) {
+  open({1.0}, 1);
+  session().reserve(8192);
+  const Extent extent = session().reserve(2 * kRequestBytes);
+  const Submitted submitted = write(extent);
+  gate().end(gate().in_flight().front(), -EIO);
+  const Status status = session().wait(submitted).status;
+  EXPECT_EQ(status.code(), ErrorCode::kIoError);
+  EXPECT_THAT(status.message(),
+              AllOf(HasSubstr("extent of 131072 bytes at 8192"), HasSubstr("drive0"),
+                    HasSubstr("write of 65536 bytes at offset 8192"),
+                    HasSubstr("Input/output error (errno 5)")));
+  EXPECT_THAT(gate().in_flight(), IsEmpty()) << "the rest of a failed transfer is not begun";
+  EXPECT_EQ(store().counters().drives[0].error_count, 1);
+}
+
+TEST_F(StripedStoreTest, AFailedWriteLeavesNothingToRead) {
+  open({1.0}, 4);
+  const Extent extent = written(4096);
+  const Submitted rewrite = write(extent);
+  gate().end(gate().in_flight().front(), -EIO);
+  EXPECT_FALSE(session().wait(rewrite).status.ok());
+  EXPECT_EQ(session().wait(read(extent)).status.code(), ErrorCode::kInvalidArgument);
+}
+
+TEST_F(StripedStoreTest, AFullDriveIsOutOfSpace) {
+  open({1.0}, 4);
+  const Submitted submitted = write(session().reserve(4096));
+  gate().end(gate().in_flight().front(), -ENOSPC);
+  EXPECT_EQ(session().wait(submitted).status.code(), ErrorCode::kOutOfSpace);
+}
+
+TEST_F(StripedStoreTest, AFailedStripedTransferWaitsForItsOtherPieces) {
+  open({1.0, 1.0}, 2);
+  const Submitted submitted = write(session().reserve(4 * kMiB));
+  const std::vector<IoRequest> others = gate(1).in_flight();
+  for (const IoRequest& request : gate(0).in_flight()) gate(0).end(request, -EIO);
+  EXPECT_THAT(gate(0).in_flight(), IsEmpty());
+  EXPECT_EQ(session().completions().call_count(submitted.ticket), 0);
+  for (const IoRequest& request : others) gate(1).end(request);
+  EXPECT_EQ(session().wait(submitted).status.code(), ErrorCode::kIoError);
+  EXPECT_THAT(gate(1).in_flight(), IsEmpty());
+}
+
+TEST_F(StripedStoreTest, NewExtentsAvoidAFailedDrive) {
+  open({1.0, 1.0}, 4);
+  const Submitted failing = write(session().reserve(4096));
+  gate(0).end(gate(0).in_flight().front(), -EIO);
+  EXPECT_FALSE(session().wait(failing).status.ok());
+  for (const int64_t size_bytes : {4096L, 8 * kMiB}) {
+    for (const Piece& piece : store().pieces(session().reserve(size_bytes))) {
+      EXPECT_EQ(piece.drive, 1);
+    }
+  }
+}
+
+// Counts bytes and moves none.
+class NullIo final : public DriveIo {
+ public:
+  explicit NullIo(int64_t& last_byte) : last_byte_(last_byte) {}
+  std::string_view description() const override { return "null"; }
+  void submit(const IoRequest& request) override {
+    last_byte_ = std::max(last_byte_, request.offset_bytes + request.size_bytes);
+    results_.push_back({request.tag, request.size_bytes});
+  }
+  void wait(std::vector<IoResult>& results) override {
+    std::unique_lock lock(mutex_);
+    woken_.wait(lock, [&] { return is_woken_ || !results_.empty(); });
+    is_woken_ = false;
+    results.swap(results_);
+  }
+  void wake() override {
+    const std::lock_guard lock(mutex_);
+    is_woken_ = true;
+    woken_.notify_one();
+  }
+
+ private:
+  int64_t& last_byte_;
+  std::vector<IoResult> results_;
+  std::mutex mutex_;
+  std::condition_variable woken_;
+  bool is_woken_ = false;
+};
+
+TEST(LargeExtents, FiveGibibytesAreOneTransfer) {
+  constexpr int64_t kSizeBytes = 5 * kGiB + 1;
+  int64_t last_byte = 0;
+  std::vector<DriveSpec> drives(1);
+  drives[0].name = "null";
+  drives[0].capacity_bytes = 6 * kGiB;
+  drives[0].io = std::make_unique<NullIo>(last_byte);
+  SteadyClock clock;
+  StoreSession session(
+      std::make_unique<StripedStore>(std::move(drives), StripedStoreOptions(), clock));
+  void* memory = mmap(nullptr, kSizeBytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  const Extent extent = session.reserve(kSizeBytes);
+  const Completion completion = session.wait(session.submit(
+      {Direction::kWrite, extent, static_cast<std::byte*>(memory), Priority::kPlanned, 0, {}}));
+  EXPECT_EQ(completion.transferred_bytes, kSizeBytes);
+  EXPECT_EQ(last_byte, 5 * kGiB + 4096);
+  munmap(memory, kSizeBytes);
+}
+
+}  // namespace
+}  // namespace teraio
