@@ -1,0 +1,57 @@
+// Arrivals: where the threads of the stores leave finished transfers, and the engine picks them up.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "engine/live_tensor.h"
+#include "storage/tier_store.h"
+
+namespace teraio {
+
+struct Arrival {
+  LiveTensor* tensor = nullptr;
+  Direction direction = Direction::kRead;
+  Completion completion;
+};
+
+class Arrivals {
+ public:
+  // Any thread.
+  void add(Arrival arrival) {
+    {
+      const std::lock_guard lock(mutex_);
+      waiting_.push_back(std::move(arrival));
+      has_any_.store(true, std::memory_order_release);
+    }
+    arrived_.notify_one();
+  }
+
+  // One atomic load: what every op asks.
+  bool has_any() const { return has_any_.load(std::memory_order_acquire); }
+
+  // What has arrived, in order; empty when nothing has.
+  std::vector<Arrival> take() {
+    const std::lock_guard lock(mutex_);
+    has_any_.store(false, std::memory_order_relaxed);
+    return std::exchange(waiting_, {});
+  }
+
+  // Blocks until something has arrived or the time is over.
+  void wait_for(std::chrono::milliseconds limit) {
+    std::unique_lock lock(mutex_);
+    arrived_.wait_for(lock, limit, [this] { return !waiting_.empty(); });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::vector<Arrival> waiting_;
+  std::atomic<bool> has_any_ = false;
+};
+
+}  // namespace teraio

@@ -1,0 +1,273 @@
+#include "engine/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "base/check.h"
+
+namespace teraio {
+
+Engine::Engine(const EngineOptions& options) : options_(options) {
+  TERAIO_CHECK(options.device != nullptr && options.swap != nullptr && options.clock != nullptr);
+}
+
+Engine::~Engine() {
+  int64_t ignored_ns = 0;
+  while (transfers_under_way_ > 0) wait_for_arrival(ignored_ns);
+}
+
+Result<LiveTensor*> Engine::allocate(int64_t size_bytes) {
+  std::byte* memory = obtain_memory(size_bytes);
+  if (memory == nullptr) return memory_error(size_bytes);
+  auto tensor = std::make_unique<LiveTensor>();
+  tensor->id = next_id_++;
+  tensor->size_bytes = size_bytes;
+  tensor->memory = memory;
+  tensor->last_use = op_count_;
+  tensor->registry_position = live_.size();
+  live_.push_back(tensor.get());
+  return tensor.release();
+}
+
+void Engine::release(LiveTensor* tensor) {
+  const auto position = tensor->registry_position;
+  live_[position] = live_.back();
+  live_[position]->registry_position = position;
+  live_.pop_back();
+  if (tensor->profile_index >= 0) bound_[static_cast<size_t>(tensor->profile_index)] = nullptr;
+  std::erase(due_prefetches_, tensor);
+  options_.swap->forget(*tensor);
+  if (tensor->residency == Residency::kOut) bytes_away_ -= tensor->size_bytes;
+  if (tensor->residency == Residency::kOffloading || tensor->residency == Residency::kLoading) {
+    tensor->is_dead = true;  // the transfer still uses its memory and extent
+    store(tensor->transfer_tier)->cancel(tensor->transfer);
+    return;
+  }
+  destroy(*tensor);
+}
+
+Status Engine::begin_op(OpIndex position, std::span<const Use> inputs) {
+  ++op_count_;
+  if (arrivals_.has_any()) pick_up_arrivals();
+  position_ = position;
+  if (position != kLost) {
+    bind(position, inputs);
+    issue_until(position);
+  }
+  for (const Use& use : inputs) ++use.tensor->pin_count;
+  if (Status status = bring_back(inputs); !status.ok()) {
+    for (const Use& use : inputs) --use.tensor->pin_count;
+    return status;
+  }
+  for (const Use& use : inputs) {
+    use.tensor->last_use = op_count_;
+    use.tensor->is_seen_as_input = true;
+    if (use.is_write) mark_written(use.tensor);
+  }
+  if (!due_prefetches_.empty()) start_due_prefetches();
+  return {};
+}
+
+void Engine::end_op(OpIndex position, std::span<const Use> uses, size_t input_count) {
+  for (const Use& use : uses.first(input_count)) --use.tensor->pin_count;
+  for (const Use& use : uses.subspan(input_count)) use.tensor->last_use = op_count_;
+  if (position != kLost) bind(position, uses);
+}
+
+Status Engine::hold(LiveTensor* tensor) {
+  if (arrivals_.has_any()) pick_up_arrivals();
+  const Use use = {tensor, false};
+  ++tensor->pin_count;
+  Status status = bring_back(std::span(&use, 1));
+  if (!status.ok()) --tensor->pin_count;
+  return status;
+}
+
+void Engine::unhold(LiveTensor* tensor) {
+  TERAIO_CHECK(tensor->pin_count > 0);
+  --tensor->pin_count;
+}
+
+void Engine::mark_written(LiveTensor* tensor) {
+  for (TierCopy& copy : tensor->copies) copy.is_valid = false;
+  if (tensor->residency != Residency::kOffloading) return;
+  tensor->is_written_meanwhile = true;
+  store(tensor->transfer_tier)->cancel(tensor->transfer);
+}
+
+void Engine::follow(Schedule schedule) {
+  for (LiveTensor* tensor : bound_)
+    if (tensor != nullptr) tensor->profile_index = -1;
+  due_prefetches_.clear();
+  schedule_ = std::move(schedule);
+  const std::vector<Tensor>& tensors = schedule_.profile().trace.tensors;
+  bound_.assign(tensors.size(), nullptr);
+  std::unordered_map<uint64_t, LiveTensor*> by_id;
+  for (LiveTensor* tensor : live_) by_id.emplace(tensor->id, tensor);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const auto found = by_id.find(static_cast<uint64_t>(tensors[i].id));
+    if (!tensors[i].persistent || found == by_id.end()) continue;
+    bound_[i] = found->second;
+    found->second->profile_index = static_cast<TensorIndex>(i);
+  }
+  start_iteration();
+}
+
+void Engine::start_iteration() {
+  iteration_start_ += schedule_.profile().op_count();
+  issued_until_ = kLost;
+  position_ = schedule_.is_empty() ? kLost : 0;
+}
+
+void Engine::bind(OpIndex position, std::span<const Use> uses) {
+  const auto& touches = schedule_.profile().touches[static_cast<size_t>(position)];
+  const size_t count = std::min(touches.size(), uses.size());
+  for (size_t i = 0; i < count; ++i) {
+    LiveTensor* tensor = uses[i].tensor;
+    const TensorIndex index = touches[i];
+    if (tensor->profile_index == index) continue;
+    if (tensor->profile_index >= 0) bound_[static_cast<size_t>(tensor->profile_index)] = nullptr;
+    LiveTensor*& bound = bound_[static_cast<size_t>(index)];
+    if (bound != nullptr) bound->profile_index = -1;
+    bound = tensor;
+    tensor->profile_index = index;
+  }
+}
+
+void Engine::issue_until(OpIndex position) {
+  while (issued_until_ < position)
+    for (const Migration& migration : schedule_.issued_at(++issued_until_)) issue(migration);
+}
+
+void Engine::issue(const Migration& migration) {
+  LiveTensor* tensor = bound_[static_cast<size_t>(migration.tensor)];
+  if (tensor == nullptr) {
+    ++counters_.skipped_migrations;
+  } else if (migration.action == Action::kPrefetch) {
+    issue_prefetch(*tensor, migration);
+  } else {
+    issue_departure(*tensor, migration);
+  }
+}
+
+void Engine::issue_departure(LiveTensor& tensor, const Migration& migration) {
+  if (!can_leave(tensor)) {
+    ++counters_.skipped_migrations;
+  } else if (tensor.valid_copy() != nullptr) {
+    if (drop(tensor)) ++counters_.planned_drops;
+  } else if (start_write(tensor, migration.tier, Priority::kPlanned)) {
+    ++counters_.planned_offloads;
+  } else {
+    ++counters_.skipped_migrations;
+  }
+}
+
+void Engine::issue_prefetch(LiveTensor& tensor, const Migration& migration) {
+  if (tensor.residency == Residency::kOffloading) {
+    tensor.is_wanted_back = true;
+    return;
+  }
+  if (tensor.residency != Residency::kOut) return;
+  tensor.prefetch_deadline = iteration_start_ + migration.deadline_op;
+  if (migration.deadline_op < migration.trigger_op)
+    tensor.prefetch_deadline += schedule_.profile().op_count();
+  const auto place = std::upper_bound(due_prefetches_.begin(), due_prefetches_.end(), &tensor,
+                                      [](const LiveTensor* a, const LiveTensor* b) {
+                                        return a->prefetch_deadline < b->prefetch_deadline;
+                                      });
+  due_prefetches_.insert(place, &tensor);
+}
+
+void Engine::start_due_prefetches() {
+  const int64_t kept_bytes = position_ == kLost ? 0 : schedule_.newborn_bytes(position_);
+  while (!due_prefetches_.empty()) {
+    LiveTensor& tensor = *due_prefetches_.front();
+    if (tensor.residency == Residency::kOut) {
+      const MemoryUsage usage = options_.device->usage();
+      if (usage.budget_bytes - usage.allocated_bytes < tensor.size_bytes + kept_bytes) return;
+      std::byte* memory = options_.device->allocate(tensor.size_bytes);
+      if (memory == nullptr) return;
+      ++counters_.planned_prefetches;
+      start_read(tensor, memory, Priority::kPlanned, tensor.prefetch_deadline);
+    }
+    due_prefetches_.pop_front();
+  }
+}
+
+void Engine::request(LiveTensor& tensor, Status& status) {
+  if (tensor.residency == Residency::kLoading) {
+    ++counters_.late_prefetches;
+    store(tensor.transfer_tier)->expedite(tensor.transfer);
+    return;
+  }
+  if (tensor.residency != Residency::kOut) return;
+  std::byte* memory = obtain_memory(tensor.size_bytes);
+  if (memory == nullptr) {
+    status = memory_error(tensor.size_bytes);
+    return;
+  }
+  ++counters_.urgent_reads;
+  start_read(tensor, memory, Priority::kUrgent, 0);
+}
+
+Status Engine::bring_back(std::span<const Use> uses) {
+  Status status;
+  bool all_here = true;
+  for (const Use& use : uses) {
+    if (use.tensor->residency == Residency::kResident) continue;
+    if (use.tensor->residency == Residency::kOffloading) continue;
+    all_here = false;
+    request(*use.tensor, status);
+    if (!status.ok()) return status;
+  }
+  return all_here ? status : wait_until_resident(uses);
+}
+
+Status Engine::wait_until_resident(std::span<const Use> uses) {
+  for (const Use& use : uses) {
+    while (use.tensor->residency == Residency::kLoading) {
+      wait_for_arrival(counters_.stall_read_ns);
+      if (!due_prefetches_.empty()) start_due_prefetches();
+    }
+    if (use.tensor->residency == Residency::kOut)
+      return last_error_.with_context(fmt::format(
+          "tensor {} ({}) did not come back", use.tensor->id, format_size(use.tensor->size_bytes)));
+  }
+  return {};
+}
+
+Status Engine::evict_everything() {
+  last_error_ = Status();
+  int64_t ignored_ns = 0;
+  for (LiveTensor* tensor : std::vector(live_))
+    if (can_leave(*tensor)) evict(*tensor);
+  while (transfers_under_way_ > 0) wait_for_arrival(ignored_ns);
+  return std::exchange(last_error_, Status());
+}
+
+Status Engine::bring_everything_back() {
+  due_prefetches_.clear();
+  int64_t ignored_ns = 0;
+  while (transfers_under_way_ > 0) wait_for_arrival(ignored_ns);
+  std::vector<Use> all;
+  for (LiveTensor* tensor : live_) all.push_back({tensor, false});
+  for (const Use& use : all) ++use.tensor->pin_count;  // none leaves for another
+  const Status status = bring_back(all);
+  for (const Use& use : all) --use.tensor->pin_count;
+  if (!status.ok()) return status;
+  for (LiveTensor* tensor : live_) drop_copies(*tensor);
+  return {};
+}
+
+int64_t Engine::unmovable_bytes() const {
+  int64_t total_bytes = 0;
+  for (const LiveTensor* tensor : live_)
+    if (tensor->residency == Residency::kResident && !can_leave(*tensor))
+      total_bytes += tensor->size_bytes;
+  return total_bytes;
+}
+
+}  // namespace teraio

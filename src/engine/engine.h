@@ -1,0 +1,174 @@
+// Engine: keeps the tensors of a running program within the device budget, by a plan where there is
+// one and on demand where there is none.
+//
+// Every tensor is in one of the states of Residency. States change only inside the calls below; the
+// stores' threads leave finished transfers in a queue and touch nothing else.
+//
+// Threads: all calls come under one lock of the owner. A call may wait for I/O with that lock held;
+// the stores' threads never need it, nor Python's, so the wait ends.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "base/units.h"
+#include "device/device.h"
+#include "engine/arrivals.h"
+#include "engine/follower.h"
+#include "engine/live_tensor.h"
+#include "engine/recorder.h"
+#include "engine/schedule.h"
+#include "storage/tier_store.h"
+
+namespace teraio {
+
+// All pointers outlive the engine. A tier that is not there is null.
+struct EngineOptions {
+  Device* device = nullptr;
+  std::array<TierStore*, kTierCount> stores = {};  // by Tier
+  StorageSwap* swap = nullptr;
+  const Clock* clock = nullptr;
+  int64_t smallest_tensor_bytes = 64 * kKiB;  // smaller ones never move
+  bool poison_released_memory = false;        // tests: stale bytes are never right by luck
+};
+
+struct EngineCounters {
+  int64_t planned_offloads = 0;
+  int64_t planned_drops = 0;
+  int64_t planned_prefetches = 0;
+  int64_t skipped_migrations =
+      0;  // planned, but the tensor was not there, in use, or already moved
+  int64_t on_demand_offloads = 0;
+  int64_t on_demand_drops = 0;
+  int64_t urgent_reads = 0;     // reads that an op waited for from the start
+  int64_t late_prefetches = 0;  // planned reads that an op had to wait for
+  int64_t adopted_tensors = 0;
+  int64_t failed_transfers = 0;
+  int64_t stall_read_ns = 0;    // waiting for bytes to come back
+  int64_t stall_memory_ns = 0;  // waiting for memory to become free
+
+  int64_t stall_ns() const { return stall_read_ns + stall_memory_ns; }
+};
+
+class Engine {
+ public:
+  explicit Engine(const EngineOptions& options);
+  // Requires that every tensor has been released or abandoned (see release()).
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // --- Memory -------------------------------------------------------------------------------
+
+  // A new tensor with memory; evicts others and waits when it must. kOutOfMemory when nothing more
+  // can leave: the message says how many bytes were asked for and what holds the budget.
+  Result<LiveTensor*> allocate(int64_t size_bytes);
+
+  // The program has dropped the tensor, in whatever state: it is gone after this call.
+  void release(LiveTensor* tensor);
+
+  // --- Ops ----------------------------------------------------------------------------------
+
+  // Before an op: issues what is planned at `position` (kLost: nothing), brings the inputs back,
+  // and pins them until end_op. On failure nothing is pinned.
+  Status begin_op(OpIndex position, std::span<const Use> inputs);
+
+  // After it, also when it failed: `uses` are its inputs and then its results, each tensor once.
+  void end_op(OpIndex position, std::span<const Use> uses, size_t input_count);
+
+  // Brings a tensor back and keeps it until unhold(). Holds nest.
+  Status hold(LiveTensor* tensor);
+  void unhold(LiveTensor* tensor);
+  // The bytes are about to change outside an op: copies on tiers are stale from now on.
+  void mark_written(LiveTensor* tensor);
+
+  // --- Plan ---------------------------------------------------------------------------------
+
+  // From now on positions refer to schedule's profile. Persistent tensors are found by their ids.
+  void follow(Schedule schedule);
+  const Schedule& schedule() const { return schedule_; }
+  void start_iteration();
+
+  // --- Whole state --------------------------------------------------------------------------
+
+  // Moves out everything that can leave, and waits: for tests that want every use to bring back.
+  Status evict_everything();
+  // Brings every tensor back and drops the copies on the tiers. On failure (kOutOfMemory when the
+  // budget does not hold them) the copies stay, and nothing is lost.
+  Status bring_everything_back();
+
+  std::span<LiveTensor* const> live() const { return live_; }
+  uint64_t next_id() const { return next_id_; }
+  const EngineCounters& counters() const { return counters_; }
+  int64_t bytes_away() const { return bytes_away_; }
+  // Resident bytes that can never leave: small, foreign, held or not yet used.
+  int64_t unmovable_bytes() const;
+  bool can_leave(const LiveTensor& tensor) const;
+
+ private:
+  TierStore* store(Tier tier) const { return options_.stores[static_cast<size_t>(tier)]; }
+
+  // Memory: eviction.cpp
+  std::byte* obtain_memory(int64_t size_bytes);
+  int64_t bytes_to_evict(int64_t size_bytes) const;
+  bool evict_for(int64_t size_bytes);
+  std::vector<LiveTensor*> victims() const;
+  int64_t distance_to_use(const LiveTensor& tensor) const;
+  bool evict(LiveTensor& tensor);
+  Status memory_error(int64_t size_bytes) const;
+
+  // Transfers: transfers.cpp
+  bool start_write(LiveTensor& tensor, Tier tier, Priority priority);
+  void start_read(LiveTensor& tensor, std::byte* memory, Priority priority, int64_t deadline);
+  bool reserve_copy(LiveTensor& tensor, Tier tier);
+  bool reclaim_stale_copies(Tier tier);
+  void submit(LiveTensor& tensor, Direction direction, Tier tier, Priority priority,
+              int64_t deadline);
+  bool drop(LiveTensor& tensor);
+  void pick_up_arrivals();
+  void on_write_done(LiveTensor& tensor, const Completion& completion);
+  void on_read_done(LiveTensor& tensor, const Completion& completion);
+  void wait_for_arrival(int64_t& stall_ns);
+  void drop_copies(LiveTensor& tensor);
+  void free_memory(LiveTensor& tensor);
+  void destroy(LiveTensor& tensor);
+
+  // Plan: engine.cpp
+  Status bring_back(std::span<const Use> uses);
+  Status wait_until_resident(std::span<const Use> uses);
+  void request(LiveTensor& tensor, Status& status);
+  void issue_until(OpIndex position);
+  void issue(const Migration& migration);
+  void issue_departure(LiveTensor& tensor, const Migration& migration);
+  void issue_prefetch(LiveTensor& tensor, const Migration& migration);
+  void start_due_prefetches();
+  void bind(OpIndex position, std::span<const Use> uses);
+
+  EngineOptions options_;
+  Arrivals arrivals_;
+  Schedule schedule_;
+  std::vector<LiveTensor*> bound_;          // per tensor of the profile; null when not alive
+  std::deque<LiveTensor*> due_prefetches_;  // by deadline
+  std::vector<LiveTensor*> live_;
+  OpIndex position_ = kLost;
+  OpIndex issued_until_ = kLost;  // migrations of ops up to this one have been issued
+  int64_t iteration_start_ = 0;   // ops of the profile in all iterations before: orders deadlines
+  uint64_t next_id_ = 1;
+  uint64_t op_count_ = 0;
+  int64_t bytes_away_ = 0;
+  int64_t bytes_leaving_ = 0;  // memory that writes under way will free
+  int64_t transfers_under_way_ = 0;
+  Status last_error_;
+  std::array<bool, kTierCount> is_write_refused_ = {};  // after a failed write
+  EngineCounters counters_;
+};
+
+}  // namespace teraio

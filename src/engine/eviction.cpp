@@ -1,0 +1,101 @@
+// Making room: which tensor leaves when memory is short and nothing planned has freed it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/units.h"
+#include "engine/engine.h"
+
+namespace teraio {
+
+bool Engine::can_leave(const LiveTensor& tensor) const {
+  return tensor.residency == Residency::kResident && tensor.pin_count == 0 &&
+         tensor.is_seen_as_input && tensor.size_bytes >= options_.smallest_tensor_bytes &&
+         tensor.owner != nullptr && !tensor.is_dead;
+}
+
+std::byte* Engine::obtain_memory(int64_t size_bytes) {
+  while (true) {
+    if (std::byte* memory = options_.device->allocate(size_bytes)) return memory;
+    if (arrivals_.has_any()) {
+      pick_up_arrivals();
+      continue;
+    }
+    if (const int64_t bytes = bytes_to_evict(size_bytes); bytes > 0 && evict_for(bytes)) continue;
+    if (transfers_under_way_ == 0) return options_.device->allocate_at_all_costs(size_bytes);
+    wait_for_arrival(counters_.stall_memory_ns);
+  }
+}
+
+// What must leave besides what is leaving. When there is enough on paper but nothing can be made of
+// it, because it is scattered, all of it.
+int64_t Engine::bytes_to_evict(int64_t size_bytes) const {
+  const MemoryUsage usage = options_.device->usage();
+  const int64_t free_bytes = std::max<int64_t>(usage.budget_bytes - usage.allocated_bytes, 0);
+  const int64_t missing_bytes = size_bytes - free_bytes - bytes_leaving_;
+  return missing_bytes > 0 || bytes_leaving_ > 0 ? missing_bytes : size_bytes;
+}
+
+// True when memory became free at once; writes that were started free theirs later.
+bool Engine::evict_for(int64_t size_bytes) {
+  bool has_freed = false;
+  for (LiveTensor* victim : victims()) {
+    if (size_bytes <= 0) break;
+    has_freed |= evict(*victim);
+    if (victim->residency != Residency::kResident) size_bytes -= victim->size_bytes;
+  }
+  return has_freed;
+}
+
+// Drops it when a tier has a valid copy (true), else starts to write it out (false).
+bool Engine::evict(LiveTensor& tensor) {
+  if (tensor.valid_copy() != nullptr) {
+    if (!drop(tensor)) return false;
+    ++counters_.on_demand_drops;
+    return true;
+  }
+  for (const Tier tier : {Tier::kHost, Tier::kSsd}) {
+    if (!start_write(tensor, tier, Priority::kUrgent)) continue;
+    ++counters_.on_demand_offloads;
+    return false;
+  }
+  return false;
+}
+
+// By the profile where the program follows it, otherwise by age, oldest first.
+int64_t Engine::distance_to_use(const LiveTensor& tensor) const {
+  if (position_ == kLost) return static_cast<int64_t>(op_count_ - tensor.last_use);
+  if (tensor.profile_index < 0) return schedule_.profile().op_count();
+  return schedule_.distance_to_use(tensor.profile_index, position_);
+}
+
+// Those that may leave, needed farthest in the future first. More than are needed: a tier can be
+// full, and an owner can keep its own.
+std::vector<LiveTensor*> Engine::victims() const {
+  std::vector<std::pair<int64_t, LiveTensor*>> candidates;
+  for (LiveTensor* tensor : live_)
+    if (can_leave(*tensor)) candidates.emplace_back(distance_to_use(*tensor), tensor);
+  std::sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first > b.first : a.second->id < b.second->id;
+  });
+  std::vector<LiveTensor*> ordered;
+  ordered.reserve(candidates.size());
+  for (const auto& [distance, tensor] : candidates) ordered.push_back(tensor);
+  return ordered;
+}
+
+Status Engine::memory_error(int64_t size_bytes) const {
+  const MemoryUsage usage = options_.device->usage();
+  const int64_t least_bytes = usage.allocated_bytes + align_up(size_bytes, kPageBytes);
+  std::string message = fmt::format(
+      "needs {} more on the device; the budget is {}, of which {} are in use and cannot leave. A "
+      "budget of at least {} bytes ({}) would do",
+      format_size(size_bytes), format_size(usage.budget_bytes), format_size(usage.allocated_bytes),
+      least_bytes, format_size(least_bytes));
+  if (!last_error_.ok())
+    message += fmt::format(" (the last transfer failed: {})", last_error_.message());
+  return Status(ErrorCode::kOutOfMemory, std::move(message));
+}
+
+}  // namespace teraio

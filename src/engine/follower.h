@@ -1,0 +1,55 @@
+// Follower: where in a recorded iteration the running program is.
+//
+// While every op has the signature that the profile has at the next position, it follows. An op
+// that differs is a deviation: the position is lost until the last few ops occur, in this order, at
+// exactly one place of the profile. Threads: under the lock of its owner.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "trace/trace.h"
+
+namespace teraio {
+
+inline constexpr OpIndex kLost = -1;
+
+class Follower {
+ public:
+  // Follows `signatures` from its start. Empty: there is nothing to follow, every op is lost.
+  void follow(std::vector<uint64_t> signatures);
+
+  // The iteration begins: the next op is expected to be op 0.
+  void start_iteration();
+
+  // The op that now begins; its position, or kLost.
+  OpIndex advance(uint64_t signature);
+
+  bool is_following() const { return next_ != kLost; }
+  // True when the last iteration ended where it should and never deviated.
+  bool is_exact_end() const {
+    return next_ == static_cast<OpIndex>(signatures_.size()) && !deviated_;
+  }
+  bool has_deviated() const { return deviated_; }
+  int64_t deviation_count() const { return deviation_count_; }
+
+ private:
+  // So many ops in a row decide where a lost program is.
+  static constexpr size_t kWindow = 6;
+
+  void index_windows();
+  OpIndex find_again();
+
+  std::vector<uint64_t> signatures_;
+  std::unordered_map<uint64_t, OpIndex>
+      window_ends_;  // hash of a window -> op after it; kLost: many
+  std::array<uint64_t, kWindow> recent_ = {};
+  size_t recent_count_ = 0;
+  OpIndex next_ = kLost;
+  bool deviated_ = false;
+  int64_t deviation_count_ = 0;
+};
+
+}  // namespace teraio

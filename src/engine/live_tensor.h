@@ -1,0 +1,86 @@
+// LiveTensor: one storage of the running program, from its birth to its death.
+//
+// Its identity is the object itself (the id is for messages): never the address of its bytes, which
+// change whenever it leaves and comes back.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "plan/plan.h"
+#include "storage/tier_store.h"
+
+namespace teraio {
+
+enum class Residency : uint8_t {
+  kResident,    // the bytes are on the device
+  kOffloading,  // a write to a tier is under way; the bytes are still on the device and valid
+  kOut,         // the bytes are only on a tier
+  kLoading,     // a read is under way; device memory is taken, its bytes are not valid yet
+};
+
+// Where a tier keeps the bytes. The extent stays reserved while the tensor lives, so that rewriting
+// it costs no bookkeeping; `is_valid` until an op writes the tensor.
+struct TierCopy {
+  Extent extent;
+  bool is_valid = false;
+};
+
+inline constexpr size_t kTierCount = 2;
+
+struct LiveTensor {
+  uint64_t id = 0;
+  int64_t size_bytes = 0;
+  std::byte* memory = nullptr;  // null when kOut
+  Residency residency = Residency::kResident;
+  bool is_dead = false;               // died while a transfer was under way; freed when that ends
+  bool is_adopted = false;            // came from memory that was not the device's
+  bool is_seen_as_input = false;      // an op has read or changed it after its birth
+  bool is_written_meanwhile = false;  // changed while a write was under way: that copy is stale
+  bool is_wanted_back = false;        // a prefetch fell due while the offload was still under way
+  bool is_parameter = false;          // a leaf that requires a gradient has been seen over it
+  bool is_used_since_update = false;
+  uint64_t updated_in_segment = 0;
+  bool is_dropped_in_use = false;  // the program let go of it inside an op: freed at pin_count 0
+  uint32_t pin_count = 0;          // running ops and holds; moves only at 0
+  std::array<TierCopy, kTierCount> copies;  // by Tier
+
+  Tier transfer_tier = Tier::kSsd;
+  TransferId transfer = 0;
+  int64_t prefetch_deadline = 0;  // in ops, over all iterations
+
+  uint64_t last_use = 0;           // the engine's count of ops then
+  TensorIndex profile_index = -1;  // in the profile that is followed
+  uint64_t record_epoch = 0;       // the recording that record_index belongs to
+  TensorIndex record_index = -1;
+  size_t registry_position = 0;
+  uintptr_t birth_thread = 0;  // its birth counts to the op that this thread runs
+  void* owner = nullptr;       // for StorageSwap: what holds the bytes' address
+
+  TierCopy& copy(Tier tier) { return copies[static_cast<size_t>(tier)]; }
+  const TierCopy& copy(Tier tier) const { return copies[static_cast<size_t>(tier)]; }
+  const TierCopy* valid_copy() const {
+    for (const TierCopy& candidate : copies)
+      if (candidate.is_valid) return &candidate;
+    return nullptr;
+  }
+};
+
+// How the program that owns a tensor learns that its bytes have moved.
+//
+// Threads: called by the engine under its lock. Neither call may call into the engine, block, or
+// take Python's lock.
+class StorageSwap {
+ public:
+  virtual ~StorageSwap() = default;
+  // From now on touching the bytes outside an op fails loudly. False: this one cannot be taken away
+  // (now), nothing has changed, and the tensor stays.
+  virtual bool detach(LiveTensor& tensor) = 0;
+  // The bytes are at tensor.memory.
+  virtual void attach(LiveTensor& tensor) = 0;
+  // The owner is forgotten: `tensor` is about to be freed.
+  virtual void forget(LiveTensor& tensor) = 0;
+};
+
+}  // namespace teraio

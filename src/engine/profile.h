@@ -1,0 +1,30 @@
+// Profile: one recorded iteration, with what is needed to recognise it when it comes again.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "trace/trace.h"
+
+namespace teraio {
+
+struct Profile {
+  Trace trace;
+  // Per op: what it was called with (schema, shapes, persistent tensors), as a hash.
+  std::vector<uint64_t> signatures;
+  // Per op: its tensors in the order in which its arguments and results name them.
+  std::vector<std::vector<TensorIndex>> touches;
+  // Alive during the whole iteration, touched by none of its ops, and staying on the device.
+  int64_t untouched_bytes = 0;
+
+  // Tensors that live on long after their last use: gradients that wait for zero_grad.
+  std::vector<TensorIndex> lingering() const;
+
+  // The same iteration, in which the lingering tensors are freed right after their last use. It is
+  // what the program does when each of them is offloaded there (see Schedule).
+  Profile with_lingering_freed() const;
+
+  OpIndex op_count() const { return static_cast<OpIndex>(trace.ops.size()); }
+};
+
+}  // namespace teraio

@@ -1,0 +1,115 @@
+#include "engine/recorder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/signature.h"
+
+namespace teraio {
+
+void Recorder::start(uint64_t first_new_id) {
+  ++epoch_;
+  first_new_id_ = first_new_id;
+  sequence_hash_ = kEmptySignature;
+  ops_.clear();
+  events_.clear();
+  tensors_.clear();
+}
+
+TensorIndex Recorder::index_of(LiveTensor& tensor) {
+  if (is_recorded(tensor)) return tensor.record_index;
+  tensor.record_epoch = epoch_;
+  tensor.record_index = static_cast<TensorIndex>(tensors_.size());
+  Tensor& recorded = tensors_.emplace_back();
+  recorded.id = static_cast<int64_t>(tensor.id);
+  recorded.size_bytes = tensor.size_bytes;
+  recorded.kind = TensorKind::kActivation;
+  return tensor.record_index;
+}
+
+void Recorder::record_op(const OpRecord& record) {
+  for (const Use& use : record.uses)
+    events_.push_back({index_of(*use.tensor), use.is_write ? EventKind::kWrite : EventKind::kRead});
+  for (LiveTensor* newborn : record.births) {
+    if (is_recorded(*newborn)) continue;  // a result of the op, already among its uses
+    events_.push_back({index_of(*newborn), EventKind::kBirth});
+  }
+  ops_.push_back({record.name, record.signature, std::max<int64_t>(record.duration_ns, 0),
+                  std::max<int64_t>(record.workspace_bytes, 0), events_.size()});
+  sequence_hash_ = combine_signatures(sequence_hash_, record.signature);
+}
+
+void Recorder::record_death(LiveTensor& tensor) {
+  if (!descriptions_.empty()) descriptions_.erase(tensor.id);
+  if (!is_recorded(tensor) || ops_.empty()) return;
+  events_.push_back({tensor.record_index, EventKind::kFree});
+  ops_.back().events_end = events_.size();
+}
+
+void Recorder::describe(const LiveTensor& tensor, TensorKind kind, std::string name) {
+  Description& description = descriptions_[tensor.id];
+  description.kind = kind;
+  if (!name.empty()) description.name = std::move(name);
+}
+
+void Recorder::apply_descriptions(Trace& trace) const {
+  for (Tensor& tensor : trace.tensors) {
+    const auto found = descriptions_.find(static_cast<uint64_t>(tensor.id));
+    if (found == descriptions_.end()) continue;
+    tensor.kind = found->second.kind;
+    tensor.name = found->second.name;
+  }
+}
+
+void Recorder::append_ops(Profile& profile) const {
+  size_t event = 0;
+  for (const RecordedOp& recorded : ops_) {
+    Op& op = profile.trace.ops.emplace_back();
+    std::vector<TensorIndex>& touches = profile.touches.emplace_back();
+    op.name = std::string(recorded.name);
+    op.duration_ns = recorded.duration_ns;
+    op.workspace_bytes = recorded.workspace_bytes;
+    profile.signatures.push_back(recorded.signature);
+    for (; event < recorded.events_end; ++event) {
+      const auto [tensor, kind] = events_[event];
+      if (kind == EventKind::kFree) {
+        op.frees.push_back(tensor);
+        continue;
+      }
+      (kind == EventKind::kRead ? op.reads : op.writes).push_back(tensor);
+      if (kind != EventKind::kBirth) touches.push_back(tensor);
+    }
+  }
+}
+
+// Equal for equal iterations, in every process: a plan is refused by any other one.
+uint64_t fingerprint(std::span<const uint64_t> signatures) {
+  uint64_t hash = kEmptySignature;
+  for (const uint64_t signature : signatures) hash = combine_signatures(hash, signature);
+  return hash;
+}
+
+Profile Recorder::finish(std::span<LiveTensor* const> alive,
+                         const std::function<bool(const LiveTensor&)>& is_movable) {
+  Profile profile;
+  append_ops(profile);
+  profile.trace.tensors = tensors_;
+  for (const LiveTensor* tensor : alive) {
+    if (!is_recorded(*tensor)) {
+      if (tensor->id < first_new_id_ && !is_movable(*tensor))
+        profile.untouched_bytes += tensor->size_bytes;
+    } else if (tensor->id < first_new_id_) {
+      profile.trace.tensors[static_cast<size_t>(tensor->record_index)].persistent = true;
+    } else {
+      profile.trace.ops.back().frees.push_back(tensor->record_index);
+    }
+  }
+  apply_descriptions(profile.trace);
+  profile.trace.source = "profiled";
+  profile.trace.name = fmt::format("iteration {:016x}", fingerprint(profile.signatures));
+  return profile;
+}
+
+}  // namespace teraio

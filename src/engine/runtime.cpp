@@ -1,0 +1,381 @@
+#include "engine/runtime.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "engine/signature.h"
+
+namespace teraio {
+namespace {
+
+// A number that only the calling thread has.
+uintptr_t thread_tag() {
+  static thread_local char tag;
+  return reinterpret_cast<uintptr_t>(&tag);
+}
+
+constexpr size_t kLongestPeriod = 8;  // steps
+// A program that runs this many ops without a step is not training; it is not recorded for ever.
+constexpr int64_t kLongestIterationOps = 2'000'000;
+constexpr int64_t kIterationsBeforeRefining = 2;
+
+}  // namespace
+
+Runtime::Runtime(RuntimeOptions options) : options_(std::move(options)), engine_(options_.engine) {
+  start_iteration();
+}
+
+Result<LiveTensor*> Runtime::allocate(int64_t size_bytes) {
+  const std::lock_guard lock(mutex_);
+  Result<LiveTensor*> tensor = engine_.allocate(size_bytes);
+  if (!tensor.ok() || !is_active_) return tensor;
+  (*tensor)->birth_thread = thread_tag();
+  births_.push_back(*tensor);
+  born_bytes_ += size_bytes;
+  born_peak_bytes_ = std::max(born_peak_bytes_, born_bytes_);
+  return tensor;
+}
+
+void Runtime::release(LiveTensor* tensor) {
+  const std::lock_guard lock(mutex_);
+  if (tensor->pin_count == 0) return free_tensor(tensor);
+  tensor->is_dropped_in_use = true;
+  options_.engine.swap->forget(*tensor);
+}
+
+void Runtime::free_dropped(std::span<const Use> uses) {
+  for (const Use& use : uses)
+    if (use.tensor->is_dropped_in_use && use.tensor->pin_count == 0) free_tensor(use.tensor);
+}
+
+void Runtime::free_tensor(LiveTensor* tensor) {
+  if (is_active_) {
+    forget_birth(*tensor);
+    recorder_.record_death(*tensor);
+  }
+  engine_.release(tensor);
+}
+
+void Runtime::forget_birth(const LiveTensor& tensor) {
+  const auto found = std::find(births_.rbegin(), births_.rend(), &tensor);
+  if (found == births_.rend()) return;
+  born_bytes_ -= tensor.size_bytes;
+  births_.erase(std::next(found).base());
+}
+
+Status Runtime::begin_op(OpFrame& frame, uint64_t signature) {
+  const std::lock_guard lock(mutex_);
+  if (!is_active_) return {};
+  frame.input_count = frame.uses.size();
+  if (!has_step_hook_ && begins_new_update(frame.uses)) end_segment();
+  frame.position = follower_.advance(signature);
+  const Status status = engine_.begin_op(frame.position, frame.uses);
+  frame.is_begun = status.ok();
+  if (!status.ok()) free_dropped(frame.uses);
+  return status;
+}
+
+int64_t Runtime::take_workspace_bytes() {
+  const int64_t workspace_bytes = born_peak_bytes_ - born_bytes_;
+  born_bytes_ = 0;
+  born_peak_bytes_ = 0;
+  return workspace_bytes;
+}
+
+void Runtime::end_op(OpFrame& frame, std::string_view name, uint64_t signature, bool is_complete) {
+  const std::lock_guard lock(mutex_);
+  if (!std::exchange(frame.is_begun, false)) return;
+  engine_.end_op(frame.position, frame.uses, frame.input_count);
+  if (is_active_) note_op(frame, name, signature, is_complete);
+  free_dropped(std::span(frame.uses).first(frame.input_count));
+  if (is_active_ && options_.evict_after_every_op) {
+    if (const Status status = engine_.evict_everything(); !status.ok())
+      spdlog::error("teraio: {}", status.message());
+  }
+}
+
+// They stand first after this. Other threads' ops are still at work on theirs.
+std::span<LiveTensor* const> Runtime::births_of_this_thread() {
+  const auto is_mine = [tag = thread_tag()](LiveTensor* t) { return t->birth_thread == tag; };
+  const auto others = std::find_if_not(births_.begin(), births_.end(), is_mine);
+  if (others == births_.end()) return births_;
+  return {births_.begin(), std::stable_partition(others, births_.end(), is_mine)};
+}
+
+void Runtime::note_op(const OpFrame& frame, std::string_view name, uint64_t signature,
+                      bool is_complete) {
+  const std::span<LiveTensor* const> births = births_of_this_thread();
+  if (is_complete)
+    for (LiveTensor* newborn : births) newborn->is_seen_as_input = true;
+  const int64_t now_ns = options_.engine.clock->now_ns();
+  const int64_t stall_ns = engine_.counters().stall_ns();
+  const int64_t workspace_bytes = take_workspace_bytes();
+  const int64_t duration_ns = now_ns - last_op_end_ns_ - (stall_ns - last_op_end_stall_ns_);
+  durations_ns_.push_back(duration_ns);
+  if (is_recording_) {
+    OpRecord record;
+    record.name = name;
+    record.signature = signature;
+    record.uses = frame.uses;
+    record.births = births;
+    record.duration_ns = duration_ns;
+    record.workspace_bytes = workspace_bytes;
+    recorder_.record_op(record);
+  }
+  births_.erase(births_.begin(), births_.begin() + static_cast<ptrdiff_t>(births.size()));
+  sequence_hash_ = combine_signatures(sequence_hash_, signature);
+  segment_hash_ = combine_signatures(segment_hash_, signature);
+  ++op_count_;
+  last_op_end_ns_ = now_ns;
+  last_op_end_stall_ns_ = stall_ns;
+  samples_.push_back({now_ns - iteration_start_ns_, options_.engine.device->allocated_bytes()});
+  if (op_count_ >= kLongestIterationOps) start_iteration();
+}
+
+Status Runtime::hold(LiveTensor* tensor) {
+  const std::lock_guard lock(mutex_);
+  return engine_.hold(tensor);
+}
+
+void Runtime::unhold(LiveTensor* tensor) {
+  const std::lock_guard lock(mutex_);
+  engine_.unhold(tensor);
+  const Use use = {tensor, false};
+  free_dropped(std::span(&use, 1));
+}
+
+void Runtime::mark_written(LiveTensor* tensor) {
+  const std::lock_guard lock(mutex_);
+  engine_.mark_written(tensor);
+}
+
+void Runtime::describe(LiveTensor* tensor, TensorKind kind, std::string name) {
+  const std::lock_guard lock(mutex_);
+  if (is_active_) recorder_.describe(*tensor, kind, std::move(name));
+}
+
+void Runtime::start_iteration() {
+  engine_.start_iteration();
+  follower_.start_iteration();
+  if (is_recording_) recorder_.start(engine_.next_id());
+  sequence_hash_ = kEmptySignature;
+  segment_hash_ = kEmptySignature;
+  segment_in_iteration_ = 0;
+  durations_ns_.clear();
+  op_count_ = 0;
+  iteration_start_ns_ = options_.engine.clock->now_ns();
+  last_op_end_ns_ = iteration_start_ns_;
+  counters_at_start_ = engine_.counters();
+  last_op_end_stall_ns_ = counters_at_start_.stall_ns();
+  for (size_t tier = 0; tier < kTierCount; ++tier)
+    if (const TierStore* store = options_.engine.stores[tier])
+      tiers_at_start_[tier] = store->counters();
+  last_samples_ = std::exchange(samples_, {});
+  samples_.reserve(last_samples_.size());
+  options_.engine.device->reset_peak();
+}
+
+void Runtime::note_iteration() {
+  IterationRecord record;
+  record.duration_ns = options_.engine.clock->now_ns() - iteration_start_ns_;
+  record.stall_read_ns = engine_.counters().stall_read_ns - counters_at_start_.stall_read_ns;
+  record.stall_memory_ns = engine_.counters().stall_memory_ns - counters_at_start_.stall_memory_ns;
+  const auto moved = [&](Tier tier) {
+    const auto i = static_cast<size_t>(tier);
+    const TierStore* store = options_.engine.stores[i];
+    const TierCounters now = store == nullptr ? TierCounters() : store->counters();
+    return std::pair(now.bytes_read - tiers_at_start_[i].bytes_read,
+                     now.bytes_written - tiers_at_start_[i].bytes_written);
+  };
+  std::tie(record.ssd_bytes_read, record.ssd_bytes_written) = moved(Tier::kSsd);
+  std::tie(record.host_bytes_read, record.host_bytes_written) = moved(Tier::kHost);
+  record.device_peak_bytes = options_.engine.device->usage().allocated_peak_bytes;
+  record.op_count = op_count_;
+  if (is_planned_)
+    record.mode = follower_.is_exact_end() ? IterationRecord::Mode::kPlanned
+                                           : IterationRecord::Mode::kDeviated;
+  iterations_.push_back(record);
+}
+
+void Runtime::begin_step() {
+  const std::lock_guard lock(mutex_);
+  has_step_hook_ = true;
+}
+
+void Runtime::end_step() {
+  const std::lock_guard lock(mutex_);
+  if (is_active_) end_segment();
+}
+
+// A parameter is changed for a second time in this segment, and was used in between: the update of
+// another step begins. Changes without a use between them belong to one update.
+bool Runtime::begins_new_update(std::span<const Use> uses) {
+  bool is_new = false;
+  for (const Use& use : uses) {
+    LiveTensor& tensor = *use.tensor;
+    if (!tensor.is_parameter) continue;
+    if (!use.is_write) {
+      tensor.is_used_since_update = true;
+      continue;
+    }
+    is_new |= tensor.is_used_since_update && tensor.updated_in_segment == segment_count_;
+    tensor.is_used_since_update = false;
+  }
+  if (is_new) ++segment_count_;
+  for (const Use& use : uses)
+    if (use.is_write) use.tensor->updated_in_segment = segment_count_;
+  return is_new;
+}
+
+void Runtime::end_segment() {
+  if (op_count_ == 0) return;
+  segment_hashes_.push_back(std::exchange(segment_hash_, kEmptySignature));
+  if (segment_hashes_.size() > 2 * kLongestPeriod) segment_hashes_.erase(segment_hashes_.begin());
+  if (++segment_in_iteration_ >= segments_per_iteration_) end_iteration();
+}
+
+void Runtime::end_iteration() {
+  note_iteration();
+  if (follower_.is_exact_end()) {
+    is_recording_ = false;
+    refine_plan();
+  } else {
+    learn();
+  }
+  previous_sequence_hash_ = sequence_hash_;
+  start_iteration();
+}
+
+// The iteration that just ended did not follow the profile. When the one before was equal to it, it
+// is the new profile; otherwise the next one is recorded to find out.
+void Runtime::learn() {
+  const bool is_repeated = sequence_hash_ == previous_sequence_hash_;
+  if (is_repeated && is_recording_) {
+    adopt_profile(recorder_.finish(engine_.live(), [this](const LiveTensor& tensor) {
+      return engine_.can_leave(tensor) || tensor.residency != Residency::kResident;
+    }));
+  } else {
+    find_period();
+  }
+  is_recording_ = true;
+}
+
+// Steps that differ from each other but repeat in a row of a few make one iteration together.
+void Runtime::find_period() {
+  const auto end = segment_hashes_.end();
+  for (size_t period = 1; 2 * period <= segment_hashes_.size() && period <= kLongestPeriod;
+       ++period) {
+    const auto length = static_cast<ptrdiff_t>(period);
+    if (!std::equal(end - length, end, end - 2 * length)) continue;
+    segments_per_iteration_ = static_cast<int64_t>(period);
+    return;
+  }
+}
+
+// The profile was recorded while tensors moved on demand; op times under the plan are nearer to
+// those that it meets. Planned once more with them, after the first iterations that followed it.
+void Runtime::refine_plan() {
+  // An op that could not begin has no time.
+  if (static_cast<OpIndex>(durations_ns_.size()) != engine_.schedule().profile().op_count()) return;
+  if (!is_planned_ || given_plan_ || ++iterations_on_plan_ != kIterationsBeforeRefining) return;
+  Profile profile = engine_.schedule().profile();
+  for (size_t op = 0; op < profile.trace.ops.size(); ++op)
+    profile.trace.ops[op].duration_ns = std::max<int64_t>(durations_ns_[op], 0);
+  adopt_profile(std::move(profile), std::move(offloaded_after_use_));
+  iterations_on_plan_ = kIterationsBeforeRefining;
+}
+
+// Gradients wait for zero_grad on the device while that is possible; where it is not, they are
+// written out after their last use, which costs their bytes but no read. A profile that has been
+// changed for that comes with those tensors.
+void Runtime::adopt_profile(Profile profile, std::vector<TensorIndex> offloaded_after_use) {
+  plan_ = given_plan_.value_or(Plan());
+  planning_status_ = Status();
+  is_planned_ = given_plan_.has_value();
+  iterations_on_plan_ = 0;
+  if (!is_planned_ && options_.make_plan) {
+    Result<Plan> made = options_.make_plan(profile);
+    if (made.status().code() == ErrorCode::kOutOfMemory && offloaded_after_use.empty()) {
+      offloaded_after_use = profile.lingering();
+      profile = profile.with_lingering_freed();
+      made = options_.make_plan(profile);
+    }
+    is_planned_ = made.ok();
+    planning_status_ = made.status();
+    if (made.ok()) plan_ = std::move(*made);
+  }
+  if (!planning_status_.ok())
+    spdlog::warn("teraio: no plan, migrating on demand: {}", planning_status_.message());
+  offloaded_after_use_ = std::move(offloaded_after_use);
+  follower_.follow(profile.signatures);
+  engine_.follow(Schedule(std::move(profile), plan_, offloaded_after_use_));
+}
+
+Status Runtime::stop() {
+  const std::lock_guard lock(mutex_);
+  is_active_ = false;
+  births_.clear();
+  return engine_.bring_everything_back();
+}
+
+std::optional<Trace> Runtime::trace() const {
+  const std::lock_guard lock(mutex_);
+  if (engine_.schedule().is_empty()) return std::nullopt;
+  return engine_.schedule().profile().trace;
+}
+
+std::optional<Plan> Runtime::current_plan() const {
+  const std::lock_guard lock(mutex_);
+  if (!is_planned_) return std::nullopt;
+  return plan_;
+}
+
+std::vector<IterationRecord> Runtime::iterations() const {
+  const std::lock_guard lock(mutex_);
+  return iterations_;
+}
+
+std::vector<MemorySample> Runtime::memory_timeline() const {
+  const std::lock_guard lock(mutex_);
+  return last_samples_;
+}
+
+EngineCounters Runtime::counters() const {
+  const std::lock_guard lock(mutex_);
+  return engine_.counters();
+}
+
+MemoryUsage Runtime::memory_usage() const {
+  const std::lock_guard lock(mutex_);
+  return options_.engine.device->usage();
+}
+
+int64_t Runtime::deviation_count() const {
+  const std::lock_guard lock(mutex_);
+  return follower_.deviation_count();
+}
+
+int64_t Runtime::unmovable_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return engine_.unmovable_bytes();
+}
+
+int64_t Runtime::bytes_away() const {
+  const std::lock_guard lock(mutex_);
+  return engine_.bytes_away();
+}
+
+Status Runtime::planning_status() const {
+  const std::lock_guard lock(mutex_);
+  return planning_status_;
+}
+
+bool Runtime::is_following_plan() const {
+  const std::lock_guard lock(mutex_);
+  return is_planned_ && follower_.is_following();
+}
+
+}  // namespace teraio

@@ -1,0 +1,166 @@
+// Runtime: what the hooks of a framework call. Observes ops, learns the iteration, plans, and has
+// the engine execute.
+//
+// Life of a run: every op is recorded while it runs on demand; when two iterations in a row were
+// equal, the second one's profile is planned and followed; an iteration that differs falls back to
+// on-demand migration op by op, and a new pattern that repeats is profiled and planned anew.
+//
+// Threads: any thread may call; one lock inside. A call may wait for I/O with that lock held. The
+// caller must not hold a lock that a thread inside a call could need (Python's included, unless the
+// I/O threads never take it, which is so).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "engine/engine.h"
+#include "engine/follower.h"
+#include "engine/recorder.h"
+
+namespace teraio {
+
+struct RuntimeOptions {
+  EngineOptions engine;
+  // From a profile to the plan to execute; called between iterations, on the thread that
+  // ends one. Empty: everything stays on demand (but eviction knows the next uses).
+  std::function<Result<Plan>(const Profile&)> make_plan;
+  bool evict_after_every_op = false;  // tests
+};
+
+// One op under way. Lives on the stack of the thread that runs it.
+struct OpFrame {
+  std::vector<Use> uses;  // each tensor once: inputs, then results
+  size_t input_count = 0;
+  OpIndex position = kLost;
+  bool is_begun = false;
+};
+
+struct IterationRecord {
+  enum class Mode : uint8_t { kOnDemand, kPlanned, kDeviated };
+  int64_t duration_ns = 0;
+  int64_t stall_read_ns = 0;
+  int64_t stall_memory_ns = 0;
+  int64_t ssd_bytes_read = 0;
+  int64_t ssd_bytes_written = 0;
+  int64_t host_bytes_read = 0;
+  int64_t host_bytes_written = 0;
+  int64_t device_peak_bytes = 0;
+  int64_t op_count = 0;
+  Mode mode = Mode::kOnDemand;
+};
+
+struct MemorySample {
+  int64_t time_ns = 0;  // from the iteration's start
+  int64_t device_bytes = 0;
+};
+
+class Runtime {
+ public:
+  explicit Runtime(RuntimeOptions options);
+
+  // --- Called by the hooks -------------------------------------------------------------------
+  Result<LiveTensor*> allocate(int64_t size_bytes);
+  // The program has dropped the tensor. While an op or a hold uses it, its bytes stay.
+  void release(LiveTensor* tensor);
+
+  // frame.uses holds the inputs. A failure leaves the frame as if the op had not begun.
+  Status begin_op(OpFrame& frame, uint64_t signature);
+  // The caller has appended the results to frame.uses. `is_complete`: the results' bytes are final
+  // (false for ops such as aten::empty, whose caller fills them in without an op).
+  void end_op(OpFrame& frame, std::string_view name, uint64_t signature, bool is_complete);
+
+  Status hold(LiveTensor* tensor);
+  void unhold(LiveTensor* tensor);
+  void mark_written(LiveTensor* tensor);
+  void describe(LiveTensor* tensor, TensorKind kind, std::string name);
+
+  // Before and after every optimizer step, where the framework can tell. A program that never tells
+  // is divided where a parameter is changed again that was used since its last change.
+  void begin_step();
+  void end_step();
+
+  // --- Called by the session -----------------------------------------------------------------
+  // Follows a given plan from the next iteration on. The profile must be the program's.
+  void set_plan(Plan plan) { given_plan_ = std::move(plan); }
+  // Everything comes back, nothing is evicted, recorded or planned any more.
+  Status stop();
+
+  std::optional<Trace> trace() const;
+  std::optional<Plan> current_plan() const;
+  std::vector<IterationRecord> iterations() const;
+  // Device memory over the last whole iteration, a sample per op.
+  std::vector<MemorySample> memory_timeline() const;
+  EngineCounters counters() const;
+  MemoryUsage memory_usage() const;
+  int64_t deviation_count() const;
+  int64_t unmovable_bytes() const;
+  int64_t bytes_away() const;
+  Status planning_status() const;
+  bool is_following_plan() const;
+
+ private:
+  void start_iteration();
+  void end_segment();
+  void end_iteration();
+  void note_iteration();
+  void learn();
+  void find_period();
+  void refine_plan();
+  void adopt_profile(Profile profile, std::vector<TensorIndex> offloaded_after_use = {});
+  bool begins_new_update(std::span<const Use> uses);
+  void note_op(const OpFrame& frame, std::string_view name, uint64_t signature, bool is_complete);
+  std::span<LiveTensor* const> births_of_this_thread();
+  void free_tensor(LiveTensor* tensor);
+  void free_dropped(std::span<const Use> uses);
+  int64_t take_workspace_bytes();
+  void forget_birth(const LiveTensor& tensor);
+
+  mutable std::mutex mutex_;
+  RuntimeOptions options_;
+  Engine engine_;
+  Follower follower_;
+  Recorder recorder_;
+  bool is_active_ = true;
+  bool is_recording_ = true;
+  bool is_planned_ = false;
+  std::optional<Plan> given_plan_;
+  Plan plan_;
+  std::vector<TensorIndex> offloaded_after_use_;  // besides plan_
+  Status planning_status_;
+
+  std::vector<LiveTensor*> births_;  // since the last op ended, and alive
+  int64_t born_bytes_ = 0;
+  int64_t born_peak_bytes_ = 0;
+  int64_t last_op_end_ns_ = 0;
+  int64_t last_op_end_stall_ns_ = 0;
+
+  // Segments: what lies between two steps. An iteration is one of them, or several in a row when
+  // only those repeat (two optimizers that take turns).
+  bool has_step_hook_ = false;
+  uint64_t segment_hash_ = 0;
+  std::vector<uint64_t> segment_hashes_;
+  uint64_t segment_count_ = 1;
+  int64_t segments_per_iteration_ = 1;
+  int64_t segment_in_iteration_ = 0;
+  uint64_t sequence_hash_ = 0;
+  uint64_t previous_sequence_hash_ = 0;
+  std::vector<int64_t> durations_ns_;  // of the ops of an iteration that follows its profile
+  int64_t iterations_on_plan_ = 0;
+  int64_t op_count_ = 0;
+  int64_t iteration_start_ns_ = 0;
+  EngineCounters counters_at_start_;
+  std::array<TierCounters, kTierCount> tiers_at_start_;
+  std::vector<IterationRecord> iterations_;
+  std::vector<MemorySample> samples_;
+  std::vector<MemorySample> last_samples_;
+};
+
+}  // namespace teraio

@@ -1,0 +1,47 @@
+// Schedule: a profile and its plan, indexed by what the engine asks before every op.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/profile.h"
+#include "plan/plan.h"
+
+namespace teraio {
+
+class Schedule {
+ public:
+  Schedule() = default;
+  // `offloaded_after_use`: besides the plan, these tensors are written out right after their last
+  // use, since the plan counts on their memory (see Profile::lingering).
+  Schedule(Profile profile, const Plan& plan,
+           const std::vector<TensorIndex>& offloaded_after_use = {});
+
+  const Profile& profile() const { return profile_; }
+  bool is_empty() const { return profile_.trace.ops.empty(); }
+
+  // What is issued before op `op`, in the plan's order.
+  std::span<const Migration> issued_at(OpIndex op) const;
+
+  // Ops from `op` until `tensor` is next needed, over the iteration's end when it is persistent.
+  // The number of ops when it is not needed any more: farther than anything that is.
+  int64_t distance_to_use(TensorIndex tensor, OpIndex op) const;
+
+  // Memory of the tensors that op `op` creates, and its workspace.
+  int64_t newborn_bytes(OpIndex op) const { return newborn_bytes_[static_cast<size_t>(op)]; }
+
+ private:
+  void index_uses();
+  void add_offloads_after_use(const std::vector<TensorIndex>& tensors);
+  void index_migrations();
+
+  Profile profile_;
+  std::vector<Migration> migrations_;     // by trigger
+  std::vector<size_t> migrations_begin_;  // per op, and one more
+  std::vector<OpIndex> uses_;             // by tensor, ascending
+  std::vector<size_t> uses_begin_;        // per tensor, and one more
+  std::vector<int64_t> newborn_bytes_;
+};
+
+}  // namespace teraio

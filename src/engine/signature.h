@@ -1,0 +1,19 @@
+// Signatures: 64-bit hashes by which an op, or a sequence of ops, is recognised.
+#pragma once
+
+#include <cstdint>
+
+namespace teraio {
+
+inline constexpr uint64_t kEmptySignature = 0x9e3779b97f4a7c15;
+
+// Mixes `value` into `signature`; order matters. The finaliser of MurmurHash3 (public domain).
+constexpr uint64_t combine_signatures(uint64_t signature, uint64_t value) {
+  uint64_t mixed = signature ^ (value + 0x9e3779b97f4a7c15 + (signature << 6) + (signature >> 2));
+  mixed ^= mixed >> 33;
+  mixed *= 0xff51afd7ed558ccd;
+  mixed ^= mixed >> 33;
+  return mixed;
+}
+
+}  // namespace teraio

@@ -1,0 +1,162 @@
+// Moving tensors: starting transfers, and what their ends change.
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "engine/engine.h"
+
+namespace teraio {
+namespace {
+
+constexpr int kPoison = 0xCB;
+
+}  // namespace
+
+bool Engine::start_write(LiveTensor& tensor, Tier tier, Priority priority) {
+  if (!reserve_copy(tensor, tier)) return false;
+  tensor.residency = Residency::kOffloading;
+  tensor.is_written_meanwhile = false;
+  tensor.is_wanted_back = false;
+  bytes_leaving_ += tensor.size_bytes;
+  submit(tensor, Direction::kWrite, tier, priority, 0);
+  return true;
+}
+
+void Engine::start_read(LiveTensor& tensor, std::byte* memory, Priority priority,
+                        int64_t deadline) {
+  const Tier tier = tensor.copy(Tier::kHost).is_valid ? Tier::kHost : Tier::kSsd;
+  TERAIO_CHECK(tensor.copy(tier).is_valid);
+  tensor.memory = memory;
+  tensor.residency = Residency::kLoading;
+  bytes_away_ -= tensor.size_bytes;
+  submit(tensor, Direction::kRead, tier, priority, deadline);
+}
+
+bool Engine::reserve_copy(LiveTensor& tensor, Tier tier) {
+  if (store(tier) == nullptr || is_write_refused_[static_cast<size_t>(tier)]) return false;
+  TierCopy& copy = tensor.copy(tier);
+  if (copy.extent.is_valid()) return true;
+  Result<Extent> extent = store(tier)->reserve(tensor.size_bytes);
+  if (!extent.ok() && reclaim_stale_copies(tier)) extent = store(tier)->reserve(tensor.size_bytes);
+  if (!extent.ok()) {
+    if (tier == Tier::kSsd) last_error_ = extent.status();
+    return false;
+  }
+  copy.extent = *extent;
+  return true;
+}
+
+// Extents are kept for the next write of their tensor; when a tier is full, that room is needed.
+bool Engine::reclaim_stale_copies(Tier tier) {
+  bool has_freed = false;
+  for (LiveTensor* tensor : live_) {
+    TierCopy& copy = tensor->copy(tier);
+    const bool is_moving =
+        tensor->residency == Residency::kOffloading && tensor->transfer_tier == tier;
+    if (!copy.extent.is_valid() || copy.is_valid || is_moving) continue;
+    store(tier)->release(std::exchange(copy.extent, Extent()));
+    has_freed = true;
+  }
+  return has_freed;
+}
+
+void Engine::submit(LiveTensor& tensor, Direction direction, Tier tier, Priority priority,
+                    int64_t deadline) {
+  ++transfers_under_way_;
+  Transfer transfer;
+  transfer.direction = direction;
+  transfer.extent = tensor.copy(tier).extent;
+  transfer.memory = tensor.memory;
+  transfer.priority = priority;
+  transfer.deadline = deadline;
+  transfer.done = [this, moved = &tensor, direction](const Completion& completion) {
+    arrivals_.add({moved, direction, completion});
+  };
+  tensor.transfer_tier = tier;
+  tensor.transfer = store(tier)->submit(std::move(transfer));
+}
+
+bool Engine::drop(LiveTensor& tensor) {
+  if (!options_.swap->detach(tensor)) return false;
+  free_memory(tensor);
+  tensor.residency = Residency::kOut;
+  bytes_away_ += tensor.size_bytes;
+  return true;
+}
+
+void Engine::pick_up_arrivals() {
+  for (const Arrival& arrival : arrivals_.take()) {
+    --transfers_under_way_;
+    if (arrival.direction == Direction::kWrite) {
+      on_write_done(*arrival.tensor, arrival.completion);
+    } else {
+      on_read_done(*arrival.tensor, arrival.completion);
+    }
+  }
+}
+
+void Engine::on_write_done(LiveTensor& tensor, const Completion& completion) {
+  bytes_leaving_ -= tensor.size_bytes;
+  if (tensor.is_dead) return destroy(tensor);
+  tensor.residency = Residency::kResident;
+  if (completion.status.code() == ErrorCode::kCancelled) return;
+  if (!completion.status.ok()) {
+    ++counters_.failed_transfers;
+    last_error_ = completion.status;
+    is_write_refused_[static_cast<size_t>(tensor.transfer_tier)] = true;
+    spdlog::error("teraio: writing to the {} tier failed, it is not written to any more: {}",
+                  to_string(tensor.transfer_tier), completion.status.message());
+    return;
+  }
+  if (tensor.is_written_meanwhile) return;
+  tensor.copy(tensor.transfer_tier).is_valid = true;
+  if (tensor.pin_count == 0 && !tensor.is_wanted_back) drop(tensor);
+}
+
+void Engine::on_read_done(LiveTensor& tensor, const Completion& completion) {
+  if (tensor.is_dead) return destroy(tensor);
+  if (completion.status.ok()) {
+    tensor.residency = Residency::kResident;
+    options_.swap->attach(tensor);
+    return;
+  }
+  ++counters_.failed_transfers;
+  last_error_ = completion.status;
+  free_memory(tensor);
+  tensor.residency = Residency::kOut;
+  bytes_away_ += tensor.size_bytes;
+}
+
+void Engine::wait_for_arrival(int64_t& stall_ns) {
+  if (!arrivals_.has_any()) {
+    const int64_t start_ns = options_.clock->now_ns();
+    while (!arrivals_.has_any()) arrivals_.wait_for(std::chrono::milliseconds(1000));
+    stall_ns += options_.clock->now_ns() - start_ns;
+  }
+  pick_up_arrivals();
+}
+
+void Engine::drop_copies(LiveTensor& tensor) {
+  for (const Tier tier : {Tier::kSsd, Tier::kHost}) {
+    TierCopy& copy = tensor.copy(tier);
+    if (copy.extent.is_valid()) store(tier)->release(copy.extent);
+    copy = TierCopy();
+  }
+}
+
+void Engine::free_memory(LiveTensor& tensor) {
+  if (options_.poison_released_memory && options_.device->is_host_addressable())
+    std::memset(tensor.memory, kPoison, static_cast<size_t>(tensor.size_bytes));
+  options_.device->release(std::exchange(tensor.memory, nullptr));
+}
+
+void Engine::destroy(LiveTensor& tensor) {
+  drop_copies(tensor);
+  if (tensor.memory != nullptr) options_.device->release(tensor.memory);
+  delete &tensor;
+}
+
+}  // namespace teraio

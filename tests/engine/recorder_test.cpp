@@ -1,0 +1,201 @@
+#include "engine/recorder.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "engine/signature.h"
+
+namespace teraio {
+namespace {
+
+using Indices = std::vector<TensorIndex>;
+
+class RecorderTest : public ::testing::Test {
+ protected:
+  RecorderTest() { start(); }
+
+  void start() { recorder_.start(last_id_ + 1); }
+
+  LiveTensor* born(int64_t size_bytes = 100) {
+    LiveTensor* tensor = tensors_.emplace_back(std::make_unique<LiveTensor>()).get();
+    tensor->id = ++last_id_;
+    tensor->size_bytes = size_bytes;
+    alive_.push_back(tensor);
+    return tensor;
+  }
+  void die(LiveTensor* tensor) {
+    recorder_.record_death(*tensor);
+    std::erase(alive_, tensor);
+  }
+
+  void op(uint64_t signature, const std::vector<Use>& uses,
+          const std::vector<LiveTensor*>& births = {}) {
+    OpRecord record;
+    record.name = "op";
+    record.signature = signature;
+    record.uses = uses;
+    record.births = births;
+    record.duration_ns = duration_ns_;
+    record.workspace_bytes = workspace_bytes_;
+    recorder_.record_op(record);
+  }
+
+  Profile finish() {
+    return recorder_.finish(alive_,
+                            [](const LiveTensor& tensor) { return tensor.owner != nullptr; });
+  }
+
+  Recorder recorder_;
+  std::vector<LiveTensor*> alive_;
+  int64_t duration_ns_ = 10;
+  int64_t workspace_bytes_ = 0;
+
+ private:
+  std::vector<std::unique_ptr<LiveTensor>> tensors_;
+  uint64_t last_id_ = 0;
+};
+
+TEST_F(RecorderTest, RecordsReadsAndWritesInTheOrderOfTheArguments) {
+  LiveTensor* a = born();
+  LiveTensor* b = born();
+  start();
+  op(1, {{b, true}, {a, false}});
+  const Profile profile = finish();
+  ASSERT_EQ(profile.op_count(), 1);
+  EXPECT_EQ(profile.touches[0], (Indices{0, 1}));
+  EXPECT_EQ(profile.trace.tensors[0].id, static_cast<int64_t>(b->id));
+  EXPECT_EQ(profile.trace.ops[0].writes, Indices{0});
+  EXPECT_EQ(profile.trace.ops[0].reads, Indices{1});
+  EXPECT_EQ(profile.signatures, std::vector<uint64_t>{1});
+}
+
+TEST_F(RecorderTest, ABirthIsWrittenByTheOpButNotAmongItsTouches) {
+  LiveTensor* result = born(100);
+  LiveTensor* hidden = born(200);
+  op(1, {{result, true}}, {result, hidden});
+  const Profile profile = finish();
+  EXPECT_EQ(profile.trace.ops[0].writes, (Indices{0, 1})) << "a result counts once";
+  EXPECT_EQ(profile.touches[0], Indices{0}) << "the hooks do not name the other";
+  EXPECT_EQ(profile.trace.tensors[1].size_bytes, 200);
+}
+
+TEST_F(RecorderTest, ADeathIsAFreeOfTheOpBefore) {
+  LiveTensor* a = born();
+  op(1, {{a, true}}, {a});
+  op(2, {{a, false}});
+  die(a);
+  op(3, {});
+  const Profile profile = finish();
+  EXPECT_TRUE(profile.trace.ops[0].frees.empty());
+  EXPECT_EQ(profile.trace.ops[1].frees, Indices{0});
+  EXPECT_TRUE(profile.trace.ops[2].frees.empty());
+}
+
+TEST_F(RecorderTest, DeathsBetweenOpsKeepTheirOps) {
+  LiveTensor* a = born();
+  LiveTensor* b = born();
+  op(1, {{a, true}, {b, true}}, {a, b});
+  die(a);
+  die(b);
+  LiveTensor* c = born();
+  op(2, {{c, true}}, {c});
+  die(c);
+  const Profile profile = finish();
+  EXPECT_EQ(profile.trace.ops[0].frees, (Indices{0, 1}));
+  EXPECT_EQ(profile.trace.ops[1].writes, Indices{2});
+  EXPECT_EQ(profile.trace.ops[1].frees, Indices{2});
+}
+
+TEST_F(RecorderTest, ADeathOfWhatNoOpTouchedIsNothing) {
+  LiveTensor* unseen = born();
+  die(unseen);
+  op(1, {});
+  die(born());
+  const Profile profile = finish();
+  EXPECT_TRUE(profile.trace.tensors.empty());
+  EXPECT_TRUE(profile.trace.ops[0].frees.empty());
+}
+
+TEST_F(RecorderTest, WhatLivedBeforeAndStillLivesIsPersistent) {
+  LiveTensor* old = born();
+  LiveTensor* leaving = born();
+  start();
+  LiveTensor* young = born();
+  op(1, {{old, false}, {leaving, false}, {young, true}}, {young});
+  die(leaving);
+  op(2, {});
+  const Profile profile = finish();
+  EXPECT_TRUE(profile.trace.tensors[0].persistent);
+  EXPECT_FALSE(profile.trace.tensors[1].persistent) << "it does not live on";
+  EXPECT_FALSE(profile.trace.tensors[2].persistent) << "it did not live before";
+  EXPECT_EQ(profile.trace.ops[0].frees, Indices{1});
+  EXPECT_EQ(profile.trace.ops[1].frees, Indices{2}) << "the last op frees what is left";
+}
+
+TEST_F(RecorderTest, CountsWhatNoOpTouched) {
+  born(1000);
+  LiveTensor* used = born(10);
+  start();
+  born(7);  // new: it is not there during the whole iteration
+  op(1, {{used, false}});
+  EXPECT_EQ(finish().untouched_bytes, 1000);
+}
+
+TEST_F(RecorderTest, KeepsDurationAndWorkspaceAndNothingNegative) {
+  duration_ns_ = 123;
+  workspace_bytes_ = 456;
+  op(1, {});
+  duration_ns_ = -5;
+  workspace_bytes_ = -6;
+  op(2, {});
+  const Profile profile = finish();
+  EXPECT_EQ(profile.trace.ops[0].duration_ns, 123);
+  EXPECT_EQ(profile.trace.ops[0].workspace_bytes, 456);
+  EXPECT_EQ(profile.trace.ops[1].duration_ns, 0);
+  EXPECT_EQ(profile.trace.ops[1].workspace_bytes, 0);
+}
+
+TEST_F(RecorderTest, DescriptionsOutliveTheRecordingButNotTheTensor) {
+  LiveTensor* weight = born();
+  LiveTensor* other = born();
+  recorder_.describe(*weight, TensorKind::kParameter, "layer.weight");
+  recorder_.describe(*weight, TensorKind::kParameter, "");  // does not unname it
+  recorder_.describe(*other, TensorKind::kGradient, "gone");
+  start();
+  op(1, {{weight, false}, {other, false}});
+  die(other);
+  const Profile profile = finish();
+  EXPECT_EQ(profile.trace.tensors[0].kind, TensorKind::kParameter);
+  EXPECT_EQ(profile.trace.tensors[0].name, "layer.weight");
+  EXPECT_EQ(profile.trace.tensors[1].kind, TensorKind::kActivation);
+  EXPECT_EQ(profile.trace.tensors[1].name, "");
+}
+
+TEST_F(RecorderTest, StartForgets) {
+  LiveTensor* a = born();
+  op(1, {{a, false}});
+  start();
+  EXPECT_EQ(recorder_.op_count(), 0);
+  op(2, {});
+  const Profile profile = finish();
+  EXPECT_EQ(profile.op_count(), 1);
+  EXPECT_TRUE(profile.trace.tensors.empty());
+}
+
+TEST_F(RecorderTest, EqualSequencesHaveEqualHashes) {
+  const auto hash_of = [&](const std::vector<uint64_t>& signatures) {
+    start();
+    for (const uint64_t signature : signatures) op(signature, {});
+    return recorder_.sequence_hash();
+  };
+  EXPECT_EQ(hash_of({1, 2, 3}), hash_of({1, 2, 3}));
+  EXPECT_NE(hash_of({1, 2, 3}), hash_of({1, 3, 2})) << "order matters";
+  EXPECT_NE(hash_of({1, 2, 3}), hash_of({1, 2}));
+  EXPECT_NE(hash_of({0}), hash_of({}));
+}
+
+}  // namespace
+}  // namespace teraio

@@ -1,0 +1,394 @@
+#include "engine/runtime.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "engine/fixture/runtime_session.h"
+
+namespace teraio {
+namespace {
+
+using testing::kUnitBytes;
+using testing::MakePlan;
+using testing::RuntimeSession;
+using testing::RuntimeSessionOptions;
+using testing::Tensors;
+using testing::Trainee;
+using Mode = IterationRecord::Mode;
+
+constexpr int kLayers = 4;
+
+class RuntimeTest : public ::testing::Test {
+ protected:
+  void open(RuntimeSessionOptions options = {}, int layers = kLayers) {
+    if (!options.make_plan) options.make_plan = [this](const Profile& p) { return plan(p); };
+    session_.emplace(options);
+    trainee_.emplace(*session_, layers);
+  }
+
+  // The first weight is away between its forward and its backward op.
+  Result<Plan> plan(const Profile& profile) {
+    planned_.push_back(profile);
+    if (!planning_failure_.ok()) return planning_failure_;
+    return away_between(profile, *trainee_->weights[0], 1, 2 * kLayers - 3);
+  }
+  static Plan away_between(const Profile& profile, const LiveTensor& tensor, OpIndex offload,
+                           OpIndex prefetch) {
+    const auto& tensors = profile.trace.tensors;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      if (tensors[i].id != static_cast<int64_t>(tensor.id)) continue;
+      const auto index = static_cast<TensorIndex>(i);
+      return {"",
+              {{index, Action::kOffload, offload, offload + 1, Tier::kSsd},
+               {index, Action::kPrefetch, prefetch, prefetch + 2, Tier::kSsd}}};
+    }
+    return {};
+  }
+
+  std::vector<Mode> modes() {
+    std::vector<Mode> modes;
+    for (const IterationRecord& record : runtime().iterations()) modes.push_back(record.mode);
+    return modes;
+  }
+  Runtime& runtime() { return session_->runtime(); }
+
+  std::vector<Profile> planned_;
+  Status planning_failure_;
+  std::optional<RuntimeSession> session_;
+  std::optional<Trainee> trainee_;
+};
+
+TEST_F(RuntimeTest, TwoEqualIterationsMakeAPlan) {
+  open();
+  trainee_->step();
+  EXPECT_TRUE(planned_.empty());
+  trainee_->step();
+  ASSERT_EQ(planned_.size(), 1u);
+  EXPECT_EQ(planned_[0].op_count(), trainee_->ops_per_step());
+  EXPECT_TRUE(runtime().is_following_plan());
+  EXPECT_TRUE(runtime().current_plan().has_value());
+  trainee_->step();
+  EXPECT_EQ(modes().back(), Mode::kPlanned);
+  EXPECT_EQ(runtime().counters().planned_offloads, 1);
+  EXPECT_EQ(runtime().counters().planned_prefetches, 1);
+  EXPECT_EQ(runtime().counters().urgent_reads, 0);
+}
+
+TEST_F(RuntimeTest, RefinesThePlanOnce) {
+  open();
+  trainee_->steps(12);
+  EXPECT_EQ(planned_.size(), 2u);
+  EXPECT_EQ(planned_[0].signatures, planned_[1].signatures);
+  EXPECT_EQ(runtime().deviation_count(), 0);
+}
+
+TEST_F(RuntimeTest, DeviatesAndReturns) {
+  open();
+  trainee_->steps(5);
+  const size_t plan_count = planned_.size();
+  trainee_->extra_op = 77;
+  trainee_->step();
+  EXPECT_EQ(modes().back(), Mode::kDeviated);
+  EXPECT_EQ(runtime().deviation_count(), 1);
+  trainee_->extra_op = 0;
+  trainee_->steps(2);
+  EXPECT_EQ(modes().back(), Mode::kPlanned);
+  EXPECT_EQ(planned_.size(), plan_count) << "the old plan still holds";
+}
+
+TEST_F(RuntimeTest, APatternThatStaysIsPlannedAnew) {
+  open();
+  trainee_->steps(5);
+  const size_t plan_count = planned_.size();
+  trainee_->extra_op = 77;
+  trainee_->steps(3);
+  EXPECT_EQ(modes().back(), Mode::kPlanned);
+  ASSERT_EQ(planned_.size(), plan_count + 1);
+  EXPECT_EQ(planned_.back().op_count(), trainee_->ops_per_step() + 1);
+}
+
+TEST_F(RuntimeTest, StepsThatTakeTurnsAreOneIteration) {
+  open();
+  for (int i = 0; i < 12; ++i) trainee_->step(static_cast<uint64_t>(i % 3));
+  ASSERT_FALSE(planned_.empty());
+  EXPECT_EQ(planned_[0].op_count(), 3 * trainee_->ops_per_step());
+  for (int i = 0; i < 3; ++i) trainee_->step(static_cast<uint64_t>(i % 3));
+  EXPECT_EQ(modes().back(), Mode::kPlanned);
+  EXPECT_EQ(runtime().iterations().back().op_count, 3 * trainee_->ops_per_step());
+}
+
+TEST_F(RuntimeTest, EqualStepsAfterStepsThatTookTurnsArePlannedAnew) {
+  open();
+  for (int i = 0; i < 12; ++i) trainee_->step(static_cast<uint64_t>(i % 2));
+  trainee_->steps(10);
+  EXPECT_EQ(planned_.back().op_count(), trainee_->ops_per_step());
+  EXPECT_EQ(modes().back(), Mode::kPlanned);
+}
+
+TEST_F(RuntimeTest, UpdatesDivideStepsWhereNobodyTells) {
+  open();
+  trainee_->has_step_hook = false;
+  trainee_->steps(6);
+  ASSERT_FALSE(planned_.empty());
+  EXPECT_EQ(planned_[0].op_count(), trainee_->ops_per_step());
+  EXPECT_TRUE(runtime().is_following_plan());
+}
+
+TEST_F(RuntimeTest, AGivenPlanIsFollowedAndNothingElsePlanned) {
+  open();
+  trainee_->steps(3);
+  Plan given = *runtime().current_plan();
+  given.migrations.clear();
+  open();
+  planned_.clear();
+  runtime().set_plan(given);
+  trainee_->steps(8);
+  EXPECT_TRUE(planned_.empty());
+  EXPECT_EQ(modes().back(), Mode::kPlanned);
+  EXPECT_EQ(runtime().current_plan(), given);
+}
+
+TEST_F(RuntimeTest, WithoutAPlanItGoesOnOnDemandAndSaysWhy) {
+  open({.budget_units = 7});
+  planning_failure_ = Status(ErrorCode::kInvalidArgument, "no such thing");
+  trainee_->steps(6);
+  EXPECT_EQ(runtime().planning_status(), planning_failure_);
+  EXPECT_FALSE(runtime().is_following_plan());
+  EXPECT_EQ(runtime().current_plan(), std::nullopt);
+  EXPECT_EQ(modes().back(), Mode::kOnDemand);
+  EXPECT_GT(runtime().counters().on_demand_offloads, 0);
+}
+
+// Gradients are freed at the next zero_grad; a plan that fits only without them writes them out.
+TEST_F(RuntimeTest, LingeringTensorsLeaveAfterTheirLastUseAlsoWhenThePlanIsRefined) {
+  constexpr int kManyLayers = 24;
+  open({.make_plan = [this](const Profile& profile) -> Result<Plan> {
+         planned_.push_back(profile);
+         if (!profile.lingering().empty()) return Status(ErrorCode::kOutOfMemory, "too much");
+         return Plan();
+       }},
+       kManyLayers);
+  std::vector<int64_t> offloads;
+  for (int i = 0; i < 9; ++i) {
+    const int64_t before = runtime().counters().planned_offloads;
+    trainee_->step();
+    offloads.push_back(runtime().counters().planned_offloads - before);
+  }
+  EXPECT_GE(planned_.size(), 3u) << "refused, made, refined";
+  EXPECT_GT(offloads[2], 0);
+  EXPECT_EQ(offloads.back(), offloads[2]) << "after refining as before";
+}
+
+TEST_F(RuntimeTest, AnIterationWithAnOpThatCouldNotBeginRefinesNothing) {
+  open({.make_plan = [this](const Profile& profile) -> Result<Plan> {
+    planned_.push_back(profile);
+    Plan plan = away_between(profile, *trainee_->weights[0], 1, 2);
+    plan.migrations.pop_back();  // it comes back when it is needed
+    return plan;
+  }});
+  LiveTensor* weight = trainee_->weights[0];
+  const auto step = [&](bool is_last_op_possible) {
+    for (uint64_t i = 1; i < 4; ++i) session_->op(i, i == 1 ? Tensors{weight} : Tensors{});
+    OpFrame last = RuntimeSession::frame({weight});
+    EXPECT_EQ(runtime().begin_op(last, 4).ok(), is_last_op_possible);
+    runtime().end_op(last, "op", 4, true);
+    runtime().end_step();
+  };
+  for (int i = 0; i < 3; ++i) step(true);
+  ASSERT_EQ(planned_.size(), 1u);
+  session_->ssd().fail(Direction::kRead, "cable");
+  step(false);
+  EXPECT_EQ(planned_.size(), 1u) << "the time of an op that did not run is not known";
+  session_->ssd().heal();
+  step(true);
+  EXPECT_EQ(planned_.size(), 2u);
+}
+
+TEST_F(RuntimeTest, AnOpThatFailsInTheMiddleLeavesNothingPinned) {
+  open({.budget_units = 5});
+  LiveTensor* weight = trainee_->weights[0];
+  OpFrame frame = RuntimeSession::frame({weight});
+  ASSERT_TRUE(runtime().begin_op(frame, 1).ok());
+  runtime().end_op(frame, "op", 1, /*is_complete=*/false);
+  EXPECT_EQ(weight->pin_count, 0u);
+  runtime().end_op(frame, "op", 1, /*is_complete=*/false);
+  EXPECT_EQ(weight->pin_count, 0u) << "an op ends once";
+}
+
+TEST_F(RuntimeTest, AnOpThatCouldNotBeginNeedNotEnd) {
+  open({.budget_units = 4});
+  session_->op(1, trainee_->weights);
+  session_->op(2, {}, {}, 4);
+  LiveTensor* weight = trainee_->weights[0];
+  ASSERT_EQ(weight->residency, Residency::kOut);
+  session_->ssd().fail(Direction::kRead, "cable");
+  OpFrame frame = RuntimeSession::frame({weight});
+  EXPECT_EQ(runtime().begin_op(frame, 3).code(), ErrorCode::kIoError);
+  runtime().end_op(frame, "op", 3, true);
+  EXPECT_EQ(weight->pin_count, 0u);
+  session_->ssd().heal();
+  session_->op(3, {weight});
+}
+
+TEST_F(RuntimeTest, WorkspaceIsWhatIsBornAndDiesInsideAnOp) {
+  open();
+  const auto step = [&] {
+    OpFrame frame = RuntimeSession::frame({trainee_->weights[0]});
+    ASSERT_TRUE(runtime().begin_op(frame, 1).ok());
+    LiveTensor* workspace = session_->born(3);
+    session_->die(workspace);
+    runtime().end_op(frame, "op", 1, true);
+    runtime().end_step();
+  };
+  for (int i = 0; i < 3; ++i) step();
+  ASSERT_FALSE(planned_.empty());
+  EXPECT_EQ(planned_[0].trace.ops[0].workspace_bytes, 3 * kUnitBytes);
+  EXPECT_EQ(planned_[0].trace.tensors.size(), 1u) << "it is no tensor of the profile";
+}
+
+TEST_F(RuntimeTest, ResultsThatAreNotCompleteCannotLeaveYet) {
+  open({.budget_units = 8});
+  for (const bool is_complete : {false, true}) {
+    OpFrame frame;
+    ASSERT_TRUE(runtime().begin_op(frame, 1).ok());
+    LiveTensor* result = session_->born();
+    frame.uses.push_back({result, true});
+    runtime().end_op(frame, "op", 1, is_complete);
+    EXPECT_EQ(result->is_seen_as_input, is_complete);
+  }
+}
+
+TEST_F(RuntimeTest, EveryOpIsASampleOfTheTimeline) {
+  open();
+  trainee_->steps(2);
+  const std::vector<MemorySample> samples = runtime().memory_timeline();
+  ASSERT_EQ(static_cast<int64_t>(samples.size()), trainee_->ops_per_step());
+  for (size_t i = 1; i < samples.size(); ++i) EXPECT_GE(samples[i].time_ns, samples[i - 1].time_ns);
+  EXPECT_EQ(runtime().iterations().back().device_peak_bytes, (2 * kLayers + 1) * kUnitBytes);
+}
+
+TEST_F(RuntimeTest, AnIterationsBytesAreItsOwn) {
+  open();
+  trainee_->steps(6);
+  const IterationRecord record = runtime().iterations().back();
+  EXPECT_EQ(record.ssd_bytes_written, kUnitBytes);
+  EXPECT_EQ(record.ssd_bytes_read, kUnitBytes);
+  EXPECT_EQ(record.host_bytes_written, 0);
+}
+
+TEST_F(RuntimeTest, TheTraceIsThatOfTheProfile) {
+  open();
+  EXPECT_EQ(runtime().trace(), std::nullopt);
+  runtime().describe(trainee_->weights[0], TensorKind::kParameter, "first");
+  trainee_->steps(3);
+  const std::optional<Trace> trace = runtime().trace();
+  ASSERT_TRUE(trace.has_value());
+  EXPECT_EQ(trace->tensors[0].name, "first");
+  EXPECT_TRUE(trace->tensors[0].persistent);
+}
+
+TEST_F(RuntimeTest, EveryUseBringsBackWhenEverythingLeavesAfterEveryOp) {
+  open({.evict_after_every_op = true});
+  trainee_->steps(6);
+  EXPECT_GT(runtime().counters().urgent_reads, 5 * kLayers);
+  for (const LiveTensor* weight : trainee_->weights) EXPECT_EQ(weight->residency, Residency::kOut);
+}
+
+TEST_F(RuntimeTest, StopBringsEverythingBack) {
+  open({.budget_units = 7});
+  trainee_->steps(4);
+  EXPECT_GT(runtime().bytes_away(), 0);
+  session_->device().set_budget_bytes(1000 * kUnitBytes);
+  ASSERT_TRUE(runtime().stop().ok());
+  EXPECT_EQ(runtime().bytes_away(), 0);
+  for (LiveTensor* weight : trainee_->weights) session_->expect_bytes(*weight);
+  const size_t iteration_count = runtime().iterations().size();
+  trainee_->steps(2);
+  EXPECT_EQ(runtime().iterations().size(), iteration_count) << "it only looks on";
+}
+
+TEST_F(RuntimeTest, StopDuringAnOpLetsItEnd) {
+  open();
+  OpFrame frame = RuntimeSession::frame({trainee_->weights[0]});
+  ASSERT_TRUE(runtime().begin_op(frame, 1).ok());
+  ASSERT_TRUE(runtime().stop().ok());
+  runtime().end_op(frame, "op", 1, true);
+  EXPECT_EQ(trainee_->weights[0]->pin_count, 0u);
+}
+
+TEST_F(RuntimeTest, TightBudgetsKeepTheBytesRight) {
+  for (const int64_t budget_units : {6, 7, 8}) {
+    open({.budget_units = budget_units});
+    trainee_->steps(8);
+    EXPECT_GT(runtime().counters().on_demand_offloads, 0) << budget_units;
+  }
+}
+
+// Each thread has tensors of its own; together they are more than the budget.
+TEST_F(RuntimeTest, TwoThreadsRunOpsAtOnce) {
+  open({.budget_units = 6});
+  std::vector<Tensors> of_threads(2);
+  for (Tensors& tensors : of_threads)
+    for (int i = 0; i < 4; ++i) tensors.push_back(session_->op(1, {}, {}, 1));
+  std::vector<int64_t> broken(2, 0);
+  const auto run = [&](size_t thread) {
+    for (int i = 0; i < 500; ++i) {
+      LiveTensor* tensor = of_threads[thread][static_cast<size_t>(i) % 4];
+      OpFrame frame = RuntimeSession::frame({}, {tensor});
+      if (!runtime().begin_op(frame, 10 + thread).ok()) ++broken[thread];
+      const uint64_t seed = 1000 * thread + static_cast<uint64_t>(i);
+      const bool has_last =
+          i < 4 || testing::holds_content(tensor->memory, tensor->size_bytes, seed - 4);
+      if (!has_last) ++broken[thread];
+      testing::fill_content(tensor->memory, tensor->size_bytes, seed);
+      runtime().end_op(frame, "op", 10 + thread, true);
+    }
+  };
+  std::thread other(run, 1);
+  run(0);
+  other.join();
+  EXPECT_EQ(broken, (std::vector<int64_t>{0, 0}));
+  EXPECT_GT(runtime().counters().urgent_reads, 0);
+}
+
+// One thread's op is in the middle, its result half made, when everything else must leave.
+TEST_F(RuntimeTest, TheResultOfAnOpUnderWayOnAnotherThreadStays) {
+  open({.evict_after_every_op = true});
+  std::promise<LiveTensor*> is_born;
+  std::promise<void> may_end;
+  std::thread other([&] {
+    OpFrame frame;
+    EXPECT_TRUE(runtime().begin_op(frame, 5).ok());
+    LiveTensor* result = session_->born();
+    is_born.set_value(result);
+    may_end.get_future().wait();
+    frame.uses.push_back({result, true});
+    runtime().end_op(frame, "op", 5, true);
+  });
+  LiveTensor* result = is_born.get_future().get();
+  session_->op(6, trainee_->weights);
+  EXPECT_EQ(result->residency, Residency::kResident);
+  EXPECT_EQ(trainee_->weights[0]->residency, Residency::kOut);
+  may_end.set_value();
+  other.join();
+  session_->op(7, {result});
+}
+
+TEST_F(RuntimeTest, ATensorThatDiesInsideItsOpIsFreedAtTheOpsEnd) {
+  open();
+  LiveTensor* tensor = session_->op(1, {}, {}, 2);
+  const int64_t allocated_bytes = session_->device().usage().allocated_bytes;
+  OpFrame frame = RuntimeSession::frame({tensor});
+  ASSERT_TRUE(runtime().begin_op(frame, 2).ok());
+  session_->die(tensor);
+  EXPECT_EQ(session_->device().usage().allocated_bytes, allocated_bytes) << "the op still reads it";
+  runtime().end_op(frame, "op", 2, true);
+  EXPECT_EQ(session_->device().usage().allocated_bytes, allocated_bytes - 2 * kUnitBytes);
+}
+
+}  // namespace
+}  // namespace teraio

@@ -1,0 +1,345 @@
+// The states of a tensor, and what may happen to it while a transfer is under way.
+#include <gtest/gtest.h>
+
+#include "engine/fixture/engine_session.h"
+
+namespace teraio {
+namespace {
+
+using testing::EngineSession;
+using testing::kUnitBytes;
+using testing::PlannedProgram;
+using testing::Tensors;
+
+// One tensor whose offload is planned at op 1, and whose next use is op 3.
+class OffloadTest : public ::testing::Test {
+ protected:
+  OffloadTest() : a_(session_.tensor()) {
+    const TensorIndex a = program_.persistent(*a_);
+    program_.op({a});
+    program_.idle_ops(2);
+    program_.op({a});
+    program_.idle_ops(2);
+    program_.offload(a, 1);
+  }
+
+  void run_until_offloading() {
+    session_.engine().follow(program_.schedule());
+    ASSERT_TRUE(session_.op(0, {a_}).ok());
+    ASSERT_TRUE(session_.op(1, {}).ok());
+    ASSERT_EQ(a_->residency, Residency::kOffloading);
+  }
+  void run_until_out() {
+    run_until_offloading();
+    session_.ssd().end_all();
+    ASSERT_TRUE(session_.op(2, {}).ok());
+    ASSERT_EQ(a_->residency, Residency::kOut);
+  }
+  // It goes away and comes back with its bytes.
+  void expect_round_trip() {
+    session_.send_everything_away();
+    ASSERT_EQ(a_->residency, Residency::kOut);
+    EXPECT_TRUE(session_.use({a_}).ok());
+  }
+
+  EngineSession session_{{.budget_units = 4}};
+  PlannedProgram program_;
+  LiveTensor* a_;
+};
+
+TEST_F(OffloadTest, GoesThroughItsStates) {
+  EXPECT_EQ(a_->residency, Residency::kResident);
+  run_until_offloading();
+  EXPECT_NE(a_->memory, nullptr) << "the bytes are still here";
+  session_.ssd().end_all();
+  EXPECT_EQ(a_->residency, Residency::kOffloading) << "states change only inside calls";
+  ASSERT_TRUE(session_.op(2, {}).ok());
+  EXPECT_EQ(a_->residency, Residency::kOut);
+  EXPECT_EQ(a_->memory, nullptr);
+  EXPECT_EQ(session_.device().usage().allocated_bytes, 0);
+  ASSERT_TRUE(session_.op(3, {a_}).ok());
+  EXPECT_EQ(a_->residency, Residency::kResident);
+  EXPECT_EQ(session_.counters().planned_offloads, 1);
+  EXPECT_EQ(session_.counters().urgent_reads, 1);
+  EXPECT_GT(session_.counters().stall_read_ns, 0);
+}
+
+TEST_F(OffloadTest, AUseDuringTheWriteNeedsNoWait) {
+  run_until_offloading();
+  ASSERT_TRUE(session_.op(3, {a_}).ok());
+  EXPECT_EQ(session_.counters().stall_ns(), 0);
+  session_.let_all_end();
+  EXPECT_EQ(a_->residency, Residency::kOut) << "it was not in use when the write ended";
+}
+
+TEST_F(OffloadTest, StaysWhenTheWriteEndsDuringAUse) {
+  run_until_offloading();
+  ASSERT_TRUE(session_.begin(3, {a_}).ok());
+  session_.let_all_end();
+  EXPECT_EQ(a_->residency, Residency::kResident);
+  EXPECT_NE(a_->valid_copy(), nullptr) << "the copy is good all the same";
+  session_.end(3, {a_});
+}
+
+TEST_F(OffloadTest, AWriteMakesTheCopyUnderWayStale) {
+  session_.ssd().can_cancel = false;
+  run_until_offloading();
+  ASSERT_TRUE(session_.op(3, {}, {a_}).ok());
+  session_.let_all_end();
+  EXPECT_EQ(a_->residency, Residency::kResident) << "the tier has half of the old bytes";
+  EXPECT_EQ(a_->valid_copy(), nullptr);
+  expect_round_trip();
+}
+
+TEST_F(OffloadTest, AWriteWithdrawsATransferThatHasNotBegun) {
+  run_until_offloading();
+  ASSERT_TRUE(session_.op(3, {}, {a_}).ok());
+  session_.let_all_end();
+  EXPECT_EQ(session_.ssd().counters().bytes_written, 0);
+  EXPECT_EQ(a_->residency, Residency::kResident);
+  EXPECT_EQ(session_.counters().failed_transfers, 0) << "withdrawn is not failed";
+  expect_round_trip();
+}
+
+TEST_F(OffloadTest, AHolderThatWritesMakesTheCopyUnderWayStale) {
+  session_.ssd().can_cancel = false;
+  run_until_offloading();
+  ASSERT_TRUE(session_.engine().hold(a_).ok());
+  session_.engine().mark_written(a_);
+  session_.write_bytes(*a_);
+  session_.let_all_end();
+  session_.engine().unhold(a_);
+  EXPECT_EQ(a_->valid_copy(), nullptr);
+  expect_round_trip();
+}
+
+TEST_F(OffloadTest, DiesDuringTheWrite) {
+  for (const bool can_cancel : {true, false}) {
+    session_.ssd().can_cancel = can_cancel;
+    run_until_offloading();
+    session_.die(a_);
+    EXPECT_EQ(session_.device().usage().allocated_bytes, kUnitBytes) << "the write still reads it";
+    session_.let_all_end();
+    EXPECT_EQ(session_.device().usage().allocated_bytes, 0);
+    EXPECT_EQ(session_.ssd().counters().reserved_bytes, 0);
+    a_ = session_.tensor();
+    program_.profile.trace.tensors[0].id = static_cast<int64_t>(a_->id);
+  }
+}
+
+TEST_F(OffloadTest, DiesDuringTheRead) {
+  program_.prefetch(0, 2, 3);
+  run_until_offloading();
+  session_.ssd().end_all();
+  ASSERT_TRUE(session_.op(2, {}).ok());
+  ASSERT_EQ(a_->residency, Residency::kLoading);
+  session_.die(a_);
+  EXPECT_EQ(session_.device().usage().allocated_bytes, kUnitBytes) << "the read still fills it";
+  session_.let_all_end();
+  EXPECT_EQ(session_.device().usage().allocated_bytes, 0);
+  EXPECT_EQ(session_.ssd().counters().reserved_bytes, 0);
+  EXPECT_EQ(session_.engine().bytes_away(), 0);
+}
+
+TEST_F(OffloadTest, DiesWhileAway) {
+  run_until_out();
+  session_.die(a_);
+  EXPECT_EQ(session_.ssd().counters().reserved_bytes, 0);
+  EXPECT_EQ(session_.engine().bytes_away(), 0);
+}
+
+TEST_F(OffloadTest, DiesWhileItsPrefetchIsDue) {
+  program_.prefetch(0, 2, 3);
+  run_until_offloading();
+  session_.ssd().end_all();
+  session_.device().set_budget_bytes(0);
+  ASSERT_TRUE(session_.op(2, {}).ok());
+  ASSERT_EQ(a_->residency, Residency::kOut);
+  session_.die(a_);
+  session_.device().set_budget_bytes(4 * kUnitBytes);
+  EXPECT_TRUE(session_.op(3, {}).ok());
+  EXPECT_EQ(session_.counters().planned_prefetches, 0);
+}
+
+TEST_F(OffloadTest, TheExtentIsUsedAgain) {
+  run_until_out();
+  const Extent extent = a_->copy(Tier::kSsd).extent;
+  ASSERT_TRUE(session_.write({a_}).ok());
+  EXPECT_EQ(a_->copy(Tier::kSsd).extent, extent) << "kept for the next time";
+  session_.send_everything_away();
+  EXPECT_EQ(a_->copy(Tier::kSsd).extent, extent);
+  EXPECT_EQ(session_.ssd().counters().reserved_peak_bytes, kUnitBytes);
+}
+
+TEST_F(OffloadTest, APlannedOffloadOfACleanTensorWritesNothing) {
+  run_until_out();
+  ASSERT_TRUE(session_.op(3, {a_}).ok());
+  session_.engine().start_iteration();
+  ASSERT_TRUE(session_.op(0, {a_}).ok());
+  ASSERT_TRUE(session_.op(1, {}).ok());
+  EXPECT_EQ(a_->residency, Residency::kOut);
+  EXPECT_EQ(session_.counters().planned_drops, 1);
+  EXPECT_EQ(session_.ssd().counters().bytes_written, kUnitBytes);
+}
+
+TEST_F(OffloadTest, APlannedDropWithoutACopyIsAWrite) {
+  program_.plan.migrations.clear();
+  program_.drop(0, 1);
+  run_until_offloading();
+  session_.let_all_end();
+  EXPECT_EQ(a_->residency, Residency::kOut);
+  EXPECT_TRUE(session_.use({a_}).ok());
+}
+
+TEST_F(OffloadTest, APlannedOffloadOfWhatIsHeldIsSkipped) {
+  session_.engine().follow(program_.schedule());
+  ASSERT_TRUE(session_.engine().hold(a_).ok());
+  ASSERT_TRUE(session_.op(1, {}).ok());
+  EXPECT_EQ(a_->residency, Residency::kResident);
+  EXPECT_EQ(session_.counters().skipped_migrations, 1);
+  session_.engine().unhold(a_);
+}
+
+TEST_F(OffloadTest, MigrationsOfOpsThatWereMissedAreIssuedLate) {
+  session_.engine().follow(program_.schedule());
+  ASSERT_TRUE(session_.use({a_}).ok());  // lost
+  ASSERT_TRUE(session_.op(2, {}).ok());  // found again
+  EXPECT_EQ(a_->residency, Residency::kOffloading);
+  ASSERT_TRUE(session_.op(2, {}).ok());
+  EXPECT_EQ(session_.counters().planned_offloads, 1) << "and only once";
+}
+
+TEST_F(OffloadTest, NothingPlannedIsIssuedWhileLost) {
+  session_.engine().follow(program_.schedule());
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(session_.use({a_}).ok());
+  EXPECT_EQ(session_.counters().planned_offloads, 0);
+}
+
+TEST(Bind, ATensorBornInTheIterationIsFoundByItsPlaceInTheOp) {
+  EngineSession session({.budget_units = 4});
+  PlannedProgram program;
+  const TensorIndex born = program.born(1);
+  program.op({}, {born});
+  program.op({});
+  program.op({born});
+  program.offload(born, 1);
+  session.engine().follow(program.schedule());
+  for (int iteration = 0; iteration < 3; ++iteration) {
+    session.engine().start_iteration();
+    ASSERT_TRUE(session.begin(0, {}).ok());
+    LiveTensor* activation = session.born();
+    activation->is_seen_as_input = true;  // its op completes it
+    const Use result = {activation, true};
+    session.engine().end_op(0, std::span(&result, 1), 0);
+    ASSERT_TRUE(session.op(1, {}).ok());
+    EXPECT_EQ(activation->residency, Residency::kOffloading);
+    session.let_all_end();
+    ASSERT_TRUE(session.op(2, {activation}).ok());
+    session.die(activation);
+  }
+  EXPECT_EQ(session.counters().planned_offloads, 3);
+}
+
+TEST(Bind, MigrationsOfTensorsThatAreNotThereAreSkipped) {
+  EngineSession session({.budget_units = 4});
+  PlannedProgram program;
+  const TensorIndex born = program.born(1);
+  program.op({}, {born});
+  program.op({born});
+  program.offload(born, 1);
+  session.engine().follow(program.schedule());
+  ASSERT_TRUE(session.op(0, {}).ok());
+  ASSERT_TRUE(session.op(1, {}).ok());
+  EXPECT_EQ(session.counters().skipped_migrations, 1);
+}
+
+TEST(Hold, Nests) {
+  EngineSession session({.budget_units = 2});
+  LiveTensor* a = session.tensor();
+  session.send_everything_away();
+  ASSERT_TRUE(session.engine().hold(a).ok());
+  session.expect_bytes(*a);
+  ASSERT_TRUE(session.engine().hold(a).ok());
+  session.engine().unhold(a);
+  EXPECT_FALSE(session.try_born(2 * kUnitBytes).ok()) << "one hold is left";
+  session.engine().unhold(a);
+  EXPECT_TRUE(session.try_born(2 * kUnitBytes).ok());
+}
+
+TEST(Hold, OneTooFewIsABrokenInvariant) {
+  EngineSession session({.budget_units = 2});
+  LiveTensor* a = session.tensor();
+  EXPECT_THROW(session.engine().unhold(a), std::logic_error);
+}
+
+TEST(Hold, AFailedHoldHoldsNothing) {
+  EngineSession session({.budget_units = 2});
+  LiveTensor* a = session.tensor();
+  session.send_everything_away();
+  session.ssd().fail(Direction::kRead, "worn out");
+  EXPECT_FALSE(session.engine().hold(a).ok());
+  EXPECT_EQ(a->pin_count, 0u);
+  session.ssd().heal();
+}
+
+TEST(Space, StaleCopiesGiveTheirRoomWhenTheTierIsFull) {
+  EngineSession session({.budget_units = 4, .ssd_units = 1});
+  LiveTensor* a = session.tensor();
+  session.send_everything_away();
+  ASSERT_TRUE(session.write({a}).ok());
+  LiveTensor* b = session.tensor();
+  ASSERT_TRUE(session.engine().hold(a).ok());
+  session.send_everything_away();
+  EXPECT_EQ(b->residency, Residency::kOut) << "in the room of the first one's stale copy";
+  EXPECT_FALSE(a->copy(Tier::kSsd).extent.is_valid());
+  session.engine().unhold(a);
+  EXPECT_TRUE(session.use({a, b}).ok());
+}
+
+TEST(Space, AFullTierIsAnErrorWhenNothingElseWouldDo) {
+  EngineSession session({.budget_units = 2, .ssd_units = 1});
+  const Tensors t = session.tensors(2);
+  const Status status = session.try_born(2 * kUnitBytes).status();
+  EXPECT_EQ(status.code(), ErrorCode::kOutOfMemory);
+  EXPECT_NE(status.message().find("ssd is full"), std::string::npos) << status.message();
+  EXPECT_TRUE(session.use(t).ok()) << "nothing is lost";
+}
+
+TEST(WholeState, EverythingLeavesAndComesBack) {
+  EngineSession session({.budget_units = 6, .host_units = 2});
+  const Tensors t = session.tensors(6);
+  session.send_everything_away();
+  for (const LiveTensor* tensor : t) EXPECT_EQ(tensor->residency, Residency::kOut);
+  EXPECT_EQ(session.device().usage().allocated_bytes, 0);
+  ASSERT_TRUE(session.engine().bring_everything_back().ok());
+  for (LiveTensor* tensor : t) session.expect_bytes(*tensor);
+  EXPECT_EQ(session.ssd().counters().reserved_bytes, 0) << "copies are dropped";
+  EXPECT_EQ(session.host().counters().reserved_bytes, 0);
+}
+
+TEST(WholeState, EvictEverythingLeavesWhatIsInUse) {
+  EngineSession session({.budget_units = 4});
+  const Tensors t = session.tensors(2);
+  ASSERT_TRUE(session.begin(kLost, {t[0]}).ok());
+  session.send_everything_away();
+  EXPECT_EQ(t[0]->residency, Residency::kResident);
+  EXPECT_EQ(t[1]->residency, Residency::kOut);
+  session.end(kLost, {t[0]});
+}
+
+TEST(WholeState, BringingBackMoreThanTheBudgetHoldsFailsAndLosesNothing) {
+  EngineSession session({.budget_units = 2});
+  LiveTensor* a = session.tensor(2);
+  LiveTensor* b = session.tensor(2);
+  const Status status = session.engine().bring_everything_back();
+  EXPECT_EQ(status.code(), ErrorCode::kOutOfMemory) << status.message();
+  EXPECT_TRUE(session.use({a}).ok());
+  EXPECT_TRUE(session.use({b}).ok());
+  session.device().set_budget_bytes(4 * kUnitBytes);
+  EXPECT_TRUE(session.engine().bring_everything_back().ok());
+  session.expect_bytes(*a);
+  session.expect_bytes(*b);
+}
+
+}  // namespace
+}  // namespace teraio
