@@ -1,0 +1,22 @@
+// The session whose hooks are on. At most one at a time in a process.
+#pragma once
+
+#include <memory>
+
+#include "engine/runtime.h"
+
+namespace teraio::pytorch {
+
+struct ActiveSession {
+  std::shared_ptr<Runtime> runtime;
+  int64_t smallest_tensor_bytes =
+      0;                    // storages from before the session that are this large move in
+  int64_t chunk_bytes = 0;  // list ops over more bytes than this run in pieces
+};
+
+// Null when no session runs. The pointer stays valid for the process's life: sessions are kept, so
+// that a thread that is inside an op while a session ends has what it needs.
+ActiveSession* active_session();
+void set_active_session(ActiveSession* session);
+
+}  // namespace teraio::pytorch

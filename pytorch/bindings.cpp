@@ -1,0 +1,317 @@
+// The Python module teraio._C: forwards to the session, and nothing else.
+#include <pybind11/functional.h>
+#include <pybind11/stl.h>
+#include <pybind11/stl/filesystem.h>
+#include <torch/csrc/DynamicTypes.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "base/units.h"
+#include "coarse_op.h"
+#include "forked_child.h"
+#include "op_observer.h"
+#include "plan/plan.h"
+#include "session.h"
+#include "storage_swap.h"
+#include "tensor_handle.h"
+#include "trace/trace_file.h"
+
+namespace py = pybind11;
+
+namespace teraio::pytorch {
+namespace {
+
+void check(const Status& status) {
+  if (status.ok()) return;
+  const py::object error = py::module_::import("teraio.errors").attr("Error");
+  PyErr_SetString(error.ptr(), status.message().c_str());
+  throw py::error_already_set();
+}
+
+template <typename T>
+T value_of(Result<T> result) {
+  check(result.status());
+  return std::move(*result);
+}
+
+// Null for a tensor without storage (sparse, fake, wrapped).
+c10::StorageImpl* storage_of(const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.has_storage()) return nullptr;
+  return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+}
+
+// Of a torch.Tensor or a torch.UntypedStorage.
+c10::StorageImpl* storage_of(const py::handle& object) {
+  if (THPVariable_Check(object.ptr())) return storage_of(THPVariable_Unpack(object.ptr()));
+  return torch::createStorage(object.ptr()).unsafeGetStorageImpl();
+}
+
+// A tensor's bytes brought back and kept while this lives. Nothing for tensors that never move.
+class Hold {
+ public:
+  explicit Hold(c10::StorageImpl* storage) {
+    TensorHandle* handle = storage == nullptr ? nullptr : handle_of(*storage);
+    if (handle == nullptr || is_forked_child()) return;
+    storage_ = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage);
+    remember_storage(*handle, *storage);
+    runtime_ = handle->runtime;
+    tensor_ = handle->tensor;
+    const py::gil_scoped_release no_gil;
+    const StorageReferenceGuard guard;
+    if (const Status status = runtime_->hold(tensor_); !status.ok()) {
+      tensor_ = nullptr;
+      throw_status(status, "");
+    }
+    // The holder may change the bytes without an op.
+    runtime_->mark_written(tensor_);
+  }
+
+  ~Hold() { release(); }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+
+  void release() {
+    if (tensor_ == nullptr || is_forked_child()) return;
+    runtime_->unhold(std::exchange(tensor_, nullptr));
+  }
+
+ private:
+  c10::intrusive_ptr<c10::StorageImpl> storage_;  // keeps the tensor alive
+  std::shared_ptr<Runtime> runtime_;
+  LiveTensor* tensor_ = nullptr;
+};
+
+// The hold is never released.
+void pin_address(const py::object& tensor) {
+  c10::StorageImpl* storage = storage_of(tensor);
+  TensorHandle* handle = storage == nullptr ? nullptr : handle_of(*storage);
+  if (handle == nullptr || is_forked_child()) return;
+  if (std::exchange(handle->is_address_known, true)) return;
+  const py::gil_scoped_release no_gil;
+  const StorageReferenceGuard guard;
+  remember_storage(*handle, *storage);
+  if (const Status status = handle->runtime->hold(handle->tensor); !status.ok()) {
+    handle->is_address_known = false;
+    throw_status(status, "");
+  }
+  handle->runtime->mark_written(handle->tensor);
+}
+
+py::dict to_dict(const MemoryUsage& usage) {
+  py::dict d;
+  d["device_budget_bytes"] = usage.budget_bytes;
+  d["device_bytes"] = usage.allocated_bytes;
+  d["device_peak_bytes"] = usage.allocated_peak_bytes;
+  d["device_reserved_bytes"] = usage.reserved_bytes;
+  d["device_reserved_peak_bytes"] = usage.reserved_peak_bytes;
+  d["device_rounding_bytes"] = usage.rounding_bytes;
+  d["device_largest_free_bytes"] = usage.largest_free_bytes;
+  d["stitch_count"] = usage.stitch_count;
+  return d;
+}
+
+void add_engine_counters(py::dict& d, const EngineCounters& c) {
+  d["planned_offloads"] = c.planned_offloads;
+  d["planned_drops"] = c.planned_drops;
+  d["planned_prefetches"] = c.planned_prefetches;
+  d["skipped_migrations"] = c.skipped_migrations;
+  d["on_demand_offloads"] = c.on_demand_offloads;
+  d["on_demand_drops"] = c.on_demand_drops;
+  d["urgent_reads"] = c.urgent_reads;
+  d["late_prefetches"] = c.late_prefetches;
+  d["failed_transfers"] = c.failed_transfers;
+  d["stall_read_ns"] = c.stall_read_ns;
+  d["stall_memory_ns"] = c.stall_memory_ns;
+}
+
+void add_tier_counters(py::dict& d, const std::string& tier, const TierCounters& c) {
+  d[py::str(tier + "_bytes_read")] = c.bytes_read;
+  d[py::str(tier + "_bytes_written")] = c.bytes_written;
+  d[py::str(tier + "_reserved_peak_bytes")] = c.reserved_peak_bytes;
+  py::list drives;
+  for (const DriveCounters& drive : c.drives) {
+    py::dict entry;
+    entry["name"] = drive.name;
+    entry["io_path"] = drive.io_path;
+    entry["bytes_read"] = drive.bytes_read;
+    entry["bytes_written"] = drive.bytes_written;
+    entry["read_busy_ns"] = drive.read_busy_ns;
+    entry["write_busy_ns"] = drive.write_busy_ns;
+    entry["error_count"] = drive.error_count;
+    drives.append(entry);
+  }
+  if (!c.drives.empty()) d[py::str(tier + "_drives")] = drives;
+}
+
+py::dict counters(Session& session) {
+  Runtime& runtime = session.runtime();
+  py::dict d = to_dict(runtime.memory_usage());
+  add_engine_counters(d, runtime.counters());
+  add_tier_counters(d, "ssd", session.tier_counters(Tier::kSsd));
+  add_tier_counters(d, "host", session.tier_counters(Tier::kHost));
+  d["bytes_away"] = runtime.bytes_away();
+  d["unmovable_bytes"] = runtime.unmovable_bytes();
+  d["deviations"] = runtime.deviation_count();
+  d["is_following_plan"] = runtime.is_following_plan();
+  return d;
+}
+
+const char* mode_name(IterationRecord::Mode mode) {
+  switch (mode) {
+    case IterationRecord::Mode::kOnDemand:
+      return "on demand";
+    case IterationRecord::Mode::kPlanned:
+      return "planned";
+    case IterationRecord::Mode::kDeviated:
+      return "deviated";
+  }
+  return "unknown";
+}
+
+py::list iterations(Session& session) {
+  py::list list;
+  for (const IterationRecord& record : session.runtime().iterations()) {
+    py::dict d;
+    d["duration_ns"] = record.duration_ns;
+    d["stall_read_ns"] = record.stall_read_ns;
+    d["stall_memory_ns"] = record.stall_memory_ns;
+    d["ssd_bytes_read"] = record.ssd_bytes_read;
+    d["ssd_bytes_written"] = record.ssd_bytes_written;
+    d["host_bytes_read"] = record.host_bytes_read;
+    d["host_bytes_written"] = record.host_bytes_written;
+    d["device_peak_bytes"] = record.device_peak_bytes;
+    d["op_count"] = record.op_count;
+    d["mode"] = mode_name(record.mode);
+    list.append(d);
+  }
+  return list;
+}
+
+py::list memory_timeline(Session& session) {
+  py::list list;
+  for (const MemorySample& sample : session.runtime().memory_timeline())
+    list.append(py::make_tuple(sample.time_ns, sample.device_bytes));
+  return list;
+}
+
+py::object prediction(Session& session) {
+  const std::optional<Prediction> prediction = session.prediction();
+  if (!prediction) return py::none();
+  py::dict d;
+  d["ideal_ns"] = prediction->ideal_ns;
+  d["step_ns"] = prediction->step_ns;
+  d["natural_peak_bytes"] = prediction->natural_peak_bytes;
+  return d;
+}
+
+void save_trace(Session& session, const std::filesystem::path& path) {
+  const std::optional<Trace> trace = session.runtime().trace();
+  if (!trace)
+    check(Status(ErrorCode::kInvalidArgument,
+                 "there is no trace yet: no iteration of the training loop has repeated"));
+  check(write_trace(*trace, path));
+}
+
+void save_plan(Session& session, const std::filesystem::path& path) {
+  const std::optional<Trace> trace = session.runtime().trace();
+  const std::optional<Plan> plan = session.runtime().current_plan();
+  if (!trace || !plan)
+    check(Status(ErrorCode::kInvalidArgument,
+                 "there is no plan yet: no iteration of the training loop has repeated"));
+  check(write_plan(*plan, *trace, path));
+}
+
+TensorKind kind_of(const std::string& name) {
+  for (const TensorKind kind :
+       {TensorKind::kParameter, TensorKind::kGradient, TensorKind::kOptimizerState,
+        TensorKind::kActivation, TensorKind::kInput, TensorKind::kWorkspace})
+    if (to_string(kind) == name) return kind;
+  return TensorKind::kOther;
+}
+
+void describe(const at::Tensor& tensor, const std::string& kind, const std::string& name) {
+  c10::StorageImpl* storage = storage_of(tensor);
+  if (TensorHandle* handle = storage == nullptr ? nullptr : handle_of(*storage))
+    handle->runtime->describe(handle->tensor, kind_of(kind), name);
+}
+
+SessionOptions options_from(const py::kwargs& kwargs) {
+  SessionOptions options;
+  options.device_budget_bytes = kwargs["device_budget_bytes"].cast<int64_t>();
+  options.ssd_directories = kwargs["ssd_directories"].cast<std::vector<std::filesystem::path>>();
+  options.cache_directory = kwargs["cache_directory"].cast<std::filesystem::path>();
+  const auto read = [&](const char* name, auto& field) {
+    if (kwargs.contains(name) && !kwargs[name].is_none())
+      field = kwargs[name].cast<std::decay_t<decltype(field)>>();
+  };
+  read("ssd_capacity_bytes", options.ssd_capacity_bytes);
+  read("host_limit_bytes", options.host_limit_bytes);
+  read("plan_path", options.plan_path);
+  read("is_planned", options.is_planned);
+  read("checksum", options.checksum);
+  read("evict_after_every_op", options.evict_after_every_op);
+  read("smallest_tensor_bytes", options.smallest_tensor_bytes);
+  read("allow_ram_directory", options.allow_ram_directory);
+  read("progress", options.progress);
+  return options;
+}
+
+}  // namespace
+}  // namespace teraio::pytorch
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
+  using namespace teraio;
+  using namespace teraio::pytorch;
+  using no_gil = py::call_guard<py::gil_scoped_release>;
+
+  py::class_<Session>(module, "Session")
+      .def(py::init(
+          [](const py::kwargs& kwargs) { return value_of(Session::open(options_from(kwargs))); }))
+      .def("start", [](Session& session) { check(session.start()); })
+      .def("stop",
+           [](Session& session) {
+             Status status;
+             {
+               const py::gil_scoped_release released;
+               status = session.stop();
+             }
+             check(status);
+           })
+      .def("is_running", &Session::is_running)
+      .def("begin_step", [](Session& session) { session.runtime().begin_step(); })
+      .def(
+          "end_step",
+          [](Session& session) {
+            const StorageReferenceGuard guard;
+            session.runtime().end_step();
+          },
+          no_gil())
+      .def("counters", &counters)
+      .def("iterations", &iterations)
+      .def("memory_timeline", &memory_timeline)
+      .def("prediction", &prediction)
+      .def("bound_ns", &Session::bound_ns, no_gil())
+      .def("save_trace", &save_trace)
+      .def("save_plan", &save_plan);
+
+  py::class_<Hold>(module, "Hold")
+      .def(py::init(
+          [](const py::object& tensor) { return std::make_unique<Hold>(storage_of(tensor)); }))
+      .def("release", &Hold::release);
+
+  py::class_<CoarseOp>(module, "CoarseOp")
+      .def(py::init<const std::string&, const std::vector<at::Tensor>&,
+                    const std::vector<size_t>&>(),
+           no_gil())
+      .def("end", &CoarseOp::end, no_gil());
+
+  module.def(
+      "pin_address", &pin_address,
+      "Brings the bytes back and never moves them again: their address has been given away.");
+  module.def("describe", &describe, "What a tensor is, for the trace.");
+  module.def("observe_this_thread", &observe_this_thread);
+  module.def("is_this_thread_observed", &is_this_thread_observed);
+  module.def("parse_size", [](const std::string& text, int64_t whole_bytes) {
+    return value_of(parse_size(text, whole_bytes));
+  });
+}

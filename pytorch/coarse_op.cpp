@@ -1,0 +1,74 @@
+#include "coarse_op.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "op_observer.h"
+#include "storage_swap.h"
+#include "storage_walk.h"
+
+namespace teraio::pytorch {
+
+CoarseOp::CoarseOp(const std::string& name, const std::vector<at::Tensor>& inputs,
+                   const std::vector<size_t>& written)
+    : session_(active_session()) {
+  if (session_ == nullptr) return;
+  info_.name = name;
+  info_.name_hash = XXH3_64bits(name.data(), name.size());
+  is_outermost_ = enter_op(info_);
+  StorageWalk walk(*session_, frame_, info_.name_hash, /*may_adopt=*/is_outermost_);
+  try {
+    for (size_t i = 0; i < inputs.size(); ++i)
+      walk.visit(inputs[i], std::find(written.begin(), written.end(), i) != written.end());
+    signature_ = walk.signature();
+    hold_inputs();
+  } catch (...) {
+    if (is_outermost_) leave_op(*session_);
+    throw;
+  }
+}
+
+void CoarseOp::hold_inputs() {
+  const StorageReferenceGuard guard;
+  if (is_outermost_) {
+    const Status status = session_->runtime->begin_op(frame_, signature_);
+    if (!status.ok()) throw_status(status, info_.name);
+    return;
+  }
+  for (size_t i = 0; i < frame_.uses.size(); ++i) {
+    const Status status = session_->runtime->hold(frame_.uses[i].tensor);
+    if (!status.ok()) {
+      for (size_t k = 0; k < i; ++k) session_->runtime->unhold(frame_.uses[k].tensor);
+      throw_status(status, info_.name);
+    }
+    if (frame_.uses[i].is_write) session_->runtime->mark_written(frame_.uses[i].tensor);
+  }
+}
+
+CoarseOp::~CoarseOp() {
+  if (session_ != nullptr) finish();
+}
+
+void CoarseOp::end(const std::vector<at::Tensor>& results) {
+  if (session_ == nullptr) return;
+  if (is_outermost_) {
+    StorageWalk walk(*session_, frame_, 0, /*may_adopt=*/false);
+    for (const at::Tensor& result : results) walk.visit(result, true);
+  }
+  finish();
+}
+
+void CoarseOp::finish() {
+  const StorageReferenceGuard guard;
+  ActiveSession& session = *std::exchange(session_, nullptr);
+  if (is_outermost_) {
+    session.runtime->end_op(frame_, info_.name, signature_, /*is_complete=*/true);
+    leave_op(session);
+    return;
+  }
+  for (const Use& use : frame_.uses) session.runtime->unhold(use.tensor);
+}
+
+}  // namespace teraio::pytorch

@@ -1,0 +1,43 @@
+// CoarseOp: compiled code that runs as one op.
+//
+// The kernels of torch.compile's inductor use raw pointers and pass no operator. A CoarseOp around
+// a compiled graph brings its inputs back and keeps all of them until the graph has run; operators
+// that the graph calls are parts of it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+#include "active_session.h"
+#include "op_info.h"
+
+namespace teraio::pytorch {
+
+// Threads: made and ended by one thread.
+class CoarseOp {
+ public:
+  // `written`: indices of the inputs that the code changes. Raises torch.OutOfMemoryError when the
+  // budget does not hold the inputs. Keeps no reference to them: the code may free them early.
+  CoarseOp(const std::string& name, const std::vector<at::Tensor>& inputs,
+           const std::vector<size_t>& written);
+  // Ends it when end() has not: the code has failed.
+  ~CoarseOp();
+  CoarseOp(const CoarseOp&) = delete;
+  CoarseOp& operator=(const CoarseOp&) = delete;
+
+  void end(const std::vector<at::Tensor>& results);
+
+ private:
+  void hold_inputs();
+  void finish();
+
+  ActiveSession* session_;
+  OpInfo info_;
+  OpFrame frame_;
+  uint64_t signature_ = 0;
+  bool is_outermost_ = false;
+};
+
+}  // namespace teraio::pytorch

@@ -1,0 +1,155 @@
+#include "op_observer.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <torch/library.h>
+
+#include "active_session.h"
+#include "list_op_pieces.h"
+#include "op_info.h"
+#include "storage_swap.h"
+#include "storage_walk.h"
+
+namespace teraio::pytorch {
+namespace {
+
+constexpr c10::DispatchKey kKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
+
+// The outermost op of this thread. Its frame is reused, so that an op allocates nothing.
+struct ThreadState {
+  OpFrame frame;
+  std::vector<LiveTensor*> nested_holds;  // brought back inside it, kept until it ends
+  const OpInfo* op = nullptr;
+};
+thread_local ThreadState this_thread;
+
+void call_below(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey), stack);
+}
+
+void release_nested_holds(ActiveSession& session) {
+  for (LiveTensor* tensor : this_thread.nested_holds) session.runtime->unhold(tensor);
+  this_thread.nested_holds.clear();
+}
+
+// Ends the outermost op, also when it throws.
+class OutermostOp {
+ public:
+  OutermostOp(ActiveSession& session, const OpInfo& info, const torch::jit::Stack& stack)
+      : session_(session), state_(this_thread) {
+    state_.op = &info;
+    state_.frame.uses.clear();
+    state_.frame.is_begun = false;
+    try {
+      begin(stack);
+    } catch (...) {
+      state_.op = nullptr;  // no op is under way: there is no destructor to say so
+      throw;
+    }
+  }
+
+  ~OutermostOp() {
+    const StorageReferenceGuard guard;
+    session_.runtime->end_op(state_.frame, state_.op->name, signature_,
+                             state_.op->completes_results);
+    release_nested_holds(session_);
+    state_.op = nullptr;
+  }
+
+  OutermostOp(const OutermostOp&) = delete;
+  OutermostOp& operator=(const OutermostOp&) = delete;
+
+  void add_results(const torch::jit::Stack& stack) {
+    StorageWalk walk(session_, state_.frame, 0, /*may_adopt=*/false);
+    const size_t count = std::min(state_.op->return_count, stack.size());
+    for (size_t i = stack.size() - count; i < stack.size(); ++i) walk.visit(stack[i], true);
+  }
+
+ private:
+  void begin(const torch::jit::Stack& stack) {
+    const OpInfo& info = *state_.op;
+    StorageWalk walk(session_, state_.frame, info.name_hash, /*may_adopt=*/true);
+    const size_t first = stack.size() - info.argument_count;
+    for (size_t i = 0; i < info.argument_count; ++i) walk.visit(stack[first + i], info.is_write[i]);
+    signature_ = walk.signature();
+    const StorageReferenceGuard guard;
+    const Status status = session_.runtime->begin_op(state_.frame, signature_);
+    if (!status.ok()) throw_status(status, info.name);
+  }
+
+  ActiveSession& session_;
+  ThreadState& state_;
+  uint64_t signature_ = 0;
+};
+
+// An op inside an op: what it uses is nearly always there already, pinned by the outermost one.
+void bring_back_for_nested_op(ActiveSession& session, const OpInfo& info,
+                              const torch::jit::Stack& stack) {
+  static thread_local OpFrame frame;
+  frame.uses.clear();
+  StorageWalk walk(session, frame, 0, /*may_adopt=*/false);
+  const size_t first = stack.size() - info.argument_count;
+  for (size_t i = 0; i < info.argument_count; ++i) walk.visit(stack[first + i], info.is_write[i]);
+  for (const Use& use : frame.uses) {
+    if (use.tensor->pin_count > 0 || !use.tensor->is_seen_as_input) continue;
+    const StorageReferenceGuard guard;
+    if (const Status status = session.runtime->hold(use.tensor); !status.ok())
+      throw_status(status, info.name);
+    this_thread.nested_holds.push_back(use.tensor);
+    if (use.is_write) session.runtime->mark_written(use.tensor);
+  }
+}
+
+void observe_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  ActiveSession* session = active_session();
+  if (session == nullptr) return call_below(op, keys, stack);
+  const OpInfo& info = op_info(op);
+  if (this_thread.op != nullptr) {
+    bring_back_for_nested_op(*session, info, *stack);
+    return call_below(op, keys, stack);
+  }
+  const auto run = [&](torch::jit::Stack* arguments) {
+    OutermostOp outermost(*session, info, *arguments);
+    call_below(op, keys, arguments);
+    outermost.add_results(*arguments);
+  };
+  if (info.is_list_op && run_in_pieces(info, session->chunk_bytes, stack, run)) return;
+  run(stack);
+}
+
+}  // namespace
+
+void observe_this_thread(bool is_on) { c10::impl::tls_set_dispatch_key_included(kKey, is_on); }
+
+bool is_this_thread_observed() { return c10::impl::tls_is_dispatch_key_included(kKey); }
+
+bool enter_op(const OpInfo& info) {
+  if (this_thread.op != nullptr) return false;
+  this_thread.op = &info;
+  return true;
+}
+
+void leave_op(ActiveSession& session) {
+  release_nested_holds(session);
+  this_thread.op = nullptr;
+}
+
+std::string_view current_op_name() {
+  return this_thread.op == nullptr ? std::string_view() : std::string_view(this_thread.op->name);
+}
+
+void throw_status(const Status& status, std::string_view op_name) {
+  const std::string message = fmt::format(
+      "TERAIO: {}{}{}", op_name.empty() ? "an allocation outside of an operator" : "op ", op_name,
+      status.code() == ErrorCode::kOutOfMemory ? " " + status.message() : ": " + status.message());
+  TORCH_CHECK_WITH(OutOfMemoryError, status.code() != ErrorCode::kOutOfMemory, message);
+  TORCH_CHECK(false, message);
+}
+
+}  // namespace teraio::pytorch
+
+TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, library) {
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&teraio::pytorch::observe_op>());
+}

@@ -1,0 +1,207 @@
+#include "session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "base/units.h"
+#include "budgeted_allocator.h"
+#include "device/cpu_device.h"
+#include "forked_child.h"
+#include "op_observer.h"
+#include "plan/planner.h"
+#include "simulate/bounds.h"
+#include "simulate/simulator.h"
+#include "storage/host_store.h"
+#include "storage/probe.h"
+#include "storage/ssd_store.h"
+#include "storage_swap.h"
+
+namespace teraio::pytorch {
+namespace {
+
+// A list op over more than this share of the budget runs in pieces.
+constexpr int64_t kPiecesPerBudget = 12;
+// Kept free of planned tensors: rounding to pages and what the profile could not see.
+constexpr double kPlanMargin = 0.01;
+// Host memory as seen by one copying thread; only its ratio to the drives matters to the planner.
+constexpr int64_t kHostCopyBytesPerSecond = 5'000'000'000;
+constexpr int64_t kUnlimitedLinkBytesPerSecond = 1'000'000'000'000;
+
+// Enough for a job of eight times the budget; never more than half of what is free, so that other
+// programs, and other sessions on the same drive, find room.
+int64_t default_ssd_capacity(const SessionOptions& options, const Hardware& hardware) {
+  const int64_t wanted_bytes = std::max<int64_t>(2 * kGiB, 8 * options.device_budget_bytes);
+  return std::min(wanted_bytes, ssd_capacity_bytes(hardware) / 2);
+}
+
+Result<DriveProbe> measured(const std::filesystem::path& directory, const SessionOptions& options) {
+  if (auto cached = load_cached_probe(options.cache_directory, directory)) return *cached;
+  ProbeOptions probe_options;
+  probe_options.progress = options.progress;
+  Result<DriveProbe> probe = probe_directory(directory, probe_options);
+  if (!probe.ok()) return probe;
+  TERAIO_RETURN_IF_ERROR(save_cached_probe(options.cache_directory, *probe));
+  return probe;
+}
+
+Drive to_drive(const DriveProbe& probe) {
+  Drive drive;
+  drive.name = probe.name;
+  drive.capacity_bytes = probe.capacity_bytes;
+  drive.rates = {probe.read_bytes_per_second, probe.write_bytes_per_second};
+  drive.duplex = probe.duplex;
+  return drive;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Session>> Session::open(SessionOptions options) {
+  std::unique_ptr<Session> session(new Session(std::move(options)));
+  session->machine_ = std::make_shared<Machine>();
+  Result<std::unique_ptr<Device>> device = make_cpu_device(session->options_.device_budget_bytes);
+  if (!device.ok()) return device.status();
+  session->machine_->device = std::move(*device);
+  TERAIO_RETURN_IF_ERROR(session->open_tiers());
+  session->create_runtime();
+  return session;
+}
+
+Status Session::open_tiers() {
+  std::vector<SsdDirectory> directories;
+  hardware_.name = "this machine";
+  hardware_.device_memory_bytes = options_.device_budget_bytes;
+  hardware_.device_link = {kUnlimitedLinkBytesPerSecond, kUnlimitedLinkBytesPerSecond};
+  hardware_.host = {options_.host_limit_bytes, {kHostCopyBytesPerSecond, kHostCopyBytesPerSecond}};
+  for (const std::filesystem::path& path : options_.ssd_directories) {
+    Result<DriveProbe> probe = measured(path, options_);
+    if (!probe.ok()) return probe.status();
+    hardware_.drives.push_back(to_drive(*probe));
+    hardware_.request_latency_ns =
+        std::max(hardware_.request_latency_ns, probe->request_latency_ns);
+    directories.push_back({path, probe->read_bytes_per_second, probe->write_bytes_per_second});
+  }
+  if (!directories.empty()) {
+    SsdStoreOptions store_options;
+    store_options.capacity_bytes = options_.ssd_capacity_bytes > 0
+                                       ? options_.ssd_capacity_bytes
+                                       : default_ssd_capacity(options_, hardware_);
+    store_options.checksum = options_.checksum;
+    store_options.allow_ram_directory = options_.allow_ram_directory;
+    auto store = open_ssd_store(directories, store_options, machine_->clock);
+    if (!store.ok()) return store.status();
+    machine_->stores[static_cast<size_t>(Tier::kSsd)] = std::move(*store);
+  }
+  if (options_.host_limit_bytes > 0) {
+    auto store = open_host_store(options_.host_limit_bytes, *machine_->device, machine_->clock);
+    if (!store.ok()) return store.status();
+    machine_->stores[static_cast<size_t>(Tier::kHost)] = std::move(*store);
+  }
+  return {};
+}
+
+void Session::create_runtime() {
+  machine_->swap = std::make_unique<TorchStorageSwap>();
+  RuntimeOptions runtime_options;
+  EngineOptions& engine = runtime_options.engine;
+  engine.device = machine_->device.get();
+  engine.stores = {machine_->stores[0].get(), machine_->stores[1].get()};
+  engine.swap = machine_->swap.get();
+  engine.clock = &machine_->clock;
+  engine.smallest_tensor_bytes = options_.smallest_tensor_bytes;
+  engine.poison_released_memory = options_.evict_after_every_op;
+  runtime_options.evict_after_every_op = options_.evict_after_every_op;
+  if (options_.is_planned)
+    runtime_options.make_plan = [this](const Profile& profile) { return make_plan(profile); };
+  machine_->runtime = std::make_unique<Runtime>(std::move(runtime_options));
+  runtime_ = std::shared_ptr<Runtime>(machine_, machine_->runtime.get());
+}
+
+Result<Plan> Session::make_plan(const Profile& profile) {
+  Limits limits;
+  const auto margin_bytes =
+      static_cast<int64_t>(static_cast<double>(options_.device_budget_bytes) * kPlanMargin);
+  limits.device_budget_bytes =
+      options_.device_budget_bytes - margin_bytes - profile.untouched_bytes;
+  limits.host_limit_bytes = options_.host_limit_bytes;
+  limits.smallest_tensor_bytes = options_.smallest_tensor_bytes;
+  Result<Plan> plan = options_.plan_path ? read_plan(*options_.plan_path, profile.trace)
+                                         : teraio::plan(profile.trace, hardware_, limits);
+  if (!plan.ok()) return plan;
+  const Prediction prediction = predict(profile, limits, *plan);
+  const std::lock_guard lock(prediction_mutex_);
+  prediction_ = prediction;
+  return plan;
+}
+
+Prediction Session::predict(const Profile& profile, const Limits& limits, const Plan& plan) const {
+  Prediction prediction;
+  prediction.limits = limits;
+  Limits unlimited;
+  unlimited.device_budget_bytes = std::numeric_limits<int64_t>::max() / 2;
+  if (const Result<Run> ideal = simulate(profile.trace, hardware_, unlimited, Plan()); ideal.ok()) {
+    prediction.ideal_ns = ideal->ideal_ns;
+    prediction.natural_peak_bytes = ideal->device_peak_bytes + profile.untouched_bytes;
+  }
+  if (const Result<Run> run = simulate(profile.trace, hardware_, limits, plan); run.ok())
+    prediction.step_ns = run->step_ns;
+  return prediction;
+}
+
+Session::~Session() {
+  // Its threads are the parent's: there is nothing here that could end them.
+  if (is_forked_child()) new std::shared_ptr<Machine>(machine_);
+  if (is_running()) (void)stop();
+}
+
+bool Session::is_running() const { return active_ != nullptr && active_session() == active_.get(); }
+
+Status Session::start() {
+  if (active_session() != nullptr)
+    return Status(ErrorCode::kInvalidArgument,
+                  "a TERAIO session is running in this process: leave it before starting another");
+  if (active_ != nullptr)
+    return Status(ErrorCode::kInvalidArgument, "this TERAIO session has ended: open a new one");
+  active_ = std::make_unique<ActiveSession>();
+  active_->runtime = runtime_;
+  active_->smallest_tensor_bytes = options_.smallest_tensor_bytes;
+  active_->chunk_bytes = options_.device_budget_bytes / kPiecesPerBudget;
+  install_allocator();
+  watch_forks();
+  set_active_session(active_.get());
+  observe_this_thread(true);
+  return {};
+}
+
+Status Session::stop() {
+  if (!is_running()) return {};
+  observe_this_thread(false);
+  set_active_session(nullptr);
+  const StorageReferenceGuard guard;
+  machine_->device->set_budget_bytes(std::numeric_limits<int64_t>::max());
+  // The record stays: a thread that entered an op before the end still reads it.
+  static auto* ended = new std::vector<std::unique_ptr<ActiveSession>>();
+  Status status = runtime_->stop();
+  ended->push_back(std::make_unique<ActiveSession>(*active_));
+  return status;
+}
+
+TierCounters Session::tier_counters(Tier tier) const {
+  const auto& store = machine_->stores[static_cast<size_t>(tier)];
+  return store == nullptr ? TierCounters() : store->counters();
+}
+
+int64_t Session::bound_ns() const {
+  const std::optional<Prediction> known = prediction();
+  const std::optional<Trace> trace = runtime_->trace();
+  if (!known || !trace) return 0;
+  return lower_bounds(*trace, hardware_, known->limits).best_ns();
+}
+
+std::optional<Prediction> Session::prediction() const {
+  const std::lock_guard lock(prediction_mutex_);
+  return prediction_;
+}
+
+}  // namespace teraio::pytorch

@@ -1,0 +1,96 @@
+// Session: a device with a budget, tiers, a runtime on them, and PyTorch's hooks while it is on.
+//
+// Threads: one at a time may start and stop it; everything else may come from any thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "active_session.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "device/device.h"
+#include "engine/runtime.h"
+#include "hardware/hardware.h"
+#include "storage/tier_store.h"
+
+namespace teraio::pytorch {
+
+struct SessionOptions {
+  int64_t device_budget_bytes = 0;
+  std::vector<std::filesystem::path> ssd_directories;
+  int64_t ssd_capacity_bytes = 0;  // over all directories; 0: chosen from budget and free room
+  int64_t host_limit_bytes = 0;
+  std::filesystem::path cache_directory;  // for measured drives
+  std::optional<std::filesystem::path> plan_path;
+  bool is_planned = true;             // false: on demand only
+  bool checksum = false;              // of every chunk on the drives
+  bool evict_after_every_op = false;  // tests: and poison what is released
+  int64_t smallest_tensor_bytes = 64 * kKiB;
+  bool allow_ram_directory = false;  // tests
+  std::function<void(const std::string&)> progress;
+};
+
+// What the planner and the simulator say of the plan that runs.
+struct Prediction {
+  int64_t ideal_ns = 0;
+  int64_t step_ns = 0;
+  int64_t natural_peak_bytes = 0;  // with an unlimited budget
+  Limits limits;                   // that the plan was made for
+};
+
+class Session {
+ public:
+  // Measures drives that have not been measured before, and opens the tiers.
+  static Result<std::unique_ptr<Session>> open(SessionOptions options);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // The hooks go on, in the calling thread and those that it starts. One session at a time.
+  Status start();
+  // Every tensor comes back, the hooks go off. The session cannot be started again.
+  Status stop();
+  bool is_running() const;
+
+  Runtime& runtime() { return *runtime_; }
+  const Hardware& hardware() const { return hardware_; }
+  TierCounters tier_counters(Tier tier) const;
+  std::optional<Prediction> prediction() const;
+  // No plan for the current trace can be faster; computed when asked for, which takes a moment.
+  int64_t bound_ns() const;
+  const SessionOptions& options() const { return options_; }
+
+ private:
+  explicit Session(SessionOptions options) : options_(std::move(options)) {}
+  Status open_tiers();
+  void create_runtime();
+  Result<Plan> make_plan(const Profile& profile);
+  Prediction predict(const Profile& profile, const Limits& limits, const Plan& plan) const;
+
+  // What storages may outlive the session with: owned by the runtime's last user.
+  struct Machine {
+    SteadyClock clock;
+    std::unique_ptr<Device> device;
+    std::array<std::unique_ptr<TierStore>, kTierCount> stores;
+    std::unique_ptr<StorageSwap> swap;
+    std::unique_ptr<Runtime> runtime;  // last: goes first
+  };
+
+  SessionOptions options_;
+  Hardware hardware_;
+  std::shared_ptr<Machine> machine_;
+  std::shared_ptr<Runtime> runtime_;  // shares the machine's ownership
+  std::unique_ptr<ActiveSession> active_;
+  mutable std::mutex prediction_mutex_;
+  std::optional<Prediction> prediction_;
+};
+
+}  // namespace teraio::pytorch

@@ -1,0 +1,65 @@
+#include "storage_swap.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/units.h"
+#include "data_access_flag.h"
+
+namespace teraio::pytorch {
+namespace {
+
+using StorageReference = c10::intrusive_ptr<c10::StorageImpl>;
+
+thread_local std::vector<StorageReference> references_left_behind;
+
+std::string away_message(const LiveTensor& tensor) {
+  return fmt::format(
+      "TERAIO: tensor {} ({}) is not on the device: its bytes are away and were touched outside of "
+      "a PyTorch operator. Use it in an operator, or call teraio.hold(tensor) first",
+      tensor.id, format_size(tensor.size_bytes));
+}
+
+// Puts `replacement` in, without freeing what was there: the handle lives on.
+void replace_data_ptr(c10::StorageImpl& storage, c10::DataPtr replacement) {
+  c10::DataPtr previous =
+      std::exchange(storage._mutable_data_ptr_no_checks(), std::move(replacement));
+  previous.release_context();
+}
+
+}  // namespace
+
+StorageReferenceGuard::~StorageReferenceGuard() {
+  if (references_left_behind.empty()) return;
+  std::vector<StorageReference> dropped;
+  dropped.swap(references_left_behind);
+}
+
+bool TorchStorageSwap::detach(LiveTensor& tensor) {
+  auto* handle = static_cast<TensorHandle*>(tensor.owner);
+  if (handle == nullptr || !handle->storage) return false;
+  StorageReference storage = handle->storage->lock();
+  if (!storage) return false;
+  const bool is_ours = handle_of(*storage) == handle;
+  if (is_ours) {
+    replace_data_ptr(*storage, make_data_ptr(handle, nullptr));
+    forbid_data_access(*storage, away_message(tensor));
+  }
+  references_left_behind.push_back(std::move(storage));
+  return is_ours;
+}
+
+void TorchStorageSwap::attach(LiveTensor& tensor) {
+  auto* handle = static_cast<TensorHandle*>(tensor.owner);
+  if (handle == nullptr || !handle->storage) return;
+  StorageReference storage = handle->storage->lock();
+  if (!storage) return;
+  if (handle_of(*storage) == handle) {
+    replace_data_ptr(*storage, make_data_ptr(handle, tensor.memory));
+    allow_data_access(*storage);
+  }
+  references_left_behind.push_back(std::move(storage));
+}
+
+}  // namespace teraio::pytorch

@@ -1,0 +1,56 @@
+#include "storage_walk.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+
+#include "adoption.h"
+#include "tensor_handle.h"
+
+namespace teraio::pytorch {
+
+void StorageWalk::visit(const c10::IValue& value, bool is_write) {
+  if (value.isTensor()) {
+    visit_tensor(value.toTensor(), is_write);
+  } else if (value.isList()) {
+    for (const c10::IValue& element : value.toListRef())
+      if (element.isTensor()) visit_tensor(element.toTensor(), is_write);
+  } else if (value.isStorage()) {
+    visit_storage(*value.toStorage().unsafeGetStorageImpl(), is_write);
+  }
+}
+
+void StorageWalk::visit_tensor(const at::Tensor& tensor, bool is_write) {
+  if (!tensor.defined()) return;
+  c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  if (!impl.has_storage() || impl.is_python_dispatch()) return;
+  signature_ = combine_signatures(signature_, static_cast<uint64_t>(tensor.scalar_type()));
+  if (!impl.has_symbolic_sizes_strides())
+    for (const int64_t size : impl.sizes())
+      signature_ = combine_signatures(signature_, static_cast<uint64_t>(size));
+  c10::StorageImpl* storage = impl.unsafe_storage().unsafeGetStorageImpl();
+  if (storage == nullptr) return;
+  LiveTensor* live = visit_storage(*storage, is_write);
+  if (live != nullptr && impl.requires_grad() && tensor.is_leaf()) live->is_parameter = true;
+}
+
+LiveTensor* StorageWalk::visit_storage(c10::StorageImpl& storage, bool is_write) {
+  TensorHandle* handle = handle_of(storage);
+  if (handle == nullptr && may_adopt_) handle = adopt(session_, storage);
+  if (handle == nullptr || handle->runtime != session_.runtime) return nullptr;
+  remember_storage(*handle, storage);
+  add_use(*handle->tensor, is_write);
+  return handle->tensor;
+}
+
+void StorageWalk::add_use(LiveTensor& tensor, bool is_write) {
+  const auto known = std::find_if(frame_.uses.begin(), frame_.uses.end(),
+                                  [&](const Use& use) { return use.tensor == &tensor; });
+  if (known == frame_.uses.end()) {
+    frame_.uses.push_back({&tensor, is_write});
+  } else {
+    known->is_write |= is_write;
+  }
+}
+
+}  // namespace teraio::pytorch

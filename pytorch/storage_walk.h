@@ -1,0 +1,37 @@
+// Which of the runtime's tensors an op's arguments and results are.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <span>
+
+#include "active_session.h"
+#include "engine/signature.h"
+#include "op_info.h"
+
+namespace teraio::pytorch {
+
+// Adds the tensors behind `values` to frame.uses, each once, and mixes shapes and types into
+// `signature`. Storages of PyTorch's own memory that are large enough move into the runtime's
+// memory first when `may_adopt` (no op that could hold their address is running).
+class StorageWalk {
+ public:
+  StorageWalk(ActiveSession& session, OpFrame& frame, uint64_t signature, bool may_adopt)
+      : session_(session), frame_(frame), signature_(signature), may_adopt_(may_adopt) {}
+
+  void visit(const c10::IValue& value, bool is_write);
+  uint64_t signature() const { return signature_; }
+
+ private:
+  void visit_tensor(const at::Tensor& tensor, bool is_write);
+  // Null when the storage is not the runtime's.
+  LiveTensor* visit_storage(c10::StorageImpl& storage, bool is_write);
+  void add_use(LiveTensor& tensor, bool is_write);
+
+  ActiveSession& session_;
+  OpFrame& frame_;
+  uint64_t signature_;
+  bool may_adopt_;
+};
+
+}  // namespace teraio::pytorch

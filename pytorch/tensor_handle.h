@@ -1,0 +1,50 @@
+// TensorHandle: the tie between a PyTorch storage and the engine's LiveTensor.
+//
+// It is the context of the storage's DataPtr from its first op to its death, resident or away, so a
+// storage is recognised by what it owns and never by its address, and its death is told by the
+// deleter. Before the first op the context is the memory itself, as PyTorch's raw_allocate() needs.
+#pragma once
+
+#include <c10/core/Allocator.h>
+#include <c10/core/StorageImpl.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include <memory>
+#include <optional>
+
+#include "engine/runtime.h"
+
+namespace teraio::pytorch {
+
+struct TensorHandle {
+  std::shared_ptr<Runtime> runtime;  // outlives every storage that it gave memory to
+  LiveTensor* tensor = nullptr;
+  // Known from the first op that shows the storage; weak, because use counts decide in autograd
+  // whether a gradient is stolen or copied.
+  std::optional<c10::weak_intrusive_ptr<c10::StorageImpl>> storage;
+  bool is_address_known = false;  // to somebody who may use it at any time: the tensor stays
+  const c10::StorageImpl* storage_identity = nullptr;  // compared, never followed
+};
+
+// A DataPtr over `memory` (null when the tensor is away) that owns `handle`.
+c10::DataPtr make_data_ptr(TensorHandle* handle, std::byte* memory);
+
+// The same for memory that may not even be a storage's.
+c10::DataPtr make_newborn_data_ptr(TensorHandle* handle);
+
+// A handle for a new tensor of the runtime, ready for make_data_ptr.
+Result<TensorHandle*> make_handle(const std::shared_ptr<Runtime>& runtime, int64_t size_bytes);
+
+// Null for storages whose memory is not ours.
+TensorHandle* handle_of(c10::StorageImpl& storage);
+
+// Lets the engine move the handle's tensor: its storage is now known.
+void remember_storage(TensorHandle& handle, c10::StorageImpl& storage);
+
+// The DataPtr deleter of our storages.
+void release_handle(void* handle);
+
+// Frees memory of make_newborn_data_ptr(). False when it is not of that kind.
+bool release_newborn(void* memory);
+
+}  // namespace teraio::pytorch
