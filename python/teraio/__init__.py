@@ -1,0 +1,31 @@
+"""TERAIO: train in less device memory than the job needs.
+
+>>> import torch, teraio
+>>> model = torch.nn.Linear(256, 256)
+>>> optimizer = torch.optim.AdamW(model.parameters())
+>>> with teraio.offload(device_budget="64MB") as session:
+...     for _ in range(4):
+...         loss = model(torch.ones(8, 256)).square().mean()
+...         loss.backward()
+...         optimizer.step()
+...         optimizer.zero_grad()
+>>> session.counters()["device_peak_bytes"] <= 64_000_000
+True
+
+Importing the package is cheap; torch is loaded when `offload`, `hold` or `Session` is first used.
+"""
+
+from teraio._build_info import VERSION as __version__
+from teraio.errors import Error
+
+__all__ = ["Error", "Session", "__version__", "hold", "offload"]
+
+_NEED_TORCH = {"offload": "session", "Session": "session", "hold": "entry_points"}
+
+
+def __getattr__(name):
+    if name not in _NEED_TORCH:
+        raise AttributeError(f"module 'teraio' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(f"teraio.{_NEED_TORCH[name]}"), name)

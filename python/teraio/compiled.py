@@ -1,0 +1,82 @@
+"""torch.compile: every call of a graph that inductor has compiled runs as one op.
+
+The kernels of such a graph are plain C++ that no operator announces. The class of compiled graphs
+is wrapped, whenever it is imported: importing inductor takes seconds, and most programs never do.
+"""
+
+import functools
+import importlib.abc
+import importlib.util
+import sys
+
+import torch
+
+from teraio import core
+
+_MODULE = "torch._inductor.output_code"
+
+
+class CompiledGraphs:
+    """Keeps compiled graphs wrapped while installed."""
+
+    def __init__(self):
+        self._original = None
+        self._finder = _ImportWatch(self._wrap)
+
+    def install(self):
+        if _MODULE in sys.modules:
+            self._wrap(sys.modules[_MODULE])
+        else:
+            sys.meta_path.insert(0, self._finder)
+
+    def remove(self):
+        if self._finder in sys.meta_path:
+            sys.meta_path.remove(self._finder)
+        if self._original is not None:
+            sys.modules[_MODULE].CompiledFxGraph.__call__ = self._original
+            self._original = None
+
+    def _wrap(self, module):
+        self._original = module.CompiledFxGraph.__call__
+        module.CompiledFxGraph.__call__ = _as_one_op(self._original)
+
+
+def _as_one_op(call):
+    @functools.wraps(call)
+    def wrapper(graph, inputs):
+        positions = [i for i, value in enumerate(inputs) if isinstance(value, torch.Tensor)]
+        mutated = getattr(graph, "mutated_input_idxs", ())
+        op = core.CoarseOp(
+            "inductor::graph",
+            [inputs[i] for i in positions],
+            [number for number, i in enumerate(positions) if i in mutated],
+        )
+        results = []
+        try:
+            results = call(graph, inputs)
+            return results
+        finally:
+            op.end([value for value in results if isinstance(value, torch.Tensor)])
+
+    return wrapper
+
+
+class _ImportWatch(importlib.abc.MetaPathFinder):
+    """Calls back with the module right after it has been imported."""
+
+    def __init__(self, on_import):
+        self._on_import = on_import
+
+    def find_spec(self, name, path, target=None):
+        if name != _MODULE:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        run = spec.loader.exec_module
+
+        def exec_module(module):
+            run(module)
+            self._on_import(module)
+
+        spec.loader.exec_module = exec_module
+        return spec

@@ -1,0 +1,20 @@
+"""The compiled extension, loaded only under the PyTorch that it was built for.
+
+PyTorch's C++ interface changes with every minor version: loading the extension under another one
+would crash or, worse, misread memory.
+"""
+
+import torch
+
+from teraio._build_info import TORCH_VERSION
+
+_built_for = TORCH_VERSION.split("+")[0].split(".")[:2]
+if torch.__version__.split("+")[0].split(".")[:2] != _built_for:
+    raise ImportError(
+        f"teraio was built for PyTorch {TORCH_VERSION} and this is {torch.__version__}: rebuild it "
+        "here with: pip install --no-build-isolation --force-reinstall --no-deps teraio's directory"
+    )
+
+from teraio._C import CoarseOp, Hold, Session, describe, observe_this_thread, pin_address  # noqa: E402
+
+__all__ = ["CoarseOp", "Hold", "Session", "describe", "observe_this_thread", "pin_address"]

@@ -1,0 +1,70 @@
+"""The directories that hold offloaded tensors: which one by default, and whether it can be used."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from teraio.errors import Error
+
+_RAM_FILE_SYSTEMS = {"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"}
+
+
+def ssd_directories(directories=None):
+    """The directories as absolute paths, each checked; with None or [] the default one.
+
+    The default is `$XDG_CACHE_HOME/teraio/ssd`, or `~/.cache/teraio/ssd`; it is created when
+    missing, readable by its owner only. Raises teraio.Error for a directory that is missing, not
+    writable, given twice, or on a file system that is memory itself.
+    """
+    if isinstance(directories, (str, os.PathLike)):
+        directories = [directories]
+    if not directories:
+        return [_default_directory()]
+    checked = [_checked(Path(directory)) for directory in directories]
+    if len(set(checked)) < len(checked):
+        raise Error("an SSD directory is given twice: " + ", ".join(map(str, checked)))
+    return checked
+
+
+def _default_directory():
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    directory = cache / "teraio" / "ssd"
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, exist_ok=True)
+        return _checked(directory)
+    except (OSError, Error) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise Error(
+            f"the default SSD directory {directory} cannot be used ({reason}): "
+            "give one with --ssd DIR, or ssd=[...] in Python"
+        ) from None
+
+
+def _checked(directory):
+    if not directory.exists():
+        raise Error(f"SSD directory {directory} does not exist")
+    if not directory.is_dir():
+        raise Error(f"SSD directory {directory} is not a directory")
+    try:
+        tempfile.TemporaryFile(dir=directory).close()
+    except OSError as error:
+        raise Error(f"SSD directory {directory} is not writable: {error.strerror}") from None
+    kind = file_system_type(directory)
+    if kind in _RAM_FILE_SYSTEMS:
+        raise Error(
+            f"SSD directory {directory} is on {kind}, which is memory: choose one on a drive"
+        )
+    return directory.resolve()
+
+
+def file_system_type(path):
+    """The kernel's name for the file system that holds `path` ("ext4"), or "" when unknown."""
+    device = os.stat(path).st_dev
+    number = f"{os.major(device)}:{os.minor(device)}"
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
+        for line in mounts:
+            mount, _, source = line.partition(" - ")
+            if mount.split()[2] == number:
+                return source.split()[0]
+    return ""

@@ -1,0 +1,228 @@
+"""Where Python reaches a tensor's bytes without an operator, and how they are brought back first.
+
+`numpy`, `tolist`, `data_ptr`, pickling and the like read memory directly. While a session runs,
+each of these first brings the tensor back and keeps it for as long as the bytes can be reached.
+Everything else that touches an away tensor past the operators raises an error that names it.
+"""
+
+import concurrent.futures.thread
+import functools
+import gc
+import multiprocessing.process
+import threading
+import types
+import weakref
+
+import torch
+
+from teraio import core
+
+
+def hold(tensor):
+    """Brings `tensor` back and keeps it on the device until the result's `release()`, or its end.
+
+    A context manager too. Does nothing for tensors that no session moves. Raises
+    torch.OutOfMemoryError when the budget cannot hold it.
+    """
+    return _Held(tensor)
+
+
+class _Held:
+    def __init__(self, tensor):
+        self._hold = core.Hold(tensor)
+
+    def release(self):
+        self._hold.release()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.release()
+
+
+def _while_running(method):
+    """The bytes of the object, and of another that is its argument, are needed until it returns."""
+
+    @functools.wraps(method)
+    def wrapper(self, *args, **kwargs):
+        held = [core.Hold(self)]
+        try:
+            held += [core.Hold(value) for value in args if isinstance(value, torch.UntypedStorage)]
+            return method(self, *args, **kwargs)
+        finally:
+            for hold in held:
+                hold.release()
+
+    return wrapper
+
+
+def _while_result_lives(method):
+    """The result is an alias of the bytes: a NumPy array."""
+
+    @functools.wraps(method)
+    def wrapper(self, *args, **kwargs):
+        held = core.Hold(self)
+        try:
+            result = method(self, *args, **kwargs)
+        except BaseException:
+            held.release()
+            raise
+        weakref.finalize(result, held.release)
+        return result
+
+    return wrapper
+
+
+def _for_good(method):
+    """The address goes to somebody of whom we hear nothing more: the tensor stays where it is."""
+
+    @functools.wraps(method)
+    def wrapper(self, *args, **kwargs):
+        core.pin_address(self)
+        return method(self, *args, **kwargs)
+
+    return wrapper
+
+
+_this_thread = threading.local()
+
+
+def _storage_address(method):
+    """As _for_good, except where the address only tells storages apart: any unique number does."""
+
+    @functools.wraps(method)
+    def wrapper(self):
+        if getattr(_this_thread, "tells_apart", False):
+            return self._cdata if self.nbytes() else 0
+        core.pin_address(self)
+        return method(self)
+
+    return wrapper
+
+
+def _tells_storages_apart(function):
+    """Saving and loading ask every storage for its address and never use it."""
+
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        before = getattr(_this_thread, "tells_apart", False)
+        _this_thread.tells_apart = True
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _this_thread.tells_apart = before
+
+    return wrapper
+
+
+def _record_writer(method):
+    """torch.save's writer: the storage is needed while its bytes are written."""
+
+    @functools.wraps(method)
+    def wrapper(self, name, data, size):
+        if not isinstance(data, torch.UntypedStorage):
+            return method(self, name, data, size)
+        held = core.Hold(data)
+        try:
+            return method(self, name, data, size)
+        finally:
+            held.release()
+
+    return wrapper
+
+
+def _process_start(method):
+    """A forked process reads what its arguments hold as it is now: it cannot bring tensors back."""
+
+    @functools.wraps(method)
+    def wrapper(self):
+        held = [core.Hold(tensor) for tensor in _reachable_tensors(vars(self))]
+        try:
+            return method(self)
+        finally:
+            for hold in held:
+                hold.release()
+
+    return wrapper
+
+
+_NOT_FOLLOWED = (type, types.ModuleType, types.FrameType, str, bytes, int, float)
+
+
+def _reachable_tensors(root):
+    """The tensors that an object leads to. Of functions, what they have closed over."""
+    seen, tensors, waiting = set(), [], [root]
+    while waiting:
+        value = waiting.pop()
+        if id(value) in seen or isinstance(value, _NOT_FOLLOWED):
+            continue
+        seen.add(id(value))
+        if isinstance(value, torch.Tensor):
+            tensors.append(value)
+        elif isinstance(value, types.FunctionType):
+            waiting += [value.__closure__, value.__defaults__]
+        else:
+            waiting += gc.get_referents(value)
+    return tensors
+
+
+def _observed_thread(method):
+    """Threads that Python starts run operators like the one that started them."""
+
+    @functools.wraps(method)
+    def wrapper(self):
+        core.observe_this_thread(True)
+        return method(self)
+
+    return wrapper
+
+
+_WRAPPERS = [
+    (torch.Tensor, "numpy", _while_result_lives),
+    (torch.Tensor, "tolist", _while_running),
+    (torch.Tensor, "data_ptr", _for_good),
+    (torch.Tensor, "__dlpack__", _for_good),
+    (torch.Tensor, "__deepcopy__", _while_running),
+    (torch.Tensor, "__reduce_ex__", _while_running),
+    (torch.Tensor, "share_memory_", _while_running),
+    (torch.UntypedStorage, "data_ptr", _storage_address),
+    (torch.UntypedStorage, "resize_", _while_running),
+    (torch.UntypedStorage, "tolist", _while_running),
+    (torch.UntypedStorage, "__getitem__", _while_running),
+    (torch.UntypedStorage, "__setitem__", _while_running),
+    (torch.UntypedStorage, "share_memory_", _while_running),
+    (torch.UntypedStorage, "copy_", _while_running),
+    (torch.UntypedStorage, "fill_", _while_running),
+    (torch.UntypedStorage, "_write_file", _while_running),
+    (torch.UntypedStorage, "_set_from_file", _while_running),
+    (torch.UntypedStorage, "_share_fd_cpu_", _while_running),
+    (torch.UntypedStorage, "_share_filename_cpu_", _while_running),
+    (torch.serialization, "_save", _tells_storages_apart),
+    (torch.serialization, "_legacy_save", _tells_storages_apart),
+    (torch.serialization, "_load", _tells_storages_apart),
+    (torch.serialization, "_legacy_load", _tells_storages_apart),
+    (torch._C.PyTorchFileWriter, "write_record", _record_writer),
+    (threading.Thread, "_bootstrap_inner", _observed_thread),
+    (concurrent.futures.thread._WorkItem, "run", _observed_thread),
+    (multiprocessing.process.BaseProcess, "start", _process_start),
+]
+
+_MISSING = object()
+_originals = []
+
+
+def install():
+    """Wraps the entry points. Undone by remove()."""
+    for owner, name, wrap in _WRAPPERS:
+        _originals.append((owner, name, owner.__dict__.get(name, _MISSING)))
+        setattr(owner, name, wrap(getattr(owner, name)))
+
+
+def remove():
+    while _originals:
+        owner, name, original = _originals.pop()
+        if original is _MISSING:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, original)

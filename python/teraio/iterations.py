@@ -1,0 +1,101 @@
+"""Where an iteration ends and what its tensors are, without the script's help."""
+
+import functools
+import gc
+
+import torch
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+from teraio import core
+
+# Names and kinds are told again in the first steps only: by then the trace has been recorded.
+_DESCRIBED_STEPS = 4
+
+
+class IterationHooks:
+    """Tells the session of every optimizer step, and keeps the losses, while installed."""
+
+    def __init__(self, session):
+        self._session = session
+        self._handles = []
+        self._optimizers = {}
+        self._steps = 0
+        self._backward = None
+        self._losses = []
+
+    def install(self):
+        self._backward = torch.autograd.backward
+        torch.autograd.backward = self._noting_losses(self._backward)
+        self._handles = [
+            register_optimizer_step_pre_hook(self._before_step),
+            register_optimizer_step_post_hook(self._after_step),
+        ]
+
+    def remove(self):
+        if self._backward is not None:
+            torch.autograd.backward = self._backward
+            self._backward = None
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+
+    def optimizers(self):
+        """The optimizers that have stepped, in the order of their first steps."""
+        return list(self._optimizers.values())
+
+    def losses(self):
+        """The value of every single-element tensor that backward began at, in order."""
+        return list(self._losses)
+
+    def _noting_losses(self, backward):
+        @functools.wraps(backward)
+        def wrapper(tensors, *args, **kwargs):
+            for tensor in (tensors,) if isinstance(tensors, torch.Tensor) else tensors:
+                if isinstance(tensor, torch.Tensor) and tensor.numel() == 1:
+                    self._losses.append(tensor.detach().clone())
+            return backward(tensors, *args, **kwargs)
+
+        return wrapper
+
+    def _before_step(self, optimizer, args, kwargs):
+        self._session.begin_step()
+        self._optimizers.setdefault(id(optimizer), optimizer)
+        if self._steps < _DESCRIBED_STEPS:
+            _describe(optimizer)
+
+    def _after_step(self, optimizer, args, kwargs):
+        self._steps += 1
+        self._session.end_step()
+
+
+def _describe(optimizer):
+    names = parameter_names()
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            name = names.get(parameter, "")
+            core.describe(parameter, "parameter", name)
+            if parameter.grad is not None:
+                core.describe(parameter.grad, "gradient", name and name + ".grad")
+            for key, state in optimizer.state.get(parameter, {}).items():
+                if isinstance(state, torch.Tensor):
+                    core.describe(state, "optimizer_state", name and f"{name}.{key}")
+
+
+def parameter_names():
+    """Every parameter's dotted name in its outermost module, found among the living objects."""
+    modules = [module for module in gc.get_objects() if _is_module(module)]
+    inner = {id(child) for module in modules for child in module.children()}
+    names = {}
+    for module in modules:
+        if id(module) not in inner:
+            for name, parameter in module.named_parameters():
+                names.setdefault(parameter, name)
+    return names
+
+
+def _is_module(candidate):
+    # Not isinstance: it would run __class__ properties of other people's objects.
+    return issubclass(type(candidate), torch.nn.Module)

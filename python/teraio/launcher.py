@@ -1,0 +1,183 @@
+"""`teraio run`: an unchanged training script under a device budget.
+
+What can be known to be wrong before training is refused before torch is even imported: one line on
+stderr, exit code 2. From then on the exit code and the traceback are the script's own.
+"""
+
+import argparse
+import contextlib
+import gzip
+import json
+import os
+import sys
+import tempfile
+import zlib
+from pathlib import Path
+
+from teraio.directories import ssd_directories
+from teraio.errors import Error
+from teraio.program import Program
+from teraio.sizes import parse_size
+
+_PLAN_FORMAT = "teraio-plan/1"
+_EPILOG = """\
+Sizes are written 1.5GB, 800MiB, 1200000000; the budget also as 40% (of the device's memory).
+Everything after the script's name is the script's.
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message):
+        self.exit(2, f"{self.prog}: {message}\n")
+
+
+def _parser():
+    parser = _Parser(
+        prog="teraio run",
+        usage="teraio run --device-budget SIZE [options] (SCRIPT | -m MODULE) [ARGUMENT ...]",
+        description="Trains with an unchanged script within a budget of device memory.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--device-budget", required=True, metavar="SIZE", help="device memory that the run may use")
+    add("--device", default="cpu", help="the device that is budgeted (default: cpu)")
+    add("--ssd", action="append", metavar="DIR", help="a directory on a drive; give one per drive")
+    add("--host-limit", default="0", metavar="SIZE", help="host memory to offload to (default: 0)")
+    plan = parser.add_mutually_exclusive_group()
+    plan.add_argument("--plan", metavar="FILE", help="run this plan instead of making one")
+    plan.add_argument(
+        "--save-plan", metavar="FILE", help="write the plan when the script has ended"
+    )
+    add("--save-trace", metavar="FILE", help="write the trace when the script has ended")
+    add("--report", metavar="DIR", help="write a report of the run there")
+    add("--policy", choices=["planned", "on-demand"], default="planned", help="default: planned")
+    add("--verify", metavar="FILE", help="file of hashes to compare with; written when missing")
+    add("-m", dest="module", nargs=argparse.REMAINDER, help="run a module, as python -m does")
+    add("script", nargs=argparse.REMAINDER, help="the training script and its arguments")
+    return parser
+
+
+def run(arguments):
+    """Runs `teraio run ARGUMENTS`. Returns the exit code, or passes on what the script raises."""
+    options = _parser().parse_args(arguments)
+    with contextlib.ExitStack() as stack:
+        try:
+            program = _checked(options)
+            session = stack.enter_context(_offload(options))
+        except (Error, ImportError) as error:
+            print(f"teraio run: {error}", file=sys.stderr)
+            return 2
+        return _run_and_save(program, session, options)
+
+
+def _checked(options):
+    """The program of valid options, whose directories it fills in; else raises teraio.Error."""
+    words = options.module or options.script
+    if words[:1] == ["--"]:
+        words = words[1:]
+    if not words:
+        raise Error("no script given: expected SCRIPT or -m MODULE after the options")
+    if parse_size(options.device_budget, whole_bytes=10**15) == 0:
+        raise Error("--device-budget is 0: no op can run without memory")
+    parse_size(options.host_limit)
+    if options.plan:
+        _check_plan(Path(options.plan))
+    for option in ("--save-plan", "--save-trace", "--verify"):
+        path = getattr(options, option.strip("-").replace("-", "_"))
+        if path:
+            _check_output(option, Path(path))
+    if options.report:
+        _check_output_directory("--report", Path(options.report))
+    options.ssd = [str(directory) for directory in ssd_directories(options.ssd)]
+    return Program(words, is_module=bool(options.module))
+
+
+def _check_plan(path):
+    """That it is a plan at all; whether it fits the run is known after the first iterations."""
+    if not path.is_file():
+        raise Error(f"--plan: {path} " + ("is not a file" if path.exists() else "does not exist"))
+    try:
+        data = path.read_bytes()
+        plan = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise Error(f"--plan: {path} cannot be read: {error}") from None
+    if not isinstance(plan, dict) or plan.get("format") != _PLAN_FORMAT:
+        raise Error(f'--plan: {path}: field "format": expected "{_PLAN_FORMAT}"')
+
+
+def _check_output(option, path):
+    if path.is_dir():
+        raise Error(f"{option}: {path} is a directory, expected a file")
+    if not path.parent.is_dir():
+        raise Error(f"{option}: the directory {path.parent} does not exist")
+    try:
+        if path.exists():
+            path.open("ab").close()
+        else:
+            tempfile.TemporaryFile(dir=path.parent).close()
+    except OSError as error:
+        raise Error(f"{option}: {path} cannot be written: {error.strerror}") from None
+
+
+def _check_output_directory(option, path):
+    existing = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
+    if not existing.is_dir():
+        raise Error(f"{option}: {existing} is not a directory")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise Error(f"{option}: {existing} is not writable")
+
+
+def _offload(options):
+    from teraio import offload  # brings torch with it
+
+    return offload(
+        options.device_budget,
+        ssd=options.ssd,
+        host_limit=options.host_limit,
+        device=options.device,
+        plan=options.plan,
+        policy=options.policy,
+        verify=options.verify,
+        report=options.report,
+    )
+
+
+def _run_and_save(program, session, options):
+    """The exit code: the script's own; 1 when that is 0 and a wanted file could not be made."""
+    try:
+        program.run()
+        code = None
+    except SystemExit as exit:
+        code = exit.code
+    saved = _save(session.trace, options.save_trace, "trace")
+    saved = _save(session.plan, options.save_plan, "plan") and saved
+    saved = _verify(session, options.verify) and saved
+    return code if code or saved else 1
+
+
+def _verify(session, path):
+    if not path:
+        return True
+    is_first = not os.path.exists(path)
+    try:
+        session.verify()
+    except (Error, OSError) as error:
+        print(f"teraio run: {error}", file=sys.stderr)
+        return False
+    print(
+        f"teraio: hashes written to {path}" if is_first else f"teraio: bits equal those of {path}"
+    )
+    return True
+
+
+def _save(get, path, what):
+    if not path:
+        return True
+    try:
+        get().save(path)
+        return True
+    except (Error, OSError) as error:
+        print(f"teraio run: no {what} saved to {path}: {error}", file=sys.stderr)
+        return False

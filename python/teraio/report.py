@@ -1,0 +1,98 @@
+"""What a run leaves in its report directory: progress.json at once, run.json at its end."""
+
+import json
+import os
+import statistics
+import threading
+from pathlib import Path
+
+_PERIOD_SECONDS = 0.5
+
+
+class Reporter:
+    """Writes progress.json twice a second from a thread of its own, and run.json on stop()."""
+
+    def __init__(self, session, directory):
+        self._session = session
+        self._directory = Path(directory)
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._write_progress, daemon=True)
+
+    def start(self):
+        self._thread.start()
+
+    def stop(self):
+        self._stopped.set()
+        self._thread.join()
+        _write(self._directory / "run.json", self._run())
+
+    def _write_progress(self):
+        while not self._stopped.wait(_PERIOD_SECONDS):
+            _write(self._directory / "progress.json", self._progress())
+
+    def _progress(self):
+        counters = self._session.counters()
+        iterations = self._session.iterations()
+        return {
+            "step": len(iterations),
+            "device_bytes": counters["device_bytes"],
+            "ssd_bytes_read": counters["ssd_bytes_read"],
+            "ssd_bytes_written": counters["ssd_bytes_written"],
+            "mode": iterations[-1]["mode"] if iterations else "on demand",
+        }
+
+    def _run(self):
+        counters = self._session.counters()
+        iterations = self._session.iterations()
+        prediction = self._session.prediction() or {}
+        return {
+            "device_budget_bytes": counters["device_budget_bytes"],
+            "device_peak_bytes": max((i["device_peak_bytes"] for i in iterations), default=0),
+            "natural_peak_bytes": prediction.get("natural_peak_bytes"),
+            "ssd_bytes_read": counters["ssd_bytes_read"],
+            "ssd_bytes_written": counters["ssd_bytes_written"],
+            "predicted_step_seconds": _seconds(prediction.get("step_ns")),
+            "bound_fraction": _bound_fraction(prediction),
+            "stall_by_cause_seconds": {
+                cause: _median_seconds(iterations, f"stall_{cause}_ns")
+                for cause in ("read", "memory")
+            },
+            "steps": [_step(iteration) for iteration in iterations],
+            "memory_timeline": [
+                [time_ns / 1e9, size_bytes]
+                for time_ns, size_bytes in self._session.memory_timeline()
+            ],
+            "counters": counters,
+        }
+
+
+def _step(iteration):
+    return {
+        "seconds": iteration["duration_ns"] / 1e9,
+        "mode": iteration["mode"],
+        "ssd_bytes_read": iteration["ssd_bytes_read"],
+        "ssd_bytes_written": iteration["ssd_bytes_written"],
+        "stall_seconds": (iteration["stall_read_ns"] + iteration["stall_memory_ns"]) / 1e9,
+    }
+
+
+def _bound_fraction(prediction):
+    if not prediction.get("bound_ns"):
+        return None
+    return prediction["ideal_ns"] / prediction["bound_ns"]
+
+
+def _seconds(duration_ns):
+    return None if duration_ns is None else duration_ns / 1e9
+
+
+def _median_seconds(iterations, field):
+    values = [iteration[field] / 1e9 for iteration in iterations]
+    return statistics.median(values[len(values) // 2 :]) if values else 0.0
+
+
+def _write(path, content):
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(content))
+    os.replace(temporary, path)

@@ -1,0 +1,213 @@
+"""`teraio.offload`: a device budget around any training loop."""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+from teraio import core, entry_points
+from teraio.compiled import CompiledGraphs
+from teraio.directories import ssd_directories
+from teraio.errors import Error
+from teraio.iterations import IterationHooks
+from teraio.report import Reporter
+from teraio.sizes import parse_size
+from teraio.verification import Verification
+
+
+def offload(
+    device_budget,
+    ssd=None,
+    host_limit=0,
+    *,
+    device="cpu",
+    plan=None,
+    policy="planned",
+    verify=None,
+    report=None,
+    ssd_capacity=0,
+    checksum=False,
+    evict_after_every_op=False,
+):
+    """A context manager: inside it, training stays within `device_budget` bytes of device memory.
+
+    The first iterations run on demand and are observed; once two in a row were equal they are
+    planned, and tensors that lie idle move to the drives and back by that plan. Losses, gradients
+    and parameters have the same bits as without it. On exit every tensor is back.
+
+    Args:
+        device_budget: bytes, as an int or written "1.5GB", "800MiB", "40%" (of all memory).
+        ssd: a directory or a list of them, one per drive. Default: one in the cache directory.
+        host_limit: bytes of host memory that may hold tensors; written like the budget.
+        device: "cpu".
+        plan: a plan file to run instead of making a plan.
+        policy: "planned", or "on-demand" for migration without a plan.
+        verify: a file of hashes that session.verify() writes when missing, else compares with.
+        report: a directory to write progress.json and run.json to.
+        ssd_capacity: bytes to reserve on the drives; 0 chooses from the budget and the free room.
+        checksum: whether every chunk on a drive is checked when it comes back.
+        evict_after_every_op: for tests: everything that can leave does so after every op.
+
+    Returns a `Session` when entered. Raises teraio.Error for input that cannot be used, before
+    anything has changed.
+    """
+    return Session(
+        device_budget_bytes=_budget_bytes(device_budget, device),
+        directories=ssd_directories(ssd),
+        host_limit_bytes=parse_size(host_limit),
+        plan=_plan_file(plan),
+        policy=_checked_policy(policy),
+        verify=verify,
+        report=report,
+        ssd_capacity_bytes=parse_size(ssd_capacity),
+        checksum=checksum,
+        evict_after_every_op=evict_after_every_op,
+    )
+
+
+class Session:
+    """A run under a budget. Made by `offload`; entered once."""
+
+    def __init__(self, *, directories, plan, policy, verify, report, **core_options):
+        self._core = core.Session(
+            ssd_directories=[str(directory) for directory in directories],
+            cache_directory=str(_cache_directory()),
+            plan_path=plan,
+            is_planned=policy == "planned",
+            progress=lambda line: print(f"teraio: {line}", flush=True),
+            **core_options,
+        )
+        self._hooks = IterationHooks(self._core)
+        self._compiled_graphs = CompiledGraphs()
+        self._verification = Verification(verify)
+        self._reporter = Reporter(self, report) if report else None
+
+    def __enter__(self):
+        self._core.start()
+        entry_points.install()
+        self._compiled_graphs.install()
+        self._hooks.install()
+        if self._reporter:
+            self._reporter.start()
+        return self
+
+    def __exit__(self, kind, error, traceback):
+        try:
+            self._hooks.remove()
+            if self._reporter:
+                self._reporter.stop()
+        finally:
+            try:
+                self._core.stop()
+            finally:
+                self._compiled_graphs.remove()
+                entry_points.remove()
+
+    def counters(self):
+        """What has happened so far: a dict of bytes, nanoseconds and counts.
+
+        `device_bytes` and `device_peak_bytes` (of the running iteration) are what PyTorch's
+        allocations take; `ssd_bytes_read`, `ssd_bytes_written` and the same for `host` have gone
+        over the tiers; `stall_read_ns` and `stall_memory_ns` were spent waiting for bytes and for
+        memory; `planned_*`, `on_demand_*`, `urgent_reads`, `late_prefetches` count migrations;
+        `unmovable_bytes` are resident and can never leave; `deviations` counts the times that an
+        iteration left the profile.
+        """
+        return self._core.counters()
+
+    def iterations(self):
+        """One dict per iteration so far: mode, duration_ns, stalls, bytes moved, peak."""
+        return self._core.iterations()
+
+    def memory_timeline(self):
+        """(time_ns, device_bytes) after every op of the last whole iteration."""
+        return self._core.memory_timeline()
+
+    def prediction(self):
+        """What the plan promises, as a dict; None without a plan.
+
+        `ideal_ns` is the iteration with all the memory, `step_ns` what the simulator says that the
+        plan takes, `bound_ns` what no plan can beat, `natural_peak_bytes` what the iteration takes
+        with all the memory.
+        """
+        prediction = self._core.prediction()
+        if prediction is not None:
+            prediction["bound_ns"] = self._core.bound_ns()
+        return prediction
+
+    def trace(self):
+        """The profiled iteration, a `Trace`. Raises teraio.Error while none has repeated."""
+        return Trace(self._core.save_trace)
+
+    def plan(self):
+        """The plan in force, a `Plan`. Raises teraio.Error while there is none."""
+        return Plan(self._core.save_plan)
+
+    def verify(self):
+        """Hashes of losses, parameters, gradients and optimizer states, as a dict of hex strings.
+
+        Two runs with equal dicts have had equal bits throughout. May be called after the session.
+        """
+        return self._verification.hashes(self._hooks.losses(), self._hooks.optimizers())
+
+
+class _Document:
+    def __init__(self, save):
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory) / "document.json"
+            save(str(path))
+            self._text = path.read_text()
+
+    def to_dict(self):
+        return json.loads(self._text)
+
+    def save(self, path):
+        """Writes the file of docs/formats.md; compressed when the name ends in .gz."""
+        path = Path(path)
+        data = self._text.encode()
+        if path.suffix == ".gz":
+            import gzip
+
+            data = gzip.compress(data, mtime=0)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            file.write(data)
+        os.chmod(file.name, 0o644)
+        os.replace(file.name, path)
+
+
+class Trace(_Document):
+    """What one iteration did: see docs/formats.md."""
+
+
+class Plan(_Document):
+    """What moves when in one iteration: see docs/formats.md."""
+
+
+def _cache_directory():
+    directory = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "teraio"
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+def _budget_bytes(text, device):
+    if device != "cpu":
+        raise Error(f'device "{device}" is not supported: expected "cpu"')
+    whole_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    budget_bytes = parse_size(text, whole_bytes=whole_bytes)
+    if budget_bytes == 0:
+        raise Error("the device budget is 0: no op can run without memory")
+    return budget_bytes
+
+
+def _plan_file(plan):
+    if plan is None:
+        return None
+    if not Path(plan).is_file():
+        raise Error(f"the plan {plan} is not a file")
+    return str(plan)
+
+
+def _checked_policy(policy):
+    if policy not in ("planned", "on-demand"):
+        raise Error(f'the policy "{policy}" is not known: expected "planned" or "on-demand"')
+    return policy

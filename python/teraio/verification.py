@@ -1,0 +1,59 @@
+"""Proof that a run had the same bits as another one: hashes of what training leaves behind."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import torch
+
+from teraio.errors import Error
+
+
+class Verification:
+    """Hashes of what training leaves behind; compared with a file when one is given."""
+
+    def __init__(self, path):
+        self._path = Path(path) if path else None
+
+    def hashes(self, losses, optimizers):
+        """Hex SHA-256 by name. With a file: writes it when missing, else raises teraio.Error with
+        the first names that differ."""
+        hashes = {f"loss{step}": tensor_hash(loss) for step, loss in enumerate(losses)}
+        for number, optimizer in enumerate(optimizers):
+            hashes.update(_optimizer_hashes(f"optimizer{number}", optimizer))
+        if self._path is not None:
+            self._compare_or_write(hashes)
+        return hashes
+
+    def _compare_or_write(self, hashes):
+        if not self._path.exists():
+            self._path.write_text(json.dumps(hashes, indent=1) + "\n")
+            return
+        expected = json.loads(self._path.read_text())
+        names = sorted(expected.keys() | hashes.keys())
+        differing = [name for name in names if expected.get(name) != hashes.get(name)]
+        if differing:
+            raise Error(
+                f"{len(differing)} of {len(names)} tensors differ from {self._path}, "
+                f"the first of them {', '.join(differing[:3])}"
+            )
+
+
+def _optimizer_hashes(prefix, optimizer):
+    for g, group in enumerate(optimizer.param_groups):
+        for p, parameter in enumerate(group["params"]):
+            name = f"{prefix}.group{g}.parameter{p}"
+            yield name, tensor_hash(parameter)
+            if parameter.grad is not None:
+                yield name + ".grad", tensor_hash(parameter.grad)
+            for key, state in sorted(optimizer.state.get(parameter, {}).items()):
+                if isinstance(state, torch.Tensor):
+                    yield f"{name}.{key}", tensor_hash(state)
+
+
+def tensor_hash(tensor):
+    """Hex SHA-256 over dtype, shape and bytes."""
+    plain = tensor.detach().cpu().contiguous()
+    digest = hashlib.sha256(f"{plain.dtype} {tuple(plain.shape)} ".encode())
+    digest.update(plain.reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
