@@ -1,0 +1,26 @@
+#!/bin/sh
+# make_venv.sh DIR REQUIREMENTS [PACKAGES]: makes or updates a virtual environment, and says what it
+# installs. With PACKAGES, the Python packages in that folder are importable there in place.
+set -eu
+
+directory=$1
+requirements=$2
+packages=${3:-}
+here=$(cd "$(dirname "$0")" && pwd)
+
+if [ ! -x "$directory/bin/python" ]; then
+  python=$("$here/find_python.sh")
+  echo "Making $directory with $python"
+  "$python" -m venv "$directory"
+fi
+
+echo "Installing into $directory (about 5 GB with the libraries of PyTorch):"
+cat "$requirements" "$(dirname "$requirements")/common.txt" | grep '==' | sed 's/^/  /'
+quiet=""
+[ -t 1 ] || quiet="--quiet"
+"$directory/bin/python" -m pip install $quiet --disable-pip-version-check -r "$requirements" </dev/null
+
+if [ -n "$packages" ]; then
+  site=$("$directory/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
+  echo "$packages" >"$site/teraio-build.pth"
+fi

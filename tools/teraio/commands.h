@@ -1,0 +1,24 @@
+// The subcommands of `teraio`: one file each, named after it.
+//
+// Each function adds its subcommand with options and help to `app`; the callback that it sets does
+// the work and throws CLI::RuntimeError(exit_code) after printing one line to stderr when it fails.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "base/status.h"
+
+namespace teraio::tools {
+
+void add_plan_command(CLI::App& app);
+void add_simulate_command(CLI::App& app);
+void add_compare_command(CLI::App& app);
+void add_explain_command(CLI::App& app);
+void add_probe_command(CLI::App& app);
+void add_bench_storage_command(CLI::App& app);
+void add_run_command(CLI::App& app);
+
+// Prints "teraio: <message>" to stderr and throws the exit code that belongs to the status.
+[[noreturn]] void fail(const Status& status);
+
+}  // namespace teraio::tools

@@ -1,0 +1,137 @@
+// `teraio explain`: where the time of a plan goes, and what would change that.
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+
+#include "base/units.h"
+#include "commands.h"
+#include "inputs.h"
+#include "progress.h"
+#include "simulate/bounds.h"
+#include "simulate/explanation.h"
+#include "simulate/run_file.h"
+#include "simulate/search.h"
+#include "simulate/simulator.h"
+#include "table.h"
+
+namespace teraio::tools {
+namespace {
+
+std::string percent(int64_t part, int64_t whole) {
+  return fmt::format(
+      "{:.1f} %", whole == 0 ? 0.0 : 100 * static_cast<double>(part) / static_cast<double>(whole));
+}
+
+class ExplainCommand {
+ public:
+  explicit ExplainCommand(CLI::App& command) : inputs_(command) {
+    command.add_option("--plan", plan_, "The plan to explain")->required();
+  }
+
+  void run() const {
+    const Inputs given = inputs_.read();
+    const Result<Plan> plan = read_plan(plan_, given.trace);
+    if (!plan.ok()) fail(plan.status());
+    const Result<teraio::Run> run = simulate(given.trace, given.hardware, given.limits, *plan);
+    if (!run.ok()) fail(run.status().with_context(plan_));
+    print_summary(given, *run);
+    print_phases(given, *run);
+    print_transfers(given, *run);
+    print_changes(given, *run);
+  }
+
+ private:
+  static void print_summary(const Inputs& given, const teraio::Run& run) {
+    const StepBounds bounds = lower_bounds(given.trace, given.hardware, given.limits);
+    fmt::print("step {}: {} compute, {} stalled ({} of ideal)\n", format_duration(run.step_ns),
+               format_duration(run.ideal_ns), format_duration(run.stall_ns),
+               percent(run.ideal_ns, run.step_ns));
+    fmt::print("at most {} from the best possible plan (bound: {})\n\n",
+               percent(run.step_ns - bounds.best_ns(), bounds.best_ns()),
+               format_duration(bounds.best_ns()));
+  }
+
+  static void print_phases(const Inputs& given, const teraio::Run& run) {
+    Table table({"phase", "compute", "stalled", "of the stall"});
+    for (const StallShare& share : stall_by_phase(run, given.trace))
+      table.add({share.what, format_duration(share.compute_ns), format_duration(share.stall_ns),
+                 percent(share.stall_ns, run.stall_ns)});
+    fmt::print("{}\n", table.text());
+  }
+
+  static void print_transfers(const Inputs& given, const teraio::Run& run) {
+    if (run.stall_ns == 0) return;
+    Table table({"waiting for", "stalled", "of the stall"});
+    for (const auto& [cause, stall_ns] : run.stall_by_cause_ns)
+      table.add({cause, format_duration(stall_ns), percent(stall_ns, run.stall_ns)});
+    for (const StallShare& share : stall_by_transfer(run, given.trace))
+      table.add({"  " + share.what, format_duration(share.stall_ns),
+                 percent(share.stall_ns, run.stall_ns)});
+    fmt::print("{}\n", table.text());
+  }
+
+  static void print_changes(const Inputs& given, const teraio::Run& run) {
+    Table table({"planned again with", "step", "of ideal", "gain"});
+    Progress progress;
+    const auto add = [&](const std::string& what, const Inputs& changed) {
+      progress.show("planning with " + what + " ...");
+      add_change(table, what, changed, run);
+    };
+    add("nothing changed", given);
+    if (!given.hardware.drives.empty()) add("one more drive", with_one_more_drive(given));
+    add("64 GB more host memory", with_more_host(given, 64'000'000'000));
+    add("10 % more device memory", with_larger_device(given, 1.1));
+    add("twice the device memory", with_larger_device(given, 2.0));
+    progress.show("");
+    fmt::print("{}", table.text());
+  }
+
+  static void add_change(Table& table, const std::string& what, const Inputs& changed,
+                         const teraio::Run& before) {
+    const Result<Plan> planned =
+        plan_by_simulation(changed.trace, changed.hardware, changed.limits);
+    if (!planned.ok()) return table.add({what, "does not fit"});
+    const Result<teraio::Run> run =
+        simulate(changed.trace, changed.hardware, changed.limits, *planned);
+    if (!run.ok()) return table.add({what, "does not fit"});
+    table.add({what, format_duration(run->step_ns), percent(run->ideal_ns, run->step_ns),
+               percent(before.step_ns - run->step_ns, before.step_ns)});
+  }
+
+  static Inputs with_one_more_drive(Inputs inputs) {
+    inputs.hardware.drives.push_back(inputs.hardware.drives.back());
+    inputs.hardware.drives.back().name += " (one more)";
+    return inputs;
+  }
+
+  static Inputs with_more_host(Inputs inputs, int64_t more_bytes) {
+    inputs.hardware.host.capacity_bytes += more_bytes;
+    if (inputs.limits.host_limit_bytes) *inputs.limits.host_limit_bytes += more_bytes;
+    return inputs;
+  }
+
+  static Inputs with_larger_device(Inputs inputs, double factor) {
+    const auto larger = [factor](int64_t bytes) {
+      return static_cast<int64_t>(static_cast<double>(bytes) * factor);
+    };
+    inputs.hardware.device_memory_bytes = larger(inputs.hardware.device_memory_bytes);
+    if (inputs.limits.device_budget_bytes)
+      inputs.limits.device_budget_bytes = larger(*inputs.limits.device_budget_bytes);
+    return inputs;
+  }
+
+  InputOptions inputs_;
+  std::string plan_;
+};
+
+}  // namespace
+
+void add_explain_command(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("explain", "Show where the time of a plan goes, and what would help");
+  auto options = std::make_shared<ExplainCommand>(*command);
+  command->callback([options] { options->run(); });
+}
+
+}  // namespace teraio::tools

@@ -1,0 +1,36 @@
+// What the planning commands have in common: a trace, a machine and limits from the command line.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "hardware/hardware.h"
+#include "plan/plan.h"
+#include "trace/trace.h"
+
+namespace teraio::tools {
+
+struct Inputs {
+  Trace trace;
+  Hardware hardware;
+  Limits limits;
+};
+
+// Adds --trace, --hardware, --device-budget and --host-limit to a subcommand. Keep it alive until
+// the subcommand has run.
+class InputOptions {
+ public:
+  explicit InputOptions(CLI::App& command);
+
+  // Reads and checks what they name; ends the command with a message when that fails.
+  Inputs read() const;
+
+ private:
+  std::string trace_;
+  std::string hardware_;
+  std::string device_budget_;
+  std::string host_limit_;
+};
+
+}  // namespace teraio::tools

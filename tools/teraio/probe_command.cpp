@@ -1,0 +1,182 @@
+// `teraio probe`: measures the drives behind directories and writes the hardware file.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/units.h"
+#include "commands.h"
+#include "hardware/hardware.h"
+#include "storage/drive_identity.h"
+#include "storage/probe.h"
+
+namespace teraio::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Arguments {
+  std::vector<std::string> directories;
+  std::string out = "hardware.json";
+  std::string device_memory;
+  std::string device_link;
+  std::string host_memory = "0";
+  std::string name;
+  double seconds = 1.0;
+  bool fresh = false;
+};
+
+fs::path cache_directory() {
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0') {
+    return fs::path(cache) / "teraio";
+  }
+  const char* home = std::getenv("HOME");
+  return fs::path(home != nullptr ? home : "/tmp") / ".cache/teraio";
+}
+
+int64_t system_memory_bytes() {
+  return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
+}
+
+std::string machine_name() {
+  char name[256] = "this machine";
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+int64_t size_or_fail(const std::string& text) {
+  const Result<int64_t> size_bytes = parse_size(text, system_memory_bytes());
+  if (!size_bytes) fail(size_bytes.status());
+  return *size_bytes;
+}
+
+DriveProbe probe_or_fail(const std::string& directory, const Arguments& arguments) {
+  if (!arguments.fresh) {
+    if (auto cached = load_cached_probe(cache_directory(), directory)) {
+      fmt::print("{}: measured before (--fresh measures again)\n", cached->name);
+      return *cached;
+    }
+  }
+  ProbeOptions options;
+  options.phase_ns = static_cast<int64_t>(arguments.seconds * 1e9);
+  options.progress = [](const std::string& line) {
+    fmt::print("{}\n", line);
+    std::fflush(stdout);
+  };
+  const Result<DriveProbe> probe = probe_directory(directory, options);
+  if (!probe) fail(probe.status());
+  if (const Status saved = save_cached_probe(cache_directory(), *probe); !saved.ok()) {
+    fmt::print(stderr, "teraio: not kept for later: {}\n", saved.message());
+  }
+  return *probe;
+}
+
+// One directory per drive: more of them add no speed.
+std::vector<std::string> distinct_drives(const std::vector<std::string>& directories) {
+  std::vector<std::string> distinct;
+  std::map<std::string, std::string> directory_by_drive;
+  for (const std::string& directory : directories) {
+    const Result<DriveIdentity> drive = identify_drive(directory);
+    if (!drive) fail(drive.status());
+    const auto [same, is_new] = directory_by_drive.emplace(drive->name, directory);
+    if (is_new) {
+      distinct.push_back(directory);
+    } else {
+      fmt::print("{}: {} and {} are on one drive, counted once\n", drive->name, same->second,
+                 directory);
+    }
+  }
+  return distinct;
+}
+
+// What the CPU copies per second, the link of a device that is this machine's own memory.
+int64_t measure_copy_rate() {
+  const std::vector<char> from(64 * kMiB, 1);
+  std::vector<char> to(from.size(), 2);
+  const SteadyClock clock;
+  int64_t best_ns = std::numeric_limits<int64_t>::max();
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    const int64_t start_ns = clock.now_ns();
+    std::memcpy(to.data(), from.data(), from.size());
+    best_ns = std::min(best_ns, std::max<int64_t>(1, clock.now_ns() - start_ns));
+  }
+  return static_cast<int64_t>(static_cast<double>(to.size()) * 1e9 / static_cast<double>(best_ns));
+}
+
+Hardware describe(const std::vector<DriveProbe>& probes, const Arguments& arguments) {
+  Hardware hardware;
+  hardware.name = arguments.name.empty() ? machine_name() : arguments.name;
+  hardware.device_memory_bytes = arguments.device_memory.empty()
+                                     ? system_memory_bytes()
+                                     : size_or_fail(arguments.device_memory);
+  const int64_t link_bytes_per_second =
+      arguments.device_link.empty() ? measure_copy_rate() : size_or_fail(arguments.device_link);
+  hardware.device_link = {link_bytes_per_second, link_bytes_per_second};
+  hardware.host = {size_or_fail(arguments.host_memory), hardware.device_link};
+  for (const DriveProbe& probe : probes) {
+    Drive drive;
+    drive.name = probe.name;
+    drive.capacity_bytes = probe.capacity_bytes;
+    drive.rates = {probe.read_bytes_per_second, probe.write_bytes_per_second};
+    drive.duplex = probe.duplex;
+    hardware.drives.push_back(drive);
+    hardware.request_latency_ns = std::max(hardware.request_latency_ns, probe.request_latency_ns);
+  }
+  return hardware;
+}
+
+void print_table(const std::vector<DriveProbe>& probes) {
+  fmt::print("\n{:<16} {:>10} {:>12} {:>12} {:>7} {:>9}\n", "drive", "free", "read/s", "write/s",
+             "duplex", "latency");
+  for (const DriveProbe& probe : probes) {
+    fmt::print("{:<16} {:>10} {:>12} {:>12} {:>7.2f} {:>9}\n", probe.name,
+               format_size(probe.capacity_bytes), format_size(probe.read_bytes_per_second),
+               format_size(probe.write_bytes_per_second), probe.duplex,
+               format_duration(probe.request_latency_ns));
+  }
+}
+
+void probe(const Arguments& arguments) {
+  std::vector<DriveProbe> probes;
+  for (const std::string& directory : distinct_drives(arguments.directories)) {
+    probes.push_back(probe_or_fail(directory, arguments));
+  }
+  print_table(probes);
+  const Hardware hardware = describe(probes, arguments);
+  if (const Status written = write_hardware(hardware, arguments.out); !written.ok()) fail(written);
+  fmt::print("\nwrote {}\n", arguments.out);
+}
+
+}  // namespace
+
+void add_probe_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("probe", "Measure drives and write the hardware file");
+  auto arguments = std::make_shared<Arguments>();
+  arguments->directories = {"."};
+  command->add_option("--ssd", arguments->directories,
+                      "Directory on a drive to measure; once per drive (default: here)");
+  command->add_option("-o,--out", arguments->out, "The hardware file")->capture_default_str();
+  command->add_option("--device-memory", arguments->device_memory,
+                      "Memory of the device, e.g. 80GiB (default: this machine's memory)");
+  command
+      ->add_option("--host", arguments->host_memory, "Memory of the host tier, e.g. 64GiB or 20%")
+      ->capture_default_str();
+  command->add_option("--name", arguments->name, "Name of the machine in the file");
+  command->add_option("--seconds", arguments->seconds, "Duration of each of the three measurements")
+      ->capture_default_str()
+      ->check(CLI::Range(0.05, 600.0));
+  command->add_flag("--fresh", arguments->fresh,
+                    "Measure even when this drive was measured before");
+  command->callback([arguments] { probe(*arguments); });
+}
+
+}  // namespace teraio::tools

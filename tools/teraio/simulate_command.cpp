@@ -1,0 +1,68 @@
+// `teraio simulate`: what executing a plan would do on a machine.
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+
+#include "base/units.h"
+#include "commands.h"
+#include "inputs.h"
+#include "simulate/run_file.h"
+#include "simulate/simulator.h"
+#include "table.h"
+
+namespace teraio::tools {
+namespace {
+
+struct SimulateCommand {
+  explicit SimulateCommand(CLI::App& command) : inputs(command) {
+    command.add_option("--plan", plan, "The plan to execute")->required();
+    command.add_flag("--json", json, "Print one JSON object");
+    command.add_option("--timeline", timeline,
+                       "Write Chrome trace events here, for ui.perfetto.dev");
+  }
+  void run() const;
+
+  InputOptions inputs;
+  std::string plan;
+  std::string timeline;
+  bool json = false;
+};
+
+std::string text_of(const teraio::Run& run) {
+  Table table({"", "written", "read", "peak"});
+  table.add({"device", "", "", format_size(run.device_peak_bytes)});
+  table.add({"host", format_size(run.host_bytes_written), format_size(run.host_bytes_read),
+             format_size(run.host_peak_bytes)});
+  table.add({"SSD", format_size(run.ssd_bytes_written), format_size(run.ssd_bytes_read),
+             format_size(run.ssd_peak_bytes)});
+  std::string text =
+      fmt::format("step {}, ideal {}: {:.1f} % of ideal\n", format_duration(run.step_ns),
+                  format_duration(run.ideal_ns), 100 * fraction_of_ideal(run));
+  text += fmt::format("stalled {}", format_duration(run.stall_ns));
+  for (const auto& [cause, stall_ns] : run.stall_by_cause_ns)
+    if (stall_ns > 0) text += fmt::format(", {} for {}", format_duration(stall_ns), cause);
+  return text + "\n\n" + table.text();
+}
+
+void SimulateCommand::run() const {
+  const Inputs given = inputs.read();
+  const Result<Plan> read = read_plan(plan, given.trace);
+  if (!read.ok()) fail(read.status());
+  const Result<teraio::Run> run = simulate(given.trace, given.hardware, given.limits, *read);
+  if (!run.ok()) fail(run.status().with_context(plan));
+  if (!timeline.empty())
+    if (const Status written = write_timeline(*run, given.trace, timeline); !written.ok())
+      fail(written);
+  fmt::print("{}", json ? run_json(*run) : text_of(*run));
+}
+
+}  // namespace
+
+void add_simulate_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("simulate", "Tell what a plan would do on a machine");
+  auto options = std::make_shared<SimulateCommand>(*command);
+  command->callback([options] { options->run(); });
+}
+
+}  // namespace teraio::tools
