@@ -1,0 +1,1 @@
+"""Runs the same training in several ways ("arms") and compares what came out."""

@@ -1,0 +1,161 @@
+"""One arm: the training script in a process of its own, with or without an offloading session."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+EXAMPLES = Path(__file__).resolve().parents[1]
+SCRIPT = EXAMPLES / "pretrain_llama.py"
+WARM_START = EXAMPLES / "arms" / "warm_start.py"
+
+# glibc returns large blocks to the system on every free, and touching them again costs more than
+# many an op does. Every arm keeps them instead.
+ENVIRONMENT = {
+    "MALLOC_MMAP_THRESHOLD_": "4294967296",
+    "MALLOC_TRIM_THRESHOLD_": "100000000000",
+    "PYTHONUNBUFFERED": "1",
+}
+POLL_SECONDS = 0.25
+STOP_SECONDS = 60
+
+
+class ArmFailed(Exception):
+    """An arm's process ended with an error; the message shows the end of its log."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A way to run the training. Without a budget it is stock PyTorch, and we are not there."""
+
+    name: str
+    device_budget: str | None = None
+    policy: str = "planned"
+    save: bool = False  # the trace and the plan, beside the report
+
+    def command(self, training: list[str], directory: Path, ssd: list[Path]) -> list[str]:
+        script = [
+            *(str(WARM_START), str(SCRIPT), *training),
+            *("--losses", str(directory / "losses.json")),
+            *("--progress-file", str(directory / "training.json")),
+        ]
+        if self.device_budget is None:
+            return [sys.executable, *script]
+        options = ["--device-budget", self.device_budget, "--policy", self.policy]
+        for drive in ssd:
+            options += ["--ssd", str(drive)]
+        options += ["--report", str(directory)]
+        if self.save:
+            options += ["--save-trace", str(directory / "trace.json.gz")]
+            options += ["--save-plan", str(directory / "plan.json.gz")]
+        return [sys.executable, "-m", "teraio", "run", *options, *script]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What is known of an arm while it runs; what is not known yet is None."""
+
+    elapsed_seconds: float
+    step: int = 0
+    loss: float | None = None
+    step_seconds: float | None = None
+    mode: str | None = None
+    device_bytes: int | None = None
+    ssd_bytes_read: int = 0
+    ssd_bytes_written: int = 0
+
+
+@dataclass(frozen=True)
+class ArmResult:
+    """What an arm left behind: the script's own record, and the session's (None for stock)."""
+
+    name: str
+    training: dict
+    session: dict | None
+
+
+def run_arm(
+    arm: Arm,
+    training: list[str],
+    directory: Path,
+    ssd: list[Path],
+    watch: Callable[[Moment], None] = lambda moment: None,
+) -> ArmResult:
+    """Runs `arm` to its end, calling `watch` a few times a second. Raises ArmFailed."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for name in ("losses.json", "training.json", "progress.json", "run.json"):
+        (directory / name).unlink(missing_ok=True)
+    log = directory / "log.txt"
+    began = time.monotonic()
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            arm.command(training, directory, ssd),
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **ENVIRONMENT},
+        )
+        with stopping(process):
+            while process.poll() is None:
+                watch(observe(directory, time.monotonic() - began))
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(POLL_SECONDS)
+    watch(observe(directory, time.monotonic() - began))
+    if process.returncode != 0:
+        raise ArmFailed(f"{arm.name} ended with {process.returncode}; {log}:\n{tail(log)}")
+    return load(arm.name, directory)
+
+
+@contextlib.contextmanager
+def stopping(process: subprocess.Popen):
+    """Ends the process, politely first, when the block is left before it has ended."""
+    try:
+        yield
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def observe(directory: Path, elapsed_seconds: float) -> Moment:
+    training = read_json(directory / "training.json") or {}
+    session = read_json(directory / "progress.json") or {}
+    return Moment(
+        elapsed_seconds=elapsed_seconds,
+        step=training.get("step", 0),
+        loss=training.get("loss"),
+        step_seconds=training.get("step_seconds"),
+        mode=session.get("mode"),
+        device_bytes=session.get("device_bytes"),
+        ssd_bytes_read=session.get("ssd_bytes_read", 0),
+        ssd_bytes_written=session.get("ssd_bytes_written", 0),
+    )
+
+
+def load(name: str, directory: Path) -> ArmResult:
+    """Reads a finished arm back. Raises ArmFailed when its record is missing."""
+    training = read_json(directory / "losses.json")
+    if training is None:
+        raise ArmFailed(f"{name} left no {directory / 'losses.json'}")
+    return ArmResult(name, training, read_json(directory / "run.json"))
+
+
+def read_json(path: Path):
+    """The file's value, or None while it does not exist."""
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+
+
+def tail(log: Path, lines: int = 20) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])

@@ -1,0 +1,86 @@
+"""Shows an arm while it runs: loss, step time, device memory, SSD rates, time left."""
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from .arm import Moment
+
+
+def gigabytes(size_bytes: float) -> str:
+    """Small sizes in MB: a tiny model's are not all zero."""
+    return f"{size_bytes / 1e9:.2f} GB" if size_bytes >= 1e8 else f"{size_bytes / 1e6:.1f} MB"
+
+
+class LiveArm:
+    """Shows one arm: on a terminal a bar that moves, elsewhere a line per step."""
+
+    COLUMNS = (
+        TextColumn("{task.description:<10}"),
+        BarColumn(bar_width=24),
+        TextColumn("step {task.completed} of {task.total}, left"),
+        TimeRemainingColumn(compact=True),
+    )
+
+    def __init__(self, console: Console, name: str, steps: int):
+        self.console, self.name, self.steps = console, name, steps
+        self.bar = Progress(*self.COLUMNS)
+        self.task = self.bar.add_task(name, total=steps)
+        self.state = "starting"
+        self.live = Live(console=console, get_renderable=self._picture)
+        self.rates = Rates()
+        self.shown_step = 0
+
+    def __enter__(self):
+        if self.console.is_terminal:
+            self.live.start()
+        return self
+
+    def __exit__(self, *failure):
+        if self.console.is_terminal:
+            self.live.stop()
+
+    def __call__(self, moment: Moment) -> None:
+        self.state = describe(moment, *self.rates.update(moment))
+        self.bar.update(self.task, completed=moment.step)
+        if not self.console.is_terminal and moment.step > self.shown_step:
+            left = moment.elapsed_seconds / moment.step * (self.steps - moment.step)
+            head = f"{self.name:<10} {moment.step}/{self.steps}"
+            self.console.print(f"{head}  {self.state}, {left:.0f} s left", highlight=False)
+            self.shown_step = moment.step
+
+    def _picture(self) -> Group:
+        return Group(self.bar, Text("  " + self.state))
+
+
+class Rates:
+    """SSD rates over the last few seconds, from counters that only grow."""
+
+    WINDOW_SECONDS = 3.0
+
+    def __init__(self):
+        self.samples = []
+
+    def update(self, moment: Moment) -> tuple[float, float]:
+        """Bytes per second (read, written)."""
+        now = (moment.elapsed_seconds, moment.ssd_bytes_read, moment.ssd_bytes_written)
+        self.samples.append(now)
+        while now[0] - self.samples[0][0] > self.WINDOW_SECONDS:
+            self.samples.pop(0)
+        then = self.samples[0]
+        seconds = max(now[0] - then[0], 1e-9)
+        return (now[1] - then[1]) / seconds, (now[2] - then[2]) / seconds
+
+
+def describe(moment: Moment, read_rate: float, write_rate: float) -> str:
+    """One line: loss, step time, and the session's memory and traffic when there is one."""
+    parts = []
+    if moment.loss is not None:
+        parts += [f"loss {moment.loss:.4f}", f"step {moment.step_seconds:.2f} s"]
+    if moment.device_bytes is not None:
+        parts.append(f"device {gigabytes(moment.device_bytes)}")
+        parts.append(f"SSD read {read_rate / 1e9:.2f}, write {write_rate / 1e9:.2f} GB/s")
+    if moment.mode:
+        parts.append(moment.mode)
+    return ", ".join(parts) or "starting"

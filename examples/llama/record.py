@@ -1,0 +1,70 @@
+"""What a run leaves behind: losses to the bit, hashes, the loss curve, its progress."""
+
+import hashlib
+from pathlib import Path
+
+import torch
+
+from .atomic import replacing, write_json
+
+# Hashing copies a tensor in pieces of this many bytes, so that it never needs a second tensor.
+PIECE_BYTES = 16 << 20
+
+
+def update(digest, tensor: torch.Tensor) -> None:
+    """Adds a tensor's bytes to `digest`."""
+    flat = tensor.detach().reshape(-1)
+    for piece in flat.split(max(1, PIECE_BYTES // flat.element_size())):
+        digest.update(piece.to("cpu", copy=True).view(torch.uint8).numpy())
+
+
+def model_sha256(model: torch.nn.Module) -> str:
+    """A hash over names and bytes of all parameters and buffers."""
+    digest = hashlib.sha256()
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        digest.update(name.encode())
+        update(digest, tensor)
+    return digest.hexdigest()
+
+
+def optimizer_sha256(optimizer: torch.optim.Optimizer) -> str:
+    """A hash over the optimizer's state tensors, in the order of its parameters."""
+    digest = hashlib.sha256()
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            for name, value in sorted(optimizer.state[parameter].items()):
+                digest.update(name.encode())
+                update(digest, torch.as_tensor(value))
+    return digest.hexdigest()
+
+
+def losses_sha256(losses: list[float]) -> str:
+    return hashlib.sha256(" ".join(map(float.hex, losses)).encode()).hexdigest()
+
+
+def write_losses(path: Path, history: dict, model, optimizer, tokens_per_step: int) -> None:
+    """Losses as exact hexadecimal floats, step times, and a hash of everything trained."""
+    record = {
+        "losses": [loss.hex() for loss in history["losses"]],
+        "losses_sha256": losses_sha256(history["losses"]),
+        "parameters_sha256": model_sha256(model),
+        "optimizer_sha256": optimizer_sha256(optimizer),
+        "step_seconds": history["step_seconds"],
+        "tokens_per_step": tokens_per_step,
+    }
+    write_json(path, record)
+
+
+def write_curve(path: Path, losses: list[float], tokens_per_step: int) -> None:
+    """The loss against tokens seen: a picture at `path` and its numbers beside it, in JSON."""
+    from matplotlib.figure import Figure
+
+    tokens = [tokens_per_step * step for step in range(1, len(losses) + 1)]
+    write_json(path.with_suffix(".json"), {"tokens": tokens, "losses": losses})
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.subplots()
+    axes.plot(tokens, losses)
+    axes.set(xlabel="tokens", ylabel="loss (nats per token)", title="Training loss")
+    axes.grid(alpha=0.3)
+    with replacing(path) as partial:
+        figure.savefig(partial, format="png", dpi=120)

@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""Pre-trains a Llama on C4-like text. An ordinary PyTorch script.
+
+python examples/pretrain_llama.py --preset 130m --steps 100 --curve loss.png
+python examples/pretrain_llama.py --preset tiny --layers 4 --data c4-train.00000.json.gz
+"""
+
+import argparse
+import math
+import sys
+import time
+from dataclasses import fields, replace
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from llama import checkpoints, record
+from llama.atomic import write_json
+from llama.corpus import DataError
+from llama.model import Llama
+from llama.presets import PRESETS, LlamaConfig, ShapeError
+from llama.tokens import Batches, prepare
+from tqdm import tqdm
+
+DATA_CACHE = Path(__file__).resolve().parents[1] / "build" / "demo" / "data"
+
+
+def parse_arguments(argv=None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    parser.add_argument("--preset", choices=PRESETS, default="tiny")
+    _add_shape(parser.add_argument_group("model shape (default: the preset's)"))
+    _add_training(parser.add_argument_group("training"))
+    _add_files(parser.add_argument_group("files"))
+    return parser.parse_args(argv)
+
+
+def _add_shape(group) -> None:
+    for field in fields(LlamaConfig):
+        flag = "--" + field.name.replace("_", "-")
+        if field.type is bool:
+            action = argparse.BooleanOptionalAction
+            group.add_argument(flag, action=action, default=argparse.SUPPRESS)
+        else:
+            group.add_argument(flag, type=field.type, default=argparse.SUPPRESS, metavar="N")
+
+
+def _add_training(group) -> None:
+    add = group.add_argument
+    add("--steps", type=int, default=100, help="optimizer steps, those before --resume included")
+    add("--micro-batch", type=int, default=4, help="sequences in one forward and backward pass")
+    add("--accumulation", type=int, default=1, help="passes in one optimizer step")
+    add("--learning-rate", type=float, default=6e-4, help="after the warm-up")
+    add("--learning-rate-min", type=float, default=6e-5, help="at the end of the cosine")
+    add("--warm-up-steps", type=int, default=10)
+    add("--weight-decay", type=float, default=0.1)
+    add("--clip", type=float, default=1.0, help="largest norm of the gradients; 0: any")
+    add("--optimizer-impl", choices=("single", "foreach", "fused"), default="single")
+    add("--bf16", action="store_true", help="autocast to bfloat16")
+    add("--activation-checkpointing", action="store_true")
+    add("--compile", action="store_true", help="torch.compile the model")
+    add("--device", choices=("cpu", "cuda"), default="cpu")
+    add("--seed", type=int, default=1)
+
+
+def _add_files(group) -> None:
+    add = group.add_argument
+    add("--data", type=Path, help="C4 file (.json, .json.gz); without it: prose of python3-doc")
+    add("--cache", type=Path, default=DATA_CACHE, help="where tokenizer and tokens are kept")
+    add("--save", type=Path, help="write checkpoints here")
+    add("--save-every", type=int, default=0, metavar="STEPS", help="0: only after the last step")
+    add("--resume", type=Path, help="continue this checkpoint")
+    add("--curve", type=Path, help="write the loss curve here (PNG, with a .json beside it)")
+    add("--losses", type=Path, help="write exact losses and hashes of the final state (JSON)")
+    add("--progress-file", type=Path, help="rewrite this after every step (JSON)")
+
+
+def build_model(args, config: LlamaConfig) -> Llama:
+    torch.manual_seed(args.seed)
+    with torch.device("meta"):
+        model = Llama(config, args.activation_checkpointing)
+    model.to_empty(device=args.device)
+    model.init_weights()
+    return model
+
+
+def build_optimizer(args, model) -> torch.optim.AdamW:
+    """AdamW that decays matrices and leaves norms and biases alone."""
+    matrices = [p for p in model.parameters() if p.dim() >= 2]
+    others = [p for p in model.parameters() if p.dim() < 2]
+    return torch.optim.AdamW(
+        [{"params": matrices}, {"params": others, "weight_decay": 0.0}],
+        lr=args.learning_rate,
+        betas=(0.9, 0.95),
+        weight_decay=args.weight_decay,
+        foreach=args.optimizer_impl == "foreach",
+        fused=args.optimizer_impl == "fused",
+    )
+
+
+def build_schedule(args, optimizer) -> torch.optim.lr_scheduler.LambdaLR:
+    """Linear warm-up, then a cosine down to the least learning rate."""
+    floor = args.learning_rate_min / args.learning_rate
+
+    def factor(step: int) -> float:
+        if step < args.warm_up_steps:
+            return (step + 1) / args.warm_up_steps
+        done = (step - args.warm_up_steps) / max(1, args.steps - args.warm_up_steps)
+        return floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
+
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+
+
+def accumulate(args, model, tokens, targets) -> torch.Tensor:
+    """One forward and backward pass; returns its share of the step's loss."""
+    tokens, targets = tokens.to(args.device), targets.to(args.device)
+    with torch.autocast(args.device, dtype=torch.bfloat16, enabled=args.bf16):
+        loss = F.cross_entropy(model(tokens).flatten(0, 1), targets.flatten())
+    loss = loss / args.accumulation
+    loss.backward()
+    return loss.detach()
+
+
+def train_step(args, model, optimizer, scheduler, batches) -> float:
+    """One optimizer step; returns the mean loss over its tokens."""
+    loss = sum(accumulate(args, model, *batches.next()) for _ in range(args.accumulation))
+    if args.clip:
+        foreach = args.optimizer_impl != "single"
+        torch.nn.utils.clip_grad_norm_(model.parameters(), args.clip, foreach=foreach)
+    optimizer.step()
+    scheduler.step()
+    optimizer.zero_grad()
+    return loss.item()
+
+
+class Progress:
+    """Shows the training's progress, and writes it where other programs can follow it."""
+
+    def __init__(self, args, first_step: int):
+        self.args = args
+        self.bar = tqdm(total=args.steps, initial=first_step, unit="step", disable=None)
+
+    def report(self, step: int, loss: float, seconds: float) -> None:
+        if self.bar.disable:
+            print(f"step {step}/{self.args.steps}  loss {loss:.4f}  {seconds:.3f} s", flush=True)
+        self.bar.set_postfix(loss=f"{loss:.4f}", step=f"{seconds:.3f} s")
+        self.bar.update()
+        if self.args.progress_file:
+            now = {"step": step, "steps": self.args.steps, "loss": loss, "step_seconds": seconds}
+            write_json(self.args.progress_file, now)
+
+
+def train(args, config: LlamaConfig, batches: Batches) -> None:
+    model = build_model(args, config)
+    optimizer = build_optimizer(args, model)
+    scheduler = build_schedule(args, optimizer)
+    state = (model, optimizer, scheduler, batches)
+    first_step, history = 0, {"losses": [], "step_seconds": []}
+    if args.resume:
+        first_step, history = checkpoints.resume(args.resume, args.device, *state)
+
+    trained = torch.compile(model) if args.compile else model
+    progress = Progress(args, first_step)
+    for step in range(first_step + 1, args.steps + 1):
+        began = time.perf_counter()
+        loss = train_step(args, trained, optimizer, scheduler, batches)
+        seconds = time.perf_counter() - began
+        history["losses"].append(loss)
+        history["step_seconds"].append(seconds)
+        progress.report(step, loss, seconds)
+        if args.save and (step == args.steps or args.save_every and step % args.save_every == 0):
+            checkpoints.save(args.save, step, *state, history)
+    progress.bar.close()
+    write_results(args, config, model, optimizer, history)
+
+
+def write_results(args, config, model, optimizer, history) -> None:
+    tokens_per_step = args.micro_batch * args.accumulation * config.sequence_length
+    if args.curve:
+        record.write_curve(args.curve, history["losses"], tokens_per_step)
+    if args.losses:
+        record.write_losses(args.losses, history, model, optimizer, tokens_per_step)
+
+
+def main(argv=None) -> int:
+    args = parse_arguments(argv)
+    overrides = {f.name: getattr(args, f.name) for f in fields(LlamaConfig) if f.name in args}
+    try:
+        config = replace(PRESETS[args.preset], **overrides)
+        tokens = prepare(args.data, args.cache, config.vocab_size)
+        batches = Batches(tokens, args.micro_batch, config.sequence_length, args.seed)
+    except (DataError, ShapeError) as error:
+        print(f"pretrain_llama: {error}", file=sys.stderr)
+        return 2
+    train(args, config, batches)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
