@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""Step time of the demo's training, with its memory and without, arms interleaved.
+
+Every round runs each arm once, in a process of its own; a figure is the median over all rounds.
+Ideal is the better of stock PyTorch and ours with an unlimited budget. The reference arm's drift
+between rounds is a figure too: above DRIFT_MAX the machine was too uneven for a verdict.
+"""
+
+import argparse
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
+
+from arms.arm import Arm, ArmFailed, ArmResult, run_arm
+from arms.live import LiveArm
+from arms.results import measured, natural_peak_of
+from demo import PROFILE, PROFILE_STEPS, training_arguments
+from llama.atomic import write_json
+from rich.console import Console
+
+ROOT = Path(__file__).resolve().parents[1]
+DRIFT_MAX = 0.10
+FRACTION_TARGET = 0.95
+OF_BOUND_TARGET = 0.97
+IDLE_COST_MAX = 0.01
+PREDICTION_ERROR_MAX = 0.05
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Medians over all rounds, in seconds, and what the planned arm foretold."""
+
+    stock: float
+    unlimited: float
+    planned: float
+    on_demand: float
+    drift: float
+    bound_fraction: float | None
+    predicted: float | None
+
+    @property
+    def ideal(self) -> float:
+        return min(self.stock, self.unlimited)
+
+
+def parse_arguments(argv=None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--preset", default="130m")
+    add("--rounds", type=int, default=3)
+    add("--steps", type=int, default=8, help="of each arm in each round")
+    add("--warm-up-steps", type=int, default=4, help="of them, how many no median counts")
+    add("--micro-batch", type=int, default=4)
+    add("--accumulation", type=int, default=4)
+    add("--ratio", type=float, default=3.0, help="natural peak over device budget")
+    add("--data", type=Path)
+    add("--ssd", type=Path, action="append")
+    add("--output", type=Path, default=Path(os.environ.get("TERAIO_BENCH_DIR", "build/bench")))
+    args = parser.parse_args(argv)
+    args.ssd = args.ssd or [args.output / "step_time" / "ssd"]
+    args.cache = ROOT / "build" / "demo" / "data"
+    args.training = []
+    return args
+
+
+def run_rounds(console: Console, args) -> dict[str, list[ArmResult]]:
+    """Every arm's results, one for each round."""
+    profile = run(console, args, PROFILE, "profile", PROFILE_STEPS)
+    budget = str(int(natural_peak_of(profile) / args.ratio))
+    arms = [
+        Arm("stock"),
+        Arm("unlimited", "100%"),
+        Arm("planned", budget, "planned"),
+        Arm("on_demand", budget, "on-demand"),
+    ]
+    results = {arm.name: [] for arm in arms}
+    for number in range(1, args.rounds + 1):
+        for arm in arms:
+            results[arm.name].append(run(console, args, arm, f"round-{number}", args.steps))
+    return results
+
+
+def run(console: Console, args, arm: Arm, folder: str, steps: int) -> ArmResult:
+    directory = args.output / "step_time" / folder / arm.name
+    with LiveArm(console, arm.name, steps) as watch:
+        return run_arm(arm, training_arguments(args, steps), directory, args.ssd, watch)
+
+
+def figures(results: dict[str, list[ArmResult]], warm_up_steps: int) -> Figures:
+    def times(result):
+        return measured(result.training["step_seconds"], warm_up_steps)
+
+    medians = {
+        name: median(seconds for result in rounds for seconds in times(result))
+        for name, rounds in results.items()
+    }
+    reference = [median(times(result)) for result in results["stock"]]
+    planned = [result.session for result in results["planned"]]
+    return Figures(
+        **medians,
+        drift=max(reference) / min(reference) - 1,
+        bound_fraction=median_known(session["bound_fraction"] for session in planned),
+        predicted=median_known(session["predicted_step_seconds"] for session in planned),
+    )
+
+
+def median_known(values) -> float | None:
+    """None when no run came as far as a plan."""
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+def measures(f: Figures) -> list[dict]:
+    """The rows of `step_time.json`: each a ratio against its reference, and whether it is met."""
+    bound = 1.0 if f.bound_fraction is None else f.bound_fraction
+    target = min(FRACTION_TARGET, OF_BOUND_TARGET * bound)
+    fraction, on_demand, cost = f.ideal / f.planned, f.ideal / f.on_demand, f.unlimited / f.stock
+    rows = [
+        row("planned, fraction of ideal", fraction, target, fraction >= target),
+        row("on demand, fraction of ideal", on_demand, fraction, on_demand < fraction),
+        row("unlimited budget / stock step time", cost, 1, cost <= 1 + IDLE_COST_MAX),
+    ]
+    if f.predicted is not None:
+        error = f.predicted / f.planned
+        met = abs(error - 1) <= PREDICTION_ERROR_MAX
+        rows.append(row("predicted / measured step time", error, 1, met))
+    if f.bound_fraction is not None:
+        rows.append(row("bound of compute and drive, fraction of ideal", bound, 1, None))
+    if f.drift > DRIFT_MAX:
+        rows = [entry | {"met": None} for entry in rows]
+    drift = row(
+        "stock step time, slowest / fastest round", 1 + f.drift, 1 + DRIFT_MAX, f.drift <= DRIFT_MAX
+    )
+    return [*rows, drift]
+
+
+def row(name: str, value: float, reference: float, met: bool | None) -> dict:
+    """`met` is None where there is no target, or no verdict."""
+    ratio = value / reference
+    return {"name": name, "value": value, "reference": reference, "ratio": ratio, "met": met}
+
+
+def show(rows: list[dict]) -> None:
+    for entry in rows:
+        verdict = {True: "met", False: "not met", None: ""}[entry["met"]]
+        print(f"{entry['name']}: {entry['value']:.3f} against {entry['reference']:.3f} {verdict}")
+    if not rows[-1]["met"]:
+        print("Stock PyTorch differs too much between rounds: no verdict is given.")
+
+
+def main(argv=None) -> int:
+    args = parse_arguments(argv)
+    for directory in args.ssd:
+        directory.mkdir(parents=True, exist_ok=True)
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    try:
+        found = figures(run_rounds(console, args), args.warm_up_steps)
+    except ArmFailed as error:
+        print(f"step_time: {error}", file=sys.stderr)
+        return 1
+    rows = measures(found)
+    write_json(args.output / "step_time.json", rows)
+    show(rows)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""The engine's path to a drive against fio's on the same directory, turn by turn.
+
+Each round measures fio (io_uring, direct, 1 MiB, depth 16) and the engine for reading, writing and
+both at once; a figure is the median over the rounds, a ratio the median of the rounds' ratios.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+
+ROOT = Path(__file__).resolve().parents[1]
+PHASES = ["read", "write", "both"]
+RATE_TARGET = 0.95
+CPU_TARGET = 1.2
+DEPTH = 16
+
+
+def parse_arguments(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--ssd", type=Path, default=ROOT / "build", help="directory on the drive")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1.5, help="of each measurement")
+    parser.add_argument("--size", type=int, default=1 << 30, help="bytes of the file")
+    parser.add_argument("--teraio", type=Path, default=ROOT / "build/bin/teraio")
+    return parser.parse_args(argv)
+
+
+def fio(arguments, folder, phase):
+    """Bytes per second and CPU seconds per GB of one fio run.
+
+    As the engine does, it fills a new file before it measures: what is left to write back behind
+    the file weighs on both alike.
+    """
+    path = Path(folder) / "fio"
+    half = arguments.size // 2
+    command = [
+        *("fio", "--output-format=json", "--ioengine=io_uring", "--direct=1", "--bs=1M"),
+        *(f"--iodepth={DEPTH}", f"--filename={path}", "--thread", "--overwrite=1"),
+        *("--name=fill", "--rw=write", f"--size={arguments.size}"),
+    ]
+    for number, direction in enumerate(["read", "write"] if phase == "both" else [phase]):
+        offset = 0 if direction == "read" else half
+        command += [f"--name={direction}", f"--rw={direction}", f"--size={half}"]
+        command += [f"--offset={offset}", "--time_based", f"--runtime={arguments.seconds}s"]
+        command += ["--stonewall"] if number == 0 else []
+    with path.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, arguments.size)
+    report = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    path.unlink()
+    jobs = [job for job in report["jobs"] if job["jobname"] != "fill"]
+    moved = sum(job[side]["io_bytes"] for job in jobs for side in ("read", "write"))
+    rate = sum(job[side]["bw_bytes"] for job in jobs for side in ("read", "write"))
+    cpu = sum((job["usr_cpu"] + job["sys_cpu"]) / 100 * job["job_runtime"] / 1e3 for job in jobs)
+    return rate, cpu / (moved * 1e-9)
+
+
+def engine(arguments, phase):
+    command = [
+        *(arguments.teraio, "bench-storage", "--json", f"--ssd={arguments.ssd}"),
+        *(f"--phase={phase}", f"--seconds={arguments.seconds}", f"--file-size={arguments.size}"),
+        f"--queue-depth={DEPTH}",
+    ]
+    report = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    measured = report["phases"][0]
+    rate = measured["read_bytes_per_second"] + measured["write_bytes_per_second"]
+    return rate, measured["cpu_seconds_per_gb"]
+
+
+def entry(name, unit, values, references):
+    ratios = [value / reference for value, reference in zip(values, references, strict=True)]
+    return {
+        "name": name,
+        "unit": unit,
+        "value": median(values),
+        "reference": median(references),
+        "ratio": median(ratios),
+        "rounds": ratios,
+    }
+
+
+def measure(arguments):
+    theirs, ours = {phase: [] for phase in PHASES}, {phase: [] for phase in PHASES}
+    with tempfile.TemporaryDirectory(dir=arguments.ssd) as folder:
+        for number in range(arguments.rounds):
+            for phase in PHASES:
+                # The first of a pair has a colder drive: take turns.
+                arms = [
+                    (theirs, lambda phase=phase: fio(arguments, folder, phase)),
+                    (ours, lambda phase=phase: engine(arguments, phase)),
+                ]
+                for results, run in arms if number % 2 == 0 else reversed(arms):
+                    results[phase].append(run())
+    entries = []
+    for phase in PHASES:
+        for name, unit, column in [("rate", "B/s", 0), ("cpu", "s/GB", 1)]:
+            values = [result[column] for result in ours[phase]]
+            references = [result[column] for result in theirs[phase]]
+            entries.append(entry(f"storage_{phase}_{name}", unit, values, references))
+    return entries
+
+
+def main():
+    arguments = parse_arguments()
+    if shutil.which("fio") is None:
+        sys.exit("storage: fio is not installed")
+    entries = measure(arguments)
+    results = Path(os.environ.get("TERAIO_BENCH_DIR", ROOT / "build/bench"))
+    results.mkdir(parents=True, exist_ok=True)
+    (results / "storage.json").write_text(json.dumps(entries, indent=1) + "\n")
+    for each in entries:
+        is_rate = each["unit"] == "B/s"
+        met = each["ratio"] >= RATE_TARGET if is_rate else each["ratio"] <= CPU_TARGET
+        print(
+            f"{each['name']:<20} {each['value']:>14.4g} {each['unit']:<5} fio "
+            f"{each['reference']:>10.4g}  ratio {each['ratio']:.3f} {'' if met else '(missed)'}"
+        )
+
+
+if __name__ == "__main__":
+    main()
