@@ -1,0 +1,182 @@
+"""Tensors that are away, reached without an operator: they come back first, and read as they were.
+
+The session moves everything out after every op: every tensor here is away when it is reached.
+"""
+
+import copy
+import io
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from matrix import budgets
+
+import teraio
+
+EXPECTED = torch.arange(40_000.0)  # made before any session: an ordinary tensor, too small to tell
+
+
+@pytest.fixture
+def session():
+    with budgets.offload("64MB", evict_after_every_op=True) as session:
+        yield session
+
+
+@pytest.fixture
+def away(session):
+    tensor = EXPECTED * 1
+    torch.zeros(1) + 1  # the op after which it has left
+    assert session.counters()["bytes_away"] >= tensor.nbytes
+    return tensor
+
+
+def saved(tensor, **options):
+    file = io.BytesIO()
+    torch.save({"weight": tensor}, file, **options)
+    file.seek(0)
+    return torch.load(file)["weight"]
+
+
+READERS = {
+    "numpy": lambda t: torch.from_numpy(t.numpy().copy()),
+    "asarray": lambda t: torch.from_numpy(np.asarray(t).copy()),
+    "tolist": lambda t: torch.tensor(t.tolist()),
+    "items": lambda t: torch.tensor([x.item() for x in t[:3]] + t[3:].tolist()),
+    "dlpack": lambda t: torch.from_dlpack(t) + 0,
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda t: pickle.loads(pickle.dumps(t)),
+    "save": saved,
+    "legacy save": lambda t: saved(t, _use_new_zipfile_serialization=False),
+    "storage": lambda t: torch.tensor(t.untyped_storage().tolist(), dtype=torch.uint8).view(
+        t.dtype
+    ),
+    "storage clone": lambda t: t.new_empty(0).set_(t.untyped_storage().clone()),
+    "share_memory_": lambda t: t.share_memory_(),
+    "detach": lambda t: t.detach(),
+    "data": lambda t: t.data,
+    "frozen view": lambda t: t.view(200, 200).flatten(),
+}
+
+
+@pytest.mark.parametrize("way", READERS)
+def test_reads_as_it_was(away, way):
+    assert torch.equal(READERS[way](away), EXPECTED)
+    assert torch.equal(away, EXPECTED)
+
+
+def test_prints_as_it_was(away):
+    assert repr(away) == repr(EXPECTED)
+    assert f"{away[7]:.1f}" == "7.0"
+
+
+def test_storage_byte_by_byte(away):
+    storage = away.untyped_storage()
+    for i, byte in enumerate(np.float32(5.0).tobytes()):
+        storage[i] = byte
+    assert bytes(storage[i] for i in range(4)) == np.float32(5.0).tobytes()
+    assert away[0].item() == 5.0 and away[1].item() == 1.0
+
+
+def test_resized_storage(away):
+    away.untyped_storage().resize_(2 * away.nbytes)
+    assert torch.equal(away, EXPECTED)
+    away.untyped_storage().resize_(0)
+    assert away.untyped_storage().nbytes() == 0
+
+
+def test_resized_and_replaced_in_an_op(away):
+    other = EXPECTED * 2
+    away.resize_(80_000)
+    assert torch.equal(away[:40_000], EXPECTED)
+    away.set_(other)
+    assert torch.equal(away, EXPECTED * 2)
+    other.resize_(0)
+    assert torch.equal(away[:0], other)
+
+
+def test_array_keeps_the_bytes_where_they_are(session, away):
+    array = away.numpy()
+    view = array[10:20]
+    del array
+    away.add_(1)
+    torch.zeros(1) + 1
+    assert view.tolist() == (EXPECTED[10:20] + 1).tolist()
+    view[:] = 3
+    assert away[10:20].tolist() == [3] * 10
+    assert session.counters()["bytes_away"] == 0
+    del view
+    torch.zeros(1) + 1
+    assert session.counters()["bytes_away"] >= away.nbytes
+
+
+def test_address_that_was_given_away_stays(session, away):
+    address = away.data_ptr()
+    away.mul_(2)
+    assert away.data_ptr() == address
+    unmovable_bytes = session.counters()["unmovable_bytes"]
+    del away
+    assert session.counters()["unmovable_bytes"] <= unmovable_bytes
+
+
+def test_saving_and_loading_leave_tensors_movable(session, away):
+    loaded = saved(away)
+    assert torch.equal(away, loaded)
+    away.add_(1), loaded.add_(1)
+    assert session.counters()["bytes_away"] >= 2 * away.nbytes
+
+
+def test_saved_model_needs_no_more_than_the_budget():
+    model = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(16)])
+    expected = {name: value.numpy().copy() for name, value in model.state_dict().items()}
+    with budgets.offload("6MB"):
+        model(torch.zeros(1, 512))
+        file = io.BytesIO()
+        torch.save(model.state_dict(), file)
+        file.seek(0)
+        for name, value in torch.load(file, weights_only=True).items():
+            assert np.array_equal(value.numpy(), expected[name])
+
+
+def test_hold_keeps_it_until_released(session, away):
+    with teraio.hold(away):
+        assert session.counters()["bytes_away"] == 0
+        torch.zeros(1) + 1
+        assert session.counters()["bytes_away"] == 0
+    torch.zeros(1) + 1
+    assert session.counters()["bytes_away"] >= away.nbytes
+
+
+def test_held_past_its_death_and_past_the_session():
+    with budgets.offload("64MB") as session:
+        tensor = EXPECTED * 1
+        held = teraio.hold(tensor)
+        array = tensor.numpy()
+        del tensor
+        assert np.array_equal(array, EXPECTED)
+    held.release()
+    assert np.array_equal(array, EXPECTED)
+    assert session.counters()["bytes_away"] == 0
+
+
+def test_touched_past_every_hook_is_an_error_that_names_the_tensor(away):
+    with pytest.raises(RuntimeError, match=r"TERAIO: tensor \d+ \(160 kB\) is not on the device"):
+        torch._C._to_dlpack(away)
+    assert torch.equal(away, EXPECTED)
+
+
+def test_entry_points_are_pytorchs_own_after_the_session():
+    before = torch.Tensor.numpy, torch.UntypedStorage.data_ptr, torch.serialization._save
+    with budgets.offload("64MB"):
+        assert torch.Tensor.numpy is not before[0]
+    assert (torch.Tensor.numpy, torch.UntypedStorage.data_ptr, torch.serialization._save) == before
+
+
+def test_library_that_allocates_through_pytorch_and_frees_the_address(session):
+    convolution = torch.nn.Conv2d(3, 32, 3)  # oneDNN: its workspace, and bfloat16 linears
+    linear = torch.nn.Linear(512, 512)
+    for _ in range(3):
+        convolution(torch.ones(4, 3, 64, 64)).sum().backward()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            linear(torch.ones(64, 512)).sum().backward()
+    assert session.counters()["device_bytes"] < 8_000_000

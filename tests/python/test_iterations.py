@@ -1,0 +1,122 @@
+"""The iteration is found without the script's help, and the plan follows it."""
+
+import pytest
+import torch
+
+import teraio
+
+
+def model(seed=0):
+    torch.manual_seed(seed)
+    layers = [torch.nn.Linear(256, 256) for _ in range(12)]
+    return torch.nn.Sequential(*layers)
+
+
+def modes(session):
+    return [iteration["mode"] for iteration in session.iterations()]
+
+
+@pytest.fixture
+def offload(tmp_path):
+    return lambda **options: teraio.offload("3MB", ssd=tmp_path, **options)
+
+
+def train(net, optimizer, steps, after_step=lambda step: None):
+    for step in range(steps):
+        net(torch.ones(64, 256)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        after_step(step)
+
+
+def test_two_equal_iterations_make_a_plan(offload):
+    with offload() as session:
+        net = model()
+        train(net, torch.optim.AdamW(net.parameters()), 6)
+        assert modes(session) == ["on demand"] * 3 + ["planned"] * 3
+        assert session.counters()["planned_offloads"] > 0
+
+
+def test_manual_updates_divide_iterations(offload):
+    with offload() as session:
+        net = model()
+        for _ in range(8):
+            net(torch.ones(64, 256)).square().mean().backward()
+            with torch.no_grad():
+                for parameter in net.parameters():
+                    parameter -= 0.01 * parameter.grad
+                    parameter.grad = None
+        assert "planned" in modes(session)
+
+
+def test_optimizers_that_take_turns_make_one_iteration(offload):
+    with offload() as session:
+        nets = [model(0), model(1)]
+        optimizers = [
+            torch.optim.AdamW(nets[0].parameters()),
+            torch.optim.SGD(nets[1].parameters(), lr=0.1, momentum=0.9),
+        ]
+        for _ in range(10):
+            for net, optimizer in zip(nets, optimizers, strict=True):
+                train(net, optimizer, 1)
+        assert modes(session)[-1] == "planned"
+
+
+def test_evaluation_between_steps_deviates_and_returns(offload):
+    with offload() as session:
+        net = model()
+
+        def evaluate(step):
+            if step == 6:
+                with torch.no_grad():
+                    net(torch.ones(32, 256)).sum().item()
+
+        train(net, torch.optim.AdamW(net.parameters()), 10, evaluate)
+        assert modes(session)[5:] == ["planned", "planned", "deviated", "planned", "planned"]
+        assert session.counters()["deviations"] > 0
+
+
+def test_a_new_pattern_that_stays_is_planned_anew(offload):
+    with offload() as session:
+        net = model()
+        optimizer = torch.optim.AdamW(net.parameters())
+        train(net, optimizer, 6)
+        for _ in range(6):
+            net(torch.ones(16, 256)).abs().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        assert modes(session)[-1] == "planned"
+        assert any(op["name"] == "aten::abs" for op in session.trace().to_dict()["ops"])
+
+
+def test_the_trace_names_what_moves(offload):
+    with offload() as session:
+        net = model()
+        train(net, torch.optim.AdamW(net.parameters()), 5)
+        tensors = session.trace().to_dict()["tensors"]
+    named = {tensor["name"]: tensor for tensor in tensors if "name" in tensor}
+    assert named["3.weight"]["kind"] == "parameter"
+    assert named["3.weight"]["persistent"]
+    assert named["3.weight.exp_avg"]["kind"] == "optimizer_state"
+    assert named["3.weight.grad"]["kind"] == "gradient"
+    assert not named["3.weight.grad"]["persistent"]
+
+
+def test_a_saved_plan_runs_again(offload, tmp_path):
+    def run(**options):
+        with offload(**options) as session:
+            net = model()
+            train(net, torch.optim.AdamW(net.parameters()), 6)
+            return session, session.plan()
+
+    _, plan = run()
+    plan.save(tmp_path / "plan.json")
+    session, again = run(plan=tmp_path / "plan.json")
+    assert again.to_dict()["migrations"] == plan.to_dict()["migrations"]
+    assert modes(session)[-1] == "planned"
+
+
+def test_before_an_iteration_has_repeated_there_is_no_trace(offload):
+    with offload() as session:
+        with pytest.raises(teraio.Error, match="no iteration"):
+            session.trace()

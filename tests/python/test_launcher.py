@@ -1,0 +1,293 @@
+"""`teraio run`: a program behaves as under python; bad input is refused in one line."""
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+BUDGET = ("--device-budget", "1GB")
+
+# Says how it was started, then ends in the way that its argument names.
+PROGRAM = """\
+import __main__, os, signal, sys
+print(sys.argv, sys.path[0], sys.path.count(sys.path[0]), __name__, __file__, __package__)
+print(sorted(vars(__main__)), type(__loader__), __spec__ and __spec__.name)
+
+def end(how):
+    if how == "return":
+        return
+    if how == "error":
+        raise ValueError("bad") from KeyError("cause")
+    if how == "error in handler":
+        try:
+            1 / 0
+        except ZeroDivisionError:
+            raise TypeError("second")
+    if how == "code":
+        sys.exit(3)
+    if how == "message":
+        sys.exit("a last word")
+    if how == "interrupt":
+        os.kill(os.getpid(), signal.SIGINT)
+        signal.pause()
+    if how == "own hook":
+        sys.excepthook = lambda kind, error, trace: print(kind, trace.tb_frame.f_code.co_name)
+        raise ValueError("bad")
+    if how == "at exit":
+        import atexit
+        atexit.register(lambda: print(sys.modules["__main__"].end is end))
+
+end(sys.argv[1])
+"""
+
+ENDINGS = [
+    "return",
+    "error",
+    "error in handler",
+    "code",
+    "message",
+    "interrupt",
+    "own hook",
+    "at exit",
+]
+
+
+@pytest.fixture
+def program(tmp_path):
+    package = tmp_path / "pkg"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    for path in (tmp_path / "train.py", package / "train.py"):
+        path.write_text(PROGRAM)
+    return tmp_path / "train.py"
+
+
+@pytest.mark.parametrize("how", ENDINGS)
+def test_script_ends_as_under_python(python, teraio_run, program, how):
+    assert teraio_run(*BUDGET, "train.py", how) == python("train.py", how)
+
+
+@pytest.mark.parametrize("how", ["error", "interrupt"])
+def test_module_ends_as_under_python(python, teraio_run, program, how):
+    assert teraio_run(*BUDGET, "-m", "pkg.train", how) == python("-m", "pkg.train", how)
+
+
+def test_arguments_of_the_script_are_not_ours(python, teraio_run, program):
+    arguments = ("train.py", "return", "--device-budget", "x", "-m", "--", "--help", "", "a b")
+    assert teraio_run(*BUDGET, *arguments) == python(*arguments)
+
+
+def test_script_elsewhere_and_behind_a_link(python, teraio_run, program):
+    (program.parent / "links").mkdir()
+    link = Path("links") / "other.py"
+    (program.parent / link).symlink_to(program)
+    for path in (link, Path("pkg/../train.py"), program):
+        assert teraio_run(*BUDGET, path, "error") == python(path, "error")
+
+
+def test_safe_path_is_kept(python, program):
+    under_us = python("-P", "-m", "teraio", "run", *BUDGET, "train.py", "return")
+    assert under_us == python("-P", "train.py", "return")
+
+
+def test_syntax_error_and_missing_submodule(python, teraio_run, program):
+    (program.parent / "broken.py").write_text("x = (\n")
+    assert teraio_run(*BUDGET, "broken.py") == python("broken.py")
+    assert teraio_run(*BUDGET, "-m", "pkg.none") == python("-m", "pkg.none")
+
+
+def test_training_is_within_a_session_that_ends(teraio_run, tmp_path):
+    (tmp_path / "train.py").write_text(TRAINING)
+    outcome = teraio_run(
+        "--device-budget",
+        "40MB",
+        "--save-trace",
+        "trace.json",
+        "--save-plan",
+        "plan.json",
+        "train.py",
+    )
+    assert outcome.code == 0, outcome
+    assert json.loads((tmp_path / "trace.json").read_text())["format"] == "teraio-trace/1"
+    assert json.loads((tmp_path / "plan.json").read_text())["format"] == "teraio-plan/1"
+
+
+TRAINING = """\
+import torch
+model = torch.nn.Sequential(*[torch.nn.Linear(1024, 1024) for _ in range(6)])
+optimizer = torch.optim.AdamW(model.parameters())
+for step in range(6):
+    model(torch.ones(8, 1024)).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_file_that_cannot_be_made_is_told_and_ends_with_1(teraio_run, tmp_path):
+    (tmp_path / "train.py").write_text("print('no training here')\n")
+    outcome = teraio_run(*BUDGET, "--save-trace", "trace.json", "train.py")
+    assert outcome.code == 1
+    assert outcome.out == "no training here\n"
+    assert "no trace saved to trace.json" in outcome.err
+    assert not (tmp_path / "trace.json").exists()
+
+
+# Bad input. The program would print; that it does not shows that it never started.
+
+
+@pytest.fixture
+def refused(teraio_run, tmp_path):
+    """Runs with the arguments, expects a refusal, and gives its line."""
+    (tmp_path / "train.py").write_text("print('started')\n")
+
+    def refused(*arguments, **options):
+        outcome = teraio_run(*arguments, **options)
+        assert (outcome.code, outcome.out) == (2, ""), outcome
+        assert outcome.err.startswith("teraio run: ") and outcome.err.count("\n") == 1, outcome
+        return outcome.err
+
+    return refused
+
+
+@pytest.mark.parametrize("size", ["", "x", "1.5XB", "-1GB", "1e9", "GB", "120%%", "99999999PB"])
+def test_malformed_budget(refused, size):
+    assert f'"{size}" is not a size' in refused(f"--device-budget={size}", "train.py")
+
+
+def test_budget_missing_or_zero(refused):
+    assert "required: --device-budget" in refused("train.py")
+    assert "is 0" in refused("--device-budget", "0GB", "train.py")
+
+
+def test_malformed_host_limit(refused):
+    assert '"lots" is not a size' in refused(*BUDGET, "--host-limit", "lots", "train.py")
+    assert '"40%" is not a size' in refused(*BUDGET, "--host-limit", "40%", "train.py")
+
+
+def test_script_missing(refused):
+    assert "no script given" in refused(*BUDGET)
+    assert "no script given" in refused(*BUDGET, "-m")
+    assert "nowhere.py does not exist" in refused(*BUDGET, "nowhere.py")
+    assert "is a directory" in refused(*BUDGET, ".")
+    assert "no module named nowhere.train" in refused(*BUDGET, "-m", "nowhere.train")
+
+
+def test_unknown_and_abbreviated_options(refused):
+    assert "--nonsense" in refused(*BUDGET, "--nonsense", "train.py")
+    assert "--polic" in refused(*BUDGET, "--polic", "planned", "train.py")
+    assert "choose from" in refused(*BUDGET, "--policy", "other", "train.py")
+    assert "not allowed with" in refused(*BUDGET, "--plan", "a", "--save-plan", "b", "train.py")
+
+
+def test_ssd_directory_missing_or_not_a_directory(refused):
+    assert "nowhere does not exist" in refused(*BUDGET, "--ssd", "nowhere", "train.py")
+    assert "train.py is not a directory" in refused(*BUDGET, "--ssd", "train.py", "train.py")
+
+
+def test_ssd_directory_twice(refused, tmp_path):
+    assert "twice" in refused(*BUDGET, "--ssd", ".", "--ssd", tmp_path, "train.py")
+
+
+def test_ssd_directory_that_takes_no_file(refused):
+    assert "/proc is not writable" in refused(*BUDGET, "--ssd", "/proc", "train.py")
+
+
+def test_ssd_directory_in_memory(refused):
+    line = refused(*BUDGET, "--ssd", "/dev/shm", "train.py")
+    assert "/dev/shm is on tmpfs, which is memory" in line
+
+
+def test_default_ssd_directory_in_memory(refused, tmp_path):
+    environment = os.environ | {"XDG_CACHE_HOME": "/dev/shm/teraio-test-cache"}
+    try:
+        line = refused(*BUDGET, "train.py", env=environment)
+    finally:
+        shutil.rmtree("/dev/shm/teraio-test-cache", ignore_errors=True)
+    assert "give one with --ssd DIR" in line and "tmpfs" in line
+
+
+def test_default_ssd_directory_is_private(teraio_run, tmp_path):
+    (tmp_path / "train.py").touch()
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    assert teraio_run(*BUDGET, "train.py", env=environment).code == 0
+    directory = tmp_path / "cache" / "teraio" / "ssd"
+    assert directory.stat().st_mode & 0o777 == 0o700
+    assert list(directory.iterdir()) == []
+
+
+def test_files_missing_or_not_writable(refused):
+    assert "--plan: none.json does not exist" in refused(*BUDGET, "--plan", "none.json", "train.py")
+    assert "--plan: . is not a file" in refused(*BUDGET, "--plan", ".", "train.py")
+    assert "no does not exist" in refused(*BUDGET, "--save-plan", "no/plan.json", "train.py")
+    assert "/proc/x cannot" in refused(*BUDGET, "--save-trace", "/proc/x", "train.py")
+    assert "is a directory" in refused(*BUDGET, "--save-trace", ".", "train.py")
+    assert "not a directory" in refused(*BUDGET, "--report", "train.py/report", "train.py")
+
+
+@pytest.mark.parametrize("content", ["not json", "[]", '{"format": "teraio-trace/1"}', "\0\xff"])
+@pytest.mark.parametrize("name", ["plan.json", "plan.json.gz"])
+def test_plan_that_is_no_plan(refused, tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    assert f"--plan: {name}" in refused(*BUDGET, "--plan", name, "train.py")
+
+
+def test_refusal_and_help_need_no_torch(python, teraio_run, tmp_path):
+    # A torch that cannot be imported stands first on the path.
+    (tmp_path / "torch.py").write_text("raise SystemExit('torch was imported')\n")
+    path = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
+    environment = os.environ | {"PYTHONPATH": path}
+    assert "usage: teraio run" in teraio_run("--help", env=environment).out
+    outcome = teraio_run("--device-budget", "x", "train.py", env=environment)
+    assert "is not a size" in outcome.err and "torch" not in outcome.err
+
+
+def test_torch_that_the_extension_was_not_built_for(refused, tmp_path):
+    (tmp_path / "torch.py").write_text("__version__ = '2.10.1+cpu'\n")
+    path = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
+    line = refused(*BUDGET, "train.py", env=os.environ | {"PYTHONPATH": path})
+    assert "this is 2.10.1+cpu" in line and "pip install --no-build-isolation" in line
+
+
+# The command.
+
+
+@pytest.fixture
+def command():
+    """The C++ command that belongs to the package under test."""
+    import teraio
+
+    package = Path(teraio.__file__).parent
+    found = [package / "bin" / "teraio", package.parent.parent / "bin" / "teraio"]
+    return next(path for path in found if path.exists())
+
+
+def test_other_subcommands_are_the_commands(python, execute, command):
+    assert python("-m", "teraio", "--version") == execute(command, "--version")
+    assert python("-m", "teraio", "nonsense") == execute(command, "nonsense")
+
+
+def test_command_passes_every_word_to_the_launcher(execute, command, tmp_path):
+    echo = tmp_path / "echo"
+    echo.write_text('#!/bin/sh\nprintf "[%s]" "$@"\n')
+    echo.chmod(0o755)
+    environment = os.environ | {"TERAIO_PYTHON": str(echo)}
+    words = ["--ssd=a", "--device-budget", "1GB", "-m", "plan", "--", "--help", "", "a b"]
+    outcome = execute(command, "run", *words, env=environment)
+    assert outcome.out == "[-m][teraio][run]" + "".join(f"[{word}]" for word in words)
+    assert execute(command, "run", "--help", env=environment).out == "[-m][teraio][run][--help]"
+
+
+def test_command_without_an_interpreter(execute, command):
+    environment = os.environ | {"TERAIO_PYTHON": "/nowhere/python"}
+    outcome = execute(command, "run", *BUDGET, "train.py", env=environment)
+    assert outcome.code != 0
+    assert outcome.err.count("\n") == 1 and "/nowhere/python" in outcome.err
+
+
+def test_command_runs_a_program(execute, command, program):
+    environment = os.environ | {"TERAIO_PYTHON": sys.executable}
+    outcome = execute(command, "run", *BUDGET, "train.py", "code", env=environment)
+    assert outcome.code == 3 and "'train.py', 'code'" in outcome.out

@@ -1,0 +1,119 @@
+"""What bad input gets: one clear line, before training where it can be known."""
+
+import re
+
+import pytest
+import torch
+from matrix import budgets
+
+import teraio
+
+
+def matmul(size=1024):
+    a, b = torch.ones(size, size), torch.ones(size, size)
+    return (a @ b).sum().item()
+
+
+def test_op_that_the_budget_cannot_hold():
+    with budgets.offload("10MB"):
+        with pytest.raises(torch.OutOfMemoryError) as failure:
+            matmul()
+        assert "op aten::matmul" in str(failure.value)
+        assert "the budget is 10.0 MB" in str(failure.value)
+        least_bytes = budgets.least_bytes(failure.value)
+    assert least_bytes >= 3 * 4 * 1024 * 1024
+    with budgets.offload(least_bytes):
+        assert matmul() == 1024**3
+
+
+def test_the_session_goes_on_after_an_op_that_did_not_fit():
+    with budgets.offload("10MB", evict_after_every_op=True):
+        kept = torch.ones(500, 500) * 3
+        for _ in range(3):
+            with pytest.raises(torch.OutOfMemoryError):
+                matmul()
+        assert kept.sum().item() == 750_000
+        assert matmul(500) == 500**3
+
+
+def test_allocation_that_the_budget_cannot_hold():
+    with budgets.offload("10MB"), pytest.raises(torch.OutOfMemoryError, match="aten::empty"):
+        torch.empty(100, 1024, 1024)
+
+
+def test_full_drive_is_told():
+    with teraio.offload("5MB", ssd_capacity="4MB"):
+        tensors = []
+        with pytest.raises(torch.OutOfMemoryError, match="ssd") as failure:
+            for _ in range(20):
+                tensors.append(torch.ones(500_000) + 1)
+        assert "\n" not in str(failure.value).strip()
+        for tensor in tensors:
+            assert tensor[::1000].sum().item() == 1000
+
+
+def test_more_than_the_drive_has_is_refused(tmp_path):
+    with pytest.raises(teraio.Error, match="wanted, .* free"):
+        teraio.offload("64MB", ssd=tmp_path, ssd_capacity="1PB")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"device_budget": "lots"}, '"lots" is not a size'),
+        ({"device_budget": -1}, "is not a size"),
+        ({"device_budget": 0}, "budget is 0"),
+        ({"device_budget": "1GB", "host_limit": "40%"}, '"40%" is not a size'),
+        ({"device_budget": "1GB", "policy": "guess"}, '"guess" is not known'),
+        ({"device_budget": "1GB", "device": "tpu"}, '"tpu" is not supported'),
+        ({"device_budget": "1GB", "ssd": "/nowhere"}, "/nowhere does not exist"),
+        ({"device_budget": "1GB", "ssd": "/proc"}, "/proc is not writable"),
+        ({"device_budget": "1GB", "ssd": "/dev/shm"}, "which is memory"),
+        ({"device_budget": "1GB", "plan": "/nowhere.json"}, "nowhere.json is not a file"),
+    ],
+)
+def test_refused_before_anything_has_changed(arguments, message):
+    allocate = torch.Tensor.numpy
+    with pytest.raises(teraio.Error, match=re.escape(message)) as failure:
+        teraio.offload(**arguments)
+    assert "\n" not in str(failure.value)
+    assert torch.Tensor.numpy is allocate
+
+
+def train(width, steps=5):
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(*[torch.nn.Linear(width, width) for _ in range(6)])
+    optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
+    losses = []
+    for _ in range(steps):
+        loss = model(torch.ones(64, width)).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return losses
+
+
+def test_saved_plan_runs_and_the_plan_of_another_trace_does_not(tmp_path, capfd):
+    expected = train(384), train(512)
+    with budgets.offload("8MB") as session:
+        assert train(384) == expected[0]
+        session.plan().save(tmp_path / "plan.json")
+    with budgets.offload("8MB", plan=tmp_path / "plan.json") as session:
+        assert train(384) == expected[0]
+        assert session.counters()["is_following_plan"]
+    capfd.readouterr()
+    with budgets.offload("12MB", plan=tmp_path / "plan.json") as session:
+        assert train(512) == expected[1]  # on demand
+        assert not session.counters()["is_following_plan"]
+    told = "".join(capfd.readouterr())
+    assert "plan.json" in told and "on demand" in told
+
+
+def test_trace_and_plan_that_there_are_not():
+    with budgets.offload("64MB") as session:
+        torch.ones(3) + 1
+        for document in (session.trace, session.plan):
+            with pytest.raises(teraio.Error, match="no iteration of the training loop"):
+                document()

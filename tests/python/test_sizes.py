@@ -1,0 +1,52 @@
+import doctest
+
+import pytest
+
+import teraio.sizes
+from teraio.errors import Error
+from teraio.sizes import parse_size
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [
+        ("0", 0),
+        ("1200000000", 1_200_000_000),
+        (1_200_000_000, 1_200_000_000),
+        ("1.5GB", 1_500_000_000),
+        (" 1.5 gb ", 1_500_000_000),
+        ("800MiB", 800 << 20),
+        ("1k", 1000),
+        ("1KiB", 1024),
+        ("2T", 2 * 10**12),
+        (".5kB", 500),
+        ("7B", 7),
+        ("1.0009kB", 1000),
+        ("9007199254740993", 9007199254740993),
+    ],
+)
+def test_size(text, size_bytes):
+    assert parse_size(text) == size_bytes
+
+
+@pytest.mark.parametrize(
+    "text", ["", "GB", "-1", "1e9", "1.5XB", "1 2", "40%", "0x10", "5EB", "1..5"]
+)
+def test_not_a_size(text):
+    with pytest.raises(Error, match="is not a size"):
+        parse_size(text)
+
+
+def test_share_of_the_whole():
+    assert parse_size("40%", whole_bytes=1000) == 400
+    assert parse_size("12.5 %", whole_bytes=8) == 1
+    assert parse_size("1kB", whole_bytes=8) == 1000
+
+
+def test_error_tells_what_is_expected():
+    with pytest.raises(ValueError, match='"40 percent" is not a size: expected e.g. .* or 40%'):
+        parse_size("40 percent", whole_bytes=1000)
+
+
+def test_example_of_the_docstring():
+    assert doctest.testmod(teraio.sizes).failed == 0

@@ -1,0 +1,84 @@
+"""Every file of the project keeps the rules; each rule is shown to catch what it is for."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import rules
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ["src", "pytorch", "python", "tools", "tests", "benchmarks", "examples"]
+CPP = {".cpp", ".h"}
+
+# One version, because another one formats some constructs differently.
+CLANG_FORMAT = shutil.which("clang-format-14")
+
+
+def files(folders, suffixes):
+    return [
+        path
+        for folder in folders
+        for path in sorted((ROOT / folder).rglob("*"))
+        if path.suffix in suffixes and "__pycache__" not in path.parts
+    ]
+
+
+def name(path):
+    return str(path.relative_to(ROOT))
+
+
+def test_layers_include_only_what_they_may():
+    complaints = []
+    for path in files(["src"], CPP):
+        layer = path.relative_to(ROOT / "src").parts[0]
+        complaints += rules.include_complaints(layer, name(path), path.read_text())
+    assert complaints == []
+
+
+def test_files_are_short():
+    paths = files(FOLDERS, CPP | {".py", ".sh", ".txt", ".cmake"})
+    assert len(paths) > 50
+    assert [
+        line for path in paths for line in rules.length_complaints(name(path), path.read_text())
+    ] == []
+
+
+@pytest.mark.skipif(not CLANG_FORMAT, reason="clang-format-14 is not installed")
+def test_cpp_files_are_formatted():
+    paths = [str(path) for path in files(FOLDERS, CPP)]
+    check = subprocess.run([CLANG_FORMAT, "--dry-run", *paths], capture_output=True, text=True)
+    drifted = sorted(
+        {line.partition(":")[0] for line in check.stderr.splitlines() if "warning" in line}
+    )
+    assert drifted == [], "run `make format`"
+
+
+def test_rule_catches_a_layer_that_looks_up():
+    text = '#include <vector>\n#include "base/status.h"\n  #  include "engine/runtime.h"\n'
+    complaints = rules.include_complaints("plan", "src/plan/x.cpp", text)
+    assert complaints == ["src/plan/x.cpp: plan may not include engine/runtime.h"]
+
+
+def test_rule_allows_layers_below_the_ones_below():
+    assert rules.allowed_layers("simulate") == {"simulate", "plan", "trace", "hardware", "base"}
+    text = '#include "trace/trace.h"\n#include "simulate/simulator.h"\n'
+    assert rules.include_complaints("simulate", "x", text) == []
+
+
+@pytest.mark.parametrize("header", ["torch/extension.h", "ATen/ATen.h", "c10/util/x.h", "Python.h"])
+def test_rule_catches_framework_headers(header):
+    assert rules.include_complaints("base", "x", f"#include <{header}>\n") == [
+        f"x: {header} belongs to pytorch/, not to src/"
+    ]
+
+
+def test_rule_catches_an_unknown_layer():
+    assert rules.include_complaints("utils", "x", "") == [
+        "x: src/utils is not a layer that the list knows"
+    ]
+
+
+def test_rule_catches_a_long_file():
+    assert rules.length_complaints("x", "\n" * 600) == []
+    assert rules.length_complaints("x", "\n" * 601) == ["x: 601 lines, at most 600"]
