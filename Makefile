@@ -1,0 +1,96 @@
+# TERAIO: `make demo` and `make test` are all that a new user needs. Both install what is missing, and
+# say what before they do: Debian packages, and virtual environments inside this folder.
+#
+# PYTHON=...             the interpreter to make the environments with (default: one that is suitable)
+# TERAIO_SKIP_NEWEST=1   test against the pinned PyTorch only
+
+BUILD := build
+VENV := .venv
+VENV_NEWEST := .venv-newest
+python := $(CURDIR)/$(VENV)/bin/python
+python_newest := $(CURDIR)/$(VENV_NEWEST)/bin/python
+
+.PHONY: help
+help:  ## show this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
+
+.PHONY: demo
+demo: build corpus  ## train a Llama in a third of the memory that it needs, three ways, and compare
+	@$(python) examples/demo.py
+
+.PHONY: test
+test: build  ## run every test: C++, Python, and Python against the newest PyTorch
+	@status=0; \
+	$(MAKE) --no-print-directory test-cpp || status=1; \
+	$(MAKE) --no-print-directory test-python || status=1; \
+	$(MAKE) --no-print-directory test-newest || status=1; \
+	exit $$status
+
+.PHONY: build
+build: $(BUILD)/build.ninja  ## build into build/: the command is build/bin/teraio
+	@cmake --build $(BUILD)
+
+.PHONY: bench
+bench: build  ## run every benchmark; leaves build/bench/*.json and prints a table
+	@$(python) tools/run_benchmarks.py $(BUILD)
+
+.PHONY: format
+format: setup  ## bring C++ and Python files into the project's format
+	@git ls-files -z '*.cpp' '*.h' | xargs -0 clang-format-14 -i
+	@$(VENV)/bin/ruff format --quiet .
+
+.PHONY: lint
+lint: setup  ## check layers, file sizes and format without building
+	@$(python) -m pytest --quiet tests/tidy
+	@$(VENV)/bin/ruff check .
+
+.PHONY: clean
+clean:  ## remove what was built; the environments stay
+	rm -rf $(BUILD) $(BUILD)-newest
+
+# What the targets above are made of.
+
+.PHONY: test-cpp test-python test-newest
+test-cpp: build
+	@ctest --test-dir $(BUILD) --output-on-failure
+
+test-python: build
+	@$(python) -m pytest
+
+test-newest: $(VENV_NEWEST)/.ready
+ifeq ($(TERAIO_SKIP_NEWEST),1)
+	@echo "TERAIO_SKIP_NEWEST=1: not tested against the newest PyTorch"
+else
+	@echo "Building for PyTorch $$($(python_newest) -c 'from torch.version import __version__; print(__version__)')"
+	@$(python_newest) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps \
+	  --config-settings=build-dir=$(BUILD)-newest .
+	@$(python_newest) -m pytest tests/python
+endif
+
+# Text to train on: the prose sources of Python's documentation.
+.PHONY: corpus
+corpus:
+	@tools/setup/install_packages.sh python3-doc
+
+.PHONY: setup
+setup: packages $(VENV)/.ready
+
+.PHONY: packages
+packages:
+	@tools/setup/install_packages.sh
+
+$(VENV)/.ready: requirements/pinned.txt requirements/common.txt tools/setup/make_venv.sh | packages
+	@tools/setup/make_venv.sh $(VENV) $< $(CURDIR)/$(BUILD)/python
+	@touch $@
+
+ifneq ($(TERAIO_SKIP_NEWEST),1)
+$(VENV_NEWEST)/.ready: requirements/newest.txt requirements/common.txt tools/setup/make_venv.sh | packages
+	@tools/setup/make_venv.sh $(VENV_NEWEST) $<
+	@touch $@
+else
+$(VENV_NEWEST)/.ready: ;
+endif
+
+$(BUILD)/build.ninja: $(VENV)/.ready | packages
+	@cmake -S . -B $(BUILD) -G Ninja -DPython_EXECUTABLE=$(python)
+	@touch $@
