@@ -51,9 +51,7 @@ def reference_seconds():
 
 
 def teraio(*arguments):
-    return subprocess.run(
-        [TERAIO, *arguments], check=True, capture_output=True, text=True
-    ).stdout
+    return subprocess.run([TERAIO, *arguments], check=True, capture_output=True, text=True).stdout
 
 
 def seconds_after(words, text):

@@ -130,7 +130,7 @@ Result<Plan> Session::make_plan(const Profile& profile) {
                                          : teraio::plan(profile.trace, hardware_, limits);
   if (!plan.ok()) return plan;
   const Prediction prediction = predict(profile, limits, *plan);
-  const std::lock_guard lock(prediction_mutex_);
+  const std::lock_guard lock(mutex_);
   prediction_ = prediction;
   return plan;
 }
@@ -182,14 +182,27 @@ Status Session::stop() {
   machine_->device->set_budget_bytes(std::numeric_limits<int64_t>::max());
   // The record stays: a thread that entered an op before the end still reads it.
   static auto* ended = new std::vector<std::unique_ptr<ActiveSession>>();
-  Status status = runtime_->stop();
   ended->push_back(std::make_unique<ActiveSession>(*active_));
-  return status;
+  TERAIO_RETURN_IF_ERROR(runtime_->stop());
+  close_stores();
+  return {};
+}
+
+// Tensors keep the machine for as long as they live; the drives' room is given back now.
+void Session::close_stores() {
+  const std::lock_guard lock(mutex_);
+  for (size_t tier = 0; tier < kTierCount; ++tier) {
+    auto& store = machine_->stores[tier];
+    if (store == nullptr) continue;
+    last_tier_counters_[tier] = store->counters();
+    store.reset();
+  }
 }
 
 TierCounters Session::tier_counters(Tier tier) const {
+  const std::lock_guard lock(mutex_);
   const auto& store = machine_->stores[static_cast<size_t>(tier)];
-  return store == nullptr ? TierCounters() : store->counters();
+  return store == nullptr ? last_tier_counters_[static_cast<size_t>(tier)] : store->counters();
 }
 
 int64_t Session::bound_ns() const {
@@ -200,7 +213,7 @@ int64_t Session::bound_ns() const {
 }
 
 std::optional<Prediction> Session::prediction() const {
-  const std::lock_guard lock(prediction_mutex_);
+  const std::lock_guard lock(mutex_);
   return prediction_;
 }
 

@@ -72,6 +72,7 @@ class Session {
   explicit Session(SessionOptions options) : options_(std::move(options)) {}
   Status open_tiers();
   void create_runtime();
+  void close_stores();
   Result<Plan> make_plan(const Profile& profile);
   Prediction predict(const Profile& profile, const Limits& limits, const Plan& plan) const;
 
@@ -89,8 +90,9 @@ class Session {
   std::shared_ptr<Machine> machine_;
   std::shared_ptr<Runtime> runtime_;  // shares the machine's ownership
   std::unique_ptr<ActiveSession> active_;
-  mutable std::mutex prediction_mutex_;
+  mutable std::mutex mutex_;  // of what follows, and of the stores once they close
   std::optional<Prediction> prediction_;
+  std::array<TierCounters, kTierCount> last_tier_counters_;  // of stores that have been closed
 };
 
 }  // namespace teraio::pytorch

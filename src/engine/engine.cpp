@@ -262,6 +262,11 @@ Status Engine::bring_everything_back() {
   return {};
 }
 
+void Engine::leave_stores() {
+  TERAIO_CHECK(bytes_away_ == 0 && transfers_under_way_ == 0);
+  options_.stores = {};
+}
+
 int64_t Engine::unmovable_bytes() const {
   int64_t total_bytes = 0;
   for (const LiveTensor* tensor : live_)

@@ -104,6 +104,8 @@ class Engine {
   // Brings every tensor back and drops the copies on the tiers. On failure (kOutOfMemory when the
   // budget does not hold them) the copies stay, and nothing is lost.
   Status bring_everything_back();
+  // Nothing moves from now on, and the stores may go. Requires that everything is back.
+  void leave_stores();
 
   std::span<LiveTensor* const> live() const { return live_; }
   uint64_t next_id() const { return next_id_; }

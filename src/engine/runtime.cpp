@@ -318,7 +318,10 @@ Status Runtime::stop() {
   const std::lock_guard lock(mutex_);
   is_active_ = false;
   births_.clear();
-  return engine_.bring_everything_back();
+  TERAIO_RETURN_IF_ERROR(engine_.bring_everything_back());
+  engine_.leave_stores();
+  options_.engine.stores = {};
+  return {};
 }
 
 std::optional<Trace> Runtime::trace() const {

@@ -90,7 +90,8 @@ class Runtime {
   // --- Called by the session -----------------------------------------------------------------
   // Follows a given plan from the next iteration on. The profile must be the program's.
   void set_plan(Plan plan) { given_plan_ = std::move(plan); }
-  // Everything comes back, nothing is evicted, recorded or planned any more.
+  // Everything comes back, nothing is evicted, recorded or planned any more. After success the
+  // stores are not used again; after failure they hold what could not come back.
   Status stop();
 
   std::optional<Trace> trace() const;

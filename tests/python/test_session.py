@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -37,6 +38,21 @@ def test_several_sessions_one_after_another(budget_bytes):
     for _ in range(3):
         assert budgets.train_within(JOB, budget_bytes)[0] == budgets.reference(NAME)
     assert train(JOB) == budgets.reference(NAME)
+
+
+def test_session_gives_its_room_on_the_drive_back(budget_bytes):
+    def open_files_and_threads():
+        files = [str(fd.readlink()) for fd in Path("/proc/self/fd").iterdir() if fd.is_symlink()]
+        return [f for f in files if "teraio" in f], len(list(Path("/proc/self/task").iterdir()))
+
+    before = open_files_and_threads()
+    with budgets.offload(budget_bytes) as session:
+        model = torch.nn.Linear(1024, 1024)
+        assert train(JOB) == budgets.reference(NAME)
+        assert open_files_and_threads() != before
+    assert open_files_and_threads() == before
+    assert session.counters()["ssd_bytes_read"] > 0
+    assert model(torch.ones(1, 1024)).isfinite().all()
 
 
 def test_model_made_before_the_session_and_used_after_it(budget_bytes):
