@@ -31,7 +31,7 @@ build: $(BUILD)/build.ninja  ## build into build/: the command is build/bin/tera
 	@cmake --build $(BUILD)
 
 .PHONY: bench
-bench: build  ## run every benchmark; leaves build/bench/*.json and prints a table
+bench: build corpus  ## run every benchmark; leaves build/bench/*.json and prints a table
 	@$(python) tools/run_benchmarks.py $(BUILD)
 
 .PHONY: format
