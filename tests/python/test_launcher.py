@@ -278,6 +278,8 @@ def test_command_passes_every_word_to_the_launcher(execute, command, tmp_path):
     outcome = execute(command, "run", *words, env=environment)
     assert outcome.out == "[-m][teraio][run]" + "".join(f"[{word}]" for word in words)
     assert execute(command, "run", "--help", env=environment).out == "[-m][teraio][run][--help]"
+    outcome = execute(command, "run", "--", "train.py", env=environment)
+    assert outcome.out == "[-m][teraio][run][--][train.py]"
 
 
 def test_command_without_an_interpreter(execute, command):

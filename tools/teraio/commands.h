@@ -16,7 +16,13 @@ void add_compare_command(CLI::App& app);
 void add_explain_command(CLI::App& app);
 void add_probe_command(CLI::App& app);
 void add_bench_storage_command(CLI::App& app);
+
+// `teraio run WORDS...`: listed as a subcommand, but its words are the launcher's, "--" and
+// "--help" among them, which CLI11 would take for itself. run_command becomes the launcher; it
+// returns the exit code only when that cannot be started.
 void add_run_command(CLI::App& app);
+bool is_run_command(int argc, char** argv);
+int run_command(int argc, char** argv);
 
 // Prints "teraio: <message>" to stderr and throws the exit code that belongs to the status.
 [[noreturn]] void fail(const Status& status);

@@ -16,6 +16,7 @@ void fail(const Status& status) {
 
 int main(int argc, char** argv) {
   using namespace teraio::tools;
+  if (is_run_command(argc, argv)) return run_command(argc, argv);
   CLI::App app{"Trains models that need more memory than the device has.", "teraio"};
   app.set_version_flag("--version", TERAIO_VERSION);
   app.require_subcommand(1);

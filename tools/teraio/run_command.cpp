@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "commands.h"
@@ -42,10 +43,17 @@ Status become_launcher(const std::vector<std::string>& arguments) {
 }  // namespace
 
 void add_run_command(CLI::App& app) {
-  CLI::App* run = app.add_subcommand("run", "Train a script within a device budget");
-  run->set_help_flag();  // --help too is the launcher's
-  run->prefix_command();
-  run->callback([run] { fail(become_launcher(run->remaining())); });
+  app.add_subcommand("run", "Train a script within a device budget");
+}
+
+bool is_run_command(int argc, char** argv) {
+  return argc > 1 && std::string_view(argv[1]) == "run";
+}
+
+int run_command(int argc, char** argv) {
+  const Status status = become_launcher({argv + 2, argv + argc});
+  fmt::print(stderr, "teraio: {}\n", status.message());
+  return 1;
 }
 
 }  // namespace teraio::tools
