@@ -64,6 +64,7 @@ Result<std::unique_ptr<Session>> Session::open(SessionOptions options) {
   if (!device.ok()) return device.status();
   session->machine_->device = std::move(*device);
   TERAIO_RETURN_IF_ERROR(session->open_tiers());
+  session->drive_watch_.emplace(session->hardware_);
   session->create_runtime();
   return session;
 }
@@ -112,10 +113,21 @@ void Session::create_runtime() {
   engine.smallest_tensor_bytes = options_.smallest_tensor_bytes;
   engine.poison_released_memory = options_.evict_after_every_op;
   runtime_options.evict_after_every_op = options_.evict_after_every_op;
-  if (options_.is_planned)
+  if (options_.is_planned) {
     runtime_options.make_plan = [this](const Profile& profile) { return make_plan(profile); };
+    runtime_options.machine_change = [this] { return machine_change(); };
+  }
   machine_->runtime = std::make_unique<Runtime>(std::move(runtime_options));
   runtime_ = std::shared_ptr<Runtime>(machine_, machine_->runtime.get());
+}
+
+std::optional<std::string> Session::machine_change() {
+  const auto& ssd = machine_->stores[static_cast<size_t>(Tier::kSsd)];
+  if (ssd == nullptr) return std::nullopt;
+  std::optional<std::string> change = drive_watch_->note_iteration(ssd->counters().drives);
+  const std::lock_guard lock(mutex_);
+  if (change) hardware_ = drive_watch_->hardware();
+  return change;
 }
 
 Result<Plan> Session::make_plan(const Profile& profile) {
@@ -209,7 +221,12 @@ int64_t Session::bound_ns() const {
   const std::optional<Prediction> known = prediction();
   const std::optional<Trace> trace = runtime_->trace();
   if (!known || !trace) return 0;
-  return lower_bounds(*trace, hardware_, known->limits).best_ns();
+  Hardware hardware;
+  {
+    const std::lock_guard lock(mutex_);
+    hardware = hardware_;
+  }
+  return lower_bounds(*trace, hardware, known->limits).best_ns();
 }
 
 std::optional<Prediction> Session::prediction() const {

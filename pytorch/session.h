@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "device/device.h"
+#include "engine/drive_watch.h"
 #include "engine/runtime.h"
 #include "hardware/hardware.h"
 #include "storage/tier_store.h"
@@ -61,7 +62,6 @@ class Session {
   bool is_running() const;
 
   Runtime& runtime() { return *runtime_; }
-  const Hardware& hardware() const { return hardware_; }
   TierCounters tier_counters(Tier tier) const;
   std::optional<Prediction> prediction() const;
   // No plan for the current trace can be faster; computed when asked for, which takes a moment.
@@ -73,6 +73,7 @@ class Session {
   Status open_tiers();
   void create_runtime();
   void close_stores();
+  std::optional<std::string> machine_change();
   Result<Plan> make_plan(const Profile& profile);
   Prediction predict(const Profile& profile, const Limits& limits, const Plan& plan) const;
 
@@ -87,6 +88,7 @@ class Session {
 
   SessionOptions options_;
   Hardware hardware_;
+  std::optional<DriveWatch> drive_watch_;
   std::shared_ptr<Machine> machine_;
   std::shared_ptr<Runtime> runtime_;  // shares the machine's ownership
   std::unique_ptr<ActiveSession> active_;

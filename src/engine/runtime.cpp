@@ -99,6 +99,7 @@ void Runtime::end_op(OpFrame& frame, std::string_view name, uint64_t signature, 
 
 // They stand first after this. Other threads' ops are still at work on theirs.
 std::span<LiveTensor* const> Runtime::births_of_this_thread() {
+  if (births_.empty()) return {};
   const auto is_mine = [tag = thread_tag()](LiveTensor* t) { return t->birth_thread == tag; };
   const auto others = std::find_if_not(births_.begin(), births_.end(), is_mine);
   if (others == births_.end()) return births_;
@@ -275,12 +276,19 @@ void Runtime::find_period() {
   }
 }
 
+bool Runtime::is_new_plan_due() {
+  const auto change = options_.machine_change ? options_.machine_change() : std::nullopt;
+  if (change) spdlog::warn("teraio: {}: planning anew", *change);
+  return ++iterations_on_plan_ == kIterationsBeforeRefining || change;
+}
+
 // The profile was recorded while tensors moved on demand; op times under the plan are nearer to
-// those that it meets. Planned once more with them, after the first iterations that followed it.
+// those that it meets. Planned once more with them, after the first iterations that followed it,
+// and whenever the drives are not what they were.
 void Runtime::refine_plan() {
   // An op that could not begin has no time.
   if (static_cast<OpIndex>(durations_ns_.size()) != engine_.schedule().profile().op_count()) return;
-  if (!is_planned_ || given_plan_ || ++iterations_on_plan_ != kIterationsBeforeRefining) return;
+  if (!is_planned_ || given_plan_ || !is_new_plan_due()) return;
   Profile profile = engine_.schedule().profile();
   for (size_t op = 0; op < profile.trace.ops.size(); ++op)
     profile.trace.ops[op].duration_ns = std::max<int64_t>(durations_ns_[op], 0);

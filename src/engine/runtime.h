@@ -32,6 +32,9 @@ struct RuntimeOptions {
   // From a profile to the plan to execute; called between iterations, on the thread that
   // ends one. Empty: everything stays on demand (but eviction knows the next uses).
   std::function<Result<Plan>(const Profile&)> make_plan;
+  // Asked after every planned iteration: in what the machine differs from what the plan was made
+  // for, for people; make_plan knows it then. Empty: it never does.
+  std::function<std::optional<std::string>()> machine_change;
   bool evict_after_every_op = false;  // tests
 };
 
@@ -115,6 +118,7 @@ class Runtime {
   void learn();
   void find_period();
   void refine_plan();
+  bool is_new_plan_due();
   void adopt_profile(Profile profile, std::vector<TensorIndex> offloaded_after_use = {});
   bool begins_new_update(std::span<const Use> uses);
   void note_op(const OpFrame& frame, std::string_view name, uint64_t signature, bool is_complete);

@@ -86,6 +86,21 @@ TEST_F(RuntimeTest, RefinesThePlanOnce) {
   EXPECT_EQ(runtime().deviation_count(), 0);
 }
 
+TEST_F(RuntimeTest, PlansAnewWhenTheMachineChanges) {
+  std::optional<std::string> change;
+  RuntimeSessionOptions options;
+  options.machine_change = [&] { return std::exchange(change, std::nullopt); };
+  open(std::move(options));
+  trainee_->steps(8);
+  const size_t plan_count = planned_.size();
+  change = "a drive is slower";
+  trainee_->step();
+  EXPECT_EQ(planned_.size(), plan_count + 1);
+  trainee_->steps(4);
+  EXPECT_EQ(planned_.size(), plan_count + 1) << "once for each change";
+  EXPECT_EQ(modes().back(), Mode::kPlanned);
+}
+
 TEST_F(RuntimeTest, DeviatesAndReturns) {
   open();
   trainee_->steps(5);
