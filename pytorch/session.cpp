@@ -55,6 +55,11 @@ Drive to_drive(const DriveProbe& probe) {
   return drive;
 }
 
+bool has_drive(const Hardware& hardware, const std::string& name) {
+  return std::any_of(hardware.drives.begin(), hardware.drives.end(),
+                     [&](const Drive& drive) { return drive.name == name; });
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Session>> Session::open(SessionOptions options) {
@@ -78,7 +83,8 @@ Status Session::open_tiers() {
   for (const std::filesystem::path& path : options_.ssd_directories) {
     Result<DriveProbe> probe = measured(path, options_);
     if (!probe.ok()) return probe.status();
-    hardware_.drives.push_back(to_drive(*probe));
+    // The store uses one directory of a drive, and says so.
+    if (!has_drive(hardware_, probe->name)) hardware_.drives.push_back(to_drive(*probe));
     hardware_.request_latency_ns =
         std::max(hardware_.request_latency_ns, probe->request_latency_ns);
     directories.push_back({path, probe->read_bytes_per_second, probe->write_bytes_per_second});
