@@ -10,8 +10,8 @@
 #include "device/cpu_device.h"
 #include "forked_child.h"
 #include "op_observer.h"
-#include "plan/planner.h"
 #include "simulate/bounds.h"
+#include "simulate/search.h"
 #include "simulate/simulator.h"
 #include "storage/host_store.h"
 #include "storage/probe.h"
@@ -145,7 +145,7 @@ Result<Plan> Session::make_plan(const Profile& profile) {
   limits.host_limit_bytes = options_.host_limit_bytes;
   limits.smallest_tensor_bytes = options_.smallest_tensor_bytes;
   Result<Plan> plan = options_.plan_path ? read_plan(*options_.plan_path, profile.trace)
-                                         : teraio::plan(profile.trace, hardware_, limits);
+                                         : plan_by_simulation(profile.trace, hardware_, limits);
   if (!plan.ok()) return plan;
   const Prediction prediction = predict(profile, limits, *plan);
   const std::lock_guard lock(mutex_);
