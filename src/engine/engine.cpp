@@ -92,6 +92,7 @@ void Engine::unhold(LiveTensor* tensor) {
 }
 
 void Engine::mark_written(LiveTensor* tensor) {
+  TERAIO_CHECK(tensor->memory != nullptr);  // away, its only valid bytes are such a copy
   for (TierCopy& copy : tensor->copies) copy.is_valid = false;
   if (tensor->residency != Residency::kOffloading) return;
   tensor->is_written_meanwhile = true;

@@ -87,7 +87,7 @@ class Engine {
   // Brings a tensor back and keeps it until unhold(). Holds nest.
   Status hold(LiveTensor* tensor);
   void unhold(LiveTensor* tensor);
-  // The bytes are about to change outside an op: copies on tiers are stale from now on.
+  // The bytes of a held tensor are about to change outside an op: copies on tiers are stale.
   void mark_written(LiveTensor* tensor);
 
   // --- Plan ---------------------------------------------------------------------------------
