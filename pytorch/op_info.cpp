@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <string_view>
 #include <unordered_map>
 
 namespace teraio::pytorch {
@@ -37,13 +38,42 @@ std::unique_ptr<OpInfo> read_schema(const c10::FunctionSchema& schema) {
   return info;
 }
 
+// A library that is unloaded and another that is loaded may have a schema at the same address.
+bool is_of(const OpInfo& info, const c10::FunctionSchema& schema) {
+  return info.argument_count == schema.arguments().size() &&
+         std::string_view(info.name).substr(0, schema.name().size()) == schema.name();
+}
+
+const OpInfo& cached_info(const c10::FunctionSchema& schema) {
+  static thread_local std::unordered_map<const c10::FunctionSchema*, std::unique_ptr<OpInfo>> cache;
+  std::unique_ptr<OpInfo>& info = cache[&schema];
+  if (info == nullptr || !is_of(*info, schema)) info = read_schema(schema);
+  return *info;
+}
+
+struct RecentOp {
+  const c10::FunctionSchema* schema;
+  const OpInfo* info;
+};
+
+// What a thread has used last, by address: most programs use fewer ops than this holds. Without
+// constructor or destructor, as a thread's access to anything else costs more than the look-up.
+constexpr size_t kRecentOps = 256;
+thread_local RecentOp recent_ops[kRecentOps];
+
+size_t recent_place(const c10::FunctionSchema* schema) {
+  const auto address = reinterpret_cast<uintptr_t>(schema);
+  return (address / alignof(c10::FunctionSchema) * 0x9e3779b97f4a7c15) >> 56;
+}
+
 }  // namespace
 
 const OpInfo& op_info(const c10::OperatorHandle& op) {
-  static thread_local std::unordered_map<const c10::FunctionSchema*, std::unique_ptr<OpInfo>> cache;
-  std::unique_ptr<OpInfo>& info = cache[&op.schema()];
-  if (info == nullptr || info->name.empty()) info = read_schema(op.schema());
-  return *info;
+  const c10::FunctionSchema& schema = op.schema();
+  RecentOp& recent = recent_ops[recent_place(&schema)];
+  if (recent.schema != &schema || !is_of(*recent.info, schema))
+    recent = {&schema, &cached_info(schema)};
+  return *recent.info;
 }
 
 }  // namespace teraio::pytorch

@@ -20,85 +20,87 @@ constexpr c10::DispatchKey kKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 // The outermost op of this thread. Its frame is reused, so that an op allocates nothing.
 struct ThreadState {
   OpFrame frame;
+  std::vector<LiveTensor*> nested_uses;   // of the nested op that begins: scratch
   std::vector<LiveTensor*> nested_holds;  // brought back inside it, kept until it ends
   const OpInfo* op = nullptr;
 };
-thread_local ThreadState this_thread;
+thread_local ThreadState this_thread;  // asked for once per op: every access costs a call
 
 void call_below(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey), stack);
 }
 
-void release_nested_holds(ActiveSession& session) {
-  for (LiveTensor* tensor : this_thread.nested_holds) session.runtime->unhold(tensor);
-  this_thread.nested_holds.clear();
+void release_nested_holds(ActiveSession& session, ThreadState& thread) {
+  for (LiveTensor* tensor : thread.nested_holds) session.runtime->unhold(tensor);
+  thread.nested_holds.clear();
 }
 
 // Ends the outermost op, also when it throws.
 class OutermostOp {
  public:
-  OutermostOp(ActiveSession& session, const OpInfo& info, const torch::jit::Stack& stack)
-      : session_(session), state_(this_thread) {
-    state_.op = &info;
-    state_.frame.uses.clear();
-    state_.frame.is_begun = false;
+  OutermostOp(ActiveSession& session, ThreadState& thread, const OpInfo& info,
+              const torch::jit::Stack& stack)
+      : session_(session), thread_(thread), info_(info) {
+    thread.op = &info;
+    thread.frame.uses.clear();
+    thread.frame.is_begun = false;
     try {
       begin(stack);
     } catch (...) {
-      state_.op = nullptr;  // no op is under way: there is no destructor to say so
+      thread.op = nullptr;  // no op is under way: there is no destructor to say so
       throw;
     }
   }
 
   ~OutermostOp() {
     const StorageReferenceGuard guard;
-    session_.runtime->end_op(state_.frame, state_.op->name, signature_,
-                             state_.op->completes_results);
-    release_nested_holds(session_);
-    state_.op = nullptr;
+    session_.runtime->end_op(thread_.frame, info_.name, signature_, info_.completes_results);
+    release_nested_holds(session_, thread_);
+    thread_.op = nullptr;
   }
 
   OutermostOp(const OutermostOp&) = delete;
   OutermostOp& operator=(const OutermostOp&) = delete;
 
   void add_results(const torch::jit::Stack& stack) {
-    StorageWalk walk(session_, state_.frame, 0, /*may_adopt=*/false);
-    const size_t count = std::min(state_.op->return_count, stack.size());
+    StorageWalk walk(session_, thread_.frame, 0, /*may_adopt=*/false);
+    const size_t count = std::min(info_.return_count, stack.size());
     for (size_t i = stack.size() - count; i < stack.size(); ++i) walk.visit(stack[i], true);
   }
 
  private:
   void begin(const torch::jit::Stack& stack) {
-    const OpInfo& info = *state_.op;
-    StorageWalk walk(session_, state_.frame, info.name_hash, /*may_adopt=*/true);
-    const size_t first = stack.size() - info.argument_count;
-    for (size_t i = 0; i < info.argument_count; ++i) walk.visit(stack[first + i], info.is_write[i]);
+    StorageWalk walk(session_, thread_.frame, info_.name_hash, /*may_adopt=*/true);
+    const size_t first = stack.size() - info_.argument_count;
+    for (size_t i = 0; i < info_.argument_count; ++i)
+      walk.visit(stack[first + i], info_.is_write[i]);
     signature_ = walk.signature();
     const StorageReferenceGuard guard;
-    const Status status = session_.runtime->begin_op(state_.frame, signature_);
-    if (!status.ok()) throw_status(status, info.name);
+    const Status status = session_.runtime->begin_op(thread_.frame, signature_);
+    if (!status.ok()) throw_status(status, info_.name);
   }
 
   ActiveSession& session_;
-  ThreadState& state_;
+  ThreadState& thread_;
+  const OpInfo& info_;
   uint64_t signature_ = 0;
 };
 
-// An op inside an op: what it uses is nearly always there already, pinned by the outermost one.
-void bring_back_for_nested_op(ActiveSession& session, const OpInfo& info,
+// An op inside an op: what it uses is nearly always there already, pinned by the outermost one or
+// just born in it.
+void bring_back_for_nested_op(ActiveSession& session, ThreadState& thread, const OpInfo& info,
                               const torch::jit::Stack& stack) {
-  static thread_local OpFrame frame;
-  frame.uses.clear();
-  StorageWalk walk(session, frame, 0, /*may_adopt=*/false);
   const size_t first = stack.size() - info.argument_count;
-  for (size_t i = 0; i < info.argument_count; ++i) walk.visit(stack[first + i], info.is_write[i]);
-  for (const Use& use : frame.uses) {
-    if (use.tensor->pin_count > 0 || !use.tensor->is_seen_as_input) continue;
-    const StorageReferenceGuard guard;
-    if (const Status status = session.runtime->hold(use.tensor); !status.ok())
-      throw_status(status, info.name);
-    this_thread.nested_holds.push_back(use.tensor);
-    if (use.is_write) session.runtime->mark_written(use.tensor);
+  for (size_t i = 0; i < info.argument_count; ++i) {
+    thread.nested_uses.clear();
+    find_unpinned(session, stack[first + i], thread.nested_uses);
+    for (LiveTensor* tensor : thread.nested_uses) {
+      const StorageReferenceGuard guard;
+      if (const Status status = session.runtime->hold(tensor); !status.ok())
+        throw_status(status, info.name);
+      thread.nested_holds.push_back(tensor);
+      if (info.is_write[i]) session.runtime->mark_written(tensor);
+    }
   }
 }
 
@@ -106,12 +108,13 @@ void observe_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
   ActiveSession* session = active_session();
   if (session == nullptr) return call_below(op, keys, stack);
   const OpInfo& info = op_info(op);
-  if (this_thread.op != nullptr) {
-    bring_back_for_nested_op(*session, info, *stack);
+  ThreadState& thread = this_thread;
+  if (thread.op != nullptr) {
+    bring_back_for_nested_op(*session, thread, info, *stack);
     return call_below(op, keys, stack);
   }
   const auto run = [&](torch::jit::Stack* arguments) {
-    OutermostOp outermost(*session, info, *arguments);
+    OutermostOp outermost(*session, thread, info, *arguments);
     call_below(op, keys, arguments);
     outermost.add_results(*arguments);
   };
@@ -132,7 +135,7 @@ bool enter_op(const OpInfo& info) {
 }
 
 void leave_op(ActiveSession& session) {
-  release_nested_holds(session);
+  release_nested_holds(session, this_thread);
   this_thread.op = nullptr;
 }
 

@@ -13,6 +13,12 @@ namespace {
 using StorageReference = c10::intrusive_ptr<c10::StorageImpl>;
 
 thread_local std::vector<StorageReference> references_left_behind;
+thread_local bool has_references_left_behind = false;  // cheaper to ask than the vector
+
+void leave_behind(StorageReference storage) {
+  references_left_behind.push_back(std::move(storage));
+  has_references_left_behind = true;
+}
 
 std::string away_message(const LiveTensor& tensor) {
   return fmt::format(
@@ -31,7 +37,8 @@ void replace_data_ptr(c10::StorageImpl& storage, c10::DataPtr replacement) {
 }  // namespace
 
 StorageReferenceGuard::~StorageReferenceGuard() {
-  if (references_left_behind.empty()) return;
+  if (!has_references_left_behind) return;
+  has_references_left_behind = false;
   std::vector<StorageReference> dropped;
   dropped.swap(references_left_behind);
 }
@@ -46,7 +53,7 @@ bool TorchStorageSwap::detach(LiveTensor& tensor) {
     replace_data_ptr(*storage, make_data_ptr(handle, nullptr));
     forbid_data_access(*storage, away_message(tensor));
   }
-  references_left_behind.push_back(std::move(storage));
+  leave_behind(std::move(storage));
   return is_ours;
 }
 
@@ -59,7 +66,7 @@ void TorchStorageSwap::attach(LiveTensor& tensor) {
     replace_data_ptr(*storage, make_data_ptr(handle, tensor.memory));
     allow_data_access(*storage);
   }
-  references_left_behind.push_back(std::move(storage));
+  leave_behind(std::move(storage));
 }
 
 }  // namespace teraio::pytorch

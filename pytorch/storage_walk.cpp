@@ -8,6 +8,17 @@
 #include "tensor_handle.h"
 
 namespace teraio::pytorch {
+namespace {
+
+// Null when it has none, or none that an op may look at.
+c10::StorageImpl* storage_of(const at::Tensor& tensor) {
+  if (!tensor.defined()) return nullptr;
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  if (!impl.has_storage() || impl.is_python_dispatch()) return nullptr;
+  return impl.unsafe_storage().unsafeGetStorageImpl();
+}
+
+}  // namespace
 
 void StorageWalk::visit(const c10::IValue& value, bool is_write) {
   if (value.isTensor()) {
@@ -50,6 +61,25 @@ void StorageWalk::add_use(LiveTensor& tensor, bool is_write) {
     frame_.uses.push_back({&tensor, is_write});
   } else {
     known->is_write |= is_write;
+  }
+}
+
+void find_unpinned(const ActiveSession& session, const c10::IValue& value,
+                   std::vector<LiveTensor*>& found) {
+  const auto look_at = [&](c10::StorageImpl* storage) {
+    const TensorHandle* handle = storage == nullptr ? nullptr : named_handle_of(*storage);
+    if (handle == nullptr || handle->runtime != session.runtime) return;
+    LiveTensor* tensor = handle->tensor;
+    if (tensor->pin_count > 0 || !tensor->is_seen_as_input) return;
+    if (std::find(found.begin(), found.end(), tensor) == found.end()) found.push_back(tensor);
+  };
+  if (value.isTensor()) {
+    look_at(storage_of(value.toTensor()));
+  } else if (value.isList()) {
+    for (const c10::IValue& element : value.toListRef())
+      if (element.isTensor()) look_at(storage_of(element.toTensor()));
+  } else if (value.isStorage()) {
+    look_at(value.toStorage().unsafeGetStorageImpl());
   }
 }
 

@@ -34,4 +34,9 @@ class StorageWalk {
   bool may_adopt_;
 };
 
+// Adds the tensors behind `value` that no running op or hold keeps, each once: a look without a
+// trace. Storages that no op has shown yet are not among them, as those never leave.
+void find_unpinned(const ActiveSession& session, const c10::IValue& value,
+                   std::vector<LiveTensor*>& found);
+
 }  // namespace teraio::pytorch
