@@ -3,8 +3,9 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
-#include <string_view>
+#include <mutex>
 #include <unordered_map>
 
 namespace teraio::pytorch {
@@ -13,6 +14,12 @@ namespace {
 bool starts_with_any(const std::string& name, std::initializer_list<const char*> prefixes) {
   return std::any_of(prefixes.begin(), prefixes.end(),
                      [&](const char* prefix) { return name.rfind(prefix, 0) == 0; });
+}
+
+// Batch norms change their running statistics, and their schemas do not say so.
+bool is_written(const c10::Argument& argument) {
+  if (argument.name() == "running_mean" || argument.name() == "running_var") return true;
+  return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
 }
 
 std::unique_ptr<OpInfo> read_schema(const c10::FunctionSchema& schema) {
@@ -24,7 +31,7 @@ std::unique_ptr<OpInfo> read_schema(const c10::FunctionSchema& schema) {
   info->return_count = schema.returns().size();
   bool has_tensor_argument = false;
   for (const c10::Argument& argument : schema.arguments()) {
-    info->is_write.push_back(argument.alias_info() != nullptr && argument.alias_info()->isWrite());
+    info->is_write.push_back(is_written(argument));
     has_tensor_argument |= argument.type()->str().find("Tensor") != std::string::npos;
   }
   // A collective's result may still be on its way when the op returns, and a factory's result is
@@ -38,21 +45,50 @@ std::unique_ptr<OpInfo> read_schema(const c10::FunctionSchema& schema) {
   return info;
 }
 
-// A library that is unloaded and another that is loaded may have a schema at the same address.
-bool is_of(const OpInfo& info, const c10::FunctionSchema& schema) {
-  return info.argument_count == schema.arguments().size() &&
-         std::string_view(info.name).substr(0, schema.name().size()) == schema.name();
-}
+// What has been read, for all threads. An operator that is gone may leave its address to another,
+// so what was known is forgotten then, but not freed: an op that runs, or a recording, may refer to
+// it.
+class OpInfos final : public c10::OpRegistrationListener {
+ public:
+  const OpInfo& get(const c10::FunctionSchema& schema) {
+    const std::lock_guard lock(mutex_);
+    const OpInfo*& known = by_schema_[&schema];
+    if (known == nullptr) known = all_.emplace_back(read_schema(schema)).get();
+    return *known;
+  }
 
-const OpInfo& cached_info(const c10::FunctionSchema& schema) {
-  static thread_local std::unordered_map<const c10::FunctionSchema*, std::unique_ptr<OpInfo>> cache;
-  std::unique_ptr<OpInfo>& info = cache[&schema];
-  if (info == nullptr || !is_of(*info, schema)) info = read_schema(schema);
-  return *info;
+  // Changes when what was got before is not to be looked up any more.
+  uint64_t epoch() const { return epoch_.load(std::memory_order_acquire); }
+
+  void onOperatorRegistered(const c10::OperatorHandle&) override {}
+  void onOperatorDeregistered(const c10::OperatorHandle&) override {
+    const std::lock_guard lock(mutex_);
+    by_schema_.clear();
+    epoch_.fetch_add(1, std::memory_order_release);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<const c10::FunctionSchema*, const OpInfo*> by_schema_;
+  std::vector<std::unique_ptr<OpInfo>> all_;
+  std::atomic<uint64_t> epoch_ = 1;
+};
+
+OpInfos& op_infos() {
+  static OpInfos* instance = [] {
+    auto infos = std::make_unique<OpInfos>();
+    OpInfos* listening = infos.get();
+    // For the process's life, as the dispatcher is.
+    new c10::RegistrationHandleRAII(
+        c10::Dispatcher::singleton().addRegistrationListener(std::move(infos)));
+    return listening;
+  }();
+  return *instance;
 }
 
 struct RecentOp {
   const c10::FunctionSchema* schema;
+  uint64_t epoch;
   const OpInfo* info;
 };
 
@@ -69,10 +105,12 @@ size_t recent_place(const c10::FunctionSchema* schema) {
 }  // namespace
 
 const OpInfo& op_info(const c10::OperatorHandle& op) {
+  static OpInfos& infos = op_infos();
   const c10::FunctionSchema& schema = op.schema();
+  const uint64_t epoch = infos.epoch();
   RecentOp& recent = recent_ops[recent_place(&schema)];
-  if (recent.schema != &schema || !is_of(*recent.info, schema))
-    recent = {&schema, &cached_info(schema)};
+  if (recent.schema != &schema || recent.epoch != epoch)
+    recent = {&schema, epoch, &infos.get(schema)};
   return *recent.info;
 }
 

@@ -19,7 +19,8 @@ struct OpInfo {
   bool is_list_op = false;        // one of the foreach and fused ops: may run in pieces
 };
 
-// Stable for the process's life; each thread has a cache of its own, so no lock is taken.
+// Stable for the process's life. Any thread; a lock is taken only for an op that the thread has not
+// used of late.
 const OpInfo& op_info(const c10::OperatorHandle& op);
 
 }  // namespace teraio::pytorch
