@@ -18,7 +18,8 @@ CoarseOp::CoarseOp(const std::string& name, const std::vector<at::Tensor>& input
   info_.name = name;
   info_.name_hash = XXH3_64bits(name.data(), name.size());
   is_outermost_ = enter_op(info_);
-  StorageWalk walk(*session_, frame_, info_.name_hash, /*may_adopt=*/is_outermost_);
+  StorageWalk walk(*session_, frame_, info_.name_hash,
+                   is_outermost_ ? OpSide::kArguments : OpSide::kNestedArguments);
   try {
     for (size_t i = 0; i < inputs.size(); ++i)
       walk.visit(inputs[i], std::find(written.begin(), written.end(), i) != written.end());
@@ -54,7 +55,7 @@ CoarseOp::~CoarseOp() {
 void CoarseOp::end(const std::vector<at::Tensor>& results) {
   if (session_ == nullptr) return;
   if (is_outermost_) {
-    StorageWalk walk(*session_, frame_, 0, /*may_adopt=*/false);
+    StorageWalk walk(*session_, frame_, 0, OpSide::kResults);
     for (const at::Tensor& result : results) walk.visit(result, true);
   }
   finish();

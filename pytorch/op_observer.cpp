@@ -63,14 +63,14 @@ class OutermostOp {
   OutermostOp& operator=(const OutermostOp&) = delete;
 
   void add_results(const torch::jit::Stack& stack) {
-    StorageWalk walk(session_, thread_.frame, 0, /*may_adopt=*/false);
+    StorageWalk walk(session_, thread_.frame, 0, OpSide::kResults);
     const size_t count = std::min(info_.return_count, stack.size());
     for (size_t i = stack.size() - count; i < stack.size(); ++i) walk.visit(stack[i], true);
   }
 
  private:
   void begin(const torch::jit::Stack& stack) {
-    StorageWalk walk(session_, thread_.frame, info_.name_hash, /*may_adopt=*/true);
+    StorageWalk walk(session_, thread_.frame, info_.name_hash, OpSide::kArguments);
     const size_t first = stack.size() - info_.argument_count;
     for (size_t i = 0; i < info_.argument_count; ++i)
       walk.visit(stack[first + i], info_.is_write[i]);

@@ -47,7 +47,7 @@ void StorageWalk::visit_tensor(const at::Tensor& tensor, bool is_write) {
 
 LiveTensor* StorageWalk::visit_storage(c10::StorageImpl& storage, bool is_write) {
   TensorHandle* handle = handle_of(storage);
-  if (handle == nullptr && may_adopt_) handle = adopt(session_, storage);
+  if (handle == nullptr && side_ == OpSide::kArguments) handle = adopt(session_, storage);
   if (handle == nullptr || handle->runtime != session_.runtime) return nullptr;
   remember_storage(*handle, storage);
   add_use(*handle->tensor, is_write);
@@ -59,7 +59,7 @@ void StorageWalk::add_use(LiveTensor& tensor, bool is_write) {
                                   [&](const Use& use) { return use.tensor == &tensor; });
   if (known == frame_.uses.end()) {
     frame_.uses.push_back({&tensor, is_write});
-  } else {
+  } else if (side_ != OpSide::kResults) {
     known->is_write |= is_write;
   }
 }

@@ -11,13 +11,19 @@
 
 namespace teraio::pytorch {
 
+enum class OpSide : uint8_t {
+  kArguments,        // of an outermost op: no op that could hold an address is running
+  kNestedArguments,  // of an op within another
+  kResults,          // a view of an argument is no change of it; anything else is new
+};
+
 // Adds the tensors behind `values` to frame.uses, each once, and mixes shapes and types into
-// `signature`. Storages of PyTorch's own memory that are large enough move into the runtime's
-// memory first when `may_adopt` (no op that could hold their address is running).
+// `signature`. Among the arguments of an outermost op, storages of PyTorch's own memory that are
+// large enough move into the runtime's memory first.
 class StorageWalk {
  public:
-  StorageWalk(ActiveSession& session, OpFrame& frame, uint64_t signature, bool may_adopt)
-      : session_(session), frame_(frame), signature_(signature), may_adopt_(may_adopt) {}
+  StorageWalk(ActiveSession& session, OpFrame& frame, uint64_t signature, OpSide side)
+      : session_(session), frame_(frame), signature_(signature), side_(side) {}
 
   void visit(const c10::IValue& value, bool is_write);
   uint64_t signature() const { return signature_; }
@@ -31,7 +37,7 @@ class StorageWalk {
   ActiveSession& session_;
   OpFrame& frame_;
   uint64_t signature_;
-  bool may_adopt_;
+  OpSide side_;
 };
 
 // Adds the tensors behind `value` that no running op or hold keeps, each once: a look without a

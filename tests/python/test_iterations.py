@@ -102,6 +102,20 @@ def test_the_trace_names_what_moves(offload):
     assert not named["3.weight.grad"]["persistent"]
 
 
+def test_the_trace_says_that_only_the_update_changes_parameters(offload):
+    with offload() as session:
+        net = model()
+        train(net, torch.optim.SGD(net.parameters(), foreach=False), 5)
+        trace = session.trace().to_dict()
+    parameters = {t["id"] for t in trace["tensors"] if t["kind"] == "parameter"}
+    assert len(parameters) == len(list(net.parameters()))
+    changes = {op["name"] for op in trace["ops"] if parameters & set(op["writes"])}
+    assert changes == {"aten::add_.Tensor"}
+    views = [op for op in trace["ops"] if op["name"] == "aten::t"]
+    assert views and not any(op["writes"] for op in views)
+    assert any(parameters & set(op["reads"]) for op in views)
+
+
 def test_a_saved_plan_runs_again(offload, tmp_path):
     def run(**options):
         with offload(**options) as session:
