@@ -15,6 +15,7 @@ struct DriveIdentity {
   std::string serial;
   std::string firmware;
   uint64_t file_system_device = 0;  // st_dev
+  std::filesystem::path folder;     // of the drive in /sys; empty: hidden
 
   // Partitions of one drive, and directories of one file system, are the same drive.
   bool is_same_drive(const DriveIdentity& other) const { return name == other.name; }
