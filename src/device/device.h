@@ -79,6 +79,15 @@ class Device {
   virtual Result<Event> copy_from_host(std::byte* device, const std::byte* host, int64_t size_bytes,
                                        Event after) = 0;
 
+  // Host memory to which copies go at full speed without blocking, until unpin_host. A failure
+  // leaves it usable, with slower copies. Nothing to do where the device's memory is the host's.
+  virtual Status pin_host(std::byte* /*host*/, int64_t /*size_bytes*/) { return {}; }
+  virtual void unpin_host(std::byte* /*host*/) {}
+
+  // On a thread that is about to give the device's memory to another library: makes the device the
+  // thread's current one, where there is such a thing.
+  virtual void bind_thread() {}
+
   // True when the CPU (and so direct file I/O) can address the memory: no staging is needed.
   virtual bool is_host_addressable() const = 0;
 };

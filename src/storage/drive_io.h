@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "device/device.h"
 #include "storage/tier_store.h"
 
 namespace teraio {
@@ -24,11 +25,13 @@ struct IoRequest {
   int64_t offset_bytes = 0;     // in the drive's file; a multiple of kBlockBytes
   int64_t size_bytes = 0;       // a multiple of kBlockBytes, > 0
   uint64_t tag = 0;             // comes back with the result; unique among requests in flight
+  Event after;                  // of the device that the memory is on: touch it only when passed
 };
 
 struct IoResult {
   uint64_t tag = 0;
-  int64_t result = 0;  // bytes moved, possibly fewer than asked for, or a negative errno
+  int64_t result = 0;  // bytes moved, possibly fewer than asked for, or a negative errno (from
+                       // -5000 down: a code of cuFile)
 };
 
 class DriveIo {

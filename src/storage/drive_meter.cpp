@@ -15,7 +15,11 @@ DriveMeter::DriveMeter(std::string name, std::string io_path, int32_t queue_dept
   counters_.io_path = std::move(io_path);
 }
 
-void DriveMeter::add_bytes(Direction direction, int64_t size_bytes) {
+void DriveMeter::add_bytes(Direction direction, int64_t size_bytes, bool was_gpu_direct) {
+  const bool is_read = direction == Direction::kRead;
+  if (was_gpu_direct) {
+    (is_read ? counters_.gpu_direct_bytes_read : counters_.gpu_direct_bytes_written) += size_bytes;
+  }
   lane(direction).bytes += size_bytes;
   lane(direction).bytes_since_note += size_bytes;
 }

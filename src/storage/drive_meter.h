@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "storage/tier_store.h"
 
@@ -16,7 +17,8 @@ class DriveMeter {
   // what the drive could do.
   DriveMeter(std::string name, std::string io_path, int32_t queue_depth);
 
-  void add_bytes(Direction direction, int64_t size_bytes);
+  void add_bytes(Direction direction, int64_t size_bytes, bool was_gpu_direct = false);
+  void set_gpu_direct_off(std::string reason) { counters_.gpu_direct_off = std::move(reason); }
   void add_error() { ++counters_.error_count; }
 
   // From now on so many requests are in flight; what was added since the last call moved until now.

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/units.h"
+#include "storage/cufile_abi.h"
 
 namespace teraio {
 namespace {
@@ -22,6 +23,14 @@ uint64_t checksum_of(const Chunk& chunk) {
 }
 
 bool is_passing(int64_t result) { return result == -EAGAIN || result == -EINTR; }
+
+std::string cause(int64_t error_number) {
+  if (error_number >= cufile::kErrorBase) {
+    return fmt::format("{} (cuFile error {})", cufile::error_text(static_cast<int>(error_number)),
+                       error_number);
+  }
+  return fmt::format("{} (errno {})", strerror(static_cast<int>(error_number)), error_number);
+}
 
 bool means_full(int64_t error_number) { return error_number == ENOSPC || error_number == EDQUOT; }
 
@@ -48,7 +57,7 @@ void ExactIo::submit_rest(uint64_t tag) {
   const Chunk& chunk = slot.chunk;
   const int64_t size_bytes = align_up(chunk.size_bytes, kBlockBytes) - slot.done_bytes;
   io_->submit({chunk.direction, chunk.memory + slot.done_bytes,
-               chunk.offset_bytes + slot.done_bytes, size_bytes, tag});
+               chunk.offset_bytes + slot.done_bytes, size_bytes, tag, chunk.after});
 }
 
 void ExactIo::wait(std::vector<ChunkResult>& results) {
@@ -62,7 +71,7 @@ void ExactIo::wait(std::vector<ChunkResult>& results) {
       submit_rest(io_result.tag);
       continue;
     }
-    results.push_back({slot.chunk, std::move(status)});
+    results.push_back({slot.chunk, std::move(status), false, Status()});
     free_slots_.push_back(io_result.tag);
   }
 }
@@ -106,8 +115,7 @@ std::string ExactIo::describe(const Slot& slot) const {
 
 Status ExactIo::error(const Slot& slot, int64_t error_number) const {
   const ErrorCode code = means_full(error_number) ? ErrorCode::kOutOfSpace : ErrorCode::kIoError;
-  return Status(code, fmt::format("{} failed: {} (errno {})", describe(slot),
-                                  strerror(static_cast<int>(error_number)), error_number));
+  return Status(code, fmt::format("{} failed: {}", describe(slot), cause(error_number)));
 }
 
 }  // namespace teraio

@@ -1,4 +1,4 @@
-// ExactIo: transfers over a DriveIo that are whole or failed.
+// ExactIo: chunks over a DriveIo that are whole or failed.
 //
 // Resumes short transfers, repeats interrupted ones, turns errors into text that names drive,
 // offset and cause, and keeps a checksum of every chunk when asked to.
@@ -10,39 +10,19 @@
 #include <vector>
 
 #include "base/status.h"
+#include "storage/chunk_io.h"
 #include "storage/drive_io.h"
 
 namespace teraio {
 
-// The checksum of a chunk that was never written.
-inline constexpr uint64_t kNoChecksum = 0;
-
-struct Chunk {
-  Direction direction = Direction::kRead;
-  std::byte* memory = nullptr;   // page-aligned; the last block is touched whole
-  int64_t offset_bytes = 0;      // in the drive's file
-  int64_t size_bytes = 0;        // > 0, any
-  uint64_t* checksum = nullptr;  // set by a write, compared by a read; nullptr: not kept
-  TransferId transfer = 0;       // comes back with the result, like the next
-  bool is_urgent = false;
-};
-
-struct ChunkResult {
-  Chunk chunk;
-  Status status;
-};
-
-// Threads: as DriveIo.
-class ExactIo {
+class ExactIo final : public ChunkIo {
  public:
   ExactIo(std::unique_ptr<DriveIo> io, std::string drive_name, int32_t window);
 
-  std::string_view description() const { return io_->description(); }
-
-  void submit(const Chunk& chunk);
-  // Appends what has ended. May return without any, after wake() or when all that ended goes on.
-  void wait(std::vector<ChunkResult>& results);
-  void wake() { io_->wake(); }
+  std::string description() const override { return std::string(io_->description()); }
+  void submit(const Chunk& chunk) override;
+  void wait(std::vector<ChunkResult>& results) override;
+  void wake() override { io_->wake(); }
 
  private:
   struct Slot {

@@ -53,8 +53,9 @@ std::string random_name() {
   return fmt::format(".teraio-{}-{:08x}{:08x}", getpid(), random(), random());
 }
 
+// O_EXCL never follows a symbolic link. O_NOFOLLOW besides would have cuFile refuse the file.
 int open_new_file(const std::filesystem::path& path, int extra_flags) {
-  return open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW | extra_flags, 0600);
+  return open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | extra_flags, 0600);
 }
 
 // Some file systems take O_DIRECT at open and refuse the first transfer: ask with a real one.
@@ -69,19 +70,13 @@ int try_block_io(int fd) {
 
 bool means_no_direct_io(int error) { return error == EINVAL || error == EOPNOTSUPP; }
 
-// A file without a name, or -errno.
-int open_unnamed(const std::filesystem::path& directory, int extra_flags) {
-  const std::filesystem::path path = directory / random_name();
+// A descriptor, or -errno and no file.
+int open_or_leave_none(const std::filesystem::path& path, int extra_flags) {
   const int fd = open_new_file(path, extra_flags);
-  if (fd < 0) {
-    const int error = errno;
-    // O_DIRECT may be refused after the file was made.
-    if (error != EEXIST) unlink(path.c_str());
-    return -error;
-  }
-  if (unlink(path.c_str()) == 0) return fd;
+  if (fd >= 0) return fd;
   const int error = errno;
-  close(fd);
+  // O_DIRECT may be refused after the file was made.
+  if (error != EEXIST) unlink(path.c_str());
   return -error;
 }
 
@@ -161,9 +156,12 @@ Result<ExtentFile> ExtentFile::create(const std::filesystem::path& directory,
                               format_size(*room_bytes), format_size(options.reserve_free_bytes)));
   }
   ExtentFile file;
-  file.fd_ = open_unnamed(directory, O_DIRECT);
-  if (means_no_direct_io(-file.fd_)) file.fd_ = open_unnamed(directory, 0);
+  const std::filesystem::path name = directory / random_name();
+  file.fd_ = open_or_leave_none(name, O_DIRECT);
+  if (means_no_direct_io(-file.fd_)) file.fd_ = open_or_leave_none(name, 0);
   if (file.fd_ < 0) return directory_error(directory, "cannot create a file", -file.fd_);
+  file.name_ = name;
+  if (!options.keeps_name) TERAIO_RETURN_IF_ERROR(file.remove_name());
   TERAIO_RETURN_IF_ERROR(preallocate(file.fd_, directory, options.size_bytes));
   const Result<bool> is_direct = settle_direct_io(file.fd_, directory);
   if (!is_direct) return is_direct.status();
@@ -171,16 +169,28 @@ Result<ExtentFile> ExtentFile::create(const std::filesystem::path& directory,
   return file;
 }
 
+Status ExtentFile::remove_name() {
+  if (name_.empty()) return Status();
+  const std::filesystem::path name = std::exchange(name_, {});
+  if (unlink(name.c_str()) == 0) return Status();
+  return Status(code_of(errno), fmt::format("{}: cannot be removed: {} (errno {})", name.string(),
+                                            strerror(errno), errno));
+}
+
 ExtentFile::ExtentFile(ExtentFile&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), is_direct_(other.is_direct_) {}
+    : fd_(std::exchange(other.fd_, -1)),
+      is_direct_(other.is_direct_),
+      name_(std::exchange(other.name_, {})) {}
 
 ExtentFile& ExtentFile::operator=(ExtentFile&& other) noexcept {
   std::swap(fd_, other.fd_);
   std::swap(is_direct_, other.is_direct_);
+  std::swap(name_, other.name_);
   return *this;
 }
 
 ExtentFile::~ExtentFile() {
+  if (const Status removed = remove_name(); !removed.ok()) spdlog::warn("{}", removed.message());
   if (fd_ >= 0) close(fd_);
 }
 

@@ -1,7 +1,5 @@
 #include "storage/host_store.h"
 
-#include <sys/mman.h>
-
 #include <cerrno>
 #include <condition_variable>
 #include <deque>
@@ -11,6 +9,7 @@
 
 #include "base/units.h"
 #include "storage/drive_io.h"
+#include "storage/host_memory.h"
 #include "storage/striped_store.h"
 
 namespace teraio {
@@ -19,40 +18,10 @@ namespace {
 // Copies are fast and begin in order, so few are handed out ahead: an urgent one waits for no more.
 constexpr int32_t kQueueDepth = 2;
 
-// Addresses for the whole pool; a page costs memory from its first use on.
-class Mapping {
- public:
-  static Result<Mapping> create(int64_t size_bytes) {
-    constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-    void* memory = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, kFlags, -1, 0);
-    if (memory == MAP_FAILED) {
-      return Status(ErrorCode::kOutOfMemory,
-                    "host: the system refuses a pool of " + format_size(size_bytes));
-    }
-    madvise(memory, size_bytes, MADV_HUGEPAGE);  // advice: refused where there are no huge pages
-    return Mapping(static_cast<std::byte*>(memory), size_bytes);
-  }
-
-  Mapping(Mapping&& other) noexcept
-      : memory_(std::exchange(other.memory_, nullptr)), size_bytes_(other.size_bytes_) {}
-  Mapping& operator=(Mapping&&) = delete;
-  ~Mapping() {
-    if (memory_ != nullptr) munmap(memory_, size_bytes_);
-  }
-
-  std::byte* at(int64_t offset_bytes) const { return memory_ + offset_bytes; }
-
- private:
-  Mapping(std::byte* memory, int64_t size_bytes) : memory_(memory), size_bytes_(size_bytes) {}
-
-  std::byte* memory_;
-  int64_t size_bytes_;
-};
-
 // The pool as a drive: a request is a copy on the device's copy order, its result the copy's event.
 class HostIo final : public DriveIo {
  public:
-  HostIo(Mapping pool, Device& device) : pool_(std::move(pool)), device_(device) {}
+  HostIo(HostMemory pool, Device& device) : pool_(std::move(pool)), device_(device) {}
 
   std::string_view description() const override { return "copies"; }
   void submit(const IoRequest& request) override;
@@ -66,7 +35,7 @@ class HostIo final : public DriveIo {
     Event end;
   };
 
-  Mapping pool_;
+  HostMemory pool_;
   Device& device_;
   std::deque<Copy> copies_;  // of the drive's thread alone, in the order of their begin
   std::mutex mutex_;
@@ -78,8 +47,8 @@ void HostIo::submit(const IoRequest& request) {
   std::byte* host = pool_.at(request.offset_bytes);
   const Result<Event> end =
       request.direction == Direction::kRead
-          ? device_.copy_from_host(request.memory, host, request.size_bytes, Event{})
-          : device_.copy_to_host(host, request.memory, request.size_bytes, Event{});
+          ? device_.copy_from_host(request.memory, host, request.size_bytes, request.after)
+          : device_.copy_to_host(host, request.memory, request.size_bytes, request.after);
   if (end.ok()) {
     copies_.push_back({request.tag, request.size_bytes, *end});
   } else {
@@ -116,8 +85,8 @@ Result<std::unique_ptr<TierStore>> open_host_store(int64_t limit_bytes, Device& 
                                                    " holds nothing: expected " +
                                                    format_size(kBlockBytes) + " or more");
   }
-  Result<Mapping> pool = Mapping::create(capacity_bytes);
-  if (!pool.ok()) return pool.status();
+  Result<HostMemory> pool = HostMemory::map(capacity_bytes, device);
+  if (!pool.ok()) return pool.status().with_context("host");
   DriveSpec drive;
   drive.name = "host";
   drive.capacity_bytes = capacity_bytes;

@@ -130,10 +130,36 @@ Result<std::unique_ptr<DriveIo>> open_io(const ExtentFile& file, const Place& pl
   return make_thread_io(file.fd(), true, window);
 }
 
+bool needs_device_path(const SsdStoreOptions& options) {
+  return options.device != nullptr && !options.device->is_host_addressable();
+}
+
+Status add_device_path(DriveSpec& spec, const SsdStoreOptions& options) {
+  DevicePathOptions path_options;
+  path_options.drive_name = spec.name;
+  path_options.request_bytes = options.request_bytes;
+  path_options.window = 2 * options.queue_depth;
+  path_options.checksum = options.checksum;
+  path_options.gpu_direct = options.gpu_direct;
+  path_options.cufile_library = options.cufile_library;
+  path_options.fd = spec.file.fd();
+  path_options.file_bytes = spec.capacity_bytes;
+  path_options.is_direct = spec.file.is_direct();
+  Result<DevicePath> path = open_device_path(std::move(spec.io), *options.device, path_options);
+  if (!path) return path.status();
+  spec.way = std::move(path->io);
+  spec.gpu_direct_off = std::move(path->gpu_direct_off);
+  spec.staging_bytes = path->staging_bytes;
+  return Status();
+}
+
 Result<DriveSpec> open_drive(const Place& place, int64_t size_bytes,
                              const SsdStoreOptions& options) {
-  Result<ExtentFile> file = ExtentFile::create(
-      place.directory.path, {size_bytes, options.reserve_free_bytes, options.allow_ram_directory});
+  Result<ExtentFile> file =
+      ExtentFile::create(place.directory.path, {.size_bytes = size_bytes,
+                                                .reserve_free_bytes = options.reserve_free_bytes,
+                                                .allow_ram_directory = options.allow_ram_directory,
+                                                .keeps_name = needs_device_path(options)});
   if (!file) return file.status();
   Result<std::unique_ptr<DriveIo>> io = open_io(*file, place, options);
   if (!io) return io.status().with_context("ssd directory " + place.directory.path.string());
@@ -145,6 +171,8 @@ Result<DriveSpec> open_drive(const Place& place, int64_t size_bytes,
   spec.write_bytes_per_second = static_cast<double>(place.directory.write_bytes_per_second);
   spec.file = std::move(*file);
   spec.io = std::move(*io);
+  if (needs_device_path(options)) TERAIO_RETURN_IF_ERROR(add_device_path(spec, options));
+  TERAIO_RETURN_IF_ERROR(spec.file.remove_name());
   return spec;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "storage/device_path.h"
 #include "storage/tier_store.h"
 
 namespace teraio {
@@ -28,6 +29,12 @@ struct SsdStoreOptions {
   IoBackend backend = IoBackend::kAuto;
   bool checksum = false;             // xxh3 of every chunk, checked on every read
   bool allow_ram_directory = false;  // tests only: tmpfs is otherwise refused
+  // Whose memory transfers name, where the CPU cannot address it: they go through GPUDirect
+  // Storage or are staged. nullptr, or a device in host memory: I/O goes to that memory. Outlives
+  // the store.
+  Device* device = nullptr;
+  GpuDirect gpu_direct = GpuDirect::kAuto;
+  std::filesystem::path cufile_library;  // empty: searched for
 };
 
 // A failure names the directory and what was expected: missing, not a directory, read-only, full,

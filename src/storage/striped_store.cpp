@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/units.h"
+#include "storage/exact_io.h"
 
 namespace teraio {
 namespace {
@@ -43,11 +44,16 @@ std::vector<std::vector<uint64_t>> make_checksums(const std::vector<Piece>& piec
 StripedStore::Drive::Drive(DriveSpec spec, const StripedStoreOptions& options)
     : name(spec.name),
       capacity_bytes(spec.capacity_bytes),
+      staging_bytes(spec.staging_bytes),
       file(std::move(spec.file)),
-      io(std::move(spec.io), spec.name, 2 * options.queue_depth),
+      io(spec.way != nullptr
+             ? std::move(spec.way)
+             : std::make_unique<ExactIo>(std::move(spec.io), spec.name, 2 * options.queue_depth)),
       queue(options.request_bytes, options.queue_depth),
-      meter(name, std::string(io.description()), options.queue_depth),
-      expected_rates{spec.read_bytes_per_second, spec.write_bytes_per_second} {}
+      meter(name, io->description(), options.queue_depth),
+      expected_rates{spec.read_bytes_per_second, spec.write_bytes_per_second} {
+  meter.set_gpu_direct_off(std::move(spec.gpu_direct_off));
+}
 
 StripedStore::StripedStore(std::vector<DriveSpec> drives, StripedStoreOptions options,
                            const Clock& clock)
@@ -257,19 +263,19 @@ void StripedStore::end_later(Ending ending) {
 void StripedStore::wake(Drive& drive) {
   if (!drive.is_asleep) return;
   drive.is_asleep = false;
-  drive.io.wake();
+  drive.io->wake();
 }
 
 void StripedStore::run(int32_t drive_index) {
   Drive& drive = *drives_[drive_index];
   Round round;
   while (begin_round(drive_index, round)) {
-    for (const Chunk& chunk : round.chunks) drive.io.submit(chunk);
+    for (const Chunk& chunk : round.chunks) drive.io->submit(chunk);
     for (const Ending& ending : round.endings) {
       if (ending.done) ending.done(ending.completion);
     }
     round.clear();
-    drive.io.wait(round.results);
+    drive.io->wait(round.results);
   }
 }
 
@@ -315,6 +321,7 @@ Chunk StripedStore::chunk_of(Job& job, const QueuedRequest& request) const {
   }
   chunk.transfer = request.transfer;
   chunk.is_urgent = request.is_urgent;
+  chunk.after = job.transfer.ready;
   return chunk;
 }
 
@@ -325,9 +332,12 @@ void StripedStore::settle(int32_t drive_index, const ChunkResult& result, int64_
   drive.queue.finish(direction, result.chunk.is_urgent);
   Job& job = jobs_.at(result.chunk.transfer);
   --job.chunks_in_flight;
+  if (!result.gpu_direct_failure.ok()) {
+    drive.meter.set_gpu_direct_off(result.gpu_direct_failure.message());
+  }
   if (result.status.ok()) {
     job.bytes_left -= result.chunk.size_bytes;
-    drive.meter.add_bytes(direction, result.chunk.size_bytes);
+    drive.meter.add_bytes(direction, result.chunk.size_bytes, result.was_gpu_direct);
   } else {
     note_failure(drive_index, job, result.status);
   }
@@ -390,6 +400,7 @@ TierCounters StripedStore::counters() const {
     const DriveCounters& own = counters.drives.emplace_back(drive->meter.counters(now_ns));
     counters.bytes_read += own.bytes_read;
     counters.bytes_written += own.bytes_written;
+    counters.staging_bytes += drive->staging_bytes;
   }
   return counters;
 }

@@ -15,9 +15,10 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "storage/chunk_io.h"
+#include "storage/drive_io.h"
 #include "storage/drive_meter.h"
 #include "storage/drive_queue.h"
-#include "storage/exact_io.h"
 #include "storage/extent_file.h"
 #include "storage/striping.h"
 #include "storage/tier_store.h"
@@ -31,8 +32,11 @@ struct DriveSpec {
   // What is expected of it; below four fifths of that a warning is due. 0: nothing.
   double read_bytes_per_second = 0;
   double write_bytes_per_second = 0;
-  ExtentFile file;              // what `io` works on; empty for drives in memory
-  std::unique_ptr<DriveIo> io;  // made for a window of 2 * queue_depth
+  ExtentFile file;               // what `io` works on; empty for drives in memory
+  std::unique_ptr<DriveIo> io;   // made for a window of 2 * queue_depth
+  std::unique_ptr<ChunkIo> way;  // instead of io, where chunks go another way than by ExactIo
+  std::string gpu_direct_off;    // why; empty: it is on, or there is no device to go to
+  int64_t staging_bytes = 0;     // of host memory that `way` holds
 };
 
 struct StripedStoreOptions {
@@ -90,8 +94,9 @@ class StripedStore final : public TierStore {
     std::string name;
     int64_t capacity_bytes;
     int64_t base_bytes = 0;  // where it begins in the store's address space
+    int64_t staging_bytes;
     ExtentFile file;
-    ExactIo io;
+    std::unique_ptr<ChunkIo> io;
     DriveQueue queue;
     DriveMeter meter;
     std::array<double, 2> expected_rates;

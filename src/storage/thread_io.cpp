@@ -8,29 +8,26 @@
 #include <deque>
 #include <mutex>
 #include <thread>
+#include <utility>
+#include <vector>
 
 namespace teraio {
 namespace {
 
 class ThreadIo final : public DriveIo {
  public:
-  ThreadIo(int fd, bool is_direct, int32_t window);
+  explicit ThreadIo(ThreadIoOptions options);
   ~ThreadIo() override;
 
-  std::string_view description() const override {
-    return is_direct_ ? "threads direct" : "threads buffered";
-  }
+  std::string_view description() const override { return options_.description; }
   void submit(const IoRequest& request) override;
   void wait(std::vector<IoResult>& results) override;
   void wake() override;
 
  private:
   void serve();
-  int64_t transfer(const IoRequest& request) const;
-  void drop_cache(const IoRequest& request) const;
 
-  const int fd_;
-  const bool is_direct_;
+  const ThreadIoOptions options_;
   std::mutex mutex_;
   std::condition_variable requests_changed_;
   std::condition_variable results_changed_;
@@ -41,9 +38,9 @@ class ThreadIo final : public DriveIo {
   std::vector<std::thread> threads_;
 };
 
-ThreadIo::ThreadIo(int fd, bool is_direct, int32_t window) : fd_(fd), is_direct_(is_direct) {
+ThreadIo::ThreadIo(ThreadIoOptions options) : options_(std::move(options)) {
   // A thread for every request that may be in flight: none waits behind one of the other direction.
-  for (int32_t i = 0; i < window; ++i) threads_.emplace_back([this] { serve(); });
+  for (int32_t i = 0; i < options_.window; ++i) threads_.emplace_back([this] { serve(); });
 }
 
 ThreadIo::~ThreadIo() {
@@ -87,36 +84,50 @@ void ThreadIo::serve() {
     const IoRequest request = requests_.front();
     requests_.pop_front();
     lock.unlock();
-    const int64_t result = transfer(request);
+    const int64_t result = options_.transfer(request);
     lock.lock();
     results_.push_back({request.tag, result});
     results_changed_.notify_one();
+    if (!options_.on_result) continue;
+    lock.unlock();
+    options_.on_result();
+    lock.lock();
   }
 }
 
-int64_t ThreadIo::transfer(const IoRequest& request) const {
-  const auto size = static_cast<size_t>(request.size_bytes);
-  const ssize_t moved = request.direction == Direction::kRead
-                            ? pread(fd_, request.memory, size, request.offset_bytes)
-                            : pwrite(fd_, request.memory, size, request.offset_bytes);
-  if (moved < 0) return -errno;
-  if (!is_direct_) drop_cache(request);
-  return moved;
-}
-
-void ThreadIo::drop_cache(const IoRequest& request) const {
+// Only clean pages can be dropped.
+void drop_cache(int fd, const IoRequest& request) {
   if (request.direction == Direction::kWrite) {
-    // Only clean pages can be dropped.
-    sync_file_range(fd_, request.offset_bytes, request.size_bytes,
+    sync_file_range(fd, request.offset_bytes, request.size_bytes,
                     SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
   }
-  posix_fadvise(fd_, request.offset_bytes, request.size_bytes, POSIX_FADV_DONTNEED);
+  posix_fadvise(fd, request.offset_bytes, request.size_bytes, POSIX_FADV_DONTNEED);
+}
+
+int64_t transfer(int fd, bool is_direct, const IoRequest& request) {
+  const auto size = static_cast<size_t>(request.size_bytes);
+  const ssize_t moved = request.direction == Direction::kRead
+                            ? pread(fd, request.memory, size, request.offset_bytes)
+                            : pwrite(fd, request.memory, size, request.offset_bytes);
+  if (moved < 0) return -errno;
+  if (!is_direct) drop_cache(fd, request);
+  return moved;
 }
 
 }  // namespace
 
+std::unique_ptr<DriveIo> make_thread_io(ThreadIoOptions options) {
+  return std::make_unique<ThreadIo>(std::move(options));
+}
+
 std::unique_ptr<DriveIo> make_thread_io(int fd, bool is_direct, int32_t window) {
-  return std::make_unique<ThreadIo>(fd, is_direct, window);
+  ThreadIoOptions options;
+  options.description = is_direct ? "threads direct" : "threads buffered";
+  options.window = window;
+  options.transfer = [fd, is_direct](const IoRequest& request) {
+    return transfer(fd, is_direct, request);
+  };
+  return make_thread_io(std::move(options));
 }
 
 }  // namespace teraio

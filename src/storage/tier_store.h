@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "device/device.h"
 
 namespace teraio {
 
@@ -55,6 +56,7 @@ struct Transfer {
   Priority priority = Priority::kPlanned;
   int64_t deadline = 0;  // orders planned reads: smaller first; any unit
   std::function<void(const Completion&)> done;
+  Event ready;  // of the device: the memory is not touched before it has passed
 };
 
 using TransferId = uint64_t;
@@ -64,7 +66,10 @@ struct DriveCounters {
   std::string io_path;  // "io_uring direct", "threads buffered", ...
   int64_t bytes_read = 0;
   int64_t bytes_written = 0;
-  int64_t read_busy_ns = 0;  // time with at least one read under way
+  int64_t gpu_direct_bytes_read = 0;  // of bytes_read: drive to device without host memory
+  int64_t gpu_direct_bytes_written = 0;
+  std::string gpu_direct_off;  // why not, where the memory is a device's; empty: it is on
+  int64_t read_busy_ns = 0;    // time with at least one read under way
   int64_t write_busy_ns = 0;
   int64_t read_bytes_per_second = 0;  // under load, of late; 0: not known yet
   int64_t write_bytes_per_second = 0;
@@ -77,6 +82,7 @@ struct TierCounters {
   int64_t reserved_peak_bytes = 0;
   int64_t bytes_read = 0;
   int64_t bytes_written = 0;
+  int64_t staging_bytes = 0;  // host memory between drives and device, beyond what is stored
   std::vector<DriveCounters> drives;
 };
 

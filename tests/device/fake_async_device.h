@@ -35,6 +35,9 @@ struct FakeAsyncOptions {
   int64_t budget_bytes = int64_t{64} << 20;
   uint64_t seed = 1;
   Progress progress = Progress::kOnWait;
+  // Copies by number, from 1 on; 0: none.
+  int64_t refused_copy = 0;  // cannot even be asked for
+  int64_t failing_copy = 0;  // ends without its bytes, which wait() tells
 };
 
 class FakeAsyncDevice final : public Device {
@@ -93,6 +96,13 @@ class FakeAsyncDevice final : public Device {
   void wait_for_copies(int64_t count) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return copy_count_ >= count; });
+  }
+
+  int64_t pinned_bytes() const {
+    const std::lock_guard lock(mutex_);
+    int64_t sum_bytes = 0;
+    for (const Bytes& bytes : pinned_) sum_bytes += bytes.size_bytes;
+    return sum_bytes;
   }
 
   std::vector<std::string> violations() const {
@@ -168,12 +178,25 @@ class FakeAsyncDevice final : public Device {
     std::unique_lock lock(mutex_);
     if (options_.progress == Progress::kManual) {
       changed_.wait(lock, [&] { return passed(event); });
-      return {};
     }
     while (!passed(event)) {
       if (!step_locked()) return Status(ErrorCode::kInternal, "fake: would wait for ever");
     }
+    return failed_.count(event.id) > 0 ? Status(ErrorCode::kIoError, "fake: copy failed")
+                                       : Status();
+  }
+
+  Status pin_host(std::byte* host, int64_t size_bytes) override {
+    const std::lock_guard lock(mutex_);
+    pinned_.push_back({host, size_bytes});
     return {};
+  }
+  void unpin_host(std::byte* host) override {
+    const std::lock_guard lock(mutex_);
+    const auto known = std::find_if(pinned_.begin(), pinned_.end(),
+                                    [&](const Bytes& bytes) { return bytes.begin == host; });
+    if (known == pinned_.end()) return note("unpinned what was not pinned");
+    pinned_.erase(known);
   }
 
   Result<Event> copy_to_host(std::byte* host, const std::byte* device, int64_t size_bytes,
@@ -226,9 +249,13 @@ class FakeAsyncDevice final : public Device {
   Result<Event> queue_copy(Copy copy) {
     const std::lock_guard lock(mutex_);
     copy.end = new_event();
-    copies_.push_back(copy);
     ++copy_count_;
     changed_.notify_all();
+    if (copy_count_ == options_.refused_copy) {
+      return Status(ErrorCode::kIoError, "fake: copy refused");
+    }
+    if (copy_count_ == options_.failing_copy) failed_.insert(copy.end.id);
+    copies_.push_back(copy);
     return copy.end;
   }
 
@@ -279,7 +306,8 @@ class FakeAsyncDevice final : public Device {
     if (std::memcmp(copy->seen.data(), copy->from, copy->size_bytes) != 0) {
       note("source changed during the copy");
     }
-    std::memcpy(copy->to, copy->seen.data(), copy->size_bytes);
+    const bool is_good = failed_.count(copy->end.id) == 0;
+    if (is_good) std::memcpy(copy->to, copy->seen.data(), copy->size_bytes);
     const Event end = copy->end;
     copies_.erase(copy);
     pass(end);
@@ -294,6 +322,8 @@ class FakeAsyncDevice final : public Device {
   std::deque<ComputeItem> compute_;
   std::list<Copy> copies_;
   std::unordered_set<uint64_t> passed_;
+  std::unordered_set<uint64_t> failed_;
+  std::vector<Bytes> pinned_;
   uint64_t last_event_ = 0;
   int64_t copy_count_ = 0;
   std::vector<std::string> violations_;

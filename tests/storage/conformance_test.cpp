@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "device/cpu_device.h"
+#include "device/fake_async_device.h"
 #include "storage/extent_file.h"
 #include "storage/host_store.h"
 #include "storage/memory_store.h"
@@ -48,6 +49,20 @@ OpenStore on_drive(IoBackend backend) {
     options.backend = backend;
     options.checksum = true;
     options.request_bytes = 256 * kKiB;
+    return open_ssd_store({{around.directory.path(), 0, 0}}, options, around.clock);
+  };
+}
+
+// For a device that the CPU cannot address.
+OpenStore beside_drive(GpuDirect gpu_direct, std::string library) {
+  return [=](Surroundings& around) {
+    around.device = std::make_unique<FakeAsyncDevice>(FakeAsyncOptions());
+    SsdStoreOptions options;
+    options.capacity_bytes = kCapacityBytes;
+    options.device = around.device.get();
+    options.gpu_direct = gpu_direct;
+    options.checksum = gpu_direct == GpuDirect::kOff;
+    options.cufile_library = library;
     return open_ssd_store({{around.directory.path(), 0, 0}}, options, around.clock);
   };
 }
@@ -110,6 +125,8 @@ std::vector<Backend> backends() {
       {"memory", [](Surroundings& a) { return open_memory(a, {}); }},
       {"faulty_memory", [=](Surroundings& a) { return open_memory(a, survivable); }},
       {"host", open_host},
+      {"staged", beside_drive(GpuDirect::kOff, "")},
+      {"cufile", beside_drive(GpuDirect::kRequired, TERAIO_FAKE_CUFILE "/1150/libcufile.so.0")},
   };
 }
 

@@ -1,0 +1,83 @@
+// The part of NVIDIA's cuFile interface that TERAIO calls: types, numbers and signatures.
+//
+// Written from the public API reference, so that a build needs neither headers nor library; a test
+// compares them with the real header where one is installed. Layouts have been the same since
+// cuFile 1.7.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+
+namespace teraio::cufile {
+
+// Codes of operations; a call that returns a count gives them negative.
+inline constexpr int kSuccess = 0;
+inline constexpr int kErrorBase = 5000;
+inline constexpr int kDriverNotInitialized = 5001;
+inline constexpr int kIoNotSupported = 5008;
+inline constexpr int kInvalidFileType = 5018;
+inline constexpr int kInvalidFileOpenFlag = 5019;
+inline constexpr int kInvalidValue = 5022;
+inline constexpr int kDriverAlreadyOpen = 5026;
+inline constexpr int kHandleAlreadyRegistered = 5028;
+inline constexpr int kInternalError = 5030;
+
+struct Error {
+  int code = kSuccess;  // an enum there
+  int cuda_code = 0;    // CUresult
+};
+
+inline constexpr int kHandleTypeFd = 1;
+
+struct Descriptor {
+  int type = kHandleTypeFd;
+  union {
+    int fd;
+    void* handle;
+  };
+  const void* file_system_ops = nullptr;
+};
+
+using Handle = void*;
+
+struct DriverProperties {
+  struct {
+    unsigned major_version;
+    unsigned minor_version;
+    size_t poll_threshold_kb;
+    size_t max_direct_io_kb;
+    unsigned status_flags;
+    unsigned control_flags;
+  } nvfs;
+  unsigned feature_flags;
+  unsigned max_device_cache_kb;
+  unsigned per_buffer_cache_kb;
+  unsigned max_pinned_kb;
+  unsigned max_batch_count;
+  unsigned max_batch_timeout_ms;
+};
+
+// A bit of control_flags.
+inline constexpr unsigned kAllowCompatModeBit = 1;
+
+// Parameters of true or false.
+inline constexpr int kParameterAllowCompatMode = 1;
+inline constexpr int kParameterForceCompatMode = 2;
+
+using DriverOpen = Error (*)();
+using DriverClose = Error (*)();
+using DriverGetProperties = Error (*)(DriverProperties*);
+using HandleRegister = Error (*)(Handle*, Descriptor*);
+using HandleDeregister = void (*)(Handle);
+using Read = ssize_t (*)(Handle, void* base, size_t size, off_t file_offset, off_t base_offset);
+using Write = ssize_t (*)(Handle, const void* base, size_t size, off_t file_offset,
+                          off_t base_offset);
+using GetVersion = Error (*)(int*);
+using GetParameterBool = Error (*)(int parameter, bool*);
+using SetParameterBool = Error (*)(int parameter, bool);
+
+// "GPUDirect Storage is not supported for this file".
+const char* error_text(int code);
+
+}  // namespace teraio::cufile

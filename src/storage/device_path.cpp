@@ -1,0 +1,60 @@
+#include "storage/device_path.h"
+
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "storage/cufile_io.h"
+#include "storage/exact_io.h"
+#include "storage/gpu_direct_io.h"
+#include "storage/staged_io.h"
+
+namespace teraio {
+namespace {
+
+Status switched_off(std::string_view why) {
+  return Status(ErrorCode::kUnsupported, "GPUDirect Storage: " + std::string(why));
+}
+
+Result<std::unique_ptr<ChunkIo>> open_direct(Device& device, const DevicePathOptions& options,
+                                             ChunkIo& staged) {
+  if (options.gpu_direct == GpuDirect::kOff) return switched_off("switched off");
+  if (options.checksum) return switched_off("checksums need the bytes in host memory");
+  if (!options.is_direct) return switched_off("no direct I/O on the file system");
+  auto io = open_cufile_io(options.fd, device,
+                           {.library = options.cufile_library,
+                            .file_bytes = options.file_bytes,
+                            .window = options.window,
+                            .on_result = [&staged] { staged.wake(); }});
+  if (!io) return io.status();
+  return std::unique_ptr<ChunkIo>(
+      std::make_unique<ExactIo>(std::move(*io), options.drive_name, options.window));
+}
+
+}  // namespace
+
+Result<DevicePath> open_device_path(std::unique_ptr<DriveIo> drive, Device& device,
+                                    const DevicePathOptions& options) {
+  Result<HostMemory> ring = HostMemory::map(options.window * options.request_bytes, device);
+  if (!ring) return ring.status().with_context("drive " + options.drive_name);
+  DevicePath path;
+  path.staging_bytes = ring->size_bytes();
+  auto exact = std::make_unique<ExactIo>(std::move(drive), options.drive_name, options.window);
+  path.io = std::make_unique<StagedIo>(
+      std::move(exact), std::move(*ring), device,
+      StagedIoOptions{.drive_name = options.drive_name, .slot_bytes = options.request_bytes});
+  auto direct = open_direct(device, options, *path.io);
+  if (direct) {
+    path.io = std::make_unique<GpuDirectIo>(std::move(*direct), std::move(path.io));
+    return path;
+  }
+  if (options.gpu_direct == GpuDirect::kRequired) {
+    return direct.status().with_context("drive " + options.drive_name);
+  }
+  path.gpu_direct_off = direct.status().message();
+  spdlog::info("drive {}: {}; through host memory instead", options.drive_name,
+               path.gpu_direct_off);
+  return path;
+}
+
+}  // namespace teraio

@@ -1,0 +1,201 @@
+// The way through host memory to a device that the CPU cannot address.
+#include "storage/staged_io.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <memory>
+#include <vector>
+
+#include "base/clock.h"
+#include "device/fake_async_device.h"
+#include "storage/device_path.h"
+#include "storage/exact_io.h"
+#include "storage/faulty_io.h"
+#include "storage/gated_io.h"
+#include "storage/memory_io.h"
+#include "storage/store_session.h"
+#include "storage/striped_store.h"
+
+namespace teraio {
+namespace {
+
+using ::testing::AllOf;
+using testing::Gate;
+using testing::GatedIo;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::PageMemory;
+using ::testing::SizeIs;
+using testing::StoreSession;
+using testing::Submitted;
+
+constexpr int32_t kDepth = 2;
+constexpr int64_t kRequestBytes = 64 * kKiB;
+
+class StagedIoTest : public ::testing::Test {
+ protected:
+  void make_device(FakeAsyncOptions options) {
+    device_ = std::make_unique<FakeAsyncDevice>(options);
+  }
+
+  void open(std::unique_ptr<DriveIo> drive, bool checksum = true) {
+    if (device_ == nullptr) make_device({});
+    DevicePathOptions options;
+    options.drive_name = "staged0";
+    options.request_bytes = kRequestBytes;
+    options.window = 2 * kDepth;
+    options.gpu_direct = GpuDirect::kOff;
+    Result<DevicePath> path = open_device_path(std::move(drive), *device_, options);
+    ASSERT_TRUE(path.ok()) << path.status().message();
+    std::vector<DriveSpec> drives(1);
+    drives[0].name = "staged0";
+    drives[0].capacity_bytes = 16 * kMiB;
+    drives[0].way = std::move(path->io);
+    drives[0].gpu_direct_off = path->gpu_direct_off;
+    drives[0].staging_bytes = path->staging_bytes;
+    StripedStoreOptions store_options;
+    store_options.request_bytes = kRequestBytes;
+    store_options.queue_depth = kDepth;
+    store_options.checksum = checksum;
+    session_ = std::make_unique<StoreSession>(
+        std::make_unique<StripedStore>(std::move(drives), store_options, clock_));
+  }
+
+  void open_memory(FaultSchedule schedule = {}) {
+    auto drive = make_memory_io({.capacity_bytes = 16 * kMiB}, clock_);
+    if (schedule) drive = make_faulty_io(std::move(drive), schedule);
+    open(std::move(drive));
+  }
+
+  FakeAsyncDevice& device() { return *device_; }
+  StoreSession& session() { return *session_; }
+
+  VirtualClock clock_;
+  std::unique_ptr<FakeAsyncDevice> device_;
+  std::unique_ptr<StoreSession> session_;
+};
+
+TEST_F(StagedIoTest, EveryByteGoesThroughTheRing) {
+  open_memory();
+  const Extent extent = session().reserve(5 * kMiB + 77);
+  ASSERT_TRUE(session().write(extent, 1).status.ok());
+  EXPECT_TRUE(session().holds(extent, 1));
+  EXPECT_THAT(device().violations(), IsEmpty());
+}
+
+TEST_F(StagedIoTest, TheRingIsPinnedCountedAndGivenBack) {
+  open_memory();
+  const int64_t ring_bytes = 2 * kDepth * kRequestBytes;
+  EXPECT_EQ(device().pinned_bytes(), ring_bytes);
+  EXPECT_EQ(session().store().counters().staging_bytes, ring_bytes);
+  EXPECT_EQ(session().store().counters().drives[0].io_path, "memory, staged");
+  session().close();
+  EXPECT_EQ(device().pinned_bytes(), 0);
+}
+
+TEST_F(StagedIoTest, DriveFaultsThatPassAreSurvived) {
+  open_memory(random_faults(7, {.passing = 0.1, .partial = 0.2, .late = 0.2}));
+  std::vector<Extent> extents;
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    extents.push_back(session().reserve(300'000 + 4097 * static_cast<int64_t>(seed)));
+    ASSERT_TRUE(session().write(extents.back(), seed).status.ok());
+  }
+  for (uint64_t seed = 0; seed < 12; ++seed) EXPECT_TRUE(session().holds(extents[seed], seed));
+  EXPECT_THAT(device().violations(), IsEmpty());
+}
+
+TEST_F(StagedIoTest, ADriveErrorIsToldAsItIs) {
+  open_memory([](const IoRequest& request) {
+    return request.direction == Direction::kRead ? std::optional(Fault{.error_number = EIO})
+                                                 : std::nullopt;
+  });
+  const Extent extent = session().reserve(kMiB);
+  ASSERT_TRUE(session().write(extent, 1).status.ok());
+  PageMemory memory(extent.size_bytes);
+  const Status status = session().transfer(Direction::kRead, extent, memory).status;
+  EXPECT_EQ(status.code(), ErrorCode::kIoError);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("drive staged0"), HasSubstr("Input/output")));
+}
+
+TEST_F(StagedIoTest, ACorruptedSlotIsFoundBeforeItReachesTheDevice) {
+  open_memory([](const IoRequest& request) {
+    return request.direction == Direction::kRead ? std::optional(Fault{.corrupts = true})
+                                                 : std::nullopt;
+  });
+  const Extent extent = session().reserve(kMiB);
+  ASSERT_TRUE(session().write(extent, 1).status.ok());
+  PageMemory memory(extent.size_bytes);
+  const Status status = session().transfer(Direction::kRead, extent, memory).status;
+  EXPECT_EQ(status.code(), ErrorCode::kCorrupted);
+}
+
+// Copies 1 to 16 are those of the write, the later ones those of the read.
+class FailingCopy : public StagedIoTest, public ::testing::WithParamInterface<FakeAsyncOptions> {};
+
+INSTANTIATE_TEST_SUITE_P(Copies, FailingCopy,
+                         ::testing::Values(FakeAsyncOptions{.refused_copy = 3},
+                                           FakeAsyncOptions{.failing_copy = 16},
+                                           FakeAsyncOptions{.refused_copy = 17},
+                                           FakeAsyncOptions{.failing_copy = 20}),
+                         [](const auto& info) { return "n" + std::to_string(info.index); });
+
+TEST_P(FailingCopy, FailsItsTransferAndNoOther) {
+  make_device(GetParam());
+  open_memory();
+  const Extent extent = session().reserve(kMiB);
+  const Completion written = session().write(extent, 1);
+  PageMemory memory(extent.size_bytes);
+  const Completion read =
+      written.status.ok() ? session().transfer(Direction::kRead, extent, memory) : written;
+  EXPECT_EQ(read.status.code(), ErrorCode::kIoError);
+  EXPECT_THAT(read.status.message(),
+              AllOf(HasSubstr("drive staged0"), HasSubstr("at offset"), HasSubstr("fake: copy")));
+  ASSERT_TRUE(session().write(extent, 2).status.ok());
+  EXPECT_TRUE(session().holds(extent, 2));
+}
+
+TEST_F(StagedIoTest, ChunksAreCopiedWhileOthersAreRead) {
+  make_device({.progress = Progress::kManual});
+  Gate gate;
+  open(std::make_unique<GatedIo>(gate), false);  // it keeps no bytes
+  const Extent extent = session().reserve(8 * kRequestBytes);
+  PageMemory memory(extent.size_bytes);
+  const Submitted write = session().submit(Direction::kWrite, extent, memory);
+  device().wait_for_copies(kDepth);  // the window's worth is being copied out ...
+  EXPECT_THAT(gate.begun(), IsEmpty()) << "and nothing is written before it is there";
+  gate.open();
+  while (session().completions().call_count(write.ticket) == 0) device().step();
+  gate.close();
+  const Submitted read = session().submit(Direction::kRead, extent, memory);
+  const std::vector<IoRequest> reads = gate.in_flight();
+  ASSERT_THAT(reads, SizeIs(kDepth));
+  gate.end(reads[0]);
+  device().wait_for_copies(8 + 1);
+  EXPECT_THAT(gate.in_flight(), SizeIs(kDepth - 1)) << "a slot is being copied, one being read";
+  gate.open();
+  while (session().completions().call_count(read.ticket) == 0) device().step();
+  EXPECT_TRUE(session().wait(read).status.ok());
+  session().close();  // before its gate
+}
+
+TEST_F(StagedIoTest, CopiesWaitForTheEventOfTheirTransfer) {
+  make_device({.progress = Progress::kManual});
+  open_memory();
+  const Extent extent = session().reserve(kRequestBytes);
+  PageMemory memory(extent.size_bytes);
+  // Compute that is under way writes the bytes that are to leave.
+  device().launch({{}, {{memory.data(), extent.size_bytes}}, [&] { memory.fill(9); }});
+  Transfer transfer{Direction::kWrite, extent, memory.data(), Priority::kPlanned, 0, {}, {}};
+  transfer.ready = device().record();
+  const Submitted write = session().submit(transfer);
+  while (session().completions().call_count(write.ticket) == 0) device().step();
+  const Submitted read = session().submit(Direction::kRead, extent, memory);
+  while (session().completions().call_count(read.ticket) == 0) device().step();
+  EXPECT_TRUE(memory.holds(9));
+  EXPECT_THAT(device().violations(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace teraio
