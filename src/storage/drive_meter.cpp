@@ -26,12 +26,16 @@ void DriveMeter::add_bytes(Direction direction, int64_t size_bytes, bool was_gpu
 
 bool DriveMeter::note(Direction direction, int32_t in_flight, int64_t now_ns) {
   Lane& own = lane(direction);
+  const Lane& other = lanes_[1 - static_cast<size_t>(direction)];
+  const int64_t other_busy_ns = other.busy_ns_until(now_ns);
   const int64_t elapsed_ns = now_ns - own.noted_ns;
   own.busy_ns = own.busy_ns_until(now_ns);
   if (own.in_flight > 0 && 2 * own.in_flight >= queue_depth_) {
     own.loaded_ns += elapsed_ns;
     own.loaded_bytes += own.bytes_since_note;
+    own.shared_ns += other_busy_ns - own.other_busy_ns;
   }
+  own.other_busy_ns = other_busy_ns;
   own.noted_ns = now_ns;
   own.in_flight = in_flight;
   own.bytes_since_note = 0;
@@ -39,9 +43,15 @@ bool DriveMeter::note(Direction direction, int32_t in_flight, int64_t now_ns) {
   const double sample =
       static_cast<double>(own.loaded_bytes) * 1e9 / static_cast<double>(own.loaded_ns);
   own.rate = own.rate > 0 ? (own.rate + sample) / 2 : sample;
+  own.shared = static_cast<double>(own.shared_ns) / static_cast<double>(own.loaded_ns);
+  own.shared_ns = 0;
   own.loaded_ns = 0;
   own.loaded_bytes = 0;
   return true;
+}
+
+void DriveMeter::set_slowdown(Direction direction, std::string text) {
+  lane(direction).slowdown = std::move(text);
 }
 
 double DriveMeter::round_trip_rate() const {
@@ -60,6 +70,9 @@ DriveCounters DriveMeter::counters(int64_t now_ns) const {
   counters.write_busy_ns = writes.busy_ns_until(now_ns);
   counters.read_bytes_per_second = static_cast<int64_t>(reads.rate);
   counters.write_bytes_per_second = static_cast<int64_t>(writes.rate);
+  counters.slowdown = reads.slowdown;
+  if (!reads.slowdown.empty() && !writes.slowdown.empty()) counters.slowdown += "; ";
+  counters.slowdown += writes.slowdown;
   return counters;
 }
 

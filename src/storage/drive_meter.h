@@ -20,6 +20,7 @@ class DriveMeter {
   void add_bytes(Direction direction, int64_t size_bytes, bool was_gpu_direct = false);
   void set_gpu_direct_off(std::string reason) { counters_.gpu_direct_off = std::move(reason); }
   void add_error() { ++counters_.error_count; }
+  void set_slowdown(Direction direction, std::string text);
 
   // From now on so many requests are in flight; what was added since the last call moved until now.
   // True: a second under load has passed and rate() is new.
@@ -27,6 +28,9 @@ class DriveMeter {
 
   // Bytes per second under load, recent seconds counting most; 0: not known yet.
   double rate(Direction direction) const { return lane(direction).rate; }
+
+  // How much of the time that rate() was last measured in the other direction was busy too: 0 to 1.
+  double shared(Direction direction) const { return lane(direction).shared; }
 
   // Of bytes that go out and come back; 0 until both directions are known.
   double round_trip_rate() const;
@@ -43,6 +47,10 @@ class DriveMeter {
     int64_t loaded_bytes = 0;
     int64_t loaded_ns = 0;
     double rate = 0;
+    int64_t other_busy_ns = 0;  // of the other direction, when last noted
+    int64_t shared_ns = 0;
+    double shared = 0;
+    std::string slowdown;
 
     int64_t busy_ns_until(int64_t now_ns) const {
       return busy_ns + (in_flight > 0 ? now_ns - noted_ns : 0);

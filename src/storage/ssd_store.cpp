@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/units.h"
+#include "storage/drive_facts.h"
 #include "storage/drive_identity.h"
 #include "storage/extent_file.h"
 #include "storage/striped_store.h"
@@ -169,6 +170,9 @@ Result<DriveSpec> open_drive(const Place& place, int64_t size_bytes,
   spec.weight = place.weight;
   spec.read_bytes_per_second = static_cast<double>(place.directory.read_bytes_per_second);
   spec.write_bytes_per_second = static_cast<double>(place.directory.write_bytes_per_second);
+  if (!place.identity.folder.empty()) {
+    spec.temperature = [folder = place.identity.folder] { return read_temperature(folder); };
+  }
   spec.file = std::move(*file);
   spec.io = std::move(*io);
   if (needs_device_path(options)) TERAIO_RETURN_IF_ERROR(add_device_path(spec, options));

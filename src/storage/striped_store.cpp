@@ -12,6 +12,10 @@
 namespace teraio {
 namespace {
 
+// Of what is expected of a drive. Apart, so that one on the edge does not go to and fro.
+constexpr double kSlowShare = 0.8;
+constexpr double kFastAgainShare = 0.9;
+
 size_t index_of(Direction direction) { return static_cast<size_t>(direction); }
 
 std::vector<int64_t> capacities(const std::vector<DriveSpec>& drives) {
@@ -51,7 +55,8 @@ StripedStore::Drive::Drive(DriveSpec spec, const StripedStoreOptions& options)
              : std::make_unique<ExactIo>(std::move(spec.io), spec.name, 2 * options.queue_depth)),
       queue(options.request_bytes, options.queue_depth),
       meter(name, io->description(), options.queue_depth),
-      expected_rates{spec.read_bytes_per_second, spec.write_bytes_per_second} {
+      expected_rates{spec.read_bytes_per_second, spec.write_bytes_per_second},
+      temperature(std::move(spec.temperature)) {
   meter.set_gpu_direct_off(std::move(spec.gpu_direct_off));
 }
 
@@ -270,6 +275,7 @@ void StripedStore::run(int32_t drive_index) {
   Drive& drive = *drives_[drive_index];
   Round round;
   while (begin_round(drive_index, round)) {
+    for (const Slowdown& slowdown : round.slowdowns) report(drive, slowdown);
     for (const Chunk& chunk : round.chunks) drive.io->submit(chunk);
     for (const Ending& ending : round.endings) {
       if (ending.done) ending.done(ending.completion);
@@ -290,7 +296,7 @@ bool StripedStore::begin_round(int32_t drive_index, Round& round) {
     endings_.clear();
   }
   take_chunks(drive, now_ns, round.chunks);
-  note_load(drive, now_ns);
+  note_load(drive, now_ns, round);
   drive.is_asleep = true;
   if (!is_stopping_ || !jobs_.empty()) return true;
   // The last one out: everybody, this thread included, has to look again.
@@ -358,25 +364,55 @@ void StripedStore::note_failure(int32_t drive_index, Job& job, const Status& sta
   withdraw(job);
 }
 
-void StripedStore::note_load(Drive& drive, int64_t now_ns) {
+void StripedStore::note_load(Drive& drive, int64_t now_ns, Round& round) {
   bool has_new_rate = false;
   for (const Direction direction : {Direction::kRead, Direction::kWrite}) {
     if (!drive.meter.note(direction, drive.queue.in_flight(direction), now_ns)) continue;
-    compare_with_expected(drive, direction);
+    compare_with_expected(drive, direction, round);
     has_new_rate = true;
   }
   if (has_new_rate) follow_rates();
 }
 
-void StripedStore::compare_with_expected(Drive& drive, Direction direction) {
-  const double expected = drive.expected_rates[index_of(direction)];
-  const double rate = drive.meter.rate(direction);
-  const bool was_slow = std::exchange(drive.is_slow[index_of(direction)], rate < 0.8 * expected);
-  if (was_slow || rate >= 0.8 * expected) return;
-  spdlog::warn("{}: drive {} {} {}/s, {}/s expected of it", options_.name, drive.name,
-               direction == Direction::kRead ? "reads" : "writes",
-               format_size(static_cast<int64_t>(rate)),
-               format_size(static_cast<int64_t>(expected)));
+// Directions that run at once share the drive: half the rate in both is not slow.
+std::optional<double> StripedStore::speed(const Drive& drive, Direction direction) const {
+  double sum = 0;
+  for (const Direction each : {Direction::kRead, Direction::kWrite}) {
+    const double share = each == direction ? 1 : drive.meter.shared(direction);
+    if (share == 0) continue;
+    const double expected = drive.expected_rates[index_of(each)];
+    if (expected <= 0 || drive.meter.rate(each) <= 0) return std::nullopt;
+    sum += share * drive.meter.rate(each) / expected;
+  }
+  return sum;
+}
+
+void StripedStore::compare_with_expected(Drive& drive, Direction direction, Round& round) {
+  const std::optional<double> share = speed(drive, direction);
+  if (!share) return;
+  bool& is_slow = drive.is_slow[index_of(direction)];
+  if (!is_slow && *share < kSlowShare) {
+    is_slow = true;
+    round.slowdowns.push_back({direction, drive.meter.rate(direction),
+                               drive.expected_rates[index_of(direction)], 0, std::nullopt});
+  } else if (is_slow && *share >= kFastAgainShare) {
+    is_slow = false;
+    drive.meter.set_slowdown(direction, "");
+  }
+}
+
+void StripedStore::report(Drive& drive, Slowdown slowdown) {
+  if (drive.temperature) slowdown.temperature = drive.temperature();
+  slowdown.bytes_written = written_bytes(drive);
+  const std::string text = describe(slowdown);
+  spdlog::warn("{}: drive {} {}", options_.name, drive.name, text);
+  const std::lock_guard lock(mutex_);
+  drive.meter.set_slowdown(slowdown.direction, text);
+}
+
+int64_t StripedStore::written_bytes(const Drive& drive) const {
+  const std::lock_guard lock(mutex_);
+  return drive.meter.counters(clock_.now_ns()).bytes_written;
 }
 
 void StripedStore::follow_rates() {

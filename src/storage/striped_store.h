@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -16,10 +17,12 @@
 
 #include "base/clock.h"
 #include "storage/chunk_io.h"
+#include "storage/drive_facts.h"
 #include "storage/drive_io.h"
 #include "storage/drive_meter.h"
 #include "storage/drive_queue.h"
 #include "storage/extent_file.h"
+#include "storage/slowdown.h"
 #include "storage/striping.h"
 #include "storage/tier_store.h"
 
@@ -32,6 +35,7 @@ struct DriveSpec {
   // What is expected of it; below four fifths of that a warning is due. 0: nothing.
   double read_bytes_per_second = 0;
   double write_bytes_per_second = 0;
+  std::function<std::optional<Temperature>()> temperature;  // empty: the drive does not tell
   ExtentFile file;               // what `io` works on; empty for drives in memory
   std::unique_ptr<DriveIo> io;   // made for a window of 2 * queue_depth
   std::unique_ptr<ChunkIo> way;  // instead of io, where chunks go another way than by ExactIo
@@ -100,6 +104,7 @@ class StripedStore final : public TierStore {
     DriveQueue queue;
     DriveMeter meter;
     std::array<double, 2> expected_rates;
+    std::function<std::optional<Temperature>()> temperature;
     std::array<bool, 2> is_slow{};  // and said so
     bool is_asleep = false;         // a wake is due when there is something to do
     std::thread thread;
@@ -110,11 +115,13 @@ class StripedStore final : public TierStore {
     std::vector<ChunkResult> results;
     std::vector<Chunk> chunks;
     std::vector<Ending> endings;
+    std::vector<Slowdown> slowdowns;  // that have just begun
 
     void clear() {
       results.clear();
       chunks.clear();
       endings.clear();
+      slowdowns.clear();
     }
   };
 
@@ -122,6 +129,9 @@ class StripedStore final : public TierStore {
   void run(int32_t drive_index);
   // Takes in the results and says what to do next. False: the thread is to end.
   bool begin_round(int32_t drive_index, Round& round);
+  // Without the mutex: asks the drive for its temperature.
+  void report(Drive& drive, Slowdown slowdown);
+  int64_t written_bytes(const Drive& drive) const;
 
   // All of these with the mutex held.
   Status why_refused(const Transfer& transfer);
@@ -136,8 +146,10 @@ class StripedStore final : public TierStore {
   Chunk chunk_of(Job& job, const QueuedRequest& request) const;
   void settle(int32_t drive_index, const ChunkResult& result, int64_t now_ns, Round& round);
   void note_failure(int32_t drive_index, Job& job, const Status& status);
-  void note_load(Drive& drive, int64_t now_ns);
-  void compare_with_expected(Drive& drive, Direction direction);
+  void note_load(Drive& drive, int64_t now_ns, Round& round);
+  void compare_with_expected(Drive& drive, Direction direction, Round& round);
+  // Of what is expected of the drive, in both directions together; nullopt: not known.
+  std::optional<double> speed(const Drive& drive, Direction direction) const;
   // Shares of later extents follow the measured rates, once all drives have them.
   void follow_rates();
 

@@ -74,6 +74,7 @@ struct DriveCounters {
   int64_t read_bytes_per_second = 0;  // under load, of late; 0: not known yet
   int64_t write_bytes_per_second = 0;
   int64_t error_count = 0;
+  std::string slowdown;  // below what was planned with, and why; empty: as fast as planned
 };
 
 struct TierCounters {

@@ -1,0 +1,40 @@
+#include "storage/slowdown.h"
+
+#include <fmt/format.h>
+
+#include "base/units.h"
+
+namespace teraio {
+namespace {
+
+// Drives begin to slow down a little below what they tell as their limit.
+constexpr double kNearLimitCelsius = 2;
+
+std::string rate(double bytes_per_second) {
+  return format_size(static_cast<int64_t>(bytes_per_second)) + "/s";
+}
+
+std::string cause(const Slowdown& slowdown) {
+  const auto& temperature = slowdown.temperature;
+  if (temperature && temperature->limit_celsius &&
+      temperature->celsius >= *temperature->limit_celsius - kNearLimitCelsius) {
+    return fmt::format("its temperature is {:.0f} C, it slows down at {:.0f} C",
+                       temperature->celsius, *temperature->limit_celsius);
+  }
+  const std::string warmth = temperature
+                                 ? fmt::format("its temperature is {:.0f} C", temperature->celsius)
+                                 : "its temperature is not known";
+  if (slowdown.direction == Direction::kRead) return warmth + "; no cause is known";
+  return fmt::format("{}; its fast cache is probably full, {} are written", warmth,
+                     format_size(slowdown.bytes_written));
+}
+
+}  // namespace
+
+std::string describe(const Slowdown& slowdown) {
+  return fmt::format(
+      "{} {}, {} planned; {}", slowdown.direction == Direction::kRead ? "reads" : "writes",
+      rate(slowdown.bytes_per_second), rate(slowdown.expected_bytes_per_second), cause(slowdown));
+}
+
+}  // namespace teraio

@@ -1,0 +1,149 @@
+// A drive below its plan: what is said of it, to whom, and how often.
+#include "storage/slowdown.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "storage/gated_io.h"
+#include "storage/memory_io.h"
+#include "storage/store_session.h"
+#include "storage/striped_store.h"
+
+namespace teraio {
+namespace {
+
+using testing::Gate;
+using testing::GatedIo;
+using ::testing::HasSubstr;
+using testing::PageMemory;
+using testing::StoreSession;
+using testing::Submitted;
+
+constexpr int64_t kSecond = 1'000'000'000;
+
+Slowdown slow(Direction direction, std::optional<Temperature> temperature) {
+  return {direction, 600e6, 2.1e9, 113'000'000'000, temperature};
+}
+
+TEST(DescribeSlowdown, HeatIsNamed) {
+  EXPECT_EQ(describe(slow(Direction::kWrite, Temperature{81, 82})),
+            "writes 600 MB/s, 2.10 GB/s planned; its temperature is 81 C, it slows down at 82 C");
+}
+
+TEST(DescribeSlowdown, AFullCacheIsProbable) {
+  EXPECT_THAT(describe(slow(Direction::kWrite, Temperature{50, 82})),
+              HasSubstr("is 50 C; its fast cache is probably full, 113 GB are written"));
+}
+
+TEST(DescribeSlowdown, WithoutAHintThereIsNone) {
+  EXPECT_THAT(describe(slow(Direction::kRead, std::nullopt)),
+              HasSubstr("its temperature is not known; no cause is known"));
+  EXPECT_THAT(describe(slow(Direction::kRead, Temperature{99, std::nullopt})),
+              HasSubstr("no cause is known"));
+}
+
+// One drive of which 8 requests of 64 KiB per second are expected.
+class SlowdownTest : public ::testing::Test {
+ protected:
+  static constexpr int64_t kRequestBytes = 64 * 1024;
+
+  SlowdownTest() {
+    std::vector<DriveSpec> drives(1);
+    drives[0].name = "slow0";
+    drives[0].capacity_bytes = int64_t{64} << 20;
+    drives[0].read_bytes_per_second = drives[0].write_bytes_per_second = 8.0 * kRequestBytes;
+    drives[0].temperature = [this] {
+      ++temperature_count_;
+      return std::optional(Temperature{84, 82});
+    };
+    drives[0].io = std::make_unique<GatedIo>(gate_);
+    StripedStoreOptions options;
+    options.request_bytes = kRequestBytes;
+    options.queue_depth = 1;
+    session_ = std::make_unique<StoreSession>(
+        std::make_unique<StripedStore>(std::move(drives), options, clock_));
+  }
+  ~SlowdownTest() override {
+    gate_.open();
+    session_.reset();
+  }
+
+  // Writes for so many seconds at that many requests per second.
+  void write(int seconds, int requests_per_second) {
+    const int64_t request_count = int64_t{seconds} * requests_per_second;
+    PageMemory memory(request_count * kRequestBytes);
+    const Extent extent = session_->reserve(memory.size_bytes());
+    const Submitted submitted = session_->submit(Direction::kWrite, extent, memory);
+    for (int64_t i = 0; i < request_count; ++i) {
+      const std::vector<IoRequest> in_flight = gate_.in_flight();
+      ASSERT_EQ(in_flight.size(), 1);
+      clock_.advance_to(clock_.now_ns() + kSecond / requests_per_second);
+      gate_.end(in_flight[0]);
+    }
+    session_->wait(submitted);
+    gate_.begun();
+    session_->store().release(extent);
+  }
+
+  std::string slowdown() { return session_->store().counters().drives[0].slowdown; }
+
+  VirtualClock clock_;
+  Gate gate_;
+  int temperature_count_ = 0;
+  std::unique_ptr<StoreSession> session_;
+};
+
+TEST_F(SlowdownTest, ADriveAsFastAsPlannedIsNotMentioned) {
+  write(3, 8);
+  EXPECT_EQ(slowdown(), "");
+  EXPECT_EQ(temperature_count_, 0);
+}
+
+TEST_F(SlowdownTest, ASlowOneIsNamedOnceWithItsCause) {
+  write(6, 4);
+  EXPECT_THAT(slowdown(), HasSubstr("writes 262 kB/s, 524 kB/s planned"));
+  EXPECT_THAT(slowdown(), HasSubstr("84 C"));
+  EXPECT_EQ(temperature_count_, 1) << "asked for once, as the warning is given once";
+}
+
+TEST_F(SlowdownTest, OneThatComesBackIsNotMentionedAnyMore) {
+  write(3, 4);
+  EXPECT_NE(slowdown(), "");
+  write(8, 8);
+  EXPECT_EQ(slowdown(), "");
+  write(6, 4);
+  EXPECT_EQ(temperature_count_, 2) << "a new slowdown";
+}
+
+TEST_F(SlowdownTest, OnTheEdgeItDoesNotGoToAndFro) {
+  write(3, 4);
+  for (int i = 0; i < 6; ++i) write(2, 7);  // 0.87: neither slow nor as planned
+  EXPECT_EQ(temperature_count_, 1);
+}
+
+TEST_F(SlowdownTest, DirectionsThatRunAtOnceShareTheDrive) {
+  PageMemory from(32 * kRequestBytes);
+  PageMemory to(32 * kRequestBytes);
+  gate_.open();
+  const Extent old = session_->reserve(from.size_bytes());
+  session_->transfer(Direction::kWrite, old, from);
+  gate_.close();
+  const Extent fresh = session_->reserve(from.size_bytes());
+  const Submitted write = session_->submit(Direction::kWrite, fresh, from);
+  const Submitted read = session_->submit(Direction::kRead, old, to);
+  for (int i = 0; i < 32; ++i) {  // 4 of each per second
+    const std::vector<IoRequest> in_flight = gate_.in_flight();
+    ASSERT_EQ(in_flight.size(), 2);
+    clock_.advance_to(clock_.now_ns() + kSecond / 4);
+    for (const IoRequest& request : in_flight) gate_.end(request);
+  }
+  session_->wait(write);
+  session_->wait(read);
+  EXPECT_EQ(slowdown(), "");
+}
+
+}  // namespace
+}  // namespace teraio
