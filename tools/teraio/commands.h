@@ -16,6 +16,7 @@ void add_compare_command(CLI::App& app);
 void add_explain_command(CLI::App& app);
 void add_probe_command(CLI::App& app);
 void add_bench_storage_command(CLI::App& app);
+void add_doctor_command(CLI::App& app);
 
 // `teraio run WORDS...`: listed as a subcommand, but its words are the launcher's, "--" and
 // "--help" among them, which CLI11 would take for itself. run_command becomes the launcher; it

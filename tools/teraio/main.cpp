@@ -26,6 +26,7 @@ int main(int argc, char** argv) {
   add_compare_command(app);
   add_explain_command(app);
   add_probe_command(app);
+  add_doctor_command(app);
   add_bench_storage_command(app);
   CLI11_PARSE(app, argc, argv);
   return 0;

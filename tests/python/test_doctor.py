@@ -1,0 +1,39 @@
+"""`teraio doctor`: what people and scripts get of it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+TERAIO = Path(__file__).parents[2] / "build" / "bin" / "teraio"
+
+pytestmark = pytest.mark.skipif(not TERAIO.exists(), reason="the command is not built")
+
+
+@pytest.fixture
+def teraio(execute):
+    return lambda *words: execute(TERAIO, *words)
+
+
+def test_doctor_describes_a_usable_directory(teraio, tmp_path):
+    outcome = teraio("doctor", "--ssd", tmp_path, "--json")
+    assert outcome.code == 0, outcome
+    (directory,) = json.loads(outcome.out)["directories"]
+    assert directory["is_usable"] is True
+    assert directory["free_bytes"] > 0
+    assert directory["gpu_direct_mode"] == "off" or not directory["gpu_direct_problem"]
+    assert {"file_system", "has_direct_io", "has_io_uring"} <= directory.keys()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_doctor_fails_for_scripts_and_still_tells_of_the_others(teraio, tmp_path):
+    outcome = teraio("doctor", "--ssd", tmp_path / "absent", "--ssd", tmp_path)
+    assert outcome.code == 1
+    assert "NO: ssd directory" in outcome.out and "expected an existing directory" in outcome.out
+    assert "GPUDirect Storage" in outcome.out
+
+
+def test_doctor_names_a_bad_value(teraio, tmp_path):
+    outcome = teraio("doctor", "--ssd", tmp_path, "--rated-writes", "much")
+    assert outcome.code == 2
+    assert "much" in outcome.err

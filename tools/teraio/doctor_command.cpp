@@ -1,0 +1,239 @@
+// `teraio doctor`: what this machine's directories and drives can do for us, and what is in the
+// way.
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+#include "commands.h"
+#include "storage/directory_report.h"
+#include "storage/drive_endurance.h"
+
+namespace teraio::tools {
+namespace {
+
+struct Arguments {
+  std::vector<std::string> directories;
+  std::string sysfs = "/sys";
+  std::string rated_writes;
+  bool json = false;
+};
+
+struct System {
+  int64_t memory_lock_bytes = 0;  // -1: no limit
+  std::vector<GpuFacts> gpus;
+};
+
+System inspect_system(const std::string& sysfs) {
+  rlimit limit;
+  getrlimit(RLIMIT_MEMLOCK, &limit);
+  const bool is_unlimited = limit.rlim_cur == RLIM_INFINITY;
+  return {is_unlimited ? -1 : static_cast<int64_t>(limit.rlim_cur), find_gpus(sysfs)};
+}
+
+std::string to_text(const PciLink& link) {
+  if (link.speed.empty()) return "unknown";
+  const std::string text = fmt::format("{} x{}", link.speed, link.width);
+  if (!link.is_reduced()) return text;
+  return text + fmt::format(" (could do {} x{})", link.speed_max, link.width_max);
+}
+
+std::string to_text(const Temperature& temperature) {
+  std::string text = fmt::format("{:.0f} C", temperature.celsius);
+  if (temperature.limit_celsius) {
+    text += fmt::format(", slows down at {:.0f} C", *temperature.limit_celsius);
+  }
+  return text;
+}
+
+std::string to_text(const std::optional<Alignment>& alignment) {
+  if (!alignment) return "yes";
+  return fmt::format("yes, memory aligned to {}, offsets to {} (we use 4096)",
+                     alignment->memory_bytes, alignment->offset_bytes);
+}
+
+std::string title(const DriveFacts& drive) {
+  std::string text = fmt::format("{} ({}", drive.name, drive.kind);
+  for (const std::string& part : {drive.model, drive.serial, drive.firmware}) {
+    if (!part.empty()) text += ", " + part;
+  }
+  return text + fmt::format("), {}", format_size(drive.size_bytes));
+}
+
+// What the maker warrants: the user's word, else the table's; 0: unknown.
+int64_t rated_bytes(const DriveFacts& drive, const Arguments& arguments) {
+  if (!arguments.rated_writes.empty()) {
+    const Result<int64_t> size_bytes = parse_size(arguments.rated_writes);
+    if (!size_bytes) fail(size_bytes.status());
+    return *size_bytes;
+  }
+  const auto rating = rated_endurance(drive.model);
+  return rating ? rating->bytes_written : 0;
+}
+
+std::string wear_text(const DriveFacts& drive, const Arguments& arguments) {
+  std::string text = format_size(drive.bytes_written) + " since the system started";
+  const int64_t rated = rated_bytes(drive, arguments);
+  if (rated == 0) return text + "; its rated life is not known (--rated-writes tells)";
+  const auto rating = rated_endurance(drive.model);
+  return text + fmt::format("; rated for {} ({})", format_size(rated),
+                            arguments.rated_writes.empty() && rating ? rating->source : "given");
+}
+
+void print_line(std::string_view name, std::string_view text) {
+  if (!text.empty()) fmt::print("  {:<20} {}\n", name, text);
+}
+
+void print_drive(const DriveFacts& drive, const System& system, const Arguments& arguments) {
+  print_line("drive", title(drive));
+  if (!drive.pci_address.empty()) {
+    print_line("link", fmt::format("{} at {}", to_text(drive.link), drive.pci_address));
+    print_line("NUMA node", drive.numa_node < 0 ? "not told" : std::to_string(drive.numa_node));
+    for (const GpuFacts& gpu : system.gpus) {
+      print_line("to GPU " + gpu.pci_address, describe_distance(drive, gpu));
+    }
+  }
+  if (drive.temperature) print_line("temperature", to_text(*drive.temperature));
+  if (drive.members.empty()) print_line("written", wear_text(drive, arguments));
+  for (const DriveFacts& member : drive.members) print_drive(member, system, arguments);
+}
+
+void print_report(const DirectoryReport& report, const System& system, const Arguments& arguments) {
+  fmt::print("\n{}\n", report.directory.string());
+  print_line("usable", report.status.ok() ? "yes" : "NO: " + report.status.message());
+  if (report.mount) {
+    print_line("file system", fmt::format("{} on {} ({})", report.mount->file_system,
+                                          report.mount->source, report.mount->options));
+  }
+  if (report.status.ok()) {
+    print_line("free", format_size(report.free_bytes));
+    print_line("direct I/O", report.has_direct_io ? to_text(report.alignment)
+                                                  : "no: through the page cache, slower");
+    print_line("io_uring", report.io_uring.ok()
+                               ? "yes"
+                               : "no: " + report.io_uring.message() + "; threads instead");
+    print_line("GPUDirect Storage", report.gpu_direct_off.empty()
+                                        ? report.gpu_direct_mode + ", proved when a run begins"
+                                        : "off: " + report.gpu_direct_off);
+  }
+  if (report.drive) {
+    print_drive(*report.drive, system, arguments);
+  } else {
+    print_line("drive", "hidden by the file system");
+  }
+}
+
+nlohmann::ordered_json to_json(const DriveFacts& drive, const System& system,
+                               const Arguments& arguments) {
+  nlohmann::ordered_json json{{"name", drive.name},
+                              {"kind", drive.kind},
+                              {"model", drive.model},
+                              {"serial", drive.serial},
+                              {"firmware", drive.firmware},
+                              {"size_bytes", drive.size_bytes},
+                              {"pci_address", drive.pci_address},
+                              {"link_speed", drive.link.speed},
+                              {"link_width", drive.link.width},
+                              {"is_link_reduced", drive.link.is_reduced()},
+                              {"numa_node", drive.numa_node},
+                              {"bytes_written", drive.bytes_written},
+                              {"rated_bytes_written", rated_bytes(drive, arguments)}};
+  if (drive.temperature) json["temperature_celsius"] = drive.temperature->celsius;
+  for (const GpuFacts& gpu : system.gpus) {
+    json["gpu_distances"].push_back(
+        {{"gpu", gpu.pci_address}, {"distance", describe_distance(drive, gpu)}});
+  }
+  for (const DriveFacts& member : drive.members) {
+    json["members"].push_back(to_json(member, system, arguments));
+  }
+  return json;
+}
+
+nlohmann::ordered_json to_json(const DirectoryReport& report, const System& system,
+                               const Arguments& arguments) {
+  nlohmann::ordered_json json{{"directory", report.directory.string()},
+                              {"is_usable", report.status.ok()},
+                              {"problem", report.status.message()}};
+  if (report.mount) {
+    json["file_system"] = report.mount->file_system;
+    json["mount_source"] = report.mount->source;
+    json["mount_options"] = report.mount->options;
+  }
+  if (report.status.ok()) {
+    json["free_bytes"] = report.free_bytes;
+    json["has_direct_io"] = report.has_direct_io;
+    json["has_io_uring"] = report.io_uring.ok();
+    json["io_uring_problem"] = report.io_uring.message();
+    json["gpu_direct_mode"] = report.gpu_direct_off.empty() ? report.gpu_direct_mode : "off";
+    json["gpu_direct_problem"] = report.gpu_direct_off;
+  }
+  if (report.alignment) {
+    json["memory_alignment_bytes"] = report.alignment->memory_bytes;
+    json["offset_alignment_bytes"] = report.alignment->offset_bytes;
+  }
+  if (report.drive) json["drive"] = to_json(*report.drive, system, arguments);
+  return json;
+}
+
+void print_json(const std::vector<DirectoryReport>& reports, const System& system,
+                const Arguments& arguments) {
+  nlohmann::ordered_json json{{"memory_lock_limit_bytes", system.memory_lock_bytes},
+                              {"gpus", nlohmann::json::array()},
+                              {"directories", nlohmann::json::array()}};
+  for (const GpuFacts& gpu : system.gpus) {
+    json["gpus"].push_back({{"pci_address", gpu.pci_address}, {"numa_node", gpu.numa_node}});
+  }
+  for (const DirectoryReport& report : reports) {
+    json["directories"].push_back(to_json(report, system, arguments));
+  }
+  fmt::print("{}\n", json.dump(1));
+}
+
+void print_text(const std::vector<DirectoryReport>& reports, const System& system,
+                const Arguments& arguments) {
+  fmt::print("{:<22} {}\n", "memory-lock limit",
+             system.memory_lock_bytes < 0 ? "none" : format_size(system.memory_lock_bytes));
+  if (system.gpus.empty()) fmt::print("{:<22} none\n", "NVIDIA GPUs");
+  for (const GpuFacts& gpu : system.gpus) {
+    fmt::print("{:<22} {}, NUMA node {}\n", "NVIDIA GPU", gpu.pci_address,
+               gpu.numa_node < 0 ? "not told" : std::to_string(gpu.numa_node));
+  }
+  for (const DirectoryReport& report : reports) print_report(report, system, arguments);
+}
+
+void doctor(const Arguments& arguments) {
+  const System system = inspect_system(arguments.sysfs);
+  SystemFolders folders;
+  folders.sysfs = arguments.sysfs;
+  std::vector<DirectoryReport> reports;
+  bool are_all_usable = true;
+  for (const std::string& directory : arguments.directories) {
+    reports.push_back(inspect_directory(directory, folders));
+    are_all_usable = are_all_usable && reports.back().status.ok();
+  }
+  arguments.json ? print_json(reports, system, arguments) : print_text(reports, system, arguments);
+  if (!are_all_usable) throw CLI::RuntimeError(1);
+}
+
+}  // namespace
+
+void add_doctor_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand(
+      "doctor", "Tell what directories and drives can do; exit code 1 when one cannot be used");
+  auto arguments = std::make_shared<Arguments>();
+  arguments->directories = {"."};
+  command->add_option("--ssd", arguments->directories, "Directory to look at (default: here)");
+  command->add_option("--rated-writes", arguments->rated_writes,
+                      "Bytes that the drives are rated for, e.g. 1200TB, where the model is not "
+                      "known");
+  command->add_option("--sysfs", arguments->sysfs, "A captured tree instead of /sys")
+      ->check(CLI::ExistingDirectory);
+  command->add_flag("--json", arguments->json, "For scripts");
+  command->callback([arguments] { doctor(*arguments); });
+}
+
+}  // namespace teraio::tools
