@@ -2,9 +2,11 @@
 # say what before they do: Debian packages, and virtual environments inside this folder.
 #
 # PYTHON=...             the interpreter to make the environments with (default: one that is suitable)
+# FUZZ_SECONDS=60        how long `make fuzz` goes on
 # TERAIO_SKIP_NEWEST=1   test against the pinned PyTorch only
 
 BUILD := build
+FUZZ_SECONDS ?= 60
 VENV := .venv
 VENV_NEWEST := .venv-newest
 python := $(CURDIR)/$(VENV)/bin/python
@@ -34,6 +36,17 @@ build: $(BUILD)/build.ninja  ## build into build/: the command is build/bin/tera
 bench: build corpus  ## run every benchmark; leaves build/bench/*.json and prints a table
 	@$(python) tools/run_benchmarks.py $(BUILD)
 
+.PHONY: fuzz
+fuzz:  ## give the file readers broken files, from the corpus on, for $FUZZ_SECONDS
+	@tools/setup/install_packages.sh clang
+	@cmake -S . -B $(BUILD)-fuzz -G Ninja -DCMAKE_CXX_COMPILER=clang++ -DTERAIO_BUILD_FUZZERS=ON \
+	  -DTERAIO_BUILD_TESTS=OFF -DTERAIO_BUILD_BENCHMARKS=OFF -DTERAIO_BUILD_TOOLS=OFF \
+	  -DTERAIO_BUILD_PYTORCH=OFF
+	@cmake --build $(BUILD)-fuzz
+	@mkdir -p $(BUILD)-fuzz/corpus
+	@$(BUILD)-fuzz/bin/readers_fuzzer -max_total_time=$(FUZZ_SECONDS) -max_len=4096 \
+	  -artifact_prefix=$(BUILD)-fuzz/ $(BUILD)-fuzz/corpus $(wildcard tests/data/corpus/*)
+
 .PHONY: format
 format: setup  ## bring C++ and Python files into the project's format
 	@git ls-files -z '*.cpp' '*.h' | xargs -0 clang-format-14 -i
@@ -46,7 +59,7 @@ lint: setup  ## check layers, file sizes and format without building
 
 .PHONY: clean
 clean:  ## remove what was built; the environments stay
-	rm -rf $(BUILD) $(BUILD)-newest
+	rm -rf $(BUILD) $(BUILD)-newest $(BUILD)-fuzz
 
 # What the targets above are made of.
 

@@ -1,0 +1,100 @@
+#include "fuzz/reader_check.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "hardware/hardware.h"
+#include "plan/plan.h"
+#include "trace/trace_file.h"
+
+namespace teraio::testing {
+namespace {
+
+// A file in memory; `path` can be opened as often as one likes.
+class MemoryFile {
+ public:
+  MemoryFile() : descriptor_(memfd_create("fuzzed", 0)) {}
+  MemoryFile(const uint8_t* bytes, size_t size) : MemoryFile() {
+    for (size_t done = 0; done < size;) {
+      const ssize_t got = write(descriptor_, bytes + done, size - done);
+      if (got <= 0) break;
+      done += static_cast<size_t>(got);
+    }
+  }
+  ~MemoryFile() { close(descriptor_); }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+  std::filesystem::path path() const { return "/proc/self/fd/" + std::to_string(descriptor_); }
+
+ private:
+  int descriptor_;
+};
+
+// A place for a file that is written as a whole, beside itself first.
+class ScratchPath {
+ public:
+  ScratchPath()
+      : path_(std::filesystem::temp_directory_path() /
+              ("teraio-fuzz-" + std::to_string(getpid()) + ".json")) {}
+  ~ScratchPath() {
+    std::error_code ignored;
+    std::filesystem::remove(path_, ignored);
+  }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::string complaint_about_refusal(const Status& status, const std::filesystem::path& path) {
+  const bool names_file = status.message().rfind(path.string() + ": ", 0) == 0;
+  const bool tells = status.message().find("expected") != std::string::npos;
+  if (status.code() == ErrorCode::kInvalidArgument && names_file && tells) return "";
+  return "a refusal without file or expectation: " + status.message();
+}
+
+// The trace of tests/data/corpus/trace/good.json, as far as plans refer to it.
+const Trace& planned_trace() {
+  static const Trace trace = {
+      "t",
+      "modelled",
+      {{7, 100, true, TensorKind::kParameter, ""}, {9, 50, false, TensorKind::kActivation, ""}},
+      {{"a", 10, {0}, {1}, {}, 0}, {"b", 10, {0, 1}, {}, {1}, 0}}};
+  return trace;
+}
+
+template <typename Value, typename Read, typename Validate, typename Write>
+std::string check(const MemoryFile& file, Read read, Validate validate, Write write) {
+  const Result<Value> value = read(file.path());
+  if (!value.ok()) return complaint_about_refusal(value.status(), file.path());
+  if (const Status valid = validate(*value); !valid.ok())
+    return "accepted what is not valid: " + valid.message();
+  const ScratchPath scratch;
+  if (const Status written = write(*value, scratch.path()); !written.ok())
+    return "accepted what cannot be written: " + written.message();
+  const Result<Value> copy = read(scratch.path());
+  if (!copy.ok()) return "wrote what it refuses: " + copy.status().message();
+  return *copy == *value ? "" : "a value that is another one after writing and reading";
+}
+
+}  // namespace
+
+std::string complaint_about_readers(const uint8_t* bytes, size_t size) {
+  const MemoryFile file(bytes, size);
+  std::string found = check<Trace>(
+      file, read_trace, [](const Trace& trace) { return validate(trace); }, write_trace);
+  if (found.empty())
+    found = check<Hardware>(
+        file, read_hardware, [](const Hardware& hardware) { return validate(hardware); },
+        write_hardware);
+  if (found.empty())
+    found = check<Plan>(
+        file, [](const auto& path) { return read_plan(path, planned_trace()); },
+        [](const Plan&) { return Status(); },
+        [](const Plan& plan, const auto& path) { return write_plan(plan, planned_trace(), path); });
+  return found;
+}
+
+}  // namespace teraio::testing
