@@ -58,6 +58,7 @@ struct State {
   bool copy_valid = false;        // made since an op last wrote the tensor
   int64_t away_since = 0;         // unrolled op
   int64_t copy_needed_until = 0;  // unrolled op: the tier's bytes are accounted up to here
+  size_t left_by = 0;             // the position of the migration after which it is away
 };
 
 class Validator {
@@ -168,6 +169,7 @@ class Validator {
     State state;
     const Migration& last = plan_.migrations[migrations_[tensor].back()];
     state.away = last.action != Action::kPrefetch;
+    state.left_by = migrations_[tensor].back();
     state.tier = last.tier;
     if (never_written(tensor)) give_first_copy(tensor, state);
     TERAIO_RETURN_IF_ERROR(walk(tensor, 0, state, false));
@@ -203,7 +205,7 @@ class Validator {
         if (!status.ok()) return status;
       }
       if (i == uses_[tensor].size()) break;
-      if (account && state.away) return not_resident(tensor, until);
+      if (account && state.away) return not_resident(tensor, until, state.left_by);
       if (uses_[tensor][i].writes) state.copy_valid = false;
     }
     return Status();
@@ -241,6 +243,7 @@ class Validator {
       if (!account && !state.copy_valid) {
         state.away = true;
         state.away_since = now;
+        state.left_by = index;
         return Status();
       }
       if (!state.copy_valid) return broken("drop without copy", index);
@@ -251,14 +254,19 @@ class Validator {
     const int64_t occupied_from =
         migration.action == Action::kDrop ? state.copy_needed_until + 1 : now;
     if (account) tier_use(migration.tier).add(occupied_from, next_use, size_bytes);
-    state = {true, migration.tier, true, now, std::max(next_use, occupied_from - 1)};
+    state = {true, migration.tier, true, now, std::max(next_use, occupied_from - 1), index};
     return Status();
   }
 
-  Status not_resident(TensorIndex tensor, int64_t op) const {
-    return Status(ErrorCode::kInvalidArgument,
-                  fmt::format("not resident: tensor {} is away when op {} ({}) uses it",
-                              trace_.tensors[tensor].id, op, trace_.ops[op].name));
+  Status not_resident(TensorIndex tensor, int64_t op, size_t left_by) const {
+    const Migration& leaving = plan_.migrations[left_by];
+    return Status(
+        ErrorCode::kInvalidArgument,
+        fmt::format("not resident: tensor {} is away when op {} ({}) uses it, since migrations[{}] "
+                    "({} of tensor {} at op {}, {})",
+                    trace_.tensors[tensor].id, op, trace_.ops[op].name, left_by,
+                    to_string(leaving.action), trace_.tensors[tensor].id, leaving.trigger_op,
+                    to_string(leaving.tier)));
   }
 
   Status check_write_budget() const {

@@ -21,6 +21,7 @@ struct Position {
   bool copy_valid = false;        // no op wrote the tensor since
   int32_t kept_by = kNone;        // the prefetch whose copy is there still, if a drop comes for it
   int32_t last_prefetch = kNone;  // since the last use
+  int32_t left_by = kNone;        // the offload or drop after which it is away
 };
 
 class Walker {
@@ -91,6 +92,7 @@ class Walker {
     if (!index_.persistent[tensor]) return walk(tensor, position);
     const Migration& last = plan_.migrations[by_tensor_[tensor].back()];
     position.away = last.action != Action::kPrefetch;
+    position.left_by = by_tensor_[tensor].back();
     position.tier = last.tier;
     position.copy_valid = position.away;
     give_first_copy(tensor, position);
@@ -141,8 +143,9 @@ class Walker {
     }
     if (!position.away) return Status();
     return Status(ErrorCode::kInvalidArgument,
-                  fmt::format("not resident: tensor {} is away when op {} ({}) uses it",
-                              trace_.tensors[tensor].id, use.op, trace_.ops[use.op].name));
+                  fmt::format("not resident: tensor {} is away when op {} ({}) uses it, since {}",
+                              trace_.tensors[tensor].id, use.op, trace_.ops[use.op].name,
+                              describe(plan_, trace_, position.left_by)));
   }
 
   Status migrate(int32_t i, bool used_again, Position& position) {
@@ -154,7 +157,7 @@ class Walker {
     if (drop && !position.copy_valid) return broken("drop without copy", i);
     if (drop && position.tier != migration.tier) return broken("wrong tier", i);
     if (drop && position.kept_by != kNone) itinerary_.keeps_copy[position.kept_by] = true;
-    position = {true, migration.tier, true, kNone, kNone};
+    position = {true, migration.tier, true, kNone, kNone, i};
     return Status();
   }
 
