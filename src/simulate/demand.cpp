@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "simulate/itinerary.h"
 #include "simulate/trace_index.h"
@@ -39,6 +40,7 @@ class Pager {
         active_at_(index_.tensor_count(), -1),
         leaving_(by_op(options.moves, index_.op_count(), &ScheduledMove::leave_op)),
         returning_(by_op(options.moves, index_.op_count(), &ScheduledMove::return_op)),
+        called_back_(index_.op_count()),
         ranked_(index_.tensor_count()) {
     plan_.trace = trace.name;
   }
@@ -163,7 +165,14 @@ class Pager {
     plan_.migrations.push_back({tensor, action, op, op, tier_of(page.place)});
     leave_ranking(tensor);
     device_bytes_ -= size(tensor);
+    call_back_ahead(tensor);
     return Status();
+  }
+
+  // Tells the op that comes first enough; of the next iteration when that is over in this one.
+  void call_back_ahead(TensorIndex tensor) {
+    if (options_.called_back_at.empty()) return;
+    called_back_[options_.called_back_at[next_use_op(tensor)]].push_back(tensor);
   }
 
   // The first tier with room; copies of tensors on the device make way on the drives.
@@ -214,10 +223,13 @@ class Pager {
   }
 
   void return_scheduled(OpIndex op) {
-    for (TensorIndex tensor : returning_[op]) {
-      const int64_t needed = device_bytes_ + index_.workspace_bytes[op] + size(tensor);
-      if (pages_[tensor].place != Place::kDevice && needed <= budget_bytes_) call_back(tensor);
-    }
+    for (TensorIndex tensor : returning_[op]) return_if_room(tensor, op);
+    for (TensorIndex tensor : std::exchange(called_back_[op], {})) return_if_room(tensor, op);
+  }
+
+  void return_if_room(TensorIndex tensor, OpIndex op) {
+    const int64_t needed = device_bytes_ + index_.workspace_bytes[op] + size(tensor);
+    if (pages_[tensor].place != Place::kDevice && needed <= budget_bytes_) call_back(tensor);
   }
 
   // In the iteration; the first use when none is left in this one.
@@ -268,8 +280,9 @@ class Pager {
   std::vector<int64_t> active_at_;  // per tensor: the latest op that uses it, over all iterations
   FlatLists<TensorIndex> leaving_;
   FlatLists<TensorIndex> returning_;
-  std::set<Rank> ranking_;    // of the tensors on the device
-  std::vector<Rank> ranked_;  // what each was entered with
+  std::vector<std::vector<TensorIndex>> called_back_;  // per op: to come back ahead of their use
+  std::set<Rank> ranking_;                             // of the tensors on the device
+  std::vector<Rank> ranked_;                           // what each was entered with
   std::array<int64_t, 2> tier_bytes_{};
   int64_t device_bytes_ = 0;
   int64_t first_op_ = 0;  // of the iteration, over all iterations

@@ -31,6 +31,9 @@ struct ScheduledMove {
 struct DemandOptions {
   Victim victim = Victim::kFarthestNextUse;
   std::vector<ScheduledMove> moves;
+  // Per op: before which op tensors that it needs are called back, if there is room then; the same
+  // or an earlier op of the iteration. Empty: each before the op itself.
+  std::vector<OpIndex> called_back_at;
   bool use_host = true;
   bool use_ssd = true;
 };

@@ -1,5 +1,6 @@
 #include "simulate/policies.h"
 
+#include <algorithm>
 #include <array>
 
 #include "plan/draft.h"
@@ -62,11 +63,21 @@ std::vector<ScheduledMove> layer_moves(Baseline baseline, const Trace& trace) {
   return moves;
 }
 
+// Of each op, the start of the layer before its own.
+std::vector<OpIndex> one_layer_ahead(const Trace& trace) {
+  const std::vector<int32_t> layers = layer_of_ops(trace);
+  const std::vector<OpIndex> starts = layer_starts(layers);
+  std::vector<OpIndex> ahead;
+  for (int32_t layer : layers) ahead.push_back(starts[std::max(0, layer - 1)]);
+  return ahead;
+}
+
 DemandOptions options_of(Baseline baseline, const Trace& trace) {
   DemandOptions options;
   if (baseline == Baseline::kOnDemandLru) options.victim = Victim::kLeastRecentlyUsed;
   if (baseline == Baseline::kZeroOffload) options.use_ssd = false;
   options.moves = layer_moves(baseline, trace);
+  if (baseline == Baseline::kZeroInfinity) options.called_back_at = one_layer_ahead(trace);
   return options;
 }
 

@@ -22,7 +22,7 @@ enum class Baseline : uint8_t {
   // layer; parameters and activations stay. Host memory only.
   kZeroOffload,
   // Rajbhandari et al., 2021: parameters, gradients and optimizer states leave with their layer and
-  // return one layer ahead, on every tier.
+  // return one layer ahead, on every tier; so do activations, where memory is short.
   kZeroInfinity,
   // SSDTrain (Wu et al., 2024): activations leave after the forward pass of their layer and return
   // one layer ahead in the backward pass; everything else stays.
@@ -36,7 +36,7 @@ std::span<const Baseline> all_baselines();
 std::string_view to_string(Baseline baseline);
 
 // What a policy leaves over (memory that is still short) is evicted on demand, farthest next use
-// first, to the tiers that the policy uses. Fails (kOutOfMemory, kOutOfSpace) when that is not
+// first, to the tiers that the policy uses; it returns on demand too unless said otherwise. Fails (kOutOfMemory, kOutOfSpace) when that is not
 // enough.
 Result<Plan> plan_baseline(Baseline baseline, const Trace& trace, const Hardware& hardware,
                            const Limits& limits);

@@ -80,6 +80,21 @@ TEST_F(ThreeWeightsTest, ScheduledMovesHappenThoughMemoryIsNotShort) {
   EXPECT_EQ(plan.migrations[1].trigger_op, 2);
 }
 
+TEST_F(ThreeWeightsTest, WhatIsEvictedIsCalledBackAheadWhereThereIsRoom) {
+  builder.op(10);
+  const auto trigger_of_b = [&](DemandOptions options) {
+    for (const Migration& migration : planned(options).migrations)
+      if (migration.tensor == b && migration.action == Action::kPrefetch)
+        return migration.trigger_op;
+    return OpIndex{-1};
+  };
+  EXPECT_EQ(trigger_of_b({}), 1);
+  EXPECT_EQ(trigger_of_b({.called_back_at = {0, 0, 1, 2, 3}}), 1);  // no room for a, b and c
+  hardware.device_memory_bytes = 2500;
+  builder.op(10, {.workspace_bytes = 1000});
+  EXPECT_EQ(trigger_of_b({.called_back_at = {0, 0, 1, 2, 3, 4}}), 0);
+}
+
 TEST_F(ThreeWeightsTest, AnOpThatCannotFitIsNamed) {
   builder.op(10, {.reads = {a, b}, .workspace_bytes = 1});
   const Result<Plan> plan = plan_on_demand(builder.trace(), hardware, {}, {});
