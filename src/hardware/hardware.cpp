@@ -1,5 +1,7 @@
 #include "hardware/hardware.h"
 
+#include <algorithm>
+
 namespace teraio {
 
 Rates ssd_rates(const Hardware& hardware) {
@@ -27,6 +29,19 @@ int64_t ssd_capacity_bytes(const Hardware& hardware) {
   int64_t sum = 0;
   for (const Drive& drive : hardware.drives) sum += drive.capacity_bytes;
   return sum;
+}
+
+std::optional<double> writes_until_worn(const Hardware& hardware, int64_t bytes) {
+  const auto tier_rate = static_cast<double>(ssd_rates(hardware).write_bytes_per_second);
+  std::optional<double> fewest;
+  for (const Drive& drive : hardware.drives) {
+    const double part = static_cast<double>(drive.rates.write_bytes_per_second) / tier_rate;
+    if (!drive.rated_bytes_written || bytes <= 0 || part <= 0) continue;
+    const double times =
+        static_cast<double>(*drive.rated_bytes_written) / (part * static_cast<double>(bytes));
+    fewest = std::min(fewest.value_or(times), times);
+  }
+  return fewest;
 }
 
 }  // namespace teraio

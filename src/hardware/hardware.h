@@ -51,6 +51,11 @@ Rates ssd_rates(const Hardware& hardware);
 double ssd_duplex(const Hardware& hardware);
 int64_t ssd_capacity_bytes(const Hardware& hardware);
 
+// How often `bytes` can be written to the ssd tier until the first drive reaches its rated bytes:
+// each takes its part of the tier's write rate. Nothing when no drive is rated or nothing is
+// written.
+std::optional<double> writes_until_worn(const Hardware& hardware, int64_t bytes);
+
 // Same rules as for traces: a failure names file, field and what was expected.
 Result<Hardware> read_hardware(const std::filesystem::path& path);
 Status write_hardware(const Hardware& hardware, const std::filesystem::path& path);

@@ -45,6 +45,10 @@ class BandwidthLedger {
 
   // How long the transfer takes alone.
   double alone_ns(Tier tier, Direction direction, int64_t bytes) const;
+  // The part of a read that is request latency.
+  double latency_share(Tier tier, int64_t bytes) const {
+    return latency_ns_ == 0 ? 0 : latency_ns_ / alone_ns(tier, Direction::kRead, bytes);
+  }
   // The part of its own rate that the host channel keeps while the ssd's runs at `ssd_speed` of
   // its.
   double host_share(Direction direction, double ssd_speed) const;

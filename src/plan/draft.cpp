@@ -52,7 +52,39 @@ Draft::Draft(const Problem& problem, DraftOptions options)
                      tier_capacity_bytes_[1] >= total_bytes(problem.trace)},
       tier_use_{empty_tier(problem, Tier::kSsd), empty_tier(problem, Tier::kHost)},
       moves_(problem.lifetimes.periods.size()),
-      copies_(problem.lifetimes.epochs.size()) {}
+      copies_(problem.lifetimes.epochs.size()) {
+  for (size_t i = 0; i < options_.reserved_epochs.size(); ++i)
+    if (options_.reserved_epochs[i])
+      reserved_bytes_ += problem.size_bytes(problem.lifetimes.epochs[i].periods.front());
+  if (!options_.reserved_host_periods.empty()) reserve_host();
+}
+
+// From the first to the last reserved period of each epoch.
+void Draft::reserve_host() {
+  const std::vector<CopyEpoch>& epochs = problem_->lifetimes.epochs;
+  reserved_host_epochs_.resize(epochs.size());
+  for (size_t i = 0; i < epochs.size(); ++i) {
+    int64_t first = -1;
+    int64_t end = 0;
+    for (int32_t index : epochs[i].periods) {
+      if (!options_.reserved_host_periods[index]) continue;
+      if (first < 0) first = position(index);
+      end = position(index) + period(index).end - period(index).first + 1;
+    }
+    if (first < 0) continue;
+    if (epochs[i].never_written) first = 0, end = problem_->op_count();
+    reserved_host_epochs_[i] = true;
+    tier_use(Tier::kHost).add(first, end, problem_->size_bytes(epochs[i].periods.front()));
+  }
+}
+
+bool Draft::has_reserved_host(int32_t index) const {
+  return !reserved_host_epochs_.empty() && reserved_host_epochs_[period(index).epoch];
+}
+
+bool Draft::may_use_reserved_host(int32_t index, Tier tier) const {
+  return tier == Tier::kHost && options_.reserved_host_periods[index];
+}
 
 int64_t Draft::position(int32_t index) const {
   const int64_t start = period(epoch(index).periods.front()).first;
@@ -100,16 +132,39 @@ bool Draft::tier_has_room(int32_t index, Tier tier) const {
   return room;
 }
 
+bool Draft::is_reserved(int32_t index) const {
+  return !options_.reserved_epochs.empty() && options_.reserved_epochs[period(index).epoch];
+}
+
 bool Draft::within_write_budget(int32_t index) const {
   const std::optional<int64_t>& budget = problem_->limits.write_budget_bytes;
-  return !budget || !would_write(index) ||
-         ssd_bytes_written_ + problem_->size_bytes(index) <= *budget;
+  if (!budget || !would_write(index)) return true;
+  const int64_t more_bytes = is_reserved(index) ? 0 : problem_->size_bytes(index);
+  return ssd_bytes_written_ + reserved_bytes_ + more_bytes <= *budget;
+}
+
+// `sign`: 1 when the period comes to write its epoch's copy, -1 when it does not any more.
+void Draft::count_write(int32_t index, Tier tier, int64_t sign) {
+  const int64_t bytes = sign * problem_->size_bytes(index);
+  if (tier == Tier::kSsd) ssd_bytes_written_ += bytes;
+  if (is_reserved(index)) reserved_bytes_ -= bytes;
+}
+
+double Draft::share_of_write(int32_t index) const {
+  const int64_t bytes = problem_->size_bytes(index);
+  const auto relief = [&](int32_t other) {
+    return excess_.relief(period(other).first, period(other).end, bytes);
+  };
+  double sum = 0;
+  for (int32_t other : epoch(index).periods) sum += relief(other);
+  return sum > 0 ? relief(index) / sum : 1;
 }
 
 bool Draft::may_use(int32_t index, Tier tier) const {
   if (tier_capacity_bytes_[static_cast<size_t>(tier)] <= 0) return false;
   const Copy& now = copy(index);
   if (options_.clean_copies && now.exists() && moves_[now.first].tier != tier) return false;
+  if (has_reserved_host(index)) return may_use_reserved_host(index, tier);
   if (tier == Tier::kSsd && !within_write_budget(index)) return false;
   return tier_has_room(index, tier);
 }
@@ -123,7 +178,9 @@ double Draft::read_cost(int32_t index, Tier tier) const {
 
 // By the price where the write can start.
 double Draft::write_cost(int32_t index, Tier tier) const {
-  const double ns = ledger_.alone_ns(tier, Direction::kWrite, problem_->size_bytes(index));
+  double ns = ledger_.alone_ns(tier, Direction::kWrite, problem_->size_bytes(index));
+  if (tier == Tier::kSsd && options_.ssd_write_price > 1)
+    ns *= options_.ssd_write_price * share_of_write(index);
   if (options_.write_price.empty()) return ns;
   return ns * options_.write_price[period(index).first % problem_->op_count()];
 }
@@ -135,6 +192,7 @@ std::optional<Offer> Draft::offer_on(int32_t index, Tier tier, bool timed) const
   Offer offer{index, tier, would_write(index), own.first, own.end, 0, read_cost(index, tier)};
   if (offer.writes) offer.cost += write_cost(index, tier);
   if (timed) {
+    if (ledger_.latency_share(tier, bytes) > options_.latency_share_max) return std::nullopt;
     const bool first_write = offer.writes || (is_first(index) && !epoch(index).never_written);
     if (first_write) {
       const std::optional<int64_t> free = ledger_.write_end(tier, own.first, own.end, bytes);
@@ -213,6 +271,7 @@ void Draft::hand_over_write(int32_t index) {
 }
 
 void Draft::occupy(int32_t index, Tier tier, int64_t sign) {
+  if (has_reserved_host(index)) return;
   const int64_t bytes = problem_->size_bytes(index);
   for_new_occupancy(index, [&](int64_t first, int64_t end) {
     tier_use(tier).add(first, std::max(first, end), sign * bytes);
@@ -240,7 +299,7 @@ void Draft::move_alone(const Offer& offer) {
     hand_over_write(offer.period);
   if (move.writes) move.write = ledger_.book_write(offer.tier, own.first, own.end, bytes);
   move.read = ledger_.book_read(offer.tier, offer.free_from, own.end, bytes);
-  if (offer.writes && offer.tier == Tier::kSsd) ssd_bytes_written_ += bytes;
+  if (offer.writes) count_write(offer.period, offer.tier, 1);
   excess_.add(offer.free_from, offer.needed_from, -bytes);
   update_copy(offer.period);
 }
@@ -254,13 +313,23 @@ bool Draft::stay(int32_t index) {
   const int64_t bytes = problem_->size_bytes(index);
   ledger_.release(move.read);
   if (move.writes) ledger_.release(move.write);
-  if (move.writes && move.tier == Tier::kSsd) ssd_bytes_written_ -= bytes;
+  if (move.writes) count_write(index, move.tier, -1);
   excess_.add(move.free_from, move.needed_from, bytes);
   const Tier tier = move.tier;
   move = Move();
   update_copy(index);
   occupy(index, tier, -1);
   return true;
+}
+
+bool Draft::copy_rests_at_start(int32_t index) const {
+  const Copy& now = copies_[index];
+  if (problem_->lifetimes.epochs[index].never_written) return true;
+  const int64_t count = problem_->op_count();
+  const int64_t made_at = position(now.first);
+  const int64_t needed_from =
+      moves_[now.last].needed_from + position(now.last) - period(now.last).first;
+  return needed_from >= made_at / count * count + count;
 }
 
 void Draft::update_copy(int32_t index) {
@@ -286,13 +355,16 @@ void Draft::forget_timing() {
   }
 }
 
-bool Draft::relocate(int32_t also, Tier tier) {
-  const Tier before = moves_[copy(also).first].tier;
-  std::vector<int32_t> periods;
-  for (int32_t other : epoch(also).periods)
-    if (moves_[other].moved) periods.push_back(other);
-  for (size_t i = periods.size(); i-- > 0;) stay(periods[i]);
-  const auto move_all = [&](Tier target) {
+bool Draft::relocate(int32_t period, Tier tier) {
+  const Tier before = moves_[copy(period).first].tier;
+  std::vector<int32_t> old;
+  for (int32_t other : epoch(period).periods)
+    if (moves_[other].moved) old.push_back(other);
+  std::vector<int32_t> all = old;
+  if (!moves_[period].moved) all.push_back(period);
+  std::sort(all.begin(), all.end(),
+            [this](int32_t a, int32_t b) { return position(a) < position(b); });
+  const auto move_all = [&](const std::vector<int32_t>& periods, Tier target) {
     for (int32_t other : periods) {
       const std::optional<Offer> offer = offer_on(other, target, false);
       if (!offer) return false;
@@ -300,15 +372,14 @@ bool Draft::relocate(int32_t also, Tier tier) {
     }
     return true;
   };
-  const std::vector<int32_t> old = periods;
-  periods.push_back(also);
-  std::sort(periods.begin(), periods.end(),
-            [this](int32_t a, int32_t b) { return position(a) < position(b); });
-  if (move_all(tier)) return true;
-  for (size_t i = periods.size(); i-- > 0;)
-    if (moves_[periods[i]].moved) stay(periods[i]);
-  periods = old;
-  TERAIO_CHECK(move_all(before));
+  const auto take_back = [&](const std::vector<int32_t>& periods) {
+    for (size_t i = periods.size(); i-- > 0;)
+      if (moves_[periods[i]].moved) stay(periods[i]);
+  };
+  take_back(old);
+  if (move_all(all, tier)) return true;
+  take_back(all);
+  TERAIO_CHECK(move_all(old, before));
   return false;
 }
 

@@ -42,6 +42,16 @@ struct DraftOptions {
   // What a nanosecond of reading and writing costs, per op; empty: 1 everywhere.
   std::vector<double> read_price;
   std::vector<double> write_price;
+  // What writing to the drives costs more than its time. Above 1 the price of a copy is shared out
+  // over the periods of its epoch, by the pressure that each relieves.
+  double ssd_write_price = 1;
+  // Tensors whose transfers would be request latency to more than this part get no timed offers.
+  double latency_share_max = 1;
+  // Per epoch: the write budget keeps room for its copy. Empty: for none.
+  std::vector<uint8_t> reserved_epochs;
+  // Per period: the host keeps room for it. Its epoch's others then stay, and so do the drives out
+  // of it. Empty: for none.
+  std::vector<uint8_t> reserved_host_periods;
   std::vector<double> op_ns;       // the timeline that bandwidth is booked on
   std::vector<double> op_weights;  // what pressure at each op counts; empty: op_ns
 };
@@ -84,6 +94,9 @@ class Draft {
   std::optional<Offer> timed_offer(int32_t period) const;
   // As if bandwidth were endless: free from the offload's trigger to the next use.
   std::optional<Offer> untimed_offer(int32_t period) const;
+  std::optional<Offer> untimed_offer_on(int32_t period, Tier tier) const {
+    return offer_on(period, tier, false);
+  }
 
   void move(const Offer& offer);
   // Takes a period back. Refused (false) for the writer of a copy that other periods use.
@@ -91,9 +104,9 @@ class Draft {
 
   // Counts every move as free from its trigger to its next use.
   void forget_timing();
-  // Takes all moved periods of an epoch back and moves them, and `also`, to `tier`. Untimed.
-  // False, and nothing changed, when the tier has no room for that.
-  bool relocate(int32_t also, Tier tier);
+  // Takes all moved periods of an epoch that has some back and moves them, and `period`, to `tier`.
+  // Untimed. False, and nothing changed, when the tier has no room for that.
+  bool relocate(int32_t period, Tier tier);
   // Changes when a moved period's bytes are needed again.
   void set_needed_from(int32_t period, int64_t op);
 
@@ -102,6 +115,12 @@ class Draft {
     if (!copy(index).exists()) return std::nullopt;
     return moves_[copy(index).first].tier;
   }
+  // The copy that a moved period uses is not needed once it is back: no later drop names it.
+  bool is_last_use_of_copy(int32_t index) const {
+    return copy(index).last == index && !epoch(index).never_written;
+  }
+  // A copy of the epoch, which has moved periods, rests on its tier when the iteration begins.
+  bool copy_rests_at_start(int32_t epoch) const;
   bool moved(int32_t period) const { return moves_[period].moved; }
   const Move& at(int32_t period) const { return moves_[period]; }
   // Device bytes above the budget per op; moves taken into account.
@@ -127,7 +146,13 @@ class Draft {
   bool is_first(int32_t index) const;
   bool tier_has_room(int32_t index, Tier tier) const;
   bool may_use(int32_t index, Tier tier) const;
+  bool is_reserved(int32_t index) const;
+  void reserve_host();
+  bool has_reserved_host(int32_t index) const;
+  bool may_use_reserved_host(int32_t index, Tier tier) const;
   bool within_write_budget(int32_t index) const;
+  void count_write(int32_t index, Tier tier, int64_t sign);
+  double share_of_write(int32_t index) const;
   template <typename Visit>
   void for_new_occupancy(int32_t index, Visit visit) const;
   double read_cost(int32_t index, Tier tier) const;
@@ -150,7 +175,9 @@ class Draft {
   std::array<MemoryCurve, 2> tier_use_;  // above the tier's capacity
   std::vector<Move> moves_;              // per period
   std::vector<Copy> copies_;             // per epoch
+  std::vector<uint8_t> reserved_host_epochs_;
   int64_t ssd_bytes_written_ = 0;
+  int64_t reserved_bytes_ = 0;  // of reserved copies that are not written so far
 };
 
 }  // namespace teraio

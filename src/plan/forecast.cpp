@@ -50,6 +50,7 @@ class Forecaster {
         returns_(count_) {
     prepare_lives();
     prepare_moves();
+    prepare_tiers();
   }
 
   std::optional<Execution> run() {
@@ -115,6 +116,17 @@ class Forecaster {
       std::sort(list.begin(), list.end(), [this](int32_t a, int32_t b) {
         return std::pair(period(a).end, a) < std::pair(period(b).end, b);
       });
+  }
+
+  void prepare_tiers() {
+    for (Tier tier : {Tier::kSsd, Tier::kHost})
+      tier_room_bytes_[static_cast<size_t>(tier)] = problem_.tier_capacity_bytes(tier);
+    for (size_t i = 0; i < problem_.lifetimes.epochs.size(); ++i) {
+      const int32_t period = problem_.lifetimes.epochs[i].periods.front();
+      const std::optional<Tier> tier = draft_.tier_of_copy(period);
+      if (tier && draft_.copy_rests_at_start(static_cast<int32_t>(i)))
+        tier_room_bytes_[static_cast<size_t>(*tier)] -= problem_.size_bytes(period);
+    }
   }
 
   // Before op_ starts.
@@ -198,6 +210,10 @@ class Forecaster {
     std::deque<int32_t>& queue = writes_[static_cast<size_t>(tier)];
     Channel& channel = channels_[2 * static_cast<size_t>(tier)];
     if (channel.busy() || queue.empty()) return false;
+    int64_t& room_bytes = tier_room_bytes_[static_cast<size_t>(tier)];
+    const int64_t bytes = problem_.size_bytes(queue.front());
+    if (bytes > room_bytes) return false;
+    room_bytes -= bytes;
     start(channel, queue.front(), Direction::kWrite);
     queue.pop_front();
     return true;
@@ -269,8 +285,14 @@ class Forecaster {
     if (channel % 2 == static_cast<size_t>(Direction::kWrite))
       written(index);
     else
-      places_[period(index).tensor] = Place::kDevice;
+      arrived(index);
     return true;
+  }
+
+  void arrived(int32_t index) {
+    places_[period(index).tensor] = Place::kDevice;
+    if (draft_.is_last_use_of_copy(index))
+      tier_room_bytes_[static_cast<size_t>(draft_.at(index).tier)] += problem_.size_bytes(index);
   }
 
   const Draft& draft_;
@@ -287,6 +309,7 @@ class Forecaster {
   std::array<Channel, 4> channels_;
   std::array<std::deque<int32_t>, 2> writes_;
   std::array<std::priority_queue<Read>, 2> reads_;
+  std::array<int64_t, 2> tier_room_bytes_{};
   int64_t used_bytes_ = 0;
   int64_t op_ = 0;  // unrolled: the one that runs, or the next
   bool running_ = false;

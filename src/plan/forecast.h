@@ -2,7 +2,7 @@
 //
 // The planner's own, deliberately small model of the execution rules: enough to stretch the
 // timeline on which bandwidth is booked, and to tell a better draft from a worse one. It leaves out
-// what does not change those answers: room on the tiers, and writes that overtake others.
+// what does not change those answers: writes that overtake others.
 #pragma once
 
 #include <optional>

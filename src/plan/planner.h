@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "base/status.h"
@@ -30,12 +31,32 @@ struct PlannerOptions {
 // A plan that validate_plan accepts. Deterministic for a given input and options, unless the time
 // limit cuts a search short. Empty when everything fits. kOutOfMemory when an op cannot fit
 // whatever is moved: the message names the op, the bytes that it needs, the budget, and the least
-// budget that would do.
+// budget that would do. kOutOfSpace when the tiers have no room, or when the write budget is too
+// small: the message names the least that would do.
 Result<Plan> plan(const Trace& trace, const Hardware& hardware, const Limits& limits,
                   const PlannerOptions& options = {});
+
+// One choice of Algorithm 1: the inactive period with the best benefit per cost.
+struct Round {
+  TensorIndex tensor = 0;
+  OpIndex first_op = 0;     // of the period
+  OpIndex next_use_op = 0;  // may be in the next iteration
+  Tier tier = Tier::kSsd;
+  double benefit_byte_ns = 0;  // memory pressure that it relieves, over time
+  double cost_ns = 0;          // of its offload and its prefetch
+};
+
+// plan() with Policy::kAlgorithm1; `observe` sees every round.
+Result<Plan> plan_algorithm1(const Trace& trace, const Hardware& hardware, const Limits& limits,
+                             const std::function<void(const Round&)>& observe);
 
 // The least device budget for which plan() succeeds: the largest op's active bytes, births and
 // workspace, with what smallest_tensor_bytes keeps in place.
 int64_t least_device_budget_bytes(const Trace& trace, const Limits& limits);
+
+// A write budget, in bytes per iteration, for which plan() succeeds, and about the least one. 0
+// when everything fits. Fails as plan() does.
+Result<int64_t> least_write_budget_bytes(const Trace& trace, const Hardware& hardware,
+                                         const Limits& limits);
 
 }  // namespace teraio

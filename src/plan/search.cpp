@@ -1,12 +1,18 @@
 #include "plan/search.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
+#include <future>
+#include <limits>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "base/clock.h"
 #include "plan/selection.h"
+#include "plan/write_cover.h"
 
 namespace teraio {
 namespace {
@@ -19,20 +25,38 @@ struct Chain {
   double price_window = 0.02;  // how far a stall is felt, as a part of the step
   double price_memory = 0.5;   // of the price of the rounds before
   bool early_writes = true;
+  bool reserves_host = false;    // as the least cover uses it
+  double ssd_write_price = 1;    // see DraftOptions
+  double latency_share_max = 1;  // see DraftOptions
 };
 
 constexpr std::array<Chain, 1> kFastChains = {Chain{.rounds = 3}};
 constexpr std::array<Chain, 7> kBestChains = {
     Chain{.rounds = 10},
-    Chain{.rounds = 10, .tolerance = 0.02, .price_floor = 0.05},
+    Chain{.rounds = 10, .tolerance = 0.02, .price_floor = 0.05, .latency_share_max = 0.006},
     Chain{.rounds = 8, .price_window = 0.005},
     Chain{.rounds = 8, .price_floor = 1.0},
     Chain{.rounds = 8, .tolerance = 0.01, .price_window = 0.05, .price_memory = 0.8},
     Chain{.rounds = 8, .early_writes = false},
     Chain{.rounds = 12, .tolerance = 0.0, .price_floor = 0.02, .price_memory = 0.7}};
 
+// Under a write budget that binds. Which price is right depends on how tight it is, and whether
+// host memory has to be shared out as the least cover does.
+constexpr std::array<Chain, 4> kFastBudgetChains = {
+    Chain{.rounds = 2, .ssd_write_price = 4}, Chain{.rounds = 2, .ssd_write_price = 16},
+    Chain{.rounds = 2, .reserves_host = true},
+    Chain{.rounds = 2, .reserves_host = true, .ssd_write_price = 4}};
+constexpr std::array<Chain, 6> kBestBudgetChains = {
+    Chain{.rounds = 5, .ssd_write_price = 2},
+    Chain{.rounds = 5, .ssd_write_price = 4},
+    Chain{.rounds = 5, .ssd_write_price = 8},
+    Chain{.rounds = 5, .ssd_write_price = 16},
+    Chain{.rounds = 5, .reserves_host = true},
+    Chain{.rounds = 5, .reserves_host = true, .ssd_write_price = 4}};
+
 // Nothing is left to gain when a step takes no more than this times the ideal.
 constexpr double kGoodEnough = 1.0002;
+constexpr double kNever = std::numeric_limits<double>::infinity();
 
 std::vector<double> durations_of(const Trace& trace) {
   std::vector<double> durations;
@@ -68,42 +92,139 @@ std::vector<double> prices_of(const std::vector<double>& ideal_ns,
   return prices;
 }
 
+// What rounds have shown so far.
+struct Known {
+  std::optional<Plan> best;  // within the write budget
+  double best_ns = kNever;
+  std::vector<double> timeline_ns;  // per op: of the fastest execution, or ideal
+  double timeline_step_ns = kNever;
+  int64_t least_written_bytes = std::numeric_limits<int64_t>::max();
+  Status failure;
+
+  void keep(Plan plan, const Execution& execution, int64_t written_bytes, bool within_budget) {
+    least_written_bytes = std::min(least_written_bytes, written_bytes);
+    if (execution.step_ns < timeline_step_ns) {
+      timeline_step_ns = execution.step_ns;
+      timeline_ns = execution.stretched_ns;
+    }
+    if (!within_budget || execution.step_ns >= best_ns) return;
+    best = std::move(plan);
+    best_ns = execution.step_ns;
+  }
+
+  void learn_from(Known other) {
+    least_written_bytes = std::min(least_written_bytes, other.least_written_bytes);
+    if (other.timeline_step_ns < timeline_step_ns) {
+      timeline_step_ns = other.timeline_step_ns;
+      timeline_ns = std::move(other.timeline_ns);
+    }
+    if (other.best_ns < best_ns) {
+      best = std::move(other.best);
+      best_ns = other.best_ns;
+    }
+    if (failure.ok()) failure = other.failure;
+  }
+};
+
 class Search {
  public:
   Search(const Problem& problem, const PlannerOptions& options, const Execute& execute)
       : problem_(problem),
+        unlimited_(without_write_budget(problem.limits)),
+        free_problem_{problem.trace, problem.hardware, unlimited_, problem.lifetimes},
         execute_(execute),
         ideal_ns_(durations_of(problem.trace)),
         best_effort_(options.effort == Effort::kBest),
-        deadline_ns_(clock_.now_ns() + options.time_limit_ns) {}
+        deadline_ns_(clock_.now_ns() + options.time_limit_ns) {
+    known_.timeline_ns = ideal_ns_;
+  }
 
   Result<Plan> run() {
-    if (best_effort_)
-      for (const Chain& chain : kBestChains) follow(chain);
+    if (problem_.limits.write_budget_bytes)
+      TERAIO_RETURN_IF_ERROR(search_within_budget());
     else
-      for (const Chain& chain : kFastChains) follow(chain);
-    if (best_) return std::move(*best_);
-    return failure_;
+      follow_all(best_effort_ ? std::span<const Chain>(kBestChains) : kFastChains);
+    if (known_.best) return std::move(*known_.best);
+    return known_.failure;
   }
 
  private:
-  bool done() const {
-    if (!best_) return false;
-    if (best_execution_.step_ns <= kGoodEnough * sum(ideal_ns_)) return true;
-    return best_effort_ && clock_.now_ns() > deadline_ns_;
+  static Limits without_write_budget(Limits limits) {
+    limits.write_budget_bytes.reset();
+    return limits;
   }
 
-  // From the ideal timeline, or the best one that is known.
-  void follow(const Chain& chain) {
-    std::vector<double> op_ns = best_ ? best_execution_.stretched_ns : ideal_ns_;
+  bool done(const Known& known) const {
+    if (!known.best) return false;
+    if (known.best_ns <= kGoodEnough * sum(ideal_ns_)) return true;
+    return clock_.now_ns() > deadline_ns_;
+  }
+
+  bool budget_binds() const { return !known_.best || known_.best_ns > known_.timeline_step_ns; }
+
+  // Finds plans that write no more than the budget, or says what the least budget is. First as if
+  // there were none: that shows the timeline, and its plan may do.
+  Status search_within_budget() {
+    known_ = follow(kFastChains.front(), free_problem_, std::move(known_));
+    if (!budget_binds()) {
+      if (best_effort_) follow_all(kBestChains);
+      return Status();
+    }
+    const Result<WriteCover> cover = least_write_cover(problem_);
+    if (!cover.ok()) return known_.best ? Status() : cover.status();
+    if (cover->ssd_bytes_written > *problem_.limits.write_budget_bytes)
+      return known_.best ? Status() : budget_too_small(cover->ssd_bytes_written);
+    reserved_epochs_ = cover->writes_epoch;
+    host_periods_ = cover->host_periods;
+    judge(draft_of_cover(*cover), known_);
+    follow_all(best_effort_ ? std::span<const Chain>(kBestBudgetChains) : kFastBudgetChains);
+    return Status();
+  }
+
+  Status budget_too_small(int64_t cover_bytes) const {
+    const int64_t least_bytes = std::min(cover_bytes, known_.least_written_bytes);
+    return Status(
+        ErrorCode::kOutOfSpace,
+        fmt::format("a write budget of {} bytes per iteration is too small: the least that would "
+                    "do is {}",
+                    *problem_.limits.write_budget_bytes, least_bytes));
+  }
+
+  Draft draft_of_cover(const WriteCover& cover) const {
+    DraftOptions options;
+    options.op_ns = known_.timeline_ns;
+    Draft draft(problem_, std::move(options));
+    move_cover(draft, cover);
+    prefetch_early(draft);
+    return draft;
+  }
+
+  // Two at a time, each from what was known before both: the result does not depend on which one
+  // is done first.
+  void follow_all(std::span<const Chain> chains) {
+    for (size_t i = 0; i < chains.size() && !done(known_); i += 2) {
+      std::future<Known> beside;
+      if (i + 1 < chains.size())
+        beside = std::async(std::launch::async,
+                            [this, &chains, i] { return follow(chains[i + 1], problem_, known_); });
+      Known known = follow(chains[i], problem_, known_);
+      if (beside.valid()) known.learn_from(beside.get());
+      known_ = std::move(known);
+    }
+  }
+
+  // From the best timeline that is known.
+  Known follow(const Chain& chain, const Problem& problem, Known known) const {
+    std::vector<double> op_ns = known.timeline_ns;
     std::vector<double> prices;
-    if (best_) prices = prices_of(ideal_ns_, op_ns, chain);
-    for (int round = 0; round < chain.rounds && !done(); ++round) {
-      const std::optional<Execution> execution = attempt(chain, op_ns, prices);
-      if (!execution) return;
-      op_ns = execution->stretched_ns;
+    if (known.timeline_step_ns != kNever) prices = prices_of(ideal_ns_, op_ns, chain);
+    for (int round = 0; round < chain.rounds && !done(known); ++round) {
+      std::optional<Execution> execution = attempt(chain, problem, op_ns, prices, known);
+      if (!execution) break;
+      op_ns = std::move(execution->stretched_ns);
       learn(prices, prices_of(ideal_ns_, op_ns, chain), chain.price_memory);
     }
+    return known;
   }
 
   static void learn(std::vector<double>& prices, const std::vector<double>& seen, double memory) {
@@ -112,48 +233,55 @@ class Search {
       prices[k] = memory * prices[k] + (1 - memory) * seen[k];
   }
 
-  std::optional<Execution> attempt(const Chain& chain, const std::vector<double>& op_ns,
-                                   const std::vector<double>& prices) {
+  std::optional<Execution> attempt(const Chain& chain, const Problem& problem,
+                                   const std::vector<double>& op_ns,
+                                   const std::vector<double>& prices, Known& known) const {
     DraftOptions options;
     options.early_writes = chain.early_writes;
+    options.ssd_write_price = chain.ssd_write_price;
+    options.latency_share_max = chain.latency_share_max;
+    options.reserved_epochs = reserved_epochs_;
+    if (chain.reserves_host) options.reserved_host_periods = host_periods_;
     options.op_ns = op_ns;
     options.read_price = prices;
     options.op_weights = prices;
     for (size_t k = 0; k < prices.size(); ++k) options.op_weights[k] *= op_ns[k];
-    Draft draft(problem_, std::move(options));
+    Draft draft(problem, std::move(options));
     select_in_time(draft, chain.tolerance);
     if (Status status = select_to_fit(draft, chain.tolerance); !status.ok()) {
-      failure_ = status;
+      known.failure = status;
       return std::nullopt;
     }
     take_back_needless(draft);
     prefetch_early(draft);
-    return judge(draft);
+    return judge(draft, known);
   }
 
-  std::optional<Execution> judge(const Draft& draft) {
+  std::optional<Execution> judge(const Draft& draft, Known& known) const {
     Plan plan = plan_of(draft);
     std::optional<Execution> execution = execute_(draft, plan);
     if (!execution) {
-      if (!best_) failure_ = Status(ErrorCode::kInternal, "a plan that cannot be executed");
+      known.failure = Status(ErrorCode::kInternal, "a plan that cannot be executed");
       return std::nullopt;
     }
-    if (!best_ || execution->step_ns < best_execution_.step_ns) {
-      best_ = std::move(plan);
-      best_execution_ = *execution;
-    }
+    const int64_t written_bytes = draft.ssd_bytes_written();
+    const bool within_budget = written_bytes <= problem_.limits.write_budget_bytes.value_or(
+                                                    std::numeric_limits<int64_t>::max());
+    known.keep(std::move(plan), *execution, written_bytes, within_budget);
     return execution;
   }
 
   const Problem& problem_;
+  const Limits unlimited_;
+  const Problem free_problem_;
   const Execute& execute_;
   const SteadyClock clock_;
   const std::vector<double> ideal_ns_;
   const bool best_effort_;
   const int64_t deadline_ns_;
-  std::optional<Plan> best_;
-  Execution best_execution_;
-  Status failure_;
+  std::vector<uint8_t> reserved_epochs_;  // see DraftOptions; of the least cover
+  std::vector<uint8_t> host_periods_;
+  Known known_;
 };
 
 }  // namespace

@@ -22,12 +22,14 @@ struct Execution {
   std::vector<double> stretched_ns;  // per op: from its predecessor's end to its own
 };
 
-// Nothing when the draft cannot be executed. The plan is plan_of(draft).
+// Nothing when the draft cannot be executed. The plan is plan_of(draft). Called from two threads at
+// once.
 using Execute = std::function<std::optional<Execution>(const Draft& draft, const Plan& plan)>;
 
-// The best plan found, by `execute`. kFast takes a few rounds whatever the time; kBest goes on
-// until its rounds are used up, nothing is left to gain, or the time limit is over: at least one
-// round is always made. Fails as plan() does.
+// The best plan found, by `execute`. Goes on until the rounds of the effort are used up, nothing is
+// left to gain, or the time limit is over: rounds are made until one gave a plan, whatever they
+// take. Under a write budget that binds, writes have a price too, and what has to be written at
+// least is reserved. Fails as plan() does.
 Result<Plan> search_plan(const Problem& problem, const PlannerOptions& options,
                          const Execute& execute);
 

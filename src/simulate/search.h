@@ -6,7 +6,7 @@
 
 namespace teraio {
 
-// As plan(). What `teraio plan` and the dry run use.
+// As plan(), and never slower than paging on demand. What `teraio plan` and the dry run use.
 Result<Plan> plan_by_simulation(const Trace& trace, const Hardware& hardware, const Limits& limits,
                                 const PlannerOptions& options = {});
 

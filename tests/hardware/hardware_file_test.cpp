@@ -59,5 +59,16 @@ TEST(Hardware, TheSsdTierIsTheSumOfTheDrives) {
   EXPECT_EQ(ssd_rates(Hardware()), Rates());
 }
 
+TEST(Hardware, TheDriveThatWearsOutFirstCounts) {
+  Hardware hardware;
+  hardware.drives = {{"a", 10, {100, 300}, 1.0, 6'000}, {"b", 20, {100, 100}, 1.0, 1'500}};
+  EXPECT_DOUBLE_EQ(*writes_until_worn(hardware, 100), 60);  // b takes 25 bytes each time
+  hardware.drives[0].rated_bytes_written.reset();
+  EXPECT_DOUBLE_EQ(*writes_until_worn(hardware, 100), 60);
+  EXPECT_FALSE(writes_until_worn(hardware, 0));
+  hardware.drives[1].rated_bytes_written.reset();
+  EXPECT_FALSE(writes_until_worn(hardware, 100));
+}
+
 }  // namespace
 }  // namespace teraio

@@ -6,6 +6,7 @@
 
 #include "base/units.h"
 #include "commands.h"
+#include "drive_life.h"
 #include "inputs.h"
 #include "progress.h"
 #include "simulate/bounds.h"
@@ -13,6 +14,7 @@
 #include "simulate/run_file.h"
 #include "simulate/search.h"
 #include "simulate/simulator.h"
+#include "simulate/trade_off.h"
 #include "table.h"
 
 namespace teraio::tools {
@@ -25,8 +27,11 @@ std::string percent(int64_t part, int64_t whole) {
 
 class ExplainCommand {
  public:
-  explicit ExplainCommand(CLI::App& command) : inputs_(command) {
+  explicit ExplainCommand(CLI::App& command) : inputs_(command), effort_(command) {
+    inputs_.add_write_budget(command);
     command.add_option("--plan", plan_, "The plan to explain")->required();
+    command.add_flag("--write-curve", write_curve_,
+                     "Plan again for several write budgets: time against bytes written");
   }
 
   void run() const {
@@ -39,6 +44,7 @@ class ExplainCommand {
     print_phases(given, *run);
     print_transfers(given, *run);
     print_changes(given, *run);
+    if (write_curve_) print_write_curve(given);
   }
 
  private:
@@ -71,7 +77,7 @@ class ExplainCommand {
     fmt::print("{}\n", table.text());
   }
 
-  static void print_changes(const Inputs& given, const teraio::Run& run) {
+  void print_changes(const Inputs& given, const teraio::Run& run) const {
     Table table({"planned again with", "step", "of ideal", "gain"});
     Progress progress;
     const auto add = [&](const std::string& what, const Inputs& changed) {
@@ -87,16 +93,33 @@ class ExplainCommand {
     fmt::print("{}", table.text());
   }
 
-  static void add_change(Table& table, const std::string& what, const Inputs& changed,
-                         const teraio::Run& before) {
-    const Result<Plan> planned =
-        plan_by_simulation(changed.trace, changed.hardware, changed.limits);
+  void add_change(Table& table, const std::string& what, const Inputs& changed,
+                  const teraio::Run& before) const {
+    const Result<Plan> planned = plan_by_simulation(changed.trace, changed.hardware, changed.limits,
+                                                    effort_.planner_options());
     if (!planned.ok()) return table.add({what, "does not fit"});
     const Result<teraio::Run> run =
         simulate(changed.trace, changed.hardware, changed.limits, *planned);
     if (!run.ok()) return table.add({what, "does not fit"});
     table.add({what, format_duration(run->step_ns), percent(run->ideal_ns, run->step_ns),
                percent(before.step_ns - run->step_ns, before.step_ns)});
+  }
+
+  void print_write_curve(const Inputs& given) const {
+    Progress progress;
+    progress.show("planning with several write budgets ...");
+    const Result<std::vector<WriteTradeOff>> curve =
+        write_trade_off(given.trace, given.hardware, given.limits, effort_.planner_options());
+    if (!curve.ok()) fail(curve.status());
+    int64_t ideal_ns = 0;
+    for (const Op& op : given.trace.ops) ideal_ns += op.duration_ns;
+    Table table({"write budget", "written", "step", "of ideal", "drives last"});
+    for (const WriteTradeOff& point : *curve)
+      table.add({format_size(point.write_budget_bytes), format_size(point.ssd_bytes_written),
+                 format_duration(point.step_ns), percent(ideal_ns, point.step_ns),
+                 drive_life(given.hardware, point.ssd_bytes_written, point.step_ns)});
+    progress.show("");
+    fmt::print("\n{}", table.text());
   }
 
   static Inputs with_one_more_drive(Inputs inputs) {
@@ -122,7 +145,9 @@ class ExplainCommand {
   }
 
   InputOptions inputs_;
+  EffortOptions effort_;
   std::string plan_;
+  bool write_curve_ = false;
 };
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "inputs.h"
 
+#include <map>
+
 #include "base/units.h"
 #include "commands.h"
 #include "trace/trace_file.h"
@@ -7,15 +9,20 @@
 namespace teraio::tools {
 namespace {
 
+const std::map<std::string, Effort> kEfforts = {{"fast", Effort::kFast}, {"best", Effort::kBest}};
+
 template <typename T>
 T value_or_fail(Result<T> result) {
   if (!result.ok()) fail(result.status());
   return std::move(*result);
 }
 
-std::optional<int64_t> limit_or_fail(const std::string& text, int64_t whole_bytes) {
+std::optional<int64_t> limit_or_fail(std::string_view option, const std::string& text,
+                                     int64_t whole_bytes) {
   if (text.empty()) return std::nullopt;
-  return value_or_fail(parse_size(text, whole_bytes));
+  const Result<int64_t> bytes = parse_size(text, whole_bytes);
+  if (!bytes.ok()) fail(bytes.status().with_context(option));
+  return *bytes;
 }
 
 }  // namespace
@@ -29,14 +36,38 @@ InputOptions::InputOptions(CLI::App& command) {
                      "Host memory to use, such as 0 or 128GB (default: all)");
 }
 
+void InputOptions::add_write_budget(CLI::App& command) {
+  command.add_option("--write-budget", write_budget_,
+                     "Bytes that an iteration may write to the drives, such as 200GB (default: "
+                     "without limit)");
+}
+
 Inputs InputOptions::read() const {
   Inputs inputs;
   inputs.trace = value_or_fail(read_trace(trace_));
   inputs.hardware = value_or_fail(read_hardware(hardware_));
   inputs.limits.device_budget_bytes =
-      limit_or_fail(device_budget_, inputs.hardware.device_memory_bytes);
-  inputs.limits.host_limit_bytes = limit_or_fail(host_limit_, inputs.hardware.host.capacity_bytes);
+      limit_or_fail("--device-budget", device_budget_, inputs.hardware.device_memory_bytes);
+  inputs.limits.host_limit_bytes =
+      limit_or_fail("--host-limit", host_limit_, inputs.hardware.host.capacity_bytes);
+  inputs.limits.write_budget_bytes = limit_or_fail("--write-budget", write_budget_, 0);
   return inputs;
+}
+
+EffortOptions::EffortOptions(CLI::App& command) {
+  command.add_option("--effort", effort_, "fast or best")
+      ->transform(CLI::CheckedTransformer(kEfforts));
+  command
+      .add_option("--time-limit", time_limit_s_,
+                  "Seconds after which the best plan so far is taken (default: 30)")
+      ->check(CLI::PositiveNumber);
+}
+
+PlannerOptions EffortOptions::planner_options() const {
+  PlannerOptions options;
+  options.effort = effort_;
+  options.time_limit_ns = static_cast<int64_t>(time_limit_s_ * 1e9);
+  return options;
 }
 
 }  // namespace teraio::tools

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "hardware/hardware.h"
-#include "plan/plan.h"
+#include "plan/planner.h"
 #include "trace/trace.h"
 
 namespace teraio::tools {
@@ -22,6 +22,8 @@ struct Inputs {
 class InputOptions {
  public:
   explicit InputOptions(CLI::App& command);
+  // Adds --write-budget too.
+  void add_write_budget(CLI::App& command);
 
   // Reads and checks what they name; ends the command with a message when that fails.
   Inputs read() const;
@@ -31,6 +33,19 @@ class InputOptions {
   std::string hardware_;
   std::string device_budget_;
   std::string host_limit_;
+  std::string write_budget_;
+};
+
+// Adds --effort and --time-limit to a subcommand. Keep it alive until the subcommand has run.
+class EffortOptions {
+ public:
+  explicit EffortOptions(CLI::App& command);
+
+  PlannerOptions planner_options() const;
+
+ private:
+  Effort effort_ = Effort::kFast;
+  double time_limit_s_ = 30;
 };
 
 }  // namespace teraio::tools

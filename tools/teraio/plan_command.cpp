@@ -7,8 +7,10 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/json_file.h"
 #include "base/units.h"
 #include "commands.h"
+#include "drive_life.h"
 #include "inputs.h"
 #include "plan/planner.h"
 #include "plan/validator.h"
@@ -23,28 +25,24 @@ namespace {
 
 const std::map<std::string, Policy> kPolicies = {{"teraio", Policy::kTeraio},
                                                  {"algorithm1", Policy::kAlgorithm1}};
-const std::map<std::string, Effort> kEfforts = {{"fast", Effort::kFast}, {"best", Effort::kBest}};
 
 struct PlanCommand {
-  explicit PlanCommand(CLI::App& command) : inputs(command) {
-    command.add_option("--write-budget", write_budget,
-                       "Bytes that an iteration may write to the drives, such as 200GB");
-    command.add_option("--policy", options.policy, "teraio or algorithm1")
+  explicit PlanCommand(CLI::App& command) : inputs(command), effort(command) {
+    inputs.add_write_budget(command);
+    command.add_option("--policy", policy, "teraio or algorithm1")
         ->transform(CLI::CheckedTransformer(kPolicies));
-    command.add_option("--effort", options.effort, "fast or best")
-        ->transform(CLI::CheckedTransformer(kEfforts));
-    command.add_option("--time-limit", time_limit_s, "Seconds that a search may take")
-        ->check(CLI::PositiveNumber);
+    command.add_option("--rounds", rounds,
+                       "Write what algorithm1 chooses in each round here, as CSV");
     command.add_option("--out", out, "Write the plan here")->required();
   }
   void run() const;
-  Inputs read_inputs() const;
+  Result<Plan> make_plan(const Inputs& given) const;
 
   InputOptions inputs;
-  PlannerOptions options;
-  std::string write_budget;
+  EffortOptions effort;
+  Policy policy = Policy::kTeraio;
+  std::string rounds;
   std::string out;
-  double time_limit_s = 30;
 };
 
 struct Planned {
@@ -58,6 +56,16 @@ std::string fit_text(const Inputs& given, const Plan& plan) {
   if (plan.migrations.empty()) return "everything fits: nothing moves\n";
   const int64_t least = least_device_budget_bytes(given.trace, given.limits);
   return fmt::format("fits by moving; the least device memory is {}\n", format_size(least));
+}
+
+std::string wear_text(const Inputs& given, const teraio::Run& run) {
+  std::string text;
+  if (const std::optional<int64_t>& budget = given.limits.write_budget_bytes)
+    text += fmt::format("writes {} of the {} allowed to the drives per iteration\n",
+                        format_size(run.ssd_bytes_written), format_size(*budget));
+  const std::string life = drive_life(given.hardware, run.ssd_bytes_written, run.step_ns);
+  if (!life.empty()) text += fmt::format("the drives last {} of training without a pause\n", life);
+  return text;
 }
 
 std::string text_of(const Planned& planned) {
@@ -80,22 +88,33 @@ std::string text_of(const Planned& planned) {
   return text + table.text();
 }
 
-Inputs PlanCommand::read_inputs() const {
-  Inputs given = inputs.read();
-  if (write_budget.empty()) return given;
-  const Result<int64_t> bytes = parse_size(write_budget);
-  if (!bytes.ok()) fail(bytes.status().with_context("--write-budget"));
-  given.limits.write_budget_bytes = *bytes;
-  return given;
+// One line per round: the choice, its benefit and its cost.
+Result<Plan> plan_with_rounds(const Inputs& given, const std::string& path) {
+  std::string text = "round,tensor,first_op,next_use_op,tier,benefit_byte_ns,cost_ns\n";
+  int64_t count = 0;
+  Result<Plan> plan =
+      plan_algorithm1(given.trace, given.hardware, given.limits, [&](const Round& round) {
+        text += fmt::format("{},{},{},{},{},{:.0f},{:.0f}\n", count++,
+                            given.trace.tensors[round.tensor].id, round.first_op, round.next_use_op,
+                            to_string(round.tier), round.benefit_byte_ns, round.cost_ns);
+      });
+  if (const Status written = write_text_file(path, text); !written.ok()) return written;
+  return plan;
+}
+
+Result<Plan> PlanCommand::make_plan(const Inputs& given) const {
+  PlannerOptions options = effort.planner_options();
+  options.policy = policy;
+  if (rounds.empty()) return plan_by_simulation(given.trace, given.hardware, given.limits, options);
+  if (policy == Policy::kAlgorithm1) return plan_with_rounds(given, rounds);
+  return Status(ErrorCode::kInvalidArgument, "--rounds: expected --policy algorithm1 with it");
 }
 
 void PlanCommand::run() const {
-  const Inputs given = read_inputs();
-  PlannerOptions limited = options;
-  limited.time_limit_ns = static_cast<int64_t>(time_limit_s * 1e9);
+  const Inputs given = inputs.read();
   const SteadyClock clock;
   const int64_t began_ns = clock.now_ns();
-  const Result<Plan> plan = plan_by_simulation(given.trace, given.hardware, given.limits, limited);
+  const Result<Plan> plan = make_plan(given);
   const int64_t took_ns = clock.now_ns() - began_ns;
   if (!plan.ok()) fail(plan.status());
   if (const Status valid = validate_plan(*plan, given.trace, given.hardware, given.limits);
@@ -105,7 +124,8 @@ void PlanCommand::run() const {
   if (!run.ok()) fail(run.status());
   if (const Status written = write_plan(*plan, given.trace, out); !written.ok()) fail(written);
   const int64_t bound_ns = lower_bounds(given.trace, given.hardware, given.limits).best_ns();
-  fmt::print("{}{}", fit_text(given, *plan), text_of({*plan, *run, took_ns, bound_ns}));
+  fmt::print("{}{}{}", fit_text(given, *plan), text_of({*plan, *run, took_ns, bound_ns}),
+             wear_text(given, *run));
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ namespace {
 
 struct SimulateCommand {
   explicit SimulateCommand(CLI::App& command) : inputs(command) {
+    inputs.add_write_budget(command);
     command.add_option("--plan", plan, "The plan to execute")->required();
     command.add_flag("--json", json, "Print one JSON object");
     command.add_option("--timeline", timeline,

@@ -1,0 +1,14 @@
+// DriveLife: how long drives last under a training run, in words.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "hardware/hardware.h"
+
+namespace teraio::tools {
+
+// "4.2 years" of steps without a pause; empty when no drive is rated or nothing is written.
+std::string drive_life(const Hardware& hardware, int64_t written_bytes, int64_t step_ns);
+
+}  // namespace teraio::tools
