@@ -8,6 +8,7 @@
 #include "plan/validator.h"
 #include "simulate/bounds.h"
 #include "simulate/policies.h"
+#include "simulate/search.h"
 #include "simulate/simulator.h"
 #include "simulate/trace_index.h"
 #include "trace/lifetimes.h"
@@ -74,21 +75,32 @@ TEST_P(Properties, EveryPolicyValidatesRunsAndRespectsTheBound) {
   }
 }
 
+// Both ways to judge drafts, and both efforts.
+std::vector<Result<Plan>> plans_of_ours(const Case& given) {
+  return {plan(given.trace, given.hardware, given.limits),
+          plan_by_simulation(given.trace, given.hardware, given.limits),
+          plan_by_simulation(given.trace, given.hardware, given.limits, {.effort = Effort::kBest})};
+}
+
 TEST_P(Properties, OursNeverBeatsTheBoundNorLosesToOnDemand) {
   const Case given(GetParam());
-  const Result<Plan> ours = plan(given.trace, given.hardware, given.limits);
-  ASSERT_TRUE(ours.ok()) << ours.status().message();
-  const Status valid = validate_plan(*ours, given.trace, given.hardware, given.limits);
-  EXPECT_TRUE(valid.ok()) << valid.message();
-  const Result<teraio::Run> run = given.simulated(*ours);
-  ASSERT_TRUE(run.ok()) << run.status().message();
-  EXPECT_GE(run->step_ns, lower_bounds(given.trace, given.hardware, given.limits, 16).best_ns());
   const Result<Plan> on_demand =
       plan_baseline(Baseline::kOnDemandFarthest, given.trace, given.hardware, given.limits);
   ASSERT_TRUE(on_demand.ok()) << on_demand.status().message();
   const Result<teraio::Run> demand_run = given.simulated(*on_demand);
   ASSERT_TRUE(demand_run.ok()) << demand_run.status().message();
-  EXPECT_LE(run->step_ns, demand_run->step_ns);
+  const int64_t bound_ns = lower_bounds(given.trace, given.hardware, given.limits, 16).best_ns();
+  for (const Result<Plan>& ours : plans_of_ours(given)) {
+    ASSERT_TRUE(ours.ok()) << ours.status().message();
+    const Status valid = validate_plan(*ours, given.trace, given.hardware, given.limits);
+    EXPECT_TRUE(valid.ok()) << valid.message();
+    const Result<teraio::Run> run = given.simulated(*ours);
+    ASSERT_TRUE(run.ok()) << run.status().message();
+    EXPECT_GE(run->step_ns, bound_ns);
+    EXPECT_LE(run->step_ns, demand_run->step_ns);
+    EXPECT_LE(run->device_peak_bytes, given.hardware.device_memory_bytes);
+    EXPECT_LE(run->host_peak_bytes, given.hardware.host.capacity_bytes);
+  }
 }
 
 // Time that ops run or wait is the whole step, and what a plan moves is what the channels carry.
@@ -115,7 +127,7 @@ TEST_P(Properties, RunsAddUp) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, Properties, ::testing::Range<uint64_t>(0, 60));
 
-TEST(LongTraces, HundredThousandOpsAreSimulatedAndBounded) {
+TEST(LongTraces, HundredThousandOpsArePlannedSimulatedAndBounded) {
   testing::GeneratedTraceOptions options;
   options.op_count = 100'000;
   options.persistent_count = 50;
@@ -125,7 +137,16 @@ TEST(LongTraces, HundredThousandOpsAreSimulatedAndBounded) {
   ASSERT_TRUE(plan.ok()) << plan.status().message();
   const Result<teraio::Run> run = given.simulated(*plan);
   ASSERT_TRUE(run.ok()) << run.status().message();
-  EXPECT_GE(run->step_ns, lower_bounds(given.trace, given.hardware, given.limits, 2).best_ns());
+  const int64_t bound_ns = lower_bounds(given.trace, given.hardware, given.limits, 2).best_ns();
+  EXPECT_GE(run->step_ns, bound_ns);
+  const Result<Plan> ours = plan_by_simulation(given.trace, given.hardware, given.limits);
+  ASSERT_TRUE(ours.ok()) << ours.status().message();
+  const Status valid = validate_plan(*ours, given.trace, given.hardware, given.limits);
+  EXPECT_TRUE(valid.ok()) << valid.message();
+  const Result<teraio::Run> our_run = given.simulated(*ours);
+  ASSERT_TRUE(our_run.ok()) << our_run.status().message();
+  EXPECT_GE(our_run->step_ns, bound_ns);
+  EXPECT_LE(our_run->step_ns, run->step_ns);
 }
 
 }  // namespace

@@ -1,0 +1,258 @@
+"""plan, simulate, compare and explain: what they print, write and refuse, as other tools see it."""
+
+import gzip
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+COMMAND = ROOT / "build" / "bin" / "teraio"
+TRACES = ROOT / "tests" / "data" / "traces"
+
+RUN_FIELDS = {
+    "ideal_ns",
+    "step_ns",
+    "fraction_of_ideal",
+    "stall_ns",
+    "stall_by_cause",
+    "ssd_bytes_written",
+    "ssd_bytes_read",
+    "host_bytes_written",
+    "host_bytes_read",
+    "device_peak_bytes",
+    "host_peak_bytes",
+    "ssd_peak_bytes",
+}
+
+
+def given(trace, hardware):
+    return ["--trace", TRACES / f"{trace}.json.gz", "--hardware", TRACES / f"{hardware}.json"]
+
+
+VIT = given("VIT-1280", "a100_g10")
+VIT_ON_DRIVES = [*VIT, "--host-limit", "0"]
+
+
+@pytest.fixture
+def teraio(execute):
+    """Runs the command; gives what it printed, or what it complained of when `fails` is set."""
+
+    def run(*arguments, fails=False):
+        done = execute(COMMAND, *arguments)
+        assert (done.code != 0) == fails, done
+        assert not fails or done.err.startswith("teraio: ") and done.err.count("\n") == 1
+        return done.err if fails else done.out
+
+    return run
+
+
+@pytest.fixture
+def small(tmp_path):
+    """A weight, and an activation with a gap, on a device that does not hold both: files' paths.
+
+    op        0   1   2   3   4
+    weight 7  r   .   .   .   W
+    act 8         W   .   r
+    """
+
+    def op(reads=(), writes=(), workspace_bytes=0):
+        return {
+            "name": "an_op",
+            "duration_ns": 1000,
+            "reads": list(reads),
+            "writes": list(writes),
+            "frees": [],
+            "workspace_bytes": workspace_bytes,
+        }
+
+    trace = {
+        "format": "teraio-trace/1",
+        "name": "small",
+        "source": "test",
+        "tensors": [
+            {"id": 7, "bytes": 600, "persistent": True, "kind": "parameter"},
+            {"id": 8, "bytes": 500, "persistent": False, "kind": "activation"},
+        ],
+        "ops": [op([7]), op([], [8]), op([], [], 500), op([8]), op([], [7])],
+    }
+    rates = {"read_bytes_per_second": 10**9, "write_bytes_per_second": 10**9}
+    hardware = {
+        "format": "teraio-hardware/1",
+        "name": "small machine",
+        "device_memory_bytes": 1100,
+        "device_link": rates,
+        "host": {"capacity_bytes": 0, **rates},
+        "drives": [
+            {
+                "name": "d0",
+                "capacity_bytes": 10**6,
+                "duplex": 2.0,
+                "rated_bytes_written": 10**15,
+                **rates,
+            }
+        ],
+        "request_latency_ns": 0,
+    }
+    (tmp_path / "trace.json").write_text(json.dumps(trace))
+    (tmp_path / "hardware.json").write_text(json.dumps(hardware))
+    return ["--trace", tmp_path / "trace.json", "--hardware", tmp_path / "hardware.json"]
+
+
+def plan_file(folder, *migrations):
+    """A plan for `small`; migrations as (tensor, action, trigger, deadline)."""
+    fields = ["tensor", "action", "trigger_op", "deadline_op"]
+    listed = [dict(zip(fields, m, strict=True)) | {"tier": "ssd"} for m in migrations]
+    path = folder / "plan.json"
+    path.write_text(json.dumps({"format": "teraio-plan/1", "trace": "small", "migrations": listed}))
+    return path
+
+
+def test_plan_prints_what_it_promises(teraio, tmp_path):
+    said = teraio("plan", *VIT, "--out", tmp_path / "plan.json")
+    assert re.search(r"fits by moving; the least device memory is [0-9.]+ .B", said)
+    assert re.search(r"step [0-9.]+ s, ideal [0-9.]+ s: [0-9.]+ % of ideal", said)
+    assert re.search(r"no plan is faster than [0-9.]+ s: at most [0-9.]+ % from the best", said)
+    assert re.search(r"[0-9]+ migrations, planned in [0-9.]+ m?s", said)
+    assert re.search(r"written +read +peak", said)
+    for row in ("device", "host", "SSD"):
+        assert re.search(rf"^{row} .*B$", said, re.MULTILINE)
+
+
+def test_plan_is_the_same_each_time_plain_and_compressed(teraio, tmp_path):
+    for name in ("a.json", "b.json", "c.json.gz"):
+        teraio("plan", *VIT, "--out", tmp_path / name)
+    plan = (tmp_path / "a.json").read_bytes()
+    assert (tmp_path / "b.json").read_bytes() == plan
+    assert gzip.decompress((tmp_path / "c.json.gz").read_bytes()) == plan
+
+
+def test_simulate_gives_the_fields_of_the_interface(teraio, tmp_path):
+    plan, timeline = tmp_path / "plan.json.gz", tmp_path / "timeline.json"
+    teraio("plan", *VIT, "--out", plan)
+    run = json.loads(teraio("simulate", *VIT, "--plan", plan, "--json", "--timeline", timeline))
+    assert set(run) == RUN_FIELDS
+    assert run["step_ns"] == run["ideal_ns"] + run["stall_ns"]
+    assert sum(run["stall_by_cause"].values()) == run["stall_ns"]
+    events = json.loads(timeline.read_text())["traceEvents"]
+    assert {event["ph"] for event in events} == {"M", "X", "C"}
+
+
+def test_everything_fits(teraio, small, tmp_path):
+    said = teraio("plan", *small, "--device-budget", "1600", "--out", tmp_path / "plan.json")
+    assert "everything fits: nothing moves" in said
+    assert json.loads((tmp_path / "plan.json").read_text())["migrations"] == []
+
+
+def test_a_job_that_cannot_fit_says_which_op_and_what_would_do(teraio, small, tmp_path):
+    out = ["--out", tmp_path / "plan.json"]
+    said = teraio("plan", *small, "--device-budget", "599", *out, fails=True)
+    assert "op 0 (an_op) needs 600 bytes at once, the device budget is 599" in said
+    least = re.search(r"least budget that would do is (\d+)", said).group(1)
+    teraio("plan", *small, "--device-budget", least, *out)
+    assert not (tmp_path / "no-plan.json").exists()
+
+
+def test_a_write_budget_is_kept_and_its_least_is_named(teraio, tmp_path):
+    plan = ["--out", tmp_path / "plan.json"]
+    said = teraio("plan", *VIT_ON_DRIVES, "--write-budget", "1GB", *plan, fails=True)
+    assert "a write budget of 1000000000 bytes per iteration is too small" in said
+    least = re.search(r"the least that would do is (\d+)", said).group(1)
+    said = teraio("plan", *VIT_ON_DRIVES, "--write-budget", least, *plan)
+    assert re.search(r"writes [0-9.]+ GB of the [0-9.]+ GB allowed", said)
+    checked = ["simulate", *VIT_ON_DRIVES, "--plan", tmp_path / "plan.json", "--json"]
+    written = json.loads(teraio(*checked, "--write-budget", least))["ssd_bytes_written"]
+    assert written <= int(least)
+    refused = teraio(*checked, "--write-budget", str(written - 1), fails=True)
+    assert f"write budget: {written} bytes written to the SSDs, {written - 1} allowed" in refused
+
+
+def test_algorithm_1_shows_its_rounds(teraio, small, tmp_path):
+    plan = ["plan", *small, "--device-budget", "1050", "--out", tmp_path / "plan.json"]
+    said = teraio(*plan, "--policy", "algorithm1", "--rounds", tmp_path / "rounds.csv")
+    assert "of ideal" in said
+    header, *rounds = (tmp_path / "rounds.csv").read_text().splitlines()
+    assert header == "round,tensor,first_op,next_use_op,tier,benefit_byte_ns,cost_ns"
+    assert rounds[0].startswith("0,7,1,4,ssd,")
+    assert "expected --policy algorithm1" in teraio(*plan, "--rounds", "r.csv", fails=True)
+
+
+def test_rated_drives_have_a_life(teraio, small, tmp_path):
+    said = teraio("plan", *small, "--out", tmp_path / "plan.json")
+    assert re.search(r"the drives last [0-9.e+-]+ years of training without a pause", said)
+
+
+@pytest.mark.parametrize(
+    ("migrations", "expected"),
+    [
+        (
+            [(7, "drop", 1, 2), (7, "prefetch", 3, 4)],
+            "drop without copy: migrations[0] (drop of te",
+        ),
+        (
+            [(7, "offload", 1, 2)],
+            "7 is away when op 0 (an_op) uses it, since migrations[0] (offload",
+        ),
+        ([(8, "offload", 1, 2)], "tensor not alive: migrations[0] (offload of tensor 8 at op 1"),
+        ([], "device memory: op 1 (an_op) needs 500 bytes more beside 600"),
+    ],
+)
+def test_an_invalid_plan_names_rule_migration_and_op(teraio, small, tmp_path, migrations, expected):
+    small = [*small, "--device-budget", "1050"]
+    plan = plan_file(tmp_path, *migrations)
+    for command in ("simulate", "explain"):
+        assert expected in teraio(command, *small, "--plan", plan, fails=True)
+
+
+def test_a_broken_file_names_file_field_and_expectation(teraio, small, tmp_path):
+    trace = json.loads(small[1].read_text())
+    trace["ops"][2]["duration_ns"] = -5
+    small[1].write_text(json.dumps(trace))
+    said = teraio("plan", *small, "--out", tmp_path / "plan.json", fails=True)
+    assert f"{small[1]}: ops[2].duration_ns: expected an integer that is not negative" in said
+    said = teraio("plan", *VIT, "--write-budget", "many", "--out", "plan.json", fails=True)
+    assert "--write-budget: " in said
+
+
+def test_compare_has_every_policy_beside_ideal_and_bound(teraio):
+    said = teraio("compare", *given("Inceptionv3-1536", "a100_g10"))
+    for row in (
+        "on demand, LRU",
+        "on demand, farthest next use",
+        "ZeRO-Offload",
+        "ZeRO-Infinity",
+        "activations only (SSDTrain)",
+        "G10-like",
+        "Algorithm 1",
+        "TERAIO, fast",
+        "TERAIO, best",
+        "bound: no plan is faster",
+        "ideal: memory without limit",
+    ):
+        assert re.search(rf"^{re.escape(row)} ", said, re.MULTILINE), row
+
+
+def test_explain_tells_where_time_goes_and_what_would_help(teraio, tmp_path):
+    plan = tmp_path / "plan.json"
+    teraio("plan", *VIT_ON_DRIVES, "--out", plan)
+    explain = ["explain", *VIT_ON_DRIVES, "--plan", plan]
+    said = teraio(*explain, "--effort", "fast", "--write-curve")
+    for words in (
+        "phase",
+        "waiting for",
+        "one more drive",
+        "64 GB more host memory",
+        "10 % more device memory",
+    ):
+        assert re.search(rf"^{words} ", said, re.MULTILINE), said
+    curve = said[said.index("write budget") :].splitlines()[2:]
+    assert len(curve) >= 3
+
+
+def test_a_time_limit_leaves_the_best_plan_so_far(teraio, tmp_path):
+    plan = tmp_path / "plan.json.gz"
+    l8 = given("l8", "h100_ssd")
+    teraio("plan", *l8, "--effort", "best", "--time-limit", "0.001", "--out", plan)
+    run = json.loads(teraio("simulate", *l8, "--plan", plan, "--json"))
+    assert run["fraction_of_ideal"] > 0.9
