@@ -3,7 +3,9 @@
 
 Every round runs each arm once, in a process of its own; a figure is the median over all rounds.
 Ideal is the better of stock PyTorch and ours with an unlimited budget. The reference arm's drift
-between rounds is a figure too: above DRIFT_MAX the machine was too uneven for a verdict.
+between rounds is a figure too: above DRIFT_MAX the machine was too uneven for a verdict. After each
+round fio reads and writes at once in the drives' directories: the engine's rates are those that it
+reached while it had enough requests in flight to load a drive.
 """
 
 import argparse
@@ -21,6 +23,7 @@ from arms.results import measured, natural_peak_of
 from demo import PROFILE, PROFILE_STEPS, training_arguments
 from llama.atomic import write_json
 from rich.console import Console
+from storage import fio
 
 ROOT = Path(__file__).resolve().parents[1]
 DRIFT_MAX = 0.10
@@ -28,6 +31,8 @@ FRACTION_TARGET = 0.95
 OF_BOUND_TARGET = 0.97
 IDLE_COST_MAX = 0.01
 PREDICTION_ERROR_MAX = 0.05
+OF_FIO_TARGET = 0.9
+FIO = argparse.Namespace(size=1 << 30, seconds=2)
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,8 @@ class Figures:
     drift: float
     bound_fraction: float | None
     predicted: float | None
+    drive_rate: float | None  # bytes per second under load, reads and writes, all drives
+    fio_rate: float
 
     @property
     def ideal(self) -> float:
@@ -51,7 +58,7 @@ def parse_arguments(argv=None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("--preset", default="130m")
-    add("--rounds", type=int, default=3)
+    add("--rounds", type=int, default=2)
     add("--steps", type=int, default=8, help="of each arm in each round")
     add("--warm-up-steps", type=int, default=4, help="of them, how many no median counts")
     add("--micro-batch", type=int, default=4)
@@ -67,8 +74,8 @@ def parse_arguments(argv=None) -> argparse.Namespace:
     return args
 
 
-def run_rounds(console: Console, args) -> dict[str, list[ArmResult]]:
-    """Every arm's results, one for each round."""
+def run_rounds(console: Console, args) -> tuple[dict[str, list[ArmResult]], list[float]]:
+    """Every arm's results, one for each round, and fio's rate in each."""
     profile = run(console, args, PROFILE, "profile", PROFILE_STEPS)
     budget = str(int(natural_peak_of(profile) / args.ratio))
     arms = [
@@ -78,10 +85,12 @@ def run_rounds(console: Console, args) -> dict[str, list[ArmResult]]:
         Arm("on_demand", budget, "on-demand"),
     ]
     results = {arm.name: [] for arm in arms}
+    fio_rates = []
     for number in range(1, args.rounds + 1):
         for arm in arms:
             results[arm.name].append(run(console, args, arm, f"round-{number}", args.steps))
-    return results
+        fio_rates.append(sum(fio(FIO, directory, "both")[0] for directory in args.ssd))
+    return results, fio_rates
 
 
 def run(console: Console, args, arm: Arm, folder: str, steps: int) -> ArmResult:
@@ -90,7 +99,9 @@ def run(console: Console, args, arm: Arm, folder: str, steps: int) -> ArmResult:
         return run_arm(arm, training_arguments(args, steps), directory, args.ssd, watch)
 
 
-def figures(results: dict[str, list[ArmResult]], warm_up_steps: int) -> Figures:
+def figures(
+    results: dict[str, list[ArmResult]], fio_rates: list[float], warm_up_steps: int
+) -> Figures:
     def times(result):
         return measured(result.training["step_seconds"], warm_up_steps)
 
@@ -105,7 +116,19 @@ def figures(results: dict[str, list[ArmResult]], warm_up_steps: int) -> Figures:
         drift=max(reference) / min(reference) - 1,
         bound_fraction=median_known(session["bound_fraction"] for session in planned),
         predicted=median_known(session["predicted_step_seconds"] for session in planned),
+        drive_rate=median_known(rate_under_load(session["counters"]) for session in planned),
+        fio_rate=median(fio_rates),
     )
+
+
+def rate_under_load(counters: dict) -> float | None:
+    """None when a drive was never under load in both directions."""
+    rates = [
+        drive[f"{direction}_bytes_per_second"]
+        for drive in counters["ssd_drives"]
+        for direction in ("read", "write")
+    ]
+    return sum(rates) if all(rates) else None
 
 
 def median_known(values) -> float | None:
@@ -128,6 +151,9 @@ def measures(f: Figures) -> list[dict]:
         error = f.predicted / f.planned
         met = abs(error - 1) <= PREDICTION_ERROR_MAX
         rows.append(row("predicted / measured step time", error, 1, met))
+    if f.drive_rate is not None:
+        rate = f.drive_rate / f.fio_rate
+        rows.append(row("drive rate under load / fio", rate, 1, rate >= OF_FIO_TARGET))
     if f.bound_fraction is not None:
         rows.append(row("bound of compute and drive, fraction of ideal", bound, 1, None))
     if f.drift > DRIFT_MAX:
@@ -158,7 +184,7 @@ def main(argv=None) -> int:
         directory.mkdir(parents=True, exist_ok=True)
     console = Console(width=None if sys.stdout.isatty() else 140)
     try:
-        found = figures(run_rounds(console, args), args.warm_up_steps)
+        found = figures(*run_rounds(console, args), args.warm_up_steps)
     except ArmFailed as error:
         print(f"step_time: {error}", file=sys.stderr)
         return 1

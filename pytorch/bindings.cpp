@@ -137,7 +137,10 @@ void add_tier_counters(py::dict& d, const std::string& tier, const TierCounters&
     entry["bytes_written"] = drive.bytes_written;
     entry["read_busy_ns"] = drive.read_busy_ns;
     entry["write_busy_ns"] = drive.write_busy_ns;
+    entry["read_bytes_per_second"] = drive.read_bytes_per_second;
+    entry["write_bytes_per_second"] = drive.write_bytes_per_second;
     entry["error_count"] = drive.error_count;
+    entry["slowdown"] = drive.slowdown;
     drives.append(entry);
   }
   if (!c.drives.empty()) d[py::str(tier + "_drives")] = drives;

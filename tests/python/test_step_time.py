@@ -19,12 +19,14 @@ GOOD = step_time.Figures(
     drift=0.02,
     bound_fraction=0.99,
     predicted=10.2,
+    drive_rate=1.9e9,
+    fio_rate=2e9,
 )
 
 
 def verdicts(figures):
-    planned, on_demand, idle, prediction, _, drift = step_time.measures(figures)
-    return [entry["met"] for entry in (planned, on_demand, idle, prediction, drift)]
+    planned, on_demand, idle, prediction, drives, _, drift = step_time.measures(figures)
+    return [entry["met"] for entry in (planned, on_demand, idle, prediction, drives, drift)]
 
 
 def rounds(*times, session=None):
@@ -32,16 +34,35 @@ def rounds(*times, session=None):
 
 
 def test_figures_are_medians_over_all_rounds():
-    foretold = {"bound_fraction": 0.98, "predicted_step_seconds": 3.5}
+    drive = {"read_bytes_per_second": 3e9, "write_bytes_per_second": 1e9}
+    foretold = {
+        "bound_fraction": 0.98,
+        "predicted_step_seconds": 3.5,
+        "counters": {"ssd_drives": [drive]},
+    }
     results = {
         "stock": rounds([1, 2, 9], [1, 2, 3], [2, 3, 4]),
         "unlimited": rounds([2], [2], [3]),
         "planned": rounds([4], [4], [8], session=foretold),
         "on_demand": rounds([5], [6], [7]),
     }
-    assert step_time.figures(results, warm_up_steps=1) == step_time.Figures(
-        stock=2, unlimited=2, planned=4, on_demand=6, drift=0.5, bound_fraction=0.98, predicted=3.5
+    assert step_time.figures(results, [5e9, 4e9, 6e9], warm_up_steps=1) == step_time.Figures(
+        stock=2,
+        unlimited=2,
+        planned=4,
+        on_demand=6,
+        drift=0.5,
+        bound_fraction=0.98,
+        predicted=3.5,
+        drive_rate=4e9,
+        fio_rate=5e9,
     )
+
+
+def test_a_drive_that_was_never_loaded_has_no_rate():
+    idle = {"read_bytes_per_second": 3e9, "write_bytes_per_second": 0}
+    assert step_time.rate_under_load({"ssd_drives": [idle]}) is None
+    assert len(step_time.measures(replace(GOOD, drive_rate=None))) == 6
 
 
 def test_ideal_is_the_better_of_stock_and_unlimited():
@@ -50,7 +71,7 @@ def test_ideal_is_the_better_of_stock_and_unlimited():
 
 
 def test_all_targets_met():
-    assert verdicts(GOOD) == [True, True, True, True, True]
+    assert verdicts(GOOD) == [True] * 6
 
 
 @pytest.mark.parametrize(
@@ -61,10 +82,11 @@ def test_all_targets_met():
         ({"unlimited": 10.2}, 2),
         ({"predicted": 9.8}, 3),
         ({"predicted": 11.0}, 3),
+        ({"drive_rate": 1.7e9}, 4),
     ],
 )
 def test_a_missed_target_is_told(change, missed):
-    expected = [True] * 5
+    expected = [True] * 6
     expected[missed] = False
     assert verdicts(replace(GOOD, **change)) == expected
 
@@ -86,6 +108,6 @@ def test_without_a_plan_nothing_is_said_of_it():
 
 def test_an_uneven_machine_gives_no_verdict(capsys):
     uneven = replace(GOOD, drift=0.3)
-    assert verdicts(uneven) == [None, None, None, None, False]
+    assert verdicts(uneven) == [None, None, None, None, None, False]
     step_time.show(step_time.measures(uneven))
     assert "no verdict" in capsys.readouterr().out
