@@ -1,0 +1,216 @@
+// Drives that fail for real: small file systems on loop devices that fill up, break, or disappear.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "base/units.h"
+#include "storage/loop_drive.h"
+#include "storage/scratch_directory.h"
+#include "storage/ssd_store.h"
+#include "storage/store_session.h"
+
+namespace teraio {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using testing::LoopDrive;
+using testing::PageMemory;
+using testing::ScratchDirectory;
+using testing::StoreSession;
+using testing::Submitted;
+
+class RealFaults : public ::testing::Test {
+ protected:
+  // Skips the test where there can be none.
+  void make_drive(const std::string& file_system, int64_t size_bytes, int32_t sector_bytes = 512) {
+    drive_ = std::make_unique<LoopDrive>(directory_.path(), file_system, size_bytes, sector_bytes);
+    if (!drive_->why_not().empty()) GTEST_SKIP() << drive_->why_not();
+  }
+
+  Result<std::unique_ptr<TierStore>> try_open(int64_t capacity_bytes) {
+    options_.capacity_bytes = capacity_bytes;
+    return open_ssd_store({{drive_->path(), 0, 0}}, options_, clock_);
+  }
+
+  void open(int64_t capacity_bytes) {
+    auto store = try_open(capacity_bytes);
+    ASSERT_TRUE(store.ok()) << store.status().message();
+    session_ = std::make_unique<StoreSession>(std::move(*store));
+  }
+
+  bool is_empty() const {
+    for (const auto& entry : std::filesystem::directory_iterator(drive_->path())) {
+      if (entry.path().filename() != "lost+found" && entry.path().filename() != "others") {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // Somebody else's file takes what is free, but for so many bytes.
+  void fill_up(int64_t left_bytes) {
+    const int fd = ::open((drive_->path() / "others").c_str(), O_CREAT | O_WRONLY, 0600);
+    ASSERT_GE(fd, 0);
+    const std::vector<char> bytes(1 << 16, 'x');
+    while (std::filesystem::space(drive_->path()).available > static_cast<uint64_t>(left_bytes) &&
+           write(fd, bytes.data(), bytes.size()) > 0) {
+    }
+    fsync(fd);
+    close(fd);
+  }
+
+  StoreSession& session() { return *session_; }
+
+  ScratchDirectory directory_;
+  SsdStoreOptions options_;
+  SteadyClock clock_;
+  std::unique_ptr<LoopDrive> drive_;
+  std::unique_ptr<StoreSession> session_;  // closes before its drive is gone
+};
+
+class OnFileSystem : public RealFaults, public ::testing::WithParamInterface<const char*> {};
+
+// xfs is made no smaller.
+INSTANTIATE_TEST_SUITE_P(Kinds, OnFileSystem, ::testing::Values("ext4", "xfs"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(OnFileSystem, EveryByteComesBack) {
+  make_drive(GetParam(), 400 * kMiB);
+  if (IsSkipped()) return;
+  options_.checksum = true;
+  open(64 * kMiB);
+  for (const int64_t size_bytes : {int64_t{0}, int64_t{1}, int64_t{4097}, 33 * kMiB + 5}) {
+    const Extent extent = session().reserve(size_bytes);
+    ASSERT_TRUE(session().write(extent, 1).status.ok());
+    EXPECT_TRUE(session().holds(extent, 1));
+  }
+  EXPECT_TRUE(is_empty());
+}
+
+TEST_P(OnFileSystem, AFullDriveIsRefusedBeforeItStarts) {
+  make_drive(GetParam(), 400 * kMiB);
+  if (IsSkipped()) return;
+  fill_up(20 * kMiB);
+  const auto store = try_open(64 * kMiB);
+  ASSERT_FALSE(store.ok());
+  EXPECT_EQ(store.status().code(), ErrorCode::kOutOfSpace);
+  EXPECT_THAT(store.status().message(),
+              AllOf(HasSubstr(drive_->path().string()), HasSubstr("67.1 MB wanted")));
+  EXPECT_TRUE(is_empty());
+}
+
+TEST_P(OnFileSystem, WhatIsPreallocatedStaysOursWhenTheDriveFillsUp) {
+  make_drive(GetParam(), 400 * kMiB);
+  if (IsSkipped()) return;
+  open(64 * kMiB);
+  fill_up(0);
+  const Extent extent = session().reserve(60 * kMiB);
+  const Status written = session().write(extent, 1).status;
+  EXPECT_TRUE(written.ok()) << written.message();
+  EXPECT_TRUE(session().holds(extent, 1));
+}
+
+TEST_F(RealFaults, ADriveThatCannotPreallocateRunsFullInTheMiddle) {
+  make_drive("ext2", 100 * kMiB);
+  if (IsSkipped()) return;
+  open(64 * kMiB);
+  const Extent early = session().reserve(4 * kMiB);
+  ASSERT_TRUE(session().write(early, 1).status.ok());
+  fill_up(8 * kMiB);
+  const Extent late = session().reserve(56 * kMiB);
+  const Status status = session().write(late, 2).status;
+  EXPECT_EQ(status.code(), ErrorCode::kOutOfSpace) << status.message();
+  EXPECT_THAT(status.message(), AllOf(HasSubstr(drive_->path().string()), HasSubstr("at offset "),
+                                      HasSubstr("No space left on device")));
+  EXPECT_TRUE(session().holds(early, 1)) << "the other tensors are as they were";
+  session().close();
+  EXPECT_TRUE(is_empty());
+}
+
+TEST_F(RealFaults, ABrokenDriveIsAnErrorForEveryTransferAndNoHang) {
+  make_drive("ext4", 100 * kMiB);
+  if (IsSkipped()) return;
+  open(40 * kMiB);
+  std::vector<Extent> extents;
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    extents.push_back(session().reserve(4 * kMiB));
+    ASSERT_TRUE(session().write(extents.back(), seed).status.ok());
+  }
+  drive_->lose_everything();
+  for (const Extent& extent : extents) {
+    PageMemory memory(extent.size_bytes);
+    const Status status = session().transfer(Direction::kRead, extent, memory).status;
+    EXPECT_EQ(status.code(), ErrorCode::kIoError) << status.message();
+    EXPECT_THAT(status.message(), AllOf(HasSubstr(drive_->path().string()), HasSubstr("at offset "),
+                                        HasSubstr("Input/output error")));
+  }
+  EXPECT_GE(session().store().counters().drives[0].error_count, 8);
+}
+
+TEST_F(RealFaults, ADriveThatIsUnmountedUnderUsGoesOnUntilWeClose) {
+  make_drive("ext4", 100 * kMiB);
+  if (IsSkipped()) return;
+  open(40 * kMiB);
+  const Extent extent = session().reserve(9 * kMiB);
+  ASSERT_EQ(umount2(drive_->path().c_str(), MNT_DETACH), 0);
+  ASSERT_TRUE(session().write(extent, 4).status.ok());
+  EXPECT_TRUE(session().holds(extent, 4));
+}
+
+TEST_F(RealFaults, AReadOnlyDriveIsRefused) {
+  make_drive("ext4", 100 * kMiB);
+  if (IsSkipped()) return;
+  ASSERT_EQ(mount("none", drive_->path().c_str(), nullptr, MS_REMOUNT | MS_RDONLY, nullptr), 0);
+  const auto store = try_open(8 * kMiB);
+  ASSERT_FALSE(store.ok());
+  EXPECT_THAT(store.status().message(),
+              AllOf(HasSubstr(drive_->path().string()), HasSubstr("Read-only file system")));
+}
+
+TEST_F(RealFaults, OffsetsBeyondFourGibibytes) {
+  make_drive("ext4", 6 * kGiB, 4096);
+  if (IsSkipped()) return;
+  options_.checksum = true;
+  open(5 * kGiB + 16 * kMiB);
+  const Extent before = session().reserve(5 * kGiB);  // never written: the drive is sparse
+  const Extent after = session().reserve(9 * kMiB + 1);
+  EXPECT_GE(after.offset_bytes, 5 * kGiB);
+  ASSERT_TRUE(session().write(after, 7).status.ok());
+  EXPECT_TRUE(session().holds(after, 7));
+  session().store().release(before);
+}
+
+TEST_F(RealFaults, SixtyFourThreadsOnADriveThatFillsUp) {
+  make_drive("ext2", 64 * kMiB);
+  if (IsSkipped()) return;
+  open(48 * kMiB);
+  const Extent early = session().reserve(kMiB);
+  ASSERT_TRUE(session().write(early, 1).status.ok());
+  fill_up(16 * kMiB);
+  std::vector<int> wrong(64, 0);
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 64; ++thread) {
+    threads.emplace_back([this, thread, &wrong] {
+      const Extent extent = session().reserve(512 * kKiB);
+      const Status status = session().write(extent, thread).status;
+      // Correct bytes or a clear error.
+      if (!status.ok() && status.code() != ErrorCode::kOutOfSpace) ++wrong[thread];
+      if (status.ok() && !session().holds(extent, thread)) ++wrong[thread];
+      session().store().release(extent);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(std::count(wrong.begin(), wrong.end(), 0), 64);
+  EXPECT_TRUE(session().holds(early, 1));
+  EXPECT_GT(session().store().counters().drives[0].error_count, 0);
+}
+
+}  // namespace
+}  // namespace teraio
