@@ -35,8 +35,8 @@ int64_t mapping_limit() {
   return limit / 2;
 }
 
-// A granule of a huge page keeps memory in huge pages however often it is stitched, and ops on it are
-// faster for it; a budget that would be only a few of them gets smaller ones, which waste less.
+// A granule of a huge page keeps memory in huge pages however often it is stitched, and ops on it
+// are faster for it; a budget that would be only a few of them gets smaller ones, which waste less.
 int64_t granule_bytes(int64_t budget_bytes) {
   const uint64_t wanted_bytes = std::clamp<int64_t>(budget_bytes / 512, 64 * kKiB, 2 * kMiB);
   return static_cast<int64_t>(std::bit_floor(wanted_bytes));

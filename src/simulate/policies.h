@@ -36,8 +36,8 @@ std::span<const Baseline> all_baselines();
 std::string_view to_string(Baseline baseline);
 
 // What a policy leaves over (memory that is still short) is evicted on demand, farthest next use
-// first, to the tiers that the policy uses; it returns on demand too unless said otherwise. Fails (kOutOfMemory, kOutOfSpace) when that is not
-// enough.
+// first, to the tiers that the policy uses; it returns on demand too unless said otherwise. Fails
+// (kOutOfMemory, kOutOfSpace) when that is not enough.
 Result<Plan> plan_baseline(Baseline baseline, const Trace& trace, const Hardware& hardware,
                            const Limits& limits);
 
