@@ -67,8 +67,10 @@ void StorageWalk::add_use(LiveTensor& tensor, bool is_write) {
 void find_unpinned(const ActiveSession& session, const c10::IValue& value,
                    std::vector<LiveTensor*>& found) {
   const auto look_at = [&](c10::StorageImpl* storage) {
-    const TensorHandle* handle = storage == nullptr ? nullptr : named_handle_of(*storage);
+    TensorHandle* handle = storage == nullptr ? nullptr : handle_of(*storage);
     if (handle == nullptr || handle->runtime != session.runtime) return;
+    // Autograd may save what was born in an op and no op returns: it has to be able to leave.
+    remember_storage(*handle, *storage);
     LiveTensor* tensor = handle->tensor;
     if (tensor->pin_count > 0 || !tensor->is_seen_as_input) return;
     if (std::find(found.begin(), found.end(), tensor) == found.end()) found.push_back(tensor);

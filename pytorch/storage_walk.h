@@ -40,8 +40,8 @@ class StorageWalk {
   OpSide side_;
 };
 
-// Adds the tensors behind `value` that no running op or hold keeps, each once: a look without a
-// trace. Storages that no op has shown yet are not among them, as those never leave.
+// Adds the tensors behind `value`, the argument of an op within another, that no running op or hold
+// keeps, each once.
 void find_unpinned(const ActiveSession& session, const c10::IValue& value,
                    std::vector<LiveTensor*>& found);
 

@@ -83,16 +83,11 @@ static void name_newborn(c10::StorageImpl& storage) {
   data_ptr = make_data_ptr(handle, handle->tensor->memory);
 }
 
-TensorHandle* named_handle_of(c10::StorageImpl& storage) {
-  const c10::DataPtr& data_ptr = storage._mutable_data_ptr_no_checks();
-  if (data_ptr.get_deleter() != &release_handle) return nullptr;
-  return static_cast<TensorHandle*>(data_ptr.get_context());
-}
-
 TensorHandle* handle_of(c10::StorageImpl& storage) {
   const c10::DataPtr& data_ptr = storage._mutable_data_ptr_no_checks();
   if (data_ptr.get_deleter() == &delete_newborn && !is_forked_child()) name_newborn(storage);
-  return named_handle_of(storage);
+  if (data_ptr.get_deleter() != &release_handle) return nullptr;
+  return static_cast<TensorHandle*>(data_ptr.get_context());
 }
 
 void remember_storage(TensorHandle& handle, c10::StorageImpl& storage) {

@@ -37,8 +37,6 @@ Result<TensorHandle*> make_handle(const std::shared_ptr<Runtime>& runtime, int64
 
 // Null for storages whose memory is not ours.
 TensorHandle* handle_of(c10::StorageImpl& storage);
-// Also null for those that no op has shown yet; changes nothing.
-TensorHandle* named_handle_of(c10::StorageImpl& storage);
 
 // Lets the engine move the handle's tensor: its storage is now known.
 void remember_storage(TensorHandle& handle, c10::StorageImpl& storage);
