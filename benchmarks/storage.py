@@ -2,7 +2,9 @@
 """The engine's path to a drive against fio's on the same directory, turn by turn.
 
 Each round measures fio (io_uring, direct, 1 MiB, depth 16) and the engine for reading, writing and
-both at once; a figure is the median over the rounds, a ratio the median of the rounds' ratios.
+both at once; a figure is the median over the rounds, a ratio the median of the rounds' ratios. Then
+an urgent read behind a full queue of planned writes against one on an idle drive, the memory that
+the store takes, and two drives of 200 and 100 MB/s together against the sum of their rates.
 """
 
 import argparse
@@ -15,11 +17,16 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
+from drives.limited import Unavailable, limited_drives
+
 ROOT = Path(__file__).resolve().parents[1]
 PHASES = ["read", "write", "both"]
 RATE_TARGET = 0.95
 CPU_TARGET = 1.2
 DEPTH = 16
+STRIPED_TARGET = 0.97
+LIMITED_RATES = [200_000_000, 100_000_000]
+LIMITED_BYTES = 320 << 20
 
 
 def parse_arguments(argv=None):
@@ -61,13 +68,16 @@ def fio(arguments, folder, phase):
     return rate, cpu / (moved * 1e-9)
 
 
+def bench_storage(arguments, directories, *options, prefix=()):
+    command = [*prefix, str(arguments.teraio), "bench-storage", "--json"]
+    command += [f"--seconds={arguments.seconds}", *options]
+    command += [word for directory in directories for word in ("--ssd", str(directory))]
+    return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+
+
 def engine(arguments, phase):
-    command = [
-        *(arguments.teraio, "bench-storage", "--json", f"--ssd={arguments.ssd}"),
-        *(f"--phase={phase}", f"--seconds={arguments.seconds}", f"--file-size={arguments.size}"),
-        f"--queue-depth={DEPTH}",
-    ]
-    report = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    options = [f"--phase={phase}", f"--file-size={arguments.size}", f"--queue-depth={DEPTH}"]
+    report = bench_storage(arguments, [arguments.ssd], *options)
     measured = report["phases"][0]
     rate = measured["read_bytes_per_second"] + measured["write_bytes_per_second"]
     return rate, measured["cpu_seconds_per_gb"]
@@ -106,21 +116,65 @@ def measure(arguments):
     return entries
 
 
+def urgent(arguments):
+    """A read of one request that finds a full queue of planned writes, at the engine's own depth.
+
+    It may take twice the idle time and one request's more: what the drive has already begun.
+    """
+    size = f"--file-size={arguments.size}"
+    report = bench_storage(arguments, [arguments.ssd], "--phase=urgent", size)
+    read = report["urgent_read"]
+    allowed = 2 * read["idle_ns"] + read["idle_write_ns"]
+    memory = report["memory_bytes"]
+    return [
+        entry("storage_urgent_read", "ns", [read["behind_writes_ns"]], [allowed])
+        | {"target": 1.0, "idle_ns": read["idle_ns"]},
+        {"name": "storage_memory", "unit": "B", "value": memory},
+    ]
+
+
+def striped(arguments):
+    """Two drives of known and unequal rates together."""
+    shared_memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
+    try:
+        with (
+            tempfile.TemporaryDirectory(dir=shared_memory) as folder,
+            limited_drives(folder, LIMITED_RATES, LIMITED_BYTES) as (directories, prefix),
+        ):
+            options = ["--phase=all", f"--file-size={LIMITED_BYTES // 2}"]
+            report = bench_storage(arguments, directories, *options, prefix=prefix)
+    except Unavailable as reason:
+        print(f"storage: no striped drives measured: {reason}", file=sys.stderr)
+        return []
+    entries = []
+    for phase in report["phases"][:2]:
+        rate = phase[f"{phase['phase']}_bytes_per_second"]
+        result = entry(f"storage_striped_{phase['phase']}", "B/s", [rate], [sum(LIMITED_RATES)])
+        entries.append(result | {"target": STRIPED_TARGET})
+    return entries
+
+
+def verdict(each):
+    """How a figure stands to its target; without one, nothing."""
+    if "ratio" not in each:
+        return ""
+    is_rate = each["unit"] == "B/s"
+    target = each.get("target", RATE_TARGET if is_rate else CPU_TARGET)
+    met = each["ratio"] >= target if is_rate else each["ratio"] <= target
+    reference = f"against {each['reference']:>10.4g}  ratio {each['ratio']:.3f}"
+    return reference if met else f"{reference} (missed: {target})"
+
+
 def main():
     arguments = parse_arguments()
     if shutil.which("fio") is None:
         sys.exit("storage: fio is not installed")
-    entries = measure(arguments)
+    entries = measure(arguments) + urgent(arguments) + striped(arguments)
     results = Path(os.environ.get("TERAIO_BENCH_DIR", ROOT / "build/bench"))
     results.mkdir(parents=True, exist_ok=True)
     (results / "storage.json").write_text(json.dumps(entries, indent=1) + "\n")
     for each in entries:
-        is_rate = each["unit"] == "B/s"
-        met = each["ratio"] >= RATE_TARGET if is_rate else each["ratio"] <= CPU_TARGET
-        print(
-            f"{each['name']:<20} {each['value']:>14.4g} {each['unit']:<5} fio "
-            f"{each['reference']:>10.4g}  ratio {each['ratio']:.3f} {'' if met else '(missed)'}"
-        )
+        print(f"{each['name']:<22} {each['value']:>12.4g} {each['unit']:<5} {verdict(each)}")
 
 
 if __name__ == "__main__":

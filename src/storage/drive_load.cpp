@@ -14,6 +14,13 @@ namespace {
 constexpr int64_t kTransferBytes = 16 * kMiB;  // as large as many tensors are
 constexpr int32_t kTransfersAtOnce = 3;        // per direction: the drive never waits for us
 constexpr int32_t kLatencySamples = 64;
+constexpr int32_t kUrgentLane = -1;
+
+int64_t median(std::vector<int64_t> values) {
+  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
 
 size_t index_of(Direction direction) { return static_cast<size_t>(direction); }
 
@@ -27,7 +34,8 @@ DriveLoad::Buffer DriveLoad::make_buffer() {
   return buffer;
 }
 
-DriveLoad::DriveLoad() : noise_(make_buffer()) {
+DriveLoad::DriveLoad(int64_t request_bytes)
+    : request_bytes_(std::min(request_bytes, kTransferBytes)), noise_(make_buffer()) {
   std::mt19937_64 random(20260101);
   auto* words = reinterpret_cast<uint64_t*>(noise_.get());
   std::generate(words, words + kTransferBytes / 8, random);
@@ -38,10 +46,10 @@ DriveLoad::~DriveLoad() = default;
 
 Result<std::unique_ptr<DriveLoad>> DriveLoad::open(const std::vector<SsdDirectory>& directories,
                                                    int64_t file_bytes, SsdStoreOptions options) {
-  std::unique_ptr<DriveLoad> load(new DriveLoad());
+  std::unique_ptr<DriveLoad> load(new DriveLoad(options.request_bytes));
   const int64_t least_bytes = 2 * kTransfersAtOnce * kTransferBytes;
   const int64_t size_bytes = align_up(std::max(file_bytes, least_bytes), kTransferBytes);
-  options.capacity_bytes = size_bytes + kBlockBytes;
+  options.capacity_bytes = size_bytes + kBlockBytes + load->request_bytes_;
   auto store = open_ssd_store(directories, options, load->clock_);
   if (!store) return store.status();
   load->store_ = std::move(*store);
@@ -59,6 +67,9 @@ Status DriveLoad::reserve(int64_t file_bytes) {
   const Result<Extent> small = store_->reserve(kBlockBytes);
   if (!small) return small.status();
   small_ = *small;
+  const Result<Extent> request = store_->reserve(request_bytes_);
+  if (!request) return request.status();
+  request_ = *request;
   return Status();
 }
 
@@ -67,11 +78,13 @@ const Extent& DriveLoad::next_extent(Direction direction) {
   return extents_[which][next_[which]++ % extents_[which].size()];
 }
 
-void DriveLoad::submit(Direction direction, int32_t lane, const Extent& extent) {
+void DriveLoad::submit(Direction direction, int32_t lane, const Extent& extent, Priority priority) {
   Transfer transfer;
   transfer.direction = direction;
   transfer.extent = extent;
-  transfer.memory = direction == Direction::kRead ? targets_[lane].get() : noise_.get();
+  transfer.memory =
+      direction == Direction::kRead ? targets_[std::max(lane, 0)].get() : noise_.get();
+  transfer.priority = priority;
   transfer.done = [this, direction, lane](const Completion& completion) {
     const std::lock_guard lock(mutex_);
     endings_.push_back({direction, lane, completion});
@@ -90,11 +103,12 @@ DriveLoad::Ending DriveLoad::wait_for_ending() {
 
 Status DriveLoad::fill() {
   submit(Direction::kWrite, 0, small_);
+  submit(Direction::kWrite, 0, request_);
   for (const auto& half : extents_) {
     for (const Extent& extent : half) submit(Direction::kWrite, 0, extent);
   }
   Status status;
-  for (size_t i = 0; i < 1 + extents_[0].size() + extents_[1].size(); ++i) {
+  for (size_t i = 0; i < 2 + extents_[0].size() + extents_[1].size(); ++i) {
     const Status one = wait_for_ending().completion.status;
     if (status.ok()) status = one;
   }
@@ -132,17 +146,64 @@ Result<LoadRates> DriveLoad::run(bool reads, bool writes, int64_t duration_ns) {
                    static_cast<double>(after.bytes_written - before.bytes_written) / seconds};
 }
 
-Result<int64_t> DriveLoad::read_latency_ns() {
+Result<int64_t> DriveLoad::idle_ns(Direction direction, const Extent& extent, Priority priority) {
   std::vector<int64_t> durations_ns;
   for (int32_t i = 0; i < kLatencySamples; ++i) {
-    submit(Direction::kRead, 0, small_);
+    submit(direction, 0, extent, priority);
     const Completion completion = wait_for_ending().completion;
     if (!completion.status.ok()) return completion.status;
-    durations_ns.push_back(completion.end_ns - completion.start_ns);
+    durations_ns.push_back(completion.end_ns - completion.submit_ns);
   }
-  const auto middle = durations_ns.begin() + kLatencySamples / 2;
-  std::nth_element(durations_ns.begin(), middle, durations_ns.end());
-  return *middle;
+  return median(std::move(durations_ns));
+}
+
+Result<int64_t> DriveLoad::read_latency_ns() {
+  return idle_ns(Direction::kRead, small_, Priority::kPlanned);
+}
+
+// As long as samples are missing, every write that ends is followed by another, and every read too.
+Result<int64_t> DriveLoad::urgent_read_behind_writes_ns() {
+  for (int32_t lane = 0; lane < kTransfersAtOnce; ++lane) {
+    submit(Direction::kWrite, lane, next_extent(Direction::kWrite));
+  }
+  int32_t under_way = kTransfersAtOnce;
+  bool is_reading = false;
+  std::vector<int64_t> durations_ns;
+  Status status;
+  while (under_way > 0) {
+    const Ending ending = wait_for_ending();
+    --under_way;
+    if (status.ok()) status = ending.completion.status;
+    if (ending.direction == Direction::kRead) {
+      durations_ns.push_back(ending.completion.end_ns - ending.completion.submit_ns);
+      is_reading = false;
+    }
+    if (!status.ok() || durations_ns.size() >= kLatencySamples) continue;
+    if (ending.direction == Direction::kWrite) {
+      submit(Direction::kWrite, ending.lane, next_extent(Direction::kWrite));
+      ++under_way;
+    }
+    if (is_reading) continue;
+    submit(Direction::kRead, kUrgentLane, request_, Priority::kUrgent);
+    is_reading = true;
+    ++under_way;
+  }
+  if (!status.ok()) return status;
+  return median(std::move(durations_ns));
+}
+
+Result<UrgentLatency> DriveLoad::urgent_latency() {
+  const auto write_ns = idle_ns(Direction::kWrite, request_, Priority::kPlanned);
+  if (!write_ns) return write_ns.status();
+  const auto idle = idle_ns(Direction::kRead, request_, Priority::kUrgent);
+  if (!idle) return idle.status();
+  const auto busy = urgent_read_behind_writes_ns();
+  if (!busy) return busy.status();
+  return UrgentLatency{*idle, *busy, *write_ns};
+}
+
+int64_t DriveLoad::buffer_bytes() const {
+  return static_cast<int64_t>(1 + targets_.size()) * kTransferBytes;
 }
 
 }  // namespace teraio

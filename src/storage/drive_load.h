@@ -20,6 +20,13 @@ struct LoadRates {
   double write = 0;
 };
 
+// Medians of many.
+struct UrgentLatency {
+  int64_t idle_ns = 0;   // of an urgent read of one request's size on idle drives
+  int64_t busy_ns = 0;   // of the same behind a full queue of planned writes
+  int64_t write_ns = 0;  // of a write of one request's size on idle drives
+};
+
 // Transfers of many requests each, several at a time, of bytes that no drive can compress. One
 // thread.
 class DriveLoad {
@@ -36,6 +43,11 @@ class DriveLoad {
   // Of a 4 KiB read on idle drives: the median of many.
   Result<int64_t> read_latency_ns();
 
+  Result<UrgentLatency> urgent_latency();
+
+  // What the load itself holds of memory, beside the store.
+  int64_t buffer_bytes() const;
+
   TierCounters counters() const { return store_->counters(); }
 
  private:
@@ -48,20 +60,26 @@ class DriveLoad {
     Completion completion;
   };
 
-  DriveLoad();
+  explicit DriveLoad(int64_t request_bytes);
   Status reserve(int64_t file_bytes);
   Status fill();
-  void submit(Direction direction, int32_t lane, const Extent& extent);
+  void submit(Direction direction, int32_t lane, const Extent& extent,
+              Priority priority = Priority::kPlanned);
+  // Median of transfers one after the other.
+  Result<int64_t> idle_ns(Direction direction, const Extent& extent, Priority priority);
+  Result<int64_t> urgent_read_behind_writes_ns();
   const Extent& next_extent(Direction direction);
   Ending wait_for_ending();
 
   SteadyClock clock_;
+  const int64_t request_bytes_;  // at most as large as a transfer
   Buffer noise_;                 // the source of all writes
   std::vector<Buffer> targets_;  // of reads, one per lane
   // Each direction goes round its own half: no transfer meets another on the same extent.
   std::vector<Extent> extents_[2];
   size_t next_[2] = {0, 0};
   Extent small_;
+  Extent request_;  // of one request's size
   std::mutex mutex_;
   std::condition_variable ended_;
   std::deque<Ending> endings_;

@@ -1,4 +1,4 @@
-"""`teraio doctor`: what people and scripts get of it."""
+"""`teraio doctor` and `teraio bench-storage`: what people and scripts get of them."""
 
 import json
 from pathlib import Path
@@ -37,3 +37,14 @@ def test_doctor_names_a_bad_value(teraio, tmp_path):
     outcome = teraio("doctor", "--ssd", tmp_path, "--rated-writes", "much")
     assert outcome.code == 2
     assert "much" in outcome.err
+
+
+def test_bench_storage_reports_every_phase(teraio, tmp_path):
+    small = ["--file-size", "96MiB", "--seconds", "0.05"]
+    outcome = teraio("bench-storage", "--ssd", tmp_path, "--json", *small)
+    assert outcome.code == 0, outcome
+    report = json.loads(outcome.out)
+    assert [phase["phase"] for phase in report["phases"]] == ["read", "write", "both"]
+    assert report["urgent_read"]["behind_writes_ns"] > 0
+    assert report["memory_bytes"] < 64 << 20
+    assert report["drives"][0]["bytes_written"] > 96 << 20

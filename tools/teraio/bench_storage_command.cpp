@@ -1,14 +1,21 @@
 // `teraio bench-storage`: what the engine's own path to a set of drives gives, and what it costs.
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/units.h"
 #include "commands.h"
+#include "storage/drive_endurance.h"
+#include "storage/drive_facts.h"
+#include "storage/drive_identity.h"
 #include "storage/drive_load.h"
 
 namespace teraio::tools {
@@ -20,6 +27,7 @@ struct Arguments {
   std::string file_size = "1GiB";
   std::string request_size = "1MiB";
   std::string backend = "auto";
+  std::string rated_writes;
   int32_t queue_depth = SsdStoreOptions().queue_depth;
   double seconds = 2.0;
   bool json = false;
@@ -40,6 +48,21 @@ struct Measured {
   double cpu_seconds_per_gb = 0;
 };
 
+struct Wear {
+  std::string drive;
+  int64_t bytes_written = 0;  // by everybody, as the system counted meanwhile
+  int64_t rated_bytes = 0;    // 0: unknown
+};
+
+struct Report {
+  std::vector<LoadRates> alone;  // of each drive, where there are several
+  std::vector<Measured> measured;
+  std::optional<UrgentLatency> urgent;
+  TierCounters counters;
+  int64_t memory_bytes = 0;  // of the store and its threads
+  std::vector<Wear> wear;    // of the drives that the system counts for
+};
+
 int64_t size_or_fail(const std::string& text) {
   const Result<int64_t> size_bytes = parse_size(text);
   if (!size_bytes) fail(size_bytes.status());
@@ -53,6 +76,13 @@ double cpu_seconds() {
     return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
   };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+int64_t resident_bytes() {
+  int64_t size_pages = 0;
+  int64_t resident_pages = 0;
+  std::ifstream("/proc/self/statm") >> size_pages >> resident_pages;
+  return resident_pages * sysconf(_SC_PAGESIZE);
 }
 
 int64_t moved_bytes(const DriveLoad& load) {
@@ -69,9 +99,8 @@ Measured measure(DriveLoad& load, const Phase& phase, double seconds) {
   return {phase.name, *rates, (cpu_seconds() - cpu_before) / moved_gb};
 }
 
-std::unique_ptr<DriveLoad> open_or_fail(const Arguments& arguments) {
-  std::vector<SsdDirectory> directories;
-  for (const std::string& path : arguments.directories) directories.push_back({path, 0, 0});
+std::unique_ptr<DriveLoad> open_or_fail(const std::vector<SsdDirectory>& directories,
+                                        const Arguments& arguments) {
   SsdStoreOptions options;
   options.request_bytes = size_or_fail(arguments.request_size);
   options.queue_depth = arguments.queue_depth;
@@ -84,40 +113,132 @@ std::unique_ptr<DriveLoad> open_or_fail(const Arguments& arguments) {
   return std::move(*load);
 }
 
-void print_json(const std::vector<Measured>& measured, const DriveLoad& load) {
+// Shares follow what each drive gives alone, as they do for a training run that was probed.
+std::vector<LoadRates> measure_alone(std::vector<SsdDirectory>& directories,
+                                     const Arguments& arguments) {
+  std::vector<LoadRates> rates;
+  for (SsdDirectory& directory : directories) {
+    const auto load = open_or_fail({directory}, arguments);
+    rates.push_back({measure(*load, kPhases[0], arguments.seconds).rates.read,
+                     measure(*load, kPhases[1], arguments.seconds).rates.write});
+    directory.read_bytes_per_second = static_cast<int64_t>(rates.back().read);
+    directory.write_bytes_per_second = static_cast<int64_t>(rates.back().write);
+  }
+  return rates;
+}
+
+// What the system has counted for the drives, each once.
+std::vector<Wear> count_writes(const Arguments& arguments) {
+  std::vector<Wear> counts;
+  for (const std::string& directory : arguments.directories) {
+    const Result<DriveIdentity> drive = identify_drive(directory);
+    if (!drive || drive->folder.empty()) continue;
+    const DriveFacts facts = read_drive_facts(drive->folder);
+    const bool is_known = std::any_of(counts.begin(), counts.end(),
+                                      [&](const Wear& wear) { return wear.drive == facts.name; });
+    if (is_known) continue;
+    const auto rating = rated_endurance(facts.model);
+    const int64_t rated_bytes = !arguments.rated_writes.empty()
+                                    ? size_or_fail(arguments.rated_writes)
+                                    : (rating ? rating->bytes_written : 0);
+    counts.push_back({facts.name, facts.bytes_written, rated_bytes});
+  }
+  return counts;
+}
+
+void print_json(const Report& report) {
   nlohmann::ordered_json json;
-  for (const Measured& each : measured) {
+  for (const LoadRates& rates : report.alone) {
+    json["alone"].push_back(
+        {{"read_bytes_per_second", rates.read}, {"write_bytes_per_second", rates.write}});
+  }
+  for (const Measured& each : report.measured) {
     json["phases"].push_back({{"phase", each.phase},
                               {"read_bytes_per_second", each.rates.read},
                               {"write_bytes_per_second", each.rates.write},
                               {"cpu_seconds_per_gb", each.cpu_seconds_per_gb}});
   }
-  for (const DriveCounters& drive : load.counters().drives) {
-    json["drives"].push_back({{"name", drive.name}, {"io_path", drive.io_path}});
+  if (report.urgent) {
+    json["urgent_read"] = {{"idle_ns", report.urgent->idle_ns},
+                           {"behind_writes_ns", report.urgent->busy_ns},
+                           {"idle_write_ns", report.urgent->write_ns}};
+  }
+  json["memory_bytes"] = report.memory_bytes;
+  for (const DriveCounters& drive : report.counters.drives) {
+    json["drives"].push_back(
+        {{"name", drive.name}, {"io_path", drive.io_path}, {"bytes_written", drive.bytes_written}});
+  }
+  for (const Wear& wear : report.wear) {
+    json["wear"].push_back({{"drive", wear.drive},
+                            {"bytes_written_by_all", wear.bytes_written},
+                            {"rated_bytes_written", wear.rated_bytes}});
   }
   fmt::print("{}\n", json.dump(1));
 }
 
-void print_table(const std::vector<Measured>& measured, const DriveLoad& load) {
-  for (const DriveCounters& drive : load.counters().drives) {
-    fmt::print("{}: {}\n", drive.name, drive.io_path);
-  }
-  fmt::print("\n{:<8} {:>12} {:>12} {:>14}\n", "", "read/s", "write/s", "CPU s per GB");
-  for (const Measured& each : measured) {
-    fmt::print("{:<8} {:>12} {:>12} {:>14.4f}\n", each.phase,
-               format_size(static_cast<int64_t>(each.rates.read)),
-               format_size(static_cast<int64_t>(each.rates.write)), each.cpu_seconds_per_gb);
+std::string bytes_text(double bytes) { return format_size(static_cast<int64_t>(bytes)); }
+
+void print_wear(const Report& report) {
+  double write_rate = 0;
+  for (const Measured& each : report.measured) write_rate = std::max(write_rate, each.rates.write);
+  for (const Wear& wear : report.wear) {
+    fmt::print("{}: {} were written to it meanwhile", wear.drive, format_size(wear.bytes_written));
+    if (wear.rated_bytes > 0 && report.wear.size() == 1) {
+      fmt::print("; at the fastest rate above its rated {} are written in {}",
+                 format_size(wear.rated_bytes), describe_life(wear.rated_bytes, write_rate));
+    }
+    fmt::print("\n");
   }
 }
 
+void print_table(const Report& report) {
+  for (size_t i = 0; i < report.counters.drives.size(); ++i) {
+    const DriveCounters& drive = report.counters.drives[i];
+    fmt::print("{}: {}", drive.name, drive.io_path);
+    if (i < report.alone.size()) {
+      fmt::print(", alone {}/s read and {}/s written", bytes_text(report.alone[i].read),
+                 bytes_text(report.alone[i].write));
+    }
+    fmt::print("\n");
+  }
+  fmt::print("\n{:<8} {:>12} {:>12} {:>14}\n", "", "read/s", "write/s", "CPU s per GB");
+  for (const Measured& each : report.measured) {
+    fmt::print("{:<8} {:>12} {:>12} {:>14.4f}\n", each.phase, bytes_text(each.rates.read),
+               bytes_text(each.rates.write), each.cpu_seconds_per_gb);
+  }
+  if (report.urgent) {
+    fmt::print("\nurgent read of a request: {} on idle drives, {} behind a full queue of writes\n",
+               format_duration(report.urgent->idle_ns), format_duration(report.urgent->busy_ns));
+  }
+  fmt::print("memory of the store: {}\n", format_size(report.memory_bytes));
+  print_wear(report);
+}
+
 void bench(const Arguments& arguments) {
-  const std::unique_ptr<DriveLoad> load = open_or_fail(arguments);
-  std::vector<Measured> measured;
+  Report report;
+  std::vector<SsdDirectory> directories;
+  for (const std::string& path : arguments.directories) directories.push_back({path, 0, 0});
+  const std::vector<Wear> before = count_writes(arguments);
+  if (directories.size() > 1) report.alone = measure_alone(directories, arguments);
+  const int64_t memory_before = resident_bytes();
+  const std::unique_ptr<DriveLoad> load = open_or_fail(directories, arguments);
   for (const Phase& phase : kPhases) {
     if (arguments.phase != "all" && arguments.phase != phase.name) continue;
-    measured.push_back(measure(*load, phase, arguments.seconds));
+    report.measured.push_back(measure(*load, phase, arguments.seconds));
   }
-  arguments.json ? print_json(measured, *load) : print_table(measured, *load);
+  if (arguments.phase == "all" || arguments.phase == "urgent") {
+    const auto urgent = load->urgent_latency();
+    if (!urgent) fail(urgent.status());
+    report.urgent = *urgent;
+  }
+  report.memory_bytes =
+      std::max<int64_t>(0, resident_bytes() - memory_before - load->buffer_bytes());
+  report.counters = load->counters();
+  report.wear = count_writes(arguments);
+  for (size_t i = 0; i < report.wear.size() && i < before.size(); ++i) {
+    report.wear[i].bytes_written -= before[i].bytes_written;
+  }
+  arguments.json ? print_json(report) : print_table(report);
 }
 
 }  // namespace
@@ -129,7 +250,7 @@ void add_bench_storage_command(CLI::App& app) {
   command->add_option("--ssd", arguments->directories,
                       "Directory on a drive; once per drive, used together (default: here)");
   command->add_option("--phase", arguments->phase, "What to measure")
-      ->check(CLI::IsMember({"all", "read", "write", "both"}))
+      ->check(CLI::IsMember({"all", "read", "write", "both", "urgent"}))
       ->capture_default_str();
   command->add_option("--file-size", arguments->file_size, "Bytes to move about in")
       ->capture_default_str();
@@ -142,6 +263,9 @@ void add_bench_storage_command(CLI::App& app) {
   command->add_option("--seconds", arguments->seconds, "Per measurement")
       ->check(CLI::Range(0.05, 3600.0))
       ->capture_default_str();
+  command->add_option(
+      "--rated-writes", arguments->rated_writes,
+      "Bytes that the drive is rated for, e.g. 1200TB, where its model is not known");
   command->add_flag("--checksum", arguments->checksum, "Keep and check checksums");
   command->add_flag("--json", arguments->json, "For scripts");
   command->callback([arguments] { bench(*arguments); });
