@@ -21,16 +21,22 @@ demo: build corpus  ## train a Llama in a third of the memory that it needs, thr
 	@$(python) examples/demo.py
 
 .PHONY: test
-test: build  ## run every test: C++, Python, and Python against the newest PyTorch
+test: build  ## run every test: C++, Python, Python against the newest PyTorch, sanitizers
 	@status=0; \
 	$(MAKE) --no-print-directory test-cpp || status=1; \
 	$(MAKE) --no-print-directory test-python || status=1; \
 	$(MAKE) --no-print-directory test-newest || status=1; \
+	$(MAKE) --no-print-directory sanitize || status=1; \
 	exit $$status
 
 .PHONY: build
 build: $(BUILD)/build.ninja  ## build into build/: the command is build/bin/teraio
 	@cmake --build $(BUILD)
+
+.PHONY: sanitize
+sanitize:  ## run the tests of raw memory and of threads under sanitizers
+	@$(MAKE) --no-print-directory sanitize-address
+	@$(MAKE) --no-print-directory sanitize-thread
 
 .PHONY: bench
 bench: build corpus  ## run every benchmark; leaves build/bench/*.json and prints a table
@@ -59,7 +65,7 @@ lint: setup  ## check layers, file sizes and format without building
 
 .PHONY: clean
 clean:  ## remove what was built; the environments stay
-	rm -rf $(BUILD) $(BUILD)-newest $(BUILD)-fuzz
+	rm -rf $(BUILD) $(BUILD)-newest $(BUILD)-address $(BUILD)-thread $(BUILD)-fuzz
 
 # What the targets above are made of.
 
@@ -79,6 +85,27 @@ else
 	  --config-settings=build-dir=$(BUILD)-newest .
 	@$(python_newest) -m pytest tests/python
 endif
+
+# The layers of raw memory and of threads; all of them would take longer than everything else. The
+# thread sanitizer leaves out what checks the process's memory, which is mostly its own, and what
+# moves many bytes.
+sanitized_address := storage_tests device_tests
+sanitized_thread := storage_tests
+filter_address := *
+filter_thread := Striped*:*Staged*:*FailingCopy*:GpuDirect*:*FailingUnderWay*:Slow*:Faults*:HostStore*:-*HoldsNoMore*
+
+.PHONY: sanitize-address sanitize-thread
+sanitize-address sanitize-thread: sanitize-%: packages
+	@echo "Building for the $* sanitizer in $(BUILD)-$*"
+	@mkdir -p $(BUILD)-$*
+	@cmake -S . -B $(BUILD)-$* -G Ninja -DTERAIO_SANITIZE=$* -DCMAKE_BUILD_TYPE=None \
+	  -DCMAKE_CXX_FLAGS="-O1 -g1" -DTERAIO_BUILD_PYTORCH=OFF -DTERAIO_BUILD_TOOLS=OFF \
+	  -DTERAIO_BUILD_BENCHMARKS=OFF >$(BUILD)-$*/configure.log || \
+	  { cat $(BUILD)-$*/configure.log; exit 1; }
+	@cmake --build $(BUILD)-$* --target $(sanitized_$*)
+	@status=0; cd $(BUILD)-$*; for tests in $(sanitized_$*); do \
+	  timeout 300 bin/$$tests --gtest_brief=1 --gtest_filter='$(filter_$*)' || status=1; \
+	done; exit $$status
 
 # Text to train on: the prose sources of Python's documentation.
 .PHONY: corpus

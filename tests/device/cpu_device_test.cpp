@@ -25,6 +25,10 @@ constexpr int64_t kOverheadBytes =
 // A device, the blocks in use, and what was written into them.
 class CpuDeviceTest : public testing::Test {
  protected:
+  ~CpuDeviceTest() override {
+    for (const auto& [memory, block] : blocks_) device_->release(memory);
+  }
+
   void open(int64_t budget_bytes) {
     auto device = make_cpu_device(budget_bytes);
     ASSERT_TRUE(device.ok()) << device.status().message();
