@@ -31,14 +31,15 @@ struct Chain {
 };
 
 constexpr std::array<Chain, 1> kFastChains = {Chain{.rounds = 3}};
-constexpr std::array<Chain, 7> kBestChains = {
+constexpr std::array<Chain, 8> kBestChains = {
     Chain{.rounds = 10},
-    Chain{.rounds = 10, .tolerance = 0.02, .price_floor = 0.05, .latency_share_max = 0.006},
+    Chain{.rounds = 10, .tolerance = 0.02, .price_floor = 0.05},
     Chain{.rounds = 8, .price_window = 0.005},
     Chain{.rounds = 8, .price_floor = 1.0},
     Chain{.rounds = 8, .tolerance = 0.01, .price_window = 0.05, .price_memory = 0.8},
     Chain{.rounds = 8, .early_writes = false},
-    Chain{.rounds = 12, .tolerance = 0.0, .price_floor = 0.02, .price_memory = 0.7}};
+    Chain{.rounds = 12, .tolerance = 0.0, .price_floor = 0.02, .price_memory = 0.7},
+    Chain{.rounds = 8, .tolerance = 0.02, .price_floor = 0.05, .latency_share_max = 0.006}};
 
 // Under a write budget that binds. Which price is right depends on how tight it is, and whether
 // host memory has to be shared out as the least cover does.
