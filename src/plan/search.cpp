@@ -35,11 +35,11 @@ constexpr std::array<Chain, 8> kBestChains = {
     Chain{.rounds = 10},
     Chain{.rounds = 10, .tolerance = 0.02, .price_floor = 0.05},
     Chain{.rounds = 8, .price_window = 0.005},
-    Chain{.rounds = 8, .price_floor = 1.0},
+    Chain{.rounds = 10, .tolerance = 0.01, .price_floor = 0.05, .latency_share_max = 0.006},
     Chain{.rounds = 8, .tolerance = 0.01, .price_window = 0.05, .price_memory = 0.8},
-    Chain{.rounds = 8, .early_writes = false},
+    Chain{.rounds = 8, .price_floor = 1.0},
     Chain{.rounds = 12, .tolerance = 0.0, .price_floor = 0.02, .price_memory = 0.7},
-    Chain{.rounds = 8, .tolerance = 0.02, .price_floor = 0.05, .latency_share_max = 0.006}};
+    Chain{.rounds = 8, .early_writes = false}};
 
 // Under a write budget that binds. Which price is right depends on how tight it is, and whether
 // host memory has to be shared out as the least cover does.
@@ -57,6 +57,8 @@ constexpr std::array<Chain, 6> kBestBudgetChains = {
 
 // Nothing is left to gain when a step takes no more than this times the ideal.
 constexpr double kGoodEnough = 1.0002;
+// Best effort ends when four chains in a row bring less than this part of the step.
+constexpr double kLeastGain = 1e-4;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 std::vector<double> durations_of(const Trace& trace) {
@@ -203,6 +205,7 @@ class Search {
   // Two at a time, each from what was known before both: the result does not depend on which one
   // is done first.
   void follow_all(std::span<const Chain> chains) {
+    int idle_pairs = 0;
     for (size_t i = 0; i < chains.size() && !done(known_); i += 2) {
       std::future<Known> beside;
       if (i + 1 < chains.size())
@@ -210,7 +213,10 @@ class Search {
                             [this, &chains, i] { return follow(chains[i + 1], problem_, known_); });
       Known known = follow(chains[i], problem_, known_);
       if (beside.valid()) known.learn_from(beside.get());
+      const bool little_gained = known.best_ns > (1 - kLeastGain) * known_.best_ns;
       known_ = std::move(known);
+      idle_pairs = little_gained ? idle_pairs + 1 : 0;
+      if (idle_pairs == 2) return;
     }
   }
 
