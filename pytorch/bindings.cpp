@@ -249,6 +249,8 @@ SessionOptions options_from(const py::kwargs& kwargs) {
   };
   read("ssd_capacity_bytes", options.ssd_capacity_bytes);
   read("host_limit_bytes", options.host_limit_bytes);
+  read("write_budget_bytes", options.write_budget_bytes);
+  read("write_budget_period_seconds", options.write_budget_period_seconds);
   read("plan_path", options.plan_path);
   read("is_planned", options.is_planned);
   read("checksum", options.checksum);

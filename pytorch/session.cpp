@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
 #include <limits>
 
 #include "base/units.h"
@@ -10,6 +12,7 @@
 #include "device/cpu_device.h"
 #include "forked_child.h"
 #include "op_observer.h"
+#include "plan/planner.h"
 #include "simulate/bounds.h"
 #include "simulate/search.h"
 #include "simulate/simulator.h"
@@ -53,6 +56,12 @@ Drive to_drive(const DriveProbe& probe) {
   drive.rates = {probe.read_bytes_per_second, probe.write_bytes_per_second};
   drive.duplex = probe.duplex;
   return drive;
+}
+
+double compute_seconds(const Trace& trace) {
+  int64_t sum_ns = 0;
+  for (const Op& op : trace.ops) sum_ns += op.duration_ns;
+  return static_cast<double>(sum_ns) / 1e9;
 }
 
 bool has_drive(const Hardware& hardware, const std::string& name) {
@@ -136,7 +145,7 @@ std::optional<std::string> Session::machine_change() {
   return change;
 }
 
-Result<Plan> Session::make_plan(const Profile& profile) {
+Limits Session::limits_for(const Profile& profile) const {
   Limits limits;
   const auto margin_bytes =
       static_cast<int64_t>(static_cast<double>(options_.device_budget_bytes) * kPlanMargin);
@@ -144,8 +153,36 @@ Result<Plan> Session::make_plan(const Profile& profile) {
       options_.device_budget_bytes - margin_bytes - profile.untouched_bytes;
   limits.host_limit_bytes = options_.host_limit_bytes;
   limits.smallest_tensor_bytes = options_.smallest_tensor_bytes;
+  limits.write_budget_bytes = options_.write_budget_bytes;
+  if (limits.write_budget_bytes && options_.write_budget_period_seconds > 0) {
+    const double iterations_per_period =
+        static_cast<double>(options_.write_budget_period_seconds) / compute_seconds(profile.trace);
+    *limits.write_budget_bytes = std::llround(static_cast<double>(*limits.write_budget_bytes) /
+                                              std::max(iterations_per_period, 1e-9));
+  }
+  return limits;
+}
+
+// Within the write budget, or with the least one where that is too small: on demand, more would be
+// written.
+Result<Plan> Session::plan_within(const Trace& trace, Limits limits) const {
+  Result<Plan> plan = plan_by_simulation(trace, hardware_, limits);
+  if (plan.ok() || !limits.write_budget_bytes) return plan;
+  const Result<int64_t> least_bytes = least_write_budget_bytes(trace, hardware_, limits);
+  if (!least_bytes.ok() || *least_bytes <= *limits.write_budget_bytes) return plan;
+  fmt::print(
+      stderr,
+      "teraio: the write budget allows {} per iteration, and about {} is the least that this "
+      "device budget needs: planning with that\n",
+      format_size(*limits.write_budget_bytes), format_size(*least_bytes));
+  limits.write_budget_bytes = *least_bytes;
+  return plan_by_simulation(trace, hardware_, limits);
+}
+
+Result<Plan> Session::make_plan(const Profile& profile) {
+  const Limits limits = limits_for(profile);
   Result<Plan> plan = options_.plan_path ? read_plan(*options_.plan_path, profile.trace)
-                                         : plan_by_simulation(profile.trace, hardware_, limits);
+                                         : plan_within(profile.trace, limits);
   if (!plan.ok()) return plan;
   const Prediction prediction = predict(profile, limits, *plan);
   const std::lock_guard lock(mutex_);

@@ -29,6 +29,9 @@ struct SessionOptions {
   std::vector<std::filesystem::path> ssd_directories;
   int64_t ssd_capacity_bytes = 0;  // over all directories; 0: chosen from budget and free room
   int64_t host_limit_bytes = 0;
+  // What plans may write to the drives: in so many seconds, or per iteration where that is 0.
+  std::optional<int64_t> write_budget_bytes;
+  int64_t write_budget_period_seconds = 0;
   std::filesystem::path cache_directory;  // for measured drives
   std::optional<std::filesystem::path> plan_path;
   bool is_planned = true;             // false: on demand only
@@ -75,6 +78,8 @@ class Session {
   void close_stores();
   std::optional<std::string> machine_change();
   Result<Plan> make_plan(const Profile& profile);
+  Limits limits_for(const Profile& profile) const;
+  Result<Plan> plan_within(const Trace& trace, Limits limits) const;
   Prediction predict(const Profile& profile, const Limits& limits, const Plan& plan) const;
 
   // What storages may outlive the session with: owned by the runtime's last user.

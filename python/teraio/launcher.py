@@ -17,7 +17,7 @@ from pathlib import Path
 from teraio.directories import ssd_directories
 from teraio.errors import Error
 from teraio.program import Program
-from teraio.sizes import parse_size
+from teraio.sizes import parse_size, parse_write_budget
 
 _PLAN_FORMAT = "teraio-plan/1"
 _EPILOG = """\
@@ -45,6 +45,7 @@ def _parser():
     add("--device", default="cpu", help="the device that is budgeted (default: cpu)")
     add("--ssd", action="append", metavar="DIR", help="a directory on a drive; give one per drive")
     add("--host-limit", default="0", metavar="SIZE", help="host memory to offload to (default: 0)")
+    add("--write-budget", metavar="RATE", help="most that plans write to the drives, e.g. 2TB/day")
     plan = parser.add_mutually_exclusive_group()
     plan.add_argument("--plan", metavar="FILE", help="run this plan instead of making one")
     plan.add_argument(
@@ -82,6 +83,8 @@ def _checked(options):
     if parse_size(options.device_budget, whole_bytes=10**15) == 0:
         raise Error("--device-budget is 0: no op can run without memory")
     parse_size(options.host_limit)
+    if options.write_budget is not None:
+        parse_write_budget(options.write_budget)
     if options.plan:
         _check_plan(Path(options.plan))
     for option in ("--save-plan", "--save-trace", "--verify"):
@@ -136,6 +139,7 @@ def _offload(options):
         options.device_budget,
         ssd=options.ssd,
         host_limit=options.host_limit,
+        write_budget=options.write_budget,
         device=options.device,
         plan=options.plan,
         policy=options.policy,

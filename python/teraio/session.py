@@ -11,7 +11,7 @@ from teraio.directories import ssd_directories
 from teraio.errors import Error
 from teraio.iterations import IterationHooks
 from teraio.report import Reporter
-from teraio.sizes import parse_size
+from teraio.sizes import parse_size, parse_write_budget
 from teraio.verification import Verification
 
 
@@ -20,6 +20,7 @@ def offload(
     ssd=None,
     host_limit=0,
     *,
+    write_budget=None,
     device="cpu",
     plan=None,
     policy="planned",
@@ -39,6 +40,8 @@ def offload(
         device_budget: bytes, as an int or written "1.5GB", "800MiB", "40%" (of all memory).
         ssd: a directory or a list of them, one per drive. Default: one in the cache directory.
         host_limit: bytes of host memory that may hold tensors; written like the budget.
+        write_budget: what plans may write to the drives: "2TB/day", "80GB/hour", "5GB/iteration".
+            Iterations on demand (the first ones, and those that leave the plan) are not limited.
         device: "cpu".
         plan: a plan file to run instead of making a plan.
         policy: "planned", or "on-demand" for migration without a plan.
@@ -55,6 +58,7 @@ def offload(
         device_budget_bytes=_budget_bytes(device_budget, device),
         directories=ssd_directories(ssd),
         host_limit_bytes=parse_size(host_limit),
+        **_write_budget_options(write_budget),
         plan=_plan_file(plan),
         policy=_checked_policy(policy),
         verify=verify,
@@ -197,6 +201,13 @@ def _budget_bytes(text, device):
     if budget_bytes == 0:
         raise Error("the device budget is 0: no op can run without memory")
     return budget_bytes
+
+
+def _write_budget_options(write_budget):
+    if write_budget is None:
+        return {}
+    size_bytes, seconds = parse_write_budget(write_budget)
+    return {"write_budget_bytes": size_bytes, "write_budget_period_seconds": seconds}
 
 
 def _plan_file(plan):

@@ -7,6 +7,7 @@ from teraio.errors import Error
 _PATTERN = re.compile(r"(\d+\.?\d*|\.\d+)\s*(?:([kmgtp])(i?)b?|b)?", re.IGNORECASE)
 _PERCENT = re.compile(r"(\d+\.?\d*|\.\d+)\s*%")
 _LARGEST_BYTES = 2**62
+_PERIOD_SECONDS = {"iteration": 0, "hour": 3600, "day": 86400}
 
 
 def parse_size(text, whole_bytes=0):
@@ -23,6 +24,21 @@ def parse_size(text, whole_bytes=0):
         share = " or 40%" if whole_bytes else ""
         raise Error(f'"{text}" is not a size: expected e.g. 1.5GB, 800MiB, 1200000000{share}')
     return size_bytes
+
+
+def parse_write_budget(text):
+    """(bytes, seconds) of "2TB/day", "80GB/hour" or "5GB/iteration", whose seconds are 0.
+
+    Raises teraio.Error for anything else.
+
+    >>> parse_write_budget("2TB/day"), parse_write_budget("5GB/iteration")
+    ((2000000000000, 86400), (5000000000, 0))
+    """
+    size, _, period = str(text).partition("/")
+    size_bytes = _size_or_none(size.strip(), 0)
+    if period.strip() not in _PERIOD_SECONDS or size_bytes is None or size_bytes >= _LARGEST_BYTES:
+        raise Error(f'"{text}" is not a write budget: expected e.g. 2TB/day or 5GB/iteration')
+    return size_bytes, _PERIOD_SECONDS[period.strip()]
 
 
 def _size_or_none(text, whole_bytes):

@@ -116,6 +116,26 @@ def test_the_trace_says_that_only_the_update_changes_parameters(offload):
     assert any(parameters & set(op["reads"]) for op in views)
 
 
+def test_plans_keep_a_write_budget_or_come_as_near_as_they_can(offload, capfd):
+    def planned_writes(**options):
+        with offload(**options) as session:
+            net = model()
+            train(net, torch.optim.AdamW(net.parameters(), foreach=False), 6)
+            trace, plan = session.trace().to_dict(), session.plan().to_dict()
+        bytes_of = {tensor["id"]: tensor["bytes"] for tensor in trace["tensors"]}
+        offloads = [m for m in plan["migrations"] if m["action"] == "offload"]
+        return sum(bytes_of[offload["tensor"]] for offload in offloads)
+
+    unlimited = planned_writes()
+    assert "device budget needs" not in capfd.readouterr().err
+    least = planned_writes(write_budget="1MB/day")
+    assert "is the least that this device budget needs" in capfd.readouterr().err
+    assert least < unlimited
+    between = (least + unlimited) // 2
+    assert planned_writes(write_budget=f"{between}/iteration") <= between
+    assert "device budget needs" not in capfd.readouterr().err
+
+
 def test_a_saved_plan_runs_again(offload, tmp_path):
     def run(**options):
         with offload(**options) as session:

@@ -4,7 +4,7 @@ import pytest
 
 import teraio.sizes
 from teraio.errors import Error
-from teraio.sizes import parse_size
+from teraio.sizes import parse_size, parse_write_budget
 
 
 @pytest.mark.parametrize(
@@ -50,3 +50,15 @@ def test_error_tells_what_is_expected():
 
 def test_example_of_the_docstring():
     assert doctest.testmod(teraio.sizes).failed == 0
+
+
+@pytest.mark.parametrize(
+    "text", ["2TB", "2TB/week", "/day", "fast/day", "-1GB/day", "2TB/day/day", ""]
+)
+def test_no_write_budget(text):
+    with pytest.raises(Error, match="is not a write budget: expected e.g. 2TB/day"):
+        parse_write_budget(text)
+
+
+def test_write_budget_of_a_period():
+    assert parse_write_budget("80 GB / hour") == (80 * 10**9, 3600)
