@@ -15,7 +15,7 @@ namespace {
 // a new plan.
 constexpr double kSlow = 0.75;
 constexpr double kFast = 1.5;
-constexpr int kDeviationsToBelieve = 2;  // iterations in a row
+constexpr int kDeviationsToBelieve = 2;  // measurements in a row
 
 double share(int64_t measured, int64_t planned) {
   return planned > 0 ? static_cast<double>(measured) / static_cast<double>(planned) : 0;
@@ -46,7 +46,7 @@ int64_t scaled(int64_t rate, double factor) {
 }  // namespace
 
 DriveWatch::DriveWatch(Hardware hardware) : hardware_(std::move(hardware)) {
-  for (const Drive& drive : hardware_.drives) watched_.push_back({drive.rates, 1, 0});
+  for (const Drive& drive : hardware_.drives) watched_.push_back({drive.rates, 1, {}, 0});
 }
 
 std::optional<std::string> DriveWatch::note_iteration(const std::vector<DriveCounters>& drives) {
@@ -54,6 +54,8 @@ std::optional<std::string> DriveWatch::note_iteration(const std::vector<DriveCou
   for (size_t i = 0; i < std::min(drives.size(), watched_.size()); ++i) {
     Watched& watched = watched_[i];
     Drive& planned = hardware_.drives[i];
+    const Rates measured{drives[i].read_bytes_per_second, drives[i].write_bytes_per_second};
+    if (std::exchange(watched.seen, measured) == measured) continue;  // nothing new
     const std::optional<Speed> speed = measured_speed(drives[i], planned);
     const bool is_slower = speed && speed->most < kSlow;
     const bool is_faster = speed && watched.speed < 1 && speed->least > kFast;

@@ -18,7 +18,8 @@ class DriveWatch {
   explicit DriveWatch(Hardware hardware);
 
   // After an iteration, with the ssd tier's counters. A drive that was slower than planned in two
-  // iterations in a row, or faster again, is believed: hardware() has its new rates and the result
+  // measurements in a row, or faster again, is believed (an iteration that loads no drive measures
+  // nothing): hardware() has its new rates and the result
   // says which drive and by how much, as a user reads it. Otherwise nothing.
   std::optional<std::string> note_iteration(const std::vector<DriveCounters>& drives);
 
@@ -28,6 +29,7 @@ class DriveWatch {
   struct Watched {
     Rates probed;
     double speed = 1;  // the planned rates over the probed ones
+    Rates seen;        // measured under load, when last looked at
     int deviations = 0;
   };
 
