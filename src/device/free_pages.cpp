@@ -12,9 +12,23 @@ PageRange FreePages::inside(PageRange range) const {
   return {begin_bytes, std::max<int64_t>(end_bytes - begin_bytes, 0)};
 }
 
+template <typename Visit>
+void FreePages::for_each_crumb(PageRange range, Visit visit) const {
+  const PageRange whole = inside(range);
+  if (whole.size_bytes == 0) return visit(range);
+  const PageRange front{range.begin_bytes, whole.begin_bytes - range.begin_bytes};
+  const PageRange back{whole.end_bytes(), range.end_bytes() - whole.end_bytes()};
+  if (front.size_bytes > 0) visit(front);
+  if (back.size_bytes > 0) visit(back);
+}
+
 // The neighbours' granules are there already; new are the ones that `range` completes.
 void FreePages::insert(PageRange range) {
+  const auto forget = [&](PageRange crumb) { crumbs_.erase(crumb); };
+  if (auto before = pages_.ending_at(range.begin_bytes)) for_each_crumb(*before, forget);
+  if (auto after = pages_.starting_at(range.end_bytes())) for_each_crumb(*after, forget);
   const PageRange merged = pages_.insert(range);
+  for_each_crumb(merged, [&](PageRange crumb) { crumbs_.insert(crumb); });
   const int64_t first_bytes = range.begin_bytes & -granule_bytes_;
   const int64_t last_bytes = align_up(range.end_bytes(), granule_bytes_);
   const int64_t begin_bytes = std::max(first_bytes, inside(merged).begin_bytes);
@@ -24,12 +38,19 @@ void FreePages::insert(PageRange range) {
 
 // Gone are the granules that `range` touches, as far as they were whole.
 void FreePages::erase(PageRange range) {
-  const PageRange whole = inside(pages_.holding(range));
+  const PageRange held = pages_.holding(range);
+  const PageRange whole = inside(held);
+  for_each_crumb(held, [&](PageRange crumb) { crumbs_.erase(crumb); });
   const int64_t begin_bytes = std::max(range.begin_bytes & -granule_bytes_, whole.begin_bytes);
   const int64_t end_bytes =
       std::min(align_up(range.end_bytes(), granule_bytes_), whole.end_bytes());
   if (begin_bytes < end_bytes) granules_.erase({begin_bytes, end_bytes - begin_bytes});
   pages_.erase(range);
+  const auto note = [&](PageRange crumb) { crumbs_.insert(crumb); };
+  const PageRange front{held.begin_bytes, range.begin_bytes - held.begin_bytes};
+  const PageRange back{range.end_bytes(), held.end_bytes() - range.end_bytes()};
+  if (front.size_bytes > 0) for_each_crumb(front, note);
+  if (back.size_bytes > 0) for_each_crumb(back, note);
 }
 
 }  // namespace teraio

@@ -1,4 +1,5 @@
-// FreePages: the free pages of a pool, and which of them make up whole granules.
+// FreePages: the free pages of a pool; which of them make up whole granules, and which are left
+// over.
 //
 // A granule is an aligned run of pages. Not thread-safe.
 #pragma once
@@ -22,14 +23,20 @@ class FreePages {
   const PageRanges& pages() const { return pages_; }
   // The free granules: a part of pages().
   const PageRanges& granules() const { return granules_; }
+  // The others: beside pages in use, or alone among unbacked addresses.
+  const PageRanges& crumbs() const { return crumbs_; }
 
  private:
   // The granules within a range; empty when it holds none.
   PageRange inside(PageRange range) const;
+  // Calls visit(range) for what is left of `range` beside its granules.
+  template <typename Visit>
+  void for_each_crumb(PageRange range, Visit visit) const;
 
   int64_t granule_bytes_;
   PageRanges pages_;
   PageRanges granules_;
+  PageRanges crumbs_;
 };
 
 }  // namespace teraio

@@ -1,7 +1,9 @@
 #include "device/page_pool.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "base/units.h"
@@ -12,6 +14,7 @@ namespace {
 
 constexpr int64_t kGrowthBytes = 2 * kMiB;  // a huge page: fewer calls, and the system can give one
 constexpr int64_t kLargeGranules = 4;       // blocks from here on begin on a granule
+constexpr int64_t kMostCrumbs = 4;          // that a part of a granule is put together from, about
 // Pieces this small take longer to move than new pages take to be touched.
 constexpr int64_t kCrumbBytes = 64 * kKiB;
 
@@ -20,13 +23,19 @@ constexpr int64_t kCrumbBytes = 64 * kKiB;
 PagePool::PagePool(std::unique_ptr<AddressSpace> space, PagePoolOptions options)
     : options_(options), space_(std::move(space)), free_(options.granule_bytes) {
   unbacked_.insert({0, space_->size_bytes()});
+  gaps_.insert({0, space_->size_bytes()});
 }
 
 std::byte* PagePool::allocate(int64_t size_bytes, int64_t growth_limit_bytes, Effort effort) {
   if (auto fit = find(size_bytes)) return take(*fit, size_bytes);
-  const Supply granules{free_.granules(), free_.granule_bytes(), growth_limit_bytes, true};
+  const Supply growth{free_.granules(), free_.granule_bytes(), growth_limit_bytes, false};
+  if (extend(size_bytes, growth)) return take(*find(size_bytes), size_bytes);
+  const Place place = best_place(size_bytes);
+  if (place.used_bytes > whole_granules(size_bytes) && patch_together(size_bytes))
+    return take(*find(size_bytes), size_bytes);
+  if (make_place(place, growth_limit_bytes)) return take(place.block, size_bytes);
   const Supply pages{free_.pages(), kPageBytes, growth_limit_bytes, effort == Effort::kUtmost};
-  if (!extend(size_bytes, granules) && !extend(size_bytes, pages)) return nullptr;
+  if (!extend(size_bytes, pages)) return nullptr;
   return take(*find(size_bytes), size_bytes);
 }
 
@@ -40,11 +49,133 @@ std::optional<PageRange> PagePool::find(int64_t size_bytes) const {
 
 std::byte* PagePool::take(PageRange fit, int64_t size_bytes) {
   free_.erase({fit.begin_bytes, size_bytes});
+  gaps_.erase({fit.begin_bytes, size_bytes});
   return space_->at(fit.begin_bytes);
 }
 
 void PagePool::release(std::byte* block, int64_t size_bytes) {
   free_.insert({space_->offset_of(block), size_bytes});
+  gaps_.insert({space_->offset_of(block), size_bytes});
+}
+
+// The best one of those at either end of a gap. The last gap has no end worth the name, and holds
+// every block.
+PagePool::Place PagePool::best_place(int64_t size_bytes) const {
+  Place best{{}, std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::max()};
+  const auto offer = [&](const Place& place) {
+    if (place.is_better_than(best)) best = place;
+  };
+  gaps_.for_each_at_least(size_bytes, [&](PageRange gap) {
+    offer(consider({gap.begin_bytes, size_bytes}, gap));
+    if (gap.end_bytes() < space_->size_bytes())
+      offer(consider({gap.end_bytes() - size_bytes, size_bytes}, gap));
+  });
+  return best;
+}
+
+PagePool::Place PagePool::consider(PageRange block, PageRange gap) const {
+  const PageRange around = granules_around(block, gap);
+  Place place{block};
+  unbacked_.for_each_in(around, [&](PageRange range) {
+    place.missing_bytes += align_up(range.size_bytes, free_.granule_bytes());
+  });
+  place.used_bytes = place.missing_bytes;
+  free_.granules().for_each_in(around,
+                               [&](PageRange range) { place.used_bytes += range.size_bytes; });
+  return place;
+}
+
+// The granules that `block` touches, as far as nothing else uses them.
+PageRange PagePool::granules_around(PageRange block, PageRange gap) const {
+  const int64_t begin_bytes = block.begin_bytes & -free_.granule_bytes();
+  const int64_t end_bytes = align_up(block.end_bytes(), free_.granule_bytes());
+  const int64_t first_bytes = std::max(begin_bytes, gap.begin_bytes);
+  return {first_bytes, std::min(end_bytes, gap.end_bytes()) - first_bytes};
+}
+
+// Backs the granules around the block. Its own free pages are taken out meanwhile, so that they are
+// not moved to where they are. Where there are too few granules, crumbs are given up for new ones.
+// False when that does not do, or the system refuses: what moved is free at its new place.
+bool PagePool::make_place(const Place& place, int64_t growth_limit_bytes) {
+  if (place.block.size_bytes == 0) return false;
+  const PageRange around = granules_around(place.block, gaps_.holding(place.block));
+  std::vector<PageRange> present;
+  std::vector<PageRange> missing;
+  free_.pages().for_each_in(around, [&](PageRange range) { present.push_back(range); });
+  unbacked_.for_each_in(around, [&](PageRange range) { missing.push_back(range); });
+  for (const PageRange range : present) free_.erase(range);
+  int64_t growth_left_bytes = std::max<int64_t>(growth_limit_bytes, 0);
+  const int64_t scarce_bytes = place.missing_bytes - free_.granules().total_bytes();
+  if (scarce_bytes > growth_left_bytes &&
+      scarce_bytes - growth_left_bytes <= free_.crumbs().total_bytes())
+    growth_left_bytes += give_up_crumbs(scarce_bytes - growth_left_bytes);
+  bool is_made = scarce_bytes <= growth_left_bytes;
+  for (size_t i = 0; i < missing.size() && is_made; ++i) {
+    const int64_t made_bytes = back(missing[i], growth_left_bytes);
+    if (made_bytes > 0) present.push_back({missing[i].begin_bytes, made_bytes});
+    is_made = made_bytes == missing[i].size_bytes;
+  }
+  for (const PageRange range : present) free_.insert(range);
+  stitch_count_ += is_made ? 1 : 0;
+  return is_made;
+}
+
+// Gives at least `wanted_bytes` of them back to the system, the largest first: they came from huge
+// pages that are in pieces, and new ones are whole. Returns how many bytes went.
+int64_t PagePool::give_up_crumbs(int64_t wanted_bytes) {
+  int64_t given_bytes = 0;
+  while (given_bytes < wanted_bytes) {
+    const auto crumb = free_.crumbs().largest();
+    if (!crumb || !give_back(*crumb)) break;
+    given_bytes += crumb->size_bytes;
+  }
+  return given_bytes;
+}
+
+bool PagePool::give_back(PageRange range) {
+  if (!space_->unback(range)) return false;
+  free_.erase(range);
+  leave_unbacked(range);
+  held_bytes_ -= range.size_bytes;
+  return true;
+}
+
+// Backs unbacked addresses from the front, by new pages, then by free granules. Leaves the pages
+// out of the free ones, and returns how many bytes of them there are.
+int64_t PagePool::back(PageRange range, int64_t& growth_left_bytes) {
+  const int64_t grown_bytes = grow_at(range, growth_left_bytes);
+  return grown_bytes + move_from(free_.granules(),
+                                 {range.begin_bytes + grown_bytes, range.size_bytes - grown_bytes});
+}
+
+// Makes a free range of `size_bytes` at the frontier out of whole granules and, for the part of a
+// granule at its end, of crumbs: no granule is broken for it. False, with nothing lost, when there
+// is not enough of either, or the crumbs are too small.
+bool PagePool::patch_together(int64_t size_bytes) {
+  const int64_t whole_bytes = whole_granules(size_bytes);
+  const int64_t rest_bytes = size_bytes - whole_bytes;
+  if (whole_bytes > free_.granules().total_bytes()) return false;
+  if (rest_bytes > free_.crumbs().total_bytes()) return false;
+  if (rest_bytes > kMostCrumbs * free_.crumbs().largest_bytes()) return false;
+  Tail tail = this->tail(free_.granules(), free_.granule_bytes());
+  if (size_bytes - tail.range.size_bytes > tail.room_bytes) return false;
+  PageRange made = tail.range;
+  made.size_bytes = std::min(made.size_bytes, whole_bytes);
+  made.begin_bytes = tail.range.end_bytes() - made.size_bytes;
+  return stitch(made, whole_bytes, free_.granules()) && stitch(made, size_bytes, free_.crumbs());
+}
+
+int64_t PagePool::grow_at(PageRange range, int64_t& growth_left_bytes) {
+  const int64_t growth_bytes = growth_left_bytes >= range.size_bytes
+                                   ? range.size_bytes
+                                   : growth_left_bytes & -free_.granule_bytes();
+  if (growth_bytes == 0 || !space_->back({range.begin_bytes, growth_bytes})) return 0;
+  unbacked_.erase({range.begin_bytes, growth_bytes});
+  seams_.insert(range.begin_bytes);
+  seams_.insert(range.begin_bytes + growth_bytes);
+  held_bytes_ += growth_bytes;
+  growth_left_bytes -= growth_bytes;
+  return growth_bytes;
 }
 
 PageRange PagePool::frontier() const {
@@ -75,7 +206,7 @@ bool PagePool::extend(int64_t size_bytes, const Supply& supply) {
   if (growth_bytes > 0 && !grow({tail.range.end_bytes(), growth_bytes})) return false;
   tail.range.size_bytes += growth_bytes;
   if (growth_bytes >= missing_bytes) return true;
-  return stitch(tail.range, missing_bytes - growth_bytes, supply.sources);
+  return stitch(tail.range, tail.range.size_bytes - growth_bytes + missing_bytes, supply.sources);
 }
 
 bool PagePool::grow(PageRange fresh) {
@@ -86,23 +217,32 @@ bool PagePool::grow(PageRange fresh) {
   return true;
 }
 
-// Lengthens the tail by pages of other free ranges: the largest ones first (few pieces), and for
-// the last piece the range that fits best. The tail is taken out meanwhile, so that it is not a
-// source of its own pages.
-bool PagePool::stitch(PageRange tail, int64_t missing_bytes, const PageRanges& sources) {
+// Lengthens the free range at the frontier to `wanted_bytes` by pages of other free ranges: the
+// largest ones first (few pieces), and for the last piece the range that fits best. The range is
+// taken out meanwhile, so that it is not a source of its own pages.
+bool PagePool::stitch(PageRange& tail, int64_t wanted_bytes, const PageRanges& sources) {
   if (tail.size_bytes > 0) free_.erase(tail);
-  bool moved = true;
-  while (moved && missing_bytes > 0) {
-    auto fit = sources.smallest_at_least(missing_bytes);
-    PageRange from = fit ? *fit : *sources.largest();
-    from.size_bytes = std::min(from.size_bytes, missing_bytes);
-    moved = move_free_pages(from, tail.end_bytes());
-    if (moved) tail.size_bytes += from.size_bytes;
-    missing_bytes -= from.size_bytes;
-  }
+  tail.size_bytes += move_from(sources, {tail.end_bytes(), wanted_bytes - tail.size_bytes});
   if (tail.size_bytes > 0) free_.insert(tail);
-  stitch_count_ += moved ? 1 : 0;
-  return moved;
+  const bool is_done = tail.size_bytes == wanted_bytes;
+  stitch_count_ += is_done ? 1 : 0;
+  return is_done;
+}
+
+// Backs unbacked addresses from the front by pages of free ranges. Leaves the pages out of the free
+// ones, and returns how many bytes of them there are.
+int64_t PagePool::move_from(const PageRanges& sources, PageRange to) {
+  int64_t moved_bytes = 0;
+  while (moved_bytes < to.size_bytes) {
+    const int64_t missing_bytes = to.size_bytes - moved_bytes;
+    auto from = sources.smallest_at_least(missing_bytes);
+    if (!from) from = sources.largest();
+    if (!from) break;
+    from->size_bytes = std::min(from->size_bytes, missing_bytes);
+    if (!move_free_pages(*from, to.begin_bytes + moved_bytes)) break;
+    moved_bytes += from->size_bytes;
+  }
+  return moved_bytes;
 }
 
 // Leaves the pages at their new place out of the free ones. On failure they are free, wherever they
@@ -123,8 +263,9 @@ bool PagePool::move_free_pages(PageRange from, int64_t to_bytes) {
 // What goes in one call. Returns how many bytes from the front went.
 int64_t PagePool::move_piece(PageRange from, int64_t to_bytes) {
   if (mapping_count() >= options_.mapping_limit) return 0;
-  if (has_crumbled(from)) {
-    from.size_bytes = space_->replace(from, to_bytes) ? from.size_bytes : 0;
+  if (const int64_t patchwork_bytes = bytes_of_patchwork(from); patchwork_bytes > 0) {
+    from.size_bytes =
+        space_->replace({from.begin_bytes, patchwork_bytes}, to_bytes) ? patchwork_bytes : 0;
   } else {
     from.size_bytes = space_->move({from.begin_bytes, bytes_to_seam(from)}, to_bytes);
   }
@@ -137,12 +278,24 @@ int64_t PagePool::move_piece(PageRange from, int64_t to_bytes) {
   return from.size_bytes;
 }
 
-bool PagePool::has_crumbled(PageRange range) const {
-  const auto first = seams_.upper_bound(range.begin_bytes);
-  const auto last = seams_.lower_bound(range.end_bytes());
-  int64_t left = range.size_bytes / kCrumbBytes;
-  for (auto seam = first; seam != last && left >= 0; ++seam) --left;
-  return left < 0;
+// How much from the front on is better replaced by new pages than moved: a granule that was put
+// together from pieces, which is a huge page no longer, and pieces that take longer to move than
+// new pages take to be touched. 0 when moving is better.
+int64_t PagePool::bytes_of_patchwork(PageRange range) const {
+  const int64_t granule = free_.granule_bytes();
+  const bool has_granule = range.begin_bytes % granule == 0 && range.size_bytes >= granule;
+  if (has_granule && count_seams({range.begin_bytes, granule}, 1) > 0) return granule;
+  const int64_t most_seams = range.size_bytes / kCrumbBytes;
+  return count_seams(range, most_seams + 1) > most_seams ? range.size_bytes : 0;
+}
+
+// Within the range, not at its ends; no more than `limit` are counted.
+int64_t PagePool::count_seams(PageRange range, int64_t limit) const {
+  int64_t count = 0;
+  for (auto seam = seams_.upper_bound(range.begin_bytes);
+       seam != seams_.end() && *seam < range.end_bytes() && count < limit; ++seam)
+    ++count;
+  return count;
 }
 
 int64_t PagePool::bytes_to_seam(PageRange range) const {
@@ -165,10 +318,7 @@ void PagePool::trim(int64_t size_bytes) {
     const PageRange range = tail_range.size_bytes > 0 ? tail_range : *free_.pages().largest();
     const int64_t part_bytes = std::min(left_bytes, range.size_bytes);
     const PageRange part{range.end_bytes() - part_bytes, part_bytes};
-    if (!space_->unback(part)) return;
-    free_.erase(part);
-    leave_unbacked(part);
-    held_bytes_ -= part_bytes;
+    if (!give_back(part)) return;
     left_bytes -= part_bytes;
   }
 }

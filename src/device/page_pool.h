@@ -4,15 +4,17 @@
 //                        ^ frontier
 //
 // A block comes from the smallest free range that holds it. When none does, the frontier (the start
-// of the largest unbacked range) is pushed up: first by new pages as far as the caller lets the
-// pool grow, then by moving the pages of other free ranges there ("stitching"). Free memory is thus
-// usable however scattered it is.
+// of the largest unbacked range) is pushed up by new pages, as far as the caller lets the pool grow.
+// When that is not enough, pages of other free ranges are moved ("stitching"), so that free memory
+// is usable however scattered it is.
 //
 // Every piece that moved stays a mapping of its own, and mappings are dear: the system limits their
-// number, and each move costs a call. So that pieces do not become ever smaller, large blocks begin
-// on a granule (an aligned run of pages) and only whole granules are stitched; single pages are a
-// last resort. Small blocks use what is left beside large ones. A range that has crumbled all the
-// same is replaced by new pages where it would be moved.
+// number, each move costs a call, and ops on small pages are slow. So only whole granules (aligned
+// runs of pages, best as large as a huge page) are moved, to a place beside a block in use where
+// that takes the fewest of them. What is left of granules beside blocks ("crumbs") makes the last
+// part of other blocks; when whole granules are short, crumbs are given back to the system for new
+// ones. Single pages are a last resort, at the frontier. Granules that were put together from
+// pieces are replaced by new ones where they would be moved.
 // Not thread-safe.
 #pragma once
 
@@ -21,6 +23,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <tuple>
 
 #include "device/address_space.h"
 #include "device/free_pages.h"
@@ -76,16 +79,39 @@ class PagePool {
     bool may_stitch;
   };
 
+  // Where a block could be made, and what that takes.
+  struct Place {
+    PageRange block;
+    int64_t missing_bytes = 0;  // to be backed, in whole granules
+    int64_t used_bytes = 0;     // whole granules that are free no longer
+
+    bool is_better_than(const Place& other) const {
+      return std::tie(used_bytes, missing_bytes) < std::tie(other.used_bytes, other.missing_bytes);
+    }
+  };
+
   std::optional<PageRange> find(int64_t size_bytes) const;
+  Place best_place(int64_t size_bytes) const;
+  Place consider(PageRange block, PageRange gap) const;
+  PageRange granules_around(PageRange block, PageRange gap) const;
+  bool make_place(const Place& place, int64_t growth_limit_bytes);
+  int64_t give_up_crumbs(int64_t wanted_bytes);
+  bool give_back(PageRange range);
+  int64_t back(PageRange range, int64_t& growth_left_bytes);
+  int64_t grow_at(PageRange range, int64_t& growth_left_bytes);
+  int64_t whole_granules(int64_t size_bytes) const { return size_bytes & -free_.granule_bytes(); }
   std::byte* take(PageRange fit, int64_t size_bytes);
   PageRange frontier() const;
   Tail tail(const PageRanges& sources, int64_t unit_bytes) const;
   bool extend(int64_t size_bytes, const Supply& supply);
   bool grow(PageRange fresh);
-  bool stitch(PageRange tail, int64_t missing_bytes, const PageRanges& sources);
+  bool patch_together(int64_t size_bytes);
+  bool stitch(PageRange& tail, int64_t wanted_bytes, const PageRanges& sources);
+  int64_t move_from(const PageRanges& sources, PageRange to);
   bool move_free_pages(PageRange from, int64_t to_bytes);
   int64_t move_piece(PageRange from, int64_t to_bytes);
-  bool has_crumbled(PageRange range) const;
+  int64_t bytes_of_patchwork(PageRange range) const;
+  int64_t count_seams(PageRange range, int64_t limit) const;
   int64_t bytes_to_seam(PageRange range) const;
   void leave_unbacked(PageRange range);
 
@@ -93,6 +119,7 @@ class PagePool {
   std::unique_ptr<AddressSpace> space_;
   FreePages free_;       // backed, not in use
   PageRanges unbacked_;  // addresses without pages
+  PageRanges gaps_;      // addresses that no block uses: free and unbacked ones
   // Where pages of different origin meet: the system keeps them in different mappings, and pages of
   // several mappings cannot be moved in one call.
   std::set<int64_t> seams_;

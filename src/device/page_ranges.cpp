@@ -75,4 +75,10 @@ std::optional<PageRange> PageRanges::ending_at(int64_t offset_bytes) const {
   return PageRange{entry->first, entry->second};
 }
 
+std::optional<PageRange> PageRanges::starting_at(int64_t offset_bytes) const {
+  const auto entry = by_address_.find(offset_bytes);
+  if (entry == by_address_.end()) return std::nullopt;
+  return PageRange{entry->first, entry->second};
+}
+
 }  // namespace teraio

@@ -4,6 +4,7 @@
 // the start of some address space. All operations take O(log n). Not thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -37,6 +38,16 @@ class PageRanges {
   std::optional<PageRange> largest() const;
   // The range that ends exactly there.
   std::optional<PageRange> ending_at(int64_t offset_bytes) const;
+  // The range that begins exactly there.
+  std::optional<PageRange> starting_at(int64_t offset_bytes) const;
+
+  // Calls visit(range) for what lies within `window`, cut off at its ends, by address. The set must
+  // not change meanwhile.
+  template <typename Visit>
+  void for_each_in(PageRange window, Visit visit) const;
+  // Calls visit(range) for the ranges of at least this size, the smallest first.
+  template <typename Visit>
+  void for_each_at_least(int64_t size_bytes, Visit visit) const;
 
   int64_t total_bytes() const { return total_bytes_; }
   int64_t largest_bytes() const { return by_size_.empty() ? 0 : by_size_.rbegin()->first; }
@@ -52,5 +63,22 @@ class PageRanges {
   std::set<std::pair<int64_t, int64_t>> by_size_;  // size, begin
   int64_t total_bytes_ = 0;
 };
+
+template <typename Visit>
+void PageRanges::for_each_in(PageRange window, Visit visit) const {
+  auto entry = by_address_.upper_bound(window.begin_bytes);
+  if (entry != by_address_.begin()) --entry;
+  for (; entry != by_address_.end() && entry->first < window.end_bytes(); ++entry) {
+    const int64_t begin_bytes = std::max(entry->first, window.begin_bytes);
+    const int64_t end_bytes = std::min(entry->first + entry->second, window.end_bytes());
+    if (begin_bytes < end_bytes) visit(PageRange{begin_bytes, end_bytes - begin_bytes});
+  }
+}
+
+template <typename Visit>
+void PageRanges::for_each_at_least(int64_t size_bytes, Visit visit) const {
+  for (auto entry = by_size_.lower_bound({size_bytes, 0}); entry != by_size_.end(); ++entry)
+    visit(PageRange{entry->second, entry->first});
+}
 
 }  // namespace teraio
