@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,6 +57,7 @@ struct Trace {
   std::string source;  // "profiled", "modelled", or free text
   std::vector<Tensor> tensors;
   std::vector<Op> ops;
+  std::optional<int64_t> tokens_per_step;  // that the whole job trains in the iteration
 
   bool operator==(const Trace&) const = default;
 };

@@ -98,6 +98,9 @@ class Validation {
   explicit Validation(const Trace& trace) : trace_(trace), seen_(trace.tensors.size()) {}
 
   Status run() {
+    if (trace_.tokens_per_step && *trace_.tokens_per_step < 1)
+      return broken(fmt::format("tokens_per_step: expected a positive number, found {}",
+                                *trace_.tokens_per_step));
     TERAIO_RETURN_IF_ERROR(check_tensors());
     for (size_t k = 0; k < trace_.ops.size(); ++k) {
       TERAIO_RETURN_IF_ERROR(check_op(static_cast<OpIndex>(k)));
@@ -233,6 +236,8 @@ Result<Trace> read_trace(const std::filesystem::path& path) {
   Positions positions;
   trace.name = root["name"].text();
   trace.source = root["source"].text();
+  if (const JsonNode tokens = root.find("tokens_per_step"); tokens.exists())
+    trace.tokens_per_step = tokens.positive_integer();
   read_tensors(root["tensors"], trace, positions);
   read_ops(root["ops"], trace, positions);
   TERAIO_RETURN_IF_ERROR(document.status());
@@ -244,6 +249,7 @@ Status write_trace(const Trace& trace, const std::filesystem::path& path) {
   TERAIO_RETURN_IF_ERROR(validate(trace).with_context(trace.name));
   nlohmann::ordered_json json = {
       {"format", kFormat}, {"name", trace.name}, {"source", trace.source}};
+  if (trace.tokens_per_step) json["tokens_per_step"] = *trace.tokens_per_step;
   auto& tensors = json["tensors"] = nlohmann::ordered_json::array();
   for (const Tensor& tensor : trace.tensors) tensors.push_back(to_json(tensor));
   auto& ops = json["ops"] = nlohmann::ordered_json::array();

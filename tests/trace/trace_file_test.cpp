@@ -115,6 +115,17 @@ TEST(TraceFile, ExtraFieldsAreAccepted) {
   EXPECT_TRUE(read_trace(data("corpus/trace/good.json.gz")).ok());
 }
 
+TEST(TraceFile, TokensOfAStepComeBack) {
+  Trace trace = *read_trace(data("corpus/trace/good.json"));
+  EXPECT_FALSE(trace.tokens_per_step);
+  trace.tokens_per_step = 4096;
+  const std::filesystem::path path = scratch("tokens.json");
+  ASSERT_TRUE(write_trace(trace, path).ok());
+  EXPECT_EQ(*read_trace(path), trace);
+  trace.tokens_per_step = 0;
+  EXPECT_THAT(write_trace(trace, path).message(), HasSubstr("tokens_per_step: expected"));
+}
+
 TEST(TraceFile, AFileThatIsNotThereIsNotFound) {
   const Result<Trace> trace = read_trace(data("nothing.json"));
   EXPECT_EQ(trace.status().code(), ErrorCode::kNotFound);
