@@ -5,6 +5,8 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <variant>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/json_file.h"
@@ -15,6 +17,7 @@
 #include "plan/planner.h"
 #include "plan/validator.h"
 #include "simulate/bounds.h"
+#include "simulate/policies.h"
 #include "simulate/run_file.h"
 #include "simulate/search.h"
 #include "simulate/simulator.h"
@@ -23,14 +26,32 @@
 namespace teraio::tools {
 namespace {
 
-const std::map<std::string, Policy> kPolicies = {{"teraio", Policy::kTeraio},
-                                                 {"algorithm1", Policy::kAlgorithm1}};
+// Ours and the paper's, and those of other systems.
+using AnyPolicy = std::variant<Policy, Baseline>;
+const std::map<std::string, AnyPolicy> kPolicies = {
+    {"teraio", Policy::kTeraio},
+    {"algorithm1", Policy::kAlgorithm1},
+    {"on-demand", Baseline::kOnDemandFarthest},
+    {"on-demand-lru", Baseline::kOnDemandLru},
+    {"zero-offload", Baseline::kZeroOffload},
+    {"zero-infinity", Baseline::kZeroInfinity},
+    {"activations-only", Baseline::kActivationsOnly},
+    {"g10", Baseline::kG10}};
+
+std::vector<std::string> policy_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, policy] : kPolicies) names.push_back(name);
+  return names;
+}
 
 struct PlanCommand {
   explicit PlanCommand(CLI::App& command) : inputs(command), effort(command) {
     inputs.add_write_budget(command);
-    command.add_option("--policy", policy, "teraio or algorithm1")
-        ->transform(CLI::CheckedTransformer(kPolicies));
+    command
+        .add_option("--policy", policy,
+                    "teraio (default), algorithm1 (the paper's), or another system's: on-demand, "
+                    "on-demand-lru, zero-offload, zero-infinity, activations-only, g10")
+        ->check(CLI::IsMember(policy_names()));
     command.add_option("--rounds", rounds,
                        "Write what algorithm1 chooses in each round here, as CSV");
     command.add_option("--out", out, "Write the plan here")->required();
@@ -40,7 +61,7 @@ struct PlanCommand {
 
   InputOptions inputs;
   EffortOptions effort;
-  Policy policy = Policy::kTeraio;
+  std::string policy = "teraio";
   std::string rounds;
   std::string out;
 };
@@ -103,11 +124,16 @@ Result<Plan> plan_with_rounds(const Inputs& given, const std::string& path) {
 }
 
 Result<Plan> PlanCommand::make_plan(const Inputs& given) const {
+  const AnyPolicy chosen = kPolicies.at(policy);
+  if (!rounds.empty()) {
+    if (chosen == AnyPolicy(Policy::kAlgorithm1)) return plan_with_rounds(given, rounds);
+    return Status(ErrorCode::kInvalidArgument, "--rounds: expected --policy algorithm1 with it");
+  }
+  if (const Baseline* baseline = std::get_if<Baseline>(&chosen))
+    return plan_baseline(*baseline, given.trace, given.hardware, given.limits);
   PlannerOptions options = effort.planner_options();
-  options.policy = policy;
-  if (rounds.empty()) return plan_by_simulation(given.trace, given.hardware, given.limits, options);
-  if (policy == Policy::kAlgorithm1) return plan_with_rounds(given, rounds);
-  return Status(ErrorCode::kInvalidArgument, "--rounds: expected --policy algorithm1 with it");
+  options.policy = std::get<Policy>(chosen);
+  return plan_by_simulation(given.trace, given.hardware, given.limits, options);
 }
 
 void PlanCommand::run() const {
