@@ -5,6 +5,10 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include "base/status.h"
 
@@ -14,6 +18,7 @@ void add_plan_command(CLI::App& app);
 void add_simulate_command(CLI::App& app);
 void add_compare_command(CLI::App& app);
 void add_explain_command(CLI::App& app);
+void add_characterize_command(CLI::App& app);
 void add_probe_command(CLI::App& app);
 void add_bench_storage_command(CLI::App& app);
 void add_doctor_command(CLI::App& app);
@@ -27,5 +32,17 @@ int run_command(int argc, char** argv);
 
 // Prints "teraio: <message>" to stderr and throws the exit code that belongs to the status.
 [[noreturn]] void fail(const Status& status);
+
+template <typename T>
+T value_or_fail(Result<T> result) {
+  if (!result.ok()) fail(result.status());
+  return std::move(*result);
+}
+
+// What parse_size makes of an option's value.
+int64_t size_or_fail(std::string_view option, const std::string& text, int64_t whole_bytes = 0);
+
+// Makes the folder that results are to be written to, and those above it.
+void make_folder_or_fail(const std::filesystem::path& folder);
 
 }  // namespace teraio::tools

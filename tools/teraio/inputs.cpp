@@ -2,7 +2,6 @@
 
 #include <map>
 
-#include "base/units.h"
 #include "commands.h"
 #include "trace/trace_file.h"
 
@@ -11,18 +10,10 @@ namespace {
 
 const std::map<std::string, Effort> kEfforts = {{"fast", Effort::kFast}, {"best", Effort::kBest}};
 
-template <typename T>
-T value_or_fail(Result<T> result) {
-  if (!result.ok()) fail(result.status());
-  return std::move(*result);
-}
-
 std::optional<int64_t> limit_or_fail(std::string_view option, const std::string& text,
                                      int64_t whole_bytes) {
   if (text.empty()) return std::nullopt;
-  const Result<int64_t> bytes = parse_size(text, whole_bytes);
-  if (!bytes.ok()) fail(bytes.status().with_context(option));
-  return *bytes;
+  return size_or_fail(option, text, whole_bytes);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "base/units.h"
 #include "commands.h"
 
 namespace teraio::tools {
@@ -10,6 +11,20 @@ namespace teraio::tools {
 void fail(const Status& status) {
   fmt::print(stderr, "teraio: {}\n", status.message());
   throw CLI::RuntimeError(status.code() == ErrorCode::kInvalidArgument ? 2 : 1);
+}
+
+int64_t size_or_fail(std::string_view option, const std::string& text, int64_t whole_bytes) {
+  const Result<int64_t> bytes = parse_size(text, whole_bytes);
+  if (!bytes.ok()) fail(bytes.status().with_context(option));
+  return *bytes;
+}
+
+void make_folder_or_fail(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error)
+    fail(Status(ErrorCode::kIoError,
+                fmt::format("{}: cannot make this folder: {}", folder.string(), error.message())));
 }
 
 }  // namespace teraio::tools
@@ -25,6 +40,7 @@ int main(int argc, char** argv) {
   add_simulate_command(app);
   add_compare_command(app);
   add_explain_command(app);
+  add_characterize_command(app);
   add_probe_command(app);
   add_doctor_command(app);
   add_bench_storage_command(app);

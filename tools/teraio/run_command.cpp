@@ -4,40 +4,26 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "commands.h"
+#include "python.h"
 
 namespace teraio::tools {
 namespace {
 
-// $TERAIO_PYTHON, else the interpreter that the extension was built for, else the one on the path.
-std::string interpreter() {
-  const char* chosen = std::getenv("TERAIO_PYTHON");
-  if (chosen != nullptr && *chosen != '\0') return chosen;
-  const std::string built_for = TERAIO_BUILD_PYTHON;
-  if (!built_for.empty() && access(built_for.c_str(), X_OK) == 0) return built_for;
-  return "python3";
-}
-
 // Becomes `python -m teraio run ARGUMENTS...`; returns only when that cannot be started.
 Status become_launcher(const std::vector<std::string>& arguments) {
-  const std::string python = interpreter();
+  const std::string python = python_interpreter();
   std::vector<std::string> command = {python, "-m", "teraio", "run"};
   command.insert(command.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
   for (std::string& word : command) argv.push_back(word.data());
   argv.push_back(nullptr);
   execvp(python.c_str(), argv.data());
-  return Status(
-      ErrorCode::kNotFound,
-      fmt::format("the Python interpreter \"{}\" cannot be started ({}): set TERAIO_PYTHON "
-                  "to one that has torch and teraio",
-                  python, std::strerror(errno)));
+  return cannot_start_python(python, errno, "has torch and teraio");
 }
 
 }  // namespace

@@ -1,0 +1,85 @@
+// Characterization: what a training step asks of device memory, and what its idle tensors offer.
+//
+// All of it follows from the trace alone, and is the same on every machine. A value; pure
+// functions; any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "trace/trace.h"
+
+namespace teraio {
+
+inline constexpr int64_t kLongIdleNs = 10'000'000;
+inline constexpr int64_t kMiddleSizeBytes = 10'000'000;  // middle: from here ...
+inline constexpr int64_t kLargeSizeBytes = 100'000'000;
+inline constexpr int64_t kHugeSizeBytes = 1'000'000'000;  // ... to here
+
+// Bytes that exist while an op runs, and those of them that it uses: what it reads and writes, and
+// its workspace.
+struct OpMemory {
+  int64_t all_bytes = 0;
+  int64_t active_bytes = 0;
+  bool operator==(const OpMemory&) const = default;
+};
+
+struct PhaseMemory {
+  std::string name;  // "forward", "backward", "update", or "whole step"
+  int64_t op_count = 0;
+  int64_t duration_ns = 0;
+  int64_t all_bytes_max = 0;
+  int64_t active_bytes_max = 0;
+  double active_bytes_mean = 0;          // each op counts the same
+  double active_bytes_mean_in_time = 0;  // each nanosecond counts the same
+  bool operator==(const PhaseMemory&) const = default;
+};
+
+// The tensors of one kind that ops use, and their inactive periods.
+struct KindSummary {
+  std::string kind;  // a TensorKind's name, or "all"
+  int64_t tensor_count = 0;
+  int64_t middle_count = 0;  // tensors of kMiddleSizeBytes to kHugeSizeBytes
+  int64_t large_count = 0;   // of kLargeSizeBytes and more
+  int64_t period_count = 0;
+  int64_t long_period_count = 0;         // longer than kLongIdleNs
+  int64_t long_tensor_count = 0;         // tensors that have such a period
+  int64_t long_middle_tensor_count = 0;  // middle tensors that have such a period
+  int64_t median_bytes = 0;              // of the tensors
+  int64_t median_idle_ns = 0;            // of the periods
+  bool operator==(const KindSummary&) const = default;
+};
+
+// How many periods of a kind lie between these sizes and times and the next ones. Ten cells make a
+// power of ten, so that the number of cells does not grow with the trace.
+struct PeriodCell {
+  TensorKind kind = TensorKind::kOther;
+  double size_bytes_from = 0;
+  double idle_ns_from = 0;
+  int64_t period_count = 0;
+  bool operator==(const PeriodCell&) const = default;
+};
+
+struct IdleTensor {
+  TensorIndex tensor = 0;
+  std::string label;  // its name, or its id and the op that uses it first
+  int64_t longest_idle_ns = 0;
+  int64_t use_count = 0;
+  bool operator==(const IdleTensor&) const = default;
+};
+
+struct Characterization {
+  int64_t step_ns = 0;
+  std::vector<OpMemory> ops;
+  std::vector<PhaseMemory> phases;  // in order; the last one is the whole step
+  std::vector<KindSummary> kinds;   // those that occur; the last one is all of them
+  std::vector<PeriodCell> cells;
+  std::vector<IdleTensor> largest;       // largest first
+  std::vector<IdleTensor> longest_idle;  // longest first, then largest
+};
+
+// Requires validate(trace).ok(). `tensor_count`: how many of the largest and longest idle to list.
+Characterization characterize(const Trace& trace, size_t tensor_count);
+
+}  // namespace teraio

@@ -1,0 +1,81 @@
+#include "python.h"
+
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+namespace teraio::tools {
+namespace {
+
+// What `python -m teraio_figures` ends with when there is no matplotlib; it has said so then.
+constexpr int kNoPlottingLibrary = 3;
+
+// The folder that holds the package teraio_figures: beside the package that this command is
+// installed in (site-packages/teraio/bin/teraio), else the sources that it was built from.
+std::filesystem::path figures_parent() {
+  std::error_code unreadable;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", unreadable);
+  const std::filesystem::path installed = self.parent_path().parent_path().parent_path();
+  if (!unreadable && std::filesystem::exists(installed / "teraio_figures")) return installed;
+  return TERAIO_PYTHON_SOURCES;
+}
+
+void put_first_on_python_path(const std::filesystem::path& folder) {
+  const char* before = std::getenv("PYTHONPATH");
+  const std::string path =
+      before == nullptr ? folder.string() : fmt::format("{}:{}", folder.string(), before);
+  setenv("PYTHONPATH", path.c_str(), 1);
+}
+
+// The exit code of a program that is waited for; 128 and more when a signal ended it.
+Result<int> run_to_end(std::vector<std::string> command) {
+  std::vector<char*> argv;
+  for (std::string& word : command) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  pid_t child = 0;
+  const int error = posix_spawnp(&child, argv[0], nullptr, nullptr, argv.data(), environ);
+  if (error != 0) return cannot_start_python(command.front(), error, "has matplotlib");
+  int outcome = 0;
+  while (waitpid(child, &outcome, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(outcome) ? WEXITSTATUS(outcome) : 128 + WTERMSIG(outcome);
+}
+
+}  // namespace
+
+std::string python_interpreter() {
+  const char* chosen = std::getenv("TERAIO_PYTHON");
+  if (chosen != nullptr && *chosen != '\0') return chosen;
+  const std::string built_for = TERAIO_BUILD_PYTHON;
+  if (!built_for.empty() && access(built_for.c_str(), X_OK) == 0) return built_for;
+  return "python3";
+}
+
+Status cannot_start_python(const std::string& python, int error, std::string_view need) {
+  return Status(ErrorCode::kNotFound,
+                fmt::format("the Python interpreter \"{}\" cannot be started ({}): set "
+                            "TERAIO_PYTHON to one that {}",
+                            python, std::strerror(error), need));
+}
+
+Status draw_figures(const std::filesystem::path& tables) {
+  put_first_on_python_path(figures_parent());
+  const Result<int> code =
+      run_to_end({python_interpreter(), "-m", "teraio_figures", tables.string()});
+  if (!code.ok()) {
+    fmt::print(stderr, "teraio: no figures: {}; the tables are in {}\n", code.status().message(),
+               tables.string());
+    return Status();
+  }
+  if (*code == 0 || *code == kNoPlottingLibrary) return Status();
+  return Status(ErrorCode::kInternal, fmt::format("drawing the figures of {} ended with code {}",
+                                                  tables.string(), *code));
+}
+
+}  // namespace teraio::tools
