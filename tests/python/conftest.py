@@ -1,9 +1,13 @@
-"""What the Python tests share: running commands, and a directory on a real drive."""
+"""What the Python tests share: running commands, and a small job for those that plan."""
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+COMMAND = Path(__file__).parents[2] / "build" / "bin" / "teraio"
 
 
 class Outcome:
@@ -44,3 +48,68 @@ def python(execute):
 def teraio_run(python):
     """Runs `python -m teraio run ARGUMENTS...`."""
     return lambda *arguments, **options: python("-m", "teraio", "run", *arguments, **options)
+
+
+@pytest.fixture
+def teraio(execute):
+    """Runs the command; gives what it printed, or what it complained of when `fails` is set."""
+
+    def run(*arguments, fails=False, **options):
+        done = execute(COMMAND, *arguments, **options)
+        assert (done.code != 0) == fails, done
+        assert not fails or done.err.startswith("teraio: ") and done.err.count("\n") == 1
+        return done.err if fails else done.out
+
+    return run
+
+
+@pytest.fixture
+def small(tmp_path):
+    """A weight, and an activation with a gap, on a device that does not hold both: files' paths.
+
+    op        0   1   2   3   4
+    weight 7  r   .   .   .   W
+    act 8         W   .   r
+    """
+
+    def op(reads=(), writes=(), workspace_bytes=0):
+        return {
+            "name": "an_op",
+            "duration_ns": 1000,
+            "reads": list(reads),
+            "writes": list(writes),
+            "frees": [],
+            "workspace_bytes": workspace_bytes,
+        }
+
+    trace = {
+        "format": "teraio-trace/1",
+        "name": "small",
+        "source": "test",
+        "tensors": [
+            {"id": 7, "bytes": 600, "persistent": True, "kind": "parameter"},
+            {"id": 8, "bytes": 500, "persistent": False, "kind": "activation"},
+        ],
+        "ops": [op([7]), op([], [8]), op([], [], 500), op([8]), op([], [7])],
+    }
+    rates = {"read_bytes_per_second": 10**9, "write_bytes_per_second": 10**9}
+    hardware = {
+        "format": "teraio-hardware/1",
+        "name": "small machine",
+        "device_memory_bytes": 1100,
+        "device_link": rates,
+        "host": {"capacity_bytes": 0, **rates},
+        "drives": [
+            {
+                "name": "d0",
+                "capacity_bytes": 10**6,
+                "duplex": 2.0,
+                "rated_bytes_written": 10**15,
+                **rates,
+            }
+        ],
+        "request_latency_ns": 0,
+    }
+    (tmp_path / "trace.json").write_text(json.dumps(trace))
+    (tmp_path / "hardware.json").write_text(json.dumps(hardware))
+    return ["--trace", tmp_path / "trace.json", "--hardware", tmp_path / "hardware.json"]

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-COMMAND = ROOT / "build" / "bin" / "teraio"
 TRACES = ROOT / "tests" / "data" / "traces"
 
 RUN_FIELDS = {
@@ -33,71 +32,6 @@ def given(trace, hardware):
 
 VIT = given("VIT-1280", "a100_g10")
 VIT_ON_DRIVES = [*VIT, "--host-limit", "0"]
-
-
-@pytest.fixture
-def teraio(execute):
-    """Runs the command; gives what it printed, or what it complained of when `fails` is set."""
-
-    def run(*arguments, fails=False):
-        done = execute(COMMAND, *arguments)
-        assert (done.code != 0) == fails, done
-        assert not fails or done.err.startswith("teraio: ") and done.err.count("\n") == 1
-        return done.err if fails else done.out
-
-    return run
-
-
-@pytest.fixture
-def small(tmp_path):
-    """A weight, and an activation with a gap, on a device that does not hold both: files' paths.
-
-    op        0   1   2   3   4
-    weight 7  r   .   .   .   W
-    act 8         W   .   r
-    """
-
-    def op(reads=(), writes=(), workspace_bytes=0):
-        return {
-            "name": "an_op",
-            "duration_ns": 1000,
-            "reads": list(reads),
-            "writes": list(writes),
-            "frees": [],
-            "workspace_bytes": workspace_bytes,
-        }
-
-    trace = {
-        "format": "teraio-trace/1",
-        "name": "small",
-        "source": "test",
-        "tensors": [
-            {"id": 7, "bytes": 600, "persistent": True, "kind": "parameter"},
-            {"id": 8, "bytes": 500, "persistent": False, "kind": "activation"},
-        ],
-        "ops": [op([7]), op([], [8]), op([], [], 500), op([8]), op([], [7])],
-    }
-    rates = {"read_bytes_per_second": 10**9, "write_bytes_per_second": 10**9}
-    hardware = {
-        "format": "teraio-hardware/1",
-        "name": "small machine",
-        "device_memory_bytes": 1100,
-        "device_link": rates,
-        "host": {"capacity_bytes": 0, **rates},
-        "drives": [
-            {
-                "name": "d0",
-                "capacity_bytes": 10**6,
-                "duplex": 2.0,
-                "rated_bytes_written": 10**15,
-                **rates,
-            }
-        ],
-        "request_latency_ns": 0,
-    }
-    (tmp_path / "trace.json").write_text(json.dumps(trace))
-    (tmp_path / "hardware.json").write_text(json.dumps(hardware))
-    return ["--trace", tmp_path / "trace.json", "--hardware", tmp_path / "hardware.json"]
 
 
 def plan_file(folder, *migrations):
@@ -176,6 +110,14 @@ def test_algorithm_1_shows_its_rounds(teraio, small, tmp_path):
     assert header == "round,tensor,first_op,next_use_op,tier,benefit_byte_ns,cost_ns"
     assert rounds[0].startswith("0,7,1,4,ssd,")
     assert "expected --policy algorithm1" in teraio(*plan, "--rounds", "r.csv", fails=True)
+
+
+@pytest.mark.parametrize("policy", ["on-demand", "zero-infinity", "activations-only", "g10"])
+def test_plans_of_other_systems_can_be_written_and_simulated(teraio, tmp_path, policy):
+    plan = tmp_path / "plan.json"
+    teraio("plan", *VIT, "--policy", policy, "--out", plan)
+    run = json.loads(teraio("simulate", *VIT, "--plan", plan, "--json"))
+    assert 0 < run["fraction_of_ideal"] <= 1
 
 
 def test_rated_drives_have_a_life(teraio, small, tmp_path):

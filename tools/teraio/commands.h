@@ -19,6 +19,7 @@ void add_simulate_command(CLI::App& app);
 void add_compare_command(CLI::App& app);
 void add_explain_command(CLI::App& app);
 void add_characterize_command(CLI::App& app);
+void add_what_if_command(CLI::App& app);
 void add_probe_command(CLI::App& app);
 void add_bench_storage_command(CLI::App& app);
 void add_doctor_command(CLI::App& app);

@@ -41,6 +41,7 @@ int main(int argc, char** argv) {
   add_compare_command(app);
   add_explain_command(app);
   add_characterize_command(app);
+  add_what_if_command(app);
   add_probe_command(app);
   add_doctor_command(app);
   add_bench_storage_command(app);
