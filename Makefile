@@ -42,6 +42,10 @@ sanitize:  ## run the tests of raw memory and of threads under sanitizers
 bench: build corpus  ## run every benchmark; leaves build/bench/*.json and prints a table
 	@$(python) tools/run_benchmarks.py $(BUILD)
 
+.PHONY: paper
+paper: build  ## predict the paper's evaluation: writes docs/evaluation.md and its figures
+	@PYTHONPATH=tools $(python) -m paper
+
 .PHONY: fuzz
 fuzz:  ## give the file readers broken files, from the corpus on, for $FUZZ_SECONDS
 	@tools/setup/install_packages.sh clang

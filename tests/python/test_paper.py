@@ -1,0 +1,205 @@
+"""make paper: what is kept, what timelines tell, how the document is filled."""
+
+import pytest
+import torch
+from paper import cases, document, evaluation, figures, train
+from paper.cached import Cache
+from paper.timeline import Timeline
+
+
+def event(row, start_s, length_s, size=0):
+    return {
+        "ph": "X",
+        "tid": row,
+        "ts": start_s * 1e6,
+        "dur": length_s * 1e6,
+        "args": {"bytes": size},
+    }
+
+
+def test_results_are_kept_until_what_they_are_made_from_changes(tmp_path):
+    trace = tmp_path / "trace.json"
+    trace.write_text("one")
+    made = []
+
+    def get(*ingredients):
+        cache = Cache(tmp_path / "kept")  # a new one each time: another run
+        return cache.get("name", [trace, *ingredients], lambda: made.append(1) or len(made))
+
+    assert get("fast") == (1, False)
+    assert get("fast") == (1, True)
+    assert get("best") == (2, False)
+    trace.write_text("two")
+    assert get("fast") == (3, False)
+
+
+def test_a_stage_that_fails_leaves_nothing_behind(tmp_path):
+    cache = Cache(tmp_path)
+    with pytest.raises(ZeroDivisionError):
+        cache.get("name", [], lambda: 1 / 0)
+    assert list(tmp_path.iterdir()) == []
+    assert cache.get("name", [], lambda: "made") == ("made", False)
+
+
+def test_transfers_beside_compute_count_once():
+    # compute      0 1 2 3 . 5 6 7         a step of 8 s that stalls in second 4
+    # SSD read         2 3 4 5             two channels at once in seconds 4 and 5
+    # host write           4 5
+    events = [event(1, 0, 4), event(1, 5, 3), event(3, 2, 4, 40), event(6, 4, 2, 20)]
+    timeline = Timeline(events, 8)
+    assert timeline.overlapped_s() == pytest.approx(3)
+
+
+def test_what_passes_the_end_of_a_step_belongs_to_its_start():
+    timeline = Timeline([event(1, 10, 4), event(5, 13, 2, 20)], 4)  # the step starts at 10 s
+    assert timeline.rates(5, 4) == pytest.approx([10, 0, 0, 10])
+    assert timeline.overlapped_s() == pytest.approx(2)
+
+
+def test_rates_add_up_to_what_was_moved():
+    timeline = Timeline([event(1, 0, 4), event(3, 0.3, 1.9, 19), event(3, 2.5, 0.1, 5)], 4)
+    rates = timeline.rates(3, 7)
+    assert sum(rates) * 4 / 7 == pytest.approx(24)
+
+
+def test_a_name_without_a_value_and_a_value_without_a_name_are_errors():
+    assert document.filled("a {{b}} c", {"b": "B"}) == "a B c"
+    with pytest.raises(KeyError, match="forgotten"):
+        document.filled("{{b}} {{forgotten}}", {"b": ""})
+    with pytest.raises(KeyError, match="unused"):
+        document.filled("{{b}}", {"b": "", "unused": ""})
+
+
+def run(step_s):
+    return {
+        "ideal_ns": 10**10,
+        "step_ns": step_s * 10**9,
+        "stall_ns": (step_s - 10) * 10**9,
+        "fraction_of_ideal": 10 / step_s,
+        "overlapped_s": 4.0,
+        "bound_s": 10.0,
+        "planning_s": 0.5,
+        "machine": "2 cores, a test",
+        "load": 0.3,
+        "ssd_read_rates": [0.0] * 19 + [5e9],
+        "ssd_write_rates": [0.0] * 20,
+    }
+
+
+def phase(name):
+    return {
+        "name": name,
+        "ops": 3,
+        "all_bytes_max": 150,
+        "active_bytes_max": 10,
+        "active_bytes_mean": 2.0,
+    }
+
+
+TRACE = {
+    "capacity_bytes": 100,
+    "phases": [phase(name) for name in ("forward", "backward", "update", "whole step")],
+    "per_op": {
+        "duration_ns": [1, 2, 3],
+        "all_bytes": [100, 150, 0],
+        "active_bytes": [10, 5, 0],
+    },
+    "period_cells": [
+        {"kind": "parameter", "bytes_from": 1e8, "idle_ns_from": 1e7, "periods": 3},
+        {"kind": "activation", "bytes_from": 1e7, "idle_ns_from": 1e6, "periods": 7},
+    ],
+    "kinds": [
+        {
+            "tensors": 4,
+            "tensors_10MB_to_1GB": 2,
+            "tensors_100MB_and_more": 1,
+            "tensors_10MB_to_1GB_idle_above_10ms": 1,
+            "periods": 10,
+            "periods_above_10ms": 3,
+            "median_idle_ns": 5_000_000,
+        }
+    ],
+    "roofline": [
+        {"bytes_per_second": rate * 10**9, "fraction_of_ideal": 0.9}
+        for rate in evaluation.BANDWIDTHS_GB
+    ],
+}
+
+
+def sweep(settings):
+    return {"sweeps": [{"settings": [{"setting": s, **outcome} for s, outcome in settings]}]}
+
+
+@pytest.fixture
+def results():
+    """What the stages give, with a system of each model that does not fit."""
+    fits = {"fits": True, "fraction_of_ideal": 0.8, "step_ns": 2 * 10**9}
+    halved = {"fits": True, "fraction_of_ideal": 0.4, "step_ns": 4 * 10**9}
+    systems = {system.key: run(20) for system in cases.SYSTEMS}
+    systems |= {"ours-mixed": run(16), "zero-offload": {"refused": "host memory is too small"}}
+    of_case = {
+        "characterization": {"traces": [TRACE]},
+        "systems": systems,
+        "bandwidth": sweep([({"bandwidth": r * 10**9}, fits) for r in evaluation.BANDWIDTHS_GB]),
+        "grid": sweep(
+            [
+                ({"drives": 2, "host": 256 * 10**9}, halved),
+                ({"drives": 4, "host": 256 * 10**9}, {"fits": False, "reason": "no"}),
+                ({"drives": 4, "host": 512 * 10**9}, fits),
+            ]
+        ),
+    }
+    return {case.key: of_case for case in cases.CASES}
+
+
+def test_the_document_says_what_the_results_say(results):
+    text = document.text_of(results, "images/here")
+    assert "images/here/figure-10.svg" in text
+    assert "has 62.5 % of ideal on average, and 1.25x the speed of ZeRO-Infinity" in text
+    assert "is predicted to reach 50.0 % of its throughput" in text
+    assert "| Llama3-8B | forward | 3 | 150.0 % | 10 % | 2 % |" in text
+    assert "Granite-8B, ZeRO-Offload: does not fit: host memory is too small." in text
+    assert "| Llama3-70B | 512 GB | 80.0 % |" in text
+    assert "1.25x that of ZeRO-Infinity (3 models)" in text
+
+
+def test_a_figure_is_drawn_for_each_of_the_papers(results, tmp_path):
+    figures.draw_all(results, tmp_path)
+    numbers = (1, 2, 3, 7, 8, 9, 10)
+    for suffix in ("svg", "png"):
+        assert {path.name for path in tmp_path.glob(f"*.{suffix}")} == {
+            f"figure-{number}.{suffix}" for number in numbers
+        }
+    assert "does not fit" in (tmp_path / "figure-7.svg").read_text()
+
+
+def test_cost_is_price_by_throughput(results):
+    prices = evaluation.server_prices()
+    assert prices["ssd"] == pytest.approx(84139.9 + 1360)
+    assert prices["mixed"] == pytest.approx(91047.9 + 1360, abs=1)
+    tokens_per_s = 4 * 8 * 2048 / 16
+    assert f"${prices['mixed'] / tokens_per_s:,.2f}" in evaluation.table_3(results, prices)
+
+
+def test_every_trace_says_what_it_rests_on():
+    for case in cases.CASES:
+        source = cases.trace_of(case)
+        assert source.path.exists()
+        assert source.rests_on
+
+
+@pytest.mark.parametrize("shape", ["tiny-gpt2", "tiny-t5", "tiny-bert"])
+def test_scripts_for_dry_runs_train(python, shape):
+    script = cases.ROOT / "tools" / "paper" / "train.py"
+    sizes = ["--micro-batch", "2", "--sequence-length", "8", "--accumulation", "2", "--steps", "2"]
+    done = python(script, "--shape", shape, *sizes)
+    assert done.code == 0, done
+    assert [line.split("  ")[0] for line in done.out.splitlines()] == ["step 1/2", "step 2/2"]
+
+
+def test_shapes_have_the_parameters_of_their_names():
+    for name, expected in [("gpt2-40b", 41e9), ("t5-11b", 11e9), ("bert-large", 0.36e9)]:
+        with torch.device("meta"):
+            model = train.Transformer(train.SHAPES[name], 512)
+        count = sum(parameter.numel() for parameter in model.parameters())
+        assert count == pytest.approx(expected, rel=0.05), name

@@ -1,0 +1,1 @@
+"""`make paper`: the evaluation that TERAIO was published with, predicted from traces."""

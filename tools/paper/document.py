@@ -1,0 +1,22 @@
+"""Fills evaluation.template.md: its {{names}} are the keys of evaluation.values()."""
+
+import re
+from pathlib import Path
+
+from paper import evaluation
+
+TEMPLATE = Path(__file__).with_name("evaluation.template.md")
+
+_NAME = re.compile(r"\{\{(\w+)\}\}")
+
+
+def text_of(results, images):
+    return filled(TEMPLATE.read_text(), evaluation.values(results) | {"images": str(images)})
+
+
+def filled(template, values):
+    """The template with each {{name}} replaced; raises for a name without value, or unused."""
+    used = set(_NAME.findall(template))
+    if used != set(values):
+        raise KeyError(f"not both in the template and in the results: {used ^ set(values)}")
+    return _NAME.sub(lambda name: values[name.group(1)], template)

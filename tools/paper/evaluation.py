@@ -1,0 +1,356 @@
+"""The numbers and tables of the document, from the results of all stages."""
+
+import json
+import statistics
+
+from paper import cases
+
+# What the paper reports: seconds of planning, and what its text says of Figure 7.
+PLANNING_S = {"l8": 31.2, "gr8": 37.9, "l70": 396.6}
+THROUGHPUT = {
+    ("l8", "ssd"): "near ideal",
+    ("l8", "mixed"): "near ideal",
+    ("l8", "zero-offload"): "65.9 %",
+    ("gr8", "ssd"): "like ZeRO",
+    ("gr8", "mixed"): "near ideal",
+    ("gr8", "zero-offload"): "65.5 %",
+    ("l70", "mixed"): "59.7 %",
+    ("l70", "zero-offload"): "out of memory",
+    ("l70", "zero-infinity"): "43.0 %",
+}
+TWO_SERVERS_OF_8 = 499_591.4  # dollars
+BANDWIDTHS_GB = (4, 8, 16, 32, 48, 64)
+DRIVE_SYSTEMS = ("ours-ssd", "algorithm1-ssd", "zero-infinity")
+
+
+def values(results):
+    """What each name of the template stands for."""
+    speedups = [speedup(results, case) for case in cases.CASES if fits(results, case)]
+    ours = [run_of(results, case, "ours-mixed") for case in cases.CASES]
+    machine, load = planning_conditions(results)
+    prices = server_prices()
+    return {
+        "summary": summary(results),
+        "mean_mixed": percent(statistics.mean(run["fraction_of_ideal"] for run in ours)),
+        "speedup_mean": f"{statistics.mean(speedups):.2f}",
+        "speedup_most": f"{max(speedups):.2f}",
+        "traces": traces(results),
+        "without_trace": ", ".join(cases.WITHOUT_TRACE),
+        "figure_1": figure_1(results),
+        "figure_2": figure_2(results),
+        "figure_3": figure_3(results),
+        "planning_machine": machine,
+        "planning_load": load,
+        "table_1": table_1(results),
+        "figure_7": figure_7(results),
+        "refusals": refusals(results),
+        "figure_8": figure_8(results),
+        "figure_9": figure_9(results),
+        "half_machine": half_machine(results),
+        "figure_10": figure_10(results),
+        "table_3": table_3(results, prices),
+        "price_ratio_ssd": f"{TWO_SERVERS_OF_8 / prices['ssd']:.2f}",
+        "price_ratio_mixed": f"{TWO_SERVERS_OF_8 / prices['mixed']:.2f}",
+        "efficiency": efficiency(results, prices),
+    }
+
+
+def table(header, rows):
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+
+
+def percent(value, whole=1):
+    return f"{100 * value / whole:.1f} %" if whole else "-"
+
+
+def small_percent(value, whole):
+    return f"{100 * value / whole:.2g} %"
+
+
+def share(run):
+    return "does not fit" if "refused" in run else percent(run["fraction_of_ideal"])
+
+
+def trace_of(results, case):
+    return results[case.key]["characterization"]["traces"][0]
+
+
+def run_of(results, case, system):
+    return results[case.key]["systems"][system]
+
+
+def fits(results, case, system="zero-infinity"):
+    return "refused" not in run_of(results, case, system)
+
+
+def speedup(results, case, over="zero-infinity"):
+    return run_of(results, case, over)["step_ns"] / run_of(results, case, "ours-mixed")["step_ns"]
+
+
+def summary(results):
+    rows = []
+    for case in cases.CASES:
+        ours = run_of(results, case, "ours-mixed")
+        bound = min(1.0, ours["ideal_ns"] / 1e9 / ours["bound_s"])
+        shares = [share(run_of(results, case, system.key)) for system in cases.SYSTEMS]
+        rows.append([case.model, *shares, percent(bound)])
+    names = [system.name for system in cases.SYSTEMS]
+    return table(["model", *names, "no plan exceeds"], rows)
+
+
+def traces(results):
+    rows = []
+    for case in cases.CASES:
+        trace = trace_of(results, case)
+        peak = trace["phases"][-1]["all_bytes_max"] / trace["capacity_bytes"]
+        ops = len(trace["per_op"]["duration_ns"])
+        rows.append([case.model, case.batch, ops, f"{peak:.2f}", cases.trace_of(case).rests_on])
+    return table(["model", "one step", "ops", "peak / capacity", "the trace"], rows)
+
+
+def figure_1(results):
+    rows = []
+    for case in cases.CASES:
+        trace = trace_of(results, case)
+        for phase in trace["phases"]:
+            if phase["name"] == "update" or phase is trace["phases"][-1]:
+                rows.append(memory_row(case, phase, trace["capacity_bytes"]))
+        rows.append(memory_row(case, largest(trace, "forward"), trace["capacity_bytes"]))
+        rows.append(memory_row(case, largest(trace, "backward"), trace["capacity_bytes"]))
+    rows.sort(key=lambda row: [case.model for case in cases.CASES].index(row[0]))
+    return table(["model", "phase", "ops", "all, most", "active, most", "active, mean"], rows)
+
+
+def largest(trace, name):
+    """Of the phases of that name, one per micro-batch, the one with the highest peak."""
+    named = [phase for phase in trace["phases"] if phase["name"] == name]
+    return max(named, key=lambda phase: phase["all_bytes_max"])
+
+
+def memory_row(case, phase, capacity):
+    return [
+        case.model,
+        phase["name"],
+        phase["ops"],
+        percent(phase["all_bytes_max"], capacity),
+        small_percent(phase["active_bytes_max"], capacity),
+        small_percent(phase["active_bytes_mean"], capacity),
+    ]
+
+
+def figure_2(results):
+    rows = []
+    for case in cases.CASES:
+        whole = trace_of(results, case)["kinds"][-1]
+        middle = whole["tensors_10MB_to_1GB"]
+        rows.append(
+            [
+                case.model,
+                whole["tensors"],
+                percent(middle, whole["tensors"]),
+                percent(whole["tensors_100MB_and_more"], whole["tensors"]),
+                percent(whole["tensors_10MB_to_1GB_idle_above_10ms"], middle),
+                percent(whole["periods_above_10ms"], whole["periods"]),
+                f"{whole['median_idle_ns'] / 1e6:.1f} ms",
+            ]
+        )
+    header = ["model", "tensors", "of 10 MB to 1 GB", "above 100 MB"]
+    header += ["of the former, idle above 10 ms", "periods above 10 ms", "median period"]
+    return table(header, rows)
+
+
+def figure_3(results):
+    rows = []
+    for case in cases.CASES:
+        points = trace_of(results, case)["roofline"]
+        bounds = {p["bytes_per_second"] // 10**9: p["fraction_of_ideal"] for p in points}
+        settings = results[case.key]["bandwidth"]["sweeps"][0]["settings"]
+        plans = {s["setting"]["bandwidth"] // 10**9: share_of_setting(s) for s in settings}
+        cells = [f"{percent(bounds[rate])} ({plans[rate]})" for rate in BANDWIDTHS_GB]
+        rows.append([case.model, *cells])
+    return table(["model", *(f"{rate} GB/s" for rate in BANDWIDTHS_GB)], rows)
+
+
+def share_of_setting(setting):
+    return percent(setting["fraction_of_ideal"]) if setting["fits"] else "does not fit"
+
+
+def planned_here(results):
+    return [
+        run_of(results, case, system)
+        for case in cases.CASES
+        for system in ("ours-mixed", "algorithm1-mixed")
+    ]
+
+
+def planning_conditions(results):
+    """The machine that planned, and its load average while it did."""
+    runs = planned_here(results)
+    load = max(run["load"] for run in runs)
+    return "; ".join(sorted({run["machine"] for run in runs})), f"{load:.1f}"
+
+
+def table_1(results):
+    rows = []
+    for case in cases.CASES:
+        paper = run_of(results, case, "algorithm1-mixed")["planning_s"]
+        ours = run_of(results, case, "ours-mixed")["planning_s"]
+        rows.append([case.model, f"{PLANNING_S[case.key]} s", f"{paper:.2f} s", f"{ours:.2f} s"])
+    return table(["model", "the paper", "its Algorithm 1, here", "ours (fast), here"], rows)
+
+
+def figure_7(results):
+    rows = []
+    for case in cases.CASES:
+        for system in cases.SYSTEMS:
+            run = run_of(results, case, system.key)
+            reported = THROUGHPUT.get((case.key, reported_key(system)), "")
+            rows.append([case.model, system.name, reported, share(run), tokens(case, run)])
+    header = ["model", "system", "the paper", "of ideal, predicted", "tokens/s of both GPUs"]
+    return table(header, rows)
+
+
+def reported_key(system):
+    """The paper has one planner: Algorithm 1. Ours stands beside it."""
+    return system.key.removeprefix("algorithm1-").removeprefix("ours-")
+
+
+def tokens(case, run):
+    return "" if "refused" in run else f"{case.tokens_per_step / (run['step_ns'] / 1e9):,.0f}"
+
+
+def refusals(results):
+    lines = []
+    for case in cases.CASES:
+        for system in cases.SYSTEMS:
+            run = run_of(results, case, system.key)
+            if "refused" in run:
+                lines.append(f"{case.model}, {system.name}: does not fit: {run['refused']}.")
+    return "\n".join(lines) or "Everything fits."
+
+
+def figure_8(results):
+    rows = []
+    for case in cases.CASES:
+        for system in cases.SYSTEMS:
+            run = run_of(results, case, system.key)
+            if "refused" not in run:
+                parts = [percent(part, run["step_ns"] / 1e9) for part in parts_of(run).values()]
+                rows.append([case.model, system.name, f"{run['step_ns'] / 1e9:.1f} s", *parts])
+    return table(["model", "system", "step", "alone", "beside transfers", "stalled"], rows)
+
+
+def parts_of(run):
+    """Seconds of a step by what happens in them."""
+    ideal_s = run["ideal_ns"] / 1e9
+    overlapped_s = min(run["overlapped_s"], ideal_s)
+    return {
+        "compute alone": ideal_s - overlapped_s,
+        "compute beside transfers": overlapped_s,
+        "stalled": run["stall_ns"] / 1e9,
+    }
+
+
+def by_host(grid):
+    """The settings of each size of host memory, in order of drives."""
+    groups = {}
+    for setting in grid["sweeps"][0]["settings"]:
+        groups.setdefault(setting["setting"]["host"], []).append(setting)
+    return groups
+
+
+def figure_9(results):
+    rows = []
+    for case in cases.CASES:
+        for host, settings in by_host(results[case.key]["grid"]).items():
+            shares = [share_of_setting(setting) for setting in settings]
+            rows.append([case.model, f"{host / 1e9:g} GB", *shares])
+    header = ["model", "host memory per GPU", "1 drive", "2 drives", "3 drives", "4 drives"]
+    return table(header, rows)
+
+
+def half_machine(results):
+    """The paper's comparison for the 70B model: half the drives and half the memory."""
+    settings = results["l70"]["grid"]["sweeps"][0]["settings"]
+    steps = {
+        (s["setting"]["drives"], s["setting"]["host"] // 10**9): s["step_ns"]
+        for s in settings
+        if s["fits"]
+    }
+    if (2, 256) not in steps or (4, 512) not in steps:
+        return "Llama3-70B does not fit into one of the two machines that the paper compares."
+    reached = percent(steps[4, 512], steps[2, 256])
+    return (
+        "Memory is per GPU here, and the server has twice as much: Llama3-70B with 2 drives and "
+        f"256 GB per GPU is predicted to reach {reached} of its throughput with 4 drives and "
+        "512 GB; the paper has 73.1 %."
+    )
+
+
+def figure_10(results):
+    rows = []
+    for case in cases.CASES:
+        for key in DRIVE_SYSTEMS:
+            run = run_of(results, case, key)
+            if "refused" not in run:
+                rows.append([case.model, name_of(key), *drive_use(run)])
+    return table(["model", "system", "mean", "busiest 5 % of the time", "time with none"], rows)
+
+
+def drive_use(run):
+    pairs = zip(run["ssd_read_rates"], run["ssd_write_rates"], strict=True)
+    rates = sorted(read + written for read, written in pairs)
+    busiest = rates[-max(1, len(rates) // 20) :]
+    idle = sum(rate < 1e7 for rate in rates)
+    return [
+        f"{statistics.mean(rates) / 1e9:.1f} GB/s",
+        f"{statistics.mean(busiest) / 1e9:.1f} GB/s",
+        percent(idle, len(rates)),
+    ]
+
+
+def name_of(key):
+    return next(system.name for system in cases.SYSTEMS if system.key == key)
+
+
+def server_prices():
+    """Of the server that each kind of system needs: its memory and its drives."""
+    prices = json.loads(cases.PRICES.read_text())
+    drives = len(json.loads(cases.HARDWARE.read_text())["drives"]) * prices["devices"]
+    small = prices["server"]
+    large = small + prices["host_memory_per_gib"] * (1024 - 128)
+    with_drives = drives * prices["drive"]
+    return {"ssd": small + with_drives, "mixed": large + with_drives, "host": large}
+
+
+def price_of(key, prices):
+    kinds = {"ours-ssd": "ssd", "zero-offload": "host"}  # ZeRO-Offload uses no drives
+    return prices[kinds.get(key, "mixed")]
+
+
+def table_3(results, prices):
+    rows = []
+    for case in cases.CASES:
+        for key in ("ours-ssd", "ours-mixed", "zero-offload", "zero-infinity"):
+            run, price = run_of(results, case, key), price_of(key, prices)
+            cost = "does not fit"
+            if "refused" not in run:
+                cost = f"${price * run['step_ns'] / 1e9 / case.tokens_per_step:,.2f}"
+            rows.append([case.model, name_of(key), f"${price:,.0f}", cost])
+    return table(["model", "system", "server and drives", "per token/s, predicted"], rows)
+
+
+def efficiency(results, prices):
+    """Throughput per price over the ZeRO systems', means over the models that fit."""
+    parts = []
+    for key in ("zero-offload", "zero-infinity"):
+        ratios = [
+            speedup(results, case, key) * price_of(key, prices) / prices["mixed"]
+            for case in cases.CASES
+            if fits(results, case, key)
+        ]
+        if ratios:
+            mean = statistics.mean(ratios)
+            parts.append(f"{mean:.2f}x that of {name_of(key)} ({len(ratios)} models)")
+    return " and ".join(parts)

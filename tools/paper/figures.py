@@ -1,0 +1,175 @@
+"""The figures of the document, each of several cases."""
+
+import sys
+
+from paper import cases
+from paper.evaluation import DRIVE_SYSTEMS, by_host, name_of, parts_of
+
+sys.path.append(str(cases.ROOT / "python"))
+from teraio_figures import characterization, style  # noqa: E402
+
+SYSTEM_COLORS = {
+    "algorithm1-ssd": style.BLUE,
+    "ours-ssd": style.GREEN,
+    "algorithm1-mixed": style.VIOLET,
+    "ours-mixed": style.OCHRE,
+    "zero-offload": style.ORANGE,
+    "zero-infinity": style.RED,
+    "on-demand": style.GREY,
+}
+
+
+def draw_all(results, folder):
+    traces = [named(results[case.key]["characterization"], case) for case in cases.CASES]
+    style.save(characterization.memory(traces), folder, "figure-1")
+    style.save(characterization.periods(traces), folder, "figure-2")
+    style.save(bandwidth(results, traces), folder, "figure-3")
+    style.save(throughput(results), folder, "figure-7")
+    style.save(split(results), folder, "figure-8")
+    style.save(drives_and_host(results), folder, "figure-9")
+    style.save(ssd_bandwidth(results), folder, "figure-10")
+
+
+def named(tables, case):
+    """The only trace of a characterization, under the name of its model."""
+    return tables["traces"][0] | {"name": f"{case.model}, {case.batch}"}
+
+
+def bandwidth(results, traces):
+    """Figure 3: the bound, and what our planner reaches with drives that fast."""
+    figure, ((axes,),) = style.grid(1, 1, width=6, height=3.4)
+    for case, trace, color in zip(cases.CASES, traces, style.LINES, strict=False):
+        name = case.model
+        characterization.draw_roofline(axes, trace, color, label=f"{name}: no plan exceeds")
+        settings = [
+            setting
+            for setting in results[case.key]["bandwidth"]["sweeps"][0]["settings"]
+            if setting["fits"]
+        ]
+        axes.plot(
+            [setting["setting"]["bandwidth"] / 1e9 for setting in settings],
+            [setting["fraction_of_ideal"] for setting in settings],
+            color=color,
+            linestyle="--",
+            label=f"{name}: our plan",
+        )
+    characterization.finish_roofline(axes)
+    axes.set_ylabel("of ideal, predicted")
+    return figure
+
+
+def throughput(results):
+    """Figure 7: tokens per second of each system, one panel per model."""
+    figure, (panels,) = style.grid(1, len(cases.CASES), width=3.6, height=3.2)
+    for axes, case in zip(panels, cases.CASES, strict=True):
+        systems = results[case.key]["systems"]
+        draw_throughput(axes, case, systems)
+        axes.set_title(f"{case.model}\n{case.batch}")
+    panels[0].set_ylabel("tokens per second of both GPUs, predicted")
+    return figure
+
+
+def draw_throughput(axes, case, systems):
+    ideal_s = next(run["ideal_ns"] for run in systems.values() if "ideal_ns" in run) / 1e9
+    axes.axhline(case.tokens_per_step / ideal_s, color="black", linewidth=0.9, linestyle="--")
+    for place, system in enumerate(cases.SYSTEMS):
+        run = systems[system.key]
+        if "refused" in run:
+            axes.annotate("does not fit", (place, 0), rotation=90, ha="center", va="bottom")
+            continue
+        value = case.tokens_per_step / (run["step_ns"] / 1e9)
+        axes.bar(place, value, color=SYSTEM_COLORS[system.key])
+        share = f"{100 * run['fraction_of_ideal']:.0f} %"
+        axes.annotate(share, (place, value), ha="center", va="bottom", fontsize=6)
+    axes.set_xticks(
+        range(len(cases.SYSTEMS)), [system.key for system in cases.SYSTEMS], rotation=60, ha="right"
+    )
+    axes.grid(axis="x", visible=False)
+    axes.margins(y=0.12)
+
+
+def split(results):
+    """Figure 8: a step's time, stalled, computing beside transfers, computing alone."""
+    figure, (panels,) = style.grid(1, len(cases.CASES), width=3.6, height=3.2)
+    for axes, case in zip(panels, cases.CASES, strict=True):
+        for place, system in enumerate(cases.SYSTEMS):
+            draw_split(axes, place, results[case.key]["systems"][system.key])
+        axes.set_title(case.model)
+        axes.set_xticks(
+            range(len(cases.SYSTEMS)), [s.key for s in cases.SYSTEMS], rotation=60, ha="right"
+        )
+        axes.grid(axis="x", visible=False)
+        axes.margins(y=0.2)
+    panels[0].set_ylabel("seconds of a step, predicted")
+    handles, labels = panels[0].get_legend_handles_labels()
+    unique = dict(zip(labels, handles, strict=True))
+    panels[0].legend(unique.values(), unique.keys(), loc="upper left")
+    return figure
+
+
+def draw_split(axes, place, run):
+    if "refused" in run:
+        axes.annotate("does not fit", (place, 0), rotation=90, ha="center", va="bottom")
+        return
+    bottom = 0.0
+    colors = [style.GREEN, style.BLUE, style.RED]
+    for (label, seconds), color in zip(parts_of(run).items(), colors, strict=True):
+        axes.bar(place, seconds, bottom=bottom, color=color, label=label)
+        bottom += seconds
+
+
+def drives_and_host(results):
+    """Figure 9: of ideal against drives per GPU, a line per size of host memory."""
+    figure, (panels,) = style.grid(1, len(cases.CASES), width=3.6, height=2.8, sharey=True)
+    for axes, case in zip(panels, cases.CASES, strict=True):
+        for (host, settings), color in zip(
+            by_host(results[case.key]["grid"]).items(), style.LINES, strict=False
+        ):
+            fits = [setting for setting in settings if setting["fits"]]
+            axes.plot(
+                [setting["setting"]["drives"] for setting in fits],
+                [setting["fraction_of_ideal"] for setting in fits],
+                marker="o",
+                markersize=3,
+                color=color,
+                label=f"{host / 1e9:g} GB",
+            )
+        axes.set_title(case.model)
+        axes.set_xticks([1, 2, 3, 4])
+        axes.set_xlabel("drives per GPU")
+        axes.set_ylim(0, 1.05)
+    panels[0].set_ylabel("of ideal, predicted")
+    panels[-1].legend(title="host memory per GPU", loc="lower right", title_fontsize=7)
+    return figure
+
+
+def ssd_bandwidth(results):
+    """Figure 10: what the drives move over a step, read and written together."""
+    figure, panels = style.grid(len(DRIVE_SYSTEMS), len(cases.CASES), width=3.6, height=1.7)
+    for row, key in zip(panels, DRIVE_SYSTEMS, strict=True):
+        for axes, case in zip(row, cases.CASES, strict=True):
+            draw_ssd_bandwidth(axes, results[case.key]["systems"][key])
+            axes.set_title(f"{case.model}: {name_of(key)}", fontsize=7)
+        row[0].set_ylabel("GB/s")
+    panels[0][0].legend(loc="upper right")
+    for axes in panels[-1]:
+        axes.set_xlabel("seconds of a step")
+    return figure
+
+
+def draw_ssd_bandwidth(axes, run):
+    if "refused" in run:
+        axes.annotate("does not fit", (0.5, 0.5), xycoords="axes fraction", ha="center")
+        return
+    reads, writes = run["ssd_read_rates"], run["ssd_write_rates"]
+    step_s = run["step_ns"] / 1e9
+    times = [(index + 0.5) * step_s / len(reads) for index in range(len(reads))]
+    axes.stackplot(
+        times,
+        [rate / 1e9 for rate in reads],
+        [rate / 1e9 for rate in writes],
+        colors=[style.GREEN, style.ORANGE],
+        labels=["read", "written"],
+    )
+    axes.set_xlim(0, step_s)
+    axes.set_ylim(0, 33)

@@ -1,0 +1,97 @@
+"""What the document needs to know of a case: each question is one or two runs of `teraio`."""
+
+import json
+import os
+import platform
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+
+from paper import cases
+from paper.timeline import SSD_READ, SSD_WRITE, Timeline
+
+TERAIO = cases.ROOT / "build" / "bin" / "teraio"
+SLICES = 240
+UNITS_S = {"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+BANDWIDTHS = "2GB,4GB,8GB,12GB,16GB,24GB,32GB,48GB,64GB"
+# To what 1 TB of host memory leaves each of two GPUs.
+HOST_MEMORIES = "0,32GB,64GB,128GB,256GB,385GB,512GB"
+
+
+class Refused(Exception):
+    """`teraio` said that something is not possible; the message is what it said."""
+
+
+def teraio(*arguments):
+    # No figures by the command itself: those of the document are drawn later, of several cases.
+    done = subprocess.run(
+        [str(word) for word in (TERAIO, *arguments)], capture_output=True, text=True
+    )
+    if done.returncode:
+        raise Refused(done.stderr.strip().removeprefix("teraio: "))
+    return done.stdout
+
+
+def tables(name, *arguments):
+    """The tables that a command writes with --out."""
+    with tempfile.TemporaryDirectory() as folder:
+        teraio(*arguments, "--out", folder)
+        return json.loads((Path(folder) / f"{name}.json").read_text())
+
+
+def characterization(trace):
+    return tables("characterization", "characterize", trace, "--hardware", cases.HARDWARE)
+
+
+def against_bandwidth(trace):
+    given = ["--trace", trace, "--hardware", cases.HARDWARE, "--host-limit", "0"]
+    return tables("what-if", "what-if", *given, "--bandwidth", BANDWIDTHS)
+
+
+def against_drives_and_host(trace):
+    given = ["--trace", trace, "--hardware", cases.HARDWARE]
+    grid = ["--drives", "1-4", "--host-memory", HOST_MEMORIES, "--grid"]
+    return tables("what-if", "what-if", *given, *grid)
+
+
+def performance(trace, system):
+    """A system's step as planned and simulated; {"refused": why} where it does not fit."""
+    policy, *limits = system.options
+    given = ["--trace", trace, "--hardware", cases.HARDWARE, *limits]
+    with tempfile.TemporaryDirectory() as folder:
+        plan, timeline = Path(folder) / "plan.json.gz", Path(folder) / "timeline.json"
+        try:
+            said = teraio("plan", *given, "--policy", policy, "--out", plan)
+        except Refused as refusal:
+            return {"refused": str(refusal)}
+        simulate = ["simulate", *given, "--plan", plan, "--json", "--timeline", timeline]
+        run = json.loads(teraio(*simulate))
+        events = json.loads(timeline.read_text())["traceEvents"]
+    return run | of_timeline(events, run) | of_planning(said)
+
+
+def of_timeline(events, run):
+    timeline = Timeline(events, run["step_ns"] / 1e9)
+    return {
+        "overlapped_s": timeline.overlapped_s(),
+        "ssd_read_rates": timeline.rates(SSD_READ, SLICES),
+        "ssd_write_rates": timeline.rates(SSD_WRITE, SLICES),
+    }
+
+
+def of_planning(said):
+    """How long planning took, which is measured here, and on what."""
+    number, unit = re.search(r"planned in ([0-9.]+) (s|ms|us|ns)\b", said).groups()
+    bound = re.search(r"no plan is faster than ([0-9.]+) (s|ms|us|ns)\b", said)
+    return {
+        "planning_s": float(number) * UNITS_S[unit],
+        "bound_s": float(bound.group(1)) * UNITS_S[bound.group(2)],
+        "machine": machine(),
+        "load": os.getloadavg()[0],
+    }
+
+
+def machine():
+    names = re.findall(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    return f"{os.cpu_count()} cores, {names[0] if names else platform.machine()}"
