@@ -12,6 +12,7 @@ struct ActiveSession {
   int64_t smallest_tensor_bytes =
       0;                    // storages from before the session that are this large move in
   int64_t chunk_bytes = 0;  // list ops over more bytes than this run in pieces
+  bool is_dry = false;      // tensors are fake: their storages have a size and no bytes
 };
 
 // Null when no session runs. The pointer stays valid for the process's life: sessions are kept, so

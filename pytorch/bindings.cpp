@@ -8,6 +8,7 @@
 
 #include "base/units.h"
 #include "coarse_op.h"
+#include "dry_bindings.h"
 #include "forked_child.h"
 #include "op_observer.h"
 #include "plan/plan.h"
@@ -309,6 +310,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
                     const std::vector<size_t>&>(),
            no_gil())
       .def("end", &CoarseOp::end, no_gil());
+
+  bind_dry_session(module, &check);
 
   module.def(
       "pin_address", &pin_address,

@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <torch/library.h>
 
+#include <algorithm>
+
 #include "active_session.h"
 #include "list_op_pieces.h"
 #include "op_info.h"
@@ -104,6 +106,11 @@ void bring_back_for_nested_op(ActiveSession& session, ThreadState& thread, const
   }
 }
 
+bool acts_on_wrappers(const OpInfo& info, const torch::jit::Stack& stack) {
+  const auto arguments = stack.end() - static_cast<ptrdiff_t>(info.argument_count);
+  return std::any_of(arguments, stack.end(), has_wrapper);
+}
+
 void observe_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   ActiveSession* session = active_session();
   if (session == nullptr) return call_below(op, keys, stack);
@@ -113,6 +120,7 @@ void observe_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
     bring_back_for_nested_op(*session, thread, info, *stack);
     return call_below(op, keys, stack);
   }
+  if (acts_on_wrappers(info, *stack)) return call_below(op, keys, stack);
   const auto run = [&](torch::jit::Stack* arguments) {
     OutermostOp outermost(*session, thread, info, *arguments);
     call_below(op, keys, arguments);

@@ -24,7 +24,6 @@
 namespace teraio::pytorch {
 namespace {
 
-// A list op over more than this share of the budget runs in pieces.
 constexpr int64_t kPiecesPerBudget = 12;
 // Kept free of planned tensors: rounding to pages and what the profile could not see.
 constexpr double kPlanMargin = 0.01;
@@ -70,6 +69,10 @@ bool has_drive(const Hardware& hardware, const std::string& name) {
 }
 
 }  // namespace
+
+int64_t list_op_piece_bytes(int64_t device_budget_bytes) {
+  return device_budget_bytes / kPiecesPerBudget;
+}
 
 Result<std::unique_ptr<Session>> Session::open(SessionOptions options) {
   std::unique_ptr<Session> session(new Session(std::move(options)));
@@ -221,7 +224,7 @@ Status Session::start() {
   active_ = std::make_unique<ActiveSession>();
   active_->runtime = runtime_;
   active_->smallest_tensor_bytes = options_.smallest_tensor_bytes;
-  active_->chunk_bytes = options_.device_budget_bytes / kPiecesPerBudget;
+  active_->chunk_bytes = list_op_piece_bytes(options_.device_budget_bytes);
   install_allocator();
   watch_forks();
   set_active_session(active_.get());

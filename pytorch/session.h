@@ -50,6 +50,9 @@ struct Prediction {
   Limits limits;                   // that the plan was made for
 };
 
+// A list op over more bytes than this runs in pieces.
+int64_t list_op_piece_bytes(int64_t device_budget_bytes);
+
 class Session {
  public:
   // Measures drives that have not been measured before, and opens the tiers.

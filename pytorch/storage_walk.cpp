@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "adoption.h"
+#include "fake_storage.h"
 #include "tensor_handle.h"
 
 namespace teraio::pytorch {
@@ -31,10 +32,14 @@ void StorageWalk::visit(const c10::IValue& value, bool is_write) {
   }
 }
 
+bool StorageWalk::is_opaque(const c10::TensorImpl& impl) const {
+  return !impl.has_storage() || (impl.is_python_dispatch() && !session_.is_dry);
+}
+
 void StorageWalk::visit_tensor(const at::Tensor& tensor, bool is_write) {
   if (!tensor.defined()) return;
   c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
-  if (!impl.has_storage() || impl.is_python_dispatch()) return;
+  if (is_opaque(impl)) return;
   signature_ = combine_signatures(signature_, static_cast<uint64_t>(tensor.scalar_type()));
   if (!impl.has_symbolic_sizes_strides())
     for (const int64_t size : impl.sizes())
@@ -47,7 +52,8 @@ void StorageWalk::visit_tensor(const at::Tensor& tensor, bool is_write) {
 
 LiveTensor* StorageWalk::visit_storage(c10::StorageImpl& storage, bool is_write) {
   TensorHandle* handle = handle_of(storage);
-  if (handle == nullptr && side_ == OpSide::kArguments) handle = adopt(session_, storage);
+  if (handle == nullptr && side_ == OpSide::kArguments && !session_.is_dry)
+    handle = adopt(session_, storage);
   if (handle == nullptr || handle->runtime != session_.runtime) return nullptr;
   remember_storage(*handle, storage);
   add_use(*handle->tensor, is_write);
@@ -62,6 +68,15 @@ void StorageWalk::add_use(LiveTensor& tensor, bool is_write) {
   } else if (side_ != OpSide::kResults) {
     known->is_write |= is_write;
   }
+}
+
+bool has_wrapper(const c10::IValue& value) {
+  if (value.isTensor()) return is_wrapper(value.toTensor());
+  if (!value.isList()) return false;
+  const auto elements = value.toListRef();
+  return std::any_of(elements.begin(), elements.end(), [](const c10::IValue& element) {
+    return element.isTensor() && is_wrapper(element.toTensor());
+  });
 }
 
 void find_unpinned(const ActiveSession& session, const c10::IValue& value,

@@ -30,6 +30,7 @@ class StorageWalk {
 
  private:
   void visit_tensor(const at::Tensor& tensor, bool is_write);
+  bool is_opaque(const c10::TensorImpl& impl) const;
   // Null when the storage is not the runtime's.
   LiveTensor* visit_storage(c10::StorageImpl& storage, bool is_write);
   void add_use(LiveTensor& tensor, bool is_write);
@@ -39,6 +40,10 @@ class StorageWalk {
   uint64_t signature_;
   OpSide side_;
 };
+
+// An argument is a wrapper around other tensors: the ops that its dispatch runs are those to look
+// at.
+bool has_wrapper(const c10::IValue& value);
 
 // Adds the tensors behind `value`, the argument of an op within another, that no running op or hold
 // keeps, each once.

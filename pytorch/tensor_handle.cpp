@@ -61,8 +61,8 @@ void release_handle(void* context) {
   delete handle;
 }
 
-c10::DataPtr make_data_ptr(TensorHandle* handle, std::byte* memory) {
-  return {memory, handle, &release_handle, c10::Device(c10::DeviceType::CPU)};
+c10::DataPtr make_data_ptr(TensorHandle* handle, std::byte* memory, c10::DeviceType device_type) {
+  return {memory, handle, &release_handle, c10::Device(device_type)};
 }
 
 Result<TensorHandle*> make_handle(const std::shared_ptr<Runtime>& runtime, int64_t size_bytes) {

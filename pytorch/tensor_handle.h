@@ -26,8 +26,10 @@ struct TensorHandle {
   const c10::StorageImpl* storage_identity = nullptr;  // compared, never followed
 };
 
-// A DataPtr over `memory` (null when the tensor is away) that owns `handle`.
-c10::DataPtr make_data_ptr(TensorHandle* handle, std::byte* memory);
+// A DataPtr over `memory` (null when the tensor is away) that owns `handle`. The type is that of
+// the storage's device.
+c10::DataPtr make_data_ptr(TensorHandle* handle, std::byte* memory,
+                           c10::DeviceType device_type = c10::DeviceType::CPU);
 
 // The same for memory that may not even be a storage's.
 c10::DataPtr make_newborn_data_ptr(TensorHandle* handle);

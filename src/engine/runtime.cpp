@@ -338,6 +338,11 @@ std::optional<Trace> Runtime::trace() const {
   return engine_.schedule().profile().trace;
 }
 
+bool Runtime::has_trace() const {
+  const std::lock_guard lock(mutex_);
+  return !engine_.schedule().is_empty();
+}
+
 std::optional<Plan> Runtime::current_plan() const {
   const std::lock_guard lock(mutex_);
   if (!is_planned_) return std::nullopt;

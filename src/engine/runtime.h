@@ -98,6 +98,7 @@ class Runtime {
   Status stop();
 
   std::optional<Trace> trace() const;
+  bool has_trace() const;
   std::optional<Plan> current_plan() const;
   std::vector<IterationRecord> iterations() const;
   // Device memory over the last whole iteration, a sample per op.

@@ -1,0 +1,61 @@
+// What teraio._C has for dry runs.
+#include "dry_bindings.h"
+
+#include <pybind11/stl.h>
+#include <pybind11/stl/filesystem.h>
+#include <torch/csrc/DynamicTypes.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <vector>
+
+#include "dry_session.h"
+
+namespace py = pybind11;
+
+namespace teraio::pytorch {
+namespace {
+
+py::list iterations(DrySession& session) {
+  py::list list;
+  for (const IterationRecord& record : session.runtime().iterations()) {
+    py::dict d;
+    d["duration_ns"] = record.duration_ns;
+    d["device_peak_bytes"] = record.device_peak_bytes;
+    d["op_count"] = record.op_count;
+    list.append(d);
+  }
+  return list;
+}
+
+void add_births(DrySession& session, const std::vector<at::Tensor>& tensors) {
+  for (const at::Tensor& tensor : tensors)
+    if (tensor.defined() && tensor.has_storage())
+      session.add_birth(*tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+}
+
+}  // namespace
+
+void bind_dry_session(py::module_& module, void (*check)(const Status&)) {
+  py::class_<DrySession>(module, "DrySession")
+      .def(py::init([](int64_t device_memory_bytes) {
+             return std::make_unique<DrySession>(DrySessionOptions{device_memory_bytes});
+           }),
+           py::arg("device_memory_bytes"))
+      .def("start", [check](DrySession& session) { check(session.start()); })
+      .def("stop", [check](DrySession& session) { check(session.stop()); })
+      .def("begin_step", [](DrySession& session) { session.runtime().begin_step(); })
+      .def("end_step", [](DrySession& session) { session.runtime().end_step(); })
+      .def("add_births", &add_births)
+      .def("resize",
+           [](DrySession& session, const py::object& storage) {
+             session.resize(*torch::createStorage(storage.ptr()).unsafeGetStorageImpl());
+           })
+      .def("spend", &DrySession::spend)
+      .def("has_trace", [](DrySession& session) { return session.runtime().has_trace(); })
+      .def("iterations", &iterations)
+      .def("save_trace",
+           [check](const DrySession& session, const std::filesystem::path& path,
+                   const std::string& source) { check(session.save_trace(path, source)); });
+}
+
+}  // namespace teraio::pytorch

@@ -1,0 +1,75 @@
+#include "dry_session.h"
+
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "device/counting_device.h"
+#include "fake_storage.h"
+#include "forked_child.h"
+#include "op_observer.h"
+#include "session.h"
+#include "storage/memory_io.h"
+#include "storage_swap.h"
+#include "trace/trace_file.h"
+
+namespace teraio::pytorch {
+
+// The device is unlimited: whether the job fits is for the planner to say.
+struct DrySession::Machine {
+  VirtualClock clock;
+  std::unique_ptr<Device> device = make_counting_device(std::numeric_limits<int64_t>::max() / 2);
+  TorchStorageSwap swap;
+  std::optional<Runtime> runtime;  // last: goes first
+};
+
+DrySession::DrySession(const DrySessionOptions& options) : machine_(std::make_shared<Machine>()) {
+  RuntimeOptions runtime_options;
+  runtime_options.engine.device = machine_->device.get();
+  runtime_options.engine.swap = &machine_->swap;
+  runtime_options.engine.clock = &machine_->clock;
+  machine_->runtime.emplace(std::move(runtime_options));
+  runtime_ = std::shared_ptr<Runtime>(machine_, &*machine_->runtime);
+  active_ = new ActiveSession();
+  active_->runtime = runtime_;
+  active_->chunk_bytes = list_op_piece_bytes(options.device_memory_bytes);
+  active_->is_dry = true;
+}
+
+DrySession::~DrySession() { (void)stop(); }
+
+Status DrySession::start() {
+  if (active_session() != nullptr)
+    return Status(ErrorCode::kInvalidArgument,
+                  "a TERAIO session is running in this process: leave it before starting another");
+  watch_forks();
+  set_active_session(active_);
+  observe_this_thread(true);
+  return {};
+}
+
+Status DrySession::stop() {
+  if (active_session() != active_) return {};
+  observe_this_thread(false);
+  set_active_session(nullptr);
+  return runtime_->stop();
+}
+
+void DrySession::add_birth(c10::StorageImpl& storage) { count_fake_storage(*active_, storage); }
+
+void DrySession::resize(c10::StorageImpl& storage) { recount_fake_storage(*active_, storage); }
+
+void DrySession::spend(int64_t duration_ns) {
+  machine_->clock.advance_to(machine_->clock.now_ns() + duration_ns);
+}
+
+Status DrySession::save_trace(const std::filesystem::path& path, const std::string& source) const {
+  std::optional<Trace> trace = runtime_->trace();
+  if (!trace)
+    return Status(ErrorCode::kInvalidArgument,
+                  "there is no trace: no iteration of the training loop has repeated");
+  trace->source = source;
+  return write_trace(*trace, path);
+}
+
+}  // namespace teraio::pytorch

@@ -1,0 +1,40 @@
+#include "fake_storage.h"
+
+#include "op_observer.h"
+#include "storage_swap.h"
+#include "tensor_handle.h"
+
+namespace teraio::pytorch {
+namespace {
+
+bool is_fake(const c10::StorageImpl& storage) {
+  return storage.device_type() == c10::DeviceType::Meta;
+}
+
+}  // namespace
+
+bool is_wrapper(const at::Tensor& tensor) {
+  if (!tensor.defined()) return false;
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  if (!impl.is_python_dispatch()) return false;
+  return !impl.has_storage() || !is_fake(*impl.unsafe_storage().unsafeGetStorageImpl());
+}
+
+void count_fake_storage(const ActiveSession& session, c10::StorageImpl& storage) {
+  if (!is_fake(storage) || storage.sym_nbytes().is_heap_allocated()) return;
+  if (storage.nbytes() == 0 || handle_of(storage) != nullptr) return;
+  const StorageReferenceGuard guard;
+  Result<TensorHandle*> handle =
+      make_handle(session.runtime, static_cast<int64_t>(storage.nbytes()));
+  if (!handle.ok()) throw_status(handle.status(), current_op_name());
+  storage.set_data_ptr_noswap(make_data_ptr(*handle, nullptr, c10::DeviceType::Meta));
+}
+
+void recount_fake_storage(const ActiveSession& session, c10::StorageImpl& storage) {
+  if (!is_fake(storage)) return;
+  if (handle_of(storage) != nullptr)
+    storage.set_data_ptr_noswap({nullptr, c10::Device(c10::DeviceType::Meta)});
+  count_fake_storage(session, storage);
+}
+
+}  // namespace teraio::pytorch
