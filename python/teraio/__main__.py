@@ -1,12 +1,14 @@
 """`python -m teraio`, and the `teraio` script of an installed package.
 
-`run` is the launcher, in this process. Every other subcommand is the C++ command's, and this
+`run` and `dry-run` are in this process. Every other subcommand is the C++ command's, and this
 process becomes it.
 """
 
 import os
 import sys
-from pathlib import Path
+
+from teraio.errors import Error
+from teraio.native_command import command_path
 
 
 def main():
@@ -15,17 +17,20 @@ def main():
         from teraio.launcher import run
 
         return run(arguments[1:])
+    if arguments[:1] == ["dry-run"]:
+        from teraio.dry_run.command import dry_run
+
+        return dry_run(arguments[1:])
     return _become_command(arguments)
 
 
 def _become_command(arguments):
-    package = Path(__file__).absolute().parent
-    installed, built = package / "bin" / "teraio", package.parent.parent / "bin" / "teraio"
-    for command in (installed, built):
-        if command.is_file():
-            os.execv(command, [str(command), *arguments])
-    print(f"teraio: the command is neither at {installed} nor at {built}", file=sys.stderr)
-    return 1
+    try:
+        command = command_path()
+    except Error as error:
+        print(f"teraio: {error}", file=sys.stderr)
+        return 1
+    os.execv(command, [str(command), *arguments])
 
 
 if __name__ == "__main__":

@@ -15,6 +15,22 @@ if torch.__version__.split("+")[0].split(".")[:2] != _built_for:
         "here with: pip install --no-build-isolation --force-reinstall --no-deps teraio's directory"
     )
 
-from teraio._C import CoarseOp, Hold, Session, describe, observe_this_thread, pin_address  # noqa: E402
+from teraio._C import (  # noqa: E402
+    CoarseOp,
+    DrySession,
+    Hold,
+    Session,
+    describe,
+    observe_this_thread,
+    pin_address,
+)
 
-__all__ = ["CoarseOp", "Hold", "Session", "describe", "observe_this_thread", "pin_address"]
+__all__ = [
+    "CoarseOp",
+    "DrySession",
+    "Hold",
+    "Session",
+    "describe",
+    "observe_this_thread",
+    "pin_address",
+]

@@ -76,12 +76,17 @@ def _describe(optimizer):
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             name = names.get(parameter, "")
-            core.describe(parameter, "parameter", name)
+            core.describe(_part(parameter), "parameter", name)
             if parameter.grad is not None:
-                core.describe(parameter.grad, "gradient", name and name + ".grad")
+                core.describe(_part(parameter.grad), "gradient", name and name + ".grad")
             for key, state in optimizer.state.get(parameter, {}).items():
                 if isinstance(state, torch.Tensor):
-                    core.describe(state, "optimizer_state", name and f"{name}.{key}")
+                    core.describe(_part(state), "optimizer_state", name and f"{name}.{key}")
+
+
+def _part(tensor):
+    """What this process holds of a tensor that is split over several."""
+    return getattr(tensor, "_local_tensor", tensor)
 
 
 def parameter_names():

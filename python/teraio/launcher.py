@@ -10,13 +10,12 @@ import gzip
 import json
 import os
 import sys
-import tempfile
 import zlib
 from pathlib import Path
 
+from teraio.arguments import Parser, add_program, check_output, program_of
 from teraio.directories import ssd_directories
 from teraio.errors import Error
-from teraio.program import Program
 from teraio.sizes import parse_size, parse_write_budget
 
 _PLAN_FORMAT = "teraio-plan/1"
@@ -26,13 +25,8 @@ Everything after the script's name is the script's.
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message):
-        self.exit(2, f"{self.prog}: {message}\n")
-
-
 def _parser():
-    parser = _Parser(
+    parser = Parser(
         prog="teraio run",
         usage="teraio run --device-budget SIZE [options] (SCRIPT | -m MODULE) [ARGUMENT ...]",
         description="Trains with an unchanged script within a budget of device memory.",
@@ -55,8 +49,7 @@ def _parser():
     add("--report", metavar="DIR", help="write a report of the run there")
     add("--policy", choices=["planned", "on-demand"], default="planned", help="default: planned")
     add("--verify", metavar="FILE", help="file of hashes to compare with; written when missing")
-    add("-m", dest="module", nargs=argparse.REMAINDER, help="run a module, as python -m does")
-    add("script", nargs=argparse.REMAINDER, help="the training script and its arguments")
+    add_program(parser)
     return parser
 
 
@@ -75,11 +68,7 @@ def run(arguments):
 
 def _checked(options):
     """The program of valid options, whose directories it fills in; else raises teraio.Error."""
-    words = options.module or options.script
-    if words[:1] == ["--"]:
-        words = words[1:]
-    if not words:
-        raise Error("no script given: expected SCRIPT or -m MODULE after the options")
+    program = program_of(options)
     if parse_size(options.device_budget, whole_bytes=10**15) == 0:
         raise Error("--device-budget is 0: no op can run without memory")
     parse_size(options.host_limit)
@@ -90,11 +79,11 @@ def _checked(options):
     for option in ("--save-plan", "--save-trace", "--verify"):
         path = getattr(options, option.strip("-").replace("-", "_"))
         if path:
-            _check_output(option, Path(path))
+            check_output(option, Path(path))
     if options.report:
         _check_output_directory("--report", Path(options.report))
     options.ssd = [str(directory) for directory in ssd_directories(options.ssd)]
-    return Program(words, is_module=bool(options.module))
+    return program
 
 
 def _check_plan(path):
@@ -108,20 +97,6 @@ def _check_plan(path):
         raise Error(f"--plan: {path} cannot be read: {error}") from None
     if not isinstance(plan, dict) or plan.get("format") != _PLAN_FORMAT:
         raise Error(f'--plan: {path}: field "format": expected "{_PLAN_FORMAT}"')
-
-
-def _check_output(option, path):
-    if path.is_dir():
-        raise Error(f"{option}: {path} is a directory, expected a file")
-    if not path.parent.is_dir():
-        raise Error(f"{option}: the directory {path.parent} does not exist")
-    try:
-        if path.exists():
-            path.open("ab").close()
-        else:
-            tempfile.TemporaryFile(dir=path.parent).close()
-    except OSError as error:
-        raise Error(f"{option}: {path} cannot be written: {error.strerror}") from None
 
 
 def _check_output_directory(option, path):

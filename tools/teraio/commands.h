@@ -24,12 +24,12 @@ void add_probe_command(CLI::App& app);
 void add_bench_storage_command(CLI::App& app);
 void add_doctor_command(CLI::App& app);
 
-// `teraio run WORDS...`: listed as a subcommand, but its words are the launcher's, "--" and
-// "--help" among them, which CLI11 would take for itself. run_command becomes the launcher; it
-// returns the exit code only when that cannot be started.
-void add_run_command(CLI::App& app);
-bool is_run_command(int argc, char** argv);
-int run_command(int argc, char** argv);
+// `teraio run WORDS...` and `teraio dry-run WORDS...`: listed as subcommands, but their words are
+// the launcher's, "--" and "--help" among them, which CLI11 would take for itself. launcher_command
+// becomes the launcher; it returns the exit code only when that cannot be started.
+void add_launcher_commands(CLI::App& app);
+bool is_launcher_command(int argc, char** argv);
+int launcher_command(int argc, char** argv);
 
 // Prints "teraio: <message>" to stderr and throws the exit code that belongs to the status.
 [[noreturn]] void fail(const Status& status);

@@ -1,5 +1,5 @@
-// `teraio run`: trains a script under TERAIO. The launcher is Python's (`python -m teraio run`),
-// which knows the options; this command finds the interpreter and becomes it.
+// `teraio run` and `teraio dry-run`: commands that run a script. They are Python's (`python -m
+// teraio run`), which knows the options; this command finds the interpreter and becomes it.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -14,11 +14,11 @@
 namespace teraio::tools {
 namespace {
 
-// Becomes `python -m teraio run ARGUMENTS...`; returns only when that cannot be started.
-Status become_launcher(const std::vector<std::string>& arguments) {
+// Becomes `python -m teraio WORDS...`; returns only when that cannot be started.
+Status become_launcher(const std::vector<std::string>& words) {
   const std::string python = python_interpreter();
-  std::vector<std::string> command = {python, "-m", "teraio", "run"};
-  command.insert(command.end(), arguments.begin(), arguments.end());
+  std::vector<std::string> command = {python, "-m", "teraio"};
+  command.insert(command.end(), words.begin(), words.end());
   std::vector<char*> argv;
   for (std::string& word : command) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -28,16 +28,19 @@ Status become_launcher(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-void add_run_command(CLI::App& app) {
+void add_launcher_commands(CLI::App& app) {
   app.add_subcommand("run", "Train a script within a device budget");
+  app.add_subcommand("dry-run", "Tell what a script would need and take on a device");
 }
 
-bool is_run_command(int argc, char** argv) {
-  return argc > 1 && std::string_view(argv[1]) == "run";
+bool is_launcher_command(int argc, char** argv) {
+  if (argc < 2) return false;
+  const std::string_view name = argv[1];
+  return name == "run" || name == "dry-run";
 }
 
-int run_command(int argc, char** argv) {
-  const Status status = become_launcher({argv + 2, argv + argc});
+int launcher_command(int argc, char** argv) {
+  const Status status = become_launcher({argv + 1, argv + argc});
   fmt::print(stderr, "teraio: {}\n", status.message());
   return 1;
 }

@@ -31,11 +31,11 @@ void make_folder_or_fail(const std::filesystem::path& folder) {
 
 int main(int argc, char** argv) {
   using namespace teraio::tools;
-  if (is_run_command(argc, argv)) return run_command(argc, argv);
+  if (is_launcher_command(argc, argv)) return launcher_command(argc, argv);
   CLI::App app{"Trains models that need more memory than the device has.", "teraio"};
   app.set_version_flag("--version", TERAIO_VERSION);
   app.require_subcommand(1);
-  add_run_command(app);
+  add_launcher_commands(app);
   add_plan_command(app);
   add_simulate_command(app);
   add_compare_command(app);

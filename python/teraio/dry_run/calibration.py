@@ -1,0 +1,167 @@
+"""Measures a few kinds of ops of the present CPU and writes them as an accelerator file."""
+
+import json
+import os
+import platform
+from statistics import median
+from time import perf_counter
+
+import torch
+import torch.nn.functional as F
+
+from teraio.dry_run.accelerator import Accelerator, to_json
+
+aten = torch.ops.aten
+
+# Every measurement goes on for so long, in rounds over all of them: a disturbance of the machine
+# spoils a round of each, and the median forgets it.
+_ROUNDS = 5
+_SECONDS = 0.03
+_LARGE_BYTES = 96 << 20  # beyond caches
+
+
+def calibrate(path, show=print):
+    """Writes the file of this machine's CPU to `path`."""
+    accelerator = measure(show)
+    path.write_text(json.dumps(to_json(accelerator), indent=1) + "\n")
+    show(f"written to {path}")
+
+
+def measure(show) -> Accelerator:
+    probes = _probes()
+    times = {name: [] for name in probes}
+    with torch.no_grad():
+        for number in range(_ROUNDS):
+            show(f"measuring, round {number + 1} of {_ROUNDS}")
+            for name, (call, _, _) in probes.items():
+                times[name].append(_seconds(call))
+    points = {}
+    op_seconds = median(times.pop("op"))
+    for name, rounds in times.items():
+        _, kind, work = probes[name]
+        total = median(rounds)
+        points.setdefault(kind, []).append([work, work / max(total - op_seconds, 0.05 * total)])
+    memory = max(rate for _, rate in points["memory"])
+    matmul = max(rate for _, rate in points["matmul.float32"])
+    return Accelerator(
+        name=f"CPU of this machine, {torch.get_num_threads()} threads ({platform.machine()})",
+        memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        memory_bytes_per_second=int(memory),
+        flops_per_second={"float32": int(matmul)},
+        link_bytes_per_second=int(memory),
+        link_latency_ns=20_000,
+        kernel_ns=0,
+        op_ns=int(op_seconds * 1e9),
+        efficiency={"memory": 1.0},
+        source="measured by teraio dry-run --calibrate",
+        measured={
+            kind: [[int(work), int(rate)] for work, rate in sorted(found)]
+            for kind, found in points.items()
+        },
+    )
+
+
+def _seconds(call):
+    """Of one call, the program's part included."""
+    call()
+    count = 0
+    began = perf_counter()
+    while (passed := perf_counter() - began) < _SECONDS or count < 2:
+        call()
+        count += 1
+    return passed / count
+
+
+def _probes():
+    """(call, kind of op, work of one call) by name. Work is in FLOPs or bytes, as the roofline
+    counts them."""
+    probes = {"op": (_op_call(), "op", 1)}
+    _add_matmuls(probes)
+    _add_attention(probes)
+    _add_convolutions(probes)
+    for elements in (1 << 12, 1 << 16, 1 << 20, _LARGE_BYTES // 4):
+        _add_memory_bound(probes, elements)
+    return probes
+
+
+def _op_call():
+    small = torch.ones(4)
+    return lambda: small.add_(1.0)
+
+
+def _add_matmuls(probes):
+    for rows, inner, columns in (
+        (64, 64, 64),
+        (256, 256, 256),
+        (1024, 768, 768),
+        (1024, 768, 2048),
+        (1024, 2048, 4096),
+    ):
+        first, second = torch.randn(rows, inner), torch.randn(columns, inner).t()
+        probes[f"matmul {rows}x{inner}x{columns}"] = (
+            lambda a=first, b=second: torch.mm(a, b),
+            "matmul.float32",
+            2 * rows * inner * columns,
+        )
+
+
+def _add_attention(probes):
+    for batch, heads, length, size in ((4, 4, 64, 16), (4, 12, 256, 64), (1, 12, 1024, 64)):
+        query, key, value = (torch.randn(batch, heads, length, size) for _ in range(3))
+        flops = 4 * batch * heads * length * length * size
+        name = f"attention {length}"
+        probes[name] = (
+            lambda q=query, k=key, v=value: F.scaled_dot_product_attention(q, k, v),
+            "attention.float32",
+            flops,
+        )
+        forward = aten._scaled_dot_product_flash_attention_for_cpu
+        output, logsumexp = forward(query, key, value)
+        gradient = torch.randn_like(output)
+        saved = (gradient, query, key, value, output, logsumexp, 0.0, False)
+        probes[name + " backward"] = (
+            lambda saved=saved: aten._scaled_dot_product_flash_attention_for_cpu_backward(*saved),
+            "attention_backward.float32",
+            2.5 * flops,
+        )
+
+
+def _add_convolutions(probes):
+    for channels, size in ((16, 16), (64, 32), (128, 32)):
+        images, weight = torch.randn(8, channels, size, size), torch.randn(channels, channels, 3, 3)
+        flops = 2 * 8 * channels * channels * 9 * size * size
+        probes[f"convolution {channels}"] = (
+            lambda i=images, w=weight: F.conv2d(i, w, padding=1),
+            "convolution.float32",
+            flops,
+        )
+        gradient = torch.randn(8, channels, size, size)
+        settings = ([0], [1, 1], [1, 1], [1, 1], False, [0, 0], 1, (True, True, False))
+        probes[f"convolution {channels} backward"] = (
+            lambda g=gradient, i=images, w=weight, s=settings: aten.convolution_backward(
+                g, i, w, *s
+            ),
+            "convolution_backward.float32",
+            2 * flops,
+        )
+
+
+def _add_memory_bound(probes, elements):
+    """Into memory that is there already, as a session's allocator gives it: without page faults."""
+    rows = max(1, elements // 1024)
+    columns = elements // rows
+    a, b, out = (torch.rand(rows, columns) for _ in range(3))
+    weight, mean, deviation = torch.ones(columns), torch.empty(rows, 1), torch.empty(rows, 1)
+    sums = torch.empty(rows)
+    size_bytes = a.numel() * a.element_size()
+
+    def add(kind, name, call, tensors):
+        probes[f"{name} {elements}"] = (call, kind, tensors * size_bytes)
+
+    add("memory", "add", lambda: torch.add(a, b, out=out), 3)
+    add("transcendental", "silu", lambda: aten.silu.out(a, out=out), 2)
+    add("softmax", "log_softmax", lambda: aten._log_softmax.out(a, -1, False, out=out), 2)
+    add("reduction", "sum", lambda: torch.sum(a, -1, out=sums), 1)
+    norm = aten.native_layer_norm.out
+    results = {"out0": out, "out1": mean, "out2": deviation}
+    add("normalization", "norm", lambda: norm(a, [columns], weight, weight, 1e-5, **results), 2)

@@ -1,0 +1,75 @@
+"""The time of a collective between N devices: rings, a latency for each step, one link each."""
+
+import torch
+
+from teraio.dry_run.accelerator import Accelerator
+
+# Bytes that cross each device's link, as a share of the bytes of the whole, for n devices; and the
+# steps of the ring.
+_RINGS = {
+    "allreduce": (lambda n: 2 * (n - 1) / n, lambda n: 2 * (n - 1)),
+    "all_reduce": (lambda n: 2 * (n - 1) / n, lambda n: 2 * (n - 1)),
+    "allgather": (lambda n: (n - 1) / n, lambda n: n - 1),
+    "all_gather": (lambda n: (n - 1) / n, lambda n: n - 1),
+    "reduce_scatter": (lambda n: (n - 1) / n, lambda n: n - 1),
+    "alltoall": (lambda n: (n - 1) / n, lambda n: n - 1),
+    "all_to_all": (lambda n: (n - 1) / n, lambda n: n - 1),
+    "broadcast": (lambda n: 1, lambda n: 1),
+    "reduce": (lambda n: 1, lambda n: 1),
+    "send": (lambda n: 1, lambda n: 1),
+    "recv": (lambda n: 1, lambda n: 1),
+    "gather": (lambda n: (n - 1) / n, lambda n: 1),
+    "scatter": (lambda n: (n - 1) / n, lambda n: 1),
+    "barrier": (lambda n: 0, lambda n: n - 1),
+}
+
+
+class Links:
+    """Times of collectives. A group that is not known has all devices in it."""
+
+    def __init__(self, accelerator: Accelerator, world_size: int):
+        share = accelerator.efficiency.get("link", 1.0)
+        self._bytes_per_second = share * accelerator.link_bytes_per_second
+        self._latency_ns = accelerator.link_latency_ns
+        self._world_size = world_size
+
+    def duration_ns(self, func, args, inputs, outputs) -> int:
+        """The whole is what the largest side has: a gather's results, a scatter's inputs."""
+        ring = _ring_of(func.overloadpacket.__name__)
+        count = _group_size(args, self._world_size)
+        if ring is None or count < 2:
+            return 0
+        share, steps = ring
+        whole_bytes = max(_size_bytes(inputs), _size_bytes(outputs))
+        seconds = whole_bytes * share(count) / self._bytes_per_second
+        return int(seconds * 1e9) + steps(count) * self._latency_ns
+
+
+def _ring_of(name):
+    plain = name.strip("_")
+    matches = [key for key in _RINGS if plain.startswith(key)]
+    return _RINGS[max(matches, key=len)] if matches else None
+
+
+def _size_bytes(tensors):
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def _group_size(args, world_size):
+    for value in args:
+        if isinstance(value, torch.ScriptObject):
+            group = _boxed_group(value)
+            if group is not None:
+                return group.size()
+    if args and isinstance(args[-1], str):  # the functional collectives name their group
+        from torch.distributed.distributed_c10d import _resolve_process_group
+
+        return _resolve_process_group(args[-1]).size()
+    return world_size
+
+
+def _boxed_group(value):
+    try:
+        return torch.distributed.ProcessGroup.unbox(value)
+    except (RuntimeError, TypeError):
+        return None  # a reduction's kind, not a group

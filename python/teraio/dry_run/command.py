@@ -1,0 +1,130 @@
+"""`teraio dry-run`: an unchanged training script, its memory and its time on a device elsewhere."""
+
+import argparse
+import contextlib
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from teraio.arguments import Parser, add_program, check_output, program_of
+from teraio.errors import Error
+from teraio.native_command import command_path
+
+_EPILOG = """\
+Everything after the script's name is the script's. It is ended when an iteration of its training
+loop has repeated: three steps are enough for most.
+"""
+
+
+def _parser():
+    parser = Parser(
+        prog="teraio dry-run",
+        usage="teraio dry-run [options] (SCRIPT | -m MODULE) [ARGUMENT ...]",
+        description="Tells what a training script would need and take on a device, without it.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add(
+        "--accelerator",
+        default="h100-nvl",
+        metavar="NAME|FILE",
+        help="the device: a known name or an accelerator file (default: h100-nvl)",
+    )
+    add("--hardware", metavar="FILE", help="plan the step for this machine's drives and host")
+    add("--host-limit", default="0", metavar="SIZE", help="host memory to plan with (default: 0)")
+    add("--device-budget", metavar="SIZE", help="plan with this instead of the device's memory")
+    add("--world-size", type=int, default=1, metavar="N", help="processes to play (default: 1)")
+    add("--rank", type=int, default=0, metavar="R", help="the one of them that this one is")
+    add(
+        "--assume",
+        action="append",
+        default=[],
+        metavar="[FILE:LINE=]VALUE",
+        help="what the script reads where it asks for a tensor's value",
+    )
+    add("--save-trace", metavar="FILE", help="write the trace here (.json or .json.gz)")
+    add("--calibrate", metavar="FILE", help="measure this device, write its file, and end")
+    add_program(parser)
+    return parser
+
+
+def dry_run(arguments):
+    """Runs `teraio dry-run ARGUMENTS`. Returns the exit code, or passes on what the script raises.
+
+    What can be known to be wrong before the script runs is refused in one line, exit code 2; a
+    script that a dry run cannot follow ends with one line, exit code 1.
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        if options.calibrate:
+            return _calibrate(options)
+        program = _checked(options)
+    except Error as error:
+        return _failed(error, 2)
+    try:
+        return _run_and_report(program, options)
+    except Error as error:
+        return _failed(error, 1)
+
+
+def _failed(error, code):
+    print(f"teraio dry-run: {error}", file=sys.stderr)
+    return code
+
+
+def _checked(options):
+    from teraio.dry_run.accelerator import load
+    from teraio.dry_run.reads import parse_assumption
+
+    program = program_of(options)
+    options.accelerator = load(options.accelerator)
+    if not 0 <= options.rank < options.world_size:
+        raise Error(f"--rank is {options.rank}: expected 0 to {options.world_size - 1}")
+    for assumption in options.assume:
+        parse_assumption(assumption)
+    if options.save_trace:
+        check_output("--save-trace", Path(options.save_trace))
+    if options.hardware and not Path(options.hardware).is_file():
+        raise Error(f"--hardware: {options.hardware} is not a file")
+    return program
+
+
+def _calibrate(options):
+    from teraio.dry_run.calibration import calibrate
+
+    check_output("--calibrate", Path(options.calibrate))
+    calibrate(Path(options.calibrate))
+    return 0
+
+
+def _run_and_report(program, options):
+    from teraio.dry_run.play import DryRun
+    from teraio.dry_run.summary import summary
+
+    run = DryRun(options.accelerator, options.assume, options.world_size, options.rank)
+    run.play(program)
+    with contextlib.ExitStack() as stack:
+        path = options.save_trace
+        if not path:
+            path = stack.enter_context(tempfile.TemporaryDirectory()) + "/trace.json"
+        run.save_trace(path)
+        print(summary(run, path))
+        if options.hardware:
+            _plan(path, options)
+    return 0
+
+
+def _plan(trace, options):
+    """What `teraio plan` says of the trace on the machine."""
+    budget = options.device_budget or str(options.accelerator.memory_bytes)
+    with tempfile.TemporaryDirectory() as directory:
+        command = [str(command_path()), "plan", "--trace", str(trace)]
+        command += ["--hardware", options.hardware, "--out", directory + "/plan.json"]
+        command += ["--device-budget", budget, "--host-limit", options.host_limit]
+        print(f"\non {options.hardware}:", flush=True)
+        planned = subprocess.run(command, stderr=subprocess.PIPE, text=True)
+    if planned.returncode:
+        raise Error("no plan: " + planned.stderr.strip().removeprefix("teraio: "))

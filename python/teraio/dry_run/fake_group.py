@@ -1,0 +1,139 @@
+"""One process that plays rank R of N: collectives that return at once, without anybody else."""
+
+import os
+
+import torch
+import torch.distributed as dist
+import torch.distributed._tools.fake_collectives  # noqa: F401  collectives of fake tensors
+from torch.distributed import device_mesh, distributed_c10d
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor._sharding_prop import ShardingPropagator
+from torch.nn.parallel import DistributedDataParallel
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+from teraio import core
+
+_MESH_METHODS = ["__init__", "__getitem__", "_flatten", "get_local_rank", "get_coordinate"]
+
+
+class FakeGroup:
+    """While entered, `torch.distributed` is one of `world_size` processes, whatever the script asks
+    for, and the environment is that of a launcher such as torchrun."""
+
+    def __init__(self, world_size, rank, world):
+        self._world_size = world_size
+        self._rank = rank
+        self._world = world
+        self._patched = []
+        self._environment = {}
+
+    def __enter__(self):
+        self._set_environment()
+        for module in (dist, distributed_c10d):
+            self._patch(module, "init_process_group", self._init_process_group)
+            self._patch(module, "new_group", _without_backend(distributed_c10d.new_group))
+        for module in (dist, device_mesh):
+            mesh = self._real(device_mesh.init_device_mesh)
+            self._patch(module, "init_device_mesh", mesh)
+        for name in _MESH_METHODS:
+            self._patch(DeviceMesh, name, self._real(getattr(DeviceMesh, name)))
+        DDP = DistributedDataParallel
+        self._patch(DDP, "__init__", _with_hook(DDP.__init__))
+        # That all processes have the same parameters, which they do: they are all played by us.
+        self._patch(dist, "_verify_params_across_processes", lambda *args: None)
+        name = "_propagate_tensor_meta_non_cached"
+        self._patch(ShardingPropagator, name, self._uncounted(getattr(ShardingPropagator, name)))
+        return self
+
+    def __exit__(self, *error):
+        while self._patched:
+            setattr(*self._patched.pop())
+        for name, value in self._environment.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+    def _set_environment(self):
+        for name, value in {
+            "RANK": self._rank,
+            "LOCAL_RANK": self._rank,
+            "WORLD_SIZE": self._world_size,
+            "LOCAL_WORLD_SIZE": self._world_size,
+            "MASTER_ADDR": "localhost",
+            "MASTER_PORT": 29500,
+        }.items():
+            self._environment[name] = os.environ.get(name)
+            os.environ[name] = str(value)
+
+    def _patch(self, owner, name, value):
+        self._patched.append((owner, name, getattr(owner, name)))
+        setattr(owner, name, value)
+
+    def _init_process_group(self, *args, **kwargs):
+        init = next(old for owner, name, old in self._patched if name == "init_process_group")
+        init(backend="fake", store=FakeStore(), rank=self._rank, world_size=self._world_size)
+
+    def _real(self, method):
+        """A mesh is a tensor of ranks, which the host computes with."""
+
+        def wrapper(*args, **kwargs):
+            with self._world.real_tensors():
+                return method(*args, **kwargs)
+
+        return wrapper
+
+    def _uncounted(self, method):
+        """DTensor asks for the shapes of an op's results by running the op on tensors of the whole
+        size: no program of one rank does."""
+
+        def wrapper(*args, **kwargs):
+            ops = self._world.ops
+            is_counting, ops.is_counting = ops.is_counting, False
+            core.observe_this_thread(False)
+            try:
+                return method(*args, **kwargs)
+            finally:
+                core.observe_this_thread(True)
+                ops.is_counting = is_counting
+
+        return wrapper
+
+
+class _Reducer:
+    """Keeps its first buckets: for new ones it would send the gradients' order around, as data."""
+
+    def __init__(self, reducer):
+        self._reducer = reducer
+
+    def __getattr__(self, name):
+        return getattr(self._reducer, name)
+
+    def _rebuild_buckets(self):
+        return False
+
+
+def _with_hook(init):
+    """The reducer's own way to the result of a collective is a Work in C++, which a fake one has
+    not: a hook does the same ops."""
+
+    def wrapper(ddp, *args, **kwargs):
+        init(ddp, *args, **kwargs)
+        ddp.register_comm_hook(ddp.process_group, _reduce_bucket)
+        ddp.reducer = _Reducer(ddp.reducer)
+
+    return wrapper
+
+
+def _reduce_bucket(group, bucket):
+    gradients = bucket.buffer().div_(group.size())
+    dist.all_reduce(gradients, group=group)
+    future = torch.futures.Future()
+    future.set_result(gradients)
+    return future
+
+
+def _without_backend(new_group):
+    def wrapper(ranks=None, timeout=None, backend=None, **options):
+        return new_group(ranks=ranks, timeout=timeout, backend="fake")
+
+    return wrapper

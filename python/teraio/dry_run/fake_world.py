@@ -1,0 +1,243 @@
+"""The modes under which a script's tensors are fake, and what else has to be played for it."""
+
+import contextlib
+import functools
+
+import torch
+import torch.utils.data.dataloader as dataloader
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
+from torch.optim import optimizer as optimizers
+from torch.utils import _foreach_utils
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from teraio import core
+from teraio.dry_run.places import script_place
+from teraio.dry_run.reads import unknown_data_message, unknown_shape_message
+from teraio.errors import Error
+
+aten = torch.ops.aten
+_NO_DEVICE = (
+    '{}: a tensor is on "{}", and where PyTorch finds no such device no backward pass runs, not '
+    "even on fake tensors. Let the script use the CPU: the times are the accelerator's anyway"
+)
+_PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter, FakeTensor)
+_NOT_OPS = {torch.ops.prim.device.default}
+
+
+class OpMode(TorchDispatchMode):
+    """Tells the session what each op has made and how long it takes, and answers reads."""
+
+    def __init__(self, session, roofline, reads):
+        super().__init__()
+        self._session = session
+        self._roofline = roofline
+        self._reads = reads
+        self._fresh_results = {}
+        self.is_counting = True
+
+    @classmethod
+    def _should_skip_dynamo(cls):
+        return False  # it is not there: a wrapper per op would be for nothing
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if func in _NOT_OPS:
+            return func(*args, **kwargs)
+        if any(kind not in _PLAIN_TYPES for kind in types):
+            return NotImplemented  # a wrapper: its own ops come here next
+        if func is aten._local_scalar_dense.default:
+            return self._read(args[0])
+        result = self._run(func, args, kwargs)
+        if self.is_counting:
+            self._count(func, args, kwargs, result)
+        return result
+
+    def _read(self, tensor):
+        if isinstance(tensor, FakeTensor) and tensor.constant is None:
+            return self._reads.number(tensor)
+        with _disable_current_modes():
+            return (tensor.constant if isinstance(tensor, FakeTensor) else tensor).item()
+
+    def _run(self, func, args, kwargs):
+        try:
+            return func(*args, **kwargs)
+        except DynamicOutputShapeException:
+            raise Error(unknown_shape_message(func)) from None
+        except DataDependentOutputException:
+            raise Error(unknown_data_message(func)) from None
+
+    def _count(self, func, args, kwargs, result):
+        born = self._born(func, result)
+        if born:
+            self._session.add_births(born)
+        self._session.spend(self._roofline.duration_ns(func, args, kwargs, result))
+
+    def _born(self, func, result):
+        """The results that are not aliases of arguments, on the device that trains."""
+        is_fresh = self._fresh_results.get(func)
+        if is_fresh is None:
+            is_fresh = self._fresh_results[func] = _fresh_results(func)
+        results = result if isinstance(result, (list, tuple)) else (result,)
+        if len(is_fresh) == 1:
+            is_fresh *= len(results)  # one list of tensors
+        return [
+            tensor
+            for tensor, fresh in zip(_flat(results), is_fresh, strict=False)
+            if fresh and isinstance(tensor, FakeTensor) and _is_on_device(tensor.fake_device)
+        ]
+
+
+def _is_on_device(device):
+    if device.type != "cpu" and not torch.accelerator.is_available():
+        if device.type != "meta":
+            raise Error(_NO_DEVICE.format(script_place(), device.type))
+    return device.type != "meta"
+
+
+def _fresh_results(func):
+    if func is aten.lift_fresh.default:
+        return (True,)
+    return tuple(result.alias_info is None for result in func._schema.returns)
+
+
+def _flat(results):
+    return results[0] if len(results) == 1 and isinstance(results[0], (list, tuple)) else results
+
+
+class FakeWorld:
+    """While entered: tensors are fake, ops are counted, data is loaded for real."""
+
+    def __init__(self, session, roofline, reads):
+        self._session = session
+        self._reads = reads
+        self.ops = OpMode(session, roofline, reads)
+        self.fakes = FakeTensorMode(allow_non_fake_inputs=True)
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self):
+        with contextlib.ExitStack() as stack:
+            self._install(stack)
+            stack.enter_context(self.fakes)
+            stack.enter_context(self.ops)
+            self._session.start()
+            stack.callback(self._session.stop)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error):
+        return self._stack.__exit__(*error)
+
+    @contextlib.contextmanager
+    def real_tensors(self):
+        """For what is the host's business: tensors are real, and none of it counts."""
+        with _disable_current_modes():
+            yield
+
+    def to_fake(self, tree):
+        """Real tensors, wherever they are in `tree`, as fake ones that are born now."""
+
+        def convert(tensor):
+            return self.fakes.from_tensor(tensor, static_shapes=True)
+
+        core.observe_this_thread(False)
+        try:
+            fakes = tree_map_only(torch.Tensor, convert, tree)
+        finally:
+            core.observe_this_thread(True)
+        self._session.add_births([t for t in tree_leaves(fakes) if isinstance(t, torch.Tensor)])
+        return fakes
+
+    def _install(self, stack):
+        def patch(owner, name, value):
+            stack.callback(setattr, owner, name, getattr(owner, name))
+            setattr(owner, name, value)
+
+        for supported in (
+            optimizers._foreach_supported_types,
+            _foreach_utils._foreach_supported_types,
+        ):
+            if FakeTensor not in supported:
+                supported.append(FakeTensor)
+                stack.callback(supported.remove, FakeTensor)
+        patch(torch.utils, "swap_tensors", _swapping(torch.utils.swap_tensors))
+        patch(torch, "save", _save_nothing)
+        patch(torch, "compile", _compile_nothing)
+        patch(FakeTensor, "__format__", _format)
+        patch(FakeTensor, "tolist", lambda tensor: self._reads.array(tensor).tolist())
+        patch(torch.Tensor, "numpy", self._numpy(torch.Tensor.numpy))
+        patch(torch.UntypedStorage, "resize_", self._resize(torch.UntypedStorage.resize_))
+        patch(dataloader.DataLoader, "__iter__", self._host_work(dataloader.DataLoader.__iter__))
+        patch(
+            dataloader._BaseDataLoaderIter,
+            "__next__",
+            self._loading(dataloader._BaseDataLoaderIter.__next__),
+        )
+
+    def _numpy(self, method):
+        @functools.wraps(method)
+        def wrapper(tensor, *args, **kwargs):
+            if isinstance(tensor, FakeTensor):
+                return self._reads.array(tensor)
+            return method(tensor, *args, **kwargs)
+
+        return wrapper
+
+    def _resize(self, method):
+        @functools.wraps(method)
+        def wrapper(storage, *args, **kwargs):
+            result = method(storage, *args, **kwargs)
+            if storage.device.type == "meta":
+                self._session.resize(storage)
+            return result
+
+        return wrapper
+
+    def _host_work(self, method):
+        @functools.wraps(method)
+        def wrapper(*args, **kwargs):
+            with self.real_tensors():
+                return method(*args, **kwargs)
+
+        return wrapper
+
+    def _loading(self, method):
+        @functools.wraps(method)
+        def wrapper(iterator):
+            with self.real_tensors():
+                batch = method(iterator)
+            return self.to_fake(batch)
+
+        return wrapper
+
+
+def _format(tensor, specification):
+    """As a tensor does it: a single number as that number."""
+    return format(tensor.item() if tensor.dim() == 0 else repr(tensor), specification)
+
+
+def _swapping(swap_tensors):
+    @functools.wraps(swap_tensors)
+    def wrapper(first, second):
+        """Refuses tensors to which there are weak references, as the fake mode has to its own."""
+        if not isinstance(first, FakeTensor):
+            return swap_tensors(first, second)
+        first.__class__, second.__class__ = second.__class__, first.__class__
+        first.__dict__, second.__dict__ = second.__dict__, first.__dict__
+        torch._C._swap_tensor_impl(first, second)
+
+    return wrapper
+
+
+def _save_nothing(*args, **kwargs):
+    """A checkpoint of a dry run would have no content, and could replace one that has."""
+
+
+def _compile_nothing(model=None, **options):
+    """A dry run goes op by op; how a compiler would put ops together is not foretold."""
+    return model if model is not None else lambda function: function

@@ -1,0 +1,62 @@
+"""Which line of the script is at work, for messages."""
+
+import sys
+from pathlib import Path
+
+import torch
+
+_TORCH = str(Path(torch.__file__).parent) + "/"
+_TERAIO = str(Path(__file__).parents[1]) + "/"
+# Of torch, what stands between a tensor's method and the operator that it calls.
+_METHODS = tuple(
+    _TORCH + name
+    for name in (
+        "_tensor.py",
+        "_subclasses/",
+        "utils/_python_dispatch.py",
+        "_ops.py",
+        "_compile.py",
+    )
+)
+
+
+class Place:
+    """A line of a file. `is_in_torch`: of torch's own code, on the script's behalf."""
+
+    def __init__(self, path, line):
+        self.path = path
+        self.line = line
+        self.is_in_torch = path.startswith(_TORCH)
+
+    def __str__(self):
+        return f"{self.path.removeprefix(_TORCH)}:{self.line}"
+
+    def __eq__(self, other):
+        return (self.path, self.line) == (other.path, other.line)
+
+    def __hash__(self):
+        return hash((self.path, self.line))
+
+    def is_at(self, path, line):
+        """`path` may leave out leading folders."""
+        return self.line == line and (self.path == path or self.path.endswith("/" + path))
+
+
+def calling_place():
+    """The line that called the tensor's method, in the script or in a library."""
+    return _first_frame(lambda path: path.startswith(_METHODS))
+
+
+def script_place():
+    """The innermost line that is not torch's."""
+    return _first_frame(lambda path: path.startswith(_TORCH))
+
+
+def _first_frame(is_passed_over):
+    frame = sys._getframe(2)
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if not path.startswith(("<", _TERAIO)) and not is_passed_over(path):
+            return Place(path, frame.f_lineno)
+        frame = frame.f_back
+    return Place("?", 0)

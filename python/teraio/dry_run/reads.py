@@ -1,0 +1,98 @@
+"""What a script gets that reads the values of tensors, which a dry run does not have.
+
+A number that is read (`loss.item()`, for a log line) is 1. A truth value decides what the script
+does next, so it is not guessed: the run ends and names the line, unless --assume says what to take.
+"""
+
+import numpy as np
+import torch
+
+from teraio.dry_run.places import calling_place, script_place
+from teraio.errors import Error
+
+# What torch itself reads, where 1 would change what it does next. A gradient scaler skips the
+# optimizer's step when it reads that a gradient overflowed.
+_READ_BY_TORCH = {"amp/grad_scaler.py": 0}
+
+
+def parse_assumption(text):
+    """((path, line) or None, value) of "train.py:41=true", "7" or "train.py:41=0.5"."""
+    place, _, value = text.rpartition("=")
+    path, _, line = place.rpartition(":")
+    if place and (not path or not line.isdigit()):
+        raise Error(f'--assume "{text}": expected VALUE or FILE:LINE=VALUE, e.g. train.py:41=true')
+    return (path, int(line)) if place else None, _parse_value(value, text)
+
+
+def _parse_value(value, text):
+    if value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    try:
+        return float(value)
+    except ValueError:
+        raise Error(f'--assume "{text}": "{value}" is neither a number nor true or false') from None
+
+
+class Reads:
+    """Answers reads, and keeps which lines have been answered with what."""
+
+    def __init__(self, assumptions=()):
+        self._assumptions = [parse_assumption(text) for text in assumptions]
+        self.answered = {}  # by place: of the script's lines, not of torch's
+
+    def number(self, tensor):
+        """For `item()` and what calls it."""
+        place = calling_place()
+        value = self._assumed(place)
+        if place.is_in_torch:
+            return _of_type(_by_torch(place) if value is None else value, tensor.dtype)
+        if value is None and tensor.dtype == torch.bool:
+            raise Error(_truth_message(place))
+        value = _of_type(1 if value is None else value, tensor.dtype)
+        self.answered.setdefault(place, value)
+        return value
+
+    def array(self, tensor):
+        """For `numpy()` and `tolist()`: every element is the same."""
+        place = calling_place()
+        value = self._assumed(place)
+        value = _of_type(1 if value is None else value, tensor.dtype)
+        if not place.is_in_torch:
+            self.answered.setdefault(place, value)
+        return np.full(tuple(tensor.shape), value)
+
+    def _assumed(self, place):
+        for at, value in self._assumptions:
+            if at is None or place.is_at(*at):
+                return value
+        return None
+
+
+def unknown_shape_message(func):
+    return (
+        f"{script_place()}: {func} has a result whose size depends on data, which a dry run does "
+        "not have. Give the script a way around it (e.g. a mask instead of an index)"
+    )
+
+
+def unknown_data_message(func):
+    return f"{script_place()}: {func} needs data, which a dry run does not have"
+
+
+def _truth_message(place):
+    return (
+        f"{place} asks whether a tensor is true, and a dry run has no data to tell: say what to "
+        f"take with --assume {place}=false (or true)"
+    )
+
+
+def _by_torch(place):
+    return next((v for path, v in _READ_BY_TORCH.items() if str(place).startswith(path)), 1)
+
+
+def _of_type(value, dtype):
+    if dtype == torch.bool:
+        return bool(value)
+    if dtype.is_complex:
+        return complex(value)
+    return float(value) if dtype.is_floating_point else int(value)

@@ -1,0 +1,246 @@
+"""The time of an op on an accelerator: what it computes or what it moves, whichever takes longer.
+
+FLOPs are those of torch's own counter (torch.utils.flop_counter); bytes are those that the op's
+tensors have, each read or written once.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+import torch
+from torch.utils.flop_counter import flop_registry, sdpa_flop_count
+
+from teraio.dry_run.accelerator import Accelerator
+from teraio.dry_run.collectives import Links
+
+aten = torch.ops.aten
+
+_MATMULS = {aten.mm, aten.addmm, aten.bmm, aten.baddbmm, aten._scaled_mm}
+_CONVOLUTIONS = {aten.convolution, aten._convolution, aten.convolution_backward}
+_ATTENTIONS_FOR_CPU = {
+    aten._scaled_dot_product_flash_attention_for_cpu: 1.0,
+    # The backward pass makes the scores again and has twice the products of the forward pass.
+    aten._scaled_dot_product_flash_attention_for_cpu_backward: 2.5,
+}
+
+# Of these tables an op reads only the rows that it is asked for: as much as it writes.
+_GATHERING = {"embedding", "index_select", "gather", "index", "take", "take_along_dim"}
+# Views, although their schemas do not say so; and what the host asks.
+_FREE = {"_unsafe_view", "_reshape_alias", "is_same_size", "equal"}
+# These write without reading what they write over.
+_FILLING = {"fill_", "zero_", "copy_", "normal_", "uniform_", "bernoulli_", "random_"}
+_FILLING |= {"exponential_", "arange", "trunc_normal_"}
+# Per element, many more instructions than a sum: bound by compute on a CPU.
+_TRANSCENDENTAL = {"exp", "log", "log1p", "tanh", "sigmoid", "gelu", "silu", "erf", "sin"}
+_TRANSCENDENTAL |= {"cos", "softplus", "mish", "normal_", "bernoulli_"}
+_TRANSCENDENTAL |= {"native_dropout", "exponential_", "elu", "logsumexp"}
+_REDUCING = {"sum", "mean", "amax", "amin", "linalg_vector_norm", "norm", "var", "std", "var_mean"}
+_REDUCING |= {"prod", "max", "min", "argmax", "argmin", "all", "any"}
+_NORMALIZING = {"native_layer_norm", "native_batch_norm", "native_group_norm", "cudnn_batch_norm"}
+_NORMALIZING |= {"_fused_rms_norm", "_native_batch_norm_legit", "batch_norm_with_update"}
+
+
+@dataclass(frozen=True)
+class _Op:
+    """What is known of an operator without its arguments."""
+
+    kind: str
+    is_free: bool  # a view, or memory without content: nothing runs
+    is_gathering: bool
+    is_filling: bool
+    flops: object  # a function as torch's counter has them, or None
+    namespace: str
+    written: tuple[bool, ...]  # per argument
+
+
+class Roofline:
+    """Times of ops. One for a run: it keeps what it has found out about operators."""
+
+    def __init__(self, accelerator: Accelerator, links: Links):
+        self._accelerator = accelerator
+        self._links = links
+        self._ops = {}
+        self._known = {}
+
+    def duration_ns(self, func, args, kwargs, result) -> int:
+        """The op's time. Tensors are looked at for shape, stride, type and device only."""
+        op = self._ops.get(func)
+        if op is None:
+            op = self._ops[func] = _describe(func)
+        if op.is_free:
+            return self._accelerator.op_ns
+        inputs, outputs = _tensors((args, kwargs)), _tensors(result)
+        if op.namespace in ("c10d", "_c10d_functional"):
+            return self._links.duration_ns(func, args, inputs, outputs)
+        key = (func, _shapes(inputs), _shapes(outputs), _settings(args))
+        duration_ns = self._known.get(key)
+        if duration_ns is None:
+            duration_ns = self._known[key] = self._estimate_ns(op, func, args, kwargs, result)
+        return duration_ns
+
+    def _estimate_ns(self, op, func, args, kwargs, result):
+        device = self._accelerator
+        bytes_moved = _bytes_moved(op, args, kwargs, result)
+        flops = _flops(op, func, args, kwargs, result)
+        seconds = bytes_moved / self._memory_rate(op.kind, bytes_moved)
+        if flops:
+            precision = _precision(op.kind, _tensors((args, kwargs)), device)
+            seconds = max(
+                bytes_moved / self._memory_rate("memory", bytes_moved),
+                flops / self._compute_rate(op.kind, precision, flops),
+            )
+        return max(int(seconds * 1e9), device.kernel_ns) + device.op_ns
+
+    def _memory_rate(self, kind, size_bytes):
+        device = self._accelerator
+        measured = device.rate(kind, size_bytes) or device.rate("memory", size_bytes)
+        if measured:
+            return measured
+        share = device.efficiency.get(kind, device.efficiency["memory"])
+        return share * device.memory_bytes_per_second
+
+    def _compute_rate(self, kind, precision, flops):
+        device = self._accelerator
+        measured = device.rate(f"{kind}.{precision}", flops)
+        if measured:
+            return measured
+        peak = device.flops_per_second.get(precision, device.flops_per_second["float32"])
+        return device.efficiency.get(kind, 1.0) * peak
+
+
+def _describe(func):
+    packet = func.overloadpacket
+    name = packet.__name__
+    namespace = func.namespace
+    is_view = any(
+        result.alias_info is not None and not result.alias_info.is_write
+        for result in func._schema.returns
+    )
+    is_empty = name.startswith(("empty", "new_empty"))
+    return _Op(
+        kind=_kind(packet, name),
+        is_free=is_view or is_empty or name in _FREE or namespace in ("prim", "profiler"),
+        is_gathering=name in _GATHERING,
+        is_filling=name in _FILLING,
+        flops=flop_registry.get(packet),
+        namespace=namespace,
+        written=tuple(
+            argument.alias_info is not None and argument.alias_info.is_write
+            for argument in func._schema.arguments
+        ),
+    )
+
+
+def _kind(packet, name):
+    if packet in _MATMULS:
+        return "matmul"
+    if packet in _CONVOLUTIONS:
+        return "convolution_backward" if "backward" in name else "convolution"
+    if "attention" in name:
+        return "attention_backward" if "backward" in name else "attention"
+    plain = name.removesuffix("_")
+    if plain in _TRANSCENDENTAL or name in _TRANSCENDENTAL:
+        return "transcendental"
+    if name.startswith(("gelu_backward", "silu_backward")):
+        return "transcendental"
+    if name.startswith(("_softmax", "_log_softmax")):
+        return "softmax"
+    if plain in _REDUCING:
+        return "reduction"
+    if name.removesuffix("_backward") in _NORMALIZING:
+        return "normalization"
+    return "memory"
+
+
+def _tensors(tree):
+    """As tree_leaves of torch's pytree, without its cost: this is done for every op."""
+    found = []
+    _collect(tree, found)
+    return found
+
+
+def _collect(value, found):
+    if isinstance(value, torch.Tensor):
+        found.append(value)
+    elif isinstance(value, (tuple, list)):
+        for element in value:
+            _collect(element, found)
+    elif isinstance(value, dict):
+        for element in value.values():
+            _collect(element, found)
+
+
+def _shapes(tensors):
+    return tuple((tuple(t.shape), t.stride(), t.dtype) for t in tensors)
+
+
+def _settings(args):
+    """The arguments that an op's work may depend on beside its tensors: causal, groups, masks."""
+    return tuple(
+        tuple(value) if isinstance(value, list) else value
+        for value in args
+        if isinstance(value, (bool, int))
+        or isinstance(value, list)
+        and all(isinstance(element, (bool, int)) for element in value)
+    )
+
+
+def _size_bytes(tensor):
+    """Of the elements that are there: an expanded dimension has one."""
+    sizes = zip(tensor.shape, tensor.stride(), strict=True)
+    return prod(size for size, stride in sizes if stride != 0) * tensor.element_size()
+
+
+def _bytes_moved(op, args, kwargs, result):
+    results = _tensors(result)
+    written = sum(map(_size_bytes, results))
+    if op.is_gathering:
+        indices = sum(_size_bytes(t) for t in _tensors((args, kwargs)) if not t.is_floating_point())
+        return 2 * written + indices
+    read = {id(tensor): tensor for tensor in _tensors(kwargs)}
+    for value, is_written in zip(args, op.written, strict=False):
+        tensors = _tensors(value)
+        if is_written and not results:
+            written += sum(map(_size_bytes, tensors))  # foreach and fused ops return nothing
+        if not (is_written and op.is_filling):
+            read |= {id(tensor): tensor for tensor in tensors}
+    return written + sum(map(_size_bytes, read.values()))
+
+
+def _flops(op, func, args, kwargs, result):
+    packet = func.overloadpacket
+    if packet in _ATTENTIONS_FOR_CPU:
+        query, key, value = args[1:4] if "backward" in packet.__name__ else args[:3]
+        return int(_attention_flops(query, key, value) * _ATTENTIONS_FOR_CPU[packet]) // _halved(
+            args, kwargs
+        )
+    if op.flops is None:
+        return 0
+    return op.flops(*args, **kwargs, out_val=result) // _halved(args, kwargs, op.kind)
+
+
+def _attention_flops(query, key, value):
+    # With grouped queries, every query head has its products with the head that it shares.
+    heads = query.shape[:2]
+    return sdpa_flop_count(query.shape, (*heads, *key.shape[2:]), (*heads, *value.shape[2:]))
+
+
+def _halved(args, kwargs, kind="attention"):
+    """2 for causal attention: the kernels leave out the products above the diagonal, and torch's
+    counter counts them."""
+    if not kind.startswith("attention"):
+        return 1
+    return 2 if kwargs.get("is_causal") or any(value is True for value in args) else 1
+
+
+def _precision(kind, tensors, device):
+    """The precision that the device would compute in, by the script's settings."""
+    floating = [tensor for tensor in tensors if tensor.is_floating_point()]
+    dtype = floating[0].dtype if floating else torch.float32
+    name = str(dtype).removeprefix("torch.")
+    if name.startswith("float8"):
+        return "float8"
+    if name != "float32" or "tensorfloat32" not in device.flops_per_second:
+        return name
+    settings = torch.backends.cudnn if kind.startswith("conv") else torch.backends.cuda.matmul
+    return "tensorfloat32" if settings.allow_tf32 else "float32"
