@@ -3,6 +3,7 @@
 
 python examples/pretrain_llama.py --preset 130m --steps 100 --curve loss.png
 python examples/pretrain_llama.py --preset tiny --layers 4 --data c4-train.00000.json.gz
+torchrun --nproc-per-node 2 examples/pretrain_llama.py --tensor-parallel 2
 """
 
 import argparse
@@ -18,6 +19,7 @@ from llama import checkpoints, record
 from llama.atomic import write_json
 from llama.corpus import DataError
 from llama.model import Llama
+from llama.parallel import check_split, clip_gradients, shard
 from llama.presets import PRESETS, LlamaConfig, ShapeError
 from llama.tokens import Batches, prepare
 from tqdm import tqdm
@@ -61,6 +63,7 @@ def _add_training(group) -> None:
     add("--activation-checkpointing", action="store_true")
     add("--compile", action="store_true", help="torch.compile the model")
     add("--device", choices=("cpu", "cuda"), default="cpu")
+    add("--tensor-parallel", type=int, default=1, metavar="N", help="processes (of torchrun)")
     add("--seed", type=int, default=1)
 
 
@@ -80,6 +83,8 @@ def build_model(args, config: LlamaConfig) -> Llama:
     torch.manual_seed(args.seed)
     with torch.device("meta"):
         model = Llama(config, args.activation_checkpointing)
+    if args.tensor_parallel > 1:
+        shard(model, args.tensor_parallel, args.device)
     model.to_empty(device=args.device)
     model.init_weights()
     return model
@@ -127,7 +132,7 @@ def train_step(args, model, optimizer, scheduler, batches) -> float:
     loss = sum(accumulate(args, model, *batches.next()) for _ in range(args.accumulation))
     if args.clip:
         foreach = args.optimizer_impl != "single"
-        torch.nn.utils.clip_grad_norm_(model.parameters(), args.clip, foreach=foreach)
+        clip_gradients(model, args.clip, foreach)
     optimizer.step()
     scheduler.step()
     optimizer.zero_grad()
@@ -188,6 +193,7 @@ def main(argv=None) -> int:
     overrides = {f.name: getattr(args, f.name) for f in fields(LlamaConfig) if f.name in args}
     try:
         config = replace(PRESETS[args.preset], **overrides)
+        check_split(config, args.tensor_parallel)
         tokens = prepare(args.data, args.cache, config.vocab_size)
         batches = Batches(tokens, args.micro_batch, config.sequence_length, args.seed)
     except (DataError, ShapeError) as error:
