@@ -45,14 +45,15 @@ class Device {
   // Memory for size_bytes (>= 0), or nullptr when the budget does not hold it now, or holds it in
   // pieces so small that evicting more is cheaper than putting them together. Aligned to
   // kPageBytes from that size on, to 64 bytes below. Contents are undefined. The caller releases
-  // it.
+  // it. It is given in compute order: compute that is told of from now on may use it, a copy or a
+  // direct transfer only after a point that is recorded from now on.
   virtual std::byte* allocate(int64_t size_bytes) = 0;
 
   // As allocate, but takes any time to put scattered free memory to use, to the last page: for when
   // nothing can be evicted any more.
   virtual std::byte* allocate_at_all_costs(int64_t size_bytes) { return allocate(size_bytes); }
 
-  // `memory` came from this device and nothing uses it any more.
+  // `memory` came from this device, and nothing uses it any more but compute that was told before.
   virtual void release(std::byte* memory) = 0;
 
   // Free memory beyond the new budget goes back to the system at once; allocations stay, also when
@@ -73,7 +74,8 @@ class Device {
   virtual Status order_after(Event event) = 0;
 
   // Asynchronous copies on the device's own copy order, begun after `after` has passed. Both
-  // buffers stay valid until the returned event has passed. On the CPU they are done on return.
+  // buffers stay valid until the returned event has passed. What compute writes to the source
+  // meanwhile leaves anything at the target. On the CPU they are done on return.
   virtual Result<Event> copy_to_host(std::byte* host, const std::byte* device, int64_t size_bytes,
                                      Event after) = 0;
   virtual Result<Event> copy_from_host(std::byte* device, const std::byte* host, int64_t size_bytes,

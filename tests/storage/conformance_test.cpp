@@ -13,6 +13,7 @@
 #include "device/cpu_device.h"
 #include "device/fake_async_device.h"
 #include "storage/extent_file.h"
+#include "storage/fake_cufile/loaded_fake_cufile.h"
 #include "storage/host_store.h"
 #include "storage/memory_store.h"
 #include "storage/scratch_directory.h"
@@ -56,7 +57,9 @@ OpenStore on_drive(IoBackend backend) {
 // For a device that the CPU cannot address.
 OpenStore beside_drive(GpuDirect gpu_direct, std::string library) {
   return [=](Surroundings& around) {
-    around.device = std::make_unique<FakeAsyncDevice>(FakeAsyncOptions());
+    auto device = std::make_unique<FakeAsyncDevice>(FakeAsyncOptions());
+    if (!library.empty()) testing::loaded_fake_cufile(library)->device = device.get();
+    around.device = std::move(device);
     SsdStoreOptions options;
     options.capacity_bytes = kCapacityBytes;
     options.device = around.device.get();

@@ -1,6 +1,5 @@
 // GPUDirect Storage, against a stand-in for cuFile: what is direct, what is staged, and who is
 // told.
-#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,7 +10,7 @@
 #include "base/clock.h"
 #include "device/fake_async_device.h"
 #include "storage/cufile_library.h"
-#include "storage/fake_cufile/fake_cufile.h"
+#include "storage/fake_cufile/loaded_fake_cufile.h"
 #include "storage/scratch_directory.h"
 #include "storage/ssd_store.h"
 #include "storage/store_session.h"
@@ -38,12 +37,10 @@ class GpuDirectTest : public ::testing::Test {
 
   void use_version(const std::string& version) {
     options_.cufile_library = library_path(version);
-    void* library = dlopen(options_.cufile_library.c_str(), RTLD_NOW | RTLD_NODELETE);
-    ASSERT_NE(library, nullptr) << dlerror();
-    const auto find = reinterpret_cast<FakeCufile* (*)()>(dlsym(library, "fake_cufile"));
-    ASSERT_NE(find, nullptr);
-    fake_ = find();
+    fake_ = testing::loaded_fake_cufile(options_.cufile_library);
+    ASSERT_NE(fake_, nullptr);
     *fake_ = FakeCufile();
+    fake_->device = &device_;
   }
 
   Result<std::unique_ptr<TierStore>> try_open() {

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <set>
 
+#include "device/fake_async_device.h"
 #include "storage/cufile_abi.h"
 
 namespace {
@@ -37,6 +38,12 @@ cufile::Error error(int code) { return {code, 0}; }
 #if FAKE_CUFILE_VERSION > 0
 bool is_aligned(const void* base, size_t size, off_t offset) {
   return (reinterpret_cast<uintptr_t>(base) | size | static_cast<uint64_t>(offset)) % 4096 == 0;
+}
+
+// Where this library, as the GPU's DMA would, finds what is at an address.
+std::byte* bytes_at(const void* base, off_t offset) {
+  const std::byte* address = static_cast<const std::byte*>(base) + offset;
+  return fake.device != nullptr ? fake.device->bytes(address) : const_cast<std::byte*>(address);
 }
 
 // True: the call is over, with `result`.
@@ -122,9 +129,9 @@ ssize_t cuFileRead(cufile::Handle handle, void* base, size_t size, off_t file_of
   const File file = *static_cast<const File*>(handle);
   ssize_t result = 0;
   if (interferes(file, base, size, file_offset, result)) return result;
-  char* memory = static_cast<char*>(base) + base_offset;
+  std::byte* memory = bytes_at(base, base_offset);
   const ssize_t moved = pread(file.fd, memory, size, file_offset);
-  if (moved > 0 && fake.corrupts_reads) memory[moved / 2] ^= 1;
+  if (moved > 0 && fake.corrupts_reads) memory[moved / 2] ^= std::byte{1};
   return moved;
 }
 
@@ -133,7 +140,7 @@ ssize_t cuFileWrite(cufile::Handle handle, const void* base, size_t size, off_t 
   const File file = *static_cast<const File*>(handle);
   ssize_t result = 0;
   if (interferes(file, base, size, file_offset, result)) return result;
-  return pwrite(file.fd, static_cast<const char*>(base) + base_offset, size, file_offset);
+  return pwrite(file.fd, bytes_at(base, base_offset), size, file_offset);
 }
 #endif
 

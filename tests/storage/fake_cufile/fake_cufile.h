@@ -6,6 +6,10 @@
 
 #include <cstdint>
 
+namespace teraio {
+class FakeAsyncDevice;
+}
+
 namespace teraio::testing {
 
 // Of one loaded library. What it does is set before, what it saw is read after; not thread-safe
@@ -18,6 +22,7 @@ struct FakeCufile {
   bool is_compat_forced = false;        // as by CUFILE_FORCE_COMPAT_MODE, cannot be changed
   bool keeps_compat_mode = false;       // the parameter cannot be changed
   bool corrupts_reads = false;
+  const FakeAsyncDevice* device = nullptr;  // whose addresses calls may name, beside the CPU's
 
   // From the call of this number on (reads and writes, from 1; 0: never) ...
   int64_t failing_from = 0;
