@@ -26,7 +26,8 @@ struct Chunk {
   uint64_t* checksum = nullptr;  // set by a write, compared by a read; nullptr: not kept
   TransferId transfer = 0;       // comes back with the result, like the next
   bool is_urgent = false;
-  Event after;  // the memory is not touched before it has passed
+  Event after;               // the memory is not touched before it has passed
+  Event* arrival = nullptr;  // as IoRequest's
 };
 
 struct ChunkResult {

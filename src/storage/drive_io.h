@@ -26,6 +26,8 @@ struct IoRequest {
   int64_t size_bytes = 0;       // a multiple of kBlockBytes, > 0
   uint64_t tag = 0;             // comes back with the result; unique among requests in flight
   Event after;                  // of the device that the memory is on: touch it only when passed
+  // Of a read that is one copy of the device: submit() leaves its end there. Not kept.
+  Event* arrival = nullptr;
 };
 
 struct IoResult {

@@ -50,6 +50,7 @@ void ExactIo::submit(const Chunk& chunk) {
     *chunk.checksum = checksum_of(chunk);
   }
   submit_rest(tag);
+  slots_[tag].chunk.arrival = nullptr;
 }
 
 void ExactIo::submit_rest(uint64_t tag) {
@@ -57,7 +58,7 @@ void ExactIo::submit_rest(uint64_t tag) {
   const Chunk& chunk = slot.chunk;
   const int64_t size_bytes = align_up(chunk.size_bytes, kBlockBytes) - slot.done_bytes;
   io_->submit({chunk.direction, chunk.memory + slot.done_bytes,
-               chunk.offset_bytes + slot.done_bytes, size_bytes, tag, chunk.after});
+               chunk.offset_bytes + slot.done_bytes, size_bytes, tag, chunk.after, chunk.arrival});
 }
 
 void ExactIo::wait(std::vector<ChunkResult>& results) {

@@ -276,13 +276,35 @@ void StripedStore::run(int32_t drive_index) {
   Round round;
   while (begin_round(drive_index, round)) {
     for (const Slowdown& slowdown : round.slowdowns) report(drive, slowdown);
-    for (const Chunk& chunk : round.chunks) drive.io->submit(chunk);
+    for (const Chunk& chunk : round.chunks) submit(drive, chunk);
     for (const Ending& ending : round.endings) {
       if (ending.done) ending.done(ending.completion);
     }
     round.clear();
     drive.io->wait(round.results);
   }
+}
+
+void StripedStore::submit(Drive& drive, Chunk chunk) {
+  Event arrival;
+  if (chunk.direction == Direction::kRead) chunk.arrival = &arrival;
+  drive.io->submit(chunk);
+  if (arrival.id != 0) note_arrival(chunk, arrival);
+}
+
+void StripedStore::note_arrival(const Chunk& chunk, Event arrival) {
+  std::function<void(std::span<const Event>)> on_its_way;
+  std::vector<Event> arrivals;
+  {
+    const std::lock_guard lock(mutex_);
+    Job& job = jobs_.at(chunk.transfer);
+    job.arrivals.push_back(arrival);
+    job.bytes_on_way += chunk.size_bytes;
+    if (job.bytes_on_way != job.extent->size_bytes || !job.completion.status.ok()) return;
+    on_its_way = std::move(job.transfer.on_its_way);
+    arrivals = std::move(job.arrivals);
+  }
+  if (on_its_way) on_its_way(arrivals);
 }
 
 bool StripedStore::begin_round(int32_t drive_index, Round& round) {

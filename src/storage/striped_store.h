@@ -84,6 +84,8 @@ class StripedStore final : public TierStore {
     int32_t chunks_in_flight = 0;
     bool has_started = false;
     Completion completion;
+    std::vector<Event> arrivals;  // of chunks whose last step is a copy of the device
+    int64_t bytes_on_way = 0;     // that arrive by them
   };
 
   // A `done` to be called, outside the mutex.
@@ -129,6 +131,9 @@ class StripedStore final : public TierStore {
   void run(int32_t drive_index);
   // Takes in the results and says what to do next. False: the thread is to end.
   bool begin_round(int32_t drive_index, Round& round);
+  // Without the mutex.
+  void submit(Drive& drive, Chunk chunk);
+  void note_arrival(const Chunk& chunk, Event arrival);
   // Without the mutex: asks the drive for its temperature.
   void report(Drive& drive, Slowdown slowdown);
   int64_t written_bytes(const Drive& drive) const;

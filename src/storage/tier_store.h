@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,6 +58,10 @@ struct Transfer {
   int64_t deadline = 0;  // orders planned reads: smaller first; any unit
   std::function<void(const Completion&)> done;
   Event ready;  // of the device: the memory is not touched before it has passed
+  // Of reads, where the last step is a copy of the device: called at most once, and before `done`,
+  // when every byte is on its way and will be there once all of these have passed. Rules as for
+  // `done`; memory and extent are the transfer's until that.
+  std::function<void(std::span<const Event>)> on_its_way = {};
 };
 
 using TransferId = uint64_t;

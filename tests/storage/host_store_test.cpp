@@ -307,5 +307,49 @@ TEST_F(HostStoreOrderTest, AMovingBlockIsNeverTouchedByTheStoreAfterItsEnd) {
   memory_ = fake_.allocate(kMiB);
 }
 
+// Nobody but the device needs to wait: compute that is ordered after the events sees the bytes.
+TEST(HostStoreArrivalTest, AReadSaysThatItIsOnItsWayBeforeItHasArrived) {
+  constexpr int64_t kSizeBytes = 50 * kMiB;
+  FakeAsyncDevice fake({.progress = Progress::kManual});
+  SteadyClock clock;
+  auto store = open_host_store(kSizeBytes, fake, clock);
+  ASSERT_TRUE(store.ok());
+  std::byte* memory = fake.allocate(kSizeBytes);
+  fake.launch(
+      {{}, {{memory, kSizeBytes}}, [&] { std::memset(fake.bytes(memory), 7, kSizeBytes); }});
+  std::atomic<int> done_count = 0;
+  Transfer transfer;
+  transfer.direction = Direction::kWrite;
+  transfer.extent = *(*store)->reserve(kSizeBytes);
+  transfer.memory = memory;
+  transfer.ready = fake.record();
+  transfer.done = [&](const Completion& completion) {
+    done_count += completion.status.ok() ? 1 : 100;
+  };
+  (*store)->submit(transfer);
+  while (done_count < 1) fake.step();
+  std::promise<std::vector<Event>> on_its_way;
+  transfer.direction = Direction::kRead;
+  transfer.ready = fake.record();
+  transfer.on_its_way = [&](std::span<const Event> events) {
+    on_its_way.set_value({events.begin(), events.end()});
+  };
+  (*store)->submit(transfer);
+  for (const Event event : on_its_way.get_future().get()) {  // without a step of the device
+    ASSERT_TRUE(fake.order_after(event).ok());
+  }
+  EXPECT_EQ(done_count, 1);
+  bool is_right = false;
+  fake.launch({{{memory, kSizeBytes}}, {}, [&] {
+                 is_right = *fake.bytes(memory + kSizeBytes - 1) == std::byte{7};
+               }});
+  while (done_count < 2) fake.step();
+  fake.run_all();
+  EXPECT_TRUE(is_right);
+  EXPECT_THAT(fake.violations(), IsEmpty());
+  store->reset();
+  fake.release(memory);
+}
+
 }  // namespace
 }  // namespace teraio
