@@ -16,6 +16,8 @@
 
 namespace teraio {
 
+class OpTimer;
+
 // Blocks of at least this size start on a page and own their last page whole: direct I/O, which
 // moves whole pages, can go to and from them.
 inline constexpr int64_t kPageBytes = 4096;
@@ -89,6 +91,9 @@ class Device {
   // On a thread that is about to give the device's memory to another library: makes the device the
   // thread's current one, where there is such a thing.
   virtual void bind_thread() {}
+
+  // How long ops take; nullptr where the caller's clock tells. As old as the device.
+  virtual OpTimer* op_timer() { return nullptr; }
 
   // True when the CPU (and so direct file I/O) can address the memory: no staging is needed.
   virtual bool is_host_addressable() const = 0;

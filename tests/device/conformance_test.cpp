@@ -9,6 +9,7 @@
 
 #include "base/units.h"
 #include "device/cpu_device.h"
+#include "device/cuda_device.h"
 #include "device/fake_async_device.h"
 
 namespace teraio {
@@ -24,7 +25,15 @@ Result<std::unique_ptr<Device>> make_fake(int64_t budget_bytes) {
       std::make_unique<FakeAsyncDevice>(FakeAsyncOptions{.budget_bytes = budget_bytes, .seed = 3}));
 }
 
-std::vector<DeviceKind> devices() { return {{"cpu", make_cpu_device}, {"fake", make_fake}}; }
+Result<std::unique_ptr<Device>> make_cuda(int64_t budget_bytes) {
+  auto device = make_cuda_device({.budget_bytes = budget_bytes});
+  if (!device.ok()) return device.status();
+  return std::unique_ptr<Device>(std::move(*device));
+}
+
+std::vector<DeviceKind> devices() {
+  return {{"cpu", make_cpu_device}, {"fake", make_fake}, {"cuda", make_cuda}};
+}
 
 // Touches the memory only by the device's copies: it need not be addressable.
 class DeviceConformanceTest : public testing::TestWithParam<DeviceKind> {
@@ -149,7 +158,7 @@ TEST_P(DeviceConformanceTest, ACopyBeginsAfterItsEvent) {
   std::byte* memory = device_->allocate(kMiB);
   const std::vector<std::byte> from(kMiB, std::byte{8});
   std::vector<std::byte> to(kMiB);
-  const Result<Event> in = device_->copy_from_host(memory, from.data(), kMiB, Event{});
+  const Result<Event> in = device_->copy_from_host(memory, from.data(), kMiB, device_->record());
   ASSERT_TRUE(in.ok());
   const Result<Event> out = device_->copy_to_host(to.data(), memory, kMiB, *in);
   ASSERT_TRUE(out.ok());
@@ -162,13 +171,44 @@ TEST_P(DeviceConformanceTest, ACopyBeginsAfterItsEvent) {
 TEST_P(DeviceConformanceTest, ComputeCanBeMadeToWaitForACopy) {
   std::byte* memory = device_->allocate(kMiB);
   const std::vector<std::byte> from(kMiB, std::byte{8});
-  const Result<Event> in = device_->copy_from_host(memory, from.data(), kMiB, Event{});
+  const Result<Event> in = device_->copy_from_host(memory, from.data(), kMiB, device_->record());
   ASSERT_TRUE(in.ok());
   ASSERT_TRUE(device_->order_after(*in).ok());
   ASSERT_TRUE(device_->wait(device_->record()).ok());
   EXPECT_TRUE(device_->has_passed(*in));
   expect_filled(memory, kMiB, 8);
   device_->release(memory);
+}
+
+TEST_P(DeviceConformanceTest, MemoryThatComputeMayStillUseCanBeGivenBack) {
+  const std::vector<std::byte> from(kMiB, std::byte{8});
+  for (int i = 0; i < 40; ++i) {  // together more than the budget
+    std::byte* memory = device_->allocate(kMiB);
+    ASSERT_NE(memory, nullptr);
+    const Result<Event> in = device_->copy_from_host(memory, from.data(), kMiB, device_->record());
+    ASSERT_TRUE(in.ok());
+    ASSERT_TRUE(device_->order_after(*in).ok());
+    ASSERT_TRUE(device_->wait(*in).ok());
+    device_->release(memory);
+  }
+}
+
+TEST_P(DeviceConformanceTest, ManyPointsCanBeRecordedAndForgotten) {
+  Event last;
+  for (int i = 0; i < 2000; ++i) last = device_->record();
+  EXPECT_TRUE(device_->wait(last).ok());
+  EXPECT_TRUE(device_->has_passed(last));
+}
+
+TEST_P(DeviceConformanceTest, HostMemoryCanBePinned) {
+  std::vector<std::byte> host(4 * kMiB, std::byte{3});
+  const Status pinned = device_->pin_host(host.data(), 4 * kMiB);
+  EXPECT_TRUE(pinned.ok()) << pinned.message();
+  std::byte* memory = device_->allocate(kMiB);
+  fill(memory, kMiB, 3);
+  expect_filled(memory, kMiB, 3);
+  device_->release(memory);
+  if (pinned.ok()) device_->unpin_host(host.data());
 }
 
 // Blocks of random sizes, each with a value of its own, never disturb each other.

@@ -1,0 +1,312 @@
+#include "device/cuda_device.h"
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <limits>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+#include "base/check.h"
+#include "base/units.h"
+#include "device/cuda/cuda_events.h"
+#include "device/cuda/cuda_op_timer.h"
+#include "device/cuda/cuda_pool_memory.h"
+#include "device/cuda/cuda_status.h"
+
+namespace teraio {
+namespace {
+
+constexpr int64_t kSmallAlignment = 256;
+// A point that could not be recorded: whoever waits for it learns why.
+constexpr Event kNoPoint{std::numeric_limits<uint64_t>::max()};
+
+class RuntimeCudaDevice final : public CudaDevice {
+ public:
+  explicit RuntimeCudaDevice(CudaDeviceOptions options)
+      : options_(std::move(options)), name_(fmt::format("cuda:{}", options_.ordinal)) {}
+  ~RuntimeCudaDevice() override;
+  // Once, before anything else.
+  Status open();
+
+  std::string_view name() const override { return name_; }
+  std::byte* allocate(int64_t size_bytes) override;
+  void release(std::byte* memory) override;
+  void set_budget_bytes(int64_t budget_bytes) override;
+  MemoryUsage usage() const override;
+  int64_t allocated_bytes() const override { return usage_.allocated_bytes; }
+  void reset_peak() override;
+  void* source_block(const std::byte* memory) const override;
+
+  Event record() override;
+  bool has_passed(Event event) const override;
+  Status wait(Event event) override;
+  Status order_after(Event event) override;
+  Result<Event> copy_to_host(std::byte* host, const std::byte* device, int64_t size_bytes,
+                             Event after) override;
+  Result<Event> copy_from_host(std::byte* device, const std::byte* host, int64_t size_bytes,
+                               Event after) override;
+  Status pin_host(std::byte* host, int64_t size_bytes) override;
+  void unpin_host(std::byte* host) override;
+  void bind_thread() override { cudaSetDevice(options_.ordinal); }
+  OpTimer* op_timer() override { return &timer_; }
+  bool is_host_addressable() const override { return false; }
+
+ private:
+  struct Block {
+    void* source;  // what the source gave, from which the block was aligned
+    int64_t requested_bytes;
+    int64_t held_bytes;
+  };
+  struct CopyOrder {
+    cudaStream_t stream;
+    EventQueue queue;
+    cudaMemcpyKind kind;
+    const char* what;
+  };
+
+  cudaStream_t compute_stream() const;
+  std::byte* hand_out(void* source, std::byte* memory, int64_t requested_bytes, int64_t held_bytes);
+  Block take_block(const std::byte* memory);
+  Result<Event> copy(const CopyOrder& order, void* to, const void* from, int64_t size_bytes,
+                     Event after);
+
+  CudaDeviceOptions options_;
+  const std::string name_;
+  cudaStream_t own_stream_ = nullptr;
+  cudaStream_t to_host_ = nullptr;
+  cudaStream_t from_host_ = nullptr;
+  mutable CudaEvents events_;
+  CudaOpTimer timer_{[this] { return compute_stream(); }};
+  mutable std::mutex mutex_;  // of the blocks, for source_block
+  std::unordered_map<const std::byte*, Block> blocks_;
+  MemoryUsage usage_;  // the source knows what is reserved
+};
+
+Status RuntimeCudaDevice::open() {
+  TERAIO_RETURN_IF_ERROR(cuda_status(cudaSetDevice(options_.ordinal), "use " + name_));
+  for (cudaStream_t* stream : {&own_stream_, &to_host_, &from_host_}) {
+    TERAIO_RETURN_IF_ERROR(cuda_status(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking),
+                                       "create a stream on " + name_));
+  }
+  if (options_.memory == nullptr) {
+    auto pool = make_cuda_pool_memory(options_.ordinal, [this] { return compute_stream(); });
+    if (!pool.ok()) return pool.status();
+    options_.memory = std::move(*pool);
+  }
+  set_budget_bytes(options_.budget_bytes);
+  return {};
+}
+
+// Errors are of no use any more: the driver may have gone before, when the process ends.
+RuntimeCudaDevice::~RuntimeCudaDevice() {
+  bind_thread();
+  for (const cudaStream_t stream : {to_host_, from_host_, own_stream_}) {
+    if (stream != nullptr) cudaStreamSynchronize(stream);
+  }
+  options_.memory.reset();
+  for (const cudaStream_t stream : {to_host_, from_host_, own_stream_}) {
+    if (stream != nullptr) cudaStreamDestroy(stream);
+  }
+}
+
+cudaStream_t RuntimeCudaDevice::compute_stream() const {
+  return options_.compute_stream ? static_cast<cudaStream_t>(options_.compute_stream())
+                                 : own_stream_;
+}
+
+// --- Memory -------------------------------------------------------------------------------------
+
+std::byte* RuntimeCudaDevice::allocate(int64_t size_bytes) {
+  if (size_bytes < 0) return nullptr;
+  bind_thread();
+  const int64_t alignment = size_bytes < kPageBytes ? kSmallAlignment : kPageBytes;
+  if (size_bytes > usage_.budget_bytes) return nullptr;
+  const int64_t held_bytes = align_up(std::max<int64_t>(size_bytes, 1), alignment);
+  if (usage_.allocated_bytes + held_bytes > usage_.budget_bytes) return nullptr;
+  void* source = options_.memory->allocate(held_bytes);
+  if (source == nullptr) return nullptr;
+  if (reinterpret_cast<uintptr_t>(source) % alignment == 0) {
+    return hand_out(source, static_cast<std::byte*>(source), size_bytes, held_bytes);
+  }
+  // Its neighbour's size was no multiple of a page. A page more, and there is a boundary in it.
+  options_.memory->release(source);
+  source = options_.memory->allocate(held_bytes + alignment);
+  if (source == nullptr) return nullptr;
+  const auto address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(source));
+  std::byte* memory = static_cast<std::byte*>(source) + (align_up(address, alignment) - address);
+  return hand_out(source, memory, size_bytes, held_bytes + alignment);
+}
+
+std::byte* RuntimeCudaDevice::hand_out(void* source, std::byte* memory, int64_t requested_bytes,
+                                       int64_t held_bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    blocks_[memory] = {source, requested_bytes, held_bytes};
+  }
+  usage_.allocated_bytes += held_bytes;
+  usage_.rounding_bytes += held_bytes - requested_bytes;
+  usage_.allocated_peak_bytes = std::max(usage_.allocated_peak_bytes, usage_.allocated_bytes);
+  return memory;
+}
+
+RuntimeCudaDevice::Block RuntimeCudaDevice::take_block(const std::byte* memory) {
+  const std::lock_guard lock(mutex_);
+  const auto found = blocks_.find(memory);
+  TERAIO_CHECK(found != blocks_.end());
+  const Block block = found->second;
+  blocks_.erase(found);
+  return block;
+}
+
+void* RuntimeCudaDevice::source_block(const std::byte* memory) const {
+  const std::lock_guard lock(mutex_);
+  return blocks_.at(memory).source;
+}
+
+void RuntimeCudaDevice::release(std::byte* memory) {
+  const Block block = take_block(memory);
+  usage_.allocated_bytes -= block.held_bytes;
+  usage_.rounding_bytes -= block.held_bytes - block.requested_bytes;
+  bind_thread();
+  options_.memory->release(block.source);
+}
+
+void RuntimeCudaDevice::set_budget_bytes(int64_t budget_bytes) {
+  usage_.budget_bytes = std::max<int64_t>(budget_bytes, 0);
+  bind_thread();
+  options_.memory->set_limit_bytes(usage_.budget_bytes);
+}
+
+MemoryUsage RuntimeCudaDevice::usage() const {
+  MemoryUsage usage = usage_;
+  usage.reserved_bytes = std::max(options_.memory->reserved_bytes(), usage.allocated_bytes);
+  usage.reserved_peak_bytes =
+      std::max(options_.memory->reserved_peak_bytes(), usage.allocated_peak_bytes);
+  // What one of this size needs may be scattered: the sources do not tell.
+  usage.largest_free_bytes = std::max<int64_t>(usage.budget_bytes - usage.allocated_bytes, 0);
+  return usage;
+}
+
+void RuntimeCudaDevice::reset_peak() {
+  usage_.allocated_peak_bytes = usage_.allocated_bytes;
+  options_.memory->reset_peak();
+}
+
+// --- Order --------------------------------------------------------------------------------------
+
+Event RuntimeCudaDevice::record() {
+  bind_thread();
+  const Result<Event> event = events_.record(compute_stream(), EventQueue::kCompute);
+  if (event.ok()) return *event;
+  spdlog::error("teraio: {}: {}", name_, event.status().message());
+  return kNoPoint;
+}
+
+bool RuntimeCudaDevice::has_passed(Event event) const {
+  return event.id == 0 || (event.id != kNoPoint.id && events_.has_passed(event));
+}
+
+Status RuntimeCudaDevice::wait(Event event) {
+  if (event.id == 0) return {};
+  if (event.id == kNoPoint.id) {
+    return Status(ErrorCode::kIoError, name_ + ": an event could not be recorded");
+  }
+  bind_thread();
+  return events_.wait(event);
+}
+
+Status RuntimeCudaDevice::order_after(Event event) {
+  if (event.id == 0) return {};
+  if (event.id == kNoPoint.id) return wait(event);
+  bind_thread();
+  timer_.begin_wait();
+  Status status = events_.make_wait(compute_stream(), event);
+  timer_.end_wait();
+  return status;
+}
+
+// --- Copies -------------------------------------------------------------------------------------
+
+Result<Event> RuntimeCudaDevice::copy(const CopyOrder& order, void* to, const void* from,
+                                      int64_t size_bytes, Event after) {
+  if (after.id == kNoPoint.id) return wait(after);
+  bind_thread();
+  if (after.id != 0) TERAIO_RETURN_IF_ERROR(events_.make_wait(order.stream, after));
+  TERAIO_RETURN_IF_ERROR(cuda_status(
+      cudaMemcpyAsync(to, from, static_cast<size_t>(size_bytes), order.kind, order.stream),
+      order.what));
+  return events_.record(order.stream, order.queue);
+}
+
+Result<Event> RuntimeCudaDevice::copy_to_host(std::byte* host, const std::byte* device,
+                                              int64_t size_bytes, Event after) {
+  return copy({to_host_, EventQueue::kToHost, cudaMemcpyDeviceToHost, "copy to the host"}, host,
+              device, size_bytes, after);
+}
+
+Result<Event> RuntimeCudaDevice::copy_from_host(std::byte* device, const std::byte* host,
+                                                int64_t size_bytes, Event after) {
+  return copy({from_host_, EventQueue::kFromHost, cudaMemcpyHostToDevice, "copy from the host"},
+              device, host, size_bytes, after);
+}
+
+Status RuntimeCudaDevice::pin_host(std::byte* host, int64_t size_bytes) {
+  bind_thread();
+  const cudaError_t error =
+      cudaHostRegister(host, static_cast<size_t>(size_bytes), cudaHostRegisterPortable);
+  if (error != cudaSuccess) cudaGetLastError();  // copies work all the same
+  return cuda_status(error, "pin host memory");
+}
+
+void RuntimeCudaDevice::unpin_host(std::byte* host) {
+  bind_thread();
+  cudaHostUnregister(host);
+}
+
+// --- The GPU ------------------------------------------------------------------------------------
+
+Status find_gpu(int32_t ordinal) {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess) {
+    cudaGetLastError();
+    return Status(ErrorCode::kUnsupported,
+                  fmt::format("cuda: no GPU can be used: {}", cudaGetErrorString(error)));
+  }
+  if (ordinal >= 0 && ordinal < count) return {};
+  return Status(ErrorCode::kUnsupported,
+                fmt::format("cuda: GPU {} is not there: this process sees {}", ordinal, count));
+}
+
+}  // namespace
+
+Result<CudaFacts> inspect_cuda_device(int32_t ordinal) {
+  TERAIO_RETURN_IF_ERROR(find_gpu(ordinal));
+  TERAIO_RETURN_IF_ERROR(cuda_status(cudaSetDevice(ordinal), "use the GPU"));
+  cudaDeviceProp properties = {};
+  TERAIO_RETURN_IF_ERROR(
+      cuda_status(cudaGetDeviceProperties(&properties, ordinal), "ask for the GPU's properties"));
+  char pci_address[32] = {};
+  TERAIO_RETURN_IF_ERROR(
+      cuda_status(cudaDeviceGetPCIBusId(pci_address, sizeof(pci_address), ordinal),
+                  "ask for the GPU's PCI address"));
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+  TERAIO_RETURN_IF_ERROR(
+      cuda_status(cudaMemGetInfo(&free_bytes, &total_bytes), "ask for the GPU's free memory"));
+  return CudaFacts{properties.name, pci_address, static_cast<int64_t>(total_bytes),
+                   static_cast<int64_t>(free_bytes)};
+}
+
+Result<std::unique_ptr<CudaDevice>> make_cuda_device(CudaDeviceOptions options) {
+  TERAIO_RETURN_IF_ERROR(find_gpu(options.ordinal));
+  auto device = std::make_unique<RuntimeCudaDevice>(std::move(options));
+  TERAIO_RETURN_IF_ERROR(device->open());
+  return std::unique_ptr<CudaDevice>(std::move(device));
+}
+
+}  // namespace teraio

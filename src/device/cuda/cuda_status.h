@@ -1,0 +1,22 @@
+// What a failed call of the CUDA runtime looks like as a Status.
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "base/status.h"
+
+namespace teraio {
+
+// `what` was done, on which GPU where that matters: "copy to the host".
+inline Status cuda_status(cudaError_t error, std::string_view what) {
+  if (error == cudaSuccess) return {};
+  const ErrorCode code =
+      error == cudaErrorMemoryAllocation ? ErrorCode::kOutOfMemory : ErrorCode::kIoError;
+  return Status(code, fmt::format("cuda: {}: {} ({})", what, cudaGetErrorString(error),
+                                  cudaGetErrorName(error)));
+}
+
+}  // namespace teraio

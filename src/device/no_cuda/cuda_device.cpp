@@ -1,0 +1,18 @@
+// Of builds without a CUDA toolkit.
+#include "device/cuda_device.h"
+
+namespace teraio {
+namespace {
+
+Status built_without() {
+  return Status(ErrorCode::kUnsupported,
+                "cuda: this build has no CUDA: no toolkit was found, or TERAIO_CUDA was off");
+}
+
+}  // namespace
+
+Result<CudaFacts> inspect_cuda_device(int32_t) { return built_without(); }
+
+Result<std::unique_ptr<CudaDevice>> make_cuda_device(CudaDeviceOptions) { return built_without(); }
+
+}  // namespace teraio

@@ -1,0 +1,155 @@
+// The order of work on a GPU: compute on a stream of the test's, copies on those of the device.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "base/units.h"
+#include "device/cuda_device.h"
+
+namespace teraio {
+namespace {
+
+constexpr int64_t kSizeBytes = 8 * kMiB;
+
+class CudaOrderTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const auto facts = inspect_cuda_device(0); !facts.ok()) {
+      GTEST_SKIP() << facts.status().message();
+    }
+    ASSERT_EQ(cudaStreamCreateWithFlags(&compute_, cudaStreamNonBlocking), cudaSuccess);
+    auto device = make_cuda_device(
+        {.budget_bytes = 16 * kSizeBytes, .compute_stream = [this] { return compute_; }});
+    ASSERT_TRUE(device.ok()) << device.status().message();
+    device_ = std::move(*device);
+  }
+  void TearDown() override {
+    device_.reset();
+    if (compute_ != nullptr) cudaStreamDestroy(compute_);
+  }
+
+  // There for any stream.
+  std::byte* allocate() {
+    std::byte* memory = device_->allocate(kSizeBytes);
+    EXPECT_TRUE(device_->wait(device_->record()).ok());
+    return memory;
+  }
+  void compute_fills(std::byte* memory, int value) {
+    ASSERT_EQ(cudaMemsetAsync(memory, value, kSizeBytes, compute_), cudaSuccess);
+  }
+  // Keeps compute busy, so that what does not wait for it is found out.
+  void compute_is_busy() {
+    static void* scratch = nullptr;
+    if (scratch == nullptr) {
+      ASSERT_EQ(cudaMalloc(&scratch, 256 * kMiB), cudaSuccess);
+    }
+    for (int i = 0; i < 200; ++i) cudaMemsetAsync(scratch, i, 256 * kMiB, compute_);
+  }
+  static bool is_filled(const std::vector<std::byte>& bytes, int value) {
+    return std::all_of(bytes.begin(), bytes.end(),
+                       [&](std::byte byte) { return byte == static_cast<std::byte>(value); });
+  }
+
+  cudaStream_t compute_ = nullptr;
+  std::unique_ptr<Device> device_;
+};
+
+TEST_F(CudaOrderTest, ACopyOutWaitsForCompute) {
+  std::byte* memory = allocate();
+  std::vector<std::byte> host(kSizeBytes);
+  ASSERT_TRUE(device_->pin_host(host.data(), kSizeBytes).ok());
+  compute_is_busy();
+  compute_fills(memory, 7);
+  const Result<Event> out =
+      device_->copy_to_host(host.data(), memory, kSizeBytes, device_->record());
+  ASSERT_TRUE(out.ok()) << out.status().message();
+  EXPECT_FALSE(device_->has_passed(*out)) << "compute is busy";
+  ASSERT_TRUE(device_->wait(*out).ok());
+  EXPECT_TRUE(is_filled(host, 7));
+  device_->unpin_host(host.data());
+  device_->release(memory);
+}
+
+TEST_F(CudaOrderTest, ComputeWaitsForACopyInAndTheCallerDoesNot) {
+  std::byte* memory = allocate();
+  std::vector<std::byte> host(kSizeBytes, std::byte{5});
+  std::vector<std::byte> seen(kSizeBytes);
+  ASSERT_TRUE(device_->pin_host(host.data(), kSizeBytes).ok());
+  compute_is_busy();
+  compute_fills(memory, 1);
+  const Result<Event> in =
+      device_->copy_from_host(memory, host.data(), kSizeBytes, device_->record());
+  ASSERT_TRUE(in.ok());
+  ASSERT_TRUE(device_->order_after(*in).ok());
+  ASSERT_EQ(cudaMemcpyAsync(seen.data(), memory, kSizeBytes, cudaMemcpyDeviceToHost, compute_),
+            cudaSuccess);
+  ASSERT_EQ(cudaStreamSynchronize(compute_), cudaSuccess);
+  EXPECT_TRUE(is_filled(seen, 5));
+  device_->unpin_host(host.data());
+  device_->release(memory);
+}
+
+TEST_F(CudaOrderTest, AnyThreadMayCopyAndWait) {
+  std::vector<std::thread> threads;
+  std::vector<std::byte*> blocks;
+  for (int i = 0; i < 4; ++i) blocks.push_back(allocate());
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      std::vector<std::byte> from(kSizeBytes, static_cast<std::byte>(i));
+      std::vector<std::byte> to(kSizeBytes);
+      for (int round = 0; round < 20; ++round) {
+        const Result<Event> in = device_->copy_from_host(blocks[i], from.data(), kSizeBytes, {});
+        const Result<Event> out = device_->copy_to_host(to.data(), blocks[i], kSizeBytes, *in);
+        EXPECT_TRUE(device_->wait(*out).ok());
+        EXPECT_EQ(to, from);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (std::byte* block : blocks) device_->release(block);
+}
+
+// Compute, copies out and in, over a few blocks, against a model of what each holds.
+TEST_F(CudaOrderTest, RandomWorkSeesWhatWasLastWritten) {
+  std::mt19937 random(1);
+  std::vector<std::byte*> blocks;
+  std::vector<int> values(4, 0);
+  std::vector<std::vector<std::byte>> hosts(4, std::vector<std::byte>(kSizeBytes));
+  for (int i = 0; i < 4; ++i) {
+    blocks.push_back(allocate());
+    compute_fills(blocks[i], 0);
+    ASSERT_TRUE(device_->pin_host(hosts[i].data(), kSizeBytes).ok());
+  }
+  for (int step = 0; step < 300; ++step) {
+    const size_t i = random() % 4;
+    if (random() % 2 == 0) {
+      values[i] = static_cast<int>(random() % 256);
+      compute_fills(blocks[i], values[i]);
+      continue;
+    }
+    const Result<Event> out =
+        device_->copy_to_host(hosts[i].data(), blocks[i], kSizeBytes, device_->record());
+    ASSERT_TRUE(out.ok());
+    ASSERT_TRUE(device_->order_after(*out).ok());
+    compute_fills(blocks[i], 255 - values[i]);
+    const Result<Event> in =
+        device_->copy_from_host(blocks[i], hosts[i].data(), kSizeBytes, device_->record());
+    ASSERT_TRUE(in.ok());
+    ASSERT_TRUE(device_->order_after(*in).ok());
+    ASSERT_TRUE(device_->wait(*out).ok());
+    EXPECT_TRUE(is_filled(hosts[i], values[i])) << "step " << step;
+    ASSERT_TRUE(device_->wait(*in).ok());  // the host's bytes are the next copy's
+  }
+  for (int i = 0; i < 4; ++i) {
+    device_->unpin_host(hosts[i].data());
+    device_->release(blocks[i]);
+  }
+}
+
+}  // namespace
+}  // namespace teraio
