@@ -17,6 +17,7 @@ struct Arrival {
   LiveTensor* tensor = nullptr;
   Direction direction = Direction::kRead;
   Completion completion;
+  std::vector<Event> on_its_way = {};  // not empty: the transfer goes on, and ends by these
 };
 
 class Arrivals {

@@ -41,7 +41,8 @@ void Engine::release(LiveTensor* tensor) {
   std::erase(due_prefetches_, tensor);
   options_.swap->forget(*tensor);
   if (tensor->residency == Residency::kOut) bytes_away_ -= tensor->size_bytes;
-  if (tensor->residency == Residency::kOffloading || tensor->residency == Residency::kLoading) {
+  if (tensor->residency == Residency::kOffloading || tensor->residency == Residency::kLoading ||
+      tensor->is_arriving) {
     tensor->is_dead = true;  // the transfer still uses its memory and extent
     store(tensor->transfer_tier)->cancel(tensor->transfer);
     return;
@@ -200,6 +201,7 @@ void Engine::start_due_prefetches() {
 
 void Engine::request(LiveTensor& tensor, Status& status) {
   if (tensor.residency == Residency::kLoading) {
+    if (order_after_arrival(tensor)) return;
     ++counters_.late_prefetches;
     store(tensor.transfer_tier)->expedite(tensor.transfer);
     return;
@@ -215,7 +217,8 @@ void Engine::request(LiveTensor& tensor, Status& status) {
 }
 
 Status Engine::bring_back(std::span<const Use> uses) {
-  Status status;
+  Status status = failure_;
+  if (!status.ok()) return status;
   bool all_here = true;
   for (const Use& use : uses) {
     if (use.tensor->residency == Residency::kResident) continue;
@@ -229,7 +232,7 @@ Status Engine::bring_back(std::span<const Use> uses) {
 
 Status Engine::wait_until_resident(std::span<const Use> uses) {
   for (const Use& use : uses) {
-    while (use.tensor->residency == Residency::kLoading) {
+    while (use.tensor->residency == Residency::kLoading && !order_after_arrival(*use.tensor)) {
       wait_for_arrival(counters_.stall_read_ns);
       if (!due_prefetches_.empty()) start_due_prefetches();
     }
@@ -243,6 +246,8 @@ Status Engine::wait_until_resident(std::span<const Use> uses) {
 Status Engine::evict_everything() {
   last_error_ = Status();
   int64_t ignored_ns = 0;
+  for (const LiveTensor* tensor : live_)
+    while (tensor->is_arriving) wait_for_arrival(ignored_ns);
   for (LiveTensor* tensor : std::vector(live_))
     if (can_leave(*tensor)) evict(*tensor);
   while (transfers_under_way_ > 0) wait_for_arrival(ignored_ns);
@@ -259,6 +264,8 @@ Status Engine::bring_everything_back() {
   const Status status = bring_back(all);
   for (const Use& use : all) --use.tensor->pin_count;
   if (!status.ok()) return status;
+  while (transfers_under_way_ > 0) wait_for_arrival(ignored_ns);
+  TERAIO_RETURN_IF_ERROR(failure_);
   for (LiveTensor* tensor : live_) drop_copies(*tensor);
   return {};
 }

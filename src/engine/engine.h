@@ -138,6 +138,8 @@ class Engine {
   void pick_up_arrivals();
   void on_write_done(LiveTensor& tensor, const Completion& completion);
   void on_read_done(LiveTensor& tensor, const Completion& completion);
+  bool order_after_arrival(LiveTensor& tensor);
+  void on_arrival_failed(const LiveTensor& tensor, const Status& status);
   void wait_for_arrival(int64_t& stall_ns);
   void drop_copies(LiveTensor& tensor);
   void free_memory(LiveTensor& tensor);
@@ -169,6 +171,7 @@ class Engine {
   int64_t bytes_leaving_ = 0;  // memory that writes under way will free
   int64_t transfers_under_way_ = 0;
   Status last_error_;
+  Status failure_;                                      // after which no op begins
   std::array<bool, kTierCount> is_write_refused_ = {};  // after a failed write
   EngineCounters counters_;
 };

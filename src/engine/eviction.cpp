@@ -12,7 +12,7 @@ namespace teraio {
 bool Engine::can_leave(const LiveTensor& tensor) const {
   return tensor.residency == Residency::kResident && tensor.pin_count == 0 &&
          tensor.is_seen_as_input && tensor.size_bytes >= options_.smallest_tensor_bytes &&
-         tensor.owner != nullptr && !tensor.is_dead;
+         tensor.owner != nullptr && !tensor.is_dead && !tensor.is_arriving;
 }
 
 std::byte* Engine::obtain_memory(int64_t size_bytes) {

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "plan/plan.h"
 #include "storage/tier_store.h"
@@ -39,7 +40,8 @@ struct LiveTensor {
   bool is_seen_as_input = false;      // an op has read or changed it after its birth
   bool is_written_meanwhile = false;  // changed while a write was under way: that copy is stale
   bool is_wanted_back = false;        // a prefetch fell due while the offload was still under way
-  bool is_parameter = false;          // a leaf that requires a gradient has been seen over it
+  bool is_arriving = false;   // resident for compute, which waits for the read's last copies
+  bool is_parameter = false;  // a leaf that requires a gradient has been seen over it
   bool is_used_since_update = false;
   uint64_t updated_in_segment = 0;
   bool is_dropped_in_use = false;  // the program let go of it inside an op: freed at pin_count 0
@@ -48,6 +50,7 @@ struct LiveTensor {
 
   Tier transfer_tier = Tier::kSsd;
   TransferId transfer = 0;
+  std::vector<Event> arrival;     // kLoading: the bytes are there after these; empty: not known
   int64_t prefetch_deadline = 0;  // in ops, over all iterations
 
   uint64_t last_use = 0;           // the engine's count of ops then

@@ -116,6 +116,7 @@ void Runtime::note_op(const OpFrame& frame, std::string_view name, uint64_t sign
   const int64_t workspace_bytes = take_workspace_bytes();
   const int64_t duration_ns = now_ns - last_op_end_ns_ - (stall_ns - last_op_end_stall_ns_);
   durations_ns_.push_back(duration_ns);
+  if (is_timing_) options_.op_timer->end_op();
   if (is_recording_) {
     OpRecord record;
     record.name = name;
@@ -177,6 +178,10 @@ void Runtime::start_iteration() {
   last_samples_ = std::exchange(samples_, {});
   samples_.reserve(last_samples_.size());
   options_.engine.device->reset_peak();
+  // Where plans come from these times: not once a plan has been refined.
+  is_timing_ = options_.op_timer != nullptr &&
+               (is_recording_ || (is_planned_ && iterations_on_plan_ < kIterationsBeforeRefining));
+  if (is_timing_) options_.op_timer->start();
 }
 
 void Runtime::note_iteration() {
@@ -255,9 +260,12 @@ void Runtime::end_iteration() {
 void Runtime::learn() {
   const bool is_repeated = sequence_hash_ == previous_sequence_hash_;
   if (is_repeated && is_recording_) {
-    adopt_profile(recorder_.finish(engine_.live(), [this](const LiveTensor& tensor) {
-      return engine_.can_leave(tensor) || tensor.residency != Residency::kResident;
-    }));
+    Profile profile = recorder_.finish(engine_.live(), [this](const LiveTensor& tensor) {
+      return engine_.can_leave(tensor) || tensor.residency != Residency::kResident ||
+             tensor.is_arriving;
+    });
+    if (options_.op_timer != nullptr) take_op_times(profile);
+    adopt_profile(std::move(profile));
   } else {
     find_period();
   }
@@ -290,10 +298,23 @@ void Runtime::refine_plan() {
   if (static_cast<OpIndex>(durations_ns_.size()) != engine_.schedule().profile().op_count()) return;
   if (!is_planned_ || given_plan_ || !is_new_plan_due()) return;
   Profile profile = engine_.schedule().profile();
-  for (size_t op = 0; op < profile.trace.ops.size(); ++op)
-    profile.trace.ops[op].duration_ns = std::max<int64_t>(durations_ns_[op], 0);
+  take_op_times(profile);
   adopt_profile(std::move(profile), std::move(offloaded_after_use_));
   iterations_on_plan_ = kIterationsBeforeRefining;
+}
+
+// Of the iteration that just ended, which had the profile's ops. Without them it keeps its own.
+void Runtime::take_op_times(Profile& profile) {
+  if (options_.op_timer != nullptr) {
+    if (!is_timing_) return;
+    Result<std::vector<int64_t>> times = options_.op_timer->durations_ns();
+    is_timing_ = false;
+    if (!times.ok()) return spdlog::warn("teraio: no op times: {}", times.status().message());
+    durations_ns_ = std::move(*times);
+  }
+  if (durations_ns_.size() != profile.trace.ops.size()) return;
+  for (size_t op = 0; op < profile.trace.ops.size(); ++op)
+    profile.trace.ops[op].duration_ns = std::max<int64_t>(durations_ns_[op], 0);
 }
 
 // Gradients wait for zero_grad on the device while that is possible; where it is not, they are

@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "device/op_timer.h"
 #include "engine/engine.h"
 #include "engine/follower.h"
 #include "engine/recorder.h"
@@ -36,6 +37,7 @@ struct RuntimeOptions {
   // for, for people; make_plan knows it then. Empty: it never does.
   std::function<std::optional<std::string>()> machine_change;
   bool evict_after_every_op = false;  // tests
+  OpTimer* op_timer = nullptr;        // null: the clock tells how long ops take
 };
 
 // One op under way. Lives on the stack of the thread that runs it.
@@ -105,6 +107,7 @@ class Runtime {
   std::vector<MemorySample> memory_timeline() const;
   EngineCounters counters() const;
   MemoryUsage memory_usage() const;
+  const Device& device() const { return *options_.engine.device; }
   int64_t deviation_count() const;
   int64_t unmovable_bytes() const;
   int64_t bytes_away() const;
@@ -119,6 +122,7 @@ class Runtime {
   void learn();
   void find_period();
   void refine_plan();
+  void take_op_times(Profile& profile);
   bool is_new_plan_due();
   void adopt_profile(Profile profile, std::vector<TensorIndex> offloaded_after_use = {});
   bool begins_new_update(std::span<const Use> uses);
@@ -137,6 +141,7 @@ class Runtime {
   bool is_active_ = true;
   bool is_recording_ = true;
   bool is_planned_ = false;
+  bool is_timing_ = false;  // the op_timer runs
   std::optional<Plan> given_plan_;
   Plan plan_;
   std::vector<TensorIndex> offloaded_after_use_;  // besides plan_

@@ -1,4 +1,5 @@
 // Moving tensors: starting transfers, and what their ends change.
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -54,8 +55,8 @@ bool Engine::reclaim_stale_copies(Tier tier) {
   bool has_freed = false;
   for (LiveTensor* tensor : live_) {
     TierCopy& copy = tensor->copy(tier);
-    const bool is_moving =
-        tensor->residency == Residency::kOffloading && tensor->transfer_tier == tier;
+    const bool is_moving = (tensor->residency == Residency::kOffloading || tensor->is_arriving) &&
+                           tensor->transfer_tier == tier;
     if (!copy.extent.is_valid() || copy.is_valid || is_moving) continue;
     store(tier)->release(std::exchange(copy.extent, Extent()));
     has_freed = true;
@@ -70,11 +71,21 @@ void Engine::submit(LiveTensor& tensor, Direction direction, Tier tier, Priority
   transfer.direction = direction;
   transfer.extent = tensor.copy(tier).extent;
   transfer.memory = tensor.memory;
+  // After the tensor's last use, or after the last use of the memory that it has just been given.
+  transfer.ready = options_.device->record();
   transfer.priority = priority;
   transfer.deadline = deadline;
   transfer.done = [this, moved = &tensor, direction](const Completion& completion) {
     arrivals_.add({moved, direction, completion});
   };
+  if (direction == Direction::kRead && !options_.device->is_host_addressable()) {
+    transfer.on_its_way = [this, moved = &tensor](std::span<const Event> events) {
+      Arrival arrival;
+      arrival.tensor = moved;
+      arrival.on_its_way.assign(events.begin(), events.end());
+      arrivals_.add(std::move(arrival));
+    };
+  }
   tensor.transfer_tier = tier;
   tensor.transfer = store(tier)->submit(std::move(transfer));
 }
@@ -88,7 +99,11 @@ bool Engine::drop(LiveTensor& tensor) {
 }
 
 void Engine::pick_up_arrivals() {
-  for (const Arrival& arrival : arrivals_.take()) {
+  for (Arrival& arrival : arrivals_.take()) {
+    if (!arrival.on_its_way.empty()) {
+      arrival.tensor->arrival = std::move(arrival.on_its_way);
+      continue;
+    }
     --transfers_under_way_;
     if (arrival.direction == Direction::kWrite) {
       on_write_done(*arrival.tensor, arrival.completion);
@@ -116,8 +131,34 @@ void Engine::on_write_done(LiveTensor& tensor, const Completion& completion) {
   if (tensor.pin_count == 0 && !tensor.is_wanted_back) drop(tensor);
 }
 
+// The device makes compute wait; the caller does not.
+bool Engine::order_after_arrival(LiveTensor& tensor) {
+  if (tensor.arrival.empty()) return false;
+  for (const Event event : tensor.arrival)
+    if (!options_.device->order_after(event).ok()) return false;
+  tensor.arrival.clear();
+  tensor.residency = Residency::kResident;
+  tensor.is_arriving = true;
+  options_.swap->attach(tensor);
+  return true;
+}
+
+// Compute may have used what never came: nothing that follows can be right.
+void Engine::on_arrival_failed(const LiveTensor& tensor, const Status& status) {
+  failure_ = status.with_context(fmt::format("tensor {} ({}) was in use when its read failed",
+                                             tensor.id, format_size(tensor.size_bytes)));
+  spdlog::error("teraio: {}", failure_.message());
+}
+
 void Engine::on_read_done(LiveTensor& tensor, const Completion& completion) {
+  tensor.arrival.clear();
+  const bool is_in_use = std::exchange(tensor.is_arriving, false);
   if (tensor.is_dead) return destroy(tensor);
+  if (is_in_use && completion.status.ok()) return;
+  if (is_in_use) {
+    ++counters_.failed_transfers;
+    return on_arrival_failed(tensor, completion.status);
+  }
   if (completion.status.ok()) {
     tensor.residency = Residency::kResident;
     options_.swap->attach(tensor);

@@ -34,9 +34,9 @@ class RandomProgram {
  public:
   RandomProgram(uint64_t seed, const SessionOptions& options, const Faults& faults)
       : random_(seed),
-        options_(options),
+        options_(with_seed(options, seed)),
         is_reliable_(faults.read + faults.write == 0 && options.ssd_units >= 1000),
-        session_(options) {
+        session_(options_) {
     make_random(session_.ssd(), faults);
     if (options.host_units > 0) make_random(session_.host(), faults);
   }
@@ -47,8 +47,14 @@ class RandomProgram {
   }
 
  private:
+  static SessionOptions with_seed(SessionOptions options, uint64_t seed) {
+    options.seed = seed;
+    return options;
+  }
+
   void make_random(ScriptedStore& store, const Faults& faults) {
     store.choose = [this](const auto& waiting) { return below(waiting.size()); };
+    if (faults.read + faults.write == 0) return;
     store.fate = [this, faults](const Transfer& transfer) {
       const double chance = transfer.direction == Direction::kRead ? faults.read : faults.write;
       return happens(chance) ? Status(ErrorCode::kIoError, "random") : Status();
@@ -62,6 +68,7 @@ class RandomProgram {
 
   void step() {
     session_.ssd().can_cancel = happens(0.5);
+    if (options_.host_units > 0) session_.host().can_cancel = happens(0.5);
     const size_t dice = below(200);
     if (dice < 40) return be_born();
     if (dice < 60) return die();

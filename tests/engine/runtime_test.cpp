@@ -179,6 +179,51 @@ TEST_F(RuntimeTest, WithoutAPlanItGoesOnOnDemandAndSaysWhy) {
 }
 
 // Gradients are freed at the next zero_grad; a plan that fits only without them writes them out.
+// Every op takes as many microseconds as its place in the iteration, from 1 on.
+class CountingTimer final : public OpTimer {
+ public:
+  void start() override {
+    ++start_count;
+    op_count_ = 0;
+  }
+  void end_op() override { ++op_count_; }
+  Result<std::vector<int64_t>> durations_ns() override {
+    if (!failure.ok()) return failure;
+    std::vector<int64_t> durations_ns;
+    for (int64_t op = 1; op <= op_count_; ++op) durations_ns.push_back(1000 * op);
+    return durations_ns;
+  }
+
+  int start_count = 0;
+  Status failure;
+
+ private:
+  int64_t op_count_ = 0;
+};
+
+TEST_F(RuntimeTest, OpTimesAreTheDevicesWhereItHasThem) {
+  CountingTimer timer;
+  open({.op_timer = &timer});
+  trainee_->steps(8);
+  ASSERT_EQ(planned_.size(), 2u) << "made, refined";
+  for (const Profile& profile : planned_)
+    for (OpIndex op = 0; op < profile.op_count(); ++op)
+      EXPECT_EQ(profile.trace.ops[static_cast<size_t>(op)].duration_ns, 1000 * (op + 1));
+  const int start_count = timer.start_count;
+  trainee_->steps(3);
+  EXPECT_EQ(timer.start_count, start_count) << "nobody asks any more";
+}
+
+TEST_F(RuntimeTest, ATimerThatFailsLeavesTheClocksTimes) {
+  CountingTimer timer;
+  timer.failure = Status(ErrorCode::kIoError, "no events");
+  open({.op_timer = &timer});
+  trainee_->steps(8);
+  ASSERT_EQ(planned_.size(), 2u);
+  EXPECT_NE(planned_[0].trace.ops[0].duration_ns, 1000);
+  EXPECT_GT(planned_[0].trace.ops[0].duration_ns, 0);
+}
+
 TEST_F(RuntimeTest, LingeringTensorsLeaveAfterTheirLastUseAlsoWhenThePlanIsRefined) {
   constexpr int kManyLayers = 24;
   open({.make_plan = [this](const Profile& profile) -> Result<Plan> {
@@ -356,10 +401,9 @@ TEST_F(RuntimeTest, TwoThreadsRunOpsAtOnce) {
       OpFrame frame = RuntimeSession::frame({}, {tensor});
       if (!runtime().begin_op(frame, 10 + thread).ok()) ++broken[thread];
       const uint64_t seed = 1000 * thread + static_cast<uint64_t>(i);
-      const bool has_last =
-          i < 4 || testing::holds_content(tensor->memory, tensor->size_bytes, seed - 4);
-      if (!has_last) ++broken[thread];
-      testing::fill_content(tensor->memory, tensor->size_bytes, seed);
+      testing::TestDevice& compute = session_->compute();
+      if (i >= 4) compute.expect(tensor->memory, tensor->size_bytes, seed - 4, tensor->id);
+      compute.write(tensor->memory, tensor->size_bytes, seed);
       runtime().end_op(frame, "op", 10 + thread, true);
     }
   };

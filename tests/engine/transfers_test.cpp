@@ -282,6 +282,73 @@ TEST(Hold, AFailedHoldHoldsNothing) {
   session.ssd().heal();
 }
 
+// A tensor that is away on a tier whose reads end in copies of the device, which are under way
+// before it is used. Where memory is the CPU's there are none.
+class ArrivalTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (session_.device().is_host_addressable()) GTEST_SKIP() << "reads end in memory of the CPU";
+    session_.send_everything_away();
+    session_.ssd().can_cancel = false;
+  }
+
+  EngineSession session_{{.budget_units = 4}};
+  LiveTensor* a_ = session_.tensor();
+};
+
+TEST_F(ArrivalTest, ComputeWaitsForTheBytesAndTheCallerDoesNot) {
+  const int64_t stall_ns = session_.counters().stall_ns();
+  ASSERT_TRUE(session_.use({a_}).ok());
+  EXPECT_EQ(a_->residency, Residency::kResident);
+  EXPECT_EQ(session_.ssd().waiting_count(Direction::kRead), 1);
+  EXPECT_EQ(session_.counters().stall_ns(), stall_ns);
+  EXPECT_FALSE(session_.engine().can_leave(*a_)) << "the copy still fills it";
+  session_.let_all_end();
+  EXPECT_TRUE(session_.engine().can_leave(*a_));
+}
+
+TEST_F(ArrivalTest, ComputeIsNotHeldUpForWhatIsNeededLater) {
+  PlannedProgram program;
+  const TensorIndex a = program.persistent(*a_);
+  program.idle_ops(3);
+  program.prefetch(a, 0, 2);
+  session_.engine().follow(program.schedule());
+  ASSERT_TRUE(session_.op(0, {}).ok());
+  ASSERT_TRUE(session_.op(1, {}).ok());
+  EXPECT_EQ(a_->residency, Residency::kLoading) << "nothing waits for it yet";
+  ASSERT_TRUE(session_.op(2, {a_}).ok());
+  EXPECT_EQ(a_->residency, Residency::kResident);
+  EXPECT_EQ(session_.counters().late_prefetches, 0);
+  session_.let_all_end();
+}
+
+TEST_F(ArrivalTest, DiesBeforeItHasArrived) {
+  ASSERT_TRUE(session_.use({a_}).ok());
+  session_.die(a_);
+  EXPECT_EQ(session_.device().usage().allocated_bytes, kUnitBytes) << "the copy still fills it";
+  session_.let_all_end();
+  EXPECT_EQ(session_.device().usage().allocated_bytes, 0);
+  EXPECT_EQ(session_.ssd().counters().reserved_bytes, 0);
+}
+
+TEST_F(ArrivalTest, IsWrittenBeforeItHasArrived) {
+  ASSERT_TRUE(session_.write({a_}).ok());
+  EXPECT_EQ(a_->valid_copy(), nullptr);
+  session_.send_everything_away();
+  EXPECT_EQ(a_->residency, Residency::kOut);
+  EXPECT_TRUE(session_.use({a_}).ok());
+}
+
+TEST_F(ArrivalTest, AFailureAfterTheUseEndsTheProgram) {
+  ASSERT_TRUE(session_.use({a_}).ok());
+  session_.ssd().fail(Direction::kRead, "cable");
+  session_.ssd().end_all();
+  EXPECT_EQ(session_.use({}).code(), ErrorCode::kIoError);
+  const Status status = session_.use({a_});
+  EXPECT_NE(status.message().find("in use when its read failed"), std::string::npos);
+  EXPECT_NE(status.message().find("cable"), std::string::npos) << status.message();
+}
+
 TEST(Space, StaleCopiesGiveTheirRoomWhenTheTierIsFull) {
   EngineSession session({.budget_units = 4, .ssd_units = 1});
   LiveTensor* a = session.tensor();

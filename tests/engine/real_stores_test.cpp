@@ -1,0 +1,150 @@
+// The engine over the tiers that a run has, with their threads, staging and files: thousands of
+// random ops, every byte checked by compute.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <random>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/engine.h"
+#include "engine/fixture/checking_swap.h"
+#include "engine/fixture/test_device.h"
+#include "storage/host_store.h"
+#include "storage/scratch_directory.h"
+#include "storage/ssd_store.h"
+
+namespace teraio {
+namespace {
+
+using testing::CheckingSwap;
+using testing::ScratchDirectory;
+using testing::TestCpuDevice;
+using testing::TestDevice;
+using testing::TestFakeDevice;
+
+constexpr int64_t kUnitBytes = 64 * kKiB;
+constexpr int64_t kBudgetBytes = 12 * kUnitBytes;
+constexpr int64_t kHostBytes = 8 * kUnitBytes;
+constexpr int kOps = 1500;
+
+struct Setting {
+  std::string name;
+  bool is_fake = true;
+  bool evicts_after_every_op = false;
+  uint64_t seed = 1;
+};
+
+class RealStoresTest : public ::testing::TestWithParam<Setting> {
+ protected:
+  void SetUp() override {
+    if (GetParam().is_fake) {
+      device_ = std::make_unique<TestFakeDevice>(kBudgetBytes, GetParam().seed);
+    } else {
+      device_ = std::make_unique<TestCpuDevice>(kBudgetBytes);
+    }
+    SsdStoreOptions options;
+    options.capacity_bytes = 100 * kUnitBytes;
+    options.device = &device_->device();
+    options.gpu_direct = GpuDirect::kOff;
+    options.request_bytes = kUnitBytes / 2;
+    auto ssd = open_ssd_store({{directory_.path(), 0, 0}}, options, clock_);
+    ASSERT_TRUE(ssd.ok()) << ssd.status().message();
+    auto host = open_host_store(kHostBytes, device_->device(), clock_);
+    ASSERT_TRUE(host.ok()) << host.status().message();
+    ssd_ = std::move(*ssd);
+    host_ = std::move(*host);
+    EngineOptions engine;
+    engine.device = &device_->device();
+    engine.stores[static_cast<size_t>(Tier::kSsd)] = ssd_.get();
+    engine.stores[static_cast<size_t>(Tier::kHost)] = host_.get();
+    engine.swap = &swap_;
+    engine.clock = &clock_;
+    engine.poison_released_memory = true;
+    engine_.emplace(engine);
+  }
+
+  void TearDown() override {
+    while (!live_.empty()) die(live_.size() - 1);
+    engine_.reset();
+    ssd_.reset();
+    host_.reset();
+    device_->finish();
+  }
+
+  size_t below(size_t count) { return random_() % count; }
+
+  void write(LiveTensor& tensor) {
+    contents_[&tensor] = ++last_content_;
+    device_->write(tensor.memory, tensor.size_bytes, last_content_);
+  }
+  void expect(LiveTensor& tensor) {
+    ASSERT_EQ(swap_.address(tensor), tensor.memory);
+    device_->expect(tensor.memory, tensor.size_bytes, contents_.at(&tensor), tensor.id);
+  }
+  void be_born() {
+    const Result<LiveTensor*> tensor = engine_->allocate((1 + below(3)) * kUnitBytes);
+    ASSERT_EQ(tensor.status(), Status());
+    swap_.own(**tensor);
+    (*tensor)->is_seen_as_input = true;
+    live_.push_back(*tensor);
+    write(**tensor);
+  }
+  void die(size_t index) {
+    LiveTensor* tensor = live_[index];
+    live_.erase(live_.begin() + static_cast<ptrdiff_t>(index));
+    contents_.erase(tensor);
+    engine_->release(tensor);
+  }
+  void op() {
+    std::vector<Use> uses;
+    for (size_t i = 0; i < 2 && !live_.empty(); ++i) {
+      LiveTensor* tensor = live_[below(live_.size())];
+      if (uses.empty() || uses[0].tensor != tensor) uses.push_back({tensor, below(3) == 0});
+    }
+    ASSERT_EQ(engine_->begin_op(kLost, uses), Status());
+    for (const Use& use : uses) {
+      expect(*use.tensor);
+      if (use.is_write) write(*use.tensor);
+    }
+    engine_->end_op(kLost, uses, uses.size());
+  }
+
+  std::mt19937_64 random_{GetParam().seed};
+  SteadyClock clock_;
+  ScratchDirectory directory_;
+  CheckingSwap swap_;
+  std::unique_ptr<TestDevice> device_;
+  std::unique_ptr<TierStore> ssd_;
+  std::unique_ptr<TierStore> host_;
+  std::optional<Engine> engine_;
+  std::vector<LiveTensor*> live_;
+  std::unordered_map<LiveTensor*, uint64_t> contents_;
+  uint64_t last_content_ = 0;
+};
+
+TEST_P(RealStoresTest, EveryUseSeesWhatWasLastWritten) {
+  for (int i = 0; i < kOps && !HasFatalFailure(); ++i) {
+    if (live_.size() < 15 && below(3) == 0) be_born();
+    if (live_.size() > 4 && below(4) == 0) die(below(live_.size()));
+    op();
+    if (GetParam().evicts_after_every_op) {
+      ASSERT_EQ(engine_->evict_everything(), Status());
+    }
+  }
+  EXPECT_GT(ssd_->counters().bytes_read, 0);
+  EXPECT_GT(host_->counters().bytes_read, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Settings, RealStoresTest,
+    ::testing::Values(Setting{"cpu", false, false, 1}, Setting{"fake1", true, false, 1},
+                      Setting{"fake2", true, false, 2}, Setting{"fake3", true, false, 3},
+                      Setting{"stress4", true, true, 4}, Setting{"stress5", true, true, 5}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace teraio
