@@ -37,6 +37,8 @@ target_include_directories(torch_wheel SYSTEM INTERFACE
 target_link_libraries(torch_wheel INTERFACE
   ${torch_directory}/lib/libtorch_python.so ${torch_directory}/lib/libtorch_cpu.so
   ${torch_directory}/lib/libc10.so)
+# Empty for a PyTorch without CUDA.
+file(GLOB TORCH_CUDA_LIBRARY ${torch_directory}/lib/libc10_cuda.so)
 # Without NDEBUG at::RecordFunction has another layout than in the wheel. The wheel brings its own
 # headers of fmt, which stand before the system's and have no library.
 target_compile_definitions(torch_wheel INTERFACE NDEBUG FMT_HEADER_ONLY=1)

@@ -3,12 +3,14 @@
 
 #include <memory>
 
+#include "device_backend.h"
 #include "engine/runtime.h"
 
 namespace teraio::pytorch {
 
 struct ActiveSession {
   std::shared_ptr<Runtime> runtime;
+  DeviceBackend* backend = nullptr;
   int64_t smallest_tensor_bytes =
       0;                    // storages from before the session that are this large move in
   int64_t chunk_bytes = 0;  // list ops over more bytes than this run in pieces

@@ -8,6 +8,7 @@
 
 #include "base/units.h"
 #include "coarse_op.h"
+#include "device_backend.h"
 #include "dry_bindings.h"
 #include "forked_child.h"
 #include "op_observer.h"
@@ -87,15 +88,10 @@ void pin_address(const py::object& tensor) {
   c10::StorageImpl* storage = storage_of(tensor);
   TensorHandle* handle = storage == nullptr ? nullptr : handle_of(*storage);
   if (handle == nullptr || is_forked_child()) return;
-  if (std::exchange(handle->is_address_known, true)) return;
   const py::gil_scoped_release no_gil;
   const StorageReferenceGuard guard;
   remember_storage(*handle, *storage);
-  if (const Status status = handle->runtime->hold(handle->tensor); !status.ok()) {
-    handle->is_address_known = false;
-    throw_status(status, "");
-  }
-  handle->runtime->mark_written(handle->tensor);
+  if (const Status status = pin_for_good(*handle); !status.ok()) throw_status(status, "");
 }
 
 py::dict to_dict(const MemoryUsage& usage) {
@@ -248,6 +244,7 @@ SessionOptions options_from(const py::kwargs& kwargs) {
     if (kwargs.contains(name) && !kwargs[name].is_none())
       field = kwargs[name].cast<std::decay_t<decltype(field)>>();
   };
+  read("device", options.device);
   read("ssd_capacity_bytes", options.ssd_capacity_bytes);
   read("host_limit_bytes", options.host_limit_bytes);
   read("write_budget_bytes", options.write_budget_bytes);
@@ -319,6 +316,12 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def("describe", &describe, "What a tensor is, for the trace.");
   module.def("observe_this_thread", &observe_this_thread);
   module.def("is_this_thread_observed", &is_this_thread_observed);
+  module.def("default_budget_bytes", [](const std::string& device) {
+    return value_of(value_of(find_backend(device))->default_budget_bytes());
+  });
+  module.def("device_memory_bytes", [](const std::string& device) {
+    return value_of(value_of(find_backend(device))->memory_bytes());
+  });
   module.def("parse_size", [](const std::string& text, int64_t whole_bytes) {
     return value_of(parse_size(text, whole_bytes));
   });

@@ -25,10 +25,12 @@ c10::Allocator*& previous_allocator() {
 
 c10::DataPtr BudgetedAllocator::allocate(size_t size_bytes) {
   const ActiveSession* session = active_session();
-  if (session == nullptr || session->is_dry) return stock_allocator()->allocate(size_bytes);
+  if (session == nullptr || session->is_dry || !session->backend->torch_device().is_cpu())
+    return stock_allocator()->allocate(size_bytes);
   if (size_bytes == 0) return {nullptr, c10::Device(c10::DeviceType::CPU)};
   const StorageReferenceGuard guard;
-  Result<TensorHandle*> handle = make_handle(session->runtime, static_cast<int64_t>(size_bytes));
+  Result<TensorHandle*> handle =
+      make_handle(session->runtime, session->backend->torch_device(), size_bytes);
   if (!handle.ok()) throw_status(handle.status(), current_op_name());
   return make_newborn_data_ptr(*handle);
 }

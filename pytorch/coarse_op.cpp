@@ -17,6 +17,10 @@ CoarseOp::CoarseOp(const std::string& name, const std::vector<at::Tensor>& input
   if (session_ == nullptr) return;
   info_.name = name;
   info_.name_hash = XXH3_64bits(name.data(), name.size());
+  if (session_->backend->is_capturing()) {
+    pin_inputs(inputs);
+    return;
+  }
   is_outermost_ = enter_op(info_);
   StorageWalk walk(*session_, frame_, info_.name_hash,
                    is_outermost_ ? OpSide::kArguments : OpSide::kNestedArguments);
@@ -29,6 +33,13 @@ CoarseOp::CoarseOp(const std::string& name, const std::vector<at::Tensor>& input
     if (is_outermost_) leave_op(*session_);
     throw;
   }
+}
+
+void CoarseOp::pin_inputs(const std::vector<at::Tensor>& inputs) {
+  const StorageReferenceGuard guard;
+  StorageWalk walk(*std::exchange(session_, nullptr), frame_, 0, OpSide::kNestedArguments);
+  for (const at::Tensor& input : inputs) walk.visit(input, false);
+  pin_all(frame_.uses, info_);
 }
 
 void CoarseOp::hold_inputs() {

@@ -30,6 +30,7 @@ class CoarseOp {
   void end(const std::vector<at::Tensor>& results);
 
  private:
+  void pin_inputs(const std::vector<at::Tensor>& inputs);
   void hold_inputs();
   void finish();
 

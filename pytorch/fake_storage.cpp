@@ -25,9 +25,9 @@ void count_fake_storage(const ActiveSession& session, c10::StorageImpl& storage)
   if (storage.nbytes() == 0 || handle_of(storage) != nullptr) return;
   const StorageReferenceGuard guard;
   Result<TensorHandle*> handle =
-      make_handle(session.runtime, static_cast<int64_t>(storage.nbytes()));
+      make_handle(session.runtime, storage.device(), static_cast<int64_t>(storage.nbytes()));
   if (!handle.ok()) throw_status(handle.status(), current_op_name());
-  storage.set_data_ptr_noswap(make_data_ptr(*handle, nullptr, c10::DeviceType::Meta));
+  storage.set_data_ptr_noswap(make_data_ptr(*handle, nullptr));
 }
 
 void recount_fake_storage(const ActiveSession& session, c10::StorageImpl& storage) {

@@ -39,6 +39,7 @@ std::unique_ptr<OpInfo> read_schema(const c10::FunctionSchema& schema) {
   info->completes_results =
       has_tensor_argument &&
       !starts_with_any(info->name, {"c10d::", "aten::empty", "aten::new_empty"});
+  info->is_collective = starts_with_any(info->name, {"c10d::"});
   info->is_list_op =
       starts_with_any(info->name, {"aten::_foreach_", "aten::_fused_adam", "aten::_fused_sgd",
                                    "aten::_fused_adagrad", "aten::_amp_foreach_"});

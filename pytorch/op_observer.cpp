@@ -13,6 +13,7 @@
 #include "op_info.h"
 #include "storage_swap.h"
 #include "storage_walk.h"
+#include "tensor_handle.h"
 
 namespace teraio::pytorch {
 namespace {
@@ -37,12 +38,29 @@ void release_nested_holds(ActiveSession& session, ThreadState& thread) {
   thread.nested_holds.clear();
 }
 
+// An op that is captured runs now and later, with these addresses; nothing may move meanwhile.
+void run_captured(ActiveSession& session, const OpInfo& info, const c10::OperatorHandle& op,
+                  c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  {
+    const StorageReferenceGuard guard;
+    OpFrame frame;
+    StorageWalk walk(session, frame, 0, OpSide::kNestedArguments);
+    const size_t first = stack->size() - info.argument_count;
+    for (size_t i = 0; i < info.argument_count; ++i) walk.visit((*stack)[first + i], false);
+    pin_all(frame.uses, info);
+  }
+  call_below(op, keys, stack);
+}
+
 // Ends the outermost op, also when it throws.
 class OutermostOp {
  public:
   OutermostOp(ActiveSession& session, ThreadState& thread, const OpInfo& info,
               const torch::jit::Stack& stack)
-      : session_(session), thread_(thread), info_(info) {
+      : session_(session),
+        thread_(thread),
+        info_(info),
+        is_elsewhere_(info.is_collective || session.backend->is_on_other_stream()) {
     thread.op = &info;
     thread.frame.uses.clear();
     thread.frame.is_begun = false;
@@ -68,6 +86,7 @@ class OutermostOp {
     StorageWalk walk(session_, thread_.frame, 0, OpSide::kResults);
     const size_t count = std::min(info_.return_count, stack.size());
     for (size_t i = stack.size() - count; i < stack.size(); ++i) walk.visit(stack[i], true);
+    if (is_elsewhere_) pin_all(thread_.frame.uses, info_);
   }
 
  private:
@@ -78,13 +97,16 @@ class OutermostOp {
       walk.visit(stack[first + i], info_.is_write[i]);
     signature_ = walk.signature();
     const StorageReferenceGuard guard;
+    if (is_elsewhere_) pin_all(thread_.frame.uses, info_);
     const Status status = session_.runtime->begin_op(thread_.frame, signature_);
     if (!status.ok()) throw_status(status, info_.name);
+    if (is_elsewhere_) session_.backend->order_this_thread();
   }
 
   ActiveSession& session_;
   ThreadState& thread_;
   const OpInfo& info_;
+  const bool is_elsewhere_;
   uint64_t signature_ = 0;
 };
 
@@ -116,6 +138,7 @@ void observe_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
   if (session == nullptr) return call_below(op, keys, stack);
   const OpInfo& info = op_info(op);
   ThreadState& thread = this_thread;
+  if (session->backend->is_capturing()) return run_captured(*session, info, op, keys, stack);
   if (thread.op != nullptr) {
     bring_back_for_nested_op(*session, thread, info, *stack);
     return call_below(op, keys, stack);
@@ -131,6 +154,14 @@ void observe_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
 }
 
 }  // namespace
+
+void pin_all(const std::vector<Use>& uses, const OpInfo& info) {
+  for (const Use& use : uses) {
+    if (use.tensor->owner == nullptr) continue;
+    const Status status = pin_for_good(*static_cast<TensorHandle*>(use.tensor->owner));
+    if (!status.ok()) throw_status(status, info.name);
+  }
+}
 
 void observe_this_thread(bool is_on) { c10::impl::tls_set_dispatch_key_included(kKey, is_on); }
 

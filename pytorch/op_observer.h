@@ -8,6 +8,7 @@
 #pragma once
 
 #include <string_view>
+#include <vector>
 
 #include "active_session.h"
 #include "base/status.h"
@@ -23,6 +24,11 @@ bool is_this_thread_observed();
 // are parts of another op already.
 bool enter_op(const OpInfo& info);
 void leave_op(ActiveSession& session);
+
+// Of an op that goes on elsewhere than in the session's order of work (a graph that is captured,
+// another stream, a communication library): something may be at work on these tensors at any time
+// after it, so they stay for good. Raises when one cannot be brought back.
+void pin_all(const std::vector<Use>& uses, const OpInfo& info);
 
 // The outermost op that the calling thread runs; empty outside of ops.
 std::string_view current_op_name();

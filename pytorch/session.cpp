@@ -8,8 +8,6 @@
 #include <limits>
 
 #include "base/units.h"
-#include "budgeted_allocator.h"
-#include "device/cpu_device.h"
 #include "forked_child.h"
 #include "op_observer.h"
 #include "plan/planner.h"
@@ -17,6 +15,7 @@
 #include "simulate/search.h"
 #include "simulate/simulator.h"
 #include "storage/host_store.h"
+#include "storage/link_rate.h"
 #include "storage/probe.h"
 #include "storage/ssd_store.h"
 #include "storage_swap.h"
@@ -77,21 +76,45 @@ int64_t list_op_piece_bytes(int64_t device_budget_bytes) {
 Result<std::unique_ptr<Session>> Session::open(SessionOptions options) {
   std::unique_ptr<Session> session(new Session(std::move(options)));
   session->machine_ = std::make_shared<Machine>();
-  Result<std::unique_ptr<Device>> device = make_cpu_device(session->options_.device_budget_bytes);
-  if (!device.ok()) return device.status();
-  session->machine_->device = std::move(*device);
+  TERAIO_RETURN_IF_ERROR(session->open_device());
   TERAIO_RETURN_IF_ERROR(session->open_tiers());
   session->drive_watch_.emplace(session->hardware_);
   session->create_runtime();
   return session;
 }
 
+Status Session::open_device() {
+  const Result<DeviceBackend*> backend = find_backend(options_.device);
+  if (!backend.ok()) return backend.status();
+  backend_ = *backend;
+  if (options_.device_budget_bytes == 0) {
+    const Result<int64_t> budget_bytes = backend_->default_budget_bytes();
+    if (!budget_bytes.ok()) return budget_bytes.status();
+    options_.device_budget_bytes = *budget_bytes;
+  }
+  Result<std::unique_ptr<Device>> device = backend_->make_device(options_.device_budget_bytes);
+  if (!device.ok()) return device.status();
+  machine_->device = std::move(*device);
+  return {};
+}
+
+// Copies within the CPU's memory are the host tier's alone, and drives need none.
+Status Session::measure_device_link() {
+  hardware_.device_link = {kUnlimitedLinkBytesPerSecond, kUnlimitedLinkBytesPerSecond};
+  hardware_.host = {options_.host_limit_bytes, {kHostCopyBytesPerSecond, kHostCopyBytesPerSecond}};
+  if (machine_->device->is_host_addressable()) return {};
+  const Result<LinkRate> rate = measure_link(*machine_->device, machine_->clock);
+  if (!rate.ok()) return rate.status();
+  hardware_.device_link = {rate->read_bytes_per_second, rate->write_bytes_per_second};
+  hardware_.host.rates = hardware_.device_link;
+  return {};
+}
+
 Status Session::open_tiers() {
   std::vector<SsdDirectory> directories;
   hardware_.name = "this machine";
   hardware_.device_memory_bytes = options_.device_budget_bytes;
-  hardware_.device_link = {kUnlimitedLinkBytesPerSecond, kUnlimitedLinkBytesPerSecond};
-  hardware_.host = {options_.host_limit_bytes, {kHostCopyBytesPerSecond, kHostCopyBytesPerSecond}};
+  TERAIO_RETURN_IF_ERROR(measure_device_link());
   for (const std::filesystem::path& path : options_.ssd_directories) {
     Result<DriveProbe> probe = measured(path, options_);
     if (!probe.ok()) return probe.status();
@@ -107,6 +130,7 @@ Status Session::open_tiers() {
                                        ? options_.ssd_capacity_bytes
                                        : default_ssd_capacity(options_, hardware_);
     store_options.checksum = options_.checksum;
+    store_options.device = machine_->device.get();
     store_options.allow_ram_directory = options_.allow_ram_directory;
     auto store = open_ssd_store(directories, store_options, machine_->clock);
     if (!store.ok()) return store.status();
@@ -131,6 +155,7 @@ void Session::create_runtime() {
   engine.smallest_tensor_bytes = options_.smallest_tensor_bytes;
   engine.poison_released_memory = options_.evict_after_every_op;
   runtime_options.evict_after_every_op = options_.evict_after_every_op;
+  runtime_options.op_timer = machine_->device->op_timer();
   if (options_.is_planned) {
     runtime_options.make_plan = [this](const Profile& profile) { return make_plan(profile); };
     runtime_options.machine_change = [this] { return machine_change(); };
@@ -223,9 +248,10 @@ Status Session::start() {
     return Status(ErrorCode::kInvalidArgument, "this TERAIO session has ended: open a new one");
   active_ = std::make_unique<ActiveSession>();
   active_->runtime = runtime_;
+  active_->backend = backend_;
   active_->smallest_tensor_bytes = options_.smallest_tensor_bytes;
   active_->chunk_bytes = list_op_piece_bytes(options_.device_budget_bytes);
-  install_allocator();
+  backend_->install();
   watch_forks();
   set_active_session(active_.get());
   observe_this_thread(true);

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "device/device.h"
+#include "device_backend.h"
 #include "engine/drive_watch.h"
 #include "engine/runtime.h"
 #include "hardware/hardware.h"
@@ -25,7 +26,8 @@
 namespace teraio::pytorch {
 
 struct SessionOptions {
-  int64_t device_budget_bytes = 0;
+  std::string device = "cpu";       // as for find_backend
+  int64_t device_budget_bytes = 0;  // 0: the device's default
   std::vector<std::filesystem::path> ssd_directories;
   int64_t ssd_capacity_bytes = 0;  // over all directories; 0: chosen from budget and free room
   int64_t host_limit_bytes = 0;
@@ -76,7 +78,9 @@ class Session {
 
  private:
   explicit Session(SessionOptions options) : options_(std::move(options)) {}
+  Status open_device();
   Status open_tiers();
+  Status measure_device_link();
   void create_runtime();
   void close_stores();
   std::optional<std::string> machine_change();
@@ -95,6 +99,7 @@ class Session {
   };
 
   SessionOptions options_;
+  DeviceBackend* backend_ = nullptr;
   Hardware hardware_;
   std::optional<DriveWatch> drive_watch_;
   std::shared_ptr<Machine> machine_;

@@ -2,6 +2,7 @@
 
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 #include "forked_child.h"
 
@@ -21,6 +22,12 @@ class Newborns {
     const std::lock_guard lock(mutex_);
     const auto node = handles_.extract(memory);
     return node.empty() ? nullptr : node.mapped();
+  }
+
+  TensorHandle* find(void* memory) {
+    const std::lock_guard lock(mutex_);
+    const auto found = handles_.find(memory);
+    return found == handles_.end() ? nullptr : found->second;
   }
 
   // Of a forked child, where a thread that is not there may hold the lock.
@@ -50,7 +57,7 @@ static void delete_newborn(void* memory) { (void)release_newborn(memory); }
 c10::DataPtr make_newborn_data_ptr(TensorHandle* handle) {
   std::byte* memory = handle->tensor->memory;
   newborns().add(memory, handle);
-  return {memory, memory, &delete_newborn, c10::Device(c10::DeviceType::CPU)};
+  return {memory, memory, &delete_newborn, handle->device};
 }
 
 void release_handle(void* context) {
@@ -61,16 +68,18 @@ void release_handle(void* context) {
   delete handle;
 }
 
-c10::DataPtr make_data_ptr(TensorHandle* handle, std::byte* memory, c10::DeviceType device_type) {
-  return {memory, handle, &release_handle, c10::Device(device_type)};
+c10::DataPtr make_data_ptr(TensorHandle* handle, std::byte* memory) {
+  return {memory, handle, &release_handle, handle->device};
 }
 
-Result<TensorHandle*> make_handle(const std::shared_ptr<Runtime>& runtime, int64_t size_bytes) {
+Result<TensorHandle*> make_handle(const std::shared_ptr<Runtime>& runtime, c10::Device device,
+                                  int64_t size_bytes) {
   Result<LiveTensor*> tensor = runtime->allocate(size_bytes);
   if (!tensor.ok()) return tensor.status();
   auto handle = std::make_unique<TensorHandle>();
   handle->runtime = runtime;
   handle->tensor = *tensor;
+  handle->device = device;
   return handle.release();
 }
 
@@ -88,6 +97,23 @@ TensorHandle* handle_of(c10::StorageImpl& storage) {
   if (data_ptr.get_deleter() == &delete_newborn && !is_forked_child()) name_newborn(storage);
   if (data_ptr.get_deleter() != &release_handle) return nullptr;
   return static_cast<TensorHandle*>(data_ptr.get_context());
+}
+
+TensorHandle* handle_behind(const c10::DataPtr& data_ptr) {
+  if (data_ptr.get_deleter() == &release_handle)
+    return static_cast<TensorHandle*>(data_ptr.get_context());
+  return newborns().find(data_ptr.get_context());
+}
+
+Status pin_for_good(TensorHandle& handle) {
+  if (std::exchange(handle.is_address_known, true)) return {};
+  Status status = handle.runtime->hold(handle.tensor);
+  if (status.ok()) {
+    handle.runtime->mark_written(handle.tensor);
+  } else {
+    handle.is_address_known = false;
+  }
+  return status;
 }
 
 void remember_storage(TensorHandle& handle, c10::StorageImpl& storage) {

@@ -19,6 +19,7 @@ namespace teraio::pytorch {
 struct TensorHandle {
   std::shared_ptr<Runtime> runtime;  // outlives every storage that it gave memory to
   LiveTensor* tensor = nullptr;
+  c10::Device device = c10::Device(c10::DeviceType::CPU);  // that PyTorch knows the memory on
   // Known from the first op that shows the storage; weak, because use counts decide in autograd
   // whether a gradient is stolen or copied.
   std::optional<c10::weak_intrusive_ptr<c10::StorageImpl>> storage;
@@ -26,19 +27,24 @@ struct TensorHandle {
   const c10::StorageImpl* storage_identity = nullptr;  // compared, never followed
 };
 
-// A DataPtr over `memory` (null when the tensor is away) that owns `handle`. The type is that of
-// the storage's device.
-c10::DataPtr make_data_ptr(TensorHandle* handle, std::byte* memory,
-                           c10::DeviceType device_type = c10::DeviceType::CPU);
+// A DataPtr over `memory` (null when the tensor is away) that owns `handle`.
+c10::DataPtr make_data_ptr(TensorHandle* handle, std::byte* memory);
 
 // The same for memory that may not even be a storage's.
 c10::DataPtr make_newborn_data_ptr(TensorHandle* handle);
 
 // A handle for a new tensor of the runtime, ready for make_data_ptr.
-Result<TensorHandle*> make_handle(const std::shared_ptr<Runtime>& runtime, int64_t size_bytes);
+Result<TensorHandle*> make_handle(const std::shared_ptr<Runtime>& runtime, c10::Device device,
+                                  int64_t size_bytes);
 
 // Null for storages whose memory is not ours.
 TensorHandle* handle_of(c10::StorageImpl& storage);
+
+// The same for memory that may not be a storage's, which it does not become one by.
+TensorHandle* handle_behind(const c10::DataPtr& data_ptr);
+
+// Brings the tensor back and never moves it again: somebody may use its address at any time.
+Status pin_for_good(TensorHandle& handle);
 
 // Lets the engine move the handle's tensor: its storage is now known.
 void remember_storage(TensorHandle& handle, c10::StorageImpl& storage);

@@ -20,7 +20,9 @@ from teraio._C import (  # noqa: E402
     DrySession,
     Hold,
     Session,
+    default_budget_bytes,
     describe,
+    device_memory_bytes,
     observe_this_thread,
     pin_address,
 )
@@ -30,7 +32,9 @@ __all__ = [
     "DrySession",
     "Hold",
     "Session",
+    "default_budget_bytes",
     "describe",
+    "device_memory_bytes",
     "observe_this_thread",
     "pin_address",
 ]

@@ -35,8 +35,12 @@ def _parser():
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("--device-budget", required=True, metavar="SIZE", help="device memory that the run may use")
-    add("--device", default="cpu", help="the device that is budgeted (default: cpu)")
+    add(
+        "--device-budget",
+        metavar="SIZE",
+        help="device memory that the run may use (default on a GPU: 92 %% of what is free)",
+    )
+    add("--device", default="cpu", help="cpu (default), cuda or cuda:1 (not yet run on a GPU)")
     add("--ssd", action="append", metavar="DIR", help="a directory on a drive; give one per drive")
     add("--host-limit", default="0", metavar="SIZE", help="host memory to offload to (default: 0)")
     add("--write-budget", metavar="RATE", help="most that plans write to the drives, e.g. 2TB/day")
@@ -69,7 +73,10 @@ def run(arguments):
 def _checked(options):
     """The program of valid options, whose directories it fills in; else raises teraio.Error."""
     program = program_of(options)
-    if parse_size(options.device_budget, whole_bytes=10**15) == 0:
+    if options.device_budget is None:
+        if options.device == "cpu":
+            raise Error("the following arguments are required: --device-budget")
+    elif parse_size(options.device_budget, whole_bytes=10**15) == 0:
         raise Error("--device-budget is 0: no op can run without memory")
     parse_size(options.host_limit)
     if options.write_budget is not None:

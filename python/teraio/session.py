@@ -16,7 +16,7 @@ from teraio.verification import Verification
 
 
 def offload(
-    device_budget,
+    device_budget=None,
     ssd=None,
     host_limit=0,
     *,
@@ -37,12 +37,13 @@ def offload(
     and parameters have the same bits as without it. On exit every tensor is back.
 
     Args:
-        device_budget: bytes, as an int or written "1.5GB", "800MiB", "40%" (of all memory).
+        device_budget: bytes, as an int or written "1.5GB", "800MiB", "40%" (of all memory of the
+            device). On a GPU it may be left out: 92 % of what is free then.
         ssd: a directory or a list of them, one per drive. Default: one in the cache directory.
         host_limit: bytes of host memory that may hold tensors; written like the budget.
         write_budget: what plans may write to the drives: "2TB/day", "80GB/hour", "5GB/iteration".
             Iterations on demand (the first ones, and those that leave the plan) are not limited.
-        device: "cpu".
+        device: "cpu", "cuda" or "cuda:1". Nothing has been run on a GPU yet.
         plan: a plan file to run instead of making a plan.
         policy: "planned", or "on-demand" for migration without a plan.
         verify: a file of hashes that session.verify() writes when missing, else compares with.
@@ -55,6 +56,7 @@ def offload(
     anything has changed.
     """
     return Session(
+        device=device,
         device_budget_bytes=_budget_bytes(device_budget, device),
         directories=ssd_directories(ssd),
         host_limit_bytes=parse_size(host_limit),
@@ -194,10 +196,9 @@ def _cache_directory():
 
 
 def _budget_bytes(text, device):
-    if device != "cpu":
-        raise Error(f'device "{device}" is not supported: expected "cpu"')
-    whole_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    budget_bytes = parse_size(text, whole_bytes=whole_bytes)
+    if text is None:
+        return core.default_budget_bytes(device)
+    budget_bytes = parse_size(text, whole_bytes=core.device_memory_bytes(device))
     if budget_bytes == 0:
         raise Error("the device budget is 0: no op can run without memory")
     return budget_bytes

@@ -58,6 +58,13 @@ def test_more_than_the_drive_has_is_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("budget", [None, "1GB", "40%"])
+def test_a_gpu_that_is_not_there(budget):
+    with pytest.raises(teraio.Error, match="^cuda: "):
+        teraio.offload(budget, device="cuda")
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
@@ -67,6 +74,8 @@ def test_more_than_the_drive_has_is_refused(tmp_path):
         ({"device_budget": "1GB", "host_limit": "40%"}, '"40%" is not a size'),
         ({"device_budget": "1GB", "policy": "guess"}, '"guess" is not known'),
         ({"device_budget": "1GB", "device": "tpu"}, '"tpu" is not supported'),
+        ({"device_budget": "1GB", "device": "cuda:x"}, '"cuda:x" is not supported'),
+        ({}, "the device cpu needs a device budget"),
         ({"device_budget": "1GB", "ssd": "/nowhere"}, "/nowhere does not exist"),
         ({"device_budget": "1GB", "ssd": "/proc"}, "/proc is not writable"),
         ({"device_budget": "1GB", "ssd": "/dev/shm"}, "which is memory"),

@@ -1,0 +1,44 @@
+#include "cpu_backend.h"
+
+#include <unistd.h>
+
+#include <cstring>
+
+#include "budgeted_allocator.h"
+#include "device/cpu_device.h"
+
+namespace teraio::pytorch {
+namespace {
+
+class CpuBackend final : public DeviceBackend {
+ public:
+  c10::Device torch_device() const override { return c10::Device(c10::DeviceType::CPU); }
+
+  Result<int64_t> memory_bytes() const override {
+    return int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+  }
+  Result<int64_t> default_budget_bytes() const override {
+    return Status(ErrorCode::kInvalidArgument, "the device cpu needs a device budget");
+  }
+  Result<std::unique_ptr<Device>> make_device(int64_t budget_bytes) override {
+    return make_cpu_device(budget_bytes);
+  }
+  void install() override { install_allocator(); }
+
+  bool can_adopt(const c10::StorageImpl& storage) const override {
+    return storage.device_type() == c10::DeviceType::CPU &&
+           storage.data_ptr().get_deleter() == stock_allocator()->raw_deleter();
+  }
+  void copy(std::byte* to, const void* from, size_t size_bytes) override {
+    std::memcpy(to, from, size_bytes);
+  }
+};
+
+}  // namespace
+
+DeviceBackend& cpu_backend() {
+  static CpuBackend backend;
+  return backend;
+}
+
+}  // namespace teraio::pytorch

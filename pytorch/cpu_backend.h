@@ -1,0 +1,10 @@
+// The CPU as the device: PyTorch's CPU memory under a budget.
+#pragma once
+
+#include "device_backend.h"
+
+namespace teraio::pytorch {
+
+DeviceBackend& cpu_backend();
+
+}  // namespace teraio::pytorch

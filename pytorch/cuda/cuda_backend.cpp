@@ -1,0 +1,344 @@
+// PyTorch's CUDA memory and streams behind DeviceBackend: all that this project has of them.
+//
+// c10's allocator is replaced by one that forwards everything to it, PyTorch's caching allocator,
+// which stays the only owner of the GPU's memory. What a session may move is asked of the runtime,
+// and the runtime's device asks the caching allocator. When that has nothing left, also for those
+// who ask it directly (libraries' workspaces), tensors leave and it is asked again. That is done
+// here and not in a FreeMemoryCallback: those run under the caching allocator's lock, which a
+// thread inside the runtime needs to give memory back.
+//
+// Nothing here has been run on a GPU.
+#include "cuda_backend.h"
+
+#include <ATen/Context.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAGraphsC10Utils.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "active_session.h"
+#include "device/cuda_device.h"
+#include "op_observer.h"
+#include "storage_swap.h"
+#include "tensor_handle.h"
+
+namespace teraio::pytorch {
+namespace {
+
+namespace caching = c10::cuda::CUDACachingAllocator;
+
+constexpr double kDefaultBudgetShare = 0.92;  // of what is free: libraries load code later
+
+caching::CUDAAllocator*& stock() {
+  static caching::CUDAAllocator* allocator = nullptr;
+  return allocator;
+}
+
+bool is_capturing_now() {
+  return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
+}
+
+// The session that manages the current GPU, unless this thread's work is not for it to move.
+ActiveSession* session_of_this_thread() {
+  ActiveSession* session = active_session();
+  if (session == nullptr || !session->backend->torch_device().is_cuda()) return nullptr;
+  const bool is_here = session->backend->torch_device().index() == c10::cuda::current_device() &&
+                       !session->backend->is_on_other_stream() && !session->backend->is_capturing();
+  return is_here ? session : nullptr;
+}
+
+// What a runtime's device holds, from the caching allocator, in the order of one stream.
+class CachedMemory final : public CudaMemorySource {
+ public:
+  // `stream`: the session's, whichever that is then.
+  CachedMemory(c10::DeviceIndex ordinal, int64_t memory_bytes, const cudaStream_t& stream)
+      : ordinal_(ordinal), memory_bytes_(memory_bytes), stream_(stream) {}
+
+  void* allocate(int64_t size_bytes) override {
+    const c10::cuda::CUDAGuard guard(ordinal_);
+    try {
+      return stock()->raw_alloc_with_stream(static_cast<size_t>(size_bytes), stream_);
+    } catch (const c10::OutOfMemoryError&) {
+      return nullptr;  // the engine makes room and comes again
+    }
+  }
+  void release(void* memory) override { stock()->raw_delete(memory); }
+
+  void set_limit_bytes(int64_t limit_bytes) override {
+    const double share = static_cast<double>(limit_bytes) / static_cast<double>(memory_bytes_);
+    stock()->setMemoryFraction(std::clamp(share, 0.0, 1.0), ordinal_);
+  }
+
+  int64_t reserved_bytes() const override { return reserved().current; }
+  int64_t reserved_peak_bytes() const override { return reserved().peak; }
+  void reset_peak() override { stock()->resetPeakStats(ordinal_); }
+
+ private:
+  c10::CachingAllocator::Stat reserved() const {
+    constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    return stock()->getDeviceStats(ordinal_).reserved_bytes[kAll];
+  }
+
+  const c10::DeviceIndex ordinal_;
+  const int64_t memory_bytes_;
+  const cudaStream_t& stream_;
+};
+
+// Somebody needs memory that PyTorch's allocator does not have: tensors leave.
+void make_room(size_t size_bytes) {
+  ActiveSession* session = session_of_this_thread();
+  if (session == nullptr) return;
+  const StorageReferenceGuard guard;
+  Result<LiveTensor*> room = session->runtime->allocate(static_cast<int64_t>(size_bytes));
+  if (room.ok()) session->runtime->release(*room);
+}
+
+template <typename Allocate>
+auto with_room(size_t size_bytes, Allocate allocate) {
+  try {
+    return allocate();
+  } catch (const c10::OutOfMemoryError&) {
+    make_room(size_bytes);
+  }
+  return allocate();
+}
+
+class SessionAllocator final : public caching::CUDAAllocator {
+ public:
+  using caching::CUDAAllocator::recordStream;
+
+  c10::DataPtr allocate(size_t size_bytes) override {
+    const ActiveSession* session = session_of_this_thread();
+    // Small ones never move, and are the caching allocator's to pack.
+    if (session == nullptr || static_cast<int64_t>(size_bytes) < session->smallest_tensor_bytes) {
+      return with_room(size_bytes, [&] { return stock()->allocate(size_bytes); });
+    }
+    const StorageReferenceGuard guard;
+    Result<TensorHandle*> handle = make_handle(session->runtime, session->backend->torch_device(),
+                                               static_cast<int64_t>(size_bytes));
+    if (!handle.ok()) throw_status(handle.status(), current_op_name());
+    return make_newborn_data_ptr(*handle);
+  }
+
+  static void deallocate_raw(void* memory) {
+    if (!release_newborn(memory)) stock()->raw_delete(memory);
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &deallocate_raw; }
+  void raw_delete(void* memory) override { deallocate_raw(memory); }
+
+  void* raw_alloc(size_t size_bytes) override {
+    return with_room(size_bytes, [&] { return stock()->raw_alloc(size_bytes); });
+  }
+  void* raw_alloc_with_stream(size_t size_bytes, cudaStream_t stream) override {
+    return with_room(size_bytes,
+                     [&] { return stock()->raw_alloc_with_stream(size_bytes, stream); });
+  }
+
+  // Another stream uses the memory: the tensor stays for good, and its memory is given back when
+  // that stream is done with it.
+  void recordStream(const c10::DataPtr& data_ptr, c10::cuda::CUDAStream stream) override {
+    TensorHandle* handle = handle_behind(data_ptr);
+    if (handle == nullptr) return stock()->recordStream(data_ptr, stream);
+    if (!pin_for_good(*handle).ok()) return;
+    const auto* device = dynamic_cast<const CudaDevice*>(&handle->runtime->device());
+    void* block = device->source_block(handle->tensor->memory);
+    c10::DataPtr as_stock(block, block, stock()->raw_deleter(), data_ptr.device());
+    stock()->recordStream(as_stock, stream);
+    as_stock.release_context();
+  }
+
+  // --- Forwarded ---
+  void copy_data(void* to, const void* from, std::size_t count) const override {
+    stock()->copy_data(to, from, count);
+  }
+  bool initialized() override { return stock()->initialized(); }
+  void emptyCache(c10::MempoolId_t pool) override { stock()->emptyCache(pool); }
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override {
+    return stock()->getDeviceStats(device);
+  }
+  void resetAccumulatedStats(c10::DeviceIndex device) override {
+    stock()->resetAccumulatedStats(device);
+  }
+  void resetPeakStats(c10::DeviceIndex device) override { stock()->resetPeakStats(device); }
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override {
+    return stock()->getMemoryInfo(device);
+  }
+  void init(int device_count) override { stock()->init(device_count); }
+  double getMemoryFraction(c10::DeviceIndex device) override {
+    return stock()->getMemoryFraction(device);
+  }
+  void setMemoryFraction(double fraction, c10::DeviceIndex device) override {
+    stock()->setMemoryFraction(fraction, device);
+  }
+  std::vector<caching::StreamSegmentSize> getExpandableSegmentSizes(
+      c10::DeviceIndex device) override {
+    return stock()->getExpandableSegmentSizes(device);
+  }
+  void enable(bool value) override { stock()->enable(value); }
+  bool isEnabled() const override { return stock()->isEnabled(); }
+  void cacheInfo(c10::DeviceIndex device, size_t* largest_block) override {
+    stock()->cacheInfo(device, largest_block);
+  }
+  void* getBaseAllocation(void* memory, size_t* size) override {
+    return stock()->getBaseAllocation(memory, size);
+  }
+  caching::SnapshotInfo snapshot(c10::MempoolId_t pool, bool include_traces) override {
+    return stock()->snapshot(pool, include_traces);
+  }
+  void beginAllocateToPool(c10::DeviceIndex device, c10::MempoolId_t pool,
+                           std::function<bool(cudaStream_t)> filter) override {
+    stock()->beginAllocateToPool(device, pool, std::move(filter));
+  }
+  void endAllocateToPool(c10::DeviceIndex device, c10::MempoolId_t pool) override {
+    stock()->endAllocateToPool(device, pool);
+  }
+  void releasePool(c10::DeviceIndex device, c10::MempoolId_t pool) override {
+    stock()->releasePool(device, pool);
+  }
+  int getPoolUseCount(c10::DeviceIndex device, c10::MempoolId_t pool) override {
+    return stock()->getPoolUseCount(device, pool);
+  }
+  void createOrIncrefPool(c10::DeviceIndex device, c10::MempoolId_t pool,
+                          std::shared_ptr<CUDAAllocator> allocator) override {
+    stock()->createOrIncrefPool(device, pool, std::move(allocator));
+  }
+  void setUseOnOOM(c10::DeviceIndex device, c10::MempoolId_t pool, bool use_on_oom) override {
+    stock()->setUseOnOOM(device, pool, use_on_oom);
+  }
+  void setNoSplit(c10::DeviceIndex device, c10::MempoolId_t pool) override {
+    stock()->setNoSplit(device, pool);
+  }
+  bool checkPoolLiveAllocations(c10::DeviceIndex device, c10::MempoolId_t pool,
+                                const std::unordered_set<void*>& expected) override {
+    return stock()->checkPoolLiveAllocations(device, pool, expected);
+  }
+  caching::ShareableHandle shareIpcHandle(void* memory) override {
+    return stock()->shareIpcHandle(memory);
+  }
+  std::shared_ptr<void> getIpcDevPtr(std::string handle) override {
+    return stock()->getIpcDevPtr(std::move(handle));
+  }
+  bool isHistoryEnabled() override { return stock()->isHistoryEnabled(); }
+  void recordHistory(bool enabled, caching::CreateContextFn recorder, size_t max_entries,
+                     caching::RecordContext when, bool clear,
+                     const std::vector<std::string>& skip_actions) override {
+    stock()->recordHistory(enabled, recorder, max_entries, when, clear, skip_actions);
+  }
+  void recordAnnotation(
+      const std::vector<std::pair<std::string, std::string>>& annotation) override {
+    stock()->recordAnnotation(annotation);
+  }
+  void pushCompileContext(std::string& context) override { stock()->pushCompileContext(context); }
+  void popCompileContext() override { stock()->popCompileContext(); }
+  void setUserMetadata(const std::string& metadata) override { stock()->setUserMetadata(metadata); }
+  std::string getUserMetadata() override { return stock()->getUserMetadata(); }
+  void attachOutOfMemoryObserver(caching::OutOfMemoryObserver observer) override {
+    stock()->attachOutOfMemoryObserver(std::move(observer));
+  }
+  void attachAllocatorTraceTracker(caching::AllocatorTraceTracker tracker) override {
+    stock()->attachAllocatorTraceTracker(std::move(tracker));
+  }
+  void enablePeerAccess(c10::DeviceIndex device, c10::DeviceIndex to) override {
+    stock()->enablePeerAccess(device, to);
+  }
+  cudaError_t memcpyAsync(void* to, int to_device, const void* from, int from_device, size_t count,
+                          cudaStream_t stream, bool p2p_enabled) override {
+    return stock()->memcpyAsync(to, to_device, from, from_device, count, stream, p2p_enabled);
+  }
+  std::shared_ptr<caching::AllocatorState> getCheckpointState(c10::DeviceIndex device,
+                                                              c10::MempoolId_t pool) override {
+    return stock()->getCheckpointState(device, pool);
+  }
+  caching::CheckpointDelta setCheckpointPoolState(
+      c10::DeviceIndex device, std::shared_ptr<caching::AllocatorState> state) override {
+    return stock()->setCheckpointPoolState(device, std::move(state));
+  }
+  std::string name() override { return stock()->name(); }
+};
+
+class CudaBackend final : public DeviceBackend {
+ public:
+  CudaBackend(int32_t ordinal, CudaFacts facts)
+      : ordinal_(static_cast<c10::DeviceIndex>(ordinal)), facts_(std::move(facts)) {}
+
+  c10::Device torch_device() const override { return c10::Device(c10::DeviceType::CUDA, ordinal_); }
+
+  Result<int64_t> memory_bytes() const override { return facts_.memory_bytes; }
+  // What PyTorch has reserved already is the session's too.
+  Result<int64_t> default_budget_bytes() const override {
+    const Result<CudaFacts> now = inspect_cuda_device(ordinal_);
+    if (!now.ok()) return now.status();
+    constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    const int64_t reserved_bytes =
+        caching::get()->getDeviceStats(ordinal_).reserved_bytes[kAll].current;
+    return static_cast<int64_t>(kDefaultBudgetShare *
+                                static_cast<double>(now->free_bytes + reserved_bytes));
+  }
+
+  Result<std::unique_ptr<Device>> make_device(int64_t budget_bytes) override {
+    choose_stream();
+    if (stock() == nullptr) stock() = caching::get();
+    CudaDeviceOptions options;
+    options.ordinal = ordinal_;
+    options.budget_bytes = budget_bytes;
+    options.compute_stream = [this] { return static_cast<void*>(stream_); };
+    options.memory = std::make_unique<CachedMemory>(ordinal_, facts_.memory_bytes, stream_);
+    auto device = make_cuda_device(std::move(options));
+    if (!device.ok()) return device.status();
+    return std::unique_ptr<Device>(std::move(*device));
+  }
+
+  void install() override {
+    static auto* ours = new SessionAllocator();  // storages keep a pointer to it for ever
+    choose_stream();
+    if (caching::get() == ours) return;
+    stock() = caching::get();
+    caching::allocator.store(ours);
+  }
+
+  bool can_adopt(const c10::StorageImpl& storage) const override {
+    return storage.device() == torch_device() && !is_on_other_stream() && !is_capturing() &&
+           storage.data_ptr().get_deleter() == stock()->raw_deleter();
+  }
+  void copy(std::byte* to, const void* from, size_t size_bytes) override {
+    const c10::cuda::CUDAGuard guard(ordinal_);
+    C10_CUDA_CHECK(cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDeviceToDevice, stream_));
+  }
+
+  bool is_capturing() const override { return is_capturing_now(); }
+  bool is_on_other_stream() const override {
+    return c10::cuda::getCurrentCUDAStream(ordinal_).stream() != stream_;
+  }
+  void order_this_thread() override {
+    const c10::cuda::CUDAGuard guard(ordinal_);
+    cudaEvent_t point = nullptr;
+    C10_CUDA_CHECK(cudaEventCreateWithFlags(&point, cudaEventDisableTiming));
+    C10_CUDA_CHECK(cudaEventRecord(point, stream_));
+    C10_CUDA_CHECK(
+        cudaStreamWaitEvent(c10::cuda::getCurrentCUDAStream(ordinal_).stream(), point, 0));
+    C10_CUDA_CHECK(cudaEventDestroy(point));  // CUDA keeps it until it is done with it
+  }
+
+ private:
+  void choose_stream() { stream_ = c10::cuda::getCurrentCUDAStream(ordinal_).stream(); }
+
+  const c10::DeviceIndex ordinal_;
+  const CudaFacts facts_;
+  cudaStream_t stream_ = nullptr;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<DeviceBackend>> make_cuda_backend(int32_t ordinal) {
+  const Result<CudaFacts> facts = inspect_cuda_device(ordinal);
+  if (!facts.ok()) return facts.status();
+  at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
+  return std::unique_ptr<DeviceBackend>(std::make_unique<CudaBackend>(ordinal, *facts));
+}
+
+}  // namespace teraio::pytorch

@@ -1,0 +1,13 @@
+// Of builds without a CUDA toolkit, or for a PyTorch without CUDA or of a version that the backend
+// was not made for.
+#include "cuda_backend.h"
+
+namespace teraio::pytorch {
+
+Result<std::unique_ptr<DeviceBackend>> make_cuda_backend(int32_t) {
+  return Status(ErrorCode::kUnsupported,
+                "cuda: this build has no CUDA: it needs a CUDA toolkit and a CUDA build of PyTorch "
+                "2.11 when it is built");
+}
+
+}  // namespace teraio::pytorch
