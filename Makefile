@@ -46,6 +46,12 @@ bench: build corpus  ## run every benchmark; leaves build/bench/*.json and print
 paper: build  ## predict the paper's evaluation: writes docs/evaluation.md and its figures
 	@PYTHONPATH=tools $(python) -m paper
 
+# Uses $(PYTHON), or python3, as it is: its PyTorch, and the packages of tools/setup/packages.txt.
+OUT ?= gpu-check
+.PHONY: gpu-check
+gpu-check:  ## on a machine with an NVIDIA GPU: build for it, test, report to OUT=DIR
+	@$(or $(PYTHON),python3) tools/gpu_check/gpu_check.py --out $(OUT)
+
 .PHONY: fuzz
 fuzz:  ## give the file readers broken files, from the corpus on, for $FUZZ_SECONDS
 	@tools/setup/install_packages.sh clang
@@ -69,7 +75,7 @@ lint: setup  ## check layers, file sizes and format without building
 
 .PHONY: clean
 clean:  ## remove what was built; the environments stay
-	rm -rf $(BUILD) $(BUILD)-newest $(BUILD)-address $(BUILD)-thread $(BUILD)-fuzz
+	rm -rf $(BUILD) $(BUILD)-newest $(BUILD)-gpu $(BUILD)-address $(BUILD)-thread $(BUILD)-fuzz
 
 # What the targets above are made of.
 

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "cpu_backend.h"
 #include "device/counting_device.h"
 #include "fake_storage.h"
 #include "forked_child.h"
@@ -32,6 +33,7 @@ DrySession::DrySession(const DrySessionOptions& options) : machine_(std::make_sh
   runtime_ = std::shared_ptr<Runtime>(machine_, &*machine_->runtime);
   active_ = new ActiveSession();
   active_->runtime = runtime_;
+  active_->backend = &cpu_backend();
   active_->chunk_bytes = list_op_piece_bytes(options.device_memory_bytes);
   active_->is_dry = true;
 }

@@ -1,0 +1,130 @@
+"""Trains a small transformer with and without offloading and compares every bit.
+
+    python tools/gpu_check/bits.py --device cuda --case fused --budget 0.5
+
+The budget is a fraction of the peak that training takes without offloading. Prints one line of
+JSON. Exit code 1 when the bits differ or nothing has moved.
+"""
+
+import argparse
+import contextlib
+import hashlib
+import json
+import sys
+import tempfile
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+WIDTH, LAYERS, TOKENS, BATCH, STEPS = 256, 4, 128, 8, 6
+CASES = {
+    "single": {"foreach": False, "fused": False},
+    "foreach": {"foreach": True},
+    "fused": {"fused": True},
+    "autocast": {"foreach": True},
+    "checkpointing": {"foreach": True},
+    "compile": {"fused": True},
+}
+
+
+class Model(nn.Module):
+    def __init__(self, is_checkpointed):
+        super().__init__()
+        self.embed = nn.Embedding(1000, WIDTH)
+        self.layers = nn.ModuleList(
+            nn.TransformerEncoderLayer(
+                WIDTH, 8, 4 * WIDTH, dropout=0.0, batch_first=True, norm_first=True
+            )
+            for _ in range(LAYERS)
+        )
+        self.head = nn.Linear(WIDTH, 1000)
+        self.is_checkpointed = is_checkpointed
+
+    def forward(self, tokens):
+        x = self.embed(tokens)
+        for layer in self.layers:
+            x = checkpoint(layer, x, use_reentrant=False) if self.is_checkpointed else layer(x)
+        return self.head(x)
+
+
+def train(case, device):
+    """The hash of all losses and of the final parameters and optimizer states."""
+    torch.manual_seed(0)
+    model = Model(case == "checkpointing").to(device)
+    forward = torch.compile(model) if case == "compile" else model
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, **CASES[case])
+    digest = hashlib.sha256()
+    for step in range(STEPS):
+        generator = torch.Generator().manual_seed(step)
+        tokens = torch.randint(0, 1000, (BATCH, TOKENS + 1), generator=generator).to(device)
+        kind = torch.device(device).type
+        with torch.autocast(kind, torch.bfloat16, enabled=case == "autocast"):
+            logits = forward(tokens[:, :-1])
+            loss = nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        add(digest, loss)
+    for parameter in model.parameters():
+        add(digest, parameter)
+        for value in optimizer.state[parameter].values():
+            add(digest, value)
+    return digest.hexdigest()
+
+
+def add(digest, tensor):
+    digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+
+
+def compare(case, device, budget_share, is_stress, ssd):
+    """What both arms gave, as a dict."""
+    import teraio
+
+    # A run first: libraries choose their kernels on their first call.
+    train(case, device)
+    tiers = {"device": device, "ssd": ssd, "ssd_capacity": "4GB"}
+    ample_budget = "16GB" if device == "cpu" else None
+    with teraio.offload(ample_budget, policy="on-demand", **tiers) as session:
+        expected = train(case, device)
+    peak_bytes = max(record["device_peak_bytes"] for record in session.iterations())
+    stock = train(case, device)
+    with contextlib.ExitStack() as stack:
+        budget_bytes = int(budget_share * peak_bytes)
+        session = stack.enter_context(
+            teraio.offload(budget_bytes, evict_after_every_op=is_stress, **tiers)
+        )
+        found = train(case, device)
+        counters = session.counters()
+    return {
+        "case": case,
+        "device": device,
+        "is_stress": is_stress,
+        "peak_bytes": peak_bytes,
+        "budget_bytes": budget_bytes,
+        "ssd_bytes_read": counters["ssd_bytes_read"],
+        "is_equal": stock == expected == found,
+        "modes": [record["mode"] for record in session.iterations()],
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--case", choices=CASES, default="single")
+    parser.add_argument("--budget", type=float, default=0.5)
+    parser.add_argument("--stress", action="store_true", help="all leaves after every op, poisoned")
+    parser.add_argument("--ssd", help="a directory on a drive")
+    options = parser.parse_args()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    with tempfile.TemporaryDirectory(dir=".") as scratch:
+        result = compare(
+            options.case, options.device, options.budget, options.stress, options.ssd or scratch
+        )
+    print(json.dumps(result))
+    return 0 if result["is_equal"] and result["ssd_bytes_read"] > 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
