@@ -24,8 +24,20 @@ std::byte* Engine::obtain_memory(int64_t size_bytes) {
     }
     if (const int64_t bytes = bytes_to_evict(size_bytes); bytes > 0 && evict_for(bytes)) continue;
     if (transfers_under_way_ == 0) return options_.device->allocate_at_all_costs(size_bytes);
+    expedite_writes();
     wait_for_arrival(counters_.stall_memory_ns);
   }
+}
+
+// An op waits for memory: what frees it goes before reads that nobody waits for yet.
+void Engine::expedite_writes() {
+  std::vector<const LiveTensor*> leaving;
+  for (const LiveTensor* tensor : live_)
+    if (tensor->residency == Residency::kOffloading) leaving.push_back(tensor);
+  std::sort(leaving.begin(), leaving.end(), [](const LiveTensor* a, const LiveTensor* b) {
+    return a->transfer < b->transfer;  // as they were issued
+  });
+  for (const LiveTensor* tensor : leaving) store(tensor->transfer_tier)->expedite(tensor->transfer);
 }
 
 // What must leave besides what is leaving. When there is enough on paper but nothing can be made of

@@ -72,6 +72,15 @@ TEST_F(OffloadTest, AUseDuringTheWriteNeedsNoWait) {
   EXPECT_EQ(a_->residency, Residency::kOut) << "it was not in use when the write ended";
 }
 
+TEST_F(OffloadTest, AWriteWhoseMemoryIsWaitedForBecomesUrgent) {
+  run_until_offloading();
+  for (int i = 0; i < 3; ++i) session_.tensor();
+  EXPECT_EQ(session_.ssd().expedite_count, 0);
+  session_.tensor();
+  EXPECT_EQ(session_.ssd().expedite_count, 1);
+  EXPECT_EQ(a_->residency, Residency::kOut);
+}
+
 TEST_F(OffloadTest, StaysWhenTheWriteEndsDuringAUse) {
   run_until_offloading();
   ASSERT_TRUE(session_.begin(3, {a_}).ok());
