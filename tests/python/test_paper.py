@@ -2,8 +2,9 @@
 
 import pytest
 import torch
-from paper import cases, document, evaluation, figures, train
+from paper import cases, document, evaluation, figures, traces, train
 from paper.cached import Cache
+from paper.command import Refused
 from paper.timeline import Timeline
 
 
@@ -149,7 +150,7 @@ def results():
             ]
         ),
     }
-    return {case.key: of_case for case in cases.CASES}
+    return {key: of_case | {"rests_on": "a test"} for key in ("l8", "gr8", "l70")}
 
 
 def test_the_document_says_what_the_results_say(results):
@@ -181,11 +182,65 @@ def test_cost_is_price_by_throughput(results):
     assert f"${prices['mixed'] / tokens_per_s:,.2f}" in evaluation.table_3(results, prices)
 
 
-def test_every_trace_says_what_it_rests_on():
-    for case in cases.CASES:
-        source = cases.trace_of(case)
-        assert source.path.exists()
-        assert source.rests_on
+@pytest.fixture
+def command(monkeypatch):
+    """Stands in for `teraio`: its dry run writes a trace, is not there, or fails."""
+
+    def use(commands, refuses=""):
+        def run(*words):
+            if words[0] == "--help":
+                return f"Subcommands:\n  {commands}  what it does\n"
+            assert words[:2] == ("dry-run", "--save-trace")
+            if refuses:
+                raise Refused(refuses)
+            words[2].write_text(" ".join(map(str, words[3:])))
+            return ""
+
+        monkeypatch.setattr(traces, "teraio", run)
+
+    return use
+
+
+L8, GPT2 = cases.CASES[0], cases.CASES[3]
+
+
+@pytest.fixture
+def with_command(monkeypatch, tmp_path):
+    """A file in the place of the command, whose bytes dry runs are kept by."""
+    path = tmp_path / "teraio"
+    path.write_text("one")
+    monkeypatch.setattr(traces, "TERAIO", path)
+    return path
+
+
+def test_a_case_is_dry_run_where_the_command_can(command, with_command, tmp_path):
+    command("dry-run")
+    source = traces.trace_of(GPT2, tmp_path / "made")
+    words = source.path.read_text()
+    assert "--world-size 2 --rank 0" in words and "train.py --shape gpt2-40b" in words
+    assert "--accumulation 4 --micro-batch 4 --sequence-length 1024" in words
+    assert source.rests_on.startswith("a dry run of `tools/paper/train.py --shape gpt2-40b`")
+    assert [path.name for path in (tmp_path / "made").iterdir()] == [source.path.name]
+    source.path.write_text("kept")
+    assert traces.trace_of(GPT2, tmp_path / "made").path.read_text() == "kept"
+    with_command.write_text("two")
+    assert traces.trace_of(GPT2, tmp_path / "made").path.read_text() == words
+
+
+def test_without_dry_runs_the_kept_traces_say_that_they_are_modelled(command, tmp_path):
+    command("plan")
+    assert traces.trace_of(GPT2, tmp_path) is None
+    source = traces.trace_of(L8, tmp_path)
+    assert source.path.name == "l8.json.gz" and source.path.exists()
+    assert source.rests_on.startswith("modelled by hand")
+
+
+def test_a_dry_run_that_fails_is_said(command, with_command, tmp_path):
+    command("dry-run", refuses="the script reads a value")
+    source = traces.trace_of(L8, tmp_path)
+    assert source.rests_on.endswith("a dry run was refused (the script reads a value)")
+    assert traces.trace_of(GPT2, tmp_path) is None
+    assert not list(tmp_path.glob("*.gz"))
 
 
 @pytest.mark.parametrize("shape", ["tiny-gpt2", "tiny-t5", "tiny-bert"])

@@ -78,7 +78,7 @@ class CostTest : public ::testing::Test {
   }
   Prices prices;
   Hardware hardware;
-  Run run;
+  teraio::Run run;
 };
 
 TEST_F(CostTest, PriceIsServerAndMemoryAndDrives) {

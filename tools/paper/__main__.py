@@ -13,6 +13,8 @@ from pathlib import Path
 
 from paper import cases, document, figures, measures
 from paper.cached import Cache
+from paper.command import TERAIO
+from paper.traces import trace_of
 
 BUILD = cases.ROOT / "build" / "paper"
 DOCUMENT = cases.ROOT / "docs" / "evaluation.md"
@@ -20,36 +22,40 @@ IMAGES = cases.ROOT / "docs" / "images" / "evaluation"
 
 
 def stages():
-    """(case, name, function of a trace's path), in the order in which they are run."""
-    for case in cases.CASES:
-        yield case, "characterization", measures.characterization
-        for system in cases.SYSTEMS:
-            yield case, system.key, lambda trace, s=system: measures.performance(trace, s)
-        yield case, "bandwidth", measures.against_bandwidth
-        yield case, "grid", measures.against_drives_and_host
-
-
-def ingredients_of(case, name):
-    options = next((system.options for system in cases.SYSTEMS if system.key == name), ())
-    swept = (measures.BANDWIDTHS, measures.HOST_MEMORIES, measures.SLICES)
-    source = cases.trace_of(case).path
-    return [name, options, swept, source, cases.HARDWARE, measures.TERAIO]
+    """(name, function of a trace's path, what it depends on beside the trace) of each case."""
+    yield "characterization", measures.characterization, ()
+    for system in cases.SYSTEMS:
+        measure = lambda trace, system=system: measures.performance(trace, system)  # noqa: E731
+        yield system.key, measure, (*system.options, measures.SLICES)
+    yield "bandwidth", measures.against_bandwidth, (measures.BANDWIDTHS,)
+    yield "grid", measures.against_drives_and_host, (measures.HOST_MEMORIES,)
 
 
 def gather(cache):
-    """The results of all stages, by case and name; systems have a table of their own."""
-    results = {case.key: {"systems": {}} for case in cases.CASES}
+    """The results of all stages by case, of the cases that there is a trace of."""
+    results = {}
+    for number, case in enumerate(cases.CASES, 1):
+        print(f"[{number}/{len(cases.CASES)}] {case.model}: trace ...", end="", flush=True)
+        source = trace_of(case, BUILD / "traces")
+        print(f" {source.path.name}" if source else " none", flush=True)
+        if source:
+            results[case.key] = results_of(case, source, cache)
+    return results
+
+
+def results_of(case, source, cache):
+    """What the stages make of one trace; systems have a table of their own."""
     systems = {system.key for system in cases.SYSTEMS}
-    planned = list(stages())
-    for number, (case, name, make) in enumerate(planned, 1):
-        print(f"[{number}/{len(planned)}] {case.model}: {name} ...", end="", flush=True)
+    results = {"rests_on": source.rests_on, "systems": {}}
+    for name, measure, options in stages():
+        print(f"    {name} ...", end="", flush=True)
         began = time.perf_counter()
-        trace = cases.trace_of(case).path
+        ingredients = [name, *options, source.path, cases.HARDWARE, TERAIO]
         result, kept = cache.get(
-            f"{case.key}-{name}", ingredients_of(case, name), lambda m=make, t=trace: m(t)
+            f"{case.key}-{name}", ingredients, lambda m=measure: m(source.path)
         )
         print(" kept" if kept else f" {time.perf_counter() - began:.1f} s", flush=True)
-        place = results[case.key]["systems"] if name in systems else results[case.key]
+        place = results["systems"] if name in systems else results
         place[name] = result
     return results
 
@@ -68,10 +74,10 @@ def main():
     options = parser.parse_args()
     if options.fresh:
         shutil.rmtree(BUILD, ignore_errors=True)
-    if not measures.TERAIO.exists():
-        print(f"make paper: {measures.TERAIO} is not there: run `make build` first")
+    if not TERAIO.exists():
+        print(f"make paper: {TERAIO} is not there: run `make build` first", file=sys.stderr)
         return 1
-    results = gather(Cache(BUILD))
+    results = gather(Cache(BUILD / "results"))
     publish(results, BUILD / "figures")
     print(f"wrote {DOCUMENT.relative_to(cases.ROOT)} and {len(list(IMAGES.glob('*.svg')))} figures")
     return 0

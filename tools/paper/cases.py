@@ -1,23 +1,26 @@
-"""What is evaluated: models and where their traces come from, machines, systems."""
+"""What is evaluated: models as they are trained, the machine, systems."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-TRACES = ROOT / "tests" / "data" / "traces"
 HARDWARE = ROOT / "examples" / "hardware" / "h100_nvl.json"
 PRICES = ROOT / "examples" / "prices" / "h100_nvl.json"
+LLAMA = ROOT / "examples" / "pretrain_llama.py"
+OTHERS = ROOT / "tools" / "paper" / "train.py"
 
 
 @dataclass(frozen=True)
 class Case:
-    """One model as it is trained: name, batch (sequences per step), tokens per sequence."""
+    """A model, what one step of it trains, and the script that trains it."""
 
     key: str
     model: str
     micro_batches: int
     micro_batch: int
     sequence_length: int
+    script: Path
+    options: tuple
 
     @property
     def tokens_per_step(self):
@@ -30,29 +33,14 @@ class Case:
         )
 
 
-@dataclass(frozen=True)
-class Source:
-    path: Path
-    rests_on: str
-
-
 CASES = [
-    Case("l8", "Llama3-8B", 4, 8, 2048),
-    Case("gr8", "Granite-8B", 4, 8, 2048),
-    Case("l70", "Llama3-70B", 4, 4, 1024),
+    Case("l8", "Llama3-8B", 4, 8, 2048, LLAMA, ("--preset", "llama3-8b")),
+    Case("gr8", "Granite-8B", 4, 8, 2048, LLAMA, ("--preset", "granite-8b", "--no-tie-embeddings")),
+    Case("l70", "Llama3-70B", 4, 4, 1024, LLAMA, ("--preset", "llama3-70b")),
+    Case("gpt2", "GPT-2 40B", 4, 4, 1024, OTHERS, ("--shape", "gpt2-40b")),
+    Case("t5", "T5-11B", 4, 16, 512, OTHERS, ("--shape", "t5-11b")),
+    Case("bert", "BERT-Large", 4, 64, 512, OTHERS, ("--shape", "bert-large")),
 ]
-
-# What the paper shows and no trace is there for.
-WITHOUT_TRACE = ["GPT-2 40B", "T5-11B", "BERT-Large"]
-
-
-def trace_of(case):
-    """Where a case's trace comes from, and what it rests on. Nothing else knows about that."""
-    return Source(
-        TRACES / f"{case.key}.json.gz",
-        "modelled: the ops of one rank of two (tensor parallel, fp32, AdamW), each timed by a "
-        "roofline of an H100 NVL (45 TFLOP/s, 3 TB/s of memory, all-reduce at 200 GB/s)",
-    )
 
 
 @dataclass(frozen=True)
@@ -75,3 +63,13 @@ SYSTEMS = [
     System("zero-infinity", "ZeRO-Infinity", ("zero-infinity",)),
     System("on-demand", "on demand", ("on-demand",)),
 ]
+
+
+def of(results):
+    """The cases that there are results of, in order."""
+    return [case for case in CASES if case.key in results]
+
+
+def without(results):
+    """The names of the models that there was no trace of."""
+    return [case.model for case in CASES if case.key not in results]

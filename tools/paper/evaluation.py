@@ -25,8 +25,8 @@ DRIVE_SYSTEMS = ("ours-ssd", "algorithm1-ssd", "zero-infinity")
 
 def values(results):
     """What each name of the template stands for."""
-    speedups = [speedup(results, case) for case in cases.CASES if fits(results, case)]
-    ours = [run_of(results, case, "ours-mixed") for case in cases.CASES]
+    speedups = [speedup(results, case) for case in fitting(results, "zero-infinity")]
+    ours = [run_of(results, case, "ours-mixed") for case in fitting(results)]
     machine, load = planning_conditions(results)
     prices = server_prices()
     return {
@@ -35,7 +35,7 @@ def values(results):
         "speedup_mean": f"{statistics.mean(speedups):.2f}",
         "speedup_most": f"{max(speedups):.2f}",
         "traces": traces(results),
-        "without_trace": ", ".join(cases.WITHOUT_TRACE),
+        "without_trace": ", ".join(cases.without(results)) or "nothing",
         "figure_1": figure_1(results),
         "figure_2": figure_2(results),
         "figure_3": figure_3(results),
@@ -80,8 +80,13 @@ def run_of(results, case, system):
     return results[case.key]["systems"][system]
 
 
-def fits(results, case, system="zero-infinity"):
-    return "refused" not in run_of(results, case, system)
+def fitting(results, *systems):
+    """The cases that fit under our planner with host memory, and under the systems."""
+    return [
+        case
+        for case in cases.of(results)
+        if all("refused" not in run_of(results, case, key) for key in ("ours-mixed", *systems))
+    ]
 
 
 def speedup(results, case, over="zero-infinity"):
@@ -90,7 +95,7 @@ def speedup(results, case, over="zero-infinity"):
 
 def summary(results):
     rows = []
-    for case in cases.CASES:
+    for case in fitting(results):
         ours = run_of(results, case, "ours-mixed")
         bound = min(1.0, ours["ideal_ns"] / 1e9 / ours["bound_s"])
         shares = [share(run_of(results, case, system.key)) for system in cases.SYSTEMS]
@@ -101,31 +106,31 @@ def summary(results):
 
 def traces(results):
     rows = []
-    for case in cases.CASES:
+    for case in cases.of(results):
         trace = trace_of(results, case)
         peak = trace["phases"][-1]["all_bytes_max"] / trace["capacity_bytes"]
         ops = len(trace["per_op"]["duration_ns"])
-        rows.append([case.model, case.batch, ops, f"{peak:.2f}", cases.trace_of(case).rests_on])
+        rows.append([case.model, case.batch, ops, f"{peak:.2f}", results[case.key]["rests_on"]])
     return table(["model", "one step", "ops", "peak / capacity", "the trace"], rows)
 
 
 def figure_1(results):
     rows = []
-    for case in cases.CASES:
+    for case in cases.of(results):
         trace = trace_of(results, case)
-        for phase in trace["phases"]:
-            if phase["name"] == "update" or phase is trace["phases"][-1]:
-                rows.append(memory_row(case, phase, trace["capacity_bytes"]))
-        rows.append(memory_row(case, largest(trace, "forward"), trace["capacity_bytes"]))
-        rows.append(memory_row(case, largest(trace, "backward"), trace["capacity_bytes"]))
-    rows.sort(key=lambda row: [case.model for case in cases.CASES].index(row[0]))
+        for phase in largest_phases(trace):
+            rows.append(memory_row(case, phase, trace["capacity_bytes"]))
     return table(["model", "phase", "ops", "all, most", "active, most", "active, mean"], rows)
 
 
-def largest(trace, name):
-    """Of the phases of that name, one per micro-batch, the one with the highest peak."""
-    named = [phase for phase in trace["phases"] if phase["name"] == name]
-    return max(named, key=lambda phase: phase["all_bytes_max"])
+def largest_phases(trace):
+    """Of the phases of a name, one per micro-batch, the one with the highest peak."""
+    largest = {}
+    for phase in trace["phases"]:
+        known = largest.get(phase["name"])
+        if known is None or phase["all_bytes_max"] > known["all_bytes_max"]:
+            largest[phase["name"]] = phase
+    return largest.values()
 
 
 def memory_row(case, phase, capacity):
@@ -141,7 +146,7 @@ def memory_row(case, phase, capacity):
 
 def figure_2(results):
     rows = []
-    for case in cases.CASES:
+    for case in cases.of(results):
         whole = trace_of(results, case)["kinds"][-1]
         middle = whole["tensors_10MB_to_1GB"]
         rows.append(
@@ -162,7 +167,7 @@ def figure_2(results):
 
 def figure_3(results):
     rows = []
-    for case in cases.CASES:
+    for case in cases.of(results):
         points = trace_of(results, case)["roofline"]
         bounds = {p["bytes_per_second"] // 10**9: p["fraction_of_ideal"] for p in points}
         settings = results[case.key]["bandwidth"]["sweeps"][0]["settings"]
@@ -179,7 +184,7 @@ def share_of_setting(setting):
 def planned_here(results):
     return [
         run_of(results, case, system)
-        for case in cases.CASES
+        for case in fitting(results, "algorithm1-mixed")
         for system in ("ours-mixed", "algorithm1-mixed")
     ]
 
@@ -193,16 +198,20 @@ def planning_conditions(results):
 
 def table_1(results):
     rows = []
-    for case in cases.CASES:
+    for case in fitting(results, "algorithm1-mixed"):
         paper = run_of(results, case, "algorithm1-mixed")["planning_s"]
         ours = run_of(results, case, "ours-mixed")["planning_s"]
-        rows.append([case.model, f"{PLANNING_S[case.key]} s", f"{paper:.2f} s", f"{ours:.2f} s"])
+        rows.append([case.model, reported_planning(case), f"{paper:.2f} s", f"{ours:.2f} s"])
     return table(["model", "the paper", "its Algorithm 1, here", "ours (fast), here"], rows)
+
+
+def reported_planning(case):
+    return f"{PLANNING_S[case.key]} s" if case.key in PLANNING_S else ""
 
 
 def figure_7(results):
     rows = []
-    for case in cases.CASES:
+    for case in cases.of(results):
         for system in cases.SYSTEMS:
             run = run_of(results, case, system.key)
             reported = THROUGHPUT.get((case.key, reported_key(system)), "")
@@ -222,7 +231,7 @@ def tokens(case, run):
 
 def refusals(results):
     lines = []
-    for case in cases.CASES:
+    for case in cases.of(results):
         for system in cases.SYSTEMS:
             run = run_of(results, case, system.key)
             if "refused" in run:
@@ -232,7 +241,7 @@ def refusals(results):
 
 def figure_8(results):
     rows = []
-    for case in cases.CASES:
+    for case in cases.of(results):
         for system in cases.SYSTEMS:
             run = run_of(results, case, system.key)
             if "refused" not in run:
@@ -262,7 +271,7 @@ def by_host(grid):
 
 def figure_9(results):
     rows = []
-    for case in cases.CASES:
+    for case in cases.of(results):
         for host, settings in by_host(results[case.key]["grid"]).items():
             shares = [share_of_setting(setting) for setting in settings]
             rows.append([case.model, f"{host / 1e9:g} GB", *shares])
@@ -272,6 +281,8 @@ def figure_9(results):
 
 def half_machine(results):
     """The paper's comparison for the 70B model: half the drives and half the memory."""
+    if "l70" not in results:
+        return "There is no trace of Llama3-70B, of which the paper says most."
     settings = results["l70"]["grid"]["sweeps"][0]["settings"]
     steps = {
         (s["setting"]["drives"], s["setting"]["host"] // 10**9): s["step_ns"]
@@ -290,7 +301,7 @@ def half_machine(results):
 
 def figure_10(results):
     rows = []
-    for case in cases.CASES:
+    for case in cases.of(results):
         for key in DRIVE_SYSTEMS:
             run = run_of(results, case, key)
             if "refused" not in run:
@@ -331,7 +342,7 @@ def price_of(key, prices):
 
 def table_3(results, prices):
     rows = []
-    for case in cases.CASES:
+    for case in cases.of(results):
         for key in ("ours-ssd", "ours-mixed", "zero-offload", "zero-infinity"):
             run, price = run_of(results, case, key), price_of(key, prices)
             cost = "does not fit"
@@ -347,8 +358,7 @@ def efficiency(results, prices):
     for key in ("zero-offload", "zero-infinity"):
         ratios = [
             speedup(results, case, key) * price_of(key, prices) / prices["mixed"]
-            for case in cases.CASES
-            if fits(results, case, key)
+            for case in fitting(results, key)
         ]
         if ratios:
             mean = statistics.mean(ratios)

@@ -20,7 +20,7 @@ SYSTEM_COLORS = {
 
 
 def draw_all(results, folder):
-    traces = [named(results[case.key]["characterization"], case) for case in cases.CASES]
+    traces = [named(results[case.key]["characterization"], case) for case in cases.of(results)]
     style.save(characterization.memory(traces), folder, "figure-1")
     style.save(characterization.periods(traces), folder, "figure-2")
     style.save(bandwidth(results, traces), folder, "figure-3")
@@ -38,7 +38,7 @@ def named(tables, case):
 def bandwidth(results, traces):
     """Figure 3: the bound, and what our planner reaches with drives that fast."""
     figure, ((axes,),) = style.grid(1, 1, width=6, height=3.4)
-    for case, trace, color in zip(cases.CASES, traces, style.LINES, strict=False):
+    for case, trace, color in zip(cases.of(results), traces, style.LINES, strict=False):
         name = case.model
         characterization.draw_roofline(axes, trace, color, label=f"{name}: no plan exceeds")
         settings = [
@@ -58,14 +58,26 @@ def bandwidth(results, traces):
     return figure
 
 
+def panel_per_case(results, height, **options):
+    """A figure with three panels in a row, and (panel, case) for each case."""
+    found = cases.of(results)
+    columns = min(3, len(found))
+    rows = -(-len(found) // columns)
+    figure, panels = style.grid(rows, columns, width=3.6, height=height, **options)
+    flat = [axes for row in panels for axes in row]
+    for axes in flat[len(found) :]:
+        axes.set_visible(False)
+    return figure, list(zip(flat, found, strict=False))
+
+
 def throughput(results):
     """Figure 7: tokens per second of each system, one panel per model."""
-    figure, (panels,) = style.grid(1, len(cases.CASES), width=3.6, height=3.2)
-    for axes, case in zip(panels, cases.CASES, strict=True):
+    figure, panels = panel_per_case(results, height=3.2)
+    for axes, case in panels:
         systems = results[case.key]["systems"]
         draw_throughput(axes, case, systems)
         axes.set_title(f"{case.model}\n{case.batch}")
-    panels[0].set_ylabel("tokens per second of both GPUs, predicted")
+    panels[0][0].set_ylabel("tokens per second of both GPUs, predicted")
     return figure
 
 
@@ -90,8 +102,8 @@ def draw_throughput(axes, case, systems):
 
 def split(results):
     """Figure 8: a step's time, stalled, computing beside transfers, computing alone."""
-    figure, (panels,) = style.grid(1, len(cases.CASES), width=3.6, height=3.2)
-    for axes, case in zip(panels, cases.CASES, strict=True):
+    figure, panels = panel_per_case(results, height=3.2)
+    for axes, case in panels:
         for place, system in enumerate(cases.SYSTEMS):
             draw_split(axes, place, results[case.key]["systems"][system.key])
         axes.set_title(case.model)
@@ -100,10 +112,11 @@ def split(results):
         )
         axes.grid(axis="x", visible=False)
         axes.margins(y=0.2)
-    panels[0].set_ylabel("seconds of a step, predicted")
-    handles, labels = panels[0].get_legend_handles_labels()
+    first = panels[0][0]
+    first.set_ylabel("seconds of a step, predicted")
+    handles, labels = first.get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))
-    panels[0].legend(unique.values(), unique.keys(), loc="upper left")
+    first.legend(unique.values(), unique.keys(), loc="upper left")
     return figure
 
 
@@ -120,8 +133,8 @@ def draw_split(axes, place, run):
 
 def drives_and_host(results):
     """Figure 9: of ideal against drives per GPU, a line per size of host memory."""
-    figure, (panels,) = style.grid(1, len(cases.CASES), width=3.6, height=2.8, sharey=True)
-    for axes, case in zip(panels, cases.CASES, strict=True):
+    figure, panels = panel_per_case(results, height=2.8, sharey=True)
+    for axes, case in panels:
         for (host, settings), color in zip(
             by_host(results[case.key]["grid"]).items(), style.LINES, strict=False
         ):
@@ -138,16 +151,17 @@ def drives_and_host(results):
         axes.set_xticks([1, 2, 3, 4])
         axes.set_xlabel("drives per GPU")
         axes.set_ylim(0, 1.05)
-    panels[0].set_ylabel("of ideal, predicted")
-    panels[-1].legend(title="host memory per GPU", loc="lower right", title_fontsize=7)
+    panels[0][0].set_ylabel("of ideal, predicted")
+    panels[-1][0].legend(title="host memory per GPU", loc="lower right", title_fontsize=7)
     return figure
 
 
 def ssd_bandwidth(results):
-    """Figure 10: what the drives move over a step, read and written together."""
-    figure, panels = style.grid(len(DRIVE_SYSTEMS), len(cases.CASES), width=3.6, height=1.7)
-    for row, key in zip(panels, DRIVE_SYSTEMS, strict=True):
-        for axes, case in zip(row, cases.CASES, strict=True):
+    """Figure 10: what the drives move over a step: a row per model, a column per system."""
+    found = cases.of(results)
+    figure, panels = style.grid(len(found), len(DRIVE_SYSTEMS), width=3.6, height=1.7)
+    for row, case in zip(panels, found, strict=True):
+        for axes, key in zip(row, DRIVE_SYSTEMS, strict=True):
             draw_ssd_bandwidth(axes, results[case.key]["systems"][key])
             axes.set_title(f"{case.model}: {name_of(key)}", fontsize=7)
         row[0].set_ylabel("GB/s")

@@ -4,33 +4,18 @@ import json
 import os
 import platform
 import re
-import subprocess
 import tempfile
 from pathlib import Path
 
 from paper import cases
+from paper.command import Refused, teraio
 from paper.timeline import SSD_READ, SSD_WRITE, Timeline
 
-TERAIO = cases.ROOT / "build" / "bin" / "teraio"
 SLICES = 240
 UNITS_S = {"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 BANDWIDTHS = "2GB,4GB,8GB,12GB,16GB,24GB,32GB,48GB,64GB"
 # To what 1 TB of host memory leaves each of two GPUs.
 HOST_MEMORIES = "0,32GB,64GB,128GB,256GB,385GB,512GB"
-
-
-class Refused(Exception):
-    """`teraio` said that something is not possible; the message is what it said."""
-
-
-def teraio(*arguments):
-    # No figures by the command itself: those of the document are drawn later, of several cases.
-    done = subprocess.run(
-        [str(word) for word in (TERAIO, *arguments)], capture_output=True, text=True
-    )
-    if done.returncode:
-        raise Refused(done.stderr.strip().removeprefix("teraio: "))
-    return done.stdout
 
 
 def tables(name, *arguments):
