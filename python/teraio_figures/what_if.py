@@ -83,7 +83,7 @@ def draw_writes(axes, line):
     line.plot(axes, lambda s: s["ssd_bytes_written"] / 1e9)
     for at, setting in line.fits:
         if "drive_life_years" in setting:
-            text = f"{setting['drive_life_years']:.2g} y"
+            text = f"{setting['drive_life_years']:.2g} years"
             written = setting["ssd_bytes_written"] / 1e9
             axes.annotate(
                 text,
@@ -95,7 +95,7 @@ def draw_writes(axes, line):
             )
     axes.set_ylim(bottom=0)
     axes.margins(y=0.25)
-    axes.set_ylabel("written to drives\nper step, GB")
+    axes.set_ylabel("written per step, GB\n(and drives last)")
 
 
 def cost_measure(sweep, tables):
