@@ -15,7 +15,6 @@
 #include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <atomic>

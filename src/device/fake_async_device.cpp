@@ -53,10 +53,7 @@ void FakeAsyncDevice::check_launch(const Compute& compute) {
   for (Copy& copy : copies_) {
     if (awaited_.count(copy.end.id) > 0) continue;
     if (!copy.is_to_host && uses(compute, copy.device())) note("used before it arrived");
-    if (copy.is_to_host && !copy.is_torn && any_overlaps(compute.writes, copy.device())) {
-      copy.is_torn = true;
-      ++torn_count_;
-    }
+    if (copy.is_to_host) tear_if(any_overlaps(compute.writes, copy.device()), copy);
   }
 }
 
@@ -189,7 +186,13 @@ Result<Event> FakeAsyncDevice::queue_copy(Copy copy) {
   return copy.end;
 }
 
-void FakeAsyncDevice::check_copy(const Copy& copy) {
+void FakeAsyncDevice::tear_if(bool is_changed, Copy& copy) {
+  if (!is_changed || copy.is_torn) return;
+  copy.is_torn = true;
+  ++torn_count_;
+}
+
+void FakeAsyncDevice::check_copy(Copy& copy) {
   const Bytes device = copy.device();
   if (memory_->contains(device.begin) && !memory_->is_allocated(device.begin, device.size_bytes)) {
     note("copied memory that is not allocated");
@@ -197,9 +200,11 @@ void FakeAsyncDevice::check_copy(const Copy& copy) {
   const History history = history_of(copy.after);
   for (const ComputeItem& item : compute_) {
     if (item.place <= history.compute_place) continue;
-    const bool is_early =
-        copy.is_to_host ? any_overlaps(item.compute.writes, device) : uses(item.compute, device);
-    if (is_early) note("copied before compute was there");
+    if (copy.is_to_host) {
+      tear_if(any_overlaps(item.compute.writes, device), copy);
+    } else if (uses(item.compute, device)) {
+      note("copied before compute was there");
+    }
   }
   for (const Copy& other : copies_) {
     if (copy.conflicts_with(other) && history.copies.count(other.end.id) == 0)

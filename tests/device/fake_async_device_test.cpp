@@ -132,16 +132,28 @@ TEST_P(FakeAsyncDeviceTest, ComputeThatDoesNotWaitForACopyInIsSeen) {
   EXPECT_THAT(device_.violations(), ElementsAre("used before it arrived"));
 }
 
-TEST_P(FakeAsyncDeviceTest, ACopyOutThatDoesNotWaitForComputeIsSeen) {
+TEST_P(FakeAsyncDeviceTest, ACopyOutThatDoesNotWaitForComputeBringsPoison) {
   launch_write(memory_, 1);
   copy_out(Event{});
-  EXPECT_THAT(device_.violations(), ElementsAre("copied before compute was there"));
+  device_.run_all();
+  EXPECT_EQ(host_[0], kPoison);
+  EXPECT_EQ(device_.torn_copies(), 1);
 }
 
-TEST_P(FakeAsyncDeviceTest, ACopyOutThatWaitsForTooEarlyAPointIsSeen) {
+TEST_P(FakeAsyncDeviceTest, ACopyOutThatWaitsForTooEarlyAPointBringsPoison) {
   const Event early = device_.record();
   launch_write(memory_, 1);
   copy_out(early);
+  device_.run_all();
+  EXPECT_EQ(host_[0], kPoison);
+  EXPECT_EQ(device_.torn_copies(), 1);
+}
+
+TEST_P(FakeAsyncDeviceTest, ACopyInThatWaitsForTooEarlyAPointIsSeen) {
+  const Event early = device_.record();
+  std::byte seen{};
+  launch_read(memory_, seen);
+  copy_in(early);
   EXPECT_THAT(device_.violations(), ElementsAre("copied before compute was there"));
 }
 
