@@ -25,32 +25,37 @@ class LoopDrive {
   // Of "ext4", "ext2" or "xfs". The backing file is sparse and lies in `folder`.
   LoopDrive(const std::filesystem::path& folder, const std::string& file_system, int64_t size_bytes,
             int32_t sector_bytes = 512)
-      : folder_(folder) {
-    std::ofstream{backing()};
+      : folder_(folder), backing_(folder / "backing") {
+    std::ofstream{backing_};
     std::error_code error;
-    std::filesystem::resize_file(backing(), static_cast<uint64_t>(size_bytes), error);
-    std::filesystem::create_directory(path(), error);
-    why_not_ = error ? error.message() : set_up(file_system, sector_bytes);
+    std::filesystem::resize_file(backing_, static_cast<uint64_t>(size_bytes), error);
+    why_not_ = error ? error.message() : enter_namespace();
+    if (why_not_.empty()) why_not_ = set_up(file_system, sector_bytes);
   }
+  // On a file that is there already, made after enter_namespace().
+  LoopDrive(const std::filesystem::path& folder, const std::string& file_system,
+            const std::filesystem::path& backing)
+      : folder_(folder), backing_(backing), why_not_(set_up(file_system, 512)) {}
   LoopDrive(const LoopDrive&) = delete;
   LoopDrive& operator=(const LoopDrive&) = delete;
   ~LoopDrive() {
     umount2(path().c_str(), MNT_DETACH);
     std::error_code ignored;
-    std::filesystem::remove(backing(), ignored);
+    std::filesystem::remove(backing_, ignored);
     std::filesystem::remove(path(), ignored);
   }
 
-  // Empty: it is there.
-  const std::string& why_not() const { return why_not_; }
-  std::filesystem::path path() const { return folder_ / "drive"; }
+  // Mounts from here on are this process's own. Empty, or why there can be none.
+  static std::string enter_namespace() {
+    if (geteuid() != 0) return "loop devices and mounts need root";
+    if (unshare(CLONE_NEWNS) != 0 ||
+        mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
+      return "mount namespaces are not available here";
+    }
+    return "";
+  }
 
-  // The drive breaks: what was not read yet cannot be read any more.
-  void lose_everything() { std::filesystem::resize_file(backing(), 0); }
-
- private:
-  std::filesystem::path backing() const { return folder_ / "backing"; }
-
+  // Of a command of the shell, stdout and stderr.
   static std::string output_of(const std::string& command, int& exit_code) {
     FILE* pipe = popen((command + " 2>&1").c_str(), "r");
     std::string text;
@@ -61,16 +66,20 @@ class LoopDrive {
     return text;
   }
 
+  // Empty: it is there.
+  const std::string& why_not() const { return why_not_; }
+  std::filesystem::path path() const { return folder_ / "drive"; }
+
+  // The drive breaks: what was not read yet cannot be read any more.
+  void lose_everything() { std::filesystem::resize_file(backing_, 0); }
+
+ private:
   std::string set_up(const std::string& file_system, int32_t sector_bytes) {
-    if (geteuid() != 0) return "loop devices and mounts need root";
-    if (unshare(CLONE_NEWNS) != 0 ||
-        mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
-      return "mount namespaces are not available here";
-    }
+    std::filesystem::create_directory(path());
     int failed = 0;
     const std::string device =
         output_of("losetup --find --show --direct-io=on --sector-size " +
-                      std::to_string(sector_bytes) + " '" + backing().string() + "'",
+                      std::to_string(sector_bytes) + " '" + backing_.string() + "'",
                   failed);
     if (failed != 0) return "losetup: " + device;
     std::string problem = output_of("mkfs." + file_system + " -q " + device, failed);
@@ -85,6 +94,7 @@ class LoopDrive {
   }
 
   std::filesystem::path folder_;
+  std::filesystem::path backing_;
   std::string why_not_;
 };
 
