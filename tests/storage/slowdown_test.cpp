@@ -3,14 +3,23 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <memory>
+#include <string>
+#include <thread>
 #include <vector>
 
+#include "base/clock.h"
+#include "base/units.h"
+#include "storage/extent_file.h"
 #include "storage/gated_io.h"
 #include "storage/memory_io.h"
+#include "storage/scratch_directory.h"
 #include "storage/store_session.h"
 #include "storage/striped_store.h"
+#include "storage/thread_io.h"
 
 namespace teraio {
 namespace {
@@ -19,6 +28,7 @@ using testing::Gate;
 using testing::GatedIo;
 using ::testing::HasSubstr;
 using testing::PageMemory;
+using testing::ScratchDirectory;
 using testing::StoreSession;
 using testing::Submitted;
 
@@ -143,6 +153,60 @@ TEST_F(SlowdownTest, DirectionsThatRunAtOnceShareTheDrive) {
   session_->wait(write);
   session_->wait(read);
   EXPECT_EQ(slowdown(), "");
+}
+
+// A file whose transfers take their time, on as many threads as the window is wide.
+DriveSpec slow_file(const std::filesystem::path& folder, std::string name, int delay_ms) {
+  DriveSpec drive;
+  drive.name = std::move(name);
+  drive.capacity_bytes = 16 * kMiB;
+  auto file = ExtentFile::create(folder, {.size_bytes = drive.capacity_bytes});
+  EXPECT_TRUE(file.ok()) << file.status().message();
+  drive.file = std::move(*file);
+  drive.io = make_thread_io(
+      {.description = "slow file",
+       .window = 8,
+       .transfer =
+           [fd = drive.file.fd(), delay_ms](const IoRequest& request) {
+             std::this_thread::sleep_for(std::chrono::milliseconds(delay_ms));
+             return request.direction == Direction::kRead
+                        ? pread(fd, request.memory, request.size_bytes, request.offset_bytes)
+                        : pwrite(fd, request.memory, request.size_bytes, request.offset_bytes);
+           },
+       .on_result = {}});
+  return drive;
+}
+
+// Of two drives one takes 50 times as long as it should: every byte comes back, it is named, and
+// what lies on the other does not wait for it.
+TEST(SlowDrive, FiftyTimesSlowerCostsTimeAndHoldsNobodyElseUp) {
+  const ScratchDirectory directory;
+  SteadyClock clock;
+  std::vector<DriveSpec> drives;
+  drives.push_back(slow_file(directory.path(), "fast", 0));
+  drives.push_back(slow_file(directory.path(), "slow", 50));
+  const double expected = 2.0 * 128 * kKiB * 1000;  // a request in a millisecond, two at a time
+  drives[1].read_bytes_per_second = drives[1].write_bytes_per_second = expected;
+  StripedStoreOptions options;
+  options.request_bytes = 128 * kKiB;
+  options.queue_depth = 4;
+  options.checksum = true;
+  StoreSession session(std::make_unique<StripedStore>(std::move(drives), options, clock));
+  const Extent small = session.reserve(100'000);  // whole, on the first drive
+  ASSERT_TRUE(session.write(small, 1).status.ok());
+  const Extent striped = session.reserve(14 * kMiB);
+  PageMemory bytes(striped.size_bytes), small_bytes(small.size_bytes);
+  bytes.fill(2);
+  const Submitted slow_write = session.submit(Direction::kWrite, striped, bytes);
+  const Submitted quick_read = session.submit(Direction::kRead, small, small_bytes);
+  EXPECT_TRUE(session.wait(slow_write).status.ok());
+  EXPECT_TRUE(session.wait(quick_read).status.ok());
+  EXPECT_TRUE(small_bytes.holds(1));
+  EXPECT_EQ(session.completions().order().back(), slow_write.ticket);
+  EXPECT_TRUE(session.holds(striped, 2));
+  const std::vector<DriveCounters> counters = session.store().counters().drives;
+  EXPECT_THAT(counters[1].slowdown, HasSubstr("planned"));
+  EXPECT_EQ(counters[0].slowdown, "");
 }
 
 }  // namespace

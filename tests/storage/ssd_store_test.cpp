@@ -11,8 +11,10 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <iterator>
 
 #include "base/units.h"
+#include "device/resident_memory.h"
 #include "storage/extent_file.h"
 #include "storage/scratch_directory.h"
 #include "storage/store_session.h"
@@ -26,6 +28,12 @@ using testing::PageMemory;
 using testing::ScratchDirectory;
 using ::testing::StartsWith;
 using testing::StoreSession;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kIsSanitized = true;
+#else
+constexpr bool kIsSanitized = false;
+#endif
 
 class SsdStoreTest : public ::testing::Test {
  protected:
@@ -213,6 +221,49 @@ TEST_F(SsdStoreTest, NoLockedMemoryIsNeeded) {
   EXPECT_TRUE(session.write(extent, 6).status.ok());
   EXPECT_TRUE(session.holds(extent, 6));
   setrlimit(RLIMIT_MEMLOCK, &before);
+}
+
+int64_t open_file_count() {
+  const std::filesystem::directory_iterator files("/proc/self/fd");
+  return std::distance(begin(files), end(files));
+}
+
+TEST_F(SsdStoreTest, NoDescriptorIsLeftOpen) {
+  const int64_t before = open_file_count();
+  for (const IoBackend backend : {IoBackend::kAuto, IoBackend::kThreads}) {
+    options_.backend = backend;
+    options_.capacity_bytes = 8 * kMiB;
+    ASSERT_TRUE(open({directory_.path()}).ok());
+    EXPECT_EQ(open_file_count(), before);
+    options_.capacity_bytes = int64_t{1} << 60;
+    ASSERT_FALSE(open({directory_.path()}).ok());
+    EXPECT_EQ(open_file_count(), before);
+  }
+}
+
+// What ssd_store.h promises.
+TEST_F(SsdStoreTest, TheStoreItselfTakesLittleMemory) {
+  if (kIsSanitized) GTEST_SKIP() << "the sanitizer's own memory is more than the store's";
+  options_.capacity_bytes = 64 * kMiB;
+  PageMemory memory(kMiB);
+  memory.fill(1);
+  for (const IoBackend backend : {IoBackend::kAuto, IoBackend::kThreads}) {
+    const int64_t before_bytes = resident_bytes();
+    options_.backend = backend;
+    auto store = open({directory_.path()});
+    ASSERT_TRUE(store.ok()) << store.status().message();
+    StoreSession session(std::move(*store));
+    for (int i = 0; i < 256; ++i) {
+      const Extent extent = session.reserve(kMiB);
+      ASSERT_TRUE(session.transfer(Direction::kWrite, extent, memory).status.ok());
+      ASSERT_TRUE(session.transfer(Direction::kRead, extent, memory).status.ok());
+      session.store().release(extent);
+    }
+    EXPECT_LE(resident_bytes() - before_bytes, 2 * kMiB);
+    constexpr int64_t kExtentCount = 16'000;
+    for (int64_t i = 0; i < kExtentCount; ++i) session.reserve(4096);
+    EXPECT_LE(resident_bytes() - before_bytes, 2 * kMiB + kExtentCount * kKiB);
+  }
 }
 
 TEST_F(SsdStoreTest, TheIoPathIsSaid) {
