@@ -1,5 +1,6 @@
 #include "storage/drive_meter.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace teraio {
@@ -9,10 +10,13 @@ constexpr int64_t kSampleNs = 1'000'000'000;
 
 }  // namespace
 
-DriveMeter::DriveMeter(std::string name, std::string io_path, int32_t queue_depth)
-    : queue_depth_(queue_depth) {
+DriveMeter::DriveMeter(std::string name, std::string io_path,
+                       const std::array<int32_t, 2>& windows) {
   counters_.name = std::move(name);
   counters_.io_path = std::move(io_path);
+  for (size_t i = 0; i < windows.size(); ++i) {
+    lanes_[i].loaded_in_flight = std::min(windows[i], std::max(2, (windows[i] + 1) / 2));
+  }
 }
 
 void DriveMeter::add_bytes(Direction direction, int64_t size_bytes, bool was_gpu_direct) {
@@ -30,7 +34,7 @@ bool DriveMeter::note(Direction direction, int32_t in_flight, int64_t now_ns) {
   const int64_t other_busy_ns = other.busy_ns_until(now_ns);
   const int64_t elapsed_ns = now_ns - own.noted_ns;
   own.busy_ns = own.busy_ns_until(now_ns);
-  if (own.in_flight > 0 && 2 * own.in_flight >= queue_depth_) {
+  if (own.in_flight >= own.loaded_in_flight) {
     own.loaded_ns += elapsed_ns;
     own.loaded_bytes += own.bytes_since_note;
     own.shared_ns += other_busy_ns - own.other_busy_ns;

@@ -13,9 +13,9 @@ namespace teraio {
 // Not thread-safe.
 class DriveMeter {
  public:
-  // A direction is under load while at least half its window is in flight. Less tells nothing of
-  // what the drive could do.
-  DriveMeter(std::string name, std::string io_path, int32_t queue_depth);
+  // A direction is under load while at least half its window is in flight, and more than one
+  // request where the window has room for two. Less tells nothing of what the drive could do.
+  DriveMeter(std::string name, std::string io_path, const std::array<int32_t, 2>& windows);
 
   void add_bytes(Direction direction, int64_t size_bytes, bool was_gpu_direct = false);
   void set_gpu_direct_off(std::string reason) { counters_.gpu_direct_off = std::move(reason); }
@@ -39,6 +39,7 @@ class DriveMeter {
 
  private:
   struct Lane {
+    int32_t loaded_in_flight = 1;  // under load from so many on
     int64_t noted_ns = 0;
     int32_t in_flight = 0;
     int64_t bytes = 0;
@@ -61,7 +62,6 @@ class DriveMeter {
   const Lane& lane(Direction direction) const { return lanes_[static_cast<size_t>(direction)]; }
 
   DriveCounters counters_;  // of it the parts that the lanes do not hold
-  int32_t queue_depth_;
   std::array<Lane, 2> lanes_;
 };
 

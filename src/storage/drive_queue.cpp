@@ -36,8 +36,15 @@ void DriveQueue::move(Direction direction, QueuePlace from, QueuePlace to) {
 
 int32_t DriveQueue::window(Direction direction) const {
   const Lane& own = lane(direction);
+  if (own.has_urgent_waiting()) return queue_depth_;
   const bool has_to_yield = lane(opposite(direction)).has_urgent() && !own.has_urgent();
+  if (direction == Direction::kWrite) return has_to_yield ? 1 : planned_write_window();
   return has_to_yield ? std::max(1, queue_depth_ / 4) : queue_depth_;
+}
+
+int32_t DriveQueue::planned_write_window() const {
+  const bool is_alone = !lane(Direction::kRead).is_busy();
+  return is_alone ? planned_write_depth_ : std::min(queue_depth_, 2 * planned_write_depth_);
 }
 
 bool DriveQueue::can_start(Direction direction) const {

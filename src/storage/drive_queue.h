@@ -1,10 +1,14 @@
 // DriveQueue: what waits for one drive, and which request goes next.
 //
 // The drive itself sees only a small window of requests, so that an urgent transfer waits for no
-// more than those. Each direction has a window of its own: neither starves the other. While one
-// direction has urgent work, the planned work of the other goes on through a quarter of its window.
+// more than those. Each direction has a window of its own: neither starves the other. That of
+// planned writes is the smallest, since nobody waits for them but urgent reads come to lie behind
+// them; beside planned reads, which would leave them little of the drive, it is twice as wide.
+// While one direction has urgent work, the planned work of the other gives way, but goes on: writes
+// one at a time, reads through a quarter of their window.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <compare>
 #include <cstdint>
@@ -39,8 +43,11 @@ struct QueuedRequest {
 // Not thread-safe.
 class DriveQueue {
  public:
-  DriveQueue(int64_t request_bytes, int32_t queue_depth)
-      : request_bytes_(request_bytes), queue_depth_(queue_depth) {}
+  // `queue_depth` is the window of each direction, `planned_write_depth` that of planned writes.
+  DriveQueue(int64_t request_bytes, int32_t queue_depth, int32_t planned_write_depth)
+      : request_bytes_(request_bytes),
+        queue_depth_(queue_depth),
+        planned_write_depth_(std::min(queue_depth, planned_write_depth)) {}
 
   void push(Direction direction, QueuePlace place, int32_t piece, int64_t size_bytes);
 
@@ -71,19 +78,24 @@ class DriveQueue {
     int32_t in_flight = 0;
     int32_t urgent_in_flight = 0;
 
-    bool has_urgent() const {
-      return urgent_in_flight > 0 || (!waiting.empty() && !waiting.begin()->first.first.is_planned);
+    bool has_urgent_waiting() const {
+      return !waiting.empty() && !waiting.begin()->first.first.is_planned;
     }
+    bool is_busy() const { return in_flight > 0 || !waiting.empty(); }
+    bool has_urgent() const { return urgent_in_flight > 0 || has_urgent_waiting(); }
   };
 
   Lane& lane(Direction direction) { return lanes_[static_cast<size_t>(direction)]; }
   const Lane& lane(Direction direction) const { return lanes_[static_cast<size_t>(direction)]; }
+  // Of what is next in that direction.
   int32_t window(Direction direction) const;
+  int32_t planned_write_window() const;
   bool can_start(Direction direction) const;
   QueuedRequest take(Lane& lane);
 
   int64_t request_bytes_;
   int32_t queue_depth_;
+  int32_t planned_write_depth_;
   std::array<Lane, 2> lanes_;
 };
 

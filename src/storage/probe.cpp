@@ -51,9 +51,9 @@ Status measure(DriveLoad& load, int64_t phase_ns,
 // What the numbers depend on. A change of the store's requests asks for a new probe.
 std::string cache_key(const DriveIdentity& drive) {
   const SsdStoreOptions options;
-  return fmt::format("{} | {} | {} | {} | device {} | request {} depth {}", drive.name, drive.model,
-                     drive.serial, drive.firmware, drive.file_system_device, options.request_bytes,
-                     options.queue_depth);
+  return fmt::format("{} | {} | {} | {} | device {} | request {} depth {} of writes {}", drive.name,
+                     drive.model, drive.serial, drive.firmware, drive.file_system_device,
+                     options.request_bytes, options.queue_depth, options.planned_write_depth);
 }
 
 // What is known without measuring.

@@ -42,6 +42,10 @@ Status check_options(const std::vector<SsdDirectory>& directories, const SsdStor
   if (options.queue_depth < 1 || options.queue_depth > 1024) {
     return wrong(fmt::format("queue depth {}: expected 1 to 1024", options.queue_depth));
   }
+  if (options.planned_write_depth < 1) {
+    return wrong(
+        fmt::format("depth of planned writes {}: expected 1 or more", options.planned_write_depth));
+  }
   return Status();
 }
 
@@ -201,6 +205,9 @@ Result<std::unique_ptr<TierStore>> open_ssd_store(const std::vector<SsdDirectory
   StripedStoreOptions store_options;
   store_options.request_bytes = options.request_bytes;
   store_options.queue_depth = options.queue_depth;
+  // Of chunks that are staged, as many again are on their way from the device.
+  store_options.planned_write_depth = std::min(options.queue_depth, options.planned_write_depth) *
+                                      (needs_device_path(options) ? 2 : 1);
   store_options.checksum = options.checksum;
   return std::unique_ptr<TierStore>(
       std::make_unique<StripedStore>(std::move(drives), store_options, clock));

@@ -25,7 +25,8 @@ struct SsdStoreOptions {
   int64_t capacity_bytes = 0;      // over all directories; the files are preallocated to hold it
   int64_t reserve_free_bytes = 0;  // left free on every file system
   int64_t request_bytes = int64_t{1} << 20;
-  int32_t queue_depth = 8;  // requests in flight per drive and direction
+  int32_t queue_depth = 8;          // requests in flight per drive and direction
+  int32_t planned_write_depth = 2;  // of these, of planned writes: an urgent read waits for them
   IoBackend backend = IoBackend::kAuto;
   bool checksum = false;             // xxh3 of every chunk, checked on every read
   bool allow_ram_directory = false;  // tests only: tmpfs is otherwise refused

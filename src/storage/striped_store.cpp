@@ -53,8 +53,9 @@ StripedStore::Drive::Drive(DriveSpec spec, const StripedStoreOptions& options)
       io(spec.way != nullptr
              ? std::move(spec.way)
              : std::make_unique<ExactIo>(std::move(spec.io), spec.name, 2 * options.queue_depth)),
-      queue(options.request_bytes, options.queue_depth),
-      meter(name, io->description(), options.queue_depth),
+      queue(options.request_bytes, options.queue_depth, options.planned_write_depth),
+      meter(name, io->description(),
+            {options.queue_depth, std::min(options.queue_depth, options.planned_write_depth)}),
       expected_rates{spec.read_bytes_per_second, spec.write_bytes_per_second},
       temperature(std::move(spec.temperature)) {
   meter.set_gpu_direct_off(std::move(spec.gpu_direct_off));
@@ -65,6 +66,7 @@ StripedStore::StripedStore(std::vector<DriveSpec> drives, StripedStoreOptions op
     : options_(std::move(options)), clock_(clock), striping_(capacities(drives)) {
   TERAIO_CHECK(!drives.empty());
   TERAIO_CHECK(options_.request_bytes > 0 && options_.request_bytes % kBlockBytes == 0);
+  TERAIO_CHECK(options_.queue_depth > 0 && options_.planned_write_depth > 0);
   int64_t base_bytes = 0;
   for (DriveSpec& spec : drives) {
     striping_.set_weight(static_cast<int32_t>(drives_.size()), spec.weight);

@@ -47,6 +47,7 @@ struct StripedStoreOptions {
   std::string name = "ssd";
   int64_t request_bytes = int64_t{1} << 20;  // a multiple of kBlockBytes
   int32_t queue_depth = 8;                   // per drive and direction
+  int32_t planned_write_depth = 2;           // of these, of planned writes
   bool checksum = false;
 };
 

@@ -18,7 +18,7 @@ class DriveMeterTest : public ::testing::Test {
     return meter_.note(Direction::kRead, 0, now_ns_);
   }
 
-  DriveMeter meter_{"drive", "path", kDepth};
+  DriveMeter meter_{"drive", "path", {kDepth, 2}};
   int64_t now_ns_ = 5 * kSecond;
 };
 
@@ -48,6 +48,19 @@ TEST_F(DriveMeterTest, TheRateIsThatUnderLoad) {
 TEST_F(DriveMeterTest, ALightlyUsedDriveHasNoRate) {
   EXPECT_FALSE(move(400, 10 * kSecond, kDepth / 2 - 1));
   EXPECT_EQ(meter_.rate(Direction::kRead), 0);
+}
+
+// One write at a time shows what a drive takes for one, not how fast it is.
+TEST_F(DriveMeterTest, ASmallWindowHasToBeFullForARate) {
+  const auto write = [this](int32_t in_flight) {
+    meter_.note(Direction::kWrite, in_flight, now_ns_);
+    now_ns_ += 2 * kSecond;
+    meter_.add_bytes(Direction::kWrite, 500);
+    return meter_.note(Direction::kWrite, 0, now_ns_);
+  };
+  EXPECT_FALSE(write(1));
+  EXPECT_TRUE(write(2));
+  EXPECT_EQ(meter_.rate(Direction::kWrite), 250);
 }
 
 TEST_F(DriveMeterTest, TheRateFollowsTheDrive) {

@@ -37,7 +37,7 @@ constexpr int64_t kDriveBytes = 32 * kMiB;
 
 class StripedStoreTest : public ::testing::Test {
  protected:
-  void open(std::vector<double> weights, int32_t queue_depth) {
+  void open(std::vector<double> weights, int32_t queue_depth, int32_t planned_write_depth = 64) {
     std::vector<DriveSpec> drives;
     for (const double weight : weights) {
       gates_.push_back(std::make_unique<Gate>());
@@ -50,6 +50,7 @@ class StripedStoreTest : public ::testing::Test {
     StripedStoreOptions options;
     options.request_bytes = kRequestBytes;
     options.queue_depth = queue_depth;
+    options.planned_write_depth = planned_write_depth;
     auto store = std::make_unique<StripedStore>(std::move(drives), options, clock_);
     store_ = store.get();
     session_ = std::make_unique<StoreSession>(std::move(store));
@@ -92,8 +93,8 @@ class StripedStoreTest : public ::testing::Test {
   Submitted urgent_read(const Extent& extent) {
     return session().submit(Direction::kRead, extent, memory_, Priority::kUrgent);
   }
-  Submitted write(const Extent& extent) {
-    return session().submit(Direction::kWrite, extent, memory_);
+  Submitted write(const Extent& extent, Priority priority = Priority::kPlanned) {
+    return session().submit(Direction::kWrite, extent, memory_, priority);
   }
 
   // Ends what is in flight, one at a time, and returns the offsets that then began, in order.
@@ -196,6 +197,34 @@ TEST_F(StripedStoreTest, ADriveSeesNoMoreThanItsWindow) {
   EXPECT_EQ(count(Direction::kWrite), 4);
 }
 
+TEST_F(StripedStoreTest, PlannedWritesHaveASmallerWindowThanUrgentOnes) {
+  open({1.0}, 8, 2);
+  write(session().reserve(32 * kRequestBytes));
+  EXPECT_EQ(count(Direction::kWrite), 2);
+  write(session().reserve(32 * kRequestBytes), Priority::kUrgent);
+  EXPECT_EQ(count(Direction::kWrite), 8);
+}
+
+TEST_F(StripedStoreTest, PlannedWritesBesidePlannedReadsHaveTwiceTheWindow) {
+  open({1.0}, 8, 2);
+  const Extent readable = written(16 * kRequestBytes);
+  write(session().reserve(32 * kRequestBytes));
+  EXPECT_EQ(count(Direction::kWrite), 2);
+  read(readable);
+  EXPECT_EQ(count(Direction::kRead), 8);
+  EXPECT_EQ(count(Direction::kWrite), 4);
+}
+
+TEST_F(StripedStoreTest, AfterUrgentWritesPlannedOnesFillTheirOwnWindowOnly) {
+  open({1.0}, 4, 1);
+  write(session().reserve(16 * kRequestBytes));
+  EXPECT_EQ(count(Direction::kWrite), 1);
+  write(session().reserve(kRequestBytes), Priority::kUrgent);
+  EXPECT_EQ(count(Direction::kWrite), 2);
+  gate().end(gate().in_flight().back());  // the urgent one
+  EXPECT_EQ(count(Direction::kWrite), 1);
+}
+
 TEST_F(StripedStoreTest, AnUrgentReadStartsBehindAFullQueueOfWrites) {
   open({1.0}, 4);
   const Extent readable = written(kRequestBytes);
@@ -206,7 +235,7 @@ TEST_F(StripedStoreTest, AnUrgentReadStartsBehindAFullQueueOfWrites) {
 }
 
 TEST_F(StripedStoreTest, PlannedWritesYieldToUrgentReadsButGoOn) {
-  open({1.0}, 4);
+  open({1.0}, 8);
   const Extent readable = written(16 * kRequestBytes);
   write(session().reserve(100 * kRequestBytes));
   urgent_read(readable);
@@ -214,7 +243,7 @@ TEST_F(StripedStoreTest, PlannedWritesYieldToUrgentReadsButGoOn) {
     if (request.direction == Direction::kWrite) gate().end(request);
   }
   EXPECT_EQ(count(Direction::kWrite), 1);
-  EXPECT_EQ(count(Direction::kRead), 4);
+  EXPECT_EQ(count(Direction::kRead), 8);
 }
 
 TEST_F(StripedStoreTest, ACancelledTransferNeverBegins) {

@@ -29,6 +29,7 @@ struct Arguments {
   std::string backend = "auto";
   std::string rated_writes;
   int32_t queue_depth = SsdStoreOptions().queue_depth;
+  int32_t write_depth = SsdStoreOptions().planned_write_depth;
   double seconds = 2.0;
   bool json = false;
   bool checksum = false;
@@ -104,6 +105,7 @@ std::unique_ptr<DriveLoad> open_or_fail(const std::vector<SsdDirectory>& directo
   SsdStoreOptions options;
   options.request_bytes = size_or_fail(arguments.request_size);
   options.queue_depth = arguments.queue_depth;
+  options.planned_write_depth = arguments.write_depth;
   options.checksum = arguments.checksum;
   options.backend = arguments.backend == "uring"     ? IoBackend::kUring
                     : arguments.backend == "threads" ? IoBackend::kThreads
@@ -256,6 +258,8 @@ void add_bench_storage_command(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--request-size", arguments->request_size)->capture_default_str();
   command->add_option("--queue-depth", arguments->queue_depth, "Per drive and direction")
+      ->capture_default_str();
+  command->add_option("--write-depth", arguments->write_depth, "Of it, of planned writes")
       ->capture_default_str();
   command->add_option("--backend", arguments->backend)
       ->check(CLI::IsMember({"auto", "uring", "threads"}))
