@@ -39,6 +39,11 @@ Result<DevicePath> open_device_path(std::unique_ptr<DriveIo> drive, Device& devi
   if (!ring) return ring.status().with_context("drive " + options.drive_name);
   DevicePath path;
   path.staging_bytes = ring->size_bytes();
+  const Status registered = drive->register_memory(ring->at(0), ring->size_bytes());
+  if (!registered.ok()) {
+    spdlog::info("drive {}: {}; I/O looks its pages up instead", options.drive_name,
+                 registered.message());
+  }
   auto exact = std::make_unique<ExactIo>(std::move(drive), options.drive_name, options.window);
   path.io = std::make_unique<StagedIo>(
       std::move(exact), std::move(*ring), device,

@@ -10,11 +10,13 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <sstream>
 
 #include "base/units.h"
 #include "storage/cufile_library.h"
 #include "storage/extent_file.h"
+#include "storage/ssd_store.h"
 #include "storage/sysfs.h"
 #include "storage/uring_io.h"
 
@@ -69,6 +71,16 @@ fs::path find_drive(const fs::path& directory, const std::optional<Mount>& mount
   return fs::exists(folder / "partition", error) ? folder.parent_path() : folder;
 }
 
+// As much as the ring of a drive between it and a device.
+Status try_registering(DriveIo& io) {
+  const SsdStoreOptions options;
+  const int64_t size_bytes = 2 * options.queue_depth * options.request_bytes;
+  const std::unique_ptr<std::byte, decltype(&std::free)> memory(
+      static_cast<std::byte*>(std::aligned_alloc(kBlockBytes, static_cast<size_t>(size_bytes))),
+      &std::free);
+  return io.register_memory(memory.get(), size_bytes);
+}
+
 void try_file(DirectoryReport& report) {
   const auto room_bytes = free_room_bytes(report.directory, 0);
   if (!room_bytes) {
@@ -83,7 +95,9 @@ void try_file(DirectoryReport& report) {
   }
   report.has_direct_io = file->is_direct();
   report.alignment = direct_io_alignment(file->fd());
-  report.io_uring = open_uring_io(file->fd(), 2).status();
+  const auto uring = open_uring_io(file->fd(), 2);
+  report.io_uring = uring.status();
+  report.registered_buffers = uring.ok() ? try_registering(**uring) : uring.status();
 }
 
 void judge_gpu_direct(DirectoryReport& report, const SystemFolders& folders) {

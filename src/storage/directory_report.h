@@ -35,6 +35,7 @@ struct DirectoryReport {
   bool has_direct_io = false;
   std::optional<Alignment> alignment;  // that the kernel asks for; nullopt: it does not tell
   Status io_uring;                     // ok, or why not
+  Status registered_buffers;           // with io_uring, as large as a staging ring; ok, or why not
   std::optional<DriveFacts> drive;     // nullopt: the file system hides it
   std::string gpu_direct_off;          // why GPUDirect Storage is off; empty: its way is open
   std::string gpu_direct_mode;         // then "nvidia-fs" or "PCI P2PDMA"

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/status.h"
 #include "device/device.h"
 #include "storage/tier_store.h"
 
@@ -43,6 +44,14 @@ class DriveIo {
 
   // "io_uring direct": what a person is told about the path that the bytes take.
   virtual std::string_view description() const = 0;
+
+  // Spares requests within this memory the look-up of its pages. These are held from then on: the
+  // memory stays mapped, and its pages in place, for as long as requests name it. Never memory of a
+  // CpuDevice, which moves pages to other addresses. Before the first submit(). A failure changes
+  // nothing but the description.
+  virtual Status register_memory(std::byte* /*memory*/, int64_t /*size_bytes*/) {
+    return Status(ErrorCode::kUnsupported, "buffers are registered with io_uring alone");
+  }
 
   // Takes a request. It may start at once, and has started by the next wait(). At most
   // `window` of them (a factory's argument) are in flight.

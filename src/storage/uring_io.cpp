@@ -8,12 +8,16 @@
 #include <cerrno>
 #include <cstring>
 #include <limits>
+#include <string>
 
 #include "base/check.h"
+#include "base/units.h"
 
 namespace teraio {
 namespace {
 
+// The kernel takes no more as one buffer.
+constexpr int64_t kRegisteredBytesMax = kGiB;
 constexpr uint64_t kWakeTag = std::numeric_limits<uint64_t>::max();
 
 // From best to plainest: older kernels refuse the flags that they do not know. A ring that is
@@ -43,7 +47,8 @@ class UringIo final : public DriveIo {
 
   Status open(int fd, int32_t window);
 
-  std::string_view description() const override { return "io_uring direct"; }
+  std::string_view description() const override { return description_; }
+  Status register_memory(std::byte* memory, int64_t size_bytes) override;
   void submit(const IoRequest& request) override;
   void wait(std::vector<IoResult>& results) override;
   void wake() override;
@@ -51,6 +56,7 @@ class UringIo final : public DriveIo {
  private:
   int open_ring(int32_t window);
   void enable();
+  bool is_registered(const IoRequest& request) const;
   void arm_wake();
   // Whether anything came: a result or a wake.
   bool reap(std::vector<IoResult>& results);
@@ -61,6 +67,9 @@ class UringIo final : public DriveIo {
   bool is_wake_armed_ = false;
   int wake_fd_ = -1;
   uint64_t wake_count_ = 0;  // where the kernel puts the eventfd's value
+  std::byte* registered_ = nullptr;
+  int64_t registered_bytes_ = 0;
+  std::string description_ = "io_uring direct";
 };
 
 int UringIo::open_ring(int32_t window) {
@@ -84,7 +93,8 @@ Status UringIo::open(int fd, int32_t window) {
   if (error == 0) error = io_uring_register_files(&ring_, files, 2);
   if (error == 0) return Status();
   return Status(ErrorCode::kUnsupported,
-                fmt::format("io_uring is not available: {} (errno {})", strerror(-error), -error));
+                fmt::format("io_uring is not available: {} (errno {}){}", strerror(-error), -error,
+                            error == -ENOMEM ? ", perhaps for the memory-lock limit" : ""));
 }
 
 void UringIo::enable() {
@@ -95,13 +105,40 @@ void UringIo::enable() {
   io_uring_register_ring_fd(&ring_);  // saves a file lookup per call; not everywhere available
 }
 
+Status UringIo::register_memory(std::byte* memory, int64_t size_bytes) {
+  const iovec all = {memory, static_cast<size_t>(size_bytes)};
+  const int error =
+      size_bytes > kRegisteredBytesMax ? -EFBIG : io_uring_register_buffers(&ring_, &all, 1);
+  if (error != 0) {
+    description_ += fmt::format(" (buffers not registered: {})", strerror(-error));
+    return Status(ErrorCode::kUnsupported,
+                  fmt::format("{} of buffers cannot be registered with io_uring: {} (errno {})",
+                              format_size(size_bytes), strerror(-error), -error));
+  }
+  registered_ = memory;
+  registered_bytes_ = size_bytes;
+  description_ += " with registered buffers";
+  return Status();
+}
+
+bool UringIo::is_registered(const IoRequest& request) const {
+  return request.memory >= registered_ &&
+         request.memory + request.size_bytes <= registered_ + registered_bytes_;
+}
+
 void UringIo::submit(const IoRequest& request) {
   io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
   TERAIO_CHECK(sqe != nullptr);
   const auto size_bytes = static_cast<unsigned>(request.size_bytes);
   const auto offset_bytes = static_cast<uint64_t>(request.offset_bytes);
-  if (request.direction == Direction::kRead) {
+  const bool is_read = request.direction == Direction::kRead;
+  const bool is_fixed = is_registered(request);
+  if (is_read && is_fixed) {
+    io_uring_prep_read_fixed(sqe, 0, request.memory, size_bytes, offset_bytes, 0);
+  } else if (is_read) {
     io_uring_prep_read(sqe, 0, request.memory, size_bytes, offset_bytes);
+  } else if (is_fixed) {
+    io_uring_prep_write_fixed(sqe, 0, request.memory, size_bytes, offset_bytes, 0);
   } else {
     io_uring_prep_write(sqe, 0, request.memory, size_bytes, offset_bytes);
   }

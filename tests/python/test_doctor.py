@@ -23,7 +23,21 @@ def test_doctor_describes_a_usable_directory(teraio, tmp_path):
     assert directory["free_bytes"] > 0
     assert directory["gpu_direct_mode"] == "off" or not directory["gpu_direct_problem"]
     assert {"file_system", "has_direct_io", "has_io_uring"} <= directory.keys()
+    assert directory["has_registered_buffers"] or directory["registered_buffers_problem"]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_doctor_tells_where_host_memory_lies(teraio, tmp_path):
+    node = tmp_path / "sys/devices/system/node"
+    node.mkdir(parents=True)
+    (node / "has_memory").write_text("0-1\n")
+    on_drive = tmp_path / "drive"
+    on_drive.mkdir()
+    options = ["--ssd", on_drive, "--sysfs", tmp_path / "sys"]
+    assert json.loads(teraio("doctor", "--json", *options).out)["numa_nodes"] == [0, 1]
+    said = teraio("doctor", *options).out
+    assert "2 with memory (0, 1)" in said
+    assert "transparent: no; reserved: 0 free" in said
 
 
 def test_doctor_fails_for_scripts_and_still_tells_of_the_others(teraio, tmp_path):

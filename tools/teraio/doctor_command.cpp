@@ -116,6 +116,11 @@ void print_report(const DirectoryReport& report, const System& system, const Arg
     print_line("io_uring", report.io_uring.ok()
                                ? "yes"
                                : "no: " + report.io_uring.message() + "; threads instead");
+    if (report.io_uring.ok()) {
+      print_line("registered buffers", report.registered_buffers.ok()
+                                           ? "yes, where transfers are staged for a device"
+                                           : "no: " + report.registered_buffers.message());
+    }
     print_line("GPUDirect Storage", report.gpu_direct_off.empty()
                                         ? report.gpu_direct_mode + ", proved when a run begins"
                                         : "off: " + report.gpu_direct_off);
@@ -168,6 +173,8 @@ nlohmann::ordered_json to_json(const DirectoryReport& report, const System& syst
     json["has_direct_io"] = report.has_direct_io;
     json["has_io_uring"] = report.io_uring.ok();
     json["io_uring_problem"] = report.io_uring.message();
+    json["has_registered_buffers"] = report.registered_buffers.ok();
+    json["registered_buffers_problem"] = report.registered_buffers.message();
     json["gpu_direct_mode"] = report.gpu_direct_off.empty() ? report.gpu_direct_mode : "off";
     json["gpu_direct_problem"] = report.gpu_direct_off;
   }
