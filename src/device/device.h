@@ -88,6 +88,9 @@ class Device {
   virtual Status pin_host(std::byte* /*host*/, int64_t /*size_bytes*/) { return {}; }
   virtual void unpin_host(std::byte* /*host*/) {}
 
+  // The NUMA node of the host that is nearest; -1: not known, or none is nearer than another.
+  virtual int32_t numa_node() const { return -1; }
+
   // On a thread that is about to give the device's memory to another library: makes the device the
   // thread's current one, where there is such a thing.
   virtual void bind_thread() {}

@@ -35,7 +35,8 @@ Result<std::unique_ptr<ChunkIo>> open_direct(Device& device, const DevicePathOpt
 
 Result<DevicePath> open_device_path(std::unique_ptr<DriveIo> drive, Device& device,
                                     const DevicePathOptions& options) {
-  Result<HostMemory> ring = HostMemory::map(options.window * options.request_bytes, device);
+  Result<HostMemory> ring =
+      HostMemory::map(options.window * options.request_bytes, device, options.drive_node);
   if (!ring) return ring.status().with_context("drive " + options.drive_name);
   DevicePath path;
   path.staging_bytes = ring->size_bytes();

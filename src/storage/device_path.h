@@ -30,6 +30,7 @@ struct DevicePathOptions {
   int fd = -1;
   int64_t file_bytes = 0;
   bool is_direct = false;
+  int32_t drive_node = -1;  // the drive's NUMA node; -1: not known
 };
 
 struct DevicePath {

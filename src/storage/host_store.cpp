@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -24,9 +25,10 @@ constexpr int64_t kAsynchronousCopyBytes = 32 * kMiB;
 // The pool as a drive: a request is a copy on the device's copy order, its result the copy's event.
 class HostIo final : public DriveIo {
  public:
-  HostIo(HostMemory pool, Device& device) : pool_(std::move(pool)), device_(device) {}
+  HostIo(HostMemory pool, Device& device)
+      : pool_(std::move(pool)), device_(device), description_("copies, " + pool_.description()) {}
 
-  std::string_view description() const override { return "copies"; }
+  std::string_view description() const override { return description_; }
   void submit(const IoRequest& request) override;
   void wait(std::vector<IoResult>& results) override;
   void wake() override;
@@ -40,6 +42,7 @@ class HostIo final : public DriveIo {
 
   HostMemory pool_;
   Device& device_;
+  const std::string description_;
   std::deque<Copy> copies_;  // of the drive's thread alone, in the order of their begin
   std::mutex mutex_;
   std::condition_variable woken_;

@@ -139,7 +139,7 @@ bool needs_device_path(const SsdStoreOptions& options) {
   return options.device != nullptr && !options.device->is_host_addressable();
 }
 
-Status add_device_path(DriveSpec& spec, const SsdStoreOptions& options) {
+Status add_device_path(DriveSpec& spec, const Place& place, const SsdStoreOptions& options) {
   DevicePathOptions path_options;
   path_options.drive_name = spec.name;
   path_options.request_bytes = options.request_bytes;
@@ -150,6 +150,9 @@ Status add_device_path(DriveSpec& spec, const SsdStoreOptions& options) {
   path_options.fd = spec.file.fd();
   path_options.file_bytes = spec.capacity_bytes;
   path_options.is_direct = spec.file.is_direct();
+  if (!place.identity.folder.empty()) {
+    path_options.drive_node = read_drive_facts(place.identity.folder).numa_node;
+  }
   Result<DevicePath> path = open_device_path(std::move(spec.io), *options.device, path_options);
   if (!path) return path.status();
   spec.way = std::move(path->io);
@@ -179,7 +182,7 @@ Result<DriveSpec> open_drive(const Place& place, int64_t size_bytes,
   }
   spec.file = std::move(*file);
   spec.io = std::move(*io);
-  if (needs_device_path(options)) TERAIO_RETURN_IF_ERROR(add_device_path(spec, options));
+  if (needs_device_path(options)) TERAIO_RETURN_IF_ERROR(add_device_path(spec, place, options));
   TERAIO_RETURN_IF_ERROR(spec.file.remove_name());
   return spec;
 }

@@ -38,10 +38,10 @@ struct SsdStoreOptions {
   std::filesystem::path cufile_library;  // empty: searched for
 };
 
-// Beside the staging rings (TierCounters::staging_bytes), a store takes less than 2 MiB of memory per
-// drive and 1 KiB per extent, however much it moves.
-// A failure names the directory and what was expected: missing, not a directory, read-only, full,
-// on a RAM file system. `clock` outlives the store.
+// Beside the staging rings (TierCounters::staging_bytes), a store takes less than 2 MiB of memory
+// per drive and 1 KiB per extent, however much it moves. A failure names the directory and what was
+// expected: missing, not a directory, read-only, full, on a RAM file system. `clock` outlives the
+// store.
 Result<std::unique_ptr<TierStore>> open_ssd_store(const std::vector<SsdDirectory>& directories,
                                                   const SsdStoreOptions& options,
                                                   const Clock& clock);

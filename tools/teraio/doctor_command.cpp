@@ -12,6 +12,7 @@
 #include "commands.h"
 #include "storage/directory_report.h"
 #include "storage/drive_endurance.h"
+#include "storage/system_memory.h"
 
 namespace teraio::tools {
 namespace {
@@ -26,13 +27,27 @@ struct Arguments {
 struct System {
   int64_t memory_lock_bytes = 0;  // -1: no limit
   std::vector<GpuFacts> gpus;
+  SystemMemory memory;
 };
 
 System inspect_system(const std::string& sysfs) {
   rlimit limit;
   getrlimit(RLIMIT_MEMLOCK, &limit);
   const bool is_unlimited = limit.rlim_cur == RLIM_INFINITY;
-  return {is_unlimited ? -1 : static_cast<int64_t>(limit.rlim_cur), find_gpus(sysfs)};
+  return {is_unlimited ? -1 : static_cast<int64_t>(limit.rlim_cur), find_gpus(sysfs),
+          read_system_memory(sysfs)};
+}
+
+std::string huge_pages_text(const SystemMemory& memory) {
+  const std::string& transparent = memory.transparent_huge_pages;
+  return fmt::format("transparent: {}; reserved: {} free", transparent.empty() ? "no" : transparent,
+                     memory.free_reserved_huge_pages);
+}
+
+std::string numa_text(const SystemMemory& memory) {
+  if (memory.numa_nodes.size() < 2) return "one: host memory needs no place";
+  return fmt::format("{} with memory ({}): host memory lies nearest to the device, else the drive",
+                     memory.numa_nodes.size(), fmt::join(memory.numa_nodes, ", "));
 }
 
 std::string to_text(const PciLink& link) {
@@ -189,6 +204,9 @@ nlohmann::ordered_json to_json(const DirectoryReport& report, const System& syst
 void print_json(const std::vector<DirectoryReport>& reports, const System& system,
                 const Arguments& arguments) {
   nlohmann::ordered_json json{{"memory_lock_limit_bytes", system.memory_lock_bytes},
+                              {"numa_nodes", system.memory.numa_nodes},
+                              {"transparent_huge_pages", system.memory.transparent_huge_pages},
+                              {"free_reserved_huge_pages", system.memory.free_reserved_huge_pages},
                               {"gpus", nlohmann::json::array()},
                               {"directories", nlohmann::json::array()}};
   for (const GpuFacts& gpu : system.gpus) {
@@ -204,6 +222,8 @@ void print_text(const std::vector<DirectoryReport>& reports, const System& syste
                 const Arguments& arguments) {
   fmt::print("{:<22} {}\n", "memory-lock limit",
              system.memory_lock_bytes < 0 ? "none" : format_size(system.memory_lock_bytes));
+  fmt::print("{:<22} {}\n", "huge pages", huge_pages_text(system.memory));
+  fmt::print("{:<22} {}\n", "NUMA nodes", numa_text(system.memory));
   if (system.gpus.empty()) fmt::print("{:<22} none\n", "NVIDIA GPUs");
   for (const GpuFacts& gpu : system.gpus) {
     fmt::print("{:<22} {}, NUMA node {}\n", "NVIDIA GPU", gpu.pci_address,
