@@ -207,10 +207,30 @@ Result<Plan> Session::plan_within(const Trace& trace, Limits limits) const {
   return plan_by_simulation(trace, hardware_, limits);
 }
 
+// Where the plan writes more than the write budget allows, another that keeps it. On demand, which
+// is what an error leads to, still more would be written.
+Result<Plan> Session::plan_of_file(const Trace& trace, const Limits& limits) const {
+  Result<Plan> plan = read_plan(*options_.plan_path, trace);
+  if (!plan.ok() || !limits.write_budget_bytes) return plan;
+  Limits counting = limits;
+  counting.write_budget_bytes.reset();
+  counting.device_budget_bytes = std::numeric_limits<int64_t>::max() / 2;
+  const Result<Run> run = simulate(trace, hardware_, counting, *plan);
+  if (!run.ok()) return run.status().with_context(options_.plan_path->string());
+  if (run->ssd_bytes_written <= *limits.write_budget_bytes) return plan;
+  fmt::print(
+      stderr,
+      "teraio: the plan {} writes {} per iteration, and the write budget allows {}: it is not "
+      "used, another is made\n",
+      options_.plan_path->string(), format_size(run->ssd_bytes_written),
+      format_size(*limits.write_budget_bytes));
+  return plan_within(trace, limits);
+}
+
 Result<Plan> Session::make_plan(const Profile& profile) {
   const Limits limits = limits_for(profile);
-  Result<Plan> plan = options_.plan_path ? read_plan(*options_.plan_path, profile.trace)
-                                         : plan_within(profile.trace, limits);
+  Result<Plan> plan =
+      options_.plan_path ? plan_of_file(profile.trace, limits) : plan_within(profile.trace, limits);
   if (!plan.ok()) return plan;
   const Prediction prediction = predict(profile, limits, *plan);
   const std::lock_guard lock(mutex_);

@@ -87,6 +87,7 @@ class Session {
   Result<Plan> make_plan(const Profile& profile);
   Limits limits_for(const Profile& profile) const;
   Result<Plan> plan_within(const Trace& trace, Limits limits) const;
+  Result<Plan> plan_of_file(const Trace& trace, const Limits& limits) const;
   Prediction predict(const Profile& profile, const Limits& limits, const Plan& plan) const;
 
   // What storages may outlive the session with: owned by the runtime's last user.

@@ -44,7 +44,7 @@ def offload(
         write_budget: what plans may write to the drives: "2TB/day", "80GB/hour", "5GB/iteration".
             Iterations on demand (the first ones, and those that leave the plan) are not limited.
         device: "cpu", "cuda" or "cuda:1". Nothing has been run on a GPU yet.
-        plan: a plan file to run instead of making a plan.
+        plan: a plan file to run instead of making a plan, where it keeps the write budget.
         policy: "planned", or "on-demand" for migration without a plan.
         verify: a file of hashes that session.verify() writes when missing, else compares with.
         report: a directory to write progress.json and run.json to.

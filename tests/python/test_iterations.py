@@ -1,5 +1,7 @@
 """The iteration is found without the script's help, and the plan follows it."""
 
+import re
+
 import pytest
 import torch
 
@@ -147,6 +149,34 @@ def test_a_saved_plan_runs_again(offload, tmp_path):
     plan.save(tmp_path / "plan.json")
     session, again = run(plan=tmp_path / "plan.json")
     assert again.to_dict()["migrations"] == plan.to_dict()["migrations"]
+    assert modes(session)[-1] == "planned"
+
+
+def test_a_given_plan_is_used_only_within_the_write_budget(offload, tmp_path, capfd):
+    def run(**options):
+        with offload(**options) as session:
+            net = model()
+            train(net, torch.optim.AdamW(net.parameters(), foreach=False), 6)
+            return session, session.plan(), session.trace()
+
+    _, plan, trace = run()
+    plan.save(tmp_path / "plan.json")
+    bytes_of = {tensor["id"]: tensor["bytes"] for tensor in trace.to_dict()["tensors"]}
+    migrations = plan.to_dict()["migrations"]
+    written = sum(bytes_of[m["tensor"]] for m in migrations if m["action"] == "offload")
+    capfd.readouterr()
+
+    _, kept, _ = run(plan=tmp_path / "plan.json", write_budget=f"{2 * written}/iteration")
+    assert kept.to_dict()["migrations"] == migrations
+    assert "it is not used" not in capfd.readouterr().err
+
+    session, _, _ = run(plan=tmp_path / "plan.json", write_budget="1KB/iteration")
+    said = capfd.readouterr().err
+    assert re.search(
+        r"the plan \S+/plan.json writes [\d.]+ .?B per iteration, "
+        r"and the write budget allows 1.00 kB: it is not used, another is made",
+        said,
+    )
     assert modes(session)[-1] == "planned"
 
 
