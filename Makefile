@@ -99,10 +99,12 @@ endif
 # The layers of raw memory and of threads; all of them would take longer than everything else. The
 # thread sanitizer leaves out what checks the process's memory, which is mostly its own, and what
 # moves many bytes.
-sanitized_address := storage_tests device_tests
-sanitized_thread := storage_tests
+sanitized_address := storage_tests device_tests engine_tests
+sanitized_thread := storage_tests engine_tests
 filter_address := *
-filter_thread := Striped*:*Staged*:*FailingCopy*:GpuDirect*:*FailingUnderWay*:Slow*:Faults*:HostStore*:-*HoldsNoMore*
+filter_thread_storage := Striped*:*Staged*:*FailingCopy*:GpuDirect*:*FailingUnderWay*:Slow*:Faults*:HostStore*
+filter_thread_engine := Runtime*:Offload*:Prefetch*:Eviction*:Failed*:*RandomProgram*
+filter_thread := $(filter_thread_storage):$(filter_thread_engine):-*HoldsNoMore*
 
 .PHONY: sanitize-address sanitize-thread
 sanitize-address sanitize-thread: sanitize-%: packages
