@@ -21,14 +21,19 @@ def add_program(parser):
     add("script", nargs=argparse.REMAINDER, help="the training script and its arguments")
 
 
-def program_of(options):
-    """The program that add_program's arguments name. Raises teraio.Error when there is none."""
+def program_words(options):
+    """The words that add_program's arguments have got. Raises teraio.Error when there are none."""
     words = options.module or options.script
     if words[:1] == ["--"]:
         words = words[1:]
     if not words:
         raise Error("no script given: expected SCRIPT or -m MODULE after the options")
-    return Program(words, is_module=bool(options.module))
+    return words
+
+
+def program_of(options):
+    """The program that they name. Raises teraio.Error when there is none."""
+    return Program(program_words(options), is_module=bool(options.module))
 
 
 def check_output(option, path):

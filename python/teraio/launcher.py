@@ -13,7 +13,7 @@ import sys
 import zlib
 from pathlib import Path
 
-from teraio.arguments import Parser, add_program, check_output, program_of
+from teraio.arguments import Parser, add_program, check_output, program_of, program_words
 from teraio.directories import ssd_directories
 from teraio.errors import Error
 from teraio.sizes import parse_size, parse_write_budget
@@ -72,7 +72,7 @@ def run(arguments):
 
 def _checked(options):
     """The program of valid options, whose directories it fills in; else raises teraio.Error."""
-    program = program_of(options)
+    program_words(options)
     if options.device_budget is None:
         if options.device == "cpu":
             raise Error("the following arguments are required: --device-budget")
@@ -90,7 +90,7 @@ def _checked(options):
     if options.report:
         _check_output_directory("--report", Path(options.report))
     options.ssd = [str(directory) for directory in ssd_directories(options.ssd)]
-    return program
+    return program_of(options)
 
 
 def _check_plan(path):
