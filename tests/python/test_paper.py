@@ -155,7 +155,7 @@ def results():
 
 def test_the_document_says_what_the_results_say(results):
     text = document.text_of(results, "images/here")
-    assert "images/here/figure-10.svg" in text
+    assert "images/here/figure-10.png" in text
     assert "has 62.5 % of ideal on average, and 1.25x the speed of ZeRO-Infinity" in text
     assert "is predicted to reach 50.0 % of its throughput" in text
     assert "| Llama3-8B | forward | 3 | 150.0 % | 10 % | 2 % |" in text

@@ -63,7 +63,7 @@ def results_of(case, source, cache):
 def publish(results, folder):
     figures.draw_all(results, folder)
     IMAGES.mkdir(parents=True, exist_ok=True)
-    for picture in sorted(folder.glob("*.svg")):
+    for picture in sorted(folder.glob("*.png")):
         shutil.copyfile(picture, IMAGES / picture.name)
     DOCUMENT.write_text(document.text_of(results, Path("images") / IMAGES.name))
 
@@ -79,7 +79,7 @@ def main():
         return 1
     results = gather(Cache(BUILD / "results"))
     publish(results, BUILD / "figures")
-    print(f"wrote {DOCUMENT.relative_to(cases.ROOT)} and {len(list(IMAGES.glob('*.svg')))} figures")
+    print(f"wrote {DOCUMENT.relative_to(cases.ROOT)} and {len(list(IMAGES.glob('*.png')))} figures")
     return 0
 
 
