@@ -87,16 +87,12 @@ def draw_period_places(axes, trace):
             color=color,
             alpha=0.6,
             linewidths=0,
-            label=kind.replace("_", " "),
         )
     axes.axvline(LONG_IDLE_S, color=style.RED, linewidth=0.8)
     axes.axhspan(*MIDDLE_BYTES, color=style.GREY, alpha=0.12, linewidth=0)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set(xlabel="inactive period, seconds", ylabel="tensor size, bytes")
-    legend = axes.legend(loc="upper left", markerscale=1)
-    for handle in legend.legend_handles:
-        handle.set_sizes([14])
 
 
 def draw_period_curves(axes, trace):

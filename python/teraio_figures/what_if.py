@@ -29,7 +29,7 @@ def figure_of(sweep, tables):
     for (axes,), draw_row in zip(panels, rows, strict=True):
         for line in lines_of(sweep):
             draw_row(axes, line)
-    title = f"{style.short(tables['trace'])} on {tables['hardware']}, predicted"
+    title = f"{style.short(tables['trace'])}\non {tables['hardware']}, predicted"
     panels[0][0].set_title(title)
     finish(panels, sweep)
     return figure
@@ -83,7 +83,7 @@ def draw_writes(axes, line):
     line.plot(axes, lambda s: s["ssd_bytes_written"] / 1e9)
     for at, setting in line.fits:
         if "drive_life_years" in setting:
-            text = f"{setting['drive_life_years']:.2g} years"
+            text = life_text(setting["drive_life_years"])
             written = setting["ssd_bytes_written"] / 1e9
             axes.annotate(
                 text,
@@ -93,9 +93,15 @@ def draw_writes(axes, line):
                 ha="center",
                 fontsize=6,
             )
-    axes.set_ylim(bottom=0)
-    axes.margins(y=0.25)
+    most = max((s["ssd_bytes_written"] / 1e9 for _, s in line.fits), default=0)
+    axes.set_ylim(0, max(axes.get_ylim()[1], 1.3 * most))
     axes.set_ylabel("written per step, GB\n(and drives last)")
+
+
+def life_text(years):
+    if years < 0.1:
+        return f"{365.25 * years:.2g} days"
+    return f"{years:.2g} years" if years < 10 else f"{years:.0f} years"
 
 
 def cost_measure(sweep, tables):

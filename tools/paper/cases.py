@@ -61,6 +61,7 @@ SYSTEMS = [
     System("ours-mixed", "TERAIO-Mixed, ours", ("teraio",)),
     System("zero-offload", "ZeRO-Offload", ("zero-offload",)),
     System("zero-infinity", "ZeRO-Infinity", ("zero-infinity",)),
+    System("zero-infinity-ssd", "ZeRO-Infinity on drives alone", ("zero-infinity", *_SSD)),
     System("on-demand", "on demand", ("on-demand",)),
 ]
 

@@ -15,6 +15,7 @@ SYSTEM_COLORS = {
     "ours-mixed": style.OCHRE,
     "zero-offload": style.ORANGE,
     "zero-infinity": style.RED,
+    "zero-infinity-ssd": style.PINK,
     "on-demand": style.GREY,
 }
 
