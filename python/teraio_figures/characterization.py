@@ -24,7 +24,7 @@ def memory(traces):
         draw_memory(axes, trace)
         axes.set_title(style.short(trace["name"], 70))
     panels[-1][0].set_xlabel("op of the step")
-    panels[0][0].legend(loc="lower right", ncols=3)
+    panels[0][0].legend(loc="center right", ncols=3)
     return figure
 
 
