@@ -3,6 +3,8 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <mutex>
+#include <unordered_map>
 #include <utility>
 
 #include "op_observer.h"
@@ -11,12 +13,26 @@
 
 namespace teraio::pytorch {
 
+namespace {
+
+const OpInfo& info_of(const std::string& name) {
+  static std::mutex mutex;
+  static auto* infos = new std::unordered_map<std::string, OpInfo>();
+  const std::lock_guard lock(mutex);
+  OpInfo& info = (*infos)[name];
+  if (info.name.empty()) {
+    info.name = name;
+    info.name_hash = XXH3_64bits(name.data(), name.size());
+  }
+  return info;
+}
+
+}  // namespace
+
 CoarseOp::CoarseOp(const std::string& name, const std::vector<at::Tensor>& inputs,
                    const std::vector<size_t>& written)
-    : session_(active_session()) {
+    : session_(active_session()), info_(info_of(name)) {
   if (session_ == nullptr) return;
-  info_.name = name;
-  info_.name_hash = XXH3_64bits(name.data(), name.size());
   if (session_->backend->is_capturing()) {
     pin_inputs(inputs);
     return;

@@ -35,7 +35,7 @@ class CoarseOp {
   void finish();
 
   ActiveSession* session_;
-  OpInfo info_;
+  const OpInfo& info_;  // of the process's life: a recording refers to its name
   OpFrame frame_;
   uint64_t signature_ = 0;
   bool is_outermost_ = false;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dry_session.h"
+#include "op_observer.h"
 
 namespace py = pybind11;
 
@@ -36,6 +37,7 @@ void add_births(DrySession& session, const std::vector<at::Tensor>& tensors) {
 }  // namespace
 
 void bind_dry_session(py::module_& module, void (*check)(const Status&)) {
+  module.def("is_in_op", [] { return !current_op_name().empty(); });
   py::class_<DrySession>(module, "DrySession")
       .def(py::init([](int64_t device_memory_bytes) {
              return std::make_unique<DrySession>(DrySessionOptions{device_memory_bytes});

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "active_session.h"
+#include "fake_autograd.h"
 #include "list_op_pieces.h"
 #include "op_info.h"
 #include "storage_swap.h"
@@ -144,6 +145,8 @@ void observe_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
     return call_below(op, keys, stack);
   }
   if (acts_on_wrappers(info, *stack)) return call_below(op, keys, stack);
+  if (session->is_dry)
+    if (const auto sum = as_sum_in_place(info, stack)) return observe_op(*sum, keys, stack);
   const auto run = [&](torch::jit::Stack* arguments) {
     OutermostOp outermost(*session, thread, info, *arguments);
     call_below(op, keys, arguments);

@@ -23,6 +23,7 @@ from teraio._C import (  # noqa: E402
     default_budget_bytes,
     describe,
     device_memory_bytes,
+    is_in_op,
     observe_this_thread,
     pin_address,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "default_budget_bytes",
     "describe",
     "device_memory_bytes",
+    "is_in_op",
     "observe_this_thread",
     "pin_address",
 ]

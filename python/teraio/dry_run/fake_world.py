@@ -53,10 +53,36 @@ class OpMode(TorchDispatchMode):
             return NotImplemented  # a wrapper: its own ops come here next
         if func is aten._local_scalar_dense.default:
             return self._read(args[0])
+        if not self.is_counting or core.is_in_op():
+            return self._run_counted(func, args, kwargs)
+        if func is aten.detach.default:
+            return self._run_unobserved(func, args, kwargs)
+        return self._run_unseen(func, args, kwargs)
+
+    def _run_unobserved(self, func, args, kwargs):
+        """Autograd's way to copy a tensor's head, which is an op for subclasses alone."""
+        core.observe_this_thread(False)
+        try:
+            return self._run(func, args, kwargs)
+        finally:
+            core.observe_this_thread(True)
+
+    def _run_counted(self, func, args, kwargs):
         result = self._run(func, args, kwargs)
         if self.is_counting:
             self._count(func, args, kwargs, result)
         return result
+
+    def _run_unseen(self, func, args, kwargs):
+        """An op below the observer's key, as a DTensor's C++ dispatch runs those on its parts."""
+        inputs, written = _inputs(func, args, kwargs)
+        op = core.CoarseOp(_name(func), inputs, written)
+        result = None
+        try:
+            result = self._run_counted(func, args, kwargs)
+            return result
+        finally:
+            op.end([leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)])
 
     def _read(self, tensor):
         if isinstance(tensor, FakeTensor) and tensor.constant is None:
@@ -74,7 +100,7 @@ class OpMode(TorchDispatchMode):
 
     def _count(self, func, args, kwargs, result):
         born = self._born(func, result)
-        if born:
+        if born and not (func is aten.lift_fresh.default and _is_foreign(args[0])):
             self._session.add_births(born)
         self._session.spend(self._roofline.duration_ns(func, args, kwargs, result))
 
@@ -91,6 +117,31 @@ class OpMode(TorchDispatchMode):
             for tensor, fresh in zip(_flat(results), is_fresh, strict=False)
             if fresh and isinstance(tensor, FakeTensor) and _is_on_device(tensor.fake_device)
         ]
+
+
+def _is_foreign(tensor):
+    """Whether its memory is somebody else's, such as NumPy's."""
+    return not isinstance(tensor, FakeTensor) and not tensor.untyped_storage().resizable()
+
+
+@functools.cache
+def _name(func):
+    """As the observer has it: "aten::add_.Tensor"."""
+    schema = func._schema
+    return f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
+
+
+def _inputs(func, args, kwargs):
+    """The tensors among the arguments, and which of them the op changes."""
+    inputs, written = [], []
+    for position, value in enumerate((*args, *kwargs.values())):
+        alias = func._schema.arguments[position].alias_info if position < len(args) else None
+        for leaf in tree_leaves(value):
+            if isinstance(leaf, torch.Tensor):
+                if alias is not None and alias.is_write:
+                    written.append(len(inputs))
+                inputs.append(leaf)
+    return inputs, written
 
 
 def _is_on_device(device):

@@ -1,0 +1,58 @@
+#include "fake_autograd.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/function.h>
+
+#include <memory>
+#include <utility>
+
+namespace teraio::pytorch {
+namespace {
+
+// A node that PyTorch has generated for one of its operators: user code is in no such node, except
+// in hooks and recomputation, which run with gradients on or in nodes of their own.
+bool is_in_generated_node() {
+  if (c10::GradMode::is_enabled()) return false;
+  const std::shared_ptr<torch::autograd::Node> node = torch::autograd::get_current_node();
+  return dynamic_cast<const torch::autograd::TraceableFunction*>(node.get()) != nullptr;
+}
+
+// The wrapper that Python has of an object is a reference to it too.
+template <typename T>
+size_t reference_count(const T& object) {
+  const size_t count = c10::raw::intrusive_ptr::use_count(const_cast<T*>(&object));
+  return count - (object.pyobj_slot()->load_pyobj() != nullptr ? 1 : 0);
+}
+
+// Below autograd only fake tensors know what they are views of, and with the base its storage.
+size_t storage_reference_count(const at::Tensor& tensor) {
+  const c10::StorageImpl& storage =
+      *tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  const size_t count = reference_count(storage);
+  if (!tensor.is_view()) return count;
+  return count - (reference_count(*tensor._base().unsafeGetTensorImpl()) == 1 ? 1 : 0);
+}
+
+// The engine's own condition, with one more reference: that of the stack.
+bool can_be_summed_into(const c10::IValue& value) {
+  const at::Tensor& tensor = value.toTensor();
+  return tensor.defined() && tensor.has_storage() && tensor.is_non_overlapping_and_dense() &&
+         reference_count(*tensor.unsafeGetTensorImpl()) == 2 &&
+         storage_reference_count(tensor) == 1;
+}
+
+}  // namespace
+
+std::optional<c10::OperatorHandle> as_sum_in_place(const OpInfo& info, torch::jit::Stack* stack) {
+  if (info.name != "aten::add.Tensor" || !is_in_generated_node()) return std::nullopt;
+  c10::IValue& first = (*stack)[stack->size() - 3];
+  c10::IValue& second = (*stack)[stack->size() - 2];
+  if (!can_be_summed_into(first)) {
+    if (!can_be_summed_into(second)) return std::nullopt;
+    std::swap(first, second);
+  }
+  return c10::Dispatcher::singleton().findSchemaOrThrow("aten::add_", "Tensor");
+}
+
+}  // namespace teraio::pytorch
