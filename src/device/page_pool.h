@@ -4,9 +4,9 @@
 //                        ^ frontier
 //
 // A block comes from the smallest free range that holds it. When none does, the frontier (the start
-// of the largest unbacked range) is pushed up by new pages, as far as the caller lets the pool grow.
-// When that is not enough, pages of other free ranges are moved ("stitching"), so that free memory
-// is usable however scattered it is.
+// of the largest unbacked range) is pushed up by new pages, as far as the caller lets the pool
+// grow. When that is not enough, pages of other free ranges are moved ("stitching"), so that free
+// memory is usable however scattered it is.
 //
 // Every piece that moved stays a mapping of its own, and mappings are dear: the system limits their
 // number, each move costs a call, and ops on small pages are slow. So only whole granules (aligned
