@@ -68,13 +68,19 @@ class Collector {
       return std::pair(trace_.tensors[tensor].size_bytes, facts_[tensor].longest_idle_ns);
     });
     result.longest_idle = first_tensors([this](TensorIndex tensor) {
-      return std::pair(facts_[tensor].longest_idle_ns, trace_.tensors[tensor].size_bytes);
+      return std::pair(hundredths_of_step(facts_[tensor].longest_idle_ns),
+                       trace_.tensors[tensor].size_bytes);
     });
     return result;
   }
 
  private:
   int64_t op_count() const { return static_cast<int64_t>(trace_.ops.size()); }
+
+  int64_t hundredths_of_step(int64_t duration_ns) const {
+    return std::llround(100.0 * static_cast<double>(duration_ns) /
+                        static_cast<double>(std::max<int64_t>(1, start_ns_.back())));
+  }
 
   // When an unrolled op starts.
   int64_t start_of(int64_t op) const {

@@ -76,7 +76,7 @@ struct Characterization {
   std::vector<KindSummary> kinds;   // those that occur; the last one is all of them
   std::vector<PeriodCell> cells;
   std::vector<IdleTensor> largest;       // largest first
-  std::vector<IdleTensor> longest_idle;  // longest first, then largest
+  std::vector<IdleTensor> longest_idle;  // longest first, to 1 % of the step; then largest
 };
 
 // Requires validate(trace).ok(). `tensor_count`: how many of the largest and longest idle to list.

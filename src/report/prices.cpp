@@ -52,9 +52,9 @@ std::optional<double> drive_life_years(const Hardware& hardware, const Run& run)
   return *steps * seconds(run.step_ns) / kYearSeconds;
 }
 
-Cost cost_of(const Prices& prices, const Hardware& hardware, const Run& run,
-             std::optional<int64_t> tokens_per_step) {
-  const double server = prices.server + memory_price(prices, hardware.host.capacity_bytes);
+Cost cost_of(const Prices& prices, const Hardware& hardware, int64_t host_memory_bytes,
+             const Run& run, std::optional<int64_t> tokens_per_step) {
+  const double server = prices.server + memory_price(prices, host_memory_bytes);
   const double drives = static_cast<double>(prices.device_count) *
                         static_cast<double>(hardware.drives.size()) * prices.drive;
   Cost cost;

@@ -41,8 +41,9 @@ Outcome outcome_of(const Question& question, const Setting& setting) {
   outcome.run = std::move(*run);
   outcome.drive_life_years = drive_life_years(equipment->hardware, outcome.run);
   if (question.prices && has_price(setting))
-    outcome.cost =
-        cost_of(*question.prices, equipment->hardware, outcome.run, question.tokens_per_step);
+    outcome.cost = cost_of(*question.prices, equipment->hardware,
+                           present_value(*equipment, Quantity::kHostMemory), outcome.run,
+                           question.tokens_per_step);
   return outcome;
 }
 

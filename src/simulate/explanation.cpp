@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <unordered_map>
 
 #include "simulate/trace_index.h"
@@ -21,12 +22,20 @@ bool updates_model(const Trace& trace, const Op& op) {
   });
 }
 
-// Bytes of transient tensors after each op.
-std::vector<int64_t> transient_bytes(const TraceIndex& index) {
-  std::vector<int64_t> levels;
-  int64_t level = 0;
-  for (size_t k = 0; k < index.op_count(); ++k)
-    levels.push_back(level += index.birth_bytes[k] - index.death_bytes[k]);
+// Bytes of transient tensors after each op. Without gradients: they grow in the first backward
+// phase, while everything else shrinks, and stay until the update.
+std::vector<int64_t> transient_bytes(const Trace& trace) {
+  const TraceIndex index(trace);
+  std::vector<int64_t> levels(index.op_count() + 1);
+  for (size_t i = 0; i < trace.tensors.size(); ++i) {
+    const Tensor& tensor = trace.tensors[i];
+    if (tensor.persistent || tensor.kind == TensorKind::kGradient || index.uses[i].empty())
+      continue;
+    levels[index.first_op[i]] += tensor.size_bytes;
+    levels[index.last_op[i]] -= tensor.size_bytes;
+  }
+  levels.pop_back();
+  std::partial_sum(levels.begin(), levels.end(), levels.begin());
   return levels;
 }
 
@@ -49,7 +58,7 @@ std::vector<size_t> turning_points(const std::vector<int64_t>& levels) {
 }
 
 std::vector<Trend> trend_of_ops(const Trace& trace) {
-  const std::vector<size_t> turns = turning_points(transient_bytes(TraceIndex(trace)));
+  const std::vector<size_t> turns = turning_points(transient_bytes(trace));
   std::vector<Trend> trends;
   size_t turn = 0;
   for (size_t k = 0; k < trace.ops.size(); ++k) {

@@ -85,6 +85,18 @@ TEST(Characterization, ListsTheLargestAndTheLongestIdleByName) {
   EXPECT_EQ(both[1], (IdleTensor{1, "layers.0.output", 5 * kMs, 2}));
 }
 
+TEST(Characterization, OfThoseThatIdleAboutAsLongTheLargestComesFirst) {
+  TraceBuilder builder;
+  const TensorIndex small = builder.persistent(10);
+  const TensorIndex large = builder.persistent(1000);
+  builder.op(1, {.reads = {large}});
+  builder.op(0, {.reads = {small}});
+  builder.op(1000);
+  const std::vector<IdleTensor> listed = characterize(builder.trace(), 2).longest_idle;
+  EXPECT_GT(listed[1].longest_idle_ns, listed[0].longest_idle_ns);
+  EXPECT_EQ(listed[0].tensor, large);
+}
+
 TEST(Characterization, APersistentTensorIsIdleOverTheEnd) {
   TraceBuilder builder;
   const TensorIndex frozen = builder.persistent(1);

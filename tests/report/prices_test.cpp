@@ -71,31 +71,32 @@ class CostTest : public ::testing::Test {
     prices.server_memory_bytes = 128 * kGiB;
     prices.host_memory_per_gib = 10;
     prices.drive = 100;
-    hardware = round_machine(1, 100 * kGiB);
+    hardware = round_machine(1);
     hardware.drives.assign(4, hardware.drives[0]);
     run.step_ns = 2'000'000'000;
     run.ssd_bytes_written = 1000;
   }
   Prices prices;
   Hardware hardware;
+  int64_t host_bytes = 100 * kGiB;
   teraio::Run run;
 };
 
 TEST_F(CostTest, PriceIsServerAndMemoryAndDrives) {
-  const Cost cost = cost_of(prices, hardware, run, {});
+  const Cost cost = cost_of(prices, hardware, host_bytes, run, {});
   EXPECT_DOUBLE_EQ(cost.price, 100'000 + 720 + 800);
   EXPECT_FALSE(cost.tokens_per_second);
   EXPECT_FALSE(cost.per_million_tokens);
 }
 
 TEST_F(CostTest, MemoryThatTheServerHasCostsNothing) {
-  hardware.host.capacity_bytes = 64 * kGiB;
-  EXPECT_DOUBLE_EQ(cost_of(prices, hardware, run, {}).price, 100'000 + 800);
+  host_bytes = 64 * kGiB;
+  EXPECT_DOUBLE_EQ(cost_of(prices, hardware, host_bytes, run, {}).price, 100'000 + 800);
 }
 
 TEST_F(CostTest, TokensCostWhatTheirTimeDoes) {
   prices.service_years = 4;
-  const Cost cost = cost_of(prices, hardware, run, 1000);
+  const Cost cost = cost_of(prices, hardware, host_bytes, run, 1000);
   EXPECT_DOUBLE_EQ(*cost.tokens_per_second, 500);
   EXPECT_DOUBLE_EQ(*cost.per_million_tokens, 101'520 / (4 * kYearSeconds) / 500 * 1e6);
 }
@@ -106,7 +107,7 @@ TEST_F(CostTest, DrivesThatWearOutAreBoughtAgain) {
   for (Drive& drive : hardware.drives)
     drive.rated_bytes_written = static_cast<int64_t>(250 * kYearSeconds);
   EXPECT_NEAR(*drive_life_years(hardware, run), 2, 1e-6);
-  const Cost cost = cost_of(prices, hardware, run, 1000);
+  const Cost cost = cost_of(prices, hardware, host_bytes, run, 1000);
   const double per_year = 100'720 / 4.0 + 800 / 2.0;
   EXPECT_NEAR(*cost.per_million_tokens, per_year / kYearSeconds / 500 * 1e6, 1e-9);
 }

@@ -82,6 +82,15 @@ TEST(WhatIf, OnlyWhatThePriceFileKnowsHasACost) {
   EXPECT_FALSE(outcomes[1].cost);
 }
 
+TEST(WhatIf, HostMemoryThatMayNotBeUsedIsNotPaidFor) {
+  Question question = two_in_turn();
+  question.equipment.hardware.host.capacity_bytes = int64_t{5} << 30;
+  question.prices = Prices{.name = "p", .server = 1000, .host_memory_per_gib = 10};
+  EXPECT_DOUBLE_EQ(what_if(question, {{}})[0].cost->price, 1050);
+  question.equipment.limits.host_limit_bytes = 0;
+  EXPECT_DOUBLE_EQ(what_if(question, {{}})[0].cost->price, 1000);
+}
+
 TEST(WriteBudgets, NothingToVaryWhereNothingIsWritten) {
   const auto budgets = write_budgets(two_in_turn(), 4);
   ASSERT_TRUE(budgets.ok()) << budgets.status().message();

@@ -39,6 +39,27 @@ TEST_F(StepTest, PhasesAreToldByMemoryAndUpdates) {
   EXPECT_EQ(phases, (std::vector<Phase>{{"forward", 0, 0}, {"backward", 1, 2}, {"update", 3, 3}}));
 }
 
+TEST(Phases, GradientsThatStayDoNotHideThem) {
+  TraceBuilder builder;
+  const TensorIndex weight = builder.persistent(1000);
+  const TensorIndex first_gradient = builder.transient(5000, TensorKind::kGradient);
+  const TensorIndex gradient = builder.transient(5000, TensorKind::kGradient);
+  for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
+    const TensorIndex below = builder.transient(1000);
+    const TensorIndex above = builder.transient(1000);
+    builder.op(100, {.reads = {weight}, .writes = {below}});
+    builder.op(100, {.reads = {weight, below}, .writes = {above}});
+    builder.op(100, {.reads = {above}, .writes = {first_gradient}});
+    builder.op(100, {.reads = {below}, .writes = {gradient}});
+  }
+  builder.op(100, {.reads = {first_gradient, gradient}, .writes = {weight}});
+  EXPECT_EQ(phases_of(builder.trace()), (std::vector<Phase>{{"forward", 0, 1},
+                                                            {"backward", 2, 3},
+                                                            {"forward", 4, 5},
+                                                            {"backward", 6, 7},
+                                                            {"update", 8, 8}}));
+}
+
 TEST_F(StepTest, StallsAreSharedOutByPhase) {
   const std::vector<StallShare> shares = stall_by_phase(run, builder.trace());
   ASSERT_EQ(shares.size(), 3);

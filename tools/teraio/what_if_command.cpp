@@ -12,6 +12,7 @@
 
 #include "base/units.h"
 #include "commands.h"
+#include "drive_life.h"
 #include "inputs.h"
 #include "progress.h"
 #include "python.h"
@@ -253,10 +254,6 @@ Sweep WhatIfCommand::swept(const Question& question, const std::vector<Quantity>
   return sweep;
 }
 
-std::string years_text(const std::optional<double>& years) {
-  return years ? fmt::format("{:.2g} years", *years) : "";
-}
-
 // What the columns of cost say; empty without prices.
 std::vector<std::string> cost_headers(const Question& question) {
   if (!question.prices) return {};
@@ -289,12 +286,13 @@ std::vector<std::string> row_of(const Outcome& outcome, bool cheapest, size_t co
   const std::string name = setting_text(outcome.setting);
   if (!outcome.status.ok()) return {name, "not possible"};
   const teraio::Run& run = outcome.run;
-  std::vector<std::string> cells = {name,
-                                    format_duration(run.step_ns),
-                                    fmt::format("{:.1f} %", 100 * fraction_of_ideal(run)),
-                                    format_size(run.ssd_bytes_written),
-                                    years_text(outcome.drive_life_years),
-                                    format_size(run.host_peak_bytes)};
+  std::vector<std::string> cells = {
+      name,
+      format_duration(run.step_ns),
+      fmt::format("{:.1f} %", 100 * fraction_of_ideal(run)),
+      format_size(run.ssd_bytes_written),
+      outcome.drive_life_years ? life_text(*outcome.drive_life_years) : "",
+      format_size(run.host_peak_bytes)};
   append(cells, cost_columns > 0 ? cost_cells(outcome.cost) : std::vector<std::string>(),
          cost_columns);
   cells.push_back(cheapest ? "<- cheapest near the best" : "");
