@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -52,6 +54,7 @@ def test_nothing_is_run_of_what_could_not_be_built(tmp_path):
     assert [result["name"] for result in check.run_all(steps, tmp_path)] == ["build"]
 
 
+@pytest.mark.slow
 def test_bits_are_compared(tmp_path):
     script = ROOT / "tools" / "gpu_check" / "bits.py"
     command = [sys.executable, str(script), "--device", "cpu", "--case", "foreach"]
