@@ -5,17 +5,26 @@
 #include <torch/csrc/autograd/function.h>
 
 #include <memory>
+#include <string_view>
+#include <typeinfo>
 #include <utility>
 
 namespace teraio::pytorch {
 namespace {
 
-// A node that PyTorch has generated for one of its operators: user code is in no such node, except
-// in hooks and recomputation, which run with gradients on or in nodes of their own.
-bool is_in_generated_node() {
+// Of a torch.autograd.Function. Its type's name is all there is: the wheel keeps its type_info to
+// itself, so that no cast to it links.
+bool is_python_node(const torch::autograd::Node& node) {
+  return std::string_view(typeid(node).name()).find("PyNode") != std::string_view::npos;
+}
+
+// The engine sums gradients before it runs the node that they are for, and user code is in no node
+// of PyTorch's own, except in hooks and recomputation, which run with gradients on or in nodes of
+// their own.
+bool is_in_pytorch_node() {
   if (c10::GradMode::is_enabled()) return false;
   const std::shared_ptr<torch::autograd::Node> node = torch::autograd::get_current_node();
-  return dynamic_cast<const torch::autograd::TraceableFunction*>(node.get()) != nullptr;
+  return node != nullptr && !is_python_node(*node);
 }
 
 // The wrapper that Python has of an object is a reference to it too.
@@ -45,13 +54,8 @@ bool can_be_summed_into(const c10::IValue& value) {
 }  // namespace
 
 std::optional<c10::OperatorHandle> as_sum_in_place(const OpInfo& info, torch::jit::Stack* stack) {
-  if (info.name != "aten::add.Tensor" || !is_in_generated_node()) return std::nullopt;
-  c10::IValue& first = (*stack)[stack->size() - 3];
-  c10::IValue& second = (*stack)[stack->size() - 2];
-  if (!can_be_summed_into(first)) {
-    if (!can_be_summed_into(second)) return std::nullopt;
-    std::swap(first, second);
-  }
+  if (info.name != "aten::add.Tensor" || !is_in_pytorch_node()) return std::nullopt;
+  if (!can_be_summed_into((*stack)[stack->size() - 3])) return std::nullopt;
   return c10::Dispatcher::singleton().findSchemaOrThrow("aten::add_", "Tensor");
 }
 
