@@ -9,6 +9,8 @@ BUILD := build
 FUZZ_SECONDS ?= 60
 VENV := .venv
 VENV_NEWEST := .venv-newest
+VENV_PEERS := .venv-peers
+DEEPSPEED := deepspeed==0.19.8
 python := $(CURDIR)/$(VENV)/bin/python
 python_newest := $(CURDIR)/$(VENV_NEWEST)/bin/python
 
@@ -41,6 +43,10 @@ sanitize:  ## run the tests of raw memory and of threads under sanitizers
 .PHONY: bench
 bench: build corpus  ## run every benchmark; leaves build/bench/*.json and prints a table
 	@$(python) tools/run_benchmarks.py $(BUILD)
+
+.PHONY: bench-peers
+bench-peers: build corpus $(VENV_PEERS)/.ready  ## compare with DeepSpeed under memory limits (needs root; hours)
+	@$(python) benchmarks/peers/compare.py --peers-python $(CURDIR)/$(VENV_PEERS)/bin/python
 
 .PHONY: paper
 paper: build  ## predict the paper's evaluation: writes docs/evaluation.md and its figures
@@ -142,6 +148,15 @@ $(VENV_NEWEST)/.ready: requirements/newest.txt requirements/common.txt tools/set
 else
 $(VENV_NEWEST)/.ready: ;
 endif
+
+$(VENV_PEERS)/.ready: requirements/pinned.txt requirements/common.txt requirements/peers.txt | packages
+	@tools/setup/install_packages.sh libaio-dev
+	@tools/setup/make_venv.sh $(VENV_PEERS) requirements/pinned.txt
+	@echo "Installing $(DEEPSPEED) into $(VENV_PEERS)"
+	@$(VENV_PEERS)/bin/python -m pip install --quiet -r requirements/peers.txt
+	@DS_ACCELERATOR=cpu DS_SKIP_CUDA_CHECK=1 DS_BUILD_OPS=0 \
+	  $(VENV_PEERS)/bin/python -m pip install --quiet --no-build-isolation $(DEEPSPEED)
+	@touch $@
 
 $(BUILD)/build.ninja: $(VENV)/.ready | packages
 	@cmake -S . -B $(BUILD) -G Ninja -DPython_EXECUTABLE=$(python)

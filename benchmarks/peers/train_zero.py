@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""pretrain_llama.py with DeepSpeed in place of its optimizer step; all else is the same.
+
+train_zero.py ZERO_CONFIG.json TRAINING_ARGS...: the configuration is DeepSpeed's own; training
+arguments are those of pretrain_llama.py. Runs with DS_ACCELERATOR=cpu and one rank.
+"""
+
+import json
+import os
+import sys
+import time
+from dataclasses import fields, replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
+
+import deepspeed
+import pretrain_llama
+import torch
+import torch.nn.functional as F
+from deepspeed.ops.adam import DeepSpeedCPUAdam
+from llama.atomic import write_json
+from llama.presets import PRESETS, LlamaConfig
+from llama.record import losses_sha256
+from llama.tokens import Batches, prepare
+
+ONE_RANK = {
+    "RANK": "0",
+    "WORLD_SIZE": "1",
+    "LOCAL_RANK": "0",
+    "MASTER_ADDR": "127.0.0.1",
+    "MASTER_PORT": "29571",
+}
+
+
+def build_optimizer(args, model) -> DeepSpeedCPUAdam:
+    """The groups and settings of pretrain_llama's AdamW."""
+    groups = pretrain_llama.build_optimizer(args, model).param_groups
+    chosen = [{"params": g["params"], "weight_decay": g["weight_decay"]} for g in groups]
+    return DeepSpeedCPUAdam(chosen, lr=args.learning_rate, betas=(0.9, 0.95), adamw_mode=True)
+
+
+def train_step(args, engine, batches) -> float:
+    """One optimizer step; returns the mean loss over its tokens."""
+    total = 0.0
+    for _ in range(args.accumulation):
+        tokens, targets = batches.next()
+        loss = F.cross_entropy(engine(tokens).flatten(0, 1), targets.flatten())
+        engine.backward(loss)  # divides by the number of passes itself
+        engine.step()
+        total += loss.item() / args.accumulation
+    return total
+
+
+def main() -> int:
+    configuration = json.loads(Path(sys.argv[1]).read_text())
+    args = pretrain_llama.parse_arguments(sys.argv[2:])
+    for name, value in ONE_RANK.items():
+        os.environ.setdefault(name, value)
+    overrides = {f.name: getattr(args, f.name) for f in fields(LlamaConfig) if f.name in args}
+    config = replace(PRESETS[args.preset], **overrides)
+    tokens = prepare(args.data, args.cache, config.vocab_size)
+    batches = Batches(tokens, args.micro_batch, config.sequence_length, args.seed)
+    model = pretrain_llama.build_model(args, config)
+    deepspeed.init_distributed(dist_backend="gloo")
+    engine, *_ = deepspeed.initialize(
+        model=model,
+        optimizer=build_optimizer(args, model),
+        lr_scheduler=lambda optimizer: pretrain_llama.build_schedule(args, optimizer),
+        config=configuration,
+    )
+    history = {"losses": [], "step_seconds": []}
+    for step in range(1, args.steps + 1):
+        began = time.perf_counter()
+        history["losses"].append(train_step(args, engine, batches))
+        history["step_seconds"].append(time.perf_counter() - began)
+        print(f"step {step}/{args.steps}  loss {history['losses'][-1]:.4f}", flush=True)
+    write_json(
+        args.losses,
+        {
+            "losses": [loss.hex() for loss in history["losses"]],
+            "losses_sha256": losses_sha256(history["losses"]),
+            "step_seconds": history["step_seconds"],
+            "tokens_per_step": args.micro_batch * args.accumulation * config.sequence_length,
+        },
+    )
+    torch.distributed.destroy_process_group()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
