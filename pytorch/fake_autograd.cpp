@@ -4,7 +4,6 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/function.h>
 
-#include <memory>
 #include <string_view>
 #include <typeinfo>
 #include <utility>
@@ -23,7 +22,7 @@ bool is_python_node(const torch::autograd::Node& node) {
 // their own.
 bool is_in_pytorch_node() {
   if (c10::GradMode::is_enabled()) return false;
-  const std::shared_ptr<torch::autograd::Node> node = torch::autograd::get_current_node();
+  const auto node = torch::autograd::get_current_node();  // its pointer type depends on the version
   return node != nullptr && !is_python_node(*node);
 }
 
