@@ -19,14 +19,19 @@ c10::StorageImpl* storage_of(const at::Tensor& tensor) {
   return impl.unsafe_storage().unsafeGetStorageImpl();
 }
 
+// In place: what a const IValue gives is a copy, whose reference has to be counted.
+const at::Tensor& tensor_in(const c10::IValue& value) {
+  return const_cast<c10::IValue&>(value).toTensor();
+}
+
 }  // namespace
 
 void StorageWalk::visit(const c10::IValue& value, bool is_write) {
   if (value.isTensor()) {
-    visit_tensor(value.toTensor(), is_write);
+    visit_tensor(tensor_in(value), is_write);
   } else if (value.isList()) {
     for (const c10::IValue& element : value.toListRef())
-      if (element.isTensor()) visit_tensor(element.toTensor(), is_write);
+      if (element.isTensor()) visit_tensor(tensor_in(element), is_write);
   } else if (value.isStorage()) {
     visit_storage(*value.toStorage().unsafeGetStorageImpl(), is_write);
   }
@@ -71,11 +76,11 @@ void StorageWalk::add_use(LiveTensor& tensor, bool is_write) {
 }
 
 bool has_wrapper(const c10::IValue& value) {
-  if (value.isTensor()) return is_wrapper(value.toTensor());
+  if (value.isTensor()) return is_wrapper(tensor_in(value));
   if (!value.isList()) return false;
   const auto elements = value.toListRef();
   return std::any_of(elements.begin(), elements.end(), [](const c10::IValue& element) {
-    return element.isTensor() && is_wrapper(element.toTensor());
+    return element.isTensor() && is_wrapper(tensor_in(element));
   });
 }
 
@@ -91,10 +96,10 @@ void find_unpinned(const ActiveSession& session, const c10::IValue& value,
     if (std::find(found.begin(), found.end(), tensor) == found.end()) found.push_back(tensor);
   };
   if (value.isTensor()) {
-    look_at(storage_of(value.toTensor()));
+    look_at(storage_of(tensor_in(value)));
   } else if (value.isList()) {
     for (const c10::IValue& element : value.toListRef())
-      if (element.isTensor()) look_at(storage_of(element.toTensor()));
+      if (element.isTensor()) look_at(storage_of(tensor_in(element)));
   } else if (value.isStorage()) {
     look_at(value.toStorage().unsafeGetStorageImpl());
   }
