@@ -162,7 +162,10 @@ bool PagePool::patch_together(int64_t size_bytes) {
   PageRange made = tail.range;
   made.size_bytes = std::min(made.size_bytes, whole_bytes);
   made.begin_bytes = tail.range.end_bytes() - made.size_bytes;
-  return stitch(made, whole_bytes, free_.granules()) && stitch(made, size_bytes, free_.crumbs());
+  if (!stitch(made, whole_bytes, free_.granules())) return false;
+  if (!stitch(made, size_bytes, free_.crumbs())) return false;
+  ++stitch_count_;
+  return true;
 }
 
 int64_t PagePool::grow_at(PageRange range, int64_t& growth_left_bytes) {
@@ -206,7 +209,10 @@ bool PagePool::extend(int64_t size_bytes, const Supply& supply) {
   if (growth_bytes > 0 && !grow({tail.range.end_bytes(), growth_bytes})) return false;
   tail.range.size_bytes += growth_bytes;
   if (growth_bytes >= missing_bytes) return true;
-  return stitch(tail.range, tail.range.size_bytes - growth_bytes + missing_bytes, supply.sources);
+  const int64_t wanted_bytes = tail.range.size_bytes - growth_bytes + missing_bytes;
+  if (!stitch(tail.range, wanted_bytes, supply.sources)) return false;
+  ++stitch_count_;
+  return true;
 }
 
 bool PagePool::grow(PageRange fresh) {
@@ -224,9 +230,7 @@ bool PagePool::stitch(PageRange& tail, int64_t wanted_bytes, const PageRanges& s
   if (tail.size_bytes > 0) free_.erase(tail);
   tail.size_bytes += move_from(sources, {tail.end_bytes(), wanted_bytes - tail.size_bytes});
   if (tail.size_bytes > 0) free_.insert(tail);
-  const bool is_done = tail.size_bytes == wanted_bytes;
-  stitch_count_ += is_done ? 1 : 0;
-  return is_done;
+  return tail.size_bytes == wanted_bytes;
 }
 
 // Backs unbacked addresses from the front by pages of free ranges. Leaves the pages out of the free

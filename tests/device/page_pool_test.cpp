@@ -230,6 +230,7 @@ TEST_F(PagePoolGranuleTest, ThePartOfAGranuleIsPatchedFromCrumbs) {
   EXPECT_NE(take(9), nullptr);
   EXPECT_NE(take(9), nullptr);
   EXPECT_EQ(pool_->held_bytes(), held_bytes);
+  EXPECT_LE(pool_->stitch_count(), 2) << "an allocation counts once";
 }
 
 TEST_F(PagePoolGranuleTest, CrumbsAreGivenUpForWholeGranules) {
