@@ -39,6 +39,8 @@ ZERO_ENVIRONMENT = {
     "DS_SKIP_CUDA_CHECK": "1",
     "TORCH_EXTENSIONS_DIR": str(OPERATORS),
 }
+# How PyTorch, the C++ library and the system say so; any other failure ends the comparison.
+OUT_OF_MEMORY = ("OutOfMemoryError", "std::bad_alloc", "Cannot allocate memory")
 GOAL = 2.5  # times ZeRO-Infinity's speed, at the tightest limit that it survives
 VOCABULARY = 8_000  # large embeddings would decide everything
 
@@ -161,7 +163,7 @@ def run_limited(arm: str, tuning: str | None, command, directory: Path, limit_by
             **outcome, fits=True, losses=record["losses"], step_seconds=record["step_seconds"]
         )
     text = tail(directory / "log.txt", 30)
-    if was_killed or "budget" in text or "memory" in text.lower():
+    if was_killed or any(sign in text for sign in OUT_OF_MEMORY):
         return Outcome(**outcome, fits=False)
     raise SystemExit(f"bench-peers: {arm} ended with {process.returncode}:\n{text}")
 
