@@ -37,6 +37,9 @@ class DeviceBackend {
   // In compute order.
   virtual void copy(std::byte* to, const void* from, size_t size_bytes) = 0;
 
+  // Whether the next three ever do anything; asked once, as they are asked at every op otherwise.
+  virtual bool has_streams() const { return false; }
+
   // What the calling thread does now is recorded to be repeated later, with these very addresses,
   // and nothing may be moved or waited for meanwhile.
   virtual bool is_capturing() const { return false; }

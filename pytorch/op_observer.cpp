@@ -61,7 +61,8 @@ class OutermostOp {
       : session_(session),
         thread_(thread),
         info_(info),
-        is_elsewhere_(info.is_collective || session.backend->is_on_other_stream()) {
+        is_elsewhere_(info.is_collective ||
+                      (session.has_streams && session.backend->is_on_other_stream())) {
     thread.op = &info;
     thread.frame.uses.clear();
     thread.frame.is_begun = false;
@@ -129,7 +130,10 @@ void bring_back_for_nested_op(ActiveSession& session, ThreadState& thread, const
   }
 }
 
-bool acts_on_wrappers(const OpInfo& info, const torch::jit::Stack& stack) {
+// A wrapper brings the key of Python's dispatch with it, and most ops have none.
+bool acts_on_wrappers(const OpInfo& info, c10::DispatchKeySet keys,
+                      const torch::jit::Stack& stack) {
+  if (!keys.has(c10::DispatchKey::Python)) return false;
   const auto arguments = stack.end() - static_cast<ptrdiff_t>(info.argument_count);
   return std::any_of(arguments, stack.end(), has_wrapper);
 }
@@ -139,12 +143,13 @@ void observe_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
   if (session == nullptr) return call_below(op, keys, stack);
   const OpInfo& info = op_info(op);
   ThreadState& thread = this_thread;
-  if (session->backend->is_capturing()) return run_captured(*session, info, op, keys, stack);
+  if (session->has_streams && session->backend->is_capturing())
+    return run_captured(*session, info, op, keys, stack);
   if (thread.op != nullptr) {
     bring_back_for_nested_op(*session, thread, info, *stack);
     return call_below(op, keys, stack);
   }
-  if (acts_on_wrappers(info, *stack)) return call_below(op, keys, stack);
+  if (acts_on_wrappers(info, keys, *stack)) return call_below(op, keys, stack);
   if (session->is_dry)
     if (const auto sum = as_sum_in_place(info, stack)) return observe_op(*sum, keys, stack);
   const auto run = [&](torch::jit::Stack* arguments) {

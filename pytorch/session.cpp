@@ -269,6 +269,7 @@ Status Session::start() {
   active_ = std::make_unique<ActiveSession>();
   active_->runtime = runtime_;
   active_->backend = backend_;
+  active_->has_streams = backend_->has_streams();
   active_->smallest_tensor_bytes = options_.smallest_tensor_bytes;
   active_->chunk_bytes = list_op_piece_bytes(options_.device_budget_bytes);
   backend_->install();

@@ -15,7 +15,7 @@ namespace {
 c10::StorageImpl* storage_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return nullptr;
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
-  if (!impl.has_storage() || impl.is_python_dispatch()) return nullptr;
+  if (impl.is_python_dispatch()) return nullptr;
   return impl.unsafe_storage().unsafeGetStorageImpl();
 }
 
@@ -38,19 +38,19 @@ void StorageWalk::visit(const c10::IValue& value, bool is_write) {
 }
 
 bool StorageWalk::is_opaque(const c10::TensorImpl& impl) const {
-  return !impl.has_storage() || (impl.is_python_dispatch() && !session_.is_dry);
+  return impl.is_python_dispatch() && !session_.is_dry;
 }
 
 void StorageWalk::visit_tensor(const at::Tensor& tensor, bool is_write) {
   if (!tensor.defined()) return;
   c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
-  if (is_opaque(impl)) return;
-  signature_ = combine_signatures(signature_, static_cast<uint64_t>(tensor.scalar_type()));
+  // Null for tensors without one (sparse ones): asking has_storage() first would be a virtual call.
+  c10::StorageImpl* storage = impl.unsafe_storage().unsafeGetStorageImpl();
+  if (storage == nullptr || is_opaque(impl)) return;
+  signature_ = add_to_signature(signature_, static_cast<uint64_t>(tensor.scalar_type()));
   if (!impl.has_symbolic_sizes_strides())
     for (const int64_t size : impl.sizes())
-      signature_ = combine_signatures(signature_, static_cast<uint64_t>(size));
-  c10::StorageImpl* storage = impl.unsafe_storage().unsafeGetStorageImpl();
-  if (storage == nullptr) return;
+      signature_ = add_to_signature(signature_, static_cast<uint64_t>(size));
   LiveTensor* live = visit_storage(*storage, is_write);
   if (live != nullptr && impl.requires_grad() && tensor.is_leaf()) live->is_parameter = true;
 }

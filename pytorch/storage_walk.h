@@ -26,7 +26,7 @@ class StorageWalk {
       : session_(session), frame_(frame), signature_(signature), side_(side) {}
 
   void visit(const c10::IValue& value, bool is_write);
-  uint64_t signature() const { return signature_; }
+  uint64_t signature() const { return combine_signatures(kEmptySignature, signature_); }
 
  private:
   void visit_tensor(const at::Tensor& tensor, bool is_write);

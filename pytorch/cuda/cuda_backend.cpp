@@ -309,6 +309,7 @@ class CudaBackend final : public DeviceBackend {
     C10_CUDA_CHECK(cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDeviceToDevice, stream_));
   }
 
+  bool has_streams() const override { return true; }
   bool is_capturing() const override { return is_capturing_now(); }
   bool is_on_other_stream() const override {
     return c10::cuda::getCurrentCUDAStream(ordinal_).stream() != stream_;

@@ -1,11 +1,18 @@
 // Signatures: 64-bit hashes by which an op, or a sequence of ops, is recognised.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 namespace teraio {
 
 inline constexpr uint64_t kEmptySignature = 0x9e3779b97f4a7c15;
+
+// Adds `value` to `signature`, cheaply: for the parts of one op, before combine_signatures().
+// The step of FxHash (rustc's).
+constexpr uint64_t add_to_signature(uint64_t signature, uint64_t value) {
+  return (std::rotl(signature, 5) ^ value) * 0x517cc1b727220a95;
+}
 
 // Mixes `value` into `signature`; order matters. The finaliser of MurmurHash3 (public domain).
 constexpr uint64_t combine_signatures(uint64_t signature, uint64_t value) {
