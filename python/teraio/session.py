@@ -126,7 +126,7 @@ class Session:
         return self._core.iterations()
 
     def memory_timeline(self):
-        """(time_ns, device_bytes) after every op of the last whole iteration."""
+        """(time_ns, device_bytes) of the last whole iteration, where an op has changed the bytes."""
         return self._core.memory_timeline()
 
     def prediction(self):

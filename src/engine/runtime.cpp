@@ -106,17 +106,31 @@ std::span<LiveTensor* const> Runtime::births_of_this_thread() {
   return {births_.begin(), std::stable_partition(others, births_.end(), is_mine)};
 }
 
+// How long the op that ends took, 0 when nobody wants to know: reading the clock costs a good part
+// of what the hooks cost.
+int64_t Runtime::note_time() {
+  const int64_t device_bytes = options_.engine.device->allocated_bytes();
+  const bool is_change = samples_.empty() || samples_.back().device_bytes != device_bytes;
+  if (!is_change && !are_ops_timed_) return 0;
+  const int64_t now_ns = options_.engine.clock->now_ns();
+  if (is_change) samples_.push_back({now_ns - iteration_start_ns_, device_bytes});
+  if (!are_ops_timed_) return 0;
+  const int64_t stall_ns = engine_.counters().stall_ns();
+  const int64_t duration_ns = now_ns - last_op_end_ns_ - (stall_ns - last_op_end_stall_ns_);
+  durations_ns_.push_back(duration_ns);
+  if (options_.op_timer != nullptr) options_.op_timer->end_op();
+  last_op_end_ns_ = now_ns;
+  last_op_end_stall_ns_ = stall_ns;
+  return duration_ns;
+}
+
 void Runtime::note_op(const OpFrame& frame, std::string_view name, uint64_t signature,
                       bool is_complete) {
   const std::span<LiveTensor* const> births = births_of_this_thread();
   if (is_complete)
     for (LiveTensor* newborn : births) newborn->is_seen_as_input = true;
-  const int64_t now_ns = options_.engine.clock->now_ns();
-  const int64_t stall_ns = engine_.counters().stall_ns();
   const int64_t workspace_bytes = take_workspace_bytes();
-  const int64_t duration_ns = now_ns - last_op_end_ns_ - (stall_ns - last_op_end_stall_ns_);
-  durations_ns_.push_back(duration_ns);
-  if (is_timing_) options_.op_timer->end_op();
+  const int64_t duration_ns = note_time();
   if (is_recording_) {
     OpRecord record;
     record.name = name;
@@ -131,9 +145,6 @@ void Runtime::note_op(const OpFrame& frame, std::string_view name, uint64_t sign
   sequence_hash_ = combine_signatures(sequence_hash_, signature);
   segment_hash_ = combine_signatures(segment_hash_, signature);
   ++op_count_;
-  last_op_end_ns_ = now_ns;
-  last_op_end_stall_ns_ = stall_ns;
-  samples_.push_back({now_ns - iteration_start_ns_, options_.engine.device->allocated_bytes()});
   if (op_count_ >= kLongestIterationOps) start_iteration();
 }
 
@@ -179,9 +190,9 @@ void Runtime::start_iteration() {
   samples_.reserve(last_samples_.size());
   options_.engine.device->reset_peak();
   // Where plans come from these times: not once a plan has been refined.
-  is_timing_ = options_.op_timer != nullptr &&
-               (is_recording_ || (is_planned_ && iterations_on_plan_ < kIterationsBeforeRefining));
-  if (is_timing_) options_.op_timer->start();
+  are_ops_timed_ =
+      is_recording_ || (is_planned_ && iterations_on_plan_ < kIterationsBeforeRefining);
+  if (are_ops_timed_ && options_.op_timer != nullptr) options_.op_timer->start();
 }
 
 void Runtime::note_iteration() {
@@ -295,7 +306,8 @@ bool Runtime::is_new_plan_due() {
 // and whenever the drives are not what they were.
 void Runtime::refine_plan() {
   // An op that could not begin has no time.
-  if (static_cast<OpIndex>(durations_ns_.size()) != engine_.schedule().profile().op_count()) return;
+  const OpIndex timed_count = static_cast<OpIndex>(durations_ns_.size());
+  if (are_ops_timed_ && timed_count != engine_.schedule().profile().op_count()) return;
   if (!is_planned_ || given_plan_ || !is_new_plan_due()) return;
   Profile profile = engine_.schedule().profile();
   take_op_times(profile);
@@ -303,12 +315,11 @@ void Runtime::refine_plan() {
   iterations_on_plan_ = kIterationsBeforeRefining;
 }
 
-// Of the iteration that just ended, which had the profile's ops. Without them it keeps its own.
+// Of the iteration that just ended, which had the profile's ops. Not timed, it keeps its own.
 void Runtime::take_op_times(Profile& profile) {
+  if (!std::exchange(are_ops_timed_, false)) return;
   if (options_.op_timer != nullptr) {
-    if (!is_timing_) return;
     Result<std::vector<int64_t>> times = options_.op_timer->durations_ns();
-    is_timing_ = false;
     if (!times.ok()) return spdlog::warn("teraio: no op times: {}", times.status().message());
     durations_ns_ = std::move(*times);
   }

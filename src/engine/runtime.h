@@ -103,7 +103,7 @@ class Runtime {
   bool has_trace() const;
   std::optional<Plan> current_plan() const;
   std::vector<IterationRecord> iterations() const;
-  // Device memory over the last whole iteration, a sample per op.
+  // Device memory over the last whole iteration: from each op's end on at which it was another.
   std::vector<MemorySample> memory_timeline() const;
   EngineCounters counters() const;
   MemoryUsage memory_usage() const;
@@ -126,6 +126,7 @@ class Runtime {
   bool is_new_plan_due();
   void adopt_profile(Profile profile, std::vector<TensorIndex> offloaded_after_use = {});
   bool begins_new_update(std::span<const Use> uses);
+  int64_t note_time();
   void note_op(const OpFrame& frame, std::string_view name, uint64_t signature, bool is_complete);
   std::span<LiveTensor* const> births_of_this_thread();
   void free_tensor(LiveTensor* tensor);
@@ -141,7 +142,7 @@ class Runtime {
   bool is_active_ = true;
   bool is_recording_ = true;
   bool is_planned_ = false;
-  bool is_timing_ = false;  // the op_timer runs
+  bool are_ops_timed_ = false;
   std::optional<Plan> given_plan_;
   Plan plan_;
   std::vector<TensorIndex> offloaded_after_use_;  // besides plan_
