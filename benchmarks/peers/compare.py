@@ -3,8 +3,8 @@
 
 For each model and limit every arm runs once a round, in a process of its own, in a memory control
 group that counts page cache too; ideal is stock PyTorch without a limit. Same model, data,
-precision, seed and malloc settings. ZeRO-Infinity runs with the settings for speed, or, when the
-kernel kills it, with those for memory. Leaves peers.json, peers.md and each arm's log. Needs root.
+precision and seed. ZeRO runs with the settings for speed, or, when the kernel kills it, with those
+that need less. Leaves peers.json, peers.md and each arm's log. Needs root.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from llama.tokens import prepare
 from memory_limit import Unavailable, memory_limit
 from rich.console import Console
 from rich.table import Table
-from zero_config import TUNINGS, zero_infinity, zero_offload
+from zero_config import ATTEMPTS, RETURN_MEMORY, zero_infinity, zero_offload
 
 from teraio.sizes import parse_size
 
@@ -136,7 +136,9 @@ def zero(args, model: Model, directory: Path, configuration: dict) -> list[str]:
     ]
 
 
-def run_limited(arm: str, tuning: str | None, command, directory: Path, limit_bytes) -> Outcome:
+def run_limited(
+    arm: str, tuning: str | None, command, directory: Path, limit_bytes, returns_memory=False
+) -> Outcome:
     """Runs one arm to its end. An arm that fails without the kernel's killing it is an error."""
     losses = directory / "losses.json"
     losses.unlink(missing_ok=True)
@@ -145,7 +147,7 @@ def run_limited(arm: str, tuning: str | None, command, directory: Path, limit_by
             [*limit.prefix, *command],
             stdout=log,
             stderr=subprocess.STDOUT,
-            env=environment(),
+            env=environment(returns_memory),
         )
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -168,10 +170,10 @@ def run_limited(arm: str, tuning: str | None, command, directory: Path, limit_by
     raise SystemExit(f"bench-peers: {arm} ended with {process.returncode}:\n{text}")
 
 
-def environment() -> dict[str, str]:
-    """The same for every arm: malloc settings, threads."""
+def environment(returns_memory: bool) -> dict[str, str]:
+    malloc = RETURN_MEMORY if returns_memory else {}
     threads = str(len(os.sched_getaffinity(0)))
-    return {**os.environ, **ENVIRONMENT, **ZERO_ENVIRONMENT, "OMP_NUM_THREADS": threads}
+    return {**os.environ, **ENVIRONMENT, **malloc, **ZERO_ENVIRONMENT, "OMP_NUM_THREADS": threads}
 
 
 def run_arm(args, model: Model, arm: str, limit_bytes: int, directory: Path) -> Outcome:
@@ -182,13 +184,15 @@ def run_arm(args, model: Model, arm: str, limit_bytes: int, directory: Path) -> 
     if arm in ("planned", "on-demand"):
         command = ours(args, model, directory, limit_bytes, arm)
         return run_limited(arm, None, command, directory, limit_bytes)
-    if arm == "ZeRO-Offload":
-        command = zero(args, model, directory, zero_offload(args))
-        return run_limited(arm, None, command, directory, limit_bytes)
-    for tuning in TUNINGS:
-        configuration = zero_infinity(args, tuning, args.drive, model.largest_parameter_elements)
+    for tuning, returns_memory in ATTEMPTS:
+        configuration = (
+            zero_offload(args)
+            if arm == "ZeRO-Offload"
+            else zero_infinity(args, tuning, args.drive, model.largest_parameter_elements)
+        )
         command = zero(args, model, directory, configuration)
-        outcome = run_limited(arm, tuning, command, directory, limit_bytes)
+        name = f"{tuning}, memory returned" if returns_memory else tuning
+        outcome = run_limited(arm, name, command, directory, limit_bytes, returns_memory)
         if outcome.fits:
             break
     return outcome

@@ -18,6 +18,7 @@ import deepspeed
 import pretrain_llama
 import torch
 import torch.nn.functional as F
+from deepspeed.accelerator import get_accelerator
 from deepspeed.ops.adam import DeepSpeedCPUAdam
 from llama.atomic import write_json
 from llama.presets import PRESETS, LlamaConfig
@@ -31,6 +32,15 @@ ONE_RANK = {
     "MASTER_ADDR": "127.0.0.1",
     "MASTER_PORT": "29571",
 }
+
+
+def keep_single_precision() -> None:
+    """Parameters on NVMe have the job's precision.
+
+    DeepSpeed 0.19.8 makes them bfloat16 where the CPU has no half-precision arithmetic, whatever
+    zero.Init is told (`dtype or torch.float16 if is_fp16_supported() else ...` in _set_dtype).
+    """
+    get_accelerator().is_fp16_supported = lambda: True
 
 
 def build_optimizer(args, model) -> DeepSpeedCPUAdam:
@@ -62,6 +72,7 @@ def main() -> int:
     tokens = prepare(args.data, args.cache, config.vocab_size)
     batches = Batches(tokens, args.micro_batch, config.sequence_length, args.seed)
     model = pretrain_llama.build_model(args, config)
+    keep_single_precision()
     deepspeed.init_distributed(dist_backend="gloo")
     engine, *_ = deepspeed.initialize(
         model=model,

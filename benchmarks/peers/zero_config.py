@@ -1,12 +1,21 @@
 """DeepSpeed configurations, tuned for speed on a CPU as its documentation says, or for memory.
 
 `speed` lets parameters stay, reads the next ones ahead and moves optimizer states in large groups;
-`memory` is the least that works. `bench-peers` publishes which one an arm ran with.
+`memory` is the least that works. Each may have the C library return memory to the system, which
+costs time and lets it fit where it would not otherwise. `bench-peers` publishes which one an arm
+ran with.
 """
 
 from pathlib import Path
 
 TUNINGS = ("speed", "memory")
+# From the fastest to the one that needs least: (tuning, whether memory is returned).
+ATTEMPTS = (("speed", False), ("speed", True), ("memory", True))
+RETURN_MEMORY = {
+    "MALLOC_MMAP_THRESHOLD_": "1048576",
+    "MALLOC_TRIM_THRESHOLD_": "1048576",
+    "MALLOC_ARENA_MAX": "2",
+}
 # Elements of 4 bytes. DeepSpeed keeps buffer_count buffers of the largest group or parameter.
 SUB_GROUP_ELEMENTS = {"speed": 20_000_000, "memory": 1_000_000}
 LIVE_ELEMENTS = {"speed": 50_000_000, "memory": 0}
