@@ -52,7 +52,10 @@ void bind_dry_session(py::module_& module, void (*check)(const Status&)) {
            [](DrySession& session, const py::object& storage) {
              session.resize(*torch::createStorage(storage.ptr()).unsafeGetStorageImpl());
            })
-      .def("spend", &DrySession::spend)
+      .def("spend",
+           [check](DrySession& session, int64_t duration_ns, int64_t workspace_bytes) {
+             check(session.spend(duration_ns, workspace_bytes));
+           })
       .def("has_trace", [](DrySession& session) { return session.runtime().has_trace(); })
       .def("iterations", &iterations)
       .def("save_trace",

@@ -61,8 +61,13 @@ void DrySession::add_birth(c10::StorageImpl& storage) { count_fake_storage(*acti
 
 void DrySession::resize(c10::StorageImpl& storage) { recount_fake_storage(*active_, storage); }
 
-void DrySession::spend(int64_t duration_ns) {
+Status DrySession::spend(int64_t duration_ns, int64_t workspace_bytes) {
   machine_->clock.advance_to(machine_->clock.now_ns() + duration_ns);
+  if (workspace_bytes == 0) return {};
+  Result<LiveTensor*> workspace = runtime_->allocate(workspace_bytes);
+  if (!workspace.ok()) return workspace.status();
+  runtime_->release(*workspace);
+  return {};
 }
 
 Status DrySession::save_trace(const std::filesystem::path& path, const std::string& source) const {

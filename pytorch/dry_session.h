@@ -38,8 +38,8 @@ class DrySession {
   void add_birth(c10::StorageImpl& storage);
   // The program has changed its size without an op.
   void resize(c10::StorageImpl& storage);
-  // The op that runs takes this much longer.
-  void spend(int64_t duration_ns);
+  // The op that runs takes this much longer, and has this much memory meanwhile.
+  Status spend(int64_t duration_ns, int64_t workspace_bytes);
 
   Runtime& runtime() { return *runtime_; }
   // The iteration that has repeated, said to come from `source`. kInvalidArgument while none has.

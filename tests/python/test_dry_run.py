@@ -96,10 +96,10 @@ def script(tmp_path):
 def both_traces(dry_run, teraio_run, tmp_path):
     """The traces of a real run and of a dry run of the same command."""
 
-    def both_traces(*command):
+    def both_traces(*command, dry_options=()):
         real = teraio_run("--device-budget", "2GB", "--save-trace", "real.json", *command)
         assert real.code == 0, real
-        dry = dry_run("--save-trace", "dry.json", *command)
+        dry = dry_run("--save-trace", "dry.json", *dry_options, *command)
         assert dry.code == 0, dry
         return [json.loads((tmp_path / name).read_text()) for name in ("real.json", "dry.json")]
 
@@ -162,6 +162,35 @@ def test_llama_is_foretold_op_by_op(both_traces, llama, settings):
 @pytest.mark.parametrize("model", [MLP, CNN, ENCODER], ids=["mlp", "cnn", "encoder"])
 def test_models_of_other_kinds_are_foretold_op_by_op(both_traces, script, model):
     assert_alike(*both_traces(script(model)))
+
+
+CONVOLUTIONS = """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+model = nn.Sequential(
+    nn.Conv2d(3, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(),
+    nn.Conv2d(32, 64, 3, stride=2, padding=1), nn.BatchNorm2d(64), nn.ReLU(),
+    nn.Conv2d(64, 64, 1),
+)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def loss_of(step):
+    return model(torch.randn(8, 3, 64, 64)).square().mean()
+"""
+
+
+def test_workspaces_of_convolutions_are_foretold(both_traces, script, tmp_path):
+    from dataclasses import replace
+
+    from teraio.dry_run.accelerator import load, to_json
+
+    device = replace(load("h100-nvl"), library="onednn")
+    (tmp_path / "device.json").write_text(json.dumps(to_json(device)))
+    real, dry = both_traces(script(CONVOLUTIONS), dry_options=["--accelerator", "device.json"])
+    assert_alike(real, dry)
+    for op, foretold in zip(real["ops"], dry["ops"], strict=True):
+        if op["workspace_bytes"] > 1 << 20:
+            assert foretold["workspace_bytes"] == pytest.approx(op["workspace_bytes"], rel=0.2), op
 
 
 def test_parameters_have_their_names_and_kinds(dry_run, llama, tmp_path):

@@ -32,6 +32,7 @@ class Accelerator:
     efficiency: dict[str, float]
     source: str = ""
     note: str = ""
+    library: str = ""  # whose workspaces ops have: "onednn", or unknown and left out
     measured: dict[str, list] = field(default_factory=dict)
 
     def rate(self, kind: str, work: float) -> float | None:
@@ -104,6 +105,7 @@ def parse(content, where: str) -> Accelerator:
         **fields,
         source=content.get("source", ""),
         note=content.get("note", ""),
+        library=content.get("library", ""),
         measured={kind: sorted(points) for kind, points in measured.items()},
     )
 

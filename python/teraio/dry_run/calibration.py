@@ -54,6 +54,7 @@ def measure(show) -> Accelerator:
         op_ns=int(op_seconds * 1e9),
         efficiency={"memory": 1.0},
         source="measured by teraio dry-run --calibrate",
+        library="onednn" if torch.backends.mkldnn.is_available() else "",
         measured={
             kind: [[int(work), int(rate)] for work, rate in sorted(found)]
             for kind, found in points.items()
@@ -159,6 +160,7 @@ def _add_memory_bound(probes, elements):
         probes[f"{name} {elements}"] = (call, kind, tensors * size_bytes)
 
     add("memory", "add", lambda: torch.add(a, b, out=out), 3)
+    add("random", "bernoulli", lambda: out.bernoulli_(0.9), 1)
     add("transcendental", "silu", lambda: aten.silu.out(a, out=out), 2)
     add("softmax", "log_softmax", lambda: aten._log_softmax.out(a, -1, False, out=out), 2)
     add("reduction", "sum", lambda: torch.sum(a, -1, out=sums), 1)

@@ -33,10 +33,11 @@ _NOT_OPS = {torch.ops.prim.device.default}
 class OpMode(TorchDispatchMode):
     """Tells the session what each op has made and how long it takes, and answers reads."""
 
-    def __init__(self, session, roofline, reads):
+    def __init__(self, session, roofline, workspace_bytes, reads):
         super().__init__()
         self._session = session
         self._roofline = roofline
+        self._workspace_bytes = workspace_bytes
         self._reads = reads
         self._fresh_results = {}
         self.is_counting = True
@@ -102,7 +103,10 @@ class OpMode(TorchDispatchMode):
         born = self._born(func, result)
         if born and not (func is aten.lift_fresh.default and _is_foreign(args[0])):
             self._session.add_births(born)
-        self._session.spend(self._roofline.duration_ns(func, args, kwargs, result))
+        self._session.spend(
+            self._roofline.duration_ns(func, args, kwargs, result),
+            self._workspace_bytes(func, args, result),
+        )
 
     def _born(self, func, result):
         """The results that are not aliases of arguments, on the device that trains."""
@@ -164,10 +168,10 @@ def _flat(results):
 class FakeWorld:
     """While entered: tensors are fake, ops are counted, data is loaded for real."""
 
-    def __init__(self, session, roofline, reads):
+    def __init__(self, session, roofline, workspace_bytes, reads):
         self._session = session
         self._reads = reads
-        self.ops = OpMode(session, roofline, reads)
+        self.ops = OpMode(session, roofline, workspace_bytes, reads)
         self.fakes = FakeTensorMode(allow_non_fake_inputs=True)
         self._stack = contextlib.ExitStack()
 

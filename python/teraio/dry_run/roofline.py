@@ -32,8 +32,9 @@ _FILLING = {"fill_", "zero_", "copy_", "normal_", "uniform_", "bernoulli_", "ran
 _FILLING |= {"exponential_", "arange", "trunc_normal_"}
 # Per element, many more instructions than a sum: bound by compute on a CPU.
 _TRANSCENDENTAL = {"exp", "log", "log1p", "tanh", "sigmoid", "gelu", "silu", "erf", "sin"}
-_TRANSCENDENTAL |= {"cos", "softplus", "mish", "normal_", "bernoulli_"}
-_TRANSCENDENTAL |= {"native_dropout", "exponential_", "elu", "logsumexp"}
+_TRANSCENDENTAL |= {"cos", "softplus", "mish", "elu", "logsumexp"}
+# One stream of random numbers, on a CPU by one core.
+_RANDOM = {"normal_", "bernoulli_", "uniform_", "random_", "exponential_", "native_dropout"}
 _REDUCING = {"sum", "mean", "amax", "amin", "linalg_vector_norm", "norm", "var", "std", "var_mean"}
 _REDUCING |= {"prod", "max", "min", "argmax", "argmin", "all", "any"}
 _NORMALIZING = {"native_layer_norm", "native_batch_norm", "native_group_norm", "cudnn_batch_norm"}
@@ -139,7 +140,9 @@ def _kind(packet, name):
     if "attention" in name:
         return "attention_backward" if "backward" in name else "attention"
     plain = name.removesuffix("_")
-    if plain in _TRANSCENDENTAL or name in _TRANSCENDENTAL:
+    if name in _RANDOM:
+        return "random"
+    if plain in _TRANSCENDENTAL:
         return "transcendental"
     if name.startswith(("gelu_backward", "silu_backward")):
         return "transcendental"
