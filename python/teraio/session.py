@@ -126,7 +126,7 @@ class Session:
         return self._core.iterations()
 
     def memory_timeline(self):
-        """(time_ns, device_bytes) of the last whole iteration, where an op has changed the bytes."""
+        """(time_ns, device_bytes) of the last whole iteration, where the bytes have changed."""
         return self._core.memory_timeline()
 
     def prediction(self):
