@@ -280,6 +280,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
              }
              check(status);
            })
+      .def("abandon", &Session::abandon, no_gil())
       .def("is_running", &Session::is_running)
       .def("begin_step", [](Session& session) { session.runtime().begin_step(); })
       .def(

@@ -281,16 +281,28 @@ Status Session::start() {
 
 Status Session::stop() {
   if (!is_running()) return {};
-  observe_this_thread(false);
-  set_active_session(nullptr);
+  take_hooks_off();
   const StorageReferenceGuard guard;
   machine_->device->set_budget_bytes(std::numeric_limits<int64_t>::max());
-  // The record stays: a thread that entered an op before the end still reads it.
-  static auto* ended = new std::vector<std::unique_ptr<ActiveSession>>();
-  ended->push_back(std::make_unique<ActiveSession>(*active_));
   TERAIO_RETURN_IF_ERROR(runtime_->stop());
   close_stores();
   return {};
+}
+
+void Session::abandon() {
+  if (!is_running()) return;
+  take_hooks_off();
+  const StorageReferenceGuard guard;
+  runtime_->abandon();
+  close_stores();
+}
+
+void Session::take_hooks_off() {
+  observe_this_thread(false);
+  set_active_session(nullptr);
+  // The record stays: a thread that entered an op before the end still reads it.
+  static auto* ended = new std::vector<std::unique_ptr<ActiveSession>>();
+  ended->push_back(std::make_unique<ActiveSession>(*active_));
 }
 
 // Tensors keep the machine for as long as they live; the drives' room is given back now.

@@ -67,6 +67,9 @@ class Session {
   Status start();
   // Every tensor comes back, the hooks go off. The session cannot be started again.
   Status stop();
+  // The same for a process that ends: nothing comes back. A tensor that is away is lost, and says
+  // so when it is touched.
+  void abandon();
   bool is_running() const;
 
   Runtime& runtime() { return *runtime_; }
@@ -82,6 +85,7 @@ class Session {
   Status open_tiers();
   Status measure_device_link();
   void create_runtime();
+  void take_hooks_off();
   void close_stores();
   std::optional<std::string> machine_change();
   Result<Plan> make_plan(const Profile& profile);

@@ -207,6 +207,12 @@ void Engine::request(LiveTensor& tensor, Status& status) {
     return;
   }
   if (tensor.residency != Residency::kOut) return;
+  if (tensor.valid_copy() == nullptr) {
+    status = Status(ErrorCode::kCancelled,
+                    fmt::format("tensor {} ({}) was left behind when the session ended", tensor.id,
+                                format_size(tensor.size_bytes)));
+    return;
+  }
   std::byte* memory = obtain_memory(tensor.size_bytes);
   if (memory == nullptr) {
     status = memory_error(tensor.size_bytes);
@@ -268,6 +274,14 @@ Status Engine::bring_everything_back() {
   TERAIO_RETURN_IF_ERROR(failure_);
   for (LiveTensor* tensor : live_) drop_copies(*tensor);
   return {};
+}
+
+void Engine::leave_everything_behind() {
+  due_prefetches_.clear();
+  int64_t ignored_ns = 0;
+  while (transfers_under_way_ > 0) wait_for_arrival(ignored_ns);
+  for (LiveTensor* tensor : live_) drop_copies(*tensor);
+  options_.stores = {};
 }
 
 void Engine::leave_stores() {

@@ -104,6 +104,9 @@ class Engine {
   // Brings every tensor back and drops the copies on the tiers. On failure (kOutOfMemory when the
   // budget does not hold them) the copies stay, and nothing is lost.
   Status bring_everything_back();
+  // Nothing moves from now on, and the stores may go. What is away stays so, and its bytes are
+  // lost.
+  void leave_everything_behind();
   // Nothing moves from now on, and the stores may go. Requires that everything is back.
   void leave_stores();
 

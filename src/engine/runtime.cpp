@@ -364,6 +364,14 @@ Status Runtime::stop() {
   return {};
 }
 
+void Runtime::abandon() {
+  const std::lock_guard lock(mutex_);
+  is_active_ = false;
+  births_.clear();
+  engine_.leave_everything_behind();
+  options_.engine.stores = {};
+}
+
 std::optional<Trace> Runtime::trace() const {
   const std::lock_guard lock(mutex_);
   if (engine_.schedule().is_empty()) return std::nullopt;

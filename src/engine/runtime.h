@@ -98,6 +98,8 @@ class Runtime {
   // Everything comes back, nothing is evicted, recorded or planned any more. After success the
   // stores are not used again; after failure they hold what could not come back.
   Status stop();
+  // The same for a process that ends: nothing comes back, and what is away is lost.
+  void abandon();
 
   std::optional<Trace> trace() const;
   bool has_trace() const;

@@ -376,6 +376,22 @@ TEST_F(RuntimeTest, StopBringsEverythingBack) {
   EXPECT_EQ(runtime().iterations().size(), iteration_count) << "it only looks on";
 }
 
+TEST_F(RuntimeTest, AbandonBringsNothingBack) {
+  open({.budget_units = 7});
+  trainee_->steps(4);
+  ASSERT_GT(runtime().bytes_away(), 0);
+  const int64_t bytes_read = session_->ssd().counters().bytes_read;
+  runtime().abandon();
+  EXPECT_EQ(session_->ssd().counters().bytes_read, bytes_read);
+  EXPECT_LE(session_->device().usage().reserved_bytes, 7 * kUnitBytes);
+  for (LiveTensor* weight : trainee_->weights) {
+    const bool is_away = weight->residency == Residency::kOut;
+    const Status status = runtime().hold(weight);
+    EXPECT_EQ(status.ok(), !is_away) << status.message();
+    if (status.ok()) runtime().unhold(weight);
+  }
+}
+
 TEST_F(RuntimeTest, StopDuringAnOpLetsItEnd) {
   open();
   OpFrame frame = RuntimeSession::frame({trainee_->weights[0]});
