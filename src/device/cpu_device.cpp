@@ -59,6 +59,7 @@ class CpuDevice final : public Device {
   void release(std::byte* memory) override;
   void set_budget_bytes(int64_t budget_bytes) override;
   MemoryUsage usage() const override;
+  int64_t budget_bytes() const override { return budget_bytes_; }
   int64_t allocated_bytes() const override { return allocated_bytes_; }
   void reset_peak() override;
 

@@ -63,7 +63,9 @@ class Device {
   virtual void set_budget_bytes(int64_t budget_bytes) = 0;
 
   virtual MemoryUsage usage() const = 0;
-  // usage().allocated_bytes alone, for those who ask after every op.
+  // Of usage() what is asked for at every op: no more than reading a number, as usage() is not on
+  // every device.
+  virtual int64_t budget_bytes() const = 0;
   virtual int64_t allocated_bytes() const = 0;
   virtual void reset_peak() = 0;
 

@@ -154,6 +154,11 @@ void FakeAsyncDevice::unpin_host(std::byte* host) {
     if ((copy.is_to_host ? copy.target() : copy.source()).overlaps(*known))
       note("unpinned before the copy ended");
   }
+int64_t FakeAsyncDevice::budget_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return memory_->budget_bytes();
+}
+
   pinned_.erase(known);
 }
 

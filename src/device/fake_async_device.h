@@ -95,6 +95,7 @@ class FakeAsyncDevice final : public Device {
   MemoryUsage usage() const override;
   void reset_peak() override;
   Event record() override;
+  int64_t budget_bytes() const override;
   Status order_after(Event event) override;
   bool has_passed(Event event) const override;
   Status wait(Event event) override;

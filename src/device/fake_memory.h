@@ -31,6 +31,7 @@ class FakeMemory {
   void release(std::byte* memory);
   void set_budget_bytes(int64_t budget_bytes) { usage_.budget_bytes = budget_bytes; }
   MemoryUsage usage() const;
+  int64_t budget_bytes() const { return usage_.budget_bytes; }
   int64_t allocated_bytes() const { return usage_.allocated_bytes; }
   void reset_peak() { usage_.allocated_peak_bytes = usage_.allocated_bytes; }
 

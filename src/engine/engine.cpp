@@ -188,8 +188,7 @@ void Engine::start_due_prefetches() {
   while (!due_prefetches_.empty()) {
     LiveTensor& tensor = *due_prefetches_.front();
     if (tensor.residency == Residency::kOut) {
-      const MemoryUsage usage = options_.device->usage();
-      if (usage.budget_bytes - usage.allocated_bytes < tensor.size_bytes + kept_bytes) return;
+      if (free_bytes() < tensor.size_bytes + kept_bytes) return;
       std::byte* memory = options_.device->allocate(tensor.size_bytes);
       if (memory == nullptr) return;
       ++counters_.planned_prefetches;

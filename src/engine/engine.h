@@ -124,6 +124,7 @@ class Engine {
   // Memory: eviction.cpp
   std::byte* obtain_memory(int64_t size_bytes);
   void expedite_writes();
+  int64_t free_bytes() const;
   int64_t bytes_to_evict(int64_t size_bytes) const;
   bool evict_for(int64_t size_bytes);
   std::vector<LiveTensor*> victims() const;

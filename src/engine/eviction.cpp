@@ -40,12 +40,15 @@ void Engine::expedite_writes() {
   for (const LiveTensor* tensor : leaving) store(tensor->transfer_tier)->expedite(tensor->transfer);
 }
 
+// On paper; negative where more is allocated than the budget holds by now.
+int64_t Engine::free_bytes() const {
+  return options_.device->budget_bytes() - options_.device->allocated_bytes();
+}
+
 // What must leave besides what is leaving. When there is enough on paper but nothing can be made of
 // it, because it is scattered, all of it.
 int64_t Engine::bytes_to_evict(int64_t size_bytes) const {
-  const MemoryUsage usage = options_.device->usage();
-  const int64_t free_bytes = std::max<int64_t>(usage.budget_bytes - usage.allocated_bytes, 0);
-  const int64_t missing_bytes = size_bytes - free_bytes - bytes_leaving_;
+  const int64_t missing_bytes = size_bytes - std::max<int64_t>(free_bytes(), 0) - bytes_leaving_;
   return missing_bytes > 0 || bytes_leaving_ > 0 ? missing_bytes : size_bytes;
 }
 

@@ -74,6 +74,17 @@ class DeviceConformanceTest : public testing::TestWithParam<DeviceKind> {
 
 TEST_P(DeviceConformanceTest, HasAName) { EXPECT_FALSE(device_->name().empty()); }
 
+TEST_P(DeviceConformanceTest, WhatIsAskedForAtEveryOpIsWhatUsageSays) {
+  EXPECT_EQ(device_->budget_bytes(), kBudgetBytes);
+  std::byte* memory = device_->allocate(5000);
+  EXPECT_GE(device_->allocated_bytes(), 5000);
+  EXPECT_EQ(device_->allocated_bytes(), device_->usage().allocated_bytes);
+  device_->set_budget_bytes(kBudgetBytes / 2);
+  EXPECT_EQ(device_->budget_bytes(), kBudgetBytes / 2);
+  EXPECT_EQ(device_->budget_bytes(), device_->usage().budget_bytes);
+  device_->release(memory);
+}
+
 TEST_P(DeviceConformanceTest, BytesComeBack) {
   for (int64_t size_bytes : {1L, 64L, 4095L, 4096L, 4097L, 1048576L, 5000001L}) {
     std::byte* memory = device_->allocate(size_bytes);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/fixture/engine_session.h"
+#include "engine/fixture/forwarding_device.h"
 
 namespace teraio {
 namespace {
@@ -203,6 +204,41 @@ TEST_F(PrefetchTest, AFailureIsTriedAgainWhenTheOpNeedsIt) {
   ASSERT_TRUE(op(3, {t_[0]}).ok());
   EXPECT_EQ(session_->counters().failed_transfers, 1);
   EXPECT_EQ(session_->counters().urgent_reads, 1);
+}
+
+class UsageCounter final : public testing::ForwardingDevice {
+ public:
+  UsageCounter(Device& behind, int64_t& count) : ForwardingDevice(behind), count_(count) {}
+  MemoryUsage usage() const override {
+    ++count_;
+    return ForwardingDevice::usage();
+  }
+
+ private:
+  int64_t& count_;
+};
+
+// On a GPU that is two questions to PyTorch's allocator, under its lock.
+TEST_F(PrefetchTest, WaitsForRoomWithoutAskingForTheWholeUsage) {
+  int64_t usage_count = 0;
+  SessionOptions options;
+  options.budget_units = 2;
+  options.front = [&](Device& device) {
+    return std::make_unique<UsageCounter>(device, usage_count);
+  };
+  open(options, 1);
+  LiveTensor* in_the_way = session_->tensor(2);
+  program_.idle_ops(9);
+  program_.prefetch(known_[0], 1, 8);
+  follow();
+  usage_count = 0;
+  for (OpIndex position = 0; position < 5; ++position) ASSERT_TRUE(op(position).ok());
+  EXPECT_EQ(t_[0]->residency, Residency::kOut);
+  session_->die(in_the_way);
+  ASSERT_TRUE(op(5).ok());
+  EXPECT_EQ(t_[0]->residency, Residency::kLoading);
+  EXPECT_EQ(usage_count, 0);
+  session_->let_all_end();
 }
 
 }  // namespace

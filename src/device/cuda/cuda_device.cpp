@@ -45,6 +45,7 @@ class RuntimeCudaDevice final : public CudaDevice {
   bool has_passed(Event event) const override;
   Status wait(Event event) override;
   Status order_after(Event event) override;
+  int64_t budget_bytes() const override { return usage_.budget_bytes; }
   Result<Event> copy_to_host(std::byte* host, const std::byte* device, int64_t size_bytes,
                              Event after) override;
   Result<Event> copy_from_host(std::byte* device, const std::byte* host, int64_t size_bytes,
