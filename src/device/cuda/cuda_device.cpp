@@ -16,6 +16,7 @@
 #include "device/cuda/cuda_op_timer.h"
 #include "device/cuda/cuda_pool_memory.h"
 #include "device/cuda/cuda_status.h"
+#include "device/pci_address.h"
 
 namespace teraio {
 namespace {
@@ -23,6 +24,13 @@ namespace {
 constexpr int64_t kSmallAlignment = 256;
 // A point that could not be recorded: whoever waits for it learns why.
 constexpr Event kNoPoint{std::numeric_limits<uint64_t>::max()};
+
+Result<std::string> pci_address(int32_t ordinal) {
+  char address[32] = {};
+  TERAIO_RETURN_IF_ERROR(cuda_status(cudaDeviceGetPCIBusId(address, sizeof(address), ordinal),
+                                     "ask for the GPU's PCI address"));
+  return std::string(address);
+}
 
 class RuntimeCudaDevice final : public CudaDevice {
  public:
@@ -57,6 +65,7 @@ class RuntimeCudaDevice final : public CudaDevice {
   bool is_host_addressable() const override { return false; }
 
  private:
+  int32_t numa_node() const override { return numa_node_; }
   struct Block {
     void* source;  // what the source gave, from which the block was aligned
     int64_t requested_bytes;
@@ -81,6 +90,7 @@ class RuntimeCudaDevice final : public CudaDevice {
   cudaStream_t to_host_ = nullptr;
   cudaStream_t from_host_ = nullptr;
   mutable CudaEvents events_;
+  int32_t numa_node_ = -1;
   CudaOpTimer timer_{[this] { return compute_stream(); }};
   mutable std::mutex mutex_;  // of the blocks, for source_block
   std::unordered_map<const std::byte*, Block> blocks_;
@@ -93,6 +103,9 @@ Status RuntimeCudaDevice::open() {
     TERAIO_RETURN_IF_ERROR(cuda_status(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking),
                                        "create a stream on " + name_));
   }
+  const Result<std::string> address = pci_address(options_.ordinal);
+  if (!address.ok()) return address.status();
+  numa_node_ = numa_node_of_pci_device(*address);
   if (options_.memory == nullptr) {
     auto pool = make_cuda_pool_memory(options_.ordinal, [this] { return compute_stream(); });
     if (!pool.ok()) return pool.status();
@@ -291,15 +304,13 @@ Result<CudaFacts> inspect_cuda_device(int32_t ordinal) {
   cudaDeviceProp properties = {};
   TERAIO_RETURN_IF_ERROR(
       cuda_status(cudaGetDeviceProperties(&properties, ordinal), "ask for the GPU's properties"));
-  char pci_address[32] = {};
-  TERAIO_RETURN_IF_ERROR(
-      cuda_status(cudaDeviceGetPCIBusId(pci_address, sizeof(pci_address), ordinal),
-                  "ask for the GPU's PCI address"));
+  const Result<std::string> address = pci_address(ordinal);
+  if (!address.ok()) return address.status();
   size_t free_bytes = 0;
   size_t total_bytes = 0;
   TERAIO_RETURN_IF_ERROR(
       cuda_status(cudaMemGetInfo(&free_bytes, &total_bytes), "ask for the GPU's free memory"));
-  return CudaFacts{properties.name, pci_address, static_cast<int64_t>(total_bytes),
+  return CudaFacts{properties.name, *address, static_cast<int64_t>(total_bytes),
                    static_cast<int64_t>(free_bytes)};
 }
 
