@@ -71,6 +71,9 @@ class Device {
 
   // The point that compute has been told to reach so far. On the CPU it has always passed.
   virtual Event record() = 0;
+  // The same for another order of work on the device: a stream of the framework's, as it calls it
+  // (a cudaStream_t). Where there is but one order, it is that one's.
+  virtual Event record_on(void* /*stream*/) { return record(); }
   virtual bool has_passed(Event event) const = 0;
   // Blocks the calling thread until `event` has passed.
   virtual Status wait(Event event) = 0;

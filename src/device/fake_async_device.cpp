@@ -45,11 +45,40 @@ void FakeAsyncDevice::enqueue(Compute compute, Event after, Event mark) {
   compute_.push_back({std::move(compute), after, mark, ++last_place_});
 }
 
-void FakeAsyncDevice::check_launch(const Compute& compute) {
+void FakeAsyncDevice::launch_on(void* stream, Compute compute, Event after) {
+  const std::lock_guard lock(mutex_);
+  check_known(after);
+  check_allocated(compute);
+  const History history = history_of(after);
+  for (const Copy& copy : copies_)
+    if (!copy.is_to_host && uses(compute, copy.device()) && history.copies.count(copy.end.id) == 0)
+      note("used before it arrived");
+  elsewhere_[stream].push_back({std::move(compute), after, Event{}, 0});
+}
+
+Event FakeAsyncDevice::record_on(void* stream) {
+  const std::lock_guard lock(mutex_);
+  const Event event = new_event({});
+  elsewhere_[stream].push_back({{}, Event{}, event, 0});
+  return event;
+}
+
+bool FakeAsyncDevice::is_used_elsewhere(const Bytes& bytes) const {
+  for (const auto& [stream, queue] : elsewhere_)
+    for (const ComputeItem& item : queue)
+      if (uses(item.compute, bytes)) return true;
+  return false;
+}
+
+void FakeAsyncDevice::check_allocated(const Compute& compute) {
   for (const auto* ranges : {&compute.reads, &compute.writes})
     for (const Bytes& range : *ranges)
       if (memory_->contains(range.begin) && !memory_->is_allocated(range.begin, range.size_bytes))
         note("compute on memory that is not allocated");
+}
+
+void FakeAsyncDevice::check_launch(const Compute& compute) {
+  check_allocated(compute);
   for (Copy& copy : copies_) {
     if (awaited_.count(copy.end.id) > 0) continue;
     if (!copy.is_to_host && uses(compute, copy.device())) note("used before it arrived");
@@ -114,6 +143,7 @@ void FakeAsyncDevice::release(std::byte* memory) {
   for (const Copy& copy : copies_) {
     if (copy.device().overlaps(block)) note("released before the copy ended");
   }
+  if (is_used_elsewhere(block)) note("released while another stream was at work on it");
   memory_->release(memory);
   enqueue({{}, {block}, [=, this] { std::memset(bytes(block.begin), kPoison, block.size_bytes); }},
           Event{}, Event{});
@@ -122,6 +152,11 @@ void FakeAsyncDevice::release(std::byte* memory) {
 void FakeAsyncDevice::set_budget_bytes(int64_t budget_bytes) {
   const std::lock_guard lock(mutex_);
   memory_->set_budget_bytes(budget_bytes);
+}
+
+int64_t FakeAsyncDevice::budget_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return memory_->budget_bytes();
 }
 
 int64_t FakeAsyncDevice::allocated_bytes() const {
@@ -154,11 +189,6 @@ void FakeAsyncDevice::unpin_host(std::byte* host) {
     if ((copy.is_to_host ? copy.target() : copy.source()).overlaps(*known))
       note("unpinned before the copy ended");
   }
-int64_t FakeAsyncDevice::budget_bytes() const {
-  const std::lock_guard lock(mutex_);
-  return memory_->budget_bytes();
-}
-
   pinned_.erase(known);
 }
 
@@ -202,6 +232,7 @@ void FakeAsyncDevice::check_copy(Copy& copy) {
   if (memory_->contains(device.begin) && !memory_->is_allocated(device.begin, device.size_bytes)) {
     note("copied memory that is not allocated");
   }
+  if (is_used_elsewhere(device)) note("copied while another stream was at work on it");
   const History history = history_of(copy.after);
   for (const ComputeItem& item : compute_) {
     if (item.place <= history.compute_place) continue;
@@ -252,9 +283,12 @@ void FakeAsyncDevice::run_all() {
 
 bool FakeAsyncDevice::step_locked() {
   std::vector<std::function<void()>> possible;
-  if (!compute_.empty() && passed(compute_.front().after)) {
-    possible.push_back([this] { advance_compute(); });
-  }
+  const auto add_if_possible = [&](Queue& queue) {
+    if (!queue.empty() && passed(queue.front().after))
+      possible.push_back([this, &queue] { advance(queue); });
+  };
+  add_if_possible(compute_);
+  for (auto& [stream, queue] : elsewhere_) add_if_possible(queue);
   for (auto copy = copies_.begin(); copy != copies_.end(); ++copy) {
     if (copy->has_begun) {
       possible.push_back([this, copy] { end_copy(copy); });
@@ -267,9 +301,9 @@ bool FakeAsyncDevice::step_locked() {
   return true;
 }
 
-void FakeAsyncDevice::advance_compute() {
-  const ComputeItem item = std::move(compute_.front());
-  compute_.pop_front();
+void FakeAsyncDevice::advance(Queue& queue) {
+  const ComputeItem item = std::move(queue.front());
+  queue.pop_front();
   if (item.compute.run) item.compute.run();
   pass(item.mark);
 }

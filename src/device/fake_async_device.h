@@ -15,6 +15,7 @@
 #include <deque>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -67,6 +68,9 @@ class FakeAsyncDevice final : public Device {
   // --- for the test ---
 
   void launch(Compute compute);
+  // Another order of work, begun after `after`. Nobody looks after what it uses but whoever waits
+  // for record_on(stream).
+  void launch_on(void* stream, Compute compute, Event after);
   // Where the CPU finds the bytes at an address of this device; others are left as they are.
   std::byte* bytes(const std::byte* address) const { return memory_->bytes(address); }
 
@@ -91,11 +95,12 @@ class FakeAsyncDevice final : public Device {
   std::byte* allocate(int64_t size_bytes) override;
   void release(std::byte* memory) override;
   void set_budget_bytes(int64_t budget_bytes) override;
+  int64_t budget_bytes() const override;
   int64_t allocated_bytes() const override;
   MemoryUsage usage() const override;
   void reset_peak() override;
   Event record() override;
-  int64_t budget_bytes() const override;
+  Event record_on(void* stream) override;
   Status order_after(Event event) override;
   bool has_passed(Event event) const override;
   Status wait(Event event) override;
@@ -141,8 +146,12 @@ class FakeAsyncDevice final : public Device {
     std::unordered_set<uint64_t> copies;  // ends that were pending when it was recorded
   };
 
+  using Queue = std::deque<ComputeItem>;
+
   void enqueue(Compute compute, Event after, Event mark);
+  void check_allocated(const Compute& compute);
   void check_launch(const Compute& compute);
+  bool is_used_elsewhere(const Bytes& bytes) const;
   void check_known(Event event);
   void check_copy(Copy& copy);
   void tear_if(bool is_changed, Copy& copy);
@@ -153,7 +162,7 @@ class FakeAsyncDevice final : public Device {
   void note(const std::string& violation) { violations_.push_back(violation); }
   Result<Event> queue_copy(Copy copy);
   bool step_locked();
-  void advance_compute();
+  void advance(Queue& queue);
   void begin_copy(Copy& copy);
   void end_copy(std::list<Copy>::iterator copy);
 
@@ -162,7 +171,8 @@ class FakeAsyncDevice final : public Device {
   std::condition_variable changed_;
   std::mt19937_64 random_;
   std::unique_ptr<FakeMemory> memory_;
-  std::deque<ComputeItem> compute_;
+  Queue compute_;
+  std::map<void*, Queue> elsewhere_;  // by stream
   std::list<Copy> copies_;
   std::unordered_set<uint64_t> passed_;
   std::unordered_set<uint64_t> failed_;

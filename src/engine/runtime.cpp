@@ -22,15 +22,38 @@ constexpr size_t kLongestPeriod = 8;  // steps
 constexpr int64_t kLongestIterationOps = 2'000'000;
 constexpr int64_t kIterationsBeforeRefining = 2;
 
+const Status& status_of(const Status& status) { return status; }
+template <typename T>
+Status status_of(const Result<T>& result) {
+  return result.status();
+}
+
 }  // namespace
 
 Runtime::Runtime(RuntimeOptions options) : options_(std::move(options)), engine_(options_.engine) {
   start_iteration();
 }
 
+// For the oldest. One whose end will never be known stays pinned.
+bool Runtime::wait_for_keep() {
+  if (kept_.empty()) return false;
+  const Kept oldest = std::move(kept_.front());
+  kept_.erase(kept_.begin());
+  if (options_.engine.device->wait(oldest.end).ok()) unpin(oldest.tensors);
+  return true;
+}
+
+// Again while it fails for want of memory, and other streams have some that they will not need.
+template <typename Call>
+auto Runtime::with_kept(Call call) {
+  auto result = call();
+  while (status_of(result).code() == ErrorCode::kOutOfMemory && wait_for_keep()) result = call();
+  return result;
+}
+
 Result<LiveTensor*> Runtime::allocate(int64_t size_bytes) {
   const std::lock_guard lock(mutex_);
-  Result<LiveTensor*> tensor = engine_.allocate(size_bytes);
+  Result<LiveTensor*> tensor = with_kept([&] { return engine_.allocate(size_bytes); });
   if (!tensor.ok() || !is_active_) return tensor;
   (*tensor)->birth_thread = thread_tag();
   births_.push_back(*tensor);
@@ -69,10 +92,11 @@ void Runtime::forget_birth(const LiveTensor& tensor) {
 Status Runtime::begin_op(OpFrame& frame, uint64_t signature) {
   const std::lock_guard lock(mutex_);
   if (!is_active_) return {};
+  if (!kept_.empty()) end_keeps();
   frame.input_count = frame.uses.size();
   if (!has_step_hook_ && begins_new_update(frame.uses)) end_segment();
   frame.position = follower_.advance(signature);
-  const Status status = engine_.begin_op(frame.position, frame.uses);
+  const Status status = with_kept([&] { return engine_.begin_op(frame.position, frame.uses); });
   frame.is_begun = status.ok();
   if (!status.ok()) free_dropped(frame.uses);
   return status;
@@ -150,14 +174,41 @@ void Runtime::note_op(const OpFrame& frame, std::string_view name, uint64_t sign
 
 Status Runtime::hold(LiveTensor* tensor) {
   const std::lock_guard lock(mutex_);
-  return engine_.hold(tensor);
+  return with_kept([&] { return engine_.hold(tensor); });
 }
 
 void Runtime::unhold(LiveTensor* tensor) {
   const std::lock_guard lock(mutex_);
-  engine_.unhold(tensor);
-  const Use use = {tensor, false};
-  free_dropped(std::span(&use, 1));
+  unpin(std::span(&tensor, 1));
+}
+
+void Runtime::unpin(std::span<LiveTensor* const> tensors) {
+  for (LiveTensor* tensor : tensors) {
+    engine_.unhold(tensor);
+    const Use use = {tensor, false};
+    free_dropped(std::span(&use, 1));
+  }
+}
+
+void Runtime::keep_for_stream(void* stream, std::span<const Use> uses) {
+  const std::lock_guard lock(mutex_);
+  if (!is_active_) return;
+  Kept kept = {options_.engine.device->record_on(stream), {}};
+  for (const Use& use : uses) {
+    if (!engine_.hold(use.tensor).ok()) continue;  // the run has failed: nothing moves any more
+    if (use.is_write) engine_.mark_written(use.tensor);
+    kept.tensors.push_back(use.tensor);
+  }
+  kept_.push_back(std::move(kept));
+}
+
+void Runtime::end_keeps() {
+  const auto has_ended = [&](const Kept& kept) {
+    if (!options_.engine.device->has_passed(kept.end)) return false;
+    unpin(kept.tensors);
+    return true;
+  };
+  kept_.erase(std::remove_if(kept_.begin(), kept_.end(), has_ended), kept_.end());
 }
 
 void Runtime::mark_written(LiveTensor* tensor) {
@@ -356,6 +407,7 @@ void Runtime::adopt_profile(Profile profile, std::vector<TensorIndex> offloaded_
 
 Status Runtime::stop() {
   const std::lock_guard lock(mutex_);
+  while (wait_for_keep()) continue;
   is_active_ = false;
   births_.clear();
   TERAIO_RETURN_IF_ERROR(engine_.bring_everything_back());

@@ -84,6 +84,10 @@ class Runtime {
 
   Status hold(LiveTensor* tensor);
   void unhold(LiveTensor* tensor);
+  // Another stream of the device than compute's (as for Device::record_on) was told to work on
+  // these, which are there. They stay until it is done with what it was told so far; where memory
+  // is short, that is waited for.
+  void keep_for_stream(void* stream, std::span<const Use> uses);
   void mark_written(LiveTensor* tensor);
   void describe(LiveTensor* tensor, TensorKind kind, std::string name);
 
@@ -131,6 +135,11 @@ class Runtime {
   int64_t note_time();
   void note_op(const OpFrame& frame, std::string_view name, uint64_t signature, bool is_complete);
   std::span<LiveTensor* const> births_of_this_thread();
+  template <typename Call>
+  auto with_kept(Call call);
+  void end_keeps();
+  bool wait_for_keep();
+  void unpin(std::span<LiveTensor* const> tensors);
   void free_tensor(LiveTensor* tensor);
   void free_dropped(std::span<const Use> uses);
   int64_t take_workspace_bytes();
@@ -155,6 +164,13 @@ class Runtime {
   int64_t born_peak_bytes_ = 0;
   int64_t last_op_end_ns_ = 0;
   int64_t last_op_end_stall_ns_ = 0;
+
+  // Used by other streams until `end`, and pinned for that.
+  struct Kept {
+    Event end;
+    std::vector<LiveTensor*> tensors;
+  };
+  std::vector<Kept> kept_;  // in the order of asking
 
   // Segments: what lies between two steps. An iteration is one of them, or several in a row when
   // only those repeat (two optimizers that take turns).

@@ -113,6 +113,51 @@ TEST_P(FakeAsyncDeviceTest, ACopyIntoReusedMemoryThatComputeStillReadsIsSeen) {
   EXPECT_THAT(device_.violations(), Contains("copied before compute was there"));
 }
 
+TEST_P(FakeAsyncDeviceTest, AnotherStreamGoesOnByItself) {
+  int order = 0;
+  launch_write(memory_, 7);
+  const Event point = device_.record();
+  device_.launch_on(&order,
+                    {{block(memory_)},
+                     {},
+                     [&, this] {
+                       EXPECT_EQ(*device_.bytes(memory_), std::byte{7});
+                       ++order;
+                     }},
+                    point);
+  const Event end = device_.record_on(&order);
+  EXPECT_EQ(order, 0);
+  ASSERT_TRUE(device_.wait(end).ok());
+  EXPECT_EQ(order, 1);
+  copy_out(device_.record());
+  device_.run_all();
+  device_.release(memory_);
+  EXPECT_THAT(device_.violations(), IsEmpty());
+}
+
+TEST_P(FakeAsyncDeviceTest, WhatIsDoneUnderAnotherStreamIsSeen) {
+  device_.launch_on(this, {{}, {block(memory_)}, [] {}}, Event{});
+  copy_out(device_.record());
+  EXPECT_THAT(device_.violations(), ElementsAre("copied while another stream was at work on it"));
+  device_.run_all();
+  device_.launch_on(this, {{block(memory_)}, {}, [] {}}, Event{});
+  device_.release(memory_);
+  EXPECT_THAT(device_.violations(), Contains("released while another stream was at work on it"));
+}
+
+TEST_P(FakeAsyncDeviceTest, AnotherStreamThatDoesNotWaitForTheCopyInIsSeen) {
+  copy_in(Event{});
+  device_.launch_on(this, {{block(memory_)}, {}, [] {}}, device_.record());
+  EXPECT_THAT(device_.violations(), ElementsAre("used before it arrived"));
+}
+
+TEST_P(FakeAsyncDeviceTest, AnotherStreamAfterComputeThatWaitsForTheCopyIsRight) {
+  ASSERT_TRUE(device_.order_after(copy_in(Event{})).ok());
+  device_.launch_on(this, {{block(memory_)}, {}, [] {}}, device_.record());
+  device_.run_all();
+  EXPECT_THAT(device_.violations(), IsEmpty());
+}
+
 TEST_P(FakeAsyncDeviceTest, ComputeOnReleasedMemoryIsSeen) {
   device_.release(memory_);
   launch_write(memory_, 1);

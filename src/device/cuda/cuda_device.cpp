@@ -45,15 +45,18 @@ class RuntimeCudaDevice final : public CudaDevice {
   void release(std::byte* memory) override;
   void set_budget_bytes(int64_t budget_bytes) override;
   MemoryUsage usage() const override;
+  int64_t budget_bytes() const override { return usage_.budget_bytes; }
   int64_t allocated_bytes() const override { return usage_.allocated_bytes; }
   void reset_peak() override;
   void* source_block(const std::byte* memory) const override;
 
-  Event record() override;
+  Event record() override { return record(compute_stream(), EventQueue::kCompute); }
+  Event record_on(void* stream) override {
+    return record(static_cast<cudaStream_t>(stream), EventQueue::kElsewhere);
+  }
   bool has_passed(Event event) const override;
   Status wait(Event event) override;
   Status order_after(Event event) override;
-  int64_t budget_bytes() const override { return usage_.budget_bytes; }
   Result<Event> copy_to_host(std::byte* host, const std::byte* device, int64_t size_bytes,
                              Event after) override;
   Result<Event> copy_from_host(std::byte* device, const std::byte* host, int64_t size_bytes,
@@ -62,10 +65,10 @@ class RuntimeCudaDevice final : public CudaDevice {
   void unpin_host(std::byte* host) override;
   void bind_thread() override { cudaSetDevice(options_.ordinal); }
   OpTimer* op_timer() override { return &timer_; }
+  int32_t numa_node() const override { return numa_node_; }
   bool is_host_addressable() const override { return false; }
 
  private:
-  int32_t numa_node() const override { return numa_node_; }
   struct Block {
     void* source;  // what the source gave, from which the block was aligned
     int64_t requested_bytes;
@@ -79,6 +82,7 @@ class RuntimeCudaDevice final : public CudaDevice {
   };
 
   cudaStream_t compute_stream() const;
+  Event record(cudaStream_t stream, EventQueue queue);
   std::byte* hand_out(void* source, std::byte* memory, int64_t requested_bytes, int64_t held_bytes);
   Block take_block(const std::byte* memory);
   Result<Event> copy(const CopyOrder& order, void* to, const void* from, int64_t size_bytes,
@@ -86,11 +90,11 @@ class RuntimeCudaDevice final : public CudaDevice {
 
   CudaDeviceOptions options_;
   const std::string name_;
+  int32_t numa_node_ = -1;
   cudaStream_t own_stream_ = nullptr;
   cudaStream_t to_host_ = nullptr;
   cudaStream_t from_host_ = nullptr;
   mutable CudaEvents events_;
-  int32_t numa_node_ = -1;
   CudaOpTimer timer_{[this] { return compute_stream(); }};
   mutable std::mutex mutex_;  // of the blocks, for source_block
   std::unordered_map<const std::byte*, Block> blocks_;
@@ -99,13 +103,13 @@ class RuntimeCudaDevice final : public CudaDevice {
 
 Status RuntimeCudaDevice::open() {
   TERAIO_RETURN_IF_ERROR(cuda_status(cudaSetDevice(options_.ordinal), "use " + name_));
+  const Result<std::string> address = pci_address(options_.ordinal);
+  if (!address.ok()) return address.status();
+  numa_node_ = numa_node_of_pci_device(*address);
   for (cudaStream_t* stream : {&own_stream_, &to_host_, &from_host_}) {
     TERAIO_RETURN_IF_ERROR(cuda_status(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking),
                                        "create a stream on " + name_));
   }
-  const Result<std::string> address = pci_address(options_.ordinal);
-  if (!address.ok()) return address.status();
-  numa_node_ = numa_node_of_pci_device(*address);
   if (options_.memory == nullptr) {
     auto pool = make_cuda_pool_memory(options_.ordinal, [this] { return compute_stream(); });
     if (!pool.ok()) return pool.status();
@@ -212,9 +216,9 @@ void RuntimeCudaDevice::reset_peak() {
 
 // --- Order --------------------------------------------------------------------------------------
 
-Event RuntimeCudaDevice::record() {
+Event RuntimeCudaDevice::record(cudaStream_t stream, EventQueue queue) {
   bind_thread();
-  const Result<Event> event = events_.record(compute_stream(), EventQueue::kCompute);
+  const Result<Event> event = events_.record(stream, queue);
   if (event.ok()) return *event;
   spdlog::error("teraio: {}: {}", name_, event.status().message());
   return kNoPoint;

@@ -22,7 +22,7 @@ namespace teraio {
 
 // What was recorded earlier in one of these passes earlier, nearly always: where the search for
 // events that can be used again begins.
-enum class EventQueue : uint8_t { kCompute, kToHost, kFromHost };
+enum class EventQueue : uint8_t { kCompute, kToHost, kFromHost, kElsewhere };
 
 class CudaEvents {
  public:
@@ -53,7 +53,7 @@ class CudaEvents {
 
   std::mutex mutex_;
   std::unordered_map<uint64_t, Recorded> recorded_;  // and not known to have passed
-  std::array<std::deque<uint64_t>, 3> queues_;       // of them, by EventQueue; some are gone
+  std::array<std::deque<uint64_t>, 4> queues_;       // of them, by EventQueue; some are gone
   std::vector<cudaEvent_t> unused_;
   uint64_t last_id_ = 0;
 };

@@ -1,0 +1,100 @@
+// Tensors that another stream of the device works on: they stay for as long as it does, and no
+// longer. On a device with one order of work that is no time at all.
+#include <gtest/gtest.h>
+
+#include "engine/fixture/runtime_session.h"
+
+namespace teraio {
+namespace {
+
+using testing::kUnitBytes;
+using testing::RuntimeSession;
+using testing::RuntimeSessionOptions;
+
+class OtherStreamTest : public ::testing::Test {
+ protected:
+  void open(const RuntimeSessionOptions& options) { session_.emplace(options); }
+
+  // An op that changes `tensor` on the other stream.
+  void op_elsewhere(LiveTensor* tensor) {
+    OpFrame frame = RuntimeSession::frame({}, {tensor});
+    ASSERT_TRUE(session_->runtime().begin_op(frame, 7).ok());
+    session_->write_bytes_elsewhere(*tensor, stream_);
+    session_->runtime().keep_for_stream(stream_, frame.uses);
+    session_->runtime().end_op(frame, "elsewhere", 7, /*is_complete=*/true);
+  }
+  // Compute goes on after the other stream, as a program has to see to.
+  void join() {
+    Device& device = session_->device();
+    ASSERT_TRUE(device.order_after(device.record_on(stream_)).ok());
+  }
+  LiveTensor* used(int64_t units = 1) {
+    LiveTensor* tensor = session_->born(units);
+    session_->op(1, {tensor});
+    return tensor;
+  }
+
+  int stream_number_ = 0;
+  void* const stream_ = &stream_number_;
+  std::optional<RuntimeSession> session_;
+};
+
+TEST_F(OtherStreamTest, StaysForAsLongAsItIsAtWork) {
+  open({.evict_after_every_op = true});
+  LiveTensor* tensor = used();
+  ASSERT_EQ(tensor->residency, Residency::kOut);
+  op_elsewhere(tensor);
+  EXPECT_EQ(tensor->residency, Residency::kResident);
+  EXPECT_EQ(tensor->pin_count, 1u);
+  int op_count = 0;
+  while (tensor->residency == Residency::kResident && ++op_count < 10'000) session_->op(2, {});
+  EXPECT_EQ(tensor->residency, Residency::kOut) << "it may move again";
+  EXPECT_EQ(tensor->pin_count, 0u);
+  session_->op(3, {tensor});
+}
+
+TEST_F(OtherStreamTest, IsNotMovedWhileItIsAtWork) {
+  open({.budget_units = 4, .evict_after_every_op = true});
+  std::vector<LiveTensor*> tensors;
+  for (int i = 0; i < 3; ++i) tensors.push_back(used());
+  for (int round = 0; round < 30; ++round) {
+    op_elsewhere(tensors[round % 3]);
+    join();
+    session_->op(2, {tensors[(round + 1) % 3]}, {tensors[(round + 2) % 3]});
+  }
+}
+
+TEST_F(OtherStreamTest, ItsEndIsWaitedForWhereMemoryIsShort) {
+  open({.budget_units = 2});
+  LiveTensor* tensor = used(2);
+  op_elsewhere(tensor);
+  LiveTensor* other = session_->born(1);
+  EXPECT_EQ(tensor->residency, Residency::kOut);
+  session_->op(2, {other});
+  session_->die(other);
+  op_elsewhere(tensor);
+  LiveTensor* needed = session_->born(1);
+  session_->op(3, {needed});
+  op_elsewhere(needed);
+  session_->op(4, {tensor});
+}
+
+TEST_F(OtherStreamTest, MemoryOfADroppedOneIsFreeOnlyAfterIt) {
+  open({.budget_units = 1});
+  LiveTensor* tensor = used();
+  op_elsewhere(tensor);
+  session_->die(tensor);
+  EXPECT_EQ(session_->device().allocated_bytes(), kUnitBytes);
+  session_->op(2, {session_->born(1)});
+}
+
+TEST_F(OtherStreamTest, TheEndOfTheRunWaitsForIt) {
+  open({});
+  LiveTensor* tensor = used();
+  op_elsewhere(tensor);
+  ASSERT_TRUE(session_->runtime().stop().ok());
+  EXPECT_EQ(tensor->pin_count, 0u);
+}
+
+}  // namespace
+}  // namespace teraio
