@@ -52,11 +52,16 @@ bench-peers: build corpus $(VENV_PEERS)/.ready  ## compare with DeepSpeed under 
 paper: build  ## predict the paper's evaluation: writes docs/evaluation.md and its figures
 	@PYTHONPATH=tools $(python) -m paper
 
-# Uses $(PYTHON), or python3, as it is: its PyTorch, and the packages of tools/setup/packages.txt.
+# Uses $(PYTHON), or python3, as it is, with its PyTorch; of other packages what is in gpu-carry/, or
+# else the system's. FLAGS: options of tools/gpu_check/gpu_check.py.
 OUT ?= gpu-check
 .PHONY: gpu-check
-gpu-check:  ## on a machine with an NVIDIA GPU: build for it, test, report to OUT=DIR
-	@$(or $(PYTHON),python3) tools/gpu_check/gpu_check.py --out $(OUT)
+gpu-check:  ## on a machine with an NVIDIA GPU: build for it, test, measure, report to OUT=DIR
+	@$(or $(PYTHON),python3) tools/gpu_check/gpu_check.py --out $(OUT) $(FLAGS)
+
+.PHONY: gpu-carry
+gpu-carry: packages corpus  ## collect in gpu-carry/ what gpu-check needs and a bare machine lacks
+	@$(or $(PYTHON),$(wildcard $(python)),python3) tools/gpu_check/carry.py gpu-carry
 
 .PHONY: fuzz
 fuzz:  ## give the file readers broken files, from the corpus on, for $FUZZ_SECONDS
@@ -81,7 +86,7 @@ lint: setup  ## check layers, file sizes and format without building
 
 .PHONY: clean
 clean:  ## remove what was built; the environments stay
-	rm -rf $(BUILD) $(BUILD)-newest $(BUILD)-gpu $(BUILD)-address $(BUILD)-thread $(BUILD)-fuzz
+	rm -rf $(BUILD) $(BUILD)-newest $(BUILD)-gpu $(BUILD)-address $(BUILD)-thread $(BUILD)-fuzz gpu-carry
 
 # What the targets above are made of.
 

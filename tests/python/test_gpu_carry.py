@@ -1,0 +1,59 @@
+"""`make gpu-carry`: what it puts into its folder."""
+
+import importlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools" / "gpu_check"))
+
+carry = importlib.import_module("carry")
+carry_fio = importlib.import_module("carry_fio")
+
+
+def test_headers_of_one_architecture_stand_beside_the_others():
+    path = Path("/usr/include/x86_64-linux-gnu/zconf.h")
+    assert carry.place_of(path) == Path("usr/include/zconf.h")
+    library = Path("/usr/lib/x86_64-linux-gnu/libz.a")
+    assert carry.place_of(library) == Path("usr/lib/x86_64-linux-gnu/libz.a")
+
+
+def test_a_shared_library_comes_under_every_name_as_a_file(tmp_path, monkeypatch):
+    system = tmp_path / "usr" / "lib"
+    system.mkdir(parents=True)
+    (system / "libx.so.1.2").write_text("code")
+    (system / "libx.so.1").symlink_to("libx.so.1.2")
+    (system / "libx.so").symlink_to("libx.so.1")
+    monkeypatch.setattr(carry, "files_of", lambda package: [system / "libx.so"])
+    monkeypatch.setattr(carry, "place_of", lambda path: Path(path.name))
+    carry.copy_package("libx-dev", tmp_path / "carried")
+    found = sorted((tmp_path / "carried").iterdir())
+    assert [path.name for path in found] == ["libx.so", "libx.so.1", "libx.so.1.2"]
+    assert all(path.read_text() == "code" and not path.is_symlink() for path in found)
+
+
+def test_a_shared_library_is_left_where_a_static_one_is(tmp_path):
+    (tmp_path / "liby.a").touch()
+    assert not carry.is_needed(tmp_path / "liby.so")
+    assert carry.is_needed(tmp_path / "liby.a")
+    assert carry.is_needed(tmp_path / "libz.so")
+
+
+@pytest.mark.skipif(not shutil.which("fio"), reason="fio is not installed")
+def test_fio_measures_a_drive_without_the_libraries_for_networks(tmp_path):
+    carry_fio.carry(tmp_path)
+    carried = {path.name for path in (tmp_path / "bin" / "fio-libraries").iterdir()}
+    assert any(name.startswith("libaio.") for name in carried)
+    command = [
+        *(tmp_path / "bin" / "fio", "--name=x", "--rw=write", "--size=1M", "--bs=64k"),
+        *(f"--filename={tmp_path}/file", "--output-format=json"),
+    ]
+    environment = {"PATH": os.defpath, "HOME": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["jobs"][0]["write"]["io_bytes"] == 1 << 20
