@@ -62,3 +62,26 @@ def test_bench_storage_reports_every_phase(teraio, tmp_path):
     assert report["urgent_read"]["behind_writes_ns"] > 0
     assert report["memory_bytes"] < 64 << 20
     assert report["drives"][0]["bytes_written"] > 96 << 20
+
+
+def test_bench_link_measures_every_path_in_turns(teraio, tmp_path):
+    small = ["--tier-size", "384MiB", "--seconds", "0.02", "--rounds", "2"]
+    outcome = teraio("bench-link", "--ssd", tmp_path, "--json", *small)
+    assert outcome.code == 0, outcome
+    report = json.loads(outcome.out)
+    phases = ("read", "write", "both")
+    in_turns = [(path, phase) for phase in phases for path in ("bare", "host")]
+    drive = [("ssd", phase) for phase in phases]
+    paths = [(each["path"], each["phase"]) for each in report["measured"]]
+    assert paths == 2 * in_turns + 2 * drive
+    for each in report["measured"]:
+        assert (each["read_bytes_per_second"] > 0) == (each["phase"] != "write"), each
+        assert (each["write_bytes_per_second"] > 0) == (each["phase"] != "read"), each
+    assert report["ssd_io_path"]
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:x", "cuda:99"])
+def test_bench_link_names_a_device_that_is_not_there(teraio, device):
+    outcome = teraio("bench-link", "--device", device)
+    assert outcome.code == (1 if device == "cuda:99" else 2)
+    assert outcome.err.startswith("teraio: ") and "cuda" in outcome.err

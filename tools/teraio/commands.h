@@ -22,6 +22,7 @@ void add_characterize_command(CLI::App& app);
 void add_what_if_command(CLI::App& app);
 void add_probe_command(CLI::App& app);
 void add_bench_storage_command(CLI::App& app);
+void add_bench_link_command(CLI::App& app);
 void add_doctor_command(CLI::App& app);
 
 // `teraio run WORDS...` and `teraio dry-run WORDS...`: listed as subcommands, but their words are

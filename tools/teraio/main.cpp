@@ -45,6 +45,7 @@ int main(int argc, char** argv) {
   add_probe_command(app);
   add_doctor_command(app);
   add_bench_storage_command(app);
+  add_bench_link_command(app);
   CLI11_PARSE(app, argc, argv);
   return 0;
 }

@@ -1,0 +1,198 @@
+#include "device_load.h"
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "base/units.h"
+
+namespace teraio::tools {
+namespace {
+
+size_t index_of(Direction direction) { return static_cast<size_t>(direction); }
+
+Status no_memory(const Device& device) {
+  return Status(ErrorCode::kOutOfMemory, std::string(device.name()) + ": no " +
+                                             format_size(kLoadTransferBytes) +
+                                             " are free to measure with");
+}
+
+// Bytes that no drive can compress.
+std::vector<uint64_t> noise() {
+  std::vector<uint64_t> words(kLoadTransferBytes / 8);
+  std::mt19937_64 random(20260101);
+  std::generate(words.begin(), words.end(), random);
+  return words;
+}
+
+// Copies one way for that long, two at a time between `memory` and two places; bytes per second.
+Result<double> copy_one_way(Device& device, std::byte* memory, std::byte* const places[2],
+                            Direction direction, int64_t duration_ns) {
+  const SteadyClock clock;
+  const int64_t start_ns = clock.now_ns();
+  std::deque<Event> under_way;
+  int64_t count = 0;
+  while (clock.now_ns() - start_ns < duration_ns) {
+    if (under_way.size() == 2) {
+      TERAIO_RETURN_IF_ERROR(device.wait(under_way.front()));
+      under_way.pop_front();
+    }
+    std::byte* place = places[count++ % 2];
+    const Result<Event> end =
+        direction == Direction::kRead
+            ? device.copy_from_host(memory, place, kLoadTransferBytes, Event{})
+            : device.copy_to_host(place, memory, kLoadTransferBytes, Event{});
+    if (!end.ok()) return end.status();
+    under_way.push_back(*end);
+  }
+  for (const Event event : under_way) TERAIO_RETURN_IF_ERROR(device.wait(event));
+  const auto bytes = static_cast<double>(count * kLoadTransferBytes);
+  return bytes * 1e9 / static_cast<double>(clock.now_ns() - start_ns);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<DeviceLoad>> DeviceLoad::open(TierStore& store, Device& device,
+                                                     int64_t tier_bytes) {
+  std::unique_ptr<DeviceLoad> load(new DeviceLoad(store, device));
+  TERAIO_RETURN_IF_ERROR(load->take_memory());
+  TERAIO_RETURN_IF_ERROR(load->reserve(tier_bytes));
+  TERAIO_RETURN_IF_ERROR(load->fill());
+  return load;
+}
+
+DeviceLoad::~DeviceLoad() {
+  for (const auto& half : extents_) {
+    for (const Extent& extent : half) store_.release(extent);
+  }
+  for (const auto& lanes : memory_) {
+    for (std::byte* memory : lanes) device_.release(memory);
+  }
+}
+
+Status DeviceLoad::take_memory() {
+  const std::vector<uint64_t> bytes = noise();
+  for (auto& lanes : memory_) {
+    for (int32_t lane = 0; lane < kLoadTransfersAtOnce; ++lane) {
+      std::byte* memory = device_.allocate(kLoadTransferBytes);
+      if (memory == nullptr) return no_memory(device_);
+      lanes.push_back(memory);
+      const auto* source = reinterpret_cast<const std::byte*>(bytes.data());
+      const Result<Event> end =
+          device_.copy_from_host(memory, source, kLoadTransferBytes, device_.record());
+      if (!end.ok()) return end.status();
+      TERAIO_RETURN_IF_ERROR(device_.wait(*end));
+    }
+  }
+  return {};
+}
+
+Status DeviceLoad::reserve(int64_t tier_bytes) {
+  const int64_t count =
+      std::max<int64_t>(2 * kLoadTransfersAtOnce, tier_bytes / kLoadTransferBytes);
+  for (int64_t i = 0; i < count; ++i) {
+    const Result<Extent> extent = store_.reserve(kLoadTransferBytes);
+    if (!extent.ok()) return extent.status();
+    extents_[i % 2].push_back(*extent);
+  }
+  return {};
+}
+
+const Extent& DeviceLoad::next_extent(Direction direction) {
+  const std::vector<Extent>& extents = extents_[index_of(direction)];
+  return extents[next_[index_of(direction)]++ % extents.size()];
+}
+
+void DeviceLoad::submit(Direction direction, int32_t lane, const Extent& extent) {
+  Transfer transfer;
+  transfer.direction = direction;
+  transfer.extent = extent;
+  transfer.memory = memory_[index_of(direction)][lane];
+  transfer.done = [this, direction, lane](const Completion& completion) {
+    const std::lock_guard lock(mutex_);
+    endings_.push_back({direction, lane, completion.status});
+    ended_.notify_one();
+  };
+  store_.submit(std::move(transfer));
+}
+
+DeviceLoad::Ending DeviceLoad::wait_for_ending() {
+  std::unique_lock lock(mutex_);
+  ended_.wait(lock, [this] { return !endings_.empty(); });
+  Ending ending = std::move(endings_.front());
+  endings_.pop_front();
+  return ending;
+}
+
+Status DeviceLoad::fill() {
+  for (const auto& half : extents_) {
+    for (const Extent& extent : half) submit(Direction::kWrite, 0, extent);
+  }
+  Status status;
+  for (size_t i = 0; i < extents_[0].size() + extents_[1].size(); ++i) {
+    const Status one = wait_for_ending().status;
+    if (status.ok()) status = one;
+  }
+  return status;
+}
+
+Result<LoadRates> DeviceLoad::run(bool reads, bool writes, int64_t duration_ns) {
+  const bool is_active[2] = {reads, writes};
+  const TierCounters before = store_.counters();
+  const int64_t start_ns = clock_.now_ns();
+  int32_t under_way = 0;
+  for (const Direction direction : {Direction::kRead, Direction::kWrite}) {
+    for (int32_t lane = 0; lane < kLoadTransfersAtOnce && is_active[index_of(direction)]; ++lane) {
+      submit(direction, lane, next_extent(direction));
+      ++under_way;
+    }
+  }
+  TierCounters after = before;
+  int64_t end_ns = start_ns;
+  Status status;
+  while (under_way > 0) {
+    const Ending ending = wait_for_ending();
+    --under_way;
+    if (status.ok()) status = ending.status;
+    // What still runs then is not counted: at the end one direction runs without the other.
+    if (!status.ok() || end_ns - start_ns >= duration_ns) continue;
+    end_ns = clock_.now_ns();
+    after = store_.counters();
+    submit(ending.direction, ending.lane, next_extent(ending.direction));
+    ++under_way;
+  }
+  if (!status.ok()) return status;
+  const double seconds = static_cast<double>(end_ns - start_ns) * 1e-9;
+  return LoadRates{static_cast<double>(after.bytes_read - before.bytes_read) / seconds,
+                   static_cast<double>(after.bytes_written - before.bytes_written) / seconds};
+}
+
+Result<LoadRates> measure_bare_copies(Device& device, const HostMemory& host, bool reads,
+                                      bool writes, int64_t duration_ns) {
+  std::byte* memory[2] = {device.allocate(kLoadTransferBytes), device.allocate(kLoadTransferBytes)};
+  Result<double> rates[2] = {0.0, 0.0};
+  if (memory[0] == nullptr || memory[1] == nullptr) rates[0] = no_memory(device);
+  const bool is_active[2] = {reads, writes};
+  std::vector<std::thread> threads;
+  for (const Direction direction : {Direction::kRead, Direction::kWrite}) {
+    const size_t way = index_of(direction);
+    if (!is_active[way] || !rates[0].ok()) continue;
+    threads.emplace_back([&, direction, way] {
+      const auto first = static_cast<int64_t>(2 * way) * kLoadTransferBytes;
+      std::byte* const places[2] = {host.at(first), host.at(first + kLoadTransferBytes)};
+      rates[way] = copy_one_way(device, memory[way], places, direction, duration_ns);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (std::byte* block : memory) {
+    if (block != nullptr) device.release(block);
+  }
+  for (const Result<double>& rate : rates) {
+    if (!rate.ok()) return rate.status();
+  }
+  return LoadRates{*rates[0], *rates[1]};
+}
+
+}  // namespace teraio::tools
