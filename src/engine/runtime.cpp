@@ -21,6 +21,9 @@ constexpr size_t kLongestPeriod = 8;  // steps
 // A program that runs this many ops without a step is not training; it is not recorded for ever.
 constexpr int64_t kLongestIterationOps = 2'000'000;
 constexpr int64_t kIterationsBeforeRefining = 2;
+// Whose op times are looked at together. What disturbs an op makes it longer, so that of two times
+// the shorter one counts, and of three the middle one.
+constexpr size_t kTimedIterations = 3;
 
 const Status& status_of(const Status& status) { return status; }
 template <typename T>
@@ -307,6 +310,7 @@ void Runtime::end_segment() {
 
 void Runtime::end_iteration() {
   note_iteration();
+  keep_op_times();
   if (follower_.is_exact_end()) {
     is_recording_ = false;
     refine_plan();
@@ -326,7 +330,7 @@ void Runtime::learn() {
       return engine_.can_leave(tensor) || tensor.residency != Residency::kResident ||
              tensor.is_arriving;
     });
-    if (options_.op_timer != nullptr) take_op_times(profile);
+    take_op_times(profile);
     adopt_profile(std::move(profile));
   } else {
     find_period();
@@ -357,8 +361,7 @@ bool Runtime::is_new_plan_due() {
 // and whenever the drives are not what they were.
 void Runtime::refine_plan() {
   // An op that could not begin has no time.
-  const OpIndex timed_count = static_cast<OpIndex>(durations_ns_.size());
-  if (are_ops_timed_ && timed_count != engine_.schedule().profile().op_count()) return;
+  if (op_count_ != engine_.schedule().profile().op_count()) return;
   if (!is_planned_ || given_plan_ || !is_new_plan_due()) return;
   Profile profile = engine_.schedule().profile();
   take_op_times(profile);
@@ -366,17 +369,38 @@ void Runtime::refine_plan() {
   iterations_on_plan_ = kIterationsBeforeRefining;
 }
 
-// Of the iteration that just ended, which had the profile's ops. Not timed, it keeps its own.
-void Runtime::take_op_times(Profile& profile) {
+// Of the iteration that just ended. A timer is read, and waited for, only where the iteration is
+// one that plans come from.
+void Runtime::keep_op_times() {
+  const bool is_repeated = sequence_hash_ == previous_sequence_hash_;
+  if (!is_repeated) kept_durations_ns_.clear();
   if (!std::exchange(are_ops_timed_, false)) return;
   if (options_.op_timer != nullptr) {
+    if (!is_repeated) return;
     Result<std::vector<int64_t>> times = options_.op_timer->durations_ns();
     if (!times.ok()) return spdlog::warn("teraio: no op times: {}", times.status().message());
     durations_ns_ = std::move(*times);
   }
-  if (durations_ns_.size() != profile.trace.ops.size()) return;
-  for (size_t op = 0; op < profile.trace.ops.size(); ++op)
-    profile.trace.ops[op].duration_ns = std::max<int64_t>(durations_ns_[op], 0);
+  std::vector<int64_t> spare;  // its memory is for the next iteration
+  if (kept_durations_ns_.size() == kTimedIterations) {
+    spare = std::move(kept_durations_ns_.front());
+    kept_durations_ns_.pop_front();
+  }
+  kept_durations_ns_.push_back(std::exchange(durations_ns_, std::move(spare)));
+}
+
+// The profile's ops are those of the iteration that just ended. Without times it keeps its own.
+void Runtime::take_op_times(Profile& profile) const {
+  std::vector<int64_t> times;
+  for (size_t op = 0; op < profile.trace.ops.size(); ++op) {
+    times.clear();
+    for (const std::vector<int64_t>& durations_ns : kept_durations_ns_)
+      if (durations_ns.size() == profile.trace.ops.size()) times.push_back(durations_ns[op]);
+    if (times.empty()) return;
+    const auto middle = times.begin() + static_cast<ptrdiff_t>((times.size() - 1) / 2);
+    std::nth_element(times.begin(), middle, times.end());
+    profile.trace.ops[op].duration_ns = std::max<int64_t>(*middle, 0);
+  }
 }
 
 // Gradients wait for zero_grad on the device while that is possible; where it is not, they are

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -128,7 +129,8 @@ class Runtime {
   void learn();
   void find_period();
   void refine_plan();
-  void take_op_times(Profile& profile);
+  void keep_op_times();
+  void take_op_times(Profile& profile) const;
   bool is_new_plan_due();
   void adopt_profile(Profile profile, std::vector<TensorIndex> offloaded_after_use = {});
   bool begins_new_update(std::span<const Use> uses);
@@ -182,7 +184,9 @@ class Runtime {
   int64_t segment_in_iteration_ = 0;
   uint64_t sequence_hash_ = 0;
   uint64_t previous_sequence_hash_ = 0;
-  std::vector<int64_t> durations_ns_;  // of the ops of an iteration that follows its profile
+  std::vector<int64_t> durations_ns_;  // of the ops of this iteration
+  // Of the last iterations in a row that had the same ops, up to the one that ended last.
+  std::deque<std::vector<int64_t>> kept_durations_ns_;
   int64_t iterations_on_plan_ = 0;
   int64_t op_count_ = 0;
   int64_t iteration_start_ns_ = 0;

@@ -189,16 +189,19 @@ class CountingTimer final : public OpTimer {
   void end_op() override { ++op_count_; }
   Result<std::vector<int64_t>> durations_ns() override {
     if (!failure.ok()) return failure;
+    const int64_t unit_ns = read_count_++ == disturbed_read ? 10'000 : 1000;
     std::vector<int64_t> durations_ns;
-    for (int64_t op = 1; op <= op_count_; ++op) durations_ns.push_back(1000 * op);
+    for (int64_t op = 1; op <= op_count_; ++op) durations_ns.push_back(unit_ns * op);
     return durations_ns;
   }
 
   int start_count = 0;
+  int64_t disturbed_read = -1;  // takes ten times as long
   Status failure;
 
  private:
   int64_t op_count_ = 0;
+  int64_t read_count_ = 0;
 };
 
 TEST_F(RuntimeTest, OpTimesAreTheDevicesWhereItHasThem) {
@@ -212,6 +215,30 @@ TEST_F(RuntimeTest, OpTimesAreTheDevicesWhereItHasThem) {
   const int start_count = timer.start_count;
   trainee_->steps(3);
   EXPECT_EQ(timer.start_count, start_count) << "nobody asks any more";
+}
+
+TEST_F(RuntimeTest, OneDisturbedIterationDoesNotDecideOverTheOpTimes) {
+  for (const int disturbed_step : {1, 2, 3, 4}) {
+    planned_.clear();
+    open();
+    for (int step = 1; step <= 4; ++step) {
+      if (step == disturbed_step) session_->clock().skipped_ns += 1'000'000'000;
+      trainee_->step();
+    }
+    ASSERT_EQ(planned_.size(), 2u) << "made after two steps, refined after two more";
+    for (const Profile& profile : planned_)
+      EXPECT_LT(profile.trace.ops[0].duration_ns, 1'000'000) << "step " << disturbed_step;
+    trainee_.reset();
+  }
+}
+
+TEST_F(RuntimeTest, NorDoesItOverThoseOfATimer) {
+  CountingTimer timer;
+  timer.disturbed_read = 2;  // the one before the plan is refined
+  open({.op_timer = &timer});
+  trainee_->steps(8);
+  ASSERT_EQ(planned_.size(), 2u);
+  EXPECT_EQ(planned_[1].trace.ops[0].duration_ns, 1000);
 }
 
 TEST_F(RuntimeTest, ATimerThatFailsLeavesTheClocksTimes) {
