@@ -45,7 +45,7 @@ def check_output(option, path):
     try:
         if path.exists():
             path.open("ab").close()
-        else:
-            tempfile.TemporaryFile(dir=path.parent).close()
+        if path.is_file() or not path.exists():  # it is replaced as a whole
+            tempfile.TemporaryFile(dir=path.resolve().parent).close()
     except OSError as error:
         raise Error(f"{option}: {path} cannot be written: {error.strerror}") from None

@@ -131,16 +131,53 @@ def _offload(options):
 
 
 def _run_and_save(program, session, options):
-    """The exit code: the script's own; 1 when that is 0 and a wanted file could not be made."""
+    """The exit code: the script's own; 1 when that is 0 and a wanted file could not be made. What
+    the script raises passes through when the files have been saved that there can be."""
+    process = os.getpid()
     try:
         program.run()
         code = None
     except SystemExit as exit:
         code = exit.code
-    saved = _save(session.trace, options.save_trace, "trace")
-    saved = _save(session.plan, options.save_plan, "plan") and saved
-    saved = _verify(session, options.verify) and saved
-    return code if code or saved else 1
+    except BaseException as error:
+        if os.getpid() == process:
+            _save_early(session, options, type(error).__name__)
+        raise
+    if os.getpid() != process:
+        return code  # a child that the script has forked: the files are its parent's
+    if code:
+        _save_early(session, options, "SystemExit")
+        return code
+    failures = [line for line, is_saved in _saved(session, options) if not is_saved]
+    for line in failures:
+        print(f"teraio run: {line}", file=sys.stderr)
+    return 0 if _verify(session, options.verify) and not failures else 1
+
+
+def _save_early(session, options, reason):
+    """What there is of a script that did not reach its end, and in one line what that was."""
+    lines = [line for line, _ in _saved(session, options)]
+    if options.verify:
+        lines.append(f"nothing compared with {options.verify}")
+    if lines:
+        print(f"teraio run: ended by {reason}; " + "; ".join(lines), file=sys.stderr)
+
+
+def _saved(session, options):
+    """Saves each file that is wanted and gives (what came of it, whether it is there)."""
+    wanted = [
+        ("trace", options.save_trace, lambda path: session.trace().save(path)),
+        ("plan", options.save_plan, lambda path: session.plan().save(path)),
+        ("report", options.report, lambda path: session.save_report()),
+    ]
+    for what, path, save in wanted:
+        if not path:
+            continue
+        try:
+            save(path)
+            yield f"{what} saved to {path}", True
+        except (Error, OSError) as error:
+            yield f"no {what} saved to {path}: {error}", False
 
 
 def _verify(session, path):
@@ -156,14 +193,3 @@ def _verify(session, path):
         f"teraio: hashes written to {path}" if is_first else f"teraio: bits equal those of {path}"
     )
     return True
-
-
-def _save(get, path, what):
-    if not path:
-        return True
-    try:
-        get().save(path)
-        return True
-    except (Error, OSError) as error:
-        print(f"teraio run: no {what} saved to {path}: {error}", file=sys.stderr)
-        return False

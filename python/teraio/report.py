@@ -1,21 +1,28 @@
 """What a run leaves in its report directory: progress.json at once, run.json at its end."""
 
+import contextlib
 import json
-import os
 import statistics
 import threading
 from pathlib import Path
+
+from teraio.errors import Error
+from teraio.files import replace_file
 
 _PERIOD_SECONDS = 0.5
 
 
 class Reporter:
-    """Writes progress.json twice a second from a thread of its own, and run.json on stop()."""
+    """Writes progress.json twice a second from a thread of its own, and run.json on stop(), which
+    raises teraio.Error when it cannot."""
 
     def __init__(self, session, directory):
         self._session = session
         self._directory = Path(directory)
-        self._directory.mkdir(parents=True, exist_ok=True)
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Error(f"the report directory {directory}: {error.strerror}") from None
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._write_progress, daemon=True)
 
@@ -25,11 +32,16 @@ class Reporter:
     def stop(self):
         self._stopped.set()
         self._thread.join()
-        _write(self._directory / "run.json", self._run())
+        try:
+            _write(self._directory / "run.json", self._run())
+        except OSError as error:
+            raise Error(f"{self._directory}: {error.strerror}") from None
 
     def _write_progress(self):
         while not self._stopped.wait(_PERIOD_SECONDS):
-            _write(self._directory / "progress.json", self._progress())
+            # A directory that takes no file now may take one later; what matters is run.json.
+            with contextlib.suppress(OSError):
+                _write(self._directory / "progress.json", self._progress())
 
     def _progress(self):
         counters = self._session.counters()
@@ -93,6 +105,4 @@ def _median_seconds(iterations, field):
 
 
 def _write(path, content):
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(content))
-    os.replace(temporary, path)
+    replace_file(path, json.dumps(content).encode())

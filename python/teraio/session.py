@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from teraio import core, entry_points
 from teraio.compiled import CompiledGraphs
 from teraio.directories import ssd_directories
 from teraio.errors import Error
+from teraio.files import replace_file
 from teraio.iterations import IterationHooks
 from teraio.report import Reporter
 from teraio.sizes import parse_size, parse_write_budget
@@ -87,6 +89,7 @@ class Session:
         self._compiled_graphs = CompiledGraphs()
         self._verification = Verification(verify)
         self._reporter = Reporter(self, report) if report else None
+        self._process = os.getpid()
 
     def __enter__(self):
         self._core.start()
@@ -98,16 +101,34 @@ class Session:
         return self
 
     def __exit__(self, kind, error, traceback):
+        if os.getpid() != self._process:
+            return  # a child that the program has forked: the session is its parent's
         try:
             self._hooks.remove()
-            if self._reporter:
-                self._reporter.stop()
+            self._end_report(error)
         finally:
             try:
                 self._core.stop()
             finally:
                 self._compiled_graphs.remove()
                 entry_points.remove()
+
+    def _end_report(self, error):
+        try:
+            self.save_report()
+        except Error as failure:
+            if error is None:
+                raise
+            print(
+                f"teraio: no report: {failure}", file=sys.stderr
+            )  # the program's own error counts
+
+    def save_report(self):
+        """Ends the report, as the end of the session does; nothing without one. Raises teraio.Error
+        when it cannot be written."""
+        reporter, self._reporter = self._reporter, None
+        if reporter is not None:
+            reporter.stop()
 
     def counters(self):
         """What has happened so far: a dict of bytes, nanoseconds and counts.
@@ -169,16 +190,12 @@ class _Document:
 
     def save(self, path):
         """Writes the file of docs/formats.md; compressed when the name ends in .gz."""
-        path = Path(path)
         data = self._text.encode()
-        if path.suffix == ".gz":
+        if Path(path).suffix == ".gz":
             import gzip
 
             data = gzip.compress(data, mtime=0)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            file.write(data)
-        os.chmod(file.name, 0o644)
-        os.replace(file.name, path)
+        replace_file(path, data)
 
 
 class Trace(_Document):

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from teraio.errors import Error
+from teraio.files import replace_file
 
 
 class Verification:
@@ -27,9 +28,12 @@ class Verification:
 
     def _compare_or_write(self, hashes):
         if not self._path.exists():
-            self._path.write_text(json.dumps(hashes, indent=1) + "\n")
+            replace_file(self._path, (json.dumps(hashes, indent=1) + "\n").encode())
             return
-        expected = json.loads(self._path.read_text())
+        try:
+            expected = dict(json.loads(self._path.read_text()))
+        except (ValueError, TypeError):
+            raise Error(f"{self._path} is no file of hashes") from None
         names = sorted(expected.keys() | hashes.keys())
         differing = [name for name in names if expected.get(name) != hashes.get(name)]
         if differing:

@@ -95,16 +95,38 @@ Result<std::string> read_text_file(const std::filesystem::path& path) {
   return text;
 }
 
-Status write_text_file(const std::filesystem::path& path, std::string_view text) {
-  std::string temporary = path.string() + ".partial-XXXXXX";
+namespace {
+
+// What a link leads to, there or not, takes the new text; the link stays.
+std::filesystem::path without_links(std::filesystem::path path) {
+  constexpr int kMostLinks = 40;  // as the kernel follows
+  std::error_code error;
+  for (int i = 0; i < kMostLinks && std::filesystem::is_symlink(path, error); ++i)
+    path = path.parent_path() / std::filesystem::read_symlink(path, error);
+  return path;
+}
+
+Status replace_file(const std::filesystem::path& path, std::string_view text) {
+  const std::string target = without_links(path).string();
+  std::string temporary = target + ".partial-XXXXXX";
   const int descriptor = mkstemp(temporary.data());
   if (descriptor < 0) return system_failure(path, "create a file beside", errno);
   fchmod(descriptor, 0644);
   Status status = write_all(descriptor, path, text);
-  if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0)
+  if (status.ok() && rename(temporary.c_str(), target.c_str()) != 0)
     status = system_failure(path, "replace", errno);
   if (!status.ok()) unlink(temporary.c_str());
   return status;
+}
+
+}  // namespace
+
+Status write_text_file(const std::filesystem::path& path, std::string_view text) {
+  std::error_code error;
+  if (!std::filesystem::is_other(path, error)) return replace_file(path, text);
+  const int descriptor = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  if (descriptor < 0) return system_failure(path, "open", errno);
+  return write_all(descriptor, path, text);
 }
 
 std::string to_json_text(const nlohmann::ordered_json& value) {

@@ -84,8 +84,9 @@ class JsonDocument {
 // The bytes of a file, decompressed when they are gzip. Refuses more than 4 GiB.
 Result<std::string> read_text_file(const std::filesystem::path& path);
 
-// Replaces `path` as a whole: readers see the old file or the new one. Compressed when the name
-// ends in ".gz". The same text gives the same bytes.
+// Replaces `path` as a whole: readers see the old file or the new one. A link stays, and what is no
+// file (a device, a pipe) is written to. Compressed when the name ends in ".gz". The same text
+// gives the same bytes.
 Status write_text_file(const std::filesystem::path& path, std::string_view text);
 
 // `value` on one line per element of its top-level arrays, which keeps large files readable.

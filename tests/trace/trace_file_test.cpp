@@ -137,6 +137,21 @@ TEST(TraceFile, AFailedWriteLeavesNothingBehind) {
   EXPECT_FALSE(std::filesystem::exists(directory));
 }
 
+TEST(TraceFile, ALinkAndWhatIsNoFileStayWhatTheyAre) {
+  const Trace trace = *read_trace(data("corpus/trace/good.json"));
+  const auto file = scratch("linked.json"), link = scratch("link.json"),
+             null = scratch("null.json");
+  std::filesystem::remove(link);
+  std::filesystem::remove(null);
+  std::filesystem::create_symlink("linked.json", link);
+  ASSERT_TRUE(write_trace(trace, link).ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(*read_trace(file), trace);
+  std::filesystem::create_symlink("/dev/null", null);
+  ASSERT_TRUE(write_trace(trace, null).ok());
+  EXPECT_TRUE(std::filesystem::is_character_file(null));
+}
+
 TEST(TraceFile, AnInvalidTraceIsNotWritten) {
   Trace trace{"t", "modelled", {{0, -1, true, TensorKind::kOther, ""}}, {}};
   EXPECT_THAT(write_trace(trace, scratch("t.json")).message(), HasSubstr("tensors[0].bytes"));
