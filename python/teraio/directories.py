@@ -27,10 +27,8 @@ def ssd_directories(directories=None):
 
 
 def _default_directory():
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    directory = cache / "teraio" / "ssd"
+    directory = cache_directory() / "ssd"
     try:
-        directory.parent.mkdir(parents=True, exist_ok=True)
         directory.mkdir(mode=0o700, exist_ok=True)
         return _checked(directory)
     except (OSError, Error) as error:
@@ -39,6 +37,16 @@ def _default_directory():
             f"the default SSD directory {directory} cannot be used ({reason}): "
             "give one with --ssd DIR, or ssd=[...] in Python"
         ) from None
+
+
+def cache_directory():
+    """`$XDG_CACHE_HOME/teraio` or `~/.cache/teraio`, which is created when missing."""
+    try:
+        directory = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "teraio"
+        directory.mkdir(parents=True, exist_ok=True)
+        return directory
+    except (OSError, RuntimeError) as error:  # the latter without a home
+        raise Error(f"no cache directory ({error}): set XDG_CACHE_HOME to one") from None
 
 
 def _checked(directory):

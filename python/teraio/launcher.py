@@ -4,21 +4,23 @@ What can be known to be wrong before training is refused before torch is even im
 stderr, exit code 2. From then on the exit code and the traceback are the script's own.
 """
 
-import argparse
 import contextlib
-import gzip
-import json
 import os
 import sys
-import zlib
 from pathlib import Path
 
-from teraio.arguments import Parser, add_program, check_output, program_of, program_words
+from teraio.arguments import (
+    Parser,
+    check_json,
+    check_limits,
+    check_output,
+    program_of,
+    program_words,
+)
 from teraio.directories import ssd_directories
 from teraio.errors import Error
-from teraio.sizes import parse_size, parse_write_budget
+from teraio.sizes import parse_write_budget
 
-_PLAN_FORMAT = "teraio-plan/1"
 _EPILOG = """\
 Sizes are written 1.5GB, 800MiB, 1200000000; the budget also as 40% (of the device's memory).
 Everything after the script's name is the script's.
@@ -27,22 +29,17 @@ Everything after the script's name is the script's.
 
 def _parser():
     parser = Parser(
-        prog="teraio run",
-        usage="teraio run --device-budget SIZE [options] (SCRIPT | -m MODULE) [ARGUMENT ...]",
+        "run",
+        required="--device-budget SIZE ",
         description="Trains with an unchanged script within a budget of device memory.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+    )
+    parser.add_limits(
+        "device memory that the run may use (default on a GPU: 92 %% of what is free)"
     )
     add = parser.add_argument
-    add(
-        "--device-budget",
-        metavar="SIZE",
-        help="device memory that the run may use (default on a GPU: 92 %% of what is free)",
-    )
     add("--device", default="cpu", help="cpu (default), cuda or cuda:1 (not yet run on a GPU)")
     add("--ssd", action="append", metavar="DIR", help="a directory on a drive; give one per drive")
-    add("--host-limit", default="0", metavar="SIZE", help="host memory to offload to (default: 0)")
     add("--write-budget", metavar="RATE", help="most that plans write to the drives, e.g. 2TB/day")
     plan = parser.add_mutually_exclusive_group()
     plan.add_argument("--plan", metavar="FILE", help="run this plan instead of making one")
@@ -53,57 +50,53 @@ def _parser():
     add("--report", metavar="DIR", help="write a report of the run there")
     add("--policy", choices=["planned", "on-demand"], default="planned", help="default: planned")
     add("--verify", metavar="FILE", help="file of hashes to compare with; written when missing")
-    add_program(parser)
     return parser
 
 
 def run(arguments):
     """Runs `teraio run ARGUMENTS`. Returns the exit code, or passes on what the script raises."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse(arguments)
     with contextlib.ExitStack() as stack:
         try:
             program = _checked(options)
             session = stack.enter_context(_offload(options))
         except (Error, ImportError) as error:
-            print(f"teraio run: {error}", file=sys.stderr)
-            return 2
+            return parser.failure(error, 2)
         return _run_and_save(program, session, options)
 
 
 def _checked(options):
     """The program of valid options, whose directories it fills in; else raises teraio.Error."""
     program_words(options)
-    if options.device_budget is None:
-        if options.device == "cpu":
-            raise Error("the following arguments are required: --device-budget")
-    elif parse_size(options.device_budget, whole_bytes=10**15) == 0:
-        raise Error("--device-budget is 0: no op can run without memory")
-    parse_size(options.host_limit)
+    if options.device_budget is None and options.device == "cpu":
+        raise Error("the following arguments are required: --device-budget")
+    check_limits(options)
     if options.write_budget is not None:
         parse_write_budget(options.write_budget)
     if options.plan:
-        _check_plan(Path(options.plan))
+        check_json("--plan", options.plan, "teraio-plan/1")
     for option in ("--save-plan", "--save-trace", "--verify"):
         path = getattr(options, option.strip("-").replace("-", "_"))
         if path:
             check_output(option, Path(path))
+    _check_conflicts(options)
+    if options.verify and Path(options.verify).exists():
+        check_json("--verify", options.verify)
     if options.report:
         _check_output_directory("--report", Path(options.report))
     options.ssd = [str(directory) for directory in ssd_directories(options.ssd)]
     return program_of(options)
 
 
-def _check_plan(path):
-    """That it is a plan at all; whether it fits the run is known after the first iterations."""
-    if not path.is_file():
-        raise Error(f"--plan: {path} " + ("is not a file" if path.exists() else "does not exist"))
-    try:
-        data = path.read_bytes()
-        plan = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
-    except (OSError, EOFError, ValueError, zlib.error) as error:
-        raise Error(f"--plan: {path} cannot be read: {error}") from None
-    if not isinstance(plan, dict) or plan.get("format") != _PLAN_FORMAT:
-        raise Error(f'--plan: {path}: field "format": expected "{_PLAN_FORMAT}"')
+def _check_conflicts(options):
+    if options.policy == "on-demand" and (options.plan or options.save_plan):
+        option = "--plan" if options.plan else "--save-plan"
+        raise Error(f"{option}: there is no plan with --policy on-demand")
+    files = [options.save_trace, options.save_plan, options.verify]
+    paths = [Path(file).resolve() for file in files if file]
+    if len(set(paths)) < len(paths):
+        raise Error("--save-trace, --save-plan and --verify: expected different files")
 
 
 def _check_output_directory(option, path):

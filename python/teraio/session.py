@@ -8,7 +8,7 @@ from pathlib import Path
 
 from teraio import core, entry_points
 from teraio.compiled import CompiledGraphs
-from teraio.directories import ssd_directories
+from teraio.directories import cache_directory, ssd_directories
 from teraio.errors import Error
 from teraio.files import replace_file
 from teraio.iterations import IterationHooks
@@ -57,6 +57,7 @@ def offload(
     Returns a `Session` when entered. Raises teraio.Error for input that cannot be used, before
     anything has changed.
     """
+    _check_policy(policy, plan)
     return Session(
         device=device,
         device_budget_bytes=_budget_bytes(device_budget, device),
@@ -64,7 +65,7 @@ def offload(
         host_limit_bytes=parse_size(host_limit),
         **_write_budget_options(write_budget),
         plan=_plan_file(plan),
-        policy=_checked_policy(policy),
+        policy=policy,
         verify=verify,
         report=report,
         ssd_capacity_bytes=parse_size(ssd_capacity),
@@ -79,7 +80,7 @@ class Session:
     def __init__(self, *, directories, plan, policy, verify, report, **core_options):
         self._core = core.Session(
             ssd_directories=[str(directory) for directory in directories],
-            cache_directory=str(_cache_directory()),
+            cache_directory=str(cache_directory()),
             plan_path=plan,
             is_planned=policy == "planned",
             progress=lambda line: print(f"teraio: {line}", flush=True),
@@ -206,12 +207,6 @@ class Plan(_Document):
     """What moves when in one iteration: see docs/formats.md."""
 
 
-def _cache_directory():
-    directory = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "teraio"
-    directory.mkdir(parents=True, exist_ok=True)
-    return directory
-
-
 def _budget_bytes(text, device):
     if text is None:
         return core.default_budget_bytes(device)
@@ -236,7 +231,8 @@ def _plan_file(plan):
     return str(plan)
 
 
-def _checked_policy(policy):
+def _check_policy(policy, plan):
     if policy not in ("planned", "on-demand"):
         raise Error(f'the policy "{policy}" is not known: expected "planned" or "on-demand"')
-    return policy
+    if plan is not None and policy == "on-demand":
+        raise Error(f'the plan {plan} is not run with the policy "on-demand"')

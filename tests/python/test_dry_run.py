@@ -308,7 +308,10 @@ def test_unknown_accelerator_names_the_known_ones(refused, script):
     "arguments, complaint",
     [
         (["--rank", "2", "--world-size", "2"], "--rank is 2: expected 0 to 1"),
-        (["--hardware", "nowhere.json"], "nowhere.json is not a file"),
+        (["--hardware", "nowhere.json"], "nowhere.json does not exist"),
+        (["--hardware", __file__], "cannot be read"),
+        (["--device-budget", "lots"], '--device-budget: "lots" is not a size'),
+        (["--host-limit", "40%"], '--host-limit: "40%" is not a size'),
         (["--save-trace", "nowhere/t.json"], "nowhere does not exist"),
         (["--assume", "train.py=1"], "expected VALUE or FILE:LINE=VALUE"),
         (["--assume", "often"], '"often" is neither a number nor true or false'),

@@ -163,7 +163,8 @@ def test_budget_missing_or_zero(refused):
 
 
 def test_malformed_host_limit(refused):
-    assert '"lots" is not a size' in refused(*BUDGET, "--host-limit", "lots", "train.py")
+    line = refused(*BUDGET, "--host-limit", "lots", "train.py")
+    assert '--host-limit: "lots" is not a size' in line
     assert '"40%" is not a size' in refused(*BUDGET, "--host-limit", "40%", "train.py")
 
 
@@ -225,6 +226,29 @@ def test_files_missing_or_not_writable(refused):
     assert "/proc/x cannot" in refused(*BUDGET, "--save-trace", "/proc/x", "train.py")
     assert "is a directory" in refused(*BUDGET, "--save-trace", ".", "train.py")
     assert "not a directory" in refused(*BUDGET, "--report", "train.py/report", "train.py")
+
+
+def test_file_of_hashes_that_is_none(refused, tmp_path):
+    (tmp_path / "bits.json").write_text("not json")
+    assert "--verify: bits.json cannot be read" in refused(
+        *BUDGET, "--verify", "bits.json", "train.py"
+    )
+
+
+def test_options_that_do_not_go_together(refused, tmp_path):
+    on_demand = (*BUDGET, "--policy", "on-demand")
+    assert "--save-plan: there is no plan" in refused(*on_demand, "--save-plan", "p", "train.py")
+    (tmp_path / "plan.json").write_text('{"format": "teraio-plan/1"}')
+    assert "--plan: there is no plan" in refused(*on_demand, "--plan", "plan.json", "train.py")
+    files = ("--save-plan", "both.json", "--save-trace", "./both.json")
+    assert "expected different files" in refused(*BUDGET, *files, "train.py")
+
+
+def test_report_and_cache_directories_that_cannot_be_made(refused, tmp_path):
+    assert "/proc/x: " in refused(*BUDGET, "--report", "/proc/x", "train.py")
+    environment = os.environ | {"XDG_CACHE_HOME": "/proc/x"}
+    line = refused(*BUDGET, "--ssd", tmp_path, "train.py", env=environment)
+    assert "no cache directory" in line and "XDG_CACHE_HOME" in line
 
 
 @pytest.mark.parametrize("content", ["not json", "[]", '{"format": "teraio-trace/1"}', "\0\xff"])

@@ -1,13 +1,11 @@
 """`teraio dry-run`: an unchanged training script, its memory and its time on a device elsewhere."""
 
-import argparse
 import contextlib
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-from teraio.arguments import Parser, add_program, check_output, program_of
+from teraio.arguments import Parser, check_json, check_limits, check_output, program_of
 from teraio.errors import Error
 from teraio.native_command import command_path
 
@@ -19,13 +17,11 @@ loop has repeated: three steps are enough for most.
 
 def _parser():
     parser = Parser(
-        prog="teraio dry-run",
-        usage="teraio dry-run [options] (SCRIPT | -m MODULE) [ARGUMENT ...]",
+        "dry-run",
         description="Tells what a training script would need and take on a device, without it.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
+    parser.add_limits("plan with this much instead of the device's memory")
     add = parser.add_argument
     add(
         "--accelerator",
@@ -34,8 +30,6 @@ def _parser():
         help="the device: a known name or an accelerator file (default: h100-nvl)",
     )
     add("--hardware", metavar="FILE", help="plan the step for this machine's drives and host")
-    add("--host-limit", default="0", metavar="SIZE", help="host memory to plan with (default: 0)")
-    add("--device-budget", metavar="SIZE", help="plan with this instead of the device's memory")
     add("--world-size", type=int, default=1, metavar="N", help="processes to play (default: 1)")
     add("--rank", type=int, default=0, metavar="R", help="the one of them that this one is")
     add(
@@ -47,7 +41,6 @@ def _parser():
     )
     add("--save-trace", metavar="FILE", help="write the trace here (.json or .json.gz)")
     add("--calibrate", metavar="FILE", help="measure this device, write its file, and end")
-    add_program(parser)
     return parser
 
 
@@ -57,22 +50,18 @@ def dry_run(arguments):
     What can be known to be wrong before the script runs is refused in one line, exit code 2; a
     script that a dry run cannot follow ends with one line, exit code 1.
     """
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse(arguments)
     try:
         if options.calibrate:
             return _calibrate(options)
         program = _checked(options)
     except Error as error:
-        return _failed(error, 2)
+        return parser.failure(error, 2)
     try:
         return _run_and_report(program, options)
     except Error as error:
-        return _failed(error, 1)
-
-
-def _failed(error, code):
-    print(f"teraio dry-run: {error}", file=sys.stderr)
-    return code
+        return parser.failure(error, 1)
 
 
 def _checked(options):
@@ -87,8 +76,9 @@ def _checked(options):
         parse_assumption(assumption)
     if options.save_trace:
         check_output("--save-trace", Path(options.save_trace))
-    if options.hardware and not Path(options.hardware).is_file():
-        raise Error(f"--hardware: {options.hardware} is not a file")
+    check_limits(options)
+    if options.hardware:
+        check_json("--hardware", options.hardware, "teraio-hardware/1")
     return program
 
 
