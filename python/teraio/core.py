@@ -24,6 +24,7 @@ from teraio._C import (  # noqa: E402
     describe,
     device_memory_bytes,
     is_in_op,
+    is_this_thread_observed,
     observe_this_thread,
     pin_address,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "describe",
     "device_memory_bytes",
     "is_in_op",
+    "is_this_thread_observed",
     "observe_this_thread",
     "pin_address",
 ]

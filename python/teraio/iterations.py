@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import weakref
 
 import torch
 from torch.optim.optimizer import (
@@ -10,18 +11,26 @@ from torch.optim.optimizer import (
 )
 
 from teraio import core
+from teraio.verification import tensor_hash
 
 # Names and kinds are told again in the first steps only: by then the trace has been recorded.
 _DESCRIBED_STEPS = 4
+# Of so many losses the tensors are kept; then, in one go, their hashes, which are no tensors for
+# the session to look at and wait for the device only now and then.
+_LOSSES_AT_ONCE = 256
 
 
 class IterationHooks:
-    """Tells the session of every optimizer step, and keeps the losses, while installed."""
+    """Tells the session of every optimizer step, and keeps the losses, while installed.
 
-    def __init__(self, session):
+    `keeps_optimizers`: also those that the program has no use for any more, and with them their
+    parameters and states."""
+
+    def __init__(self, session, keeps_optimizers=False):
         self._session = session
         self._handles = []
-        self._optimizers = {}
+        self._keeps_optimizers = keeps_optimizers
+        self._optimizers = {}  # by id: how to get it
         self._steps = 0
         self._backward = None
         self._losses = []
@@ -44,25 +53,56 @@ class IterationHooks:
 
     def optimizers(self):
         """The optimizers that have stepped, in the order of their first steps."""
-        return list(self._optimizers.values())
+        gc.collect()  # which are left does not depend on when this was done last
+        return [optimizer for get in list(self._optimizers.values()) if (optimizer := get())]
 
     def losses(self):
-        """The value of every single-element tensor that backward began at, in order."""
+        """Every single-element tensor that backward began at, in order; of most, the hash."""
         return list(self._losses)
 
     def _noting_losses(self, backward):
         @functools.wraps(backward)
         def wrapper(tensors, *args, **kwargs):
+            if not isinstance(tensors, (torch.Tensor, tuple, list)):
+                tensors = tuple(tensors)  # a generator gives them once
             for tensor in (tensors,) if isinstance(tensors, torch.Tensor) else tensors:
                 if isinstance(tensor, torch.Tensor) and tensor.numel() == 1:
-                    self._losses.append(tensor.detach().clone())
+                    self._note_loss(tensor.detach().clone())
             return backward(tensors, *args, **kwargs)
 
         return wrapper
 
+    def _note_loss(self, loss):
+        self._losses.append(loss)
+        if len(self._losses) % _LOSSES_AT_ONCE == 0:
+            self._hash_losses()
+
+    def _hash_losses(self):
+        was_observed = core.is_this_thread_observed()
+        core.observe_this_thread(False)  # the program's iteration has no such ops
+        try:
+            for i in range(len(self._losses) - _LOSSES_AT_ONCE, len(self._losses)):
+                if type(self._losses[i]) is torch.Tensor:
+                    self._losses[i] = tensor_hash(self._losses[i])
+        finally:
+            core.observe_this_thread(was_observed)
+
+    def _note_optimizer(self, optimizer):
+        key = id(optimizer)
+        if key in self._optimizers:
+            return
+        if self._keeps_optimizers:
+            self._optimizers[key] = lambda: optimizer
+        else:
+            forget = functools.partial(self._forget_optimizer, key)
+            self._optimizers[key] = weakref.ref(optimizer, forget)
+
+    def _forget_optimizer(self, key, reference):
+        self._optimizers.pop(key, None)
+
     def _before_step(self, optimizer, args, kwargs):
         self._session.begin_step()
-        self._optimizers.setdefault(id(optimizer), optimizer)
+        self._note_optimizer(optimizer)
         if self._steps < _DESCRIBED_STEPS:
             _describe(optimizer)
 

@@ -86,7 +86,7 @@ class Session:
             progress=lambda line: print(f"teraio: {line}", flush=True),
             **core_options,
         )
-        self._hooks = IterationHooks(self._core)
+        self._hooks = IterationHooks(self._core, keeps_optimizers=bool(verify))
         self._compiled_graphs = CompiledGraphs()
         self._verification = Verification(verify)
         self._reporter = Reporter(self, report) if report else None
@@ -175,6 +175,8 @@ class Session:
         """Hashes of losses, parameters, gradients and optimizer states, as a dict of hex strings.
 
         Two runs with equal dicts have had equal bits throughout. May be called after the session.
+        Of optimizers that the program has dropped by then nothing is known, unless `verify` was
+        given: then they, and their parameters, are kept.
         """
         return self._verification.hashes(self._hooks.losses(), self._hooks.optimizers())
 

@@ -17,9 +17,12 @@ class Verification:
         self._path = Path(path) if path else None
 
     def hashes(self, losses, optimizers):
-        """Hex SHA-256 by name. With a file: writes it when missing, else raises teraio.Error with
-        the first names that differ."""
-        hashes = {f"loss{step}": tensor_hash(loss) for step, loss in enumerate(losses)}
+        """Hex SHA-256 by name; a loss may come as its hash. With a file: writes it when missing,
+        else raises teraio.Error with the first names that differ."""
+        hashes = {
+            f"loss{step}": loss if isinstance(loss, str) else tensor_hash(loss)
+            for step, loss in enumerate(losses)
+        }
         for number, optimizer in enumerate(optimizers):
             hashes.update(_optimizer_hashes(f"optimizer{number}", optimizer))
         if self._path is not None:

@@ -15,6 +15,7 @@ from matrix.catalogue import JOBS
 from matrix.jobs import train
 
 import teraio
+from teraio.verification import tensor_hash
 
 NAME = "llama, AdamW"
 JOB = JOBS[NAME]
@@ -315,3 +316,37 @@ def test_verification_compares_losses_and_state_with_an_earlier_run(tmp_path):
     assert run("2MB") == hashes
     with pytest.raises(teraio.Error, match="loss0"):
         run("64MB", scale=2.0)
+
+
+def test_what_the_program_drops_takes_no_room():
+    with budgets.offload("64MB") as session:
+        for _ in range(3):
+            model = torch.nn.Linear(512, 512)
+            optimizer = torch.optim.AdamW(model.parameters())
+            model(torch.ones(4, 512)).sum().backward()
+            optimizer.step()
+        assert "optimizer0.group0.parameter0" in session.verify()
+        assert "optimizer1.group0.parameter0" not in session.verify()
+        del model, optimizer
+        gc.collect()
+        counters = session.counters()
+        assert counters["device_bytes"] + counters["bytes_away"] < 100_000
+
+
+def test_losses_of_a_long_run_are_kept_as_hashes():
+    with budgets.offload("64MB") as session:
+        weight = torch.ones(3, requires_grad=True)
+        hashes = {}
+        for step in range(600):
+            loss = (weight * step).sum()
+            loss.backward()
+            hashes[f"loss{step}"] = tensor_hash(loss)
+        assert sum(isinstance(loss, torch.Tensor) for loss in session._hooks.losses()) == 600 - 512
+        assert session.verify() == hashes
+
+
+def test_backward_from_a_generator_of_tensors():
+    weight = torch.ones(3, requires_grad=True)
+    with budgets.offload("64MB"):
+        torch.autograd.backward((weight * n).sum() for n in (1, 2))
+    assert weight.grad.tolist() == [3, 3, 3]
