@@ -43,6 +43,21 @@ std::vector<ByteRange> FreeSpace::take(int64_t size_bytes) {
   return taken;
 }
 
+void FreeSpace::take_exactly(ByteRange range) {
+  const int64_t end_bytes = range.offset_bytes + range.size_bytes;
+  auto around = size_by_offset_.upper_bound(range.offset_bytes);
+  TERAIO_CHECK(range.size_bytes > 0 && around != size_by_offset_.begin());
+  --around;
+  const ByteRange free{around->first, around->second};
+  const int64_t free_end_bytes = free.offset_bytes + free.size_bytes;
+  TERAIO_CHECK(free_end_bytes >= end_bytes);
+  erase(free);
+  if (range.offset_bytes > free.offset_bytes) {
+    insert({free.offset_bytes, range.offset_bytes - free.offset_bytes});
+  }
+  if (free_end_bytes > end_bytes) insert({end_bytes, free_end_bytes - end_bytes});
+}
+
 void FreeSpace::give_back(ByteRange range) {
   const int64_t end_bytes = range.offset_bytes + range.size_bytes;
   TERAIO_CHECK(range.offset_bytes >= 0 && range.size_bytes > 0 && end_bytes <= capacity_bytes_);

@@ -29,6 +29,9 @@ class FreeSpace {
   // the largest ones that there are: room is never lost to fragmentation.
   std::vector<ByteRange> take(int64_t size_bytes);
 
+  // Requires that all of `range` is free.
+  void take_exactly(ByteRange range);
+
   // `range` was taken, whole or in part, and not given back.
   void give_back(ByteRange range);
 

@@ -33,16 +33,6 @@ int64_t data_bytes(const Piece& piece, int64_t extent_size_bytes) {
   return std::min(piece.size_bytes, extent_size_bytes - piece.extent_offset_bytes);
 }
 
-std::vector<std::vector<uint64_t>> make_checksums(const std::vector<Piece>& pieces,
-                                                  int64_t request_bytes) {
-  std::vector<std::vector<uint64_t>> checksums;
-  for (const Piece& piece : pieces) {
-    const int64_t chunk_count = (piece.size_bytes + request_bytes - 1) / request_bytes;
-    checksums.emplace_back(static_cast<size_t>(chunk_count), kNoChecksum);
-  }
-  return checksums;
-}
-
 }  // namespace
 
 StripedStore::Drive::Drive(DriveSpec spec, const StripedStoreOptions& options)
@@ -89,44 +79,10 @@ StripedStore::~StripedStore() {
   for (const auto& drive : drives_) drive->thread.join();
 }
 
-Result<Extent> StripedStore::reserve(int64_t size_bytes) {
-  if (size_bytes < 0) {
-    return Status(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: cannot reserve {} bytes", options_.name, size_bytes));
-  }
-  const int64_t room_bytes = std::max(kBlockBytes, align_up(size_bytes, kBlockBytes));
-  const std::lock_guard lock(mutex_);
-  std::optional<std::vector<Piece>> pieces = striping_.take(room_bytes);
-  if (!pieces) {
-    return Status(
-        ErrorCode::kOutOfSpace,
-        fmt::format("{}: no room for {}: {} of {} are free", options_.name, format_size(size_bytes),
-                    format_size(striping_.free_bytes()), format_size(striping_.capacity_bytes())));
-  }
-  const Piece& first = pieces->front();
-  const int64_t offset_bytes = drives_[first.drive]->base_bytes + first.drive_offset_bytes;
-  ExtentRecord& record = extents_[offset_bytes];
-  record.size_bytes = size_bytes;
-  record.pieces = std::move(*pieces);
-  if (options_.checksum) record.checksums = make_checksums(record.pieces, options_.request_bytes);
-  reserved_peak_bytes_ =
-      std::max(reserved_peak_bytes_, striping_.capacity_bytes() - striping_.free_bytes());
-  return Extent{offset_bytes, size_bytes};
-}
-
 StripedStore::ExtentRecord* StripedStore::find_extent(const Extent& extent) {
   const auto it = extents_.find(extent.offset_bytes);
   if (it == extents_.end() || it->second.size_bytes != extent.size_bytes) return nullptr;
   return &it->second;
-}
-
-void StripedStore::release(const Extent& extent) {
-  const std::lock_guard lock(mutex_);
-  const ExtentRecord* record = find_extent(extent);
-  TERAIO_CHECK(record != nullptr);
-  TERAIO_CHECK(record->reads_under_way == 0 && !record->write_under_way);
-  striping_.give_back(record->pieces);
-  extents_.erase(extent.offset_bytes);
 }
 
 std::vector<Piece> StripedStore::pieces(const Extent& extent) const {
@@ -454,8 +410,10 @@ TierCounters StripedStore::counters() const {
   const std::lock_guard lock(mutex_);
   TierCounters counters;
   counters.capacity_bytes = striping_.capacity_bytes();
-  counters.reserved_bytes = counters.capacity_bytes - striping_.free_bytes();
+  counters.reserved_bytes = reserved_bytes_;
   counters.reserved_peak_bytes = reserved_peak_bytes_;
+  counters.laid_out_bytes = layout_.room_bytes();
+  counters.displaced_count = displaced_count_;
   for (const auto& drive : drives_) {
     const DriveCounters& own = counters.drives.emplace_back(drive->meter.counters(now_ns));
     counters.bytes_read += own.bytes_read;

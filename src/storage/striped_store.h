@@ -22,6 +22,7 @@
 #include "storage/drive_meter.h"
 #include "storage/drive_queue.h"
 #include "storage/extent_file.h"
+#include "storage/layout.h"
 #include "storage/slowdown.h"
 #include "storage/striping.h"
 #include "storage/tier_store.h"
@@ -59,6 +60,8 @@ class StripedStore final : public TierStore {
   std::string_view name() const override { return options_.name; }
   Result<Extent> reserve(int64_t size_bytes) override;
   void release(const Extent& extent) override;
+  Status lay_out(std::span<const PlannedCopy> copies) override;
+  std::optional<Extent> reserve_planned(size_t copy) override;
   TransferId submit(Transfer transfer) override;
   bool cancel(TransferId id) override;
   void expedite(TransferId id) override;
@@ -74,8 +77,10 @@ class StripedStore final : public TierStore {
     std::vector<std::vector<uint64_t>> checksums;  // per piece and chunk; empty when not kept
     int32_t reads_under_way = 0;
     bool write_under_way = false;
-    bool holds_bytes = false;  // written whole
+    bool holds_bytes = false;   // written whole
+    int64_t planned_copy = -1;  // of the layout; -1: not made by it, or that layout is forgotten
   };
+  using ExtentMap = std::unordered_map<int64_t, ExtentRecord>;  // by offset
 
   struct Job {
     Transfer transfer;
@@ -142,6 +147,11 @@ class StripedStore final : public TierStore {
   // All of these with the mutex held.
   Status why_refused(const Transfer& transfer);
   ExtentRecord* find_extent(const Extent& extent);
+  ExtentRecord make_record(int64_t size_bytes, std::vector<Piece> pieces) const;
+  int64_t offset_of(const Piece& first) const;
+  void count_reserved(int64_t room_bytes);
+  Status no_room(int64_t wanted_bytes, std::string_view what) const;
+  void forget_layout();
   void start_job(TransferId id, Transfer transfer, int64_t now_ns);
   void withdraw(const Job& job);
   Ending end_job(TransferId id, int64_t now_ns);
@@ -164,12 +174,17 @@ class StripedStore final : public TierStore {
   mutable std::mutex mutex_;
   Striping striping_;
   std::vector<std::unique_ptr<Drive>> drives_;
-  std::unordered_map<int64_t, ExtentRecord> extents_;  // by offset
+  ExtentMap extents_;
+  Layout layout_;
+  // By copy of the layout: its extent while it is not reserved, ready to be put in.
+  std::vector<ExtentMap::node_type> planned_extents_;
   std::unordered_map<TransferId, Job> jobs_;
   std::vector<Ending> endings_;  // of transfers that ended without I/O; drive 0's thread calls them
   TransferId last_id_ = 0;
   int64_t urgent_count_ = 0;
+  int64_t reserved_bytes_ = 0;
   int64_t reserved_peak_bytes_ = 0;
+  int64_t displaced_count_ = 0;
   bool is_stopping_ = false;
 };
 

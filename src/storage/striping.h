@@ -50,6 +50,8 @@ class Striping {
   // size_bytes > 0, rounded up by the caller to kBlockBytes. The pieces are in the order of the
   // extent's bytes. nullopt: fewer than size_bytes are free.
   std::optional<std::vector<Piece>> take(int64_t size_bytes);
+  // Requires that all of these bytes are free.
+  void take_exactly(const std::vector<Piece>& pieces);
   void give_back(const std::vector<Piece>& pieces);
 
  private:

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,6 +32,14 @@ struct Extent {
 
   bool is_valid() const { return offset_bytes >= 0; }
   bool operator==(const Extent&) const = default;
+};
+
+// A copy that a plan makes in every iteration, and when it is on the tier: from `begin` until
+// before `end`, in any unit of time.
+struct PlannedCopy {
+  int64_t size_bytes = 0;
+  int64_t begin = 0;
+  int64_t end = 0;
 };
 
 enum class Direction : uint8_t {
@@ -86,6 +95,8 @@ struct TierCounters {
   int64_t capacity_bytes = 0;
   int64_t reserved_bytes = 0;
   int64_t reserved_peak_bytes = 0;
+  int64_t laid_out_bytes = 0;   // kept for the plan's copies, whether they are there or not
+  int64_t displaced_count = 0;  // planned copies whose place was not free when they came
   int64_t bytes_read = 0;
   int64_t bytes_written = 0;
   int64_t staging_bytes = 0;  // host memory between drives and device, beyond what is stored
@@ -104,6 +115,16 @@ class TierStore {
   virtual Result<Extent> reserve(int64_t size_bytes) = 0;
   // No transfer of the extent is under way or waits.
   virtual void release(const Extent& extent) = 0;
+
+  // Fixes where these copies will lie, and keeps that room for them: it is not there for reserve()
+  // any more. Copies that are never there at once may share bytes. The layout before this one is
+  // forgotten; extents that were made by it stay where they are until they are released. An empty
+  // one gives all room back. kOutOfSpace, in bytes, when there is not enough: no layout at all.
+  virtual Status lay_out(std::span<const PlannedCopy> copies) = 0;
+  // The extent of the copy with this index of the layout; its contents are undefined until written.
+  // Takes no search for room and no memory. nullopt: another copy, which should be gone by now, is
+  // still on some of its bytes, or there is no such copy.
+  virtual std::optional<Extent> reserve_planned(size_t copy) = 0;
 
   // A failure that can be known at once (bad extent, unaligned memory) also arrives through `done`.
   virtual TransferId submit(Transfer transfer) = 0;

@@ -1,4 +1,5 @@
 // What every TierStore promises, asked of every backend.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,6 +27,7 @@
 namespace teraio {
 namespace {
 
+using ::testing::HasSubstr;
 using testing::PageMemory;
 using testing::ScratchDirectory;
 using testing::StoreSession;
@@ -308,6 +310,114 @@ TEST_P(Conformance, TimesAreInOrder) {
   const Completion completion = session().write(extent, 1);
   EXPECT_LE(completion.submit_ns, completion.start_ns);
   EXPECT_LE(completion.start_ns, completion.end_ns);
+}
+
+TEST_P(Conformance, PlannedCopiesHaveFixedPlaces) {
+  const std::vector<PlannedCopy> copies = {
+      {5 * kMiB + 1, 0, 10}, {3 * kMiB, 5, 20}, {9000, 10, 20}};
+  ASSERT_TRUE(store().lay_out(copies).ok());
+  EXPECT_EQ(store().counters().reserved_bytes, 0);
+  std::vector<Extent> first;
+  for (int iteration = 0; iteration < 3; ++iteration) {
+    std::vector<Extent> extents;
+    for (size_t copy = 0; copy < copies.size(); ++copy) {
+      if (copy == 2) store().release(extents[0]);  // its time is over, and its bytes are for others
+      const auto extent = store().reserve_planned(copy);
+      ASSERT_TRUE(extent.has_value());
+      EXPECT_EQ(extent->size_bytes, copies[copy].size_bytes);
+      ASSERT_TRUE(session().write(*extent, 10 * iteration + copy).status.ok());
+      extents.push_back(*extent);
+    }
+    EXPECT_TRUE(session().holds(extents[1], 10 * iteration + 1));
+    EXPECT_TRUE(session().holds(extents[2], 10 * iteration + 2));
+    store().release(extents[1]);
+    store().release(extents[2]);
+    if (iteration == 0) first = extents;
+    EXPECT_EQ(extents, first);
+  }
+  EXPECT_EQ(store().counters().displaced_count, 0);
+}
+
+TEST_P(Conformance, ThePlansRoomIsNobodyElses) {
+  const int64_t capacity_bytes = store().counters().capacity_bytes;
+  const PlannedCopy copy{40 * kMiB, 0, 10};
+  ASSERT_TRUE(store().lay_out({&copy, 1}).ok());
+  EXPECT_EQ(store().counters().laid_out_bytes, 40 * kMiB);
+  EXPECT_EQ(store().reserve(capacity_bytes - 40 * kMiB + 1).status().code(),
+            ErrorCode::kOutOfSpace);
+  const Extent other = session().reserve(capacity_bytes - 40 * kMiB);
+  const auto planned = store().reserve_planned(0);
+  ASSERT_TRUE(planned.has_value());
+  ASSERT_TRUE(session().write(other, 1).status.ok());
+  ASSERT_TRUE(session().write(*planned, 2).status.ok());
+  EXPECT_TRUE(session().holds(other, 1));
+  EXPECT_TRUE(session().holds(*planned, 2));
+}
+
+TEST_P(Conformance, APlanThatDoesNotFitIsRefusedInBytes) {
+  const int64_t capacity_bytes = store().counters().capacity_bytes;
+  const std::vector<PlannedCopy> copies = {{capacity_bytes, 0, 10}, {kMiB, 5, 10}};
+  const Status status = store().lay_out(copies);
+  EXPECT_EQ(status.code(), ErrorCode::kOutOfSpace);
+  EXPECT_THAT(status.message(), HasSubstr(std::to_string(capacity_bytes + kMiB) + " bytes"));
+  EXPECT_EQ(store().reserve_planned(0), std::nullopt);
+  EXPECT_TRUE(store().reserve(capacity_bytes).ok()) << "nothing is kept for it";
+}
+
+TEST_P(Conformance, ACopyWhosePlaceIsTakenIsToldSo) {
+  const std::vector<PlannedCopy> copies = {{kMiB, 0, 10}, {kMiB, 10, 20}};
+  ASSERT_TRUE(store().lay_out(copies).ok());
+  const auto late = store().reserve_planned(0);
+  ASSERT_TRUE(late.has_value());
+  ASSERT_TRUE(session().write(*late, 1).status.ok());
+  EXPECT_EQ(store().reserve_planned(1), std::nullopt);
+  EXPECT_EQ(store().reserve_planned(0), std::nullopt);
+  EXPECT_EQ(store().reserve_planned(2), std::nullopt) << "there is no such copy";
+  EXPECT_EQ(store().counters().displaced_count, 2);
+  EXPECT_TRUE(session().holds(*late, 1));
+  store().release(*late);
+  EXPECT_TRUE(store().reserve_planned(1).has_value());
+}
+
+TEST_P(Conformance, CopiesOutliveTheirLayout) {
+  const int64_t capacity_bytes = store().counters().capacity_bytes;
+  const std::vector<PlannedCopy> first = {{5 * kMiB, 0, 10}, {3 * kMiB, 0, 10}};
+  const std::vector<PlannedCopy> second = {{4 * kMiB, 0, 10}, {7 * kMiB, 0, 10}};
+  ASSERT_TRUE(store().lay_out(first).ok());
+  const auto old = store().reserve_planned(0);
+  ASSERT_TRUE(old.has_value());
+  ASSERT_TRUE(session().write(*old, 1).status.ok());
+  ASSERT_TRUE(store().lay_out(second).ok());
+  const auto young = store().reserve_planned(0);
+  ASSERT_TRUE(young.has_value());
+  ASSERT_TRUE(session().write(*young, 2).status.ok());
+  const Extent rest = session().reserve(capacity_bytes - 16 * kMiB);
+  ASSERT_TRUE(session().write(rest, 3).status.ok());
+  EXPECT_TRUE(session().holds(*old, 1));
+  EXPECT_TRUE(session().holds(*young, 2));
+  EXPECT_TRUE(store().lay_out({}).ok());
+  EXPECT_TRUE(session().holds(*old, 1));
+  for (const Extent& extent : {*old, *young, rest}) store().release(extent);
+  EXPECT_EQ(store().counters().reserved_bytes, 0);
+  EXPECT_TRUE(store().reserve(capacity_bytes).ok()) << "every byte has been given back";
+}
+
+// What a write under way has begun with is its own until the end.
+TEST_P(Conformance, ALayoutMayChangeWhileTransfersRun) {
+  const PlannedCopy copy{24 * kMiB, 0, 10};
+  ASSERT_TRUE(store().lay_out({&copy, 1}).ok());
+  const auto planned = store().reserve_planned(0);
+  ASSERT_TRUE(planned.has_value());
+  PageMemory memory(copy.size_bytes);
+  memory.fill(7);
+  const Submitted write = session().submit(Direction::kWrite, *planned, memory);
+  ASSERT_TRUE(store().lay_out({&copy, 1}).ok());
+  const auto again = store().reserve_planned(0);
+  ASSERT_TRUE(again.has_value());
+  ASSERT_TRUE(session().write(*again, 8).status.ok());
+  EXPECT_TRUE(session().wait(write).status.ok());
+  EXPECT_TRUE(session().holds(*planned, 7));
+  EXPECT_TRUE(session().holds(*again, 8));
 }
 
 TEST_P(Conformance, SixtyFourThreadsAtOnce) {

@@ -61,6 +61,25 @@ TEST(FreeSpace, TakingMoreThanThereIsIsABrokenInvariant) {
   EXPECT_THROW(space.take(0), InvariantError);
 }
 
+TEST(FreeSpace, AnExactRangeLeavesWhatIsAroundIt) {
+  FreeSpace space(100);
+  space.take_exactly({40, 20});
+  EXPECT_EQ(space.free_bytes(), 80);
+  EXPECT_EQ(space.take(41).size(), 2u) << "no free range is longer than 40";
+  EXPECT_THROW(space.take_exactly({40, 1}), InvariantError);
+  space.give_back({40, 20});
+  space.take_exactly({40, 20});
+}
+
+TEST(FreeSpace, AnExactRangeThatIsPartlyTakenIsABrokenInvariant) {
+  FreeSpace space(100);
+  space.take_exactly({40, 20});
+  EXPECT_THROW(space.take_exactly({30, 11}), InvariantError);
+  EXPECT_THROW(space.take_exactly({59, 10}), InvariantError);
+  EXPECT_THROW(space.take_exactly({90, 11}), InvariantError);
+  EXPECT_EQ(space.free_bytes(), 80);
+}
+
 // Every byte has one owner at most, and the sums agree, over a long random life.
 TEST(FreeSpace, NeverHandsOutAByteTwice) {
   constexpr int64_t kCapacity = 512;

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -52,9 +53,13 @@ class RandomRun {
 
   void run() {
     for (int step = 0; step < kStepCount && !::testing::Test::HasFatalFailure(); ++step) {
-      switch (pick(8)) {
+      if (pick(150) == 0) lay_out();
+      switch (pick(9)) {
         case 0:
           reserve();
+          break;
+        case 8:
+          reserve_planned();
           break;
         case 1:
           release();
@@ -77,6 +82,7 @@ class RandomRun {
     }
     while (!under_way_.empty() && !::testing::Test::HasFatalFailure()) end();
     EXPECT_GT(good_reads_, 0);
+    EXPECT_GT(planned_count_, 0);
     if (!expect_failures_) {
       EXPECT_EQ(failures_, 0);
     }
@@ -100,6 +106,31 @@ class RandomRun {
     } else {
       EXPECT_EQ(extent.status().code(), ErrorCode::kOutOfSpace);
     }
+  }
+
+  // Whatever lies where the last layout said stays there.
+  void lay_out() {
+    planned_.clear();
+    for (size_t i = pick(20); i > 0; --i) {
+      const auto begin = static_cast<int64_t>(pick(20));
+      const auto size_bytes = static_cast<int64_t>(pick(4) == 0 ? pick(6 * kMiB) : pick(200'000));
+      planned_.push_back({size_bytes, begin, begin + 1 + static_cast<int64_t>(pick(10))});
+    }
+    const Status status = session_.store().lay_out(planned_);
+    if (status.ok()) return;
+    EXPECT_EQ(status.code(), ErrorCode::kOutOfSpace);
+    planned_.clear();
+  }
+
+  // In any order, whatever the plan says of times.
+  void reserve_planned() {
+    if (planned_.empty()) return;
+    const size_t copy = pick(planned_.size());
+    const std::optional<Extent> extent = session_.store().reserve_planned(copy);
+    if (!extent) return;
+    EXPECT_EQ(extent->size_bytes, planned_[copy].size_bytes);
+    ++planned_count_;
+    models_[next_model_++] = {*extent, 0, false};
   }
 
   size_t any_model() { return std::next(models_.begin(), pick(models_.size()))->first; }
@@ -172,6 +203,8 @@ class RandomRun {
   std::map<size_t, Model> models_;
   size_t next_model_ = 0;
   std::vector<UnderWay> under_way_;
+  std::vector<PlannedCopy> planned_;
+  int planned_count_ = 0;
   int good_reads_ = 0;
   int failures_ = 0;
 };
