@@ -1,12 +1,14 @@
 #include "engine/engine.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <unordered_map>
 #include <utility>
 
 #include "base/check.h"
+#include "engine/planned_copies.h"
 
 namespace teraio {
 
@@ -115,7 +117,44 @@ void Engine::follow(Schedule schedule) {
     bound_[i] = found->second;
     found->second->profile_index = static_cast<TensorIndex>(i);
   }
+  for (const Tier tier : {Tier::kSsd, Tier::kHost}) lay_out(tier);
   start_iteration();
+}
+
+// Copies that are there stay where they are.
+void Engine::lay_out(Tier tier) {
+  std::vector<int32_t>& of_tensor = laid_out_[static_cast<size_t>(tier)];
+  of_tensor.clear();
+  if (store(tier) == nullptr) return;
+  reclaim_stale_copies(tier);
+  PlannedCopies planned = planned_copies(schedule_, tier, [&](TensorIndex tensor) {
+    const LiveTensor* bound = bound_[static_cast<size_t>(tensor)];
+    return bound == nullptr || !bound->copy(tier).extent.is_valid();
+  });
+  const Status status = store(tier)->lay_out(planned.copies);
+  if (!status.ok()) {
+    spdlog::warn("teraio: {}; copies get their places as they are made", status.message());
+  } else if (!planned.copies.empty()) {
+    of_tensor = std::move(planned.of_tensor);
+  }
+}
+
+// What leaves on demand has no room left beside what the plan needs: the plan goes on without fixed
+// places. True when that freed any.
+bool Engine::give_up_layouts() {
+  bool has_freed = false;
+  for (const Tier tier : {Tier::kSsd, Tier::kHost}) {
+    std::vector<int32_t>& of_tensor = laid_out_[static_cast<size_t>(tier)];
+    if (of_tensor.empty() || is_write_refused_[static_cast<size_t>(tier)]) continue;
+    spdlog::warn(
+        "teraio: the {} tier is too full for what leaves on demand: copies of the plan get "
+        "their places as they are made",
+        to_string(tier));
+    (void)store(tier)->lay_out({});
+    of_tensor.clear();
+    has_freed = true;
+  }
+  return has_freed;
 }
 
 void Engine::start_iteration() {

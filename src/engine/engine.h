@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -93,6 +94,8 @@ class Engine {
   // --- Plan ---------------------------------------------------------------------------------
 
   // From now on positions refer to schedule's profile. Persistent tensors are found by their ids.
+  // The tiers lay out what the plan keeps on them; where they have not the room, which is logged,
+  // copies get theirs one by one, as on demand.
   void follow(Schedule schedule);
   const Schedule& schedule() const { return schedule_; }
   void start_iteration();
@@ -135,7 +138,8 @@ class Engine {
   // Transfers: transfers.cpp
   bool start_write(LiveTensor& tensor, Tier tier, Priority priority);
   void start_read(LiveTensor& tensor, std::byte* memory, Priority priority, int64_t deadline);
-  bool reserve_copy(LiveTensor& tensor, Tier tier);
+  bool reserve_copy(LiveTensor& tensor, Tier tier, Priority priority);
+  std::optional<Extent> reserve_planned(const LiveTensor& tensor, Tier tier);
   bool reclaim_stale_copies(Tier tier);
   void submit(LiveTensor& tensor, Direction direction, Tier tier, Priority priority,
               int64_t deadline);
@@ -160,11 +164,15 @@ class Engine {
   void issue_prefetch(LiveTensor& tensor, const Migration& migration);
   void start_due_prefetches();
   void bind(OpIndex position, std::span<const Use> uses);
+  void lay_out(Tier tier);
+  bool give_up_layouts();
 
   EngineOptions options_;
   Arrivals arrivals_;
   Schedule schedule_;
-  std::vector<LiveTensor*> bound_;          // per tensor of the profile; null when not alive
+  std::vector<LiveTensor*> bound_;  // per tensor of the profile; null when not alive
+  // Per tier and tensor of the profile: the copy of the tier's layout; -1: none. Empty: no layout.
+  std::array<std::vector<int32_t>, kTierCount> laid_out_;
   std::deque<LiveTensor*> due_prefetches_;  // by deadline
   std::vector<LiveTensor*> live_;
   OpIndex position_ = kLost;

@@ -70,11 +70,13 @@ bool Engine::evict(LiveTensor& tensor) {
     ++counters_.on_demand_drops;
     return true;
   }
-  for (const Tier tier : {Tier::kHost, Tier::kSsd}) {
-    if (!start_write(tensor, tier, Priority::kUrgent)) continue;
-    ++counters_.on_demand_offloads;
-    return false;
-  }
+  do {
+    for (const Tier tier : {Tier::kHost, Tier::kSsd}) {
+      if (!start_write(tensor, tier, Priority::kUrgent)) continue;
+      ++counters_.on_demand_offloads;
+      return false;
+    }
+  } while (give_up_layouts());
   return false;
 }
 

@@ -17,7 +17,7 @@ constexpr int kPoison = 0xCB;
 }  // namespace
 
 bool Engine::start_write(LiveTensor& tensor, Tier tier, Priority priority) {
-  if (!reserve_copy(tensor, tier)) return false;
+  if (!reserve_copy(tensor, tier, priority)) return false;
   tensor.residency = Residency::kOffloading;
   tensor.is_written_meanwhile = false;
   tensor.is_wanted_back = false;
@@ -36,10 +36,16 @@ void Engine::start_read(LiveTensor& tensor, std::byte* memory, Priority priority
   submit(tensor, Direction::kRead, tier, priority, deadline);
 }
 
-bool Engine::reserve_copy(LiveTensor& tensor, Tier tier) {
+bool Engine::reserve_copy(LiveTensor& tensor, Tier tier, Priority priority) {
   if (store(tier) == nullptr || is_write_refused_[static_cast<size_t>(tier)]) return false;
   TierCopy& copy = tensor.copy(tier);
   if (copy.extent.is_valid()) return true;
+  if (priority == Priority::kPlanned) {
+    if (const auto planned = reserve_planned(tensor, tier)) {
+      copy.extent = *planned;
+      return true;
+    }
+  }
   Result<Extent> extent = store(tier)->reserve(tensor.size_bytes);
   if (!extent.ok() && reclaim_stale_copies(tier)) extent = store(tier)->reserve(tensor.size_bytes);
   if (!extent.ok()) {
@@ -48,6 +54,16 @@ bool Engine::reserve_copy(LiveTensor& tensor, Tier tier) {
   }
   copy.extent = *extent;
   return true;
+}
+
+// Its place in the layout, where the program is what the profile was.
+std::optional<Extent> Engine::reserve_planned(const LiveTensor& tensor, Tier tier) {
+  const std::vector<int32_t>& of_tensor = laid_out_[static_cast<size_t>(tier)];
+  if (of_tensor.empty() || tensor.profile_index < 0) return std::nullopt;
+  const auto i = static_cast<size_t>(tensor.profile_index);
+  if (of_tensor[i] < 0 || schedule_.profile().trace.tensors[i].size_bytes != tensor.size_bytes)
+    return std::nullopt;
+  return store(tier)->reserve_planned(static_cast<size_t>(of_tensor[i]));
 }
 
 // Extents are kept for the next write of their tensor; when a tier is full, that room is needed.

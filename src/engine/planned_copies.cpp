@@ -1,0 +1,46 @@
+#include "engine/planned_copies.h"
+
+namespace teraio {
+namespace {
+
+// The op after which each tensor of the iteration is gone.
+std::vector<OpIndex> last_ops(const Trace& trace) {
+  std::vector<OpIndex> last(trace.tensors.size(), 0);
+  for (size_t op = 0; op < trace.ops.size(); ++op) {
+    const auto see = [&](const std::vector<TensorIndex>& tensors) {
+      for (const TensorIndex tensor : tensors)
+        last[static_cast<size_t>(tensor)] = static_cast<OpIndex>(op);
+    };
+    see(trace.ops[op].reads);
+    see(trace.ops[op].writes);
+    see(trace.ops[op].frees);
+  }
+  return last;
+}
+
+}  // namespace
+
+PlannedCopies planned_copies(const Schedule& schedule, Tier tier,
+                             const std::function<bool(TensorIndex)>& needs_room) {
+  const Trace& trace = schedule.profile().trace;
+  const OpIndex op_count = schedule.profile().op_count();
+  const std::vector<OpIndex> last = last_ops(trace);
+  PlannedCopies planned;
+  planned.of_tensor.assign(trace.tensors.size(), -1);
+  for (OpIndex op = 0; op < op_count; ++op) {
+    for (const Migration& migration : schedule.issued_at(op)) {
+      const auto i = static_cast<size_t>(migration.tensor);
+      if (migration.action == Action::kPrefetch || migration.tier != tier) continue;
+      if (planned.of_tensor[i] >= 0 || !needs_room(migration.tensor)) continue;
+      planned.of_tensor[i] = static_cast<int32_t>(planned.copies.size());
+      // What leaves after its last op lives on into the next iteration (Profile::lingering).
+      const bool outlives = trace.tensors[i].persistent || op > last[i];
+      const int64_t size_bytes = trace.tensors[i].size_bytes;
+      planned.copies.push_back(outlives ? PlannedCopy{size_bytes, 0, op_count}
+                                        : PlannedCopy{size_bytes, op, last[i] + 1});
+    }
+  }
+  return planned;
+}
+
+}  // namespace teraio

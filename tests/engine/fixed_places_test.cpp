@@ -1,0 +1,212 @@
+// What a plan keeps on a tier lies in every iteration where it was laid out when it was adopted.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/engine.h"
+#include "engine/fixture/checking_swap.h"
+#include "engine/fixture/planned_program.h"
+#include "engine/fixture/test_device.h"
+#include "storage/scratch_directory.h"
+#include "storage/ssd_store.h"
+
+namespace teraio {
+namespace {
+
+using testing::CheckingSwap;
+using testing::kUnitBytes;
+using testing::PlannedProgram;
+using testing::ScratchDirectory;
+
+class FixedPlaces : public ::testing::Test {
+ protected:
+  void open(int64_t ssd_units, int64_t budget_units = 20) {
+    device_ = testing::make_test_device(budget_units * kUnitBytes);
+    SsdStoreOptions options;
+    options.capacity_bytes = ssd_units * kUnitBytes;
+    options.device = &device_->device();
+    options.gpu_direct = GpuDirect::kOff;
+    options.checksum = true;
+    auto ssd = open_ssd_store({{directory_.path(), 0, 0}}, options, clock_);
+    ASSERT_TRUE(ssd.ok()) << ssd.status().message();
+    ssd_ = std::move(*ssd);
+    EngineOptions engine;
+    engine.device = &device_->device();
+    engine.stores[static_cast<size_t>(Tier::kSsd)] = ssd_.get();
+    engine.swap = &swap_;
+    engine.clock = &clock_;
+    engine.poison_released_memory = true;
+    engine_.emplace(engine);
+  }
+  void TearDown() override {
+    while (!contents_.empty()) die(contents_.begin()->first);
+    engine_.reset();
+    ssd_.reset();
+    if (device_) device_->finish();
+  }
+
+  LiveTensor* born(int64_t units) {
+    const Result<LiveTensor*> tensor = engine_->allocate(units * kUnitBytes);
+    EXPECT_EQ(tensor.status(), Status());
+    swap_.own(**tensor);
+    (*tensor)->is_seen_as_input = true;
+    write(*tensor);
+    return *tensor;
+  }
+  void write(LiveTensor* tensor) {
+    contents_[tensor] = ++last_content_;
+    device_->write(tensor->memory, tensor->size_bytes, last_content_);
+  }
+  void die(LiveTensor* tensor) {
+    contents_.erase(tensor);
+    engine_->release(tensor);
+  }
+
+  void op(OpIndex position, const std::vector<Use>& uses) {
+    ASSERT_EQ(engine_->begin_op(position, uses), Status());
+    for (const Use& use : uses) {
+      device_->expect(use.tensor->memory, use.tensor->size_bytes, contents_.at(use.tensor),
+                      use.tensor->id);
+      if (use.is_write) write(use.tensor);
+    }
+    engine_->end_op(position, uses, uses.size());
+  }
+  // Until its transfer has ended and the engine knows.
+  void settle(const LiveTensor* tensor) {
+    const auto is_moving = [&] {
+      return tensor->residency == Residency::kOffloading || tensor->is_arriving;
+    };
+    for (int i = 0; i < 10'000 && is_moving(); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      ASSERT_EQ(engine_->begin_op(kLost, {}), Status());
+      engine_->end_op(kLost, {}, 0);
+    }
+    ASSERT_FALSE(is_moving());
+  }
+  void wait_until_out(const LiveTensor* tensor) {
+    settle(tensor);
+    ASSERT_EQ(tensor->residency, Residency::kOut);
+  }
+  static Extent place(const LiveTensor* tensor) { return tensor->copy(Tier::kSsd).extent; }
+
+  // A weight that leaves between its uses, and two activations, one after the other.
+  Schedule plan_of(const LiveTensor& weight) {
+    PlannedProgram program;
+    const TensorIndex w = program.persistent(weight);
+    const TensorIndex a = program.born(3);
+    const TensorIndex b = program.born(3);
+    program.op({w, a});
+    program.idle_ops(1);
+    program.op({a}, {}, {a});
+    program.op({b});
+    program.idle_ops(1);
+    program.op({b, w}, {}, {b});
+    program.offload(w, 1);
+    program.offload(a, 1);
+    program.offload(b, 4);
+    return program.schedule();
+  }
+  // The places of the weight and of both activations.
+  std::vector<Extent> iterate(LiveTensor* weight) {
+    std::vector<Extent> places;
+    LiveTensor* a = born(3);
+    op(0, {{weight, false}, {a, false}});
+    op(1, {});
+    places.push_back(place(weight));
+    places.push_back(place(a));
+    wait_until_out(a);
+    op(2, {{a, false}});
+    settle(a);
+    die(a);
+    LiveTensor* b = born(3);
+    op(3, {{b, false}});
+    op(4, {});
+    places.push_back(place(b));
+    wait_until_out(b);
+    op(5, {{b, false}, {weight, true}});
+    settle(b);
+    settle(weight);
+    die(b);
+    engine_->start_iteration();
+    return places;
+  }
+
+  SteadyClock clock_;
+  ScratchDirectory directory_;
+  CheckingSwap swap_;
+  std::unique_ptr<testing::TestDevice> device_;
+  std::unique_ptr<TierStore> ssd_;
+  std::optional<Engine> engine_;
+  std::unordered_map<LiveTensor*, uint64_t> contents_;
+  uint64_t last_content_ = 0;
+};
+
+TEST_F(FixedPlaces, AreTheSameInEveryIterationAndSharedOverTime) {
+  open(100);
+  LiveTensor* weight = born(2);
+  engine_->follow(plan_of(*weight));
+  EXPECT_EQ(ssd_->counters().laid_out_bytes, 5 * kUnitBytes) << "both activations have the same";
+  const std::vector<Extent> first = iterate(weight);
+  for (const Extent& extent : first) ASSERT_TRUE(extent.is_valid());
+  EXPECT_EQ(first[1], first[2]);
+  EXPECT_NE(first[0].offset_bytes, first[1].offset_bytes);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(iterate(weight), first);
+  EXPECT_EQ(ssd_->counters().displaced_count, 0);
+  EXPECT_EQ(engine_->counters().skipped_migrations, 0);
+}
+
+TEST_F(FixedPlaces, ACopyThatIsThereOutlivesANewPlan) {
+  open(100);
+  LiveTensor* weight = born(2);
+  engine_->follow(plan_of(*weight));
+  iterate(weight);
+  LiveTensor* a = born(3);
+  op(0, {{weight, false}, {a, false}});
+  op(1, {});
+  wait_until_out(weight);
+  wait_until_out(a);
+  const Extent weights = place(weight);
+  engine_->follow(plan_of(*weight));
+  EXPECT_EQ(ssd_->counters().laid_out_bytes, 3 * kUnitBytes) << "the weight has its own";
+  const std::vector<Extent> places = iterate(weight);
+  EXPECT_EQ(places[0], weights);
+  EXPECT_NE(places[1].offset_bytes, place(a).offset_bytes);
+  op(kLost, {{a, false}});
+}
+
+TEST_F(FixedPlaces, APlanThatDoesNotFitRunsWithoutThem) {
+  open(4);
+  LiveTensor* weight = born(2);
+  engine_->follow(plan_of(*weight));
+  EXPECT_EQ(ssd_->counters().laid_out_bytes, 0);
+  LiveTensor* a = born(3);
+  op(0, {{weight, false}, {a, false}});
+  op(1, {});
+  wait_until_out(weight);
+  EXPECT_EQ(engine_->counters().planned_offloads, 1);
+  EXPECT_EQ(engine_->counters().skipped_migrations, 1) << "no room for the activation";
+  op(2, {{a, false}});
+  op(5, {{weight, false}});
+}
+
+TEST_F(FixedPlaces, GiveWayToWhatHasToLeaveOnDemand) {
+  open(14, 12);
+  LiveTensor* weight = born(2);
+  engine_->follow(plan_of(*weight));
+  EXPECT_EQ(ssd_->counters().laid_out_bytes, 5 * kUnitBytes);
+  std::vector<LiveTensor*> others;
+  for (int i = 0; i < 6; ++i) others.push_back(born(3));
+  op(kLost, {{weight, false}});
+  for (LiveTensor* other : others) op(kLost, {{other, false}});
+  EXPECT_EQ(ssd_->counters().laid_out_bytes, 0);
+  EXPECT_GT(ssd_->counters().reserved_peak_bytes, 9 * kUnitBytes) << "more than was left beside it";
+}
+
+}  // namespace
+}  // namespace teraio

@@ -1,0 +1,112 @@
+#include "engine/planned_copies.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/fixture/planned_program.h"
+
+namespace teraio {
+namespace {
+
+using testing::kUnitBytes;
+using testing::PlannedProgram;
+
+class PlannedCopiesTest : public ::testing::Test {
+ protected:
+  PlannedCopies copies(Tier tier = Tier::kSsd) const {
+    return planned_copies(program_.schedule(after_use_), tier, [](TensorIndex) { return true; });
+  }
+  TensorIndex persistent() {
+    LiveTensor tensor;
+    tensor.id = next_id_++;
+    tensor.size_bytes = 2 * kUnitBytes;
+    return program_.persistent(tensor);
+  }
+
+  PlannedProgram program_;
+  std::vector<TensorIndex> after_use_;
+  uint64_t next_id_ = 1;
+};
+
+void expect_times(const PlannedCopy& copy, int64_t begin, int64_t end) {
+  EXPECT_EQ(copy.begin, begin);
+  EXPECT_EQ(copy.end, end);
+}
+
+TEST_F(PlannedCopiesTest, LiveFromTheFirstDepartureToTheTensorsDeath) {
+  const TensorIndex other = program_.born(1);
+  const TensorIndex tensor = program_.born(3);
+  program_.op({}, {tensor, other});
+  program_.idle_ops(4);
+  program_.op({tensor});
+  program_.op({}, {}, {tensor});
+  program_.idle_ops(2);
+  program_.offload(tensor, 3);
+  program_.offload(tensor, 2);
+  const PlannedCopies planned = copies();
+  ASSERT_EQ(planned.copies.size(), 1u);
+  EXPECT_EQ(planned.copies[0].size_bytes, 3 * kUnitBytes);
+  expect_times(planned.copies[0], 2, 7);
+  EXPECT_EQ(planned.of_tensor, (std::vector<int32_t>{-1, 0}));
+}
+
+TEST_F(PlannedCopiesTest, WithoutAFreeATensorDiesAfterItsLastOp) {
+  const TensorIndex tensor = program_.born(1);
+  program_.op({}, {tensor});
+  program_.idle_ops(2);
+  program_.op({tensor});
+  program_.idle_ops(2);
+  program_.offload(tensor, 1);
+  expect_times(copies().copies.at(0), 1, 4);
+}
+
+TEST_F(PlannedCopiesTest, OfPersistentTensorsAreThereAllTheTime) {
+  const TensorIndex weight = persistent();
+  program_.op({weight});
+  program_.idle_ops(3);
+  program_.drop(weight, 2);
+  expect_times(copies().copies.at(0), 0, 4);
+}
+
+TEST_F(PlannedCopiesTest, WhatLeavesAfterItsLastUseOutlivesTheIteration) {
+  const TensorIndex gradient = program_.born(1);
+  program_.op({}, {gradient});
+  program_.op({gradient});
+  program_.idle_ops(3);
+  after_use_ = {gradient};
+  expect_times(copies().copies.at(0), 0, 5);
+}
+
+TEST_F(PlannedCopiesTest, EachTierHasItsOwn) {
+  const TensorIndex a = program_.born(1);
+  const TensorIndex b = program_.born(2);
+  program_.op({}, {a, b});
+  program_.idle_ops(2);
+  program_.op({a, b});
+  program_.offload(a, 1, Tier::kHost);
+  program_.offload(b, 1, Tier::kSsd);
+  program_.prefetch(a, 2, 3);
+  ASSERT_EQ(copies(Tier::kHost).copies.size(), 1u);
+  EXPECT_EQ(copies(Tier::kHost).copies[0].size_bytes, kUnitBytes);
+  ASSERT_EQ(copies(Tier::kSsd).copies.size(), 1u);
+  EXPECT_EQ(copies(Tier::kSsd).copies[0].size_bytes, 2 * kUnitBytes);
+}
+
+TEST_F(PlannedCopiesTest, WhatHasItsRoomIsLeftOut) {
+  const TensorIndex weight = persistent();
+  const TensorIndex state = persistent();
+  program_.op({weight, state});
+  program_.idle_ops(2);
+  program_.offload(weight, 1);
+  program_.offload(state, 1);
+  const PlannedCopies planned = planned_copies(
+      program_.schedule(), Tier::kSsd, [&](TensorIndex tensor) { return tensor != weight; });
+  EXPECT_EQ(planned.of_tensor, (std::vector<int32_t>{-1, 0}));
+}
+
+TEST_F(PlannedCopiesTest, AnEmptyScheduleKeepsNothing) {
+  EXPECT_TRUE(
+      planned_copies(Schedule(), Tier::kSsd, [](TensorIndex) { return true; }).copies.empty());
+}
+
+}  // namespace
+}  // namespace teraio
