@@ -16,18 +16,36 @@ struct Rating {
   std::string_view source;
 };
 
-constexpr std::string_view k970Evo = "Samsung's announcement of 2018, techgage.com";
-constexpr std::string_view k980Pro = "Samsung's announcement of 2020, techbriefly.com";
-constexpr std::string_view k990Pro = "Samsung's specification of 2022";
-constexpr std::string_view kSn850x = "Western Digital's specification of 2022";
+constexpr std::string_view kSamsungWarranty =
+    "Samsung's warranty terms, samsung.com/cn/support/warranty/warrantyinformation14.html";
+// Where the maker's own page could not be found: who says so, for the reader to judge.
+constexpr std::string_view kTechSpot =
+    "not the maker's page: TechSpot on Samsung's announcement of 2018, techspot.com/news/74297";
+constexpr std::string_view kMezha =
+    "not the maker's page: Mezha on Samsung's announcement of 2023, mezha.media";
+constexpr std::string_view kListing =
+    "not the maker's page: a list of drives, pgrid.app/au/ssds, read in 2026";
 
 constexpr Rating kRatings[] = {
-    {"Samsung SSD 970 EVO 250GB", 150, k970Evo}, {"Samsung SSD 970 EVO 500GB", 300, k970Evo},
-    {"Samsung SSD 970 EVO 1TB", 600, k970Evo},   {"Samsung SSD 970 EVO 2TB", 1200, k970Evo},
-    {"Samsung SSD 980 PRO 1TB", 600, k980Pro},   {"Samsung SSD 990 PRO 1TB", 600, k990Pro},
-    {"Samsung SSD 990 PRO 2TB", 1200, k990Pro},  {"Samsung SSD 990 PRO 4TB", 2400, k990Pro},
-    {"WD_BLACK SN850X 1000GB", 600, kSn850x},    {"WD_BLACK SN850X 2000GB", 1200, kSn850x},
-    {"WD_BLACK SN850X 4000GB", 2400, kSn850x},
+    {"Samsung SSD 970 EVO 250GB", 150, kTechSpot},
+    {"Samsung SSD 970 EVO 500GB", 300, kTechSpot},
+    {"Samsung SSD 970 EVO 1TB", 600, kTechSpot},
+    {"Samsung SSD 970 EVO 2TB", 1200, kTechSpot},
+    {"Samsung SSD 980 250GB", 150, kSamsungWarranty},
+    {"Samsung SSD 980 500GB", 300, kSamsungWarranty},
+    {"Samsung SSD 980 1TB", 600, kSamsungWarranty},
+    {"Samsung SSD 980 PRO 250GB", 150, kSamsungWarranty},
+    {"Samsung SSD 980 PRO 500GB", 300, kSamsungWarranty},
+    {"Samsung SSD 980 PRO 1TB", 600, kSamsungWarranty},
+    {"Samsung SSD 980 PRO 2TB", 1200, kSamsungWarranty},
+    {"Samsung SSD 990 PRO 1TB", 600, kSamsungWarranty},
+    {"Samsung SSD 990 PRO 2TB", 1200, kSamsungWarranty},
+    {"Samsung SSD 990 PRO with Heatsink 1TB", 600, kSamsungWarranty},
+    {"Samsung SSD 990 PRO with Heatsink 2TB", 1200, kSamsungWarranty},
+    {"Samsung SSD 990 PRO 4TB", 2400, kMezha},
+    {"WD_BLACK SN850X 1000GB", 600, kListing},
+    {"WD_BLACK SN850X 2000GB", 1200, kListing},
+    {"WD_BLACK SN850X 4000GB", 2400, kListing},
 };
 
 }  // namespace
