@@ -16,6 +16,7 @@
 #include "base/units.h"
 #include "device/resident_memory.h"
 #include "storage/extent_file.h"
+#include "storage/sanitized.h"
 #include "storage/scratch_directory.h"
 #include "storage/store_session.h"
 
@@ -24,16 +25,11 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using testing::kIsSanitized;
 using testing::PageMemory;
 using testing::ScratchDirectory;
 using ::testing::StartsWith;
 using testing::StoreSession;
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kIsSanitized = true;
-#else
-constexpr bool kIsSanitized = false;
-#endif
 
 class SsdStoreTest : public ::testing::Test {
  protected:

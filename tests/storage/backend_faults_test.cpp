@@ -1,0 +1,172 @@
+// Faults in front of the real backends, over a real file: every size, every kind, many threads.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "storage/extent_file.h"
+#include "storage/faulty_io.h"
+#include "storage/scratch_directory.h"
+#include "storage/store_session.h"
+#include "storage/striped_store.h"
+#include "storage/thread_io.h"
+#include "storage/uring_io.h"
+
+namespace teraio {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::PageMemory;
+using testing::ScratchDirectory;
+using testing::StoreSession;
+
+constexpr int64_t kDriveBytes = 48 * kMiB;
+constexpr int32_t kWindow = 8;
+
+struct Backend {
+  std::string name;
+  bool is_uring = false;
+};
+
+class BackendFaults : public ::testing::TestWithParam<Backend> {
+ protected:
+  // Skips the test where the backend cannot be had.
+  void open(FaultSchedule schedule) {
+    auto file = ExtentFile::create(directory_.path(), {.size_bytes = kDriveBytes});
+    ASSERT_TRUE(file.ok()) << file.status().message();
+    std::vector<DriveSpec> drives(1);
+    DriveSpec& drive = drives.front();
+    drive.name = "file";
+    drive.capacity_bytes = kDriveBytes;
+    if (GetParam().is_uring) {
+      auto io = open_uring_io(file->fd(), kWindow);
+      if (!io) GTEST_SKIP() << io.status().message();
+      drive.io = std::move(*io);
+    } else {
+      drive.io = make_thread_io(file->fd(), file->is_direct(), kWindow);
+    }
+    drive.io = make_faulty_io(std::move(drive.io), std::move(schedule));
+    drive.file = std::move(*file);
+    StripedStoreOptions options;
+    options.request_bytes = 256 * kKiB;
+    options.queue_depth = kWindow / 2;
+    options.checksum = true;
+    session_ = std::make_unique<StoreSession>(
+        std::make_unique<StripedStore>(std::move(drives), options, clock_));
+  }
+
+  void expect_every_size_to_come_back() {
+    for (const int64_t size_bytes :
+         {int64_t{0}, int64_t{1}, int64_t{4095}, int64_t{4097}, kMiB + 1, 9 * kMiB + 77}) {
+      const Extent extent = session().reserve(size_bytes);
+      const Completion written = session().write(extent, 1);
+      EXPECT_TRUE(written.status.ok()) << written.status.message();
+      EXPECT_EQ(written.transferred_bytes, size_bytes);
+      EXPECT_TRUE(session().holds(extent, 1));
+    }
+  }
+  // One transfer fails with what went wrong and where; the others go on, and so does the drive.
+  void expect_one_failure(ErrorCode code, const std::string& cause) {
+    const Extent before = session().reserve(kMiB);
+    ASSERT_TRUE(session().write(before, 1).status.ok());
+    const Extent extent = session().reserve(6 * kMiB);
+    const Status status = session().write(extent, 2).status;
+    EXPECT_EQ(status.code(), code) << status.message();
+    EXPECT_THAT(status.message(),
+                AllOf(HasSubstr("drive file"), HasSubstr("at offset "), HasSubstr(cause)));
+    EXPECT_TRUE(session().holds(before, 1));
+    ASSERT_TRUE(session().write(extent, 3).status.ok());
+    EXPECT_TRUE(session().holds(extent, 3));
+    EXPECT_EQ(session().store().counters().drives[0].error_count, 1);
+  }
+
+  StoreSession& session() { return *session_; }
+
+ private:
+  SteadyClock clock_;
+  ScratchDirectory directory_;
+  std::unique_ptr<StoreSession> session_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Backends, BackendFaults,
+                         ::testing::Values(Backend{"uring", true}, Backend{"threads", false}),
+                         [](const auto& info) { return info.param.name; });
+
+// The tenth write request fails so.
+FaultSchedule tenth_write(int error_number) {
+  return [error_number, count = 0](const IoRequest& request) mutable {
+    const bool fails = request.direction == Direction::kWrite && ++count == 10;
+    return fails ? std::optional(Fault{.error_number = error_number}) : std::nullopt;
+  };
+}
+
+TEST_P(BackendFaults, ShortTransfersAtEverySize) {
+  open([](const IoRequest& request) { return Fault{.short_bytes = request.size_bytes / 3}; });
+  if (!IsSkipped()) expect_every_size_to_come_back();
+}
+
+TEST_P(BackendFaults, NotReadyNowAndThenAtEverySize) {
+  open([count = 0](const IoRequest&) mutable {
+    const int error_number = ++count % 3 == 0 ? EAGAIN : count % 5 == 0 ? EINTR : 0;
+    return Fault{.error_number = error_number};
+  });
+  if (!IsSkipped()) expect_every_size_to_come_back();
+}
+
+TEST_P(BackendFaults, LateResultsAtEverySize) {
+  open([count = 0](const IoRequest&) mutable { return Fault{.overtaken_by = ++count % 6}; });
+  if (!IsSkipped()) expect_every_size_to_come_back();
+}
+
+TEST_P(BackendFaults, AnIoErrorInTheMiddle) {
+  open(tenth_write(EIO));
+  if (!IsSkipped()) expect_one_failure(ErrorCode::kIoError, "Input/output error (errno 5)");
+}
+
+TEST_P(BackendFaults, AFullDiskInTheMiddle) {
+  open(tenth_write(ENOSPC));
+  if (!IsSkipped()) expect_one_failure(ErrorCode::kOutOfSpace, "No space left on device");
+}
+
+TEST_P(BackendFaults, ADriveThatIsNeverReadyIsAnErrorAndNoHang) {
+  open([](const IoRequest& request) {
+    return request.direction == Direction::kRead ? std::optional(Fault{.error_number = EAGAIN})
+                                                 : std::nullopt;
+  });
+  if (IsSkipped()) return;
+  const Extent extent = session().reserve(kMiB);
+  ASSERT_TRUE(session().write(extent, 1).status.ok());
+  PageMemory memory(extent.size_bytes);
+  const Status status = session().transfer(Direction::kRead, extent, memory).status;
+  EXPECT_EQ(status.code(), ErrorCode::kIoError);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("drive file"), HasSubstr("read of ")));
+}
+
+TEST_P(BackendFaults, SixtyFourThreadsAtOnce) {
+  open(random_faults(7, {.passing = 0.1, .partial = 0.2, .late = 0.2}));
+  if (IsSkipped()) return;
+  std::vector<int> failure_counts(64, 0);
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 64; ++thread) {
+    threads.emplace_back([this, thread, &failure_counts] {
+      const Extent extent = session().reserve(400'000 + 5 * thread);
+      for (uint64_t round = 0; round < 4; ++round) {
+        if (!session().write(extent, 10 * thread + round).status.ok()) ++failure_counts[thread];
+        if (!session().holds(extent, 10 * thread + round)) ++failure_counts[thread];
+      }
+      session().store().release(extent);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(std::count(failure_counts.begin(), failure_counts.end(), 0), 64);
+  EXPECT_EQ(session().store().counters().reserved_bytes, 0);
+}
+
+}  // namespace
+}  // namespace teraio
