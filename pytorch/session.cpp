@@ -14,10 +14,9 @@
 #include "simulate/bounds.h"
 #include "simulate/search.h"
 #include "simulate/simulator.h"
-#include "storage/host_store.h"
 #include "storage/link_rate.h"
 #include "storage/probe.h"
-#include "storage/ssd_store.h"
+#include "storage/tiers.h"
 #include "storage_swap.h"
 
 namespace teraio::pytorch {
@@ -101,7 +100,7 @@ Status Session::open_device() {
 // Copies within the CPU's memory are the host tier's alone, and drives need none.
 Status Session::measure_device_link() {
   hardware_.device_link = {kUnlimitedLinkBytesPerSecond, kUnlimitedLinkBytesPerSecond};
-  hardware_.host = {options_.host_limit_bytes, {kHostCopyBytesPerSecond, kHostCopyBytesPerSecond}};
+  hardware_.host.rates = {kHostCopyBytesPerSecond, kHostCopyBytesPerSecond};
   if (machine_->device->is_host_addressable()) return {};
   const Result<LinkRate> rate = measure_link(*machine_->device, machine_->clock);
   if (!rate.ok()) return rate.status();
@@ -124,23 +123,19 @@ Status Session::open_tiers() {
         std::max(hardware_.request_latency_ns, probe->request_latency_ns);
     directories.push_back({path, probe->read_bytes_per_second, probe->write_bytes_per_second});
   }
-  if (!directories.empty()) {
-    SsdStoreOptions store_options;
-    store_options.capacity_bytes = options_.ssd_capacity_bytes > 0
-                                       ? options_.ssd_capacity_bytes
-                                       : default_ssd_capacity(options_, hardware_);
-    store_options.checksum = options_.checksum;
-    store_options.device = machine_->device.get();
-    store_options.allow_ram_directory = options_.allow_ram_directory;
-    auto store = open_ssd_store(directories, store_options, machine_->clock);
-    if (!store.ok()) return store.status();
-    machine_->stores[static_cast<size_t>(Tier::kSsd)] = std::move(*store);
-  }
-  if (options_.host_limit_bytes > 0) {
-    auto store = open_host_store(options_.host_limit_bytes, *machine_->device, machine_->clock);
-    if (!store.ok()) return store.status();
-    machine_->stores[static_cast<size_t>(Tier::kHost)] = std::move(*store);
-  }
+  TierOptions tier_options;
+  tier_options.directories = std::move(directories);
+  tier_options.ssd.capacity_bytes = options_.ssd_capacity_bytes > 0
+                                        ? options_.ssd_capacity_bytes
+                                        : default_ssd_capacity(options_, hardware_);
+  tier_options.ssd.checksum = options_.checksum;
+  tier_options.ssd.allow_ram_directory = options_.allow_ram_directory;
+  tier_options.host_limit_bytes = options_.host_limit_bytes;
+  Result<Tiers> tiers = teraio::open_tiers(tier_options, *machine_->device, machine_->clock);
+  if (!tiers.ok()) return tiers.status();
+  machine_->stores[static_cast<size_t>(Tier::kSsd)] = std::move(tiers->ssd);
+  machine_->stores[static_cast<size_t>(Tier::kHost)] = std::move(tiers->host);
+  hardware_.host.capacity_bytes = tier_counters(Tier::kHost).capacity_bytes;
   return {};
 }
 
@@ -179,7 +174,7 @@ Limits Session::limits_for(const Profile& profile) const {
       static_cast<int64_t>(static_cast<double>(options_.device_budget_bytes) * kPlanMargin);
   limits.device_budget_bytes =
       options_.device_budget_bytes - margin_bytes - profile.untouched_bytes;
-  limits.host_limit_bytes = options_.host_limit_bytes;
+  limits.host_limit_bytes = hardware_.host.capacity_bytes;
   limits.smallest_tensor_bytes = options_.smallest_tensor_bytes;
   limits.write_budget_bytes = options_.write_budget_bytes;
   if (limits.write_budget_bytes && options_.write_budget_period_seconds > 0) {

@@ -30,7 +30,7 @@ struct SessionOptions {
   int64_t device_budget_bytes = 0;  // 0: the device's default
   std::vector<std::filesystem::path> ssd_directories;
   int64_t ssd_capacity_bytes = 0;  // over all directories; 0: chosen from budget and free room
-  int64_t host_limit_bytes = 0;
+  int64_t host_limit_bytes = 0;    // staging included; 0: no host tier
   // What plans may write to the drives: in so many seconds, or per iteration where that is 0.
   std::optional<int64_t> write_budget_bytes;
   int64_t write_budget_period_seconds = 0;

@@ -42,7 +42,8 @@ def offload(
         device_budget: bytes, as an int or written "1.5GB", "800MiB", "40%" (of all memory of the
             device). On a GPU it may be left out: 92 % of what is free then.
         ssd: a directory or a list of them, one per drive. Default: one in the cache directory.
-        host_limit: bytes of host memory that may hold tensors; written like the budget.
+        host_limit: bytes of host memory for tensors, and for what is on its way between drives and
+            a GPU; written like the budget. 0: no tensors, and as much on its way as needed.
         write_budget: what plans may write to the drives: "2TB/day", "80GB/hour", "5GB/iteration".
             Iterations on demand (the first ones, and those that leave the plan) are not limited.
         device: "cpu", "cuda" or "cuda:1". Nothing has been run on a GPU yet.

@@ -33,10 +33,12 @@ Result<std::unique_ptr<ChunkIo>> open_direct(Device& device, const DevicePathOpt
 
 }  // namespace
 
+int64_t staging_ring_bytes(int32_t window, int64_t request_bytes) { return window * request_bytes; }
+
 Result<DevicePath> open_device_path(std::unique_ptr<DriveIo> drive, Device& device,
                                     const DevicePathOptions& options) {
-  Result<HostMemory> ring =
-      HostMemory::map(options.window * options.request_bytes, device, options.drive_node);
+  Result<HostMemory> ring = HostMemory::map(
+      staging_ring_bytes(options.window, options.request_bytes), device, options.drive_node);
   if (!ring) return ring.status().with_context("drive " + options.drive_name);
   DevicePath path;
   path.staging_bytes = ring->size_bytes();

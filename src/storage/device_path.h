@@ -39,6 +39,9 @@ struct DevicePath {
   int64_t staging_bytes = 0;   // of host memory
 };
 
+// The host memory of one drive's staging ring: a slot for every request in flight.
+int64_t staging_ring_bytes(int32_t window, int64_t request_bytes);
+
 // `device` cannot be addressed by the CPU and outlives the result. `drive` was made for `window`.
 Result<DevicePath> open_device_path(std::unique_ptr<DriveIo> drive, Device& device,
                                     const DevicePathOptions& options);

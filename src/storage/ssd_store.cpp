@@ -119,9 +119,12 @@ Result<std::vector<int64_t>> shares_of_capacity(const std::vector<Place>& places
                   format_size(capacity_bytes), format_size(sum_bytes)));
 }
 
+// Requests of a drive in flight.
+int32_t window_of(const SsdStoreOptions& options) { return 2 * options.queue_depth; }
+
 Result<std::unique_ptr<DriveIo>> open_io(const ExtentFile& file, const Place& place,
                                          const SsdStoreOptions& options) {
-  const int32_t window = 2 * options.queue_depth;
+  const int32_t window = window_of(options);
   if (!file.is_direct()) {
     spdlog::warn("ssd directory {}: no direct I/O on its file system; buffered instead, slower",
                  place.directory.path.string());
@@ -139,11 +142,27 @@ bool needs_device_path(const SsdStoreOptions& options) {
   return options.device != nullptr && !options.device->is_host_addressable();
 }
 
+Status check_staging(const std::vector<int64_t>& shares, const SsdStoreOptions& options) {
+  if (!needs_device_path(options)) return Status();
+  const auto drive_count = std::count_if(shares.begin(), shares.end(),
+                                         [](int64_t share_bytes) { return share_bytes > 0; });
+  const int64_t needed_bytes =
+      drive_count * staging_ring_bytes(window_of(options), options.request_bytes);
+  if (needed_bytes <= options.staging_limit_bytes) return Status();
+  return Status(
+      ErrorCode::kInvalidArgument,
+      fmt::format("ssd store: the limit of host memory is {} bytes ({}), and the way between "
+                  "{} drive{} and the device needs {} bytes ({}) of it: expected at least that",
+                  options.staging_limit_bytes, format_size(options.staging_limit_bytes),
+                  drive_count, drive_count == 1 ? "" : "s", needed_bytes,
+                  format_size(needed_bytes)));
+}
+
 Status add_device_path(DriveSpec& spec, const Place& place, const SsdStoreOptions& options) {
   DevicePathOptions path_options;
   path_options.drive_name = spec.name;
   path_options.request_bytes = options.request_bytes;
-  path_options.window = 2 * options.queue_depth;
+  path_options.window = window_of(options);
   path_options.checksum = options.checksum;
   path_options.gpu_direct = options.gpu_direct;
   path_options.cufile_library = options.cufile_library;
@@ -198,6 +217,7 @@ Result<std::unique_ptr<TierStore>> open_ssd_store(const std::vector<SsdDirectory
   set_weights(*places);
   const Result<std::vector<int64_t>> shares = shares_of_capacity(*places, options.capacity_bytes);
   if (!shares) return shares.status();
+  TERAIO_RETURN_IF_ERROR(check_staging(*shares, options));
   std::vector<DriveSpec> drives;
   for (size_t i = 0; i < places->size(); ++i) {
     if ((*shares)[i] == 0) continue;

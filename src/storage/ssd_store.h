@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -34,6 +35,9 @@ struct SsdStoreOptions {
   // Storage or are staged. nullptr, or a device in host memory: I/O goes to that memory. Outlives
   // the store.
   Device* device = nullptr;
+  // Host memory for the staging rings, where there have to be any: a store that needs more is
+  // refused.
+  int64_t staging_limit_bytes = std::numeric_limits<int64_t>::max();
   GpuDirect gpu_direct = GpuDirect::kAuto;
   std::filesystem::path cufile_library;  // empty: searched for
 };

@@ -1,0 +1,99 @@
+#include "storage/tiers.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "base/units.h"
+#include "device/cpu_device.h"
+#include "device/fake_async_device.h"
+#include "storage/scratch_directory.h"
+#include "storage/store_session.h"
+
+namespace teraio {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::ScratchDirectory;
+
+constexpr int64_t kRingBytes = 16 * kMiB;  // 16 requests of a megabyte
+
+class TiersTest : public ::testing::Test {
+ protected:
+  Result<Tiers> open(int64_t host_limit_bytes, bool has_drive = true) {
+    TierOptions options;
+    if (has_drive) options.directories = {{directory_.path(), 0, 0}};
+    options.ssd.capacity_bytes = 32 * kMiB;
+    options.ssd.gpu_direct = GpuDirect::kOff;
+    options.host_limit_bytes = host_limit_bytes;
+    return open_tiers(options, *device_, clock_);
+  }
+  void use_cpu() { device_ = std::move(*make_cpu_device(kMiB)); }
+
+  ScratchDirectory directory_;
+  SteadyClock clock_;
+  std::unique_ptr<Device> device_ = std::make_unique<FakeAsyncDevice>(FakeAsyncOptions());
+};
+
+TEST_F(TiersTest, ThePoolIsWhatStagingLeavesOfTheLimit) {
+  const Result<Tiers> tiers = open(kRingBytes + 24 * kMiB);
+  ASSERT_TRUE(tiers.ok()) << tiers.status().message();
+  EXPECT_EQ(tiers->ssd->counters().staging_bytes, kRingBytes);
+  EXPECT_EQ(tiers->host->counters().capacity_bytes, 24 * kMiB);
+  EXPECT_EQ(tiers->host->counters().staging_bytes, 0);
+}
+
+TEST_F(TiersTest, ALimitThatStagingUsesUpLeavesNoHostTier) {
+  const Result<Tiers> tiers = open(kRingBytes + 100);
+  ASSERT_TRUE(tiers.ok()) << tiers.status().message();
+  EXPECT_NE(tiers->ssd, nullptr);
+  EXPECT_EQ(tiers->host, nullptr);
+}
+
+TEST_F(TiersTest, ALimitThatDoesNotHoldTheStagingIsRefusedWithBothNumbers) {
+  const Result<Tiers> tiers = open(kRingBytes - 1);
+  ASSERT_FALSE(tiers.ok());
+  EXPECT_EQ(tiers.status().code(), ErrorCode::kInvalidArgument);
+  EXPECT_THAT(tiers.status().message(),
+              AllOf(HasSubstr("limit of host memory is 16777215 bytes"), HasSubstr("1 drive "),
+                    HasSubstr("needs 16777216 bytes")));
+  EXPECT_TRUE(directory_.is_empty());
+}
+
+TEST_F(TiersTest, WithoutALimitThereIsStagingAndNoHostTier) {
+  const Result<Tiers> tiers = open(0);
+  ASSERT_TRUE(tiers.ok()) << tiers.status().message();
+  EXPECT_EQ(tiers->ssd->counters().staging_bytes, kRingBytes);
+  EXPECT_EQ(tiers->host, nullptr);
+}
+
+TEST_F(TiersTest, WithoutDrivesThePoolHasTheWholeLimit) {
+  const Result<Tiers> tiers = open(24 * kMiB, false);
+  ASSERT_TRUE(tiers.ok()) << tiers.status().message();
+  EXPECT_EQ(tiers->ssd, nullptr);
+  EXPECT_EQ(tiers->host->counters().capacity_bytes, 24 * kMiB);
+}
+
+TEST_F(TiersTest, WhereNothingIsStagedThePoolHasTheWholeLimit) {
+  use_cpu();
+  const Result<Tiers> tiers = open(24 * kMiB);
+  ASSERT_TRUE(tiers.ok()) << tiers.status().message();
+  EXPECT_EQ(tiers->ssd->counters().staging_bytes, 0);
+  EXPECT_EQ(tiers->host->counters().capacity_bytes, 24 * kMiB);
+}
+
+// What both hold is what was pinned for them, and no more than the limit.
+TEST_F(TiersTest, TheLimitIsWhatIsPinned) {
+  auto& device = static_cast<FakeAsyncDevice&>(*device_);
+  {
+    const Result<Tiers> tiers = open(kRingBytes + 24 * kMiB);
+    ASSERT_TRUE(tiers.ok()) << tiers.status().message();
+    EXPECT_EQ(device.pinned_bytes(), kRingBytes + 24 * kMiB);
+  }
+  EXPECT_EQ(device.pinned_bytes(), 0);
+}
+
+}  // namespace
+}  // namespace teraio
