@@ -115,7 +115,8 @@ Status DriveLoad::fill() {
   return status;
 }
 
-Result<LoadRates> DriveLoad::run(bool reads, bool writes, int64_t duration_ns) {
+Status DriveLoad::keep_busy(bool reads, bool writes,
+                            const std::function<bool(const LoadProgress&)>& is_over) {
   const bool is_active[2] = {reads, writes};
   const TierCounters before = store_->counters();
   const int64_t start_ns = clock_.now_ns();
@@ -126,24 +127,45 @@ Result<LoadRates> DriveLoad::run(bool reads, bool writes, int64_t duration_ns) {
       ++under_way;
     }
   }
-  TierCounters after = before;
-  int64_t end_ns = start_ns;
+  bool goes_on = true;
   Status status;
   while (under_way > 0) {
     const Ending ending = wait_for_ending();
     --under_way;
     if (status.ok()) status = ending.completion.status;
     // What still runs then is not counted: at the end one direction runs without the other.
-    if (!status.ok() || end_ns - start_ns >= duration_ns) continue;
-    end_ns = clock_.now_ns();
-    after = store_->counters();
+    if (!status.ok() || !goes_on) continue;
+    const TierCounters now = store_->counters();
+    goes_on = !is_over({clock_.now_ns() - start_ns, now.bytes_read - before.bytes_read,
+                        now.bytes_written - before.bytes_written});
+    if (!goes_on) continue;
     submit(ending.direction, ending.lane, next_extent(ending.direction));
     ++under_way;
   }
+  return status;
+}
+
+Result<LoadRates> DriveLoad::run(bool reads, bool writes, int64_t duration_ns) {
+  LoadProgress all;
+  const Status status = keep_busy(reads, writes, [&](const LoadProgress& progress) {
+    all = progress;
+    return progress.time_ns >= duration_ns;
+  });
   if (!status.ok()) return status;
-  const double seconds = static_cast<double>(end_ns - start_ns) * 1e-9;
-  return LoadRates{static_cast<double>(after.bytes_read - before.bytes_read) / seconds,
-                   static_cast<double>(after.bytes_written - before.bytes_written) / seconds};
+  const double seconds = static_cast<double>(all.time_ns) * 1e-9;
+  return LoadRates{static_cast<double>(all.bytes_read) / seconds,
+                   static_cast<double>(all.bytes_written) / seconds};
+}
+
+Result<SustainedRate> DriveLoad::run_until_settled(bool reads, bool writes,
+                                                   const SustainedRateOptions& options) {
+  SustainedRate rate(options);
+  const Status status = keep_busy(reads, writes, [&](const LoadProgress& progress) {
+    rate.add(progress);
+    return rate.is_over();
+  });
+  if (!status.ok()) return status;
+  return rate;
 }
 
 Result<int64_t> DriveLoad::idle_ns(Direction direction, const Extent& extent, Priority priority) {

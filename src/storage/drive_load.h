@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -12,13 +13,9 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "storage/ssd_store.h"
+#include "storage/sustained_rate.h"
 
 namespace teraio {
-
-struct LoadRates {
-  double read = 0;  // bytes per second
-  double write = 0;
-};
 
 // Medians of many.
 struct UrgentLatency {
@@ -39,6 +36,10 @@ class DriveLoad {
 
   // Keeps the chosen directions busy for that long.
   Result<LoadRates> run(bool reads, bool writes, int64_t duration_ns);
+
+  // Until the rates have settled, or a bound is met.
+  Result<SustainedRate> run_until_settled(bool reads, bool writes,
+                                          const SustainedRateOptions& options);
 
   // Of a 4 KiB read on idle drives: the median of many.
   Result<int64_t> read_latency_ns();
@@ -63,6 +64,9 @@ class DriveLoad {
   explicit DriveLoad(int64_t request_bytes);
   Status reserve(int64_t file_bytes);
   Status fill();
+  // Until `is_over`, which sees what has been moved after every transfer.
+  Status keep_busy(bool reads, bool writes,
+                   const std::function<bool(const LoadProgress&)>& is_over);
   void submit(Direction direction, int32_t lane, const Extent& extent,
               Priority priority = Priority::kPlanned);
   // Median of transfers one after the other.

@@ -16,7 +16,7 @@
 namespace teraio {
 namespace {
 
-constexpr const char* kFormat = "teraio-probe/1";
+constexpr const char* kFormat = "teraio-probe/2";
 // r/R + w/W of the run with both, in what a drive can be: 1 (shared) to 2 (independent).
 double fit_duplex(double read, double write, const LoadRates& both) {
   return std::clamp(both.read / read + both.write / write, 1.0, 2.0);
@@ -26,18 +26,36 @@ std::string rate(double bytes_per_second) {
   return format_size(static_cast<int64_t>(bytes_per_second)) + "/s";
 }
 
-// Fills in what is measured.
-Status measure(DriveLoad& load, int64_t phase_ns,
+std::string both_rates(const LoadRates& rates) {
+  if (rates.write <= 0) return "read " + rate(rates.read);
+  if (rates.read <= 0) return "write " + rate(rates.write);
+  return fmt::format("both at once: read {}, write {}", rate(rates.read), rate(rates.write));
+}
+
+std::string describe(const SustainedRate& measured) {
+  const LoadProgress& all = measured.progress();
+  std::string text = fmt::format("{} ({} {}; at first {}", both_rates(measured.rates()),
+                                 measured.has_settled() ? "steady after" : "not steady after",
+                                 format_duration(all.time_ns), both_rates(measured.first_rates()));
+  if (all.bytes_written > 0) text += fmt::format("; {} written", format_size(all.bytes_written));
+  return text + ")";
+}
+
+// Fills in what is measured. Writes first: the caches are full of what has just been written.
+Status measure(DriveLoad& load, const SustainedRateOptions& options,
                const std::function<void(const std::string&)>& say, DriveProbe& probe) {
-  const Result<LoadRates> reads = load.run(true, false, phase_ns);
-  if (!reads) return reads.status();
-  say("read " + rate(reads->read));
-  const Result<LoadRates> writes = load.run(false, true, phase_ns);
+  const auto run = [&](bool reads, bool writes) -> Result<LoadRates> {
+    const Result<SustainedRate> measured = load.run_until_settled(reads, writes, options);
+    if (!measured) return measured.status();
+    say(describe(*measured));
+    return measured->rates();
+  };
+  const Result<LoadRates> writes = run(false, true);
   if (!writes) return writes.status();
-  say("write " + rate(writes->write));
-  const Result<LoadRates> both = load.run(true, true, phase_ns);
+  const Result<LoadRates> both = run(true, true);
   if (!both) return both.status();
-  say(fmt::format("both at once: read {}, write {}", rate(both->read), rate(both->write)));
+  const Result<LoadRates> reads = run(true, false);
+  if (!reads) return reads.status();
   const Result<int64_t> latency_ns = load.read_latency_ns();
   if (!latency_ns) return latency_ns.status();
   say("request latency " + format_duration(*latency_ns));
@@ -45,6 +63,7 @@ Status measure(DriveLoad& load, int64_t phase_ns,
   probe.write_bytes_per_second = static_cast<int64_t>(writes->write);
   probe.duplex = fit_duplex(reads->read, writes->write, *both);
   probe.request_latency_ns = *latency_ns;
+  probe.written_bytes = load.counters().bytes_written;
   return Status();
 }
 
@@ -57,7 +76,7 @@ std::string cache_key(const DriveIdentity& drive) {
 }
 
 // What is known without measuring.
-Result<DriveProbe> describe(const std::filesystem::path& directory) {
+Result<DriveProbe> describe_drive(const std::filesystem::path& directory) {
   const Result<DriveIdentity> drive = identify_drive(directory);
   if (!drive) return drive.status();
   const Result<int64_t> room_bytes = free_room_bytes(directory, 0);
@@ -81,21 +100,23 @@ std::filesystem::path cache_file(const std::filesystem::path& cache_directory,
 Result<DriveProbe> probe_directory(const std::filesystem::path& directory,
                                    const ProbeOptions& options) {
   TERAIO_RETURN_IF_ERROR(check_directory(directory, false));
-  Result<DriveProbe> probe = describe(directory);
+  Result<DriveProbe> probe = describe_drive(directory);
   if (!probe) return probe;
   const auto say = [&](const std::string& line) {
     if (options.progress) options.progress(fmt::format("{}: {}", probe->name, line));
   };
-  say(fmt::format("writing {} to measure with", format_size(options.file_bytes)));
-  const auto load = DriveLoad::open({{directory, 0, 0}}, options.file_bytes, SsdStoreOptions());
+  const int64_t file_bytes = std::min(options.file_bytes, probe->capacity_bytes / 2);
+  say(fmt::format("writing {} to measure with", format_size(file_bytes)));
+  const auto load = DriveLoad::open({{directory, 0, 0}}, file_bytes, SsdStoreOptions());
   if (!load) return load.status();
-  TERAIO_RETURN_IF_ERROR(measure(**load, options.phase_ns, say, *probe));
+  TERAIO_RETURN_IF_ERROR(measure(**load, options.sustained, say, *probe));
+  say(format_size(probe->written_bytes) + " were written to measure");
   return probe;
 }
 
 std::optional<DriveProbe> load_cached_probe(const std::filesystem::path& cache_directory,
                                             const std::filesystem::path& directory) {
-  Result<DriveProbe> described = describe(directory);
+  Result<DriveProbe> described = describe_drive(directory);
   if (!described) return std::nullopt;
   DriveProbe& probe = *described;
   const JsonDocument document(cache_file(cache_directory, probe.identity), kFormat);

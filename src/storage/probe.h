@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "storage/sustained_rate.h"
 
 namespace teraio {
 
@@ -21,15 +22,19 @@ struct DriveProbe {
   int64_t write_bytes_per_second = 0;
   double duplex = 1.0;  // from reads and writes at once
   int64_t request_latency_ns = 0;
+  int64_t written_bytes = 0;  // to measure: the drive's wear. 0: it was measured before
 };
 
 struct ProbeOptions {
-  int64_t phase_ns = 1'000'000'000;                  // per direction, and for both at once
-  int64_t file_bytes = int64_t{512} << 20;           // pre-written with incompressible bytes
+  SustainedRateOptions sustained;  // per direction, and for both at once
+  // Written with incompressible bytes; half of what is free at most. Large, since a cache of the
+  // host need not write what is written once more soon after.
+  int64_t file_bytes = int64_t{4} << 30;
   std::function<void(const std::string&)> progress;  // one line per phase; may be empty
 };
 
-// At the engine's own request size and depth. Leaves no file. Fails as open_ssd_store does.
+// At the engine's own request size and depth: what the drive keeps up, not what its caches take at
+// first. Leaves no file. Fails as open_ssd_store does.
 Result<DriveProbe> probe_directory(const std::filesystem::path& directory,
                                    const ProbeOptions& options);
 

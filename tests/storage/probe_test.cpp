@@ -21,7 +21,8 @@ class ProbeTest : public ::testing::Test {
  protected:
   Result<DriveProbe> probe(const std::filesystem::path& path) {
     ProbeOptions options;
-    options.phase_ns = 20'000'000;
+    options.sustained.window_ns = 3'000'000;
+    options.sustained.longest_ns = 60'000'000;
     options.file_bytes = 96 * kMiB;
     options.progress = [this](const std::string& line) { lines_.push_back(line); };
     return probe_directory(path, options);
@@ -44,8 +45,22 @@ TEST_F(ProbeTest, MeasuresBothDirectionsAndLeavesNothing) {
   EXPECT_LE(found->duplex, 2.0);
   EXPECT_FALSE(found->name.empty());
   EXPECT_TRUE(directory_.is_empty());
-  EXPECT_THAT(lines_, ElementsAre(HasSubstr("writing"), HasSubstr(": read "), HasSubstr(": write "),
-                                  HasSubstr("both at once"), HasSubstr("latency")));
+  EXPECT_THAT(lines_, ElementsAre(HasSubstr("writing 101 MB"), HasSubstr(": write "),
+                                  HasSubstr("both at once"), HasSubstr(": read "),
+                                  HasSubstr("latency"), HasSubstr("were written to measure")));
+  EXPECT_GT(found->written_bytes, 96 * kMiB);
+}
+
+TEST_F(ProbeTest, WritesNoMoreThanItIsAllowed) {
+  ProbeOptions options;
+  options.file_bytes = 96 * kMiB;
+  options.sustained.window_ns = 1'000'000'000;
+  options.sustained.most_written_bytes = 64 * kMiB;
+  options.sustained.longest_ns = 200'000'000;
+  const Result<DriveProbe> found = probe_directory(directory_.path(), options);
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  // The file, and twice the bound and what was under way when it was met.
+  EXPECT_LT(found->written_bytes, (97 + 2 * (64 + 4 * 16)) * kMiB);
 }
 
 TEST_F(ProbeTest, FailsAsTheStoreDoes) {

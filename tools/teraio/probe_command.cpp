@@ -31,7 +31,7 @@ struct Arguments {
   std::string device_link;
   std::string host_memory = "0";
   std::string name;
-  double seconds = 1.0;
+  double seconds = 15.0;
   bool fresh = false;
 };
 
@@ -67,7 +67,7 @@ DriveProbe probe_or_fail(const std::string& directory, const Arguments& argument
     }
   }
   ProbeOptions options;
-  options.phase_ns = static_cast<int64_t>(arguments.seconds * 1e9);
+  options.sustained.longest_ns = static_cast<int64_t>(arguments.seconds * 1e9);
   options.progress = [](const std::string& line) {
     fmt::print("{}\n", line);
     std::fflush(stdout);
@@ -171,7 +171,10 @@ void add_probe_command(CLI::App& app) {
       ->add_option("--host", arguments->host_memory, "Memory of the host tier, e.g. 64GiB or 20%")
       ->capture_default_str();
   command->add_option("--name", arguments->name, "Name of the machine in the file");
-  command->add_option("--seconds", arguments->seconds, "Duration of each of the three measurements")
+  command
+      ->add_option(
+          "--seconds", arguments->seconds,
+          "The most that each of the three measurements takes; they end when rates are steady")
       ->capture_default_str()
       ->check(CLI::Range(0.05, 600.0));
   command->add_flag("--fresh", arguments->fresh,

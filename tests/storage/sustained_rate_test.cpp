@@ -1,0 +1,93 @@
+#include "storage/sustained_rate.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+namespace teraio {
+namespace {
+
+constexpr int64_t kStepNs = 10'000'000;
+
+// Feeds rates over time, in bytes per second, until the measurement is over.
+SustainedRate measure(const std::function<LoadRates(double seconds)>& drive,
+                      SustainedRateOptions options = {}) {
+  SustainedRate rate(options);
+  LoadProgress progress;
+  while (!rate.is_over()) {
+    const LoadRates now = drive(static_cast<double>(progress.time_ns) * 1e-9);
+    progress.time_ns += kStepNs;
+    progress.bytes_read += static_cast<int64_t>(now.read * 0.01);
+    progress.bytes_written += static_cast<int64_t>(now.write * 0.01);
+    rate.add(progress);
+  }
+  return rate;
+}
+
+TEST(SustainedRate, ASteadyDriveIsMeasuredSoon) {
+  const SustainedRate rate = measure([](double) { return LoadRates{3e9, 0}; });
+  EXPECT_TRUE(rate.has_settled());
+  EXPECT_NEAR(rate.rates().read, 3e9, 1e6);
+  EXPECT_EQ(rate.rates().write, 0);
+  EXPECT_LE(rate.progress().time_ns, 2'100'000'000);
+}
+
+TEST(SustainedRate, WhatACacheTakesDoesNotCount) {
+  const SustainedRate rate = measure([](double seconds) {
+    return LoadRates{0, seconds < 1.3 ? 5.2e9 : 2.1e9};
+  });
+  EXPECT_TRUE(rate.has_settled());
+  EXPECT_NEAR(rate.rates().write, 2.1e9, 1e7);
+  EXPECT_NEAR(rate.first_rates().write, 5.2e9, 1e7);
+  EXPECT_GT(rate.progress().time_ns, 2'500'000'000);
+}
+
+TEST(SustainedRate, BothDirectionsHaveToSettle) {
+  const SustainedRate rate = measure([](double seconds) {
+    return LoadRates{1e9, seconds < 4 ? 2e9 - 0.3e9 * seconds : 0.5e9};
+  });
+  EXPECT_TRUE(rate.has_settled());
+  EXPECT_GT(rate.progress().time_ns, 4'000'000'000);
+  EXPECT_NEAR(rate.rates().write, 0.5e9, 0.1e9);
+}
+
+TEST(SustainedRate, NoiseThatEvensOutIsSteady) {
+  const SustainedRate rate = measure([](double seconds) {
+    return LoadRates{0, static_cast<int>(seconds * 20) % 2 == 0 ? 1e9 : 3e9};
+  });
+  EXPECT_TRUE(rate.has_settled());
+  EXPECT_NEAR(rate.rates().write, 2e9, 1e8);
+}
+
+TEST(SustainedRate, ADriveThatNeverSettlesIsGivenUpAndItsLatestRateTaken) {
+  const SustainedRate rate = measure(
+      [](double seconds) {
+        return LoadRates{1e9 / (1 + seconds), 0};
+      },
+      {.tolerance = 0.01, .longest_ns = 5'000'000'000});
+  EXPECT_FALSE(rate.has_settled());
+  EXPECT_EQ(rate.progress().time_ns, 5'000'000'000);
+  EXPECT_LT(rate.rates().read, 0.2e9);
+}
+
+TEST(SustainedRate, NoMoreIsWrittenThanAllowed) {
+  const SustainedRate rate = measure(
+      [](double seconds) {
+        return LoadRates{0, 8e9 / (1 + seconds)};
+      },
+      {.tolerance = 0.01, .most_written_bytes = 6'000'000'000});
+  EXPECT_FALSE(rate.has_settled());
+  EXPECT_LT(rate.progress().bytes_written, 6'100'000'000);
+}
+
+TEST(SustainedRate, LessThanAWindowIsTakenAsItIs) {
+  SustainedRate rate({});
+  EXPECT_EQ(rate.rates().read, 0);
+  rate.add({100'000'000, 200'000'000, 0});
+  EXPECT_FALSE(rate.has_settled());
+  EXPECT_NEAR(rate.rates().read, 2e9, 1);
+  EXPECT_NEAR(rate.first_rates().read, 2e9, 1);
+}
+
+}  // namespace
+}  // namespace teraio
