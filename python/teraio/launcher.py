@@ -4,7 +4,6 @@ What can be known to be wrong before training is refused before torch is even im
 stderr, exit code 2. From then on the exit code and the traceback are the script's own.
 """
 
-import contextlib
 import os
 import sys
 from pathlib import Path
@@ -57,13 +56,12 @@ def run(arguments):
     """Runs `teraio run ARGUMENTS`. Returns the exit code, or passes on what the script raises."""
     parser = _parser()
     options = parser.parse(arguments)
-    with contextlib.ExitStack() as stack:
-        try:
-            program = _checked(options)
-            session = stack.enter_context(_offload(options))
-        except (Error, ImportError) as error:
-            return parser.failure(error, 2)
-        return _run_and_save(program, session, options)
+    try:
+        program = _checked(options)
+        session = _offload(options).enter_until_exit()
+    except (Error, ImportError) as error:
+        return parser.failure(error, 2)
+    return _run_and_save(program, session, options)
 
 
 def _checked(options):

@@ -1,5 +1,6 @@
 """`teraio.offload`: a device budget around any training loop."""
 
+import atexit
 import json
 import os
 import sys
@@ -103,6 +104,19 @@ class Session:
         return self
 
     def __exit__(self, kind, error, traceback):
+        self._end(self._core.stop, error)
+
+    def enter_until_exit(self):
+        """Enters the session for the rest of the process, and returns it.
+
+        What the program has registered for the interpreter's exit still runs under it. Nothing
+        comes back at the end: that would take time, and memory beyond the budget.
+        """
+        self.__enter__()
+        atexit.register(self._end, self._core.abandon)
+        return self
+
+    def _end(self, end_core, error=None):
         if os.getpid() != self._process:
             return  # a child that the program has forked: the session is its parent's
         try:
@@ -110,7 +124,7 @@ class Session:
             self._end_report(error)
         finally:
             try:
-                self._core.stop()
+                end_core()
             finally:
                 self._compiled_graphs.remove()
                 entry_points.remove()

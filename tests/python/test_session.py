@@ -350,3 +350,32 @@ def test_backward_from_a_generator_of_tensors():
     with budgets.offload("64MB"):
         torch.autograd.backward((weight * n).sum() for n in (1, 2))
     assert weight.grad.tolist() == [3, 3, 3]
+
+
+# A program whose model is there to its end, and what its process has had in memory at most.
+KEPT = """
+import atexit, sys, torch
+torch.set_num_threads(1)
+model = torch.nn.Sequential(*[torch.nn.Linear(1024, 1024) for _ in range(int(sys.argv[1]))])
+optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
+for _ in range(4):
+    model(torch.ones(64, 1024)).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+atexit.register(lambda: print("last", sum(p.sum() for p in model.parameters()).isfinite().item()))
+"""
+MEASURED = """
+import resource, subprocess, sys
+subprocess.run([sys.executable, *sys.argv[1:]], check=True)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)
+"""
+
+
+def test_program_ends_within_budget_and_a_fixed_overhead(python, tmp_path):
+    (tmp_path / "train.py").write_text(KEPT)
+    (tmp_path / "measure.py").write_text(MEASURED)
+    run = ["-m", "teraio", "run", "--device-budget", "60MB"]
+    runs = [python("measure.py", *run, "train.py", layers).out.split() for layers in (1, 24)]
+    assert all("True" in words for words in runs), runs
+    least_bytes, most_bytes = (int(words[-1]) for words in runs)
+    assert most_bytes - least_bytes < 60_000_000 + 30_000_000
