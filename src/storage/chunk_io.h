@@ -36,6 +36,10 @@ struct ChunkResult {
   bool was_gpu_direct = false;
   // Not ok: GPUDirect failed under way, for this reason, and the drive goes on without it.
   Status gpu_direct_failure;
+  // Of a read whose last step is a copy of the device that only wait() asks for: the copy's end. It
+  // comes twice, first with `is_on_its_way`, which is no end yet.
+  Event arrival = {};
+  bool is_on_its_way = false;
 };
 
 // Threads: as DriveIo. A factory's `window` chunks at most are under way.
@@ -46,7 +50,8 @@ class ChunkIo {
 
   virtual std::string description() const = 0;
   virtual void submit(const Chunk& chunk) = 0;
-  // Appends what has ended. May return without any, after wake() or when all that ended goes on.
+  // Appends what has ended, and what is on its way. May return without any, after wake() or when
+  // all that ended goes on.
   virtual void wait(std::vector<ChunkResult>& results) = 0;
   virtual void wake() = 0;
 };

@@ -14,7 +14,8 @@ StagedIo::StagedIo(std::unique_ptr<ChunkIo> drive, HostMemory ring, Device& devi
       ring_(std::move(ring)),
       device_(device),
       options_(std::move(options)),
-      chunks_(static_cast<size_t>(ring_.size_bytes() / options_.slot_bytes)) {
+      chunks_(static_cast<size_t>(ring_.size_bytes() / options_.slot_bytes)),
+      arrivals_(chunks_.size()) {
   for (size_t slot = chunks_.size(); slot > 0; --slot) free_slots_.push_back(slot - 1);
   copier_ = std::thread([this] { watch_copies(); });
 }
@@ -45,6 +46,7 @@ void StagedIo::submit(const Chunk& chunk) {
   const size_t slot = free_slots_.back();
   free_slots_.pop_back();
   chunks_[slot] = chunk;
+  arrivals_[slot] = Event();
   const Chunk staged = in_slot(slot);
   if (chunk.direction == Direction::kRead) {
     drive_->submit(staged);
@@ -54,7 +56,7 @@ void StagedIo::submit(const Chunk& chunk) {
   }
 }
 
-void StagedIo::start_copy(size_t slot, Result<Event> end) {
+void StagedIo::start_copy(size_t slot, const Result<Event>& end) {
   const std::lock_guard lock(mutex_);
   if (end.ok()) {
     copies_.push_back({slot, *end, Status()});
@@ -97,8 +99,12 @@ void StagedIo::settle_drive(const ChunkResult& result, std::vector<ChunkResult>&
     finish(slot, result.status, results);
     return;
   }
-  start_copy(slot, device_.copy_from_host(chunk.memory, result.chunk.memory, chunk.size_bytes,
-                                          chunk.after));
+  const Result<Event> end =
+      device_.copy_from_host(chunk.memory, result.chunk.memory, chunk.size_bytes, chunk.after);
+  start_copy(slot, end);
+  if (!end.ok()) return;
+  arrivals_[slot] = *end;
+  results.push_back({chunk, Status(), false, Status(), *end, true});
 }
 
 void StagedIo::settle_copies(std::vector<ChunkResult>& results) {
@@ -125,7 +131,7 @@ std::string StagedIo::describe_copy(size_t slot) const {
 }
 
 void StagedIo::finish(size_t slot, Status status, std::vector<ChunkResult>& results) {
-  results.push_back({chunks_[slot], std::move(status), false, Status()});
+  results.push_back({chunks_[slot], std::move(status), false, Status(), arrivals_[slot]});
   free_slots_.push_back(slot);
 }
 

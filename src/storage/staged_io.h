@@ -46,7 +46,7 @@ class StagedIo final : public ChunkIo {
 
   Chunk in_slot(size_t slot) const;
   size_t slot_of(const std::byte* memory) const;
-  void start_copy(size_t slot, Result<Event> end);
+  void start_copy(size_t slot, const Result<Event>& end);
   void settle_drive(const ChunkResult& result, std::vector<ChunkResult>& results);
   void settle_copies(std::vector<ChunkResult>& results);
   std::string describe_copy(size_t slot) const;
@@ -58,7 +58,8 @@ class StagedIo final : public ChunkIo {
   const HostMemory ring_;
   Device& device_;
   const StagedIoOptions options_;
-  std::vector<Chunk> chunks_;  // by slot
+  std::vector<Chunk> chunks_;    // by slot, as the next
+  std::vector<Event> arrivals_;  // of reads: the ends of their copies
   std::vector<size_t> free_slots_;
   std::vector<ChunkResult> drive_results_;
 

@@ -234,6 +234,7 @@ void StripedStore::run(int32_t drive_index) {
   Round round;
   while (begin_round(drive_index, round)) {
     for (const Slowdown& slowdown : round.slowdowns) report(drive, slowdown);
+    for (const OnItsWay& transfer : round.on_their_way) transfer.tell(transfer.arrivals);
     for (const Chunk& chunk : round.chunks) submit(drive, chunk);
     for (const Ending& ending : round.endings) {
       if (ending.done) ending.done(ending.completion);
@@ -247,22 +248,23 @@ void StripedStore::submit(Drive& drive, Chunk chunk) {
   Event arrival;
   if (chunk.direction == Direction::kRead) chunk.arrival = &arrival;
   drive.io->submit(chunk);
-  if (arrival.id != 0) note_arrival(chunk, arrival);
-}
-
-void StripedStore::note_arrival(const Chunk& chunk, Event arrival) {
-  std::function<void(std::span<const Event>)> on_its_way;
-  std::vector<Event> arrivals;
+  if (arrival.id == 0) return;
+  std::optional<OnItsWay> transfer;
   {
     const std::lock_guard lock(mutex_);
-    Job& job = jobs_.at(chunk.transfer);
-    job.arrivals.push_back(arrival);
-    job.bytes_on_way += chunk.size_bytes;
-    if (job.bytes_on_way != job.extent->size_bytes || !job.completion.status.ok()) return;
-    on_its_way = std::move(job.transfer.on_its_way);
-    arrivals = std::move(job.arrivals);
+    transfer = note_arrival(chunk, arrival);
   }
-  if (on_its_way) on_its_way(arrivals);
+  if (transfer) transfer->tell(transfer->arrivals);
+}
+
+std::optional<StripedStore::OnItsWay> StripedStore::note_arrival(const Chunk& chunk,
+                                                                 Event arrival) {
+  Job& job = jobs_.at(chunk.transfer);
+  job.arrivals.push_back(arrival);
+  job.bytes_on_way += chunk.size_bytes;
+  const bool is_whole = job.bytes_on_way == job.extent->size_bytes;
+  if (!is_whole || !job.completion.status.ok() || !job.transfer.on_its_way) return std::nullopt;
+  return OnItsWay{std::exchange(job.transfer.on_its_way, nullptr), std::move(job.arrivals)};
 }
 
 bool StripedStore::begin_round(int32_t drive_index, Round& round) {
@@ -313,11 +315,18 @@ Chunk StripedStore::chunk_of(Job& job, const QueuedRequest& request) const {
 
 void StripedStore::settle(int32_t drive_index, const ChunkResult& result, int64_t now_ns,
                           Round& round) {
+  if (result.is_on_its_way) {
+    std::optional<OnItsWay> transfer = note_arrival(result.chunk, result.arrival);
+    if (transfer) round.on_their_way.push_back(std::move(*transfer));
+    return;
+  }
   Drive& drive = *drives_[drive_index];
   const Direction direction = result.chunk.direction;
   drive.queue.finish(direction, result.chunk.is_urgent);
   Job& job = jobs_.at(result.chunk.transfer);
   --job.chunks_in_flight;
+  // It has passed: nobody needs to wait for it.
+  std::erase_if(job.arrivals, [&](Event event) { return event.id == result.arrival.id; });
   if (!result.gpu_direct_failure.ok()) {
     drive.meter.set_gpu_direct_off(result.gpu_direct_failure.message());
   }

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -95,6 +96,12 @@ class StripedStore final : public TierStore {
   };
 
   // A `done` to be called, outside the mutex.
+  // What a transfer's on_its_way is told.
+  struct OnItsWay {
+    std::function<void(std::span<const Event>)> tell;
+    std::vector<Event> arrivals;
+  };
+
   struct Ending {
     std::function<void(const Completion&)> done;
     Completion completion;
@@ -122,12 +129,14 @@ class StripedStore final : public TierStore {
   struct Round {
     std::vector<ChunkResult> results;
     std::vector<Chunk> chunks;
+    std::vector<OnItsWay> on_their_way;
     std::vector<Ending> endings;
     std::vector<Slowdown> slowdowns;  // that have just begun
 
     void clear() {
       results.clear();
       chunks.clear();
+      on_their_way.clear();
       endings.clear();
       slowdowns.clear();
     }
@@ -139,7 +148,6 @@ class StripedStore final : public TierStore {
   bool begin_round(int32_t drive_index, Round& round);
   // Without the mutex.
   void submit(Drive& drive, Chunk chunk);
-  void note_arrival(const Chunk& chunk, Event arrival);
   // Without the mutex: asks the drive for its temperature.
   void report(Drive& drive, Slowdown slowdown);
   int64_t written_bytes(const Drive& drive) const;
@@ -160,6 +168,8 @@ class StripedStore final : public TierStore {
   void wake(Drive& drive);
   void take_chunks(Drive& drive, int64_t now_ns, std::vector<Chunk>& chunks);
   Chunk chunk_of(Job& job, const QueuedRequest& request) const;
+  // Once every byte of the chunk's transfer is on its way, what to tell.
+  std::optional<OnItsWay> note_arrival(const Chunk& chunk, Event arrival);
   void settle(int32_t drive_index, const ChunkResult& result, int64_t now_ns, Round& round);
   void note_failure(int32_t drive_index, Job& job, const Status& status);
   void note_load(Drive& drive, int64_t now_ns, Round& round);

@@ -4,7 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <future>
 #include <memory>
 #include <vector>
 
@@ -195,6 +199,83 @@ TEST_F(StagedIoTest, CopiesWaitForTheEventOfTheirTransfer) {
   while (session().completions().call_count(read.ticket) == 0) device().step();
   EXPECT_TRUE(memory.holds(9));
   EXPECT_THAT(device().violations(), IsEmpty());
+}
+
+// A read of `size_bytes` whose copies nobody has stepped: what it says when it is on its way.
+class StagedArrivalTest : public StagedIoTest {
+ protected:
+  void write_and_read(int64_t size_bytes) {
+    make_device({.progress = Progress::kManual});
+    open_memory();
+    memory_ = device().allocate(size_bytes);
+    device().launch({{}, {{memory_, size_bytes}}, [=, this] {
+                       std::memset(device().bytes(memory_), 7, size_bytes);
+                     }});
+    Transfer transfer;
+    transfer.direction = Direction::kWrite;
+    transfer.extent = session().reserve(size_bytes);
+    transfer.memory = memory_;
+    transfer.ready = device().record();
+    const Submitted write = session().submit(transfer);
+    while (session().completions().call_count(write.ticket) == 0) device().step();
+    transfer.direction = Direction::kRead;
+    transfer.ready = device().record();
+    transfer.on_its_way = [this](std::span<const Event> events) {
+      EXPECT_EQ(++told_count_, 1);
+      on_its_way_.set_value({events.begin(), events.end()});
+    };
+    read_ = session().submit(transfer);
+  }
+  void step_to_the_end() {
+    while (session().completions().call_count(read_.ticket) == 0) device().step();
+  }
+
+  std::byte* memory_ = nullptr;
+  std::promise<std::vector<Event>> on_its_way_;
+  std::atomic<int> told_count_ = 0;
+  Submitted read_;
+};
+
+TEST_F(StagedArrivalTest, AReadIsOnItsWayWithItsLastCopyAskedFor) {
+  write_and_read(2 * kRequestBytes);  // as much as the ring holds at once: no copy has to end first
+  const std::vector<Event> arrivals = on_its_way_.get_future().get();  // without a step
+  EXPECT_THAT(arrivals, SizeIs(2));
+  EXPECT_EQ(session().completions().call_count(read_.ticket), 0);
+  for (const Event event : arrivals) ASSERT_TRUE(device().order_after(event).ok());
+  bool is_right = false;
+  device().launch({{{memory_, 2 * kRequestBytes}}, {}, [&] {
+                     is_right = *device().bytes(memory_ + 2 * kRequestBytes - 1) == std::byte{7};
+                   }});
+  step_to_the_end();
+  device().run_all();
+  EXPECT_TRUE(is_right);
+  EXPECT_THAT(device().violations(), IsEmpty());
+}
+
+TEST_F(StagedArrivalTest, WhatHasArrivedNeedsNoWaiting) {
+  write_and_read(20 * kRequestBytes);
+  std::future<std::vector<Event>> on_its_way = on_its_way_.get_future();
+  while (on_its_way.wait_for(std::chrono::seconds(0)) != std::future_status::ready) device().step();
+  const std::vector<Event> arrivals = on_its_way.get();
+  EXPECT_GE(arrivals.size(), 1u);
+  EXPECT_LE(arrivals.size(), static_cast<size_t>(2 * kDepth)) << "more than the ring has slots";
+  step_to_the_end();
+  EXPECT_EQ(told_count_, 1);
+}
+
+TEST_F(StagedIoTest, AReadThatFailsOnTheDriveIsNeverOnItsWay) {
+  open_memory([](const IoRequest& request) {
+    const bool is_last = request.offset_bytes == 3 * kRequestBytes;
+    return request.direction == Direction::kRead && is_last
+               ? std::optional(Fault{.error_number = EIO})
+               : std::nullopt;
+  });
+  const Extent extent = session().reserve(4 * kRequestBytes);
+  ASSERT_TRUE(session().write(extent, 1).status.ok());
+  PageMemory memory(extent.size_bytes);
+  Transfer transfer{Direction::kRead, extent, memory.data(), Priority::kPlanned, 0, {}, {}};
+  transfer.on_its_way = [](std::span<const Event>) { ADD_FAILURE() << "a chunk is missing"; };
+  EXPECT_EQ(session().wait(session().submit(transfer)).status.code(), ErrorCode::kIoError);
 }
 
 }  // namespace
