@@ -1,4 +1,4 @@
-"""Sizes as people write them. The same grammar as `parse_size` of the C++ core."""
+"""Sizes as people write and read them. The same grammar as `parse_size` of the C++ core."""
 
 import re
 
@@ -24,6 +24,22 @@ def parse_size(text, whole_bytes=0):
         share = " or 40%" if whole_bytes else ""
         raise Error(f'"{text}" is not a size: expected e.g. 1.5GB, 800MiB, 1200000000{share}')
     return size_bytes
+
+
+def format_size(size_bytes):
+    """As people read it.
+
+    >>> format_size(1_500_000), format_size(123_400_000_000)
+    ('1.5 MB', '123 GB')
+    """
+    for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size_bytes >= scale:
+            return f"{three_digits(size_bytes / scale)} {unit}"
+    return f"{size_bytes} B"
+
+
+def three_digits(value):
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def parse_write_budget(text):

@@ -4,6 +4,8 @@ import gzip
 import json
 from pathlib import Path
 
+from teraio.sizes import format_size, three_digits
+
 _KINDS = {
     "parameter": "parameters",
     "gradient": "gradients",
@@ -24,9 +26,10 @@ def summary(run, trace_path) -> str:
     lines = [
         f"\ndry run on {device.name}{_rank_text(run)}: {iteration['op_count']:,} ops a step, "
         f"{len(trace['tensors']):,} tensors",
-        f"memory: {_size(peak)} at the peak, {_size(device.memory_bytes)} on the device: "
+        f"memory: {format_size(peak)} at the peak, "
+        f"{format_size(device.memory_bytes)} on the device: "
         + _fit_text(peak, device.memory_bytes),
-        f"  at {op}: " + ", ".join(f"{_KINDS[kind]} {_size(size)}" for kind, size in at_peak),
+        f"  at {op}: " + ", ".join(f"{_KINDS[kind]} {format_size(size)}" for kind, size in at_peak),
         f"step: {_seconds(sum(op['duration_ns'] for op in trace['ops']))} with all of it there",
     ]
     return "\n".join(lines + _answered_text(run.reads))
@@ -81,19 +84,8 @@ def _add(alive, tensor, sign):
     alive[tensor["kind"]] = alive.get(tensor["kind"], 0) + sign * tensor["bytes"]
 
 
-def _size(size_bytes):
-    for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size_bytes >= scale:
-            return f"{_three_digits(size_bytes / scale)} {unit}"
-    return f"{size_bytes} B"
-
-
 def _seconds(duration_ns):
     for unit, scale in (("s", 1e9), ("ms", 1e6)):
         if duration_ns >= scale:
-            return f"{_three_digits(duration_ns / scale)} {unit}"
-    return f"{_three_digits(duration_ns / 1e3)} us"
-
-
-def _three_digits(value):
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+            return f"{three_digits(duration_ns / scale)} {unit}"
+    return f"{three_digits(duration_ns / 1e3)} us"
