@@ -205,6 +205,21 @@ py::object prediction(Session& session) {
 }
 
 void save_trace(Session& session, const std::filesystem::path& path) {
+py::list drive_shares(const Session& session) {
+  py::list list;
+  for (const DriveShare& share : session.drive_shares()) {
+    py::dict d;
+    d["name"] = share.drive.name;
+    d["directory"] = share.directory.string();
+    d["ranks"] = share.rank_count;
+    d["capacity_bytes"] = share.drive.capacity_bytes;
+    d["read_bytes_per_second"] = share.drive.rates.read_bytes_per_second;
+    d["write_bytes_per_second"] = share.drive.rates.write_bytes_per_second;
+    list.append(d);
+  }
+  return list;
+}
+
   const std::optional<Trace> trace = session.runtime().trace();
   if (!trace)
     check(Status(ErrorCode::kInvalidArgument,
@@ -246,6 +261,7 @@ SessionOptions options_from(const py::kwargs& kwargs) {
   };
   read("device", options.device);
   read("ssd_capacity_bytes", options.ssd_capacity_bytes);
+  read("rank_directories", options.rank_directories);
   read("host_limit_bytes", options.host_limit_bytes);
   read("write_budget_bytes", options.write_budget_bytes);
   read("write_budget_period_seconds", options.write_budget_period_seconds);
@@ -295,6 +311,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
       .def("memory_timeline", &memory_timeline)
       .def("prediction", &prediction)
       .def("bound_ns", &Session::bound_ns, no_gil())
+      .def("drive_shares", &drive_shares)
       .def("save_trace", &save_trace)
       .def("save_plan", &save_plan);
 

@@ -16,6 +16,7 @@
 #include "simulate/simulator.h"
 #include "storage/link_rate.h"
 #include "storage/probe.h"
+#include "storage/rank_share.h"
 #include "storage/tiers.h"
 #include "storage_swap.h"
 
@@ -36,14 +37,14 @@ int64_t default_ssd_capacity(const SessionOptions& options, const Hardware& hard
   return std::min(wanted_bytes, ssd_capacity_bytes(hardware) / 2);
 }
 
-Result<DriveProbe> measured(const std::filesystem::path& directory, const SessionOptions& options) {
-  if (auto cached = load_cached_probe(options.cache_directory, directory)) return *cached;
+// This rank's share: what of the drive the others use is not planned with.
+Result<DriveProbe> measured_share(const std::filesystem::path& directory,
+                                  const SessionOptions& options, int32_t rank_count) {
   ProbeOptions probe_options;
   probe_options.progress = options.progress;
-  Result<DriveProbe> probe = probe_directory(directory, probe_options);
+  Result<DriveProbe> probe = cached_or_measured(options.cache_directory, directory, probe_options);
   if (!probe.ok()) return probe;
-  TERAIO_RETURN_IF_ERROR(save_cached_probe(options.cache_directory, *probe));
-  return probe;
+  return share_of(std::move(*probe), rank_count);
 }
 
 Drive to_drive(const DriveProbe& probe) {
@@ -115,10 +116,15 @@ Status Session::open_tiers() {
   hardware_.device_memory_bytes = options_.device_budget_bytes;
   TERAIO_RETURN_IF_ERROR(measure_device_link());
   for (const std::filesystem::path& path : options_.ssd_directories) {
-    Result<DriveProbe> probe = measured(path, options_);
+    const Result<int32_t> rank_count = ranks_on_drive(path, options_.rank_directories);
+    if (!rank_count.ok()) return rank_count.status();
+    Result<DriveProbe> probe = measured_share(path, options_, *rank_count);
     if (!probe.ok()) return probe.status();
     // The store uses one directory of a drive, and says so.
-    if (!has_drive(hardware_, probe->name)) hardware_.drives.push_back(to_drive(*probe));
+    if (!has_drive(hardware_, probe->name)) {
+      hardware_.drives.push_back(to_drive(*probe));
+      drive_shares_.push_back({path, *rank_count, hardware_.drives.back()});
+    }
     hardware_.request_latency_ns =
         std::max(hardware_.request_latency_ns, probe->request_latency_ns);
     directories.push_back({path, probe->read_bytes_per_second, probe->write_bytes_per_second});

@@ -29,6 +29,9 @@ struct SessionOptions {
   std::string device = "cpu";       // as for find_backend
   int64_t device_budget_bytes = 0;  // 0: the device's default
   std::vector<std::filesystem::path> ssd_directories;
+  // By the machine's ranks (processes, one per device) the directories of each, where there are
+  // several: what is planned with is this rank's share of a drive.
+  std::vector<std::vector<std::filesystem::path>> rank_directories;
   int64_t ssd_capacity_bytes = 0;  // over all directories; 0: chosen from budget and free room
   int64_t host_limit_bytes = 0;    // staging included; 0: no host tier
   // What plans may write to the drives: in so many seconds, or per iteration where that is 0.
@@ -50,6 +53,13 @@ struct Prediction {
   int64_t step_ns = 0;
   int64_t natural_peak_bytes = 0;  // with an unlimited budget
   Limits limits;                   // that the plan was made for
+};
+
+// A drive that several ranks may use.
+struct DriveShare {
+  std::filesystem::path directory;
+  int32_t rank_count = 1;
+  Drive drive;  // one rank's share of it
 };
 
 // A list op over more bytes than this runs in pieces.
@@ -78,6 +88,8 @@ class Session {
   // No plan for the current trace can be faster; computed when asked for, which takes a moment.
   int64_t bound_ns() const;
   const SessionOptions& options() const { return options_; }
+  // As planned with at first.
+  const std::vector<DriveShare>& drive_shares() const { return drive_shares_; }
 
  private:
   explicit Session(SessionOptions options) : options_(std::move(options)) {}
@@ -106,6 +118,7 @@ class Session {
   SessionOptions options_;
   DeviceBackend* backend_ = nullptr;
   Hardware hardware_;
+  std::vector<DriveShare> drive_shares_;
   std::optional<DriveWatch> drive_watch_;
   std::shared_ptr<Machine> machine_;
   std::shared_ptr<Runtime> runtime_;  // shares the machine's ownership

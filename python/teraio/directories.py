@@ -26,6 +26,27 @@ def ssd_directories(directories=None):
     return checked
 
 
+def directories_of_ranks(directories, ranks):
+    """By rank the directories of each, with the rank's number in their names; this rank's checked.
+
+    Raises teraio.Error as ssd_directories does, and for another rank's directory that is missing.
+    """
+    if isinstance(directories, (str, os.PathLike)):
+        directories = [directories]
+    by_rank = [[rank.named(directory) for directory in directories or []] for rank in ranks.all()]
+    own = ssd_directories(by_rank[ranks.local_rank])
+    for rank, others in enumerate(by_rank):
+        by_rank[rank] = own if rank == ranks.local_rank else _of_other_rank(rank, others) or own
+    return by_rank
+
+
+def _of_other_rank(rank, directories):
+    for directory in directories:
+        if not Path(directory).is_dir():
+            raise Error(f"SSD directory {directory} of local rank {rank} is not there")
+    return [Path(directory).resolve() for directory in directories]
+
+
 def _default_directory():
     directory = cache_directory() / "ssd"
     try:

@@ -16,13 +16,19 @@ from teraio.arguments import (
     program_of,
     program_words,
 )
-from teraio.directories import ssd_directories
+from teraio.directories import directories_of_ranks
 from teraio.errors import Error
+from teraio.ranks import PLACEHOLDER, find_ranks
 from teraio.sizes import parse_write_budget
 
 _EPILOG = """\
 Sizes are written 1.5GB, 800MiB, 1200000000; the budget also as 40% (of the device's memory).
 Everything after the script's name is the script's.
+
+Under torchrun (torchrun --nproc-per-node 2 -m teraio run ...) each process is a rank with a device
+of its own. --host-limit and --write-budget are the machine's, and every rank has an equal share,
+as of each drive that several ranks use. {local_rank} in a directory or file is the rank's number:
+--ssd /mnt/nvme{local_rank} gives each rank a drive of its own.
 """
 
 
@@ -37,9 +43,19 @@ def _parser():
         "device memory that the run may use (default on a GPU: 92 %% of what is free)"
     )
     add = parser.add_argument
-    add("--device", default="cpu", help="cpu (default), cuda or cuda:1 (not yet run on a GPU)")
+    add(
+        "--device",
+        default="cpu",
+        help="cpu (default), cuda (of a rank: its own GPU) or cuda:1 (not yet run on a GPU)",
+    )
     add("--ssd", action="append", metavar="DIR", help="a directory on a drive; give one per drive")
     add("--write-budget", metavar="RATE", help="most that plans write to the drives, e.g. 2TB/day")
+    add("--local-rank", metavar="N", help="of this process on the machine (default: $LOCAL_RANK)")
+    add(
+        "--local-world-size",
+        metavar="N",
+        help="how many processes share the machine (default: $LOCAL_WORLD_SIZE, else 1)",
+    )
     plan = parser.add_mutually_exclusive_group()
     plan.add_argument("--plan", metavar="FILE", help="run this plan instead of making one")
     plan.add_argument(
@@ -65,8 +81,13 @@ def run(arguments):
 
 
 def _checked(options):
-    """The program of valid options, whose directories it fills in; else raises teraio.Error."""
+    """The program of valid options, whose paths it gives the rank's number; else raises
+    teraio.Error."""
     program_words(options)
+    ranks = find_ranks(options.local_rank, options.local_world_size)
+    options.plan = ranks.named(options.plan)
+    for option in ("--report", "--save-plan", "--save-trace", "--verify"):
+        _name_output(options, option, ranks)
     if options.device_budget is None and options.device == "cpu":
         raise Error("the following arguments are required: --device-budget")
     check_limits(options)
@@ -83,7 +104,7 @@ def _checked(options):
         check_json("--verify", options.verify)
     if options.report:
         _check_output_directory("--report", Path(options.report))
-    options.ssd = [str(directory) for directory in ssd_directories(options.ssd)]
+    directories_of_ranks(options.ssd, ranks)
     return program_of(options)
 
 
@@ -95,6 +116,18 @@ def _check_conflicts(options):
     paths = [Path(file).resolve() for file in files if file]
     if len(set(paths)) < len(paths):
         raise Error("--save-trace, --save-plan and --verify: expected different files")
+
+
+def _name_output(options, option, ranks):
+    """A path of the rank's own. Raises teraio.Error where several would write to one."""
+    name = option.strip("-").replace("-", "_")
+    path = getattr(options, name)
+    if path and ranks.count > 1 and PLACEHOLDER not in path:
+        raise Error(
+            f"{option}: {path} would be written by {ranks.count} ranks: "
+            f"put {PLACEHOLDER} into its name"
+        )
+    setattr(options, name, ranks.named(path))
 
 
 def _check_output_directory(option, path):
@@ -118,6 +151,8 @@ def _offload(options):
         policy=options.policy,
         verify=options.verify,
         report=options.report,
+        local_rank=options.local_rank,
+        local_world_size=options.local_world_size,
     )
 
 

@@ -59,6 +59,7 @@ class Reporter:
         iterations = self._session.iterations()
         prediction = self._session.prediction() or {}
         return {
+            "share": self._session.share(),
             "device_budget_bytes": counters["device_budget_bytes"],
             "device_peak_bytes": max((i["device_peak_bytes"] for i in iterations), default=0),
             "natural_peak_bytes": prediction.get("natural_peak_bytes"),

@@ -7,14 +7,17 @@ import sys
 import tempfile
 from pathlib import Path
 
+import torch
+
 from teraio import core, entry_points
 from teraio.compiled import CompiledGraphs
-from teraio.directories import cache_directory, ssd_directories
+from teraio.directories import cache_directory, directories_of_ranks
 from teraio.errors import Error
 from teraio.files import replace_file
 from teraio.iterations import IterationHooks
+from teraio.ranks import device_of_rank, find_ranks
 from teraio.report import Reporter
-from teraio.sizes import parse_size, parse_write_budget
+from teraio.sizes import format_size, parse_size, parse_write_budget
 from teraio.verification import Verification
 
 
@@ -32,6 +35,8 @@ def offload(
     ssd_capacity=0,
     checksum=False,
     evict_after_every_op=False,
+    local_rank=None,
+    local_world_size=None,
 ):
     """A context manager: inside it, training stays within `device_budget` bytes of device memory.
 
@@ -55,22 +60,32 @@ def offload(
         ssd_capacity: bytes to reserve on the drives; 0 chooses from the budget and the free room.
         checksum: whether every chunk on a drive is checked when it comes back.
         evict_after_every_op: for tests: everything that can leave does so after every op.
+        local_rank, local_world_size: which of the machine's processes this is, and how many they
+            are; default: $LOCAL_RANK and $LOCAL_WORLD_SIZE, which torchrun sets, else one.
+
+    Where several processes ("ranks", one per device) train on a machine, host_limit, write_budget
+    and ssd_capacity are the machine's, and each rank has an equal share; of a drive that several
+    ranks use, each plans with an equal share of rates and room. The device budget is the rank's
+    own. "{local_rank}" in ssd, plan, verify and report is the rank's number, and "cuda" its GPU.
 
     Returns a `Session` when entered. Raises teraio.Error for input that cannot be used, before
     anything has changed.
     """
     _check_policy(policy, plan)
+    ranks = find_ranks(local_rank, local_world_size)
+    device = device_of_rank(device, ranks, torch.cuda.device_count)
     return Session(
+        ranks=ranks,
         device=device,
-        device_budget_bytes=_budget_bytes(device_budget, device),
-        directories=ssd_directories(ssd),
-        host_limit_bytes=parse_size(host_limit),
-        **_write_budget_options(write_budget),
-        plan=_plan_file(plan),
+        device_budget_bytes=_budget_bytes(device_budget, device, ranks),
+        directories=directories_of_ranks(ssd, ranks),
+        host_limit_bytes=ranks.share_of(parse_size(host_limit)),
+        **_write_budget_options(write_budget, ranks),
+        plan=_plan_file(ranks.named(plan)),
         policy=policy,
-        verify=verify,
-        report=report,
-        ssd_capacity_bytes=parse_size(ssd_capacity),
+        verify=ranks.named(verify),
+        report=ranks.named(report),
+        ssd_capacity_bytes=ranks.share_of(parse_size(ssd_capacity)),
         checksum=checksum,
         evict_after_every_op=evict_after_every_op,
     )
@@ -79,9 +94,13 @@ def offload(
 class Session:
     """A run under a budget. Made by `offload`; entered once."""
 
-    def __init__(self, *, directories, plan, policy, verify, report, **core_options):
+    def __init__(self, *, ranks, directories, plan, policy, verify, report, **core_options):
+        self._ranks = ranks
+        self._host_limit_bytes = core_options["host_limit_bytes"]
+        by_rank = [[str(directory) for directory in each] for each in directories]
         self._core = core.Session(
-            ssd_directories=[str(directory) for directory in directories],
+            ssd_directories=by_rank[ranks.local_rank],
+            rank_directories=by_rank,
             cache_directory=str(cache_directory()),
             plan_path=plan,
             is_planned=policy == "planned",
@@ -95,6 +114,8 @@ class Session:
         self._process = os.getpid()
 
     def __enter__(self):
+        if self._ranks.count > 1:
+            print(f"teraio: {_share_line(self.share())}", flush=True)
         self._core.start()
         entry_points.install()
         self._compiled_graphs.install()
@@ -178,6 +199,19 @@ class Session:
             prediction["bound_ns"] = self._core.bound_ns()
         return prediction
 
+    def share(self):
+        """What of the machine this rank has, as planned with: a dict.
+
+        `local_rank`, `local_world_size`, `host_limit_bytes`, and `drives`: for each its name,
+        directory, how many `ranks` share it, and one rank's part of its room and rates.
+        """
+        return {
+            "local_rank": self._ranks.local_rank,
+            "local_world_size": self._ranks.count,
+            "host_limit_bytes": self._host_limit_bytes,
+            "drives": self._core.drive_shares(),
+        }
+
     def trace(self):
         """The profiled iteration, a `Trace`. Raises teraio.Error while none has repeated."""
         return Trace(self._core.save_trace)
@@ -224,20 +258,36 @@ class Plan(_Document):
     """What moves when in one iteration: see docs/formats.md."""
 
 
-def _budget_bytes(text, device):
+def _share_line(share):
+    drives = [
+        f"1/{drive['ranks']} of drive {drive['name']} ({drive['directory']}): "
+        f"read {format_size(drive['read_bytes_per_second'])}/s, "
+        f"write {format_size(drive['write_bytes_per_second'])}/s"
+        for drive in share["drives"]
+    ]
+    host = f"{format_size(share['host_limit_bytes'])} of host memory"
+    rank = f"local rank {share['local_rank']} of {share['local_world_size']}"
+    return f"{rank} has {', '.join([host, *drives])}"
+
+
+def _budget_bytes(text, device, ranks):
     if text is None:
         return core.default_budget_bytes(device)
-    budget_bytes = parse_size(text, whole_bytes=core.device_memory_bytes(device))
+    memory_bytes = core.device_memory_bytes(device)
+    # The CPU's memory is that of all ranks.
+    whole_bytes = ranks.share_of(memory_bytes) if device == "cpu" else memory_bytes
+    budget_bytes = parse_size(text, whole_bytes=whole_bytes)
     if budget_bytes == 0:
         raise Error("the device budget is 0: no op can run without memory")
     return budget_bytes
 
 
-def _write_budget_options(write_budget):
+def _write_budget_options(write_budget, ranks):
     if write_budget is None:
         return {}
     size_bytes, seconds = parse_write_budget(write_budget)
-    return {"write_budget_bytes": size_bytes, "write_budget_period_seconds": seconds}
+    share_bytes = ranks.share_of(size_bytes)
+    return {"write_budget_bytes": share_bytes, "write_budget_period_seconds": seconds}
 
 
 def _plan_file(plan):

@@ -1,9 +1,14 @@
 #include "storage/probe.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "base/json_file.h"
@@ -95,6 +100,39 @@ std::filesystem::path cache_file(const std::filesystem::path& cache_directory,
          fmt::format("probe-{:016x}.json", XXH3_64bits(identity.data(), identity.size()));
 }
 
+Status make_directory(const std::filesystem::path& directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (!error) return {};
+  return Status(ErrorCode::kIoError,
+                fmt::format("cannot create {}: {}", directory.string(), error.message()));
+}
+
+// Of all processes that ask for the file's at most one has it; the system takes it back from one
+// that ends.
+class ProcessLock {
+ public:
+  explicit ProcessLock(const std::filesystem::path& file)
+      : fd_(open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600)) {}
+  ~ProcessLock() {
+    if (fd_ >= 0) close(fd_);
+  }
+  ProcessLock(const ProcessLock&) = delete;
+  ProcessLock& operator=(const ProcessLock&) = delete;
+
+  // Blocks until it is this process's.
+  bool take() {
+    if (fd_ < 0) return false;
+    while (flock(fd_, LOCK_EX) != 0) {
+      if (errno != EINTR) return false;
+    }
+    return true;
+  }
+
+ private:
+  const int fd_;
+};
+
 }  // namespace
 
 Result<DriveProbe> probe_directory(const std::filesystem::path& directory,
@@ -131,12 +169,7 @@ std::optional<DriveProbe> load_cached_probe(const std::filesystem::path& cache_d
 }
 
 Status save_cached_probe(const std::filesystem::path& cache_directory, const DriveProbe& probe) {
-  std::error_code error;
-  std::filesystem::create_directories(cache_directory, error);
-  if (error) {
-    return Status(ErrorCode::kIoError,
-                  fmt::format("cannot create {}: {}", cache_directory.string(), error.message()));
-  }
+  TERAIO_RETURN_IF_ERROR(make_directory(cache_directory));
   nlohmann::ordered_json json;
   json["format"] = kFormat;
   json["identity"] = probe.identity;
@@ -145,6 +178,24 @@ Status save_cached_probe(const std::filesystem::path& cache_directory, const Dri
   json["duplex"] = probe.duplex;
   json["request_latency_ns"] = probe.request_latency_ns;
   return write_text_file(cache_file(cache_directory, probe.identity), to_json_text(json));
+}
+
+Result<DriveProbe> cached_or_measured(const std::filesystem::path& cache_directory,
+                                      const std::filesystem::path& directory,
+                                      const ProbeOptions& options) {
+  if (auto cached = load_cached_probe(cache_directory, directory)) return *cached;
+  TERAIO_RETURN_IF_ERROR(make_directory(cache_directory));
+  const std::filesystem::path file = cache_directory / "probe.lock";
+  ProcessLock lock(file);
+  if (!lock.take()) {
+    return Status(ErrorCode::kIoError,
+                  fmt::format("cannot lock {}: {}", file.string(), strerror(errno)));
+  }
+  if (auto cached = load_cached_probe(cache_directory, directory)) return *cached;
+  Result<DriveProbe> probe = probe_directory(directory, options);
+  if (!probe) return probe;
+  TERAIO_RETURN_IF_ERROR(save_cached_probe(cache_directory, *probe));
+  return probe;
 }
 
 }  // namespace teraio

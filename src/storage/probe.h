@@ -43,4 +43,11 @@ std::optional<DriveProbe> load_cached_probe(const std::filesystem::path& cache_d
                                             const std::filesystem::path& directory);
 Status save_cached_probe(const std::filesystem::path& cache_directory, const DriveProbe& probe);
 
+// The cache's entry; where there is none the drive is measured, and the cache has one from then on.
+// One process at a time measures, and the others wait for it: ranks that start together would each
+// find their part of the drive alone.
+Result<DriveProbe> cached_or_measured(const std::filesystem::path& cache_directory,
+                                      const std::filesystem::path& directory,
+                                      const ProbeOptions& options);
+
 }  // namespace teraio

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <future>
 #include <string>
 #include <vector>
 
@@ -120,6 +121,24 @@ TEST_F(ProbeCacheTest, ADamagedEntryIsNotFound) {
 TEST_F(ProbeCacheTest, NoCacheAtAllIsNotFound) {
   EXPECT_FALSE(load_cached_probe(cache(), directory_.path()).has_value());
   EXPECT_FALSE(load_cached_probe(cache(), directory_.path() / "absent").has_value());
+}
+
+TEST_F(ProbeCacheTest, ProcessesThatStartTogetherMeasureOnce) {
+  std::vector<std::string> said[2];
+  const auto want = [&](std::vector<std::string>& lines) {
+    ProbeOptions options;
+    options.phase_ns = 20'000'000;
+    options.file_bytes = 96 * kMiB;
+    options.progress = [&](const std::string& line) { lines.push_back(line); };
+    return cached_or_measured(cache(), directory_.path(), options);
+  };
+  // A lock on a file is that of its opening: threads are as good as processes.
+  auto other = std::async(std::launch::async, [&] { return want(said[0]); });
+  const Result<DriveProbe> mine = want(said[1]);
+  const Result<DriveProbe> others = other.get();
+  ASSERT_TRUE(mine.ok() && others.ok());
+  EXPECT_EQ(mine->read_bytes_per_second, others->read_bytes_per_second);
+  EXPECT_NE(said[0].empty(), said[1].empty()) << "one of them measures";
 }
 
 }  // namespace
