@@ -8,6 +8,7 @@
 
 #include "base/units.h"
 #include "coarse_op.h"
+#include "collective.h"
 #include "device_backend.h"
 #include "dry_bindings.h"
 #include "forked_child.h"
@@ -204,7 +205,6 @@ py::object prediction(Session& session) {
   return d;
 }
 
-void save_trace(Session& session, const std::filesystem::path& path) {
 py::list drive_shares(const Session& session) {
   py::list list;
   for (const DriveShare& share : session.drive_shares()) {
@@ -220,6 +220,7 @@ py::list drive_shares(const Session& session) {
   return list;
 }
 
+void save_trace(Session& session, const std::filesystem::path& path) {
   const std::optional<Trace> trace = session.runtime().trace();
   if (!trace)
     check(Status(ErrorCode::kInvalidArgument,
@@ -260,8 +261,8 @@ SessionOptions options_from(const py::kwargs& kwargs) {
       field = kwargs[name].cast<std::decay_t<decltype(field)>>();
   };
   read("device", options.device);
-  read("ssd_capacity_bytes", options.ssd_capacity_bytes);
   read("rank_directories", options.rank_directories);
+  read("ssd_capacity_bytes", options.ssd_capacity_bytes);
   read("host_limit_bytes", options.host_limit_bytes);
   read("write_budget_bytes", options.write_budget_bytes);
   read("write_budget_period_seconds", options.write_budget_period_seconds);
@@ -310,8 +311,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
       .def("iterations", &iterations)
       .def("memory_timeline", &memory_timeline)
       .def("prediction", &prediction)
-      .def("bound_ns", &Session::bound_ns, no_gil())
       .def("drive_shares", &drive_shares)
+      .def("bound_ns", &Session::bound_ns, no_gil())
       .def("save_trace", &save_trace)
       .def("save_plan", &save_plan);
 
@@ -331,6 +332,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def(
       "pin_address", &pin_address,
       "Brings the bytes back and never moves them again: their address has been given away.");
+  module.def("set_coalescing", &set_coalescing,
+             "Whether this thread's collectives begin at the end of a group only.");
   module.def("describe", &describe, "What a tensor is, for the trace.");
   module.def("observe_this_thread", &observe_this_thread);
   module.def("is_this_thread_observed", &is_this_thread_observed);

@@ -43,9 +43,10 @@ class DeviceBackend {
   // What the calling thread does now is recorded to be repeated later, with these very addresses,
   // and nothing may be moved or waited for meanwhile.
   virtual bool is_capturing() const { return false; }
-  // It goes to another stream than the session's: what it uses stays. order_this_thread() makes it
-  // wait for what the session's stream was told before.
+  // It goes to another stream than the session's, stream_of_this_thread(): what it uses stays until
+  // that is done. order_this_thread() makes it wait for what the session's stream was told before.
   virtual bool is_on_other_stream() const { return false; }
+  virtual void* stream_of_this_thread() const { return nullptr; }
   virtual void order_this_thread() {}
 };
 

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "collective.h"
 #include "cpu_backend.h"
 #include "device/counting_device.h"
 #include "fake_storage.h"
@@ -54,6 +55,7 @@ Status DrySession::stop() {
   if (active_session() != active_) return {};
   observe_this_thread(false);
   set_active_session(nullptr);
+  forget_collectives();
   return runtime_->stop();
 }
 

@@ -37,8 +37,8 @@ std::unique_ptr<OpInfo> read_schema(const c10::FunctionSchema& schema) {
   // A collective's result may still be on its way when the op returns, and a factory's result is
   // often filled in by its caller.
   info->completes_results =
-      has_tensor_argument &&
-      !starts_with_any(info->name, {"c10d::", "aten::empty", "aten::new_empty"});
+      has_tensor_argument && !starts_with_any(info->name, {"c10d::", "_c10d_functional",
+                                                           "aten::empty", "aten::new_empty"});
   info->is_collective = starts_with_any(info->name, {"c10d::"});
   info->is_list_op =
       starts_with_any(info->name, {"aten::_foreach_", "aten::_fused_adam", "aten::_fused_sgd",

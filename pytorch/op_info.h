@@ -17,7 +17,7 @@ struct OpInfo {
   std::vector<bool> is_write;     // per argument: it changes the bytes
   bool completes_results = true;  // false: an allocation whose bytes its caller fills in
   bool is_list_op = false;        // one of the foreach and fused ops: may run in pieces
-  bool is_collective = false;     // goes on after it has returned, on streams or threads of its own
+  bool is_collective = false;     // goes on after it has returned: collective.h
 };
 
 // Stable for the process's life. Any thread; a lock is taken only for an op that the thread has not

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "active_session.h"
+#include "collective.h"
 #include "fake_autograd.h"
 #include "list_op_pieces.h"
 #include "op_info.h"
@@ -32,6 +33,14 @@ thread_local ThreadState this_thread;  // asked for once per op: every access co
 
 void call_below(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey), stack);
+}
+
+void call_op(ActiveSession& session, const OpInfo& info, const c10::OperatorHandle& op,
+             c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  if (!info.is_collective) return call_below(op, keys, stack);
+  CollectiveOperands operands(session, info, *stack);
+  call_below(op, keys, stack);
+  operands.keep_until_over(*stack);
 }
 
 void release_nested_holds(ActiveSession& session, ThreadState& thread) {
@@ -61,8 +70,7 @@ class OutermostOp {
       : session_(session),
         thread_(thread),
         info_(info),
-        is_elsewhere_(info.is_collective ||
-                      (session.has_streams && session.backend->is_on_other_stream())) {
+        is_elsewhere_(session.has_streams && session.backend->is_on_other_stream()) {
     thread.op = &info;
     thread.frame.uses.clear();
     thread.frame.is_begun = false;
@@ -76,6 +84,7 @@ class OutermostOp {
 
   ~OutermostOp() {
     const StorageReferenceGuard guard;
+    if (is_elsewhere_) keep_for_this_stream();
     session_.runtime->end_op(thread_.frame, info_.name, signature_, info_.completes_results);
     release_nested_holds(session_, thread_);
     thread_.op = nullptr;
@@ -88,7 +97,6 @@ class OutermostOp {
     StorageWalk walk(session_, thread_.frame, 0, OpSide::kResults);
     const size_t count = std::min(info_.return_count, stack.size());
     for (size_t i = stack.size() - count; i < stack.size(); ++i) walk.visit(stack[i], true);
-    if (is_elsewhere_) pin_all(thread_.frame.uses, info_);
   }
 
  private:
@@ -98,11 +106,18 @@ class OutermostOp {
     for (size_t i = 0; i < info_.argument_count; ++i)
       walk.visit(stack[first + i], info_.is_write[i]);
     signature_ = walk.signature();
+    if (has_collectives_under_way.load(std::memory_order_acquire)) let_go_of_ended_collectives();
     const StorageReferenceGuard guard;
-    if (is_elsewhere_) pin_all(thread_.frame.uses, info_);
     const Status status = session_.runtime->begin_op(thread_.frame, signature_);
     if (!status.ok()) throw_status(status, info_.name);
     if (is_elsewhere_) session_.backend->order_this_thread();
+  }
+
+  // The stream that this op went to has what it uses until it is done.
+  void keep_for_this_stream() {
+    std::vector<Use> used = thread_.frame.uses;
+    for (LiveTensor* tensor : thread_.nested_holds) used.push_back({tensor, false});
+    session_.runtime->keep_for_stream(session_.backend->stream_of_this_thread(), used);
   }
 
   ActiveSession& session_;
@@ -147,14 +162,14 @@ void observe_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
     return run_captured(*session, info, op, keys, stack);
   if (thread.op != nullptr) {
     bring_back_for_nested_op(*session, thread, info, *stack);
-    return call_below(op, keys, stack);
+    return call_op(*session, info, op, keys, stack);
   }
   if (acts_on_wrappers(info, keys, *stack)) return call_below(op, keys, stack);
   if (session->is_dry)
     if (const auto sum = as_sum_in_place(info, stack)) return observe_op(*sum, keys, stack);
   const auto run = [&](torch::jit::Stack* arguments) {
     OutermostOp outermost(*session, thread, info, *arguments);
-    call_below(op, keys, arguments);
+    call_op(*session, info, op, keys, arguments);
     outermost.add_results(*arguments);
   };
   if (info.is_list_op && run_in_pieces(info, session->chunk_bytes, stack, run)) return;

@@ -25,9 +25,8 @@ bool is_this_thread_observed();
 bool enter_op(const OpInfo& info);
 void leave_op(ActiveSession& session);
 
-// Of an op that goes on elsewhere than in the session's order of work (a graph that is captured,
-// another stream, a communication library): something may be at work on these tensors at any time
-// after it, so they stay for good. Raises when one cannot be brought back.
+// Of a graph that is captured: it may be at work on these tensors at any time after it, so they
+// stay for good. Raises when one cannot be brought back.
 void pin_all(const std::vector<Use>& uses, const OpInfo& info);
 
 // The outermost op that the calling thread runs; empty outside of ops.

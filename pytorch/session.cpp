@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "base/units.h"
+#include "collective.h"
 #include "forked_child.h"
 #include "op_observer.h"
 #include "plan/planner.h"
@@ -284,6 +285,7 @@ Status Session::stop() {
   if (!is_running()) return {};
   take_hooks_off();
   const StorageReferenceGuard guard;
+  forget_collectives();
   machine_->device->set_budget_bytes(std::numeric_limits<int64_t>::max());
   TERAIO_RETURN_IF_ERROR(runtime_->stop());
   close_stores();
@@ -294,6 +296,7 @@ void Session::abandon() {
   if (!is_running()) return;
   take_hooks_off();
   const StorageReferenceGuard guard;
+  forget_collectives();
   runtime_->abandon();
   close_stores();
 }

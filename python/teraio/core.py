@@ -27,6 +27,7 @@ from teraio._C import (  # noqa: E402
     is_this_thread_observed,
     observe_this_thread,
     pin_address,
+    set_coalescing,
 )
 
 __all__ = [
@@ -41,4 +42,5 @@ __all__ = [
     "is_this_thread_observed",
     "observe_this_thread",
     "pin_address",
+    "set_coalescing",
 ]

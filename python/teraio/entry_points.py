@@ -178,6 +178,22 @@ def _observed_thread(method):
     return wrapper
 
 
+def _coalesces(is_on):
+    """Between these two a library collects collectives, and begins them at the end."""
+
+    def wrap(method):
+        @functools.wraps(method)
+        def wrapper(*args, **kwargs):
+            try:
+                return method(*args, **kwargs)
+            finally:
+                core.set_coalescing(is_on)
+
+        return wrapper
+
+    return wrap
+
+
 _WRAPPERS = [
     (torch.Tensor, "numpy", _while_result_lives),
     (torch.Tensor, "tolist", _while_running),
@@ -207,6 +223,11 @@ _WRAPPERS = [
     (concurrent.futures.thread._WorkItem, "run", _observed_thread),
     (multiprocessing.process.BaseProcess, "start", _process_start),
 ]
+if torch.distributed.is_available():
+    _WRAPPERS += [
+        (torch.distributed.ProcessGroup, "_start_coalescing", _coalesces(True)),
+        (torch.distributed.ProcessGroup, "_end_coalescing", _coalesces(False)),
+    ]
 
 _MISSING = object()
 _originals = []

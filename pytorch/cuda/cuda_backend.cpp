@@ -107,6 +107,15 @@ auto with_room(size_t size_bytes, Allocate allocate) {
   return allocate();
 }
 
+// The caching allocator reuses the tensor's memory only after what `stream` does by then.
+void record_block(const TensorHandle& handle, c10::cuda::CUDAStream stream) {
+  const auto* device = dynamic_cast<const CudaDevice*>(&handle.runtime->device());
+  void* block = device->source_block(handle.tensor->memory);
+  c10::DataPtr as_stock(block, block, stock()->raw_deleter(), handle.device);
+  stock()->recordStream(as_stock, stream);
+  as_stock.release_context();
+}
+
 class SessionAllocator final : public caching::CUDAAllocator {
  public:
   using caching::CUDAAllocator::recordStream;
@@ -138,17 +147,18 @@ class SessionAllocator final : public caching::CUDAAllocator {
                      [&] { return stock()->raw_alloc_with_stream(size_bytes, stream); });
   }
 
-  // Another stream uses the memory: the tensor stays for good, and its memory is given back when
-  // that stream is done with it.
+  // Another stream uses the memory: the tensor stays until that is done with what it was told so
+  // far, and its memory is given back when it is done with all.
   void recordStream(const c10::DataPtr& data_ptr, c10::cuda::CUDAStream stream) override {
     TensorHandle* handle = handle_behind(data_ptr);
     if (handle == nullptr) return stock()->recordStream(data_ptr, stream);
-    if (!pin_for_good(*handle).ok()) return;
-    const auto* device = dynamic_cast<const CudaDevice*>(&handle->runtime->device());
-    void* block = device->source_block(handle->tensor->memory);
-    c10::DataPtr as_stock(block, block, stock()->raw_deleter(), data_ptr.device());
-    stock()->recordStream(as_stock, stream);
-    as_stock.release_context();
+    Runtime& runtime = *handle->runtime;
+    const StorageReferenceGuard guard;
+    if (!runtime.hold(handle->tensor).ok()) return;
+    record_block(*handle, stream);
+    const Use use = {handle->tensor, true};
+    runtime.keep_for_stream(stream.stream(), std::span(&use, 1));
+    runtime.unhold(handle->tensor);
   }
 
   // --- Forwarded ---
@@ -311,8 +321,9 @@ class CudaBackend final : public DeviceBackend {
 
   bool has_streams() const override { return true; }
   bool is_capturing() const override { return is_capturing_now(); }
-  bool is_on_other_stream() const override {
-    return c10::cuda::getCurrentCUDAStream(ordinal_).stream() != stream_;
+  bool is_on_other_stream() const override { return stream_of_this_thread() != stream_; }
+  void* stream_of_this_thread() const override {
+    return c10::cuda::getCurrentCUDAStream(ordinal_).stream();
   }
   void order_this_thread() override {
     const c10::cuda::CUDAGuard guard(ordinal_);

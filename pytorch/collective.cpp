@@ -1,0 +1,141 @@
+#include "collective.h"
+
+#include <ATen/core/ivalue.h>
+#include <torch/custom_class.h>
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <mutex>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+#include <utility>
+
+#include "op_observer.h"
+#include "storage_swap.h"
+#include "storage_walk.h"
+#include "tensor_handle.h"
+
+namespace teraio::pytorch {
+namespace {
+
+thread_local bool is_coalescing = false;
+
+using WorkReference = c10::intrusive_ptr<c10d::Work>;
+
+struct UnderWay {
+  WorkReference work;
+  std::shared_ptr<Runtime> runtime;
+  std::vector<LiveTensor*> held;
+  bool is_on_cpu = false;
+
+  bool is_over() const { return work.use_count() == 1 && (is_on_cpu || work->isCompleted()); }
+
+  void let_go() {
+    work.reset();  // and with it what a library may still have meant to do
+    for (LiveTensor* tensor : held) runtime->unhold(tensor);
+  }
+};
+
+// No Work is let go of under the lock: its end may free storages.
+class Collectives {
+ public:
+  void add(UnderWay collective) {
+    const std::lock_guard lock(mutex_);
+    under_way_.push_back(std::move(collective));
+    has_collectives_under_way.store(true, std::memory_order_release);
+  }
+
+  template <typename IsWanted>
+  std::vector<UnderWay> take_if(IsWanted is_wanted) {
+    const std::lock_guard lock(mutex_);
+    const auto stay = [&](const UnderWay& each) { return !is_wanted(each); };
+    const auto taken = std::partition(under_way_.begin(), under_way_.end(), stay);
+    std::vector<UnderWay> result(std::make_move_iterator(taken),
+                                 std::make_move_iterator(under_way_.end()));
+    under_way_.erase(taken, under_way_.end());
+    has_collectives_under_way.store(!under_way_.empty(), std::memory_order_release);
+    return result;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<UnderWay> under_way_;
+};
+
+Collectives& collectives() {
+  static auto* instance = new Collectives();  // Works may outlive static objects
+  return *instance;
+}
+
+// Gathers have lists of lists.
+void visit(StorageWalk& walk, const c10::IValue& value) {
+  const bool is_nested =
+      value.isList() && !value.toListRef().empty() && value.toListRef().front().isList();
+  if (!is_nested) return walk.visit(value, true);
+  for (const c10::IValue& element : value.toListRef()) visit(walk, element);
+}
+
+// Null when there is none, or it is empty (the library has seen to the order itself).
+WorkReference work_in(const torch::jit::Stack& stack, size_t result_count) {
+  const size_t count = std::min(result_count, stack.size());
+  for (size_t i = stack.size() - count; i < stack.size(); ++i) {
+    const c10::IValue& value = stack[i];
+    if (!value.isCustomClass()) continue;
+    if (value.toObjectRef().type() == c10::getCustomClassType<WorkReference>())
+      return value.toCustomClass<c10d::Work>();
+  }
+  return {};
+}
+
+void let_go(std::vector<UnderWay> ended) {
+  for (UnderWay& collective : ended) collective.let_go();
+}
+
+}  // namespace
+
+CollectiveOperands::CollectiveOperands(ActiveSession& session, const OpInfo& info,
+                                       const torch::jit::Stack& stack)
+    : session_(session), info_(info) {
+  OpFrame frame;
+  StorageWalk walk(session, frame, 0, OpSide::kNestedArguments);
+  const size_t first = stack.size() - info.argument_count;
+  for (size_t i = 0; i < info.argument_count; ++i) visit(walk, stack[first + i]);
+  const StorageReferenceGuard guard;
+  for (const Use& use : frame.uses) {
+    if (const Status status = session.runtime->hold(use.tensor); !status.ok()) {
+      for (LiveTensor* tensor : held_) session.runtime->unhold(tensor);
+      throw_status(status, info.name);
+    }
+    held_.push_back(use.tensor);
+    session.runtime->mark_written(use.tensor);
+  }
+}
+
+CollectiveOperands::~CollectiveOperands() {
+  for (LiveTensor* tensor : held_) session_.runtime->unhold(tensor);
+}
+
+void CollectiveOperands::keep_until_over(const torch::jit::Stack& stack) {
+  if (is_coalescing) keep_for_good();
+  WorkReference work = work_in(stack, info_.return_count);
+  if (!work || is_coalescing || held_.empty()) return;
+  collectives().add({std::move(work), session_.runtime, std::exchange(held_, {}),
+                     session_.backend->torch_device().is_cpu()});
+}
+
+void CollectiveOperands::keep_for_good() {
+  for (LiveTensor* tensor : held_)
+    if (tensor->owner != nullptr) (void)pin_for_good(*static_cast<TensorHandle*>(tensor->owner));
+}
+
+void set_coalescing(bool is_on) { is_coalescing = is_on; }
+
+void let_go_of_ended_collectives() {
+  let_go(collectives().take_if([](const UnderWay& each) { return each.is_over(); }));
+}
+
+void forget_collectives() {
+  let_go(collectives().take_if([](const UnderWay&) { return true; }));
+}
+
+}  // namespace teraio::pytorch
