@@ -48,6 +48,7 @@ def offload(
         device_budget: bytes, as an int or written "1.5GB", "800MiB", "40%" (of all memory of the
             device). On a GPU it may be left out: 92 % of what is free then.
         ssd: a directory or a list of them, one per drive. Default: one in the cache directory.
+            False: no drive, tensors go to host memory alone.
         host_limit: bytes of host memory for tensors, and for what is on its way between drives and
             a GPU; written like the budget. 0: no tensors, and as much on its way as needed.
         write_budget: what plans may write to the drives: "2TB/day", "80GB/hour", "5GB/iteration".
@@ -78,7 +79,7 @@ def offload(
         ranks=ranks,
         device=device,
         device_budget_bytes=_budget_bytes(device_budget, device, ranks),
-        directories=directories_of_ranks(ssd, ranks),
+        directories=_directories(ssd, host_limit, ranks),
         host_limit_bytes=ranks.share_of(parse_size(host_limit)),
         **_write_budget_options(write_budget, ranks),
         plan=_plan_file(ranks.named(plan)),
@@ -280,6 +281,14 @@ def _budget_bytes(text, device, ranks):
     if budget_bytes == 0:
         raise Error("the device budget is 0: no op can run without memory")
     return budget_bytes
+
+
+def _directories(ssd, host_limit, ranks):
+    if ssd is not False:
+        return directories_of_ranks(ssd, ranks)
+    if parse_size(host_limit) == 0:
+        raise Error("ssd is False and host_limit is 0: tensors would have nowhere to go")
+    return [[] for _ in ranks.all()]
 
 
 def _write_budget_options(write_budget, ranks):
