@@ -2,7 +2,7 @@
 """pretrain_llama.py with DeepSpeed in place of its optimizer step; all else is the same.
 
 train_zero.py ZERO_CONFIG.json TRAINING_ARGS...: the configuration is DeepSpeed's own; training
-arguments are those of pretrain_llama.py. Runs with DS_ACCELERATOR=cpu and one rank.
+arguments are those of pretrain_llama.py. One rank; without a GPU with DS_ACCELERATOR=cpu.
 """
 
 import json
@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from deepspeed.accelerator import get_accelerator
 from deepspeed.ops.adam import DeepSpeedCPUAdam
 from llama.atomic import write_json
+from llama.parallel import BACKENDS
 from llama.presets import PRESETS, LlamaConfig
 from llama.record import losses_sha256
 from llama.tokens import Batches, prepare
@@ -54,7 +55,7 @@ def train_step(args, engine, batches) -> float:
     """One optimizer step; returns the mean loss over its tokens."""
     total = 0.0
     for _ in range(args.accumulation):
-        tokens, targets = batches.next()
+        tokens, targets = (tensor.to(args.device) for tensor in batches.next())
         loss = F.cross_entropy(engine(tokens).flatten(0, 1), targets.flatten())
         engine.backward(loss)  # divides by the number of passes itself
         engine.step()
@@ -72,8 +73,9 @@ def main() -> int:
     tokens = prepare(args.data, args.cache, config.vocab_size)
     batches = Batches(tokens, args.micro_batch, config.sequence_length, args.seed)
     model = pretrain_llama.build_model(args, config)
-    keep_single_precision()
-    deepspeed.init_distributed(dist_backend="gloo")
+    if args.device == "cpu":
+        keep_single_precision()
+    deepspeed.init_distributed(dist_backend=BACKENDS[args.device])
     engine, *_ = deepspeed.initialize(
         model=model,
         optimizer=build_optimizer(args, model),
@@ -92,6 +94,7 @@ def main() -> int:
             "losses": [loss.hex() for loss in history["losses"]],
             "losses_sha256": losses_sha256(history["losses"]),
             "step_seconds": history["step_seconds"],
+            "peak_bytes": torch.cuda.max_memory_allocated() if args.device == "cuda" else None,
             "tokens_per_step": args.micro_batch * args.accumulation * config.sequence_length,
         },
     )

@@ -7,7 +7,6 @@ JSON. Exit code 1 when the bits differ or nothing has moved.
 """
 
 import argparse
-import contextlib
 import hashlib
 import json
 import sys
@@ -17,7 +16,8 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-WIDTH, LAYERS, TOKENS, BATCH, STEPS = 256, 4, 128, 8, 6
+LAYERS, TOKENS, BATCH = 4, 128, 8
+AMPLE_BUDGET = "16GB"
 CASES = {
     "single": {"foreach": False, "fused": False},
     "foreach": {"foreach": True},
@@ -25,20 +25,22 @@ CASES = {
     "autocast": {"foreach": True},
     "checkpointing": {"foreach": True},
     "compile": {"fused": True},
+    # Once planned, an evaluation between two steps and a step of another shape.
+    "deviation": {"foreach": True},
 }
 
 
 class Model(nn.Module):
-    def __init__(self, is_checkpointed):
+    def __init__(self, width, is_checkpointed):
         super().__init__()
-        self.embed = nn.Embedding(1000, WIDTH)
+        self.embed = nn.Embedding(1000, width)
         self.layers = nn.ModuleList(
             nn.TransformerEncoderLayer(
-                WIDTH, 8, 4 * WIDTH, dropout=0.0, batch_first=True, norm_first=True
+                width, 8, 4 * width, dropout=0.0, batch_first=True, norm_first=True
             )
             for _ in range(LAYERS)
         )
-        self.head = nn.Linear(WIDTH, 1000)
+        self.head = nn.Linear(width, 1000)
         self.is_checkpointed = is_checkpointed
 
     def forward(self, tokens):
@@ -48,20 +50,19 @@ class Model(nn.Module):
         return self.head(x)
 
 
-def train(case, device):
+def train(options):
     """The hash of all losses and of the final parameters and optimizer states."""
     torch.manual_seed(0)
-    model = Model(case == "checkpointing").to(device)
-    forward = torch.compile(model) if case == "compile" else model
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, **CASES[case])
+    model = Model(options.width, options.case == "checkpointing").to(options.device)
+    forward = torch.compile(model) if options.case == "compile" else model
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, **CASES[options.case])
     digest = hashlib.sha256()
-    for step in range(STEPS):
-        generator = torch.Generator().manual_seed(step)
-        tokens = torch.randint(0, 1000, (BATCH, TOKENS + 1), generator=generator).to(device)
-        kind = torch.device(device).type
-        with torch.autocast(kind, torch.bfloat16, enabled=case == "autocast"):
-            logits = forward(tokens[:, :-1])
-            loss = nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+    for step in range(options.steps):
+        is_other = options.case == "deviation" and step == options.steps // 2
+        if is_other:
+            with torch.no_grad():
+                add(digest, loss_of(options, forward, step))
+        loss = loss_of(options, forward, step, TOKENS // 2 if is_other else TOKENS)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -73,33 +74,38 @@ def train(case, device):
     return digest.hexdigest()
 
 
+def loss_of(options, forward, step, length=TOKENS):
+    generator = torch.Generator().manual_seed(step)
+    tokens = torch.randint(0, 1000, (BATCH, length + 1), generator=generator).to(options.device)
+    kind = torch.device(options.device).type
+    with torch.autocast(kind, torch.bfloat16, enabled=options.case == "autocast"):
+        logits = forward(tokens[:, :-1])
+        return nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+
+
 def add(digest, tensor):
     digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
 
 
-def compare(case, device, budget_share, is_stress, ssd):
+def compare(options, ssd):
     """What both arms gave, as a dict."""
     import teraio
 
     # A run first: libraries choose their kernels on their first call.
-    train(case, device)
-    tiers = {"device": device, "ssd": ssd, "ssd_capacity": "4GB"}
-    ample_budget = "16GB" if device == "cpu" else None
-    with teraio.offload(ample_budget, policy="on-demand", **tiers) as session:
-        expected = train(case, device)
+    train(options)
+    tiers = {"device": options.device, "ssd": ssd, "ssd_capacity": "1GB"}
+    with teraio.offload(AMPLE_BUDGET, policy="on-demand", **tiers) as session:
+        expected = train(options)
     peak_bytes = max(record["device_peak_bytes"] for record in session.iterations())
-    stock = train(case, device)
-    with contextlib.ExitStack() as stack:
-        budget_bytes = int(budget_share * peak_bytes)
-        session = stack.enter_context(
-            teraio.offload(budget_bytes, evict_after_every_op=is_stress, **tiers)
-        )
-        found = train(case, device)
+    stock = train(options)
+    budget_bytes = int(options.budget * peak_bytes)
+    with teraio.offload(budget_bytes, evict_after_every_op=options.stress, **tiers) as session:
+        found = train(options)
         counters = session.counters()
     return {
-        "case": case,
-        "device": device,
-        "is_stress": is_stress,
+        "case": options.case,
+        "device": options.device,
+        "is_stress": options.stress,
         "peak_bytes": peak_bytes,
         "budget_bytes": budget_bytes,
         "ssd_bytes_read": counters["ssd_bytes_read"],
@@ -115,13 +121,13 @@ def main():
     parser.add_argument("--budget", type=float, default=0.5)
     parser.add_argument("--stress", action="store_true", help="all leaves after every op, poisoned")
     parser.add_argument("--ssd", help="a directory on a drive")
+    parser.add_argument("--steps", type=int, default=9)
+    parser.add_argument("--width", type=int, default=256)
     options = parser.parse_args()
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.backends.cuda.matmul.allow_tf32 = False
     with tempfile.TemporaryDirectory(dir=".") as scratch:
-        result = compare(
-            options.case, options.device, options.budget, options.stress, options.ssd or scratch
-        )
+        result = compare(options, options.ssd or scratch)
     print(json.dumps(result))
     return 0 if result["is_equal"] and result["ssd_bytes_read"] > 0 else 1
 

@@ -1,0 +1,151 @@
+"""The trainings that are measured: shapes cut so that a step takes about a second on a large GPU.
+
+    jobs.py --job 1b --cache DIR     makes the job's tokens, so that no arm that is timed does
+
+A cut model keeps the width and the heads of its shape, and has fewer layers. The vocabulary is what
+the tokenizer makes of the text: embeddings beyond it would be dead weight to move.
+"""
+
+import argparse
+import contextlib
+import os
+import sys
+import time
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
+
+import pretrain_llama
+import torch
+from arms.warm_start import settle_kernels
+from llama.presets import PRESETS, LlamaConfig
+from llama.tokens import Batches, prepare
+
+
+@dataclass(frozen=True)
+class Job:
+    """`note` says what was cut, for the report."""
+
+    arguments: tuple[str, ...]
+    note: str
+
+
+def _job(preset, layers, vocabulary, micro_batch, accumulation, note, *more):
+    counts = {
+        "--layers": layers,
+        "--vocab-size": vocabulary,
+        "--micro-batch": micro_batch,
+        "--accumulation": accumulation,
+    }
+    words = [word for name, count in counts.items() for word in (name, str(count))]
+    return Job(("--preset", preset, *words, *more), note)
+
+
+JOBS = {
+    "1b": _job("1b", 6, 32_000, 2, 4, "6 of 16 layers, vocabulary 32,000, 16k tokens a step"),
+    "llama3-8b": _job(
+        *("llama3-8b", 2, 32_000, 1, 2),
+        "2 of 32 layers, vocabulary 32,000, sequences of 4,096, 8k tokens a step",
+        *("--sequence-length", "4096"),
+    ),
+    # A drive is a tenth as fast as the link: fewer bytes, more compute for each of them.
+    "1b-long": _job("1b", 1, 8_000, 1, 32, "1 of 16 layers, vocabulary 8,000, 64k tokens a step"),
+    "tiny": _job(
+        *("tiny", 2, 512, 4, 2, "for trying the flow"),
+        *("--dim", "128", "--ffn-dim", "512", "--sequence-length", "128"),
+    ),
+}
+PRECISIONS = {"fp32": (), "bf16": ("--bf16",)}
+MEASURED_STEPS = 3  # of a training, the last ones: by then its plan has been made twice
+
+
+def add_options(parser):
+    add = parser.add_argument
+    add("--job", choices=JOBS, default="tiny")
+    add("--precision", choices=PRECISIONS, default="fp32")
+    add("--device", choices=("cpu", "cuda"), default="cuda")
+    add("--steps", type=int, default=9)
+    add("--data", type=Path, help="C4 file; without it: prose of python3-doc")
+    add("--cache", type=Path, required=True, help="where tokenizer and tokens are kept")
+
+
+def training_options(options) -> argparse.Namespace:
+    """pretrain_llama's options for the job."""
+    words = [*JOBS[options.job].arguments, *PRECISIONS[options.precision]]
+    words += ["--device", options.device, "--steps", str(options.steps)]
+    words += ["--optimizer-impl", "fused", "--cache", str(options.cache)]
+    words += ["--data", str(options.data)] if options.data else []
+    return pretrain_llama.parse_arguments(words)
+
+
+def config_of(args) -> LlamaConfig:
+    overrides = {f.name: getattr(args, f.name) for f in fields(LlamaConfig) if f.name in args}
+    return replace(PRESETS[args.preset], **overrides)
+
+
+def batches_of(args, config) -> Batches:
+    """The same sequences in every arm, from the first on."""
+    tokens = prepare(args.data, args.cache, config.vocab_size)
+    return Batches(tokens, args.micro_batch, config.sequence_length, args.seed)
+
+
+def settle():
+    """The same settings in every process that is compared."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.set_float32_matmul_precision("highest")
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = False
+    settle_kernels()
+
+
+def train(args, model, batches, way=None):
+    """Trains, each step within `way`, a context. The optimizer, and times and losses as a dict."""
+    optimizer = pretrain_llama.build_optimizer(args, model)
+    scheduler = pretrain_llama.build_schedule(args, optimizer)
+    state = (args, model, optimizer, scheduler, batches)
+    times, losses = [], []
+    for step in range(1, args.steps + 1):
+        synchronize(args.device)
+        began = time.perf_counter()
+        with way or contextlib.nullcontext():
+            losses.append(pretrain_llama.train_step(*state).hex())
+        synchronize(args.device)
+        times.append(time.perf_counter() - began)
+        print(f"  step {step}: {times[-1]:.3f} s", flush=True)
+    return optimizer, timed(times, losses)
+
+
+def timed(step_seconds, losses):
+    """What records tell of a training: all of its steps, and those that count."""
+    measured = step_seconds[-MEASURED_STEPS:]
+    return {"step_seconds": step_seconds, "measured_seconds": measured, "losses": losses}
+
+
+def synchronize(device):
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def forget_memory(device):
+    """What the last arm has left in PyTorch's allocator is given back, its peak forgotten."""
+    if device == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+
+
+def peak_bytes(device):
+    """The most that tensors took since forget_memory; None where PyTorch does not count."""
+    return torch.cuda.max_memory_allocated() if device == "cuda" else None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add_options(parser)
+    args = training_options(parser.parse_args())
+    batches = batches_of(args, config_of(args))
+    print(f"{len(batches.tokens)} tokens")
+
+
+if __name__ == "__main__":
+    main()
