@@ -38,8 +38,8 @@ def files_of(package):
 
 
 def is_needed(path):
-    """Shared libraries only where no static one is: that one depends on nothing."""
-    return path.suffix != ".so" or not path.with_suffix(".a").exists()
+    """Static libraries only where no shared one is: not all can become part of the extension."""
+    return path.suffix != ".a" or not path.with_suffix(".so").exists()
 
 
 def place_of(path):
@@ -51,17 +51,18 @@ def place_of(path):
 
 
 def names_of(library):
-    """A shared library's own path and those of the links that lead to it, the longest way."""
-    names = [library]
-    while names[-1].is_symlink():
-        names.append(names[-1].parent / names[-1].readlink())
-    return names
+    """What it is asked for by: of a shared library also what programs and CMake packages say."""
+    if library.suffix != ".so":
+        return {library.name}
+    dynamic = carry_fio.output("readelf", "--dynamic", "--wide", library)
+    sonames = [line.split("[")[1].rstrip("]") for line in dynamic.splitlines() if "SONAME" in line]
+    return {library.name, library.resolve().name, *sonames}
 
 
 def copy_package(package, folder):
     for path in filter(is_needed, files_of(package)):
         for name in names_of(path):
-            target = folder / place_of(name)
+            target = folder / place_of(path).with_name(name)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)  # what a link leads to, not the link
 
