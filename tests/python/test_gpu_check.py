@@ -125,6 +125,68 @@ def test_nothing_is_run_of_what_could_not_be_built(tmp_path, monkeypatch):
 
 
 @pytest.fixture
+def pretended(tmp_path, monkeypatch):
+    """Runs the tool on a pretended GPU: all steps pass, and leave a record where one is given.
+
+    Gives the commands by the steps' names.
+    """
+
+    def run(*arguments, records=None):
+        ran = {}
+
+        def pretend(step, clock):
+            ran[step.name] = [str(word) for word in step.command]
+            if step.name in (records or {}):
+                file, record = records[step.name]
+                (tmp_path / "build" / "gpu-check" / file).write_text(json.dumps(record) + "\n")
+            return {"name": step.name, "outcome": "passed", "output": ""}
+
+        monkeypatch.setattr(gpu_check, "run_step", pretend)
+        monkeypatch.setattr(steps, "run_step", pretend)
+        words = ["--out", tmp_path / "out", "--build", tmp_path / "build", *arguments]
+        assert gpu_check.main([str(word) for word in words]) == 0
+        return ran
+
+    return run
+
+
+def test_what_matters_most_comes_first(pretended):
+    ran = list(pretended())
+    first = ["configure", "a GPU is there", "bits: fused", "link and drive", "training 1b-fp32-1"]
+    then = ["training 1b-long-fp32-2", "peer fsdp2 1b fp32", "training 1b-bf16-3"]
+    last = ["training llama3-8b-fp32-4", "training llama3-8b-bf16-5"]
+    places = [ran.index(name) for name in first + then + last]
+    assert places == sorted(places)
+    cases = ("autocast", "checkpointing", "compile", "deviation", "foreach", "fused", "single")
+    for case in cases:
+        assert f"bits: {case}" in ran and f"bits under stress: {case}" in ran
+    assert "device tests under compute-sanitizer" in ran
+
+
+def test_parts_can_be_chosen_and_what_others_have_measured_stays(tmp_path, pretended):
+    work = tmp_path / "build" / "gpu-check"
+    work.mkdir(parents=True)
+    kept, gone = work / "link.json", work / "1b-fp32-1.arms.jsonl"
+    kept.write_text(json.dumps({"rows": [], "no_fio": "", "ssd_io_path": ""}))
+    gone.write_text("")
+    ran = pretended("--parts", "training")
+    assert not any(name.startswith(("build", "bits", "peer")) for name in ran)
+    assert kept.exists() and not gone.exists()
+
+
+def test_ours_is_measured_within_the_peak_that_a_peer_took(pretended):
+    shared = {"outcome": "done", "measured_seconds": [1.0]}
+    ample = shared | {"arm": "ample", "peak_bytes": 900}
+    peer = shared | {"arm": "fsdp2", "peak_bytes": 300}
+    records = {
+        "training 1b-fp32-1": ("1b-fp32-1.arms.jsonl", ample),
+        "peer fsdp2 1b fp32": ("1b-fp32.peers.jsonl", peer),
+    }
+    command = pretended("--parts", "training", "peers", records=records)["training 1b-fp32-3"]
+    assert "host-at-300" in command and command[-2:] == ["--peak-bytes", "900"]
+
+
+@pytest.fixture
 def bench(tmp_path):
     """A place that uses the build under test, and a text of its own. Gives options of the tool."""
     build = tmp_path / "build"
