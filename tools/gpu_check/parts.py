@@ -122,8 +122,8 @@ def test_steps(place):
             needs="compute-sanitizer",
         ),
         *steps,
-        Step("storage tests", [place.program("storage_tests")], timeout_seconds=180),
-        Step("engine tests", [place.program("engine_tests")], on_device, timeout_seconds=180),
+        Step("storage tests", [place.program("storage_tests")], timeout_seconds=240),
+        Step("engine tests", [place.program("engine_tests")], on_device, timeout_seconds=240),
     ]
 
 
@@ -138,7 +138,7 @@ def bits_steps(place):
             f"{name}: {case}",
             [*script, "--case", case, "--ssd", place.ssd, *shape, *more],
             place.environment,
-            timeout_seconds=150,
+            timeout_seconds=200,
         )
         for name, case, more in plain + under_stress
     ]
