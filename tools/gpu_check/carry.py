@@ -64,7 +64,7 @@ def copy_package(package, folder):
         for name in names_of(path):
             target = folder / place_of(path).with_name(name)
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, target)  # what a link leads to, not the link
+            shutil.copy2(path, target)  # what a link leads to, as old as it is
 
 
 def carry(folder):
