@@ -355,6 +355,44 @@ def loss_of(step):
 """
 
 
+PIPELINE = """\
+import torch
+import torch.distributed as dist
+from torch.distributed.pipelining import PipelineStage, {schedule}
+dist.init_process_group("gloo")
+rank, count = dist.get_rank(), dist.get_world_size()
+model = torch.nn.Linear(64, 64, bias=False)
+example = torch.randn(4, 64)
+shapes = {shapes}
+stage = PipelineStage(model, rank, count, torch.device("cpu"), **shapes)
+schedule = {schedule}(stage, 8, loss_fn=torch.nn.functional.mse_loss)
+optimizer = torch.optim.AdamW(model.parameters())
+for step in range(6):
+    inputs, targets, losses = torch.randn(32, 64), torch.randn(32, 64), []
+    if rank == 0:
+        schedule.step(inputs)
+    elif rank == count - 1:
+        schedule.step(target=targets, losses=losses)
+        print(sum(loss.item() for loss in losses))
+    else:
+        schedule.step()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+SHAPES = "dict(input_args=(example,), output_args=(example,))"
+
+
+@pytest.fixture
+def pipeline(tmp_path):
+    """Writes train.py: a stage of a pipeline and its schedule of eight micro-batches."""
+
+    def pipeline(schedule, shapes=SHAPES):
+        (tmp_path / "train.py").write_text(PIPELINE.format(schedule=schedule, shapes=shapes))
+        return "train.py"
+
+    return pipeline
+
+
 @pytest.fixture
 def played(dry_run, tmp_path):
     """The trace of a dry run as rank 1 of some processes."""
@@ -403,3 +441,64 @@ def test_tensor_parallel_rank_has_its_part_of_the_llama(played, dry_run, llama, 
     assert len(collectives(half)) > 8
     shapes = {tensor.get("name"): tensor["bytes"] for tensor in half["tensors"]}
     assert shapes["blocks.0.feed_forward.w1.weight"] == 64 * 176 * 4 / 2
+
+
+def passes(trace):
+    """What a stage does in turn: "r" receives, "s" sends, "f" forward, "b" half of backward."""
+    letters = {"c10d::recv_": "r", "c10d::send": "s", "aten::linear": "f", "aten::mm": "b"}
+    return "".join(letters.get(op["name"], "") for op in trace["ops"])
+
+
+@pytest.mark.parametrize(
+    "schedule, expected",
+    [
+        ("ScheduleGPipe", "rfs" * 8 + "rbbs" * 8),
+        # One ahead of the backward passes, as the stage in the middle of three.
+        ("Schedule1F1B", "rfs" + "rfsrbbs" * 7 + "rbbs"),
+    ],
+)
+def test_stage_of_a_pipeline_works_off_its_schedule(played, pipeline, schedule, expected):
+    trace = played(3, pipeline(schedule))
+    assert passes(trace) == expected
+    assert persistent_bytes(trace) > 3 * 64 * 64 * 4  # parameter and two states
+    sent = next(op for op in trace["ops"] if op["name"] == "c10d::send")
+    assert sent["duration_ns"] == pytest.approx(4 * 64 * 4 / (0.8 * 300) + 8000, abs=2)
+
+
+def test_first_stage_infers_shapes_by_itself(dry_run, pipeline):
+    outcome = dry_run("--world-size", "3", pipeline("Schedule1F1B", shapes="{}"))
+    assert outcome.code == 0 and "rank 0 of 3" in outcome.out, outcome
+
+
+def test_later_stage_is_told_to_name_its_shapes(refused, pipeline):
+    script = pipeline("Schedule1F1B", shapes="{}")
+    line = refused("--world-size", "3", "--rank", "1", script, code=1)
+    assert "train.py:20: " in line
+    assert "give it input_args and output_args" in line
+
+
+def test_branch_on_data_inside_a_stage_is_said_like_any_other(refused, pipeline, tmp_path):
+    script = pipeline("ScheduleGPipe")
+    text = (tmp_path / script).read_text()
+    branch = "model.register_forward_hook(lambda m, i, o: None if (o > 3).any() else None)\n"
+    (tmp_path / script).write_text(text.replace("example =", branch + "example ="))
+    line = refused("--world-size", "3", "--rank", "1", script, code=1)
+    assert "train.py:7 asks whether a tensor is true" in line
+
+
+OBJECTS = """\
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+gathered = [None] * dist.get_world_size()
+dist.all_gather_object(gathered, {"lines": 7})
+assert gathered == [{"lines": 7}] * 4
+dist.broadcast_object_list(["name"], src=1)
+dist.broadcast_object_list([None], src=0)
+"""
+
+
+def test_objects_of_other_ranks_are_not_made_up(refused, script):
+    line = refused("--world-size", "4", "--rank", "1", script(OBJECTS), code=1)
+    assert "train.py:8: broadcast_object_list gets an object from rank 0" in line
+    assert "plays rank 1 alone" in line

@@ -12,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from teraio import core
+from teraio.dry_run import fake_objects
 
 _MESH_METHODS = ["__init__", "__getitem__", "_flatten", "get_local_rank", "get_coordinate"]
 
@@ -32,6 +33,8 @@ class FakeGroup:
         for module in (dist, distributed_c10d):
             self._patch(module, "init_process_group", self._init_process_group)
             self._patch(module, "new_group", _without_backend(distributed_c10d.new_group))
+            for collective in fake_objects.COLLECTIVES:
+                self._patch(module, collective.__name__, collective)
         for module in (dist, device_mesh):
             mesh = self._real(device_mesh.init_device_mesh)
             self._patch(module, "init_device_mesh", mesh)

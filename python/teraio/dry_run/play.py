@@ -32,6 +32,14 @@ class _Hooks(IterationHooks):
             raise _Enough
 
 
+def _own_error(error):
+    """The dry run's error, which a library such as torch's pipelining has put into one of its own;
+    None when it is not at the bottom of this."""
+    while error is not None and not isinstance(error, Error):
+        error = error.__cause__
+    return error
+
+
 def _fake_group(world_size, rank, world):
     from teraio.dry_run.fake_group import FakeGroup  # takes seconds to import
 
@@ -68,6 +76,10 @@ class DryRun:
             except SystemExit as exit:
                 if exit.code and not self._session.has_trace():
                     raise
+            except Exception as error:
+                if (own := _own_error(error)) is not None:
+                    raise own from None
+                raise
         if not self._session.has_trace():
             raise Error(self._no_trace_message())
 

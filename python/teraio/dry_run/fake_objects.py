@@ -1,0 +1,64 @@
+"""Python objects that processes send each other, where one of them is played: it has its own."""
+
+import torch.distributed as dist
+
+from teraio.dry_run.places import script_place
+from teraio.errors import Error
+
+_ELSEWHERE = (
+    "{}: {} gets an object from rank {}, and a dry run plays rank {} alone: let each process make "
+    "it, or play that rank"
+)
+_RECEIVED = (
+    "{}: recv_object_list gets an object from another rank, and a dry run plays one alone. (A "
+    "PipelineStage asks the one before it for shapes this way: give it input_args and output_args)"
+)
+
+
+def all_gather_object(object_list, obj, group=None):
+    """All processes are taken to be like this one."""
+    object_list[:] = [obj] * len(object_list)
+
+
+def gather_object(obj, object_gather_list=None, dst=None, group=None, group_dst=None):
+    if object_gather_list:
+        all_gather_object(object_gather_list, obj)
+
+
+def broadcast_object_list(
+    object_list, src=None, group=None, device=None, group_src=None, **options
+):
+    _check_source("broadcast_object_list", src, group, group_src)
+
+
+def scatter_object_list(
+    scatter_object_output_list, scatter_object_input_list=None, src=None, group=None, group_src=None
+):
+    _check_source("scatter_object_list", src, group, group_src)
+    scatter_object_output_list[0] = scatter_object_input_list[dist.get_rank(group)]
+
+
+def send_object_list(object_list, *where, **options):
+    pass
+
+
+def recv_object_list(object_list, *where, **options):
+    raise Error(_RECEIVED.format(script_place()))
+
+
+def _check_source(name, src, group, group_src):
+    """Raises unless the source is the process that is played. It is rank 0 when nobody says."""
+    if src is None and group_src is not None:
+        src = dist.get_global_rank(group or dist.group.WORLD, group_src)
+    if (src or 0) != dist.get_rank():
+        raise Error(_ELSEWHERE.format(script_place(), name, src or 0, dist.get_rank()))
+
+
+COLLECTIVES = (
+    all_gather_object,
+    gather_object,
+    broadcast_object_list,
+    scatter_object_list,
+    send_object_list,
+    recv_object_list,
+)
