@@ -14,6 +14,12 @@ namespace {
 
 enum class Trend : uint8_t { kGrows, kShrinks, kUpdates };
 
+bool makes_gradient(const Trace& trace, const Op& op) {
+  return std::any_of(op.writes.begin(), op.writes.end(), [&trace](TensorIndex tensor) {
+    return trace.tensors[tensor].kind == TensorKind::kGradient;
+  });
+}
+
 bool updates_model(const Trace& trace, const Op& op) {
   return std::any_of(op.writes.begin(), op.writes.end(), [&trace](TensorIndex tensor) {
     const TensorKind kind = trace.tensors[tensor].kind;
@@ -57,6 +63,15 @@ std::vector<size_t> turning_points(const std::vector<int64_t>& levels) {
   return turns;
 }
 
+// The first op from `from` on that changes the model when gradients change no more. What an
+// optimizer computes in between, and the clipping of gradients before it, do not look like it.
+size_t start_of_update(const Trace& trace, size_t from) {
+  for (size_t k = from; k < trace.ops.size(); ++k)
+    if (makes_gradient(trace, trace.ops[k])) from = k + 1;
+  while (from < trace.ops.size() && !updates_model(trace, trace.ops[from])) ++from;
+  return from;
+}
+
 std::vector<Trend> trend_of_ops(const Trace& trace) {
   const std::vector<size_t> turns = turning_points(transient_bytes(trace));
   std::vector<Trend> trends;
@@ -65,10 +80,7 @@ std::vector<Trend> trend_of_ops(const Trace& trace) {
     if (turn < turns.size() && k > turns[turn]) ++turn;
     trends.push_back(turn % 2 == 0 ? Trend::kGrows : Trend::kShrinks);
   }
-  // The update at the end: from the first op after the last turn that writes the model.
-  const size_t from = turns.empty() ? 0 : turns.back() + 1;
-  size_t update = trace.ops.size();
-  while (update > from && updates_model(trace, trace.ops[update - 1])) --update;
+  const size_t update = start_of_update(trace, turns.empty() ? 0 : turns.back() + 1);
   std::fill(trends.begin() + static_cast<int64_t>(update), trends.end(), Trend::kUpdates);
   return trends;
 }

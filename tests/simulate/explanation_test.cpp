@@ -60,6 +60,24 @@ TEST(Phases, GradientsThatStayDoNotHideThem) {
                                                             {"update", 8, 8}}));
 }
 
+TEST(Phases, WhatAnOptimizerComputesBelongsToTheUpdate) {
+  TraceBuilder builder;
+  const TensorIndex weight = builder.persistent(1000);
+  const TensorIndex gradient = builder.transient(1000, TensorKind::kGradient);
+  const TensorIndex activation = builder.transient(2000);
+  builder.op(100, {.reads = {weight}, .writes = {activation}});
+  builder.op(100, {.reads = {activation, weight}, .writes = {gradient}});
+  builder.op(100, {.writes = {gradient}});  // clipped
+  for (int i = 0; i < 2; ++i) {
+    const TensorIndex root = builder.transient(100);
+    builder.op(100, {.reads = {gradient}, .writes = {weight}});
+    builder.op(100, {.reads = {gradient}, .writes = {root}});
+    builder.op(100, {.reads = {root}});
+  }
+  EXPECT_EQ(phases_of(builder.trace()),
+            (std::vector<Phase>{{"forward", 0, 0}, {"backward", 1, 2}, {"update", 3, 8}}));
+}
+
 TEST_F(StepTest, StallsAreSharedOutByPhase) {
   const std::vector<StallShare> shares = stall_by_phase(run, builder.trace());
   ASSERT_EQ(shares.size(), 3);
