@@ -49,7 +49,7 @@ bench-peers: build corpus $(VENV_PEERS)/.ready  ## compare with DeepSpeed under 
 	@$(python) benchmarks/peers/compare.py --peers-python $(CURDIR)/$(VENV_PEERS)/bin/python
 
 .PHONY: paper
-paper: build  ## predict the paper's evaluation: writes docs/evaluation.md and its figures
+paper: build corpus  ## predict the paper's evaluation: writes docs/evaluation.md and its figures
 	@PYTHONPATH=tools $(python) -m paper
 
 # Uses $(PYTHON), or python3, as it is, with its PyTorch; of other packages what is in gpu-carry/, or

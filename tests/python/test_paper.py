@@ -1,10 +1,15 @@
 """make paper: what is kept, what timelines tell, how the document is filled."""
 
+import gzip
+import json
+import sys
+
 import pytest
 import torch
 from paper import cases, document, evaluation, figures, traces, train
 from paper.cached import Cache
 from paper.command import Refused
+from paper.kernels import gradients_to_their_last_use, only_kernels
 from paper.timeline import Timeline
 
 
@@ -99,6 +104,7 @@ def phase(name):
 
 TRACE = {
     "capacity_bytes": 100,
+    "step_ns": 10**10,
     "phases": [phase(name) for name in ("forward", "backward", "update", "whole step")],
     "per_op": {
         "duration_ns": [1, 2, 3],
@@ -150,13 +156,17 @@ def results():
             ]
         ),
     }
-    return {key: of_case | {"rests_on": "a test"} for key in ("l8", "gr8", "l70")}
+    found = [*cases.CASES[:3], *cases.settings(), *cases.STAGES]
+    return {case.key: of_case | {"rests_on": "a test"} for case in found}
 
 
 def test_the_document_says_what_the_results_say(results):
     text = document.text_of(results, "images/here")
     assert "images/here/figure-10.png" in text
-    assert "has 62.5 % of ideal on average and 1.25x the speed of ZeRO-Infinity" in text
+    over_infinity = "1.25 (1.25 at most, 15 steps)"
+    assert f"| TERAIO-Mixed, ours | 62.5 % | does not fit | {over_infinity} |" in text
+    assert "| Llama3-70B | 16 | 2,048 | 8 | 1.5 | 50.0 % |" in text
+    assert "| Llama3-8B, stage 2 of 2 | forward | 3 | 150.0 % | 10 % | 2 % |" in text
     assert "256 GB per GPU: 50.0 % of its throughput with 4 drives" in text
     assert "Llama3-8B with 2 drives" not in text  # that setting is not among the results
     assert "| Llama3-8B | forward | 3 | 150.0 % | 10 % | 2 % |" in text
@@ -167,7 +177,7 @@ def test_the_document_says_what_the_results_say(results):
 
 def test_a_figure_is_drawn_for_each_of_the_papers(results, tmp_path):
     figures.draw_all(results, tmp_path)
-    numbers = (1, 2, 3, 7, 8, 9, 10)
+    numbers = (1, 2, 3, 7, "7-steps", 8, 9, 10)
     for suffix in ("svg", "png"):
         assert {path.name for path in tmp_path.glob(f"*.{suffix}")} == {
             f"figure-{number}.{suffix}" for number in numbers
@@ -179,22 +189,21 @@ def test_cost_is_price_by_throughput(results):
     prices = evaluation.server_prices()
     assert prices["ssd"] == pytest.approx(84139.9 + 1360)
     assert prices["mixed"] == pytest.approx(91047.9 + 1360, abs=1)
-    tokens_per_s = 4 * 8 * 2048 / 16
+    tokens_per_s = L8.tokens_per_step / 16
     assert f"${prices['mixed'] / tokens_per_s:,.2f}" in evaluation.table_3(results, prices)
 
 
 @pytest.fixture
 def command(monkeypatch):
-    """Stands in for `teraio`: its dry run writes a trace, is not there, or fails."""
+    """Stands in for `teraio`: its dry run writes a trace, or fails."""
 
-    def use(commands, refuses=""):
+    def use(refuses=""):
         def run(*words):
-            if words[0] == "--help":
-                return f"Subcommands:\n  {commands}  what it does\n"
             assert words[:2] == ("dry-run", "--save-trace")
             if refuses:
                 raise Refused(refuses)
-            words[2].write_text(" ".join(map(str, words[3:])))
+            dry = {"name": "", "tensors": [], "ops": [], "command": " ".join(map(str, words[3:]))}
+            words[2].write_bytes(gzip.compress(json.dumps(dry).encode()))
             return ""
 
         monkeypatch.setattr(traces, "teraio", run)
@@ -205,43 +214,84 @@ def command(monkeypatch):
 L8, GPT2 = cases.CASES[0], cases.CASES[3]
 
 
+def command_of(source):
+    return json.loads(gzip.decompress(source.path.read_bytes()))["command"]
+
+
 @pytest.fixture
-def with_command(monkeypatch, tmp_path):
-    """A file in the place of the command, whose bytes dry runs are kept by."""
-    path = tmp_path / "teraio"
+def extension(monkeypatch, tmp_path):
+    """A file in the place of the extension, whose bytes dry runs are kept by."""
+    path = tmp_path / "_C.so"
     path.write_text("one")
-    monkeypatch.setattr(traces, "TERAIO", path)
+    monkeypatch.setattr(traces, "EXTENSION", path)
     return path
 
 
-def test_a_case_is_dry_run_where_the_command_can(command, with_command, tmp_path):
-    command("dry-run")
+def test_a_case_is_dry_run_where_the_command_can(command, extension, tmp_path):
+    command()
     source = traces.trace_of(GPT2, tmp_path / "made")
-    words = source.path.read_text()
+    words = command_of(source)
     assert "--world-size 2 --rank 0" in words and "train.py --shape gpt2-40b" in words
     assert "--accumulation 4 --micro-batch 4 --sequence-length 1024" in words
     assert source.rests_on.startswith("a dry run of `tools/paper/train.py --shape gpt2-40b`")
+    trace = json.loads(gzip.decompress(source.path.read_bytes()))
+    assert trace["name"] == "GPT-2 40B, 4 x 4 sequences of 1024 tokens"
+    assert trace["tokens_per_step"] == 4 * 4 * 1024
     assert [path.name for path in (tmp_path / "made").iterdir()] == [source.path.name]
-    source.path.write_text("kept")
+
+
+def test_a_dry_run_is_kept_until_what_it_is_made_with_changes(command, extension, tmp_path):
+    command()
+    kept = traces.trace_of(GPT2, tmp_path / "made").path
+    kept.write_text("kept")
     assert traces.trace_of(GPT2, tmp_path / "made").path.read_text() == "kept"
-    with_command.write_text("two")
-    assert traces.trace_of(GPT2, tmp_path / "made").path.read_text() == words
+    extension.write_text("two")
+    assert traces.trace_of(GPT2, tmp_path / "made").path != kept
 
 
-def test_without_dry_runs_the_kept_traces_say_that_they_are_modelled(command, tmp_path):
-    command("plan")
-    assert traces.trace_of(GPT2, tmp_path) is None
-    source = traces.trace_of(L8, tmp_path)
-    assert source.path.name == "l8.json.gz" and source.path.exists()
-    assert source.rests_on.startswith("modelled by hand")
+def test_stages_of_a_pipeline_are_ranks(command, extension, tmp_path):
+    command()
+    words = [command_of(traces.trace_of(stage, tmp_path / "made")) for stage in cases.STAGES]
+    assert ["--rank 0 " in words[0], "--rank 1 " in words[1]] == [True, True]
+    assert "tensor-parallel" not in words[0] and "pipeline.py" in words[0]
 
 
-def test_a_dry_run_that_fails_is_said(command, with_command, tmp_path):
-    command("dry-run", refuses="the script reads a value")
-    source = traces.trace_of(L8, tmp_path)
-    assert source.rests_on.endswith("a dry run was refused (the script reads a value)")
-    assert traces.trace_of(GPT2, tmp_path) is None
-    assert not list(tmp_path.glob("*.gz"))
+def test_ops_without_a_kernel_are_left_out_and_their_releases_are_not():
+    sizes = [(0, True), (1, False), (2, False), (3, False)]
+    view = {"name": "aten::t", "duration_ns": 0, "reads": [0], "writes": [3], "frees": []}
+    product = {"name": "aten::mm", "duration_ns": 5, "reads": [0], "writes": [1, 2], "frees": [1]}
+    after = {"name": "aten::view", "duration_ns": 0, "reads": [2], "writes": [], "frees": [2, 3]}
+    tensors = [{"id": number, "persistent": persistent} for number, persistent in sizes]
+    trace = only_kernels({"name": "x", "ops": [view, product, after], "tensors": tensors})
+    assert trace["ops"] == [product | {"frees": [1, 2]}]
+    assert [tensor["id"] for tensor in trace["tensors"]] == [0, 1, 2]  # 3 has no kernel
+    assert trace["name"] == "x"
+
+
+def test_a_dry_run_that_fails_leaves_nothing_behind(command, extension, tmp_path):
+    command(refuses="the script reads a value")
+    with pytest.raises(Refused, match="reads a value"):
+        traces.trace_of(L8, tmp_path / "made")
+    assert not list((tmp_path / "made").iterdir())
+
+
+def test_gradients_are_released_when_nothing_uses_them_again():
+    kinds = ["parameter", "gradient", "activation"]
+    tensors = [{"id": number, "kind": kind} for number, kind in enumerate(kinds)]
+    update = {"name": "aten::add_", "reads": [1, 2], "writes": [0], "frees": []}
+    after = {"name": "aten::mul", "reads": [0], "writes": [], "frees": [1, 2]}
+    trace = gradients_to_their_last_use({"ops": [update, after], "tensors": tensors})
+    assert trace["ops"] == [update, after | {"frees": [2]}]
+
+
+def test_stages_of_a_pipeline_train(execute):
+    """Two processes of torchrun, to see that the script is an ordinary one."""
+    script = cases.PIPELINE
+    sizes = ["--micro-batch", "2", "--sequence-length", "8", "--accumulation", "3", "--steps", "2"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    done = execute(*torchrun, script, "--preset", "tiny", *sizes)
+    assert done.code == 0, done
+    assert done.out.count("step 2/2") == 2
 
 
 @pytest.mark.parametrize("shape", ["tiny-gpt2", "tiny-t5", "tiny-bert"])

@@ -1,62 +1,102 @@
 """Writes docs/evaluation.md and its figures: the paper's evaluation, predicted from traces.
 
-PYTHONPATH=tools python -m paper [--fresh]: results are kept under build/paper by what they were
-made from (the trace, the machine, the command), so that a second run takes seconds and an
-interrupted one goes on.
+PYTHONPATH=tools python -m paper [--fresh]: traces and results are kept under build/paper by what
+they were made from (the script, the trace, the machine, the command), so that a second run takes
+seconds and an interrupted one goes on.
 """
 
 import argparse
+import functools
 import shutil
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
 from pathlib import Path
 
-from paper import cases, document, figures, measures
+from paper import cases, document, figures, measures, traces
 from paper.cached import Cache
-from paper.command import TERAIO
-from paper.traces import trace_of
+from paper.command import TERAIO, Refused
 
 BUILD = cases.ROOT / "build" / "paper"
 DOCUMENT = cases.ROOT / "docs" / "evaluation.md"
 IMAGES = cases.ROOT / "docs" / "images" / "evaluation"
+WORKERS = 2
 
 
-def stages():
-    """(name, function of a trace's path, what it depends on beside the trace) of each case."""
-    yield "characterization", measures.characterization, ()
-    for system in cases.SYSTEMS:
-        measure = lambda trace, system=system: measures.performance(trace, system)  # noqa: E731
-        yield system.key, measure, (*system.options, measures.SLICES)
-    yield "bandwidth", measures.against_bandwidth, (measures.BANDWIDTHS,)
-    yield "grid", measures.against_drives_and_host, (measures.HOST_MEMORIES,)
+@dataclass(frozen=True)
+class Job:
+    """Something that a case's trace is asked; `depends_on` is what the answer depends on too."""
 
+    case: cases.Case
+    name: str
+    measure: object
+    depends_on: tuple = ()
 
-def gather(cache):
-    """The results of all stages by case, of the cases that there is a trace of."""
-    results = {}
-    for number, case in enumerate(cases.CASES, 1):
-        print(f"[{number}/{len(cases.CASES)}] {case.model}: trace ...", end="", flush=True)
-        source = trace_of(case, BUILD / "traces")
-        print(f" {source.path.name}" if source else " none", flush=True)
-        if source:
-            results[case.key] = results_of(case, source, cache)
-    return results
-
-
-def results_of(case, source, cache):
-    """What the stages make of one trace; systems have a table of their own."""
-    systems = {system.key for system in cases.SYSTEMS}
-    results = {"rests_on": source.rests_on, "systems": {}}
-    for name, measure, options in stages():
-        print(f"    {name} ...", end="", flush=True)
+    def run(self, trace, cache):
+        """(the answer, whether it was kept, seconds)"""
         began = time.perf_counter()
-        ingredients = [name, *options, source.path, cases.HARDWARE, TERAIO]
-        result, kept = cache.get(
-            f"{case.key}-{name}", ingredients, lambda m=measure: m(source.path)
-        )
-        print(" kept" if kept else f" {time.perf_counter() - began:.1f} s", flush=True)
-        place = results["systems"] if name in systems else results
-        place[name] = result
+        ingredients = [self.name, *self.depends_on, trace, cases.HARDWARE, TERAIO]
+        make = functools.partial(self.measure, trace)
+        result, kept = cache.get(f"{self.case.key}-{self.name}", ingredients, make)
+        return result, kept, time.perf_counter() - began
+
+
+def jobs_of(case):
+    """Of a case that every figure has, of one that Figure 7 has, of one that Figure 1 has."""
+    yield Job(case, "characterization", measures.characterization)
+    if case in cases.STAGES:
+        return
+    is_everywhere = case in cases.CASES
+    measure = measures.performance if is_everywhere else measures.step
+    for system in cases.SYSTEMS if is_everywhere else cases.SYSTEMS_OF_SETTINGS:
+        of_system = functools.partial(measure, system=system)
+        yield Job(case, system.key, of_system, (*system.options, measures.SLICES))
+    if is_everywhere:
+        yield Job(case, "bandwidth", measures.against_bandwidth, (measures.BANDWIDTHS,))
+        yield Job(case, "grid", measures.against_drives_and_host, (measures.HOST_MEMORIES,))
+
+
+def gather(wanted, folder):
+    """The results of all jobs by case, of the cases that there is a trace of."""
+    cache = Cache(folder / "results")
+    with ProcessPoolExecutor(WORKERS) as pool:
+        sources = traces_of(wanted, folder / "traces", pool)
+        return results_of(sources, cache, pool)
+
+
+def traces_of(wanted, folder, pool):
+    """(case, Source) of each case that there is a trace of, in order."""
+    futures = {pool.submit(traces.trace_of, case, folder): case for case in wanted}
+    sources = {}
+    for number, future in enumerate(as_completed(futures), 1):
+        case = futures[future]
+        try:
+            sources[case.key] = future.result()
+            said = sources[case.key].path.name
+        except Refused as refused:
+            said = f"none: {refused}"
+        print(f"trace {number}/{len(futures)}  {case.model}, {case.batch}: {said}", flush=True)
+    return [(case, sources[case.key]) for case in wanted if case.key in sources]
+
+
+def results_of(sources, cache, pool):
+    """What the jobs make of the traces; systems have a table of their own."""
+    systems = {system.key for system in cases.SYSTEMS}
+    results = {case.key: {"rests_on": source.rests_on, "systems": {}} for case, source in sources}
+    futures = {
+        pool.submit(job.run, source.path, cache): job
+        for case, source in sources
+        for job in jobs_of(case)
+    }
+    for number, future in enumerate(as_completed(futures), 1):
+        job = futures[future]
+        result, kept, seconds = future.result()
+        of_case = results[job.case.key]
+        (of_case["systems"] if job.name in systems else of_case)[job.name] = result
+        took = "kept" if kept else f"{seconds:.1f} s"
+        said = f"{job.case.model}, {job.case.batch}: {job.name}  {took}"
+        print(f"{number}/{len(futures)}  {said}", flush=True)
     return results
 
 
@@ -77,7 +117,7 @@ def main():
     if not TERAIO.exists():
         print(f"make paper: {TERAIO} is not there: run `make build` first", file=sys.stderr)
         return 1
-    results = gather(Cache(BUILD / "results"))
+    results = gather([*cases.CASES, *cases.settings(), *cases.STAGES], BUILD)
     publish(results, BUILD / "figures")
     print(f"wrote {DOCUMENT.relative_to(cases.ROOT)} and {len(list(IMAGES.glob('*.png')))} figures")
     return 0

@@ -8,11 +8,12 @@ HARDWARE = ROOT / "examples" / "hardware" / "h100_nvl.json"
 PRICES = ROOT / "examples" / "prices" / "h100_nvl.json"
 LLAMA = ROOT / "examples" / "pretrain_llama.py"
 OTHERS = ROOT / "tools" / "paper" / "train.py"
+PIPELINE = ROOT / "tools" / "paper" / "pipeline.py"
 
 
 @dataclass(frozen=True)
 class Case:
-    """A model, what one step of it trains, and the script that trains it."""
+    """A model, what one step of it trains, and the script that trains it on two devices."""
 
     key: str
     model: str
@@ -21,10 +22,15 @@ class Case:
     sequence_length: int
     script: Path
     options: tuple
+    rank: int = 0
+
+    @property
+    def sequences(self):
+        return self.micro_batches * self.micro_batch
 
     @property
     def tokens_per_step(self):
-        return self.micro_batches * self.micro_batch * self.sequence_length
+        return self.sequences * self.sequence_length
 
     @property
     def batch(self):
@@ -32,15 +38,76 @@ class Case:
             f"{self.micro_batches} x {self.micro_batch} sequences of {self.sequence_length} tokens"
         )
 
+    def with_batch(self, micro_batches, micro_batch, sequence_length):
+        """The same model with another step."""
+        return Case(
+            f"{self.key}-{micro_batches}x{micro_batch}x{sequence_length}",
+            self.model,
+            micro_batches,
+            micro_batch,
+            sequence_length,
+            self.script,
+            self.options,
+        )
 
+
+L8 = Case("l8", "Llama3-8B", 4, 4, 4096, LLAMA, ("--preset", "llama3-8b"))
+GR8 = Case(
+    "gr8", "Granite-8B", 4, 4, 4096, LLAMA, ("--preset", "granite-8b", "--no-tie-embeddings")
+)
+L70 = Case("l70", "Llama3-70B", 2, 8, 2048, LLAMA, ("--preset", "llama3-70b"))
+
+# Of each model the step that every figure has.
 CASES = [
-    Case("l8", "Llama3-8B", 4, 8, 2048, LLAMA, ("--preset", "llama3-8b")),
-    Case("gr8", "Granite-8B", 4, 8, 2048, LLAMA, ("--preset", "granite-8b", "--no-tie-embeddings")),
-    Case("l70", "Llama3-70B", 4, 4, 1024, LLAMA, ("--preset", "llama3-70b")),
+    L8,
+    GR8,
+    L70,
     Case("gpt2", "GPT-2 40B", 4, 4, 1024, OTHERS, ("--shape", "gpt2-40b")),
     Case("t5", "T5-11B", 4, 16, 512, OTHERS, ("--shape", "t5-11b")),
     Case("bert", "BERT-Large", 4, 64, 512, OTHERS, ("--shape", "bert-large")),
 ]
+
+# Figure 7 has other batches and sequence lengths too. Micro-batches have 16,384 tokens, as above.
+BATCHES = {
+    "l8": [L8.with_batch(count, 8, 2048) for count in (2, 4, 8, 16)],
+    "gr8": [GR8.with_batch(count, 8, 2048) for count in (2, 4)],
+    "l70": [L70, L70.with_batch(4, 8, 2048)],
+}
+SEQUENCES = {
+    "l8": [L8.with_batch(1, 16, 1024), BATCHES["l8"][0], L8, L8.with_batch(8, 2, 8192)],
+    "gr8": [GR8.with_batch(1, 16, 1024), BATCHES["gr8"][0], GR8],
+    "l70": [L70.with_batch(1, 16, 1024), L70, L70.with_batch(4, 4, 4096)],
+}
+# The same eight sequences in more and in fewer parts.
+MICRO_BATCHES = {
+    "l8": [L8.with_batch(8 // size, size, 2048) for size in (1, 2, 4, 8)],
+    "l70": [L70.with_batch(8 // size, size, 2048) for size in (2, 4, 8)],
+}
+
+# Figure 1 shows the stages of a pipeline beside the whole.
+STAGES = [
+    Case(
+        f"l8-stage{rank}",
+        f"Llama3-8B, stage {rank + 1} of 2",
+        4,
+        4,
+        4096,
+        PIPELINE,
+        ("--preset", "llama3-8b"),
+        rank,
+    )
+    for rank in range(2)
+]
+
+
+def settings():
+    """The steps that only Figure 7 has, each once."""
+    known = {}
+    for group in (BATCHES, SEQUENCES, MICRO_BATCHES):
+        for case in (case for cases in group.values() for case in cases):
+            if case not in CASES:
+                known.setdefault(case.key, case)
+    return list(known.values())
 
 
 @dataclass(frozen=True)
@@ -64,6 +131,8 @@ SYSTEMS = [
     System("zero-infinity-ssd", "ZeRO-Infinity on drives alone", ("zero-infinity", *_SSD)),
     System("on-demand", "on demand", ("on-demand",)),
 ]
+# Those that the paper has, for the steps that only Figure 7 has.
+SYSTEMS_OF_SETTINGS = SYSTEMS[:6]
 
 
 def of(results):

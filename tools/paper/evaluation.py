@@ -25,24 +25,16 @@ DRIVE_SYSTEMS = ("ours-ssd", "algorithm1-ssd", "zero-infinity-ssd")
 
 def values(results):
     """What each name of the template stands for."""
-    speedups = [speedup(results, case) for case in fitting(results, "zero-infinity")]
-    speedups_ssd = [
-        speedup(results, case, "zero-infinity-ssd", "ours-ssd")
-        for case in fitting(results, "zero-infinity-ssd", "ours-ssd")
-    ]
-    ours = [run_of(results, case, "ours-mixed") for case in fitting(results)]
     machine, load = planning_conditions(results)
     prices = server_prices()
     return {
         "summary": summary(results),
-        "mean_mixed": percent(statistics.mean(run["fraction_of_ideal"] for run in ours)),
-        "speedup_mean": f"{statistics.mean(speedups):.2f}",
-        "speedup_most": f"{max(speedups):.2f}",
-        "speedup_ssd_mean": f"{statistics.mean(speedups_ssd):.2f}",
-        "speedup_ssd_most": f"{max(speedups_ssd):.2f}",
+        "means": means(results),
+        "steps_of_figure_7": str(len(steps_of_figure_7(results))),
         "traces": traces(results),
         "without_trace": ", ".join(cases.without(results)) or "nothing",
         "figure_1": figure_1(results),
+        "stages": stages(results),
         "figure_2": figure_2(results),
         "figure_3": figure_3(results),
         "planning_machine": machine,
@@ -50,6 +42,8 @@ def values(results):
         "table_1": table_1(results),
         "figure_7": figure_7(results),
         "refusals": refusals(results),
+        "settings": settings(results, [*steps_of_figure_7(results)]),
+        "micro_batches": settings(results, known(results, cases.MICRO_BATCHES)),
         "figure_8": figure_8(results),
         "figure_9": figure_9(results),
         "half_machine": half_machine(results),
@@ -110,19 +104,82 @@ def summary(results):
     return table(["model", *names, "no plan exceeds"], rows)
 
 
+def known(results, groups):
+    """The cases of the groups that there are results of, each once."""
+    every = {case.key: case for group in groups.values() for case in group}
+    return [case for key, case in every.items() if key in results]
+
+
+def steps_of_figure_7(results):
+    """The models, batches and sequence lengths of the paper's Figure 7."""
+    return known(
+        results, {key: (*cases.BATCHES[key], *cases.SEQUENCES[key]) for key in cases.BATCHES}
+    )
+
+
+def means(results):
+    """Over the steps of Figure 7: of ideal, and over each ZeRO system where both fit."""
+    rows = []
+    for key in ("algorithm1-ssd", "ours-ssd", "algorithm1-mixed", "ours-mixed"):
+        runs = [run_of(results, case, key) for case in steps_of_figure_7(results)]
+        shares = [run["fraction_of_ideal"] for run in runs if "refused" not in run]
+        ratios = [mean_speedup(results, key, over) for over in ("zero-offload", "zero-infinity")]
+        rows.append([name_of(key), percent(statistics.mean(shares)), *ratios])
+    header = ["Figure 7's steps", "of ideal, mean", "over ZeRO-Offload", "over ZeRO-Infinity"]
+    return table(header, rows)
+
+
+def mean_speedup(results, key, over):
+    """ "1.20 (1.31 at most; 13 steps)" """
+    steps = [
+        case
+        for case in steps_of_figure_7(results)
+        if all("refused" not in run_of(results, case, system) for system in (key, over))
+    ]
+    ratios = [speedup(results, case, over, key) for case in steps]
+    if not ratios:
+        return "does not fit"
+    return f"{statistics.mean(ratios):.2f} ({max(ratios):.2f} at most, {len(ratios)} steps)"
+
+
+def settings(results, steps):
+    """A row per step: what it is, and of ideal under each system."""
+    rows = []
+    for case in steps:
+        shares = [share(run_of(results, case, s.key)) for s in cases.SYSTEMS_OF_SETTINGS]
+        sizes = [case.sequences, f"{case.sequence_length:,}", case.micro_batch]
+        rows.append([case.model, *sizes, f"{peak_of(results, case):.1f}", *shares])
+    header = ["model", "sequences", "tokens in each", "micro-batch", "M"]
+    return table(header + [system.name for system in cases.SYSTEMS_OF_SETTINGS], rows)
+
+
+def peak_of(results, case):
+    """The paper's M: the most memory that the step needs, of the device's."""
+    trace = trace_of(results, case)
+    return trace["phases"][-1]["all_bytes_max"] / trace["capacity_bytes"]
+
+
 def traces(results):
     rows = []
     for case in cases.of(results):
         trace = trace_of(results, case)
-        peak = trace["phases"][-1]["all_bytes_max"] / trace["capacity_bytes"]
-        ops = len(trace["per_op"]["duration_ns"])
-        rows.append([case.model, case.batch, ops, f"{peak:.2f}", results[case.key]["rests_on"]])
-    return table(["model", "one step", "ops", "peak / capacity", "the trace"], rows)
+        ops, step_s = len(trace["per_op"]["duration_ns"]), trace["step_ns"] / 1e9
+        facts = [case.batch, f"{ops:,}", f"{step_s:.1f} s", f"{peak_of(results, case):.2f}"]
+        rows.append([case.model, *facts, results[case.key]["rests_on"]])
+    return table(["model", "one step", "ops", "ideal", "peak / capacity", "the trace"], rows)
 
 
 def figure_1(results):
+    return memory_table(results, cases.of(results))
+
+
+def stages(results):
+    return memory_table(results, [case for case in cases.STAGES if case.key in results])
+
+
+def memory_table(results, found):
     rows = []
-    for case in cases.of(results):
+    for case in found:
         trace = trace_of(results, case)
         for phase in largest_phases(trace):
             rows.append(memory_row(case, phase, trace["capacity_bytes"]))

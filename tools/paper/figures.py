@@ -22,10 +22,13 @@ SYSTEM_COLORS = {
 
 def draw_all(results, folder):
     traces = [named(results[case.key]["characterization"], case) for case in cases.of(results)]
-    style.save(characterization.memory(traces), folder, "figure-1")
+    stages = [case for case in cases.STAGES if case.key in results]
+    stage_traces = [named(results[case.key]["characterization"], case) for case in stages]
+    style.save(characterization.memory(traces + stage_traces), folder, "figure-1")
     style.save(characterization.periods(traces), folder, "figure-2")
     style.save(bandwidth(results, traces), folder, "figure-3")
     style.save(throughput(results), folder, "figure-7")
+    style.save(of_ideal_by_step(results), folder, "figure-7-steps")
     style.save(split(results), folder, "figure-8")
     style.save(drives_and_host(results), folder, "figure-9")
     style.save(ssd_bandwidth(results), folder, "figure-10")
@@ -99,6 +102,42 @@ def draw_throughput(axes, case, systems):
     )
     axes.grid(axis="x", visible=False)
     axes.margins(y=0.12)
+
+
+def of_ideal_by_step(results):
+    """Figure 7 again: of ideal against the batch and against the length of sequences."""
+    found = [case for case in cases.of(results) if case.key in cases.BATCHES]
+    figure, panels = style.grid(len(found), 2, width=4.6, height=2.3, sharey=True)
+    for row, case in zip(panels, found, strict=True):
+        draw_steps(row[0], results, cases.BATCHES[case.key], "sequences")
+        draw_steps(row[1], results, cases.SEQUENCES[case.key], "sequence_length")
+        for axes in row:
+            axes.set_title(case.model)
+        row[0].set_ylabel("of ideal, predicted")
+    panels[-1][0].set_xlabel("sequences of a step")
+    panels[-1][1].set_xlabel("tokens of a sequence")
+    panels[0][0].legend(loc="lower left", ncols=2)
+    return figure
+
+
+def draw_steps(axes, results, steps, quantity):
+    steps = [case for case in steps if case.key in results]
+    for system in cases.SYSTEMS_OF_SETTINGS:
+        runs = [(getattr(c, quantity), results[c.key]["systems"][system.key]) for c in steps]
+        fits = [(at, run["fraction_of_ideal"]) for at, run in runs if "refused" not in run]
+        color = SYSTEM_COLORS[system.key]
+        axes.plot(
+            [at for at, _ in fits],
+            [of for _, of in fits],
+            marker="o",
+            markersize=3,
+            color=color,
+            label=system.key,
+        )
+    axes.set_xscale("log", base=2)
+    values = [getattr(case, quantity) for case in steps]
+    axes.set_xticks(values, [f"{value:,}" for value in values])
+    axes.set_ylim(0, 1.05)
 
 
 def split(results):

@@ -19,9 +19,10 @@ HOST_MEMORIES = "0,32GB,64GB,128GB,256GB,385GB,512GB"
 
 
 def tables(name, *arguments):
-    """The tables that a command writes with --out."""
+    """The tables that a command writes with --out. Its figures, for which it would start a Python,
+    are not wanted: the document has its own."""
     with tempfile.TemporaryDirectory() as folder:
-        teraio(*arguments, "--out", folder)
+        teraio(*arguments, "--out", folder, TERAIO_PYTHON="none")
         return json.loads((Path(folder) / f"{name}.json").read_text())
 
 
@@ -41,19 +42,27 @@ def against_drives_and_host(trace):
 
 
 def performance(trace, system):
-    """A system's step as planned and simulated; {"refused": why} where it does not fit."""
+    """A system's step as planned and simulated, and what happens in it over time;
+    {"refused": why} where it does not fit."""
+    return step(trace, system, Path("timeline.json"))
+
+
+def step(trace, system, timeline=None):
+    """The same; without a timeline what it alone can tell is left out."""
     policy, *limits = system.options
     given = ["--trace", trace, "--hardware", cases.HARDWARE, *limits]
     with tempfile.TemporaryDirectory() as folder:
-        plan, timeline = Path(folder) / "plan.json.gz", Path(folder) / "timeline.json"
+        plan = Path(folder) / "plan.json.gz"
         try:
             said = teraio("plan", *given, "--policy", policy, "--out", plan)
         except Refused as refusal:
             return {"refused": str(refusal)}
-        simulate = ["simulate", *given, "--plan", plan, "--json", "--timeline", timeline]
-        run = json.loads(teraio(*simulate))
-        events = json.loads(timeline.read_text())["traceEvents"]
-    return run | of_timeline(events, run) | of_planning(said)
+        wanted = ["--timeline", Path(folder) / timeline] if timeline else []
+        run = json.loads(teraio("simulate", *given, "--plan", plan, "--json", *wanted))
+        run |= of_planning(said)
+        if timeline:
+            run |= of_timeline(json.loads(wanted[1].read_text())["traceEvents"], run)
+    return run
 
 
 def of_timeline(events, run):

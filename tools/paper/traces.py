@@ -1,20 +1,19 @@
 """Where the trace of a case comes from. Nothing else knows."""
 
+import gzip
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from paper import cases
 from paper.cached import content_key
-from paper.command import TERAIO, Refused, teraio
+from paper.command import teraio
+from paper.kernels import gradients_to_their_last_use, only_kernels
 
-KEPT = cases.ROOT / "tests" / "data" / "traces"
+PACKAGE = cases.ROOT / "python" / "teraio"
+EXTENSION = cases.ROOT / "build" / "python" / "teraio" / "_C.so"
 ACCELERATOR = "h100-nvl"
 RANKS = 2
-
-_MODELLED = (
-    "modelled by hand: the ops of one rank of two (tensor parallel, fp32, AdamW), each timed by a "
-    "roofline of an H100 NVL (45 TFLOP/s, 3 TB/s of memory, all-reduce at 200 GB/s)"
-)
 
 
 @dataclass(frozen=True)
@@ -26,52 +25,58 @@ class Source:
 
 
 def trace_of(case, folder):
-    """The Source of a case: a dry run of its script where `teraio` has that command, else the trace
-    that is kept with the tests; None where there is neither. Dry runs are kept in `folder`.
-    """
-    refusal = ""
-    if has_dry_run():
-        try:
-            return dry_run_of(case, folder)
-        except Refused as refused:
-            refusal = f"; a dry run was refused ({refused})"
-    kept = KEPT / f"{case.key}.json.gz"
-    return Source(kept, _MODELLED + refusal) if kept.exists() else None
-
-
-def has_dry_run():
-    return " dry-run " in teraio("--help")
-
-
-def dry_run_of(case, folder):
+    """The Source of a case: a dry run of its script, kept in `folder`. Raises Refused."""
     command = dry_run_command(case)
-    sources = sorted(case.script.parent.rglob("*.py"))
-    path = folder / f"{case.key}-{content_key([*command, *sources, TERAIO])}.json.gz"
+    path = folder / f"{case.key}-{content_key([*command, *ingredients(case)])}.json.gz"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         partial = folder / f"partial-{path.name}"
         try:
             teraio("dry-run", "--save-trace", partial, *command)
+            finish(partial, case)
             partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)
+    return Source(path, rests_on(case))
+
+
+def ingredients(case):
+    """The files that a dry run's outcome depends on."""
+    modules = cases.LLAMA.parent.glob("llama/*.py")
+    dry_run = [path for path in PACKAGE.joinpath("dry_run").rglob("*") if path.suffix != ".pyc"]
+    kernels = Path(only_kernels.__code__.co_filename)
+    files = [case.script, *modules, kernels, *dry_run, EXTENSION]
+    return sorted(path for path in files if path.is_file())
+
+
+def finish(path, case):
+    """Names the trace after its case, and makes it what is planned."""
+    trace = json.loads(gzip.decompress(path.read_bytes()))
+    trace |= {"name": f"{case.model}, {case.batch}", "tokens_per_step": case.tokens_per_step}
+    text = json.dumps(gradients_to_their_last_use(only_kernels(trace)))
+    path.write_bytes(gzip.compress(text.encode(), compresslevel=3, mtime=0))
+
+
+def rests_on(case):
+    """In words: what was run, as what."""
     script = case.script.relative_to(cases.ROOT)
-    return Source(
-        path,
-        f"a dry run of `{script} {' '.join(case.options)}` (rank 0 of {RANKS}, tensor parallel, "
-        f"fp32, AdamW; ops timed by the roofline of the accelerator file {ACCELERATOR})",
+    kind = "pipeline" if case.script == cases.PIPELINE else "tensor"
+    return (
+        f"a dry run of `{script} {' '.join(case.options)}` as rank {case.rank} of {RANKS} "
+        f"({kind} parallel)"
     )
 
 
 def dry_run_command(case):
     sizes = {
-        "--tensor-parallel": RANKS,
         "--accumulation": case.micro_batches,
         "--micro-batch": case.micro_batch,
         "--sequence-length": case.sequence_length,
-        "--steps": 3,
+        "--steps": 4,
     }
-    words = ["--accelerator", ACCELERATOR, "--world-size", RANKS, "--rank", 0, case.script]
+    if case.script != cases.PIPELINE:
+        sizes["--tensor-parallel"] = RANKS
+    words = ["--accelerator", ACCELERATOR, "--world-size", RANKS, "--rank", case.rank, case.script]
     words += case.options
     for name, value in sizes.items():
         words += [name, value]
