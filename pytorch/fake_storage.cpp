@@ -17,7 +17,13 @@ bool is_wrapper(const at::Tensor& tensor) {
   if (!tensor.defined()) return false;
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   if (!impl.is_python_dispatch()) return false;
-  return !impl.has_storage() || !is_fake(*impl.unsafe_storage().unsafeGetStorageImpl());
+  if (!impl.has_storage()) return true;
+  c10::StorageImpl& storage = *impl.unsafe_storage().unsafeGetStorageImpl();
+  return !is_fake(storage) && !has_bytes(storage);
+}
+
+bool has_bytes(c10::StorageImpl& storage) {
+  return storage._mutable_data_ptr_no_checks().get() != nullptr || handle_of(storage) != nullptr;
 }
 
 void count_fake_storage(const ActiveSession& session, c10::StorageImpl& storage) {

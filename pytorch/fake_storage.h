@@ -14,6 +14,9 @@ namespace teraio::pytorch {
 // could be the runtime's: the ops that its own dispatch runs are those to look at.
 bool is_wrapper(const at::Tensor& tensor);
 
+// The storage has bytes, here or away: what a wrapper's has not.
+bool has_bytes(c10::StorageImpl& storage);
+
 // The storage counts from now on, for as long as it lives. No effect when it counts already, when
 // it is empty, and for storages that are not fake.
 void count_fake_storage(const ActiveSession& session, c10::StorageImpl& storage);

@@ -22,6 +22,14 @@ bool is_written(const c10::Argument& argument) {
   return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
 }
 
+bool returns_object(const c10::FunctionSchema& schema) {
+  return std::any_of(schema.returns().begin(), schema.returns().end(),
+                     [](const c10::Argument& result) {
+                       return result.type()->kind() == c10::TypeKind::ClassType ||
+                              result.type()->kind() == c10::TypeKind::AnyClassType;
+                     });
+}
+
 std::unique_ptr<OpInfo> read_schema(const c10::FunctionSchema& schema) {
   auto info = std::make_unique<OpInfo>();
   info->name = schema.name();
@@ -40,6 +48,7 @@ std::unique_ptr<OpInfo> read_schema(const c10::FunctionSchema& schema) {
       has_tensor_argument && !starts_with_any(info->name, {"c10d::", "_c10d_functional",
                                                            "aten::empty", "aten::new_empty"});
   info->is_collective = starts_with_any(info->name, {"c10d::"});
+  info->keeps_arguments = !info->is_collective && returns_object(schema);
   info->is_list_op =
       starts_with_any(info->name, {"aten::_foreach_", "aten::_fused_adam", "aten::_fused_sgd",
                                    "aten::_fused_adagrad", "aten::_amp_foreach_"});

@@ -18,6 +18,7 @@ struct OpInfo {
   bool completes_results = true;  // false: an allocation whose bytes its caller fills in
   bool is_list_op = false;        // one of the foreach and fused ops: may run in pieces
   bool is_collective = false;     // goes on after it has returned: collective.h
+  bool keeps_arguments = false;   // so may the object that it makes do (packed weights), unseen
 };
 
 // Stable for the process's life. Any thread; a lock is taken only for an op that the thread has not

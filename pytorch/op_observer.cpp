@@ -108,6 +108,7 @@ class OutermostOp {
     signature_ = walk.signature();
     if (has_collectives_under_way.load(std::memory_order_acquire)) let_go_of_ended_collectives();
     const StorageReferenceGuard guard;
+    if (info_.keeps_arguments) pin_all(thread_.frame.uses, info_);
     const Status status = session_.runtime->begin_op(thread_.frame, signature_);
     if (!status.ok()) throw_status(status, info_.name);
     if (is_elsewhere_) session_.backend->order_this_thread();

@@ -6,6 +6,7 @@
 
 #include "adoption.h"
 #include "fake_storage.h"
+#include "inner_tensors.h"
 #include "tensor_handle.h"
 
 namespace teraio::pytorch {
@@ -15,8 +16,9 @@ namespace {
 c10::StorageImpl* storage_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return nullptr;
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
-  if (impl.is_python_dispatch()) return nullptr;
-  return impl.unsafe_storage().unsafeGetStorageImpl();
+  c10::StorageImpl* storage = impl.unsafe_storage().unsafeGetStorageImpl();
+  if (storage == nullptr) return nullptr;
+  return impl.is_python_dispatch() && !has_bytes(*storage) ? nullptr : storage;
 }
 
 // In place: what a const IValue gives is a copy, whose reference has to be counted.
@@ -37,8 +39,15 @@ void StorageWalk::visit(const c10::IValue& value, bool is_write) {
   }
 }
 
-bool StorageWalk::is_opaque(const c10::TensorImpl& impl) const {
-  return impl.is_python_dispatch() && !session_.is_dry;
+bool StorageWalk::is_opaque(const c10::TensorImpl& impl, const c10::StorageImpl& storage) const {
+  return impl.is_python_dispatch() && !session_.is_dry && !has_bytes(storage);
+}
+
+// How many elements a sparse tensor has differs from iteration to iteration, so that the sizes of
+// its parts say nothing about which op this is.
+void StorageWalk::visit_inner_tensors(const at::Tensor& tensor, bool is_write) {
+  for (const at::Tensor& part : inner_tensors(tensor))
+    if (c10::StorageImpl* storage = storage_of(part)) visit_storage(*storage, is_write);
 }
 
 void StorageWalk::visit_tensor(const at::Tensor& tensor, bool is_write) {
@@ -46,9 +55,9 @@ void StorageWalk::visit_tensor(const at::Tensor& tensor, bool is_write) {
   c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   // Null for tensors without one (sparse ones): asking has_storage() first would be a virtual call.
   c10::StorageImpl* storage = impl.unsafe_storage().unsafeGetStorageImpl();
-  if (storage == nullptr || is_opaque(impl)) return;
+  if (storage == nullptr || is_opaque(impl, *storage)) return visit_inner_tensors(tensor, is_write);
   signature_ = add_to_signature(signature_, static_cast<uint64_t>(tensor.scalar_type()));
-  if (!impl.has_symbolic_sizes_strides())
+  if (!impl.has_symbolic_sizes_strides() && !impl.is_nested())
     for (const int64_t size : impl.sizes())
       signature_ = add_to_signature(signature_, static_cast<uint64_t>(size));
   LiveTensor* live = visit_storage(*storage, is_write);
@@ -86,7 +95,7 @@ bool has_wrapper(const c10::IValue& value) {
 
 void find_unpinned(const ActiveSession& session, const c10::IValue& value,
                    std::vector<LiveTensor*>& found) {
-  const auto look_at = [&](c10::StorageImpl* storage) {
+  const auto look_at_storage = [&](c10::StorageImpl* storage) {
     TensorHandle* handle = storage == nullptr ? nullptr : handle_of(*storage);
     if (handle == nullptr || handle->runtime != session.runtime) return;
     // Autograd may save what was born in an op and no op returns: it has to be able to leave.
@@ -95,13 +104,17 @@ void find_unpinned(const ActiveSession& session, const c10::IValue& value,
     if (tensor->pin_count > 0 || !tensor->is_seen_as_input) return;
     if (std::find(found.begin(), found.end(), tensor) == found.end()) found.push_back(tensor);
   };
+  const auto look_at = [&](const at::Tensor& tensor) {
+    if (c10::StorageImpl* storage = storage_of(tensor)) return look_at_storage(storage);
+    for (const at::Tensor& part : inner_tensors(tensor)) look_at_storage(storage_of(part));
+  };
   if (value.isTensor()) {
-    look_at(storage_of(tensor_in(value)));
+    look_at(tensor_in(value));
   } else if (value.isList()) {
     for (const c10::IValue& element : value.toListRef())
-      if (element.isTensor()) look_at(storage_of(tensor_in(element)));
+      if (element.isTensor()) look_at(tensor_in(element));
   } else if (value.isStorage()) {
-    look_at(value.toStorage().unsafeGetStorageImpl());
+    look_at_storage(value.toStorage().unsafeGetStorageImpl());
   }
 }
 
