@@ -84,15 +84,16 @@ class Hold {
   LiveTensor* tensor_ = nullptr;
 };
 
-// The hold is never released.
-void pin_address(const py::object& tensor) {
+// False when there is nothing that could move.
+bool pin_address(const py::object& tensor) {
   c10::StorageImpl* storage = storage_of(tensor);
   TensorHandle* handle = storage == nullptr ? nullptr : handle_of(*storage);
-  if (handle == nullptr || is_forked_child()) return;
+  if (handle == nullptr || is_forked_child()) return false;
   const py::gil_scoped_release no_gil;
   const StorageReferenceGuard guard;
   remember_storage(*handle, *storage);
   if (const Status status = pin_for_good(*handle); !status.ok()) throw_status(status, "");
+  return true;
 }
 
 py::dict to_dict(const MemoryUsage& usage) {
@@ -152,6 +153,7 @@ py::dict counters(Session& session) {
   add_tier_counters(d, "host", session.tier_counters(Tier::kHost));
   d["bytes_away"] = runtime.bytes_away();
   d["unmovable_bytes"] = runtime.unmovable_bytes();
+  d["held_for_good_bytes"] = runtime.held_for_good_bytes();
   d["deviations"] = runtime.deviation_count();
   d["is_following_plan"] = runtime.is_following_plan();
   return d;
@@ -231,9 +233,11 @@ void save_trace(Session& session, const std::filesystem::path& path) {
 void save_plan(Session& session, const std::filesystem::path& path) {
   const std::optional<Trace> trace = session.runtime().trace();
   const std::optional<Plan> plan = session.runtime().current_plan();
-  if (!trace || !plan)
+  if (!trace)
     check(Status(ErrorCode::kInvalidArgument,
                  "there is no plan yet: no iteration of the training loop has repeated"));
+  check(session.runtime().planning_status());
+  if (!plan) check(Status(ErrorCode::kInvalidArgument, "there is no plan: all moves on demand"));
   check(write_plan(*plan, *trace, path));
 }
 
@@ -310,6 +314,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
       .def("counters", &counters)
       .def("iterations", &iterations)
       .def("memory_timeline", &memory_timeline)
+      .def("budget_bytes", [](Session& session) { return session.options().device_budget_bytes; })
+      .def("held_for_good_bytes",
+           [](Session& session) { return session.runtime().held_for_good_bytes(); })
       .def("prediction", &prediction)
       .def("drive_shares", &drive_shares)
       .def("bound_ns", &Session::bound_ns, no_gil())
@@ -329,9 +336,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
 
   bind_dry_session(module, &check);
 
-  module.def(
-      "pin_address", &pin_address,
-      "Brings the bytes back and never moves them again: their address has been given away.");
+  module.def("pin_address", &pin_address,
+             "Brings the bytes back and never moves them again: their address has been given away. "
+             "False where there is nothing that moves.");
   module.def("set_coalescing", &set_coalescing,
              "Whether this thread's collectives begin at the end of a group only.");
   module.def("describe", &describe, "What a tensor is, for the trace.");

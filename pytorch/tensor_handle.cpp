@@ -63,7 +63,6 @@ c10::DataPtr make_newborn_data_ptr(TensorHandle* handle) {
 void release_handle(void* context) {
   if (is_forked_child()) return;
   auto* handle = static_cast<TensorHandle*>(context);
-  if (handle->is_address_known) handle->runtime->unhold(handle->tensor);
   handle->runtime->release(handle->tensor);
   delete handle;
 }
@@ -105,16 +104,7 @@ TensorHandle* handle_behind(const c10::DataPtr& data_ptr) {
   return newborns().find(data_ptr.get_context());
 }
 
-Status pin_for_good(TensorHandle& handle) {
-  if (std::exchange(handle.is_address_known, true)) return {};
-  Status status = handle.runtime->hold(handle.tensor);
-  if (status.ok()) {
-    handle.runtime->mark_written(handle.tensor);
-  } else {
-    handle.is_address_known = false;
-  }
-  return status;
-}
+Status pin_for_good(TensorHandle& handle) { return handle.runtime->hold_for_good(handle.tensor); }
 
 void remember_storage(TensorHandle& handle, c10::StorageImpl& storage) {
   if (handle.storage_identity == &storage) return;

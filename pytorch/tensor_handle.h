@@ -23,7 +23,6 @@ struct TensorHandle {
   // Known from the first op that shows the storage; weak, because use counts decide in autograd
   // whether a gradient is stolen or copied.
   std::optional<c10::weak_intrusive_ptr<c10::StorageImpl>> storage;
-  bool is_address_known = false;  // to somebody who may use it at any time: the tensor stays
   const c10::StorageImpl* storage_identity = nullptr;  // compared, never followed
 };
 

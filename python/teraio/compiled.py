@@ -5,13 +5,12 @@ is wrapped, whenever it is imported: importing inductor takes seconds, and most 
 """
 
 import functools
-import importlib.abc
-import importlib.util
 import sys
 
 import torch
 
 from teraio import core
+from teraio.imports import ImportWatch
 
 _MODULE = "torch._inductor.output_code"
 
@@ -21,17 +20,13 @@ class CompiledGraphs:
 
     def __init__(self):
         self._original = None
-        self._finder = _ImportWatch(self._wrap)
+        self._watch = ImportWatch([_MODULE], self._wrap)
 
     def install(self):
-        if _MODULE in sys.modules:
-            self._wrap(sys.modules[_MODULE])
-        else:
-            sys.meta_path.insert(0, self._finder)
+        self._watch.install()
 
     def remove(self):
-        if self._finder in sys.meta_path:
-            sys.meta_path.remove(self._finder)
+        self._watch.remove()
         if self._original is not None:
             sys.modules[_MODULE].CompiledFxGraph.__call__ = self._original
             self._original = None
@@ -59,24 +54,3 @@ def _as_one_op(call):
             op.end([value for value in results if isinstance(value, torch.Tensor)])
 
     return wrapper
-
-
-class _ImportWatch(importlib.abc.MetaPathFinder):
-    """Calls back with the module right after it has been imported."""
-
-    def __init__(self, on_import):
-        self._on_import = on_import
-
-    def find_spec(self, name, path, target=None):
-        if name != _MODULE:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        run = spec.loader.exec_module
-
-        def exec_module(module):
-            run(module)
-            self._on_import(module)
-
-        spec.loader.exec_module = exec_module
-        return spec

@@ -15,7 +15,7 @@ import weakref
 
 import torch
 
-from teraio import core
+from teraio import addresses, core
 
 
 def hold(tensor):
@@ -41,14 +41,17 @@ class _Held:
         self.release()
 
 
+_OF_BYTES = (torch.Tensor, torch.UntypedStorage)
+
+
 def _while_running(method):
-    """The bytes of the object, and of another that is its argument, are needed until it returns."""
+    """The bytes of the object, and of those among its arguments, are needed until it returns."""
 
     @functools.wraps(method)
     def wrapper(self, *args, **kwargs):
         held = [core.Hold(self)]
         try:
-            held += [core.Hold(value) for value in args if isinstance(value, torch.UntypedStorage)]
+            held += [core.Hold(value) for value in args if isinstance(value, _OF_BYTES)]
             return method(self, *args, **kwargs)
         finally:
             for hold in held:
@@ -74,44 +77,43 @@ def _while_result_lives(method):
     return wrapper
 
 
-def _for_good(method):
-    """The address goes to somebody of whom we hear nothing more: the tensor stays where it is."""
+def _storage_item(method):
+    """A slice is another storage over the same bytes."""
+
+    @functools.wraps(method)
+    def wrapper(self, index):
+        read = addresses.for_good if isinstance(index, slice) else _while_running
+        return read(method)(self, index)
+
+    return wrapper
+
+
+def _array(method):
+    """A lazily conjugated or negated tensor that is forced becomes an array of other bytes."""
+    method = _while_result_lives(method)
+
+    @functools.wraps(method)
+    def wrapper(self, *, force=False):
+        if force and (self.is_conj() or self.is_neg()):
+            self = self.detach().resolve_conj().resolve_neg()
+        return method(self, force=force)
+
+    return wrapper
+
+
+def _module_writer(method):
+    """TorchScript writes the tensors of a module past everything that could bring them back."""
 
     @functools.wraps(method)
     def wrapper(self, *args, **kwargs):
-        core.pin_address(self)
-        return method(self, *args, **kwargs)
-
-    return wrapper
-
-
-_this_thread = threading.local()
-
-
-def _storage_address(method):
-    """As _for_good, except where the address only tells storages apart: any unique number does."""
-
-    @functools.wraps(method)
-    def wrapper(self):
-        if getattr(_this_thread, "tells_apart", False):
-            return self._cdata if self.nbytes() else 0
-        core.pin_address(self)
-        return method(self)
-
-    return wrapper
-
-
-def _tells_storages_apart(function):
-    """Saving and loading ask every storage for its address and never use it."""
-
-    @functools.wraps(function)
-    def wrapper(*args, **kwargs):
-        before = getattr(_this_thread, "tells_apart", False)
-        _this_thread.tells_apart = True
+        held = []
         try:
-            return function(*args, **kwargs)
+            for tensor in (*self.parameters(), *self.buffers()):
+                held.append(core.Hold(tensor))
+            return method(self, *args, **kwargs)
         finally:
-            _this_thread.tells_apart = before
+            for hold in held:
+                hold.release()
 
     return wrapper
 
@@ -195,30 +197,38 @@ def _coalesces(is_on):
 
 
 _WRAPPERS = [
-    (torch.Tensor, "numpy", _while_result_lives),
+    (torch.Tensor, "numpy", _array),
     (torch.Tensor, "tolist", _while_running),
-    (torch.Tensor, "data_ptr", _for_good),
-    (torch.Tensor, "__dlpack__", _for_good),
+    (torch.Tensor, "apply_", _while_running),
+    (torch.Tensor, "map_", _while_running),
+    (torch.Tensor, "map2_", _while_running),
+    (torch.Tensor, "data_ptr", addresses.of_tensor),
+    (torch.Tensor, "__dlpack__", addresses.for_good),
+    (torch.utils.dlpack, "to_dlpack", addresses.for_good),
+    (torch, "to_dlpack", addresses.for_good),
     (torch.Tensor, "__deepcopy__", _while_running),
     (torch.Tensor, "__reduce_ex__", _while_running),
     (torch.Tensor, "share_memory_", _while_running),
-    (torch.UntypedStorage, "data_ptr", _storage_address),
+    (torch.UntypedStorage, "data_ptr", addresses.of_storage),
     (torch.UntypedStorage, "resize_", _while_running),
     (torch.UntypedStorage, "tolist", _while_running),
-    (torch.UntypedStorage, "__getitem__", _while_running),
+    (torch.UntypedStorage, "__getitem__", _storage_item),
     (torch.UntypedStorage, "__setitem__", _while_running),
     (torch.UntypedStorage, "share_memory_", _while_running),
     (torch.UntypedStorage, "copy_", _while_running),
     (torch.UntypedStorage, "fill_", _while_running),
+    (torch.UntypedStorage, "byteswap", _while_running),
     (torch.UntypedStorage, "_write_file", _while_running),
     (torch.UntypedStorage, "_set_from_file", _while_running),
     (torch.UntypedStorage, "_share_fd_cpu_", _while_running),
     (torch.UntypedStorage, "_share_filename_cpu_", _while_running),
-    (torch.serialization, "_save", _tells_storages_apart),
-    (torch.serialization, "_legacy_save", _tells_storages_apart),
-    (torch.serialization, "_load", _tells_storages_apart),
-    (torch.serialization, "_legacy_load", _tells_storages_apart),
+    (torch.serialization, "_save", addresses.tells_storages_apart),
+    (torch.serialization, "_legacy_save", addresses.tells_storages_apart),
+    (torch.serialization, "_load", addresses.tells_storages_apart),
+    (torch.serialization, "_legacy_load", addresses.tells_storages_apart),
     (torch._C.PyTorchFileWriter, "write_record", _record_writer),
+    (torch.jit.RecursiveScriptModule, "save", _module_writer),
+    (torch.jit.RecursiveScriptModule, "save_to_buffer", _module_writer),
     (threading.Thread, "_bootstrap_inner", _observed_thread),
     (concurrent.futures.thread._WorkItem, "run", _observed_thread),
     (multiprocessing.process.BaseProcess, "start", _process_start),
@@ -233,14 +243,17 @@ _MISSING = object()
 _originals = []
 
 
-def install():
-    """Wraps the entry points. Undone by remove()."""
+def install(session):
+    """Wraps the entry points for the core's session. Undone by remove()."""
+    addresses.install(session)
     for owner, name, wrap in _WRAPPERS:
-        _originals.append((owner, name, owner.__dict__.get(name, _MISSING)))
-        setattr(owner, name, wrap(getattr(owner, name)))
+        if hasattr(owner, name):  # torch.to_dlpack goes
+            _originals.append((owner, name, owner.__dict__.get(name, _MISSING)))
+            setattr(owner, name, wrap(getattr(owner, name)))
 
 
 def remove():
+    addresses.remove()
     while _originals:
         owner, name, original = _originals.pop()
         if original is _MISSING:

@@ -118,7 +118,7 @@ class Session:
         if self._ranks.count > 1:
             print(f"teraio: {_share_line(self.share())}", flush=True)
         self._core.start()
-        entry_points.install()
+        entry_points.install(self._core)
         self._compiled_graphs.install()
         self._hooks.install()
         if self._reporter:
@@ -175,7 +175,8 @@ class Session:
         allocations take; `ssd_bytes_read`, `ssd_bytes_written` and the same for `host` have gone
         over the tiers; `stall_read_ns` and `stall_memory_ns` were spent waiting for bytes and for
         memory; `planned_*`, `on_demand_*`, `urgent_reads`, `late_prefetches` count migrations;
-        `unmovable_bytes` are resident and can never leave; `deviations` counts the times that an
+        `unmovable_bytes` are resident and can never leave, `held_for_good_bytes` of them because
+        their address has been given away; `deviations` counts the times that an
         iteration left the profile.
         """
         return self._core.counters()

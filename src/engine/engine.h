@@ -119,6 +119,8 @@ class Engine {
   int64_t bytes_away() const { return bytes_away_; }
   // Resident bytes that can never leave: small, foreign, held or not yet used.
   int64_t unmovable_bytes() const;
+  // Those of them whose address is known outside.
+  int64_t held_for_good_bytes() const;
   bool can_leave(const LiveTensor& tensor) const;
 
  private:

@@ -44,6 +44,7 @@ struct LiveTensor {
   bool is_parameter = false;  // a leaf that requires a gradient has been seen over it
   bool is_used_since_update = false;
   uint64_t updated_in_segment = 0;
+  bool is_address_known = false;   // to somebody who may use it at any time: held until it dies
   bool is_dropped_in_use = false;  // the program let go of it inside an op: freed at pin_count 0
   uint32_t pin_count = 0;          // running ops and holds; moves only at 0
   std::array<TierCopy, kTierCount> copies;  // by Tier

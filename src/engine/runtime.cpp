@@ -67,6 +67,7 @@ Result<LiveTensor*> Runtime::allocate(int64_t size_bytes) {
 
 void Runtime::release(LiveTensor* tensor) {
   const std::lock_guard lock(mutex_);
+  if (std::exchange(tensor->is_address_known, false)) engine_.unhold(tensor);
   if (tensor->pin_count == 0) return free_tensor(tensor);
   tensor->is_dropped_in_use = true;
   options_.engine.swap->forget(*tensor);
@@ -212,6 +213,15 @@ void Runtime::end_keeps() {
     return true;
   };
   kept_.erase(std::remove_if(kept_.begin(), kept_.end(), has_ended), kept_.end());
+}
+
+Status Runtime::hold_for_good(LiveTensor* tensor) {
+  const std::lock_guard lock(mutex_);
+  if (tensor->is_address_known) return {};
+  TERAIO_RETURN_IF_ERROR(engine_.hold(tensor));
+  engine_.mark_written(tensor);
+  tensor->is_address_known = true;
+  return {};
 }
 
 void Runtime::mark_written(LiveTensor* tensor) {
@@ -493,6 +503,11 @@ int64_t Runtime::deviation_count() const {
 int64_t Runtime::unmovable_bytes() const {
   const std::lock_guard lock(mutex_);
   return engine_.unmovable_bytes();
+}
+
+int64_t Runtime::held_for_good_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return engine_.held_for_good_bytes();
 }
 
 int64_t Runtime::bytes_away() const {

@@ -85,6 +85,9 @@ class Runtime {
 
   Status hold(LiveTensor* tensor);
   void unhold(LiveTensor* tensor);
+  // Until the tensor dies: somebody outside may read and change its bytes at any time. No effect
+  // when it has been done before.
+  Status hold_for_good(LiveTensor* tensor);
   // Another stream of the device than compute's (as for Device::record_on) was told to work on
   // these, which are there. They stay until it is done with what it was told so far; where memory
   // is short, that is waited for.
@@ -117,6 +120,7 @@ class Runtime {
   const Device& device() const { return *options_.engine.device; }
   int64_t deviation_count() const;
   int64_t unmovable_bytes() const;
+  int64_t held_for_good_bytes() const;
   int64_t bytes_away() const;
   Status planning_status() const;
   bool is_following_plan() const;

@@ -322,6 +322,19 @@ TEST_F(RuntimeTest, AnOpThatCouldNotBeginNeedNotEnd) {
   session_->op(3, {weight});
 }
 
+TEST_F(RuntimeTest, ATensorWhoseAddressIsKnownStaysUntilItDies) {
+  open({.evict_after_every_op = true});
+  LiveTensor* known = session_->born();
+  session_->op(1, {known});
+  EXPECT_EQ(known->residency, Residency::kOut);
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(runtime().hold_for_good(known).ok());
+  EXPECT_EQ(runtime().held_for_good_bytes(), kUnitBytes);
+  session_->op(1, {known});
+  EXPECT_EQ(known->residency, Residency::kResident);
+  session_->die(known);
+  EXPECT_EQ(runtime().held_for_good_bytes(), 0);
+}
+
 TEST_F(RuntimeTest, WorkspaceIsWhatIsBornAndDiesInsideAnOp) {
   open();
   const auto step = [&] {

@@ -4,8 +4,11 @@ The session moves everything out after every op: every tensor here is away when 
 """
 
 import copy
+import gc
+import importlib
 import io
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -180,3 +183,112 @@ def test_library_that_allocates_through_pytorch_and_frees_the_address(session):
         with torch.autocast("cpu", dtype=torch.bfloat16):
             linear(torch.ones(64, 512)).sum().backward()
     assert session.counters()["device_bytes"] < 8_000_000
+
+
+def test_a_forced_array_of_a_conjugate_keeps_its_bytes(session):
+    spectrum = torch.complex(EXPECTED, EXPECTED * 2)
+    array = spectrum.conj().numpy(force=True)
+    torch.zeros(1) + 1
+    torch.full((200_000,), 7.0) + 1
+    assert np.array_equal(array.real, EXPECTED) and np.array_equal(array.imag, EXPECTED * -2)
+
+
+def test_functions_of_elements_change_what_is_away(session, away):
+    away.apply_(lambda x: x + 1)
+    torch.zeros(1) + 1
+    away.map_(EXPECTED * 2, lambda x, y: x + y)
+    torch.zeros(1) + 1
+    assert torch.equal(away, EXPECTED * 3 + 1)
+
+
+def test_slice_of_a_storage_is_the_same_memory(session, away):
+    part = torch.empty(0).set_(away.untyped_storage()[4_000:8_000])
+    away.add_(1)
+    torch.zeros(1) + 1
+    assert torch.equal(part, EXPECTED[1_000:2_000] + 1)
+
+
+# Addresses.
+
+WRITER = """\
+import ctypes, torch
+
+def storage_ptr(tensor):
+    return tensor.untyped_storage().data_ptr()
+
+def _end_ptr(tensor):
+    return tensor.view(-1)[-1].data_ptr() + tensor.element_size()
+
+def _find_shared_tensors(tensors):
+    areas = sorted((t.data_ptr(), _end_ptr(t), name) for name, t in tensors.items())
+    assert all(storage_ptr(t) <= t.data_ptr() < _end_ptr(t) for t in tensors.values())
+    pairs = zip(areas, areas[1:])
+    return [{before[2], after[2]} for before, after in pairs if after[0] < before[1]]
+
+def _to_ndarray(tensor):
+    return (ctypes.c_ubyte * tensor.nbytes).from_address(tensor.data_ptr())
+
+def serialize(arrays):
+    return b"".join(bytes(array) for array in arrays)
+
+def save(tensors):
+    assert not _find_shared_tensors(tensors)
+    return serialize([_to_ndarray(tensor) for tensor in tensors.values()])
+"""
+
+
+@pytest.fixture
+def writer(tmp_path, monkeypatch):
+    """A module that asks for addresses as safetensors does, imported in the session."""
+    (tmp_path / "safetensors").mkdir()
+    (tmp_path / "safetensors" / "__init__.py").touch()
+    (tmp_path / "safetensors" / "torch.py").write_text(WRITER)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("safetensors", "safetensors.torch"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    yield lambda: importlib.import_module("safetensors.torch")
+    for name in ("safetensors", "safetensors.torch"):
+        sys.modules.pop(name, None)
+
+
+def test_writers_of_files_borrow_addresses_and_compare_numbers(session, writer, capfd):
+    tensors = {f"t{i}": EXPECTED * i for i in range(4)}
+    tensors["part"] = (EXPECTED * 5)[100:30_000]
+    expected = b"".join((t + 0).numpy().tobytes() for t in tensors.values())
+    capfd.readouterr()
+    module = writer()
+    assert module.save(tensors) == expected
+    tensors["alias"] = tensors["part"][50:]
+    assert module._find_shared_tensors(tensors) == [{"part", "alias"}]
+    torch.zeros(1) + 1
+    assert session.counters()["held_for_good_bytes"] == 0
+    assert session.counters()["bytes_away"] >= 4 * EXPECTED.nbytes
+    assert capfd.readouterr().err == ""
+
+
+def test_functions_of_others_are_theirs_after_the_session(writer):
+    with budgets.offload("64MB"):
+        module = writer()
+        assert hasattr(module.storage_ptr, "__wrapped__")
+    assert not hasattr(module.storage_ptr, "__wrapped__")
+    assert module.storage_ptr(EXPECTED) == EXPECTED.data_ptr()
+
+
+def test_addresses_that_fill_the_budget_are_told_once_by_name(capfd):
+    with budgets.offload("10MB") as session:
+        model = torch.nn.Sequential(torch.nn.Linear(512, 512), torch.nn.Linear(512, 300))
+        model(torch.ones(4, 512))
+        small = torch.ones(20_000) + 1
+        small.data_ptr()
+        assert capfd.readouterr().err == ""
+        held_bytes = small.nbytes
+        for parameter in model.parameters():
+            held_bytes += parameter.nbytes
+            assert parameter.data_ptr() == parameter.data_ptr()
+        assert session.counters()["held_for_good_bytes"] == held_bytes
+        (line,) = capfd.readouterr().err.splitlines()
+        assert "of the 10 MB budget stay on the device for good" in line
+        assert "The largest: 0.weight (1.05 MB)" in line
+        del model, parameter, small
+        gc.collect()
+        assert session.counters()["held_for_good_bytes"] == 0
