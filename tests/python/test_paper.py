@@ -96,14 +96,14 @@ def phase(name):
     return {
         "name": name,
         "ops": 3,
-        "all_bytes_max": 150,
-        "active_bytes_max": 10,
-        "active_bytes_mean": 2.0,
+        "all_bytes_max": 141 * 10**9,
+        "active_bytes_max": 94 * 10**8,
+        "active_bytes_mean": 188e7,
     }
 
 
 TRACE = {
-    "capacity_bytes": 100,
+    "capacity_bytes": 94 * 10**9,
     "step_ns": 10**10,
     "phases": [phase(name) for name in ("forward", "backward", "update", "whole step")],
     "per_op": {

@@ -44,7 +44,10 @@ class Job:
 
 def jobs_of(case):
     """Of a case that every figure has, of one that Figure 7 has, of one that Figure 1 has."""
-    yield Job(case, "characterization", measures.characterization)
+    if case in cases.CASES or case in cases.STAGES:
+        yield Job(case, "characterization", measures.characterization)
+    else:
+        yield Job(case, "characterization", measures.memory, ("memory alone",))
     if case in cases.STAGES:
         return
     is_everywhere = case in cases.CASES

@@ -155,8 +155,8 @@ def settings(results, steps):
 
 def peak_of(results, case):
     """The paper's M: the most memory that the step needs, of the device's."""
-    trace = trace_of(results, case)
-    return trace["phases"][-1]["all_bytes_max"] / trace["capacity_bytes"]
+    capacity = json.loads(cases.HARDWARE.read_text())["device_memory_bytes"]
+    return trace_of(results, case)["phases"][-1]["all_bytes_max"] / capacity
 
 
 def traces(results):

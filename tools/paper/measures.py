@@ -30,6 +30,11 @@ def characterization(trace):
     return tables("characterization", "characterize", trace, "--hardware", cases.HARDWARE)
 
 
+def memory(trace):
+    """The characterization without its roofline, which takes as long as several plans."""
+    return tables("characterization", "characterize", trace)
+
+
 def against_bandwidth(trace):
     given = ["--trace", trace, "--hardware", cases.HARDWARE, "--host-limit", "0"]
     return tables("what-if", "what-if", *given, "--bandwidth", BANDWIDTHS)
