@@ -58,7 +58,7 @@ MODELS = {
     "130m": Model(
         ("--preset", "130m", "--layers", "17", "--vocab-size", str(VOCABULARY)),
         VOCABULARY * 768,
-        ("1.8GB", "1.1GB"),
+        ("2.5GB", "1.8GB"),
     ),
     "480m": Model(
         (
@@ -67,7 +67,7 @@ MODELS = {
             *("--sequence-length", "128"),
         ),
         VOCABULARY * 1536,
-        ("3.5GB", "2.2GB"),
+        ("4.2GB", "2.6GB"),
     ),
 }
 
