@@ -127,7 +127,8 @@ TEST_F(ProbeCacheTest, ProcessesThatStartTogetherMeasureOnce) {
   std::vector<std::string> said[2];
   const auto want = [&](std::vector<std::string>& lines) {
     ProbeOptions options;
-    options.phase_ns = 20'000'000;
+    options.sustained.window_ns = 3'000'000;
+    options.sustained.longest_ns = 60'000'000;
     options.file_bytes = 96 * kMiB;
     options.progress = [&](const std::string& line) { lines.push_back(line); };
     return cached_or_measured(cache(), directory_.path(), options);
