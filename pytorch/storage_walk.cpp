@@ -39,7 +39,7 @@ void StorageWalk::visit(const c10::IValue& value, bool is_write) {
   }
 }
 
-bool StorageWalk::is_opaque(const c10::TensorImpl& impl, const c10::StorageImpl& storage) const {
+bool StorageWalk::is_opaque(const c10::TensorImpl& impl, c10::StorageImpl& storage) const {
   return impl.is_python_dispatch() && !session_.is_dry && !has_bytes(storage);
 }
 

@@ -31,7 +31,7 @@ class StorageWalk {
  private:
   void visit_tensor(const at::Tensor& tensor, bool is_write);
   void visit_inner_tensors(const at::Tensor& tensor, bool is_write);
-  bool is_opaque(const c10::TensorImpl& impl, const c10::StorageImpl& storage) const;
+  bool is_opaque(const c10::TensorImpl& impl, c10::StorageImpl& storage) const;
   // Null when the storage is not the runtime's.
   LiveTensor* visit_storage(c10::StorageImpl& storage, bool is_write);
   void add_use(LiveTensor& tensor, bool is_write);
