@@ -1,6 +1,7 @@
 #include "collective.h"
 
 #include <ATen/core/ivalue.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/custom_class.h>
 
 #include <algorithm>
@@ -87,6 +88,10 @@ WorkReference work_in(const torch::jit::Stack& stack, size_t result_count) {
   return {};
 }
 
+// There a library of PyTorch's own may hold the tensors: DDP's reducer compares the addresses of
+// its buckets from C++, which no hook sees.
+bool is_in_backward() { return torch::autograd::get_current_graph_task_id() >= 0; }
+
 void let_go(std::vector<UnderWay> ended) {
   for (UnderWay& collective : ended) collective.let_go();
 }
@@ -116,9 +121,9 @@ CollectiveOperands::~CollectiveOperands() {
 }
 
 void CollectiveOperands::keep_until_over(const torch::jit::Stack& stack) {
-  if (is_coalescing) keep_for_good();
+  if (is_coalescing || is_in_backward()) return keep_for_good();
   WorkReference work = work_in(stack, info_.return_count);
-  if (!work || is_coalescing || held_.empty()) return;
+  if (!work || held_.empty()) return;
   collectives().add({std::move(work), session_.runtime, std::exchange(held_, {}),
                      session_.backend->torch_device().is_cpu()});
 }

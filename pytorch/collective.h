@@ -29,7 +29,8 @@ class CollectiveOperands {
   CollectiveOperands& operator=(const CollectiveOperands&) = delete;
 
   // The op has left its results on the stack. Without a Work among them it is over, or ordered with
-  // the stream that it was asked on; in a coalesced group nothing tells the end, and they stay for
+  // the stream that it was asked on; in a coalesced group nothing tells the end, and in backward
+  // the operands may be DDP's buckets, whose addresses it reads past every hook: they stay for
   // good.
   void keep_until_over(const torch::jit::Stack& stack);
 

@@ -94,9 +94,7 @@ with session:
         for _ in range(20):
             torch.ones(4) + 1
         assert shards[::1000].eq(3).all(), shards
-        whole = functional.all_gather_tensor(shards, 0, dist.group.WORLD)
-        same(whole, 3)
-    del result, shards, whole
+    del result, shards
     settle(4 * LARGE, "functional")
 """
 
@@ -148,7 +146,7 @@ import contextlib, sys, torch, teraio
 import torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
 
-kind, mode, ssd = sys.argv[1:]
+mode, ssd = sys.argv[1:]
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
 rank = dist.get_rank()
@@ -157,15 +155,9 @@ with evicting if mode == "evicting" else contextlib.nullcontext():
     torch.manual_seed(0)
     layers = [torch.nn.Linear(200, 200) for _ in range(3)]
     model = torch.nn.Sequential(*(torch.nn.Sequential(layer, torch.nn.ReLU()) for layer in layers))
-    if kind == "fsdp":
-        for layer in model:
-            fully_shard(layer)
-        fully_shard(model)
-    else:
-        views = kind == "ddp with views"
-        model = torch.nn.parallel.DistributedDataParallel(
-            model, bucket_cap_mb=0.2, gradient_as_bucket_view=views
-        )
+    for layer in model:
+        fully_shard(layer)
+    fully_shard(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     said = []
     for step in range(4):
@@ -176,8 +168,7 @@ with evicting if mode == "evicting" else contextlib.nullcontext():
         optimizer.zero_grad()
         said.append(loss.item().hex())
     for parameter in model.parameters():
-        part = parameter.to_local() if kind == "fsdp" else parameter.detach()
-        said.append(part.double().sum().item().hex())
+        said.append(parameter.to_local().double().sum().item().hex())
     if mode == "evicting":
         assert evicting.counters()["ssd_bytes_read"] > 10_000_000, evicting.counters()
 open(f"{mode}{rank}", "w").write("\\n".join(said))
@@ -185,14 +176,13 @@ dist.destroy_process_group()
 """
 
 
-@pytest.mark.parametrize("kind", ["ddp", "ddp with views", "fsdp"])
-def test_training_has_the_same_bits(python, tmp_path, kind):
+def test_fsdp_has_the_same_bits(python, tmp_path):
     (tmp_path / "ssd").mkdir()
     (tmp_path / "train.py").write_text(TRAIN)
     for mode in ("plain", "evicting"):
         done = python(
             "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone",
-            "train.py", kind, mode, tmp_path / "ssd",
+            "train.py", mode, tmp_path / "ssd",
             env={**os.environ, "OMP_NUM_THREADS": "1", "USE_LIBUV": "0"},
         )  # fmt: skip
         assert done.code == 0, done
