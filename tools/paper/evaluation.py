@@ -56,6 +56,8 @@ def values(results):
 
 
 def table(header, rows):
+    if not rows:
+        return "No step of these has been dry-run yet: `make paper` does it."
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
 
