@@ -1,4 +1,4 @@
-// Tensors that are made of others: sparse ones.
+// Tensors that are made of others: sparse ones, and quantized ones with scales of their own.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,8 +7,8 @@
 
 namespace teraio::pytorch {
 
-// Indices and values, which kernels take without an op. Empty for everything else, undefined
-// tensors included.
+// Indices and values; scales and zero points. Kernels take them without an op. Empty for everything
+// else, undefined tensors included.
 std::vector<at::Tensor> inner_tensors(const at::Tensor& tensor);
 
 }  // namespace teraio::pytorch

@@ -56,6 +56,7 @@ void StorageWalk::visit_tensor(const at::Tensor& tensor, bool is_write) {
   // Null for tensors without one (sparse ones): asking has_storage() first would be a virtual call.
   c10::StorageImpl* storage = impl.unsafe_storage().unsafeGetStorageImpl();
   if (storage == nullptr || is_opaque(impl, *storage)) return visit_inner_tensors(tensor, is_write);
+  if (impl.is_quantized()) visit_inner_tensors(tensor, is_write);
   signature_ = add_to_signature(signature_, static_cast<uint64_t>(tensor.scalar_type()));
   if (!impl.has_symbolic_sizes_strides() && !impl.is_nested())
     for (const int64_t size : impl.sizes())

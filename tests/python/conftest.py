@@ -63,6 +63,19 @@ def teraio(execute):
     return run
 
 
+@pytest.fixture(scope="module")
+def one_settled_thread():
+    """Small models are faster on one thread, above all on a machine that does other things too."""
+    import torch
+    from matrix import budgets
+
+    budgets.settle_kernels()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture
 def small(tmp_path):
     """A weight, and an activation with a gap, on a device that does not hold both: files' paths.

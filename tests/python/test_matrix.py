@@ -9,16 +9,6 @@ SHARES = (80, 50, 35, 25, 15)
 pytestmark = pytest.mark.usefixtures("one_settled_thread")
 
 
-@pytest.fixture(scope="module")
-def one_settled_thread():
-    """Small models are faster on one thread, above all on a machine that does other things too."""
-    budgets.settle_kernels()
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.mark.parametrize("name", catalogue.JOBS)
 @pytest.mark.parametrize("share", SHARES)
 def test_equal_bits_within(name, share):

@@ -17,17 +17,10 @@ from matrix.jobs import train
 import teraio
 from teraio.verification import tensor_hash
 
+pytestmark = pytest.mark.usefixtures("one_settled_thread")
+
 NAME = "llama, AdamW"
 JOB = JOBS[NAME]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_settled_thread():
-    budgets.settle_kernels()
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture
