@@ -1,4 +1,5 @@
-// Tensors that are made of others: sparse ones, and quantized ones with scales of their own.
+// Tensors that are made of others: sparse ones, quantized ones with scales of their own, and
+// wrappers that handle operators in Python, below which nothing is observed.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,7 +8,8 @@
 
 namespace teraio::pytorch {
 
-// Indices and values; scales and zero points. Kernels take them without an op. Empty for everything
+// Indices and values; scales and zero points; what __tensor_flatten__ names. They are used without
+// an op that is seen. May take Python's lock. Empty for everything
 // else, undefined tensors included.
 std::vector<at::Tensor> inner_tensors(const at::Tensor& tensor);
 

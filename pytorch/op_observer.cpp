@@ -65,11 +65,14 @@ void run_captured(ActiveSession& session, const OpInfo& info, const c10::Operato
 // Ends the outermost op, also when it throws.
 class OutermostOp {
  public:
+  // `is_on_wrappers`: something may still be at work on the results (a collective), and nothing
+  // that is seen tells of which: they stay until an op uses them.
   OutermostOp(ActiveSession& session, ThreadState& thread, const OpInfo& info,
-              const torch::jit::Stack& stack)
+              const torch::jit::Stack& stack, bool is_on_wrappers)
       : session_(session),
         thread_(thread),
         info_(info),
+        is_on_wrappers_(is_on_wrappers),
         is_elsewhere_(session.has_streams && session.backend->is_on_other_stream()) {
     thread.op = &info;
     thread.frame.uses.clear();
@@ -85,7 +88,8 @@ class OutermostOp {
   ~OutermostOp() {
     const StorageReferenceGuard guard;
     if (is_elsewhere_) keep_for_this_stream();
-    session_.runtime->end_op(thread_.frame, info_.name, signature_, info_.completes_results);
+    session_.runtime->end_op(thread_.frame, info_.name, signature_,
+                             info_.completes_results && !is_on_wrappers_);
     release_nested_holds(session_, thread_);
     thread_.op = nullptr;
   }
@@ -94,6 +98,7 @@ class OutermostOp {
   OutermostOp& operator=(const OutermostOp&) = delete;
 
   void add_results(const torch::jit::Stack& stack) {
+    if (is_on_wrappers_) return;
     StorageWalk walk(session_, thread_.frame, 0, OpSide::kResults);
     const size_t count = std::min(info_.return_count, stack.size());
     for (size_t i = stack.size() - count; i < stack.size(); ++i) walk.visit(stack[i], true);
@@ -124,6 +129,7 @@ class OutermostOp {
   ActiveSession& session_;
   ThreadState& thread_;
   const OpInfo& info_;
+  const bool is_on_wrappers_;
   const bool is_elsewhere_;
   uint64_t signature_ = 0;
 };
@@ -165,11 +171,12 @@ void observe_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
     bring_back_for_nested_op(*session, thread, info, *stack);
     return call_op(*session, info, op, keys, stack);
   }
-  if (acts_on_wrappers(info, keys, *stack)) return call_below(op, keys, stack);
+  const bool is_on_wrappers = acts_on_wrappers(info, keys, *stack);
+  if (is_on_wrappers && session->is_dry) return call_below(op, keys, stack);
   if (session->is_dry)
     if (const auto sum = as_sum_in_place(info, stack)) return observe_op(*sum, keys, stack);
   const auto run = [&](torch::jit::Stack* arguments) {
-    OutermostOp outermost(*session, thread, info, *arguments);
+    OutermostOp outermost(*session, thread, info, *arguments, is_on_wrappers);
     call_op(*session, info, op, keys, arguments);
     outermost.add_results(*arguments);
   };

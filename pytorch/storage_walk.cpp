@@ -46,6 +46,7 @@ bool StorageWalk::is_opaque(const c10::TensorImpl& impl, c10::StorageImpl& stora
 // How many elements a sparse tensor has differs from iteration to iteration, so that the sizes of
 // its parts say nothing about which op this is.
 void StorageWalk::visit_inner_tensors(const at::Tensor& tensor, bool is_write) {
+  if (session_.is_dry) return;
   for (const at::Tensor& part : inner_tensors(tensor))
     if (c10::StorageImpl* storage = storage_of(part)) visit_storage(*storage, is_write);
 }
@@ -107,6 +108,7 @@ void find_unpinned(const ActiveSession& session, const c10::IValue& value,
   };
   const auto look_at = [&](const at::Tensor& tensor) {
     if (c10::StorageImpl* storage = storage_of(tensor)) return look_at_storage(storage);
+    if (session.is_dry) return;
     for (const at::Tensor& part : inner_tensors(tensor)) look_at_storage(storage_of(part));
   };
   if (value.isTensor()) {

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.func import functional_call, grad, jvp, stack_module_state, vmap
 from torch.nn.utils import parametrizations, rnn
+from torch.utils._pytree import tree_map
 
 WIDTH = 192
 
@@ -358,8 +359,11 @@ def padded_encoder(directory):
         encoder.eval()
         with torch.no_grad():
             yields.append(encoder(inputs, src_key_padding_mask=mask))
-        parts = torch.nested.nested_tensor([torch.randn(n, WIDTH) for n in (30, 50, 40)])
-        yields.append(torch.nested.to_padded_tensor(F.relu(parts * 2), 0.0))
+        for layout in (torch.strided, torch.jagged):
+            parts = torch.nested.nested_tensor(
+                [torch.randn(n, WIDTH) for n in (30, 50, 40)], layout=layout
+            )
+            yields.append(torch.nested.to_padded_tensor(F.relu(parts * 2), 0.0))
         yields.append(loss.item())
     return yields + state_of(encoder)
 
@@ -387,11 +391,37 @@ class Counting(torch.Tensor):
         return super().__torch_dispatch__(function, types, args, kwargs or {})
 
 
+class Pair(torch.Tensor):
+    """A wrapper around two tensors, to which every operator is applied."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @staticmethod
+    def __new__(cls, a, b):
+        pair = torch.Tensor._make_wrapper_subclass(cls, a.shape, dtype=a.dtype)
+        pair.a, pair.b = a, b
+        return pair
+
+    def __tensor_flatten__(self):
+        return ["a", "b"], None
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        def apply(name):
+            parts = tree_map(lambda x: getattr(x, name) if isinstance(x, Pair) else x, args)
+            return function(*parts, **(kwargs or {}))
+
+        a, b = apply("a"), apply("b")
+        return args[0] if a is args[0].a else Pair(a, b)
+
+
 def subclasses(directory):
     model = mlp(WIDTH, WIDTH, WIDTH)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     base = torch.randn(WIDTH, WIDTH)
+    large = base * 2
     counting = Counting(base)
+    pair = Pair(torch.randn(WIDTH, WIDTH), torch.zeros(WIDTH, WIDTH))
     tagged = torch.randn(64, WIDTH).as_subclass(Tagged)
     yields = []
     for step in range(5):
@@ -402,7 +432,9 @@ def subclasses(directory):
         counting.add_(step)
         with torch.no_grad():
             counting.mul_(0.5)
-        large = torch.randn(256, WIDTH)
+        pair.add_(large if step else 1.0)
+        large = torch.randn(WIDTH, WIDTH)
+        yields += [(pair * 2).a.sum().item(), pair.b.norm().item()]
         yields += [loss.item(), (large @ base).sum().item(), (counting + 1).sum().item()]
     return yields + state_of(model) + [base]
 
