@@ -30,7 +30,7 @@ def test_default_is_under_the_cache_directory(tmp_path, monkeypatch):
 def test_default_that_cannot_be_made(tmp_path, monkeypatch):
     (tmp_path / "teraio").write_text("a file in the way")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.raises(Error, match="File exists.*give one with --ssd"):
+    with pytest.raises(Error, match="no cache directory.*File exists.*set XDG_CACHE_HOME"):
         ssd_directories()
 
 

@@ -258,4 +258,4 @@ def test_a_run_that_is_told_to_end_leaves_its_report(tmp_path, bench):
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 1
     content = json.loads((tmp_path / "out" / "gpu_check.json").read_text())
-    assert content["steps"][-1]["outcome"] == "skipped"
+    assert content["steps"][-1]["outcome"].startswith(("skipped", "cut off"))
