@@ -1,6 +1,7 @@
 """`teraio dry-run`: what it foretells is what a real run does, and what it cannot know it says."""
 
 import gzip
+import inspect
 import json
 from collections import Counter
 from pathlib import Path
@@ -385,6 +386,10 @@ SHAPES = "dict(input_args=(example,), output_args=(example,))"
 @pytest.fixture
 def pipeline(tmp_path):
     """Writes train.py: a stage of a pipeline and its schedule of eight micro-batches."""
+    from torch.distributed.pipelining import PipelineStage
+
+    if "output_grads" in inspect.signature(PipelineStage.__init__).parameters:
+        pytest.skip("stages of this PyTorch ask their neighbours what a rank alone cannot know")
 
     def pipeline(schedule, shapes=SHAPES):
         (tmp_path / "train.py").write_text(PIPELINE.format(schedule=schedule, shapes=shapes))
