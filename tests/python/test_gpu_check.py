@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOL = ROOT / "tools" / "gpu_check"
@@ -189,6 +190,8 @@ def test_ours_is_measured_within_the_peak_that_a_peer_took(pretended):
 @pytest.fixture
 def bench(tmp_path):
     """A place that uses the build under test, and a text of its own. Gives options of the tool."""
+    if not torch.__version__.startswith("2.11."):
+        pytest.skip("gpu-check is for PyTorch 2.11, as the CUDA backend is")
     build = tmp_path / "build"
     build.mkdir()
     for name in ("bin", "python"):

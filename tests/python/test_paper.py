@@ -284,6 +284,9 @@ def test_gradients_are_released_when_nothing_uses_them_again():
     assert trace["ops"] == [update, after | {"frees": [2]}]
 
 
+@pytest.mark.skipif(
+    not torch.__version__.startswith("2.11."), reason="make paper runs under PyTorch 2.11"
+)
 def test_stages_of_a_pipeline_train(execute):
     """Two processes of torchrun, to see that the script is an ordinary one."""
     script = cases.PIPELINE
