@@ -37,7 +37,7 @@ class DeviceBackend {
   // In compute order.
   virtual void copy(std::byte* to, const void* from, size_t size_bytes) = 0;
 
-  // Whether the next three ever do anything; asked once, as they are asked at every op otherwise.
+  // Whether the calls below ever do anything; asked once, as they are asked at every op otherwise.
   virtual bool has_streams() const { return false; }
 
   // What the calling thread does now is recorded to be repeated later, with these very addresses,
