@@ -18,9 +18,9 @@ constexpr int MREMAP_DONTUNMAP = 4;
 #endif
 
 // The same flags every time, so that the system merges neighbouring mappings into one.
-bool map_unbacked(std::byte* address, int64_t size_bytes) {
+bool map_anew(std::byte* address, int64_t size_bytes, int protection) {
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
-  if (mmap(address, size_bytes, PROT_NONE, kFlags, -1, 0) == MAP_FAILED) return false;
+  if (mmap(address, size_bytes, protection, kFlags, -1, 0) == MAP_FAILED) return false;
   madvise(address, size_bytes, MADV_HUGEPAGE);  // advice: refused where there are no huge pages
   return true;
 }
@@ -65,12 +65,14 @@ bool AddressSpace::probe_move() {
   return kept;
 }
 
+// A new mapping, rather than other rights for the old one: what the system kept of the old one (a
+// table of small pages, boundaries) leaves fewer huge pages to it.
 bool AddressSpace::back(PageRange range) {
-  return mprotect(at(range.begin_bytes), range.size_bytes, PROT_READ | PROT_WRITE) == 0;
+  return map_anew(at(range.begin_bytes), range.size_bytes, PROT_READ | PROT_WRITE);
 }
 
 bool AddressSpace::unback(PageRange range) {
-  return map_unbacked(at(range.begin_bytes), range.size_bytes);
+  return map_anew(at(range.begin_bytes), range.size_bytes, PROT_NONE);
 }
 
 int64_t AddressSpace::move(PageRange from, int64_t to_bytes) {
@@ -92,7 +94,7 @@ int64_t AddressSpace::move_mapped(PageRange from, int64_t to_bytes) {
   void* moved = mremap(at(from.begin_bytes), from.size_bytes, from.size_bytes,
                        MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, at(to_bytes));
   if (moved != MAP_FAILED) {
-    map_unbacked(at(from.begin_bytes), from.size_bytes);
+    map_anew(at(from.begin_bytes), from.size_bytes, PROT_NONE);
     return from.size_bytes;
   }
   if (errno != EFAULT || from.size_bytes == kPageBytes) return 0;

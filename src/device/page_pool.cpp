@@ -54,8 +54,26 @@ std::byte* PagePool::take(PageRange fit, int64_t size_bytes) {
 }
 
 void PagePool::release(std::byte* block, int64_t size_bytes) {
-  free_.insert({space_->offset_of(block), size_bytes});
-  gaps_.insert({space_->offset_of(block), size_bytes});
+  const PageRange range{space_->offset_of(block), size_bytes};
+  free_.insert(range);
+  gaps_.insert(range);
+  renew_granules(range);
+}
+
+// Exchanges the free granules at `range` that were put together from pieces for new ones, which the
+// system can make of huge pages: the ops and the I/O on those gain more than the exchange takes.
+void PagePool::renew_granules(PageRange range) {
+  const int64_t granule_bytes = free_.granule_bytes();
+  const int64_t first_bytes = range.begin_bytes & -granule_bytes;
+  for (int64_t begin = first_bytes; begin < range.end_bytes(); begin += granule_bytes) {
+    const PageRange granule{begin, granule_bytes};
+    if (count_seams(granule, 1) > 0 && free_.granules().contains(granule)) renew(granule);
+  }
+}
+
+void PagePool::renew(PageRange granule) {
+  int64_t growth_bytes = granule.size_bytes;
+  if (give_back(granule) && grow_at(granule, growth_bytes) > 0) free_.insert(granule);
 }
 
 // The best one of those at either end of a gap. The last gap has no end worth the name, and holds
@@ -267,9 +285,8 @@ bool PagePool::move_free_pages(PageRange from, int64_t to_bytes) {
 // What goes in one call. Returns how many bytes from the front went.
 int64_t PagePool::move_piece(PageRange from, int64_t to_bytes) {
   if (mapping_count() >= options_.mapping_limit) return 0;
-  if (const int64_t patchwork_bytes = bytes_of_patchwork(from); patchwork_bytes > 0) {
-    from.size_bytes =
-        space_->replace({from.begin_bytes, patchwork_bytes}, to_bytes) ? patchwork_bytes : 0;
+  if (is_patchwork(from)) {
+    if (!space_->replace(from, to_bytes)) return 0;
   } else {
     from.size_bytes = space_->move({from.begin_bytes, bytes_to_seam(from)}, to_bytes);
   }
@@ -282,15 +299,10 @@ int64_t PagePool::move_piece(PageRange from, int64_t to_bytes) {
   return from.size_bytes;
 }
 
-// How much from the front on is better replaced by new pages than moved: a granule that was put
-// together from pieces, which is a huge page no longer, and pieces that take longer to move than
-// new pages take to be touched. 0 when moving is better.
-int64_t PagePool::bytes_of_patchwork(PageRange range) const {
-  const int64_t granule = free_.granule_bytes();
-  const bool has_granule = range.begin_bytes % granule == 0 && range.size_bytes >= granule;
-  if (has_granule && count_seams({range.begin_bytes, granule}, 1) > 0) return granule;
+// Whether its pieces take longer to move than new pages take to be touched.
+bool PagePool::is_patchwork(PageRange range) const {
   const int64_t most_seams = range.size_bytes / kCrumbBytes;
-  return count_seams(range, most_seams + 1) > most_seams ? range.size_bytes : 0;
+  return count_seams(range, most_seams + 1) > most_seams;
 }
 
 // Within the range, not at its ends; no more than `limit` are counted.

@@ -90,6 +90,8 @@ class PagePool {
     }
   };
 
+  void renew_granules(PageRange range);
+  void renew(PageRange granule);
   std::optional<PageRange> find(int64_t size_bytes) const;
   Place best_place(int64_t size_bytes) const;
   Place consider(PageRange block, PageRange gap) const;
@@ -110,7 +112,7 @@ class PagePool {
   int64_t move_from(const PageRanges& sources, PageRange to);
   bool move_free_pages(PageRange from, int64_t to_bytes);
   int64_t move_piece(PageRange from, int64_t to_bytes);
-  int64_t bytes_of_patchwork(PageRange range) const;
+  bool is_patchwork(PageRange range) const;
   int64_t count_seams(PageRange range, int64_t limit) const;
   int64_t bytes_to_seam(PageRange range) const;
   void leave_unbacked(PageRange range);

@@ -39,6 +39,13 @@ PageRange PageRanges::insert(PageRange range) {
   return range;
 }
 
+bool PageRanges::contains(PageRange range) const {
+  auto entry = by_address_.upper_bound(range.begin_bytes);
+  if (entry == by_address_.begin()) return false;
+  --entry;
+  return entry->first + entry->second >= range.end_bytes();
+}
+
 PageRange PageRanges::holding(PageRange range) const {
   auto entry = by_address_.upper_bound(range.begin_bytes);
   TERAIO_CHECK(entry != by_address_.begin());

@@ -30,6 +30,9 @@ class PageRanges {
   // `range` lies within one range of the set; what is left of that stays.
   void erase(PageRange range);
 
+  // Whether `range` lies within one range of the set.
+  bool contains(PageRange range) const;
+
   // The range of the set that `range` lies within.
   PageRange holding(PageRange range) const;
 
