@@ -281,6 +281,9 @@ def _budget_bytes(text, device, ranks):
     budget_bytes = parse_size(text, whole_bytes=whole_bytes)
     if budget_bytes == 0:
         raise Error("the device budget is 0: no op can run without memory")
+    if budget_bytes > memory_bytes:
+        limit = f"the memory of {device}, {format_size(memory_bytes)}"
+        raise Error(f"the device budget is {text}: expected at most {limit}")
     return budget_bytes
 
 

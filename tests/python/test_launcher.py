@@ -162,6 +162,11 @@ def test_budget_missing_or_zero(refused):
     assert "is 0" in refused("--device-budget", "0GB", "train.py")
 
 
+def test_budget_beyond_the_machine(refused):
+    assert "expected at most the memory of cpu, " in refused("--device-budget", "900TB", "train.py")
+    assert "the device budget is 120%" in refused("--device-budget", "120%", "train.py")
+
+
 def test_malformed_host_limit(refused):
     line = refused(*BUDGET, "--host-limit", "lots", "train.py")
     assert '--host-limit: "lots" is not a size' in line
