@@ -1,11 +1,13 @@
 #include "device_load.h"
 
 #include <algorithm>
+#include <deque>
 #include <random>
 #include <string>
 #include <thread>
-#include <utility>
+#include <vector>
 
+#include "base/clock.h"
 #include "base/units.h"
 
 namespace teraio::tools {
@@ -57,17 +59,15 @@ Result<double> copy_one_way(Device& device, std::byte* memory, std::byte* const 
 
 Result<std::unique_ptr<DeviceLoad>> DeviceLoad::open(TierStore& store, Device& device,
                                                      int64_t tier_bytes) {
-  std::unique_ptr<DeviceLoad> load(new DeviceLoad(store, device));
+  std::unique_ptr<DeviceLoad> load(new DeviceLoad(device));
   TERAIO_RETURN_IF_ERROR(load->take_memory());
-  TERAIO_RETURN_IF_ERROR(load->reserve(tier_bytes));
-  TERAIO_RETURN_IF_ERROR(load->fill());
+  load->load_ = std::make_unique<TierLoad>(store, kLoadTransferBytes, load->memory_);
+  const int64_t least_bytes = TierLoad::least_bytes(kLoadTransferBytes);
+  TERAIO_RETURN_IF_ERROR(load->load_->fill(std::max(tier_bytes, least_bytes)));
   return load;
 }
 
 DeviceLoad::~DeviceLoad() {
-  for (const auto& half : extents_) {
-    for (const Extent& extent : half) store_.release(extent);
-  }
   for (const auto& lanes : memory_) {
     for (std::byte* memory : lanes) device_.release(memory);
   }
@@ -88,86 +88,6 @@ Status DeviceLoad::take_memory() {
     }
   }
   return {};
-}
-
-Status DeviceLoad::reserve(int64_t tier_bytes) {
-  const int64_t count =
-      std::max<int64_t>(2 * kLoadTransfersAtOnce, tier_bytes / kLoadTransferBytes);
-  for (int64_t i = 0; i < count; ++i) {
-    const Result<Extent> extent = store_.reserve(kLoadTransferBytes);
-    if (!extent.ok()) return extent.status();
-    extents_[i % 2].push_back(*extent);
-  }
-  return {};
-}
-
-const Extent& DeviceLoad::next_extent(Direction direction) {
-  const std::vector<Extent>& extents = extents_[index_of(direction)];
-  return extents[next_[index_of(direction)]++ % extents.size()];
-}
-
-void DeviceLoad::submit(Direction direction, int32_t lane, const Extent& extent) {
-  Transfer transfer;
-  transfer.direction = direction;
-  transfer.extent = extent;
-  transfer.memory = memory_[index_of(direction)][lane];
-  transfer.done = [this, direction, lane](const Completion& completion) {
-    const std::lock_guard lock(mutex_);
-    endings_.push_back({direction, lane, completion.status});
-    ended_.notify_one();
-  };
-  store_.submit(std::move(transfer));
-}
-
-DeviceLoad::Ending DeviceLoad::wait_for_ending() {
-  std::unique_lock lock(mutex_);
-  ended_.wait(lock, [this] { return !endings_.empty(); });
-  Ending ending = std::move(endings_.front());
-  endings_.pop_front();
-  return ending;
-}
-
-Status DeviceLoad::fill() {
-  for (const auto& half : extents_) {
-    for (const Extent& extent : half) submit(Direction::kWrite, 0, extent);
-  }
-  Status status;
-  for (size_t i = 0; i < extents_[0].size() + extents_[1].size(); ++i) {
-    const Status one = wait_for_ending().status;
-    if (status.ok()) status = one;
-  }
-  return status;
-}
-
-Result<LoadRates> DeviceLoad::run(bool reads, bool writes, int64_t duration_ns) {
-  const bool is_active[2] = {reads, writes};
-  const TierCounters before = store_.counters();
-  const int64_t start_ns = clock_.now_ns();
-  int32_t under_way = 0;
-  for (const Direction direction : {Direction::kRead, Direction::kWrite}) {
-    for (int32_t lane = 0; lane < kLoadTransfersAtOnce && is_active[index_of(direction)]; ++lane) {
-      submit(direction, lane, next_extent(direction));
-      ++under_way;
-    }
-  }
-  TierCounters after = before;
-  int64_t end_ns = start_ns;
-  Status status;
-  while (under_way > 0) {
-    const Ending ending = wait_for_ending();
-    --under_way;
-    if (status.ok()) status = ending.status;
-    // What still runs then is not counted: at the end one direction runs without the other.
-    if (!status.ok() || end_ns - start_ns >= duration_ns) continue;
-    end_ns = clock_.now_ns();
-    after = store_.counters();
-    submit(ending.direction, ending.lane, next_extent(ending.direction));
-    ++under_way;
-  }
-  if (!status.ok()) return status;
-  const double seconds = static_cast<double>(end_ns - start_ns) * 1e-9;
-  return LoadRates{static_cast<double>(after.bytes_read - before.bytes_read) / seconds,
-                   static_cast<double>(after.bytes_written - before.bytes_written) / seconds};
 }
 
 Result<LoadRates> measure_bare_copies(Device& device, const HostMemory& host, bool reads,
