@@ -127,11 +127,19 @@ void add_tier_counters(py::dict& d, const std::string& tier, const TierCounters&
   d[py::str(tier + "_bytes_read")] = c.bytes_read;
   d[py::str(tier + "_bytes_written")] = c.bytes_written;
   d[py::str(tier + "_reserved_peak_bytes")] = c.reserved_peak_bytes;
+  if (c.segments.registered_count > 0 || c.segments.refused_count > 0) {
+    d["gpu_direct_segments"] = c.segments.registered_count;
+    d["gpu_direct_registered_bytes"] = c.segments.registered_bytes;
+    d["gpu_direct_refused_segments"] = c.segments.refused_count;
+  }
   py::list drives;
   for (const DriveCounters& drive : c.drives) {
     py::dict entry;
     entry["name"] = drive.name;
     entry["io_path"] = drive.io_path;
+    entry["gpu_direct_off"] = drive.gpu_direct_off;
+    entry["gpu_direct_bytes_read"] = drive.gpu_direct_bytes_read;
+    entry["gpu_direct_bytes_written"] = drive.gpu_direct_bytes_written;
     entry["bytes_read"] = drive.bytes_read;
     entry["bytes_written"] = drive.bytes_written;
     entry["read_busy_ns"] = drive.read_busy_ns;

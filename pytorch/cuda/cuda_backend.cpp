@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "active_session.h"
+#include "cuda/cached_segments.h"
 #include "device/cuda_device.h"
 #include "op_observer.h"
 #include "storage_swap.h"
@@ -55,13 +56,16 @@ ActiveSession* session_of_this_thread() {
 class CachedMemory final : public CudaMemorySource {
  public:
   // `stream`: the session's, whichever that is then.
-  CachedMemory(c10::DeviceIndex ordinal, int64_t memory_bytes, const cudaStream_t& stream)
-      : ordinal_(ordinal), memory_bytes_(memory_bytes), stream_(stream) {}
+  CachedMemory(c10::DeviceIndex ordinal, int64_t memory_bytes, const cudaStream_t& stream,
+               CachedSegments& segments)
+      : ordinal_(ordinal), memory_bytes_(memory_bytes), stream_(stream), segments_(segments) {}
 
   void* allocate(int64_t size_bytes) override {
     const c10::cuda::CUDAGuard guard(ordinal_);
     try {
-      return stock()->raw_alloc_with_stream(static_cast<size_t>(size_bytes), stream_);
+      void* block = stock()->raw_alloc_with_stream(static_cast<size_t>(size_bytes), stream_);
+      segments_.note_block(*stock(), block);
+      return block;
     } catch (const c10::OutOfMemoryError&) {
       return nullptr;  // the engine makes room and comes again
     }
@@ -76,6 +80,7 @@ class CachedMemory final : public CudaMemorySource {
   int64_t reserved_bytes() const override { return reserved().current; }
   int64_t reserved_peak_bytes() const override { return reserved().peak; }
   void reset_peak() override { stock()->resetPeakStats(ordinal_); }
+  MemorySegments* segments() override { return segments_.follow(*stock()); }
 
  private:
   c10::CachingAllocator::Stat reserved() const {
@@ -86,6 +91,7 @@ class CachedMemory final : public CudaMemorySource {
   const c10::DeviceIndex ordinal_;
   const int64_t memory_bytes_;
   const cudaStream_t& stream_;
+  CachedSegments& segments_;
 };
 
 // Somebody needs memory that PyTorch's allocator does not have: tensors leave.
@@ -268,12 +274,31 @@ class SessionAllocator final : public caching::CUDAAllocator {
     return stock()->setCheckpointPoolState(device, std::move(state));
   }
   std::string name() override { return stock()->name(); }
+#if TERAIO_TORCH_MINOR >= 15
+  void markCaptureBegin(c10::DeviceIndex device) override { stock()->markCaptureBegin(device); }
+  void markCaptureEnd(c10::DeviceIndex device) override { stock()->markCaptureEnd(device); }
+  std::shared_ptr<c10::GatheredContext> getContextForPointer(const void* memory) override {
+    return stock()->getContextForPointer(memory);
+  }
+  bool supportsUserMetadata() override { return stock()->supportsUserMetadata(); }
+  void annotateMemory(const void* memory, const std::string& metadata) override {
+    stock()->annotateMemory(memory, metadata);
+  }
+  void attachOomRejectionObserver(caching::OomRejectionObserver observer) override {
+    stock()->attachOomRejectionObserver(std::move(observer));
+  }
+  c10::DataPtr allocateWithAddress(size_t size_bytes, void* address) override {
+    return stock()->allocateWithAddress(size_bytes, address);
+  }
+#endif
 };
 
 class CudaBackend final : public DeviceBackend {
  public:
   CudaBackend(int32_t ordinal, CudaFacts facts)
-      : ordinal_(static_cast<c10::DeviceIndex>(ordinal)), facts_(std::move(facts)) {}
+      : ordinal_(static_cast<c10::DeviceIndex>(ordinal)),
+        facts_(std::move(facts)),
+        segments_(ordinal_) {}
 
   c10::Device torch_device() const override { return c10::Device(c10::DeviceType::CUDA, ordinal_); }
 
@@ -296,7 +321,8 @@ class CudaBackend final : public DeviceBackend {
     options.ordinal = ordinal_;
     options.budget_bytes = budget_bytes;
     options.compute_stream = [this] { return static_cast<void*>(stream_); };
-    options.memory = std::make_unique<CachedMemory>(ordinal_, facts_.memory_bytes, stream_);
+    options.memory =
+        std::make_unique<CachedMemory>(ordinal_, facts_.memory_bytes, stream_, segments_);
     auto device = make_cuda_device(std::move(options));
     if (!device.ok()) return device.status();
     return std::unique_ptr<Device>(std::move(*device));
@@ -340,6 +366,7 @@ class CudaBackend final : public DeviceBackend {
 
   const c10::DeviceIndex ordinal_;
   const CudaFacts facts_;
+  CachedSegments segments_;
   cudaStream_t stream_ = nullptr;
 };
 

@@ -7,7 +7,7 @@ namespace teraio::pytorch {
 Result<std::unique_ptr<DeviceBackend>> make_cuda_backend(int32_t) {
   return Status(ErrorCode::kUnsupported,
                 "cuda: this build has no CUDA: it needs a CUDA toolkit and a CUDA build of PyTorch "
-                "2.11 when it is built");
+                "2.11 or 2.15 when it is built");
 }
 
 }  // namespace teraio::pytorch

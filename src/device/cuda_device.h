@@ -32,6 +32,8 @@ class CudaMemorySource {
   virtual int64_t reserved_bytes() const = 0;
   virtual int64_t reserved_peak_bytes() const = 0;
   virtual void reset_peak() = 0;
+  // As Device's.
+  virtual MemorySegments* segments() { return nullptr; }
 };
 
 class CudaDevice : public Device {

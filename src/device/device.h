@@ -16,6 +16,7 @@
 
 namespace teraio {
 
+class MemorySegments;
 class OpTimer;
 
 // Blocks of at least this size start on a page and own their last page whole: direct I/O, which
@@ -99,6 +100,10 @@ class Device {
   // On a thread that is about to give the device's memory to another library: makes the device the
   // thread's current one, where there is such a thing.
   virtual void bind_thread() {}
+
+  // The large pieces that blocks lie in, which whoever registers memory with another library has to
+  // go by; as old as the device or older. Known from the first call on. nullptr: not known.
+  virtual MemorySegments* segments() { return nullptr; }
 
   // How long ops take; nullptr where the caller's clock tells. As old as the device.
   virtual OpTimer* op_timer() { return nullptr; }

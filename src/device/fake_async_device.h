@@ -41,6 +41,8 @@ struct FakeAsyncOptions {
   // Copies by number, from 1 on; 0: none.
   int64_t refused_copy = 0;  // cannot even be asked for
   int64_t failing_copy = 0;  // ends without its bytes, which wait() tells
+  // What segments() gives; the test plays their owner.
+  MemorySegments* segments = nullptr;
 };
 
 class FakeAsyncDevice final : public Device {
@@ -99,6 +101,7 @@ class FakeAsyncDevice final : public Device {
   int64_t allocated_bytes() const override;
   MemoryUsage usage() const override;
   void reset_peak() override;
+  MemorySegments* segments() override { return options_.segments; }
   Event record() override;
   Event record_on(void* stream) override;
   Status order_after(Event event) override;

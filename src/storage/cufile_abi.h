@@ -19,9 +19,12 @@ inline constexpr int kIoNotSupported = 5008;
 inline constexpr int kInvalidFileType = 5018;
 inline constexpr int kInvalidFileOpenFlag = 5019;
 inline constexpr int kInvalidValue = 5022;
+inline constexpr int kMemoryAlreadyRegistered = 5023;
+inline constexpr int kMemoryNotRegistered = 5024;
 inline constexpr int kDriverAlreadyOpen = 5026;
 inline constexpr int kHandleAlreadyRegistered = 5028;
 inline constexpr int kInternalError = 5030;
+inline constexpr int kMemoryPinningFailed = 5036;
 
 struct Error {
   int code = kSuccess;  // an enum there
@@ -70,6 +73,9 @@ using DriverClose = Error (*)();
 using DriverGetProperties = Error (*)(DriverProperties*);
 using HandleRegister = Error (*)(Handle*, Descriptor*);
 using HandleDeregister = void (*)(Handle);
+using BufferRegister = Error (*)(const void* base, size_t size, int flags);
+using BufferDeregister = Error (*)(const void* base);
+// Of registered memory `base` is its begin.
 using Read = ssize_t (*)(Handle, void* base, size_t size, off_t file_offset, off_t base_offset);
 using Write = ssize_t (*)(Handle, const void* base, size_t size, off_t file_offset,
                           off_t base_offset);

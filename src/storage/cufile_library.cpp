@@ -22,7 +22,9 @@ struct Symbols {
   cufile::HandleDeregister handle_deregister = nullptr;
   cufile::Read read = nullptr;
   cufile::Write write = nullptr;
-  // Of newer versions; may be null.
+  // Of newer versions, or not needed; may be null.
+  cufile::BufferRegister buffer_register = nullptr;
+  cufile::BufferDeregister buffer_deregister = nullptr;
   cufile::DriverGetProperties get_properties = nullptr;
   cufile::GetVersion get_version = nullptr;
   cufile::GetParameterBool get_bool = nullptr;
@@ -68,6 +70,8 @@ Result<Symbols> find_symbols(void* library, const std::string& name) {
   find(library, "cuFileHandleDeregister", symbols.handle_deregister);
   find(library, "cuFileRead", symbols.read);
   find(library, "cuFileWrite", symbols.write);
+  find(library, "cuFileBufRegister", symbols.buffer_register);
+  find(library, "cuFileBufDeregister", symbols.buffer_deregister);
   find(library, "cuFileDriverGetProperties", symbols.get_properties);
   find(library, "cuFileGetVersion", symbols.get_version);
   find(library, "cuFileGetParameterBool", symbols.get_bool);
@@ -171,16 +175,16 @@ class RegisteredFile final : public CufileHandle {
       : library_(std::move(library)), symbols_(symbols), handle_(handle) {}
   ~RegisteredFile() override { symbols_.handle_deregister(handle_); }
 
-  int64_t read(std::byte* memory, int64_t size_bytes, int64_t offset_bytes) override {
+  int64_t read(CufilePlace to, int64_t size_bytes, int64_t offset_bytes) override {
     errno = 0;
-    const ssize_t moved =
-        symbols_.read(handle_, memory, static_cast<size_t>(size_bytes), offset_bytes, 0);
+    const ssize_t moved = symbols_.read(handle_, to.base, static_cast<size_t>(size_bytes),
+                                        offset_bytes, to.offset_bytes);
     return decode(moved, errno);
   }
-  int64_t write(const std::byte* memory, int64_t size_bytes, int64_t offset_bytes) override {
+  int64_t write(CufilePlace from, int64_t size_bytes, int64_t offset_bytes) override {
     errno = 0;
-    const ssize_t moved =
-        symbols_.write(handle_, memory, static_cast<size_t>(size_bytes), offset_bytes, 0);
+    const ssize_t moved = symbols_.write(handle_, from.base, static_cast<size_t>(size_bytes),
+                                         offset_bytes, from.offset_bytes);
     return decode(moved, errno);
   }
 
@@ -213,6 +217,18 @@ class Library final : public CufileLibrary, public std::enable_shared_from_this<
     return std::unique_ptr<CufileHandle>(
         std::make_unique<RegisteredFile>(shared_from_this(), loaded_.symbols, handle));
   }
+
+  Status register_memory(std::byte* begin, int64_t size_bytes) override {
+    const Symbols& symbols = loaded_.symbols;
+    if (symbols.buffer_register == nullptr || symbols.buffer_deregister == nullptr) {
+      return unusable(loaded_.name + " cannot register memory");
+    }
+    const Error error = symbols.buffer_register(begin, static_cast<size_t>(size_bytes), 0);
+    if (error.code == cufile::kSuccess) return Status();
+    return unusable("memory of the device cannot be registered: " + describe(error));
+  }
+
+  void deregister_memory(std::byte* begin) override { loaded_.symbols.buffer_deregister(begin); }
 
  private:
   Loaded& loaded_;
@@ -251,6 +267,10 @@ const char* error_text(int code) {
       return "the file was opened with a flag that is not supported";
     case 5022:
       return "an argument is not valid";
+    case 5023:
+      return "the memory is registered already";
+    case 5024:
+      return "the memory is not registered";
     case 5026:
       return "the driver is open already";
     case 5028:

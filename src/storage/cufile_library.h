@@ -15,14 +15,21 @@
 
 namespace teraio {
 
+// Where bytes go to or come from: `offset_bytes` from what begins at `base`. Of memory that is
+// registered with cuFile, that has to be its begin.
+struct CufilePlace {
+  std::byte* base = nullptr;
+  int64_t offset_bytes = 0;
+};
+
 // A file that cuFile knows. Before the file is closed it is destroyed.
 class CufileHandle {
  public:
   virtual ~CufileHandle() = default;
 
   // Bytes moved, possibly fewer than asked for, a negative errno, or a negative code of cuFile.
-  virtual int64_t read(std::byte* memory, int64_t size_bytes, int64_t offset_bytes) = 0;
-  virtual int64_t write(const std::byte* memory, int64_t size_bytes, int64_t offset_bytes) = 0;
+  virtual int64_t read(CufilePlace to, int64_t size_bytes, int64_t offset_bytes) = 0;
+  virtual int64_t write(CufilePlace from, int64_t size_bytes, int64_t offset_bytes) = 0;
 };
 
 // Any thread. The driver closes with the last user, never at the process's exit, and the library is
@@ -39,6 +46,12 @@ class CufileLibrary {
   // `fd` was opened with O_DIRECT and still has a name. kUnsupported, with the reason, when bytes
   // cannot go directly between its drive and a device.
   virtual Result<std::unique_ptr<CufileHandle>> register_file(int fd) = 0;
+
+  // Pins memory of the calling thread's current GPU, which is one allocation there, so that cuFile
+  // moves bytes to and from it without a buffer of its own. kUnsupported, with the reason, when it
+  // cannot. Before the memory is freed it is deregistered, and no I/O to it is under way.
+  virtual Status register_memory(std::byte* begin, int64_t size_bytes) = 0;
+  virtual void deregister_memory(std::byte* begin) = 0;
 
  protected:
   CufileLibrary() = default;

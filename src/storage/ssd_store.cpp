@@ -180,6 +180,11 @@ Status add_device_path(DriveSpec& spec, const Place& place, const SsdStoreOption
   return Status();
 }
 
+bool is_any_direct(const std::vector<DriveSpec>& drives) {
+  return std::any_of(drives.begin(), drives.end(),
+                     [](const DriveSpec& drive) { return drive.gpu_direct_off.empty(); });
+}
+
 Result<DriveSpec> open_drive(const Place& place, int64_t size_bytes,
                              const SsdStoreOptions& options) {
   Result<ExtentFile> file =
@@ -232,6 +237,9 @@ Result<std::unique_ptr<TierStore>> open_ssd_store(const std::vector<SsdDirectory
   store_options.planned_write_depth = std::min(options.queue_depth, options.planned_write_depth) *
                                       (needs_device_path(options) ? 2 : 1);
   store_options.checksum = options.checksum;
+  if (needs_device_path(options) && is_any_direct(drives)) {
+    store_options.segments = options.device->segments();
+  }
   return std::unique_ptr<TierStore>(
       std::make_unique<StripedStore>(std::move(drives), store_options, clock));
 }

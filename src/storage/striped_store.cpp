@@ -429,6 +429,7 @@ TierCounters StripedStore::counters() const {
     counters.bytes_written += own.bytes_written;
     counters.staging_bytes += drive->staging_bytes;
   }
+  if (options_.segments != nullptr) counters.segments = options_.segments->counters();
   return counters;
 }
 

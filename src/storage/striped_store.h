@@ -51,6 +51,7 @@ struct StripedStoreOptions {
   int32_t queue_depth = 8;                   // per drive and direction
   int32_t planned_write_depth = 2;           // of these, of planned writes
   bool checksum = false;
+  const MemorySegments* segments = nullptr;  // to be counted; outlive the store
 };
 
 class StripedStore final : public TierStore {

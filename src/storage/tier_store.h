@@ -21,6 +21,7 @@
 
 #include "base/status.h"
 #include "device/device.h"
+#include "device/memory_segments.h"
 
 namespace teraio {
 
@@ -100,6 +101,7 @@ struct TierCounters {
   int64_t bytes_read = 0;
   int64_t bytes_written = 0;
   int64_t staging_bytes = 0;  // host memory between drives and device, beyond what is stored
+  SegmentCounters segments;   // of the device's memory, registered for GPUDirect Storage
   std::vector<DriveCounters> drives;
 };
 

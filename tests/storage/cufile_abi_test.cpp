@@ -37,6 +37,9 @@ static_assert(cufile::kIoNotSupported == CU_FILE_IO_NOT_SUPPORTED);
 static_assert(cufile::kInvalidFileType == CU_FILE_INVALID_FILE_TYPE);
 static_assert(cufile::kInvalidFileOpenFlag == CU_FILE_INVALID_FILE_OPEN_FLAG);
 static_assert(cufile::kInvalidValue == CU_FILE_INVALID_VALUE);
+static_assert(cufile::kMemoryAlreadyRegistered == CU_FILE_MEMORY_ALREADY_REGISTERED);
+static_assert(cufile::kMemoryNotRegistered == CU_FILE_MEMORY_NOT_REGISTERED);
+static_assert(cufile::kMemoryPinningFailed == CU_FILE_GPU_MEMORY_PINNING_FAILED);
 static_assert(cufile::kDriverAlreadyOpen == CU_FILE_DRIVER_ALREADY_OPEN);
 static_assert(cufile::kHandleAlreadyRegistered == CU_FILE_HANDLE_ALREADY_REGISTERED);
 static_assert(cufile::kInternalError == CU_FILE_INTERNAL_ERROR);
@@ -52,6 +55,9 @@ static_assert(std::is_same_v<cufile::HandleDeregister, decltype(&cuFileHandleDer
 static_assert(std::is_invocable_r_v<CUfileError_t, decltype(&cuFileDriverOpen)>);
 static_assert(std::is_invocable_r_v<CUfileError_t, decltype(&cuFileHandleRegister), CUfileHandle_t*,
                                     CUfileDescr_t*>);
+static_assert(
+    std::is_invocable_r_v<CUfileError_t, decltype(&cuFileBufRegister), const void*, size_t, int>);
+static_assert(std::is_invocable_r_v<CUfileError_t, decltype(&cuFileBufDeregister), const void*>);
 static_assert(std::is_invocable_r_v<CUfileError_t, decltype(&cuFileGetVersion), int*>);
 static_assert(std::is_invocable_r_v<CUfileError_t, decltype(&cuFileGetParameterBool),
                                     CUFileBoolConfigParameter_t, bool*>);

@@ -194,10 +194,34 @@ TEST_F(StagedIoTest, CopiesWaitForTheEventOfTheirTransfer) {
   Transfer transfer{Direction::kWrite, extent, memory.data(), Priority::kPlanned, 0, {}, {}};
   transfer.ready = device().record();
   const Submitted write = session().submit(transfer);
+  device().wait_for_copies(1);  // it is asked for before compute is there
   while (session().completions().call_count(write.ticket) == 0) device().step();
   const Submitted read = session().submit(Direction::kRead, extent, memory);
   while (session().completions().call_count(read.ticket) == 0) device().step();
   EXPECT_TRUE(memory.holds(9));
+  EXPECT_EQ(device().torn_copies(), 0);
+  EXPECT_THAT(device().violations(), IsEmpty());
+}
+
+TEST_F(StagedIoTest, ACopyInWaitsForTheLastUseOfTheMemory) {
+  make_device({.progress = Progress::kManual});
+  open_memory();
+  const Extent extent = session().reserve(kRequestBytes);
+  PageMemory memory(extent.size_bytes);
+  memory.fill(5);
+  const Submitted write = session().submit(Direction::kWrite, extent, memory);
+  while (session().completions().call_count(write.ticket) == 0) device().step();
+  memory.fill(6);
+  bool was_used_before = false;
+  device().launch(
+      {{{memory.data(), extent.size_bytes}}, {}, [&] { was_used_before = memory.holds(6); }});
+  Transfer transfer{Direction::kRead, extent, memory.data(), Priority::kPlanned, 0, {}, {}};
+  transfer.ready = device().record();
+  const Submitted read = session().submit(transfer);
+  device().wait_for_copies(2);  // it is asked for before compute is there
+  while (session().completions().call_count(read.ticket) == 0) device().step();
+  EXPECT_TRUE(was_used_before);
+  EXPECT_TRUE(memory.holds(5));
   EXPECT_THAT(device().violations(), IsEmpty());
 }
 
@@ -250,6 +274,15 @@ TEST_F(StagedArrivalTest, AReadIsOnItsWayWithItsLastCopyAskedFor) {
   device().run_all();
   EXPECT_TRUE(is_right);
   EXPECT_THAT(device().violations(), IsEmpty());
+}
+
+TEST_F(StagedArrivalTest, WhatIsStillArrivingIsToldOf) {
+  write_and_read(3 * kRequestBytes);
+  device().wait_for_copies(3 + kDepth);
+  // The first one's end makes room for the third.
+  while (device().copies_waiting() + device().copies_under_way() > 1) device().step();
+  EXPECT_THAT(on_its_way_.get_future().get(), SizeIs(2)) << "of the second and the third";
+  step_to_the_end();
 }
 
 TEST_F(StagedArrivalTest, WhatHasArrivedNeedsNoWaiting) {

@@ -64,6 +64,7 @@ class RuntimeCudaDevice final : public CudaDevice {
   Status pin_host(std::byte* host, int64_t size_bytes) override;
   void unpin_host(std::byte* host) override;
   void bind_thread() override { cudaSetDevice(options_.ordinal); }
+  MemorySegments* segments() override { return options_.memory->segments(); }
   OpTimer* op_timer() override { return &timer_; }
   int32_t numa_node() const override { return numa_node_; }
   bool is_host_addressable() const override { return false; }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <map>
 #include <mutex>
 #include <set>
 
@@ -25,6 +26,7 @@ struct File {
 std::mutex mutex;
 FakeCufile fake;
 std::set<int> registered;
+std::map<const std::byte*, int64_t> registered_memory;  // sizes by begin
 bool is_open = false;
 bool is_compat_allowed = true;
 
@@ -46,12 +48,28 @@ std::byte* bytes_at(const void* base, off_t offset) {
   return fake.device != nullptr ? fake.device->bytes(address) : const_cast<std::byte*>(address);
 }
 
+// With the mutex held.
+void note_memory(const void* base, size_t size, off_t base_offset) {
+  const auto* begin = static_cast<const std::byte*>(base);
+  const std::byte* memory = begin + base_offset;
+  const auto next = registered_memory.upper_bound(memory + size - 1);
+  if (next == registered_memory.begin()) return;
+  const auto& [known, known_bytes] = *std::prev(next);
+  if (memory >= known + known_bytes) return;  // not registered at all
+  const bool is_within = memory >= known && memory + size <= known + known_bytes;
+  ++fake.registered_call_count;
+  if (begin != known || !is_within) ++fake.memory_misuse_count;
+}
+
 // True: the call is over, with `result`.
-bool interferes(const File& file, const void* base, size_t& size, off_t offset, ssize_t& result) {
+bool interferes(const File& file, const void* base, off_t base_offset, size_t& size, off_t offset,
+                ssize_t& result) {
   const std::lock_guard lock(mutex);
   ++fake.call_count;
+  note_memory(base, size, base_offset);
   if (file.is_compat) ++fake.compat_count;
-  if (!is_aligned(base, size, offset)) ++fake.misaligned_count;
+  if (!is_aligned(static_cast<const std::byte*>(base) + base_offset, size, offset))
+    ++fake.misaligned_count;
   const int64_t since = fake.call_count - fake.failing_from;
   if (fake.failing_from > 0 && since >= 0 && since < fake.failing_count) {
     errno = fake.failure_errno;
@@ -123,12 +141,40 @@ void cuFileHandleDeregister(cufile::Handle handle) {
   delete file;
 }
 
+#if FAKE_CUFILE_VERSION >= 1150
+cufile::Error cuFileBufRegister(const void* base, size_t size, int) {
+  const std::lock_guard lock(mutex);
+  ++fake.memory_registrations;
+  if (fake.memory_error != 0) return error(fake.memory_error);
+  const auto* begin = static_cast<const std::byte*>(base);
+  if (!registered_memory.emplace(begin, static_cast<int64_t>(size)).second) {
+    return error(cufile::kMemoryAlreadyRegistered);
+  }
+  ++fake.memory_count;
+  fake.memory_bytes += static_cast<int64_t>(size);
+  return error(cufile::kSuccess);
+}
+
+cufile::Error cuFileBufDeregister(const void* base) {
+  const std::lock_guard lock(mutex);
+  const auto found = registered_memory.find(static_cast<const std::byte*>(base));
+  if (found == registered_memory.end()) {
+    ++fake.memory_misuse_count;
+    return error(cufile::kMemoryNotRegistered);
+  }
+  --fake.memory_count;
+  fake.memory_bytes -= found->second;
+  registered_memory.erase(found);
+  return error(cufile::kSuccess);
+}
+#endif
+
 #if FAKE_CUFILE_VERSION > 0
 ssize_t cuFileRead(cufile::Handle handle, void* base, size_t size, off_t file_offset,
                    off_t base_offset) {
   const File file = *static_cast<const File*>(handle);
   ssize_t result = 0;
-  if (interferes(file, base, size, file_offset, result)) return result;
+  if (interferes(file, base, base_offset, size, file_offset, result)) return result;
   std::byte* memory = bytes_at(base, base_offset);
   const ssize_t moved = pread(file.fd, memory, size, file_offset);
   if (moved > 0 && fake.corrupts_reads) memory[moved / 2] ^= std::byte{1};
@@ -139,7 +185,7 @@ ssize_t cuFileWrite(cufile::Handle handle, const void* base, size_t size, off_t 
                     off_t base_offset) {
   const File file = *static_cast<const File*>(handle);
   ssize_t result = 0;
-  if (interferes(file, base, size, file_offset, result)) return result;
+  if (interferes(file, base, base_offset, size, file_offset, result)) return result;
   return pwrite(file.fd, bytes_at(base, base_offset), size, file_offset);
 }
 #endif

@@ -1,7 +1,8 @@
 // A stand-in for libcufile.so.0: the same interface over real files, with faults by script.
 //
 // Built in several versions (CMakeLists.txt) that lack what the real ones of their time lack. Files
-// are refused for what cuFile refuses: open flags, no direct I/O, no name, registered twice.
+// are refused for what cuFile refuses: open flags, no direct I/O, no name, registered twice. So is
+// memory that is registered twice; what else is wrong with it is counted.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +23,7 @@ struct FakeCufile {
   bool is_compat_forced = false;        // as by CUFILE_FORCE_COMPAT_MODE, cannot be changed
   bool keeps_compat_mode = false;       // the parameter cannot be changed
   bool corrupts_reads = false;
+  int memory_error = 0;                     // that registering memory gives
   const FakeAsyncDevice* device = nullptr;  // whose addresses calls may name, beside the CPU's
 
   // From the call of this number on (reads and writes, from 1; 0: never) ...
@@ -38,6 +40,13 @@ struct FakeCufile {
   int64_t call_count = 0;    // of reads and writes
   int64_t compat_count = 0;  // of them in compatibility mode
   int64_t misaligned_count = 0;
+  int64_t memory_count = 0;  // registered now
+  int64_t memory_bytes = 0;
+  int64_t memory_registrations = 0;
+  int64_t registered_call_count = 0;  // of call_count, to registered memory
+  // Registered memory named by another address than its begin, or beyond its end; memory
+  // deregistered that was not registered.
+  int64_t memory_misuse_count = 0;
 };
 
 }  // namespace teraio::testing
