@@ -18,6 +18,20 @@ std::vector<OpIndex> last_ops(const Trace& trace) {
   return last;
 }
 
+// What the last op frees, and does not use, may live on into the next iteration (see
+// Recorder::finish).
+std::vector<uint8_t> outliving(const Trace& trace) {
+  std::vector<uint8_t> outlives(trace.tensors.size());
+  if (!trace.ops.empty()) {
+    const Op& last = trace.ops.back();
+    for (const TensorIndex tensor : last.frees) outlives[static_cast<size_t>(tensor)] = 1;
+    for (const TensorIndex tensor : last.reads) outlives[static_cast<size_t>(tensor)] = 0;
+    for (const TensorIndex tensor : last.writes) outlives[static_cast<size_t>(tensor)] = 0;
+  }
+  for (size_t i = 0; i < outlives.size(); ++i) outlives[i] |= trace.tensors[i].persistent;
+  return outlives;
+}
+
 }  // namespace
 
 PlannedCopies planned_copies(const Schedule& schedule, Tier tier,
@@ -25,6 +39,7 @@ PlannedCopies planned_copies(const Schedule& schedule, Tier tier,
   const Trace& trace = schedule.profile().trace;
   const OpIndex op_count = schedule.profile().op_count();
   const std::vector<OpIndex> last = last_ops(trace);
+  const std::vector<uint8_t> outlives = outliving(trace);
   PlannedCopies planned;
   planned.of_tensor.assign(trace.tensors.size(), -1);
   for (OpIndex op = 0; op < op_count; ++op) {
@@ -33,11 +48,11 @@ PlannedCopies planned_copies(const Schedule& schedule, Tier tier,
       if (migration.action == Action::kPrefetch || migration.tier != tier) continue;
       if (planned.of_tensor[i] >= 0 || !needs_room(migration.tensor)) continue;
       planned.of_tensor[i] = static_cast<int32_t>(planned.copies.size());
-      // What leaves after its last op lives on into the next iteration (Profile::lingering).
-      const bool outlives = trace.tensors[i].persistent || op > last[i];
       const int64_t size_bytes = trace.tensors[i].size_bytes;
-      planned.copies.push_back(outlives ? PlannedCopy{size_bytes, 0, op_count}
-                                        : PlannedCopy{size_bytes, op, last[i] + 1});
+      // A plan from elsewhere may name what the iteration is done with: it lives on as well.
+      const bool is_kept = outlives[i] != 0 || op > last[i];
+      planned.copies.push_back(is_kept ? PlannedCopy{size_bytes, 0, op_count}
+                                       : PlannedCopy{size_bytes, op, last[i] + 1});
     }
   }
   return planned;

@@ -17,13 +17,6 @@ struct Profile {
   // Alive during the whole iteration, touched by none of its ops, and staying on the device.
   int64_t untouched_bytes = 0;
 
-  // Tensors that live on long after their last use: gradients that wait for zero_grad.
-  std::vector<TensorIndex> lingering() const;
-
-  // The same iteration, in which the lingering tensors are freed right after their last use. It is
-  // what the program does when each of them is offloaded there (see Schedule).
-  Profile with_lingering_freed() const;
-
   OpIndex op_count() const { return static_cast<OpIndex>(trace.ops.size()); }
 };
 

@@ -229,6 +229,11 @@ void Runtime::mark_written(LiveTensor* tensor) {
   engine_.mark_written(tensor);
 }
 
+void Runtime::while_nothing_moves(const std::function<void()>& call) {
+  const std::lock_guard lock(mutex_);
+  call();
+}
+
 void Runtime::describe(LiveTensor* tensor, TensorKind kind, std::string name) {
   const std::lock_guard lock(mutex_);
   if (is_active_) recorder_.describe(*tensor, kind, std::move(name));
@@ -375,7 +380,7 @@ void Runtime::refine_plan() {
   if (!is_planned_ || given_plan_ || !is_new_plan_due()) return;
   Profile profile = engine_.schedule().profile();
   take_op_times(profile);
-  adopt_profile(std::move(profile), std::move(offloaded_after_use_));
+  adopt_profile(std::move(profile));
   iterations_on_plan_ = kIterationsBeforeRefining;
 }
 
@@ -413,30 +418,21 @@ void Runtime::take_op_times(Profile& profile) const {
   }
 }
 
-// Gradients wait for zero_grad on the device while that is possible; where it is not, they are
-// written out after their last use, which costs their bytes but no read. A profile that has been
-// changed for that comes with those tensors.
-void Runtime::adopt_profile(Profile profile, std::vector<TensorIndex> offloaded_after_use) {
+void Runtime::adopt_profile(Profile profile) {
   plan_ = given_plan_.value_or(Plan());
   planning_status_ = Status();
   is_planned_ = given_plan_.has_value();
   iterations_on_plan_ = 0;
   if (!is_planned_ && options_.make_plan) {
     Result<Plan> made = options_.make_plan(profile);
-    if (made.status().code() == ErrorCode::kOutOfMemory && offloaded_after_use.empty()) {
-      offloaded_after_use = profile.lingering();
-      profile = profile.with_lingering_freed();
-      made = options_.make_plan(profile);
-    }
     is_planned_ = made.ok();
     planning_status_ = made.status();
     if (made.ok()) plan_ = std::move(*made);
   }
   if (!planning_status_.ok())
     spdlog::warn("teraio: no plan, migrating on demand: {}", planning_status_.message());
-  offloaded_after_use_ = std::move(offloaded_after_use);
   follower_.follow(profile.signatures);
-  engine_.follow(Schedule(std::move(profile), plan_, offloaded_after_use_));
+  engine_.follow(Schedule(std::move(profile), plan_));
 }
 
 Status Runtime::stop() {

@@ -93,6 +93,8 @@ class Runtime {
   // is short, that is waited for.
   void keep_for_stream(void* stream, std::span<const Use> uses);
   void mark_written(LiveTensor* tensor);
+  // No tensor leaves or comes back during the call, which must not call into the runtime.
+  void while_nothing_moves(const std::function<void()>& call);
   void describe(LiveTensor* tensor, TensorKind kind, std::string name);
 
   // Before and after every optimizer step, where the framework can tell. A program that never tells
@@ -136,7 +138,7 @@ class Runtime {
   void keep_op_times();
   void take_op_times(Profile& profile) const;
   bool is_new_plan_due();
-  void adopt_profile(Profile profile, std::vector<TensorIndex> offloaded_after_use = {});
+  void adopt_profile(Profile profile);
   bool begins_new_update(std::span<const Use> uses);
   int64_t note_time();
   void note_op(const OpFrame& frame, std::string_view name, uint64_t signature, bool is_complete);
@@ -162,7 +164,6 @@ class Runtime {
   bool are_ops_timed_ = false;
   std::optional<Plan> given_plan_;
   Plan plan_;
-  std::vector<TensorIndex> offloaded_after_use_;  // besides plan_
   Status planning_status_;
 
   std::vector<LiveTensor*> births_;  // since the last op ended, and alive

@@ -14,22 +14,10 @@ void for_each_touch(const Op& op, Visit visit) {
 
 }  // namespace
 
-Schedule::Schedule(Profile profile, const Plan& plan,
-                   const std::vector<TensorIndex>& offloaded_after_use)
+Schedule::Schedule(Profile profile, const Plan& plan)
     : profile_(std::move(profile)), migrations_(plan.migrations) {
   index_uses();
-  add_offloads_after_use(offloaded_after_use);
   index_migrations();
-}
-
-void Schedule::add_offloads_after_use(const std::vector<TensorIndex>& tensors) {
-  for (const TensorIndex tensor : tensors) {
-    const size_t end = uses_begin_[static_cast<size_t>(tensor) + 1];
-    const OpIndex after_last_use = uses_[end - 1] + 1;
-    if (after_last_use >= profile_.op_count()) continue;
-    migrations_.push_back(
-        {tensor, Action::kOffload, after_last_use, profile_.op_count() - 1, Tier::kSsd});
-  }
 }
 
 void Schedule::index_migrations() {

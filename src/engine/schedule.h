@@ -13,10 +13,7 @@ namespace teraio {
 class Schedule {
  public:
   Schedule() = default;
-  // `offloaded_after_use`: besides the plan, these tensors are written out right after their last
-  // use, since the plan counts on their memory (see Profile::lingering).
-  Schedule(Profile profile, const Plan& plan,
-           const std::vector<TensorIndex>& offloaded_after_use = {});
+  Schedule(Profile profile, const Plan& plan);
 
   const Profile& profile() const { return profile_; }
   bool is_empty() const { return profile_.trace.ops.empty(); }
@@ -33,7 +30,6 @@ class Schedule {
 
  private:
   void index_uses();
-  void add_offloads_after_use(const std::vector<TensorIndex>& tensors);
   void index_migrations();
 
   Profile profile_;

@@ -69,7 +69,7 @@ void Draft::reserve_host() {
     for (int32_t index : epochs[i].periods) {
       if (!options_.reserved_host_periods[index]) continue;
       if (first < 0) first = position(index);
-      end = position(index) + period(index).end - period(index).first + 1;
+      end = end_of_rest(index);
     }
     if (first < 0) continue;
     if (epochs[i].never_written) first = 0, end = problem_->op_count();
@@ -92,6 +92,13 @@ int64_t Draft::position(int32_t index) const {
   return first < start ? first + problem_->op_count() : first;
 }
 
+// The op until which a period's copy lies on its tier: up to the use that follows, as the read may
+// last until then, or to the tensor's death.
+int64_t Draft::end_of_rest(int32_t index) const {
+  const InactivePeriod& own = period(index);
+  return position(index) + own.end - own.first + (own.until_freed ? 0 : 1);
+}
+
 bool Draft::is_first(int32_t index) const {
   return !copy(index).exists() || position(index) < position(copy(index).first);
 }
@@ -101,12 +108,11 @@ bool Draft::would_write(int32_t index) const {
   return !epoch(index).never_written && !copy(index).exists();
 }
 
-// The ranges of ops in which the copy would newly lie on its tier: up to the use that follows, as
-// the read may last until then.
+// The ranges of ops in which the copy would newly lie on its tier.
 template <typename Visit>
 void Draft::for_new_occupancy(int32_t index, Visit visit) const {
   const int64_t first = position(index);
-  const int64_t end = first + period(index).end - period(index).first + 1;
+  const int64_t end = end_of_rest(index);
   const Copy& now = copy(index);
   if (!options_.clean_copies) {
     visit(first, end);
@@ -116,9 +122,8 @@ void Draft::for_new_occupancy(int32_t index, Visit visit) const {
     else
       visit(first, end);
   } else if (!epoch(index).never_written) {
-    const int64_t old_end = position(now.last) + period(now.last).end - period(now.last).first + 1;
     visit(first, position(now.first));
-    visit(old_end, end);
+    visit(end_of_rest(now.last), end);
   }
 }
 
@@ -169,8 +174,17 @@ bool Draft::may_use(int32_t index, Tier tier) const {
   return tier_has_room(index, tier);
 }
 
+// The last op at or after `first` in which the period's read has to start; its end when there is
+// none to do.
+std::optional<int64_t> Draft::read_start(int32_t index, Tier tier, int64_t first) const {
+  const InactivePeriod& own = period(index);
+  if (own.until_freed) return own.end;
+  return ledger_.read_start(tier, first, own.end, problem_->size_bytes(index));
+}
+
 // By the price where the read has to be done, at the latest.
 double Draft::read_cost(int32_t index, Tier tier) const {
+  if (period(index).until_freed) return 0;
   const double ns = ledger_.alone_ns(tier, Direction::kRead, problem_->size_bytes(index));
   if (options_.read_price.empty()) return ns;
   return ns * options_.read_price[(period(index).end - 1) % problem_->op_count()];
@@ -199,7 +213,7 @@ std::optional<Offer> Draft::offer_on(int32_t index, Tier tier, bool timed) const
       if (!free) return std::nullopt;
       offer.free_from = *free;
     }
-    const std::optional<int64_t> needed = ledger_.read_start(tier, offer.free_from, own.end, bytes);
+    const std::optional<int64_t> needed = read_start(index, tier, offer.free_from);
     if (!needed) return std::nullopt;
     offer.needed_from = *needed;
     // The period that wrote so far becomes a drop, which frees its bytes at once.
@@ -221,9 +235,8 @@ std::optional<Offer> Draft::early_write_offer(int32_t index, Tier tier) const {
   for (size_t i = 0; i < periods.size() && periods[i] != index; ++i) {
     const std::optional<Offer> early = offer_on(periods[i], tier, true);
     if (!early) continue;
-    const int64_t end = position(index) + own.end - own.first + 1;
-    if (tier_use(tier).max(position(periods[i]), end) > -bytes) continue;
-    const std::optional<int64_t> needed = ledger_.read_start(tier, own.first, own.end, bytes);
+    if (tier_use(tier).max(position(periods[i]), end_of_rest(index)) > -bytes) continue;
+    const std::optional<int64_t> needed = read_start(index, tier, own.first);
     if (!needed) return std::nullopt;
     Offer offer{index, tier, false, own.first, *needed, 0, 0};
     offer.cost = early->cost + read_cost(index, tier);
@@ -291,14 +304,13 @@ void Draft::move_alone(const Offer& offer) {
   const int64_t bytes = problem_->size_bytes(offer.period);
   Move& move = moves_[offer.period];
   occupy(offer.period, offer.tier, 1);
-  const int64_t planned_from =
-      std::min(offer.needed_from,
-               ledger_.read_start(offer.tier, offer.free_from, own.end, bytes).value_or(own.end));
+  const int64_t planned_from = std::min(
+      offer.needed_from, read_start(offer.period, offer.tier, offer.free_from).value_or(own.end));
   move = {true, offer.writes, offer.tier, offer.free_from, offer.needed_from, planned_from, {}, {}};
   if (options_.clean_copies && copy(offer.period).exists() && is_first(offer.period))
     hand_over_write(offer.period);
   if (move.writes) move.write = ledger_.book_write(offer.tier, own.first, own.end, bytes);
-  move.read = ledger_.book_read(offer.tier, offer.free_from, own.end, bytes);
+  if (!own.until_freed) move.read = ledger_.book_read(offer.tier, offer.free_from, own.end, bytes);
   if (offer.writes) count_write(offer.period, offer.tier, 1);
   excess_.add(offer.free_from, offer.needed_from, -bytes);
   update_copy(offer.period);
@@ -325,6 +337,7 @@ bool Draft::stay(int32_t index) {
 bool Draft::copy_rests_at_start(int32_t index) const {
   const Copy& now = copies_[index];
   if (problem_->lifetimes.epochs[index].never_written) return true;
+  if (period(now.last).until_freed) return false;
   const int64_t count = problem_->op_count();
   const int64_t made_at = position(now.first);
   const int64_t needed_from =

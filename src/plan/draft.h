@@ -3,7 +3,8 @@
 //
 // A period that is moved frees its tensor's bytes from `free_from`, when its write is planned to be
 // done, to `needed_from`, when its read has to start. Of the moved periods of one epoch the first
-// one writes; the others drop the tensor and use the same copy.
+// one writes; the others drop the tensor and use the same copy. A period until the tensor is freed
+// has no read.
 #pragma once
 
 #include <array>
@@ -142,6 +143,7 @@ class Draft {
   };
   const Copy& copy(int32_t index) const { return copies_[period(index).epoch]; }
   int64_t position(int32_t index) const;  // unrolled from the start of its epoch
+  int64_t end_of_rest(int32_t index) const;
   bool would_write(int32_t index) const;
   bool is_first(int32_t index) const;
   bool tier_has_room(int32_t index, Tier tier) const;
@@ -155,6 +157,7 @@ class Draft {
   double share_of_write(int32_t index) const;
   template <typename Visit>
   void for_new_occupancy(int32_t index, Visit visit) const;
+  std::optional<int64_t> read_start(int32_t index, Tier tier, int64_t first) const;
   double read_cost(int32_t index, Tier tier) const;
   double write_cost(int32_t index, Tier tier) const;
   std::optional<Offer> offer_on(int32_t index, Tier tier, bool timed) const;

@@ -47,7 +47,8 @@ class Forecaster {
         born_bytes_(count_),
         dead_bytes_(count_),
         leaves_(count_),
-        returns_(count_) {
+        returns_(count_),
+        die_away_(count_) {
     prepare_lives();
     prepare_moves();
     prepare_tiers();
@@ -107,6 +108,10 @@ class Forecaster {
       const int32_t index = static_cast<int32_t>(i);
       if (!draft_.moved(index)) continue;
       leaves_[period(index).first % count_].push_back(index);
+      if (period(index).until_freed) {
+        die_away_[period(index).deadline()].push_back(index);
+        continue;
+      }
       returns_[draft_.at(index).needed_from % count_].push_back(index);
       if (draft_.at(index).needed_from < count_) continue;
       places_[period(index).tensor] = Place::kTier;
@@ -190,11 +195,29 @@ class Forecaster {
   void end_op() {
     const int64_t local = op_ % count_;
     used_bytes_ -= dead_bytes_[local] + problem_.trace.ops[local].workspace_bytes;
+    for (int32_t index : die_away_[local]) die_away(index);
     result_.stretched_ns[local] = now_ns_ - last_end_ns_;
     last_end_ns_ = now_ns_;
     running_ = false;
     ++op_;
     issue();
+  }
+
+  // Freed while it is away, or on the way: a write of it stops.
+  void die_away(int32_t index) {
+    const size_t tier = static_cast<size_t>(draft_.at(index).tier);
+    Place& place = places_[period(index).tensor];
+    Channel& channel = channels_[2 * tier];
+    const bool was_written = place == Place::kWriting;
+    if (place == Place::kTier) used_bytes_ += problem_.size_bytes(index);  // not freed again
+    place = Place::kDevice;
+    if (was_written && channel.period != index) {
+      std::erase(writes_[tier], index);
+      return;
+    }
+    if (was_written) channel.period = -1;
+    tier_room_bytes_[tier] += problem_.size_bytes(index);
+    set_speeds();
   }
 
   void start_transfers() {
@@ -304,8 +327,9 @@ class Forecaster {
   std::vector<int32_t> queued_reads_;  // per tensor: the read that waits for its write
   std::vector<int64_t> born_bytes_;
   std::vector<int64_t> dead_bytes_;
-  std::vector<std::vector<int32_t>> leaves_;   // per op: moved periods that begin
-  std::vector<std::vector<int32_t>> returns_;  // per op: those whose read is issued
+  std::vector<std::vector<int32_t>> leaves_;    // per op: moved periods that begin
+  std::vector<std::vector<int32_t>> returns_;   // per op: those whose read is issued
+  std::vector<std::vector<int32_t>> die_away_;  // per op: those that end with the tensor's death
   std::array<Channel, 4> channels_;
   std::array<std::deque<int32_t>, 2> writes_;
   std::array<std::priority_queue<Read>, 2> reads_;

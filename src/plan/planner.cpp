@@ -58,7 +58,7 @@ Round round_of(const Problem& problem, const Offer& offer) {
   const int64_t count = problem.op_count();
   return {period.tensor,
           static_cast<OpIndex>(period.first % count),
-          static_cast<OpIndex>(period.end % count),
+          static_cast<OpIndex>(period.deadline() % count),
           offer.tier,
           offer.benefit,
           offer.cost};

@@ -40,10 +40,10 @@ Result<Plan> plan(const Trace& trace, const Hardware& hardware, const Limits& li
 struct Round {
   TensorIndex tensor = 0;
   OpIndex first_op = 0;     // of the period
-  OpIndex next_use_op = 0;  // may be in the next iteration
+  OpIndex next_use_op = 0;  // may be in the next iteration; the last of its life if there is none
   Tier tier = Tier::kSsd;
   double benefit_byte_ns = 0;  // memory pressure that it relieves, over time
-  double cost_ns = 0;          // of its offload and its prefetch
+  double cost_ns = 0;          // of its offload, and its prefetch if it comes back
 };
 
 // plan() with Policy::kAlgorithm1; `observe` sees every round.

@@ -82,9 +82,10 @@ std::vector<int32_t> moved_periods(const Draft& draft) {
   return periods;
 }
 
-std::vector<int32_t> by_deadline(const Draft& draft) {
+std::vector<int32_t> reads_by_deadline(const Draft& draft) {
   const Problem& problem = draft.problem();
   std::vector<int32_t> periods = moved_periods(draft);
+  std::erase_if(periods, [&](int32_t p) { return problem.lifetimes.periods[p].until_freed; });
   const auto deadline = [&](int32_t period) {
     return std::pair(problem.lifetimes.periods[period].end % problem.op_count(), period);
   };
@@ -106,7 +107,7 @@ void start_read_from(Draft& draft, int32_t period, int64_t op) {
 // Once more than the bandwidth allows is moved, reads start when they were planned to only where
 // there is memory for that.
 void restore_timing(Draft& draft) {
-  for (int32_t period : by_deadline(draft))
+  for (int32_t period : reads_by_deadline(draft))
     start_read_from(draft, period, draft.at(period).planned_from);
 }
 
@@ -128,10 +129,9 @@ Migration leaving(const Draft& draft, int32_t index) {
   const InactivePeriod& period = problem.lifetimes.periods[index];
   const Draft::Move& move = draft.at(index);
   const int64_t count = problem.op_count();
-  const int64_t deadline = period.end;
   return {period.tensor, move.writes ? Action::kOffload : Action::kDrop,
-          static_cast<OpIndex>(period.first % count), static_cast<OpIndex>(deadline % count),
-          move.tier};
+          static_cast<OpIndex>(period.first % count),
+          static_cast<OpIndex>(period.deadline() % count), move.tier};
 }
 
 Migration returning(const Draft& draft, int32_t index) {
@@ -207,8 +207,24 @@ void take_back_needless(Draft& draft) {
 }
 
 void prefetch_early(Draft& draft) {
-  for (int32_t period : by_deadline(draft))
+  for (int32_t period : reads_by_deadline(draft))
     start_read_from(draft, period, draft.problem().lifetimes.periods[period].first + 1);
+}
+
+void hold_back_reads(Draft& draft, const std::vector<double>& op_ns, double horizon_ns) {
+  const Problem& problem = draft.problem();
+  std::vector<double> start_ns{0};  // of unrolled ops
+  for (int64_t op = 0; op < 2 * problem.op_count(); ++op)
+    start_ns.push_back(start_ns.back() + op_ns[op % problem.op_count()]);
+  for (int32_t period : reads_by_deadline(draft)) {
+    const int64_t end = problem.lifetimes.periods[period].end;
+    const double read_ns = draft.ledger().alone_ns(draft.at(period).tier, Direction::kRead,
+                                                   problem.size_bytes(period));
+    const auto first = std::lower_bound(start_ns.begin(), start_ns.begin() + end,
+                                        start_ns[end] - read_ns - horizon_ns);
+    const int64_t op = first - start_ns.begin();
+    if (op > draft.at(period).needed_from) draft.set_needed_from(period, op);
+  }
 }
 
 Plan plan_of(const Draft& draft) {
@@ -216,7 +232,8 @@ Plan plan_of(const Draft& draft) {
   plan.trace = draft.problem().trace.name;
   for (int32_t period : moved_periods(draft)) {
     plan.migrations.push_back(leaving(draft, period));
-    plan.migrations.push_back(returning(draft, period));
+    if (!draft.problem().lifetimes.periods[period].until_freed)
+      plan.migrations.push_back(returning(draft, period));
   }
   const auto key = [](const Migration& migration) {
     return std::tuple(migration.trigger_op, migration.action == Action::kPrefetch,

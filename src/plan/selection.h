@@ -27,6 +27,10 @@ void take_back_needless(Draft& draft);
 // wait while there is room.
 void prefetch_early(Draft& draft);
 
+// Starts no read more than `horizon_ns` before it has to, on the timeline of `op_ns`: room that
+// early reads take is missed where writes are late.
+void hold_back_reads(Draft& draft, const std::vector<double>& op_ns, double horizon_ns);
+
 // The moves as migrations, in the order in which they are issued.
 Plan plan_of(const Draft& draft);
 

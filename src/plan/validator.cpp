@@ -160,7 +160,9 @@ class Validator {
         return broken("tensor not alive", index);
     }
     State state;
-    return walk(tensor, 0, state, true);
+    TERAIO_RETURN_IF_ERROR(walk(tensor, 0, state, true));
+    if (state.away) device_.add(state.away_since, last, -trace_.tensors[tensor].size_bytes);
+    return Status();
   }
 
   // The first iteration only brings the tensor into its steady state, and goes on where a rule is
@@ -212,11 +214,11 @@ class Validator {
   }
 
   // The op of use `i`, counted from the iteration's start; past the last use, of the next
-  // iteration.
+  // iteration, or the op after which the tensor is freed.
   int64_t next_use(TensorIndex tensor, size_t i) const {
     const std::vector<Use>& uses = uses_[tensor];
     if (i < uses.size()) return uses[i].op;
-    return trace_.tensors[tensor].persistent ? op_count_ + uses.front().op : kNever;
+    return trace_.tensors[tensor].persistent ? op_count_ + uses.front().op : freed_at_[tensor];
   }
 
   Status migrate(size_t index, int64_t offset, int64_t next_use, State& state, bool account) {
@@ -231,7 +233,6 @@ class Validator {
       return Status();
     }
     if (account && state.away) return broken("already away", index);
-    if (next_use == kNever) return broken("offload or drop without use", index);
     return leave(index, offset, offset + next_use, state, account);
   }
 

@@ -49,6 +49,7 @@ class Collector {
     start_ns_.push_back(0);
     for (const Op& op : trace.ops) start_ns_.push_back(start_ns_.back() + op.duration_ns);
     find_uses();
+    std::erase_if(lifetimes_.periods, [](const InactivePeriod& p) { return p.until_freed; });
     for (const InactivePeriod& period : lifetimes_.periods) {
       idle_ns_.push_back(start_of(period.end) - start_of(period.first));
       int64_t& longest_ns = facts_[period.tensor].longest_idle_ns;
@@ -214,7 +215,7 @@ class Collector {
   }
 
   const Trace& trace_;
-  const Lifetimes lifetimes_;
+  Lifetimes lifetimes_;  // only periods between two uses
   const size_t tensor_count_;
   std::vector<int64_t> start_ns_;  // per op, and the end of the last one
   std::vector<TensorFacts> facts_;

@@ -67,6 +67,12 @@ void Channels::start(int channel, int32_t transfer, int64_t size_bytes, int64_t 
   update(now_ns);
 }
 
+void Channels::stop(int channel, int64_t now_ns) {
+  progress_to(now_ns);
+  flights_[channel] = Flight();
+  update(now_ns);
+}
+
 void Channels::rebase(int64_t by_ns) {
   progressed_ns_ -= by_ns;
   if (next_event_ns_ != kNoTime) next_event_ns_ -= by_ns;

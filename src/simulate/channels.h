@@ -40,6 +40,9 @@ class Channels {
 
   void start(int channel, int32_t transfer, int64_t size_bytes, int64_t now_ns);
 
+  // The channel is idle from now on, and its transfer never ends.
+  void stop(int channel, int64_t now_ns);
+
   // When the next channel ends its latency or its transfer; kNoTime when all are idle.
   int64_t next_event_ns() const { return next_event_ns_; }
 

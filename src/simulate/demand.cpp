@@ -114,7 +114,8 @@ class Pager {
 
   void die(TensorIndex tensor) {
     leave_ranking(tensor);
-    device_bytes_ -= size(tensor);
+    if (pages_[tensor].place == Place::kDevice) device_bytes_ -= size(tensor);
+    if (pages_[tensor].host_copy) used(Tier::kHost) -= size(tensor);
     forget_copy(tensor);
     pages_[tensor] = Page();
   }
@@ -137,19 +138,19 @@ class Pager {
 
   TensorIndex choose_victim() const {
     for (const auto& [rank, tensor] : ranking_)
-      if (!active(tensor) && size(tensor) > 0 && used_again(tensor)) return tensor;
+      if (!active(tensor) && size(tensor) > 0 && can_move(tensor)) return tensor;
     return -1;
   }
 
+  bool can_move(TensorIndex tensor) const { return !index_.uses[tensor].empty(); }
   bool used_again(TensorIndex tensor) const {
-    return index_.persistent[tensor] ? !index_.uses[tensor].empty()
-                                     : pages_[tensor].next_use < index_.uses[tensor].size();
+    return index_.persistent[tensor] || pages_[tensor].next_use < index_.uses[tensor].size();
   }
 
   Status evict_all() {
     for (size_t i = 0; i < index_.tensor_count(); ++i) {
       const auto tensor = static_cast<TensorIndex>(i);
-      if (index_.persistent[i] && resident(tensor) && !active(tensor) && used_again(tensor))
+      if (index_.persistent[i] && resident(tensor) && !active(tensor))
         TERAIO_RETURN_IF_ERROR(evict(tensor, 0));
     }
     return Status();
@@ -157,7 +158,7 @@ class Pager {
 
   Status evict(TensorIndex tensor, OpIndex op) {
     Page& page = pages_[tensor];
-    if (!used_again(tensor)) return Status();
+    if (!can_move(tensor)) return Status();
     const bool drop = page.ssd_copy || page.host_copy;
     if (!drop) TERAIO_RETURN_IF_ERROR(choose_tier(tensor));
     if (drop) page.place = page.host_copy ? Place::kHost : Place::kSsd;
@@ -171,7 +172,7 @@ class Pager {
 
   // Tells the op that comes first enough; of the next iteration when that is over in this one.
   void call_back_ahead(TensorIndex tensor) {
-    if (options_.called_back_at.empty()) return;
+    if (options_.called_back_at.empty() || !used_again(tensor)) return;
     called_back_[options_.called_back_at[next_use_op(tensor)]].push_back(tensor);
   }
 
@@ -250,6 +251,8 @@ class Pager {
     const std::span<const TensorUse> uses = index_.uses[tensor];
     const uint32_t next = pages_[tensor].next_use;
     if (options_.victim == Victim::kFarthestNextUse) {
+      // Room that its death makes soon is not worth a write.
+      if (!used_again(tensor)) return {-(first_op_ + index_.last_op[tensor] + 1), tensor};
       const bool this_iteration = next < uses.size();
       const int64_t op = uses.empty() ? 0 : next_use_op(tensor) + (this_iteration ? 0 : op_count());
       return {-(first_op_ + op), tensor};

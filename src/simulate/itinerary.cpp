@@ -35,6 +35,7 @@ class Walker {
     order_by_tensor();
     itinerary_.keeps_copy.assign(plan_.migrations.size(), 0);
     for (TensorIndex tensor : moved_) TERAIO_RETURN_IF_ERROR(check_tensor(tensor));
+    find_leaving_for_good();
     add_up_bytes();
     return std::move(itinerary_);
   }
@@ -123,8 +124,7 @@ class Walker {
       const OpIndex trigger = plan_.migrations[i].trigger_op;
       for (; next_use < uses.size() && uses[next_use].op < trigger; ++next_use)
         keep_first(first_failure, use(tensor, uses[next_use], position));
-      const bool used_again = next_use < uses.size() || index_.persistent[tensor];
-      keep_first(first_failure, migrate(i, used_again, position));
+      keep_first(first_failure, migrate(i, position));
     }
     for (; next_use < uses.size(); ++next_use)
       keep_first(first_failure, use(tensor, uses[next_use], position));
@@ -148,11 +148,10 @@ class Walker {
                               describe(plan_, trace_, position.left_by)));
   }
 
-  Status migrate(int32_t i, bool used_again, Position& position) {
+  Status migrate(int32_t i, Position& position) {
     const Migration& migration = plan_.migrations[i];
     if (migration.action == Action::kPrefetch) return come_back(i, position);
     if (position.away) return broken("already away", i);
-    if (!used_again) return broken("offload or drop without use", i);
     const bool drop = migration.action == Action::kDrop;
     if (drop && !position.copy_valid) return broken("drop without copy", i);
     if (drop && position.tier != migration.tier) return broken("wrong tier", i);
@@ -176,6 +175,17 @@ class Walker {
     } else if (position.kept_by != kNone && itinerary_.keeps_copy[position.kept_by]) {
       itinerary_.kept_bytes_at_start[static_cast<int>(position.tier)] += index_.size_bytes[tensor];
     }
+  }
+
+  void find_leaving_for_good() {
+    itinerary_.leave_for_good = FlatLists<int32_t>(index_.op_count(), [this](auto add) {
+      for (TensorIndex tensor : moved_) {
+        const int32_t last = by_tensor_[tensor].back();
+        const bool after_last_use =
+            plan_.migrations[last].trigger_op > index_.uses[tensor].back().op;
+        if (after_last_use && !index_.persistent[tensor]) add(index_.last_op[tensor], last);
+      }
+    });
   }
 
   void add_up_bytes() {

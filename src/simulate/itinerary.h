@@ -36,6 +36,8 @@ struct Itinerary {
     int32_t issued_prefetch = -1;
   };
   std::vector<Away> away_at_start;
+  // Per op, of the tensors that leave after their last use and are freed by it: the last migration.
+  FlatLists<int32_t> leave_for_good;
   // Bytes of kept copies, of tensors that are on the device when the iteration begins.
   std::array<int64_t, 2> kept_bytes_at_start{};
   std::array<int64_t, 2> written_bytes{};  // per iteration, by tier

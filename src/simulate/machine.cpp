@@ -165,6 +165,25 @@ void Machine::finish(int32_t i) {
   if (next != kNone) make_ready(next);
 }
 
+// The tensor of migration `last`, its last one, is freed, and its op has counted its bytes as the
+// device's. What is under way ends.
+void Machine::die(int32_t last) {
+  const TensorIndex tensor = migration(last).tensor;
+  if (!away_[tensor]) return;
+  int32_t i = std::exchange(current_[tensor], kNone);
+  const bool in_flight = i != kNone && transfers_[i].stage == Stage::kInFlight;
+  const bool coming = i != kNone && migration(i).action == Action::kPrefetch;
+  const bool leaving = i != kNone && !coming;
+  const Tier tier = migration(i == kNone ? last : i).tier;
+  if (!leaving && !in_flight) device_bytes_ += size_bytes(last);
+  if (!leaving || in_flight) tier_bytes_[slot(tier)] -= size_bytes(last);
+  if (in_flight) channels_.stop(channel_of(tier, leaving), now_ns_);
+  for (; i != kNone; i = std::exchange(transfers_[i].successor, kNone))
+    transfers_[i].stage = Stage::kDone;
+  last_issued_[tensor] = kNone;
+  away_[tensor] = false;
+}
+
 // --- Ops ---
 
 // Sets what op `op` of this iteration (one past the end: the first of the next) still lacks.
@@ -221,6 +240,7 @@ void Machine::run_op(OpIndex op) {
   }
   now_ns_ = end_ns;
   device_bytes_ -= index.workspace_bytes[op] + index.death_bytes[op];
+  for (int32_t i : itinerary_.leave_for_good[op]) die(i);
 }
 
 void Machine::pass_until(int64_t event_ns) {

@@ -58,6 +58,7 @@ class Machine {
   void complete(int32_t migration);
   void arrive(int32_t migration);
   void finish(int32_t migration);
+  void die(int32_t last);
 
   Status wait_for(OpIndex op);
   void run_op(OpIndex op);

@@ -59,9 +59,7 @@ class Builder {
     }
     for (const Use& use : life.uses)
       add(result_.active_bytes, use.op, use.op + 1, tensor.size_bytes);
-    if (!tensor.persistent)
-      add(result_.active_bytes, life.uses.back().op + 1, dead, tensor.size_bytes);
-    add_periods(index, life.uses);
+    add_periods(index, life.uses, dead);
   }
 
   static void add(std::vector<int64_t>& steps, int64_t first, int64_t end, int64_t bytes) {
@@ -70,7 +68,7 @@ class Builder {
   }
 
   // Starts behind a write, so that every epoch is met as a whole.
-  void add_periods(TensorIndex tensor, const std::vector<Use>& uses) {
+  void add_periods(TensorIndex tensor, const std::vector<Use>& uses, int64_t dead) {
     const bool persistent = trace_.tensors[tensor].persistent;
     const size_t count = uses.size();
     size_t start = 0;
@@ -78,12 +76,15 @@ class Builder {
     const bool never_written = persistent && start == count;
     if (never_written) start = 0;
     bool open = false;
-    for (size_t i = 0; i < (persistent ? count : count - 1); ++i) {
+    for (size_t i = 0; i < count; ++i) {
       const size_t from = (start + i) % count;
       open = open && !uses[from].writes;
+      const bool is_last = from + 1 == count;
+      const int64_t after_last = persistent ? op_count() + uses.front().op : dead;
       const int64_t first = uses[from].op + 1;
-      const int64_t end = from + 1 < count ? uses[from + 1].op : op_count() + uses.front().op;
-      if (end > first) add_period({tensor, first, end, 0}, never_written, open);
+      const int64_t end = is_last ? after_last : uses[from + 1].op;
+      if (end <= first) continue;
+      add_period({tensor, first, end, 0, is_last && !persistent}, never_written, open);
     }
   }
 

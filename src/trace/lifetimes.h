@@ -1,8 +1,9 @@
 // Lifetimes: when each tensor of a trace is alive, used, and idle.
 //
 //   ops        0   1   2   3   4   5   6   7
-//   tensor A       W   .   .   r   .   r          born before 1, dies after 6
-//                    [idle ]     [i]              two inactive periods: ops 2..3 and op 5
+//   tensor A       W   .   .   r   .   r   .      born before 1, dies after 7
+//                    [idle ]     [i]     [i]      inactive: ops 2..3, op 5, and 7, until it is
+//                    freed
 //   weight P   r   .   .   .   .   .   W   .      persistent: idle 1..5, and 7..(8+0) over the end
 //
 // Ops are "unrolled" where a range may pass the end of the iteration: op N + k is op k of the next.
@@ -15,12 +16,17 @@
 
 namespace teraio {
 
-// The ops [first, end) strictly between two uses: at op `end` the tensor is used again.
+// The ops [first, end) strictly between two uses: at op `end` the tensor is used again. Or after
+// the last use of a tensor that lives on without one: it is freed right after op end - 1.
 struct InactivePeriod {
   TensorIndex tensor = 0;
   int64_t first = 0;  // in [1, N]
   int64_t end = 0;    // unrolled; > first
   int32_t epoch = 0;  // its position in Lifetimes::epochs
+  bool until_freed = false;
+
+  // The op that ends it: the next use, or the last one of the tensor's life.
+  int64_t deadline() const { return until_freed ? end - 1 : end; }
 
   bool operator==(const InactivePeriod&) const = default;
 };

@@ -53,6 +53,22 @@ TEST_F(OtherStreamTest, StaysForAsLongAsItIsAtWork) {
   session_->op(3, {tensor});
 }
 
+// As record_stream tells it.
+TEST_F(OtherStreamTest, WhatItChangesOutsideOfAnyOpIsWrittenOutAnew) {
+  open({.evict_after_every_op = true});
+  LiveTensor* tensor = used();
+  ASSERT_TRUE(session_->runtime().hold(tensor).ok());
+  ASSERT_NE(tensor->valid_copy(), nullptr);
+  session_->write_bytes_elsewhere(*tensor, stream_);
+  const Use use = {tensor, true};
+  session_->runtime().keep_for_stream(stream_, std::span(&use, 1));
+  session_->runtime().unhold(tensor);
+  int op_count = 0;
+  while (tensor->residency == Residency::kResident && ++op_count < 10'000) session_->op(2, {});
+  EXPECT_EQ(tensor->residency, Residency::kOut);
+  session_->op(3, {tensor});
+}
+
 TEST_F(OtherStreamTest, IsNotMovedWhileItIsAtWork) {
   open({.budget_units = 4, .evict_after_every_op = true});
   std::vector<LiveTensor*> tensors;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/fixture/runtime_session.h"
+#include "plan/planner.h"
 
 namespace teraio {
 namespace {
@@ -178,7 +179,6 @@ TEST_F(RuntimeTest, WithoutAPlanItGoesOnOnDemandAndSaysWhy) {
   EXPECT_GT(runtime().counters().on_demand_offloads, 0);
 }
 
-// Gradients are freed at the next zero_grad; a plan that fits only without them writes them out.
 // Every op takes as many microseconds as its place in the iteration, from 1 on.
 class CountingTimer final : public OpTimer {
  public:
@@ -252,23 +252,49 @@ TEST_F(RuntimeTest, ATimerThatFailsLeavesTheClocksTimes) {
   EXPECT_GT(last_op.duration_ns, 0);
 }
 
-TEST_F(RuntimeTest, LingeringTensorsLeaveAfterTheirLastUseAlsoWhenThePlanIsRefined) {
+// The last op that uses each tensor.
+std::vector<OpIndex> last_uses(const Trace& trace) {
+  std::vector<OpIndex> last(trace.tensors.size(), 0);
+  for (size_t op = 0; op < trace.ops.size(); ++op)
+    for (const auto* tensors : {&trace.ops[op].reads, &trace.ops[op].writes})
+      for (const TensorIndex tensor : *tensors) last[tensor] = static_cast<OpIndex>(op);
+  return last;
+}
+
+// Weights and gradients that wait for zero_grad take more than the budget: gradients leave after
+// the update that uses them last, and are freed while they are away, when the next step begins.
+TEST_F(RuntimeTest, GradientsLeaveByThePlanAfterTheirLastUseAndDieAway) {
   constexpr int kManyLayers = 24;
-  open({.make_plan = [this](const Profile& profile) -> Result<Plan> {
-         planned_.push_back(profile);
-         if (!profile.lingering().empty()) return Status(ErrorCode::kOutOfMemory, "too much");
-         return Plan();
-       }},
+  constexpr int64_t kBudgetUnits = 28;
+  constexpr int64_t kRate = 1'000'000'000;
+  Hardware hardware;
+  hardware.device_memory_bytes = kBudgetUnits * kUnitBytes;
+  hardware.device_link = {kRate, kRate};
+  hardware.drives = {{"d0", 1000 * kUnitBytes, {kRate, kRate}, 2.0, {}}};
+  open({.budget_units = kBudgetUnits,
+        .make_plan =
+            [&](const Profile& profile) {
+              planned_.push_back(profile);
+              return teraio::plan(profile.trace, hardware, {});
+            }},
        kManyLayers);
-  std::vector<int64_t> offloads;
-  for (int i = 0; i < 9; ++i) {
-    const int64_t before = runtime().counters().planned_offloads;
-    trainee_->step();
-    offloads.push_back(runtime().counters().planned_offloads - before);
-  }
-  EXPECT_GE(planned_.size(), 3u) << "refused, made, refined";
-  EXPECT_GT(offloads[2], 0);
-  EXPECT_EQ(offloads.back(), offloads[2]) << "after refining as before";
+  trainee_->steps(6);
+  ASSERT_EQ(runtime().planning_status(), Status());
+  EXPECT_EQ(modes().back(), Mode::kPlanned);
+  const Trace& trace = planned_.back().trace;
+  const std::vector<OpIndex> last = last_uses(trace);
+  const Plan plan = runtime().current_plan().value_or(Plan());
+  int leaving_for_good = 0;
+  for (const Migration& migration : plan.migrations)
+    leaving_for_good += !trace.tensors[migration.tensor].persistent &&
+                        migration.trigger_op > last[migration.tensor];
+  EXPECT_GT(leaving_for_good, 0);
+  const int64_t read_bytes = session_->ssd().counters().bytes_read;
+  const int64_t away_bytes = runtime().bytes_away();
+  session_->runtime().begin_step();
+  trainee_->zero_grad();
+  EXPECT_LT(runtime().bytes_away(), away_bytes);
+  EXPECT_EQ(session_->ssd().counters().bytes_read, read_bytes);
 }
 
 TEST_F(RuntimeTest, AnIterationWithAnOpThatCouldNotBeginRefinesNothing) {

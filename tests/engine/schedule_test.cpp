@@ -90,26 +90,5 @@ TEST_F(ScheduleTest, NewbornBytesAreFirstTouchesAndWorkspace) {
   EXPECT_EQ(schedule.newborn_bytes(1), 3 * kUnitBytes) << "only the second is new";
 }
 
-TEST_F(ScheduleTest, OffloadsAfterUseComeBesideThePlan) {
-  const TensorIndex gradient = program_.born(1);
-  program_.op({}, {gradient});
-  program_.op({gradient});
-  program_.idle_ops(2);
-  const Schedule schedule = program_.schedule({gradient});
-  EXPECT_TRUE(schedule.issued_at(1).empty());
-  ASSERT_EQ(schedule.issued_at(2).size(), 1u);
-  EXPECT_EQ(schedule.issued_at(2)[0].action, Action::kOffload);
-  EXPECT_EQ(schedule.issued_at(2)[0].tensor, gradient);
-}
-
-TEST_F(ScheduleTest, NothingIsOffloadedAfterAUseInTheLastOp) {
-  const TensorIndex gradient = program_.born(1);
-  program_.op({}, {gradient});
-  program_.op({gradient});
-  const Schedule schedule = program_.schedule({gradient});
-  EXPECT_TRUE(schedule.issued_at(0).empty());
-  EXPECT_TRUE(schedule.issued_at(1).empty());
-}
-
 }  // namespace
 }  // namespace teraio

@@ -154,6 +154,7 @@ TEST_F(OffloadTest, DiesWhileAway) {
   run_until_out();
   session_.die(a_);
   EXPECT_EQ(session_.ssd().counters().reserved_bytes, 0);
+  EXPECT_EQ(session_.ssd().counters().bytes_read, 0);
   EXPECT_EQ(session_.engine().bytes_away(), 0);
 }
 

@@ -77,6 +77,43 @@ TEST(Planner, NeedsATierWithRoom) {
   EXPECT_THAT(refused.status().message(), HasSubstr("tiers have no room"));
 }
 
+// A gradient (tensor 0) that op 2 reads last and op 4 frees; op 3 needs room for another. So does
+// op 1, or the gradient is not idle before.
+Trace gradient_that_lingers(bool leaves_before) {
+  using testing::op;
+  using testing::tensor;
+  return {"test",
+          "modelled",
+          {tensor(10, 60, false), tensor(11, 60, false), tensor(12, 60, false)},
+          {op({}, {0}), leaves_before ? op({}, {1}, {1}) : op({0}), op({0}), op({}, {2}, {2}),
+           op({}, {}, {0})}};
+}
+
+TEST(Planner, MovesWhatIsNotUsedAnyMoreForGood) {
+  const Trace trace = gradient_that_lingers(false);
+  EXPECT_EQ(least_device_budget_bytes(trace, {}), 60);
+  for (const Policy policy : {Policy::kTeraio, Policy::kAlgorithm1}) {
+    const Plan plan = planned(trace, machine(100), {}, {.policy = policy});
+    EXPECT_EQ(plan.migrations, (std::vector<Migration>{{0, Action::kOffload, 3, 4, Tier::kSsd}}));
+  }
+}
+
+TEST(Planner, DropsWhatHasACopyAndIsNotUsedAnyMore) {
+  const Trace trace = gradient_that_lingers(true);
+  const Plan plan = planned(trace, machine(100));
+  ASSERT_EQ(plan.migrations.size(), 3);
+  EXPECT_EQ(plan.migrations[0].action, Action::kOffload);
+  EXPECT_EQ(plan.migrations[1].action, Action::kPrefetch);
+  EXPECT_EQ(plan.migrations[2], (Migration{0, Action::kDrop, 3, 4, Tier::kSsd}));
+}
+
+TEST(Planner, NeedsRoomOnATierForWhatIsNotUsedAnyMore) {
+  Hardware hardware = machine(100);
+  hardware.drives[0].capacity_bytes = 59;
+  EXPECT_EQ(plan(gradient_that_lingers(false), hardware, {}).status().code(),
+            ErrorCode::kOutOfSpace);
+}
+
 // Frozen weights need no write at all.
 TEST(Planner, DropsWhatIsNeverWritten) {
   Trace trace = testing::weight_and_activation();

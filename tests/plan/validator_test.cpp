@@ -88,10 +88,46 @@ TEST_F(ValidatorTest, WhatIsUsedIsThere) {
   expect_broken("not resident: tensor 10 is away when op 4", {offload(0, 1, 2), prefetch(0, 5, 0)});
 }
 
-TEST_F(ValidatorTest, NothingLeavesWithoutANextUse) {
-  trace_.ops[3].frees.clear();
-  trace_.ops[5].frees = {1};  // A lives on without a use
-  expect_broken("offload or drop without use", {offload(1, 4, 5)});
+// A lives on after op 3 without a use, until op 5.
+class AfterTheLastUse : public ValidatorTest {
+ protected:
+  AfterTheLastUse() {
+    trace_.ops[3].frees.clear();
+    trace_.ops[5].frees = {1};
+    hardware_.device_memory_bytes = 99;  // not W and A
+  }
+  const std::vector<Migration> w_moves_ = {offload(0, 1, 2), prefetch(0, 4, 4)};
+  std::vector<Migration> with(std::vector<Migration> more) const {
+    more.insert(more.begin(), w_moves_.begin(), w_moves_.end());
+    return more;
+  }
+};
+
+TEST_F(AfterTheLastUse, ATensorTakesMemoryUntilItLeaves) {
+  expect_broken("device memory: op 4", w_moves_);
+  EXPECT_TRUE(check(with({offload(1, 4, 5)})).ok());
+  expect_broken("device memory: op 4", with({offload(1, 5, 5)}));
+}
+
+TEST_F(AfterTheLastUse, ACopyThatIsValidIsEnough) {
+  EXPECT_TRUE(check(with({offload(1, 2, 2), prefetch(1, 3, 3), drop(1, 4, 5)})).ok());
+  expect_broken("drop without copy", with({drop(1, 4, 5)}));
+}
+
+TEST_F(AfterTheLastUse, ItTakesRoomOnItsTierUntilItIsFreed) {
+  trace_.ops.push_back(op({}));
+  hardware_.device_memory_bytes = 110;
+  hardware_.drives[0].capacity_bytes = 60;  // W's
+  const std::vector<Migration> moves =
+      with({prefetch(0, 0, 0), offload(1, 5, 5), offload(0, 6, 0)});
+  EXPECT_EQ(check(moves), Status());
+  std::swap(trace_.ops[5].frees, trace_.ops[6].frees);
+  expect_broken("SSD capacity: 100 bytes rest there at op 6", moves);
+}
+
+TEST_F(ValidatorTest, WhatNoOpUsesStays) {
+  trace_.tensors.push_back(tensor(13, 1, true));
+  expect_broken("offload or drop without use", {offload(3, 1, 2)});
 }
 
 TEST_F(ValidatorTest, ADropNeedsACopyMadeSinceTheLastWrite) {

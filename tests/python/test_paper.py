@@ -9,7 +9,7 @@ import torch
 from paper import cases, document, evaluation, figures, traces, train
 from paper.cached import Cache
 from paper.command import Refused
-from paper.kernels import gradients_to_their_last_use, only_kernels
+from paper.kernels import only_kernels
 from paper.timeline import Timeline
 
 
@@ -273,15 +273,6 @@ def test_a_dry_run_that_fails_leaves_nothing_behind(command, extension, tmp_path
     with pytest.raises(Refused, match="reads a value"):
         traces.trace_of(L8, tmp_path / "made")
     assert not list((tmp_path / "made").iterdir())
-
-
-def test_gradients_are_released_when_nothing_uses_them_again():
-    kinds = ["parameter", "gradient", "activation"]
-    tensors = [{"id": number, "kind": kind} for number, kind in enumerate(kinds)]
-    update = {"name": "aten::add_", "reads": [1, 2], "writes": [0], "frees": []}
-    after = {"name": "aten::mul", "reads": [0], "writes": [], "frees": [1, 2]}
-    trace = gradients_to_their_last_use({"ops": [update, after], "tensors": tensors})
-    assert trace["ops"] == [update, after | {"frees": [2]}]
 
 
 @pytest.mark.skipif(

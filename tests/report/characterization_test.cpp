@@ -130,7 +130,8 @@ TEST_P(Characterizations, AddUp) {
   const Characterization facts = characterize(trace, 1000);
   const Lifetimes lifetimes = lifetimes_of(trace);
   for (const OpMemory& op : facts.ops) EXPECT_LE(op.active_bytes, op.all_bytes);
-  const auto period_count = static_cast<int64_t>(lifetimes.periods.size());
+  const auto period_count = std::count_if(lifetimes.periods.begin(), lifetimes.periods.end(),
+                                          [](const auto& period) { return !period.until_freed; });
   EXPECT_EQ(facts.kinds.back().period_count, period_count);
   EXPECT_EQ(std::accumulate(facts.cells.begin(), facts.cells.end(), int64_t{0},
                             [](int64_t sum, const PeriodCell& c) { return sum + c.period_count; }),

@@ -28,7 +28,8 @@ struct Stay {
 std::vector<Stay> stays_of(const InactivePeriod& period) {
   std::vector<Stay> stays = {{0, 0}};
   for (int64_t leave = period.first; leave < period.end; ++leave)
-    for (int64_t back = leave + 1; back <= period.end; ++back) stays.push_back({leave, back});
+    for (int64_t back = period.until_freed ? period.end : leave + 1; back <= period.end; ++back)
+      stays.push_back({leave, back});
   return stays;
 }
 
@@ -90,9 +91,10 @@ class AllPlans {
     const auto op = [this](int64_t unrolled) {
       return static_cast<OpIndex>(unrolled % static_cast<int64_t>(trace_.ops.size()));
     };
-    const OpIndex deadline = op(period.end);
+    const OpIndex deadline = op(period.deadline());
     plan.migrations.push_back(
         {period.tensor, action, op(chosen_[index].leave_op), deadline, Tier::kSsd});
+    if (period.until_freed) return;
     plan.migrations.push_back(
         {period.tensor, Action::kPrefetch, op(chosen_[index].return_op), deadline, Tier::kSsd});
   }

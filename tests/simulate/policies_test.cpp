@@ -8,6 +8,7 @@
 #include "scenario.h"
 #include "simulate/demand.h"
 #include "simulate/layers.h"
+#include "simulate/simulator.h"
 
 namespace teraio {
 namespace {
@@ -100,6 +101,21 @@ TEST_F(ThreeWeightsTest, AnOpThatCannotFitIsNamed) {
   const Result<Plan> plan = plan_on_demand(builder.trace(), hardware, {}, {});
   EXPECT_EQ(plan.status().code(), ErrorCode::kOutOfMemory);
   EXPECT_EQ(plan.status().message(), "op 4 (op4) needs 2001 bytes, the device budget is 2000");
+}
+
+TEST(OnDemand, WhatIsNotUsedAnyMoreLeavesForGood) {
+  TraceBuilder builder;
+  const TensorIndex weight = builder.persistent(1000);
+  const TensorIndex used_up = builder.transient(1000);
+  builder.op(10, {.reads = {weight}, .writes = {used_up}});
+  builder.op(10, {.workspace_bytes = 1000});
+  builder.op(10, {.reads = {weight}});
+  builder.op(10, {.frees = {used_up}});
+  const Hardware hardware = round_machine(2000);
+  const Plan plan = plan_or_fail(plan_on_demand(builder.trace(), hardware, {}, {}));
+  EXPECT_EQ(plan.migrations, (std::vector<Migration>{offload(used_up, 1, 1)}));
+  EXPECT_TRUE(validate_plan(plan, builder.trace(), hardware, {}).ok());
+  EXPECT_TRUE(simulate(builder.trace(), hardware, {}, plan).ok());
 }
 
 TEST_F(ThreeWeightsTest, FullTiersAreAFailure) {

@@ -163,9 +163,80 @@ TEST_F(SimulatorTest, RulesOfTransientTensors) {
   EXPECT_THAT(failure({offload(activation, birth, birth)}), StartsWith("tensor not alive"));
   EXPECT_THAT(failure({offload(activation, death, death)}), StartsWith("not resident"));
   EXPECT_THAT(failure({offload(unused, death, death)}), StartsWith("tensor not alive"));
-  builder.op(10, {.frees = {activation}});
-  EXPECT_THAT(failure({offload(activation, death + 1, death + 1)}),
-              StartsWith("offload or drop without use"));
+}
+
+// A tensor that op 1 uses last, that op 3 wants out of the way, and that op 4 frees. Then another
+// like it.
+class FreedLaterTest : public SimulatorTest {
+ protected:
+  FreedLaterTest() {
+    builder = TraceBuilder();
+    hardware = round_machine(1000);
+    hardware.drives[0].capacity_bytes = 1000;
+    for (TensorIndex* tensor : {&first, &second}) {
+      *tensor = builder.transient(1000);
+      const auto op = builder.op(100, {.writes = {*tensor}});
+      builder.op(100, {.reads = {*tensor}});
+      builder.op(2000);
+      builder.op(100, {.workspace_bytes = 1000});
+      EXPECT_EQ(builder.op(100, {.frees = {*tensor}}), op + 4);
+    }
+  }
+  TensorIndex first, second;
+};
+
+TEST_F(FreedLaterTest, StaysUnlessItIsMoved) {
+  EXPECT_THAT(failure({offload(first, 2, 4)}), StartsWith("device memory: op 8"));
+}
+
+TEST_F(FreedLaterTest, LeavesForGoodAndGivesItsRoomBack) {
+  const teraio::Run result = run({offload(first, 2, 4), offload(second, 7, 9)});
+  EXPECT_EQ(result.stall_ns, 0);
+  EXPECT_EQ(result.ssd_bytes_written, 2000);
+  EXPECT_EQ(result.ssd_bytes_read, 0);
+  EXPECT_EQ(result.device_peak_bytes, 1000);
+  EXPECT_EQ(result.ssd_peak_bytes, 1000) << "the first one's copy has died with it";
+}
+
+TEST_F(FreedLaterTest, AnOpWaitsForTheWrite) {
+  EXPECT_EQ(run({offload(first, 3, 4), offload(second, 7, 9)}).stall_ns, 1000);
+}
+
+TEST_F(FreedLaterTest, AValidCopyIsEnough) {
+  const TensorIndex clean = builder.transient(1000);
+  builder.op(100, {.writes = {clean}});
+  builder.op(2000);
+  builder.op(100, {.reads = {clean}});
+  builder.op(100, {.workspace_bytes = 1000});
+  builder.op(100, {.frees = {clean}});
+  const teraio::Run result =
+      run({offload(first, 2, 4), offload(second, 7, 9), offload(clean, 11, 12),
+           prefetch(clean, 12, 12), drop(clean, 13, 14)});
+  EXPECT_EQ(result.ssd_bytes_written, 3000);
+  EXPECT_EQ(result.ssd_bytes_read, 1000);
+  EXPECT_EQ(result.ssd_peak_bytes, 1000);
+  EXPECT_EQ(result.stall_ns, 1000) << "for the read";
+}
+
+// Two tensors are freed when one is half written and the other waits for that.
+TEST_F(SimulatorTest, AWriteOfWhatIsFreedStops) {
+  builder = TraceBuilder();
+  const TensorIndex half_written = builder.transient(1000);
+  const TensorIndex waiting = builder.transient(500);
+  const TensorIndex next = builder.transient(1500);
+  builder.op(100, {.writes = {half_written, waiting}});
+  builder.op(500, {.frees = {half_written, waiting}});
+  builder.op(100, {.writes = {next}});
+  builder.op(2000);
+  builder.op(100, {.reads = {next}});
+  hardware = round_machine(1500);
+  hardware.drives[0].capacity_bytes = 1500;
+  const teraio::Run result = run({offload(half_written, 1, 1), offload(waiting, 1, 1),
+                                  offload(next, 3, 4), prefetch(next, 4, 4)});
+  ASSERT_EQ(result.transfers.size(), 2u);
+  EXPECT_EQ(result.transfers[0].tensor, next);
+  EXPECT_EQ(result.transfers[0].start_ns, 700);
+  EXPECT_EQ(result.stall_ns, 1500) << "for the read of what took their place";
 }
 
 TEST_F(SimulatorTest, ADropNeedsACopyMadeSinceTheLastWrite) {

@@ -24,8 +24,26 @@ TEST(Lifetimes, ATransientTensorLivesFromItsFirstUseToItsFree) {
       {op({}, {}), op({}, {0}), op({}, {}), op({0}, {}), op({}, {}, {0}), op({}, {})}};
   const Lifetimes lifetimes = lifetimes_of(trace);
   EXPECT_THAT(lifetimes.footprint_bytes, ElementsAre(0, 10, 10, 10, 10, 0));
-  EXPECT_THAT(lifetimes.periods, ElementsAre(InactivePeriod{0, 2, 3, 0}));
-  EXPECT_THAT(lifetimes.active_bytes, ElementsAre(0, 10, 0, 10, 10, 0));
+  EXPECT_THAT(lifetimes.periods,
+              ElementsAre(InactivePeriod{0, 2, 3, 0}, InactivePeriod{0, 4, 5, 0, true}));
+  EXPECT_THAT(lifetimes.active_bytes, ElementsAre(0, 10, 0, 10, 0, 0));
+}
+
+TEST(Lifetimes, WhatIsFreedByItsLastUseIsNotIdleUntilThen) {
+  const Trace trace{"t", "", {transient(10)}, {op({}, {0}), op({0}, {}, {0}), op({}, {})}};
+  EXPECT_TRUE(lifetimes_of(trace).periods.empty());
+}
+
+// A copy made after the last write serves the rest of the tensor's life.
+TEST(Lifetimes, TheTimeUntilItIsFreedBelongsToTheLastEpoch) {
+  const Trace trace{"t",
+                    "",
+                    {transient(10)},
+                    {op({}, {0}), op({}, {}), op({0}, {}), op({}, {}), op({}, {}, {0})}};
+  const Lifetimes lifetimes = lifetimes_of(trace);
+  ASSERT_EQ(lifetimes.epochs.size(), 1);
+  EXPECT_EQ(lifetimes.epochs[0].periods.size(), 2);
+  EXPECT_EQ(lifetimes.periods[1].deadline(), 4);
 }
 
 TEST(Lifetimes, APersistentTensorIsIdleOverTheEnd) {

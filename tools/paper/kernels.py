@@ -23,17 +23,3 @@ def _with_used_tensors(ops, tensors):
     for op in ops:
         op["frees"] = [number for number in op["frees"] if number in kept]
     return {"ops": ops, "tensors": [tensor for tensor in tensors if tensor["id"] in kept]}
-
-
-def gradients_to_their_last_use(trace):
-    """The trace in which a gradient is released by the op that uses it last.
-
-    Scripts keep gradients until the next step begins. What nothing uses again a plan cannot move,
-    and the gradients of a 70B model are larger than the device.
-    """
-    gradients = {tensor["id"] for tensor in trace["tensors"] if tensor["kind"] == "gradient"}
-    ops = [
-        op | {"frees": [number for number in op["frees"] if number not in gradients]}
-        for op in trace["ops"]
-    ]
-    return trace | {"ops": ops}

@@ -8,7 +8,7 @@ from pathlib import Path
 from paper import cases
 from paper.cached import content_key
 from paper.command import teraio
-from paper.kernels import gradients_to_their_last_use, only_kernels
+from paper.kernels import only_kernels
 
 PACKAGE = cases.ROOT / "python" / "teraio"
 EXTENSION = cases.ROOT / "build" / "python" / "teraio" / "_C.so"
@@ -53,7 +53,7 @@ def finish(path, case):
     """Names the trace after its case, and makes it what is planned."""
     trace = json.loads(gzip.decompress(path.read_bytes()))
     trace |= {"name": f"{case.model}, {case.batch}", "tokens_per_step": case.tokens_per_step}
-    text = json.dumps(gradients_to_their_last_use(only_kernels(trace)))
+    text = json.dumps(only_kernels(trace))
     path.write_bytes(gzip.compress(text.encode(), compresslevel=3, mtime=0))
 
 
