@@ -55,6 +55,11 @@ constexpr std::array<Chain, 6> kBestBudgetChains = {
     Chain{.rounds = 5, .reserves_host = true},
     Chain{.rounds = 5, .reserves_host = true, .ssd_write_price = 4}};
 
+// How long before their deadline reads may start, as a part of the step, where memory is worth more
+// than reading early.
+constexpr double kReadHorizon = 0.015;
+// Reads that start early forgive what a drive does unforeseen: held back they have to be worth it.
+constexpr double kWorthHoldingBack = 0.995;
 // Nothing is left to gain when a step takes no more than this times the ideal.
 constexpr double kGoodEnough = 1.0002;
 // Best effort ends when four chains in a row bring less than this part of the step.
@@ -104,13 +109,15 @@ struct Known {
   int64_t least_written_bytes = std::numeric_limits<int64_t>::max();
   Status failure;
 
-  void keep(Plan plan, const Execution& execution, int64_t written_bytes, bool within_budget) {
+  // `worth`: the part of the best step that it may take at most.
+  void keep(Plan plan, const Execution& execution, double worth, int64_t written_bytes,
+            bool within_budget) {
     least_written_bytes = std::min(least_written_bytes, written_bytes);
     if (execution.step_ns < timeline_step_ns) {
       timeline_step_ns = execution.step_ns;
       timeline_ns = execution.stretched_ns;
     }
-    if (!within_budget || execution.step_ns >= best_ns) return;
+    if (!within_budget || execution.step_ns >= worth * best_ns) return;
     best = std::move(plan);
     best_ns = execution.step_ns;
   }
@@ -128,6 +135,10 @@ struct Known {
     if (failure.ok()) failure = other.failure;
   }
 };
+
+// When reads start: as early as memory allows, or within kReadHorizon. The first round of a chain
+// tries both, the others do what was better.
+enum class Reads : uint8_t { kUndecided, kEarly, kHeldBack };
 
 class Search {
  public:
@@ -225,8 +236,9 @@ class Search {
     std::vector<double> op_ns = known.timeline_ns;
     std::vector<double> prices;
     if (known.timeline_step_ns != kNever) prices = prices_of(ideal_ns_, op_ns, chain);
+    Reads reads = Reads::kUndecided;
     for (int round = 0; round < chain.rounds && !done(known); ++round) {
-      std::optional<Execution> execution = attempt(chain, problem, op_ns, prices, known);
+      std::optional<Execution> execution = attempt(chain, problem, op_ns, prices, reads, known);
       if (!execution) break;
       op_ns = std::move(execution->stretched_ns);
       learn(prices, prices_of(ideal_ns_, op_ns, chain), chain.price_memory);
@@ -242,7 +254,8 @@ class Search {
 
   std::optional<Execution> attempt(const Chain& chain, const Problem& problem,
                                    const std::vector<double>& op_ns,
-                                   const std::vector<double>& prices, Known& known) const {
+                                   const std::vector<double>& prices, Reads& reads,
+                                   Known& known) const {
     DraftOptions options;
     options.early_writes = chain.early_writes;
     options.ssd_write_price = chain.ssd_write_price;
@@ -261,10 +274,23 @@ class Search {
     }
     take_back_needless(draft);
     prefetch_early(draft);
-    return judge(draft, known);
+    return judge_reads(draft, op_ns, reads, known);
   }
 
-  std::optional<Execution> judge(const Draft& draft, Known& known) const {
+  std::optional<Execution> judge_reads(Draft& draft, const std::vector<double>& op_ns, Reads& reads,
+                                       Known& known) const {
+    std::optional<Execution> early;
+    if (reads != Reads::kHeldBack) early = judge(draft, known);
+    if (reads == Reads::kEarly || (early && done(known))) return early;
+    hold_back_reads(draft, op_ns, kReadHorizon * sum(op_ns));
+    std::optional<Execution> held_back = judge(draft, known, kWorthHoldingBack);
+    const bool is_better =
+        held_back && (!early || held_back->step_ns < kWorthHoldingBack * early->step_ns);
+    if (reads == Reads::kUndecided) reads = is_better ? Reads::kHeldBack : Reads::kEarly;
+    return is_better ? held_back : early;
+  }
+
+  std::optional<Execution> judge(const Draft& draft, Known& known, double worth = 1) const {
     Plan plan = plan_of(draft);
     std::optional<Execution> execution = execute_(draft, plan);
     if (!execution) {
@@ -274,7 +300,7 @@ class Search {
     const int64_t written_bytes = draft.ssd_bytes_written();
     const bool within_budget = written_bytes <= problem_.limits.write_budget_bytes.value_or(
                                                     std::numeric_limits<int64_t>::max());
-    known.keep(std::move(plan), *execution, written_bytes, within_budget);
+    known.keep(std::move(plan), *execution, worth, written_bytes, within_budget);
     return execution;
   }
 
