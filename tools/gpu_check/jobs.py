@@ -70,6 +70,13 @@ def add_options(parser):
     add("--cache", type=Path, required=True, help="where tokenizer and tokens are kept")
 
 
+def add_measuring_options(parser):
+    """Of a program that trains the job and appends to a file what came of it."""
+    add_options(parser)
+    parser.add_argument("--out", type=Path, required=True, help="a line of JSON for each training")
+    parser.add_argument("--ssd", type=Path, required=True, help="directory on the drive to use")
+
+
 def training_options(options) -> argparse.Namespace:
     """pretrain_llama's options for the job."""
     words = [*JOBS[options.job].arguments, *PRECISIONS[options.precision]]

@@ -20,20 +20,9 @@ import json
 import sys
 import time
 import traceback
-from pathlib import Path
 
+import jobs
 from fingerprint import state_fingerprint
-from jobs import (
-    MEASURED_STEPS,
-    add_options,
-    batches_of,
-    config_of,
-    forget_memory,
-    peak_bytes,
-    settle,
-    train,
-    training_options,
-)
 from pretrain_llama import build_model
 
 AMPLE_CPU_BUDGET = "16GB"  # on a GPU the default is ample
@@ -45,11 +34,9 @@ class NoPeak(Exception):
 
 def parse_arguments(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add_options(parser)
+    jobs.add_measuring_options(parser)
     add = parser.add_argument
     add("--arms", nargs="+", required=True)
-    add("--out", type=Path, required=True)
-    add("--ssd", type=Path, required=True, help="directory on the drive to use")
     add("--seconds", type=float, default=1e9, help="no arm is begun after so long")
     add("--peak-bytes", type=int, help="what the training needs; else the arm ample tells")
     return parser.parse_args(argv)
@@ -57,7 +44,7 @@ def parse_arguments(argv=None):
 
 def main(argv=None):
     options = parse_arguments(argv)
-    settle()
+    jobs.settle()
     began = time.monotonic()
     records = earlier_records(options.out)
     for arm in options.arms:
@@ -95,12 +82,12 @@ def record_of(options, arm, records):
         traceback.print_exc()
         found = {"outcome": f"failed: {type(error).__name__}: {error}"}
     gc.collect()
-    forget_memory(options.device)
+    jobs.forget_memory(options.device)
     return record | {"outcome": "done"} | found
 
 
 def run_arm(options, arm, records):
-    args = training_options(options)
+    args = jobs.training_options(options)
     if arm.startswith("stock"):
         return train_arm(args)
     import teraio  # here, so that the first arm is PyTorch as it comes
@@ -137,13 +124,15 @@ def options_of(options, arm, records):
 
 def train_arm(args, session=None):
     """Trains within the session, if there is one. What came of it, as a dict."""
-    config = config_of(args)
-    batches = batches_of(args, config)
-    forget_memory(args.device)
+    config = jobs.config_of(args)
+    batches = jobs.batches_of(args, config)
+    jobs.forget_memory(args.device)
     with session or contextlib.nullcontext():
         model = build_model(args, config)
-        optimizer, found = train(args, model, batches)
-        memory = session_record(session) if session else {"peak_bytes": peak_bytes(args.device)}
+        optimizer, found = jobs.train(args, model, batches)
+        memory = (
+            session_record(session) if session else {"peak_bytes": jobs.peak_bytes(args.device)}
+        )
     return found | memory | {"state": state_fingerprint(model, optimizer)}
 
 
@@ -158,10 +147,11 @@ def session_record(session):
         "reserved_peak_bytes": counters["device_reserved_peak_bytes"],
         "unmovable_bytes": counters["unmovable_bytes"],
         "modes": [i["mode"] for i in iterations],
-        "measured": iterations[-MEASURED_STEPS:],
+        "measured": iterations[-jobs.MEASURED_STEPS :],
         "bound_fraction": ratio(prediction.get("ideal_ns"), prediction.get("bound_ns")),
         "predicted_seconds": ratio(prediction.get("step_ns"), 1e9),
         "ssd_drives": counters.get("ssd_drives", []),
+        **{name: value for name, value in counters.items() if name.startswith("gpu_direct_")},
     }
 
 

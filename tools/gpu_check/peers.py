@@ -19,18 +19,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import jobs
 import torch
-from jobs import (
-    add_options,
-    batches_of,
-    config_of,
-    forget_memory,
-    peak_bytes,
-    settle,
-    timed,
-    train,
-    training_options,
-)
 from pretrain_llama import build_model
 
 PEERS_FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "peers"
@@ -39,17 +29,15 @@ PEERS = ("save_on_cpu", "fsdp2", "zero-offload", "zero-infinity")
 
 def parse_arguments(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add_options(parser)
+    jobs.add_measuring_options(parser)
     parser.add_argument("--peer", choices=PEERS, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--ssd", type=Path, required=True, help="directory on the drive to use")
     return parser.parse_args(argv)
 
 
 def main(argv=None):
     options = parse_arguments(argv)
     record = {"arm": options.peer, "job": options.job, "precision": options.precision}
-    settle()
+    jobs.settle()
     found = {"outcome": "done"} | measure(options)
     with options.out.open("a") as file:
         file.write(json.dumps(record | found) + "\n")
@@ -57,10 +45,10 @@ def main(argv=None):
 
 
 def measure(options):
-    args = training_options(options)
+    args = jobs.training_options(options)
     if options.peer.startswith("zero"):
         return train_zero(options, args)
-    model = build_model(args, config_of(args))
+    model = build_model(args, jobs.config_of(args))
     if options.peer == "fsdp2":
         return train_peer(args, sharded(args, model))
     is_gpu = args.device == "cuda"
@@ -69,10 +57,10 @@ def measure(options):
 
 
 def train_peer(args, model, way=None):
-    batches = batches_of(args, config_of(args))
-    forget_memory(args.device)
-    _, found = train(args, model, batches, way)
-    return found | {"peak_bytes": peak_bytes(args.device)}
+    batches = jobs.batches_of(args, jobs.config_of(args))
+    jobs.forget_memory(args.device)
+    _, found = jobs.train(args, model, batches, way)
+    return found | {"peak_bytes": jobs.peak_bytes(args.device)}
 
 
 def sharded(args, model):
@@ -95,7 +83,7 @@ def train_zero(options, args):
     sys.path.insert(0, str(PEERS_FOLDER))
     from zero_config import zero_infinity, zero_offload
 
-    config = config_of(args)
+    config = jobs.config_of(args)
     with tempfile.TemporaryDirectory(dir=options.ssd) as folder:
         largest = config.vocab_size * config.dim
         configuration = (
@@ -112,7 +100,7 @@ def train_zero(options, args):
         subprocess.run([str(word) for word in command], check=True, env=zero_environment(args))
         record = json.loads(losses.read_text())
     peak = {"peak_bytes": record["peak_bytes"]}
-    return timed(record["step_seconds"], record["losses"]) | peak
+    return jobs.timed(record["step_seconds"], record["losses"]) | peak
 
 
 def training_words(args, config):
