@@ -162,6 +162,7 @@ py::dict counters(Session& session) {
   d["bytes_away"] = runtime.bytes_away();
   d["unmovable_bytes"] = runtime.unmovable_bytes();
   d["held_for_good_bytes"] = runtime.held_for_good_bytes();
+  d["collective_bytes"] = collective_bytes();
   d["deviations"] = runtime.deviation_count();
   d["is_following_plan"] = runtime.is_following_plan();
   return d;

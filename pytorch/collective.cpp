@@ -1,14 +1,16 @@
 #include "collective.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
-#include <torch/csrc/autograd/graph_task.h>
 #include <torch/custom_class.h>
 
 #include <algorithm>
 #include <iterator>
 #include <memory>
 #include <mutex>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
+#include <unordered_set>
 #include <utility>
 
 #include "op_observer.h"
@@ -22,14 +24,17 @@ namespace {
 thread_local bool is_coalescing = false;
 
 using WorkReference = c10::intrusive_ptr<c10d::Work>;
+using ProcessGroupReference = c10::intrusive_ptr<c10d::ProcessGroup>;
 
 struct UnderWay {
   WorkReference work;
   std::shared_ptr<Runtime> runtime;
   std::vector<LiveTensor*> held;
-  bool is_on_cpu = false;
+  bool has_to_complete = false;
 
-  bool is_over() const { return work.use_count() == 1 && (is_on_cpu || work->isCompleted()); }
+  bool is_over() const {
+    return work.use_count() == 1 && (!has_to_complete || work->isCompleted());
+  }
 
   void let_go() {
     work.reset();  // and with it what a library may still have meant to do
@@ -56,6 +61,16 @@ class Collectives {
     under_way_.erase(taken, under_way_.end());
     has_collectives_under_way.store(!under_way_.empty(), std::memory_order_release);
     return result;
+  }
+
+  // A tensor may be in several.
+  int64_t held_bytes() {
+    const std::lock_guard lock(mutex_);
+    std::unordered_set<const LiveTensor*> tensors;
+    for (const UnderWay& each : under_way_) tensors.insert(each.held.begin(), each.held.end());
+    int64_t sum_bytes = 0;
+    for (const LiveTensor* tensor : tensors) sum_bytes += tensor->size_bytes;
+    return sum_bytes;
   }
 
  private:
@@ -88,9 +103,26 @@ WorkReference work_in(const torch::jit::Stack& stack, size_t result_count) {
   return {};
 }
 
-// There a library of PyTorch's own may hold the tensors: DDP's reducer compares the addresses of
-// its buckets from C++, which no hook sees.
-bool is_in_backward() { return torch::autograd::get_current_graph_task_id() >= 0; }
+void wait_for_result(const at::Tensor& result) {
+  static const auto wait_tensor = c10::Dispatcher::singleton()
+                                      .findSchemaOrThrow("_c10d_functional::wait_tensor", "")
+                                      .typed<at::Tensor(const at::Tensor&)>();
+  if (result.defined()) wait_tensor.call(result);
+}
+
+// Whether the library lets go of a Work before it is over.
+bool leaves_works(const ActiveSession& session, const torch::jit::Stack& stack, size_t first) {
+  const c10::Device device = session.backend->torch_device();
+  if (device.is_cpu()) return false;
+  for (size_t i = first; i < stack.size(); ++i) {
+    const c10::IValue& value = stack[i];
+    if (!value.isCustomClass()) continue;
+    if (value.toObjectRef().type() != c10::getCustomClassType<ProcessGroupReference>()) continue;
+    const auto group = value.toCustomClass<c10d::ProcessGroup>();
+    return group->getBackend(device.type())->getBackendName() != "gloo";
+  }
+  return true;
+}
 
 void let_go(std::vector<UnderWay> ended) {
   for (UnderWay& collective : ended) collective.let_go();
@@ -105,6 +137,7 @@ CollectiveOperands::CollectiveOperands(ActiveSession& session, const OpInfo& inf
   StorageWalk walk(session, frame, 0, OpSide::kNestedArguments);
   const size_t first = stack.size() - info.argument_count;
   for (size_t i = 0; i < info.argument_count; ++i) visit(walk, stack[first + i]);
+  if (!frame.uses.empty()) has_to_complete_ = leaves_works(session, stack, first);
   const StorageReferenceGuard guard;
   for (const Use& use : frame.uses) {
     if (const Status status = session.runtime->hold(use.tensor); !status.ok()) {
@@ -121,11 +154,11 @@ CollectiveOperands::~CollectiveOperands() {
 }
 
 void CollectiveOperands::keep_until_over(const torch::jit::Stack& stack) {
-  if (is_coalescing || is_in_backward()) return keep_for_good();
+  if (is_coalescing) return keep_for_good();
   WorkReference work = work_in(stack, info_.return_count);
   if (!work || held_.empty()) return;
-  collectives().add({std::move(work), session_.runtime, std::exchange(held_, {}),
-                     session_.backend->torch_device().is_cpu()});
+  collectives().add(
+      {std::move(work), session_.runtime, std::exchange(held_, {}), has_to_complete_});
 }
 
 void CollectiveOperands::keep_for_good() {
@@ -135,9 +168,19 @@ void CollectiveOperands::keep_for_good() {
 
 void set_coalescing(bool is_on) { is_coalescing = is_on; }
 
+void wait_for_results(const torch::jit::Stack& stack, size_t result_count) {
+  for (size_t i = stack.size() - std::min(result_count, stack.size()); i < stack.size(); ++i) {
+    if (stack[i].isTensor()) wait_for_result(stack[i].toTensor());
+    if (!stack[i].isTensorList()) continue;
+    for (const at::Tensor& result : stack[i].toTensorVector()) wait_for_result(result);
+  }
+}
+
 void let_go_of_ended_collectives() {
   let_go(collectives().take_if([](const UnderWay& each) { return each.is_over(); }));
 }
+
+int64_t collective_bytes() { return collectives().held_bytes(); }
 
 void forget_collectives() {
   let_go(collectives().take_if([](const UnderWay&) { return true; }));

@@ -4,13 +4,14 @@
 // They stay where they are until its Work is over. That is so when nobody but us has the Work any
 // more, so that nobody can wait for it: the library's threads have let go of it, and the program
 // has waited, as it must before it uses the results (gloo's reduce_scatter only begins its last
-// copy then, and its Work never says that it is complete). On a GPU, where a library keeps no Work
-// for what it has given to the GPU, it has to be complete besides.
+// copy then, and its Work never says that it is complete). On a GPU, where a library other than
+// gloo keeps no Work for what it has given to the GPU, it has to be complete besides.
 #pragma once
 
 #include <ATen/core/stack.h>
 
 #include <atomic>
+#include <cstdint>
 #include <vector>
 
 #include "active_session.h"
@@ -29,9 +30,8 @@ class CollectiveOperands {
   CollectiveOperands& operator=(const CollectiveOperands&) = delete;
 
   // The op has left its results on the stack. Without a Work among them it is over, or ordered with
-  // the stream that it was asked on; in a coalesced group nothing tells the end, and in backward
-  // the operands may be DDP's buckets, whose addresses it reads past every hook: they stay for
-  // good.
+  // the stream that it was asked on; in a coalesced group nothing tells the end: the operands stay
+  // for good.
   void keep_until_over(const torch::jit::Stack& stack);
 
  private:
@@ -40,7 +40,14 @@ class CollectiveOperands {
   ActiveSession& session_;
   const OpInfo& info_;
   std::vector<LiveTensor*> held_;
+  bool has_to_complete_ = false;
 };
+
+// Waits until the results of a functional collective, the last `result_count` of `stack`, are
+// there. For one that is asked for with a wrapper, the result of another collective: PyTorch
+// handles it where no hook sees its Work, so that nothing would tell how long its operands have to
+// stay.
+void wait_for_results(const torch::jit::Stack& stack, size_t result_count);
 
 // From now on the calling thread's collectives only begin at the end of a group: a Work of theirs
 // tells nothing (NCCL's says that it is complete).
@@ -50,6 +57,9 @@ inline std::atomic<bool> has_collectives_under_way = false;
 
 // Operands of what is over may move again.
 void let_go_of_ended_collectives();
+
+// Bytes of operands of collectives that are under way.
+int64_t collective_bytes();
 
 // All of them may, as far as this goes: the session ends, and nothing moves any more.
 void forget_collectives();

@@ -28,6 +28,7 @@ struct ThreadState {
   std::vector<LiveTensor*> nested_uses;   // of the nested op that begins: scratch
   std::vector<LiveTensor*> nested_holds;  // brought back inside it, kept until it ends
   const OpInfo* op = nullptr;
+  bool has_run_collective = false;  // inside `op`
 };
 thread_local ThreadState this_thread;  // asked for once per op: every access costs a call
 
@@ -35,11 +36,25 @@ void call_below(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
   op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey), stack);
 }
 
-void call_op(ActiveSession& session, const OpInfo& info, const c10::OperatorHandle& op,
-             c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+// A library's threads may run with the state of the thread that has asked for a collective (gloo's
+// do), and would be observed with it.
+class UnobservedThread {
+ public:
+  UnobservedThread() { observe_this_thread(false); }
+  ~UnobservedThread() { observe_this_thread(true); }
+  UnobservedThread(const UnobservedThread&) = delete;
+  UnobservedThread& operator=(const UnobservedThread&) = delete;
+};
+
+void call_op(ActiveSession& session, ThreadState& thread, const OpInfo& info,
+             const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   if (!info.is_collective) return call_below(op, keys, stack);
+  thread.has_run_collective = true;
   CollectiveOperands operands(session, info, *stack);
-  call_below(op, keys, stack);
+  {
+    const UnobservedThread unobserved;
+    call_below(op, keys, stack);
+  }
   operands.keep_until_over(*stack);
 }
 
@@ -66,7 +81,8 @@ void run_captured(ActiveSession& session, const OpInfo& info, const c10::Operato
 class OutermostOp {
  public:
   // `is_on_wrappers`: something may still be at work on the results (a collective), and nothing
-  // that is seen tells of which: they stay until an op uses them.
+  // that is seen tells of which: they stay until an op uses them. So do a library's own buffers,
+  // where a collective was part of the op.
   OutermostOp(ActiveSession& session, ThreadState& thread, const OpInfo& info,
               const torch::jit::Stack& stack, bool is_on_wrappers)
       : session_(session),
@@ -77,6 +93,7 @@ class OutermostOp {
     thread.op = &info;
     thread.frame.uses.clear();
     thread.frame.is_begun = false;
+    thread.has_run_collective = false;
     try {
       begin(stack);
     } catch (...) {
@@ -88,8 +105,9 @@ class OutermostOp {
   ~OutermostOp() {
     const StorageReferenceGuard guard;
     if (is_elsewhere_) keep_for_this_stream();
-    session_.runtime->end_op(thread_.frame, info_.name, signature_,
-                             info_.completes_results && !is_on_wrappers_);
+    const bool is_complete =
+        info_.completes_results && !is_on_wrappers_ && !thread_.has_run_collective;
+    session_.runtime->end_op(thread_.frame, info_.name, signature_, is_complete);
     release_nested_holds(session_, thread_);
     thread_.op = nullptr;
   }
@@ -169,7 +187,7 @@ void observe_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
     return run_captured(*session, info, op, keys, stack);
   if (thread.op != nullptr) {
     bring_back_for_nested_op(*session, thread, info, *stack);
-    return call_op(*session, info, op, keys, stack);
+    return call_op(*session, thread, info, op, keys, stack);
   }
   const bool is_on_wrappers = acts_on_wrappers(info, keys, *stack);
   if (is_on_wrappers && session->is_dry) return call_below(op, keys, stack);
@@ -177,7 +195,9 @@ void observe_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
     if (const auto sum = as_sum_in_place(info, stack)) return observe_op(*sum, keys, stack);
   const auto run = [&](torch::jit::Stack* arguments) {
     OutermostOp outermost(*session, thread, info, *arguments, is_on_wrappers);
-    call_op(*session, info, op, keys, arguments);
+    call_op(*session, thread, info, op, keys, arguments);
+    if (is_on_wrappers && info.is_functional_collective)
+      wait_for_results(*arguments, info.return_count);
     outermost.add_results(*arguments);
   };
   if (info.is_list_op && run_in_pieces(info, session->chunk_bytes, stack, run)) return;

@@ -176,8 +176,8 @@ class Session:
         over the tiers; `stall_read_ns` and `stall_memory_ns` were spent waiting for bytes and for
         memory; `planned_*`, `on_demand_*`, `urgent_reads`, `late_prefetches` count migrations;
         `unmovable_bytes` are resident and can never leave, `held_for_good_bytes` of them because
-        their address has been given away; `deviations` counts the times that an
-        iteration left the profile.
+        their address has been given away; `collective_bytes` stay while a collective works on them;
+        `deviations` counts the times that an iteration left the profile.
         """
         return self._core.counters()
 
