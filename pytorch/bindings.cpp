@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "coarse_op.h"
 #include "collective.h"
+#include "ddp_bindings.h"
 #include "device_backend.h"
 #include "dry_bindings.h"
 #include "forked_child.h"
@@ -343,7 +344,12 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
            no_gil())
       .def("end", &CoarseOp::end, no_gil());
 
+  py::class_<CallbackOps>(module, "CallbackOps")
+      .def(py::init<>())
+      .def("end", &CallbackOps::end, no_gil());
+
   bind_dry_session(module, &check);
+  bind_ddp(module);
 
   module.def("pin_address", &pin_address,
              "Brings the bytes back and never moves them again: their address has been given away. "

@@ -99,4 +99,19 @@ void CoarseOp::finish() {
   for (const Use& use : frame_.uses) session.runtime->unhold(use.tensor);
 }
 
+CallbackOps::CallbackOps() : session_(active_session()) {
+  if (session_ != nullptr && session_->is_dry) session_ = nullptr;
+  if (session_ == nullptr) return;
+  was_observed_ = is_this_thread_observed();
+  observe_this_thread(true);
+  is_outermost_ = enter_op(info_of("teraio::callback"));
+}
+
+void CallbackOps::end() {
+  if (session_ == nullptr) return;
+  ActiveSession& session = *std::exchange(session_, nullptr);
+  if (is_outermost_) leave_op(session);
+  observe_this_thread(was_observed_);
+}
+
 }  // namespace teraio::pytorch

@@ -41,4 +41,23 @@ class CoarseOp {
   bool is_outermost_ = false;
 };
 
+// A callback that a library runs on any thread, when it likes: a Future's. What its operators use
+// comes back and stays until it ends, but they are no part of the order of ops: they may come in
+// another one the next time.
+class CallbackOps {
+ public:
+  CallbackOps();
+  ~CallbackOps() { end(); }
+  CallbackOps(const CallbackOps&) = delete;
+  CallbackOps& operator=(const CallbackOps&) = delete;
+
+  // By the thread that made it. No effect when it has been done before.
+  void end();
+
+ private:
+  ActiveSession* session_;
+  bool was_observed_ = false;
+  bool is_outermost_ = false;
+};
+
 }  // namespace teraio::pytorch

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <mutex>
 #include <utility>
 
 #include "base/units.h"
@@ -34,7 +35,76 @@ void replace_data_ptr(c10::StorageImpl& storage, c10::DataPtr replacement) {
   previous.release_context();
 }
 
+bool is_away(c10::StorageImpl& storage) {
+  return storage._mutable_data_ptr_no_checks().get() == nullptr;
+}
+
+// Those that are away and raise no error, while owners are compared.
+class Quiet {
+ public:
+  void begin() {
+    const std::lock_guard lock(mutex_);
+    ++period_count_;
+  }
+
+  bool add(const StorageReference& storage) {
+    const std::lock_guard lock(mutex_);
+    if (period_count_ == 0) return false;
+    storages_.emplace_back(storage);
+    return true;
+  }
+
+  // Those that have to raise errors again.
+  std::vector<WeakStorage> end() {
+    const std::lock_guard lock(mutex_);
+    return --period_count_ == 0 ? std::exchange(storages_, {}) : std::vector<WeakStorage>();
+  }
+
+ private:
+  std::mutex mutex_;
+  int64_t period_count_ = 0;
+  std::vector<WeakStorage> storages_;
+};
+
+Quiet& quiet() {
+  static auto* instance = new Quiet();  // storages may outlive static objects
+  return *instance;
+}
+
+// Calls with each that lives, is away, and is not freed by this.
+template <typename Call>
+void for_each_away(const std::vector<WeakStorage>& storages, Call call) {
+  for (const WeakStorage& weak : storages) {
+    StorageReference storage = weak.lock();
+    if (!storage) continue;
+    const TensorHandle* handle = handle_of(*storage);
+    if (handle != nullptr && is_away(*storage)) call(storage, *handle);
+    leave_behind(std::move(storage));
+  }
+}
+
 }  // namespace
+
+OwnerComparison::OwnerComparison(std::shared_ptr<Runtime> runtime,
+                                 const std::vector<WeakStorage>& storages)
+    : runtime_(std::move(runtime)) {
+  const StorageReferenceGuard guard;
+  quiet().begin();
+  runtime_->while_nothing_moves([&] {
+    for_each_away(storages, [](const StorageReference& storage, const TensorHandle&) {
+      if (quiet().add(storage)) allow_data_access(*storage);
+    });
+  });
+}
+
+OwnerComparison::~OwnerComparison() {
+  const StorageReferenceGuard guard;
+  runtime_->while_nothing_moves([] {
+    for_each_away(quiet().end(), [](const StorageReference& storage, const TensorHandle& handle) {
+      forbid_data_access(*storage, away_message(*handle.tensor));
+    });
+  });
+}
 
 StorageReferenceGuard::~StorageReferenceGuard() {
   if (!has_references_left_behind) return;
@@ -51,7 +121,7 @@ bool TorchStorageSwap::detach(LiveTensor& tensor) {
   const bool is_ours = handle_of(*storage) == handle;
   if (is_ours) {
     replace_data_ptr(*storage, make_data_ptr(handle, nullptr));
-    forbid_data_access(*storage, away_message(tensor));
+    if (!quiet().add(storage)) forbid_data_access(*storage, away_message(tensor));
   }
   leave_behind(std::move(storage));
   return is_ours;

@@ -5,6 +5,7 @@
 // that names the tensor, instead of reading stale bytes.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "engine/live_tensor.h"
@@ -28,6 +29,24 @@ class StorageReferenceGuard {
   ~StorageReferenceGuard();
   StorageReferenceGuard(const StorageReferenceGuard&) = delete;
   StorageReferenceGuard& operator=(const StorageReferenceGuard&) = delete;
+};
+
+using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
+
+// While one lives, C++ code of PyTorch may compare past the operators whose bytes two tensors have
+// (is_alias_of): that asks for no byte, but a storage that is away would raise its error. Those of
+// `storages` that are away do not, nor what leaves meanwhile; a pointer to bytes is null.
+//
+// Threads: any, the end on another one too. Periods may overlap.
+class OwnerComparison {
+ public:
+  OwnerComparison(std::shared_ptr<Runtime> runtime, const std::vector<WeakStorage>& storages);
+  ~OwnerComparison();
+  OwnerComparison(const OwnerComparison&) = delete;
+  OwnerComparison& operator=(const OwnerComparison&) = delete;
+
+ private:
+  std::shared_ptr<Runtime> runtime_;
 };
 
 }  // namespace teraio::pytorch

@@ -16,9 +16,12 @@ if torch.__version__.split("+")[0].split(".")[:2] != _built_for:
     )
 
 from teraio._C import (  # noqa: E402
+    CallbackOps,
     CoarseOp,
+    ComparisonPeriod,
     DrySession,
     Hold,
+    ReducerHooks,
     Session,
     default_budget_bytes,
     describe,
@@ -31,9 +34,12 @@ from teraio._C import (  # noqa: E402
 )
 
 __all__ = [
+    "CallbackOps",
     "CoarseOp",
+    "ComparisonPeriod",
     "DrySession",
     "Hold",
+    "ReducerHooks",
     "Session",
     "default_budget_bytes",
     "describe",

@@ -234,7 +234,10 @@ _WRAPPERS = [
     (multiprocessing.process.BaseProcess, "start", _process_start),
 ]
 if torch.distributed.is_available():
+    from teraio import ddp
+
     _WRAPPERS += [
+        *ddp.WRAPPERS,
         (torch.distributed.ProcessGroup, "_start_coalescing", _coalesces(True)),
         (torch.distributed.ProcessGroup, "_end_coalescing", _coalesces(False)),
     ]

@@ -1,0 +1,78 @@
+"""DistributedDataParallel: its reducer compares whose bytes gradients and buckets have, from C++.
+
+That passes no operator, and would raise an error where those bytes are away. The calls that do it,
+and the hooks that the reducer has in backward, are told to the core. Communication hooks work on
+buckets in callbacks of futures, on threads of a library.
+"""
+
+import functools
+import weakref
+
+import torch
+
+from teraio import core
+
+# By reducer, for as long as it lives: its parameters keep the hooks beyond a session.
+_hooks = weakref.WeakKeyDictionary()
+
+
+def _expects_backward(method):
+    @functools.wraps(method)
+    def wrapper(self, *args):
+        result = method(self, *args)
+        if self not in _hooks:
+            _hooks[self] = core.ReducerHooks()
+        _hooks[self].expect_backward(self)
+        return result
+
+    return wrapper
+
+
+def _while_compared(compared, call):
+    period = core.ComparisonPeriod(compared)
+    try:
+        return call()
+    finally:
+        period.end()
+
+
+def _compares_gradients(method):
+    @functools.wraps(method)
+    def wrapper(self, *args):
+        return _while_compared(self, lambda: method(self, *args))
+
+    return wrapper
+
+
+def _makes_reducer(method):
+    @functools.wraps(method)
+    def wrapper(self, parameters, *args, **kwargs):
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        return _while_compared(gradients, lambda: method(self, parameters, *args, **kwargs))
+
+    return wrapper
+
+
+def _has_callback(method):
+    @functools.wraps(method)
+    def wrapper(self, callback):
+        def observed(future):
+            ops = core.CallbackOps()
+            try:
+                return callback(future)
+            finally:
+                ops.end()
+
+        return method(self, observed)
+
+    return wrapper
+
+
+WRAPPERS = [
+    (torch._C.Future, "then", _has_callback),
+    (torch._C.Future, "add_done_callback", _has_callback),
+    (torch.distributed.Reducer, "prepare_for_backward", _expects_backward),
+    (torch.distributed.Reducer, "_rebuild_buckets", _compares_gradients),
+    (torch.distributed.Reducer, "_delay_all_reduce", _compares_gradients),
+    (torch.nn.parallel.DistributedDataParallel, "_ddp_init_helper", _makes_reducer),
+]
