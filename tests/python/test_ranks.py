@@ -9,7 +9,9 @@ from teraio.directories import directories_of_ranks
 from teraio.errors import Error
 from teraio.ranks import Ranks, device_of_rank, find_ranks
 
-# Trains under DDP, says what it has, and lets the first rank see whether all have the same weights.
+# Trains under DDP, and says what weights it has then. Nothing of Python's is in a collective at the
+# end: gloo's thread lets go of a tensor when the program may have its result already, and one that
+# takes Python's lock for this while the interpreter ends aborts the process.
 PROGRAM = """\
 import os, sys
 import torch
@@ -27,9 +29,6 @@ for step in range(5):
     optimizer.step()
     optimizer.zero_grad()
 sums = torch.stack([p.detach().double().sum() for p in model.parameters()])
-all_sums = [torch.empty_like(sums) for _ in range(dist.get_world_size())]
-dist.all_gather(all_sums, sums)
-assert all(torch.equal(each, all_sums[0]) for each in all_sums)
 open(f"sums{dist.get_rank()}", "w").write(str(sums.tolist()))
 dist.destroy_process_group()
 """
@@ -146,6 +145,7 @@ def test_two_ranks_share_a_drive_and_host_memory(torchrun, python, tmp_path):
     whole, other = (run["share"]["drives"][0]["read_bytes_per_second"] for run in reports(tmp_path))
     assert whole == other, "measured once, by one of them"
     sums = [(tmp_path / f"sums{rank}").read_text() for rank in (0, 1)]
+    assert sums[0] == sums[1], "both have the same weights"
     plain = python(
         "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", "train.py",
         env={**os.environ, "OMP_NUM_THREADS": "1", "USE_LIBUV": "0"},
