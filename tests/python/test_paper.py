@@ -3,9 +3,11 @@
 import gzip
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from paper import __main__ as driver
 from paper import cases, document, evaluation, figures, traces, train
 from paper.cached import Cache
 from paper.command import Refused
@@ -273,6 +275,20 @@ def test_a_dry_run_that_fails_leaves_nothing_behind(command, extension, tmp_path
     with pytest.raises(Refused, match="reads a value"):
         traces.trace_of(L8, tmp_path / "made")
     assert not list((tmp_path / "made").iterdir())
+
+
+def test_a_dry_run_that_fails_is_told_after_all_others(monkeypatch, tmp_path, capsys):
+    def trace_of(case, folder):
+        if case is GPT2:
+            raise Refused("No module named 'tokenizers'")
+        return traces.Source(folder / case.key, "a dry run")
+
+    monkeypatch.setattr(traces, "trace_of", trace_of)
+    with ThreadPoolExecutor(1) as pool, pytest.raises(Refused, match="1 of 3 dry runs .*GPT-2 40B"):
+        driver.traces_of([L8, GPT2, cases.STAGES[0]], tmp_path, pool)
+    said = capsys.readouterr().out
+    assert "GPT-2 40B, 4 x 4 sequences of 1024 tokens: failed: No module named 'tokenizers'" in said
+    assert "trace 3/3  Llama3-8B, stage 1 of 2" in said
 
 
 @pytest.mark.skipif(

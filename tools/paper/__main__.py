@@ -61,7 +61,7 @@ def jobs_of(case):
 
 
 def gather(wanted, folder):
-    """The results of all jobs by case, of the cases that there is a trace of."""
+    """The results of all jobs by case. Raises Refused when a dry run fails."""
     cache = Cache(folder / "results")
     with ProcessPoolExecutor(WORKERS) as pool:
         sources = traces_of(wanted, folder / "traces", pool)
@@ -69,18 +69,22 @@ def gather(wanted, folder):
 
 
 def traces_of(wanted, folder, pool):
-    """(case, Source) of each case that there is a trace of, in order."""
+    """(case, Source) of each case, in order. Raises Refused, after all others, when one fails."""
     futures = {pool.submit(traces.trace_of, case, folder): case for case in wanted}
-    sources = {}
+    sources, failed = {}, []
     for number, future in enumerate(as_completed(futures), 1):
         case = futures[future]
+        step = f"{case.model}, {case.batch}"
         try:
             sources[case.key] = future.result()
             said = sources[case.key].path.name
         except Refused as refused:
-            said = f"none: {refused}"
-        print(f"trace {number}/{len(futures)}  {case.model}, {case.batch}: {said}", flush=True)
-    return [(case, sources[case.key]) for case in wanted if case.key in sources]
+            failed.append(step)
+            said = f"failed: {refused}"
+        print(f"trace {number}/{len(futures)}  {step}: {said}", flush=True)
+    if failed:
+        raise Refused(f"{len(failed)} of {len(wanted)} dry runs failed: {'; '.join(failed)}")
+    return [(case, sources[case.key]) for case in wanted]
 
 
 def results_of(sources, cache, pool):
@@ -120,7 +124,11 @@ def main():
     if not TERAIO.exists():
         print(f"make paper: {TERAIO} is not there: run `make build` first", file=sys.stderr)
         return 1
-    results = gather([*cases.CASES, *cases.settings(), *cases.STAGES], BUILD)
+    try:
+        results = gather([*cases.CASES, *cases.settings(), *cases.STAGES], BUILD)
+    except Refused as refused:
+        print(f"make paper: {refused}; what was made is kept", file=sys.stderr)
+        return 1
     publish(results, BUILD / "figures")
     print(f"wrote {DOCUMENT.relative_to(cases.ROOT)} and {len(list(IMAGES.glob('*.png')))} figures")
     return 0

@@ -138,8 +138,3 @@ SYSTEMS_OF_SETTINGS = SYSTEMS[:6]
 def of(results):
     """The cases that there are results of, in order."""
     return [case for case in CASES if case.key in results]
-
-
-def without(results):
-    """The names of the models that there was no trace of."""
-    return [case.model for case in CASES if case.key not in results]
