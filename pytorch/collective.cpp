@@ -1,6 +1,5 @@
 #include "collective.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 #include <torch/custom_class.h>
 
@@ -103,13 +102,6 @@ WorkReference work_in(const torch::jit::Stack& stack, size_t result_count) {
   return {};
 }
 
-void wait_for_result(const at::Tensor& result) {
-  static const auto wait_tensor = c10::Dispatcher::singleton()
-                                      .findSchemaOrThrow("_c10d_functional::wait_tensor", "")
-                                      .typed<at::Tensor(const at::Tensor&)>();
-  if (result.defined()) wait_tensor.call(result);
-}
-
 // Whether the library lets go of a Work before it is over.
 bool leaves_works(const ActiveSession& session, const torch::jit::Stack& stack, size_t first) {
   const c10::Device device = session.backend->torch_device();
@@ -167,14 +159,6 @@ void CollectiveOperands::keep_for_good() {
 }
 
 void set_coalescing(bool is_on) { is_coalescing = is_on; }
-
-void wait_for_results(const torch::jit::Stack& stack, size_t result_count) {
-  for (size_t i = stack.size() - std::min(result_count, stack.size()); i < stack.size(); ++i) {
-    if (stack[i].isTensor()) wait_for_result(stack[i].toTensor());
-    if (!stack[i].isTensorList()) continue;
-    for (const at::Tensor& result : stack[i].toTensorVector()) wait_for_result(result);
-  }
-}
 
 void let_go_of_ended_collectives() {
   let_go(collectives().take_if([](const UnderWay& each) { return each.is_over(); }));

@@ -43,12 +43,6 @@ class CollectiveOperands {
   bool has_to_complete_ = false;
 };
 
-// Waits until the results of a functional collective, the last `result_count` of `stack`, are
-// there. For one that is asked for with a wrapper, the result of another collective: PyTorch
-// handles it where no hook sees its Work, so that nothing would tell how long its operands have to
-// stay.
-void wait_for_results(const torch::jit::Stack& stack, size_t result_count);
-
 // From now on the calling thread's collectives only begin at the end of a group: a Work of theirs
 // tells nothing (NCCL's says that it is complete).
 void set_coalescing(bool is_on);

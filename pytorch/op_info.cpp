@@ -48,8 +48,6 @@ std::unique_ptr<OpInfo> read_schema(const c10::FunctionSchema& schema) {
       has_tensor_argument && !starts_with_any(info->name, {"c10d::", "_c10d_functional",
                                                            "aten::empty", "aten::new_empty"});
   info->is_collective = starts_with_any(info->name, {"c10d::"});
-  info->is_functional_collective =
-      starts_with_any(info->name, {"_c10d_functional"}) && !info->name.ends_with("wait_tensor");
   info->keeps_arguments = !info->is_collective && returns_object(schema);
   info->is_list_op =
       starts_with_any(info->name, {"aten::_foreach_", "aten::_fused_adam", "aten::_fused_sgd",

@@ -21,6 +21,8 @@ namespace teraio::pytorch {
 namespace {
 
 constexpr c10::DispatchKey kKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
+// Below that of Python, with which wrappers are handled; included in every thread.
+constexpr c10::DispatchKey kCollectiveKey = c10::DispatchKey::BackendSelect;
 
 // The outermost op of this thread. Its frame is reused, so that an op allocates nothing.
 struct ThreadState {
@@ -32,28 +34,36 @@ struct ThreadState {
 };
 thread_local ThreadState this_thread;  // asked for once per op: every access costs a call
 
-void call_below(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey), stack);
+void call_below(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack,
+                c10::DispatchKey key = kKey) {
+  op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, key), stack);
 }
 
 // A library's threads may run with the state of the thread that has asked for a collective (gloo's
 // do), and would be observed with it.
 class UnobservedThread {
  public:
-  UnobservedThread() { observe_this_thread(false); }
-  ~UnobservedThread() { observe_this_thread(true); }
+  UnobservedThread() : was_observed_(is_this_thread_observed()) { observe_this_thread(false); }
+  ~UnobservedThread() { observe_this_thread(was_observed_); }
   UnobservedThread(const UnobservedThread&) = delete;
   UnobservedThread& operator=(const UnobservedThread&) = delete;
+
+ private:
+  const bool was_observed_;
 };
 
-void call_op(ActiveSession& session, ThreadState& thread, const OpInfo& info,
-             const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  if (!info.is_collective) return call_below(op, keys, stack);
-  thread.has_run_collective = true;
-  CollectiveOperands operands(session, info, *stack);
+// Every collective comes here, also one that a wrapper asks for where kKey is excluded.
+void observe_collective(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                        torch::jit::Stack* stack) {
+  ActiveSession* session = active_session();
+  if (session == nullptr || (session->has_streams && session->backend->is_capturing()))
+    return call_below(op, keys, stack, kCollectiveKey);
+  const OpInfo& info = op_info(op);
+  this_thread.has_run_collective = true;
+  CollectiveOperands operands(*session, info, *stack);
   {
     const UnobservedThread unobserved;
-    call_below(op, keys, stack);
+    call_below(op, keys, stack, kCollectiveKey);
   }
   operands.keep_until_over(*stack);
 }
@@ -80,15 +90,13 @@ void run_captured(ActiveSession& session, const OpInfo& info, const c10::Operato
 // Ends the outermost op, also when it throws.
 class OutermostOp {
  public:
-  // `is_on_wrappers`: something may still be at work on the results (a collective), and nothing
-  // that is seen tells of which: they stay until an op uses them. So do a library's own buffers,
-  // where a collective was part of the op.
+  // Where a collective was part of the op, what was born in it stays until an op uses it: a
+  // library's own buffers, and results that are not there yet.
   OutermostOp(ActiveSession& session, ThreadState& thread, const OpInfo& info,
-              const torch::jit::Stack& stack, bool is_on_wrappers)
+              const torch::jit::Stack& stack)
       : session_(session),
         thread_(thread),
         info_(info),
-        is_on_wrappers_(is_on_wrappers),
         is_elsewhere_(session.has_streams && session.backend->is_on_other_stream()) {
     thread.op = &info;
     thread.frame.uses.clear();
@@ -105,8 +113,7 @@ class OutermostOp {
   ~OutermostOp() {
     const StorageReferenceGuard guard;
     if (is_elsewhere_) keep_for_this_stream();
-    const bool is_complete =
-        info_.completes_results && !is_on_wrappers_ && !thread_.has_run_collective;
+    const bool is_complete = info_.completes_results && !thread_.has_run_collective;
     session_.runtime->end_op(thread_.frame, info_.name, signature_, is_complete);
     release_nested_holds(session_, thread_);
     thread_.op = nullptr;
@@ -116,7 +123,6 @@ class OutermostOp {
   OutermostOp& operator=(const OutermostOp&) = delete;
 
   void add_results(const torch::jit::Stack& stack) {
-    if (is_on_wrappers_) return;
     StorageWalk walk(session_, thread_.frame, 0, OpSide::kResults);
     const size_t count = std::min(info_.return_count, stack.size());
     for (size_t i = stack.size() - count; i < stack.size(); ++i) walk.visit(stack[i], true);
@@ -147,7 +153,6 @@ class OutermostOp {
   ActiveSession& session_;
   ThreadState& thread_;
   const OpInfo& info_;
-  const bool is_on_wrappers_;
   const bool is_elsewhere_;
   uint64_t signature_ = 0;
 };
@@ -187,17 +192,14 @@ void observe_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
     return run_captured(*session, info, op, keys, stack);
   if (thread.op != nullptr) {
     bring_back_for_nested_op(*session, thread, info, *stack);
-    return call_op(*session, thread, info, op, keys, stack);
+    return call_below(op, keys, stack);
   }
-  const bool is_on_wrappers = acts_on_wrappers(info, keys, *stack);
-  if (is_on_wrappers && session->is_dry) return call_below(op, keys, stack);
+  if (session->is_dry && acts_on_wrappers(info, keys, *stack)) return call_below(op, keys, stack);
   if (session->is_dry)
     if (const auto sum = as_sum_in_place(info, stack)) return observe_op(*sum, keys, stack);
   const auto run = [&](torch::jit::Stack* arguments) {
-    OutermostOp outermost(*session, thread, info, *arguments, is_on_wrappers);
-    call_op(*session, thread, info, op, keys, arguments);
-    if (is_on_wrappers && info.is_functional_collective)
-      wait_for_results(*arguments, info.return_count);
+    OutermostOp outermost(*session, thread, info, *arguments);
+    call_below(op, keys, arguments);
     outermost.add_results(*arguments);
   };
   if (info.is_list_op && run_in_pieces(info, session->chunk_bytes, stack, run)) return;
@@ -245,4 +247,12 @@ void throw_status(const Status& status, std::string_view op_name) {
 
 TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&teraio::pytorch::observe_op>());
+}
+
+TORCH_LIBRARY_IMPL(c10d, BackendSelect, library) {
+  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames())
+    if (name.getNamespace() == "c10d")
+      library.impl(
+          c10::toString(name).c_str(),
+          torch::CppFunction::makeFromBoxedFunction<&teraio::pytorch::observe_collective>());
 }

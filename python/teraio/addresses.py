@@ -19,7 +19,7 @@ from teraio.sizes import format_size
 # More than this share of the budget that is held for good is told, once.
 _TOLD_SHARE = 0.1
 
-# By module: functions that compare addresses and do nothing else with them.
+# By module: functions and methods that compare addresses and do nothing else with them.
 _TELL_APART = {
     "safetensors.torch": (
         "storage_ptr",
@@ -32,6 +32,9 @@ _TELL_APART = {
     "transformers.modeling_utils": ("_end_ptr", "_find_disjoint", "_find_identical"),
     "accelerate.utils.modeling": ("id_tensor_storage",),
     "huggingface_hub.serialization._torch": ("_get_unique_id", "get_torch_storage_id"),
+    "torch.distributed.fsdp._flat_param": ("_data_ptr_allocated", "_same_storage"),
+    "torch.distributed.fsdp._runtime_utils": ("_catch_all_reshard",),
+    "torch.distributed.fsdp._fully_shard._fsdp_param": ("FSDPParam.reset_sharded_param",),
 }
 # Functions that read at the addresses that they ask for, until they return.
 _READ = {"safetensors.torch": ("_tobytes",)}
@@ -188,11 +191,13 @@ def _change(module):
         (_BORROW, _borrows),
         (_GIVE_BACK, _gives_back),
     ):
-        for name in table.get(module.__name__, ()):
-            function = getattr(module, name, None)
+        for path in table.get(module.__name__, ()):
+            owner_name, _, name = path.rpartition(".")
+            owner = getattr(module, owner_name, None) if owner_name else module
+            function = getattr(owner, name, None)
             if callable(function):
-                _changed.append((module, name, function))
-                setattr(module, name, wrap(function))
+                _changed.append((owner, name, function))
+                setattr(owner, name, wrap(function))
 
 
 _watch = ImportWatch(sorted(_TELL_APART), _change)
@@ -209,5 +214,5 @@ def remove():
     _pins = None
     _watch.remove()
     while _changed:
-        module, name, function = _changed.pop()
-        setattr(module, name, function)
+        owner, name, function = _changed.pop()
+        setattr(owner, name, function)

@@ -229,7 +229,7 @@ def built(kind):
     torch.manual_seed(0)
     model = Model()
     model = sharded(model) if "fsdp" in kind else reduced(model, kind)
-    return model, torch.optim.AdamW(model.parameters(), lr=1e-2)
+    return model, torch.optim.AdamW(model.parameters(), lr=1e-2, foreach="foreach" in kind)
 
 def backward(model, kind, step):
     layers = model.layers if "fsdp" in kind else model.module.layers
@@ -254,7 +254,7 @@ def train(kind, session=None):
         for parameter in model.parameters():
             part = parameter.to_local() if "fsdp" in kind else parameter.detach()
             said.append(part.double().sum().item().hex())
-        if session and "ddp" in kind:
+        if session:
             assert ("native" in kind) == (session.counters()["held_for_good_bytes"] > 0), kind
     return said
 
@@ -268,7 +268,7 @@ for kind in kinds:
     evicting = offload("200MB", evict_after_every_op=True)
     assert train(kind, evicting) == plain, f"{kind}, evicting"
     assert evicting.counters()["ssd_bytes_read"] > 10_000_000, (kind, evicting.counters())
-    if "before" in kind:  # to make it, DDP broadcasts all parameters as one tensor
+    if "fsdp" in kind or "before" in kind:  # DDP is made by one broadcast of all parameters
         peak = max(iteration["device_peak_bytes"] for iteration in ample.iterations())
         tight = offload(int(0.35 * peak))
         assert train(kind, tight) == plain, f"{kind}, within {0.35 * peak} bytes"
@@ -290,7 +290,7 @@ REDUCED = [
 ]
 
 
-@pytest.mark.parametrize("kinds", [REDUCED, ["fsdp"]], ids=["ddp", "fsdp"])
+@pytest.mark.parametrize("kinds", [REDUCED, ["fsdp", "fsdp foreach"]], ids=["ddp", "fsdp"])
 def test_training_in_processes_has_the_same_bits(python, tmp_path, kinds):
     (tmp_path / "ssd").mkdir()
     (tmp_path / "train.py").write_text(TRAIN)
