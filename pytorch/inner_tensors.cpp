@@ -14,21 +14,36 @@ namespace py = pybind11;
 namespace teraio::pytorch {
 namespace {
 
-// Of a wrapper that tells them, as torch.compile asks it to.
-void add_wrapped(const at::Tensor& tensor, std::vector<at::Tensor>& found) {
-  const py::gil_scoped_acquire gil;
-  const auto wrapper = py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor));
-  if (!py::hasattr(wrapper, "__tensor_flatten__")) return;
-  const py::tuple parts = wrapper.attr("__tensor_flatten__")();
-  for (const py::handle name : py::list(parts[0])) {
-    const py::object part = wrapper.attr(name);
-    if (!THPVariable_Check(part.ptr())) continue;
-    const at::Tensor& inner = THPVariable_Unpack(part.ptr());
-    if (is_wrapper(inner)) {
-      add_wrapped(inner, found);
-    } else {
-      found.push_back(inner);
-    }
+// Containers that hold each other would never end.
+constexpr int kDeepest = 8;
+
+void add_held(py::handle value, int depth, std::vector<at::Tensor>& found);
+
+// A wrapper tells what it holds as torch.compile asks it to; of another its attributes are known.
+void add_wrapped(py::handle wrapper, int depth, std::vector<at::Tensor>& found) {
+  if (py::hasattr(wrapper, "__tensor_flatten__")) {
+    const py::tuple parts = wrapper.attr("__tensor_flatten__")();
+    for (const py::handle name : py::list(parts[0])) add_held(wrapper.attr(name), depth, found);
+    return;
+  }
+  const auto attributes =
+      py::reinterpret_steal<py::object>(PyObject_GenericGetDict(wrapper.ptr(), nullptr));
+  if (!attributes) throw py::error_already_set();
+  add_held(attributes, depth, found);
+}
+
+void add_held(py::handle value, int depth, std::vector<at::Tensor>& found) {
+  if (depth == kDeepest) return;
+  if (THPVariable_Check(value.ptr())) {
+    const at::Tensor& tensor = THPVariable_Unpack(value.ptr());
+    if (is_wrapper(tensor)) return add_wrapped(value, depth + 1, found);
+    found.push_back(tensor);
+  } else if (PyDict_Check(value.ptr())) {
+    for (const auto& [key, held] : py::reinterpret_borrow<py::dict>(value))
+      add_held(held, depth + 1, found);
+  } else if (PyList_Check(value.ptr()) || PyTuple_Check(value.ptr())) {
+    for (const py::handle held : py::reinterpret_borrow<py::sequence>(value))
+      add_held(held, depth + 1, found);
   }
 }
 
@@ -40,7 +55,9 @@ std::vector<at::Tensor> inner_tensors(const at::Tensor& tensor) {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   if (impl->is_python_dispatch()) {
     std::vector<at::Tensor> found;
-    if (is_wrapper(tensor)) add_wrapped(tensor, found);
+    if (!is_wrapper(tensor)) return found;
+    const py::gil_scoped_acquire gil;
+    add_wrapped(py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor)), 0, found);
     return found;
   }
   if (const auto* sparse = dynamic_cast<const at::SparseTensorImpl*>(impl))

@@ -15,7 +15,9 @@ import torch.nn.functional as F
 from torch import nn
 from torch.func import functional_call, grad, jvp, stack_module_state, vmap
 from torch.nn.utils import parametrizations, rnn
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves
+
+from matrix.subclasses import Bag, Counting, Pair, Tagged
 
 WIDTH = 192
 
@@ -368,53 +370,6 @@ def padded_encoder(directory):
     return yields + state_of(encoder)
 
 
-class Tagged(torch.Tensor):
-    """A subclass that only adds a method."""
-
-    def doubled(self):
-        return self * 2
-
-
-class Counting(torch.Tensor):
-    """A subclass over ordinary bytes that sees every operator."""
-
-    calls = 0
-    __torch_function__ = torch._C._disabled_torch_function_impl
-
-    @staticmethod
-    def __new__(cls, data):
-        return torch.Tensor._make_subclass(cls, data, data.requires_grad)
-
-    @classmethod
-    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
-        Counting.calls += 1
-        return super().__torch_dispatch__(function, types, args, kwargs or {})
-
-
-class Pair(torch.Tensor):
-    """A wrapper around two tensors, to which every operator is applied."""
-
-    __torch_function__ = torch._C._disabled_torch_function_impl
-
-    @staticmethod
-    def __new__(cls, a, b):
-        pair = torch.Tensor._make_wrapper_subclass(cls, a.shape, dtype=a.dtype)
-        pair.a, pair.b = a, b
-        return pair
-
-    def __tensor_flatten__(self):
-        return ["a", "b"], None
-
-    @classmethod
-    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
-        def apply(name):
-            parts = tree_map(lambda x: getattr(x, name) if isinstance(x, Pair) else x, args)
-            return function(*parts, **(kwargs or {}))
-
-        a, b = apply("a"), apply("b")
-        return args[0] if a is args[0].a else Pair(a, b)
-
-
 def subclasses(directory):
     model = mlp(WIDTH, WIDTH, WIDTH)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
@@ -422,6 +377,7 @@ def subclasses(directory):
     large = base * 2
     counting = Counting(base)
     pair = Pair(torch.randn(WIDTH, WIDTH), torch.zeros(WIDTH, WIDTH))
+    bag = Bag({"first": [base + 1], "second": (base * 3,)})
     tagged = torch.randn(64, WIDTH).as_subclass(Tagged)
     yields = []
     for step in range(5):
@@ -433,8 +389,10 @@ def subclasses(directory):
         with torch.no_grad():
             counting.mul_(0.5)
         pair.add_(large if step else 1.0)
+        bag.mul_(large)
         large = torch.randn(WIDTH, WIDTH)
         yields += [(pair * 2).a.sum().item(), pair.b.norm().item()]
+        yields += [part.sum().item() for part in tree_leaves((bag + 1).parts)]
         yields += [loss.item(), (large @ base).sum().item(), (counting + 1).sum().item()]
     return yields + state_of(model) + [base]
 
