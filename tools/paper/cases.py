@@ -80,8 +80,8 @@ SEQUENCES = {
 }
 # The same eight sequences in more and in fewer parts.
 MICRO_BATCHES = {
-    "l8": [L8.with_batch(8 // size, size, 2048) for size in (1, 2, 4, 8)],
-    "l70": [L70.with_batch(8 // size, size, 2048) for size in (2, 4, 8)],
+    "l8": [L8.with_batch(8 // size, size, 2048) for size in (2, 4, 8)],
+    "l70": [L70.with_batch(8 // size, size, 2048) for size in (4, 8)],
 }
 
 # Figure 1 shows the stages of a pipeline beside the whole.
