@@ -4,11 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
 #include <limits>
 #include <random>
-#include <sstream>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -333,45 +330,6 @@ class AddressSpaceTest : public testing::Test {
 
 TEST_F(AddressSpaceTest, StartsOnAHugePage) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(space_->at(0)) % (2 * kMiB), 0);
-}
-
-// What the system's mapping at `address` has of them.
-int64_t huge_bytes_at(const std::byte* address) {
-  std::ifstream mappings("/proc/self/smaps");
-  bool is_there = false;
-  for (std::string line; std::getline(mappings, line);) {
-    uint64_t begin = 0;
-    uint64_t end = 0;
-    char dash = 0;
-    std::istringstream range(line);
-    if (range >> std::hex >> begin >> dash >> end && dash == '-') {
-      const auto wanted = reinterpret_cast<uintptr_t>(address);
-      is_there = begin <= wanted && wanted < end;
-    }
-    if (is_there && line.starts_with("AnonHugePages:")) return std::stoll(line.substr(14)) * kKiB;
-  }
-  return 0;
-}
-
-// The system keeps its table of small pages while some of them are left. It may be short of huge
-// pages at any one time.
-TEST_F(AddressSpaceTest, AddressesLeftInPartsGetHugePagesAgain) {
-  constexpr int64_t kHugePages = 2 * kMiB / kPageBytes;
-  const PageRange whole = pages(0, kHugePages);
-  ASSERT_TRUE(space_->back(whole));
-  fill(whole, 1);
-  if (huge_bytes_at(space_->at(0)) == 0)
-    GTEST_SKIP() << "transparent huge pages are off in this system, or none is free";
-  int64_t huge_bytes = 0;
-  for (int attempt = 0; attempt < 10 && huge_bytes == 0; ++attempt) {
-    ASSERT_EQ(space_->move(pages(0, kHugePages / 2), 4 * kMiB), kMiB);
-    ASSERT_EQ(space_->move(pages(kHugePages / 2, kHugePages / 2), 8 * kMiB), kMiB);
-    ASSERT_TRUE(space_->unback({4 * kMiB, kMiB}) && space_->unback({8 * kMiB, kMiB}));
-    ASSERT_TRUE(space_->back(whole));
-    fill(whole, 1);
-    huge_bytes = huge_bytes_at(space_->at(0));
-  }
-  EXPECT_EQ(huge_bytes, 2 * kMiB);
 }
 
 TEST_F(AddressSpaceTest, ImpossibleSizesAreUnsupported) {
