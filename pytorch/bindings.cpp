@@ -314,6 +314,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
       .def("abandon", &Session::abandon, no_gil())
       .def("is_running", &Session::is_running)
       .def("begin_step", [](Session& session) { session.runtime().begin_step(); })
+      .def("begin_own_work", [](Session& session) { session.runtime().begin_own_work(); })
+      .def("end_own_work", [](Session& session) { session.runtime().end_own_work(); })
       .def(
           "end_step",
           [](Session& session) {

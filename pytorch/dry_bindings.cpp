@@ -46,6 +46,8 @@ void bind_dry_session(py::module_& module, void (*check)(const Status&)) {
       .def("start", [check](DrySession& session) { check(session.start()); })
       .def("stop", [check](DrySession& session) { check(session.stop()); })
       .def("begin_step", [](DrySession& session) { session.runtime().begin_step(); })
+      .def("begin_own_work", [](DrySession& session) { session.runtime().begin_own_work(); })
+      .def("end_own_work", [](DrySession& session) { session.runtime().end_own_work(); })
       .def("end_step", [](DrySession& session) { session.runtime().end_step(); })
       .def("add_births", &add_births)
       .def("resize",

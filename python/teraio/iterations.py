@@ -104,7 +104,11 @@ class IterationHooks:
         self._session.begin_step()
         self._note_optimizer(optimizer)
         if self._steps < _DESCRIBED_STEPS:
-            _describe(optimizer)
+            self._session.begin_own_work()  # it looks through all of the interpreter's objects
+            try:
+                _describe(optimizer)
+            finally:
+                self._session.end_own_work()
 
     def _after_step(self, optimizer, args, kwargs):
         self._steps += 1

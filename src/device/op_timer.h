@@ -18,6 +18,8 @@ class OpTimer {
   virtual void start() = 0;
   // All that compute was told since the last one, or since start(), was one op's.
   virtual void end_op() = 0;
+  // What has passed since then is nobody's: compute has been told nothing.
+  virtual void leave_out() = 0;
   // Of the ops since start(), in order, without what compute waited for copies meanwhile. Blocks
   // until the last of them has ended.
   virtual Result<std::vector<int64_t>> durations_ns() = 0;

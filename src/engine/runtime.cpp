@@ -296,6 +296,19 @@ void Runtime::end_step() {
   if (is_active_) end_segment();
 }
 
+void Runtime::begin_own_work() {
+  const std::lock_guard lock(mutex_);
+  own_work_start_ns_ = options_.engine.clock->now_ns();
+}
+
+void Runtime::end_own_work() {
+  const std::lock_guard lock(mutex_);
+  const int64_t duration_ns = options_.engine.clock->now_ns() - own_work_start_ns_;
+  last_op_end_ns_ += duration_ns;
+  iteration_start_ns_ += duration_ns;
+  if (are_ops_timed_ && options_.op_timer != nullptr) options_.op_timer->leave_out();
+}
+
 // A parameter is changed for a second time in this segment, and was used in between: the update of
 // another step begins. Changes without a use between them belong to one update.
 bool Runtime::begins_new_update(std::span<const Use> uses) {

@@ -101,6 +101,10 @@ class Runtime {
   // is divided where a parameter is changed again that was used since its last change.
   void begin_step();
   void end_step();
+  // Around work of our own between two of the program's ops: its time is neither the next op's nor
+  // the iteration's.
+  void begin_own_work();
+  void end_own_work();
 
   // --- Called by the session -----------------------------------------------------------------
   // Follows a given plan from the next iteration on. The profile must be the program's.
@@ -171,6 +175,7 @@ class Runtime {
   int64_t born_peak_bytes_ = 0;
   int64_t last_op_end_ns_ = 0;
   int64_t last_op_end_stall_ns_ = 0;
+  int64_t own_work_start_ns_ = 0;
 
   // Used by other streams until `end`, and pinned for that.
   struct Kept {

@@ -187,6 +187,7 @@ class CountingTimer final : public OpTimer {
     op_count_ = 0;
   }
   void end_op() override { ++op_count_; }
+  void leave_out() override { ++leave_out_count; }
   Result<std::vector<int64_t>> durations_ns() override {
     if (!failure.ok()) return failure;
     const int64_t unit_ns = read_count_++ == disturbed_read ? 10'000 : 1000;
@@ -196,6 +197,7 @@ class CountingTimer final : public OpTimer {
   }
 
   int start_count = 0;
+  int leave_out_count = 0;
   int64_t disturbed_read = -1;  // takes ten times as long
   Status failure;
 
@@ -239,6 +241,23 @@ TEST_F(RuntimeTest, NorDoesItOverThoseOfATimer) {
   trainee_->steps(8);
   ASSERT_EQ(planned_.size(), 2u);
   EXPECT_EQ(planned_[1].trace.ops[0].duration_ns, 1000);
+}
+
+TEST_F(RuntimeTest, WorkOfOurOwnIsNobodysTime) {
+  CountingTimer timer;
+  open({.op_timer = &timer});
+  timer.failure = Status(ErrorCode::kIoError, "no events");  // the clock's times count
+  trainee_->between_passes = [&] {
+    runtime().begin_own_work();
+    session_->clock().skipped_ns += 1'000'000'000;
+    runtime().end_own_work();
+  };
+  trainee_->steps(4);
+  ASSERT_FALSE(planned_.empty());
+  for (const Op& op : planned_[0].trace.ops) EXPECT_LT(op.duration_ns, 1'000'000);
+  for (const IterationRecord& iteration : runtime().iterations())
+    EXPECT_LT(iteration.duration_ns, 1'000'000'000);
+  EXPECT_EQ(timer.leave_out_count, 4);
 }
 
 TEST_F(RuntimeTest, ATimerThatFailsLeavesTheClocksTimes) {

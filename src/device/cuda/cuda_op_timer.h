@@ -22,6 +22,7 @@ class CudaOpTimer final : public OpTimer {
 
   void start() override;
   void end_op() override { mark(Mark::kOpEnd); }
+  void leave_out() override { mark(Mark::kWaitEnd); }
   Result<std::vector<int64_t>> durations_ns() override;
 
   // Around what makes compute wait. Nothing before start(), nor once the times were asked for.
