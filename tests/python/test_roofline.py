@@ -90,6 +90,27 @@ def test_causal_attention_is_half_the_work():
     assert duration_ns(attention, *heads, 0.0, True) == pytest.approx(whole / 2, rel=0.001)
 
 
+def test_causal_attention_has_rates_of_its_own():
+    attention = aten._scaled_dot_product_flash_attention_for_cpu.default
+    heads = [meta(4, 32, 4096, 128) for _ in range(3)]
+    rates = {"attention.float32": [[1, 4 * 10**12]]}
+    measured = replace(H100, measured=rates)
+    whole = duration_ns(attention, *heads, 0.0, False, on=measured)
+    assert duration_ns(attention, *heads, 0.0, True, on=measured) == pytest.approx(whole / 2)
+    measured = replace(H100, measured=rates | {"causal_attention.float32": [[1, 10**12]]})
+    assert duration_ns(attention, *heads, 0.0, True, on=measured) == pytest.approx(2 * whole)
+    assert duration_ns(attention, *heads, 0.0, False, on=measured) == whole
+
+
+def test_batch_norm_has_a_rate_of_its_own():
+    measured = replace(H100, measured={"batch_normalization": [[1, 10**9]]})
+    images, channel = meta(8, 64, 32, 32), [meta(64) for _ in range(4)]
+    found = duration_ns(
+        aten.native_batch_norm.default, images, *channel, True, 0.1, 1e-5, on=measured
+    )
+    assert found == pytest.approx(2 * 4 * images.numel() / 10**9 * 1e9, rel=0.001)
+
+
 def test_measured_rates_stand_before_peaks():
     measured = replace(H100, measured={"memory": [[10**6, 10**9], [10**8, 10**11]]})
     assert duration_ns(aten.add.Tensor, meta(10**9), meta(10**9), on=measured) == 120_000_000

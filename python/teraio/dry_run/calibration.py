@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+from itertools import cycle
 from statistics import median
 from time import perf_counter
 
@@ -18,6 +19,9 @@ aten = torch.ops.aten
 _ROUNDS = 5
 _SECONDS = 0.03
 _LARGE_BYTES = 96 << 20  # beyond caches
+# Ops that are bound by memory take turns among tensors of so many bytes together: in a step, what
+# an op uses has mostly left the caches since it was used last.
+_IN_TURN_BYTES = 128 << 20
 
 
 def calibrate(path, show=print):
@@ -108,23 +112,30 @@ def _add_matmuls(probes):
 
 def _add_attention(probes):
     for batch, heads, length, size in ((4, 4, 64, 16), (4, 12, 256, 64), (1, 12, 1024, 64)):
-        query, key, value = (torch.randn(batch, heads, length, size) for _ in range(3))
+        tensors = [torch.randn(batch, heads, length, size) for _ in range(3)]
         flops = 4 * batch * heads * length * length * size
-        name = f"attention {length}"
-        probes[name] = (
-            lambda q=query, k=key, v=value: F.scaled_dot_product_attention(q, k, v),
-            "attention.float32",
-            flops,
-        )
-        forward = aten._scaled_dot_product_flash_attention_for_cpu
-        output, logsumexp = forward(query, key, value)
-        gradient = torch.randn_like(output)
-        saved = (gradient, query, key, value, output, logsumexp, 0.0, False)
-        probes[name + " backward"] = (
-            lambda saved=saved: aten._scaled_dot_product_flash_attention_for_cpu_backward(*saved),
-            "attention_backward.float32",
-            2.5 * flops,
-        )
+        _add_attention_passes(probes, "attention", tensors, False, flops)
+        _add_attention_passes(probes, "causal_attention", tensors, True, flops // 2)
+
+
+def _add_attention_passes(probes, kind, tensors, is_causal, flops):
+    """FLOPs as the roofline counts them: half for causal attention, 2.5 times as many backward."""
+    query, key, value = tensors
+    output, logsumexp = aten._scaled_dot_product_flash_attention_for_cpu(
+        query, key, value, is_causal=is_causal
+    )
+    saved = (torch.randn_like(output), query, key, value, output, logsumexp, 0.0, is_causal)
+    name = f"{kind} {query.shape[2]}"
+    probes[name] = (
+        lambda: F.scaled_dot_product_attention(query, key, value, is_causal=is_causal),
+        f"{kind}.float32",
+        flops,
+    )
+    probes[name + " backward"] = (
+        lambda: aten._scaled_dot_product_flash_attention_for_cpu_backward(*saved),
+        f"{kind}_backward.float32",
+        2.5 * flops,
+    )
 
 
 def _add_convolutions(probes):
@@ -151,19 +162,43 @@ def _add_memory_bound(probes, elements):
     """Into memory that is there already, as a session's allocator gives it: without page faults."""
     rows = max(1, elements // 1024)
     columns = elements // rows
-    a, b, out = (torch.rand(rows, columns) for _ in range(3))
+    size_bytes = 4 * elements
+    count = max(1, _IN_TURN_BYTES // (3 * size_bytes))
+    turns = cycle([[torch.ones(rows, columns) for _ in range(3)] for _ in range(count)])
     weight, mean, deviation = torch.ones(columns), torch.empty(rows, 1), torch.empty(rows, 1)
     sums = torch.empty(rows)
-    size_bytes = a.numel() * a.element_size()
+    results = {"out1": mean, "out2": deviation}
 
     def add(kind, name, call, tensors):
-        probes[f"{name} {elements}"] = (call, kind, tensors * size_bytes)
+        probes[f"{name} {elements}"] = (lambda: call(*next(turns)), kind, tensors * size_bytes)
 
-    add("memory", "add", lambda: torch.add(a, b, out=out), 3)
-    add("random", "bernoulli", lambda: out.bernoulli_(0.9), 1)
-    add("transcendental", "silu", lambda: aten.silu.out(a, out=out), 2)
-    add("softmax", "log_softmax", lambda: aten._log_softmax.out(a, -1, False, out=out), 2)
-    add("reduction", "sum", lambda: torch.sum(a, -1, out=sums), 1)
-    norm = aten.native_layer_norm.out
-    results = {"out0": out, "out1": mean, "out2": deviation}
-    add("normalization", "norm", lambda: norm(a, [columns], weight, weight, 1e-5, **results), 2)
+    norm, softmax = aten.native_layer_norm.out, aten._log_softmax.out
+    add("memory", "add", lambda a, b, out: torch.add(a, b, out=out), 3)
+    add("random", "bernoulli", lambda a, b, out: out.bernoulli_(0.9), 1)
+    add("transcendental", "silu", lambda a, b, out: aten.silu.out(a, out=out), 2)
+    add("softmax", "log_softmax", lambda a, b, out: softmax(a, -1, False, out=out), 2)
+    add("reduction", "sum", lambda a, b, out: torch.sum(a, -1, out=sums), 1)
+    add(
+        "normalization",
+        "layer_norm",
+        lambda a, b, out: norm(a, [columns], weight, weight, 1e-5, out0=out, **results),
+        2,
+    )
+    _add_batch_norm(probes, elements)
+
+
+def _add_batch_norm(probes, elements):
+    """Of 16 channels or more: their sums are made one by one."""
+    channels = max(16, min(64, elements >> 14))
+    shape = (4, channels, elements // (4 * channels))
+    count = max(1, _IN_TURN_BYTES // (2 * 4 * elements))
+    turns = cycle([[torch.ones(shape) for _ in range(2)] for _ in range(count)])
+    per_channel = [torch.ones(channels) for _ in range(4)]
+    norm = aten.native_batch_norm.out
+    saved = {"save_mean": torch.empty(channels), "save_invstd": torch.empty(channels)}
+
+    def call():
+        images, out = next(turns)
+        norm(images, *per_channel, True, 0.1, 1e-5, out=out, **saved)
+
+    probes[f"batch_norm {elements}"] = (call, "batch_normalization", 2 * 4 * elements)

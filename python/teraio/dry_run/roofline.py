@@ -37,8 +37,9 @@ _TRANSCENDENTAL |= {"cos", "softplus", "mish", "elu", "logsumexp"}
 _RANDOM = {"normal_", "bernoulli_", "uniform_", "random_", "exponential_", "native_dropout"}
 _REDUCING = {"sum", "mean", "amax", "amin", "linalg_vector_norm", "norm", "var", "std", "var_mean"}
 _REDUCING |= {"prod", "max", "min", "argmax", "argmin", "all", "any"}
-_NORMALIZING = {"native_layer_norm", "native_batch_norm", "native_group_norm", "cudnn_batch_norm"}
-_NORMALIZING |= {"_fused_rms_norm", "_native_batch_norm_legit", "batch_norm_with_update"}
+_NORMALIZING = {"native_layer_norm", "native_group_norm", "_fused_rms_norm"}
+_NORMALIZING_BATCHES = {"native_batch_norm", "cudnn_batch_norm", "_native_batch_norm_legit"}
+_NORMALIZING_BATCHES |= {"batch_norm_with_update"}
 
 
 @dataclass(frozen=True)
@@ -82,13 +83,15 @@ class Roofline:
     def _estimate_ns(self, op, func, args, kwargs, result):
         device = self._accelerator
         bytes_moved = _bytes_moved(op, args, kwargs, result)
-        flops = _flops(op, func, args, kwargs, result)
+        is_causal = op.kind.startswith("attention") and _is_causal(args, kwargs)
+        # The kernels leave out the products above the diagonal, and torch's counter counts them.
+        flops = _flops(op, func, args, kwargs, result) // (2 if is_causal else 1)
         seconds = bytes_moved / self._memory_rate(op.kind, bytes_moved)
         if flops:
             precision = _precision(op.kind, _tensors((args, kwargs)), device)
             seconds = max(
                 bytes_moved / self._memory_rate("memory", bytes_moved),
-                flops / self._compute_rate(op.kind, precision, flops),
+                flops / self._compute_rate(op.kind, precision, flops, is_causal),
             )
         return max(int(seconds * 1e9), device.kernel_ns) + device.op_ns
 
@@ -100,9 +103,10 @@ class Roofline:
         share = device.efficiency.get(kind, device.efficiency["memory"])
         return share * device.memory_bytes_per_second
 
-    def _compute_rate(self, kind, precision, flops):
+    def _compute_rate(self, kind, precision, flops, is_causal):
         device = self._accelerator
-        measured = device.rate(f"{kind}.{precision}", flops)
+        measured = is_causal and device.rate(f"causal_{kind}.{precision}", flops)
+        measured = measured or device.rate(f"{kind}.{precision}", flops)
         if measured:
             return measured
         peak = device.flops_per_second.get(precision, device.flops_per_second["float32"])
@@ -152,6 +156,8 @@ def _kind(packet, name):
         return "reduction"
     if name.removesuffix("_backward") in _NORMALIZING:
         return "normalization"
+    if name.removesuffix("_backward") in _NORMALIZING_BATCHES:
+        return "batch_normalization"
     return "memory"
 
 
@@ -214,12 +220,8 @@ def _flops(op, func, args, kwargs, result):
     packet = func.overloadpacket
     if packet in _ATTENTIONS_FOR_CPU:
         query, key, value = args[1:4] if "backward" in packet.__name__ else args[:3]
-        return int(_attention_flops(query, key, value) * _ATTENTIONS_FOR_CPU[packet]) // _halved(
-            args, kwargs
-        )
-    if op.flops is None:
-        return 0
-    return op.flops(*args, **kwargs, out_val=result) // _halved(args, kwargs, op.kind)
+        return int(_attention_flops(query, key, value) * _ATTENTIONS_FOR_CPU[packet])
+    return op.flops(*args, **kwargs, out_val=result) if op.flops else 0
 
 
 def _attention_flops(query, key, value):
@@ -228,12 +230,8 @@ def _attention_flops(query, key, value):
     return sdpa_flop_count(query.shape, (*heads, *key.shape[2:]), (*heads, *value.shape[2:]))
 
 
-def _halved(args, kwargs, kind="attention"):
-    """2 for causal attention: the kernels leave out the products above the diagonal, and torch's
-    counter counts them."""
-    if not kind.startswith("attention"):
-        return 1
-    return 2 if kwargs.get("is_causal") or any(value is True for value in args) else 1
+def _is_causal(args, kwargs):
+    return bool(kwargs.get("is_causal")) or any(value is True for value in args)
 
 
 def _precision(kind, tensors, device):
