@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Whether a dry run foretells a real one: ops, peak, step time, and the planned step on drives.
 
-Each model trains once for real with all the memory, and once dry on this machine's CPU as
-`teraio dry-run --calibrate` has measured it. The planned step is that of `teraio plan` for the real
-trace and for the dry one, on this machine's drive, with a third of the real run's peak or a quarter
-more than its largest op needs.
+In every round each model has `teraio dry-run --calibrate` measure this machine's CPU, trains for
+real with all the memory, trains dry on that CPU, and trains for real by a plan, with a third of its
+peak or a quarter more than its largest op needs. Times are the medians of the rounds' ratios; where
+the real step differs by more than DRIFT_MAX between rounds, they have no verdict.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 
@@ -24,7 +25,9 @@ ROOT = Path(__file__).resolve().parents[1]
 PEAK_ERROR_MAX = 0.02
 STEP_ERROR_MAX = 0.10
 PLANNED_ERROR_MAX = 0.05
+DRIFT_MAX = 0.10
 BUDGET_RATIO = 3
+PLANNED_RUN_STEPS = 10
 TRAINING = Path(__file__).parent / "training"
 
 
@@ -32,6 +35,7 @@ def parse_arguments(argv=None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("--preset", default="130m", help="of the Llama")
+    add("--rounds", type=int, default=3)
     add("--small", action="store_true", help="the other models in sizes for tests")
     add("--data", type=Path)
     add("--ssd", type=Path)
@@ -66,24 +70,53 @@ def teraio(*words) -> str:
     return done.stdout
 
 
-def measure(args, accelerator: Path, hardware: Path, name: str, program: list) -> list[dict]:
-    print(f"{name}: for real, then dry", flush=True)
-    real_path, dry_path = (args.folder / f"{kind}-{name}.json.gz" for kind in ("real", "dry"))
+def measure(args, hardware: Path, name: str, program: list) -> list[dict]:
+    """A model's rows, of all rounds."""
+    rounds = []
+    for number in range(1, args.rounds + 1):
+        print(f"{name}, round {number} of {args.rounds}: measured, real, dry, planned", flush=True)
+        real, dry = traces(args, name, program)
+        budget = max(peak(real) // BUDGET_RATIO, 5 * largest_op_bytes(real) // 4)
+        planned = [planned_step(args, trace, hardware, budget) for trace in (dry, real)]
+        rounds.append(compare(name, real, dry, *planned, planned_run(args, budget, program)))
+    return combine(name, rounds)
+
+
+def traces(args, name: str, program: list) -> tuple[dict, dict]:
+    """Of the real run and of the dry one, on the machine as it is in this minute."""
+    accelerator = args.folder / "cpu.json"
+    paths = [args.folder / f"{kind}-{name}.json.gz" for kind in ("real", "dry")]
+    teraio("dry-run", "--calibrate", accelerator)
     budget = ["--device-budget", "100%", "--ssd", args.ssd]
-    teraio("run", *budget, "--save-trace", real_path, *program)
-    teraio("dry-run", "--accelerator", accelerator, "--save-trace", dry_path, *program)
-    return compare(name, real_path, dry_path, hardware)
+    teraio("run", *budget, "--save-trace", paths[0], *program)
+    teraio("dry-run", "--accelerator", accelerator, "--save-trace", paths[1], *program)
+    return read_trace(paths[0]), read_trace(paths[1])
 
 
-def compare(name: str, real_path: Path, dry_path: Path, hardware: Path) -> list[dict]:
-    real, dry = read_trace(real_path), read_trace(dry_path)
-    rows = [same_ops(name, real, dry)]
-    rows.append(row(f"{name}: peak", "bytes", peak(dry), peak(real), PEAK_ERROR_MAX))
-    rows.append(row(f"{name}: step", "s", step(dry), step(real), STEP_ERROR_MAX))
-    budget = max(peak(real) // BUDGET_RATIO, 5 * largest_op_bytes(real) // 4)
-    planned = [planned_step(path, hardware, budget) for path in (dry_path, real_path)]
-    rows.append(row(f"{name}: planned step", "s", *planned, PLANNED_ERROR_MAX))
-    return rows
+def compare(
+    name: str, real: dict, dry: dict, dry_planned: float, real_planned: float, run: list[float]
+) -> list[dict]:
+    """One round's rows. `run` is the step that a planned run foretold, and the one it made."""
+    return [
+        same_ops(name, real, dry),
+        row(f"{name}: peak", "bytes", peak(dry), peak(real), PEAK_ERROR_MAX),
+        row(f"{name}: step", "s", step(dry), step(real), STEP_ERROR_MAX),
+        row(f"{name}: planned step", "s", dry_planned, real_planned, STEP_ERROR_MAX),
+        row(f"{name}: planned step, of a real profile", "s", *run, PLANNED_ERROR_MAX),
+    ]
+
+
+def combine(name: str, rounds: list[list[dict]]) -> list[dict]:
+    """Of what has to be equal the worst round, of times the one in the middle."""
+    by_measure = list(zip(*rounds, strict=True))
+    rows = [max(found, key=lambda entry: abs(entry["ratio"] - 1)) for found in by_measure[:2]]
+    rows += [sorted(found, key=lambda r: r["ratio"])[len(found) // 2] for found in by_measure[2:]]
+    real_steps = [entry["reference"] for entry in by_measure[2]]
+    label = f"{name}: real step, slowest / fastest round"
+    drift = row(label, "s", max(real_steps), min(real_steps), DRIFT_MAX)
+    if not drift["met"]:
+        rows[2:] = [entry | {"met": None} for entry in rows[2:]]
+    return [*rows, drift]
 
 
 def same_ops(name: str, real: dict, dry: dict) -> dict:
@@ -111,12 +144,26 @@ def step(trace: dict) -> float:
     return sum(op["duration_ns"] for op in trace["ops"]) / 1e9
 
 
-def planned_step(trace: Path, hardware: Path, budget: int) -> float:
-    plan = trace.with_name("plan.json")
-    given = ["--trace", trace, "--hardware", hardware, "--device-budget", budget]
+def planned_step(args, trace: dict, hardware: Path, budget: int) -> float:
+    """Seconds, as `teraio simulate` has them for the plan of a trace."""
+    path, plan = args.folder / "planned.json", args.folder / "plan.json"
+    path.write_text(json.dumps(trace))
+    given = ["--trace", path, "--hardware", hardware, "--device-budget", budget]
     given += ["--host-limit", "0"]
     teraio("plan", *given, "--out", plan)
     return json.loads(teraio("simulate", *given, "--plan", plan, "--json"))["step_ns"] / 1e9
+
+
+def planned_run(args, budget: int, program: list) -> list[float]:
+    """Seconds of a step by the plan: as the run foretold them, and as they were."""
+    report = args.folder / "report"
+    options = ["--device-budget", budget, "--ssd", args.ssd, "--report", report]
+    teraio("run", *options, *program, "--steps", PLANNED_RUN_STEPS)
+    run = json.loads((report / "run.json").read_text())
+    planned = [entry["seconds"] for entry in run["steps"] if entry["mode"] == "planned"]
+    if not planned:
+        sys.exit(f"dry_run: no step of {' '.join(map(str, program))} was planned; see {report}")
+    return [run["predicted_step_seconds"], median(planned)]
 
 
 def row(name: str, unit: str, value: float, reference: float, error_max: float) -> dict:
@@ -134,19 +181,20 @@ def row(name: str, unit: str, value: float, reference: float, error_max: float) 
 
 def show(rows: list[dict]) -> None:
     for entry in rows:
-        verdict = "met" if entry["met"] else "not met"
+        verdict = {True: "met", False: "not met", None: "no verdict: the machine was too uneven"}[
+            entry["met"]
+        ]
         print(f"{entry['name']}: {entry['value']:.4g} against {entry['reference']:.4g} {verdict}")
 
 
 def main(argv=None) -> int:
     args = parse_arguments(argv)
     args.ssd.mkdir(parents=True, exist_ok=True)
-    accelerator, hardware = args.folder / "cpu.json", args.folder / "hardware.json"
-    teraio("dry-run", "--calibrate", accelerator)
+    hardware = args.folder / "hardware.json"
     teraio("probe", "--ssd", args.ssd, "--out", hardware)
     rows = []
     for name, program in programs(args).items():
-        rows += measure(args, accelerator, hardware, name, program)
+        rows += measure(args, hardware, name, program)
     write_json(args.output / "dry_run.json", rows)
     show(rows)
     return 0

@@ -1,7 +1,7 @@
 """The dry-run benchmark: from two traces to figures and verdicts."""
 
+import argparse
 import copy
-import json
 import sys
 from pathlib import Path
 
@@ -43,16 +43,17 @@ def trace_of(layers):
 
 @pytest.fixture
 def verdicts(tmp_path):
-    """Whether ops, peak, step and planned step of a dry trace are near enough to the real one's."""
+    """Whether ops, peak, step and planned steps of a dry trace are near enough."""
+    args = argparse.Namespace(folder=tmp_path)
 
     def verdicts(real, dry):
-        for name, trace in (("real", real), ("dry", dry)):
-            (tmp_path / f"{name}.json").write_text(json.dumps(trace))
-        paths = [tmp_path / f"{name}.json" for name in ("real", "dry")]
-        rows = dry_run.compare("layers", *paths, HARDWARE)
-        assert [row["name"] for row in rows] == [
-            f"layers: {what}" for what in ("equal ops", "peak", "step", "planned step")
+        budget = max(dry_run.peak(real) // 3, 5 * dry_run.largest_op_bytes(real) // 4)
+        planned = [dry_run.planned_step(args, trace, HARDWARE, budget) for trace in (dry, real)]
+        rows = dry_run.compare("layers", real, dry, *planned, [planned[1], planned[1]])
+        assert [row["name"].removeprefix("layers: ") for row in rows] == [
+            *("equal ops", "peak", "step", "planned step", "planned step, of a real profile")
         ]
+        assert rows.pop()["met"]
         return [row["met"] for row in rows]
 
     return verdicts
@@ -81,3 +82,37 @@ def test_missing_ops_are_seen(verdicts):
     short = trace_of(12)
     del short["ops"][-1]
     assert verdicts(trace_of(12), short)[0] is False
+
+
+def rounds_of(steps, runs):
+    """Rounds of (foretold, real) steps, and of the same for planned runs."""
+    real = trace_of(2)
+    rounds = [dry_run.compare("layers", real, real, 1, 1, run) for run in runs]
+    for rows, (foretold, found) in zip(rounds, steps, strict=True):
+        rows[2] = dry_run.row("layers: step", "s", foretold, found, dry_run.STEP_ERROR_MAX)
+    return rounds
+
+
+def test_rounds_count_by_the_one_in_the_middle():
+    rounds = rounds_of([(1.0, 1.0), (1.3, 1.02), (1.02, 1.0)], [[1, 1], [1, 2], [1.06, 1]])
+    rows = dry_run.combine("layers", rounds)
+    assert [row["met"] for row in rows] == [True, True, True, True, True, True]
+    assert rows[2]["value"] == 1.02
+    assert rows[-1]["name"] == "layers: real step, slowest / fastest round"
+    assert rows[-1]["ratio"] == pytest.approx(1.02)
+
+
+def test_planned_run_that_takes_longer_than_foretold_is_seen():
+    rows = dry_run.combine("layers", rounds_of([(1, 1)] * 3, [[1, 1.1], [1, 1.1], [1, 1]]))
+    assert [row["met"] for row in rows] == [True, True, True, True, False, True]
+
+
+def test_uneven_machine_gets_no_verdict_on_times():
+    rows = dry_run.combine("layers", rounds_of([(1, 1), (1, 1.2), (1, 1)], [[1, 1]] * 3))
+    assert [row["met"] for row in rows] == [True, True, None, None, None, False]
+
+
+def test_one_unequal_round_is_enough_for_ops_and_peak():
+    rounds = rounds_of([(1, 1)] * 3, [[1, 1]] * 3)
+    rounds[1][0] = dry_run.row("layers: equal ops", "", 3, 4, 0)
+    assert [row["met"] for row in dry_run.combine("layers", rounds)][:2] == [False, True]
