@@ -3,6 +3,8 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -24,6 +26,12 @@ constexpr int64_t kIterationsBeforeRefining = 2;
 // Whose op times are looked at together. What disturbs an op makes it longer, so that of two times
 // the shorter one counts, and of three the middle one.
 constexpr size_t kTimedIterations = 3;
+
+int64_t middle_of(std::vector<int64_t>& times) {
+  const auto middle = times.begin() + static_cast<ptrdiff_t>((times.size() - 1) / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return std::max<int64_t>(*middle, 0);
+}
 
 const Status& status_of(const Status& status) { return status; }
 template <typename T>
@@ -418,17 +426,27 @@ void Runtime::keep_op_times() {
 }
 
 // The profile's ops are those of the iteration that just ended. Without times it keeps its own.
+// Every iteration has some op that is disturbed, and each time another one: the middles of all ops
+// together are less than any iteration. So they are stretched to the middle iteration.
 void Runtime::take_op_times(Profile& profile) const {
+  std::vector<Op>& ops = profile.trace.ops;
+  std::vector<const std::vector<int64_t>*> iterations;
+  for (const std::vector<int64_t>& durations_ns : kept_durations_ns_)
+    if (durations_ns.size() == ops.size()) iterations.push_back(&durations_ns);
+  if (iterations.empty()) return;
   std::vector<int64_t> times;
-  for (size_t op = 0; op < profile.trace.ops.size(); ++op) {
-    times.clear();
-    for (const std::vector<int64_t>& durations_ns : kept_durations_ns_)
-      if (durations_ns.size() == profile.trace.ops.size()) times.push_back(durations_ns[op]);
-    if (times.empty()) return;
-    const auto middle = times.begin() + static_cast<ptrdiff_t>((times.size() - 1) / 2);
-    std::nth_element(times.begin(), middle, times.end());
-    profile.trace.ops[op].duration_ns = std::max<int64_t>(*middle, 0);
+  for (const auto* durations_ns : iterations)
+    times.push_back(std::accumulate(durations_ns->begin(), durations_ns->end(), int64_t{0}));
+  const int64_t iteration_ns = middle_of(times);
+  int64_t ops_ns = 0;
+  for (size_t op = 0; op < ops.size(); ++op) {
+    for (size_t i = 0; i < iterations.size(); ++i) times[i] = (*iterations[i])[op];
+    ops[op].duration_ns = middle_of(times);
+    ops_ns += ops[op].duration_ns;
   }
+  if (ops_ns == 0) return;
+  const double stretch = static_cast<double>(iteration_ns) / static_cast<double>(ops_ns);
+  for (Op& op : ops) op.duration_ns = std::llround(static_cast<double>(op.duration_ns) * stretch);
 }
 
 void Runtime::adopt_profile(Profile profile) {

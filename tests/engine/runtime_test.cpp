@@ -193,12 +193,14 @@ class CountingTimer final : public OpTimer {
     const int64_t unit_ns = read_count_++ == disturbed_read ? 10'000 : 1000;
     std::vector<int64_t> durations_ns;
     for (int64_t op = 1; op <= op_count_; ++op) durations_ns.push_back(unit_ns * op);
+    durations_ns[static_cast<size_t>(read_count_)] += wandering_ns;
     return durations_ns;
   }
 
   int start_count = 0;
   int leave_out_count = 0;
   int64_t disturbed_read = -1;  // takes ten times as long
+  int64_t wandering_ns = 0;     // of one op more, each time another one
   Status failure;
 
  private:
@@ -258,6 +260,22 @@ TEST_F(RuntimeTest, WorkOfOurOwnIsNobodysTime) {
   for (const IterationRecord& iteration : runtime().iterations())
     EXPECT_LT(iteration.duration_ns, 1'000'000'000);
   EXPECT_EQ(timer.leave_out_count, 4);
+}
+
+TEST_F(RuntimeTest, OpsTogetherTakeAsLongAsAnIteration) {
+  CountingTimer timer;
+  timer.wandering_ns = 1'000'000;
+  open({.op_timer = &timer});
+  trainee_->steps(5);
+  ASSERT_EQ(planned_.size(), 2u);
+  int64_t ops_ns = 0;
+  int64_t undisturbed_ns = 0;
+  for (OpIndex op = 0; op < planned_[1].op_count(); ++op) {
+    ops_ns += planned_[1].trace.ops[static_cast<size_t>(op)].duration_ns;
+    undisturbed_ns += 1000 * (op + 1);
+  }
+  EXPECT_NEAR(static_cast<double>(ops_ns), static_cast<double>(undisturbed_ns + timer.wandering_ns),
+              1000);
 }
 
 TEST_F(RuntimeTest, ATimerThatFailsLeavesTheClocksTimes) {
