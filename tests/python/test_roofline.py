@@ -111,6 +111,17 @@ def test_batch_norm_has_a_rate_of_its_own():
     assert found == pytest.approx(2 * 4 * images.numel() / 10**9 * 1e9, rel=0.001)
 
 
+def test_convolution_of_a_library_with_its_own_layout_makes_copies():
+    arguments = (meta(64, 256, 64, 64), meta(256, 256, 3, 3), None, [1, 1], [1, 1], [1, 1])
+    arguments += (False, [0, 0], 1)
+    convolution = aten.convolution.default
+    without = duration_ns(convolution, *arguments)
+    onednn = replace(H100, library="onednn")
+    copied = 2 * 4 * (64 * 256 * 64 * 64 + 256 * 256 * 3 * 3)  # the input and the weight
+    found = duration_ns(convolution, *arguments, on=onednn)
+    assert found - without == pytest.approx(copied / (0.85 * 3.9e12) * 1e9, rel=0.01)
+
+
 def test_measured_rates_stand_before_peaks():
     measured = replace(H100, measured={"memory": [[10**6, 10**9], [10**8, 10**11]]})
     assert duration_ns(aten.add.Tensor, meta(10**9), meta(10**9), on=measured) == 120_000_000

@@ -139,18 +139,18 @@ def _add_attention_passes(probes, kind, tensors, is_causal, flops):
 
 
 def _add_convolutions(probes):
-    for channels, size in ((16, 16), (64, 32), (128, 32)):
-        images, weight = torch.randn(8, channels, size, size), torch.randn(channels, channels, 3, 3)
-        flops = 2 * 8 * channels * channels * 9 * size * size
+    for batch, channels, size in ((8, 16, 16), (32, 64, 32), (32, 128, 32)):
+        images, gradients = (torch.randn(batch, channels, size, size) for _ in range(2))
+        weight = torch.randn(channels, channels, 3, 3)
+        flops = 2 * batch * channels * channels * 9 * size * size
         probes[f"convolution {channels}"] = (
             lambda i=images, w=weight: F.conv2d(i, w, padding=1),
             "convolution.float32",
             flops,
         )
-        gradient = torch.randn(8, channels, size, size)
         settings = ([0], [1, 1], [1, 1], [1, 1], False, [0, 0], 1, (True, True, False))
         probes[f"convolution {channels} backward"] = (
-            lambda g=gradient, i=images, w=weight, s=settings: aten.convolution_backward(
+            lambda g=gradients, i=images, w=weight, s=settings: aten.convolution_backward(
                 g, i, w, *s
             ),
             "convolution_backward.float32",
@@ -191,14 +191,23 @@ def _add_batch_norm(probes, elements):
     """Of 16 channels or more: their sums are made one by one."""
     channels = max(16, min(64, elements >> 14))
     shape = (4, channels, elements // (4 * channels))
-    count = max(1, _IN_TURN_BYTES // (2 * 4 * elements))
-    turns = cycle([[torch.ones(shape) for _ in range(2)] for _ in range(count)])
-    per_channel = [torch.ones(channels) for _ in range(4)]
-    norm = aten.native_batch_norm.out
-    saved = {"save_mean": torch.empty(channels), "save_invstd": torch.empty(channels)}
+    count = max(1, _IN_TURN_BYTES // (3 * 4 * elements))
+    turns = cycle([[torch.ones(shape) for _ in range(3)] for _ in range(count)])
+    weight, bias, mean, variance, first, second = (torch.ones(channels) for _ in range(6))
 
-    def call():
-        images, out = next(turns)
-        norm(images, *per_channel, True, 0.1, 1e-5, out=out, **saved)
+    def forward():
+        images, _, out = next(turns)
+        results = {"out": out, "save_mean": first, "save_invstd": second}
+        settings = (True, 0.1, 1e-5)
+        aten.native_batch_norm.out(images, weight, bias, mean, variance, *settings, **results)
 
-    probes[f"batch_norm {elements}"] = (call, "batch_normalization", 2 * 4 * elements)
+    def backward():
+        images, gradient, out = next(turns)
+        given = (gradient, images, weight, mean, variance, mean, variance)
+        settings = (True, 1e-5, (True, True, True))
+        results = {"out0": out, "out1": first, "out2": second}
+        aten.native_batch_norm_backward.out(*given, *settings, **results)
+
+    name, kind = f"batch_norm {elements}", "batch_normalization"
+    probes[name] = (forward, kind, 2 * 4 * elements)
+    probes[name + " backward"] = (backward, kind + "_backward", 3 * 4 * elements)

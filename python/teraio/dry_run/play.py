@@ -7,7 +7,6 @@ from teraio.dry_run.collectives import Links
 from teraio.dry_run.fake_world import FakeWorld
 from teraio.dry_run.reads import Reads
 from teraio.dry_run.roofline import Roofline
-from teraio.dry_run.workspaces import workspaces
 from teraio.errors import Error
 from teraio.iterations import IterationHooks
 
@@ -62,8 +61,7 @@ class DryRun:
         what the program raises."""
         roofline = Roofline(self.accelerator, Links(self.accelerator, self.world_size))
         with contextlib.ExitStack() as stack:
-            workspace_bytes = workspaces(self.accelerator)
-            world = FakeWorld(self._session, roofline, workspace_bytes, self.reads)
+            world = FakeWorld(self._session, roofline, self.reads)
             if self.world_size > 1:
                 stack.enter_context(_fake_group(self.world_size, self.rank, world))
             stack.enter_context(world)

@@ -12,6 +12,7 @@ from torch.utils.flop_counter import flop_registry, sdpa_flop_count
 
 from teraio.dry_run.accelerator import Accelerator
 from teraio.dry_run.collectives import Links
+from teraio.dry_run.workspaces import workspaces
 
 aten = torch.ops.aten
 
@@ -61,6 +62,7 @@ class Roofline:
     def __init__(self, accelerator: Accelerator, links: Links):
         self._accelerator = accelerator
         self._links = links
+        self.workspace_bytes = workspaces(accelerator)  # of (func, args, result)
         self._ops = {}
         self._known = {}
 
@@ -93,6 +95,9 @@ class Roofline:
                 bytes_moved / self._memory_rate("memory", bytes_moved),
                 flops / self._compute_rate(op.kind, precision, flops, is_causal),
             )
+            # A library with a layout of its own writes copies there, and reads them.
+            copied = 2 * self.workspace_bytes(func, args, result)
+            seconds += copied / self._memory_rate("memory", copied)
         return max(int(seconds * 1e9), device.kernel_ns) + device.op_ns
 
     def _memory_rate(self, kind, size_bytes):
@@ -157,7 +162,7 @@ def _kind(packet, name):
     if name.removesuffix("_backward") in _NORMALIZING:
         return "normalization"
     if name.removesuffix("_backward") in _NORMALIZING_BATCHES:
-        return "batch_normalization"
+        return "batch_normalization" + ("_backward" if name.endswith("_backward") else "")
     return "memory"
 
 
