@@ -427,7 +427,7 @@ void Runtime::keep_op_times() {
 
 // The profile's ops are those of the iteration that just ended. Without times it keeps its own.
 // Every iteration has some op that is disturbed, and each time another one: the middles of all ops
-// together are less than any iteration. So they are stretched to the middle iteration.
+// together are less than an iteration takes. So they are stretched to the middle iteration.
 void Runtime::take_op_times(Profile& profile) const {
   std::vector<Op>& ops = profile.trace.ops;
   std::vector<const std::vector<int64_t>*> iterations;

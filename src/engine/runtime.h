@@ -102,7 +102,7 @@ class Runtime {
   void begin_step();
   void end_step();
   // Around work of our own between two of the program's ops: its time is neither the next op's nor
-  // the iteration's.
+  // the iteration's. One at a time, on the thread whose ops it stands between.
   void begin_own_work();
   void end_own_work();
 

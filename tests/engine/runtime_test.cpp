@@ -193,7 +193,7 @@ class CountingTimer final : public OpTimer {
     const int64_t unit_ns = read_count_++ == disturbed_read ? 10'000 : 1000;
     std::vector<int64_t> durations_ns;
     for (int64_t op = 1; op <= op_count_; ++op) durations_ns.push_back(unit_ns * op);
-    durations_ns[static_cast<size_t>(read_count_)] += wandering_ns;
+    durations_ns.at(static_cast<size_t>(read_count_)) += wandering_ns;
     return durations_ns;
   }
 
