@@ -81,7 +81,7 @@ Result<Extent> DriveLoad::reserve(int64_t size_bytes) {
 
 Result<SustainedRate> DriveLoad::run_until_settled(bool reads, bool writes,
                                                    const SustainedRateOptions& options) {
-  SustainedRate rate(options);
+  SustainedRate rate(reads, writes, options);
   const Status status = load_->keep_busy(reads, writes, [&](const LoadProgress& progress) {
     rate.add(progress);
     return rate.is_over();

@@ -14,9 +14,15 @@ bool are_alike(double a, double b, double tolerance) {
 
 void SustainedRate::add(const LoadProgress& progress) {
   last_ = progress;
-  if (progress.time_ns - borders_.back().time_ns >= options_.window_ns) {
+  const LoadProgress& border = borders_.back();
+  if (progress.time_ns - border.time_ns >= options_.window_ns && has_moved(border, progress)) {
     borders_.push_back(progress);
   }
+}
+
+bool SustainedRate::has_moved(const LoadProgress& from, const LoadProgress& to) const {
+  return (!reads_ || to.bytes_read > from.bytes_read) &&
+         (!writes_ || to.bytes_written > from.bytes_written);
 }
 
 LoadRates SustainedRate::rates_between(const LoadProgress& from, const LoadProgress& to) const {
@@ -40,6 +46,7 @@ bool SustainedRate::has_settled() const {
 }
 
 bool SustainedRate::is_over() const {
+  if (!has_moved({}, last_)) return false;
   return has_settled() || last_.time_ns >= options_.longest_ns ||
          last_.bytes_written >= options_.most_written_bytes;
 }

@@ -31,10 +31,12 @@ struct SustainedRateOptions {
   int64_t most_written_bytes = 24'000'000'000;  // writes wear the drive
 };
 
-// A value, fed in the order of time.
+// A value, fed in the order of time. Of the directions that are measured each moves bytes in every
+// window: one in which one of them stood still goes on until it no longer does.
 class SustainedRate {
  public:
-  explicit SustainedRate(const SustainedRateOptions& options) : options_(options) {}
+  SustainedRate(bool reads, bool writes, const SustainedRateOptions& options)
+      : reads_(reads), writes_(writes), options_(options) {}
 
   // Nothing is left to measure after it: it has settled, or a bound has been met.
   void add(const LoadProgress& progress);
@@ -48,10 +50,13 @@ class SustainedRate {
   const LoadProgress& progress() const { return last_; }
 
  private:
+  bool has_moved(const LoadProgress& from, const LoadProgress& to) const;
   LoadRates rates_between(const LoadProgress& from, const LoadProgress& to) const;
   // `windows_back` before the last border.
   LoadRates rates_of_windows(size_t windows_back) const;
 
+  bool reads_;
+  bool writes_;
   SustainedRateOptions options_;
   std::vector<LoadProgress> borders_ = {LoadProgress()};
   LoadProgress last_;

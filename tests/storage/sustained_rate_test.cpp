@@ -9,10 +9,12 @@ namespace {
 
 constexpr int64_t kStepNs = 10'000'000;
 
-// Feeds rates over time, in bytes per second, until the measurement is over.
+// Feeds rates over time, in bytes per second, until the measurement is over. Measured is what
+// moves at first.
 SustainedRate measure(const std::function<LoadRates(double seconds)>& drive,
                       SustainedRateOptions options = {}) {
-  SustainedRate rate(options);
+  const LoadRates usual = drive(0);
+  SustainedRate rate(usual.read > 0, usual.write > 0, options);
   LoadProgress progress;
   while (!rate.is_over()) {
     const LoadRates now = drive(static_cast<double>(progress.time_ns) * 1e-9);
@@ -80,8 +82,27 @@ TEST(SustainedRate, NoMoreIsWrittenThanAllowed) {
   EXPECT_LT(rate.progress().bytes_written, 6'100'000'000);
 }
 
+// Of a drive, or of the host that it is measured from.
+TEST(SustainedRate, AStandstillIsNoSteadyRate) {
+  const SustainedRate rate = measure([](double seconds) {
+    return seconds < 0.5 || seconds > 4 ? LoadRates{1e9, 2e9} : LoadRates{0, 2e9};
+  });
+  EXPECT_TRUE(rate.has_settled());
+  EXPECT_GT(rate.progress().time_ns, 4'000'000'000);
+  EXPECT_NEAR(rate.rates().read, 1e9, 1e7);
+}
+
+TEST(SustainedRate, NoBoundEndsWhatHasNotBegun) {
+  SustainedRate rate(true, true, {.longest_ns = 1'000'000'000});
+  rate.add({2'000'000'000, 0, 500'000'000});
+  EXPECT_FALSE(rate.is_over());
+  rate.add({2'500'000'000, 100'000'000, 600'000'000});
+  EXPECT_TRUE(rate.is_over());
+  EXPECT_GT(rate.rates().read, 0);
+}
+
 TEST(SustainedRate, LessThanAWindowIsTakenAsItIs) {
-  SustainedRate rate({});
+  SustainedRate rate(true, false, {});
   EXPECT_EQ(rate.rates().read, 0);
   rate.add({100'000'000, 200'000'000, 0});
   EXPECT_FALSE(rate.has_settled());
