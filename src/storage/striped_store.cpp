@@ -269,8 +269,8 @@ std::optional<StripedStore::OnItsWay> StripedStore::note_arrival(const Chunk& ch
 
 bool StripedStore::begin_round(int32_t drive_index, Round& round) {
   Drive& drive = *drives_[drive_index];
-  const int64_t now_ns = clock_.now_ns();
   const std::lock_guard lock(mutex_);
+  const int64_t now_ns = clock_.now_ns();  // under the lock: after every submit that is seen here
   drive.is_asleep = false;
   for (const ChunkResult& result : round.results) settle(drive_index, result, now_ns, round);
   if (drive_index == 0) {

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include <cerrno>
+#include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -21,6 +22,7 @@
 namespace teraio {
 namespace {
 
+using namespace std::chrono_literals;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using testing::Gate;
@@ -491,6 +493,43 @@ TEST(LargeExtents, FiveGibibytesAreOneTransfer) {
   EXPECT_EQ(completion.transferred_bytes, kSizeBytes);
   EXPECT_EQ(last_byte, 5 * kGiB + 4096);
   munmap(memory, kSizeBytes);
+}
+
+// As if every thread but the test's lost the processor whenever it has looked at the clock.
+class LateClock final : public Clock {
+ public:
+  int64_t now_ns() const override {
+    const int64_t now_ns = clock_.now_ns();
+    if (std::this_thread::get_id() != test_) std::this_thread::sleep_for(5ms);
+    return now_ns;
+  }
+
+ private:
+  const SteadyClock clock_;
+  const std::thread::id test_ = std::this_thread::get_id();
+};
+
+TEST(StripedStoreTimes, NothingBeginsBeforeItWasSubmitted) {
+  Gate gate;
+  gate.open();
+  std::vector<DriveSpec> drives(1);
+  drives[0].capacity_bytes = kDriveBytes;
+  drives[0].io = std::make_unique<GatedIo>(gate);
+  const LateClock clock;
+  StoreSession session(
+      std::make_unique<StripedStore>(std::move(drives), StripedStoreOptions(), clock));
+  PageMemory memory(kRequestBytes);
+  std::vector<Submitted> writes;
+  for (int i = 0; i < 8; ++i) {
+    const Extent extent = session.reserve(kRequestBytes);
+    writes.push_back(session.submit(Direction::kWrite, extent, memory));
+    std::this_thread::sleep_for(2ms);
+  }
+  for (const Submitted& write : writes) {
+    const Completion completion = session.wait(write);
+    EXPECT_LE(completion.submit_ns, completion.start_ns);
+    EXPECT_LE(completion.start_ns, completion.end_ns);
+  }
 }
 
 }  // namespace
