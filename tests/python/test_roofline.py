@@ -111,6 +111,20 @@ def test_batch_norm_has_a_rate_of_its_own():
     assert found == pytest.approx(2 * 4 * images.numel() / 10**9 * 1e9, rel=0.001)
 
 
+@pytest.mark.parametrize("kind", ["normalization", "batch_normalization"])
+def test_the_more_general_rate_counts_where_a_kind_has_none(kind):
+    images, channel = meta(64, 64, 64, 64), [meta(64) for _ in range(5)]
+    arguments = (images, images, *channel, True, 1e-5, [True, True, True])
+    backward = aten.native_batch_norm_backward.default
+    measured = replace(H100, measured={kind: [[1, 10**9]]})
+    slow = duration_ns(backward, *arguments, on=measured)
+    assert slow > 100 * duration_ns(backward, *arguments, on=H100)
+    half = replace(H100, efficiency=H100.efficiency | {kind: H100.efficiency["memory"] / 2})
+    assert duration_ns(backward, *arguments, on=half) == pytest.approx(
+        2 * duration_ns(backward, *arguments, on=H100), rel=0.01
+    )
+
+
 def test_convolution_of_a_library_with_its_own_layout_makes_copies():
     arguments = (meta(64, 256, 64, 64), meta(256, 256, 3, 3), None, [1, 1], [1, 1], [1, 1])
     arguments += (False, [0, 0], 1)

@@ -41,6 +41,11 @@ _REDUCING |= {"prod", "max", "min", "argmax", "argmin", "all", "any"}
 _NORMALIZING = {"native_layer_norm", "native_group_norm", "_fused_rms_norm"}
 _NORMALIZING_BATCHES = {"native_batch_norm", "cudnn_batch_norm", "_native_batch_norm_legit"}
 _NORMALIZING_BATCHES |= {"batch_norm_with_update"}
+# Whose rates count where a kind has none, before those of memory.
+_MORE_GENERAL = {
+    "batch_normalization": ["normalization"],
+    "batch_normalization_backward": ["batch_normalization", "normalization"],
+}
 
 
 @dataclass(frozen=True)
@@ -102,10 +107,11 @@ class Roofline:
 
     def _memory_rate(self, kind, size_bytes):
         device = self._accelerator
-        measured = device.rate(kind, size_bytes) or device.rate("memory", size_bytes)
+        kinds = (kind, *_MORE_GENERAL.get(kind, ()), "memory")
+        measured = next(filter(None, (device.rate(k, size_bytes) for k in kinds)), None)
         if measured:
             return measured
-        share = device.efficiency.get(kind, device.efficiency["memory"])
+        share = next(device.efficiency[k] for k in kinds if k in device.efficiency)
         return share * device.memory_bytes_per_second
 
     def _compute_rate(self, kind, precision, flops, is_causal):
