@@ -3,10 +3,12 @@
 #
 # PYTHON=...             the interpreter to make the environments with (default: one that is suitable)
 # FUZZ_SECONDS=60        how long `make fuzz` goes on
+# TEST_WORKERS=...       how many Python tests at a time (default: one per core, at most 4)
 # TERAIO_SKIP_NEWEST=1   test against the pinned PyTorch only
 
 BUILD := build
 FUZZ_SECONDS ?= 60
+TEST_WORKERS ?= auto --maxprocesses 4
 VENV := .venv
 VENV_NEWEST := .venv-newest
 VENV_PEERS := .venv-peers
@@ -91,11 +93,15 @@ clean:  ## remove what was built; the environments stay
 # What the targets above are made of.
 
 .PHONY: test-cpp test-python test-newest
+# Python tests share the cores: threads that wait for others must not spin meanwhile.
+pytest := -m pytest -n $(TEST_WORKERS) --dist worksteal
+test-python test-newest: export OMP_WAIT_POLICY := passive
+
 test-cpp: build
 	@ctest --test-dir $(BUILD) --output-on-failure
 
 test-python: build
-	@$(python) -m pytest
+	@$(python) $(pytest)
 
 test-newest: $(VENV_NEWEST)/.ready
 ifeq ($(TERAIO_SKIP_NEWEST),1)
@@ -104,7 +110,7 @@ else
 	@echo "Building for PyTorch $$($(python_newest) -c 'from torch.version import __version__; print(__version__)')"
 	@$(python_newest) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps \
 	  --config-settings=build-dir=$(BUILD)-newest .
-	@$(python_newest) -m pytest tests/python
+	@$(python_newest) $(pytest) tests/python
 endif
 
 # The layers of raw memory and of threads; all of them would take longer than everything else. The

@@ -27,7 +27,7 @@ class Outcome:
 def execute(tmp_path):
     """Runs a command line in an empty folder; gives its exit code, stdout and stderr."""
 
-    def execute(*command, cwd=tmp_path, timeout_s=120, **options):
+    def execute(*command, cwd=tmp_path, timeout_s=300, **options):
         command = [str(word) for word in command]
         return Outcome(
             subprocess.run(
