@@ -69,12 +69,13 @@ def program_of(options):
 def check_limits(options):
     """Raises teraio.Error for sizes that are none, and for a budget of nothing."""
     budget = options.device_budget
-    if budget is not None and _size("--device-budget", budget, whole_bytes=10**15) == 0:
+    if budget is not None and check_size("--device-budget", budget, whole_bytes=10**15) == 0:
         raise Error("--device-budget is 0: no op can run without memory")
-    _size("--host-limit", options.host_limit)
+    check_size("--host-limit", options.host_limit)
 
 
-def _size(option, text, whole_bytes=0):
+def check_size(option, text, whole_bytes=0):
+    """Its bytes. Raises teraio.Error when it is no size."""
     try:
         return parse_size(text, whole_bytes)
     except Error as error:

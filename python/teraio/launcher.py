@@ -13,6 +13,7 @@ from teraio.arguments import (
     check_json,
     check_limits,
     check_output,
+    check_size,
     program_of,
     program_words,
 )
@@ -26,9 +27,9 @@ Sizes are written 1.5GB, 800MiB, 1200000000; the budget also as 40% (of the devi
 Everything after the script's name is the script's.
 
 Under torchrun (torchrun --nproc-per-node 2 -m teraio run ...) each process is a rank with a device
-of its own. --host-limit and --write-budget are the machine's, and every rank has an equal share,
-as of each drive that several ranks use. {local_rank} in a directory or file is the rank's number:
---ssd /mnt/nvme{local_rank} gives each rank a drive of its own.
+of its own. --host-limit, --ssd-capacity and --write-budget are the machine's, and every rank has an
+equal share, as of each drive that several ranks use. {local_rank} in a directory or file is the
+rank's number: --ssd /mnt/nvme{local_rank} gives each rank a drive of its own.
 """
 
 
@@ -49,6 +50,13 @@ def _parser():
         help="cpu (default), cuda (of a rank: its own GPU) or cuda:1 (not yet run on a GPU)",
     )
     add("--ssd", action="append", metavar="DIR", help="a directory on a drive; give one per drive")
+    add(
+        "--ssd-capacity",
+        default="0",
+        metavar="SIZE",
+        help="room to take on the drives (default: chosen from the budget and the free room)",
+    )
+    add("--checksum", action="store_true", help="check all that comes back from the drives")
     add("--write-budget", metavar="RATE", help="most that plans write to the drives, e.g. 2TB/day")
     add("--local-rank", metavar="N", help="of this process on the machine (default: $LOCAL_RANK)")
     add(
@@ -91,6 +99,7 @@ def _checked(options):
     if options.device_budget is None and options.device == "cpu":
         raise Error("the following arguments are required: --device-budget")
     check_limits(options)
+    check_size("--ssd-capacity", options.ssd_capacity)
     if options.write_budget is not None:
         parse_write_budget(options.write_budget)
     if options.plan:
@@ -145,6 +154,8 @@ def _offload(options):
         options.device_budget,
         ssd=options.ssd,
         host_limit=options.host_limit,
+        ssd_capacity=options.ssd_capacity,
+        checksum=options.checksum,
         write_budget=options.write_budget,
         device=options.device,
         plan=options.plan,
