@@ -133,7 +133,7 @@ sanitize-address sanitize-thread: sanitize-%: packages
 	  { cat $(BUILD)-$*/configure.log; exit 1; }
 	@cmake --build $(BUILD)-$* --target $(sanitized_$*)
 	@status=0; cd $(BUILD)-$*; for tests in $(sanitized_$*); do \
-	  timeout 300 bin/$$tests --gtest_brief=1 --gtest_filter='$(filter_$*)' || status=1; \
+	  timeout 900 bin/$$tests --gtest_brief=1 --gtest_filter='$(filter_$*)' || status=1; \
 	done; exit $$status
 
 # Text to train on: the prose sources of Python's documentation.
