@@ -38,10 +38,11 @@ class SustainedRate {
   SustainedRate(bool reads, bool writes, const SustainedRateOptions& options)
       : reads_(reads), writes_(writes), options_(options) {}
 
-  // Nothing is left to measure after it: it has settled, or a bound has been met.
   void add(const LoadProgress& progress);
 
   bool has_settled() const;
+  // Nothing is left to measure: it has settled, or a bound has been met. Never before every
+  // direction has moved, even if the other one writes more than its bound meanwhile.
   bool is_over() const;
   // Of the last windows; of all there is where that is less.
   LoadRates rates() const;
