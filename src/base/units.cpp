@@ -60,7 +60,9 @@ std::string format_size(int64_t size_bytes) {
     ++unit;
   }
   if (unit == 0) return fmt::format("{} B", size_bytes);
-  return fmt::format("{:.{}f} {}", value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0, kUnits[unit]);
+  const double magnitude = std::abs(value);
+  const int decimals = magnitude < 9.995 ? 2 : magnitude < 99.95 ? 1 : 0;
+  return fmt::format("{:.{}f} {}", value, decimals, kUnits[unit]);
 }
 
 std::string format_duration(int64_t duration_ns) {

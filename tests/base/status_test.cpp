@@ -1,0 +1,138 @@
+// How a failure travels: Status, Result, and leaving a function with one.
+#include "base/status.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace teraio {
+namespace {
+
+const std::vector<ErrorCode> kFailures = {
+    ErrorCode::kInvalidArgument, ErrorCode::kNotFound,  ErrorCode::kOutOfMemory,
+    ErrorCode::kOutOfSpace,      ErrorCode::kIoError,   ErrorCode::kCorrupted,
+    ErrorCode::kUnsupported,     ErrorCode::kCancelled, ErrorCode::kInternal,
+};
+
+TEST(Status, IsOkUntilAFailureIsGiven) {
+  const Status status;
+  EXPECT_TRUE(status.ok());
+  EXPECT_EQ(status.code(), ErrorCode::kOk);
+  EXPECT_EQ(status.message(), "");
+}
+
+TEST(Status, EveryOtherCodeIsAFailureThatKeepsItsMessage) {
+  for (const ErrorCode code : kFailures) {
+    const Status status(code, "a.json: no such file");
+    EXPECT_FALSE(status.ok()) << to_string(code);
+    EXPECT_EQ(status.code(), code);
+    EXPECT_EQ(status.message(), "a.json: no such file");
+  }
+}
+
+TEST(Status, EveryCodeHasANameOfItsOwn) {
+  std::set<std::string_view> names = {to_string(ErrorCode::kOk)};
+  for (const ErrorCode code : kFailures) names.insert(to_string(code));
+  EXPECT_EQ(names.size(), kFailures.size() + 1);
+  EXPECT_EQ(names.count("unknown"), 0U);
+  EXPECT_EQ(to_string(static_cast<ErrorCode>(200)), "unknown");
+}
+
+TEST(Status, ContextStandsBeforeTheMessageAndKeepsTheCode) {
+  const Status inner(ErrorCode::kIoError, "read failed");
+  const Status outer = inner.with_context("drive 2").with_context("tensor 7");
+  EXPECT_EQ(outer, Status(ErrorCode::kIoError, "tensor 7: drive 2: read failed"));
+  EXPECT_EQ(inner.message(), "read failed");
+}
+
+TEST(Status, ContextDoesNotMakeAFailureOfSuccess) {
+  EXPECT_EQ(Status().with_context("drive 2"), Status());
+}
+
+TEST(Status, IsEqualToTheSameFailureOnly) {
+  const Status status(ErrorCode::kNotFound, "a");
+  EXPECT_EQ(status, Status(ErrorCode::kNotFound, "a"));
+  EXPECT_NE(status, Status(ErrorCode::kNotFound, "b"));
+  EXPECT_NE(status, Status(ErrorCode::kIoError, "a"));
+  EXPECT_NE(status, Status());
+}
+
+TEST(Result, HoldsAValue) {
+  Result<std::string> result = std::string("bytes");
+  ASSERT_TRUE(result.ok());
+  EXPECT_TRUE(static_cast<bool>(result));
+  EXPECT_EQ(result.status(), Status());
+  EXPECT_EQ(result->size(), 5U);
+  *result += " read";
+  EXPECT_EQ(std::as_const(result).value(), "bytes read");
+}
+
+TEST(Result, HoldsAFailure) {
+  const Result<int> result = Status(ErrorCode::kOutOfSpace, "the drive is full");
+  EXPECT_FALSE(result.ok());
+  EXPECT_FALSE(static_cast<bool>(result));
+  EXPECT_EQ(result.status(), Status(ErrorCode::kOutOfSpace, "the drive is full"));
+}
+
+TEST(Result, ValueOfAFailureThrowsAndIsNotRead) {
+  const Result<int> result = Status(ErrorCode::kOutOfSpace, "the drive is full");
+  EXPECT_THROW(result.value(), std::bad_variant_access);
+}
+
+TEST(Result, MovesAValueThatCannotBeCopied) {
+  Result<std::unique_ptr<int>> result = std::make_unique<int>(7);
+  const std::unique_ptr<int> value = std::move(*result);
+  EXPECT_EQ(*value, 7);
+}
+
+class Caller {
+ public:
+  Status call(const Status& status) {
+    TERAIO_RETURN_IF_ERROR(next(status));
+    has_gone_on = true;
+    return Status();
+  }
+
+  Result<int> call_for_a_number(const Status& status) {
+    TERAIO_RETURN_IF_ERROR(next(status));
+    return 7;
+  }
+
+  int evaluations = 0;
+  bool has_gone_on = false;
+
+ private:
+  Status next(const Status& status) {
+    ++evaluations;
+    return status;
+  }
+};
+
+TEST(ReturnIfError, GoesOnAfterSuccess) {
+  Caller caller;
+  EXPECT_TRUE(caller.call(Status()).ok());
+  EXPECT_TRUE(caller.has_gone_on);
+  EXPECT_EQ(caller.evaluations, 1);
+}
+
+TEST(ReturnIfError, LeavesWithTheFailureAsItIs) {
+  const Status failure(ErrorCode::kCorrupted, "other bytes than were written");
+  Caller caller;
+  EXPECT_EQ(caller.call(failure), failure);
+  EXPECT_FALSE(caller.has_gone_on);
+  EXPECT_EQ(caller.evaluations, 1);
+}
+
+TEST(ReturnIfError, LeavesAFunctionThatReturnsAResult) {
+  const Status failure(ErrorCode::kCancelled, "withdrawn");
+  EXPECT_EQ(Caller().call_for_a_number(failure).status(), failure);
+  EXPECT_EQ(Caller().call_for_a_number(Status()).value(), 7);
+}
+
+}  // namespace
+}  // namespace teraio
