@@ -52,7 +52,7 @@ bench-peers: build corpus $(VENV_PEERS)/.ready  ## compare with DeepSpeed under 
 
 .PHONY: paper
 paper: build corpus  ## predict the paper's evaluation: writes docs/evaluation.md and its figures
-	@PYTHONPATH=tools $(python) -m paper
+	@PYTHONPATH=. $(python) -m evaluation
 
 # Uses $(PYTHON), or python3, as it is, with its PyTorch; of other packages what is in gpu-carry/, or
 # else the system's. FLAGS: options of tools/gpu_check/gpu_check.py.

@@ -5,10 +5,10 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from paper import cases
-from paper.cached import content_key
-from paper.command import teraio
-from paper.kernels import only_kernels
+from evaluation import cases
+from evaluation.cached import content_key
+from evaluation.command import teraio
+from evaluation.kernels import only_kernels
 
 PACKAGE = cases.ROOT / "python" / "teraio"
 EXTENSION = cases.ROOT / "build" / "python" / "teraio" / "_C.so"

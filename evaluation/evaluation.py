@@ -3,7 +3,7 @@
 import json
 import statistics
 
-from paper import cases
+from evaluation import cases
 
 # What the paper reports: seconds of planning, and what its text says of Figure 7.
 PLANNING_S = {"l8": 31.2, "gr8": 37.9, "l70": 396.6}

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from paper import evaluation
+from evaluation import evaluation
 
 TEMPLATE = Path(__file__).with_name("evaluation.template.md")
 

@@ -2,8 +2,8 @@
 
 import sys
 
-from paper import cases
-from paper.evaluation import DRIVE_SYSTEMS, by_host, name_of, parts_of
+from evaluation import cases
+from evaluation.evaluation import DRIVE_SYSTEMS, by_host, name_of, parts_of
 
 sys.path.append(str(cases.ROOT / "python"))
 from teraio_figures import characterization, style  # noqa: E402

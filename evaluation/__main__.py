@@ -1,6 +1,6 @@
 """Writes docs/evaluation.md and its figures: the paper's evaluation, predicted from traces.
 
-PYTHONPATH=tools python -m paper [--fresh]: traces and results are kept under build/paper by what
+PYTHONPATH=. python -m evaluation [--fresh]: traces and results are kept under build/paper by what
 they were made from (the script, the trace, the machine, the command), so that a second run takes
 seconds and an interrupted one goes on.
 """
@@ -14,9 +14,9 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-from paper import cases, document, figures, measures, traces
-from paper.cached import Cache
-from paper.command import TERAIO, Refused
+from evaluation import cases, document, figures, measures, traces
+from evaluation.cached import Cache
+from evaluation.command import TERAIO, Refused
 
 BUILD = cases.ROOT / "build" / "paper"
 DOCUMENT = cases.ROOT / "docs" / "evaluation.md"

@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from paper import __main__ as driver
-from paper import cases, document, evaluation, figures, traces, train
-from paper.cached import Cache
-from paper.command import Refused
-from paper.kernels import only_kernels
-from paper.timeline import Timeline
+from evaluation import __main__ as driver
+from evaluation import cases, document, evaluation, figures, traces, train
+from evaluation.cached import Cache
+from evaluation.command import Refused
+from evaluation.kernels import only_kernels
+from evaluation.timeline import Timeline
 
 
 def event(row, start_s, length_s, size=0):
@@ -235,7 +235,7 @@ def test_a_case_is_dry_run_where_the_command_can(command, extension, tmp_path):
     words = command_of(source)
     assert "--world-size 2 --rank 0" in words and "train.py --shape gpt2-40b" in words
     assert "--accumulation 4 --micro-batch 4 --sequence-length 1024" in words
-    assert source.rests_on.startswith("a dry run of `tools/paper/train.py --shape gpt2-40b`")
+    assert source.rests_on.startswith("a dry run of `evaluation/train.py --shape gpt2-40b`")
     trace = json.loads(gzip.decompress(source.path.read_bytes()))
     assert trace["name"] == "GPT-2 40B, 4 x 4 sequences of 1024 tokens"
     assert trace["tokens_per_step"] == 4 * 4 * 1024
@@ -306,7 +306,7 @@ def test_stages_of_a_pipeline_train(execute):
 
 @pytest.mark.parametrize("shape", ["tiny-gpt2", "tiny-t5", "tiny-bert"])
 def test_scripts_for_dry_runs_train(python, shape):
-    script = cases.ROOT / "tools" / "paper" / "train.py"
+    script = cases.ROOT / "evaluation" / "train.py"
     sizes = ["--micro-batch", "2", "--sequence-length", "8", "--accumulation", "2", "--steps", "2"]
     done = python(script, "--shape", shape, *sizes)
     assert done.code == 0, done

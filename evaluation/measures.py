@@ -7,9 +7,9 @@ import re
 import tempfile
 from pathlib import Path
 
-from paper import cases
-from paper.command import Refused, teraio
-from paper.timeline import SSD_READ, SSD_WRITE, Timeline
+from evaluation import cases
+from evaluation.command import Refused, teraio
+from evaluation.timeline import SSD_READ, SSD_WRITE, Timeline
 
 SLICES = 240
 UNITS_S = {"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}

@@ -3,7 +3,7 @@
 import os
 import subprocess
 
-from paper import cases
+from evaluation import cases
 
 TERAIO = cases.ROOT / "build" / "bin" / "teraio"
 

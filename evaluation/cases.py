@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 HARDWARE = ROOT / "examples" / "hardware" / "h100_nvl.json"
 PRICES = ROOT / "examples" / "prices" / "h100_nvl.json"
 LLAMA = ROOT / "examples" / "pretrain_llama.py"
-OTHERS = ROOT / "tools" / "paper" / "train.py"
-PIPELINE = ROOT / "tools" / "paper" / "pipeline.py"
+OTHERS = ROOT / "evaluation" / "train.py"
+PIPELINE = ROOT / "evaluation" / "pipeline.py"
 
 
 @dataclass(frozen=True)
