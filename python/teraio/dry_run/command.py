@@ -66,7 +66,7 @@ def dry_run(arguments):
 
 def _checked(options):
     from teraio.dry_run.accelerator import load
-    from teraio.dry_run.reads import parse_assumption
+    from teraio.dry_run.value_policy import parse_assumption
 
     program = program_of(options)
     options.accelerator = load(options.accelerator)
@@ -91,7 +91,7 @@ def _calibrate(options):
 
 
 def _run_and_report(program, options):
-    from teraio.dry_run.play import DryRun
+    from teraio.dry_run.runner import DryRun
     from teraio.dry_run.summary import summary
 
     run = DryRun(options.accelerator, options.assume, options.world_size, options.rank)

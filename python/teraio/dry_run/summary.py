@@ -32,7 +32,7 @@ def summary(run, trace_path) -> str:
         f"  at {op}: " + ", ".join(f"{_KINDS[kind]} {format_size(size)}" for kind, size in at_peak),
         f"step: {_seconds(sum(op['duration_ns'] for op in trace['ops']))} with all of it there",
     ]
-    return "\n".join(lines + _answered_text(run.reads))
+    return "\n".join(lines + _answered_text(run.value_policy))
 
 
 def _rank_text(run):
@@ -45,11 +45,11 @@ def _fit_text(peak, capacity):
     return f"does not fit, {peak / capacity:.2f} times as much"
 
 
-def _answered_text(reads):
-    if not reads.answered:
+def _answered_text(value_policy):
+    if not value_policy.answered:
         return []
     lines = ["values that the script read, and was given (--assume gives others):"]
-    return lines + [f"  {place}: {value}" for place, value in reads.answered.items()]
+    return lines + [f"  {location}: {value}" for location, value in value_policy.answered.items()]
 
 
 def read_trace(path):

@@ -4,9 +4,9 @@ import contextlib
 
 from teraio import core
 from teraio.dry_run.collectives import Links
-from teraio.dry_run.fake_world import FakeWorld
-from teraio.dry_run.reads import Reads
+from teraio.dry_run.fake_modes import FakeModes
 from teraio.dry_run.roofline import Roofline
+from teraio.dry_run.value_policy import ValuePolicy
 from teraio.errors import Error
 from teraio.iterations import IterationHooks
 
@@ -39,10 +39,10 @@ def _own_error(error):
     return error
 
 
-def _fake_group(world_size, rank, world):
-    from teraio.dry_run.fake_group import FakeGroup  # takes seconds to import
+def _fake_process_group(world_size, rank, modes):
+    from teraio.dry_run.fake_process_group import FakeProcessGroup  # takes seconds to import
 
-    return FakeGroup(world_size, rank, world)
+    return FakeProcessGroup(world_size, rank, modes)
 
 
 class DryRun:
@@ -50,7 +50,7 @@ class DryRun:
 
     def __init__(self, accelerator, assumptions=(), world_size=1, rank=0):
         self.accelerator = accelerator
-        self.reads = Reads(assumptions)
+        self.value_policy = ValuePolicy(assumptions)
         self.world_size = world_size
         self.rank = rank
         self._session = core.DrySession(device_memory_bytes=accelerator.memory_bytes)
@@ -61,10 +61,10 @@ class DryRun:
         what the program raises."""
         roofline = Roofline(self.accelerator, Links(self.accelerator, self.world_size))
         with contextlib.ExitStack() as stack:
-            world = FakeWorld(self._session, roofline, self.reads)
+            modes = FakeModes(self._session, roofline, self.value_policy)
             if self.world_size > 1:
-                stack.enter_context(_fake_group(self.world_size, self.rank, world))
-            stack.enter_context(world)
+                stack.enter_context(_fake_process_group(self.world_size, self.rank, modes))
+            stack.enter_context(modes)
             self._hooks.install()
             stack.callback(self._hooks.remove)
             try:

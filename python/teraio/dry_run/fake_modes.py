@@ -17,8 +17,8 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from teraio import core
-from teraio.dry_run.places import script_place
-from teraio.dry_run.reads import unknown_data_message, unknown_shape_message
+from teraio.dry_run.source_location import script_location
+from teraio.dry_run.value_policy import unknown_data_message, unknown_shape_message
 from teraio.errors import Error
 
 aten = torch.ops.aten
@@ -32,11 +32,11 @@ _PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter, FakeTensor)
 class OpMode(TorchDispatchMode):
     """Tells the session what each op has made and how long it takes, and answers reads."""
 
-    def __init__(self, session, roofline, reads):
+    def __init__(self, session, roofline, value_policy):
         super().__init__()
         self._session = session
         self._roofline = roofline
-        self._reads = reads
+        self._value_policy = value_policy
         self._fresh_results = {}
         self.is_counting = True
 
@@ -85,7 +85,7 @@ class OpMode(TorchDispatchMode):
 
     def _read(self, tensor):
         if isinstance(tensor, FakeTensor) and tensor.constant is None:
-            return self._reads.number(tensor)
+            return self._value_policy.number(tensor)
         with _disable_current_modes():
             return (tensor.constant if isinstance(tensor, FakeTensor) else tensor).item()
 
@@ -156,7 +156,7 @@ def _inputs(func, args, kwargs):
 def _is_on_device(device):
     if device.type != "cpu" and not torch.accelerator.is_available():
         if device.type != "meta":
-            raise Error(_NO_DEVICE.format(script_place(), device.type))
+            raise Error(_NO_DEVICE.format(script_location(), device.type))
     return device.type != "meta"
 
 
@@ -170,13 +170,13 @@ def _flat(results):
     return results[0] if len(results) == 1 and isinstance(results[0], (list, tuple)) else results
 
 
-class FakeWorld:
+class FakeModes:
     """While entered: tensors are fake, ops are counted, data is loaded for real."""
 
-    def __init__(self, session, roofline, reads):
+    def __init__(self, session, roofline, value_policy):
         self._session = session
-        self._reads = reads
-        self.ops = OpMode(session, roofline, reads)
+        self._value_policy = value_policy
+        self.ops = OpMode(session, roofline, value_policy)
         self.fakes = FakeTensorMode(allow_non_fake_inputs=True)
         self._stack = contextlib.ExitStack()
 
@@ -229,7 +229,7 @@ class FakeWorld:
         patch(torch, "save", _save_nothing)
         patch(torch, "compile", _compile_nothing)
         patch(FakeTensor, "__format__", _format)
-        patch(FakeTensor, "tolist", lambda tensor: self._reads.array(tensor).tolist())
+        patch(FakeTensor, "tolist", lambda tensor: self._value_policy.array(tensor).tolist())
         patch(torch.Tensor, "numpy", self._numpy(torch.Tensor.numpy))
         patch(torch.UntypedStorage, "resize_", self._resize(torch.UntypedStorage.resize_))
         patch(dataloader.DataLoader, "__iter__", self._host_work(dataloader.DataLoader.__iter__))
@@ -243,7 +243,7 @@ class FakeWorld:
         @functools.wraps(method)
         def wrapper(tensor, *args, **kwargs):
             if isinstance(tensor, FakeTensor):
-                return self._reads.array(tensor)
+                return self._value_policy.array(tensor)
             return method(tensor, *args, **kwargs)
 
         return wrapper

@@ -2,7 +2,7 @@
 
 import torch.distributed as dist
 
-from teraio.dry_run.places import script_place
+from teraio.dry_run.source_location import script_location
 from teraio.errors import Error
 
 _ELSEWHERE = (
@@ -43,7 +43,7 @@ def send_object_list(object_list, *where, **options):
 
 
 def recv_object_list(object_list, *where, **options):
-    raise Error(_RECEIVED.format(script_place()))
+    raise Error(_RECEIVED.format(script_location()))
 
 
 def _check_source(name, src, group, group_src):
@@ -51,7 +51,7 @@ def _check_source(name, src, group, group_src):
     if src is None and group_src is not None:
         src = dist.get_global_rank(group or dist.group.WORLD, group_src)
     if (src or 0) != dist.get_rank():
-        raise Error(_ELSEWHERE.format(script_place(), name, src or 0, dist.get_rank()))
+        raise Error(_ELSEWHERE.format(script_location(), name, src or 0, dist.get_rank()))
 
 
 COLLECTIVES = (

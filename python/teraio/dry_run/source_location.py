@@ -20,7 +20,7 @@ _METHODS = tuple(
 )
 
 
-class Place:
+class SourceLocation:
     """A line of a file. `is_in_torch`: of torch's own code, on the script's behalf."""
 
     def __init__(self, path, line):
@@ -42,12 +42,12 @@ class Place:
         return self.line == line and (self.path == path or self.path.endswith("/" + path))
 
 
-def calling_place():
+def calling_location():
     """The line that called the tensor's method, in the script or in a library."""
     return _first_frame(lambda path: path.startswith(_METHODS))
 
 
-def script_place():
+def script_location():
     """The innermost line that is not torch's."""
     return _first_frame(lambda path: path.startswith(_TORCH))
 
@@ -57,6 +57,6 @@ def _first_frame(is_passed_over):
     while frame is not None:
         path = frame.f_code.co_filename
         if not path.startswith(("<", _TERAIO)) and not is_passed_over(path):
-            return Place(path, frame.f_lineno)
+            return SourceLocation(path, frame.f_lineno)
         frame = frame.f_back
-    return Place("?", 0)
+    return SourceLocation("?", 0)

@@ -7,7 +7,7 @@ does next, so it is not guessed: the run ends and names the line, unless --assum
 import numpy as np
 import torch
 
-from teraio.dry_run.places import calling_place, script_place
+from teraio.dry_run.source_location import calling_location, script_location
 from teraio.errors import Error
 
 # What torch itself reads, where 1 would change what it does next. A gradient scaler skips the
@@ -33,61 +33,61 @@ def _parse_value(value, text):
         raise Error(f'--assume "{text}": "{value}" is neither a number nor true or false') from None
 
 
-class Reads:
+class ValuePolicy:
     """Answers reads, and keeps which lines have been answered with what."""
 
     def __init__(self, assumptions=()):
         self._assumptions = [parse_assumption(text) for text in assumptions]
-        self.answered = {}  # by place: of the script's lines, not of torch's
+        self.answered = {}  # by location: of the script's lines, not of torch's
 
     def number(self, tensor):
         """For `item()` and what calls it."""
-        place = calling_place()
-        value = self._assumed(place)
-        if place.is_in_torch:
-            return _of_type(_by_torch(place) if value is None else value, tensor.dtype)
+        location = calling_location()
+        value = self._assumed(location)
+        if location.is_in_torch:
+            return _of_type(_by_torch(location) if value is None else value, tensor.dtype)
         if value is None and tensor.dtype == torch.bool:
-            raise Error(_truth_message(place))
+            raise Error(_truth_message(location))
         value = _of_type(1 if value is None else value, tensor.dtype)
-        self.answered.setdefault(place, value)
+        self.answered.setdefault(location, value)
         return value
 
     def array(self, tensor):
         """For `numpy()` and `tolist()`: every element is the same."""
-        place = calling_place()
-        value = self._assumed(place)
+        location = calling_location()
+        value = self._assumed(location)
         value = _of_type(1 if value is None else value, tensor.dtype)
-        if not place.is_in_torch:
-            self.answered.setdefault(place, value)
+        if not location.is_in_torch:
+            self.answered.setdefault(location, value)
         return np.full(tuple(tensor.shape), value)
 
-    def _assumed(self, place):
+    def _assumed(self, location):
         for at, value in self._assumptions:
-            if at is None or place.is_at(*at):
+            if at is None or location.is_at(*at):
                 return value
         return None
 
 
 def unknown_shape_message(func):
     return (
-        f"{script_place()}: {func} has a result whose size depends on data, which a dry run does "
-        "not have. Give the script a way around it (e.g. a mask instead of an index)"
+        f"{script_location()}: {func} has a result whose size depends on data, which a dry run "
+        "does not have. Give the script a way around it (e.g. a mask instead of an index)"
     )
 
 
 def unknown_data_message(func):
-    return f"{script_place()}: {func} needs data, which a dry run does not have"
+    return f"{script_location()}: {func} needs data, which a dry run does not have"
 
 
-def _truth_message(place):
+def _truth_message(location):
     return (
-        f"{place} asks whether a tensor is true, and a dry run has no data to tell: say what to "
-        f"take with --assume {place}=false (or true)"
+        f"{location} asks whether a tensor is true, and a dry run has no data to tell: say what to "
+        f"take with --assume {location}=false (or true)"
     )
 
 
-def _by_torch(place):
-    return next((v for path, v in _READ_BY_TORCH.items() if str(place).startswith(path)), 1)
+def _by_torch(location):
+    return next((v for path, v in _READ_BY_TORCH.items() if str(location).startswith(path)), 1)
 
 
 def _of_type(value, dtype):

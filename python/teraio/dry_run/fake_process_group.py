@@ -12,19 +12,19 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from teraio import core
-from teraio.dry_run import fake_objects
+from teraio.dry_run import object_collectives
 
 _MESH_METHODS = ["__init__", "__getitem__", "_flatten", "get_local_rank", "get_coordinate"]
 
 
-class FakeGroup:
+class FakeProcessGroup:
     """While entered, `torch.distributed` is one of `world_size` processes, whatever the script asks
     for, and the environment is that of a launcher such as torchrun."""
 
-    def __init__(self, world_size, rank, world):
+    def __init__(self, world_size, rank, modes):
         self._world_size = world_size
         self._rank = rank
-        self._world = world
+        self._modes = modes
         self._patched = []
         self._environment = {}
 
@@ -33,7 +33,7 @@ class FakeGroup:
         for module in (dist, distributed_c10d):
             self._patch(module, "init_process_group", self._init_process_group)
             self._patch(module, "new_group", _without_backend(distributed_c10d.new_group))
-            for collective in fake_objects.COLLECTIVES:
+            for collective in object_collectives.COLLECTIVES:
                 self._patch(module, collective.__name__, collective)
         for module in (dist, device_mesh):
             mesh = self._real(device_mesh.init_device_mesh)
@@ -80,7 +80,7 @@ class FakeGroup:
         """A mesh is a tensor of ranks, which the host computes with."""
 
         def wrapper(*args, **kwargs):
-            with self._world.real_tensors():
+            with self._modes.real_tensors():
                 return method(*args, **kwargs)
 
         return wrapper
@@ -90,7 +90,7 @@ class FakeGroup:
         size: no program of one rank does."""
 
         def wrapper(*args, **kwargs):
-            ops = self._world.ops
+            ops = self._modes.ops
             is_counting, ops.is_counting = ops.is_counting, False
             core.observe_this_thread(False)
             try:
