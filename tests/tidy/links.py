@@ -1,0 +1,76 @@
+"""What the project asks of its Markdown files: each rule a function that gives complaints, one line
+each. Works on text alone, so that it needs neither MkDocs nor the network."""
+
+import re
+from pathlib import Path
+from urllib.parse import unquote
+
+README_LINES_MAX = 120
+README_COLUMNS_MAX = 120
+
+_FENCE = re.compile(r"^(```|~~~).*?^\1\s*$", re.MULTILINE | re.DOTALL)
+_INLINE_CODE = re.compile(r"`[^`\n]*`")
+_LINK = re.compile(r"\]\(\s*<?([^)<>\s]+)>?(?:\s+\"[^\"]*\")?\s*\)")
+_REFERENCE = re.compile(r"^\s{0,3}\[[^\]]+\]:\s+(\S+)", re.MULTILINE)
+_HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*\s*$", re.MULTILINE)
+_SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+
+
+def link_targets(text):
+    """The targets of a document's links and pictures, without those in code."""
+    prose = _INLINE_CODE.sub("", _FENCE.sub("", text))
+    return _LINK.findall(prose) + _REFERENCE.findall(prose)
+
+
+def anchors(text):
+    """The anchors of a document's headings, as code hosts and the site make them."""
+    return {slug(heading) for heading in _HEADING.findall(_FENCE.sub("", text))}
+
+
+def slug(heading):
+    """
+    >>> slug("Plan: what to move, when"), slug("The `teraio doctor` command")
+    ('plan-what-to-move-when', 'the-teraio-doctor-command')
+    """
+    words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+    return re.sub(r"[^\w\- ]", "", words.lower()).strip().replace(" ", "-")
+
+
+def link_complaints(root, path):
+    """Links of the Markdown file `path` below `root` that lead nowhere in the repository."""
+    text = path.read_text()
+    name = path.relative_to(root)
+    return [
+        f"{name}: {target}: {reason}"
+        for target in link_targets(text)
+        if (reason := _fault(root, path, target))
+    ]
+
+
+def _fault(root, path, target):
+    """Why a link of `path` does not work; None when it does, or leads to another site."""
+    if _SCHEME.match(target):
+        return None
+    address, _, anchor = unquote(target).partition("#")
+    if address.startswith("/"):
+        return "expected a relative link"
+    file = (path.parent / address).resolve() if address else path
+    if root not in [file, *file.parents]:
+        return "leads out of the repository"
+    if not file.exists():
+        return "no such file"
+    if anchor and file.suffix == ".md" and anchor not in anchors(file.read_text()):
+        return f"{Path(address or path).name} has no such heading"
+    return None
+
+
+def readme_complaints(text):
+    lines = text.splitlines()
+    complaints = [
+        f"README.md:{number}: {len(line)} characters, at most {README_COLUMNS_MAX}"
+        for number, line in enumerate(lines, 1)
+        if len(line) > README_COLUMNS_MAX
+    ]
+    if len(lines) > README_LINES_MAX:
+        complaints.append(f"README.md: {len(lines)} lines, at most {README_LINES_MAX}")
+    return complaints
