@@ -12,6 +12,7 @@ TEST_WORKERS ?= auto --maxprocesses 4
 VENV := .venv
 VENV_NEWEST := .venv-newest
 VENV_PEERS := .venv-peers
+VENV_DOCS := .venv-docs
 DEEPSPEED := deepspeed==0.19.8
 python := $(CURDIR)/$(VENV)/bin/python
 python_newest := $(CURDIR)/$(VENV_NEWEST)/bin/python
@@ -76,13 +77,18 @@ fuzz:  ## give the file readers broken files, from the corpus on, for $FUZZ_SECO
 	@$(BUILD)-fuzz/bin/readers_fuzzer -max_total_time=$(FUZZ_SECONDS) -max_len=4096 \
 	  -artifact_prefix=$(BUILD)-fuzz/ $(BUILD)-fuzz/corpus $(wildcard tests/data/corpus/*)
 
+.PHONY: docs
+docs: build $(VENV_DOCS)/.ready  ## build the documentation as a site into build/docs
+	@NO_MKDOCS_2_WARNING=1 $(VENV_DOCS)/bin/mkdocs build --quiet --strict
+	@echo "The site is $(BUILD)/docs/index.html. Its search needs a server: python3 -m http.server -d $(BUILD)/docs"
+
 .PHONY: format
 format: setup  ## bring C++ and Python files into the project's format
 	@git ls-files -z '*.cpp' '*.h' | xargs -0 clang-format-14 -i
 	@$(VENV)/bin/ruff format --quiet .
 
 .PHONY: lint
-lint: setup  ## check layers, file sizes and format without building
+lint: setup  ## check layers, file sizes, links and format without building
 	@$(python) -m pytest --quiet tests/tidy
 	@$(VENV)/bin/ruff check .
 
@@ -167,6 +173,10 @@ $(VENV_PEERS)/.ready: requirements/pinned.txt requirements/common.txt requiremen
 	@$(VENV_PEERS)/bin/python -m pip install --quiet -r requirements/peers.txt
 	@DS_ACCELERATOR=cpu DS_SKIP_CUDA_CHECK=1 DS_BUILD_OPS=0 \
 	  $(VENV_PEERS)/bin/python -m pip install --quiet --no-build-isolation $(DEEPSPEED)
+	@touch $@
+
+$(VENV_DOCS)/.ready: requirements/docs.txt tools/setup/make_venv.sh
+	@tools/setup/make_venv.sh $(VENV_DOCS) $<
 	@touch $@
 
 $(BUILD)/build.ninja: $(VENV)/.ready | packages

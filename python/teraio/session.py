@@ -61,8 +61,9 @@ def offload(
         ssd_capacity: bytes to reserve on the drives; 0 chooses from the budget and the free room.
         checksum: whether every chunk on a drive is checked when it comes back.
         evict_after_every_op: for tests: everything that can leave does so after every op.
-        local_rank, local_world_size: which of the machine's processes this is, and how many they
-            are; default: $LOCAL_RANK and $LOCAL_WORLD_SIZE, which torchrun sets, else one.
+        local_rank: which of the machine's processes this is; default: $LOCAL_RANK, which torchrun
+            sets.
+        local_world_size: how many processes share the machine; default: $LOCAL_WORLD_SIZE, else 1.
 
     Where several processes ("ranks", one per device) train on a machine, host_limit, write_budget
     and ssd_capacity are the machine's, and each rank has an equal share; of a drive that several

@@ -14,8 +14,13 @@ if [ ! -x "$directory/bin/python" ]; then
   "$python" -m venv "$directory"
 fi
 
-echo "Installing into $directory (about 5 GB with the libraries of PyTorch):"
-cat "$requirements" "$(dirname "$requirements")/common.txt" | grep '==' | sed 's/^/  /'
+# A file of requirements may include others: "-r common.txt".
+included=$(sed -n "s|^-r |$(dirname "$requirements")/|p" "$requirements")
+size=""
+grep -q '^torch==' "$requirements" && size=" (about 5 GB with the libraries of PyTorch)"
+echo "Installing into $directory$size:"
+# shellcheck disable=SC2086  # none or several
+cat "$requirements" $included | grep '==' | sed 's/^/  /'
 quiet=""
 [ -t 1 ] || quiet="--quiet"
 "$directory/bin/python" -m pip install $quiet --disable-pip-version-check -r "$requirements" </dev/null
