@@ -14,7 +14,8 @@ import torch
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOL = ROOT / "tools" / "gpu_check"
-sys.path.insert(0, str(TOOL))
+WORKLOADS = ROOT / "tests" / "gpu" / "workloads"
+sys.path[:0] = [str(TOOL), str(WORKLOADS)]
 
 steps = importlib.import_module("steps")
 gpu_check = importlib.import_module("gpu_check")
@@ -212,7 +213,7 @@ def bench(tmp_path):
 
 
 def run_tool(script, arguments, **options):
-    command = [str(word) for word in (sys.executable, TOOL / script, *arguments)]
+    command = [str(word) for word in (sys.executable, script, *arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=600, **options)
 
 
@@ -223,7 +224,7 @@ def test_an_arm_that_fails_keeps_no_other_from_being_measured(tmp_path, bench):
     arms = ["host-2", "stock", "ample", "host-at-100000", "ssd-2", "both-2"]
     words = ["--arms", *arms, "--device", "cpu", "--ssd", tmp_path, "--steps", 7, "--out", out]
     words += ["--cache", tmp_path / "cache", "--data", bench[3] / "text.json.gz"]
-    done = run_tool("measure_training.py", words)
+    done = run_tool(WORKLOADS / "measure_training.py", words)
     assert done.returncode == 1, done.stdout + done.stderr
     records = {r["arm"]: r for r in map(json.loads, out.read_text().splitlines())}
     assert records["host-2"]["outcome"].startswith("failed: NoPeak")
@@ -239,7 +240,7 @@ def test_an_arm_that_fails_keeps_no_other_from_being_measured(tmp_path, bench):
 @pytest.mark.slow
 def test_the_whole_flow_without_a_gpu(tmp_path, bench):
     parts = ["checks", "link", "training", "peers"]
-    done = run_tool("gpu_check.py", [*bench, "--tiny", "--parts", *parts])
+    done = run_tool(TOOL / "gpu_check.py", [*bench, "--tiny", "--parts", *parts])
     assert done.returncode == 0, done.stdout + done.stderr
     content = json.loads((tmp_path / "out" / "gpu_check.json").read_text())
     by_name = {row["name"]: row for row in content["rows"]}

@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT / "examples"))
 
 from arms.arm import ENVIRONMENT as TRAINING_ENVIRONMENT
 
-HERE = Path(__file__).parent
+WORKLOADS = ROOT / "tests" / "gpu" / "workloads"
 BITS_CASES = ("single", "foreach", "fused", "autocast", "checkpointing", "compile", "deviation")
 PEERS = ("save_on_cpu", "fsdp2", "zero-offload", "zero-infinity")
 TARGETS = ("teraio_pytorch", "teraio", "device_tests", "storage_tests", "engine_tests")
@@ -89,7 +89,7 @@ def text_options(place):
 
 
 def text_steps(place):
-    script = [sys.executable, HERE / "jobs.py", "--device", "cpu", *text_options(place)]
+    script = [sys.executable, WORKLOADS / "jobs.py", "--device", "cpu", *text_options(place)]
     jobs = ["tiny"] if place.is_tiny else ["1b", "1b-long"]
     return [Step(f"text for {job}", [*script, "--job", job], timeout_seconds=180) for job in jobs]
 
@@ -128,7 +128,7 @@ def test_steps(place):
 
 
 def bits_steps(place):
-    script = [sys.executable, HERE / "bits.py", "--device", place.device]
+    script = [sys.executable, WORKLOADS / "compare_bits.py", "--device", place.device]
     cases = ("foreach", "deviation") if place.is_tiny else BITS_CASES
     shape = ["--steps", "5", "--width", "128"] if place.is_tiny else []
     plain = [("bits", case, []) for case in cases]
@@ -145,7 +145,7 @@ def bits_steps(place):
 
 
 def link_step(place):
-    command = [sys.executable, HERE / "measure_link.py", "--teraio", place.program("teraio")]
+    command = [sys.executable, WORKLOADS / "measure_link.py", "--teraio", place.program("teraio")]
     command += ["--device", place.device, "--ssd", place.ssd, "--out", place.work / "link.json"]
     if place.is_tiny:
         command += ["--rounds", "1", "--seconds", "0.05", "--size", str(1 << 28)]
@@ -183,7 +183,7 @@ def job_words(place, job, precision, steps):
 def training_step(place, training, number, seconds, peak_bytes=None):
     """`number` counts the processes; each leaves a file of its own."""
     name = f"{training.title}-{number}"
-    command = [sys.executable, HERE / "measure_training.py"]
+    command = [sys.executable, WORKLOADS / "measure_training.py"]
     command += job_words(place, training.job, training.precision, steps=9)
     command += ["--arms", *training.arms, "--seconds", seconds]
     command += ["--out", place.work / f"{name}.arms.jsonl"]
@@ -200,7 +200,7 @@ def training_step(place, training, number, seconds, peak_bytes=None):
 
 
 def peer_step(place, peer, job, precision, steps=5):
-    command = [sys.executable, HERE / "peers.py", "--peer", peer]
+    command = [sys.executable, WORKLOADS / "measure_peer.py", "--peer", peer]
     command += job_words(place, job, precision, steps)
     command += ["--out", place.work / f"{job}-{precision}.peers.jsonl"]
     return Step(

@@ -23,7 +23,7 @@ import jobs
 import torch
 from pretrain_llama import build_model
 
-PEERS_FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "peers"
+PEERS_FOLDER = Path(__file__).resolve().parents[3] / "benchmarks" / "peers"
 PEERS = ("save_on_cpu", "fsdp2", "zero-offload", "zero-infinity")
 
 

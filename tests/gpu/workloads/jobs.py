@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "examples"))
 
 import pretrain_llama
 import torch

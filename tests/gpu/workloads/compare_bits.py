@@ -1,6 +1,6 @@
 """Trains a small transformer with and without offloading and compares every bit.
 
-    python tools/gpu_check/bits.py --device cuda --case fused --budget 0.5
+    python tests/gpu/workloads/compare_bits.py --device cuda --case fused --budget 0.5
 
 The budget is a fraction of the peak that training takes without offloading. Prints one line of
 JSON. Exit code 1 when the bits differ or nothing has moved.
