@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaluation import cases, document, figures, measures, traces
+from evaluation import analyses, cases, document, figures, traces
 from evaluation.cached import Cache
 from evaluation.command import TERAIO, Refused
 
@@ -45,19 +45,19 @@ class Job:
 def jobs_of(case):
     """Of a case that every figure has, of one that Figure 7 has, of one that Figure 1 has."""
     if case in cases.CASES or case in cases.STAGES:
-        yield Job(case, "characterization", measures.characterization)
+        yield Job(case, "characterization", analyses.characterization)
     else:
-        yield Job(case, "characterization", measures.memory, ("memory alone",))
+        yield Job(case, "characterization", analyses.memory, ("memory alone",))
     if case in cases.STAGES:
         return
     is_everywhere = case in cases.CASES
-    measure = measures.performance if is_everywhere else measures.step
+    measure = analyses.performance if is_everywhere else analyses.step
     for system in cases.SYSTEMS if is_everywhere else cases.SYSTEMS_OF_SETTINGS:
         of_system = functools.partial(measure, system=system)
-        yield Job(case, system.key, of_system, (*system.options, measures.SLICES))
+        yield Job(case, system.key, of_system, (*system.options, analyses.SLICES))
     if is_everywhere:
-        yield Job(case, "bandwidth", measures.against_bandwidth, (measures.BANDWIDTHS,))
-        yield Job(case, "grid", measures.against_drives_and_host, (measures.HOST_MEMORIES,))
+        yield Job(case, "bandwidth", analyses.against_bandwidth, (analyses.BANDWIDTHS,))
+        yield Job(case, "grid", analyses.against_drives_and_host, (analyses.HOST_MEMORIES,))
 
 
 def gather(wanted, folder):

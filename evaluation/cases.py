@@ -7,8 +7,8 @@ ROOT = Path(__file__).resolve().parents[1]
 HARDWARE = ROOT / "examples" / "hardware" / "h100_nvl.json"
 PRICES = ROOT / "examples" / "prices" / "h100_nvl.json"
 LLAMA = ROOT / "examples" / "pretrain_llama.py"
-OTHERS = ROOT / "evaluation" / "train.py"
-PIPELINE = ROOT / "evaluation" / "pipeline.py"
+TRANSFORMER = ROOT / "evaluation" / "workloads" / "transformer.py"
+LLAMA_PIPELINE = ROOT / "evaluation" / "workloads" / "llama_pipeline.py"
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,9 @@ CASES = [
     L8,
     GR8,
     L70,
-    Case("gpt2", "GPT-2 40B", 4, 4, 1024, OTHERS, ("--shape", "gpt2-40b")),
-    Case("t5", "T5-11B", 4, 16, 512, OTHERS, ("--shape", "t5-11b")),
-    Case("bert", "BERT-Large", 4, 64, 512, OTHERS, ("--shape", "bert-large")),
+    Case("gpt2", "GPT-2 40B", 4, 4, 1024, TRANSFORMER, ("--shape", "gpt2-40b")),
+    Case("t5", "T5-11B", 4, 16, 512, TRANSFORMER, ("--shape", "t5-11b")),
+    Case("bert", "BERT-Large", 4, 64, 512, TRANSFORMER, ("--shape", "bert-large")),
 ]
 
 # Figure 7 has other batches and sequence lengths too. Micro-batches have 16,384 tokens, as above.
@@ -92,7 +92,7 @@ STAGES = [
         4,
         4,
         4096,
-        PIPELINE,
+        LLAMA_PIPELINE,
         ("--preset", "llama3-8b"),
         rank,
     )

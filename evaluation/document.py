@@ -1,9 +1,9 @@
-"""Fills evaluation.template.md: its {{names}} are the keys of evaluation.values()."""
+"""Fills evaluation.template.md: its {{names}} are the keys of tables.values()."""
 
 import re
 from pathlib import Path
 
-from evaluation import evaluation
+from evaluation import tables
 
 TEMPLATE = Path(__file__).with_name("evaluation.template.md")
 
@@ -11,7 +11,7 @@ _NAME = re.compile(r"\{\{(\w+)\}\}")
 
 
 def text_of(results, images):
-    return filled(TEMPLATE.read_text(), evaluation.values(results) | {"images": str(images)})
+    return filled(TEMPLATE.read_text(), tables.values(results) | {"images": str(images)})
 
 
 def filled(template, values):

@@ -3,7 +3,7 @@
 import sys
 
 from evaluation import cases
-from evaluation.evaluation import DRIVE_SYSTEMS, by_host, name_of, parts_of
+from evaluation.tables import DRIVE_SYSTEMS, by_host, name_of, parts_of
 
 sys.path.append(str(cases.ROOT / "python"))
 from teraio_figures import characterization, style  # noqa: E402

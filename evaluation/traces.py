@@ -60,7 +60,7 @@ def finish(path, case):
 def rests_on(case):
     """In words: what was run, as what."""
     script = case.script.relative_to(cases.ROOT)
-    kind = "pipeline" if case.script == cases.PIPELINE else "tensor"
+    kind = "pipeline" if case.script == cases.LLAMA_PIPELINE else "tensor"
     return (
         f"a dry run of `{script} {' '.join(case.options)}` as rank {case.rank} of {RANKS} "
         f"({kind} parallel)"
@@ -74,7 +74,7 @@ def dry_run_command(case):
         "--sequence-length": case.sequence_length,
         "--steps": 4,
     }
-    if case.script != cases.PIPELINE:
+    if case.script != cases.LLAMA_PIPELINE:
         sizes["--tensor-parallel"] = RANKS
     words = ["--accelerator", ACCELERATOR, "--world-size", RANKS, "--rank", case.rank, case.script]
     words += case.options

@@ -8,11 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 from evaluation import __main__ as driver
-from evaluation import cases, document, evaluation, figures, traces, train
+from evaluation import cases, document, figures, tables, traces
 from evaluation.cached import Cache
 from evaluation.command import Refused
 from evaluation.kernels import only_kernels
 from evaluation.timeline import Timeline
+from evaluation.workloads import transformer
 
 
 def event(row, start_s, length_s, size=0):
@@ -130,7 +131,7 @@ TRACE = {
     ],
     "roofline": [
         {"bytes_per_second": rate * 10**9, "fraction_of_ideal": 0.9}
-        for rate in evaluation.BANDWIDTHS_GB
+        for rate in tables.BANDWIDTHS_GB
     ],
 }
 
@@ -149,7 +150,7 @@ def results():
     of_case = {
         "characterization": {"traces": [TRACE]},
         "systems": systems,
-        "bandwidth": sweep([({"bandwidth": r * 10**9}, fits) for r in evaluation.BANDWIDTHS_GB]),
+        "bandwidth": sweep([({"bandwidth": r * 10**9}, fits) for r in tables.BANDWIDTHS_GB]),
         "grid": sweep(
             [
                 ({"drives": 2, "host": 256 * 10**9}, halved),
@@ -188,11 +189,11 @@ def test_a_figure_is_drawn_for_each_of_the_papers(results, tmp_path):
 
 
 def test_cost_is_price_by_throughput(results):
-    prices = evaluation.server_prices()
+    prices = tables.server_prices()
     assert prices["ssd"] == pytest.approx(84139.9 + 1360)
     assert prices["mixed"] == pytest.approx(91047.9 + 1360, abs=1)
     tokens_per_s = L8.tokens_per_step / 16
-    assert f"${prices['mixed'] / tokens_per_s:,.2f}" in evaluation.table_3(results, prices)
+    assert f"${prices['mixed'] / tokens_per_s:,.2f}" in tables.table_3(results, prices)
 
 
 @pytest.fixture
@@ -233,9 +234,11 @@ def test_a_case_is_dry_run_where_the_command_can(command, extension, tmp_path):
     command()
     source = traces.trace_of(GPT2, tmp_path / "made")
     words = command_of(source)
-    assert "--world-size 2 --rank 0" in words and "train.py --shape gpt2-40b" in words
+    assert "--world-size 2 --rank 0" in words and "transformer.py --shape gpt2-40b" in words
     assert "--accumulation 4 --micro-batch 4 --sequence-length 1024" in words
-    assert source.rests_on.startswith("a dry run of `evaluation/train.py --shape gpt2-40b`")
+    assert source.rests_on.startswith(
+        "a dry run of `evaluation/workloads/transformer.py --shape gpt2-40b`"
+    )
     trace = json.loads(gzip.decompress(source.path.read_bytes()))
     assert trace["name"] == "GPT-2 40B, 4 x 4 sequences of 1024 tokens"
     assert trace["tokens_per_step"] == 4 * 4 * 1024
@@ -255,7 +258,7 @@ def test_stages_of_a_pipeline_are_ranks(command, extension, tmp_path):
     command()
     words = [command_of(traces.trace_of(stage, tmp_path / "made")) for stage in cases.STAGES]
     assert ["--rank 0 " in words[0], "--rank 1 " in words[1]] == [True, True]
-    assert "tensor-parallel" not in words[0] and "pipeline.py" in words[0]
+    assert "tensor-parallel" not in words[0] and "llama_pipeline.py" in words[0]
 
 
 def test_ops_without_a_kernel_are_left_out_and_their_releases_are_not():
@@ -296,7 +299,7 @@ def test_a_dry_run_that_fails_is_told_after_all_others(monkeypatch, tmp_path, ca
 )
 def test_stages_of_a_pipeline_train(execute):
     """Two processes of torchrun, to see that the script is an ordinary one."""
-    script = cases.PIPELINE
+    script = cases.LLAMA_PIPELINE
     sizes = ["--micro-batch", "2", "--sequence-length", "8", "--accumulation", "3", "--steps", "2"]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     done = execute(*torchrun, script, "--preset", "tiny", *sizes)
@@ -306,7 +309,7 @@ def test_stages_of_a_pipeline_train(execute):
 
 @pytest.mark.parametrize("shape", ["tiny-gpt2", "tiny-t5", "tiny-bert"])
 def test_scripts_for_dry_runs_train(python, shape):
-    script = cases.ROOT / "evaluation" / "train.py"
+    script = cases.TRANSFORMER
     sizes = ["--micro-batch", "2", "--sequence-length", "8", "--accumulation", "2", "--steps", "2"]
     done = python(script, "--shape", shape, *sizes)
     assert done.code == 0, done
@@ -316,6 +319,6 @@ def test_scripts_for_dry_runs_train(python, shape):
 def test_shapes_have_the_parameters_of_their_names():
     for name, expected in [("gpt2-40b", 41e9), ("t5-11b", 11e9), ("bert-large", 0.36e9)]:
         with torch.device("meta"):
-            model = train.Transformer(train.SHAPES[name], 512)
+            model = transformer.Transformer(transformer.SHAPES[name], 512)
         count = sum(parameter.numel() for parameter in model.parameters())
         assert count == pytest.approx(expected, rel=0.05), name

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "examples"))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "examples"))
 from llama.model import Llama  # noqa: E402
 from llama.presets import PRESETS, LlamaConfig  # noqa: E402
 

@@ -1,0 +1,1 @@
+"""The training scripts that the evaluation dry-runs: ordinary PyTorch, without TERAIO."""
