@@ -1,77 +1,123 @@
-"""What the document needs to know of a case: each question is one or two runs of `teraio`."""
+"""What the document needs to know about a case: each analysis runs `teraio` on the case's trace."""
 
+import functools
 import json
 import os
 import platform
 import re
 import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from evaluation import cases
-from evaluation.command import Refused, teraio
+from evaluation.command import CommandFailed, teraio
 from evaluation.timeline import SSD_READ, SSD_WRITE, Timeline
 
-SLICES = 240
+SLICES = 240  # of a step, for rates over time
 UNITS_S = {"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 BANDWIDTHS = "2GB,4GB,8GB,12GB,16GB,24GB,32GB,48GB,64GB"
-# To what 1 TB of host memory leaves each of two GPUs.
+# What 1 TB of host memory leaves for each of two GPUs, at most.
 HOST_MEMORIES = "0,32GB,64GB,128GB,256GB,385GB,512GB"
 
 
+@dataclass(frozen=True)
+class Analysis:
+    """A question about a trace.
+
+    `compute` takes the trace's path and returns a JSON value, or raises CommandFailed. The value
+    depends on the trace, the machine, `teraio`, and `parameters`.
+    """
+
+    name: str
+    compute: Callable[[Path], dict]
+    parameters: tuple = ()
+
+
+def of_case(case):
+    """The analyses of a case: all for those of every figure, fewer for steps of Figure 7 alone, and
+    memory for the stages of a pipeline."""
+    if case in cases.STAGES:
+        return [Analysis("characterization", characterization)]
+    if case in cases.CASES:
+        return [
+            Analysis("characterization", characterization),
+            *(_step_under(system, with_timeline=True) for system in cases.SYSTEMS),
+            Analysis("bandwidth", against_bandwidth),
+            Analysis("grid", against_drives_and_host),
+        ]
+    return [
+        Analysis("characterization", memory, ("without roofline",)),
+        *(_step_under(system, with_timeline=False) for system in cases.SYSTEMS_OF_SETTINGS),
+    ]
+
+
+def _step_under(system, with_timeline):
+    compute = functools.partial(step, system=system, with_timeline=with_timeline)
+    return Analysis(system.key, compute, (*system.options, with_timeline))
+
+
+def characterization(trace):
+    """The tables of `teraio characterize` (docs/analysis.md), with the roofline of the machine."""
+    return tables("characterization", "characterize", trace, "--hardware", cases.HARDWARE)
+
+
+def memory(trace):
+    """The same without the roofline, which takes as long as several plans."""
+    return tables("characterization", "characterize", trace)
+
+
+def against_bandwidth(trace):
+    """The tables of `teraio what-if` for migration bandwidths, with drives alone."""
+    inputs = ["--trace", trace, "--hardware", cases.HARDWARE, "--host-limit", "0"]
+    return tables("what-if", "what-if", *inputs, "--bandwidth", BANDWIDTHS)
+
+
+def against_drives_and_host(trace):
+    """The tables of `teraio what-if` for each number of drives with each size of host memory."""
+    inputs = ["--trace", trace, "--hardware", cases.HARDWARE]
+    grid = ["--drives", "1-4", "--host-memory", HOST_MEMORIES, "--grid"]
+    return tables("what-if", "what-if", *inputs, *grid)
+
+
 def tables(name, *arguments):
-    """The tables that a command writes with --out. Its figures, for which it would start a Python,
-    are not wanted: the document has its own."""
+    """The tables that a command writes to NAME.json with --out.
+
+    The command would draw them with the Python that TERAIO_PYTHON names; it finds none, because the
+    document has figures of its own.
+    """
     with tempfile.TemporaryDirectory() as folder:
         teraio(*arguments, "--out", folder, TERAIO_PYTHON="none")
         return json.loads((Path(folder) / f"{name}.json").read_text())
 
 
-def characterization(trace):
-    return tables("characterization", "characterize", trace, "--hardware", cases.HARDWARE)
+def step(trace, system, with_timeline):
+    """A step under a system, planned and simulated.
 
-
-def memory(trace):
-    """The characterization without its roofline, which takes as long as several plans."""
-    return tables("characterization", "characterize", trace)
-
-
-def against_bandwidth(trace):
-    given = ["--trace", trace, "--hardware", cases.HARDWARE, "--host-limit", "0"]
-    return tables("what-if", "what-if", *given, "--bandwidth", BANDWIDTHS)
-
-
-def against_drives_and_host(trace):
-    given = ["--trace", trace, "--hardware", cases.HARDWARE]
-    grid = ["--drives", "1-4", "--host-memory", HOST_MEMORIES, "--grid"]
-    return tables("what-if", "what-if", *given, *grid)
-
-
-def performance(trace, system):
-    """A system's step as planned and simulated, and what happens in it over time;
-    {"refused": why} where it does not fit."""
-    return step(trace, system, Path("timeline.json"))
-
-
-def step(trace, system, timeline=None):
-    """The same; without a timeline what it alone can tell is left out."""
+    Returns what `teraio simulate --json` prints, and of_planning; {"refused": why} where the step
+    does not fit. With a timeline, of_timeline too.
+    """
     policy, *limits = system.options
-    given = ["--trace", trace, "--hardware", cases.HARDWARE, *limits]
+    inputs = ["--trace", trace, "--hardware", cases.HARDWARE, *limits]
     with tempfile.TemporaryDirectory() as folder:
-        plan = Path(folder) / "plan.json.gz"
+        plan, timeline = Path(folder) / "plan.json.gz", Path(folder) / "timeline.json"
         try:
-            said = teraio("plan", *given, "--policy", policy, "--out", plan)
-        except Refused as refusal:
-            return {"refused": str(refusal)}
-        wanted = ["--timeline", Path(folder) / timeline] if timeline else []
-        run = json.loads(teraio("simulate", *given, "--plan", plan, "--json", *wanted))
-        run |= of_planning(said)
-        if timeline:
-            run |= of_timeline(json.loads(wanted[1].read_text())["traceEvents"], run)
+            summary = teraio("plan", *inputs, "--policy", policy, "--out", plan)
+        except CommandFailed as failure:
+            return {"refused": str(failure)}
+        wanted = ["--timeline", timeline] if with_timeline else []
+        run = json.loads(teraio("simulate", *inputs, "--plan", plan, "--json", *wanted))
+        run |= of_planning(summary)
+        if with_timeline:
+            events = json.loads(timeline.read_text())["traceEvents"]
+            run |= of_timeline(events, run["step_ns"] / 1e9)
     return run
 
 
-def of_timeline(events, run):
-    timeline = Timeline(events, run["step_ns"] / 1e9)
+def of_timeline(events, step_s):
+    """Of a timeline's events: seconds in which ops run beside transfers, and the bytes per second
+    that drives read and write, in each of SLICES parts of the step."""
+    timeline = Timeline(events, step_s)
     return {
         "overlapped_s": timeline.overlapped_s(),
         "ssd_read_rates": timeline.rates(SSD_READ, SLICES),
@@ -79,10 +125,11 @@ def of_timeline(events, run):
     }
 
 
-def of_planning(said):
-    """How long planning took, which is measured here, and on what."""
-    number, unit = re.search(r"planned in ([0-9.]+) (s|ms|us|ns)\b", said).groups()
-    bound = re.search(r"no plan is faster than ([0-9.]+) (s|ms|us|ns)\b", said)
+def of_planning(summary):
+    """Of what `teraio plan` printed: seconds of planning, measured on this machine with its present
+    load, and the lower bound on the step time, in seconds."""
+    number, unit = re.search(r"planned in ([0-9.]+) (s|ms|us|ns)\b", summary).groups()
+    bound = re.search(r"no plan is faster than ([0-9.]+) (s|ms|us|ns)\b", summary)
     return {
         "planning_s": float(number) * UNITS_S[unit],
         "bound_s": float(bound.group(1)) * UNITS_S[bound.group(2)],
@@ -92,5 +139,6 @@ def of_planning(said):
 
 
 def machine():
+    """This machine's cores and processor, in words."""
     names = re.findall(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     return f"{os.cpu_count()} cores, {names[0] if names else platform.machine()}"

@@ -38,6 +38,10 @@ class Case:
             f"{self.micro_batches} x {self.micro_batch} sequences of {self.sequence_length} tokens"
         )
 
+    @property
+    def title(self):
+        return f"{self.model}, {self.batch}"
+
     def with_batch(self, micro_batches, micro_batch, sequence_length):
         """The same model with another step."""
         return Case(

@@ -8,15 +8,18 @@ from evaluation import cases
 TERAIO = cases.ROOT / "build" / "bin" / "teraio"
 
 
-class Refused(Exception):
-    """`teraio` said that something is not possible; the message is what it said."""
+class CommandFailed(Exception):
+    """`teraio` ended with an error; the message is the last line that it printed."""
 
 
 def teraio(*arguments, **environment):
-    """What it prints. Raises Refused when it fails."""
+    """Runs `teraio` with the arguments, and the environment variables added to this process's.
+
+    Returns what it prints. Raises CommandFailed when its exit code is not 0.
+    """
     words = [str(word) for word in (TERAIO, *arguments)]
     done = subprocess.run(words, capture_output=True, text=True, env=os.environ | environment)
     if done.returncode:
-        said = done.stderr.strip().splitlines() or ["no message"]
-        raise Refused(said[-1].partition(": ")[2] or said[-1])
+        lines = done.stderr.strip().splitlines() or ["no message"]
+        raise CommandFailed(lines[-1].partition(": ")[2] or lines[-1])
     return done.stdout

@@ -1,12 +1,8 @@
 """The figures of the document, each of several cases."""
 
-import sys
-
 from evaluation import cases
 from evaluation.tables import DRIVE_SYSTEMS, by_host, name_of, parts_of
-
-sys.path.append(str(cases.ROOT / "python"))
-from teraio_figures import characterization, style  # noqa: E402
+from teraio_figures import characterization, style
 
 SYSTEM_COLORS = {
     "algorithm1-ssd": style.BLUE,
@@ -20,27 +16,32 @@ SYSTEM_COLORS = {
 }
 
 
-def draw_all(results, folder):
-    traces = [named(results[case.key]["characterization"], case) for case in cases.of(results)]
-    stages = [case for case in cases.STAGES if case.key in results]
-    stage_traces = [named(results[case.key]["characterization"], case) for case in stages]
-    style.save(characterization.memory(traces + stage_traces), folder, "figure-1")
-    style.save(characterization.periods(traces), folder, "figure-2")
-    style.save(bandwidth(results, traces), folder, "figure-3")
-    style.save(throughput(results), folder, "figure-7")
-    style.save(of_ideal_by_step(results), folder, "figure-7-steps")
-    style.save(split(results), folder, "figure-8")
-    style.save(drives_and_host(results), folder, "figure-9")
-    style.save(ssd_bandwidth(results), folder, "figure-10")
+def draw(name, results, folder):
+    """Writes the figure of FIGURES as NAME.svg and NAME.png into the folder."""
+    style.save(FIGURES[name](results), folder, name)
 
 
-def named(tables, case):
-    """The only trace of a characterization, under the name of its model."""
-    return tables["traces"][0] | {"name": f"{case.model}, {case.batch}"}
+def memory(results):
+    """Figure 1: all bytes and active bytes per op, a panel per trace."""
+    found = [*cases.of(results), *(case for case in cases.STAGES if case.key in results)]
+    return characterization.memory(traces_of(results, found))
 
 
-def bandwidth(results, traces):
+def periods(results):
+    """Figure 2: inactive periods by size, time and kind, a row per model."""
+    return characterization.periods(traces_of(results, cases.of(results)))
+
+
+def traces_of(results, found):
+    """The characterized traces of the cases, under the cases' titles."""
+    return [
+        results[case.key]["characterization"]["traces"][0] | {"name": case.title} for case in found
+    ]
+
+
+def bandwidth(results):
     """Figure 3: the bound, and what our planner reaches with drives that fast."""
+    traces = traces_of(results, cases.of(results))
     figure, ((axes,),) = style.grid(1, 1, width=6, height=3.4)
     for case, trace, color in zip(cases.of(results), traces, style.LINES, strict=False):
         name = case.model
@@ -227,3 +228,15 @@ def draw_ssd_bandwidth(axes, run):
     )
     axes.set_xlim(0, step_s)
     axes.set_ylim(0, 33)
+
+
+FIGURES = {
+    "figure-1": memory,
+    "figure-2": periods,
+    "figure-3": bandwidth,
+    "figure-7": throughput,
+    "figure-7-steps": of_ideal_by_step,
+    "figure-8": split,
+    "figure-9": drives_and_host,
+    "figure-10": ssd_bandwidth,
+}

@@ -164,7 +164,7 @@ def traces(results):
         trace = trace_of(results, case)
         ops, step_s = len(trace["per_op"]["duration_ns"]), trace["step_ns"] / 1e9
         facts = [case.batch, f"{ops:,}", f"{step_s:.1f} s", f"{peak_of(results, case):.2f}"]
-        rows.append([case.model, *facts, results[case.key]["rests_on"]])
+        rows.append([case.model, *facts, results[case.key]["origin"]])
     return table(["model", "one step", "ops", "ideal", "peak / capacity", "the trace"], rows)
 
 

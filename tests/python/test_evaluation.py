@@ -1,16 +1,16 @@
-"""make paper: what is kept, what timelines tell, how the document is filled."""
+"""make paper: what a second run redoes, what timelines tell, how the document is filled."""
 
+import functools
 import gzip
 import json
+import multiprocessing
+import signal
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 from evaluation import __main__ as driver
-from evaluation import cases, document, figures, tables, traces
-from evaluation.cached import Cache
-from evaluation.command import Refused
+from evaluation import analyses, cases, command, document, figures, tables, tasks, traces
 from evaluation.kernels import only_kernels
 from evaluation.timeline import Timeline
 from evaluation.workloads import transformer
@@ -24,30 +24,6 @@ def event(row, start_s, length_s, size=0):
         "dur": length_s * 1e6,
         "args": {"bytes": size},
     }
-
-
-def test_results_are_kept_until_what_they_are_made_from_changes(tmp_path):
-    trace = tmp_path / "trace.json"
-    trace.write_text("one")
-    made = []
-
-    def get(*ingredients):
-        cache = Cache(tmp_path / "kept")  # a new one each time: another run
-        return cache.get("name", [trace, *ingredients], lambda: made.append(1) or len(made))
-
-    assert get("fast") == (1, False)
-    assert get("fast") == (1, True)
-    assert get("best") == (2, False)
-    trace.write_text("two")
-    assert get("fast") == (3, False)
-
-
-def test_a_stage_that_fails_leaves_nothing_behind(tmp_path):
-    cache = Cache(tmp_path)
-    with pytest.raises(ZeroDivisionError):
-        cache.get("name", [], lambda: 1 / 0)
-    assert list(tmp_path.iterdir()) == []
-    assert cache.get("name", [], lambda: "made") == ("made", False)
 
 
 def test_transfers_beside_compute_count_once():
@@ -160,7 +136,7 @@ def results():
         ),
     }
     found = [*cases.CASES[:3], *cases.settings(), *cases.STAGES]
-    return {case.key: of_case | {"rests_on": "a test"} for case in found}
+    return {case.key: of_case | {"origin": "a test"} for case in found}
 
 
 def test_the_document_says_what_the_results_say(results):
@@ -179,7 +155,8 @@ def test_the_document_says_what_the_results_say(results):
 
 
 def test_a_figure_is_drawn_for_each_of_the_papers(results, tmp_path):
-    figures.draw_all(results, tmp_path)
+    for name in figures.FIGURES:
+        figures.draw(name, results, tmp_path)
     numbers = (1, 2, 3, 7, "7-steps", 8, 9, 10)
     for suffix in ("svg", "png"):
         assert {path.name for path in tmp_path.glob(f"*.{suffix}")} == {
@@ -196,69 +173,171 @@ def test_cost_is_price_by_throughput(results):
     assert f"${prices['mixed'] / tokens_per_s:,.2f}" in tables.table_3(results, prices)
 
 
-@pytest.fixture
-def command(monkeypatch):
-    """Stands in for `teraio`: its dry run writes a trace, or fails."""
-
-    def use(refuses=""):
-        def run(*words):
-            assert words[:2] == ("dry-run", "--save-trace")
-            if refuses:
-                raise Refused(refuses)
-            dry = {"name": "", "tensors": [], "ops": [], "command": " ".join(map(str, words[3:]))}
-            words[2].write_bytes(gzip.compress(json.dumps(dry).encode()))
-            return ""
-
-        monkeypatch.setattr(traces, "teraio", run)
-
-    return use
-
-
 L8, GPT2 = cases.CASES[0], cases.CASES[3]
+STEP, STAGE = cases.settings()[0], cases.STAGES[1]
+WANTED = [L8, GPT2, STEP, STAGE]
+
+# Stands in for `teraio`: its dry runs write a trace; all else is done by the command of the build.
+STAND_IN = """#!{python}
+import gzip, json, os, pathlib, signal, sys
+words, folder = sys.argv[1:], pathlib.Path({folder!r})
+if words[0] != "dry-run":
+    os.execv({command!r}, [{command!r}, *words])
+if any(line in " ".join(words) for line in (folder / "fail").read_text().splitlines()):
+    sys.exit("teraio dry-run: No module named 'tokenizers'")
+if any(line in " ".join(words) for line in (folder / "kill").read_text().splitlines()):
+    os.kill(os.getppid(), signal.SIGKILL)
+trace = json.loads((folder / "trace.json").read_text()) | {{"source": " ".join(words)}}
+with gzip.open(words[words.index("--save-trace") + 1], "wt") as file:
+    json.dump(trace, file)
+"""
 
 
-def command_of(source):
-    return json.loads(gzip.decompress(source.path.read_bytes()))["command"]
+class Evaluation:
+    """An evaluation of WANTED in a folder of its own, with the stand-in for `teraio`."""
+
+    def __init__(self, folder, capsys):
+        self.folder, self.capsys = folder, capsys
+        self.folders = tasks.Folders(folder / "build", folder / "evaluation.md", folder / "images")
+        self.dry_runs("fail")
+        self.dry_runs("kill")
+
+    def dry_runs(self, outcome, having=""):
+        """Lets the dry runs whose command has the words fail, or kill who starts them."""
+        (self.folder / outcome).write_text(having)
+
+    def run(self, *wanted, workers=2):
+        """The exit code, what it said of each task, and its complaints."""
+        code = tasks.run(wanted or WANTED, self.folders, workers)
+        said = self.capsys.readouterr()
+        lines = [line.split("  ") for line in said.out.splitlines()]
+        return code, {(place.split()[0], doc): outcome for place, doc, outcome in lines}, said.err
+
+    def dry_run(self, case):
+        traces.dry_run(case, self.folders.trace(case))
+        return json.loads(gzip.decompress(self.folders.trace(case).read_bytes()))
 
 
 @pytest.fixture
-def extension(monkeypatch, tmp_path):
-    """A file in the place of the extension, whose bytes dry runs are kept by."""
-    path = tmp_path / "_C.so"
-    path.write_text("one")
-    monkeypatch.setattr(traces, "EXTENSION", path)
-    return path
-
-
-def test_a_case_is_dry_run_where_the_command_can(command, extension, tmp_path):
-    command()
-    source = traces.trace_of(GPT2, tmp_path / "made")
-    words = command_of(source)
-    assert "--world-size 2 --rank 0" in words and "transformer.py --shape gpt2-40b" in words
-    assert "--accumulation 4 --micro-batch 4 --sequence-length 1024" in words
-    assert source.rests_on.startswith(
-        "a dry run of `evaluation/workloads/transformer.py --shape gpt2-40b`"
+def evaluation(monkeypatch, tmp_path, capsys, small):
+    stand_in = tmp_path / "teraio"
+    stand_in.write_text(
+        STAND_IN.format(python=sys.executable, command=str(command.TERAIO), folder=str(tmp_path))
     )
-    trace = json.loads(gzip.decompress(source.path.read_bytes()))
+    stand_in.chmod(0o755)
+    extension = tmp_path / "_C.so"
+    extension.write_text("one")
+    monkeypatch.setattr(command, "TERAIO", stand_in)
+    monkeypatch.setattr(traces, "EXTENSION", extension)
+    monkeypatch.setattr(figures, "FIGURES", {"figure-3": figures.FIGURES["figure-3"]})
+    return Evaluation(tmp_path, capsys)
+
+
+def redone(told):
+    return {name for name, outcome in told.items() if outcome != "kept"}
+
+
+def test_a_run_writes_the_document_and_a_second_one_redoes_nothing_else(evaluation):
+    code, told, err = evaluation.run()
+    assert (code, err) == (0, "")
+    assert "kept" not in told.values()
+    assert [sum(kind == wanted for kind, _ in told) for wanted in ("trace", "analysis")] == [4, 30]
+    text = (evaluation.folder / "evaluation.md").read_text()
+    assert "| GPT-2 40B | 4 x 4 sequences of 1024 tokens | 5 |" in text
+    assert "](images/figure-3.png)" in text
+    assert (evaluation.folder / "images" / "figure-3.png").stat().st_size > 1000
+
+    (evaluation.folder / "evaluation.md").write_text("edited by hand")
+    code, told, err = evaluation.run()
+    assert (code, err) == (0, "")
+    assert redone(told) == {("document", "evaluation.md and 1 figures")}
+    assert (evaluation.folder / "evaluation.md").read_text() == text
+
+
+def test_what_depends_on_a_changed_trace_is_redone(evaluation):
+    evaluation.run()
+    evaluation.folders.trace(GPT2).unlink()
+    code, told, _ = evaluation.run()
+    assert code == 0
+    assert redone(told) == {("trace", GPT2.title), ("document", "evaluation.md and 1 figures")}
+
+    evaluation.folders.trace(GPT2).unlink()
+    trace = json.loads((evaluation.folder / "trace.json").read_text())
+    trace["ops"][0]["duration_ns"] = 2000
+    (evaluation.folder / "trace.json").write_text(json.dumps(trace))
+    code, told, _ = evaluation.run()
+    assert code == 0
+    analyses = {name for kind, name in redone(told) if kind == "analysis"}
+    assert len(analyses) == 11 and all(name.startswith(GPT2.title) for name in analyses)
+    assert ("figure", "figure-3") in redone(told)
+
+
+def test_a_dry_run_is_kept_until_what_it_is_made_with_changes(evaluation):
+    evaluation.run(L8)
+    assert ("trace", L8.title) not in redone(evaluation.run(L8)[1])
+    traces.EXTENSION.write_text("two")
+    assert ("trace", L8.title) in redone(evaluation.run(L8)[1])
+
+
+def test_a_dry_run_that_fails_is_named_and_ends_the_run_after_the_others(evaluation):
+    evaluation.dry_runs("fail", having="gpt2-40b")
+    code, told, err = evaluation.run()
+    assert code != 0
+    assert told.pop(("trace", GPT2.title)) == "failed: No module named 'tokenizers'"
+    assert set(told) == {("trace", case.title) for case in (L8, STEP, STAGE)}
+    assert err == f"make paper: 1 of 4 dry runs failed: {GPT2.title}; what was made is kept\n"
+    assert not list(evaluation.folders.trace(GPT2).parent.glob("*gpt2*"))
+
+    evaluation.dry_runs("fail")
+    code, told, err = evaluation.run()
+    assert (code, err) == (0, "")
+    assert {name for name, outcome in told.items() if outcome == "kept"} == {
+        ("trace", case.title) for case in (L8, STEP, STAGE)
+    }
+
+
+def test_an_analysis_that_fails_is_named_and_there_is_no_document(evaluation, monkeypatch):
+    monkeypatch.setattr(analyses, "BANDWIDTHS", "many")
+    code, told, err = evaluation.run()
+    assert code != 0
+    assert told[("analysis", f"{L8.title}: bandwidth")].startswith("failed: --bandwidth")
+    assert told[("analysis", f"{L8.title}: grid")].endswith(" s")
+    assert "2 of 30 analyses failed" in err and f"{GPT2.title}: bandwidth" in err
+    assert not (evaluation.folder / "evaluation.md").exists()
+
+
+def test_a_run_that_is_killed_continues_where_it_ended(evaluation):
+    evaluation.dry_runs("kill", having="llama_pipeline")
+    run = functools.partial(evaluation.run, L8, STAGE, workers=0)
+    killed = multiprocessing.get_context("fork").Process(target=run)
+    killed.start()
+    killed.join()
+    assert killed.exitcode == -signal.SIGKILL
+    evaluation.dry_runs("kill")
+    code, told, _ = evaluation.run(L8, STAGE)
+    assert code == 0
+    assert {name for name, outcome in told.items() if outcome == "kept"} == {("trace", L8.title)}
+
+
+def test_a_case_is_dry_run_as_a_rank_of_two(evaluation):
+    trace = evaluation.dry_run(GPT2)
+    assert "--world-size 2 --rank 0" in trace["source"]
+    assert "transformer.py --shape gpt2-40b" in trace["source"]
+    assert "--accumulation 4 --micro-batch 4 --sequence-length 1024" in trace["source"]
     assert trace["name"] == "GPT-2 40B, 4 x 4 sequences of 1024 tokens"
     assert trace["tokens_per_step"] == 4 * 4 * 1024
-    assert [path.name for path in (tmp_path / "made").iterdir()] == [source.path.name]
+    assert traces.origin(GPT2).startswith(
+        "a dry run of `evaluation/workloads/transformer.py --shape gpt2-40b` as rank 0 of 2"
+    )
+    words = evaluation.dry_run(STAGE)["source"]
+    assert "--rank 1 " in words and "llama_pipeline.py" in words
+    assert "tensor-parallel" not in words
 
 
-def test_a_dry_run_is_kept_until_what_it_is_made_with_changes(command, extension, tmp_path):
-    command()
-    kept = traces.trace_of(GPT2, tmp_path / "made").path
-    kept.write_text("kept")
-    assert traces.trace_of(GPT2, tmp_path / "made").path.read_text() == "kept"
-    extension.write_text("two")
-    assert traces.trace_of(GPT2, tmp_path / "made").path != kept
-
-
-def test_stages_of_a_pipeline_are_ranks(command, extension, tmp_path):
-    command()
-    words = [command_of(traces.trace_of(stage, tmp_path / "made")) for stage in cases.STAGES]
-    assert ["--rank 0 " in words[0], "--rank 1 " in words[1]] == [True, True]
-    assert "tensor-parallel" not in words[0] and "llama_pipeline.py" in words[0]
+def test_without_a_build_one_line_says_what_to_do(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(driver, "TERAIO", tmp_path / "teraio")
+    assert driver.main([]) == 1
+    assert "run `make build` first" in capsys.readouterr().err
 
 
 def test_ops_without_a_kernel_are_left_out_and_their_releases_are_not():
@@ -271,27 +350,6 @@ def test_ops_without_a_kernel_are_left_out_and_their_releases_are_not():
     assert trace["ops"] == [product | {"frees": [1, 2]}]
     assert [tensor["id"] for tensor in trace["tensors"]] == [0, 1, 2]  # 3 has no kernel
     assert trace["name"] == "x"
-
-
-def test_a_dry_run_that_fails_leaves_nothing_behind(command, extension, tmp_path):
-    command(refuses="the script reads a value")
-    with pytest.raises(Refused, match="reads a value"):
-        traces.trace_of(L8, tmp_path / "made")
-    assert not list((tmp_path / "made").iterdir())
-
-
-def test_a_dry_run_that_fails_is_told_after_all_others(monkeypatch, tmp_path, capsys):
-    def trace_of(case, folder):
-        if case is GPT2:
-            raise Refused("No module named 'tokenizers'")
-        return traces.Source(folder / case.key, "a dry run")
-
-    monkeypatch.setattr(traces, "trace_of", trace_of)
-    with ThreadPoolExecutor(1) as pool, pytest.raises(Refused, match="1 of 3 dry runs .*GPT-2 40B"):
-        driver.traces_of([L8, GPT2, cases.STAGES[0]], tmp_path, pool)
-    said = capsys.readouterr().out
-    assert "GPT-2 40B, 4 x 4 sequences of 1024 tokens: failed: No module named 'tokenizers'" in said
-    assert "trace 3/3  Llama3-8B, stage 1 of 2" in said
 
 
 @pytest.mark.skipif(

@@ -1,0 +1,211 @@
+"""The evaluation as tasks of doit, each with the files that it depends on.
+
+    trace:CASE           a dry run of the case's script
+    analysis:CASE:NAME   what `teraio` computes from the trace
+    figure:NAME          a figure, drawn from all analyses
+    document             docs/evaluation.md and its figures
+
+doit runs a task only when the content of a file that it depends on has changed, its parameters have
+changed, or its outcome is missing.
+"""
+
+import functools
+import json
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from doit.cmd_base import TaskLoader2
+from doit.doit_cmd import DoitMain
+from doit.exceptions import TaskFailed
+from doit.task import dict_to_task
+from doit.tools import config_changed
+
+import teraio_figures
+from evaluation import analyses, cases, command, document, figures, traces
+from evaluation.progress import Progress
+
+PACKAGE = Path(__file__).parent
+STYLE = Path(teraio_figures.__file__).parent
+WORKERS = 2
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where outcomes are written: intermediate ones, the document, and its figures."""
+
+    build: Path = cases.ROOT / "build" / "evaluation"
+    document: Path = cases.ROOT / "docs" / "evaluation.md"
+    images: Path = cases.ROOT / "docs" / "images" / "evaluation"
+
+    def trace(self, case):
+        return self.build / "traces" / f"{case.key}.json.gz"
+
+    def analysis(self, case, analysis):
+        return self.build / "analyses" / f"{case.key}-{analysis.name}.json"
+
+    def picture(self, name):
+        return self.build / "figures" / f"{name}.png"
+
+
+def run(wanted, folders, workers=WORKERS):
+    """Evaluates the cases `wanted`: runs all tasks whose outcome is missing or out of date.
+
+    Up to `workers` tasks run at a time, in processes of their own; 0 runs them in this process. A
+    task that fails stops only those that depend on it, but a dry run that fails ends the run after
+    the other dry runs. Each finished task is recorded at once, so that a run that is interrupted or
+    killed continues where it ended.
+
+    Returns 0, or another exit code when a task failed.
+    """
+    dry_runs = [trace_task(case, folders) for case in wanted]
+    return _run(dry_runs, folders, workers) or _run(later_tasks(wanted, folders), folders, workers)
+
+
+def _run(tasks, folders, workers):
+    folders.build.mkdir(parents=True, exist_ok=True)
+    config = {
+        "backend": "state-file",
+        "dep_file": str(folders.build / "state.json"),
+        "reporter": Progress,
+        "outfile": sys.stdout,
+        "continue": True,
+        "num_process": workers,
+        "verbosity": 0,
+    }
+    backends = {"BACKEND": {"state-file": "evaluation.state:StateFile"}}
+    main = DoitMain(_Loader(tasks, config), config_filenames=(), extra_config=backends)
+    return main.run(["run"])
+
+
+class _Loader(TaskLoader2):
+    """Gives doit tasks that are built already, instead of those of a dodo.py."""
+
+    def __init__(self, tasks, config):
+        super().__init__()
+        self._tasks, self._config = tasks, config
+
+    def load_doit_config(self):
+        return self._config
+
+    def load_tasks(self, cmd, pos_args):
+        return [dict_to_task(task) for task in self._tasks]
+
+
+def later_tasks(wanted, folders):
+    """The tasks that follow the dry runs, in the order in which they start."""
+    asked = [(case, analysis) for case in wanted for analysis in analyses.of_case(case)]
+    return [
+        *(analysis_task(case, analysis, folders) for case, analysis in asked),
+        *(figure_task(name, wanted, folders) for name in figures.FIGURES),
+        document_task(wanted, folders),
+    ]
+
+
+def trace_task(case, folders):
+    return {
+        "name": f"trace:{case.key}",
+        "doc": case.title,
+        "actions": [(_plainly(traces.dry_run), [case, folders.trace(case)])],
+        "file_dep": _words(traces.dependencies(case)),
+        "uptodate": [config_changed({"command": traces.command_of(case), "title": case.title})],
+        "targets": _words([folders.trace(case)]),
+    }
+
+
+def analysis_task(case, analysis, folders):
+    modules = [PACKAGE / "analyses.py", PACKAGE / "timeline.py"]
+    inputs = [folders.trace(case), cases.HARDWARE, command.TERAIO, *modules]
+    path = folders.analysis(case, analysis)
+    return {
+        "name": f"analysis:{case.key}:{analysis.name}",
+        "doc": f"{case.title}: {analysis.name}",
+        "actions": [(_plainly(_analyse), [analysis, folders.trace(case), path])],
+        "file_dep": _words(inputs),
+        "uptodate": [config_changed({"parameters": analysis.parameters})],
+        "targets": _words([path]),
+    }
+
+
+def figure_task(name, wanted, folders):
+    modules = [PACKAGE / f"{module}.py" for module in ("figures", "tables", "cases")]
+    inputs = [*_analyses(wanted, folders), *modules, *STYLE.glob("*.py")]
+    return {
+        "name": f"figure:{name}",
+        "doc": name,
+        "actions": [(_draw, [name, wanted, folders])],
+        "file_dep": _words(inputs),
+        "targets": _words([folders.picture(name), folders.picture(name).with_suffix(".svg")]),
+    }
+
+
+def document_task(wanted, folders):
+    """Takes a moment, so that it always runs: its outcomes are committed files that people edit."""
+    inputs = [*_analyses(wanted, folders), *map(folders.picture, figures.FIGURES)]
+    return {
+        "name": "document",
+        "doc": f"{folders.document.name} and {len(figures.FIGURES)} figures",
+        "actions": [(_publish, [wanted, folders])],
+        "file_dep": _words(inputs),
+        "uptodate": [False],
+    }
+
+
+def results_of(wanted, folders):
+    """The analyses that were made, by case.
+
+    results[case.key] has `origin` (where the trace is from, in words), `systems` (a step under each
+    system), and an entry for each other analysis.
+    """
+    systems = {system.key for system in cases.SYSTEMS}
+    results = {}
+    for case in wanted:
+        of_case = results[case.key] = {"origin": traces.origin(case), "systems": {}}
+        for analysis in analyses.of_case(case):
+            group = of_case["systems"] if analysis.name in systems else of_case
+            group[analysis.name] = json.loads(folders.analysis(case, analysis).read_text())
+    return results
+
+
+def _analyses(wanted, folders):
+    return [
+        folders.analysis(case, analysis) for case in wanted for analysis in analyses.of_case(case)
+    ]
+
+
+def _words(paths):
+    return [str(path) for path in paths]
+
+
+def _plainly(action):
+    """The action; when `teraio` fails, its message is the failure, and there is no traceback."""
+
+    @functools.wraps(action)
+    def run_action(*arguments):
+        try:
+            action(*arguments)
+        except command.CommandFailed as failure:
+            return TaskFailed(str(failure))
+
+    return run_action
+
+
+def _analyse(analysis, trace, path):
+    text = json.dumps(analysis.compute(trace))
+    path.parent.mkdir(exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_text(text)
+    partial.replace(path)
+
+
+def _draw(name, wanted, folders):
+    figures.draw(name, results_of(wanted, folders), folders.picture(name).parent)
+
+
+def _publish(wanted, folders):
+    folders.images.mkdir(parents=True, exist_ok=True)
+    for picture in map(folders.picture, figures.FIGURES):
+        shutil.copyfile(picture, folders.images / picture.name)
+    images = folders.images.relative_to(folders.document.parent)
+    folders.document.write_text(document.text_of(results_of(wanted, folders), images))
