@@ -79,7 +79,7 @@ fuzz:  ## give the file readers broken files, from the corpus on, for $FUZZ_SECO
 
 .PHONY: docs
 docs: build $(VENV_DOCS)/.ready  ## build the documentation as a site into build/docs
-	@NO_MKDOCS_2_WARNING=1 $(VENV_DOCS)/bin/mkdocs build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 $(VENV_DOCS)/bin/mkdocs build --strict
 	@echo "The site is $(BUILD)/docs/index.html. Its search needs a server: python3 -m http.server -d $(BUILD)/docs"
 
 .PHONY: format

@@ -5,21 +5,17 @@ text that each `teraio COMMAND --help` prints. A page that would load a script, 
 from another site fails the build.
 """
 
-import itertools
 import os
-import re
 import subprocess
-from html.parser import HTMLParser
 from pathlib import Path
 
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
+from page_text import commands_of, lists_apart, remote_resources
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = ROOT / "build" / "bin" / "teraio"
 HELP_MARK = "<!-- help of every command -->"
-_FENCE = re.compile(r"(^```.*?^```\s*$)", re.MULTILINE | re.DOTALL)
-_LIST_IN_PARAGRAPH = re.compile(r"^(?![-*|#>\s]|\d+\.)(.+\n)(?=(?:[-*]|1\.) )", re.MULTILINE)
 
 
 def on_files(files, config):
@@ -31,16 +27,8 @@ def on_files(files, config):
 
 def on_page_markdown(markdown, page, **_):
     if page.file.src_uri == "commands.md":
-        markdown = markdown.replace(HELP_MARK, command_reference())
+        markdown = markdown.replace(HELP_MARK, _command_reference())
     return lists_apart(markdown)
-
-
-def lists_apart(markdown):
-    """With empty lines before lists, which code hosts do not need and Python-Markdown does."""
-    parts = _FENCE.split(markdown)
-    prose = [_LIST_IN_PARAGRAPH.sub(r"\1\n", part) for part in parts[::2]]
-    code = [f"{part}\n" for part in parts[1::2]]
-    return "".join(itertools.chain(*itertools.zip_longest(prose, code, fillvalue="")))
 
 
 def on_post_page(output, page, **_):
@@ -49,32 +37,9 @@ def on_post_page(output, page, **_):
     return output
 
 
-def remote_resources(html):
-    """What a browser would fetch from other sites to show the page. Links are not fetched."""
-    found = _RemoteResources()
-    found.feed(html)
-    return found.addresses
-
-
-class _RemoteResources(HTMLParser):
-    def __init__(self):
-        super().__init__()
-        self.addresses = []
-
-    def handle_starttag(self, tag, attrs):
-        attributes = dict(attrs)
-        address = attributes.get("src") or ""
-        if tag == "link" and attributes.get("rel") in ("stylesheet", "icon", "preload"):
-            address = attributes.get("href") or ""
-        if re.match(r"(https?:)?//", address):
-            self.addresses.append(address)
-        if "mermaid" in (attributes.get("class") or "").split():
-            self.addresses.append("Mermaid")  # which the theme loads where a page has a diagram
-
-
-def command_reference():
+def _command_reference():
     """A section for each command that `teraio --help` lists. Raises PluginError without a build."""
-    names = re.findall(r"^  ([a-z][a-z-]*)", _help_of().partition("Subcommands:")[2], re.MULTILINE)
+    names = commands_of(_help_of())
     if not names:
         raise PluginError(f"{COMMAND} --help lists no commands")
     sections = [f"## teraio {name}\n\n```text\n{_help_of(name)}\n```\n" for name in names]
