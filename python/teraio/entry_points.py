@@ -19,10 +19,12 @@ from teraio import addresses, core
 
 
 def hold(tensor):
-    """Brings `tensor` back and keeps it on the device until the result's `release()`, or its end.
+    """Restores `tensor` and pins it to the device, until the result's `release()` or its end.
 
-    A context manager too. Does nothing for tensors that no session moves. Raises
-    torch.OutOfMemoryError when the budget cannot hold it.
+    The result is a context manager, too. Tensors that no session moves are left as they are.
+
+    Raises:
+        torch.OutOfMemoryError: the budget cannot hold the tensor.
     """
     return _Held(tensor)
 

@@ -2,4 +2,4 @@
 
 
 class Error(ValueError):
-    """A value, path or file that cannot be used; the message is one line and says what would be."""
+    """A value, path or file cannot be used. The message is one line that says what was expected."""

@@ -38,40 +38,45 @@ def offload(
     local_rank=None,
     local_world_size=None,
 ):
-    """A context manager: inside it, training stays within `device_budget` bytes of device memory.
+    """Returns a `Session`: a context in which training stays within a budget of device memory.
 
-    The first iterations run on demand and are observed; once two in a row were equal they are
-    planned, and tensors that lie idle move to the drives and back by that plan. Losses, gradients
-    and parameters have the same bits as without it. On exit every tensor is back.
+    The first iterations run on demand and are profiled. When two iterations in a row have executed
+    the same ops, they are planned, and idle tensors move to the drives and back by that plan.
+    Losses, gradients and parameters have the same bits as without offloading. Leaving the context
+    restores all tensors to the device.
 
     Args:
-        device_budget: bytes, as an int or written "1.5GB", "800MiB", "40%" (of all memory of the
-            device). On a GPU it may be left out: 92 % of what is free then.
-        ssd: a directory or a list of them, one per drive. Default: one in the cache directory.
-            False: no drive, tensors go to host memory alone.
-        host_limit: bytes of host memory for tensors, and for what is on its way between drives and
-            a GPU; written like the budget. 0: no tensors, and as much on its way as needed.
-        write_budget: what plans may write to the drives: "2TB/day", "80GB/hour", "5GB/iteration".
-            Iterations on demand (the first ones, and those that leave the plan) are not limited.
-        device: "cpu", "cuda" or "cuda:1". Nothing has been run on a GPU yet.
-        plan: a plan file to run instead of making a plan, where it keeps the write budget.
+        device_budget: device memory in bytes, as an int or as text: "1.5GB", "800MiB", "40%" (of
+            all memory of the device). Required on the CPU; default on a GPU: 92 % of its free
+            memory.
+        ssd: a directory or a list of directories, one per drive. Default: a directory in the cache
+            directory. False: no drive; tensors move to host memory only.
+        host_limit: host memory in bytes for offloaded tensors, and for staging between drives and a
+            GPU; written like the budget. 0: no offloaded tensors, and as much staging as needed.
+        write_budget: the most that plans may write to the drives: "2TB/day", "80GB/hour",
+            "5GB/iteration". Iterations on demand (the first ones, and those that deviate from the
+            plan) are not limited.
+        device: "cpu", "cuda" or "cuda:1". CUDA has not been run on a GPU yet.
+        plan: a plan file to execute instead of making a plan, if it keeps the write budget.
         policy: "planned", or "on-demand" for migration without a plan.
-        verify: a file of hashes that session.verify() writes when missing, else compares with.
+        verify: a file of hashes. session.verify() writes it when it is missing, and compares with
+            it otherwise.
         report: a directory to write progress.json and run.json to.
-        ssd_capacity: bytes to reserve on the drives; 0 chooses from the budget and the free room.
-        checksum: whether every chunk on a drive is checked when it comes back.
-        evict_after_every_op: for tests: everything that can leave does so after every op.
-        local_rank: which of the machine's processes this is; default: $LOCAL_RANK, which torchrun
-            sets.
-        local_world_size: how many processes share the machine; default: $LOCAL_WORLD_SIZE, else 1.
+        ssd_capacity: bytes to reserve on the drives. 0: chosen from the budget and the free room.
+        checksum: whether every chunk that is read from a drive is checked.
+        evict_after_every_op: for tests: offload every tensor that can move after every op.
+        local_rank: the number of this process among the machine's. Default: $LOCAL_RANK, which
+            torchrun sets.
+        local_world_size: the number of processes that share the machine. Default:
+            $LOCAL_WORLD_SIZE, else 1.
 
-    Where several processes ("ranks", one per device) train on a machine, host_limit, write_budget
-    and ssd_capacity are the machine's, and each rank has an equal share; of a drive that several
-    ranks use, each plans with an equal share of rates and room. The device budget is the rank's
-    own. "{local_rank}" in ssd, plan, verify and report is the rank's number, and "cuda" its GPU.
+    Raises:
+        teraio.Error: an argument cannot be used. Nothing has changed then.
 
-    Returns a `Session` when entered. Raises teraio.Error for input that cannot be used, before
-    anything has changed.
+    Several processes on a machine ("ranks", one per device) share its host_limit, write_budget and
+    ssd_capacity equally. A rank plans with an equal share of the rates and the room of each drive
+    that several ranks use. The device budget is the rank's own. "{local_rank}" in ssd, plan, verify
+    and report stands for the rank's number, and "cuda" for its GPU.
     """
     _check_policy(policy, plan)
     ranks = find_ranks(local_rank, local_world_size)
@@ -94,7 +99,11 @@ def offload(
 
 
 class Session:
-    """A run under a budget. Made by `offload`; entered once."""
+    """A run within a device budget. `offload` makes it; it can be entered once.
+
+    One thread at a time may enter and leave it. All other methods may be called from any thread,
+    during the run and afterwards.
+    """
 
     def __init__(self, *, ranks, directories, plan, policy, verify, report, **core_options):
         self._ranks = ranks
@@ -132,8 +141,8 @@ class Session:
     def enter_until_exit(self):
         """Enters the session for the rest of the process, and returns it.
 
-        What the program has registered for the interpreter's exit still runs under it. Nothing
-        comes back at the end: that would take time, and memory beyond the budget.
+        Functions that the program has registered for the interpreter's exit still run within it.
+        Tensors are not restored at the end, because that takes time and memory beyond the budget.
         """
         self.__enter__()
         atexit.register(self._end, self._core.abandon)
@@ -163,39 +172,53 @@ class Session:
             )  # the program's own error counts
 
     def save_report(self):
-        """Ends the report, as the end of the session does; nothing without one. Raises teraio.Error
-        when it cannot be written."""
+        """Writes run.json and ends the report, as the end of the session does.
+
+        Does nothing without a report.
+
+        Raises:
+            teraio.Error: the file cannot be written.
+        """
         reporter, self._reporter = self._reporter, None
         if reporter is not None:
             reporter.stop()
 
     def counters(self):
-        """What has happened so far: a dict of bytes, nanoseconds and counts.
+        """Returns the counters of the run so far: a dict of bytes, nanoseconds and counts.
 
-        `device_bytes` and `device_peak_bytes` (of the running iteration) are what PyTorch's
-        allocations take; `ssd_bytes_read`, `ssd_bytes_written` and the same for `host` have gone
-        over the tiers; `stall_read_ns` and `stall_memory_ns` were spent waiting for bytes and for
-        memory; `planned_*`, `on_demand_*`, `urgent_reads`, `late_prefetches` count migrations;
-        `unmovable_bytes` are resident and can never leave, `held_for_good_bytes` of them because
-        their address has been given away; `collective_bytes` stay while a collective works on them;
-        `deviations` counts the times that an iteration left the profile.
+        - `device_bytes`, `device_peak_bytes` (of the running iteration): memory that PyTorch's
+          allocations take.
+        - `ssd_bytes_read`, `ssd_bytes_written`, and the same for `host`: traffic of the tiers.
+        - `stall_read_ns`, `stall_memory_ns`: time spent waiting for bytes, and for memory.
+        - `planned_*`, `on_demand_*`, `urgent_reads`, `late_prefetches`: numbers of migrations.
+        - `unmovable_bytes`: resident bytes that can never move. `held_for_good_bytes` of them
+          belong to tensors whose address the program knows.
+        - `collective_bytes`: bytes that stay resident while a collective uses them.
+        - `deviations`: how often an iteration deviated from the profile.
         """
         return self._core.counters()
 
     def iterations(self):
-        """One dict per iteration so far: mode, duration_ns, stalls, bytes moved, peak."""
+        """Returns one dict per iteration so far.
+
+        It has the iteration's mode, duration_ns, stalls, bytes moved and peak.
+        """
         return self._core.iterations()
 
     def memory_timeline(self):
-        """(time_ns, device_bytes) of the last whole iteration, where the bytes have changed."""
+        """Returns pairs (time_ns, device_bytes) of the last whole iteration.
+
+        There is a pair for each time at which the bytes changed; times count from its start.
+        """
         return self._core.memory_timeline()
 
     def prediction(self):
-        """What the plan promises, as a dict; None without a plan.
+        """Returns the prediction for the plan in force as a dict, or None without a plan.
 
-        `ideal_ns` is the iteration with all the memory, `step_ns` what the simulator says that the
-        plan takes, `bound_ns` what no plan can beat, `natural_peak_bytes` what the iteration takes
-        with all the memory.
+        - `ideal_ns`: the iteration with unlimited device memory.
+        - `step_ns`: the iteration under the plan, as simulated.
+        - `bound_ns`: a time that no plan can undercut.
+        - `natural_peak_bytes`: the peak of the iteration with unlimited device memory.
         """
         prediction = self._core.prediction()
         if prediction is not None:
@@ -203,10 +226,11 @@ class Session:
         return prediction
 
     def share(self):
-        """What of the machine this rank has, as planned with: a dict.
+        """Returns this rank's share of the machine, as planned with, as a dict.
 
-        `local_rank`, `local_world_size`, `host_limit_bytes`, and `drives`: for each its name,
-        directory, how many `ranks` share it, and one rank's part of its room and rates.
+        It has `local_rank`, `local_world_size`, `host_limit_bytes`, and a list `drives`: for each
+        drive its name, its directory, how many `ranks` share it, and one rank's part of its room
+        and rates.
         """
         return {
             "local_rank": self._ranks.local_rank,
@@ -216,19 +240,31 @@ class Session:
         }
 
     def trace(self):
-        """The profiled iteration, a `Trace`. Raises teraio.Error while none has repeated."""
+        """Returns the profiled iteration as a `Trace`.
+
+        Raises:
+            teraio.Error: no iteration has repeated yet.
+        """
         return Trace(self._core.save_trace)
 
     def plan(self):
-        """The plan in force, a `Plan`. Raises teraio.Error while there is none."""
+        """Returns the plan in force as a `Plan`.
+
+        Raises:
+            teraio.Error: there is no plan yet.
+        """
         return Plan(self._core.save_plan)
 
     def verify(self):
-        """Hashes of losses, parameters, gradients and optimizer states, as a dict of hex strings.
+        """Returns hashes of losses, parameters, gradients and optimizer states.
 
-        Two runs with equal dicts have had equal bits throughout. May be called after the session.
-        Of optimizers that the program has dropped by then nothing is known, unless `verify` was
-        given: then they, and their parameters, are kept.
+        The result is a dict of hex strings by name. Two runs with equal dicts have had equal bits
+        throughout. The call is also possible after the session has ended. Optimizers that the
+        program has dropped by then, and their parameters, are included only if `verify` was given
+        to `offload`, which keeps them.
+
+        Raises:
+            teraio.Error: `verify` named a file, and hashes differ from it.
         """
         return self._verification.hashes(self._hooks.losses(), self._hooks.optimizers())
 
@@ -241,10 +277,11 @@ class _Document:
             self._text = path.read_text()
 
     def to_dict(self):
+        """Returns the content of the file as a dict."""
         return json.loads(self._text)
 
     def save(self, path):
-        """Writes the file of docs/formats.md; compressed when the name ends in .gz."""
+        """Writes the file that docs/formats.md describes, compressed if the name ends in .gz."""
         data = self._text.encode()
         if Path(path).suffix == ".gz":
             import gzip
@@ -254,11 +291,11 @@ class _Document:
 
 
 class Trace(_Document):
-    """What one iteration did: see docs/formats.md."""
+    """What one iteration did, as docs/formats.md describes it."""
 
 
 class Plan(_Document):
-    """What moves when in one iteration: see docs/formats.md."""
+    """What moves when in one iteration, as docs/formats.md describes it."""
 
 
 def _share_line(share):
