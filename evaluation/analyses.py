@@ -12,7 +12,7 @@ from pathlib import Path
 
 from evaluation import cases
 from evaluation.command import CommandFailed, teraio
-from evaluation.timeline import SSD_READ, SSD_WRITE, Timeline
+from teraio_figures.timeline import SSD_READ, SSD_WRITE, Timeline
 
 SLICES = 240  # of a step, for rates over time
 UNITS_S = {"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}

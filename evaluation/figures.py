@@ -1,4 +1,8 @@
-"""The figures of the document, each of several cases."""
+"""The figures of the document.
+
+Each function takes the results of tasks.results_of and returns a figure of matplotlib. The names of
+FIGURES are those of the files; numbers are those of the paper's figures.
+"""
 
 from evaluation import cases
 from evaluation.tables import DRIVE_SYSTEMS, by_host, name_of, parts_of
@@ -17,18 +21,18 @@ SYSTEM_COLORS = {
 
 
 def draw(name, results, folder):
-    """Writes the figure of FIGURES as NAME.svg and NAME.png into the folder."""
+    """Writes the figure as NAME.svg and NAME.png into the folder."""
     style.save(FIGURES[name](results), folder, name)
 
 
 def memory(results):
     """Figure 1: all bytes and active bytes per op, a panel per trace."""
-    found = [*cases.of(results), *(case for case in cases.STAGES if case.key in results)]
-    return characterization.memory(traces_of(results, found))
+    stages = [case for case in cases.STAGES if case.key in results]
+    return characterization.memory(traces_of(results, [*cases.of(results), *stages]))
 
 
 def periods(results):
-    """Figure 2: inactive periods by size, time and kind, a row per model."""
+    """Figure 2: inactive periods by size, length and kind, a row per model."""
     return characterization.periods(traces_of(results, cases.of(results)))
 
 
@@ -40,31 +44,32 @@ def traces_of(results, found):
 
 
 def bandwidth(results):
-    """Figure 3: the bound, and what our planner reaches with drives that fast."""
-    traces = traces_of(results, cases.of(results))
+    """Figure 3: share of ideal against bandwidth: the bound, and what our planner reaches."""
     figure, ((axes,),) = style.grid(1, 1, width=6, height=3.4)
-    for case, trace, color in zip(cases.of(results), traces, style.LINES, strict=False):
-        name = case.model
-        characterization.draw_roofline(axes, trace, color, label=f"{name}: no plan exceeds")
-        settings = [
-            setting
-            for setting in results[case.key]["bandwidth"]["sweeps"][0]["settings"]
-            if setting["fits"]
-        ]
-        axes.plot(
-            [setting["setting"]["bandwidth"] / 1e9 for setting in settings],
-            [setting["fraction_of_ideal"] for setting in settings],
-            color=color,
-            linestyle="--",
-            label=f"{name}: our plan",
-        )
+    found = cases.of(results)
+    traces = traces_of(results, found)
+    for case, trace, color in zip(found, traces, style.LINES, strict=False):
+        label = f"{case.model}: no plan exceeds"
+        characterization.draw_roofline(axes, trace, color, label=label)
+        draw_plans(axes, results[case.key]["bandwidth"], color, f"{case.model}: our plan")
     characterization.finish_roofline(axes)
     axes.set_ylabel("of ideal, predicted")
     return figure
 
 
+def draw_plans(axes, tables, color, label):
+    settings = [setting for setting in tables["sweeps"][0]["settings"] if setting["fits"]]
+    axes.plot(
+        [setting["setting"]["bandwidth"] / 1e9 for setting in settings],
+        [setting["fraction_of_ideal"] for setting in settings],
+        color=color,
+        linestyle="--",
+        label=label,
+    )
+
+
 def panel_per_case(results, height, **options):
-    """A figure with three panels in a row, and (panel, case) for each case."""
+    """Makes a figure with three panels in a row; returns it, and (panel, case) for each case."""
     found = cases.of(results)
     columns = min(3, len(found))
     rows = -(-len(found) // columns)
@@ -76,12 +81,12 @@ def panel_per_case(results, height, **options):
 
 
 def throughput(results):
-    """Figure 7: tokens per second of each system, one panel per model."""
+    """Figure 7: tokens per second of each system, a panel per model."""
     figure, panels = panel_per_case(results, height=3.2)
     for axes, case in panels:
-        systems = results[case.key]["systems"]
-        draw_throughput(axes, case, systems)
+        draw_throughput(axes, case, results[case.key]["systems"])
         axes.set_title(f"{case.model}\n{case.batch}")
+        label_systems(axes, margin=0.12)
     panels[0][0].set_ylabel("tokens per second of both GPUs, predicted")
     return figure
 
@@ -92,21 +97,28 @@ def draw_throughput(axes, case, systems):
     for place, system in enumerate(cases.SYSTEMS):
         run = systems[system.key]
         if "refused" in run:
-            axes.annotate("does not fit", (place, 0), rotation=90, ha="center", va="bottom")
+            note_that_it_does_not_fit(axes, place)
             continue
         value = case.tokens_per_step / (run["step_ns"] / 1e9)
         axes.bar(place, value, color=SYSTEM_COLORS[system.key])
         share = f"{100 * run['fraction_of_ideal']:.0f} %"
         axes.annotate(share, (place, value), ha="center", va="bottom", fontsize=6)
-    axes.set_xticks(
-        range(len(cases.SYSTEMS)), [system.key for system in cases.SYSTEMS], rotation=60, ha="right"
-    )
+
+
+def label_systems(axes, margin):
+    """Names the bars of a panel that has one per system."""
+    keys = [system.key for system in cases.SYSTEMS]
+    axes.set_xticks(range(len(keys)), keys, rotation=60, ha="right")
     axes.grid(axis="x", visible=False)
-    axes.margins(y=0.12)
+    axes.margins(y=margin)
+
+
+def note_that_it_does_not_fit(axes, place):
+    axes.annotate("does not fit", (place, 0), rotation=90, ha="center", va="bottom")
 
 
 def of_ideal_by_step(results):
-    """Figure 7 again: of ideal against the batch and against the length of sequences."""
+    """Figure 7 again: share of ideal against the batch and against the length of sequences."""
     found = [case for case in cases.of(results) if case.key in cases.BATCHES]
     figure, panels = style.grid(len(found), 2, width=4.6, height=2.3, sharey=True)
     for row, case in zip(panels, found, strict=True):
@@ -122,37 +134,25 @@ def of_ideal_by_step(results):
 
 
 def draw_steps(axes, results, steps, quantity):
+    """Draws a line per system over the steps; `quantity` is an attribute of cases."""
     steps = [case for case in steps if case.key in results]
     for system in cases.SYSTEMS_OF_SETTINGS:
-        runs = [(getattr(c, quantity), results[c.key]["systems"][system.key]) for c in steps]
-        fits = [(at, run["fraction_of_ideal"]) for at, run in runs if "refused" not in run]
+        runs = {getattr(c, quantity): results[c.key]["systems"][system.key] for c in steps}
+        fits = {at: run["fraction_of_ideal"] for at, run in runs.items() if "refused" not in run}
         color = SYSTEM_COLORS[system.key]
-        axes.plot(
-            [at for at, _ in fits],
-            [of for _, of in fits],
-            marker="o",
-            markersize=3,
-            color=color,
-            label=system.key,
-        )
-    axes.set_xscale("log", base=2)
-    values = [getattr(case, quantity) for case in steps]
-    axes.set_xticks(values, [f"{value:,}" for value in values])
+        style.points(axes, list(fits), list(fits.values()), color, label=system.key)
+    style.powers_of_two(axes, [getattr(case, quantity) for case in steps])
     axes.set_ylim(0, 1.05)
 
 
 def split(results):
-    """Figure 8: a step's time, stalled, computing beside transfers, computing alone."""
+    """Figure 8: seconds of a step: computing alone, computing beside transfers, stalled."""
     figure, panels = panel_per_case(results, height=3.2)
     for axes, case in panels:
         for place, system in enumerate(cases.SYSTEMS):
             draw_split(axes, place, results[case.key]["systems"][system.key])
         axes.set_title(case.model)
-        axes.set_xticks(
-            range(len(cases.SYSTEMS)), [s.key for s in cases.SYSTEMS], rotation=60, ha="right"
-        )
-        axes.grid(axis="x", visible=False)
-        axes.margins(y=0.2)
+        label_systems(axes, margin=0.2)
     first = panels[0][0]
     first.set_ylabel("seconds of a step, predicted")
     handles, labels = first.get_legend_handles_labels()
@@ -163,7 +163,7 @@ def split(results):
 
 def draw_split(axes, place, run):
     if "refused" in run:
-        axes.annotate("does not fit", (place, 0), rotation=90, ha="center", va="bottom")
+        note_that_it_does_not_fit(axes, place)
         return
     bottom = 0.0
     colors = [style.GREEN, style.BLUE, style.RED]
@@ -173,21 +173,15 @@ def draw_split(axes, place, run):
 
 
 def drives_and_host(results):
-    """Figure 9: of ideal against drives per GPU, a line per size of host memory."""
+    """Figure 9: share of ideal against drives per GPU, a line per size of host memory."""
     figure, panels = panel_per_case(results, height=2.8, sharey=True)
     for axes, case in panels:
-        for (host, settings), color in zip(
-            by_host(results[case.key]["grid"]).items(), style.LINES, strict=False
-        ):
+        groups = by_host(results[case.key]["grid"])
+        for (host, settings), color in zip(groups.items(), style.LINES, strict=False):
             fits = [setting for setting in settings if setting["fits"]]
-            axes.plot(
-                [setting["setting"]["drives"] for setting in fits],
-                [setting["fraction_of_ideal"] for setting in fits],
-                marker="o",
-                markersize=3,
-                color=color,
-                label=f"{host / 1e9:g} GB",
-            )
+            drives = [setting["setting"]["drives"] for setting in fits]
+            shares = [setting["fraction_of_ideal"] for setting in fits]
+            style.points(axes, drives, shares, color, label=f"{host / 1e9:g} GB")
         axes.set_title(case.model)
         axes.set_xticks([1, 2, 3, 4])
         axes.set_xlabel("drives per GPU")
@@ -198,7 +192,7 @@ def drives_and_host(results):
 
 
 def ssd_bandwidth(results):
-    """Figure 10: what the drives move over a step: a row per model, a column per system."""
+    """Figure 10: bandwidth of the drives over a step, a row per model, a column per system."""
     found = cases.of(results)
     figure, panels = style.grid(len(found), len(DRIVE_SYSTEMS), width=3.6, height=1.7)
     for row, case in zip(panels, found, strict=True):
@@ -218,9 +212,8 @@ def draw_ssd_bandwidth(axes, run):
         return
     reads, writes = run["ssd_read_rates"], run["ssd_write_rates"]
     step_s = run["step_ns"] / 1e9
-    times = [(index + 0.5) * step_s / len(reads) for index in range(len(reads))]
     axes.stackplot(
-        times,
+        [(index + 0.5) * step_s / len(reads) for index in range(len(reads))],
         [rate / 1e9 for rate in reads],
         [rate / 1e9 for rate in writes],
         colors=[style.GREEN, style.ORANGE],

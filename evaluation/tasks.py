@@ -27,7 +27,7 @@ from evaluation import analyses, cases, command, document, figures, traces
 from evaluation.progress import Progress
 
 PACKAGE = Path(__file__).parent
-STYLE = Path(teraio_figures.__file__).parent
+PLOTTING = Path(teraio_figures.__file__).parent
 WORKERS = 2
 
 
@@ -115,7 +115,7 @@ def trace_task(case, folders):
 
 
 def analysis_task(case, analysis, folders):
-    modules = [PACKAGE / "analyses.py", PACKAGE / "timeline.py"]
+    modules = [PACKAGE / "analyses.py", PLOTTING / "timeline.py"]
     inputs = [folders.trace(case), cases.HARDWARE, command.TERAIO, *modules]
     path = folders.analysis(case, analysis)
     return {
@@ -130,7 +130,7 @@ def analysis_task(case, analysis, folders):
 
 def figure_task(name, wanted, folders):
     modules = [PACKAGE / f"{module}.py" for module in ("figures", "tables", "cases")]
-    inputs = [*_analyses(wanted, folders), *modules, *STYLE.glob("*.py")]
+    inputs = [*_analyses(wanted, folders), *modules, *PLOTTING.glob("*.py")]
     return {
         "name": f"figure:{name}",
         "doc": name,

@@ -1,5 +1,6 @@
-"""The figures of `teraio characterize`, `teraio what-if` and `make paper`, from tables in JSON.
+"""Draws the figures of TERAIO with matplotlib, from tables and timelines in JSON.
 
-python -m teraio_figures TABLES.json draws the figures of one file beside it, as SVG and PNG. A
-package of its own: it needs matplotlib, and neither torch nor the extension.
+`python -m teraio_figures TABLES.json` draws the tables that `teraio characterize` or
+`teraio what-if` wrote, as SVG and PNG files beside them. The package needs neither PyTorch nor the
+extension.
 """

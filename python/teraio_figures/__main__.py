@@ -1,4 +1,8 @@
-"""Draws the figures of a file of tables, in its folder."""
+"""python -m teraio_figures TABLES.json: draws the figures of a file of tables, in its folder.
+
+Exits with 0; with 2 when the format of the file is unknown; with NO_PLOTTING_LIBRARY when this
+Python has no matplotlib. A message on stderr gives the reason.
+"""
 
 import importlib.util
 import json

@@ -1,15 +1,20 @@
-"""Figures of `teraio characterize`: memory per op, idle periods, the migration roofline."""
+"""Figures of `teraio characterize`: memory per op, inactive periods, the migration roofline.
+
+A trace is an entry of `traces` in the tables that `teraio characterize --out` writes
+(docs/analysis.md).
+"""
 
 import math
 
 from teraio_figures import style
 
-SLICES = 600
-LONG_IDLE_S = 0.01
+SLICES = 600  # points on a curve, at most
+LONG_PERIOD_S = 0.01
 MIDDLE_BYTES = (1e7, 1e9)
 
 
 def draw(tables, folder):
+    """Writes memory, idle-periods and, where there are rooflines, roofline as SVG and PNG."""
     traces = tables["traces"]
     style.save(memory(traces), folder, "memory")
     style.save(periods(traces), folder, "idle-periods")
@@ -18,7 +23,7 @@ def draw(tables, folder):
 
 
 def memory(traces):
-    """All bytes and active bytes per op, against the capacity."""
+    """Draws all bytes and active bytes per op as shares of the capacity, a panel per trace."""
     figure, panels = style.grid(len(traces), 1, width=7, height=2.5)
     for (axes,), trace in zip(panels, traces, strict=True):
         draw_memory(axes, trace)
@@ -37,7 +42,7 @@ def draw_memory(axes, trace):
         ("active_bytes", style.ORANGE, "active tensors"),
     ]:
         at, most = most_per_slice(ops[key])
-        # What is not there at all has no place on a logarithmic axis.
+        # A logarithmic axis has no place for zero.
         shares = [value / whole if value else math.nan for value in most]
         axes.plot(at, shares, color=color, linewidth=0.9, label=label)
     if "capacity_bytes" in trace:
@@ -49,13 +54,17 @@ def draw_memory(axes, trace):
 
 
 def most_per_slice(values):
-    """The middle op and the largest value of each of at most SLICES runs of ops."""
+    """Divides the ops into at most SLICES runs of equal length.
+
+    Returns the middle op of each run, and the largest of its values.
+    """
     step = max(1, math.ceil(len(values) / SLICES))
     firsts = range(0, len(values), step)
     return [first + step / 2 for first in firsts], [max(values[i : i + step]) for i in firsts]
 
 
 def mark_phases(axes, phases):
+    """Shades every second phase of the step."""
     first = 0
     for index, phase in enumerate(phases):
         if index % 2:
@@ -64,7 +73,11 @@ def mark_phases(axes, phases):
 
 
 def periods(traces):
-    """Where inactive periods lie by size and time; how many last longer than a time, by kind."""
+    """Draws inactive periods, a row per trace.
+
+    On the left, how many there are by size and length; on the right, which share of them is longer
+    than a time, by kind of tensor.
+    """
     figure, panels = style.grid(len(traces), 2, width=4.6, height=2.9)
     for (places, curves), trace in zip(panels, traces, strict=True):
         draw_period_places(places, trace)
@@ -79,7 +92,7 @@ def draw_period_places(axes, trace):
         cells = [cell for cell in trace["period_cells"] if cell["kind"] == kind]
         if not cells:
             continue
-        half = 10 ** (0.5 / 10)  # to the middle of a cell
+        half = 10 ** (0.5 / 10)  # from the lower edge of a cell to its middle
         axes.scatter(
             [cell["idle_ns_from"] / 1e9 * half for cell in cells],
             [cell["bytes_from"] * half for cell in cells],
@@ -88,7 +101,7 @@ def draw_period_places(axes, trace):
             alpha=0.6,
             linewidths=0,
         )
-    axes.axvline(LONG_IDLE_S, color=style.RED, linewidth=0.8)
+    axes.axvline(LONG_PERIOD_S, color=style.RED, linewidth=0.8)
     axes.axhspan(*MIDDLE_BYTES, color=style.GREY, alpha=0.12, linewidth=0)
     axes.set_xscale("log")
     axes.set_yscale("log")
@@ -104,7 +117,7 @@ def draw_period_curves(axes, trace):
         )
         if idle:
             draw_longer_than(axes, idle, color, (kind or "all").replace("_", " "))
-    axes.axvline(LONG_IDLE_S, color=style.RED, linewidth=0.8)
+    axes.axvline(LONG_PERIOD_S, color=style.RED, linewidth=0.8)
     axes.set_xscale("log")
     axes.set_ylim(0, 1.02)
     axes.set(xlabel="inactive period, seconds", ylabel="part of the periods that is longer")
@@ -112,6 +125,7 @@ def draw_period_curves(axes, trace):
 
 
 def draw_longer_than(axes, idle, color, label):
+    """Draws a survival curve of (seconds, number of periods) in order."""
     total = sum(count for _, count in idle)
     left, parts = total, []
     for _, count in idle:
@@ -121,7 +135,7 @@ def draw_longer_than(axes, idle, color, label):
 
 
 def roofline(traces):
-    """The most of ideal that any plan can reach, against what drives move per second."""
+    """Draws the largest share of ideal throughput that any plan can reach, against bandwidth."""
     figure, ((axes,),) = style.grid(1, 1, width=6, height=3.4)
     with_roofline = [trace for trace in traces if trace["roofline"]]
     for index, trace in enumerate(with_roofline):
@@ -132,15 +146,13 @@ def roofline(traces):
 
 def draw_roofline(axes, trace, color, **options):
     rates = [point["bytes_per_second"] / 1e9 for point in trace["roofline"]]
-    reached = [point["fraction_of_ideal"] for point in trace["roofline"]]
+    bounds = [point["fraction_of_ideal"] for point in trace["roofline"]]
     options.setdefault("label", style.short(trace["name"]))
-    axes.plot(rates, reached, marker="o", markersize=3, color=color, **options)
+    style.points(axes, rates, bounds, color, **options)
 
 
 def finish_roofline(axes):
-    axes.set_xscale("log", base=2)
-    ticks = [1, 2, 4, 8, 16, 32, 64, 128]
-    axes.set_xticks(ticks, [str(tick) for tick in ticks])
+    style.powers_of_two(axes, [1, 2, 4, 8, 16, 32, 64, 128])
     axes.set_ylim(0, 1.03)
     axes.set(xlabel="migration bandwidth, GB/s each way", ylabel="of ideal, at most")
     axes.legend(loc="lower right")

@@ -1,8 +1,12 @@
-"""Figures of `teraio what-if`: one per sweep, with speed, bytes written, drive life and cost."""
+"""Figures of `teraio what-if`: one per sweep, with speed, bytes written, drive life and cost.
+
+A sweep is an entry of `sweeps` in the tables that `teraio what-if --out` writes, and a setting an
+entry of its `settings` (docs/analysis.md).
+"""
 
 from teraio_figures import style
 
-# A quantity's name on an axis, and the number that its values are divided by.
+# The name of a quantity on an axis, and the number that divides its values.
 AXES = {
     "drives": ("drives per device", 1),
     "host": ("host memory per device, GB", 1e9),
@@ -13,6 +17,7 @@ AXES = {
 
 
 def draw(tables, folder):
+    """Writes what-if-QUANTITIES as SVG and PNG for each sweep that has settings."""
     for sweep in tables["sweeps"]:
         if not sweep["settings"]:
             continue
@@ -36,7 +41,11 @@ def figure_of(sweep, tables):
 
 
 class Line:
-    """The settings that differ in the first quantity alone: places on the axis, and outcomes."""
+    """Settings that differ in the first quantity alone.
+
+    `all` and `fits` are pairs (value of the first quantity, setting); `fits` has those that a plan
+    exists for.
+    """
 
     def __init__(self, label, color, settings, quantity):
         self.label = label
@@ -46,16 +55,17 @@ class Line:
         self.fits = [(at, s) for at, s in self.all if s["fits"]]
 
     def plot(self, axes, value):
+        """Draws value(setting) where it is not None, with a star at the cheapest settings."""
         known = [(at, value(s)) for at, s in self.fits if value(s) is not None]
         places, values = [at for at, _ in known], [v for _, v in known]
-        axes.plot(places, values, marker="o", markersize=3, color=self.color, label=self.label)
+        style.points(axes, places, values, self.color, label=self.label)
         for at, setting in self.fits:
             if setting["cheapest_within_5_percent"] and value(setting) is not None:
                 axes.plot([at], [value(setting)], marker="*", markersize=11, color=style.RED)
 
 
 def lines_of(sweep):
-    """One line; in a grid one per combination of the other quantities."""
+    """The lines of a sweep: one, or in a grid one per combination of the other quantities."""
     first, *others = sweep["quantities"]
     groups = {}
     for setting in sweep["settings"]:
@@ -105,7 +115,7 @@ def life_text(years):
 
 
 def cost_measure(sweep, tables):
-    """What of the costs is known of any setting: how to get it, and its name."""
+    """The key of the cost that settings have, and its name on an axis; None without prices."""
     if "prices" not in tables:
         return None
     currency = tables["prices"]["currency"]
