@@ -88,23 +88,26 @@ def bound(comparison: Comparison):
 
 
 def draw_memory(path: Path, natural: dict, planned: dict, budget_bytes: int) -> None:
-    """Device memory over one step: what the training wants, what it got, and the budget."""
-    from matplotlib.figure import Figure
+    """Writes a PNG of device memory over one step: without a limit, under the plan, the budget.
 
-    figure = Figure(figsize=(9, 4.5), layout="constrained")
-    axes = figure.subplots()
+    `natural` and `planned` are the counters of two sessions, whose `memory_timeline` is a list of
+    (seconds, bytes).
+    """
+    from teraio_figures import style
+
+    figure, ((axes,),) = style.grid(1, 1, width=9, height=4.5)
     for session, label, color in (
-        (natural, "unlimited", "tab:gray"),
-        (planned, "planned", "tab:blue"),
+        (natural, "unlimited", style.GREY),
+        (planned, "planned", style.BLUE),
     ):
         timeline = session.get("memory_timeline") or []
         seconds = [at - timeline[0][0] for at, _ in timeline]
         used = [size_bytes / 1e9 for _, size_bytes in timeline]
         axes.step(seconds, used, where="post", label=label, color=color, linewidth=1)
         axes.fill_between(seconds, used, step="post", alpha=0.2, color=color)
-    axes.axhline(budget_bytes / 1e9, color="tab:red", linestyle="--", label="device budget")
+    axes.axhline(budget_bytes / 1e9, color=style.RED, linestyle="--", label="device budget")
     axes.set(xlabel="seconds into the step", ylabel="device memory (GB)", ylim=(0, None))
     axes.set_title("Device memory over one training step")
     axes.legend(loc="upper right")
     with replacing(path) as partial:
-        figure.savefig(partial, format="png", dpi=120)
+        figure.savefig(partial, format="png")
