@@ -9,7 +9,7 @@ import json
 import sys
 from pathlib import Path
 
-NO_PLOTTING_LIBRARY = 3  # the exit code that tools/teraio/python.cpp knows
+NO_PLOTTING_LIBRARY = 3  # the exit code that cli/python.cpp knows
 
 
 def main(arguments):
