@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "simulate/itinerary.h"
-#include "simulate/trace_index.h"
+#include "trace/trace_index.h"
 
 namespace teraio {
 namespace {

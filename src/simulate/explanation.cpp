@@ -7,7 +7,7 @@
 #include <numeric>
 #include <unordered_map>
 
-#include "simulate/trace_index.h"
+#include "trace/trace_index.h"
 
 namespace teraio {
 namespace {

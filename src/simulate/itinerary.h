@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 #include "plan/plan.h"
-#include "simulate/trace_index.h"
+#include "trace/trace_index.h"
 
 namespace teraio {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "simulate/trace_index.h"
+#include "trace/trace_index.h"
 
 namespace teraio {
 

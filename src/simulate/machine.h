@@ -9,7 +9,7 @@
 #include "plan/run.h"
 #include "simulate/channels.h"
 #include "simulate/itinerary.h"
-#include "simulate/trace_index.h"
+#include "trace/trace_index.h"
 #include "simulate/transfer_queue.h"
 
 namespace teraio {

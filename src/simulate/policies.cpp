@@ -7,7 +7,7 @@
 #include "plan/selection.h"
 #include "simulate/demand.h"
 #include "simulate/layers.h"
-#include "simulate/trace_index.h"
+#include "trace/trace_index.h"
 
 namespace teraio {
 namespace {

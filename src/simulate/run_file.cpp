@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json_file.h"
-#include "simulate/trace_index.h"
+#include "trace/trace_index.h"
 
 namespace teraio {
 namespace {

@@ -7,7 +7,7 @@
 #include "simulate/channels.h"
 #include "simulate/itinerary.h"
 #include "simulate/machine.h"
-#include "simulate/trace_index.h"
+#include "trace/trace_index.h"
 
 namespace teraio {
 namespace {

@@ -11,7 +11,7 @@
 #include "simulate/least_traffic.h"
 #include "simulate/search.h"
 #include "simulate/simulator.h"
-#include "simulate/trace_index.h"
+#include "trace/trace_index.h"
 #include "trace/lifetimes.h"
 
 namespace teraio {

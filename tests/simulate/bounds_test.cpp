@@ -4,7 +4,7 @@
 
 #include "scenario.h"
 #include "simulate/least_traffic.h"
-#include "simulate/trace_index.h"
+#include "trace/trace_index.h"
 
 namespace teraio {
 namespace {

@@ -10,7 +10,7 @@
 #include "simulate/policies.h"
 #include "simulate/search.h"
 #include "simulate/simulator.h"
-#include "simulate/trace_index.h"
+#include "trace/trace_index.h"
 #include "trace/lifetimes.h"
 #include "trace/trace_file.h"
 

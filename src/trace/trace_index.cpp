@@ -1,4 +1,4 @@
-#include "simulate/trace_index.h"
+#include "trace/trace_index.h"
 
 #include <algorithm>
 
