@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 #include "hardware/hardware.h"
-#include "plan/run.h"
+#include "simulate/run.h"
 
 namespace teraio {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "plan/planner.h"
-#include "plan/run.h"
+#include "simulate/run.h"
 #include "report/equipment.h"
 #include "report/prices.h"
 #include "trace/trace.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/run.h"
+#include "simulate/run.h"
 #include "trace/trace.h"
 
 namespace teraio {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "plan/run.h"
+#include "simulate/run.h"
 #include "simulate/channels.h"
 #include "simulate/itinerary.h"
 #include "trace/trace_index.h"

@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "hardware/hardware.h"
 #include "plan/plan.h"
-#include "plan/run.h"
+#include "simulate/run.h"
 #include "trace/trace.h"
 
 namespace teraio {
