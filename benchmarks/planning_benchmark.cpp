@@ -4,10 +4,10 @@
 #include <filesystem>
 #include <string>
 
-#include "plan/planner.h"
+#include "analysis/bounds.h"
 #include "plan/validator.h"
-#include "simulate/bounds.h"
-#include "simulate/policies.h"
+#include "planner/planner.h"
+#include "planner/policies.h"
 #include "simulate/simulator.h"
 #include "trace/trace_file.h"
 

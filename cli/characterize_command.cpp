@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "analysis/characterization_file.h"
 #include "base/units.h"
 #include "commands.h"
 #include "hardware/hardware.h"
 #include "progress.h"
 #include "python.h"
-#include "report/characterization_file.h"
 #include "table.h"
 #include "trace/trace_file.h"
 

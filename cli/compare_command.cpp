@@ -4,16 +4,16 @@
 #include <memory>
 #include <string>
 
+#include "analysis/bounds.h"
 #include "base/clock.h"
 #include "base/units.h"
 #include "commands.h"
 #include "inputs.h"
-#include "plan/planner.h"
+#include "planner/planner.h"
+#include "planner/policies.h"
+#include "planner/simulated_search.h"
 #include "progress.h"
-#include "simulate/bounds.h"
-#include "simulate/policies.h"
 #include "simulate/run_file.h"
-#include "simulate/search.h"
 #include "simulate/simulator.h"
 #include "table.h"
 

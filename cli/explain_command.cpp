@@ -4,17 +4,17 @@
 #include <memory>
 #include <string>
 
+#include "analysis/bounds.h"
+#include "analysis/explanation.h"
 #include "base/units.h"
 #include "commands.h"
 #include "drive_life.h"
 #include "inputs.h"
+#include "planner/simulated_search.h"
+#include "planner/trade_off.h"
 #include "progress.h"
-#include "simulate/bounds.h"
-#include "simulate/explanation.h"
 #include "simulate/run_file.h"
-#include "simulate/search.h"
 #include "simulate/simulator.h"
-#include "simulate/trade_off.h"
 #include "table.h"
 
 namespace teraio::tools {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "hardware/hardware.h"
-#include "plan/planner.h"
+#include "planner/planner.h"
 #include "trace/trace.h"
 
 namespace teraio::tools {

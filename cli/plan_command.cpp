@@ -8,18 +8,18 @@
 #include <variant>
 #include <vector>
 
+#include "analysis/bounds.h"
 #include "base/clock.h"
 #include "base/json_file.h"
 #include "base/units.h"
 #include "commands.h"
 #include "drive_life.h"
 #include "inputs.h"
-#include "plan/planner.h"
 #include "plan/validator.h"
-#include "simulate/bounds.h"
-#include "simulate/policies.h"
+#include "planner/planner.h"
+#include "planner/policies.h"
+#include "planner/simulated_search.h"
 #include "simulate/run_file.h"
-#include "simulate/search.h"
 #include "simulate/simulator.h"
 #include "table.h"
 

@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "analysis/what_if_file.h"
 #include "base/units.h"
 #include "commands.h"
 #include "drive_life.h"
 #include "inputs.h"
 #include "progress.h"
 #include "python.h"
-#include "report/what_if_file.h"
 #include "simulate/run_file.h"
 #include "table.h"
 

@@ -7,13 +7,13 @@
 #include <cstdio>
 #include <limits>
 
+#include "analysis/bounds.h"
 #include "base/units.h"
 #include "collective.h"
 #include "forked_child.h"
 #include "op_observer.h"
-#include "plan/planner.h"
-#include "simulate/bounds.h"
-#include "simulate/search.h"
+#include "planner/planner.h"
+#include "planner/simulated_search.h"
 #include "simulate/simulator.h"
 #include "storage/link_rate.h"
 #include "storage/probe.h"

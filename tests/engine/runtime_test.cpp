@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/fixture/runtime_session.h"
-#include "plan/planner.h"
+#include "planner/planner.h"
 
 namespace teraio {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "scenario.h"
+#include "simulate/scenario.h"
 
 namespace teraio {
 namespace {

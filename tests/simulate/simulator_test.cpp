@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "scenario.h"
+#include "simulate/scenario.h"
 
 namespace teraio {
 namespace {

@@ -9,10 +9,11 @@ LAYERS = {
     "hardware": ["base"],
     "plan": ["trace", "hardware"],
     "simulate": ["plan"],
+    "planner": ["simulate"],
+    "analysis": ["planner"],
     "device": ["base"],
     "storage": ["device"],
     "engine": ["plan", "device", "storage"],
-    "report": ["simulate"],
 }
 
 FRAMEWORK_HEADERS = ("torch", "ATen", "c10", "caffe2", "pybind11", "Python.h")

@@ -1,0 +1,212 @@
+#include "analysis/bounds.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "analysis/least_traffic.h"
+#include "simulate/channels.h"
+#include "simulate/itinerary.h"
+#include "trace/trace_index.h"
+
+namespace teraio {
+namespace {
+
+constexpr int64_t kIterations = 4;  // until the traffic of one is that of the one before
+
+// Bytes per second that can cross at most, over all tiers.
+struct Pipe {
+  Pipe(const Hardware& hardware, const Limits& limits) {
+    const Tiers tiers(hardware, limits);
+    const bool host = tiers.capacity_bytes[static_cast<int>(Tier::kHost)] > 0;
+    const Rates ssd =
+        tiers.capacity_bytes[static_cast<int>(Tier::kSsd)] > 0 ? ssd_rates(hardware) : Rates();
+    const Rates host_rates = host ? hardware.host.rates : Rates();
+    read = std::min(hardware.device_link.read_bytes_per_second,
+                    ssd.read_bytes_per_second + host_rates.read_bytes_per_second);
+    write = std::min(hardware.device_link.write_bytes_per_second,
+                     ssd.write_bytes_per_second + host_rates.write_bytes_per_second);
+    if (!host) duplex = ssd_duplex(hardware);
+  }
+
+  double transfer_ns(int64_t read_bytes, int64_t written_bytes) const {
+    const double reading = read_bytes > 0 ? static_cast<double>(read_bytes) / read * 1e9 : 0;
+    const double writing = written_bytes > 0 ? static_cast<double>(written_bytes) / write * 1e9 : 0;
+    return std::max({reading, writing, (reading + writing) / duplex});
+  }
+
+  double read = 0;
+  double write = 0;
+  double duplex = 2.0;
+};
+
+// Ops at even steps of a mixture of op count and time, so that short phases have some too.
+std::vector<int64_t> choose_points(const TraceIndex& index, int count) {
+  const auto op_count = static_cast<double>(index.op_count());
+  const double ideal_ns = std::max<double>(1, static_cast<double>(index.ideal_ns));
+  std::vector<int64_t> points;
+  double passed = 0;
+  for (size_t k = 0; k < index.op_count(); ++k) {
+    if (passed * count >= 2 * static_cast<double>(points.size())) points.push_back(k);
+    passed += 1 / op_count + static_cast<double>(index.duration_ns[k]) / ideal_ns;
+  }
+  return points;
+}
+
+// Windows from point i to the l-th point after it, over the end of the iteration.
+class Windows {
+ public:
+  Windows(const TraceIndex& index, int64_t budget_bytes, const Pipe& pipe)
+      : index_(index),
+        pipe_(pipe),
+        budget_bytes_(budget_bytes),
+        op_count_(static_cast<int64_t>(index.op_count())) {
+    passed_ns_.assign(1, 0);
+    for (int64_t k = 0; k < 2 * op_count_; ++k)
+      passed_ns_.push_back(passed_ns_.back() +
+                           static_cast<double>(index.duration_ns[k % op_count_]));
+  }
+
+  void add_points(const std::vector<int64_t>& ops) {
+    for (int64_t op : ops)
+      points_.push_back({op, least_reads(index_, budget_bytes_, op, op_count_),
+                         least_writes(index_, budget_bytes_, op, op_count_)});
+    std::sort(points_.begin(), points_.end(),
+              [](const Point& a, const Point& b) { return a.op < b.op; });
+  }
+
+  struct Cut {
+    double ns = 0;
+    std::vector<size_t> tight;  // points where a window that transfers bind begins or ends
+  };
+
+  // The best cut of an iteration, from whichever point.
+  Cut best_cut() const {
+    const size_t count = points_.size();
+    std::vector<double> ns(count * (count + 1));
+    for (size_t i = 0; i < count; ++i)
+      for (size_t l = 1; l <= count; ++l) ns[i * (count + 1) + l] = window_ns(i, l);
+    Cut best;
+    for (size_t start = 0; start < count; ++start) {
+      Cut cut = cut_from(start, ns);
+      if (cut.ns > best.ns) best = std::move(cut);
+    }
+    return best;
+  }
+
+  // Half way from each of `tight`, or from all points when it is empty, to those on both sides.
+  std::vector<int64_t> between(std::vector<size_t> tight) const {
+    std::set<int64_t> ops;
+    if (tight.empty())
+      for (size_t i = 0; i < points_.size(); ++i) tight.push_back(i);
+    for (size_t i : tight) {
+      if (i > 0) ops.insert((points_[i - 1].op + points_[i].op) / 2);
+      if (i + 1 < points_.size()) ops.insert((points_[i].op + points_[i + 1].op) / 2);
+    }
+    for (const Point& point : points_) ops.erase(point.op);
+    return {ops.begin(), ops.end()};
+  }
+
+ private:
+  struct Point {
+    int64_t op;
+    std::vector<int64_t> reads;   // from here on
+    std::vector<int64_t> writes;  // up to here, backwards
+  };
+
+  Cut cut_from(size_t start, const std::vector<double>& ns) const {
+    const size_t count = points_.size();
+    std::vector<double> best(count + 1);
+    std::vector<size_t> length(count + 1);
+    for (size_t end = 1; end <= count; ++end)
+      for (size_t l = 1; l <= end; ++l) {
+        const double total = best[end - l] + ns[(start + end - l) % count * (count + 1) + l];
+        if (total <= best[end]) continue;
+        best[end] = total;
+        length[end] = l;
+      }
+    Cut cut{best[count], {}};
+    for (size_t end = count; end > 0 && length[end] > 0; end -= length[end]) {
+      const size_t first = (start + end - length[end]) % count;
+      if (best[end] - best[end - length[end]] <= compute_ns(first, length[end])) continue;
+      cut.tight.push_back(first);
+      cut.tight.push_back((start + end) % count);
+    }
+    return cut;
+  }
+
+  int64_t end_op(size_t i, size_t l) const {
+    const size_t end = i + l;
+    return points_[end % points_.size()].op + (end >= points_.size() ? op_count_ : 0);
+  }
+
+  double compute_ns(size_t i, size_t l) const {
+    return passed_ns_[end_op(i, l)] - passed_ns_[points_[i].op];
+  }
+
+  double window_ns(size_t i, size_t l) const {
+    const int64_t length = end_op(i, l) - points_[i].op;
+    const Point& end = points_[(i + l) % points_.size()];
+    return std::max(compute_ns(i, l),
+                    pipe_.transfer_ns(points_[i].reads[length], end.writes[length]));
+  }
+
+  const TraceIndex& index_;
+  const Pipe& pipe_;
+  const int64_t budget_bytes_;
+  const int64_t op_count_;
+  std::vector<Point> points_;
+  std::vector<double> passed_ns_;
+};
+
+// Begins with half the points and places the others where the best cut so far is bound.
+double longest_cut_ns(const TraceIndex& index, int64_t budget_bytes, const Pipe& pipe,
+                      int point_count) {
+  Windows windows(index, budget_bytes, pipe);
+  std::vector<int64_t> more = choose_points(index, std::max(2, point_count / 2));
+  double longest_ns = 0;
+  for (size_t points = 0; !more.empty() && points + more.size() <= point_count;) {
+    points += more.size();
+    windows.add_points(more);
+    const Windows::Cut cut = windows.best_cut();
+    longest_ns = std::max(longest_ns, cut.ns);
+    more = windows.between(cut.tight);
+    if (points < point_count) more.resize(std::min<size_t>(more.size(), point_count - points));
+  }
+  return longest_ns;
+}
+
+// Of an iteration in steady state: of the last of several, or their mean when they still differ.
+int64_t per_iteration(const std::vector<int64_t>& cumulative, int64_t op_count) {
+  const auto after = [&](int64_t iterations) { return cumulative[iterations * op_count]; };
+  const int64_t last = after(kIterations) - after(kIterations - 1);
+  const int64_t before = after(kIterations - 1) - after(kIterations - 2);
+  return last == before ? last : after(kIterations) / kIterations;
+}
+
+int64_t round_down(double ns) { return static_cast<int64_t>(std::floor(ns * (1 - 1e-12))); }
+
+}  // namespace
+
+int64_t StepBounds::best_ns() const { return std::max({compute_ns, traffic_ns, windows_ns}); }
+
+StepBounds lower_bounds(const Trace& trace, const Hardware& hardware, const Limits& limits,
+                        int window_points) {
+  const TraceIndex index(trace);
+  StepBounds bounds;
+  bounds.compute_ns = index.ideal_ns;
+  if (trace.ops.empty()) return bounds;
+  const auto op_count = static_cast<int64_t>(index.op_count());
+  const Pipe pipe(hardware, limits);
+  const int64_t budget_bytes = limits.device_budget_bytes.value_or(hardware.device_memory_bytes);
+  const int64_t length = kIterations * op_count;
+  const int64_t read_bytes = per_iteration(least_reads(index, budget_bytes, 0, length), op_count);
+  const int64_t written_bytes =
+      per_iteration(least_writes(index, budget_bytes, 0, length), op_count);
+  if (read_bytes == 0 && written_bytes == 0) return bounds;
+  bounds.traffic_ns = round_down(pipe.transfer_ns(read_bytes, written_bytes));
+  bounds.windows_ns = round_down(longest_cut_ns(index, budget_bytes, pipe, window_points));
+  return bounds;
+}
+
+}  // namespace teraio

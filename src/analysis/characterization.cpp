@@ -1,0 +1,231 @@
+#include "analysis/characterization.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <tuple>
+
+#include "analysis/explanation.h"
+#include "trace/lifetimes.h"
+
+namespace teraio {
+namespace {
+
+constexpr double kCellsPerDecade = 10;
+
+double start_of_cell(int cell) { return std::pow(10.0, cell / kCellsPerDecade); }
+
+// The cell of a value; what is below 1 counts as 1. Corrected for rounding, so that a cell never
+// begins above a value that is in it.
+int cell_of(int64_t value) {
+  const auto number = static_cast<double>(std::max<int64_t>(value, 1));
+  int cell = static_cast<int>(std::floor(std::log10(number) * kCellsPerDecade));
+  if (start_of_cell(cell + 1) <= number) ++cell;
+  if (start_of_cell(cell) > number) --cell;
+  return cell;
+}
+
+// The lower one of two in the middle; 0 of nothing.
+int64_t median(std::vector<int64_t> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + (static_cast<int64_t>(values.size()) - 1) / 2;
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+struct TensorFacts {
+  int64_t use_count = 0;
+  int64_t longest_idle_ns = 0;
+  OpIndex first_op = 0;
+};
+
+class Collector {
+ public:
+  Collector(const Trace& trace, size_t tensor_count)
+      : trace_(trace), lifetimes_(lifetimes_of(trace)), tensor_count_(tensor_count) {
+    start_ns_.push_back(0);
+    for (const Op& op : trace.ops) start_ns_.push_back(start_ns_.back() + op.duration_ns);
+    find_uses();
+    std::erase_if(lifetimes_.periods, [](const InactivePeriod& p) { return p.until_freed; });
+    for (const InactivePeriod& period : lifetimes_.periods) {
+      idle_ns_.push_back(start_of(period.end) - start_of(period.first));
+      int64_t& longest_ns = facts_[period.tensor].longest_idle_ns;
+      longest_ns = std::max(longest_ns, idle_ns_.back());
+    }
+  }
+
+  Characterization run() {
+    Characterization result;
+    result.step_ns = start_ns_.back();
+    for (size_t k = 0; k < trace_.ops.size(); ++k)
+      result.ops.push_back({lifetimes_.footprint_bytes[k], active_bytes(trace_.ops[k])});
+    result.phases = phases(result.ops);
+    result.kinds = kinds();
+    result.cells = cells();
+    result.largest = first_tensors([this](TensorIndex tensor) {
+      return std::pair(trace_.tensors[tensor].size_bytes, facts_[tensor].longest_idle_ns);
+    });
+    result.longest_idle = first_tensors([this](TensorIndex tensor) {
+      return std::pair(hundredths_of_step(facts_[tensor].longest_idle_ns),
+                       trace_.tensors[tensor].size_bytes);
+    });
+    return result;
+  }
+
+ private:
+  int64_t op_count() const { return static_cast<int64_t>(trace_.ops.size()); }
+
+  int64_t hundredths_of_step(int64_t duration_ns) const {
+    return std::llround(100.0 * static_cast<double>(duration_ns) /
+                        static_cast<double>(std::max<int64_t>(1, start_ns_.back())));
+  }
+
+  // When an unrolled op starts.
+  int64_t start_of(int64_t op) const {
+    return op <= op_count() ? start_ns_[op] : start_ns_.back() + start_ns_[op - op_count()];
+  }
+
+  void find_uses() {
+    facts_.resize(trace_.tensors.size());
+    for (size_t k = 0; k < trace_.ops.size(); ++k)
+      for (const auto* list : {&trace_.ops[k].reads, &trace_.ops[k].writes})
+        for (TensorIndex tensor : *list)
+          if (facts_[tensor].use_count++ == 0) facts_[tensor].first_op = static_cast<OpIndex>(k);
+  }
+
+  int64_t active_bytes(const Op& op) const {
+    int64_t sum = op.workspace_bytes;
+    for (TensorIndex tensor : op.reads) sum += trace_.tensors[tensor].size_bytes;
+    for (TensorIndex tensor : op.writes) sum += trace_.tensors[tensor].size_bytes;
+    return sum;
+  }
+
+  std::vector<PhaseMemory> phases(const std::vector<OpMemory>& ops) const {
+    std::vector<PhaseMemory> phases;
+    for (const Phase& phase : phases_of(trace_))
+      phases.push_back(phase_memory(phase.name, phase.first_op, phase.last_op + 1, ops));
+    phases.push_back(phase_memory("whole step", 0, static_cast<OpIndex>(ops.size()), ops));
+    return phases;
+  }
+
+  PhaseMemory phase_memory(const std::string& name, OpIndex first, OpIndex end,
+                           const std::vector<OpMemory>& ops) const {
+    PhaseMemory phase{name, end - first, start_ns_[end] - start_ns_[first]};
+    double bytes = 0;
+    double byte_ns = 0;
+    for (OpIndex k = first; k < end; ++k) {
+      phase.all_bytes_max = std::max(phase.all_bytes_max, ops[k].all_bytes);
+      phase.active_bytes_max = std::max(phase.active_bytes_max, ops[k].active_bytes);
+      bytes += static_cast<double>(ops[k].active_bytes);
+      byte_ns +=
+          static_cast<double>(ops[k].active_bytes) * static_cast<double>(trace_.ops[k].duration_ns);
+    }
+    phase.active_bytes_mean = bytes / static_cast<double>(std::max<int64_t>(1, phase.op_count));
+    phase.active_bytes_mean_in_time =
+        byte_ns / static_cast<double>(std::max<int64_t>(1, phase.duration_ns));
+    return phase;
+  }
+
+  std::vector<KindSummary> kinds() const {
+    std::vector<KindSummary> kinds;
+    for (int i = 0; i <= static_cast<int>(TensorKind::kOther); ++i) {
+      const auto kind = static_cast<TensorKind>(i);
+      const KindSummary found = summary(std::string(to_string(kind)), [&](TensorIndex tensor) {
+        return trace_.tensors[tensor].kind == kind;
+      });
+      if (found.tensor_count > 0) kinds.push_back(found);
+    }
+    kinds.push_back(summary("all", [](TensorIndex) { return true; }));
+    return kinds;
+  }
+
+  KindSummary summary(std::string name, const std::function<bool(TensorIndex)>& counts) const {
+    KindSummary summary;
+    summary.kind = std::move(name);
+    std::vector<int64_t> sizes;
+    for (size_t i = 0; i < facts_.size(); ++i) {
+      const auto tensor = static_cast<TensorIndex>(i);
+      if (facts_[i].use_count == 0 || !counts(tensor)) continue;
+      sizes.push_back(trace_.tensors[i].size_bytes);
+      count_tensor(sizes.back(), facts_[i].longest_idle_ns > kLongIdleNs, summary);
+    }
+    summary.tensor_count = static_cast<int64_t>(sizes.size());
+    summary.median_bytes = median(std::move(sizes));
+    count_periods(counts, summary);
+    return summary;
+  }
+
+  static void count_tensor(int64_t size_bytes, bool has_long_period, KindSummary& summary) {
+    const bool middle = size_bytes >= kMiddleSizeBytes && size_bytes <= kHugeSizeBytes;
+    summary.middle_count += middle;
+    summary.large_count += size_bytes >= kLargeSizeBytes;
+    summary.long_tensor_count += has_long_period;
+    summary.long_middle_tensor_count += middle && has_long_period;
+  }
+
+  void count_periods(const std::function<bool(TensorIndex)>& counts, KindSummary& summary) const {
+    std::vector<int64_t> idle_ns;
+    for (size_t i = 0; i < idle_ns_.size(); ++i) {
+      if (!counts(lifetimes_.periods[i].tensor)) continue;
+      idle_ns.push_back(idle_ns_[i]);
+      summary.long_period_count += idle_ns_[i] > kLongIdleNs;
+    }
+    summary.period_count = static_cast<int64_t>(idle_ns.size());
+    summary.median_idle_ns = median(std::move(idle_ns));
+  }
+
+  std::vector<PeriodCell> cells() const {
+    std::map<std::tuple<TensorKind, int, int>, int64_t> counts;
+    for (size_t i = 0; i < idle_ns_.size(); ++i) {
+      const Tensor& tensor = trace_.tensors[lifetimes_.periods[i].tensor];
+      ++counts[{tensor.kind, cell_of(tensor.size_bytes), cell_of(idle_ns_[i])}];
+    }
+    std::vector<PeriodCell> cells;
+    for (const auto& [cell, count] : counts)
+      cells.push_back({std::get<0>(cell), start_of_cell(std::get<1>(cell)),
+                       start_of_cell(std::get<2>(cell)), count});
+    return cells;
+  }
+
+  // Those with the greatest keys, greatest first; equal ones in order of the trace.
+  template <typename Key>
+  std::vector<IdleTensor> first_tensors(Key key) const {
+    std::vector<TensorIndex> used;
+    for (size_t i = 0; i < facts_.size(); ++i)
+      if (facts_[i].use_count > 0) used.push_back(static_cast<TensorIndex>(i));
+    std::stable_sort(used.begin(), used.end(),
+                     [&](TensorIndex a, TensorIndex b) { return key(a) > key(b); });
+    used.resize(std::min(used.size(), tensor_count_));
+    std::vector<IdleTensor> listed;
+    for (TensorIndex tensor : used)
+      listed.push_back(
+          {tensor, label(tensor), facts_[tensor].longest_idle_ns, facts_[tensor].use_count});
+    return listed;
+  }
+
+  std::string label(TensorIndex index) const {
+    const Tensor& tensor = trace_.tensors[index];
+    if (!tensor.name.empty()) return tensor.name;
+    const OpIndex first_op = facts_[index].first_op;
+    return fmt::format("tensor {}, first in op {} ({})", tensor.id, first_op,
+                       trace_.ops[first_op].name);
+  }
+
+  const Trace& trace_;
+  Lifetimes lifetimes_;  // only periods between two uses
+  const size_t tensor_count_;
+  std::vector<int64_t> start_ns_;  // per op, and the end of the last one
+  std::vector<TensorFacts> facts_;
+  std::vector<int64_t> idle_ns_;  // per period of lifetimes_
+};
+
+}  // namespace
+
+Characterization characterize(const Trace& trace, size_t tensor_count) {
+  return Collector(trace, tensor_count).run();
+}
+
+}  // namespace teraio

@@ -1,0 +1,27 @@
+// The tables of `teraio characterize` as JSON ("teraio-characterization/1", docs/analysis.md), from
+// which the figures are drawn.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "analysis/characterization.h"
+#include "analysis/roofline.h"
+#include "base/status.h"
+#include "trace/trace.h"
+
+namespace teraio {
+
+struct CharacterizedTrace {
+  Trace trace;
+  Characterization facts;
+  std::optional<int64_t> capacity_bytes;  // of the device
+  std::vector<RooflinePoint> roofline;    // empty without a capacity, and when an op does not fit
+};
+
+Status write_characterizations(std::span<const CharacterizedTrace> traces,
+                               const std::filesystem::path& path);
+
+}  // namespace teraio

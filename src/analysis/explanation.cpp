@@ -1,0 +1,161 @@
+#include "analysis/explanation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <unordered_map>
+
+#include "trace/trace_index.h"
+
+namespace teraio {
+namespace {
+
+enum class Trend : uint8_t { kGrows, kShrinks, kUpdates };
+
+bool makes_gradient(const Trace& trace, const Op& op) {
+  return std::any_of(op.writes.begin(), op.writes.end(), [&trace](TensorIndex tensor) {
+    return trace.tensors[tensor].kind == TensorKind::kGradient;
+  });
+}
+
+bool updates_model(const Trace& trace, const Op& op) {
+  return std::any_of(op.writes.begin(), op.writes.end(), [&trace](TensorIndex tensor) {
+    const TensorKind kind = trace.tensors[tensor].kind;
+    return trace.tensors[tensor].persistent &&
+           (kind == TensorKind::kParameter || kind == TensorKind::kOptimizerState);
+  });
+}
+
+// Bytes of transient tensors after each op. Without gradients: they grow in the first backward
+// phase, while everything else shrinks, and stay until the update.
+std::vector<int64_t> transient_bytes(const Trace& trace) {
+  const TraceIndex index(trace);
+  std::vector<int64_t> levels(index.op_count() + 1);
+  for (size_t i = 0; i < trace.tensors.size(); ++i) {
+    const Tensor& tensor = trace.tensors[i];
+    if (tensor.persistent || tensor.kind == TensorKind::kGradient || index.uses[i].empty())
+      continue;
+    levels[index.first_op[i]] += tensor.size_bytes;
+    levels[index.last_op[i]] -= tensor.size_bytes;
+  }
+  levels.pop_back();
+  std::partial_sum(levels.begin(), levels.end(), levels.begin());
+  return levels;
+}
+
+// The ops after which memory turns, by more than a quarter of its highest level.
+std::vector<size_t> turning_points(const std::vector<int64_t>& levels) {
+  const int64_t swing = levels.empty() ? 0 : *std::max_element(levels.begin(), levels.end()) / 4;
+  std::vector<size_t> turns;
+  size_t extreme = 0;
+  bool grows = true;
+  for (size_t k = 0; k < levels.size(); ++k) {
+    const int64_t beyond = grows ? levels[k] - levels[extreme] : levels[extreme] - levels[k];
+    if (beyond >= 0) extreme = k;
+    if (beyond < -swing) {
+      turns.push_back(extreme);
+      extreme = k;
+      grows = !grows;
+    }
+  }
+  return turns;
+}
+
+// The first op from `from` on that changes the model when gradients change no more. What an
+// optimizer computes in between, and the clipping of gradients before it, do not look like it.
+size_t start_of_update(const Trace& trace, size_t from) {
+  for (size_t k = from; k < trace.ops.size(); ++k)
+    if (makes_gradient(trace, trace.ops[k])) from = k + 1;
+  while (from < trace.ops.size() && !updates_model(trace, trace.ops[from])) ++from;
+  return from;
+}
+
+std::vector<Trend> trend_of_ops(const Trace& trace) {
+  const std::vector<size_t> turns = turning_points(transient_bytes(trace));
+  std::vector<Trend> trends;
+  size_t turn = 0;
+  for (size_t k = 0; k < trace.ops.size(); ++k) {
+    if (turn < turns.size() && k > turns[turn]) ++turn;
+    trends.push_back(turn % 2 == 0 ? Trend::kGrows : Trend::kShrinks);
+  }
+  const size_t update = start_of_update(trace, turns.empty() ? 0 : turns.back() + 1);
+  std::fill(trends.begin() + static_cast<int64_t>(update), trends.end(), Trend::kUpdates);
+  return trends;
+}
+
+std::string name_of(Trend trend) {
+  switch (trend) {
+    case Trend::kGrows:
+      return "forward";
+    case Trend::kShrinks:
+      return "backward";
+    case Trend::kUpdates:
+      return "update";
+  }
+  return "";
+}
+
+// How long each op waited.
+std::vector<int64_t> stall_of_ops(const Run& run, const Trace& trace) {
+  std::vector<int64_t> stalls;
+  int64_t free_ns = 0;
+  for (size_t k = 0; k < run.op_start_ns.size(); ++k) {
+    stalls.push_back(run.op_start_ns[k] - free_ns);
+    free_ns = run.op_start_ns[k] + trace.ops[k].duration_ns;
+  }
+  return stalls;
+}
+
+std::string describe(const TransferRecord& record, const Trace& trace) {
+  const bool read = record.action == Action::kPrefetch;
+  return fmt::format("{} of {} {} {}", read ? "read" : "write",
+                     to_string(trace.tensors[record.tensor].kind), read ? "from" : "to",
+                     to_string(record.tier));
+}
+
+}  // namespace
+
+std::vector<Phase> phases_of(const Trace& trace) {
+  const std::vector<Trend> trends = trend_of_ops(trace);
+  std::vector<Phase> phases;
+  for (size_t k = 0; k < trends.size(); ++k) {
+    const auto op = static_cast<OpIndex>(k);
+    if (k == 0 || trends[k] != trends[k - 1]) phases.push_back({name_of(trends[k]), op, op});
+    phases.back().last_op = op;
+  }
+  return phases;
+}
+
+std::vector<StallShare> stall_by_phase(const Run& run, const Trace& trace) {
+  const std::vector<int64_t> stalls = stall_of_ops(run, trace);
+  std::vector<StallShare> shares;
+  for (const Phase& phase : phases_of(trace)) {
+    StallShare share{phase.name, 0, 0};
+    for (OpIndex op = phase.first_op; op <= phase.last_op; ++op) {
+      share.compute_ns += trace.ops[op].duration_ns;
+      share.stall_ns += stalls[op];
+    }
+    shares.push_back(share);
+  }
+  return shares;
+}
+
+std::vector<StallShare> stall_by_transfer(const Run& run, const Trace& trace) {
+  std::unordered_map<int64_t, std::string> ended;  // what ended when
+  for (const TransferRecord& record : run.transfers)
+    if (record.action != Action::kDrop) ended[record.end_ns] = describe(record, trace);
+  std::map<std::string, int64_t> sums;
+  const std::vector<int64_t> stalls = stall_of_ops(run, trace);
+  for (size_t k = 0; k < stalls.size(); ++k)
+    if (stalls[k] > 0) sums[ended[run.op_start_ns[k]]] += stalls[k];
+  std::vector<StallShare> shares;
+  for (const auto& [what, stall_ns] : sums) shares.push_back({what, 0, stall_ns});
+  std::stable_sort(shares.begin(), shares.end(), [](const StallShare& a, const StallShare& b) {
+    return a.stall_ns > b.stall_ns;
+  });
+  return shares;
+}
+
+}  // namespace teraio

@@ -1,0 +1,72 @@
+#include "analysis/prices.h"
+
+#include <algorithm>
+
+#include "base/json_file.h"
+#include "base/units.h"
+
+namespace teraio {
+namespace {
+
+constexpr double kYearSeconds = 365.25 * 24 * 3600;
+
+double amount(const JsonNode& node) {
+  const double number = node.number();
+  if (number < 0) node.fail("expected a number that is not negative");
+  return number;
+}
+
+double seconds(int64_t duration_ns) { return static_cast<double>(duration_ns) / 1e9; }
+
+double memory_price(const Prices& prices, int64_t host_bytes_per_device) {
+  const int64_t more = prices.device_count * host_bytes_per_device - prices.server_memory_bytes;
+  return prices.host_memory_per_gib * static_cast<double>(std::max<int64_t>(more, 0)) /
+         static_cast<double>(kGiB);
+}
+
+}  // namespace
+
+Result<Prices> read_prices(const std::filesystem::path& path) {
+  JsonDocument document(path, "teraio-prices/1");
+  const JsonNode& root = document.root();
+  Prices prices;
+  prices.name = root["name"].text();
+  prices.source = root["source"].text();
+  prices.currency = root["currency"].text();
+  prices.device_count = root["devices"].positive_integer();
+  prices.server = amount(root["server"]);
+  prices.server_memory_bytes = root["server_memory_bytes"].non_negative_integer();
+  prices.host_memory_per_gib = amount(root["host_memory_per_gib"]);
+  prices.drive = amount(root["drive"]);
+  if (const JsonNode years = root.find("service_years"); years.exists()) {
+    prices.service_years = years.number();
+    if (!(*prices.service_years > 0)) years.fail("expected a number of years above 0");
+  }
+  TERAIO_RETURN_IF_ERROR(document.status());
+  return prices;
+}
+
+std::optional<double> drive_life_years(const Hardware& hardware, const Run& run) {
+  const std::optional<double> steps = writes_until_worn(hardware, run.ssd_bytes_written);
+  if (!steps) return std::nullopt;
+  return *steps * seconds(run.step_ns) / kYearSeconds;
+}
+
+Cost cost_of(const Prices& prices, const Hardware& hardware, int64_t host_memory_bytes,
+             const Run& run, std::optional<int64_t> tokens_per_step) {
+  const double server = prices.server + memory_price(prices, host_memory_bytes);
+  const double drives = static_cast<double>(prices.device_count) *
+                        static_cast<double>(hardware.drives.size()) * prices.drive;
+  Cost cost;
+  cost.price = server + drives;
+  if (!tokens_per_step || run.step_ns <= 0) return cost;
+  cost.tokens_per_second = static_cast<double>(*tokens_per_step) / seconds(run.step_ns);
+  if (!prices.service_years) return cost;
+  const double years = *prices.service_years;
+  const double drive_years = std::min(years, drive_life_years(hardware, run).value_or(years));
+  const double per_second = (server / years + drives / drive_years) / kYearSeconds;
+  cost.per_million_tokens = per_second / *cost.tokens_per_second * 1e6;
+  return cost;
+}
+
+}  // namespace teraio

@@ -1,0 +1,165 @@
+#include "planner/bandwidth_ledger.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace teraio {
+namespace {
+
+constexpr double kLeastNs = 1.0;  // less than this counts as nothing
+
+double per_ns(int64_t bytes_per_second) { return static_cast<double>(bytes_per_second) * 1e-9; }
+
+double rate(const Rates& rates, Direction direction) {
+  return per_ns(direction == Direction::kRead ? rates.read_bytes_per_second
+                                              : rates.write_bytes_per_second);
+}
+
+}  // namespace
+
+BandwidthLedger::BandwidthLedger(const Hardware& hardware, std::vector<double> op_ns)
+    : count_(static_cast<int64_t>(op_ns.size())),
+      latency_ns_(static_cast<double>(hardware.request_latency_ns)),
+      ssd_shares_directions_(ssd_duplex(hardware) < 2.0) {
+  for (Direction direction : {Direction::kWrite, Direction::kRead}) {
+    const double link = rate(hardware.device_link, direction);
+    link_bytes_per_ns_[static_cast<size_t>(direction)] = link;
+    const double ssd = rate(ssd_rates(hardware), direction);
+    const double host = rate(hardware.host.rates, direction);
+    channels_[index(Tier::kSsd, direction)].bytes_per_ns = std::min(link, ssd);
+    channels_[index(Tier::kHost, direction)].bytes_per_ns = std::min(link, host);
+    for (double ns : op_ns) link_bytes_[static_cast<size_t>(direction)].push_back(ns * link);
+  }
+  const double duplex = ssd_duplex(hardware);
+  for (double ns : op_ns) ssd_joint_ns_.push_back(ns * duplex);
+  for (Channel& channel : channels_) {
+    channel.free_ns = op_ns;
+    channel.open.assign((op_ns.size() + 63) / 64, 0);
+  }
+  for (int64_t op = 0; op < count_; ++op) refresh(op);
+}
+
+double BandwidthLedger::alone_ns(Tier tier, Direction direction, int64_t bytes) const {
+  return latency_ns_ + static_cast<double>(bytes) / channels_[index(tier, direction)].bytes_per_ns;
+}
+
+double BandwidthLedger::host_share(Direction direction, double ssd_speed) const {
+  const double link = link_bytes_per_ns_[static_cast<size_t>(direction)];
+  const double ssd = channels_[index(Tier::kSsd, direction)].bytes_per_ns * ssd_speed;
+  const double host = channels_[index(Tier::kHost, direction)].bytes_per_ns;
+  const double left = link - std::min(ssd, link / 2);
+  return host <= 0 ? 1.0 : std::min(1.0, left / host);
+}
+
+double BandwidthLedger::available_ns(size_t channel, int64_t op) const {
+  const Channel& own = channels_[channel];
+  double ns = std::min(own.free_ns[op], link_bytes_[channel % 2][op] / own.bytes_per_ns);
+  if (ssd_shares_directions_ && channel < 2) ns = std::min(ns, ssd_joint_ns_[op]);
+  return ns;
+}
+
+void BandwidthLedger::take(size_t channel, int64_t op, double ns) {
+  channels_[channel].free_ns[op] -= ns;
+  link_bytes_[channel % 2][op] -= ns * channels_[channel].bytes_per_ns;
+  if (channel < 2) ssd_joint_ns_[op] -= ns;
+  refresh(op);
+}
+
+void BandwidthLedger::refresh(int64_t op) {
+  const uint64_t bit = uint64_t{1} << (op % 64);
+  for (size_t channel = 0; channel < channels_.size(); ++channel) {
+    uint64_t& word = channels_[channel].open[op / 64];
+    const bool open = channels_[channel].bytes_per_ns > 0 && available_ns(channel, op) >= kLeastNs;
+    word = open ? word | bit : word & ~bit;
+  }
+}
+
+int64_t BandwidthLedger::next_open(const Channel& channel, int64_t op, int64_t bound) const {
+  while (op < bound) {
+    const int64_t local = op % count_;
+    const uint64_t word = channel.open[local / 64] >> (local % 64);
+    if (word != 0) return std::min(bound, op + std::countr_zero(word));
+    op += std::min(64 - local % 64, count_ - local);
+  }
+  return bound;
+}
+
+int64_t BandwidthLedger::previous_open(const Channel& channel, int64_t op, int64_t bound) const {
+  while (op > bound) {
+    const int64_t local = op % count_;
+    const uint64_t word = channel.open[local / 64] << (63 - local % 64);
+    if (word != 0) return std::max(bound, op - std::countl_zero(word));
+    op -= local % 64 + 1;
+  }
+  return bound;
+}
+
+template <typename Visit>
+std::optional<int64_t> BandwidthLedger::walk_forward(size_t channel, int64_t first, int64_t end,
+                                                     double need_ns, Visit visit) const {
+  const Channel& own = channels_[channel];
+  for (int64_t op = next_open(own, first, end); op < end; op = next_open(own, op + 1, end)) {
+    const double part = std::min(need_ns, available_ns(channel, op % count_));
+    visit(op % count_, part);
+    need_ns -= part;
+    if (need_ns < kLeastNs) return op + 1;
+  }
+  return std::nullopt;
+}
+
+template <typename Visit>
+std::optional<int64_t> BandwidthLedger::walk_back(size_t channel, int64_t first, int64_t end,
+                                                  double need_ns, Visit visit) const {
+  const Channel& own = channels_[channel];
+  for (int64_t op = previous_open(own, end - 1, first - 1); op >= first;
+       op = previous_open(own, op - 1, first - 1)) {
+    const double part = std::min(need_ns, available_ns(channel, op % count_));
+    visit(op % count_, part);
+    need_ns -= part;
+    if (need_ns < kLeastNs) return op;
+  }
+  return std::nullopt;
+}
+
+std::optional<int64_t> BandwidthLedger::write_end(Tier tier, int64_t first, int64_t end,
+                                                  int64_t bytes) const {
+  return walk_forward(index(tier, Direction::kWrite), first, end,
+                      alone_ns(tier, Direction::kWrite, bytes), [](int64_t, double) {});
+}
+
+std::optional<int64_t> BandwidthLedger::read_start(Tier tier, int64_t first, int64_t end,
+                                                   int64_t bytes) const {
+  return walk_back(index(tier, Direction::kRead), first, end,
+                   alone_ns(tier, Direction::kRead, bytes), [](int64_t, double) {});
+}
+
+BandwidthLedger::Booking BandwidthLedger::book_write(Tier tier, int64_t first, int64_t end,
+                                                     int64_t bytes) {
+  Booking booking{tier, Direction::kWrite, {}};
+  const size_t channel = index(tier, Direction::kWrite);
+  walk_forward(channel, first, end, alone_ns(tier, Direction::kWrite, bytes),
+               [&](int64_t op, double ns) {
+                 booking.parts.push_back({op, ns});
+               });
+  for (const auto& [op, ns] : booking.parts) take(channel, op, ns);
+  return booking;
+}
+
+BandwidthLedger::Booking BandwidthLedger::book_read(Tier tier, int64_t first, int64_t end,
+                                                    int64_t bytes) {
+  Booking booking{tier, Direction::kRead, {}};
+  const size_t channel = index(tier, Direction::kRead);
+  walk_back(channel, first, end, alone_ns(tier, Direction::kRead, bytes),
+            [&](int64_t op, double ns) {
+              booking.parts.push_back({op, ns});
+            });
+  for (const auto& [op, ns] : booking.parts) take(channel, op, ns);
+  return booking;
+}
+
+void BandwidthLedger::release(const Booking& booking) {
+  const size_t channel = index(booking.tier, booking.direction);
+  for (const auto& [op, ns] : booking.parts) take(channel, op, -ns);
+}
+
+}  // namespace teraio

@@ -1,0 +1,407 @@
+#include "planner/draft.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace teraio {
+namespace {
+
+std::vector<int64_t> excess_of(const Problem& problem) {
+  std::vector<int64_t> excess = problem.lifetimes.footprint_bytes;
+  for (int64_t& bytes : excess) bytes -= problem.budget_bytes();
+  return excess;
+}
+
+int64_t total_bytes(const Trace& trace) {
+  int64_t sum = 0;
+  for (const Tensor& tensor : trace.tensors) sum += tensor.size_bytes;
+  return sum;
+}
+
+// An op that takes no time has to fit all the same.
+std::vector<double> weights_of(const DraftOptions& options) {
+  std::vector<double> weights = options.op_weights.empty() ? options.op_ns : options.op_weights;
+  for (double& weight : weights) weight = std::max(weight, 1.0);
+  return weights;
+}
+
+MemoryCurve empty_tier(const Problem& problem, Tier tier) {
+  const size_t count = problem.trace.ops.size();
+  return MemoryCurve(std::vector<int64_t>(count, -problem.tier_capacity_bytes(tier)),
+                     std::vector<double>(count, 0.0));
+}
+
+}  // namespace
+
+int64_t Problem::tier_capacity_bytes(Tier tier) const {
+  if (tier == Tier::kSsd) return ssd_capacity_bytes(hardware);
+  return std::min(limits.host_limit_bytes.value_or(hardware.host.capacity_bytes),
+                  hardware.host.capacity_bytes);
+}
+
+Draft::Draft(const Problem& problem, DraftOptions options)
+    : problem_(&problem),
+      options_(std::move(options)),
+      ledger_(problem.hardware, options_.op_ns),
+      excess_(excess_of(problem), weights_of(options_)),
+      tier_capacity_bytes_{problem.tier_capacity_bytes(Tier::kSsd),
+                           problem.tier_capacity_bytes(Tier::kHost)},
+      tier_is_roomy_{tier_capacity_bytes_[0] >= total_bytes(problem.trace),
+                     tier_capacity_bytes_[1] >= total_bytes(problem.trace)},
+      tier_use_{empty_tier(problem, Tier::kSsd), empty_tier(problem, Tier::kHost)},
+      moves_(problem.lifetimes.periods.size()),
+      copies_(problem.lifetimes.epochs.size()) {
+  for (size_t i = 0; i < options_.reserved_epochs.size(); ++i)
+    if (options_.reserved_epochs[i])
+      reserved_bytes_ += problem.size_bytes(problem.lifetimes.epochs[i].periods.front());
+  if (!options_.reserved_host_periods.empty()) reserve_host();
+}
+
+// From the first to the last reserved period of each epoch.
+void Draft::reserve_host() {
+  const std::vector<CopyEpoch>& epochs = problem_->lifetimes.epochs;
+  reserved_host_epochs_.resize(epochs.size());
+  for (size_t i = 0; i < epochs.size(); ++i) {
+    int64_t first = -1;
+    int64_t end = 0;
+    for (int32_t index : epochs[i].periods) {
+      if (!options_.reserved_host_periods[index]) continue;
+      if (first < 0) first = position(index);
+      end = end_of_rest(index);
+    }
+    if (first < 0) continue;
+    if (epochs[i].never_written) first = 0, end = problem_->op_count();
+    reserved_host_epochs_[i] = true;
+    tier_use(Tier::kHost).add(first, end, problem_->size_bytes(epochs[i].periods.front()));
+  }
+}
+
+bool Draft::has_reserved_host(int32_t index) const {
+  return !reserved_host_epochs_.empty() && reserved_host_epochs_[period(index).epoch];
+}
+
+bool Draft::may_use_reserved_host(int32_t index, Tier tier) const {
+  return tier == Tier::kHost && options_.reserved_host_periods[index];
+}
+
+int64_t Draft::position(int32_t index) const {
+  const int64_t start = period(epoch(index).periods.front()).first;
+  const int64_t first = period(index).first;
+  return first < start ? first + problem_->op_count() : first;
+}
+
+// The op until which a period's copy lies on its tier: up to the use that follows, as the read may
+// last until then, or to the tensor's death.
+int64_t Draft::end_of_rest(int32_t index) const {
+  const InactivePeriod& own = period(index);
+  return position(index) + own.end - own.first + (own.until_freed ? 0 : 1);
+}
+
+bool Draft::is_first(int32_t index) const {
+  return !copy(index).exists() || position(index) < position(copy(index).first);
+}
+
+bool Draft::would_write(int32_t index) const {
+  if (!options_.clean_copies) return true;
+  return !epoch(index).never_written && !copy(index).exists();
+}
+
+// The ranges of ops in which the copy would newly lie on its tier.
+template <typename Visit>
+void Draft::for_new_occupancy(int32_t index, Visit visit) const {
+  const int64_t first = position(index);
+  const int64_t end = end_of_rest(index);
+  const Copy& now = copy(index);
+  if (!options_.clean_copies) {
+    visit(first, end);
+  } else if (!now.exists()) {
+    if (epoch(index).never_written)
+      visit(0, problem_->op_count());
+    else
+      visit(first, end);
+  } else if (!epoch(index).never_written) {
+    visit(first, position(now.first));
+    visit(end_of_rest(now.last), end);
+  }
+}
+
+bool Draft::tier_has_room(int32_t index, Tier tier) const {
+  if (tier_is_roomy_[static_cast<size_t>(tier)]) return true;
+  const int64_t bytes = problem_->size_bytes(index);
+  bool room = true;
+  for_new_occupancy(index, [&](int64_t first, int64_t end) {
+    room = room && tier_use(tier).max(first, end) <= -bytes;
+  });
+  return room;
+}
+
+bool Draft::is_reserved(int32_t index) const {
+  return !options_.reserved_epochs.empty() && options_.reserved_epochs[period(index).epoch];
+}
+
+bool Draft::within_write_budget(int32_t index) const {
+  const std::optional<int64_t>& budget = problem_->limits.write_budget_bytes;
+  if (!budget || !would_write(index)) return true;
+  const int64_t more_bytes = is_reserved(index) ? 0 : problem_->size_bytes(index);
+  return ssd_bytes_written_ + reserved_bytes_ + more_bytes <= *budget;
+}
+
+// `sign`: 1 when the period comes to write its epoch's copy, -1 when it does not any more.
+void Draft::count_write(int32_t index, Tier tier, int64_t sign) {
+  const int64_t bytes = sign * problem_->size_bytes(index);
+  if (tier == Tier::kSsd) ssd_bytes_written_ += bytes;
+  if (is_reserved(index)) reserved_bytes_ -= bytes;
+}
+
+double Draft::share_of_write(int32_t index) const {
+  const int64_t bytes = problem_->size_bytes(index);
+  const auto relief = [&](int32_t other) {
+    return excess_.relief(period(other).first, period(other).end, bytes);
+  };
+  double sum = 0;
+  for (int32_t other : epoch(index).periods) sum += relief(other);
+  return sum > 0 ? relief(index) / sum : 1;
+}
+
+bool Draft::may_use(int32_t index, Tier tier) const {
+  if (tier_capacity_bytes_[static_cast<size_t>(tier)] <= 0) return false;
+  const Copy& now = copy(index);
+  if (options_.clean_copies && now.exists() && moves_[now.first].tier != tier) return false;
+  if (has_reserved_host(index)) return may_use_reserved_host(index, tier);
+  if (tier == Tier::kSsd && !within_write_budget(index)) return false;
+  return tier_has_room(index, tier);
+}
+
+// The last op at or after `first` in which the period's read has to start; its end when there is
+// none to do.
+std::optional<int64_t> Draft::read_start(int32_t index, Tier tier, int64_t first) const {
+  const InactivePeriod& own = period(index);
+  if (own.until_freed) return own.end;
+  return ledger_.read_start(tier, first, own.end, problem_->size_bytes(index));
+}
+
+// By the price where the read has to be done, at the latest.
+double Draft::read_cost(int32_t index, Tier tier) const {
+  if (period(index).until_freed) return 0;
+  const double ns = ledger_.alone_ns(tier, Direction::kRead, problem_->size_bytes(index));
+  if (options_.read_price.empty()) return ns;
+  return ns * options_.read_price[(period(index).end - 1) % problem_->op_count()];
+}
+
+// By the price where the write can start.
+double Draft::write_cost(int32_t index, Tier tier) const {
+  double ns = ledger_.alone_ns(tier, Direction::kWrite, problem_->size_bytes(index));
+  if (tier == Tier::kSsd && options_.ssd_write_price > 1)
+    ns *= options_.ssd_write_price * share_of_write(index);
+  if (options_.write_price.empty()) return ns;
+  return ns * options_.write_price[period(index).first % problem_->op_count()];
+}
+
+std::optional<Offer> Draft::offer_on(int32_t index, Tier tier, bool timed) const {
+  if (!may_use(index, tier)) return std::nullopt;
+  const InactivePeriod& own = period(index);
+  const int64_t bytes = problem_->size_bytes(index);
+  Offer offer{index, tier, would_write(index), own.first, own.end, 0, read_cost(index, tier)};
+  if (offer.writes) offer.cost += write_cost(index, tier);
+  if (timed) {
+    if (ledger_.latency_share(tier, bytes) > options_.latency_share_max) return std::nullopt;
+    const bool first_write = offer.writes || (is_first(index) && !epoch(index).never_written);
+    if (first_write) {
+      const std::optional<int64_t> free = ledger_.write_end(tier, own.first, own.end, bytes);
+      if (!free) return std::nullopt;
+      offer.free_from = *free;
+    }
+    const std::optional<int64_t> needed = read_start(index, tier, offer.free_from);
+    if (!needed) return std::nullopt;
+    offer.needed_from = *needed;
+    // The period that wrote so far becomes a drop, which frees its bytes at once.
+    if (first_write && !offer.writes) {
+      const Move& writer = moves_[copy(index).first];
+      offer.benefit += excess_.relief(period(copy(index).first).first, writer.free_from, bytes);
+    }
+  }
+  offer.benefit += excess_.relief(offer.free_from, offer.needed_from, bytes);
+  return offer;
+}
+
+// The same copy, written in an earlier idle period of the epoch: one more read, but no waiting for
+// the write when the memory is short.
+std::optional<Offer> Draft::early_write_offer(int32_t index, Tier tier) const {
+  const std::vector<int32_t>& periods = epoch(index).periods;
+  const InactivePeriod& own = period(index);
+  const int64_t bytes = problem_->size_bytes(index);
+  for (size_t i = 0; i < periods.size() && periods[i] != index; ++i) {
+    const std::optional<Offer> early = offer_on(periods[i], tier, true);
+    if (!early) continue;
+    if (tier_use(tier).max(position(periods[i]), end_of_rest(index)) > -bytes) continue;
+    const std::optional<int64_t> needed = read_start(index, tier, own.first);
+    if (!needed) return std::nullopt;
+    Offer offer{index, tier, false, own.first, *needed, 0, 0};
+    offer.cost = early->cost + read_cost(index, tier);
+    offer.benefit = early->benefit + excess_.relief(own.first, *needed, bytes);
+    offer.early_writer = periods[i];
+    offer.early_free_from = early->free_from;
+    offer.early_needed_from = early->needed_from;
+    return offer;
+  }
+  return std::nullopt;
+}
+
+std::optional<Offer> Draft::timed_offer(int32_t index) const {
+  std::optional<Offer> best;
+  const auto consider = [&](const std::optional<Offer>& offer) {
+    if (offer && (!best || offer->benefit > best->benefit)) best = offer;
+  };
+  consider(offer_on(index, Tier::kSsd, true));
+  consider(offer_on(index, Tier::kHost, true));
+  if (!options_.early_writes || !would_write(index)) return best;
+  for (Tier tier : {Tier::kSsd, Tier::kHost}) {
+    const std::optional<Offer> early = early_write_offer(index, tier);
+    if (early && (!best || early->score() > best->score())) best = early;
+  }
+  return best;
+}
+
+std::optional<Offer> Draft::untimed_offer(int32_t index) const {
+  const std::optional<Offer> ssd = offer_on(index, Tier::kSsd, false);
+  const std::optional<Offer> host = offer_on(index, Tier::kHost, false);
+  if (!ssd || !host) return ssd ? ssd : host;
+  return host->score() > ssd->score() ? host : ssd;
+}
+
+// The write of the copy moves to an earlier period; the one that had it becomes a drop.
+void Draft::hand_over_write(int32_t index) {
+  Move& before = moves_[copy(index).first];
+  ledger_.release(before.write);
+  before.write.parts.clear();
+  before.writes = false;
+  const InactivePeriod& old = period(copy(index).first);
+  excess_.add(old.first, before.free_from, -problem_->size_bytes(index));
+  before.free_from = old.first;
+  moves_[index].writes = !epoch(index).never_written;
+}
+
+void Draft::occupy(int32_t index, Tier tier, int64_t sign) {
+  if (has_reserved_host(index)) return;
+  const int64_t bytes = problem_->size_bytes(index);
+  for_new_occupancy(index, [&](int64_t first, int64_t end) {
+    tier_use(tier).add(first, std::max(first, end), sign * bytes);
+  });
+}
+
+void Draft::move(const Offer& offer) {
+  if (offer.early_writer >= 0) {
+    move_alone({offer.early_writer, offer.tier, true, offer.early_free_from,
+                offer.early_needed_from, 0, 0});
+  }
+  move_alone(offer);
+}
+
+void Draft::move_alone(const Offer& offer) {
+  const InactivePeriod& own = period(offer.period);
+  const int64_t bytes = problem_->size_bytes(offer.period);
+  Move& move = moves_[offer.period];
+  occupy(offer.period, offer.tier, 1);
+  const int64_t planned_from = std::min(
+      offer.needed_from, read_start(offer.period, offer.tier, offer.free_from).value_or(own.end));
+  move = {true, offer.writes, offer.tier, offer.free_from, offer.needed_from, planned_from, {}, {}};
+  if (options_.clean_copies && copy(offer.period).exists() && is_first(offer.period))
+    hand_over_write(offer.period);
+  if (move.writes) move.write = ledger_.book_write(offer.tier, own.first, own.end, bytes);
+  if (!own.until_freed) move.read = ledger_.book_read(offer.tier, offer.free_from, own.end, bytes);
+  if (offer.writes) count_write(offer.period, offer.tier, 1);
+  excess_.add(offer.free_from, offer.needed_from, -bytes);
+  update_copy(offer.period);
+}
+
+bool Draft::stay(int32_t index) {
+  Move& move = moves_[index];
+  const Copy now = copy(index);
+  if (options_.clean_copies && now.first == index && now.last != index &&
+      !epoch(index).never_written)
+    return false;
+  const int64_t bytes = problem_->size_bytes(index);
+  ledger_.release(move.read);
+  if (move.writes) ledger_.release(move.write);
+  if (move.writes) count_write(index, move.tier, -1);
+  excess_.add(move.free_from, move.needed_from, bytes);
+  const Tier tier = move.tier;
+  move = Move();
+  update_copy(index);
+  occupy(index, tier, -1);
+  return true;
+}
+
+bool Draft::copy_rests_at_start(int32_t index) const {
+  const Copy& now = copies_[index];
+  if (problem_->lifetimes.epochs[index].never_written) return true;
+  if (period(now.last).until_freed) return false;
+  const int64_t count = problem_->op_count();
+  const int64_t made_at = position(now.first);
+  const int64_t needed_from =
+      moves_[now.last].needed_from + position(now.last) - period(now.last).first;
+  return needed_from >= made_at / count * count + count;
+}
+
+void Draft::update_copy(int32_t index) {
+  Copy& now = copies_[period(index).epoch];
+  now = Copy();
+  for (int32_t other : epoch(index).periods) {
+    if (!moves_[other].moved) continue;
+    if (now.first < 0) now.first = other;
+    now.last = other;
+  }
+}
+
+void Draft::forget_timing() {
+  for (size_t i = 0; i < moves_.size(); ++i) {
+    Move& move = moves_[i];
+    if (!move.moved) continue;
+    const InactivePeriod& own = period(static_cast<int32_t>(i));
+    const int64_t bytes = problem_->size_bytes(static_cast<int32_t>(i));
+    excess_.add(own.first, move.free_from, -bytes);
+    excess_.add(move.needed_from, own.end, -bytes);
+    move.free_from = own.first;
+    move.needed_from = own.end;
+  }
+}
+
+bool Draft::relocate(int32_t period, Tier tier) {
+  const Tier before = moves_[copy(period).first].tier;
+  std::vector<int32_t> old;
+  for (int32_t other : epoch(period).periods)
+    if (moves_[other].moved) old.push_back(other);
+  std::vector<int32_t> all = old;
+  if (!moves_[period].moved) all.push_back(period);
+  std::sort(all.begin(), all.end(),
+            [this](int32_t a, int32_t b) { return position(a) < position(b); });
+  const auto move_all = [&](const std::vector<int32_t>& periods, Tier target) {
+    for (int32_t other : periods) {
+      const std::optional<Offer> offer = offer_on(other, target, false);
+      if (!offer) return false;
+      move(*offer);
+    }
+    return true;
+  };
+  const auto take_back = [&](const std::vector<int32_t>& periods) {
+    for (size_t i = periods.size(); i-- > 0;)
+      if (moves_[periods[i]].moved) stay(periods[i]);
+  };
+  take_back(old);
+  if (move_all(all, tier)) return true;
+  take_back(all);
+  TERAIO_CHECK(move_all(old, before));
+  return false;
+}
+
+void Draft::set_needed_from(int32_t index, int64_t op) {
+  Move& move = moves_[index];
+  const int64_t bytes = problem_->size_bytes(index);
+  excess_.add(op, move.needed_from, bytes);
+  excess_.add(move.needed_from, op, -bytes);
+  move.needed_from = op;
+}
+
+}  // namespace teraio

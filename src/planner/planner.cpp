@@ -1,0 +1,119 @@
+#include "planner/planner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "planner/draft.h"
+#include "planner/forecast.h"
+#include "planner/search.h"
+#include "planner/selection.h"
+#include "planner/write_cover.h"
+#include "trace/trace_file.h"
+
+namespace teraio {
+namespace {
+
+int64_t largest(const std::vector<int64_t>& bytes) {
+  return bytes.empty() ? 0 : *std::max_element(bytes.begin(), bytes.end());
+}
+
+bool all_fits(const Problem& problem) {
+  return largest(problem.lifetimes.footprint_bytes) <= problem.budget_bytes();
+}
+
+Status check_fits(const Problem& problem) {
+  const std::vector<int64_t>& active = problem.lifetimes.active_bytes;
+  const int64_t needed = largest(active);
+  if (needed <= problem.budget_bytes()) return Status();
+  const size_t op = std::max_element(active.begin(), active.end()) - active.begin();
+  return Status(
+      ErrorCode::kOutOfMemory,
+      fmt::format("op {} ({}) needs {} bytes at once, the device budget is {}; the least "
+                  "budget that would do is {}",
+                  op, problem.trace.ops[op].name, needed, problem.budget_bytes(), needed));
+}
+
+// What `solve` makes of the inputs when they are valid and every op can fit.
+template <typename Solve>
+auto with_problem(const Trace& trace, const Hardware& hardware, const Limits& limits, Solve solve)
+    -> decltype(solve(std::declval<const Problem&>())) {
+  TERAIO_RETURN_IF_ERROR(validate(trace).with_context(trace.name));
+  TERAIO_RETURN_IF_ERROR(validate(hardware).with_context(hardware.name));
+  const Lifetimes lifetimes = lifetimes_of(trace, limits.smallest_tensor_bytes);
+  const Problem problem{trace, hardware, limits, lifetimes};
+  TERAIO_RETURN_IF_ERROR(check_fits(problem));
+  return solve(problem);
+}
+
+std::vector<double> durations_of(const Trace& trace) {
+  std::vector<double> durations;
+  for (const Op& op : trace.ops) durations.push_back(static_cast<double>(op.duration_ns));
+  return durations;
+}
+
+Round round_of(const Problem& problem, const Offer& offer) {
+  const InactivePeriod& period = problem.lifetimes.periods[offer.period];
+  const int64_t count = problem.op_count();
+  return {period.tensor,
+          static_cast<OpIndex>(period.first % count),
+          static_cast<OpIndex>(period.deadline() % count),
+          offer.tier,
+          offer.benefit,
+          offer.cost};
+}
+
+Result<Plan> plan_algorithm1(const Problem& problem,
+                             const std::function<void(const Round&)>& observe) {
+  DraftOptions options;
+  options.clean_copies = false;
+  options.early_writes = false;
+  options.op_ns = durations_of(problem.trace);
+  Draft draft(problem, options);
+  select_in_time(draft, 0, [&](const Offer& offer) {
+    if (observe) observe(round_of(problem, offer));
+  });
+  TERAIO_RETURN_IF_ERROR(select_to_fit(draft, 0));
+  return plan_of(draft);
+}
+
+}  // namespace
+
+int64_t least_device_budget_bytes(const Trace& trace, const Limits& limits) {
+  return largest(lifetimes_of(trace, limits.smallest_tensor_bytes).active_bytes);
+}
+
+Result<Plan> plan(const Trace& trace, const Hardware& hardware, const Limits& limits,
+                  const PlannerOptions& options) {
+  const Execute by_forecast = [](const Draft& draft, const Plan&) { return forecast(draft); };
+  return plan(trace, hardware, limits, options, by_forecast);
+}
+
+Result<Plan> plan(const Trace& trace, const Hardware& hardware, const Limits& limits,
+                  const PlannerOptions& options, const Execute& execute) {
+  return with_problem(trace, hardware, limits, [&](const Problem& problem) -> Result<Plan> {
+    if (all_fits(problem)) return Plan{trace.name, {}};
+    if (options.policy == Policy::kAlgorithm1) return plan_algorithm1(problem, {});
+    return search_plan(problem, options, execute);
+  });
+}
+
+Result<Plan> plan_algorithm1(const Trace& trace, const Hardware& hardware, const Limits& limits,
+                             const std::function<void(const Round&)>& observe) {
+  return with_problem(trace, hardware, limits, [&](const Problem& problem) -> Result<Plan> {
+    return plan_algorithm1(problem, observe);
+  });
+}
+
+Result<int64_t> least_write_budget_bytes(const Trace& trace, const Hardware& hardware,
+                                         const Limits& limits) {
+  return with_problem(trace, hardware, limits, [&](const Problem& problem) -> Result<int64_t> {
+    if (all_fits(problem)) return 0;
+    const Result<WriteCover> cover = least_write_cover(problem);
+    if (!cover.ok()) return cover.status();
+    return cover->ssd_bytes_written;
+  });
+}
+
+}  // namespace teraio

@@ -1,0 +1,126 @@
+#include "planner/policies.h"
+
+#include <algorithm>
+#include <array>
+
+#include "planner/demand.h"
+#include "planner/draft.h"
+#include "planner/layers.h"
+#include "planner/selection.h"
+#include "trace/trace_index.h"
+
+namespace teraio {
+namespace {
+
+constexpr std::array<Baseline, 6> kAll = {Baseline::kOnDemandLru,     Baseline::kOnDemandFarthest,
+                                          Baseline::kZeroOffload,     Baseline::kZeroInfinity,
+                                          Baseline::kActivationsOnly, Baseline::kG10};
+
+bool is_model_state(const Tensor& tensor) {
+  return tensor.kind == TensorKind::kParameter || tensor.kind == TensorKind::kGradient ||
+         tensor.kind == TensorKind::kOptimizerState;
+}
+
+bool moves_with_layer(Baseline baseline, const Tensor& tensor) {
+  switch (baseline) {
+    case Baseline::kZeroOffload:
+      return is_model_state(tensor) && tensor.kind != TensorKind::kParameter;
+    case Baseline::kZeroInfinity:
+      return is_model_state(tensor);
+    case Baseline::kActivationsOnly:
+      return !tensor.persistent && !is_model_state(tensor);
+    default:
+      return false;
+  }
+}
+
+// Leaves with the layer of one use and returns one layer ahead of the other; nothing when the
+// layers are too close for that.
+void add_move(TensorIndex tensor, int32_t from_layer, int32_t to_layer,
+              const std::vector<OpIndex>& starts, std::vector<ScheduledMove>& moves) {
+  const auto layer_count = static_cast<int32_t>(starts.size());
+  if (to_layer - from_layer < 3) return;
+  moves.push_back(
+      {tensor, starts[(from_layer + 1) % layer_count], starts[(to_layer - 1) % layer_count]});
+}
+
+std::vector<ScheduledMove> layer_moves(Baseline baseline, const Trace& trace) {
+  const TraceIndex index(trace);
+  const std::vector<int32_t> layers = layer_of_ops(trace);
+  const std::vector<OpIndex> starts = layer_starts(layers);
+  const auto layer_count = static_cast<int32_t>(starts.size());
+  std::vector<ScheduledMove> moves;
+  for (size_t i = 0; i < trace.tensors.size(); ++i) {
+    const std::span<const TensorUse> uses = index.uses[i];
+    if (uses.empty() || !moves_with_layer(baseline, trace.tensors[i])) continue;
+    const auto tensor = static_cast<TensorIndex>(i);
+    for (size_t use = 0; use + 1 < uses.size(); ++use)
+      add_move(tensor, layers[uses[use].op], layers[uses[use + 1].op], starts, moves);
+    if (trace.tensors[i].persistent)
+      add_move(tensor, layers[uses.back().op], layers[uses.front().op] + layer_count, starts,
+               moves);
+  }
+  return moves;
+}
+
+// Of each op, the start of the layer before its own.
+std::vector<OpIndex> one_layer_ahead(const Trace& trace) {
+  const std::vector<int32_t> layers = layer_of_ops(trace);
+  const std::vector<OpIndex> starts = layer_starts(layers);
+  std::vector<OpIndex> ahead;
+  for (int32_t layer : layers) ahead.push_back(starts[std::max(0, layer - 1)]);
+  return ahead;
+}
+
+DemandOptions options_of(Baseline baseline, const Trace& trace) {
+  DemandOptions options;
+  if (baseline == Baseline::kOnDemandLru) options.victim = Victim::kLeastRecentlyUsed;
+  if (baseline == Baseline::kZeroOffload) options.use_ssd = false;
+  options.moves = layer_moves(baseline, trace);
+  if (baseline == Baseline::kZeroInfinity) options.called_back_at = one_layer_ahead(trace);
+  return options;
+}
+
+Result<Plan> plan_g10(const Trace& trace, const Hardware& hardware, const Limits& limits) {
+  const Lifetimes lifetimes = lifetimes_of(trace, limits.smallest_tensor_bytes);
+  const Problem problem{trace, hardware, limits, lifetimes};
+  DraftOptions options;
+  options.clean_copies = false;
+  options.early_writes = false;
+  for (const Op& op : trace.ops) options.op_ns.push_back(static_cast<double>(op.duration_ns));
+  Draft draft(problem, options);
+  select_in_time(draft, 0);
+  TERAIO_RETURN_IF_ERROR(select_to_fit(draft, 0));
+  prefetch_early(draft);
+  return plan_of(draft);
+}
+
+}  // namespace
+
+std::span<const Baseline> all_baselines() { return kAll; }
+
+std::string_view to_string(Baseline baseline) {
+  switch (baseline) {
+    case Baseline::kOnDemandLru:
+      return "on demand, LRU";
+    case Baseline::kOnDemandFarthest:
+      return "on demand, farthest next use";
+    case Baseline::kZeroOffload:
+      return "ZeRO-Offload";
+    case Baseline::kZeroInfinity:
+      return "ZeRO-Infinity";
+    case Baseline::kActivationsOnly:
+      return "activations only (SSDTrain)";
+    case Baseline::kG10:
+      return "G10-like";
+  }
+  return "";
+}
+
+Result<Plan> plan_baseline(Baseline baseline, const Trace& trace, const Hardware& hardware,
+                           const Limits& limits) {
+  if (baseline == Baseline::kG10) return plan_g10(trace, hardware, limits);
+  return plan_on_demand(trace, hardware, limits, options_of(baseline, trace));
+}
+
+}  // namespace teraio

@@ -1,0 +1,247 @@
+#include "planner/selection.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <queue>
+#include <tuple>
+#include <utility>
+
+namespace teraio {
+namespace {
+
+struct Candidate {
+  double score = 0;
+  int32_t period = 0;
+  int32_t version = 0;
+
+  // The top of a priority queue is its largest: high scores, then low periods.
+  bool operator<(const Candidate& other) const {
+    return score != other.score ? score < other.score : period > other.period;
+  }
+};
+
+// Lazy greedy: a score that was computed earlier is an upper bound, since pressure and bandwidth
+// only become less. The one exception, a copy that makes the other periods of its epoch cheaper, is
+// met by offering those again.
+class Greedy {
+ public:
+  Greedy(Draft& draft, bool timed, double tolerance)
+      : draft_(draft), timed_(timed), enough_(1 - tolerance) {
+    const size_t count = draft.problem().lifetimes.periods.size();
+    versions_.resize(count);
+    for (size_t i = 0; i < count; ++i) push(static_cast<int32_t>(i));
+  }
+
+  void run(const std::function<void(const Offer&)>& observe) {
+    while (draft_.excess().max() > 0 && !queue_.empty()) {
+      const Candidate top = queue_.top();
+      queue_.pop();
+      if (draft_.moved(top.period) || versions_[top.period] != top.version) continue;
+      const std::optional<Offer> offer = make_offer(top.period);
+      if (!offer || offer->benefit <= 0) continue;
+      if (!queue_.empty() && offer->score() < enough_ * queue_.top().score) {
+        queue_.push({offer->score(), top.period, top.version});
+        continue;
+      }
+      draft_.move(*offer);
+      if (observe) observe(*offer);
+      offer_rest_of_epoch(top.period);
+    }
+  }
+
+ private:
+  std::optional<Offer> make_offer(int32_t period) const {
+    return timed_ ? draft_.timed_offer(period) : draft_.untimed_offer(period);
+  }
+
+  // Enters with a bound that is quick to have.
+  void push(int32_t period) {
+    if (draft_.moved(period)) return;
+    const std::optional<Offer> offer = draft_.untimed_offer(period);
+    if (!offer || offer->benefit <= 0) return;
+    queue_.push({offer->score(), period, ++versions_[period]});
+  }
+
+  void offer_rest_of_epoch(int32_t period) {
+    const Lifetimes& lifetimes = draft_.problem().lifetimes;
+    for (int32_t other : lifetimes.epochs[lifetimes.periods[period].epoch].periods) push(other);
+  }
+
+  Draft& draft_;
+  bool timed_;
+  double enough_;
+  std::priority_queue<Candidate> queue_;
+  std::vector<int32_t> versions_;
+};
+
+std::vector<int32_t> moved_periods(const Draft& draft) {
+  std::vector<int32_t> periods;
+  for (size_t i = 0; i < draft.problem().lifetimes.periods.size(); ++i)
+    if (draft.moved(static_cast<int32_t>(i))) periods.push_back(static_cast<int32_t>(i));
+  return periods;
+}
+
+std::vector<int32_t> reads_by_deadline(const Draft& draft) {
+  const Problem& problem = draft.problem();
+  std::vector<int32_t> periods = moved_periods(draft);
+  std::erase_if(periods, [&](int32_t p) { return problem.lifetimes.periods[p].until_freed; });
+  const auto deadline = [&](int32_t period) {
+    return std::pair(problem.lifetimes.periods[period].end % problem.op_count(), period);
+  };
+  std::sort(periods.begin(), periods.end(),
+            [&](int32_t a, int32_t b) { return deadline(a) < deadline(b); });
+  return periods;
+}
+
+// As early as memory allows, but not before `op` or the end of the write.
+void start_read_from(Draft& draft, int32_t period, int64_t op) {
+  const Draft::Move& move = draft.at(period);
+  const int64_t earliest = std::max(move.free_from, op);
+  if (earliest >= move.needed_from) return;
+  const int64_t blocked =
+      draft.excess().last_above(earliest, move.needed_from, -draft.problem().size_bytes(period));
+  draft.set_needed_from(period, blocked + 1);
+}
+
+// Once more than the bandwidth allows is moved, reads start when they were planned to only where
+// there is memory for that.
+void restore_timing(Draft& draft) {
+  for (int32_t period : reads_by_deadline(draft))
+    start_read_from(draft, period, draft.at(period).planned_from);
+}
+
+Status does_not_fit(const Draft& draft) {
+  const Problem& problem = draft.problem();
+  const int64_t last = problem.op_count();
+  const int64_t op = draft.excess().last_above(0, last, 0);
+  const int64_t over = draft.excess().max(op, op + 1);
+  return Status(ErrorCode::kOutOfSpace,
+                fmt::format("op {} ({}) needs {} bytes more than the device budget of {}: the "
+                            "tiers{} have no room for what would have to leave",
+                            op, problem.trace.ops[op].name, over, problem.budget_bytes(),
+                            problem.limits.write_budget_bytes ? " and the write budget" : ""));
+}
+
+// Transfers that start later than `op` do not matter to what is issued before it.
+Migration leaving(const Draft& draft, int32_t index) {
+  const Problem& problem = draft.problem();
+  const InactivePeriod& period = problem.lifetimes.periods[index];
+  const Draft::Move& move = draft.at(index);
+  const int64_t count = problem.op_count();
+  return {period.tensor, move.writes ? Action::kOffload : Action::kDrop,
+          static_cast<OpIndex>(period.first % count),
+          static_cast<OpIndex>(period.deadline() % count), move.tier};
+}
+
+Migration returning(const Draft& draft, int32_t index) {
+  const Problem& problem = draft.problem();
+  const InactivePeriod& period = problem.lifetimes.periods[index];
+  const int64_t count = problem.op_count();
+  return {period.tensor, Action::kPrefetch,
+          static_cast<OpIndex>(draft.at(index).needed_from % count),
+          static_cast<OpIndex>(period.end % count), draft.at(index).tier};
+}
+
+// Periods that would help, but whose epoch has its copy on a tier that is full; best first.
+std::vector<int32_t> stuck_periods(const Draft& draft) {
+  const Lifetimes& lifetimes = draft.problem().lifetimes;
+  std::vector<std::pair<double, int32_t>> stuck;
+  for (size_t i = 0; i < lifetimes.periods.size(); ++i) {
+    const int32_t index = static_cast<int32_t>(i);
+    if (draft.moved(index) || draft.tier_of_copy(index) != Tier::kHost) continue;
+    const InactivePeriod& period = lifetimes.periods[i];
+    const double relief =
+        draft.excess().relief(period.first, period.end, draft.problem().size_bytes(index));
+    if (relief > 0) stuck.push_back({-relief, index});
+  }
+  std::sort(stuck.begin(), stuck.end());
+  std::vector<int32_t> periods;
+  for (const auto& [relief, index] : stuck) periods.push_back(index);
+  return periods;
+}
+
+// A full host tier can keep an op from fitting although the drives have room: the copy that was
+// made there stays the only one of its epoch. Moves some such epochs; false when there are none.
+bool relocate_some(Draft& draft) {
+  const std::vector<int32_t> stuck = stuck_periods(draft);
+  const size_t count = stuck.size() / 4 + 1;
+  bool any = false;
+  for (size_t i = 0; i < std::min(count, stuck.size()) && draft.excess().max() > 0; ++i) {
+    if (draft.moved(stuck[i]) || draft.tier_of_copy(stuck[i]) != Tier::kHost) continue;
+    any |= draft.relocate(stuck[i], Tier::kSsd);
+  }
+  return any;
+}
+
+}  // namespace
+
+void select_in_time(Draft& draft, double tolerance,
+                    const std::function<void(const Offer&)>& observe) {
+  Greedy(draft, true, tolerance).run(observe);
+}
+
+Status select_to_fit(Draft& draft, double tolerance) {
+  if (draft.excess().max() <= 0) return Status();
+  draft.forget_timing();
+  do Greedy(draft, false, tolerance).run({});
+  while (draft.excess().max() > 0 && relocate_some(draft));
+  if (draft.excess().max() > 0) return does_not_fit(draft);
+  restore_timing(draft);
+  return Status();
+}
+
+void take_back_needless(Draft& draft) {
+  const Problem& problem = draft.problem();
+  std::vector<std::pair<int64_t, int32_t>> by_length;
+  for (int32_t period : moved_periods(draft)) {
+    const Draft::Move& move = draft.at(period);
+    by_length.push_back({move.needed_from - move.free_from, period});
+  }
+  std::sort(by_length.begin(), by_length.end());
+  for (const auto& [length, period] : by_length) {
+    const Draft::Move& move = draft.at(period);
+    if (draft.excess().max(move.free_from, move.needed_from) <= -problem.size_bytes(period))
+      draft.stay(period);
+  }
+}
+
+void prefetch_early(Draft& draft) {
+  for (int32_t period : reads_by_deadline(draft))
+    start_read_from(draft, period, draft.problem().lifetimes.periods[period].first + 1);
+}
+
+void hold_back_reads(Draft& draft, const std::vector<double>& op_ns, double horizon_ns) {
+  const Problem& problem = draft.problem();
+  std::vector<double> start_ns{0};  // of unrolled ops
+  for (int64_t op = 0; op < 2 * problem.op_count(); ++op)
+    start_ns.push_back(start_ns.back() + op_ns[op % problem.op_count()]);
+  for (int32_t period : reads_by_deadline(draft)) {
+    const int64_t end = problem.lifetimes.periods[period].end;
+    const double read_ns = draft.ledger().alone_ns(draft.at(period).tier, Direction::kRead,
+                                                   problem.size_bytes(period));
+    const auto first = std::lower_bound(start_ns.begin(), start_ns.begin() + end,
+                                        start_ns[end] - read_ns - horizon_ns);
+    const int64_t op = first - start_ns.begin();
+    if (op > draft.at(period).needed_from) draft.set_needed_from(period, op);
+  }
+}
+
+Plan plan_of(const Draft& draft) {
+  Plan plan;
+  plan.trace = draft.problem().trace.name;
+  for (int32_t period : moved_periods(draft)) {
+    plan.migrations.push_back(leaving(draft, period));
+    if (!draft.problem().lifetimes.periods[period].until_freed)
+      plan.migrations.push_back(returning(draft, period));
+  }
+  const auto key = [](const Migration& migration) {
+    return std::tuple(migration.trigger_op, migration.action == Action::kPrefetch,
+                      migration.deadline_op, migration.tensor);
+  };
+  std::sort(plan.migrations.begin(), plan.migrations.end(),
+            [&](const Migration& a, const Migration& b) { return key(a) < key(b); });
+  return plan;
+}
+
+}  // namespace teraio

@@ -1,0 +1,13 @@
+// plan() with every draft judged by the simulator, which is slower than the planner's forecast and
+// knows all the rules.
+#pragma once
+
+#include "planner/planner.h"
+
+namespace teraio {
+
+// As plan(), and never slower than paging on demand. What `teraio plan` and the dry run use.
+Result<Plan> plan_by_simulation(const Trace& trace, const Hardware& hardware, const Limits& limits,
+                                const PlannerOptions& options = {});
+
+}  // namespace teraio

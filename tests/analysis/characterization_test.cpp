@@ -1,0 +1,150 @@
+// Characterization: on a step whose memory and idle times are known by hand.
+#include "analysis/characterization.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "generated_trace.h"
+#include "simulate/scenario.h"
+#include "trace/lifetimes.h"
+
+namespace teraio {
+namespace {
+
+using namespace testing;
+using ::testing::ElementsAre;
+
+constexpr int64_t kMb = 1'000'000;
+constexpr int64_t kMs = 1'000'000;
+
+// op               0      1       2      3
+// takes          1 ms   30 ms   5 ms   4 ms
+// weight 100 MB    r      .       .      W     idle for 35 ms, and not over the end
+// act 20 MB               W       .      r     idle for 5 ms
+// workspace                       7 MB
+Trace known_step() {
+  TraceBuilder builder;
+  const TensorIndex weight = builder.persistent(100 * kMb);
+  const TensorIndex activation = builder.transient(20 * kMb);
+  builder.op(1 * kMs, {.reads = {weight}});
+  builder.op(30 * kMs, {.writes = {activation}});
+  builder.op(5 * kMs, {.workspace_bytes = 7 * kMb});
+  builder.op(4 * kMs, {.reads = {activation}, .writes = {weight}, .frees = {activation}});
+  return builder.trace();
+}
+
+TEST(Characterization, TellsAllAndActiveBytesOfEachOp) {
+  const Characterization facts = characterize(known_step(), 10);
+  EXPECT_EQ(facts.step_ns, 40 * kMs);
+  EXPECT_THAT(facts.ops, ElementsAre(OpMemory{100 * kMb, 100 * kMb}, OpMemory{120 * kMb, 20 * kMb},
+                                     OpMemory{127 * kMb, 7 * kMb}, OpMemory{120 * kMb, 120 * kMb}));
+}
+
+TEST(Characterization, MeansCountOpsOrTime) {
+  const PhaseMemory whole = characterize(known_step(), 10).phases.back();
+  EXPECT_EQ(whole.name, "whole step");
+  EXPECT_EQ(whole.op_count, 4);
+  EXPECT_EQ(whole.duration_ns, 40 * kMs);
+  EXPECT_EQ(whole.all_bytes_max, 127 * kMb);
+  EXPECT_EQ(whole.active_bytes_max, 120 * kMb);
+  EXPECT_DOUBLE_EQ(whole.active_bytes_mean, (100 + 20 + 7 + 120) * 1e6 / 4);
+  EXPECT_DOUBLE_EQ(whole.active_bytes_mean_in_time,
+                   (100 * 1 + 20 * 30 + 7 * 5 + 120 * 4) * 1e6 / 40);
+}
+
+TEST(Characterization, SumsUpTensorsAndPeriodsByKind) {
+  const std::vector<KindSummary> kinds = characterize(known_step(), 10).kinds;
+  ASSERT_EQ(kinds.size(), 3);
+  EXPECT_EQ(kinds[0], (KindSummary{"parameter", 1, 1, 1, 1, 1, 1, 1, 100 * kMb, 35 * kMs}));
+  EXPECT_EQ(kinds[1], (KindSummary{"activation", 1, 1, 0, 1, 0, 0, 0, 20 * kMb, 5 * kMs}));
+  EXPECT_EQ(kinds[2], (KindSummary{"all", 2, 2, 1, 2, 1, 1, 1, 20 * kMb, 5 * kMs}));
+}
+
+TEST(Characterization, CellsHoldThePeriodsThatAreInThem) {
+  const std::vector<PeriodCell> cells = characterize(known_step(), 10).cells;
+  ASSERT_EQ(cells.size(), 2);
+  EXPECT_EQ(cells[0].kind, TensorKind::kParameter);
+  EXPECT_DOUBLE_EQ(cells[0].size_bytes_from, 1e8);
+  EXPECT_DOUBLE_EQ(cells[0].idle_ns_from, std::pow(10, 7.5));
+  EXPECT_EQ(cells[0].period_count, 1);
+  EXPECT_DOUBLE_EQ(cells[1].size_bytes_from, std::pow(10, 7.3));
+  EXPECT_DOUBLE_EQ(cells[1].idle_ns_from, std::pow(10, 6.6));
+}
+
+TEST(Characterization, ListsTheLargestAndTheLongestIdleByName) {
+  Trace trace = known_step();
+  trace.tensors[1].name = "layers.0.output";
+  const Characterization facts = characterize(trace, 1);
+  ASSERT_EQ(facts.largest.size(), 1);
+  EXPECT_EQ(facts.largest[0], (IdleTensor{0, "tensor 0, first in op 0 (op0)", 35 * kMs, 2}));
+  const std::vector<IdleTensor> both = characterize(trace, 2).longest_idle;
+  ASSERT_EQ(both.size(), 2);
+  EXPECT_EQ(both[1], (IdleTensor{1, "layers.0.output", 5 * kMs, 2}));
+}
+
+TEST(Characterization, OfThoseThatIdleAboutAsLongTheLargestComesFirst) {
+  TraceBuilder builder;
+  const TensorIndex small = builder.persistent(10);
+  const TensorIndex large = builder.persistent(1000);
+  builder.op(1, {.reads = {large}});
+  builder.op(0, {.reads = {small}});
+  builder.op(1000);
+  const std::vector<IdleTensor> listed = characterize(builder.trace(), 2).longest_idle;
+  EXPECT_GT(listed[1].longest_idle_ns, listed[0].longest_idle_ns);
+  EXPECT_EQ(listed[0].tensor, large);
+}
+
+TEST(Characterization, APersistentTensorIsIdleOverTheEnd) {
+  TraceBuilder builder;
+  const TensorIndex frozen = builder.persistent(1);
+  builder.op(10);
+  builder.op(20, {.reads = {frozen}});
+  builder.op(300);
+  EXPECT_EQ(characterize(builder.trace(), 1).longest_idle[0].longest_idle_ns, 310);
+}
+
+TEST(Characterization, WhatNoOpUsesIsInMemoryAndInNoTable) {
+  TraceBuilder builder;
+  builder.persistent(500);
+  builder.op(10);
+  const Characterization facts = characterize(builder.trace(), 5);
+  EXPECT_THAT(facts.ops, ElementsAre(OpMemory{500, 0}));
+  EXPECT_TRUE(facts.largest.empty());
+  EXPECT_EQ(facts.kinds.back(), (KindSummary{"all"}));
+}
+
+TEST(Characterization, OfNothing) {
+  const Characterization facts = characterize({"empty", "test", {}, {}}, 5);
+  EXPECT_EQ(facts.step_ns, 0);
+  ASSERT_EQ(facts.phases.size(), 1);
+  EXPECT_EQ(facts.phases[0].active_bytes_mean, 0);
+}
+
+class Characterizations : public ::testing::TestWithParam<uint64_t> {};
+
+TEST_P(Characterizations, AddUp) {
+  const Trace trace = generated_trace(GetParam());
+  const Characterization facts = characterize(trace, 1000);
+  const Lifetimes lifetimes = lifetimes_of(trace);
+  for (const OpMemory& op : facts.ops) EXPECT_LE(op.active_bytes, op.all_bytes);
+  const auto period_count = std::count_if(lifetimes.periods.begin(), lifetimes.periods.end(),
+                                          [](const auto& period) { return !period.until_freed; });
+  EXPECT_EQ(facts.kinds.back().period_count, period_count);
+  EXPECT_EQ(std::accumulate(facts.cells.begin(), facts.cells.end(), int64_t{0},
+                            [](int64_t sum, const PeriodCell& c) { return sum + c.period_count; }),
+            period_count);
+  int64_t phase_ops = 0;
+  for (const PhaseMemory& phase : facts.phases) phase_ops += phase.op_count;
+  EXPECT_EQ(phase_ops, 2 * static_cast<int64_t>(trace.ops.size()));  // phases, and the whole
+  for (const IdleTensor& listed : facts.longest_idle)
+    EXPECT_LE(listed.longest_idle_ns, facts.step_ns);
+  EXPECT_EQ(static_cast<int64_t>(facts.largest.size()), facts.kinds.back().tensor_count);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, Characterizations, ::testing::Range<uint64_t>(0, 30));
+
+}  // namespace
+}  // namespace teraio

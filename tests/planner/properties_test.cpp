@@ -1,0 +1,153 @@
+// What holds for every trace, machine and plan, on generated ones.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "analysis/bounds.h"
+#include "generated_trace.h"
+#include "plan/validator.h"
+#include "planner/planner.h"
+#include "planner/policies.h"
+#include "planner/simulated_search.h"
+#include "simulate/simulator.h"
+#include "trace/lifetimes.h"
+#include "trace/trace_file.h"
+#include "trace/trace_index.h"
+
+namespace teraio {
+namespace {
+
+int64_t largest(const std::vector<int64_t>& values) {
+  return *std::max_element(values.begin(), values.end());
+}
+
+struct Case {
+  explicit Case(uint64_t seed) : Case(seed, options_of(seed)) {}
+  Case(uint64_t seed, const testing::GeneratedTraceOptions& options)
+      : trace(testing::generated_trace(seed, options)) {
+    const Lifetimes lifetimes = lifetimes_of(trace);
+    hardware = testing::generated_hardware(seed, largest(lifetimes.active_bytes),
+                                           largest(lifetimes.footprint_bytes));
+  }
+
+  static testing::GeneratedTraceOptions options_of(uint64_t seed) {
+    testing::Random random(seed + 1'000);
+    testing::GeneratedTraceOptions options;
+    options.op_count = random.scaled(1, 300);
+    options.persistent_count = random.between(0, 12);
+    options.longest_op_ns = random.scaled(1'000'000, 1'000'000'000);
+    if (random.chance(0.3)) options.largest_bytes = 100;
+    return options;
+  }
+
+  Result<teraio::Run> simulated(const Plan& plan) const {
+    return simulate(trace, hardware, limits, plan);
+  }
+
+  Trace trace;
+  Hardware hardware;
+  Limits limits;
+};
+
+class Properties : public ::testing::TestWithParam<uint64_t> {};
+
+TEST_P(Properties, GeneratedTracesFollowTheFormat) {
+  EXPECT_TRUE(validate(Case(GetParam()).trace).ok()) << validate(Case(GetParam()).trace).message();
+}
+
+TEST_P(Properties, EveryPolicyValidatesRunsAndRespectsTheBound) {
+  const Case given(GetParam());
+  const StepBounds bounds = lower_bounds(given.trace, given.hardware, given.limits, 16);
+  for (Baseline baseline : all_baselines()) {
+    SCOPED_TRACE(to_string(baseline));
+    const Result<Plan> plan = plan_baseline(baseline, given.trace, given.hardware, given.limits);
+    if (!plan.ok()) {  // host memory alone may not do
+      EXPECT_EQ(baseline, Baseline::kZeroOffload) << plan.status().message();
+      continue;
+    }
+    const Status valid = validate_plan(*plan, given.trace, given.hardware, given.limits);
+    EXPECT_TRUE(valid.ok()) << valid.message();
+    const Result<teraio::Run> run = given.simulated(*plan);
+    ASSERT_TRUE(run.ok()) << run.status().message();
+    EXPECT_GE(run->step_ns, bounds.best_ns());
+    EXPECT_LE(run->device_peak_bytes, given.hardware.device_memory_bytes);
+    EXPECT_LE(run->host_peak_bytes, given.hardware.host.capacity_bytes);
+  }
+}
+
+// Both ways to judge drafts, and both efforts.
+std::vector<Result<Plan>> plans_of_ours(const Case& given) {
+  return {plan(given.trace, given.hardware, given.limits),
+          plan_by_simulation(given.trace, given.hardware, given.limits),
+          plan_by_simulation(given.trace, given.hardware, given.limits, {.effort = Effort::kBest})};
+}
+
+TEST_P(Properties, OursNeverBeatsTheBoundNorLosesToOnDemand) {
+  const Case given(GetParam());
+  const Result<Plan> on_demand =
+      plan_baseline(Baseline::kOnDemandFarthest, given.trace, given.hardware, given.limits);
+  ASSERT_TRUE(on_demand.ok()) << on_demand.status().message();
+  const Result<teraio::Run> demand_run = given.simulated(*on_demand);
+  ASSERT_TRUE(demand_run.ok()) << demand_run.status().message();
+  const int64_t bound_ns = lower_bounds(given.trace, given.hardware, given.limits, 16).best_ns();
+  for (const Result<Plan>& ours : plans_of_ours(given)) {
+    ASSERT_TRUE(ours.ok()) << ours.status().message();
+    const Status valid = validate_plan(*ours, given.trace, given.hardware, given.limits);
+    EXPECT_TRUE(valid.ok()) << valid.message();
+    const Result<teraio::Run> run = given.simulated(*ours);
+    ASSERT_TRUE(run.ok()) << run.status().message();
+    EXPECT_GE(run->step_ns, bound_ns);
+    EXPECT_LE(run->step_ns, demand_run->step_ns);
+    EXPECT_LE(run->device_peak_bytes, given.hardware.device_memory_bytes);
+    EXPECT_LE(run->host_peak_bytes, given.hardware.host.capacity_bytes);
+  }
+}
+
+// Time that ops run or wait is the whole step, and what a plan moves is what the channels carry.
+TEST_P(Properties, RunsAddUp) {
+  const Case given(GetParam());
+  const Result<Plan> plan =
+      plan_baseline(Baseline::kZeroInfinity, given.trace, given.hardware, given.limits);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  const Result<teraio::Run> run = given.simulated(*plan);
+  ASSERT_TRUE(run.ok()) << run.status().message();
+  int64_t stalled_ns = 0;
+  for (const auto& [cause, stall_ns] : run->stall_by_cause_ns) stalled_ns += stall_ns;
+  EXPECT_EQ(stalled_ns, run->stall_ns);
+  EXPECT_EQ(run->step_ns, run->ideal_ns + run->stall_ns);
+  ASSERT_EQ(run->op_start_ns.size(), given.trace.ops.size());
+  for (size_t k = 1; k < run->op_start_ns.size(); ++k)
+    EXPECT_GE(run->op_start_ns[k], run->op_start_ns[k - 1] + given.trace.ops[k - 1].duration_ns);
+  int64_t read_bytes = 0;
+  for (const TransferRecord& record : run->transfers)
+    if (record.action == Action::kPrefetch)
+      read_bytes += given.trace.tensors[record.tensor].size_bytes;
+  EXPECT_EQ(read_bytes, run->ssd_bytes_read + run->host_bytes_read);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, Properties, ::testing::Range<uint64_t>(0, 60));
+
+TEST(LongTraces, HundredThousandOpsArePlannedSimulatedAndBounded) {
+  testing::GeneratedTraceOptions options;
+  options.op_count = 100'000;
+  options.persistent_count = 50;
+  const Case given(1, options);
+  const Result<Plan> plan =
+      plan_baseline(Baseline::kOnDemandFarthest, given.trace, given.hardware, given.limits);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  const Result<teraio::Run> run = given.simulated(*plan);
+  ASSERT_TRUE(run.ok()) << run.status().message();
+  const int64_t bound_ns = lower_bounds(given.trace, given.hardware, given.limits, 2).best_ns();
+  EXPECT_GE(run->step_ns, bound_ns);
+  const Result<Plan> ours = plan_by_simulation(given.trace, given.hardware, given.limits);
+  ASSERT_TRUE(ours.ok()) << ours.status().message();
+  const Status valid = validate_plan(*ours, given.trace, given.hardware, given.limits);
+  EXPECT_TRUE(valid.ok()) << valid.message();
+  const Result<teraio::Run> our_run = given.simulated(*ours);
+  ASSERT_TRUE(our_run.ok()) << our_run.status().message();
+  EXPECT_GE(our_run->step_ns, bound_ns);
+  EXPECT_LE(our_run->step_ns, run->step_ns);
+}
+
+}  // namespace
+}  // namespace teraio

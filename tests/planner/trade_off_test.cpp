@@ -1,0 +1,61 @@
+#include "planner/trade_off.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "generated_trace.h"
+#include "simulate/scenario.h"
+#include "trace/trace_file.h"
+
+namespace teraio {
+namespace {
+
+using namespace testing;
+
+void expect_curve(const std::vector<WriteTradeOff>& curve) {
+  ASSERT_FALSE(curve.empty());
+  for (size_t i = 0; i < curve.size(); ++i) {
+    EXPECT_LE(curve[i].ssd_bytes_written, curve[i].write_budget_bytes);
+    if (i == 0) continue;
+    EXPECT_GE(curve[i].write_budget_bytes, curve[i - 1].write_budget_bytes);
+    EXPECT_LE(curve[i].step_ns, curve[i - 1].step_ns);
+  }
+}
+
+TEST(WriteTradeOff, AllFitsNothingToTrade) {
+  TraceBuilder builder;
+  builder.op(10, {.reads = {builder.persistent(1000)}});
+  const auto curve = write_trade_off(builder.trace(), round_machine(1000), {}, {});
+  ASSERT_TRUE(curve.ok()) << curve.status().message();
+  EXPECT_EQ(*curve, (std::vector<WriteTradeOff>{{0, 0, 10}}));
+}
+
+TEST(WriteTradeOff, OfAVisionTransformer) {
+  const std::filesystem::path traces = std::filesystem::path(TERAIO_TEST_DATA) / "traces";
+  const Result<Trace> trace = read_trace(traces / "VIT-1280.json.gz");
+  const Result<Hardware> hardware = read_hardware(traces / "a100_g10.json");
+  ASSERT_TRUE(trace.ok() && hardware.ok());
+  Limits drives_only;
+  drives_only.host_limit_bytes = 0;
+  const auto curve = write_trade_off(*trace, *hardware, drives_only, {}, 4);
+  ASSERT_TRUE(curve.ok()) << curve.status().message();
+  EXPECT_GE(curve->size(), 3);
+  expect_curve(*curve);
+}
+
+class WriteTradeOffs : public ::testing::TestWithParam<uint64_t> {};
+
+TEST_P(WriteTradeOffs, AreWithinBudgetsAndMonotone) {
+  const Trace trace = generated_trace(GetParam());
+  const Hardware hardware = generated_hardware(GetParam(), least_device_budget_bytes(trace, {}),
+                                               3 * least_device_budget_bytes(trace, {}));
+  const auto curve = write_trade_off(trace, hardware, {}, {});
+  ASSERT_TRUE(curve.ok()) << curve.status().message();
+  expect_curve(*curve);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, WriteTradeOffs, ::testing::Range<uint64_t>(0, 20));
+
+}  // namespace
+}  // namespace teraio

@@ -1,0 +1,77 @@
+// Plans for traces that nothing was tuned on: the real ones in other precisions and sizes.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "analysis/bounds.h"
+#include "plan/validator.h"
+#include "planner/simulated_search.h"
+#include "simulate/simulator.h"
+#include "trace/trace_file.h"
+
+namespace teraio {
+namespace {
+
+struct Variant {
+  const char* trace;
+  const char* hardware;
+  double state_bytes = 1;  // of parameters, gradients and optimizer states; the factor
+  double activation_bytes = 1;
+  double duration = 1;
+  const char* name = "";
+};
+
+bool is_state(const Tensor& tensor) {
+  return tensor.persistent || tensor.kind == TensorKind::kGradient;
+}
+
+int64_t scaled(int64_t amount, double factor) {
+  return static_cast<int64_t>(static_cast<double>(amount) * factor);
+}
+
+Trace made_from(Trace trace, const Variant& variant) {
+  for (Tensor& tensor : trace.tensors)
+    tensor.size_bytes = scaled(tensor.size_bytes,
+                               is_state(tensor) ? variant.state_bytes : variant.activation_bytes);
+  for (Op& op : trace.ops) {
+    op.duration_ns = scaled(op.duration_ns, variant.duration);
+    op.workspace_bytes = scaled(op.workspace_bytes, variant.activation_bytes);
+  }
+  return trace;
+}
+
+class Variants : public ::testing::TestWithParam<Variant> {};
+
+TEST_P(Variants, ArePlannedNearTheBoundAndBetterThanByAlgorithm1) {
+  const std::filesystem::path traces = std::filesystem::path(TERAIO_TEST_DATA) / "traces";
+  const Result<Trace> whole = read_trace(traces / (GetParam().trace + std::string(".json.gz")));
+  const Result<Hardware> hardware =
+      read_hardware(traces / (GetParam().hardware + std::string(".json")));
+  ASSERT_TRUE(whole.ok() && hardware.ok());
+  const Trace trace = made_from(*whole, GetParam());
+  const auto step_ns = [&](const PlannerOptions& options) {
+    const Result<Plan> plan = plan_by_simulation(trace, *hardware, {}, options);
+    EXPECT_TRUE(plan.ok()) << plan.status().message();
+    const Status valid = validate_plan(*plan, trace, *hardware, {});
+    EXPECT_TRUE(valid.ok()) << valid.message();
+    return static_cast<double>(simulate(trace, *hardware, {}, *plan)->step_ns);
+  };
+  const double ours_ns = step_ns({});
+  const auto bound_ns = static_cast<double>(lower_bounds(trace, *hardware, {}).best_ns());
+  EXPECT_GE(ours_ns, bound_ns);
+  EXPECT_LE(ours_ns, 1.07 * bound_ns);
+  EXPECT_LT(ours_ns, step_ns({.policy = Policy::kAlgorithm1}));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Files, Variants,
+    ::testing::Values(Variant{"l8", "h100_ssd", 1, 2, 2, "LongerSequences"},
+                      Variant{"l8", "h100_ssd", 1, 1.5, 1.4, "LargerBatches"},
+                      Variant{"VIT-1280", "a100_g10", 1, 2, 2, "LargerImages"},
+                      Variant{"l70", "h100_ssd", 0.5, 0.5, 0.25, "HalfPrecision"},
+                      Variant{"l70", "h100_p385", 0.5, 0.5, 0.25, "HalfPrecisionWithHostMemory"}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace teraio

@@ -1,0 +1,149 @@
+// Plans under a write budget: within it whatever it is, and refused with the least one that does.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "analysis/least_traffic.h"
+#include "generated_trace.h"
+#include "plan/scenario.h"
+#include "plan/validator.h"
+#include "planner/planner.h"
+#include "planner/simulated_search.h"
+#include "simulate/simulator.h"
+#include "trace/lifetimes.h"
+#include "trace/trace_index.h"
+
+namespace teraio {
+namespace {
+
+using testing::data;
+using ::testing::HasSubstr;
+using testing::machine;
+
+int64_t largest(const std::vector<int64_t>& values) {
+  return *std::max_element(values.begin(), values.end());
+}
+
+Limits with_budget(int64_t bytes) {
+  Limits limits;
+  limits.write_budget_bytes = bytes;
+  return limits;
+}
+
+TEST(WriteBudget, TheErrorNamesTheLeastThatWouldDo) {
+  const Trace trace = testing::weight_and_activation();
+  const Result<Plan> refused = plan(trace, machine(149), with_budget(39));
+  EXPECT_EQ(refused.status().code(), ErrorCode::kOutOfSpace);
+  EXPECT_THAT(refused.status().message(),
+              HasSubstr("a write budget of 39 bytes per iteration is too small: the least that "
+                        "would do is 40"));
+  EXPECT_EQ(*least_write_budget_bytes(trace, machine(149), {}), 40);  // A once, W would be 60
+  EXPECT_TRUE(plan(trace, machine(149), with_budget(40)).ok());
+}
+
+TEST(WriteBudget, NothingNeedsToBeWrittenWhenEverythingFits) {
+  EXPECT_EQ(*least_write_budget_bytes(testing::weight_and_activation(), machine(150), {}), 0);
+}
+
+TEST(WriteBudget, HostMemoryTakesWhatTheDrivesMayNot) {
+  const Trace trace = testing::weight_and_activation();
+  EXPECT_EQ(*least_write_budget_bytes(trace, machine(149, 40), {}), 0);
+  const Hardware hardware = machine(149, 40);
+  const Result<Plan> planned = plan(trace, hardware, with_budget(0));
+  ASSERT_TRUE(planned.ok()) << planned.status().message();
+  EXPECT_TRUE(validate_plan(*planned, trace, hardware, with_budget(0)).ok());
+}
+
+TEST(WriteBudget, AFailureThatIsNotTheBudgetsStaysWhatItIs) {
+  const Trace trace = testing::weight_and_activation();
+  EXPECT_EQ(plan(trace, machine(59), with_budget(0)).status().code(), ErrorCode::kOutOfMemory);
+  EXPECT_EQ(least_write_budget_bytes(trace, machine(59), {}).status().code(),
+            ErrorCode::kOutOfMemory);
+}
+
+// Bytes that have to cross the link in so many iterations, at least.
+int64_t least_written_bytes(const Trace& trace, const Hardware& hardware, int64_t iterations) {
+  const int64_t op_count = iterations * static_cast<int64_t>(trace.ops.size());
+  return least_writes(TraceIndex(trace), hardware.device_memory_bytes, 0, op_count).back();
+}
+
+class WriteBudgets : public ::testing::TestWithParam<uint64_t> {
+ protected:
+  void SetUp() override {
+    testing::Random random(GetParam() + 9'000);
+    testing::GeneratedTraceOptions options;
+    options.op_count = random.scaled(2, 300);
+    options.persistent_count = random.between(0, 12);
+    trace_ = testing::generated_trace(GetParam(), options);
+    const Lifetimes lifetimes = lifetimes_of(trace_);
+    hardware_ = testing::generated_hardware(GetParam(), largest(lifetimes.active_bytes),
+                                            largest(lifetimes.footprint_bytes));
+  }
+
+  int64_t written_within(int64_t budget_bytes) const {
+    const Limits limits = with_budget(budget_bytes);
+    const Result<Plan> planned = plan(trace_, hardware_, limits);
+    EXPECT_TRUE(planned.ok()) << planned.status().message();
+    if (!planned.ok()) return 0;
+    const Status valid = validate_plan(*planned, trace_, hardware_, limits);
+    EXPECT_TRUE(valid.ok()) << valid.message();
+    const Result<teraio::Run> run = simulate(trace_, hardware_, limits, *planned);
+    EXPECT_TRUE(run.ok()) << run.status().message();
+    return run.ok() ? run->ssd_bytes_written : 0;
+  }
+
+  Trace trace_;
+  Hardware hardware_;
+};
+
+TEST_P(WriteBudgets, EveryBudgetFromTheLeastOnIsKept) {
+  const int64_t least_bytes = *least_write_budget_bytes(trace_, hardware_, {});
+  EXPECT_LE(written_within(least_bytes), least_bytes);
+  const int64_t free_bytes = written_within(std::numeric_limits<int64_t>::max() / 4);
+  for (int64_t part : {4, 2}) {
+    const int64_t budget_bytes =
+        least_bytes + std::max<int64_t>(0, free_bytes - least_bytes) / part;
+    EXPECT_LE(written_within(budget_bytes), budget_bytes);
+  }
+}
+
+TEST_P(WriteBudgets, NoPlanWritesLessThanHasToCrossTheLink) {
+  hardware_.host.capacity_bytes = 0;  // else it takes some of them
+  EXPECT_GE(4 * *least_write_budget_bytes(trace_, hardware_, {}),
+            least_written_bytes(trace_, hardware_, 4));
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, WriteBudgets, ::testing::Range<uint64_t>(0, 60));
+
+TEST(WriteBudgetOfALlama, CostsTimeByAndBy) {
+  const Result<Trace> trace = read_trace(data("traces/l8.json.gz"));
+  const Result<Hardware> hardware = read_hardware(data("traces/h100_ssd.json"));
+  ASSERT_TRUE(trace.ok() && hardware.ok());
+  const auto run_within = [&](const Limits& limits) {
+    const Result<Plan> planned = plan_by_simulation(*trace, *hardware, limits);
+    EXPECT_TRUE(planned.ok()) << planned.status().message();
+    return simulate(*trace, *hardware, limits, *planned);
+  };
+  const Result<teraio::Run> free = run_within({});
+  ASSERT_TRUE(free.ok());
+  const int64_t least_bytes = *least_write_budget_bytes(*trace, *hardware, {});
+  ASSERT_LT(least_bytes, free->ssd_bytes_written);
+  EXPECT_LE(static_cast<double>(least_bytes),
+            1.001 * static_cast<double>(least_written_bytes(*trace, *hardware, 4) -
+                                        least_written_bytes(*trace, *hardware, 3)));
+  double faster_ns = static_cast<double>(free->step_ns);
+  for (double part : {0.8, 0.5, 0.2, 0.0}) {
+    const Limits limits = with_budget(
+        least_bytes +
+        static_cast<int64_t>(part * static_cast<double>(free->ssd_bytes_written - least_bytes)));
+    const Result<teraio::Run> run = run_within(limits);
+    ASSERT_TRUE(run.ok()) << run.status().message();
+    EXPECT_LE(run->ssd_bytes_written, *limits.write_budget_bytes);
+    EXPECT_GE(static_cast<double>(run->step_ns), 0.99 * faster_ns) << part;
+    faster_ns = static_cast<double>(run->step_ns);
+  }
+}
+
+}  // namespace
+}  // namespace teraio
