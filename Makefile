@@ -122,7 +122,7 @@ endif
 # The layers of raw memory and of threads; all of them would take longer than everything else. The
 # thread sanitizer leaves out what checks the process's memory, which is mostly its own, and what
 # moves many bytes.
-sanitized_address := storage_tests device_tests engine_tests
+sanitized_address := storage_tests probe_tests testing_tests device_tests engine_tests
 sanitized_thread := storage_tests engine_tests
 filter_address := *
 filter_thread_storage := Striped*:*Staged*:*FailingCopy*:GpuDirect*:*FailingUnderWay*:Slow*:Faults*:HostStore*

@@ -13,8 +13,8 @@
 #include "commands.h"
 #include "device/cpu_device.h"
 #include "device/cuda_device.h"
+#include "device/host_memory.h"
 #include "device_load.h"
-#include "storage/host_memory.h"
 #include "storage/host_store.h"
 #include "storage/ssd_store.h"
 

@@ -13,10 +13,10 @@
 
 #include "base/units.h"
 #include "commands.h"
-#include "storage/drive_endurance.h"
-#include "storage/drive_facts.h"
-#include "storage/drive_identity.h"
-#include "storage/drive_load.h"
+#include "drives/drive_endurance.h"
+#include "drives/drive_facts.h"
+#include "drives/drive_identity.h"
+#include "probe/drive_load.h"
 
 namespace teraio::tools {
 namespace {

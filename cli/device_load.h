@@ -7,8 +7,8 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "device/device.h"
-#include "storage/host_memory.h"
-#include "storage/tier_load.h"
+#include "device/host_memory.h"
+#include "probe/tier_load.h"
 #include "storage/tier_store.h"
 
 namespace teraio::tools {

@@ -10,9 +10,9 @@
 
 #include "base/units.h"
 #include "commands.h"
-#include "storage/directory_report.h"
-#include "storage/drive_endurance.h"
-#include "storage/system_memory.h"
+#include "device/system_memory.h"
+#include "drives/drive_endurance.h"
+#include "probe/directory_report.h"
 
 namespace teraio::tools {
 namespace {

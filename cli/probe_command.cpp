@@ -15,9 +15,9 @@
 #include "base/clock.h"
 #include "base/units.h"
 #include "commands.h"
+#include "drives/drive_identity.h"
 #include "hardware/hardware.h"
-#include "storage/drive_identity.h"
-#include "storage/probe.h"
+#include "probe/probe.h"
 
 namespace teraio::tools {
 namespace {

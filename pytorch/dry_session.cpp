@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/clock.h"
 #include "collective.h"
 #include "cpu_backend.h"
 #include "device/counting_device.h"
@@ -11,7 +12,6 @@
 #include "forked_child.h"
 #include "op_observer.h"
 #include "session.h"
-#include "storage/memory_io.h"
 #include "storage_swap.h"
 #include "trace/trace_file.h"
 

@@ -14,10 +14,10 @@
 #include "op_observer.h"
 #include "planner/planner.h"
 #include "planner/simulated_search.h"
+#include "probe/link_rate.h"
+#include "probe/probe.h"
+#include "probe/rank_share.h"
 #include "simulate/simulator.h"
-#include "storage/link_rate.h"
-#include "storage/probe.h"
-#include "storage/rank_share.h"
 #include "storage/tiers.h"
 #include "storage_swap.h"
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/units.h"
-#include "storage/drive_io.h"
-#include "storage/host_memory.h"
+#include "device/host_memory.h"
+#include "io/drive_io.h"
 #include "storage/striped_store.h"
 
 namespace teraio {

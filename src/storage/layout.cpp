@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/units.h"
-#include "storage/drive_io.h"
+#include "io/drive_io.h"
 
 namespace teraio {
 namespace {

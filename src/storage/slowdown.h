@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "storage/drive_facts.h"
+#include "drives/drive_facts.h"
 #include "storage/tier_store.h"
 
 namespace teraio {

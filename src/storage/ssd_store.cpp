@@ -8,12 +8,12 @@
 #include <utility>
 
 #include "base/units.h"
-#include "storage/drive_facts.h"
-#include "storage/drive_identity.h"
-#include "storage/extent_file.h"
+#include "drives/drive_facts.h"
+#include "drives/drive_identity.h"
+#include "io/extent_file.h"
+#include "io/thread_io.h"
+#include "io/uring_io.h"
 #include "storage/striped_store.h"
-#include "storage/thread_io.h"
-#include "storage/uring_io.h"
 
 namespace teraio {
 namespace {

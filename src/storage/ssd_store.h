@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "storage/device_path.h"
+#include "io/device_path.h"
 #include "storage/tier_store.h"
 
 namespace teraio {

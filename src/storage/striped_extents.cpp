@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/units.h"
-#include "storage/exact_io.h"
+#include "io/exact_io.h"
 #include "storage/striped_store.h"
 
 namespace teraio {

@@ -17,12 +17,12 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "storage/chunk_io.h"
-#include "storage/drive_facts.h"
-#include "storage/drive_io.h"
+#include "drives/drive_facts.h"
+#include "io/chunk_io.h"
+#include "io/drive_io.h"
+#include "io/extent_file.h"
 #include "storage/drive_meter.h"
 #include "storage/drive_queue.h"
-#include "storage/extent_file.h"
 #include "storage/layout.h"
 #include "storage/slowdown.h"
 #include "storage/striping.h"

@@ -22,6 +22,7 @@
 #include "base/status.h"
 #include "device/device.h"
 #include "device/memory_segments.h"
+#include "io/drive_io.h"
 
 namespace teraio {
 
@@ -41,11 +42,6 @@ struct PlannedCopy {
   int64_t size_bytes = 0;
   int64_t begin = 0;
   int64_t end = 0;
-};
-
-enum class Direction : uint8_t {
-  kRead,   // towards the device
-  kWrite,  // away from it
 };
 
 // Within one direction urgent transfers go first, in the order in which they became urgent. Then

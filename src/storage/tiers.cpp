@@ -1,6 +1,6 @@
 #include "storage/tiers.h"
 
-#include "storage/drive_io.h"
+#include "io/drive_io.h"
 #include "storage/host_store.h"
 
 namespace teraio {

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "generated_trace.h"
 #include "simulate/scenario.h"
+#include "testing/generated_trace.h"
 #include "trace/lifetimes.h"
 
 namespace teraio {

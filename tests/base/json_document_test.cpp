@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/json_file.h"
-#include "storage/scratch_directory.h"
+#include "testing/scratch_directory.h"
 
 namespace teraio {
 namespace {

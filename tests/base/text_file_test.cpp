@@ -13,7 +13,7 @@
 #include <string>
 
 #include "base/json_file.h"
-#include "storage/scratch_directory.h"
+#include "testing/scratch_directory.h"
 
 namespace teraio {
 namespace {

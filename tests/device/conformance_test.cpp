@@ -10,7 +10,7 @@
 #include "base/units.h"
 #include "device/cpu_device.h"
 #include "device/cuda_device.h"
-#include "device/fake_async_device.h"
+#include "testing/fake_async_device.h"
 
 namespace teraio {
 namespace {

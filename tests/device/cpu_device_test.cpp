@@ -13,7 +13,7 @@
 
 #include "base/check.h"
 #include "base/units.h"
-#include "resident_memory.h"
+#include "testing/resident_memory.h"
 
 namespace teraio {
 namespace {

@@ -13,8 +13,8 @@
 #include "engine/fixture/checking_swap.h"
 #include "engine/fixture/planned_program.h"
 #include "engine/fixture/test_device.h"
-#include "storage/scratch_directory.h"
 #include "storage/ssd_store.h"
+#include "testing/scratch_directory.h"
 
 namespace teraio {
 namespace {

@@ -15,8 +15,8 @@
 #include "engine/fixture/planned_program.h"
 #include "engine/fixture/test_device.h"
 #include "storage/host_store.h"
-#include "storage/scratch_directory.h"
 #include "storage/ssd_store.h"
+#include "testing/scratch_directory.h"
 
 namespace teraio {
 namespace {

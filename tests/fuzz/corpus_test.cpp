@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "fuzz/reader_check.h"
-#include "generated_trace.h"
+#include "testing/generated_trace.h"
 
 namespace teraio {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "generated_trace.h"
+#include "testing/generated_trace.h"
 
 namespace teraio {
 namespace {

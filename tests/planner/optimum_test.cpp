@@ -7,9 +7,9 @@
 #include <optional>
 #include <tuple>
 
-#include "generated_trace.h"
 #include "planner/simulated_search.h"
 #include "simulate/simulator.h"
+#include "testing/generated_trace.h"
 #include "trace/lifetimes.h"
 
 namespace teraio {

@@ -6,11 +6,11 @@
 
 #include <algorithm>
 
-#include "generated_trace.h"
 #include "plan/scenario.h"
 #include "plan/validator.h"
 #include "planner/simulated_search.h"
 #include "simulate/simulator.h"
+#include "testing/generated_trace.h"
 #include "trace/lifetimes.h"
 
 namespace teraio {

@@ -4,12 +4,12 @@
 #include <algorithm>
 
 #include "analysis/bounds.h"
-#include "generated_trace.h"
 #include "plan/validator.h"
 #include "planner/planner.h"
 #include "planner/policies.h"
 #include "planner/simulated_search.h"
 #include "simulate/simulator.h"
+#include "testing/generated_trace.h"
 #include "trace/lifetimes.h"
 #include "trace/trace_file.h"
 #include "trace/trace_index.h"

@@ -4,8 +4,8 @@
 
 #include <filesystem>
 
-#include "generated_trace.h"
 #include "simulate/scenario.h"
+#include "testing/generated_trace.h"
 #include "trace/trace_file.h"
 
 namespace teraio {

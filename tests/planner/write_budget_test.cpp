@@ -5,12 +5,12 @@
 #include <algorithm>
 
 #include "analysis/least_traffic.h"
-#include "generated_trace.h"
 #include "plan/scenario.h"
 #include "plan/validator.h"
 #include "planner/planner.h"
 #include "planner/simulated_search.h"
 #include "simulate/simulator.h"
+#include "testing/generated_trace.h"
 #include "trace/lifetimes.h"
 #include "trace/trace_index.h"
 

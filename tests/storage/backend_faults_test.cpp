@@ -9,13 +9,13 @@
 #include <thread>
 #include <vector>
 
-#include "storage/extent_file.h"
-#include "storage/faulty_io.h"
-#include "storage/scratch_directory.h"
+#include "io/extent_file.h"
+#include "io/thread_io.h"
+#include "io/uring_io.h"
 #include "storage/store_session.h"
 #include "storage/striped_store.h"
-#include "storage/thread_io.h"
-#include "storage/uring_io.h"
+#include "testing/faulty_io.h"
+#include "testing/scratch_directory.h"
 
 namespace teraio {
 namespace {

@@ -1,5 +1,5 @@
 // A drive of which sectors cannot be read or written any more, for real: errors of the block layer.
-#include "storage/failing_drive.h"
+#include "testing/failing_drive.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,9 +9,9 @@
 
 #include "base/clock.h"
 #include "base/units.h"
-#include "storage/scratch_directory.h"
 #include "storage/ssd_store.h"
 #include "storage/store_session.h"
+#include "testing/scratch_directory.h"
 
 namespace teraio {
 namespace {

@@ -5,8 +5,8 @@
 #include <cerrno>
 #include <memory>
 
-#include "storage/memory_store.h"
 #include "storage/store_session.h"
+#include "testing/memory_store.h"
 
 namespace teraio {
 namespace {

@@ -8,12 +8,12 @@
 #include <string>
 
 #include "base/clock.h"
-#include "device/fake_async_device.h"
-#include "storage/cufile_library.h"
-#include "storage/fake_cufile/loaded_fake_cufile.h"
-#include "storage/scratch_directory.h"
+#include "io/cufile_library.h"
 #include "storage/ssd_store.h"
 #include "storage/store_session.h"
+#include "testing/fake_async_device.h"
+#include "testing/fake_cufile/loaded_fake_cufile.h"
+#include "testing/scratch_directory.h"
 
 namespace teraio {
 namespace {

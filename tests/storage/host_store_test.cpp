@@ -12,8 +12,8 @@
 
 #include "base/units.h"
 #include "device/cpu_device.h"
-#include "device/fake_async_device.h"
-#include "device/resident_memory.h"
+#include "testing/fake_async_device.h"
+#include "testing/resident_memory.h"
 
 namespace teraio {
 namespace {

@@ -7,11 +7,11 @@
 #include <filesystem>
 
 #include "base/units.h"
-#include "storage/page_memory.h"
-#include "storage/sanitized.h"
-#include "storage/scratch_directory.h"
 #include "storage/ssd_store.h"
 #include "storage/store_session.h"
+#include "testing/page_memory.h"
+#include "testing/sanitized.h"
+#include "testing/scratch_directory.h"
 
 namespace teraio {
 namespace {

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "base/units.h"
-#include "storage/loop_drive.h"
-#include "storage/scratch_directory.h"
 #include "storage/ssd_store.h"
 #include "storage/store_session.h"
+#include "testing/loop_drive.h"
+#include "testing/scratch_directory.h"
 
 namespace teraio {
 namespace {

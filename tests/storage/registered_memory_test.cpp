@@ -16,13 +16,13 @@
 
 #include "base/clock.h"
 #include "device/cpu_device.h"
-#include "device/fake_async_device.h"
-#include "storage/extent_file.h"
-#include "storage/page_memory.h"
-#include "storage/scratch_directory.h"
+#include "io/extent_file.h"
+#include "io/uring_io.h"
 #include "storage/ssd_store.h"
 #include "storage/store_session.h"
-#include "storage/uring_io.h"
+#include "testing/fake_async_device.h"
+#include "testing/page_memory.h"
+#include "testing/scratch_directory.h"
 
 namespace teraio {
 namespace {

@@ -13,13 +13,13 @@
 
 #include "base/clock.h"
 #include "base/units.h"
-#include "storage/extent_file.h"
-#include "storage/gated_io.h"
-#include "storage/memory_io.h"
-#include "storage/scratch_directory.h"
+#include "io/extent_file.h"
+#include "io/thread_io.h"
 #include "storage/store_session.h"
 #include "storage/striped_store.h"
-#include "storage/thread_io.h"
+#include "testing/gated_io.h"
+#include "testing/memory_io.h"
+#include "testing/scratch_directory.h"
 
 namespace teraio {
 namespace {

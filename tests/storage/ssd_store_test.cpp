@@ -14,11 +14,11 @@
 #include <iterator>
 
 #include "base/units.h"
-#include "device/resident_memory.h"
-#include "storage/extent_file.h"
-#include "storage/sanitized.h"
-#include "storage/scratch_directory.h"
+#include "io/extent_file.h"
 #include "storage/store_session.h"
+#include "testing/resident_memory.h"
+#include "testing/sanitized.h"
+#include "testing/scratch_directory.h"
 
 namespace teraio {
 namespace {

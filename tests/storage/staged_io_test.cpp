@@ -1,5 +1,5 @@
 // The way through host memory to a device that the CPU cannot address.
-#include "storage/staged_io.h"
+#include "io/staged_io.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,14 +13,14 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "device/fake_async_device.h"
-#include "storage/device_path.h"
-#include "storage/exact_io.h"
-#include "storage/faulty_io.h"
-#include "storage/gated_io.h"
-#include "storage/memory_io.h"
+#include "io/device_path.h"
+#include "io/exact_io.h"
 #include "storage/store_session.h"
 #include "storage/striped_store.h"
+#include "testing/fake_async_device.h"
+#include "testing/faulty_io.h"
+#include "testing/gated_io.h"
+#include "testing/memory_io.h"
 
 namespace teraio {
 namespace {

@@ -9,8 +9,8 @@
 #include <mutex>
 #include <vector>
 
-#include "storage/page_memory.h"
 #include "storage/tier_store.h"
+#include "testing/page_memory.h"
 
 namespace teraio::testing {
 

@@ -15,9 +15,9 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "storage/gated_io.h"
-#include "storage/memory_io.h"
 #include "storage/store_session.h"
+#include "testing/gated_io.h"
+#include "testing/memory_io.h"
 
 namespace teraio {
 namespace {

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "base/units.h"
-#include "storage/drive_io.h"
+#include "io/drive_io.h"
 
 namespace teraio {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "base/units.h"
 #include "device/cpu_device.h"
-#include "device/fake_async_device.h"
-#include "storage/scratch_directory.h"
 #include "storage/store_session.h"
+#include "testing/fake_async_device.h"
+#include "testing/scratch_directory.h"
 
 namespace teraio {
 namespace {

@@ -11,9 +11,9 @@
 #include <cstddef>
 
 #include "base/units.h"
-#include "storage/scratch_directory.h"
 #include "storage/ssd_store.h"
 #include "storage/store_session.h"
+#include "testing/scratch_directory.h"
 
 namespace teraio {
 namespace {

@@ -12,8 +12,11 @@ LAYERS = {
     "planner": ["simulate"],
     "analysis": ["planner"],
     "device": ["base"],
-    "storage": ["device"],
-    "engine": ["plan", "device", "storage"],
+    "drives": ["base"],
+    "io": ["device"],
+    "storage": ["io", "drives"],
+    "probe": ["storage"],
+    "engine": ["plan", "storage"],
 }
 
 FRAMEWORK_HEADERS = ("torch", "ATen", "c10", "caffe2", "pybind11", "Python.h")

@@ -8,7 +8,18 @@ import pytest
 import rules
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ["src", "pytorch", "python", "cli", "evaluation", "tools", "tests", "benchmarks", "examples"]
+FOLDERS = [
+    "src",
+    "pytorch",
+    "python",
+    "cli",
+    "testing",
+    "evaluation",
+    "tools",
+    "tests",
+    "benchmarks",
+    "examples",
+]
 CPP = {".cpp", ".h"}
 
 # One version, because another one formats some constructs differently.

@@ -1,0 +1,101 @@
+#include "device/host_memory.h"
+
+#include <fmt/format.h>
+#include <linux/mman.h>
+#include <spdlog/spdlog.h>
+#include <sys/mman.h>
+
+#include <utility>
+
+#include "base/units.h"
+#include "device/system_memory.h"
+
+namespace teraio {
+namespace {
+
+std::byte* map_pages(size_t size_bytes, int flags) {
+  void* memory =
+      mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+  return memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
+}
+
+// Those that the administrator has set aside. All or none: the system promises them here, so that
+// no first use fails later. Only sizes that fill them, or they would be more than was asked for.
+std::byte* map_reserved_huge_pages(int64_t size_bytes) {
+  if (size_bytes % kHugePageBytes != 0) return nullptr;
+  return map_pages(static_cast<size_t>(size_bytes), MAP_HUGETLB | MAP_HUGE_2MB);
+}
+
+// Begins where a huge page can.
+std::byte* map_plain(int64_t size_bytes) {
+  const auto size = static_cast<size_t>(size_bytes);
+  const size_t room = size + kHugePageBytes;
+  std::byte* memory = map_pages(room, MAP_NORESERVE);
+  if (memory == nullptr) return nullptr;
+  const auto address = reinterpret_cast<uintptr_t>(memory);
+  const size_t before =
+      static_cast<size_t>(align_up(static_cast<int64_t>(address), kHugePageBytes)) -
+      static_cast<size_t>(address);
+  if (before > 0) munmap(memory, before);
+  munmap(memory + before + size, room - before - size);
+  return memory + before;
+}
+
+// Says what came of it.
+std::string place_near(std::byte* memory, int64_t size_bytes, std::optional<int32_t> node) {
+  if (!node) return "";
+  const Status bound = prefer_numa_node(memory, size_bytes, *node);
+  if (bound.ok()) return fmt::format(" on NUMA node {}", *node);
+  spdlog::info("{} of host memory: {}", format_size(size_bytes), bound.message());
+  return " (" + bound.message() + ")";
+}
+
+}  // namespace
+
+Result<HostMemory> HostMemory::map(int64_t size_bytes, Device& device, int32_t drive_node) {
+  const SystemMemory system = read_system_memory("/sys");
+  std::string description = "reserved huge pages";
+  std::byte* memory = map_reserved_huge_pages(size_bytes);
+  if (memory == nullptr) {
+    memory = map_plain(size_bytes);
+    if (memory == nullptr) {
+      return Status(ErrorCode::kOutOfMemory,
+                    "the system refuses " + format_size(size_bytes) + " of host memory");
+    }
+    const bool is_huge =
+        madvise(memory, size_bytes, MADV_HUGEPAGE) == 0 && system.transparent_huge_pages != "never";
+    description = is_huge ? "transparent huge pages" : "small pages";
+  }
+  const auto node = nearest_node(system, device.numa_node(), drive_node);
+  description += place_near(memory, size_bytes, node);
+  return HostMemory(memory, size_bytes, device, std::move(description));
+}
+
+HostMemory::HostMemory(std::byte* memory, int64_t size_bytes, Device& device,
+                       std::string description)
+    : memory_(memory),
+      size_bytes_(size_bytes),
+      device_(device),
+      description_(std::move(description)) {
+  const Status pinned = device.pin_host(memory, size_bytes);
+  is_pinned_ = pinned.ok();
+  if (!pinned.ok()) {
+    spdlog::warn("{} of host memory stay unpinned, copies are slower: {}", format_size(size_bytes),
+                 pinned.message());
+  }
+}
+
+HostMemory::HostMemory(HostMemory&& other) noexcept
+    : memory_(std::exchange(other.memory_, nullptr)),
+      size_bytes_(other.size_bytes_),
+      device_(other.device_),
+      description_(std::move(other.description_)),
+      is_pinned_(other.is_pinned_) {}
+
+HostMemory::~HostMemory() {
+  if (memory_ == nullptr) return;
+  if (is_pinned_) device_.unpin_host(memory_);
+  munmap(memory_, size_bytes_);
+}
+
+}  // namespace teraio

@@ -1,0 +1,83 @@
+#include "device/system_memory.h"
+
+#include <fmt/format.h>
+#include <linux/mempolicy.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstring>
+#include <sstream>
+
+#include "base/sysfs.h"
+
+namespace teraio {
+namespace {
+
+constexpr int32_t kNodesMax = 1024;
+constexpr int32_t kBitsPerWord = sizeof(unsigned long) * CHAR_BIT;
+
+// Of "0-1,3".
+std::vector<int32_t> parse_list(const std::string& text) {
+  std::vector<int32_t> numbers;
+  std::istringstream ranges(text);
+  for (std::string range; std::getline(ranges, range, ',');) {
+    int32_t first = 0;
+    int32_t last = 0;
+    const int count = std::sscanf(range.c_str(), "%d-%d", &first, &last);
+    if (count < 1) continue;
+    if (count == 1) last = first;
+    for (int32_t number = first; number <= last && number < kNodesMax; ++number) {
+      numbers.push_back(number);
+    }
+  }
+  return numbers;
+}
+
+// Of "always [madvise] never".
+std::string chosen_word(const std::string& text) {
+  const size_t begin = text.find('[');
+  const size_t end = text.find(']');
+  if (begin == std::string::npos || end == std::string::npos) return "";
+  return text.substr(begin + 1, end - begin - 1);
+}
+
+}  // namespace
+
+SystemMemory read_system_memory(const std::filesystem::path& sysfs) {
+  const std::filesystem::path settings = sysfs / "kernel/mm";
+  SystemMemory memory;
+  memory.numa_nodes = parse_list(sysfs_text(sysfs / "devices/system/node/has_memory"));
+  memory.transparent_huge_pages =
+      chosen_word(sysfs_text(settings / "transparent_hugepage/enabled"));
+  memory.free_reserved_huge_pages =
+      sysfs_number(settings / "hugepages/hugepages-2048kB/free_hugepages").value_or(0);
+  return memory;
+}
+
+std::optional<int32_t> nearest_node(const SystemMemory& memory, int32_t device_node,
+                                    int32_t drive_node) {
+  const std::vector<int32_t>& nodes = memory.numa_nodes;
+  const int32_t wanted = device_node >= 0 ? device_node : drive_node;
+  const bool is_there = std::find(nodes.begin(), nodes.end(), wanted) != nodes.end();
+  return nodes.size() > 1 && is_there ? std::optional(wanted) : std::nullopt;
+}
+
+// By the system call: the library around it would be one more dependency for one call.
+Status prefer_numa_node(std::byte* memory, int64_t size_bytes, int32_t node) {
+  std::array<unsigned long, kNodesMax / kBitsPerWord> nodes{};
+  nodes[static_cast<size_t>(node / kBitsPerWord)] = 1UL << (node % kBitsPerWord);
+  // The kernel takes one bit less than it is told.
+  if (syscall(SYS_mbind, memory, static_cast<size_t>(size_bytes), MPOL_PREFERRED, nodes.data(),
+              kNodesMax + 1, 0) == 0) {
+    return Status();
+  }
+  return Status(ErrorCode::kUnsupported,
+                fmt::format("memory cannot be bound to NUMA node {}: {}", node, strerror(errno)));
+}
+
+}  // namespace teraio

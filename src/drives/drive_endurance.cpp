@@ -1,0 +1,68 @@
+#include "drives/drive_endurance.h"
+
+#include <fmt/format.h>
+
+#include <string>
+
+namespace teraio {
+namespace {
+
+constexpr int64_t kTerabyte = 1'000'000'000'000;
+constexpr double kSecondsPerDay = 86400;
+
+struct Rating {
+  std::string_view model;  // contained in what the drive tells
+  int64_t terabytes_written;
+  std::string_view source;
+};
+
+constexpr std::string_view kSamsungWarranty =
+    "Samsung's warranty terms, samsung.com/cn/support/warranty/warrantyinformation14.html";
+// Where the maker's own page could not be found: who says so, for the reader to judge.
+constexpr std::string_view kTechSpot =
+    "not the maker's page: TechSpot on Samsung's announcement of 2018, techspot.com/news/74297";
+constexpr std::string_view kMezha =
+    "not the maker's page: Mezha on Samsung's announcement of 2023, mezha.media";
+constexpr std::string_view kListing =
+    "not the maker's page: a list of drives, pgrid.app/au/ssds, read in 2026";
+
+constexpr Rating kRatings[] = {
+    {"Samsung SSD 970 EVO 250GB", 150, kTechSpot},
+    {"Samsung SSD 970 EVO 500GB", 300, kTechSpot},
+    {"Samsung SSD 970 EVO 1TB", 600, kTechSpot},
+    {"Samsung SSD 970 EVO 2TB", 1200, kTechSpot},
+    {"Samsung SSD 980 250GB", 150, kSamsungWarranty},
+    {"Samsung SSD 980 500GB", 300, kSamsungWarranty},
+    {"Samsung SSD 980 1TB", 600, kSamsungWarranty},
+    {"Samsung SSD 980 PRO 250GB", 150, kSamsungWarranty},
+    {"Samsung SSD 980 PRO 500GB", 300, kSamsungWarranty},
+    {"Samsung SSD 980 PRO 1TB", 600, kSamsungWarranty},
+    {"Samsung SSD 980 PRO 2TB", 1200, kSamsungWarranty},
+    {"Samsung SSD 990 PRO 1TB", 600, kSamsungWarranty},
+    {"Samsung SSD 990 PRO 2TB", 1200, kSamsungWarranty},
+    {"Samsung SSD 990 PRO with Heatsink 1TB", 600, kSamsungWarranty},
+    {"Samsung SSD 990 PRO with Heatsink 2TB", 1200, kSamsungWarranty},
+    {"Samsung SSD 990 PRO 4TB", 2400, kMezha},
+    {"WD_BLACK SN850X 1000GB", 600, kListing},
+    {"WD_BLACK SN850X 2000GB", 1200, kListing},
+    {"WD_BLACK SN850X 4000GB", 2400, kListing},
+};
+
+}  // namespace
+
+std::optional<RatedEndurance> rated_endurance(std::string_view model) {
+  for (const Rating& rating : kRatings) {
+    if (model.find(rating.model) == std::string_view::npos) continue;
+    return RatedEndurance{rating.terabytes_written * kTerabyte, rating.source};
+  }
+  return std::nullopt;
+}
+
+std::string describe_life(int64_t rated_bytes, double bytes_per_second) {
+  if (bytes_per_second <= 0) return "no end";
+  const double days = static_cast<double>(rated_bytes) / bytes_per_second / kSecondsPerDay;
+  if (days >= 730) return fmt::format("{:.1f} years", days / 365.25);
+  return days >= 100 ? fmt::format("{:.0f} days", days) : fmt::format("{:.1f} days", days);
+}
+
+}  // namespace teraio

@@ -1,0 +1,153 @@
+#include "io/cufile_io.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "base/units.h"
+#include "device/memory_segments.h"
+#include "io/cufile_library.h"
+#include "io/thread_io.h"
+
+namespace teraio {
+namespace {
+
+constexpr int64_t kTrialBytes = kMiB;
+
+// The way between one file and the device's memory, whose segments are registered with cuFile when
+// bytes first go there. Any thread.
+class DirectWay final : public SegmentRegistrar {
+ public:
+  DirectWay(std::shared_ptr<CufileLibrary> library, std::unique_ptr<CufileHandle> file,
+            Device& device)
+      : library_(std::move(library)),
+        file_(std::move(file)),
+        device_(device),
+        segments_(device.segments()) {}
+  ~DirectWay() override {
+    if (segments_ == nullptr) return;
+    device_.bind_thread();
+    segments_->leave(*this);
+  }
+  DirectWay(const DirectWay&) = delete;
+  DirectWay& operator=(const DirectWay&) = delete;
+
+  // As CufileHandle's calls.
+  int64_t move(const IoRequest& request);
+
+  Status register_segment(const MemorySegment& segment) override;
+  void deregister_segment(const MemorySegment& segment) override {
+    library_->deregister_memory(segment.begin);
+  }
+
+ private:
+  MemorySegments::Use use_segment(const IoRequest& request);
+
+  const std::shared_ptr<CufileLibrary> library_;
+  const std::unique_ptr<CufileHandle> file_;
+  Device& device_;
+  MemorySegments* const segments_;  // nullptr: not known, nothing is registered
+  std::atomic<bool> has_told_ = false;
+};
+
+int64_t DirectWay::move(const IoRequest& request) {
+  device_.bind_thread();
+  // cuFile is ordered with no stream of the device.
+  if (!device_.wait(request.after).ok()) return -EIO;
+  const MemorySegments::Use use = use_segment(request);
+  CufilePlace place{request.memory, 0};
+  if (use.begin() != nullptr) place = {use.begin(), request.memory - use.begin()};
+  return request.direction == Direction::kRead
+             ? file_->read(place, request.size_bytes, request.offset_bytes)
+             : file_->write(place, request.size_bytes, request.offset_bytes);
+}
+
+MemorySegments::Use DirectWay::use_segment(const IoRequest& request) {
+  if (segments_ == nullptr) return {};
+  return segments_->use(*this, request.memory, request.size_bytes);
+}
+
+Status DirectWay::register_segment(const MemorySegment& segment) {
+  Status status = library_->register_memory(segment.begin, segment.size_bytes);
+  if (!status.ok() && !has_told_.exchange(true)) {
+    spdlog::warn("{}; {} there, and more of the same, take a copy within the device",
+                 status.message(), format_size(segment.size_bytes));
+  }
+  return status;
+}
+
+Status failed(const std::string& what) {
+  return Status(ErrorCode::kUnsupported, "GPUDirect Storage: " + what);
+}
+
+Status copy_to_device(Device& device, std::byte* memory, const std::vector<std::byte>& bytes) {
+  const Result<Event> end = device.copy_from_host(
+      memory, bytes.data(), static_cast<int64_t>(bytes.size()), device.record());
+  return end.ok() ? device.wait(*end) : end.status();
+}
+
+Status copy_from_device(Device& device, std::vector<std::byte>& bytes, const std::byte* memory) {
+  const Result<Event> end = device.copy_to_host(
+      bytes.data(), memory, static_cast<int64_t>(bytes.size()), device.record());
+  return end.ok() ? device.wait(*end) : end.status();
+}
+
+// Writes bytes of the device, clears them, and reads them back.
+Status try_round_trip(DirectWay& way, Device& device, std::byte* memory, int64_t size_bytes) {
+  std::vector<std::byte> noise(static_cast<size_t>(size_bytes));
+  std::mt19937 random(std::random_device{}());
+  std::generate(noise.begin(), noise.end(), [&] { return static_cast<std::byte>(random()); });
+  const std::vector<std::byte> zeros(noise.size());
+  std::vector<std::byte> found(noise.size());
+  IoRequest request;
+  request.memory = memory;
+  request.size_bytes = size_bytes;
+  TERAIO_RETURN_IF_ERROR(copy_to_device(device, memory, noise));
+  request.direction = Direction::kWrite;
+  if (const int64_t moved = way.move(request); moved != size_bytes) {
+    return failed(fmt::format("the first write of {} bytes gave {}", size_bytes, moved));
+  }
+  TERAIO_RETURN_IF_ERROR(copy_to_device(device, memory, zeros));
+  request.direction = Direction::kRead;
+  if (const int64_t moved = way.move(request); moved != size_bytes) {
+    return failed(fmt::format("the first read of {} bytes gave {}", size_bytes, moved));
+  }
+  TERAIO_RETURN_IF_ERROR(copy_from_device(device, found, memory));
+  return found == noise ? Status() : failed("the first bytes came back different");
+}
+
+Status try_out(DirectWay& way, Device& device, int64_t file_bytes) {
+  const int64_t size_bytes = std::min(kTrialBytes, file_bytes);
+  std::byte* memory = device.allocate(size_bytes);
+  if (memory == nullptr) return failed("no memory of the device is left for a trial");
+  Status status = try_round_trip(way, device, memory, size_bytes);
+  device.release(memory);
+  return status;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<DriveIo>> open_cufile_io(int fd, Device& device,
+                                                const CufileIoOptions& options) {
+  auto library = CufileLibrary::open(options.library);
+  if (!library) return library.status();
+  auto registered = (*library)->register_file(fd);
+  if (!registered) return registered.status();
+  const auto way = std::make_shared<DirectWay>(*library, std::move(*registered), device);
+  TERAIO_RETURN_IF_ERROR(try_out(*way, device, options.file_bytes));
+  ThreadIoOptions threads;
+  threads.description = "GPUDirect Storage";
+  threads.window = options.window;
+  threads.transfer = [way](const IoRequest& request) { return way->move(request); };
+  threads.on_result = options.on_result;
+  return make_thread_io(std::move(threads));
+}
+
+}  // namespace teraio

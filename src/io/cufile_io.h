@@ -1,0 +1,29 @@
+// cuFile for one drive's file: bytes go between it and a device without host memory in between.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+
+#include "base/status.h"
+#include "device/device.h"
+#include "io/drive_io.h"
+
+namespace teraio {
+
+struct CufileIoOptions {
+  std::filesystem::path library;  // as for CufileLibrary::open
+  int64_t file_bytes = 0;
+  int32_t window = 1;
+  std::function<void()> on_result;  // called after every result, on any thread; may be empty
+};
+
+// `fd` has direct I/O, still has a name, and like `device` outlives the result. A first write and
+// read prove that bytes arrive; they take memory of the device and overwrite the file's beginning.
+// kUnsupported, with the reason, when there is no direct way. Its threads do blocking calls: of
+// cuFile's interfaces the one that other projects have found to work.
+Result<std::unique_ptr<DriveIo>> open_cufile_io(int fd, Device& device,
+                                                const CufileIoOptions& options);
+
+}  // namespace teraio

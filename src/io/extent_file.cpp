@@ -1,0 +1,197 @@
+#include "io/extent_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/magic.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+
+#include "base/units.h"
+#include "io/drive_io.h"
+
+namespace teraio {
+namespace {
+
+ErrorCode code_of(int error) {
+  switch (error) {
+    case ENOENT:
+      return ErrorCode::kNotFound;
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+      return ErrorCode::kOutOfSpace;
+    case ENOTDIR:
+    case EROFS:
+    case EACCES:
+    case EPERM:
+    case ELOOP:
+      return ErrorCode::kInvalidArgument;
+    default:
+      return ErrorCode::kIoError;
+  }
+}
+
+Status directory_error(const std::filesystem::path& directory, std::string_view what, int error) {
+  return Status(code_of(error), fmt::format("ssd directory {}: {}: {} (errno {})",
+                                            directory.string(), what, strerror(error), error));
+}
+
+std::string random_name() {
+  std::random_device random;
+  return fmt::format(".teraio-{}-{:08x}{:08x}", getpid(), random(), random());
+}
+
+// O_EXCL never follows a symbolic link. O_NOFOLLOW besides would have cuFile refuse the file.
+int open_new_file(const std::filesystem::path& path, int extra_flags) {
+  return open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | extra_flags, 0600);
+}
+
+// Some file systems take O_DIRECT at open and refuse the first transfer: ask with a real one.
+// 0, or the errno of what failed.
+int try_block_io(int fd) {
+  const std::unique_ptr<void, decltype(&std::free)> block(
+      std::aligned_alloc(kBlockBytes, kBlockBytes), &std::free);
+  std::memset(block.get(), 0, kBlockBytes);
+  if (pwrite(fd, block.get(), kBlockBytes, 0) != kBlockBytes) return errno;
+  return pread(fd, block.get(), kBlockBytes, 0) == kBlockBytes ? 0 : errno;
+}
+
+bool means_no_direct_io(int error) { return error == EINVAL || error == EOPNOTSUPP; }
+
+// A descriptor, or -errno and no file.
+int open_or_leave_none(const std::filesystem::path& path, int extra_flags) {
+  const int fd = open_new_file(path, extra_flags);
+  if (fd >= 0) return fd;
+  const int error = errno;
+  // O_DIRECT may be refused after the file was made.
+  if (error != EEXIST) unlink(path.c_str());
+  return -error;
+}
+
+Status preallocate(int fd, const std::filesystem::path& directory, int64_t size_bytes) {
+  while (fallocate(fd, 0, 0, size_bytes) != 0) {
+    if (errno == EINTR) continue;
+    if (errno != EOPNOTSUPP) {
+      return directory_error(directory,
+                             fmt::format("cannot preallocate {}", format_size(size_bytes)), errno);
+    }
+    spdlog::warn("ssd directory {}: its file system cannot preallocate; it may run full",
+                 directory.string());
+    if (ftruncate(fd, size_bytes) == 0) return Status();
+    return directory_error(directory, "cannot set the size of a file", errno);
+  }
+  return Status();
+}
+
+// Leaves the file in direct mode when that works.
+Result<bool> settle_direct_io(int fd, const std::filesystem::path& directory) {
+  const int flags = fcntl(fd, F_GETFL);
+  int error = try_block_io(fd);
+  if (error == 0) return (flags & O_DIRECT) != 0;
+  if (!means_no_direct_io(error) || (flags & O_DIRECT) == 0) {
+    return directory_error(directory, "the first write and read of a new file failed", error);
+  }
+  if (fcntl(fd, F_SETFL, flags & ~O_DIRECT) != 0) {
+    return directory_error(directory, "cannot switch direct I/O off", errno);
+  }
+  return false;
+}
+
+}  // namespace
+
+Status check_directory(const std::filesystem::path& directory, bool allow_ram_directory) {
+  struct stat info;
+  if (stat(directory.c_str(), &info) != 0) {
+    return directory_error(directory, "expected an existing directory", errno);
+  }
+  if (!S_ISDIR(info.st_mode)) {
+    return directory_error(directory, "expected a directory", ENOTDIR);
+  }
+  struct statfs file_system;
+  if (statfs(directory.c_str(), &file_system) != 0) {
+    return directory_error(directory, "cannot read its file system", errno);
+  }
+  const auto type = static_cast<uint64_t>(file_system.f_type);
+  if (!allow_ram_directory && (type == TMPFS_MAGIC || type == RAMFS_MAGIC)) {
+    return Status(ErrorCode::kInvalidArgument,
+                  fmt::format("ssd directory {} is on a RAM file system (tmpfs or ramfs): expected "
+                              "a directory on a drive",
+                              directory.string()));
+  }
+  return Status();
+}
+
+Result<int64_t> free_room_bytes(const std::filesystem::path& directory,
+                                int64_t reserve_free_bytes) {
+  struct statvfs info;
+  if (statvfs(directory.c_str(), &info) != 0) {
+    return directory_error(directory, "cannot read its free space", errno);
+  }
+  if (info.f_flag & ST_RDONLY) return directory_error(directory, "cannot write", EROFS);
+  const int64_t free_bytes = static_cast<int64_t>(info.f_bavail) * info.f_frsize;
+  return std::max<int64_t>(0, free_bytes - reserve_free_bytes) / kBlockBytes * kBlockBytes;
+}
+
+Result<ExtentFile> ExtentFile::create(const std::filesystem::path& directory,
+                                      const ExtentFileOptions& options) {
+  TERAIO_RETURN_IF_ERROR(check_directory(directory, options.allow_ram_directory));
+  const Result<int64_t> room_bytes = free_room_bytes(directory, options.reserve_free_bytes);
+  if (!room_bytes) return room_bytes.status();
+  if (*room_bytes < options.size_bytes) {
+    return Status(ErrorCode::kOutOfSpace,
+                  fmt::format("ssd directory {}: {} wanted, {} free (with {} kept free)",
+                              directory.string(), format_size(options.size_bytes),
+                              format_size(*room_bytes), format_size(options.reserve_free_bytes)));
+  }
+  ExtentFile file;
+  const std::filesystem::path name = directory / random_name();
+  file.fd_ = open_or_leave_none(name, O_DIRECT);
+  if (means_no_direct_io(-file.fd_)) file.fd_ = open_or_leave_none(name, 0);
+  if (file.fd_ < 0) return directory_error(directory, "cannot create a file", -file.fd_);
+  file.name_ = name;
+  if (!options.keeps_name) TERAIO_RETURN_IF_ERROR(file.remove_name());
+  TERAIO_RETURN_IF_ERROR(preallocate(file.fd_, directory, options.size_bytes));
+  const Result<bool> is_direct = settle_direct_io(file.fd_, directory);
+  if (!is_direct) return is_direct.status();
+  file.is_direct_ = *is_direct;
+  return file;
+}
+
+Status ExtentFile::remove_name() {
+  if (name_.empty()) return Status();
+  const std::filesystem::path name = std::exchange(name_, {});
+  if (unlink(name.c_str()) == 0) return Status();
+  return Status(code_of(errno), fmt::format("{}: cannot be removed: {} (errno {})", name.string(),
+                                            strerror(errno), errno));
+}
+
+ExtentFile::ExtentFile(ExtentFile&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)),
+      is_direct_(other.is_direct_),
+      name_(std::exchange(other.name_, {})) {}
+
+ExtentFile& ExtentFile::operator=(ExtentFile&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(is_direct_, other.is_direct_);
+  std::swap(name_, other.name_);
+  return *this;
+}
+
+ExtentFile::~ExtentFile() {
+  if (const Status removed = remove_name(); !removed.ok()) spdlog::warn("{}", removed.message());
+  if (fd_ >= 0) close(fd_);
+}
+
+}  // namespace teraio

@@ -1,0 +1,138 @@
+#include "io/staged_io.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/check.h"
+
+namespace teraio {
+
+StagedIo::StagedIo(std::unique_ptr<ChunkIo> drive, HostMemory ring, Device& device,
+                   StagedIoOptions options)
+    : drive_(std::move(drive)),
+      ring_(std::move(ring)),
+      device_(device),
+      options_(std::move(options)),
+      chunks_(static_cast<size_t>(ring_.size_bytes() / options_.slot_bytes)),
+      arrivals_(chunks_.size()) {
+  for (size_t slot = chunks_.size(); slot > 0; --slot) free_slots_.push_back(slot - 1);
+  copier_ = std::thread([this] { watch_copies(); });
+}
+
+StagedIo::~StagedIo() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+  }
+  copies_changed_.notify_one();
+  copier_.join();
+}
+
+Chunk StagedIo::in_slot(size_t slot) const {
+  Chunk chunk = chunks_[slot];
+  chunk.memory = ring_.at(static_cast<int64_t>(slot) * options_.slot_bytes);
+  chunk.after = Event();
+  chunk.arrival = nullptr;  // it was the caller's for the moment of the submission
+  return chunk;
+}
+
+size_t StagedIo::slot_of(const std::byte* memory) const {
+  return static_cast<size_t>((memory - ring_.at(0)) / options_.slot_bytes);
+}
+
+void StagedIo::submit(const Chunk& chunk) {
+  TERAIO_CHECK(!free_slots_.empty() && chunk.size_bytes <= options_.slot_bytes);
+  const size_t slot = free_slots_.back();
+  free_slots_.pop_back();
+  chunks_[slot] = chunk;
+  arrivals_[slot] = Event();
+  const Chunk staged = in_slot(slot);
+  if (chunk.direction == Direction::kRead) {
+    drive_->submit(staged);
+  } else {
+    start_copy(slot,
+               device_.copy_to_host(staged.memory, chunk.memory, chunk.size_bytes, chunk.after));
+  }
+}
+
+void StagedIo::start_copy(size_t slot, const Result<Event>& end) {
+  const std::lock_guard lock(mutex_);
+  if (end.ok()) {
+    copies_.push_back({slot, *end, Status()});
+    copies_changed_.notify_one();
+  } else {
+    ended_.push_back({slot, Event(), end.status()});
+    drive_->wake();
+  }
+}
+
+void StagedIo::watch_copies() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    copies_changed_.wait(lock, [this] { return is_stopping_ || !copies_.empty(); });
+    if (copies_.empty()) return;
+    Copy copy = std::move(copies_.front());
+    copies_.pop_front();
+    lock.unlock();
+    device_.bind_thread();
+    copy.status = device_.wait(copy.end);
+    lock.lock();
+    ended_.push_back(std::move(copy));
+    drive_->wake();
+  }
+}
+
+void StagedIo::wait(std::vector<ChunkResult>& results) {
+  settle_copies(results);
+  if (!results.empty()) return;
+  drive_results_.clear();
+  drive_->wait(drive_results_);
+  for (const ChunkResult& result : drive_results_) settle_drive(result, results);
+  settle_copies(results);
+}
+
+void StagedIo::settle_drive(const ChunkResult& result, std::vector<ChunkResult>& results) {
+  const size_t slot = slot_of(result.chunk.memory);
+  const Chunk& chunk = chunks_[slot];
+  if (!result.status.ok() || chunk.direction == Direction::kWrite) {
+    finish(slot, result.status, results);
+    return;
+  }
+  const Result<Event> end =
+      device_.copy_from_host(chunk.memory, result.chunk.memory, chunk.size_bytes, chunk.after);
+  start_copy(slot, end);
+  if (!end.ok()) return;
+  arrivals_[slot] = *end;
+  results.push_back({chunk, Status(), false, Status(), *end, true});
+}
+
+void StagedIo::settle_copies(std::vector<ChunkResult>& results) {
+  std::vector<Copy> ended;
+  {
+    const std::lock_guard lock(mutex_);
+    ended.swap(ended_);
+  }
+  for (Copy& copy : ended) {
+    const bool goes_on = copy.status.ok() && chunks_[copy.slot].direction == Direction::kWrite;
+    if (goes_on) {
+      drive_->submit(in_slot(copy.slot));
+    } else {
+      finish(copy.slot, copy.status.with_context(describe_copy(copy.slot)), results);
+    }
+  }
+}
+
+std::string StagedIo::describe_copy(size_t slot) const {
+  const Chunk& chunk = chunks_[slot];
+  return fmt::format("drive {}: {} bytes at offset {}: the copy {} failed", options_.drive_name,
+                     chunk.size_bytes, chunk.offset_bytes,
+                     chunk.direction == Direction::kRead ? "to the device" : "from the device");
+}
+
+void StagedIo::finish(size_t slot, Status status, std::vector<ChunkResult>& results) {
+  results.push_back({chunks_[slot], std::move(status), false, Status(), arrivals_[slot]});
+  free_slots_.push_back(slot);
+}
+
+}  // namespace teraio

@@ -1,0 +1,15 @@
+// io_uring for one drive's file.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/status.h"
+#include "io/drive_io.h"
+
+namespace teraio {
+
+// `fd` outlives the result. kUnsupported when this kernel or container refuses io_uring.
+Result<std::unique_ptr<DriveIo>> open_uring_io(int fd, int32_t window);
+
+}  // namespace teraio

@@ -1,0 +1,153 @@
+#include "probe/drive_load.h"
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <utility>
+
+#include "base/units.h"
+#include "io/drive_io.h"
+
+namespace teraio {
+namespace {
+
+constexpr int64_t kTransferBytes = 16 * kMiB;  // as large as many tensors are
+constexpr int32_t kLatencySamples = 64;
+constexpr int32_t kUrgentLane = 0;  // of reads, which are otherwise none then
+
+int64_t median(std::vector<int64_t> values) {
+  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+// Touched here, so that no page fault is measured later.
+DriveLoad::Buffer DriveLoad::make_buffer() {
+  Buffer buffer{static_cast<std::byte*>(std::aligned_alloc(kBlockBytes, kTransferBytes)),
+                &std::free};
+  std::memset(buffer.get(), 1, kTransferBytes);
+  return buffer;
+}
+
+DriveLoad::DriveLoad(int64_t request_bytes)
+    : request_bytes_(std::min(request_bytes, kTransferBytes)), noise_(make_buffer()) {
+  std::mt19937_64 random(20260101);
+  auto* words = reinterpret_cast<uint64_t*>(noise_.get());
+  std::generate(words, words + kTransferBytes / 8, random);
+  for (int32_t i = 0; i < kLoadTransfersAtOnce; ++i) targets_.push_back(make_buffer());
+}
+
+DriveLoad::~DriveLoad() = default;
+
+LoadMemory DriveLoad::memory() const {
+  LoadMemory memory;
+  for (const Buffer& target : targets_) {
+    memory[static_cast<size_t>(Direction::kRead)].push_back(target.get());
+    memory[static_cast<size_t>(Direction::kWrite)].push_back(noise_.get());
+  }
+  return memory;
+}
+
+Result<std::unique_ptr<DriveLoad>> DriveLoad::open(const std::vector<SsdDirectory>& directories,
+                                                   int64_t file_bytes, SsdStoreOptions options) {
+  std::unique_ptr<DriveLoad> load(new DriveLoad(options.request_bytes));
+  const int64_t size_bytes =
+      align_up(std::max(file_bytes, TierLoad::least_bytes(kTransferBytes)), kTransferBytes);
+  options.capacity_bytes = size_bytes + kBlockBytes + load->request_bytes_;
+  auto store = open_ssd_store(directories, options, load->clock_);
+  if (!store) return store.status();
+  load->store_ = std::move(*store);
+  load->load_ = std::make_unique<TierLoad>(*load->store_, kTransferBytes, load->memory());
+  TERAIO_RETURN_IF_ERROR(load->load_->fill(size_bytes));
+  const Result<Extent> small = load->reserve(kBlockBytes);
+  if (!small) return small.status();
+  const Result<Extent> request = load->reserve(load->request_bytes_);
+  if (!request) return request.status();
+  load->small_ = *small;
+  load->request_ = *request;
+  return load;
+}
+
+Result<Extent> DriveLoad::reserve(int64_t size_bytes) {
+  const Result<Extent> extent = store_->reserve(size_bytes);
+  if (!extent) return extent;
+  load_->submit(Direction::kWrite, 0, *extent);
+  const Status status = load_->wait_for_ending().completion.status;
+  if (!status.ok()) return status;
+  return extent;
+}
+
+Result<SustainedRate> DriveLoad::run_until_settled(bool reads, bool writes,
+                                                   const SustainedRateOptions& options) {
+  SustainedRate rate(reads, writes, options);
+  const Status status = load_->keep_busy(reads, writes, [&](const LoadProgress& progress) {
+    rate.add(progress);
+    return rate.is_over();
+  });
+  if (!status.ok()) return status;
+  return rate;
+}
+
+Result<int64_t> DriveLoad::idle_ns(Direction direction, const Extent& extent, Priority priority) {
+  std::vector<int64_t> durations_ns;
+  for (int32_t i = 0; i < kLatencySamples; ++i) {
+    load_->submit(direction, 0, extent, priority);
+    const Completion completion = load_->wait_for_ending().completion;
+    if (!completion.status.ok()) return completion.status;
+    durations_ns.push_back(completion.end_ns - completion.submit_ns);
+  }
+  return median(std::move(durations_ns));
+}
+
+Result<int64_t> DriveLoad::read_latency_ns() {
+  return idle_ns(Direction::kRead, small_, Priority::kPlanned);
+}
+
+// As long as samples are missing, every write that ends is followed by another, and every read too.
+Result<int64_t> DriveLoad::urgent_read_behind_writes_ns() {
+  for (int32_t lane = 0; lane < kLoadTransfersAtOnce; ++lane) {
+    load_->submit(Direction::kWrite, lane, load_->next_extent(Direction::kWrite));
+  }
+  int32_t under_way = kLoadTransfersAtOnce;
+  bool is_reading = false;
+  std::vector<int64_t> durations_ns;
+  Status status;
+  while (under_way > 0) {
+    const TierLoad::Ending ending = load_->wait_for_ending();
+    --under_way;
+    if (status.ok()) status = ending.completion.status;
+    if (ending.direction == Direction::kRead) {
+      durations_ns.push_back(ending.completion.end_ns - ending.completion.submit_ns);
+      is_reading = false;
+    }
+    if (!status.ok() || durations_ns.size() >= kLatencySamples) continue;
+    if (ending.direction == Direction::kWrite) {
+      load_->submit(Direction::kWrite, ending.lane, load_->next_extent(Direction::kWrite));
+      ++under_way;
+    }
+    if (is_reading) continue;
+    load_->submit(Direction::kRead, kUrgentLane, request_, Priority::kUrgent);
+    is_reading = true;
+    ++under_way;
+  }
+  if (!status.ok()) return status;
+  return median(std::move(durations_ns));
+}
+
+Result<UrgentLatency> DriveLoad::urgent_latency() {
+  const auto write_ns = idle_ns(Direction::kWrite, request_, Priority::kPlanned);
+  if (!write_ns) return write_ns.status();
+  const auto idle = idle_ns(Direction::kRead, request_, Priority::kUrgent);
+  if (!idle) return idle.status();
+  const auto busy = urgent_read_behind_writes_ns();
+  if (!busy) return busy.status();
+  return UrgentLatency{*idle, *busy, *write_ns};
+}
+
+int64_t DriveLoad::buffer_bytes() const {
+  return static_cast<int64_t>(1 + targets_.size()) * kTransferBytes;
+}
+
+}  // namespace teraio

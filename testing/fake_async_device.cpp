@@ -1,0 +1,363 @@
+#include "testing/fake_async_device.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+
+namespace teraio {
+namespace {
+
+constexpr int kPoison = 0xCD;
+
+using Bytes = FakeAsyncDevice::Bytes;
+
+bool any_overlaps(const std::vector<Bytes>& ranges, const Bytes& bytes) {
+  return std::any_of(ranges.begin(), ranges.end(),
+                     [&](const Bytes& range) { return range.overlaps(bytes); });
+}
+
+bool uses(const FakeAsyncDevice::Compute& compute, const Bytes& bytes) {
+  return any_overlaps(compute.reads, bytes) || any_overlaps(compute.writes, bytes);
+}
+
+}  // namespace
+
+FakeAsyncDevice::FakeAsyncDevice(FakeAsyncOptions options)
+    : options_(options), random_(options.seed) {
+  auto memory = FakeMemory::create(options.budget_bytes);
+  TERAIO_CHECK(memory.ok());
+  memory_ = std::move(*memory);
+}
+
+FakeAsyncDevice::~FakeAsyncDevice() = default;
+
+// --- Compute ------------------------------------------------------------------------------------
+
+void FakeAsyncDevice::launch(Compute compute) {
+  const std::lock_guard lock(mutex_);
+  check_launch(compute);
+  enqueue(std::move(compute), Event{}, Event{});
+}
+
+void FakeAsyncDevice::enqueue(Compute compute, Event after, Event mark) {
+  compute_.push_back({std::move(compute), after, mark, ++last_place_});
+}
+
+void FakeAsyncDevice::launch_on(void* stream, Compute compute, Event after) {
+  const std::lock_guard lock(mutex_);
+  check_known(after);
+  check_allocated(compute);
+  const History history = history_of(after);
+  for (const Copy& copy : copies_)
+    if (!copy.is_to_host && uses(compute, copy.device()) && history.copies.count(copy.end.id) == 0)
+      note("used before it arrived");
+  elsewhere_[stream].push_back({std::move(compute), after, Event{}, 0});
+}
+
+Event FakeAsyncDevice::record_on(void* stream) {
+  const std::lock_guard lock(mutex_);
+  const Event event = new_event({});
+  elsewhere_[stream].push_back({{}, Event{}, event, 0});
+  return event;
+}
+
+bool FakeAsyncDevice::is_used_elsewhere(const Bytes& bytes) const {
+  for (const auto& [stream, queue] : elsewhere_)
+    for (const ComputeItem& item : queue)
+      if (uses(item.compute, bytes)) return true;
+  return false;
+}
+
+void FakeAsyncDevice::check_allocated(const Compute& compute) {
+  for (const auto* ranges : {&compute.reads, &compute.writes})
+    for (const Bytes& range : *ranges)
+      if (memory_->contains(range.begin) && !memory_->is_allocated(range.begin, range.size_bytes))
+        note("compute on memory that is not allocated");
+}
+
+void FakeAsyncDevice::check_launch(const Compute& compute) {
+  check_allocated(compute);
+  for (Copy& copy : copies_) {
+    if (awaited_.count(copy.end.id) > 0) continue;
+    if (!copy.is_to_host && uses(compute, copy.device())) note("used before it arrived");
+    if (copy.is_to_host) tear_if(any_overlaps(compute.writes, copy.device()), copy);
+  }
+}
+
+Event FakeAsyncDevice::record() {
+  const std::lock_guard lock(mutex_);
+  const Event event = new_event({last_place_ + 1, awaited_});
+  enqueue({}, Event{}, event);
+  return event;
+}
+
+Status FakeAsyncDevice::order_after(Event event) {
+  const std::lock_guard lock(mutex_);
+  check_known(event);
+  if (passed(event)) return {};
+  awaited_.insert(event.id);
+  for (const uint64_t copy : history_of(event).copies) awaited_.insert(copy);
+  enqueue({}, event, Event{});
+  return {};
+}
+
+bool FakeAsyncDevice::has_passed(Event event) const {
+  const std::lock_guard lock(mutex_);
+  auto* self = const_cast<FakeAsyncDevice*>(this);
+  self->check_known(event);
+  if (options_.progress == Progress::kOnWait) self->step_locked();
+  return passed(event);
+}
+
+Status FakeAsyncDevice::wait(Event event) {
+  std::unique_lock lock(mutex_);
+  check_known(event);
+  if (options_.progress == Progress::kManual) {
+    changed_.wait(lock, [&] { return passed(event); });
+  }
+  while (!passed(event)) {
+    if (!step_locked()) return Status(ErrorCode::kInternal, "fake: would wait for ever");
+  }
+  return failed_.count(event.id) > 0 ? Status(ErrorCode::kIoError, "fake: copy failed") : Status();
+}
+
+// --- Memory -------------------------------------------------------------------------------------
+
+std::byte* FakeAsyncDevice::allocate(int64_t size_bytes) {
+  const std::lock_guard lock(mutex_);
+  std::byte* memory = memory_->allocate(size_bytes);
+  if (memory == nullptr) return nullptr;
+  const Bytes block = {memory, memory_->held_bytes(memory)};
+  const bool is_still_used =
+      std::any_of(compute_.begin(), compute_.end(),
+                  [&](const ComputeItem& item) { return uses(item.compute, block); });
+  if (!is_still_used) std::memset(bytes(memory), kPoison, block.size_bytes);
+  return memory;
+}
+
+void FakeAsyncDevice::release(std::byte* memory) {
+  const std::lock_guard lock(mutex_);
+  const Bytes block = {memory, memory_->held_bytes(memory)};
+  for (const Copy& copy : copies_) {
+    if (copy.device().overlaps(block)) note("released before the copy ended");
+  }
+  if (is_used_elsewhere(block)) note("released while another stream was at work on it");
+  memory_->release(memory);
+  enqueue({{}, {block}, [=, this] { std::memset(bytes(block.begin), kPoison, block.size_bytes); }},
+          Event{}, Event{});
+}
+
+void FakeAsyncDevice::set_budget_bytes(int64_t budget_bytes) {
+  const std::lock_guard lock(mutex_);
+  memory_->set_budget_bytes(budget_bytes);
+}
+
+int64_t FakeAsyncDevice::budget_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return memory_->budget_bytes();
+}
+
+int64_t FakeAsyncDevice::allocated_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return memory_->allocated_bytes();
+}
+
+MemoryUsage FakeAsyncDevice::usage() const {
+  const std::lock_guard lock(mutex_);
+  return memory_->usage();
+}
+
+void FakeAsyncDevice::reset_peak() {
+  const std::lock_guard lock(mutex_);
+  memory_->reset_peak();
+}
+
+Status FakeAsyncDevice::pin_host(std::byte* host, int64_t size_bytes) {
+  const std::lock_guard lock(mutex_);
+  pinned_.push_back({host, size_bytes});
+  return {};
+}
+
+void FakeAsyncDevice::unpin_host(std::byte* host) {
+  const std::lock_guard lock(mutex_);
+  const auto known = std::find_if(pinned_.begin(), pinned_.end(),
+                                  [&](const Bytes& bytes) { return bytes.begin == host; });
+  if (known == pinned_.end()) return note("unpinned what was not pinned");
+  for (const Copy& copy : copies_) {
+    if ((copy.is_to_host ? copy.target() : copy.source()).overlaps(*known))
+      note("unpinned before the copy ended");
+  }
+  pinned_.erase(known);
+}
+
+// --- Copies -------------------------------------------------------------------------------------
+
+Result<Event> FakeAsyncDevice::copy_to_host(std::byte* host, const std::byte* device,
+                                            int64_t size_bytes, Event after) {
+  return queue_copy({host, device, size_bytes, true, after});
+}
+
+Result<Event> FakeAsyncDevice::copy_from_host(std::byte* device, const std::byte* host,
+                                              int64_t size_bytes, Event after) {
+  return queue_copy({device, host, size_bytes, false, after});
+}
+
+Result<Event> FakeAsyncDevice::queue_copy(Copy copy) {
+  const std::lock_guard lock(mutex_);
+  check_known(copy.after);
+  ++copy_count_;
+  changed_.notify_all();
+  if (copy_count_ == options_.refused_copy) {
+    return Status(ErrorCode::kIoError, "fake: copy refused");
+  }
+  check_copy(copy);
+  History history = history_of(copy.after);
+  copy.end = new_event(history);
+  histories_.at(copy.end.id).copies.insert(copy.end.id);
+  if (copy_count_ == options_.failing_copy) failed_.insert(copy.end.id);
+  copies_.push_back(copy);
+  return copy.end;
+}
+
+void FakeAsyncDevice::tear_if(bool is_changed, Copy& copy) {
+  if (!is_changed || copy.is_torn) return;
+  copy.is_torn = true;
+  ++torn_count_;
+}
+
+void FakeAsyncDevice::check_copy(Copy& copy) {
+  const Bytes device = copy.device();
+  if (memory_->contains(device.begin) && !memory_->is_allocated(device.begin, device.size_bytes)) {
+    note("copied memory that is not allocated");
+  }
+  if (is_used_elsewhere(device)) note("copied while another stream was at work on it");
+  const History history = history_of(copy.after);
+  for (const ComputeItem& item : compute_) {
+    if (item.place <= history.compute_place) continue;
+    if (copy.is_to_host) {
+      tear_if(any_overlaps(item.compute.writes, device), copy);
+    } else if (uses(item.compute, device)) {
+      note("copied before compute was there");
+    }
+  }
+  for (const Copy& other : copies_) {
+    if (copy.conflicts_with(other) && history.copies.count(other.end.id) == 0)
+      note("two copies of one place at once");
+  }
+}
+
+// --- Order --------------------------------------------------------------------------------------
+
+FakeAsyncDevice::History FakeAsyncDevice::history_of(Event event) const {
+  const auto found = histories_.find(event.id);
+  return found == histories_.end() ? History() : found->second;
+}
+
+Event FakeAsyncDevice::new_event(History history) {
+  const Event event{++last_event_};
+  histories_.emplace(event.id, std::move(history));
+  return event;
+}
+
+void FakeAsyncDevice::check_known(Event event) {
+  if (event.id > last_event_) note("an event that was never recorded");
+}
+
+void FakeAsyncDevice::pass(Event event) {
+  if (event.id != 0) passed_.insert(event.id);
+  histories_.erase(event.id);
+  awaited_.erase(event.id);
+  changed_.notify_all();
+}
+
+bool FakeAsyncDevice::step() {
+  const std::lock_guard lock(mutex_);
+  return step_locked();
+}
+
+void FakeAsyncDevice::run_all() {
+  while (step()) continue;
+}
+
+bool FakeAsyncDevice::step_locked() {
+  std::vector<std::function<void()>> possible;
+  const auto add_if_possible = [&](Queue& queue) {
+    if (!queue.empty() && passed(queue.front().after))
+      possible.push_back([this, &queue] { advance(queue); });
+  };
+  add_if_possible(compute_);
+  for (auto& [stream, queue] : elsewhere_) add_if_possible(queue);
+  for (auto copy = copies_.begin(); copy != copies_.end(); ++copy) {
+    if (copy->has_begun) {
+      possible.push_back([this, copy] { end_copy(copy); });
+    } else if (passed(copy->after)) {
+      possible.push_back([this, copy] { begin_copy(*copy); });
+    }
+  }
+  if (possible.empty()) return false;
+  possible[random_() % possible.size()]();
+  return true;
+}
+
+void FakeAsyncDevice::advance(Queue& queue) {
+  const ComputeItem item = std::move(queue.front());
+  queue.pop_front();
+  if (item.compute.run) item.compute.run();
+  pass(item.mark);
+}
+
+void FakeAsyncDevice::begin_copy(Copy& copy) {
+  copy.has_begun = true;
+  const std::byte* from = bytes(copy.from);
+  copy.seen.assign(from, from + copy.size_bytes);
+  std::memset(bytes(copy.to), kPoison, copy.size_bytes);
+}
+
+void FakeAsyncDevice::end_copy(std::list<Copy>::iterator copy) {
+  const bool is_same = std::memcmp(copy->seen.data(), bytes(copy->from), copy->size_bytes) == 0;
+  if (!is_same && !copy->is_torn) note("source changed during the copy");
+  const bool is_good = failed_.count(copy->end.id) == 0 && !copy->is_torn;
+  if (is_good) std::memcpy(bytes(copy->to), copy->seen.data(), copy->size_bytes);
+  const Event end = copy->end;
+  copies_.erase(copy);
+  pass(end);
+}
+
+// --- What the test asks -------------------------------------------------------------------------
+
+int64_t FakeAsyncDevice::copies_waiting() const {
+  const std::lock_guard lock(mutex_);
+  return std::count_if(copies_.begin(), copies_.end(),
+                       [](const Copy& copy) { return !copy.has_begun; });
+}
+
+int64_t FakeAsyncDevice::copies_under_way() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<int64_t>(copies_.size());
+}
+
+void FakeAsyncDevice::wait_for_copies(int64_t count) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return copy_count_ >= count; });
+}
+
+int64_t FakeAsyncDevice::pinned_bytes() const {
+  const std::lock_guard lock(mutex_);
+  int64_t sum_bytes = 0;
+  for (const Bytes& bytes : pinned_) sum_bytes += bytes.size_bytes;
+  return sum_bytes;
+}
+
+int64_t FakeAsyncDevice::torn_copies() const {
+  const std::lock_guard lock(mutex_);
+  return torn_count_;
+}
+
+std::vector<std::string> FakeAsyncDevice::violations() const {
+  const std::lock_guard lock(mutex_);
+  return violations_;
+}
+
+}  // namespace teraio

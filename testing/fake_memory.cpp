@@ -1,0 +1,112 @@
+#include "testing/fake_memory.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/units.h"
+
+namespace teraio {
+namespace {
+
+constexpr int64_t kSmallAlignment = 64;
+// Addresses, not memory: room for budgets that are raised later.
+constexpr int64_t kAddressBytes = 16 * kGiB;
+
+void* map_shared(int fd, int protection) {
+  return mmap(nullptr, kAddressBytes, protection, MAP_SHARED | MAP_NORESERVE, fd, 0);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<FakeMemory>> FakeMemory::create(int64_t budget_bytes) {
+  const int fd = memfd_create("teraio fake device", MFD_CLOEXEC);
+  const bool has_file = fd >= 0 && ftruncate(fd, kAddressBytes) == 0;
+  void* addresses = has_file ? map_shared(fd, PROT_NONE) : MAP_FAILED;
+  void* bytes = has_file ? map_shared(fd, PROT_READ | PROT_WRITE) : MAP_FAILED;
+  if (fd >= 0) close(fd);
+  if (addresses == MAP_FAILED || bytes == MAP_FAILED) {
+    if (addresses != MAP_FAILED) munmap(addresses, kAddressBytes);
+    return Status(ErrorCode::kUnsupported, "fake device: the system refuses " +
+                                               format_size(kAddressBytes) + " of addresses");
+  }
+  return std::unique_ptr<FakeMemory>(new FakeMemory(static_cast<std::byte*>(addresses),
+                                                    static_cast<std::byte*>(bytes), kAddressBytes,
+                                                    budget_bytes));
+}
+
+FakeMemory::FakeMemory(std::byte* addresses, std::byte* bytes, int64_t address_bytes,
+                       int64_t budget_bytes)
+    : addresses_(addresses), bytes_(bytes), address_bytes_(address_bytes) {
+  usage_.budget_bytes = budget_bytes;
+}
+
+FakeMemory::~FakeMemory() {
+  munmap(addresses_, address_bytes_);
+  munmap(bytes_, address_bytes_);
+}
+
+// The offset, or -1.
+int64_t FakeMemory::first_fit(int64_t held_bytes, int64_t alignment) const {
+  int64_t offset = 0;
+  for (const auto& [begin, block] : blocks_) {
+    if (offset + held_bytes <= begin) return offset;
+    offset = align_up(begin + block.held_bytes, alignment);
+  }
+  return offset + held_bytes <= address_bytes_ ? offset : -1;
+}
+
+std::byte* FakeMemory::allocate(int64_t size_bytes) {
+  if (size_bytes < 0 || size_bytes > address_bytes_) return nullptr;
+  const int64_t alignment = size_bytes < kPageBytes ? kSmallAlignment : kPageBytes;
+  const int64_t held_bytes = align_up(std::max<int64_t>(size_bytes, 1), alignment);
+  if (usage_.allocated_bytes + held_bytes > usage_.budget_bytes) return nullptr;
+  const int64_t offset = first_fit(held_bytes, alignment);
+  if (offset < 0) return nullptr;
+  blocks_[offset] = {size_bytes, held_bytes};
+  usage_.allocated_bytes += held_bytes;
+  usage_.rounding_bytes += held_bytes - size_bytes;
+  usage_.allocated_peak_bytes = std::max(usage_.allocated_peak_bytes, usage_.allocated_bytes);
+  return addresses_ + offset;
+}
+
+void FakeMemory::release(std::byte* memory) {
+  const auto block = blocks_.find(memory - addresses_);
+  TERAIO_CHECK(block != blocks_.end());
+  usage_.allocated_bytes -= block->second.held_bytes;
+  usage_.rounding_bytes -= block->second.held_bytes - block->second.requested_bytes;
+  blocks_.erase(block);
+}
+
+MemoryUsage FakeMemory::usage() const {
+  MemoryUsage usage = usage_;
+  usage.reserved_bytes = usage.allocated_bytes;
+  usage.reserved_peak_bytes = usage.allocated_peak_bytes;
+  usage.largest_free_bytes = std::max<int64_t>(usage.budget_bytes - usage.allocated_bytes, 0);
+  return usage;
+}
+
+std::byte* FakeMemory::bytes(const std::byte* address) const {
+  return contains(address) ? bytes_ + (address - addresses_) : const_cast<std::byte*>(address);
+}
+
+bool FakeMemory::contains(const std::byte* address) const {
+  return address >= addresses_ && address < addresses_ + address_bytes_;
+}
+
+int64_t FakeMemory::held_bytes(const std::byte* block) const {
+  const auto found = blocks_.find(block - addresses_);
+  return found == blocks_.end() ? 0 : found->second.held_bytes;
+}
+
+bool FakeMemory::is_allocated(const std::byte* begin, int64_t size_bytes) const {
+  const int64_t offset = begin - addresses_;
+  const auto next = blocks_.upper_bound(offset);
+  if (next == blocks_.begin()) return false;
+  const auto& [block_offset, block] = *std::prev(next);
+  return offset + size_bytes <= block_offset + block.held_bytes;
+}
+
+}  // namespace teraio

@@ -1,0 +1,112 @@
+// A drive whose requests end when the test says so, and as it says.
+#pragma once
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "io/drive_io.h"
+
+namespace teraio::testing {
+
+inline constexpr int64_t kAllBytes = std::numeric_limits<int64_t>::max();
+
+// The test's side; outlives the drive. Any thread.
+class Gate {
+ public:
+  // Blocks until the drive's thread has nothing left to begin; returns all requests so far.
+  std::vector<IoRequest> begun() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return is_asleep_; });
+    return begun_;
+  }
+
+  // As begun(), without those that have ended.
+  std::vector<IoRequest> in_flight() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return is_asleep_; });
+    return in_flight_;
+  }
+
+  // Ends one request; kAllBytes stands for what was asked for.
+  void end(const IoRequest& request, int64_t result = kAllBytes) {
+    const std::lock_guard lock(mutex_);
+    end_locked(request, result);
+    changed_.notify_all();
+  }
+
+  // Ends all requests under way and, from now on, every new one at once.
+  void open() {
+    const std::lock_guard lock(mutex_);
+    is_open_ = true;
+    const std::vector<IoRequest> requests = in_flight_;
+    for (const IoRequest& request : requests) end_locked(request, kAllBytes);
+    changed_.notify_all();
+  }
+  void close() {
+    const std::lock_guard lock(mutex_);
+    is_open_ = false;
+  }
+
+ private:
+  friend class GatedIo;
+
+  void end_locked(const IoRequest& request, int64_t result) {
+    in_flight_.erase(
+        std::find_if(in_flight_.begin(), in_flight_.end(),
+                     [&](const IoRequest& other) { return other.tag == request.tag; }));
+    is_asleep_ = false;
+    results_.push_back({request.tag, result == kAllBytes ? request.size_bytes : result});
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<IoRequest> begun_;
+  std::vector<IoRequest> in_flight_;
+  std::vector<IoResult> results_;
+  bool is_asleep_ = false;
+  bool is_woken_ = false;
+  bool is_open_ = false;
+};
+
+class GatedIo final : public DriveIo {
+ public:
+  explicit GatedIo(Gate& gate) : gate_(gate) {}
+
+  std::string_view description() const override { return "gated"; }
+
+  void submit(const IoRequest& request) override {
+    const std::lock_guard lock(gate_.mutex_);
+    gate_.begun_.push_back(request);
+    gate_.in_flight_.push_back(request);
+    if (gate_.is_open_) gate_.end_locked(request, kAllBytes);
+    gate_.changed_.notify_all();
+  }
+
+  void wait(std::vector<IoResult>& results) override {
+    std::unique_lock lock(gate_.mutex_);
+    gate_.is_asleep_ = gate_.results_.empty() && !gate_.is_woken_;
+    gate_.changed_.notify_all();
+    gate_.changed_.wait(lock, [&] { return gate_.is_woken_ || !gate_.results_.empty(); });
+    results.insert(results.end(), gate_.results_.begin(), gate_.results_.end());
+    gate_.results_.clear();
+    gate_.is_woken_ = false;
+    gate_.is_asleep_ = false;
+  }
+
+  void wake() override {
+    const std::lock_guard lock(gate_.mutex_);
+    gate_.is_woken_ = true;
+    gate_.is_asleep_ = false;
+    gate_.changed_.notify_all();
+  }
+
+ private:
+  Gate& gate_;
+};
+
+}  // namespace teraio::testing

@@ -1,0 +1,27 @@
+// The ssd tier without drives: in memory, on virtual time, with faults. For tests and simulations.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "storage/tier_store.h"
+#include "testing/faulty_io.h"
+#include "testing/memory_io.h"
+
+namespace teraio {
+
+struct MemoryStoreOptions {
+  std::vector<MemoryDriveOptions> drives;  // weighted by their rates
+  int64_t request_bytes = int64_t{1} << 20;
+  int32_t queue_depth = 8;
+  bool checksum = true;
+  // Makes each drive's schedule from its index; empty: no faults.
+  std::function<FaultSchedule(int32_t drive)> faults;
+};
+
+// `clock` outlives the store, which moves it.
+std::unique_ptr<TierStore> open_memory_store(const MemoryStoreOptions& options,
+                                             VirtualClock& clock);
+
+}  // namespace teraio

@@ -1,0 +1,151 @@
+// Huge pages and NUMA nodes: what is there, and host memory that makes use of it.
+#include "device/system_memory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <linux/mempolicy.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <sstream>
+
+#include "base/units.h"
+#include "device/cpu_device.h"
+#include "device/host_memory.h"
+#include "testing/page_memory.h"
+#include "testing/sysfs_tree.h"
+
+namespace teraio {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::PageMemory;
+using testing::ScratchDirectory;
+using ::testing::StartsWith;
+using testing::SysfsTree;
+
+TEST(SystemMemoryTest, AServerWithTwoNodes) {
+  const SystemMemory memory = read_system_memory(SysfsTree("nvme_two_gpus").path());
+  EXPECT_THAT(memory.numa_nodes, ElementsAre(0, 1));
+  EXPECT_EQ(memory.transparent_huge_pages, "madvise");
+  EXPECT_EQ(memory.free_reserved_huge_pages, 512);
+}
+
+TEST(SystemMemoryTest, NodesWithoutMemoryAreLeftOut) {
+  const ScratchDirectory sysfs;
+  std::filesystem::create_directories(sysfs.path() / "devices/system/node");
+  std::ofstream(sysfs.path() / "devices/system/node/has_memory") << "0,2-3,17\n";
+  EXPECT_THAT(read_system_memory(sysfs.path()).numa_nodes, ElementsAre(0, 2, 3, 17));
+}
+
+TEST(SystemMemoryTest, ASystemThatDoesNotTell) {
+  const SystemMemory memory = read_system_memory("/nowhere");
+  EXPECT_THAT(memory.numa_nodes, IsEmpty());
+  EXPECT_EQ(memory.transparent_huge_pages, "");
+  EXPECT_EQ(memory.free_reserved_huge_pages, 0);
+}
+
+TEST(NearestNode, TheDevicesElseTheDrives) {
+  const SystemMemory two = {{0, 1}, "", 0};
+  EXPECT_EQ(nearest_node(two, 1, 0), 1);
+  EXPECT_EQ(nearest_node(two, -1, 1), 1);
+  EXPECT_EQ(nearest_node(two, -1, -1), std::nullopt);
+}
+
+TEST(NearestNode, OneNodeIsNoChoiceAndAnAbsentOneNone) {
+  EXPECT_EQ(nearest_node({{0}, "", 0}, 0, 0), std::nullopt);
+  EXPECT_EQ(nearest_node({{}, "", 0}, 0, 0), std::nullopt);
+  EXPECT_EQ(nearest_node({{0, 1}, "", 0}, 5, 0), std::nullopt);
+}
+
+// The policy of the memory there, and the nodes that it names as bits.
+std::pair<int, unsigned long> policy_of(std::byte* memory) {
+  int policy = -1;
+  unsigned long nodes[16] = {};
+  syscall(SYS_get_mempolicy, &policy, nodes, 1024, memory, MPOL_F_ADDR);
+  return {policy, nodes[0]};
+}
+
+TEST(PreferNumaNode, TheSystemKnowsOfIt) {
+  PageMemory memory(kMiB);
+  const Status bound = prefer_numa_node(memory.data(), kMiB, 0);
+  if (!bound.ok()) GTEST_SKIP() << bound.message();
+  EXPECT_EQ(policy_of(memory.data()), std::pair(int{MPOL_PREFERRED}, 1UL));
+  EXPECT_EQ(policy_of(memory.data() + kMiB - 4096), std::pair(int{MPOL_PREFERRED}, 1UL));
+}
+
+TEST(PreferNumaNode, ANodeThatIsNotThereIsAnError) {
+  PageMemory memory(4096);
+  const Status bound = prefer_numa_node(memory.data(), 4096, 1000);
+  EXPECT_EQ(bound.code(), ErrorCode::kUnsupported);
+  EXPECT_THAT(bound.message(), HasSubstr("NUMA node 1000"));
+}
+
+// From smaps: kilobytes of a field in the mapping that holds `memory`.
+int64_t mapped_kilobytes(const std::byte* memory, const std::string& field) {
+  std::ifstream smaps("/proc/self/smaps");
+  const auto wanted = reinterpret_cast<uintptr_t>(memory);
+  bool is_there = false;
+  for (std::string line; std::getline(smaps, line);) {
+    unsigned long begin = 0;
+    unsigned long end = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2) {
+      is_there = begin <= wanted && wanted < end;
+    } else if (is_there && line.rfind(field, 0) == 0) {
+      return std::stoll(line.substr(field.size() + 1));
+    }
+  }
+  return -1;
+}
+
+class HostMemoryTest : public ::testing::Test {
+ protected:
+  HostMemoryTest() : device_(std::move(*make_cpu_device(kMiB))) {}
+
+  SystemMemory system_ = read_system_memory("/sys");
+  std::unique_ptr<Device> device_;
+};
+
+TEST_F(HostMemoryTest, LiesInHugePages) {
+  if (system_.transparent_huge_pages == "never" || system_.transparent_huge_pages.empty()) {
+    GTEST_SKIP() << "transparent huge pages are switched off";
+  }
+  const auto memory = HostMemory::map(16 * kMiB + 4096, *device_);
+  ASSERT_TRUE(memory.ok()) << memory.status().message();
+  EXPECT_THAT(memory->description(), StartsWith("transparent huge pages"));
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(memory->at(0)) % kHugePageBytes, 0);
+  std::memset(memory->at(0), 1, 16 * kMiB + 4096);
+  EXPECT_GT(mapped_kilobytes(memory->at(0), "AnonHugePages:"), 0);
+}
+
+TEST_F(HostMemoryTest, TakesReservedHugePagesWhereTheyAreEnough) {
+  if (system_.free_reserved_huge_pages < 4) GTEST_SKIP() << "no huge pages are reserved here";
+  const auto memory = HostMemory::map(4 * kHugePageBytes, *device_);
+  ASSERT_TRUE(memory.ok()) << memory.status().message();
+  EXPECT_THAT(memory->description(), StartsWith("reserved huge pages"));
+  std::memset(memory->at(0), 1, 4 * kHugePageBytes);
+  EXPECT_EQ(mapped_kilobytes(memory->at(0), "KernelPageSize:"), kHugePageBytes / 1024);
+  const int64_t too_many = (system_.free_reserved_huge_pages + 1) * kHugePageBytes;
+  const auto more = HostMemory::map(too_many, *device_);
+  ASSERT_TRUE(more.ok()) << more.status().message();
+  EXPECT_EQ(more->description().find("reserved"), std::string::npos);
+}
+
+TEST_F(HostMemoryTest, IsPlacedOnlyWhereThereIsAChoice) {
+  const auto memory = HostMemory::map(kMiB, *device_, 0);
+  ASSERT_TRUE(memory.ok()) << memory.status().message();
+  const bool has_choice = nearest_node(system_, device_->numa_node(), 0).has_value();
+  const auto [policy, nodes] = policy_of(memory->at(0));
+  if (policy < 0) GTEST_SKIP() << "the system does not tell of NUMA policies";
+  EXPECT_EQ(policy, has_choice ? int{MPOL_PREFERRED} : int{MPOL_DEFAULT});
+  EXPECT_EQ(memory->description().find("NUMA") != std::string::npos, has_choice);
+}
+
+}  // namespace
+}  // namespace teraio

@@ -1,0 +1,83 @@
+// Our declarations of cuFile against the real header, where one is installed.
+#include "io/cufile_abi.h"
+
+#include <gtest/gtest.h>
+
+#ifdef TERAIO_HAS_CUFILE_HEADER
+#include <cufile.h>
+
+#include <type_traits>
+
+namespace teraio {
+namespace {
+
+static_assert(sizeof(cufile::Error) == sizeof(CUfileError_t));
+static_assert(offsetof(cufile::Error, code) == offsetof(CUfileError_t, err));
+static_assert(offsetof(cufile::Error, cuda_code) == offsetof(CUfileError_t, cu_err));
+
+static_assert(sizeof(cufile::Descriptor) == sizeof(CUfileDescr_t));
+static_assert(offsetof(cufile::Descriptor, fd) == offsetof(CUfileDescr_t, handle.fd));
+static_assert(offsetof(cufile::Descriptor, file_system_ops) == offsetof(CUfileDescr_t, fs_ops));
+static_assert(cufile::kHandleTypeFd == CU_FILE_HANDLE_TYPE_OPAQUE_FD);
+static_assert(std::is_same_v<cufile::Handle, CUfileHandle_t>);
+
+static_assert(sizeof(cufile::DriverProperties) == sizeof(CUfileDrvProps_t));
+static_assert(offsetof(cufile::DriverProperties, nvfs.control_flags) ==
+              offsetof(CUfileDrvProps_t, nvfs.dcontrolflags));
+static_assert(offsetof(cufile::DriverProperties, nvfs.status_flags) ==
+              offsetof(CUfileDrvProps_t, nvfs.dstatusflags));
+static_assert(offsetof(cufile::DriverProperties, max_batch_timeout_ms) ==
+              offsetof(CUfileDrvProps_t, max_batch_io_timeout_msecs));
+static_assert(cufile::kAllowCompatModeBit == CU_FILE_ALLOW_COMPAT_MODE);
+
+static_assert(cufile::kErrorBase == CUFILEOP_BASE_ERR);
+static_assert(cufile::kSuccess == CU_FILE_SUCCESS);
+static_assert(cufile::kDriverNotInitialized == CU_FILE_DRIVER_NOT_INITIALIZED);
+static_assert(cufile::kIoNotSupported == CU_FILE_IO_NOT_SUPPORTED);
+static_assert(cufile::kInvalidFileType == CU_FILE_INVALID_FILE_TYPE);
+static_assert(cufile::kInvalidFileOpenFlag == CU_FILE_INVALID_FILE_OPEN_FLAG);
+static_assert(cufile::kInvalidValue == CU_FILE_INVALID_VALUE);
+static_assert(cufile::kMemoryAlreadyRegistered == CU_FILE_MEMORY_ALREADY_REGISTERED);
+static_assert(cufile::kMemoryNotRegistered == CU_FILE_MEMORY_NOT_REGISTERED);
+static_assert(cufile::kMemoryPinningFailed == CU_FILE_GPU_MEMORY_PINNING_FAILED);
+static_assert(cufile::kDriverAlreadyOpen == CU_FILE_DRIVER_ALREADY_OPEN);
+static_assert(cufile::kHandleAlreadyRegistered == CU_FILE_HANDLE_ALREADY_REGISTERED);
+static_assert(cufile::kInternalError == CU_FILE_INTERNAL_ERROR);
+
+static_assert(cufile::kParameterAllowCompatMode == CUFILE_PARAM_PROPERTIES_ALLOW_COMPAT_MODE);
+static_assert(cufile::kParameterForceCompatMode == CUFILE_PARAM_FORCE_COMPAT_MODE);
+static_assert(sizeof(CUFileBoolConfigParameter_t) == sizeof(int));
+
+// Signatures with other names for types of one size do not compare as types: by size and count.
+static_assert(std::is_same_v<cufile::Read, decltype(&cuFileRead)>);
+static_assert(std::is_same_v<cufile::Write, decltype(&cuFileWrite)>);
+static_assert(std::is_same_v<cufile::HandleDeregister, decltype(&cuFileHandleDeregister)>);
+static_assert(std::is_invocable_r_v<CUfileError_t, decltype(&cuFileDriverOpen)>);
+static_assert(std::is_invocable_r_v<CUfileError_t, decltype(&cuFileHandleRegister), CUfileHandle_t*,
+                                    CUfileDescr_t*>);
+static_assert(
+    std::is_invocable_r_v<CUfileError_t, decltype(&cuFileBufRegister), const void*, size_t, int>);
+static_assert(std::is_invocable_r_v<CUfileError_t, decltype(&cuFileBufDeregister), const void*>);
+static_assert(std::is_invocable_r_v<CUfileError_t, decltype(&cuFileGetVersion), int*>);
+static_assert(std::is_invocable_r_v<CUfileError_t, decltype(&cuFileGetParameterBool),
+                                    CUFileBoolConfigParameter_t, bool*>);
+static_assert(std::is_invocable_r_v<CUfileError_t, decltype(&cuFileSetParameterBool),
+                                    CUFileBoolConfigParameter_t, bool>);
+
+TEST(CufileAbi, AgreesWithTheRealHeader) { SUCCEED() << "or this file would not have compiled"; }
+
+}  // namespace
+}  // namespace teraio
+
+#else
+
+namespace teraio {
+
+TEST(CufileAbi, AgreesWithTheRealHeader) {
+  GTEST_SKIP() << "no cufile.h of version 1.15 or newer here: neither the wheel nvidia-cufile nor "
+                  "a CUDA toolkit";
+}
+
+}  // namespace teraio
+
+#endif

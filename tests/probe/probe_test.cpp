@@ -1,0 +1,146 @@
+#include "probe/probe.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <future>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+#include "testing/scratch_directory.h"
+
+namespace teraio {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::ScratchDirectory;
+
+class ProbeTest : public ::testing::Test {
+ protected:
+  Result<DriveProbe> probe(const std::filesystem::path& path) {
+    ProbeOptions options;
+    options.sustained.window_ns = 3'000'000;
+    options.sustained.longest_ns = 60'000'000;
+    options.file_bytes = 96 * kMiB;
+    options.progress = [this](const std::string& line) { lines_.push_back(line); };
+    return probe_directory(path, options);
+  }
+
+  std::filesystem::path cache() const { return directory_.path() / "cache"; }
+
+  ScratchDirectory directory_;
+  std::vector<std::string> lines_;
+};
+
+TEST_F(ProbeTest, MeasuresBothDirectionsAndLeavesNothing) {
+  const Result<DriveProbe> found = probe(directory_.path());
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  EXPECT_GT(found->read_bytes_per_second, 0);
+  EXPECT_GT(found->write_bytes_per_second, 0);
+  EXPECT_GT(found->request_latency_ns, 0);
+  EXPECT_GT(found->capacity_bytes, 0);
+  EXPECT_GE(found->duplex, 1.0);
+  EXPECT_LE(found->duplex, 2.0);
+  EXPECT_FALSE(found->name.empty());
+  EXPECT_TRUE(directory_.is_empty());
+  EXPECT_THAT(lines_, ElementsAre(HasSubstr("writing 101 MB"), HasSubstr(": write "),
+                                  HasSubstr("both at once"), HasSubstr(": read "),
+                                  HasSubstr("latency"), HasSubstr("were written to measure")));
+  EXPECT_GT(found->written_bytes, 96 * kMiB);
+}
+
+TEST_F(ProbeTest, WritesNoMoreThanItIsAllowed) {
+  ProbeOptions options;
+  options.file_bytes = 96 * kMiB;
+  options.sustained.window_ns = 1'000'000'000;
+  options.sustained.most_written_bytes = 64 * kMiB;
+  options.sustained.longest_ns = 200'000'000;
+  const Result<DriveProbe> found = probe_directory(directory_.path(), options);
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  // The file, and twice the bound and what was under way when it was met.
+  EXPECT_LT(found->written_bytes, (97 + 2 * (64 + 4 * 16)) * kMiB);
+}
+
+TEST_F(ProbeTest, FailsAsTheStoreDoes) {
+  const Result<DriveProbe> found = probe(directory_.path() / "absent");
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.status().code(), ErrorCode::kNotFound);
+}
+
+class ProbeCacheTest : public ProbeTest {
+ protected:
+  // The entry that this drive's probe would leave; made without measuring.
+  DriveProbe known() {
+    DriveProbe probe;
+    probe.identity = identity();
+    probe.read_bytes_per_second = 3'000'000'000;
+    probe.write_bytes_per_second = 2'000'000'000;
+    probe.duplex = 1.25;
+    probe.request_latency_ns = 80'000;
+    return probe;
+  }
+  std::string identity() {
+    if (identity_.empty()) identity_ = this->probe(directory_.path())->identity;
+    return identity_;
+  }
+
+ private:
+  std::string identity_;
+};
+
+TEST_F(ProbeCacheTest, ComesBackForTheSameDrive) {
+  ASSERT_TRUE(save_cached_probe(cache(), known()).ok());
+  const auto loaded = load_cached_probe(cache(), directory_.path());
+  ASSERT_TRUE(loaded.has_value());
+  EXPECT_EQ(loaded->read_bytes_per_second, 3'000'000'000);
+  EXPECT_EQ(loaded->write_bytes_per_second, 2'000'000'000);
+  EXPECT_EQ(loaded->duplex, 1.25);
+  EXPECT_EQ(loaded->request_latency_ns, 80'000);
+  EXPECT_EQ(loaded->identity, identity());
+  EXPECT_GT(loaded->capacity_bytes, 0) << "free room is that of now";
+}
+
+TEST_F(ProbeCacheTest, AnotherDriveOrAnOldSettingIsNotFound) {
+  DriveProbe other = known();
+  other.identity += " and another depth";
+  ASSERT_TRUE(save_cached_probe(cache(), other).ok());
+  EXPECT_FALSE(load_cached_probe(cache(), directory_.path()).has_value());
+}
+
+TEST_F(ProbeCacheTest, ADamagedEntryIsNotFound) {
+  ASSERT_TRUE(save_cached_probe(cache(), known()).ok());
+  for (const auto& entry : std::filesystem::directory_iterator(cache())) {
+    std::ofstream(entry.path()) << "{\"format\": \"teraio-probe/1\"";
+  }
+  EXPECT_FALSE(load_cached_probe(cache(), directory_.path()).has_value());
+}
+
+TEST_F(ProbeCacheTest, NoCacheAtAllIsNotFound) {
+  EXPECT_FALSE(load_cached_probe(cache(), directory_.path()).has_value());
+  EXPECT_FALSE(load_cached_probe(cache(), directory_.path() / "absent").has_value());
+}
+
+TEST_F(ProbeCacheTest, ProcessesThatStartTogetherMeasureOnce) {
+  std::vector<std::string> said[2];
+  const auto want = [&](std::vector<std::string>& lines) {
+    ProbeOptions options;
+    options.sustained.window_ns = 3'000'000;
+    options.sustained.longest_ns = 60'000'000;
+    options.file_bytes = 96 * kMiB;
+    options.progress = [&](const std::string& line) { lines.push_back(line); };
+    return cached_or_measured(cache(), directory_.path(), options);
+  };
+  // A lock on a file is that of its opening: threads are as good as processes.
+  auto other = std::async(std::launch::async, [&] { return want(said[0]); });
+  const Result<DriveProbe> mine = want(said[1]);
+  const Result<DriveProbe> others = other.get();
+  ASSERT_TRUE(mine.ok() && others.ok());
+  EXPECT_EQ(mine->read_bytes_per_second, others->read_bytes_per_second);
+  EXPECT_NE(said[0].empty(), said[1].empty()) << "one of them measures";
+}
+
+}  // namespace
+}  // namespace teraio

@@ -1,0 +1,105 @@
+// A tier kept busy: what is moved, when it ends, and what is left behind.
+#include "probe/tier_load.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <memory>
+
+#include "testing/memory_store.h"
+#include "testing/page_memory.h"
+
+namespace teraio {
+namespace {
+
+using testing::PageMemory;
+
+constexpr int64_t kTransferBytes = 4 * kMiB;
+constexpr int64_t kTierBytes = 48 * kMiB;
+
+class TierLoadTest : public ::testing::Test {
+ protected:
+  void open(std::function<FaultSchedule(int32_t)> faults = {}) {
+    MemoryStoreOptions options;
+    options.drives.emplace_back();
+    options.drives[0].capacity_bytes = kTierBytes;
+    options.faults = std::move(faults);
+    store_ = open_memory_store(options, clock_);
+    load_ = std::make_unique<TierLoad>(*store_, kTransferBytes, memory());
+  }
+
+  LoadMemory memory() {
+    LoadMemory memory;
+    for (auto& lanes : memory) lanes.assign(kLoadTransfersAtOnce, memory_.data());
+    return memory;
+  }
+
+  // Until so much has been moved both ways.
+  Status move(bool reads, bool writes, int64_t bytes) {
+    return load_->keep_busy(reads, writes, [&](const LoadProgress& progress) {
+      last_ = progress;
+      return progress.bytes_read + progress.bytes_written >= bytes;
+    });
+  }
+
+  PageMemory memory_{kTransferBytes};
+  VirtualClock clock_;
+  std::unique_ptr<TierStore> store_;
+  std::unique_ptr<TierLoad> load_;
+  LoadProgress last_;
+};
+
+TEST_F(TierLoadTest, FillsWhatItTakesAndGivesItBack) {
+  open();
+  ASSERT_TRUE(load_->fill(kTierBytes).ok());
+  EXPECT_EQ(store_->counters().bytes_written, kTierBytes);
+  EXPECT_EQ(store_->counters().reserved_bytes, kTierBytes);
+  load_.reset();
+  EXPECT_EQ(store_->counters().reserved_bytes, 0);
+}
+
+TEST_F(TierLoadTest, MovesTheChosenDirectionsUntilItIsOver) {
+  open();
+  ASSERT_TRUE(load_->fill(TierLoad::least_bytes(kTransferBytes)).ok());
+  ASSERT_TRUE(move(true, false, 100 * kMiB).ok());
+  EXPECT_GE(last_.bytes_read, 100 * kMiB);
+  EXPECT_LE(last_.bytes_read, 100 * kMiB + 4 * kTransferBytes);
+  EXPECT_EQ(last_.bytes_written, 0);
+  ASSERT_TRUE(move(false, true, 100 * kMiB).ok());
+  EXPECT_GE(last_.bytes_written, 100 * kMiB);
+  EXPECT_EQ(last_.bytes_read, 0);
+  ASSERT_TRUE(move(true, true, 100 * kMiB).ok());
+  EXPECT_GT(last_.bytes_written, 0);
+  EXPECT_GT(last_.bytes_read, 0);
+}
+
+TEST_F(TierLoadTest, RatesAreOfTheTimeThatPassed) {
+  open();
+  ASSERT_TRUE(load_->fill(kTierBytes).ok());
+  const Result<LoadRates> rates = load_->run(true, false, 1'000'000);
+  ASSERT_TRUE(rates.ok());
+  EXPECT_GT(rates->read, 0);
+  EXPECT_EQ(rates->write, 0);
+}
+
+TEST_F(TierLoadTest, AFailureEndsItAndNothingStaysUnderWay) {
+  open([](int32_t) {
+    return [](const IoRequest& request) -> std::optional<Fault> {
+      if (request.direction == Direction::kWrite) return std::nullopt;
+      return Fault{.error_number = EIO};
+    };
+  });
+  ASSERT_TRUE(load_->fill(kTierBytes).ok());
+  const Status status = move(true, true, 100 * kMiB);
+  EXPECT_EQ(status.code(), ErrorCode::kIoError);
+  load_.reset();
+  EXPECT_EQ(store_->counters().reserved_bytes, 0) << "all of it could be released";
+}
+
+TEST_F(TierLoadTest, AStoreThatIsTooSmallIsAFailure) {
+  open();
+  EXPECT_EQ(load_->fill(2 * kTierBytes).code(), ErrorCode::kOutOfSpace);
+}
+
+}  // namespace
+}  // namespace teraio

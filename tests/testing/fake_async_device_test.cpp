@@ -1,0 +1,300 @@
+// Each mistake that the fake is there to find is made here, and found; correct use is not blamed.
+#include "testing/fake_async_device.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+#include <thread>
+
+namespace teraio {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+constexpr int64_t kSizeBytes = 8192;
+constexpr std::byte kPoison{0xCD};
+
+// One block on the device, one on the host, and compute that reads or writes the former.
+class FakeAsyncDeviceTest : public testing::TestWithParam<uint64_t> {
+ protected:
+  static FakeAsyncDevice::Bytes block(const std::byte* memory) { return {memory, kSizeBytes}; }
+
+  void launch_write(std::byte* memory, int value) {
+    device_.launch({{}, {block(memory)}, [=, this] {
+                      std::memset(device_.bytes(memory), value, kSizeBytes);
+                    }});
+  }
+  void launch_read(const std::byte* memory, std::byte& value) {
+    device_.launch({{block(memory)}, {}, [=, &value, this] { value = *device_.bytes(memory); }});
+  }
+  Event copy_out(Event after) {
+    return *device_.copy_to_host(host_.data(), memory_, kSizeBytes, after);
+  }
+  Event copy_in(Event after) { return copy_in(memory_, after); }
+  Event copy_in(std::byte* memory, Event after) {
+    return *device_.copy_from_host(memory, host_.data(), kSizeBytes, after);
+  }
+  void fill_host(int value) {
+    std::fill(host_.begin(), host_.end(), static_cast<std::byte>(value));
+  }
+
+  FakeAsyncDevice device_{{.seed = GetParam()}};
+  std::byte* memory_ = device_.allocate(kSizeBytes);
+  std::vector<std::byte> host_ = std::vector<std::byte>(kSizeBytes);
+};
+
+TEST_P(FakeAsyncDeviceTest, OrderedUseIsRightWithoutViolations) {
+  launch_write(memory_, 7);
+  const Event out = copy_out(device_.record());
+  ASSERT_TRUE(device_.wait(out).ok());
+  EXPECT_EQ(host_[kSizeBytes - 1], std::byte{7});
+  fill_host(9);
+  std::byte seen{};
+  const Event in = copy_in(device_.record());
+  ASSERT_TRUE(device_.order_after(in).ok());
+  launch_read(memory_, seen);
+  device_.run_all();
+  EXPECT_EQ(seen, std::byte{9});
+  device_.release(memory_);
+  EXPECT_THAT(device_.violations(), IsEmpty());
+}
+
+TEST_P(FakeAsyncDeviceTest, NothingHappensBeforeItIsStepped) {
+  launch_write(memory_, 7);
+  const Event out = copy_out(device_.record());
+  EXPECT_EQ(device_.copies_under_way(), 1);
+  EXPECT_EQ(device_.copies_waiting(), 1);
+  while (!device_.has_passed(out)) continue;
+  EXPECT_EQ(device_.copies_under_way(), 0);
+}
+
+// What a GPU's allocator does: memory that compute still uses may be given back, and comes again.
+TEST_P(FakeAsyncDeviceTest, MemoryIsGivenBackAndReusedInComputeOrder) {
+  std::byte seen{};
+  launch_write(memory_, 7);
+  launch_read(memory_, seen);
+  device_.release(memory_);
+  std::byte* again = device_.allocate(kSizeBytes);
+  ASSERT_EQ(again, memory_);
+  fill_host(9);
+  const Event in = copy_in(again, device_.record());
+  std::byte seen_again{};
+  ASSERT_TRUE(device_.order_after(in).ok());
+  launch_read(again, seen_again);
+  device_.run_all();
+  EXPECT_EQ(seen, std::byte{7});
+  EXPECT_EQ(seen_again, std::byte{9});
+  EXPECT_THAT(device_.violations(), IsEmpty());
+}
+
+TEST_P(FakeAsyncDeviceTest, ReleasedMemoryIsPoisoned) {
+  launch_write(memory_, 7);
+  device_.release(memory_);
+  device_.run_all();
+  EXPECT_EQ(*device_.bytes(memory_), kPoison);
+  EXPECT_EQ(*device_.bytes(device_.allocate(kSizeBytes)), kPoison);
+}
+
+TEST_P(FakeAsyncDeviceTest, AReleaseUnderACopyIsSeen) {
+  copy_out(Event{});
+  device_.release(memory_);
+  EXPECT_THAT(device_.violations(), Contains("released before the copy ended"));
+}
+
+TEST_P(FakeAsyncDeviceTest, ACopyIntoReusedMemoryThatComputeStillReadsIsSeen) {
+  std::byte seen{};
+  launch_read(memory_, seen);
+  device_.release(memory_);
+  copy_in(device_.allocate(kSizeBytes), Event{});
+  EXPECT_THAT(device_.violations(), Contains("copied before compute was there"));
+}
+
+TEST_P(FakeAsyncDeviceTest, AnotherStreamGoesOnByItself) {
+  int order = 0;
+  launch_write(memory_, 7);
+  const Event point = device_.record();
+  device_.launch_on(&order,
+                    {{block(memory_)},
+                     {},
+                     [&, this] {
+                       EXPECT_EQ(*device_.bytes(memory_), std::byte{7});
+                       ++order;
+                     }},
+                    point);
+  const Event end = device_.record_on(&order);
+  EXPECT_EQ(order, 0);
+  ASSERT_TRUE(device_.wait(end).ok());
+  EXPECT_EQ(order, 1);
+  copy_out(device_.record());
+  device_.run_all();
+  device_.release(memory_);
+  EXPECT_THAT(device_.violations(), IsEmpty());
+}
+
+TEST_P(FakeAsyncDeviceTest, WhatIsDoneUnderAnotherStreamIsSeen) {
+  device_.launch_on(this, {{}, {block(memory_)}, [] {}}, Event{});
+  copy_out(device_.record());
+  EXPECT_THAT(device_.violations(), ElementsAre("copied while another stream was at work on it"));
+  device_.run_all();
+  device_.launch_on(this, {{block(memory_)}, {}, [] {}}, Event{});
+  device_.release(memory_);
+  EXPECT_THAT(device_.violations(), Contains("released while another stream was at work on it"));
+}
+
+TEST_P(FakeAsyncDeviceTest, AnotherStreamThatDoesNotWaitForTheCopyInIsSeen) {
+  copy_in(Event{});
+  device_.launch_on(this, {{block(memory_)}, {}, [] {}}, device_.record());
+  EXPECT_THAT(device_.violations(), ElementsAre("used before it arrived"));
+}
+
+TEST_P(FakeAsyncDeviceTest, AnotherStreamAfterComputeThatWaitsForTheCopyIsRight) {
+  ASSERT_TRUE(device_.order_after(copy_in(Event{})).ok());
+  device_.launch_on(this, {{block(memory_)}, {}, [] {}}, device_.record());
+  device_.run_all();
+  EXPECT_THAT(device_.violations(), IsEmpty());
+}
+
+TEST_P(FakeAsyncDeviceTest, ComputeOnReleasedMemoryIsSeen) {
+  device_.release(memory_);
+  launch_write(memory_, 1);
+  EXPECT_THAT(device_.violations(), ElementsAre("compute on memory that is not allocated"));
+}
+
+TEST_P(FakeAsyncDeviceTest, ACopyOfReleasedMemoryIsSeen) {
+  device_.release(memory_);
+  copy_out(device_.record());
+  EXPECT_THAT(device_.violations(), ElementsAre("copied memory that is not allocated"));
+}
+
+TEST_P(FakeAsyncDeviceTest, ComputeThatDoesNotWaitForACopyInIsSeen) {
+  copy_in(Event{});
+  std::byte seen{};
+  launch_read(memory_, seen);
+  EXPECT_THAT(device_.violations(), ElementsAre("used before it arrived"));
+}
+
+TEST_P(FakeAsyncDeviceTest, ACopyOutThatDoesNotWaitForComputeBringsPoison) {
+  launch_write(memory_, 1);
+  copy_out(Event{});
+  device_.run_all();
+  EXPECT_EQ(host_[0], kPoison);
+  EXPECT_EQ(device_.torn_copies(), 1);
+}
+
+TEST_P(FakeAsyncDeviceTest, ACopyOutThatWaitsForTooEarlyAPointBringsPoison) {
+  const Event early = device_.record();
+  launch_write(memory_, 1);
+  copy_out(early);
+  device_.run_all();
+  EXPECT_EQ(host_[0], kPoison);
+  EXPECT_EQ(device_.torn_copies(), 1);
+}
+
+TEST_P(FakeAsyncDeviceTest, ACopyInThatWaitsForTooEarlyAPointIsSeen) {
+  const Event early = device_.record();
+  std::byte seen{};
+  launch_read(memory_, seen);
+  copy_in(early);
+  EXPECT_THAT(device_.violations(), ElementsAre("copied before compute was there"));
+}
+
+TEST_P(FakeAsyncDeviceTest, TwoCopiesOfOnePlaceAreSeen) {
+  copy_in(Event{});
+  copy_in(Event{});
+  EXPECT_THAT(device_.violations(), ElementsAre("two copies of one place at once"));
+}
+
+TEST_P(FakeAsyncDeviceTest, ACopyThatWaitsForAnotherOfItsPlaceIsRight) {
+  const Event in = copy_in(Event{});
+  const Event out = copy_out(in);
+  ASSERT_TRUE(device_.order_after(out).ok());
+  copy_in(device_.record());
+  device_.run_all();
+  EXPECT_THAT(device_.violations(), IsEmpty());
+}
+
+TEST_P(FakeAsyncDeviceTest, ACopyWhoseSourceComputeChangesBringsPoison) {
+  fill_host(1);
+  copy_out(device_.record());
+  launch_write(memory_, 1);
+  device_.run_all();
+  EXPECT_EQ(device_.torn_copies(), 1);
+  EXPECT_EQ(host_[0], kPoison);
+  EXPECT_THAT(device_.violations(), IsEmpty()) << "a writer may not care for the copy any more";
+}
+
+TEST_P(FakeAsyncDeviceTest, AnEventThatWasNeverRecordedIsSeen) {
+  EXPECT_EQ(device_.wait(Event{12345}).code(), ErrorCode::kInternal);
+  EXPECT_THAT(device_.violations(), ElementsAre("an event that was never recorded"));
+  ASSERT_TRUE(device_.order_after(Event{12345}).ok());
+  copy_in(Event{12345});
+  EXPECT_FALSE(device_.has_passed(Event{12345}));
+  EXPECT_EQ(device_.violations().size(), 4u);
+}
+
+TEST_P(FakeAsyncDeviceTest, ASourceOnTheHostThatChangesIsSeen) {
+  copy_in(Event{});
+  ASSERT_TRUE(device_.step());
+  fill_host(1);
+  ASSERT_TRUE(device_.step());
+  EXPECT_THAT(device_.violations(), ElementsAre("source changed during the copy"));
+}
+
+TEST_P(FakeAsyncDeviceTest, HostMemoryUnpinnedUnderACopyIsSeen) {
+  ASSERT_TRUE(device_.pin_host(host_.data(), kSizeBytes).ok());
+  copy_in(Event{});
+  device_.unpin_host(host_.data());
+  EXPECT_THAT(device_.violations(), ElementsAre("unpinned before the copy ended"));
+  device_.unpin_host(host_.data());
+  EXPECT_THAT(device_.violations(), Contains("unpinned what was not pinned"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, FakeAsyncDeviceTest, testing::Range<uint64_t>(1, 11));
+
+TEST(FakeAsyncDeviceDeathTest, TheCpuCannotUseItsAddresses) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  FakeAsyncDevice device({});
+  volatile std::byte* memory = device.allocate(kSizeBytes);
+  EXPECT_DEATH(memory[0] = std::byte{1}, "");
+}
+
+TEST(FakeAsyncDeviceOrderTest, CopiesOvertakeEachOtherAndASeedRepeats) {
+  const auto first_to_end = [](uint64_t seed) {
+    FakeAsyncDevice device({.seed = seed});
+    std::vector<std::byte> host(2 * kSizeBytes);
+    std::byte* memory = device.allocate(2 * kSizeBytes);
+    const Event first = *device.copy_from_host(memory, host.data(), kSizeBytes, {});
+    const Event second = *device.copy_from_host(memory + kSizeBytes, host.data(), kSizeBytes, {});
+    while (true) {
+      if (device.has_passed(first)) return 1;
+      if (device.has_passed(second)) return 2;
+    }
+  };
+  std::set<int> outcomes;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    outcomes.insert(first_to_end(seed));
+    EXPECT_EQ(first_to_end(seed), first_to_end(seed));
+  }
+  EXPECT_EQ(outcomes.size(), 2);
+}
+
+TEST(FakeAsyncDeviceManualTest, AWaitingThreadGoesOnWhenTheTestSteps) {
+  FakeAsyncDevice device({.progress = Progress::kManual});
+  std::vector<std::byte> host(kSizeBytes, std::byte{5});
+  std::byte* memory = device.allocate(kSizeBytes);
+  std::thread waiter([&] {
+    const Event end = *device.copy_from_host(memory, host.data(), kSizeBytes, {});
+    EXPECT_TRUE(device.wait(end).ok());
+    EXPECT_EQ(*device.bytes(memory), std::byte{5});
+  });
+  device.wait_for_copies(1);
+  device.run_all();
+  waiter.join();
+}
+
+}  // namespace
+}  // namespace teraio
