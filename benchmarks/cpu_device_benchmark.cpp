@@ -11,8 +11,8 @@
 namespace teraio {
 namespace {
 
-std::unique_ptr<Device> open(int64_t budget_bytes) {
-  return std::move(*make_cpu_device(budget_bytes));
+std::unique_ptr<device::Device> open(int64_t budget_bytes) {
+  return std::move(*device::make_cpu_device(budget_bytes));
 }
 
 void allocate_and_release(benchmark::State& state) {
@@ -31,11 +31,11 @@ void allocate_and_release_among_holes(benchmark::State& state) {
   std::mt19937_64 random(1);
   std::vector<std::byte*> blocks;
   for (int i = 0; i < 2000; ++i) {
-    blocks.push_back(device->allocate((1 + random() % 256) * kPageBytes));
+    blocks.push_back(device->allocate((1 + random() % 256) * device::kPageBytes));
   }
   for (size_t i = 0; i < blocks.size(); i += 2) device->release(blocks[i]);
   for (auto _ : state) {
-    std::byte* memory = device->allocate((1 + random() % 256) * kPageBytes);
+    std::byte* memory = device->allocate((1 + random() % 256) * device::kPageBytes);
     benchmark::DoNotOptimize(memory);
     device->release(memory);
   }
@@ -46,7 +46,7 @@ constexpr int64_t kStitchedBytes = 64 * kMiB;
 constexpr int64_t kHoleBytes = kMiB;
 
 // Free pages of 64 MiB in all, in holes of 1 MiB, all of them touched.
-void make_holes(Device& device, std::vector<std::byte*>& blocks) {
+void make_holes(device::Device& device, std::vector<std::byte*>& blocks) {
   for (int64_t i = 0; i < 2 * kStitchedBytes / kHoleBytes; ++i) {
     blocks.push_back(device.allocate(kHoleBytes));
     std::memset(blocks.back(), 1, kHoleBytes);

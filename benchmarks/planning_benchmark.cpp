@@ -19,11 +19,11 @@ const std::string kTraces =
 
 struct Case {
   Case(const char* trace_name, const char* hardware_name)
-      : trace(*read_trace(kTraces + trace_name + ".json.gz")),
-        hardware(*read_hardware(kTraces + hardware_name + ".json")) {}
-  Trace trace;
-  Hardware hardware;
-  Limits limits;
+      : trace(*trace::read_trace(kTraces + trace_name + ".json.gz")),
+        hardware(*hardware::read_hardware(kTraces + hardware_name + ".json")) {}
+  trace::Trace trace;
+  hardware::Hardware hardware;
+  plan::Limits limits;
 };
 
 const Case& given(int64_t index) {
@@ -34,15 +34,16 @@ const Case& given(int64_t index) {
 void read_a_trace(benchmark::State& state) {
   const char* names[] = {"VIT-1280", "l8", "l70"};
   const std::string path = kTraces + names[state.range(0)] + ".json.gz";
-  for (auto _ : state) benchmark::DoNotOptimize(read_trace(path).ok());
+  for (auto _ : state) benchmark::DoNotOptimize(trace::read_trace(path).ok());
 }
 BENCHMARK(read_a_trace)->DenseRange(0, 2)->Unit(benchmark::kMillisecond);
 
 // As a search does it: the trace is indexed once.
 void simulate_a_plan(benchmark::State& state) {
   const Case& c = given(state.range(0));
-  const Plan plan = *plan_baseline(Baseline::kZeroInfinity, c.trace, c.hardware, c.limits);
-  const Simulator simulator(c.trace, c.hardware, c.limits);
+  const plan::Plan plan =
+      *plan_baseline(planner::Baseline::kZeroInfinity, c.trace, c.hardware, c.limits);
+  const simulate::Simulator simulator(c.trace, c.hardware, c.limits);
   for (auto _ : state) benchmark::DoNotOptimize(simulator.run(plan).ok());
   state.counters["migrations"] = static_cast<double>(plan.migrations.size());
 }
@@ -50,7 +51,8 @@ BENCHMARK(simulate_a_plan)->DenseRange(0, 2)->Unit(benchmark::kMillisecond);
 
 void validate_a_plan(benchmark::State& state) {
   const Case& c = given(state.range(0));
-  const Plan plan = *plan_baseline(Baseline::kZeroInfinity, c.trace, c.hardware, c.limits);
+  const plan::Plan plan =
+      *plan_baseline(planner::Baseline::kZeroInfinity, c.trace, c.hardware, c.limits);
   for (auto _ : state)
     benchmark::DoNotOptimize(validate_plan(plan, c.trace, c.hardware, c.limits).ok());
 }
@@ -59,7 +61,7 @@ BENCHMARK(validate_a_plan)->DenseRange(0, 2)->Unit(benchmark::kMillisecond);
 void bound_a_step(benchmark::State& state) {
   const Case& c = given(state.range(0));
   for (auto _ : state)
-    benchmark::DoNotOptimize(lower_bounds(c.trace, c.hardware, c.limits).best_ns());
+    benchmark::DoNotOptimize(analysis::lower_bounds(c.trace, c.hardware, c.limits).best_ns());
 }
 BENCHMARK(bound_a_step)->DenseRange(0, 2)->Unit(benchmark::kMillisecond);
 
@@ -67,13 +69,13 @@ void page_on_demand(benchmark::State& state) {
   const Case& c = given(state.range(0));
   for (auto _ : state)
     benchmark::DoNotOptimize(
-        plan_baseline(Baseline::kOnDemandFarthest, c.trace, c.hardware, c.limits).ok());
+        plan_baseline(planner::Baseline::kOnDemandFarthest, c.trace, c.hardware, c.limits).ok());
 }
 BENCHMARK(page_on_demand)->DenseRange(0, 2)->Unit(benchmark::kMillisecond);
 
 void plan_in_a_blink(benchmark::State& state) {
   const Case& c = given(state.range(0));
-  for (auto _ : state) benchmark::DoNotOptimize(plan(c.trace, c.hardware, c.limits).ok());
+  for (auto _ : state) benchmark::DoNotOptimize(planner::plan(c.trace, c.hardware, c.limits).ok());
 }
 BENCHMARK(plan_in_a_blink)->DenseRange(0, 2)->Unit(benchmark::kMillisecond);
 

@@ -18,7 +18,7 @@
 #include "storage/host_store.h"
 #include "storage/ssd_store.h"
 
-namespace teraio::tools {
+namespace teraio::cli {
 namespace {
 
 struct Arguments {
@@ -43,7 +43,7 @@ struct Measured {
   std::string path;  // "bare", "host", "ssd"
   std::string phase;
   int32_t round = 0;
-  LoadRates rates;
+  probe::LoadRates rates;
 };
 
 struct Report {
@@ -52,18 +52,18 @@ struct Report {
   std::string gpu_direct_off;
 };
 
-std::unique_ptr<Device> open_device(const std::string& name) {
-  if (name == "cpu") return value_or_fail(make_cpu_device(kDeviceBytes));
+std::unique_ptr<device::Device> open_device(const std::string& name) {
+  if (name == "cpu") return value_or_fail(device::make_cpu_device(kDeviceBytes));
   const std::string ordinal = name == "cuda" ? "0" : name.substr(name.find(':') + 1);
   if (name.rfind("cuda", 0) != 0 || ordinal.find_first_not_of("0123456789") != std::string::npos) {
     fail(Status(ErrorCode::kInvalidArgument,
                 "--device " + name + ": expected cpu, cuda or cuda:NUMBER"));
   }
   return value_or_fail(
-      make_cuda_device({.ordinal = std::stoi(ordinal), .budget_bytes = kDeviceBytes}));
+      device::make_cuda_device({.ordinal = std::stoi(ordinal), .budget_bytes = kDeviceBytes}));
 }
 
-using Measure = std::function<Result<LoadRates>(const Phase&, int64_t duration_ns)>;
+using Measure = std::function<Result<probe::LoadRates>(const Phase&, int64_t duration_ns)>;
 
 void add(Report& report, const std::string& path, const Phase& phase, int32_t round,
          const Measure& measure, const Arguments& arguments) {
@@ -72,12 +72,12 @@ void add(Report& report, const std::string& path, const Phase& phase, int32_t ro
 }
 
 // Turn by turn, so that what changes with time changes both.
-void measure_host(Report& report, Device& device, const Arguments& arguments) {
+void measure_host(Report& report, device::Device& device, const Arguments& arguments) {
   const SteadyClock clock;
   const int64_t tier_bytes = size_or_fail("--tier-size", arguments.tier_size);
-  const int64_t room_bytes = tier_bytes + 2 * kLoadTransfersAtOnce * kLoadTransferBytes;
-  const auto host = value_or_fail(HostMemory::map(4 * kLoadTransferBytes, device));
-  const auto store = value_or_fail(open_host_store(room_bytes, device, clock));
+  const int64_t room_bytes = tier_bytes + 2 * probe::kLoadTransfersAtOnce * kLoadTransferBytes;
+  const auto host = value_or_fail(device::HostMemory::map(4 * kLoadTransferBytes, device));
+  const auto store = value_or_fail(storage::open_host_store(room_bytes, device, clock));
   const auto load = value_or_fail(DeviceLoad::open(*store, device, tier_bytes));
   const Measure bare = [&](const Phase& phase, int64_t duration_ns) {
     return measure_bare_copies(device, host, phase.reads, phase.writes, duration_ns);
@@ -94,11 +94,11 @@ void measure_host(Report& report, Device& device, const Arguments& arguments) {
   }
 }
 
-void measure_ssd(Report& report, Device& device, const Arguments& arguments) {
+void measure_ssd(Report& report, device::Device& device, const Arguments& arguments) {
   const SteadyClock clock;
   const int64_t tier_bytes = size_or_fail("--tier-size", arguments.tier_size);
-  SsdStoreOptions options;
-  options.capacity_bytes = tier_bytes + 2 * kLoadTransfersAtOnce * kLoadTransferBytes;
+  storage::SsdStoreOptions options;
+  options.capacity_bytes = tier_bytes + 2 * probe::kLoadTransfersAtOnce * kLoadTransferBytes;
   options.device = &device;
   const auto store = value_or_fail(open_ssd_store({{arguments.directory}}, options, clock));
   const auto load = value_or_fail(DeviceLoad::open(*store, device, tier_bytes));
@@ -108,7 +108,7 @@ void measure_ssd(Report& report, Device& device, const Arguments& arguments) {
   for (int32_t round = 0; round < arguments.rounds; ++round) {
     for (const Phase& phase : kPhases) add(report, "ssd", phase, round, ours, arguments);
   }
-  const TierCounters counters = store->counters();
+  const storage::TierCounters counters = store->counters();
   report.ssd_io_path = counters.drives.front().io_path;
   report.gpu_direct_off = counters.drives.front().gpu_direct_off;
 }
@@ -139,7 +139,7 @@ void print_table(const Report& report) {
 }
 
 void bench(const Arguments& arguments) {
-  const std::unique_ptr<Device> device = open_device(arguments.device);
+  const std::unique_ptr<device::Device> device = open_device(arguments.device);
   Report report;
   measure_host(report, *device, arguments);
   if (!arguments.directory.empty()) measure_ssd(report, *device, arguments);
@@ -166,4 +166,4 @@ void add_bench_link_command(CLI::App& app) {
   command->callback([arguments] { bench(*arguments); });
 }
 
-}  // namespace teraio::tools
+}  // namespace teraio::cli

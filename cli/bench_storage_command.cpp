@@ -18,7 +18,7 @@
 #include "drives/drive_identity.h"
 #include "probe/drive_load.h"
 
-namespace teraio::tools {
+namespace teraio::cli {
 namespace {
 
 struct Arguments {
@@ -28,8 +28,8 @@ struct Arguments {
   std::string request_size = "1MiB";
   std::string backend = "auto";
   std::string rated_writes;
-  int32_t queue_depth = SsdStoreOptions().queue_depth;
-  int32_t write_depth = SsdStoreOptions().planned_write_depth;
+  int32_t queue_depth = storage::SsdStoreOptions().queue_depth;
+  int32_t write_depth = storage::SsdStoreOptions().planned_write_depth;
   double seconds = 2.0;
   bool json = false;
   bool checksum = false;
@@ -45,7 +45,7 @@ constexpr Phase kPhases[] = {{"read", true, false}, {"write", false, true}, {"bo
 
 struct Measured {
   std::string phase;
-  LoadRates rates;
+  probe::LoadRates rates;
   double cpu_seconds_per_gb = 0;
 };
 
@@ -56,10 +56,10 @@ struct Wear {
 };
 
 struct Report {
-  std::vector<LoadRates> alone;  // of each drive, where there are several
+  std::vector<probe::LoadRates> alone;  // of each drive, where there are several
   std::vector<Measured> measured;
-  std::optional<UrgentLatency> urgent;
-  TierCounters counters;
+  std::optional<probe::UrgentLatency> urgent;
+  storage::TierCounters counters;
   int64_t memory_bytes = 0;  // of the store and its threads
   std::vector<Wear> wear;    // of the drives that the system counts for
 };
@@ -86,12 +86,12 @@ int64_t resident_bytes() {
   return resident_pages * sysconf(_SC_PAGESIZE);
 }
 
-int64_t moved_bytes(const DriveLoad& load) {
-  const TierCounters counters = load.counters();
+int64_t moved_bytes(const probe::DriveLoad& load) {
+  const storage::TierCounters counters = load.counters();
   return counters.bytes_read + counters.bytes_written;
 }
 
-Measured measure(DriveLoad& load, const Phase& phase, double seconds) {
+Measured measure(probe::DriveLoad& load, const Phase& phase, double seconds) {
   const double cpu_before = cpu_seconds();
   const int64_t bytes_before = moved_bytes(load);
   const auto rates = load.run(phase.reads, phase.writes, static_cast<int64_t>(seconds * 1e9));
@@ -100,26 +100,26 @@ Measured measure(DriveLoad& load, const Phase& phase, double seconds) {
   return {phase.name, *rates, (cpu_seconds() - cpu_before) / moved_gb};
 }
 
-std::unique_ptr<DriveLoad> open_or_fail(const std::vector<SsdDirectory>& directories,
-                                        const Arguments& arguments) {
-  SsdStoreOptions options;
+std::unique_ptr<probe::DriveLoad> open_or_fail(
+    const std::vector<storage::SsdDirectory>& directories, const Arguments& arguments) {
+  storage::SsdStoreOptions options;
   options.request_bytes = size_or_fail(arguments.request_size);
   options.queue_depth = arguments.queue_depth;
   options.planned_write_depth = arguments.write_depth;
   options.checksum = arguments.checksum;
-  options.backend = arguments.backend == "uring"     ? IoBackend::kUring
-                    : arguments.backend == "threads" ? IoBackend::kThreads
-                                                     : IoBackend::kAuto;
-  auto load = DriveLoad::open(directories, size_or_fail(arguments.file_size), options);
+  options.backend = arguments.backend == "uring"     ? storage::IoBackend::kUring
+                    : arguments.backend == "threads" ? storage::IoBackend::kThreads
+                                                     : storage::IoBackend::kAuto;
+  auto load = probe::DriveLoad::open(directories, size_or_fail(arguments.file_size), options);
   if (!load) fail(load.status());
   return std::move(*load);
 }
 
 // Shares follow what each drive gives alone, as they do for a training run that was probed.
-std::vector<LoadRates> measure_alone(std::vector<SsdDirectory>& directories,
-                                     const Arguments& arguments) {
-  std::vector<LoadRates> rates;
-  for (SsdDirectory& directory : directories) {
+std::vector<probe::LoadRates> measure_alone(std::vector<storage::SsdDirectory>& directories,
+                                            const Arguments& arguments) {
+  std::vector<probe::LoadRates> rates;
+  for (storage::SsdDirectory& directory : directories) {
     const auto load = open_or_fail({directory}, arguments);
     rates.push_back({measure(*load, kPhases[0], arguments.seconds).rates.read,
                      measure(*load, kPhases[1], arguments.seconds).rates.write});
@@ -133,13 +133,13 @@ std::vector<LoadRates> measure_alone(std::vector<SsdDirectory>& directories,
 std::vector<Wear> count_writes(const Arguments& arguments) {
   std::vector<Wear> counts;
   for (const std::string& directory : arguments.directories) {
-    const Result<DriveIdentity> drive = identify_drive(directory);
+    const Result<drives::DriveIdentity> drive = drives::identify_drive(directory);
     if (!drive || drive->folder.empty()) continue;
-    const DriveFacts facts = read_drive_facts(drive->folder);
+    const drives::DriveFacts facts = drives::read_drive_facts(drive->folder);
     const bool is_known = std::any_of(counts.begin(), counts.end(),
                                       [&](const Wear& wear) { return wear.drive == facts.name; });
     if (is_known) continue;
-    const auto rating = rated_endurance(facts.model);
+    const auto rating = drives::rated_endurance(facts.model);
     const int64_t rated_bytes = !arguments.rated_writes.empty()
                                     ? size_or_fail(arguments.rated_writes)
                                     : (rating ? rating->bytes_written : 0);
@@ -150,7 +150,7 @@ std::vector<Wear> count_writes(const Arguments& arguments) {
 
 void print_json(const Report& report) {
   nlohmann::ordered_json json;
-  for (const LoadRates& rates : report.alone) {
+  for (const probe::LoadRates& rates : report.alone) {
     json["alone"].push_back(
         {{"read_bytes_per_second", rates.read}, {"write_bytes_per_second", rates.write}});
   }
@@ -166,7 +166,7 @@ void print_json(const Report& report) {
                            {"idle_write_ns", report.urgent->write_ns}};
   }
   json["memory_bytes"] = report.memory_bytes;
-  for (const DriveCounters& drive : report.counters.drives) {
+  for (const storage::DriveCounters& drive : report.counters.drives) {
     json["drives"].push_back(
         {{"name", drive.name}, {"io_path", drive.io_path}, {"bytes_written", drive.bytes_written}});
   }
@@ -187,7 +187,8 @@ void print_wear(const Report& report) {
     fmt::print("{}: {} were written to it meanwhile", wear.drive, format_size(wear.bytes_written));
     if (wear.rated_bytes > 0 && report.wear.size() == 1) {
       fmt::print("; at the fastest rate above its rated {} are written in {}",
-                 format_size(wear.rated_bytes), describe_life(wear.rated_bytes, write_rate));
+                 format_size(wear.rated_bytes),
+                 drives::describe_life(wear.rated_bytes, write_rate));
     }
     fmt::print("\n");
   }
@@ -195,7 +196,7 @@ void print_wear(const Report& report) {
 
 void print_table(const Report& report) {
   for (size_t i = 0; i < report.counters.drives.size(); ++i) {
-    const DriveCounters& drive = report.counters.drives[i];
+    const storage::DriveCounters& drive = report.counters.drives[i];
     fmt::print("{}: {}", drive.name, drive.io_path);
     if (i < report.alone.size()) {
       fmt::print(", alone {}/s read and {}/s written", bytes_text(report.alone[i].read),
@@ -218,12 +219,12 @@ void print_table(const Report& report) {
 
 void bench(const Arguments& arguments) {
   Report report;
-  std::vector<SsdDirectory> directories;
+  std::vector<storage::SsdDirectory> directories;
   for (const std::string& path : arguments.directories) directories.push_back({path, 0, 0});
   const std::vector<Wear> before = count_writes(arguments);
   if (directories.size() > 1) report.alone = measure_alone(directories, arguments);
   const int64_t memory_before = resident_bytes();
-  const std::unique_ptr<DriveLoad> load = open_or_fail(directories, arguments);
+  const std::unique_ptr<probe::DriveLoad> load = open_or_fail(directories, arguments);
   for (const Phase& phase : kPhases) {
     if (arguments.phase != "all" && arguments.phase != phase.name) continue;
     report.measured.push_back(measure(*load, phase, arguments.seconds));
@@ -275,4 +276,4 @@ void add_bench_storage_command(CLI::App& app) {
   command->callback([arguments] { bench(*arguments); });
 }
 
-}  // namespace teraio::tools
+}  // namespace teraio::cli

@@ -18,7 +18,7 @@
 #include "table.h"
 #include "trace/trace_file.h"
 
-namespace teraio::tools {
+namespace teraio::cli {
 namespace {
 
 constexpr int64_t kGigabyte = 1'000'000'000;
@@ -42,8 +42,9 @@ struct CharacterizeCommand {
   }
   void run() const;
   std::optional<int64_t> capacity() const;
-  CharacterizedTrace characterized(const std::string& path, std::optional<int64_t> capacity_bytes,
-                                   std::string& notes) const;
+  analysis::CharacterizedTrace characterized(const std::string& path,
+                                             std::optional<int64_t> capacity_bytes,
+                                             std::string& notes) const;
 
   std::vector<std::string> traces;
   std::string hardware;
@@ -63,15 +64,15 @@ std::string share_of_counts(int64_t part, int64_t whole) {
   return share(static_cast<double>(part), static_cast<double>(whole));
 }
 
-std::string phases_text(const CharacterizedTrace& given) {
-  const Characterization& facts = given.facts;
+std::string phases_text(const analysis::CharacterizedTrace& given) {
+  const analysis::Characterization& facts = given.facts;
   const int64_t whole_bytes = given.capacity_bytes.value_or(facts.phases.back().all_bytes_max);
   const auto of_whole = [&](double bytes) {
     return share(bytes, static_cast<double>(whole_bytes));
   };
   Table table(
       {"phase", "ops", "time", "all, most", "active, most", "active, mean", "mean in time"});
-  for (const PhaseMemory& phase : facts.phases)
+  for (const analysis::PhaseMemory& phase : facts.phases)
     table.add({phase.name, std::to_string(phase.op_count), format_duration(phase.duration_ns),
                of_whole(static_cast<double>(phase.all_bytes_max)),
                of_whole(static_cast<double>(phase.active_bytes_max)),
@@ -81,10 +82,10 @@ std::string phases_text(const CharacterizedTrace& given) {
                      format_size(whole_bytes), table.text());
 }
 
-std::string kinds_text(const Characterization& facts) {
+std::string kinds_text(const analysis::Characterization& facts) {
   Table table({"kind", "tensors", "median size", "10 MB-1 GB", "> 100 MB", "idle > 10 ms",
                "periods", "median idle", "> 10 ms"});
-  for (const KindSummary& kind : facts.kinds)
+  for (const analysis::KindSummary& kind : facts.kinds)
     table.add({kind.kind, std::to_string(kind.tensor_count), format_size(kind.median_bytes),
                share_of_counts(kind.middle_count, kind.tensor_count),
                share_of_counts(kind.large_count, kind.tensor_count),
@@ -94,11 +95,11 @@ std::string kinds_text(const Characterization& facts) {
   return "tensors that ops use, and the periods between two uses\n" + table.text();
 }
 
-std::string tensors_text(const std::string& what, const std::vector<IdleTensor>& tensors,
-                         const CharacterizedTrace& given) {
+std::string tensors_text(const std::string& what, const std::vector<analysis::IdleTensor>& tensors,
+                         const analysis::CharacterizedTrace& given) {
   Table table({what, "kind", "size", "uses", "longest idle", "of the step"});
-  for (const IdleTensor& listed : tensors) {
-    const Tensor& tensor = given.trace.tensors[listed.tensor];
+  for (const analysis::IdleTensor& listed : tensors) {
+    const trace::Tensor& tensor = given.trace.tensors[listed.tensor];
     table.add({listed.label, std::string(to_string(tensor.kind)), format_size(tensor.size_bytes),
                std::to_string(listed.use_count), format_duration(listed.longest_idle_ns),
                share_of_counts(listed.longest_idle_ns, given.facts.step_ns)});
@@ -106,16 +107,16 @@ std::string tensors_text(const std::string& what, const std::vector<IdleTensor>&
   return table.text();
 }
 
-std::string roofline_text(const CharacterizedTrace& given) {
+std::string roofline_text(const analysis::CharacterizedTrace& given) {
   if (given.roofline.empty()) return "";
   Table table({"migration bandwidth, each way", "at most, of ideal"});
-  for (const RooflinePoint& point : given.roofline)
+  for (const analysis::RooflinePoint& point : given.roofline)
     table.add({format_size(point.bytes_per_second) + "/s",
                fmt::format("{:.1f} %", 100 * point.fraction_of_ideal)});
   return "\n" + table.text();
 }
 
-std::string text_of(const CharacterizedTrace& given) {
+std::string text_of(const analysis::CharacterizedTrace& given) {
   return fmt::format("{} ({}): {} ops, {}\n\n{}\n{}{}\n{}\n{}", given.trace.name,
                      given.trace.source, given.trace.ops.size(),
                      format_duration(given.facts.step_ns), phases_text(given),
@@ -131,17 +132,17 @@ std::optional<int64_t> CharacterizeCommand::capacity() const {
     fail(Status(ErrorCode::kInvalidArgument, "--device-memory: expected more than 0 bytes"));
   }
   if (hardware.empty()) return std::nullopt;
-  return value_or_fail(read_hardware(hardware)).device_memory_bytes;
+  return value_or_fail(hardware::read_hardware(hardware)).device_memory_bytes;
 }
 
-CharacterizedTrace CharacterizeCommand::characterized(const std::string& path,
-                                                      std::optional<int64_t> capacity_bytes,
-                                                      std::string& notes) const {
-  CharacterizedTrace given{value_or_fail(read_trace(path)), {}, capacity_bytes, {}};
-  given.facts = characterize(given.trace, top);
+analysis::CharacterizedTrace CharacterizeCommand::characterized(
+    const std::string& path, std::optional<int64_t> capacity_bytes, std::string& notes) const {
+  analysis::CharacterizedTrace given{
+      value_or_fail(trace::read_trace(path)), {}, capacity_bytes, {}};
+  given.facts = analysis::characterize(given.trace, top);
   if (!capacity_bytes) return given;
-  Result<std::vector<RooflinePoint>> roofline =
-      migration_roofline(given.trace, *capacity_bytes, kRooflineRates);
+  Result<std::vector<analysis::RooflinePoint>> roofline =
+      analysis::migration_roofline(given.trace, *capacity_bytes, kRooflineRates);
   if (roofline.ok())
     given.roofline = std::move(*roofline);
   else
@@ -152,7 +153,7 @@ CharacterizedTrace CharacterizeCommand::characterized(const std::string& path,
 void CharacterizeCommand::run() const {
   const std::optional<int64_t> capacity_bytes = capacity();
   if (!out.empty()) make_folder_or_fail(out);
-  std::vector<CharacterizedTrace> all;
+  std::vector<analysis::CharacterizedTrace> all;
   std::string notes;
   Progress progress;
   for (const std::string& path : traces) {
@@ -160,7 +161,7 @@ void CharacterizeCommand::run() const {
     all.push_back(characterized(path, capacity_bytes, notes));
   }
   progress.show("");
-  for (const CharacterizedTrace& given : all)
+  for (const analysis::CharacterizedTrace& given : all)
     fmt::print("{}{}", &given == &all.front() ? "" : "\n\n", text_of(given));
   if (!capacity_bytes) notes += "no roofline: it needs a capacity, --hardware or --device-memory\n";
   if (!notes.empty()) fmt::print("\n{}", notes);
@@ -180,4 +181,4 @@ void add_characterize_command(CLI::App& app) {
   command->callback([options] { options->run(); });
 }
 
-}  // namespace teraio::tools
+}  // namespace teraio::cli

@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 
-namespace teraio::tools {
+namespace teraio::cli {
 
 void add_plan_command(CLI::App& app);
 void add_simulate_command(CLI::App& app);
@@ -47,4 +47,4 @@ int64_t size_or_fail(std::string_view option, const std::string& text, int64_t w
 // Makes the folder that results are to be written to, and those above it.
 void make_folder_or_fail(const std::filesystem::path& folder);
 
-}  // namespace teraio::tools
+}  // namespace teraio::cli

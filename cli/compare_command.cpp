@@ -17,7 +17,7 @@
 #include "simulate/simulator.h"
 #include "table.h"
 
-namespace teraio::tools {
+namespace teraio::cli {
 namespace {
 
 class Comparison {
@@ -29,19 +29,19 @@ class Comparison {
                 "planned in"}) {}
 
   void run() {
-    for (Baseline baseline : all_baselines())
+    for (planner::Baseline baseline : planner::all_baselines())
       add(std::string(to_string(baseline)),
           [&] { return plan_baseline(baseline, given_.trace, given_.hardware, given_.limits); });
-    add("Algorithm 1", [&] { return ours({.policy = Policy::kAlgorithm1}); });
-    add("TERAIO, fast", [&] { return ours({.effort = Effort::kFast}); });
-    add("TERAIO, best", [&] { return ours({.effort = Effort::kBest}); });
+    add("Algorithm 1", [&] { return ours({.policy = planner::Policy::kAlgorithm1}); });
+    add("TERAIO, fast", [&] { return ours({.effort = planner::Effort::kFast}); });
+    add("TERAIO, best", [&] { return ours({.effort = planner::Effort::kBest}); });
     add_limits();
     progress_.show("");
     fmt::print("{} on {}\n\n{}{}", given_.trace.name, given_.hardware.name, table_.text(), notes_);
   }
 
  private:
-  Result<Plan> ours(const PlannerOptions& options) const {
+  Result<plan::Plan> ours(const planner::PlannerOptions& options) const {
     return plan_by_simulation(given_.trace, given_.hardware, given_.limits, options);
   }
 
@@ -49,10 +49,10 @@ class Comparison {
   void add(const std::string& name, MakePlan make_plan) {
     progress_.show(name + " ...");
     const int64_t start_ns = clock_.now_ns();
-    const Result<Plan> plan = make_plan();
+    const Result<plan::Plan> plan = make_plan();
     const int64_t planning_ns = clock_.now_ns() - start_ns;
     if (!plan.ok()) return add_failure(name, plan.status());
-    const Result<teraio::Run> run = simulator_.run(*plan);
+    const Result<teraio::simulate::Run> run = simulator_.run(*plan);
     if (!run.ok()) return add_failure(name, run.status());
     table_.add({name, format_duration(run->step_ns),
                 fmt::format("{:.1f} %", 100 * fraction_of_ideal(*run)),
@@ -69,7 +69,8 @@ class Comparison {
 
   void add_limits() {
     progress_.show("bound ...");
-    const StepBounds bounds = lower_bounds(given_.trace, given_.hardware, given_.limits);
+    const analysis::StepBounds bounds =
+        analysis::lower_bounds(given_.trace, given_.hardware, given_.limits);
     const double compute_ns = static_cast<double>(bounds.compute_ns);
     table_.add(
         {"bound: no plan is faster", format_duration(bounds.best_ns()),
@@ -79,7 +80,7 @@ class Comparison {
   }
 
   const Inputs given_;
-  const Simulator simulator_;
+  const simulate::Simulator simulator_;
   const SteadyClock clock_;
   Table table_;
   std::string notes_;
@@ -95,4 +96,4 @@ void add_compare_command(CLI::App& app) {
   command->callback([options] { Comparison(options->read()).run(); });
 }
 
-}  // namespace teraio::tools
+}  // namespace teraio::cli

@@ -10,12 +10,12 @@
 #include "base/clock.h"
 #include "base/units.h"
 
-namespace teraio::tools {
+namespace teraio::cli {
 namespace {
 
-size_t index_of(Direction direction) { return static_cast<size_t>(direction); }
+size_t index_of(io::Direction direction) { return static_cast<size_t>(direction); }
 
-Status no_memory(const Device& device) {
+Status no_memory(const device::Device& device) {
   return Status(ErrorCode::kOutOfMemory, std::string(device.name()) + ": no " +
                                              format_size(kLoadTransferBytes) +
                                              " are free to measure with");
@@ -31,11 +31,11 @@ std::vector<uint64_t> noise() {
 
 // Copies one way for that long, two at a time between `memory` and two places, each at least once;
 // bytes per second.
-Result<double> copy_one_way(Device& device, std::byte* memory, std::byte* const places[2],
-                            Direction direction, int64_t duration_ns) {
+Result<double> copy_one_way(device::Device& device, std::byte* memory, std::byte* const places[2],
+                            io::Direction direction, int64_t duration_ns) {
   const SteadyClock clock;
   const int64_t start_ns = clock.now_ns();
-  std::deque<Event> under_way;
+  std::deque<device::Event> under_way;
   int64_t count = 0;
   while (count < 2 || clock.now_ns() - start_ns < duration_ns) {
     if (under_way.size() == 2) {
@@ -43,26 +43,26 @@ Result<double> copy_one_way(Device& device, std::byte* memory, std::byte* const 
       under_way.pop_front();
     }
     std::byte* place = places[count++ % 2];
-    const Result<Event> end =
-        direction == Direction::kRead
-            ? device.copy_from_host(memory, place, kLoadTransferBytes, Event{})
-            : device.copy_to_host(place, memory, kLoadTransferBytes, Event{});
+    const Result<device::Event> end =
+        direction == io::Direction::kRead
+            ? device.copy_from_host(memory, place, kLoadTransferBytes, device::Event{})
+            : device.copy_to_host(place, memory, kLoadTransferBytes, device::Event{});
     if (!end.ok()) return end.status();
     under_way.push_back(*end);
   }
-  for (const Event event : under_way) TERAIO_RETURN_IF_ERROR(device.wait(event));
+  for (const device::Event event : under_way) TERAIO_RETURN_IF_ERROR(device.wait(event));
   const auto bytes = static_cast<double>(count * kLoadTransferBytes);
   return bytes * 1e9 / static_cast<double>(clock.now_ns() - start_ns);
 }
 
 }  // namespace
 
-Result<std::unique_ptr<DeviceLoad>> DeviceLoad::open(TierStore& store, Device& device,
-                                                     int64_t tier_bytes) {
+Result<std::unique_ptr<DeviceLoad>> DeviceLoad::open(storage::TierStore& store,
+                                                     device::Device& device, int64_t tier_bytes) {
   std::unique_ptr<DeviceLoad> load(new DeviceLoad(device));
   TERAIO_RETURN_IF_ERROR(load->take_memory());
-  load->load_ = std::make_unique<TierLoad>(store, kLoadTransferBytes, load->memory_);
-  const int64_t least_bytes = TierLoad::least_bytes(kLoadTransferBytes);
+  load->load_ = std::make_unique<probe::TierLoad>(store, kLoadTransferBytes, load->memory_);
+  const int64_t least_bytes = probe::TierLoad::least_bytes(kLoadTransferBytes);
   TERAIO_RETURN_IF_ERROR(load->load_->fill(std::max(tier_bytes, least_bytes)));
   return load;
 }
@@ -76,12 +76,12 @@ DeviceLoad::~DeviceLoad() {
 Status DeviceLoad::take_memory() {
   const std::vector<uint64_t> bytes = noise();
   for (auto& lanes : memory_) {
-    for (int32_t lane = 0; lane < kLoadTransfersAtOnce; ++lane) {
+    for (int32_t lane = 0; lane < probe::kLoadTransfersAtOnce; ++lane) {
       std::byte* memory = device_.allocate(kLoadTransferBytes);
       if (memory == nullptr) return no_memory(device_);
       lanes.push_back(memory);
       const auto* source = reinterpret_cast<const std::byte*>(bytes.data());
-      const Result<Event> end =
+      const Result<device::Event> end =
           device_.copy_from_host(memory, source, kLoadTransferBytes, device_.record());
       if (!end.ok()) return end.status();
       TERAIO_RETURN_IF_ERROR(device_.wait(*end));
@@ -90,14 +90,14 @@ Status DeviceLoad::take_memory() {
   return {};
 }
 
-Result<LoadRates> measure_bare_copies(Device& device, const HostMemory& host, bool reads,
-                                      bool writes, int64_t duration_ns) {
+Result<probe::LoadRates> measure_bare_copies(device::Device& device, const device::HostMemory& host,
+                                             bool reads, bool writes, int64_t duration_ns) {
   std::byte* memory[2] = {device.allocate(kLoadTransferBytes), device.allocate(kLoadTransferBytes)};
   Result<double> rates[2] = {0.0, 0.0};
   if (memory[0] == nullptr || memory[1] == nullptr) rates[0] = no_memory(device);
   const bool is_active[2] = {reads, writes};
   std::vector<std::thread> threads;
-  for (const Direction direction : {Direction::kRead, Direction::kWrite}) {
+  for (const io::Direction direction : {io::Direction::kRead, io::Direction::kWrite}) {
     const size_t way = index_of(direction);
     if (!is_active[way] || !rates[0].ok()) continue;
     threads.emplace_back([&, direction, way] {
@@ -113,7 +113,7 @@ Result<LoadRates> measure_bare_copies(Device& device, const HostMemory& host, bo
   for (const Result<double>& rate : rates) {
     if (!rate.ok()) return rate.status();
   }
-  return LoadRates{*rates[0], *rates[1]};
+  return probe::LoadRates{*rates[0], *rates[1]};
 }
 
-}  // namespace teraio::tools
+}  // namespace teraio::cli

@@ -14,7 +14,7 @@
 #include "drives/drive_endurance.h"
 #include "probe/directory_report.h"
 
-namespace teraio::tools {
+namespace teraio::cli {
 namespace {
 
 struct Arguments {
@@ -26,38 +26,38 @@ struct Arguments {
 
 struct System {
   int64_t memory_lock_bytes = 0;  // -1: no limit
-  std::vector<GpuFacts> gpus;
-  SystemMemory memory;
+  std::vector<drives::GpuFacts> gpus;
+  device::SystemMemory memory;
 };
 
 System inspect_system(const std::string& sysfs) {
   rlimit limit;
   getrlimit(RLIMIT_MEMLOCK, &limit);
   const bool is_unlimited = limit.rlim_cur == RLIM_INFINITY;
-  return {is_unlimited ? -1 : static_cast<int64_t>(limit.rlim_cur), find_gpus(sysfs),
-          read_system_memory(sysfs)};
+  return {is_unlimited ? -1 : static_cast<int64_t>(limit.rlim_cur), drives::find_gpus(sysfs),
+          device::read_system_memory(sysfs)};
 }
 
-std::string huge_pages_text(const SystemMemory& memory) {
+std::string huge_pages_text(const device::SystemMemory& memory) {
   const std::string& transparent = memory.transparent_huge_pages;
   return fmt::format("transparent: {}; reserved: {} free", transparent.empty() ? "no" : transparent,
                      memory.free_reserved_huge_pages);
 }
 
-std::string numa_text(const SystemMemory& memory) {
+std::string numa_text(const device::SystemMemory& memory) {
   if (memory.numa_nodes.size() < 2) return "one: host memory needs no place";
   return fmt::format("{} with memory ({}): host memory lies nearest to the device, else the drive",
                      memory.numa_nodes.size(), fmt::join(memory.numa_nodes, ", "));
 }
 
-std::string to_text(const PciLink& link) {
+std::string to_text(const drives::PciLink& link) {
   if (link.speed.empty()) return "unknown";
   const std::string text = fmt::format("{} x{}", link.speed, link.width);
   if (!link.is_reduced()) return text;
   return text + fmt::format(" (could do {} x{})", link.speed_max, link.width_max);
 }
 
-std::string to_text(const Temperature& temperature) {
+std::string to_text(const drives::Temperature& temperature) {
   std::string text = fmt::format("{:.0f} C", temperature.celsius);
   if (temperature.limit_celsius) {
     text += fmt::format(", slows down at {:.0f} C", *temperature.limit_celsius);
@@ -65,13 +65,13 @@ std::string to_text(const Temperature& temperature) {
   return text;
 }
 
-std::string to_text(const std::optional<Alignment>& alignment) {
+std::string to_text(const std::optional<probe::Alignment>& alignment) {
   if (!alignment) return "yes";
   return fmt::format("yes, memory aligned to {}, offsets to {} (we use 4096)",
                      alignment->memory_bytes, alignment->offset_bytes);
 }
 
-std::string title(const DriveFacts& drive) {
+std::string title(const drives::DriveFacts& drive) {
   std::string text = fmt::format("{} ({}", drive.name, drive.kind);
   for (const std::string& part : {drive.model, drive.serial, drive.firmware}) {
     if (!part.empty()) text += ", " + part;
@@ -80,21 +80,21 @@ std::string title(const DriveFacts& drive) {
 }
 
 // What the maker warrants: the user's word, else the table's; 0: unknown.
-int64_t rated_bytes(const DriveFacts& drive, const Arguments& arguments) {
+int64_t rated_bytes(const drives::DriveFacts& drive, const Arguments& arguments) {
   if (!arguments.rated_writes.empty()) {
     const Result<int64_t> size_bytes = parse_size(arguments.rated_writes);
     if (!size_bytes) fail(size_bytes.status());
     return *size_bytes;
   }
-  const auto rating = rated_endurance(drive.model);
+  const auto rating = drives::rated_endurance(drive.model);
   return rating ? rating->bytes_written : 0;
 }
 
-std::string wear_text(const DriveFacts& drive, const Arguments& arguments) {
+std::string wear_text(const drives::DriveFacts& drive, const Arguments& arguments) {
   std::string text = format_size(drive.bytes_written) + " since the system started";
   const int64_t rated = rated_bytes(drive, arguments);
   if (rated == 0) return text + "; its rated life is not known (--rated-writes tells)";
-  const auto rating = rated_endurance(drive.model);
+  const auto rating = drives::rated_endurance(drive.model);
   return text + fmt::format("; rated for {} ({})", format_size(rated),
                             arguments.rated_writes.empty() && rating ? rating->source : "given");
 }
@@ -103,21 +103,23 @@ void print_line(std::string_view name, std::string_view text) {
   if (!text.empty()) fmt::print("  {:<20} {}\n", name, text);
 }
 
-void print_drive(const DriveFacts& drive, const System& system, const Arguments& arguments) {
+void print_drive(const drives::DriveFacts& drive, const System& system,
+                 const Arguments& arguments) {
   print_line("drive", title(drive));
   if (!drive.pci_address.empty()) {
     print_line("link", fmt::format("{} at {}", to_text(drive.link), drive.pci_address));
     print_line("NUMA node", drive.numa_node < 0 ? "not told" : std::to_string(drive.numa_node));
-    for (const GpuFacts& gpu : system.gpus) {
+    for (const drives::GpuFacts& gpu : system.gpus) {
       print_line("to GPU " + gpu.pci_address, describe_distance(drive, gpu));
     }
   }
   if (drive.temperature) print_line("temperature", to_text(*drive.temperature));
   if (drive.members.empty()) print_line("written", wear_text(drive, arguments));
-  for (const DriveFacts& member : drive.members) print_drive(member, system, arguments);
+  for (const drives::DriveFacts& member : drive.members) print_drive(member, system, arguments);
 }
 
-void print_report(const DirectoryReport& report, const System& system, const Arguments& arguments) {
+void print_report(const probe::DirectoryReport& report, const System& system,
+                  const Arguments& arguments) {
   fmt::print("\n{}\n", report.directory.string());
   print_line("usable", report.status.ok() ? "yes" : "NO: " + report.status.message());
   if (report.mount) {
@@ -147,7 +149,7 @@ void print_report(const DirectoryReport& report, const System& system, const Arg
   }
 }
 
-nlohmann::ordered_json to_json(const DriveFacts& drive, const System& system,
+nlohmann::ordered_json to_json(const drives::DriveFacts& drive, const System& system,
                                const Arguments& arguments) {
   nlohmann::ordered_json json{{"name", drive.name},
                               {"kind", drive.kind},
@@ -163,17 +165,17 @@ nlohmann::ordered_json to_json(const DriveFacts& drive, const System& system,
                               {"bytes_written", drive.bytes_written},
                               {"rated_bytes_written", rated_bytes(drive, arguments)}};
   if (drive.temperature) json["temperature_celsius"] = drive.temperature->celsius;
-  for (const GpuFacts& gpu : system.gpus) {
+  for (const drives::GpuFacts& gpu : system.gpus) {
     json["gpu_distances"].push_back(
         {{"gpu", gpu.pci_address}, {"distance", describe_distance(drive, gpu)}});
   }
-  for (const DriveFacts& member : drive.members) {
+  for (const drives::DriveFacts& member : drive.members) {
     json["members"].push_back(to_json(member, system, arguments));
   }
   return json;
 }
 
-nlohmann::ordered_json to_json(const DirectoryReport& report, const System& system,
+nlohmann::ordered_json to_json(const probe::DirectoryReport& report, const System& system,
                                const Arguments& arguments) {
   nlohmann::ordered_json json{{"directory", report.directory.string()},
                               {"is_usable", report.status.ok()},
@@ -201,7 +203,7 @@ nlohmann::ordered_json to_json(const DirectoryReport& report, const System& syst
   return json;
 }
 
-void print_json(const std::vector<DirectoryReport>& reports, const System& system,
+void print_json(const std::vector<probe::DirectoryReport>& reports, const System& system,
                 const Arguments& arguments) {
   nlohmann::ordered_json json{{"memory_lock_limit_bytes", system.memory_lock_bytes},
                               {"numa_nodes", system.memory.numa_nodes},
@@ -209,34 +211,34 @@ void print_json(const std::vector<DirectoryReport>& reports, const System& syste
                               {"free_reserved_huge_pages", system.memory.free_reserved_huge_pages},
                               {"gpus", nlohmann::json::array()},
                               {"directories", nlohmann::json::array()}};
-  for (const GpuFacts& gpu : system.gpus) {
+  for (const drives::GpuFacts& gpu : system.gpus) {
     json["gpus"].push_back({{"pci_address", gpu.pci_address}, {"numa_node", gpu.numa_node}});
   }
-  for (const DirectoryReport& report : reports) {
+  for (const probe::DirectoryReport& report : reports) {
     json["directories"].push_back(to_json(report, system, arguments));
   }
   fmt::print("{}\n", json.dump(1));
 }
 
-void print_text(const std::vector<DirectoryReport>& reports, const System& system,
+void print_text(const std::vector<probe::DirectoryReport>& reports, const System& system,
                 const Arguments& arguments) {
   fmt::print("{:<22} {}\n", "memory-lock limit",
              system.memory_lock_bytes < 0 ? "none" : format_size(system.memory_lock_bytes));
   fmt::print("{:<22} {}\n", "huge pages", huge_pages_text(system.memory));
   fmt::print("{:<22} {}\n", "NUMA nodes", numa_text(system.memory));
   if (system.gpus.empty()) fmt::print("{:<22} none\n", "NVIDIA GPUs");
-  for (const GpuFacts& gpu : system.gpus) {
+  for (const drives::GpuFacts& gpu : system.gpus) {
     fmt::print("{:<22} {}, NUMA node {}\n", "NVIDIA GPU", gpu.pci_address,
                gpu.numa_node < 0 ? "not told" : std::to_string(gpu.numa_node));
   }
-  for (const DirectoryReport& report : reports) print_report(report, system, arguments);
+  for (const probe::DirectoryReport& report : reports) print_report(report, system, arguments);
 }
 
 void doctor(const Arguments& arguments) {
   const System system = inspect_system(arguments.sysfs);
-  SystemFolders folders;
+  probe::SystemFolders folders;
   folders.sysfs = arguments.sysfs;
-  std::vector<DirectoryReport> reports;
+  std::vector<probe::DirectoryReport> reports;
   bool are_all_usable = true;
   for (const std::string& directory : arguments.directories) {
     reports.push_back(inspect_directory(directory, folders));
@@ -263,4 +265,4 @@ void add_doctor_command(CLI::App& app) {
   command->callback([arguments] { doctor(*arguments); });
 }
 
-}  // namespace teraio::tools
+}  // namespace teraio::cli

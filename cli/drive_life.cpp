@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace teraio::tools {
+namespace teraio::cli {
 namespace {
 
 constexpr double kYearDays = 365.25;
@@ -15,10 +15,10 @@ std::string life_text(double years) {
   return years < 10 ? fmt::format("{:.2g} years", years) : fmt::format("{:.0f} years", years);
 }
 
-std::string drive_life(const Hardware& hardware, int64_t written_bytes, int64_t step_ns) {
+std::string drive_life(const hardware::Hardware& hardware, int64_t written_bytes, int64_t step_ns) {
   const std::optional<double> steps = writes_until_worn(hardware, written_bytes);
   if (!steps) return "";
   return life_text(*steps * static_cast<double>(step_ns) / kYearNs);
 }
 
-}  // namespace teraio::tools
+}  // namespace teraio::cli

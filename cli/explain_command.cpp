@@ -17,7 +17,7 @@
 #include "simulate/simulator.h"
 #include "table.h"
 
-namespace teraio::tools {
+namespace teraio::cli {
 namespace {
 
 std::string percent(int64_t part, int64_t whole) {
@@ -36,9 +36,10 @@ class ExplainCommand {
 
   void run() const {
     const Inputs given = inputs_.read();
-    const Result<Plan> plan = read_plan(plan_, given.trace);
+    const Result<plan::Plan> plan = plan::read_plan(plan_, given.trace);
     if (!plan.ok()) fail(plan.status());
-    const Result<teraio::Run> run = simulate(given.trace, given.hardware, given.limits, *plan);
+    const Result<teraio::simulate::Run> run =
+        simulate::simulate(given.trace, given.hardware, given.limits, *plan);
     if (!run.ok()) fail(run.status().with_context(plan_));
     print_summary(given, *run);
     print_phases(given, *run);
@@ -48,8 +49,9 @@ class ExplainCommand {
   }
 
  private:
-  static void print_summary(const Inputs& given, const teraio::Run& run) {
-    const StepBounds bounds = lower_bounds(given.trace, given.hardware, given.limits);
+  static void print_summary(const Inputs& given, const teraio::simulate::Run& run) {
+    const analysis::StepBounds bounds =
+        analysis::lower_bounds(given.trace, given.hardware, given.limits);
     fmt::print("step {}: {} compute, {} stalled ({} of ideal)\n", format_duration(run.step_ns),
                format_duration(run.ideal_ns), format_duration(run.stall_ns),
                percent(run.ideal_ns, run.step_ns));
@@ -58,26 +60,26 @@ class ExplainCommand {
                format_duration(bounds.best_ns()));
   }
 
-  static void print_phases(const Inputs& given, const teraio::Run& run) {
+  static void print_phases(const Inputs& given, const teraio::simulate::Run& run) {
     Table table({"phase", "compute", "stalled", "of the stall"});
-    for (const StallShare& share : stall_by_phase(run, given.trace))
+    for (const analysis::StallShare& share : analysis::stall_by_phase(run, given.trace))
       table.add({share.what, format_duration(share.compute_ns), format_duration(share.stall_ns),
                  percent(share.stall_ns, run.stall_ns)});
     fmt::print("{}\n", table.text());
   }
 
-  static void print_transfers(const Inputs& given, const teraio::Run& run) {
+  static void print_transfers(const Inputs& given, const teraio::simulate::Run& run) {
     if (run.stall_ns == 0) return;
     Table table({"waiting for", "stalled", "of the stall"});
     for (const auto& [cause, stall_ns] : run.stall_by_cause_ns)
       table.add({cause, format_duration(stall_ns), percent(stall_ns, run.stall_ns)});
-    for (const StallShare& share : stall_by_transfer(run, given.trace))
+    for (const analysis::StallShare& share : analysis::stall_by_transfer(run, given.trace))
       table.add({"  " + share.what, format_duration(share.stall_ns),
                  percent(share.stall_ns, run.stall_ns)});
     fmt::print("{}\n", table.text());
   }
 
-  void print_changes(const Inputs& given, const teraio::Run& run) const {
+  void print_changes(const Inputs& given, const teraio::simulate::Run& run) const {
     Table table({"planned again with", "step", "of ideal", "gain"});
     Progress progress;
     const auto add = [&](const std::string& what, const Inputs& changed) {
@@ -94,12 +96,12 @@ class ExplainCommand {
   }
 
   void add_change(Table& table, const std::string& what, const Inputs& changed,
-                  const teraio::Run& before) const {
-    const Result<Plan> planned = plan_by_simulation(changed.trace, changed.hardware, changed.limits,
-                                                    effort_.planner_options());
+                  const teraio::simulate::Run& before) const {
+    const Result<plan::Plan> planned = plan_by_simulation(
+        changed.trace, changed.hardware, changed.limits, effort_.planner_options());
     if (!planned.ok()) return table.add({what, "does not fit"});
-    const Result<teraio::Run> run =
-        simulate(changed.trace, changed.hardware, changed.limits, *planned);
+    const Result<teraio::simulate::Run> run =
+        simulate::simulate(changed.trace, changed.hardware, changed.limits, *planned);
     if (!run.ok()) return table.add({what, "does not fit"});
     table.add({what, format_duration(run->step_ns), percent(run->ideal_ns, run->step_ns),
                percent(before.step_ns - run->step_ns, before.step_ns)});
@@ -108,13 +110,13 @@ class ExplainCommand {
   void print_write_curve(const Inputs& given) const {
     Progress progress;
     progress.show("planning with several write budgets ...");
-    const Result<std::vector<WriteTradeOff>> curve =
+    const Result<std::vector<planner::WriteTradeOff>> curve =
         write_trade_off(given.trace, given.hardware, given.limits, effort_.planner_options());
     if (!curve.ok()) fail(curve.status());
     int64_t ideal_ns = 0;
-    for (const Op& op : given.trace.ops) ideal_ns += op.duration_ns;
+    for (const trace::Op& op : given.trace.ops) ideal_ns += op.duration_ns;
     Table table({"write budget", "written", "step", "of ideal", "drives last"});
-    for (const WriteTradeOff& point : *curve)
+    for (const planner::WriteTradeOff& point : *curve)
       table.add({format_size(point.write_budget_bytes), format_size(point.ssd_bytes_written),
                  format_duration(point.step_ns), percent(ideal_ns, point.step_ns),
                  drive_life(given.hardware, point.ssd_bytes_written, point.step_ns)});
@@ -159,4 +161,4 @@ void add_explain_command(CLI::App& app) {
   command->callback([options] { options->run(); });
 }
 
-}  // namespace teraio::tools
+}  // namespace teraio::cli

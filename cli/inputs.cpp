@@ -5,10 +5,11 @@
 #include "commands.h"
 #include "trace/trace_file.h"
 
-namespace teraio::tools {
+namespace teraio::cli {
 namespace {
 
-const std::map<std::string, Effort> kEfforts = {{"fast", Effort::kFast}, {"best", Effort::kBest}};
+const std::map<std::string, planner::Effort> kEfforts = {{"fast", planner::Effort::kFast},
+                                                         {"best", planner::Effort::kBest}};
 
 std::optional<int64_t> limit_or_fail(std::string_view option, const std::string& text,
                                      int64_t whole_bytes) {
@@ -35,8 +36,8 @@ void InputOptions::add_write_budget(CLI::App& command) {
 
 Inputs InputOptions::read() const {
   Inputs inputs;
-  inputs.trace = value_or_fail(read_trace(trace_));
-  inputs.hardware = value_or_fail(read_hardware(hardware_));
+  inputs.trace = value_or_fail(trace::read_trace(trace_));
+  inputs.hardware = value_or_fail(hardware::read_hardware(hardware_));
   inputs.limits.device_budget_bytes =
       limit_or_fail("--device-budget", device_budget_, inputs.hardware.device_memory_bytes);
   inputs.limits.host_limit_bytes =
@@ -54,11 +55,11 @@ EffortOptions::EffortOptions(CLI::App& command) {
       ->check(CLI::PositiveNumber);
 }
 
-PlannerOptions EffortOptions::planner_options() const {
-  PlannerOptions options;
+planner::PlannerOptions EffortOptions::planner_options() const {
+  planner::PlannerOptions options;
   options.effort = effort_;
   options.time_limit_ns = static_cast<int64_t>(time_limit_s_ * 1e9);
   return options;
 }
 
-}  // namespace teraio::tools
+}  // namespace teraio::cli

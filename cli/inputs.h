@@ -9,12 +9,12 @@
 #include "planner/planner.h"
 #include "trace/trace.h"
 
-namespace teraio::tools {
+namespace teraio::cli {
 
 struct Inputs {
-  Trace trace;
-  Hardware hardware;
-  Limits limits;
+  trace::Trace trace;
+  hardware::Hardware hardware;
+  plan::Limits limits;
 };
 
 // Adds --trace, --hardware, --device-budget and --host-limit to a subcommand. Keep it alive until
@@ -41,11 +41,11 @@ class EffortOptions {
  public:
   explicit EffortOptions(CLI::App& command);
 
-  PlannerOptions planner_options() const;
+  planner::PlannerOptions planner_options() const;
 
  private:
-  Effort effort_ = Effort::kFast;
+  planner::Effort effort_ = planner::Effort::kFast;
   double time_limit_s_ = 30;
 };
 
-}  // namespace teraio::tools
+}  // namespace teraio::cli

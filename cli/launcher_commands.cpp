@@ -11,7 +11,7 @@
 #include "commands.h"
 #include "python.h"
 
-namespace teraio::tools {
+namespace teraio::cli {
 namespace {
 
 // Becomes `python -m teraio WORDS...`; returns only when that cannot be started.
@@ -45,4 +45,4 @@ int launcher_command(int argc, char** argv) {
   return 1;
 }
 
-}  // namespace teraio::tools
+}  // namespace teraio::cli

@@ -6,7 +6,7 @@
 #include "base/units.h"
 #include "commands.h"
 
-namespace teraio::tools {
+namespace teraio::cli {
 
 void fail(const Status& status) {
   fmt::print(stderr, "teraio: {}\n", status.message());
@@ -27,10 +27,10 @@ void make_folder_or_fail(const std::filesystem::path& folder) {
                 fmt::format("{}: cannot make this folder: {}", folder.string(), error.message())));
 }
 
-}  // namespace teraio::tools
+}  // namespace teraio::cli
 
 int main(int argc, char** argv) {
-  using namespace teraio::tools;
+  using namespace teraio::cli;
   if (is_launcher_command(argc, argv)) return launcher_command(argc, argv);
   CLI::App app{"Trains models that need more memory than the device has.", "teraio"};
   app.set_version_flag("--version", TERAIO_VERSION);

@@ -23,20 +23,20 @@
 #include "simulate/simulator.h"
 #include "table.h"
 
-namespace teraio::tools {
+namespace teraio::cli {
 namespace {
 
 // Ours and the paper's, and those of other systems.
-using AnyPolicy = std::variant<Policy, Baseline>;
+using AnyPolicy = std::variant<planner::Policy, planner::Baseline>;
 const std::map<std::string, AnyPolicy> kPolicies = {
-    {"teraio", Policy::kTeraio},
-    {"algorithm1", Policy::kAlgorithm1},
-    {"on-demand", Baseline::kOnDemandFarthest},
-    {"on-demand-lru", Baseline::kOnDemandLru},
-    {"zero-offload", Baseline::kZeroOffload},
-    {"zero-infinity", Baseline::kZeroInfinity},
-    {"activations-only", Baseline::kActivationsOnly},
-    {"g10", Baseline::kG10}};
+    {"teraio", planner::Policy::kTeraio},
+    {"algorithm1", planner::Policy::kAlgorithm1},
+    {"on-demand", planner::Baseline::kOnDemandFarthest},
+    {"on-demand-lru", planner::Baseline::kOnDemandLru},
+    {"zero-offload", planner::Baseline::kZeroOffload},
+    {"zero-infinity", planner::Baseline::kZeroInfinity},
+    {"activations-only", planner::Baseline::kActivationsOnly},
+    {"g10", planner::Baseline::kG10}};
 
 std::vector<std::string> policy_names() {
   std::vector<std::string> names;
@@ -57,7 +57,7 @@ struct PlanCommand {
     command.add_option("--out", out, "Write the plan here")->required();
   }
   void run() const;
-  Result<Plan> make_plan(const Inputs& given) const;
+  Result<plan::Plan> make_plan(const Inputs& given) const;
 
   InputOptions inputs;
   EffortOptions effort;
@@ -67,19 +67,19 @@ struct PlanCommand {
 };
 
 struct Planned {
-  Plan plan;
-  teraio::Run run;
+  plan::Plan plan;
+  teraio::simulate::Run run;
   int64_t took_ns = 0;
   int64_t bound_ns = 0;
 };
 
-std::string fit_text(const Inputs& given, const Plan& plan) {
+std::string fit_text(const Inputs& given, const plan::Plan& plan) {
   if (plan.migrations.empty()) return "everything fits: nothing moves\n";
-  const int64_t least = least_device_budget_bytes(given.trace, given.limits);
+  const int64_t least = planner::least_device_budget_bytes(given.trace, given.limits);
   return fmt::format("fits by moving; the least device memory is {}\n", format_size(least));
 }
 
-std::string wear_text(const Inputs& given, const teraio::Run& run) {
+std::string wear_text(const Inputs& given, const teraio::simulate::Run& run) {
   std::string text;
   if (const std::optional<int64_t>& budget = given.limits.write_budget_bytes)
     text += fmt::format("writes {} of the {} allowed to the drives per iteration\n",
@@ -90,7 +90,7 @@ std::string wear_text(const Inputs& given, const teraio::Run& run) {
 }
 
 std::string text_of(const Planned& planned) {
-  const teraio::Run& run = planned.run;
+  const teraio::simulate::Run& run = planned.run;
   const double above = 100.0 * static_cast<double>(run.step_ns - planned.bound_ns) /
                        static_cast<double>(std::max<int64_t>(planned.bound_ns, 1));
   std::string text =
@@ -110,11 +110,11 @@ std::string text_of(const Planned& planned) {
 }
 
 // One line per round: the choice, its benefit and its cost.
-Result<Plan> plan_with_rounds(const Inputs& given, const std::string& path) {
+Result<plan::Plan> plan_with_rounds(const Inputs& given, const std::string& path) {
   std::string text = "round,tensor,first_op,next_use_op,tier,benefit_byte_ns,cost_ns\n";
   int64_t count = 0;
-  Result<Plan> plan =
-      plan_algorithm1(given.trace, given.hardware, given.limits, [&](const Round& round) {
+  Result<plan::Plan> plan = planner::plan_algorithm1(
+      given.trace, given.hardware, given.limits, [&](const planner::Round& round) {
         text += fmt::format("{},{},{},{},{},{:.0f},{:.0f}\n", count++,
                             given.trace.tensors[round.tensor].id, round.first_op, round.next_use_op,
                             to_string(round.tier), round.benefit_byte_ns, round.cost_ns);
@@ -123,16 +123,16 @@ Result<Plan> plan_with_rounds(const Inputs& given, const std::string& path) {
   return plan;
 }
 
-Result<Plan> PlanCommand::make_plan(const Inputs& given) const {
+Result<plan::Plan> PlanCommand::make_plan(const Inputs& given) const {
   const AnyPolicy chosen = kPolicies.at(policy);
   if (!rounds.empty()) {
-    if (chosen == AnyPolicy(Policy::kAlgorithm1)) return plan_with_rounds(given, rounds);
+    if (chosen == AnyPolicy(planner::Policy::kAlgorithm1)) return plan_with_rounds(given, rounds);
     return Status(ErrorCode::kInvalidArgument, "--rounds: expected --policy algorithm1 with it");
   }
-  if (const Baseline* baseline = std::get_if<Baseline>(&chosen))
+  if (const planner::Baseline* baseline = std::get_if<planner::Baseline>(&chosen))
     return plan_baseline(*baseline, given.trace, given.hardware, given.limits);
-  PlannerOptions options = effort.planner_options();
-  options.policy = std::get<Policy>(chosen);
+  planner::PlannerOptions options = effort.planner_options();
+  options.policy = std::get<planner::Policy>(chosen);
   return plan_by_simulation(given.trace, given.hardware, given.limits, options);
 }
 
@@ -140,16 +140,18 @@ void PlanCommand::run() const {
   const Inputs given = inputs.read();
   const SteadyClock clock;
   const int64_t began_ns = clock.now_ns();
-  const Result<Plan> plan = make_plan(given);
+  const Result<plan::Plan> plan = make_plan(given);
   const int64_t took_ns = clock.now_ns() - began_ns;
   if (!plan.ok()) fail(plan.status());
   if (const Status valid = validate_plan(*plan, given.trace, given.hardware, given.limits);
       !valid.ok())
     fail(valid);
-  const Result<teraio::Run> run = simulate(given.trace, given.hardware, given.limits, *plan);
+  const Result<teraio::simulate::Run> run =
+      simulate::simulate(given.trace, given.hardware, given.limits, *plan);
   if (!run.ok()) fail(run.status());
   if (const Status written = write_plan(*plan, given.trace, out); !written.ok()) fail(written);
-  const int64_t bound_ns = lower_bounds(given.trace, given.hardware, given.limits).best_ns();
+  const int64_t bound_ns =
+      analysis::lower_bounds(given.trace, given.hardware, given.limits).best_ns();
   fmt::print("{}{}{}", fit_text(given, *plan), text_of({*plan, *run, took_ns, bound_ns}),
              wear_text(given, *run));
 }
@@ -162,4 +164,4 @@ void add_plan_command(CLI::App& app) {
   command->callback([options] { options->run(); });
 }
 
-}  // namespace teraio::tools
+}  // namespace teraio::cli

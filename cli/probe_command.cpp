@@ -19,7 +19,7 @@
 #include "hardware/hardware.h"
 #include "probe/probe.h"
 
-namespace teraio::tools {
+namespace teraio::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -59,20 +59,20 @@ int64_t size_or_fail(const std::string& text) {
   return *size_bytes;
 }
 
-DriveProbe probe_or_fail(const std::string& directory, const Arguments& arguments) {
+probe::DriveProbe probe_or_fail(const std::string& directory, const Arguments& arguments) {
   if (!arguments.fresh) {
-    if (auto cached = load_cached_probe(cache_directory(), directory)) {
+    if (auto cached = probe::load_cached_probe(cache_directory(), directory)) {
       fmt::print("{}: measured before (--fresh measures again)\n", cached->name);
       return *cached;
     }
   }
-  ProbeOptions options;
+  probe::ProbeOptions options;
   options.sustained.longest_ns = static_cast<int64_t>(arguments.seconds * 1e9);
   options.progress = [](const std::string& line) {
     fmt::print("{}\n", line);
     std::fflush(stdout);
   };
-  const Result<DriveProbe> probe = probe_directory(directory, options);
+  const Result<probe::DriveProbe> probe = probe_directory(directory, options);
   if (!probe) fail(probe.status());
   if (const Status saved = save_cached_probe(cache_directory(), *probe); !saved.ok()) {
     fmt::print(stderr, "teraio: not kept for later: {}\n", saved.message());
@@ -85,7 +85,7 @@ std::vector<std::string> distinct_drives(const std::vector<std::string>& directo
   std::vector<std::string> distinct;
   std::map<std::string, std::string> directory_by_drive;
   for (const std::string& directory : directories) {
-    const Result<DriveIdentity> drive = identify_drive(directory);
+    const Result<drives::DriveIdentity> drive = drives::identify_drive(directory);
     if (!drive) fail(drive.status());
     const auto [same, is_new] = directory_by_drive.emplace(drive->name, directory);
     if (is_new) {
@@ -112,8 +112,9 @@ int64_t measure_copy_rate() {
   return static_cast<int64_t>(static_cast<double>(to.size()) * 1e9 / static_cast<double>(best_ns));
 }
 
-Hardware describe(const std::vector<DriveProbe>& probes, const Arguments& arguments) {
-  Hardware hardware;
+hardware::Hardware describe(const std::vector<probe::DriveProbe>& probes,
+                            const Arguments& arguments) {
+  hardware::Hardware hardware;
   hardware.name = arguments.name.empty() ? machine_name() : arguments.name;
   hardware.device_memory_bytes = arguments.device_memory.empty()
                                      ? system_memory_bytes()
@@ -122,8 +123,8 @@ Hardware describe(const std::vector<DriveProbe>& probes, const Arguments& argume
       arguments.device_link.empty() ? measure_copy_rate() : size_or_fail(arguments.device_link);
   hardware.device_link = {link_bytes_per_second, link_bytes_per_second};
   hardware.host = {size_or_fail(arguments.host_memory), hardware.device_link};
-  for (const DriveProbe& probe : probes) {
-    Drive drive;
+  for (const probe::DriveProbe& probe : probes) {
+    hardware::Drive drive;
     drive.name = probe.name;
     drive.capacity_bytes = probe.capacity_bytes;
     drive.rates = {probe.read_bytes_per_second, probe.write_bytes_per_second};
@@ -134,10 +135,10 @@ Hardware describe(const std::vector<DriveProbe>& probes, const Arguments& argume
   return hardware;
 }
 
-void print_table(const std::vector<DriveProbe>& probes) {
+void print_table(const std::vector<probe::DriveProbe>& probes) {
   fmt::print("\n{:<16} {:>10} {:>12} {:>12} {:>7} {:>9}\n", "drive", "free", "read/s", "write/s",
              "duplex", "latency");
-  for (const DriveProbe& probe : probes) {
+  for (const probe::DriveProbe& probe : probes) {
     fmt::print("{:<16} {:>10} {:>12} {:>12} {:>7.2f} {:>9}\n", probe.name,
                format_size(probe.capacity_bytes), format_size(probe.read_bytes_per_second),
                format_size(probe.write_bytes_per_second), probe.duplex,
@@ -146,12 +147,12 @@ void print_table(const std::vector<DriveProbe>& probes) {
 }
 
 void probe(const Arguments& arguments) {
-  std::vector<DriveProbe> probes;
+  std::vector<probe::DriveProbe> probes;
   for (const std::string& directory : distinct_drives(arguments.directories)) {
     probes.push_back(probe_or_fail(directory, arguments));
   }
   print_table(probes);
-  const Hardware hardware = describe(probes, arguments);
+  const hardware::Hardware hardware = describe(probes, arguments);
   if (const Status written = write_hardware(hardware, arguments.out); !written.ok()) fail(written);
   fmt::print("\nwrote {}\n", arguments.out);
 }
@@ -182,4 +183,4 @@ void add_probe_command(CLI::App& app) {
   command->callback([arguments] { probe(*arguments); });
 }
 
-}  // namespace teraio::tools
+}  // namespace teraio::cli

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <string_view>
 
-namespace teraio::tools {
+namespace teraio::cli {
 
 class Progress {
  public:
@@ -26,4 +26,4 @@ class Progress {
   bool shown_;
 };
 
-}  // namespace teraio::tools
+}  // namespace teraio::cli

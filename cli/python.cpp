@@ -10,7 +10,7 @@
 #include <cstring>
 #include <vector>
 
-namespace teraio::tools {
+namespace teraio::cli {
 namespace {
 
 // What `python -m teraio_figures` ends with when there is no matplotlib; it has said so then.
@@ -78,4 +78,4 @@ Status draw_figures(const std::filesystem::path& tables) {
                                                   tables.string(), *code));
 }
 
-}  // namespace teraio::tools
+}  // namespace teraio::cli

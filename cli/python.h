@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 
-namespace teraio::tools {
+namespace teraio::cli {
 
 // $TERAIO_PYTHON, else the interpreter that the extension was built for, else the one on the path.
 std::string python_interpreter();
@@ -19,4 +19,4 @@ Status cannot_start_python(const std::string& python, int error, std::string_vie
 // the tables are what counts. Waits until it is done.
 Status draw_figures(const std::filesystem::path& tables);
 
-}  // namespace teraio::tools
+}  // namespace teraio::cli

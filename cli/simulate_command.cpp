@@ -11,7 +11,7 @@
 #include "simulate/simulator.h"
 #include "table.h"
 
-namespace teraio::tools {
+namespace teraio::cli {
 namespace {
 
 struct SimulateCommand {
@@ -30,7 +30,7 @@ struct SimulateCommand {
   bool json = false;
 };
 
-std::string text_of(const teraio::Run& run) {
+std::string text_of(const teraio::simulate::Run& run) {
   Table table({"", "written", "read", "peak"});
   table.add({"device", "", "", format_size(run.device_peak_bytes)});
   table.add({"host", format_size(run.host_bytes_written), format_size(run.host_bytes_read),
@@ -48,9 +48,10 @@ std::string text_of(const teraio::Run& run) {
 
 void SimulateCommand::run() const {
   const Inputs given = inputs.read();
-  const Result<Plan> read = read_plan(plan, given.trace);
+  const Result<plan::Plan> read = plan::read_plan(plan, given.trace);
   if (!read.ok()) fail(read.status());
-  const Result<teraio::Run> run = simulate(given.trace, given.hardware, given.limits, *read);
+  const Result<teraio::simulate::Run> run =
+      simulate::simulate(given.trace, given.hardware, given.limits, *read);
   if (!run.ok()) fail(run.status().with_context(plan));
   if (!timeline.empty())
     if (const Status written = write_timeline(*run, given.trace, timeline); !written.ok())
@@ -66,4 +67,4 @@ void add_simulate_command(CLI::App& app) {
   command->callback([options] { options->run(); });
 }
 
-}  // namespace teraio::tools
+}  // namespace teraio::cli

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace teraio::tools {
+namespace teraio::cli {
 namespace {
 
 std::string line(const std::vector<std::string>& cells, const std::vector<size_t>& widths) {
@@ -29,4 +29,4 @@ std::string Table::text() const {
   return text;
 }
 
-}  // namespace teraio::tools
+}  // namespace teraio::cli

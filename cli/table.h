@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace teraio::tools {
+namespace teraio::cli {
 
 class Table {
  public:
@@ -20,4 +20,4 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-}  // namespace teraio::tools
+}  // namespace teraio::cli

@@ -20,7 +20,7 @@
 #include "simulate/run_file.h"
 #include "table.h"
 
-namespace teraio::tools {
+namespace teraio::cli {
 namespace {
 
 constexpr double kNearBest = 0.05;
@@ -30,24 +30,25 @@ constexpr int64_t kGigabyte = 1'000'000'000;
 constexpr int64_t kTerabyte = 1000 * kGigabyte;
 
 struct SweepOption {
-  Quantity quantity;
+  analysis::Quantity quantity;
   const char* flag;
   const char* help;
 };
 
 constexpr SweepOption kSweepOptions[] = {
-    {Quantity::kDrives, "--drives", "Numbers of drives (default: 1-8)"},
-    {Quantity::kHostMemory, "--host-memory", "Host memory (default: 0 to 1TB)"},
-    {Quantity::kBandwidth, "--bandwidth",
+    {analysis::Quantity::kDrives, "--drives", "Numbers of drives (default: 1-8)"},
+    {analysis::Quantity::kHostMemory, "--host-memory", "Host memory (default: 0 to 1TB)"},
+    {analysis::Quantity::kBandwidth, "--bandwidth",
      "What all drives read per second; writes in proportion (default: 4GB to 64GB)"},
-    {Quantity::kDeviceMemory, "--device-memory",
+    {analysis::Quantity::kDeviceMemory, "--device-memory",
      "Device memory (default: half of what it is to twice)"},
-    {Quantity::kWriteBudget, "--write-budgets",
+    {analysis::Quantity::kWriteBudget, "--write-budgets",
      "Bytes that a step may write to the drives (default: from the least that does)"}};
 
-std::map<std::string, Quantity> quantities_by_name() {
-  std::map<std::string, Quantity> names;
-  for (Quantity quantity : kQuantities) names[std::string(to_string(quantity))] = quantity;
+std::map<std::string, analysis::Quantity> quantities_by_name() {
+  std::map<std::string, analysis::Quantity> names;
+  for (analysis::Quantity quantity : analysis::kQuantities)
+    names[std::string(to_string(quantity))] = quantity;
   return names;
 }
 
@@ -55,16 +56,18 @@ struct WhatIfCommand {
   explicit WhatIfCommand(CLI::App& command);
   void run() const;
 
-  Question question() const;
-  std::vector<Quantity> chosen() const;
-  Result<std::vector<int64_t>> values_of(const Question& question, Quantity quantity) const;
-  Sweep swept(const Question& question, const std::vector<Quantity>& quantities,
-              Progress& progress) const;
+  analysis::Question question() const;
+  std::vector<analysis::Quantity> chosen() const;
+  Result<std::vector<int64_t>> values_of(const analysis::Question& question,
+                                         analysis::Quantity quantity) const;
+  analysis::Sweep swept(const analysis::Question& question,
+                        const std::vector<analysis::Quantity>& quantities,
+                        Progress& progress) const;
 
   InputOptions inputs;
   EffortOptions effort;
-  std::vector<Quantity> sweeps;
-  std::map<Quantity, std::vector<std::string>> lists;
+  std::vector<analysis::Quantity> sweeps;
+  std::map<analysis::Quantity, std::vector<std::string>> lists;
   std::string prices;
   int64_t tokens_per_step = 0;
   double service_years = 0;
@@ -94,33 +97,34 @@ WhatIfCommand::WhatIfCommand(CLI::App& command) : inputs(command), effort(comman
   command.add_option("--out", out, "Write tables (JSON) and figures (SVG, PNG) into this folder");
 }
 
-std::string value_text(const Change& change) {
+std::string value_text(const analysis::Change& change) {
   switch (change.quantity) {
-    case Quantity::kDrives:
+    case analysis::Quantity::kDrives:
       return std::to_string(change.value);
-    case Quantity::kBandwidth:
+    case analysis::Quantity::kBandwidth:
       return format_size(change.value) + "/s";
     default:
       return format_size(change.value);
   }
 }
 
-std::string header_of(const std::vector<Quantity>& quantities) {
-  static const std::map<Quantity, std::string> kHeaders = {
-      {Quantity::kDrives, "drives"},
-      {Quantity::kHostMemory, "host memory"},
-      {Quantity::kBandwidth, "drives read"},
-      {Quantity::kDeviceMemory, "device memory"},
-      {Quantity::kWriteBudget, "write budget"}};
+std::string header_of(const std::vector<analysis::Quantity>& quantities) {
+  static const std::map<analysis::Quantity, std::string> kHeaders = {
+      {analysis::Quantity::kDrives, "drives"},
+      {analysis::Quantity::kHostMemory, "host memory"},
+      {analysis::Quantity::kBandwidth, "drives read"},
+      {analysis::Quantity::kDeviceMemory, "device memory"},
+      {analysis::Quantity::kWriteBudget, "write budget"}};
   std::string header;
-  for (Quantity quantity : quantities)
+  for (analysis::Quantity quantity : quantities)
     header += (header.empty() ? "" : ", ") + kHeaders.at(quantity);
   return header;
 }
 
-std::string setting_text(const Setting& setting) {
+std::string setting_text(const analysis::Setting& setting) {
   std::string text;
-  for (const Change& change : setting) text += (text.empty() ? "" : ", ") + value_text(change);
+  for (const analysis::Change& change : setting)
+    text += (text.empty() ? "" : ", ") + value_text(change);
   return text;
 }
 
@@ -147,10 +151,11 @@ std::vector<int64_t> drive_counts(const std::string& text) {
   return counts;
 }
 
-std::vector<int64_t> listed_values(Quantity quantity, const std::vector<std::string>& texts) {
+std::vector<int64_t> listed_values(analysis::Quantity quantity,
+                                   const std::vector<std::string>& texts) {
   std::set<int64_t> values;
   for (const std::string& text : texts) {
-    if (quantity == Quantity::kDrives) {
+    if (quantity == analysis::Quantity::kDrives) {
       const std::vector<int64_t> counts = drive_counts(text);
       values.insert(counts.begin(), counts.end());
     } else {
@@ -161,68 +166,69 @@ std::vector<int64_t> listed_values(Quantity quantity, const std::vector<std::str
 }
 
 // The usual values of a quantity, and the present one among them.
-std::vector<int64_t> usual_values(Quantity quantity, int64_t present) {
+std::vector<int64_t> usual_values(analysis::Quantity quantity, int64_t present) {
   std::set<int64_t> values;
   if (present > 0) values.insert(present);
   switch (quantity) {
-    case Quantity::kDrives:
+    case analysis::Quantity::kDrives:
       for (int64_t count = 1; count <= 8; ++count) values.insert(count);
       break;
-    case Quantity::kHostMemory:
+    case analysis::Quantity::kHostMemory:
       for (int64_t gigabytes : {0, 64, 128, 256, 512, 768}) values.insert(gigabytes * kGigabyte);
       values.insert(kTerabyte);
       break;
-    case Quantity::kBandwidth:
+    case analysis::Quantity::kBandwidth:
       for (int64_t gigabytes : {4, 8, 16, 24, 32, 48, 64}) values.insert(gigabytes * kGigabyte);
       break;
-    case Quantity::kDeviceMemory:
+    case analysis::Quantity::kDeviceMemory:
       for (int64_t quarters : {2, 3, 4, 5, 6, 8}) values.insert(present / 4 * quarters);
       break;
-    case Quantity::kWriteBudget:
+    case analysis::Quantity::kWriteBudget:
       break;  // depends on the trace: write_budgets()
   }
   return {values.begin(), values.end()};
 }
 
-Result<std::vector<int64_t>> WhatIfCommand::values_of(const Question& question,
-                                                      Quantity quantity) const {
+Result<std::vector<int64_t>> WhatIfCommand::values_of(const analysis::Question& question,
+                                                      analysis::Quantity quantity) const {
   const std::vector<std::string>& texts = lists.at(quantity);
   if (!texts.empty()) return listed_values(quantity, texts);
-  if (quantity == Quantity::kWriteBudget) return write_budgets(question, kWriteBudgets);
+  if (quantity == analysis::Quantity::kWriteBudget) return write_budgets(question, kWriteBudgets);
   return usual_values(quantity, present_value(question.equipment, quantity));
 }
 
-Question WhatIfCommand::question() const {
+analysis::Question WhatIfCommand::question() const {
   Inputs given = inputs.read();
-  Question question{std::move(given.trace),
-                    {std::move(given.hardware), given.limits},
-                    effort.planner_options(),
-                    {},
-                    {}};
+  analysis::Question question{std::move(given.trace),
+                              {std::move(given.hardware), given.limits},
+                              effort.planner_options(),
+                              {},
+                              {}};
   question.tokens_per_step = question.trace.tokens_per_step;
   if (tokens_per_step > 0) question.tokens_per_step = tokens_per_step;
-  if (!prices.empty()) question.prices = value_or_fail(read_prices(prices));
+  if (!prices.empty()) question.prices = value_or_fail(analysis::read_prices(prices));
   if (service_years > 0 && !question.prices)
     fail(Status(ErrorCode::kInvalidArgument, "--service-years: expected --prices with it"));
   if (service_years > 0) question.prices->service_years = service_years;
   return question;
 }
 
-std::vector<Quantity> WhatIfCommand::chosen() const {
-  std::vector<Quantity> chosen;
-  for (Quantity quantity : kQuantities)
+std::vector<analysis::Quantity> WhatIfCommand::chosen() const {
+  std::vector<analysis::Quantity> chosen;
+  for (analysis::Quantity quantity : analysis::kQuantities)
     if (sweeps.empty() ? !lists.at(quantity).empty()
                        : std::find(sweeps.begin(), sweeps.end(), quantity) != sweeps.end())
       chosen.push_back(quantity);
-  if (chosen.empty()) chosen.assign(kQuantities.begin(), kQuantities.end());
+  if (chosen.empty()) chosen.assign(analysis::kQuantities.begin(), analysis::kQuantities.end());
   return chosen;
 }
 
 // Each setting with each of the values.
-std::vector<Setting> combined(const std::vector<Setting>& settings, Quantity quantity,
-                              const std::vector<int64_t>& values) {
-  std::vector<Setting> all;
-  for (const Setting& setting : settings)
+std::vector<analysis::Setting> combined(const std::vector<analysis::Setting>& settings,
+                                        analysis::Quantity quantity,
+                                        const std::vector<int64_t>& values) {
+  std::vector<analysis::Setting> all;
+  for (const analysis::Setting& setting : settings)
     for (int64_t value : values) {
       all.push_back(setting);
       all.back().push_back({quantity, value});
@@ -230,13 +236,14 @@ std::vector<Setting> combined(const std::vector<Setting>& settings, Quantity qua
   return all;
 }
 
-Sweep WhatIfCommand::swept(const Question& question, const std::vector<Quantity>& quantities,
-                           Progress& progress) const {
-  Sweep sweep{quantities, {}, {}, {}};
-  std::vector<Setting> settings = {{}};
+analysis::Sweep WhatIfCommand::swept(const analysis::Question& question,
+                                     const std::vector<analysis::Quantity>& quantities,
+                                     Progress& progress) const {
+  analysis::Sweep sweep{quantities, {}, {}, {}};
+  std::vector<analysis::Setting> settings = {{}};
   const std::string header = header_of(quantities);
   progress.show(header + " ...");
-  for (Quantity quantity : quantities) {
+  for (analysis::Quantity quantity : quantities) {
     const Result<std::vector<int64_t>> values = values_of(question, quantity);
     if (!values.ok() || values->empty()) {
       sweep.note = values.ok() ? "nothing is written to the drives: there is no budget to vary"
@@ -255,9 +262,9 @@ Sweep WhatIfCommand::swept(const Question& question, const std::vector<Quantity>
 }
 
 // What the columns of cost say; empty without prices.
-std::vector<std::string> cost_headers(const Question& question) {
+std::vector<std::string> cost_headers(const analysis::Question& question) {
   if (!question.prices) return {};
-  const Prices& prices = *question.prices;
+  const analysis::Prices& prices = *question.prices;
   std::vector<std::string> headers = {prices.currency};
   if (question.tokens_per_step) {
     headers.push_back("tokens/s");
@@ -267,7 +274,7 @@ std::vector<std::string> cost_headers(const Question& question) {
   return headers;
 }
 
-std::vector<std::string> cost_cells(const std::optional<Cost>& cost) {
+std::vector<std::string> cost_cells(const std::optional<analysis::Cost>& cost) {
   if (!cost) return {"no price", "", ""};
   std::vector<std::string> cells = {fmt::format("{:.0f}", cost->price)};
   if (!cost->tokens_per_second) return cells;
@@ -282,10 +289,11 @@ void append(std::vector<std::string>& cells, const std::vector<std::string>& mor
   for (size_t i = 0; i < count; ++i) cells.push_back(i < more.size() ? more[i] : "");
 }
 
-std::vector<std::string> row_of(const Outcome& outcome, bool cheapest, size_t cost_columns) {
+std::vector<std::string> row_of(const analysis::Outcome& outcome, bool cheapest,
+                                size_t cost_columns) {
   const std::string name = setting_text(outcome.setting);
   if (!outcome.status.ok()) return {name, "not possible"};
-  const teraio::Run& run = outcome.run;
+  const teraio::simulate::Run& run = outcome.run;
   std::vector<std::string> cells = {
       name,
       format_duration(run.step_ns),
@@ -300,9 +308,9 @@ std::vector<std::string> row_of(const Outcome& outcome, bool cheapest, size_t co
 }
 
 // Each reason once, with the settings that it holds for.
-std::string reasons_text(const std::vector<Outcome>& outcomes) {
+std::string reasons_text(const std::vector<analysis::Outcome>& outcomes) {
   std::vector<std::pair<std::string, std::string>> reasons;
-  for (const Outcome& outcome : outcomes) {
+  for (const analysis::Outcome& outcome : outcomes) {
     if (outcome.status.ok()) continue;
     const std::string& reason = outcome.status.message();
     const auto same = std::find_if(reasons.begin(), reasons.end(),
@@ -318,7 +326,7 @@ std::string reasons_text(const std::vector<Outcome>& outcomes) {
   return text;
 }
 
-std::string text_of(const Question& question, const Sweep& sweep) {
+std::string text_of(const analysis::Question& question, const analysis::Sweep& sweep) {
   const std::string header = header_of(sweep.quantities);
   if (!sweep.note.empty()) return fmt::format("{}: {}\n", header, sweep.note);
   const std::vector<std::string> costs = cost_headers(question);
@@ -332,7 +340,7 @@ std::string text_of(const Question& question, const Sweep& sweep) {
   return table.text() + reasons_text(sweep.outcomes);
 }
 
-std::string introduction(const Question& question) {
+std::string introduction(const analysis::Question& question) {
   std::string text = fmt::format("{} on {}: predicted, each setting planned and simulated\n",
                                  question.trace.name, question.equipment.hardware.name);
   if (!question.prices) return text;
@@ -347,20 +355,20 @@ std::string introduction(const Question& question) {
 }
 
 void WhatIfCommand::run() const {
-  const Question asked = question();
-  const std::vector<Quantity> quantities = chosen();
+  const analysis::Question asked = question();
+  const std::vector<analysis::Quantity> quantities = chosen();
   if (!out.empty()) make_folder_or_fail(out);
   fmt::print("{}", introduction(asked));
-  std::vector<Sweep> done;
+  std::vector<analysis::Sweep> done;
   Progress progress;
-  const auto add = [&](const std::vector<Quantity>& together) {
+  const auto add = [&](const std::vector<analysis::Quantity>& together) {
     done.push_back(swept(asked, together, progress));
     progress.show("");
     fmt::print("\n{}", text_of(asked, done.back()));
     std::fflush(stdout);
   };
   if (grid) add(quantities);
-  for (Quantity quantity : quantities)
+  for (analysis::Quantity quantity : quantities)
     if (!grid) add({quantity});
   if (out.empty()) return;
   const std::filesystem::path tables = std::filesystem::path(out) / "what-if.json";
@@ -378,4 +386,4 @@ void add_what_if_command(CLI::App& app) {
   command->callback([options] { options->run(); });
 }
 
-}  // namespace teraio::tools
+}  // namespace teraio::cli

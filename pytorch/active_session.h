@@ -9,7 +9,7 @@
 namespace teraio::pytorch {
 
 struct ActiveSession {
-  std::shared_ptr<Runtime> runtime;
+  std::shared_ptr<engine::Runtime> runtime;
   DeviceBackend* backend = nullptr;
   int64_t smallest_tensor_bytes = 0;  // storages from before the session move in from this size on
   int64_t chunk_bytes = 0;            // list ops over more bytes than this run in pieces

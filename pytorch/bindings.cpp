@@ -81,8 +81,8 @@ class Hold {
 
  private:
   c10::intrusive_ptr<c10::StorageImpl> storage_;  // keeps the tensor alive
-  std::shared_ptr<Runtime> runtime_;
-  LiveTensor* tensor_ = nullptr;
+  std::shared_ptr<engine::Runtime> runtime_;
+  engine::LiveTensor* tensor_ = nullptr;
 };
 
 // False when there is nothing that could move.
@@ -97,7 +97,7 @@ bool pin_address(const py::object& tensor) {
   return true;
 }
 
-py::dict to_dict(const MemoryUsage& usage) {
+py::dict to_dict(const device::MemoryUsage& usage) {
   py::dict d;
   d["device_budget_bytes"] = usage.budget_bytes;
   d["device_bytes"] = usage.allocated_bytes;
@@ -110,7 +110,7 @@ py::dict to_dict(const MemoryUsage& usage) {
   return d;
 }
 
-void add_engine_counters(py::dict& d, const EngineCounters& c) {
+void add_engine_counters(py::dict& d, const engine::EngineCounters& c) {
   d["planned_offloads"] = c.planned_offloads;
   d["planned_drops"] = c.planned_drops;
   d["planned_prefetches"] = c.planned_prefetches;
@@ -124,7 +124,7 @@ void add_engine_counters(py::dict& d, const EngineCounters& c) {
   d["stall_memory_ns"] = c.stall_memory_ns;
 }
 
-void add_tier_counters(py::dict& d, const std::string& tier, const TierCounters& c) {
+void add_tier_counters(py::dict& d, const std::string& tier, const storage::TierCounters& c) {
   d[py::str(tier + "_bytes_read")] = c.bytes_read;
   d[py::str(tier + "_bytes_written")] = c.bytes_written;
   d[py::str(tier + "_reserved_peak_bytes")] = c.reserved_peak_bytes;
@@ -134,7 +134,7 @@ void add_tier_counters(py::dict& d, const std::string& tier, const TierCounters&
     d["gpu_direct_refused_segments"] = c.segments.refused_count;
   }
   py::list drives;
-  for (const DriveCounters& drive : c.drives) {
+  for (const storage::DriveCounters& drive : c.drives) {
     py::dict entry;
     entry["name"] = drive.name;
     entry["io_path"] = drive.io_path;
@@ -155,11 +155,11 @@ void add_tier_counters(py::dict& d, const std::string& tier, const TierCounters&
 }
 
 py::dict counters(Session& session) {
-  Runtime& runtime = session.runtime();
+  engine::Runtime& runtime = session.runtime();
   py::dict d = to_dict(runtime.memory_usage());
   add_engine_counters(d, runtime.counters());
-  add_tier_counters(d, "ssd", session.tier_counters(Tier::kSsd));
-  add_tier_counters(d, "host", session.tier_counters(Tier::kHost));
+  add_tier_counters(d, "ssd", session.tier_counters(plan::Tier::kSsd));
+  add_tier_counters(d, "host", session.tier_counters(plan::Tier::kHost));
   d["bytes_away"] = runtime.bytes_away();
   d["unmovable_bytes"] = runtime.unmovable_bytes();
   d["held_for_good_bytes"] = runtime.held_for_good_bytes();
@@ -169,13 +169,13 @@ py::dict counters(Session& session) {
   return d;
 }
 
-const char* mode_name(IterationRecord::Mode mode) {
+const char* mode_name(engine::IterationRecord::Mode mode) {
   switch (mode) {
-    case IterationRecord::Mode::kOnDemand:
+    case engine::IterationRecord::Mode::kOnDemand:
       return "on demand";
-    case IterationRecord::Mode::kPlanned:
+    case engine::IterationRecord::Mode::kPlanned:
       return "planned";
-    case IterationRecord::Mode::kDeviated:
+    case engine::IterationRecord::Mode::kDeviated:
       return "deviated";
   }
   return "unknown";
@@ -183,7 +183,7 @@ const char* mode_name(IterationRecord::Mode mode) {
 
 py::list iterations(Session& session) {
   py::list list;
-  for (const IterationRecord& record : session.runtime().iterations()) {
+  for (const engine::IterationRecord& record : session.runtime().iterations()) {
     py::dict d;
     d["duration_ns"] = record.duration_ns;
     d["stall_read_ns"] = record.stall_read_ns;
@@ -202,7 +202,7 @@ py::list iterations(Session& session) {
 
 py::list memory_timeline(Session& session) {
   py::list list;
-  for (const MemorySample& sample : session.runtime().memory_timeline())
+  for (const engine::MemorySample& sample : session.runtime().memory_timeline())
     list.append(py::make_tuple(sample.time_ns, sample.device_bytes));
   return list;
 }
@@ -233,7 +233,7 @@ py::list drive_shares(const Session& session) {
 }
 
 void save_trace(Session& session, const std::filesystem::path& path) {
-  const std::optional<Trace> trace = session.runtime().trace();
+  const std::optional<trace::Trace> trace = session.runtime().trace();
   if (!trace)
     check(Status(ErrorCode::kInvalidArgument,
                  "there is no trace yet: no iteration of the training loop has repeated"));
@@ -241,8 +241,8 @@ void save_trace(Session& session, const std::filesystem::path& path) {
 }
 
 void save_plan(Session& session, const std::filesystem::path& path) {
-  const std::optional<Trace> trace = session.runtime().trace();
-  const std::optional<Plan> plan = session.runtime().current_plan();
+  const std::optional<trace::Trace> trace = session.runtime().trace();
+  const std::optional<plan::Plan> plan = session.runtime().current_plan();
   if (!trace)
     check(Status(ErrorCode::kInvalidArgument,
                  "there is no plan yet: no iteration of the training loop has repeated"));
@@ -251,12 +251,13 @@ void save_plan(Session& session, const std::filesystem::path& path) {
   check(write_plan(*plan, *trace, path));
 }
 
-TensorKind kind_of(const std::string& name) {
-  for (const TensorKind kind :
-       {TensorKind::kParameter, TensorKind::kGradient, TensorKind::kOptimizerState,
-        TensorKind::kActivation, TensorKind::kInput, TensorKind::kWorkspace})
+trace::TensorKind kind_of(const std::string& name) {
+  for (const trace::TensorKind kind :
+       {trace::TensorKind::kParameter, trace::TensorKind::kGradient,
+        trace::TensorKind::kOptimizerState, trace::TensorKind::kActivation,
+        trace::TensorKind::kInput, trace::TensorKind::kWorkspace})
     if (to_string(kind) == name) return kind;
-  return TensorKind::kOther;
+  return trace::TensorKind::kOther;
 }
 
 void describe(const at::Tensor& tensor, const std::string& kind, const std::string& name) {

@@ -96,7 +96,7 @@ void CoarseOp::finish() {
     leave_op(session);
     return;
   }
-  for (const Use& use : frame_.uses) session.runtime->unhold(use.tensor);
+  for (const engine::Use& use : frame_.uses) session.runtime->unhold(use.tensor);
 }
 
 CallbackOps::CallbackOps() : session_(active_session()) {

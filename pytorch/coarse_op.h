@@ -36,7 +36,7 @@ class CoarseOp {
 
   ActiveSession* session_;
   const OpInfo& info_;  // of the process's life: a recording refers to its name
-  OpFrame frame_;
+  engine::OpFrame frame_;
   uint64_t signature_ = 0;
   bool is_outermost_ = false;
 };

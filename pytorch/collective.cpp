@@ -27,8 +27,8 @@ using ProcessGroupReference = c10::intrusive_ptr<c10d::ProcessGroup>;
 
 struct UnderWay {
   WorkReference work;
-  std::shared_ptr<Runtime> runtime;
-  std::vector<LiveTensor*> held;
+  std::shared_ptr<engine::Runtime> runtime;
+  std::vector<engine::LiveTensor*> held;
   bool has_to_complete = false;
 
   bool is_over() const {
@@ -37,7 +37,7 @@ struct UnderWay {
 
   void let_go() {
     work.reset();  // and with it what a library may still have meant to do
-    for (LiveTensor* tensor : held) runtime->unhold(tensor);
+    for (engine::LiveTensor* tensor : held) runtime->unhold(tensor);
   }
 };
 
@@ -65,10 +65,10 @@ class Collectives {
   // A tensor may be in several.
   int64_t held_bytes() {
     const std::lock_guard lock(mutex_);
-    std::unordered_set<const LiveTensor*> tensors;
+    std::unordered_set<const engine::LiveTensor*> tensors;
     for (const UnderWay& each : under_way_) tensors.insert(each.held.begin(), each.held.end());
     int64_t sum_bytes = 0;
-    for (const LiveTensor* tensor : tensors) sum_bytes += tensor->size_bytes;
+    for (const engine::LiveTensor* tensor : tensors) sum_bytes += tensor->size_bytes;
     return sum_bytes;
   }
 
@@ -125,15 +125,15 @@ void let_go(std::vector<UnderWay> ended) {
 CollectiveOperands::CollectiveOperands(ActiveSession& session, const OpInfo& info,
                                        const torch::jit::Stack& stack)
     : session_(session), info_(info) {
-  OpFrame frame;
+  engine::OpFrame frame;
   StorageWalk walk(session, frame, 0, OpSide::kNestedArguments);
   const size_t first = stack.size() - info.argument_count;
   for (size_t i = 0; i < info.argument_count; ++i) visit(walk, stack[first + i]);
   if (!frame.uses.empty()) has_to_complete_ = leaves_works(session, stack, first);
   const StorageReferenceGuard guard;
-  for (const Use& use : frame.uses) {
+  for (const engine::Use& use : frame.uses) {
     if (const Status status = session.runtime->hold(use.tensor); !status.ok()) {
-      for (LiveTensor* tensor : held_) session.runtime->unhold(tensor);
+      for (engine::LiveTensor* tensor : held_) session.runtime->unhold(tensor);
       throw_status(status, info.name);
     }
     held_.push_back(use.tensor);
@@ -142,7 +142,7 @@ CollectiveOperands::CollectiveOperands(ActiveSession& session, const OpInfo& inf
 }
 
 CollectiveOperands::~CollectiveOperands() {
-  for (LiveTensor* tensor : held_) session_.runtime->unhold(tensor);
+  for (engine::LiveTensor* tensor : held_) session_.runtime->unhold(tensor);
 }
 
 void CollectiveOperands::keep_until_over(const torch::jit::Stack& stack) {
@@ -154,7 +154,7 @@ void CollectiveOperands::keep_until_over(const torch::jit::Stack& stack) {
 }
 
 void CollectiveOperands::keep_for_good() {
-  for (LiveTensor* tensor : held_)
+  for (engine::LiveTensor* tensor : held_)
     if (tensor->owner != nullptr) (void)pin_for_good(*static_cast<TensorHandle*>(tensor->owner));
 }
 

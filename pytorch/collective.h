@@ -39,7 +39,7 @@ class CollectiveOperands {
 
   ActiveSession& session_;
   const OpInfo& info_;
-  std::vector<LiveTensor*> held_;
+  std::vector<engine::LiveTensor*> held_;
   bool has_to_complete_ = false;
 };
 

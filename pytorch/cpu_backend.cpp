@@ -20,8 +20,8 @@ class CpuBackend final : public DeviceBackend {
   Result<int64_t> default_budget_bytes() const override {
     return Status(ErrorCode::kInvalidArgument, "the device cpu needs a device budget");
   }
-  Result<std::unique_ptr<Device>> make_device(int64_t budget_bytes) override {
-    return make_cpu_device(budget_bytes);
+  Result<std::unique_ptr<device::Device>> make_device(int64_t budget_bytes) override {
+    return device::make_cpu_device(budget_bytes);
   }
   void install() override { install_allocator(); }
 

@@ -25,7 +25,7 @@ class DeviceBackend {
   virtual Result<int64_t> memory_bytes() const = 0;
   // For a session without a budget of its own.
   virtual Result<int64_t> default_budget_bytes() const = 0;
-  virtual Result<std::unique_ptr<Device>> make_device(int64_t budget_bytes) = 0;
+  virtual Result<std::unique_ptr<device::Device>> make_device(int64_t budget_bytes) = 0;
 
   // From now on PyTorch allocates on the device through the active session, and without one as
   // before. For good: what was allocated during a session may be freed later. The calling thread's

@@ -18,7 +18,7 @@ namespace {
 
 py::list iterations(DrySession& session) {
   py::list list;
-  for (const IterationRecord& record : session.runtime().iterations()) {
+  for (const engine::IterationRecord& record : session.runtime().iterations()) {
     py::dict d;
     d["duration_ns"] = record.duration_ns;
     d["device_peak_bytes"] = record.device_peak_bytes;

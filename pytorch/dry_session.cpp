@@ -20,18 +20,19 @@ namespace teraio::pytorch {
 // The device is unlimited: whether the job fits is for the planner to say.
 struct DrySession::Machine {
   VirtualClock clock;
-  std::unique_ptr<Device> device = make_counting_device(std::numeric_limits<int64_t>::max() / 2);
+  std::unique_ptr<device::Device> device =
+      device::make_counting_device(std::numeric_limits<int64_t>::max() / 2);
   TorchStorageSwap swap;
-  std::optional<Runtime> runtime;  // last: goes first
+  std::optional<engine::Runtime> runtime;  // last: goes first
 };
 
 DrySession::DrySession(const DrySessionOptions& options) : machine_(std::make_shared<Machine>()) {
-  RuntimeOptions runtime_options;
+  engine::RuntimeOptions runtime_options;
   runtime_options.engine.device = machine_->device.get();
   runtime_options.engine.swap = &machine_->swap;
   runtime_options.engine.clock = &machine_->clock;
   machine_->runtime.emplace(std::move(runtime_options));
-  runtime_ = std::shared_ptr<Runtime>(machine_, &*machine_->runtime);
+  runtime_ = std::shared_ptr<engine::Runtime>(machine_, &*machine_->runtime);
   active_ = new ActiveSession();
   active_->runtime = runtime_;
   active_->backend = &cpu_backend();
@@ -66,14 +67,14 @@ void DrySession::resize(c10::StorageImpl& storage) { recount_fake_storage(*activ
 Status DrySession::spend(int64_t duration_ns, int64_t workspace_bytes) {
   machine_->clock.advance_to(machine_->clock.now_ns() + duration_ns);
   if (workspace_bytes == 0) return {};
-  Result<LiveTensor*> workspace = runtime_->allocate(workspace_bytes);
+  Result<engine::LiveTensor*> workspace = runtime_->allocate(workspace_bytes);
   if (!workspace.ok()) return workspace.status();
   runtime_->release(*workspace);
   return {};
 }
 
 Status DrySession::save_trace(const std::filesystem::path& path, const std::string& source) const {
-  std::optional<Trace> trace = runtime_->trace();
+  std::optional<trace::Trace> trace = runtime_->trace();
   if (!trace)
     return Status(ErrorCode::kInvalidArgument,
                   "there is no trace: no iteration of the training loop has repeated");

@@ -41,7 +41,7 @@ class DrySession {
   // The op that runs takes this much longer, and has this much memory meanwhile.
   Status spend(int64_t duration_ns, int64_t workspace_bytes);
 
-  Runtime& runtime() { return *runtime_; }
+  engine::Runtime& runtime() { return *runtime_; }
   // The iteration that has repeated, said to come from `source`. kInvalidArgument while none has.
   Status save_trace(const std::filesystem::path& path, const std::string& source) const;
 
@@ -49,8 +49,8 @@ class DrySession {
   struct Machine;  // what storages may outlive the session with
 
   std::shared_ptr<Machine> machine_;
-  std::shared_ptr<Runtime> runtime_;  // shares the machine's ownership
-  ActiveSession* active_;             // stays for good: see active_session()
+  std::shared_ptr<engine::Runtime> runtime_;  // shares the machine's ownership
+  ActiveSession* active_;                     // stays for good: see active_session()
 };
 
 }  // namespace teraio::pytorch

@@ -26,9 +26,9 @@ constexpr c10::DispatchKey kCollectiveKey = c10::DispatchKey::BackendSelect;
 
 // The outermost op of this thread. Its frame is reused, so that an op allocates nothing.
 struct ThreadState {
-  OpFrame frame;
-  std::vector<LiveTensor*> nested_uses;   // of the nested op that begins: scratch
-  std::vector<LiveTensor*> nested_holds;  // brought back inside it, kept until it ends
+  engine::OpFrame frame;
+  std::vector<engine::LiveTensor*> nested_uses;   // of the nested op that begins: scratch
+  std::vector<engine::LiveTensor*> nested_holds;  // brought back inside it, kept until it ends
   const OpInfo* op = nullptr;
   bool has_run_collective = false;  // inside `op`
 };
@@ -69,7 +69,7 @@ void observe_collective(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
 }
 
 void release_nested_holds(ActiveSession& session, ThreadState& thread) {
-  for (LiveTensor* tensor : thread.nested_holds) session.runtime->unhold(tensor);
+  for (engine::LiveTensor* tensor : thread.nested_holds) session.runtime->unhold(tensor);
   thread.nested_holds.clear();
 }
 
@@ -78,7 +78,7 @@ void run_captured(ActiveSession& session, const OpInfo& info, const c10::Operato
                   c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   {
     const StorageReferenceGuard guard;
-    OpFrame frame;
+    engine::OpFrame frame;
     StorageWalk walk(session, frame, 0, OpSide::kNestedArguments);
     const size_t first = stack->size() - info.argument_count;
     for (size_t i = 0; i < info.argument_count; ++i) walk.visit((*stack)[first + i], false);
@@ -145,8 +145,8 @@ class OutermostOp {
 
   // The stream that this op went to has what it uses until it is done.
   void keep_for_this_stream() {
-    std::vector<Use> used = thread_.frame.uses;
-    for (LiveTensor* tensor : thread_.nested_holds) used.push_back({tensor, false});
+    std::vector<engine::Use> used = thread_.frame.uses;
+    for (engine::LiveTensor* tensor : thread_.nested_holds) used.push_back({tensor, false});
     session_.runtime->keep_for_stream(session_.backend->stream_of_this_thread(), used);
   }
 
@@ -165,7 +165,7 @@ void bring_back_for_nested_op(ActiveSession& session, ThreadState& thread, const
   for (size_t i = 0; i < info.argument_count; ++i) {
     thread.nested_uses.clear();
     find_unpinned(session, stack[first + i], thread.nested_uses);
-    for (LiveTensor* tensor : thread.nested_uses) {
+    for (engine::LiveTensor* tensor : thread.nested_uses) {
       const StorageReferenceGuard guard;
       if (const Status status = session.runtime->hold(tensor); !status.ok())
         throw_status(status, info.name);
@@ -208,8 +208,8 @@ void observe_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
 
 }  // namespace
 
-void pin_all(const std::vector<Use>& uses, const OpInfo& info) {
-  for (const Use& use : uses) {
+void pin_all(const std::vector<engine::Use>& uses, const OpInfo& info) {
+  for (const engine::Use& use : uses) {
     if (use.tensor->owner == nullptr) continue;
     const Status status = pin_for_good(*static_cast<TensorHandle*>(use.tensor->owner));
     if (!status.ok()) throw_status(status, info.name);

@@ -27,7 +27,7 @@ void leave_op(ActiveSession& session);
 
 // Of a graph that is captured: it may be at work on these tensors at any time after it, so they
 // stay for good. Raises when one cannot be brought back.
-void pin_all(const std::vector<Use>& uses, const OpInfo& info);
+void pin_all(const std::vector<engine::Use>& uses, const OpInfo& info);
 
 // The outermost op that the calling thread runs; empty outside of ops.
 std::string_view current_op_name();

@@ -33,23 +33,24 @@ constexpr int64_t kUnlimitedLinkBytesPerSecond = 1'000'000'000'000;
 
 // Enough for a job of eight times the budget; never more than half of what is free, so that other
 // programs, and other sessions on the same drive, find room.
-int64_t default_ssd_capacity(const SessionOptions& options, const Hardware& hardware) {
+int64_t default_ssd_capacity(const SessionOptions& options, const hardware::Hardware& hardware) {
   const int64_t wanted_bytes = std::max<int64_t>(2 * kGiB, 8 * options.device_budget_bytes);
   return std::min(wanted_bytes, ssd_capacity_bytes(hardware) / 2);
 }
 
 // This rank's share: what of the drive the others use is not planned with.
-Result<DriveProbe> measured_share(const std::filesystem::path& directory,
-                                  const SessionOptions& options, int32_t rank_count) {
-  ProbeOptions probe_options;
+Result<probe::DriveProbe> measured_share(const std::filesystem::path& directory,
+                                         const SessionOptions& options, int32_t rank_count) {
+  probe::ProbeOptions probe_options;
   probe_options.progress = options.progress;
-  Result<DriveProbe> probe = cached_or_measured(options.cache_directory, directory, probe_options);
+  Result<probe::DriveProbe> probe =
+      cached_or_measured(options.cache_directory, directory, probe_options);
   if (!probe.ok()) return probe;
   return share_of(std::move(*probe), rank_count);
 }
 
-Drive to_drive(const DriveProbe& probe) {
-  Drive drive;
+hardware::Drive to_drive(const probe::DriveProbe& probe) {
+  hardware::Drive drive;
   drive.name = probe.name;
   drive.capacity_bytes = probe.capacity_bytes;
   drive.rates = {probe.read_bytes_per_second, probe.write_bytes_per_second};
@@ -57,15 +58,15 @@ Drive to_drive(const DriveProbe& probe) {
   return drive;
 }
 
-double compute_seconds(const Trace& trace) {
+double compute_seconds(const trace::Trace& trace) {
   int64_t sum_ns = 0;
-  for (const Op& op : trace.ops) sum_ns += op.duration_ns;
+  for (const trace::Op& op : trace.ops) sum_ns += op.duration_ns;
   return static_cast<double>(sum_ns) / 1e9;
 }
 
-bool has_drive(const Hardware& hardware, const std::string& name) {
+bool has_drive(const hardware::Hardware& hardware, const std::string& name) {
   return std::any_of(hardware.drives.begin(), hardware.drives.end(),
-                     [&](const Drive& drive) { return drive.name == name; });
+                     [&](const hardware::Drive& drive) { return drive.name == name; });
 }
 
 }  // namespace
@@ -93,7 +94,8 @@ Status Session::open_device() {
     if (!budget_bytes.ok()) return budget_bytes.status();
     options_.device_budget_bytes = *budget_bytes;
   }
-  Result<std::unique_ptr<Device>> device = backend_->make_device(options_.device_budget_bytes);
+  Result<std::unique_ptr<device::Device>> device =
+      backend_->make_device(options_.device_budget_bytes);
   if (!device.ok()) return device.status();
   machine_->device = std::move(*device);
   return {};
@@ -104,7 +106,7 @@ Status Session::measure_device_link() {
   hardware_.device_link = {kUnlimitedLinkBytesPerSecond, kUnlimitedLinkBytesPerSecond};
   hardware_.host.rates = {kHostCopyBytesPerSecond, kHostCopyBytesPerSecond};
   if (machine_->device->is_host_addressable()) return {};
-  const Result<LinkRate> rate = measure_link(*machine_->device, machine_->clock);
+  const Result<probe::LinkRate> rate = probe::measure_link(*machine_->device, machine_->clock);
   if (!rate.ok()) return rate.status();
   hardware_.device_link = {rate->read_bytes_per_second, rate->write_bytes_per_second};
   hardware_.host.rates = hardware_.device_link;
@@ -112,14 +114,14 @@ Status Session::measure_device_link() {
 }
 
 Status Session::open_tiers() {
-  std::vector<SsdDirectory> directories;
+  std::vector<storage::SsdDirectory> directories;
   hardware_.name = "this machine";
   hardware_.device_memory_bytes = options_.device_budget_bytes;
   TERAIO_RETURN_IF_ERROR(measure_device_link());
   for (const std::filesystem::path& path : options_.ssd_directories) {
-    const Result<int32_t> rank_count = ranks_on_drive(path, options_.rank_directories);
+    const Result<int32_t> rank_count = probe::ranks_on_drive(path, options_.rank_directories);
     if (!rank_count.ok()) return rank_count.status();
-    Result<DriveProbe> probe = measured_share(path, options_, *rank_count);
+    Result<probe::DriveProbe> probe = measured_share(path, options_, *rank_count);
     if (!probe.ok()) return probe.status();
     // The store uses one directory of a drive, and says so.
     if (!has_drive(hardware_, probe->name)) {
@@ -130,7 +132,7 @@ Status Session::open_tiers() {
         std::max(hardware_.request_latency_ns, probe->request_latency_ns);
     directories.push_back({path, probe->read_bytes_per_second, probe->write_bytes_per_second});
   }
-  TierOptions tier_options;
+  storage::TierOptions tier_options;
   tier_options.directories = std::move(directories);
   tier_options.ssd.capacity_bytes = options_.ssd_capacity_bytes > 0
                                         ? options_.ssd_capacity_bytes
@@ -138,18 +140,19 @@ Status Session::open_tiers() {
   tier_options.ssd.checksum = options_.checksum;
   tier_options.ssd.allow_ram_directory = options_.allow_ram_directory;
   tier_options.host_limit_bytes = options_.host_limit_bytes;
-  Result<Tiers> tiers = teraio::open_tiers(tier_options, *machine_->device, machine_->clock);
+  Result<storage::Tiers> tiers =
+      storage::open_tiers(tier_options, *machine_->device, machine_->clock);
   if (!tiers.ok()) return tiers.status();
-  machine_->stores[static_cast<size_t>(Tier::kSsd)] = std::move(tiers->ssd);
-  machine_->stores[static_cast<size_t>(Tier::kHost)] = std::move(tiers->host);
-  hardware_.host.capacity_bytes = tier_counters(Tier::kHost).capacity_bytes;
+  machine_->stores[static_cast<size_t>(plan::Tier::kSsd)] = std::move(tiers->ssd);
+  machine_->stores[static_cast<size_t>(plan::Tier::kHost)] = std::move(tiers->host);
+  hardware_.host.capacity_bytes = tier_counters(plan::Tier::kHost).capacity_bytes;
   return {};
 }
 
 void Session::create_runtime() {
   machine_->swap = std::make_unique<TorchStorageSwap>();
-  RuntimeOptions runtime_options;
-  EngineOptions& engine = runtime_options.engine;
+  engine::RuntimeOptions runtime_options;
+  engine::EngineOptions& engine = runtime_options.engine;
   engine.device = machine_->device.get();
   engine.stores = {machine_->stores[0].get(), machine_->stores[1].get()};
   engine.swap = machine_->swap.get();
@@ -159,15 +162,17 @@ void Session::create_runtime() {
   runtime_options.evict_after_every_op = options_.evict_after_every_op;
   runtime_options.op_timer = machine_->device->op_timer();
   if (options_.is_planned) {
-    runtime_options.make_plan = [this](const Profile& profile) { return make_plan(profile); };
+    runtime_options.make_plan = [this](const engine::Profile& profile) {
+      return make_plan(profile);
+    };
     runtime_options.machine_change = [this] { return machine_change(); };
   }
-  machine_->runtime = std::make_unique<Runtime>(std::move(runtime_options));
-  runtime_ = std::shared_ptr<Runtime>(machine_, machine_->runtime.get());
+  machine_->runtime = std::make_unique<engine::Runtime>(std::move(runtime_options));
+  runtime_ = std::shared_ptr<engine::Runtime>(machine_, machine_->runtime.get());
 }
 
 std::optional<std::string> Session::machine_change() {
-  const auto& ssd = machine_->stores[static_cast<size_t>(Tier::kSsd)];
+  const auto& ssd = machine_->stores[static_cast<size_t>(plan::Tier::kSsd)];
   if (ssd == nullptr) return std::nullopt;
   std::optional<std::string> change = drive_watch_->note_iteration(ssd->counters().drives);
   const std::lock_guard lock(mutex_);
@@ -175,8 +180,8 @@ std::optional<std::string> Session::machine_change() {
   return change;
 }
 
-Limits Session::limits_for(const Profile& profile) const {
-  Limits limits;
+plan::Limits Session::limits_for(const engine::Profile& profile) const {
+  plan::Limits limits;
   const auto margin_bytes =
       static_cast<int64_t>(static_cast<double>(options_.device_budget_bytes) * kPlanMargin);
   limits.device_budget_bytes =
@@ -195,10 +200,10 @@ Limits Session::limits_for(const Profile& profile) const {
 
 // Within the write budget, or with the least one where that is too small: on demand, more would be
 // written.
-Result<Plan> Session::plan_within(const Trace& trace, Limits limits) const {
-  Result<Plan> plan = plan_by_simulation(trace, hardware_, limits);
+Result<plan::Plan> Session::plan_within(const trace::Trace& trace, plan::Limits limits) const {
+  Result<plan::Plan> plan = planner::plan_by_simulation(trace, hardware_, limits);
   if (plan.ok() || !limits.write_budget_bytes) return plan;
-  const Result<int64_t> least_bytes = least_write_budget_bytes(trace, hardware_, limits);
+  const Result<int64_t> least_bytes = planner::least_write_budget_bytes(trace, hardware_, limits);
   if (!least_bytes.ok() || *least_bytes <= *limits.write_budget_bytes) return plan;
   fmt::print(
       stderr,
@@ -206,18 +211,19 @@ Result<Plan> Session::plan_within(const Trace& trace, Limits limits) const {
       "device budget needs: planning with that\n",
       format_size(*limits.write_budget_bytes), format_size(*least_bytes));
   limits.write_budget_bytes = *least_bytes;
-  return plan_by_simulation(trace, hardware_, limits);
+  return planner::plan_by_simulation(trace, hardware_, limits);
 }
 
 // Where the plan writes more than the write budget allows, another that keeps it. On demand, which
 // is what an error leads to, still more would be written.
-Result<Plan> Session::plan_of_file(const Trace& trace, const Limits& limits) const {
-  Result<Plan> plan = read_plan(*options_.plan_path, trace);
+Result<plan::Plan> Session::plan_of_file(const trace::Trace& trace,
+                                         const plan::Limits& limits) const {
+  Result<plan::Plan> plan = plan::read_plan(*options_.plan_path, trace);
   if (!plan.ok() || !limits.write_budget_bytes) return plan;
-  Limits counting = limits;
+  plan::Limits counting = limits;
   counting.write_budget_bytes.reset();
   counting.device_budget_bytes = std::numeric_limits<int64_t>::max() / 2;
-  const Result<Run> run = simulate(trace, hardware_, counting, *plan);
+  const Result<simulate::Run> run = simulate::simulate(trace, hardware_, counting, *plan);
   if (!run.ok()) return run.status().with_context(options_.plan_path->string());
   if (run->ssd_bytes_written <= *limits.write_budget_bytes) return plan;
   fmt::print(
@@ -229,9 +235,9 @@ Result<Plan> Session::plan_of_file(const Trace& trace, const Limits& limits) con
   return plan_within(trace, limits);
 }
 
-Result<Plan> Session::make_plan(const Profile& profile) {
-  const Limits limits = limits_for(profile);
-  Result<Plan> plan =
+Result<plan::Plan> Session::make_plan(const engine::Profile& profile) {
+  const plan::Limits limits = limits_for(profile);
+  Result<plan::Plan> plan =
       options_.plan_path ? plan_of_file(profile.trace, limits) : plan_within(profile.trace, limits);
   if (!plan.ok()) return plan;
   const Prediction prediction = predict(profile, limits, *plan);
@@ -240,16 +246,20 @@ Result<Plan> Session::make_plan(const Profile& profile) {
   return plan;
 }
 
-Prediction Session::predict(const Profile& profile, const Limits& limits, const Plan& plan) const {
+Prediction Session::predict(const engine::Profile& profile, const plan::Limits& limits,
+                            const plan::Plan& plan) const {
   Prediction prediction;
   prediction.limits = limits;
-  Limits unlimited;
+  plan::Limits unlimited;
   unlimited.device_budget_bytes = std::numeric_limits<int64_t>::max() / 2;
-  if (const Result<Run> ideal = simulate(profile.trace, hardware_, unlimited, Plan()); ideal.ok()) {
+  if (const Result<simulate::Run> ideal =
+          simulate::simulate(profile.trace, hardware_, unlimited, plan::Plan());
+      ideal.ok()) {
     prediction.ideal_ns = ideal->ideal_ns;
     prediction.natural_peak_bytes = ideal->device_peak_bytes + profile.untouched_bytes;
   }
-  if (const Result<Run> run = simulate(profile.trace, hardware_, limits, plan); run.ok())
+  if (const Result<simulate::Run> run = simulate::simulate(profile.trace, hardware_, limits, plan);
+      run.ok())
     prediction.step_ns = run->step_ns;
   return prediction;
 }
@@ -312,7 +322,7 @@ void Session::take_hooks_off() {
 // Tensors keep the machine for as long as they live; the drives' room is given back now.
 void Session::close_stores() {
   const std::lock_guard lock(mutex_);
-  for (size_t tier = 0; tier < kTierCount; ++tier) {
+  for (size_t tier = 0; tier < engine::kTierCount; ++tier) {
     auto& store = machine_->stores[tier];
     if (store == nullptr) continue;
     last_tier_counters_[tier] = store->counters();
@@ -320,7 +330,7 @@ void Session::close_stores() {
   }
 }
 
-TierCounters Session::tier_counters(Tier tier) const {
+storage::TierCounters Session::tier_counters(plan::Tier tier) const {
   const std::lock_guard lock(mutex_);
   const auto& store = machine_->stores[static_cast<size_t>(tier)];
   return store == nullptr ? last_tier_counters_[static_cast<size_t>(tier)] : store->counters();
@@ -328,14 +338,14 @@ TierCounters Session::tier_counters(Tier tier) const {
 
 int64_t Session::bound_ns() const {
   const std::optional<Prediction> known = prediction();
-  const std::optional<Trace> trace = runtime_->trace();
+  const std::optional<trace::Trace> trace = runtime_->trace();
   if (!known || !trace) return 0;
-  Hardware hardware;
+  hardware::Hardware hardware;
   {
     const std::lock_guard lock(mutex_);
     hardware = hardware_;
   }
-  return lower_bounds(*trace, hardware, known->limits).best_ns();
+  return analysis::lower_bounds(*trace, hardware, known->limits).best_ns();
 }
 
 std::optional<Prediction> Session::prediction() const {

@@ -52,14 +52,14 @@ struct Prediction {
   int64_t ideal_ns = 0;
   int64_t step_ns = 0;
   int64_t natural_peak_bytes = 0;  // with an unlimited budget
-  Limits limits;                   // that the plan was made for
+  plan::Limits limits;             // that the plan was made for
 };
 
 // A drive that several ranks may use.
 struct DriveShare {
   std::filesystem::path directory;
   int32_t rank_count = 1;
-  Drive drive;  // one rank's share of it
+  hardware::Drive drive;  // one rank's share of it
 };
 
 // A list op over more bytes than this runs in pieces.
@@ -82,8 +82,8 @@ class Session {
   void abandon();
   bool is_running() const;
 
-  Runtime& runtime() { return *runtime_; }
-  TierCounters tier_counters(Tier tier) const;
+  engine::Runtime& runtime() { return *runtime_; }
+  storage::TierCounters tier_counters(plan::Tier tier) const;
   std::optional<Prediction> prediction() const;
   // No plan for the current trace can be faster; computed when asked for, which takes a moment.
   int64_t bound_ns() const;
@@ -100,32 +100,34 @@ class Session {
   void take_hooks_off();
   void close_stores();
   std::optional<std::string> machine_change();
-  Result<Plan> make_plan(const Profile& profile);
-  Limits limits_for(const Profile& profile) const;
-  Result<Plan> plan_within(const Trace& trace, Limits limits) const;
-  Result<Plan> plan_of_file(const Trace& trace, const Limits& limits) const;
-  Prediction predict(const Profile& profile, const Limits& limits, const Plan& plan) const;
+  Result<plan::Plan> make_plan(const engine::Profile& profile);
+  plan::Limits limits_for(const engine::Profile& profile) const;
+  Result<plan::Plan> plan_within(const trace::Trace& trace, plan::Limits limits) const;
+  Result<plan::Plan> plan_of_file(const trace::Trace& trace, const plan::Limits& limits) const;
+  Prediction predict(const engine::Profile& profile, const plan::Limits& limits,
+                     const plan::Plan& plan) const;
 
   // What storages may outlive the session with: owned by the runtime's last user.
   struct Machine {
     SteadyClock clock;
-    std::unique_ptr<Device> device;
-    std::array<std::unique_ptr<TierStore>, kTierCount> stores;
-    std::unique_ptr<StorageSwap> swap;
-    std::unique_ptr<Runtime> runtime;  // last: goes first
+    std::unique_ptr<device::Device> device;
+    std::array<std::unique_ptr<storage::TierStore>, engine::kTierCount> stores;
+    std::unique_ptr<engine::StorageSwap> swap;
+    std::unique_ptr<engine::Runtime> runtime;  // last: goes first
   };
 
   SessionOptions options_;
   DeviceBackend* backend_ = nullptr;
-  Hardware hardware_;
+  hardware::Hardware hardware_;
   std::vector<DriveShare> drive_shares_;
-  std::optional<DriveWatch> drive_watch_;
+  std::optional<engine::DriveWatch> drive_watch_;
   std::shared_ptr<Machine> machine_;
-  std::shared_ptr<Runtime> runtime_;  // shares the machine's ownership
+  std::shared_ptr<engine::Runtime> runtime_;  // shares the machine's ownership
   std::unique_ptr<ActiveSession> active_;
   mutable std::mutex mutex_;  // of what follows, and of the stores once they close
   std::optional<Prediction> prediction_;
-  std::array<TierCounters, kTierCount> last_tier_counters_;  // of stores that have been closed
+  std::array<storage::TierCounters, engine::kTierCount>
+      last_tier_counters_;  // of stores that have been closed
 };
 
 }  // namespace teraio::pytorch

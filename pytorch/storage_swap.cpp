@@ -21,7 +21,7 @@ void leave_behind(StorageReference storage) {
   has_references_left_behind = true;
 }
 
-std::string away_message(const LiveTensor& tensor) {
+std::string away_message(const engine::LiveTensor& tensor) {
   return fmt::format(
       "TERAIO: tensor {} ({}) is not on the device: its bytes are away and were touched outside of "
       "a PyTorch operator. Use it in an operator, or call teraio.hold(tensor) first",
@@ -85,7 +85,7 @@ void for_each_away(const std::vector<WeakStorage>& storages, Call call) {
 
 }  // namespace
 
-OwnerComparison::OwnerComparison(std::shared_ptr<Runtime> runtime,
+OwnerComparison::OwnerComparison(std::shared_ptr<engine::Runtime> runtime,
                                  const std::vector<WeakStorage>& storages)
     : runtime_(std::move(runtime)) {
   const StorageReferenceGuard guard;
@@ -113,7 +113,7 @@ StorageReferenceGuard::~StorageReferenceGuard() {
   dropped.swap(references_left_behind);
 }
 
-bool TorchStorageSwap::detach(LiveTensor& tensor) {
+bool TorchStorageSwap::detach(engine::LiveTensor& tensor) {
   auto* handle = static_cast<TensorHandle*>(tensor.owner);
   if (handle == nullptr || !handle->storage) return false;
   StorageReference storage = handle->storage->lock();
@@ -127,7 +127,7 @@ bool TorchStorageSwap::detach(LiveTensor& tensor) {
   return is_ours;
 }
 
-void TorchStorageSwap::attach(LiveTensor& tensor) {
+void TorchStorageSwap::attach(engine::LiveTensor& tensor) {
   auto* handle = static_cast<TensorHandle*>(tensor.owner);
   if (handle == nullptr || !handle->storage) return;
   StorageReference storage = handle->storage->lock();

@@ -13,11 +13,11 @@
 
 namespace teraio::pytorch {
 
-class TorchStorageSwap final : public StorageSwap {
+class TorchStorageSwap final : public engine::StorageSwap {
  public:
-  bool detach(LiveTensor& tensor) override;
-  void attach(LiveTensor& tensor) override;
-  void forget(LiveTensor& tensor) override { tensor.owner = nullptr; }
+  bool detach(engine::LiveTensor& tensor) override;
+  void attach(engine::LiveTensor& tensor) override;
+  void forget(engine::LiveTensor& tensor) override { tensor.owner = nullptr; }
 };
 
 // detach and attach hold a storage for a moment; when that was its last reference, its death must
@@ -40,13 +40,14 @@ using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
 // Threads: any, the end on another one too. Periods may overlap.
 class OwnerComparison {
  public:
-  OwnerComparison(std::shared_ptr<Runtime> runtime, const std::vector<WeakStorage>& storages);
+  OwnerComparison(std::shared_ptr<engine::Runtime> runtime,
+                  const std::vector<WeakStorage>& storages);
   ~OwnerComparison();
   OwnerComparison(const OwnerComparison&) = delete;
   OwnerComparison& operator=(const OwnerComparison&) = delete;
 
  private:
-  std::shared_ptr<Runtime> runtime_;
+  std::shared_ptr<engine::Runtime> runtime_;
 };
 
 }  // namespace teraio::pytorch

@@ -58,15 +58,15 @@ void StorageWalk::visit_tensor(const at::Tensor& tensor, bool is_write) {
   c10::StorageImpl* storage = impl.unsafe_storage().unsafeGetStorageImpl();
   if (storage == nullptr || is_opaque(impl, *storage)) return visit_inner_tensors(tensor, is_write);
   if (impl.is_quantized()) visit_inner_tensors(tensor, is_write);
-  signature_ = add_to_signature(signature_, static_cast<uint64_t>(tensor.scalar_type()));
+  signature_ = engine::add_to_signature(signature_, static_cast<uint64_t>(tensor.scalar_type()));
   if (!impl.has_symbolic_sizes_strides() && !impl.is_nested())
     for (const int64_t size : impl.sizes())
-      signature_ = add_to_signature(signature_, static_cast<uint64_t>(size));
-  LiveTensor* live = visit_storage(*storage, is_write);
+      signature_ = engine::add_to_signature(signature_, static_cast<uint64_t>(size));
+  engine::LiveTensor* live = visit_storage(*storage, is_write);
   if (live != nullptr && impl.requires_grad() && tensor.is_leaf()) live->is_parameter = true;
 }
 
-LiveTensor* StorageWalk::visit_storage(c10::StorageImpl& storage, bool is_write) {
+engine::LiveTensor* StorageWalk::visit_storage(c10::StorageImpl& storage, bool is_write) {
   TensorHandle* handle = handle_of(storage);
   if (handle == nullptr && side_ == OpSide::kArguments && !session_.is_dry)
     handle = adopt(session_, storage);
@@ -76,9 +76,9 @@ LiveTensor* StorageWalk::visit_storage(c10::StorageImpl& storage, bool is_write)
   return handle->tensor;
 }
 
-void StorageWalk::add_use(LiveTensor& tensor, bool is_write) {
+void StorageWalk::add_use(engine::LiveTensor& tensor, bool is_write) {
   const auto known = std::find_if(frame_.uses.begin(), frame_.uses.end(),
-                                  [&](const Use& use) { return use.tensor == &tensor; });
+                                  [&](const engine::Use& use) { return use.tensor == &tensor; });
   if (known == frame_.uses.end()) {
     frame_.uses.push_back({&tensor, is_write});
   } else if (side_ != OpSide::kResults) {
@@ -96,13 +96,13 @@ bool has_wrapper(const c10::IValue& value) {
 }
 
 void find_unpinned(const ActiveSession& session, const c10::IValue& value,
-                   std::vector<LiveTensor*>& found) {
+                   std::vector<engine::LiveTensor*>& found) {
   const auto look_at_storage = [&](c10::StorageImpl* storage) {
     TensorHandle* handle = storage == nullptr ? nullptr : handle_of(*storage);
     if (handle == nullptr || handle->runtime != session.runtime) return;
     // Autograd may save what was born in an op and no op returns: it has to be able to leave.
     remember_storage(*handle, *storage);
-    LiveTensor* tensor = handle->tensor;
+    engine::LiveTensor* tensor = handle->tensor;
     if (tensor->pin_count > 0 || !tensor->is_seen_as_input) return;
     if (std::find(found.begin(), found.end(), tensor) == found.end()) found.push_back(tensor);
   };

@@ -22,22 +22,24 @@ enum class OpSide : uint8_t {
 // large enough move into the runtime's memory first.
 class StorageWalk {
  public:
-  StorageWalk(ActiveSession& session, OpFrame& frame, uint64_t signature, OpSide side)
+  StorageWalk(ActiveSession& session, engine::OpFrame& frame, uint64_t signature, OpSide side)
       : session_(session), frame_(frame), signature_(signature), side_(side) {}
 
   void visit(const c10::IValue& value, bool is_write);
-  uint64_t signature() const { return combine_signatures(kEmptySignature, signature_); }
+  uint64_t signature() const {
+    return engine::combine_signatures(engine::kEmptySignature, signature_);
+  }
 
  private:
   void visit_tensor(const at::Tensor& tensor, bool is_write);
   void visit_inner_tensors(const at::Tensor& tensor, bool is_write);
   bool is_opaque(const c10::TensorImpl& impl, c10::StorageImpl& storage) const;
   // Null when the storage is not the runtime's.
-  LiveTensor* visit_storage(c10::StorageImpl& storage, bool is_write);
-  void add_use(LiveTensor& tensor, bool is_write);
+  engine::LiveTensor* visit_storage(c10::StorageImpl& storage, bool is_write);
+  void add_use(engine::LiveTensor& tensor, bool is_write);
 
   ActiveSession& session_;
-  OpFrame& frame_;
+  engine::OpFrame& frame_;
   uint64_t signature_;
   OpSide side_;
 };
@@ -49,6 +51,6 @@ bool has_wrapper(const c10::IValue& value);
 // Adds the tensors behind `value`, the argument of an op within another, that no running op or hold
 // keeps, each once.
 void find_unpinned(const ActiveSession& session, const c10::IValue& value,
-                   std::vector<LiveTensor*>& found);
+                   std::vector<engine::LiveTensor*>& found);
 
 }  // namespace teraio::pytorch

@@ -71,9 +71,9 @@ c10::DataPtr make_data_ptr(TensorHandle* handle, std::byte* memory) {
   return {memory, handle, &release_handle, handle->device};
 }
 
-Result<TensorHandle*> make_handle(const std::shared_ptr<Runtime>& runtime, c10::Device device,
-                                  int64_t size_bytes) {
-  Result<LiveTensor*> tensor = runtime->allocate(size_bytes);
+Result<TensorHandle*> make_handle(const std::shared_ptr<engine::Runtime>& runtime,
+                                  c10::Device device, int64_t size_bytes) {
+  Result<engine::LiveTensor*> tensor = runtime->allocate(size_bytes);
   if (!tensor.ok()) return tensor.status();
   auto handle = std::make_unique<TensorHandle>();
   handle->runtime = runtime;

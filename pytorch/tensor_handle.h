@@ -17,8 +17,8 @@
 namespace teraio::pytorch {
 
 struct TensorHandle {
-  std::shared_ptr<Runtime> runtime;  // outlives every storage that it gave memory to
-  LiveTensor* tensor = nullptr;
+  std::shared_ptr<engine::Runtime> runtime;  // outlives every storage that it gave memory to
+  engine::LiveTensor* tensor = nullptr;
   c10::Device device = c10::Device(c10::DeviceType::CPU);  // that PyTorch knows the memory on
   // Known from the first op that shows the storage; weak, because use counts decide in autograd
   // whether a gradient is stolen or copied.
@@ -33,8 +33,8 @@ c10::DataPtr make_data_ptr(TensorHandle* handle, std::byte* memory);
 c10::DataPtr make_newborn_data_ptr(TensorHandle* handle);
 
 // A handle for a new tensor of the runtime, ready for make_data_ptr.
-Result<TensorHandle*> make_handle(const std::shared_ptr<Runtime>& runtime, c10::Device device,
-                                  int64_t size_bytes);
+Result<TensorHandle*> make_handle(const std::shared_ptr<engine::Runtime>& runtime,
+                                  c10::Device device, int64_t size_bytes);
 
 // Null for storages whose memory is not ours.
 TensorHandle* handle_of(c10::StorageImpl& storage);

@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 
-namespace teraio {
+namespace teraio::testing {
 namespace {
 
 constexpr int kPoison = 0xCD;
@@ -38,14 +38,14 @@ FakeAsyncDevice::~FakeAsyncDevice() = default;
 void FakeAsyncDevice::launch(Compute compute) {
   const std::lock_guard lock(mutex_);
   check_launch(compute);
-  enqueue(std::move(compute), Event{}, Event{});
+  enqueue(std::move(compute), device::Event{}, device::Event{});
 }
 
-void FakeAsyncDevice::enqueue(Compute compute, Event after, Event mark) {
+void FakeAsyncDevice::enqueue(Compute compute, device::Event after, device::Event mark) {
   compute_.push_back({std::move(compute), after, mark, ++last_place_});
 }
 
-void FakeAsyncDevice::launch_on(void* stream, Compute compute, Event after) {
+void FakeAsyncDevice::launch_on(void* stream, Compute compute, device::Event after) {
   const std::lock_guard lock(mutex_);
   check_known(after);
   check_allocated(compute);
@@ -53,13 +53,13 @@ void FakeAsyncDevice::launch_on(void* stream, Compute compute, Event after) {
   for (const Copy& copy : copies_)
     if (!copy.is_to_host && uses(compute, copy.device()) && history.copies.count(copy.end.id) == 0)
       note("used before it arrived");
-  elsewhere_[stream].push_back({std::move(compute), after, Event{}, 0});
+  elsewhere_[stream].push_back({std::move(compute), after, device::Event{}, 0});
 }
 
-Event FakeAsyncDevice::record_on(void* stream) {
+device::Event FakeAsyncDevice::record_on(void* stream) {
   const std::lock_guard lock(mutex_);
-  const Event event = new_event({});
-  elsewhere_[stream].push_back({{}, Event{}, event, 0});
+  const device::Event event = new_event({});
+  elsewhere_[stream].push_back({{}, device::Event{}, event, 0});
   return event;
 }
 
@@ -86,24 +86,24 @@ void FakeAsyncDevice::check_launch(const Compute& compute) {
   }
 }
 
-Event FakeAsyncDevice::record() {
+device::Event FakeAsyncDevice::record() {
   const std::lock_guard lock(mutex_);
-  const Event event = new_event({last_place_ + 1, awaited_});
-  enqueue({}, Event{}, event);
+  const device::Event event = new_event({last_place_ + 1, awaited_});
+  enqueue({}, device::Event{}, event);
   return event;
 }
 
-Status FakeAsyncDevice::order_after(Event event) {
+Status FakeAsyncDevice::order_after(device::Event event) {
   const std::lock_guard lock(mutex_);
   check_known(event);
   if (passed(event)) return {};
   awaited_.insert(event.id);
   for (const uint64_t copy : history_of(event).copies) awaited_.insert(copy);
-  enqueue({}, event, Event{});
+  enqueue({}, event, device::Event{});
   return {};
 }
 
-bool FakeAsyncDevice::has_passed(Event event) const {
+bool FakeAsyncDevice::has_passed(device::Event event) const {
   const std::lock_guard lock(mutex_);
   auto* self = const_cast<FakeAsyncDevice*>(this);
   self->check_known(event);
@@ -111,7 +111,7 @@ bool FakeAsyncDevice::has_passed(Event event) const {
   return passed(event);
 }
 
-Status FakeAsyncDevice::wait(Event event) {
+Status FakeAsyncDevice::wait(device::Event event) {
   std::unique_lock lock(mutex_);
   check_known(event);
   if (options_.progress == Progress::kManual) {
@@ -146,7 +146,7 @@ void FakeAsyncDevice::release(std::byte* memory) {
   if (is_used_elsewhere(block)) note("released while another stream was at work on it");
   memory_->release(memory);
   enqueue({{}, {block}, [=, this] { std::memset(bytes(block.begin), kPoison, block.size_bytes); }},
-          Event{}, Event{});
+          device::Event{}, device::Event{});
 }
 
 void FakeAsyncDevice::set_budget_bytes(int64_t budget_bytes) {
@@ -164,7 +164,7 @@ int64_t FakeAsyncDevice::allocated_bytes() const {
   return memory_->allocated_bytes();
 }
 
-MemoryUsage FakeAsyncDevice::usage() const {
+device::MemoryUsage FakeAsyncDevice::usage() const {
   const std::lock_guard lock(mutex_);
   return memory_->usage();
 }
@@ -194,17 +194,17 @@ void FakeAsyncDevice::unpin_host(std::byte* host) {
 
 // --- Copies -------------------------------------------------------------------------------------
 
-Result<Event> FakeAsyncDevice::copy_to_host(std::byte* host, const std::byte* device,
-                                            int64_t size_bytes, Event after) {
+Result<device::Event> FakeAsyncDevice::copy_to_host(std::byte* host, const std::byte* device,
+                                                    int64_t size_bytes, device::Event after) {
   return queue_copy({host, device, size_bytes, true, after});
 }
 
-Result<Event> FakeAsyncDevice::copy_from_host(std::byte* device, const std::byte* host,
-                                              int64_t size_bytes, Event after) {
+Result<device::Event> FakeAsyncDevice::copy_from_host(std::byte* device, const std::byte* host,
+                                                      int64_t size_bytes, device::Event after) {
   return queue_copy({device, host, size_bytes, false, after});
 }
 
-Result<Event> FakeAsyncDevice::queue_copy(Copy copy) {
+Result<device::Event> FakeAsyncDevice::queue_copy(Copy copy) {
   const std::lock_guard lock(mutex_);
   check_known(copy.after);
   ++copy_count_;
@@ -250,22 +250,22 @@ void FakeAsyncDevice::check_copy(Copy& copy) {
 
 // --- Order --------------------------------------------------------------------------------------
 
-FakeAsyncDevice::History FakeAsyncDevice::history_of(Event event) const {
+FakeAsyncDevice::History FakeAsyncDevice::history_of(device::Event event) const {
   const auto found = histories_.find(event.id);
   return found == histories_.end() ? History() : found->second;
 }
 
-Event FakeAsyncDevice::new_event(History history) {
-  const Event event{++last_event_};
+device::Event FakeAsyncDevice::new_event(History history) {
+  const device::Event event{++last_event_};
   histories_.emplace(event.id, std::move(history));
   return event;
 }
 
-void FakeAsyncDevice::check_known(Event event) {
+void FakeAsyncDevice::check_known(device::Event event) {
   if (event.id > last_event_) note("an event that was never recorded");
 }
 
-void FakeAsyncDevice::pass(Event event) {
+void FakeAsyncDevice::pass(device::Event event) {
   if (event.id != 0) passed_.insert(event.id);
   histories_.erase(event.id);
   awaited_.erase(event.id);
@@ -320,7 +320,7 @@ void FakeAsyncDevice::end_copy(std::list<Copy>::iterator copy) {
   if (!is_same && !copy->is_torn) note("source changed during the copy");
   const bool is_good = failed_.count(copy->end.id) == 0 && !copy->is_torn;
   if (is_good) std::memcpy(bytes(copy->to), copy->seen.data(), copy->size_bytes);
-  const Event end = copy->end;
+  const device::Event end = copy->end;
   copies_.erase(copy);
   pass(end);
 }
@@ -360,4 +360,4 @@ std::vector<std::string> FakeAsyncDevice::violations() const {
   return violations_;
 }
 
-}  // namespace teraio
+}  // namespace teraio::testing

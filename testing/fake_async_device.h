@@ -27,7 +27,7 @@
 #include "device/device.h"
 #include "testing/fake_memory.h"
 
-namespace teraio {
+namespace teraio::testing {
 
 enum class Progress : uint8_t {
   kOnWait,  // wait() and has_passed() step: whoever waits gets there
@@ -42,10 +42,10 @@ struct FakeAsyncOptions {
   int64_t refused_copy = 0;  // cannot even be asked for
   int64_t failing_copy = 0;  // ends without its bytes, which wait() tells
   // What segments() gives; the test plays their owner.
-  MemorySegments* segments = nullptr;
+  device::MemorySegments* segments = nullptr;
 };
 
-class FakeAsyncDevice final : public Device {
+class FakeAsyncDevice final : public device::Device {
  public:
   struct Bytes {
     const std::byte* begin = nullptr;
@@ -72,7 +72,7 @@ class FakeAsyncDevice final : public Device {
   void launch(Compute compute);
   // Another order of work, begun after `after`. Nobody looks after what it uses but whoever waits
   // for record_on(stream).
-  void launch_on(void* stream, Compute compute, Event after);
+  void launch_on(void* stream, Compute compute, device::Event after);
   // Where the CPU finds the bytes at an address of this device; others are left as they are.
   std::byte* bytes(const std::byte* address) const { return memory_->bytes(address); }
 
@@ -99,20 +99,20 @@ class FakeAsyncDevice final : public Device {
   void set_budget_bytes(int64_t budget_bytes) override;
   int64_t budget_bytes() const override;
   int64_t allocated_bytes() const override;
-  MemoryUsage usage() const override;
+  device::MemoryUsage usage() const override;
   void reset_peak() override;
-  MemorySegments* segments() override { return options_.segments; }
-  Event record() override;
-  Event record_on(void* stream) override;
-  Status order_after(Event event) override;
-  bool has_passed(Event event) const override;
-  Status wait(Event event) override;
+  device::MemorySegments* segments() override { return options_.segments; }
+  device::Event record() override;
+  device::Event record_on(void* stream) override;
+  Status order_after(device::Event event) override;
+  bool has_passed(device::Event event) const override;
+  Status wait(device::Event event) override;
   Status pin_host(std::byte* host, int64_t size_bytes) override;
   void unpin_host(std::byte* host) override;
-  Result<Event> copy_to_host(std::byte* host, const std::byte* device, int64_t size_bytes,
-                             Event after) override;
-  Result<Event> copy_from_host(std::byte* device, const std::byte* host, int64_t size_bytes,
-                               Event after) override;
+  Result<device::Event> copy_to_host(std::byte* host, const std::byte* device, int64_t size_bytes,
+                                     device::Event after) override;
+  Result<device::Event> copy_from_host(std::byte* device, const std::byte* host, int64_t size_bytes,
+                                       device::Event after) override;
 
  private:
   struct Copy {
@@ -120,8 +120,8 @@ class FakeAsyncDevice final : public Device {
     const std::byte* from = nullptr;
     int64_t size_bytes = 0;
     bool is_to_host = false;
-    Event after;
-    Event end{};
+    device::Event after;
+    device::Event end{};
     bool has_begun = false;
     bool is_torn = false;
     std::vector<std::byte> seen{};  // the source at the copy's begin
@@ -138,8 +138,8 @@ class FakeAsyncDevice final : public Device {
   // One of: work, a wait for an event, an event to be passed.
   struct ComputeItem {
     Compute compute;
-    Event after;
-    Event mark;
+    device::Event after;
+    device::Event mark;
     uint64_t place = 0;  // in the order of asking
   };
 
@@ -151,19 +151,19 @@ class FakeAsyncDevice final : public Device {
 
   using Queue = std::deque<ComputeItem>;
 
-  void enqueue(Compute compute, Event after, Event mark);
+  void enqueue(Compute compute, device::Event after, device::Event mark);
   void check_allocated(const Compute& compute);
   void check_launch(const Compute& compute);
   bool is_used_elsewhere(const Bytes& bytes) const;
-  void check_known(Event event);
+  void check_known(device::Event event);
   void check_copy(Copy& copy);
   void tear_if(bool is_changed, Copy& copy);
-  History history_of(Event event) const;
-  Event new_event(History history);
-  bool passed(Event event) const { return event.id == 0 || passed_.count(event.id) > 0; }
-  void pass(Event event);
+  History history_of(device::Event event) const;
+  device::Event new_event(History history);
+  bool passed(device::Event event) const { return event.id == 0 || passed_.count(event.id) > 0; }
+  void pass(device::Event event);
   void note(const std::string& violation) { violations_.push_back(violation); }
-  Result<Event> queue_copy(Copy copy);
+  Result<device::Event> queue_copy(Copy copy);
   bool step_locked();
   void advance(Queue& queue);
   void begin_copy(Copy& copy);
@@ -189,4 +189,4 @@ class FakeAsyncDevice final : public Device {
   std::vector<std::string> violations_;
 };
 
-}  // namespace teraio
+}  // namespace teraio::testing

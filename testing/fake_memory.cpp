@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/units.h"
 
-namespace teraio {
+namespace teraio::testing {
 namespace {
 
 constexpr int64_t kSmallAlignment = 64;
@@ -60,7 +60,7 @@ int64_t FakeMemory::first_fit(int64_t held_bytes, int64_t alignment) const {
 
 std::byte* FakeMemory::allocate(int64_t size_bytes) {
   if (size_bytes < 0 || size_bytes > address_bytes_) return nullptr;
-  const int64_t alignment = size_bytes < kPageBytes ? kSmallAlignment : kPageBytes;
+  const int64_t alignment = size_bytes < device::kPageBytes ? kSmallAlignment : device::kPageBytes;
   const int64_t held_bytes = align_up(std::max<int64_t>(size_bytes, 1), alignment);
   if (usage_.allocated_bytes + held_bytes > usage_.budget_bytes) return nullptr;
   const int64_t offset = first_fit(held_bytes, alignment);
@@ -80,8 +80,8 @@ void FakeMemory::release(std::byte* memory) {
   blocks_.erase(block);
 }
 
-MemoryUsage FakeMemory::usage() const {
-  MemoryUsage usage = usage_;
+device::MemoryUsage FakeMemory::usage() const {
+  device::MemoryUsage usage = usage_;
   usage.reserved_bytes = usage.allocated_bytes;
   usage.reserved_peak_bytes = usage.allocated_peak_bytes;
   usage.largest_free_bytes = std::max<int64_t>(usage.budget_bytes - usage.allocated_bytes, 0);
@@ -109,4 +109,4 @@ bool FakeMemory::is_allocated(const std::byte* begin, int64_t size_bytes) const 
   return offset + size_bytes <= block_offset + block.held_bytes;
 }
 
-}  // namespace teraio
+}  // namespace teraio::testing

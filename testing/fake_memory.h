@@ -16,7 +16,7 @@
 #include "base/status.h"
 #include "device/device.h"
 
-namespace teraio {
+namespace teraio::testing {
 
 class FakeMemory {
  public:
@@ -30,7 +30,7 @@ class FakeMemory {
   std::byte* allocate(int64_t size_bytes);
   void release(std::byte* memory);
   void set_budget_bytes(int64_t budget_bytes) { usage_.budget_bytes = budget_bytes; }
-  MemoryUsage usage() const;
+  device::MemoryUsage usage() const;
   int64_t budget_bytes() const { return usage_.budget_bytes; }
   int64_t allocated_bytes() const { return usage_.allocated_bytes; }
   void reset_peak() { usage_.allocated_peak_bytes = usage_.allocated_bytes; }
@@ -56,7 +56,7 @@ class FakeMemory {
   std::byte* const bytes_;
   const int64_t address_bytes_;
   std::map<int64_t, Block> blocks_;  // by offset
-  MemoryUsage usage_;
+  device::MemoryUsage usage_;
 };
 
-}  // namespace teraio
+}  // namespace teraio::testing

@@ -8,7 +8,7 @@
 
 #include "io/drive_io.h"
 
-namespace teraio {
+namespace teraio::testing {
 
 // What happens to one request. The members that are set happen together where they can.
 struct Fault {
@@ -19,9 +19,10 @@ struct Fault {
 };
 
 // Asked once per request, on the drive's thread.
-using FaultSchedule = std::function<std::optional<Fault>(const IoRequest&)>;
+using FaultSchedule = std::function<std::optional<Fault>(const io::IoRequest&)>;
 
-std::unique_ptr<DriveIo> make_faulty_io(std::unique_ptr<DriveIo> drive, FaultSchedule schedule);
+std::unique_ptr<io::DriveIo> make_faulty_io(std::unique_ptr<io::DriveIo> drive,
+                                            FaultSchedule schedule);
 
 // Chances per request, 0 to 1.
 struct FaultRates {
@@ -35,4 +36,4 @@ struct FaultRates {
 // The same seed and requests give the same faults.
 FaultSchedule random_faults(uint64_t seed, const FaultRates& rates);
 
-}  // namespace teraio
+}  // namespace teraio::testing

@@ -19,21 +19,21 @@ inline constexpr int64_t kAllBytes = std::numeric_limits<int64_t>::max();
 class Gate {
  public:
   // Blocks until the drive's thread has nothing left to begin; returns all requests so far.
-  std::vector<IoRequest> begun() {
+  std::vector<io::IoRequest> begun() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return is_asleep_; });
     return begun_;
   }
 
   // As begun(), without those that have ended.
-  std::vector<IoRequest> in_flight() {
+  std::vector<io::IoRequest> in_flight() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return is_asleep_; });
     return in_flight_;
   }
 
   // Ends one request; kAllBytes stands for what was asked for.
-  void end(const IoRequest& request, int64_t result = kAllBytes) {
+  void end(const io::IoRequest& request, int64_t result = kAllBytes) {
     const std::lock_guard lock(mutex_);
     end_locked(request, result);
     changed_.notify_all();
@@ -43,8 +43,8 @@ class Gate {
   void open() {
     const std::lock_guard lock(mutex_);
     is_open_ = true;
-    const std::vector<IoRequest> requests = in_flight_;
-    for (const IoRequest& request : requests) end_locked(request, kAllBytes);
+    const std::vector<io::IoRequest> requests = in_flight_;
+    for (const io::IoRequest& request : requests) end_locked(request, kAllBytes);
     changed_.notify_all();
   }
   void close() {
@@ -55,31 +55,31 @@ class Gate {
  private:
   friend class GatedIo;
 
-  void end_locked(const IoRequest& request, int64_t result) {
+  void end_locked(const io::IoRequest& request, int64_t result) {
     in_flight_.erase(
         std::find_if(in_flight_.begin(), in_flight_.end(),
-                     [&](const IoRequest& other) { return other.tag == request.tag; }));
+                     [&](const io::IoRequest& other) { return other.tag == request.tag; }));
     is_asleep_ = false;
     results_.push_back({request.tag, result == kAllBytes ? request.size_bytes : result});
   }
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<IoRequest> begun_;
-  std::vector<IoRequest> in_flight_;
-  std::vector<IoResult> results_;
+  std::vector<io::IoRequest> begun_;
+  std::vector<io::IoRequest> in_flight_;
+  std::vector<io::IoResult> results_;
   bool is_asleep_ = false;
   bool is_woken_ = false;
   bool is_open_ = false;
 };
 
-class GatedIo final : public DriveIo {
+class GatedIo final : public io::DriveIo {
  public:
   explicit GatedIo(Gate& gate) : gate_(gate) {}
 
   std::string_view description() const override { return "gated"; }
 
-  void submit(const IoRequest& request) override {
+  void submit(const io::IoRequest& request) override {
     const std::lock_guard lock(gate_.mutex_);
     gate_.begun_.push_back(request);
     gate_.in_flight_.push_back(request);
@@ -87,7 +87,7 @@ class GatedIo final : public DriveIo {
     gate_.changed_.notify_all();
   }
 
-  void wait(std::vector<IoResult>& results) override {
+  void wait(std::vector<io::IoResult>& results) override {
     std::unique_lock lock(gate_.mutex_);
     gate_.is_asleep_ = gate_.results_.empty() && !gate_.is_woken_;
     gate_.changed_.notify_all();

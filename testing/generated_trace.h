@@ -55,15 +55,15 @@ class TraceGenerator {
     trace_.source = "generated";
   }
 
-  Trace run() {
+  trace::Trace run() {
     for (int64_t i = 0; i < options_.persistent_count; ++i) add_persistent();
     for (int64_t k = 0; k < options_.op_count; ++k) add_op();
     return std::move(trace_);
   }
 
  private:
-  TensorIndex add_tensor(bool persistent, TensorKind kind) {
-    const auto index = static_cast<TensorIndex>(trace_.tensors.size());
+  trace::TensorIndex add_tensor(bool persistent, trace::TensorKind kind) {
+    const auto index = static_cast<trace::TensorIndex>(trace_.tensors.size());
     const int64_t size_bytes = random_.scaled(options_.smallest_bytes, options_.largest_bytes);
     trace_.tensors.push_back({3 * index + 7, size_bytes, persistent, kind, ""});
     return index;
@@ -71,12 +71,12 @@ class TraceGenerator {
 
   void add_persistent() {
     const bool frozen = random_.chance(0.3);
-    const TensorIndex tensor = add_tensor(true, TensorKind::kParameter);
+    const trace::TensorIndex tensor = add_tensor(true, trace::TensorKind::kParameter);
     (frozen ? frozen_ : written_).push_back(tensor);
   }
 
   void add_op() {
-    Op op;
+    trace::Op op;
     op.name = "op" + std::to_string(trace_.ops.size());
     op.duration_ns = random_.chance(0.05) ? 0 : random_.scaled(1'000, options_.longest_op_ns);
     if (random_.chance(0.2)) op.workspace_bytes = random_.scaled(1, options_.largest_bytes / 10);
@@ -92,22 +92,24 @@ class TraceGenerator {
     trace_.ops.push_back(std::move(op));
   }
 
-  void use(std::vector<TensorIndex>& list, const std::vector<TensorIndex>& from, double chance) {
+  void use(std::vector<trace::TensorIndex>& list, const std::vector<trace::TensorIndex>& from,
+           double chance) {
     if (from.empty() || !random_.chance(chance)) return;
-    const TensorIndex tensor = from[random_.between(0, static_cast<int64_t>(from.size()) - 1)];
+    const trace::TensorIndex tensor =
+        from[random_.between(0, static_cast<int64_t>(from.size()) - 1)];
     if (std::find(used_.begin(), used_.end(), tensor) != used_.end()) return;
     used_.push_back(tensor);
     list.push_back(tensor);
   }
 
-  void be_born(Op& op) {
-    const TensorIndex tensor = add_tensor(false, TensorKind::kActivation);
+  void be_born(trace::Op& op) {
+    const trace::TensorIndex tensor = add_tensor(false, trace::TensorKind::kActivation);
     op.writes.push_back(tensor);
     alive_.push_back(tensor);
   }
 
   // Often the oldest or the newest: short and long lives. Some are left to their last use.
-  void free_one(Op& op) {
+  void free_one(trace::Op& op) {
     const auto last = static_cast<int64_t>(alive_.size()) - 1;
     const int64_t i = random_.chance(0.5) ? last : random_.between(0, last);
     if (random_.chance(0.8)) op.frees.push_back(alive_[i]);
@@ -116,22 +118,23 @@ class TraceGenerator {
 
   Random random_;
   const GeneratedTraceOptions options_;
-  Trace trace_;
-  std::vector<TensorIndex> written_;
-  std::vector<TensorIndex> frozen_;
-  std::vector<TensorIndex> alive_;
-  std::vector<TensorIndex> used_;
+  trace::Trace trace_;
+  std::vector<trace::TensorIndex> written_;
+  std::vector<trace::TensorIndex> frozen_;
+  std::vector<trace::TensorIndex> alive_;
+  std::vector<trace::TensorIndex> used_;
 };
 
-inline Trace generated_trace(uint64_t seed, const GeneratedTraceOptions& options = {}) {
+inline trace::Trace generated_trace(uint64_t seed, const GeneratedTraceOptions& options = {}) {
   return TraceGenerator(seed, options).run();
 }
 
 // A machine with drives that hold everything, with and without host memory. Device memory lies
 // between the two sizes.
-inline Hardware generated_hardware(uint64_t seed, int64_t least_bytes, int64_t most_bytes) {
+inline hardware::Hardware generated_hardware(uint64_t seed, int64_t least_bytes,
+                                             int64_t most_bytes) {
   Random random(seed ^ 0x5eed);
-  Hardware hardware;
+  hardware::Hardware hardware;
   hardware.name = "generated " + std::to_string(seed);
   hardware.device_memory_bytes =
       random.between(std::max<int64_t>(1, least_bytes), std::max<int64_t>(1, most_bytes));

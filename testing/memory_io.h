@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "io/drive_io.h"
 
-namespace teraio {
+namespace teraio::testing {
 
 struct MemoryDriveOptions {
   int64_t capacity_bytes = 0;
@@ -20,6 +20,6 @@ struct MemoryDriveOptions {
 };
 
 // `clock` outlives the result, and moves to the end of every request as wait() returns it.
-std::unique_ptr<DriveIo> make_memory_io(const MemoryDriveOptions& options, VirtualClock& clock);
+std::unique_ptr<io::DriveIo> make_memory_io(const MemoryDriveOptions& options, VirtualClock& clock);
 
-}  // namespace teraio
+}  // namespace teraio::testing

@@ -9,7 +9,7 @@
 #include "testing/faulty_io.h"
 #include "testing/memory_io.h"
 
-namespace teraio {
+namespace teraio::testing {
 
 struct MemoryStoreOptions {
   std::vector<MemoryDriveOptions> drives;  // weighted by their rates
@@ -21,7 +21,7 @@ struct MemoryStoreOptions {
 };
 
 // `clock` outlives the store, which moves it.
-std::unique_ptr<TierStore> open_memory_store(const MemoryStoreOptions& options,
-                                             VirtualClock& clock);
+std::unique_ptr<storage::TierStore> open_memory_store(const MemoryStoreOptions& options,
+                                                      VirtualClock& clock);
 
-}  // namespace teraio
+}  // namespace teraio::testing

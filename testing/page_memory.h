@@ -17,10 +17,11 @@ class PageMemory {
  public:
   explicit PageMemory(int64_t size_bytes)
       : size_bytes_(size_bytes),
-        bytes_(static_cast<std::byte*>(std::aligned_alloc(
-                   kBlockBytes, std::max(kBlockBytes, align_up(size_bytes, kBlockBytes)))),
-               &std::free) {
-    std::memset(bytes_.get(), 0, static_cast<size_t>(align_up(size_bytes, kBlockBytes)));
+        bytes_(
+            static_cast<std::byte*>(std::aligned_alloc(
+                io::kBlockBytes, std::max(io::kBlockBytes, align_up(size_bytes, io::kBlockBytes)))),
+            &std::free) {
+    std::memset(bytes_.get(), 0, static_cast<size_t>(align_up(size_bytes, io::kBlockBytes)));
   }
 
   std::byte* data() { return bytes_.get(); }

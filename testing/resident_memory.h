@@ -5,7 +5,7 @@
 #include <fstream>
 #include <string>
 
-namespace teraio {
+namespace teraio::testing {
 
 inline int64_t resident_bytes() {
   std::ifstream file("/proc/self/smaps_rollup");
@@ -18,4 +18,4 @@ inline int64_t resident_bytes() {
   return -1;
 }
 
-}  // namespace teraio
+}  // namespace teraio::testing

@@ -7,7 +7,7 @@ namespace teraio::pytorch {
 
 namespace caching = c10::cuda::CUDACachingAllocator;
 
-MemorySegments* CachedSegments::follow(caching::CUDAAllocator& allocator) {
+device::MemorySegments* CachedSegments::follow(caching::CUDAAllocator& allocator) {
   if (is_following_) return &segments_;
   if (allocator.name() != "native") return nullptr;  // cudaMallocAsync has no segments
   allocator.attachAllocatorTraceTracker(

@@ -25,7 +25,7 @@ class CachedSegments {
 
   // From the first call on they are kept; `allocator` is PyTorch's own. nullptr: one that does not
   // tell of its segments. One thread.
-  MemorySegments* follow(c10::cuda::CUDACachingAllocator::CUDAAllocator& allocator);
+  device::MemorySegments* follow(c10::cuda::CUDACachingAllocator::CUDAAllocator& allocator);
   // Of `allocator`, which has just given it.
   void note_block(c10::cuda::CUDACachingAllocator::CUDAAllocator& allocator, void* block);
 
@@ -33,7 +33,7 @@ class CachedSegments {
   void on_trace(const c10::cuda::CUDACachingAllocator::TraceEntry& entry);
 
   const c10::DeviceIndex ordinal_;
-  MemorySegments segments_;
+  device::MemorySegments segments_;
   std::atomic<bool> is_following_ = false;
   std::atomic<bool> has_expandable_ = false;
 };

@@ -53,7 +53,7 @@ ActiveSession* session_of_this_thread() {
 }
 
 // What a runtime's device holds, from the caching allocator, in the order of one stream.
-class CachedMemory final : public CudaMemorySource {
+class CachedMemory final : public device::CudaMemorySource {
  public:
   // `stream`: the session's, whichever that is then.
   CachedMemory(c10::DeviceIndex ordinal, int64_t memory_bytes, const cudaStream_t& stream,
@@ -80,7 +80,7 @@ class CachedMemory final : public CudaMemorySource {
   int64_t reserved_bytes() const override { return reserved().current; }
   int64_t reserved_peak_bytes() const override { return reserved().peak; }
   void reset_peak() override { stock()->resetPeakStats(ordinal_); }
-  MemorySegments* segments() override { return segments_.follow(*stock()); }
+  device::MemorySegments* segments() override { return segments_.follow(*stock()); }
 
  private:
   c10::CachingAllocator::Stat reserved() const {
@@ -99,7 +99,7 @@ void make_room(size_t size_bytes) {
   ActiveSession* session = session_of_this_thread();
   if (session == nullptr) return;
   const StorageReferenceGuard guard;
-  Result<LiveTensor*> room = session->runtime->allocate(static_cast<int64_t>(size_bytes));
+  Result<engine::LiveTensor*> room = session->runtime->allocate(static_cast<int64_t>(size_bytes));
   if (room.ok()) session->runtime->release(*room);
 }
 
@@ -115,7 +115,7 @@ auto with_room(size_t size_bytes, Allocate allocate) {
 
 // The caching allocator reuses the tensor's memory only after what `stream` does by then.
 void record_block(const TensorHandle& handle, c10::cuda::CUDAStream stream) {
-  const auto* device = dynamic_cast<const CudaDevice*>(&handle.runtime->device());
+  const auto* device = dynamic_cast<const device::CudaDevice*>(&handle.runtime->device());
   void* block = device->source_block(handle.tensor->memory);
   c10::DataPtr as_stock(block, block, stock()->raw_deleter(), handle.device);
   stock()->recordStream(as_stock, stream);
@@ -158,11 +158,11 @@ class SessionAllocator final : public caching::CUDAAllocator {
   void recordStream(const c10::DataPtr& data_ptr, c10::cuda::CUDAStream stream) override {
     TensorHandle* handle = handle_behind(data_ptr);
     if (handle == nullptr) return stock()->recordStream(data_ptr, stream);
-    Runtime& runtime = *handle->runtime;
+    engine::Runtime& runtime = *handle->runtime;
     const StorageReferenceGuard guard;
     if (!runtime.hold(handle->tensor).ok()) return;
     record_block(*handle, stream);
-    const Use use = {handle->tensor, true};
+    const engine::Use use = {handle->tensor, true};
     runtime.keep_for_stream(stream.stream(), std::span(&use, 1));
     runtime.unhold(handle->tensor);
   }
@@ -295,7 +295,7 @@ class SessionAllocator final : public caching::CUDAAllocator {
 
 class CudaBackend final : public DeviceBackend {
  public:
-  CudaBackend(int32_t ordinal, CudaFacts facts)
+  CudaBackend(int32_t ordinal, device::CudaFacts facts)
       : ordinal_(static_cast<c10::DeviceIndex>(ordinal)),
         facts_(std::move(facts)),
         segments_(ordinal_) {}
@@ -305,7 +305,7 @@ class CudaBackend final : public DeviceBackend {
   Result<int64_t> memory_bytes() const override { return facts_.memory_bytes; }
   // What PyTorch has reserved already is the session's too.
   Result<int64_t> default_budget_bytes() const override {
-    const Result<CudaFacts> now = inspect_cuda_device(ordinal_);
+    const Result<device::CudaFacts> now = device::inspect_cuda_device(ordinal_);
     if (!now.ok()) return now.status();
     constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
     const int64_t reserved_bytes =
@@ -314,10 +314,10 @@ class CudaBackend final : public DeviceBackend {
                                 static_cast<double>(now->free_bytes + reserved_bytes));
   }
 
-  Result<std::unique_ptr<Device>> make_device(int64_t budget_bytes) override {
+  Result<std::unique_ptr<device::Device>> make_device(int64_t budget_bytes) override {
     choose_stream();
     if (stock() == nullptr) stock() = caching::get();
-    CudaDeviceOptions options;
+    device::CudaDeviceOptions options;
     options.ordinal = ordinal_;
     options.budget_bytes = budget_bytes;
     options.compute_stream = [this] { return static_cast<void*>(stream_); };
@@ -325,7 +325,7 @@ class CudaBackend final : public DeviceBackend {
         std::make_unique<CachedMemory>(ordinal_, facts_.memory_bytes, stream_, segments_);
     auto device = make_cuda_device(std::move(options));
     if (!device.ok()) return device.status();
-    return std::unique_ptr<Device>(std::move(*device));
+    return std::unique_ptr<device::Device>(std::move(*device));
   }
 
   void install() override {
@@ -365,7 +365,7 @@ class CudaBackend final : public DeviceBackend {
   void choose_stream() { stream_ = c10::cuda::getCurrentCUDAStream(ordinal_).stream(); }
 
   const c10::DeviceIndex ordinal_;
-  const CudaFacts facts_;
+  const device::CudaFacts facts_;
   CachedSegments segments_;
   cudaStream_t stream_ = nullptr;
 };
@@ -373,7 +373,7 @@ class CudaBackend final : public DeviceBackend {
 }  // namespace
 
 Result<std::unique_ptr<DeviceBackend>> make_cuda_backend(int32_t ordinal) {
-  const Result<CudaFacts> facts = inspect_cuda_device(ordinal);
+  const Result<device::CudaFacts> facts = device::inspect_cuda_device(ordinal);
   if (!facts.ok()) return facts.status();
   at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
   return std::unique_ptr<DeviceBackend>(std::make_unique<CudaBackend>(ordinal, *facts));

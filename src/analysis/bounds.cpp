@@ -9,19 +9,20 @@
 #include "simulate/itinerary.h"
 #include "trace/trace_index.h"
 
-namespace teraio {
+namespace teraio::analysis {
 namespace {
 
 constexpr int64_t kIterations = 4;  // until the traffic of one is that of the one before
 
 // Bytes per second that can cross at most, over all tiers.
 struct Pipe {
-  Pipe(const Hardware& hardware, const Limits& limits) {
-    const Tiers tiers(hardware, limits);
-    const bool host = tiers.capacity_bytes[static_cast<int>(Tier::kHost)] > 0;
-    const Rates ssd =
-        tiers.capacity_bytes[static_cast<int>(Tier::kSsd)] > 0 ? ssd_rates(hardware) : Rates();
-    const Rates host_rates = host ? hardware.host.rates : Rates();
+  Pipe(const hardware::Hardware& hardware, const plan::Limits& limits) {
+    const simulate::Tiers tiers(hardware, limits);
+    const bool host = tiers.capacity_bytes[static_cast<int>(plan::Tier::kHost)] > 0;
+    const hardware::Rates ssd = tiers.capacity_bytes[static_cast<int>(plan::Tier::kSsd)] > 0
+                                    ? ssd_rates(hardware)
+                                    : hardware::Rates();
+    const hardware::Rates host_rates = host ? hardware.host.rates : hardware::Rates();
     read = std::min(hardware.device_link.read_bytes_per_second,
                     ssd.read_bytes_per_second + host_rates.read_bytes_per_second);
     write = std::min(hardware.device_link.write_bytes_per_second,
@@ -41,7 +42,7 @@ struct Pipe {
 };
 
 // Ops at even steps of a mixture of op count and time, so that short phases have some too.
-std::vector<int64_t> choose_points(const TraceIndex& index, int count) {
+std::vector<int64_t> choose_points(const trace::TraceIndex& index, int count) {
   const auto op_count = static_cast<double>(index.op_count());
   const double ideal_ns = std::max<double>(1, static_cast<double>(index.ideal_ns));
   std::vector<int64_t> points;
@@ -56,7 +57,7 @@ std::vector<int64_t> choose_points(const TraceIndex& index, int count) {
 // Windows from point i to the l-th point after it, over the end of the iteration.
 class Windows {
  public:
-  Windows(const TraceIndex& index, int64_t budget_bytes, const Pipe& pipe)
+  Windows(const trace::TraceIndex& index, int64_t budget_bytes, const Pipe& pipe)
       : index_(index),
         pipe_(pipe),
         budget_bytes_(budget_bytes),
@@ -151,7 +152,7 @@ class Windows {
                     pipe_.transfer_ns(points_[i].reads[length], end.writes[length]));
   }
 
-  const TraceIndex& index_;
+  const trace::TraceIndex& index_;
   const Pipe& pipe_;
   const int64_t budget_bytes_;
   const int64_t op_count_;
@@ -160,7 +161,7 @@ class Windows {
 };
 
 // Begins with half the points and places the others where the best cut so far is bound.
-double longest_cut_ns(const TraceIndex& index, int64_t budget_bytes, const Pipe& pipe,
+double longest_cut_ns(const trace::TraceIndex& index, int64_t budget_bytes, const Pipe& pipe,
                       int point_count) {
   Windows windows(index, budget_bytes, pipe);
   std::vector<int64_t> more = choose_points(index, std::max(2, point_count / 2));
@@ -190,9 +191,9 @@ int64_t round_down(double ns) { return static_cast<int64_t>(std::floor(ns * (1 -
 
 int64_t StepBounds::best_ns() const { return std::max({compute_ns, traffic_ns, windows_ns}); }
 
-StepBounds lower_bounds(const Trace& trace, const Hardware& hardware, const Limits& limits,
-                        int window_points) {
-  const TraceIndex index(trace);
+StepBounds lower_bounds(const trace::Trace& trace, const hardware::Hardware& hardware,
+                        const plan::Limits& limits, int window_points) {
+  const trace::TraceIndex index(trace);
   StepBounds bounds;
   bounds.compute_ns = index.ideal_ns;
   if (trace.ops.empty()) return bounds;
@@ -209,4 +210,4 @@ StepBounds lower_bounds(const Trace& trace, const Hardware& hardware, const Limi
   return bounds;
 }
 
-}  // namespace teraio
+}  // namespace teraio::analysis

@@ -17,7 +17,7 @@
 #include "plan/plan.h"
 #include "trace/trace.h"
 
-namespace teraio {
+namespace teraio::analysis {
 
 struct StepBounds {
   int64_t compute_ns = 0;  // the ops alone
@@ -31,7 +31,7 @@ struct StepBounds {
 // `window_points`: at how many ops of the iteration windows may begin and end, at most; the time
 // grows with it in proportion. Half of them are spread out, the others refine the best cut.
 // Requires that each op fits into the budget.
-StepBounds lower_bounds(const Trace& trace, const Hardware& hardware, const Limits& limits,
-                        int window_points = 96);
+StepBounds lower_bounds(const trace::Trace& trace, const hardware::Hardware& hardware,
+                        const plan::Limits& limits, int window_points = 96);
 
-}  // namespace teraio
+}  // namespace teraio::analysis

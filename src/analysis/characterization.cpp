@@ -11,7 +11,7 @@
 #include "analysis/explanation.h"
 #include "trace/lifetimes.h"
 
-namespace teraio {
+namespace teraio::analysis {
 namespace {
 
 constexpr double kCellsPerDecade = 10;
@@ -39,18 +39,18 @@ int64_t median(std::vector<int64_t> values) {
 struct TensorFacts {
   int64_t use_count = 0;
   int64_t longest_idle_ns = 0;
-  OpIndex first_op = 0;
+  trace::OpIndex first_op = 0;
 };
 
 class Collector {
  public:
-  Collector(const Trace& trace, size_t tensor_count)
+  Collector(const trace::Trace& trace, size_t tensor_count)
       : trace_(trace), lifetimes_(lifetimes_of(trace)), tensor_count_(tensor_count) {
     start_ns_.push_back(0);
-    for (const Op& op : trace.ops) start_ns_.push_back(start_ns_.back() + op.duration_ns);
+    for (const trace::Op& op : trace.ops) start_ns_.push_back(start_ns_.back() + op.duration_ns);
     find_uses();
-    std::erase_if(lifetimes_.periods, [](const InactivePeriod& p) { return p.until_freed; });
-    for (const InactivePeriod& period : lifetimes_.periods) {
+    std::erase_if(lifetimes_.periods, [](const trace::InactivePeriod& p) { return p.until_freed; });
+    for (const trace::InactivePeriod& period : lifetimes_.periods) {
       idle_ns_.push_back(start_of(period.end) - start_of(period.first));
       int64_t& longest_ns = facts_[period.tensor].longest_idle_ns;
       longest_ns = std::max(longest_ns, idle_ns_.back());
@@ -65,10 +65,10 @@ class Collector {
     result.phases = phases(result.ops);
     result.kinds = kinds();
     result.cells = cells();
-    result.largest = first_tensors([this](TensorIndex tensor) {
+    result.largest = first_tensors([this](trace::TensorIndex tensor) {
       return std::pair(trace_.tensors[tensor].size_bytes, facts_[tensor].longest_idle_ns);
     });
-    result.longest_idle = first_tensors([this](TensorIndex tensor) {
+    result.longest_idle = first_tensors([this](trace::TensorIndex tensor) {
       return std::pair(hundredths_of_step(facts_[tensor].longest_idle_ns),
                        trace_.tensors[tensor].size_bytes);
     });
@@ -92,14 +92,15 @@ class Collector {
     facts_.resize(trace_.tensors.size());
     for (size_t k = 0; k < trace_.ops.size(); ++k)
       for (const auto* list : {&trace_.ops[k].reads, &trace_.ops[k].writes})
-        for (TensorIndex tensor : *list)
-          if (facts_[tensor].use_count++ == 0) facts_[tensor].first_op = static_cast<OpIndex>(k);
+        for (trace::TensorIndex tensor : *list)
+          if (facts_[tensor].use_count++ == 0)
+            facts_[tensor].first_op = static_cast<trace::OpIndex>(k);
   }
 
-  int64_t active_bytes(const Op& op) const {
+  int64_t active_bytes(const trace::Op& op) const {
     int64_t sum = op.workspace_bytes;
-    for (TensorIndex tensor : op.reads) sum += trace_.tensors[tensor].size_bytes;
-    for (TensorIndex tensor : op.writes) sum += trace_.tensors[tensor].size_bytes;
+    for (trace::TensorIndex tensor : op.reads) sum += trace_.tensors[tensor].size_bytes;
+    for (trace::TensorIndex tensor : op.writes) sum += trace_.tensors[tensor].size_bytes;
     return sum;
   }
 
@@ -107,16 +108,16 @@ class Collector {
     std::vector<PhaseMemory> phases;
     for (const Phase& phase : phases_of(trace_))
       phases.push_back(phase_memory(phase.name, phase.first_op, phase.last_op + 1, ops));
-    phases.push_back(phase_memory("whole step", 0, static_cast<OpIndex>(ops.size()), ops));
+    phases.push_back(phase_memory("whole step", 0, static_cast<trace::OpIndex>(ops.size()), ops));
     return phases;
   }
 
-  PhaseMemory phase_memory(const std::string& name, OpIndex first, OpIndex end,
+  PhaseMemory phase_memory(const std::string& name, trace::OpIndex first, trace::OpIndex end,
                            const std::vector<OpMemory>& ops) const {
     PhaseMemory phase{name, end - first, start_ns_[end] - start_ns_[first]};
     double bytes = 0;
     double byte_ns = 0;
-    for (OpIndex k = first; k < end; ++k) {
+    for (trace::OpIndex k = first; k < end; ++k) {
       phase.all_bytes_max = std::max(phase.all_bytes_max, ops[k].all_bytes);
       phase.active_bytes_max = std::max(phase.active_bytes_max, ops[k].active_bytes);
       bytes += static_cast<double>(ops[k].active_bytes);
@@ -131,23 +132,24 @@ class Collector {
 
   std::vector<KindSummary> kinds() const {
     std::vector<KindSummary> kinds;
-    for (int i = 0; i <= static_cast<int>(TensorKind::kOther); ++i) {
-      const auto kind = static_cast<TensorKind>(i);
-      const KindSummary found = summary(std::string(to_string(kind)), [&](TensorIndex tensor) {
-        return trace_.tensors[tensor].kind == kind;
-      });
+    for (int i = 0; i <= static_cast<int>(trace::TensorKind::kOther); ++i) {
+      const auto kind = static_cast<trace::TensorKind>(i);
+      const KindSummary found =
+          summary(std::string(to_string(kind)),
+                  [&](trace::TensorIndex tensor) { return trace_.tensors[tensor].kind == kind; });
       if (found.tensor_count > 0) kinds.push_back(found);
     }
-    kinds.push_back(summary("all", [](TensorIndex) { return true; }));
+    kinds.push_back(summary("all", [](trace::TensorIndex) { return true; }));
     return kinds;
   }
 
-  KindSummary summary(std::string name, const std::function<bool(TensorIndex)>& counts) const {
+  KindSummary summary(std::string name,
+                      const std::function<bool(trace::TensorIndex)>& counts) const {
     KindSummary summary;
     summary.kind = std::move(name);
     std::vector<int64_t> sizes;
     for (size_t i = 0; i < facts_.size(); ++i) {
-      const auto tensor = static_cast<TensorIndex>(i);
+      const auto tensor = static_cast<trace::TensorIndex>(i);
       if (facts_[i].use_count == 0 || !counts(tensor)) continue;
       sizes.push_back(trace_.tensors[i].size_bytes);
       count_tensor(sizes.back(), facts_[i].longest_idle_ns > kLongIdleNs, summary);
@@ -166,7 +168,8 @@ class Collector {
     summary.long_middle_tensor_count += middle && has_long_period;
   }
 
-  void count_periods(const std::function<bool(TensorIndex)>& counts, KindSummary& summary) const {
+  void count_periods(const std::function<bool(trace::TensorIndex)>& counts,
+                     KindSummary& summary) const {
     std::vector<int64_t> idle_ns;
     for (size_t i = 0; i < idle_ns_.size(); ++i) {
       if (!counts(lifetimes_.periods[i].tensor)) continue;
@@ -178,9 +181,9 @@ class Collector {
   }
 
   std::vector<PeriodCell> cells() const {
-    std::map<std::tuple<TensorKind, int, int>, int64_t> counts;
+    std::map<std::tuple<trace::TensorKind, int, int>, int64_t> counts;
     for (size_t i = 0; i < idle_ns_.size(); ++i) {
-      const Tensor& tensor = trace_.tensors[lifetimes_.periods[i].tensor];
+      const trace::Tensor& tensor = trace_.tensors[lifetimes_.periods[i].tensor];
       ++counts[{tensor.kind, cell_of(tensor.size_bytes), cell_of(idle_ns_[i])}];
     }
     std::vector<PeriodCell> cells;
@@ -193,29 +196,29 @@ class Collector {
   // Those with the greatest keys, greatest first; equal ones in order of the trace.
   template <typename Key>
   std::vector<IdleTensor> first_tensors(Key key) const {
-    std::vector<TensorIndex> used;
+    std::vector<trace::TensorIndex> used;
     for (size_t i = 0; i < facts_.size(); ++i)
-      if (facts_[i].use_count > 0) used.push_back(static_cast<TensorIndex>(i));
+      if (facts_[i].use_count > 0) used.push_back(static_cast<trace::TensorIndex>(i));
     std::stable_sort(used.begin(), used.end(),
-                     [&](TensorIndex a, TensorIndex b) { return key(a) > key(b); });
+                     [&](trace::TensorIndex a, trace::TensorIndex b) { return key(a) > key(b); });
     used.resize(std::min(used.size(), tensor_count_));
     std::vector<IdleTensor> listed;
-    for (TensorIndex tensor : used)
+    for (trace::TensorIndex tensor : used)
       listed.push_back(
           {tensor, label(tensor), facts_[tensor].longest_idle_ns, facts_[tensor].use_count});
     return listed;
   }
 
-  std::string label(TensorIndex index) const {
-    const Tensor& tensor = trace_.tensors[index];
+  std::string label(trace::TensorIndex index) const {
+    const trace::Tensor& tensor = trace_.tensors[index];
     if (!tensor.name.empty()) return tensor.name;
-    const OpIndex first_op = facts_[index].first_op;
+    const trace::OpIndex first_op = facts_[index].first_op;
     return fmt::format("tensor {}, first in op {} ({})", tensor.id, first_op,
                        trace_.ops[first_op].name);
   }
 
-  const Trace& trace_;
-  Lifetimes lifetimes_;  // only periods between two uses
+  const trace::Trace& trace_;
+  trace::Lifetimes lifetimes_;  // only periods between two uses
   const size_t tensor_count_;
   std::vector<int64_t> start_ns_;  // per op, and the end of the last one
   std::vector<TensorFacts> facts_;
@@ -224,8 +227,8 @@ class Collector {
 
 }  // namespace
 
-Characterization characterize(const Trace& trace, size_t tensor_count) {
+Characterization characterize(const trace::Trace& trace, size_t tensor_count) {
   return Collector(trace, tensor_count).run();
 }
 
-}  // namespace teraio
+}  // namespace teraio::analysis

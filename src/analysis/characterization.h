@@ -10,7 +10,7 @@
 
 #include "trace/trace.h"
 
-namespace teraio {
+namespace teraio::analysis {
 
 inline constexpr int64_t kLongIdleNs = 10'000'000;
 inline constexpr int64_t kMiddleSizeBytes = 10'000'000;  // middle: from here ...
@@ -54,7 +54,7 @@ struct KindSummary {
 // How many periods of a kind lie between these sizes and times and the next ones. Ten cells make a
 // power of ten, so that the number of cells does not grow with the trace.
 struct PeriodCell {
-  TensorKind kind = TensorKind::kOther;
+  trace::TensorKind kind = trace::TensorKind::kOther;
   double size_bytes_from = 0;
   double idle_ns_from = 0;
   int64_t period_count = 0;
@@ -62,7 +62,7 @@ struct PeriodCell {
 };
 
 struct IdleTensor {
-  TensorIndex tensor = 0;
+  trace::TensorIndex tensor = 0;
   std::string label;  // its name, or its id and the op that uses it first
   int64_t longest_idle_ns = 0;
   int64_t use_count = 0;
@@ -80,6 +80,6 @@ struct Characterization {
 };
 
 // Requires validate(trace).ok(). `tensor_count`: how many of the largest and longest idle to list.
-Characterization characterize(const Trace& trace, size_t tensor_count);
+Characterization characterize(const trace::Trace& trace, size_t tensor_count);
 
-}  // namespace teraio
+}  // namespace teraio::analysis

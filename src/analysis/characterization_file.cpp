@@ -4,7 +4,7 @@
 
 #include "base/json_file.h"
 
-namespace teraio {
+namespace teraio::analysis {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -46,8 +46,8 @@ Json to_json(const RooflinePoint& point) {
           {"fraction_of_ideal", point.fraction_of_ideal}};
 }
 
-Json to_json(const IdleTensor& listed, const Trace& trace) {
-  const Tensor& tensor = trace.tensors[listed.tensor];
+Json to_json(const IdleTensor& listed, const trace::Trace& trace) {
+  const trace::Tensor& tensor = trace.tensors[listed.tensor];
   return {{"id", tensor.id},
           {"label", listed.label},
           {"kind", to_string(tensor.kind)},
@@ -63,7 +63,7 @@ Json list_of(const std::vector<T>& values) {
   return list;
 }
 
-Json list_of(const std::vector<IdleTensor>& values, const Trace& trace) {
+Json list_of(const std::vector<IdleTensor>& values, const trace::Trace& trace) {
   Json list = Json::array();
   for (const IdleTensor& value : values) list.push_back(to_json(value, trace));
   return list;
@@ -74,7 +74,7 @@ Json ops_of(const CharacterizedTrace& given) {
   Json duration_ns = Json::array();
   Json all_bytes = Json::array();
   Json active_bytes = Json::array();
-  for (const Op& op : given.trace.ops) duration_ns.push_back(op.duration_ns);
+  for (const trace::Op& op : given.trace.ops) duration_ns.push_back(op.duration_ns);
   for (const OpMemory& memory : given.facts.ops) {
     all_bytes.push_back(memory.all_bytes);
     active_bytes.push_back(memory.active_bytes);
@@ -107,4 +107,4 @@ Status write_characterizations(std::span<const CharacterizedTrace> traces,
   return write_text_file(path, to_json_text({{"format", kFormat}, {"traces", std::move(list)}}));
 }
 
-}  // namespace teraio
+}  // namespace teraio::analysis

@@ -12,10 +12,10 @@
 #include "base/status.h"
 #include "trace/trace.h"
 
-namespace teraio {
+namespace teraio::analysis {
 
 struct CharacterizedTrace {
-  Trace trace;
+  trace::Trace trace;
   Characterization facts;
   std::optional<int64_t> capacity_bytes;  // of the device
   std::vector<RooflinePoint> roofline;    // empty without a capacity, and when an op does not fit
@@ -24,4 +24,4 @@ struct CharacterizedTrace {
 Status write_characterizations(std::span<const CharacterizedTrace> traces,
                                const std::filesystem::path& path);
 
-}  // namespace teraio
+}  // namespace teraio::analysis

@@ -4,15 +4,15 @@
 
 #include <algorithm>
 
-namespace teraio {
+namespace teraio::analysis {
 namespace {
 
 Status impossible(std::string_view why) {
   return Status(ErrorCode::kInvalidArgument, std::string(why));
 }
 
-Status set_drives(Hardware& hardware, int64_t count) {
-  std::vector<Drive>& drives = hardware.drives;
+Status set_drives(hardware::Hardware& hardware, int64_t count) {
+  std::vector<hardware::Drive>& drives = hardware.drives;
   if (drives.empty() && count > 0)
     return impossible("drives: the hardware file has none that could be copied");
   while (static_cast<int64_t>(drives.size()) < count) {
@@ -27,11 +27,11 @@ int64_t scaled(int64_t rate, double factor) {
   return std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(rate) * factor));
 }
 
-Status set_bandwidth(Hardware& hardware, int64_t read_bytes_per_second) {
+Status set_bandwidth(hardware::Hardware& hardware, int64_t read_bytes_per_second) {
   const int64_t now = ssd_rates(hardware).read_bytes_per_second;
   if (now <= 0) return impossible("bandwidth: the hardware file has no drives to make faster");
   const double factor = static_cast<double>(read_bytes_per_second) / static_cast<double>(now);
-  for (Drive& drive : hardware.drives) {
+  for (hardware::Drive& drive : hardware.drives) {
     drive.rates.read_bytes_per_second = scaled(drive.rates.read_bytes_per_second, factor);
     drive.rates.write_bytes_per_second = scaled(drive.rates.write_bytes_per_second, factor);
   }
@@ -78,7 +78,7 @@ std::string_view to_string(Quantity quantity) {
 }
 
 int64_t present_value(const Equipment& equipment, Quantity quantity) {
-  const Hardware& hardware = equipment.hardware;
+  const hardware::Hardware& hardware = equipment.hardware;
   switch (quantity) {
     case Quantity::kDrives:
       return static_cast<int64_t>(hardware.drives.size());
@@ -104,4 +104,4 @@ Result<Equipment> changed(Equipment equipment, const std::vector<Change>& change
   return equipment;
 }
 
-}  // namespace teraio
+}  // namespace teraio::analysis

@@ -12,11 +12,11 @@
 #include "hardware/hardware.h"
 #include "plan/plan.h"
 
-namespace teraio {
+namespace teraio::analysis {
 
 struct Equipment {
-  Hardware hardware;
-  Limits limits;
+  hardware::Hardware hardware;
+  plan::Limits limits;
 };
 
 enum class Quantity : uint8_t {
@@ -48,4 +48,4 @@ int64_t present_value(const Equipment& equipment, Quantity quantity);
 // there is none to copy, host memory without rates.
 Result<Equipment> changed(Equipment equipment, const std::vector<Change>& changes);
 
-}  // namespace teraio
+}  // namespace teraio::analysis

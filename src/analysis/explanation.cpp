@@ -9,33 +9,33 @@
 
 #include "trace/trace_index.h"
 
-namespace teraio {
+namespace teraio::analysis {
 namespace {
 
 enum class Trend : uint8_t { kGrows, kShrinks, kUpdates };
 
-bool makes_gradient(const Trace& trace, const Op& op) {
-  return std::any_of(op.writes.begin(), op.writes.end(), [&trace](TensorIndex tensor) {
-    return trace.tensors[tensor].kind == TensorKind::kGradient;
+bool makes_gradient(const trace::Trace& trace, const trace::Op& op) {
+  return std::any_of(op.writes.begin(), op.writes.end(), [&trace](trace::TensorIndex tensor) {
+    return trace.tensors[tensor].kind == trace::TensorKind::kGradient;
   });
 }
 
-bool updates_model(const Trace& trace, const Op& op) {
-  return std::any_of(op.writes.begin(), op.writes.end(), [&trace](TensorIndex tensor) {
-    const TensorKind kind = trace.tensors[tensor].kind;
+bool updates_model(const trace::Trace& trace, const trace::Op& op) {
+  return std::any_of(op.writes.begin(), op.writes.end(), [&trace](trace::TensorIndex tensor) {
+    const trace::TensorKind kind = trace.tensors[tensor].kind;
     return trace.tensors[tensor].persistent &&
-           (kind == TensorKind::kParameter || kind == TensorKind::kOptimizerState);
+           (kind == trace::TensorKind::kParameter || kind == trace::TensorKind::kOptimizerState);
   });
 }
 
 // Bytes of transient tensors after each op. Without gradients: they grow in the first backward
 // phase, while everything else shrinks, and stay until the update.
-std::vector<int64_t> transient_bytes(const Trace& trace) {
-  const TraceIndex index(trace);
+std::vector<int64_t> transient_bytes(const trace::Trace& trace) {
+  const trace::TraceIndex index(trace);
   std::vector<int64_t> levels(index.op_count() + 1);
   for (size_t i = 0; i < trace.tensors.size(); ++i) {
-    const Tensor& tensor = trace.tensors[i];
-    if (tensor.persistent || tensor.kind == TensorKind::kGradient || index.uses[i].empty())
+    const trace::Tensor& tensor = trace.tensors[i];
+    if (tensor.persistent || tensor.kind == trace::TensorKind::kGradient || index.uses[i].empty())
       continue;
     levels[index.first_op[i]] += tensor.size_bytes;
     levels[index.last_op[i]] -= tensor.size_bytes;
@@ -65,14 +65,14 @@ std::vector<size_t> turning_points(const std::vector<int64_t>& levels) {
 
 // The first op from `from` on that changes the model when gradients change no more. What an
 // optimizer computes in between, and the clipping of gradients before it, do not look like it.
-size_t start_of_update(const Trace& trace, size_t from) {
+size_t start_of_update(const trace::Trace& trace, size_t from) {
   for (size_t k = from; k < trace.ops.size(); ++k)
     if (makes_gradient(trace, trace.ops[k])) from = k + 1;
   while (from < trace.ops.size() && !updates_model(trace, trace.ops[from])) ++from;
   return from;
 }
 
-std::vector<Trend> trend_of_ops(const Trace& trace) {
+std::vector<Trend> trend_of_ops(const trace::Trace& trace) {
   const std::vector<size_t> turns = turning_points(transient_bytes(trace));
   std::vector<Trend> trends;
   size_t turn = 0;
@@ -98,7 +98,7 @@ std::string name_of(Trend trend) {
 }
 
 // How long each op waited.
-std::vector<int64_t> stall_of_ops(const Run& run, const Trace& trace) {
+std::vector<int64_t> stall_of_ops(const simulate::Run& run, const trace::Trace& trace) {
   std::vector<int64_t> stalls;
   int64_t free_ns = 0;
   for (size_t k = 0; k < run.op_start_ns.size(); ++k) {
@@ -108,8 +108,8 @@ std::vector<int64_t> stall_of_ops(const Run& run, const Trace& trace) {
   return stalls;
 }
 
-std::string describe(const TransferRecord& record, const Trace& trace) {
-  const bool read = record.action == Action::kPrefetch;
+std::string describe(const simulate::TransferRecord& record, const trace::Trace& trace) {
+  const bool read = record.action == plan::Action::kPrefetch;
   return fmt::format("{} of {} {} {}", read ? "read" : "write",
                      to_string(trace.tensors[record.tensor].kind), read ? "from" : "to",
                      to_string(record.tier));
@@ -117,23 +117,23 @@ std::string describe(const TransferRecord& record, const Trace& trace) {
 
 }  // namespace
 
-std::vector<Phase> phases_of(const Trace& trace) {
+std::vector<Phase> phases_of(const trace::Trace& trace) {
   const std::vector<Trend> trends = trend_of_ops(trace);
   std::vector<Phase> phases;
   for (size_t k = 0; k < trends.size(); ++k) {
-    const auto op = static_cast<OpIndex>(k);
+    const auto op = static_cast<trace::OpIndex>(k);
     if (k == 0 || trends[k] != trends[k - 1]) phases.push_back({name_of(trends[k]), op, op});
     phases.back().last_op = op;
   }
   return phases;
 }
 
-std::vector<StallShare> stall_by_phase(const Run& run, const Trace& trace) {
+std::vector<StallShare> stall_by_phase(const simulate::Run& run, const trace::Trace& trace) {
   const std::vector<int64_t> stalls = stall_of_ops(run, trace);
   std::vector<StallShare> shares;
   for (const Phase& phase : phases_of(trace)) {
     StallShare share{phase.name, 0, 0};
-    for (OpIndex op = phase.first_op; op <= phase.last_op; ++op) {
+    for (trace::OpIndex op = phase.first_op; op <= phase.last_op; ++op) {
       share.compute_ns += trace.ops[op].duration_ns;
       share.stall_ns += stalls[op];
     }
@@ -142,10 +142,10 @@ std::vector<StallShare> stall_by_phase(const Run& run, const Trace& trace) {
   return shares;
 }
 
-std::vector<StallShare> stall_by_transfer(const Run& run, const Trace& trace) {
+std::vector<StallShare> stall_by_transfer(const simulate::Run& run, const trace::Trace& trace) {
   std::unordered_map<int64_t, std::string> ended;  // what ended when
-  for (const TransferRecord& record : run.transfers)
-    if (record.action != Action::kDrop) ended[record.end_ns] = describe(record, trace);
+  for (const simulate::TransferRecord& record : run.transfers)
+    if (record.action != plan::Action::kDrop) ended[record.end_ns] = describe(record, trace);
   std::map<std::string, int64_t> sums;
   const std::vector<int64_t> stalls = stall_of_ops(run, trace);
   for (size_t k = 0; k < stalls.size(); ++k)
@@ -158,4 +158,4 @@ std::vector<StallShare> stall_by_transfer(const Run& run, const Trace& trace) {
   return shares;
 }
 
-}  // namespace teraio
+}  // namespace teraio::analysis

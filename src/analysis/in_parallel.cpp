@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-namespace teraio {
+namespace teraio::analysis {
 
 void in_parallel(size_t count, int thread_count, const std::function<void(size_t)>& work) {
   std::atomic<size_t> next = 0;
@@ -19,4 +19,4 @@ void in_parallel(size_t count, int thread_count, const std::function<void(size_t
   for (std::thread& thread : threads) thread.join();
 }
 
-}  // namespace teraio
+}  // namespace teraio::analysis

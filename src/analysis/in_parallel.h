@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <functional>
 
-namespace teraio {
+namespace teraio::analysis {
 
 // Calls work(0) ... work(count - 1), each once, from at most `thread_count` threads, and returns
 // when all have returned. `work` must not throw.
 void in_parallel(size_t count, int thread_count, const std::function<void(size_t)>& work);
 
-}  // namespace teraio
+}  // namespace teraio::analysis

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace teraio {
+namespace teraio::analysis {
 namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
@@ -29,7 +29,7 @@ class Latest {
 // Reads, forwards: a tensor is evicted in favour of those that are used sooner.
 class ReadCounter {
  public:
-  ReadCounter(const TraceIndex& index, int64_t budget_bytes, int64_t first)
+  ReadCounter(const trace::TraceIndex& index, int64_t budget_bytes, int64_t first)
       : index_(index),
         budget_bytes_(budget_bytes),
         op_count_(static_cast<int64_t>(index.op_count())),
@@ -37,9 +37,9 @@ class ReadCounter {
         resident_bytes_(index.tensor_count()),
         next_use_(index.tensor_count(), kNever),
         use_position_(index.tensor_count()) {
-    const auto op = static_cast<OpIndex>(first % op_count_);
+    const auto op = static_cast<trace::OpIndex>(first % op_count_);
     for (size_t i = 0; i < index.tensor_count(); ++i) {
-      const auto tensor = static_cast<TensorIndex>(i);
+      const auto tensor = static_cast<trace::TensorIndex>(i);
       const bool alive = index.persistent[i] || (!index.uses[i].empty() && index.first_op[i] < op &&
                                                  op <= index.last_op[i]);
       if (alive) enter(tensor, op);
@@ -48,19 +48,19 @@ class ReadCounter {
 
   // Runs the next op; returns the bytes read since the beginning.
   int64_t step() {
-    const auto op = static_cast<OpIndex>(now_ % op_count_);
-    for (TensorIndex tensor : index_.births[op]) enter(tensor, op);
-    for (TensorIndex tensor : index_.active[op]) load(tensor);
+    const auto op = static_cast<trace::OpIndex>(now_ % op_count_);
+    for (trace::TensorIndex tensor : index_.births[op]) enter(tensor, op);
+    for (trace::TensorIndex tensor : index_.active[op]) load(tensor);
     make_room(index_.workspace_bytes[op]);
-    for (TensorIndex tensor : index_.active[op]) advance(tensor);
-    for (TensorIndex tensor : index_.deaths[op]) release(tensor);
+    for (trace::TensorIndex tensor : index_.active[op]) advance(tensor);
+    for (trace::TensorIndex tensor : index_.deaths[op]) release(tensor);
     ++now_;
     return read_bytes_;
   }
 
  private:
-  void enter(TensorIndex tensor, OpIndex op) {
-    const std::span<const TensorUse> uses = index_.uses[tensor];
+  void enter(trace::TensorIndex tensor, trace::OpIndex op) {
+    const std::span<const trace::TensorUse> uses = index_.uses[tensor];
     uint32_t position = 0;
     while (position < uses.size() && uses[position].op < op) ++position;
     use_position_[tensor] = position;
@@ -72,20 +72,20 @@ class ReadCounter {
   }
 
   // After its last use a persistent tensor waits for its first one.
-  void wrap(TensorIndex tensor) {
+  void wrap(trace::TensorIndex tensor) {
     const bool passed_all = use_position_[tensor] >= index_.uses[tensor].size();
     if (passed_all && index_.persistent[tensor]) use_position_[tensor] = 0;
   }
 
-  int64_t use_time(TensorIndex tensor) const {
-    const std::span<const TensorUse> uses = index_.uses[tensor];
+  int64_t use_time(trace::TensorIndex tensor) const {
+    const std::span<const trace::TensorUse> uses = index_.uses[tensor];
     const int64_t start = now_ - now_ % op_count_;
     if (use_position_[tensor] < uses.size()) return start + uses[use_position_[tensor]].op;
     if (!index_.persistent[tensor] || uses.empty()) return kNever;
     return start + op_count_ + uses.front().op;
   }
 
-  void load(TensorIndex tensor) {
+  void load(trace::TensorIndex tensor) {
     const int64_t missing = index_.size_bytes[tensor] - resident_bytes_[tensor];
     resident_bytes_[tensor] += missing;
     device_bytes_ += missing;
@@ -102,26 +102,26 @@ class ReadCounter {
     }
   }
 
-  void evict(TensorIndex tensor, int64_t excess) {
+  void evict(trace::TensorIndex tensor, int64_t excess) {
     const int64_t bytes = std::min(excess, resident_bytes_[tensor]);
     resident_bytes_[tensor] -= bytes;
     device_bytes_ -= bytes;
   }
 
-  void advance(TensorIndex tensor) {
+  void advance(trace::TensorIndex tensor) {
     ++use_position_[tensor];
     next_use_[tensor] = use_time(tensor);
     wrap(tensor);
     latest_.push(next_use_[tensor], tensor);
   }
 
-  void release(TensorIndex tensor) {
+  void release(trace::TensorIndex tensor) {
     device_bytes_ -= resident_bytes_[tensor];
     resident_bytes_[tensor] = 0;
     next_use_[tensor] = -1;  // outdates its entries
   }
 
-  const TraceIndex& index_;
+  const trace::TraceIndex& index_;
   const int64_t budget_bytes_;
   const int64_t op_count_;
   int64_t now_;
@@ -138,7 +138,7 @@ class ReadCounter {
 // between, other than at an op that uses it, it has to be written once, after that op.
 class WriteCounter {
  public:
-  WriteCounter(const TraceIndex& index, int64_t budget_bytes, int64_t last)
+  WriteCounter(const trace::TraceIndex& index, int64_t budget_bytes, int64_t last)
       : index_(index),
         budget_bytes_(budget_bytes),
         op_count_(static_cast<int64_t>(index.op_count())),
@@ -148,7 +148,7 @@ class WriteCounter {
         in_sight_(index.tensor_count()) {
     const int64_t next = last % op_count_;
     for (size_t i = 0; i < index.tensor_count(); ++i) {
-      const auto tensor = static_cast<TensorIndex>(i);
+      const auto tensor = static_cast<trace::TensorIndex>(i);
       const bool alive =
           index.persistent[i] ||
           (!index.uses[i].empty() && index.first_op[i] < next && next <= index.last_op[i]);
@@ -159,33 +159,33 @@ class WriteCounter {
   // Goes back over one op; returns the bytes written since, counted from the end.
   int64_t step() {
     --now_;
-    const auto op = static_cast<OpIndex>(in_one_iteration(now_));
-    for (TensorIndex tensor : index_.deaths[op])
+    const auto op = static_cast<trace::OpIndex>(in_one_iteration(now_));
+    for (trace::TensorIndex tensor : index_.deaths[op])
       if (!in_sight_[tensor]) enter(tensor, now_ + 1);
     int64_t needed_bytes = index_.workspace_bytes[op];
-    for (TensorIndex tensor : index_.active[op]) needed_bytes += away_bytes_[tensor];
+    for (trace::TensorIndex tensor : index_.active[op]) needed_bytes += away_bytes_[tensor];
     make_room(op, needed_bytes);
-    for (TensorIndex tensor : index_.active[op])
+    for (trace::TensorIndex tensor : index_.active[op])
       if (made_at_[tensor] == now_) pass_making(tensor);
-    for (TensorIndex tensor : index_.births[op]) release(tensor);
+    for (trace::TensorIndex tensor : index_.births[op]) release(tensor);
     return written_bytes_;
   }
 
  private:
-  void enter(TensorIndex tensor, int64_t before) {
+  void enter(trace::TensorIndex tensor, int64_t before) {
     in_sight_[tensor] = true;
     device_bytes_ += index_.size_bytes[tensor];
     find_making(tensor, before);
   }
 
-  void find_making(TensorIndex tensor, int64_t before) {
+  void find_making(trace::TensorIndex tensor, int64_t before) {
     made_at_[tensor] = last_write(tensor, before);
     earliest_.push(-made_at_[tensor], tensor);
   }
 
   // The last op before `before` that wrote the tensor; the earliest possible time when none did.
-  int64_t last_write(TensorIndex tensor, int64_t before) const {
-    const std::span<const TensorUse> uses = index_.uses[tensor];
+  int64_t last_write(trace::TensorIndex tensor, int64_t before) const {
+    const std::span<const trace::TensorUse> uses = index_.uses[tensor];
     const int64_t in_iteration = in_one_iteration(before - 1) + 1;
     const int64_t start = before - in_iteration;
     for (size_t i = uses.size(); i-- > 0;)
@@ -198,7 +198,7 @@ class WriteCounter {
 
   int64_t in_one_iteration(int64_t op) const { return ((op % op_count_) + op_count_) % op_count_; }
 
-  void make_room(OpIndex op, int64_t needed_bytes) {
+  void make_room(trace::OpIndex op, int64_t needed_bytes) {
     deferred_.clear();
     while (device_bytes_ + needed_bytes > budget_bytes_ && !earliest_.empty()) {
       const auto [time, tensor] = earliest_.top();
@@ -215,22 +215,22 @@ class WriteCounter {
         if (bytes == here) earliest_.pop();
       }
     }
-    for (TensorIndex tensor : deferred_) earliest_.push(-made_at_[tensor], tensor);
+    for (trace::TensorIndex tensor : deferred_) earliest_.push(-made_at_[tensor], tensor);
   }
 
-  bool is_active(OpIndex op, TensorIndex tensor) const {
-    const std::span<const TensorIndex> active = index_.active[op];
+  bool is_active(trace::OpIndex op, trace::TensorIndex tensor) const {
+    const std::span<const trace::TensorIndex> active = index_.active[op];
     return std::find(active.begin(), active.end(), tensor) != active.end();
   }
 
-  void pass_making(TensorIndex tensor) {
+  void pass_making(trace::TensorIndex tensor) {
     written_bytes_ += away_bytes_[tensor];
     device_bytes_ += away_bytes_[tensor];
     away_bytes_[tensor] = 0;
     find_making(tensor, now_);
   }
 
-  void release(TensorIndex tensor) {
+  void release(trace::TensorIndex tensor) {
     if (!in_sight_[tensor]) return;
     device_bytes_ -= index_.size_bytes[tensor] - away_bytes_[tensor];
     away_bytes_[tensor] = 0;
@@ -238,14 +238,14 @@ class WriteCounter {
     made_at_[tensor] = kNever;
   }
 
-  const TraceIndex& index_;
+  const trace::TraceIndex& index_;
   const int64_t budget_bytes_;
   const int64_t op_count_;
   int64_t now_;
   int64_t device_bytes_ = 0;
   int64_t written_bytes_ = 0;
   Latest earliest_;  // by negated time of making
-  std::vector<TensorIndex> deferred_;
+  std::vector<trace::TensorIndex> deferred_;
   std::vector<int64_t> away_bytes_;
   std::vector<int64_t> made_at_;
   std::vector<uint8_t> in_sight_;
@@ -253,8 +253,8 @@ class WriteCounter {
 
 }  // namespace
 
-std::vector<int64_t> least_reads(const TraceIndex& index, int64_t budget_bytes, int64_t first,
-                                 int64_t op_count) {
+std::vector<int64_t> least_reads(const trace::TraceIndex& index, int64_t budget_bytes,
+                                 int64_t first, int64_t op_count) {
   ReadCounter counter(index, budget_bytes, first);
   std::vector<int64_t> reads{0};
   counter.step();  // what op `first` needs was there
@@ -262,12 +262,12 @@ std::vector<int64_t> least_reads(const TraceIndex& index, int64_t budget_bytes, 
   return reads;
 }
 
-std::vector<int64_t> least_writes(const TraceIndex& index, int64_t budget_bytes, int64_t last,
-                                  int64_t op_count) {
+std::vector<int64_t> least_writes(const trace::TraceIndex& index, int64_t budget_bytes,
+                                  int64_t last, int64_t op_count) {
   WriteCounter counter(index, budget_bytes, last);
   std::vector<int64_t> writes{0};
   for (int64_t j = 0; j < op_count; ++j) writes.push_back(counter.step());
   return writes;
 }
 
-}  // namespace teraio
+}  // namespace teraio::analysis

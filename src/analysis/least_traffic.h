@@ -6,18 +6,18 @@
 
 #include "trace/trace_index.h"
 
-namespace teraio {
+namespace teraio::analysis {
 
 // Ops count over repeated iterations: op N + k is op k of the second one.
 //
 // Element j is the least number of bytes read between the start of op `first` and the start of op
 // first + j, for j up to `op_count`, whatever is on the device when op `first` starts.
-std::vector<int64_t> least_reads(const TraceIndex& index, int64_t budget_bytes, int64_t first,
-                                 int64_t op_count);
+std::vector<int64_t> least_reads(const trace::TraceIndex& index, int64_t budget_bytes,
+                                 int64_t first, int64_t op_count);
 
 // Element j is the least number of bytes written between the start of op last - j and the start of
 // op `last`, whatever is on the device at the end.
-std::vector<int64_t> least_writes(const TraceIndex& index, int64_t budget_bytes, int64_t last,
-                                  int64_t op_count);
+std::vector<int64_t> least_writes(const trace::TraceIndex& index, int64_t budget_bytes,
+                                  int64_t last, int64_t op_count);
 
-}  // namespace teraio
+}  // namespace teraio::analysis

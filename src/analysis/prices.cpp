@@ -5,7 +5,7 @@
 #include "base/json_file.h"
 #include "base/units.h"
 
-namespace teraio {
+namespace teraio::analysis {
 namespace {
 
 constexpr double kYearSeconds = 365.25 * 24 * 3600;
@@ -46,14 +46,15 @@ Result<Prices> read_prices(const std::filesystem::path& path) {
   return prices;
 }
 
-std::optional<double> drive_life_years(const Hardware& hardware, const Run& run) {
+std::optional<double> drive_life_years(const hardware::Hardware& hardware,
+                                       const simulate::Run& run) {
   const std::optional<double> steps = writes_until_worn(hardware, run.ssd_bytes_written);
   if (!steps) return std::nullopt;
   return *steps * seconds(run.step_ns) / kYearSeconds;
 }
 
-Cost cost_of(const Prices& prices, const Hardware& hardware, int64_t host_memory_bytes,
-             const Run& run, std::optional<int64_t> tokens_per_step) {
+Cost cost_of(const Prices& prices, const hardware::Hardware& hardware, int64_t host_memory_bytes,
+             const simulate::Run& run, std::optional<int64_t> tokens_per_step) {
   const double server = prices.server + memory_price(prices, host_memory_bytes);
   const double drives = static_cast<double>(prices.device_count) *
                         static_cast<double>(hardware.drives.size()) * prices.drive;
@@ -69,4 +70,4 @@ Cost cost_of(const Prices& prices, const Hardware& hardware, int64_t host_memory
   return cost;
 }
 
-}  // namespace teraio
+}  // namespace teraio::analysis

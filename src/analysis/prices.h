@@ -10,7 +10,7 @@
 #include "hardware/hardware.h"
 #include "simulate/run.h"
 
-namespace teraio {
+namespace teraio::analysis {
 
 struct Prices {
   std::string name;
@@ -39,11 +39,12 @@ Result<Prices> read_prices(const std::filesystem::path& path);
 
 // Of a server whose devices each have `host_memory_bytes` and the drives of `hardware`, and run as
 // `run` says. `tokens_per_step`: what the whole server trains in one iteration.
-Cost cost_of(const Prices& prices, const Hardware& hardware, int64_t host_memory_bytes,
-             const Run& run, std::optional<int64_t> tokens_per_step);
+Cost cost_of(const Prices& prices, const hardware::Hardware& hardware, int64_t host_memory_bytes,
+             const simulate::Run& run, std::optional<int64_t> tokens_per_step);
 
 // Years of iterations without a pause until the first drive reaches its rated bytes; nothing when
 // none is rated or nothing is written.
-std::optional<double> drive_life_years(const Hardware& hardware, const Run& run);
+std::optional<double> drive_life_years(const hardware::Hardware& hardware,
+                                       const simulate::Run& run);
 
-}  // namespace teraio
+}  // namespace teraio::analysis

@@ -8,14 +8,14 @@
 #include "analysis/in_parallel.h"
 #include "planner/planner.h"
 
-namespace teraio {
+namespace teraio::analysis {
 namespace {
 
 constexpr int64_t kWithoutLimit = int64_t{1} << 56;
 constexpr int kThreads = 2;
 
-Hardware machine_with(int64_t device_memory_bytes, int64_t rate) {
-  Hardware hardware;
+hardware::Hardware machine_with(int64_t device_memory_bytes, int64_t rate) {
+  hardware::Hardware hardware;
   hardware.name = "roofline";
   hardware.device_memory_bytes = device_memory_bytes;
   hardware.device_link = {kWithoutLimit, kWithoutLimit};
@@ -23,7 +23,7 @@ Hardware machine_with(int64_t device_memory_bytes, int64_t rate) {
   return hardware;
 }
 
-double fraction_at(const Trace& trace, int64_t device_memory_bytes, int64_t rate) {
+double fraction_at(const trace::Trace& trace, int64_t device_memory_bytes, int64_t rate) {
   const StepBounds bounds = lower_bounds(trace, machine_with(device_memory_bytes, rate), {});
   if (bounds.best_ns() == 0) return 1.0;
   return static_cast<double>(bounds.compute_ns) / static_cast<double>(bounds.best_ns());
@@ -31,10 +31,10 @@ double fraction_at(const Trace& trace, int64_t device_memory_bytes, int64_t rate
 
 }  // namespace
 
-Result<std::vector<RooflinePoint>> migration_roofline(const Trace& trace,
+Result<std::vector<RooflinePoint>> migration_roofline(const trace::Trace& trace,
                                                       int64_t device_memory_bytes,
                                                       std::span<const int64_t> rates) {
-  const int64_t least_bytes = least_device_budget_bytes(trace, {});
+  const int64_t least_bytes = planner::least_device_budget_bytes(trace, {});
   if (least_bytes > device_memory_bytes)
     return Status(ErrorCode::kOutOfMemory,
                   fmt::format("an op needs {} bytes at once, the device has {}: no bandwidth helps",
@@ -46,4 +46,4 @@ Result<std::vector<RooflinePoint>> migration_roofline(const Trace& trace,
   return points;
 }
 
-}  // namespace teraio
+}  // namespace teraio::analysis

@@ -9,16 +9,16 @@
 #include "planner/simulated_search.h"
 #include "simulate/simulator.h"
 
-namespace teraio {
+namespace teraio::analysis {
 namespace {
 
-Result<Run> planned_run(const Trace& trace, const Equipment& equipment,
-                        const PlannerOptions& options) {
-  const Result<Plan> plan =
+Result<simulate::Run> planned_run(const trace::Trace& trace, const Equipment& equipment,
+                                  const planner::PlannerOptions& options) {
+  const Result<plan::Plan> plan =
       plan_by_simulation(trace, equipment.hardware, equipment.limits, options);
   if (!plan.ok()) return plan.status();
   TERAIO_RETURN_IF_ERROR(validate_plan(*plan, trace, equipment.hardware, equipment.limits));
-  return simulate(trace, equipment.hardware, equipment.limits, *plan);
+  return simulate::simulate(trace, equipment.hardware, equipment.limits, *plan);
 }
 
 // Nobody can say from a price file what another device or another kind of drive costs.
@@ -33,7 +33,7 @@ Outcome outcome_of(const Question& question, const Setting& setting) {
   const Result<Equipment> equipment = changed(question.equipment, setting);
   outcome.status = equipment.status();
   if (!equipment.ok()) return outcome;
-  Result<Run> run = planned_run(question.trace, *equipment, question.options);
+  Result<simulate::Run> run = planned_run(question.trace, *equipment, question.options);
   outcome.status = run.status();
   if (!run.ok()) return outcome;
   run->op_start_ns.clear();
@@ -72,7 +72,7 @@ std::vector<Outcome> what_if(const Question& question, const std::vector<Setting
   std::mutex mutex;
   size_t done = 0;
   // A search with best effort has two threads of its own.
-  const int threads = question.options.effort == Effort::kBest ? 1 : 2;
+  const int threads = question.options.effort == planner::Effort::kBest ? 1 : 2;
   in_parallel(settings.size(), threads, [&](size_t i) {
     outcomes[i] = outcome_of(question, settings[i]);
     const std::lock_guard lock(mutex);
@@ -86,9 +86,9 @@ Result<std::vector<int64_t>> write_budgets(const Question& question, int count) 
   Equipment equipment = question.equipment;
   equipment.limits.write_budget_bytes.reset();
   const Result<int64_t> least =
-      least_write_budget_bytes(question.trace, equipment.hardware, equipment.limits);
+      planner::least_write_budget_bytes(question.trace, equipment.hardware, equipment.limits);
   if (!least.ok()) return least.status();
-  const Result<Run> free = planned_run(question.trace, equipment, question.options);
+  const Result<simulate::Run> free = planned_run(question.trace, equipment, question.options);
   if (!free.ok()) return free.status();
   std::vector<int64_t> budgets;
   if (free->ssd_bytes_written == 0) return budgets;
@@ -114,4 +114,4 @@ std::optional<size_t> cheapest_near_best(const std::vector<Outcome>& outcomes, d
   return candidates[std::min_element(keys.begin(), keys.end()) - keys.begin()];
 }
 
-}  // namespace teraio
+}  // namespace teraio::analysis

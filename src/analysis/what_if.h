@@ -14,12 +14,12 @@
 #include "simulate/run.h"
 #include "trace/trace.h"
 
-namespace teraio {
+namespace teraio::analysis {
 
 struct Question {
-  Trace trace;
+  trace::Trace trace;
   Equipment equipment;
-  PlannerOptions options;
+  planner::PlannerOptions options;
   std::optional<Prices> prices;
   std::optional<int64_t> tokens_per_step;  // of the whole server
 };
@@ -28,8 +28,8 @@ using Setting = std::vector<Change>;
 
 struct Outcome {
   Setting setting;
-  Status status;  // why it cannot be; what follows has a meaning only when it is ok
-  Run run;        // without records of ops and transfers
+  Status status;      // why it cannot be; what follows has a meaning only when it is ok
+  simulate::Run run;  // without records of ops and transfers
   std::optional<double> drive_life_years;
   std::optional<Cost> cost;  // none without prices, and where a change has no price
 };
@@ -49,4 +49,4 @@ Result<std::vector<int64_t>> write_budgets(const Question& question, int count);
 // first. Nothing when no outcome is ok.
 std::optional<size_t> cheapest_near_best(const std::vector<Outcome>& outcomes, double within);
 
-}  // namespace teraio
+}  // namespace teraio::analysis

@@ -5,7 +5,7 @@
 #include "base/json_file.h"
 #include "simulate/run_file.h"
 
-namespace teraio {
+namespace teraio::analysis {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -13,7 +13,7 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kFormat = "teraio-what-if/1";
 
 void add_run(const Outcome& outcome, Json& json) {
-  const Run& run = outcome.run;
+  const simulate::Run& run = outcome.run;
   json["step_ns"] = run.step_ns;
   json["fraction_of_ideal"] = fraction_of_ideal(run);
   json["stall_ns"] = run.stall_ns;
@@ -83,15 +83,15 @@ Status write_sweeps(const Question& question, const std::vector<Sweep>& sweeps,
                {"trace", question.trace.name},
                {"source", question.trace.source},
                {"hardware", question.equipment.hardware.name},
-               {"effort", question.options.effort == Effort::kBest ? "best" : "fast"}};
+               {"effort", question.options.effort == planner::Effort::kBest ? "best" : "fast"}};
   if (question.tokens_per_step) json["tokens_per_step"] = *question.tokens_per_step;
   if (question.prices) json["prices"] = to_json(*question.prices);
   int64_t ideal_ns = 0;
-  for (const Op& op : question.trace.ops) ideal_ns += op.duration_ns;
+  for (const trace::Op& op : question.trace.ops) ideal_ns += op.duration_ns;
   json["ideal_ns"] = ideal_ns;
   Json& list = json["sweeps"] = Json::array();
   for (const Sweep& sweep : sweeps) list.push_back(to_json(sweep, question.equipment));
   return write_text_file(path, to_json_text(json));
 }
 
-}  // namespace teraio
+}  // namespace teraio::analysis

@@ -10,7 +10,7 @@
 #include "analysis/what_if.h"
 #include "base/status.h"
 
-namespace teraio {
+namespace teraio::analysis {
 
 // One quantity that varies, or several together.
 struct Sweep {
@@ -23,4 +23,4 @@ struct Sweep {
 Status write_sweeps(const Question& question, const std::vector<Sweep>& sweeps,
                     const std::filesystem::path& path);
 
-}  // namespace teraio
+}  // namespace teraio::analysis

@@ -8,7 +8,7 @@
 #include "base/units.h"
 #include "device/device.h"
 
-namespace teraio {
+namespace teraio::device {
 namespace {
 
 constexpr int64_t kHugePageBytes = 2 * kMiB;
@@ -105,4 +105,4 @@ int64_t AddressSpace::move_mapped(PageRange from, int64_t to_bytes) {
                                   to_bytes + half_bytes);
 }
 
-}  // namespace teraio
+}  // namespace teraio::device

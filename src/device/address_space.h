@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "device/page_ranges.h"
 
-namespace teraio {
+namespace teraio::device {
 
 class AddressSpace {
  public:
@@ -65,4 +65,4 @@ class AddressSpace {
   bool can_move_ = false;
 };
 
-}  // namespace teraio
+}  // namespace teraio::device

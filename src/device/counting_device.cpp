@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/units.h"
 
-namespace teraio {
+namespace teraio::device {
 namespace {
 
 class CountingDevice final : public Device {
@@ -80,4 +80,4 @@ std::unique_ptr<Device> make_counting_device(int64_t budget_bytes) {
   return std::make_unique<CountingDevice>(budget_bytes);
 }
 
-}  // namespace teraio
+}  // namespace teraio::device

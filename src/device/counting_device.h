@@ -9,8 +9,8 @@
 
 #include "device/device.h"
 
-namespace teraio {
+namespace teraio::device {
 
 std::unique_ptr<Device> make_counting_device(int64_t budget_bytes);
 
-}  // namespace teraio
+}  // namespace teraio::device

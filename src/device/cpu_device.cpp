@@ -14,7 +14,7 @@
 #include "base/units.h"
 #include "device/page_pool.h"
 
-namespace teraio {
+namespace teraio::device {
 namespace {
 
 constexpr int64_t kSmallAlignment = 64;  // of blocks below a page, which are the C library's
@@ -188,4 +188,4 @@ Result<std::unique_ptr<Device>> make_cpu_device(int64_t budget_bytes) {
       std::make_unique<CpuDevice>(std::move(*space), std::max<int64_t>(budget_bytes, 0)));
 }
 
-}  // namespace teraio
+}  // namespace teraio::device

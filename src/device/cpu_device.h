@@ -12,9 +12,9 @@
 
 #include "device/device.h"
 
-namespace teraio {
+namespace teraio::device {
 
 // kUnsupported when the address range cannot be reserved.
 Result<std::unique_ptr<Device>> make_cpu_device(int64_t budget_bytes);
 
-}  // namespace teraio
+}  // namespace teraio::device

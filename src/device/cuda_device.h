@@ -14,7 +14,7 @@
 
 #include "device/device.h"
 
-namespace teraio {
+namespace teraio::device {
 
 // Where a CudaDevice takes its memory from: in a run PyTorch's caching allocator, so that there is
 // one pool; alone, CUDA's.
@@ -65,4 +65,4 @@ Result<CudaFacts> inspect_cuda_device(int32_t ordinal);
 // Failures as above.
 Result<std::unique_ptr<CudaDevice>> make_cuda_device(CudaDeviceOptions options);
 
-}  // namespace teraio
+}  // namespace teraio::device

@@ -14,7 +14,7 @@
 
 #include "base/status.h"
 
-namespace teraio {
+namespace teraio::device {
 
 class MemorySegments;
 class OpTimer;
@@ -112,4 +112,4 @@ class Device {
   virtual bool is_host_addressable() const = 0;
 };
 
-}  // namespace teraio
+}  // namespace teraio::device

@@ -4,7 +4,7 @@
 
 #include "base/units.h"
 
-namespace teraio {
+namespace teraio::device {
 
 PageRange FreePages::inside(PageRange range) const {
   const int64_t begin_bytes = align_up(range.begin_bytes, granule_bytes_);
@@ -53,4 +53,4 @@ void FreePages::erase(PageRange range) {
   if (back.size_bytes > 0) for_each_crumb(back, note);
 }
 
-}  // namespace teraio
+}  // namespace teraio::device

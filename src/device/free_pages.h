@@ -8,7 +8,7 @@
 
 #include "device/page_ranges.h"
 
-namespace teraio {
+namespace teraio::device {
 
 class FreePages {
  public:
@@ -39,4 +39,4 @@ class FreePages {
   PageRanges crumbs_;
 };
 
-}  // namespace teraio
+}  // namespace teraio::device

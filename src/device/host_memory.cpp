@@ -10,7 +10,7 @@
 #include "base/units.h"
 #include "device/system_memory.h"
 
-namespace teraio {
+namespace teraio::device {
 namespace {
 
 std::byte* map_pages(size_t size_bytes, int flags) {
@@ -98,4 +98,4 @@ HostMemory::~HostMemory() {
   munmap(memory_, size_bytes_);
 }
 
-}  // namespace teraio
+}  // namespace teraio::device

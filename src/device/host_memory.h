@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "device/device.h"
 
-namespace teraio {
+namespace teraio::device {
 
 // Addresses at first: a page costs memory from its first use on, or at once where the device pins
 // it. Huge pages where the system has them, on the NUMA node nearest to the device where there are
@@ -39,4 +39,4 @@ class HostMemory {
   bool is_pinned_;
 };
 
-}  // namespace teraio
+}  // namespace teraio::device

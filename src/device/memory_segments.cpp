@@ -3,7 +3,7 @@
 #include <iterator>
 #include <utility>
 
-namespace teraio {
+namespace teraio::device {
 
 MemorySegments::Use::Use(Use&& other) noexcept
     : segments_(std::exchange(other.segments_, nullptr)),
@@ -111,4 +111,4 @@ SegmentCounters MemorySegments::counters() const {
   return counters_;
 }
 
-}  // namespace teraio
+}  // namespace teraio::device

@@ -24,7 +24,7 @@
 
 #include "base/status.h"
 
-namespace teraio {
+namespace teraio::device {
 
 // What the owner of the memory takes from the system, and gives back, in one piece.
 struct MemorySegment {
@@ -118,4 +118,4 @@ class MemorySegments {
   SegmentCounters counters_;
 };
 
-}  // namespace teraio
+}  // namespace teraio::device

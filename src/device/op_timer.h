@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 
-namespace teraio {
+namespace teraio::device {
 
 class OpTimer {
  public:
@@ -25,4 +25,4 @@ class OpTimer {
   virtual Result<std::vector<int64_t>> durations_ns() = 0;
 };
 
-}  // namespace teraio
+}  // namespace teraio::device

@@ -9,7 +9,7 @@
 #include "base/units.h"
 #include "device/device.h"
 
-namespace teraio {
+namespace teraio::device {
 namespace {
 
 constexpr int64_t kGrowthBytes = 2 * kMiB;  // a huge page: fewer calls, and the system can give one
@@ -349,4 +349,4 @@ int64_t PagePool::largest_bytes(int64_t growth_limit_bytes) const {
 // At most: pages between two seams are one mapping, and so are unbacked neighbours.
 int64_t PagePool::mapping_count() const { return seams_.size() + 2 * unbacked_.count(); }
 
-}  // namespace teraio
+}  // namespace teraio::device

@@ -29,7 +29,7 @@
 #include "device/free_pages.h"
 #include "device/page_ranges.h"
 
-namespace teraio {
+namespace teraio::device {
 
 struct PagePoolOptions {
   int64_t granule_bytes = int64_t{256} << 10;  // a power of two
@@ -129,4 +129,4 @@ class PagePool {
   int64_t stitch_count_ = 0;
 };
 
-}  // namespace teraio
+}  // namespace teraio::device

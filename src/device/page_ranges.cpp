@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 
-namespace teraio {
+namespace teraio::device {
 
 void PageRanges::add(PageRange range) {
   by_address_.emplace(range.begin_bytes, range.size_bytes);
@@ -88,4 +88,4 @@ std::optional<PageRange> PageRanges::starting_at(int64_t offset_bytes) const {
   return PageRange{entry->first, entry->second};
 }
 
-}  // namespace teraio
+}  // namespace teraio::device

@@ -12,7 +12,7 @@
 #include <set>
 #include <utility>
 
-namespace teraio {
+namespace teraio::device {
 
 struct PageRange {
   int64_t begin_bytes = 0;
@@ -84,4 +84,4 @@ void PageRanges::for_each_at_least(int64_t size_bytes, Visit visit) const {
     visit(PageRange{entry->second, entry->first});
 }
 
-}  // namespace teraio
+}  // namespace teraio::device

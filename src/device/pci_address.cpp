@@ -5,7 +5,7 @@
 #include <fstream>
 #include <string>
 
-namespace teraio {
+namespace teraio::device {
 
 int32_t numa_node_of_pci_device(std::string_view pci_address, const std::filesystem::path& sysfs) {
   std::string name(pci_address);  // CUDA writes capitals, the system does not
@@ -16,4 +16,4 @@ int32_t numa_node_of_pci_device(std::string_view pci_address, const std::filesys
   return attribute >> node ? node : -1;
 }
 
-}  // namespace teraio
+}  // namespace teraio::device

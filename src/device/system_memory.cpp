@@ -15,7 +15,7 @@
 
 #include "base/sysfs.h"
 
-namespace teraio {
+namespace teraio::device {
 namespace {
 
 constexpr int32_t kNodesMax = 1024;
@@ -80,4 +80,4 @@ Status prefer_numa_node(std::byte* memory, int64_t size_bytes, int32_t node) {
                 fmt::format("memory cannot be bound to NUMA node {}: {}", node, strerror(errno)));
 }
 
-}  // namespace teraio
+}  // namespace teraio::device

@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 
-namespace teraio {
+namespace teraio::device {
 
 inline constexpr int64_t kHugePageBytes = int64_t{2} << 20;
 
@@ -31,4 +31,4 @@ std::optional<int32_t> nearest_node(const SystemMemory& memory, int32_t device_n
 // others. Whole pages. A failure changes nothing.
 Status prefer_numa_node(std::byte* memory, int64_t size_bytes, int32_t node);
 
-}  // namespace teraio
+}  // namespace teraio::device

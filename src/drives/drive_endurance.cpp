@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace teraio {
+namespace teraio::drives {
 namespace {
 
 constexpr int64_t kTerabyte = 1'000'000'000'000;
@@ -65,4 +65,4 @@ std::string describe_life(int64_t rated_bytes, double bytes_per_second) {
   return days >= 100 ? fmt::format("{:.0f} days", days) : fmt::format("{:.1f} days", days);
 }
 
-}  // namespace teraio
+}  // namespace teraio::drives

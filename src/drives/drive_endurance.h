@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace teraio {
+namespace teraio::drives {
 
 struct RatedEndurance {
   int64_t bytes_written = 0;  // that the maker warrants ("TBW")
@@ -21,4 +21,4 @@ std::optional<RatedEndurance> rated_endurance(std::string_view model);
 // "no end" when nothing is written.
 std::string describe_life(int64_t rated_bytes, double bytes_per_second);
 
-}  // namespace teraio
+}  // namespace teraio::drives

@@ -7,7 +7,7 @@
 
 #include "base/sysfs.h"
 
-namespace teraio {
+namespace teraio::drives {
 namespace {
 
 namespace fs = std::filesystem;
@@ -178,4 +178,4 @@ std::string describe_distance(const DriveFacts& drive, const GpuFacts& gpu) {
   return drive.numa_node == gpu.numa_node ? "same NUMA node" : "other NUMA node";
 }
 
-}  // namespace teraio
+}  // namespace teraio::drives

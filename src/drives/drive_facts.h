@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace teraio {
+namespace teraio::drives {
 
 struct PciLink {
   std::string speed;  // "16.0 GT/s PCIe"; empty: unknown
@@ -60,4 +60,4 @@ std::vector<GpuFacts> find_gpus(const std::filesystem::path& sysfs);
 // "other NUMA node", "unknown".
 std::string describe_distance(const DriveFacts& drive, const GpuFacts& gpu);
 
-}  // namespace teraio
+}  // namespace teraio::drives

@@ -9,7 +9,7 @@
 
 #include "base/sysfs.h"
 
-namespace teraio {
+namespace teraio::drives {
 namespace {
 
 namespace fs = std::filesystem;
@@ -43,4 +43,4 @@ Result<DriveIdentity> identify_drive(const fs::path& directory, const fs::path& 
   return identity;
 }
 
-}  // namespace teraio
+}  // namespace teraio::drives

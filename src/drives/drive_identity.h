@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 
-namespace teraio {
+namespace teraio::drives {
 
 struct DriveIdentity {
   std::string name;   // "nvme0n1"; "dev-0:40" when the file system hides its drive (overlay, btrfs)
@@ -25,4 +25,4 @@ struct DriveIdentity {
 Result<DriveIdentity> identify_drive(const std::filesystem::path& directory,
                                      const std::filesystem::path& sysfs = "/sys");
 
-}  // namespace teraio
+}  // namespace teraio::drives

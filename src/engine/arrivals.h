@@ -11,13 +11,13 @@
 #include "engine/live_tensor.h"
 #include "storage/tier_store.h"
 
-namespace teraio {
+namespace teraio::engine {
 
 struct Arrival {
   LiveTensor* tensor = nullptr;
-  Direction direction = Direction::kRead;
-  Completion completion;
-  std::vector<Event> on_its_way = {};  // not empty: the transfer goes on, and ends by these
+  io::Direction direction = io::Direction::kRead;
+  storage::Completion completion;
+  std::vector<device::Event> on_its_way = {};  // not empty: the transfer goes on, and ends by these
 };
 
 class Arrivals {
@@ -55,4 +55,4 @@ class Arrivals {
   std::atomic<bool> has_any_ = false;
 };
 
-}  // namespace teraio
+}  // namespace teraio::engine

@@ -8,7 +8,7 @@
 
 #include "base/units.h"
 
-namespace teraio {
+namespace teraio::engine {
 namespace {
 
 // Between these a drive is as fast as planned: what other programs take and give back is not worth
@@ -29,7 +29,8 @@ struct Speed {
   double most = 0;
 };
 
-std::optional<Speed> measured_speed(const DriveCounters& measured, const Drive& planned) {
+std::optional<Speed> measured_speed(const storage::DriveCounters& measured,
+                                    const hardware::Drive& planned) {
   const double read = share(measured.read_bytes_per_second, planned.rates.read_bytes_per_second);
   const double write = share(measured.write_bytes_per_second, planned.rates.write_bytes_per_second);
   const bool is_read_known = read > 0 || measured.bytes_read == 0;
@@ -45,16 +46,18 @@ int64_t scaled(int64_t rate, double factor) {
 
 }  // namespace
 
-DriveWatch::DriveWatch(Hardware hardware) : hardware_(std::move(hardware)) {
-  for (const Drive& drive : hardware_.drives) watched_.push_back({drive.rates, 1, {}, 0});
+DriveWatch::DriveWatch(hardware::Hardware hardware) : hardware_(std::move(hardware)) {
+  for (const hardware::Drive& drive : hardware_.drives) watched_.push_back({drive.rates, 1, {}, 0});
 }
 
-std::optional<std::string> DriveWatch::note_iteration(const std::vector<DriveCounters>& drives) {
+std::optional<std::string> DriveWatch::note_iteration(
+    const std::vector<storage::DriveCounters>& drives) {
   std::string changes;
   for (size_t i = 0; i < std::min(drives.size(), watched_.size()); ++i) {
     Watched& watched = watched_[i];
-    Drive& planned = hardware_.drives[i];
-    const Rates measured{drives[i].read_bytes_per_second, drives[i].write_bytes_per_second};
+    hardware::Drive& planned = hardware_.drives[i];
+    const hardware::Rates measured{drives[i].read_bytes_per_second,
+                                   drives[i].write_bytes_per_second};
     if (std::exchange(watched.seen, measured) == measured) continue;  // nothing new
     const std::optional<Speed> speed = measured_speed(drives[i], planned);
     const bool is_slower = speed && speed->most < kSlow;
@@ -79,4 +82,4 @@ std::optional<std::string> DriveWatch::note_iteration(const std::vector<DriveCou
   return changes;
 }
 
-}  // namespace teraio
+}  // namespace teraio::engine

@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "engine/planned_copies.h"
 
-namespace teraio {
+namespace teraio::engine {
 
 Engine::Engine(const EngineOptions& options) : options_(options) {
   TERAIO_CHECK(options.device != nullptr && options.swap != nullptr && options.clock != nullptr);
@@ -52,7 +52,7 @@ void Engine::release(LiveTensor* tensor) {
   destroy(*tensor);
 }
 
-Status Engine::begin_op(OpIndex position, std::span<const Use> inputs) {
+Status Engine::begin_op(trace::OpIndex position, std::span<const Use> inputs) {
   ++op_count_;
   if (arrivals_.has_any()) pick_up_arrivals();
   position_ = position;
@@ -74,7 +74,7 @@ Status Engine::begin_op(OpIndex position, std::span<const Use> inputs) {
   return {};
 }
 
-void Engine::end_op(OpIndex position, std::span<const Use> uses, size_t input_count) {
+void Engine::end_op(trace::OpIndex position, std::span<const Use> uses, size_t input_count) {
   for (const Use& use : uses.first(input_count)) --use.tensor->pin_count;
   for (const Use& use : uses.subspan(input_count)) use.tensor->last_use = op_count_;
   if (position != kLost) bind(position, uses);
@@ -107,7 +107,7 @@ void Engine::follow(Schedule schedule) {
     if (tensor != nullptr) tensor->profile_index = -1;
   due_prefetches_.clear();
   schedule_ = std::move(schedule);
-  const std::vector<Tensor>& tensors = schedule_.profile().trace.tensors;
+  const std::vector<trace::Tensor>& tensors = schedule_.profile().trace.tensors;
   bound_.assign(tensors.size(), nullptr);
   std::unordered_map<uint64_t, LiveTensor*> by_id;
   for (LiveTensor* tensor : live_) by_id.emplace(tensor->id, tensor);
@@ -115,19 +115,19 @@ void Engine::follow(Schedule schedule) {
     const auto found = by_id.find(static_cast<uint64_t>(tensors[i].id));
     if (!tensors[i].persistent || found == by_id.end()) continue;
     bound_[i] = found->second;
-    found->second->profile_index = static_cast<TensorIndex>(i);
+    found->second->profile_index = static_cast<trace::TensorIndex>(i);
   }
-  for (const Tier tier : {Tier::kSsd, Tier::kHost}) lay_out(tier);
+  for (const plan::Tier tier : {plan::Tier::kSsd, plan::Tier::kHost}) lay_out(tier);
   start_iteration();
 }
 
 // Copies that are there stay where they are.
-void Engine::lay_out(Tier tier) {
+void Engine::lay_out(plan::Tier tier) {
   std::vector<int32_t>& of_tensor = laid_out_[static_cast<size_t>(tier)];
   of_tensor.clear();
   if (store(tier) == nullptr) return;
   reclaim_stale_copies(tier);
-  PlannedCopies planned = planned_copies(schedule_, tier, [&](TensorIndex tensor) {
+  PlannedCopies planned = planned_copies(schedule_, tier, [&](trace::TensorIndex tensor) {
     const LiveTensor* bound = bound_[static_cast<size_t>(tensor)];
     return bound == nullptr || !bound->copy(tier).extent.is_valid();
   });
@@ -143,7 +143,7 @@ void Engine::lay_out(Tier tier) {
 // places. True when that freed any.
 bool Engine::give_up_layouts() {
   bool has_freed = false;
-  for (const Tier tier : {Tier::kSsd, Tier::kHost}) {
+  for (const plan::Tier tier : {plan::Tier::kSsd, plan::Tier::kHost}) {
     std::vector<int32_t>& of_tensor = laid_out_[static_cast<size_t>(tier)];
     if (of_tensor.empty() || is_write_refused_[static_cast<size_t>(tier)]) continue;
     spdlog::warn(
@@ -163,12 +163,12 @@ void Engine::start_iteration() {
   position_ = schedule_.is_empty() ? kLost : 0;
 }
 
-void Engine::bind(OpIndex position, std::span<const Use> uses) {
+void Engine::bind(trace::OpIndex position, std::span<const Use> uses) {
   const auto& touches = schedule_.profile().touches[static_cast<size_t>(position)];
   const size_t count = std::min(touches.size(), uses.size());
   for (size_t i = 0; i < count; ++i) {
     LiveTensor* tensor = uses[i].tensor;
-    const TensorIndex index = touches[i];
+    const trace::TensorIndex index = touches[i];
     if (tensor->profile_index == index) continue;
     if (tensor->profile_index >= 0) bound_[static_cast<size_t>(tensor->profile_index)] = nullptr;
     LiveTensor*& bound = bound_[static_cast<size_t>(index)];
@@ -178,35 +178,35 @@ void Engine::bind(OpIndex position, std::span<const Use> uses) {
   }
 }
 
-void Engine::issue_until(OpIndex position) {
+void Engine::issue_until(trace::OpIndex position) {
   while (issued_until_ < position)
-    for (const Migration& migration : schedule_.issued_at(++issued_until_)) issue(migration);
+    for (const plan::Migration& migration : schedule_.issued_at(++issued_until_)) issue(migration);
 }
 
-void Engine::issue(const Migration& migration) {
+void Engine::issue(const plan::Migration& migration) {
   LiveTensor* tensor = bound_[static_cast<size_t>(migration.tensor)];
   if (tensor == nullptr) {
     ++counters_.skipped_migrations;
-  } else if (migration.action == Action::kPrefetch) {
+  } else if (migration.action == plan::Action::kPrefetch) {
     issue_prefetch(*tensor, migration);
   } else {
     issue_departure(*tensor, migration);
   }
 }
 
-void Engine::issue_departure(LiveTensor& tensor, const Migration& migration) {
+void Engine::issue_departure(LiveTensor& tensor, const plan::Migration& migration) {
   if (!can_leave(tensor)) {
     ++counters_.skipped_migrations;
   } else if (tensor.valid_copy() != nullptr) {
     if (drop(tensor)) ++counters_.planned_drops;
-  } else if (start_write(tensor, migration.tier, Priority::kPlanned)) {
+  } else if (start_write(tensor, migration.tier, storage::Priority::kPlanned)) {
     ++counters_.planned_offloads;
   } else {
     ++counters_.skipped_migrations;
   }
 }
 
-void Engine::issue_prefetch(LiveTensor& tensor, const Migration& migration) {
+void Engine::issue_prefetch(LiveTensor& tensor, const plan::Migration& migration) {
   if (tensor.residency == Residency::kOffloading) {
     tensor.is_wanted_back = true;
     return;
@@ -231,7 +231,7 @@ void Engine::start_due_prefetches() {
       std::byte* memory = options_.device->allocate(tensor.size_bytes);
       if (memory == nullptr) return;
       ++counters_.planned_prefetches;
-      start_read(tensor, memory, Priority::kPlanned, tensor.prefetch_deadline);
+      start_read(tensor, memory, storage::Priority::kPlanned, tensor.prefetch_deadline);
     }
     due_prefetches_.pop_front();
   }
@@ -257,7 +257,7 @@ void Engine::request(LiveTensor& tensor, Status& status) {
     return;
   }
   ++counters_.urgent_reads;
-  start_read(tensor, memory, Priority::kUrgent, 0);
+  start_read(tensor, memory, storage::Priority::kUrgent, 0);
 }
 
 Status Engine::bring_back(std::span<const Use> uses) {
@@ -342,4 +342,4 @@ int64_t Engine::held_for_good_bytes() const {
   return total_bytes;
 }
 
-}  // namespace teraio
+}  // namespace teraio::engine

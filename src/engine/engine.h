@@ -29,12 +29,12 @@
 #include "engine/schedule.h"
 #include "storage/tier_store.h"
 
-namespace teraio {
+namespace teraio::engine {
 
 // All pointers outlive the engine. A tier that is not there is null.
 struct EngineOptions {
-  Device* device = nullptr;
-  std::array<TierStore*, kTierCount> stores = {};  // by Tier
+  device::Device* device = nullptr;
+  std::array<storage::TierStore*, kTierCount> stores = {};  // by Tier
   StorageSwap* swap = nullptr;
   const Clock* clock = nullptr;
   int64_t smallest_tensor_bytes = 64 * kKiB;  // smaller ones never move
@@ -80,10 +80,10 @@ class Engine {
 
   // Before an op: issues what is planned at `position` (kLost: nothing), brings the inputs back,
   // and pins them until end_op. On failure nothing is pinned.
-  Status begin_op(OpIndex position, std::span<const Use> inputs);
+  Status begin_op(trace::OpIndex position, std::span<const Use> inputs);
 
   // After it, also when it failed: `uses` are its inputs and then its results, each tensor once.
-  void end_op(OpIndex position, std::span<const Use> uses, size_t input_count);
+  void end_op(trace::OpIndex position, std::span<const Use> uses, size_t input_count);
 
   // Brings a tensor back and keeps it until unhold(). Holds nest.
   Status hold(LiveTensor* tensor);
@@ -124,7 +124,9 @@ class Engine {
   bool can_leave(const LiveTensor& tensor) const;
 
  private:
-  TierStore* store(Tier tier) const { return options_.stores[static_cast<size_t>(tier)]; }
+  storage::TierStore* store(plan::Tier tier) const {
+    return options_.stores[static_cast<size_t>(tier)];
+  }
 
   // Memory: eviction.cpp
   std::byte* obtain_memory(int64_t size_bytes);
@@ -138,17 +140,18 @@ class Engine {
   Status memory_error(int64_t size_bytes) const;
 
   // Transfers: transfers.cpp
-  bool start_write(LiveTensor& tensor, Tier tier, Priority priority);
-  void start_read(LiveTensor& tensor, std::byte* memory, Priority priority, int64_t deadline);
-  bool reserve_copy(LiveTensor& tensor, Tier tier, Priority priority);
-  std::optional<Extent> reserve_planned(const LiveTensor& tensor, Tier tier);
-  bool reclaim_stale_copies(Tier tier);
-  void submit(LiveTensor& tensor, Direction direction, Tier tier, Priority priority,
-              int64_t deadline);
+  bool start_write(LiveTensor& tensor, plan::Tier tier, storage::Priority priority);
+  void start_read(LiveTensor& tensor, std::byte* memory, storage::Priority priority,
+                  int64_t deadline);
+  bool reserve_copy(LiveTensor& tensor, plan::Tier tier, storage::Priority priority);
+  std::optional<storage::Extent> reserve_planned(const LiveTensor& tensor, plan::Tier tier);
+  bool reclaim_stale_copies(plan::Tier tier);
+  void submit(LiveTensor& tensor, io::Direction direction, plan::Tier tier,
+              storage::Priority priority, int64_t deadline);
   bool drop(LiveTensor& tensor);
   void pick_up_arrivals();
-  void on_write_done(LiveTensor& tensor, const Completion& completion);
-  void on_read_done(LiveTensor& tensor, const Completion& completion);
+  void on_write_done(LiveTensor& tensor, const storage::Completion& completion);
+  void on_read_done(LiveTensor& tensor, const storage::Completion& completion);
   bool order_after_arrival(LiveTensor& tensor);
   void on_arrival_failed(const LiveTensor& tensor, const Status& status);
   void wait_for_arrival(int64_t& stall_ns);
@@ -160,13 +163,13 @@ class Engine {
   Status bring_back(std::span<const Use> uses);
   Status wait_until_resident(std::span<const Use> uses);
   void request(LiveTensor& tensor, Status& status);
-  void issue_until(OpIndex position);
-  void issue(const Migration& migration);
-  void issue_departure(LiveTensor& tensor, const Migration& migration);
-  void issue_prefetch(LiveTensor& tensor, const Migration& migration);
+  void issue_until(trace::OpIndex position);
+  void issue(const plan::Migration& migration);
+  void issue_departure(LiveTensor& tensor, const plan::Migration& migration);
+  void issue_prefetch(LiveTensor& tensor, const plan::Migration& migration);
   void start_due_prefetches();
-  void bind(OpIndex position, std::span<const Use> uses);
-  void lay_out(Tier tier);
+  void bind(trace::OpIndex position, std::span<const Use> uses);
+  void lay_out(plan::Tier tier);
   bool give_up_layouts();
 
   EngineOptions options_;
@@ -177,9 +180,9 @@ class Engine {
   std::array<std::vector<int32_t>, kTierCount> laid_out_;
   std::deque<LiveTensor*> due_prefetches_;  // by deadline
   std::vector<LiveTensor*> live_;
-  OpIndex position_ = kLost;
-  OpIndex issued_until_ = kLost;  // migrations of ops up to this one have been issued
-  int64_t iteration_start_ = 0;   // ops of the profile in all iterations before: orders deadlines
+  trace::OpIndex position_ = kLost;
+  trace::OpIndex issued_until_ = kLost;  // migrations of ops up to this one have been issued
+  int64_t iteration_start_ = 0;  // ops of the profile in all iterations before: orders deadlines
   uint64_t next_id_ = 1;
   uint64_t op_count_ = 0;
   int64_t bytes_away_ = 0;
@@ -191,4 +194,4 @@ class Engine {
   EngineCounters counters_;
 };
 
-}  // namespace teraio
+}  // namespace teraio::engine

@@ -7,7 +7,7 @@
 #include "base/units.h"
 #include "engine/engine.h"
 
-namespace teraio {
+namespace teraio::engine {
 
 bool Engine::can_leave(const LiveTensor& tensor) const {
   return tensor.residency == Residency::kResident && tensor.pin_count == 0 &&
@@ -71,8 +71,8 @@ bool Engine::evict(LiveTensor& tensor) {
     return true;
   }
   do {
-    for (const Tier tier : {Tier::kHost, Tier::kSsd}) {
-      if (!start_write(tensor, tier, Priority::kUrgent)) continue;
+    for (const plan::Tier tier : {plan::Tier::kHost, plan::Tier::kSsd}) {
+      if (!start_write(tensor, tier, storage::Priority::kUrgent)) continue;
       ++counters_.on_demand_offloads;
       return false;
     }
@@ -103,8 +103,8 @@ std::vector<LiveTensor*> Engine::victims() const {
 }
 
 Status Engine::memory_error(int64_t size_bytes) const {
-  const MemoryUsage usage = options_.device->usage();
-  const int64_t least_bytes = usage.allocated_bytes + align_up(size_bytes, kPageBytes);
+  const device::MemoryUsage usage = options_.device->usage();
+  const int64_t least_bytes = usage.allocated_bytes + align_up(size_bytes, device::kPageBytes);
   std::string message = fmt::format(
       "needs {} more on the device; the budget is {}, of which {} are in use and cannot leave. A "
       "budget of at least {} bytes ({}) would do",
@@ -115,4 +115,4 @@ Status Engine::memory_error(int64_t size_bytes) const {
   return Status(ErrorCode::kOutOfMemory, std::move(message));
 }
 
-}  // namespace teraio
+}  // namespace teraio::engine

@@ -6,7 +6,7 @@
 
 #include "engine/signature.h"
 
-namespace teraio {
+namespace teraio::engine {
 namespace {
 
 uint64_t hash_window(std::span<const uint64_t> window) {
@@ -28,7 +28,7 @@ void Follower::index_windows() {
   for (size_t end = kWindow; end <= signatures_.size(); ++end) {
     const std::span window(signatures_.data() + end - kWindow, kWindow);
     const auto [entry, is_new] =
-        window_ends_.try_emplace(hash_window(window), static_cast<OpIndex>(end));
+        window_ends_.try_emplace(hash_window(window), static_cast<trace::OpIndex>(end));
     if (!is_new) entry->second = kLost;
   }
 }
@@ -39,8 +39,8 @@ void Follower::start_iteration() {
   deviated_ = false;
 }
 
-OpIndex Follower::advance(uint64_t signature) {
-  if (next_ != kLost && next_ < static_cast<OpIndex>(signatures_.size()) &&
+trace::OpIndex Follower::advance(uint64_t signature) {
+  if (next_ != kLost && next_ < static_cast<trace::OpIndex>(signatures_.size()) &&
       signatures_[static_cast<size_t>(next_)] == signature) {
     return next_++;
   }
@@ -58,10 +58,10 @@ OpIndex Follower::advance(uint64_t signature) {
   return next_ == kLost ? kLost : next_ - 1;
 }
 
-OpIndex Follower::find_again() {
+trace::OpIndex Follower::find_again() {
   if (recent_count_ < kWindow) return kLost;
   const auto found = window_ends_.find(hash_window(recent_));
   return found == window_ends_.end() ? kLost : found->second;
 }
 
-}  // namespace teraio
+}  // namespace teraio::engine

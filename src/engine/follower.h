@@ -12,9 +12,9 @@
 
 #include "trace/trace.h"
 
-namespace teraio {
+namespace teraio::engine {
 
-inline constexpr OpIndex kLost = -1;
+inline constexpr trace::OpIndex kLost = -1;
 
 class Follower {
  public:
@@ -25,12 +25,12 @@ class Follower {
   void start_iteration();
 
   // The op that now begins; its position, or kLost.
-  OpIndex advance(uint64_t signature);
+  trace::OpIndex advance(uint64_t signature);
 
   bool is_following() const { return next_ != kLost; }
   // True when the last iteration ended where it should and never deviated.
   bool is_exact_end() const {
-    return next_ == static_cast<OpIndex>(signatures_.size()) && !deviated_;
+    return next_ == static_cast<trace::OpIndex>(signatures_.size()) && !deviated_;
   }
   bool has_deviated() const { return deviated_; }
   int64_t deviation_count() const { return deviation_count_; }
@@ -40,16 +40,16 @@ class Follower {
   static constexpr size_t kWindow = 6;
 
   void index_windows();
-  OpIndex find_again();
+  trace::OpIndex find_again();
 
   std::vector<uint64_t> signatures_;
-  std::unordered_map<uint64_t, OpIndex>
+  std::unordered_map<uint64_t, trace::OpIndex>
       window_ends_;  // hash of a window -> op after it; kLost: many
   std::array<uint64_t, kWindow> recent_ = {};
   size_t recent_count_ = 0;
-  OpIndex next_ = kLost;
+  trace::OpIndex next_ = kLost;
   bool deviated_ = false;
   int64_t deviation_count_ = 0;
 };
 
-}  // namespace teraio
+}  // namespace teraio::engine

@@ -12,7 +12,7 @@
 #include "plan/plan.h"
 #include "storage/tier_store.h"
 
-namespace teraio {
+namespace teraio::engine {
 
 enum class Residency : uint8_t {
   kResident,    // the bytes are on the device
@@ -24,7 +24,7 @@ enum class Residency : uint8_t {
 // Where a tier keeps the bytes. The extent stays reserved while the tensor lives, so that rewriting
 // it costs no bookkeeping; `is_valid` until an op writes the tensor.
 struct TierCopy {
-  Extent extent;
+  storage::Extent extent;
   bool is_valid = false;
 };
 
@@ -49,21 +49,22 @@ struct LiveTensor {
   uint32_t pin_count = 0;          // running ops and holds; moves only at 0
   std::array<TierCopy, kTierCount> copies;  // by Tier
 
-  Tier transfer_tier = Tier::kSsd;
-  TransferId transfer = 0;
-  std::vector<Event> arrival;     // kLoading: the bytes are there after these; empty: not known
+  plan::Tier transfer_tier = plan::Tier::kSsd;
+  storage::TransferId transfer = 0;
+  std::vector<device::Event>
+      arrival;                    // kLoading: the bytes are there after these; empty: not known
   int64_t prefetch_deadline = 0;  // in ops, over all iterations
 
-  uint64_t last_use = 0;           // the engine's count of ops then
-  TensorIndex profile_index = -1;  // in the profile that is followed
-  uint64_t record_epoch = 0;       // the recording that record_index belongs to
-  TensorIndex record_index = -1;
+  uint64_t last_use = 0;                  // the engine's count of ops then
+  trace::TensorIndex profile_index = -1;  // in the profile that is followed
+  uint64_t record_epoch = 0;              // the recording that record_index belongs to
+  trace::TensorIndex record_index = -1;
   size_t registry_position = 0;
   uintptr_t birth_thread = 0;  // its birth counts to the op that this thread runs
   void* owner = nullptr;       // for StorageSwap: what holds the bytes' address
 
-  TierCopy& copy(Tier tier) { return copies[static_cast<size_t>(tier)]; }
-  const TierCopy& copy(Tier tier) const { return copies[static_cast<size_t>(tier)]; }
+  TierCopy& copy(plan::Tier tier) { return copies[static_cast<size_t>(tier)]; }
+  const TierCopy& copy(plan::Tier tier) const { return copies[static_cast<size_t>(tier)]; }
   const TierCopy* valid_copy() const {
     for (const TierCopy& candidate : copies)
       if (candidate.is_valid) return &candidate;
@@ -87,4 +88,4 @@ class StorageSwap {
   virtual void forget(LiveTensor& tensor) = 0;
 };
 
-}  // namespace teraio
+}  // namespace teraio::engine

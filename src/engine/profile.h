@@ -6,18 +6,18 @@
 
 #include "trace/trace.h"
 
-namespace teraio {
+namespace teraio::engine {
 
 struct Profile {
-  Trace trace;
+  trace::Trace trace;
   // Per op: what it was called with (schema, shapes, persistent tensors), as a hash.
   std::vector<uint64_t> signatures;
   // Per op: its tensors in the order in which its arguments and results name them.
-  std::vector<std::vector<TensorIndex>> touches;
+  std::vector<std::vector<trace::TensorIndex>> touches;
   // Alive during the whole iteration, touched by none of its ops, and staying on the device.
   int64_t untouched_bytes = 0;
 
-  OpIndex op_count() const { return static_cast<OpIndex>(trace.ops.size()); }
+  trace::OpIndex op_count() const { return static_cast<trace::OpIndex>(trace.ops.size()); }
 };
 
-}  // namespace teraio
+}  // namespace teraio::engine

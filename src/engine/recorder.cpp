@@ -7,7 +7,7 @@
 
 #include "engine/signature.h"
 
-namespace teraio {
+namespace teraio::engine {
 
 void Recorder::start(uint64_t first_new_id) {
   ++epoch_;
@@ -18,14 +18,14 @@ void Recorder::start(uint64_t first_new_id) {
   tensors_.clear();
 }
 
-TensorIndex Recorder::index_of(LiveTensor& tensor) {
+trace::TensorIndex Recorder::index_of(LiveTensor& tensor) {
   if (is_recorded(tensor)) return tensor.record_index;
   tensor.record_epoch = epoch_;
-  tensor.record_index = static_cast<TensorIndex>(tensors_.size());
-  Tensor& recorded = tensors_.emplace_back();
+  tensor.record_index = static_cast<trace::TensorIndex>(tensors_.size());
+  trace::Tensor& recorded = tensors_.emplace_back();
   recorded.id = static_cast<int64_t>(tensor.id);
   recorded.size_bytes = tensor.size_bytes;
-  recorded.kind = TensorKind::kActivation;
+  recorded.kind = trace::TensorKind::kActivation;
   return tensor.record_index;
 }
 
@@ -48,14 +48,14 @@ void Recorder::record_death(LiveTensor& tensor) {
   ops_.back().events_end = events_.size();
 }
 
-void Recorder::describe(const LiveTensor& tensor, TensorKind kind, std::string name) {
+void Recorder::describe(const LiveTensor& tensor, trace::TensorKind kind, std::string name) {
   Description& description = descriptions_[tensor.id];
   description.kind = kind;
   if (!name.empty()) description.name = std::move(name);
 }
 
-void Recorder::apply_descriptions(Trace& trace) const {
-  for (Tensor& tensor : trace.tensors) {
+void Recorder::apply_descriptions(trace::Trace& trace) const {
+  for (trace::Tensor& tensor : trace.tensors) {
     const auto found = descriptions_.find(static_cast<uint64_t>(tensor.id));
     if (found == descriptions_.end()) continue;
     tensor.kind = found->second.kind;
@@ -66,8 +66,8 @@ void Recorder::apply_descriptions(Trace& trace) const {
 void Recorder::append_ops(Profile& profile) const {
   size_t event = 0;
   for (const RecordedOp& recorded : ops_) {
-    Op& op = profile.trace.ops.emplace_back();
-    std::vector<TensorIndex>& touches = profile.touches.emplace_back();
+    trace::Op& op = profile.trace.ops.emplace_back();
+    std::vector<trace::TensorIndex>& touches = profile.touches.emplace_back();
     op.name = std::string(recorded.name);
     op.duration_ns = recorded.duration_ns;
     op.workspace_bytes = recorded.workspace_bytes;
@@ -112,4 +112,4 @@ Profile Recorder::finish(std::span<LiveTensor* const> alive,
   return profile;
 }
 
-}  // namespace teraio
+}  // namespace teraio::engine

@@ -14,7 +14,7 @@
 #include "engine/live_tensor.h"
 #include "engine/profile.h"
 
-namespace teraio {
+namespace teraio::engine {
 
 // One tensor of an op's active set. An op names each tensor once.
 struct Use {
@@ -45,11 +45,11 @@ class Recorder {
   void record_death(LiveTensor& tensor);
 
   // What a tensor is, from whoever knows it. Kept until the tensor dies.
-  void describe(const LiveTensor& tensor, TensorKind kind, std::string name);
+  void describe(const LiveTensor& tensor, trace::TensorKind kind, std::string name);
 
   // A hash over the signatures so far: equal iterations have equal hashes.
   uint64_t sequence_hash() const { return sequence_hash_; }
-  OpIndex op_count() const { return static_cast<OpIndex>(ops_.size()); }
+  trace::OpIndex op_count() const { return static_cast<trace::OpIndex>(ops_.size()); }
 
   // The recording so far as one iteration. `alive`: every tensor that lives now. Those that lived
   // before start() are persistent; the others leave with the last op. `is_movable` tells whether
@@ -59,7 +59,7 @@ class Recorder {
 
  private:
   struct Description {
-    TensorKind kind = TensorKind::kOther;
+    trace::TensorKind kind = trace::TensorKind::kOther;
     std::string name;
   };
 
@@ -73,22 +73,22 @@ class Recorder {
   };
   enum class EventKind : uint8_t { kRead, kWrite, kBirth, kFree };
   struct Event {
-    TensorIndex tensor;
+    trace::TensorIndex tensor;
     EventKind kind;
   };
 
   void append_ops(Profile& profile) const;
   bool is_recorded(const LiveTensor& tensor) const { return tensor.record_epoch == epoch_; }
-  TensorIndex index_of(LiveTensor& tensor);
-  void apply_descriptions(Trace& trace) const;
+  trace::TensorIndex index_of(LiveTensor& tensor);
+  void apply_descriptions(trace::Trace& trace) const;
 
   uint64_t epoch_ = 0;
   uint64_t first_new_id_ = 0;
   uint64_t sequence_hash_ = 0;
   std::vector<RecordedOp> ops_;
   std::vector<Event> events_;
-  std::vector<Tensor> tensors_;
+  std::vector<trace::Tensor> tensors_;
   std::unordered_map<uint64_t, Description> descriptions_;  // by tensor id
 };
 
-}  // namespace teraio
+}  // namespace teraio::engine

@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "engine/signature.h"
 
-namespace teraio {
+namespace teraio::engine {
 namespace {
 
 // A number that only the calling thread has.
@@ -242,7 +242,7 @@ void Runtime::while_nothing_moves(const std::function<void()>& call) {
   call();
 }
 
-void Runtime::describe(LiveTensor* tensor, TensorKind kind, std::string name) {
+void Runtime::describe(LiveTensor* tensor, trace::TensorKind kind, std::string name) {
   const std::lock_guard lock(mutex_);
   if (is_active_) recorder_.describe(*tensor, kind, std::move(name));
 }
@@ -261,7 +261,7 @@ void Runtime::start_iteration() {
   counters_at_start_ = engine_.counters();
   last_op_end_stall_ns_ = counters_at_start_.stall_ns();
   for (size_t tier = 0; tier < kTierCount; ++tier)
-    if (const TierStore* store = options_.engine.stores[tier])
+    if (const storage::TierStore* store = options_.engine.stores[tier])
       tiers_at_start_[tier] = store->counters();
   last_samples_ = std::exchange(samples_, {});
   samples_.reserve(last_samples_.size());
@@ -277,15 +277,16 @@ void Runtime::note_iteration() {
   record.duration_ns = options_.engine.clock->now_ns() - iteration_start_ns_;
   record.stall_read_ns = engine_.counters().stall_read_ns - counters_at_start_.stall_read_ns;
   record.stall_memory_ns = engine_.counters().stall_memory_ns - counters_at_start_.stall_memory_ns;
-  const auto moved = [&](Tier tier) {
+  const auto moved = [&](plan::Tier tier) {
     const auto i = static_cast<size_t>(tier);
-    const TierStore* store = options_.engine.stores[i];
-    const TierCounters now = store == nullptr ? TierCounters() : store->counters();
+    const storage::TierStore* store = options_.engine.stores[i];
+    const storage::TierCounters now =
+        store == nullptr ? storage::TierCounters() : store->counters();
     return std::pair(now.bytes_read - tiers_at_start_[i].bytes_read,
                      now.bytes_written - tiers_at_start_[i].bytes_written);
   };
-  std::tie(record.ssd_bytes_read, record.ssd_bytes_written) = moved(Tier::kSsd);
-  std::tie(record.host_bytes_read, record.host_bytes_written) = moved(Tier::kHost);
+  std::tie(record.ssd_bytes_read, record.ssd_bytes_written) = moved(plan::Tier::kSsd);
+  std::tie(record.host_bytes_read, record.host_bytes_written) = moved(plan::Tier::kHost);
   record.device_peak_bytes = options_.engine.device->usage().allocated_peak_bytes;
   record.op_count = op_count_;
   if (is_planned_)
@@ -429,7 +430,7 @@ void Runtime::keep_op_times() {
 // Every iteration has some op that is disturbed, and each time another one: the middles of all ops
 // together are less than an iteration takes. So they are stretched to the middle iteration.
 void Runtime::take_op_times(Profile& profile) const {
-  std::vector<Op>& ops = profile.trace.ops;
+  std::vector<trace::Op>& ops = profile.trace.ops;
   std::vector<const std::vector<int64_t>*> iterations;
   for (const std::vector<int64_t>& durations_ns : kept_durations_ns_)
     if (durations_ns.size() == ops.size()) iterations.push_back(&durations_ns);
@@ -446,16 +447,17 @@ void Runtime::take_op_times(Profile& profile) const {
   }
   if (ops_ns == 0) return;
   const double stretch = static_cast<double>(iteration_ns) / static_cast<double>(ops_ns);
-  for (Op& op : ops) op.duration_ns = std::llround(static_cast<double>(op.duration_ns) * stretch);
+  for (trace::Op& op : ops)
+    op.duration_ns = std::llround(static_cast<double>(op.duration_ns) * stretch);
 }
 
 void Runtime::adopt_profile(Profile profile) {
-  plan_ = given_plan_.value_or(Plan());
+  plan_ = given_plan_.value_or(plan::Plan());
   planning_status_ = Status();
   is_planned_ = given_plan_.has_value();
   iterations_on_plan_ = 0;
   if (!is_planned_ && options_.make_plan) {
-    Result<Plan> made = options_.make_plan(profile);
+    Result<plan::Plan> made = options_.make_plan(profile);
     is_planned_ = made.ok();
     planning_status_ = made.status();
     if (made.ok()) plan_ = std::move(*made);
@@ -485,7 +487,7 @@ void Runtime::abandon() {
   options_.engine.stores = {};
 }
 
-std::optional<Trace> Runtime::trace() const {
+std::optional<trace::Trace> Runtime::trace() const {
   const std::lock_guard lock(mutex_);
   if (engine_.schedule().is_empty()) return std::nullopt;
   return engine_.schedule().profile().trace;
@@ -496,7 +498,7 @@ bool Runtime::has_trace() const {
   return !engine_.schedule().is_empty();
 }
 
-std::optional<Plan> Runtime::current_plan() const {
+std::optional<plan::Plan> Runtime::current_plan() const {
   const std::lock_guard lock(mutex_);
   if (!is_planned_) return std::nullopt;
   return plan_;
@@ -517,7 +519,7 @@ EngineCounters Runtime::counters() const {
   return engine_.counters();
 }
 
-MemoryUsage Runtime::memory_usage() const {
+device::MemoryUsage Runtime::memory_usage() const {
   const std::lock_guard lock(mutex_);
   return options_.engine.device->usage();
 }
@@ -552,4 +554,4 @@ bool Runtime::is_following_plan() const {
   return is_planned_ && follower_.is_following();
 }
 
-}  // namespace teraio
+}  // namespace teraio::engine

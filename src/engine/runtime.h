@@ -27,25 +27,25 @@
 #include "engine/follower.h"
 #include "engine/recorder.h"
 
-namespace teraio {
+namespace teraio::engine {
 
 struct RuntimeOptions {
   EngineOptions engine;
   // From a profile to the plan to execute; called between iterations, on the thread that
   // ends one. Empty: everything stays on demand (but eviction knows the next uses).
-  std::function<Result<Plan>(const Profile&)> make_plan;
+  std::function<Result<plan::Plan>(const Profile&)> make_plan;
   // Asked after every planned iteration: in what the machine differs from what the plan was made
   // for, for people; make_plan knows it then. Empty: it never does.
   std::function<std::optional<std::string>()> machine_change;
-  bool evict_after_every_op = false;  // tests
-  OpTimer* op_timer = nullptr;        // null: the clock tells how long ops take
+  bool evict_after_every_op = false;    // tests
+  device::OpTimer* op_timer = nullptr;  // null: the clock tells how long ops take
 };
 
 // One op under way. Lives on the stack of the thread that runs it.
 struct OpFrame {
   std::vector<Use> uses;  // each tensor once: inputs, then results
   size_t input_count = 0;
-  OpIndex position = kLost;
+  trace::OpIndex position = kLost;
   bool is_begun = false;
 };
 
@@ -95,7 +95,7 @@ class Runtime {
   void mark_written(LiveTensor* tensor);
   // No tensor leaves or comes back during the call, which must not call into the runtime.
   void while_nothing_moves(const std::function<void()>& call);
-  void describe(LiveTensor* tensor, TensorKind kind, std::string name);
+  void describe(LiveTensor* tensor, trace::TensorKind kind, std::string name);
 
   // Before and after every optimizer step, where the framework can tell. A program that never tells
   // is divided where a parameter is changed again that was used since its last change.
@@ -108,22 +108,22 @@ class Runtime {
 
   // --- Called by the session -----------------------------------------------------------------
   // Follows a given plan from the next iteration on. The profile must be the program's.
-  void set_plan(Plan plan) { given_plan_ = std::move(plan); }
+  void set_plan(plan::Plan plan) { given_plan_ = std::move(plan); }
   // Everything comes back, nothing is evicted, recorded or planned any more. After success the
   // stores are not used again; after failure they hold what could not come back.
   Status stop();
   // The same for a process that ends: nothing comes back, and what is away is lost.
   void abandon();
 
-  std::optional<Trace> trace() const;
+  std::optional<trace::Trace> trace() const;
   bool has_trace() const;
-  std::optional<Plan> current_plan() const;
+  std::optional<plan::Plan> current_plan() const;
   std::vector<IterationRecord> iterations() const;
   // Device memory over the last whole iteration: from each op's end on at which it was another.
   std::vector<MemorySample> memory_timeline() const;
   EngineCounters counters() const;
-  MemoryUsage memory_usage() const;
-  const Device& device() const { return *options_.engine.device; }
+  device::MemoryUsage memory_usage() const;
+  const device::Device& device() const { return *options_.engine.device; }
   int64_t deviation_count() const;
   int64_t unmovable_bytes() const;
   int64_t held_for_good_bytes() const;
@@ -166,8 +166,8 @@ class Runtime {
   bool is_recording_ = true;
   bool is_planned_ = false;
   bool are_ops_timed_ = false;
-  std::optional<Plan> given_plan_;
-  Plan plan_;
+  std::optional<plan::Plan> given_plan_;
+  plan::Plan plan_;
   Status planning_status_;
 
   std::vector<LiveTensor*> births_;  // since the last op ended, and alive
@@ -179,7 +179,7 @@ class Runtime {
 
   // Used by other streams until `end`, and pinned for that.
   struct Kept {
-    Event end;
+    device::Event end;
     std::vector<LiveTensor*> tensors;
   };
   std::vector<Kept> kept_;  // in the order of asking
@@ -201,10 +201,10 @@ class Runtime {
   int64_t op_count_ = 0;
   int64_t iteration_start_ns_ = 0;
   EngineCounters counters_at_start_;
-  std::array<TierCounters, kTierCount> tiers_at_start_;
+  std::array<storage::TierCounters, kTierCount> tiers_at_start_;
   std::vector<IterationRecord> iterations_;
   std::vector<MemorySample> samples_;
   std::vector<MemorySample> last_samples_;
 };
 
-}  // namespace teraio
+}  // namespace teraio::engine

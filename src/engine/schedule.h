@@ -8,36 +8,36 @@
 #include "engine/profile.h"
 #include "plan/plan.h"
 
-namespace teraio {
+namespace teraio::engine {
 
 class Schedule {
  public:
   Schedule() = default;
-  Schedule(Profile profile, const Plan& plan);
+  Schedule(Profile profile, const plan::Plan& plan);
 
   const Profile& profile() const { return profile_; }
   bool is_empty() const { return profile_.trace.ops.empty(); }
 
   // What is issued before op `op`, in the plan's order.
-  std::span<const Migration> issued_at(OpIndex op) const;
+  std::span<const plan::Migration> issued_at(trace::OpIndex op) const;
 
   // Ops from `op` until `tensor` is next needed, over the iteration's end when it is persistent.
   // The number of ops when it is not needed any more: farther than anything that is.
-  int64_t distance_to_use(TensorIndex tensor, OpIndex op) const;
+  int64_t distance_to_use(trace::TensorIndex tensor, trace::OpIndex op) const;
 
   // Memory of the tensors that op `op` creates, and its workspace.
-  int64_t newborn_bytes(OpIndex op) const { return newborn_bytes_[static_cast<size_t>(op)]; }
+  int64_t newborn_bytes(trace::OpIndex op) const { return newborn_bytes_[static_cast<size_t>(op)]; }
 
  private:
   void index_uses();
   void index_migrations();
 
   Profile profile_;
-  std::vector<Migration> migrations_;     // by trigger
-  std::vector<size_t> migrations_begin_;  // per op, and one more
-  std::vector<OpIndex> uses_;             // by tensor, ascending
-  std::vector<size_t> uses_begin_;        // per tensor, and one more
+  std::vector<plan::Migration> migrations_;  // by trigger
+  std::vector<size_t> migrations_begin_;     // per op, and one more
+  std::vector<trace::OpIndex> uses_;         // by tensor, ascending
+  std::vector<size_t> uses_begin_;           // per tensor, and one more
   std::vector<int64_t> newborn_bytes_;
 };
 
-}  // namespace teraio
+}  // namespace teraio::engine

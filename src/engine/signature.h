@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace teraio {
+namespace teraio::engine {
 
 inline constexpr uint64_t kEmptySignature = 0x9e3779b97f4a7c15;
 
@@ -23,4 +23,4 @@ constexpr uint64_t combine_signatures(uint64_t signature, uint64_t value) {
   return mixed;
 }
 
-}  // namespace teraio
+}  // namespace teraio::engine

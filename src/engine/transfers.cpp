@@ -9,47 +9,48 @@
 #include "base/check.h"
 #include "engine/engine.h"
 
-namespace teraio {
+namespace teraio::engine {
 namespace {
 
 constexpr int kPoison = 0xCB;
 
 }  // namespace
 
-bool Engine::start_write(LiveTensor& tensor, Tier tier, Priority priority) {
+bool Engine::start_write(LiveTensor& tensor, plan::Tier tier, storage::Priority priority) {
   if (!reserve_copy(tensor, tier, priority)) return false;
   tensor.residency = Residency::kOffloading;
   tensor.is_written_meanwhile = false;
   tensor.is_wanted_back = false;
   bytes_leaving_ += tensor.size_bytes;
-  submit(tensor, Direction::kWrite, tier, priority, 0);
+  submit(tensor, io::Direction::kWrite, tier, priority, 0);
   return true;
 }
 
-void Engine::start_read(LiveTensor& tensor, std::byte* memory, Priority priority,
+void Engine::start_read(LiveTensor& tensor, std::byte* memory, storage::Priority priority,
                         int64_t deadline) {
-  const Tier tier = tensor.copy(Tier::kHost).is_valid ? Tier::kHost : Tier::kSsd;
+  const plan::Tier tier =
+      tensor.copy(plan::Tier::kHost).is_valid ? plan::Tier::kHost : plan::Tier::kSsd;
   TERAIO_CHECK(tensor.copy(tier).is_valid);
   tensor.memory = memory;
   tensor.residency = Residency::kLoading;
   bytes_away_ -= tensor.size_bytes;
-  submit(tensor, Direction::kRead, tier, priority, deadline);
+  submit(tensor, io::Direction::kRead, tier, priority, deadline);
 }
 
-bool Engine::reserve_copy(LiveTensor& tensor, Tier tier, Priority priority) {
+bool Engine::reserve_copy(LiveTensor& tensor, plan::Tier tier, storage::Priority priority) {
   if (store(tier) == nullptr || is_write_refused_[static_cast<size_t>(tier)]) return false;
   TierCopy& copy = tensor.copy(tier);
   if (copy.extent.is_valid()) return true;
-  if (priority == Priority::kPlanned) {
+  if (priority == storage::Priority::kPlanned) {
     if (const auto planned = reserve_planned(tensor, tier)) {
       copy.extent = *planned;
       return true;
     }
   }
-  Result<Extent> extent = store(tier)->reserve(tensor.size_bytes);
+  Result<storage::Extent> extent = store(tier)->reserve(tensor.size_bytes);
   if (!extent.ok() && reclaim_stale_copies(tier)) extent = store(tier)->reserve(tensor.size_bytes);
   if (!extent.ok()) {
-    if (tier == Tier::kSsd) last_error_ = extent.status();
+    if (tier == plan::Tier::kSsd) last_error_ = extent.status();
     return false;
   }
   copy.extent = *extent;
@@ -57,7 +58,7 @@ bool Engine::reserve_copy(LiveTensor& tensor, Tier tier, Priority priority) {
 }
 
 // Its place in the layout, where the program is what the profile was.
-std::optional<Extent> Engine::reserve_planned(const LiveTensor& tensor, Tier tier) {
+std::optional<storage::Extent> Engine::reserve_planned(const LiveTensor& tensor, plan::Tier tier) {
   const std::vector<int32_t>& of_tensor = laid_out_[static_cast<size_t>(tier)];
   if (of_tensor.empty() || tensor.profile_index < 0) return std::nullopt;
   const auto i = static_cast<size_t>(tensor.profile_index);
@@ -67,23 +68,23 @@ std::optional<Extent> Engine::reserve_planned(const LiveTensor& tensor, Tier tie
 }
 
 // Extents are kept for the next write of their tensor; when a tier is full, that room is needed.
-bool Engine::reclaim_stale_copies(Tier tier) {
+bool Engine::reclaim_stale_copies(plan::Tier tier) {
   bool has_freed = false;
   for (LiveTensor* tensor : live_) {
     TierCopy& copy = tensor->copy(tier);
     const bool is_moving = (tensor->residency == Residency::kOffloading || tensor->is_arriving) &&
                            tensor->transfer_tier == tier;
     if (!copy.extent.is_valid() || copy.is_valid || is_moving) continue;
-    store(tier)->release(std::exchange(copy.extent, Extent()));
+    store(tier)->release(std::exchange(copy.extent, storage::Extent()));
     has_freed = true;
   }
   return has_freed;
 }
 
-void Engine::submit(LiveTensor& tensor, Direction direction, Tier tier, Priority priority,
-                    int64_t deadline) {
+void Engine::submit(LiveTensor& tensor, io::Direction direction, plan::Tier tier,
+                    storage::Priority priority, int64_t deadline) {
   ++transfers_under_way_;
-  Transfer transfer;
+  storage::Transfer transfer;
   transfer.direction = direction;
   transfer.extent = tensor.copy(tier).extent;
   transfer.memory = tensor.memory;
@@ -91,11 +92,11 @@ void Engine::submit(LiveTensor& tensor, Direction direction, Tier tier, Priority
   transfer.ready = options_.device->record();
   transfer.priority = priority;
   transfer.deadline = deadline;
-  transfer.done = [this, moved = &tensor, direction](const Completion& completion) {
+  transfer.done = [this, moved = &tensor, direction](const storage::Completion& completion) {
     arrivals_.add({moved, direction, completion});
   };
-  if (direction == Direction::kRead && !options_.device->is_host_addressable()) {
-    transfer.on_its_way = [this, moved = &tensor](std::span<const Event> events) {
+  if (direction == io::Direction::kRead && !options_.device->is_host_addressable()) {
+    transfer.on_its_way = [this, moved = &tensor](std::span<const device::Event> events) {
       Arrival arrival;
       arrival.tensor = moved;
       arrival.on_its_way.assign(events.begin(), events.end());
@@ -121,7 +122,7 @@ void Engine::pick_up_arrivals() {
       continue;
     }
     --transfers_under_way_;
-    if (arrival.direction == Direction::kWrite) {
+    if (arrival.direction == io::Direction::kWrite) {
       on_write_done(*arrival.tensor, arrival.completion);
     } else {
       on_read_done(*arrival.tensor, arrival.completion);
@@ -129,7 +130,7 @@ void Engine::pick_up_arrivals() {
   }
 }
 
-void Engine::on_write_done(LiveTensor& tensor, const Completion& completion) {
+void Engine::on_write_done(LiveTensor& tensor, const storage::Completion& completion) {
   bytes_leaving_ -= tensor.size_bytes;
   if (tensor.is_dead) return destroy(tensor);
   tensor.residency = Residency::kResident;
@@ -150,7 +151,7 @@ void Engine::on_write_done(LiveTensor& tensor, const Completion& completion) {
 // The device makes compute wait; the caller does not.
 bool Engine::order_after_arrival(LiveTensor& tensor) {
   if (tensor.arrival.empty()) return false;
-  for (const Event event : tensor.arrival)
+  for (const device::Event event : tensor.arrival)
     if (!options_.device->order_after(event).ok()) return false;
   tensor.arrival.clear();
   tensor.residency = Residency::kResident;
@@ -166,7 +167,7 @@ void Engine::on_arrival_failed(const LiveTensor& tensor, const Status& status) {
   spdlog::error("teraio: {}", failure_.message());
 }
 
-void Engine::on_read_done(LiveTensor& tensor, const Completion& completion) {
+void Engine::on_read_done(LiveTensor& tensor, const storage::Completion& completion) {
   tensor.arrival.clear();
   const bool is_in_use = std::exchange(tensor.is_arriving, false);
   if (tensor.is_dead) return destroy(tensor);
@@ -197,7 +198,7 @@ void Engine::wait_for_arrival(int64_t& stall_ns) {
 }
 
 void Engine::drop_copies(LiveTensor& tensor) {
-  for (const Tier tier : {Tier::kSsd, Tier::kHost}) {
+  for (const plan::Tier tier : {plan::Tier::kSsd, plan::Tier::kHost}) {
     TierCopy& copy = tensor.copy(tier);
     if (copy.extent.is_valid()) store(tier)->release(copy.extent);
     copy = TierCopy();
@@ -216,4 +217,4 @@ void Engine::destroy(LiveTensor& tensor) {
   delete &tensor;
 }
 
-}  // namespace teraio
+}  // namespace teraio::engine

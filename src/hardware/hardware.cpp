@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace teraio {
+namespace teraio::hardware {
 
 Rates ssd_rates(const Hardware& hardware) {
   Rates sum;
@@ -44,4 +44,4 @@ std::optional<double> writes_until_worn(const Hardware& hardware, int64_t bytes)
   return fewest;
 }
 
-}  // namespace teraio
+}  // namespace teraio::hardware

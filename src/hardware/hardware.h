@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 
-namespace teraio {
+namespace teraio::hardware {
 
 // "read" is towards the device, "write" away from it. Bytes per second.
 struct Rates {
@@ -61,4 +61,4 @@ Result<Hardware> read_hardware(const std::filesystem::path& path);
 Status write_hardware(const Hardware& hardware, const std::filesystem::path& path);
 Status validate(const Hardware& hardware);
 
-}  // namespace teraio
+}  // namespace teraio::hardware

@@ -3,7 +3,7 @@
 #include "base/json_file.h"
 #include "hardware/hardware.h"
 
-namespace teraio {
+namespace teraio::hardware {
 namespace {
 
 constexpr std::string_view kFormat = "teraio-hardware/1";
@@ -124,4 +124,4 @@ Status write_hardware(const Hardware& hardware, const std::filesystem::path& pat
   return write_text_file(path, to_json_text(json));
 }
 
-}  // namespace teraio
+}  // namespace teraio::hardware

@@ -13,7 +13,7 @@
 #include "device/device.h"
 #include "io/drive_io.h"
 
-namespace teraio {
+namespace teraio::io {
 
 // The checksum of a chunk that was never written.
 inline constexpr uint64_t kNoChecksum = 0;
@@ -26,8 +26,8 @@ struct Chunk {
   uint64_t* checksum = nullptr;  // set by a write, compared by a read; nullptr: not kept
   uint64_t transfer = 0;         // its id in the store; comes back with the result, like the next
   bool is_urgent = false;
-  Event after;               // the memory is not touched before it has passed
-  Event* arrival = nullptr;  // as IoRequest's
+  device::Event after;               // the memory is not touched before it has passed
+  device::Event* arrival = nullptr;  // as IoRequest's
 };
 
 struct ChunkResult {
@@ -38,7 +38,7 @@ struct ChunkResult {
   Status gpu_direct_failure;
   // Of a read whose last step is a copy of the device that only wait() asks for: the copy's end. It
   // comes twice, first with `is_on_its_way`, which is no end yet.
-  Event arrival = {};
+  device::Event arrival = {};
   bool is_on_its_way = false;
 };
 
@@ -56,4 +56,4 @@ class ChunkIo {
   virtual void wake() = 0;
 };
 
-}  // namespace teraio
+}  // namespace teraio::io

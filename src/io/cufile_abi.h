@@ -9,7 +9,7 @@
 
 #include <cstddef>
 
-namespace teraio::cufile {
+namespace teraio::io::cufile {
 
 // Codes of operations; a call that returns a count gives them negative.
 inline constexpr int kSuccess = 0;
@@ -86,4 +86,4 @@ using SetParameterBool = Error (*)(int parameter, bool);
 // "GPUDirect Storage is not supported for this file".
 const char* error_text(int code);
 
-}  // namespace teraio::cufile
+}  // namespace teraio::io::cufile

@@ -16,17 +16,17 @@
 #include "io/cufile_library.h"
 #include "io/thread_io.h"
 
-namespace teraio {
+namespace teraio::io {
 namespace {
 
 constexpr int64_t kTrialBytes = kMiB;
 
 // The way between one file and the device's memory, whose segments are registered with cuFile when
 // bytes first go there. Any thread.
-class DirectWay final : public SegmentRegistrar {
+class DirectWay final : public device::SegmentRegistrar {
  public:
   DirectWay(std::shared_ptr<CufileLibrary> library, std::unique_ptr<CufileHandle> file,
-            Device& device)
+            device::Device& device)
       : library_(std::move(library)),
         file_(std::move(file)),
         device_(device),
@@ -42,18 +42,18 @@ class DirectWay final : public SegmentRegistrar {
   // As CufileHandle's calls.
   int64_t move(const IoRequest& request);
 
-  Status register_segment(const MemorySegment& segment) override;
-  void deregister_segment(const MemorySegment& segment) override {
+  Status register_segment(const device::MemorySegment& segment) override;
+  void deregister_segment(const device::MemorySegment& segment) override {
     library_->deregister_memory(segment.begin);
   }
 
  private:
-  MemorySegments::Use use_segment(const IoRequest& request);
+  device::MemorySegments::Use use_segment(const IoRequest& request);
 
   const std::shared_ptr<CufileLibrary> library_;
   const std::unique_ptr<CufileHandle> file_;
-  Device& device_;
-  MemorySegments* const segments_;  // nullptr: not known, nothing is registered
+  device::Device& device_;
+  device::MemorySegments* const segments_;  // nullptr: not known, nothing is registered
   std::atomic<bool> has_told_ = false;
 };
 
@@ -61,7 +61,7 @@ int64_t DirectWay::move(const IoRequest& request) {
   device_.bind_thread();
   // cuFile is ordered with no stream of the device.
   if (!device_.wait(request.after).ok()) return -EIO;
-  const MemorySegments::Use use = use_segment(request);
+  const device::MemorySegments::Use use = use_segment(request);
   CufilePlace place{request.memory, 0};
   if (use.begin() != nullptr) place = {use.begin(), request.memory - use.begin()};
   return request.direction == Direction::kRead
@@ -69,12 +69,12 @@ int64_t DirectWay::move(const IoRequest& request) {
              : file_->write(place, request.size_bytes, request.offset_bytes);
 }
 
-MemorySegments::Use DirectWay::use_segment(const IoRequest& request) {
+device::MemorySegments::Use DirectWay::use_segment(const IoRequest& request) {
   if (segments_ == nullptr) return {};
   return segments_->use(*this, request.memory, request.size_bytes);
 }
 
-Status DirectWay::register_segment(const MemorySegment& segment) {
+Status DirectWay::register_segment(const device::MemorySegment& segment) {
   Status status = library_->register_memory(segment.begin, segment.size_bytes);
   if (!status.ok() && !has_told_.exchange(true)) {
     spdlog::warn("{}; {} there, and more of the same, take a copy within the device",
@@ -87,20 +87,23 @@ Status failed(const std::string& what) {
   return Status(ErrorCode::kUnsupported, "GPUDirect Storage: " + what);
 }
 
-Status copy_to_device(Device& device, std::byte* memory, const std::vector<std::byte>& bytes) {
-  const Result<Event> end = device.copy_from_host(
+Status copy_to_device(device::Device& device, std::byte* memory,
+                      const std::vector<std::byte>& bytes) {
+  const Result<device::Event> end = device.copy_from_host(
       memory, bytes.data(), static_cast<int64_t>(bytes.size()), device.record());
   return end.ok() ? device.wait(*end) : end.status();
 }
 
-Status copy_from_device(Device& device, std::vector<std::byte>& bytes, const std::byte* memory) {
-  const Result<Event> end = device.copy_to_host(
+Status copy_from_device(device::Device& device, std::vector<std::byte>& bytes,
+                        const std::byte* memory) {
+  const Result<device::Event> end = device.copy_to_host(
       bytes.data(), memory, static_cast<int64_t>(bytes.size()), device.record());
   return end.ok() ? device.wait(*end) : end.status();
 }
 
 // Writes bytes of the device, clears them, and reads them back.
-Status try_round_trip(DirectWay& way, Device& device, std::byte* memory, int64_t size_bytes) {
+Status try_round_trip(DirectWay& way, device::Device& device, std::byte* memory,
+                      int64_t size_bytes) {
   std::vector<std::byte> noise(static_cast<size_t>(size_bytes));
   std::mt19937 random(std::random_device{}());
   std::generate(noise.begin(), noise.end(), [&] { return static_cast<std::byte>(random()); });
@@ -123,7 +126,7 @@ Status try_round_trip(DirectWay& way, Device& device, std::byte* memory, int64_t
   return found == noise ? Status() : failed("the first bytes came back different");
 }
 
-Status try_out(DirectWay& way, Device& device, int64_t file_bytes) {
+Status try_out(DirectWay& way, device::Device& device, int64_t file_bytes) {
   const int64_t size_bytes = std::min(kTrialBytes, file_bytes);
   std::byte* memory = device.allocate(size_bytes);
   if (memory == nullptr) return failed("no memory of the device is left for a trial");
@@ -134,7 +137,7 @@ Status try_out(DirectWay& way, Device& device, int64_t file_bytes) {
 
 }  // namespace
 
-Result<std::unique_ptr<DriveIo>> open_cufile_io(int fd, Device& device,
+Result<std::unique_ptr<DriveIo>> open_cufile_io(int fd, device::Device& device,
                                                 const CufileIoOptions& options) {
   auto library = CufileLibrary::open(options.library);
   if (!library) return library.status();
@@ -150,4 +153,4 @@ Result<std::unique_ptr<DriveIo>> open_cufile_io(int fd, Device& device,
   return make_thread_io(std::move(threads));
 }
 
-}  // namespace teraio
+}  // namespace teraio::io

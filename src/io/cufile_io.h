@@ -10,7 +10,7 @@
 #include "device/device.h"
 #include "io/drive_io.h"
 
-namespace teraio {
+namespace teraio::io {
 
 struct CufileIoOptions {
   std::filesystem::path library;  // as for CufileLibrary::open
@@ -23,7 +23,7 @@ struct CufileIoOptions {
 // read prove that bytes arrive; they take memory of the device and overwrite the file's beginning.
 // kUnsupported, with the reason, when there is no direct way. Its threads do blocking calls: of
 // cuFile's interfaces the one that other projects have found to work.
-Result<std::unique_ptr<DriveIo>> open_cufile_io(int fd, Device& device,
+Result<std::unique_ptr<DriveIo>> open_cufile_io(int fd, device::Device& device,
                                                 const CufileIoOptions& options);
 
-}  // namespace teraio
+}  // namespace teraio::io

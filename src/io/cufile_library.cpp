@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace teraio {
+namespace teraio::io {
 namespace {
 
 using cufile::Error;
@@ -296,4 +296,4 @@ Result<std::shared_ptr<CufileLibrary>> CufileLibrary::open(const std::filesystem
   return std::shared_ptr<CufileLibrary>(std::make_shared<Library>(**loaded));
 }
 
-}  // namespace teraio
+}  // namespace teraio::io

@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "io/cufile_abi.h"
 
-namespace teraio {
+namespace teraio::io {
 
 // Where bytes go to or come from: `offset_bytes` from what begins at `base`. Of memory that is
 // registered with cuFile, that has to be its begin.
@@ -60,4 +60,4 @@ class CufileLibrary {
   ~CufileLibrary() = default;
 };
 
-}  // namespace teraio
+}  // namespace teraio::io

@@ -9,15 +9,15 @@
 #include "io/gpu_direct_io.h"
 #include "io/staged_io.h"
 
-namespace teraio {
+namespace teraio::io {
 namespace {
 
 Status switched_off(std::string_view why) {
   return Status(ErrorCode::kUnsupported, "GPUDirect Storage: " + std::string(why));
 }
 
-Result<std::unique_ptr<ChunkIo>> open_direct(Device& device, const DevicePathOptions& options,
-                                             ChunkIo& staged) {
+Result<std::unique_ptr<ChunkIo>> open_direct(device::Device& device,
+                                             const DevicePathOptions& options, ChunkIo& staged) {
   if (options.gpu_direct == GpuDirect::kOff) return switched_off("switched off");
   if (options.checksum) return switched_off("checksums need the bytes in host memory");
   if (!options.is_direct) return switched_off("no direct I/O on the file system");
@@ -35,9 +35,9 @@ Result<std::unique_ptr<ChunkIo>> open_direct(Device& device, const DevicePathOpt
 
 int64_t staging_ring_bytes(int32_t window, int64_t request_bytes) { return window * request_bytes; }
 
-Result<DevicePath> open_device_path(std::unique_ptr<DriveIo> drive, Device& device,
+Result<DevicePath> open_device_path(std::unique_ptr<DriveIo> drive, device::Device& device,
                                     const DevicePathOptions& options) {
-  Result<HostMemory> ring = HostMemory::map(
+  Result<device::HostMemory> ring = device::HostMemory::map(
       staging_ring_bytes(options.window, options.request_bytes), device, options.drive_node);
   if (!ring) return ring.status().with_context("drive " + options.drive_name);
   DevicePath path;
@@ -65,4 +65,4 @@ Result<DevicePath> open_device_path(std::unique_ptr<DriveIo> drive, Device& devi
   return path;
 }
 
-}  // namespace teraio
+}  // namespace teraio::io

@@ -11,7 +11,7 @@
 #include "io/chunk_io.h"
 #include "io/drive_io.h"
 
-namespace teraio {
+namespace teraio::io {
 
 enum class GpuDirect : uint8_t {
   kAuto,  // where it works strictly; else staged, and the reason is logged and counted
@@ -43,7 +43,7 @@ struct DevicePath {
 int64_t staging_ring_bytes(int32_t window, int64_t request_bytes);
 
 // `device` cannot be addressed by the CPU and outlives the result. `drive` was made for `window`.
-Result<DevicePath> open_device_path(std::unique_ptr<DriveIo> drive, Device& device,
+Result<DevicePath> open_device_path(std::unique_ptr<DriveIo> drive, device::Device& device,
                                     const DevicePathOptions& options);
 
-}  // namespace teraio
+}  // namespace teraio::io

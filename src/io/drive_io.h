@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "device/device.h"
 
-namespace teraio {
+namespace teraio::io {
 
 // What direct I/O asks of offsets, lengths and addresses.
 inline constexpr int64_t kBlockBytes = 4096;
@@ -30,9 +30,9 @@ struct IoRequest {
   int64_t offset_bytes = 0;     // in the drive's file; a multiple of kBlockBytes
   int64_t size_bytes = 0;       // a multiple of kBlockBytes, > 0
   uint64_t tag = 0;             // comes back with the result; unique among requests in flight
-  Event after;                  // of the device that the memory is on: touch it only when passed
+  device::Event after;          // of the device that the memory is on: touch it only when passed
   // Of a read that is one copy of the device: submit() leaves its end there. Not kept.
-  Event* arrival = nullptr;
+  device::Event* arrival = nullptr;
 };
 
 struct IoResult {
@@ -68,4 +68,4 @@ class DriveIo {
   virtual void wake() = 0;
 };
 
-}  // namespace teraio
+}  // namespace teraio::io

@@ -11,7 +11,7 @@
 #include "base/units.h"
 #include "io/cufile_abi.h"
 
-namespace teraio {
+namespace teraio::io {
 namespace {
 
 // Interrupted that often in a row without a byte moved, a transfer has failed.
@@ -119,4 +119,4 @@ Status ExactIo::error(const Slot& slot, int64_t error_number) const {
   return Status(code, fmt::format("{} failed: {}", describe(slot), cause(error_number)));
 }
 
-}  // namespace teraio
+}  // namespace teraio::io

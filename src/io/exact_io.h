@@ -13,7 +13,7 @@
 #include "io/chunk_io.h"
 #include "io/drive_io.h"
 
-namespace teraio {
+namespace teraio::io {
 
 class ExactIo final : public ChunkIo {
  public:
@@ -45,4 +45,4 @@ class ExactIo final : public ChunkIo {
   std::vector<IoResult> io_results_;
 };
 
-}  // namespace teraio
+}  // namespace teraio::io

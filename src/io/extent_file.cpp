@@ -21,7 +21,7 @@
 #include "base/units.h"
 #include "io/drive_io.h"
 
-namespace teraio {
+namespace teraio::io {
 namespace {
 
 ErrorCode code_of(int error) {
@@ -194,4 +194,4 @@ ExtentFile::~ExtentFile() {
   if (fd_ >= 0) close(fd_);
 }
 
-}  // namespace teraio
+}  // namespace teraio::io

@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 
-namespace teraio {
+namespace teraio::io {
 
 struct ExtentFileOptions {
   int64_t size_bytes = 0;
@@ -47,4 +47,4 @@ class ExtentFile {
   std::filesystem::path name_;  // empty: it has none any more
 };
 
-}  // namespace teraio
+}  // namespace teraio::io

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-namespace teraio {
+namespace teraio::io {
 
 GpuDirectIo::GpuDirectIo(std::unique_ptr<ChunkIo> direct, std::unique_ptr<ChunkIo> staged)
     : staged_(std::move(staged)), direct_(std::move(direct)) {}
@@ -43,4 +43,4 @@ void GpuDirectIo::wait(std::vector<ChunkResult>& results) {
   take_direct(results);
 }
 
-}  // namespace teraio
+}  // namespace teraio::io

@@ -9,7 +9,7 @@
 
 #include "io/chunk_io.h"
 
-namespace teraio {
+namespace teraio::io {
 
 class GpuDirectIo final : public ChunkIo {
  public:
@@ -31,4 +31,4 @@ class GpuDirectIo final : public ChunkIo {
   Status failure_;  // that ended it
 };
 
-}  // namespace teraio
+}  // namespace teraio::io

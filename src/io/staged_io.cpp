@@ -6,9 +6,9 @@
 
 #include "base/check.h"
 
-namespace teraio {
+namespace teraio::io {
 
-StagedIo::StagedIo(std::unique_ptr<ChunkIo> drive, HostMemory ring, Device& device,
+StagedIo::StagedIo(std::unique_ptr<ChunkIo> drive, device::HostMemory ring, device::Device& device,
                    StagedIoOptions options)
     : drive_(std::move(drive)),
       ring_(std::move(ring)),
@@ -32,7 +32,7 @@ StagedIo::~StagedIo() {
 Chunk StagedIo::in_slot(size_t slot) const {
   Chunk chunk = chunks_[slot];
   chunk.memory = ring_.at(static_cast<int64_t>(slot) * options_.slot_bytes);
-  chunk.after = Event();
+  chunk.after = device::Event();
   chunk.arrival = nullptr;  // it was the caller's for the moment of the submission
   return chunk;
 }
@@ -46,7 +46,7 @@ void StagedIo::submit(const Chunk& chunk) {
   const size_t slot = free_slots_.back();
   free_slots_.pop_back();
   chunks_[slot] = chunk;
-  arrivals_[slot] = Event();
+  arrivals_[slot] = device::Event();
   const Chunk staged = in_slot(slot);
   if (chunk.direction == Direction::kRead) {
     drive_->submit(staged);
@@ -56,13 +56,13 @@ void StagedIo::submit(const Chunk& chunk) {
   }
 }
 
-void StagedIo::start_copy(size_t slot, const Result<Event>& end) {
+void StagedIo::start_copy(size_t slot, const Result<device::Event>& end) {
   const std::lock_guard lock(mutex_);
   if (end.ok()) {
     copies_.push_back({slot, *end, Status()});
     copies_changed_.notify_one();
   } else {
-    ended_.push_back({slot, Event(), end.status()});
+    ended_.push_back({slot, device::Event(), end.status()});
     drive_->wake();
   }
 }
@@ -99,7 +99,7 @@ void StagedIo::settle_drive(const ChunkResult& result, std::vector<ChunkResult>&
     finish(slot, result.status, results);
     return;
   }
-  const Result<Event> end =
+  const Result<device::Event> end =
       device_.copy_from_host(chunk.memory, result.chunk.memory, chunk.size_bytes, chunk.after);
   start_copy(slot, end);
   if (!end.ok()) return;
@@ -135,4 +135,4 @@ void StagedIo::finish(size_t slot, Status status, std::vector<ChunkResult>& resu
   free_slots_.push_back(slot);
 }
 
-}  // namespace teraio
+}  // namespace teraio::io

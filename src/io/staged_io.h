@@ -17,7 +17,7 @@
 #include "device/host_memory.h"
 #include "io/chunk_io.h"
 
-namespace teraio {
+namespace teraio::io {
 
 struct StagedIoOptions {
   std::string drive_name;  // for messages
@@ -28,7 +28,7 @@ struct StagedIoOptions {
 class StagedIo final : public ChunkIo {
  public:
   // The ring has as many slots as it has room for; `device` outlives the result.
-  StagedIo(std::unique_ptr<ChunkIo> drive, HostMemory ring, Device& device,
+  StagedIo(std::unique_ptr<ChunkIo> drive, device::HostMemory ring, device::Device& device,
            StagedIoOptions options);
   ~StagedIo() override;
 
@@ -40,13 +40,13 @@ class StagedIo final : public ChunkIo {
  private:
   struct Copy {
     size_t slot = 0;
-    Event end;
+    device::Event end;
     Status status;
   };
 
   Chunk in_slot(size_t slot) const;
   size_t slot_of(const std::byte* memory) const;
-  void start_copy(size_t slot, const Result<Event>& end);
+  void start_copy(size_t slot, const Result<device::Event>& end);
   void settle_drive(const ChunkResult& result, std::vector<ChunkResult>& results);
   void settle_copies(std::vector<ChunkResult>& results);
   std::string describe_copy(size_t slot) const;
@@ -55,11 +55,11 @@ class StagedIo final : public ChunkIo {
   void watch_copies();
 
   const std::unique_ptr<ChunkIo> drive_;
-  const HostMemory ring_;
-  Device& device_;
+  const device::HostMemory ring_;
+  device::Device& device_;
   const StagedIoOptions options_;
-  std::vector<Chunk> chunks_;    // by slot, as the next
-  std::vector<Event> arrivals_;  // of reads: the ends of their copies
+  std::vector<Chunk> chunks_;            // by slot, as the next
+  std::vector<device::Event> arrivals_;  // of reads: the ends of their copies
   std::vector<size_t> free_slots_;
   std::vector<ChunkResult> drive_results_;
 
@@ -71,4 +71,4 @@ class StagedIo final : public ChunkIo {
   std::thread copier_;
 };
 
-}  // namespace teraio
+}  // namespace teraio::io

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace teraio {
+namespace teraio::io {
 namespace {
 
 class ThreadIo final : public DriveIo {
@@ -130,4 +130,4 @@ std::unique_ptr<DriveIo> make_thread_io(int fd, bool is_direct, int32_t window) 
   return make_thread_io(std::move(options));
 }
 
-}  // namespace teraio
+}  // namespace teraio::io

@@ -8,7 +8,7 @@
 
 #include "io/drive_io.h"
 
-namespace teraio {
+namespace teraio::io {
 
 struct ThreadIoOptions {
   std::string description;
@@ -26,4 +26,4 @@ std::unique_ptr<DriveIo> make_thread_io(ThreadIoOptions options);
 // every request: the bytes would otherwise take up the host memory that offloading is to save.
 std::unique_ptr<DriveIo> make_thread_io(int fd, bool is_direct, int32_t window);
 
-}  // namespace teraio
+}  // namespace teraio::io

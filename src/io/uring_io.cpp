@@ -13,7 +13,7 @@
 #include "base/check.h"
 #include "base/units.h"
 
-namespace teraio {
+namespace teraio::io {
 namespace {
 
 // The kernel takes no more as one buffer.
@@ -196,4 +196,4 @@ Result<std::unique_ptr<DriveIo>> open_uring_io(int fd, int32_t window) {
   return std::unique_ptr<DriveIo>(std::move(io));
 }
 
-}  // namespace teraio
+}  // namespace teraio::io

@@ -7,9 +7,9 @@
 #include "base/status.h"
 #include "io/drive_io.h"
 
-namespace teraio {
+namespace teraio::io {
 
 // `fd` outlives the result. kUnsupported when this kernel or container refuses io_uring.
 Result<std::unique_ptr<DriveIo>> open_uring_io(int fd, int32_t window);
 
-}  // namespace teraio
+}  // namespace teraio::io

@@ -13,7 +13,7 @@
 #include "hardware/hardware.h"
 #include "trace/trace.h"
 
-namespace teraio {
+namespace teraio::plan {
 
 enum class Action : uint8_t { kOffload, kPrefetch, kDrop };
 enum class Tier : uint8_t { kSsd, kHost };
@@ -22,10 +22,11 @@ std::string_view to_string(Action action);
 std::string_view to_string(Tier tier);
 
 struct Migration {
-  TensorIndex tensor = 0;
+  trace::TensorIndex tensor = 0;
   Action action = Action::kOffload;
-  OpIndex trigger_op = 0;   // issued when op trigger_op - 1 has completed; 0: the iteration's start
-  OpIndex deadline_op = 0;  // the op that needs the effect
+  trace::OpIndex trigger_op =
+      0;  // issued when op trigger_op - 1 has completed; 0: the iteration's start
+  trace::OpIndex deadline_op = 0;  // the op that needs the effect
   Tier tier = Tier::kSsd;
 
   bool operator==(const Migration&) const = default;
@@ -49,7 +50,7 @@ struct Limits {
 };
 
 // The ids of the file are those of `trace`; a plan for another trace is refused.
-Result<Plan> read_plan(const std::filesystem::path& path, const Trace& trace);
-Status write_plan(const Plan& plan, const Trace& trace, const std::filesystem::path& path);
+Result<Plan> read_plan(const std::filesystem::path& path, const trace::Trace& trace);
+Status write_plan(const Plan& plan, const trace::Trace& trace, const std::filesystem::path& path);
 
-}  // namespace teraio
+}  // namespace teraio::plan

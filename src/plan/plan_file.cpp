@@ -6,17 +6,17 @@
 #include "base/json_file.h"
 #include "plan/plan.h"
 
-namespace teraio {
+namespace teraio::plan {
 namespace {
 
 constexpr std::string_view kFormat = "teraio-plan/1";
 
-using Positions = std::unordered_map<int64_t, TensorIndex>;
+using Positions = std::unordered_map<int64_t, trace::TensorIndex>;
 
-Positions positions_of(const Trace& trace) {
+Positions positions_of(const trace::Trace& trace) {
   Positions positions;
   for (size_t i = 0; i < trace.tensors.size(); ++i)
-    positions.emplace(trace.tensors[i].id, static_cast<TensorIndex>(i));
+    positions.emplace(trace.tensors[i].id, static_cast<trace::TensorIndex>(i));
   return positions;
 }
 
@@ -30,14 +30,14 @@ Enum read_name(const JsonNode& node, Enum last, std::string_view expected) {
   return last;
 }
 
-OpIndex read_op_index(const JsonNode& node, const Trace& trace) {
+trace::OpIndex read_op_index(const JsonNode& node, const trace::Trace& trace) {
   const int64_t op = node.non_negative_integer();
-  if (op < static_cast<int64_t>(trace.ops.size())) return static_cast<OpIndex>(op);
+  if (op < static_cast<int64_t>(trace.ops.size())) return static_cast<trace::OpIndex>(op);
   node.fail(fmt::format("expected one of the trace's {} ops, found {}", trace.ops.size(), op));
   return 0;
 }
 
-TensorIndex read_tensor(const JsonNode& node, const Positions& positions) {
+trace::TensorIndex read_tensor(const JsonNode& node, const Positions& positions) {
   const int64_t id = node.non_negative_integer();
   const auto found = positions.find(id);
   if (found != positions.end()) return found->second;
@@ -45,7 +45,8 @@ TensorIndex read_tensor(const JsonNode& node, const Positions& positions) {
   return 0;
 }
 
-Migration read_migration(const JsonNode& node, const Trace& trace, const Positions& positions) {
+Migration read_migration(const JsonNode& node, const trace::Trace& trace,
+                         const Positions& positions) {
   Migration migration;
   migration.tensor = read_tensor(node["tensor"], positions);
   migration.action = read_name(node["action"], Action::kDrop, "offload, prefetch or drop");
@@ -55,7 +56,7 @@ Migration read_migration(const JsonNode& node, const Trace& trace, const Positio
   return migration;
 }
 
-nlohmann::ordered_json to_json(const Migration& migration, const Trace& trace) {
+nlohmann::ordered_json to_json(const Migration& migration, const trace::Trace& trace) {
   return {{"tensor", trace.tensors[migration.tensor].id},
           {"action", to_string(migration.action)},
           {"trigger_op", migration.trigger_op},
@@ -79,7 +80,7 @@ std::string_view to_string(Action action) {
 
 std::string_view to_string(Tier tier) { return tier == Tier::kSsd ? "ssd" : "host"; }
 
-Result<Plan> read_plan(const std::filesystem::path& path, const Trace& trace) {
+Result<Plan> read_plan(const std::filesystem::path& path, const trace::Trace& trace) {
   JsonDocument document(path, kFormat);
   const JsonNode& root = document.root();
   Plan plan;
@@ -98,7 +99,7 @@ Result<Plan> read_plan(const std::filesystem::path& path, const Trace& trace) {
   return plan;
 }
 
-Status write_plan(const Plan& plan, const Trace& trace, const std::filesystem::path& path) {
+Status write_plan(const Plan& plan, const trace::Trace& trace, const std::filesystem::path& path) {
   nlohmann::ordered_json json = {{"format", kFormat}, {"trace", plan.trace}};
   auto& migrations = json["migrations"] = nlohmann::ordered_json::array();
   for (const Migration& migration : plan.migrations)
@@ -106,4 +107,4 @@ Status write_plan(const Plan& plan, const Trace& trace, const std::filesystem::p
   return write_text_file(path, to_json_text(json));
 }
 
-}  // namespace teraio
+}  // namespace teraio::plan

@@ -6,13 +6,13 @@
 #include <array>
 #include <numeric>
 
-namespace teraio {
+namespace teraio::plan {
 namespace {
 
 constexpr int64_t kNever = -1;
 
 struct Use {
-  OpIndex op = 0;
+  trace::OpIndex op = 0;
   bool writes = false;
 };
 
@@ -63,7 +63,8 @@ struct State {
 
 class Validator {
  public:
-  Validator(const Plan& plan, const Trace& trace, const Hardware& hardware, const Limits& limits)
+  Validator(const Plan& plan, const trace::Trace& trace, const hardware::Hardware& hardware,
+            const Limits& limits)
       : plan_(plan),
         trace_(trace),
         limits_(limits),
@@ -86,7 +87,7 @@ class Validator {
     }
     collect();
     for (size_t tensor = 0; tensor < trace_.tensors.size(); ++tensor) {
-      TERAIO_RETURN_IF_ERROR(check_tensor(static_cast<TensorIndex>(tensor)));
+      TERAIO_RETURN_IF_ERROR(check_tensor(static_cast<trace::TensorIndex>(tensor)));
     }
     TERAIO_RETURN_IF_ERROR(check_write_budget());
     TERAIO_RETURN_IF_ERROR(check_device());
@@ -121,10 +122,12 @@ class Validator {
     uses_.resize(trace_.tensors.size());
     freed_at_.assign(trace_.tensors.size(), kNever);
     for (int64_t k = 0; k < op_count_; ++k) {
-      const Op& op = trace_.ops[k];
-      for (TensorIndex tensor : op.reads) uses_[tensor].push_back({static_cast<OpIndex>(k), false});
-      for (TensorIndex tensor : op.writes) uses_[tensor].push_back({static_cast<OpIndex>(k), true});
-      for (TensorIndex tensor : op.frees) freed_at_[tensor] = k;
+      const trace::Op& op = trace_.ops[k];
+      for (trace::TensorIndex tensor : op.reads)
+        uses_[tensor].push_back({static_cast<trace::OpIndex>(k), false});
+      for (trace::TensorIndex tensor : op.writes)
+        uses_[tensor].push_back({static_cast<trace::OpIndex>(k), true});
+      for (trace::TensorIndex tensor : op.frees) freed_at_[tensor] = k;
     }
     migrations_.resize(trace_.tensors.size());
     for (size_t i = 0; i < plan_.migrations.size(); ++i)
@@ -135,7 +138,7 @@ class Validator {
       });
   }
 
-  Status check_tensor(TensorIndex tensor) {
+  Status check_tensor(trace::TensorIndex tensor) {
     const bool persistent = trace_.tensors[tensor].persistent;
     const std::vector<Use>& uses = uses_[tensor];
     if (uses.empty()) {
@@ -153,9 +156,9 @@ class Validator {
     return persistent ? check_persistent(tensor) : check_transient(tensor, last);
   }
 
-  Status check_transient(TensorIndex tensor, int64_t last) {
+  Status check_transient(trace::TensorIndex tensor, int64_t last) {
     for (size_t index : migrations_[tensor]) {
-      const OpIndex trigger = plan_.migrations[index].trigger_op;
+      const trace::OpIndex trigger = plan_.migrations[index].trigger_op;
       if (trigger <= uses_[tensor].front().op || trigger > last)
         return broken("tensor not alive", index);
     }
@@ -167,7 +170,7 @@ class Validator {
 
   // The first iteration only brings the tensor into its steady state, and goes on where a rule is
   // broken; the second is the one that counts.
-  Status check_persistent(TensorIndex tensor) {
+  Status check_persistent(trace::TensorIndex tensor) {
     State state;
     const Migration& last = plan_.migrations[migrations_[tensor].back()];
     state.away = last.action != Action::kPrefetch;
@@ -178,13 +181,13 @@ class Validator {
     return walk(tensor, op_count_, state, true);
   }
 
-  bool never_written(TensorIndex tensor) const {
+  bool never_written(trace::TensorIndex tensor) const {
     return std::none_of(uses_[tensor].begin(), uses_[tensor].end(),
                         [](const Use& use) { return use.writes; });
   }
 
   // Frozen weights and constants lie from the start on the tier that their drops name.
-  void give_first_copy(TensorIndex tensor, State& state) {
+  void give_first_copy(trace::TensorIndex tensor, State& state) {
     for (size_t index : migrations_[tensor]) {
       const Migration& migration = plan_.migrations[index];
       if (migration.action != Action::kDrop) continue;
@@ -197,7 +200,7 @@ class Validator {
   }
 
   // One iteration of the tensor, which starts at unrolled op `offset`.
-  Status walk(TensorIndex tensor, int64_t offset, State& state, bool account) {
+  Status walk(trace::TensorIndex tensor, int64_t offset, State& state, bool account) {
     const std::vector<size_t>& own = migrations_[tensor];
     size_t next = 0;
     for (size_t i = 0; i <= uses_[tensor].size(); ++i) {
@@ -215,7 +218,7 @@ class Validator {
 
   // The op of use `i`, counted from the iteration's start; past the last use, of the next
   // iteration, or the op after which the tensor is freed.
-  int64_t next_use(TensorIndex tensor, size_t i) const {
+  int64_t next_use(trace::TensorIndex tensor, size_t i) const {
     const std::vector<Use>& uses = uses_[tensor];
     if (i < uses.size()) return uses[i].op;
     return trace_.tensors[tensor].persistent ? op_count_ + uses.front().op : freed_at_[tensor];
@@ -259,7 +262,7 @@ class Validator {
     return Status();
   }
 
-  Status not_resident(TensorIndex tensor, int64_t op, size_t left_by) const {
+  Status not_resident(trace::TensorIndex tensor, int64_t op, size_t left_by) const {
     const Migration& leaving = plan_.migrations[left_by];
     return Status(
         ErrorCode::kInvalidArgument,
@@ -304,7 +307,7 @@ class Validator {
   }
 
   const Plan& plan_;
-  const Trace& trace_;
+  const trace::Trace& trace_;
   const Limits& limits_;
   const int64_t op_count_;
   const int64_t budget_bytes_;
@@ -319,9 +322,9 @@ class Validator {
 
 }  // namespace
 
-Status validate_plan(const Plan& plan, const Trace& trace, const Hardware& hardware,
-                     const Limits& limits) {
+Status validate_plan(const Plan& plan, const trace::Trace& trace,
+                     const hardware::Hardware& hardware, const Limits& limits) {
   return Validator(plan, trace, hardware, limits).run();
 }
 
-}  // namespace teraio
+}  // namespace teraio::plan

@@ -3,21 +3,21 @@
 #include <algorithm>
 #include <bit>
 
-namespace teraio {
+namespace teraio::planner {
 namespace {
 
 constexpr double kLeastNs = 1.0;  // less than this counts as nothing
 
 double per_ns(int64_t bytes_per_second) { return static_cast<double>(bytes_per_second) * 1e-9; }
 
-double rate(const Rates& rates, Direction direction) {
+double rate(const hardware::Rates& rates, Direction direction) {
   return per_ns(direction == Direction::kRead ? rates.read_bytes_per_second
                                               : rates.write_bytes_per_second);
 }
 
 }  // namespace
 
-BandwidthLedger::BandwidthLedger(const Hardware& hardware, std::vector<double> op_ns)
+BandwidthLedger::BandwidthLedger(const hardware::Hardware& hardware, std::vector<double> op_ns)
     : count_(static_cast<int64_t>(op_ns.size())),
       latency_ns_(static_cast<double>(hardware.request_latency_ns)),
       ssd_shares_directions_(ssd_duplex(hardware) < 2.0) {
@@ -26,8 +26,8 @@ BandwidthLedger::BandwidthLedger(const Hardware& hardware, std::vector<double> o
     link_bytes_per_ns_[static_cast<size_t>(direction)] = link;
     const double ssd = rate(ssd_rates(hardware), direction);
     const double host = rate(hardware.host.rates, direction);
-    channels_[index(Tier::kSsd, direction)].bytes_per_ns = std::min(link, ssd);
-    channels_[index(Tier::kHost, direction)].bytes_per_ns = std::min(link, host);
+    channels_[index(plan::Tier::kSsd, direction)].bytes_per_ns = std::min(link, ssd);
+    channels_[index(plan::Tier::kHost, direction)].bytes_per_ns = std::min(link, host);
     for (double ns : op_ns) link_bytes_[static_cast<size_t>(direction)].push_back(ns * link);
   }
   const double duplex = ssd_duplex(hardware);
@@ -39,14 +39,14 @@ BandwidthLedger::BandwidthLedger(const Hardware& hardware, std::vector<double> o
   for (int64_t op = 0; op < count_; ++op) refresh(op);
 }
 
-double BandwidthLedger::alone_ns(Tier tier, Direction direction, int64_t bytes) const {
+double BandwidthLedger::alone_ns(plan::Tier tier, Direction direction, int64_t bytes) const {
   return latency_ns_ + static_cast<double>(bytes) / channels_[index(tier, direction)].bytes_per_ns;
 }
 
 double BandwidthLedger::host_share(Direction direction, double ssd_speed) const {
   const double link = link_bytes_per_ns_[static_cast<size_t>(direction)];
-  const double ssd = channels_[index(Tier::kSsd, direction)].bytes_per_ns * ssd_speed;
-  const double host = channels_[index(Tier::kHost, direction)].bytes_per_ns;
+  const double ssd = channels_[index(plan::Tier::kSsd, direction)].bytes_per_ns * ssd_speed;
+  const double host = channels_[index(plan::Tier::kHost, direction)].bytes_per_ns;
   const double left = link - std::min(ssd, link / 2);
   return host <= 0 ? 1.0 : std::min(1.0, left / host);
 }
@@ -121,19 +121,19 @@ std::optional<int64_t> BandwidthLedger::walk_back(size_t channel, int64_t first,
   return std::nullopt;
 }
 
-std::optional<int64_t> BandwidthLedger::write_end(Tier tier, int64_t first, int64_t end,
+std::optional<int64_t> BandwidthLedger::write_end(plan::Tier tier, int64_t first, int64_t end,
                                                   int64_t bytes) const {
   return walk_forward(index(tier, Direction::kWrite), first, end,
                       alone_ns(tier, Direction::kWrite, bytes), [](int64_t, double) {});
 }
 
-std::optional<int64_t> BandwidthLedger::read_start(Tier tier, int64_t first, int64_t end,
+std::optional<int64_t> BandwidthLedger::read_start(plan::Tier tier, int64_t first, int64_t end,
                                                    int64_t bytes) const {
   return walk_back(index(tier, Direction::kRead), first, end,
                    alone_ns(tier, Direction::kRead, bytes), [](int64_t, double) {});
 }
 
-BandwidthLedger::Booking BandwidthLedger::book_write(Tier tier, int64_t first, int64_t end,
+BandwidthLedger::Booking BandwidthLedger::book_write(plan::Tier tier, int64_t first, int64_t end,
                                                      int64_t bytes) {
   Booking booking{tier, Direction::kWrite, {}};
   const size_t channel = index(tier, Direction::kWrite);
@@ -145,7 +145,7 @@ BandwidthLedger::Booking BandwidthLedger::book_write(Tier tier, int64_t first, i
   return booking;
 }
 
-BandwidthLedger::Booking BandwidthLedger::book_read(Tier tier, int64_t first, int64_t end,
+BandwidthLedger::Booking BandwidthLedger::book_read(plan::Tier tier, int64_t first, int64_t end,
                                                     int64_t bytes) {
   Booking booking{tier, Direction::kRead, {}};
   const size_t channel = index(tier, Direction::kRead);
@@ -162,4 +162,4 @@ void BandwidthLedger::release(const Booking& booking) {
   for (const auto& [op, ns] : booking.parts) take(channel, op, -ns);
 }
 
-}  // namespace teraio
+}  // namespace teraio::planner

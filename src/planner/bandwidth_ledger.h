@@ -16,7 +16,7 @@
 #include "hardware/hardware.h"
 #include "plan/plan.h"
 
-namespace teraio {
+namespace teraio::planner {
 
 enum class Direction : uint8_t { kWrite, kRead };
 
@@ -24,29 +24,31 @@ class BandwidthLedger {
  public:
   // What one transfer took: (op of the iteration, nanoseconds of the channel).
   struct Booking {
-    Tier tier = Tier::kSsd;
+    plan::Tier tier = plan::Tier::kSsd;
     Direction direction = Direction::kWrite;
     std::vector<std::pair<int64_t, double>> parts;
   };
 
-  BandwidthLedger(const Hardware& hardware, std::vector<double> op_ns);
+  BandwidthLedger(const hardware::Hardware& hardware, std::vector<double> op_ns);
 
   // The first unrolled op that runs wholly after a write issued before op `first`; nothing when
   // that is after `end`. Does not book.
-  std::optional<int64_t> write_end(Tier tier, int64_t first, int64_t end, int64_t bytes) const;
+  std::optional<int64_t> write_end(plan::Tier tier, int64_t first, int64_t end,
+                                   int64_t bytes) const;
   // The last unrolled op at or after `first` in which a read must start that is done before op
   // `end` starts; nothing when there is none.
-  std::optional<int64_t> read_start(Tier tier, int64_t first, int64_t end, int64_t bytes) const;
+  std::optional<int64_t> read_start(plan::Tier tier, int64_t first, int64_t end,
+                                    int64_t bytes) const;
 
   // The same, and takes the bandwidth. Books as much as there is when the range is too short.
-  Booking book_write(Tier tier, int64_t first, int64_t end, int64_t bytes);
-  Booking book_read(Tier tier, int64_t first, int64_t end, int64_t bytes);
+  Booking book_write(plan::Tier tier, int64_t first, int64_t end, int64_t bytes);
+  Booking book_read(plan::Tier tier, int64_t first, int64_t end, int64_t bytes);
   void release(const Booking& booking);
 
   // How long the transfer takes alone.
-  double alone_ns(Tier tier, Direction direction, int64_t bytes) const;
+  double alone_ns(plan::Tier tier, Direction direction, int64_t bytes) const;
   // The part of a read that is request latency.
-  double latency_share(Tier tier, int64_t bytes) const {
+  double latency_share(plan::Tier tier, int64_t bytes) const {
     return latency_ns_ == 0 ? 0 : latency_ns_ / alone_ns(tier, Direction::kRead, bytes);
   }
   // The part of its own rate that the host channel keeps while the ssd's runs at `ssd_speed` of
@@ -60,7 +62,7 @@ class BandwidthLedger {
     std::vector<uint64_t> open;  // bit per op: something is left there
   };
 
-  static size_t index(Tier tier, Direction direction) {
+  static size_t index(plan::Tier tier, Direction direction) {
     return 2 * static_cast<size_t>(tier) + static_cast<size_t>(direction);
   }
   double available_ns(size_t channel, int64_t op) const;
@@ -85,4 +87,4 @@ class BandwidthLedger {
   std::array<std::vector<double>, 2> link_bytes_;  // by direction
 };
 
-}  // namespace teraio
+}  // namespace teraio::planner

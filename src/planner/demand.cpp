@@ -9,7 +9,7 @@
 #include "simulate/itinerary.h"
 #include "trace/trace_index.h"
 
-namespace teraio {
+namespace teraio::planner {
 namespace {
 
 // States settle within two or three iterations; one that does not is made to begin afresh.
@@ -17,7 +17,9 @@ constexpr int kIterationsMax = 6;
 
 enum class Place : uint8_t { kDevice, kSsd, kHost };
 
-Tier tier_of(Place place) { return place == Place::kSsd ? Tier::kSsd : Tier::kHost; }
+plan::Tier tier_of(Place place) {
+  return place == Place::kSsd ? plan::Tier::kSsd : plan::Tier::kHost;
+}
 
 struct Page {
   Place place = Place::kDevice;
@@ -29,7 +31,7 @@ struct Page {
 
 class Pager {
  public:
-  Pager(const Trace& trace, const Hardware& hardware, const Limits& limits,
+  Pager(const trace::Trace& trace, const hardware::Hardware& hardware, const plan::Limits& limits,
         const DemandOptions& options)
       : trace_(trace),
         index_(trace),
@@ -45,7 +47,7 @@ class Pager {
     plan_.trace = trace.name;
   }
 
-  Result<Plan> run() {
+  Result<plan::Plan> run() {
     place_at_start();
     for (int i = 0; i < 2 * kIterationsMax; ++i) {
       afresh_ = i >= kIterationsMax;
@@ -58,111 +60,112 @@ class Pager {
   }
 
  private:
-  using Rank = std::pair<int64_t, TensorIndex>;  // the first one is evicted first
+  using Rank = std::pair<int64_t, trace::TensorIndex>;  // the first one is evicted first
 
-  static FlatLists<TensorIndex> by_op(const std::vector<ScheduledMove>& moves, size_t op_count,
-                                      OpIndex ScheduledMove::*op) {
-    return FlatLists<TensorIndex>(op_count, [&moves, op](auto add) {
+  static trace::FlatLists<trace::TensorIndex> by_op(const std::vector<ScheduledMove>& moves,
+                                                    size_t op_count,
+                                                    trace::OpIndex ScheduledMove::*op) {
+    return trace::FlatLists<trace::TensorIndex>(op_count, [&moves, op](auto add) {
       for (const ScheduledMove& move : moves) add(move.*op, move.tensor);
     });
   }
 
-  int64_t size(TensorIndex tensor) const { return index_.size_bytes[tensor]; }
+  int64_t size(trace::TensorIndex tensor) const { return index_.size_bytes[tensor]; }
   int64_t op_count() const { return static_cast<int64_t>(index_.op_count()); }
 
   void place_at_start() {
     device_bytes_ = index_.persistent_bytes;
     for (size_t i = 0; i < index_.tensor_count(); ++i)
-      if (index_.persistent[i]) enter_ranking(static_cast<TensorIndex>(i));
+      if (index_.persistent[i]) enter_ranking(static_cast<trace::TensorIndex>(i));
   }
 
   Status run_iteration() {
-    for (OpIndex op = 0; op < op_count(); ++op) TERAIO_RETURN_IF_ERROR(run_op(op));
+    for (trace::OpIndex op = 0; op < op_count(); ++op) TERAIO_RETURN_IF_ERROR(run_op(op));
     first_op_ += op_count();
     for (size_t i = 0; i < pages_.size(); ++i) pages_[i].next_use = 0;
     if (options_.victim == Victim::kFarthestNextUse) rank_again();
     return Status();
   }
 
-  Status run_op(OpIndex op) {
+  Status run_op(trace::OpIndex op) {
     now_ = op;
-    for (TensorIndex tensor : index_.active[op]) active_at_[tensor] = first_op_ + op;
+    for (trace::TensorIndex tensor : index_.active[op]) active_at_[tensor] = first_op_ + op;
     if (afresh_ && op == 0) TERAIO_RETURN_IF_ERROR(evict_all());
-    for (TensorIndex tensor : leaving_[op])
+    for (trace::TensorIndex tensor : leaving_[op])
       if (resident(tensor) && !active(tensor)) TERAIO_RETURN_IF_ERROR(evict(tensor, op));
-    for (TensorIndex tensor : index_.births[op]) be_born(tensor);
-    for (TensorIndex tensor : index_.active[op])
+    for (trace::TensorIndex tensor : index_.births[op]) be_born(tensor);
+    for (trace::TensorIndex tensor : index_.active[op])
       if (pages_[tensor].place != Place::kDevice) call_back(tensor);
     TERAIO_RETURN_IF_ERROR(make_room(op));
     return_scheduled(op);
-    for (TensorIndex tensor : index_.active[op]) pass_use(tensor);
-    for (TensorIndex tensor : index_.deaths[op]) die(tensor);
+    for (trace::TensorIndex tensor : index_.active[op]) pass_use(tensor);
+    for (trace::TensorIndex tensor : index_.deaths[op]) die(tensor);
     return Status();
   }
 
-  bool active(TensorIndex tensor) const { return active_at_[tensor] == first_op_ + now_; }
-  bool resident(TensorIndex tensor) const {
+  bool active(trace::TensorIndex tensor) const { return active_at_[tensor] == first_op_ + now_; }
+  bool resident(trace::TensorIndex tensor) const {
     if (pages_[tensor].place != Place::kDevice) return false;
     return index_.persistent[tensor] ||
            (index_.first_op[tensor] < now_ && now_ <= index_.last_op[tensor]);
   }
 
-  void be_born(TensorIndex tensor) {
+  void be_born(trace::TensorIndex tensor) {
     device_bytes_ += size(tensor);
     enter_ranking(tensor);
   }
 
-  void die(TensorIndex tensor) {
+  void die(trace::TensorIndex tensor) {
     leave_ranking(tensor);
     if (pages_[tensor].place == Place::kDevice) device_bytes_ -= size(tensor);
-    if (pages_[tensor].host_copy) used(Tier::kHost) -= size(tensor);
+    if (pages_[tensor].host_copy) used(plan::Tier::kHost) -= size(tensor);
     forget_copy(tensor);
     pages_[tensor] = Page();
   }
 
-  Status make_room(OpIndex op) {
+  Status make_room(trace::OpIndex op) {
     while (device_bytes_ + index_.workspace_bytes[op] > budget_bytes_) {
-      const TensorIndex victim = choose_victim();
+      const trace::TensorIndex victim = choose_victim();
       if (victim < 0) return too_large(op);
       TERAIO_RETURN_IF_ERROR(evict(victim, op));
     }
     return Status();
   }
 
-  Status too_large(OpIndex op) const {
+  Status too_large(trace::OpIndex op) const {
     return Status(
         ErrorCode::kOutOfMemory,
         fmt::format("op {} ({}) needs {} bytes, the device budget is {}", op, trace_.ops[op].name,
                     device_bytes_ + index_.workspace_bytes[op], budget_bytes_));
   }
 
-  TensorIndex choose_victim() const {
+  trace::TensorIndex choose_victim() const {
     for (const auto& [rank, tensor] : ranking_)
       if (!active(tensor) && size(tensor) > 0 && can_move(tensor)) return tensor;
     return -1;
   }
 
-  bool can_move(TensorIndex tensor) const { return !index_.uses[tensor].empty(); }
-  bool used_again(TensorIndex tensor) const {
+  bool can_move(trace::TensorIndex tensor) const { return !index_.uses[tensor].empty(); }
+  bool used_again(trace::TensorIndex tensor) const {
     return index_.persistent[tensor] || pages_[tensor].next_use < index_.uses[tensor].size();
   }
 
   Status evict_all() {
     for (size_t i = 0; i < index_.tensor_count(); ++i) {
-      const auto tensor = static_cast<TensorIndex>(i);
+      const auto tensor = static_cast<trace::TensorIndex>(i);
       if (index_.persistent[i] && resident(tensor) && !active(tensor))
         TERAIO_RETURN_IF_ERROR(evict(tensor, 0));
     }
     return Status();
   }
 
-  Status evict(TensorIndex tensor, OpIndex op) {
+  Status evict(trace::TensorIndex tensor, trace::OpIndex op) {
     Page& page = pages_[tensor];
     if (!can_move(tensor)) return Status();
     const bool drop = page.ssd_copy || page.host_copy;
     if (!drop) TERAIO_RETURN_IF_ERROR(choose_tier(tensor));
     if (drop) page.place = page.host_copy ? Place::kHost : Place::kSsd;
-    const Action action = drop ? Action::kDrop : Action::kOffload;
+    const plan::Action action = drop ? plan::Action::kDrop : plan::Action::kOffload;
     plan_.migrations.push_back({tensor, action, op, op, tier_of(page.place)});
     leave_ranking(tensor);
     device_bytes_ -= size(tensor);
@@ -171,18 +174,18 @@ class Pager {
   }
 
   // Tells the op that comes first enough; of the next iteration when that is over in this one.
-  void call_back_ahead(TensorIndex tensor) {
+  void call_back_ahead(trace::TensorIndex tensor) {
     if (options_.called_back_at.empty() || !used_again(tensor)) return;
     called_back_[options_.called_back_at[next_use_op(tensor)]].push_back(tensor);
   }
 
   // The first tier with room; copies of tensors on the device make way on the drives.
-  Status choose_tier(TensorIndex tensor) {
+  Status choose_tier(trace::TensorIndex tensor) {
     Page& page = pages_[tensor];
-    if (options_.use_host && has_room(Tier::kHost, tensor)) {
+    if (options_.use_host && has_room(plan::Tier::kHost, tensor)) {
       page.place = Place::kHost;
       page.host_copy = true;
-    } else if (options_.use_ssd && has_room(Tier::kSsd, tensor)) {
+    } else if (options_.use_ssd && has_room(plan::Tier::kSsd, tensor)) {
       page.place = Place::kSsd;
       page.ssd_copy = true;
     } else if (options_.use_ssd && forget_copies()) {
@@ -191,64 +194,65 @@ class Pager {
       return Status(ErrorCode::kOutOfSpace,
                     fmt::format("no tier has room for the {} bytes that leave at op {} ({}): "
                                 "host holds {}, SSD {}",
-                                size(tensor), now_, trace_.ops[now_].name, used(Tier::kHost),
-                                used(Tier::kSsd)));
+                                size(tensor), now_, trace_.ops[now_].name, used(plan::Tier::kHost),
+                                used(plan::Tier::kSsd)));
     }
     used(tier_of(page.place)) += size(tensor);
     return Status();
   }
 
-  bool has_room(Tier tier, TensorIndex tensor) {
+  bool has_room(plan::Tier tier, trace::TensorIndex tensor) {
     return used(tier) + size(tensor) <= tiers_.capacity_bytes[static_cast<int>(tier)];
   }
 
   bool forget_copies() {
-    const int64_t before = used(Tier::kSsd);
+    const int64_t before = used(plan::Tier::kSsd);
     for (size_t i = 0; i < pages_.size(); ++i)
-      if (pages_[i].place == Place::kDevice) forget_copy(static_cast<TensorIndex>(i));
-    return used(Tier::kSsd) < before;
+      if (pages_[i].place == Place::kDevice) forget_copy(static_cast<trace::TensorIndex>(i));
+    return used(plan::Tier::kSsd) < before;
   }
 
-  void forget_copy(TensorIndex tensor) {
-    if (pages_[tensor].ssd_copy) used(Tier::kSsd) -= size(tensor);
+  void forget_copy(trace::TensorIndex tensor) {
+    if (pages_[tensor].ssd_copy) used(plan::Tier::kSsd) -= size(tensor);
     pages_[tensor].ssd_copy = false;
   }
 
-  void call_back(TensorIndex tensor) {
+  void call_back(trace::TensorIndex tensor) {
     Page& page = pages_[tensor];
-    const Tier tier = tier_of(page.place);
+    const plan::Tier tier = tier_of(page.place);
     page.place = Place::kDevice;
-    plan_.migrations.push_back({tensor, Action::kPrefetch, now_, next_use_op(tensor), tier});
+    plan_.migrations.push_back({tensor, plan::Action::kPrefetch, now_, next_use_op(tensor), tier});
     device_bytes_ += size(tensor);
     enter_ranking(tensor);
   }
 
-  void return_scheduled(OpIndex op) {
-    for (TensorIndex tensor : returning_[op]) return_if_room(tensor, op);
-    for (TensorIndex tensor : std::exchange(called_back_[op], {})) return_if_room(tensor, op);
+  void return_scheduled(trace::OpIndex op) {
+    for (trace::TensorIndex tensor : returning_[op]) return_if_room(tensor, op);
+    for (trace::TensorIndex tensor : std::exchange(called_back_[op], {}))
+      return_if_room(tensor, op);
   }
 
-  void return_if_room(TensorIndex tensor, OpIndex op) {
+  void return_if_room(trace::TensorIndex tensor, trace::OpIndex op) {
     const int64_t needed = device_bytes_ + index_.workspace_bytes[op] + size(tensor);
     if (pages_[tensor].place != Place::kDevice && needed <= budget_bytes_) call_back(tensor);
   }
 
   // In the iteration; the first use when none is left in this one.
-  OpIndex next_use_op(TensorIndex tensor) const {
-    const std::span<const TensorUse> uses = index_.uses[tensor];
+  trace::OpIndex next_use_op(trace::TensorIndex tensor) const {
+    const std::span<const trace::TensorUse> uses = index_.uses[tensor];
     const uint32_t next = pages_[tensor].next_use;
     return next < uses.size() ? uses[next].op : uses.front().op;
   }
 
-  void pass_use(TensorIndex tensor) {
+  void pass_use(trace::TensorIndex tensor) {
     leave_ranking(tensor);
     if (index_.uses[tensor][pages_[tensor].next_use++].writes) forget_copy(tensor);
-    if (std::exchange(pages_[tensor].host_copy, false)) used(Tier::kHost) -= size(tensor);
+    if (std::exchange(pages_[tensor].host_copy, false)) used(plan::Tier::kHost) -= size(tensor);
     enter_ranking(tensor);
   }
 
-  Rank rank(TensorIndex tensor) const {
-    const std::span<const TensorUse> uses = index_.uses[tensor];
+  Rank rank(trace::TensorIndex tensor) const {
+    const std::span<const trace::TensorUse> uses = index_.uses[tensor];
     const uint32_t next = pages_[tensor].next_use;
     if (options_.victim == Victim::kFarthestNextUse) {
       // Room that its death makes soon is not worth a write.
@@ -261,44 +265,45 @@ class Pager {
     return {last, tensor};
   }
 
-  void enter_ranking(TensorIndex tensor) { ranking_.insert(ranked_[tensor] = rank(tensor)); }
-  void leave_ranking(TensorIndex tensor) { ranking_.erase(ranked_[tensor]); }
+  void enter_ranking(trace::TensorIndex tensor) { ranking_.insert(ranked_[tensor] = rank(tensor)); }
+  void leave_ranking(trace::TensorIndex tensor) { ranking_.erase(ranked_[tensor]); }
 
   // Positions in the uses start over with the iteration; distances stay what they are.
   void rank_again() {
     ranking_.clear();
     for (size_t i = 0; i < pages_.size(); ++i)
       if (index_.persistent[i] && pages_[i].place == Place::kDevice)
-        enter_ranking(static_cast<TensorIndex>(i));
+        enter_ranking(static_cast<trace::TensorIndex>(i));
   }
 
-  int64_t& used(Tier tier) { return tier_bytes_[static_cast<int>(tier)]; }
+  int64_t& used(plan::Tier tier) { return tier_bytes_[static_cast<int>(tier)]; }
 
-  const Trace& trace_;
-  const TraceIndex index_;
+  const trace::Trace& trace_;
+  const trace::TraceIndex index_;
   const DemandOptions& options_;
-  const Tiers tiers_;
+  const simulate::Tiers tiers_;
   const int64_t budget_bytes_;
   std::vector<Page> pages_;
   std::vector<int64_t> active_at_;  // per tensor: the latest op that uses it, over all iterations
-  FlatLists<TensorIndex> leaving_;
-  FlatLists<TensorIndex> returning_;
-  std::vector<std::vector<TensorIndex>> called_back_;  // per op: to come back ahead of their use
-  std::set<Rank> ranking_;                             // of the tensors on the device
-  std::vector<Rank> ranked_;                           // what each was entered with
+  trace::FlatLists<trace::TensorIndex> leaving_;
+  trace::FlatLists<trace::TensorIndex> returning_;
+  std::vector<std::vector<trace::TensorIndex>>
+      called_back_;           // per op: to come back ahead of their use
+  std::set<Rank> ranking_;    // of the tensors on the device
+  std::vector<Rank> ranked_;  // what each was entered with
   std::array<int64_t, 2> tier_bytes_{};
   int64_t device_bytes_ = 0;
   int64_t first_op_ = 0;  // of the iteration, over all iterations
-  OpIndex now_ = 0;
+  trace::OpIndex now_ = 0;
   bool afresh_ = false;
-  Plan plan_;
+  plan::Plan plan_;
 };
 
 }  // namespace
 
-Result<Plan> plan_on_demand(const Trace& trace, const Hardware& hardware, const Limits& limits,
-                            const DemandOptions& options) {
+Result<plan::Plan> plan_on_demand(const trace::Trace& trace, const hardware::Hardware& hardware,
+                                  const plan::Limits& limits, const DemandOptions& options) {
   return Pager(trace, hardware, limits, options).run();
 }
 
-}  // namespace teraio
+}  // namespace teraio::planner

@@ -12,7 +12,7 @@
 #include "plan/plan.h"
 #include "trace/trace.h"
 
-namespace teraio {
+namespace teraio::planner {
 
 enum class Victim : uint8_t {
   kLeastRecentlyUsed,
@@ -23,9 +23,9 @@ enum class Victim : uint8_t {
 // short or not. Either may be in the next iteration. Ignored when it is away already, and called
 // back only on demand when there is no room at `return_op`.
 struct ScheduledMove {
-  TensorIndex tensor = 0;
-  OpIndex leave_op = 0;
-  OpIndex return_op = 0;
+  trace::TensorIndex tensor = 0;
+  trace::OpIndex leave_op = 0;
+  trace::OpIndex return_op = 0;
 };
 
 struct DemandOptions {
@@ -33,14 +33,14 @@ struct DemandOptions {
   std::vector<ScheduledMove> moves;
   // Per op: before which op tensors that it needs are called back, if there is room then; the same
   // or an earlier op of the iteration. Empty: each before the op itself.
-  std::vector<OpIndex> called_back_at;
+  std::vector<trace::OpIndex> called_back_at;
   bool use_host = true;
   bool use_ssd = true;
 };
 
 // A plan whose iteration ends as it begins. Host memory is used first, then the drives. Fails
 // (kOutOfMemory) when an op does not fit, (kOutOfSpace) when the tiers that may be used are full.
-Result<Plan> plan_on_demand(const Trace& trace, const Hardware& hardware, const Limits& limits,
-                            const DemandOptions& options);
+Result<plan::Plan> plan_on_demand(const trace::Trace& trace, const hardware::Hardware& hardware,
+                                  const plan::Limits& limits, const DemandOptions& options);
 
-}  // namespace teraio
+}  // namespace teraio::planner

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 
-namespace teraio {
+namespace teraio::planner {
 namespace {
 
 std::vector<int64_t> excess_of(const Problem& problem) {
@@ -14,9 +14,9 @@ std::vector<int64_t> excess_of(const Problem& problem) {
   return excess;
 }
 
-int64_t total_bytes(const Trace& trace) {
+int64_t total_bytes(const trace::Trace& trace) {
   int64_t sum = 0;
-  for (const Tensor& tensor : trace.tensors) sum += tensor.size_bytes;
+  for (const trace::Tensor& tensor : trace.tensors) sum += tensor.size_bytes;
   return sum;
 }
 
@@ -27,7 +27,7 @@ std::vector<double> weights_of(const DraftOptions& options) {
   return weights;
 }
 
-MemoryCurve empty_tier(const Problem& problem, Tier tier) {
+MemoryCurve empty_tier(const Problem& problem, plan::Tier tier) {
   const size_t count = problem.trace.ops.size();
   return MemoryCurve(std::vector<int64_t>(count, -problem.tier_capacity_bytes(tier)),
                      std::vector<double>(count, 0.0));
@@ -35,8 +35,8 @@ MemoryCurve empty_tier(const Problem& problem, Tier tier) {
 
 }  // namespace
 
-int64_t Problem::tier_capacity_bytes(Tier tier) const {
-  if (tier == Tier::kSsd) return ssd_capacity_bytes(hardware);
+int64_t Problem::tier_capacity_bytes(plan::Tier tier) const {
+  if (tier == plan::Tier::kSsd) return ssd_capacity_bytes(hardware);
   return std::min(limits.host_limit_bytes.value_or(hardware.host.capacity_bytes),
                   hardware.host.capacity_bytes);
 }
@@ -46,11 +46,11 @@ Draft::Draft(const Problem& problem, DraftOptions options)
       options_(std::move(options)),
       ledger_(problem.hardware, options_.op_ns),
       excess_(excess_of(problem), weights_of(options_)),
-      tier_capacity_bytes_{problem.tier_capacity_bytes(Tier::kSsd),
-                           problem.tier_capacity_bytes(Tier::kHost)},
+      tier_capacity_bytes_{problem.tier_capacity_bytes(plan::Tier::kSsd),
+                           problem.tier_capacity_bytes(plan::Tier::kHost)},
       tier_is_roomy_{tier_capacity_bytes_[0] >= total_bytes(problem.trace),
                      tier_capacity_bytes_[1] >= total_bytes(problem.trace)},
-      tier_use_{empty_tier(problem, Tier::kSsd), empty_tier(problem, Tier::kHost)},
+      tier_use_{empty_tier(problem, plan::Tier::kSsd), empty_tier(problem, plan::Tier::kHost)},
       moves_(problem.lifetimes.periods.size()),
       copies_(problem.lifetimes.epochs.size()) {
   for (size_t i = 0; i < options_.reserved_epochs.size(); ++i)
@@ -61,7 +61,7 @@ Draft::Draft(const Problem& problem, DraftOptions options)
 
 // From the first to the last reserved period of each epoch.
 void Draft::reserve_host() {
-  const std::vector<CopyEpoch>& epochs = problem_->lifetimes.epochs;
+  const std::vector<trace::CopyEpoch>& epochs = problem_->lifetimes.epochs;
   reserved_host_epochs_.resize(epochs.size());
   for (size_t i = 0; i < epochs.size(); ++i) {
     int64_t first = -1;
@@ -74,7 +74,7 @@ void Draft::reserve_host() {
     if (first < 0) continue;
     if (epochs[i].never_written) first = 0, end = problem_->op_count();
     reserved_host_epochs_[i] = true;
-    tier_use(Tier::kHost).add(first, end, problem_->size_bytes(epochs[i].periods.front()));
+    tier_use(plan::Tier::kHost).add(first, end, problem_->size_bytes(epochs[i].periods.front()));
   }
 }
 
@@ -82,8 +82,8 @@ bool Draft::has_reserved_host(int32_t index) const {
   return !reserved_host_epochs_.empty() && reserved_host_epochs_[period(index).epoch];
 }
 
-bool Draft::may_use_reserved_host(int32_t index, Tier tier) const {
-  return tier == Tier::kHost && options_.reserved_host_periods[index];
+bool Draft::may_use_reserved_host(int32_t index, plan::Tier tier) const {
+  return tier == plan::Tier::kHost && options_.reserved_host_periods[index];
 }
 
 int64_t Draft::position(int32_t index) const {
@@ -95,7 +95,7 @@ int64_t Draft::position(int32_t index) const {
 // The op until which a period's copy lies on its tier: up to the use that follows, as the read may
 // last until then, or to the tensor's death.
 int64_t Draft::end_of_rest(int32_t index) const {
-  const InactivePeriod& own = period(index);
+  const trace::InactivePeriod& own = period(index);
   return position(index) + own.end - own.first + (own.until_freed ? 0 : 1);
 }
 
@@ -127,7 +127,7 @@ void Draft::for_new_occupancy(int32_t index, Visit visit) const {
   }
 }
 
-bool Draft::tier_has_room(int32_t index, Tier tier) const {
+bool Draft::tier_has_room(int32_t index, plan::Tier tier) const {
   if (tier_is_roomy_[static_cast<size_t>(tier)]) return true;
   const int64_t bytes = problem_->size_bytes(index);
   bool room = true;
@@ -149,9 +149,9 @@ bool Draft::within_write_budget(int32_t index) const {
 }
 
 // `sign`: 1 when the period comes to write its epoch's copy, -1 when it does not any more.
-void Draft::count_write(int32_t index, Tier tier, int64_t sign) {
+void Draft::count_write(int32_t index, plan::Tier tier, int64_t sign) {
   const int64_t bytes = sign * problem_->size_bytes(index);
-  if (tier == Tier::kSsd) ssd_bytes_written_ += bytes;
+  if (tier == plan::Tier::kSsd) ssd_bytes_written_ += bytes;
   if (is_reserved(index)) reserved_bytes_ -= bytes;
 }
 
@@ -165,25 +165,25 @@ double Draft::share_of_write(int32_t index) const {
   return sum > 0 ? relief(index) / sum : 1;
 }
 
-bool Draft::may_use(int32_t index, Tier tier) const {
+bool Draft::may_use(int32_t index, plan::Tier tier) const {
   if (tier_capacity_bytes_[static_cast<size_t>(tier)] <= 0) return false;
   const Copy& now = copy(index);
   if (options_.clean_copies && now.exists() && moves_[now.first].tier != tier) return false;
   if (has_reserved_host(index)) return may_use_reserved_host(index, tier);
-  if (tier == Tier::kSsd && !within_write_budget(index)) return false;
+  if (tier == plan::Tier::kSsd && !within_write_budget(index)) return false;
   return tier_has_room(index, tier);
 }
 
 // The last op at or after `first` in which the period's read has to start; its end when there is
 // none to do.
-std::optional<int64_t> Draft::read_start(int32_t index, Tier tier, int64_t first) const {
-  const InactivePeriod& own = period(index);
+std::optional<int64_t> Draft::read_start(int32_t index, plan::Tier tier, int64_t first) const {
+  const trace::InactivePeriod& own = period(index);
   if (own.until_freed) return own.end;
   return ledger_.read_start(tier, first, own.end, problem_->size_bytes(index));
 }
 
 // By the price where the read has to be done, at the latest.
-double Draft::read_cost(int32_t index, Tier tier) const {
+double Draft::read_cost(int32_t index, plan::Tier tier) const {
   if (period(index).until_freed) return 0;
   const double ns = ledger_.alone_ns(tier, Direction::kRead, problem_->size_bytes(index));
   if (options_.read_price.empty()) return ns;
@@ -191,17 +191,17 @@ double Draft::read_cost(int32_t index, Tier tier) const {
 }
 
 // By the price where the write can start.
-double Draft::write_cost(int32_t index, Tier tier) const {
+double Draft::write_cost(int32_t index, plan::Tier tier) const {
   double ns = ledger_.alone_ns(tier, Direction::kWrite, problem_->size_bytes(index));
-  if (tier == Tier::kSsd && options_.ssd_write_price > 1)
+  if (tier == plan::Tier::kSsd && options_.ssd_write_price > 1)
     ns *= options_.ssd_write_price * share_of_write(index);
   if (options_.write_price.empty()) return ns;
   return ns * options_.write_price[period(index).first % problem_->op_count()];
 }
 
-std::optional<Offer> Draft::offer_on(int32_t index, Tier tier, bool timed) const {
+std::optional<Offer> Draft::offer_on(int32_t index, plan::Tier tier, bool timed) const {
   if (!may_use(index, tier)) return std::nullopt;
-  const InactivePeriod& own = period(index);
+  const trace::InactivePeriod& own = period(index);
   const int64_t bytes = problem_->size_bytes(index);
   Offer offer{index, tier, would_write(index), own.first, own.end, 0, read_cost(index, tier)};
   if (offer.writes) offer.cost += write_cost(index, tier);
@@ -228,9 +228,9 @@ std::optional<Offer> Draft::offer_on(int32_t index, Tier tier, bool timed) const
 
 // The same copy, written in an earlier idle period of the epoch: one more read, but no waiting for
 // the write when the memory is short.
-std::optional<Offer> Draft::early_write_offer(int32_t index, Tier tier) const {
+std::optional<Offer> Draft::early_write_offer(int32_t index, plan::Tier tier) const {
   const std::vector<int32_t>& periods = epoch(index).periods;
-  const InactivePeriod& own = period(index);
+  const trace::InactivePeriod& own = period(index);
   const int64_t bytes = problem_->size_bytes(index);
   for (size_t i = 0; i < periods.size() && periods[i] != index; ++i) {
     const std::optional<Offer> early = offer_on(periods[i], tier, true);
@@ -254,10 +254,10 @@ std::optional<Offer> Draft::timed_offer(int32_t index) const {
   const auto consider = [&](const std::optional<Offer>& offer) {
     if (offer && (!best || offer->benefit > best->benefit)) best = offer;
   };
-  consider(offer_on(index, Tier::kSsd, true));
-  consider(offer_on(index, Tier::kHost, true));
+  consider(offer_on(index, plan::Tier::kSsd, true));
+  consider(offer_on(index, plan::Tier::kHost, true));
   if (!options_.early_writes || !would_write(index)) return best;
-  for (Tier tier : {Tier::kSsd, Tier::kHost}) {
+  for (plan::Tier tier : {plan::Tier::kSsd, plan::Tier::kHost}) {
     const std::optional<Offer> early = early_write_offer(index, tier);
     if (early && (!best || early->score() > best->score())) best = early;
   }
@@ -265,8 +265,8 @@ std::optional<Offer> Draft::timed_offer(int32_t index) const {
 }
 
 std::optional<Offer> Draft::untimed_offer(int32_t index) const {
-  const std::optional<Offer> ssd = offer_on(index, Tier::kSsd, false);
-  const std::optional<Offer> host = offer_on(index, Tier::kHost, false);
+  const std::optional<Offer> ssd = offer_on(index, plan::Tier::kSsd, false);
+  const std::optional<Offer> host = offer_on(index, plan::Tier::kHost, false);
   if (!ssd || !host) return ssd ? ssd : host;
   return host->score() > ssd->score() ? host : ssd;
 }
@@ -277,13 +277,13 @@ void Draft::hand_over_write(int32_t index) {
   ledger_.release(before.write);
   before.write.parts.clear();
   before.writes = false;
-  const InactivePeriod& old = period(copy(index).first);
+  const trace::InactivePeriod& old = period(copy(index).first);
   excess_.add(old.first, before.free_from, -problem_->size_bytes(index));
   before.free_from = old.first;
   moves_[index].writes = !epoch(index).never_written;
 }
 
-void Draft::occupy(int32_t index, Tier tier, int64_t sign) {
+void Draft::occupy(int32_t index, plan::Tier tier, int64_t sign) {
   if (has_reserved_host(index)) return;
   const int64_t bytes = problem_->size_bytes(index);
   for_new_occupancy(index, [&](int64_t first, int64_t end) {
@@ -300,7 +300,7 @@ void Draft::move(const Offer& offer) {
 }
 
 void Draft::move_alone(const Offer& offer) {
-  const InactivePeriod& own = period(offer.period);
+  const trace::InactivePeriod& own = period(offer.period);
   const int64_t bytes = problem_->size_bytes(offer.period);
   Move& move = moves_[offer.period];
   occupy(offer.period, offer.tier, 1);
@@ -327,7 +327,7 @@ bool Draft::stay(int32_t index) {
   if (move.writes) ledger_.release(move.write);
   if (move.writes) count_write(index, move.tier, -1);
   excess_.add(move.free_from, move.needed_from, bytes);
-  const Tier tier = move.tier;
+  const plan::Tier tier = move.tier;
   move = Move();
   update_copy(index);
   occupy(index, tier, -1);
@@ -359,7 +359,7 @@ void Draft::forget_timing() {
   for (size_t i = 0; i < moves_.size(); ++i) {
     Move& move = moves_[i];
     if (!move.moved) continue;
-    const InactivePeriod& own = period(static_cast<int32_t>(i));
+    const trace::InactivePeriod& own = period(static_cast<int32_t>(i));
     const int64_t bytes = problem_->size_bytes(static_cast<int32_t>(i));
     excess_.add(own.first, move.free_from, -bytes);
     excess_.add(move.needed_from, own.end, -bytes);
@@ -368,8 +368,8 @@ void Draft::forget_timing() {
   }
 }
 
-bool Draft::relocate(int32_t period, Tier tier) {
-  const Tier before = moves_[copy(period).first].tier;
+bool Draft::relocate(int32_t period, plan::Tier tier) {
+  const plan::Tier before = moves_[copy(period).first].tier;
   std::vector<int32_t> old;
   for (int32_t other : epoch(period).periods)
     if (moves_[other].moved) old.push_back(other);
@@ -377,7 +377,7 @@ bool Draft::relocate(int32_t period, Tier tier) {
   if (!moves_[period].moved) all.push_back(period);
   std::sort(all.begin(), all.end(),
             [this](int32_t a, int32_t b) { return position(a) < position(b); });
-  const auto move_all = [&](const std::vector<int32_t>& periods, Tier target) {
+  const auto move_all = [&](const std::vector<int32_t>& periods, plan::Tier target) {
     for (int32_t other : periods) {
       const std::optional<Offer> offer = offer_on(other, target, false);
       if (!offer) return false;
@@ -404,4 +404,4 @@ void Draft::set_needed_from(int32_t index, int64_t op) {
   move.needed_from = op;
 }
 
-}  // namespace teraio
+}  // namespace teraio::planner

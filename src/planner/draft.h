@@ -19,19 +19,19 @@
 #include "trace/lifetimes.h"
 #include "trace/trace.h"
 
-namespace teraio {
+namespace teraio::planner {
 
 struct Problem {
-  const Trace& trace;
-  const Hardware& hardware;
-  const Limits& limits;
-  const Lifetimes& lifetimes;
+  const trace::Trace& trace;
+  const hardware::Hardware& hardware;
+  const plan::Limits& limits;
+  const trace::Lifetimes& lifetimes;
 
   int64_t op_count() const { return static_cast<int64_t>(trace.ops.size()); }
   int64_t budget_bytes() const {
     return limits.device_budget_bytes.value_or(hardware.device_memory_bytes);
   }
-  int64_t tier_capacity_bytes(Tier tier) const;
+  int64_t tier_capacity_bytes(plan::Tier tier) const;
   int64_t size_bytes(int32_t period) const {
     return trace.tensors[lifetimes.periods[period].tensor].size_bytes;
   }
@@ -60,7 +60,7 @@ struct DraftOptions {
 // What moving a period would bring.
 struct Offer {
   int32_t period = -1;
-  Tier tier = Tier::kSsd;
+  plan::Tier tier = plan::Tier::kSsd;
   bool writes = false;
   int64_t free_from = 0;  // unrolled ops
   int64_t needed_from = 0;
@@ -80,7 +80,7 @@ class Draft {
   struct Move {
     bool moved = false;
     bool writes = false;
-    Tier tier = Tier::kSsd;
+    plan::Tier tier = plan::Tier::kSsd;
     int64_t free_from = 0;
     int64_t needed_from = 0;
     int64_t planned_from = 0;  // when the read would have to start, if there is memory for it
@@ -95,7 +95,7 @@ class Draft {
   std::optional<Offer> timed_offer(int32_t period) const;
   // As if bandwidth were endless: free from the offload's trigger to the next use.
   std::optional<Offer> untimed_offer(int32_t period) const;
-  std::optional<Offer> untimed_offer_on(int32_t period, Tier tier) const {
+  std::optional<Offer> untimed_offer_on(int32_t period, plan::Tier tier) const {
     return offer_on(period, tier, false);
   }
 
@@ -107,12 +107,12 @@ class Draft {
   void forget_timing();
   // Takes all moved periods of an epoch that has some back and moves them, and `period`, to `tier`.
   // Untimed. False, and nothing changed, when the tier has no room for that.
-  bool relocate(int32_t period, Tier tier);
+  bool relocate(int32_t period, plan::Tier tier);
   // Changes when a moved period's bytes are needed again.
   void set_needed_from(int32_t period, int64_t op);
 
   // Where the copy of the period's epoch lies; nothing when there is none.
-  std::optional<Tier> tier_of_copy(int32_t index) const {
+  std::optional<plan::Tier> tier_of_copy(int32_t index) const {
     if (!copy(index).exists()) return std::nullopt;
     return moves_[copy(index).first].tier;
   }
@@ -131,8 +131,10 @@ class Draft {
   int64_t ssd_bytes_written() const { return ssd_bytes_written_; }
 
  private:
-  const InactivePeriod& period(int32_t index) const { return problem_->lifetimes.periods[index]; }
-  const CopyEpoch& epoch(int32_t index) const {
+  const trace::InactivePeriod& period(int32_t index) const {
+    return problem_->lifetimes.periods[index];
+  }
+  const trace::CopyEpoch& epoch(int32_t index) const {
     return problem_->lifetimes.epochs[period(index).epoch];
   }
   // The copy that a period would use, as it is now.
@@ -146,28 +148,30 @@ class Draft {
   int64_t end_of_rest(int32_t index) const;
   bool would_write(int32_t index) const;
   bool is_first(int32_t index) const;
-  bool tier_has_room(int32_t index, Tier tier) const;
-  bool may_use(int32_t index, Tier tier) const;
+  bool tier_has_room(int32_t index, plan::Tier tier) const;
+  bool may_use(int32_t index, plan::Tier tier) const;
   bool is_reserved(int32_t index) const;
   void reserve_host();
   bool has_reserved_host(int32_t index) const;
-  bool may_use_reserved_host(int32_t index, Tier tier) const;
+  bool may_use_reserved_host(int32_t index, plan::Tier tier) const;
   bool within_write_budget(int32_t index) const;
-  void count_write(int32_t index, Tier tier, int64_t sign);
+  void count_write(int32_t index, plan::Tier tier, int64_t sign);
   double share_of_write(int32_t index) const;
   template <typename Visit>
   void for_new_occupancy(int32_t index, Visit visit) const;
-  std::optional<int64_t> read_start(int32_t index, Tier tier, int64_t first) const;
-  double read_cost(int32_t index, Tier tier) const;
-  double write_cost(int32_t index, Tier tier) const;
-  std::optional<Offer> offer_on(int32_t index, Tier tier, bool timed) const;
-  std::optional<Offer> early_write_offer(int32_t index, Tier tier) const;
+  std::optional<int64_t> read_start(int32_t index, plan::Tier tier, int64_t first) const;
+  double read_cost(int32_t index, plan::Tier tier) const;
+  double write_cost(int32_t index, plan::Tier tier) const;
+  std::optional<Offer> offer_on(int32_t index, plan::Tier tier, bool timed) const;
+  std::optional<Offer> early_write_offer(int32_t index, plan::Tier tier) const;
   void move_alone(const Offer& offer);
   void hand_over_write(int32_t index);
-  void occupy(int32_t index, Tier tier, int64_t sign);
+  void occupy(int32_t index, plan::Tier tier, int64_t sign);
   void update_copy(int32_t index);
-  MemoryCurve& tier_use(Tier tier) { return tier_use_[static_cast<size_t>(tier)]; }
-  const MemoryCurve& tier_use(Tier tier) const { return tier_use_[static_cast<size_t>(tier)]; }
+  MemoryCurve& tier_use(plan::Tier tier) { return tier_use_[static_cast<size_t>(tier)]; }
+  const MemoryCurve& tier_use(plan::Tier tier) const {
+    return tier_use_[static_cast<size_t>(tier)];
+  }
 
   const Problem* problem_;
   DraftOptions options_;
@@ -183,4 +187,4 @@ class Draft {
   int64_t reserved_bytes_ = 0;  // of reserved copies that are not written so far
 };
 
-}  // namespace teraio
+}  // namespace teraio::planner

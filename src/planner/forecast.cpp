@@ -8,7 +8,7 @@
 #include <queue>
 #include <tuple>
 
-namespace teraio {
+namespace teraio::planner {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -69,7 +69,9 @@ class Forecaster {
   }
 
  private:
-  const InactivePeriod& period(int32_t index) const { return problem_.lifetimes.periods[index]; }
+  const trace::InactivePeriod& period(int32_t index) const {
+    return problem_.lifetimes.periods[index];
+  }
 
   bool run_until(int64_t op) {
     while (op_ < op) {
@@ -83,21 +85,21 @@ class Forecaster {
   void prepare_lives() {
     std::vector<int64_t> last(problem_.trace.tensors.size(), -1);
     std::vector<bool> born(problem_.trace.tensors.size(), false);
-    const auto touch = [&](TensorIndex tensor, int64_t op) {
-      const Tensor& own = problem_.trace.tensors[tensor];
+    const auto touch = [&](trace::TensorIndex tensor, int64_t op) {
+      const trace::Tensor& own = problem_.trace.tensors[tensor];
       if (own.persistent) return;
       if (!born[tensor]) born_bytes_[op] += own.size_bytes;
       born[tensor] = true;
       last[tensor] = op;
     };
     for (int64_t k = 0; k < count_; ++k) {
-      const Op& op = problem_.trace.ops[k];
-      for (TensorIndex tensor : op.reads) touch(tensor, k);
-      for (TensorIndex tensor : op.writes) touch(tensor, k);
-      for (TensorIndex tensor : op.frees) last[tensor] = k;
+      const trace::Op& op = problem_.trace.ops[k];
+      for (trace::TensorIndex tensor : op.reads) touch(tensor, k);
+      for (trace::TensorIndex tensor : op.writes) touch(tensor, k);
+      for (trace::TensorIndex tensor : op.frees) last[tensor] = k;
     }
     for (size_t i = 0; i < last.size(); ++i) {
-      const Tensor& own = problem_.trace.tensors[i];
+      const trace::Tensor& own = problem_.trace.tensors[i];
       if (last[i] >= 0) dead_bytes_[last[i]] += own.size_bytes;
       if (own.persistent) used_bytes_ += own.size_bytes;
     }
@@ -124,11 +126,11 @@ class Forecaster {
   }
 
   void prepare_tiers() {
-    for (Tier tier : {Tier::kSsd, Tier::kHost})
+    for (plan::Tier tier : {plan::Tier::kSsd, plan::Tier::kHost})
       tier_room_bytes_[static_cast<size_t>(tier)] = problem_.tier_capacity_bytes(tier);
     for (size_t i = 0; i < problem_.lifetimes.epochs.size(); ++i) {
       const int32_t period = problem_.lifetimes.epochs[i].periods.front();
-      const std::optional<Tier> tier = draft_.tier_of_copy(period);
+      const std::optional<plan::Tier> tier = draft_.tier_of_copy(period);
       if (tier && draft_.copy_rests_at_start(static_cast<int32_t>(i)))
         tier_room_bytes_[static_cast<size_t>(*tier)] -= problem_.size_bytes(period);
     }
@@ -152,7 +154,7 @@ class Forecaster {
   }
 
   void written(int32_t index) {
-    const TensorIndex tensor = period(index).tensor;
+    const trace::TensorIndex tensor = period(index).tensor;
     places_[tensor] = Place::kTier;
     used_bytes_ -= problem_.size_bytes(index);
     if (queued_reads_[tensor] >= 0) queue_read(queued_reads_[tensor]);
@@ -167,24 +169,25 @@ class Forecaster {
 
   // What the next op still has to take.
   int64_t missing_bytes() const {
-    const Op& op = problem_.trace.ops[op_ % count_];
+    const trace::Op& op = problem_.trace.ops[op_ % count_];
     int64_t bytes = born_bytes_[op_ % count_] + op.workspace_bytes;
-    for (const std::vector<TensorIndex>* list : {&op.reads, &op.writes})
-      for (TensorIndex tensor : *list)
+    for (const std::vector<trace::TensorIndex>* list : {&op.reads, &op.writes})
+      for (trace::TensorIndex tensor : *list)
         if (places_[tensor] == Place::kTier || places_[tensor] == Place::kWriting)
           bytes += problem_.trace.tensors[tensor].size_bytes;
     return bytes;
   }
 
-  bool resident(const std::vector<TensorIndex>& tensors) const {
-    return std::all_of(tensors.begin(), tensors.end(),
-                       [this](TensorIndex tensor) { return places_[tensor] == Place::kDevice; });
+  bool resident(const std::vector<trace::TensorIndex>& tensors) const {
+    return std::all_of(tensors.begin(), tensors.end(), [this](trace::TensorIndex tensor) {
+      return places_[tensor] == Place::kDevice;
+    });
   }
 
   void start_op() {
     if (running_) return;
     const int64_t local = op_ % count_;
-    const Op& op = problem_.trace.ops[local];
+    const trace::Op& op = problem_.trace.ops[local];
     const int64_t takes = born_bytes_[local] + op.workspace_bytes;
     if (!resident(op.reads) || !resident(op.writes) || used_bytes_ + takes > budget_bytes_) return;
     used_bytes_ += takes;
@@ -222,14 +225,14 @@ class Forecaster {
 
   void start_transfers() {
     bool changed = false;
-    for (Tier tier : {Tier::kSsd, Tier::kHost}) {
+    for (plan::Tier tier : {plan::Tier::kSsd, plan::Tier::kHost}) {
       changed |= start_write(tier);
       changed |= start_read(tier);
     }
     if (changed) set_speeds();
   }
 
-  bool start_write(Tier tier) {
+  bool start_write(plan::Tier tier) {
     std::deque<int32_t>& queue = writes_[static_cast<size_t>(tier)];
     Channel& channel = channels_[2 * static_cast<size_t>(tier)];
     if (channel.busy() || queue.empty()) return false;
@@ -243,7 +246,7 @@ class Forecaster {
   }
 
   // Only a read that the next op waits for may take the memory that this op needs.
-  bool start_read(Tier tier) {
+  bool start_read(plan::Tier tier) {
     std::priority_queue<Read>& queue = reads_[static_cast<size_t>(tier)];
     Channel& channel = channels_[2 * static_cast<size_t>(tier) + 1];
     if (channel.busy() || queue.empty()) return false;
@@ -347,4 +350,4 @@ class Forecaster {
 
 std::optional<Execution> forecast(const Draft& draft) { return Forecaster(draft).run(); }
 
-}  // namespace teraio
+}  // namespace teraio::planner

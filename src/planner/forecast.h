@@ -10,10 +10,10 @@
 #include "planner/draft.h"
 #include "planner/search.h"
 
-namespace teraio {
+namespace teraio::planner {
 
 // An iteration in steady state. Nothing when the draft runs into a deadlock, which one whose
 // excess() is nowhere above zero does not.
 std::optional<Execution> forecast(const Draft& draft);
 
-}  // namespace teraio
+}  // namespace teraio::planner

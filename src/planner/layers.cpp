@@ -4,7 +4,7 @@
 #include <cctype>
 #include <string_view>
 
-namespace teraio {
+namespace teraio::planner {
 namespace {
 
 // "l7" of "l7.mlp", "layers.7" of "layers.7.attention.wq"; empty when there is no number that a dot
@@ -16,21 +16,21 @@ std::string_view label_of(std::string_view name) {
   return {};
 }
 
-std::string_view label_of(const Trace& trace, const Op& op) {
+std::string_view label_of(const trace::Trace& trace, const trace::Op& op) {
   if (const std::string_view label = label_of(op.name); !label.empty()) return label;
-  for (const std::vector<TensorIndex>* tensors : {&op.reads, &op.writes})
-    for (TensorIndex tensor : *tensors)
-      if (trace.tensors[tensor].kind == TensorKind::kParameter)
+  for (const std::vector<trace::TensorIndex>* tensors : {&op.reads, &op.writes})
+    for (trace::TensorIndex tensor : *tensors)
+      if (trace.tensors[tensor].kind == trace::TensorKind::kParameter)
         if (const std::string_view label = label_of(trace.tensors[tensor].name); !label.empty())
           return label;
   return {};
 }
 
-std::vector<int32_t> by_name(const Trace& trace) {
+std::vector<int32_t> by_name(const trace::Trace& trace) {
   std::vector<int32_t> layers;
   std::string_view current;
   int32_t layer = 0;
-  for (const Op& op : trace.ops) {
+  for (const trace::Op& op : trace.ops) {
     const std::string_view label = label_of(trace, op);
     if (!label.empty() && label != current) {
       layer += current.empty() ? 0 : 1;
@@ -41,21 +41,21 @@ std::vector<int32_t> by_name(const Trace& trace) {
   return layers;
 }
 
-bool uses_parameter(const Trace& trace, const Op& op) {
-  const auto is_parameter = [&trace](TensorIndex tensor) {
-    return trace.tensors[tensor].kind == TensorKind::kParameter;
+bool uses_parameter(const trace::Trace& trace, const trace::Op& op) {
+  const auto is_parameter = [&trace](trace::TensorIndex tensor) {
+    return trace.tensors[tensor].kind == trace::TensorKind::kParameter;
   };
   return std::any_of(op.reads.begin(), op.reads.end(), is_parameter) ||
          std::any_of(op.writes.begin(), op.writes.end(), is_parameter);
 }
 
-std::vector<int32_t> by_parameters(const Trace& trace) {
+std::vector<int32_t> by_parameters(const trace::Trace& trace) {
   int64_t total_ns = 0;
-  for (const Op& op : trace.ops) total_ns += op.duration_ns;
+  for (const trace::Op& op : trace.ops) total_ns += op.duration_ns;
   std::vector<int32_t> layers;
   int64_t layer_ns = 0;
   int32_t layer = 0;
-  for (const Op& op : trace.ops) {
+  for (const trace::Op& op : trace.ops) {
     if (layer_ns > total_ns / 256 && uses_parameter(trace, op)) {
       ++layer;
       layer_ns = 0;
@@ -68,17 +68,18 @@ std::vector<int32_t> by_parameters(const Trace& trace) {
 
 }  // namespace
 
-std::vector<int32_t> layer_of_ops(const Trace& trace) {
+std::vector<int32_t> layer_of_ops(const trace::Trace& trace) {
   std::vector<int32_t> layers = by_name(trace);
   const bool told = !layers.empty() && layers.back() > 0;
   return told ? layers : by_parameters(trace);
 }
 
-std::vector<OpIndex> layer_starts(const std::vector<int32_t>& layer_of_op) {
-  std::vector<OpIndex> starts;
+std::vector<trace::OpIndex> layer_starts(const std::vector<int32_t>& layer_of_op) {
+  std::vector<trace::OpIndex> starts;
   for (size_t k = 0; k < layer_of_op.size(); ++k)
-    if (k == 0 || layer_of_op[k] != layer_of_op[k - 1]) starts.push_back(static_cast<OpIndex>(k));
+    if (k == 0 || layer_of_op[k] != layer_of_op[k - 1])
+      starts.push_back(static_cast<trace::OpIndex>(k));
   return starts;
 }
 
-}  // namespace teraio
+}  // namespace teraio::planner

@@ -5,14 +5,14 @@
 
 #include "trace/trace.h"
 
-namespace teraio {
+namespace teraio::planner {
 
 // The layer of each op, counted from 0 in the order of execution; a layer that is passed twice
 // (forward, backward) counts twice. Told by op names ("l7.mlp", "layers.7.attention"); where those
 // do not tell, a run from one parameter to a later one that takes at least 1/256 of the iteration.
-std::vector<int32_t> layer_of_ops(const Trace& trace);
+std::vector<int32_t> layer_of_ops(const trace::Trace& trace);
 
 // The first op of each layer.
-std::vector<OpIndex> layer_starts(const std::vector<int32_t>& layer_of_op);
+std::vector<trace::OpIndex> layer_starts(const std::vector<int32_t>& layer_of_op);
 
-}  // namespace teraio
+}  // namespace teraio::planner

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace teraio {
+namespace teraio::planner {
 namespace {
 
 constexpr int64_t kLowest = std::numeric_limits<int64_t>::min() / 4;
@@ -139,4 +139,4 @@ int64_t MemoryCurve::last_above(size_t node, int64_t low, int64_t high, int64_t 
   return right >= 0 ? right : last_above(2 * node, low, middle, first, end, below);
 }
 
-}  // namespace teraio
+}  // namespace teraio::planner

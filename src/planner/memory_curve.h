@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace teraio {
+namespace teraio::planner {
 
 class MemoryCurve {
  public:
@@ -53,4 +53,4 @@ class MemoryCurve {
   std::vector<Node> nodes_;
 };
 
-}  // namespace teraio
+}  // namespace teraio::planner

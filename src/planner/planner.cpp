@@ -12,7 +12,7 @@
 #include "planner/write_cover.h"
 #include "trace/trace_file.h"
 
-namespace teraio {
+namespace teraio::planner {
 namespace {
 
 int64_t largest(const std::vector<int64_t>& bytes) {
@@ -37,35 +37,36 @@ Status check_fits(const Problem& problem) {
 
 // What `solve` makes of the inputs when they are valid and every op can fit.
 template <typename Solve>
-auto with_problem(const Trace& trace, const Hardware& hardware, const Limits& limits, Solve solve)
+auto with_problem(const trace::Trace& trace, const hardware::Hardware& hardware,
+                  const plan::Limits& limits, Solve solve)
     -> decltype(solve(std::declval<const Problem&>())) {
   TERAIO_RETURN_IF_ERROR(validate(trace).with_context(trace.name));
   TERAIO_RETURN_IF_ERROR(validate(hardware).with_context(hardware.name));
-  const Lifetimes lifetimes = lifetimes_of(trace, limits.smallest_tensor_bytes);
+  const trace::Lifetimes lifetimes = lifetimes_of(trace, limits.smallest_tensor_bytes);
   const Problem problem{trace, hardware, limits, lifetimes};
   TERAIO_RETURN_IF_ERROR(check_fits(problem));
   return solve(problem);
 }
 
-std::vector<double> durations_of(const Trace& trace) {
+std::vector<double> durations_of(const trace::Trace& trace) {
   std::vector<double> durations;
-  for (const Op& op : trace.ops) durations.push_back(static_cast<double>(op.duration_ns));
+  for (const trace::Op& op : trace.ops) durations.push_back(static_cast<double>(op.duration_ns));
   return durations;
 }
 
 Round round_of(const Problem& problem, const Offer& offer) {
-  const InactivePeriod& period = problem.lifetimes.periods[offer.period];
+  const trace::InactivePeriod& period = problem.lifetimes.periods[offer.period];
   const int64_t count = problem.op_count();
   return {period.tensor,
-          static_cast<OpIndex>(period.first % count),
-          static_cast<OpIndex>(period.deadline() % count),
+          static_cast<trace::OpIndex>(period.first % count),
+          static_cast<trace::OpIndex>(period.deadline() % count),
           offer.tier,
           offer.benefit,
           offer.cost};
 }
 
-Result<Plan> plan_algorithm1(const Problem& problem,
-                             const std::function<void(const Round&)>& observe) {
+Result<plan::Plan> plan_algorithm1(const Problem& problem,
+                                   const std::function<void(const Round&)>& observe) {
   DraftOptions options;
   options.clean_copies = false;
   options.early_writes = false;
@@ -80,34 +81,37 @@ Result<Plan> plan_algorithm1(const Problem& problem,
 
 }  // namespace
 
-int64_t least_device_budget_bytes(const Trace& trace, const Limits& limits) {
+int64_t least_device_budget_bytes(const trace::Trace& trace, const plan::Limits& limits) {
   return largest(lifetimes_of(trace, limits.smallest_tensor_bytes).active_bytes);
 }
 
-Result<Plan> plan(const Trace& trace, const Hardware& hardware, const Limits& limits,
-                  const PlannerOptions& options) {
-  const Execute by_forecast = [](const Draft& draft, const Plan&) { return forecast(draft); };
+Result<plan::Plan> plan(const trace::Trace& trace, const hardware::Hardware& hardware,
+                        const plan::Limits& limits, const PlannerOptions& options) {
+  const Execute by_forecast = [](const Draft& draft, const plan::Plan&) { return forecast(draft); };
   return plan(trace, hardware, limits, options, by_forecast);
 }
 
-Result<Plan> plan(const Trace& trace, const Hardware& hardware, const Limits& limits,
-                  const PlannerOptions& options, const Execute& execute) {
-  return with_problem(trace, hardware, limits, [&](const Problem& problem) -> Result<Plan> {
-    if (all_fits(problem)) return Plan{trace.name, {}};
+Result<plan::Plan> plan(const trace::Trace& trace, const hardware::Hardware& hardware,
+                        const plan::Limits& limits, const PlannerOptions& options,
+                        const Execute& execute) {
+  return with_problem(trace, hardware, limits, [&](const Problem& problem) -> Result<plan::Plan> {
+    if (all_fits(problem)) return plan::Plan{trace.name, {}};
     if (options.policy == Policy::kAlgorithm1) return plan_algorithm1(problem, {});
     return search_plan(problem, options, execute);
   });
 }
 
-Result<Plan> plan_algorithm1(const Trace& trace, const Hardware& hardware, const Limits& limits,
-                             const std::function<void(const Round&)>& observe) {
-  return with_problem(trace, hardware, limits, [&](const Problem& problem) -> Result<Plan> {
+Result<plan::Plan> plan_algorithm1(const trace::Trace& trace, const hardware::Hardware& hardware,
+                                   const plan::Limits& limits,
+                                   const std::function<void(const Round&)>& observe) {
+  return with_problem(trace, hardware, limits, [&](const Problem& problem) -> Result<plan::Plan> {
     return plan_algorithm1(problem, observe);
   });
 }
 
-Result<int64_t> least_write_budget_bytes(const Trace& trace, const Hardware& hardware,
-                                         const Limits& limits) {
+Result<int64_t> least_write_budget_bytes(const trace::Trace& trace,
+                                         const hardware::Hardware& hardware,
+                                         const plan::Limits& limits) {
   return with_problem(trace, hardware, limits, [&](const Problem& problem) -> Result<int64_t> {
     if (all_fits(problem)) return 0;
     const Result<WriteCover> cover = least_write_cover(problem);
@@ -116,4 +120,4 @@ Result<int64_t> least_write_budget_bytes(const Trace& trace, const Hardware& har
   });
 }
 
-}  // namespace teraio
+}  // namespace teraio::planner

@@ -10,7 +10,7 @@
 #include "plan/plan.h"
 #include "trace/trace.h"
 
-namespace teraio {
+namespace teraio::planner {
 
 enum class Policy : uint8_t {
   kTeraio,      // ours
@@ -33,30 +33,33 @@ struct PlannerOptions {
 // whatever is moved: the message names the op, the bytes that it needs, the budget, and the least
 // budget that would do. kOutOfSpace when the tiers have no room, or when the write budget is too
 // small: the message names the least that would do.
-Result<Plan> plan(const Trace& trace, const Hardware& hardware, const Limits& limits,
-                  const PlannerOptions& options = {});
+Result<plan::Plan> plan(const trace::Trace& trace, const hardware::Hardware& hardware,
+                        const plan::Limits& limits, const PlannerOptions& options = {});
 
 // One choice of Algorithm 1: the inactive period with the best benefit per cost.
 struct Round {
-  TensorIndex tensor = 0;
-  OpIndex first_op = 0;     // of the period
-  OpIndex next_use_op = 0;  // may be in the next iteration; the last of its life if there is none
-  Tier tier = Tier::kSsd;
+  trace::TensorIndex tensor = 0;
+  trace::OpIndex first_op = 0;  // of the period
+  trace::OpIndex next_use_op =
+      0;  // may be in the next iteration; the last of its life if there is none
+  plan::Tier tier = plan::Tier::kSsd;
   double benefit_byte_ns = 0;  // memory pressure that it relieves, over time
   double cost_ns = 0;          // of its offload, and its prefetch if it comes back
 };
 
 // plan() with Policy::kAlgorithm1; `observe` sees every round.
-Result<Plan> plan_algorithm1(const Trace& trace, const Hardware& hardware, const Limits& limits,
-                             const std::function<void(const Round&)>& observe);
+Result<plan::Plan> plan_algorithm1(const trace::Trace& trace, const hardware::Hardware& hardware,
+                                   const plan::Limits& limits,
+                                   const std::function<void(const Round&)>& observe);
 
 // The least device budget for which plan() succeeds: the largest op's active bytes, births and
 // workspace, with what smallest_tensor_bytes keeps in place.
-int64_t least_device_budget_bytes(const Trace& trace, const Limits& limits);
+int64_t least_device_budget_bytes(const trace::Trace& trace, const plan::Limits& limits);
 
 // A write budget, in bytes per iteration, for which plan() succeeds, and about the least one. 0
 // when everything fits. Fails as plan() does.
-Result<int64_t> least_write_budget_bytes(const Trace& trace, const Hardware& hardware,
-                                         const Limits& limits);
+Result<int64_t> least_write_budget_bytes(const trace::Trace& trace,
+                                         const hardware::Hardware& hardware,
+                                         const plan::Limits& limits);
 
-}  // namespace teraio
+}  // namespace teraio::planner

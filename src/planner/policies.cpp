@@ -9,22 +9,23 @@
 #include "planner/selection.h"
 #include "trace/trace_index.h"
 
-namespace teraio {
+namespace teraio::planner {
 namespace {
 
 constexpr std::array<Baseline, 6> kAll = {Baseline::kOnDemandLru,     Baseline::kOnDemandFarthest,
                                           Baseline::kZeroOffload,     Baseline::kZeroInfinity,
                                           Baseline::kActivationsOnly, Baseline::kG10};
 
-bool is_model_state(const Tensor& tensor) {
-  return tensor.kind == TensorKind::kParameter || tensor.kind == TensorKind::kGradient ||
-         tensor.kind == TensorKind::kOptimizerState;
+bool is_model_state(const trace::Tensor& tensor) {
+  return tensor.kind == trace::TensorKind::kParameter ||
+         tensor.kind == trace::TensorKind::kGradient ||
+         tensor.kind == trace::TensorKind::kOptimizerState;
 }
 
-bool moves_with_layer(Baseline baseline, const Tensor& tensor) {
+bool moves_with_layer(Baseline baseline, const trace::Tensor& tensor) {
   switch (baseline) {
     case Baseline::kZeroOffload:
-      return is_model_state(tensor) && tensor.kind != TensorKind::kParameter;
+      return is_model_state(tensor) && tensor.kind != trace::TensorKind::kParameter;
     case Baseline::kZeroInfinity:
       return is_model_state(tensor);
     case Baseline::kActivationsOnly:
@@ -36,24 +37,24 @@ bool moves_with_layer(Baseline baseline, const Tensor& tensor) {
 
 // Leaves with the layer of one use and returns one layer ahead of the other; nothing when the
 // layers are too close for that.
-void add_move(TensorIndex tensor, int32_t from_layer, int32_t to_layer,
-              const std::vector<OpIndex>& starts, std::vector<ScheduledMove>& moves) {
+void add_move(trace::TensorIndex tensor, int32_t from_layer, int32_t to_layer,
+              const std::vector<trace::OpIndex>& starts, std::vector<ScheduledMove>& moves) {
   const auto layer_count = static_cast<int32_t>(starts.size());
   if (to_layer - from_layer < 3) return;
   moves.push_back(
       {tensor, starts[(from_layer + 1) % layer_count], starts[(to_layer - 1) % layer_count]});
 }
 
-std::vector<ScheduledMove> layer_moves(Baseline baseline, const Trace& trace) {
-  const TraceIndex index(trace);
+std::vector<ScheduledMove> layer_moves(Baseline baseline, const trace::Trace& trace) {
+  const trace::TraceIndex index(trace);
   const std::vector<int32_t> layers = layer_of_ops(trace);
-  const std::vector<OpIndex> starts = layer_starts(layers);
+  const std::vector<trace::OpIndex> starts = layer_starts(layers);
   const auto layer_count = static_cast<int32_t>(starts.size());
   std::vector<ScheduledMove> moves;
   for (size_t i = 0; i < trace.tensors.size(); ++i) {
-    const std::span<const TensorUse> uses = index.uses[i];
+    const std::span<const trace::TensorUse> uses = index.uses[i];
     if (uses.empty() || !moves_with_layer(baseline, trace.tensors[i])) continue;
-    const auto tensor = static_cast<TensorIndex>(i);
+    const auto tensor = static_cast<trace::TensorIndex>(i);
     for (size_t use = 0; use + 1 < uses.size(); ++use)
       add_move(tensor, layers[uses[use].op], layers[uses[use + 1].op], starts, moves);
     if (trace.tensors[i].persistent)
@@ -64,15 +65,15 @@ std::vector<ScheduledMove> layer_moves(Baseline baseline, const Trace& trace) {
 }
 
 // Of each op, the start of the layer before its own.
-std::vector<OpIndex> one_layer_ahead(const Trace& trace) {
+std::vector<trace::OpIndex> one_layer_ahead(const trace::Trace& trace) {
   const std::vector<int32_t> layers = layer_of_ops(trace);
-  const std::vector<OpIndex> starts = layer_starts(layers);
-  std::vector<OpIndex> ahead;
+  const std::vector<trace::OpIndex> starts = layer_starts(layers);
+  std::vector<trace::OpIndex> ahead;
   for (int32_t layer : layers) ahead.push_back(starts[std::max(0, layer - 1)]);
   return ahead;
 }
 
-DemandOptions options_of(Baseline baseline, const Trace& trace) {
+DemandOptions options_of(Baseline baseline, const trace::Trace& trace) {
   DemandOptions options;
   if (baseline == Baseline::kOnDemandLru) options.victim = Victim::kLeastRecentlyUsed;
   if (baseline == Baseline::kZeroOffload) options.use_ssd = false;
@@ -81,13 +82,15 @@ DemandOptions options_of(Baseline baseline, const Trace& trace) {
   return options;
 }
 
-Result<Plan> plan_g10(const Trace& trace, const Hardware& hardware, const Limits& limits) {
-  const Lifetimes lifetimes = lifetimes_of(trace, limits.smallest_tensor_bytes);
+Result<plan::Plan> plan_g10(const trace::Trace& trace, const hardware::Hardware& hardware,
+                            const plan::Limits& limits) {
+  const trace::Lifetimes lifetimes = lifetimes_of(trace, limits.smallest_tensor_bytes);
   const Problem problem{trace, hardware, limits, lifetimes};
   DraftOptions options;
   options.clean_copies = false;
   options.early_writes = false;
-  for (const Op& op : trace.ops) options.op_ns.push_back(static_cast<double>(op.duration_ns));
+  for (const trace::Op& op : trace.ops)
+    options.op_ns.push_back(static_cast<double>(op.duration_ns));
   Draft draft(problem, options);
   select_in_time(draft, 0);
   TERAIO_RETURN_IF_ERROR(select_to_fit(draft, 0));
@@ -117,10 +120,10 @@ std::string_view to_string(Baseline baseline) {
   return "";
 }
 
-Result<Plan> plan_baseline(Baseline baseline, const Trace& trace, const Hardware& hardware,
-                           const Limits& limits) {
+Result<plan::Plan> plan_baseline(Baseline baseline, const trace::Trace& trace,
+                                 const hardware::Hardware& hardware, const plan::Limits& limits) {
   if (baseline == Baseline::kG10) return plan_g10(trace, hardware, limits);
   return plan_on_demand(trace, hardware, limits, options_of(baseline, trace));
 }
 
-}  // namespace teraio
+}  // namespace teraio::planner

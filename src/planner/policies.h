@@ -11,7 +11,7 @@
 #include "plan/plan.h"
 #include "trace/trace.h"
 
-namespace teraio {
+namespace teraio::planner {
 
 enum class Baseline : uint8_t {
   // Moves only what an op is in need of; evicts what was used longest ago.
@@ -38,7 +38,7 @@ std::string_view to_string(Baseline baseline);
 // What a policy leaves over (memory that is still short) is evicted on demand, farthest next use
 // first, to the tiers that the policy uses; it returns on demand too unless said otherwise. Fails
 // (kOutOfMemory, kOutOfSpace) when that is not enough.
-Result<Plan> plan_baseline(Baseline baseline, const Trace& trace, const Hardware& hardware,
-                           const Limits& limits);
+Result<plan::Plan> plan_baseline(Baseline baseline, const trace::Trace& trace,
+                                 const hardware::Hardware& hardware, const plan::Limits& limits);
 
-}  // namespace teraio
+}  // namespace teraio::planner

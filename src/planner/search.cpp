@@ -14,7 +14,7 @@
 #include "planner/selection.h"
 #include "planner/write_cover.h"
 
-namespace teraio {
+namespace teraio::planner {
 namespace {
 
 // A way to plan again and again, each time from what the last execution showed.
@@ -66,9 +66,9 @@ constexpr double kGoodEnough = 1.0002;
 constexpr double kLeastGain = 1e-4;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-std::vector<double> durations_of(const Trace& trace) {
+std::vector<double> durations_of(const trace::Trace& trace) {
   std::vector<double> durations;
-  for (const Op& op : trace.ops) durations.push_back(static_cast<double>(op.duration_ns));
+  for (const trace::Op& op : trace.ops) durations.push_back(static_cast<double>(op.duration_ns));
   return durations;
 }
 
@@ -102,7 +102,7 @@ std::vector<double> prices_of(const std::vector<double>& ideal_ns,
 
 // What rounds have shown so far.
 struct Known {
-  std::optional<Plan> best;  // within the write budget
+  std::optional<plan::Plan> best;  // within the write budget
   double best_ns = kNever;
   std::vector<double> timeline_ns;  // per op: of the fastest execution, or ideal
   double timeline_step_ns = kNever;
@@ -110,7 +110,7 @@ struct Known {
   Status failure;
 
   // `worth`: the part of the best step that it may take at most.
-  void keep(Plan plan, const Execution& execution, double worth, int64_t written_bytes,
+  void keep(plan::Plan plan, const Execution& execution, double worth, int64_t written_bytes,
             bool within_budget) {
     least_written_bytes = std::min(least_written_bytes, written_bytes);
     if (execution.step_ns < timeline_step_ns) {
@@ -153,7 +153,7 @@ class Search {
     known_.timeline_ns = ideal_ns_;
   }
 
-  Result<Plan> run() {
+  Result<plan::Plan> run() {
     if (problem_.limits.write_budget_bytes)
       TERAIO_RETURN_IF_ERROR(search_within_budget());
     else
@@ -163,7 +163,7 @@ class Search {
   }
 
  private:
-  static Limits without_write_budget(Limits limits) {
+  static plan::Limits without_write_budget(plan::Limits limits) {
     limits.write_budget_bytes.reset();
     return limits;
   }
@@ -291,7 +291,7 @@ class Search {
   }
 
   std::optional<Execution> judge(const Draft& draft, Known& known, double worth = 1) const {
-    Plan plan = plan_of(draft);
+    plan::Plan plan = plan_of(draft);
     std::optional<Execution> execution = execute_(draft, plan);
     if (!execution) {
       known.failure = Status(ErrorCode::kInternal, "a plan that cannot be executed");
@@ -305,7 +305,7 @@ class Search {
   }
 
   const Problem& problem_;
-  const Limits unlimited_;
+  const plan::Limits unlimited_;
   const Problem free_problem_;
   const Execute& execute_;
   const SteadyClock clock_;
@@ -319,9 +319,9 @@ class Search {
 
 }  // namespace
 
-Result<Plan> search_plan(const Problem& problem, const PlannerOptions& options,
-                         const Execute& execute) {
+Result<plan::Plan> search_plan(const Problem& problem, const PlannerOptions& options,
+                               const Execute& execute) {
   return Search(problem, options, execute).run();
 }
 
-}  // namespace teraio
+}  // namespace teraio::planner

@@ -14,7 +14,7 @@
 #include "planner/draft.h"
 #include "planner/planner.h"
 
-namespace teraio {
+namespace teraio::planner {
 
 // How a draft would run.
 struct Execution {
@@ -24,17 +24,18 @@ struct Execution {
 
 // Nothing when the draft cannot be executed. The plan is plan_of(draft). Called from two threads at
 // once.
-using Execute = std::function<std::optional<Execution>(const Draft& draft, const Plan& plan)>;
+using Execute = std::function<std::optional<Execution>(const Draft& draft, const plan::Plan& plan)>;
 
 // The best plan found, by `execute`. Goes on until the rounds of the effort are used up, nothing is
 // left to gain, or the time limit is over: rounds are made until one gave a plan, whatever they
 // take. Under a write budget that binds, writes have a price too, and what has to be written at
 // least is reserved. Fails as plan() does.
-Result<Plan> search_plan(const Problem& problem, const PlannerOptions& options,
-                         const Execute& execute);
+Result<plan::Plan> search_plan(const Problem& problem, const PlannerOptions& options,
+                               const Execute& execute);
 
 // plan(), with drafts judged by `execute` instead of the planner's own forecast.
-Result<Plan> plan(const Trace& trace, const Hardware& hardware, const Limits& limits,
-                  const PlannerOptions& options, const Execute& execute);
+Result<plan::Plan> plan(const trace::Trace& trace, const hardware::Hardware& hardware,
+                        const plan::Limits& limits, const PlannerOptions& options,
+                        const Execute& execute);
 
-}  // namespace teraio
+}  // namespace teraio::planner

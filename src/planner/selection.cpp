@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-namespace teraio {
+namespace teraio::planner {
 namespace {
 
 struct Candidate {
@@ -64,7 +64,7 @@ class Greedy {
   }
 
   void offer_rest_of_epoch(int32_t period) {
-    const Lifetimes& lifetimes = draft_.problem().lifetimes;
+    const trace::Lifetimes& lifetimes = draft_.problem().lifetimes;
     for (int32_t other : lifetimes.epochs[lifetimes.periods[period].epoch].periods) push(other);
   }
 
@@ -124,33 +124,33 @@ Status does_not_fit(const Draft& draft) {
 }
 
 // Transfers that start later than `op` do not matter to what is issued before it.
-Migration leaving(const Draft& draft, int32_t index) {
+plan::Migration leaving(const Draft& draft, int32_t index) {
   const Problem& problem = draft.problem();
-  const InactivePeriod& period = problem.lifetimes.periods[index];
+  const trace::InactivePeriod& period = problem.lifetimes.periods[index];
   const Draft::Move& move = draft.at(index);
   const int64_t count = problem.op_count();
-  return {period.tensor, move.writes ? Action::kOffload : Action::kDrop,
-          static_cast<OpIndex>(period.first % count),
-          static_cast<OpIndex>(period.deadline() % count), move.tier};
+  return {period.tensor, move.writes ? plan::Action::kOffload : plan::Action::kDrop,
+          static_cast<trace::OpIndex>(period.first % count),
+          static_cast<trace::OpIndex>(period.deadline() % count), move.tier};
 }
 
-Migration returning(const Draft& draft, int32_t index) {
+plan::Migration returning(const Draft& draft, int32_t index) {
   const Problem& problem = draft.problem();
-  const InactivePeriod& period = problem.lifetimes.periods[index];
+  const trace::InactivePeriod& period = problem.lifetimes.periods[index];
   const int64_t count = problem.op_count();
-  return {period.tensor, Action::kPrefetch,
-          static_cast<OpIndex>(draft.at(index).needed_from % count),
-          static_cast<OpIndex>(period.end % count), draft.at(index).tier};
+  return {period.tensor, plan::Action::kPrefetch,
+          static_cast<trace::OpIndex>(draft.at(index).needed_from % count),
+          static_cast<trace::OpIndex>(period.end % count), draft.at(index).tier};
 }
 
 // Periods that would help, but whose epoch has its copy on a tier that is full; best first.
 std::vector<int32_t> stuck_periods(const Draft& draft) {
-  const Lifetimes& lifetimes = draft.problem().lifetimes;
+  const trace::Lifetimes& lifetimes = draft.problem().lifetimes;
   std::vector<std::pair<double, int32_t>> stuck;
   for (size_t i = 0; i < lifetimes.periods.size(); ++i) {
     const int32_t index = static_cast<int32_t>(i);
-    if (draft.moved(index) || draft.tier_of_copy(index) != Tier::kHost) continue;
-    const InactivePeriod& period = lifetimes.periods[i];
+    if (draft.moved(index) || draft.tier_of_copy(index) != plan::Tier::kHost) continue;
+    const trace::InactivePeriod& period = lifetimes.periods[i];
     const double relief =
         draft.excess().relief(period.first, period.end, draft.problem().size_bytes(index));
     if (relief > 0) stuck.push_back({-relief, index});
@@ -168,8 +168,8 @@ bool relocate_some(Draft& draft) {
   const size_t count = stuck.size() / 4 + 1;
   bool any = false;
   for (size_t i = 0; i < std::min(count, stuck.size()) && draft.excess().max() > 0; ++i) {
-    if (draft.moved(stuck[i]) || draft.tier_of_copy(stuck[i]) != Tier::kHost) continue;
-    any |= draft.relocate(stuck[i], Tier::kSsd);
+    if (draft.moved(stuck[i]) || draft.tier_of_copy(stuck[i]) != plan::Tier::kHost) continue;
+    any |= draft.relocate(stuck[i], plan::Tier::kSsd);
   }
   return any;
 }
@@ -227,21 +227,21 @@ void hold_back_reads(Draft& draft, const std::vector<double>& op_ns, double hori
   }
 }
 
-Plan plan_of(const Draft& draft) {
-  Plan plan;
+plan::Plan plan_of(const Draft& draft) {
+  plan::Plan plan;
   plan.trace = draft.problem().trace.name;
   for (int32_t period : moved_periods(draft)) {
     plan.migrations.push_back(leaving(draft, period));
     if (!draft.problem().lifetimes.periods[period].until_freed)
       plan.migrations.push_back(returning(draft, period));
   }
-  const auto key = [](const Migration& migration) {
-    return std::tuple(migration.trigger_op, migration.action == Action::kPrefetch,
+  const auto key = [](const plan::Migration& migration) {
+    return std::tuple(migration.trigger_op, migration.action == plan::Action::kPrefetch,
                       migration.deadline_op, migration.tensor);
   };
   std::sort(plan.migrations.begin(), plan.migrations.end(),
-            [&](const Migration& a, const Migration& b) { return key(a) < key(b); });
+            [&](const plan::Migration& a, const plan::Migration& b) { return key(a) < key(b); });
   return plan;
 }
 
-}  // namespace teraio
+}  // namespace teraio::planner

@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "planner/draft.h"
 
-namespace teraio {
+namespace teraio::planner {
 
 // Moves periods while some op needs more than the budget and a period's transfers fit into the
 // bandwidth that is left. `observe`, when given, sees every choice.
@@ -32,6 +32,6 @@ void prefetch_early(Draft& draft);
 void hold_back_reads(Draft& draft, const std::vector<double>& op_ns, double horizon_ns);
 
 // The moves as migrations, in the order in which they are issued.
-Plan plan_of(const Draft& draft);
+plan::Plan plan_of(const Draft& draft);
 
-}  // namespace teraio
+}  // namespace teraio::planner

@@ -4,10 +4,11 @@
 
 #include "planner/planner.h"
 
-namespace teraio {
+namespace teraio::planner {
 
 // As plan(), and never slower than paging on demand. What `teraio plan` and the dry run use.
-Result<Plan> plan_by_simulation(const Trace& trace, const Hardware& hardware, const Limits& limits,
-                                const PlannerOptions& options = {});
+Result<plan::Plan> plan_by_simulation(const trace::Trace& trace, const hardware::Hardware& hardware,
+                                      const plan::Limits& limits,
+                                      const PlannerOptions& options = {});
 
-}  // namespace teraio
+}  // namespace teraio::planner

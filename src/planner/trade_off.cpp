@@ -6,12 +6,13 @@
 #include "planner/simulated_search.h"
 #include "simulate/simulator.h"
 
-namespace teraio {
+namespace teraio::planner {
 namespace {
 
 class Curve {
  public:
-  Curve(const Trace& trace, const Hardware& hardware, Limits limits, const PlannerOptions& options)
+  Curve(const trace::Trace& trace, const hardware::Hardware& hardware, plan::Limits limits,
+        const PlannerOptions& options)
       : trace_(trace), hardware_(hardware), limits_(limits), options_(options) {}
 
   Result<std::vector<WriteTradeOff>> run(int point_count) {
@@ -33,9 +34,9 @@ class Curve {
 
  private:
   Result<WriteTradeOff> fastest() const {
-    const Result<Plan> plan = plan_by_simulation(trace_, hardware_, limits_, options_);
+    const Result<plan::Plan> plan = plan_by_simulation(trace_, hardware_, limits_, options_);
     if (!plan.ok()) return plan.status();
-    const Result<Run> run = simulate(trace_, hardware_, limits_, *plan);
+    const Result<simulate::Run> run = simulate::simulate(trace_, hardware_, limits_, *plan);
     if (!run.ok()) return run.status();
     const int64_t written_bytes = run->ssd_bytes_written;
     return WriteTradeOff{limits_.write_budget_bytes.value_or(written_bytes), written_bytes,
@@ -51,20 +52,21 @@ class Curve {
     points_.push_back(point);
   }
 
-  const Trace& trace_;
-  const Hardware& hardware_;
-  Limits limits_;
+  const trace::Trace& trace_;
+  const hardware::Hardware& hardware_;
+  plan::Limits limits_;
   const PlannerOptions& options_;
   std::vector<WriteTradeOff> points_;
 };
 
 }  // namespace
 
-Result<std::vector<WriteTradeOff>> write_trade_off(const Trace& trace, const Hardware& hardware,
-                                                   const Limits& limits,
+Result<std::vector<WriteTradeOff>> write_trade_off(const trace::Trace& trace,
+                                                   const hardware::Hardware& hardware,
+                                                   const plan::Limits& limits,
                                                    const PlannerOptions& options, int point_count) {
   TERAIO_CHECK(point_count >= 2);
   return Curve(trace, hardware, limits, options).run(point_count);
 }
 
-}  // namespace teraio
+}  // namespace teraio::planner

@@ -6,7 +6,7 @@
 
 #include "planner/planner.h"
 
-namespace teraio {
+namespace teraio::planner {
 
 struct WriteTradeOff {
   int64_t write_budget_bytes = 0;  // per iteration
@@ -18,9 +18,10 @@ struct WriteTradeOff {
 // `point_count` (at least 2) budgets at even steps from the least that does to what a plan without
 // one writes; fewer when those are the same. In order of the budget; the time never grows with it.
 // The limits' own write budget is ignored. Fails as plan() does.
-Result<std::vector<WriteTradeOff>> write_trade_off(const Trace& trace, const Hardware& hardware,
-                                                   const Limits& limits,
+Result<std::vector<WriteTradeOff>> write_trade_off(const trace::Trace& trace,
+                                                   const hardware::Hardware& hardware,
+                                                   const plan::Limits& limits,
                                                    const PlannerOptions& options,
                                                    int point_count = 6);
 
-}  // namespace teraio
+}  // namespace teraio::planner

@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "planner/selection.h"
 
-namespace teraio {
+namespace teraio::planner {
 namespace {
 
 // Next to this, what a transfer takes does not count.
@@ -29,8 +29,8 @@ std::vector<int32_t> moved_periods_of(const Draft& draft, int32_t epoch) {
 std::vector<int32_t> epochs_written_to_ssd(const Draft& draft) {
   std::vector<int32_t> epochs;
   for (size_t i = 0; i < draft.problem().lifetimes.epochs.size(); ++i) {
-    const CopyEpoch& epoch = draft.problem().lifetimes.epochs[i];
-    if (!epoch.never_written && draft.tier_of_copy(epoch.periods.front()) == Tier::kSsd)
+    const trace::CopyEpoch& epoch = draft.problem().lifetimes.epochs[i];
+    if (!epoch.never_written && draft.tier_of_copy(epoch.periods.front()) == plan::Tier::kSsd)
       epochs.push_back(static_cast<int32_t>(i));
   }
   return epochs;
@@ -63,7 +63,7 @@ void thin_out(Draft& draft) {
 int64_t ops_away(const Draft& draft, int32_t epoch) {
   int64_t ops = 0;
   for (int32_t period : moved_periods_of(draft, epoch)) {
-    const InactivePeriod& own = draft.problem().lifetimes.periods[period];
+    const trace::InactivePeriod& own = draft.problem().lifetimes.periods[period];
     ops += own.end - own.first;
   }
   return ops;
@@ -76,7 +76,7 @@ void give_to_host(Draft& draft) {
     by_time.push_back({ops_away(draft, epoch), epoch});
   std::sort(by_time.begin(), by_time.end());
   for (const auto& [ops, epoch] : by_time)
-    draft.relocate(moved_periods_of(draft, epoch).front(), Tier::kHost);
+    draft.relocate(moved_periods_of(draft, epoch).front(), plan::Tier::kHost);
 }
 
 WriteCover cover_of(const Draft& draft) {
@@ -88,7 +88,7 @@ WriteCover cover_of(const Draft& draft) {
     const auto period = static_cast<int32_t>(i);
     if (!draft.moved(period)) continue;
     cover.moves.push_back({period, draft.at(period).tier});
-    cover.host_periods[i] = draft.at(period).tier == Tier::kHost;
+    cover.host_periods[i] = draft.at(period).tier == plan::Tier::kHost;
   }
   for (int32_t epoch : epochs_written_to_ssd(draft)) {
     cover.writes_epoch[epoch] = true;
@@ -106,7 +106,7 @@ Result<WriteCover> cover_on_all_tiers(const Problem& problem) {
 }
 
 Result<WriteCover> cover_on_drives_first(const Problem& problem) {
-  Limits drives_only = problem.limits;
+  plan::Limits drives_only = problem.limits;
   drives_only.host_limit_bytes = 0;
   const Result<WriteCover> on_drives =
       cover_on_all_tiers({problem.trace, problem.hardware, drives_only, problem.lifetimes});
@@ -120,11 +120,11 @@ Result<WriteCover> cover_on_drives_first(const Problem& problem) {
 }  // namespace
 
 Result<WriteCover> least_write_cover(const Problem& problem) {
-  Limits unlimited = problem.limits;
+  plan::Limits unlimited = problem.limits;
   unlimited.write_budget_bytes.reset();
   const Problem free{problem.trace, problem.hardware, unlimited, problem.lifetimes};
   Result<WriteCover> at_once = cover_on_all_tiers(free);
-  if (free.tier_capacity_bytes(Tier::kHost) <= 0) return at_once;
+  if (free.tier_capacity_bytes(plan::Tier::kHost) <= 0) return at_once;
   Result<WriteCover> drives_first = cover_on_drives_first(free);
   if (!drives_first.ok()) return at_once;
   if (at_once.ok() && at_once->ssd_bytes_written <= drives_first->ssd_bytes_written) return at_once;
@@ -139,4 +139,4 @@ void move_cover(Draft& draft, const WriteCover& cover) {
   }
 }
 
-}  // namespace teraio
+}  // namespace teraio::planner

@@ -13,12 +13,12 @@
 #include "base/status.h"
 #include "planner/draft.h"
 
-namespace teraio {
+namespace teraio::planner {
 
 struct WriteCover {
-  std::vector<std::pair<int32_t, Tier>> moves;  // periods that are spent away; every op fits
-  std::vector<uint8_t> writes_epoch;            // per epoch: its copy is written to the drives
-  std::vector<uint8_t> host_periods;            // per period: spent on the host
+  std::vector<std::pair<int32_t, plan::Tier>> moves;  // periods that are spent away; every op fits
+  std::vector<uint8_t> writes_epoch;  // per epoch: its copy is written to the drives
+  std::vector<uint8_t> host_periods;  // per period: spent on the host
   int64_t ssd_bytes_written = 0;
 };
 
@@ -28,4 +28,4 @@ Result<WriteCover> least_write_cover(const Problem& problem);
 // Moves just the cover, untimed. Requires that `draft` has no moves and may write that much.
 void move_cover(Draft& draft, const WriteCover& cover);
 
-}  // namespace teraio
+}  // namespace teraio::planner

@@ -20,7 +20,7 @@
 #include "io/uring_io.h"
 #include "storage/ssd_store.h"
 
-namespace teraio {
+namespace teraio::probe {
 namespace {
 
 namespace fs = std::filesystem;
@@ -72,43 +72,43 @@ fs::path find_drive(const fs::path& directory, const std::optional<Mount>& mount
 }
 
 // As much as the ring of a drive between it and a device.
-Status try_registering(DriveIo& io) {
-  const SsdStoreOptions options;
+Status try_registering(io::DriveIo& io) {
+  const storage::SsdStoreOptions options;
   const int64_t size_bytes = 2 * options.queue_depth * options.request_bytes;
   const std::unique_ptr<std::byte, decltype(&std::free)> memory(
-      static_cast<std::byte*>(std::aligned_alloc(kBlockBytes, static_cast<size_t>(size_bytes))),
+      static_cast<std::byte*>(std::aligned_alloc(io::kBlockBytes, static_cast<size_t>(size_bytes))),
       &std::free);
   return io.register_memory(memory.get(), size_bytes);
 }
 
 void try_file(DirectoryReport& report) {
-  const auto room_bytes = free_room_bytes(report.directory, 0);
+  const auto room_bytes = io::free_room_bytes(report.directory, 0);
   if (!room_bytes) {
     report.status = room_bytes.status();
     return;
   }
   report.free_bytes = *room_bytes;
-  const auto file = ExtentFile::create(report.directory, {.size_bytes = kMiB});
+  const auto file = io::ExtentFile::create(report.directory, {.size_bytes = kMiB});
   if (!file) {
     report.status = file.status();
     return;
   }
   report.has_direct_io = file->is_direct();
   report.alignment = direct_io_alignment(file->fd());
-  const auto uring = open_uring_io(file->fd(), 2);
+  const auto uring = io::open_uring_io(file->fd(), 2);
   report.io_uring = uring.status();
   report.registered_buffers = uring.ok() ? try_registering(**uring) : uring.status();
 }
 
 void judge_gpu_direct(DirectoryReport& report, const SystemFolders& folders) {
   GpuDirectConditions conditions;
-  conditions.has_gpu = !find_gpus(folders.sysfs).empty();
+  conditions.has_gpu = !drives::find_gpus(folders.sysfs).empty();
   conditions.has_udev = fs::exists(folders.udev);
   conditions.has_nvidia_fs = fs::exists(folders.sysfs / "module/nvidia_fs");
   conditions.has_direct_io = report.has_direct_io;
   if (report.mount) conditions.file_system = report.mount->file_system;
   // Opening it is for machines with a GPU alone.
-  if (conditions.has_gpu) conditions.library = CufileLibrary::open().status();
+  if (conditions.has_gpu) conditions.library = io::CufileLibrary::open().status();
   report.gpu_direct_off = why_no_gpu_direct(conditions, report.drive);
   if (!report.gpu_direct_off.empty()) return;
   report.gpu_direct_mode = conditions.has_nvidia_fs ? "nvidia-fs" : "PCI P2PDMA";
@@ -134,7 +134,7 @@ std::optional<Mount> find_mount(const std::string& mountinfo, const fs::path& di
 }
 
 std::string why_no_gpu_direct(const GpuDirectConditions& conditions,
-                              const std::optional<DriveFacts>& drive) {
+                              const std::optional<drives::DriveFacts>& drive) {
   if (!conditions.has_gpu) return "no NVIDIA GPU in this machine";
   if (!drive) return "the file system hides its drive";
   const bool is_raid0 = drive->kind == "md raid0";
@@ -155,14 +155,14 @@ std::string why_no_gpu_direct(const GpuDirectConditions& conditions,
 DirectoryReport inspect_directory(const fs::path& directory, const SystemFolders& folders) {
   DirectoryReport report;
   report.directory = directory;
-  report.status = check_directory(directory, false);
+  report.status = io::check_directory(directory, false);
   std::error_code error;
   report.mount = find_mount(whole_file(folders.mountinfo), fs::canonical(directory, error));
   const fs::path drive = find_drive(directory, report.mount, folders.sysfs);
-  if (!drive.empty()) report.drive = read_drive_facts(drive);
+  if (!drive.empty()) report.drive = drives::read_drive_facts(drive);
   if (report.status.ok()) try_file(report);
   if (report.status.ok()) judge_gpu_direct(report, folders);
   return report;
 }
 
-}  // namespace teraio
+}  // namespace teraio::probe

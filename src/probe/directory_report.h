@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "drives/drive_facts.h"
 
-namespace teraio {
+namespace teraio::probe {
 
 struct Mount {
   std::string file_system;  // "ext4"
@@ -36,9 +36,9 @@ struct DirectoryReport {
   std::optional<Alignment> alignment;  // that the kernel asks for; nullopt: it does not tell
   Status io_uring;                     // ok, or why not
   Status registered_buffers;           // with io_uring, as large as a staging ring; ok, or why not
-  std::optional<DriveFacts> drive;     // nullopt: the file system hides it
-  std::string gpu_direct_off;          // why GPUDirect Storage is off; empty: its way is open
-  std::string gpu_direct_mode;         // then "nvidia-fs" or "PCI P2PDMA"
+  std::optional<drives::DriveFacts> drive;  // nullopt: the file system hides it
+  std::string gpu_direct_off;               // why GPUDirect Storage is off; empty: its way is open
+  std::string gpu_direct_mode;              // then "nvidia-fs" or "PCI P2PDMA"
 };
 
 // Where to look; captured trees stand in for them in tests.
@@ -64,6 +64,6 @@ struct GpuDirectConditions {
 
 // The first condition that is not met, most basic first; empty: none.
 std::string why_no_gpu_direct(const GpuDirectConditions& conditions,
-                              const std::optional<DriveFacts>& drive);
+                              const std::optional<drives::DriveFacts>& drive);
 
-}  // namespace teraio
+}  // namespace teraio::probe

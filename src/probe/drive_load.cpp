@@ -8,7 +8,7 @@
 #include "base/units.h"
 #include "io/drive_io.h"
 
-namespace teraio {
+namespace teraio::probe {
 namespace {
 
 constexpr int64_t kTransferBytes = 16 * kMiB;  // as large as many tensors are
@@ -25,7 +25,7 @@ int64_t median(std::vector<int64_t> values) {
 
 // Touched here, so that no page fault is measured later.
 DriveLoad::Buffer DriveLoad::make_buffer() {
-  Buffer buffer{static_cast<std::byte*>(std::aligned_alloc(kBlockBytes, kTransferBytes)),
+  Buffer buffer{static_cast<std::byte*>(std::aligned_alloc(io::kBlockBytes, kTransferBytes)),
                 &std::free};
   std::memset(buffer.get(), 1, kTransferBytes);
   return buffer;
@@ -44,36 +44,37 @@ DriveLoad::~DriveLoad() = default;
 LoadMemory DriveLoad::memory() const {
   LoadMemory memory;
   for (const Buffer& target : targets_) {
-    memory[static_cast<size_t>(Direction::kRead)].push_back(target.get());
-    memory[static_cast<size_t>(Direction::kWrite)].push_back(noise_.get());
+    memory[static_cast<size_t>(io::Direction::kRead)].push_back(target.get());
+    memory[static_cast<size_t>(io::Direction::kWrite)].push_back(noise_.get());
   }
   return memory;
 }
 
-Result<std::unique_ptr<DriveLoad>> DriveLoad::open(const std::vector<SsdDirectory>& directories,
-                                                   int64_t file_bytes, SsdStoreOptions options) {
+Result<std::unique_ptr<DriveLoad>> DriveLoad::open(
+    const std::vector<storage::SsdDirectory>& directories, int64_t file_bytes,
+    storage::SsdStoreOptions options) {
   std::unique_ptr<DriveLoad> load(new DriveLoad(options.request_bytes));
   const int64_t size_bytes =
       align_up(std::max(file_bytes, TierLoad::least_bytes(kTransferBytes)), kTransferBytes);
-  options.capacity_bytes = size_bytes + kBlockBytes + load->request_bytes_;
+  options.capacity_bytes = size_bytes + io::kBlockBytes + load->request_bytes_;
   auto store = open_ssd_store(directories, options, load->clock_);
   if (!store) return store.status();
   load->store_ = std::move(*store);
   load->load_ = std::make_unique<TierLoad>(*load->store_, kTransferBytes, load->memory());
   TERAIO_RETURN_IF_ERROR(load->load_->fill(size_bytes));
-  const Result<Extent> small = load->reserve(kBlockBytes);
+  const Result<storage::Extent> small = load->reserve(io::kBlockBytes);
   if (!small) return small.status();
-  const Result<Extent> request = load->reserve(load->request_bytes_);
+  const Result<storage::Extent> request = load->reserve(load->request_bytes_);
   if (!request) return request.status();
   load->small_ = *small;
   load->request_ = *request;
   return load;
 }
 
-Result<Extent> DriveLoad::reserve(int64_t size_bytes) {
-  const Result<Extent> extent = store_->reserve(size_bytes);
+Result<storage::Extent> DriveLoad::reserve(int64_t size_bytes) {
+  const Result<storage::Extent> extent = store_->reserve(size_bytes);
   if (!extent) return extent;
-  load_->submit(Direction::kWrite, 0, *extent);
+  load_->submit(io::Direction::kWrite, 0, *extent);
   const Status status = load_->wait_for_ending().completion.status;
   if (!status.ok()) return status;
   return extent;
@@ -90,11 +91,12 @@ Result<SustainedRate> DriveLoad::run_until_settled(bool reads, bool writes,
   return rate;
 }
 
-Result<int64_t> DriveLoad::idle_ns(Direction direction, const Extent& extent, Priority priority) {
+Result<int64_t> DriveLoad::idle_ns(io::Direction direction, const storage::Extent& extent,
+                                   storage::Priority priority) {
   std::vector<int64_t> durations_ns;
   for (int32_t i = 0; i < kLatencySamples; ++i) {
     load_->submit(direction, 0, extent, priority);
-    const Completion completion = load_->wait_for_ending().completion;
+    const storage::Completion completion = load_->wait_for_ending().completion;
     if (!completion.status.ok()) return completion.status;
     durations_ns.push_back(completion.end_ns - completion.submit_ns);
   }
@@ -102,13 +104,13 @@ Result<int64_t> DriveLoad::idle_ns(Direction direction, const Extent& extent, Pr
 }
 
 Result<int64_t> DriveLoad::read_latency_ns() {
-  return idle_ns(Direction::kRead, small_, Priority::kPlanned);
+  return idle_ns(io::Direction::kRead, small_, storage::Priority::kPlanned);
 }
 
 // As long as samples are missing, every write that ends is followed by another, and every read too.
 Result<int64_t> DriveLoad::urgent_read_behind_writes_ns() {
   for (int32_t lane = 0; lane < kLoadTransfersAtOnce; ++lane) {
-    load_->submit(Direction::kWrite, lane, load_->next_extent(Direction::kWrite));
+    load_->submit(io::Direction::kWrite, lane, load_->next_extent(io::Direction::kWrite));
   }
   int32_t under_way = kLoadTransfersAtOnce;
   bool is_reading = false;
@@ -118,17 +120,17 @@ Result<int64_t> DriveLoad::urgent_read_behind_writes_ns() {
     const TierLoad::Ending ending = load_->wait_for_ending();
     --under_way;
     if (status.ok()) status = ending.completion.status;
-    if (ending.direction == Direction::kRead) {
+    if (ending.direction == io::Direction::kRead) {
       durations_ns.push_back(ending.completion.end_ns - ending.completion.submit_ns);
       is_reading = false;
     }
     if (!status.ok() || durations_ns.size() >= kLatencySamples) continue;
-    if (ending.direction == Direction::kWrite) {
-      load_->submit(Direction::kWrite, ending.lane, load_->next_extent(Direction::kWrite));
+    if (ending.direction == io::Direction::kWrite) {
+      load_->submit(io::Direction::kWrite, ending.lane, load_->next_extent(io::Direction::kWrite));
       ++under_way;
     }
     if (is_reading) continue;
-    load_->submit(Direction::kRead, kUrgentLane, request_, Priority::kUrgent);
+    load_->submit(io::Direction::kRead, kUrgentLane, request_, storage::Priority::kUrgent);
     is_reading = true;
     ++under_way;
   }
@@ -137,9 +139,9 @@ Result<int64_t> DriveLoad::urgent_read_behind_writes_ns() {
 }
 
 Result<UrgentLatency> DriveLoad::urgent_latency() {
-  const auto write_ns = idle_ns(Direction::kWrite, request_, Priority::kPlanned);
+  const auto write_ns = idle_ns(io::Direction::kWrite, request_, storage::Priority::kPlanned);
   if (!write_ns) return write_ns.status();
-  const auto idle = idle_ns(Direction::kRead, request_, Priority::kUrgent);
+  const auto idle = idle_ns(io::Direction::kRead, request_, storage::Priority::kUrgent);
   if (!idle) return idle.status();
   const auto busy = urgent_read_behind_writes_ns();
   if (!busy) return busy.status();
@@ -150,4 +152,4 @@ int64_t DriveLoad::buffer_bytes() const {
   return static_cast<int64_t>(1 + targets_.size()) * kTransferBytes;
 }
 
-}  // namespace teraio
+}  // namespace teraio::probe

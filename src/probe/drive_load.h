@@ -12,7 +12,7 @@
 #include "probe/tier_load.h"
 #include "storage/ssd_store.h"
 
-namespace teraio {
+namespace teraio::probe {
 
 // Medians of many.
 struct UrgentLatency {
@@ -26,8 +26,9 @@ class DriveLoad {
  public:
   // Takes `file_bytes` (at least 96 MiB) on the directories and writes all of it.
   // `options.capacity_bytes` is not used.
-  static Result<std::unique_ptr<DriveLoad>> open(const std::vector<SsdDirectory>& directories,
-                                                 int64_t file_bytes, SsdStoreOptions options);
+  static Result<std::unique_ptr<DriveLoad>> open(
+      const std::vector<storage::SsdDirectory>& directories, int64_t file_bytes,
+      storage::SsdStoreOptions options);
   ~DriveLoad();
 
   // Keeps the chosen directions busy for that long.
@@ -47,7 +48,7 @@ class DriveLoad {
   // What the load itself holds of memory, beside the store.
   int64_t buffer_bytes() const;
 
-  TierCounters counters() const { return store_->counters(); }
+  storage::TierCounters counters() const { return store_->counters(); }
 
  private:
   using Buffer = std::unique_ptr<std::byte, decltype(&std::free)>;
@@ -56,19 +57,20 @@ class DriveLoad {
   explicit DriveLoad(int64_t request_bytes);
   LoadMemory memory() const;
   // Writes it too.
-  Result<Extent> reserve(int64_t size_bytes);
+  Result<storage::Extent> reserve(int64_t size_bytes);
   // Median of transfers one after the other.
-  Result<int64_t> idle_ns(Direction direction, const Extent& extent, Priority priority);
+  Result<int64_t> idle_ns(io::Direction direction, const storage::Extent& extent,
+                          storage::Priority priority);
   Result<int64_t> urgent_read_behind_writes_ns();
 
   SteadyClock clock_;
   const int64_t request_bytes_;  // at most as large as a transfer
   Buffer noise_;                 // the source of all writes
   std::vector<Buffer> targets_;  // of reads, one per lane
-  std::unique_ptr<TierStore> store_;
-  Extent small_;
-  Extent request_;                  // of one request's size
+  std::unique_ptr<storage::TierStore> store_;
+  storage::Extent small_;
+  storage::Extent request_;         // of one request's size
   std::unique_ptr<TierLoad> load_;  // of the store
 };
 
-}  // namespace teraio
+}  // namespace teraio::probe

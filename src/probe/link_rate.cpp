@@ -6,19 +6,19 @@
 #include "base/units.h"
 #include "device/host_memory.h"
 
-namespace teraio {
+namespace teraio::probe {
 namespace {
 
 constexpr int64_t kMostBytes = 256 * kMiB;
 constexpr int kCopies = 4;  // the first touches the pages
 
 // Bytes per second of the fastest of several copies of `size_bytes`.
-Result<int64_t> best_rate(Device& device, const Clock& clock, int64_t size_bytes,
-                          const std::function<Result<Event>()>& copy) {
+Result<int64_t> best_rate(device::Device& device, const Clock& clock, int64_t size_bytes,
+                          const std::function<Result<device::Event>()>& copy) {
   int64_t best_ns = 0;
   for (int i = 0; i < kCopies; ++i) {
     const int64_t start_ns = clock.now_ns();
-    const Result<Event> end = copy();
+    const Result<device::Event> end = copy();
     if (!end.ok()) return end.status();
     TERAIO_RETURN_IF_ERROR(device.wait(*end));
     const int64_t duration_ns = std::max<int64_t>(clock.now_ns() - start_ns, 1);
@@ -27,8 +27,8 @@ Result<int64_t> best_rate(Device& device, const Clock& clock, int64_t size_bytes
   return static_cast<int64_t>(static_cast<double>(size_bytes) * 1e9 / static_cast<double>(best_ns));
 }
 
-Result<LinkRate> measure_with(Device& device, const Clock& clock, std::byte* memory,
-                              const HostMemory& host) {
+Result<LinkRate> measure_with(device::Device& device, const Clock& clock, std::byte* memory,
+                              const device::HostMemory& host) {
   const int64_t size_bytes = host.size_bytes();
   const Result<int64_t> read = best_rate(device, clock, size_bytes, [&] {
     return device.copy_from_host(memory, host.at(0), size_bytes, device.record());
@@ -43,7 +43,7 @@ Result<LinkRate> measure_with(Device& device, const Clock& clock, std::byte* mem
 
 }  // namespace
 
-Result<LinkRate> measure_link(Device& device, const Clock& clock) {
+Result<LinkRate> measure_link(device::Device& device, const Clock& clock) {
   const int64_t size_bytes = std::min(kMostBytes, device.usage().budget_bytes / 4);
   std::byte* memory = size_bytes > 0 ? device.allocate(size_bytes) : nullptr;
   if (memory == nullptr) {
@@ -51,11 +51,11 @@ Result<LinkRate> measure_link(Device& device, const Clock& clock) {
                                                format_size(size_bytes) +
                                                " are free to measure its link with");
   }
-  const Result<HostMemory> host = HostMemory::map(size_bytes, device);
+  const Result<device::HostMemory> host = device::HostMemory::map(size_bytes, device);
   Result<LinkRate> rate =
       host.ok() ? measure_with(device, clock, memory, *host) : Result<LinkRate>(host.status());
   device.release(memory);
   return rate;
 }
 
-}  // namespace teraio
+}  // namespace teraio::probe

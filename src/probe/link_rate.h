@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "device/device.h"
 
-namespace teraio {
+namespace teraio::probe {
 
 struct LinkRate {
   int64_t read_bytes_per_second = 0;  // towards the device
@@ -16,6 +16,6 @@ struct LinkRate {
 
 // The best of a few copies each way, alone. Takes 256 MiB of the device, or a quarter of its
 // budget, and as much of the host for some tens of milliseconds.
-Result<LinkRate> measure_link(Device& device, const Clock& clock);
+Result<LinkRate> measure_link(device::Device& device, const Clock& clock);
 
-}  // namespace teraio
+}  // namespace teraio::probe

@@ -18,7 +18,7 @@
 #include "probe/drive_load.h"
 #include "storage/ssd_store.h"
 
-namespace teraio {
+namespace teraio::probe {
 namespace {
 
 constexpr const char* kFormat = "teraio-probe/2";
@@ -73,8 +73,8 @@ Status measure(DriveLoad& load, const SustainedRateOptions& options,
 }
 
 // What the numbers depend on. A change of the store's requests asks for a new probe.
-std::string cache_key(const DriveIdentity& drive) {
-  const SsdStoreOptions options;
+std::string cache_key(const drives::DriveIdentity& drive) {
+  const storage::SsdStoreOptions options;
   return fmt::format("{} | {} | {} | {} | device {} | request {} depth {} of writes {}", drive.name,
                      drive.model, drive.serial, drive.firmware, drive.file_system_device,
                      options.request_bytes, options.queue_depth, options.planned_write_depth);
@@ -82,9 +82,9 @@ std::string cache_key(const DriveIdentity& drive) {
 
 // What is known without measuring.
 Result<DriveProbe> describe_drive(const std::filesystem::path& directory) {
-  const Result<DriveIdentity> drive = identify_drive(directory);
+  const Result<drives::DriveIdentity> drive = drives::identify_drive(directory);
   if (!drive) return drive.status();
-  const Result<int64_t> room_bytes = free_room_bytes(directory, 0);
+  const Result<int64_t> room_bytes = io::free_room_bytes(directory, 0);
   if (!room_bytes) return room_bytes.status();
   DriveProbe probe;
   probe.directory = directory;
@@ -137,7 +137,7 @@ class ProcessLock {
 
 Result<DriveProbe> probe_directory(const std::filesystem::path& directory,
                                    const ProbeOptions& options) {
-  TERAIO_RETURN_IF_ERROR(check_directory(directory, false));
+  TERAIO_RETURN_IF_ERROR(io::check_directory(directory, false));
   Result<DriveProbe> probe = describe_drive(directory);
   if (!probe) return probe;
   const auto say = [&](const std::string& line) {
@@ -145,7 +145,7 @@ Result<DriveProbe> probe_directory(const std::filesystem::path& directory,
   };
   const int64_t file_bytes = std::min(options.file_bytes, probe->capacity_bytes / 2);
   say(fmt::format("writing {} to measure with", format_size(file_bytes)));
-  const auto load = DriveLoad::open({{directory, 0, 0}}, file_bytes, SsdStoreOptions());
+  const auto load = DriveLoad::open({{directory, 0, 0}}, file_bytes, storage::SsdStoreOptions());
   if (!load) return load.status();
   TERAIO_RETURN_IF_ERROR(measure(**load, options.sustained, say, *probe));
   say(format_size(probe->written_bytes) + " were written to measure");
@@ -198,4 +198,4 @@ Result<DriveProbe> cached_or_measured(const std::filesystem::path& cache_directo
   return probe;
 }
 
-}  // namespace teraio
+}  // namespace teraio::probe

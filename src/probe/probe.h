@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "probe/sustained_rate.h"
 
-namespace teraio {
+namespace teraio::probe {
 
 struct DriveProbe {
   std::filesystem::path directory;
@@ -50,4 +50,4 @@ Result<DriveProbe> cached_or_measured(const std::filesystem::path& cache_directo
                                       const std::filesystem::path& directory,
                                       const ProbeOptions& options);
 
-}  // namespace teraio
+}  // namespace teraio::probe

@@ -4,12 +4,12 @@
 
 #include "drives/drive_identity.h"
 
-namespace teraio {
+namespace teraio::probe {
 namespace {
 
-Result<bool> has_directory_on(const DriveIdentity& drive, const Directories& directories) {
+Result<bool> has_directory_on(const drives::DriveIdentity& drive, const Directories& directories) {
   for (const std::filesystem::path& directory : directories) {
-    const Result<DriveIdentity> other = identify_drive(directory);
+    const Result<drives::DriveIdentity> other = drives::identify_drive(directory);
     if (!other) return other.status();
     if (other->is_same_drive(drive)) return true;
   }
@@ -20,7 +20,7 @@ Result<bool> has_directory_on(const DriveIdentity& drive, const Directories& dir
 
 Result<int32_t> ranks_on_drive(const std::filesystem::path& directory,
                                std::span<const Directories> ranks) {
-  const Result<DriveIdentity> drive = identify_drive(directory);
+  const Result<drives::DriveIdentity> drive = drives::identify_drive(directory);
   if (!drive) return drive.status();
   int32_t count = 0;
   for (const Directories& directories : ranks) {
@@ -38,4 +38,4 @@ DriveProbe share_of(DriveProbe drive, int32_t rank_count) {
   return drive;
 }
 
-}  // namespace teraio
+}  // namespace teraio::probe

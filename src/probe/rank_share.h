@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "probe/probe.h"
 
-namespace teraio {
+namespace teraio::probe {
 
 using Directories = std::vector<std::filesystem::path>;
 
@@ -21,4 +21,4 @@ Result<int32_t> ranks_on_drive(const std::filesystem::path& directory,
 // One of `rank_count` equal shares of a drive: of its room and its rates.
 DriveProbe share_of(DriveProbe drive, int32_t rank_count);
 
-}  // namespace teraio
+}  // namespace teraio::probe

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace teraio {
+namespace teraio::probe {
 namespace {
 
 bool are_alike(double a, double b, double tolerance) {
@@ -60,4 +60,4 @@ LoadRates SustainedRate::first_rates() const {
   return rates_between({}, borders_.size() > 1 ? borders_[1] : last_);
 }
 
-}  // namespace teraio
+}  // namespace teraio::probe

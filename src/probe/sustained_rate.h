@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace teraio {
+namespace teraio::probe {
 
 struct LoadRates {
   double read = 0;  // bytes per second
@@ -63,4 +63,4 @@ class SustainedRate {
   LoadProgress last_;
 };
 
-}  // namespace teraio
+}  // namespace teraio::probe

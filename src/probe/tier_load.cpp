@@ -2,28 +2,28 @@
 
 #include <utility>
 
-namespace teraio {
+namespace teraio::probe {
 namespace {
 
-size_t index_of(Direction direction) { return static_cast<size_t>(direction); }
+size_t index_of(io::Direction direction) { return static_cast<size_t>(direction); }
 
 }  // namespace
 
 TierLoad::~TierLoad() {
   for (const auto& half : extents_) {
-    for (const Extent& extent : half) store_.release(extent);
+    for (const storage::Extent& extent : half) store_.release(extent);
   }
 }
 
 Status TierLoad::fill(int64_t tier_bytes) {
   const int64_t count = tier_bytes / transfer_bytes_;
   for (int64_t i = 0; i < count; ++i) {
-    const Result<Extent> extent = store_.reserve(transfer_bytes_);
+    const Result<storage::Extent> extent = store_.reserve(transfer_bytes_);
     if (!extent) return extent.status();
     extents_[i % 2].push_back(*extent);
   }
   for (const auto& half : extents_) {
-    for (const Extent& extent : half) submit(Direction::kWrite, 0, extent);
+    for (const storage::Extent& extent : half) submit(io::Direction::kWrite, 0, extent);
   }
   Status status;
   for (int64_t i = 0; i < count; ++i) {
@@ -33,18 +33,19 @@ Status TierLoad::fill(int64_t tier_bytes) {
   return status;
 }
 
-const Extent& TierLoad::next_extent(Direction direction) {
-  const std::vector<Extent>& half = extents_[index_of(direction)];
+const storage::Extent& TierLoad::next_extent(io::Direction direction) {
+  const std::vector<storage::Extent>& half = extents_[index_of(direction)];
   return half[next_[index_of(direction)]++ % half.size()];
 }
 
-void TierLoad::submit(Direction direction, int32_t lane, const Extent& extent, Priority priority) {
-  Transfer transfer;
+void TierLoad::submit(io::Direction direction, int32_t lane, const storage::Extent& extent,
+                      storage::Priority priority) {
+  storage::Transfer transfer;
   transfer.direction = direction;
   transfer.extent = extent;
   transfer.memory = memory_[index_of(direction)][static_cast<size_t>(lane)];
   transfer.priority = priority;
-  transfer.done = [this, direction, lane](const Completion& completion) {
+  transfer.done = [this, direction, lane](const storage::Completion& completion) {
     const std::lock_guard lock(mutex_);
     endings_.push_back({direction, lane, completion});
     ended_.notify_one();
@@ -63,10 +64,10 @@ TierLoad::Ending TierLoad::wait_for_ending() {
 Status TierLoad::keep_busy(bool reads, bool writes,
                            const std::function<bool(const LoadProgress&)>& is_over) {
   const bool is_active[2] = {reads, writes};
-  const TierCounters before = store_.counters();
+  const storage::TierCounters before = store_.counters();
   const int64_t start_ns = clock_.now_ns();
   int32_t under_way = 0;
-  for (const Direction direction : {Direction::kRead, Direction::kWrite}) {
+  for (const io::Direction direction : {io::Direction::kRead, io::Direction::kWrite}) {
     for (int32_t lane = 0; lane < kLoadTransfersAtOnce && is_active[index_of(direction)]; ++lane) {
       submit(direction, lane, next_extent(direction));
       ++under_way;
@@ -80,7 +81,7 @@ Status TierLoad::keep_busy(bool reads, bool writes,
     if (status.ok()) status = ending.completion.status;
     // What still runs then is not counted: at the end one direction runs without the other.
     if (!status.ok() || !goes_on) continue;
-    const TierCounters now = store_.counters();
+    const storage::TierCounters now = store_.counters();
     goes_on = !is_over({clock_.now_ns() - start_ns, now.bytes_read - before.bytes_read,
                         now.bytes_written - before.bytes_written});
     if (!goes_on) continue;
@@ -102,4 +103,4 @@ Result<LoadRates> TierLoad::run(bool reads, bool writes, int64_t duration_ns) {
                    static_cast<double>(all.bytes_written) / seconds};
 }
 
-}  // namespace teraio
+}  // namespace teraio::probe

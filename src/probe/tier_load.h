@@ -18,7 +18,7 @@
 #include "probe/sustained_rate.h"
 #include "storage/tier_store.h"
 
-namespace teraio {
+namespace teraio::probe {
 
 inline constexpr int32_t kLoadTransfersAtOnce = 3;
 
@@ -28,13 +28,13 @@ using LoadMemory = std::array<std::vector<std::byte*>, 2>;
 class TierLoad {
  public:
   struct Ending {
-    Direction direction;
+    io::Direction direction;
     int32_t lane;
-    Completion completion;
+    storage::Completion completion;
   };
 
   // `store` outlives it, and so does `memory`, every piece of which holds a transfer.
-  TierLoad(TierStore& store, int64_t transfer_bytes, LoadMemory memory)
+  TierLoad(storage::TierStore& store, int64_t transfer_bytes, LoadMemory memory)
       : store_(store), transfer_bytes_(transfer_bytes), memory_(std::move(memory)) {}
   ~TierLoad();
   TierLoad(const TierLoad&) = delete;
@@ -57,22 +57,22 @@ class TierLoad {
   // --- One by one ---
 
   // Of the lane's memory. An extent of the load's own, of next_extent(), or a smaller one.
-  void submit(Direction direction, int32_t lane, const Extent& extent,
-              Priority priority = Priority::kPlanned);
+  void submit(io::Direction direction, int32_t lane, const storage::Extent& extent,
+              storage::Priority priority = storage::Priority::kPlanned);
   Ending wait_for_ending();
-  const Extent& next_extent(Direction direction);
+  const storage::Extent& next_extent(io::Direction direction);
 
  private:
-  TierStore& store_;
+  storage::TierStore& store_;
   const int64_t transfer_bytes_;
   const LoadMemory memory_;
   SteadyClock clock_;
   // Each direction goes round its own half: no transfer meets another on the same extent.
-  std::array<std::vector<Extent>, 2> extents_;
+  std::array<std::vector<storage::Extent>, 2> extents_;
   std::array<size_t, 2> next_ = {};
   std::mutex mutex_;
   std::condition_variable ended_;
   std::deque<Ending> endings_;
 };
 
-}  // namespace teraio
+}  // namespace teraio::probe

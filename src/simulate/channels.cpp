@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
-namespace teraio {
+namespace teraio::simulate {
 namespace {
 
-constexpr int kSsdIn = channel_of(Tier::kSsd, false);
-constexpr int kHostIn = channel_of(Tier::kHost, false);
-constexpr int kSsdOut = channel_of(Tier::kSsd, true);
-constexpr int kHostOut = channel_of(Tier::kHost, true);
+constexpr int kSsdIn = channel_of(plan::Tier::kSsd, false);
+constexpr int kHostIn = channel_of(plan::Tier::kHost, false);
+constexpr int kSsdOut = channel_of(plan::Tier::kSsd, true);
+constexpr int kHostOut = channel_of(plan::Tier::kHost, true);
 
 // What the first of two demands gets of a link that both share max-min fairly.
 double fair_share(double link, double own, double other) {
@@ -20,9 +20,9 @@ double per_ns(int64_t bytes_per_second) { return static_cast<double>(bytes_per_s
 
 }  // namespace
 
-std::array<double, kChannelCount> channel_rates(const Hardware& hardware,
+std::array<double, kChannelCount> channel_rates(const hardware::Hardware& hardware,
                                                 const std::array<bool, kChannelCount>& moving) {
-  const Rates drives = ssd_rates(hardware);
+  const hardware::Rates drives = ssd_rates(hardware);
   const double read = per_ns(drives.read_bytes_per_second);
   const double write = per_ns(drives.write_bytes_per_second);
   const double duplex = ssd_duplex(hardware);
@@ -49,7 +49,7 @@ std::array<double, kChannelCount> channel_rates(const Hardware& hardware,
   return rates;
 }
 
-Channels::Channels(const Hardware& hardware) : latency_ns_(hardware.request_latency_ns) {
+Channels::Channels(const hardware::Hardware& hardware) : latency_ns_(hardware.request_latency_ns) {
   for (unsigned mask = 0; mask < rates_.size(); ++mask) {
     std::array<bool, kChannelCount> moving;
     for (int c = 0; c < kChannelCount; ++c) moving[c] = (mask >> c) & 1;
@@ -122,4 +122,4 @@ unsigned Channels::moving_mask() const {
   return mask;
 }
 
-}  // namespace teraio
+}  // namespace teraio::simulate

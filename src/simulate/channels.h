@@ -13,25 +13,25 @@
 #include "hardware/hardware.h"
 #include "plan/plan.h"
 
-namespace teraio {
+namespace teraio::simulate {
 
 inline constexpr int kChannelCount = 4;
 inline constexpr int64_t kNoTime = std::numeric_limits<int64_t>::max();
 
 // 0: ssd in, 1: host in, 2: ssd out, 3: host out.
-constexpr int channel_of(Tier tier, bool out) {
-  return static_cast<int>(tier == Tier::kHost) + 2 * static_cast<int>(out);
+constexpr int channel_of(plan::Tier tier, bool out) {
+  return static_cast<int>(tier == plan::Tier::kHost) + 2 * static_cast<int>(out);
 }
 
 // Bytes per nanosecond of each channel when those in `moving` move bytes at once. The link is
 // shared max-min fairly; drives with a duplex below 2 give each direction half of it, and what one
 // direction cannot use to the other.
-std::array<double, kChannelCount> channel_rates(const Hardware& hardware,
+std::array<double, kChannelCount> channel_rates(const hardware::Hardware& hardware,
                                                 const std::array<bool, kChannelCount>& moving);
 
 class Channels {
  public:
-  explicit Channels(const Hardware& hardware);
+  explicit Channels(const hardware::Hardware& hardware);
 
   bool idle(int channel) const { return flights_[channel].transfer < 0; }
   int32_t transfer(int channel) const { return flights_[channel].transfer; }
@@ -81,4 +81,4 @@ class Channels {
   int64_t next_event_ns_ = kNoTime;
 };
 
-}  // namespace teraio
+}  // namespace teraio::simulate

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 
-namespace teraio {
+namespace teraio::simulate {
 namespace {
 
 constexpr int32_t kNone = -1;
 
-int64_t usable(int64_t capacity_bytes, const Rates& rates) {
+int64_t usable(int64_t capacity_bytes, const hardware::Rates& rates) {
   const bool moves = rates.read_bytes_per_second > 0 && rates.write_bytes_per_second > 0;
   return moves ? capacity_bytes : 0;
 }
@@ -17,8 +17,8 @@ int64_t usable(int64_t capacity_bytes, const Rates& rates) {
 // What a walk knows of its tensor.
 struct Position {
   bool away = false;
-  Tier tier = Tier::kSsd;         // where the latest copy was made
-  bool copy_valid = false;        // no op wrote the tensor since
+  plan::Tier tier = plan::Tier::kSsd;  // where the latest copy was made
+  bool copy_valid = false;             // no op wrote the tensor since
   int32_t kept_by = kNone;        // the prefetch whose copy is there still, if a drop comes for it
   int32_t last_prefetch = kNone;  // since the last use
   int32_t left_by = kNone;        // the offload or drop after which it is away
@@ -26,7 +26,8 @@ struct Position {
 
 class Walker {
  public:
-  Walker(const Plan& plan, const Trace& trace, const TraceIndex& index, const Tiers& tiers)
+  Walker(const plan::Plan& plan, const trace::Trace& trace, const trace::TraceIndex& index,
+         const Tiers& tiers)
       : plan_(plan), trace_(trace), index_(index), tiers_(tiers) {}
 
   Result<Itinerary> run() {
@@ -34,7 +35,7 @@ class Walker {
     order_by_trigger();
     order_by_tensor();
     itinerary_.keeps_copy.assign(plan_.migrations.size(), 0);
-    for (TensorIndex tensor : moved_) TERAIO_RETURN_IF_ERROR(check_tensor(tensor));
+    for (trace::TensorIndex tensor : moved_) TERAIO_RETURN_IF_ERROR(check_tensor(tensor));
     find_leaving_for_good();
     add_up_bytes();
     return std::move(itinerary_);
@@ -47,7 +48,7 @@ class Walker {
   }
 
   Status check_fields(size_t i) const {
-    const Migration& migration = plan_.migrations[i];
+    const plan::Migration& migration = plan_.migrations[i];
     if (migration.tensor < 0 || migration.tensor >= index_.tensor_count())
       return broken("no such tensor", i);
     if (migration.trigger_op < 0 || migration.trigger_op >= index_.op_count())
@@ -60,8 +61,8 @@ class Walker {
   }
 
   Status check_alive(size_t i) const {
-    const Migration& migration = plan_.migrations[i];
-    const TensorIndex tensor = migration.tensor;
+    const plan::Migration& migration = plan_.migrations[i];
+    const trace::TensorIndex tensor = migration.tensor;
     if (index_.uses[tensor].empty())
       return broken(index_.persistent[tensor] ? "offload or drop without use" : "tensor not alive",
                     i);
@@ -72,27 +73,27 @@ class Walker {
   }
 
   void order_by_trigger() {
-    itinerary_.issued_at = FlatLists<int32_t>(index_.op_count(), [this](auto add) {
+    itinerary_.issued_at = trace::FlatLists<int32_t>(index_.op_count(), [this](auto add) {
       for (size_t i = 0; i < plan_.migrations.size(); ++i)
         add(plan_.migrations[i].trigger_op, static_cast<int32_t>(i));
     });
   }
 
   void order_by_tensor() {
-    by_tensor_ = FlatLists<int32_t>(index_.tensor_count(), [this](auto add) {
+    by_tensor_ = trace::FlatLists<int32_t>(index_.tensor_count(), [this](auto add) {
       for (size_t k = 0; k < index_.op_count(); ++k)
         for (int32_t i : itinerary_.issued_at[k]) add(plan_.migrations[i].tensor, i);
     });
     for (size_t tensor = 0; tensor < index_.tensor_count(); ++tensor)
-      if (!by_tensor_[tensor].empty()) moved_.push_back(static_cast<TensorIndex>(tensor));
+      if (!by_tensor_[tensor].empty()) moved_.push_back(static_cast<trace::TensorIndex>(tensor));
   }
 
   // The first walk only brings the tensor into its steady state; the second is the one that counts.
-  Status check_tensor(TensorIndex tensor) {
+  Status check_tensor(trace::TensorIndex tensor) {
     Position position;
     if (!index_.persistent[tensor]) return walk(tensor, position);
-    const Migration& last = plan_.migrations[by_tensor_[tensor].back()];
-    position.away = last.action != Action::kPrefetch;
+    const plan::Migration& last = plan_.migrations[by_tensor_[tensor].back()];
+    position.away = last.action != plan::Action::kPrefetch;
     position.left_by = by_tensor_[tensor].back();
     position.tier = last.tier;
     position.copy_valid = position.away;
@@ -104,11 +105,11 @@ class Walker {
   }
 
   // Frozen weights and constants lie from the start on the tier that their drops name.
-  void give_first_copy(TensorIndex tensor, Position& position) const {
-    for (const TensorUse& use : index_.uses[tensor])
+  void give_first_copy(trace::TensorIndex tensor, Position& position) const {
+    for (const trace::TensorUse& use : index_.uses[tensor])
       if (use.writes) return;
     for (int32_t i : by_tensor_[tensor])
-      if (plan_.migrations[i].action == Action::kDrop) {
+      if (plan_.migrations[i].action == plan::Action::kDrop) {
         position.tier = plan_.migrations[i].tier;
         position.copy_valid = true;
         return;
@@ -116,12 +117,12 @@ class Walker {
   }
 
   // One iteration. Stops at the first broken rule.
-  Status walk(TensorIndex tensor, Position& position) {
-    const std::span<const TensorUse> uses = index_.uses[tensor];
+  Status walk(trace::TensorIndex tensor, Position& position) {
+    const std::span<const trace::TensorUse> uses = index_.uses[tensor];
     Status first_failure;
     size_t next_use = 0;
     for (int32_t i : by_tensor_[tensor]) {
-      const OpIndex trigger = plan_.migrations[i].trigger_op;
+      const trace::OpIndex trigger = plan_.migrations[i].trigger_op;
       for (; next_use < uses.size() && uses[next_use].op < trigger; ++next_use)
         keep_first(first_failure, use(tensor, uses[next_use], position));
       keep_first(first_failure, migrate(i, position));
@@ -135,7 +136,7 @@ class Walker {
     if (kept.ok()) kept = std::move(status);
   }
 
-  Status use(TensorIndex tensor, const TensorUse& use, Position& position) const {
+  Status use(trace::TensorIndex tensor, const trace::TensorUse& use, Position& position) const {
     position.last_prefetch = kNone;
     if (use.writes) {
       position.copy_valid = false;
@@ -149,10 +150,10 @@ class Walker {
   }
 
   Status migrate(int32_t i, Position& position) {
-    const Migration& migration = plan_.migrations[i];
-    if (migration.action == Action::kPrefetch) return come_back(i, position);
+    const plan::Migration& migration = plan_.migrations[i];
+    if (migration.action == plan::Action::kPrefetch) return come_back(i, position);
     if (position.away) return broken("already away", i);
-    const bool drop = migration.action == Action::kDrop;
+    const bool drop = migration.action == plan::Action::kDrop;
     if (drop && !position.copy_valid) return broken("drop without copy", i);
     if (drop && position.tier != migration.tier) return broken("wrong tier", i);
     if (drop && position.kept_by != kNone) itinerary_.keeps_copy[position.kept_by] = true;
@@ -169,7 +170,7 @@ class Walker {
     return Status();
   }
 
-  void record_start(TensorIndex tensor, const Position& position) {
+  void record_start(trace::TensorIndex tensor, const Position& position) {
     if (position.away || position.last_prefetch != kNone) {
       itinerary_.away_at_start.push_back({tensor, position.tier, position.last_prefetch});
     } else if (position.kept_by != kNone && itinerary_.keeps_copy[position.kept_by]) {
@@ -178,8 +179,8 @@ class Walker {
   }
 
   void find_leaving_for_good() {
-    itinerary_.leave_for_good = FlatLists<int32_t>(index_.op_count(), [this](auto add) {
-      for (TensorIndex tensor : moved_) {
+    itinerary_.leave_for_good = trace::FlatLists<int32_t>(index_.op_count(), [this](auto add) {
+      for (trace::TensorIndex tensor : moved_) {
         const int32_t last = by_tensor_[tensor].back();
         const bool after_last_use =
             plan_.migrations[last].trigger_op > index_.uses[tensor].back().op;
@@ -189,44 +190,44 @@ class Walker {
   }
 
   void add_up_bytes() {
-    for (const Migration& migration : plan_.migrations) {
+    for (const plan::Migration& migration : plan_.migrations) {
       const int tier = static_cast<int>(migration.tier);
       const int64_t size_bytes = index_.size_bytes[migration.tensor];
-      if (migration.action == Action::kOffload) itinerary_.written_bytes[tier] += size_bytes;
-      if (migration.action == Action::kPrefetch) itinerary_.read_bytes[tier] += size_bytes;
+      if (migration.action == plan::Action::kOffload) itinerary_.written_bytes[tier] += size_bytes;
+      if (migration.action == plan::Action::kPrefetch) itinerary_.read_bytes[tier] += size_bytes;
     }
   }
 
-  const Plan& plan_;
-  const Trace& trace_;
-  const TraceIndex& index_;
+  const plan::Plan& plan_;
+  const trace::Trace& trace_;
+  const trace::TraceIndex& index_;
   const Tiers& tiers_;
   Itinerary itinerary_;
-  FlatLists<int32_t> by_tensor_;  // positions in the plan, in the order of execution
-  std::vector<TensorIndex> moved_;
+  trace::FlatLists<int32_t> by_tensor_;  // positions in the plan, in the order of execution
+  std::vector<trace::TensorIndex> moved_;
 };
 
 }  // namespace
 
-Tiers::Tiers(const Hardware& hardware, const Limits& limits) {
+Tiers::Tiers(const hardware::Hardware& hardware, const plan::Limits& limits) {
   const int64_t host_bytes = std::min(
       limits.host_limit_bytes.value_or(hardware.host.capacity_bytes), hardware.host.capacity_bytes);
-  capacity_bytes[static_cast<int>(Tier::kHost)] = usable(host_bytes, hardware.host.rates);
-  capacity_bytes[static_cast<int>(Tier::kSsd)] =
+  capacity_bytes[static_cast<int>(plan::Tier::kHost)] = usable(host_bytes, hardware.host.rates);
+  capacity_bytes[static_cast<int>(plan::Tier::kSsd)] =
       usable(ssd_capacity_bytes(hardware), ssd_rates(hardware));
 }
 
-Result<Itinerary> make_itinerary(const Plan& plan, const Trace& trace, const TraceIndex& index,
-                                 const Tiers& tiers) {
+Result<Itinerary> make_itinerary(const plan::Plan& plan, const trace::Trace& trace,
+                                 const trace::TraceIndex& index, const Tiers& tiers) {
   return Walker(plan, trace, index, tiers).run();
 }
 
-std::string describe(const Plan& plan, const Trace& trace, size_t i) {
-  const Migration& migration = plan.migrations[i];
+std::string describe(const plan::Plan& plan, const trace::Trace& trace, size_t i) {
+  const plan::Migration& migration = plan.migrations[i];
   const bool known = migration.tensor >= 0 && migration.tensor < trace.tensors.size();
   return fmt::format("migrations[{}] ({} of tensor {} at op {}, {})", i,
                      to_string(migration.action), known ? trace.tensors[migration.tensor].id : -1,
                      migration.trigger_op, to_string(migration.tier));
 }
 
-}  // namespace teraio
+}  // namespace teraio::simulate

@@ -14,10 +14,10 @@
 #include "plan/plan.h"
 #include "trace/trace_index.h"
 
-namespace teraio {
+namespace teraio::simulate {
 
 struct Tiers {
-  Tiers(const Hardware& hardware, const Limits& limits);
+  Tiers(const hardware::Hardware& hardware, const plan::Limits& limits);
 
   // Indexed by Tier; 0 for a tier that does not exist.
   std::array<int64_t, 2> capacity_bytes{};
@@ -25,19 +25,19 @@ struct Tiers {
 
 struct Itinerary {
   // Positions in plan.migrations by trigger op, in the plan's order.
-  FlatLists<int32_t> issued_at;
+  trace::FlatLists<int32_t> issued_at;
   // Per migration, for prefetches: the copy on the tier stays, as a later drop uses it.
   std::vector<uint8_t> keeps_copy;
   // Persistent tensors that are not on the device when the iteration begins, and those of them
   // whose prefetch (a position in the plan) was issued already. Their bytes rest on a tier.
   struct Away {
-    TensorIndex tensor = 0;
-    Tier tier = Tier::kSsd;
+    trace::TensorIndex tensor = 0;
+    plan::Tier tier = plan::Tier::kSsd;
     int32_t issued_prefetch = -1;
   };
   std::vector<Away> away_at_start;
   // Per op, of the tensors that leave after their last use and are freed by it: the last migration.
-  FlatLists<int32_t> leave_for_good;
+  trace::FlatLists<int32_t> leave_for_good;
   // Bytes of kept copies, of tensors that are on the device when the iteration begins.
   std::array<int64_t, 2> kept_bytes_at_start{};
   std::array<int64_t, 2> written_bytes{};  // per iteration, by tier
@@ -45,10 +45,10 @@ struct Itinerary {
 };
 
 // Fails (kInvalidArgument) with "<rule>: migrations[<position>] (...)".
-Result<Itinerary> make_itinerary(const Plan& plan, const Trace& trace, const TraceIndex& index,
-                                 const Tiers& tiers);
+Result<Itinerary> make_itinerary(const plan::Plan& plan, const trace::Trace& trace,
+                                 const trace::TraceIndex& index, const Tiers& tiers);
 
 // "migrations[7] (offload of tensor 12 at op 3, ssd)".
-std::string describe(const Plan& plan, const Trace& trace, size_t migration);
+std::string describe(const plan::Plan& plan, const trace::Trace& trace, size_t migration);
 
-}  // namespace teraio
+}  // namespace teraio::simulate

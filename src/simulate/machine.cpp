@@ -6,17 +6,17 @@
 
 #include "simulate/simulator.h"
 
-namespace teraio {
+namespace teraio::simulate {
 namespace {
 
 constexpr int32_t kNone = -1;
-constexpr std::array<Tier, 2> kTiers = {Tier::kSsd, Tier::kHost};
+constexpr std::array<plan::Tier, 2> kTiers = {plan::Tier::kSsd, plan::Tier::kHost};
 
-int slot(Tier tier) { return static_cast<int>(tier); }
+int slot(plan::Tier tier) { return static_cast<int>(tier); }
 
 }  // namespace
 
-Machine::Machine(const Setting& setting, const Channels& idle_channels, const Plan& plan,
+Machine::Machine(const Setting& setting, const Channels& idle_channels, const plan::Plan& plan,
                  const Itinerary& itinerary)
     : setting_(setting),
       plan_(plan),
@@ -55,12 +55,12 @@ Status Machine::run_iteration(Run& run) {
   run.op_start_ns.reserve(setting_.index.op_count());
   run.transfers.reserve(plan_.migrations.size());
   run.device_peak_bytes = device_bytes_;
-  run.ssd_peak_bytes = tier_bytes_[slot(Tier::kSsd)];
-  run.host_peak_bytes = tier_bytes_[slot(Tier::kHost)];
+  run.ssd_peak_bytes = tier_bytes_[slot(plan::Tier::kSsd)];
+  run.host_peak_bytes = tier_bytes_[slot(plan::Tier::kHost)];
   run_ = &run;
   stall_ = Stall();
   for (size_t k = 0; k < setting_.index.op_count(); ++k) {
-    const auto op = static_cast<OpIndex>(k);
+    const auto op = static_cast<trace::OpIndex>(k);
     for (int32_t i : itinerary_.issued_at[k]) issue(i);
     look_ahead(op);
     TERAIO_RETURN_IF_ERROR(wait_for(op));
@@ -101,14 +101,14 @@ std::vector<Machine::Pending> Machine::pending() const {
 // --- The life of a migration: issued, ready when the tensor's one before is done, moved, done ---
 
 void Machine::issue(int32_t i) {
-  const Migration& issued = migration(i);
+  const plan::Migration& issued = migration(i);
   const auto op_count = static_cast<int64_t>(setting_.index.op_count());
   Transfer& transfer = transfers_[i];
   transfer.sequence = ++sequence_;
   transfer.issue_ns = now_ns_;
   transfer.deadline_op = iteration_first_op_ + issued.deadline_op +
                          (issued.deadline_op < issued.trigger_op ? op_count : 0);
-  if (issued.action != Action::kPrefetch) away_[issued.tensor] = true;
+  if (issued.action != plan::Action::kPrefetch) away_[issued.tensor] = true;
   const int32_t before = std::exchange(last_issued_[issued.tensor], i);
   if (before == kNone) {
     current_[issued.tensor] = i;
@@ -119,7 +119,7 @@ void Machine::issue(int32_t i) {
 }
 
 void Machine::make_ready(int32_t i) {
-  if (migration(i).action != Action::kDrop) return queue(i);
+  if (migration(i).action != plan::Action::kDrop) return queue(i);
   device_bytes_ -= size_bytes(i);
   transfers_[i].start_ns = now_ns_;
   finish(i);
@@ -130,13 +130,13 @@ void Machine::queue(int32_t i) {
   const int tier = slot(migration(i).tier);
   transfer.stage = Stage::kQueued;
   const TransferQueue::Entry by_deadline = {transfer.deadline_op, transfer.sequence, i};
-  if (migration(i).action == Action::kPrefetch) return reads_[tier].push(by_deadline);
+  if (migration(i).action == plan::Action::kPrefetch) return reads_[tier].push(by_deadline);
   writes_[tier].push({transfer.sequence, transfer.sequence, i});
   writes_by_deadline_[tier].push(by_deadline);
 }
 
 void Machine::complete(int32_t i) {
-  if (migration(i).action == Action::kPrefetch)
+  if (migration(i).action == plan::Action::kPrefetch)
     arrive(i);
   else
     device_bytes_ -= size_bytes(i);
@@ -153,7 +153,7 @@ void Machine::arrive(int32_t i) {
 
 void Machine::finish(int32_t i) {
   Transfer& transfer = transfers_[i];
-  const Migration& finished = migration(i);
+  const plan::Migration& finished = migration(i);
   transfer.stage = Stage::kDone;
   if (run_ != nullptr)
     run_->transfers.push_back({finished.tensor, finished.action, finished.tier, transfer.issue_ns,
@@ -168,13 +168,13 @@ void Machine::finish(int32_t i) {
 // The tensor of migration `last`, its last one, is freed, and its op has counted its bytes as the
 // device's. What is under way ends.
 void Machine::die(int32_t last) {
-  const TensorIndex tensor = migration(last).tensor;
+  const trace::TensorIndex tensor = migration(last).tensor;
   if (!away_[tensor]) return;
   int32_t i = std::exchange(current_[tensor], kNone);
   const bool in_flight = i != kNone && transfers_[i].stage == Stage::kInFlight;
-  const bool coming = i != kNone && migration(i).action == Action::kPrefetch;
+  const bool coming = i != kNone && migration(i).action == plan::Action::kPrefetch;
   const bool leaving = i != kNone && !coming;
-  const Tier tier = migration(i == kNone ? last : i).tier;
+  const plan::Tier tier = migration(i == kNone ? last : i).tier;
   if (!leaving && !in_flight) device_bytes_ += size_bytes(last);
   if (!leaving || in_flight) tier_bytes_[slot(tier)] -= size_bytes(last);
   if (in_flight) channels_.stop(channel_of(tier, leaving), now_ns_);
@@ -187,34 +187,34 @@ void Machine::die(int32_t last) {
 // --- Ops ---
 
 // Sets what op `op` of this iteration (one past the end: the first of the next) still lacks.
-void Machine::look_ahead(OpIndex op) {
+void Machine::look_ahead(trace::OpIndex op) {
   next_op_ = iteration_first_op_ + op;
   if (op == setting_.index.op_count()) op = 0;
   next_bytes_ = setting_.index.birth_bytes[op] + setting_.index.workspace_bytes[op];
   missing_.clear();
-  for (TensorIndex tensor : setting_.index.active[op])
+  for (trace::TensorIndex tensor : setting_.index.active[op])
     if (away_[tensor]) missing_.push_back(tensor);
   count_missing_bytes();
 }
 
 void Machine::count_missing_bytes() {
   missing_bytes_ = 0;
-  for (TensorIndex tensor : missing_)
+  for (trace::TensorIndex tensor : missing_)
     if (!arriving(tensor)) missing_bytes_ += setting_.index.size_bytes[tensor];
 }
 
 // Its read has begun: the device memory is taken.
-bool Machine::arriving(TensorIndex tensor) const {
+bool Machine::arriving(trace::TensorIndex tensor) const {
   const int32_t i = current_[tensor];
   return i != kNone && transfers_[i].stage == Stage::kInFlight &&
-         migration(i).action == Action::kPrefetch;
+         migration(i).action == plan::Action::kPrefetch;
 }
 
-bool Machine::is_missing(TensorIndex tensor) const {
+bool Machine::is_missing(trace::TensorIndex tensor) const {
   return std::find(missing_.begin(), missing_.end(), tensor) != missing_.end();
 }
 
-Status Machine::wait_for(OpIndex op) {
+Status Machine::wait_for(trace::OpIndex op) {
   while (!missing_.empty() || !fits(next_bytes_)) {
     stalled_ = true;
     start_transfers();
@@ -227,8 +227,8 @@ Status Machine::wait_for(OpIndex op) {
   return Status();
 }
 
-void Machine::run_op(OpIndex op) {
-  const TraceIndex& index = setting_.index;
+void Machine::run_op(trace::OpIndex op) {
+  const trace::TraceIndex& index = setting_.index;
   take_device(next_bytes_);
   run_->op_start_ns.push_back(now_ns_);
   const int64_t end_ns = now_ns_ + index.duration_ns[op];
@@ -250,18 +250,18 @@ void Machine::pass_until(int64_t event_ns) {
 
 int64_t& Machine::stall_of_cause() {
   bool leaving = false;
-  for (TensorIndex tensor : missing_) {
+  for (trace::TensorIndex tensor : missing_) {
     const int32_t i = current_[tensor];
     if (i == kNone) continue;
-    const bool read = migration(i).action == Action::kPrefetch;
+    const bool read = migration(i).action == plan::Action::kPrefetch;
     if (read && !channels_.idle(channel_of(migration(i).tier, false))) return stall_.read_ns;
     leaving = leaving || !read;
   }
   return leaving ? stall_.write_ns : stall_.memory_ns;
 }
 
-Status Machine::stuck(OpIndex op) {
-  for (Tier tier : kTiers)
+Status Machine::stuck(trace::OpIndex op) {
+  for (plan::Tier tier : kTiers)
     if (const int32_t write = first_write(tier); write != kNone) return no_room_on_tier(write);
   const int64_t needed_bytes = next_bytes_ + missing_bytes_;
   const std::string_view rule = fits(needed_bytes) ? "deadlock" : "device memory";
@@ -273,10 +273,10 @@ Status Machine::stuck(OpIndex op) {
 }
 
 Status Machine::no_room_on_tier(int32_t write) const {
-  const Tier tier = migration(write).tier;
+  const plan::Tier tier = migration(write).tier;
   return Status(ErrorCode::kInvalidArgument,
                 fmt::format("{} capacity: {} does not fit: {} bytes beside {}, the tier holds {}",
-                            tier == Tier::kHost ? "host" : "SSD",
+                            tier == plan::Tier::kHost ? "host" : "SSD",
                             describe(plan_, setting_.trace, write), size_bytes(write),
                             tier_bytes_[slot(tier)], setting_.tiers.capacity_bytes[slot(tier)]));
 }
@@ -284,13 +284,13 @@ Status Machine::no_room_on_tier(int32_t write) const {
 // --- What an idle channel does next ---
 
 void Machine::start_transfers() {
-  for (Tier tier : kTiers) {
+  for (plan::Tier tier : kTiers) {
     if (channels_.idle(channel_of(tier, true))) start_write(tier);
     if (channels_.idle(channel_of(tier, false))) start_read(tier);
   }
 }
 
-void Machine::start_read(Tier tier) {
+void Machine::start_read(plan::Tier tier) {
   const int32_t urgent = urgent_read(tier);
   if (urgent != kNone) {
     if (fits(size_bytes(urgent))) begin_read(urgent);
@@ -305,12 +305,12 @@ void Machine::start_read(Tier tier) {
 }
 
 // The first read, by deadline, that the next op waits for.
-int32_t Machine::urgent_read(Tier tier) const {
+int32_t Machine::urgent_read(plan::Tier tier) const {
   int32_t first = kNone;
-  for (TensorIndex tensor : missing_) {
+  for (trace::TensorIndex tensor : missing_) {
     const int32_t i = current_[tensor];
     if (i == kNone || transfers_[i].stage != Stage::kQueued || migration(i).tier != tier) continue;
-    if (migration(i).action != Action::kPrefetch) continue;
+    if (migration(i).action != plan::Action::kPrefetch) continue;
     const auto rank = [this](int32_t read) {
       return std::pair(transfers_[read].deadline_op, transfers_[read].sequence);
     };
@@ -319,7 +319,7 @@ int32_t Machine::urgent_read(Tier tier) const {
   return first;
 }
 
-void Machine::start_write(Tier tier) {
+void Machine::start_write(plan::Tier tier) {
   const int32_t i = first_write(tier);
   if (i == kNone) return;
   if (tier_bytes_[slot(tier)] + size_bytes(i) > setting_.tiers.capacity_bytes[slot(tier)]) return;
@@ -327,7 +327,7 @@ void Machine::start_write(Tier tier) {
 }
 
 // In issue order, except that one goes first when its room is what the next op waits for.
-int32_t Machine::first_write(Tier tier) {
+int32_t Machine::first_write(plan::Tier tier) {
   const auto waiting = [this](const TransferQueue::Entry& entry) {
     const Transfer& transfer = transfers_[entry.transfer];
     return transfer.stage == Stage::kQueued && transfer.sequence == entry.sequence;
@@ -363,10 +363,10 @@ void Machine::take_device(int64_t size_bytes) {
   run_->device_peak_bytes = std::max(run_->device_peak_bytes, device_bytes_);
 }
 
-void Machine::take_tier(Tier tier, int64_t size_bytes) {
+void Machine::take_tier(plan::Tier tier, int64_t size_bytes) {
   tier_bytes_[slot(tier)] += size_bytes;
-  int64_t& peak = tier == Tier::kHost ? run_->host_peak_bytes : run_->ssd_peak_bytes;
+  int64_t& peak = tier == plan::Tier::kHost ? run_->host_peak_bytes : run_->ssd_peak_bytes;
   peak = std::max(peak, tier_bytes_[slot(tier)]);
 }
 
-}  // namespace teraio
+}  // namespace teraio::simulate

@@ -6,25 +6,25 @@
 #include <vector>
 
 #include "base/status.h"
-#include "simulate/run.h"
 #include "simulate/channels.h"
 #include "simulate/itinerary.h"
-#include "trace/trace_index.h"
+#include "simulate/run.h"
 #include "simulate/transfer_queue.h"
+#include "trace/trace_index.h"
 
-namespace teraio {
+namespace teraio::simulate {
 
 // One plan on one machine; refers to everything that it is given.
 class Machine {
  public:
   struct Setting {
-    const Trace& trace;
-    const TraceIndex& index;
+    const trace::Trace& trace;
+    const trace::TraceIndex& index;
     const Tiers& tiers;
     int64_t device_budget_bytes;
   };
 
-  Machine(const Setting& setting, const Channels& idle_channels, const Plan& plan,
+  Machine(const Setting& setting, const Channels& idle_channels, const plan::Plan& plan,
           const Itinerary& itinerary);
 
   // Runs one iteration and fills `run` (all but the bytes moved) with it. Fails when it gets stuck.
@@ -60,50 +60,50 @@ class Machine {
   void finish(int32_t migration);
   void die(int32_t last);
 
-  Status wait_for(OpIndex op);
-  void run_op(OpIndex op);
+  Status wait_for(trace::OpIndex op);
+  void run_op(trace::OpIndex op);
   void begin_next_iteration();
-  void look_ahead(OpIndex op);
+  void look_ahead(trace::OpIndex op);
   void count_missing_bytes();
-  bool arriving(TensorIndex tensor) const;
-  bool is_missing(TensorIndex tensor) const;
+  bool arriving(trace::TensorIndex tensor) const;
+  bool is_missing(trace::TensorIndex tensor) const;
   void pass_until(int64_t end_ns);
   int64_t& stall_of_cause();
-  Status stuck(OpIndex op);
+  Status stuck(trace::OpIndex op);
   Status no_room_on_tier(int32_t migration) const;
 
   void start_transfers();
-  void start_read(Tier tier);
-  void start_write(Tier tier);
-  int32_t urgent_read(Tier tier) const;
-  int32_t first_write(Tier tier);
+  void start_read(plan::Tier tier);
+  void start_write(plan::Tier tier);
+  int32_t urgent_read(plan::Tier tier) const;
+  int32_t first_write(plan::Tier tier);
   void begin_read(int32_t migration);
   void begin_write(int32_t migration);
   void begin(int32_t migration, bool out);
   void take_device(int64_t size_bytes);
-  void take_tier(Tier tier, int64_t size_bytes);
+  void take_tier(plan::Tier tier, int64_t size_bytes);
 
-  const Migration& migration(int32_t i) const { return plan_.migrations[i]; }
+  const plan::Migration& migration(int32_t i) const { return plan_.migrations[i]; }
   int64_t size_bytes(int32_t i) const { return setting_.index.size_bytes[migration(i).tensor]; }
   bool fits(int64_t more_bytes) const {
     return device_bytes_ + more_bytes <= setting_.device_budget_bytes;
   }
 
   const Setting setting_;
-  const Plan& plan_;
+  const plan::Plan& plan_;
   const Itinerary& itinerary_;
   Channels channels_;
   std::array<TransferQueue, 2> reads_;   // by tier, by deadline
   std::array<TransferQueue, 2> writes_;  // by tier, by issue order
   std::array<TransferQueue, 2> writes_by_deadline_;
-  std::vector<Transfer> transfers_;   // by migration
-  std::vector<int32_t> last_issued_;  // by tensor: its newest migration, -1 when done
-  std::vector<int32_t> current_;      // by tensor: its oldest one that is not done, or -1
-  std::vector<uint8_t> away_;         // by tensor: left or leaving, and not back yet
-  std::vector<TensorIndex> missing_;  // of the op that starts next: its away tensors
-  int64_t missing_bytes_ = 0;         // of those, without device memory so far
-  int64_t next_bytes_ = 0;            // births and workspace of the op that starts next
-  int64_t next_op_ = 0;               // counted over all iterations
+  std::vector<Transfer> transfers_;          // by migration
+  std::vector<int32_t> last_issued_;         // by tensor: its newest migration, -1 when done
+  std::vector<int32_t> current_;             // by tensor: its oldest one that is not done, or -1
+  std::vector<uint8_t> away_;                // by tensor: left or leaving, and not back yet
+  std::vector<trace::TensorIndex> missing_;  // of the op that starts next: its away tensors
+  int64_t missing_bytes_ = 0;                // of those, without device memory so far
+  int64_t next_bytes_ = 0;                   // births and workspace of the op that starts next
+  int64_t next_op_ = 0;                      // counted over all iterations
   bool stalled_ = false;
   int64_t device_bytes_ = 0;
   std::array<int64_t, 2> tier_bytes_{};
@@ -118,4 +118,4 @@ class Machine {
   Run* run_ = nullptr;
 };
 
-}  // namespace teraio
+}  // namespace teraio::simulate

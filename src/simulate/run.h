@@ -8,12 +8,12 @@
 
 #include "plan/plan.h"
 
-namespace teraio {
+namespace teraio::simulate {
 
 struct TransferRecord {
-  TensorIndex tensor = 0;
-  Action action = Action::kOffload;
-  Tier tier = Tier::kSsd;
+  trace::TensorIndex tensor = 0;
+  plan::Action action = plan::Action::kOffload;
+  plan::Tier tier = plan::Tier::kSsd;
   int64_t issue_ns = 0;  // times from the iteration's start
   int64_t start_ns = 0;
   int64_t end_ns = 0;
@@ -39,4 +39,4 @@ struct Run {
   bool operator==(const Run&) const = default;
 };
 
-}  // namespace teraio
+}  // namespace teraio::simulate

@@ -7,7 +7,7 @@
 #include "base/json_file.h"
 #include "trace/trace_index.h"
 
-namespace teraio {
+namespace teraio::simulate {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -21,7 +21,7 @@ double microseconds(int64_t time_ns) { return static_cast<double>(time_ns) / 1e3
 // Rows of one process; times are shifted so that the earliest transfer starts at 0.
 class Timeline {
  public:
-  Timeline(const Run& run, const Trace& trace) : run_(run), trace_(trace), index_(trace) {
+  Timeline(const Run& run, const trace::Trace& trace) : run_(run), trace_(trace), index_(trace) {
     for (const TransferRecord& record : run.transfers)
       shift_ns_ = std::max(shift_ns_, -record.start_ns);
   }
@@ -60,7 +60,7 @@ class Timeline {
     int64_t free_ns = 0;
     for (size_t k = 0; k < run_.op_start_ns.size(); ++k) {
       const int64_t start_ns = run_.op_start_ns[k];
-      const Op& op = trace_.ops[k];
+      const trace::Op& op = trace_.ops[k];
       if (start_ns > free_ns)
         add_span(kStallRow, "before " + op.name, free_ns, start_ns, {{"op", k}});
       free_ns = start_ns + op.duration_ns;
@@ -69,11 +69,11 @@ class Timeline {
   }
 
   void add_transfer(const TransferRecord& record) {
-    const bool out = record.action != Action::kPrefetch;
-    const int channel = record.action == Action::kDrop
+    const bool out = record.action != plan::Action::kPrefetch;
+    const int channel = record.action == plan::Action::kDrop
                             ? 4
                             : static_cast<int>(record.tier) + 2 * static_cast<int>(out);
-    const Tensor& tensor = trace_.tensors[record.tensor];
+    const trace::Tensor& tensor = trace_.tensors[record.tensor];
     const std::string name =
         tensor.name.empty() ? "tensor " + std::to_string(tensor.id) : tensor.name;
     add_span(kFirstChannelRow + channel, name, record.start_ns, record.end_ns,
@@ -93,11 +93,11 @@ class Timeline {
       changes[start_ns] += index_.birth_bytes[k] + index_.workspace_bytes[k];
       int64_t& at_end = changes[start_ns + index_.duration_ns[k]];
       at_end -= index_.workspace_bytes[k];
-      for (TensorIndex tensor : index_.deaths[k])
+      for (trace::TensorIndex tensor : index_.deaths[k])
         if (!die_away[tensor]) at_end -= index_.size_bytes[tensor];
     }
     for (const TransferRecord& record : run_.transfers) {
-      const bool in = record.action == Action::kPrefetch;
+      const bool in = record.action == plan::Action::kPrefetch;
       const int64_t size_bytes = index_.size_bytes[record.tensor];
       changes[in ? record.start_ns : record.end_ns] += in ? size_bytes : -size_bytes;
     }
@@ -108,7 +108,7 @@ class Timeline {
   std::vector<uint8_t> tensors_left_away() const {
     std::vector<uint8_t> away(index_.tensor_count());
     for (const TransferRecord& record : run_.transfers)
-      away[record.tensor] = record.action != Action::kPrefetch;
+      away[record.tensor] = record.action != plan::Action::kPrefetch;
     return away;
   }
 
@@ -129,8 +129,8 @@ class Timeline {
   }
 
   const Run& run_;
-  const Trace& trace_;
-  const TraceIndex index_;
+  const trace::Trace& trace_;
+  const trace::TraceIndex index_;
   int64_t shift_ns_ = 0;
   Json events_ = Json::array();
 };
@@ -158,9 +158,10 @@ std::string run_json(const Run& run) {
   return json.dump(2) + "\n";
 }
 
-Status write_timeline(const Run& run, const Trace& trace, const std::filesystem::path& path) {
+Status write_timeline(const Run& run, const trace::Trace& trace,
+                      const std::filesystem::path& path) {
   const Json document = {{"displayTimeUnit", "ms"}, {"traceEvents", Timeline(run, trace).events()}};
   return write_text_file(path, to_json_text(document));
 }
 
-}  // namespace teraio
+}  // namespace teraio::simulate

@@ -9,7 +9,7 @@
 #include "simulate/machine.h"
 #include "trace/trace_index.h"
 
-namespace teraio {
+namespace teraio::simulate {
 namespace {
 
 // Backlogs settle within a few iterations, or swing for ever within a narrow band.
@@ -30,7 +30,7 @@ bool same_step(int64_t a_ns, int64_t b_ns) {
 }  // namespace
 
 struct Simulator::State {
-  State(const Trace& trace, const Hardware& hardware, const Limits& limits)
+  State(const trace::Trace& trace, const hardware::Hardware& hardware, const plan::Limits& limits)
       : trace(trace),
         limits(limits),
         index(trace),
@@ -38,15 +38,16 @@ struct Simulator::State {
         idle_channels(hardware),
         device_budget_bytes(limits.device_budget_bytes.value_or(hardware.device_memory_bytes)) {}
 
-  const Trace& trace;
-  Limits limits;
-  TraceIndex index;
+  const trace::Trace& trace;
+  plan::Limits limits;
+  trace::TraceIndex index;
   Tiers tiers;
   Channels idle_channels;
   int64_t device_budget_bytes;
 };
 
-Simulator::Simulator(const Trace& trace, const Hardware& hardware, const Limits& limits)
+Simulator::Simulator(const trace::Trace& trace, const hardware::Hardware& hardware,
+                     const plan::Limits& limits)
     : state_(std::make_unique<const State>(trace, hardware, limits)) {}
 Simulator::~Simulator() = default;
 Simulator::Simulator(Simulator&&) noexcept = default;
@@ -54,7 +55,7 @@ Simulator& Simulator::operator=(Simulator&&) noexcept = default;
 
 namespace {
 
-Status check_write_budget(const Limits& limits, int64_t written_bytes) {
+Status check_write_budget(const plan::Limits& limits, int64_t written_bytes) {
   if (!limits.write_budget_bytes || written_bytes <= *limits.write_budget_bytes) return Status();
   return Status(ErrorCode::kInvalidArgument,
                 fmt::format("write budget: {} bytes written to the SSDs, {} allowed", written_bytes,
@@ -79,26 +80,26 @@ Status run_to_steady_state(Machine& machine, Run& run) {
 
 }  // namespace
 
-Result<Run> Simulator::run(const Plan& plan) const {
+Result<Run> Simulator::run(const plan::Plan& plan) const {
   const State& s = *state_;
   Result<Itinerary> itinerary = make_itinerary(plan, s.trace, s.index, s.tiers);
   if (!itinerary.ok()) return itinerary.status();
-  const int64_t written_bytes = itinerary->written_bytes[static_cast<int>(Tier::kSsd)];
+  const int64_t written_bytes = itinerary->written_bytes[static_cast<int>(plan::Tier::kSsd)];
   TERAIO_RETURN_IF_ERROR(check_write_budget(s.limits, written_bytes));
   Machine machine({s.trace, s.index, s.tiers, s.device_budget_bytes}, s.idle_channels, plan,
                   *itinerary);
   Run run;
   TERAIO_RETURN_IF_ERROR(run_to_steady_state(machine, run));
   run.ssd_bytes_written = written_bytes;
-  run.ssd_bytes_read = itinerary->read_bytes[static_cast<int>(Tier::kSsd)];
-  run.host_bytes_written = itinerary->written_bytes[static_cast<int>(Tier::kHost)];
-  run.host_bytes_read = itinerary->read_bytes[static_cast<int>(Tier::kHost)];
+  run.ssd_bytes_read = itinerary->read_bytes[static_cast<int>(plan::Tier::kSsd)];
+  run.host_bytes_written = itinerary->written_bytes[static_cast<int>(plan::Tier::kHost)];
+  run.host_bytes_read = itinerary->read_bytes[static_cast<int>(plan::Tier::kHost)];
   return run;
 }
 
-Result<Run> simulate(const Trace& trace, const Hardware& hardware, const Limits& limits,
-                     const Plan& plan) {
+Result<Run> simulate(const trace::Trace& trace, const hardware::Hardware& hardware,
+                     const plan::Limits& limits, const plan::Plan& plan) {
   return Simulator(trace, hardware, limits).run(plan);
 }
 
-}  // namespace teraio
+}  // namespace teraio::simulate

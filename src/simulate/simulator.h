@@ -13,7 +13,7 @@
 #include "simulate/run.h"
 #include "trace/trace.h"
 
-namespace teraio {
+namespace teraio::simulate {
 
 // Causes of a stall, the keys of Run::stall_by_cause_ns.
 inline constexpr const char* kStallRead = "read";      // a tensor's read is running or in the queue
@@ -24,14 +24,15 @@ inline constexpr const char* kStallWrite = "write";    // a tensor must be writt
 // Refers to the trace, which must outlive it. run() may be called from several threads at once.
 class Simulator {
  public:
-  Simulator(const Trace& trace, const Hardware& hardware, const Limits& limits);
+  Simulator(const trace::Trace& trace, const hardware::Hardware& hardware,
+            const plan::Limits& limits);
   ~Simulator();
   Simulator(Simulator&&) noexcept;
   Simulator& operator=(Simulator&&) noexcept;
 
   // One iteration in steady state. Fails (kInvalidArgument) with the broken rule, migration and op
   // when the plan is illegal or ends in a deadlock.
-  Result<Run> run(const Plan& plan) const;
+  Result<Run> run(const plan::Plan& plan) const;
 
  private:
   struct State;
@@ -39,7 +40,7 @@ class Simulator {
 };
 
 // The same for one plan.
-Result<Run> simulate(const Trace& trace, const Hardware& hardware, const Limits& limits,
-                     const Plan& plan);
+Result<Run> simulate(const trace::Trace& trace, const hardware::Hardware& hardware,
+                     const plan::Limits& limits, const plan::Plan& plan);
 
-}  // namespace teraio
+}  // namespace teraio::simulate

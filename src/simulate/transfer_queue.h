@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace teraio {
+namespace teraio::simulate {
 
 class TransferQueue {
  public:
@@ -39,4 +39,4 @@ class TransferQueue {
   std::vector<Entry> entries_;
 };
 
-}  // namespace teraio
+}  // namespace teraio::simulate

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace teraio {
+namespace teraio::storage {
 namespace {
 
 constexpr int64_t kSampleNs = 1'000'000'000;
@@ -19,8 +19,8 @@ DriveMeter::DriveMeter(std::string name, std::string io_path,
   }
 }
 
-void DriveMeter::add_bytes(Direction direction, int64_t size_bytes, bool was_gpu_direct) {
-  const bool is_read = direction == Direction::kRead;
+void DriveMeter::add_bytes(io::Direction direction, int64_t size_bytes, bool was_gpu_direct) {
+  const bool is_read = direction == io::Direction::kRead;
   if (was_gpu_direct) {
     (is_read ? counters_.gpu_direct_bytes_read : counters_.gpu_direct_bytes_written) += size_bytes;
   }
@@ -28,7 +28,7 @@ void DriveMeter::add_bytes(Direction direction, int64_t size_bytes, bool was_gpu
   lane(direction).bytes_since_note += size_bytes;
 }
 
-bool DriveMeter::note(Direction direction, int32_t in_flight, int64_t now_ns) {
+bool DriveMeter::note(io::Direction direction, int32_t in_flight, int64_t now_ns) {
   Lane& own = lane(direction);
   const Lane& other = lanes_[1 - static_cast<size_t>(direction)];
   const int64_t other_busy_ns = other.busy_ns_until(now_ns);
@@ -54,20 +54,20 @@ bool DriveMeter::note(Direction direction, int32_t in_flight, int64_t now_ns) {
   return true;
 }
 
-void DriveMeter::set_slowdown(Direction direction, std::string text) {
+void DriveMeter::set_slowdown(io::Direction direction, std::string text) {
   lane(direction).slowdown = std::move(text);
 }
 
 double DriveMeter::round_trip_rate() const {
-  const double read = rate(Direction::kRead);
-  const double write = rate(Direction::kWrite);
+  const double read = rate(io::Direction::kRead);
+  const double write = rate(io::Direction::kWrite);
   return read > 0 && write > 0 ? read * write / (read + write) : 0;
 }
 
 DriveCounters DriveMeter::counters(int64_t now_ns) const {
   DriveCounters counters = counters_;
-  const Lane& reads = lane(Direction::kRead);
-  const Lane& writes = lane(Direction::kWrite);
+  const Lane& reads = lane(io::Direction::kRead);
+  const Lane& writes = lane(io::Direction::kWrite);
   counters.bytes_read = reads.bytes;
   counters.bytes_written = writes.bytes;
   counters.read_busy_ns = reads.busy_ns_until(now_ns);
@@ -80,4 +80,4 @@ DriveCounters DriveMeter::counters(int64_t now_ns) const {
   return counters;
 }
 
-}  // namespace teraio
+}  // namespace teraio::storage

@@ -8,7 +8,7 @@
 
 #include "storage/tier_store.h"
 
-namespace teraio {
+namespace teraio::storage {
 
 // Not thread-safe.
 class DriveMeter {
@@ -17,20 +17,20 @@ class DriveMeter {
   // request where the window has room for two. Less tells nothing of what the drive could do.
   DriveMeter(std::string name, std::string io_path, const std::array<int32_t, 2>& windows);
 
-  void add_bytes(Direction direction, int64_t size_bytes, bool was_gpu_direct = false);
+  void add_bytes(io::Direction direction, int64_t size_bytes, bool was_gpu_direct = false);
   void set_gpu_direct_off(std::string reason) { counters_.gpu_direct_off = std::move(reason); }
   void add_error() { ++counters_.error_count; }
-  void set_slowdown(Direction direction, std::string text);
+  void set_slowdown(io::Direction direction, std::string text);
 
   // From now on so many requests are in flight; what was added since the last call moved until now.
   // True: a second under load has passed and rate() is new.
-  bool note(Direction direction, int32_t in_flight, int64_t now_ns);
+  bool note(io::Direction direction, int32_t in_flight, int64_t now_ns);
 
   // Bytes per second under load, recent seconds counting most; 0: not known yet.
-  double rate(Direction direction) const { return lane(direction).rate; }
+  double rate(io::Direction direction) const { return lane(direction).rate; }
 
   // How much of the time that rate() was last measured in the other direction was busy too: 0 to 1.
-  double shared(Direction direction) const { return lane(direction).shared; }
+  double shared(io::Direction direction) const { return lane(direction).shared; }
 
   // Of bytes that go out and come back; 0 until both directions are known.
   double round_trip_rate() const;
@@ -58,11 +58,11 @@ class DriveMeter {
     }
   };
 
-  Lane& lane(Direction direction) { return lanes_[static_cast<size_t>(direction)]; }
-  const Lane& lane(Direction direction) const { return lanes_[static_cast<size_t>(direction)]; }
+  Lane& lane(io::Direction direction) { return lanes_[static_cast<size_t>(direction)]; }
+  const Lane& lane(io::Direction direction) const { return lanes_[static_cast<size_t>(direction)]; }
 
   DriveCounters counters_;  // of it the parts that the lanes do not hold
   std::array<Lane, 2> lanes_;
 };
 
-}  // namespace teraio
+}  // namespace teraio::storage

@@ -4,26 +4,27 @@
 #include <limits>
 #include <vector>
 
-namespace teraio {
+namespace teraio::storage {
 namespace {
 
-Direction opposite(Direction direction) {
-  return direction == Direction::kRead ? Direction::kWrite : Direction::kRead;
+io::Direction opposite(io::Direction direction) {
+  return direction == io::Direction::kRead ? io::Direction::kWrite : io::Direction::kRead;
 }
 
 }  // namespace
 
-void DriveQueue::push(Direction direction, QueuePlace place, int32_t piece, int64_t size_bytes) {
+void DriveQueue::push(io::Direction direction, QueuePlace place, int32_t piece,
+                      int64_t size_bytes) {
   lane(direction).waiting.emplace(Key{place, piece}, Waiting{0, size_bytes});
 }
 
-void DriveQueue::remove(Direction direction, QueuePlace place) {
+void DriveQueue::remove(io::Direction direction, QueuePlace place) {
   auto& waiting = lane(direction).waiting;
   waiting.erase(waiting.lower_bound({place, 0}),
                 waiting.upper_bound({place, std::numeric_limits<int32_t>::max()}));
 }
 
-void DriveQueue::move(Direction direction, QueuePlace from, QueuePlace to) {
+void DriveQueue::move(io::Direction direction, QueuePlace from, QueuePlace to) {
   auto& waiting = lane(direction).waiting;
   auto it = waiting.lower_bound({from, 0});
   std::vector<std::pair<int32_t, Waiting>> moved;
@@ -34,20 +35,20 @@ void DriveQueue::move(Direction direction, QueuePlace from, QueuePlace to) {
   for (const auto& [piece, rest] : moved) waiting.emplace(Key{to, piece}, rest);
 }
 
-int32_t DriveQueue::window(Direction direction) const {
+int32_t DriveQueue::window(io::Direction direction) const {
   const Lane& own = lane(direction);
   if (own.has_urgent_waiting()) return queue_depth_;
   const bool has_to_yield = lane(opposite(direction)).has_urgent() && !own.has_urgent();
-  if (direction == Direction::kWrite) return has_to_yield ? 1 : planned_write_window();
+  if (direction == io::Direction::kWrite) return has_to_yield ? 1 : planned_write_window();
   return has_to_yield ? std::max(1, queue_depth_ / 4) : queue_depth_;
 }
 
 int32_t DriveQueue::planned_write_window() const {
-  const bool is_alone = !lane(Direction::kRead).is_busy();
+  const bool is_alone = !lane(io::Direction::kRead).is_busy();
   return is_alone ? planned_write_depth_ : std::min(queue_depth_, 2 * planned_write_depth_);
 }
 
-bool DriveQueue::can_start(Direction direction) const {
+bool DriveQueue::can_start(io::Direction direction) const {
   const Lane& own = lane(direction);
   return !own.waiting.empty() && own.in_flight < window(direction);
 }
@@ -67,15 +68,15 @@ QueuedRequest DriveQueue::take(Lane& lane) {
 }
 
 std::optional<QueuedRequest> DriveQueue::next() {
-  for (const Direction direction : {Direction::kRead, Direction::kWrite}) {
+  for (const io::Direction direction : {io::Direction::kRead, io::Direction::kWrite}) {
     if (can_start(direction)) return take(lane(direction));
   }
   return std::nullopt;
 }
 
-void DriveQueue::finish(Direction direction, bool was_urgent) {
+void DriveQueue::finish(io::Direction direction, bool was_urgent) {
   --lane(direction).in_flight;
   if (was_urgent) --lane(direction).urgent_in_flight;
 }
 
-}  // namespace teraio
+}  // namespace teraio::storage

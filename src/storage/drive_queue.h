@@ -19,7 +19,7 @@
 #include "storage/striping.h"
 #include "storage/tier_store.h"
 
-namespace teraio {
+namespace teraio::storage {
 
 // The place of a transfer in its direction's queue: urgent first, then by `order` (the moment of
 // becoming urgent, or a planned read's deadline), then in issue order.
@@ -49,22 +49,25 @@ class DriveQueue {
         queue_depth_(queue_depth),
         planned_write_depth_(std::min(queue_depth, planned_write_depth)) {}
 
-  void push(Direction direction, QueuePlace place, int32_t piece, int64_t size_bytes);
+  void push(io::Direction direction, QueuePlace place, int32_t piece, int64_t size_bytes);
 
   // Takes out what of the transfer has not been handed out.
-  void remove(Direction direction, QueuePlace place);
-  void move(Direction direction, QueuePlace from, QueuePlace to);
+  void remove(io::Direction direction, QueuePlace place);
+  void move(io::Direction direction, QueuePlace from, QueuePlace to);
 
   // The next request that the windows allow; it counts as in flight until finish().
   std::optional<QueuedRequest> next();
-  void finish(Direction direction, bool was_urgent);
+  void finish(io::Direction direction, bool was_urgent);
 
   // Whether next() would return a request.
-  bool can_start() const { return can_start(Direction::kRead) || can_start(Direction::kWrite); }
-  bool is_empty() const {
-    return lane(Direction::kRead).waiting.empty() && lane(Direction::kWrite).waiting.empty();
+  bool can_start() const {
+    return can_start(io::Direction::kRead) || can_start(io::Direction::kWrite);
   }
-  int32_t in_flight(Direction direction) const { return lane(direction).in_flight; }
+  bool is_empty() const {
+    return lane(io::Direction::kRead).waiting.empty() &&
+           lane(io::Direction::kWrite).waiting.empty();
+  }
+  int32_t in_flight(io::Direction direction) const { return lane(direction).in_flight; }
 
  private:
   struct Waiting {
@@ -85,12 +88,12 @@ class DriveQueue {
     bool has_urgent() const { return urgent_in_flight > 0 || has_urgent_waiting(); }
   };
 
-  Lane& lane(Direction direction) { return lanes_[static_cast<size_t>(direction)]; }
-  const Lane& lane(Direction direction) const { return lanes_[static_cast<size_t>(direction)]; }
+  Lane& lane(io::Direction direction) { return lanes_[static_cast<size_t>(direction)]; }
+  const Lane& lane(io::Direction direction) const { return lanes_[static_cast<size_t>(direction)]; }
   // Of what is next in that direction.
-  int32_t window(Direction direction) const;
+  int32_t window(io::Direction direction) const;
   int32_t planned_write_window() const;
-  bool can_start(Direction direction) const;
+  bool can_start(io::Direction direction) const;
   QueuedRequest take(Lane& lane);
 
   int64_t request_bytes_;
@@ -99,4 +102,4 @@ class DriveQueue {
   std::array<Lane, 2> lanes_;
 };
 
-}  // namespace teraio
+}  // namespace teraio::storage

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 
-namespace teraio {
+namespace teraio::storage {
 
 FreeSpace::FreeSpace(int64_t capacity_bytes) : capacity_bytes_(capacity_bytes) {
   if (capacity_bytes > 0) insert({0, capacity_bytes});
@@ -81,4 +81,4 @@ void FreeSpace::give_back(ByteRange range) {
   insert(merged);
 }
 
-}  // namespace teraio
+}  // namespace teraio::storage

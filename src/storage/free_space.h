@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace teraio {
+namespace teraio::storage {
 
 struct ByteRange {
   int64_t offset_bytes = 0;
@@ -46,4 +46,4 @@ class FreeSpace {
   std::set<std::pair<int64_t, int64_t>> by_size_;  // (size, offset)
 };
 
-}  // namespace teraio
+}  // namespace teraio::storage

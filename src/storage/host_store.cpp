@@ -13,7 +13,7 @@
 #include "io/drive_io.h"
 #include "storage/striped_store.h"
 
-namespace teraio {
+namespace teraio::storage {
 namespace {
 
 // Copies are fast and begin in order, so few are handed out ahead: an urgent one waits for no more.
@@ -23,25 +23,25 @@ constexpr int32_t kQueueDepth = 2;
 constexpr int64_t kAsynchronousCopyBytes = 32 * kMiB;
 
 // The pool as a drive: a request is a copy on the device's copy order, its result the copy's event.
-class HostIo final : public DriveIo {
+class HostIo final : public io::DriveIo {
  public:
-  HostIo(HostMemory pool, Device& device)
+  HostIo(device::HostMemory pool, device::Device& device)
       : pool_(std::move(pool)), device_(device), description_("copies, " + pool_.description()) {}
 
   std::string_view description() const override { return description_; }
-  void submit(const IoRequest& request) override;
-  void wait(std::vector<IoResult>& results) override;
+  void submit(const io::IoRequest& request) override;
+  void wait(std::vector<io::IoResult>& results) override;
   void wake() override;
 
  private:
   struct Copy {
     uint64_t tag = 0;
     int64_t result = 0;
-    Event end;
+    device::Event end;
   };
 
-  HostMemory pool_;
-  Device& device_;
+  device::HostMemory pool_;
+  device::Device& device_;
   const std::string description_;
   std::deque<Copy> copies_;  // of the drive's thread alone, in the order of their begin
   std::mutex mutex_;
@@ -49,21 +49,21 @@ class HostIo final : public DriveIo {
   bool is_woken_ = false;
 };
 
-void HostIo::submit(const IoRequest& request) {
+void HostIo::submit(const io::IoRequest& request) {
   std::byte* host = pool_.at(request.offset_bytes);
-  const Result<Event> end =
-      request.direction == Direction::kRead
+  const Result<device::Event> end =
+      request.direction == io::Direction::kRead
           ? device_.copy_from_host(request.memory, host, request.size_bytes, request.after)
           : device_.copy_to_host(host, request.memory, request.size_bytes, request.after);
   if (end.ok()) {
     if (request.arrival != nullptr) *request.arrival = *end;
     copies_.push_back({request.tag, request.size_bytes, *end});
   } else {
-    copies_.push_back({request.tag, -EIO, Event{}});
+    copies_.push_back({request.tag, -EIO, device::Event{}});
   }
 }
 
-void HostIo::wait(std::vector<IoResult>& results) {
+void HostIo::wait(std::vector<io::IoResult>& results) {
   if (copies_.empty()) {
     std::unique_lock lock(mutex_);
     woken_.wait(lock, [&] { return is_woken_; });
@@ -84,15 +84,15 @@ void HostIo::wake() {
 
 }  // namespace
 
-Result<std::unique_ptr<TierStore>> open_host_store(int64_t limit_bytes, Device& device,
+Result<std::unique_ptr<TierStore>> open_host_store(int64_t limit_bytes, device::Device& device,
                                                    const Clock& clock) {
-  const int64_t capacity_bytes = limit_bytes / kBlockBytes * kBlockBytes;
+  const int64_t capacity_bytes = limit_bytes / io::kBlockBytes * io::kBlockBytes;
   if (capacity_bytes <= 0) {
     return Status(ErrorCode::kInvalidArgument, "host: a limit of " + format_size(limit_bytes) +
                                                    " holds nothing: expected " +
-                                                   format_size(kBlockBytes) + " or more");
+                                                   format_size(io::kBlockBytes) + " or more");
   }
-  Result<HostMemory> pool = HostMemory::map(capacity_bytes, device);
+  Result<device::HostMemory> pool = device::HostMemory::map(capacity_bytes, device);
   if (!pool.ok()) return pool.status().with_context("host");
   DriveSpec drive;
   drive.name = "host";
@@ -108,4 +108,4 @@ Result<std::unique_ptr<TierStore>> open_host_store(int64_t limit_bytes, Device& 
       std::make_unique<StripedStore>(std::move(drives), std::move(options), clock));
 }
 
-}  // namespace teraio
+}  // namespace teraio::storage

@@ -9,11 +9,11 @@
 #include "device/device.h"
 #include "storage/tier_store.h"
 
-namespace teraio {
+namespace teraio::storage {
 
 // `device` and `clock` outlive the store. Never holds more than limit_bytes of memory, its own
 // bookkeeping aside.
-Result<std::unique_ptr<TierStore>> open_host_store(int64_t limit_bytes, Device& device,
+Result<std::unique_ptr<TierStore>> open_host_store(int64_t limit_bytes, device::Device& device,
                                                    const Clock& clock);
 
-}  // namespace teraio
+}  // namespace teraio::storage

@@ -7,7 +7,7 @@
 #include "base/units.h"
 #include "io/drive_io.h"
 
-namespace teraio {
+namespace teraio::storage {
 namespace {
 
 // A copy comes or goes.
@@ -41,7 +41,7 @@ Border end_of(const Piece& piece) {
 }  // namespace
 
 int64_t room_bytes_of(int64_t size_bytes) {
-  return std::max(kBlockBytes, align_up(size_bytes, kBlockBytes));
+  return std::max(io::kBlockBytes, align_up(size_bytes, io::kBlockBytes));
 }
 
 int64_t peak_room_bytes(std::span<const PlannedCopy> copies) {
@@ -123,4 +123,4 @@ void Layout::give_back(size_t copy) {
   }
 }
 
-}  // namespace teraio
+}  // namespace teraio::storage

@@ -21,7 +21,7 @@
 #include "storage/striping.h"
 #include "storage/tier_store.h"
 
-namespace teraio {
+namespace teraio::storage {
 
 // What an extent of that size takes: whole blocks, one at least.
 int64_t room_bytes_of(int64_t size_bytes);
@@ -67,4 +67,4 @@ class Layout {
   std::vector<char> is_taken_;  // by range between borders
 };
 
-}  // namespace teraio
+}  // namespace teraio::storage

@@ -4,7 +4,7 @@
 
 #include "base/units.h"
 
-namespace teraio {
+namespace teraio::storage {
 namespace {
 
 // Drives begin to slow down a little below what they tell as their limit.
@@ -24,7 +24,7 @@ std::string cause(const Slowdown& slowdown) {
   const std::string warmth = temperature
                                  ? fmt::format("its temperature is {:.0f} C", temperature->celsius)
                                  : "its temperature is not known";
-  if (slowdown.direction == Direction::kRead) return warmth + "; no cause is known";
+  if (slowdown.direction == io::Direction::kRead) return warmth + "; no cause is known";
   return fmt::format("{}; its fast cache is probably full, {} are written", warmth,
                      format_size(slowdown.bytes_written));
 }
@@ -33,8 +33,8 @@ std::string cause(const Slowdown& slowdown) {
 
 std::string describe(const Slowdown& slowdown) {
   return fmt::format(
-      "{} {}, {} planned; {}", slowdown.direction == Direction::kRead ? "reads" : "writes",
+      "{} {}, {} planned; {}", slowdown.direction == io::Direction::kRead ? "reads" : "writes",
       rate(slowdown.bytes_per_second), rate(slowdown.expected_bytes_per_second), cause(slowdown));
 }
 
-}  // namespace teraio
+}  // namespace teraio::storage

@@ -15,13 +15,13 @@
 #include "io/uring_io.h"
 #include "storage/striped_store.h"
 
-namespace teraio {
+namespace teraio::storage {
 namespace {
 
 // A directory that holds a share of the store.
 struct Place {
   SsdDirectory directory;
-  DriveIdentity identity;
+  drives::DriveIdentity identity;
   double weight = 0;
   int64_t room_bytes = 0;
 };
@@ -35,9 +35,9 @@ Status check_options(const std::vector<SsdDirectory>& directories, const SsdStor
     return wrong(fmt::format("capacity of {} bytes: expected more than 0", options.capacity_bytes));
   }
   if (options.reserve_free_bytes < 0) return wrong("expected a reserve of 0 bytes or more");
-  if (options.request_bytes <= 0 || options.request_bytes % kBlockBytes != 0) {
+  if (options.request_bytes <= 0 || options.request_bytes % io::kBlockBytes != 0) {
     return wrong(fmt::format("request size of {} bytes: expected a multiple of {}",
-                             options.request_bytes, kBlockBytes));
+                             options.request_bytes, io::kBlockBytes));
   }
   if (options.queue_depth < 1 || options.queue_depth > 1024) {
     return wrong(fmt::format("queue depth {}: expected 1 to 1024", options.queue_depth));
@@ -50,10 +50,11 @@ Status check_options(const std::vector<SsdDirectory>& directories, const SsdStor
 }
 
 Result<Place> inspect(const SsdDirectory& directory, const SsdStoreOptions& options) {
-  TERAIO_RETURN_IF_ERROR(check_directory(directory.path, options.allow_ram_directory));
-  const Result<int64_t> room_bytes = free_room_bytes(directory.path, options.reserve_free_bytes);
+  TERAIO_RETURN_IF_ERROR(io::check_directory(directory.path, options.allow_ram_directory));
+  const Result<int64_t> room_bytes =
+      io::free_room_bytes(directory.path, options.reserve_free_bytes);
   if (!room_bytes) return room_bytes.status();
-  Result<DriveIdentity> identity = identify_drive(directory.path);
+  Result<drives::DriveIdentity> identity = drives::identify_drive(directory.path);
   if (!identity) return identity.status();
   return Place{directory, std::move(*identity), 0, *room_bytes};
 }
@@ -110,7 +111,8 @@ Result<std::vector<int64_t>> shares_of_capacity(const std::vector<Place>& places
     rooms_bytes.push_back(place.room_bytes);
     sum_bytes += place.room_bytes;
   }
-  auto shares = divide(align_up(capacity_bytes, kBlockBytes), weights, rooms_bytes, kBlockBytes);
+  auto shares =
+      divide(align_up(capacity_bytes, io::kBlockBytes), weights, rooms_bytes, io::kBlockBytes);
   if (shares) return std::move(*shares);
   return Status(
       ErrorCode::kOutOfSpace,
@@ -122,20 +124,20 @@ Result<std::vector<int64_t>> shares_of_capacity(const std::vector<Place>& places
 // Requests of a drive in flight.
 int32_t window_of(const SsdStoreOptions& options) { return 2 * options.queue_depth; }
 
-Result<std::unique_ptr<DriveIo>> open_io(const ExtentFile& file, const Place& place,
-                                         const SsdStoreOptions& options) {
+Result<std::unique_ptr<io::DriveIo>> open_io(const io::ExtentFile& file, const Place& place,
+                                             const SsdStoreOptions& options) {
   const int32_t window = window_of(options);
   if (!file.is_direct()) {
     spdlog::warn("ssd directory {}: no direct I/O on its file system; buffered instead, slower",
                  place.directory.path.string());
-    return make_thread_io(file.fd(), false, window);
+    return io::make_thread_io(file.fd(), false, window);
   }
-  if (options.backend == IoBackend::kThreads) return make_thread_io(file.fd(), true, window);
-  Result<std::unique_ptr<DriveIo>> uring = open_uring_io(file.fd(), window);
+  if (options.backend == IoBackend::kThreads) return io::make_thread_io(file.fd(), true, window);
+  Result<std::unique_ptr<io::DriveIo>> uring = io::open_uring_io(file.fd(), window);
   if (uring || options.backend == IoBackend::kUring) return uring;
   spdlog::info("ssd directory {}: {}; threads instead", place.directory.path.string(),
                uring.status().message());
-  return make_thread_io(file.fd(), true, window);
+  return io::make_thread_io(file.fd(), true, window);
 }
 
 bool needs_device_path(const SsdStoreOptions& options) {
@@ -147,7 +149,7 @@ Status check_staging(const std::vector<int64_t>& shares, const SsdStoreOptions& 
   const auto drive_count = std::count_if(shares.begin(), shares.end(),
                                          [](int64_t share_bytes) { return share_bytes > 0; });
   const int64_t needed_bytes =
-      drive_count * staging_ring_bytes(window_of(options), options.request_bytes);
+      drive_count * io::staging_ring_bytes(window_of(options), options.request_bytes);
   if (needed_bytes <= options.staging_limit_bytes) return Status();
   return Status(
       ErrorCode::kInvalidArgument,
@@ -159,7 +161,7 @@ Status check_staging(const std::vector<int64_t>& shares, const SsdStoreOptions& 
 }
 
 Status add_device_path(DriveSpec& spec, const Place& place, const SsdStoreOptions& options) {
-  DevicePathOptions path_options;
+  io::DevicePathOptions path_options;
   path_options.drive_name = spec.name;
   path_options.request_bytes = options.request_bytes;
   path_options.window = window_of(options);
@@ -170,9 +172,9 @@ Status add_device_path(DriveSpec& spec, const Place& place, const SsdStoreOption
   path_options.file_bytes = spec.capacity_bytes;
   path_options.is_direct = spec.file.is_direct();
   if (!place.identity.folder.empty()) {
-    path_options.drive_node = read_drive_facts(place.identity.folder).numa_node;
+    path_options.drive_node = drives::read_drive_facts(place.identity.folder).numa_node;
   }
-  Result<DevicePath> path = open_device_path(std::move(spec.io), *options.device, path_options);
+  Result<io::DevicePath> path = open_device_path(std::move(spec.io), *options.device, path_options);
   if (!path) return path.status();
   spec.way = std::move(path->io);
   spec.gpu_direct_off = std::move(path->gpu_direct_off);
@@ -187,13 +189,13 @@ bool is_any_direct(const std::vector<DriveSpec>& drives) {
 
 Result<DriveSpec> open_drive(const Place& place, int64_t size_bytes,
                              const SsdStoreOptions& options) {
-  Result<ExtentFile> file =
-      ExtentFile::create(place.directory.path, {.size_bytes = size_bytes,
-                                                .reserve_free_bytes = options.reserve_free_bytes,
-                                                .allow_ram_directory = options.allow_ram_directory,
-                                                .keeps_name = needs_device_path(options)});
+  Result<io::ExtentFile> file = io::ExtentFile::create(
+      place.directory.path, {.size_bytes = size_bytes,
+                             .reserve_free_bytes = options.reserve_free_bytes,
+                             .allow_ram_directory = options.allow_ram_directory,
+                             .keeps_name = needs_device_path(options)});
   if (!file) return file.status();
-  Result<std::unique_ptr<DriveIo>> io = open_io(*file, place, options);
+  Result<std::unique_ptr<io::DriveIo>> io = open_io(*file, place, options);
   if (!io) return io.status().with_context("ssd directory " + place.directory.path.string());
   DriveSpec spec;
   spec.name = fmt::format("{} ({})", place.identity.name, place.directory.path.string());
@@ -202,7 +204,9 @@ Result<DriveSpec> open_drive(const Place& place, int64_t size_bytes,
   spec.read_bytes_per_second = static_cast<double>(place.directory.read_bytes_per_second);
   spec.write_bytes_per_second = static_cast<double>(place.directory.write_bytes_per_second);
   if (!place.identity.folder.empty()) {
-    spec.temperature = [folder = place.identity.folder] { return read_temperature(folder); };
+    spec.temperature = [folder = place.identity.folder] {
+      return drives::read_temperature(folder);
+    };
   }
   spec.file = std::move(*file);
   spec.io = std::move(*io);
@@ -244,4 +248,4 @@ Result<std::unique_ptr<TierStore>> open_ssd_store(const std::vector<SsdDirectory
       std::make_unique<StripedStore>(std::move(drives), store_options, clock));
 }
 
-}  // namespace teraio
+}  // namespace teraio::storage

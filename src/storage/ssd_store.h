@@ -12,7 +12,7 @@
 #include "io/device_path.h"
 #include "storage/tier_store.h"
 
-namespace teraio {
+namespace teraio::storage {
 
 struct SsdDirectory {
   std::filesystem::path path;
@@ -34,11 +34,11 @@ struct SsdStoreOptions {
   // Whose memory transfers name, where the CPU cannot address it: they go through GPUDirect
   // Storage or are staged. nullptr, or a device in host memory: I/O goes to that memory. Outlives
   // the store.
-  Device* device = nullptr;
+  device::Device* device = nullptr;
   // Host memory for the staging rings, where there have to be any: a store that needs more is
   // refused.
   int64_t staging_limit_bytes = std::numeric_limits<int64_t>::max();
-  GpuDirect gpu_direct = GpuDirect::kAuto;
+  io::GpuDirect gpu_direct = io::GpuDirect::kAuto;
   std::filesystem::path cufile_library;  // empty: searched for
 };
 
@@ -50,4 +50,4 @@ Result<std::unique_ptr<TierStore>> open_ssd_store(const std::vector<SsdDirectory
                                                   const SsdStoreOptions& options,
                                                   const Clock& clock);
 
-}  // namespace teraio
+}  // namespace teraio::storage

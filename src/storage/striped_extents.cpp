@@ -9,7 +9,7 @@
 #include "io/exact_io.h"
 #include "storage/striped_store.h"
 
-namespace teraio {
+namespace teraio::storage {
 namespace {
 
 std::vector<std::vector<uint64_t>> make_checksums(const std::vector<Piece>& pieces,
@@ -17,7 +17,7 @@ std::vector<std::vector<uint64_t>> make_checksums(const std::vector<Piece>& piec
   std::vector<std::vector<uint64_t>> checksums;
   for (const Piece& piece : pieces) {
     const int64_t chunk_count = (piece.size_bytes + request_bytes - 1) / request_bytes;
-    checksums.emplace_back(static_cast<size_t>(chunk_count), kNoChecksum);
+    checksums.emplace_back(static_cast<size_t>(chunk_count), io::kNoChecksum);
   }
   return checksums;
 }
@@ -128,4 +128,4 @@ std::optional<Extent> StripedStore::reserve_planned(size_t copy) {
   return Extent{inserted.position->first, record.size_bytes};
 }
 
-}  // namespace teraio
+}  // namespace teraio::storage

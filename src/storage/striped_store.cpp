@@ -9,14 +9,14 @@
 #include "base/units.h"
 #include "io/exact_io.h"
 
-namespace teraio {
+namespace teraio::storage {
 namespace {
 
 // Of what is expected of a drive. Apart, so that one on the edge does not go to and fro.
 constexpr double kSlowShare = 0.8;
 constexpr double kFastAgainShare = 0.9;
 
-size_t index_of(Direction direction) { return static_cast<size_t>(direction); }
+size_t index_of(io::Direction direction) { return static_cast<size_t>(direction); }
 
 std::vector<int64_t> capacities(const std::vector<DriveSpec>& drives) {
   std::vector<int64_t> capacities_bytes;
@@ -25,7 +25,7 @@ std::vector<int64_t> capacities(const std::vector<DriveSpec>& drives) {
 }
 
 bool is_page_aligned(const std::byte* memory) {
-  return reinterpret_cast<uintptr_t>(memory) % kBlockBytes == 0;
+  return reinterpret_cast<uintptr_t>(memory) % io::kBlockBytes == 0;
 }
 
 // The bytes of a piece that carry data: the extent's last block may be part padding.
@@ -40,9 +40,9 @@ StripedStore::Drive::Drive(DriveSpec spec, const StripedStoreOptions& options)
       capacity_bytes(spec.capacity_bytes),
       staging_bytes(spec.staging_bytes),
       file(std::move(spec.file)),
-      io(spec.way != nullptr
-             ? std::move(spec.way)
-             : std::make_unique<ExactIo>(std::move(spec.io), spec.name, 2 * options.queue_depth)),
+      io(spec.way != nullptr ? std::move(spec.way)
+                             : std::make_unique<io::ExactIo>(std::move(spec.io), spec.name,
+                                                             2 * options.queue_depth)),
       queue(options.request_bytes, options.queue_depth, options.planned_write_depth),
       meter(name, io->description(),
             {options.queue_depth, std::min(options.queue_depth, options.planned_write_depth)}),
@@ -55,7 +55,7 @@ StripedStore::StripedStore(std::vector<DriveSpec> drives, StripedStoreOptions op
                            const Clock& clock)
     : options_(std::move(options)), clock_(clock), striping_(capacities(drives)) {
   TERAIO_CHECK(!drives.empty());
-  TERAIO_CHECK(options_.request_bytes > 0 && options_.request_bytes % kBlockBytes == 0);
+  TERAIO_CHECK(options_.request_bytes > 0 && options_.request_bytes % io::kBlockBytes == 0);
   TERAIO_CHECK(options_.queue_depth > 0 && options_.planned_write_depth > 0);
   int64_t base_bytes = 0;
   for (DriveSpec& spec : drives) {
@@ -102,10 +102,10 @@ Status StripedStore::why_refused(const Transfer& transfer) {
   if (transfer.memory == nullptr && extent->size_bytes > 0) return refuse("no memory given");
   if (!is_page_aligned(transfer.memory)) return refuse("memory has to be page-aligned");
   if (extent->write_under_way) return refuse("a write of it is under way");
-  if (transfer.direction == Direction::kWrite && extent->reads_under_way > 0) {
+  if (transfer.direction == io::Direction::kWrite && extent->reads_under_way > 0) {
     return refuse("a read of it is under way");
   }
-  if (transfer.direction == Direction::kRead && !extent->holds_bytes) {
+  if (transfer.direction == io::Direction::kRead && !extent->holds_bytes) {
     return refuse("it was never written, or its last write failed");
   }
   if (is_stopping_) return refuse("the store is closing");
@@ -126,7 +126,7 @@ TransferId StripedStore::submit(Transfer transfer) {
 
 void StripedStore::start_job(TransferId id, Transfer transfer, int64_t now_ns) {
   ExtentRecord& extent = *find_extent(transfer.extent);
-  const bool is_write = transfer.direction == Direction::kWrite;
+  const bool is_write = transfer.direction == io::Direction::kWrite;
   QueuePlace place{true, is_write ? 0 : transfer.deadline, id};
   if (transfer.priority == Priority::kUrgent) place = {false, ++urgent_count_, id};
   if (is_write) {
@@ -200,7 +200,7 @@ StripedStore::Ending StripedStore::end_job(TransferId id, int64_t now_ns) {
   Job& job = jobs_.at(id);
   ExtentRecord& extent = *job.extent;
   const bool is_ok = job.completion.status.ok();
-  if (job.transfer.direction == Direction::kWrite) {
+  if (job.transfer.direction == io::Direction::kWrite) {
     extent.write_under_way = false;
     extent.holds_bytes = is_ok;
   } else {
@@ -235,7 +235,7 @@ void StripedStore::run(int32_t drive_index) {
   while (begin_round(drive_index, round)) {
     for (const Slowdown& slowdown : round.slowdowns) report(drive, slowdown);
     for (const OnItsWay& transfer : round.on_their_way) transfer.tell(transfer.arrivals);
-    for (const Chunk& chunk : round.chunks) submit(drive, chunk);
+    for (const io::Chunk& chunk : round.chunks) submit(drive, chunk);
     for (const Ending& ending : round.endings) {
       if (ending.done) ending.done(ending.completion);
     }
@@ -244,9 +244,9 @@ void StripedStore::run(int32_t drive_index) {
   }
 }
 
-void StripedStore::submit(Drive& drive, Chunk chunk) {
-  Event arrival;
-  if (chunk.direction == Direction::kRead) chunk.arrival = &arrival;
+void StripedStore::submit(Drive& drive, io::Chunk chunk) {
+  device::Event arrival;
+  if (chunk.direction == io::Direction::kRead) chunk.arrival = &arrival;
   drive.io->submit(chunk);
   if (arrival.id == 0) return;
   std::optional<OnItsWay> transfer;
@@ -257,8 +257,8 @@ void StripedStore::submit(Drive& drive, Chunk chunk) {
   if (transfer) transfer->tell(transfer->arrivals);
 }
 
-std::optional<StripedStore::OnItsWay> StripedStore::note_arrival(const Chunk& chunk,
-                                                                 Event arrival) {
+std::optional<StripedStore::OnItsWay> StripedStore::note_arrival(const io::Chunk& chunk,
+                                                                 device::Event arrival) {
   Job& job = jobs_.at(chunk.transfer);
   job.arrivals.push_back(arrival);
   job.bytes_on_way += chunk.size_bytes;
@@ -272,7 +272,7 @@ bool StripedStore::begin_round(int32_t drive_index, Round& round) {
   const std::lock_guard lock(mutex_);
   const int64_t now_ns = clock_.now_ns();  // under the lock: after every submit that is seen here
   drive.is_asleep = false;
-  for (const ChunkResult& result : round.results) settle(drive_index, result, now_ns, round);
+  for (const io::ChunkResult& result : round.results) settle(drive_index, result, now_ns, round);
   if (drive_index == 0) {
     std::move(endings_.begin(), endings_.end(), std::back_inserter(round.endings));
     endings_.clear();
@@ -286,7 +286,7 @@ bool StripedStore::begin_round(int32_t drive_index, Round& round) {
   return !endings_.empty() || !round.endings.empty();
 }
 
-void StripedStore::take_chunks(Drive& drive, int64_t now_ns, std::vector<Chunk>& chunks) {
+void StripedStore::take_chunks(Drive& drive, int64_t now_ns, std::vector<io::Chunk>& chunks) {
   while (const auto request = drive.queue.next()) {
     Job& job = jobs_.at(request->transfer);
     if (!job.has_started) job.completion.start_ns = now_ns;
@@ -296,10 +296,10 @@ void StripedStore::take_chunks(Drive& drive, int64_t now_ns, std::vector<Chunk>&
   }
 }
 
-Chunk StripedStore::chunk_of(Job& job, const QueuedRequest& request) const {
+io::Chunk StripedStore::chunk_of(Job& job, const QueuedRequest& request) const {
   const auto index = static_cast<size_t>(request.piece);
   const Piece& piece = job.extent->pieces[index];
-  Chunk chunk;
+  io::Chunk chunk;
   chunk.direction = job.transfer.direction;
   chunk.memory = job.transfer.memory + piece.extent_offset_bytes + request.offset_bytes;
   chunk.offset_bytes = piece.drive_offset_bytes + request.offset_bytes;
@@ -313,7 +313,7 @@ Chunk StripedStore::chunk_of(Job& job, const QueuedRequest& request) const {
   return chunk;
 }
 
-void StripedStore::settle(int32_t drive_index, const ChunkResult& result, int64_t now_ns,
+void StripedStore::settle(int32_t drive_index, const io::ChunkResult& result, int64_t now_ns,
                           Round& round) {
   if (result.is_on_its_way) {
     std::optional<OnItsWay> transfer = note_arrival(result.chunk, result.arrival);
@@ -321,12 +321,12 @@ void StripedStore::settle(int32_t drive_index, const ChunkResult& result, int64_
     return;
   }
   Drive& drive = *drives_[drive_index];
-  const Direction direction = result.chunk.direction;
+  const io::Direction direction = result.chunk.direction;
   drive.queue.finish(direction, result.chunk.is_urgent);
   Job& job = jobs_.at(result.chunk.transfer);
   --job.chunks_in_flight;
   // It has passed: nobody needs to wait for it.
-  std::erase_if(job.arrivals, [&](Event event) { return event.id == result.arrival.id; });
+  std::erase_if(job.arrivals, [&](device::Event event) { return event.id == result.arrival.id; });
   if (!result.gpu_direct_failure.ok()) {
     drive.meter.set_gpu_direct_off(result.gpu_direct_failure.message());
   }
@@ -355,7 +355,7 @@ void StripedStore::note_failure(int32_t drive_index, Job& job, const Status& sta
 
 void StripedStore::note_load(Drive& drive, int64_t now_ns, Round& round) {
   bool has_new_rate = false;
-  for (const Direction direction : {Direction::kRead, Direction::kWrite}) {
+  for (const io::Direction direction : {io::Direction::kRead, io::Direction::kWrite}) {
     if (!drive.meter.note(direction, drive.queue.in_flight(direction), now_ns)) continue;
     compare_with_expected(drive, direction, round);
     has_new_rate = true;
@@ -364,9 +364,9 @@ void StripedStore::note_load(Drive& drive, int64_t now_ns, Round& round) {
 }
 
 // Directions that run at once share the drive: half the rate in both is not slow.
-std::optional<double> StripedStore::speed(const Drive& drive, Direction direction) const {
+std::optional<double> StripedStore::speed(const Drive& drive, io::Direction direction) const {
   double sum = 0;
-  for (const Direction each : {Direction::kRead, Direction::kWrite}) {
+  for (const io::Direction each : {io::Direction::kRead, io::Direction::kWrite}) {
     const double share = each == direction ? 1 : drive.meter.shared(direction);
     if (share == 0) continue;
     const double expected = drive.expected_rates[index_of(each)];
@@ -376,7 +376,7 @@ std::optional<double> StripedStore::speed(const Drive& drive, Direction directio
   return sum;
 }
 
-void StripedStore::compare_with_expected(Drive& drive, Direction direction, Round& round) {
+void StripedStore::compare_with_expected(Drive& drive, io::Direction direction, Round& round) {
   const std::optional<double> share = speed(drive, direction);
   if (!share) return;
   bool& is_slow = drive.is_slow[index_of(direction)];
@@ -433,4 +433,4 @@ TierCounters StripedStore::counters() const {
   return counters;
 }
 
-}  // namespace teraio
+}  // namespace teraio::storage

@@ -28,7 +28,7 @@
 #include "storage/striping.h"
 #include "storage/tier_store.h"
 
-namespace teraio {
+namespace teraio::storage {
 
 struct DriveSpec {
   std::string name;
@@ -37,12 +37,13 @@ struct DriveSpec {
   // What is expected of it; below four fifths of that a warning is due. 0: nothing.
   double read_bytes_per_second = 0;
   double write_bytes_per_second = 0;
-  std::function<std::optional<Temperature>()> temperature;  // empty: the drive does not tell
-  ExtentFile file;               // what `io` works on; empty for drives in memory
-  std::unique_ptr<DriveIo> io;   // made for a window of 2 * queue_depth
-  std::unique_ptr<ChunkIo> way;  // instead of io, where chunks go another way than by ExactIo
-  std::string gpu_direct_off;    // why; empty: it is on, or there is no device to go to
-  int64_t staging_bytes = 0;     // of host memory that `way` holds
+  std::function<std::optional<drives::Temperature>()>
+      temperature;                   // empty: the drive does not tell
+  io::ExtentFile file;               // what `io` works on; empty for drives in memory
+  std::unique_ptr<io::DriveIo> io;   // made for a window of 2 * queue_depth
+  std::unique_ptr<io::ChunkIo> way;  // instead of io, where chunks go another way than by ExactIo
+  std::string gpu_direct_off;        // why; empty: it is on, or there is no device to go to
+  int64_t staging_bytes = 0;         // of host memory that `way` holds
 };
 
 struct StripedStoreOptions {
@@ -51,7 +52,7 @@ struct StripedStoreOptions {
   int32_t queue_depth = 8;                   // per drive and direction
   int32_t planned_write_depth = 2;           // of these, of planned writes
   bool checksum = false;
-  const MemorySegments* segments = nullptr;  // to be counted; outlive the store
+  const device::MemorySegments* segments = nullptr;  // to be counted; outlive the store
 };
 
 class StripedStore final : public TierStore {
@@ -92,15 +93,15 @@ class StripedStore final : public TierStore {
     int32_t chunks_in_flight = 0;
     bool has_started = false;
     Completion completion;
-    std::vector<Event> arrivals;  // of chunks whose last step is a copy of the device
-    int64_t bytes_on_way = 0;     // that arrive by them
+    std::vector<device::Event> arrivals;  // of chunks whose last step is a copy of the device
+    int64_t bytes_on_way = 0;             // that arrive by them
   };
 
   // A `done` to be called, outside the mutex.
   // What a transfer's on_its_way is told.
   struct OnItsWay {
-    std::function<void(std::span<const Event>)> tell;
-    std::vector<Event> arrivals;
+    std::function<void(std::span<const device::Event>)> tell;
+    std::vector<device::Event> arrivals;
   };
 
   struct Ending {
@@ -115,12 +116,12 @@ class StripedStore final : public TierStore {
     int64_t capacity_bytes;
     int64_t base_bytes = 0;  // where it begins in the store's address space
     int64_t staging_bytes;
-    ExtentFile file;
-    std::unique_ptr<ChunkIo> io;
+    io::ExtentFile file;
+    std::unique_ptr<io::ChunkIo> io;
     DriveQueue queue;
     DriveMeter meter;
     std::array<double, 2> expected_rates;
-    std::function<std::optional<Temperature>()> temperature;
+    std::function<std::optional<drives::Temperature>()> temperature;
     std::array<bool, 2> is_slow{};  // and said so
     bool is_asleep = false;         // a wake is due when there is something to do
     std::thread thread;
@@ -128,8 +129,8 @@ class StripedStore final : public TierStore {
 
   // What a drive's thread holds between two waits.
   struct Round {
-    std::vector<ChunkResult> results;
-    std::vector<Chunk> chunks;
+    std::vector<io::ChunkResult> results;
+    std::vector<io::Chunk> chunks;
     std::vector<OnItsWay> on_their_way;
     std::vector<Ending> endings;
     std::vector<Slowdown> slowdowns;  // that have just begun
@@ -148,7 +149,7 @@ class StripedStore final : public TierStore {
   // Takes in the results and says what to do next. False: the thread is to end.
   bool begin_round(int32_t drive_index, Round& round);
   // Without the mutex.
-  void submit(Drive& drive, Chunk chunk);
+  void submit(Drive& drive, io::Chunk chunk);
   // Without the mutex: asks the drive for its temperature.
   void report(Drive& drive, Slowdown slowdown);
   int64_t written_bytes(const Drive& drive) const;
@@ -167,16 +168,16 @@ class StripedStore final : public TierStore {
   void end_later(Ending ending);
   void cancel_waiting();
   void wake(Drive& drive);
-  void take_chunks(Drive& drive, int64_t now_ns, std::vector<Chunk>& chunks);
-  Chunk chunk_of(Job& job, const QueuedRequest& request) const;
+  void take_chunks(Drive& drive, int64_t now_ns, std::vector<io::Chunk>& chunks);
+  io::Chunk chunk_of(Job& job, const QueuedRequest& request) const;
   // Once every byte of the chunk's transfer is on its way, what to tell.
-  std::optional<OnItsWay> note_arrival(const Chunk& chunk, Event arrival);
-  void settle(int32_t drive_index, const ChunkResult& result, int64_t now_ns, Round& round);
+  std::optional<OnItsWay> note_arrival(const io::Chunk& chunk, device::Event arrival);
+  void settle(int32_t drive_index, const io::ChunkResult& result, int64_t now_ns, Round& round);
   void note_failure(int32_t drive_index, Job& job, const Status& status);
   void note_load(Drive& drive, int64_t now_ns, Round& round);
-  void compare_with_expected(Drive& drive, Direction direction, Round& round);
+  void compare_with_expected(Drive& drive, io::Direction direction, Round& round);
   // Of what is expected of the drive, in both directions together; nullopt: not known.
-  std::optional<double> speed(const Drive& drive, Direction direction) const;
+  std::optional<double> speed(const Drive& drive, io::Direction direction) const;
   // Shares of later extents follow the measured rates, once all drives have them.
   void follow_rates();
 
@@ -199,4 +200,4 @@ class StripedStore final : public TierStore {
   bool is_stopping_ = false;
 };
 
-}  // namespace teraio
+}  // namespace teraio::storage

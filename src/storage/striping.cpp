@@ -8,7 +8,7 @@
 #include "base/units.h"
 #include "io/drive_io.h"
 
-namespace teraio {
+namespace teraio::storage {
 namespace {
 
 // Shares are multiples of this: no drive gets a tiny tail request.
@@ -103,7 +103,7 @@ std::vector<int64_t> Striping::shares(int64_t size_bytes) const {
 }
 
 std::optional<std::vector<Piece>> Striping::take(int64_t size_bytes) {
-  TERAIO_CHECK(size_bytes > 0 && size_bytes % kBlockBytes == 0);
+  TERAIO_CHECK(size_bytes > 0 && size_bytes % io::kBlockBytes == 0);
   if (size_bytes > free_bytes()) return std::nullopt;
   const std::vector<int64_t> shares_bytes = shares(size_bytes);
   std::vector<Piece> pieces;
@@ -130,4 +130,4 @@ void Striping::give_back(const std::vector<Piece>& pieces) {
   }
 }
 
-}  // namespace teraio
+}  // namespace teraio::storage

@@ -12,7 +12,7 @@
 
 #include "storage/free_space.h"
 
-namespace teraio {
+namespace teraio::storage {
 
 // Extents below this size are not worth a second drive.
 inline constexpr int64_t kStripedBytes = int64_t{4} << 20;
@@ -62,4 +62,4 @@ class Striping {
   std::vector<double> weights_;
 };
 
-}  // namespace teraio
+}  // namespace teraio::storage

@@ -24,7 +24,7 @@
 #include "device/memory_segments.h"
 #include "io/drive_io.h"
 
-namespace teraio {
+namespace teraio::storage {
 
 // A reserved place of one tensor. The store may have striped it over drives; offset_bytes is in the
 // store's own address space and a multiple of 4096.
@@ -57,17 +57,17 @@ struct Completion {
 };
 
 struct Transfer {
-  Direction direction = Direction::kRead;
+  io::Direction direction = io::Direction::kRead;
   Extent extent;                // whole: extents are moved in one piece
   std::byte* memory = nullptr;  // extent.size_bytes, page-aligned for direct I/O
   Priority priority = Priority::kPlanned;
   int64_t deadline = 0;  // orders planned reads: smaller first; any unit
   std::function<void(const Completion&)> done;
-  Event ready;  // of the device: the memory is not touched before it has passed
+  device::Event ready;  // of the device: the memory is not touched before it has passed
   // Of reads, where the last step is a copy of the device: called at most once, and before `done`,
   // when every byte is on its way and will be there once all of these have passed. Rules as for
   // `done`; memory and extent are the transfer's until that.
-  std::function<void(std::span<const Event>)> on_its_way = {};
+  std::function<void(std::span<const device::Event>)> on_its_way = {};
 };
 
 using TransferId = uint64_t;
@@ -96,8 +96,8 @@ struct TierCounters {
   int64_t displaced_count = 0;  // planned copies whose place was not free when they came
   int64_t bytes_read = 0;
   int64_t bytes_written = 0;
-  int64_t staging_bytes = 0;  // host memory between drives and device, beyond what is stored
-  SegmentCounters segments;   // of the device's memory, registered for GPUDirect Storage
+  int64_t staging_bytes = 0;         // host memory between drives and device, beyond what is stored
+  device::SegmentCounters segments;  // of the device's memory, registered for GPUDirect Storage
   std::vector<DriveCounters> drives;
 };
 
@@ -137,4 +137,4 @@ class TierStore {
   virtual TierCounters counters() const = 0;
 };
 
-}  // namespace teraio
+}  // namespace teraio::storage

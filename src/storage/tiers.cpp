@@ -3,9 +3,9 @@
 #include "io/drive_io.h"
 #include "storage/host_store.h"
 
-namespace teraio {
+namespace teraio::storage {
 
-Result<Tiers> open_tiers(const TierOptions& options, Device& device, const Clock& clock) {
+Result<Tiers> open_tiers(const TierOptions& options, device::Device& device, const Clock& clock) {
   Tiers tiers;
   int64_t pool_bytes = options.host_limit_bytes;
   if (!options.directories.empty()) {
@@ -17,11 +17,11 @@ Result<Tiers> open_tiers(const TierOptions& options, Device& device, const Clock
     pool_bytes -= (*ssd)->counters().staging_bytes;
     tiers.ssd = std::move(*ssd);
   }
-  if (pool_bytes < kBlockBytes) return tiers;
+  if (pool_bytes < io::kBlockBytes) return tiers;
   auto host = open_host_store(pool_bytes, device, clock);
   if (!host) return host.status();
   tiers.host = std::move(*host);
   return tiers;
 }
 
-}  // namespace teraio
+}  // namespace teraio::storage

@@ -11,7 +11,7 @@
 #include "storage/ssd_store.h"
 #include "storage/tier_store.h"
 
-namespace teraio {
+namespace teraio::storage {
 
 struct TierOptions {
   std::vector<SsdDirectory> directories;  // none: no ssd tier
@@ -30,6 +30,6 @@ struct Tiers {
 
 // For `device`, which outlives the result, as `clock` does. kInvalidArgument, with both numbers,
 // when the limit does not hold the staging rings.
-Result<Tiers> open_tiers(const TierOptions& options, Device& device, const Clock& clock);
+Result<Tiers> open_tiers(const TierOptions& options, device::Device& device, const Clock& clock);
 
-}  // namespace teraio
+}  // namespace teraio::storage

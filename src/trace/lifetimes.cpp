@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace teraio {
+namespace teraio::trace {
 namespace {
 
 struct Use {
@@ -113,4 +113,4 @@ Lifetimes lifetimes_of(const Trace& trace, int64_t smallest_tensor_bytes) {
   return Builder(trace, smallest_tensor_bytes).run();
 }
 
-}  // namespace teraio
+}  // namespace teraio::trace

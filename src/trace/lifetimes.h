@@ -14,7 +14,7 @@
 
 #include "trace/trace.h"
 
-namespace teraio {
+namespace teraio::trace {
 
 // The ops [first, end) strictly between two uses: at op `end` the tensor is used again. Or after
 // the last use of a tensor that lives on without one: it is freed right after op end - 1.
@@ -53,4 +53,4 @@ struct Lifetimes {
 // every op of their life.
 Lifetimes lifetimes_of(const Trace& trace, int64_t smallest_tensor_bytes = 0);
 
-}  // namespace teraio
+}  // namespace teraio::trace

@@ -1,6 +1,6 @@
 #include "trace/trace.h"
 
-namespace teraio {
+namespace teraio::trace {
 
 std::string_view to_string(TensorKind kind) {
   switch (kind) {
@@ -22,4 +22,4 @@ std::string_view to_string(TensorKind kind) {
   return "other";
 }
 
-}  // namespace teraio
+}  // namespace teraio::trace

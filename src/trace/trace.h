@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace teraio {
+namespace teraio::trace {
 
 using TensorIndex = int32_t;
 using OpIndex = int32_t;
@@ -62,4 +62,4 @@ struct Trace {
   bool operator==(const Trace&) const = default;
 };
 
-}  // namespace teraio
+}  // namespace teraio::trace

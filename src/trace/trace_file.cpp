@@ -7,7 +7,7 @@
 
 #include "base/json_file.h"
 
-namespace teraio {
+namespace teraio::trace {
 namespace {
 
 constexpr std::string_view kFormat = "teraio-trace/1";
@@ -257,4 +257,4 @@ Status write_trace(const Trace& trace, const std::filesystem::path& path) {
   return write_text_file(path, to_json_text(json));
 }
 
-}  // namespace teraio
+}  // namespace teraio::trace

@@ -6,7 +6,7 @@
 #include "base/status.h"
 #include "trace/trace.h"
 
-namespace teraio {
+namespace teraio::trace {
 
 // Reads and validates. A failure names the file, the field (as a path such as ops[12].reads[0]) and
 // what was expected there. Extra fields are accepted.
@@ -20,4 +20,4 @@ Status write_trace(const Trace& trace, const std::filesystem::path& path);
 // negative, references in range, a tensor at most once in an op, frees of tensors that are alive.
 Status validate(const Trace& trace);
 
-}  // namespace teraio
+}  // namespace teraio::trace

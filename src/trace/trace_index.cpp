@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace teraio {
+namespace teraio::trace {
 namespace {
 
 FlatLists<TensorIndex> active_sets(const Trace& trace) {
@@ -71,4 +71,4 @@ TraceIndex::TraceIndex(const Trace& trace)
   death_bytes = bytes_by_op(*this, deaths);
 }
 
-}  // namespace teraio
+}  // namespace teraio::trace

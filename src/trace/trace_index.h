@@ -7,7 +7,7 @@
 
 #include "trace/trace.h"
 
-namespace teraio {
+namespace teraio::trace {
 
 // Lists of one length each, in one block of memory.
 template <typename T>
@@ -63,4 +63,4 @@ struct TraceIndex {
   int64_t ideal_ns = 0;
 };
 
-}  // namespace teraio
+}  // namespace teraio::trace

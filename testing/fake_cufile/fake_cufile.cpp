@@ -15,7 +15,7 @@
 
 namespace {
 
-namespace cufile = teraio::cufile;
+namespace cufile = teraio::io::cufile;
 using teraio::testing::FakeCufile;
 
 struct File {

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace teraio {
+namespace teraio::testing {
 class FakeAsyncDevice;
 }
 

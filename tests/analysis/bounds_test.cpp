@@ -6,62 +6,62 @@
 #include "simulate/scenario.h"
 #include "trace/trace_index.h"
 
-namespace teraio {
+namespace teraio::analysis {
 namespace {
 
 using namespace testing;
 
 // Two weights of 1000 bytes that take turns, and room for one of them.
-Trace two_in_turn() {
+trace::Trace two_in_turn() {
   TraceBuilder builder;
-  const TensorIndex a = builder.persistent(1000);
-  const TensorIndex b = builder.persistent(1000);
+  const trace::TensorIndex a = builder.persistent(1000);
+  const trace::TensorIndex b = builder.persistent(1000);
   builder.op(100, {.reads = {a}});
   builder.op(100, {.reads = {b}});
   return builder.trace();
 }
 
 TEST(LeastTraffic, NothingMovesWhenEverythingFits) {
-  const TraceIndex index(two_in_turn());
+  const trace::TraceIndex index(two_in_turn());
   EXPECT_EQ(least_reads(index, 2000, 0, 4), (std::vector<int64_t>{0, 0, 0, 0, 0}));
   EXPECT_EQ(least_writes(index, 2000, 0, 4), (std::vector<int64_t>{0, 0, 0, 0, 0}));
 }
 
 TEST(LeastTraffic, TensorsThatTakeTurnsAreReadEachTime) {
-  const TraceIndex index(two_in_turn());
+  const trace::TraceIndex index(two_in_turn());
   EXPECT_EQ(least_reads(index, 1000, 0, 4), (std::vector<int64_t>{0, 1000, 2000, 3000, 4000}));
 }
 
 TEST(LeastTraffic, PartsOfATensorMayStay) {
-  const TraceIndex index(two_in_turn());
+  const trace::TraceIndex index(two_in_turn());
   EXPECT_EQ(least_reads(index, 1600, 0, 2), (std::vector<int64_t>{0, 400, 800}));
 }
 
 TEST(LeastTraffic, WhatIsUsedLastIsEvicted) {
   TraceBuilder builder;
-  const TensorIndex soon = builder.persistent(600);
-  const TensorIndex late = builder.persistent(600);
+  const trace::TensorIndex soon = builder.persistent(600);
+  const trace::TensorIndex late = builder.persistent(600);
   builder.op(100, {.workspace_bytes = 600});
   builder.op(100, {.reads = {soon}});
   builder.op(100, {.reads = {late}});
-  const TraceIndex index(builder.trace());
+  const trace::TraceIndex index(builder.trace());
   EXPECT_EQ(least_reads(index, 1200, 0, 2), (std::vector<int64_t>{0, 0, 600}));
 }
 
 TEST(LeastTraffic, FrozenTensorsAreNeverWritten) {
-  const TraceIndex index(two_in_turn());
+  const trace::TraceIndex index(two_in_turn());
   EXPECT_EQ(least_writes(index, 1000, 0, 4).back(), 0);
 }
 
 TEST(LeastTraffic, AnActivationIsWrittenOnceHoweverOftenItIsAway) {
   TraceBuilder builder;
-  const TensorIndex activation = builder.transient(1000);
+  const trace::TensorIndex activation = builder.transient(1000);
   builder.op(100, {.writes = {activation}});
   builder.op(100, {.workspace_bytes = 1000});
   builder.op(100, {.reads = {activation}});
   builder.op(100, {.workspace_bytes = 1000});
   builder.op(100, {.reads = {activation}});
-  const TraceIndex index(builder.trace());
+  const trace::TraceIndex index(builder.trace());
   EXPECT_EQ(least_writes(index, 1000, 5, 5).back(), 1000);
   EXPECT_EQ(least_writes(index, 1000, 5, 4).back(), 0);  // its making is outside
   EXPECT_EQ(least_reads(index, 1000, 0, 5).back(), 2000);
@@ -79,13 +79,13 @@ TEST(LowerBounds, TrafficOfAnIteration) {
 }
 
 TEST(LowerBounds, LimitsCount) {
-  Limits limits;
+  plan::Limits limits;
   limits.device_budget_bytes = 1500;
   EXPECT_NEAR(lower_bounds(two_in_turn(), round_machine(2000), limits).traffic_ns, 1000, 1);
 }
 
 TEST(LowerBounds, HostMemoryAddsItsRateUpToTheLink) {
-  Hardware hardware = round_machine(1000, 10'000);
+  hardware::Hardware hardware = round_machine(1000, 10'000);
   EXPECT_NEAR(lower_bounds(two_in_turn(), hardware, {}).traffic_ns, 1000, 1);
   hardware.device_link.read_bytes_per_second = kBytesPerNs / 2;
   EXPECT_NEAR(lower_bounds(two_in_turn(), hardware, {}).traffic_ns, 4000, 1);
@@ -93,8 +93,8 @@ TEST(LowerBounds, HostMemoryAddsItsRateUpToTheLink) {
 
 TEST(LowerBounds, AWindowMayBeTighterThanTheIteration) {
   TraceBuilder builder;  // long compute does not help the two ops at the end
-  const TensorIndex a = builder.persistent(1000);
-  const TensorIndex b = builder.persistent(1000);
+  const trace::TensorIndex a = builder.persistent(1000);
+  const trace::TensorIndex b = builder.persistent(1000);
   builder.op(100'000, {.reads = {a}});
   builder.op(100, {.reads = {a}});
   builder.op(100, {.reads = {b}});
@@ -104,4 +104,4 @@ TEST(LowerBounds, AWindowMayBeTighterThanTheIteration) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::analysis

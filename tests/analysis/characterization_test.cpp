@@ -11,7 +11,7 @@
 #include "testing/generated_trace.h"
 #include "trace/lifetimes.h"
 
-namespace teraio {
+namespace teraio::analysis {
 namespace {
 
 using namespace testing;
@@ -25,10 +25,10 @@ constexpr int64_t kMs = 1'000'000;
 // weight 100 MB    r      .       .      W     idle for 35 ms, and not over the end
 // act 20 MB               W       .      r     idle for 5 ms
 // workspace                       7 MB
-Trace known_step() {
+trace::Trace known_step() {
   TraceBuilder builder;
-  const TensorIndex weight = builder.persistent(100 * kMb);
-  const TensorIndex activation = builder.transient(20 * kMb);
+  const trace::TensorIndex weight = builder.persistent(100 * kMb);
+  const trace::TensorIndex activation = builder.transient(20 * kMb);
   builder.op(1 * kMs, {.reads = {weight}});
   builder.op(30 * kMs, {.writes = {activation}});
   builder.op(5 * kMs, {.workspace_bytes = 7 * kMb});
@@ -66,7 +66,7 @@ TEST(Characterization, SumsUpTensorsAndPeriodsByKind) {
 TEST(Characterization, CellsHoldThePeriodsThatAreInThem) {
   const std::vector<PeriodCell> cells = characterize(known_step(), 10).cells;
   ASSERT_EQ(cells.size(), 2);
-  EXPECT_EQ(cells[0].kind, TensorKind::kParameter);
+  EXPECT_EQ(cells[0].kind, trace::TensorKind::kParameter);
   EXPECT_DOUBLE_EQ(cells[0].size_bytes_from, 1e8);
   EXPECT_DOUBLE_EQ(cells[0].idle_ns_from, std::pow(10, 7.5));
   EXPECT_EQ(cells[0].period_count, 1);
@@ -75,7 +75,7 @@ TEST(Characterization, CellsHoldThePeriodsThatAreInThem) {
 }
 
 TEST(Characterization, ListsTheLargestAndTheLongestIdleByName) {
-  Trace trace = known_step();
+  trace::Trace trace = known_step();
   trace.tensors[1].name = "layers.0.output";
   const Characterization facts = characterize(trace, 1);
   ASSERT_EQ(facts.largest.size(), 1);
@@ -87,8 +87,8 @@ TEST(Characterization, ListsTheLargestAndTheLongestIdleByName) {
 
 TEST(Characterization, OfThoseThatIdleAboutAsLongTheLargestComesFirst) {
   TraceBuilder builder;
-  const TensorIndex small = builder.persistent(10);
-  const TensorIndex large = builder.persistent(1000);
+  const trace::TensorIndex small = builder.persistent(10);
+  const trace::TensorIndex large = builder.persistent(1000);
   builder.op(1, {.reads = {large}});
   builder.op(0, {.reads = {small}});
   builder.op(1000);
@@ -99,7 +99,7 @@ TEST(Characterization, OfThoseThatIdleAboutAsLongTheLargestComesFirst) {
 
 TEST(Characterization, APersistentTensorIsIdleOverTheEnd) {
   TraceBuilder builder;
-  const TensorIndex frozen = builder.persistent(1);
+  const trace::TensorIndex frozen = builder.persistent(1);
   builder.op(10);
   builder.op(20, {.reads = {frozen}});
   builder.op(300);
@@ -126,9 +126,9 @@ TEST(Characterization, OfNothing) {
 class Characterizations : public ::testing::TestWithParam<uint64_t> {};
 
 TEST_P(Characterizations, AddUp) {
-  const Trace trace = generated_trace(GetParam());
+  const trace::Trace trace = generated_trace(GetParam());
   const Characterization facts = characterize(trace, 1000);
-  const Lifetimes lifetimes = lifetimes_of(trace);
+  const trace::Lifetimes lifetimes = lifetimes_of(trace);
   for (const OpMemory& op : facts.ops) EXPECT_LE(op.active_bytes, op.all_bytes);
   const auto period_count = std::count_if(lifetimes.periods.begin(), lifetimes.periods.end(),
                                           [](const auto& period) { return !period.until_freed; });
@@ -147,4 +147,4 @@ TEST_P(Characterizations, AddUp) {
 INSTANTIATE_TEST_SUITE_P(Seeds, Characterizations, ::testing::Range<uint64_t>(0, 30));
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::analysis

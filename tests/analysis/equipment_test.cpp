@@ -6,7 +6,7 @@
 
 #include "simulate/scenario.h"
 
-namespace teraio {
+namespace teraio::analysis {
 namespace {
 
 using namespace testing;
@@ -36,29 +36,29 @@ TEST_F(EquipmentTest, PresentValuesAreWhatTheLimitsLeave) {
 }
 
 TEST_F(EquipmentTest, MoreDrivesAreCopiesOfTheLastOne) {
-  const std::vector<Drive> drives = after({{Quantity::kDrives, 4}}).hardware.drives;
+  const std::vector<hardware::Drive> drives = after({{Quantity::kDrives, 4}}).hardware.drives;
   ASSERT_EQ(drives.size(), 4);
   EXPECT_EQ(drives[0].name, "fast");
-  EXPECT_EQ(drives[3].rates, (Rates{20, 10}));
+  EXPECT_EQ(drives[3].rates, (hardware::Rates{20, 10}));
   EXPECT_NE(drives[3].name, drives[2].name);
 }
 
 TEST_F(EquipmentTest, FewerDrivesAreTheFirstOnes) {
-  const std::vector<Drive> drives = after({{Quantity::kDrives, 1}}).hardware.drives;
+  const std::vector<hardware::Drive> drives = after({{Quantity::kDrives, 1}}).hardware.drives;
   ASSERT_EQ(drives.size(), 1);
   EXPECT_EQ(drives[0].name, "fast");
   EXPECT_TRUE(after({{Quantity::kDrives, 0}}).hardware.drives.empty());
 }
 
 TEST_F(EquipmentTest, BandwidthIsThatOfAllDrivesAndWritesFollow) {
-  const std::vector<Drive> drives = after({{Quantity::kBandwidth, 160}}).hardware.drives;
-  EXPECT_EQ(drives[0].rates, (Rates{120, 60}));
-  EXPECT_EQ(drives[1].rates, (Rates{40, 20}));
+  const std::vector<hardware::Drive> drives = after({{Quantity::kBandwidth, 160}}).hardware.drives;
+  EXPECT_EQ(drives[0].rates, (hardware::Rates{120, 60}));
+  EXPECT_EQ(drives[1].rates, (hardware::Rates{40, 20}));
 }
 
 TEST_F(EquipmentTest, BandwidthIsSetForTheDrivesThatThereWillBe) {
   const Equipment one = after({{Quantity::kBandwidth, 160}, {Quantity::kDrives, 1}});
-  EXPECT_EQ(one.hardware.drives[0].rates, (Rates{160, 80}));
+  EXPECT_EQ(one.hardware.drives[0].rates, (hardware::Rates{160, 80}));
 }
 
 TEST_F(EquipmentTest, LimitsOnWhatChangesAreLifted) {
@@ -80,4 +80,4 @@ TEST_F(EquipmentTest, WhatCannotBeSaysWhy) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::analysis

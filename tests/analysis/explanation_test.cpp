@@ -11,7 +11,7 @@
 #include "simulate/scenario.h"
 #include "simulate/simulator.h"
 
-namespace teraio {
+namespace teraio::analysis {
 namespace {
 
 using namespace testing;
@@ -26,12 +26,12 @@ class StepTest : public ::testing::Test {
     builder.op(100, {.reads = {activation}});
     builder.op(100);
     builder.op(100, {.writes = {weight}});
-    run = *simulate(builder.trace(), round_machine(1000), {},
-                    {"test", {offload(weight, 0, 0), prefetch(weight, 2, 3)}});
+    run = *simulate::simulate(builder.trace(), round_machine(1000), {},
+                              {"test", {offload(weight, 0, 0), prefetch(weight, 2, 3)}});
   }
   TraceBuilder builder;
-  TensorIndex weight, activation;
-  teraio::Run run;
+  trace::TensorIndex weight, activation;
+  teraio::simulate::Run run;
 };
 
 TEST_F(StepTest, PhasesAreToldByMemoryAndUpdates) {
@@ -41,12 +41,12 @@ TEST_F(StepTest, PhasesAreToldByMemoryAndUpdates) {
 
 TEST(Phases, GradientsThatStayDoNotHideThem) {
   TraceBuilder builder;
-  const TensorIndex weight = builder.persistent(1000);
-  const TensorIndex first_gradient = builder.transient(5000, TensorKind::kGradient);
-  const TensorIndex gradient = builder.transient(5000, TensorKind::kGradient);
+  const trace::TensorIndex weight = builder.persistent(1000);
+  const trace::TensorIndex first_gradient = builder.transient(5000, trace::TensorKind::kGradient);
+  const trace::TensorIndex gradient = builder.transient(5000, trace::TensorKind::kGradient);
   for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
-    const TensorIndex below = builder.transient(1000);
-    const TensorIndex above = builder.transient(1000);
+    const trace::TensorIndex below = builder.transient(1000);
+    const trace::TensorIndex above = builder.transient(1000);
     builder.op(100, {.reads = {weight}, .writes = {below}});
     builder.op(100, {.reads = {weight, below}, .writes = {above}});
     builder.op(100, {.reads = {above}, .writes = {first_gradient}});
@@ -62,14 +62,14 @@ TEST(Phases, GradientsThatStayDoNotHideThem) {
 
 TEST(Phases, WhatAnOptimizerComputesBelongsToTheUpdate) {
   TraceBuilder builder;
-  const TensorIndex weight = builder.persistent(1000);
-  const TensorIndex gradient = builder.transient(1000, TensorKind::kGradient);
-  const TensorIndex activation = builder.transient(2000);
+  const trace::TensorIndex weight = builder.persistent(1000);
+  const trace::TensorIndex gradient = builder.transient(1000, trace::TensorKind::kGradient);
+  const trace::TensorIndex activation = builder.transient(2000);
   builder.op(100, {.reads = {weight}, .writes = {activation}});
   builder.op(100, {.reads = {activation, weight}, .writes = {gradient}});
   builder.op(100, {.writes = {gradient}});  // clipped
   for (int i = 0; i < 2; ++i) {
-    const TensorIndex root = builder.transient(100);
+    const trace::TensorIndex root = builder.transient(100);
     builder.op(100, {.reads = {gradient}, .writes = {weight}});
     builder.op(100, {.reads = {gradient}, .writes = {root}});
     builder.op(100, {.reads = {root}});
@@ -122,4 +122,4 @@ TEST_F(StepTest, TimelineHasEveryOpStallAndTransfer) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::analysis

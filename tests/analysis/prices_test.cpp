@@ -11,7 +11,7 @@
 #include "base/units.h"
 #include "simulate/scenario.h"
 
-namespace teraio {
+namespace teraio::analysis {
 namespace {
 
 using namespace testing;
@@ -77,9 +77,9 @@ class CostTest : public ::testing::Test {
     run.ssd_bytes_written = 1000;
   }
   Prices prices;
-  Hardware hardware;
+  hardware::Hardware hardware;
   int64_t host_bytes = 100 * kGiB;
-  teraio::Run run;
+  teraio::simulate::Run run;
 };
 
 TEST_F(CostTest, PriceIsServerAndMemoryAndDrives) {
@@ -104,7 +104,7 @@ TEST_F(CostTest, TokensCostWhatTheirTimeDoes) {
 TEST_F(CostTest, DrivesThatWearOutAreBoughtAgain) {
   prices.service_years = 4;
   // A quarter of 1000 bytes every two seconds: two years long.
-  for (Drive& drive : hardware.drives)
+  for (hardware::Drive& drive : hardware.drives)
     drive.rated_bytes_written = static_cast<int64_t>(250 * kYearSeconds);
   EXPECT_NEAR(*drive_life_years(hardware, run), 2, 1e-6);
   const Cost cost = cost_of(prices, hardware, host_bytes, run, 1000);
@@ -115,4 +115,4 @@ TEST_F(CostTest, DrivesThatWearOutAreBoughtAgain) {
 TEST_F(CostTest, WhatIsNotRatedHasNoLife) { EXPECT_FALSE(drive_life_years(hardware, run)); }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::analysis

@@ -8,17 +8,17 @@
 #include "analysis/in_parallel.h"
 #include "simulate/scenario.h"
 
-namespace teraio {
+namespace teraio::analysis {
 namespace {
 
 using namespace testing;
 
 // Two frozen weights that take turns: with room for one, a step reads 2000 bytes beside 200 ns of
 // compute.
-Trace two_in_turn() {
+trace::Trace two_in_turn() {
   TraceBuilder builder;
-  const TensorIndex a = builder.persistent(1000);
-  const TensorIndex b = builder.persistent(1000);
+  const trace::TensorIndex a = builder.persistent(1000);
+  const trace::TensorIndex b = builder.persistent(1000);
   builder.op(100, {.reads = {a}});
   builder.op(100, {.reads = {b}});
   return builder.trace();
@@ -61,4 +61,4 @@ TEST(InParallel, EachPieceIsDoneOnce) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::analysis

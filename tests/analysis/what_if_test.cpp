@@ -6,7 +6,7 @@
 
 #include "simulate/scenario.h"
 
-namespace teraio {
+namespace teraio::analysis {
 namespace {
 
 using namespace testing;
@@ -18,8 +18,8 @@ using ::testing::IsEmpty;
 // waits for the read of its weight.
 Question two_in_turn() {
   TraceBuilder builder;
-  const TensorIndex a = builder.persistent(1000);
-  const TensorIndex b = builder.persistent(1000);
+  const trace::TensorIndex a = builder.persistent(1000);
+  const trace::TensorIndex b = builder.persistent(1000);
   builder.op(100, {.reads = {a}});
   builder.op(100, {.reads = {b}});
   return {builder.trace(), {round_machine(1000), {}}, {}, {}, {}};
@@ -99,7 +99,7 @@ TEST(WriteBudgets, NothingToVaryWhereNothingIsWritten) {
 
 TEST(WriteBudgets, OneWhereTheLeastIsWhatIsWritten) {
   TraceBuilder builder;
-  const TensorIndex activation = builder.transient(1000);
+  const trace::TensorIndex activation = builder.transient(1000);
   builder.op(100, {.writes = {activation}});
   builder.op(100, {.workspace_bytes = 1000});
   builder.op(100, {.reads = {activation}});
@@ -146,4 +146,4 @@ TEST(CheapestNearBest, IsPossible) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::analysis

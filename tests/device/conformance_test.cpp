@@ -12,7 +12,7 @@
 #include "device/cuda_device.h"
 #include "testing/fake_async_device.h"
 
-namespace teraio {
+namespace teraio::device {
 namespace {
 
 struct DeviceKind {
@@ -21,8 +21,8 @@ struct DeviceKind {
 };
 
 Result<std::unique_ptr<Device>> make_fake(int64_t budget_bytes) {
-  return std::unique_ptr<Device>(
-      std::make_unique<FakeAsyncDevice>(FakeAsyncOptions{.budget_bytes = budget_bytes, .seed = 3}));
+  return std::unique_ptr<Device>(std::make_unique<testing::FakeAsyncDevice>(
+      testing::FakeAsyncOptions{.budget_bytes = budget_bytes, .seed = 3}));
 }
 
 Result<std::unique_ptr<Device>> make_cuda(int64_t budget_bytes) {
@@ -36,7 +36,7 @@ std::vector<DeviceKind> devices() {
 }
 
 // Touches the memory only by the device's copies: it need not be addressable.
-class DeviceConformanceTest : public testing::TestWithParam<DeviceKind> {
+class DeviceConformanceTest : public ::testing::TestWithParam<DeviceKind> {
  protected:
   static constexpr int64_t kBudgetBytes = 32 * kMiB;
 
@@ -248,8 +248,8 @@ TEST_P(DeviceConformanceTest, LiveBlocksKeepTheirBytes) {
   EXPECT_EQ(device_->usage().allocated_bytes, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, DeviceConformanceTest, testing::ValuesIn(devices()),
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceConformanceTest, ::testing::ValuesIn(devices()),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::device

@@ -7,7 +7,7 @@
 
 #include "base/units.h"
 
-namespace teraio {
+namespace teraio::device {
 namespace {
 
 constexpr int64_t kTiB = 1024 * kGiB;
@@ -48,4 +48,4 @@ TEST(CountingDevice, HasNothingToCopy) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::device

@@ -15,7 +15,7 @@
 #include "base/units.h"
 #include "testing/resident_memory.h"
 
-namespace teraio {
+namespace teraio::device {
 namespace {
 
 constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
@@ -23,7 +23,7 @@ constexpr int64_t kOverheadBytes =
     4 * kMiB;  // of the process, the allocator's bookkeeping included
 
 // A device, the blocks in use, and what was written into them.
-class CpuDeviceTest : public testing::Test {
+class CpuDeviceTest : public ::testing::Test {
  protected:
   ~CpuDeviceTest() override {
     for (const auto& [memory, block] : blocks_) device_->release(memory);
@@ -142,10 +142,10 @@ TEST_F(CpuDeviceTest, ReleasedMemoryIsReusedAndStaysResident) {
   open(64 * kMiB);
   std::byte* first = take(32 * kMiB);
   give(first);
-  const int64_t before_bytes = resident_bytes();
+  const int64_t before_bytes = testing::resident_bytes();
   EXPECT_EQ(device_->allocate(32 * kMiB), first);
   EXPECT_EQ(device_->usage().reserved_bytes, 32 * kMiB);
-  EXPECT_NEAR(resident_bytes(), before_bytes, kMiB);
+  EXPECT_NEAR(testing::resident_bytes(), before_bytes, kMiB);
 }
 
 TEST_F(CpuDeviceTest, SmallBlocksAreCountedAndTakeRoomFromFreePages) {
@@ -190,22 +190,22 @@ TEST_F(CpuDeviceTest, StitchedBlocksAreCutAndStitchedAgain) {
 TEST_F(CpuDeviceTest, StitchingKeepsPagesResident) {
   open(64 * kMiB);
   make_holes(64, kMiB);
-  const int64_t before_bytes = resident_bytes();
+  const int64_t before_bytes = testing::resident_bytes();
   std::byte* stitched = device_->allocate(32 * kMiB);
   ASSERT_NE(stitched, nullptr);
-  EXPECT_NEAR(resident_bytes(), before_bytes, kMiB);
+  EXPECT_NEAR(testing::resident_bytes(), before_bytes, kMiB);
   std::memset(stitched, 1, 32 * kMiB);
-  EXPECT_NEAR(resident_bytes(), before_bytes, kMiB);
+  EXPECT_NEAR(testing::resident_bytes(), before_bytes, kMiB);
 }
 
 TEST_F(CpuDeviceTest, ALowerBudgetReturnsFreeMemoryAtOnce) {
   open(96 * kMiB);
   std::byte* kept = take(32 * kMiB);
   give(take(64 * kMiB));
-  const int64_t before_bytes = resident_bytes();
+  const int64_t before_bytes = testing::resident_bytes();
   device_->set_budget_bytes(40 * kMiB);
   EXPECT_EQ(device_->usage().reserved_bytes, 40 * kMiB);
-  EXPECT_LE(resident_bytes(), before_bytes - 55 * kMiB);
+  EXPECT_LE(testing::resident_bytes(), before_bytes - 55 * kMiB);
   expect_intact(kept);
   EXPECT_EQ(take(9 * kMiB), nullptr);
   EXPECT_NE(take(8 * kMiB), nullptr);
@@ -292,7 +292,7 @@ TEST_F(CpuDeviceTest, AForkedChildSeesItsBytesAndCanAllocate) {
 }
 
 // Blocks of many sizes come and go; the budget is low enough that many requests fail or stitch.
-class CpuDeviceRandomTest : public CpuDeviceTest, public testing::WithParamInterface<uint64_t> {
+class CpuDeviceRandomTest : public CpuDeviceTest, public ::testing::WithParamInterface<uint64_t> {
  protected:
   int64_t random_size() {
     const double log_size = std::uniform_real_distribution<double>(4, 23)(random_);
@@ -324,13 +324,14 @@ class CpuDeviceRandomTest : public CpuDeviceTest, public testing::WithParamInter
 };
 
 TEST_P(CpuDeviceRandomTest, KeepsEveryByteWithinTheBudget) {
-  const int64_t start_bytes = resident_bytes();
+  const int64_t start_bytes = testing::resident_bytes();
   const int64_t budget_bytes = 48 * kMiB;
   open(budget_bytes);
   for (int i = 0; i < 2000; ++i) {
     ASSERT_NO_FATAL_FAILURE(step(budget_bytes)) << "step " << i;
     if (i % 500 == 0) {
-      ASSERT_LE(resident_bytes(), start_bytes + budget_bytes + kOverheadBytes) << "step " << i;
+      ASSERT_LE(testing::resident_bytes(), start_bytes + budget_bytes + kOverheadBytes)
+          << "step " << i;
     }
   }
   expect_all_intact();
@@ -340,7 +341,7 @@ TEST_P(CpuDeviceRandomTest, KeepsEveryByteWithinTheBudget) {
   EXPECT_EQ(device_->usage().rounding_bytes, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, CpuDeviceRandomTest, testing::Range<uint64_t>(1, 5));
+INSTANTIATE_TEST_SUITE_P(Seeds, CpuDeviceRandomTest, ::testing::Range<uint64_t>(1, 5));
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::device

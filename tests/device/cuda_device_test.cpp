@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace teraio {
+namespace teraio::device {
 namespace {
 
 using ::testing::HasSubstr;
@@ -29,4 +29,4 @@ TEST(CudaDeviceTest, AGpuTellsWhatItIs) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::device

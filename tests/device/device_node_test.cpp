@@ -5,7 +5,7 @@
 #include "device/system_memory.h"
 #include "testing/sysfs_tree.h"
 
-namespace teraio {
+namespace teraio::device {
 namespace {
 
 using testing::SysfsTree;
@@ -35,4 +35,4 @@ TEST(DeviceNodeTest, DecidesWhereHostMemoryLiesBeforeTheDriveDoes) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::device

@@ -8,14 +8,14 @@
 
 #include "device/device.h"
 
-namespace teraio {
+namespace teraio::device {
 namespace {
 
 constexpr int64_t kGranulePages = 4;
 
 PageRange pages(int64_t first, int64_t count) { return {first * kPageBytes, count * kPageBytes}; }
 
-class FreePagesTest : public testing::Test {
+class FreePagesTest : public ::testing::Test {
  protected:
   int64_t granule_count() const {
     return free_.granules().total_bytes() / (kGranulePages * kPageBytes);
@@ -75,4 +75,4 @@ TEST_F(FreePagesTest, AgreesWithABitmapUnderRandomUse) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::device

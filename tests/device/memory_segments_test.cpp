@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-namespace teraio {
+namespace teraio::device {
 namespace {
 
 using ::testing::ElementsAre;
@@ -249,4 +249,4 @@ TEST_F(MemorySegmentsTest, ManyThreadsUseWhatComesAndGoes) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::device

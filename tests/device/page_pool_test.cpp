@@ -12,12 +12,12 @@
 #include "base/units.h"
 #include "device/device.h"
 
-namespace teraio {
+namespace teraio::device {
 namespace {
 
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
-class PagePoolTest : public testing::Test {
+class PagePoolTest : public ::testing::Test {
  protected:
   // With granules of one page, where a test is not about them.
   void open(int64_t address_bytes,
@@ -309,7 +309,7 @@ TEST_F(PagePoolGranuleTest, MappingsStayFewForEver) {
   EXPECT_LE(largest_count, 3 * kBudgetBytes / (kGranulePages * kPageBytes));
 }
 
-class AddressSpaceTest : public testing::Test {
+class AddressSpaceTest : public ::testing::Test {
  protected:
   AddressSpaceTest() : space_(std::move(*AddressSpace::reserve(16 * kMiB, kMiB))) {}
 
@@ -381,4 +381,4 @@ TEST_F(AddressSpaceDeathTest, UnbackedAddressesAreAFault) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::device

@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "device/device.h"
 
-namespace teraio {
+namespace teraio::device {
 namespace {
 
 PageRange pages(int64_t first, int64_t count) { return {first * kPageBytes, count * kPageBytes}; }
@@ -98,4 +98,4 @@ TEST(PageRangesTest, AgreesWithABitmapUnderRandomUse) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::device

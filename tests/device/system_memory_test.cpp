@@ -19,7 +19,7 @@
 #include "testing/page_memory.h"
 #include "testing/sysfs_tree.h"
 
-namespace teraio {
+namespace teraio::device {
 namespace {
 
 using ::testing::ElementsAre;
@@ -148,4 +148,4 @@ TEST_F(HostMemoryTest, IsPlacedOnlyWhereThereIsAChoice) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::device

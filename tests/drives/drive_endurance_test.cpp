@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace teraio {
+namespace teraio::drives {
 namespace {
 
 using ::testing::HasSubstr;
@@ -44,4 +44,4 @@ TEST(DriveEnduranceTest, LifeAtARateOfWriting) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::drives

@@ -5,7 +5,7 @@
 
 #include "testing/sysfs_tree.h"
 
-namespace teraio {
+namespace teraio::drives {
 namespace {
 
 using testing::SysfsTree;
@@ -98,4 +98,4 @@ TEST(DriveFactsTest, WhatIsNotThereStaysEmpty) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::drives

@@ -9,7 +9,7 @@
 
 #include "testing/scratch_directory.h"
 
-namespace teraio {
+namespace teraio::drives {
 namespace {
 
 namespace fs = std::filesystem;
@@ -73,4 +73,4 @@ TEST_F(DriveIdentityTest, AMissingDirectoryIsAnError) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::drives

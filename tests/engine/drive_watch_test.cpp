@@ -2,22 +2,22 @@
 
 #include <gtest/gtest.h>
 
-namespace teraio {
+namespace teraio::engine {
 namespace {
 
 constexpr int64_t kMB = 1'000'000;
 
 class DriveWatchTest : public ::testing::Test {
  protected:
-  static Hardware machine(double duplex) {
-    Hardware hardware;
+  static hardware::Hardware machine(double duplex) {
+    hardware::Hardware hardware;
     hardware.drives.push_back({"nvme0", 0, {2000 * kMB, 1000 * kMB}, duplex, std::nullopt});
     return hardware;
   }
 
   // Never twice the same to the byte, as measurements are.
-  std::vector<DriveCounters> measured(int64_t read_mb, int64_t write_mb) {
-    DriveCounters counters;
+  std::vector<storage::DriveCounters> measured(int64_t read_mb, int64_t write_mb) {
+    storage::DriveCounters counters;
     counters.bytes_read = 5000 * kMB;
     counters.bytes_written = 5000 * kMB;
     counters.read_bytes_per_second = read_mb * kMB + (++measurement_ % 2);
@@ -25,7 +25,7 @@ class DriveWatchTest : public ::testing::Test {
     return {counters};
   }
 
-  const Rates& rates() const { return watch_.hardware().drives[0].rates; }
+  const hardware::Rates& rates() const { return watch_.hardware().drives[0].rates; }
 
   int64_t measurement_ = 0;
   DriveWatch watch_{machine(1)};
@@ -33,7 +33,7 @@ class DriveWatchTest : public ::testing::Test {
 
 TEST_F(DriveWatchTest, ADriveAsFastAsPlannedIsLeftAlone) {
   for (int i = 0; i < 5; ++i) EXPECT_FALSE(watch_.note_iteration(measured(1900, 950)));
-  EXPECT_EQ(rates(), (Rates{2000 * kMB, 1000 * kMB}));
+  EXPECT_EQ(rates(), (hardware::Rates{2000 * kMB, 1000 * kMB}));
 }
 
 TEST_F(DriveWatchTest, DirectionsThatShareTheDriveAreNotSlow) {
@@ -47,7 +47,7 @@ TEST_F(DriveWatchTest, ASlowDriveIsBelievedAtTheSecondTime) {
   const auto change = watch_.note_iteration(measured(200, 100));
   ASSERT_TRUE(change);
   EXPECT_NE(change->find("nvme0 is slower than planned"), std::string::npos) << *change;
-  EXPECT_EQ(rates(), (Rates{400 * kMB, 200 * kMB}));
+  EXPECT_EQ(rates(), (hardware::Rates{400 * kMB, 200 * kMB}));
 }
 
 TEST_F(DriveWatchTest, OneSlowIterationIsNotBelieved) {
@@ -65,7 +65,7 @@ TEST_F(DriveWatchTest, OneMeasurementIsNotBelievedHoweverOftenItIsSeen) {
 TEST_F(DriveWatchTest, ADriveThatRecoversIsFasterAgainButNeverThanProbed) {
   for (int i = 0; i < 2; ++i) watch_.note_iteration(measured(200, 100));
   for (int i = 0; i < 2; ++i) watch_.note_iteration(measured(1900, 900));
-  EXPECT_EQ(rates(), (Rates{1900 * kMB, 950 * kMB}));
+  EXPECT_EQ(rates(), (hardware::Rates{1900 * kMB, 950 * kMB}));
   for (int i = 0; i < 9; ++i) watch_.note_iteration(measured(9000, 9000));
   EXPECT_LE(rates().read_bytes_per_second, 2000 * kMB);
 }
@@ -83,17 +83,17 @@ TEST_F(DriveWatchTest, AJobThatOnlyReadsIsWatchedToo) {
 }
 
 TEST_F(DriveWatchTest, OnlyTheSlowDriveChanges) {
-  Hardware hardware = machine(1);
+  hardware::Hardware hardware = machine(1);
   hardware.drives.push_back({"nvme1", 0, {3000 * kMB, 3000 * kMB}, 1, std::nullopt});
   DriveWatch watch(hardware);
   auto counters = measured(200, 100);
   counters.push_back(measured(2900, 2900)[0]);
   EXPECT_FALSE(watch.note_iteration(counters));
-  for (DriveCounters& drive : counters) ++drive.read_bytes_per_second;
+  for (storage::DriveCounters& drive : counters) ++drive.read_bytes_per_second;
   EXPECT_TRUE(watch.note_iteration(counters));
-  EXPECT_EQ(watch.hardware().drives[1].rates, (Rates{3000 * kMB, 3000 * kMB}));
+  EXPECT_EQ(watch.hardware().drives[1].rates, (hardware::Rates{3000 * kMB, 3000 * kMB}));
   EXPECT_LT(watch.hardware().drives[0].rates.read_bytes_per_second, 1000 * kMB);
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::engine

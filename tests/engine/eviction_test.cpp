@@ -3,7 +3,7 @@
 
 #include "engine/fixture/engine_session.h"
 
-namespace teraio {
+namespace teraio::engine {
 namespace {
 
 using testing::EngineSession;
@@ -26,9 +26,9 @@ TEST(Eviction, TheFarthestNextUseLeavesWithAProfile) {
   EngineSession session({.budget_units = 3});
   const Tensors t = session.tensors(3);
   PlannedProgram program;
-  const TensorIndex soon = program.persistent(*t[0]);
-  const TensorIndex late = program.persistent(*t[1]);
-  const TensorIndex next = program.persistent(*t[2]);
+  const trace::TensorIndex soon = program.persistent(*t[0]);
+  const trace::TensorIndex late = program.persistent(*t[1]);
+  const trace::TensorIndex next = program.persistent(*t[2]);
   program.op({soon});
   program.op({next});
   program.op({soon});
@@ -45,7 +45,7 @@ TEST(Eviction, WhatTheProfileDoesNotKnowLeavesFirst) {
   EngineSession session({.budget_units = 2});
   const Tensors t = session.tensors(2);
   PlannedProgram program;
-  const TensorIndex known = program.persistent(*t[0]);
+  const trace::TensorIndex known = program.persistent(*t[0]);
   program.op({});
   program.op({known});
   session.engine().follow(program.schedule());
@@ -90,8 +90,8 @@ TEST(Eviction, WhatIsLeavingAlreadyCounts) {
   EngineSession session({.budget_units = 4});
   const Tensors t = session.tensors(4);
   PlannedProgram program;
-  const TensorIndex first = program.persistent(*t[0]);
-  const TensorIndex second = program.persistent(*t[1]);
+  const trace::TensorIndex first = program.persistent(*t[0]);
+  const trace::TensorIndex second = program.persistent(*t[1]);
   program.idle_ops(9);
   program.offload(first, 0);
   program.offload(second, 0);
@@ -159,8 +159,8 @@ TEST(Eviction, TheHostTierComesFirstAndTheDrivesWhenItIsFull) {
   session.born(2);
   EXPECT_EQ(session.host().counters().bytes_written, kUnitBytes);
   EXPECT_EQ(session.ssd().counters().bytes_written, kUnitBytes);
-  EXPECT_TRUE(t[0]->copy(Tier::kHost).is_valid);
-  EXPECT_TRUE(t[1]->copy(Tier::kSsd).is_valid);
+  EXPECT_TRUE(t[0]->copy(plan::Tier::kHost).is_valid);
+  EXPECT_TRUE(t[1]->copy(plan::Tier::kSsd).is_valid);
 }
 
 TEST(Eviction, BytesAwayAreThoseOut) {
@@ -198,4 +198,4 @@ TEST(Eviction, TheMessageSaysWhichBudgetWouldDo) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::engine

@@ -5,7 +5,7 @@
 
 #include "engine/fixture/engine_session.h"
 
-namespace teraio {
+namespace teraio::engine {
 namespace {
 
 using testing::EngineSession;
@@ -15,7 +15,7 @@ using testing::Tensors;
 TEST(FailedWrite, TheTensorStays) {
   EngineSession session({.budget_units = 2});
   LiveTensor* a = session.tensor();
-  session.ssd().fail(Direction::kWrite, "worn out");
+  session.ssd().fail(io::Direction::kWrite, "worn out");
   const Status status = session.engine().evict_everything();
   EXPECT_EQ(status.code(), ErrorCode::kIoError);
   EXPECT_EQ(a->residency, Residency::kResident);
@@ -27,7 +27,7 @@ TEST(FailedWrite, TheTensorStays) {
 TEST(FailedWrite, FencesTheTierForWrites) {
   EngineSession session({.budget_units = 2});
   const Tensors t = session.tensors(2);
-  session.ssd().fail(Direction::kWrite, "worn out");
+  session.ssd().fail(io::Direction::kWrite, "worn out");
   EXPECT_FALSE(session.engine().evict_everything().ok());
   session.ssd().heal();
   (void)session.engine().evict_everything();
@@ -40,7 +40,7 @@ TEST(FailedWrite, WhatTheTierHasCanStillBeRead) {
   LiveTensor* a = session.tensor();
   session.send_everything_away();
   LiveTensor* b = session.tensor();
-  session.ssd().fail(Direction::kWrite, "worn out");
+  session.ssd().fail(io::Direction::kWrite, "worn out");
   EXPECT_FALSE(session.engine().evict_everything().ok());
   EXPECT_TRUE(session.use({a, b}).ok());
 }
@@ -48,7 +48,7 @@ TEST(FailedWrite, WhatTheTierHasCanStillBeRead) {
 TEST(FailedWrite, AnotherTierTakesOver) {
   EngineSession session({.budget_units = 2, .host_units = 10});
   const Tensors t = session.tensors(2);
-  session.host().fail(Direction::kWrite, "worn out");
+  session.host().fail(io::Direction::kWrite, "worn out");
   EXPECT_TRUE(session.try_born(2 * kUnitBytes).ok());
   EXPECT_EQ(session.ssd().counters().bytes_written, 2 * kUnitBytes);
 }
@@ -56,7 +56,7 @@ TEST(FailedWrite, AnotherTierTakesOver) {
 TEST(FailedWrite, TheMessageForAMissingByteNamesTheFailure) {
   EngineSession session({.budget_units = 2});
   session.tensors(2);
-  session.ssd().fail(Direction::kWrite, "worn out");
+  session.ssd().fail(io::Direction::kWrite, "worn out");
   const Status status = session.try_born(kUnitBytes).status();
   EXPECT_EQ(status.code(), ErrorCode::kOutOfMemory);
   EXPECT_NE(status.message().find("worn out"), std::string::npos) << status.message();
@@ -68,7 +68,7 @@ TEST(FailedWrite, CleanTensorsStillLeaveByADrop) {
   session.send_everything_away();
   LiveTensor* dirty = session.tensor();
   ASSERT_TRUE(session.use({clean}).ok());
-  session.ssd().fail(Direction::kWrite, "worn out");
+  session.ssd().fail(io::Direction::kWrite, "worn out");
   EXPECT_TRUE(session.try_born(kUnitBytes).ok());
   EXPECT_EQ(clean->residency, Residency::kOut);
   EXPECT_EQ(dirty->residency, Residency::kResident);
@@ -78,14 +78,14 @@ TEST(FailedWrite, OfATensorThatHasDiedIsNoTrouble) {
   EngineSession session({.budget_units = 2});
   LiveTensor* a = session.tensor();
   testing::PlannedProgram program;
-  const TensorIndex index = program.persistent(*a);
+  const trace::TensorIndex index = program.persistent(*a);
   program.idle_ops(2);
   program.offload(index, 0);
   session.engine().follow(program.schedule());
   ASSERT_TRUE(session.op(0, {}).ok());
   session.die(a);
   session.ssd().can_cancel = false;
-  session.ssd().fail(Direction::kWrite, "worn out");
+  session.ssd().fail(io::Direction::kWrite, "worn out");
   session.let_all_end();
   EXPECT_EQ(session.device().usage().allocated_bytes, 0);
   EXPECT_EQ(session.ssd().counters().reserved_bytes, 0);
@@ -95,7 +95,7 @@ TEST(FailedRead, TheErrorNamesTheTensorAndTheReason) {
   EngineSession session({.budget_units = 2});
   LiveTensor* a = session.tensor();
   session.send_everything_away();
-  session.ssd().fail(Direction::kRead, "cable");
+  session.ssd().fail(io::Direction::kRead, "cable");
   const Status status = session.use({a});
   EXPECT_EQ(status.code(), ErrorCode::kIoError);
   EXPECT_NE(status.message().find("tensor " + std::to_string(a->id)), std::string::npos);
@@ -108,7 +108,7 @@ TEST(FailedRead, ALaterTryWorks) {
   EngineSession session({.budget_units = 2});
   LiveTensor* a = session.tensor();
   session.send_everything_away();
-  session.ssd().fail(Direction::kRead, "cable");
+  session.ssd().fail(io::Direction::kRead, "cable");
   EXPECT_FALSE(session.use({a}).ok());
   EXPECT_EQ(session.device().usage().allocated_bytes, 0) << "its memory is given back";
   EXPECT_EQ(session.engine().bytes_away(), kUnitBytes);
@@ -122,7 +122,7 @@ TEST(FailedRead, NothingStaysPinned) {
   const Tensors t = session.tensors(2);
   session.send_everything_away();
   ASSERT_TRUE(session.use({t[0]}).ok());
-  session.ssd().fail(Direction::kRead, "cable");
+  session.ssd().fail(io::Direction::kRead, "cable");
   EXPECT_FALSE(session.use(t).ok());
   EXPECT_EQ(t[0]->pin_count, 0u);
   EXPECT_EQ(t[1]->pin_count, 0u);
@@ -134,7 +134,7 @@ TEST(FailedRead, DoesNotFenceWrites) {
   EngineSession session({.budget_units = 2});
   LiveTensor* a = session.tensor();
   session.send_everything_away();
-  session.ssd().fail(Direction::kRead, "cable");
+  session.ssd().fail(io::Direction::kRead, "cable");
   EXPECT_FALSE(session.use({a}).ok());
   session.ssd().heal();
   LiveTensor* b = session.tensor();
@@ -146,8 +146,8 @@ TEST(FailedRead, BringingEverythingBackFailsAndLosesNothing) {
   EngineSession session({.budget_units = 4});
   const Tensors t = session.tensors(3);
   session.send_everything_away();
-  const Extent broken = t[1]->copy(Tier::kSsd).extent;
-  session.ssd().fate = [broken](const Transfer& transfer) {
+  const storage::Extent broken = t[1]->copy(plan::Tier::kSsd).extent;
+  session.ssd().fate = [broken](const storage::Transfer& transfer) {
     return transfer.extent == broken ? Status(ErrorCode::kIoError, "cable") : Status();
   };
   EXPECT_FALSE(session.engine().bring_everything_back().ok());
@@ -159,8 +159,8 @@ TEST(FailedRead, OfATensorThatHasDiedIsNoTrouble) {
   EngineSession session({.budget_units = 2});
   const Tensors t = session.tensors(2);
   session.send_everything_away();
-  const Extent broken = t[0]->copy(Tier::kSsd).extent;
-  session.ssd().fate = [broken](const Transfer& transfer) {
+  const storage::Extent broken = t[0]->copy(plan::Tier::kSsd).extent;
+  session.ssd().fate = [broken](const storage::Transfer& transfer) {
     return transfer.extent == broken ? Status(ErrorCode::kIoError, "cable") : Status();
   };
   EXPECT_FALSE(session.use(t).ok());  // the second is still on its way, or has come
@@ -183,4 +183,4 @@ TEST(FailedRead, AnOpWithoutRoomForItsInputsFailsAndLosesNothing) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::engine

@@ -16,7 +16,7 @@
 #include "storage/ssd_store.h"
 #include "testing/scratch_directory.h"
 
-namespace teraio {
+namespace teraio::engine {
 namespace {
 
 using testing::CheckingSwap;
@@ -28,17 +28,17 @@ class FixedPlaces : public ::testing::Test {
  protected:
   void open(int64_t ssd_units, int64_t budget_units = 20) {
     device_ = testing::make_test_device(budget_units * kUnitBytes);
-    SsdStoreOptions options;
+    storage::SsdStoreOptions options;
     options.capacity_bytes = ssd_units * kUnitBytes;
     options.device = &device_->device();
-    options.gpu_direct = GpuDirect::kOff;
+    options.gpu_direct = io::GpuDirect::kOff;
     options.checksum = true;
     auto ssd = open_ssd_store({{directory_.path(), 0, 0}}, options, clock_);
     ASSERT_TRUE(ssd.ok()) << ssd.status().message();
     ssd_ = std::move(*ssd);
     EngineOptions engine;
     engine.device = &device_->device();
-    engine.stores[static_cast<size_t>(Tier::kSsd)] = ssd_.get();
+    engine.stores[static_cast<size_t>(plan::Tier::kSsd)] = ssd_.get();
     engine.swap = &swap_;
     engine.clock = &clock_;
     engine.poison_released_memory = true;
@@ -68,7 +68,7 @@ class FixedPlaces : public ::testing::Test {
     engine_->release(tensor);
   }
 
-  void op(OpIndex position, const std::vector<Use>& uses) {
+  void op(trace::OpIndex position, const std::vector<Use>& uses) {
     ASSERT_EQ(engine_->begin_op(position, uses), Status());
     for (const Use& use : uses) {
       device_->expect(use.tensor->memory, use.tensor->size_bytes, contents_.at(use.tensor),
@@ -93,14 +93,16 @@ class FixedPlaces : public ::testing::Test {
     settle(tensor);
     ASSERT_EQ(tensor->residency, Residency::kOut);
   }
-  static Extent place(const LiveTensor* tensor) { return tensor->copy(Tier::kSsd).extent; }
+  static storage::Extent place(const LiveTensor* tensor) {
+    return tensor->copy(plan::Tier::kSsd).extent;
+  }
 
   // A weight that leaves between its uses, and two activations, one after the other.
   Schedule plan_of(const LiveTensor& weight) {
     PlannedProgram program;
-    const TensorIndex w = program.persistent(weight);
-    const TensorIndex a = program.born(3);
-    const TensorIndex b = program.born(3);
+    const trace::TensorIndex w = program.persistent(weight);
+    const trace::TensorIndex a = program.born(3);
+    const trace::TensorIndex b = program.born(3);
     program.op({w, a});
     program.idle_ops(1);
     program.op({a}, {}, {a});
@@ -113,8 +115,8 @@ class FixedPlaces : public ::testing::Test {
     return program.schedule();
   }
   // The places of the weight and of both activations.
-  std::vector<Extent> iterate(LiveTensor* weight) {
-    std::vector<Extent> places;
+  std::vector<storage::Extent> iterate(LiveTensor* weight) {
+    std::vector<storage::Extent> places;
     LiveTensor* a = born(3);
     op(0, {{weight, false}, {a, false}});
     op(1, {});
@@ -141,7 +143,7 @@ class FixedPlaces : public ::testing::Test {
   ScratchDirectory directory_;
   CheckingSwap swap_;
   std::unique_ptr<testing::TestDevice> device_;
-  std::unique_ptr<TierStore> ssd_;
+  std::unique_ptr<storage::TierStore> ssd_;
   std::optional<Engine> engine_;
   std::unordered_map<LiveTensor*, uint64_t> contents_;
   uint64_t last_content_ = 0;
@@ -152,8 +154,8 @@ TEST_F(FixedPlaces, AreTheSameInEveryIterationAndSharedOverTime) {
   LiveTensor* weight = born(2);
   engine_->follow(plan_of(*weight));
   EXPECT_EQ(ssd_->counters().laid_out_bytes, 5 * kUnitBytes) << "both activations have the same";
-  const std::vector<Extent> first = iterate(weight);
-  for (const Extent& extent : first) ASSERT_TRUE(extent.is_valid());
+  const std::vector<storage::Extent> first = iterate(weight);
+  for (const storage::Extent& extent : first) ASSERT_TRUE(extent.is_valid());
   EXPECT_EQ(first[1], first[2]);
   EXPECT_NE(first[0].offset_bytes, first[1].offset_bytes);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(iterate(weight), first);
@@ -171,10 +173,10 @@ TEST_F(FixedPlaces, ACopyThatIsThereOutlivesANewPlan) {
   op(1, {});
   wait_until_out(weight);
   wait_until_out(a);
-  const Extent weights = place(weight);
+  const storage::Extent weights = place(weight);
   engine_->follow(plan_of(*weight));
   EXPECT_EQ(ssd_->counters().laid_out_bytes, 3 * kUnitBytes) << "the weight has its own";
-  const std::vector<Extent> places = iterate(weight);
+  const std::vector<storage::Extent> places = iterate(weight);
   EXPECT_EQ(places[0], weights);
   EXPECT_NE(places[1].offset_bytes, place(a).offset_bytes);
   op(kLost, {{a, false}});
@@ -209,4 +211,4 @@ TEST_F(FixedPlaces, GiveWayToWhatHasToLeaveOnDemand) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::engine

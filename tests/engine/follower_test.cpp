@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace teraio {
+namespace teraio::engine {
 namespace {
 
 class FollowerTest : public ::testing::Test {
@@ -16,8 +16,8 @@ class FollowerTest : public ::testing::Test {
     follower_.follow(signatures);
   }
 
-  std::vector<OpIndex> run(const std::vector<uint64_t>& signatures) {
-    std::vector<OpIndex> positions;
+  std::vector<trace::OpIndex> run(const std::vector<uint64_t>& signatures) {
+    std::vector<trace::OpIndex> positions;
     for (const uint64_t signature : signatures) positions.push_back(follower_.advance(signature));
     return positions;
   }
@@ -26,7 +26,7 @@ class FollowerTest : public ::testing::Test {
 };
 
 TEST_F(FollowerTest, HasNothingToFollowAtFirst) {
-  EXPECT_EQ(run({1, 2}), (std::vector<OpIndex>{kLost, kLost}));
+  EXPECT_EQ(run({1, 2}), (std::vector<trace::OpIndex>{kLost, kLost}));
   EXPECT_FALSE(follower_.is_following());
   EXPECT_FALSE(follower_.is_exact_end());
   EXPECT_EQ(follower_.deviation_count(), 0) << "there was nothing to deviate from";
@@ -34,9 +34,9 @@ TEST_F(FollowerTest, HasNothingToFollowAtFirst) {
 
 TEST_F(FollowerTest, FollowsToTheExactEnd) {
   follow_distinct(3);
-  EXPECT_EQ(run({1, 2}), (std::vector<OpIndex>{0, 1}));
+  EXPECT_EQ(run({1, 2}), (std::vector<trace::OpIndex>{0, 1}));
   EXPECT_FALSE(follower_.is_exact_end()) << "one op is missing";
-  EXPECT_EQ(run({3}), (std::vector<OpIndex>{2}));
+  EXPECT_EQ(run({3}), (std::vector<trace::OpIndex>{2}));
   EXPECT_TRUE(follower_.is_exact_end());
 }
 
@@ -44,13 +44,13 @@ TEST_F(FollowerTest, FollowsAgainInTheNextIteration) {
   follow_distinct(3);
   run({1, 2, 3});
   follower_.start_iteration();
-  EXPECT_EQ(run({1, 2, 3}), (std::vector<OpIndex>{0, 1, 2}));
+  EXPECT_EQ(run({1, 2, 3}), (std::vector<trace::OpIndex>{0, 1, 2}));
   EXPECT_TRUE(follower_.is_exact_end());
 }
 
 TEST_F(FollowerTest, LosesItsPlaceAtAnOpThatDiffers) {
   follow_distinct(20);
-  EXPECT_EQ(run({1, 2, 99, 4}), (std::vector<OpIndex>{0, 1, kLost, kLost}));
+  EXPECT_EQ(run({1, 2, 99, 4}), (std::vector<trace::OpIndex>{0, 1, kLost, kLost}));
   EXPECT_FALSE(follower_.is_following());
   EXPECT_TRUE(follower_.has_deviated());
   EXPECT_EQ(follower_.deviation_count(), 1) << "once, however long it lasts";
@@ -58,7 +58,7 @@ TEST_F(FollowerTest, LosesItsPlaceAtAnOpThatDiffers) {
 
 TEST_F(FollowerTest, AnOpBeyondTheEndIsADeviation) {
   follow_distinct(3);
-  EXPECT_EQ(run({1, 2, 3, 1}), (std::vector<OpIndex>{0, 1, 2, kLost}));
+  EXPECT_EQ(run({1, 2, 3, 1}), (std::vector<trace::OpIndex>{0, 1, 2, kLost}));
   EXPECT_FALSE(follower_.is_exact_end());
 }
 
@@ -66,7 +66,7 @@ TEST_F(FollowerTest, FindsItsPlaceAfterSixOpsInARow) {
   follow_distinct(20);
   run({1, 2, 99});
   EXPECT_EQ(run({10, 11, 12, 13, 14, 15, 16}),
-            (std::vector<OpIndex>{kLost, kLost, kLost, kLost, kLost, 14, 15}));
+            (std::vector<trace::OpIndex>{kLost, kLost, kLost, kLost, kLost, 14, 15}));
   EXPECT_TRUE(follower_.is_following());
 }
 
@@ -84,23 +84,23 @@ TEST_F(FollowerTest, DoesNotGuessAmongRepeatedWindows) {
   // Two equal layers of eight ops, then one that occurs once.
   follower_.follow({1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8, 9});
   run({99});
-  EXPECT_EQ(run({1, 2, 3, 4, 5, 6, 7, 8}), std::vector<OpIndex>(8, kLost)) << "which layer?";
-  EXPECT_EQ(run({9}), (std::vector<OpIndex>{16}));
+  EXPECT_EQ(run({1, 2, 3, 4, 5, 6, 7, 8}), std::vector<trace::OpIndex>(8, kLost)) << "which layer?";
+  EXPECT_EQ(run({9}), (std::vector<trace::OpIndex>{16}));
 }
 
 TEST_F(FollowerTest, OpsBeforeTheDeviationDoNotCountForTheWindow) {
   follow_distinct(20);
   run({1, 2, 3, 4, 5, 99});
-  EXPECT_EQ(run({6}), (std::vector<OpIndex>{kLost}));
+  EXPECT_EQ(run({6}), (std::vector<trace::OpIndex>{kLost}));
 }
 
 TEST_F(FollowerTest, ANewProfileReplacesTheOld) {
   follow_distinct(20);
   run({1, 2});
   follower_.follow({7, 8});
-  EXPECT_EQ(run({7, 8}), (std::vector<OpIndex>{0, 1}));
+  EXPECT_EQ(run({7, 8}), (std::vector<trace::OpIndex>{0, 1}));
   EXPECT_TRUE(follower_.is_exact_end());
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::engine

@@ -4,7 +4,7 @@
 
 #include "engine/fixture/runtime_session.h"
 
-namespace teraio {
+namespace teraio::engine {
 namespace {
 
 using testing::kUnitBytes;
@@ -25,7 +25,7 @@ class OtherStreamTest : public ::testing::Test {
   }
   // Compute goes on after the other stream, as a program has to see to.
   void join() {
-    Device& device = session_->device();
+    device::Device& device = session_->device();
     ASSERT_TRUE(device.order_after(device.record_on(stream_)).ok());
   }
   LiveTensor* used(int64_t units = 1) {
@@ -113,4 +113,4 @@ TEST_F(OtherStreamTest, TheEndOfTheRunWaitsForIt) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::engine

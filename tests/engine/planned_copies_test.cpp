@@ -4,7 +4,7 @@
 
 #include "engine/fixture/planned_program.h"
 
-namespace teraio {
+namespace teraio::engine {
 namespace {
 
 using testing::kUnitBytes;
@@ -12,10 +12,10 @@ using testing::PlannedProgram;
 
 class PlannedCopiesTest : public ::testing::Test {
  protected:
-  PlannedCopies copies(Tier tier = Tier::kSsd) const {
-    return planned_copies(program_.schedule(), tier, [](TensorIndex) { return true; });
+  PlannedCopies copies(plan::Tier tier = plan::Tier::kSsd) const {
+    return planned_copies(program_.schedule(), tier, [](trace::TensorIndex) { return true; });
   }
-  TensorIndex persistent() {
+  trace::TensorIndex persistent() {
     LiveTensor tensor;
     tensor.id = next_id_++;
     tensor.size_bytes = 2 * kUnitBytes;
@@ -26,14 +26,14 @@ class PlannedCopiesTest : public ::testing::Test {
   uint64_t next_id_ = 1;
 };
 
-void expect_times(const PlannedCopy& copy, int64_t begin, int64_t end) {
+void expect_times(const storage::PlannedCopy& copy, int64_t begin, int64_t end) {
   EXPECT_EQ(copy.begin, begin);
   EXPECT_EQ(copy.end, end);
 }
 
 TEST_F(PlannedCopiesTest, LiveFromTheFirstDepartureToTheTensorsDeath) {
-  const TensorIndex other = program_.born(1);
-  const TensorIndex tensor = program_.born(3);
+  const trace::TensorIndex other = program_.born(1);
+  const trace::TensorIndex tensor = program_.born(3);
   program_.op({}, {tensor, other});
   program_.idle_ops(4);
   program_.op({tensor});
@@ -49,7 +49,7 @@ TEST_F(PlannedCopiesTest, LiveFromTheFirstDepartureToTheTensorsDeath) {
 }
 
 TEST_F(PlannedCopiesTest, WithoutAFreeATensorDiesAfterItsLastOp) {
-  const TensorIndex tensor = program_.born(1);
+  const trace::TensorIndex tensor = program_.born(1);
   program_.op({}, {tensor});
   program_.idle_ops(2);
   program_.op({tensor});
@@ -59,7 +59,7 @@ TEST_F(PlannedCopiesTest, WithoutAFreeATensorDiesAfterItsLastOp) {
 }
 
 TEST_F(PlannedCopiesTest, OfPersistentTensorsAreThereAllTheTime) {
-  const TensorIndex weight = persistent();
+  const trace::TensorIndex weight = persistent();
   program_.op({weight});
   program_.idle_ops(3);
   program_.drop(weight, 2);
@@ -68,7 +68,7 @@ TEST_F(PlannedCopiesTest, OfPersistentTensorsAreThereAllTheTime) {
 
 // It may be alive when the next iteration begins: a gradient that waits for zero_grad.
 TEST_F(PlannedCopiesTest, WhatTheLastOpFreesOutlivesTheIteration) {
-  const TensorIndex gradient = program_.born(1);
+  const trace::TensorIndex gradient = program_.born(1);
   program_.op({}, {gradient});
   program_.op({gradient});
   program_.idle_ops(2);
@@ -78,36 +78,38 @@ TEST_F(PlannedCopiesTest, WhatTheLastOpFreesOutlivesTheIteration) {
 }
 
 TEST_F(PlannedCopiesTest, EachTierHasItsOwn) {
-  const TensorIndex a = program_.born(1);
-  const TensorIndex b = program_.born(2);
+  const trace::TensorIndex a = program_.born(1);
+  const trace::TensorIndex b = program_.born(2);
   program_.op({}, {a, b});
   program_.idle_ops(2);
   program_.op({a, b});
-  program_.offload(a, 1, Tier::kHost);
-  program_.offload(b, 1, Tier::kSsd);
+  program_.offload(a, 1, plan::Tier::kHost);
+  program_.offload(b, 1, plan::Tier::kSsd);
   program_.prefetch(a, 2, 3);
-  ASSERT_EQ(copies(Tier::kHost).copies.size(), 1u);
-  EXPECT_EQ(copies(Tier::kHost).copies[0].size_bytes, kUnitBytes);
-  ASSERT_EQ(copies(Tier::kSsd).copies.size(), 1u);
-  EXPECT_EQ(copies(Tier::kSsd).copies[0].size_bytes, 2 * kUnitBytes);
+  ASSERT_EQ(copies(plan::Tier::kHost).copies.size(), 1u);
+  EXPECT_EQ(copies(plan::Tier::kHost).copies[0].size_bytes, kUnitBytes);
+  ASSERT_EQ(copies(plan::Tier::kSsd).copies.size(), 1u);
+  EXPECT_EQ(copies(plan::Tier::kSsd).copies[0].size_bytes, 2 * kUnitBytes);
 }
 
 TEST_F(PlannedCopiesTest, WhatHasItsRoomIsLeftOut) {
-  const TensorIndex weight = persistent();
-  const TensorIndex state = persistent();
+  const trace::TensorIndex weight = persistent();
+  const trace::TensorIndex state = persistent();
   program_.op({weight, state});
   program_.idle_ops(2);
   program_.offload(weight, 1);
   program_.offload(state, 1);
-  const PlannedCopies planned = planned_copies(
-      program_.schedule(), Tier::kSsd, [&](TensorIndex tensor) { return tensor != weight; });
+  const PlannedCopies planned =
+      planned_copies(program_.schedule(), plan::Tier::kSsd,
+                     [&](trace::TensorIndex tensor) { return tensor != weight; });
   EXPECT_EQ(planned.of_tensor, (std::vector<int32_t>{-1, 0}));
 }
 
 TEST_F(PlannedCopiesTest, AnEmptyScheduleKeepsNothing) {
-  EXPECT_TRUE(
-      planned_copies(Schedule(), Tier::kSsd, [](TensorIndex) { return true; }).copies.empty());
+  EXPECT_TRUE(planned_copies(Schedule(), plan::Tier::kSsd, [](trace::TensorIndex) {
+                return true;
+              }).copies.empty());
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::engine

@@ -4,7 +4,7 @@
 #include "engine/fixture/engine_session.h"
 #include "engine/fixture/forwarding_device.h"
 
-namespace teraio {
+namespace teraio::engine {
 namespace {
 
 using testing::EngineSession;
@@ -23,11 +23,13 @@ class PrefetchTest : public ::testing::Test {
     session_->send_everything_away();
   }
   void follow() { session_->engine().follow(program_.schedule()); }
-  Status op(OpIndex position, const Tensors& reads = {}) { return session_->op(position, reads); }
+  Status op(trace::OpIndex position, const Tensors& reads = {}) {
+    return session_->op(position, reads);
+  }
 
   std::optional<EngineSession> session_;
   Tensors t_;
-  std::vector<TensorIndex> known_;
+  std::vector<trace::TensorIndex> known_;
   PlannedProgram program_;
 };
 
@@ -58,7 +60,7 @@ TEST_F(PrefetchTest, AnOpThatNeedsItNowMakesItUrgent) {
   ASSERT_TRUE(op(0).ok());
   ASSERT_TRUE(op(1, {t_[2]}).ok());
   EXPECT_EQ(session_->ssd().expedite_count, 1);
-  EXPECT_EQ(session_->ssd().waiting_count(Direction::kRead), 2) << "the others came after it";
+  EXPECT_EQ(session_->ssd().waiting_count(io::Direction::kRead), 2) << "the others came after it";
   EXPECT_EQ(session_->counters().late_prefetches, 1);
   EXPECT_EQ(session_->counters().urgent_reads, 0);
   session_->let_all_end();
@@ -72,7 +74,7 @@ TEST_F(PrefetchTest, AnUrgentReadGoesBeforePlannedOnes) {
   follow();
   ASSERT_TRUE(op(0).ok());
   ASSERT_TRUE(op(1, {t_[2]}).ok());
-  EXPECT_EQ(session_->ssd().waiting_count(Direction::kRead), 2);
+  EXPECT_EQ(session_->ssd().waiting_count(io::Direction::kRead), 2);
   EXPECT_EQ(session_->counters().urgent_reads, 1);
   session_->let_all_end();
 }
@@ -136,7 +138,7 @@ TEST_F(PrefetchTest, WaitsForMemoryInTheOrderOfDeadlines) {
   follow();
   ASSERT_TRUE(op(0).ok());
   ASSERT_TRUE(op(1).ok());
-  EXPECT_EQ(session_->ssd().waiting_count(Direction::kRead), 0);
+  EXPECT_EQ(session_->ssd().waiting_count(io::Direction::kRead), 0);
   session_->die(large);
   session_->born(2);
   ASSERT_TRUE(op(2).ok());
@@ -178,7 +180,7 @@ TEST_F(PrefetchTest, OfWhatIsThereAlreadyDoesNothing) {
 TEST_F(PrefetchTest, StartsWhileAnOpWaitsForSomethingElse) {
   open({.budget_units = 2}, 2);
   LiveTensor* leaving = session_->tensor(2);
-  const TensorIndex leaving_index = program_.persistent(*leaving);
+  const trace::TensorIndex leaving_index = program_.persistent(*leaving);
   program_.idle_ops(9);
   program_.offload(leaving_index, 0);
   program_.prefetch(known_[1], 1, 5);
@@ -196,7 +198,7 @@ TEST_F(PrefetchTest, AFailureIsTriedAgainWhenTheOpNeedsIt) {
   program_.prefetch(known_[0], 0, 3);
   follow();
   ASSERT_TRUE(op(0).ok());
-  session_->ssd().fail(Direction::kRead, "passing");
+  session_->ssd().fail(io::Direction::kRead, "passing");
   session_->ssd().end_all();
   session_->ssd().heal();
   ASSERT_TRUE(op(1).ok());
@@ -208,8 +210,8 @@ TEST_F(PrefetchTest, AFailureIsTriedAgainWhenTheOpNeedsIt) {
 
 class UsageCounter final : public testing::ForwardingDevice {
  public:
-  UsageCounter(Device& behind, int64_t& count) : ForwardingDevice(behind), count_(count) {}
-  MemoryUsage usage() const override {
+  UsageCounter(device::Device& behind, int64_t& count) : ForwardingDevice(behind), count_(count) {}
+  device::MemoryUsage usage() const override {
     ++count_;
     return ForwardingDevice::usage();
   }
@@ -223,7 +225,7 @@ TEST_F(PrefetchTest, WaitsForRoomWithoutAskingForTheWholeUsage) {
   int64_t usage_count = 0;
   SessionOptions options;
   options.budget_units = 2;
-  options.front = [&](Device& device) {
+  options.front = [&](device::Device& device) {
     return std::make_unique<UsageCounter>(device, usage_count);
   };
   open(options, 1);
@@ -232,7 +234,7 @@ TEST_F(PrefetchTest, WaitsForRoomWithoutAskingForTheWholeUsage) {
   program_.prefetch(known_[0], 1, 8);
   follow();
   usage_count = 0;
-  for (OpIndex position = 0; position < 5; ++position) ASSERT_TRUE(op(position).ok());
+  for (trace::OpIndex position = 0; position < 5; ++position) ASSERT_TRUE(op(position).ok());
   EXPECT_EQ(t_[0]->residency, Residency::kOut);
   session_->die(in_the_way);
   ASSERT_TRUE(op(5).ok());
@@ -242,4 +244,4 @@ TEST_F(PrefetchTest, WaitsForRoomWithoutAskingForTheWholeUsage) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::engine

@@ -11,7 +11,7 @@
 #include "base/units.h"
 #include "engine/fixture/engine_session.h"
 
-namespace teraio {
+namespace teraio::engine {
 namespace {
 
 using testing::EngineSession;
@@ -23,7 +23,7 @@ using testing::Tensors;
 
 constexpr int64_t kSmallBytes = 8 * kKiB;
 constexpr int kStepsPerProgram = 2000;
-constexpr OpIndex kOpsPerIteration = 30;
+constexpr trace::OpIndex kOpsPerIteration = 30;
 
 struct Faults {
   double read = 0;
@@ -55,8 +55,8 @@ class RandomProgram {
   void make_random(ScriptedStore& store, const Faults& faults) {
     store.choose = [this](const auto& waiting) { return below(waiting.size()); };
     if (faults.read + faults.write == 0) return;
-    store.fate = [this, faults](const Transfer& transfer) {
-      const double chance = transfer.direction == Direction::kRead ? faults.read : faults.write;
+    store.fate = [this, faults](const storage::Transfer& transfer) {
+      const double chance = transfer.direction == io::Direction::kRead ? faults.read : faults.write;
       return happens(chance) ? Status(ErrorCode::kIoError, "random") : Status();
     };
   }
@@ -135,7 +135,7 @@ class RandomProgram {
   }
   void op_with_result() {
     const auto [reads, writes] = random_operands();
-    const OpIndex position = next_position();
+    const trace::OpIndex position = next_position();
     const int64_t size_bytes = random_bytes();
     expect_success_if_it_fits(bytes_of(reads) + bytes_of(writes) + size_bytes, [&] {
       TERAIO_RETURN_IF_ERROR(session_.begin(position, reads, writes));
@@ -162,7 +162,7 @@ class RandomProgram {
   }
 
   // Mostly the next of the profile; sometimes the program is lost for an op.
-  OpIndex next_position() {
+  trace::OpIndex next_position() {
     if (session_.engine().schedule().is_empty() || happens(0.1)) return kLost;
     if (position_ == kOpsPerIteration) {
       session_.engine().start_iteration();
@@ -174,18 +174,19 @@ class RandomProgram {
   // A profile and a plan that have little to do with the program: that costs time, never bytes.
   void follow_something() {
     PlannedProgram program;
-    std::vector<TensorIndex> known;
+    std::vector<trace::TensorIndex> known;
     for (const LiveTensor* tensor : live_)
       if (happens(0.7)) known.push_back(program.persistent(*tensor));
     known.push_back(program.born(1));
     const auto any = [&] { return known[below(known.size())]; };
-    for (OpIndex op = 0; op < kOpsPerIteration; ++op) program.op({any(), any()}, {any()});
+    for (trace::OpIndex op = 0; op < kOpsPerIteration; ++op) program.op({any(), any()}, {any()});
     for (int i = 0; i < 40; ++i) {
-      const auto trigger = static_cast<OpIndex>(below(kOpsPerIteration));
-      if (happens(0.4)) program.offload(any(), trigger, happens(0.5) ? Tier::kSsd : Tier::kHost);
+      const auto trigger = static_cast<trace::OpIndex>(below(kOpsPerIteration));
+      if (happens(0.4))
+        program.offload(any(), trigger, happens(0.5) ? plan::Tier::kSsd : plan::Tier::kHost);
       if (happens(0.2)) program.drop(any(), trigger);
       if (happens(0.4))
-        program.prefetch(any(), trigger, static_cast<OpIndex>(below(kOpsPerIteration)));
+        program.prefetch(any(), trigger, static_cast<trace::OpIndex>(below(kOpsPerIteration)));
     }
     session_.engine().follow(program.schedule());
     position_ = 0;
@@ -233,7 +234,7 @@ class RandomProgram {
   Tensors live_;
   int64_t total_bytes_ = 0;
   std::map<LiveTensor*, int> held_;
-  OpIndex position_ = 0;
+  trace::OpIndex position_ = 0;
 };
 
 class RandomProgramTest : public ::testing::TestWithParam<uint64_t> {};
@@ -264,4 +265,4 @@ INSTANTIATE_TEST_SUITE_P(Seeds, RandomProgramTest, ::testing::Range<uint64_t>(1,
                          [](const auto& info) { return "seed" + std::to_string(info.param); });
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::engine

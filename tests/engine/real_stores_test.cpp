@@ -18,7 +18,7 @@
 #include "storage/ssd_store.h"
 #include "testing/scratch_directory.h"
 
-namespace teraio {
+namespace teraio::engine {
 namespace {
 
 using testing::CheckingSwap;
@@ -32,7 +32,7 @@ constexpr int64_t kUnitBytes = 64 * kKiB;
 constexpr int64_t kBudgetBytes = 12 * kUnitBytes;
 constexpr int64_t kHostBytes = 8 * kUnitBytes;
 constexpr int kOps = 1500;
-constexpr OpIndex kOpsPerIteration = 30;
+constexpr trace::OpIndex kOpsPerIteration = 30;
 
 struct Setting {
   std::string name;
@@ -49,21 +49,21 @@ class RealStoresTest : public ::testing::TestWithParam<Setting> {
     } else {
       device_ = std::make_unique<TestCpuDevice>(kBudgetBytes);
     }
-    SsdStoreOptions options;
+    storage::SsdStoreOptions options;
     options.capacity_bytes = 100 * kUnitBytes;
     options.device = &device_->device();
-    options.gpu_direct = GpuDirect::kOff;
+    options.gpu_direct = io::GpuDirect::kOff;
     options.request_bytes = kUnitBytes / 2;
     auto ssd = open_ssd_store({{directory_.path(), 0, 0}}, options, clock_);
     ASSERT_TRUE(ssd.ok()) << ssd.status().message();
-    auto host = open_host_store(kHostBytes, device_->device(), clock_);
+    auto host = storage::open_host_store(kHostBytes, device_->device(), clock_);
     ASSERT_TRUE(host.ok()) << host.status().message();
     ssd_ = std::move(*ssd);
     host_ = std::move(*host);
     EngineOptions engine;
     engine.device = &device_->device();
-    engine.stores[static_cast<size_t>(Tier::kSsd)] = ssd_.get();
-    engine.stores[static_cast<size_t>(Tier::kHost)] = host_.get();
+    engine.stores[static_cast<size_t>(plan::Tier::kSsd)] = ssd_.get();
+    engine.stores[static_cast<size_t>(plan::Tier::kHost)] = host_.get();
     engine.swap = &swap_;
     engine.clock = &clock_;
     engine.poison_released_memory = true;
@@ -108,7 +108,7 @@ class RealStoresTest : public ::testing::TestWithParam<Setting> {
       LiveTensor* tensor = live_[below(live_.size())];
       if (uses.empty() || uses[0].tensor != tensor) uses.push_back({tensor, below(3) == 0});
     }
-    const OpIndex position = next_position();
+    const trace::OpIndex position = next_position();
     ASSERT_EQ(engine_->begin_op(position, uses), Status());
     for (const Use& use : uses) {
       expect(*use.tensor);
@@ -121,23 +121,23 @@ class RealStoresTest : public ::testing::TestWithParam<Setting> {
   // displaced, or are still there when the next plan is adopted. That costs time, never bytes.
   void follow_something() {
     PlannedProgram program;
-    std::vector<TensorIndex> known;
+    std::vector<trace::TensorIndex> known;
     for (const LiveTensor* tensor : live_)
       if (below(2) == 0) known.push_back(program.persistent(*tensor));
     for (int i = 0; i < 8; ++i) known.push_back(program.born(1 + static_cast<int64_t>(below(3))));
     const auto any = [&] { return known[below(known.size())]; };
-    for (OpIndex op = 0; op < kOpsPerIteration; ++op) program.op({any(), any()});
+    for (trace::OpIndex op = 0; op < kOpsPerIteration; ++op) program.op({any(), any()});
     for (int i = 0; i < 40; ++i) {
-      const auto trigger = static_cast<OpIndex>(below(kOpsPerIteration));
-      program.offload(any(), trigger, below(3) > 0 ? Tier::kSsd : Tier::kHost);
-      program.prefetch(any(), trigger, static_cast<OpIndex>(below(kOpsPerIteration)));
+      const auto trigger = static_cast<trace::OpIndex>(below(kOpsPerIteration));
+      program.offload(any(), trigger, below(3) > 0 ? plan::Tier::kSsd : plan::Tier::kHost);
+      program.prefetch(any(), trigger, static_cast<trace::OpIndex>(below(kOpsPerIteration)));
     }
     engine_->follow(program.schedule());
     position_ = 0;
     is_laid_out_ |= ssd_->counters().laid_out_bytes > 0;
   }
   // Mostly the next of the profile; sometimes the program is lost for an op.
-  OpIndex next_position() {
+  trace::OpIndex next_position() {
     if (engine_->schedule().is_empty() || below(10) == 0) return kLost;
     if (position_ == kOpsPerIteration) {
       engine_->start_iteration();
@@ -151,13 +151,13 @@ class RealStoresTest : public ::testing::TestWithParam<Setting> {
   ScratchDirectory directory_;
   CheckingSwap swap_;
   std::unique_ptr<TestDevice> device_;
-  std::unique_ptr<TierStore> ssd_;
-  std::unique_ptr<TierStore> host_;
+  std::unique_ptr<storage::TierStore> ssd_;
+  std::unique_ptr<storage::TierStore> host_;
   std::optional<Engine> engine_;
   std::vector<LiveTensor*> live_;
   std::unordered_map<LiveTensor*, uint64_t> contents_;
   uint64_t last_content_ = 0;
-  OpIndex position_ = 0;
+  trace::OpIndex position_ = 0;
   bool is_laid_out_ = false;
 };
 
@@ -184,4 +184,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::engine

@@ -8,10 +8,10 @@
 
 #include "engine/signature.h"
 
-namespace teraio {
+namespace teraio::engine {
 namespace {
 
-using Indices = std::vector<TensorIndex>;
+using Indices = std::vector<trace::TensorIndex>;
 
 class RecorderTest : public ::testing::Test {
  protected:
@@ -161,16 +161,16 @@ TEST_F(RecorderTest, KeepsDurationAndWorkspaceAndNothingNegative) {
 TEST_F(RecorderTest, DescriptionsOutliveTheRecordingButNotTheTensor) {
   LiveTensor* weight = born();
   LiveTensor* other = born();
-  recorder_.describe(*weight, TensorKind::kParameter, "layer.weight");
-  recorder_.describe(*weight, TensorKind::kParameter, "");  // does not unname it
-  recorder_.describe(*other, TensorKind::kGradient, "gone");
+  recorder_.describe(*weight, trace::TensorKind::kParameter, "layer.weight");
+  recorder_.describe(*weight, trace::TensorKind::kParameter, "");  // does not unname it
+  recorder_.describe(*other, trace::TensorKind::kGradient, "gone");
   start();
   op(1, {{weight, false}, {other, false}});
   die(other);
   const Profile profile = finish();
-  EXPECT_EQ(profile.trace.tensors[0].kind, TensorKind::kParameter);
+  EXPECT_EQ(profile.trace.tensors[0].kind, trace::TensorKind::kParameter);
   EXPECT_EQ(profile.trace.tensors[0].name, "layer.weight");
-  EXPECT_EQ(profile.trace.tensors[1].kind, TensorKind::kActivation);
+  EXPECT_EQ(profile.trace.tensors[1].kind, trace::TensorKind::kActivation);
   EXPECT_EQ(profile.trace.tensors[1].name, "");
 }
 
@@ -198,4 +198,4 @@ TEST_F(RecorderTest, EqualSequencesHaveEqualHashes) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::engine

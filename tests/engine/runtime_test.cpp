@@ -10,7 +10,7 @@
 #include "engine/fixture/runtime_session.h"
 #include "planner/planner.h"
 
-namespace teraio {
+namespace teraio::engine {
 namespace {
 
 using testing::kUnitBytes;
@@ -32,20 +32,20 @@ class RuntimeTest : public ::testing::Test {
   }
 
   // The first weight is away between its forward and its backward op.
-  Result<Plan> plan(const Profile& profile) {
+  Result<plan::Plan> plan(const Profile& profile) {
     planned_.push_back(profile);
     if (!planning_failure_.ok()) return planning_failure_;
     return away_between(profile, *trainee_->weights[0], 1, 2 * kLayers - 3);
   }
-  static Plan away_between(const Profile& profile, const LiveTensor& tensor, OpIndex offload,
-                           OpIndex prefetch) {
+  static plan::Plan away_between(const Profile& profile, const LiveTensor& tensor,
+                                 trace::OpIndex offload, trace::OpIndex prefetch) {
     const auto& tensors = profile.trace.tensors;
     for (size_t i = 0; i < tensors.size(); ++i) {
       if (tensors[i].id != static_cast<int64_t>(tensor.id)) continue;
-      const auto index = static_cast<TensorIndex>(i);
+      const auto index = static_cast<trace::TensorIndex>(i);
       return {"",
-              {{index, Action::kOffload, offload, offload + 1, Tier::kSsd},
-               {index, Action::kPrefetch, prefetch, prefetch + 2, Tier::kSsd}}};
+              {{index, plan::Action::kOffload, offload, offload + 1, plan::Tier::kSsd},
+               {index, plan::Action::kPrefetch, prefetch, prefetch + 2, plan::Tier::kSsd}}};
     }
     return {};
   }
@@ -157,7 +157,7 @@ TEST_F(RuntimeTest, UpdatesDivideStepsWhereNobodyTells) {
 TEST_F(RuntimeTest, AGivenPlanIsFollowedAndNothingElsePlanned) {
   open();
   trainee_->steps(3);
-  Plan given = *runtime().current_plan();
+  plan::Plan given = *runtime().current_plan();
   given.migrations.clear();
   open();
   planned_.clear();
@@ -180,7 +180,7 @@ TEST_F(RuntimeTest, WithoutAPlanItGoesOnOnDemandAndSaysWhy) {
 }
 
 // Every op takes as many microseconds as its place in the iteration, from 1 on.
-class CountingTimer final : public OpTimer {
+class CountingTimer final : public device::OpTimer {
  public:
   void start() override {
     ++start_count;
@@ -214,7 +214,7 @@ TEST_F(RuntimeTest, OpTimesAreTheDevicesWhereItHasThem) {
   trainee_->steps(8);
   ASSERT_EQ(planned_.size(), 2u) << "made, refined";
   for (const Profile& profile : planned_)
-    for (OpIndex op = 0; op < profile.op_count(); ++op)
+    for (trace::OpIndex op = 0; op < profile.op_count(); ++op)
       EXPECT_EQ(profile.trace.ops[static_cast<size_t>(op)].duration_ns, 1000 * (op + 1));
   const int start_count = timer.start_count;
   trainee_->steps(3);
@@ -256,7 +256,7 @@ TEST_F(RuntimeTest, WorkOfOurOwnIsNobodysTime) {
   };
   trainee_->steps(4);
   ASSERT_FALSE(planned_.empty());
-  for (const Op& op : planned_[0].trace.ops) EXPECT_LT(op.duration_ns, 100'000'000);
+  for (const trace::Op& op : planned_[0].trace.ops) EXPECT_LT(op.duration_ns, 100'000'000);
   for (const IterationRecord& iteration : runtime().iterations())
     EXPECT_LT(iteration.duration_ns, 1'000'000'000);
   EXPECT_EQ(timer.leave_out_count, 4);
@@ -270,7 +270,7 @@ TEST_F(RuntimeTest, OpsTogetherTakeAsLongAsAnIteration) {
   ASSERT_EQ(planned_.size(), 2u);
   int64_t ops_ns = 0;
   int64_t undisturbed_ns = 0;
-  for (OpIndex op = 0; op < planned_[1].op_count(); ++op) {
+  for (trace::OpIndex op = 0; op < planned_[1].op_count(); ++op) {
     ops_ns += planned_[1].trace.ops[static_cast<size_t>(op)].duration_ns;
     undisturbed_ns += 1000 * (op + 1);
   }
@@ -284,17 +284,18 @@ TEST_F(RuntimeTest, ATimerThatFailsLeavesTheClocksTimes) {
   open({.op_timer = &timer});
   trainee_->steps(8);
   ASSERT_EQ(planned_.size(), 2u);
-  const Op& last_op = planned_[0].trace.ops.back();
+  const trace::Op& last_op = planned_[0].trace.ops.back();
   EXPECT_NE(last_op.duration_ns, 1000 * planned_[0].op_count());
   EXPECT_GT(last_op.duration_ns, 0);
 }
 
 // The last op that uses each tensor.
-std::vector<OpIndex> last_uses(const Trace& trace) {
-  std::vector<OpIndex> last(trace.tensors.size(), 0);
+std::vector<trace::OpIndex> last_uses(const trace::Trace& trace) {
+  std::vector<trace::OpIndex> last(trace.tensors.size(), 0);
   for (size_t op = 0; op < trace.ops.size(); ++op)
     for (const auto* tensors : {&trace.ops[op].reads, &trace.ops[op].writes})
-      for (const TensorIndex tensor : *tensors) last[tensor] = static_cast<OpIndex>(op);
+      for (const trace::TensorIndex tensor : *tensors)
+        last[tensor] = static_cast<trace::OpIndex>(op);
   return last;
 }
 
@@ -304,7 +305,7 @@ TEST_F(RuntimeTest, GradientsLeaveByThePlanAfterTheirLastUseAndDieAway) {
   constexpr int kManyLayers = 24;
   constexpr int64_t kBudgetUnits = 28;
   constexpr int64_t kRate = 1'000'000'000;
-  Hardware hardware;
+  hardware::Hardware hardware;
   hardware.device_memory_bytes = kBudgetUnits * kUnitBytes;
   hardware.device_link = {kRate, kRate};
   hardware.drives = {{"d0", 1000 * kUnitBytes, {kRate, kRate}, 2.0, {}}};
@@ -312,17 +313,17 @@ TEST_F(RuntimeTest, GradientsLeaveByThePlanAfterTheirLastUseAndDieAway) {
         .make_plan =
             [&](const Profile& profile) {
               planned_.push_back(profile);
-              return teraio::plan(profile.trace, hardware, {});
+              return planner::plan(profile.trace, hardware, {});
             }},
        kManyLayers);
   trainee_->steps(6);
   ASSERT_EQ(runtime().planning_status(), Status());
   EXPECT_EQ(modes().back(), Mode::kPlanned);
-  const Trace& trace = planned_.back().trace;
-  const std::vector<OpIndex> last = last_uses(trace);
-  const Plan plan = runtime().current_plan().value_or(Plan());
+  const trace::Trace& trace = planned_.back().trace;
+  const std::vector<trace::OpIndex> last = last_uses(trace);
+  const plan::Plan plan = runtime().current_plan().value_or(plan::Plan());
   int leaving_for_good = 0;
-  for (const Migration& migration : plan.migrations)
+  for (const plan::Migration& migration : plan.migrations)
     leaving_for_good += !trace.tensors[migration.tensor].persistent &&
                         migration.trigger_op > last[migration.tensor];
   EXPECT_GT(leaving_for_good, 0);
@@ -335,9 +336,9 @@ TEST_F(RuntimeTest, GradientsLeaveByThePlanAfterTheirLastUseAndDieAway) {
 }
 
 TEST_F(RuntimeTest, AnIterationWithAnOpThatCouldNotBeginRefinesNothing) {
-  open({.make_plan = [this](const Profile& profile) -> Result<Plan> {
+  open({.make_plan = [this](const Profile& profile) -> Result<plan::Plan> {
     planned_.push_back(profile);
-    Plan plan = away_between(profile, *trainee_->weights[0], 1, 2);
+    plan::Plan plan = away_between(profile, *trainee_->weights[0], 1, 2);
     plan.migrations.pop_back();  // it comes back when it is needed
     return plan;
   }});
@@ -351,7 +352,7 @@ TEST_F(RuntimeTest, AnIterationWithAnOpThatCouldNotBeginRefinesNothing) {
   };
   for (int i = 0; i < 3; ++i) step(true);
   ASSERT_EQ(planned_.size(), 1u);
-  session_->ssd().fail(Direction::kRead, "cable");
+  session_->ssd().fail(io::Direction::kRead, "cable");
   step(false);
   EXPECT_EQ(planned_.size(), 1u) << "the time of an op that did not run is not known";
   session_->ssd().heal();
@@ -376,7 +377,7 @@ TEST_F(RuntimeTest, AnOpThatCouldNotBeginNeedNotEnd) {
   session_->op(2, {}, {}, 4);
   LiveTensor* weight = trainee_->weights[0];
   ASSERT_EQ(weight->residency, Residency::kOut);
-  session_->ssd().fail(Direction::kRead, "cable");
+  session_->ssd().fail(io::Direction::kRead, "cable");
   OpFrame frame = RuntimeSession::frame({weight});
   EXPECT_EQ(runtime().begin_op(frame, 3).code(), ErrorCode::kIoError);
   runtime().end_op(frame, "op", 3, true);
@@ -451,9 +452,9 @@ TEST_F(RuntimeTest, AnIterationsBytesAreItsOwn) {
 TEST_F(RuntimeTest, TheTraceIsThatOfTheProfile) {
   open();
   EXPECT_EQ(runtime().trace(), std::nullopt);
-  runtime().describe(trainee_->weights[0], TensorKind::kParameter, "first");
+  runtime().describe(trainee_->weights[0], trace::TensorKind::kParameter, "first");
   trainee_->steps(3);
-  const std::optional<Trace> trace = runtime().trace();
+  const std::optional<trace::Trace> trace = runtime().trace();
   ASSERT_TRUE(trace.has_value());
   EXPECT_EQ(trace->tensors[0].name, "first");
   EXPECT_TRUE(trace->tensors[0].persistent);
@@ -574,4 +575,4 @@ TEST_F(RuntimeTest, ATensorThatDiesInsideItsOpIsFreedAtTheOpsEnd) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::engine

@@ -4,7 +4,7 @@
 
 #include "engine/fixture/planned_program.h"
 
-namespace teraio {
+namespace teraio::engine {
 namespace {
 
 using testing::kUnitBytes;
@@ -12,7 +12,7 @@ using testing::PlannedProgram;
 
 class ScheduleTest : public ::testing::Test {
  protected:
-  TensorIndex persistent() {
+  trace::TensorIndex persistent() {
     LiveTensor tensor;
     tensor.id = ++last_id_;
     tensor.size_bytes = kUnitBytes;
@@ -28,15 +28,15 @@ class ScheduleTest : public ::testing::Test {
 TEST_F(ScheduleTest, IsEmptyWithoutAProfile) { EXPECT_TRUE(Schedule().is_empty()); }
 
 TEST_F(ScheduleTest, IssuesMigrationsAtTheirTriggersInThePlansOrder) {
-  const TensorIndex a = persistent();
-  const TensorIndex b = persistent();
+  const trace::TensorIndex a = persistent();
+  const trace::TensorIndex b = persistent();
   for (int i = 0; i < 4; ++i) program_.op({a, b});
   program_.offload(b, 2);
   program_.prefetch(a, 0, 1);
   program_.offload(a, 2);
   const Schedule schedule = program_.schedule();
   ASSERT_EQ(schedule.issued_at(0).size(), 1u);
-  EXPECT_EQ(schedule.issued_at(0)[0].action, Action::kPrefetch);
+  EXPECT_EQ(schedule.issued_at(0)[0].action, plan::Action::kPrefetch);
   EXPECT_TRUE(schedule.issued_at(1).empty());
   ASSERT_EQ(schedule.issued_at(2).size(), 2u);
   EXPECT_EQ(schedule.issued_at(2)[0].tensor, b);
@@ -45,7 +45,7 @@ TEST_F(ScheduleTest, IssuesMigrationsAtTheirTriggersInThePlansOrder) {
 }
 
 TEST_F(ScheduleTest, AMigrationAfterTheLastOpIsIssuedBeforeIt) {
-  const TensorIndex a = persistent();
+  const trace::TensorIndex a = persistent();
   program_.op({a});
   program_.op({});
   program_.offload(a, 2);
@@ -53,7 +53,7 @@ TEST_F(ScheduleTest, AMigrationAfterTheLastOpIsIssuedBeforeIt) {
 }
 
 TEST_F(ScheduleTest, DistanceOfAPersistentTensorGoesOnInTheNextIteration) {
-  const TensorIndex a = persistent();
+  const trace::TensorIndex a = persistent();
   program_.idle_ops(2);
   program_.op({a});
   program_.idle_ops(2);
@@ -64,8 +64,8 @@ TEST_F(ScheduleTest, DistanceOfAPersistentTensorGoesOnInTheNextIteration) {
 }
 
 TEST_F(ScheduleTest, ATensorThatIsNotNeededAnyMoreIsFartherThanAll) {
-  const TensorIndex a = persistent();
-  const TensorIndex gone = program_.born(1);
+  const trace::TensorIndex a = persistent();
+  const trace::TensorIndex gone = program_.born(1);
   program_.op({a}, {gone});
   program_.idle_ops(4);
   const Schedule schedule = program_.schedule();
@@ -74,15 +74,15 @@ TEST_F(ScheduleTest, ATensorThatIsNotNeededAnyMoreIsFartherThanAll) {
 }
 
 TEST_F(ScheduleTest, APersistentTensorWithoutUsesIsFartherThanAll) {
-  const TensorIndex a = persistent();
+  const trace::TensorIndex a = persistent();
   program_.idle_ops(3);
   EXPECT_EQ(program_.schedule().distance_to_use(a, 1), 3);
 }
 
 TEST_F(ScheduleTest, NewbornBytesAreFirstTouchesAndWorkspace) {
-  const TensorIndex old = persistent();
-  const TensorIndex first = program_.born(2);
-  const TensorIndex second = program_.born(3);
+  const trace::TensorIndex old = persistent();
+  const trace::TensorIndex first = program_.born(2);
+  const trace::TensorIndex second = program_.born(3);
   program_.op({old}, {first}, {}, /*workspace_units=*/1);
   program_.op({first}, {old, second});
   const Schedule schedule = program_.schedule();
@@ -91,4 +91,4 @@ TEST_F(ScheduleTest, NewbornBytesAreFirstTouchesAndWorkspace) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::engine

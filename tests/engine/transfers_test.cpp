@@ -3,7 +3,7 @@
 
 #include "engine/fixture/engine_session.h"
 
-namespace teraio {
+namespace teraio::engine {
 namespace {
 
 using testing::EngineSession;
@@ -15,7 +15,7 @@ using testing::Tensors;
 class OffloadTest : public ::testing::Test {
  protected:
   OffloadTest() : a_(session_.tensor()) {
-    const TensorIndex a = program_.persistent(*a_);
+    const trace::TensorIndex a = program_.persistent(*a_);
     program_.op({a});
     program_.idle_ops(2);
     program_.op({a});
@@ -173,11 +173,11 @@ TEST_F(OffloadTest, DiesWhileItsPrefetchIsDue) {
 
 TEST_F(OffloadTest, TheExtentIsUsedAgain) {
   run_until_out();
-  const Extent extent = a_->copy(Tier::kSsd).extent;
+  const storage::Extent extent = a_->copy(plan::Tier::kSsd).extent;
   ASSERT_TRUE(session_.write({a_}).ok());
-  EXPECT_EQ(a_->copy(Tier::kSsd).extent, extent) << "kept for the next time";
+  EXPECT_EQ(a_->copy(plan::Tier::kSsd).extent, extent) << "kept for the next time";
   session_.send_everything_away();
-  EXPECT_EQ(a_->copy(Tier::kSsd).extent, extent);
+  EXPECT_EQ(a_->copy(plan::Tier::kSsd).extent, extent);
   EXPECT_EQ(session_.ssd().counters().reserved_peak_bytes, kUnitBytes);
 }
 
@@ -228,7 +228,7 @@ TEST_F(OffloadTest, NothingPlannedIsIssuedWhileLost) {
 TEST(Bind, ATensorBornInTheIterationIsFoundByItsPlaceInTheOp) {
   EngineSession session({.budget_units = 4});
   PlannedProgram program;
-  const TensorIndex born = program.born(1);
+  const trace::TensorIndex born = program.born(1);
   program.op({}, {born});
   program.op({});
   program.op({born});
@@ -253,7 +253,7 @@ TEST(Bind, ATensorBornInTheIterationIsFoundByItsPlaceInTheOp) {
 TEST(Bind, MigrationsOfTensorsThatAreNotThereAreSkipped) {
   EngineSession session({.budget_units = 4});
   PlannedProgram program;
-  const TensorIndex born = program.born(1);
+  const trace::TensorIndex born = program.born(1);
   program.op({}, {born});
   program.op({born});
   program.offload(born, 1);
@@ -286,7 +286,7 @@ TEST(Hold, AFailedHoldHoldsNothing) {
   EngineSession session({.budget_units = 2});
   LiveTensor* a = session.tensor();
   session.send_everything_away();
-  session.ssd().fail(Direction::kRead, "worn out");
+  session.ssd().fail(io::Direction::kRead, "worn out");
   EXPECT_FALSE(session.engine().hold(a).ok());
   EXPECT_EQ(a->pin_count, 0u);
   session.ssd().heal();
@@ -310,7 +310,7 @@ TEST_F(ArrivalTest, ComputeWaitsForTheBytesAndTheCallerDoesNot) {
   const int64_t stall_ns = session_.counters().stall_ns();
   ASSERT_TRUE(session_.use({a_}).ok());
   EXPECT_EQ(a_->residency, Residency::kResident);
-  EXPECT_EQ(session_.ssd().waiting_count(Direction::kRead), 1);
+  EXPECT_EQ(session_.ssd().waiting_count(io::Direction::kRead), 1);
   EXPECT_EQ(session_.counters().stall_ns(), stall_ns);
   EXPECT_FALSE(session_.engine().can_leave(*a_)) << "the copy still fills it";
   session_.let_all_end();
@@ -319,7 +319,7 @@ TEST_F(ArrivalTest, ComputeWaitsForTheBytesAndTheCallerDoesNot) {
 
 TEST_F(ArrivalTest, ComputeIsNotHeldUpForWhatIsNeededLater) {
   PlannedProgram program;
-  const TensorIndex a = program.persistent(*a_);
+  const trace::TensorIndex a = program.persistent(*a_);
   program.idle_ops(3);
   program.prefetch(a, 0, 2);
   session_.engine().follow(program.schedule());
@@ -351,7 +351,7 @@ TEST_F(ArrivalTest, IsWrittenBeforeItHasArrived) {
 
 TEST_F(ArrivalTest, AFailureAfterTheUseEndsTheProgram) {
   ASSERT_TRUE(session_.use({a_}).ok());
-  session_.ssd().fail(Direction::kRead, "cable");
+  session_.ssd().fail(io::Direction::kRead, "cable");
   session_.ssd().end_all();
   EXPECT_EQ(session_.use({}).code(), ErrorCode::kIoError);
   const Status status = session_.use({a_});
@@ -368,7 +368,7 @@ TEST(Space, StaleCopiesGiveTheirRoomWhenTheTierIsFull) {
   ASSERT_TRUE(session.engine().hold(a).ok());
   session.send_everything_away();
   EXPECT_EQ(b->residency, Residency::kOut) << "in the room of the first one's stale copy";
-  EXPECT_FALSE(a->copy(Tier::kSsd).extent.is_valid());
+  EXPECT_FALSE(a->copy(plan::Tier::kSsd).extent.is_valid());
   session.engine().unhold(a);
   EXPECT_TRUE(session.use({a, b}).ok());
 }
@@ -419,4 +419,4 @@ TEST(WholeState, BringingBackMoreThanTheBudgetHoldsFailsAndLosesNothing) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::engine

@@ -56,12 +56,12 @@ std::string complaint_about_refusal(const Status& status, const std::filesystem:
 }
 
 // The trace of tests/data/corpus/trace/good.json, as far as plans refer to it.
-const Trace& planned_trace() {
-  static const Trace trace = {
-      "t",
-      "modelled",
-      {{7, 100, true, TensorKind::kParameter, ""}, {9, 50, false, TensorKind::kActivation, ""}},
-      {{"a", 10, {0}, {1}, {}, 0}, {"b", 10, {0, 1}, {}, {1}, 0}}};
+const trace::Trace& planned_trace() {
+  static const trace::Trace trace = {"t",
+                                     "modelled",
+                                     {{7, 100, true, trace::TensorKind::kParameter, ""},
+                                      {9, 50, false, trace::TensorKind::kActivation, ""}},
+                                     {{"a", 10, {0}, {1}, {}, 0}, {"b", 10, {0, 1}, {}, {1}, 0}}};
   return trace;
 }
 
@@ -83,17 +83,21 @@ std::string check(const MemoryFile& file, Read read, Validate validate, Write wr
 
 std::string complaint_about_readers(const uint8_t* bytes, size_t size) {
   const MemoryFile file(bytes, size);
-  std::string found = check<Trace>(
-      file, read_trace, [](const Trace& trace) { return validate(trace); }, write_trace);
+  std::string found = check<trace::Trace>(
+      file, trace::read_trace, [](const trace::Trace& trace) { return validate(trace); },
+      trace::write_trace);
   if (found.empty())
-    found = check<Hardware>(
-        file, read_hardware, [](const Hardware& hardware) { return validate(hardware); },
-        write_hardware);
+    found = check<hardware::Hardware>(
+        file, hardware::read_hardware,
+        [](const hardware::Hardware& hardware) { return validate(hardware); },
+        hardware::write_hardware);
   if (found.empty())
-    found = check<Plan>(
-        file, [](const auto& path) { return read_plan(path, planned_trace()); },
-        [](const Plan&) { return Status(); },
-        [](const Plan& plan, const auto& path) { return write_plan(plan, planned_trace(), path); });
+    found = check<plan::Plan>(
+        file, [](const auto& path) { return plan::read_plan(path, planned_trace()); },
+        [](const plan::Plan&) { return Status(); },
+        [](const plan::Plan& plan, const auto& path) {
+          return write_plan(plan, planned_trace(), path);
+        });
   return found;
 }
 

@@ -7,7 +7,7 @@
 
 #include "hardware/hardware.h"
 
-namespace teraio {
+namespace teraio::hardware {
 namespace {
 
 using ::testing::HasSubstr;
@@ -71,4 +71,4 @@ TEST(Hardware, TheDriveThatWearsOutFirstCounts) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::hardware

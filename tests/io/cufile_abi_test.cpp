@@ -8,7 +8,7 @@
 
 #include <type_traits>
 
-namespace teraio {
+namespace teraio::io {
 namespace {
 
 static_assert(sizeof(cufile::Error) == sizeof(CUfileError_t));
@@ -67,17 +67,17 @@ static_assert(std::is_invocable_r_v<CUfileError_t, decltype(&cuFileSetParameterB
 TEST(CufileAbi, AgreesWithTheRealHeader) { SUCCEED() << "or this file would not have compiled"; }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::io
 
 #else
 
-namespace teraio {
+namespace teraio::io {
 
 TEST(CufileAbi, AgreesWithTheRealHeader) {
   GTEST_SKIP() << "no cufile.h of version 1.15 or newer here: neither the wheel nvidia-cufile nor "
                   "a CUDA toolkit";
 }
 
-}  // namespace teraio
+}  // namespace teraio::io
 
 #endif

@@ -4,14 +4,14 @@
 
 #include "plan/scenario.h"
 
-namespace teraio {
+namespace teraio::plan {
 namespace {
 
 using testing::data;
 using ::testing::HasSubstr;
 
 TEST(PlanFile, BadFilesAreRefusedByFieldAndExpectation) {
-  const Result<Trace> trace = read_trace(data("corpus/trace/good.json"));
+  const Result<trace::Trace> trace = trace::read_trace(data("corpus/trace/good.json"));
   ASSERT_TRUE(trace.ok());
   const std::pair<const char*, const char*> cases[] = {
       {"other_trace.json", "trace: expected a plan for \"t\""},
@@ -32,4 +32,4 @@ TEST(PlanFile, BadFilesAreRefusedByFieldAndExpectation) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::plan

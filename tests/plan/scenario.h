@@ -17,9 +17,9 @@ inline std::filesystem::path data(const std::string& name) {
 }
 
 // The tier moves 1 byte per ns each way.
-inline Hardware machine(int64_t device_memory_bytes, int64_t host_bytes = 0) {
+inline hardware::Hardware machine(int64_t device_memory_bytes, int64_t host_bytes = 0) {
   constexpr int64_t kRate = 1'000'000'000;
-  Hardware hardware;
+  hardware::Hardware hardware;
   hardware.name = "machine";
   hardware.device_memory_bytes = device_memory_bytes;
   hardware.device_link = {100 * kRate, 100 * kRate};
@@ -28,12 +28,13 @@ inline Hardware machine(int64_t device_memory_bytes, int64_t host_bytes = 0) {
   return hardware;
 }
 
-inline Tensor tensor(int64_t id, int64_t size_bytes, bool persistent) {
-  return {id, size_bytes, persistent, TensorKind::kOther, ""};
+inline trace::Tensor tensor(int64_t id, int64_t size_bytes, bool persistent) {
+  return {id, size_bytes, persistent, trace::TensorKind::kOther, ""};
 }
 
-inline Op op(std::vector<TensorIndex> reads, std::vector<TensorIndex> writes = {},
-             std::vector<TensorIndex> frees = {}, int64_t duration_ns = 100) {
+inline trace::Op op(std::vector<trace::TensorIndex> reads,
+                    std::vector<trace::TensorIndex> writes = {},
+                    std::vector<trace::TensorIndex> frees = {}, int64_t duration_ns = 100) {
   return {"op", duration_ns, std::move(reads), std::move(writes), std::move(frees), 0};
 }
 
@@ -45,7 +46,7 @@ inline Op op(std::vector<TensorIndex> reads, std::vector<TensorIndex> writes = {
 //   W    r   .   .   .   W   .
 //   A        W   .   r
 //   B            W
-inline Trace weight_and_activation() {
+inline trace::Trace weight_and_activation() {
   return {"test",
           "modelled",
           {tensor(10, 60, true), tensor(11, 40, false), tensor(12, 50, false)},

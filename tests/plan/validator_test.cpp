@@ -6,7 +6,7 @@
 
 #include "plan/scenario.h"
 
-namespace teraio {
+namespace teraio::plan {
 namespace {
 
 using ::testing::HasSubstr;
@@ -14,13 +14,16 @@ using testing::machine;
 using testing::op;
 using testing::tensor;
 
-Migration offload(TensorIndex tensor, OpIndex trigger, OpIndex deadline, Tier tier = Tier::kSsd) {
+Migration offload(trace::TensorIndex tensor, trace::OpIndex trigger, trace::OpIndex deadline,
+                  Tier tier = Tier::kSsd) {
   return {tensor, Action::kOffload, trigger, deadline, tier};
 }
-Migration prefetch(TensorIndex tensor, OpIndex trigger, OpIndex deadline, Tier tier = Tier::kSsd) {
+Migration prefetch(trace::TensorIndex tensor, trace::OpIndex trigger, trace::OpIndex deadline,
+                   Tier tier = Tier::kSsd) {
   return {tensor, Action::kPrefetch, trigger, deadline, tier};
 }
-Migration drop(TensorIndex tensor, OpIndex trigger, OpIndex deadline, Tier tier = Tier::kSsd) {
+Migration drop(trace::TensorIndex tensor, trace::OpIndex trigger, trace::OpIndex deadline,
+               Tier tier = Tier::kSsd) {
   return {tensor, Action::kDrop, trigger, deadline, tier};
 }
 
@@ -35,8 +38,8 @@ class ValidatorTest : public ::testing::Test {
     EXPECT_THAT(status.message(), ::testing::StartsWith(std::string(rule)));
   }
 
-  Trace trace_ = testing::weight_and_activation();
-  Hardware hardware_ = machine(150, 100);
+  trace::Trace trace_ = testing::weight_and_activation();
+  hardware::Hardware hardware_ = machine(150, 100);
   Limits limits_;
 };
 
@@ -168,4 +171,4 @@ TEST_F(ValidatorTest, TheWriteBudgetIsKept) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::plan

@@ -7,7 +7,7 @@
 
 #include "testing/generated_trace.h"
 
-namespace teraio {
+namespace teraio::planner {
 namespace {
 
 struct Plain {
@@ -50,4 +50,4 @@ TEST_P(MemoryCurves, AgreeWithAnArray) {
 INSTANTIATE_TEST_SUITE_P(Sizes, MemoryCurves, ::testing::Values(1, 2, 7, 64, 100));
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::planner

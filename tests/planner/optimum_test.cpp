@@ -12,7 +12,7 @@
 #include "testing/generated_trace.h"
 #include "trace/lifetimes.h"
 
-namespace teraio {
+namespace teraio::planner {
 namespace {
 
 constexpr int64_t kKiloByte = 1'000;
@@ -25,7 +25,7 @@ struct Stay {
   int64_t return_op = 0;
 };
 
-std::vector<Stay> stays_of(const InactivePeriod& period) {
+std::vector<Stay> stays_of(const trace::InactivePeriod& period) {
   std::vector<Stay> stays = {{0, 0}};
   for (int64_t leave = period.first; leave < period.end; ++leave)
     for (int64_t back = period.until_freed ? period.end : leave + 1; back <= period.end; ++back)
@@ -35,9 +35,10 @@ std::vector<Stay> stays_of(const InactivePeriod& period) {
 
 class AllPlans {
  public:
-  AllPlans(const Trace& trace, const Hardware& hardware)
+  AllPlans(const trace::Trace& trace, const hardware::Hardware& hardware)
       : trace_(trace), lifetimes_(lifetimes_of(trace)), simulator_(trace, hardware, {}) {
-    for (const InactivePeriod& period : lifetimes_.periods) choices_.push_back(stays_of(period));
+    for (const trace::InactivePeriod& period : lifetimes_.periods)
+      choices_.push_back(stays_of(period));
     chosen_.resize(choices_.size());
   }
 
@@ -62,54 +63,55 @@ class AllPlans {
   }
 
   void judge() {
-    const Result<teraio::Run> run = simulator_.run(chosen_plan());
+    const Result<teraio::simulate::Run> run = simulator_.run(chosen_plan());
     if (run.ok()) shortest_ns_ = std::min(shortest_ns_, run->step_ns);
   }
 
   // Of an epoch's periods that are spent away the first one writes.
-  Plan chosen_plan() const {
-    Plan plan{trace_.name, {}};
-    for (const CopyEpoch& epoch : lifetimes_.epochs) {
+  plan::Plan chosen_plan() const {
+    plan::Plan plan{trace_.name, {}};
+    for (const trace::CopyEpoch& epoch : lifetimes_.epochs) {
       bool copied = epoch.never_written;
       for (int32_t index : epoch.periods) {
         if (chosen_[index].leave_op == chosen_[index].return_op) continue;
-        add(plan, index, copied ? Action::kDrop : Action::kOffload);
+        add(plan, index, copied ? plan::Action::kDrop : plan::Action::kOffload);
         copied = true;
       }
     }
     std::sort(plan.migrations.begin(), plan.migrations.end(), [](const auto& a, const auto& b) {
-      const auto key = [](const Migration& m) {
-        return std::tuple(m.trigger_op, m.action == Action::kPrefetch, m.deadline_op, m.tensor);
+      const auto key = [](const plan::Migration& m) {
+        return std::tuple(m.trigger_op, m.action == plan::Action::kPrefetch, m.deadline_op,
+                          m.tensor);
       };
       return key(a) < key(b);
     });
     return plan;
   }
 
-  void add(Plan& plan, int32_t index, Action action) const {
-    const InactivePeriod& period = lifetimes_.periods[index];
+  void add(plan::Plan& plan, int32_t index, plan::Action action) const {
+    const trace::InactivePeriod& period = lifetimes_.periods[index];
     const auto op = [this](int64_t unrolled) {
-      return static_cast<OpIndex>(unrolled % static_cast<int64_t>(trace_.ops.size()));
+      return static_cast<trace::OpIndex>(unrolled % static_cast<int64_t>(trace_.ops.size()));
     };
-    const OpIndex deadline = op(period.deadline());
+    const trace::OpIndex deadline = op(period.deadline());
     plan.migrations.push_back(
-        {period.tensor, action, op(chosen_[index].leave_op), deadline, Tier::kSsd});
+        {period.tensor, action, op(chosen_[index].leave_op), deadline, plan::Tier::kSsd});
     if (period.until_freed) return;
-    plan.migrations.push_back(
-        {period.tensor, Action::kPrefetch, op(chosen_[index].return_op), deadline, Tier::kSsd});
+    plan.migrations.push_back({period.tensor, plan::Action::kPrefetch, op(chosen_[index].return_op),
+                               deadline, plan::Tier::kSsd});
   }
 
-  const Trace& trace_;
-  const Lifetimes lifetimes_;
-  const Simulator simulator_;
+  const trace::Trace& trace_;
+  const trace::Lifetimes lifetimes_;
+  const simulate::Simulator simulator_;
   std::vector<std::vector<Stay>> choices_;  // per period
   std::vector<Stay> chosen_;
   int64_t shortest_ns_ = std::numeric_limits<int64_t>::max();
 };
 
 struct TinyCase {
-  Trace trace;
-  Hardware hardware;
+  trace::Trace trace;
+  hardware::Hardware hardware;
 };
 
 TinyCase tiny_case(uint64_t seed) {
@@ -121,7 +123,7 @@ TinyCase tiny_case(uint64_t seed) {
   options.largest_bytes = 6 * kKiloByte;
   options.longest_op_ns = 6'000;
   TinyCase tiny{testing::generated_trace(seed, options), {}};
-  const Lifetimes lifetimes = lifetimes_of(tiny.trace);
+  const trace::Lifetimes lifetimes = lifetimes_of(tiny.trace);
   const auto largest = [](const std::vector<int64_t>& bytes) {
     return *std::max_element(bytes.begin(), bytes.end());
   };
@@ -140,11 +142,12 @@ std::optional<double> over_optimum(uint64_t seed) {
   const TinyCase tiny = tiny_case(seed);
   AllPlans plans(tiny.trace, tiny.hardware);
   if (plans.count() > kMostPlans || plans.count() < 2) return std::nullopt;
-  const Result<Plan> ours =
+  const Result<plan::Plan> ours =
       plan_by_simulation(tiny.trace, tiny.hardware, {}, {.effort = Effort::kBest});
   EXPECT_TRUE(ours.ok()) << ours.status().message();
   if (!ours.ok() || ours->migrations.empty()) return std::nullopt;
-  const Result<teraio::Run> run = simulate(tiny.trace, tiny.hardware, {}, *ours);
+  const Result<teraio::simulate::Run> run =
+      simulate::simulate(tiny.trace, tiny.hardware, {}, *ours);
   EXPECT_TRUE(run.ok()) << run.status().message();
   const int64_t optimum_ns = plans.shortest_step_ns();
   EXPECT_GE(run->step_ns, optimum_ns) << "not every plan was tried, seed " << seed;
@@ -172,4 +175,4 @@ TEST(Optimum, ThePlannerIsNeverBetterAndSeldomMuchWorse) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::planner

@@ -13,16 +13,16 @@
 #include "testing/generated_trace.h"
 #include "trace/lifetimes.h"
 
-namespace teraio {
+namespace teraio::planner {
 namespace {
 
 using testing::data;
 using ::testing::HasSubstr;
 using testing::machine;
 
-Plan planned(const Trace& trace, const Hardware& hardware, const Limits& limits = {},
-             const PlannerOptions& options = {}) {
-  const Result<Plan> result = plan(trace, hardware, limits, options);
+plan::Plan planned(const trace::Trace& trace, const hardware::Hardware& hardware,
+                   const plan::Limits& limits = {}, const PlannerOptions& options = {}) {
+  const Result<plan::Plan> result = plan(trace, hardware, limits, options);
   EXPECT_TRUE(result.ok()) << result.status().message();
   if (!result.ok()) return {};
   const Status valid = validate_plan(*result, trace, hardware, limits);
@@ -30,10 +30,11 @@ Plan planned(const Trace& trace, const Hardware& hardware, const Limits& limits 
   return *result;
 }
 
-int64_t written_bytes(const Plan& plan, const Trace& trace) {
+int64_t written_bytes(const plan::Plan& plan, const trace::Trace& trace) {
   int64_t bytes = 0;
-  for (const Migration& migration : plan.migrations)
-    if (migration.action == Action::kOffload) bytes += trace.tensors[migration.tensor].size_bytes;
+  for (const plan::Migration& migration : plan.migrations)
+    if (migration.action == plan::Action::kOffload)
+      bytes += trace.tensors[migration.tensor].size_bytes;
   return bytes;
 }
 
@@ -42,16 +43,16 @@ TEST(Planner, MovesNothingWhenEverythingFits) {
 }
 
 TEST(Planner, MovesTheWeightOutOfTheWay) {
-  const Plan plan = planned(testing::weight_and_activation(), machine(149));
+  const plan::Plan plan = planned(testing::weight_and_activation(), machine(149));
   ASSERT_EQ(plan.migrations.size(), 2);
-  EXPECT_EQ(plan.migrations[0].action, Action::kOffload);
-  EXPECT_EQ(plan.migrations[1].action, Action::kPrefetch);
+  EXPECT_EQ(plan.migrations[0].action, plan::Action::kOffload);
+  EXPECT_EQ(plan.migrations[1].action, plan::Action::kPrefetch);
 }
 
 TEST(Planner, TellsWhichOpDoesNotFitAndTheLeastBudget) {
-  const Trace trace = testing::weight_and_activation();
+  const trace::Trace trace = testing::weight_and_activation();
   EXPECT_EQ(least_device_budget_bytes(trace, {}), 60);
-  const Result<Plan> refused = plan(trace, machine(59), {});
+  const Result<plan::Plan> refused = plan(trace, machine(59), {});
   EXPECT_EQ(refused.status().code(), ErrorCode::kOutOfMemory);
   EXPECT_THAT(refused.status().message(), HasSubstr("op 0 (op) needs 60 bytes"));
   EXPECT_THAT(refused.status().message(), HasSubstr("least budget that would do is 60"));
@@ -59,10 +60,10 @@ TEST(Planner, TellsWhichOpDoesNotFitAndTheLeastBudget) {
 }
 
 TEST(Planner, SmallTensorsStay) {
-  const Trace trace = testing::weight_and_activation();
-  Limits limits;
+  const trace::Trace trace = testing::weight_and_activation();
+  plan::Limits limits;
   limits.smallest_tensor_bytes = 50;  // A stays, W may leave
-  for (const Migration& migration : planned(trace, machine(149), limits).migrations)
+  for (const plan::Migration& migration : planned(trace, machine(149), limits).migrations)
     EXPECT_EQ(migration.tensor, 0);
   limits.smallest_tensor_bytes = 61;
   EXPECT_EQ(plan(trace, machine(149), limits).status().code(), ErrorCode::kOutOfMemory);
@@ -70,16 +71,16 @@ TEST(Planner, SmallTensorsStay) {
 }
 
 TEST(Planner, NeedsATierWithRoom) {
-  Hardware hardware = machine(149);
+  hardware::Hardware hardware = machine(149);
   hardware.drives.clear();
-  const Result<Plan> refused = plan(testing::weight_and_activation(), hardware, {});
+  const Result<plan::Plan> refused = plan(testing::weight_and_activation(), hardware, {});
   EXPECT_EQ(refused.status().code(), ErrorCode::kOutOfSpace);
   EXPECT_THAT(refused.status().message(), HasSubstr("tiers have no room"));
 }
 
 // A gradient (tensor 0) that op 2 reads last and op 4 frees; op 3 needs room for another. So does
 // op 1, or the gradient is not idle before.
-Trace gradient_that_lingers(bool leaves_before) {
+trace::Trace gradient_that_lingers(bool leaves_before) {
   using testing::op;
   using testing::tensor;
   return {"test",
@@ -90,25 +91,26 @@ Trace gradient_that_lingers(bool leaves_before) {
 }
 
 TEST(Planner, MovesWhatIsNotUsedAnyMoreForGood) {
-  const Trace trace = gradient_that_lingers(false);
+  const trace::Trace trace = gradient_that_lingers(false);
   EXPECT_EQ(least_device_budget_bytes(trace, {}), 60);
   for (const Policy policy : {Policy::kTeraio, Policy::kAlgorithm1}) {
-    const Plan plan = planned(trace, machine(100), {}, {.policy = policy});
-    EXPECT_EQ(plan.migrations, (std::vector<Migration>{{0, Action::kOffload, 3, 4, Tier::kSsd}}));
+    const plan::Plan plan = planned(trace, machine(100), {}, {.policy = policy});
+    EXPECT_EQ(plan.migrations,
+              (std::vector<plan::Migration>{{0, plan::Action::kOffload, 3, 4, plan::Tier::kSsd}}));
   }
 }
 
 TEST(Planner, DropsWhatHasACopyAndIsNotUsedAnyMore) {
-  const Trace trace = gradient_that_lingers(true);
-  const Plan plan = planned(trace, machine(100));
+  const trace::Trace trace = gradient_that_lingers(true);
+  const plan::Plan plan = planned(trace, machine(100));
   ASSERT_EQ(plan.migrations.size(), 3);
-  EXPECT_EQ(plan.migrations[0].action, Action::kOffload);
-  EXPECT_EQ(plan.migrations[1].action, Action::kPrefetch);
-  EXPECT_EQ(plan.migrations[2], (Migration{0, Action::kDrop, 3, 4, Tier::kSsd}));
+  EXPECT_EQ(plan.migrations[0].action, plan::Action::kOffload);
+  EXPECT_EQ(plan.migrations[1].action, plan::Action::kPrefetch);
+  EXPECT_EQ(plan.migrations[2], (plan::Migration{0, plan::Action::kDrop, 3, 4, plan::Tier::kSsd}));
 }
 
 TEST(Planner, NeedsRoomOnATierForWhatIsNotUsedAnyMore) {
-  Hardware hardware = machine(100);
+  hardware::Hardware hardware = machine(100);
   hardware.drives[0].capacity_bytes = 59;
   EXPECT_EQ(plan(gradient_that_lingers(false), hardware, {}).status().code(),
             ErrorCode::kOutOfSpace);
@@ -116,9 +118,9 @@ TEST(Planner, NeedsRoomOnATierForWhatIsNotUsedAnyMore) {
 
 // Frozen weights need no write at all.
 TEST(Planner, DropsWhatIsNeverWritten) {
-  Trace trace = testing::weight_and_activation();
+  trace::Trace trace = testing::weight_and_activation();
   trace.ops[4] = testing::op({0});
-  Limits limits;
+  plan::Limits limits;
   limits.write_budget_bytes = 0;
   EXPECT_EQ(written_bytes(planned(trace, machine(149), limits), trace), 0);
 }
@@ -133,38 +135,38 @@ class RealTraces : public ::testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
     const std::string name = GetParam().trace;
-    Result<Trace> trace = read_trace(data("traces/" + name + ".json.gz"));
-    Result<Hardware> hardware =
-        read_hardware(data("traces/" + std::string(GetParam().hardware) + ".json"));
+    Result<trace::Trace> trace = trace::read_trace(data("traces/" + name + ".json.gz"));
+    Result<hardware::Hardware> hardware =
+        hardware::read_hardware(data("traces/" + std::string(GetParam().hardware) + ".json"));
     ASSERT_TRUE(trace.ok() && hardware.ok());
     trace_ = *trace;
     hardware_ = *hardware;
   }
-  double fraction_of_ideal(const Plan& plan) const {
-    const Result<teraio::Run> run = simulate(trace_, hardware_, {}, plan);
+  double fraction_of_ideal(const plan::Plan& plan) const {
+    const Result<teraio::simulate::Run> run = simulate::simulate(trace_, hardware_, {}, plan);
     EXPECT_TRUE(run.ok()) << run.status().message();
     return run.ok() ? static_cast<double>(run->ideal_ns) / static_cast<double>(run->step_ns) : 0;
   }
 
-  Trace trace_;
-  Hardware hardware_;
+  trace::Trace trace_;
+  hardware::Hardware hardware_;
 };
 
 TEST_P(RealTraces, FastPlansAreGoodAndBeatAlgorithm1) {
-  const Plan ours = planned(trace_, hardware_);
+  const plan::Plan ours = planned(trace_, hardware_);
   const double fraction = fraction_of_ideal(ours);
   EXPECT_GE(fraction, GetParam().fast);
   PlannerOptions options;
   options.policy = Policy::kAlgorithm1;
-  const Plan theirs = planned(trace_, hardware_, {}, options);
+  const plan::Plan theirs = planned(trace_, hardware_, {}, options);
   EXPECT_GT(fraction, fraction_of_ideal(theirs));
 }
 
 TEST_P(RealTraces, PlansComeBackFromTheirFiles) {
-  const Plan plan = planned(trace_, hardware_);
+  const plan::Plan plan = planned(trace_, hardware_);
   const auto path = std::filesystem::path(::testing::TempDir()) / "plan.json.gz";
   ASSERT_TRUE(write_plan(plan, trace_, path).ok());
-  const Result<Plan> copy = read_plan(path, trace_);
+  const Result<plan::Plan> copy = plan::read_plan(path, trace_);
   ASSERT_TRUE(copy.ok()) << copy.status().message();
   EXPECT_EQ(*copy, plan);
   EXPECT_EQ(plan, planned(trace_, hardware_));  // deterministic
@@ -177,8 +179,8 @@ INSTANTIATE_TEST_SUITE_P(Files, RealTraces,
                                            Case{"Inceptionv3-1536", "a100_g10", .985}));
 
 TEST(Planner, ThousandsOfGigabytesAreWrittenOnlyOnce) {
-  const Result<Trace> trace = read_trace(data("traces/l70.json.gz"));
-  const Result<Hardware> hardware = read_hardware(data("traces/h100_ssd.json"));
+  const Result<trace::Trace> trace = trace::read_trace(data("traces/l70.json.gz"));
+  const Result<hardware::Hardware> hardware = hardware::read_hardware(data("traces/h100_ssd.json"));
   ASSERT_TRUE(trace.ok() && hardware.ok());
   PlannerOptions options;
   const int64_t ours = written_bytes(planned(*trace, *hardware, {}, options), *trace);
@@ -198,27 +200,27 @@ TEST_P(Generated, PlansOfAllKindsAreValidAndRun) {
   testing::GeneratedTraceOptions options;
   options.op_count = random.scaled(1, 400);
   options.persistent_count = random.between(0, 12);
-  const Trace trace = testing::generated_trace(GetParam(), options);
-  const Lifetimes lifetimes = lifetimes_of(trace);
-  const Hardware hardware = testing::generated_hardware(GetParam(), largest(lifetimes.active_bytes),
-                                                        largest(lifetimes.footprint_bytes));
+  const trace::Trace trace = testing::generated_trace(GetParam(), options);
+  const trace::Lifetimes lifetimes = lifetimes_of(trace);
+  const hardware::Hardware hardware = testing::generated_hardware(
+      GetParam(), largest(lifetimes.active_bytes), largest(lifetimes.footprint_bytes));
   for (Policy policy : {Policy::kTeraio, Policy::kAlgorithm1}) {
     PlannerOptions planner_options;
     planner_options.policy = policy;
-    const Plan plan = planned(trace, hardware, {}, planner_options);
-    const Result<teraio::Run> run = simulate(trace, hardware, {}, plan);
+    const plan::Plan plan = planned(trace, hardware, {}, planner_options);
+    const Result<teraio::simulate::Run> run = simulate::simulate(trace, hardware, {}, plan);
     EXPECT_TRUE(run.ok()) << run.status().message();
   }
 }
 
 TEST_P(Generated, AWriteBudgetIsKeptOrRefused) {
-  const Trace trace = testing::generated_trace(GetParam());
-  const Lifetimes lifetimes = lifetimes_of(trace);
-  const Hardware hardware = testing::generated_hardware(GetParam(), largest(lifetimes.active_bytes),
-                                                        largest(lifetimes.footprint_bytes));
-  Limits limits;
+  const trace::Trace trace = testing::generated_trace(GetParam());
+  const trace::Lifetimes lifetimes = lifetimes_of(trace);
+  const hardware::Hardware hardware = testing::generated_hardware(
+      GetParam(), largest(lifetimes.active_bytes), largest(lifetimes.footprint_bytes));
+  plan::Limits limits;
   limits.write_budget_bytes = written_bytes(planned(trace, hardware), trace) / 2;
-  const Result<Plan> tight = plan(trace, hardware, limits);
+  const Result<plan::Plan> tight = plan(trace, hardware, limits);
   if (tight.ok()) {
     const Status valid = validate_plan(*tight, trace, hardware, limits);
     EXPECT_TRUE(valid.ok()) << valid.message();
@@ -230,17 +232,17 @@ TEST_P(Generated, AWriteBudgetIsKeptOrRefused) {
 INSTANTIATE_TEST_SUITE_P(Seeds, Generated, ::testing::Range<uint64_t>(0, 60));
 
 TEST(PlanBySimulation, IsNoWorseThanTheFirstPlan) {
-  const Result<Trace> trace = read_trace(data("traces/Inceptionv3-1536.json.gz"));
-  const Result<Hardware> hardware = read_hardware(data("traces/a100_g10.json"));
+  const Result<trace::Trace> trace = trace::read_trace(data("traces/Inceptionv3-1536.json.gz"));
+  const Result<hardware::Hardware> hardware = hardware::read_hardware(data("traces/a100_g10.json"));
   ASSERT_TRUE(trace.ok() && hardware.ok());
   PlannerOptions options;
-  const Result<Plan> fast = plan_by_simulation(*trace, *hardware, {}, options);
+  const Result<plan::Plan> fast = plan_by_simulation(*trace, *hardware, {}, options);
   options.effort = Effort::kBest;
-  const Result<Plan> best = plan_by_simulation(*trace, *hardware, {}, options);
+  const Result<plan::Plan> best = plan_by_simulation(*trace, *hardware, {}, options);
   ASSERT_TRUE(fast.ok() && best.ok());
-  EXPECT_LE(simulate(*trace, *hardware, {}, *best)->step_ns,
-            simulate(*trace, *hardware, {}, *fast)->step_ns);
+  EXPECT_LE(simulate::simulate(*trace, *hardware, {}, *best)->step_ns,
+            simulate::simulate(*trace, *hardware, {}, *fast)->step_ns);
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::planner

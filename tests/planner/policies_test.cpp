@@ -10,21 +10,22 @@
 #include "simulate/scenario.h"
 #include "simulate/simulator.h"
 
-namespace teraio {
+namespace teraio::planner {
 namespace {
 
 using namespace testing;
 
-Plan plan_or_fail(Result<Plan> plan) {
+plan::Plan plan_or_fail(Result<plan::Plan> plan) {
   EXPECT_TRUE(plan.ok()) << plan.status().message();
-  return plan.ok() ? *plan : Plan();
+  return plan.ok() ? *plan : plan::Plan();
 }
 
 TEST(OnDemand, NothingMovesWhenEverythingFits) {
   TraceBuilder builder;
-  const TensorIndex weight = builder.persistent(1000);
+  const trace::TensorIndex weight = builder.persistent(1000);
   builder.op(10, {.reads = {weight}});
-  const Plan plan = plan_or_fail(plan_on_demand(builder.trace(), round_machine(1000), {}, {}));
+  const plan::Plan plan =
+      plan_or_fail(plan_on_demand(builder.trace(), round_machine(1000), {}, {}));
   EXPECT_TRUE(plan.migrations.empty());
 }
 
@@ -40,42 +41,42 @@ class ThreeWeightsTest : public ::testing::Test {
     builder.op(10, {.reads = {a}});
     builder.op(10, {.reads = {c}});
   }
-  Plan planned(DemandOptions options) {
+  plan::Plan planned(DemandOptions options) {
     return plan_or_fail(plan_on_demand(builder.trace(), hardware, {}, options));
   }
-  std::vector<TensorIndex> leaving(const Plan& plan) {
-    std::vector<TensorIndex> tensors;
-    for (const Migration& migration : plan.migrations)
-      if (migration.action != Action::kPrefetch) tensors.push_back(migration.tensor);
+  std::vector<trace::TensorIndex> leaving(const plan::Plan& plan) {
+    std::vector<trace::TensorIndex> tensors;
+    for (const plan::Migration& migration : plan.migrations)
+      if (migration.action != plan::Action::kPrefetch) tensors.push_back(migration.tensor);
     return tensors;
   }
   TraceBuilder builder;
-  Hardware hardware = round_machine(2000, 5000);
-  TensorIndex a, b, c;
+  hardware::Hardware hardware = round_machine(2000, 5000);
+  trace::TensorIndex a, b, c;
 };
 
 TEST_F(ThreeWeightsTest, TheFarthestNextUseLeaves) {
-  const Plan plan = planned({.victim = Victim::kFarthestNextUse});
-  EXPECT_EQ(leaving(plan), (std::vector<TensorIndex>{c, b}));
+  const plan::Plan plan = planned({.victim = Victim::kFarthestNextUse});
+  EXPECT_EQ(leaving(plan), (std::vector<trace::TensorIndex>{c, b}));
   EXPECT_TRUE(validate_plan(plan, builder.trace(), hardware, {}).ok());
 }
 
 TEST_F(ThreeWeightsTest, HostMemoryComesFirstAndDrivesTakeTheRest) {
-  EXPECT_EQ(planned({}).migrations.front().tier, Tier::kHost);
+  EXPECT_EQ(planned({}).migrations.front().tier, plan::Tier::kHost);
   hardware.host.capacity_bytes = 0;
-  const Plan plan = planned({});
-  EXPECT_EQ(plan.migrations.front().tier, Tier::kSsd);
+  const plan::Plan plan = planned({});
+  EXPECT_EQ(plan.migrations.front().tier, plan::Tier::kSsd);
   EXPECT_TRUE(validate_plan(plan, builder.trace(), hardware, {}).ok());
 }
 
 TEST_F(ThreeWeightsTest, CleanCopiesOnDrivesAreDropped) {
-  for (const Migration& migration : planned({.use_host = false}).migrations)
-    EXPECT_NE(migration.action, Action::kOffload);  // no op writes these weights
+  for (const plan::Migration& migration : planned({.use_host = false}).migrations)
+    EXPECT_NE(migration.action, plan::Action::kOffload);  // no op writes these weights
 }
 
 TEST_F(ThreeWeightsTest, ScheduledMovesHappenThoughMemoryIsNotShort) {
   hardware.device_memory_bytes = 3000;
-  const Plan plan = planned({.moves = {{b, 2, 0}}, .use_host = false});
+  const plan::Plan plan = planned({.moves = {{b, 2, 0}}, .use_host = false});
   ASSERT_EQ(plan.migrations.size(), 2);
   EXPECT_EQ(plan.migrations[0], prefetch(b, 0, 1));
   EXPECT_EQ(plan.migrations[1].trigger_op, 2);
@@ -84,10 +85,10 @@ TEST_F(ThreeWeightsTest, ScheduledMovesHappenThoughMemoryIsNotShort) {
 TEST_F(ThreeWeightsTest, WhatIsEvictedIsCalledBackAheadWhereThereIsRoom) {
   builder.op(10);
   const auto trigger_of_b = [&](DemandOptions options) {
-    for (const Migration& migration : planned(options).migrations)
-      if (migration.tensor == b && migration.action == Action::kPrefetch)
+    for (const plan::Migration& migration : planned(options).migrations)
+      if (migration.tensor == b && migration.action == plan::Action::kPrefetch)
         return migration.trigger_op;
-    return OpIndex{-1};
+    return trace::OpIndex{-1};
   };
   EXPECT_EQ(trigger_of_b({}), 1);
   EXPECT_EQ(trigger_of_b({.called_back_at = {0, 0, 1, 2, 3}}), 1);  // no room for a, b and c
@@ -98,24 +99,24 @@ TEST_F(ThreeWeightsTest, WhatIsEvictedIsCalledBackAheadWhereThereIsRoom) {
 
 TEST_F(ThreeWeightsTest, AnOpThatCannotFitIsNamed) {
   builder.op(10, {.reads = {a, b}, .workspace_bytes = 1});
-  const Result<Plan> plan = plan_on_demand(builder.trace(), hardware, {}, {});
+  const Result<plan::Plan> plan = plan_on_demand(builder.trace(), hardware, {}, {});
   EXPECT_EQ(plan.status().code(), ErrorCode::kOutOfMemory);
   EXPECT_EQ(plan.status().message(), "op 4 (op4) needs 2001 bytes, the device budget is 2000");
 }
 
 TEST(OnDemand, WhatIsNotUsedAnyMoreLeavesForGood) {
   TraceBuilder builder;
-  const TensorIndex weight = builder.persistent(1000);
-  const TensorIndex used_up = builder.transient(1000);
+  const trace::TensorIndex weight = builder.persistent(1000);
+  const trace::TensorIndex used_up = builder.transient(1000);
   builder.op(10, {.reads = {weight}, .writes = {used_up}});
   builder.op(10, {.workspace_bytes = 1000});
   builder.op(10, {.reads = {weight}});
   builder.op(10, {.frees = {used_up}});
-  const Hardware hardware = round_machine(2000);
-  const Plan plan = plan_or_fail(plan_on_demand(builder.trace(), hardware, {}, {}));
-  EXPECT_EQ(plan.migrations, (std::vector<Migration>{offload(used_up, 1, 1)}));
+  const hardware::Hardware hardware = round_machine(2000);
+  const plan::Plan plan = plan_or_fail(plan_on_demand(builder.trace(), hardware, {}, {}));
+  EXPECT_EQ(plan.migrations, (std::vector<plan::Migration>{offload(used_up, 1, 1)}));
   EXPECT_TRUE(validate_plan(plan, builder.trace(), hardware, {}).ok());
-  EXPECT_TRUE(simulate(builder.trace(), hardware, {}, plan).ok());
+  EXPECT_TRUE(simulate::simulate(builder.trace(), hardware, {}, plan).ok());
 }
 
 TEST_F(ThreeWeightsTest, FullTiersAreAFailure) {
@@ -126,18 +127,18 @@ TEST_F(ThreeWeightsTest, FullTiersAreAFailure) {
 }
 
 TEST(Layers, AreToldByOpNames) {
-  Trace trace;
+  trace::Trace trace;
   for (const char* name : {"embed", "l0.q", "l0.add", "l1.q", "loss", "l1.q", "l0.q"})
     trace.ops.push_back({name, 10, {}, {}, {}, 0});
   const std::vector<int32_t> layers = layer_of_ops(trace);
   EXPECT_EQ(layers, (std::vector<int32_t>{0, 0, 0, 1, 1, 1, 2}));
-  EXPECT_EQ(layer_starts(layers), (std::vector<OpIndex>{0, 3, 6}));
+  EXPECT_EQ(layer_starts(layers), (std::vector<trace::OpIndex>{0, 3, 6}));
 }
 
 TEST(Layers, BeginAtParametersWhereNamesDoNotTell) {
   TraceBuilder builder;
-  const TensorIndex first = builder.persistent(10);
-  const TensorIndex second = builder.persistent(10);
+  const trace::TensorIndex first = builder.persistent(10);
+  const trace::TensorIndex second = builder.persistent(10);
   builder.op(100, {.reads = {first}});
   builder.op(100);
   builder.op(100, {.reads = {second}});
@@ -145,12 +146,12 @@ TEST(Layers, BeginAtParametersWhereNamesDoNotTell) {
 }
 
 // Four layers forward, each with a parameter and an activation, and back; then the update.
-Trace small_model() {
+trace::Trace small_model() {
   TraceBuilder builder;
-  std::vector<TensorIndex> weights, states, activations;
+  std::vector<trace::TensorIndex> weights, states, activations;
   for (int layer = 0; layer < 5; ++layer) {
     weights.push_back(builder.persistent(1000));
-    states.push_back(builder.persistent(1000, TensorKind::kOptimizerState));
+    states.push_back(builder.persistent(1000, trace::TensorKind::kOptimizerState));
     activations.push_back(builder.transient(1000));
   }
   for (int layer = 0; layer < 5; ++layer)
@@ -163,11 +164,11 @@ Trace small_model() {
 }
 
 TEST(Baselines, AllFitTheSmallModelInAThirdOfItsMemory) {
-  const Trace trace = small_model();
-  const Hardware hardware = round_machine(5000, 100'000);
+  const trace::Trace trace = small_model();
+  const hardware::Hardware hardware = round_machine(5000, 100'000);
   for (Baseline baseline : all_baselines()) {
     SCOPED_TRACE(to_string(baseline));
-    const Plan plan = plan_or_fail(plan_baseline(baseline, trace, hardware, {}));
+    const plan::Plan plan = plan_or_fail(plan_baseline(baseline, trace, hardware, {}));
     EXPECT_FALSE(plan.migrations.empty());
     const Status valid = validate_plan(plan, trace, hardware, {});
     EXPECT_TRUE(valid.ok()) << valid.message();
@@ -175,15 +176,16 @@ TEST(Baselines, AllFitTheSmallModelInAThirdOfItsMemory) {
 }
 
 TEST(Baselines, EachMovesItsOwnKinds) {
-  const Trace trace = small_model();
-  const Hardware hardware = round_machine(1'000'000, 1'000'000);
+  const trace::Trace trace = small_model();
+  const hardware::Hardware hardware = round_machine(1'000'000, 1'000'000);
   const auto kinds_moved = [&](Baseline baseline) {
-    std::set<TensorKind> kinds;
-    for (const Migration& m : plan_or_fail(plan_baseline(baseline, trace, hardware, {})).migrations)
+    std::set<trace::TensorKind> kinds;
+    for (const plan::Migration& m :
+         plan_or_fail(plan_baseline(baseline, trace, hardware, {})).migrations)
       kinds.insert(trace.tensors[m.tensor].kind);
     return kinds;
   };
-  using K = TensorKind;
+  using K = trace::TensorKind;
   EXPECT_EQ(kinds_moved(Baseline::kZeroOffload), (std::set<K>{K::kOptimizerState}));
   EXPECT_EQ(kinds_moved(Baseline::kZeroInfinity), (std::set<K>{K::kParameter, K::kOptimizerState}));
   EXPECT_EQ(kinds_moved(Baseline::kActivationsOnly), (std::set<K>{K::kActivation}));
@@ -191,10 +193,10 @@ TEST(Baselines, EachMovesItsOwnKinds) {
 }
 
 TEST(Baselines, ZeroOffloadNeedsHostMemory) {
-  const Result<Plan> plan =
+  const Result<plan::Plan> plan =
       plan_baseline(Baseline::kZeroOffload, small_model(), round_machine(5000), {});
   EXPECT_EQ(plan.status().code(), ErrorCode::kOutOfSpace);
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::planner

@@ -14,7 +14,7 @@
 #include "trace/trace_file.h"
 #include "trace/trace_index.h"
 
-namespace teraio {
+namespace teraio::planner {
 namespace {
 
 int64_t largest(const std::vector<int64_t>& values) {
@@ -25,7 +25,7 @@ struct Case {
   explicit Case(uint64_t seed) : Case(seed, options_of(seed)) {}
   Case(uint64_t seed, const testing::GeneratedTraceOptions& options)
       : trace(testing::generated_trace(seed, options)) {
-    const Lifetimes lifetimes = lifetimes_of(trace);
+    const trace::Lifetimes lifetimes = lifetimes_of(trace);
     hardware = testing::generated_hardware(seed, largest(lifetimes.active_bytes),
                                            largest(lifetimes.footprint_bytes));
   }
@@ -40,13 +40,13 @@ struct Case {
     return options;
   }
 
-  Result<teraio::Run> simulated(const Plan& plan) const {
-    return simulate(trace, hardware, limits, plan);
+  Result<teraio::simulate::Run> simulated(const plan::Plan& plan) const {
+    return simulate::simulate(trace, hardware, limits, plan);
   }
 
-  Trace trace;
-  Hardware hardware;
-  Limits limits;
+  trace::Trace trace;
+  hardware::Hardware hardware;
+  plan::Limits limits;
 };
 
 class Properties : public ::testing::TestWithParam<uint64_t> {};
@@ -57,17 +57,19 @@ TEST_P(Properties, GeneratedTracesFollowTheFormat) {
 
 TEST_P(Properties, EveryPolicyValidatesRunsAndRespectsTheBound) {
   const Case given(GetParam());
-  const StepBounds bounds = lower_bounds(given.trace, given.hardware, given.limits, 16);
+  const analysis::StepBounds bounds =
+      analysis::lower_bounds(given.trace, given.hardware, given.limits, 16);
   for (Baseline baseline : all_baselines()) {
     SCOPED_TRACE(to_string(baseline));
-    const Result<Plan> plan = plan_baseline(baseline, given.trace, given.hardware, given.limits);
+    const Result<plan::Plan> plan =
+        plan_baseline(baseline, given.trace, given.hardware, given.limits);
     if (!plan.ok()) {  // host memory alone may not do
       EXPECT_EQ(baseline, Baseline::kZeroOffload) << plan.status().message();
       continue;
     }
     const Status valid = validate_plan(*plan, given.trace, given.hardware, given.limits);
     EXPECT_TRUE(valid.ok()) << valid.message();
-    const Result<teraio::Run> run = given.simulated(*plan);
+    const Result<teraio::simulate::Run> run = given.simulated(*plan);
     ASSERT_TRUE(run.ok()) << run.status().message();
     EXPECT_GE(run->step_ns, bounds.best_ns());
     EXPECT_LE(run->device_peak_bytes, given.hardware.device_memory_bytes);
@@ -76,7 +78,7 @@ TEST_P(Properties, EveryPolicyValidatesRunsAndRespectsTheBound) {
 }
 
 // Both ways to judge drafts, and both efforts.
-std::vector<Result<Plan>> plans_of_ours(const Case& given) {
+std::vector<Result<plan::Plan>> plans_of_ours(const Case& given) {
   return {plan(given.trace, given.hardware, given.limits),
           plan_by_simulation(given.trace, given.hardware, given.limits),
           plan_by_simulation(given.trace, given.hardware, given.limits, {.effort = Effort::kBest})};
@@ -84,17 +86,18 @@ std::vector<Result<Plan>> plans_of_ours(const Case& given) {
 
 TEST_P(Properties, OursNeverBeatsTheBoundNorLosesToOnDemand) {
   const Case given(GetParam());
-  const Result<Plan> on_demand =
+  const Result<plan::Plan> on_demand =
       plan_baseline(Baseline::kOnDemandFarthest, given.trace, given.hardware, given.limits);
   ASSERT_TRUE(on_demand.ok()) << on_demand.status().message();
-  const Result<teraio::Run> demand_run = given.simulated(*on_demand);
+  const Result<teraio::simulate::Run> demand_run = given.simulated(*on_demand);
   ASSERT_TRUE(demand_run.ok()) << demand_run.status().message();
-  const int64_t bound_ns = lower_bounds(given.trace, given.hardware, given.limits, 16).best_ns();
-  for (const Result<Plan>& ours : plans_of_ours(given)) {
+  const int64_t bound_ns =
+      analysis::lower_bounds(given.trace, given.hardware, given.limits, 16).best_ns();
+  for (const Result<plan::Plan>& ours : plans_of_ours(given)) {
     ASSERT_TRUE(ours.ok()) << ours.status().message();
     const Status valid = validate_plan(*ours, given.trace, given.hardware, given.limits);
     EXPECT_TRUE(valid.ok()) << valid.message();
-    const Result<teraio::Run> run = given.simulated(*ours);
+    const Result<teraio::simulate::Run> run = given.simulated(*ours);
     ASSERT_TRUE(run.ok()) << run.status().message();
     EXPECT_GE(run->step_ns, bound_ns);
     EXPECT_LE(run->step_ns, demand_run->step_ns);
@@ -106,10 +109,10 @@ TEST_P(Properties, OursNeverBeatsTheBoundNorLosesToOnDemand) {
 // Time that ops run or wait is the whole step, and what a plan moves is what the channels carry.
 TEST_P(Properties, RunsAddUp) {
   const Case given(GetParam());
-  const Result<Plan> plan =
+  const Result<plan::Plan> plan =
       plan_baseline(Baseline::kZeroInfinity, given.trace, given.hardware, given.limits);
   ASSERT_TRUE(plan.ok()) << plan.status().message();
-  const Result<teraio::Run> run = given.simulated(*plan);
+  const Result<teraio::simulate::Run> run = given.simulated(*plan);
   ASSERT_TRUE(run.ok()) << run.status().message();
   int64_t stalled_ns = 0;
   for (const auto& [cause, stall_ns] : run->stall_by_cause_ns) stalled_ns += stall_ns;
@@ -119,8 +122,8 @@ TEST_P(Properties, RunsAddUp) {
   for (size_t k = 1; k < run->op_start_ns.size(); ++k)
     EXPECT_GE(run->op_start_ns[k], run->op_start_ns[k - 1] + given.trace.ops[k - 1].duration_ns);
   int64_t read_bytes = 0;
-  for (const TransferRecord& record : run->transfers)
-    if (record.action == Action::kPrefetch)
+  for (const simulate::TransferRecord& record : run->transfers)
+    if (record.action == plan::Action::kPrefetch)
       read_bytes += given.trace.tensors[record.tensor].size_bytes;
   EXPECT_EQ(read_bytes, run->ssd_bytes_read + run->host_bytes_read);
 }
@@ -132,22 +135,23 @@ TEST(LongTraces, HundredThousandOpsArePlannedSimulatedAndBounded) {
   options.op_count = 100'000;
   options.persistent_count = 50;
   const Case given(1, options);
-  const Result<Plan> plan =
+  const Result<plan::Plan> plan =
       plan_baseline(Baseline::kOnDemandFarthest, given.trace, given.hardware, given.limits);
   ASSERT_TRUE(plan.ok()) << plan.status().message();
-  const Result<teraio::Run> run = given.simulated(*plan);
+  const Result<teraio::simulate::Run> run = given.simulated(*plan);
   ASSERT_TRUE(run.ok()) << run.status().message();
-  const int64_t bound_ns = lower_bounds(given.trace, given.hardware, given.limits, 2).best_ns();
+  const int64_t bound_ns =
+      analysis::lower_bounds(given.trace, given.hardware, given.limits, 2).best_ns();
   EXPECT_GE(run->step_ns, bound_ns);
-  const Result<Plan> ours = plan_by_simulation(given.trace, given.hardware, given.limits);
+  const Result<plan::Plan> ours = plan_by_simulation(given.trace, given.hardware, given.limits);
   ASSERT_TRUE(ours.ok()) << ours.status().message();
   const Status valid = validate_plan(*ours, given.trace, given.hardware, given.limits);
   EXPECT_TRUE(valid.ok()) << valid.message();
-  const Result<teraio::Run> our_run = given.simulated(*ours);
+  const Result<teraio::simulate::Run> our_run = given.simulated(*ours);
   ASSERT_TRUE(our_run.ok()) << our_run.status().message();
   EXPECT_GE(our_run->step_ns, bound_ns);
   EXPECT_LE(our_run->step_ns, run->step_ns);
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::planner

@@ -8,7 +8,7 @@
 #include "testing/generated_trace.h"
 #include "trace/trace_file.h"
 
-namespace teraio {
+namespace teraio::planner {
 namespace {
 
 using namespace testing;
@@ -33,10 +33,10 @@ TEST(WriteTradeOff, AllFitsNothingToTrade) {
 
 TEST(WriteTradeOff, OfAVisionTransformer) {
   const std::filesystem::path traces = std::filesystem::path(TERAIO_TEST_DATA) / "traces";
-  const Result<Trace> trace = read_trace(traces / "VIT-1280.json.gz");
-  const Result<Hardware> hardware = read_hardware(traces / "a100_g10.json");
+  const Result<trace::Trace> trace = trace::read_trace(traces / "VIT-1280.json.gz");
+  const Result<hardware::Hardware> hardware = hardware::read_hardware(traces / "a100_g10.json");
   ASSERT_TRUE(trace.ok() && hardware.ok());
-  Limits drives_only;
+  plan::Limits drives_only;
   drives_only.host_limit_bytes = 0;
   const auto curve = write_trade_off(*trace, *hardware, drives_only, {}, 4);
   ASSERT_TRUE(curve.ok()) << curve.status().message();
@@ -47,9 +47,9 @@ TEST(WriteTradeOff, OfAVisionTransformer) {
 class WriteTradeOffs : public ::testing::TestWithParam<uint64_t> {};
 
 TEST_P(WriteTradeOffs, AreWithinBudgetsAndMonotone) {
-  const Trace trace = generated_trace(GetParam());
-  const Hardware hardware = generated_hardware(GetParam(), least_device_budget_bytes(trace, {}),
-                                               3 * least_device_budget_bytes(trace, {}));
+  const trace::Trace trace = generated_trace(GetParam());
+  const hardware::Hardware hardware = generated_hardware(
+      GetParam(), least_device_budget_bytes(trace, {}), 3 * least_device_budget_bytes(trace, {}));
   const auto curve = write_trade_off(trace, hardware, {}, {});
   ASSERT_TRUE(curve.ok()) << curve.status().message();
   expect_curve(*curve);
@@ -58,4 +58,4 @@ TEST_P(WriteTradeOffs, AreWithinBudgetsAndMonotone) {
 INSTANTIATE_TEST_SUITE_P(Seeds, WriteTradeOffs, ::testing::Range<uint64_t>(0, 20));
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::planner

@@ -10,7 +10,7 @@
 #include "simulate/simulator.h"
 #include "trace/trace_file.h"
 
-namespace teraio {
+namespace teraio::planner {
 namespace {
 
 struct Variant {
@@ -22,19 +22,19 @@ struct Variant {
   const char* name = "";
 };
 
-bool is_state(const Tensor& tensor) {
-  return tensor.persistent || tensor.kind == TensorKind::kGradient;
+bool is_state(const trace::Tensor& tensor) {
+  return tensor.persistent || tensor.kind == trace::TensorKind::kGradient;
 }
 
 int64_t scaled(int64_t amount, double factor) {
   return static_cast<int64_t>(static_cast<double>(amount) * factor);
 }
 
-Trace made_from(Trace trace, const Variant& variant) {
-  for (Tensor& tensor : trace.tensors)
+trace::Trace made_from(trace::Trace trace, const Variant& variant) {
+  for (trace::Tensor& tensor : trace.tensors)
     tensor.size_bytes = scaled(tensor.size_bytes,
                                is_state(tensor) ? variant.state_bytes : variant.activation_bytes);
-  for (Op& op : trace.ops) {
+  for (trace::Op& op : trace.ops) {
     op.duration_ns = scaled(op.duration_ns, variant.duration);
     op.workspace_bytes = scaled(op.workspace_bytes, variant.activation_bytes);
   }
@@ -45,20 +45,21 @@ class Variants : public ::testing::TestWithParam<Variant> {};
 
 TEST_P(Variants, ArePlannedNearTheBoundAndBetterThanByAlgorithm1) {
   const std::filesystem::path traces = std::filesystem::path(TERAIO_TEST_DATA) / "traces";
-  const Result<Trace> whole = read_trace(traces / (GetParam().trace + std::string(".json.gz")));
-  const Result<Hardware> hardware =
-      read_hardware(traces / (GetParam().hardware + std::string(".json")));
+  const Result<trace::Trace> whole =
+      trace::read_trace(traces / (GetParam().trace + std::string(".json.gz")));
+  const Result<hardware::Hardware> hardware =
+      hardware::read_hardware(traces / (GetParam().hardware + std::string(".json")));
   ASSERT_TRUE(whole.ok() && hardware.ok());
-  const Trace trace = made_from(*whole, GetParam());
+  const trace::Trace trace = made_from(*whole, GetParam());
   const auto step_ns = [&](const PlannerOptions& options) {
-    const Result<Plan> plan = plan_by_simulation(trace, *hardware, {}, options);
+    const Result<plan::Plan> plan = plan_by_simulation(trace, *hardware, {}, options);
     EXPECT_TRUE(plan.ok()) << plan.status().message();
     const Status valid = validate_plan(*plan, trace, *hardware, {});
     EXPECT_TRUE(valid.ok()) << valid.message();
-    return static_cast<double>(simulate(trace, *hardware, {}, *plan)->step_ns);
+    return static_cast<double>(simulate::simulate(trace, *hardware, {}, *plan)->step_ns);
   };
   const double ours_ns = step_ns({});
-  const auto bound_ns = static_cast<double>(lower_bounds(trace, *hardware, {}).best_ns());
+  const auto bound_ns = static_cast<double>(analysis::lower_bounds(trace, *hardware, {}).best_ns());
   EXPECT_GE(ours_ns, bound_ns);
   EXPECT_LE(ours_ns, 1.07 * bound_ns);
   EXPECT_LT(ours_ns, step_ns({.policy = Policy::kAlgorithm1}));
@@ -74,4 +75,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::planner

@@ -14,7 +14,7 @@
 #include "trace/lifetimes.h"
 #include "trace/trace_index.h"
 
-namespace teraio {
+namespace teraio::planner {
 namespace {
 
 using testing::data;
@@ -25,15 +25,15 @@ int64_t largest(const std::vector<int64_t>& values) {
   return *std::max_element(values.begin(), values.end());
 }
 
-Limits with_budget(int64_t bytes) {
-  Limits limits;
+plan::Limits with_budget(int64_t bytes) {
+  plan::Limits limits;
   limits.write_budget_bytes = bytes;
   return limits;
 }
 
 TEST(WriteBudget, TheErrorNamesTheLeastThatWouldDo) {
-  const Trace trace = testing::weight_and_activation();
-  const Result<Plan> refused = plan(trace, machine(149), with_budget(39));
+  const trace::Trace trace = testing::weight_and_activation();
+  const Result<plan::Plan> refused = plan(trace, machine(149), with_budget(39));
   EXPECT_EQ(refused.status().code(), ErrorCode::kOutOfSpace);
   EXPECT_THAT(refused.status().message(),
               HasSubstr("a write budget of 39 bytes per iteration is too small: the least that "
@@ -47,25 +47,27 @@ TEST(WriteBudget, NothingNeedsToBeWrittenWhenEverythingFits) {
 }
 
 TEST(WriteBudget, HostMemoryTakesWhatTheDrivesMayNot) {
-  const Trace trace = testing::weight_and_activation();
+  const trace::Trace trace = testing::weight_and_activation();
   EXPECT_EQ(*least_write_budget_bytes(trace, machine(149, 40), {}), 0);
-  const Hardware hardware = machine(149, 40);
-  const Result<Plan> planned = plan(trace, hardware, with_budget(0));
+  const hardware::Hardware hardware = machine(149, 40);
+  const Result<plan::Plan> planned = plan(trace, hardware, with_budget(0));
   ASSERT_TRUE(planned.ok()) << planned.status().message();
   EXPECT_TRUE(validate_plan(*planned, trace, hardware, with_budget(0)).ok());
 }
 
 TEST(WriteBudget, AFailureThatIsNotTheBudgetsStaysWhatItIs) {
-  const Trace trace = testing::weight_and_activation();
+  const trace::Trace trace = testing::weight_and_activation();
   EXPECT_EQ(plan(trace, machine(59), with_budget(0)).status().code(), ErrorCode::kOutOfMemory);
   EXPECT_EQ(least_write_budget_bytes(trace, machine(59), {}).status().code(),
             ErrorCode::kOutOfMemory);
 }
 
 // Bytes that have to cross the link in so many iterations, at least.
-int64_t least_written_bytes(const Trace& trace, const Hardware& hardware, int64_t iterations) {
+int64_t least_written_bytes(const trace::Trace& trace, const hardware::Hardware& hardware,
+                            int64_t iterations) {
   const int64_t op_count = iterations * static_cast<int64_t>(trace.ops.size());
-  return least_writes(TraceIndex(trace), hardware.device_memory_bytes, 0, op_count).back();
+  return analysis::least_writes(trace::TraceIndex(trace), hardware.device_memory_bytes, 0, op_count)
+      .back();
 }
 
 class WriteBudgets : public ::testing::TestWithParam<uint64_t> {
@@ -76,25 +78,26 @@ class WriteBudgets : public ::testing::TestWithParam<uint64_t> {
     options.op_count = random.scaled(2, 300);
     options.persistent_count = random.between(0, 12);
     trace_ = testing::generated_trace(GetParam(), options);
-    const Lifetimes lifetimes = lifetimes_of(trace_);
+    const trace::Lifetimes lifetimes = lifetimes_of(trace_);
     hardware_ = testing::generated_hardware(GetParam(), largest(lifetimes.active_bytes),
                                             largest(lifetimes.footprint_bytes));
   }
 
   int64_t written_within(int64_t budget_bytes) const {
-    const Limits limits = with_budget(budget_bytes);
-    const Result<Plan> planned = plan(trace_, hardware_, limits);
+    const plan::Limits limits = with_budget(budget_bytes);
+    const Result<plan::Plan> planned = plan(trace_, hardware_, limits);
     EXPECT_TRUE(planned.ok()) << planned.status().message();
     if (!planned.ok()) return 0;
     const Status valid = validate_plan(*planned, trace_, hardware_, limits);
     EXPECT_TRUE(valid.ok()) << valid.message();
-    const Result<teraio::Run> run = simulate(trace_, hardware_, limits, *planned);
+    const Result<teraio::simulate::Run> run =
+        simulate::simulate(trace_, hardware_, limits, *planned);
     EXPECT_TRUE(run.ok()) << run.status().message();
     return run.ok() ? run->ssd_bytes_written : 0;
   }
 
-  Trace trace_;
-  Hardware hardware_;
+  trace::Trace trace_;
+  hardware::Hardware hardware_;
 };
 
 TEST_P(WriteBudgets, EveryBudgetFromTheLeastOnIsKept) {
@@ -117,15 +120,15 @@ TEST_P(WriteBudgets, NoPlanWritesLessThanHasToCrossTheLink) {
 INSTANTIATE_TEST_SUITE_P(Seeds, WriteBudgets, ::testing::Range<uint64_t>(0, 60));
 
 TEST(WriteBudgetOfALlama, CostsTimeByAndBy) {
-  const Result<Trace> trace = read_trace(data("traces/l8.json.gz"));
-  const Result<Hardware> hardware = read_hardware(data("traces/h100_ssd.json"));
+  const Result<trace::Trace> trace = trace::read_trace(data("traces/l8.json.gz"));
+  const Result<hardware::Hardware> hardware = hardware::read_hardware(data("traces/h100_ssd.json"));
   ASSERT_TRUE(trace.ok() && hardware.ok());
-  const auto run_within = [&](const Limits& limits) {
-    const Result<Plan> planned = plan_by_simulation(*trace, *hardware, limits);
+  const auto run_within = [&](const plan::Limits& limits) {
+    const Result<plan::Plan> planned = plan_by_simulation(*trace, *hardware, limits);
     EXPECT_TRUE(planned.ok()) << planned.status().message();
-    return simulate(*trace, *hardware, limits, *planned);
+    return simulate::simulate(*trace, *hardware, limits, *planned);
   };
-  const Result<teraio::Run> free = run_within({});
+  const Result<teraio::simulate::Run> free = run_within({});
   ASSERT_TRUE(free.ok());
   const int64_t least_bytes = *least_write_budget_bytes(*trace, *hardware, {});
   ASSERT_LT(least_bytes, free->ssd_bytes_written);
@@ -134,10 +137,10 @@ TEST(WriteBudgetOfALlama, CostsTimeByAndBy) {
                                         least_written_bytes(*trace, *hardware, 3)));
   double faster_ns = static_cast<double>(free->step_ns);
   for (double part : {0.8, 0.5, 0.2, 0.0}) {
-    const Limits limits = with_budget(
+    const plan::Limits limits = with_budget(
         least_bytes +
         static_cast<int64_t>(part * static_cast<double>(free->ssd_bytes_written - least_bytes)));
-    const Result<teraio::Run> run = run_within(limits);
+    const Result<teraio::simulate::Run> run = run_within(limits);
     ASSERT_TRUE(run.ok()) << run.status().message();
     EXPECT_LE(run->ssd_bytes_written, *limits.write_budget_bytes);
     EXPECT_GE(static_cast<double>(run->step_ns), 0.99 * faster_ns) << part;
@@ -146,4 +149,4 @@ TEST(WriteBudgetOfALlama, CostsTimeByAndBy) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::planner

@@ -11,7 +11,7 @@
 #include "testing/scratch_directory.h"
 #include "testing/sysfs_tree.h"
 
-namespace teraio {
+namespace teraio::probe {
 namespace {
 
 using ::testing::HasSubstr;
@@ -89,7 +89,7 @@ class WhyNoGpuDirect : public ::testing::Test {
   WhyNoGpuDirect() {
     conditions_.has_gpu = conditions_.has_udev = conditions_.has_direct_io = true;
     conditions_.file_system = "ext4";
-    drive_ = DriveFacts();
+    drive_ = drives::DriveFacts();
     drive_->name = "nvme0n1";
     drive_->kind = "NVMe";
   }
@@ -97,7 +97,7 @@ class WhyNoGpuDirect : public ::testing::Test {
   std::string why() { return why_no_gpu_direct(conditions_, drive_); }
 
   GpuDirectConditions conditions_;
-  std::optional<DriveFacts> drive_;
+  std::optional<drives::DriveFacts> drive_;
 };
 
 TEST_F(WhyNoGpuDirect, NothingIsInTheWay) { EXPECT_EQ(why(), ""); }
@@ -147,4 +147,4 @@ TEST_F(WhyNoGpuDirect, TheLibrarysOwnReason) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::probe

@@ -6,7 +6,7 @@
 #include "device/cpu_device.h"
 #include "testing/fake_async_device.h"
 
-namespace teraio {
+namespace teraio::probe {
 namespace {
 
 using ::testing::IsEmpty;
@@ -21,7 +21,7 @@ class TickingClock final : public Clock {
 };
 
 TEST(LinkRateTest, IsBytesOverTheTimeOfACopy) {
-  auto device = std::move(*make_cpu_device(40'960'000));
+  auto device = std::move(*device::make_cpu_device(40'960'000));
   const Result<LinkRate> rate = measure_link(*device, TickingClock());
   ASSERT_TRUE(rate.ok()) << rate.status().message();
   EXPECT_EQ(rate->read_bytes_per_second, 10'240'000'000);
@@ -30,7 +30,7 @@ TEST(LinkRateTest, IsBytesOverTheTimeOfACopy) {
 }
 
 TEST(LinkRateTest, KeepsToTheOrderOfTheDevice) {
-  FakeAsyncDevice device({});
+  testing::FakeAsyncDevice device({});
   ASSERT_TRUE(measure_link(device, TickingClock()).ok());
   device.run_all();
   EXPECT_THAT(device.violations(), IsEmpty());
@@ -38,15 +38,15 @@ TEST(LinkRateTest, KeepsToTheOrderOfTheDevice) {
 }
 
 TEST(LinkRateTest, AFailedCopyIsTold) {
-  FakeAsyncDevice device({.failing_copy = 6});
+  testing::FakeAsyncDevice device({.failing_copy = 6});
   EXPECT_EQ(measure_link(device, TickingClock()).status().code(), ErrorCode::kIoError);
   EXPECT_EQ(device.usage().allocated_bytes, 0);
 }
 
 TEST(LinkRateTest, ADeviceWithoutMemoryIsToldOf) {
-  FakeAsyncDevice device({.budget_bytes = 0});
+  testing::FakeAsyncDevice device({.budget_bytes = 0});
   EXPECT_EQ(measure_link(device, TickingClock()).status().code(), ErrorCode::kOutOfMemory);
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::probe

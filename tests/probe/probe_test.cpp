@@ -11,7 +11,7 @@
 #include "base/units.h"
 #include "testing/scratch_directory.h"
 
-namespace teraio {
+namespace teraio::probe {
 namespace {
 
 using ::testing::ElementsAre;
@@ -143,4 +143,4 @@ TEST_F(ProbeCacheTest, ProcessesThatStartTogetherMeasureOnce) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::probe

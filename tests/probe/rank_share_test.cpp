@@ -5,7 +5,7 @@
 
 #include "testing/scratch_directory.h"
 
-namespace teraio {
+namespace teraio::probe {
 namespace {
 
 using ::testing::HasSubstr;
@@ -63,4 +63,4 @@ TEST_F(RankShareTest, ARankHasItsPartOfRoomAndRates) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::probe

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-namespace teraio {
+namespace teraio::probe {
 namespace {
 
 constexpr int64_t kStepNs = 10'000'000;
@@ -111,4 +111,4 @@ TEST(SustainedRate, LessThanAWindowIsTakenAsItIs) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::probe

@@ -9,7 +9,7 @@
 #include "testing/memory_store.h"
 #include "testing/page_memory.h"
 
-namespace teraio {
+namespace teraio::probe {
 namespace {
 
 using testing::PageMemory;
@@ -19,8 +19,8 @@ constexpr int64_t kTierBytes = 48 * kMiB;
 
 class TierLoadTest : public ::testing::Test {
  protected:
-  void open(std::function<FaultSchedule(int32_t)> faults = {}) {
-    MemoryStoreOptions options;
+  void open(std::function<testing::FaultSchedule(int32_t)> faults = {}) {
+    testing::MemoryStoreOptions options;
     options.drives.emplace_back();
     options.drives[0].capacity_bytes = kTierBytes;
     options.faults = std::move(faults);
@@ -44,7 +44,7 @@ class TierLoadTest : public ::testing::Test {
 
   PageMemory memory_{kTransferBytes};
   VirtualClock clock_;
-  std::unique_ptr<TierStore> store_;
+  std::unique_ptr<storage::TierStore> store_;
   std::unique_ptr<TierLoad> load_;
   LoadProgress last_;
 };
@@ -84,9 +84,9 @@ TEST_F(TierLoadTest, RatesAreOfTheTimeThatPassed) {
 
 TEST_F(TierLoadTest, AFailureEndsItAndNothingStaysUnderWay) {
   open([](int32_t) {
-    return [](const IoRequest& request) -> std::optional<Fault> {
-      if (request.direction == Direction::kWrite) return std::nullopt;
-      return Fault{.error_number = EIO};
+    return [](const io::IoRequest& request) -> std::optional<testing::Fault> {
+      if (request.direction == io::Direction::kWrite) return std::nullopt;
+      return testing::Fault{.error_number = EIO};
     };
   });
   ASSERT_TRUE(load_->fill(kTierBytes).ok());
@@ -102,4 +102,4 @@ TEST_F(TierLoadTest, AStoreThatIsTooSmallIsAFailure) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::probe

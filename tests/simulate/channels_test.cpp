@@ -4,18 +4,18 @@
 
 #include "simulate/scenario.h"
 
-namespace teraio {
+namespace teraio::simulate {
 namespace {
 
 using namespace testing;
 
 // Rates with all but the named channels idle: {ssd in, host in, ssd out, host out}.
-std::array<double, 4> rates(const Hardware& hardware, std::array<bool, 4> moving) {
+std::array<double, 4> rates(const hardware::Hardware& hardware, std::array<bool, 4> moving) {
   return channel_rates(hardware, moving);
 }
 
-Hardware machine(double duplex, int64_t link) {
-  Hardware hardware = round_machine(1000, 1000);
+hardware::Hardware machine(double duplex, int64_t link) {
+  hardware::Hardware hardware = round_machine(1000, 1000);
   hardware.drives[0].duplex = duplex;
   hardware.device_link = {link * kBytesPerNs / 10, link * kBytesPerNs / 10};
   return hardware;
@@ -33,7 +33,7 @@ TEST(ChannelRates, DuplexSharesTheDrive) {
 }
 
 TEST(ChannelRates, WhatOneDirectionCannotUseGoesToTheOther) {
-  Hardware hardware = machine(1.0, 1000);
+  hardware::Hardware hardware = machine(1.0, 1000);
   hardware.device_link.read_bytes_per_second = kBytesPerNs / 5;
   const auto both = rates(hardware, {true, false, true, false});
   EXPECT_DOUBLE_EQ(both[0], 0.2);
@@ -41,7 +41,7 @@ TEST(ChannelRates, WhatOneDirectionCannotUseGoesToTheOther) {
 }
 
 TEST(ChannelRates, TheLinkIsSharedMaxMinFairly) {
-  Hardware hardware = machine(2.0, 12);  // link: 1.2 bytes per ns
+  hardware::Hardware hardware = machine(2.0, 12);  // link: 1.2 bytes per ns
   const auto equal = rates(hardware, {true, true, false, false});
   EXPECT_DOUBLE_EQ(equal[0], 0.6);
   EXPECT_DOUBLE_EQ(equal[1], 0.6);
@@ -52,7 +52,7 @@ TEST(ChannelRates, TheLinkIsSharedMaxMinFairly) {
 }
 
 TEST(Channels, LatencyUsesNoBandwidth) {
-  Hardware hardware = machine(1.0, 1000);
+  hardware::Hardware hardware = machine(1.0, 1000);
   hardware.request_latency_ns = 100;
   Channels channels(hardware);
   std::vector<std::pair<int32_t, int64_t>> ends;
@@ -83,4 +83,4 @@ TEST(Channels, TimeMayBeRebasedInFlight) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::simulate

@@ -5,7 +5,7 @@
 
 #include "simulate/scenario.h"
 
-namespace teraio {
+namespace teraio::simulate {
 namespace {
 
 using namespace testing;
@@ -24,25 +24,27 @@ class SimulatorTest : public ::testing::Test {
     builder.op(100, {.reads = {weight}});
   }
 
-  teraio::Run run(std::vector<Migration> migrations) {
-    Result<teraio::Run> result = simulate(builder.trace(), hardware, limits, {"test", migrations});
+  simulate::Run run(std::vector<plan::Migration> migrations) {
+    Result<simulate::Run> result =
+        simulate(builder.trace(), hardware, limits, {"test", migrations});
     EXPECT_TRUE(result.ok()) << result.status().message();
-    return result.ok() ? *result : teraio::Run();
+    return result.ok() ? *result : simulate::Run();
   }
-  std::string failure(std::vector<Migration> migrations) {
-    Result<teraio::Run> result = simulate(builder.trace(), hardware, limits, {"test", migrations});
+  std::string failure(std::vector<plan::Migration> migrations) {
+    Result<simulate::Run> result =
+        simulate(builder.trace(), hardware, limits, {"test", migrations});
     EXPECT_FALSE(result.ok()) << "simulated in " << (result.ok() ? result->step_ns : 0) << " ns";
     return result.status().message();
   }
 
   TraceBuilder builder;
-  Hardware hardware = round_machine(2000, 10'000);
-  Limits limits;
-  TensorIndex weight;
+  hardware::Hardware hardware = round_machine(2000, 10'000);
+  plan::Limits limits;
+  trace::TensorIndex weight;
 };
 
 TEST_F(SimulatorTest, EverythingFitsIsIdeal) {
-  const teraio::Run result = run({});
+  const simulate::Run result = run({});
   EXPECT_EQ(result.ideal_ns, 4200);
   EXPECT_EQ(result.step_ns, 4200);
   EXPECT_EQ(result.stall_ns, 0);
@@ -62,7 +64,7 @@ TEST_F(SimulatorTest, DeviceBudgetLimitsTheHardware) {
 
 TEST_F(SimulatorTest, AnOpWaitsForTheWriteThatMakesRoom) {
   limits.device_budget_bytes = 1500;
-  const teraio::Run result = run({offload(weight, 1, 1), prefetch(weight, 2, 3)});
+  const simulate::Run result = run({offload(weight, 1, 1), prefetch(weight, 2, 3)});
   EXPECT_EQ(result.stall_ns, 1000);
   EXPECT_EQ(result.stall_by_cause_ns.at(kStallMemory), 1000);
   EXPECT_EQ(result.ssd_bytes_written, 1000);
@@ -73,7 +75,7 @@ TEST_F(SimulatorTest, AnOpWaitsForTheWriteThatMakesRoom) {
 
 TEST_F(SimulatorTest, AnOpWaitsForItsTensor) {
   limits.device_budget_bytes = 1500;
-  const teraio::Run result = run({offload(weight, 1, 1), prefetch(weight, 3, 3)});
+  const simulate::Run result = run({offload(weight, 1, 1), prefetch(weight, 3, 3)});
   EXPECT_EQ(result.stall_by_cause_ns.at(kStallMemory), 1000);
   EXPECT_EQ(result.stall_by_cause_ns.at(kStallRead), 1000);
   EXPECT_EQ(result.op_start_ns[3], 100 + 1000 + 2000 + 2000 + 1000);
@@ -86,7 +88,7 @@ TEST_F(SimulatorTest, EachTransferPaysTheLatencyFirst) {
 }
 
 TEST_F(SimulatorTest, AReadWaitsForTheSameTensorsWrite) {
-  const teraio::Run result = run({offload(weight, 1, 1), prefetch(weight, 1, 3)});
+  const simulate::Run result = run({offload(weight, 1, 1), prefetch(weight, 1, 3)});
   ASSERT_EQ(result.transfers.size(), 2);
   EXPECT_EQ(result.transfers[0].end_ns, 1100);
   EXPECT_EQ(result.transfers[1].issue_ns, 100);
@@ -97,7 +99,7 @@ TEST_F(SimulatorTest, ADropOfACleanCopyWritesNothing) {
   builder.op(10);
   builder.op(10, {.writes = {weight}});
   limits.device_budget_bytes = 1500;
-  const teraio::Run result = run(
+  const simulate::Run result = run(
       {offload(weight, 1, 1), prefetch(weight, 2, 3), drop(weight, 4, 5), prefetch(weight, 5, 5)});
   EXPECT_EQ(result.ssd_bytes_written, 1000);
   EXPECT_EQ(result.ssd_bytes_read, 2000);
@@ -105,21 +107,21 @@ TEST_F(SimulatorTest, ADropOfACleanCopyWritesNothing) {
 
 TEST_F(SimulatorTest, FrozenTensorsAreOnTheirTierFromTheStart) {
   limits.device_budget_bytes = 1500;
-  const teraio::Run result = run({drop(weight, 1, 1), prefetch(weight, 2, 3)});
+  const simulate::Run result = run({drop(weight, 1, 1), prefetch(weight, 2, 3)});
   EXPECT_EQ(result.stall_ns, 0);
   EXPECT_EQ(result.ssd_bytes_written, 0);
   EXPECT_EQ(result.ssd_peak_bytes, 1000);
 }
 
 TEST_F(SimulatorTest, AnIdlePeriodMayReachIntoTheNextIteration) {
-  const teraio::Run result =
+  const simulate::Run result =
       run({drop(weight, 1, 1), prefetch(weight, 2, 3), drop(weight, 0, 0), prefetch(weight, 0, 0)});
   EXPECT_EQ(result.stall_by_cause_ns.at(kStallRead), 1000);  // what left at op 0 is needed there
 }
 
 TEST_F(SimulatorTest, APrefetchIssuedAtTheEndArrivesInTheNextIteration) {
   TraceBuilder other;
-  const TensorIndex early = other.persistent(3000);
+  const trace::TensorIndex early = other.persistent(3000);
   other.op(1000, {.reads = {early}});
   other.op(1000);
   other.op(1000);
@@ -132,12 +134,12 @@ TEST_F(SimulatorTest, APrefetchIssuedAtTheEndArrivesInTheNextIteration) {
 
 TEST_F(SimulatorTest, KeptHostCopiesCountAsHostUse) {
   hardware.host.capacity_bytes = 1500;
-  const TensorIndex other = builder.persistent(1000);
+  const trace::TensorIndex other = builder.persistent(1000);
   builder.op(10, {.writes = {other}});
   limits.device_budget_bytes = 4000;
-  const std::vector<Migration> keeping = {
-      drop(weight, 1, 1, Tier::kHost), prefetch(weight, 2, 3, Tier::kHost),
-      offload(other, 0, 0, Tier::kHost), prefetch(other, 1, 4, Tier::kHost)};
+  const std::vector<plan::Migration> keeping = {
+      drop(weight, 1, 1, plan::Tier::kHost), prefetch(weight, 2, 3, plan::Tier::kHost),
+      offload(other, 0, 0, plan::Tier::kHost), prefetch(other, 1, 4, plan::Tier::kHost)};
   EXPECT_THAT(failure(keeping), StartsWith("host capacity: migrations[2]"));
   hardware.host.capacity_bytes = 2000;
   EXPECT_EQ(run(keeping).host_peak_bytes, 2000);
@@ -149,17 +151,17 @@ TEST_F(SimulatorTest, BrokenRulesAreNamed) {
   EXPECT_THAT(failure({offload(9, 1, 1)}), StartsWith("no such tensor"));
   EXPECT_THAT(failure({prefetch(weight, 1, 3)}), StartsWith("prefetch of a resident tensor"));
   EXPECT_THAT(failure({offload(weight, 1, 1)}), StartsWith("not resident: tensor 0 is away"));
-  EXPECT_THAT(failure({offload(weight, 1, 1), prefetch(weight, 2, 3, Tier::kHost)}),
+  EXPECT_THAT(failure({offload(weight, 1, 1), prefetch(weight, 2, 3, plan::Tier::kHost)}),
               StartsWith("wrong tier: migrations[1]"));
   EXPECT_THAT(failure({offload(weight, 1, 1), offload(weight, 2, 3), prefetch(weight, 3, 3)}),
               StartsWith("already away: migrations[1]"));
 }
 
 TEST_F(SimulatorTest, RulesOfTransientTensors) {
-  const TensorIndex activation = builder.transient(10);
-  const OpIndex birth = builder.op(10, {.writes = {activation}});
-  const OpIndex death = builder.op(10, {.reads = {activation}});
-  const TensorIndex unused = builder.transient(10);
+  const trace::TensorIndex activation = builder.transient(10);
+  const trace::OpIndex birth = builder.op(10, {.writes = {activation}});
+  const trace::OpIndex death = builder.op(10, {.reads = {activation}});
+  const trace::TensorIndex unused = builder.transient(10);
   EXPECT_THAT(failure({offload(activation, birth, birth)}), StartsWith("tensor not alive"));
   EXPECT_THAT(failure({offload(activation, death, death)}), StartsWith("not resident"));
   EXPECT_THAT(failure({offload(unused, death, death)}), StartsWith("tensor not alive"));
@@ -173,7 +175,7 @@ class FreedLaterTest : public SimulatorTest {
     builder = TraceBuilder();
     hardware = round_machine(1000);
     hardware.drives[0].capacity_bytes = 1000;
-    for (TensorIndex* tensor : {&first, &second}) {
+    for (trace::TensorIndex* tensor : {&first, &second}) {
       *tensor = builder.transient(1000);
       const auto op = builder.op(100, {.writes = {*tensor}});
       builder.op(100, {.reads = {*tensor}});
@@ -182,7 +184,7 @@ class FreedLaterTest : public SimulatorTest {
       EXPECT_EQ(builder.op(100, {.frees = {*tensor}}), op + 4);
     }
   }
-  TensorIndex first, second;
+  trace::TensorIndex first, second;
 };
 
 TEST_F(FreedLaterTest, StaysUnlessItIsMoved) {
@@ -190,7 +192,7 @@ TEST_F(FreedLaterTest, StaysUnlessItIsMoved) {
 }
 
 TEST_F(FreedLaterTest, LeavesForGoodAndGivesItsRoomBack) {
-  const teraio::Run result = run({offload(first, 2, 4), offload(second, 7, 9)});
+  const simulate::Run result = run({offload(first, 2, 4), offload(second, 7, 9)});
   EXPECT_EQ(result.stall_ns, 0);
   EXPECT_EQ(result.ssd_bytes_written, 2000);
   EXPECT_EQ(result.ssd_bytes_read, 0);
@@ -203,13 +205,13 @@ TEST_F(FreedLaterTest, AnOpWaitsForTheWrite) {
 }
 
 TEST_F(FreedLaterTest, AValidCopyIsEnough) {
-  const TensorIndex clean = builder.transient(1000);
+  const trace::TensorIndex clean = builder.transient(1000);
   builder.op(100, {.writes = {clean}});
   builder.op(2000);
   builder.op(100, {.reads = {clean}});
   builder.op(100, {.workspace_bytes = 1000});
   builder.op(100, {.frees = {clean}});
-  const teraio::Run result =
+  const simulate::Run result =
       run({offload(first, 2, 4), offload(second, 7, 9), offload(clean, 11, 12),
            prefetch(clean, 12, 12), drop(clean, 13, 14)});
   EXPECT_EQ(result.ssd_bytes_written, 3000);
@@ -221,9 +223,9 @@ TEST_F(FreedLaterTest, AValidCopyIsEnough) {
 // Two tensors are freed when one is half written and the other waits for that.
 TEST_F(SimulatorTest, AWriteOfWhatIsFreedStops) {
   builder = TraceBuilder();
-  const TensorIndex half_written = builder.transient(1000);
-  const TensorIndex waiting = builder.transient(500);
-  const TensorIndex next = builder.transient(1500);
+  const trace::TensorIndex half_written = builder.transient(1000);
+  const trace::TensorIndex waiting = builder.transient(500);
+  const trace::TensorIndex next = builder.transient(1500);
   builder.op(100, {.writes = {half_written, waiting}});
   builder.op(500, {.frees = {half_written, waiting}});
   builder.op(100, {.writes = {next}});
@@ -231,8 +233,8 @@ TEST_F(SimulatorTest, AWriteOfWhatIsFreedStops) {
   builder.op(100, {.reads = {next}});
   hardware = round_machine(1500);
   hardware.drives[0].capacity_bytes = 1500;
-  const teraio::Run result = run({offload(half_written, 1, 1), offload(waiting, 1, 1),
-                                  offload(next, 3, 4), prefetch(next, 4, 4)});
+  const simulate::Run result = run({offload(half_written, 1, 1), offload(waiting, 1, 1),
+                                    offload(next, 3, 4), prefetch(next, 4, 4)});
   ASSERT_EQ(result.transfers.size(), 2u);
   EXPECT_EQ(result.transfers[0].tensor, next);
   EXPECT_EQ(result.transfers[0].start_ns, 700);
@@ -247,7 +249,8 @@ TEST_F(SimulatorTest, ADropNeedsACopyMadeSinceTheLastWrite) {
 
 TEST_F(SimulatorTest, TiersMustExist) {
   limits.host_limit_bytes = 0;
-  EXPECT_THAT(failure({offload(weight, 1, 1, Tier::kHost), prefetch(weight, 2, 3, Tier::kHost)}),
+  EXPECT_THAT(failure({offload(weight, 1, 1, plan::Tier::kHost),
+                       prefetch(weight, 2, 3, plan::Tier::kHost)}),
               StartsWith("no such tier"));
 }
 
@@ -275,70 +278,72 @@ class TwoTensorsTest : public ::testing::Test {
     builder.op(10, {.reads = {a}});
     builder.op(10, {.reads = {b}});
   }
-  teraio::Run run(std::vector<Migration> migrations) {
-    Result<teraio::Run> result = simulate(builder.trace(), hardware, {}, {"test", migrations});
+  simulate::Run run(std::vector<plan::Migration> migrations) {
+    Result<simulate::Run> result = simulate(builder.trace(), hardware, {}, {"test", migrations});
     EXPECT_TRUE(result.ok()) << result.status().message();
-    return result.ok() ? *result : teraio::Run();
+    return result.ok() ? *result : simulate::Run();
   }
-  static TransferRecord find(const teraio::Run& run, TensorIndex tensor, Action action) {
+  static TransferRecord find(const simulate::Run& run, trace::TensorIndex tensor,
+                             plan::Action action) {
     for (const TransferRecord& record : run.transfers)
       if (record.tensor == tensor && record.action == action) return record;
     return {};
   }
   TraceBuilder builder;
-  Hardware hardware = round_machine(10'000, 10'000);
-  TensorIndex a, b;
+  hardware::Hardware hardware = round_machine(10'000, 10'000);
+  trace::TensorIndex a, b;
 };
 
 TEST_F(TwoTensorsTest, WritesGoInIssueOrder) {
-  const teraio::Run result =
+  const simulate::Run result =
       run({offload(b, 1, 2), offload(a, 1, 1), prefetch(a, 3, 3), prefetch(b, 3, 4)});
-  EXPECT_EQ(find(result, b, Action::kOffload).end_ns, 1010);
-  EXPECT_EQ(find(result, a, Action::kOffload).end_ns, 2010);
+  EXPECT_EQ(find(result, b, plan::Action::kOffload).end_ns, 1010);
+  EXPECT_EQ(find(result, a, plan::Action::kOffload).end_ns, 2010);
 }
 
 TEST_F(TwoTensorsTest, AWriteWhoseRoomTheNextOpWaitsForGoesFirst) {
-  const TensorIndex c = builder.persistent(1000);
+  const trace::TensorIndex c = builder.persistent(1000);
   builder.op(10, {.writes = {c}});
-  const TensorIndex big = builder.transient(9000);
+  const trace::TensorIndex big = builder.transient(9000);
   builder.op(10, {.writes = {big}});
   // All three are issued when op 6 comes to wait for 2000 bytes; a's room is said to be for it.
-  const teraio::Run result = run({offload(c, 6, 0), offload(b, 6, 0), offload(a, 6, 6),
-                                  prefetch(a, 0, 0), prefetch(b, 0, 0), prefetch(c, 1, 5)});
-  EXPECT_EQ(find(result, a, Action::kOffload).end_ns, find(result, c, Action::kOffload).start_ns);
-  EXPECT_LT(find(result, b, Action::kOffload).start_ns, 0);  // done in the next iteration
+  const simulate::Run result = run({offload(c, 6, 0), offload(b, 6, 0), offload(a, 6, 6),
+                                    prefetch(a, 0, 0), prefetch(b, 0, 0), prefetch(c, 1, 5)});
+  EXPECT_EQ(find(result, a, plan::Action::kOffload).end_ns,
+            find(result, c, plan::Action::kOffload).start_ns);
+  EXPECT_LT(find(result, b, plan::Action::kOffload).start_ns, 0);  // done in the next iteration
 }
 
 TEST_F(TwoTensorsTest, ReadsGoByDeadline) {
-  const teraio::Run result =
+  const simulate::Run result =
       run({offload(a, 1, 1), offload(b, 1, 1), prefetch(b, 2, 4), prefetch(a, 2, 3)});
-  EXPECT_EQ(find(result, a, Action::kPrefetch).start_ns, 5010);
-  EXPECT_EQ(find(result, b, Action::kPrefetch).start_ns, 6010);
+  EXPECT_EQ(find(result, a, plan::Action::kPrefetch).start_ns, 5010);
+  EXPECT_EQ(find(result, b, plan::Action::kPrefetch).start_ns, 6010);
 }
 
 TEST_F(TwoTensorsTest, TiersMoveAtOnceAndShareTheLink) {
   hardware.device_link = {kBytesPerNs, kBytesPerNs};
-  const teraio::Run result = run({offload(a, 1, 1, Tier::kHost), offload(b, 1, 1),
-                                  prefetch(a, 2, 3, Tier::kHost), prefetch(b, 2, 4)});
-  EXPECT_EQ(find(result, a, Action::kOffload).end_ns, 2010);
-  EXPECT_EQ(find(result, b, Action::kOffload).end_ns, 2010);
-  EXPECT_EQ(find(result, a, Action::kPrefetch).end_ns, 7010);
+  const simulate::Run result = run({offload(a, 1, 1, plan::Tier::kHost), offload(b, 1, 1),
+                                    prefetch(a, 2, 3, plan::Tier::kHost), prefetch(b, 2, 4)});
+  EXPECT_EQ(find(result, a, plan::Action::kOffload).end_ns, 2010);
+  EXPECT_EQ(find(result, b, plan::Action::kOffload).end_ns, 2010);
+  EXPECT_EQ(find(result, a, plan::Action::kPrefetch).end_ns, 7010);
 }
 
 TEST_F(TwoTensorsTest, SharedMediaMoveEachDirectionAtHalfTheRate) {
   hardware.drives[0].duplex = 1.0;
-  const teraio::Run alone = run({offload(a, 1, 1), prefetch(a, 2, 3)});
-  EXPECT_EQ(find(alone, a, Action::kPrefetch).end_ns, 6010);
-  const teraio::Run both =
+  const simulate::Run alone = run({offload(a, 1, 1), prefetch(a, 2, 3)});
+  EXPECT_EQ(find(alone, a, plan::Action::kPrefetch).end_ns, 6010);
+  const simulate::Run both =
       run({offload(a, 1, 1), prefetch(a, 2, 3), offload(b, 2, 2), prefetch(b, 3, 4)});
-  EXPECT_EQ(find(both, a, Action::kPrefetch).end_ns, 7010);
-  EXPECT_EQ(find(both, b, Action::kOffload).end_ns, 7010);
+  EXPECT_EQ(find(both, a, plan::Action::kPrefetch).end_ns, 7010);
+  EXPECT_EQ(find(both, b, plan::Action::kOffload).end_ns, 7010);
 }
 
 TEST_F(TwoTensorsTest, APrefetchThatIsNotUrgentLeavesRoomForTheNextOp) {
   hardware.device_memory_bytes = 2000;
   TraceBuilder tight;
-  const TensorIndex weight = tight.persistent(1500);
+  const trace::TensorIndex weight = tight.persistent(1500);
   tight.op(1000, {.reads = {weight}});
   tight.op(1000);
   tight.op(1000, {.workspace_bytes = 1000});
@@ -352,12 +357,12 @@ TEST_F(TwoTensorsTest, APrefetchThatIsNotUrgentLeavesRoomForTheNextOp) {
 
 TEST_F(TwoTensorsTest, OneSimulatorRunsManyPlans) {
   const Simulator simulator(builder.trace(), hardware, {});
-  const Plan moving = {"test", {offload(a, 1, 1), prefetch(a, 2, 3)}};
-  const Result<teraio::Run> first = simulator.run(moving);
+  const plan::Plan moving = {"test", {offload(a, 1, 1), prefetch(a, 2, 3)}};
+  const Result<simulate::Run> first = simulator.run(moving);
   ASSERT_TRUE(simulator.run({"test", {}}).ok());
-  const Result<teraio::Run> again = simulator.run(moving);
+  const Result<simulate::Run> again = simulator.run(moving);
   EXPECT_EQ(*first, *again);
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::simulate

@@ -17,7 +17,7 @@
 #include "testing/faulty_io.h"
 #include "testing/scratch_directory.h"
 
-namespace teraio {
+namespace teraio::storage {
 namespace {
 
 using ::testing::AllOf;
@@ -37,19 +37,19 @@ struct Backend {
 class BackendFaults : public ::testing::TestWithParam<Backend> {
  protected:
   // Skips the test where the backend cannot be had.
-  void open(FaultSchedule schedule) {
-    auto file = ExtentFile::create(directory_.path(), {.size_bytes = kDriveBytes});
+  void open(testing::FaultSchedule schedule) {
+    auto file = io::ExtentFile::create(directory_.path(), {.size_bytes = kDriveBytes});
     ASSERT_TRUE(file.ok()) << file.status().message();
     std::vector<DriveSpec> drives(1);
     DriveSpec& drive = drives.front();
     drive.name = "file";
     drive.capacity_bytes = kDriveBytes;
     if (GetParam().is_uring) {
-      auto io = open_uring_io(file->fd(), kWindow);
+      auto io = io::open_uring_io(file->fd(), kWindow);
       if (!io) GTEST_SKIP() << io.status().message();
       drive.io = std::move(*io);
     } else {
-      drive.io = make_thread_io(file->fd(), file->is_direct(), kWindow);
+      drive.io = io::make_thread_io(file->fd(), file->is_direct(), kWindow);
     }
     drive.io = make_faulty_io(std::move(drive.io), std::move(schedule));
     drive.file = std::move(*file);
@@ -99,28 +99,32 @@ INSTANTIATE_TEST_SUITE_P(Backends, BackendFaults,
                          [](const auto& info) { return info.param.name; });
 
 // The tenth write request fails so.
-FaultSchedule tenth_write(int error_number) {
-  return [error_number, count = 0](const IoRequest& request) mutable {
-    const bool fails = request.direction == Direction::kWrite && ++count == 10;
-    return fails ? std::optional(Fault{.error_number = error_number}) : std::nullopt;
+testing::FaultSchedule tenth_write(int error_number) {
+  return [error_number, count = 0](const io::IoRequest& request) mutable {
+    const bool fails = request.direction == io::Direction::kWrite && ++count == 10;
+    return fails ? std::optional(testing::Fault{.error_number = error_number}) : std::nullopt;
   };
 }
 
 TEST_P(BackendFaults, ShortTransfersAtEverySize) {
-  open([](const IoRequest& request) { return Fault{.short_bytes = request.size_bytes / 3}; });
+  open([](const io::IoRequest& request) {
+    return testing::Fault{.short_bytes = request.size_bytes / 3};
+  });
   if (!IsSkipped()) expect_every_size_to_come_back();
 }
 
 TEST_P(BackendFaults, NotReadyNowAndThenAtEverySize) {
-  open([count = 0](const IoRequest&) mutable {
+  open([count = 0](const io::IoRequest&) mutable {
     const int error_number = ++count % 3 == 0 ? EAGAIN : count % 5 == 0 ? EINTR : 0;
-    return Fault{.error_number = error_number};
+    return testing::Fault{.error_number = error_number};
   });
   if (!IsSkipped()) expect_every_size_to_come_back();
 }
 
 TEST_P(BackendFaults, LateResultsAtEverySize) {
-  open([count = 0](const IoRequest&) mutable { return Fault{.overtaken_by = ++count % 6}; });
+  open([count = 0](const io::IoRequest&) mutable {
+    return testing::Fault{.overtaken_by = ++count % 6};
+  });
   if (!IsSkipped()) expect_every_size_to_come_back();
 }
 
@@ -135,21 +139,22 @@ TEST_P(BackendFaults, AFullDiskInTheMiddle) {
 }
 
 TEST_P(BackendFaults, ADriveThatIsNeverReadyIsAnErrorAndNoHang) {
-  open([](const IoRequest& request) {
-    return request.direction == Direction::kRead ? std::optional(Fault{.error_number = EAGAIN})
-                                                 : std::nullopt;
+  open([](const io::IoRequest& request) {
+    return request.direction == io::Direction::kRead
+               ? std::optional(testing::Fault{.error_number = EAGAIN})
+               : std::nullopt;
   });
   if (IsSkipped()) return;
   const Extent extent = session().reserve(kMiB);
   ASSERT_TRUE(session().write(extent, 1).status.ok());
   PageMemory memory(extent.size_bytes);
-  const Status status = session().transfer(Direction::kRead, extent, memory).status;
+  const Status status = session().transfer(io::Direction::kRead, extent, memory).status;
   EXPECT_EQ(status.code(), ErrorCode::kIoError);
   EXPECT_THAT(status.message(), AllOf(HasSubstr("drive file"), HasSubstr("read of ")));
 }
 
 TEST_P(BackendFaults, SixtyFourThreadsAtOnce) {
-  open(random_faults(7, {.passing = 0.1, .partial = 0.2, .late = 0.2}));
+  open(testing::random_faults(7, {.passing = 0.1, .partial = 0.2, .late = 0.2}));
   if (IsSkipped()) return;
   std::vector<int> failure_counts(64, 0);
   std::vector<std::thread> threads;
@@ -169,4 +174,4 @@ TEST_P(BackendFaults, SixtyFourThreadsAtOnce) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::storage

@@ -24,7 +24,7 @@
 #include "testing/memory_store.h"
 #include "testing/scratch_directory.h"
 
-namespace teraio {
+namespace teraio::storage {
 namespace {
 
 using ::testing::HasSubstr;
@@ -40,7 +40,7 @@ struct Surroundings {
   ScratchDirectory directory;
   SteadyClock clock;
   VirtualClock virtual_clock;
-  std::unique_ptr<Device> device;
+  std::unique_ptr<device::Device> device;
 };
 
 using OpenStore = std::function<Result<std::unique_ptr<TierStore>>(Surroundings&)>;
@@ -57,16 +57,16 @@ OpenStore on_drive(IoBackend backend) {
 }
 
 // For a device that the CPU cannot address.
-OpenStore beside_drive(GpuDirect gpu_direct, std::string library) {
+OpenStore beside_drive(io::GpuDirect gpu_direct, std::string library) {
   return [=](Surroundings& around) {
-    auto device = std::make_unique<FakeAsyncDevice>(FakeAsyncOptions());
+    auto device = std::make_unique<testing::FakeAsyncDevice>(testing::FakeAsyncOptions());
     if (!library.empty()) testing::loaded_fake_cufile(library)->device = device.get();
     around.device = std::move(device);
     SsdStoreOptions options;
     options.capacity_bytes = kCapacityBytes;
     options.device = around.device.get();
     options.gpu_direct = gpu_direct;
-    options.checksum = gpu_direct == GpuDirect::kOff;
+    options.checksum = gpu_direct == io::GpuDirect::kOff;
     options.cufile_library = library;
     return open_ssd_store({{around.directory.path(), 0, 0}}, options, around.clock);
   };
@@ -77,13 +77,13 @@ Result<std::unique_ptr<TierStore>> open_unequal_drives(Surroundings& around, boo
   std::vector<DriveSpec> drives;
   for (const double weight : {3.0, 2.0, 1.0}) {
     const int64_t size_bytes = static_cast<int64_t>(weight) * (kCapacityBytes / 6);
-    auto file = ExtentFile::create(around.directory.path(), {size_bytes, 0, true});
+    auto file = io::ExtentFile::create(around.directory.path(), {size_bytes, 0, true});
     if (!file) return file.status();
     DriveSpec drive;
     drive.name = "drive" + std::to_string(drives.size());
     drive.capacity_bytes = size_bytes;
     drive.weight = weight;
-    drive.io = make_thread_io(file->fd(), is_direct && file->is_direct(), 8);
+    drive.io = io::make_thread_io(file->fd(), is_direct && file->is_direct(), 8);
     drive.file = std::move(*file);
     drives.push_back(std::move(drive));
   }
@@ -94,11 +94,12 @@ Result<std::unique_ptr<TierStore>> open_unequal_drives(Surroundings& around, boo
       std::make_unique<StripedStore>(std::move(drives), options, around.clock));
 }
 
-Result<std::unique_ptr<TierStore>> open_memory(Surroundings& around, const FaultRates& rates) {
-  MemoryStoreOptions options;
+Result<std::unique_ptr<TierStore>> open_memory(Surroundings& around,
+                                               const testing::FaultRates& rates) {
+  testing::MemoryStoreOptions options;
   options.request_bytes = 64 * kKiB;
   for (const int64_t share : {4, 1, 1}) {
-    MemoryDriveOptions drive;
+    testing::MemoryDriveOptions drive;
     drive.capacity_bytes = kCapacityBytes / 6 * share;
     drive.read_bytes_per_second *= share;
     options.drives.push_back(drive);
@@ -108,7 +109,7 @@ Result<std::unique_ptr<TierStore>> open_memory(Surroundings& around, const Fault
 }
 
 Result<std::unique_ptr<TierStore>> open_host(Surroundings& around) {
-  auto device = make_cpu_device(kMiB);
+  auto device = device::make_cpu_device(kMiB);
   if (!device) return device.status();
   around.device = std::move(*device);
   return open_host_store(kCapacityBytes, *around.device, around.clock);
@@ -121,7 +122,7 @@ struct Backend {
 
 std::vector<Backend> backends() {
   // Faults that a transfer has to survive.
-  const FaultRates survivable{.passing = 0.1, .partial = 0.2, .late = 0.2};
+  const testing::FaultRates survivable{.passing = 0.1, .partial = 0.2, .late = 0.2};
   return {
       {"uring", on_drive(IoBackend::kUring)},
       {"threads", on_drive(IoBackend::kThreads)},
@@ -130,8 +131,8 @@ std::vector<Backend> backends() {
       {"memory", [](Surroundings& a) { return open_memory(a, {}); }},
       {"faulty_memory", [=](Surroundings& a) { return open_memory(a, survivable); }},
       {"host", open_host},
-      {"staged", beside_drive(GpuDirect::kOff, "")},
-      {"cufile", beside_drive(GpuDirect::kRequired, TERAIO_FAKE_CUFILE "/1150/libcufile.so.0")},
+      {"staged", beside_drive(io::GpuDirect::kOff, "")},
+      {"cufile", beside_drive(io::GpuDirect::kRequired, TERAIO_FAKE_CUFILE "/1150/libcufile.so.0")},
   };
 }
 
@@ -221,16 +222,21 @@ TEST_P(Conformance, BadTransfersAreRefusedThroughDone) {
   ASSERT_TRUE(session().write(extent, 1).status.ok());
   PageMemory memory(3 * 4096);
   const std::vector<Transfer> bad = {
-      {Direction::kRead, extent, memory.data() + 64, Priority::kPlanned, 0, {}},
-      {Direction::kRead, extent, nullptr, Priority::kPlanned, 0, {}},
-      {Direction::kRead,
+      {io::Direction::kRead, extent, memory.data() + 64, Priority::kPlanned, 0, {}},
+      {io::Direction::kRead, extent, nullptr, Priority::kPlanned, 0, {}},
+      {io::Direction::kRead,
        Extent{extent.offset_bytes, 4096},
        memory.data(),
        Priority::kPlanned,
        0,
        {}},
-      {Direction::kWrite, Extent{int64_t{1} << 40, 8192}, memory.data(), Priority::kUrgent, 0, {}},
-      {Direction::kRead, Extent(), memory.data(), Priority::kPlanned, 0, {}},
+      {io::Direction::kWrite,
+       Extent{int64_t{1} << 40, 8192},
+       memory.data(),
+       Priority::kUrgent,
+       0,
+       {}},
+      {io::Direction::kRead, Extent(), memory.data(), Priority::kPlanned, 0, {}},
   };
   for (const Transfer& transfer : bad) {
     const Completion completion = session().wait(session().submit(transfer));
@@ -243,7 +249,7 @@ TEST_P(Conformance, BadTransfersAreRefusedThroughDone) {
 TEST_P(Conformance, WhatWasNeverWrittenCannotBeRead) {
   const Extent extent = session().reserve(4096);
   PageMemory memory(4096);
-  const Completion completion = session().transfer(Direction::kRead, extent, memory);
+  const Completion completion = session().transfer(io::Direction::kRead, extent, memory);
   EXPECT_EQ(completion.status.code(), ErrorCode::kInvalidArgument);
 }
 
@@ -259,7 +265,8 @@ TEST_P(Conformance, CancelSaysTheTruth) {
   for (int i = 0; i < 24; ++i) {
     memory.emplace_back(2 * kMiB);
     memory.back().fill(i);
-    writes.push_back(session().submit(Direction::kWrite, session().reserve(2 * kMiB), memory[i]));
+    writes.push_back(
+        session().submit(io::Direction::kWrite, session().reserve(2 * kMiB), memory[i]));
   }
   for (const Submitted& write : writes) {
     const bool was_cancelled = store().cancel(write.id);
@@ -275,7 +282,8 @@ TEST_P(Conformance, ClosingEndsEveryTransferOnce) {
   std::vector<Submitted> writes;
   for (int i = 0; i < 40; ++i) {
     memory.emplace_back(2 * kMiB);
-    writes.push_back(session().submit(Direction::kWrite, session().reserve(2 * kMiB), memory[i]));
+    writes.push_back(
+        session().submit(io::Direction::kWrite, session().reserve(2 * kMiB), memory[i]));
   }
   session().close();
   for (const Submitted& write : writes) {
@@ -410,7 +418,7 @@ TEST_P(Conformance, ALayoutMayChangeWhileTransfersRun) {
   ASSERT_TRUE(planned.has_value());
   PageMemory memory(copy.size_bytes);
   memory.fill(7);
-  const Submitted write = session().submit(Direction::kWrite, *planned, memory);
+  const Submitted write = session().submit(io::Direction::kWrite, *planned, memory);
   ASSERT_TRUE(store().lay_out({&copy, 1}).ok());
   const auto again = store().reserve_planned(0);
   ASSERT_TRUE(again.has_value());
@@ -441,4 +449,4 @@ TEST_P(Conformance, SixtyFourThreadsAtOnce) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::storage

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace teraio {
+namespace teraio::storage {
 namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
@@ -12,10 +12,10 @@ class DriveMeterTest : public ::testing::Test {
  protected:
   // Moves that many bytes during the time, with so many requests in flight.
   bool move(int64_t size_bytes, int64_t duration_ns, int32_t in_flight) {
-    meter_.note(Direction::kRead, in_flight, now_ns_);
+    meter_.note(io::Direction::kRead, in_flight, now_ns_);
     now_ns_ += duration_ns;
-    meter_.add_bytes(Direction::kRead, size_bytes);
-    return meter_.note(Direction::kRead, 0, now_ns_);
+    meter_.add_bytes(io::Direction::kRead, size_bytes);
+    return meter_.note(io::Direction::kRead, 0, now_ns_);
   }
 
   DriveMeter meter_{"drive", "path", {kDepth, 2}};
@@ -34,42 +34,42 @@ TEST_F(DriveMeterTest, CountsBusyTimeOnlyWhileSomethingIsInFlight) {
 }
 
 TEST_F(DriveMeterTest, BusyTimeGrowsWithoutResults) {
-  meter_.note(Direction::kWrite, 1, now_ns_);
+  meter_.note(io::Direction::kWrite, 1, now_ns_);
   EXPECT_EQ(meter_.counters(now_ns_ + kSecond).write_busy_ns, kSecond);
 }
 
 TEST_F(DriveMeterTest, TheRateIsThatUnderLoad) {
   EXPECT_FALSE(move(400, kSecond / 2, kDepth));
-  EXPECT_EQ(meter_.rate(Direction::kRead), 0);
+  EXPECT_EQ(meter_.rate(io::Direction::kRead), 0);
   EXPECT_TRUE(move(400, kSecond / 2, kDepth / 2));
-  EXPECT_EQ(meter_.rate(Direction::kRead), 800);
+  EXPECT_EQ(meter_.rate(io::Direction::kRead), 800);
 }
 
 TEST_F(DriveMeterTest, ALightlyUsedDriveHasNoRate) {
   EXPECT_FALSE(move(400, 10 * kSecond, kDepth / 2 - 1));
-  EXPECT_EQ(meter_.rate(Direction::kRead), 0);
+  EXPECT_EQ(meter_.rate(io::Direction::kRead), 0);
 }
 
 // One write at a time shows what a drive takes for one, not how fast it is.
 TEST_F(DriveMeterTest, ASmallWindowHasToBeFullForARate) {
   const auto write = [this](int32_t in_flight) {
-    meter_.note(Direction::kWrite, in_flight, now_ns_);
+    meter_.note(io::Direction::kWrite, in_flight, now_ns_);
     now_ns_ += 2 * kSecond;
-    meter_.add_bytes(Direction::kWrite, 500);
-    return meter_.note(Direction::kWrite, 0, now_ns_);
+    meter_.add_bytes(io::Direction::kWrite, 500);
+    return meter_.note(io::Direction::kWrite, 0, now_ns_);
   };
   EXPECT_FALSE(write(1));
   EXPECT_TRUE(write(2));
-  EXPECT_EQ(meter_.rate(Direction::kWrite), 250);
+  EXPECT_EQ(meter_.rate(io::Direction::kWrite), 250);
 }
 
 TEST_F(DriveMeterTest, TheRateFollowsTheDrive) {
   move(1000, kSecond, kDepth);
   for (int i = 0; i < 10; ++i) move(100, kSecond, kDepth);
-  EXPECT_NEAR(meter_.rate(Direction::kRead), 100, 5);
+  EXPECT_NEAR(meter_.rate(io::Direction::kRead), 100, 5);
   EXPECT_EQ(meter_.counters(now_ns_).read_bytes_per_second,
-            static_cast<int64_t>(meter_.rate(Direction::kRead)));
+            static_cast<int64_t>(meter_.rate(io::Direction::kRead)));
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::storage

@@ -13,7 +13,7 @@
 #include "storage/store_session.h"
 #include "testing/scratch_directory.h"
 
-namespace teraio {
+namespace teraio::storage {
 namespace {
 
 using ::testing::AllOf;
@@ -50,7 +50,7 @@ class FailingDriveTest : public ::testing::TestWithParam<IoBackend> {
 
   Status read(const Extent& extent) {
     PageMemory memory(extent.size_bytes);
-    return session().transfer(Direction::kRead, extent, memory).status;
+    return session().transfer(io::Direction::kRead, extent, memory).status;
   }
 
   void expect_clear(const Status& status) {
@@ -96,7 +96,7 @@ TEST_P(FailingDriveTest, SomeReadsFailAndNoneBringsAWrongByte) {
   for (int round = 0; round < 10; ++round) {
     for (size_t seed = 0; seed < extents.size(); ++seed) {
       PageMemory memory(extents[seed].size_bytes);
-      const Status status = session().transfer(Direction::kRead, extents[seed], memory).status;
+      const Status status = session().transfer(io::Direction::kRead, extents[seed], memory).status;
       if (status.ok()) {
         EXPECT_TRUE(memory.holds(seed));
       } else {
@@ -123,4 +123,4 @@ TEST_P(FailingDriveTest, WritesThatFailLeaveTheOtherTensorsReadable) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::storage

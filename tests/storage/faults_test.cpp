@@ -8,7 +8,7 @@
 #include "storage/store_session.h"
 #include "testing/memory_store.h"
 
-namespace teraio {
+namespace teraio::storage {
 namespace {
 
 using ::testing::AllOf;
@@ -20,12 +20,13 @@ using testing::Submitted;
 class FaultsTest : public ::testing::Test {
  protected:
   // Two drives in memory; `schedule` is asked about the requests of the second.
-  void open(FaultSchedule schedule, bool checksum = true) {
-    MemoryStoreOptions options;
+  void open(testing::FaultSchedule schedule, bool checksum = true) {
+    testing::MemoryStoreOptions options;
     options.drives = {{.capacity_bytes = 24 * kMiB}, {.capacity_bytes = 24 * kMiB}};
     options.checksum = checksum;
     options.faults = [schedule](int32_t drive) {
-      return drive == 1 ? schedule : [](const IoRequest&) { return std::optional<Fault>(); };
+      return drive == 1 ? schedule
+                        : [](const io::IoRequest&) { return std::optional<testing::Fault>(); };
     };
     session_ = std::make_unique<StoreSession>(open_memory_store(options, clock_));
   }
@@ -38,9 +39,9 @@ class FaultsTest : public ::testing::Test {
   std::unique_ptr<StoreSession> session_;
 };
 
-FaultSchedule on_reads(Fault fault) {
-  return [fault](const IoRequest& request) {
-    return request.direction == Direction::kRead ? std::optional(fault) : std::nullopt;
+testing::FaultSchedule on_reads(testing::Fault fault) {
+  return [fault](const io::IoRequest& request) {
+    return request.direction == io::Direction::kRead ? std::optional(fault) : std::nullopt;
   };
 }
 
@@ -50,7 +51,7 @@ TEST_F(FaultsTest, AFlippedBitIsFoundAndNamed) {
   const Extent extent = session().reserve(8 * kMiB);
   ASSERT_TRUE(session().write(extent, 1).status.ok());
   PageMemory memory(extent.size_bytes);
-  const Status status = session().transfer(Direction::kRead, extent, memory).status;
+  const Status status = session().transfer(io::Direction::kRead, extent, memory).status;
   EXPECT_EQ(status.code(), ErrorCode::kCorrupted);
   EXPECT_THAT(status.message(),
               AllOf(HasSubstr("extent of 8388608 bytes at 4096"), HasSubstr("drive memory1"),
@@ -62,12 +63,12 @@ TEST_F(FaultsTest, WithoutChecksumsNobodyLooks) {
   const Extent extent = session().reserve(8 * kMiB);
   ASSERT_TRUE(session().write(extent, 1).status.ok());
   PageMemory memory(extent.size_bytes);
-  EXPECT_TRUE(session().transfer(Direction::kRead, extent, memory).status.ok());
+  EXPECT_TRUE(session().transfer(io::Direction::kRead, extent, memory).status.ok());
   EXPECT_FALSE(memory.holds(1));
 }
 
 TEST_F(FaultsTest, EveryTransferShortStillBringsEveryByte) {
-  open([](const IoRequest&) { return Fault{.short_bytes = 12'345}; });
+  open([](const io::IoRequest&) { return testing::Fault{.short_bytes = 12'345}; });
   const Extent extent = session().reserve(9 * kMiB + 1);
   ASSERT_TRUE(session().write(extent, 2).status.ok());
   EXPECT_TRUE(session().holds(extent, 2));
@@ -87,9 +88,9 @@ TEST_F(FaultsTest, AReadErrorLeavesTheOtherDrivesTensorsReadable) {
 }
 
 TEST_F(FaultsTest, AnErrorThatPassesCanBeReadAgain) {
-  open([count = 0](const IoRequest& request) mutable {
-    const bool fails = request.direction == Direction::kRead && count++ == 0;
-    return fails ? std::optional(Fault{.error_number = EIO}) : std::nullopt;
+  open([count = 0](const io::IoRequest& request) mutable {
+    const bool fails = request.direction == io::Direction::kRead && count++ == 0;
+    return fails ? std::optional(testing::Fault{.error_number = EIO}) : std::nullopt;
   });
   const Extent extent = session().reserve(8 * kMiB);
   ASSERT_TRUE(session().write(extent, 1).status.ok());
@@ -98,8 +99,8 @@ TEST_F(FaultsTest, AnErrorThatPassesCanBeReadAgain) {
 }
 
 TEST_F(FaultsTest, ADriveThatFillsUpInTheMiddleIsOutOfSpace) {
-  open([count = 0](const IoRequest&) mutable {
-    return count++ == 3 ? std::optional(Fault{.error_number = ENOSPC}) : std::nullopt;
+  open([count = 0](const io::IoRequest&) mutable {
+    return count++ == 3 ? std::optional(testing::Fault{.error_number = ENOSPC}) : std::nullopt;
   });
   const Extent extent = session().reserve(32 * kMiB);
   EXPECT_EQ(session().write(extent, 1).status.code(), ErrorCode::kOutOfSpace);
@@ -108,14 +109,16 @@ TEST_F(FaultsTest, ADriveThatFillsUpInTheMiddleIsOutOfSpace) {
 }
 
 TEST_F(FaultsTest, LateResultsChangeNothing) {
-  open([count = 0](const IoRequest&) mutable { return Fault{.overtaken_by = count++ % 5}; });
+  open([count = 0](const io::IoRequest&) mutable {
+    return testing::Fault{.overtaken_by = count++ % 5};
+  });
   const Extent extent = session().reserve(40 * kMiB);
   ASSERT_TRUE(session().write(extent, 3).status.ok());
   EXPECT_TRUE(session().holds(extent, 3));
 }
 
 TEST_F(FaultsTest, ASlowDriveOnlyCostsTime) {
-  MemoryStoreOptions options;
+  testing::MemoryStoreOptions options;
   options.drives = {{.capacity_bytes = 64 * kMiB},
                     {.capacity_bytes = 64 * kMiB,
                      .read_bytes_per_second = 80'000'000,
@@ -133,7 +136,7 @@ TEST_F(FaultsTest, ASlowDriveOnlyCostsTime) {
 TEST(VirtualTime, TheSameSeedGivesTheSameTimes) {
   const auto run = [](uint64_t seed) {
     VirtualClock clock;
-    MemoryStoreOptions options;
+    testing::MemoryStoreOptions options;
     options.drives = {{.capacity_bytes = 32 * kMiB, .seed = seed}};
     StoreSession session(open_memory_store(options, clock));
     const Extent extent = session.reserve(20 * kMiB + 1);
@@ -146,7 +149,7 @@ TEST(VirtualTime, TheSameSeedGivesTheSameTimes) {
 
 TEST(VirtualTime, RatesHold) {
   VirtualClock clock;
-  MemoryStoreOptions options;
+  testing::MemoryStoreOptions options;
   options.drives = {{.capacity_bytes = 64 * kMiB, .write_bytes_per_second = kGiB}};
   StoreSession session(open_memory_store(options, clock));
   const Completion completion = session.write(session.reserve(64 * kMiB), 1);
@@ -156,4 +159,4 @@ TEST(VirtualTime, RatesHold) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::storage

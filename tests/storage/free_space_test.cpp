@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 
-namespace teraio {
+namespace teraio::storage {
 namespace {
 
 using ::testing::ElementsAre;
@@ -112,4 +112,4 @@ TEST(FreeSpace, NeverHandsOutAByteTwice) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::storage

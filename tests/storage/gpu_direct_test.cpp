@@ -15,7 +15,7 @@
 #include "testing/fake_cufile/loaded_fake_cufile.h"
 #include "testing/scratch_directory.h"
 
-namespace teraio {
+namespace teraio::storage {
 namespace {
 
 using ::testing::AllOf;
@@ -76,7 +76,7 @@ class GpuDirectTest : public ::testing::Test {
   SsdStoreOptions options_;
   ScratchDirectory directory_;
   SteadyClock clock_;
-  FakeAsyncDevice device_{{}};
+  testing::FakeAsyncDevice device_{{}};
   std::unique_ptr<StoreSession> session_;
 };
 
@@ -103,7 +103,7 @@ TEST_F(GpuDirectTest, TheFileHasNoNameOnceOpen) {
 
 TEST_F(GpuDirectTest, EverythingIsClosedWithTheLastUser) {
   open();
-  const auto other = CufileLibrary::open(options_.cufile_library);
+  const auto other = io::CufileLibrary::open(options_.cufile_library);
   ASSERT_TRUE(other.ok());
   EXPECT_EQ(fake().driver_open_count, 1);
   session().close();
@@ -161,7 +161,7 @@ TEST_F(GpuDirectTest, AnOldVersionIsUsedWhenItsConfigurationIsStrict) {
   use_version("1070");
   open();
   EXPECT_EQ(drive().gpu_direct_off, "");
-  EXPECT_EQ((*CufileLibrary::open(options_.cufile_library))->version(), 0);
+  EXPECT_EQ((*io::CufileLibrary::open(options_.cufile_library))->version(), 0);
 }
 
 TEST_F(GpuDirectTest, AnOldVersionWithCompatModeIsNotUsed) {
@@ -182,7 +182,7 @@ TEST_F(GpuDirectTest, AFirstWriteThatFailsIsNoDirectWay) {
 }
 
 TEST_F(GpuDirectTest, SwitchedOffMeansStaged) {
-  options_.gpu_direct = GpuDirect::kOff;
+  options_.gpu_direct = io::GpuDirect::kOff;
   EXPECT_THAT(why_staged(), HasSubstr("switched off"));
   EXPECT_EQ(fake().driver_open_count, 0);
 }
@@ -194,7 +194,7 @@ TEST_F(GpuDirectTest, ChecksumsNeedHostMemory) {
 
 TEST_F(GpuDirectTest, WhoInsistsGetsTheReasonAsAnError) {
   fake().has_direct_path = false;
-  options_.gpu_direct = GpuDirect::kRequired;
+  options_.gpu_direct = io::GpuDirect::kRequired;
   const auto store = try_open();
   ASSERT_FALSE(store.ok());
   EXPECT_EQ(store.status().code(), ErrorCode::kUnsupported);
@@ -252,7 +252,7 @@ TEST_F(GpuDirectTest, NothingHappensBeforeTheDeviceIsThere) {
   const Extent extent = session().reserve(kMiB);
   PageMemory memory(extent.size_bytes);
   device_.launch({{}, {{memory.data(), extent.size_bytes}}, [&] { memory.fill(9); }});
-  Transfer transfer{Direction::kWrite, extent, memory.data(), Priority::kPlanned, 0, {}, {}};
+  Transfer transfer{io::Direction::kWrite, extent, memory.data(), Priority::kPlanned, 0, {}, {}};
   transfer.ready = device_.record();
   ASSERT_TRUE(session().wait(session().submit(transfer)).status.ok());
   EXPECT_TRUE(session().holds(extent, 9));
@@ -260,4 +260,4 @@ TEST_F(GpuDirectTest, NothingHappensBeforeTheDeviceIsThere) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::storage

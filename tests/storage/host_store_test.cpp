@@ -15,33 +15,34 @@
 #include "testing/fake_async_device.h"
 #include "testing/resident_memory.h"
 
-namespace teraio {
+namespace teraio::storage {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 // A pool, a device with blocks to move, and the order in which transfers ended.
-class HostStoreTest : public testing::Test {
+class HostStoreTest : public ::testing::Test {
  protected:
   void open(int64_t limit_bytes) {
-    device_ = std::move(*make_cpu_device(int64_t{1} << 40));
+    device_ = std::move(*device::make_cpu_device(int64_t{1} << 40));
     open_on(*device_, limit_bytes);
   }
 
-  void open_on(Device& device, int64_t limit_bytes) {
+  void open_on(device::Device& device, int64_t limit_bytes) {
     auto store = open_host_store(limit_bytes, device, clock_);
     ASSERT_TRUE(store.ok()) << store.status().message();
     store_ = std::move(*store);
   }
 
   std::byte* block(int64_t size_bytes, int value = 0) {
-    std::byte* memory = device_->allocate(align_up(std::max<int64_t>(size_bytes, 1), kPageBytes));
+    std::byte* memory =
+        device_->allocate(align_up(std::max<int64_t>(size_bytes, 1), device::kPageBytes));
     std::memset(memory, value, size_bytes);
     return memory;
   }
 
-  Completion move(Direction direction, Extent extent, std::byte* memory) {
+  Completion move(io::Direction direction, Extent extent, std::byte* memory) {
     std::promise<Completion> done;
     Transfer transfer;
     transfer.direction = direction;
@@ -52,14 +53,14 @@ class HostStoreTest : public testing::Test {
     return done.get_future().get();
   }
   Status write(Extent extent, std::byte* memory) {
-    return move(Direction::kWrite, extent, memory).status;
+    return move(io::Direction::kWrite, extent, memory).status;
   }
   Status read(Extent extent, std::byte* memory) {
-    return move(Direction::kRead, extent, memory).status;
+    return move(io::Direction::kRead, extent, memory).status;
   }
 
   SteadyClock clock_;
-  std::unique_ptr<Device> device_;
+  std::unique_ptr<device::Device> device_;
   std::unique_ptr<TierStore> store_;
 };
 
@@ -71,7 +72,7 @@ TEST_F(HostStoreTest, BytesComeBack) {
     for (int64_t i = 0; i < size_bytes; ++i) from[i] = static_cast<std::byte>(i * 31 >> 8);
     std::byte* to = block(size_bytes);
     ASSERT_TRUE(write(extent, from).ok());
-    const Completion completion = move(Direction::kRead, extent, to);
+    const Completion completion = move(io::Direction::kRead, extent, to);
     ASSERT_TRUE(completion.status.ok()) << completion.status.message();
     EXPECT_EQ(completion.transferred_bytes, size_bytes);
     EXPECT_LE(completion.submit_ns, completion.start_ns);
@@ -96,7 +97,7 @@ TEST_F(HostStoreTest, TheLimitIsHard) {
 }
 
 TEST_F(HostStoreTest, NoLimitToSpeakOfIsAnError) {
-  device_ = std::move(*make_cpu_device(kMiB));
+  device_ = std::move(*device::make_cpu_device(kMiB));
   for (const int64_t limit_bytes : {0L, -1L, 4095L}) {
     EXPECT_EQ(open_host_store(limit_bytes, *device_, clock_).status().code(),
               ErrorCode::kInvalidArgument);
@@ -123,15 +124,15 @@ TEST_F(HostStoreTest, ScatteredRoomHoldsALargeExtent) {
 TEST_F(HostStoreTest, HoldsNoMoreMemoryThanItsLimit) {
   open(32 * kMiB);
   std::byte* memory = block(8 * kMiB, 1);
-  const int64_t start_bytes = resident_bytes();
+  const int64_t start_bytes = testing::resident_bytes();
   for (int round = 0; round < 10; ++round) {
     const Extent extent = *store_->reserve(8 * kMiB);
     ASSERT_TRUE(write(extent, memory).ok());
     if (round < 3) continue;
-    EXPECT_LE(resident_bytes(), start_bytes + 33 * kMiB);
+    EXPECT_LE(testing::resident_bytes(), start_bytes + 33 * kMiB);
     store_->release(extent);
   }
-  EXPECT_GE(resident_bytes(), start_bytes + 30 * kMiB);
+  EXPECT_GE(testing::resident_bytes(), start_bytes + 30 * kMiB);
 }
 
 TEST_F(HostStoreTest, ReadingWhatWasNeverWrittenIsRefused) {
@@ -153,7 +154,7 @@ TEST_F(HostStoreTest, CountersTellTheBytes) {
   EXPECT_EQ(counters.bytes_written, 3 * kMiB + 5);
   EXPECT_EQ(counters.bytes_read, 2 * (3 * kMiB + 5));
   EXPECT_EQ(counters.reserved_bytes, 0);
-  EXPECT_EQ(counters.reserved_peak_bytes, 3 * kMiB + kPageBytes);
+  EXPECT_EQ(counters.reserved_peak_bytes, 3 * kMiB + device::kPageBytes);
   ASSERT_EQ(counters.drives.size(), 1);
   EXPECT_EQ(counters.drives[0].error_count, 0);
 }
@@ -200,7 +201,7 @@ class HostStoreOrderTest : public HostStoreTest {
     store_.reset();
   }
 
-  TransferId submit(Direction direction, Extent extent, char label, int64_t deadline = 0,
+  TransferId submit(io::Direction direction, Extent extent, char label, int64_t deadline = 0,
                     Priority priority = Priority::kPlanned) {
     Transfer transfer;
     transfer.direction = direction;
@@ -219,7 +220,7 @@ class HostStoreOrderTest : public HostStoreTest {
   Extent extent() { return *store_->reserve(kMiB); }
   Extent written_extent() {
     const Extent extent = this->extent();
-    submit(Direction::kWrite, extent, 'w');
+    submit(io::Direction::kWrite, extent, 'w');
     run_to_end();
     ended_.clear();
     submitted_ = 0;
@@ -236,7 +237,7 @@ class HostStoreOrderTest : public HostStoreTest {
     }
   }
 
-  FakeAsyncDevice fake_{{.seed = 4, .progress = Progress::kManual}};
+  testing::FakeAsyncDevice fake_{{.seed = 4, .progress = testing::Progress::kManual}};
   std::byte* memory_ = nullptr;
   std::mutex mutex_;
   std::string ended_;
@@ -247,12 +248,12 @@ TEST_F(HostStoreOrderTest, PlannedReadsEndByDeadlineAfterUrgentOnes) {
   std::vector<Extent> extents;
   for (int i = 0; i < 8; ++i) extents.push_back(written_extent());
   const int64_t copies_before = 8;
-  for (int i = 0; i < 4; ++i) submit(Direction::kRead, extents[i], '.');  // fill the window
+  for (int i = 0; i < 4; ++i) submit(io::Direction::kRead, extents[i], '.');  // fill the window
   fake_.wait_for_copies(copies_before + 1);
-  submit(Direction::kRead, extents[4], 'c', 30);
-  submit(Direction::kRead, extents[5], 'b', 20);
-  submit(Direction::kRead, extents[6], 'a', 10);
-  submit(Direction::kRead, extents[7], 'u', 90, Priority::kUrgent);
+  submit(io::Direction::kRead, extents[4], 'c', 30);
+  submit(io::Direction::kRead, extents[5], 'b', 20);
+  submit(io::Direction::kRead, extents[6], 'a', 10);
+  submit(io::Direction::kRead, extents[7], 'u', 90, Priority::kUrgent);
   run_to_end();
   EXPECT_LT(ended().find('u'), ended().find('a'));
   EXPECT_LT(ended().find('a'), ended().find('b'));
@@ -262,11 +263,11 @@ TEST_F(HostStoreOrderTest, PlannedReadsEndByDeadlineAfterUrgentOnes) {
 TEST_F(HostStoreOrderTest, AnExpeditedReadOvertakes) {
   std::vector<Extent> extents;
   for (int i = 0; i < 7; ++i) extents.push_back(written_extent());
-  for (int i = 0; i < 4; ++i) submit(Direction::kRead, extents[i], '.');
+  for (int i = 0; i < 4; ++i) submit(io::Direction::kRead, extents[i], '.');
   fake_.wait_for_copies(7 + 1);
-  submit(Direction::kRead, extents[4], 'a', 10);
-  submit(Direction::kRead, extents[5], 'b', 20);
-  const TransferId last = submit(Direction::kRead, extents[6], 'c', 30);
+  submit(io::Direction::kRead, extents[4], 'a', 10);
+  submit(io::Direction::kRead, extents[5], 'b', 20);
+  const TransferId last = submit(io::Direction::kRead, extents[6], 'c', 30);
   store_->expedite(last);
   run_to_end();
   EXPECT_LT(ended().find('c'), ended().find('a'));
@@ -275,22 +276,22 @@ TEST_F(HostStoreOrderTest, AnExpeditedReadOvertakes) {
 TEST_F(HostStoreOrderTest, AWaitingTransferCanBeCancelledAndAStartedOneNot) {
   std::vector<Extent> extents;
   for (int i = 0; i < 5; ++i) extents.push_back(written_extent());
-  const TransferId first = submit(Direction::kRead, extents[0], 'a');
-  for (int i = 1; i < 4; ++i) submit(Direction::kRead, extents[i], '.');
+  const TransferId first = submit(io::Direction::kRead, extents[0], 'a');
+  for (int i = 1; i < 4; ++i) submit(io::Direction::kRead, extents[i], '.');
   fake_.wait_for_copies(5 + 1);
-  const TransferId last = submit(Direction::kRead, extents[4], 'z', 100);
+  const TransferId last = submit(io::Direction::kRead, extents[4], 'z', 100);
   EXPECT_FALSE(store_->cancel(first));
   EXPECT_TRUE(store_->cancel(last));
   EXPECT_FALSE(store_->cancel(last));
   run_to_end();
-  EXPECT_THAT(ended(), testing::UnorderedElementsAre('a', '.', '.', '.', '!'));
+  EXPECT_THAT(ended(), ::testing::UnorderedElementsAre('a', '.', '.', '.', '!'));
 }
 
 TEST_F(HostStoreOrderTest, ReadsAndWritesBothMakeProgress) {
   std::vector<Extent> extents;
   for (int i = 0; i < 10; ++i) extents.push_back(written_extent());
-  for (int i = 0; i < 10; ++i) submit(Direction::kRead, extents[i], 'r');
-  for (int i = 0; i < 10; ++i) submit(Direction::kWrite, extent(), 'w');
+  for (int i = 0; i < 10; ++i) submit(io::Direction::kRead, extents[i], 'r');
+  for (int i = 0; i < 10; ++i) submit(io::Direction::kWrite, extent(), 'w');
   run_to_end();
   const std::string order = ended();
   EXPECT_LT(order.find('w'), order.rfind('r'));
@@ -300,7 +301,7 @@ TEST_F(HostStoreOrderTest, ReadsAndWritesBothMakeProgress) {
 
 TEST_F(HostStoreOrderTest, AMovingBlockIsNeverTouchedByTheStoreAfterItsEnd) {
   const Extent extent = written_extent();
-  submit(Direction::kRead, extent, 'r');
+  submit(io::Direction::kRead, extent, 'r');
   run_to_end();
   fake_.release(memory_);
   EXPECT_THAT(fake_.violations(), IsEmpty());
@@ -310,7 +311,7 @@ TEST_F(HostStoreOrderTest, AMovingBlockIsNeverTouchedByTheStoreAfterItsEnd) {
 // Nobody but the device needs to wait: compute that is ordered after the events sees the bytes.
 TEST(HostStoreArrivalTest, AReadSaysThatItIsOnItsWayBeforeItHasArrived) {
   constexpr int64_t kSizeBytes = 50 * kMiB;
-  FakeAsyncDevice fake({.progress = Progress::kManual});
+  testing::FakeAsyncDevice fake({.progress = testing::Progress::kManual});
   SteadyClock clock;
   auto store = open_host_store(kSizeBytes, fake, clock);
   ASSERT_TRUE(store.ok());
@@ -319,7 +320,7 @@ TEST(HostStoreArrivalTest, AReadSaysThatItIsOnItsWayBeforeItHasArrived) {
       {{}, {{memory, kSizeBytes}}, [&] { std::memset(fake.bytes(memory), 7, kSizeBytes); }});
   std::atomic<int> done_count = 0;
   Transfer transfer;
-  transfer.direction = Direction::kWrite;
+  transfer.direction = io::Direction::kWrite;
   transfer.extent = *(*store)->reserve(kSizeBytes);
   transfer.memory = memory;
   transfer.ready = fake.record();
@@ -328,14 +329,14 @@ TEST(HostStoreArrivalTest, AReadSaysThatItIsOnItsWayBeforeItHasArrived) {
   };
   (*store)->submit(transfer);
   while (done_count < 1) fake.step();
-  std::promise<std::vector<Event>> on_its_way;
-  transfer.direction = Direction::kRead;
+  std::promise<std::vector<device::Event>> on_its_way;
+  transfer.direction = io::Direction::kRead;
   transfer.ready = fake.record();
-  transfer.on_its_way = [&](std::span<const Event> events) {
+  transfer.on_its_way = [&](std::span<const device::Event> events) {
     on_its_way.set_value({events.begin(), events.end()});
   };
   (*store)->submit(transfer);
-  for (const Event event : on_its_way.get_future().get()) {  // without a step of the device
+  for (const device::Event event : on_its_way.get_future().get()) {  // without a step of the device
     ASSERT_TRUE(fake.order_after(event).ok());
   }
   EXPECT_EQ(done_count, 1);
@@ -352,4 +353,4 @@ TEST(HostStoreArrivalTest, AReadSaysThatItIsOnItsWayBeforeItHasArrived) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::storage

@@ -13,7 +13,7 @@
 #include "testing/sanitized.h"
 #include "testing/scratch_directory.h"
 
-namespace teraio {
+namespace teraio::storage {
 namespace {
 
 using testing::kIsSanitized;
@@ -71,17 +71,17 @@ TEST(LargeExtent, MoreThanFiveGibibytesComeBackFromADrive) {
   RepeatedMemory memory;
   std::memcpy(memory.data(), period.data(), kPeriodBytes);
   const Extent extent = session.reserve(kSizeBytes);
-  const auto move = [&](Direction direction) {
+  const auto move = [&](io::Direction direction) {
     const Completion completion =
         session.wait(session.submit({direction, extent, memory.data(), Priority::kPlanned, 0, {}}));
     EXPECT_TRUE(completion.status.ok()) << completion.status.message();
     EXPECT_EQ(completion.transferred_bytes, kSizeBytes);
   };
-  move(Direction::kWrite);
+  move(io::Direction::kWrite);
   std::memset(memory.data(), 0, kPeriodBytes);
-  move(Direction::kRead);
+  move(io::Direction::kRead);
   EXPECT_EQ(std::memcmp(memory.data(), period.data(), kPeriodBytes), 0);
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::storage

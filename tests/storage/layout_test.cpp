@@ -10,7 +10,7 @@
 #include "base/units.h"
 #include "io/drive_io.h"
 
-namespace teraio {
+namespace teraio::storage {
 namespace {
 
 bool share_bytes(const Piece& a, const Piece& b) {
@@ -74,8 +74,8 @@ TEST(Layout, ACopyWhoseBytesAreTakenHasToWait) {
 
 TEST(Layout, EmptyCopiesTakeABlock) {
   const std::vector<PlannedCopy> copies = {{0, 0, 10}, {1, 0, 10}};
-  EXPECT_EQ(peak_room_bytes(copies), 2 * kBlockBytes);
-  EXPECT_EQ(Layout(Striping({kMiB}), copies).room_bytes(), 2 * kBlockBytes);
+  EXPECT_EQ(peak_room_bytes(copies), 2 * io::kBlockBytes);
+  EXPECT_EQ(Layout(Striping({kMiB}), copies).room_bytes(), 2 * io::kBlockBytes);
 }
 
 TEST(Layout, WithoutCopiesThereIsNone) {
@@ -109,7 +109,7 @@ class RandomLayout : public ::testing::TestWithParam<uint64_t> {
     if (kept) taken_.insert(taken_.end(), kept->begin(), kept->end());
     if (gone) striping_.give_back(*gone);
   }
-  int64_t blocks(size_t most) { return static_cast<int64_t>(1 + below(most)) * kBlockBytes; }
+  int64_t blocks(size_t most) { return static_cast<int64_t>(1 + below(most)) * io::kBlockBytes; }
 
   // As many as there is room for.
   void make_copies() {
@@ -213,4 +213,4 @@ INSTANTIATE_TEST_SUITE_P(Seeds, RandomLayout, ::testing::Range<uint64_t>(1, 9),
                          [](const auto& info) { return "seed" + std::to_string(info.param); });
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::storage

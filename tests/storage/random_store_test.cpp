@@ -19,7 +19,7 @@
 #include "testing/memory_store.h"
 #include "testing/scratch_directory.h"
 
-namespace teraio {
+namespace teraio::storage {
 namespace {
 
 using testing::PageMemory;
@@ -39,7 +39,7 @@ struct Model {
 
 struct UnderWay {
   size_t model = 0;
-  Direction direction = Direction::kRead;
+  io::Direction direction = io::Direction::kRead;
   uint64_t seed = 0;
   std::unique_ptr<PageMemory> memory;
   Submitted submitted;
@@ -66,11 +66,11 @@ class RandomRun {
           break;
         case 2:
         case 3:
-          begin(Direction::kWrite);
+          begin(io::Direction::kWrite);
           break;
         case 4:
         case 5:
-          begin(Direction::kRead);
+          begin(io::Direction::kRead);
           break;
         case 6:
           disturb();
@@ -143,17 +143,17 @@ class RandomRun {
     models_.erase(model);
   }
 
-  void begin(Direction direction) {
+  void begin(io::Direction direction) {
     if (models_.empty() || under_way_.size() > 12) return;
     const size_t index = any_model();
     Model& model = models_[index];
-    if (is_busy(index) || (direction == Direction::kRead && !model.holds_seed)) return;
+    if (is_busy(index) || (direction == io::Direction::kRead && !model.holds_seed)) return;
     UnderWay& transfer = under_way_.emplace_back();
     transfer.model = index;
     transfer.direction = direction;
     transfer.memory = std::make_unique<PageMemory>(model.extent.size_bytes);
-    transfer.seed = direction == Direction::kWrite ? random_() : model.seed;
-    if (direction == Direction::kWrite) transfer.memory->fill(transfer.seed);
+    transfer.seed = direction == io::Direction::kWrite ? random_() : model.seed;
+    if (direction == io::Direction::kWrite) transfer.memory->fill(transfer.seed);
     const Priority priority = pick(4) == 0 ? Priority::kUrgent : Priority::kPlanned;
     transfer.submitted = session_.submit(direction, model.extent, *transfer.memory, priority,
                                          static_cast<int64_t>(pick(100)));
@@ -186,7 +186,7 @@ class RandomRun {
       ++failures_;
       ASSERT_FALSE(completion.status.message().empty());
     }
-    if (transfer.direction == Direction::kWrite) {
+    if (transfer.direction == io::Direction::kWrite) {
       model.seed = transfer.seed;
       model.holds_seed = is_ok;
     } else if (is_ok) {
@@ -224,11 +224,12 @@ INSTANTIATE_TEST_SUITE_P(Seeds, RandomStore, ::testing::ValuesIn(seeds()),
 TEST_P(RandomStore, MemoryWithSurvivableFaults) {
   SCOPED_TRACE(::testing::Message() << "TERAIO_TEST_SEED=" << GetParam());
   VirtualClock clock;
-  MemoryStoreOptions options;
+  testing::MemoryStoreOptions options;
   options.request_bytes = 128 * kKiB;
   options.drives = {{.capacity_bytes = kDriveBytes}, {.capacity_bytes = kDriveBytes / 4}};
   options.faults = [](int32_t drive) {
-    return random_faults(GetParam() + drive, {.passing = 0.1, .partial = 0.2, .late = 0.3});
+    return testing::random_faults(GetParam() + drive,
+                                  {.passing = 0.1, .partial = 0.2, .late = 0.3});
   };
   RandomRun(open_memory_store(options, clock), GetParam(), false).run();
 }
@@ -236,11 +237,11 @@ TEST_P(RandomStore, MemoryWithSurvivableFaults) {
 TEST_P(RandomStore, MemoryWithErrors) {
   SCOPED_TRACE(::testing::Message() << "TERAIO_TEST_SEED=" << GetParam());
   VirtualClock clock;
-  MemoryStoreOptions options;
+  testing::MemoryStoreOptions options;
   options.drives = {{.capacity_bytes = kDriveBytes}, {.capacity_bytes = kDriveBytes}};
   options.faults = [](int32_t drive) {
-    return random_faults(GetParam() + drive,
-                         {.partial = 0.1, .late = 0.1, .io_error = 0.02, .full = 0.02});
+    return testing::random_faults(GetParam() + drive,
+                                  {.partial = 0.1, .late = 0.1, .io_error = 0.02, .full = 0.02});
   };
   RandomRun run(open_memory_store(options, clock), GetParam(), true);
   run.run();
@@ -254,17 +255,18 @@ TEST_P(RandomStore, FilesWithFaults) {
   SteadyClock clock;
   std::vector<DriveSpec> drives;
   for (int i = 0; i < 2; ++i) {
-    auto file = ExtentFile::create(directory.path(), {kDriveBytes, 0, true});
+    auto file = io::ExtentFile::create(directory.path(), {kDriveBytes, 0, true});
     ASSERT_TRUE(file.ok()) << file.status().message();
     DriveSpec& drive = drives.emplace_back();
     drive.name = "file" + std::to_string(i);
     drive.capacity_bytes = kDriveBytes;
-    auto uring = open_uring_io(file->fd(), 8);
-    drive.io = uring.ok() ? std::move(*uring) : make_thread_io(file->fd(), file->is_direct(), 8);
-    drive.io = make_faulty_io(
+    auto uring = io::open_uring_io(file->fd(), 8);
+    drive.io =
+        uring.ok() ? std::move(*uring) : io::make_thread_io(file->fd(), file->is_direct(), 8);
+    drive.io = testing::make_faulty_io(
         std::move(drive.io),
-        random_faults(GetParam() + i,
-                      {.passing = 0.05, .partial = 0.1, .late = 0.1, .io_error = 0.005}));
+        testing::random_faults(GetParam() + i,
+                               {.passing = 0.05, .partial = 0.1, .late = 0.1, .io_error = 0.005}));
     drive.file = std::move(*file);
   }
   StripedStoreOptions options;
@@ -276,4 +278,4 @@ TEST_P(RandomStore, FilesWithFaults) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::storage

@@ -14,7 +14,7 @@
 #include "testing/loop_drive.h"
 #include "testing/scratch_directory.h"
 
-namespace teraio {
+namespace teraio::storage {
 namespace {
 
 using ::testing::AllOf;
@@ -146,7 +146,7 @@ TEST_F(RealFaults, ABrokenDriveIsAnErrorForEveryTransferAndNoHang) {
   drive_->lose_everything();
   for (const Extent& extent : extents) {
     PageMemory memory(extent.size_bytes);
-    const Status status = session().transfer(Direction::kRead, extent, memory).status;
+    const Status status = session().transfer(io::Direction::kRead, extent, memory).status;
     EXPECT_EQ(status.code(), ErrorCode::kIoError) << status.message();
     EXPECT_THAT(status.message(), AllOf(HasSubstr(drive_->path().string()), HasSubstr("at offset "),
                                         HasSubstr("Input/output error")));
@@ -212,4 +212,4 @@ TEST_F(RealFaults, SixtyFourThreadsOnADriveThatFillsUp) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::storage

@@ -24,7 +24,7 @@
 #include "testing/page_memory.h"
 #include "testing/scratch_directory.h"
 
-namespace teraio {
+namespace teraio::storage {
 namespace {
 
 using ::testing::HasSubstr;
@@ -45,11 +45,11 @@ bool is_refused_by_the_limit(std::string_view reason) {
 class RegisteredMemory : public ::testing::Test {
  protected:
   void SetUp() override {
-    Result<ExtentFile> file = ExtentFile::create(directory_.path(), {.size_bytes = kMiB});
+    Result<io::ExtentFile> file = io::ExtentFile::create(directory_.path(), {.size_bytes = kMiB});
     ASSERT_TRUE(file.ok()) << file.status().message();
     if (!file->is_direct()) GTEST_SKIP() << "no direct I/O here";
     file_ = std::move(*file);
-    Result<std::unique_ptr<DriveIo>> io = open_uring_io(file_.fd(), 4);
+    Result<std::unique_ptr<io::DriveIo>> io = io::open_uring_io(file_.fd(), 4);
     if (io.status().code() == ErrorCode::kUnsupported) GTEST_SKIP() << io.status().message();
     ASSERT_TRUE(io.ok()) << io.status().message();
     io_ = std::move(*io);
@@ -61,16 +61,17 @@ class RegisteredMemory : public ::testing::Test {
     ASSERT_TRUE(registered.ok()) << registered.message();
   }
 
-  int64_t move(Direction direction, std::byte* memory, int64_t offset_bytes, int64_t size_bytes) {
+  int64_t move(io::Direction direction, std::byte* memory, int64_t offset_bytes,
+               int64_t size_bytes) {
     io_->submit({direction, memory, offset_bytes, size_bytes, 1, {}});
-    std::vector<IoResult> results;
+    std::vector<io::IoResult> results;
     while (results.empty()) io_->wait(results);
     return results[0].result;
   }
 
   ScratchDirectory directory_;
-  ExtentFile file_;
-  std::unique_ptr<DriveIo> io_;
+  io::ExtentFile file_;
+  std::unique_ptr<io::DriveIo> io_;
 };
 
 TEST_F(RegisteredMemory, RequestsWithinItAndOutsideItBringTheirBytes) {
@@ -79,13 +80,13 @@ TEST_F(RegisteredMemory, RequestsWithinItAndOutsideItBringTheirBytes) {
   if (IsSkipped()) return;
   EXPECT_EQ(io_->description(), "io_uring direct with registered buffers");
   registered.fill(1);
-  EXPECT_EQ(move(Direction::kWrite, registered.data(), 0, 256 * kKiB), 256 * kKiB);
-  EXPECT_EQ(move(Direction::kRead, other.data(), 0, 256 * kKiB), 256 * kKiB);
+  EXPECT_EQ(move(io::Direction::kWrite, registered.data(), 0, 256 * kKiB), 256 * kKiB);
+  EXPECT_EQ(move(io::Direction::kRead, other.data(), 0, 256 * kKiB), 256 * kKiB);
   EXPECT_TRUE(other.holds(1));
   other.fill(2);
-  EXPECT_EQ(move(Direction::kWrite, other.data(), 4096, 256 * kKiB), 256 * kKiB);
-  EXPECT_EQ(move(Direction::kRead, registered.data(), 4096, 128 * kKiB), 128 * kKiB);
-  EXPECT_EQ(move(Direction::kRead, registered.data() + 128 * kKiB, 132 * kKiB, 128 * kKiB),
+  EXPECT_EQ(move(io::Direction::kWrite, other.data(), 4096, 256 * kKiB), 256 * kKiB);
+  EXPECT_EQ(move(io::Direction::kRead, registered.data(), 4096, 128 * kKiB), 128 * kKiB);
+  EXPECT_EQ(move(io::Direction::kRead, registered.data() + 128 * kKiB, 132 * kKiB, 128 * kKiB),
             128 * kKiB);
   EXPECT_TRUE(registered.holds(2));
 }
@@ -102,10 +103,10 @@ TEST_F(RegisteredMemory, PagesAndNotAddressesAreRegistered) {
   if (IsSkipped()) return;
   PageMemory on_drive(4096);
   on_drive.fill(3);
-  ASSERT_EQ(move(Direction::kWrite, on_drive.data(), 0, 4096), 4096);
+  ASSERT_EQ(move(io::Direction::kWrite, on_drive.data(), 0, 4096), 4096);
   std::byte* other = map_page(2);
   ASSERT_EQ(mremap(other, 4096, 4096, MREMAP_MAYMOVE | MREMAP_FIXED, registered), registered);
-  EXPECT_EQ(move(Direction::kRead, registered, 0, 4096), 4096);
+  EXPECT_EQ(move(io::Direction::kRead, registered, 0, 4096), 4096);
   EXPECT_EQ(registered[0], std::byte{2}) << "the bytes went to the page that was there before";
   EXPECT_EQ(registered[4095], std::byte{2});
   munmap(registered, 4096);
@@ -116,17 +117,17 @@ TEST_F(RegisteredMemory, MoreThanTheKernelTakesIsRefused) {
   EXPECT_EQ(io_->register_memory(memory.data(), 2 * kGiB).code(), ErrorCode::kUnsupported);
   EXPECT_THAT(std::string(io_->description()), HasSubstr("buffers not registered: "));
   memory.fill(4);
-  EXPECT_EQ(move(Direction::kWrite, memory.data(), 0, 4096), 4096);
+  EXPECT_EQ(move(io::Direction::kWrite, memory.data(), 0, 4096), 4096);
 }
 
 class StoreWithDevice : public ::testing::Test {
  protected:
-  Result<std::unique_ptr<TierStore>> open(Device& device) {
+  Result<std::unique_ptr<TierStore>> open(device::Device& device) {
     SsdStoreOptions options;
     options.capacity_bytes = 32 * kMiB;
     options.backend = backend_;
     options.device = &device;
-    options.gpu_direct = GpuDirect::kOff;
+    options.gpu_direct = io::GpuDirect::kOff;
     options.checksum = true;
     return open_ssd_store({{directory_.path(), 0, 0}}, options, clock_);
   }
@@ -162,7 +163,7 @@ class StoreWithDevice : public ::testing::Test {
 };
 
 TEST_F(StoreWithDevice, TheStagingRingIsRegistered) {
-  FakeAsyncDevice device{FakeAsyncOptions()};
+  testing::FakeAsyncDevice device{testing::FakeAsyncOptions()};
   auto store = open(device);
   if (store.status().code() == ErrorCode::kUnsupported) GTEST_SKIP() << store.status().message();
   ASSERT_TRUE(store.ok()) << store.status().message();
@@ -175,7 +176,7 @@ TEST_F(StoreWithDevice, TheStagingRingIsRegistered) {
 // Room for io_uring itself, which newer kernels count too, and not for the staging ring.
 TEST_F(StoreWithDevice, ALowMemoryLockLimitIsSaidAndDoneWithout) {
   const int result = run_with_locked_memory(kMiB, [this] {
-    FakeAsyncDevice device{FakeAsyncOptions()};
+    testing::FakeAsyncDevice device{testing::FakeAsyncOptions()};
     auto store = open(device);
     if (!store.ok()) return store.status().code() == ErrorCode::kUnsupported;
     const std::string path = io_path(**store);
@@ -189,7 +190,7 @@ TEST_F(StoreWithDevice, ALowMemoryLockLimitIsSaidAndDoneWithout) {
 
 TEST_F(StoreWithDevice, AMemoryLockLimitOfNothingIsDoneWithout) {
   const int result = run_with_locked_memory(0, [this] {
-    FakeAsyncDevice device{FakeAsyncOptions()};
+    testing::FakeAsyncDevice device{testing::FakeAsyncOptions()};
     backend_ = IoBackend::kAuto;
     auto store = open(device);
     if (!store.ok() || io_path(**store).find("with registered buffers") != std::string::npos) {
@@ -205,7 +206,7 @@ TEST_F(StoreWithDevice, AMemoryLockLimitOfNothingIsDoneWithout) {
 // I/O goes to the tensors themselves, whose pages move: holding on to them would bring the bytes
 // of a read to where the tensor was.
 TEST_F(StoreWithDevice, MemoryOfTheCpuDeviceIsNotRegisteredAndMayMove) {
-  auto device = make_cpu_device(16 * kMiB);
+  auto device = device::make_cpu_device(16 * kMiB);
   ASSERT_TRUE(device.ok()) << device.status().message();
   auto store = open(**device);
   if (store.status().code() == ErrorCode::kUnsupported) GTEST_SKIP() << store.status().message();
@@ -220,7 +221,7 @@ TEST_F(StoreWithDevice, MemoryOfTheCpuDeviceIsNotRegisteredAndMayMove) {
     // Every address has seen I/O before it moves.
     const Extent own = session.reserve(kMiB);
     const Submitted write =
-        session.submit({Direction::kWrite, own, block, Priority::kPlanned, 0, {}, {}});
+        session.submit({io::Direction::kWrite, own, block, Priority::kPlanned, 0, {}, {}});
     ASSERT_TRUE(session.wait(write).status.ok());
     session.store().release(own);
     blocks.push_back(block);
@@ -230,7 +231,7 @@ TEST_F(StoreWithDevice, MemoryOfTheCpuDeviceIsNotRegisteredAndMayMove) {
   ASSERT_NE(stitched, nullptr) << "free memory is usable, moved or replaced";
   ASSERT_EQ((*device)->usage().stitch_count, 1);
   const Submitted read =
-      session.submit({Direction::kRead, extent, stitched, Priority::kPlanned, 0, {}, {}});
+      session.submit({io::Direction::kRead, extent, stitched, Priority::kPlanned, 0, {}, {}});
   ASSERT_TRUE(session.wait(read).status.ok());
   PageMemory expected(6 * kMiB);
   expected.fill(1);
@@ -238,4 +239,4 @@ TEST_F(StoreWithDevice, MemoryOfTheCpuDeviceIsNotRegisteredAndMayMove) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::storage

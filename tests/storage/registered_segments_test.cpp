@@ -16,7 +16,7 @@
 #include "testing/fake_cufile/loaded_fake_cufile.h"
 #include "testing/scratch_directory.h"
 
-namespace teraio {
+namespace teraio::storage {
 namespace {
 
 using testing::FakeCufile;
@@ -55,11 +55,11 @@ class RegisteredSegmentsTest : public ::testing::Test {
 
   void write(const Extent& extent, PageMemory& memory, uint64_t seed) {
     memory.fill(seed);
-    ASSERT_TRUE(session_->transfer(Direction::kWrite, extent, memory).status.ok());
+    ASSERT_TRUE(session_->transfer(io::Direction::kWrite, extent, memory).status.ok());
     memory.fill(seed + 1);
   }
   void read(const Extent& extent, PageMemory& memory, uint64_t seed) {
-    ASSERT_TRUE(session_->transfer(Direction::kRead, extent, memory).status.ok());
+    ASSERT_TRUE(session_->transfer(io::Direction::kRead, extent, memory).status.ok());
     EXPECT_TRUE(memory.holds(seed));
   }
   void round_trip(PageMemory& memory, uint64_t seed) {
@@ -71,14 +71,14 @@ class RegisteredSegmentsTest : public ::testing::Test {
 
   int64_t calls() const { return fake_->call_count - calls_at_open_; }
   DriveCounters drive() { return session_->store().counters().drives[0]; }
-  SegmentCounters counters() { return session_->store().counters().segments; }
+  device::SegmentCounters counters() { return session_->store().counters().segments; }
 
   FakeCufile* fake_ = nullptr;
   SsdStoreOptions options_;
   ScratchDirectory directory_;
   SteadyClock clock_;
-  MemorySegments segments_;
-  FakeAsyncDevice device_{{.segments = &segments_}};
+  device::MemorySegments segments_;
+  testing::FakeAsyncDevice device_{{.segments = &segments_}};
   std::unique_ptr<StoreSession> session_;
   int64_t calls_at_open_ = 0;
 };
@@ -176,7 +176,7 @@ TEST_F(RegisteredSegmentsTest, TheTrialIsDoneInRegisteredMemory) {
 }
 
 TEST_F(RegisteredSegmentsTest, AStagedStoreRegistersNothing) {
-  options_.gpu_direct = GpuDirect::kOff;
+  options_.gpu_direct = io::GpuDirect::kOff;
   open();
   PageMemory memory(2 * kMiB);
   segments_.add({memory.data(), memory.size_bytes()});
@@ -210,4 +210,4 @@ TEST_F(RegisteredSegmentsTest, SegmentsComeAndGoWhileOthersHaveIo) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::storage

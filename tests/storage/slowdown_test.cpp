@@ -21,7 +21,7 @@
 #include "testing/memory_io.h"
 #include "testing/scratch_directory.h"
 
-namespace teraio {
+namespace teraio::storage {
 namespace {
 
 using testing::Gate;
@@ -34,24 +34,24 @@ using testing::Submitted;
 
 constexpr int64_t kSecond = 1'000'000'000;
 
-Slowdown slow(Direction direction, std::optional<Temperature> temperature) {
+Slowdown slow(io::Direction direction, std::optional<drives::Temperature> temperature) {
   return {direction, 600e6, 2.1e9, 113'000'000'000, temperature};
 }
 
 TEST(DescribeSlowdown, HeatIsNamed) {
-  EXPECT_EQ(describe(slow(Direction::kWrite, Temperature{81, 82})),
+  EXPECT_EQ(describe(slow(io::Direction::kWrite, drives::Temperature{81, 82})),
             "writes 600 MB/s, 2.10 GB/s planned; its temperature is 81 C, it slows down at 82 C");
 }
 
 TEST(DescribeSlowdown, AFullCacheIsProbable) {
-  EXPECT_THAT(describe(slow(Direction::kWrite, Temperature{50, 82})),
+  EXPECT_THAT(describe(slow(io::Direction::kWrite, drives::Temperature{50, 82})),
               HasSubstr("is 50 C; its fast cache is probably full, 113 GB are written"));
 }
 
 TEST(DescribeSlowdown, WithoutAHintThereIsNone) {
-  EXPECT_THAT(describe(slow(Direction::kRead, std::nullopt)),
+  EXPECT_THAT(describe(slow(io::Direction::kRead, std::nullopt)),
               HasSubstr("its temperature is not known; no cause is known"));
-  EXPECT_THAT(describe(slow(Direction::kRead, Temperature{99, std::nullopt})),
+  EXPECT_THAT(describe(slow(io::Direction::kRead, drives::Temperature{99, std::nullopt})),
               HasSubstr("no cause is known"));
 }
 
@@ -67,7 +67,7 @@ class SlowdownTest : public ::testing::Test {
     drives[0].read_bytes_per_second = drives[0].write_bytes_per_second = 8.0 * kRequestBytes;
     drives[0].temperature = [this] {
       ++temperature_count_;
-      return std::optional(Temperature{84, 82});
+      return std::optional(drives::Temperature{84, 82});
     };
     drives[0].io = std::make_unique<GatedIo>(gate_);
     StripedStoreOptions options;
@@ -86,9 +86,9 @@ class SlowdownTest : public ::testing::Test {
     const int64_t request_count = int64_t{seconds} * requests_per_second;
     PageMemory memory(request_count * kRequestBytes);
     const Extent extent = session_->reserve(memory.size_bytes());
-    const Submitted submitted = session_->submit(Direction::kWrite, extent, memory);
+    const Submitted submitted = session_->submit(io::Direction::kWrite, extent, memory);
     for (int64_t i = 0; i < request_count; ++i) {
-      const std::vector<IoRequest> in_flight = gate_.in_flight();
+      const std::vector<io::IoRequest> in_flight = gate_.in_flight();
       ASSERT_EQ(in_flight.size(), 1);
       clock_.advance_to(clock_.now_ns() + kSecond / requests_per_second);
       gate_.end(in_flight[0]);
@@ -139,16 +139,16 @@ TEST_F(SlowdownTest, DirectionsThatRunAtOnceShareTheDrive) {
   PageMemory to(32 * kRequestBytes);
   gate_.open();
   const Extent old = session_->reserve(from.size_bytes());
-  session_->transfer(Direction::kWrite, old, from);
+  session_->transfer(io::Direction::kWrite, old, from);
   gate_.close();
   const Extent fresh = session_->reserve(from.size_bytes());
-  const Submitted write = session_->submit(Direction::kWrite, fresh, from);
-  const Submitted read = session_->submit(Direction::kRead, old, to);
+  const Submitted write = session_->submit(io::Direction::kWrite, fresh, from);
+  const Submitted read = session_->submit(io::Direction::kRead, old, to);
   for (int i = 0; i < 32; ++i) {  // 4 of each per second
-    const std::vector<IoRequest> in_flight = gate_.in_flight();
+    const std::vector<io::IoRequest> in_flight = gate_.in_flight();
     ASSERT_EQ(in_flight.size(), 2);
     clock_.advance_to(clock_.now_ns() + kSecond / 4);
-    for (const IoRequest& request : in_flight) gate_.end(request);
+    for (const io::IoRequest& request : in_flight) gate_.end(request);
   }
   session_->wait(write);
   session_->wait(read);
@@ -160,16 +160,16 @@ DriveSpec slow_file(const std::filesystem::path& folder, std::string name, int d
   DriveSpec drive;
   drive.name = std::move(name);
   drive.capacity_bytes = 16 * kMiB;
-  auto file = ExtentFile::create(folder, {.size_bytes = drive.capacity_bytes});
+  auto file = io::ExtentFile::create(folder, {.size_bytes = drive.capacity_bytes});
   EXPECT_TRUE(file.ok()) << file.status().message();
   drive.file = std::move(*file);
-  drive.io = make_thread_io(
+  drive.io = io::make_thread_io(
       {.description = "slow file",
        .window = 8,
        .transfer =
-           [fd = drive.file.fd(), delay_ms](const IoRequest& request) {
+           [fd = drive.file.fd(), delay_ms](const io::IoRequest& request) {
              std::this_thread::sleep_for(std::chrono::milliseconds(delay_ms));
-             return request.direction == Direction::kRead
+             return request.direction == io::Direction::kRead
                         ? pread(fd, request.memory, request.size_bytes, request.offset_bytes)
                         : pwrite(fd, request.memory, request.size_bytes, request.offset_bytes);
            },
@@ -197,8 +197,8 @@ TEST(SlowDrive, FiftyTimesSlowerCostsTimeAndHoldsNobodyElseUp) {
   const Extent striped = session.reserve(14 * kMiB);
   PageMemory bytes(striped.size_bytes), small_bytes(small.size_bytes);
   bytes.fill(2);
-  const Submitted slow_write = session.submit(Direction::kWrite, striped, bytes);
-  const Submitted quick_read = session.submit(Direction::kRead, small, small_bytes);
+  const Submitted slow_write = session.submit(io::Direction::kWrite, striped, bytes);
+  const Submitted quick_read = session.submit(io::Direction::kRead, small, small_bytes);
   EXPECT_TRUE(session.wait(slow_write).status.ok());
   EXPECT_TRUE(session.wait(quick_read).status.ok());
   EXPECT_TRUE(small_bytes.holds(1));
@@ -210,4 +210,4 @@ TEST(SlowDrive, FiftyTimesSlowerCostsTimeAndHoldsNobodyElseUp) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::storage

@@ -20,7 +20,7 @@
 #include "testing/sanitized.h"
 #include "testing/scratch_directory.h"
 
-namespace teraio {
+namespace teraio::storage {
 namespace {
 
 using ::testing::AllOf;
@@ -109,7 +109,7 @@ TEST_F(SsdStoreTest, AFullFileSystemIsRefusedWithTheNumbers) {
 }
 
 TEST_F(SsdStoreTest, TheReserveIsLeftFree) {
-  const Result<int64_t> room_bytes = free_room_bytes(directory_.path(), 0);
+  const Result<int64_t> room_bytes = io::free_room_bytes(directory_.path(), 0);
   ASSERT_TRUE(room_bytes.ok());
   options_.reserve_free_bytes = *room_bytes;
   EXPECT_EQ(why_not(directory_.path()).code(), ErrorCode::kOutOfSpace);
@@ -137,7 +137,7 @@ TEST_F(SsdStoreTest, TheFileHasNoNameWhileInUse) {
 }
 
 TEST_F(SsdStoreTest, TheFileIsPreallocatedAndOurs) {
-  const auto file = ExtentFile::create(directory_.path(), {4 * kMiB, 0, false});
+  const auto file = io::ExtentFile::create(directory_.path(), {4 * kMiB, 0, false});
   ASSERT_TRUE(file.ok()) << file.status().message();
   struct stat info;
   ASSERT_EQ(fstat(file->fd(), &info), 0);
@@ -244,21 +244,21 @@ TEST_F(SsdStoreTest, TheStoreItselfTakesLittleMemory) {
   PageMemory memory(kMiB);
   memory.fill(1);
   for (const IoBackend backend : {IoBackend::kAuto, IoBackend::kThreads}) {
-    const int64_t before_bytes = resident_bytes();
+    const int64_t before_bytes = testing::resident_bytes();
     options_.backend = backend;
     auto store = open({directory_.path()});
     ASSERT_TRUE(store.ok()) << store.status().message();
     StoreSession session(std::move(*store));
     for (int i = 0; i < 256; ++i) {
       const Extent extent = session.reserve(kMiB);
-      ASSERT_TRUE(session.transfer(Direction::kWrite, extent, memory).status.ok());
-      ASSERT_TRUE(session.transfer(Direction::kRead, extent, memory).status.ok());
+      ASSERT_TRUE(session.transfer(io::Direction::kWrite, extent, memory).status.ok());
+      ASSERT_TRUE(session.transfer(io::Direction::kRead, extent, memory).status.ok());
       session.store().release(extent);
     }
-    EXPECT_LE(resident_bytes() - before_bytes, 2 * kMiB);
+    EXPECT_LE(testing::resident_bytes() - before_bytes, 2 * kMiB);
     constexpr int64_t kExtentCount = 16'000;
     for (int64_t i = 0; i < kExtentCount; ++i) session.reserve(4096);
-    EXPECT_LE(resident_bytes() - before_bytes, 2 * kMiB + kExtentCount * kKiB);
+    EXPECT_LE(testing::resident_bytes() - before_bytes, 2 * kMiB + kExtentCount * kKiB);
   }
 }
 
@@ -270,4 +270,4 @@ TEST_F(SsdStoreTest, TheIoPathIsSaid) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::storage

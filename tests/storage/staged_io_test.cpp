@@ -22,7 +22,7 @@
 #include "testing/gated_io.h"
 #include "testing/memory_io.h"
 
-namespace teraio {
+namespace teraio::storage {
 namespace {
 
 using ::testing::AllOf;
@@ -40,18 +40,18 @@ constexpr int64_t kRequestBytes = 64 * kKiB;
 
 class StagedIoTest : public ::testing::Test {
  protected:
-  void make_device(FakeAsyncOptions options) {
-    device_ = std::make_unique<FakeAsyncDevice>(options);
+  void make_device(testing::FakeAsyncOptions options) {
+    device_ = std::make_unique<testing::FakeAsyncDevice>(options);
   }
 
-  void open(std::unique_ptr<DriveIo> drive, bool checksum = true) {
+  void open(std::unique_ptr<io::DriveIo> drive, bool checksum = true) {
     if (device_ == nullptr) make_device({});
-    DevicePathOptions options;
+    io::DevicePathOptions options;
     options.drive_name = "staged0";
     options.request_bytes = kRequestBytes;
     options.window = 2 * kDepth;
-    options.gpu_direct = GpuDirect::kOff;
-    Result<DevicePath> path = open_device_path(std::move(drive), *device_, options);
+    options.gpu_direct = io::GpuDirect::kOff;
+    Result<io::DevicePath> path = open_device_path(std::move(drive), *device_, options);
     ASSERT_TRUE(path.ok()) << path.status().message();
     std::vector<DriveSpec> drives(1);
     drives[0].name = "staged0";
@@ -67,17 +67,17 @@ class StagedIoTest : public ::testing::Test {
         std::make_unique<StripedStore>(std::move(drives), store_options, clock_));
   }
 
-  void open_memory(FaultSchedule schedule = {}) {
-    auto drive = make_memory_io({.capacity_bytes = 16 * kMiB}, clock_);
+  void open_memory(testing::FaultSchedule schedule = {}) {
+    auto drive = testing::make_memory_io({.capacity_bytes = 16 * kMiB}, clock_);
     if (schedule) drive = make_faulty_io(std::move(drive), schedule);
     open(std::move(drive));
   }
 
-  FakeAsyncDevice& device() { return *device_; }
+  testing::FakeAsyncDevice& device() { return *device_; }
   StoreSession& session() { return *session_; }
 
   VirtualClock clock_;
-  std::unique_ptr<FakeAsyncDevice> device_;
+  std::unique_ptr<testing::FakeAsyncDevice> device_;
   std::unique_ptr<StoreSession> session_;
 };
 
@@ -100,7 +100,7 @@ TEST_F(StagedIoTest, TheRingIsPinnedCountedAndGivenBack) {
 }
 
 TEST_F(StagedIoTest, DriveFaultsThatPassAreSurvived) {
-  open_memory(random_faults(7, {.passing = 0.1, .partial = 0.2, .late = 0.2}));
+  open_memory(testing::random_faults(7, {.passing = 0.1, .partial = 0.2, .late = 0.2}));
   std::vector<Extent> extents;
   for (uint64_t seed = 0; seed < 12; ++seed) {
     extents.push_back(session().reserve(300'000 + 4097 * static_cast<int64_t>(seed)));
@@ -111,38 +111,41 @@ TEST_F(StagedIoTest, DriveFaultsThatPassAreSurvived) {
 }
 
 TEST_F(StagedIoTest, ADriveErrorIsToldAsItIs) {
-  open_memory([](const IoRequest& request) {
-    return request.direction == Direction::kRead ? std::optional(Fault{.error_number = EIO})
-                                                 : std::nullopt;
+  open_memory([](const io::IoRequest& request) {
+    return request.direction == io::Direction::kRead
+               ? std::optional(testing::Fault{.error_number = EIO})
+               : std::nullopt;
   });
   const Extent extent = session().reserve(kMiB);
   ASSERT_TRUE(session().write(extent, 1).status.ok());
   PageMemory memory(extent.size_bytes);
-  const Status status = session().transfer(Direction::kRead, extent, memory).status;
+  const Status status = session().transfer(io::Direction::kRead, extent, memory).status;
   EXPECT_EQ(status.code(), ErrorCode::kIoError);
   EXPECT_THAT(status.message(), AllOf(HasSubstr("drive staged0"), HasSubstr("Input/output")));
 }
 
 TEST_F(StagedIoTest, ACorruptedSlotIsFoundBeforeItReachesTheDevice) {
-  open_memory([](const IoRequest& request) {
-    return request.direction == Direction::kRead ? std::optional(Fault{.corrupts = true})
-                                                 : std::nullopt;
+  open_memory([](const io::IoRequest& request) {
+    return request.direction == io::Direction::kRead
+               ? std::optional(testing::Fault{.corrupts = true})
+               : std::nullopt;
   });
   const Extent extent = session().reserve(kMiB);
   ASSERT_TRUE(session().write(extent, 1).status.ok());
   PageMemory memory(extent.size_bytes);
-  const Status status = session().transfer(Direction::kRead, extent, memory).status;
+  const Status status = session().transfer(io::Direction::kRead, extent, memory).status;
   EXPECT_EQ(status.code(), ErrorCode::kCorrupted);
 }
 
 // Copies 1 to 16 are those of the write, the later ones those of the read.
-class FailingCopy : public StagedIoTest, public ::testing::WithParamInterface<FakeAsyncOptions> {};
+class FailingCopy : public StagedIoTest,
+                    public ::testing::WithParamInterface<testing::FakeAsyncOptions> {};
 
 INSTANTIATE_TEST_SUITE_P(Copies, FailingCopy,
-                         ::testing::Values(FakeAsyncOptions{.refused_copy = 3},
-                                           FakeAsyncOptions{.failing_copy = 16},
-                                           FakeAsyncOptions{.refused_copy = 17},
-                                           FakeAsyncOptions{.failing_copy = 20}),
+                         ::testing::Values(testing::FakeAsyncOptions{.refused_copy = 3},
+                                           testing::FakeAsyncOptions{.failing_copy = 16},
+                                           testing::FakeAsyncOptions{.refused_copy = 17},
+                                           testing::FakeAsyncOptions{.failing_copy = 20}),
                          [](const auto& info) { return "n" + std::to_string(info.index); });
 
 TEST_P(FailingCopy, FailsItsTransferAndNoOther) {
@@ -152,7 +155,7 @@ TEST_P(FailingCopy, FailsItsTransferAndNoOther) {
   const Completion written = session().write(extent, 1);
   PageMemory memory(extent.size_bytes);
   const Completion read =
-      written.status.ok() ? session().transfer(Direction::kRead, extent, memory) : written;
+      written.status.ok() ? session().transfer(io::Direction::kRead, extent, memory) : written;
   EXPECT_EQ(read.status.code(), ErrorCode::kIoError);
   EXPECT_THAT(read.status.message(),
               AllOf(HasSubstr("drive staged0"), HasSubstr("at offset"), HasSubstr("fake: copy")));
@@ -161,19 +164,19 @@ TEST_P(FailingCopy, FailsItsTransferAndNoOther) {
 }
 
 TEST_F(StagedIoTest, ChunksAreCopiedWhileOthersAreRead) {
-  make_device({.progress = Progress::kManual});
+  make_device({.progress = testing::Progress::kManual});
   Gate gate;
   open(std::make_unique<GatedIo>(gate), false);  // it keeps no bytes
   const Extent extent = session().reserve(8 * kRequestBytes);
   PageMemory memory(extent.size_bytes);
-  const Submitted write = session().submit(Direction::kWrite, extent, memory);
+  const Submitted write = session().submit(io::Direction::kWrite, extent, memory);
   device().wait_for_copies(kDepth);  // the window's worth is being copied out ...
   EXPECT_THAT(gate.begun(), IsEmpty()) << "and nothing is written before it is there";
   gate.open();
   while (session().completions().call_count(write.ticket) == 0) device().step();
   gate.close();
-  const Submitted read = session().submit(Direction::kRead, extent, memory);
-  const std::vector<IoRequest> reads = gate.in_flight();
+  const Submitted read = session().submit(io::Direction::kRead, extent, memory);
+  const std::vector<io::IoRequest> reads = gate.in_flight();
   ASSERT_THAT(reads, SizeIs(kDepth));
   gate.end(reads[0]);
   device().wait_for_copies(8 + 1);
@@ -185,18 +188,18 @@ TEST_F(StagedIoTest, ChunksAreCopiedWhileOthersAreRead) {
 }
 
 TEST_F(StagedIoTest, CopiesWaitForTheEventOfTheirTransfer) {
-  make_device({.progress = Progress::kManual});
+  make_device({.progress = testing::Progress::kManual});
   open_memory();
   const Extent extent = session().reserve(kRequestBytes);
   PageMemory memory(extent.size_bytes);
   // Compute that is under way writes the bytes that are to leave.
   device().launch({{}, {{memory.data(), extent.size_bytes}}, [&] { memory.fill(9); }});
-  Transfer transfer{Direction::kWrite, extent, memory.data(), Priority::kPlanned, 0, {}, {}};
+  Transfer transfer{io::Direction::kWrite, extent, memory.data(), Priority::kPlanned, 0, {}, {}};
   transfer.ready = device().record();
   const Submitted write = session().submit(transfer);
   device().wait_for_copies(1);  // it is asked for before compute is there
   while (session().completions().call_count(write.ticket) == 0) device().step();
-  const Submitted read = session().submit(Direction::kRead, extent, memory);
+  const Submitted read = session().submit(io::Direction::kRead, extent, memory);
   while (session().completions().call_count(read.ticket) == 0) device().step();
   EXPECT_TRUE(memory.holds(9));
   EXPECT_EQ(device().torn_copies(), 0);
@@ -204,18 +207,18 @@ TEST_F(StagedIoTest, CopiesWaitForTheEventOfTheirTransfer) {
 }
 
 TEST_F(StagedIoTest, ACopyInWaitsForTheLastUseOfTheMemory) {
-  make_device({.progress = Progress::kManual});
+  make_device({.progress = testing::Progress::kManual});
   open_memory();
   const Extent extent = session().reserve(kRequestBytes);
   PageMemory memory(extent.size_bytes);
   memory.fill(5);
-  const Submitted write = session().submit(Direction::kWrite, extent, memory);
+  const Submitted write = session().submit(io::Direction::kWrite, extent, memory);
   while (session().completions().call_count(write.ticket) == 0) device().step();
   memory.fill(6);
   bool was_used_before = false;
   device().launch(
       {{{memory.data(), extent.size_bytes}}, {}, [&] { was_used_before = memory.holds(6); }});
-  Transfer transfer{Direction::kRead, extent, memory.data(), Priority::kPlanned, 0, {}, {}};
+  Transfer transfer{io::Direction::kRead, extent, memory.data(), Priority::kPlanned, 0, {}, {}};
   transfer.ready = device().record();
   const Submitted read = session().submit(transfer);
   device().wait_for_copies(2);  // it is asked for before compute is there
@@ -229,22 +232,22 @@ TEST_F(StagedIoTest, ACopyInWaitsForTheLastUseOfTheMemory) {
 class StagedArrivalTest : public StagedIoTest {
  protected:
   void write_and_read(int64_t size_bytes) {
-    make_device({.progress = Progress::kManual});
+    make_device({.progress = testing::Progress::kManual});
     open_memory();
     memory_ = device().allocate(size_bytes);
     device().launch({{}, {{memory_, size_bytes}}, [=, this] {
                        std::memset(device().bytes(memory_), 7, size_bytes);
                      }});
     Transfer transfer;
-    transfer.direction = Direction::kWrite;
+    transfer.direction = io::Direction::kWrite;
     transfer.extent = session().reserve(size_bytes);
     transfer.memory = memory_;
     transfer.ready = device().record();
     const Submitted write = session().submit(transfer);
     while (session().completions().call_count(write.ticket) == 0) device().step();
-    transfer.direction = Direction::kRead;
+    transfer.direction = io::Direction::kRead;
     transfer.ready = device().record();
-    transfer.on_its_way = [this](std::span<const Event> events) {
+    transfer.on_its_way = [this](std::span<const device::Event> events) {
       EXPECT_EQ(++told_count_, 1);
       on_its_way_.set_value({events.begin(), events.end()});
     };
@@ -255,17 +258,17 @@ class StagedArrivalTest : public StagedIoTest {
   }
 
   std::byte* memory_ = nullptr;
-  std::promise<std::vector<Event>> on_its_way_;
+  std::promise<std::vector<device::Event>> on_its_way_;
   std::atomic<int> told_count_ = 0;
   Submitted read_;
 };
 
 TEST_F(StagedArrivalTest, AReadIsOnItsWayWithItsLastCopyAskedFor) {
   write_and_read(2 * kRequestBytes);  // as much as the ring holds at once: no copy has to end first
-  const std::vector<Event> arrivals = on_its_way_.get_future().get();  // without a step
+  const std::vector<device::Event> arrivals = on_its_way_.get_future().get();  // without a step
   EXPECT_THAT(arrivals, SizeIs(2));
   EXPECT_EQ(session().completions().call_count(read_.ticket), 0);
-  for (const Event event : arrivals) ASSERT_TRUE(device().order_after(event).ok());
+  for (const device::Event event : arrivals) ASSERT_TRUE(device().order_after(event).ok());
   bool is_right = false;
   device().launch({{{memory_, 2 * kRequestBytes}}, {}, [&] {
                      is_right = *device().bytes(memory_ + 2 * kRequestBytes - 1) == std::byte{7};
@@ -287,9 +290,9 @@ TEST_F(StagedArrivalTest, WhatIsStillArrivingIsToldOf) {
 
 TEST_F(StagedArrivalTest, WhatHasArrivedNeedsNoWaiting) {
   write_and_read(20 * kRequestBytes);
-  std::future<std::vector<Event>> on_its_way = on_its_way_.get_future();
+  std::future<std::vector<device::Event>> on_its_way = on_its_way_.get_future();
   while (on_its_way.wait_for(std::chrono::seconds(0)) != std::future_status::ready) device().step();
-  const std::vector<Event> arrivals = on_its_way.get();
+  const std::vector<device::Event> arrivals = on_its_way.get();
   EXPECT_GE(arrivals.size(), 1u);
   EXPECT_LE(arrivals.size(), static_cast<size_t>(2 * kDepth)) << "more than the ring has slots";
   step_to_the_end();
@@ -297,19 +300,21 @@ TEST_F(StagedArrivalTest, WhatHasArrivedNeedsNoWaiting) {
 }
 
 TEST_F(StagedIoTest, AReadThatFailsOnTheDriveIsNeverOnItsWay) {
-  open_memory([](const IoRequest& request) {
+  open_memory([](const io::IoRequest& request) {
     const bool is_last = request.offset_bytes == 3 * kRequestBytes;
-    return request.direction == Direction::kRead && is_last
-               ? std::optional(Fault{.error_number = EIO})
+    return request.direction == io::Direction::kRead && is_last
+               ? std::optional(testing::Fault{.error_number = EIO})
                : std::nullopt;
   });
   const Extent extent = session().reserve(4 * kRequestBytes);
   ASSERT_TRUE(session().write(extent, 1).status.ok());
   PageMemory memory(extent.size_bytes);
-  Transfer transfer{Direction::kRead, extent, memory.data(), Priority::kPlanned, 0, {}, {}};
-  transfer.on_its_way = [](std::span<const Event>) { ADD_FAILURE() << "a chunk is missing"; };
+  Transfer transfer{io::Direction::kRead, extent, memory.data(), Priority::kPlanned, 0, {}, {}};
+  transfer.on_its_way = [](std::span<const device::Event>) {
+    ADD_FAILURE() << "a chunk is missing";
+  };
   EXPECT_EQ(session().wait(session().submit(transfer)).status.code(), ErrorCode::kIoError);
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::storage

@@ -23,8 +23,8 @@ class Completions {
     return ticket_count_++;
   }
 
-  std::function<void(const Completion&)> done(int32_t ticket) {
-    return [this, ticket](const Completion& completion) {
+  std::function<void(const storage::Completion&)> done(int32_t ticket) {
+    return [this, ticket](const storage::Completion& completion) {
       const std::lock_guard lock(mutex_);
       ++call_counts_[ticket];
       completions_[ticket] = completion;
@@ -33,7 +33,7 @@ class Completions {
     };
   }
 
-  Completion wait(int32_t ticket) {
+  storage::Completion wait(int32_t ticket) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return completions_.count(ticket) > 0; });
     return completions_.at(ticket);
@@ -59,13 +59,13 @@ class Completions {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   int32_t ticket_count_ = 0;
-  std::map<int32_t, Completion> completions_;
+  std::map<int32_t, storage::Completion> completions_;
   std::map<int32_t, int32_t> call_counts_;
   std::vector<int32_t> order_;
 };
 
 struct Submitted {
-  TransferId id = 0;
+  storage::TransferId id = 0;
   int32_t ticket = 0;
 };
 
@@ -73,45 +73,48 @@ struct Submitted {
 class StoreSession {
  public:
   StoreSession() = default;
-  explicit StoreSession(std::unique_ptr<TierStore> store) : store_(std::move(store)) {}
+  explicit StoreSession(std::unique_ptr<storage::TierStore> store) : store_(std::move(store)) {}
 
-  TierStore& store() { return *store_; }
+  storage::TierStore& store() { return *store_; }
   Completions& completions() { return completions_; }
   void close() { store_.reset(); }
 
-  Extent reserve(int64_t size_bytes) {
-    const Result<Extent> extent = store_->reserve(size_bytes);
+  storage::Extent reserve(int64_t size_bytes) {
+    const Result<storage::Extent> extent = store_->reserve(size_bytes);
     EXPECT_TRUE(extent.ok()) << extent.status().message();
-    return extent.ok() ? *extent : Extent();
+    return extent.ok() ? *extent : storage::Extent();
   }
 
-  Submitted submit(Transfer transfer) {
+  Submitted submit(storage::Transfer transfer) {
     Submitted submitted;
     submitted.ticket = completions_.take_ticket();
     transfer.done = completions_.done(submitted.ticket);
     submitted.id = store_->submit(std::move(transfer));
     return submitted;
   }
-  Submitted submit(Direction direction, const Extent& extent, PageMemory& memory,
-                   Priority priority = Priority::kPlanned, int64_t deadline = 0) {
+  Submitted submit(io::Direction direction, const storage::Extent& extent, PageMemory& memory,
+                   storage::Priority priority = storage::Priority::kPlanned, int64_t deadline = 0) {
     return submit({direction, extent, memory.data(), priority, deadline, {}});
   }
 
-  Completion wait(const Submitted& submitted) { return completions_.wait(submitted.ticket); }
+  storage::Completion wait(const Submitted& submitted) {
+    return completions_.wait(submitted.ticket);
+  }
 
-  Completion transfer(Direction direction, const Extent& extent, PageMemory& memory) {
+  storage::Completion transfer(io::Direction direction, const storage::Extent& extent,
+                               PageMemory& memory) {
     return wait(submit(direction, extent, memory));
   }
-  Completion write(const Extent& extent, uint64_t seed) {
+  storage::Completion write(const storage::Extent& extent, uint64_t seed) {
     PageMemory memory(extent.size_bytes);
     memory.fill(seed);
-    return transfer(Direction::kWrite, extent, memory);
+    return transfer(io::Direction::kWrite, extent, memory);
   }
 
   // Reads the extent and says whether it is what write(extent, seed) put there.
-  ::testing::AssertionResult holds(const Extent& extent, uint64_t seed) {
+  ::testing::AssertionResult holds(const storage::Extent& extent, uint64_t seed) {
     PageMemory memory(extent.size_bytes);
-    const Completion completion = transfer(Direction::kRead, extent, memory);
+    const storage::Completion completion = transfer(io::Direction::kRead, extent, memory);
     if (!completion.status.ok()) {
       return ::testing::AssertionFailure() << completion.status.message();
     }
@@ -122,7 +125,7 @@ class StoreSession {
 
  private:
   Completions completions_;
-  std::unique_ptr<TierStore> store_;
+  std::unique_ptr<storage::TierStore> store_;
 };
 
 }  // namespace teraio::testing

@@ -19,7 +19,7 @@
 #include "testing/gated_io.h"
 #include "testing/memory_io.h"
 
-namespace teraio {
+namespace teraio::storage {
 namespace {
 
 using namespace std::chrono_literals;
@@ -71,7 +71,7 @@ class StripedStoreTest : public ::testing::Test {
   void pass_time(int64_t duration_ns) { clock_.advance_to(clock_.now_ns() + duration_ns); }
   // Ends what is in flight on one drive; its next requests have begun on return.
   void end_in_flight(size_t drive) {
-    for (const IoRequest& request : gate(drive).in_flight()) gate(drive).end(request);
+    for (const io::IoRequest& request : gate(drive).in_flight()) gate(drive).end(request);
     gate(drive).begun();
   }
 
@@ -84,7 +84,7 @@ class StripedStoreTest : public ::testing::Test {
     return extent;
   }
   Submitted read(const Extent& extent, int64_t deadline = 0) {
-    return session().submit(Direction::kRead, extent, memory_, Priority::kPlanned, deadline);
+    return session().submit(io::Direction::kRead, extent, memory_, Priority::kPlanned, deadline);
   }
   // The drive is at work on it when this returns.
   Submitted begun_read(const Extent& extent) {
@@ -93,29 +93,29 @@ class StripedStoreTest : public ::testing::Test {
     return submitted;
   }
   Submitted urgent_read(const Extent& extent) {
-    return session().submit(Direction::kRead, extent, memory_, Priority::kUrgent);
+    return session().submit(io::Direction::kRead, extent, memory_, Priority::kUrgent);
   }
   Submitted write(const Extent& extent, Priority priority = Priority::kPlanned) {
-    return session().submit(Direction::kWrite, extent, memory_, priority);
+    return session().submit(io::Direction::kWrite, extent, memory_, priority);
   }
 
   // Ends what is in flight, one at a time, and returns the offsets that then began, in order.
   std::vector<int64_t> offsets_as_they_begin() {
     const size_t first = gate().begun().size();
     while (true) {
-      const std::vector<IoRequest> in_flight = gate().in_flight();
+      const std::vector<io::IoRequest> in_flight = gate().in_flight();
       if (in_flight.empty()) break;
       gate().end(in_flight.front());
     }
     std::vector<int64_t> offsets;
-    const std::vector<IoRequest> begun = gate().begun();
+    const std::vector<io::IoRequest> begun = gate().begun();
     for (size_t i = first; i < begun.size(); ++i) offsets.push_back(begun[i].offset_bytes);
     return offsets;
   }
 
-  size_t count(Direction direction, size_t drive = 0) {
+  size_t count(io::Direction direction, size_t drive = 0) {
     size_t count = 0;
-    for (const IoRequest& request : gate(drive).in_flight())
+    for (const io::IoRequest& request : gate(drive).in_flight())
       count += request.direction == direction;
     return count;
   }
@@ -195,45 +195,45 @@ TEST_F(StripedStoreTest, ADriveSeesNoMoreThanItsWindow) {
   const Extent readable = written(16 * kRequestBytes);
   read(readable);
   write(session().reserve(16 * kRequestBytes));
-  EXPECT_EQ(count(Direction::kRead), 4);
-  EXPECT_EQ(count(Direction::kWrite), 4);
+  EXPECT_EQ(count(io::Direction::kRead), 4);
+  EXPECT_EQ(count(io::Direction::kWrite), 4);
 }
 
 TEST_F(StripedStoreTest, PlannedWritesHaveASmallerWindowThanUrgentOnes) {
   open({1.0}, 8, 2);
   write(session().reserve(32 * kRequestBytes));
-  EXPECT_EQ(count(Direction::kWrite), 2);
+  EXPECT_EQ(count(io::Direction::kWrite), 2);
   write(session().reserve(32 * kRequestBytes), Priority::kUrgent);
-  EXPECT_EQ(count(Direction::kWrite), 8);
+  EXPECT_EQ(count(io::Direction::kWrite), 8);
 }
 
 TEST_F(StripedStoreTest, PlannedWritesBesidePlannedReadsHaveTwiceTheWindow) {
   open({1.0}, 8, 2);
   const Extent readable = written(16 * kRequestBytes);
   write(session().reserve(32 * kRequestBytes));
-  EXPECT_EQ(count(Direction::kWrite), 2);
+  EXPECT_EQ(count(io::Direction::kWrite), 2);
   read(readable);
-  EXPECT_EQ(count(Direction::kRead), 8);
-  EXPECT_EQ(count(Direction::kWrite), 4);
+  EXPECT_EQ(count(io::Direction::kRead), 8);
+  EXPECT_EQ(count(io::Direction::kWrite), 4);
 }
 
 TEST_F(StripedStoreTest, AfterUrgentWritesPlannedOnesFillTheirOwnWindowOnly) {
   open({1.0}, 4, 1);
   write(session().reserve(16 * kRequestBytes));
-  EXPECT_EQ(count(Direction::kWrite), 1);
+  EXPECT_EQ(count(io::Direction::kWrite), 1);
   write(session().reserve(kRequestBytes), Priority::kUrgent);
-  EXPECT_EQ(count(Direction::kWrite), 2);
+  EXPECT_EQ(count(io::Direction::kWrite), 2);
   gate().end(gate().in_flight().back());  // the urgent one
-  EXPECT_EQ(count(Direction::kWrite), 1);
+  EXPECT_EQ(count(io::Direction::kWrite), 1);
 }
 
 TEST_F(StripedStoreTest, AnUrgentReadStartsBehindAFullQueueOfWrites) {
   open({1.0}, 4);
   const Extent readable = written(kRequestBytes);
   write(session().reserve(100 * kRequestBytes));
-  EXPECT_EQ(count(Direction::kWrite), 4);
+  EXPECT_EQ(count(io::Direction::kWrite), 4);
   urgent_read(readable);
-  EXPECT_EQ(count(Direction::kRead), 1);
+  EXPECT_EQ(count(io::Direction::kRead), 1);
 }
 
 TEST_F(StripedStoreTest, PlannedWritesYieldToUrgentReadsButGoOn) {
@@ -241,11 +241,11 @@ TEST_F(StripedStoreTest, PlannedWritesYieldToUrgentReadsButGoOn) {
   const Extent readable = written(16 * kRequestBytes);
   write(session().reserve(100 * kRequestBytes));
   urgent_read(readable);
-  for (const IoRequest& request : gate().in_flight()) {
-    if (request.direction == Direction::kWrite) gate().end(request);
+  for (const io::IoRequest& request : gate().in_flight()) {
+    if (request.direction == io::Direction::kWrite) gate().end(request);
   }
-  EXPECT_EQ(count(Direction::kWrite), 1);
-  EXPECT_EQ(count(Direction::kRead), 8);
+  EXPECT_EQ(count(io::Direction::kWrite), 1);
+  EXPECT_EQ(count(io::Direction::kRead), 8);
 }
 
 TEST_F(StripedStoreTest, ACancelledTransferNeverBegins) {
@@ -287,8 +287,8 @@ TEST_F(StripedStoreTest, LargeExtentsAreStripedByWeight) {
   EXPECT_THAT(store().pieces(extent),
               ElementsAre(Piece{0, 0, 0, 8 * kMiB}, Piece{1, 0, 8 * kMiB, 4 * kMiB}));
   write(extent);
-  EXPECT_EQ(count(Direction::kWrite, 0), 4);
-  EXPECT_EQ(count(Direction::kWrite, 1), 4);
+  EXPECT_EQ(count(io::Direction::kWrite, 0), 4);
+  EXPECT_EQ(count(io::Direction::kWrite, 1), 4);
 }
 
 TEST_F(StripedStoreTest, SmallExtentsStayWholeAndSpreadByWeight) {
@@ -306,7 +306,7 @@ TEST_F(StripedStoreTest, SmallExtentsStayWholeAndSpreadByWeight) {
 TEST_F(StripedStoreTest, SharesFollowTheMeasuredRates) {
   open({1.0, 1.0}, 2);
   const Extent extent = session().reserve(4 * kMiB);
-  for (const Direction direction : {Direction::kWrite, Direction::kRead}) {
+  for (const io::Direction direction : {io::Direction::kWrite, io::Direction::kRead}) {
     const Submitted submitted = session().submit(direction, extent, memory());
     gate(0).begun();
     gate(1).begun();
@@ -328,10 +328,10 @@ TEST_F(StripedStoreTest, AStripedTransferEndsWithItsLastPiece) {
   open({1.0, 1.0}, 64);
   const Extent extent = session().reserve(4 * kMiB);
   const Submitted submitted = write(extent);
-  for (const IoRequest& request : gate(0).in_flight()) gate(0).end(request);
+  for (const io::IoRequest& request : gate(0).in_flight()) gate(0).end(request);
   EXPECT_THAT(gate(0).in_flight(), IsEmpty());
   EXPECT_EQ(session().completions().call_count(submitted.ticket), 0);
-  for (const IoRequest& request : gate(1).in_flight()) gate(1).end(request);
+  for (const io::IoRequest& request : gate(1).in_flight()) gate(1).end(request);
   EXPECT_EQ(session().wait(submitted).transferred_bytes, 4 * kMiB);
 }
 
@@ -357,7 +357,7 @@ TEST_F(StripedStoreTest, ShortTransfersAreResumed) {
   const Extent extent = session().reserve(kRequestBytes);
   const Submitted submitted = write(extent);
   gate().end(gate().in_flight().front(), 3 * 4096);
-  const IoRequest rest = gate().in_flight().front();
+  const io::IoRequest rest = gate().in_flight().front();
   EXPECT_EQ(rest.offset_bytes, 3 * 4096);
   EXPECT_EQ(rest.size_bytes, kRequestBytes - 3 * 4096);
   EXPECT_EQ(rest.memory, memory().data() + 3 * 4096);
@@ -424,11 +424,11 @@ TEST_F(StripedStoreTest, AFullDriveIsOutOfSpace) {
 TEST_F(StripedStoreTest, AFailedStripedTransferWaitsForItsOtherPieces) {
   open({1.0, 1.0}, 2);
   const Submitted submitted = write(session().reserve(4 * kMiB));
-  const std::vector<IoRequest> others = gate(1).in_flight();
-  for (const IoRequest& request : gate(0).in_flight()) gate(0).end(request, -EIO);
+  const std::vector<io::IoRequest> others = gate(1).in_flight();
+  for (const io::IoRequest& request : gate(0).in_flight()) gate(0).end(request, -EIO);
   EXPECT_THAT(gate(0).in_flight(), IsEmpty());
   EXPECT_EQ(session().completions().call_count(submitted.ticket), 0);
-  for (const IoRequest& request : others) gate(1).end(request);
+  for (const io::IoRequest& request : others) gate(1).end(request);
   EXPECT_EQ(session().wait(submitted).status.code(), ErrorCode::kIoError);
   EXPECT_THAT(gate(1).in_flight(), IsEmpty());
 }
@@ -446,15 +446,15 @@ TEST_F(StripedStoreTest, NewExtentsAvoidAFailedDrive) {
 }
 
 // Counts bytes and moves none.
-class NullIo final : public DriveIo {
+class NullIo final : public io::DriveIo {
  public:
   explicit NullIo(int64_t& last_byte) : last_byte_(last_byte) {}
   std::string_view description() const override { return "null"; }
-  void submit(const IoRequest& request) override {
+  void submit(const io::IoRequest& request) override {
     last_byte_ = std::max(last_byte_, request.offset_bytes + request.size_bytes);
     results_.push_back({request.tag, request.size_bytes});
   }
-  void wait(std::vector<IoResult>& results) override {
+  void wait(std::vector<io::IoResult>& results) override {
     std::unique_lock lock(mutex_);
     woken_.wait(lock, [&] { return is_woken_ || !results_.empty(); });
     is_woken_ = false;
@@ -468,7 +468,7 @@ class NullIo final : public DriveIo {
 
  private:
   int64_t& last_byte_;
-  std::vector<IoResult> results_;
+  std::vector<io::IoResult> results_;
   std::mutex mutex_;
   std::condition_variable woken_;
   bool is_woken_ = false;
@@ -489,7 +489,7 @@ TEST(LargeExtents, FiveGibibytesAreOneTransfer) {
   ASSERT_NE(memory, MAP_FAILED);
   const Extent extent = session.reserve(kSizeBytes);
   const Completion completion = session.wait(session.submit(
-      {Direction::kWrite, extent, static_cast<std::byte*>(memory), Priority::kPlanned, 0, {}}));
+      {io::Direction::kWrite, extent, static_cast<std::byte*>(memory), Priority::kPlanned, 0, {}}));
   EXPECT_EQ(completion.transferred_bytes, kSizeBytes);
   EXPECT_EQ(last_byte, 5 * kGiB + 4096);
   munmap(memory, kSizeBytes);
@@ -522,7 +522,7 @@ TEST(StripedStoreTimes, NothingBeginsBeforeItWasSubmitted) {
   std::vector<Submitted> writes;
   for (int i = 0; i < 8; ++i) {
     const Extent extent = session.reserve(kRequestBytes);
-    writes.push_back(session.submit(Direction::kWrite, extent, memory));
+    writes.push_back(session.submit(io::Direction::kWrite, extent, memory));
     std::this_thread::sleep_for(2ms);
   }
   for (const Submitted& write : writes) {
@@ -533,4 +533,4 @@ TEST(StripedStoreTimes, NothingBeginsBeforeItWasSubmitted) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::storage

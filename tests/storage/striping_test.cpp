@@ -9,7 +9,7 @@
 #include "base/units.h"
 #include "io/drive_io.h"
 
-namespace teraio {
+namespace teraio::storage {
 namespace {
 
 using ::testing::ElementsAre;
@@ -76,7 +76,7 @@ TEST(Striping, ASmallExtentIsSplitOnlyWhenNoDriveHasRoomForIt) {
   EXPECT_EQ(striping.take(768 * kKiB)->size(), 1);
   EXPECT_EQ(striping.take(768 * kKiB)->size(), 1);
   EXPECT_EQ(striping.take(512 * kKiB)->size(), 2);
-  EXPECT_EQ(striping.take(kBlockBytes), std::nullopt);
+  EXPECT_EQ(striping.take(io::kBlockBytes), std::nullopt);
 }
 
 TEST(Striping, LaterWeightsChangeLaterExtents) {
@@ -87,4 +87,4 @@ TEST(Striping, LaterWeightsChangeLaterExtents) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::storage

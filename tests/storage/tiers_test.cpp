@@ -11,7 +11,7 @@
 #include "testing/fake_async_device.h"
 #include "testing/scratch_directory.h"
 
-namespace teraio {
+namespace teraio::storage {
 namespace {
 
 using ::testing::AllOf;
@@ -26,15 +26,16 @@ class TiersTest : public ::testing::Test {
     TierOptions options;
     if (has_drive) options.directories = {{directory_.path(), 0, 0}};
     options.ssd.capacity_bytes = 32 * kMiB;
-    options.ssd.gpu_direct = GpuDirect::kOff;
+    options.ssd.gpu_direct = io::GpuDirect::kOff;
     options.host_limit_bytes = host_limit_bytes;
     return open_tiers(options, *device_, clock_);
   }
-  void use_cpu() { device_ = std::move(*make_cpu_device(kMiB)); }
+  void use_cpu() { device_ = std::move(*device::make_cpu_device(kMiB)); }
 
   ScratchDirectory directory_;
   SteadyClock clock_;
-  std::unique_ptr<Device> device_ = std::make_unique<FakeAsyncDevice>(FakeAsyncOptions());
+  std::unique_ptr<device::Device> device_ =
+      std::make_unique<testing::FakeAsyncDevice>(testing::FakeAsyncOptions());
 };
 
 TEST_F(TiersTest, ThePoolIsWhatStagingLeavesOfTheLimit) {
@@ -86,7 +87,7 @@ TEST_F(TiersTest, WhereNothingIsStagedThePoolHasTheWholeLimit) {
 
 // What both hold is what was pinned for them, and no more than the limit.
 TEST_F(TiersTest, TheLimitIsWhatIsPinned) {
-  auto& device = static_cast<FakeAsyncDevice&>(*device_);
+  auto& device = static_cast<testing::FakeAsyncDevice&>(*device_);
   {
     const Result<Tiers> tiers = open(kRingBytes + 24 * kMiB);
     ASSERT_TRUE(tiers.ok()) << tiers.status().message();
@@ -96,4 +97,4 @@ TEST_F(TiersTest, TheLimitIsWhatIsPinned) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::storage

@@ -15,7 +15,7 @@
 #include "storage/store_session.h"
 #include "testing/scratch_directory.h"
 
-namespace teraio {
+namespace teraio::storage {
 namespace {
 
 using testing::ScratchDirectory;
@@ -82,4 +82,4 @@ TEST_F(UringRefused, WhoInsistsIsTold) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::storage

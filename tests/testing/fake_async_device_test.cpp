@@ -8,18 +8,18 @@
 #include <set>
 #include <thread>
 
-namespace teraio {
+namespace teraio::testing {
 namespace {
 
-using testing::Contains;
-using testing::ElementsAre;
-using testing::IsEmpty;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 constexpr int64_t kSizeBytes = 8192;
 constexpr std::byte kPoison{0xCD};
 
 // One block on the device, one on the host, and compute that reads or writes the former.
-class FakeAsyncDeviceTest : public testing::TestWithParam<uint64_t> {
+class FakeAsyncDeviceTest : public ::testing::TestWithParam<uint64_t> {
  protected:
   static FakeAsyncDevice::Bytes block(const std::byte* memory) { return {memory, kSizeBytes}; }
 
@@ -31,11 +31,11 @@ class FakeAsyncDeviceTest : public testing::TestWithParam<uint64_t> {
   void launch_read(const std::byte* memory, std::byte& value) {
     device_.launch({{block(memory)}, {}, [=, &value, this] { value = *device_.bytes(memory); }});
   }
-  Event copy_out(Event after) {
+  device::Event copy_out(device::Event after) {
     return *device_.copy_to_host(host_.data(), memory_, kSizeBytes, after);
   }
-  Event copy_in(Event after) { return copy_in(memory_, after); }
-  Event copy_in(std::byte* memory, Event after) {
+  device::Event copy_in(device::Event after) { return copy_in(memory_, after); }
+  device::Event copy_in(std::byte* memory, device::Event after) {
     return *device_.copy_from_host(memory, host_.data(), kSizeBytes, after);
   }
   void fill_host(int value) {
@@ -49,12 +49,12 @@ class FakeAsyncDeviceTest : public testing::TestWithParam<uint64_t> {
 
 TEST_P(FakeAsyncDeviceTest, OrderedUseIsRightWithoutViolations) {
   launch_write(memory_, 7);
-  const Event out = copy_out(device_.record());
+  const device::Event out = copy_out(device_.record());
   ASSERT_TRUE(device_.wait(out).ok());
   EXPECT_EQ(host_[kSizeBytes - 1], std::byte{7});
   fill_host(9);
   std::byte seen{};
-  const Event in = copy_in(device_.record());
+  const device::Event in = copy_in(device_.record());
   ASSERT_TRUE(device_.order_after(in).ok());
   launch_read(memory_, seen);
   device_.run_all();
@@ -65,7 +65,7 @@ TEST_P(FakeAsyncDeviceTest, OrderedUseIsRightWithoutViolations) {
 
 TEST_P(FakeAsyncDeviceTest, NothingHappensBeforeItIsStepped) {
   launch_write(memory_, 7);
-  const Event out = copy_out(device_.record());
+  const device::Event out = copy_out(device_.record());
   EXPECT_EQ(device_.copies_under_way(), 1);
   EXPECT_EQ(device_.copies_waiting(), 1);
   while (!device_.has_passed(out)) continue;
@@ -81,7 +81,7 @@ TEST_P(FakeAsyncDeviceTest, MemoryIsGivenBackAndReusedInComputeOrder) {
   std::byte* again = device_.allocate(kSizeBytes);
   ASSERT_EQ(again, memory_);
   fill_host(9);
-  const Event in = copy_in(again, device_.record());
+  const device::Event in = copy_in(again, device_.record());
   std::byte seen_again{};
   ASSERT_TRUE(device_.order_after(in).ok());
   launch_read(again, seen_again);
@@ -100,7 +100,7 @@ TEST_P(FakeAsyncDeviceTest, ReleasedMemoryIsPoisoned) {
 }
 
 TEST_P(FakeAsyncDeviceTest, AReleaseUnderACopyIsSeen) {
-  copy_out(Event{});
+  copy_out(device::Event{});
   device_.release(memory_);
   EXPECT_THAT(device_.violations(), Contains("released before the copy ended"));
 }
@@ -109,14 +109,14 @@ TEST_P(FakeAsyncDeviceTest, ACopyIntoReusedMemoryThatComputeStillReadsIsSeen) {
   std::byte seen{};
   launch_read(memory_, seen);
   device_.release(memory_);
-  copy_in(device_.allocate(kSizeBytes), Event{});
+  copy_in(device_.allocate(kSizeBytes), device::Event{});
   EXPECT_THAT(device_.violations(), Contains("copied before compute was there"));
 }
 
 TEST_P(FakeAsyncDeviceTest, AnotherStreamGoesOnByItself) {
   int order = 0;
   launch_write(memory_, 7);
-  const Event point = device_.record();
+  const device::Event point = device_.record();
   device_.launch_on(&order,
                     {{block(memory_)},
                      {},
@@ -125,7 +125,7 @@ TEST_P(FakeAsyncDeviceTest, AnotherStreamGoesOnByItself) {
                        ++order;
                      }},
                     point);
-  const Event end = device_.record_on(&order);
+  const device::Event end = device_.record_on(&order);
   EXPECT_EQ(order, 0);
   ASSERT_TRUE(device_.wait(end).ok());
   EXPECT_EQ(order, 1);
@@ -136,23 +136,23 @@ TEST_P(FakeAsyncDeviceTest, AnotherStreamGoesOnByItself) {
 }
 
 TEST_P(FakeAsyncDeviceTest, WhatIsDoneUnderAnotherStreamIsSeen) {
-  device_.launch_on(this, {{}, {block(memory_)}, [] {}}, Event{});
+  device_.launch_on(this, {{}, {block(memory_)}, [] {}}, device::Event{});
   copy_out(device_.record());
   EXPECT_THAT(device_.violations(), ElementsAre("copied while another stream was at work on it"));
   device_.run_all();
-  device_.launch_on(this, {{block(memory_)}, {}, [] {}}, Event{});
+  device_.launch_on(this, {{block(memory_)}, {}, [] {}}, device::Event{});
   device_.release(memory_);
   EXPECT_THAT(device_.violations(), Contains("released while another stream was at work on it"));
 }
 
 TEST_P(FakeAsyncDeviceTest, AnotherStreamThatDoesNotWaitForTheCopyInIsSeen) {
-  copy_in(Event{});
+  copy_in(device::Event{});
   device_.launch_on(this, {{block(memory_)}, {}, [] {}}, device_.record());
   EXPECT_THAT(device_.violations(), ElementsAre("used before it arrived"));
 }
 
 TEST_P(FakeAsyncDeviceTest, AnotherStreamAfterComputeThatWaitsForTheCopyIsRight) {
-  ASSERT_TRUE(device_.order_after(copy_in(Event{})).ok());
+  ASSERT_TRUE(device_.order_after(copy_in(device::Event{})).ok());
   device_.launch_on(this, {{block(memory_)}, {}, [] {}}, device_.record());
   device_.run_all();
   EXPECT_THAT(device_.violations(), IsEmpty());
@@ -171,7 +171,7 @@ TEST_P(FakeAsyncDeviceTest, ACopyOfReleasedMemoryIsSeen) {
 }
 
 TEST_P(FakeAsyncDeviceTest, ComputeThatDoesNotWaitForACopyInIsSeen) {
-  copy_in(Event{});
+  copy_in(device::Event{});
   std::byte seen{};
   launch_read(memory_, seen);
   EXPECT_THAT(device_.violations(), ElementsAre("used before it arrived"));
@@ -179,14 +179,14 @@ TEST_P(FakeAsyncDeviceTest, ComputeThatDoesNotWaitForACopyInIsSeen) {
 
 TEST_P(FakeAsyncDeviceTest, ACopyOutThatDoesNotWaitForComputeBringsPoison) {
   launch_write(memory_, 1);
-  copy_out(Event{});
+  copy_out(device::Event{});
   device_.run_all();
   EXPECT_EQ(host_[0], kPoison);
   EXPECT_EQ(device_.torn_copies(), 1);
 }
 
 TEST_P(FakeAsyncDeviceTest, ACopyOutThatWaitsForTooEarlyAPointBringsPoison) {
-  const Event early = device_.record();
+  const device::Event early = device_.record();
   launch_write(memory_, 1);
   copy_out(early);
   device_.run_all();
@@ -195,7 +195,7 @@ TEST_P(FakeAsyncDeviceTest, ACopyOutThatWaitsForTooEarlyAPointBringsPoison) {
 }
 
 TEST_P(FakeAsyncDeviceTest, ACopyInThatWaitsForTooEarlyAPointIsSeen) {
-  const Event early = device_.record();
+  const device::Event early = device_.record();
   std::byte seen{};
   launch_read(memory_, seen);
   copy_in(early);
@@ -203,14 +203,14 @@ TEST_P(FakeAsyncDeviceTest, ACopyInThatWaitsForTooEarlyAPointIsSeen) {
 }
 
 TEST_P(FakeAsyncDeviceTest, TwoCopiesOfOnePlaceAreSeen) {
-  copy_in(Event{});
-  copy_in(Event{});
+  copy_in(device::Event{});
+  copy_in(device::Event{});
   EXPECT_THAT(device_.violations(), ElementsAre("two copies of one place at once"));
 }
 
 TEST_P(FakeAsyncDeviceTest, ACopyThatWaitsForAnotherOfItsPlaceIsRight) {
-  const Event in = copy_in(Event{});
-  const Event out = copy_out(in);
+  const device::Event in = copy_in(device::Event{});
+  const device::Event out = copy_out(in);
   ASSERT_TRUE(device_.order_after(out).ok());
   copy_in(device_.record());
   device_.run_all();
@@ -228,16 +228,16 @@ TEST_P(FakeAsyncDeviceTest, ACopyWhoseSourceComputeChangesBringsPoison) {
 }
 
 TEST_P(FakeAsyncDeviceTest, AnEventThatWasNeverRecordedIsSeen) {
-  EXPECT_EQ(device_.wait(Event{12345}).code(), ErrorCode::kInternal);
+  EXPECT_EQ(device_.wait(device::Event{12345}).code(), ErrorCode::kInternal);
   EXPECT_THAT(device_.violations(), ElementsAre("an event that was never recorded"));
-  ASSERT_TRUE(device_.order_after(Event{12345}).ok());
-  copy_in(Event{12345});
-  EXPECT_FALSE(device_.has_passed(Event{12345}));
+  ASSERT_TRUE(device_.order_after(device::Event{12345}).ok());
+  copy_in(device::Event{12345});
+  EXPECT_FALSE(device_.has_passed(device::Event{12345}));
   EXPECT_EQ(device_.violations().size(), 4u);
 }
 
 TEST_P(FakeAsyncDeviceTest, ASourceOnTheHostThatChangesIsSeen) {
-  copy_in(Event{});
+  copy_in(device::Event{});
   ASSERT_TRUE(device_.step());
   fill_host(1);
   ASSERT_TRUE(device_.step());
@@ -246,14 +246,14 @@ TEST_P(FakeAsyncDeviceTest, ASourceOnTheHostThatChangesIsSeen) {
 
 TEST_P(FakeAsyncDeviceTest, HostMemoryUnpinnedUnderACopyIsSeen) {
   ASSERT_TRUE(device_.pin_host(host_.data(), kSizeBytes).ok());
-  copy_in(Event{});
+  copy_in(device::Event{});
   device_.unpin_host(host_.data());
   EXPECT_THAT(device_.violations(), ElementsAre("unpinned before the copy ended"));
   device_.unpin_host(host_.data());
   EXPECT_THAT(device_.violations(), Contains("unpinned what was not pinned"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, FakeAsyncDeviceTest, testing::Range<uint64_t>(1, 11));
+INSTANTIATE_TEST_SUITE_P(Seeds, FakeAsyncDeviceTest, ::testing::Range<uint64_t>(1, 11));
 
 TEST(FakeAsyncDeviceDeathTest, TheCpuCannotUseItsAddresses) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
@@ -267,8 +267,9 @@ TEST(FakeAsyncDeviceOrderTest, CopiesOvertakeEachOtherAndASeedRepeats) {
     FakeAsyncDevice device({.seed = seed});
     std::vector<std::byte> host(2 * kSizeBytes);
     std::byte* memory = device.allocate(2 * kSizeBytes);
-    const Event first = *device.copy_from_host(memory, host.data(), kSizeBytes, {});
-    const Event second = *device.copy_from_host(memory + kSizeBytes, host.data(), kSizeBytes, {});
+    const device::Event first = *device.copy_from_host(memory, host.data(), kSizeBytes, {});
+    const device::Event second =
+        *device.copy_from_host(memory + kSizeBytes, host.data(), kSizeBytes, {});
     while (true) {
       if (device.has_passed(first)) return 1;
       if (device.has_passed(second)) return 2;
@@ -287,7 +288,7 @@ TEST(FakeAsyncDeviceManualTest, AWaitingThreadGoesOnWhenTheTestSteps) {
   std::vector<std::byte> host(kSizeBytes, std::byte{5});
   std::byte* memory = device.allocate(kSizeBytes);
   std::thread waiter([&] {
-    const Event end = *device.copy_from_host(memory, host.data(), kSizeBytes, {});
+    const device::Event end = *device.copy_from_host(memory, host.data(), kSizeBytes, {});
     EXPECT_TRUE(device.wait(end).ok());
     EXPECT_EQ(*device.bytes(memory), std::byte{5});
   });
@@ -297,4 +298,4 @@ TEST(FakeAsyncDeviceManualTest, AWaitingThreadGoesOnWhenTheTestSteps) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::testing

@@ -22,6 +22,15 @@ LAYERS = {
 FRAMEWORK_HEADERS = ("torch", "ATen", "c10", "caffe2", "pybind11", "Python.h")
 LINES_MAX = 600
 
+# The namespace of a folder; files of other folders may open any.
+NAMESPACES = {f"src/{layer}": f"teraio::{layer}" for layer in LAYERS if layer != "base"} | {
+    "src/base": "teraio",
+    "pytorch": "teraio::pytorch",
+    "cli": "teraio::cli",
+    "testing": "teraio::testing",
+}
+
+_NAMESPACE = re.compile(r"^namespace (teraio[\w:]*) \{$", re.MULTILINE)
 _INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.MULTILINE)
 
 
@@ -50,3 +59,40 @@ def include_complaints(layer, name, text):
 def length_complaints(name, text):
     lines = text.count("\n")
     return [f"{name}: {lines} lines, at most {LINES_MAX}"] if lines > LINES_MAX else []
+
+
+def namespace_complaints(folder, name, text):
+    """Namespaces opened by the file `name` that are neither those of `folder` nor inside them."""
+    expected = NAMESPACES.get(folder)
+    if expected is None:
+        return []
+    return [
+        f"{name}: opens {found}, expected {expected}"
+        for found in _NAMESPACE.findall(text)
+        if found != expected and not (found.startswith(expected + "::") and folder != "src/base")
+    ]
+
+
+_TYPE = re.compile(
+    r"^(?:template <[^>]*>\n)?(?:class|struct|union|enum class|enum) (\w+(?:::\w+)*)[^;{]*\{",
+    re.MULTILINE,
+)
+_ANONYMOUS = re.compile(r"^namespace \{$.*?^\}  // namespace$", re.MULTILINE | re.DOTALL)
+
+
+def types_defined(text):
+    """Types that the file defines in a named namespace of ours, as `namespace::Type`."""
+    found = _NAMESPACE.search(text)
+    if found is None:
+        return []
+    visible = _ANONYMOUS.sub("", text)
+    return [f"{found[1]}::{name}" for name in _TYPE.findall(visible)]
+
+
+def repeated_type_complaints(texts):
+    """Types that two of the files (name -> text) define: programs that link both are undefined."""
+    places = {}
+    for name, text in texts.items():
+        for defined in types_defined(text):
+            places.setdefault(defined, []).append(name)
+    return [f"{t} is defined in {' and '.join(p)}" for t, p in places.items() if len(p) > 1]

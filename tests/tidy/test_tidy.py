@@ -47,6 +47,20 @@ def test_layers_include_only_what_they_may():
     assert complaints == []
 
 
+def test_every_layer_has_its_namespace():
+    complaints = []
+    for path in files(["src", "pytorch", "cli", "testing"], CPP):
+        parts = path.relative_to(ROOT).parts
+        folder = "/".join(parts[:2]) if parts[0] == "src" else parts[0]
+        complaints += rules.namespace_complaints(folder, name(path), path.read_text())
+    assert complaints == []
+
+
+def test_no_type_is_defined_twice():
+    paths = files(["src", "pytorch", "cli", "testing"], CPP)
+    assert rules.repeated_type_complaints({name(path): path.read_text() for path in paths}) == []
+
+
 def test_files_are_short():
     paths = files(FOLDERS, CPP | {".py", ".sh", ".txt", ".cmake"})
     assert len(paths) > 50
@@ -87,6 +101,28 @@ def test_rule_catches_framework_headers(header):
 def test_rule_catches_an_unknown_layer():
     assert rules.include_complaints("utils", "x", "") == [
         "x: src/utils is not a layer that the list knows"
+    ]
+
+
+def test_rule_catches_a_foreign_namespace():
+    text = "namespace teraio::plan {\n"
+    assert rules.namespace_complaints("src/io", "x", text) == [
+        "x: opens teraio::plan, expected teraio::io"
+    ]
+    assert rules.namespace_complaints("src/plan", "x", text) == []
+    assert rules.namespace_complaints("src/io", "x", "namespace teraio::io::cufile {\n") == []
+    assert rules.namespace_complaints("src/base", "x", text) != []
+
+
+def test_rule_catches_a_type_defined_twice():
+    texts = {
+        "a.h": "namespace teraio::io {\nenum class Direction : uint8_t { kRead };\n}\n",
+        "b.h": "namespace teraio::io {\n\nstruct Direction {\n};\n}\n",
+        "c.cpp": "namespace teraio::io {\nnamespace {\nstruct Direction {\n};\n}  // namespace\n",
+        "d.h": "namespace teraio::plan {\nstruct Direction {\n};\nclass Other;\n}\n",
+    }
+    assert rules.repeated_type_complaints(texts) == [
+        "teraio::io::Direction is defined in a.h and b.h"
     ]
 
 

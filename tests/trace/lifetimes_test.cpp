@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace teraio {
+namespace teraio::trace {
 namespace {
 
 using ::testing::ElementsAre;
@@ -81,4 +81,4 @@ TEST(Lifetimes, ATraceWithoutOpsHasNone) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::trace

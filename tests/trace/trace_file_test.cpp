@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string>
 
-namespace teraio {
+namespace teraio::trace {
 namespace {
 
 using ::testing::HasSubstr;
@@ -158,4 +158,4 @@ TEST(TraceFile, AnInvalidTraceIsNotWritten) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::trace

@@ -18,7 +18,7 @@
 #include "device/cuda/cuda_status.h"
 #include "device/pci_address.h"
 
-namespace teraio {
+namespace teraio::device {
 namespace {
 
 constexpr int64_t kSmallAlignment = 256;
@@ -326,4 +326,4 @@ Result<std::unique_ptr<CudaDevice>> make_cuda_device(CudaDeviceOptions options) 
   return std::unique_ptr<CudaDevice>(std::move(device));
 }
 
-}  // namespace teraio
+}  // namespace teraio::device

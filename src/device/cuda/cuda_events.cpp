@@ -2,7 +2,7 @@
 
 #include "device/cuda/cuda_status.h"
 
-namespace teraio {
+namespace teraio::device {
 
 CudaEvents::~CudaEvents() {
   for (const auto& [id, recorded] : recorded_) cudaEventDestroy(recorded.handle);
@@ -82,4 +82,4 @@ bool CudaEvents::reuse_if_passed(uint64_t id) {
   return true;
 }
 
-}  // namespace teraio
+}  // namespace teraio::device

@@ -18,7 +18,7 @@
 #include "base/status.h"
 #include "device/device.h"
 
-namespace teraio {
+namespace teraio::device {
 
 // What was recorded earlier in one of these passes earlier, nearly always: where the search for
 // events that can be used again begins.
@@ -58,4 +58,4 @@ class CudaEvents {
   uint64_t last_id_ = 0;
 };
 
-}  // namespace teraio
+}  // namespace teraio::device

@@ -4,7 +4,7 @@
 
 #include "device/cuda/cuda_status.h"
 
-namespace teraio {
+namespace teraio::device {
 
 CudaOpTimer::~CudaOpTimer() {
   for (const cudaEvent_t event : events_) cudaEventDestroy(event);
@@ -49,4 +49,4 @@ Result<std::vector<int64_t>> CudaOpTimer::durations_ns() {
   return durations_ns;
 }
 
-}  // namespace teraio
+}  // namespace teraio::device

@@ -11,7 +11,7 @@
 
 #include "device/op_timer.h"
 
-namespace teraio {
+namespace teraio::device {
 
 class CudaOpTimer final : public OpTimer {
  public:
@@ -41,4 +41,4 @@ class CudaOpTimer final : public OpTimer {
   bool is_on_ = false;
 };
 
-}  // namespace teraio
+}  // namespace teraio::device

@@ -7,7 +7,7 @@
 
 #include "device/cuda/cuda_status.h"
 
-namespace teraio {
+namespace teraio::device {
 namespace {
 
 class CudaPoolMemory final : public CudaMemorySource {
@@ -66,4 +66,4 @@ Result<std::unique_ptr<CudaMemorySource>> make_cuda_pool_memory(
       std::make_unique<CudaPoolMemory>(pool, std::move(compute_stream)));
 }
 
-}  // namespace teraio
+}  // namespace teraio::device

@@ -8,10 +8,10 @@
 
 #include "device/cuda_device.h"
 
-namespace teraio {
+namespace teraio::device {
 
 // `compute_stream`: of GPU `ordinal`, in whose order memory is given and taken back.
 Result<std::unique_ptr<CudaMemorySource>> make_cuda_pool_memory(
     int32_t ordinal, std::function<cudaStream_t()> compute_stream);
 
-}  // namespace teraio
+}  // namespace teraio::device

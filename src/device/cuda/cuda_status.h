@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 
-namespace teraio {
+namespace teraio::device {
 
 // `what` was done, on which GPU where that matters: "copy to the host".
 inline Status cuda_status(cudaError_t error, std::string_view what) {
@@ -19,4 +19,4 @@ inline Status cuda_status(cudaError_t error, std::string_view what) {
                                   cudaGetErrorName(error)));
 }
 
-}  // namespace teraio
+}  // namespace teraio::device

@@ -1,7 +1,7 @@
 // Of builds without a CUDA toolkit.
 #include "device/cuda_device.h"
 
-namespace teraio {
+namespace teraio::device {
 namespace {
 
 Status built_without() {
@@ -15,4 +15,4 @@ Result<CudaFacts> inspect_cuda_device(int32_t) { return built_without(); }
 
 Result<std::unique_ptr<CudaDevice>> make_cuda_device(CudaDeviceOptions) { return built_without(); }
 
-}  // namespace teraio
+}  // namespace teraio::device

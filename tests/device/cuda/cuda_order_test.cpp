@@ -11,7 +11,7 @@
 #include "base/units.h"
 #include "device/cuda_device.h"
 
-namespace teraio {
+namespace teraio::device {
 namespace {
 
 constexpr int64_t kSizeBytes = 8 * kMiB;
@@ -152,4 +152,4 @@ TEST_F(CudaOrderTest, RandomWorkSeesWhatWasLastWritten) {
 }
 
 }  // namespace
-}  // namespace teraio
+}  // namespace teraio::device
