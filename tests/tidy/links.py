@@ -10,6 +10,11 @@ README_COLUMNS_MAX = 120
 
 _FENCE = re.compile(r"^(```|~~~).*?^\1\s*$", re.MULTILINE | re.DOTALL)
 _INLINE_CODE = re.compile(r"`[^`\n]*`")
+# In folders that are the repository's, and without a part to fill in, such as <layer> or *.
+_PATH = re.compile(
+    r"`((?:src|pytorch|python|cli|testing|tests|tools|benchmarks|examples|evaluation|requirements"
+    r"|cmake)/[\w./-]+)`"
+)
 _LINK = re.compile(r"\]\(\s*<?([^)<>\s]+)>?(?:\s+\"[^\"]*\")?\s*\)")
 _REFERENCE = re.compile(r"^\s{0,3}\[[^\]]+\]:\s+(\S+)", re.MULTILINE)
 _HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*\s*$", re.MULTILINE)
@@ -20,6 +25,11 @@ def link_targets(text):
     """The targets of a document's links and pictures, without those in code."""
     prose = _INLINE_CODE.sub("", _FENCE.sub("", text))
     return _LINK.findall(prose) + _REFERENCE.findall(prose)
+
+
+def named_paths(text):
+    """The files and folders of the repository that a document names in `code`."""
+    return [code.rstrip("/") for code in _PATH.findall(_FENCE.sub("", text))]
 
 
 def anchors(text):
@@ -44,6 +54,16 @@ def link_complaints(root, path):
         f"{name}: {target}: {reason}"
         for target in link_targets(text)
         if (reason := _fault(root, path, target))
+    ]
+
+
+def path_complaints(root, path):
+    """Files that the Markdown file `path` names and that the repository does not have."""
+    name = path.relative_to(root)
+    return [
+        f"{name}: `{named}` is not there"
+        for named in named_paths(path.read_text())
+        if not (root / named).exists()
     ]
 
 

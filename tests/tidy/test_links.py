@@ -27,6 +27,10 @@ def test_links_lead_somewhere():
     assert [line for path in paths for line in links.link_complaints(ROOT, path)] == []
 
 
+def test_named_files_exist():
+    assert [line for path in markdown_files() for line in links.path_complaints(ROOT, path)] == []
+
+
 def test_readme_is_short():
     assert links.readme_complaints((ROOT / "README.md").read_text()) == []
 
@@ -69,6 +73,13 @@ def test_rule_catches_a_long_readme():
         "README.md:121: 121 characters, at most 120",
         "README.md: 121 lines, at most 120",
     ]
+
+
+def test_rule_catches_a_file_that_has_moved(folder):
+    (folder / "tests").mkdir()
+    page = folder / "docs" / "page.md"
+    page.write_text("`tests/`, `tests/<layer>/*_test.cpp`, `tests/old.py` and `other/old.py`\n")
+    assert links.path_complaints(folder, page) == ["docs/page.md: `tests/old.py` is not there"]
 
 
 def test_headings_in_code_are_no_anchors():
