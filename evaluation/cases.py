@@ -1,4 +1,4 @@
-"""What is evaluated: models as they are trained, the machine, systems."""
+"""What is evaluated: models as they are trained, the machine, and the systems."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,12 @@ LLAMA_PIPELINE = ROOT / "evaluation" / "workloads" / "llama_pipeline.py"
 
 @dataclass(frozen=True)
 class Case:
-    """A model, what one step of it trains, and the script that trains it on two devices."""
+    """A model, the size of one step, and the script that trains it on two devices.
+
+    A step trains `micro_batches` times `micro_batch` sequences of `sequence_length` tokens each.
+    `options` are arguments of the script; `rank` is the process that is evaluated. The key names
+    files.
+    """
 
     key: str
     model: str
@@ -43,7 +48,7 @@ class Case:
         return f"{self.model}, {self.batch}"
 
     def with_batch(self, micro_batches, micro_batch, sequence_length):
-        """The same model with another step."""
+        """The same model with a step of another size."""
         return Case(
             f"{self.key}-{micro_batches}x{micro_batch}x{sequence_length}",
             self.model,
@@ -61,7 +66,7 @@ GR8 = Case(
 )
 L70 = Case("l70", "Llama3-70B", 2, 8, 2048, LLAMA, ("--preset", "llama3-70b"))
 
-# Of each model the step that every figure has.
+# The step of each model that every figure has.
 CASES = [
     L8,
     GR8,
@@ -71,7 +76,7 @@ CASES = [
     Case("bert", "BERT-Large", 4, 64, 512, TRANSFORMER, ("--shape", "bert-large")),
 ]
 
-# Figure 7 has other batches and sequence lengths too. Micro-batches have 16,384 tokens, as above.
+# Figure 7 has other batches and sequence lengths too, by model. Micro-batches have 16,384 tokens.
 BATCHES = {
     "l8": [L8.with_batch(count, 8, 2048) for count in (2, 4, 8, 16)],
     "gr8": [GR8.with_batch(count, 8, 2048) for count in (2, 4)],
@@ -82,7 +87,7 @@ SEQUENCES = {
     "gr8": [GR8.with_batch(1, 16, 1024), BATCHES["gr8"][0], GR8],
     "l70": [L70.with_batch(1, 16, 1024), L70, L70.with_batch(4, 4, 4096)],
 }
-# The same eight sequences in more and in fewer parts.
+# The same eight sequences, divided into more and into fewer micro-batches.
 MICRO_BATCHES = {
     "l8": [L8.with_batch(8 // size, size, 2048) for size in (2, 4, 8)],
     "l70": [L70.with_batch(8 // size, size, 2048) for size in (4, 8)],
@@ -106,17 +111,14 @@ STAGES = [
 
 def settings():
     """The steps that only Figure 7 has, each once."""
-    known = {}
-    for group in (BATCHES, SEQUENCES, MICRO_BATCHES):
-        for case in (case for cases in group.values() for case in cases):
-            if case not in CASES:
-                known.setdefault(case.key, case)
-    return list(known.values())
+    groups = [*BATCHES.values(), *SEQUENCES.values(), *MICRO_BATCHES.values()]
+    every = {case.key: case for group in groups for case in group}
+    return [case for case in every.values() if case not in CASES]
 
 
 @dataclass(frozen=True)
 class System:
-    """A policy of `teraio plan`, and what it may use."""
+    """A policy of `teraio plan`: `options` are the name of the policy and limits."""
 
     key: str
     name: str
@@ -133,12 +135,12 @@ SYSTEMS = [
     System("zero-offload", "ZeRO-Offload", ("zero-offload",)),
     System("zero-infinity", "ZeRO-Infinity", ("zero-infinity",)),
     System("zero-infinity-ssd", "ZeRO-Infinity on drives alone", ("zero-infinity", *_SSD)),
-    System("on-demand", "on demand", ("on-demand",)),
+    System("on-demand", "on-demand paging", ("on-demand",)),
 ]
-# Those that the paper has, for the steps that only Figure 7 has.
+# The systems that the paper has, for the steps that only Figure 7 has.
 SYSTEMS_OF_SETTINGS = SYSTEMS[:6]
 
 
 def of(results):
-    """The cases that there are results of, in order."""
+    """The cases of CASES that have results, in order."""
     return [case for case in CASES if case.key in results]

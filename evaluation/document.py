@@ -1,4 +1,4 @@
-"""Fills evaluation.template.md: its {{names}} are the keys of tables.values()."""
+"""Fills evaluation.template.md, whose {{names}} are the keys of tables.values."""
 
 import re
 from pathlib import Path
@@ -11,11 +11,15 @@ _NAME = re.compile(r"\{\{(\w+)\}\}")
 
 
 def text_of(results, images):
+    """The document in Markdown; `images` is the folder of its figures, relative to the document."""
     return filled(TEMPLATE.read_text(), tables.values(results) | {"images": str(images)})
 
 
 def filled(template, values):
-    """The template with each {{name}} replaced; raises for a name without value, or unused."""
+    """The template with each {{name}} replaced by its value.
+
+    Raises KeyError when a name has no value, or a value no name.
+    """
     used = set(_NAME.findall(template))
     if used != set(values):
         raise KeyError(f"not both in the template and in the results: {used ^ set(values)}")

@@ -44,7 +44,7 @@ def traces_of(results, found):
 
 
 def bandwidth(results):
-    """Figure 3: share of ideal against bandwidth: the bound, and what our planner reaches."""
+    """Figure 3: fraction of ideal against bandwidth: the bound, and what our planner reaches."""
     figure, ((axes,),) = style.grid(1, 1, width=6, height=3.4)
     found = cases.of(results)
     traces = traces_of(results, found)
@@ -118,7 +118,7 @@ def note_that_it_does_not_fit(axes, place):
 
 
 def of_ideal_by_step(results):
-    """Figure 7 again: share of ideal against the batch and against the length of sequences."""
+    """Figure 7 again: fraction of ideal against the batch and against the length of sequences."""
     found = [case for case in cases.of(results) if case.key in cases.BATCHES]
     figure, panels = style.grid(len(found), 2, width=4.6, height=2.3, sharey=True)
     for row, case in zip(panels, found, strict=True):
@@ -173,7 +173,7 @@ def draw_split(axes, place, run):
 
 
 def drives_and_host(results):
-    """Figure 9: share of ideal against drives per GPU, a line per size of host memory."""
+    """Figure 9: fraction of ideal against drives per GPU, a line per size of host memory."""
     figure, panels = panel_per_case(results, height=2.8, sharey=True)
     for axes, case in panels:
         groups = by_host(results[case.key]["grid"])

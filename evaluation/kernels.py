@@ -1,11 +1,11 @@
-"""What is made of a dry run's trace before it is planned."""
+"""Reduces the trace of a dry run to kernels before it is planned."""
 
 
 def only_kernels(trace):
-    """The trace without ops that run no kernel, and without tensors that nothing else uses.
+    """Returns the trace (the JSON value of a trace file) without ops that run no kernel.
 
-    Of what PyTorch is asked for, two in five are views and allocations: they take no time and touch
-    no byte, and the paper counts kernels.
+    Two in five ops are views and allocations: they take no time and touch no byte, and the paper
+    counts kernels. Tensors that no remaining op uses are left out, except for persistent ones.
     """
     ops = []
     for op in trace["ops"]:
@@ -17,7 +17,6 @@ def only_kernels(trace):
 
 
 def _with_used_tensors(ops, tensors):
-    """A tensor that is born and released between two kernels is not there any more."""
     used = {number for op in ops for number in (*op["reads"], *op["writes"])}
     kept = {tensor["id"] for tensor in tensors if tensor["persistent"] or tensor["id"] in used}
     for op in ops:

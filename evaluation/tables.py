@@ -1,11 +1,14 @@
-"""The numbers and tables of the document, from the results of all stages."""
+"""The numbers and tables of the document.
+
+Functions take the results of tasks.results_of. Tables are Markdown. The paper is arXiv 2506.06472.
+"""
 
 import json
 import statistics
 
 from evaluation import cases
 
-# What the paper reports: seconds of planning, and what its text says of Figure 7.
+# What the paper reports: seconds of planning (Table 1), and what its text says about Figure 7.
 PLANNING_S = {"l8": 31.2, "gr8": 37.9, "l70": 396.6}
 THROUGHPUT = {
     ("l8", "ssd"): "near ideal",
@@ -18,13 +21,13 @@ THROUGHPUT = {
     ("l70", "zero-offload"): "out of memory",
     ("l70", "zero-infinity"): "43.0 %",
 }
-TWO_SERVERS_OF_8 = 499_591.4  # dollars
+TWO_SERVERS_OF_8 = 499_591.4  # dollars, for two servers of eight GPUs
 BANDWIDTHS_GB = (4, 8, 16, 32, 48, 64)
 DRIVE_SYSTEMS = ("ours-ssd", "algorithm1-ssd", "zero-infinity-ssd")
 
 
 def values(results):
-    """What each name of the template stands for."""
+    """The text that replaces each name in the template."""
     machine, load = planning_conditions(results)
     prices = server_prices()
     return {
@@ -55,6 +58,7 @@ def values(results):
 
 
 def table(header, rows):
+    """A Markdown table; cells are anything that str() takes."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
 
@@ -67,7 +71,8 @@ def small_percent(value, whole):
     return f"{100 * value / whole:.2g} %"
 
 
-def share(run):
+def fraction_of_ideal(run):
+    """In percent; "does not fit" where the step does not fit."""
     return "does not fit" if "refused" in run else percent(run["fraction_of_ideal"])
 
 
@@ -80,7 +85,7 @@ def run_of(results, case, system):
 
 
 def fitting(results, *systems):
-    """The cases that fit under our planner with host memory, and under the systems."""
+    """The cases that fit under our planner with host memory, and under the systems given."""
     return [
         case
         for case in cases.of(results)
@@ -88,7 +93,8 @@ def fitting(results, *systems):
     ]
 
 
-def speedup(results, case, over="zero-infinity", ours="ours-mixed"):
+def speedup(results, case, over, ours="ours-mixed"):
+    """The step time under the system `over`, divided by that under the system `ours`."""
     return run_of(results, case, over)["step_ns"] / run_of(results, case, ours)["step_ns"]
 
 
@@ -97,14 +103,14 @@ def summary(results):
     for case in fitting(results):
         ours = run_of(results, case, "ours-mixed")
         bound = min(1.0, ours["ideal_ns"] / 1e9 / ours["bound_s"])
-        shares = [share(run_of(results, case, system.key)) for system in cases.SYSTEMS]
-        rows.append([case.model, *shares, percent(bound)])
+        runs = [run_of(results, case, system.key) for system in cases.SYSTEMS]
+        rows.append([case.model, *map(fraction_of_ideal, runs), percent(bound)])
     names = [system.name for system in cases.SYSTEMS]
     return table(["model", *names, "no plan exceeds"], rows)
 
 
 def known(results, groups):
-    """The cases of the groups that there are results of, each once."""
+    """The cases of the groups that have results, each once."""
     every = {case.key: case for group in groups.values() for case in group}
     return [case for key, case in every.items() if key in results]
 
@@ -117,19 +123,20 @@ def steps_of_figure_7(results):
 
 
 def means(results):
-    """Over the steps of Figure 7: of ideal, and over each ZeRO system where both fit."""
+    """The mean fraction of ideal, and the mean speed over each ZeRO system, of Figure 7's steps."""
     rows = []
     for key in ("algorithm1-ssd", "ours-ssd", "algorithm1-mixed", "ours-mixed"):
         runs = [run_of(results, case, key) for case in steps_of_figure_7(results)]
-        shares = [run["fraction_of_ideal"] for run in runs if "refused" not in run]
+        fractions = [run["fraction_of_ideal"] for run in runs if "refused" not in run]
         ratios = [mean_speedup(results, key, over) for over in ("zero-offload", "zero-infinity")]
-        rows.append([name_of(key), percent(statistics.mean(shares)), *ratios])
-    header = ["Figure 7's steps", "of ideal, mean", "over ZeRO-Offload", "over ZeRO-Infinity"]
+        rows.append([name_of(key), percent(statistics.mean(fractions)), *ratios])
+    header = ["system", "mean fraction of ideal"]
+    header += ["mean speed over ZeRO-Offload", "mean speed over ZeRO-Infinity"]
     return table(header, rows)
 
 
 def mean_speedup(results, key, over):
-    """ "1.20 (1.31 at most; 13 steps)" """
+    """Such as "1.20 (maximum 1.31, 13 steps)", over the steps of Figure 7 that fit under both."""
     steps = [
         case
         for case in steps_of_figure_7(results)
@@ -138,22 +145,23 @@ def mean_speedup(results, key, over):
     ratios = [speedup(results, case, over, key) for case in steps]
     if not ratios:
         return "does not fit"
-    return f"{statistics.mean(ratios):.2f} ({max(ratios):.2f} at most, {len(ratios)} steps)"
+    return f"{statistics.mean(ratios):.2f} (maximum {max(ratios):.2f}, {len(ratios)} steps)"
 
 
 def settings(results, steps):
-    """A row per step: what it is, and of ideal under each system."""
+    """A row per step: what it is, and its fraction of ideal under each system."""
     rows = []
     for case in steps:
-        shares = [share(run_of(results, case, s.key)) for s in cases.SYSTEMS_OF_SETTINGS]
+        runs = [run_of(results, case, system.key) for system in cases.SYSTEMS_OF_SETTINGS]
         sizes = [case.sequences, f"{case.sequence_length:,}", case.micro_batch]
-        rows.append([case.model, *sizes, f"{peak_of(results, case):.1f}", *shares])
-    header = ["model", "sequences", "tokens in each", "micro-batch", "M"]
+        peak = f"{peak_of(results, case):.1f}"
+        rows.append([case.model, *sizes, peak, *map(fraction_of_ideal, runs)])
+    header = ["model", "sequences", "sequence length", "micro-batch", "M"]
     return table(header + [system.name for system in cases.SYSTEMS_OF_SETTINGS], rows)
 
 
 def peak_of(results, case):
-    """The paper's M: the most memory that the step needs, of the device's."""
+    """The paper's M: the natural peak of the step over the capacity of the device."""
     capacity = json.loads(cases.HARDWARE.read_text())["device_memory_bytes"]
     return trace_of(results, case)["phases"][-1]["all_bytes_max"] / capacity
 
@@ -165,7 +173,15 @@ def traces(results):
         ops, step_s = len(trace["per_op"]["duration_ns"]), trace["step_ns"] / 1e9
         facts = [case.batch, f"{ops:,}", f"{step_s:.1f} s", f"{peak_of(results, case):.2f}"]
         rows.append([case.model, *facts, results[case.key]["origin"]])
-    return table(["model", "one step", "ops", "ideal", "peak / capacity", "the trace"], rows)
+    header = [
+        "model",
+        "one step",
+        "ops",
+        "ideal step time",
+        "peak / capacity",
+        "source of the trace",
+    ]
+    return table(header, rows)
 
 
 def figure_1(results):
@@ -182,11 +198,12 @@ def memory_table(results, found):
         trace = trace_of(results, case)
         for phase in largest_phases(trace):
             rows.append(memory_row(case, phase, trace["capacity_bytes"]))
-    return table(["model", "phase", "ops", "all, most", "active, most", "active, mean"], rows)
+    header = ["model", "phase", "ops", "all, maximum", "active, maximum", "active, mean"]
+    return table(header, rows)
 
 
 def largest_phases(trace):
-    """Of the phases of a name, one per micro-batch, the one with the highest peak."""
+    """For each name of a phase, which has one per micro-batch, the one with the highest peak."""
     largest = {}
     for phase in trace["phases"]:
         known = largest.get(phase["name"])
@@ -222,8 +239,8 @@ def figure_2(results):
                 f"{whole['median_idle_ns'] / 1e6:.1f} ms",
             ]
         )
-    header = ["model", "tensors", "of 10 MB to 1 GB", "above 100 MB"]
-    header += ["of the former, idle above 10 ms", "periods above 10 ms", "median period"]
+    header = ["model", "tensors", "of 10 MB to 1 GB", "of 100 MB and more"]
+    header += ["of 10 MB to 1 GB, inactive above 10 ms", "periods above 10 ms", "median period"]
     return table(header, rows)
 
 
@@ -233,17 +250,18 @@ def figure_3(results):
         points = trace_of(results, case)["roofline"]
         bounds = {p["bytes_per_second"] // 10**9: p["fraction_of_ideal"] for p in points}
         settings = results[case.key]["bandwidth"]["sweeps"][0]["settings"]
-        plans = {s["setting"]["bandwidth"] // 10**9: share_of_setting(s) for s in settings}
+        plans = {s["setting"]["bandwidth"] // 10**9: fraction_of_setting(s) for s in settings}
         cells = [f"{percent(bounds[rate])} ({plans[rate]})" for rate in BANDWIDTHS_GB]
         rows.append([case.model, *cells])
     return table(["model", *(f"{rate} GB/s" for rate in BANDWIDTHS_GB)], rows)
 
 
-def share_of_setting(setting):
+def fraction_of_setting(setting):
     return percent(setting["fraction_of_ideal"]) if setting["fits"] else "does not fit"
 
 
 def planned_here(results):
+    """The runs whose planning Table 1 reports."""
     return [
         run_of(results, case, system)
         for case in fitting(results, "algorithm1-mixed")
@@ -252,7 +270,7 @@ def planned_here(results):
 
 
 def planning_conditions(results):
-    """The machine that planned, and its load average while it did."""
+    """The machine that planned, and its highest load average meanwhile, in words."""
     runs = planned_here(results)
     load = max(run["load"] for run in runs)
     return "; ".join(sorted({run["machine"] for run in runs})), f"{load:.1f}"
@@ -264,7 +282,8 @@ def table_1(results):
         paper = run_of(results, case, "algorithm1-mixed")["planning_s"]
         ours = run_of(results, case, "ours-mixed")["planning_s"]
         rows.append([case.model, reported_planning(case), f"{paper:.2f} s", f"{ours:.2f} s"])
-    return table(["model", "the paper", "its Algorithm 1, here", "ours (fast), here"], rows)
+    header = ["model", "the paper", "the paper's Algorithm 1, here", "ours (`--effort fast`), here"]
+    return table(header, rows)
 
 
 def reported_planning(case):
@@ -277,17 +296,20 @@ def figure_7(results):
         for system in cases.SYSTEMS:
             run = run_of(results, case, system.key)
             reported = THROUGHPUT.get((case.key, reported_key(system)), "")
-            rows.append([case.model, system.name, reported, share(run), tokens(case, run)])
-    header = ["model", "system", "the paper", "of ideal, predicted", "tokens/s of both GPUs"]
+            predicted = [fraction_of_ideal(run), tokens(case, run)]
+            rows.append([case.model, system.name, reported, *predicted])
+    header = ["model", "system", "of ideal, the paper", "of ideal, predicted"]
+    header += ["tokens/s of both GPUs, predicted"]
     return table(header, rows)
 
 
 def reported_key(system):
-    """The paper has one planner: Algorithm 1. Ours stands beside it."""
+    """The key of what the paper reports for a system; it has one planner, which is Algorithm 1."""
     return system.key.removeprefix("algorithm1-").removeprefix("ours-")
 
 
 def tokens(case, run):
+    """Tokens per second of both GPUs; empty where the step does not fit."""
     return "" if "refused" in run else f"{case.tokens_per_step / (run['step_ns'] / 1e9):,.0f}"
 
 
@@ -309,11 +331,12 @@ def figure_8(results):
             if "refused" not in run:
                 parts = [percent(part, run["step_ns"] / 1e9) for part in parts_of(run).values()]
                 rows.append([case.model, system.name, f"{run['step_ns'] / 1e9:.1f} s", *parts])
-    return table(["model", "system", "step", "alone", "beside transfers", "stalled"], rows)
+    header = ["model", "system", "step time"]
+    return table(header + ["compute alone", "compute beside transfers", "stalled"], rows)
 
 
 def parts_of(run):
-    """Seconds of a step by what happens in them."""
+    """The seconds of a step, by what happens in them."""
     ideal_s = run["ideal_ns"] / 1e9
     overlapped_s = min(run["overlapped_s"], ideal_s)
     return {
@@ -324,7 +347,7 @@ def parts_of(run):
 
 
 def by_host(grid):
-    """The settings of each size of host memory, in order of drives."""
+    """The settings for each size of host memory, in order of drives."""
     groups = {}
     for setting in grid["sweeps"][0]["settings"]:
         groups.setdefault(setting["setting"]["host"], []).append(setting)
@@ -335,31 +358,32 @@ def figure_9(results):
     rows = []
     for case in cases.of(results):
         for host, settings in by_host(results[case.key]["grid"]).items():
-            shares = [share_of_setting(setting) for setting in settings]
-            rows.append([case.model, f"{host / 1e9:g} GB", *shares])
+            rows.append([case.model, f"{host / 1e9:g} GB", *map(fraction_of_setting, settings)])
     header = ["model", "host memory per GPU", "1 drive", "2 drives", "3 drives", "4 drives"]
     return table(header, rows)
 
 
 def half_machine(results):
-    """What the paper says of two drives, for the same memory in the server: half of it per GPU."""
+    """What the paper says about two drives, with the same memory per server: half of it per GPU."""
     small = setting_of(results, "l8", 2, 32)
     half, whole = setting_of(results, "l70", 2, 256), setting_of(results, "l70", 4, 512)
-    said = ["Memory is per GPU here, and the server has twice as much."]
+    sentences = ["Memory is per GPU here, and the server has twice as much."]
     if small:
         reached = percent(small["fraction_of_ideal"])
-        said.append(f"Llama3-8B with 2 drives and 32 GB per GPU: {reached} of ideal, predicted.")
+        sentences.append(
+            f"Llama3-8B is predicted to reach {reached} of ideal with 2 drives and 32 GB per GPU."
+        )
     if half and whole:
         reached = percent(whole["step_ns"], half["step_ns"])
-        said.append(
-            f"Llama3-70B with 2 drives and 256 GB per GPU: {reached} of its throughput with 4 "
-            "drives and 512 GB, predicted; the paper has 73.1 %."
+        sentences.append(
+            f"Llama3-70B is predicted to reach {reached} of its throughput with 4 drives and "
+            "512 GB per GPU when it has 2 drives and 256 GB; the paper reports 73.1 %."
         )
-    return " ".join(said)
+    return "\n".join(sentences)
 
 
 def setting_of(results, key, drives, host_gb):
-    """The outcome of one machine of the grid; None without a trace, or where it does not fit."""
+    """The outcome of one machine of the grid; None without results, or where it does not fit."""
     if key not in results:
         return None
     for setting in results[key]["grid"]["sweeps"][0]["settings"]:
@@ -376,10 +400,12 @@ def figure_10(results):
             run = run_of(results, case, key)
             if "refused" not in run:
                 rows.append([case.model, name_of(key), *drive_use(run)])
-    return table(["model", "system", "mean", "busiest 5 % of the time", "time with none"], rows)
+    header = ["model", "system", "mean", "mean of the busiest 5 % of the time", "idle time"]
+    return table(header, rows)
 
 
 def drive_use(run):
+    """Bytes read and written per second: their mean, that of the busiest slices, and idle time."""
     pairs = zip(run["ssd_read_rates"], run["ssd_write_rates"], strict=True)
     rates = sorted(read + written for read, written in pairs)
     busiest = rates[-max(1, len(rates) // 20) :]
@@ -396,7 +422,7 @@ def name_of(key):
 
 
 def server_prices():
-    """Of the server that each kind of system needs: its memory and its drives."""
+    """The price in dollars of the server for each kind of system, with its memory and drives."""
     prices = json.loads(cases.PRICES.read_text())
     drives = len(json.loads(cases.HARDWARE.read_text())["drives"]) * prices["devices"]
     small = prices["server"]
@@ -419,11 +445,12 @@ def table_3(results, prices):
             if "refused" not in run:
                 cost = f"${price * run['step_ns'] / 1e9 / case.tokens_per_step:,.2f}"
             rows.append([case.model, name_of(key), f"${price:,.0f}", cost])
-    return table(["model", "system", "server and drives", "per token/s, predicted"], rows)
+    header = ["model", "system", "price of server and drives", "price per token/s, predicted"]
+    return table(header, rows)
 
 
 def efficiency(results, prices):
-    """Throughput per price over the ZeRO systems', means over the models that fit."""
+    """Throughput per price relative to the ZeRO systems, as means over the models that fit."""
     parts = []
     for key in ("zero-offload", "zero-infinity"):
         ratios = [
@@ -432,5 +459,5 @@ def efficiency(results, prices):
         ]
         if ratios:
             mean = statistics.mean(ratios)
-            parts.append(f"{mean:.2f}x that of {name_of(key)} ({len(ratios)} models)")
+            parts.append(f"{mean:.2f} times that of {name_of(key)} ({len(ratios)} models)")
     return " and ".join(parts)

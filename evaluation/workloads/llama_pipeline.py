@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains a stage of a Llama's pipeline (1F1B) on random tokens, one process of torchrun per stage.
 
-An ordinary PyTorch script, for dry runs: what it learns has no meaning, what it does to memory has.
+An ordinary PyTorch script for dry runs: what it learns has no meaning, but its use of memory does.
 """
 
 import argparse
@@ -21,7 +21,12 @@ from llama.presets import PRESETS, LlamaConfig  # noqa: E402
 
 
 class Stage(nn.Module):
-    """Its share of a Llama's blocks; the first stage has the embedding too, the last the output."""
+    """Consecutive blocks of a Llama.
+
+    The first stage also has the embedding, and takes token ids [batch, sequence] instead of
+    activations [batch, sequence, dim]. The last stage also has the output layer, and returns logits
+    [batch, sequence, vocabulary] instead of activations.
+    """
 
     def __init__(self, config: LlamaConfig, index: int, count: int):
         super().__init__()
@@ -41,6 +46,7 @@ class Stage(nn.Module):
 
 
 def build(config: LlamaConfig, index: int, count: int) -> Stage:
+    """Stage `index` of `count` on the CPU, with random parameters."""
     with torch.device("meta"):
         stage = Stage(config, index, count)
     stage.to_empty(device="cpu")
@@ -51,7 +57,10 @@ def build(config: LlamaConfig, index: int, count: int) -> Stage:
 
 
 def shapes_of(config: LlamaConfig, micro_batch: int, index: int, count: int) -> dict:
-    """What the stage gets and gives, so that stages need not tell each other."""
+    """The arguments of PipelineStage that say what the stage takes and returns for a micro-batch.
+
+    With them, stages do not have to ask each other at run time.
+    """
     size = (micro_batch, config.sequence_length)
     with torch.device("meta"):
         tokens = torch.empty(size, dtype=torch.int64)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains a transformer of a known shape (GPT-2 40B, T5-11B, BERT-Large) on random tokens.
 
-An ordinary PyTorch script, for dry runs: what it learns has no meaning, what it does to memory has.
+An ordinary PyTorch script for dry runs: what it learns has no meaning, but its use of memory does.
 """
 
 import argparse
@@ -14,7 +14,10 @@ from torch import nn
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes in elements. A model has an encoder, a decoder, or both (with cross-attention)."""
+    """Sizes of a model in elements.
+
+    It has an encoder, a decoder, or both, with cross-attention in the decoder.
+    """
 
     vocab_size: int
     dim: int
@@ -27,8 +30,8 @@ class Shape:
 
 
 SHAPES = {
-    # 40B parameters of GPT-2's kind; the paper does not tell its width and depth. The vocabulary
-    # is padded as usual, so that it divides.
+    # GPT-2 with 40B parameters; the paper does not state its width and depth. The vocabulary is
+    # padded, as is usual, so that it can be split evenly.
     "gpt2-40b": Shape(50_304, 8_192, 64, 128, 32_768, decoder_layers=50),
     "t5-11b": Shape(
         32_128, 1_024, 128, 128, 65_536, encoder_layers=24, decoder_layers=24, bias=False
@@ -42,6 +45,8 @@ SHAPES = {
 
 
 class Attention(nn.Module):
+    """Multi-head attention of x [batch, sequence, dim] to `seen`, of the same shape."""
+
     def __init__(self, shape: Shape):
         super().__init__()
         inner = shape.heads * shape.head_dim
@@ -61,7 +66,10 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention to itself, in a decoder beside an encoder also to that, and two matrices."""
+    """Self-attention, cross-attention when `crosses`, and a feed-forward network, with residuals.
+
+    Takes and returns activations [batch, sequence, dim]; `encoded` is the output of the encoder.
+    """
 
     def __init__(self, shape: Shape, causal: bool, crosses: bool):
         super().__init__()
@@ -84,7 +92,10 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Token ids [batch, sequence] to logits. Positions are learned, also in T5's shape."""
+    """Maps token ids [batch, sequence] to logits [batch, sequence, vocabulary].
+
+    Positions are learned, even in the shape of T5.
+    """
 
     def __init__(self, shape: Shape, sequence_length: int):
         super().__init__()
@@ -112,7 +123,7 @@ class Transformer(nn.Module):
 
 
 def build(shape: Shape, sequence_length: int, device: str, processes: int) -> Transformer:
-    """On the device, split over the processes of torchrun when there are several."""
+    """A model on the device with random parameters, split over the processes of torchrun."""
     with torch.device("meta"):
         model = Transformer(shape, sequence_length)
     if processes > 1:
@@ -125,7 +136,7 @@ def build(shape: Shape, sequence_length: int, device: str, processes: int) -> Tr
 
 
 def split(model: Transformer, device: str, processes: int) -> None:
-    """Tensor parallelism: each process keeps its part of every matrix."""
+    """Splits the model in place (tensor parallelism): each process keeps a part of every matrix."""
     import torch.distributed as dist
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import Replicate

@@ -135,7 +135,7 @@ def draw_longer_than(axes, idle, color, label):
 
 
 def roofline(traces):
-    """Draws the largest share of ideal throughput that any plan can reach, against bandwidth."""
+    """Draws the largest fraction of ideal that any plan can reach, against bandwidth."""
     figure, ((axes,),) = style.grid(1, 1, width=6, height=3.4)
     with_roofline = [trace for trace in traces if trace["roofline"]]
     for index, trace in enumerate(with_roofline):
