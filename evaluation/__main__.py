@@ -16,7 +16,7 @@ from evaluation.command import TERAIO
 
 
 def main(arguments=None):
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser("python -m evaluation", description=__doc__.splitlines()[0])
     parser.add_argument("--fresh", action="store_true", help="redo everything")
     options = parser.parse_args(arguments)
     folders = tasks.Folders()
@@ -25,7 +25,7 @@ def main(arguments=None):
     if not TERAIO.exists():
         print(f"make paper: {TERAIO} is not there: run `make build` first", file=sys.stderr)
         return 1
-    # Without a handler, a termination would leave the processes behind that run tasks.
+    # Without a handler, a termination would leave the processes that run tasks behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     wanted = [*cases.CASES, *cases.settings(), *cases.STAGES]
     try:

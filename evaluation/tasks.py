@@ -95,9 +95,9 @@ class _Loader(TaskLoader2):
 
 def later_tasks(wanted, folders):
     """The tasks that follow the dry runs, in the order in which they start."""
-    asked = [(case, analysis) for case in wanted for analysis in analyses.of_case(case)]
+    questions = [(case, analysis) for case in wanted for analysis in analyses.of_case(case)]
     return [
-        *(analysis_task(case, analysis, folders) for case, analysis in asked),
+        *(analysis_task(case, analysis, folders) for case, analysis in questions),
         *(figure_task(name, wanted, folders) for name in figures.FIGURES),
         document_task(wanted, folders),
     ]
@@ -107,7 +107,7 @@ def trace_task(case, folders):
     return {
         "name": f"trace:{case.key}",
         "doc": case.title,
-        "actions": [(_plainly(traces.dry_run), [case, folders.trace(case)])],
+        "actions": [(_without_traceback(traces.dry_run), [case, folders.trace(case)])],
         "file_dep": _words(traces.dependencies(case)),
         "uptodate": [config_changed({"command": traces.command_of(case), "title": case.title})],
         "targets": _words([folders.trace(case)]),
@@ -121,7 +121,7 @@ def analysis_task(case, analysis, folders):
     return {
         "name": f"analysis:{case.key}:{analysis.name}",
         "doc": f"{case.title}: {analysis.name}",
-        "actions": [(_plainly(_analyse), [analysis, folders.trace(case), path])],
+        "actions": [(_without_traceback(_analyse), [analysis, folders.trace(case), path])],
         "file_dep": _words(inputs),
         "uptodate": [config_changed({"parameters": analysis.parameters})],
         "targets": _words([path]),
@@ -178,8 +178,8 @@ def _words(paths):
     return [str(path) for path in paths]
 
 
-def _plainly(action):
-    """The action; when `teraio` fails, its message is the failure, and there is no traceback."""
+def _without_traceback(action):
+    """The action, with the message of a `teraio` that fails as the failure of the task."""
 
     @functools.wraps(action)
     def run_action(*arguments):
