@@ -7,8 +7,6 @@ import pytest
 
 TERAIO = Path(__file__).parents[2] / "build" / "bin" / "teraio"
 
-pytestmark = pytest.mark.skipif(not TERAIO.exists(), reason="the command is not built")
-
 
 @pytest.fixture
 def teraio(execute):

@@ -253,7 +253,7 @@ def test_result_whose_size_depends_on_data_ends_the_run(refused, script):
     assert "train.py:5: aten.index.Tensor has a result whose size depends on data" in line
 
 
-@pytest.mark.skipif(torch.accelerator.is_available(), reason="the device is there")
+@pytest.mark.skipif(torch.accelerator.is_available(), reason="not applicable: the device is there")
 def test_device_that_is_not_there_is_said_to_be(refused, script):
     on_device = MLP.replace("torch.nn.Linear(256, 8))", "torch.nn.Linear(256, 8)).to('cuda')")
     line = refused(script(on_device), code=1)
@@ -389,7 +389,7 @@ def pipeline(tmp_path):
     from torch.distributed.pipelining import PipelineStage
 
     if "output_grads" in inspect.signature(PipelineStage.__init__).parameters:
-        pytest.skip("stages of this PyTorch ask their neighbours what a rank alone cannot know")
+        pytest.skip("not applicable: stages of this PyTorch ask other ranks for their shapes")
 
     def pipeline(schedule, shapes=SHAPES):
         (tmp_path / "train.py").write_text(PIPELINE.format(schedule=schedule, shapes=shapes))

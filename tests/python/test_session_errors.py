@@ -58,7 +58,7 @@ def test_more_than_the_drive_has_is_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="not applicable: there is a GPU")
 @pytest.mark.parametrize("budget", [None, "1GB", "40%"])
 def test_a_gpu_that_is_not_there(budget):
     with pytest.raises(teraio.Error, match="^cuda: "):

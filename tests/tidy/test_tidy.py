@@ -69,7 +69,7 @@ def test_files_are_short():
     ] == []
 
 
-@pytest.mark.skipif(not CLANG_FORMAT, reason="clang-format-14 is not installed")
+@pytest.mark.skipif(not CLANG_FORMAT, reason="missing: clang-format-14")
 def test_cpp_files_are_formatted():
     paths = [str(path) for path in files(FOLDERS, CPP)]
     check = subprocess.run([CLANG_FORMAT, "--dry-run", *paths], capture_output=True, text=True)
