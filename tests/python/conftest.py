@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from warm_python import WarmPython
 
 COMMAND = Path(__file__).parents[2] / "build" / "bin" / "teraio"
 
@@ -48,6 +49,44 @@ def python(execute):
 def teraio_run(python):
     """Runs `python -m teraio run ARGUMENTS...`."""
     return lambda *arguments, **options: python("-m", "teraio", "run", *arguments, **options)
+
+
+@pytest.fixture(scope="session")
+def warm_server():
+    server = WarmPython()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def warm_python(warm_server, tmp_path):
+    """Runs `python ARGUMENTS...` in a process that has torch already: for tests whose point is not
+    how a process starts."""
+
+    def warm_python(*arguments, cwd=tmp_path, **options):
+        (completed,) = warm_server.run([(arguments, {})], cwd, **options)
+        return Outcome(completed)
+
+    return warm_python
+
+
+@pytest.fixture
+def warm_ranks(warm_server, tmp_path):
+    """Runs `python ARGUMENTS...` in two such processes at once, which are the ranks of a group:
+    `init_process_group("gloo", init_method=sys.argv[1])` joins them."""
+
+    def warm_ranks(script, *arguments, cwd=tmp_path, **options):
+        group = f"file://{tmp_path}/process_group?world_size=2"
+        programs = [
+            (
+                [script, f"{group}&rank={rank}", *arguments],
+                {"LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2"},
+            )
+            for rank in (0, 1)
+        ]
+        return [Outcome(each) for each in warm_server.run(programs, cwd, **options)]
+
+    return warm_ranks
 
 
 @pytest.fixture

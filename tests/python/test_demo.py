@@ -302,11 +302,11 @@ class TestArm:
             raise KeyboardInterrupt
         assert process.returncode is not None
 
-    def test_warm_start_runs_the_script_as_python_would(self, python, tmp_path):
+    def test_warm_start_runs_the_script_as_python_would(self, warm_python, tmp_path):
         (tmp_path / "beside.py").write_text("value = 7\n")
         script = tmp_path / "script.py"
         script.write_text("import sys, beside\nprint(__name__, sys.argv, beside.value)\n")
-        outcome = python(arms.WARM_START, script, "--flag", "x")
+        outcome = warm_python(arms.WARM_START, script, "--flag", "x")
         assert outcome.out == f"__main__ ['{script}', '--flag', 'x'] 7\n", outcome
 
 

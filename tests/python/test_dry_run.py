@@ -63,9 +63,9 @@ def loss_of(step):
 
 
 @pytest.fixture
-def dry_run(python):
+def dry_run(warm_python):
     """Runs `python -m teraio dry-run ARGUMENTS...`."""
-    return lambda *arguments, **options: python("-m", "teraio", "dry-run", *arguments, **options)
+    return lambda *arguments: warm_python("-m", "teraio", "dry-run", *arguments)
 
 
 @pytest.fixture
@@ -94,11 +94,12 @@ def script(tmp_path):
 
 
 @pytest.fixture
-def both_traces(dry_run, teraio_run, tmp_path):
+def both_traces(dry_run, warm_python, tmp_path):
     """The traces of a real run and of a dry run of the same command."""
 
     def both_traces(*command, dry_options=()):
-        real = teraio_run("--device-budget", "2GB", "--save-trace", "real.json", *command)
+        options = ["--device-budget", "2GB", "--save-trace", "real.json"]
+        real = warm_python("-m", "teraio", "run", *options, *command)
         assert real.code == 0, real
         dry = dry_run("--save-trace", "dry.json", *dry_options, *command)
         assert dry.code == 0, dry

@@ -262,7 +262,8 @@ def test_interrupt_leaves_no_file_and_a_usable_process(tmp_path):
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
     rest = process.communicate(timeout=120)[0]
-    assert (process.returncode, rest) == (0, "interrupted\nTrue []\n")
+    assert process.returncode == 0
+    assert rest.endswith("interrupted\nTrue []\n")
 
 
 RESIDENT = """
@@ -285,9 +286,9 @@ with teraio.offload("60MB", ssd_capacity="900MB"):
 """
 
 
-def test_resident_memory_stays_within_budget_and_a_fixed_overhead(python, tmp_path):
+def test_resident_memory_stays_within_budget_and_a_fixed_overhead(warm_python, tmp_path):
     (tmp_path / "train.py").write_text(RESIDENT)
-    least_bytes, most_bytes = (int(python("train.py", n).out.split()[-1]) for n in (1, 24))
+    least_bytes, most_bytes = (int(warm_python("train.py", n).out.split()[-1]) for n in (1, 24))
     state_bytes = 24 * 4 * 4 * 1024 * 1024  # 400 MB
     assert most_bytes - least_bytes < 60_000_000 + 30_000_000 < state_bytes / 4
 
