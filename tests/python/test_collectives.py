@@ -298,8 +298,8 @@ REDUCED = [
     [
         pytest.param(["ddp views unused"], id="ddp"),
         pytest.param(["fsdp"], id="fsdp"),
-        pytest.param(REDUCED, id="other ddp"),
-        pytest.param(["fsdp foreach", "flat"], id="other fsdp"),
+        pytest.param(REDUCED, id="other ddp", marks=pytest.mark.full),
+        pytest.param(["fsdp foreach", "flat"], id="other fsdp", marks=pytest.mark.full),
     ],
 )
 def test_training_in_processes_has_the_same_bits(warm_ranks, tmp_path, kinds):

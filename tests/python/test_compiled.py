@@ -7,7 +7,7 @@ import torch
 
 import teraio
 
-pytestmark = pytest.mark.slow  # compiles C++
+pytestmark = pytest.mark.full  # compiles C++
 
 
 @pytest.fixture(autouse=True)

@@ -281,6 +281,7 @@ class TestArm:
         args = demo.parse_arguments(["--preset", "tiny", "--", "--bf16", "--layers", "1"])
         assert demo.training_arguments(args, 3)[-3:] == ["--bf16", "--layers", "1"]
 
+    @pytest.mark.full
     def test_runs_to_its_end_and_is_watched(self, tmp_path):
         (tmp_path / "run.json").write_text('{"left": "by an earlier run"}')
         training = ["--preset", "tiny", "--sequence-length", "16", "--steps", "2"]

@@ -48,12 +48,11 @@ end(sys.argv[1])
 ENDINGS = [
     "return",
     "error",
-    "error in handler",
-    "code",
-    "message",
     "interrupt",
-    "own hook",
-    "at exit",
+    *(
+        pytest.param(how, marks=pytest.mark.full)
+        for how in ("error in handler", "code", "message", "own hook", "at exit")
+    ),
 ]
 
 

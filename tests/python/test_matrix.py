@@ -4,7 +4,11 @@ import pytest
 import torch
 from matrix import budgets, catalogue
 
-SHARES = (80, 50, 35, 25, 15)
+SHARES = [50, *(pytest.param(share, marks=pytest.mark.full) for share in (80, 35, 25, 15))]
+STRESSED = [
+    name if name == "llama, AdamW" else pytest.param(name, marks=pytest.mark.full)
+    for name in catalogue.JOBS
+]
 
 pytestmark = pytest.mark.usefixtures("one_settled_thread")
 
@@ -24,7 +28,7 @@ def test_equal_bits_within(name, share):
     assert session.counters()["ssd_bytes_written"] > 0 or share == 80
 
 
-@pytest.mark.parametrize("name", catalogue.JOBS)
+@pytest.mark.parametrize("name", STRESSED)
 def test_equal_bits_when_everything_leaves_after_every_op(name):
     budget_bytes = budgets.natural_peak_bytes(name)
     outcome, session = budgets.train_within(

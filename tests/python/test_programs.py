@@ -48,7 +48,13 @@ def test_equal_bits(name, tmp_path):
     assert counters["ssd_bytes_written"] > 0
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+STRESSED = [
+    name if name == "storages by hand" else pytest.param(name, marks=pytest.mark.full)
+    for name in PROGRAMS
+]
+
+
+@pytest.mark.parametrize("name", STRESSED)
 def test_equal_bits_when_everything_leaves_after_every_op(name, tmp_path):
     expected = yields(name, tmp_path)
     assert run_within("1GB", name, tmp_path, evict_after_every_op=True)[0] == expected

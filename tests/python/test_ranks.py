@@ -129,6 +129,7 @@ def reports(tmp_path):
     return [json.loads((tmp_path / f"out{rank}/run.json").read_text()) for rank in (0, 1)]
 
 
+@pytest.mark.full
 def test_two_ranks_share_a_drive_and_host_memory(torchrun, python, tmp_path):
     ssd = tmp_path / "ssd"
     ssd.mkdir()

@@ -365,6 +365,7 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)
 """
 
 
+@pytest.mark.full
 def test_program_ends_within_budget_and_a_fixed_overhead(python, tmp_path):
     (tmp_path / "train.py").write_text(KEPT)
     (tmp_path / "measure.py").write_text(MEASURED)
