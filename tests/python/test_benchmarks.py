@@ -1,0 +1,67 @@
+"""The benchmarks of training run to their end with tiny models, and leave the rows they promise."""
+
+import json
+import math
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+import dry_run
+import step_time
+
+pytestmark = pytest.mark.full
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.json"
+    lines = [json.dumps({"text": f"sentence number {n} of many"}) for n in range(200)]
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+def rows(path):
+    """The rows of a benchmark, by name; each has a measure and a reference."""
+    found = {row["name"]: row for row in json.loads(path.read_text())}
+    for row in found.values():
+        assert all(math.isfinite(row[key]) and row[key] > 0 for key in ("value", "reference")), row
+        assert row["ratio"] == pytest.approx(row["value"] / row["reference"])
+    return found
+
+
+@pytest.mark.skipif(not shutil.which("fio"), reason="missing: fio")
+def test_step_time_compares_arms_with_ideal_and_with_the_prediction(text, tmp_path, capsys):
+    small = ["--preset", "tiny", "--rounds", "1", "--accumulation", "1", "--ratio", "1.5"]
+    steps = ["--steps", "6", "--warm-up-steps", "4"]
+    assert step_time.main([*small, *steps, "--data", text, "--output", str(tmp_path)]) == 0
+    found = rows(tmp_path / "step_time.json")
+    assert {
+        "planned, fraction of ideal",
+        "on demand, fraction of ideal",
+        "unlimited budget / stock step time",
+        "predicted / measured step time",
+        "bound of compute and drive, fraction of ideal",
+        "stock step time, slowest / fastest round",
+    } <= found.keys()
+    assert found["stock step time, slowest / fastest round"]["value"] == 1, "there is one round"
+    assert "planned, fraction of ideal: " in capsys.readouterr().out
+
+
+def test_dry_run_has_the_ops_and_the_peak_of_the_real_run(text, tmp_path, monkeypatch):
+    programs = dry_run.programs
+    monkeypatch.setattr(dry_run, "programs", lambda args: dict([*programs(args).items()][:1]))
+    monkeypatch.setattr(
+        dry_run, "BUDGET_RATIO", 1.5
+    )  # ops of the tiny model need more than a third
+    small = ["--preset", "tiny", "--rounds", "1", "--data", text]
+    folders = ["--cache", str(tmp_path / "cache"), "--output", str(tmp_path)]
+    assert dry_run.main([*small, *folders]) == 0
+    found = rows(tmp_path / "dry_run.json")
+    assert found["llama tiny: equal ops"]["ratio"] == 1
+    assert found["llama tiny: peak"]["met"] is True
+    steps = ("step", "planned step", "planned step, of a real profile")
+    assert {f"llama tiny: {step}" for step in steps} <= found.keys()
