@@ -2,6 +2,7 @@
 # say what before they do: Debian packages, and virtual environments inside this folder.
 #
 # PYTHON=...             the interpreter to make the environments with (default: one that is suitable)
+# FULL=1                 the demo with more and larger steps, as in docs/measurements.md
 # FUZZ_SECONDS=60        how long `make fuzz` goes on
 # TEST_WORKERS=...       how many Python tests at a time (default: one per core, at most 4)
 # TERAIO_SKIP_NEWEST=1   test against the pinned PyTorch only
@@ -22,8 +23,8 @@ help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
 
 .PHONY: demo
-demo: build corpus  ## train a Llama in a third of the memory that it needs, three ways, and compare
-	@$(python) examples/demo.py
+demo: build corpus  ## train a Llama in a third of the memory that it needs, three ways (longer: FULL=1)
+	@$(python) examples/demo.py $(if $(filter 1,$(FULL)),--full)
 
 .PHONY: test
 test: build  ## run every test: C++, Python, Python against the newest PyTorch, sanitizers

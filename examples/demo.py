@@ -5,8 +5,9 @@ ideal      stock PyTorch with all the memory
 planned    under the budget, tensors moved to the SSD and back by a plan
 on_demand  under the budget, tensors moved when memory runs out
 
-Each arm is a process of its own with the same seed and data. Leaves a table, `results.json`, a
-picture of device memory, and a folder with log, losses and report per arm.
+Each arm is a process of its own with the same seed and data. Writes a table, `results.json`, a
+picture of device memory, and a folder with log, losses and report per arm. Takes a few minutes;
+with --full a quarter of an hour, for steps of four passes and medians over more of them.
 """
 
 import argparse
@@ -27,6 +28,8 @@ from rich.console import Console
 ROOT = Path(__file__).resolve().parents[1]
 PROFILE = Arm("profile", device_budget="100%")
 PROFILE_STEPS = 3
+STEPS, ACCUMULATION = 8, 1
+STEPS_FULL, ACCUMULATION_FULL = 10, 4
 
 
 def parse_arguments(argv=None) -> argparse.Namespace:
@@ -38,16 +41,20 @@ def parse_arguments(argv=None) -> argparse.Namespace:
     add = parser.add_argument
     add("--preset", choices=PRESETS, default="130m")
     add("--arms", nargs="+", choices=(IDEAL, PLANNED, ON_DEMAND), default=None, help="default: all")
-    add("--steps", type=int, default=10, help="optimizer steps of each arm (default: 10)")
+    add("--full", action="store_true", help="more and larger steps, as in docs/measurements.md")
+    add("--steps", type=int, help=f"of each arm (default: {STEPS}, with --full {STEPS_FULL})")
     add("--warm-up-steps", type=int, default=4, help="steps that no median counts (default: 4)")
     add("--micro-batch", type=int, default=4, help="sequences per pass (default: 4)")
-    add("--accumulation", type=int, default=4, help="passes per step (default: 4)")
+    passes = f"passes per step (default: {ACCUMULATION}, with --full {ACCUMULATION_FULL})"
+    add("--accumulation", type=int, help=passes)
     add("--ratio", type=float, default=3.0, help="natural peak over device budget (default: 3)")
     add("--data", type=Path, help="C4 file (.json, .json.gz); without it: prose of python3-doc")
     add("--ssd", type=Path, action="append", help="directory on a drive; may be given again")
     add("--output", type=Path, default=ROOT / "build" / "demo")
     add("training", nargs="*", help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
+    args.steps = args.steps or (STEPS_FULL if args.full else STEPS)
+    args.accumulation = args.accumulation or (ACCUMULATION_FULL if args.full else ACCUMULATION)
     args.arms = args.arms or [IDEAL, PLANNED, ON_DEMAND]
     args.ssd = args.ssd or [args.output / "ssd"]
     args.cache = args.output / "data"
@@ -91,8 +98,11 @@ def demo(console: Console, args) -> int:
         f"The device budget is {gigabytes(device_budget_bytes)}.\n"
         f"{len(args.arms)} arms of {args.steps} steps, {tokens_per_step} tokens per step."
     )
-    results = [run(console, args, arm, args.steps) for arm in arms_of(args, device_budget_bytes)]
-    comparison = compare(results, peak_bytes, device_budget_bytes, args.warm_up_steps)
+    results = []
+    for arm in arms_of(args, device_budget_bytes):
+        results.append(run(console, args, arm, args.steps))
+        comparison = compare(results, peak_bytes, device_budget_bytes, args.warm_up_steps)
+        console.print(show.newest(comparison), highlight=False)
     report(console, args, comparison, profile, results)
     return 1 if comparison.differences else 0
 

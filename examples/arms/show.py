@@ -46,6 +46,13 @@ def show(console: Console, comparison: Comparison) -> None:
         console.print(line, highlight=False)
 
 
+def newest(comparison: Comparison) -> str:
+    """The result of the arm that has run last, before the others are there."""
+    arm = comparison.arms[-1]
+    line = f"{title(arm)}: {arm.step_seconds:.2f} s per step"
+    return f"{line}, {arm.fraction_of_ideal:.1%} of ideal" if len(comparison.arms) > 1 else line
+
+
 def notes(comparison: Comparison):
     """The sentences under the table."""
     yield (

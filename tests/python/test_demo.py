@@ -185,6 +185,10 @@ class TestShow:
         assert "97.5% of ideal" in text
         assert "Predicted step, planned: 10.40 s; measured: 10.50 s" in text
 
+    def test_each_arm_is_told_when_it_has_run(self, three_arms):
+        assert show.newest(compared(three_arms[:1])) == "ideal: 10.00 s per step"
+        assert show.newest(compared(three_arms)) == "on demand: 20.00 s per step, 50.0% of ideal"
+
     def test_picture_is_drawn_without_a_display(self, three_arms, tmp_path):
         session = three_arms[1].session
         show.draw_memory(tmp_path / "memory.png", session, session, 1_000_000_000)
@@ -268,6 +272,13 @@ class TestArm:
         ]
         assert ours[8:14] == ["--ssd", "/mnt/a", "--ssd", "/mnt/b", "--report", str(tmp_path)]
         assert ours[14:] == stock[1:]
+
+    def test_full_means_more_and_larger_steps(self):
+        quick, full = demo.parse_arguments([]), demo.parse_arguments(["--full"])
+        assert (full.steps, full.accumulation) == (10, 4)
+        assert quick.steps < full.steps and quick.accumulation < full.accumulation
+        assert quick.steps > quick.warm_up_steps + 2, "enough for a median"
+        assert demo.parse_arguments(["--full", "--steps", "5"]).steps == 5
 
     def test_demo_budget_is_a_part_of_the_peak(self):
         args = demo.parse_arguments(["--arms", "ideal", "planned"])
