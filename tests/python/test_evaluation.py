@@ -320,24 +320,26 @@ def test_ops_without_a_kernel_are_left_out_and_their_releases_are_not():
     assert trace["name"] == "x"
 
 
+@pytest.mark.full
 @pytest.mark.skipif(
-    not torch.__version__.startswith("2.11."), reason="make paper runs under PyTorch 2.11"
+    not torch.__version__.startswith("2.11."),
+    reason="not applicable: make paper runs under PyTorch 2.11",
 )
-def test_stages_of_a_pipeline_train(execute):
+def test_stages_of_a_pipeline_train(python):
     """Two processes of torchrun, to see that the script is an ordinary one."""
     script = cases.LLAMA_PIPELINE
     sizes = ["--micro-batch", "2", "--sequence-length", "8", "--accumulation", "3", "--steps", "2"]
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    done = execute(*torchrun, script, "--preset", "tiny", *sizes)
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = python(*torchrun, script, "--preset", "tiny", *sizes)
     assert done.code == 0, done
     assert done.out.count("step 2/2") == 2
 
 
 @pytest.mark.parametrize("shape", ["tiny-gpt2", "tiny-t5", "tiny-bert"])
-def test_scripts_for_dry_runs_train(python, shape):
+def test_scripts_for_dry_runs_train(warm_python, shape):
     script = cases.TRANSFORMER
     sizes = ["--micro-batch", "2", "--sequence-length", "8", "--accumulation", "2", "--steps", "2"]
-    done = python(script, "--shape", shape, *sizes)
+    done = warm_python(script, "--shape", shape, *sizes)
     assert done.code == 0, done
     assert [line.split("  ")[0] for line in done.out.splitlines()] == ["step 1/2", "step 2/2"]
 
