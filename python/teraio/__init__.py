@@ -20,7 +20,7 @@ from teraio.errors import Error
 
 __all__ = ["Error", "Session", "__version__", "hold", "offload"]
 
-_NEED_TORCH = {"offload": "session", "Session": "session", "hold": "entry_points"}
+_NEED_TORCH = {"offload": "session", "Session": "session", "hold": "intercepted_methods"}
 
 
 def __getattr__(name):

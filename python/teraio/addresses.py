@@ -12,7 +12,7 @@ import threading
 import torch
 
 from teraio import core
-from teraio.imports import ImportWatch
+from teraio.import_hooks import PostImportHook
 from teraio.iterations import parameter_names
 from teraio.sizes import format_size
 
@@ -200,19 +200,19 @@ def _change(module):
                 setattr(owner, name, wrap(function))
 
 
-_watch = ImportWatch(sorted(_TELL_APART), _change)
+_import_hook = PostImportHook(sorted(_TELL_APART), _change)
 
 
 def install(session):
     global _pins
     _pins = _Pins(session)
-    _watch.install()
+    _import_hook.install()
 
 
 def remove():
     global _pins
     _pins = None
-    _watch.remove()
+    _import_hook.remove()
     while _changed:
         owner, name, function = _changed.pop()
         setattr(owner, name, function)

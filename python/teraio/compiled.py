@@ -10,7 +10,7 @@ import sys
 import torch
 
 from teraio import core
-from teraio.imports import ImportWatch
+from teraio.import_hooks import PostImportHook
 
 _MODULE = "torch._inductor.output_code"
 
@@ -20,13 +20,13 @@ class CompiledGraphs:
 
     def __init__(self):
         self._original = None
-        self._watch = ImportWatch([_MODULE], self._wrap)
+        self._import_hook = PostImportHook([_MODULE], self._wrap)
 
     def install(self):
-        self._watch.install()
+        self._import_hook.install()
 
     def remove(self):
-        self._watch.remove()
+        self._import_hook.remove()
         if self._original is not None:
             sys.modules[_MODULE].CompiledFxGraph.__call__ = self._original
             self._original = None

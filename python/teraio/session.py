@@ -9,14 +9,14 @@ from pathlib import Path
 
 import torch
 
-from teraio import core, entry_points
+from teraio import core, intercepted_methods
+from teraio.atomic_file import replace_file
 from teraio.compiled import CompiledGraphs
 from teraio.directories import cache_directory, directories_of_ranks
 from teraio.errors import Error
-from teraio.files import replace_file
 from teraio.iterations import IterationHooks
 from teraio.ranks import device_of_rank, find_ranks
-from teraio.report import Reporter
+from teraio.run_report import RunReporter
 from teraio.sizes import format_size, parse_size, parse_write_budget
 from teraio.verification import Verification
 
@@ -121,14 +121,14 @@ class Session:
         self._hooks = IterationHooks(self._core, keeps_optimizers=bool(verify))
         self._compiled_graphs = CompiledGraphs()
         self._verification = Verification(verify)
-        self._reporter = Reporter(self, report) if report else None
+        self._reporter = RunReporter(self, report) if report else None
         self._process = os.getpid()
 
     def __enter__(self):
         if self._ranks.count > 1:
             print(f"teraio: {_share_line(self.share())}", flush=True)
         self._core.start()
-        entry_points.install(self._core)
+        intercepted_methods.install(self._core)
         self._compiled_graphs.install()
         self._hooks.install()
         if self._reporter:
@@ -159,7 +159,7 @@ class Session:
                 end_core()
             finally:
                 self._compiled_graphs.remove()
-                entry_points.remove()
+                intercepted_methods.remove()
 
     def _end_report(self, error):
         try:

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from teraio.files import replace_file
+from teraio.atomic_file import replace_file
 
 TRAINING = """\
 import os, signal, sys, torch
@@ -102,7 +102,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
     path.write_text("good")
     # A file may not grow past a limit: writing ends in the middle.
     program = (
-        "import resource, signal, sys; from teraio.files import replace_file\n"
+        "import resource, signal, sys; from teraio.atomic_file import replace_file\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
         "replace_file(sys.argv[1], bytes(10_000))"

@@ -168,7 +168,7 @@ def test_touched_past_every_hook_is_an_error_that_names_the_tensor(away):
     assert torch.equal(away, EXPECTED)
 
 
-def test_entry_points_are_pytorchs_own_after_the_session():
+def test_intercepted_methods_are_pytorchs_own_after_the_session():
     before = torch.Tensor.numpy, torch.UntypedStorage.data_ptr, torch.serialization._save
     with budgets.offload("64MB"):
         assert torch.Tensor.numpy is not before[0]

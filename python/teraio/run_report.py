@@ -6,13 +6,13 @@ import statistics
 import threading
 from pathlib import Path
 
+from teraio.atomic_file import replace_file
 from teraio.errors import Error
-from teraio.files import replace_file
 
 _PERIOD_SECONDS = 0.5
 
 
-class Reporter:
+class RunReporter:
     """Writes progress.json twice a second from a thread of its own, and run.json on stop(), which
     raises teraio.Error when it cannot."""
 

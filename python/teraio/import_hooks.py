@@ -5,7 +5,7 @@ import importlib.util
 import sys
 
 
-class ImportWatch(importlib.abc.MetaPathFinder):
+class PostImportHook(importlib.abc.MetaPathFinder):
     """Calls `change` with each of the named modules, while installed: at once where it has been
     imported, else right after its import."""
 

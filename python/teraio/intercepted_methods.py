@@ -249,7 +249,7 @@ _originals = []
 
 
 def install(session):
-    """Wraps the entry points for the core's session. Undone by remove()."""
+    """Wraps the methods for the core's session. Undone by remove()."""
     addresses.install(session)
     for owner, name, wrap in _WRAPPERS:
         if hasattr(owner, name):  # torch.to_dlpack goes
