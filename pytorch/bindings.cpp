@@ -51,9 +51,9 @@ c10::StorageImpl* storage_of(const py::handle& object) {
 }
 
 // A tensor's bytes brought back and kept while this lives. Nothing for tensors that never move.
-class Hold {
+class Pin {
  public:
-  explicit Hold(c10::StorageImpl* storage) {
+  explicit Pin(c10::StorageImpl* storage) {
     TensorHandle* handle = storage == nullptr ? nullptr : handle_of(*storage);
     if (handle == nullptr || is_forked_child()) return;
     storage_ = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage);
@@ -70,9 +70,9 @@ class Hold {
     runtime_->mark_written(tensor_);
   }
 
-  ~Hold() { release(); }
-  Hold(const Hold&) = delete;
-  Hold& operator=(const Hold&) = delete;
+  ~Pin() { release(); }
+  Pin(const Pin&) = delete;
+  Pin& operator=(const Pin&) = delete;
 
   void release() {
     if (tensor_ == nullptr || is_forked_child()) return;
@@ -336,10 +336,10 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
       .def("save_trace", &save_trace)
       .def("save_plan", &save_plan);
 
-  py::class_<Hold>(module, "Hold")
+  py::class_<Pin>(module, "Pin")
       .def(py::init(
-          [](const py::object& tensor) { return std::make_unique<Hold>(storage_of(tensor)); }))
-      .def("release", &Hold::release);
+          [](const py::object& tensor) { return std::make_unique<Pin>(storage_of(tensor)); }))
+      .def("release", &Pin::release);
 
   py::class_<CoarseOp>(module, "CoarseOp")
       .def(py::init<const std::string&, const std::vector<at::Tensor>&,

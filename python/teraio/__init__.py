@@ -12,15 +12,15 @@
 >>> session.counters()["device_peak_bytes"] <= 64_000_000
 True
 
-Importing the package is cheap; torch is loaded when `offload`, `hold` or `Session` is first used.
+Importing the package is cheap; torch is loaded when `offload`, `pin` or `Session` is first used.
 """
 
 from teraio._build_info import VERSION as __version__
 from teraio.errors import Error
 
-__all__ = ["Error", "Session", "__version__", "hold", "offload"]
+__all__ = ["Error", "Session", "__version__", "offload", "pin"]
 
-_NEED_TORCH = {"offload": "session", "Session": "session", "hold": "intercepted_methods"}
+_NEED_TORCH = {"offload": "session", "Session": "session", "pin": "pinning"}
 
 
 def __getattr__(name):

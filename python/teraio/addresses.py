@@ -45,7 +45,7 @@ _GIVE_BACK = {"safetensors.torch": ("serialize", "serialize_file")}
 
 class _Thread(threading.local):
     tells_apart = False
-    borrowed = None  # holds, while a function that borrows runs
+    borrowed = None  # pins, while a function that borrows runs
     to_give_back = ()
 
 
@@ -94,7 +94,7 @@ def for_good(method):
 
 def _keep(tensor_or_storage):
     if _this_thread.borrowed is not None:
-        _this_thread.borrowed.append(core.Hold(tensor_or_storage))
+        _this_thread.borrowed.append(core.Pin(tensor_or_storage))
     elif core.pin_address(tensor_or_storage) and _pins is not None:
         _pins.note(tensor_or_storage)
 
@@ -130,8 +130,8 @@ def _gives_back(function):
         try:
             return function(*args, **kwargs)
         finally:
-            for hold in _this_thread.to_give_back:
-                hold.release()
+            for pin in _this_thread.to_give_back:
+                pin.release()
             _this_thread.to_give_back = ()
 
     return wrapper

@@ -17,32 +17,6 @@ import torch
 
 from teraio import addresses, core
 
-
-def hold(tensor):
-    """Restores `tensor` and pins it to the device, until the result's `release()` or its end.
-
-    The result is a context manager, too. Tensors that no session moves are left as they are.
-
-    Raises:
-        torch.OutOfMemoryError: the budget cannot hold the tensor.
-    """
-    return _Held(tensor)
-
-
-class _Held:
-    def __init__(self, tensor):
-        self._hold = core.Hold(tensor)
-
-    def release(self):
-        self._hold.release()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self.release()
-
-
 _OF_BYTES = (torch.Tensor, torch.UntypedStorage)
 
 
@@ -51,13 +25,13 @@ def _while_running(method):
 
     @functools.wraps(method)
     def wrapper(self, *args, **kwargs):
-        held = [core.Hold(self)]
+        pins = [core.Pin(self)]
         try:
-            held += [core.Hold(value) for value in args if isinstance(value, _OF_BYTES)]
+            pins += [core.Pin(value) for value in args if isinstance(value, _OF_BYTES)]
             return method(self, *args, **kwargs)
         finally:
-            for hold in held:
-                hold.release()
+            for pin in pins:
+                pin.release()
 
     return wrapper
 
@@ -67,13 +41,13 @@ def _while_result_lives(method):
 
     @functools.wraps(method)
     def wrapper(self, *args, **kwargs):
-        held = core.Hold(self)
+        pin = core.Pin(self)
         try:
             result = method(self, *args, **kwargs)
         except BaseException:
-            held.release()
+            pin.release()
             raise
-        weakref.finalize(result, held.release)
+        weakref.finalize(result, pin.release)
         return result
 
     return wrapper
@@ -108,14 +82,14 @@ def _module_writer(method):
 
     @functools.wraps(method)
     def wrapper(self, *args, **kwargs):
-        held = []
+        pins = []
         try:
             for tensor in (*self.parameters(), *self.buffers()):
-                held.append(core.Hold(tensor))
+                pins.append(core.Pin(tensor))
             return method(self, *args, **kwargs)
         finally:
-            for hold in held:
-                hold.release()
+            for pin in pins:
+                pin.release()
 
     return wrapper
 
@@ -127,11 +101,11 @@ def _record_writer(method):
     def wrapper(self, name, data, size):
         if not isinstance(data, torch.UntypedStorage):
             return method(self, name, data, size)
-        held = core.Hold(data)
+        pin = core.Pin(data)
         try:
             return method(self, name, data, size)
         finally:
-            held.release()
+            pin.release()
 
     return wrapper
 
@@ -141,12 +115,12 @@ def _process_start(method):
 
     @functools.wraps(method)
     def wrapper(self):
-        held = [core.Hold(tensor) for tensor in _reachable_tensors(vars(self))]
+        pins = [core.Pin(tensor) for tensor in _reachable_tensors(vars(self))]
         try:
             return method(self)
         finally:
-            for hold in held:
-                hold.release()
+            for pin in pins:
+                pin.release()
 
     return wrapper
 

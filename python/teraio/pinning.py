@@ -1,0 +1,49 @@
+"""Pinning: a tensor stays on the device while code uses its bytes without an operator."""
+
+from teraio import core
+
+
+class Pin:
+    """A pin on one tensor: the tensor stays on the device until `release()`.
+
+    It is a context manager that releases the pin on exit, and it is released when it is collected.
+    """
+
+    def __init__(self, tensor):
+        self._pin = core.Pin(tensor)
+
+    def release(self):
+        """Lets the session offload the tensor again. Further calls do nothing."""
+        self._pin.release()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.release()
+
+
+def pin(tensor):
+    """Restores `tensor` if it is offloaded, and keeps it on the device until the pin is released.
+
+    Use it around code that reads or changes the tensor's bytes without an operator, for example a
+    compiled extension that works on a raw pointer. The session treats the bytes as changed. Pins
+    are counted: the tensor stays until the last one is released. A tensor that no session manages
+    gets a pin without effect.
+
+    ```python
+    with teraio.pin(tensor):
+        extension.scale_(tensor)
+    ```
+
+    Args:
+        tensor: a `torch.Tensor` or a `torch.UntypedStorage`.
+
+    Returns:
+        A `Pin`, which is a context manager and has `release()`.
+
+    Raises:
+        torch.OutOfMemoryError: the device budget has no room for the tensor.
+        RuntimeError: reading the tensor back from its drive failed.
+    """
+    return Pin(tensor)
