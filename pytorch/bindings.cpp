@@ -6,7 +6,6 @@
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include "base/units.h"
 #include "coarse_op.h"
 #include "collective.h"
 #include "ddp_bindings.h"
@@ -15,6 +14,7 @@
 #include "forked_child.h"
 #include "op_observer.h"
 #include "plan/plan.h"
+#include "python_error.h"
 #include "session.h"
 #include "storage_swap.h"
 #include "tensor_handle.h"
@@ -24,19 +24,6 @@ namespace py = pybind11;
 
 namespace teraio::pytorch {
 namespace {
-
-void check(const Status& status) {
-  if (status.ok()) return;
-  const py::object error = py::module_::import("teraio.errors").attr("Error");
-  PyErr_SetString(error.ptr(), status.message().c_str());
-  throw py::error_already_set();
-}
-
-template <typename T>
-T value_of(Result<T> result) {
-  check(result.status());
-  return std::move(*result);
-}
 
 // Null for a tensor without storage (sparse, fake, wrapped).
 c10::StorageImpl* storage_of(const at::Tensor& tensor) {
@@ -235,20 +222,22 @@ py::list drive_shares(const Session& session) {
 void save_trace(Session& session, const std::filesystem::path& path) {
   const std::optional<trace::Trace> trace = session.runtime().trace();
   if (!trace)
-    check(Status(ErrorCode::kInvalidArgument,
-                 "there is no trace yet: no iteration of the training loop has repeated"));
-  check(write_trace(*trace, path));
+    raise_unless_ok(
+        Status(ErrorCode::kInvalidArgument,
+               "there is no trace yet: no iteration of the training loop has repeated"));
+  raise_unless_ok(write_trace(*trace, path));
 }
 
 void save_plan(Session& session, const std::filesystem::path& path) {
   const std::optional<trace::Trace> trace = session.runtime().trace();
   const std::optional<plan::Plan> plan = session.runtime().current_plan();
   if (!trace)
-    check(Status(ErrorCode::kInvalidArgument,
-                 "there is no plan yet: no iteration of the training loop has repeated"));
-  check(session.runtime().planning_status());
-  if (!plan) check(Status(ErrorCode::kInvalidArgument, "there is no plan: all moves on demand"));
-  check(write_plan(*plan, *trace, path));
+    raise_unless_ok(Status(ErrorCode::kInvalidArgument,
+                           "there is no plan yet: no iteration of the training loop has repeated"));
+  raise_unless_ok(session.runtime().planning_status());
+  if (!plan)
+    raise_unless_ok(Status(ErrorCode::kInvalidArgument, "there is no plan: all moves on demand"));
+  raise_unless_ok(write_plan(*plan, *trace, path));
 }
 
 trace::TensorKind kind_of(const std::string& name) {
@@ -300,9 +289,10 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   using no_gil = py::call_guard<py::gil_scoped_release>;
 
   py::class_<Session>(module, "Session")
-      .def(py::init(
-          [](const py::kwargs& kwargs) { return value_of(Session::open(options_from(kwargs))); }))
-      .def("start", [](Session& session) { check(session.start()); })
+      .def(py::init([](const py::kwargs& kwargs) {
+        return value_or_raise(Session::open(options_from(kwargs)));
+      }))
+      .def("start", [](Session& session) { raise_unless_ok(session.start()); })
       .def("stop",
            [](Session& session) {
              Status status;
@@ -310,7 +300,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
                const py::gil_scoped_release released;
                status = session.stop();
              }
-             check(status);
+             raise_unless_ok(status);
            })
       .def("abandon", &Session::abandon, no_gil())
       .def("is_running", &Session::is_running)
@@ -351,7 +341,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
       .def(py::init<>())
       .def("end", &CallbackOps::end, no_gil());
 
-  bind_dry_session(module, &check);
+  bind_dry_session(module);
   bind_ddp(module);
 
   module.def("pin_address", &pin_address,
@@ -363,12 +353,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def("observe_this_thread", &observe_this_thread);
   module.def("is_this_thread_observed", &is_this_thread_observed);
   module.def("default_budget_bytes", [](const std::string& device) {
-    return value_of(value_of(find_backend(device))->default_budget_bytes());
+    return value_or_raise(value_or_raise(find_backend(device))->default_budget_bytes());
   });
   module.def("device_memory_bytes", [](const std::string& device) {
-    return value_of(value_of(find_backend(device))->memory_bytes());
-  });
-  module.def("parse_size", [](const std::string& text, int64_t whole_bytes) {
-    return value_of(parse_size(text, whole_bytes));
+    return value_or_raise(value_or_raise(find_backend(device))->memory_bytes());
   });
 }

@@ -10,6 +10,7 @@
 
 #include "dry_session.h"
 #include "op_observer.h"
+#include "python_error.h"
 
 namespace py = pybind11;
 
@@ -36,15 +37,15 @@ void add_births(DrySession& session, const std::vector<at::Tensor>& tensors) {
 
 }  // namespace
 
-void bind_dry_session(py::module_& module, void (*check)(const Status&)) {
+void bind_dry_session(py::module_& module) {
   module.def("is_in_op", [] { return !current_op_name().empty(); });
   py::class_<DrySession>(module, "DrySession")
       .def(py::init([](int64_t device_memory_bytes) {
              return std::make_unique<DrySession>(DrySessionOptions{device_memory_bytes});
            }),
            py::arg("device_memory_bytes"))
-      .def("start", [check](DrySession& session) { check(session.start()); })
-      .def("stop", [check](DrySession& session) { check(session.stop()); })
+      .def("start", [](DrySession& session) { raise_unless_ok(session.start()); })
+      .def("stop", [](DrySession& session) { raise_unless_ok(session.stop()); })
       .def("begin_step", [](DrySession& session) { session.runtime().begin_step(); })
       .def("begin_own_work", [](DrySession& session) { session.runtime().begin_own_work(); })
       .def("end_own_work", [](DrySession& session) { session.runtime().end_own_work(); })
@@ -55,14 +56,14 @@ void bind_dry_session(py::module_& module, void (*check)(const Status&)) {
              session.resize(*torch::createStorage(storage.ptr()).unsafeGetStorageImpl());
            })
       .def("spend",
-           [check](DrySession& session, int64_t duration_ns, int64_t workspace_bytes) {
-             check(session.spend(duration_ns, workspace_bytes));
+           [](DrySession& session, int64_t duration_ns, int64_t workspace_bytes) {
+             raise_unless_ok(session.spend(duration_ns, workspace_bytes));
            })
       .def("has_trace", [](DrySession& session) { return session.runtime().has_trace(); })
       .def("iterations", &iterations)
       .def("save_trace",
-           [check](const DrySession& session, const std::filesystem::path& path,
-                   const std::string& source) { check(session.save_trace(path, source)); });
+           [](const DrySession& session, const std::filesystem::path& path,
+              const std::string& source) { raise_unless_ok(session.save_trace(path, source)); });
 }
 
 }  // namespace teraio::pytorch

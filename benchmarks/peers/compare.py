@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.table import Table
 from zero_config import ATTEMPTS, RETURN_MEMORY, zero_infinity, zero_offload
 
-from teraio.sizes import parse_size
+from teraio.units import parse_size
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAIN_ZERO = Path(__file__).with_name("train_zero.py")

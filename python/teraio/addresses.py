@@ -14,7 +14,7 @@ import torch
 from teraio import core
 from teraio.import_hooks import PostImportHook
 from teraio.iterations import parameter_names
-from teraio.sizes import format_size
+from teraio.units import format_size
 
 # More than this share of the budget that is held for good is told, once.
 _TOLD_SHARE = 0.1

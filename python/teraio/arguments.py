@@ -10,7 +10,7 @@ from pathlib import Path
 
 from teraio.errors import Error
 from teraio.program import Program
-from teraio.sizes import parse_size
+from teraio.units import parse_size
 
 
 class Parser(argparse.ArgumentParser):

@@ -20,7 +20,7 @@ from teraio.arguments import (
 from teraio.directories import directories_of_ranks
 from teraio.errors import Error
 from teraio.ranks import PLACEHOLDER, find_ranks
-from teraio.sizes import parse_write_budget
+from teraio.units import parse_write_budget
 
 _EPILOG = """\
 Sizes are written 1.5GB, 800MiB, 1200000000; the budget also as 40% (of the device's memory).

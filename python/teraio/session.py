@@ -17,7 +17,7 @@ from teraio.errors import Error
 from teraio.iterations import IterationHooks
 from teraio.ranks import device_of_rank, find_ranks
 from teraio.run_report import RunReporter
-from teraio.sizes import format_size, parse_size, parse_write_budget
+from teraio.units import format_size, parse_size, parse_write_budget
 from teraio.verification import Verification
 
 

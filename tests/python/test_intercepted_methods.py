@@ -289,7 +289,7 @@ def test_addresses_that_fill_the_budget_are_told_once_by_name(capfd):
             assert parameter.data_ptr() == parameter.data_ptr()
         assert session.counters()["held_for_good_bytes"] == held_bytes
         (line,) = capfd.readouterr().err.splitlines()
-        assert "of the 10 MB budget stay on the device for good" in line
+        assert "of the 10.0 MB budget stay on the device for good" in line
         assert "The largest: 0.weight (1.05 MB)" in line
         del model, parameter, small
         gc.collect()

@@ -142,7 +142,7 @@ def test_two_ranks_share_a_drive_and_host_memory(torchrun, python, tmp_path):
         assert [drive["ranks"] for drive in share["drives"]] == [2]
         assert run["counters"]["host_reserved_peak_bytes"] <= 1_500_000
         assert run["counters"]["ssd_bytes_written"] > 0
-        assert f"local rank {rank} of 2 has 1.5 MB of host memory, 1/2 of drive " in done.out
+        assert f"local rank {rank} of 2 has 1.50 MB of host memory, 1/2 of drive " in done.out
     whole, other = (run["share"]["drives"][0]["read_bytes_per_second"] for run in reports(tmp_path))
     assert whole == other, "measured once, by one of them"
     sums = [(tmp_path / f"sums{rank}").read_text() for rank in (0, 1)]

@@ -4,7 +4,7 @@ import gzip
 import json
 from pathlib import Path
 
-from teraio.sizes import format_size, three_digits
+from teraio.units import format_duration, format_size
 
 _KINDS = {
     "parameter": "parameters",
@@ -23,6 +23,7 @@ def summary(run, trace_path) -> str:
     device = run.accelerator
     peak = iteration["device_peak_bytes"]
     at_peak, op = memory_at_peak(trace)
+    step_ns = sum(op["duration_ns"] for op in trace["ops"])
     lines = [
         f"\ndry run on {device.name}{_rank_text(run)}: {iteration['op_count']:,} ops a step, "
         f"{len(trace['tensors']):,} tensors",
@@ -30,7 +31,7 @@ def summary(run, trace_path) -> str:
         f"{format_size(device.memory_bytes)} on the device: "
         + _fit_text(peak, device.memory_bytes),
         f"  at {op}: " + ", ".join(f"{_KINDS[kind]} {format_size(size)}" for kind, size in at_peak),
-        f"step: {_seconds(sum(op['duration_ns'] for op in trace['ops']))} with all of it there",
+        f"step: {format_duration(step_ns)} with all of it there",
     ]
     return "\n".join(lines + _answered_text(run.value_policy))
 
@@ -82,10 +83,3 @@ def memory_at_peak(trace):
 
 def _add(alive, tensor, sign):
     alive[tensor["kind"]] = alive.get(tensor["kind"], 0) + sign * tensor["bytes"]
-
-
-def _seconds(duration_ns):
-    for unit, scale in (("s", 1e9), ("ms", 1e6)):
-        if duration_ns >= scale:
-            return f"{three_digits(duration_ns / scale)} {unit}"
-    return f"{three_digits(duration_ns / 1e3)} us"

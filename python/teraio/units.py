@@ -1,0 +1,65 @@
+"""Sizes, durations and write budgets as people write and read them.
+
+The C++ core reads and prints sizes and durations; this module needs no torch.
+"""
+
+from teraio import _units
+from teraio.errors import Error
+
+_PERIOD_SECONDS = {"iteration": 0, "hour": 3600, "day": 86400}
+
+
+def parse_size(text, whole_bytes=0):
+    """Returns the bytes of a size such as "1.5GB", "800MiB", "1200000000" or an int.
+
+    Decimal prefixes are powers of 1000, prefixes with an "i" are powers of 1024, and a fraction is
+    rounded down to a byte.
+
+    >>> parse_size("1.5GB"), parse_size("800MiB"), parse_size("40%", whole_bytes=1000)
+    (1500000000, 838860800, 400)
+
+    Args:
+        text: a string or an int.
+        whole_bytes: the size that a percentage refers to; percentages are refused when it is 0.
+
+    Raises:
+        teraio.Error: `text` is not a size, is negative, or is 2**62 bytes or more.
+    """
+    return _units.parse_size(str(text).encode(errors="backslashreplace"), whole_bytes)
+
+
+def format_size(size_bytes):
+    """Returns a size with three significant digits and a decimal prefix.
+
+    >>> format_size(1_500_000), format_size(123_400_000_000)
+    ('1.50 MB', '123 GB')
+    """
+    return _units.format_size(size_bytes)
+
+
+def format_duration(duration_ns):
+    """Returns a duration in the unit that suits it.
+
+    >>> format_duration(3_210_000_000), format_duration(12_000_000), format_duration(850_000)
+    ('3.21 s', '12.0 ms', '850 us')
+    """
+    return _units.format_duration(duration_ns)
+
+
+def parse_write_budget(text):
+    """Returns (bytes, seconds) of a write budget: that many bytes in that many seconds.
+
+    The seconds of a budget per iteration are 0.
+
+    >>> parse_write_budget("2TB/day"), parse_write_budget("5GB/iteration")
+    ((2000000000000, 86400), (5000000000, 0))
+
+    Raises:
+        teraio.Error: `text` is not a size, "/", and one of "iteration", "hour" and "day".
+    """
+    size, _, period = str(text).partition("/")
+    try:
+        return parse_size(size), _PERIOD_SECONDS[period.strip()]
+    except (Error, KeyError):
+        message = f'"{text}" is not a write budget: expected e.g. 2TB/day or 5GB/iteration'
+        raise Error(message) from None

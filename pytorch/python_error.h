@@ -1,0 +1,27 @@
+// What the bindings raise for a failure: teraio.Error with the status's message.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <utility>
+
+#include "base/status.h"
+
+namespace teraio::pytorch {
+
+// Throws the Python exception teraio.errors.Error unless `status` is ok. Needs the GIL.
+inline void raise_unless_ok(const Status& status) {
+  if (status.ok()) return;
+  const pybind11::object error = pybind11::module_::import("teraio.errors").attr("Error");
+  pybind11::set_error(error, status.message().c_str());
+  throw pybind11::error_already_set();
+}
+
+// The value of an ok result; throws as raise_unless_ok does. Needs the GIL.
+template <typename T>
+T value_or_raise(Result<T> result) {
+  raise_unless_ok(result.status());
+  return std::move(*result);
+}
+
+}  // namespace teraio::pytorch
