@@ -1,10 +1,15 @@
 // The Python module teraio._C: forwards to the session, and nothing else.
+#include <fmt/ranges.h>
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
 #include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
 
 #include "coarse_op.h"
 #include "collective.h"
@@ -255,17 +260,21 @@ void describe(const at::Tensor& tensor, const std::string& kind, const std::stri
     handle->runtime->describe(handle->tensor, kind_of(kind), name);
 }
 
-SessionOptions options_from(const py::kwargs& kwargs) {
+// The options named in `given`; None leaves an option as it is. Raises TypeError for a name that is
+// no option.
+SessionOptions options_from(const py::kwargs& given) {
   SessionOptions options;
-  options.device_budget_bytes = kwargs["device_budget_bytes"].cast<int64_t>();
-  options.ssd_directories = kwargs["ssd_directories"].cast<std::vector<std::filesystem::path>>();
-  options.cache_directory = kwargs["cache_directory"].cast<std::filesystem::path>();
+  std::vector<std::string> known;
   const auto read = [&](const char* name, auto& field) {
-    if (kwargs.contains(name) && !kwargs[name].is_none())
-      field = kwargs[name].cast<std::decay_t<decltype(field)>>();
+    known.emplace_back(name);
+    if (given.contains(name) && !given[name].is_none())
+      field = given[name].cast<std::decay_t<decltype(field)>>();
   };
   read("device", options.device);
+  read("device_budget_bytes", options.device_budget_bytes);
+  read("ssd_directories", options.ssd_directories);
   read("rank_directories", options.rank_directories);
+  read("cache_directory", options.cache_directory);
   read("ssd_capacity_bytes", options.ssd_capacity_bytes);
   read("host_limit_bytes", options.host_limit_bytes);
   read("write_budget_bytes", options.write_budget_bytes);
@@ -277,6 +286,10 @@ SessionOptions options_from(const py::kwargs& kwargs) {
   read("smallest_tensor_bytes", options.smallest_tensor_bytes);
   read("allow_ram_directory", options.allow_ram_directory);
   read("progress", options.progress);
+  for (const auto& [name, value] : given)
+    if (std::find(known.begin(), known.end(), name.cast<std::string>()) == known.end())
+      throw py::type_error(fmt::format("Session has no option \"{}\": expected one of {}",
+                                       name.cast<std::string>(), fmt::join(known, ", ")));
   return options;
 }
 

@@ -7,6 +7,7 @@ import torch
 from matrix import budgets
 
 import teraio
+from teraio import core
 
 
 def matmul(size=1024):
@@ -89,6 +90,12 @@ def test_refused_before_anything_has_changed(arguments, message):
         teraio.offload(**arguments)
     assert "\n" not in str(failure.value)
     assert torch.Tensor.numpy is allocate
+
+
+def test_option_that_the_core_does_not_know():
+    known = "expected one of device, device_budget_bytes, "
+    with pytest.raises(TypeError, match=f'Session has no option "ssd_directory": {known}'):
+        core.Session(device_budget_bytes=1 << 20, ssd_directory="/tmp")
 
 
 def train(width, steps=5):
