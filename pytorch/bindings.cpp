@@ -30,6 +30,8 @@ namespace py = pybind11;
 namespace teraio::pytorch {
 namespace {
 
+using namespace py::literals;  // "name"_a = value: an entry of a dictionary
+
 // Null for a tensor without storage (sparse, fake, wrapped).
 c10::StorageImpl* storage_of(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.has_storage()) return nullptr;
@@ -90,75 +92,36 @@ bool pin_address(const py::object& tensor) {
 }
 
 py::dict to_dict(const device::MemoryUsage& usage) {
-  py::dict d;
-  d["device_budget_bytes"] = usage.budget_bytes;
-  d["device_bytes"] = usage.allocated_bytes;
-  d["device_peak_bytes"] = usage.allocated_peak_bytes;
-  d["device_reserved_bytes"] = usage.reserved_bytes;
-  d["device_reserved_peak_bytes"] = usage.reserved_peak_bytes;
-  d["device_rounding_bytes"] = usage.rounding_bytes;
-  d["device_largest_free_bytes"] = usage.largest_free_bytes;
-  d["stitch_count"] = usage.stitch_count;
-  return d;
+  return py::dict("device_budget_bytes"_a = usage.budget_bytes,
+                  "device_bytes"_a = usage.allocated_bytes,
+                  "device_peak_bytes"_a = usage.allocated_peak_bytes,
+                  "device_reserved_bytes"_a = usage.reserved_bytes,
+                  "device_reserved_peak_bytes"_a = usage.reserved_peak_bytes,
+                  "device_rounding_bytes"_a = usage.rounding_bytes,
+                  "device_largest_free_bytes"_a = usage.largest_free_bytes,
+                  "stitch_count"_a = usage.stitch_count);
 }
 
-void add_engine_counters(py::dict& d, const engine::EngineCounters& c) {
-  d["planned_offloads"] = c.planned_offloads;
-  d["planned_drops"] = c.planned_drops;
-  d["planned_prefetches"] = c.planned_prefetches;
-  d["skipped_migrations"] = c.skipped_migrations;
-  d["on_demand_offloads"] = c.on_demand_offloads;
-  d["on_demand_drops"] = c.on_demand_drops;
-  d["urgent_reads"] = c.urgent_reads;
-  d["late_prefetches"] = c.late_prefetches;
-  d["failed_transfers"] = c.failed_transfers;
-  d["stall_read_ns"] = c.stall_read_ns;
-  d["stall_memory_ns"] = c.stall_memory_ns;
+py::dict to_dict(const engine::EngineCounters& c) {
+  return py::dict(
+      "planned_offloads"_a = c.planned_offloads, "planned_drops"_a = c.planned_drops,
+      "planned_prefetches"_a = c.planned_prefetches, "skipped_migrations"_a = c.skipped_migrations,
+      "on_demand_offloads"_a = c.on_demand_offloads, "on_demand_drops"_a = c.on_demand_drops,
+      "urgent_reads"_a = c.urgent_reads, "late_prefetches"_a = c.late_prefetches,
+      "failed_transfers"_a = c.failed_transfers, "stall_read_ns"_a = c.stall_read_ns,
+      "stall_memory_ns"_a = c.stall_memory_ns);
 }
 
-void add_tier_counters(py::dict& d, const std::string& tier, const storage::TierCounters& c) {
-  d[py::str(tier + "_bytes_read")] = c.bytes_read;
-  d[py::str(tier + "_bytes_written")] = c.bytes_written;
-  d[py::str(tier + "_reserved_peak_bytes")] = c.reserved_peak_bytes;
-  if (c.segments.registered_count > 0 || c.segments.refused_count > 0) {
-    d["gpu_direct_segments"] = c.segments.registered_count;
-    d["gpu_direct_registered_bytes"] = c.segments.registered_bytes;
-    d["gpu_direct_refused_segments"] = c.segments.refused_count;
-  }
-  py::list drives;
-  for (const storage::DriveCounters& drive : c.drives) {
-    py::dict entry;
-    entry["name"] = drive.name;
-    entry["io_path"] = drive.io_path;
-    entry["gpu_direct_off"] = drive.gpu_direct_off;
-    entry["gpu_direct_bytes_read"] = drive.gpu_direct_bytes_read;
-    entry["gpu_direct_bytes_written"] = drive.gpu_direct_bytes_written;
-    entry["bytes_read"] = drive.bytes_read;
-    entry["bytes_written"] = drive.bytes_written;
-    entry["read_busy_ns"] = drive.read_busy_ns;
-    entry["write_busy_ns"] = drive.write_busy_ns;
-    entry["read_bytes_per_second"] = drive.read_bytes_per_second;
-    entry["write_bytes_per_second"] = drive.write_bytes_per_second;
-    entry["error_count"] = drive.error_count;
-    entry["slowdown"] = drive.slowdown;
-    drives.append(entry);
-  }
-  if (!c.drives.empty()) d[py::str(tier + "_drives")] = drives;
-}
-
-py::dict counters(Session& session) {
-  engine::Runtime& runtime = session.runtime();
-  py::dict d = to_dict(runtime.memory_usage());
-  add_engine_counters(d, runtime.counters());
-  add_tier_counters(d, "ssd", session.tier_counters(plan::Tier::kSsd));
-  add_tier_counters(d, "host", session.tier_counters(plan::Tier::kHost));
-  d["bytes_away"] = runtime.bytes_away();
-  d["unmovable_bytes"] = runtime.unmovable_bytes();
-  d["held_for_good_bytes"] = runtime.held_for_good_bytes();
-  d["collective_bytes"] = collective_bytes();
-  d["deviations"] = runtime.deviation_count();
-  d["is_following_plan"] = runtime.is_following_plan();
-  return d;
+py::dict to_dict(const storage::DriveCounters& drive) {
+  return py::dict("name"_a = drive.name, "io_path"_a = drive.io_path,
+                  "gpu_direct_off"_a = drive.gpu_direct_off,
+                  "gpu_direct_bytes_read"_a = drive.gpu_direct_bytes_read,
+                  "gpu_direct_bytes_written"_a = drive.gpu_direct_bytes_written,
+                  "bytes_read"_a = drive.bytes_read, "bytes_written"_a = drive.bytes_written,
+                  "read_busy_ns"_a = drive.read_busy_ns, "write_busy_ns"_a = drive.write_busy_ns,
+                  "read_bytes_per_second"_a = drive.read_bytes_per_second,
+                  "write_bytes_per_second"_a = drive.write_bytes_per_second,
+                  "error_count"_a = drive.error_count, "slowdown"_a = drive.slowdown);
 }
 
 const char* mode_name(engine::IterationRecord::Mode mode) {
@@ -173,23 +136,62 @@ const char* mode_name(engine::IterationRecord::Mode mode) {
   return "unknown";
 }
 
-py::list iterations(Session& session) {
+py::dict to_dict(const engine::IterationRecord& record) {
+  return py::dict("duration_ns"_a = record.duration_ns, "stall_read_ns"_a = record.stall_read_ns,
+                  "stall_memory_ns"_a = record.stall_memory_ns,
+                  "ssd_bytes_read"_a = record.ssd_bytes_read,
+                  "ssd_bytes_written"_a = record.ssd_bytes_written,
+                  "host_bytes_read"_a = record.host_bytes_read,
+                  "host_bytes_written"_a = record.host_bytes_written,
+                  "device_peak_bytes"_a = record.device_peak_bytes, "op_count"_a = record.op_count,
+                  "mode"_a = mode_name(record.mode));
+}
+
+py::dict to_dict(const DriveShare& share) {
+  return py::dict("name"_a = share.drive.name, "directory"_a = share.directory.string(),
+                  "ranks"_a = share.rank_count, "capacity_bytes"_a = share.drive.capacity_bytes,
+                  "read_bytes_per_second"_a = share.drive.rates.read_bytes_per_second,
+                  "write_bytes_per_second"_a = share.drive.rates.write_bytes_per_second);
+}
+
+// A list with the dictionary of each value.
+template <typename Values>
+py::list to_dicts(const Values& values) {
   py::list list;
-  for (const engine::IterationRecord& record : session.runtime().iterations()) {
-    py::dict d;
-    d["duration_ns"] = record.duration_ns;
-    d["stall_read_ns"] = record.stall_read_ns;
-    d["stall_memory_ns"] = record.stall_memory_ns;
-    d["ssd_bytes_read"] = record.ssd_bytes_read;
-    d["ssd_bytes_written"] = record.ssd_bytes_written;
-    d["host_bytes_read"] = record.host_bytes_read;
-    d["host_bytes_written"] = record.host_bytes_written;
-    d["device_peak_bytes"] = record.device_peak_bytes;
-    d["op_count"] = record.op_count;
-    d["mode"] = mode_name(record.mode);
-    list.append(d);
-  }
+  for (const auto& value : values) list.append(to_dict(value));
   return list;
+}
+
+// Adds `entries` to `target`.
+void update(py::dict& target, const py::dict& entries) { target.attr("update")(entries); }
+
+// The counters of a tier, whose names begin with `tier`, and of its drives where it has some.
+py::dict to_dict(const storage::TierCounters& c, const std::string& tier) {
+  py::dict d;
+  d[py::str(tier + "_bytes_read")] = c.bytes_read;
+  d[py::str(tier + "_bytes_written")] = c.bytes_written;
+  d[py::str(tier + "_reserved_peak_bytes")] = c.reserved_peak_bytes;
+  if (c.segments.registered_count > 0 || c.segments.refused_count > 0)
+    update(d, py::dict("gpu_direct_segments"_a = c.segments.registered_count,
+                       "gpu_direct_registered_bytes"_a = c.segments.registered_bytes,
+                       "gpu_direct_refused_segments"_a = c.segments.refused_count));
+  if (!c.drives.empty()) d[py::str(tier + "_drives")] = to_dicts(c.drives);
+  return d;
+}
+
+py::dict counters(Session& session) {
+  engine::Runtime& runtime = session.runtime();
+  py::dict d = to_dict(runtime.memory_usage());
+  update(d, to_dict(runtime.counters()));
+  update(d, to_dict(session.tier_counters(plan::Tier::kSsd), "ssd"));
+  update(d, to_dict(session.tier_counters(plan::Tier::kHost), "host"));
+  update(d, py::dict("bytes_away"_a = runtime.bytes_away(),
+                     "unmovable_bytes"_a = runtime.unmovable_bytes(),
+                     "held_for_good_bytes"_a = runtime.held_for_good_bytes(),
+                     "collective_bytes"_a = collective_bytes(),
+                     "deviations"_a = runtime.deviation_count(),
+                     "is_following_plan"_a = runtime.is_following_plan()));
+  return d;
 }
 
 py::list memory_timeline(Session& session) {
@@ -202,26 +204,8 @@ py::list memory_timeline(Session& session) {
 py::object prediction(Session& session) {
   const std::optional<Prediction> prediction = session.prediction();
   if (!prediction) return py::none();
-  py::dict d;
-  d["ideal_ns"] = prediction->ideal_ns;
-  d["step_ns"] = prediction->step_ns;
-  d["natural_peak_bytes"] = prediction->natural_peak_bytes;
-  return d;
-}
-
-py::list drive_shares(const Session& session) {
-  py::list list;
-  for (const DriveShare& share : session.drive_shares()) {
-    py::dict d;
-    d["name"] = share.drive.name;
-    d["directory"] = share.directory.string();
-    d["ranks"] = share.rank_count;
-    d["capacity_bytes"] = share.drive.capacity_bytes;
-    d["read_bytes_per_second"] = share.drive.rates.read_bytes_per_second;
-    d["write_bytes_per_second"] = share.drive.rates.write_bytes_per_second;
-    list.append(d);
-  }
-  return list;
+  return py::dict("ideal_ns"_a = prediction->ideal_ns, "step_ns"_a = prediction->step_ns,
+                  "natural_peak_bytes"_a = prediction->natural_peak_bytes);
 }
 
 void save_trace(Session& session, const std::filesystem::path& path) {
@@ -328,13 +312,13 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
           },
           no_gil())
       .def("counters", &counters)
-      .def("iterations", &iterations)
+      .def("iterations", [](Session& session) { return to_dicts(session.runtime().iterations()); })
       .def("memory_timeline", &memory_timeline)
       .def("budget_bytes", [](Session& session) { return session.options().device_budget_bytes; })
       .def("held_for_good_bytes",
            [](Session& session) { return session.runtime().held_for_good_bytes(); })
       .def("prediction", &prediction)
-      .def("drive_shares", &drive_shares)
+      .def("drive_shares", [](const Session& session) { return to_dicts(session.drive_shares()); })
       .def("bound_ns", &Session::bound_ns, no_gil())
       .def("save_trace", &save_trace)
       .def("save_plan", &save_plan);

@@ -17,16 +17,12 @@ namespace py = pybind11;
 namespace teraio::pytorch {
 namespace {
 
-py::list iterations(DrySession& session) {
-  py::list list;
-  for (const engine::IterationRecord& record : session.runtime().iterations()) {
-    py::dict d;
-    d["duration_ns"] = record.duration_ns;
-    d["device_peak_bytes"] = record.device_peak_bytes;
-    d["op_count"] = record.op_count;
-    list.append(d);
-  }
-  return list;
+// Requires that an iteration has ended.
+py::dict last_iteration(DrySession& session) {
+  const engine::IterationRecord record = session.runtime().iterations().back();
+  return py::dict(py::arg("duration_ns") = record.duration_ns,
+                  py::arg("device_peak_bytes") = record.device_peak_bytes,
+                  py::arg("op_count") = record.op_count);
 }
 
 void add_births(DrySession& session, const std::vector<at::Tensor>& tensors) {
@@ -60,7 +56,7 @@ void bind_dry_session(py::module_& module) {
              raise_unless_ok(session.spend(duration_ns, workspace_bytes));
            })
       .def("has_trace", [](DrySession& session) { return session.runtime().has_trace(); })
-      .def("iterations", &iterations)
+      .def("last_iteration", &last_iteration)
       .def("save_trace",
            [](const DrySession& session, const std::filesystem::path& path,
               const std::string& source) { raise_unless_ok(session.save_trace(path, source)); });

@@ -95,4 +95,4 @@ class DryRun:
 
     def last_iteration(self):
         """duration_ns, device_peak_bytes and op_count of the iteration that has repeated."""
-        return self._session.iterations()[-1]
+        return self._session.last_iteration()
