@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/log.h"
 #include "coarse_op.h"
 #include "collective.h"
 #include "ddp_bindings.h"
@@ -284,6 +285,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   using namespace teraio;
   using namespace teraio::pytorch;
   using no_gil = py::call_guard<py::gil_scoped_release>;
+
+  log_to_stderr();  // stdout is the program's
 
   py::class_<Session>(module, "Session")
       .def(py::init([](const py::kwargs& kwargs) {

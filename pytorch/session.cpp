@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 
 #include "analysis/bounds.h"
+#include "base/log.h"
 #include "base/units.h"
 #include "collective.h"
 #include "forked_child.h"
@@ -205,11 +205,10 @@ Result<plan::Plan> Session::plan_within(const trace::Trace& trace, plan::Limits 
   if (plan.ok() || !limits.write_budget_bytes) return plan;
   const Result<int64_t> least_bytes = planner::least_write_budget_bytes(trace, hardware_, limits);
   if (!least_bytes.ok() || *least_bytes <= *limits.write_budget_bytes) return plan;
-  fmt::print(
-      stderr,
+  log_warning(fmt::format(
       "teraio: the write budget allows {} per iteration, and about {} is the least that this "
-      "device budget needs: planning with that\n",
-      format_size(*limits.write_budget_bytes), format_size(*least_bytes));
+      "device budget needs: planning with that",
+      format_size(*limits.write_budget_bytes), format_size(*least_bytes)));
   limits.write_budget_bytes = *least_bytes;
   return planner::plan_by_simulation(trace, hardware_, limits);
 }
@@ -226,12 +225,11 @@ Result<plan::Plan> Session::plan_of_file(const trace::Trace& trace,
   const Result<simulate::Run> run = simulate::simulate(trace, hardware_, counting, *plan);
   if (!run.ok()) return run.status().with_context(options_.plan_path->string());
   if (run->ssd_bytes_written <= *limits.write_budget_bytes) return plan;
-  fmt::print(
-      stderr,
+  log_warning(fmt::format(
       "teraio: the plan {} writes {} per iteration, and the write budget allows {}: it is not "
-      "used, another is made\n",
+      "used, another is made",
       options_.plan_path->string(), format_size(run->ssd_bytes_written),
-      format_size(*limits.write_budget_bytes));
+      format_size(*limits.write_budget_bytes)));
   return plan_within(trace, limits);
 }
 
