@@ -1,6 +1,8 @@
-"""TERAIO: train in less device memory than the job needs.
+"""TERAIO trains models that need more memory than the device has.
 
->>> import torch, teraio
+`offload` gives a training loop a budget of device memory: idle tensors move to SSDs or to host
+memory and return before they are used.
+ torch, teraio
 >>> model = torch.nn.Linear(256, 256)
 >>> optimizer = torch.optim.AdamW(model.parameters())
 >>> with teraio.offload(device_budget="64MB") as session:
@@ -12,7 +14,7 @@
 >>> session.counters()["device_peak_bytes"] <= 64_000_000
 True
 
-Importing the package is cheap; torch is loaded when `offload`, `pin` or `Session` is first used.
+Importing the package is cheap: it imports torch when `offload`, `pin` or `Session` is first used.
 """
 
 from teraio._build_info import VERSION as __version__

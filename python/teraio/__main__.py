@@ -1,7 +1,7 @@
-"""`python -m teraio`, and the `teraio` script of an installed package.
+"""The entry of `python -m teraio` and of the `teraio` script of an installed package.
 
-`run` and `dry-run` are in this process. Every other subcommand is the C++ command's, and this
-process becomes it.
+The subcommands `run` and `dry-run` execute in this process. For every other subcommand the process
+replaces itself with the C++ command.
 """
 
 import os
@@ -12,6 +12,10 @@ from teraio.native_command import command_path
 
 
 def main():
+    """Executes the command line and returns the exit code.
+
+    It does not return for a subcommand of the C++ command.
+    """
     arguments = sys.argv[1:]
     if arguments[:1] == ["run"]:
         from teraio.launcher import run
@@ -21,10 +25,10 @@ def main():
         from teraio.dry_run.command import dry_run
 
         return dry_run(arguments[1:])
-    return _become_command(arguments)
+    return _execute_native_command(arguments)
 
 
-def _become_command(arguments):
+def _execute_native_command(arguments):
     try:
         command = command_path()
     except Error as error:

@@ -1,12 +1,15 @@
-"""Addresses that are given away: a tensor stays where it is when somebody may use its address.
+"""Addresses of tensors: a tensor whose address the program knows is pinned permanently.
 
-Nobody tells for how long. What is known to use addresses only to tell storages apart gets numbers
-that do so instead, and of a writer of files it is known when it has written: neither makes tensors
-stay.
+PyTorch does not say for how long a program uses an address that it asked for, so the tensor stays
+on the device until it dies. Two kinds of callers are known and pin nothing permanently:
+
+- Functions that only compare addresses, to find storages that tensors share. They get unique
+  numbers in place of addresses.
+- Functions that write files. The tensors are pinned until the file is written.
 """
 
 import functools
-import sys
+import logging
 import threading
 
 import torch
@@ -16,11 +19,11 @@ from teraio.import_hooks import PostImportHook
 from teraio.iterations import parameter_names
 from teraio.units import format_size
 
-# More than this share of the budget that is held for good is told, once.
-_TOLD_SHARE = 0.1
+# A warning is logged once, when permanent pins take this share of the budget.
+_WARNING_SHARE = 0.1
 
-# By module: functions and methods that compare addresses and do nothing else with them.
-_TELL_APART = {
+# By module, the functions and methods that compare addresses and do nothing else with them.
+_COMPARE = {
     "safetensors.torch": (
         "storage_ptr",
         "_end_ptr",
@@ -36,77 +39,88 @@ _TELL_APART = {
     "torch.distributed.fsdp._runtime_utils": ("_catch_all_reshard",),
     "torch.distributed.fsdp._fully_shard._fsdp_param": ("FSDPParam.reset_sharded_param",),
 }
-# Functions that read at the addresses that they ask for, until they return.
+# Functions that read at the addresses that they ask for, and are done with them on return.
 _READ = {"safetensors.torch": ("_tobytes",)}
-# Functions that ask for addresses, and those that are done with all of them when they return.
+# Functions that ask for addresses, and functions that are done with all of them on return.
 _BORROW = {"safetensors.torch": ("_to_ndarray",)}
 _GIVE_BACK = {"safetensors.torch": ("serialize", "serialize_file")}
 
+_log = logging.getLogger("teraio")
+
 
 class _Thread(threading.local):
-    tells_apart = False
-    borrowed = None  # pins, while a function that borrows runs
-    to_give_back = ()
+    compares_addresses = False
+    borrowed = None  # the pins of the borrowing function that runs, or None
+    to_give_back = ()  # the pins of borrowing functions that have returned
 
 
 _this_thread = _Thread()
 
 
-def _number(storage):
-    """Differs from the address of every other byte of every other storage. It does not change when
-    the storage moves, and nobody could read there."""
+def _unique_number(storage):
+    """Returns a number in place of the storage's address.
+
+    Numbers of two storages are further apart than any storage is long, and a number remains the
+    same when the storage moves. Nothing can be read at such an address.
+    """
     return storage._cdata << 40 if storage.nbytes() and storage.device.type != "meta" else 0
 
 
 def of_storage(method):
+    """Wraps `UntypedStorage.data_ptr`."""
+
     @functools.wraps(method)
     def wrapper(self):
-        if _this_thread.tells_apart:
-            return _number(self)
-        _keep(self)
+        if _this_thread.compares_addresses:
+            return _unique_number(self)
+        _pin(self)
         return method(self)
 
     return wrapper
 
 
 def of_tensor(method):
+    """Wraps `Tensor.data_ptr`."""
+
     @functools.wraps(method)
     def wrapper(self):
-        if _this_thread.tells_apart and self.layout is torch.strided:
-            start = _number(self.untyped_storage())
+        if _this_thread.compares_addresses and self.layout is torch.strided:
+            start = _unique_number(self.untyped_storage())
             return start and start + self.storage_offset() * self.element_size()
-        _keep(self)
+        _pin(self)
         return method(self)
 
     return wrapper
 
 
-def for_good(method):
-    """The address goes to somebody of whom we hear nothing more."""
+def given_away(method):
+    """Wraps a method of a tensor or storage that gives the address to other code for good."""
 
     @functools.wraps(method)
     def wrapper(self, *args, **kwargs):
-        _keep(self)
+        _pin(self)
         return method(self, *args, **kwargs)
 
     return wrapper
 
 
-def _keep(tensor_or_storage):
+def _pin(tensor_or_storage):
     if _this_thread.borrowed is not None:
         _this_thread.borrowed.append(core.Pin(tensor_or_storage))
-    elif core.pin_address(tensor_or_storage) and _pins is not None:
-        _pins.note(tensor_or_storage)
+    elif core.pin_address(tensor_or_storage) and _permanent_pins is not None:
+        _permanent_pins.add(tensor_or_storage)
 
 
-def tells_storages_apart(function):
+def only_compared(function):
+    """Wraps a function that asks for addresses only to compare them."""
+
     @functools.wraps(function)
     def wrapper(*args, **kwargs):
-        before, _this_thread.tells_apart = _this_thread.tells_apart, True
+        before, _this_thread.compares_addresses = _this_thread.compares_addresses, True
         try:
             return function(*args, **kwargs)
         finally:
-            _this_thread.tells_apart = before
+            _this_thread.compares_addresses = before
 
     return wrapper
 
@@ -141,52 +155,53 @@ def _reads(function):
     return _gives_back(_borrows(function))
 
 
-class _Pins:
-    """What is held for good in a session, so that a user hears of it before memory gets tight."""
+class _PermanentPins:
+    """The permanent pins of a session. Warns once, before memory gets tight because of them."""
 
     def __init__(self, session):
         self._session = session
         self._size_bytes = {}  # by storage
-        self._is_told = False
+        self._has_warned = False
 
-    def note(self, tensor_or_storage):
-        if self._is_told:
+    def add(self, tensor_or_storage):
+        if self._has_warned:
             return
         is_tensor = isinstance(tensor_or_storage, torch.Tensor)
         storage = tensor_or_storage.untyped_storage() if is_tensor else tensor_or_storage
         self._size_bytes[storage._cdata] = storage.nbytes()
-        held_bytes = self._session.held_for_good_bytes()
+        pinned_bytes = self._session.held_for_good_bytes()
         budget_bytes = self._session.budget_bytes()
-        if held_bytes >= _TOLD_SHARE * budget_bytes:
-            self._is_told = True
-            self._tell(held_bytes, budget_bytes)
+        if pinned_bytes >= _WARNING_SHARE * budget_bytes:
+            self._has_warned = True
+            self._warn(pinned_bytes, budget_bytes)
 
-    def _tell(self, held_bytes, budget_bytes):
+    def _warn(self, pinned_bytes, budget_bytes):
         names = _storage_names()
         largest = sorted(self._size_bytes.items(), key=lambda entry: -entry[1])[:3]
         texts = [f"{names.get(key, 'unnamed')} ({format_size(size)})" for key, size in largest]
-        print(
-            f"teraio: {format_size(held_bytes)} of the {format_size(budget_bytes)} budget stay on "
-            "the device for good, since the program asked for addresses (data_ptr(), DLPack). "
-            f"The largest: {', '.join(texts)}",
-            file=sys.stderr,
+        _log.warning(
+            "teraio: %s of the %s budget stay on the device permanently, because the program asked "
+            "for addresses (data_ptr(), DLPack). The largest: %s",
+            format_size(pinned_bytes),
+            format_size(budget_bytes),
+            ", ".join(texts),
         )
 
 
 def _storage_names():
     try:
         return {p.untyped_storage()._cdata: name for p, name in parameter_names().items()}
-    except Exception:  # of somebody else's module: names are not worth the program's end
+    except Exception:  # raised by a module of the program: names are not worth ending it
         return {}
 
 
-_pins = None
-_changed = []
+_permanent_pins = None
+_patched = []
 
 
-def _change(module):
+def _patch(module):
     for table, wrap in (
-        (_TELL_APART, tells_storages_apart),
+        (_COMPARE, only_compared),
         (_READ, _reads),
         (_BORROW, _borrows),
         (_GIVE_BACK, _gives_back),
@@ -196,23 +211,25 @@ def _change(module):
             owner = getattr(module, owner_name, None) if owner_name else module
             function = getattr(owner, name, None)
             if callable(function):
-                _changed.append((owner, name, function))
+                _patched.append((owner, name, function))
                 setattr(owner, name, wrap(function))
 
 
-_import_hook = PostImportHook(sorted(_TELL_APART), _change)
+_import_hook = PostImportHook(sorted(_COMPARE), _patch)
 
 
 def install(session):
-    global _pins
-    _pins = _Pins(session)
+    """Patches the functions of other packages that are known. `session`: a `core.Session`."""
+    global _permanent_pins
+    _permanent_pins = _PermanentPins(session)
     _import_hook.install()
 
 
 def remove():
-    global _pins
-    _pins = None
+    """Undoes install()."""
+    global _permanent_pins
+    _permanent_pins = None
     _import_hook.remove()
-    while _changed:
-        owner, name, function = _changed.pop()
+    while _patched:
+        owner, name, function = _patched.pop()
         setattr(owner, name, function)

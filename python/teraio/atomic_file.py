@@ -1,13 +1,18 @@
-"""Files that are written whole or not at all."""
+"""Atomic replacement of files: a reader sees the old content or the new content, never a part."""
 
 import os
 from pathlib import Path
 
 
 def replace_file(path, data):
-    """Writes the bytes `data` to `path`: who reads it, or interrupts this, leaves or finds the file
-    as it was or as it is to be. A link stays one, and what is no file (a device, a pipe) is written
-    to. Raises OSError."""
+    """Replaces the content of the file `path` with the bytes `data`.
+
+    An interruption or a failure leaves the file as it was. A symbolic link remains a link to the
+    replaced file. A path that is not a regular file (a device, a pipe) is written to directly.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
     path = Path(path)
     if path.exists() and not path.is_file():
         path.write_bytes(data)

@@ -1,7 +1,8 @@
-"""torch.compile: every call of a graph that inductor has compiled runs as one op.
+"""torch.compile: every call of a graph that Inductor has compiled runs as one opaque op.
 
-The kernels of such a graph are plain C++ that no operator announces. The class of compiled graphs
-is wrapped, whenever it is imported: importing inductor takes seconds, and most programs never do.
+The kernels of such a graph are plain C++ code that calls no operator. The class of compiled graphs
+is patched when the program imports it: importing Inductor takes seconds, and most programs never
+do.
 """
 
 import functools
@@ -16,27 +17,29 @@ _MODULE = "torch._inductor.output_code"
 
 
 class CompiledGraphs:
-    """Keeps compiled graphs wrapped while installed."""
+    """Runs compiled graphs as opaque ops between install() and remove()."""
 
     def __init__(self):
         self._original = None
-        self._import_hook = PostImportHook([_MODULE], self._wrap)
+        self._import_hook = PostImportHook([_MODULE], self._patch)
 
     def install(self):
+        """Patches the class of compiled graphs, now or when the program imports it."""
         self._import_hook.install()
 
     def remove(self):
+        """Undoes install()."""
         self._import_hook.remove()
         if self._original is not None:
             sys.modules[_MODULE].CompiledFxGraph.__call__ = self._original
             self._original = None
 
-    def _wrap(self, module):
+    def _patch(self, module):
         self._original = module.CompiledFxGraph.__call__
-        module.CompiledFxGraph.__call__ = _as_one_op(self._original)
+        module.CompiledFxGraph.__call__ = _as_opaque_op(self._original)
 
 
-def _as_one_op(call):
+def _as_opaque_op(call):
     @functools.wraps(call)
     def wrapper(graph, inputs):
         positions = [i for i, value in enumerate(inputs) if isinstance(value, torch.Tensor)]

@@ -1,7 +1,7 @@
-"""The compiled extension, loaded only under the PyTorch that it was built for.
+"""The compiled extension. Importing this module raises ImportError under another PyTorch version.
 
-PyTorch's C++ interface changes with every minor version: loading the extension under another one
-would crash or, worse, misread memory.
+PyTorch's C++ interface changes with every minor version: an extension that was built for another
+one would crash or, worse, misread memory.
 """
 
 import torch

@@ -1,8 +1,9 @@
-"""DistributedDataParallel: its reducer compares whose bytes gradients and buckets have, from C++.
+"""DistributedDataParallel: its reducer compares the addresses of gradients and buckets in C++.
 
-That passes no operator, and would raise an error where those bytes are away. The calls that do it,
-and the hooks that the reducer has in backward, are told to the core. Communication hooks work on
-buckets in callbacks of futures, on threads of a library.
+The comparison calls no operator, and the data pointer of an offloaded tensor raises an error. The
+wrappers of this module tell the core when the reducer compares, in its methods and in its hooks of
+the backward pass. Communication hooks work on buckets in callbacks of futures, on threads of a
+library: the core observes the operators of these callbacks.
 """
 
 import functools
@@ -12,7 +13,7 @@ import torch
 
 from teraio import core
 
-# By reducer, for as long as it lives: its parameters keep the hooks beyond a session.
+# By reducer, while it lives: its parameters keep the hooks after a session has ended.
 _hooks = weakref.WeakKeyDictionary()
 
 

@@ -1,4 +1,4 @@
-"""Changing modules of others as soon as they are there, without importing them oneself."""
+"""Import hooks: patch modules of other packages when a program imports them, and only then."""
 
 import importlib.abc
 import importlib.util
@@ -6,28 +6,34 @@ import sys
 
 
 class PostImportHook(importlib.abc.MetaPathFinder):
-    """Calls `change` with each of the named modules, while installed: at once where it has been
-    imported, else right after its import."""
+    """Calls `patch(module)` for each of the named modules that the program imports.
 
-    def __init__(self, names, change):
+    A module that is imported already is patched by `install()`; any other module is patched right
+    after its import. No module is patched after `remove()`.
+    """
+
+    def __init__(self, names, patch):
         self._names = names
-        self._change = change
+        self._patch = patch
         self._awaited = set()
 
     def install(self):
+        """Patches the modules that are imported already, and waits for the others."""
         for name in self._names:
             if name in sys.modules:
-                self._change(sys.modules[name])
+                self._patch(sys.modules[name])
             else:
                 self._awaited.add(name)
         sys.meta_path.insert(0, self)
 
     def remove(self):
+        """Stops waiting. Patches that were made remain; the caller undoes them."""
         self._awaited.clear()
         if self in sys.meta_path:
             sys.meta_path.remove(self)
 
     def find_spec(self, name, path, target=None):
+        """Returns the spec of an awaited module, whose loader patches the module at the end."""
         if name not in self._awaited:
             return None
         self._awaited.remove(name)
@@ -38,7 +44,7 @@ class PostImportHook(importlib.abc.MetaPathFinder):
 
         def exec_module(module):
             run(module)
-            self._change(module)
+            self._patch(module)
 
         spec.loader.exec_module = exec_module
         return spec

@@ -1,8 +1,8 @@
-"""Where Python reaches a tensor's bytes without an operator, and how they are brought back first.
+"""Methods of PyTorch and Python that use a tensor's bytes without an operator.
 
-`numpy`, `tolist`, `data_ptr`, pickling and the like read memory directly. While a session runs,
-each of these first brings the tensor back and keeps it for as long as the bytes can be reached.
-Everything else that touches an away tensor past the operators raises an error that names it.
+`numpy`, `tolist`, `data_ptr`, pickling and others read memory directly. While a session runs, each
+of them is patched: it restores the tensor first, and pins it for as long as the bytes can be
+reached. Any other access to an offloaded tensor without an operator raises an error that names it.
 """
 
 import concurrent.futures.thread
@@ -17,27 +17,34 @@ import torch
 
 from teraio import addresses, core
 
-_OF_BYTES = (torch.Tensor, torch.UntypedStorage)
+_TYPES_WITH_BYTES = (torch.Tensor, torch.UntypedStorage)
 
 
-def _while_running(method):
-    """The bytes of the object, and of those among its arguments, are needed until it returns."""
+def _call_pinned(tensors_or_storages, call):
+    """Returns `call()`, which runs while all of the given tensors and storages are pinned."""
+    pins = []
+    try:
+        for value in tensors_or_storages:
+            pins.append(core.Pin(value))
+        return call()
+    finally:
+        for pin in pins:
+            pin.release()
+
+
+def _pinned_until_return(method):
+    """Pins the object, and tensors and storages among the arguments, while the method runs."""
 
     @functools.wraps(method)
     def wrapper(self, *args, **kwargs):
-        pins = [core.Pin(self)]
-        try:
-            pins += [core.Pin(value) for value in args if isinstance(value, _OF_BYTES)]
-            return method(self, *args, **kwargs)
-        finally:
-            for pin in pins:
-                pin.release()
+        others = [value for value in args if isinstance(value, _TYPES_WITH_BYTES)]
+        return _call_pinned([self, *others], lambda: method(self, *args, **kwargs))
 
     return wrapper
 
 
-def _while_result_lives(method):
-    """The result is an alias of the bytes: a NumPy array."""
+def _pinned_while_result_lives(method):
+    """Pins the tensor until the result dies, a NumPy array that shares the tensor's bytes."""
 
     @functools.wraps(method)
     def wrapper(self, *args, **kwargs):
@@ -54,19 +61,19 @@ def _while_result_lives(method):
 
 
 def _storage_item(method):
-    """A slice is another storage over the same bytes."""
+    """A slice is another storage over the same bytes, which may live longer than this one."""
 
     @functools.wraps(method)
     def wrapper(self, index):
-        read = addresses.for_good if isinstance(index, slice) else _while_running
-        return read(method)(self, index)
+        wrap = addresses.given_away if isinstance(index, slice) else _pinned_until_return
+        return wrap(method)(self, index)
 
     return wrapper
 
 
 def _array(method):
-    """A lazily conjugated or negated tensor that is forced becomes an array of other bytes."""
-    method = _while_result_lives(method)
+    """`force=True` copies a lazily conjugated or negated tensor: then the copy is pinned."""
+    method = _pinned_while_result_lives(method)
 
     @functools.wraps(method)
     def wrapper(self, *, force=False):
@@ -78,49 +85,33 @@ def _array(method):
 
 
 def _module_writer(method):
-    """TorchScript writes the tensors of a module past everything that could bring them back."""
+    """TorchScript writes all tensors of a module in C++, where nothing can restore them."""
 
     @functools.wraps(method)
     def wrapper(self, *args, **kwargs):
-        pins = []
-        try:
-            for tensor in (*self.parameters(), *self.buffers()):
-                pins.append(core.Pin(tensor))
-            return method(self, *args, **kwargs)
-        finally:
-            for pin in pins:
-                pin.release()
+        tensors = [*self.parameters(), *self.buffers()]
+        return _call_pinned(tensors, lambda: method(self, *args, **kwargs))
 
     return wrapper
 
 
 def _record_writer(method):
-    """torch.save's writer: the storage is needed while its bytes are written."""
+    """Pins a storage while the writer of torch.save writes it."""
 
     @functools.wraps(method)
     def wrapper(self, name, data, size):
-        if not isinstance(data, torch.UntypedStorage):
-            return method(self, name, data, size)
-        pin = core.Pin(data)
-        try:
-            return method(self, name, data, size)
-        finally:
-            pin.release()
+        storages = [data] if isinstance(data, torch.UntypedStorage) else []
+        return _call_pinned(storages, lambda: method(self, name, data, size))
 
     return wrapper
 
 
 def _process_start(method):
-    """A forked process reads what its arguments hold as it is now: it cannot bring tensors back."""
+    """Pins the tensors among a process's arguments, since a forked child cannot restore them."""
 
     @functools.wraps(method)
     def wrapper(self):
-        pins = [core.Pin(tensor) for tensor in _reachable_tensors(vars(self))]
-        try:
-            return method(self)
-        finally:
-            for pin in pins:
-                pin.release()
+        return _call_pinned(_reachable_tensors(vars(self)), lambda: method(self))
 
     return wrapper
 
@@ -129,7 +120,7 @@ _NOT_FOLLOWED = (type, types.ModuleType, types.FrameType, str, bytes, int, float
 
 
 def _reachable_tensors(root):
-    """The tensors that an object leads to. Of functions, what they have closed over."""
+    """Returns the tensors that can be reached from an object, through closures of functions too."""
     seen, tensors, waiting = set(), [], [root]
     while waiting:
         value = waiting.pop()
@@ -146,7 +137,7 @@ def _reachable_tensors(root):
 
 
 def _observed_thread(method):
-    """Threads that Python starts run operators like the one that started them."""
+    """Observes the operators of a thread that Python starts."""
 
     @functools.wraps(method)
     def wrapper(self):
@@ -157,7 +148,7 @@ def _observed_thread(method):
 
 
 def _coalesces(is_on):
-    """Between these two a library collects collectives, and begins them at the end."""
+    """Tells the core when a group of collectives begins and ends; they start at its end."""
 
     def wrap(method):
         @functools.wraps(method)
@@ -174,34 +165,34 @@ def _coalesces(is_on):
 
 _WRAPPERS = [
     (torch.Tensor, "numpy", _array),
-    (torch.Tensor, "tolist", _while_running),
-    (torch.Tensor, "apply_", _while_running),
-    (torch.Tensor, "map_", _while_running),
-    (torch.Tensor, "map2_", _while_running),
+    (torch.Tensor, "tolist", _pinned_until_return),
+    (torch.Tensor, "apply_", _pinned_until_return),
+    (torch.Tensor, "map_", _pinned_until_return),
+    (torch.Tensor, "map2_", _pinned_until_return),
     (torch.Tensor, "data_ptr", addresses.of_tensor),
-    (torch.Tensor, "__dlpack__", addresses.for_good),
-    (torch.utils.dlpack, "to_dlpack", addresses.for_good),
-    (torch, "to_dlpack", addresses.for_good),
-    (torch.Tensor, "__deepcopy__", _while_running),
-    (torch.Tensor, "__reduce_ex__", _while_running),
-    (torch.Tensor, "share_memory_", _while_running),
+    (torch.Tensor, "__dlpack__", addresses.given_away),
+    (torch.utils.dlpack, "to_dlpack", addresses.given_away),
+    (torch, "to_dlpack", addresses.given_away),
+    (torch.Tensor, "__deepcopy__", _pinned_until_return),
+    (torch.Tensor, "__reduce_ex__", _pinned_until_return),
+    (torch.Tensor, "share_memory_", _pinned_until_return),
     (torch.UntypedStorage, "data_ptr", addresses.of_storage),
-    (torch.UntypedStorage, "resize_", _while_running),
-    (torch.UntypedStorage, "tolist", _while_running),
+    (torch.UntypedStorage, "resize_", _pinned_until_return),
+    (torch.UntypedStorage, "tolist", _pinned_until_return),
     (torch.UntypedStorage, "__getitem__", _storage_item),
-    (torch.UntypedStorage, "__setitem__", _while_running),
-    (torch.UntypedStorage, "share_memory_", _while_running),
-    (torch.UntypedStorage, "copy_", _while_running),
-    (torch.UntypedStorage, "fill_", _while_running),
-    (torch.UntypedStorage, "byteswap", _while_running),
-    (torch.UntypedStorage, "_write_file", _while_running),
-    (torch.UntypedStorage, "_set_from_file", _while_running),
-    (torch.UntypedStorage, "_share_fd_cpu_", _while_running),
-    (torch.UntypedStorage, "_share_filename_cpu_", _while_running),
-    (torch.serialization, "_save", addresses.tells_storages_apart),
-    (torch.serialization, "_legacy_save", addresses.tells_storages_apart),
-    (torch.serialization, "_load", addresses.tells_storages_apart),
-    (torch.serialization, "_legacy_load", addresses.tells_storages_apart),
+    (torch.UntypedStorage, "__setitem__", _pinned_until_return),
+    (torch.UntypedStorage, "share_memory_", _pinned_until_return),
+    (torch.UntypedStorage, "copy_", _pinned_until_return),
+    (torch.UntypedStorage, "fill_", _pinned_until_return),
+    (torch.UntypedStorage, "byteswap", _pinned_until_return),
+    (torch.UntypedStorage, "_write_file", _pinned_until_return),
+    (torch.UntypedStorage, "_set_from_file", _pinned_until_return),
+    (torch.UntypedStorage, "_share_fd_cpu_", _pinned_until_return),
+    (torch.UntypedStorage, "_share_filename_cpu_", _pinned_until_return),
+    (torch.serialization, "_save", addresses.only_compared),
+    (torch.serialization, "_legacy_save", addresses.only_compared),
+    (torch.serialization, "_load", addresses.only_compared),
+    (torch.serialization, "_legacy_load", addresses.only_compared),
     (torch._C.PyTorchFileWriter, "write_record", _record_writer),
     (torch.jit.RecursiveScriptModule, "save", _module_writer),
     (torch.jit.RecursiveScriptModule, "save_to_buffer", _module_writer),
@@ -223,15 +214,16 @@ _originals = []
 
 
 def install(session):
-    """Wraps the methods for the core's session. Undone by remove()."""
+    """Patches the methods. remove() undoes it. `session`: a `core.Session`."""
     addresses.install(session)
     for owner, name, wrap in _WRAPPERS:
-        if hasattr(owner, name):  # torch.to_dlpack goes
+        if hasattr(owner, name):  # newer versions of PyTorch drop torch.to_dlpack
             _originals.append((owner, name, owner.__dict__.get(name, _MISSING)))
             setattr(owner, name, wrap(getattr(owner, name)))
 
 
 def remove():
+    """Gives PyTorch and Python their own methods back."""
     addresses.remove()
     while _originals:
         owner, name, original = _originals.pop()

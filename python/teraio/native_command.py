@@ -1,4 +1,4 @@
-"""Where the C++ command is: in the installed package, or in the build beside it."""
+"""The path of the C++ command, in the installed package or in the build directory beside it."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from teraio.errors import Error
 
 
 def command_path():
-    """Raises teraio.Error when it is at neither place."""
+    """Returns the path of the C++ command. Raises teraio.Error if it is in neither place."""
     package = Path(__file__).absolute().parent
     installed, built = package / "bin" / "teraio", package.parent.parent / "bin" / "teraio"
     for command in (installed, built):
