@@ -1,4 +1,4 @@
-"""What the commands that run a script have in common on their command lines."""
+"""The command lines of `teraio run` and `teraio dry-run`, and checks of their options."""
 
 import argparse
 import gzip
@@ -14,9 +14,9 @@ from teraio.units import parse_size
 
 
 class Parser(argparse.ArgumentParser):
-    """The command line `teraio NAME [options] (SCRIPT | -m MODULE) [ARGUMENT ...]`.
+    """A parser of `teraio NAME [options] (SCRIPT | -m MODULE) [ARGUMENT ...]`.
 
-    `required`: the options that the usage names. Refuses bad input in one line.
+    It reports bad input in one line. `required` is the text of the required options in the usage.
     """
 
     def __init__(self, name, description, epilog, required=""):
@@ -30,29 +30,33 @@ class Parser(argparse.ArgumentParser):
         )
 
     def add_limits(self, budget):
-        """--device-budget, which `budget` tells about, and --host-limit, for check_limits()."""
+        """Adds --device-budget, whose help is `budget`, and --host-limit; see check_limits()."""
         host = "host memory to offload to (default: 0)"
         self.add_argument("--device-budget", metavar="SIZE", help=budget)
         self.add_argument("--host-limit", default="0", metavar="SIZE", help=host)
 
     def parse(self, arguments):
-        """The options, the program's words after them. Ends the process with 2 for bad input."""
+        """Returns the options, among them the words of the program's own command line.
+
+        Bad input ends the process with exit code 2.
+        """
         add = self.add_argument
         add("-m", dest="module", nargs=argparse.REMAINDER, help="run a module, as python -m does")
         add("script", nargs=argparse.REMAINDER, help="the training script and its arguments")
         return self.parse_args(arguments)
 
     def error(self, message):
+        """Ends the process with exit code 2 and the message in one line on stderr."""
         self.exit(2, f"{self.prog}: {message}\n")
 
     def failure(self, error, code):
-        """Tells the error in one line; gives the code."""
+        """Prints the error in one line on stderr, and returns the exit code `code`."""
         print(f"{self.prog}: {error}", file=sys.stderr)
         return code
 
 
 def program_words(options):
-    """The program's words. Raises teraio.Error when there are none."""
+    """Returns the command line of the program as a list. Raises teraio.Error if it is empty."""
     words = options.module or options.script
     if words[:1] == ["--"]:
         words = words[1:]
@@ -62,12 +66,12 @@ def program_words(options):
 
 
 def program_of(options):
-    """The program that they name. Raises teraio.Error when there is none."""
+    """Returns the `Program` that the options name. Raises teraio.Error if there is none."""
     return Program(program_words(options), is_module=bool(options.module))
 
 
 def check_limits(options):
-    """Raises teraio.Error for sizes that are none, and for a budget of nothing."""
+    """Raises teraio.Error unless the budget and the host limit are sizes, and the budget not 0."""
     budget = options.device_budget
     if budget is not None and check_size("--device-budget", budget, whole_bytes=10**15) == 0:
         raise Error("--device-budget is 0: no op can run without memory")
@@ -75,7 +79,7 @@ def check_limits(options):
 
 
 def check_size(option, text, whole_bytes=0):
-    """Its bytes. Raises teraio.Error when it is no size."""
+    """Returns the bytes of a size. Raises teraio.Error that names `option` for any other text."""
     try:
         return parse_size(text, whole_bytes)
     except Error as error:
@@ -83,7 +87,7 @@ def check_size(option, text, whole_bytes=0):
 
 
 def check_output(option, path):
-    """Raises teraio.Error when no file can be written at `path`."""
+    """Raises teraio.Error that names `option` unless a file can be written at `path`."""
     if path.is_dir():
         raise Error(f"{option}: {path} is a directory, expected a file")
     if not path.parent.is_dir():
@@ -91,14 +95,17 @@ def check_output(option, path):
     try:
         if path.exists():
             path.open("ab").close()
-        if path.is_file() or not path.exists():  # it is replaced as a whole
+        if path.is_file() or not path.exists():  # replace_file() writes a file beside it first
             tempfile.TemporaryFile(dir=path.resolve().parent).close()
     except OSError as error:
         raise Error(f"{option}: {path} cannot be written: {error.strerror}") from None
 
 
 def check_json(option, path, expected_format=None):
-    """Raises teraio.Error when it is no JSON object, plain or gzip, of the format."""
+    """Raises teraio.Error that names `option` unless `path` is a file with a JSON object.
+
+    The file may be compressed with gzip. The object's "format" must be `expected_format`, if given.
+    """
     path = Path(path)
     if not path.is_file():
         raise Error(f"{option}: {path} {'is not a file' if path.exists() else 'does not exist'}")

@@ -1,4 +1,4 @@
-"""The directories that hold offloaded tensors: which one by default, and whether it can be used."""
+"""The directories for offloaded tensors: the default one, and checks of those that users name."""
 
 import os
 import tempfile
@@ -10,11 +10,16 @@ _RAM_FILE_SYSTEMS = {"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"}
 
 
 def ssd_directories(directories=None):
-    """The directories as absolute paths, each checked; with None or [] the default one.
+    """Returns the directories as absolute paths after checking each.
 
-    The default is `$XDG_CACHE_HOME/teraio/ssd`, or `~/.cache/teraio/ssd`; it is created when
-    missing, readable by its owner only. Raises teraio.Error for a directory that is missing, not
-    writable, given twice, or on a file system that is memory itself.
+    Args:
+        directories: a path or a list of paths. None or []: the default directory, which is
+            `$XDG_CACHE_HOME/teraio/ssd` or `~/.cache/teraio/ssd`. It is created if it is missing,
+            and only its owner can read it.
+
+    Raises:
+        teraio.Error: a directory is missing, is not writable, is given twice, or is on a file
+            system in memory.
     """
     if isinstance(directories, (str, os.PathLike)):
         directories = [directories]
@@ -27,9 +32,14 @@ def ssd_directories(directories=None):
 
 
 def directories_of_ranks(directories, ranks):
-    """By rank the directories of each, with the rank's number in their names; this rank's checked.
+    """Returns a list with the directories of each rank, where names contain the rank's number.
 
-    Raises teraio.Error as ssd_directories does, and for another rank's directory that is missing.
+    Only the directories of this rank are checked in full. A rank without directories uses those of
+    this rank.
+
+    Raises:
+        teraio.Error: a directory of this rank cannot be used (see ssd_directories), or one of
+            another rank is missing.
     """
     if isinstance(directories, (str, os.PathLike)):
         directories = [directories]
@@ -43,7 +53,7 @@ def directories_of_ranks(directories, ranks):
 def _of_other_rank(rank, directories):
     for directory in directories:
         if not Path(directory).is_dir():
-            raise Error(f"SSD directory {directory} of local rank {rank} is not there")
+            raise Error(f"SSD directory {directory} of local rank {rank} does not exist")
     return [Path(directory).resolve() for directory in directories]
 
 
@@ -61,12 +71,16 @@ def _default_directory():
 
 
 def cache_directory():
-    """`$XDG_CACHE_HOME/teraio` or `~/.cache/teraio`, which is created when missing."""
+    """Returns `$XDG_CACHE_HOME/teraio` or `~/.cache/teraio`, and creates it if it is missing.
+
+    Raises:
+        teraio.Error: the directory cannot be created.
+    """
     try:
         directory = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "teraio"
         directory.mkdir(parents=True, exist_ok=True)
         return directory
-    except (OSError, RuntimeError) as error:  # the latter without a home
+    except (OSError, RuntimeError) as error:  # RuntimeError without a home directory
         raise Error(f"no cache directory ({error}): set XDG_CACHE_HOME to one") from None
 
 
@@ -88,7 +102,7 @@ def _checked(directory):
 
 
 def file_system_type(path):
-    """The kernel's name for the file system that holds `path` ("ext4"), or "" when unknown."""
+    """Returns the kernel's name for the file system of `path` ("ext4"), or "" if it is unknown."""
     device = os.stat(path).st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:

@@ -1,4 +1,7 @@
-"""Where an iteration ends and what its tensors are, without the script's help."""
+"""Hooks on optimizers and backward: they find the steps, the losses and the names of tensors.
+
+The training script needs no change for them.
+"""
 
 import functools
 import gc
@@ -13,29 +16,33 @@ from torch.optim.optimizer import (
 from teraio import core
 from teraio.verification import tensor_hash
 
-# Names and kinds are told again in the first steps only: by then the trace has been recorded.
+# Tensors are described to the core in the first steps only: by then the trace has been recorded.
 _DESCRIBED_STEPS = 4
-# Of so many losses the tensors are kept; then, in one go, their hashes, which are no tensors for
-# the session to look at and wait for the device only now and then.
+# So many losses are kept as tensors, then they are replaced by their hashes all at once. Hashing
+# each loss at once would wait for the device in every step.
 _LOSSES_AT_ONCE = 256
 
 
 class IterationHooks:
-    """Tells the session of every optimizer step, and keeps the losses, while installed.
+    """Tells the session about every optimizer step, and keeps the losses, while installed.
 
-    `keeps_optimizers`: also those that the program has no use for any more, and with them their
-    parameters and states."""
+    Args:
+        session: a `core.Session` or a `core.DrySession`.
+        keeps_optimizers: whether an optimizer that the program has dropped is kept alive, with its
+            parameters and states.
+    """
 
     def __init__(self, session, keeps_optimizers=False):
         self._session = session
         self._handles = []
         self._keeps_optimizers = keeps_optimizers
-        self._optimizers = {}  # by id: how to get it
+        self._optimizers = {}  # by id: a function that returns it, or None when it is dead
         self._steps = 0
         self._backward = None
         self._losses = []
 
     def install(self):
+        """Installs the hooks in PyTorch."""
         self._backward = torch.autograd.backward
         torch.autograd.backward = self._noting_losses(self._backward)
         self._handles = [
@@ -44,6 +51,7 @@ class IterationHooks:
         ]
 
     def remove(self):
+        """Removes the hooks. Losses and optimizers that were noted remain."""
         if self._backward is not None:
             torch.autograd.backward = self._backward
             self._backward = None
@@ -52,19 +60,22 @@ class IterationHooks:
         self._handles = []
 
     def optimizers(self):
-        """The optimizers that have stepped, in the order of their first steps."""
-        gc.collect()  # which are left does not depend on when this was done last
+        """Returns the living optimizers that have stepped, in the order of their first steps."""
+        gc.collect()  # so that the result does not depend on when cycles were collected last
         return [optimizer for get in list(self._optimizers.values()) if (optimizer := get())]
 
     def losses(self):
-        """Every single-element tensor that backward began at, in order; of most, the hash."""
+        """Returns the single-element tensors that backward was called on, in order.
+
+        Most of them are represented by their hashes, strings as `tensor_hash` returns them.
+        """
         return list(self._losses)
 
     def _noting_losses(self, backward):
         @functools.wraps(backward)
         def wrapper(tensors, *args, **kwargs):
             if not isinstance(tensors, (torch.Tensor, tuple, list)):
-                tensors = tuple(tensors)  # a generator gives them once
+                tensors = tuple(tensors)  # a generator can be read only once
             for tensor in (tensors,) if isinstance(tensors, torch.Tensor) else tensors:
                 if isinstance(tensor, torch.Tensor) and tensor.numel() == 1:
                     self._note_loss(tensor.detach().clone())
@@ -79,7 +90,7 @@ class IterationHooks:
 
     def _hash_losses(self):
         was_observed = core.is_this_thread_observed()
-        core.observe_this_thread(False)  # the program's iteration has no such ops
+        core.observe_this_thread(False)  # these ops are not part of the program's iteration
         try:
             for i in range(len(self._losses) - _LOSSES_AT_ONCE, len(self._losses)):
                 if type(self._losses[i]) is torch.Tensor:
@@ -104,7 +115,7 @@ class IterationHooks:
         self._session.begin_step()
         self._note_optimizer(optimizer)
         if self._steps < _DESCRIBED_STEPS:
-            self._session.begin_own_work()  # it looks through all of the interpreter's objects
+            self._session.begin_own_work()  # it visits all objects of the interpreter
             try:
                 _describe(optimizer)
             finally:
@@ -116,6 +127,7 @@ class IterationHooks:
 
 
 def _describe(optimizer):
+    """Tells the core the kinds and names of an optimizer's parameters, gradients and states."""
     names = parameter_names()
     for group in optimizer.param_groups:
         for parameter in group["params"]:
@@ -129,12 +141,12 @@ def _describe(optimizer):
 
 
 def _part(tensor):
-    """What this process holds of a tensor that is split over several."""
+    """Returns the local part of a DTensor, and any other tensor itself."""
     return getattr(tensor, "_local_tensor", tensor)
 
 
 def parameter_names():
-    """Every parameter's dotted name in its outermost module, found among the living objects."""
+    """Returns a dict from every living parameter to its dotted name in its outermost module."""
     modules = [module for module in gc.get_objects() if _is_module(module)]
     inner = {id(child) for module in modules for child in module.children()}
     names = {}
@@ -146,5 +158,5 @@ def parameter_names():
 
 
 def _is_module(candidate):
-    # Not isinstance: it would run __class__ properties of other people's objects.
+    # Not isinstance: it would execute __class__ properties of the program's objects.
     return issubclass(type(candidate), torch.nn.Module)

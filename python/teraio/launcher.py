@@ -1,7 +1,7 @@
 """`teraio run`: an unchanged training script under a device budget.
 
-What can be known to be wrong before training is refused before torch is even imported: one line on
-stderr, exit code 2. From then on the exit code and the traceback are the script's own.
+Input that is wrong is refused before torch is imported if possible, with one line on stderr and
+exit code 2. From then on the exit code and the traceback are the script's own.
 """
 
 import os
@@ -24,12 +24,13 @@ from teraio.units import parse_write_budget
 
 _EPILOG = """\
 Sizes are written 1.5GB, 800MiB, 1200000000; the budget also as 40% (of the device's memory).
-Everything after the script's name is the script's.
+All words after the script's name are passed to the script.
 
 Under torchrun (torchrun --nproc-per-node 2 -m teraio run ...) each process is a rank with a device
-of its own. --host-limit, --ssd-capacity and --write-budget are the machine's, and every rank has an
-equal share, as of each drive that several ranks use. {local_rank} in a directory or file is the
-rank's number: --ssd /mnt/nvme{local_rank} gives each rank a drive of its own.
+of its own. --host-limit, --ssd-capacity and --write-budget are those of the machine. Every rank
+gets an equal share of them, and of each drive that several ranks use. {local_rank} in the name of a
+directory or file stands for the rank's number: --ssd /mnt/nvme{local_rank} gives each rank a drive
+of its own.
 """
 
 
@@ -47,37 +48,53 @@ def _parser():
     add(
         "--device",
         default="cpu",
-        help="cpu (default), cuda (of a rank: its own GPU) or cuda:1 (not yet run on a GPU)",
+        help="cpu (default), cuda (a rank's own GPU) or cuda:1 (not yet run on a GPU)",
     )
     add("--ssd", action="append", metavar="DIR", help="a directory on a drive; give one per drive")
     add(
         "--ssd-capacity",
         default="0",
         metavar="SIZE",
-        help="room to take on the drives (default: chosen from the budget and the free room)",
+        help="space to use on the drives (default: chosen from the budget and the free space)",
     )
-    add("--checksum", action="store_true", help="check all that comes back from the drives")
-    add("--write-budget", metavar="RATE", help="most that plans write to the drives, e.g. 2TB/day")
-    add("--local-rank", metavar="N", help="of this process on the machine (default: $LOCAL_RANK)")
+    add("--checksum", action="store_true", help="check all bytes that are read from the drives")
+    add(
+        "--write-budget",
+        metavar="RATE",
+        help="the most that plans may write to the drives, e.g. 2TB/day",
+    )
+    add(
+        "--local-rank",
+        metavar="N",
+        help="the number of this process on the machine (default: $LOCAL_RANK)",
+    )
     add(
         "--local-world-size",
         metavar="N",
-        help="how many processes share the machine (default: $LOCAL_WORLD_SIZE, else 1)",
+        help="the number of processes that share the machine (default: $LOCAL_WORLD_SIZE, else 1)",
     )
     plan = parser.add_mutually_exclusive_group()
-    plan.add_argument("--plan", metavar="FILE", help="run this plan instead of making one")
+    plan.add_argument("--plan", metavar="FILE", help="execute this plan instead of making one")
     plan.add_argument(
         "--save-plan", metavar="FILE", help="write the plan when the script has ended"
     )
     add("--save-trace", metavar="FILE", help="write the trace when the script has ended")
-    add("--report", metavar="DIR", help="write a report of the run there")
+    add("--report", metavar="DIR", help="write a report of the run to this directory")
     add("--policy", choices=["planned", "on-demand"], default="planned", help="default: planned")
-    add("--verify", metavar="FILE", help="file of hashes to compare with; written when missing")
+    add(
+        "--verify",
+        metavar="FILE",
+        help="compare with the hashes in this file, or write it if it is missing",
+    )
     return parser
 
 
 def run(arguments):
-    """Runs `teraio run ARGUMENTS`. Returns the exit code, or passes on what the script raises."""
+    """Executes `teraio run` and returns its exit code. What the script raises passes through.
+
+    Args:
+        arguments: the words of the command line after `run`.
+    """
     parser = _parser()
     options = parser.parse(arguments)
     try:
@@ -89,8 +106,11 @@ def run(arguments):
 
 
 def _checked(options):
-    """The program of valid options, whose paths it gives the rank's number; else raises
-    teraio.Error."""
+    """Returns the program of valid options, and puts the rank's number into their paths.
+
+    Raises:
+        teraio.Error: an option cannot be used, or no program is named.
+    """
     program_words(options)
     ranks = find_ranks(options.local_rank, options.local_world_size)
     options.plan = ranks.named(options.plan)
@@ -128,7 +148,7 @@ def _check_conflicts(options):
 
 
 def _name_output(options, option, ranks):
-    """A path of the rank's own. Raises teraio.Error where several would write to one."""
+    """Puts the rank's number into a path. Raises teraio.Error if other ranks would write to it."""
     name = option.strip("-").replace("-", "_")
     path = getattr(options, name)
     if path and ranks.count > 1 and PLACEHOLDER not in path:
@@ -148,7 +168,7 @@ def _check_output_directory(option, path):
 
 
 def _offload(options):
-    from teraio import offload  # brings torch with it
+    from teraio import offload  # imports torch
 
     return offload(
         options.device_budget,
@@ -168,8 +188,11 @@ def _offload(options):
 
 
 def _run_and_save(program, session, options):
-    """The exit code: the script's own; 1 when that is 0 and a wanted file could not be made. What
-    the script raises passes through when the files have been saved that there can be."""
+    """Runs the program, saves the files that the options name, and returns the exit code.
+
+    The exit code is the script's own, or 1 if that is 0 and a file could not be saved. What the
+    script raises passes through after the files that exist by then have been saved.
+    """
     process = os.getpid()
     try:
         program.run()
@@ -181,7 +204,7 @@ def _run_and_save(program, session, options):
             _save_early(session, options, type(error).__name__)
         raise
     if os.getpid() != process:
-        return code  # a child that the script has forked: the files are its parent's
+        return code  # a child that the script has forked: its parent saves the files
     if code:
         _save_early(session, options, "SystemExit")
         return code
@@ -192,7 +215,7 @@ def _run_and_save(program, session, options):
 
 
 def _save_early(session, options, reason):
-    """What there is of a script that did not reach its end, and in one line what that was."""
+    """Saves what can be saved of a script that ended early, and prints one line about it."""
     lines = [line for line, _ in _saved(session, options)]
     if options.verify:
         lines.append(f"nothing compared with {options.verify}")
@@ -201,7 +224,7 @@ def _save_early(session, options, reason):
 
 
 def _saved(session, options):
-    """Saves each file that is wanted and gives (what came of it, whether it is there)."""
+    """Saves each file that the options name, and yields (message, whether it was saved)."""
     wanted = [
         ("trace", options.save_trace, lambda path: session.trace().save(path)),
         ("plan", options.save_plan, lambda path: session.plan().save(path)),
@@ -218,6 +241,7 @@ def _saved(session, options):
 
 
 def _verify(session, path):
+    """Returns whether the hashes equal those in the file `path`, or whether there is no path."""
     if not path:
         return True
     is_first = not os.path.exists(path)

@@ -1,4 +1,4 @@
-"""A Python program run inside this process as `python` itself would run it."""
+"""A Python program that runs inside this process as `python` itself would run it."""
 
 import builtins
 import importlib.util
@@ -13,7 +13,15 @@ from teraio.errors import Error
 
 
 class Program:
-    """A script or module with its arguments. Raises teraio.Error when it cannot be found."""
+    """A script or module with its arguments.
+
+    Args:
+        words: the script's path or the module's name, then the arguments.
+        is_module: whether the first word is a module's name, as after `python -m`.
+
+    Raises:
+        teraio.Error: the script or module does not exist.
+    """
 
     def __init__(self, words, is_module):
         self.name, *self.arguments = words
@@ -24,11 +32,11 @@ class Program:
             _check_script(self.name)
 
     def run(self):
-        """Runs it to its end; what it raises, SystemExit included, passes through.
+        """Runs the program to its end. What it raises passes through, SystemExit included.
 
-        sys.argv, sys.path and `__main__` are the program's from here on, also after its end:
-        handlers that it registered for the exit of the interpreter find what they would have found.
-        A traceback that reaches the top begins in the program.
+        sys.argv, sys.path and `__main__` belong to the program from then on, also after its end, so
+        that handlers that it registered for the interpreter's exit find them. An uncaught
+        exception's traceback begins in the program.
         """
         try:
             if self.is_module:
@@ -43,7 +51,7 @@ class Program:
         sys.argv = ["-m", *self.arguments]
         _set_first_path(os.getcwd())
         _new_main_module()
-        # What `python -m` itself calls; run_module() would take `__main__` away again at the end.
+        # `python -m` calls this function, too. run_module() would remove `__main__` at the end.
         runpy._run_module_as_main(self.name)
 
     def _run_script(self):
@@ -62,7 +70,7 @@ _RUNNERS = {Program._run_module.__code__, Program._run_script.__code__}
 
 
 def _check_module(name):
-    # Only the package is looked for: finding a submodule would run the package's code already.
+    # Only the package is searched for: to find a submodule would execute the package's code.
     sys.path.insert(0, os.getcwd())
     try:
         if importlib.util.find_spec(name.partition(".")[0]) is None:
@@ -89,7 +97,7 @@ def _new_main_module():
 
 
 def _set_first_path(directory):
-    # With -P or PYTHONSAFEPATH the interpreter put nothing in front, and so do we.
+    # With -P or PYTHONSAFEPATH the interpreter prepends no directory.
     if not getattr(sys.flags, "safe_path", False):
         sys.path[0] = directory
 

@@ -1,8 +1,8 @@
-"""The ranks of a machine: several processes, one per device, that share drives and host memory.
+"""The ranks of a machine: processes, one per device, that share its drives and host memory.
 
-torchrun and its like start and number them, all with the same command line. So what is said of
-drives, host memory and write budgets is the machine's, and every rank has an equal share of it;
-what has "{local_rank}" in its name is each rank's own.
+Launchers such as torchrun start the ranks with one command line and number them. So options about
+drives, host memory and write budgets refer to the machine, and every rank gets an equal share. A
+path with "{local_rank}" in its name belongs to one rank.
 """
 
 import os
@@ -16,26 +16,31 @@ _RANK, _COUNT = "LOCAL_RANK", "LOCAL_WORLD_SIZE"
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process's number among the machine's, from 0 on, and how many they are."""
+    """The number of this process among the ranks of the machine, from 0 on, and their count."""
 
     local_rank: int = 0
     count: int = 1
 
     def named(self, path):
-        """`path`, a string or None, with this rank's number in its placeholders."""
+        """Returns `path`, a string or None, with this rank's number in its placeholders."""
         return path and str(path).replace(PLACEHOLDER, str(self.local_rank))
 
     def share_of(self, size_bytes):
+        """Returns one rank's share of a size in bytes."""
         return size_bytes // self.count
 
     def all(self):
+        """Returns the `Ranks` of every process, in the order of their numbers."""
         return [Ranks(local_rank, self.count) for local_rank in range(self.count)]
 
 
 def find_ranks(local_rank=None, local_world_size=None):
-    """The ranks that are given, else those that $LOCAL_RANK and $LOCAL_WORLD_SIZE tell, else one.
+    """Returns the ranks that are given, else those of the environment, else a single one.
 
-    Raises teraio.Error for one without the other, and for numbers that cannot be.
+    The environment variables are $LOCAL_RANK and $LOCAL_WORLD_SIZE.
+
+    Raises:
+        teraio.Error: only one of the two is given, or a value is not a valid number.
     """
     if local_rank is None and local_world_size is None:
         names = (f"${_RANK}", f"${_COUNT}")
@@ -64,9 +69,17 @@ def _number(name, value):
 
 
 def device_of_rank(device, ranks, count_gpus):
-    """Of "cuda" the GPU with the rank's number, or the only one that the launcher lets it see.
+    """Returns the device of this rank. For "cuda" that is the GPU with the rank's number.
 
-    `count_gpus()` tells how many it sees. Raises teraio.Error where the rank has none.
+    A rank that sees one GPU only, because the launcher set CUDA_VISIBLE_DEVICES, uses that one.
+
+    Args:
+        device: "cpu", "cuda", "cuda:1" and so on, as given for all ranks.
+        ranks: this process and the number of its peers.
+        count_gpus: a function that returns the number of GPUs that this process sees.
+
+    Raises:
+        teraio.Error: there is no GPU for this rank.
     """
     if device != "cuda" or ranks.count == 1:
         return device
@@ -75,7 +88,7 @@ def device_of_rank(device, ranks, count_gpus):
         return "cuda:0"
     if 0 < visible_gpus <= ranks.local_rank:
         raise Error(
-            f"local rank {ranks.local_rank} of {ranks.count} has no GPU: {visible_gpus} can be "
-            "seen, expected one per rank"
+            f"local rank {ranks.local_rank} of {ranks.count} has no GPU: it sees {visible_gpus}, "
+            "expected one per rank"
         )
     return f"cuda:{ranks.local_rank}"

@@ -1,4 +1,4 @@
-"""What a run leaves in its report directory: progress.json at once, run.json at its end."""
+"""The report of a run: progress.json while it runs, and run.json at its end."""
 
 import contextlib
 import json
@@ -13,8 +13,17 @@ _PERIOD_SECONDS = 0.5
 
 
 class RunReporter:
-    """Writes progress.json twice a second from a thread of its own, and run.json on stop(), which
-    raises teraio.Error when it cannot."""
+    """Writes the report of a session into a directory.
+
+    A thread writes progress.json twice a second. stop() writes run.json.
+
+    Args:
+        session: the `teraio.Session`.
+        directory: the path of the directory, which is created if it is missing.
+
+    Raises:
+        teraio.Error: the directory cannot be created.
+    """
 
     def __init__(self, session, directory):
         self._session = session
@@ -27,9 +36,11 @@ class RunReporter:
         self._thread = threading.Thread(target=self._write_progress, daemon=True)
 
     def start(self):
+        """Starts the thread that writes progress.json."""
         self._thread.start()
 
     def stop(self):
+        """Stops the thread and writes run.json. Raises teraio.Error if it cannot be written."""
         self._stopped.set()
         self._thread.join()
         try:
@@ -39,7 +50,7 @@ class RunReporter:
 
     def _write_progress(self):
         while not self._stopped.wait(_PERIOD_SECONDS):
-            # A directory that takes no file now may take one later; what matters is run.json.
+            # A later attempt may succeed. stop() reports a failure to write run.json.
             with contextlib.suppress(OSError):
                 _write(self._directory / "progress.json", self._progress())
 

@@ -2,8 +2,8 @@
 
 import atexit
 import json
+import logging
 import os
-import sys
 import tempfile
 from pathlib import Path
 
@@ -19,6 +19,8 @@ from teraio.ranks import device_of_rank, find_ranks
 from teraio.run_report import RunReporter
 from teraio.units import format_size, parse_size, parse_write_budget
 from teraio.verification import Verification
+
+_log = logging.getLogger("teraio")
 
 
 def offload(
@@ -102,7 +104,8 @@ class Session:
     """A run within a device budget. `offload` makes it; it can be entered once.
 
     One thread at a time may enter and leave it. All other methods may be called from any thread,
-    during the run and afterwards.
+    during the run and afterwards. One session at a time can run in a process: entering another one
+    raises teraio.Error.
     """
 
     def __init__(self, *, ranks, directories, plan, policy, verify, report, **core_options):
@@ -150,7 +153,7 @@ class Session:
 
     def _end(self, end_core, error=None):
         if os.getpid() != self._process:
-            return  # a child that the program has forked: the session is its parent's
+            return  # a child that the program has forked: the session belongs to its parent
         try:
             self._hooks.remove()
             self._end_report(error)
@@ -167,9 +170,7 @@ class Session:
         except Error as failure:
             if error is None:
                 raise
-            print(
-                f"teraio: no report: {failure}", file=sys.stderr
-            )  # the program's own error counts
+            _log.warning("teraio: no report: %s", failure)  # the program's own error is raised
 
     def save_report(self):
         """Writes run.json and ends the report, as the end of the session does.
@@ -199,16 +200,22 @@ class Session:
         return self._core.counters()
 
     def iterations(self):
-        """Returns one dict per iteration so far.
+        """Returns a list with one dict per iteration so far.
 
-        It has the iteration's mode, duration_ns, stalls, bytes moved and peak.
+        - `mode`: "on demand", "planned", or "deviated" if the iteration left the plan.
+        - `duration_ns`: the time from the iteration's start to its end.
+        - `stall_read_ns`, `stall_memory_ns`: time spent waiting for bytes, and for memory.
+        - `ssd_bytes_read`, `ssd_bytes_written`, and the same for `host`: traffic of the tiers.
+        - `device_peak_bytes`: the most memory that PyTorch's allocations took.
+        - `op_count`: the number of ops.
         """
         return self._core.iterations()
 
     def memory_timeline(self):
-        """Returns pairs (time_ns, device_bytes) of the last whole iteration.
+        """Returns a list of pairs (time_ns, device_bytes) of the last complete iteration.
 
-        There is a pair for each time at which the bytes changed; times count from its start.
+        There is a pair for each time at which the bytes changed. Times count from the iteration's
+        start.
         """
         return self._core.memory_timeline()
 
@@ -229,8 +236,8 @@ class Session:
         """Returns this rank's share of the machine, as planned with, as a dict.
 
         It has `local_rank`, `local_world_size`, `host_limit_bytes`, and a list `drives`: for each
-        drive its name, its directory, how many `ranks` share it, and one rank's part of its room
-        and rates.
+        drive its `name`, its `directory`, how many `ranks` share it, and one rank's share of its
+        `capacity_bytes`, `read_bytes_per_second` and `write_bytes_per_second`.
         """
         return {
             "local_rank": self._ranks.local_rank,
@@ -281,7 +288,11 @@ class _Document:
         return json.loads(self._text)
 
     def save(self, path):
-        """Writes the file that docs/formats.md describes, compressed if the name ends in .gz."""
+        """Writes the file that docs/formats.md describes, compressed if the name ends in .gz.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
         data = self._text.encode()
         if Path(path).suffix == ".gz":
             import gzip
@@ -314,7 +325,7 @@ def _budget_bytes(text, device, ranks):
     if text is None:
         return core.default_budget_bytes(device)
     memory_bytes = core.device_memory_bytes(device)
-    # The CPU's memory is that of all ranks.
+    # All ranks share the CPU's memory.
     whole_bytes = ranks.share_of(memory_bytes) if device == "cpu" else memory_bytes
     budget_bytes = parse_size(text, whole_bytes=whole_bytes)
     if budget_bytes == 0:
@@ -329,7 +340,7 @@ def _directories(ssd, host_limit, ranks):
     if ssd is not False:
         return directories_of_ranks(ssd, ranks)
     if parse_size(host_limit) == 0:
-        raise Error("ssd is False and host_limit is 0: tensors would have nowhere to go")
+        raise Error("ssd is False and host_limit is 0: there is no tier to offload tensors to")
     return [[] for _ in ranks.all()]
 
 

@@ -1,4 +1,4 @@
-"""Proof that a run had the same bits as another one: hashes of what training leaves behind."""
+"""Proof that two runs had the same bits: hashes of losses, parameters, gradients and states."""
 
 import hashlib
 import json
@@ -11,14 +11,27 @@ from teraio.errors import Error
 
 
 class Verification:
-    """Hashes of what training leaves behind; compared with a file when one is given."""
+    """Hashes of a training's results, which are compared with a file if one is given.
+
+    Args:
+        path: the file of hashes, or None.
+    """
 
     def __init__(self, path):
         self._path = Path(path) if path else None
 
     def hashes(self, losses, optimizers):
-        """Hex SHA-256 by name; a loss may come as its hash. With a file: writes it when missing,
-        else raises teraio.Error with the first names that differ."""
+        """Returns a dict from names to SHA-256 hashes in hex, and compares it with the file.
+
+        A file that is missing is written.
+
+        Args:
+            losses: a list of tensors, or of hashes as `tensor_hash` returns them.
+            optimizers: the optimizers whose parameters, gradients and states are hashed.
+
+        Raises:
+            teraio.Error: hashes differ from those in the file, or it is not a file of hashes.
+        """
         hashes = {
             f"loss{step}": loss if isinstance(loss, str) else tensor_hash(loss)
             for step, loss in enumerate(losses)
@@ -36,7 +49,7 @@ class Verification:
         try:
             expected = dict(json.loads(self._path.read_text()))
         except (ValueError, TypeError):
-            raise Error(f"{self._path} is no file of hashes") from None
+            raise Error(f"{self._path} is not a file of hashes") from None
         names = sorted(expected.keys() | hashes.keys())
         differing = [name for name in names if expected.get(name) != hashes.get(name)]
         if differing:
@@ -59,7 +72,7 @@ def _optimizer_hashes(prefix, optimizer):
 
 
 def tensor_hash(tensor):
-    """Hex SHA-256 over dtype, shape and bytes."""
+    """Returns the SHA-256 hash of a tensor's dtype, shape and bytes, in hex."""
     plain = tensor.detach().cpu().contiguous()
     digest = hashlib.sha256(f"{plain.dtype} {tuple(plain.shape)} ".encode())
     digest.update(plain.reshape(-1).view(torch.uint8).numpy())

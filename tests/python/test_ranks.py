@@ -80,9 +80,9 @@ def test_cuda_is_the_ranks_gpu(no_launcher):
     assert gpu("cuda", Ranks(0, 1), 8) == "cuda"
     assert gpu("cuda:3", Ranks(1, 2), 8) == "cuda:3"
     assert gpu("cpu", Ranks(1, 2), 0) == "cpu"
-    with pytest.raises(Error, match="local rank 2 of 4 has no GPU: 2 can be seen"):
+    with pytest.raises(Error, match="local rank 2 of 4 has no GPU: it sees 2"):
         gpu("cuda", Ranks(2, 4), 2)
-    with pytest.raises(Error, match="local rank 1 of 2 has no GPU: 1 can be seen"):
+    with pytest.raises(Error, match="local rank 1 of 2 has no GPU: it sees 1"):
         gpu("cuda", Ranks(1, 2), 1)
     no_launcher.setenv("CUDA_VISIBLE_DEVICES", "5")
     assert gpu("cuda", Ranks(1, 2), 1) == "cuda:0", "the launcher has chosen"
@@ -98,7 +98,7 @@ def test_directories_with_and_without_a_place_for_the_rank(tmp_path):
             [root / "shared", root / "own0"],
             [root / "shared", root / "own1"],
         ]
-    with pytest.raises(Error, match="own2 of local rank 2 is not there"):
+    with pytest.raises(Error, match="own2 of local rank 2 does not exist"):
         directories_of_ranks(names, Ranks(0, 3))
     with pytest.raises(Error, match="own2 does not exist"):
         directories_of_ranks(names, Ranks(2, 3))

@@ -78,7 +78,7 @@ def test_a_gpu_that_is_not_there(budget):
         ({"device_budget": "1GB", "device": "cuda:x"}, '"cuda:x" is not supported'),
         ({}, "the device cpu needs a device budget"),
         ({"device_budget": "1GB", "ssd": "/nowhere"}, "/nowhere does not exist"),
-        ({"device_budget": "1GB", "ssd": False}, "tensors would have nowhere to go"),
+        ({"device_budget": "1GB", "ssd": False}, "there is no tier to offload tensors to"),
         ({"device_budget": "1GB", "ssd": "/proc"}, "/proc is not writable"),
         ({"device_budget": "1GB", "ssd": "/dev/shm"}, "which is memory"),
         ({"device_budget": "1GB", "plan": "/nowhere.json"}, "nowhere.json is not a file"),
