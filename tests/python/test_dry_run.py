@@ -264,7 +264,7 @@ def test_device_that_is_not_there_is_said_to_be(refused, script):
 def test_steps_that_never_repeat_are_said_to(refused, script):
     growing = MLP.replace("torch.randn(32, 64)", "torch.randn(32 + step, 64)")
     assert refused(script(growing, steps=1000), code=1) == (
-        "no two of 24 steps were alike, so that there is no step to foretell"
+        "no two of 24 steps executed the same ops: there is no step to predict"
     )
 
 
@@ -507,4 +507,4 @@ dist.broadcast_object_list([None], src=0)
 def test_objects_of_other_ranks_are_not_made_up(refused, script):
     line = refused("--world-size", "4", "--rank", "1", script(OBJECTS), code=1)
     assert "train.py:8: broadcast_object_list gets an object from rank 0" in line
-    assert "plays rank 1 alone" in line
+    assert "a dry run executes rank 1 only" in line

@@ -1,4 +1,4 @@
-"""What a device can do: a file of peak rates with their source, or one that was measured."""
+"""Accelerator files: the rates of a device, from its data sheet or measured on the device."""
 
 import json
 from bisect import bisect_left
@@ -14,11 +14,12 @@ _KNOWN = Path(__file__).parent / "accelerators"
 
 @dataclass(frozen=True)
 class Accelerator:
-    """Sizes in bytes, rates per second.
+    """The capacities and rates of a device.
 
-    `efficiency` is the share of the peak that a kind of op reaches. `measured` has precedence over
-    it: for a kind, points of (work of one op, rate). Work is bytes, or FLOPs where the kind's name
-    ends in a precision ("matmul.float32"); between points the rate is interpolated.
+    `efficiency` is the share of the peak rate that ops of a kind reach. `measured` takes precedence
+    over it: for a kind of op, points (work of one op, rate), between which rates are interpolated.
+    Work is in FLOPs where the kind's name ends in a precision ("matmul.float32"), in bytes
+    elsewhere.
     """
 
     name: str
@@ -26,39 +27,44 @@ class Accelerator:
     memory_bytes_per_second: int
     flops_per_second: dict[str, int]  # by precision: "float32", "tensorfloat32", "bfloat16", ...
     link_bytes_per_second: int  # to another device, one direction
-    link_latency_ns: int  # of one step of a collective
-    kernel_ns: int  # least time of an op that does anything
-    op_ns: int  # of every op, in the program that calls it
+    link_latency_ns: int  # of each step of a collective
+    kernel_ns: int  # the least time of an op that runs a kernel
+    op_ns: int  # the time of the calling program for each op
     efficiency: dict[str, float]
     source: str = ""
     note: str = ""
-    library: str = ""  # whose workspaces ops have: "onednn", or unknown and left out
+    library: str = ""  # the library whose workspaces ops have: "onednn", or "" for none
     measured: dict[str, list] = field(default_factory=dict)
 
     def rate(self, kind: str, work: float) -> float | None:
-        """The measured rate of a kind of op of this much work; None when it was not measured."""
+        """Returns the measured rate of a kind of op with this much work, or None without one."""
         points = self.measured.get(kind)
         return _interpolated(points, work) if points else None
 
 
 def _interpolated(points, work):
-    """Between two points on straight lines over the logarithm of the work; level outside."""
-    place = bisect_left(points, [work])
-    if place == 0:
+    """Returns the rate for `work`: linear in its logarithm between points, constant outside."""
+    index = bisect_left(points, [work])
+    if index == 0:
         return points[0][1]
-    if place == len(points):
+    if index == len(points):
         return points[-1][1]
-    (low, low_rate), (high, high_rate) = points[place - 1], points[place]
+    (low, low_rate), (high, high_rate) = points[index - 1], points[index]
     share = log(work / low) / log(high / low)
     return low_rate + share * (high_rate - low_rate)
 
 
 def known_names() -> list[str]:
+    """Returns the names of the accelerators whose files the package brings."""
     return sorted(path.stem for path in _KNOWN.glob("*.json"))
 
 
 def load(name: str) -> Accelerator:
-    """The accelerator of a known name or of a file. Raises teraio.Error that says what is wrong."""
+    """Returns the accelerator with a known name, or that of a file.
+
+    Raises:
+        teraio.Error: there is neither, or the file has a wrong field.
+    """
     path = _KNOWN / f"{name}.json"
     if not path.is_file():
         path = Path(name)
@@ -83,7 +89,15 @@ _NUMBERS = {
 
 
 def parse(content, where: str) -> Accelerator:
-    """An accelerator from the content of its file. Extra fields are ignored."""
+    """Returns the accelerator that the content of a file describes. Unknown fields are ignored.
+
+    Args:
+        content: the file's JSON value.
+        where: the file's path, for messages.
+
+    Raises:
+        teraio.Error: a field is missing or has a wrong value.
+    """
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise Error(f'{where}: field "format": expected "{FORMAT}"')
     if not isinstance(content.get("name"), str) or not content["name"]:
@@ -135,6 +149,7 @@ def _is_positive(value):
 
 
 def to_json(accelerator: Accelerator) -> dict:
+    """Returns the content of the accelerator's file, as parse() reads it."""
     content = {"format": FORMAT} | {
         name: getattr(accelerator, name) for name in accelerator.__dataclass_fields__
     }

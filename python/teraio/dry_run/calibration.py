@@ -1,4 +1,4 @@
-"""Measures a few kinds of ops of the present CPU and writes them as an accelerator file."""
+"""Calibration: measures the rates of this machine's CPU and writes them as an accelerator file."""
 
 import json
 import os
@@ -14,24 +14,30 @@ from teraio.dry_run.accelerator import Accelerator, to_json
 
 aten = torch.ops.aten
 
-# Every measurement goes on for so long, in rounds over all of them: a disturbance of the machine
-# spoils a round of each, and the median forgets it.
+# Each round takes all measurements, so that a short disturbance of the machine affects one round of
+# some of them, which the median over the rounds leaves out.
 _ROUNDS = 5
-_SECONDS = 0.03
-_LARGE_BYTES = 96 << 20  # beyond caches
-# Ops that are bound by memory take turns among tensors of so many bytes together: in a step, what
-# an op uses has mostly left the caches since it was used last.
+_SECONDS = 0.03  # of one measurement in a round
+_LARGE_BYTES = 96 << 20  # larger than the caches
+# Ops that are bound by memory use tensors in turn, so many bytes of them: in a training step, most
+# operands have left the caches since their last use.
 _IN_TURN_BYTES = 128 << 20
 
 
 def calibrate(path, show=print):
-    """Writes the file of this machine's CPU to `path`."""
+    """Measures this machine's CPU and writes its accelerator file to `path`.
+
+    Args:
+        path: a pathlib.Path.
+        show: a function that shows a line of progress.
+    """
     accelerator = measure(show)
     path.write_text(json.dumps(to_json(accelerator), indent=1) + "\n")
     show(f"written to {path}")
 
 
 def measure(show) -> Accelerator:
+    """Returns the rates of this machine's CPU. `show` is a function that shows a line."""
     probes = _probes()
     times = {name: [] for name in probes}
     with torch.no_grad():
@@ -67,7 +73,7 @@ def measure(show) -> Accelerator:
 
 
 def _seconds(call):
-    """Of one call, the program's part included."""
+    """Returns the mean time of a call, with the time that the calling program takes."""
     call()
     count = 0
     began = perf_counter()
@@ -78,8 +84,10 @@ def _seconds(call):
 
 
 def _probes():
-    """(call, kind of op, work of one call) by name. Work is in FLOPs or bytes, as the roofline
-    counts them."""
+    """Returns a dict from names to (call, kind of op, work of one call).
+
+    Work is in FLOPs or in bytes, as the roofline counts them.
+    """
     probes = {"op": (_op_call(), "op", 1)}
     _add_matmuls(probes)
     _add_attention(probes)
@@ -119,7 +127,7 @@ def _add_attention(probes):
 
 
 def _add_attention_passes(probes, kind, tensors, is_causal, flops):
-    """FLOPs as the roofline counts them: half for causal attention, 2.5 times as many backward."""
+    """Adds the forward and backward pass. The backward pass has 2.5 times the FLOPs."""
     query, key, value = tensors
     output, logsumexp = aten._scaled_dot_product_flash_attention_for_cpu(
         query, key, value, is_causal=is_causal
@@ -159,7 +167,7 @@ def _add_convolutions(probes):
 
 
 def _add_memory_bound(probes, elements):
-    """Into memory that is there already, as a session's allocator gives it: without page faults."""
+    """Adds ops that write to memory with physical pages, as memory of a session's allocator has."""
     rows = max(1, elements // 1024)
     columns = elements // rows
     size_bytes = 4 * elements
@@ -188,7 +196,7 @@ def _add_memory_bound(probes, elements):
 
 
 def _add_batch_norm(probes, elements):
-    """Of 16 channels or more: their sums are made one by one."""
+    """Adds batch norms with at least 16 channels, whose sums are computed channel by channel."""
     channels = max(16, min(64, elements >> 14))
     shape = (4, channels, elements // (4 * channels))
     count = max(1, _IN_TURN_BYTES // (3 * 4 * elements))

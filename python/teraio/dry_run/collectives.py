@@ -1,11 +1,11 @@
-"""The time of a collective between N devices: rings, a latency for each step, one link each."""
+"""The time of collectives between N devices, as ring algorithms with one link per device."""
 
 import torch
 
 from teraio.dry_run.accelerator import Accelerator
 
-# Bytes that cross each device's link, as a share of the bytes of the whole, for n devices; and the
-# steps of the ring.
+# For n devices: the bytes that cross each device's link, as a share of the collective's bytes, and
+# the number of the ring's steps.
 _RINGS = {
     "allreduce": (lambda n: 2 * (n - 1) / n, lambda n: 2 * (n - 1)),
     "all_reduce": (lambda n: 2 * (n - 1) / n, lambda n: 2 * (n - 1)),
@@ -25,7 +25,12 @@ _RINGS = {
 
 
 class Links:
-    """Times of collectives. A group that is not known has all devices in it."""
+    """Predicts the time of collectives on the links of an accelerator.
+
+    Args:
+        accelerator: the device, whose link has a rate and a latency per step.
+        world_size: the number of devices, which is also the size of groups that are not known.
+    """
 
     def __init__(self, accelerator: Accelerator, world_size: int):
         share = accelerator.efficiency.get("link", 1.0)
@@ -34,7 +39,17 @@ class Links:
         self._world_size = world_size
 
     def duration_ns(self, func, args, inputs, outputs) -> int:
-        """The whole is what the largest side has: a gather's results, a scatter's inputs."""
+        """Returns the time of a collective in nanoseconds.
+
+        Its bytes are those of its inputs or those of its outputs, whichever are more: a gather has
+        larger outputs, a scatter has larger inputs.
+
+        Args:
+            func: the operator.
+            args: the operator's arguments, which name the process group.
+            inputs: the input tensors, of which the sizes are used.
+            outputs: the result's tensors, of which the sizes are used.
+        """
         ring = _ring_of(func.overloadpacket.__name__)
         count = _group_size(args, self._world_size)
         if ring is None or count < 2:
@@ -72,4 +87,4 @@ def _boxed_group(value):
     try:
         return torch.distributed.ProcessGroup.unbox(value)
     except (RuntimeError, TypeError):
-        return None  # a reduction's kind, not a group
+        return None  # a reduce operation, not a group

@@ -1,4 +1,4 @@
-"""`teraio dry-run`: an unchanged training script, its memory and its time on a device elsewhere."""
+"""The command `teraio dry-run`: predicts a training script's memory and time on another device."""
 
 import contextlib
 import subprocess
@@ -10,18 +10,18 @@ from teraio.errors import Error
 from teraio.native_command import command_path
 
 _EPILOG = """\
-Everything after the script's name is the script's. It is ended when an iteration of its training
-loop has repeated: three steps are enough for most.
+All words after the script's name are passed to the script. The dry run ends the script when an
+iteration of its training loop has repeated: three steps are enough for most scripts.
 """
 
 
 def _parser():
     parser = Parser(
         "dry-run",
-        description="Tells what a training script would need and take on a device, without it.",
+        description="Predicts a training script's memory and time on a device, without the device.",
         epilog=_EPILOG,
     )
-    parser.add_limits("plan with this much instead of the device's memory")
+    parser.add_limits("device memory to plan with, instead of all of the device's")
     add = parser.add_argument
     add(
         "--accelerator",
@@ -29,26 +29,29 @@ def _parser():
         metavar="NAME|FILE",
         help="the device: a known name or an accelerator file (default: h100-nvl)",
     )
-    add("--hardware", metavar="FILE", help="plan the step for this machine's drives and host")
-    add("--world-size", type=int, default=1, metavar="N", help="processes to play (default: 1)")
-    add("--rank", type=int, default=0, metavar="R", help="the one of them that this one is")
+    add("--hardware", metavar="FILE", help="plan the step for the drives and host of this machine")
+    add("--world-size", type=int, default=1, metavar="N", help="number of processes (default: 1)")
+    add("--rank", type=int, default=0, metavar="R", help="the process to dry-run (default: 0)")
     add(
         "--assume",
         action="append",
         default=[],
         metavar="[FILE:LINE=]VALUE",
-        help="what the script reads where it asks for a tensor's value",
+        help="the value that the script gets where it reads a tensor's value",
     )
-    add("--save-trace", metavar="FILE", help="write the trace here (.json or .json.gz)")
-    add("--calibrate", metavar="FILE", help="measure this device, write its file, and end")
+    add("--save-trace", metavar="FILE", help="write the trace to this file (.json or .json.gz)")
+    add("--calibrate", metavar="FILE", help="measure this CPU, write its accelerator file, and end")
     return parser
 
 
 def dry_run(arguments):
-    """Runs `teraio dry-run ARGUMENTS`. Returns the exit code, or passes on what the script raises.
+    """Executes `teraio dry-run` and returns its exit code. What the script raises passes through.
 
-    What can be known to be wrong before the script runs is refused in one line, exit code 2; a
-    script that a dry run cannot follow ends with one line, exit code 1.
+    Wrong input is refused with one line and exit code 2 before the script runs. A script that a dry
+    run cannot follow ends with one line and exit code 1.
+
+    Args:
+        arguments: the words of the command line after `dry-run`.
     """
     parser = _parser()
     options = parser.parse(arguments)
@@ -95,7 +98,7 @@ def _run_and_report(program, options):
     from teraio.dry_run.summary import summary
 
     run = DryRun(options.accelerator, options.assume, options.world_size, options.rank)
-    run.play(program)
+    run.execute(program)
     with contextlib.ExitStack() as stack:
         path = options.save_trace
         if not path:
@@ -108,7 +111,7 @@ def _run_and_report(program, options):
 
 
 def _plan(trace, options):
-    """What `teraio plan` says of the trace on the machine."""
+    """Prints what `teraio plan` prints for the trace. Raises teraio.Error if there is no plan."""
     budget = options.device_budget or str(options.accelerator.memory_bytes)
     with tempfile.TemporaryDirectory() as directory:
         command = [str(command_path()), "plan", "--trace", str(trace)]

@@ -1,4 +1,4 @@
-"""The modes under which a script's tensors are fake, and what else has to be played for it."""
+"""The modes under which a script's tensors are fake, and the patches that they need."""
 
 import contextlib
 import functools
@@ -23,14 +23,20 @@ from teraio.errors import Error
 
 aten = torch.ops.aten
 _NO_DEVICE = (
-    '{}: a tensor is on "{}", and where PyTorch finds no such device no backward pass runs, not '
+    '{}: a tensor is on "{}", and PyTorch finds no such device: then it runs no backward pass, not '
     "even on fake tensors. Let the script use the CPU: the times are the accelerator's anyway"
 )
 _PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter, FakeTensor)
 
 
 class OpMode(TorchDispatchMode):
-    """Tells the session what each op has made and how long it takes, and answers reads."""
+    """Tells the session the results and the time of each op, and answers reads of values.
+
+    Args:
+        session: the `core.DrySession`.
+        roofline: the `Roofline` that predicts times.
+        value_policy: the `ValuePolicy` that gives values.
+    """
 
     def __init__(self, session, roofline, value_policy):
         super().__init__()
@@ -42,14 +48,14 @@ class OpMode(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls):
-        return False  # it is not there: a wrapper per op would be for nothing
+        return False  # Dynamo does not run here, and a wrapper for each op would cost time
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if func is torch.ops.prim.device.default:
             return _device(args[0], func)
         if any(kind not in _PLAIN_TYPES for kind in types):
-            return NotImplemented  # a wrapper: its own ops come here next
+            return NotImplemented  # a wrapper: the ops on its parts come here next
         if func is aten._local_scalar_dense.default:
             return self._read(args[0])
         if not self.is_counting or core.is_in_op():
@@ -59,7 +65,7 @@ class OpMode(TorchDispatchMode):
         return self._run_unseen(func, args, kwargs)
 
     def _run_unobserved(self, func, args, kwargs):
-        """Autograd's way to copy a tensor's head, which is an op for subclasses alone."""
+        """Autograd detaches tensors with an op only if they are subclasses, as fake tensors are."""
         core.observe_this_thread(False)
         try:
             return self._run(func, args, kwargs)
@@ -73,7 +79,7 @@ class OpMode(TorchDispatchMode):
         return result
 
     def _run_unseen(self, func, args, kwargs):
-        """An op below the observer's key, as a DTensor's C++ dispatch runs those on its parts."""
+        """Runs an op that DTensor's C++ dispatch executes on parts, below the observer's key."""
         inputs, written = _inputs(func, args, kwargs)
         op = core.CoarseOp(_name(func), inputs, written)
         result = None
@@ -107,13 +113,13 @@ class OpMode(TorchDispatchMode):
         )
 
     def _born(self, func, result):
-        """The results that are not aliases of arguments, on the device that trains."""
+        """Returns the results that are no aliases of arguments and are on the training device."""
         is_fresh = self._fresh_results.get(func)
         if is_fresh is None:
             is_fresh = self._fresh_results[func] = _fresh_results(func)
         results = result if isinstance(result, (list, tuple)) else (result,)
         if len(is_fresh) == 1:
-            is_fresh *= len(results)  # one list of tensors
+            is_fresh *= len(results)  # the result is a list of tensors
         return [
             tensor
             for tensor, fresh in zip(_flat(results), is_fresh, strict=False)
@@ -122,26 +128,26 @@ class OpMode(TorchDispatchMode):
 
 
 def _device(tensor, func):
-    """What the mode below would answer, without its cost: half of all that comes here asks this."""
+    """Returns what FakeTensorMode would return, but faster: every second dispatch asks for it."""
     if isinstance(tensor, FakeTensor) and not tensor.fake_mode.in_kernel_invocation:
         return tensor.fake_device
     return func(tensor)
 
 
 def _is_foreign(tensor):
-    """Whether its memory is somebody else's, such as NumPy's."""
+    """Returns whether the tensor's memory belongs to other code, such as NumPy."""
     return not isinstance(tensor, FakeTensor) and not tensor.untyped_storage().resizable()
 
 
 @functools.cache
 def _name(func):
-    """As the observer has it: "aten::add_.Tensor"."""
+    """Returns the operator's name as the observer gives it: "aten::add_.Tensor"."""
     schema = func._schema
     return f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
 
 
 def _inputs(func, args, kwargs):
-    """The tensors among the arguments, and which of them the op changes."""
+    """Returns the tensors among the arguments, and the positions of those that the op changes."""
     inputs, written = [], []
     for position, value in enumerate((*args, *kwargs.values())):
         alias = func._schema.arguments[position].alias_info if position < len(args) else None
@@ -171,7 +177,13 @@ def _flat(results):
 
 
 class FakeModes:
-    """While entered: tensors are fake, ops are counted, data is loaded for real."""
+    """A context in which tensors are fake and ops are observed, while data is loaded as usual.
+
+    Args:
+        session: the `core.DrySession`, which runs while the context is entered.
+        roofline: the `Roofline` that predicts times.
+        value_policy: the `ValuePolicy` that gives values.
+    """
 
     def __init__(self, session, roofline, value_policy):
         self._session = session
@@ -195,12 +207,12 @@ class FakeModes:
 
     @contextlib.contextmanager
     def real_tensors(self):
-        """For what is the host's business: tensors are real, and none of it counts."""
+        """A context for work of the host: its tensors are real, and its ops are not observed."""
         with _disable_current_modes():
             yield
 
     def to_fake(self, tree):
-        """Real tensors, wherever they are in `tree`, as fake ones that are born now."""
+        """Returns `tree` with a new fake tensor in place of each real one."""
 
         def convert(tensor):
             return self.fakes.from_tensor(tensor, static_shapes=True)
@@ -277,14 +289,14 @@ class FakeModes:
 
 
 def _format(tensor, specification):
-    """As a tensor does it: a single number as that number."""
+    """Formats a tensor with one element as its number, as real tensors do."""
     return format(tensor.item() if tensor.dim() == 0 else repr(tensor), specification)
 
 
 def _swapping(swap_tensors):
     @functools.wraps(swap_tensors)
     def wrapper(first, second):
-        """Refuses tensors to which there are weak references, as the fake mode has to its own."""
+        """Swaps fake tensors. PyTorch's function refuses tensors that have weak references."""
         if not isinstance(first, FakeTensor):
             return swap_tensors(first, second)
         first.__class__, second.__class__ = second.__class__, first.__class__
@@ -295,9 +307,9 @@ def _swapping(swap_tensors):
 
 
 def _save_nothing(*args, **kwargs):
-    """A checkpoint of a dry run would have no content, and could replace one that has."""
+    """Saves nothing: a checkpoint of a dry run has no content, and could replace a real one."""
 
 
 def _compile_nothing(model=None, **options):
-    """A dry run goes op by op; how a compiler would put ops together is not foretold."""
+    """Returns the model itself: a dry run does not predict how a compiler would fuse ops."""
     return model if model is not None else lambda function: function

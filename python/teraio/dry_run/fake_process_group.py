@@ -1,4 +1,4 @@
-"""One process that plays rank R of N: collectives that return at once, without anybody else."""
+"""A fake process group: this process is rank R of N, and collectives return at once."""
 
 import os
 
@@ -18,8 +18,16 @@ _MESH_METHODS = ["__init__", "__getitem__", "_flatten", "get_local_rank", "get_c
 
 
 class FakeProcessGroup:
-    """While entered, `torch.distributed` is one of `world_size` processes, whatever the script asks
-    for, and the environment is that of a launcher such as torchrun."""
+    """A context in which `torch.distributed` takes this process for rank `rank` of `world_size`.
+
+    It does so whatever backend the script asks for. The environment variables are those that a
+    launcher such as torchrun sets.
+
+    Args:
+        world_size: the number of processes.
+        rank: the rank of this process.
+        modes: the `FakeModes` of the dry run.
+    """
 
     def __init__(self, world_size, rank, modes):
         self._world_size = world_size
@@ -42,7 +50,7 @@ class FakeProcessGroup:
             self._patch(DeviceMesh, name, self._real(getattr(DeviceMesh, name)))
         DDP = DistributedDataParallel
         self._patch(DDP, "__init__", _with_hook(DDP.__init__))
-        # That all processes have the same parameters, which they do: they are all played by us.
+        # It compares the parameters of all processes, and there is only this one.
         self._patch(dist, "_verify_params_across_processes", lambda *args: None)
         name = "_propagate_tensor_meta_non_cached"
         self._patch(ShardingPropagator, name, self._uncounted(getattr(ShardingPropagator, name)))
@@ -77,7 +85,7 @@ class FakeProcessGroup:
         init(backend="fake", store=FakeStore(), rank=self._rank, world_size=self._world_size)
 
     def _real(self, method):
-        """A mesh is a tensor of ranks, which the host computes with."""
+        """Wraps a method of a device mesh, which computes with real tensors of ranks."""
 
         def wrapper(*args, **kwargs):
             with self._modes.real_tensors():
@@ -86,8 +94,10 @@ class FakeProcessGroup:
         return wrapper
 
     def _uncounted(self, method):
-        """DTensor asks for the shapes of an op's results by running the op on tensors of the whole
-        size: no program of one rank does."""
+        """Wraps DTensor's inference of shapes, which runs an op on tensors of the global size.
+
+        No rank executes such an op, so it is neither observed nor timed.
+        """
 
         def wrapper(*args, **kwargs):
             ops = self._modes.ops
@@ -103,7 +113,7 @@ class FakeProcessGroup:
 
 
 class _Reducer:
-    """Keeps its first buckets: for new ones it would send the gradients' order around, as data."""
+    """A DDP reducer that keeps its first buckets. To rebuild them it would broadcast data."""
 
     def __init__(self, reducer):
         self._reducer = reducer
@@ -116,8 +126,11 @@ class _Reducer:
 
 
 def _with_hook(init):
-    """The reducer's own way to the result of a collective is a Work in C++, which a fake one has
-    not: a hook does the same ops."""
+    """Wraps DDP's constructor: a communication hook reduces the buckets.
+
+    The reducer itself waits for a collective through its Work in C++, which fake collectives do not
+    have. The hook executes the same ops.
+    """
 
     def wrapper(ddp, *args, **kwargs):
         init(ddp, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""Python objects that processes send each other, where one of them is played: it has its own."""
+"""Collectives of Python objects in a dry run, where only the object of this process exists."""
 
 import torch.distributed as dist
 
@@ -6,17 +6,17 @@ from teraio.dry_run.source_location import script_location
 from teraio.errors import Error
 
 _ELSEWHERE = (
-    "{}: {} gets an object from rank {}, and a dry run plays rank {} alone: let each process make "
-    "it, or play that rank"
+    "{}: {} gets an object from rank {}, but a dry run executes rank {} only: let each process "
+    "make the object, or dry-run that rank"
 )
 _RECEIVED = (
-    "{}: recv_object_list gets an object from another rank, and a dry run plays one alone. (A "
-    "PipelineStage asks the one before it for shapes this way: give it input_args and output_args)"
+    "{}: recv_object_list gets an object from another rank, but a dry run executes one rank only. "
+    "(A PipelineStage asks its predecessor for shapes this way: give it input_args and output_args)"
 )
 
 
 def all_gather_object(object_list, obj, group=None):
-    """All processes are taken to be like this one."""
+    """Gives the object of this process for those of all others."""
     object_list[:] = [obj] * len(object_list)
 
 
@@ -47,7 +47,7 @@ def recv_object_list(object_list, *where, **options):
 
 
 def _check_source(name, src, group, group_src):
-    """Raises unless the source is the process that is played. It is rank 0 when nobody says."""
+    """Raises teraio.Error unless this process is the source, which is rank 0 by default."""
     if src is None and group_src is not None:
         src = dist.get_global_rank(group or dist.group.WORLD, group_src)
     if (src or 0) != dist.get_rank():

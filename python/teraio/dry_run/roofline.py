@@ -1,7 +1,7 @@
-"""The time of an op on an accelerator: what it computes or what it moves, whichever takes longer.
+"""The roofline: an op takes the time of its arithmetic or of its bytes, whichever is longer.
 
-FLOPs are those of torch's own counter (torch.utils.flop_counter); bytes are those that the op's
-tensors have, each read or written once.
+FLOPs come from torch's counter (torch.utils.flop_counter). The bytes are those of the op's tensors,
+each of which is read or written once.
 """
 
 from dataclasses import dataclass
@@ -20,28 +20,28 @@ _MATMULS = {aten.mm, aten.addmm, aten.bmm, aten.baddbmm, aten._scaled_mm}
 _CONVOLUTIONS = {aten.convolution, aten._convolution, aten.convolution_backward}
 _ATTENTIONS_FOR_CPU = {
     aten._scaled_dot_product_flash_attention_for_cpu: 1.0,
-    # The backward pass makes the scores again and has twice the products of the forward pass.
+    # The backward pass computes the scores again, and has twice the products of the forward pass.
     aten._scaled_dot_product_flash_attention_for_cpu_backward: 2.5,
 }
 
-# Of these tables an op reads only the rows that it is asked for: as much as it writes.
+# These ops read as many bytes of their table as they write: the rows that the indices name.
 _GATHERING = {"embedding", "index_select", "gather", "index", "take", "take_along_dim"}
-# Views, although their schemas do not say so; and what the host asks.
+# These ops run no kernel: views whose schemas do not say so, and questions of the host.
 _FREE = {"_unsafe_view", "_reshape_alias", "is_same_size", "equal"}
-# These write without reading what they write over.
+# These ops do not read the tensor that they write.
 _FILLING = {"fill_", "zero_", "copy_", "normal_", "uniform_", "bernoulli_", "random_"}
 _FILLING |= {"exponential_", "arange", "trunc_normal_"}
-# Per element, many more instructions than a sum: bound by compute on a CPU.
+# These ops execute many instructions per element: a CPU is bound by compute.
 _TRANSCENDENTAL = {"exp", "log", "log1p", "tanh", "sigmoid", "gelu", "silu", "erf", "sin"}
 _TRANSCENDENTAL |= {"cos", "softplus", "mish", "elu", "logsumexp"}
-# One stream of random numbers, on a CPU by one core.
+# These ops draw random numbers from one stream, on a CPU with one core.
 _RANDOM = {"normal_", "bernoulli_", "uniform_", "random_", "exponential_", "native_dropout"}
 _REDUCING = {"sum", "mean", "amax", "amin", "linalg_vector_norm", "norm", "var", "std", "var_mean"}
 _REDUCING |= {"prod", "max", "min", "argmax", "argmin", "all", "any"}
 _NORMALIZING = {"native_layer_norm", "native_group_norm", "_fused_rms_norm"}
 _NORMALIZING_BATCHES = {"native_batch_norm", "cudnn_batch_norm", "_native_batch_norm_legit"}
 _NORMALIZING_BATCHES |= {"batch_norm_with_update"}
-# Whose rates count where a kind has none, before those of memory.
+# A kind of op without a rate has that of a more general kind, and at last that of "memory".
 _MORE_GENERAL = {
     "batch_normalization": ["normalization"],
     "batch_normalization_backward": ["batch_normalization", "normalization"],
@@ -50,29 +50,36 @@ _MORE_GENERAL = {
 
 @dataclass(frozen=True)
 class _Op:
-    """What is known of an operator without its arguments."""
+    """What an operator does, whatever its arguments are."""
 
     kind: str
-    is_free: bool  # a view, or memory without content: nothing runs
+    is_free: bool  # it runs no kernel: a view, or memory without content
     is_gathering: bool
     is_filling: bool
-    flops: object  # a function as torch's counter has them, or None
+    flops: object  # a function of torch's counter, or None
     namespace: str
-    written: tuple[bool, ...]  # per argument
+    written: tuple[bool, ...]  # per argument: whether the op changes it
 
 
 class Roofline:
-    """Times of ops. One for a run: it keeps what it has found out about operators."""
+    """Predicts the time and the workspace of ops, and caches what it knows about operators.
+
+    `workspace_bytes(func, args, result)` returns the bytes of an op's workspace.
+
+    Args:
+        accelerator: the device.
+        links: predicts the time of collectives.
+    """
 
     def __init__(self, accelerator: Accelerator, links: Links):
         self._accelerator = accelerator
         self._links = links
-        self.workspace_bytes = workspaces(accelerator)  # of (func, args, result)
+        self.workspace_bytes = workspaces(accelerator)
         self._ops = {}
         self._known = {}
 
     def duration_ns(self, func, args, kwargs, result) -> int:
-        """The op's time. Tensors are looked at for shape, stride, type and device only."""
+        """Returns the op's time in nanoseconds, from its tensors' shapes, strides and types."""
         op = self._ops.get(func)
         if op is None:
             op = self._ops[func] = _describe(func)
@@ -91,7 +98,7 @@ class Roofline:
         device = self._accelerator
         bytes_moved = _bytes_moved(op, args, kwargs, result)
         is_causal = op.kind.startswith("attention") and _is_causal(args, kwargs)
-        # The kernels leave out the products above the diagonal, and torch's counter counts them.
+        # Torch's counter counts the products above the diagonal, which causal kernels leave out.
         flops = _flops(op, func, args, kwargs, result) // (2 if is_causal else 1)
         seconds = bytes_moved / self._memory_rate(op.kind, bytes_moved)
         if flops:
@@ -100,7 +107,7 @@ class Roofline:
                 bytes_moved / self._memory_rate("memory", bytes_moved),
                 flops / self._compute_rate(op.kind, precision, flops, is_causal),
             )
-            # A library with a layout of its own writes copies there, and reads them.
+            # A library with its own layout writes copies to the workspace and reads them.
             copied = 2 * self.workspace_bytes(func, args, result)
             seconds += copied / self._memory_rate("memory", copied)
         return max(int(seconds * 1e9), device.kernel_ns) + device.op_ns
@@ -173,7 +180,7 @@ def _kind(packet, name):
 
 
 def _tensors(tree):
-    """As tree_leaves of torch's pytree, without its cost: this is done for every op."""
+    """Returns the tensors in nested arguments. Torch's tree_leaves is too slow for every op."""
     found = []
     _collect(tree, found)
     return found
@@ -195,7 +202,7 @@ def _shapes(tensors):
 
 
 def _settings(args):
-    """The arguments that an op's work may depend on beside its tensors: causal, groups, masks."""
+    """Returns arguments other than tensors that may change an op's work: causal, groups, masks."""
     return tuple(
         tuple(value) if isinstance(value, list) else value
         for value in args
@@ -206,7 +213,7 @@ def _settings(args):
 
 
 def _size_bytes(tensor):
-    """Of the elements that are there: an expanded dimension has one."""
+    """Returns the bytes of a tensor's elements in memory: an expanded dimension has one."""
     sizes = zip(tensor.shape, tensor.stride(), strict=True)
     return prod(size for size, stride in sizes if stride != 0) * tensor.element_size()
 
@@ -236,7 +243,7 @@ def _flops(op, func, args, kwargs, result):
 
 
 def _attention_flops(query, key, value):
-    # With grouped queries, every query head has its products with the head that it shares.
+    # With grouped queries, every query head multiplies with the key and value head of its group.
     heads = query.shape[:2]
     return sdpa_flop_count(query.shape, (*heads, *key.shape[2:]), (*heads, *value.shape[2:]))
 
@@ -246,7 +253,7 @@ def _is_causal(args, kwargs):
 
 
 def _precision(kind, tensors, device):
-    """The precision that the device would compute in, by the script's settings."""
+    """Returns the precision in which the device computes, under the script's settings."""
     floating = [tensor for tensor in tensors if tensor.is_floating_point()]
     dtype = floating[0].dtype if floating else torch.float32
     name = str(dtype).removeprefix("torch.")

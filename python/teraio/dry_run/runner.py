@@ -1,4 +1,4 @@
-"""One dry run: the session, the modes and the script, until an iteration has repeated."""
+"""One dry run: executes a script on fake tensors until an iteration has repeated."""
 
 import contextlib
 
@@ -10,13 +10,13 @@ from teraio.dry_run.value_policy import ValuePolicy
 from teraio.errors import Error
 from teraio.iterations import IterationHooks
 
-# As many steps as the observer looks at to find the ones that repeat, twice, and those before.
+# The observer searches so many steps for an iteration that repeats: two of the longest iterations
+# that it can find, and the steps before them.
 _STEPS_MAX = 24
 
 
-class _Enough(BaseException):
-    """Ends the script: all that was to be seen has been seen. Not an Exception, so that the script
-    does not take it for one of its own."""
+class _IterationRepeated(BaseException):
+    """Ends the script. It is no Exception, so that the script does not handle it as an error."""
 
 
 class _Hooks(IterationHooks):
@@ -28,12 +28,14 @@ class _Hooks(IterationHooks):
         super()._after_step(optimizer, args, kwargs)
         self.step_count += 1
         if self._session.has_trace() or self.step_count >= _STEPS_MAX:
-            raise _Enough
+            raise _IterationRepeated
 
 
 def _own_error(error):
-    """The dry run's error, which a library such as torch's pipelining has put into one of its own;
-    None when it is not at the bottom of this."""
+    """Returns the dry run's own error in a chain of causes, or None.
+
+    A library such as torch.distributed.pipelining may wrap the error in one of its own.
+    """
     while error is not None and not isinstance(error, Error):
         error = error.__cause__
     return error
@@ -46,7 +48,16 @@ def _fake_process_group(world_size, rank, modes):
 
 
 class DryRun:
-    """Plays a program on `accelerator`. One program per object, one object per process."""
+    """Executes one program on fake tensors, as rank `rank` of `world_size` on an accelerator.
+
+    A process can execute one dry run.
+
+    Args:
+        accelerator: the `Accelerator` that predicts times.
+        assumptions: texts of --assume, see `ValuePolicy`.
+        world_size: the number of processes of the job.
+        rank: the rank to execute.
+    """
 
     def __init__(self, accelerator, assumptions=(), world_size=1, rank=0):
         self.accelerator = accelerator
@@ -56,9 +67,12 @@ class DryRun:
         self._session = core.DrySession(device_memory_bytes=accelerator.memory_bytes)
         self._hooks = _Hooks(self._session)
 
-    def play(self, program):
-        """Runs the program until an iteration has repeated. Raises teraio.Error when none has, and
-        what the program raises."""
+    def execute(self, program):
+        """Runs a `Program` until an iteration has repeated. What it raises passes through.
+
+        Raises:
+            teraio.Error: no iteration has repeated, or the program does what a dry run cannot.
+        """
         roofline = Roofline(self.accelerator, Links(self.accelerator, self.world_size))
         with contextlib.ExitStack() as stack:
             modes = FakeModes(self._session, roofline, self.value_policy)
@@ -69,7 +83,7 @@ class DryRun:
             stack.callback(self._hooks.remove)
             try:
                 program.run()
-            except _Enough:
+            except _IterationRepeated:
                 pass
             except SystemExit as exit:
                 if exit.code and not self._session.has_trace():
@@ -84,15 +98,16 @@ class DryRun:
     def _no_trace_message(self):
         steps = self._hooks.step_count
         if steps >= _STEPS_MAX:
-            return f"no two of {steps} steps were alike, so that there is no step to foretell"
+            return f"no two of {steps} steps executed the same ops: there is no step to predict"
         return (
             f"the script ended after {steps} optimizer steps, before a step had repeated: "
-            "let it make at least 4"
+            "let it run at least 4"
         )
 
     def save_trace(self, path):
+        """Writes the trace of the iteration that has repeated. Raises teraio.Error."""
         self._session.save_trace(str(path), f"modelled on {self.accelerator.name}")
 
     def last_iteration(self):
-        """duration_ns, device_peak_bytes and op_count of the iteration that has repeated."""
+        """Returns duration_ns, device_peak_bytes and op_count of the last iteration as a dict."""
         return self._session.last_iteration()

@@ -1,4 +1,4 @@
-"""Which line of the script is at work, for messages."""
+"""The line of the script that is executing, for messages."""
 
 import sys
 from pathlib import Path
@@ -7,7 +7,7 @@ import torch
 
 _TORCH = str(Path(torch.__file__).parent) + "/"
 _TERAIO = str(Path(__file__).parents[1]) + "/"
-# Of torch, what stands between a tensor's method and the operator that it calls.
+# The files of torch between a tensor's method and the operator that it calls.
 _METHODS = tuple(
     _TORCH + name
     for name in (
@@ -21,7 +21,7 @@ _METHODS = tuple(
 
 
 class SourceLocation:
-    """A line of a file. `is_in_torch`: of torch's own code, on the script's behalf."""
+    """A line of a file. `is_in_torch` tells whether the file belongs to torch."""
 
     def __init__(self, path, line):
         self.path = path
@@ -38,25 +38,25 @@ class SourceLocation:
         return hash((self.path, self.line))
 
     def is_at(self, path, line):
-        """`path` may leave out leading folders."""
+        """Returns whether this is line `line` of `path`, which may leave out leading folders."""
         return self.line == line and (self.path == path or self.path.endswith("/" + path))
 
 
 def calling_location():
-    """The line that called the tensor's method, in the script or in a library."""
+    """Returns the line that called the tensor's method, in the script or in a library."""
     return _first_frame(lambda path: path.startswith(_METHODS))
 
 
 def script_location():
-    """The innermost line that is not torch's."""
+    """Returns the innermost line outside of torch."""
     return _first_frame(lambda path: path.startswith(_TORCH))
 
 
-def _first_frame(is_passed_over):
+def _first_frame(is_skipped):
     frame = sys._getframe(2)
     while frame is not None:
         path = frame.f_code.co_filename
-        if not path.startswith(("<", _TERAIO)) and not is_passed_over(path):
+        if not path.startswith(("<", _TERAIO)) and not is_skipped(path):
             return SourceLocation(path, frame.f_lineno)
         frame = frame.f_back
     return SourceLocation("?", 0)

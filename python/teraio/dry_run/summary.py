@@ -1,4 +1,4 @@
-"""What a dry run prints: does it fit, what fills the memory, how long is a step."""
+"""The summary of a dry run: whether it fits, what fills the memory, and how long a step takes."""
 
 import gzip
 import json
@@ -18,6 +18,12 @@ _KINDS = {
 
 
 def summary(run, trace_path) -> str:
+    """Returns the text that `teraio dry-run` prints.
+
+    Args:
+        run: the `DryRun`, which has executed its program.
+        trace_path: the file of its trace.
+    """
     trace = read_trace(Path(trace_path))
     iteration = run.last_iteration()
     device = run.accelerator

@@ -1,7 +1,8 @@
-"""What a script gets that reads the values of tensors, which a dry run does not have.
+"""The value policy: what a script gets where it reads a tensor's value in a dry run.
 
-A number that is read (`loss.item()`, for a log line) is 1. A truth value decides what the script
-does next, so it is not guessed: the run ends and names the line, unless --assume says what to take.
+A number that the script reads (`loss.item()`, for a log line) is 1. A truth value decides what the
+script does next, so it is not guessed: the dry run ends with an error that names the line, unless
+--assume gives the value.
 """
 
 import numpy as np
@@ -10,13 +11,17 @@ import torch
 from teraio.dry_run.source_location import calling_location, script_location
 from teraio.errors import Error
 
-# What torch itself reads, where 1 would change what it does next. A gradient scaler skips the
-# optimizer's step when it reads that a gradient overflowed.
+# Values for lines of torch itself, where 1 would be wrong. A gradient scaler skips the optimizer's
+# step if it reads that a gradient overflowed.
 _READ_BY_TORCH = {"amp/grad_scaler.py": 0}
 
 
 def parse_assumption(text):
-    """((path, line) or None, value) of "train.py:41=true", "7" or "train.py:41=0.5"."""
+    """Returns ((path, line) or None, value) of "train.py:41=true", "train.py:41=0.5" or "7".
+
+    Raises:
+        teraio.Error: the text has another form.
+    """
     place, _, value = text.rpartition("=")
     path, _, line = place.rpartition(":")
     if place and (not path or not line.isdigit()):
@@ -34,14 +39,27 @@ def _parse_value(value, text):
 
 
 class ValuePolicy:
-    """Answers reads, and keeps which lines have been answered with what."""
+    """Gives values to a script that reads tensors, and records them by line.
+
+    `answered` is a dict from the `SourceLocation`s outside of torch to the values that they got.
+
+    Args:
+        assumptions: texts of --assume, as parse_assumption() reads them. The first match counts.
+
+    Raises:
+        teraio.Error: an assumption has another form.
+    """
 
     def __init__(self, assumptions=()):
         self._assumptions = [parse_assumption(text) for text in assumptions]
-        self.answered = {}  # by location: of the script's lines, not of torch's
+        self.answered = {}
 
     def number(self, tensor):
-        """For `item()` and what calls it."""
+        """Returns the value for `item()`, and for methods that call it, in the tensor's type.
+
+        Raises:
+            teraio.Error: the script reads a truth value that no assumption gives.
+        """
         location = calling_location()
         value = self._assumed(location)
         if location.is_in_torch:
@@ -53,7 +71,7 @@ class ValuePolicy:
         return value
 
     def array(self, tensor):
-        """For `numpy()` and `tolist()`: every element is the same."""
+        """Returns the NumPy array for `numpy()` and `tolist()`. All of its elements are equal."""
         location = calling_location()
         value = self._assumed(location)
         value = _of_type(1 if value is None else value, tensor.dtype)
@@ -69,20 +87,22 @@ class ValuePolicy:
 
 
 def unknown_shape_message(func):
+    """Returns the message for an operator whose result's shape depends on values."""
     return (
         f"{script_location()}: {func} has a result whose size depends on data, which a dry run "
-        "does not have. Give the script a way around it (e.g. a mask instead of an index)"
+        "does not have. Let the script avoid it (e.g. with a mask instead of an index)"
     )
 
 
 def unknown_data_message(func):
+    """Returns the message for an operator that reads values in another way."""
     return f"{script_location()}: {func} needs data, which a dry run does not have"
 
 
 def _truth_message(location):
     return (
-        f"{location} asks whether a tensor is true, and a dry run has no data to tell: say what to "
-        f"take with --assume {location}=false (or true)"
+        f"{location} asks whether a tensor is true, and a dry run has no data: give the value with "
+        f"--assume {location}=false (or true)"
     )
 
 

@@ -1,4 +1,4 @@
-"""The memory that libraries take for themselves while an op runs."""
+"""The workspaces of ops: memory that a library allocates while an op runs."""
 
 import torch
 
@@ -6,7 +6,7 @@ aten = torch.ops.aten
 
 
 def workspaces(accelerator):
-    """A function that gives an op's workspace in bytes from (func, args, result)."""
+    """Returns a function from (func, args, result) to the bytes of the op's workspace."""
     by_op = _ONEDNN if accelerator.library == "onednn" else {}
 
     def workspace_bytes(func, args, result):
@@ -17,13 +17,15 @@ def workspaces(accelerator):
 
 
 def _convolution(args, result):
-    """oneDNN computes in a layout of its own: the weight is copied into it, and the input before,
-    or the output after. Its kernels' scratch memory, a few percent of that, is left out."""
+    """oneDNN copies the weight, and the input or the output, to or from a layout of its own.
+
+    The scratch memory of its kernels, a few percent of the copies, is not included.
+    """
     return max(_size_bytes(args[0]), _size_bytes(result)) + _size_bytes(args[1])
 
 
 def _convolution_backward(args, result):
-    """The same in three products: gradient and input are copied, and what is made of them."""
+    """oneDNN copies the gradient, the input and the results to or from a layout of its own."""
     gradient, given = _size_bytes(args[0]), _size_bytes(args[1])
     has_input_gradient = args[-1][0]
     return 2 * max(gradient, given) if has_input_gradient else gradient
@@ -33,7 +35,7 @@ def _batch_norm_backward(args, result):
     return _size_bytes(args[1])
 
 
-# Found from the workspaces of real runs on PyTorch 2.11's CPU.
+# These match the workspaces of real runs on the CPU with PyTorch 2.11.
 _ONEDNN = {
     aten.convolution.default: _convolution,
     aten._convolution.default: _convolution,
