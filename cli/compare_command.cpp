@@ -11,7 +11,6 @@
 #include "inputs.h"
 #include "planner/planner.h"
 #include "planner/policies.h"
-#include "planner/simulated_search.h"
 #include "progress.h"
 #include "simulate/run_file.h"
 #include "simulate/simulator.h"
@@ -42,7 +41,7 @@ class Comparison {
 
  private:
   Result<plan::Plan> ours(const planner::PlannerOptions& options) const {
-    return plan_by_simulation(given_.trace, given_.hardware, given_.limits, options);
+    return planner::plan(given_.trace, given_.hardware, given_.limits, options);
   }
 
   template <typename MakePlan>

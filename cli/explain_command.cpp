@@ -10,7 +10,7 @@
 #include "commands.h"
 #include "drive_life.h"
 #include "inputs.h"
-#include "planner/simulated_search.h"
+#include "planner/planner.h"
 #include "planner/trade_off.h"
 #include "progress.h"
 #include "simulate/run_file.h"
@@ -97,8 +97,8 @@ class ExplainCommand {
 
   void add_change(Table& table, const std::string& what, const Inputs& changed,
                   const teraio::simulate::Run& before) const {
-    const Result<plan::Plan> planned = plan_by_simulation(
-        changed.trace, changed.hardware, changed.limits, effort_.planner_options());
+    const Result<plan::Plan> planned =
+        planner::plan(changed.trace, changed.hardware, changed.limits, effort_.planner_options());
     if (!planned.ok()) return table.add({what, "does not fit"});
     const Result<teraio::simulate::Run> run =
         simulate::simulate(changed.trace, changed.hardware, changed.limits, *planned);

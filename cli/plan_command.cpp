@@ -18,7 +18,6 @@
 #include "plan/validator.h"
 #include "planner/planner.h"
 #include "planner/policies.h"
-#include "planner/simulated_search.h"
 #include "simulate/run_file.h"
 #include "simulate/simulator.h"
 #include "table.h"
@@ -133,7 +132,7 @@ Result<plan::Plan> PlanCommand::make_plan(const Inputs& given) const {
     return plan_baseline(*baseline, given.trace, given.hardware, given.limits);
   planner::PlannerOptions options = effort.planner_options();
   options.policy = std::get<planner::Policy>(chosen);
-  return plan_by_simulation(given.trace, given.hardware, given.limits, options);
+  return planner::plan(given.trace, given.hardware, given.limits, options);
 }
 
 void PlanCommand::run() const {

@@ -13,7 +13,6 @@
 #include "forked_child.h"
 #include "op_observer.h"
 #include "planner/planner.h"
-#include "planner/simulated_search.h"
 #include "probe/link_rate.h"
 #include "probe/probe.h"
 #include "probe/rank_share.h"
@@ -201,7 +200,7 @@ plan::Limits Session::limits_for(const engine::Profile& profile) const {
 // Within the write budget, or with the least one where that is too small: on demand, more would be
 // written.
 Result<plan::Plan> Session::plan_within(const trace::Trace& trace, plan::Limits limits) const {
-  Result<plan::Plan> plan = planner::plan_by_simulation(trace, hardware_, limits);
+  Result<plan::Plan> plan = planner::plan(trace, hardware_, limits);
   if (plan.ok() || !limits.write_budget_bytes) return plan;
   const Result<int64_t> least_bytes = planner::least_write_budget_bytes(trace, hardware_, limits);
   if (!least_bytes.ok() || *least_bytes <= *limits.write_budget_bytes) return plan;
@@ -210,7 +209,7 @@ Result<plan::Plan> Session::plan_within(const trace::Trace& trace, plan::Limits 
       "device budget needs: planning with that",
       format_size(*limits.write_budget_bytes), format_size(*least_bytes)));
   limits.write_budget_bytes = *least_bytes;
-  return planner::plan_by_simulation(trace, hardware_, limits);
+  return planner::plan(trace, hardware_, limits);
 }
 
 // Where the plan writes more than the write budget allows, another that keeps it. On demand, which

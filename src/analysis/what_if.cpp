@@ -6,7 +6,6 @@
 #include "analysis/in_parallel.h"
 #include "base/check.h"
 #include "plan/validator.h"
-#include "planner/simulated_search.h"
 #include "simulate/simulator.h"
 
 namespace teraio::analysis {
@@ -15,7 +14,7 @@ namespace {
 Result<simulate::Run> planned_run(const trace::Trace& trace, const Equipment& equipment,
                                   const planner::PlannerOptions& options) {
   const Result<plan::Plan> plan =
-      plan_by_simulation(trace, equipment.hardware, equipment.limits, options);
+      planner::plan(trace, equipment.hardware, equipment.limits, options);
   if (!plan.ok()) return plan.status();
   TERAIO_RETURN_IF_ERROR(validate_plan(*plan, trace, equipment.hardware, equipment.limits));
   return simulate::simulate(trace, equipment.hardware, equipment.limits, *plan);

@@ -6,10 +6,11 @@
 #include <utility>
 
 #include "planner/draft.h"
-#include "planner/forecast.h"
+#include "planner/policies.h"
 #include "planner/search.h"
 #include "planner/selection.h"
 #include "planner/write_cover.h"
+#include "simulate/simulator.h"
 #include "trace/trace_file.h"
 
 namespace teraio::planner {
@@ -79,6 +80,24 @@ Result<plan::Plan> plan_algorithm1(const Problem& problem,
   return plan_of(draft);
 }
 
+bool moves_smaller_than(const plan::Plan& plan, const trace::Trace& trace, int64_t size_bytes) {
+  return std::any_of(plan.migrations.begin(), plan.migrations.end(), [&](const plan::Migration& m) {
+    return trace.tensors[m.tensor].size_bytes < size_bytes;
+  });
+}
+
+// Where there is next to nothing to choose, paging may be as good as planning, or better by chance.
+Result<plan::Plan> better_of_paging_and(Result<plan::Plan> ours, const Problem& problem) {
+  const Result<plan::Plan> paging =
+      plan_baseline(Baseline::kOnDemandFarthest, problem.trace, problem.hardware, problem.limits);
+  if (!paging.ok()) return ours;
+  if (moves_smaller_than(*paging, problem.trace, problem.limits.smallest_tensor_bytes)) return ours;
+  const simulate::Simulator simulator(problem.trace, problem.hardware, problem.limits);
+  const Result<simulate::Run> run = simulator.run(*paging);
+  if (!run.ok()) return ours;
+  return ours.ok() && simulator.run(*ours)->step_ns <= run->step_ns ? ours : paging;
+}
+
 }  // namespace
 
 int64_t least_device_budget_bytes(const trace::Trace& trace, const plan::Limits& limits) {
@@ -87,17 +106,10 @@ int64_t least_device_budget_bytes(const trace::Trace& trace, const plan::Limits&
 
 Result<plan::Plan> plan(const trace::Trace& trace, const hardware::Hardware& hardware,
                         const plan::Limits& limits, const PlannerOptions& options) {
-  const Execute by_forecast = [](const Draft& draft, const plan::Plan&) { return forecast(draft); };
-  return plan(trace, hardware, limits, options, by_forecast);
-}
-
-Result<plan::Plan> plan(const trace::Trace& trace, const hardware::Hardware& hardware,
-                        const plan::Limits& limits, const PlannerOptions& options,
-                        const Execute& execute) {
   return with_problem(trace, hardware, limits, [&](const Problem& problem) -> Result<plan::Plan> {
     if (all_fits(problem)) return plan::Plan{trace.name, {}};
     if (options.policy == Policy::kAlgorithm1) return plan_algorithm1(problem, {});
-    return search_plan(problem, options, execute);
+    return better_of_paging_and(search_plan(problem, options), problem);
   });
 }
 

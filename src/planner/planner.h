@@ -28,11 +28,12 @@ struct PlannerOptions {
   int64_t time_limit_ns = 30'000'000'000;
 };
 
-// A plan that validate_plan accepts. Deterministic for a given input and options, unless the time
-// limit cuts a search short. Empty when everything fits. kOutOfMemory when an op cannot fit
-// whatever is moved: the message names the op, the bytes that it needs, the budget, and the least
-// budget that would do. kOutOfSpace when the tiers have no room, or when the write budget is too
-// small: the message names the least that would do.
+// A plan that validate_plan accepts; with Policy::kTeraio it is the best of those that the
+// simulator executed, and never slower than paging on demand. Deterministic for a given input and
+// options, unless the time limit cuts a search short. Empty when everything fits. kOutOfMemory when
+// an op cannot fit whatever is moved: the message names the op, the bytes that it needs, the
+// budget, and the least budget that would do. kOutOfSpace when the tiers have no room, or when the
+// write budget is too small: the message names the least that would do.
 Result<plan::Plan> plan(const trace::Trace& trace, const hardware::Hardware& hardware,
                         const plan::Limits& limits, const PlannerOptions& options = {});
 

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "planner/selection.h"
 #include "planner/write_cover.h"
+#include "simulate/simulator.h"
 
 namespace teraio::planner {
 namespace {
@@ -100,6 +101,23 @@ std::vector<double> prices_of(const std::vector<double>& ideal_ns,
   return prices;
 }
 
+// How a draft runs.
+struct Execution {
+  double step_ns = 0;
+  std::vector<double> stretched_ns;  // per op: from its predecessor's end to its own
+};
+
+Execution execution_of(const trace::Trace& trace, const simulate::Run& run) {
+  Execution execution{static_cast<double>(run.step_ns), {}};
+  int64_t last_end_ns = 0;
+  for (size_t k = 0; k < trace.ops.size(); ++k) {
+    const int64_t end_ns = run.op_start_ns[k] + trace.ops[k].duration_ns;
+    execution.stretched_ns.push_back(static_cast<double>(end_ns - last_end_ns));
+    last_end_ns = end_ns;
+  }
+  return execution;
+}
+
 // What rounds have shown so far.
 struct Known {
   std::optional<plan::Plan> best;  // within the write budget
@@ -142,11 +160,11 @@ enum class Reads : uint8_t { kUndecided, kEarly, kHeldBack };
 
 class Search {
  public:
-  Search(const Problem& problem, const PlannerOptions& options, const Execute& execute)
+  Search(const Problem& problem, const PlannerOptions& options)
       : problem_(problem),
         unlimited_(without_write_budget(problem.limits)),
         free_problem_{problem.trace, problem.hardware, unlimited_, problem.lifetimes},
-        execute_(execute),
+        simulator_(problem.trace, problem.hardware, unlimited_),
         ideal_ns_(durations_of(problem.trace)),
         best_effort_(options.effort == Effort::kBest),
         deadline_ns_(clock_.now_ns() + options.time_limit_ns) {
@@ -292,22 +310,23 @@ class Search {
 
   std::optional<Execution> judge(const Draft& draft, Known& known, double worth = 1) const {
     plan::Plan plan = plan_of(draft);
-    std::optional<Execution> execution = execute_(draft, plan);
-    if (!execution) {
+    const Result<simulate::Run> run = simulator_.run(plan);
+    if (!run.ok()) {
       known.failure = Status(ErrorCode::kInternal, "a plan that cannot be executed");
       return std::nullopt;
     }
+    Execution execution = execution_of(problem_.trace, *run);
     const int64_t written_bytes = draft.ssd_bytes_written();
     const bool within_budget = written_bytes <= problem_.limits.write_budget_bytes.value_or(
                                                     std::numeric_limits<int64_t>::max());
-    known.keep(std::move(plan), *execution, worth, written_bytes, within_budget);
+    known.keep(std::move(plan), execution, worth, written_bytes, within_budget);
     return execution;
   }
 
   const Problem& problem_;
   const plan::Limits unlimited_;
   const Problem free_problem_;
-  const Execute& execute_;
+  const simulate::Simulator simulator_;  // also of plans that write more than the budget
   const SteadyClock clock_;
   const std::vector<double> ideal_ns_;
   const bool best_effort_;
@@ -319,9 +338,8 @@ class Search {
 
 }  // namespace
 
-Result<plan::Plan> search_plan(const Problem& problem, const PlannerOptions& options,
-                               const Execute& execute) {
-  return Search(problem, options, execute).run();
+Result<plan::Plan> search_plan(const Problem& problem, const PlannerOptions& options) {
+  return Search(problem, options).run();
 }
 
 }  // namespace teraio::planner

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "planner/simulated_search.h"
 #include "simulate/simulator.h"
 
 namespace teraio::planner {
@@ -34,9 +33,9 @@ class Curve {
 
  private:
   Result<WriteTradeOff> fastest() const {
-    const Result<plan::Plan> plan = plan_by_simulation(trace_, hardware_, limits_, options_);
-    if (!plan.ok()) return plan.status();
-    const Result<simulate::Run> run = simulate::simulate(trace_, hardware_, limits_, *plan);
+    const Result<plan::Plan> planned = plan(trace_, hardware_, limits_, options_);
+    if (!planned.ok()) return planned.status();
+    const Result<simulate::Run> run = simulate::simulate(trace_, hardware_, limits_, *planned);
     if (!run.ok()) return run.status();
     const int64_t written_bytes = run->ssd_bytes_written;
     return WriteTradeOff{limits_.write_budget_bytes.value_or(written_bytes), written_bytes,

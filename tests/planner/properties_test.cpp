@@ -7,7 +7,6 @@
 #include "plan/validator.h"
 #include "planner/planner.h"
 #include "planner/policies.h"
-#include "planner/simulated_search.h"
 #include "simulate/simulator.h"
 #include "testing/generated_trace.h"
 #include "trace/lifetimes.h"
@@ -77,11 +76,10 @@ TEST_P(Properties, EveryPolicyValidatesRunsAndRespectsTheBound) {
   }
 }
 
-// Both ways to judge drafts, and both efforts.
+// With both efforts.
 std::vector<Result<plan::Plan>> plans_of_ours(const Case& given) {
   return {plan(given.trace, given.hardware, given.limits),
-          plan_by_simulation(given.trace, given.hardware, given.limits),
-          plan_by_simulation(given.trace, given.hardware, given.limits, {.effort = Effort::kBest})};
+          plan(given.trace, given.hardware, given.limits, {.effort = Effort::kBest})};
 }
 
 TEST_P(Properties, OursNeverBeatsTheBoundNorLosesToOnDemand) {
@@ -135,15 +133,15 @@ TEST(LongTraces, HundredThousandOpsArePlannedSimulatedAndBounded) {
   options.op_count = 100'000;
   options.persistent_count = 50;
   const Case given(1, options);
-  const Result<plan::Plan> plan =
+  const Result<plan::Plan> paging =
       plan_baseline(Baseline::kOnDemandFarthest, given.trace, given.hardware, given.limits);
-  ASSERT_TRUE(plan.ok()) << plan.status().message();
-  const Result<teraio::simulate::Run> run = given.simulated(*plan);
+  ASSERT_TRUE(paging.ok()) << paging.status().message();
+  const Result<teraio::simulate::Run> run = given.simulated(*paging);
   ASSERT_TRUE(run.ok()) << run.status().message();
   const int64_t bound_ns =
       analysis::lower_bounds(given.trace, given.hardware, given.limits, 2).best_ns();
   EXPECT_GE(run->step_ns, bound_ns);
-  const Result<plan::Plan> ours = plan_by_simulation(given.trace, given.hardware, given.limits);
+  const Result<plan::Plan> ours = plan(given.trace, given.hardware, given.limits);
   ASSERT_TRUE(ours.ok()) << ours.status().message();
   const Status valid = validate_plan(*ours, given.trace, given.hardware, given.limits);
   EXPECT_TRUE(valid.ok()) << valid.message();

@@ -6,7 +6,7 @@
 
 #include "analysis/bounds.h"
 #include "plan/validator.h"
-#include "planner/simulated_search.h"
+#include "planner/planner.h"
 #include "simulate/simulator.h"
 #include "trace/trace_file.h"
 
@@ -52,11 +52,11 @@ TEST_P(Variants, ArePlannedNearTheBoundAndBetterThanByAlgorithm1) {
   ASSERT_TRUE(whole.ok() && hardware.ok());
   const trace::Trace trace = made_from(*whole, GetParam());
   const auto step_ns = [&](const PlannerOptions& options) {
-    const Result<plan::Plan> plan = plan_by_simulation(trace, *hardware, {}, options);
-    EXPECT_TRUE(plan.ok()) << plan.status().message();
-    const Status valid = validate_plan(*plan, trace, *hardware, {});
+    const Result<plan::Plan> planned = plan(trace, *hardware, {}, options);
+    EXPECT_TRUE(planned.ok()) << planned.status().message();
+    const Status valid = validate_plan(*planned, trace, *hardware, {});
     EXPECT_TRUE(valid.ok()) << valid.message();
-    return static_cast<double>(simulate::simulate(trace, *hardware, {}, *plan)->step_ns);
+    return static_cast<double>(simulate::simulate(trace, *hardware, {}, *planned)->step_ns);
   };
   const double ours_ns = step_ns({});
   const auto bound_ns = static_cast<double>(analysis::lower_bounds(trace, *hardware, {}).best_ns());

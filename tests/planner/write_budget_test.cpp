@@ -8,7 +8,6 @@
 #include "plan/scenario.h"
 #include "plan/validator.h"
 #include "planner/planner.h"
-#include "planner/simulated_search.h"
 #include "simulate/simulator.h"
 #include "testing/generated_trace.h"
 #include "trace/lifetimes.h"
@@ -124,7 +123,7 @@ TEST(WriteBudgetOfALlama, CostsTimeByAndBy) {
   const Result<hardware::Hardware> hardware = hardware::read_hardware(data("traces/h100_ssd.json"));
   ASSERT_TRUE(trace.ok() && hardware.ok());
   const auto run_within = [&](const plan::Limits& limits) {
-    const Result<plan::Plan> planned = plan_by_simulation(*trace, *hardware, limits);
+    const Result<plan::Plan> planned = plan(*trace, *hardware, limits);
     EXPECT_TRUE(planned.ok()) << planned.status().message();
     return simulate::simulate(*trace, *hardware, limits, *planned);
   };
