@@ -8,6 +8,7 @@ the real step differs by more than DRIFT_MAX between rounds, they have no verdic
 """
 
 import argparse
+import gzip
 import json
 import os
 import subprocess
@@ -19,14 +20,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 
 from llama.atomic import write_json
 
-from teraio.dry_run.summary import memory_at_peak, read_trace
-
 ROOT = Path(__file__).resolve().parents[1]
 PEAK_ERROR_MAX = 0.02
 STEP_ERROR_MAX = 0.10
 PLANNED_ERROR_MAX = 0.05
 DRIFT_MAX = 0.10
 BUDGET_RATIO = 3
+UNLIMITED = "1PB"
 PLANNED_RUN_STEPS = 10
 TRAINING = Path(__file__).parent / "training"
 
@@ -76,9 +76,13 @@ def measure(args, hardware: Path, name: str, program: list) -> list[dict]:
     for number in range(1, args.rounds + 1):
         print(f"{name}, round {number} of {args.rounds}: measured, real, dry, planned", flush=True)
         real, dry = traces(args, name, program)
-        budget = max(peak(real) // BUDGET_RATIO, 5 * largest_op_bytes(real) // 4)
-        planned = [planned_step(args, trace, hardware, budget) for trace in (dry, real)]
-        rounds.append(compare(name, real, dry, *planned, planned_run(args, budget, program)))
+        peaks = [simulated(args, trace, hardware, UNLIMITED) for trace in (dry, real)]
+        peaks = [run["device_peak_bytes"] for run in peaks]
+        budget = int(max(peaks[1] // BUDGET_RATIO, 5 * largest_op_bytes(real) // 4))
+        planned = [simulated(args, trace, hardware, budget) for trace in (dry, real)]
+        planned = [run["step_ns"] / 1e9 for run in planned]
+        run = planned_run(args, budget, program)
+        rounds.append(compare(name, real, dry, peaks, planned, run))
     return combine(name, rounds)
 
 
@@ -90,18 +94,21 @@ def traces(args, name: str, program: list) -> tuple[dict, dict]:
     budget = ["--device-budget", "100%", "--ssd", args.ssd]
     teraio("run", *budget, "--save-trace", paths[0], *program)
     teraio("dry-run", "--accelerator", accelerator, "--save-trace", paths[1], *program)
-    return read_trace(paths[0]), read_trace(paths[1])
+    return tuple(json.loads(gzip.decompress(path.read_bytes())) for path in paths)
 
 
 def compare(
-    name: str, real: dict, dry: dict, dry_planned: float, real_planned: float, run: list[float]
+    name: str, real: dict, dry: dict, peaks: list[int], planned: list[float], run: list[float]
 ) -> list[dict]:
-    """One round's rows. `run` is the step that a planned run foretold, and the one it made."""
+    """One round's rows. `peaks` and `planned` are of the dry trace and of the real one.
+
+    `run` has the step that a planned run predicted, and the step that it measured.
+    """
     return [
         same_ops(name, real, dry),
-        row(f"{name}: peak", "bytes", peak(dry), peak(real), PEAK_ERROR_MAX),
+        row(f"{name}: peak", "bytes", *peaks, PEAK_ERROR_MAX),
         row(f"{name}: step", "s", step(dry), step(real), STEP_ERROR_MAX),
-        row(f"{name}: planned step", "s", dry_planned, real_planned, STEP_ERROR_MAX),
+        row(f"{name}: planned step", "s", *planned, STEP_ERROR_MAX),
         row(f"{name}: planned step, of a real profile", "s", *run, PLANNED_ERROR_MAX),
     ]
 
@@ -126,11 +133,6 @@ def same_ops(name: str, real: dict, dry: dict) -> dict:
     return row(f"{name}: equal ops", "", equal, max(len(real["ops"]), len(dry["ops"])), 0)
 
 
-def peak(trace: dict) -> int:
-    kinds, _ = memory_at_peak(trace)
-    return sum(size_bytes for _, size_bytes in kinds)
-
-
 def largest_op_bytes(trace: dict) -> int:
     """No budget below this holds the op and its tensors."""
     sizes = {tensor["id"]: tensor["bytes"] for tensor in trace["tensors"]}
@@ -144,14 +146,14 @@ def step(trace: dict) -> float:
     return sum(op["duration_ns"] for op in trace["ops"]) / 1e9
 
 
-def planned_step(args, trace: dict, hardware: Path, budget: int) -> float:
-    """Seconds, as `teraio simulate` has them for the plan of a trace."""
+def simulated(args, trace: dict, hardware: Path, budget: int | str) -> dict:
+    """What `teraio simulate` predicts for a trace under the plan for a budget."""
     path, plan = args.folder / "planned.json", args.folder / "plan.json"
     path.write_text(json.dumps(trace))
     given = ["--trace", path, "--hardware", hardware, "--device-budget", budget]
     given += ["--host-limit", "0"]
     teraio("plan", *given, "--out", plan)
-    return json.loads(teraio("simulate", *given, "--plan", plan, "--json"))["step_ns"] / 1e9
+    return json.loads(teraio("simulate", *given, "--plan", plan, "--json"))
 
 
 def planned_run(args, budget: int, program: list) -> list[float]:

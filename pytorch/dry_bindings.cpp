@@ -8,21 +8,30 @@
 
 #include <vector>
 
+#include "analysis/characterization.h"
 #include "dry_session.h"
 #include "op_observer.h"
 #include "python_error.h"
+#include "trace/trace_index.h"
 
 namespace py = pybind11;
 
 namespace teraio::pytorch {
 namespace {
 
-// Requires that an iteration has ended.
-py::dict last_iteration(DrySession& session) {
+// What `teraio dry-run` tells of the iteration that has repeated. Requires has_trace().
+py::dict summary(DrySession& session) {
+  using namespace py::literals;
+  const trace::Trace trace = *session.runtime().trace();
   const engine::IterationRecord record = session.runtime().iterations().back();
-  return py::dict(py::arg("duration_ns") = record.duration_ns,
-                  py::arg("device_peak_bytes") = record.device_peak_bytes,
-                  py::arg("op_count") = record.op_count);
+  const analysis::PeakMemory peak = analysis::memory_at_peak(trace);
+  py::list peak_kinds;
+  for (const analysis::KindBytes& entry : peak.kinds)
+    peak_kinds.append(py::make_tuple(to_string(entry.kind), entry.size_bytes));
+  return py::dict("op_count"_a = record.op_count, "tensor_count"_a = trace.tensors.size(),
+                  "step_ns"_a = trace::TraceIndex(trace).ideal_ns,
+                  "device_peak_bytes"_a = record.device_peak_bytes,
+                  "peak_op"_a = trace.ops[peak.op].name, "peak_kinds"_a = peak_kinds);
 }
 
 void add_births(DrySession& session, const std::vector<at::Tensor>& tensors) {
@@ -56,7 +65,7 @@ void bind_dry_session(py::module_& module) {
              raise_unless_ok(session.spend(duration_ns, workspace_bytes));
            })
       .def("has_trace", [](DrySession& session) { return session.runtime().has_trace(); })
-      .def("last_iteration", &last_iteration)
+      .def("summary", &summary)
       .def("save_trace",
            [](const DrySession& session, const std::filesystem::path& path,
               const std::string& source) { raise_unless_ok(session.save_trace(path, source)); });

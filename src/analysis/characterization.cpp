@@ -10,6 +10,7 @@
 
 #include "analysis/explanation.h"
 #include "trace/lifetimes.h"
+#include "trace/trace_index.h"
 
 namespace teraio::analysis {
 namespace {
@@ -226,6 +227,28 @@ class Collector {
 };
 
 }  // namespace
+
+PeakMemory memory_at_peak(const trace::Trace& trace) {
+  const trace::TraceIndex index(trace);
+  const std::vector<int64_t> footprint_bytes = lifetimes_of(trace).footprint_bytes;
+  const auto largest = std::max_element(footprint_bytes.begin(), footprint_bytes.end());
+  const auto op = static_cast<trace::OpIndex>(largest - footprint_bytes.begin());
+  std::map<trace::TensorKind, int64_t> bytes_by_kind;
+  for (size_t i = 0; i < trace.tensors.size(); ++i) {
+    const trace::Tensor& tensor = trace.tensors[i];
+    const bool exists = tensor.persistent || !index.uses[i].empty();
+    if (exists && index.first_op[i] <= op && op <= index.last_op[i])
+      bytes_by_kind[tensor.kind] += tensor.size_bytes;
+  }
+  bytes_by_kind[trace::TensorKind::kWorkspace] += trace.ops[op].workspace_bytes;
+  PeakMemory peak{op, {}};
+  for (const auto& [kind, size_bytes] : bytes_by_kind)
+    if (size_bytes > 0) peak.kinds.push_back({kind, size_bytes});
+  std::stable_sort(
+      peak.kinds.begin(), peak.kinds.end(),
+      [](const KindBytes& a, const KindBytes& b) { return a.size_bytes > b.size_bytes; });
+  return peak;
+}
 
 Characterization characterize(const trace::Trace& trace, size_t tensor_count) {
   return Collector(trace, tensor_count).run();

@@ -79,6 +79,22 @@ struct Characterization {
   std::vector<IdleTensor> longest_idle;  // longest first, to 1 % of the step; then largest
 };
 
+struct KindBytes {
+  trace::TensorKind kind = trace::TensorKind::kOther;
+  int64_t size_bytes = 0;
+  bool operator==(const KindBytes&) const = default;
+};
+
+// The op at which the most memory is in use, the first of several, and what the memory holds then.
+struct PeakMemory {
+  trace::OpIndex op = 0;
+  std::vector<KindBytes> kinds;  // largest first; the op's workspace counts as kWorkspace
+  bool operator==(const PeakMemory&) const = default;
+};
+
+// Requires validate(trace).ok() and at least one op. Linear in the trace's size.
+PeakMemory memory_at_peak(const trace::Trace& trace);
+
 // Requires validate(trace).ok(). `tensor_count`: how many of the largest and longest idle to list.
 Characterization characterize(const trace::Trace& trace, size_t tensor_count);
 

@@ -43,6 +43,27 @@ TEST(Characterization, TellsAllAndActiveBytesOfEachOp) {
                                      OpMemory{127 * kMb, 7 * kMb}, OpMemory{120 * kMb, 120 * kMb}));
 }
 
+TEST(Characterization, TellsWhatFillsTheMemoryAtItsPeak) {
+  const PeakMemory peak = memory_at_peak(known_step());
+  EXPECT_EQ(peak.op, 2);
+  EXPECT_THAT(peak.kinds, ElementsAre(KindBytes{trace::TensorKind::kParameter, 100 * kMb},
+                                      KindBytes{trace::TensorKind::kActivation, 20 * kMb},
+                                      KindBytes{trace::TensorKind::kWorkspace, 7 * kMb}));
+}
+
+TEST(Characterization, LeavesTheDeadAndTheUnusedOutOfThePeak) {
+  TraceBuilder builder;
+  const trace::TensorIndex first = builder.transient(5 * kMb);
+  const trace::TensorIndex second = builder.transient(20 * kMb);
+  builder.transient(40 * kMb);  // no op uses it
+  builder.op(1 * kMs, {.writes = {first}, .frees = {first}});
+  builder.op(1 * kMs, {.writes = {second}});
+  builder.op(1 * kMs, {.reads = {second}});
+  const PeakMemory peak = memory_at_peak(builder.trace());
+  EXPECT_EQ(peak.op, 1) << "the first of two equal ones";
+  EXPECT_THAT(peak.kinds, ElementsAre(KindBytes{trace::TensorKind::kActivation, 20 * kMb}));
+}
+
 TEST(Characterization, MeansCountOpsOrTime) {
   const PhaseMemory whole = characterize(known_step(), 10).phases.back();
   EXPECT_EQ(whole.name, "whole step");

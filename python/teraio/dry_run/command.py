@@ -1,6 +1,5 @@
 """The command `teraio dry-run`: predicts a training script's memory and time on another device."""
 
-import contextlib
 import subprocess
 import tempfile
 from pathlib import Path
@@ -99,25 +98,27 @@ def _run_and_report(program, options):
 
     run = DryRun(options.accelerator, options.assume, options.world_size, options.rank)
     run.execute(program)
-    with contextlib.ExitStack() as stack:
-        path = options.save_trace
-        if not path:
-            path = stack.enter_context(tempfile.TemporaryDirectory()) + "/trace.json"
-        run.save_trace(path)
-        print(summary(run, path))
-        if options.hardware:
-            _plan(path, options)
+    if options.save_trace:
+        run.save_trace(options.save_trace)
+    print(summary(run))
+    if options.hardware:
+        with tempfile.TemporaryDirectory() as directory:
+            run.save_trace(directory + "/trace.json")
+            _plan(directory, options)
     return 0
 
 
-def _plan(trace, options):
-    """Prints what `teraio plan` prints for the trace. Raises teraio.Error if there is no plan."""
+def _plan(directory, options):
+    """Prints what `teraio plan` prints for trace.json in the directory, where it writes the plan.
+
+    Raises:
+        teraio.Error: there is no plan.
+    """
     budget = options.device_budget or str(options.accelerator.memory_bytes)
-    with tempfile.TemporaryDirectory() as directory:
-        command = [str(command_path()), "plan", "--trace", str(trace)]
-        command += ["--hardware", options.hardware, "--out", directory + "/plan.json"]
-        command += ["--device-budget", budget, "--host-limit", options.host_limit]
-        print(f"\non {options.hardware}:", flush=True)
-        planned = subprocess.run(command, stderr=subprocess.PIPE, text=True)
+    command = [str(command_path()), "plan", "--trace", directory + "/trace.json"]
+    command += ["--hardware", options.hardware, "--out", directory + "/plan.json"]
+    command += ["--device-budget", budget, "--host-limit", options.host_limit]
+    print(f"\non {options.hardware}:", flush=True)
+    planned = subprocess.run(command, stderr=subprocess.PIPE, text=True)
     if planned.returncode:
         raise Error("no plan: " + planned.stderr.strip().removeprefix("teraio: "))

@@ -108,6 +108,13 @@ class DryRun:
         """Writes the trace of the iteration that has repeated. Raises teraio.Error."""
         self._session.save_trace(str(path), f"modelled on {self.accelerator.name}")
 
-    def last_iteration(self):
-        """Returns duration_ns, device_peak_bytes and op_count of the last iteration as a dict."""
-        return self._session.last_iteration()
+    def summary(self):
+        """Returns a dict about the iteration that has repeated.
+
+        - `op_count`, `tensor_count`: the numbers of its ops and tensors.
+        - `step_ns`: the sum of its ops' times.
+        - `device_peak_bytes`: the most memory that it uses.
+        - `peak_op`, `peak_kinds`: the name of the op at the peak, and pairs (kind, bytes) of what
+          the memory holds then, largest first.
+        """
+        return self._session.summary()

@@ -1,9 +1,5 @@
 """The summary of a dry run: whether it fits, what fills the memory, and how long a step takes."""
 
-import gzip
-import json
-from pathlib import Path
-
 from teraio.units import format_duration, format_size
 
 _KINDS = {
@@ -17,27 +13,20 @@ _KINDS = {
 }
 
 
-def summary(run, trace_path) -> str:
-    """Returns the text that `teraio dry-run` prints.
-
-    Args:
-        run: the `DryRun`, which has executed its program.
-        trace_path: the file of its trace.
-    """
-    trace = read_trace(Path(trace_path))
-    iteration = run.last_iteration()
+def summary(run) -> str:
+    """Returns the text that `teraio dry-run` prints. `run`: a `DryRun` that has executed."""
+    facts = run.summary()
     device = run.accelerator
-    peak = iteration["device_peak_bytes"]
-    at_peak, op = memory_at_peak(trace)
-    step_ns = sum(op["duration_ns"] for op in trace["ops"])
+    peak = facts["device_peak_bytes"]
+    kinds = [f"{_KINDS[kind]} {format_size(size)}" for kind, size in facts["peak_kinds"]]
     lines = [
-        f"\ndry run on {device.name}{_rank_text(run)}: {iteration['op_count']:,} ops a step, "
-        f"{len(trace['tensors']):,} tensors",
+        f"\ndry run on {device.name}{_rank_text(run)}: {facts['op_count']:,} ops a step, "
+        f"{facts['tensor_count']:,} tensors",
         f"memory: {format_size(peak)} at the peak, "
         f"{format_size(device.memory_bytes)} on the device: "
         + _fit_text(peak, device.memory_bytes),
-        f"  at {op}: " + ", ".join(f"{_KINDS[kind]} {format_size(size)}" for kind, size in at_peak),
-        f"step: {format_duration(step_ns)} with all of it there",
+        f"  at {facts['peak_op']}: " + ", ".join(kinds),
+        f"step: {format_duration(facts['step_ns'])} with all of it there",
     ]
     return "\n".join(lines + _answered_text(run.value_policy))
 
@@ -57,35 +46,3 @@ def _answered_text(value_policy):
         return []
     lines = ["values that the script read, and was given (--assume gives others):"]
     return lines + [f"  {location}: {value}" for location, value in value_policy.answered.items()]
-
-
-def read_trace(path):
-    data = path.read_bytes()
-    return json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
-
-
-def memory_at_peak(trace):
-    """((kind, bytes) with the largest first, name of the op) where most is alive."""
-    tensors = {tensor["id"]: tensor for tensor in trace["tensors"]}
-    alive = {}
-    for tensor in trace["tensors"]:
-        if tensor["persistent"]:
-            _add(alive, tensor, 1)
-    seen = {tensor["id"] for tensor in trace["tensors"] if tensor["persistent"]}
-    best, best_bytes, best_op = {}, -1, ""
-    for op in trace["ops"]:
-        for number in (*op["reads"], *op["writes"]):
-            if number not in seen:
-                seen.add(number)
-                _add(alive, tensors[number], 1)
-        total_bytes = sum(alive.values()) + op["workspace_bytes"]
-        if total_bytes > best_bytes:
-            best = alive | {"workspace": op["workspace_bytes"]}
-            best_bytes, best_op = total_bytes, op["name"]
-        for number in op["frees"]:
-            _add(alive, tensors[number], -1)
-    return sorted(((k, v) for k, v in best.items() if v), key=lambda entry: -entry[1]), best_op
-
-
-def _add(alive, tensor, sign):
-    alive[tensor["kind"]] = alive.get(tensor["kind"], 0) + sign * tensor["bytes"]
