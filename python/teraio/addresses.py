@@ -94,7 +94,7 @@ def of_tensor(method):
 
 
 def given_away(method):
-    """Wraps a method of a tensor or storage that gives the address to other code for good."""
+    """Wraps a method of a tensor or storage that gives the address away permanently."""
 
     @functools.wraps(method)
     def wrapper(self, *args, **kwargs):
