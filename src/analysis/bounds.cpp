@@ -6,7 +6,7 @@
 
 #include "analysis/least_traffic.h"
 #include "simulate/channels.h"
-#include "simulate/itinerary.h"
+#include "simulate/resolved_plan.h"
 #include "trace/trace_index.h"
 
 namespace teraio::analysis {
@@ -17,7 +17,7 @@ constexpr int64_t kIterations = 4;  // until the traffic of one is that of the o
 // Bytes per second that can cross at most, over all tiers.
 struct Pipe {
   Pipe(const hardware::Hardware& hardware, const plan::Limits& limits) {
-    const simulate::Tiers tiers(hardware, limits);
+    const simulate::TierCapacities tiers(hardware, limits);
     const bool host = tiers.capacity_bytes[static_cast<int>(plan::Tier::kHost)] > 0;
     const hardware::Rates ssd = tiers.capacity_bytes[static_cast<int>(plan::Tier::kSsd)] > 0
                                     ? ssd_rates(hardware)

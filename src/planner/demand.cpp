@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "simulate/itinerary.h"
+#include "simulate/resolved_plan.h"
 #include "trace/trace_index.h"
 
 namespace teraio::planner {
@@ -281,7 +281,7 @@ class Pager {
   const trace::Trace& trace_;
   const trace::TraceIndex index_;
   const DemandOptions& options_;
-  const simulate::Tiers tiers_;
+  const simulate::TierCapacities tiers_;
   const int64_t budget_bytes_;
   std::vector<Page> pages_;
   std::vector<int64_t> active_at_;  // per tensor: the latest op that uses it, over all iterations

@@ -17,10 +17,10 @@ int slot(plan::Tier tier) { return static_cast<int>(tier); }
 }  // namespace
 
 Machine::Machine(const Setting& setting, const Channels& idle_channels, const plan::Plan& plan,
-                 const Itinerary& itinerary)
+                 const ResolvedPlan& resolved)
     : setting_(setting),
       plan_(plan),
-      itinerary_(itinerary),
+      resolved_(resolved),
       channels_(idle_channels),
       transfers_(plan.migrations.size()),
       last_issued_(setting.index.tensor_count(), kNone),
@@ -33,9 +33,9 @@ Machine::Machine(const Setting& setting, const Channels& idle_channels, const pl
 // reach across its end: those start now.
 void Machine::place_at_start() {
   device_bytes_ = setting_.index.persistent_bytes;
-  tier_bytes_ = itinerary_.kept_bytes_at_start;
+  tier_bytes_ = resolved_.kept_bytes_at_start;
   std::vector<int32_t> issued;
-  for (const Itinerary::Away& away : itinerary_.away_at_start) {
+  for (const ResolvedPlan::OffloadedTensor& away : resolved_.offloaded_at_start) {
     const int64_t size_bytes = setting_.index.size_bytes[away.tensor];
     device_bytes_ -= size_bytes;
     tier_bytes_[slot(away.tier)] += size_bytes;
@@ -61,7 +61,7 @@ Status Machine::run_iteration(Run& run) {
   stall_ = Stall();
   for (size_t k = 0; k < setting_.index.op_count(); ++k) {
     const auto op = static_cast<trace::OpIndex>(k);
-    for (int32_t i : itinerary_.issued_at[k]) issue(i);
+    for (int32_t i : resolved_.issued_at[k]) issue(i);
     look_ahead(op);
     TERAIO_RETURN_IF_ERROR(wait_for(op));
     run_op(op);
@@ -144,7 +144,7 @@ void Machine::complete(int32_t i) {
 }
 
 void Machine::arrive(int32_t i) {
-  if (!itinerary_.keeps_copy[i]) tier_bytes_[slot(migration(i).tier)] -= size_bytes(i);
+  if (!resolved_.keeps_copy[i]) tier_bytes_[slot(migration(i).tier)] -= size_bytes(i);
   const bool leaves_again = transfers_[i].successor != kNone;
   if (leaves_again) return;
   away_[migration(i).tensor] = false;
@@ -240,7 +240,7 @@ void Machine::run_op(trace::OpIndex op) {
   }
   now_ns_ = end_ns;
   device_bytes_ -= index.workspace_bytes[op] + index.death_bytes[op];
-  for (int32_t i : itinerary_.leave_for_good[op]) die(i);
+  for (int32_t i : resolved_.final_offloads[op]) die(i);
 }
 
 void Machine::pass_until(int64_t event_ns) {

@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 #include "simulate/channels.h"
-#include "simulate/itinerary.h"
+#include "simulate/resolved_plan.h"
 #include "simulate/run.h"
 #include "simulate/transfer_queue.h"
 #include "trace/trace_index.h"
@@ -20,12 +20,12 @@ class Machine {
   struct Setting {
     const trace::Trace& trace;
     const trace::TraceIndex& index;
-    const Tiers& tiers;
+    const TierCapacities& tiers;
     int64_t device_budget_bytes;
   };
 
   Machine(const Setting& setting, const Channels& idle_channels, const plan::Plan& plan,
-          const Itinerary& itinerary);
+          const ResolvedPlan& resolved);
 
   // Runs one iteration and fills `run` (all but the bytes moved) with it. Fails when it gets stuck.
   Status run_iteration(Run& run);
@@ -91,7 +91,7 @@ class Machine {
 
   const Setting setting_;
   const plan::Plan& plan_;
-  const Itinerary& itinerary_;
+  const ResolvedPlan& resolved_;
   Channels channels_;
   std::array<TransferQueue, 2> reads_;   // by tier, by deadline
   std::array<TransferQueue, 2> writes_;  // by tier, by issue order

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "simulate/channels.h"
-#include "simulate/itinerary.h"
 #include "simulate/machine.h"
+#include "simulate/resolved_plan.h"
 #include "trace/trace_index.h"
 
 namespace teraio::simulate {
@@ -41,7 +41,7 @@ struct Simulator::State {
   const trace::Trace& trace;
   plan::Limits limits;
   trace::TraceIndex index;
-  Tiers tiers;
+  TierCapacities tiers;
   Channels idle_channels;
   int64_t device_budget_bytes;
 };
@@ -82,18 +82,18 @@ Status run_to_steady_state(Machine& machine, Run& run) {
 
 Result<Run> Simulator::run(const plan::Plan& plan) const {
   const State& s = *state_;
-  Result<Itinerary> itinerary = make_itinerary(plan, s.trace, s.index, s.tiers);
-  if (!itinerary.ok()) return itinerary.status();
-  const int64_t written_bytes = itinerary->written_bytes[static_cast<int>(plan::Tier::kSsd)];
+  Result<ResolvedPlan> resolved = resolve_plan(plan, s.trace, s.index, s.tiers);
+  if (!resolved.ok()) return resolved.status();
+  const int64_t written_bytes = resolved->written_bytes[static_cast<int>(plan::Tier::kSsd)];
   TERAIO_RETURN_IF_ERROR(check_write_budget(s.limits, written_bytes));
   Machine machine({s.trace, s.index, s.tiers, s.device_budget_bytes}, s.idle_channels, plan,
-                  *itinerary);
+                  *resolved);
   Run run;
   TERAIO_RETURN_IF_ERROR(run_to_steady_state(machine, run));
   run.ssd_bytes_written = written_bytes;
-  run.ssd_bytes_read = itinerary->read_bytes[static_cast<int>(plan::Tier::kSsd)];
-  run.host_bytes_written = itinerary->written_bytes[static_cast<int>(plan::Tier::kHost)];
-  run.host_bytes_read = itinerary->read_bytes[static_cast<int>(plan::Tier::kHost)];
+  run.ssd_bytes_read = resolved->read_bytes[static_cast<int>(plan::Tier::kSsd)];
+  run.host_bytes_written = resolved->written_bytes[static_cast<int>(plan::Tier::kHost)];
+  run.host_bytes_read = resolved->read_bytes[static_cast<int>(plan::Tier::kHost)];
   return run;
 }
 

@@ -1,4 +1,4 @@
-#include "simulate/itinerary.h"
+#include "simulate/resolved_plan.h"
 
 #include <fmt/format.h>
 
@@ -15,30 +15,30 @@ int64_t usable(int64_t capacity_bytes, const hardware::Rates& rates) {
 }
 
 // What a walk knows of its tensor.
-struct Position {
+struct TensorState {
   bool away = false;
   plan::Tier tier = plan::Tier::kSsd;  // where the latest copy was made
   bool copy_valid = false;             // no op wrote the tensor since
-  int32_t kept_by = kNone;        // the prefetch whose copy is there still, if a drop comes for it
+  int32_t kept_copy_of = kNone;   // the prefetch whose copy is there still, if a drop comes for it
   int32_t last_prefetch = kNone;  // since the last use
-  int32_t left_by = kNone;        // the offload or drop after which it is away
+  int32_t offloaded_by = kNone;   // the offload or drop after which it is away
 };
 
-class Walker {
+class Resolver {
  public:
-  Walker(const plan::Plan& plan, const trace::Trace& trace, const trace::TraceIndex& index,
-         const Tiers& tiers)
+  Resolver(const plan::Plan& plan, const trace::Trace& trace, const trace::TraceIndex& index,
+           const TierCapacities& tiers)
       : plan_(plan), trace_(trace), index_(index), tiers_(tiers) {}
 
-  Result<Itinerary> run() {
+  Result<ResolvedPlan> run() {
     for (size_t i = 0; i < plan_.migrations.size(); ++i) TERAIO_RETURN_IF_ERROR(check_fields(i));
     order_by_trigger();
     order_by_tensor();
-    itinerary_.keeps_copy.assign(plan_.migrations.size(), 0);
+    resolved_.keeps_copy.assign(plan_.migrations.size(), 0);
     for (trace::TensorIndex tensor : moved_) TERAIO_RETURN_IF_ERROR(check_tensor(tensor));
-    find_leaving_for_good();
+    find_final_offloads();
     add_up_bytes();
-    return std::move(itinerary_);
+    return std::move(resolved_);
   }
 
  private:
@@ -73,7 +73,7 @@ class Walker {
   }
 
   void order_by_trigger() {
-    itinerary_.issued_at = trace::FlatLists<int32_t>(index_.op_count(), [this](auto add) {
+    resolved_.issued_at = trace::FlatLists<int32_t>(index_.op_count(), [this](auto add) {
       for (size_t i = 0; i < plan_.migrations.size(); ++i)
         add(plan_.migrations[i].trigger_op, static_cast<int32_t>(i));
     });
@@ -82,7 +82,7 @@ class Walker {
   void order_by_tensor() {
     by_tensor_ = trace::FlatLists<int32_t>(index_.tensor_count(), [this](auto add) {
       for (size_t k = 0; k < index_.op_count(); ++k)
-        for (int32_t i : itinerary_.issued_at[k]) add(plan_.migrations[i].tensor, i);
+        for (int32_t i : resolved_.issued_at[k]) add(plan_.migrations[i].tensor, i);
     });
     for (size_t tensor = 0; tensor < index_.tensor_count(); ++tensor)
       if (!by_tensor_[tensor].empty()) moved_.push_back(static_cast<trace::TensorIndex>(tensor));
@@ -90,45 +90,45 @@ class Walker {
 
   // The first walk only brings the tensor into its steady state; the second is the one that counts.
   Status check_tensor(trace::TensorIndex tensor) {
-    Position position;
-    if (!index_.persistent[tensor]) return walk(tensor, position);
+    TensorState state;
+    if (!index_.persistent[tensor]) return walk(tensor, state);
     const plan::Migration& last = plan_.migrations[by_tensor_[tensor].back()];
-    position.away = last.action != plan::Action::kPrefetch;
-    position.left_by = by_tensor_[tensor].back();
-    position.tier = last.tier;
-    position.copy_valid = position.away;
-    give_first_copy(tensor, position);
-    (void)walk(tensor, position);
-    TERAIO_RETURN_IF_ERROR(walk(tensor, position));
-    record_start(tensor, position);
+    state.away = last.action != plan::Action::kPrefetch;
+    state.offloaded_by = by_tensor_[tensor].back();
+    state.tier = last.tier;
+    state.copy_valid = state.away;
+    give_first_copy(tensor, state);
+    (void)walk(tensor, state);
+    TERAIO_RETURN_IF_ERROR(walk(tensor, state));
+    record_start(tensor, state);
     return Status();
   }
 
   // Frozen weights and constants lie from the start on the tier that their drops name.
-  void give_first_copy(trace::TensorIndex tensor, Position& position) const {
+  void give_first_copy(trace::TensorIndex tensor, TensorState& state) const {
     for (const trace::TensorUse& use : index_.uses[tensor])
       if (use.writes) return;
     for (int32_t i : by_tensor_[tensor])
       if (plan_.migrations[i].action == plan::Action::kDrop) {
-        position.tier = plan_.migrations[i].tier;
-        position.copy_valid = true;
+        state.tier = plan_.migrations[i].tier;
+        state.copy_valid = true;
         return;
       }
   }
 
   // One iteration. Stops at the first broken rule.
-  Status walk(trace::TensorIndex tensor, Position& position) {
+  Status walk(trace::TensorIndex tensor, TensorState& state) {
     const std::span<const trace::TensorUse> uses = index_.uses[tensor];
     Status first_failure;
     size_t next_use = 0;
     for (int32_t i : by_tensor_[tensor]) {
       const trace::OpIndex trigger = plan_.migrations[i].trigger_op;
       for (; next_use < uses.size() && uses[next_use].op < trigger; ++next_use)
-        keep_first(first_failure, use(tensor, uses[next_use], position));
-      keep_first(first_failure, migrate(i, position));
+        keep_first(first_failure, use(tensor, uses[next_use], state));
+      keep_first(first_failure, migrate(i, state));
     }
     for (; next_use < uses.size(); ++next_use)
-      keep_first(first_failure, use(tensor, uses[next_use], position));
+      keep_first(first_failure, use(tensor, uses[next_use], state));
     return first_failure;
   }
 
@@ -136,50 +136,50 @@ class Walker {
     if (kept.ok()) kept = std::move(status);
   }
 
-  Status use(trace::TensorIndex tensor, const trace::TensorUse& use, Position& position) const {
-    position.last_prefetch = kNone;
+  Status use(trace::TensorIndex tensor, const trace::TensorUse& use, TensorState& state) const {
+    state.last_prefetch = kNone;
     if (use.writes) {
-      position.copy_valid = false;
-      position.kept_by = kNone;
+      state.copy_valid = false;
+      state.kept_copy_of = kNone;
     }
-    if (!position.away) return Status();
+    if (!state.away) return Status();
     return Status(ErrorCode::kInvalidArgument,
                   fmt::format("not resident: tensor {} is away when op {} ({}) uses it, since {}",
                               trace_.tensors[tensor].id, use.op, trace_.ops[use.op].name,
-                              describe(plan_, trace_, position.left_by)));
+                              describe(plan_, trace_, state.offloaded_by)));
   }
 
-  Status migrate(int32_t i, Position& position) {
+  Status migrate(int32_t i, TensorState& state) {
     const plan::Migration& migration = plan_.migrations[i];
-    if (migration.action == plan::Action::kPrefetch) return come_back(i, position);
-    if (position.away) return broken("already away", i);
+    if (migration.action == plan::Action::kPrefetch) return come_back(i, state);
+    if (state.away) return broken("already away", i);
     const bool drop = migration.action == plan::Action::kDrop;
-    if (drop && !position.copy_valid) return broken("drop without copy", i);
-    if (drop && position.tier != migration.tier) return broken("wrong tier", i);
-    if (drop && position.kept_by != kNone) itinerary_.keeps_copy[position.kept_by] = true;
-    position = {true, migration.tier, true, kNone, kNone, i};
+    if (drop && !state.copy_valid) return broken("drop without copy", i);
+    if (drop && state.tier != migration.tier) return broken("wrong tier", i);
+    if (drop && state.kept_copy_of != kNone) resolved_.keeps_copy[state.kept_copy_of] = true;
+    state = {true, migration.tier, true, kNone, kNone, i};
     return Status();
   }
 
-  Status come_back(int32_t i, Position& position) const {
-    if (!position.away) return broken("prefetch of a resident tensor", i);
-    position.away = false;
-    if (position.tier != plan_.migrations[i].tier) return broken("wrong tier", i);
-    position.kept_by = i;
-    position.last_prefetch = i;
+  Status come_back(int32_t i, TensorState& state) const {
+    if (!state.away) return broken("prefetch of a resident tensor", i);
+    state.away = false;
+    if (state.tier != plan_.migrations[i].tier) return broken("wrong tier", i);
+    state.kept_copy_of = i;
+    state.last_prefetch = i;
     return Status();
   }
 
-  void record_start(trace::TensorIndex tensor, const Position& position) {
-    if (position.away || position.last_prefetch != kNone) {
-      itinerary_.away_at_start.push_back({tensor, position.tier, position.last_prefetch});
-    } else if (position.kept_by != kNone && itinerary_.keeps_copy[position.kept_by]) {
-      itinerary_.kept_bytes_at_start[static_cast<int>(position.tier)] += index_.size_bytes[tensor];
+  void record_start(trace::TensorIndex tensor, const TensorState& state) {
+    if (state.away || state.last_prefetch != kNone) {
+      resolved_.offloaded_at_start.push_back({tensor, state.tier, state.last_prefetch});
+    } else if (state.kept_copy_of != kNone && resolved_.keeps_copy[state.kept_copy_of]) {
+      resolved_.kept_bytes_at_start[static_cast<int>(state.tier)] += index_.size_bytes[tensor];
     }
   }
 
-  void find_leaving_for_good() {
-    itinerary_.leave_for_good = trace::FlatLists<int32_t>(index_.op_count(), [this](auto add) {
+  void find_final_offloads() {
+    resolved_.final_offloads = trace::FlatLists<int32_t>(index_.op_count(), [this](auto add) {
       for (trace::TensorIndex tensor : moved_) {
         const int32_t last = by_tensor_[tensor].back();
         const bool after_last_use =
@@ -193,23 +193,23 @@ class Walker {
     for (const plan::Migration& migration : plan_.migrations) {
       const int tier = static_cast<int>(migration.tier);
       const int64_t size_bytes = index_.size_bytes[migration.tensor];
-      if (migration.action == plan::Action::kOffload) itinerary_.written_bytes[tier] += size_bytes;
-      if (migration.action == plan::Action::kPrefetch) itinerary_.read_bytes[tier] += size_bytes;
+      if (migration.action == plan::Action::kOffload) resolved_.written_bytes[tier] += size_bytes;
+      if (migration.action == plan::Action::kPrefetch) resolved_.read_bytes[tier] += size_bytes;
     }
   }
 
   const plan::Plan& plan_;
   const trace::Trace& trace_;
   const trace::TraceIndex& index_;
-  const Tiers& tiers_;
-  Itinerary itinerary_;
+  const TierCapacities& tiers_;
+  ResolvedPlan resolved_;
   trace::FlatLists<int32_t> by_tensor_;  // positions in the plan, in the order of execution
   std::vector<trace::TensorIndex> moved_;
 };
 
 }  // namespace
 
-Tiers::Tiers(const hardware::Hardware& hardware, const plan::Limits& limits) {
+TierCapacities::TierCapacities(const hardware::Hardware& hardware, const plan::Limits& limits) {
   const int64_t host_bytes = std::min(
       limits.host_limit_bytes.value_or(hardware.host.capacity_bytes), hardware.host.capacity_bytes);
   capacity_bytes[static_cast<int>(plan::Tier::kHost)] = usable(host_bytes, hardware.host.rates);
@@ -217,9 +217,9 @@ Tiers::Tiers(const hardware::Hardware& hardware, const plan::Limits& limits) {
       usable(ssd_capacity_bytes(hardware), ssd_rates(hardware));
 }
 
-Result<Itinerary> make_itinerary(const plan::Plan& plan, const trace::Trace& trace,
-                                 const trace::TraceIndex& index, const Tiers& tiers) {
-  return Walker(plan, trace, index, tiers).run();
+Result<ResolvedPlan> resolve_plan(const plan::Plan& plan, const trace::Trace& trace,
+                                  const trace::TraceIndex& index, const TierCapacities& tiers) {
+  return Resolver(plan, trace, index, tiers).run();
 }
 
 std::string describe(const plan::Plan& plan, const trace::Trace& trace, size_t i) {
