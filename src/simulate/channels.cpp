@@ -59,43 +59,43 @@ Channels::Channels(const hardware::Hardware& hardware) : latency_ns_(hardware.re
 
 void Channels::start(int channel, int32_t transfer, int64_t size_bytes, int64_t now_ns) {
   progress_to(now_ns);
-  Flight& flight = flights_[channel];
-  flight.transfer = transfer;
-  flight.remaining_bytes = static_cast<double>(size_bytes);
-  flight.moving = latency_ns_ == 0;
-  flight.end_ns = now_ns + latency_ns_;
+  ActiveTransfer& active = active_[channel];
+  active.transfer = transfer;
+  active.remaining_bytes = static_cast<double>(size_bytes);
+  active.moving = latency_ns_ == 0;
+  active.end_ns = now_ns + latency_ns_;
   update(now_ns);
 }
 
 void Channels::stop(int channel, int64_t now_ns) {
   progress_to(now_ns);
-  flights_[channel] = Flight();
+  active_[channel] = ActiveTransfer();
   update(now_ns);
 }
 
 void Channels::rebase(int64_t by_ns) {
   progressed_ns_ -= by_ns;
   if (next_event_ns_ != kNoTime) next_event_ns_ -= by_ns;
-  for (Flight& flight : flights_)
-    if (flight.transfer >= 0) flight.end_ns -= by_ns;
+  for (ActiveTransfer& active : active_)
+    if (active.transfer >= 0) active.end_ns -= by_ns;
 }
 
 void Channels::progress_to(int64_t now_ns) {
   const auto elapsed_ns = static_cast<double>(now_ns - progressed_ns_);
   progressed_ns_ = now_ns;
-  for (Flight& flight : flights_)
-    if (flight.moving) flight.remaining_bytes -= flight.rate * elapsed_ns;
+  for (ActiveTransfer& active : active_)
+    if (active.moving) active.remaining_bytes -= active.rate * elapsed_ns;
 }
 
 int Channels::end_phases(int64_t now_ns, std::array<int32_t, kChannelCount>& ended) {
   int count = 0;
-  for (Flight& flight : flights_) {
-    if (flight.transfer < 0 || flight.end_ns > now_ns) continue;
-    if (flight.moving) {
-      ended[count++] = flight.transfer;
-      flight = Flight();
+  for (ActiveTransfer& active : active_) {
+    if (active.transfer < 0 || active.end_ns > now_ns) continue;
+    if (active.moving) {
+      ended[count++] = active.transfer;
+      active = ActiveTransfer();
     } else {
-      flight.moving = true;
+      active.moving = true;
     }
   }
   return count;
@@ -105,20 +105,20 @@ void Channels::update(int64_t now_ns) {
   const std::array<double, kChannelCount>& rates = rates_[moving_mask()];
   next_event_ns_ = kNoTime;
   for (int c = 0; c < kChannelCount; ++c) {
-    Flight& flight = flights_[c];
-    if (flight.transfer < 0) continue;
-    if (flight.moving) {
-      flight.rate = rates[c];
-      const double left_ns = std::max(0.0, flight.remaining_bytes) / flight.rate;
-      flight.end_ns = now_ns + static_cast<int64_t>(std::ceil(left_ns));
+    ActiveTransfer& active = active_[c];
+    if (active.transfer < 0) continue;
+    if (active.moving) {
+      active.rate = rates[c];
+      const double left_ns = std::max(0.0, active.remaining_bytes) / active.rate;
+      active.end_ns = now_ns + static_cast<int64_t>(std::ceil(left_ns));
     }
-    next_event_ns_ = std::min(next_event_ns_, flight.end_ns);
+    next_event_ns_ = std::min(next_event_ns_, active.end_ns);
   }
 }
 
 unsigned Channels::moving_mask() const {
   unsigned mask = 0;
-  for (int c = 0; c < kChannelCount; ++c) mask |= static_cast<unsigned>(flights_[c].moving) << c;
+  for (int c = 0; c < kChannelCount; ++c) mask |= static_cast<unsigned>(active_[c].moving) << c;
   return mask;
 }
 

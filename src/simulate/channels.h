@@ -33,10 +33,10 @@ class Channels {
  public:
   explicit Channels(const hardware::Hardware& hardware);
 
-  bool idle(int channel) const { return flights_[channel].transfer < 0; }
-  int32_t transfer(int channel) const { return flights_[channel].transfer; }
+  bool idle(int channel) const { return active_[channel].transfer < 0; }
+  int32_t transfer(int channel) const { return active_[channel].transfer; }
   // Bytes not yet moved, for comparing two states.
-  double remaining_bytes(int channel) const { return flights_[channel].remaining_bytes; }
+  double remaining_bytes(int channel) const { return active_[channel].remaining_bytes; }
 
   void start(int channel, int32_t transfer, int64_t size_bytes, int64_t now_ns);
 
@@ -61,7 +61,7 @@ class Channels {
   void rebase(int64_t by_ns);
 
  private:
-  struct Flight {
+  struct ActiveTransfer {
     int32_t transfer = -1;
     bool moving = false;  // past its latency
     double remaining_bytes = 0;
@@ -76,7 +76,7 @@ class Channels {
 
   std::array<std::array<double, kChannelCount>, 1 << kChannelCount> rates_;  // by moving_mask()
   int64_t latency_ns_;
-  std::array<Flight, kChannelCount> flights_;
+  std::array<ActiveTransfer, kChannelCount> active_;
   int64_t progressed_ns_ = 0;
   int64_t next_event_ns_ = kNoTime;
 };

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "simulate/channels.h"
-#include "simulate/machine.h"
+#include "simulate/plan_executor.h"
 #include "simulate/resolved_plan.h"
 #include "trace/trace_index.h"
 
@@ -16,7 +16,8 @@ namespace {
 constexpr int kIterationsMax = 32;
 
 // Times are whole nanoseconds, so that a repetition need not be exact to the byte.
-bool same_state(const std::vector<Machine::Pending>& a, const std::vector<Machine::Pending>& b) {
+bool same_state(const std::vector<PlanExecutor::Pending>& a,
+                const std::vector<PlanExecutor::Pending>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
     return x.migration == y.migration && x.in_flight == y.in_flight &&
            std::abs(x.remaining_bytes - y.remaining_bytes) <= 1e-3 * x.remaining_bytes + 1e3;
@@ -63,12 +64,12 @@ Status check_write_budget(const plan::Limits& limits, int64_t written_bytes) {
 }
 
 // Iterations until one begins and lasts as the one before.
-Status run_to_steady_state(Machine& machine, Run& run) {
-  std::vector<Machine::Pending> before = machine.pending();
+Status run_to_steady_state(PlanExecutor& executor, Run& run) {
+  std::vector<PlanExecutor::Pending> before = executor.pending();
   int64_t step_ns = -1;
   for (int i = 0; i < kIterationsMax; ++i) {
-    TERAIO_RETURN_IF_ERROR(machine.run_iteration(run));
-    std::vector<Machine::Pending> after = machine.pending();
+    TERAIO_RETURN_IF_ERROR(executor.run_iteration(run));
+    std::vector<PlanExecutor::Pending> after = executor.pending();
     const bool settled =
         same_state(before, after) && (step_ns < 0 || same_step(step_ns, run.step_ns));
     if (settled) break;
@@ -86,10 +87,10 @@ Result<Run> Simulator::run(const plan::Plan& plan) const {
   if (!resolved.ok()) return resolved.status();
   const int64_t written_bytes = resolved->written_bytes[static_cast<int>(plan::Tier::kSsd)];
   TERAIO_RETURN_IF_ERROR(check_write_budget(s.limits, written_bytes));
-  Machine machine({s.trace, s.index, s.tiers, s.device_budget_bytes}, s.idle_channels, plan,
-                  *resolved);
+  PlanExecutor executor({s.trace, s.index, s.tiers, s.device_budget_bytes}, s.idle_channels, plan,
+                        *resolved);
   Run run;
-  TERAIO_RETURN_IF_ERROR(run_to_steady_state(machine, run));
+  TERAIO_RETURN_IF_ERROR(run_to_steady_state(executor, run));
   run.ssd_bytes_written = written_bytes;
   run.ssd_bytes_read = resolved->read_bytes[static_cast<int>(plan::Tier::kSsd)];
   run.host_bytes_written = resolved->written_bytes[static_cast<int>(plan::Tier::kHost)];

@@ -1,4 +1,4 @@
-#include "simulate/machine.h"
+#include "simulate/plan_executor.h"
 
 #include <fmt/format.h>
 
@@ -16,27 +16,27 @@ int slot(plan::Tier tier) { return static_cast<int>(tier); }
 
 }  // namespace
 
-Machine::Machine(const Setting& setting, const Channels& idle_channels, const plan::Plan& plan,
-                 const ResolvedPlan& resolved)
-    : setting_(setting),
+PlanExecutor::PlanExecutor(const Context& context, const Channels& idle_channels,
+                           const plan::Plan& plan, const ResolvedPlan& resolved)
+    : context_(context),
       plan_(plan),
       resolved_(resolved),
       channels_(idle_channels),
       transfers_(plan.migrations.size()),
-      last_issued_(setting.index.tensor_count(), kNone),
-      current_(setting.index.tensor_count(), kNone),
-      away_(setting.index.tensor_count(), 0) {
+      last_issued_(context.index.tensor_count(), kNone),
+      current_(context.index.tensor_count(), kNone),
+      away_(context.index.tensor_count(), 0) {
   place_at_start();
 }
 
 // The migrations of a steady iteration before this one are over, except for the prefetches that
 // reach across its end: those start now.
-void Machine::place_at_start() {
-  device_bytes_ = setting_.index.persistent_bytes;
+void PlanExecutor::place_at_start() {
+  device_bytes_ = context_.index.persistent_bytes;
   tier_bytes_ = resolved_.kept_bytes_at_start;
   std::vector<int32_t> issued;
   for (const ResolvedPlan::OffloadedTensor& away : resolved_.offloaded_at_start) {
-    const int64_t size_bytes = setting_.index.size_bytes[away.tensor];
+    const int64_t size_bytes = context_.index.size_bytes[away.tensor];
     device_bytes_ -= size_bytes;
     tier_bytes_[slot(away.tier)] += size_bytes;
     away_[away.tensor] = true;
@@ -45,28 +45,28 @@ void Machine::place_at_start() {
   std::sort(issued.begin(), issued.end(), [this](int32_t a, int32_t b) {
     return std::pair(migration(a).trigger_op, a) < std::pair(migration(b).trigger_op, b);
   });
-  iteration_first_op_ = -static_cast<int64_t>(setting_.index.op_count());
+  iteration_first_op_ = -static_cast<int64_t>(context_.index.op_count());
   for (int32_t i : issued) issue(i);
   iteration_first_op_ = 0;
 }
 
-Status Machine::run_iteration(Run& run) {
+Status PlanExecutor::run_iteration(Run& run) {
   run = Run();
-  run.op_start_ns.reserve(setting_.index.op_count());
+  run.op_start_ns.reserve(context_.index.op_count());
   run.transfers.reserve(plan_.migrations.size());
   run.device_peak_bytes = device_bytes_;
   run.ssd_peak_bytes = tier_bytes_[slot(plan::Tier::kSsd)];
   run.host_peak_bytes = tier_bytes_[slot(plan::Tier::kHost)];
   run_ = &run;
   stall_ = Stall();
-  for (size_t k = 0; k < setting_.index.op_count(); ++k) {
+  for (size_t k = 0; k < context_.index.op_count(); ++k) {
     const auto op = static_cast<trace::OpIndex>(k);
     for (int32_t i : resolved_.issued_at[k]) issue(i);
     look_ahead(op);
     TERAIO_RETURN_IF_ERROR(wait_for(op));
     run_op(op);
   }
-  run.ideal_ns = setting_.index.ideal_ns;
+  run.ideal_ns = context_.index.ideal_ns;
   run.step_ns = now_ns_;
   run.stall_ns = run.step_ns - run.ideal_ns;
   run.stall_by_cause_ns = {{kStallRead, stall_.read_ns},
@@ -77,17 +77,17 @@ Status Machine::run_iteration(Run& run) {
   return Status();
 }
 
-void Machine::begin_next_iteration() {
+void PlanExecutor::begin_next_iteration() {
   for (Transfer& transfer : transfers_) {
     transfer.issue_ns -= now_ns_;
     transfer.start_ns -= now_ns_;
   }
   channels_.rebase(now_ns_);
   now_ns_ = 0;
-  iteration_first_op_ += static_cast<int64_t>(setting_.index.op_count());
+  iteration_first_op_ += static_cast<int64_t>(context_.index.op_count());
 }
 
-std::vector<Machine::Pending> Machine::pending() const {
+std::vector<PlanExecutor::Pending> PlanExecutor::pending() const {
   std::vector<Pending> pending;
   for (size_t i = 0; i < transfers_.size(); ++i)
     if (transfers_[i].stage != Stage::kDone)
@@ -100,9 +100,9 @@ std::vector<Machine::Pending> Machine::pending() const {
 
 // --- The life of a migration: issued, ready when the tensor's one before is done, moved, done ---
 
-void Machine::issue(int32_t i) {
+void PlanExecutor::issue(int32_t i) {
   const plan::Migration& issued = migration(i);
-  const auto op_count = static_cast<int64_t>(setting_.index.op_count());
+  const auto op_count = static_cast<int64_t>(context_.index.op_count());
   Transfer& transfer = transfers_[i];
   transfer.sequence = ++sequence_;
   transfer.issue_ns = now_ns_;
@@ -118,14 +118,14 @@ void Machine::issue(int32_t i) {
   transfer.stage = Stage::kBlocked;
 }
 
-void Machine::make_ready(int32_t i) {
+void PlanExecutor::make_ready(int32_t i) {
   if (migration(i).action != plan::Action::kDrop) return queue(i);
   device_bytes_ -= size_bytes(i);
   transfers_[i].start_ns = now_ns_;
   finish(i);
 }
 
-void Machine::queue(int32_t i) {
+void PlanExecutor::queue(int32_t i) {
   Transfer& transfer = transfers_[i];
   const int tier = slot(migration(i).tier);
   transfer.stage = Stage::kQueued;
@@ -135,7 +135,7 @@ void Machine::queue(int32_t i) {
   writes_by_deadline_[tier].push(by_deadline);
 }
 
-void Machine::complete(int32_t i) {
+void PlanExecutor::complete(int32_t i) {
   if (migration(i).action == plan::Action::kPrefetch)
     arrive(i);
   else
@@ -143,7 +143,7 @@ void Machine::complete(int32_t i) {
   finish(i);
 }
 
-void Machine::arrive(int32_t i) {
+void PlanExecutor::arrive(int32_t i) {
   if (!resolved_.keeps_copy[i]) tier_bytes_[slot(migration(i).tier)] -= size_bytes(i);
   const bool leaves_again = transfers_[i].successor != kNone;
   if (leaves_again) return;
@@ -151,7 +151,7 @@ void Machine::arrive(int32_t i) {
   std::erase(missing_, migration(i).tensor);
 }
 
-void Machine::finish(int32_t i) {
+void PlanExecutor::finish(int32_t i) {
   Transfer& transfer = transfers_[i];
   const plan::Migration& finished = migration(i);
   transfer.stage = Stage::kDone;
@@ -167,7 +167,7 @@ void Machine::finish(int32_t i) {
 
 // The tensor of migration `last`, its last one, is freed, and its op has counted its bytes as the
 // device's. What is under way ends.
-void Machine::die(int32_t last) {
+void PlanExecutor::die(int32_t last) {
   const trace::TensorIndex tensor = migration(last).tensor;
   if (!away_[tensor]) return;
   int32_t i = std::exchange(current_[tensor], kNone);
@@ -187,34 +187,34 @@ void Machine::die(int32_t last) {
 // --- Ops ---
 
 // Sets what op `op` of this iteration (one past the end: the first of the next) still lacks.
-void Machine::look_ahead(trace::OpIndex op) {
+void PlanExecutor::look_ahead(trace::OpIndex op) {
   next_op_ = iteration_first_op_ + op;
-  if (op == setting_.index.op_count()) op = 0;
-  next_bytes_ = setting_.index.birth_bytes[op] + setting_.index.workspace_bytes[op];
+  if (op == context_.index.op_count()) op = 0;
+  next_bytes_ = context_.index.birth_bytes[op] + context_.index.workspace_bytes[op];
   missing_.clear();
-  for (trace::TensorIndex tensor : setting_.index.active[op])
+  for (trace::TensorIndex tensor : context_.index.active[op])
     if (away_[tensor]) missing_.push_back(tensor);
   count_missing_bytes();
 }
 
-void Machine::count_missing_bytes() {
+void PlanExecutor::count_missing_bytes() {
   missing_bytes_ = 0;
   for (trace::TensorIndex tensor : missing_)
-    if (!arriving(tensor)) missing_bytes_ += setting_.index.size_bytes[tensor];
+    if (!arriving(tensor)) missing_bytes_ += context_.index.size_bytes[tensor];
 }
 
 // Its read has begun: the device memory is taken.
-bool Machine::arriving(trace::TensorIndex tensor) const {
+bool PlanExecutor::arriving(trace::TensorIndex tensor) const {
   const int32_t i = current_[tensor];
   return i != kNone && transfers_[i].stage == Stage::kInFlight &&
          migration(i).action == plan::Action::kPrefetch;
 }
 
-bool Machine::is_missing(trace::TensorIndex tensor) const {
+bool PlanExecutor::is_missing(trace::TensorIndex tensor) const {
   return std::find(missing_.begin(), missing_.end(), tensor) != missing_.end();
 }
 
-Status Machine::wait_for(trace::OpIndex op) {
+Status PlanExecutor::wait_for(trace::OpIndex op) {
   while (!missing_.empty() || !fits(next_bytes_)) {
     stalled_ = true;
     start_transfers();
@@ -227,8 +227,8 @@ Status Machine::wait_for(trace::OpIndex op) {
   return Status();
 }
 
-void Machine::run_op(trace::OpIndex op) {
-  const trace::TraceIndex& index = setting_.index;
+void PlanExecutor::run_op(trace::OpIndex op) {
+  const trace::TraceIndex& index = context_.index;
   take_device(next_bytes_);
   run_->op_start_ns.push_back(now_ns_);
   const int64_t end_ns = now_ns_ + index.duration_ns[op];
@@ -243,12 +243,12 @@ void Machine::run_op(trace::OpIndex op) {
   for (int32_t i : resolved_.final_offloads[op]) die(i);
 }
 
-void Machine::pass_until(int64_t event_ns) {
+void PlanExecutor::pass_until(int64_t event_ns) {
   now_ns_ = event_ns;
   channels_.advance([this](int32_t i) { complete(i); });
 }
 
-int64_t& Machine::stall_of_cause() {
+int64_t& PlanExecutor::stall_of_cause() {
   bool leaving = false;
   for (trace::TensorIndex tensor : missing_) {
     const int32_t i = current_[tensor];
@@ -260,7 +260,7 @@ int64_t& Machine::stall_of_cause() {
   return leaving ? stall_.write_ns : stall_.memory_ns;
 }
 
-Status Machine::stuck(trace::OpIndex op) {
+Status PlanExecutor::stuck(trace::OpIndex op) {
   for (plan::Tier tier : kTiers)
     if (const int32_t write = first_write(tier); write != kNone) return no_room_on_tier(write);
   const int64_t needed_bytes = next_bytes_ + missing_bytes_;
@@ -268,29 +268,29 @@ Status Machine::stuck(trace::OpIndex op) {
   return Status(ErrorCode::kInvalidArgument,
                 fmt::format("{}: op {} ({}) needs {} bytes more beside {} on the device, the "
                             "budget is {}, and no transfer is left to wait for",
-                            rule, op, setting_.trace.ops[op].name, needed_bytes, device_bytes_,
-                            setting_.device_budget_bytes));
+                            rule, op, context_.trace.ops[op].name, needed_bytes, device_bytes_,
+                            context_.device_budget_bytes));
 }
 
-Status Machine::no_room_on_tier(int32_t write) const {
+Status PlanExecutor::no_room_on_tier(int32_t write) const {
   const plan::Tier tier = migration(write).tier;
   return Status(ErrorCode::kInvalidArgument,
                 fmt::format("{} capacity: {} does not fit: {} bytes beside {}, the tier holds {}",
                             tier == plan::Tier::kHost ? "host" : "SSD",
-                            describe(plan_, setting_.trace, write), size_bytes(write),
-                            tier_bytes_[slot(tier)], setting_.tiers.capacity_bytes[slot(tier)]));
+                            describe(plan_, context_.trace, write), size_bytes(write),
+                            tier_bytes_[slot(tier)], context_.tiers.capacity_bytes[slot(tier)]));
 }
 
 // --- What an idle channel does next ---
 
-void Machine::start_transfers() {
+void PlanExecutor::start_transfers() {
   for (plan::Tier tier : kTiers) {
     if (channels_.idle(channel_of(tier, true))) start_write(tier);
     if (channels_.idle(channel_of(tier, false))) start_read(tier);
   }
 }
 
-void Machine::start_read(plan::Tier tier) {
+void PlanExecutor::start_read(plan::Tier tier) {
   const int32_t urgent = urgent_read(tier);
   if (urgent != kNone) {
     if (fits(size_bytes(urgent))) begin_read(urgent);
@@ -305,7 +305,7 @@ void Machine::start_read(plan::Tier tier) {
 }
 
 // The first read, by deadline, that the next op waits for.
-int32_t Machine::urgent_read(plan::Tier tier) const {
+int32_t PlanExecutor::urgent_read(plan::Tier tier) const {
   int32_t first = kNone;
   for (trace::TensorIndex tensor : missing_) {
     const int32_t i = current_[tensor];
@@ -319,15 +319,15 @@ int32_t Machine::urgent_read(plan::Tier tier) const {
   return first;
 }
 
-void Machine::start_write(plan::Tier tier) {
+void PlanExecutor::start_write(plan::Tier tier) {
   const int32_t i = first_write(tier);
   if (i == kNone) return;
-  if (tier_bytes_[slot(tier)] + size_bytes(i) > setting_.tiers.capacity_bytes[slot(tier)]) return;
+  if (tier_bytes_[slot(tier)] + size_bytes(i) > context_.tiers.capacity_bytes[slot(tier)]) return;
   begin_write(i);
 }
 
 // In issue order, except that one goes first when its room is what the next op waits for.
-int32_t Machine::first_write(plan::Tier tier) {
+int32_t PlanExecutor::first_write(plan::Tier tier) {
   const auto waiting = [this](const TransferQueue::Entry& entry) {
     const Transfer& transfer = transfers_[entry.transfer];
     return transfer.stage == Stage::kQueued && transfer.sequence == entry.sequence;
@@ -341,29 +341,29 @@ int32_t Machine::first_write(plan::Tier tier) {
   return oldest->transfer;
 }
 
-void Machine::begin_read(int32_t i) {
+void PlanExecutor::begin_read(int32_t i) {
   take_device(size_bytes(i));
   begin(i, false);
   if (is_missing(migration(i).tensor)) count_missing_bytes();
 }
 
-void Machine::begin_write(int32_t i) {
+void PlanExecutor::begin_write(int32_t i) {
   take_tier(migration(i).tier, size_bytes(i));
   begin(i, true);
 }
 
-void Machine::begin(int32_t i, bool out) {
+void PlanExecutor::begin(int32_t i, bool out) {
   transfers_[i].stage = Stage::kInFlight;
   transfers_[i].start_ns = now_ns_;
   channels_.start(channel_of(migration(i).tier, out), i, size_bytes(i), now_ns_);
 }
 
-void Machine::take_device(int64_t size_bytes) {
+void PlanExecutor::take_device(int64_t size_bytes) {
   device_bytes_ += size_bytes;
   run_->device_peak_bytes = std::max(run_->device_peak_bytes, device_bytes_);
 }
 
-void Machine::take_tier(plan::Tier tier, int64_t size_bytes) {
+void PlanExecutor::take_tier(plan::Tier tier, int64_t size_bytes) {
   tier_bytes_[slot(tier)] += size_bytes;
   int64_t& peak = tier == plan::Tier::kHost ? run_->host_peak_bytes : run_->ssd_peak_bytes;
   peak = std::max(peak, tier_bytes_[slot(tier)]);

@@ -1,4 +1,4 @@
-// Machine: the device, the tiers and the channels while a plan is executed, op by op.
+// PlanExecutor: the device, the tiers and the channels while a plan is executed, op by op.
 #pragma once
 
 #include <array>
@@ -14,18 +14,18 @@
 
 namespace teraio::simulate {
 
-// One plan on one machine; refers to everything that it is given.
-class Machine {
+// One plan on one modelled machine; refers to everything that it is given.
+class PlanExecutor {
  public:
-  struct Setting {
+  struct Context {
     const trace::Trace& trace;
     const trace::TraceIndex& index;
     const TierCapacities& tiers;
     int64_t device_budget_bytes;
   };
 
-  Machine(const Setting& setting, const Channels& idle_channels, const plan::Plan& plan,
-          const ResolvedPlan& resolved);
+  PlanExecutor(const Context& context, const Channels& idle_channels, const plan::Plan& plan,
+               const ResolvedPlan& resolved);
 
   // Runs one iteration and fills `run` (all but the bytes moved) with it. Fails when it gets stuck.
   Status run_iteration(Run& run);
@@ -84,12 +84,12 @@ class Machine {
   void take_tier(plan::Tier tier, int64_t size_bytes);
 
   const plan::Migration& migration(int32_t i) const { return plan_.migrations[i]; }
-  int64_t size_bytes(int32_t i) const { return setting_.index.size_bytes[migration(i).tensor]; }
+  int64_t size_bytes(int32_t i) const { return context_.index.size_bytes[migration(i).tensor]; }
   bool fits(int64_t more_bytes) const {
-    return device_bytes_ + more_bytes <= setting_.device_budget_bytes;
+    return device_bytes_ + more_bytes <= context_.device_budget_bytes;
   }
 
-  const Setting setting_;
+  const Context context_;
   const plan::Plan& plan_;
   const ResolvedPlan& resolved_;
   Channels channels_;
