@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "planner/draft.h"
+#include "planner/plan_builder.h"
 #include "planner/policies.h"
 #include "planner/search.h"
 #include "planner/selection.h"
@@ -55,29 +55,29 @@ std::vector<double> durations_of(const trace::Trace& trace) {
   return durations;
 }
 
-Round round_of(const Problem& problem, const Offer& offer) {
-  const trace::InactivePeriod& period = problem.lifetimes.periods[offer.period];
+Round round_of(const Problem& problem, const Candidate& candidate) {
+  const trace::InactivePeriod& period = problem.lifetimes.periods[candidate.period];
   const int64_t count = problem.op_count();
   return {period.tensor,
           static_cast<trace::OpIndex>(period.first % count),
           static_cast<trace::OpIndex>(period.deadline() % count),
-          offer.tier,
-          offer.benefit,
-          offer.cost};
+          candidate.tier,
+          candidate.benefit,
+          candidate.cost};
 }
 
 Result<plan::Plan> plan_algorithm1(const Problem& problem,
                                    const std::function<void(const Round&)>& observe) {
-  DraftOptions options;
+  PlanBuilderOptions options;
   options.clean_copies = false;
   options.early_writes = false;
   options.op_ns = durations_of(problem.trace);
-  Draft draft(problem, options);
-  select_in_time(draft, 0, [&](const Offer& offer) {
-    if (observe) observe(round_of(problem, offer));
+  PlanBuilder builder(problem, options);
+  select_in_time(builder, 0, [&](const Candidate& candidate) {
+    if (observe) observe(round_of(problem, candidate));
   });
-  TERAIO_RETURN_IF_ERROR(select_to_fit(draft, 0));
-  return plan_of(draft);
+  TERAIO_RETURN_IF_ERROR(select_to_fit(builder, 0));
+  return plan_of(builder);
 }
 
 bool moves_smaller_than(const plan::Plan& plan, const trace::Trace& trace, int64_t size_bytes) {

@@ -4,8 +4,8 @@
 #include <array>
 
 #include "planner/demand.h"
-#include "planner/draft.h"
 #include "planner/layers.h"
+#include "planner/plan_builder.h"
 #include "planner/selection.h"
 #include "trace/trace_index.h"
 
@@ -86,16 +86,16 @@ Result<plan::Plan> plan_g10(const trace::Trace& trace, const hardware::Hardware&
                             const plan::Limits& limits) {
   const trace::Lifetimes lifetimes = lifetimes_of(trace, limits.smallest_tensor_bytes);
   const Problem problem{trace, hardware, limits, lifetimes};
-  DraftOptions options;
+  PlanBuilderOptions options;
   options.clean_copies = false;
   options.early_writes = false;
   for (const trace::Op& op : trace.ops)
     options.op_ns.push_back(static_cast<double>(op.duration_ns));
-  Draft draft(problem, options);
-  select_in_time(draft, 0);
-  TERAIO_RETURN_IF_ERROR(select_to_fit(draft, 0));
-  prefetch_early(draft);
-  return plan_of(draft);
+  PlanBuilder builder(problem, options);
+  select_in_time(builder, 0);
+  TERAIO_RETURN_IF_ERROR(select_to_fit(builder, 0));
+  prefetch_early(builder);
+  return plan_of(builder);
 }
 
 }  // namespace

@@ -27,8 +27,8 @@ struct Chain {
   double price_memory = 0.5;   // of the price of the rounds before
   bool early_writes = true;
   bool reserves_host = false;    // as the least cover uses it
-  double ssd_write_price = 1;    // see DraftOptions
-  double latency_share_max = 1;  // see DraftOptions
+  double ssd_write_price = 1;    // see PlanBuilderOptions
+  double latency_share_max = 1;  // see PlanBuilderOptions
 };
 
 constexpr std::array<Chain, 1> kFastChains = {Chain{.rounds = 3}};
@@ -101,7 +101,7 @@ std::vector<double> prices_of(const std::vector<double>& ideal_ns,
   return prices;
 }
 
-// How a draft runs.
+// How a built plan runs.
 struct Execution {
   double step_ns = 0;
   std::vector<double> stretched_ns;  // per op: from its predecessor's end to its own
@@ -208,7 +208,7 @@ class Search {
       return known_.best ? Status() : budget_too_small(cover->ssd_bytes_written);
     reserved_epochs_ = cover->writes_epoch;
     host_periods_ = cover->host_periods;
-    judge(draft_of_cover(*cover), known_);
+    judge(builder_of_cover(*cover), known_);
     follow_all(best_effort_ ? std::span<const Chain>(kBestBudgetChains) : kFastBudgetChains);
     return Status();
   }
@@ -222,13 +222,13 @@ class Search {
                     *problem_.limits.write_budget_bytes, least_bytes));
   }
 
-  Draft draft_of_cover(const WriteCover& cover) const {
-    DraftOptions options;
+  PlanBuilder builder_of_cover(const WriteCover& cover) const {
+    PlanBuilderOptions options;
     options.op_ns = known_.timeline_ns;
-    Draft draft(problem_, std::move(options));
-    move_cover(draft, cover);
-    prefetch_early(draft);
-    return draft;
+    PlanBuilder builder(problem_, std::move(options));
+    move_cover(builder, cover);
+    prefetch_early(builder);
+    return builder;
   }
 
   // Two at a time, each from what was known before both: the result does not depend on which one
@@ -274,7 +274,7 @@ class Search {
                                    const std::vector<double>& op_ns,
                                    const std::vector<double>& prices, Reads& reads,
                                    Known& known) const {
-    DraftOptions options;
+    PlanBuilderOptions options;
     options.early_writes = chain.early_writes;
     options.ssd_write_price = chain.ssd_write_price;
     options.latency_share_max = chain.latency_share_max;
@@ -284,39 +284,39 @@ class Search {
     options.read_price = prices;
     options.op_weights = prices;
     for (size_t k = 0; k < prices.size(); ++k) options.op_weights[k] *= op_ns[k];
-    Draft draft(problem, std::move(options));
-    select_in_time(draft, chain.tolerance);
-    if (Status status = select_to_fit(draft, chain.tolerance); !status.ok()) {
+    PlanBuilder builder(problem, std::move(options));
+    select_in_time(builder, chain.tolerance);
+    if (Status status = select_to_fit(builder, chain.tolerance); !status.ok()) {
       known.failure = status;
       return std::nullopt;
     }
-    take_back_needless(draft);
-    prefetch_early(draft);
-    return judge_reads(draft, op_ns, reads, known);
+    revert_unneeded(builder);
+    prefetch_early(builder);
+    return judge_reads(builder, op_ns, reads, known);
   }
 
-  std::optional<Execution> judge_reads(Draft& draft, const std::vector<double>& op_ns, Reads& reads,
-                                       Known& known) const {
+  std::optional<Execution> judge_reads(PlanBuilder& builder, const std::vector<double>& op_ns,
+                                       Reads& reads, Known& known) const {
     std::optional<Execution> early;
-    if (reads != Reads::kHeldBack) early = judge(draft, known);
+    if (reads != Reads::kHeldBack) early = judge(builder, known);
     if (reads == Reads::kEarly || (early && done(known))) return early;
-    hold_back_reads(draft, op_ns, kReadHorizon * sum(op_ns));
-    std::optional<Execution> held_back = judge(draft, known, kWorthHoldingBack);
+    hold_back_reads(builder, op_ns, kReadHorizon * sum(op_ns));
+    std::optional<Execution> held_back = judge(builder, known, kWorthHoldingBack);
     const bool is_better =
         held_back && (!early || held_back->step_ns < kWorthHoldingBack * early->step_ns);
     if (reads == Reads::kUndecided) reads = is_better ? Reads::kHeldBack : Reads::kEarly;
     return is_better ? held_back : early;
   }
 
-  std::optional<Execution> judge(const Draft& draft, Known& known, double worth = 1) const {
-    plan::Plan plan = plan_of(draft);
+  std::optional<Execution> judge(const PlanBuilder& builder, Known& known, double worth = 1) const {
+    plan::Plan plan = plan_of(builder);
     const Result<simulate::Run> run = simulator_.run(plan);
     if (!run.ok()) {
       known.failure = Status(ErrorCode::kInternal, "a plan that cannot be executed");
       return std::nullopt;
     }
     Execution execution = execution_of(problem_.trace, *run);
-    const int64_t written_bytes = draft.ssd_bytes_written();
+    const int64_t written_bytes = builder.ssd_bytes_written();
     const bool within_budget = written_bytes <= problem_.limits.write_budget_bytes.value_or(
                                                     std::numeric_limits<int64_t>::max());
     known.keep(std::move(plan), execution, worth, written_bytes, within_budget);
@@ -331,7 +331,7 @@ class Search {
   const std::vector<double> ideal_ns_;
   const bool best_effort_;
   const int64_t deadline_ns_;
-  std::vector<uint8_t> reserved_epochs_;  // see DraftOptions; of the least cover
+  std::vector<uint8_t> reserved_epochs_;  // see PlanBuilderOptions; of the least cover
   std::vector<uint8_t> host_periods_;
   Known known_;
 };

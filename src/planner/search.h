@@ -1,13 +1,13 @@
 // Search: plans again on the timeline that the plan before stretched, and keeps the best plan.
 //
-// The simulator executes every draft. Two things are learned from each execution. Bandwidth is
+// The simulator executes every plan. Two things are learned from each execution. Bandwidth is
 // booked against when ops really run, not against the ideal. And time has a price: where ops stall,
 // a byte that must be read costs all of its time and a byte of room is worth most; where channels
 // idle, both are nearly free.
 #pragma once
 
 #include "base/status.h"
-#include "planner/draft.h"
+#include "planner/plan_builder.h"
 #include "planner/planner.h"
 
 namespace teraio::planner {

@@ -10,81 +10,81 @@
 namespace teraio::planner {
 namespace {
 
-struct Candidate {
+struct QueueEntry {
   double score = 0;
   int32_t period = 0;
   int32_t version = 0;
 
   // The top of a priority queue is its largest: high scores, then low periods.
-  bool operator<(const Candidate& other) const {
+  bool operator<(const QueueEntry& other) const {
     return score != other.score ? score < other.score : period > other.period;
   }
 };
 
 // Lazy greedy: a score that was computed earlier is an upper bound, since pressure and bandwidth
 // only become less. The one exception, a copy that makes the other periods of its epoch cheaper, is
-// met by offering those again.
+// met by computing candidates for those again.
 class Greedy {
  public:
-  Greedy(Draft& draft, bool timed, double tolerance)
-      : draft_(draft), timed_(timed), enough_(1 - tolerance) {
-    const size_t count = draft.problem().lifetimes.periods.size();
+  Greedy(PlanBuilder& builder, bool timed, double tolerance)
+      : builder_(builder), timed_(timed), enough_(1 - tolerance) {
+    const size_t count = builder.problem().lifetimes.periods.size();
     versions_.resize(count);
     for (size_t i = 0; i < count; ++i) push(static_cast<int32_t>(i));
   }
 
-  void run(const std::function<void(const Offer&)>& observe) {
-    while (draft_.excess().max() > 0 && !queue_.empty()) {
-      const Candidate top = queue_.top();
+  void run(const std::function<void(const Candidate&)>& observe) {
+    while (builder_.excess().max() > 0 && !queue_.empty()) {
+      const QueueEntry top = queue_.top();
       queue_.pop();
-      if (draft_.moved(top.period) || versions_[top.period] != top.version) continue;
-      const std::optional<Offer> offer = make_offer(top.period);
-      if (!offer || offer->benefit <= 0) continue;
-      if (!queue_.empty() && offer->score() < enough_ * queue_.top().score) {
-        queue_.push({offer->score(), top.period, top.version});
+      if (builder_.moved(top.period) || versions_[top.period] != top.version) continue;
+      const std::optional<Candidate> candidate = make_candidate(top.period);
+      if (!candidate || candidate->benefit <= 0) continue;
+      if (!queue_.empty() && candidate->score() < enough_ * queue_.top().score) {
+        queue_.push({candidate->score(), top.period, top.version});
         continue;
       }
-      draft_.move(*offer);
-      if (observe) observe(*offer);
-      offer_rest_of_epoch(top.period);
+      builder_.move(*candidate);
+      if (observe) observe(*candidate);
+      push_rest_of_epoch(top.period);
     }
   }
 
  private:
-  std::optional<Offer> make_offer(int32_t period) const {
-    return timed_ ? draft_.timed_offer(period) : draft_.untimed_offer(period);
+  std::optional<Candidate> make_candidate(int32_t period) const {
+    return timed_ ? builder_.timed_candidate(period) : builder_.untimed_candidate(period);
   }
 
   // Enters with a bound that is quick to have.
   void push(int32_t period) {
-    if (draft_.moved(period)) return;
-    const std::optional<Offer> offer = draft_.untimed_offer(period);
-    if (!offer || offer->benefit <= 0) return;
-    queue_.push({offer->score(), period, ++versions_[period]});
+    if (builder_.moved(period)) return;
+    const std::optional<Candidate> candidate = builder_.untimed_candidate(period);
+    if (!candidate || candidate->benefit <= 0) return;
+    queue_.push({candidate->score(), period, ++versions_[period]});
   }
 
-  void offer_rest_of_epoch(int32_t period) {
-    const trace::Lifetimes& lifetimes = draft_.problem().lifetimes;
+  void push_rest_of_epoch(int32_t period) {
+    const trace::Lifetimes& lifetimes = builder_.problem().lifetimes;
     for (int32_t other : lifetimes.epochs[lifetimes.periods[period].epoch].periods) push(other);
   }
 
-  Draft& draft_;
+  PlanBuilder& builder_;
   bool timed_;
   double enough_;
-  std::priority_queue<Candidate> queue_;
+  std::priority_queue<QueueEntry> queue_;
   std::vector<int32_t> versions_;
 };
 
-std::vector<int32_t> moved_periods(const Draft& draft) {
+std::vector<int32_t> moved_periods(const PlanBuilder& builder) {
   std::vector<int32_t> periods;
-  for (size_t i = 0; i < draft.problem().lifetimes.periods.size(); ++i)
-    if (draft.moved(static_cast<int32_t>(i))) periods.push_back(static_cast<int32_t>(i));
+  for (size_t i = 0; i < builder.problem().lifetimes.periods.size(); ++i)
+    if (builder.moved(static_cast<int32_t>(i))) periods.push_back(static_cast<int32_t>(i));
   return periods;
 }
 
-std::vector<int32_t> reads_by_deadline(const Draft& draft) {
-  const Problem& problem = draft.problem();
-  std::vector<int32_t> periods = moved_periods(draft);
+std::vector<int32_t> reads_by_deadline(const PlanBuilder& builder) {
+  const Problem& problem = builder.problem();
+  std::vector<int32_t> periods = moved_periods(builder);
   std::erase_if(periods, [&](int32_t p) { return problem.lifetimes.periods[p].until_freed; });
   const auto deadline = [&](int32_t period) {
     return std::pair(problem.lifetimes.periods[period].end % problem.op_count(), period);
@@ -95,27 +95,27 @@ std::vector<int32_t> reads_by_deadline(const Draft& draft) {
 }
 
 // As early as memory allows, but not before `op` or the end of the write.
-void start_read_from(Draft& draft, int32_t period, int64_t op) {
-  const Draft::Move& move = draft.at(period);
+void start_read_from(PlanBuilder& builder, int32_t period, int64_t op) {
+  const PlanBuilder::Move& move = builder.at(period);
   const int64_t earliest = std::max(move.free_from, op);
   if (earliest >= move.needed_from) return;
-  const int64_t blocked =
-      draft.excess().last_above(earliest, move.needed_from, -draft.problem().size_bytes(period));
-  draft.set_needed_from(period, blocked + 1);
+  const int64_t blocked = builder.excess().last_above(earliest, move.needed_from,
+                                                      -builder.problem().size_bytes(period));
+  builder.set_needed_from(period, blocked + 1);
 }
 
 // Once more than the bandwidth allows is moved, reads start when they were planned to only where
 // there is memory for that.
-void restore_timing(Draft& draft) {
-  for (int32_t period : reads_by_deadline(draft))
-    start_read_from(draft, period, draft.at(period).planned_from);
+void restore_timing(PlanBuilder& builder) {
+  for (int32_t period : reads_by_deadline(builder))
+    start_read_from(builder, period, builder.at(period).planned_from);
 }
 
-Status does_not_fit(const Draft& draft) {
-  const Problem& problem = draft.problem();
+Status does_not_fit(const PlanBuilder& builder) {
+  const Problem& problem = builder.problem();
   const int64_t last = problem.op_count();
-  const int64_t op = draft.excess().last_above(0, last, 0);
-  const int64_t over = draft.excess().max(op, op + 1);
+  const int64_t op = builder.excess().last_above(0, last, 0);
+  const int64_t over = builder.excess().max(op, op + 1);
   return Status(ErrorCode::kOutOfSpace,
                 fmt::format("op {} ({}) needs {} bytes more than the device budget of {}: the "
                             "tiers{} have no room for what would have to leave",
@@ -124,35 +124,35 @@ Status does_not_fit(const Draft& draft) {
 }
 
 // Transfers that start later than `op` do not matter to what is issued before it.
-plan::Migration leaving(const Draft& draft, int32_t index) {
-  const Problem& problem = draft.problem();
+plan::Migration leaving(const PlanBuilder& builder, int32_t index) {
+  const Problem& problem = builder.problem();
   const trace::InactivePeriod& period = problem.lifetimes.periods[index];
-  const Draft::Move& move = draft.at(index);
+  const PlanBuilder::Move& move = builder.at(index);
   const int64_t count = problem.op_count();
   return {period.tensor, move.writes ? plan::Action::kOffload : plan::Action::kDrop,
           static_cast<trace::OpIndex>(period.first % count),
           static_cast<trace::OpIndex>(period.deadline() % count), move.tier};
 }
 
-plan::Migration returning(const Draft& draft, int32_t index) {
-  const Problem& problem = draft.problem();
+plan::Migration returning(const PlanBuilder& builder, int32_t index) {
+  const Problem& problem = builder.problem();
   const trace::InactivePeriod& period = problem.lifetimes.periods[index];
   const int64_t count = problem.op_count();
   return {period.tensor, plan::Action::kPrefetch,
-          static_cast<trace::OpIndex>(draft.at(index).needed_from % count),
-          static_cast<trace::OpIndex>(period.end % count), draft.at(index).tier};
+          static_cast<trace::OpIndex>(builder.at(index).needed_from % count),
+          static_cast<trace::OpIndex>(period.end % count), builder.at(index).tier};
 }
 
 // Periods that would help, but whose epoch has its copy on a tier that is full; best first.
-std::vector<int32_t> stuck_periods(const Draft& draft) {
-  const trace::Lifetimes& lifetimes = draft.problem().lifetimes;
+std::vector<int32_t> stuck_periods(const PlanBuilder& builder) {
+  const trace::Lifetimes& lifetimes = builder.problem().lifetimes;
   std::vector<std::pair<double, int32_t>> stuck;
   for (size_t i = 0; i < lifetimes.periods.size(); ++i) {
     const int32_t index = static_cast<int32_t>(i);
-    if (draft.moved(index) || draft.tier_of_copy(index) != plan::Tier::kHost) continue;
+    if (builder.moved(index) || builder.tier_of_copy(index) != plan::Tier::kHost) continue;
     const trace::InactivePeriod& period = lifetimes.periods[i];
     const double relief =
-        draft.excess().relief(period.first, period.end, draft.problem().size_bytes(index));
+        builder.excess().relief(period.first, period.end, builder.problem().size_bytes(index));
     if (relief > 0) stuck.push_back({-relief, index});
   }
   std::sort(stuck.begin(), stuck.end());
@@ -163,77 +163,77 @@ std::vector<int32_t> stuck_periods(const Draft& draft) {
 
 // A full host tier can keep an op from fitting although the drives have room: the copy that was
 // made there stays the only one of its epoch. Moves some such epochs; false when there are none.
-bool relocate_some(Draft& draft) {
-  const std::vector<int32_t> stuck = stuck_periods(draft);
+bool relocate_some(PlanBuilder& builder) {
+  const std::vector<int32_t> stuck = stuck_periods(builder);
   const size_t count = stuck.size() / 4 + 1;
   bool any = false;
-  for (size_t i = 0; i < std::min(count, stuck.size()) && draft.excess().max() > 0; ++i) {
-    if (draft.moved(stuck[i]) || draft.tier_of_copy(stuck[i]) != plan::Tier::kHost) continue;
-    any |= draft.relocate(stuck[i], plan::Tier::kSsd);
+  for (size_t i = 0; i < std::min(count, stuck.size()) && builder.excess().max() > 0; ++i) {
+    if (builder.moved(stuck[i]) || builder.tier_of_copy(stuck[i]) != plan::Tier::kHost) continue;
+    any |= builder.relocate(stuck[i], plan::Tier::kSsd);
   }
   return any;
 }
 
 }  // namespace
 
-void select_in_time(Draft& draft, double tolerance,
-                    const std::function<void(const Offer&)>& observe) {
-  Greedy(draft, true, tolerance).run(observe);
+void select_in_time(PlanBuilder& builder, double tolerance,
+                    const std::function<void(const Candidate&)>& observe) {
+  Greedy(builder, true, tolerance).run(observe);
 }
 
-Status select_to_fit(Draft& draft, double tolerance) {
-  if (draft.excess().max() <= 0) return Status();
-  draft.forget_timing();
-  do Greedy(draft, false, tolerance).run({});
-  while (draft.excess().max() > 0 && relocate_some(draft));
-  if (draft.excess().max() > 0) return does_not_fit(draft);
-  restore_timing(draft);
+Status select_to_fit(PlanBuilder& builder, double tolerance) {
+  if (builder.excess().max() <= 0) return Status();
+  builder.forget_timing();
+  do Greedy(builder, false, tolerance).run({});
+  while (builder.excess().max() > 0 && relocate_some(builder));
+  if (builder.excess().max() > 0) return does_not_fit(builder);
+  restore_timing(builder);
   return Status();
 }
 
-void take_back_needless(Draft& draft) {
-  const Problem& problem = draft.problem();
+void revert_unneeded(PlanBuilder& builder) {
+  const Problem& problem = builder.problem();
   std::vector<std::pair<int64_t, int32_t>> by_length;
-  for (int32_t period : moved_periods(draft)) {
-    const Draft::Move& move = draft.at(period);
+  for (int32_t period : moved_periods(builder)) {
+    const PlanBuilder::Move& move = builder.at(period);
     by_length.push_back({move.needed_from - move.free_from, period});
   }
   std::sort(by_length.begin(), by_length.end());
   for (const auto& [length, period] : by_length) {
-    const Draft::Move& move = draft.at(period);
-    if (draft.excess().max(move.free_from, move.needed_from) <= -problem.size_bytes(period))
-      draft.stay(period);
+    const PlanBuilder::Move& move = builder.at(period);
+    if (builder.excess().max(move.free_from, move.needed_from) <= -problem.size_bytes(period))
+      builder.revert(period);
   }
 }
 
-void prefetch_early(Draft& draft) {
-  for (int32_t period : reads_by_deadline(draft))
-    start_read_from(draft, period, draft.problem().lifetimes.periods[period].first + 1);
+void prefetch_early(PlanBuilder& builder) {
+  for (int32_t period : reads_by_deadline(builder))
+    start_read_from(builder, period, builder.problem().lifetimes.periods[period].first + 1);
 }
 
-void hold_back_reads(Draft& draft, const std::vector<double>& op_ns, double horizon_ns) {
-  const Problem& problem = draft.problem();
+void hold_back_reads(PlanBuilder& builder, const std::vector<double>& op_ns, double horizon_ns) {
+  const Problem& problem = builder.problem();
   std::vector<double> start_ns{0};  // of unrolled ops
   for (int64_t op = 0; op < 2 * problem.op_count(); ++op)
     start_ns.push_back(start_ns.back() + op_ns[op % problem.op_count()]);
-  for (int32_t period : reads_by_deadline(draft)) {
+  for (int32_t period : reads_by_deadline(builder)) {
     const int64_t end = problem.lifetimes.periods[period].end;
-    const double read_ns = draft.ledger().alone_ns(draft.at(period).tier, Direction::kRead,
-                                                   problem.size_bytes(period));
+    const double read_ns = builder.ledger().alone_ns(builder.at(period).tier, Direction::kRead,
+                                                     problem.size_bytes(period));
     const auto first = std::lower_bound(start_ns.begin(), start_ns.begin() + end,
                                         start_ns[end] - read_ns - horizon_ns);
     const int64_t op = first - start_ns.begin();
-    if (op > draft.at(period).needed_from) draft.set_needed_from(period, op);
+    if (op > builder.at(period).needed_from) builder.set_needed_from(period, op);
   }
 }
 
-plan::Plan plan_of(const Draft& draft) {
+plan::Plan plan_of(const PlanBuilder& builder) {
   plan::Plan plan;
-  plan.trace = draft.problem().trace.name;
-  for (int32_t period : moved_periods(draft)) {
-    plan.migrations.push_back(leaving(draft, period));
-    if (!draft.problem().lifetimes.periods[period].until_freed)
-      plan.migrations.push_back(returning(draft, period));
+  plan.trace = builder.problem().trace.name;
+  for (int32_t period : moved_periods(builder)) {
+    plan.migrations.push_back(leaving(builder, period));
+    if (!builder.problem().lifetimes.periods[period].until_freed)
+      plan.migrations.push_back(returning(builder, period));
   }
   const auto key = [](const plan::Migration& migration) {
     return std::tuple(migration.trigger_op, migration.action == plan::Action::kPrefetch,

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "planner/draft.h"
+#include "planner/plan_builder.h"
 
 namespace teraio::planner {
 
@@ -25,7 +25,7 @@ struct WriteCover {
 // Whatever the problem's write budget is. Fails (kOutOfSpace) when the tiers do not have the room.
 Result<WriteCover> least_write_cover(const Problem& problem);
 
-// Moves just the cover, untimed. Requires that `draft` has no moves and may write that much.
-void move_cover(Draft& draft, const WriteCover& cover);
+// Moves just the cover, untimed. Requires that `builder` has no moves and may write that much.
+void move_cover(PlanBuilder& builder, const WriteCover& cover);
 
 }  // namespace teraio::planner

@@ -1,4 +1,4 @@
-#include "planner/draft.h"
+#include "planner/plan_builder.h"
 
 #include <algorithm>
 #include <utility>
@@ -21,7 +21,7 @@ int64_t total_bytes(const trace::Trace& trace) {
 }
 
 // An op that takes no time has to fit all the same.
-std::vector<double> weights_of(const DraftOptions& options) {
+std::vector<double> weights_of(const PlanBuilderOptions& options) {
   std::vector<double> weights = options.op_weights.empty() ? options.op_ns : options.op_weights;
   for (double& weight : weights) weight = std::max(weight, 1.0);
   return weights;
@@ -41,7 +41,7 @@ int64_t Problem::tier_capacity_bytes(plan::Tier tier) const {
                   hardware.host.capacity_bytes);
 }
 
-Draft::Draft(const Problem& problem, DraftOptions options)
+PlanBuilder::PlanBuilder(const Problem& problem, PlanBuilderOptions options)
     : problem_(&problem),
       options_(std::move(options)),
       ledger_(problem.hardware, options_.op_ns),
@@ -60,7 +60,7 @@ Draft::Draft(const Problem& problem, DraftOptions options)
 }
 
 // From the first to the last reserved period of each epoch.
-void Draft::reserve_host() {
+void PlanBuilder::reserve_host() {
   const std::vector<trace::CopyEpoch>& epochs = problem_->lifetimes.epochs;
   reserved_host_epochs_.resize(epochs.size());
   for (size_t i = 0; i < epochs.size(); ++i) {
@@ -78,15 +78,15 @@ void Draft::reserve_host() {
   }
 }
 
-bool Draft::has_reserved_host(int32_t index) const {
+bool PlanBuilder::has_reserved_host(int32_t index) const {
   return !reserved_host_epochs_.empty() && reserved_host_epochs_[period(index).epoch];
 }
 
-bool Draft::may_use_reserved_host(int32_t index, plan::Tier tier) const {
+bool PlanBuilder::may_use_reserved_host(int32_t index, plan::Tier tier) const {
   return tier == plan::Tier::kHost && options_.reserved_host_periods[index];
 }
 
-int64_t Draft::position(int32_t index) const {
+int64_t PlanBuilder::position(int32_t index) const {
   const int64_t start = period(epoch(index).periods.front()).first;
   const int64_t first = period(index).first;
   return first < start ? first + problem_->op_count() : first;
@@ -94,23 +94,23 @@ int64_t Draft::position(int32_t index) const {
 
 // The op until which a period's copy lies on its tier: up to the use that follows, as the read may
 // last until then, or to the tensor's death.
-int64_t Draft::end_of_rest(int32_t index) const {
+int64_t PlanBuilder::end_of_rest(int32_t index) const {
   const trace::InactivePeriod& own = period(index);
   return position(index) + own.end - own.first + (own.until_freed ? 0 : 1);
 }
 
-bool Draft::is_first(int32_t index) const {
+bool PlanBuilder::is_first(int32_t index) const {
   return !copy(index).exists() || position(index) < position(copy(index).first);
 }
 
-bool Draft::would_write(int32_t index) const {
+bool PlanBuilder::would_write(int32_t index) const {
   if (!options_.clean_copies) return true;
   return !epoch(index).never_written && !copy(index).exists();
 }
 
 // The ranges of ops in which the copy would newly lie on its tier.
 template <typename Visit>
-void Draft::for_new_occupancy(int32_t index, Visit visit) const {
+void PlanBuilder::for_new_occupancy(int32_t index, Visit visit) const {
   const int64_t first = position(index);
   const int64_t end = end_of_rest(index);
   const Copy& now = copy(index);
@@ -127,7 +127,7 @@ void Draft::for_new_occupancy(int32_t index, Visit visit) const {
   }
 }
 
-bool Draft::tier_has_room(int32_t index, plan::Tier tier) const {
+bool PlanBuilder::tier_has_room(int32_t index, plan::Tier tier) const {
   if (tier_is_roomy_[static_cast<size_t>(tier)]) return true;
   const int64_t bytes = problem_->size_bytes(index);
   bool room = true;
@@ -137,11 +137,11 @@ bool Draft::tier_has_room(int32_t index, plan::Tier tier) const {
   return room;
 }
 
-bool Draft::is_reserved(int32_t index) const {
+bool PlanBuilder::is_reserved(int32_t index) const {
   return !options_.reserved_epochs.empty() && options_.reserved_epochs[period(index).epoch];
 }
 
-bool Draft::within_write_budget(int32_t index) const {
+bool PlanBuilder::within_write_budget(int32_t index) const {
   const std::optional<int64_t>& budget = problem_->limits.write_budget_bytes;
   if (!budget || !would_write(index)) return true;
   const int64_t more_bytes = is_reserved(index) ? 0 : problem_->size_bytes(index);
@@ -149,13 +149,13 @@ bool Draft::within_write_budget(int32_t index) const {
 }
 
 // `sign`: 1 when the period comes to write its epoch's copy, -1 when it does not any more.
-void Draft::count_write(int32_t index, plan::Tier tier, int64_t sign) {
+void PlanBuilder::count_write(int32_t index, plan::Tier tier, int64_t sign) {
   const int64_t bytes = sign * problem_->size_bytes(index);
   if (tier == plan::Tier::kSsd) ssd_bytes_written_ += bytes;
   if (is_reserved(index)) reserved_bytes_ -= bytes;
 }
 
-double Draft::share_of_write(int32_t index) const {
+double PlanBuilder::share_of_write(int32_t index) const {
   const int64_t bytes = problem_->size_bytes(index);
   const auto relief = [&](int32_t other) {
     return excess_.relief(period(other).first, period(other).end, bytes);
@@ -165,7 +165,7 @@ double Draft::share_of_write(int32_t index) const {
   return sum > 0 ? relief(index) / sum : 1;
 }
 
-bool Draft::may_use(int32_t index, plan::Tier tier) const {
+bool PlanBuilder::may_use(int32_t index, plan::Tier tier) const {
   if (tier_capacity_bytes_[static_cast<size_t>(tier)] <= 0) return false;
   const Copy& now = copy(index);
   if (options_.clean_copies && now.exists() && moves_[now.first].tier != tier) return false;
@@ -176,14 +176,15 @@ bool Draft::may_use(int32_t index, plan::Tier tier) const {
 
 // The last op at or after `first` in which the period's read has to start; its end when there is
 // none to do.
-std::optional<int64_t> Draft::read_start(int32_t index, plan::Tier tier, int64_t first) const {
+std::optional<int64_t> PlanBuilder::read_start(int32_t index, plan::Tier tier,
+                                               int64_t first) const {
   const trace::InactivePeriod& own = period(index);
   if (own.until_freed) return own.end;
   return ledger_.read_start(tier, first, own.end, problem_->size_bytes(index));
 }
 
 // By the price where the read has to be done, at the latest.
-double Draft::read_cost(int32_t index, plan::Tier tier) const {
+double PlanBuilder::read_cost(int32_t index, plan::Tier tier) const {
   if (period(index).until_freed) return 0;
   const double ns = ledger_.alone_ns(tier, Direction::kRead, problem_->size_bytes(index));
   if (options_.read_price.empty()) return ns;
@@ -191,7 +192,7 @@ double Draft::read_cost(int32_t index, plan::Tier tier) const {
 }
 
 // By the price where the write can start.
-double Draft::write_cost(int32_t index, plan::Tier tier) const {
+double PlanBuilder::write_cost(int32_t index, plan::Tier tier) const {
   double ns = ledger_.alone_ns(tier, Direction::kWrite, problem_->size_bytes(index));
   if (tier == plan::Tier::kSsd && options_.ssd_write_price > 1)
     ns *= options_.ssd_write_price * share_of_write(index);
@@ -199,80 +200,82 @@ double Draft::write_cost(int32_t index, plan::Tier tier) const {
   return ns * options_.write_price[period(index).first % problem_->op_count()];
 }
 
-std::optional<Offer> Draft::offer_on(int32_t index, plan::Tier tier, bool timed) const {
+std::optional<Candidate> PlanBuilder::candidate_on(int32_t index, plan::Tier tier,
+                                                   bool timed) const {
   if (!may_use(index, tier)) return std::nullopt;
   const trace::InactivePeriod& own = period(index);
   const int64_t bytes = problem_->size_bytes(index);
-  Offer offer{index, tier, would_write(index), own.first, own.end, 0, read_cost(index, tier)};
-  if (offer.writes) offer.cost += write_cost(index, tier);
+  Candidate candidate{index,   tier, would_write(index),    own.first,
+                      own.end, 0,    read_cost(index, tier)};
+  if (candidate.writes) candidate.cost += write_cost(index, tier);
   if (timed) {
     if (ledger_.latency_share(tier, bytes) > options_.latency_share_max) return std::nullopt;
-    const bool first_write = offer.writes || (is_first(index) && !epoch(index).never_written);
+    const bool first_write = candidate.writes || (is_first(index) && !epoch(index).never_written);
     if (first_write) {
       const std::optional<int64_t> free = ledger_.write_end(tier, own.first, own.end, bytes);
       if (!free) return std::nullopt;
-      offer.free_from = *free;
+      candidate.free_from = *free;
     }
-    const std::optional<int64_t> needed = read_start(index, tier, offer.free_from);
+    const std::optional<int64_t> needed = read_start(index, tier, candidate.free_from);
     if (!needed) return std::nullopt;
-    offer.needed_from = *needed;
+    candidate.needed_from = *needed;
     // The period that wrote so far becomes a drop, which frees its bytes at once.
-    if (first_write && !offer.writes) {
+    if (first_write && !candidate.writes) {
       const Move& writer = moves_[copy(index).first];
-      offer.benefit += excess_.relief(period(copy(index).first).first, writer.free_from, bytes);
+      candidate.benefit += excess_.relief(period(copy(index).first).first, writer.free_from, bytes);
     }
   }
-  offer.benefit += excess_.relief(offer.free_from, offer.needed_from, bytes);
-  return offer;
+  candidate.benefit += excess_.relief(candidate.free_from, candidate.needed_from, bytes);
+  return candidate;
 }
 
 // The same copy, written in an earlier idle period of the epoch: one more read, but no waiting for
 // the write when the memory is short.
-std::optional<Offer> Draft::early_write_offer(int32_t index, plan::Tier tier) const {
+std::optional<Candidate> PlanBuilder::early_write_candidate(int32_t index, plan::Tier tier) const {
   const std::vector<int32_t>& periods = epoch(index).periods;
   const trace::InactivePeriod& own = period(index);
   const int64_t bytes = problem_->size_bytes(index);
   for (size_t i = 0; i < periods.size() && periods[i] != index; ++i) {
-    const std::optional<Offer> early = offer_on(periods[i], tier, true);
+    const std::optional<Candidate> early = candidate_on(periods[i], tier, true);
     if (!early) continue;
     if (tier_use(tier).max(position(periods[i]), end_of_rest(index)) > -bytes) continue;
     const std::optional<int64_t> needed = read_start(index, tier, own.first);
     if (!needed) return std::nullopt;
-    Offer offer{index, tier, false, own.first, *needed, 0, 0};
-    offer.cost = early->cost + read_cost(index, tier);
-    offer.benefit = early->benefit + excess_.relief(own.first, *needed, bytes);
-    offer.early_writer = periods[i];
-    offer.early_free_from = early->free_from;
-    offer.early_needed_from = early->needed_from;
-    return offer;
+    Candidate candidate{index, tier, false, own.first, *needed, 0, 0};
+    candidate.cost = early->cost + read_cost(index, tier);
+    candidate.benefit = early->benefit + excess_.relief(own.first, *needed, bytes);
+    candidate.early_writer = periods[i];
+    candidate.early_free_from = early->free_from;
+    candidate.early_needed_from = early->needed_from;
+    return candidate;
   }
   return std::nullopt;
 }
 
-std::optional<Offer> Draft::timed_offer(int32_t index) const {
-  std::optional<Offer> best;
-  const auto consider = [&](const std::optional<Offer>& offer) {
-    if (offer && (!best || offer->benefit > best->benefit)) best = offer;
+std::optional<Candidate> PlanBuilder::timed_candidate(int32_t index) const {
+  std::optional<Candidate> best;
+  const auto consider = [&](const std::optional<Candidate>& candidate) {
+    if (candidate && (!best || candidate->benefit > best->benefit)) best = candidate;
   };
-  consider(offer_on(index, plan::Tier::kSsd, true));
-  consider(offer_on(index, plan::Tier::kHost, true));
+  consider(candidate_on(index, plan::Tier::kSsd, true));
+  consider(candidate_on(index, plan::Tier::kHost, true));
   if (!options_.early_writes || !would_write(index)) return best;
   for (plan::Tier tier : {plan::Tier::kSsd, plan::Tier::kHost}) {
-    const std::optional<Offer> early = early_write_offer(index, tier);
+    const std::optional<Candidate> early = early_write_candidate(index, tier);
     if (early && (!best || early->score() > best->score())) best = early;
   }
   return best;
 }
 
-std::optional<Offer> Draft::untimed_offer(int32_t index) const {
-  const std::optional<Offer> ssd = offer_on(index, plan::Tier::kSsd, false);
-  const std::optional<Offer> host = offer_on(index, plan::Tier::kHost, false);
+std::optional<Candidate> PlanBuilder::untimed_candidate(int32_t index) const {
+  const std::optional<Candidate> ssd = candidate_on(index, plan::Tier::kSsd, false);
+  const std::optional<Candidate> host = candidate_on(index, plan::Tier::kHost, false);
   if (!ssd || !host) return ssd ? ssd : host;
   return host->score() > ssd->score() ? host : ssd;
 }
 
 // The write of the copy moves to an earlier period; the one that had it becomes a drop.
-void Draft::hand_over_write(int32_t index) {
+void PlanBuilder::hand_over_write(int32_t index) {
   Move& before = moves_[copy(index).first];
   ledger_.release(before.write);
   before.write.parts.clear();
@@ -283,7 +286,7 @@ void Draft::hand_over_write(int32_t index) {
   moves_[index].writes = !epoch(index).never_written;
 }
 
-void Draft::occupy(int32_t index, plan::Tier tier, int64_t sign) {
+void PlanBuilder::occupy(int32_t index, plan::Tier tier, int64_t sign) {
   if (has_reserved_host(index)) return;
   const int64_t bytes = problem_->size_bytes(index);
   for_new_occupancy(index, [&](int64_t first, int64_t end) {
@@ -291,32 +294,41 @@ void Draft::occupy(int32_t index, plan::Tier tier, int64_t sign) {
   });
 }
 
-void Draft::move(const Offer& offer) {
-  if (offer.early_writer >= 0) {
-    move_alone({offer.early_writer, offer.tier, true, offer.early_free_from,
-                offer.early_needed_from, 0, 0});
+void PlanBuilder::move(const Candidate& candidate) {
+  if (candidate.early_writer >= 0) {
+    move_alone({candidate.early_writer, candidate.tier, true, candidate.early_free_from,
+                candidate.early_needed_from, 0, 0});
   }
-  move_alone(offer);
+  move_alone(candidate);
 }
 
-void Draft::move_alone(const Offer& offer) {
-  const trace::InactivePeriod& own = period(offer.period);
-  const int64_t bytes = problem_->size_bytes(offer.period);
-  Move& move = moves_[offer.period];
-  occupy(offer.period, offer.tier, 1);
-  const int64_t planned_from = std::min(
-      offer.needed_from, read_start(offer.period, offer.tier, offer.free_from).value_or(own.end));
-  move = {true, offer.writes, offer.tier, offer.free_from, offer.needed_from, planned_from, {}, {}};
-  if (options_.clean_copies && copy(offer.period).exists() && is_first(offer.period))
-    hand_over_write(offer.period);
-  if (move.writes) move.write = ledger_.book_write(offer.tier, own.first, own.end, bytes);
-  if (!own.until_freed) move.read = ledger_.book_read(offer.tier, offer.free_from, own.end, bytes);
-  if (offer.writes) count_write(offer.period, offer.tier, 1);
-  excess_.add(offer.free_from, offer.needed_from, -bytes);
-  update_copy(offer.period);
+void PlanBuilder::move_alone(const Candidate& candidate) {
+  const trace::InactivePeriod& own = period(candidate.period);
+  const int64_t bytes = problem_->size_bytes(candidate.period);
+  Move& move = moves_[candidate.period];
+  occupy(candidate.period, candidate.tier, 1);
+  const int64_t planned_from =
+      std::min(candidate.needed_from,
+               read_start(candidate.period, candidate.tier, candidate.free_from).value_or(own.end));
+  move = {true,
+          candidate.writes,
+          candidate.tier,
+          candidate.free_from,
+          candidate.needed_from,
+          planned_from,
+          {},
+          {}};
+  if (options_.clean_copies && copy(candidate.period).exists() && is_first(candidate.period))
+    hand_over_write(candidate.period);
+  if (move.writes) move.write = ledger_.book_write(candidate.tier, own.first, own.end, bytes);
+  if (!own.until_freed)
+    move.read = ledger_.book_read(candidate.tier, candidate.free_from, own.end, bytes);
+  if (candidate.writes) count_write(candidate.period, candidate.tier, 1);
+  excess_.add(candidate.free_from, candidate.needed_from, -bytes);
+  update_copy(candidate.period);
 }
 
-bool Draft::stay(int32_t index) {
+bool PlanBuilder::revert(int32_t index) {
   Move& move = moves_[index];
   const Copy now = copy(index);
   if (options_.clean_copies && now.first == index && now.last != index &&
@@ -334,7 +346,7 @@ bool Draft::stay(int32_t index) {
   return true;
 }
 
-bool Draft::copy_rests_at_start(int32_t index) const {
+bool PlanBuilder::copy_rests_at_start(int32_t index) const {
   const Copy& now = copies_[index];
   if (problem_->lifetimes.epochs[index].never_written) return true;
   if (period(now.last).until_freed) return false;
@@ -345,7 +357,7 @@ bool Draft::copy_rests_at_start(int32_t index) const {
   return needed_from >= made_at / count * count + count;
 }
 
-void Draft::update_copy(int32_t index) {
+void PlanBuilder::update_copy(int32_t index) {
   Copy& now = copies_[period(index).epoch];
   now = Copy();
   for (int32_t other : epoch(index).periods) {
@@ -355,7 +367,7 @@ void Draft::update_copy(int32_t index) {
   }
 }
 
-void Draft::forget_timing() {
+void PlanBuilder::forget_timing() {
   for (size_t i = 0; i < moves_.size(); ++i) {
     Move& move = moves_[i];
     if (!move.moved) continue;
@@ -368,7 +380,7 @@ void Draft::forget_timing() {
   }
 }
 
-bool Draft::relocate(int32_t period, plan::Tier tier) {
+bool PlanBuilder::relocate(int32_t period, plan::Tier tier) {
   const plan::Tier before = moves_[copy(period).first].tier;
   std::vector<int32_t> old;
   for (int32_t other : epoch(period).periods)
@@ -379,24 +391,24 @@ bool Draft::relocate(int32_t period, plan::Tier tier) {
             [this](int32_t a, int32_t b) { return position(a) < position(b); });
   const auto move_all = [&](const std::vector<int32_t>& periods, plan::Tier target) {
     for (int32_t other : periods) {
-      const std::optional<Offer> offer = offer_on(other, target, false);
-      if (!offer) return false;
-      move(*offer);
+      const std::optional<Candidate> candidate = candidate_on(other, target, false);
+      if (!candidate) return false;
+      move(*candidate);
     }
     return true;
   };
-  const auto take_back = [&](const std::vector<int32_t>& periods) {
+  const auto revert_all = [&](const std::vector<int32_t>& periods) {
     for (size_t i = periods.size(); i-- > 0;)
-      if (moves_[periods[i]].moved) stay(periods[i]);
+      if (moves_[periods[i]].moved) revert(periods[i]);
   };
-  take_back(old);
+  revert_all(old);
   if (move_all(all, tier)) return true;
-  take_back(all);
+  revert_all(all);
   TERAIO_CHECK(move_all(old, before));
   return false;
 }
 
-void Draft::set_needed_from(int32_t index, int64_t op) {
+void PlanBuilder::set_needed_from(int32_t index, int64_t op) {
   Move& move = moves_[index];
   const int64_t bytes = problem_->size_bytes(index);
   excess_.add(op, move.needed_from, bytes);

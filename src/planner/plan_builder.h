@@ -1,5 +1,5 @@
-// Draft: a plan in the making. Which inactive periods are spent away from the device, on which
-// tier, and what that does to memory, bandwidth and the tiers.
+// PlanBuilder: a plan in the making. Which inactive periods are spent away from the device, on
+// which tier, and what that does to memory, bandwidth and the tiers.
 //
 // A period that is moved frees its tensor's bytes from `free_from`, when its write is planned to be
 // done, to `needed_from`, when its read has to start. Of the moved periods of one epoch the first
@@ -37,16 +37,17 @@ struct Problem {
   }
 };
 
-struct DraftOptions {
+struct PlanBuilderOptions {
   bool clean_copies = true;  // false: every moved period writes
-  bool early_writes = true;  // see Offer::early_writer
+  bool early_writes = true;  // see Candidate::early_writer
   // What a nanosecond of reading and writing costs, per op; empty: 1 everywhere.
   std::vector<double> read_price;
   std::vector<double> write_price;
   // What writing to the drives costs more than its time. Above 1 the price of a copy is shared out
   // over the periods of its epoch, by the pressure that each relieves.
   double ssd_write_price = 1;
-  // Tensors whose transfers would be request latency to more than this part get no timed offers.
+  // Tensors whose transfers would be request latency to more than this part get no timed
+  // candidates.
   double latency_share_max = 1;
   // Per epoch: the write budget keeps room for its copy. Empty: for none.
   std::vector<uint8_t> reserved_epochs;
@@ -58,7 +59,7 @@ struct DraftOptions {
 };
 
 // What moving a period would bring.
-struct Offer {
+struct Candidate {
   int32_t period = -1;
   plan::Tier tier = plan::Tier::kSsd;
   bool writes = false;
@@ -75,7 +76,7 @@ struct Offer {
   double score() const { return benefit / cost; }
 };
 
-class Draft {
+class PlanBuilder {
  public:
   struct Move {
     bool moved = false;
@@ -88,20 +89,20 @@ class Draft {
     BandwidthLedger::Booking write;
   };
 
-  // `problem` must outlive the draft.
-  Draft(const Problem& problem, DraftOptions options);
+  // `problem` must outlive the builder.
+  PlanBuilder(const Problem& problem, PlanBuilderOptions options);
 
   // The best of the tiers, under the bandwidth that is left; nothing when no tier takes the period.
-  std::optional<Offer> timed_offer(int32_t period) const;
+  std::optional<Candidate> timed_candidate(int32_t period) const;
   // As if bandwidth were endless: free from the offload's trigger to the next use.
-  std::optional<Offer> untimed_offer(int32_t period) const;
-  std::optional<Offer> untimed_offer_on(int32_t period, plan::Tier tier) const {
-    return offer_on(period, tier, false);
+  std::optional<Candidate> untimed_candidate(int32_t period) const;
+  std::optional<Candidate> untimed_candidate_on(int32_t period, plan::Tier tier) const {
+    return candidate_on(period, tier, false);
   }
 
-  void move(const Offer& offer);
+  void move(const Candidate& candidate);
   // Takes a period back. Refused (false) for the writer of a copy that other periods use.
-  bool stay(int32_t period);
+  bool revert(int32_t period);
 
   // Counts every move as free from its trigger to its next use.
   void forget_timing();
@@ -162,9 +163,9 @@ class Draft {
   std::optional<int64_t> read_start(int32_t index, plan::Tier tier, int64_t first) const;
   double read_cost(int32_t index, plan::Tier tier) const;
   double write_cost(int32_t index, plan::Tier tier) const;
-  std::optional<Offer> offer_on(int32_t index, plan::Tier tier, bool timed) const;
-  std::optional<Offer> early_write_offer(int32_t index, plan::Tier tier) const;
-  void move_alone(const Offer& offer);
+  std::optional<Candidate> candidate_on(int32_t index, plan::Tier tier, bool timed) const;
+  std::optional<Candidate> early_write_candidate(int32_t index, plan::Tier tier) const;
+  void move_alone(const Candidate& candidate);
   void hand_over_write(int32_t index);
   void occupy(int32_t index, plan::Tier tier, int64_t sign);
   void update_copy(int32_t index);
@@ -174,7 +175,7 @@ class Draft {
   }
 
   const Problem* problem_;
-  DraftOptions options_;
+  PlanBuilderOptions options_;
   BandwidthLedger ledger_;
   MemoryCurve excess_;
   std::array<int64_t, 2> tier_capacity_bytes_;
