@@ -18,52 +18,54 @@
 namespace teraio::planner {
 namespace {
 
-// A way to plan again and again, each time from what the last execution showed.
-struct Chain {
+// How a sequence of rounds plans. Each round plans on the timeline that the execution of the round
+// before it showed.
+struct SearchConfig {
   int rounds = 0;
-  double tolerance = 0.05;     // of the greedy
-  double price_floor = 0.1;    // what time costs where nothing stalls
-  double price_window = 0.02;  // how far a stall is felt, as a part of the step
-  double price_memory = 0.5;   // of the price of the rounds before
+  double tolerance = 0.05;     // of the greedy choice: see select_in_time()
+  double price_floor = 0.1;    // the price of time where nothing stalls
+  double price_window = 0.02;  // how far a stall raises prices around it, as a part of the step
+  double price_memory = 0.5;   // the weight of the prices of earlier rounds
   bool early_writes = true;
-  bool reserves_host = false;    // as the least cover uses it
+  bool reserves_host = false;    // the room that the minimum write set uses there
   double ssd_write_price = 1;    // see PlanBuilderOptions
   double latency_share_max = 1;  // see PlanBuilderOptions
 };
 
-constexpr std::array<Chain, 1> kFastChains = {Chain{.rounds = 3}};
-constexpr std::array<Chain, 8> kBestChains = {
-    Chain{.rounds = 10},
-    Chain{.rounds = 10, .tolerance = 0.02, .price_floor = 0.05},
-    Chain{.rounds = 8, .price_window = 0.005},
-    Chain{.rounds = 10, .tolerance = 0.01, .price_floor = 0.05, .latency_share_max = 0.006},
-    Chain{.rounds = 8, .tolerance = 0.01, .price_window = 0.05, .price_memory = 0.8},
-    Chain{.rounds = 8, .price_floor = 1.0},
-    Chain{.rounds = 12, .tolerance = 0.0, .price_floor = 0.02, .price_memory = 0.7},
-    Chain{.rounds = 8, .early_writes = false}};
+constexpr std::array<SearchConfig, 1> kFastConfigs = {SearchConfig{.rounds = 3}};
+constexpr std::array<SearchConfig, 8> kBestConfigs = {
+    SearchConfig{.rounds = 10},
+    SearchConfig{.rounds = 10, .tolerance = 0.02, .price_floor = 0.05},
+    SearchConfig{.rounds = 8, .price_window = 0.005},
+    SearchConfig{.rounds = 10, .tolerance = 0.01, .price_floor = 0.05, .latency_share_max = 0.006},
+    SearchConfig{.rounds = 8, .tolerance = 0.01, .price_window = 0.05, .price_memory = 0.8},
+    SearchConfig{.rounds = 8, .price_floor = 1.0},
+    SearchConfig{.rounds = 12, .tolerance = 0.0, .price_floor = 0.02, .price_memory = 0.7},
+    SearchConfig{.rounds = 8, .early_writes = false}};
 
-// Under a write budget that binds. Which price is right depends on how tight it is, and whether
-// host memory has to be shared out as the least cover does.
-constexpr std::array<Chain, 4> kFastBudgetChains = {
-    Chain{.rounds = 2, .ssd_write_price = 4}, Chain{.rounds = 2, .ssd_write_price = 16},
-    Chain{.rounds = 2, .reserves_host = true},
-    Chain{.rounds = 2, .reserves_host = true, .ssd_write_price = 4}};
-constexpr std::array<Chain, 6> kBestBudgetChains = {
-    Chain{.rounds = 5, .ssd_write_price = 2},
-    Chain{.rounds = 5, .ssd_write_price = 4},
-    Chain{.rounds = 5, .ssd_write_price = 8},
-    Chain{.rounds = 5, .ssd_write_price = 16},
-    Chain{.rounds = 5, .reserves_host = true},
-    Chain{.rounds = 5, .reserves_host = true, .ssd_write_price = 4}};
+// Under a write budget that binds. How tight the budget is decides which price of writes is right,
+// and whether the host's room has to be reserved for the minimum write set.
+constexpr std::array<SearchConfig, 4> kFastBudgetConfigs = {
+    SearchConfig{.rounds = 2, .ssd_write_price = 4},
+    SearchConfig{.rounds = 2, .ssd_write_price = 16},
+    SearchConfig{.rounds = 2, .reserves_host = true},
+    SearchConfig{.rounds = 2, .reserves_host = true, .ssd_write_price = 4}};
+constexpr std::array<SearchConfig, 6> kBestBudgetConfigs = {
+    SearchConfig{.rounds = 5, .ssd_write_price = 2},
+    SearchConfig{.rounds = 5, .ssd_write_price = 4},
+    SearchConfig{.rounds = 5, .ssd_write_price = 8},
+    SearchConfig{.rounds = 5, .ssd_write_price = 16},
+    SearchConfig{.rounds = 5, .reserves_host = true},
+    SearchConfig{.rounds = 5, .reserves_host = true, .ssd_write_price = 4}};
 
-// How long before their deadline reads may start, as a part of the step, where memory is worth more
-// than reading early.
-constexpr double kReadHorizon = 0.015;
-// Reads that start early forgive what a drive does unforeseen: held back they have to be worth it.
-constexpr double kWorthHoldingBack = 0.995;
-// Nothing is left to gain when a step takes no more than this times the ideal.
+// With ReadTiming::kLimited, reads start at most this part of the step before they have to.
+constexpr double kReadAheadShare = 0.015;
+// Early reads compensate for drives that are slow for a moment. A plan with limited read-ahead has
+// to take less than this part of the other's step to be preferred.
+constexpr double kLimitedReadsRatioMax = 0.995;
+// The search ends when a step takes at most this times the ideal.
 constexpr double kGoodEnough = 1.0002;
-// Best effort ends when four chains in a row bring less than this part of the step.
+// Best effort ends when four configurations in a row gain less than this part of the step.
 constexpr double kLeastGain = 1e-4;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
@@ -77,11 +79,12 @@ double sum(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
-// Per op the part of the time around it that ops wait, between `floor` and 1.
+// The price of time at each op: the part of the time around it during which ops wait, between
+// price_floor and 1.
 std::vector<double> prices_of(const std::vector<double>& ideal_ns,
-                              const std::vector<double>& stretched_ns, const Chain& chain) {
+                              const std::vector<double>& stretched_ns, const SearchConfig& config) {
   const size_t count = ideal_ns.size();
-  const double reach_ns = chain.price_window * sum(stretched_ns);
+  const double reach_ns = config.price_window * sum(stretched_ns);
   std::vector<double> end_ns(3 * count + 1);  // three iterations in a row, so that windows may wrap
   std::vector<double> waited_ns(3 * count + 1);
   for (size_t i = 0; i < 3 * count; ++i) {
@@ -96,7 +99,8 @@ std::vector<double> prices_of(const std::vector<double>& ideal_ns,
     while (high < 3 * count && end_ns[high] < end_ns[k + 1] + reach_ns) ++high;
     const double span_ns = std::max(end_ns[high] - end_ns[low], 1.0);
     const double waited = (waited_ns[high] - waited_ns[low]) / span_ns;
-    prices[k - count] = chain.price_floor + (1 - chain.price_floor) * std::clamp(waited, 0.0, 1.0);
+    prices[k - count] =
+        config.price_floor + (1 - config.price_floor) * std::clamp(waited, 0.0, 1.0);
   }
   return prices;
 }
@@ -118,8 +122,8 @@ Execution execution_of(const trace::Trace& trace, const simulate::Run& run) {
   return execution;
 }
 
-// What rounds have shown so far.
-struct Known {
+// The best that the rounds have found so far.
+struct Incumbent {
   std::optional<plan::Plan> best;  // within the write budget
   double best_ns = kNever;
   std::vector<double> timeline_ns;  // per op: of the fastest execution, or ideal
@@ -127,20 +131,20 @@ struct Known {
   int64_t least_written_bytes = std::numeric_limits<int64_t>::max();
   Status failure;
 
-  // `worth`: the part of the best step that it may take at most.
-  void keep(plan::Plan plan, const Execution& execution, double worth, int64_t written_bytes,
-            bool within_budget) {
+  // Keeps the plan when its step takes less than `ratio_max` of the best one's.
+  void offer(plan::Plan plan, const Execution& execution, double ratio_max, int64_t written_bytes,
+             bool within_budget) {
     least_written_bytes = std::min(least_written_bytes, written_bytes);
     if (execution.step_ns < timeline_step_ns) {
       timeline_step_ns = execution.step_ns;
       timeline_ns = execution.stretched_ns;
     }
-    if (!within_budget || execution.step_ns >= worth * best_ns) return;
+    if (!within_budget || execution.step_ns >= ratio_max * best_ns) return;
     best = std::move(plan);
     best_ns = execution.step_ns;
   }
 
-  void learn_from(Known other) {
+  void merge(Incumbent other) {
     least_written_bytes = std::min(least_written_bytes, other.least_written_bytes);
     if (other.timeline_step_ns < timeline_step_ns) {
       timeline_step_ns = other.timeline_step_ns;
@@ -154,9 +158,9 @@ struct Known {
   }
 };
 
-// When reads start: as early as memory allows, or within kReadHorizon. The first round of a chain
-// tries both, the others do what was better.
-enum class Reads : uint8_t { kUndecided, kEarly, kHeldBack };
+// When reads start: as early as memory allows, or at most kReadAheadShare ahead. The first round of
+// a configuration tries both; the later rounds do what was better.
+enum class ReadTiming : uint8_t { kUndecided, kEarly, kLimited };
 
 class Search {
  public:
@@ -168,16 +172,16 @@ class Search {
         ideal_ns_(durations_of(problem.trace)),
         best_effort_(options.effort == Effort::kBest),
         deadline_ns_(clock_.now_ns() + options.time_limit_ns) {
-    known_.timeline_ns = ideal_ns_;
+    incumbent_.timeline_ns = ideal_ns_;
   }
 
   Result<plan::Plan> run() {
     if (problem_.limits.write_budget_bytes)
       TERAIO_RETURN_IF_ERROR(search_within_budget());
     else
-      follow_all(best_effort_ ? std::span<const Chain>(kBestChains) : kFastChains);
-    if (known_.best) return std::move(*known_.best);
-    return known_.failure;
+      run_configs(best_effort_ ? std::span<const SearchConfig>(kBestConfigs) : kFastConfigs);
+    if (incumbent_.best) return std::move(*incumbent_.best);
+    return incumbent_.failure;
   }
 
  private:
@@ -186,35 +190,38 @@ class Search {
     return limits;
   }
 
-  bool done(const Known& known) const {
-    if (!known.best) return false;
-    if (known.best_ns <= kGoodEnough * sum(ideal_ns_)) return true;
+  bool done(const Incumbent& incumbent) const {
+    if (!incumbent.best) return false;
+    if (incumbent.best_ns <= kGoodEnough * sum(ideal_ns_)) return true;
     return clock_.now_ns() > deadline_ns_;
   }
 
-  bool budget_binds() const { return !known_.best || known_.best_ns > known_.timeline_step_ns; }
+  bool budget_binds() const {
+    return !incumbent_.best || incumbent_.best_ns > incumbent_.timeline_step_ns;
+  }
 
   // Finds plans that write no more than the budget, or says what the least budget is. First as if
   // there were none: that shows the timeline, and its plan may do.
   Status search_within_budget() {
-    known_ = follow(kFastChains.front(), free_problem_, std::move(known_));
+    incumbent_ = run_config(kFastConfigs.front(), free_problem_, std::move(incumbent_));
     if (!budget_binds()) {
-      if (best_effort_) follow_all(kBestChains);
+      if (best_effort_) run_configs(kBestConfigs);
       return Status();
     }
     const Result<WriteCover> cover = least_write_cover(problem_);
-    if (!cover.ok()) return known_.best ? Status() : cover.status();
+    if (!cover.ok()) return incumbent_.best ? Status() : cover.status();
     if (cover->ssd_bytes_written > *problem_.limits.write_budget_bytes)
-      return known_.best ? Status() : budget_too_small(cover->ssd_bytes_written);
+      return incumbent_.best ? Status() : budget_too_small(cover->ssd_bytes_written);
     reserved_epochs_ = cover->writes_epoch;
     host_periods_ = cover->host_periods;
-    judge(builder_of_cover(*cover), known_);
-    follow_all(best_effort_ ? std::span<const Chain>(kBestBudgetChains) : kFastBudgetChains);
+    evaluate(builder_of_cover(*cover), incumbent_);
+    run_configs(best_effort_ ? std::span<const SearchConfig>(kBestBudgetConfigs)
+                             : kFastBudgetConfigs);
     return Status();
   }
 
   Status budget_too_small(int64_t cover_bytes) const {
-    const int64_t least_bytes = std::min(cover_bytes, known_.least_written_bytes);
+    const int64_t least_bytes = std::min(cover_bytes, incumbent_.least_written_bytes);
     return Status(
         ErrorCode::kOutOfSpace,
         fmt::format("a write budget of {} bytes per iteration is too small: the least that would "
@@ -224,44 +231,47 @@ class Search {
 
   PlanBuilder builder_of_cover(const WriteCover& cover) const {
     PlanBuilderOptions options;
-    options.op_ns = known_.timeline_ns;
+    options.op_ns = incumbent_.timeline_ns;
     PlanBuilder builder(problem_, std::move(options));
     move_cover(builder, cover);
     prefetch_early(builder);
     return builder;
   }
 
-  // Two at a time, each from what was known before both: the result does not depend on which one
-  // is done first.
-  void follow_all(std::span<const Chain> chains) {
+  // Two at a time, each from the incumbent before both, so that the result does not depend on which
+  // one ends first.
+  void run_configs(std::span<const SearchConfig> configs) {
     int idle_pairs = 0;
-    for (size_t i = 0; i < chains.size() && !done(known_); i += 2) {
-      std::future<Known> beside;
-      if (i + 1 < chains.size())
-        beside = std::async(std::launch::async,
-                            [this, &chains, i] { return follow(chains[i + 1], problem_, known_); });
-      Known known = follow(chains[i], problem_, known_);
-      if (beside.valid()) known.learn_from(beside.get());
-      const bool little_gained = known.best_ns > (1 - kLeastGain) * known_.best_ns;
-      known_ = std::move(known);
+    for (size_t i = 0; i < configs.size() && !done(incumbent_); i += 2) {
+      std::future<Incumbent> beside;
+      if (i + 1 < configs.size())
+        beside = std::async(std::launch::async, [this, &configs, i] {
+          return run_config(configs[i + 1], problem_, incumbent_);
+        });
+      Incumbent incumbent = run_config(configs[i], problem_, incumbent_);
+      if (beside.valid()) incumbent.merge(beside.get());
+      const bool little_gained = incumbent.best_ns > (1 - kLeastGain) * incumbent_.best_ns;
+      incumbent_ = std::move(incumbent);
       idle_pairs = little_gained ? idle_pairs + 1 : 0;
       if (idle_pairs == 2) return;
     }
   }
 
-  // From the best timeline that is known.
-  Known follow(const Chain& chain, const Problem& problem, Known known) const {
-    std::vector<double> op_ns = known.timeline_ns;
+  // Starts on the best timeline that is known.
+  Incumbent run_config(const SearchConfig& config, const Problem& problem,
+                       Incumbent incumbent) const {
+    std::vector<double> op_ns = incumbent.timeline_ns;
     std::vector<double> prices;
-    if (known.timeline_step_ns != kNever) prices = prices_of(ideal_ns_, op_ns, chain);
-    Reads reads = Reads::kUndecided;
-    for (int round = 0; round < chain.rounds && !done(known); ++round) {
-      std::optional<Execution> execution = attempt(chain, problem, op_ns, prices, reads, known);
+    if (incumbent.timeline_step_ns != kNever) prices = prices_of(ideal_ns_, op_ns, config);
+    ReadTiming reads = ReadTiming::kUndecided;
+    for (int round = 0; round < config.rounds && !done(incumbent); ++round) {
+      std::optional<Execution> execution =
+          attempt(config, problem, op_ns, prices, reads, incumbent);
       if (!execution) break;
       op_ns = std::move(execution->stretched_ns);
-      learn(prices, prices_of(ideal_ns_, op_ns, chain), chain.price_memory);
+      learn(prices, prices_of(ideal_ns_, op_ns, config), config.price_memory);
     }
-    return known;
+    return incumbent;
   }
 
   static void learn(std::vector<double>& prices, const std::vector<double>& seen, double memory) {
@@ -270,56 +280,58 @@ class Search {
       prices[k] = memory * prices[k] + (1 - memory) * seen[k];
   }
 
-  std::optional<Execution> attempt(const Chain& chain, const Problem& problem,
+  std::optional<Execution> attempt(const SearchConfig& config, const Problem& problem,
                                    const std::vector<double>& op_ns,
-                                   const std::vector<double>& prices, Reads& reads,
-                                   Known& known) const {
+                                   const std::vector<double>& prices, ReadTiming& reads,
+                                   Incumbent& incumbent) const {
     PlanBuilderOptions options;
-    options.early_writes = chain.early_writes;
-    options.ssd_write_price = chain.ssd_write_price;
-    options.latency_share_max = chain.latency_share_max;
+    options.early_writes = config.early_writes;
+    options.ssd_write_price = config.ssd_write_price;
+    options.latency_share_max = config.latency_share_max;
     options.reserved_epochs = reserved_epochs_;
-    if (chain.reserves_host) options.reserved_host_periods = host_periods_;
+    if (config.reserves_host) options.reserved_host_periods = host_periods_;
     options.op_ns = op_ns;
     options.read_price = prices;
     options.op_weights = prices;
     for (size_t k = 0; k < prices.size(); ++k) options.op_weights[k] *= op_ns[k];
     PlanBuilder builder(problem, std::move(options));
-    select_in_time(builder, chain.tolerance);
-    if (Status status = select_to_fit(builder, chain.tolerance); !status.ok()) {
-      known.failure = status;
+    select_in_time(builder, config.tolerance);
+    if (Status status = select_to_fit(builder, config.tolerance); !status.ok()) {
+      incumbent.failure = status;
       return std::nullopt;
     }
     revert_unneeded(builder);
     prefetch_early(builder);
-    return judge_reads(builder, op_ns, reads, known);
+    return evaluate_reads(builder, op_ns, reads, incumbent);
   }
 
-  std::optional<Execution> judge_reads(PlanBuilder& builder, const std::vector<double>& op_ns,
-                                       Reads& reads, Known& known) const {
+  std::optional<Execution> evaluate_reads(PlanBuilder& builder, const std::vector<double>& op_ns,
+                                          ReadTiming& reads, Incumbent& incumbent) const {
     std::optional<Execution> early;
-    if (reads != Reads::kHeldBack) early = judge(builder, known);
-    if (reads == Reads::kEarly || (early && done(known))) return early;
-    hold_back_reads(builder, op_ns, kReadHorizon * sum(op_ns));
-    std::optional<Execution> held_back = judge(builder, known, kWorthHoldingBack);
+    if (reads != ReadTiming::kLimited) early = evaluate(builder, incumbent);
+    if (reads == ReadTiming::kEarly || (early && done(incumbent))) return early;
+    limit_read_ahead(builder, op_ns, kReadAheadShare * sum(op_ns));
+    std::optional<Execution> limited = evaluate(builder, incumbent, kLimitedReadsRatioMax);
     const bool is_better =
-        held_back && (!early || held_back->step_ns < kWorthHoldingBack * early->step_ns);
-    if (reads == Reads::kUndecided) reads = is_better ? Reads::kHeldBack : Reads::kEarly;
-    return is_better ? held_back : early;
+        limited && (!early || limited->step_ns < kLimitedReadsRatioMax * early->step_ns);
+    if (reads == ReadTiming::kUndecided)
+      reads = is_better ? ReadTiming::kLimited : ReadTiming::kEarly;
+    return is_better ? limited : early;
   }
 
-  std::optional<Execution> judge(const PlanBuilder& builder, Known& known, double worth = 1) const {
+  std::optional<Execution> evaluate(const PlanBuilder& builder, Incumbent& incumbent,
+                                    double ratio_max = 1) const {
     plan::Plan plan = plan_of(builder);
     const Result<simulate::Run> run = simulator_.run(plan);
     if (!run.ok()) {
-      known.failure = Status(ErrorCode::kInternal, "a plan that cannot be executed");
+      incumbent.failure = Status(ErrorCode::kInternal, "a plan that cannot be executed");
       return std::nullopt;
     }
     Execution execution = execution_of(problem_.trace, *run);
     const int64_t written_bytes = builder.ssd_bytes_written();
     const bool within_budget = written_bytes <= problem_.limits.write_budget_bytes.value_or(
                                                     std::numeric_limits<int64_t>::max());
-    known.keep(std::move(plan), execution, worth, written_bytes, within_budget);
+    incumbent.offer(std::move(plan), execution, ratio_max, written_bytes, within_budget);
     return execution;
   }
 
@@ -333,7 +345,7 @@ class Search {
   const int64_t deadline_ns_;
   std::vector<uint8_t> reserved_epochs_;  // see PlanBuilderOptions; of the least cover
   std::vector<uint8_t> host_periods_;
-  Known known_;
+  Incumbent incumbent_;
 };
 
 }  // namespace

@@ -161,7 +161,7 @@ std::vector<int32_t> stuck_periods(const PlanBuilder& builder) {
   return periods;
 }
 
-// A full host tier can keep an op from fitting although the drives have room: the copy that was
+// A full host tier can offer an op from fitting although the drives have room: the copy that was
 // made there stays the only one of its epoch. Moves some such epochs; false when there are none.
 bool relocate_some(PlanBuilder& builder) {
   const std::vector<int32_t> stuck = stuck_periods(builder);
@@ -211,7 +211,7 @@ void prefetch_early(PlanBuilder& builder) {
     start_read_from(builder, period, builder.problem().lifetimes.periods[period].first + 1);
 }
 
-void hold_back_reads(PlanBuilder& builder, const std::vector<double>& op_ns, double horizon_ns) {
+void limit_read_ahead(PlanBuilder& builder, const std::vector<double>& op_ns, double horizon_ns) {
   const Problem& problem = builder.problem();
   std::vector<double> start_ns{0};  // of unrolled ops
   for (int64_t op = 0; op < 2 * problem.op_count(); ++op)

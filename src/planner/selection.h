@@ -30,7 +30,7 @@ void prefetch_early(PlanBuilder& builder);
 
 // Starts no read more than `horizon_ns` before it has to, on the timeline of `op_ns`: room that
 // early reads take is missed where writes are late.
-void hold_back_reads(PlanBuilder& builder, const std::vector<double>& op_ns, double horizon_ns);
+void limit_read_ahead(PlanBuilder& builder, const std::vector<double>& op_ns, double horizon_ns);
 
 // The moves as migrations, in the order in which they are issued.
 plan::Plan plan_of(const PlanBuilder& builder);
