@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "planner/min_write_set.h"
 #include "planner/plan_builder.h"
 #include "planner/policies.h"
 #include "planner/search.h"
 #include "planner/selection.h"
-#include "planner/write_cover.h"
 #include "simulate/simulator.h"
 #include "trace/trace_file.h"
 
@@ -126,9 +126,9 @@ Result<int64_t> least_write_budget_bytes(const trace::Trace& trace,
                                          const plan::Limits& limits) {
   return with_problem(trace, hardware, limits, [&](const Problem& problem) -> Result<int64_t> {
     if (all_fits(problem)) return 0;
-    const Result<WriteCover> cover = least_write_cover(problem);
-    if (!cover.ok()) return cover.status();
-    return cover->ssd_bytes_written;
+    const Result<MinWriteSet> write_set = find_min_write_set(problem);
+    if (!write_set.ok()) return write_set.status();
+    return write_set->ssd_bytes_written;
   });
 }
 

@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "planner/min_write_set.h"
 #include "planner/selection.h"
-#include "planner/write_cover.h"
 #include "simulate/simulator.h"
 
 namespace teraio::planner {
@@ -208,20 +208,20 @@ class Search {
       if (best_effort_) run_configs(kBestConfigs);
       return Status();
     }
-    const Result<WriteCover> cover = least_write_cover(problem_);
-    if (!cover.ok()) return incumbent_.best ? Status() : cover.status();
-    if (cover->ssd_bytes_written > *problem_.limits.write_budget_bytes)
-      return incumbent_.best ? Status() : budget_too_small(cover->ssd_bytes_written);
-    reserved_epochs_ = cover->writes_epoch;
-    host_periods_ = cover->host_periods;
-    evaluate(builder_of_cover(*cover), incumbent_);
+    const Result<MinWriteSet> write_set = find_min_write_set(problem_);
+    if (!write_set.ok()) return incumbent_.best ? Status() : write_set.status();
+    if (write_set->ssd_bytes_written > *problem_.limits.write_budget_bytes)
+      return incumbent_.best ? Status() : budget_too_small(write_set->ssd_bytes_written);
+    reserved_epochs_ = write_set->writes_epoch;
+    host_periods_ = write_set->host_periods;
+    evaluate(builder_of_write_set(*write_set), incumbent_);
     run_configs(best_effort_ ? std::span<const SearchConfig>(kBestBudgetConfigs)
                              : kFastBudgetConfigs);
     return Status();
   }
 
-  Status budget_too_small(int64_t cover_bytes) const {
-    const int64_t least_bytes = std::min(cover_bytes, incumbent_.least_written_bytes);
+  Status budget_too_small(int64_t min_bytes) const {
+    const int64_t least_bytes = std::min(min_bytes, incumbent_.least_written_bytes);
     return Status(
         ErrorCode::kOutOfSpace,
         fmt::format("a write budget of {} bytes per iteration is too small: the least that would "
@@ -229,11 +229,11 @@ class Search {
                     *problem_.limits.write_budget_bytes, least_bytes));
   }
 
-  PlanBuilder builder_of_cover(const WriteCover& cover) const {
+  PlanBuilder builder_of_write_set(const MinWriteSet& write_set) const {
     PlanBuilderOptions options;
     options.op_ns = incumbent_.timeline_ns;
     PlanBuilder builder(problem_, std::move(options));
-    move_cover(builder, cover);
+    apply_write_set(builder, write_set);
     prefetch_early(builder);
     return builder;
   }
@@ -343,7 +343,7 @@ class Search {
   const std::vector<double> ideal_ns_;
   const bool best_effort_;
   const int64_t deadline_ns_;
-  std::vector<uint8_t> reserved_epochs_;  // see PlanBuilderOptions; of the least cover
+  std::vector<uint8_t> reserved_epochs_;  // see PlanBuilderOptions; of the minimum write set
   std::vector<uint8_t> host_periods_;
   Incumbent incumbent_;
 };

@@ -1,4 +1,4 @@
-#include "planner/write_cover.h"
+#include "planner/min_write_set.h"
 
 #include <algorithm>
 
@@ -8,10 +8,10 @@
 namespace teraio::planner {
 namespace {
 
-// Next to this, what a transfer takes does not count.
+// Beside this price, the time that a transfer takes does not count.
 constexpr double kOnlyWritesCount = 1e6;
 
-PlanBuilderOptions cover_options(const Problem& problem) {
+PlanBuilderOptions write_set_options(const Problem& problem) {
   PlanBuilderOptions options;
   options.early_writes = false;
   options.ssd_write_price = kOnlyWritesCount;
@@ -46,8 +46,9 @@ bool is_needed(const PlanBuilder& builder, int32_t period) {
          -builder.problem().size_bytes(period);
 }
 
-// Later choices can cover what earlier ones did: large copies that nothing needs go first.
-void thin_out(PlanBuilder& builder) {
+// Later choices may relieve what earlier ones did. Removes copies that no op needs, the largest
+// first.
+void remove_unneeded(PlanBuilder& builder) {
   const Problem& problem = builder.problem();
   std::vector<int32_t> epochs = epochs_written_to_ssd(builder);
   std::stable_sort(epochs.begin(), epochs.end(), [&](int32_t a, int32_t b) {
@@ -61,7 +62,7 @@ void thin_out(PlanBuilder& builder) {
   }
 }
 
-int64_t ops_away(const PlanBuilder& builder, int32_t epoch) {
+int64_t offloaded_ops(const PlanBuilder& builder, int32_t epoch) {
   int64_t ops = 0;
   for (int32_t period : moved_periods_of(builder, epoch)) {
     const trace::InactivePeriod& own = builder.problem().lifetimes.periods[period];
@@ -70,70 +71,71 @@ int64_t ops_away(const PlanBuilder& builder, int32_t epoch) {
   return ops;
 }
 
-// The room that a short rest takes on the host serves several copies in one iteration.
+// Copies that rest for the shortest time go first, because their room serves several copies in one
+// iteration.
 void give_to_host(PlanBuilder& builder) {
   std::vector<std::pair<int64_t, int32_t>> by_time;
   for (int32_t epoch : epochs_written_to_ssd(builder))
-    by_time.push_back({ops_away(builder, epoch), epoch});
+    by_time.push_back({offloaded_ops(builder, epoch), epoch});
   std::sort(by_time.begin(), by_time.end());
   for (const auto& [ops, epoch] : by_time)
     builder.relocate(moved_periods_of(builder, epoch).front(), plan::Tier::kHost);
 }
 
-WriteCover cover_of(const PlanBuilder& builder) {
+MinWriteSet write_set_of(const PlanBuilder& builder) {
   const Problem& problem = builder.problem();
-  WriteCover cover;
-  cover.writes_epoch.resize(problem.lifetimes.epochs.size());
-  cover.host_periods.resize(problem.lifetimes.periods.size());
+  MinWriteSet write_set;
+  write_set.writes_epoch.resize(problem.lifetimes.epochs.size());
+  write_set.host_periods.resize(problem.lifetimes.periods.size());
   for (size_t i = 0; i < problem.lifetimes.periods.size(); ++i) {
     const auto period = static_cast<int32_t>(i);
     if (!builder.moved(period)) continue;
-    cover.moves.push_back({period, builder.at(period).tier});
-    cover.host_periods[i] = builder.at(period).tier == plan::Tier::kHost;
+    write_set.moves.push_back({period, builder.at(period).tier});
+    write_set.host_periods[i] = builder.at(period).tier == plan::Tier::kHost;
   }
   for (int32_t epoch : epochs_written_to_ssd(builder)) {
-    cover.writes_epoch[epoch] = true;
-    cover.ssd_bytes_written += size_of_epoch(problem, epoch);
+    write_set.writes_epoch[epoch] = true;
+    write_set.ssd_bytes_written += size_of_epoch(problem, epoch);
   }
-  return cover;
+  return write_set;
 }
 
-Result<WriteCover> cover_on_all_tiers(const Problem& problem) {
-  PlanBuilder builder(problem, cover_options(problem));
+Result<MinWriteSet> write_set_on_all_tiers(const Problem& problem) {
+  PlanBuilder builder(problem, write_set_options(problem));
   TERAIO_RETURN_IF_ERROR(select_to_fit(builder, 0));
   builder.forget_timing();
-  thin_out(builder);
-  return cover_of(builder);
+  remove_unneeded(builder);
+  return write_set_of(builder);
 }
 
-Result<WriteCover> cover_on_drives_first(const Problem& problem) {
+Result<MinWriteSet> write_set_on_drives_first(const Problem& problem) {
   plan::Limits drives_only = problem.limits;
   drives_only.host_limit_bytes = 0;
-  const Result<WriteCover> on_drives =
-      cover_on_all_tiers({problem.trace, problem.hardware, drives_only, problem.lifetimes});
+  const Result<MinWriteSet> on_drives =
+      write_set_on_all_tiers({problem.trace, problem.hardware, drives_only, problem.lifetimes});
   if (!on_drives.ok()) return on_drives.status();
-  PlanBuilder builder(problem, cover_options(problem));
-  move_cover(builder, *on_drives);
+  PlanBuilder builder(problem, write_set_options(problem));
+  apply_write_set(builder, *on_drives);
   give_to_host(builder);
-  return cover_of(builder);
+  return write_set_of(builder);
 }
 
 }  // namespace
 
-Result<WriteCover> least_write_cover(const Problem& problem) {
+Result<MinWriteSet> find_min_write_set(const Problem& problem) {
   plan::Limits unlimited = problem.limits;
   unlimited.write_budget_bytes.reset();
   const Problem free{problem.trace, problem.hardware, unlimited, problem.lifetimes};
-  Result<WriteCover> at_once = cover_on_all_tiers(free);
+  Result<MinWriteSet> at_once = write_set_on_all_tiers(free);
   if (free.tier_capacity_bytes(plan::Tier::kHost) <= 0) return at_once;
-  Result<WriteCover> drives_first = cover_on_drives_first(free);
+  Result<MinWriteSet> drives_first = write_set_on_drives_first(free);
   if (!drives_first.ok()) return at_once;
   if (at_once.ok() && at_once->ssd_bytes_written <= drives_first->ssd_bytes_written) return at_once;
   return drives_first;
 }
 
-void move_cover(PlanBuilder& builder, const WriteCover& cover) {
-  for (const auto& [period, tier] : cover.moves) {
+void apply_write_set(PlanBuilder& builder, const MinWriteSet& write_set) {
+  for (const auto& [period, tier] : write_set.moves) {
     const std::optional<Candidate> candidate = builder.untimed_candidate_on(period, tier);
     TERAIO_CHECK(candidate);
     builder.move(*candidate);
