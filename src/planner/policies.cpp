@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "planner/demand.h"
 #include "planner/layers.h"
+#include "planner/on_demand_paging.h"
 #include "planner/plan_builder.h"
 #include "planner/selection.h"
 #include "trace/trace_index.h"
@@ -38,19 +38,19 @@ bool moves_with_layer(Baseline baseline, const trace::Tensor& tensor) {
 // Leaves with the layer of one use and returns one layer ahead of the other; nothing when the
 // layers are too close for that.
 void add_move(trace::TensorIndex tensor, int32_t from_layer, int32_t to_layer,
-              const std::vector<trace::OpIndex>& starts, std::vector<ScheduledMove>& moves) {
+              const std::vector<trace::OpIndex>& starts, std::vector<ScheduledMigration>& moves) {
   const auto layer_count = static_cast<int32_t>(starts.size());
   if (to_layer - from_layer < 3) return;
   moves.push_back(
       {tensor, starts[(from_layer + 1) % layer_count], starts[(to_layer - 1) % layer_count]});
 }
 
-std::vector<ScheduledMove> layer_moves(Baseline baseline, const trace::Trace& trace) {
+std::vector<ScheduledMigration> layer_moves(Baseline baseline, const trace::Trace& trace) {
   const trace::TraceIndex index(trace);
   const std::vector<int32_t> layers = layer_of_ops(trace);
   const std::vector<trace::OpIndex> starts = layer_starts(layers);
   const auto layer_count = static_cast<int32_t>(starts.size());
-  std::vector<ScheduledMove> moves;
+  std::vector<ScheduledMigration> moves;
   for (size_t i = 0; i < trace.tensors.size(); ++i) {
     const std::span<const trace::TensorUse> uses = index.uses[i];
     if (uses.empty() || !moves_with_layer(baseline, trace.tensors[i])) continue;
@@ -73,12 +73,13 @@ std::vector<trace::OpIndex> one_layer_ahead(const trace::Trace& trace) {
   return ahead;
 }
 
-DemandOptions options_of(Baseline baseline, const trace::Trace& trace) {
-  DemandOptions options;
-  if (baseline == Baseline::kOnDemandLru) options.victim = Victim::kLeastRecentlyUsed;
+OnDemandOptions options_of(Baseline baseline, const trace::Trace& trace) {
+  OnDemandOptions options;
+  if (baseline == Baseline::kOnDemandLru)
+    options.eviction_policy = EvictionPolicy::kLeastRecentlyUsed;
   if (baseline == Baseline::kZeroOffload) options.use_ssd = false;
-  options.moves = layer_moves(baseline, trace);
-  if (baseline == Baseline::kZeroInfinity) options.called_back_at = one_layer_ahead(trace);
+  options.scheduled = layer_moves(baseline, trace);
+  if (baseline == Baseline::kZeroInfinity) options.prefetch_ops = one_layer_ahead(trace);
   return options;
 }
 

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "plan/validator.h"
-#include "planner/demand.h"
 #include "planner/layers.h"
+#include "planner/on_demand_paging.h"
 #include "simulate/scenario.h"
 #include "simulate/simulator.h"
 
@@ -41,7 +41,7 @@ class ThreeWeightsTest : public ::testing::Test {
     builder.op(10, {.reads = {a}});
     builder.op(10, {.reads = {c}});
   }
-  plan::Plan planned(DemandOptions options) {
+  plan::Plan planned(OnDemandOptions options) {
     return plan_or_fail(plan_on_demand(builder.trace(), hardware, {}, options));
   }
   std::vector<trace::TensorIndex> leaving(const plan::Plan& plan) {
@@ -56,7 +56,7 @@ class ThreeWeightsTest : public ::testing::Test {
 };
 
 TEST_F(ThreeWeightsTest, TheFarthestNextUseLeaves) {
-  const plan::Plan plan = planned({.victim = Victim::kFarthestNextUse});
+  const plan::Plan plan = planned({.eviction_policy = EvictionPolicy::kFarthestNextUse});
   EXPECT_EQ(leaving(plan), (std::vector<trace::TensorIndex>{c, b}));
   EXPECT_TRUE(validate_plan(plan, builder.trace(), hardware, {}).ok());
 }
@@ -76,25 +76,25 @@ TEST_F(ThreeWeightsTest, CleanCopiesOnDrivesAreDropped) {
 
 TEST_F(ThreeWeightsTest, ScheduledMovesHappenThoughMemoryIsNotShort) {
   hardware.device_memory_bytes = 3000;
-  const plan::Plan plan = planned({.moves = {{b, 2, 0}}, .use_host = false});
+  const plan::Plan plan = planned({.scheduled = {{b, 2, 0}}, .use_host = false});
   ASSERT_EQ(plan.migrations.size(), 2);
   EXPECT_EQ(plan.migrations[0], prefetch(b, 0, 1));
   EXPECT_EQ(plan.migrations[1].trigger_op, 2);
 }
 
-TEST_F(ThreeWeightsTest, WhatIsEvictedIsCalledBackAheadWhereThereIsRoom) {
+TEST_F(ThreeWeightsTest, EvictedTensorsArePrefetchedAheadWhereThereIsRoom) {
   builder.op(10);
-  const auto trigger_of_b = [&](DemandOptions options) {
+  const auto trigger_of_b = [&](OnDemandOptions options) {
     for (const plan::Migration& migration : planned(options).migrations)
       if (migration.tensor == b && migration.action == plan::Action::kPrefetch)
         return migration.trigger_op;
     return trace::OpIndex{-1};
   };
   EXPECT_EQ(trigger_of_b({}), 1);
-  EXPECT_EQ(trigger_of_b({.called_back_at = {0, 0, 1, 2, 3}}), 1);  // no room for a, b and c
+  EXPECT_EQ(trigger_of_b({.prefetch_ops = {0, 0, 1, 2, 3}}), 1);  // no room for a, b and c
   hardware.device_memory_bytes = 2500;
   builder.op(10, {.workspace_bytes = 1000});
-  EXPECT_EQ(trigger_of_b({.called_back_at = {0, 0, 1, 2, 3, 4}}), 0);
+  EXPECT_EQ(trigger_of_b({.prefetch_ops = {0, 0, 1, 2, 3, 4}}), 0);
 }
 
 TEST_F(ThreeWeightsTest, AnOpThatCannotFitIsNamed) {
