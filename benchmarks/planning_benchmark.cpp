@@ -6,8 +6,8 @@
 
 #include "analysis/bounds.h"
 #include "plan/validator.h"
+#include "planner/baselines.h"
 #include "planner/planner.h"
-#include "planner/policies.h"
 #include "simulate/simulator.h"
 #include "trace/trace_file.h"
 

@@ -11,7 +11,7 @@
 #include "drive_life.h"
 #include "inputs.h"
 #include "planner/planner.h"
-#include "planner/trade_off.h"
+#include "planner/write_trade_off.h"
 #include "progress.h"
 #include "simulate/run_file.h"
 #include "simulate/simulator.h"

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "planner/baselines.h"
 #include "planner/min_write_set.h"
 #include "planner/plan_builder.h"
-#include "planner/policies.h"
 #include "planner/search.h"
 #include "planner/selection.h"
 #include "simulate/simulator.h"

@@ -5,8 +5,8 @@
 
 #include "analysis/bounds.h"
 #include "plan/validator.h"
+#include "planner/baselines.h"
 #include "planner/planner.h"
-#include "planner/policies.h"
 #include "simulate/simulator.h"
 #include "testing/generated_trace.h"
 #include "trace/lifetimes.h"

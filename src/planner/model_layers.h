@@ -1,4 +1,5 @@
-// Layers: the ops of an iteration in runs that belong together, as layer-wise systems see them.
+// Model layers: groups of consecutive ops that belong to one layer of the model, as layer-wise
+// systems see them.
 #pragma once
 
 #include <vector>

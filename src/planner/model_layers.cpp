@@ -1,4 +1,4 @@
-#include "planner/layers.h"
+#include "planner/model_layers.h"
 
 #include <algorithm>
 #include <cctype>

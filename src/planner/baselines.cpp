@@ -1,9 +1,9 @@
-#include "planner/policies.h"
+#include "planner/baselines.h"
 
 #include <algorithm>
 #include <array>
 
-#include "planner/layers.h"
+#include "planner/model_layers.h"
 #include "planner/on_demand_paging.h"
 #include "planner/plan_builder.h"
 #include "planner/selection.h"

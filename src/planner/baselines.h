@@ -1,4 +1,4 @@
-// Policies: how other systems would move tensors, as plans, to compare ours with.
+// Baselines: plans that follow the published policies of other systems, to compare ours with.
 #pragma once
 
 #include <cstdint>

@@ -1,11 +1,11 @@
-#include "planner/policies.h"
+#include "planner/baselines.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
 #include "plan/validator.h"
-#include "planner/layers.h"
+#include "planner/model_layers.h"
 #include "planner/on_demand_paging.h"
 #include "simulate/scenario.h"
 #include "simulate/simulator.h"

@@ -1,4 +1,4 @@
-#include "planner/trade_off.h"
+#include "planner/write_trade_off.h"
 
 #include <gtest/gtest.h>
 
