@@ -64,8 +64,8 @@ gpu-check:  ## on a machine with an NVIDIA GPU: build for it, test, measure, rep
 	@$(or $(PYTHON),python3) tools/gpu_check/gpu_check.py --out $(OUT) $(FLAGS)
 
 .PHONY: gpu-carry
-gpu-carry: packages corpus  ## collect in gpu-carry/ what gpu-check needs and a bare machine lacks
-	@$(or $(PYTHON),$(wildcard $(python)),python3) tools/gpu_check/carry.py gpu-carry
+gpu-carry: setup corpus  ## collect in gpu-carry/ what gpu-check needs and a bare machine lacks
+	@$(python) tools/gpu_check/carry.py gpu-carry
 
 .PHONY: fuzz
 fuzz:  ## give the file readers broken files, from the corpus on, for $FUZZ_SECONDS

@@ -6,11 +6,13 @@ import os
 import shutil
 import subprocess
 import sys
+import venv
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools" / "gpu_check"))
+TOOL = Path(__file__).resolve().parents[2] / "tools" / "gpu_check"
+sys.path.append(str(TOOL))
 
 carry = importlib.import_module("carry")
 carry_fio = importlib.import_module("carry_fio")
@@ -60,3 +62,12 @@ def test_fio_measures_a_drive_without_the_libraries_for_networks(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["jobs"][0]["write"]["io_bytes"] == 1 << 20
+
+
+def test_a_python_without_packages_imports_what_is_carried(tmp_path):
+    carry.copy_python_packages(tmp_path / "carried")
+    venv.create(tmp_path / "bare", symlinks=True)
+    command = [tmp_path / "bare" / "bin" / "python", "-c"]
+    command += ["import pytest, pytest_reportlog.plugin, pytest_timeout, xdist.plugin"]
+    done = subprocess.run(command, env={"PYTHONPATH": str(tmp_path / "carried")})
+    assert done.returncode == 0

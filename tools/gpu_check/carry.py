@@ -1,20 +1,25 @@
-"""`make gpu-carry`: what `make gpu-check` needs and a bare machine lacks, in one folder.
+"""`make gpu-carry`: collects in one folder what `make gpu-check` needs and a bare machine lacks.
 
     python tools/gpu_check/carry.py gpu-carry
 
-Run it where the Debian packages are installed, then take the folder along with the sources:
-    usr/    headers, libraries and CMake packages of PACKAGES, laid out as in /usr
-    bin/    fio (see carry_fio.py)
+Run it with the Python of the environment and where the Debian packages are installed. Then take the
+folder along with the sources. It holds:
+
+    usr/           headers, libraries and CMake packages of PACKAGES, laid out as in /usr
+    python/        PYTHON_PACKAGES with all that they require, in the versions of the environment
+    bin/           fio (see carry_fio.py)
     text.json.gz   what the measured models train on
 """
 
 import argparse
+import importlib.metadata
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import carry_fio
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "examples"))
@@ -23,11 +28,12 @@ PACKAGES = (
     "libfmt-dev libspdlog-dev nlohmann-json3-dev zlib1g-dev liburing-dev libxxhash-dev"
     " libcli11-dev libgtest-dev libgmock-dev"
 ).split()
+PYTHON_PACKAGES = ("pytest", "pytest-xdist", "pytest-timeout", "pytest-reportlog")
 SUFFIXES = {".h", ".hpp", ".a", ".so", ".cmake"}
 
 
 def files_of(package):
-    """What the package has installed for a build."""
+    """The files of a Debian package that a build needs."""
     listing = subprocess.run(["dpkg", "-L", package], check=True, capture_output=True, text=True)
     paths = [Path(line) for line in listing.stdout.splitlines()]
     return [
@@ -38,12 +44,12 @@ def files_of(package):
 
 
 def is_needed(path):
-    """Static libraries only where no shared one is: not all can become part of the extension."""
+    """Leaves out a static library beside a shared one: not all can be part of the extension."""
     return path.suffix != ".a" or not path.with_suffix(".so").exists()
 
 
 def place_of(path):
-    """Where below the folder: as in /usr, but headers for one architecture beside the others."""
+    """The path within the folder, as in /usr. Headers of one architecture join the others."""
     parts = list(path.parts[1:])
     if parts[:2] == ["usr", "include"] and parts[2].endswith("-linux-gnu"):
         del parts[2]
@@ -51,7 +57,7 @@ def place_of(path):
 
 
 def names_of(library):
-    """What it is asked for by: of a shared library also what programs and CMake packages say."""
+    """The names that a library is looked up by, in programs and in CMake packages."""
     if library.suffix != ".so":
         return {library.name}
     dynamic = carry_fio.output("readelf", "--dynamic", "--wide", library)
@@ -64,13 +70,41 @@ def copy_package(package, folder):
         for name in names_of(path):
             target = folder / place_of(path).with_name(name)
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(path, target)  # what a link leads to, as old as it is
+            shutil.copy2(path, target)  # follows links, and keeps the time of change
+
+
+def with_requirements(names) -> list[importlib.metadata.Distribution]:
+    """The installed distributions of these names, and all that they require on this Python.
+
+    Raises PackageNotFoundError where one is missing.
+    """
+    found, pending = {}, list(names)
+    while pending:
+        name = pending.pop()
+        if name in found:
+            continue
+        found[name] = importlib.metadata.distribution(name)
+        for requirement in map(Requirement, found[name].requires or ()):
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                pending.append(requirement.name)
+    return list(found.values())
+
+
+def copy_python_packages(folder):
+    """Copies PYTHON_PACKAGES so that they are importable from `folder`. They are pure Python."""
+    for distribution in with_requirements(PYTHON_PACKAGES):
+        for file in distribution.files:
+            if ".." not in file.parts and file.suffix != ".pyc":  # no scripts in bin/
+                target = folder / file
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(distribution.locate_file(file), target)
 
 
 def carry(folder):
     shutil.rmtree(folder, ignore_errors=True)
     for package in PACKAGES:
         copy_package(package, folder)
+    copy_python_packages(folder / "python")
     carry_fio.carry(folder)
     copy_text(folder / "text.json.gz")
 
@@ -87,7 +121,11 @@ def main():
     folder = parser.parse_args().folder.absolute()
     try:
         carry(folder)
-    except (OSError, subprocess.CalledProcessError) as error:
+    except (
+        OSError,
+        subprocess.CalledProcessError,
+        importlib.metadata.PackageNotFoundError,
+    ) as error:
         print(f"gpu-carry: {error}", file=sys.stderr)
         return 1
     size_bytes = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
