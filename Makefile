@@ -56,8 +56,9 @@ bench-peers: build corpus $(VENV_PEERS)/.ready  ## compare with DeepSpeed under 
 paper: build corpus  ## predict the paper's evaluation: writes docs/evaluation.md and its figures
 	@PYTHONPATH=. $(python) -m evaluation
 
-# Uses $(PYTHON), or python3, as it is, with its PyTorch; of other packages what is in gpu-carry/, or
-# else the system's. FLAGS: options of tools/gpu_check/gpu_check.py.
+# gpu-check uses $(PYTHON), or python3, with the PyTorch that it has. All other packages come from
+# gpu-carry/, or from the system where that folder is missing. FLAGS are options of
+# tools/gpu_check/gpu_check.py and of pytest.
 OUT ?= gpu-check
 .PHONY: gpu-check
 gpu-check:  ## on a machine with an NVIDIA GPU: build for it, test, measure, report to OUT=DIR

@@ -64,10 +64,39 @@ def test_fio_measures_a_drive_without_the_libraries_for_networks(tmp_path):
     assert json.loads(done.stdout)["jobs"][0]["write"]["io_bytes"] == 1 << 20
 
 
-def test_a_python_without_packages_imports_what_is_carried(tmp_path):
-    carry.copy_python_packages(tmp_path / "carried")
+@pytest.fixture
+def bare_machine(tmp_path):
+    """A Python with no packages but a plugin that no pytest can use, and programs that succeed."""
     venv.create(tmp_path / "bare", symlinks=True)
-    command = [tmp_path / "bare" / "bin" / "python", "-c"]
-    command += ["import pytest, pytest_reportlog.plugin, pytest_timeout, xdist.plugin"]
-    done = subprocess.run(command, env={"PYTHONPATH": str(tmp_path / "carried")})
-    assert done.returncode == 0
+    (packages,) = (tmp_path / "bare" / "lib").glob("python3*/site-packages")
+    (packages / "hostile.py").write_text("raise RuntimeError('this plugin was loaded')")
+    (packages / "hostile-1.0.dist-info").mkdir()
+    (packages / "hostile-1.0.dist-info" / "METADATA").write_text("Name: hostile\nVersion: 1.0\n")
+    entry_point = "[pytest11]\nhostile = hostile\n"
+    (packages / "hostile-1.0.dist-info" / "entry_points.txt").write_text(entry_point)
+    (tmp_path / "build" / "bin").mkdir(parents=True)
+    for name in ("teraio", "device_tests"):
+        program = tmp_path / "build" / "bin" / name
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+    return tmp_path / "bare" / "bin" / "python"
+
+
+def test_the_checks_run_with_a_python_that_has_no_packages(tmp_path, bare_machine):
+    carry.copy_python_packages(tmp_path / "carry" / "python")
+    command = [bare_machine, "-E", TOOL / "gpu_check.py", "--out", tmp_path / "out"]
+    command += ["--build", tmp_path / "build", "--carry", tmp_path / "carry"]
+    command += ["--parts", "checks", "-k", "machine or test_device"]  # the latter in a worker
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    content = json.loads((tmp_path / "out" / "report.json").read_text())
+    outcomes = {result["name"]: result["outcome"] for result in content["results"]}
+    assert outcomes["test_machine.py::test_gpu_is_found"] == "passed"
+    assert outcomes["test_layers.py::test_device"] == "passed"
+
+
+def test_without_carried_packages_the_missing_one_is_named(tmp_path, bare_machine):
+    command = [bare_machine, "-E", TOOL / "gpu_check.py", "--carry", tmp_path / "nothing"]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "No module named 'pytest" in done.stderr and "make gpu-carry" in done.stderr

@@ -1,4 +1,9 @@
-"""gpu_check.json and gpu_check.txt: what was run, what was measured, which targets are met."""
+"""Renders the report of gpu-check, report.md and report.json, from the report logs of pytest.
+
+pytest-reportlog appends a line of JSON to a log as each phase of a test ends. What a test has
+measured stands there as its properties: `arm` and `peer` are records of trainings, `link` is the
+record of the link and the drive, `note` qualifies a test that has passed.
+"""
 
 import importlib.metadata
 import json
@@ -7,15 +12,19 @@ import platform
 import shutil
 import subprocess
 import sys
+import traceback
+from pathlib import Path
 
 from targets import Arms, bits_rows, link_rows, peer_rows, training_rows
 
-TEXT_CHARACTERS = 4_000  # of what a failed step has printed; the JSON file has more
+# How much of the end of a test's output the reports have.
+SHOWN_CHARACTERS = 4_000  # in report.md, of a failed test
+PASSED_CHARACTERS, FAILED_CHARACTERS = 4_000, 200_000  # in report.json
 VERDICTS = {True: "met", False: "MISSED", None: ""}
 
 
-def machine_facts():
-    """What this machine is, as far as it tells."""
+def machine_facts() -> dict:
+    """Describes this machine, as far as its programs tell."""
     return {
         "python": platform.python_version(),
         "executable": sys.executable,
@@ -34,16 +43,16 @@ def machine_facts():
     }
 
 
-def version_of(package):
-    """Empty where it is not installed. Without importing it, which takes seconds."""
+def version_of(package: str) -> str:
+    """The version of an installed package, which is not imported; empty where it is missing."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return ""
 
 
-def output_of(*command):
-    """Empty where the program is missing or fails."""
+def output_of(*command) -> str:
+    """The output of a command; empty where the program is missing or fails."""
     if shutil.which(command[0]) is None:
         return ""
     try:
@@ -53,79 +62,134 @@ def output_of(*command):
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def read_lines(path):
-    """The last record of each arm in a file of JSON lines."""
-    if not path.exists():
-        return []
-    records = [json.loads(line) for line in path.read_text().splitlines()]
-    return list({record["arm"]: record for record in records}.values())
+def read_results(log: Path) -> list[dict]:
+    """The results in a report log, one for each test that has begun.
+
+    `outcome` is passed, failed, skipped or, where the log does not tell the end of the test,
+    unfinished. A log whose last line is cut off is read up to there.
+    """
+    results = {}
+    for entry in read_lines(log):
+        if entry.get("$report_type") == "TestReport":
+            merge(results.setdefault(entry["nodeid"], new_result(entry["nodeid"])), entry)
+        elif entry.get("$report_type") == "CollectReport" and entry["outcome"] == "failed":
+            result = results[entry["nodeid"]] = new_result(entry["nodeid"])
+            result |= {"outcome": "failed", "error": text_of(entry["longrepr"])}
+    return list(results.values())
 
 
-def collect(work):
-    """What the measuring steps have left in their folder so far."""
-    found = {"trainings": {}, "peers": {}, "link": None}
-    for path in sorted(work.glob("*.arms.jsonl")):
-        title = path.name.removesuffix(".arms.jsonl").rpartition("-")[0]
-        found["trainings"].setdefault(title, []).append(read_lines(path))
-    for path in sorted(work.glob("*.peers.jsonl")):
-        found["peers"][path.name.removesuffix(".peers.jsonl")] = read_lines(path)
-    if (work / "link.json").exists():
-        found["link"] = json.loads((work / "link.json").read_text())
+def read_lines(log: Path):
+    """Yields the entries of a log; none where there is no log."""
+    for line in log.read_text().splitlines() if log.exists() else ():
+        try:
+            yield json.loads(line)
+        except json.JSONDecodeError:
+            return
+
+
+def new_result(name: str) -> dict:
+    empty = {"reason": "", "error": "", "output": "", "properties": {}}
+    return {"name": name, "outcome": "unfinished", "seconds": 0.0, **empty}
+
+
+def merge(result: dict, entry: dict) -> None:
+    """Adds a phase (setup, call or teardown) of a test to its result."""
+    result["seconds"] = round(result["seconds"] + entry.get("duration", 0), 1)
+    result["properties"] = dict(entry["user_properties"])
+    if entry["outcome"] == "failed":
+        result["outcome"] = "failed"
+        result["error"] += text_of(entry["longrepr"]) + "\n"
+    elif entry["outcome"] == "skipped":
+        result["outcome"] = "skipped"
+        result["reason"] = entry["longrepr"][2].removeprefix("Skipped: ")
+    elif entry["when"] == "teardown" and result["outcome"] == "unfinished":
+        result["outcome"] = "passed"
+    kept = FAILED_CHARACTERS if result["outcome"] == "failed" else PASSED_CHARACTERS
+    result["output"] = "".join(text for _, text in entry["sections"])[-kept:]
+
+
+def text_of(longrepr) -> str:
+    """The message of a failure, as pytest has put it into the log."""
+    if not isinstance(longrepr, dict):
+        return str(longrepr)
+    crash = longrepr["reprcrash"]
+    return f"{crash['path']}:{crash['lineno']}: {crash['message']}"
+
+
+def measured(results: list[dict]) -> dict:
+    """The records that the tests have left: of arms and peers by the title of the job."""
+    found = {"arms": {}, "peers": {}, "link": None}
+    for properties in (result["properties"] for result in results):
+        for kind in ("arm", "peer"):
+            if kind in properties:
+                record = properties[kind]
+                found[kind + "s"].setdefault(record["title"], []).append(record)
+        found["link"] = properties.get("link", found["link"])
     return found
 
 
-def rows_of(found):
+def rows_of(found: dict) -> list[dict]:
+    """The figures that the records give, each beside its target: see targets.py."""
     rows = []
-    for title, rounds in found["trainings"].items():
-        arms = Arms(title, rounds)
+    for title, records in found["arms"].items():
+        arms = Arms(title, records)
         rows += training_rows(arms) + bits_rows(arms)
         rows += peer_rows(arms, found["peers"].get(title, []))
-    if found["link"]:
-        rows += link_rows(found["link"])
-    return rows
+    return rows + (link_rows(found["link"]) if found["link"] else [])
 
 
-def arms_that_failed(found):
-    """(title, arm, outcome) of arms and peers without a result."""
-    for title, rounds in found["trainings"].items():
-        for records in rounds:
-            yield from ((title, r["arm"], r["outcome"]) for r in records if r["outcome"] != "done")
-    for title, records in found["peers"].items():
-        yield from ((title, r["arm"], r["outcome"]) for r in records if r["outcome"] != "done")
-
-
-def text_of(machine, results, found, rows):
-    lines = [f"{name}: {value}" for name, value in machine.items() if value]
-    lines += ["", *(step_line(result) for result in results)]
+def markdown(state: str, machine: dict, results: list[dict], found: dict, rows: list[dict]) -> str:
+    lines = ["# gpu-check", "", state, ""]
+    lines += [f"- {name}: {value}" for name, value in machine.items() if value]
+    lines += ["", "| outcome | seconds | check | |", "| --- | --- | --- | --- |"]
+    lines += [result_line(result) for result in results]
     if rows:
-        lines += ["", f"{'':<7}{'value':>8} {'target':>8}"]
-        lines += [line for entry in rows for line in row_lines(entry)]
+        lines += ["", "| | value | target | figure | |", "| --- | --- | --- | --- | --- |"]
+        lines += [row_line(row) for row in rows]
     if found["link"] and found["link"]["no_fio"]:
         lines += ["", f"The drive was not compared with fio: {found['link']['no_fio']}"]
-    lines += ["", *(f"{title} {arm}: {why}" for title, arm, why in arms_that_failed(found))]
     for result in results:
-        if result["outcome"].startswith("failed"):
-            lines += ["", f"--- {result['name']}", result["output"][-TEXT_CHARACTERS:]]
+        if result["outcome"] == "failed":
+            shown = result["output"][-SHOWN_CHARACTERS:] + result["error"]
+            lines += ["", f"## {result['name']}", "", "```", shown.strip(), "```"]
     return "\n".join(lines) + "\n"
 
 
-def step_line(result):
-    reason = f" ({result['output']})" if result["outcome"] == "skipped" else ""
-    return f"{result['outcome']:<24} {result.get('seconds', 0):>7} s  {result['name']}{reason}"
+def result_line(result: dict) -> str:
+    note = result["reason"] or result["properties"].get("note", "")
+    return table_line(result["outcome"], f"{result['seconds']:.1f}", result["name"], note)
 
 
-def row_lines(entry):
-    value = "" if entry["value"] is None else f"{entry['value']:.3f}"
-    head = f"{VERDICTS[entry['met']]:<7}{value:>8} {entry['reference']:>8.3f}  {entry['name']}"
-    return [head, *([" " * 26 + entry["note"]] if entry.get("note") else [])]
+def row_line(row: dict) -> str:
+    value = "" if row["value"] is None else f"{row['value']:.3f}"
+    target = f"{row['reference']:.3f}"
+    return table_line(VERDICTS[row["met"]], value, target, row["name"], row.get("note", ""))
 
 
-def write(out, work, machine, results):
-    """Writes both files anew, from the steps so far; gives the rows."""
-    found = collect(work)
-    rows = rows_of(found)
+def table_line(*cells: str) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+
+def write(out: Path, state: str, machine: dict, logs: list[Path]) -> list[dict]:
+    """Writes both files anew from what the logs tell so far. Returns the results.
+
+    A file is replaced as a whole, so that it is complete whenever the machine is lost.
+    """
+    results = [result for log in logs for result in read_results(log)]
+    found = measured(results)
+    try:
+        rows = rows_of(found)
+    except Exception:  # a record that nobody has expected is no reason to end the checks
+        rows = []
+        state += f" The figures cannot be made:\n\n```\n{traceback.format_exc()}```"
     out.mkdir(parents=True, exist_ok=True)
-    content = {"machine": machine, "rows": rows, "steps": results, "records": found}
-    (out / "gpu_check.json").write_text(json.dumps(content, indent=1))
-    (out / "gpu_check.txt").write_text(text_of(machine, results, found, rows))
-    return rows
+    content = {"state": state, "machine": machine, "rows": rows, "results": results}
+    replace(out / "report.json", json.dumps(content | {"records": found}))
+    replace(out / "report.md", markdown(state, machine, results, found, rows))
+    return results
+
+
+def replace(path: Path, text: str) -> None:
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text)
+    partial.replace(path)

@@ -1,7 +1,7 @@
-"""From records of arms, peers and copies to rows: a figure, its reference, whether it is met.
+"""Makes rows from the records of arms, peers and copies: a figure beside its target.
 
-A row is a dict with `name`, `value`, `reference`, `ratio` and `met`; `met` is None where there is
-no target or no verdict, and `note` says more where more is to be said.
+A row is a dict with `name`, `value`, `reference`, `ratio` and `met`. `reference` is the target;
+`met` tells whether the figure meets it, and is None where there is no verdict. `note` may say more.
 """
 
 from statistics import median
@@ -11,7 +11,7 @@ OF_BOUND_TARGET = 0.97
 IDLE_COST_MAX = 0.01
 PEER_TARGET = 2.0
 RATE_TARGET = 0.95
-DRIFT_MAX = 0.10  # of stock PyTorch within one process: above it, times give no verdict
+DRIFT_MAX = 0.10  # of stock PyTorch between its two runs; above it, times give no verdict
 
 
 def row(name, value, reference, met, note=""):
@@ -21,18 +21,17 @@ def row(name, value, reference, met, note=""):
 
 
 class Arms:
-    """The records of one job in one precision, over all its rounds."""
+    """The records of one job in one precision, from all times that it was measured."""
 
-    def __init__(self, title, rounds):
+    def __init__(self, title, records):
         self.title = title
-        self.rounds = rounds  # lists of records
-        done = [record for records in rounds for record in records if record["outcome"] == "done"]
         self.by_name = {}
-        for record in done:
-            self.by_name.setdefault(record["arm"], []).append(record)
+        for record in records:
+            if record["outcome"] == "done":
+                self.by_name.setdefault(record["arm"], []).append(record)
 
     def seconds(self, arm):
-        """The median over all measured steps; None where the arm has not been measured."""
+        """The median over all measured steps; None where the arm was not measured."""
         records = self.by_name.get(arm, [])
         times = [seconds for record in records for seconds in record["measured_seconds"]]
         return median(times) if times else None
@@ -46,7 +45,7 @@ class Arms:
         return max(first, again) / min(first, again) - 1 if first and again else 0.0
 
     def budgeted(self):
-        """The names of the arms under a budget, in the order of their first run."""
+        """The names of the arms under a budget, in the order in which they were first measured."""
         return [name for name in self.by_name if name.partition("-")[0] in ("host", "ssd", "both")]
 
 
@@ -95,7 +94,7 @@ MOVES = ("read", "written")
 
 
 def bits_rows(arms):
-    """Of every arm that promises it: losses and final state as stock's."""
+    """Counts the arms whose losses and final state have the bits of stock PyTorch."""
     stock = arms.by_name.get("stock", [])
     if not stock:
         return []
@@ -117,7 +116,7 @@ def bits_rows(arms):
 
 
 def peer_rows(arms, peers):
-    """Each peer's step against ours within its own peak of device memory."""
+    """Compares the step of each peer with ours within the peak of device memory that it took."""
     rows = []
     for peer in peers:
         if peer["outcome"] != "done":
@@ -136,7 +135,7 @@ def peer_rows(arms, peers):
 
 
 def link_rows(link):
-    """Rates of the engine against the machine's. PyTorch's own copies are only told."""
+    """Compares the engine's rates with the machine's. PyTorch's own copies have no target."""
     rows = []
     for each in link["rows"]:
         place = {"host": "device <-> host", "ssd": "device <-> drive"}[each["path"]]

@@ -3,7 +3,7 @@
     python tests/gpu/workloads/compare_bits.py --device cuda --case fused --budget 0.5
 
 The budget is a fraction of the peak that training takes without offloading. Prints one line of
-JSON. Exit code 1 when the bits differ or nothing has moved.
+JSON. The exit code is 1 when the bits differ or nothing has moved.
 """
 
 import argparse
@@ -25,7 +25,7 @@ CASES = {
     "autocast": {"foreach": True},
     "checkpointing": {"foreach": True},
     "compile": {"fused": True},
-    # Once planned, an evaluation between two steps and a step of another shape.
+    # When steps are planned: an evaluation between two of them, and one of another shape.
     "deviation": {"foreach": True},
 }
 
@@ -51,7 +51,7 @@ class Model(nn.Module):
 
 
 def train(options):
-    """The hash of all losses and of the final parameters and optimizer states."""
+    """Returns the hash of all losses, and of the final parameters and optimizer states."""
     torch.manual_seed(0)
     model = Model(options.width, options.case == "checkpointing").to(options.device)
     forward = torch.compile(model) if options.case == "compile" else model
@@ -88,10 +88,10 @@ def add(digest, tensor):
 
 
 def compare(options, ssd):
-    """What both arms gave, as a dict."""
+    """Trains with and without offloading. Returns the comparison, as a dict."""
     import teraio
 
-    # A run first: libraries choose their kernels on their first call.
+    # The first run does not count: libraries choose their kernels on their first call.
     train(options)
     tiers = {"device": options.device, "ssd": ssd, "ssd_capacity": "1GB"}
     with teraio.offload(AMPLE_BUDGET, policy="on-demand", **tiers) as session:
@@ -119,7 +119,7 @@ def main():
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--case", choices=CASES, default="single")
     parser.add_argument("--budget", type=float, default=0.5)
-    parser.add_argument("--stress", action="store_true", help="all leaves after every op, poisoned")
+    parser.add_argument("--stress", action="store_true", help="evict everything after every op")
     parser.add_argument("--ssd", help="a directory on a drive")
     parser.add_argument("--steps", type=int, default=9)
     parser.add_argument("--width", type=int, default=256)

@@ -1,4 +1,4 @@
-"""Whether tensors have the same bits, told from 128 bits that are computed where the tensors are.
+"""Compares the bits of tensors by 128 bits that are computed on the device of the tensors.
 
 Copying tens of gigabytes to the CPU and hashing them there would take longer than the training.
 """
@@ -13,7 +13,10 @@ MULTIPLIERS = (0x1E3779B97F4A7C15, 0x42B2AE3D27D4EB4F)
 
 
 def fingerprint(tensors) -> str:
-    """Of the tensors in this order. Tensors of other than 4-byte elements raise ValueError."""
+    """The fingerprint of the tensors in this order.
+
+    Raises ValueError for a tensor whose elements do not have 4 bytes.
+    """
     digest = hashlib.sha256()
     for tensor in tensors:
         if tensor.element_size() != 4:
@@ -34,7 +37,7 @@ def _sums(words) -> list[int]:
 
 
 def state_fingerprint(model, optimizer) -> str:
-    """Of the parameters and of all that the optimizer keeps for them."""
+    """The fingerprint of the parameters and of all that the optimizer keeps for them."""
     parameters = list(model.parameters())
     states = [
         torch.as_tensor(value)

@@ -1,6 +1,6 @@
 """The trainings that are measured: shapes cut so that a step takes about a second on a large GPU.
 
-    jobs.py --job 1b --cache DIR     makes the job's tokens, so that no arm that is timed does
+    jobs.py --job 1b --cache DIR     makes the tokens of the job before any step is timed
 
 A cut model keeps the width and the heads of its shape, and has fewer layers. The vocabulary is what
 the tokenizer makes of the text: embeddings beyond it would be dead weight to move.
@@ -25,7 +25,7 @@ from llama.tokens import Batches, prepare
 
 @dataclass(frozen=True)
 class Job:
-    """`note` says what was cut, for the report."""
+    """The arguments of pretrain_llama.py for a job. `note` says what was cut."""
 
     arguments: tuple[str, ...]
     note: str
@@ -71,14 +71,13 @@ def add_options(parser):
 
 
 def add_measuring_options(parser):
-    """Of a program that trains the job and appends to a file what came of it."""
+    """Adds the options of a program that measures a training of the job."""
     add_options(parser)
-    parser.add_argument("--out", type=Path, required=True, help="a line of JSON for each training")
     parser.add_argument("--ssd", type=Path, required=True, help="directory on the drive to use")
 
 
 def training_options(options) -> argparse.Namespace:
-    """pretrain_llama's options for the job."""
+    """Returns the options of pretrain_llama.py for the job."""
     words = [*JOBS[options.job].arguments, *PRECISIONS[options.precision]]
     words += ["--device", options.device, "--steps", str(options.steps)]
     words += ["--optimizer-impl", "fused", "--cache", str(options.cache)]
@@ -92,13 +91,13 @@ def config_of(args) -> LlamaConfig:
 
 
 def batches_of(args, config) -> Batches:
-    """The same sequences in every arm, from the first on."""
+    """Returns the sequences of the training, which are the same in every arm."""
     tokens = prepare(args.data, args.cache, config.vocab_size)
     return Batches(tokens, args.micro_batch, config.sequence_length, args.seed)
 
 
 def settle():
-    """The same settings in every process that is compared."""
+    """Makes the settings that all processes have in common."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.set_float32_matmul_precision("highest")
     torch.use_deterministic_algorithms(True, warn_only=True)
@@ -107,7 +106,7 @@ def settle():
 
 
 def train(args, model, batches, way=None):
-    """Trains, each step within `way`, a context. The optimizer, and times and losses as a dict."""
+    """Trains, with each step in the context `way`. Returns the optimizer, and times and losses."""
     optimizer = pretrain_llama.build_optimizer(args, model)
     scheduler = pretrain_llama.build_schedule(args, optimizer)
     state = (args, model, optimizer, scheduler, batches)
@@ -124,7 +123,7 @@ def train(args, model, batches, way=None):
 
 
 def timed(step_seconds, losses):
-    """What records tell of a training: all of its steps, and those that count."""
+    """The part of a record on the steps: all of them, and those that count."""
     measured = step_seconds[-MEASURED_STEPS:]
     return {"step_seconds": step_seconds, "measured_seconds": measured, "losses": losses}
 
@@ -135,14 +134,14 @@ def synchronize(device):
 
 
 def forget_memory(device):
-    """What the last arm has left in PyTorch's allocator is given back, its peak forgotten."""
+    """Frees what the last arm has left in PyTorch's allocator, and resets its peak."""
     if device == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
 
 
 def peak_bytes(device):
-    """The most that tensors took since forget_memory; None where PyTorch does not count."""
+    """The peak of allocated bytes since forget_memory; None where PyTorch does not count."""
     return torch.cuda.max_memory_allocated() if device == "cuda" else None
 
 

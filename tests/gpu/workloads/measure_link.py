@@ -1,4 +1,4 @@
-"""What the engine moves between a device and its tiers, beside what the machine can do.
+"""Measures what the engine moves between a device and its tiers, and what the machine can do.
 
     measure_link.py --teraio build-gpu/bin/teraio --device cuda --ssd DIR --out link.json
 
@@ -38,7 +38,10 @@ def parse_arguments(argv=None):
 
 
 def bench_link(options):
-    """Bytes per second by (path, phase), both directions together; and the whole report."""
+    """Runs `teraio bench-link`.
+
+    Returns bytes per second by (path, phase), both directions together, and the whole report.
+    """
     command = [options.teraio, "bench-link", "--json", "--device", options.device]
     command += ["--ssd", options.ssd, "--rounds", 1, "--seconds", options.seconds]
     command += ["--tier-size", options.size]
@@ -55,7 +58,7 @@ def bench_link(options):
 
 
 def fio_rates(options):
-    """As bench_link's, of fio; why not, where it cannot run."""
+    """Returns the rates of fio by (path, phase), and the reason where fio cannot run."""
     if shutil.which("fio") is None:
         return {}, "fio is not installed"
     rates = {}
@@ -68,7 +71,7 @@ def fio_rates(options):
 
 
 def torch_rates():
-    """Of PyTorch's copies between a pinned tensor and the GPU, one way at a time."""
+    """Measures PyTorch's copies between a pinned tensor and the GPU, one direction at a time."""
     import torch
 
     host = torch.empty(TORCH_BYTES, dtype=torch.uint8, pin_memory=True)
@@ -86,7 +89,7 @@ def torch_rates():
 
 
 def rows_of(rounds):
-    """One row for each path of the engine, phase and reference; medians over the rounds."""
+    """Returns a row for each path of the engine, phase and reference: medians over the rounds."""
     rows = []
     for path, references in (("host", ("bare", "torch")), ("ssd", ("fio",))):
         for phase in PHASES:

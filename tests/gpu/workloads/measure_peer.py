@@ -1,13 +1,13 @@
 """PyTorch's own ways, and DeepSpeed's, to train with less device memory: the same job, one process.
 
-    peers.py --peer save_on_cpu --job 1b --out peer.jsonl ...
+    measure_peer.py --peer save_on_cpu --job 1b --out record.json ...
 
 save_on_cpu   torch.autograd.graph.save_on_cpu: activations in pinned host memory until backward
 fsdp2         fully_shard with CPUOffloadPolicy on one rank: parameters, gradients and optimizer
               states in host memory, the optimizer's step on the CPU
 zero-offload, zero-infinity   DeepSpeed, where it is installed (benchmarks/peers)
 
-Appends one line of JSON, as measure_training.py does for an arm. On a GPU it tells the peak.
+Writes a record as measure_training.py does for an arm. On a GPU the record tells the peak.
 """
 
 import argparse
@@ -31,6 +31,7 @@ def parse_arguments(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     jobs.add_measuring_options(parser)
     parser.add_argument("--peer", choices=PEERS, required=True)
+    parser.add_argument("--out", type=Path, required=True, help="file for the record")
     return parser.parse_args(argv)
 
 
@@ -39,9 +40,7 @@ def main(argv=None):
     record = {"arm": options.peer, "job": options.job, "precision": options.precision}
     jobs.settle()
     found = {"outcome": "done"} | measure(options)
-    with options.out.open("a") as file:
-        file.write(json.dumps(record | found) + "\n")
-    return 0
+    options.out.write_text(json.dumps(record | found))
 
 
 def measure(options):
@@ -64,7 +63,7 @@ def train_peer(args, model, way=None):
 
 
 def sharded(args, model):
-    """A block is on the device while it is used; the rest of its life it is on the CPU."""
+    """Shards the model by block: a block is on the device only while it is used."""
     import torch.distributed as dist
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import CPUOffloadPolicy, fully_shard
@@ -79,7 +78,7 @@ def sharded(args, model):
 
 
 def train_zero(options, args):
-    """DeepSpeed in a process of its own: its launcher's variables are the process's."""
+    """Trains with DeepSpeed in a process of its own, which its launcher's variables belong to."""
     sys.path.insert(0, str(PEERS_FOLDER))
     from zero_config import zero_infinity, zero_offload
 
@@ -117,4 +116,4 @@ def zero_environment(args):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

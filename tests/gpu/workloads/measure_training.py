@@ -1,6 +1,6 @@
 """One training several ways ("arms"), one after the other in one process.
 
-    measure_training.py --job 1b --arms stock ample host-2 both-3 --out arms.jsonl ...
+    echo '{"arm": "stock"}' | measure_training.py --job tiny --device cpu ...
 
 stock            PyTorch alone; as the first arm, before teraio is loaded
 stock-again      the same at the end: whether the machine and the bits stayed the same
@@ -8,17 +8,18 @@ ample            a session whose budget holds everything
 TIER-RATIO       a budget of the peak over RATIO; TIER is host, ssd or both
 host-at-BYTES    that budget, tensors go to host memory
 
-A line of JSON for each arm, at once. Started again with the same file, it goes on with the arms
-that have not begun: one that ends the process keeps no other from being measured. Exit code 1: all
-have been tried, and one failed.
+Reads requests, a line of JSON for each arm: its name as `arm`, and for an arm that needs it the
+peak of the training in bytes as `peak_bytes`, which the record of the arm ample tells. Answers each
+on standard output with a line of JSON, the record of the arm; `outcome` is "done", or tells why the
+arm failed. All other output goes to standard error.
 """
 
 import argparse
 import contextlib
 import gc
 import json
+import os
 import sys
-import time
 import traceback
 
 import jobs
@@ -29,55 +30,38 @@ AMPLE_CPU_BUDGET = "16GB"  # on a GPU the default is ample
 
 
 class NoPeak(Exception):
-    """The arm needs a peak that no arm before it has measured."""
+    """The arm needs the peak of the training, which the request does not tell."""
 
 
 def parse_arguments(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     jobs.add_measuring_options(parser)
-    add = parser.add_argument
-    add("--arms", nargs="+", required=True)
-    add("--seconds", type=float, default=1e9, help="no arm is begun after so long")
-    add("--peak-bytes", type=int, help="what the training needs; else the arm ample tells")
     return parser.parse_args(argv)
 
 
 def main(argv=None):
     options = parse_arguments(argv)
-    jobs.settle()
-    began = time.monotonic()
-    records = earlier_records(options.out)
-    for arm in options.arms:
-        if arm in records:
-            continue
-        if time.monotonic() - began > options.seconds:
-            note(options.out, records, {"arm": arm, "outcome": "skipped: no time was left"})
-            continue
-        note(options.out, records, {"arm": arm, "outcome": "failed: it ended the process"})
-        note(options.out, records, record_of(options, arm, records))
-    return 1 if any(r["outcome"].startswith("failed") for r in records.values()) else 0
+    with own_standard_output() as replies:
+        jobs.settle()
+        for line in sys.stdin:
+            replies.write(json.dumps(record_of(options, json.loads(line))) + "\n")
+            replies.flush()
 
 
-def earlier_records(path):
-    """By arm; the last line of an arm counts."""
-    if not path.exists():
-        return {}
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    return {line["arm"]: line for line in lines}
+def own_standard_output():
+    """A file for standard output; what libraries print there goes to standard error from now on."""
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    return replies
 
 
-def note(path, records, record):
-    records[record["arm"]] = record
-    with path.open("a") as file:
-        file.write(json.dumps(record) + "\n")
-
-
-def record_of(options, arm, records):
-    """The arm's record, also when it failed."""
+def record_of(options, request):
+    """The record of an arm, also when it failed."""
+    arm = request["arm"]
     print(f"{arm} ...", flush=True)
     record = {"arm": arm, "job": options.job, "precision": options.precision}
     try:
-        found = run_arm(options, arm, records)
+        found = run_arm(options, arm, request.get("peak_bytes"))
     except Exception as error:
         traceback.print_exc()
         found = {"outcome": f"failed: {type(error).__name__}: {error}"}
@@ -86,44 +70,43 @@ def record_of(options, arm, records):
     return record | {"outcome": "done"} | found
 
 
-def run_arm(options, arm, records):
+def run_arm(options, arm, peak_bytes):
     args = jobs.training_options(options)
     if arm.startswith("stock"):
         return train_arm(args)
     import teraio  # here, so that the first arm is PyTorch as it comes
 
-    session_options = options_of(options, arm, records)
+    session_options = options_of(options, arm, peak_bytes)
     session = teraio.offload(device=options.device, **session_options)
     found = train_arm(args, session)
     return found | {"options": {k: str(v) for k, v in session_options.items()}}
 
 
-def options_of(options, arm, records):
+def options_of(options, arm, peak_bytes):
     """The session's options for an arm."""
     if arm == "ample":
         budget = AMPLE_CPU_BUDGET if options.device == "cpu" else None
         return {"device_budget": budget, "ssd": False, "host_limit": "64MB"}
     tier, _, rest = arm.partition("-")
-    peak = options.peak_bytes or records.get("ample", {}).get("peak_bytes")
-    if not peak:
-        raise NoPeak(f"{arm} needs the peak, which the arm ample did not tell")
+    if not peak_bytes:
+        raise NoPeak(f"{arm} needs the peak, which the arm ample tells")
     is_budget = rest.startswith("at-")
-    budget = int(rest[3:]) if is_budget else int(peak / float(rest))
-    # Copies on a tier stay there while the tensor is back: more than what is away at once.
+    budget = int(rest[3:]) if is_budget else int(peak_bytes / float(rest))
+    # A copy stays on its tier while its tensor is on the device: tiers hold more than is offloaded.
     tiers = {
-        "host": {"ssd": False, "host_limit": peak},
-        "ssd": {"ssd": options.ssd, "ssd_capacity": 2 * peak},
+        "host": {"ssd": False, "host_limit": peak_bytes},
+        "ssd": {"ssd": options.ssd, "ssd_capacity": 2 * peak_bytes},
         "both": {
             "ssd": options.ssd,
-            "ssd_capacity": 2 * peak,
-            "host_limit": max(peak - budget, 2) // 2,
+            "ssd_capacity": 2 * peak_bytes,
+            "host_limit": max(peak_bytes - budget, 2) // 2,
         },
     }
     return {"device_budget": budget, **tiers[tier]}
 
 
 def train_arm(args, session=None):
-    """Trains within the session, if there is one. What came of it, as a dict."""
+    """Trains within the session, if there is one. The result is a part of the record."""
     config = jobs.config_of(args)
     batches = jobs.batches_of(args, config)
     jobs.forget_memory(args.device)
@@ -137,7 +120,7 @@ def train_arm(args, session=None):
 
 
 def session_record(session):
-    """What the session counted; of its last steps, what they moved and waited for."""
+    """What the session counted, and what its last steps moved and waited for."""
     iterations = session.iterations()
     counters = session.counters()
     prediction = session.prediction() or {}
@@ -160,4 +143,4 @@ def ratio(value, reference):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,0 +1,13 @@
+"""Measures trainings within budgets beside stock PyTorch: the most telling jobs."""
+
+import pytest
+from trainings import FIRST, TINY, each_arm
+
+ARMS = each_arm(FIRST, pytest.mark.full) + each_arm([TINY], pytest.mark.tiny)
+
+
+@pytest.mark.timeout(75)
+@pytest.mark.needs_seconds(20)
+@pytest.mark.parametrize(("training", "arm"), ARMS)
+def test_arm(training, arm, measure):
+    measure(training, arm)
