@@ -18,13 +18,12 @@ TensorHandle* adopt(ActiveSession& session, c10::StorageImpl& storage) {
   if (!can_adopt(session, storage)) return nullptr;
   const StorageReferenceGuard guard;
   const size_t size_bytes = storage.nbytes();
-  Result<TensorHandle*> handle = make_handle(session.runtime, session.backend->torch_device(),
-                                             static_cast<int64_t>(size_bytes));
-  if (!handle.ok()) throw_status(handle.status(), current_op_name());
-  session.backend->copy((*handle)->tensor->memory, storage.data(), size_bytes);
-  storage.set_data_ptr_noswap(make_data_ptr(*handle, (*handle)->tensor->memory));
-  (*handle)->tensor->is_adopted = true;
-  return *handle;
+  const Result<NewTensor> adopted = make_tensor(session.runtime, session.backend->torch_device(),
+                                                static_cast<int64_t>(size_bytes));
+  if (!adopted.ok()) throw_status(adopted.status(), current_op_name());
+  session.backend->copy(adopted->memory, storage.data(), size_bytes);
+  storage.set_data_ptr_noswap(make_data_ptr(adopted->handle, adopted->memory));
+  return adopted->handle;
 }
 
 }  // namespace teraio::pytorch

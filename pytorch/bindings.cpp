@@ -57,7 +57,7 @@ class Pin {
     tensor_ = handle->tensor;
     const py::gil_scoped_release no_gil;
     const StorageReferenceGuard guard;
-    if (const Status status = runtime_->hold(tensor_); !status.ok()) {
+    if (const Status status = runtime_->pin(tensor_); !status.ok()) {
       tensor_ = nullptr;
       throw_status(status, "");
     }
@@ -71,7 +71,7 @@ class Pin {
 
   void release() {
     if (tensor_ == nullptr || is_forked_child()) return;
-    runtime_->unhold(std::exchange(tensor_, nullptr));
+    runtime_->unpin(std::exchange(tensor_, nullptr));
   }
 
  private:
@@ -88,7 +88,8 @@ bool pin_address(const py::object& tensor) {
   const py::gil_scoped_release no_gil;
   const StorageReferenceGuard guard;
   remember_storage(*handle, *storage);
-  if (const Status status = pin_for_good(*handle); !status.ok()) throw_status(status, "");
+  if (const Status status = handle->runtime->pin_permanently(handle->tensor); !status.ok())
+    throw_status(status, "");
   return true;
 }
 
@@ -186,9 +187,9 @@ py::dict counters(Session& session) {
   update(d, to_dict(runtime.counters()));
   update(d, to_dict(session.tier_counters(plan::Tier::kSsd), "ssd"));
   update(d, to_dict(session.tier_counters(plan::Tier::kHost), "host"));
-  update(d, py::dict("bytes_away"_a = runtime.bytes_away(),
+  update(d, py::dict("bytes_away"_a = runtime.offloaded_bytes(),
                      "unmovable_bytes"_a = runtime.unmovable_bytes(),
-                     "held_for_good_bytes"_a = runtime.held_for_good_bytes(),
+                     "held_for_good_bytes"_a = runtime.permanently_pinned_bytes(),
                      "collective_bytes"_a = collective_bytes(),
                      "deviations"_a = runtime.deviation_count(),
                      "is_following_plan"_a = runtime.is_following_plan()));
@@ -319,7 +320,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
       .def("memory_timeline", &memory_timeline)
       .def("budget_bytes", [](Session& session) { return session.options().device_budget_bytes; })
       .def("held_for_good_bytes",
-           [](Session& session) { return session.runtime().held_for_good_bytes(); })
+           [](Session& session) { return session.runtime().permanently_pinned_bytes(); })
       .def("prediction", &prediction)
       .def("drive_shares", [](const Session& session) { return to_dicts(session.drive_shares()); })
       .def("bound_ns", &Session::bound_ns, no_gil())

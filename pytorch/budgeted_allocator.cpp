@@ -29,10 +29,10 @@ c10::DataPtr BudgetedAllocator::allocate(size_t size_bytes) {
     return stock_allocator()->allocate(size_bytes);
   if (size_bytes == 0) return {nullptr, c10::Device(c10::DeviceType::CPU)};
   const StorageReferenceGuard guard;
-  Result<TensorHandle*> handle =
-      make_handle(session->runtime, session->backend->torch_device(), size_bytes);
-  if (!handle.ok()) throw_status(handle.status(), current_op_name());
-  return make_newborn_data_ptr(*handle);
+  const Result<NewTensor> newborn =
+      make_tensor(session->runtime, session->backend->torch_device(), size_bytes);
+  if (!newborn.ok()) throw_status(newborn.status(), current_op_name());
+  return make_newborn_data_ptr(newborn->handle, newborn->memory);
 }
 
 void BudgetedAllocator::deallocate_raw(void* memory) {

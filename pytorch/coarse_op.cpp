@@ -53,9 +53,10 @@ CoarseOp::CoarseOp(const std::string& name, const std::vector<at::Tensor>& input
 
 void CoarseOp::pin_inputs(const std::vector<at::Tensor>& inputs) {
   const StorageReferenceGuard guard;
-  StorageWalk walk(*std::exchange(session_, nullptr), frame_, 0, OpSide::kNestedArguments);
+  ActiveSession& session = *std::exchange(session_, nullptr);
+  StorageWalk walk(session, frame_, 0, OpSide::kNestedArguments);
   for (const at::Tensor& input : inputs) walk.visit(input, false);
-  pin_all(frame_.uses, info_);
+  pin_all_permanently(*session.runtime, frame_.uses, info_);
 }
 
 void CoarseOp::hold_inputs() {
@@ -66,9 +67,9 @@ void CoarseOp::hold_inputs() {
     return;
   }
   for (size_t i = 0; i < frame_.uses.size(); ++i) {
-    const Status status = session_->runtime->hold(frame_.uses[i].tensor);
+    const Status status = session_->runtime->pin(frame_.uses[i].tensor);
     if (!status.ok()) {
-      for (size_t k = 0; k < i; ++k) session_->runtime->unhold(frame_.uses[k].tensor);
+      for (size_t k = 0; k < i; ++k) session_->runtime->unpin(frame_.uses[k].tensor);
       throw_status(status, info_.name);
     }
     if (frame_.uses[i].is_write) session_->runtime->mark_written(frame_.uses[i].tensor);
@@ -96,7 +97,7 @@ void CoarseOp::finish() {
     leave_op(session);
     return;
   }
-  for (const engine::Use& use : frame_.uses) session.runtime->unhold(use.tensor);
+  for (const engine::Use& use : frame_.uses) session.runtime->unpin(use.tensor);
 }
 
 CallbackOps::CallbackOps() : session_(active_session()) {

@@ -37,7 +37,7 @@ struct UnderWay {
 
   void let_go() {
     work.reset();  // and with it what a library may still have meant to do
-    for (engine::LiveTensor* tensor : held) runtime->unhold(tensor);
+    for (engine::LiveTensor* tensor : held) runtime->unpin(tensor);
   }
 };
 
@@ -68,7 +68,7 @@ class Collectives {
     std::unordered_set<const engine::LiveTensor*> tensors;
     for (const UnderWay& each : under_way_) tensors.insert(each.held.begin(), each.held.end());
     int64_t sum_bytes = 0;
-    for (const engine::LiveTensor* tensor : tensors) sum_bytes += tensor->size_bytes;
+    for (const engine::LiveTensor* tensor : tensors) sum_bytes += size_bytes_of(*tensor);
     return sum_bytes;
   }
 
@@ -132,8 +132,8 @@ CollectiveOperands::CollectiveOperands(ActiveSession& session, const OpInfo& inf
   if (!frame.uses.empty()) has_to_complete_ = leaves_works(session, stack, first);
   const StorageReferenceGuard guard;
   for (const engine::Use& use : frame.uses) {
-    if (const Status status = session.runtime->hold(use.tensor); !status.ok()) {
-      for (engine::LiveTensor* tensor : held_) session.runtime->unhold(tensor);
+    if (const Status status = session.runtime->pin(use.tensor); !status.ok()) {
+      for (engine::LiveTensor* tensor : held_) session.runtime->unpin(tensor);
       throw_status(status, info.name);
     }
     held_.push_back(use.tensor);
@@ -142,20 +142,19 @@ CollectiveOperands::CollectiveOperands(ActiveSession& session, const OpInfo& inf
 }
 
 CollectiveOperands::~CollectiveOperands() {
-  for (engine::LiveTensor* tensor : held_) session_.runtime->unhold(tensor);
+  for (engine::LiveTensor* tensor : held_) session_.runtime->unpin(tensor);
 }
 
 void CollectiveOperands::keep_until_over(const torch::jit::Stack& stack) {
-  if (is_coalescing) return keep_for_good();
+  if (is_coalescing) return pin_permanently();
   WorkReference work = work_in(stack, info_.return_count);
   if (!work || held_.empty()) return;
   collectives().add(
       {std::move(work), session_.runtime, std::exchange(held_, {}), has_to_complete_});
 }
 
-void CollectiveOperands::keep_for_good() {
-  for (engine::LiveTensor* tensor : held_)
-    if (tensor->owner != nullptr) (void)pin_for_good(*static_cast<TensorHandle*>(tensor->owner));
+void CollectiveOperands::pin_permanently() {
+  for (engine::LiveTensor* tensor : held_) (void)session_.runtime->pin_permanently(tensor);
 }
 
 void set_coalescing(bool is_on) { is_coalescing = is_on; }

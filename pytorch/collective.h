@@ -35,7 +35,7 @@ class CollectiveOperands {
   void keep_until_over(const torch::jit::Stack& stack);
 
  private:
-  void keep_for_good();
+  void pin_permanently();
 
   ActiveSession& session_;
   const OpInfo& info_;

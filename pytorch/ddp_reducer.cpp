@@ -59,7 +59,8 @@ void pin(ActiveSession& session, const at::Tensor& tensor) {
   if (handle == nullptr) return;
   const StorageReferenceGuard guard;
   remember_storage(*handle, storage);
-  if (const Status status = pin_for_good(*handle); !status.ok()) throw_status(status, "");
+  if (const Status status = handle->runtime->pin_permanently(handle->tensor); !status.ok())
+    throw_status(status, "");
 }
 
 }  // namespace

@@ -67,9 +67,9 @@ void DrySession::resize(c10::StorageImpl& storage) { recount_fake_storage(*activ
 Status DrySession::spend(int64_t duration_ns, int64_t workspace_bytes) {
   machine_->clock.advance_to(machine_->clock.now_ns() + duration_ns);
   if (workspace_bytes == 0) return {};
-  Result<engine::LiveTensor*> workspace = runtime_->allocate(workspace_bytes);
+  const Result<engine::Allocation> workspace = runtime_->allocate(workspace_bytes);
   if (!workspace.ok()) return workspace.status();
-  runtime_->release(*workspace);
+  runtime_->release(workspace->tensor);
   return {};
 }
 

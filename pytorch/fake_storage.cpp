@@ -30,10 +30,10 @@ void count_fake_storage(const ActiveSession& session, c10::StorageImpl& storage)
   if (!is_fake(storage) || storage.sym_nbytes().is_heap_allocated()) return;
   if (storage.nbytes() == 0 || handle_of(storage) != nullptr) return;
   const StorageReferenceGuard guard;
-  Result<TensorHandle*> handle =
-      make_handle(session.runtime, storage.device(), static_cast<int64_t>(storage.nbytes()));
-  if (!handle.ok()) throw_status(handle.status(), current_op_name());
-  storage.set_data_ptr_noswap(make_data_ptr(*handle, nullptr));
+  const Result<NewTensor> counted =
+      make_tensor(session.runtime, storage.device(), static_cast<int64_t>(storage.nbytes()));
+  if (!counted.ok()) throw_status(counted.status(), current_op_name());
+  storage.set_data_ptr_noswap(make_data_ptr(counted->handle, nullptr));
 }
 
 void recount_fake_storage(const ActiveSession& session, c10::StorageImpl& storage) {

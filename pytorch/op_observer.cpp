@@ -27,10 +27,19 @@ constexpr c10::DispatchKey kCollectiveKey = c10::DispatchKey::BackendSelect;
 // The outermost op of this thread. Its frame is reused, so that an op allocates nothing.
 struct ThreadState {
   engine::OpFrame frame;
-  std::vector<engine::LiveTensor*> nested_uses;   // of the nested op that begins: scratch
-  std::vector<engine::LiveTensor*> nested_holds;  // brought back inside it, kept until it ends
+  std::vector<engine::LiveTensor*> nested_uses;  // of the nested op that begins: scratch
+  std::vector<engine::LiveTensor*> nested_pins;  // brought back inside it, kept until it ends
   const OpInfo* op = nullptr;
   bool has_run_collective = false;  // inside `op`
+
+  // For a use of that kind: what an op changes, the runtime has to know of as changed.
+  bool has_pinned(const engine::LiveTensor* tensor, bool is_write) const {
+    const auto used = std::find_if(frame.uses.begin(), frame.uses.end(),
+                                   [&](const engine::Use& use) { return use.tensor == tensor; });
+    if (used != frame.uses.end() && (used->is_write || !is_write)) return true;
+    return !is_write &&
+           std::find(nested_pins.begin(), nested_pins.end(), tensor) != nested_pins.end();
+  }
 };
 thread_local ThreadState this_thread;  // asked for once per op: every access costs a call
 
@@ -68,9 +77,9 @@ void observe_collective(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
   operands.keep_until_over(*stack);
 }
 
-void release_nested_holds(ActiveSession& session, ThreadState& thread) {
-  for (engine::LiveTensor* tensor : thread.nested_holds) session.runtime->unhold(tensor);
-  thread.nested_holds.clear();
+void unpin_nested(ActiveSession& session, ThreadState& thread) {
+  for (engine::LiveTensor* tensor : thread.nested_pins) session.runtime->unpin(tensor);
+  thread.nested_pins.clear();
 }
 
 // An op that is captured runs now and later, with these addresses; nothing may move meanwhile.
@@ -82,7 +91,7 @@ void run_captured(ActiveSession& session, const OpInfo& info, const c10::Operato
     StorageWalk walk(session, frame, 0, OpSide::kNestedArguments);
     const size_t first = stack->size() - info.argument_count;
     for (size_t i = 0; i < info.argument_count; ++i) walk.visit((*stack)[first + i], false);
-    pin_all(frame.uses, info);
+    pin_all_permanently(*session.runtime, frame.uses, info);
   }
   call_below(op, keys, stack);
 }
@@ -112,10 +121,10 @@ class OutermostOp {
 
   ~OutermostOp() {
     const StorageReferenceGuard guard;
-    if (is_elsewhere_) keep_for_this_stream();
+    if (is_elsewhere_) record_this_stream();
     const bool is_complete = info_.completes_results && !thread_.has_run_collective;
     session_.runtime->end_op(thread_.frame, info_.name, signature_, is_complete);
-    release_nested_holds(session_, thread_);
+    unpin_nested(session_, thread_);
     thread_.op = nullptr;
   }
 
@@ -137,17 +146,17 @@ class OutermostOp {
     signature_ = walk.signature();
     if (has_collectives_under_way.load(std::memory_order_acquire)) let_go_of_ended_collectives();
     const StorageReferenceGuard guard;
-    if (info_.keeps_arguments) pin_all(thread_.frame.uses, info_);
+    if (info_.keeps_arguments) pin_all_permanently(*session_.runtime, thread_.frame.uses, info_);
     const Status status = session_.runtime->begin_op(thread_.frame, signature_);
     if (!status.ok()) throw_status(status, info_.name);
     if (is_elsewhere_) session_.backend->order_this_thread();
   }
 
   // The stream that this op went to has what it uses until it is done.
-  void keep_for_this_stream() {
+  void record_this_stream() {
     std::vector<engine::Use> used = thread_.frame.uses;
-    for (engine::LiveTensor* tensor : thread_.nested_holds) used.push_back({tensor, false});
-    session_.runtime->keep_for_stream(session_.backend->stream_of_this_thread(), used);
+    for (engine::LiveTensor* tensor : thread_.nested_pins) used.push_back({tensor, false});
+    session_.runtime->record_stream(session_.backend->stream_of_this_thread(), used);
   }
 
   ActiveSession& session_;
@@ -157,19 +166,21 @@ class OutermostOp {
   uint64_t signature_ = 0;
 };
 
-// An op inside an op: what it uses is nearly always there already, pinned by the outermost one or
-// just born in it.
-void bring_back_for_nested_op(ActiveSession& session, ThreadState& thread, const OpInfo& info,
-                              const torch::jit::Stack& stack) {
+// An op inside an op: what it uses is nearly always on the device already, pinned by the outermost
+// one of this thread or born in it. A pin of another thread's op does not count: it may end first.
+void pin_for_nested_op(ActiveSession& session, ThreadState& thread, const OpInfo& info,
+                       const torch::jit::Stack& stack) {
   const size_t first = stack.size() - info.argument_count;
   for (size_t i = 0; i < info.argument_count; ++i) {
     thread.nested_uses.clear();
-    find_unpinned(session, stack[first + i], thread.nested_uses);
+    find_tensors(session, stack[first + i], thread.nested_uses);
     for (engine::LiveTensor* tensor : thread.nested_uses) {
+      if (is_newborn(*tensor)) continue;
+      if (thread.has_pinned(tensor, info.is_write[i])) continue;
       const StorageReferenceGuard guard;
-      if (const Status status = session.runtime->hold(tensor); !status.ok())
+      if (const Status status = session.runtime->pin(tensor); !status.ok())
         throw_status(status, info.name);
-      thread.nested_holds.push_back(tensor);
+      thread.nested_pins.push_back(tensor);
       if (info.is_write[i]) session.runtime->mark_written(tensor);
     }
   }
@@ -191,7 +202,7 @@ void observe_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
   if (session->has_streams && session->backend->is_capturing())
     return run_captured(*session, info, op, keys, stack);
   if (thread.op != nullptr) {
-    bring_back_for_nested_op(*session, thread, info, *stack);
+    pin_for_nested_op(*session, thread, info, *stack);
     return call_below(op, keys, stack);
   }
   if (session->is_dry && acts_on_wrappers(info, keys, *stack)) return call_below(op, keys, stack);
@@ -208,12 +219,11 @@ void observe_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
 
 }  // namespace
 
-void pin_all(const std::vector<engine::Use>& uses, const OpInfo& info) {
-  for (const engine::Use& use : uses) {
-    if (use.tensor->owner == nullptr) continue;
-    const Status status = pin_for_good(*static_cast<TensorHandle*>(use.tensor->owner));
-    if (!status.ok()) throw_status(status, info.name);
-  }
+void pin_all_permanently(engine::Runtime& runtime, const std::vector<engine::Use>& uses,
+                         const OpInfo& info) {
+  for (const engine::Use& use : uses)
+    if (const Status status = runtime.pin_permanently(use.tensor); !status.ok())
+      throw_status(status, info.name);
 }
 
 void observe_this_thread(bool is_on) { c10::impl::tls_set_dispatch_key_included(kKey, is_on); }
@@ -227,7 +237,7 @@ bool enter_op(const OpInfo& info) {
 }
 
 void leave_op(ActiveSession& session) {
-  release_nested_holds(session, this_thread);
+  unpin_nested(session, this_thread);
   this_thread.op = nullptr;
 }
 

@@ -25,9 +25,10 @@ bool is_this_thread_observed();
 bool enter_op(const OpInfo& info);
 void leave_op(ActiveSession& session);
 
-// Of a graph that is captured: it may be at work on these tensors at any time after it, so they
-// stay for good. Raises when one cannot be brought back.
-void pin_all(const std::vector<engine::Use>& uses, const OpInfo& info);
+// Pins the tensors of an op until they die. A graph that captured the op may work on them at any
+// later time. Raises when one cannot be restored.
+void pin_all_permanently(engine::Runtime& runtime, const std::vector<engine::Use>& uses,
+                         const OpInfo& info);
 
 // The outermost op that the calling thread runs; empty outside of ops.
 std::string_view current_op_name();

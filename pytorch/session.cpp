@@ -304,7 +304,7 @@ void Session::abandon() {
   take_hooks_off();
   const StorageReferenceGuard guard;
   forget_collectives();
-  runtime_->abandon();
+  runtime_->discard();
   close_stores();
 }
 

@@ -25,7 +25,7 @@ std::string away_message(const engine::LiveTensor& tensor) {
   return fmt::format(
       "TERAIO: tensor {} ({}) is not on the device: its bytes are away and were touched outside of "
       "a PyTorch operator. Use it in an operator, or call teraio.hold(tensor) first",
-      tensor.id, format_size(tensor.size_bytes));
+      id_of(tensor), format_size(size_bytes_of(tensor)));
 }
 
 // Puts `replacement` in, without freeing what was there: the handle lives on.
@@ -113,8 +113,8 @@ StorageReferenceGuard::~StorageReferenceGuard() {
   dropped.swap(references_left_behind);
 }
 
-bool TorchStorageSwap::detach(engine::LiveTensor& tensor) {
-  auto* handle = static_cast<TensorHandle*>(tensor.owner);
+bool TorchStorageSwap::detach(engine::LiveTensor& tensor, void* owner) {
+  auto* handle = static_cast<TensorHandle*>(owner);
   if (handle == nullptr || !handle->storage) return false;
   StorageReference storage = handle->storage->lock();
   if (!storage) return false;
@@ -127,13 +127,13 @@ bool TorchStorageSwap::detach(engine::LiveTensor& tensor) {
   return is_ours;
 }
 
-void TorchStorageSwap::attach(engine::LiveTensor& tensor) {
-  auto* handle = static_cast<TensorHandle*>(tensor.owner);
+void TorchStorageSwap::attach(engine::LiveTensor& /*tensor*/, void* owner, std::byte* memory) {
+  auto* handle = static_cast<TensorHandle*>(owner);
   if (handle == nullptr || !handle->storage) return;
   StorageReference storage = handle->storage->lock();
   if (!storage) return;
   if (handle_of(*storage) == handle) {
-    replace_data_ptr(*storage, make_data_ptr(handle, tensor.memory));
+    replace_data_ptr(*storage, make_data_ptr(handle, memory));
     allow_data_access(*storage);
   }
   leave_behind(std::move(storage));

@@ -15,9 +15,8 @@ namespace teraio::pytorch {
 
 class TorchStorageSwap final : public engine::StorageSwap {
  public:
-  bool detach(engine::LiveTensor& tensor) override;
-  void attach(engine::LiveTensor& tensor) override;
-  void forget(engine::LiveTensor& tensor) override { tensor.owner = nullptr; }
+  bool detach(engine::LiveTensor& tensor, void* owner) override;
+  void attach(engine::LiveTensor& tensor, void* owner, std::byte* memory) override;
 };
 
 // detach and attach hold a storage for a moment; when that was its last reference, its death must

@@ -62,28 +62,25 @@ void StorageWalk::visit_tensor(const at::Tensor& tensor, bool is_write) {
   if (!impl.has_symbolic_sizes_strides() && !impl.is_nested())
     for (const int64_t size : impl.sizes())
       signature_ = engine::add_to_signature(signature_, static_cast<uint64_t>(size));
-  engine::LiveTensor* live = visit_storage(*storage, is_write);
-  if (live != nullptr && impl.requires_grad() && tensor.is_leaf()) live->is_parameter = true;
+  engine::Use* use = visit_storage(*storage, is_write);
+  if (use != nullptr && impl.requires_grad() && tensor.is_leaf()) use->is_parameter = true;
 }
 
-engine::LiveTensor* StorageWalk::visit_storage(c10::StorageImpl& storage, bool is_write) {
+engine::Use* StorageWalk::visit_storage(c10::StorageImpl& storage, bool is_write) {
   TensorHandle* handle = handle_of(storage);
   if (handle == nullptr && side_ == OpSide::kArguments && !session_.is_dry)
     handle = adopt(session_, storage);
   if (handle == nullptr || handle->runtime != session_.runtime) return nullptr;
   remember_storage(*handle, storage);
-  add_use(*handle->tensor, is_write);
-  return handle->tensor;
+  return &add_use(*handle->tensor, is_write);
 }
 
-void StorageWalk::add_use(engine::LiveTensor& tensor, bool is_write) {
+engine::Use& StorageWalk::add_use(engine::LiveTensor& tensor, bool is_write) {
   const auto known = std::find_if(frame_.uses.begin(), frame_.uses.end(),
                                   [&](const engine::Use& use) { return use.tensor == &tensor; });
-  if (known == frame_.uses.end()) {
-    frame_.uses.push_back({&tensor, is_write});
-  } else if (side_ != OpSide::kResults) {
-    known->is_write |= is_write;
-  }
+  if (known == frame_.uses.end()) return frame_.uses.emplace_back(engine::Use{&tensor, is_write});
+  if (side_ != OpSide::kResults) known->is_write |= is_write;
+  return *known;
 }
 
 bool has_wrapper(const c10::IValue& value) {
@@ -95,15 +92,14 @@ bool has_wrapper(const c10::IValue& value) {
   });
 }
 
-void find_unpinned(const ActiveSession& session, const c10::IValue& value,
-                   std::vector<engine::LiveTensor*>& found) {
+void find_tensors(const ActiveSession& session, const c10::IValue& value,
+                  std::vector<engine::LiveTensor*>& found) {
   const auto look_at_storage = [&](c10::StorageImpl* storage) {
     TensorHandle* handle = storage == nullptr ? nullptr : handle_of(*storage);
     if (handle == nullptr || handle->runtime != session.runtime) return;
     // Autograd may save what was born in an op and no op returns: it has to be able to leave.
     remember_storage(*handle, *storage);
     engine::LiveTensor* tensor = handle->tensor;
-    if (tensor->pin_count > 0 || !tensor->is_seen_as_input) return;
     if (std::find(found.begin(), found.end(), tensor) == found.end()) found.push_back(tensor);
   };
   const auto look_at = [&](const at::Tensor& tensor) {

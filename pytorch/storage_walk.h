@@ -34,9 +34,9 @@ class StorageWalk {
   void visit_tensor(const at::Tensor& tensor, bool is_write);
   void visit_inner_tensors(const at::Tensor& tensor, bool is_write);
   bool is_opaque(const c10::TensorImpl& impl, c10::StorageImpl& storage) const;
-  // Null when the storage is not the runtime's.
-  engine::LiveTensor* visit_storage(c10::StorageImpl& storage, bool is_write);
-  void add_use(engine::LiveTensor& tensor, bool is_write);
+  // Null when the storage is not the runtime's. Valid until the next call.
+  engine::Use* visit_storage(c10::StorageImpl& storage, bool is_write);
+  engine::Use& add_use(engine::LiveTensor& tensor, bool is_write);
 
   ActiveSession& session_;
   engine::OpFrame& frame_;
@@ -48,9 +48,8 @@ class StorageWalk {
 // at.
 bool has_wrapper(const c10::IValue& value);
 
-// Adds the tensors behind `value`, the argument of an op within another, that no running op or hold
-// keeps, each once.
-void find_unpinned(const ActiveSession& session, const c10::IValue& value,
-                   std::vector<engine::LiveTensor*>& found);
+// Adds the runtime's tensors behind `value`, the argument of an op within another, each once.
+void find_tensors(const ActiveSession& session, const c10::IValue& value,
+                  std::vector<engine::LiveTensor*>& found);
 
 }  // namespace teraio::pytorch

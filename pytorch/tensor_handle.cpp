@@ -54,8 +54,7 @@ bool release_newborn(void* memory) {
 
 static void delete_newborn(void* memory) { (void)release_newborn(memory); }
 
-c10::DataPtr make_newborn_data_ptr(TensorHandle* handle) {
-  std::byte* memory = handle->tensor->memory;
+c10::DataPtr make_newborn_data_ptr(TensorHandle* handle, std::byte* memory) {
   newborns().add(memory, handle);
   return {memory, memory, &delete_newborn, handle->device};
 }
@@ -71,15 +70,15 @@ c10::DataPtr make_data_ptr(TensorHandle* handle, std::byte* memory) {
   return {memory, handle, &release_handle, handle->device};
 }
 
-Result<TensorHandle*> make_handle(const std::shared_ptr<engine::Runtime>& runtime,
-                                  c10::Device device, int64_t size_bytes) {
-  Result<engine::LiveTensor*> tensor = runtime->allocate(size_bytes);
-  if (!tensor.ok()) return tensor.status();
+Result<NewTensor> make_tensor(const std::shared_ptr<engine::Runtime>& runtime, c10::Device device,
+                              int64_t size_bytes) {
+  const Result<engine::Allocation> allocation = runtime->allocate(size_bytes);
+  if (!allocation.ok()) return allocation.status();
   auto handle = std::make_unique<TensorHandle>();
   handle->runtime = runtime;
-  handle->tensor = *tensor;
+  handle->tensor = allocation->tensor;
   handle->device = device;
-  return handle.release();
+  return NewTensor{handle.release(), allocation->memory};
 }
 
 // The storage's own reference to its memory becomes one to the handle.
@@ -87,8 +86,8 @@ static void name_newborn(c10::StorageImpl& storage) {
   c10::DataPtr& data_ptr = storage._mutable_data_ptr_no_checks();
   TensorHandle* handle = newborns().take(data_ptr.get_context());
   if (handle == nullptr) return;  // another thread is doing this
-  data_ptr.release_context();
-  data_ptr = make_data_ptr(handle, handle->tensor->memory);
+  auto* memory = static_cast<std::byte*>(data_ptr.release_context());
+  data_ptr = make_data_ptr(handle, memory);
 }
 
 TensorHandle* handle_of(c10::StorageImpl& storage) {
@@ -104,14 +103,12 @@ TensorHandle* handle_behind(const c10::DataPtr& data_ptr) {
   return newborns().find(data_ptr.get_context());
 }
 
-Status pin_for_good(TensorHandle& handle) { return handle.runtime->hold_for_good(handle.tensor); }
-
 void remember_storage(TensorHandle& handle, c10::StorageImpl& storage) {
   if (handle.storage_identity == &storage) return;
   c10::raw::weak_intrusive_ptr::incref(&storage);
   handle.storage = c10::weak_intrusive_ptr<c10::StorageImpl>::reclaim(&storage);
   handle.storage_identity = &storage;
-  handle.tensor->owner = &handle;
+  handle.runtime->set_owner(handle.tensor, &handle);
 }
 
 }  // namespace teraio::pytorch

@@ -30,20 +30,21 @@ struct TensorHandle {
 c10::DataPtr make_data_ptr(TensorHandle* handle, std::byte* memory);
 
 // The same for memory that may not even be a storage's.
-c10::DataPtr make_newborn_data_ptr(TensorHandle* handle);
+c10::DataPtr make_newborn_data_ptr(TensorHandle* handle, std::byte* memory);
 
-// A handle for a new tensor of the runtime, ready for make_data_ptr.
-Result<TensorHandle*> make_handle(const std::shared_ptr<engine::Runtime>& runtime,
-                                  c10::Device device, int64_t size_bytes);
+// A new tensor of the runtime: its handle, which make_data_ptr() takes over, and its memory.
+struct NewTensor {
+  TensorHandle* handle = nullptr;
+  std::byte* memory = nullptr;
+};
+Result<NewTensor> make_tensor(const std::shared_ptr<engine::Runtime>& runtime, c10::Device device,
+                              int64_t size_bytes);
 
 // Null for storages whose memory is not ours.
 TensorHandle* handle_of(c10::StorageImpl& storage);
 
 // The same for memory that may not be a storage's, which it does not become one by.
 TensorHandle* handle_behind(const c10::DataPtr& data_ptr);
-
-// Brings the tensor back and never moves it again: somebody may use its address at any time.
-Status pin_for_good(TensorHandle& handle);
 
 // Lets the engine move the handle's tensor: its storage is now known.
 void remember_storage(TensorHandle& handle, c10::StorageImpl& storage);

@@ -99,8 +99,9 @@ void make_room(size_t size_bytes) {
   ActiveSession* session = session_of_this_thread();
   if (session == nullptr) return;
   const StorageReferenceGuard guard;
-  Result<engine::LiveTensor*> room = session->runtime->allocate(static_cast<int64_t>(size_bytes));
-  if (room.ok()) session->runtime->release(*room);
+  const Result<engine::Allocation> room =
+      session->runtime->allocate(static_cast<int64_t>(size_bytes));
+  if (room.ok()) session->runtime->release(room->tensor);
 }
 
 template <typename Allocate>
@@ -114,9 +115,9 @@ auto with_room(size_t size_bytes, Allocate allocate) {
 }
 
 // The caching allocator reuses the tensor's memory only after what `stream` does by then.
-void record_block(const TensorHandle& handle, c10::cuda::CUDAStream stream) {
+void record_block(const TensorHandle& handle, void* memory, c10::cuda::CUDAStream stream) {
   const auto* device = dynamic_cast<const device::CudaDevice*>(&handle.runtime->device());
-  void* block = device->source_block(handle.tensor->memory);
+  void* block = device->source_block(static_cast<std::byte*>(memory));
   c10::DataPtr as_stock(block, block, stock()->raw_deleter(), handle.device);
   stock()->recordStream(as_stock, stream);
   as_stock.release_context();
@@ -133,10 +134,10 @@ class SessionAllocator final : public caching::CUDAAllocator {
       return with_room(size_bytes, [&] { return stock()->allocate(size_bytes); });
     }
     const StorageReferenceGuard guard;
-    Result<TensorHandle*> handle = make_handle(session->runtime, session->backend->torch_device(),
-                                               static_cast<int64_t>(size_bytes));
-    if (!handle.ok()) throw_status(handle.status(), current_op_name());
-    return make_newborn_data_ptr(*handle);
+    const Result<NewTensor> newborn = make_tensor(
+        session->runtime, session->backend->torch_device(), static_cast<int64_t>(size_bytes));
+    if (!newborn.ok()) throw_status(newborn.status(), current_op_name());
+    return make_newborn_data_ptr(newborn->handle, newborn->memory);
   }
 
   static void deallocate_raw(void* memory) {
@@ -160,11 +161,11 @@ class SessionAllocator final : public caching::CUDAAllocator {
     if (handle == nullptr) return stock()->recordStream(data_ptr, stream);
     engine::Runtime& runtime = *handle->runtime;
     const StorageReferenceGuard guard;
-    if (!runtime.hold(handle->tensor).ok()) return;
-    record_block(*handle, stream);
+    if (!runtime.pin(handle->tensor).ok()) return;
+    record_block(*handle, data_ptr.get(), stream);
     const engine::Use use = {handle->tensor, true};
-    runtime.keep_for_stream(stream.stream(), std::span(&use, 1));
-    runtime.unhold(handle->tensor);
+    runtime.record_stream(stream.stream(), std::span(&use, 1));
+    runtime.unpin(handle->tensor);
   }
 
   // --- Forwarded ---

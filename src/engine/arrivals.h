@@ -17,7 +17,8 @@ struct Arrival {
   LiveTensor* tensor = nullptr;
   io::Direction direction = io::Direction::kRead;
   storage::Completion completion;
-  std::vector<device::Event> on_its_way = {};  // not empty: the transfer goes on, and ends by these
+  std::vector<device::Event> on_copies_enqueued =
+      {};  // not empty: the transfer goes on, and ends by these
 };
 
 class Arrivals {

@@ -41,15 +41,20 @@ void Engine::release(LiveTensor* tensor) {
   live_.pop_back();
   if (tensor->profile_index >= 0) bound_[static_cast<size_t>(tensor->profile_index)] = nullptr;
   std::erase(due_prefetches_, tensor);
-  options_.swap->forget(*tensor);
-  if (tensor->residency == Residency::kOut) bytes_away_ -= tensor->size_bytes;
+  forget_owner(*tensor);
+  if (tensor->residency == Residency::kOffloaded) offloaded_bytes_ -= tensor->size_bytes;
   if (tensor->residency == Residency::kOffloading || tensor->residency == Residency::kLoading ||
-      tensor->is_arriving) {
+      tensor->is_copy_pending) {
     tensor->is_dead = true;  // the transfer still uses its memory and extent
     store(tensor->transfer_tier)->cancel(tensor->transfer);
     return;
   }
   destroy(*tensor);
+}
+
+void Engine::forget_owner(LiveTensor& tensor) {
+  tensor.owner = nullptr;
+  options_.swap->forget(tensor);
 }
 
 Status Engine::begin_op(trace::OpIndex position, std::span<const Use> inputs) {
@@ -67,7 +72,7 @@ Status Engine::begin_op(trace::OpIndex position, std::span<const Use> inputs) {
   }
   for (const Use& use : inputs) {
     use.tensor->last_use = op_count_;
-    use.tensor->is_seen_as_input = true;
+    use.tensor->is_seen_as_input.store(true, std::memory_order_relaxed);
     if (use.is_write) mark_written(use.tensor);
   }
   if (!due_prefetches_.empty()) start_due_prefetches();
@@ -80,7 +85,7 @@ void Engine::end_op(trace::OpIndex position, std::span<const Use> uses, size_t i
   if (position != kLost) bind(position, uses);
 }
 
-Status Engine::hold(LiveTensor* tensor) {
+Status Engine::pin(LiveTensor* tensor) {
   if (arrivals_.has_any()) pick_up_arrivals();
   const Use use = {tensor, false};
   ++tensor->pin_count;
@@ -89,7 +94,7 @@ Status Engine::hold(LiveTensor* tensor) {
   return status;
 }
 
-void Engine::unhold(LiveTensor* tensor) {
+void Engine::unpin(LiveTensor* tensor) {
   TERAIO_CHECK(tensor->pin_count > 0);
   --tensor->pin_count;
 }
@@ -211,7 +216,7 @@ void Engine::issue_prefetch(LiveTensor& tensor, const plan::Migration& migration
     tensor.is_wanted_back = true;
     return;
   }
-  if (tensor.residency != Residency::kOut) return;
+  if (tensor.residency != Residency::kOffloaded) return;
   tensor.prefetch_deadline = iteration_start_ + migration.deadline_op;
   if (migration.deadline_op < migration.trigger_op)
     tensor.prefetch_deadline += schedule_.profile().op_count();
@@ -226,7 +231,7 @@ void Engine::start_due_prefetches() {
   const int64_t kept_bytes = position_ == kLost ? 0 : schedule_.newborn_bytes(position_);
   while (!due_prefetches_.empty()) {
     LiveTensor& tensor = *due_prefetches_.front();
-    if (tensor.residency == Residency::kOut) {
+    if (tensor.residency == Residency::kOffloaded) {
       if (free_bytes() < tensor.size_bytes + kept_bytes) return;
       std::byte* memory = options_.device->allocate(tensor.size_bytes);
       if (memory == nullptr) return;
@@ -244,7 +249,7 @@ void Engine::request(LiveTensor& tensor, Status& status) {
     store(tensor.transfer_tier)->expedite(tensor.transfer);
     return;
   }
-  if (tensor.residency != Residency::kOut) return;
+  if (tensor.residency != Residency::kOffloaded) return;
   if (tensor.valid_copy() == nullptr) {
     status = Status(ErrorCode::kCancelled,
                     fmt::format("tensor {} ({}) was left behind when the session ended", tensor.id,
@@ -280,7 +285,7 @@ Status Engine::wait_until_resident(std::span<const Use> uses) {
       wait_for_arrival(counters_.stall_read_ns);
       if (!due_prefetches_.empty()) start_due_prefetches();
     }
-    if (use.tensor->residency == Residency::kOut)
+    if (use.tensor->residency == Residency::kOffloaded)
       return last_error_.with_context(fmt::format(
           "tensor {} ({}) did not come back", use.tensor->id, format_size(use.tensor->size_bytes)));
   }
@@ -291,14 +296,14 @@ Status Engine::evict_everything() {
   last_error_ = Status();
   int64_t ignored_ns = 0;
   for (const LiveTensor* tensor : live_)
-    while (tensor->is_arriving) wait_for_arrival(ignored_ns);
+    while (tensor->is_copy_pending) wait_for_arrival(ignored_ns);
   for (LiveTensor* tensor : std::vector(live_))
     if (can_leave(*tensor)) evict(*tensor);
   while (transfers_under_way_ > 0) wait_for_arrival(ignored_ns);
   return std::exchange(last_error_, Status());
 }
 
-Status Engine::bring_everything_back() {
+Status Engine::restore_all() {
   due_prefetches_.clear();
   int64_t ignored_ns = 0;
   while (transfers_under_way_ > 0) wait_for_arrival(ignored_ns);
@@ -314,7 +319,7 @@ Status Engine::bring_everything_back() {
   return {};
 }
 
-void Engine::leave_everything_behind() {
+void Engine::discard_all() {
   due_prefetches_.clear();
   int64_t ignored_ns = 0;
   while (transfers_under_way_ > 0) wait_for_arrival(ignored_ns);
@@ -323,7 +328,7 @@ void Engine::leave_everything_behind() {
 }
 
 void Engine::leave_stores() {
-  TERAIO_CHECK(bytes_away_ == 0 && transfers_under_way_ == 0);
+  TERAIO_CHECK(offloaded_bytes_ == 0 && transfers_under_way_ == 0);
   options_.stores = {};
 }
 
@@ -335,7 +340,7 @@ int64_t Engine::unmovable_bytes() const {
   return total_bytes;
 }
 
-int64_t Engine::held_for_good_bytes() const {
+int64_t Engine::permanently_pinned_bytes() const {
   int64_t total_bytes = 0;
   for (const LiveTensor* tensor : live_)
     if (tensor->is_address_known) total_bytes += tensor->size_bytes;

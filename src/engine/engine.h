@@ -23,46 +23,19 @@
 #include "base/units.h"
 #include "device/device.h"
 #include "engine/arrivals.h"
-#include "engine/follower.h"
+#include "engine/engine_counters.h"
+#include "engine/engine_options.h"
 #include "engine/live_tensor.h"
-#include "engine/recorder.h"
 #include "engine/schedule.h"
+#include "engine/use.h"
 #include "storage/tier_store.h"
 
 namespace teraio::engine {
 
-// All pointers outlive the engine. A tier that is not there is null.
-struct EngineOptions {
-  device::Device* device = nullptr;
-  std::array<storage::TierStore*, kTierCount> stores = {};  // by Tier
-  StorageSwap* swap = nullptr;
-  const Clock* clock = nullptr;
-  int64_t smallest_tensor_bytes = 64 * kKiB;  // smaller ones never move
-  bool poison_released_memory = false;        // tests: stale bytes are never right by luck
-};
-
-struct EngineCounters {
-  int64_t planned_offloads = 0;
-  int64_t planned_drops = 0;
-  int64_t planned_prefetches = 0;
-  int64_t skipped_migrations =
-      0;  // planned, but the tensor was not there, in use, or already moved
-  int64_t on_demand_offloads = 0;
-  int64_t on_demand_drops = 0;
-  int64_t urgent_reads = 0;     // reads that an op waited for from the start
-  int64_t late_prefetches = 0;  // planned reads that an op had to wait for
-  int64_t adopted_tensors = 0;
-  int64_t failed_transfers = 0;
-  int64_t stall_read_ns = 0;    // waiting for bytes to come back
-  int64_t stall_memory_ns = 0;  // waiting for memory to become free
-
-  int64_t stall_ns() const { return stall_read_ns + stall_memory_ns; }
-};
-
 class Engine {
  public:
   explicit Engine(const EngineOptions& options);
-  // Requires that every tensor has been released or abandoned (see release()).
+  // Requires that every tensor has been released.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -75,6 +48,8 @@ class Engine {
 
   // The program has dropped the tensor, in whatever state: it is gone after this call.
   void release(LiveTensor* tensor);
+  // The program has dropped it, but an op or a pin still uses it: nobody hears of it any more.
+  void forget_owner(LiveTensor& tensor);
 
   // --- Ops ----------------------------------------------------------------------------------
 
@@ -85,9 +60,9 @@ class Engine {
   // After it, also when it failed: `uses` are its inputs and then its results, each tensor once.
   void end_op(trace::OpIndex position, std::span<const Use> uses, size_t input_count);
 
-  // Brings a tensor back and keeps it until unhold(). Holds nest.
-  Status hold(LiveTensor* tensor);
-  void unhold(LiveTensor* tensor);
+  // Brings a tensor back and keeps it until unpin(). Holds nest.
+  Status pin(LiveTensor* tensor);
+  void unpin(LiveTensor* tensor);
   // The bytes of a held tensor are about to change outside an op: copies on tiers are stale.
   void mark_written(LiveTensor* tensor);
 
@@ -106,21 +81,21 @@ class Engine {
   Status evict_everything();
   // Brings every tensor back and drops the copies on the tiers. On failure (kOutOfMemory when the
   // budget does not hold them) the copies stay, and nothing is lost.
-  Status bring_everything_back();
+  Status restore_all();
   // Nothing moves from now on, and the stores may go. What is away stays so, and its bytes are
   // lost.
-  void leave_everything_behind();
+  void discard_all();
   // Nothing moves from now on, and the stores may go. Requires that everything is back.
   void leave_stores();
 
   std::span<LiveTensor* const> live() const { return live_; }
   uint64_t next_id() const { return next_id_; }
   const EngineCounters& counters() const { return counters_; }
-  int64_t bytes_away() const { return bytes_away_; }
+  int64_t offloaded_bytes() const { return offloaded_bytes_; }
   // Resident bytes that can never leave: small, foreign, held or not yet used.
   int64_t unmovable_bytes() const;
   // Those of them whose address is known outside.
-  int64_t held_for_good_bytes() const;
+  int64_t permanently_pinned_bytes() const;
   bool can_leave(const LiveTensor& tensor) const;
 
  private:
@@ -185,7 +160,7 @@ class Engine {
   int64_t iteration_start_ = 0;  // ops of the profile in all iterations before: orders deadlines
   uint64_t next_id_ = 1;
   uint64_t op_count_ = 0;
-  int64_t bytes_away_ = 0;
+  int64_t offloaded_bytes_ = 0;
   int64_t bytes_leaving_ = 0;  // memory that writes under way will free
   int64_t transfers_under_way_ = 0;
   Status last_error_;

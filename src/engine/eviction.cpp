@@ -10,9 +10,9 @@
 namespace teraio::engine {
 
 bool Engine::can_leave(const LiveTensor& tensor) const {
-  return tensor.residency == Residency::kResident && tensor.pin_count == 0 &&
-         tensor.is_seen_as_input && tensor.size_bytes >= options_.smallest_tensor_bytes &&
-         tensor.owner != nullptr && !tensor.is_dead && !tensor.is_arriving;
+  return tensor.residency == Residency::kResident && tensor.pin_count == 0 && !is_newborn(tensor) &&
+         tensor.size_bytes >= options_.smallest_tensor_bytes && tensor.owner != nullptr &&
+         !tensor.is_dead && !tensor.is_copy_pending;
 }
 
 std::byte* Engine::obtain_memory(int64_t size_bytes) {

@@ -10,11 +10,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/use.h"
 #include "trace/trace.h"
 
 namespace teraio::engine {
-
-inline constexpr trace::OpIndex kLost = -1;
 
 class Follower {
  public:
@@ -32,7 +31,6 @@ class Follower {
   bool is_exact_end() const {
     return next_ == static_cast<trace::OpIndex>(signatures_.size()) && !deviated_;
   }
-  bool has_deviated() const { return deviated_; }
   int64_t deviation_count() const { return deviation_count_; }
 
  private:

@@ -5,10 +5,13 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "engine/engine_options.h"
+#include "engine/use.h"
 #include "plan/plan.h"
 #include "storage/tier_store.h"
 
@@ -17,7 +20,7 @@ namespace teraio::engine {
 enum class Residency : uint8_t {
   kResident,    // the bytes are on the device
   kOffloading,  // a write to a tier is under way; the bytes are still on the device and valid
-  kOut,         // the bytes are only on a tier
+  kOffloaded,   // the bytes are only on a tier
   kLoading,     // a read is under way; device memory is taken, its bytes are not valid yet
 };
 
@@ -28,22 +31,19 @@ struct TierCopy {
   bool is_valid = false;
 };
 
-inline constexpr size_t kTierCount = 2;
-
 struct LiveTensor {
   uint64_t id = 0;
   int64_t size_bytes = 0;
-  std::byte* memory = nullptr;  // null when kOut
+  std::byte* memory = nullptr;  // null when kOffloaded
   Residency residency = Residency::kResident;
-  bool is_dead = false;               // died while a transfer was under way; freed when that ends
-  bool is_adopted = false;            // came from memory that was not the device's
-  bool is_seen_as_input = false;      // an op has read or changed it after its birth
+  bool is_dead = false;  // died while a transfer was under way; freed when that ends
+  std::atomic<bool> is_seen_as_input = false;  // an op has read or changed it after its birth
   bool is_written_meanwhile = false;  // changed while a write was under way: that copy is stale
   bool is_wanted_back = false;        // a prefetch fell due while the offload was still under way
-  bool is_arriving = false;   // resident for compute, which waits for the read's last copies
-  bool is_parameter = false;  // a leaf that requires a gradient has been seen over it
+  bool is_copy_pending = false;  // resident for compute, which waits for the read's last copies
+  bool is_parameter = false;     // a leaf that requires a gradient has been seen over it
   bool is_used_since_update = false;
-  uint64_t updated_in_segment = 0;
+  uint64_t last_update = 0;        // of the detector's count of updates
   bool is_address_known = false;   // to somebody who may use it at any time: held until it dies
   bool is_dropped_in_use = false;  // the program let go of it inside an op: freed at pin_count 0
   uint32_t pin_count = 0;          // running ops and holds; moves only at 0
@@ -61,7 +61,7 @@ struct LiveTensor {
   trace::TensorIndex record_index = -1;
   size_t registry_position = 0;
   uintptr_t birth_thread = 0;  // its birth counts to the op that this thread runs
-  void* owner = nullptr;       // for StorageSwap: what holds the bytes' address
+  void* owner = nullptr;       // for StorageSwap; null: it cannot leave
 
   TierCopy& copy(plan::Tier tier) { return copies[static_cast<size_t>(tier)]; }
   const TierCopy& copy(plan::Tier tier) const { return copies[static_cast<size_t>(tier)]; }
@@ -70,22 +70,6 @@ struct LiveTensor {
       if (candidate.is_valid) return &candidate;
     return nullptr;
   }
-};
-
-// How the program that owns a tensor learns that its bytes have moved.
-//
-// Threads: called by the engine under its lock. Neither call may call into the engine, block, or
-// take Python's lock.
-class StorageSwap {
- public:
-  virtual ~StorageSwap() = default;
-  // From now on touching the bytes outside an op fails loudly. False: this one cannot be taken away
-  // (now), nothing has changed, and the tensor stays.
-  virtual bool detach(LiveTensor& tensor) = 0;
-  // The bytes are at tensor.memory.
-  virtual void attach(LiveTensor& tensor) = 0;
-  // The owner is forgotten: `tensor` is about to be freed.
-  virtual void forget(LiveTensor& tensor) = 0;
 };
 
 }  // namespace teraio::engine

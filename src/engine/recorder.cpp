@@ -12,7 +12,6 @@ namespace teraio::engine {
 void Recorder::start(uint64_t first_new_id) {
   ++epoch_;
   first_new_id_ = first_new_id;
-  sequence_hash_ = kEmptySignature;
   ops_.clear();
   events_.clear();
   tensors_.clear();
@@ -38,7 +37,6 @@ void Recorder::record_op(const OpRecord& record) {
   }
   ops_.push_back({record.name, record.signature, std::max<int64_t>(record.duration_ns, 0),
                   std::max<int64_t>(record.workspace_bytes, 0), events_.size()});
-  sequence_hash_ = combine_signatures(sequence_hash_, record.signature);
 }
 
 void Recorder::record_death(LiveTensor& tensor) {

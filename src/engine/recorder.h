@@ -13,14 +13,9 @@
 
 #include "engine/live_tensor.h"
 #include "engine/profile.h"
+#include "engine/use.h"
 
 namespace teraio::engine {
-
-// One tensor of an op's active set. An op names each tensor once.
-struct Use {
-  LiveTensor* tensor = nullptr;
-  bool is_write = false;
-};
 
 // What an op was and did, known when it has ended.
 struct OpRecord {
@@ -47,8 +42,6 @@ class Recorder {
   // What a tensor is, from whoever knows it. Kept until the tensor dies.
   void describe(const LiveTensor& tensor, trace::TensorKind kind, std::string name);
 
-  // A hash over the signatures so far: equal iterations have equal hashes.
-  uint64_t sequence_hash() const { return sequence_hash_; }
   trace::OpIndex op_count() const { return static_cast<trace::OpIndex>(ops_.size()); }
 
   // The recording so far as one iteration. `alive`: every tensor that lives now. Those that lived
@@ -84,7 +77,6 @@ class Recorder {
 
   uint64_t epoch_ = 0;
   uint64_t first_new_id_ = 0;
-  uint64_t sequence_hash_ = 0;
   std::vector<RecordedOp> ops_;
   std::vector<Event> events_;
   std::vector<trace::Tensor> tensors_;

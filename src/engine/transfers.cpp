@@ -33,7 +33,7 @@ void Engine::start_read(LiveTensor& tensor, std::byte* memory, storage::Priority
   TERAIO_CHECK(tensor.copy(tier).is_valid);
   tensor.memory = memory;
   tensor.residency = Residency::kLoading;
-  bytes_away_ -= tensor.size_bytes;
+  offloaded_bytes_ -= tensor.size_bytes;
   submit(tensor, io::Direction::kRead, tier, priority, deadline);
 }
 
@@ -72,8 +72,9 @@ bool Engine::reclaim_stale_copies(plan::Tier tier) {
   bool has_freed = false;
   for (LiveTensor* tensor : live_) {
     TierCopy& copy = tensor->copy(tier);
-    const bool is_moving = (tensor->residency == Residency::kOffloading || tensor->is_arriving) &&
-                           tensor->transfer_tier == tier;
+    const bool is_moving =
+        (tensor->residency == Residency::kOffloading || tensor->is_copy_pending) &&
+        tensor->transfer_tier == tier;
     if (!copy.extent.is_valid() || copy.is_valid || is_moving) continue;
     store(tier)->release(std::exchange(copy.extent, storage::Extent()));
     has_freed = true;
@@ -96,10 +97,10 @@ void Engine::submit(LiveTensor& tensor, io::Direction direction, plan::Tier tier
     arrivals_.add({moved, direction, completion});
   };
   if (direction == io::Direction::kRead && !options_.device->is_host_addressable()) {
-    transfer.on_its_way = [this, moved = &tensor](std::span<const device::Event> events) {
+    transfer.on_copies_enqueued = [this, moved = &tensor](std::span<const device::Event> events) {
       Arrival arrival;
       arrival.tensor = moved;
-      arrival.on_its_way.assign(events.begin(), events.end());
+      arrival.on_copies_enqueued.assign(events.begin(), events.end());
       arrivals_.add(std::move(arrival));
     };
   }
@@ -108,17 +109,17 @@ void Engine::submit(LiveTensor& tensor, io::Direction direction, plan::Tier tier
 }
 
 bool Engine::drop(LiveTensor& tensor) {
-  if (!options_.swap->detach(tensor)) return false;
+  if (!options_.swap->detach(tensor, tensor.owner)) return false;
   free_memory(tensor);
-  tensor.residency = Residency::kOut;
-  bytes_away_ += tensor.size_bytes;
+  tensor.residency = Residency::kOffloaded;
+  offloaded_bytes_ += tensor.size_bytes;
   return true;
 }
 
 void Engine::pick_up_arrivals() {
   for (Arrival& arrival : arrivals_.take()) {
-    if (!arrival.on_its_way.empty()) {
-      arrival.tensor->arrival = std::move(arrival.on_its_way);
+    if (!arrival.on_copies_enqueued.empty()) {
+      arrival.tensor->arrival = std::move(arrival.on_copies_enqueued);
       continue;
     }
     --transfers_under_way_;
@@ -155,8 +156,8 @@ bool Engine::order_after_arrival(LiveTensor& tensor) {
     if (!options_.device->order_after(event).ok()) return false;
   tensor.arrival.clear();
   tensor.residency = Residency::kResident;
-  tensor.is_arriving = true;
-  options_.swap->attach(tensor);
+  tensor.is_copy_pending = true;
+  options_.swap->attach(tensor, tensor.owner, tensor.memory);
   return true;
 }
 
@@ -169,7 +170,7 @@ void Engine::on_arrival_failed(const LiveTensor& tensor, const Status& status) {
 
 void Engine::on_read_done(LiveTensor& tensor, const storage::Completion& completion) {
   tensor.arrival.clear();
-  const bool is_in_use = std::exchange(tensor.is_arriving, false);
+  const bool is_in_use = std::exchange(tensor.is_copy_pending, false);
   if (tensor.is_dead) return destroy(tensor);
   if (is_in_use && completion.status.ok()) return;
   if (is_in_use) {
@@ -178,14 +179,14 @@ void Engine::on_read_done(LiveTensor& tensor, const storage::Completion& complet
   }
   if (completion.status.ok()) {
     tensor.residency = Residency::kResident;
-    options_.swap->attach(tensor);
+    options_.swap->attach(tensor, tensor.owner, tensor.memory);
     return;
   }
   ++counters_.failed_transfers;
   last_error_ = completion.status;
   free_memory(tensor);
-  tensor.residency = Residency::kOut;
-  bytes_away_ += tensor.size_bytes;
+  tensor.residency = Residency::kOffloaded;
+  offloaded_bytes_ += tensor.size_bytes;
 }
 
 void Engine::wait_for_arrival(int64_t& stall_ns) {

@@ -37,9 +37,9 @@ struct ChunkResult {
   // Not ok: GPUDirect failed under way, for this reason, and the drive goes on without it.
   Status gpu_direct_failure;
   // Of a read whose last step is a copy of the device that only wait() asks for: the copy's end. It
-  // comes twice, first with `is_on_its_way`, which is no end yet.
+  // comes twice, first with `are_copies_enqueued`, which is no end yet.
   device::Event arrival = {};
-  bool is_on_its_way = false;
+  bool are_copies_enqueued = false;
 };
 
 // Threads: as DriveIo. A factory's `window` chunks at most are under way.

@@ -263,8 +263,9 @@ std::optional<StripedStore::OnItsWay> StripedStore::note_arrival(const io::Chunk
   job.arrivals.push_back(arrival);
   job.bytes_on_way += chunk.size_bytes;
   const bool is_whole = job.bytes_on_way == job.extent->size_bytes;
-  if (!is_whole || !job.completion.status.ok() || !job.transfer.on_its_way) return std::nullopt;
-  return OnItsWay{std::exchange(job.transfer.on_its_way, nullptr), std::move(job.arrivals)};
+  if (!is_whole || !job.completion.status.ok() || !job.transfer.on_copies_enqueued)
+    return std::nullopt;
+  return OnItsWay{std::exchange(job.transfer.on_copies_enqueued, nullptr), std::move(job.arrivals)};
 }
 
 bool StripedStore::begin_round(int32_t drive_index, Round& round) {
@@ -315,7 +316,7 @@ io::Chunk StripedStore::chunk_of(Job& job, const QueuedRequest& request) const {
 
 void StripedStore::settle(int32_t drive_index, const io::ChunkResult& result, int64_t now_ns,
                           Round& round) {
-  if (result.is_on_its_way) {
+  if (result.are_copies_enqueued) {
     std::optional<OnItsWay> transfer = note_arrival(result.chunk, result.arrival);
     if (transfer) round.on_their_way.push_back(std::move(*transfer));
     return;

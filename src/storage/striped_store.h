@@ -98,7 +98,7 @@ class StripedStore final : public TierStore {
   };
 
   // A `done` to be called, outside the mutex.
-  // What a transfer's on_its_way is told.
+  // What a transfer's on_copies_enqueued is told.
   struct OnItsWay {
     std::function<void(std::span<const device::Event>)> tell;
     std::vector<device::Event> arrivals;

@@ -67,7 +67,7 @@ struct Transfer {
   // Of reads, where the last step is a copy of the device: called at most once, and before `done`,
   // when every byte is on its way and will be there once all of these have passed. Rules as for
   // `done`; memory and extent are the transfer's until that.
-  std::function<void(std::span<const device::Event>)> on_its_way = {};
+  std::function<void(std::span<const device::Event>)> on_copies_enqueued = {};
 };
 
 using TransferId = uint64_t;

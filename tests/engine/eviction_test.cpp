@@ -16,7 +16,7 @@ TEST(Eviction, TheOldestLeavesWithoutAProfile) {
   const Tensors t = session.tensors(4);
   ASSERT_TRUE(session.use({t[0]}).ok());
   session.born();
-  EXPECT_EQ(t[1]->residency, Residency::kOut);
+  EXPECT_EQ(t[1]->residency, Residency::kOffloaded);
   EXPECT_EQ(t[0]->residency, Residency::kResident) << "used after it";
   EXPECT_EQ(t[2]->residency, Residency::kResident);
   EXPECT_EQ(session.counters().on_demand_offloads, 1);
@@ -36,7 +36,7 @@ TEST(Eviction, TheFarthestNextUseLeavesWithAProfile) {
   session.engine().follow(program.schedule());
   ASSERT_TRUE(session.op(0, {t[0]}).ok());
   session.born();
-  EXPECT_EQ(t[1]->residency, Residency::kOut);
+  EXPECT_EQ(t[1]->residency, Residency::kOffloaded);
   EXPECT_EQ(t[0]->residency, Residency::kResident);
   EXPECT_EQ(t[2]->residency, Residency::kResident);
 }
@@ -51,7 +51,7 @@ TEST(Eviction, WhatTheProfileDoesNotKnowLeavesFirst) {
   session.engine().follow(program.schedule());
   ASSERT_TRUE(session.op(0, {}).ok());
   session.born();
-  EXPECT_EQ(t[1]->residency, Residency::kOut);
+  EXPECT_EQ(t[1]->residency, Residency::kOffloaded);
 }
 
 TEST(Eviction, ACleanCopyIsDroppedWithoutAWrite) {
@@ -61,7 +61,7 @@ TEST(Eviction, ACleanCopyIsDroppedWithoutAWrite) {
   ASSERT_TRUE(session.use({a}).ok());
   const int64_t written_bytes = session.ssd().counters().bytes_written;
   session.born(2);
-  EXPECT_EQ(a->residency, Residency::kOut);
+  EXPECT_EQ(a->residency, Residency::kOffloaded);
   EXPECT_EQ(session.ssd().counters().bytes_written, written_bytes);
   EXPECT_EQ(session.counters().on_demand_drops, 1);
 }
@@ -73,7 +73,7 @@ TEST(Eviction, AWrittenTensorIsWrittenOutAgain) {
   ASSERT_TRUE(session.write({a}).ok());
   EXPECT_EQ(a->valid_copy(), nullptr);
   LiveTensor* large = session.born(2);
-  EXPECT_EQ(a->residency, Residency::kOut);
+  EXPECT_EQ(a->residency, Residency::kOffloaded);
   session.die(large);
   EXPECT_TRUE(session.use({a}).ok());
   EXPECT_EQ(session.ssd().counters().bytes_written, 2 * kUnitBytes);
@@ -116,7 +116,7 @@ TEST(Eviction, WhatHasNotBeenUsedStays) {
   LiveTensor* used = session.tensor();
   session.born();
   EXPECT_EQ(fresh->residency, Residency::kResident) << "its bytes may not be complete";
-  EXPECT_EQ(used->residency, Residency::kOut);
+  EXPECT_EQ(used->residency, Residency::kOffloaded);
 }
 
 TEST(Eviction, SmallTensorsStay) {
@@ -138,7 +138,7 @@ TEST(Eviction, AnotherLeavesInPlaceOfWhatItsOwnerKeeps) {
   session.swap().keep(*t[0]);
   session.born();
   EXPECT_EQ(t[0]->residency, Residency::kResident);
-  EXPECT_EQ(t[1]->residency, Residency::kOut) << "the next oldest";
+  EXPECT_EQ(t[1]->residency, Residency::kOffloaded) << "the next oldest";
 }
 
 TEST(Eviction, ACleanOneLeavesWhenTheOldestCannotBeWritten) {
@@ -149,7 +149,7 @@ TEST(Eviction, ACleanOneLeavesWhenTheOldestCannotBeWritten) {
   ASSERT_TRUE(session.use({dirty}).ok());
   ASSERT_TRUE(session.use({clean}).ok());  // the dirty one is older, and the tier is full
   ASSERT_TRUE(session.try_born(kUnitBytes).ok());
-  EXPECT_EQ(clean->residency, Residency::kOut);
+  EXPECT_EQ(clean->residency, Residency::kOffloaded);
   EXPECT_EQ(dirty->residency, Residency::kResident);
 }
 
@@ -167,11 +167,11 @@ TEST(Eviction, BytesAwayAreThoseOut) {
   EngineSession session({.budget_units = 4});
   const Tensors t = session.tensors(3);
   session.send_everything_away();
-  EXPECT_EQ(session.engine().bytes_away(), 3 * kUnitBytes);
+  EXPECT_EQ(session.engine().offloaded_bytes(), 3 * kUnitBytes);
   ASSERT_TRUE(session.use({t[0]}).ok());
-  EXPECT_EQ(session.engine().bytes_away(), 2 * kUnitBytes);
+  EXPECT_EQ(session.engine().offloaded_bytes(), 2 * kUnitBytes);
   session.die(t[1]);
-  EXPECT_EQ(session.engine().bytes_away(), kUnitBytes);
+  EXPECT_EQ(session.engine().offloaded_bytes(), kUnitBytes);
 }
 
 TEST(Eviction, UnmovableBytesAreThoseThatCannotLeave) {
@@ -179,9 +179,9 @@ TEST(Eviction, UnmovableBytesAreThoseThatCannotLeave) {
   session.tensor();
   session.born();
   LiveTensor* held = session.tensor(2);
-  ASSERT_TRUE(session.engine().hold(held).ok());
+  ASSERT_TRUE(session.engine().pin(held).ok());
   EXPECT_EQ(session.engine().unmovable_bytes(), 3 * kUnitBytes);
-  session.engine().unhold(held);
+  session.engine().unpin(held);
   EXPECT_EQ(session.engine().unmovable_bytes(), kUnitBytes);
 }
 

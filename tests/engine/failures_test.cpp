@@ -70,7 +70,7 @@ TEST(FailedWrite, CleanTensorsStillLeaveByADrop) {
   ASSERT_TRUE(session.use({clean}).ok());
   session.ssd().fail(io::Direction::kWrite, "worn out");
   EXPECT_TRUE(session.try_born(kUnitBytes).ok());
-  EXPECT_EQ(clean->residency, Residency::kOut);
+  EXPECT_EQ(clean->residency, Residency::kOffloaded);
   EXPECT_EQ(dirty->residency, Residency::kResident);
 }
 
@@ -111,10 +111,10 @@ TEST(FailedRead, ALaterTryWorks) {
   session.ssd().fail(io::Direction::kRead, "cable");
   EXPECT_FALSE(session.use({a}).ok());
   EXPECT_EQ(session.device().usage().allocated_bytes, 0) << "its memory is given back";
-  EXPECT_EQ(session.engine().bytes_away(), kUnitBytes);
+  EXPECT_EQ(session.engine().offloaded_bytes(), kUnitBytes);
   session.ssd().heal();
   EXPECT_TRUE(session.use({a}).ok());
-  EXPECT_EQ(session.engine().bytes_away(), 0);
+  EXPECT_EQ(session.engine().offloaded_bytes(), 0);
 }
 
 TEST(FailedRead, NothingStaysPinned) {
@@ -139,7 +139,7 @@ TEST(FailedRead, DoesNotFenceWrites) {
   session.ssd().heal();
   LiveTensor* b = session.tensor();
   session.send_everything_away();
-  EXPECT_EQ(b->residency, Residency::kOut);
+  EXPECT_EQ(b->residency, Residency::kOffloaded);
 }
 
 TEST(FailedRead, BringingEverythingBackFailsAndLosesNothing) {
@@ -150,7 +150,7 @@ TEST(FailedRead, BringingEverythingBackFailsAndLosesNothing) {
   session.ssd().fate = [broken](const storage::Transfer& transfer) {
     return transfer.extent == broken ? Status(ErrorCode::kIoError, "cable") : Status();
   };
-  EXPECT_FALSE(session.engine().bring_everything_back().ok());
+  EXPECT_FALSE(session.engine().restore_all().ok());
   session.ssd().heal();
   EXPECT_TRUE(session.use(t).ok());
 }

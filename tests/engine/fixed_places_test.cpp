@@ -54,7 +54,7 @@ class FixedPlaces : public ::testing::Test {
   LiveTensor* born(int64_t units) {
     const Result<LiveTensor*> tensor = engine_->allocate(units * kUnitBytes);
     EXPECT_EQ(tensor.status(), Status());
-    swap_.own(**tensor);
+    (*tensor)->owner = swap_.own(**tensor);
     (*tensor)->is_seen_as_input = true;
     write(*tensor);
     return *tensor;
@@ -80,7 +80,7 @@ class FixedPlaces : public ::testing::Test {
   // Until its transfer has ended and the engine knows.
   void settle(const LiveTensor* tensor) {
     const auto is_moving = [&] {
-      return tensor->residency == Residency::kOffloading || tensor->is_arriving;
+      return tensor->residency == Residency::kOffloading || tensor->is_copy_pending;
     };
     for (int i = 0; i < 10'000 && is_moving(); ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -91,7 +91,7 @@ class FixedPlaces : public ::testing::Test {
   }
   void wait_until_out(const LiveTensor* tensor) {
     settle(tensor);
-    ASSERT_EQ(tensor->residency, Residency::kOut);
+    ASSERT_EQ(tensor->residency, Residency::kOffloaded);
   }
   static storage::Extent place(const LiveTensor* tensor) {
     return tensor->copy(plan::Tier::kSsd).extent;

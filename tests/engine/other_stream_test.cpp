@@ -20,7 +20,7 @@ class OtherStreamTest : public ::testing::Test {
     OpFrame frame = RuntimeSession::frame({}, {tensor});
     ASSERT_TRUE(session_->runtime().begin_op(frame, 7).ok());
     session_->write_bytes_elsewhere(*tensor, stream_);
-    session_->runtime().keep_for_stream(stream_, frame.uses);
+    session_->runtime().record_stream(stream_, frame.uses);
     session_->runtime().end_op(frame, "elsewhere", 7, /*is_complete=*/true);
   }
   // Compute goes on after the other stream, as a program has to see to.
@@ -42,13 +42,13 @@ class OtherStreamTest : public ::testing::Test {
 TEST_F(OtherStreamTest, StaysForAsLongAsItIsAtWork) {
   open({.evict_after_every_op = true});
   LiveTensor* tensor = used();
-  ASSERT_EQ(tensor->residency, Residency::kOut);
+  ASSERT_EQ(tensor->residency, Residency::kOffloaded);
   op_elsewhere(tensor);
   EXPECT_EQ(tensor->residency, Residency::kResident);
   EXPECT_EQ(tensor->pin_count, 1u);
   int op_count = 0;
   while (tensor->residency == Residency::kResident && ++op_count < 10'000) session_->op(2, {});
-  EXPECT_EQ(tensor->residency, Residency::kOut) << "it may move again";
+  EXPECT_EQ(tensor->residency, Residency::kOffloaded) << "it may move again";
   EXPECT_EQ(tensor->pin_count, 0u);
   session_->op(3, {tensor});
 }
@@ -57,15 +57,15 @@ TEST_F(OtherStreamTest, StaysForAsLongAsItIsAtWork) {
 TEST_F(OtherStreamTest, WhatItChangesOutsideOfAnyOpIsWrittenOutAnew) {
   open({.evict_after_every_op = true});
   LiveTensor* tensor = used();
-  ASSERT_TRUE(session_->runtime().hold(tensor).ok());
+  ASSERT_TRUE(session_->runtime().pin(tensor).ok());
   ASSERT_NE(tensor->valid_copy(), nullptr);
   session_->write_bytes_elsewhere(*tensor, stream_);
   const Use use = {tensor, true};
-  session_->runtime().keep_for_stream(stream_, std::span(&use, 1));
-  session_->runtime().unhold(tensor);
+  session_->runtime().record_stream(stream_, std::span(&use, 1));
+  session_->runtime().unpin(tensor);
   int op_count = 0;
   while (tensor->residency == Residency::kResident && ++op_count < 10'000) session_->op(2, {});
-  EXPECT_EQ(tensor->residency, Residency::kOut);
+  EXPECT_EQ(tensor->residency, Residency::kOffloaded);
   session_->op(3, {tensor});
 }
 
@@ -85,7 +85,7 @@ TEST_F(OtherStreamTest, ItsEndIsWaitedForWhereMemoryIsShort) {
   LiveTensor* tensor = used(2);
   op_elsewhere(tensor);
   LiveTensor* other = session_->born(1);
-  EXPECT_EQ(tensor->residency, Residency::kOut);
+  EXPECT_EQ(tensor->residency, Residency::kOffloaded);
   session_->op(2, {other});
   session_->die(other);
   op_elsewhere(tensor);

@@ -39,7 +39,7 @@ TEST_F(PrefetchTest, IsThereBeforeItsOp) {
   program_.prefetch(known_[0], 1, 3);
   follow();
   ASSERT_TRUE(op(0).ok());
-  EXPECT_EQ(t_[0]->residency, Residency::kOut);
+  EXPECT_EQ(t_[0]->residency, Residency::kOffloaded);
   ASSERT_TRUE(op(1).ok());
   EXPECT_EQ(t_[0]->residency, Residency::kLoading);
   session_->ssd().end_all();
@@ -106,7 +106,7 @@ TEST_F(PrefetchTest, LeavesTheMemoryThatTheOpNeedsForItsResults) {
   follow();
   const int64_t offload_count = session_->counters().on_demand_offloads;
   ASSERT_TRUE(session_->begin(0, {}).ok());
-  EXPECT_EQ(t_[0]->residency, Residency::kOut);
+  EXPECT_EQ(t_[0]->residency, Residency::kOffloaded);
   LiveTensor* result = session_->born(2);
   session_->end(0, {});
   EXPECT_EQ(session_->counters().on_demand_offloads, offload_count) << "nothing had to leave";
@@ -123,7 +123,7 @@ TEST_F(PrefetchTest, LeavesTheWorkspace) {
   program_.prefetch(known_[0], 0, 2);
   follow();
   ASSERT_TRUE(op(0).ok());
-  EXPECT_EQ(t_[0]->residency, Residency::kOut);
+  EXPECT_EQ(t_[0]->residency, Residency::kOffloaded);
   ASSERT_TRUE(op(1).ok());
   EXPECT_EQ(t_[0]->residency, Residency::kLoading);
   session_->let_all_end();
@@ -142,7 +142,7 @@ TEST_F(PrefetchTest, WaitsForMemoryInTheOrderOfDeadlines) {
   session_->die(large);
   session_->born(2);
   ASSERT_TRUE(op(2).ok());
-  EXPECT_EQ(t_[0]->residency, Residency::kOut);
+  EXPECT_EQ(t_[0]->residency, Residency::kOffloaded);
   EXPECT_EQ(t_[1]->residency, Residency::kLoading) << "its deadline comes first";
   session_->let_all_end();
 }
@@ -159,11 +159,11 @@ TEST_F(PrefetchTest, ADeadlineInTheNextIterationComesBeforeThoseBehindIt) {
   session_->engine().start_iteration();
   LiveTensor* in_the_way = session_->born();
   ASSERT_TRUE(op(0).ok());
-  ASSERT_EQ(t_[1]->residency, Residency::kOut);
+  ASSERT_EQ(t_[1]->residency, Residency::kOffloaded);
   session_->die(in_the_way);
   ASSERT_TRUE(op(1).ok());
   EXPECT_EQ(t_[0]->residency, Residency::kLoading) << "needed at op 2";
-  EXPECT_EQ(t_[1]->residency, Residency::kOut) << "needed at op 7";
+  EXPECT_EQ(t_[1]->residency, Residency::kOffloaded) << "needed at op 7";
   session_->let_all_end();
 }
 
@@ -202,7 +202,7 @@ TEST_F(PrefetchTest, AFailureIsTriedAgainWhenTheOpNeedsIt) {
   session_->ssd().end_all();
   session_->ssd().heal();
   ASSERT_TRUE(op(1).ok());
-  EXPECT_EQ(t_[0]->residency, Residency::kOut);
+  EXPECT_EQ(t_[0]->residency, Residency::kOffloaded);
   ASSERT_TRUE(op(3, {t_[0]}).ok());
   EXPECT_EQ(session_->counters().failed_transfers, 1);
   EXPECT_EQ(session_->counters().urgent_reads, 1);
@@ -235,7 +235,7 @@ TEST_F(PrefetchTest, WaitsForRoomWithoutAskingForTheWholeUsage) {
   follow();
   usage_count = 0;
   for (trace::OpIndex position = 0; position < 5; ++position) ASSERT_TRUE(op(position).ok());
-  EXPECT_EQ(t_[0]->residency, Residency::kOut);
+  EXPECT_EQ(t_[0]->residency, Residency::kOffloaded);
   session_->die(in_the_way);
   ASSERT_TRUE(op(5).ok());
   EXPECT_EQ(t_[0]->residency, Residency::kLoading);

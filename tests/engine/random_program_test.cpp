@@ -73,7 +73,7 @@ class RandomProgram {
     if (dice < 40) return be_born();
     if (dice < 60) return die();
     if (dice < 70) return hold();
-    if (dice < 80) return unhold();
+    if (dice < 80) return unpin();
     if (dice < 90) return let_transfers_end();
     if (dice < 91) return follow_something();
     if (dice < 92) return leave_all();
@@ -110,7 +110,7 @@ class RandomProgram {
     if (live_.empty() || held_.size() >= 2) return;
     LiveTensor* tensor = live_[below(live_.size())];
     expect_success_if_it_fits(tensor->size_bytes, [&] {
-      TERAIO_RETURN_IF_ERROR(session_.engine().hold(tensor));
+      TERAIO_RETURN_IF_ERROR(session_.engine().pin(tensor));
       ++held_[tensor];
       session_.expect_bytes(*tensor);
       if (happens(0.5)) {
@@ -120,11 +120,11 @@ class RandomProgram {
       return Status();
     });
   }
-  void unhold() {
+  void unpin() {
     if (held_.empty()) return;
     const auto entry = held_.begin();
     session_.expect_bytes(*entry->first);
-    session_.engine().unhold(entry->first);
+    session_.engine().unpin(entry->first);
     if (--entry->second == 0) held_.erase(entry);
   }
 
@@ -214,14 +214,14 @@ class RandomProgram {
   }
 
   void check_everything() {
-    while (!held_.empty()) unhold();
+    while (!held_.empty()) unpin();
     session_.ssd().heal();
     if (options_.host_units > 0) session_.host().heal();
     session_.device().set_budget_bytes(100 * options_.budget_units * kUnitBytes);
-    ASSERT_EQ(session_.engine().bring_everything_back(), Status());
+    ASSERT_EQ(session_.engine().restore_all(), Status());
     for (LiveTensor* tensor : live_) session_.expect_bytes(*tensor);
     EXPECT_EQ(session_.ssd().counters().reserved_bytes, 0);
-    EXPECT_EQ(session_.engine().bytes_away(), 0);
+    EXPECT_EQ(session_.engine().offloaded_bytes(), 0);
     if (is_reliable_) {
       EXPECT_GT(session_.ssd().counters().bytes_read, 0) << "it has tested little";
     }

@@ -91,7 +91,7 @@ class RealStoresTest : public ::testing::TestWithParam<Setting> {
   void be_born() {
     const Result<LiveTensor*> tensor = engine_->allocate((1 + below(3)) * kUnitBytes);
     ASSERT_EQ(tensor.status(), Status());
-    swap_.own(**tensor);
+    (*tensor)->owner = swap_.own(**tensor);
     (*tensor)->is_seen_as_input = true;
     live_.push_back(*tensor);
     write(**tensor);

@@ -185,17 +185,5 @@ TEST_F(RecorderTest, StartForgets) {
   EXPECT_TRUE(profile.trace.tensors.empty());
 }
 
-TEST_F(RecorderTest, EqualSequencesHaveEqualHashes) {
-  const auto hash_of = [&](const std::vector<uint64_t>& signatures) {
-    start();
-    for (const uint64_t signature : signatures) op(signature, {});
-    return recorder_.sequence_hash();
-  };
-  EXPECT_EQ(hash_of({1, 2, 3}), hash_of({1, 2, 3}));
-  EXPECT_NE(hash_of({1, 2, 3}), hash_of({1, 3, 2})) << "order matters";
-  EXPECT_NE(hash_of({1, 2, 3}), hash_of({1, 2}));
-  EXPECT_NE(hash_of({0}), hash_of({}));
-}
-
 }  // namespace
 }  // namespace teraio::engine

@@ -154,20 +154,6 @@ TEST_F(RuntimeTest, UpdatesDivideStepsWhereNobodyTells) {
   EXPECT_TRUE(runtime().is_following_plan());
 }
 
-TEST_F(RuntimeTest, AGivenPlanIsFollowedAndNothingElsePlanned) {
-  open();
-  trainee_->steps(3);
-  plan::Plan given = *runtime().current_plan();
-  given.migrations.clear();
-  open();
-  planned_.clear();
-  runtime().set_plan(given);
-  trainee_->steps(8);
-  EXPECT_TRUE(planned_.empty());
-  EXPECT_EQ(modes().back(), Mode::kPlanned);
-  EXPECT_EQ(runtime().current_plan(), given);
-}
-
 TEST_F(RuntimeTest, WithoutAPlanItGoesOnOnDemandAndSaysWhy) {
   open({.budget_units = 7});
   planning_failure_ = Status(ErrorCode::kInvalidArgument, "no such thing");
@@ -328,10 +314,10 @@ TEST_F(RuntimeTest, GradientsLeaveByThePlanAfterTheirLastUseAndDieAway) {
                         migration.trigger_op > last[migration.tensor];
   EXPECT_GT(leaving_for_good, 0);
   const int64_t read_bytes = session_->ssd().counters().bytes_read;
-  const int64_t away_bytes = runtime().bytes_away();
+  const int64_t away_bytes = runtime().offloaded_bytes();
   session_->runtime().begin_step();
   trainee_->zero_grad();
-  EXPECT_LT(runtime().bytes_away(), away_bytes);
+  EXPECT_LT(runtime().offloaded_bytes(), away_bytes);
   EXPECT_EQ(session_->ssd().counters().bytes_read, read_bytes);
 }
 
@@ -376,7 +362,7 @@ TEST_F(RuntimeTest, AnOpThatCouldNotBeginNeedNotEnd) {
   session_->op(1, trainee_->weights);
   session_->op(2, {}, {}, 4);
   LiveTensor* weight = trainee_->weights[0];
-  ASSERT_EQ(weight->residency, Residency::kOut);
+  ASSERT_EQ(weight->residency, Residency::kOffloaded);
   session_->ssd().fail(io::Direction::kRead, "cable");
   OpFrame frame = RuntimeSession::frame({weight});
   EXPECT_EQ(runtime().begin_op(frame, 3).code(), ErrorCode::kIoError);
@@ -390,13 +376,13 @@ TEST_F(RuntimeTest, ATensorWhoseAddressIsKnownStaysUntilItDies) {
   open({.evict_after_every_op = true});
   LiveTensor* known = session_->born();
   session_->op(1, {known});
-  EXPECT_EQ(known->residency, Residency::kOut);
-  for (int i = 0; i < 2; ++i) ASSERT_TRUE(runtime().hold_for_good(known).ok());
-  EXPECT_EQ(runtime().held_for_good_bytes(), kUnitBytes);
+  EXPECT_EQ(known->residency, Residency::kOffloaded);
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(runtime().pin_permanently(known).ok());
+  EXPECT_EQ(runtime().permanently_pinned_bytes(), kUnitBytes);
   session_->op(1, {known});
   EXPECT_EQ(known->residency, Residency::kResident);
   session_->die(known);
-  EXPECT_EQ(runtime().held_for_good_bytes(), 0);
+  EXPECT_EQ(runtime().permanently_pinned_bytes(), 0);
 }
 
 TEST_F(RuntimeTest, WorkspaceIsWhatIsBornAndDiesInsideAnOp) {
@@ -464,16 +450,17 @@ TEST_F(RuntimeTest, EveryUseBringsBackWhenEverythingLeavesAfterEveryOp) {
   open({.evict_after_every_op = true});
   trainee_->steps(6);
   EXPECT_GT(runtime().counters().urgent_reads, 5 * kLayers);
-  for (const LiveTensor* weight : trainee_->weights) EXPECT_EQ(weight->residency, Residency::kOut);
+  for (const LiveTensor* weight : trainee_->weights)
+    EXPECT_EQ(weight->residency, Residency::kOffloaded);
 }
 
 TEST_F(RuntimeTest, StopBringsEverythingBack) {
   open({.budget_units = 7});
   trainee_->steps(4);
-  EXPECT_GT(runtime().bytes_away(), 0);
+  EXPECT_GT(runtime().offloaded_bytes(), 0);
   session_->device().set_budget_bytes(1000 * kUnitBytes);
   ASSERT_TRUE(runtime().stop().ok());
-  EXPECT_EQ(runtime().bytes_away(), 0);
+  EXPECT_EQ(runtime().offloaded_bytes(), 0);
   for (LiveTensor* weight : trainee_->weights) session_->expect_bytes(*weight);
   const size_t iteration_count = runtime().iterations().size();
   trainee_->steps(2);
@@ -483,16 +470,16 @@ TEST_F(RuntimeTest, StopBringsEverythingBack) {
 TEST_F(RuntimeTest, AbandonBringsNothingBack) {
   open({.budget_units = 7});
   trainee_->steps(4);
-  ASSERT_GT(runtime().bytes_away(), 0);
+  ASSERT_GT(runtime().offloaded_bytes(), 0);
   const int64_t bytes_read = session_->ssd().counters().bytes_read;
-  runtime().abandon();
+  runtime().discard();
   EXPECT_EQ(session_->ssd().counters().bytes_read, bytes_read);
   EXPECT_LE(session_->device().usage().reserved_bytes, 7 * kUnitBytes);
   for (LiveTensor* weight : trainee_->weights) {
-    const bool is_away = weight->residency == Residency::kOut;
-    const Status status = runtime().hold(weight);
+    const bool is_away = weight->residency == Residency::kOffloaded;
+    const Status status = runtime().pin(weight);
     EXPECT_EQ(status.ok(), !is_away) << status.message();
-    if (status.ok()) runtime().unhold(weight);
+    if (status.ok()) runtime().unpin(weight);
   }
 }
 
@@ -539,6 +526,36 @@ TEST_F(RuntimeTest, TwoThreadsRunOpsAtOnce) {
   EXPECT_GT(runtime().counters().urgent_reads, 0);
 }
 
+// Both threads read the same tensors, which are more than the budget: what one evicts the other may
+// use. Ops and pins take turns.
+TEST_F(RuntimeTest, TwoThreadsShareTensors) {
+  open({.budget_units = 6});
+  Tensors shared;
+  for (int i = 0; i < 12; ++i) shared.push_back(session_->op(1, {}, {}, 1));
+  std::vector<int64_t> broken(2, 0);
+  const auto run = [&](size_t thread) {
+    for (size_t i = 0; i < 500; ++i) {
+      LiveTensor* tensor = shared[(i * (thread + 1)) % shared.size()];
+      if (i % 3 == 2) {
+        if (!runtime().pin(tensor).ok()) ++broken[thread];
+        session_->expect_bytes(*tensor);
+        runtime().unpin(tensor);
+        continue;
+      }
+      OpFrame frame = RuntimeSession::frame({tensor});
+      if (!runtime().begin_op(frame, 10 + thread).ok()) ++broken[thread];
+      EXPECT_FALSE(is_newborn(*tensor));
+      session_->expect_bytes(*tensor);
+      runtime().end_op(frame, "op", 10 + thread, true);
+    }
+  };
+  std::thread other(run, 1);
+  run(0);
+  other.join();
+  EXPECT_EQ(broken, (std::vector<int64_t>{0, 0}));
+  EXPECT_GT(runtime().counters().urgent_reads, 0);
+}
+
 // One thread's op is in the middle, its result half made, when everything else must leave.
 TEST_F(RuntimeTest, TheResultOfAnOpUnderWayOnAnotherThreadStays) {
   open({.evict_after_every_op = true});
@@ -556,7 +573,7 @@ TEST_F(RuntimeTest, TheResultOfAnOpUnderWayOnAnotherThreadStays) {
   LiveTensor* result = is_born.get_future().get();
   session_->op(6, trainee_->weights);
   EXPECT_EQ(result->residency, Residency::kResident);
-  EXPECT_EQ(trainee_->weights[0]->residency, Residency::kOut);
+  EXPECT_EQ(trainee_->weights[0]->residency, Residency::kOffloaded);
   may_end.set_value();
   other.join();
   session_->op(7, {result});

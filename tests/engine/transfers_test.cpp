@@ -33,12 +33,12 @@ class OffloadTest : public ::testing::Test {
     run_until_offloading();
     session_.ssd().end_all();
     ASSERT_TRUE(session_.op(2, {}).ok());
-    ASSERT_EQ(a_->residency, Residency::kOut);
+    ASSERT_EQ(a_->residency, Residency::kOffloaded);
   }
   // It goes away and comes back with its bytes.
   void expect_round_trip() {
     session_.send_everything_away();
-    ASSERT_EQ(a_->residency, Residency::kOut);
+    ASSERT_EQ(a_->residency, Residency::kOffloaded);
     EXPECT_TRUE(session_.use({a_}).ok());
   }
 
@@ -54,7 +54,7 @@ TEST_F(OffloadTest, GoesThroughItsStates) {
   session_.ssd().end_all();
   EXPECT_EQ(a_->residency, Residency::kOffloading) << "states change only inside calls";
   ASSERT_TRUE(session_.op(2, {}).ok());
-  EXPECT_EQ(a_->residency, Residency::kOut);
+  EXPECT_EQ(a_->residency, Residency::kOffloaded);
   EXPECT_EQ(a_->memory, nullptr);
   EXPECT_EQ(session_.device().usage().allocated_bytes, 0);
   ASSERT_TRUE(session_.op(3, {a_}).ok());
@@ -69,7 +69,7 @@ TEST_F(OffloadTest, AUseDuringTheWriteNeedsNoWait) {
   ASSERT_TRUE(session_.op(3, {a_}).ok());
   EXPECT_EQ(session_.counters().stall_ns(), 0);
   session_.let_all_end();
-  EXPECT_EQ(a_->residency, Residency::kOut) << "it was not in use when the write ended";
+  EXPECT_EQ(a_->residency, Residency::kOffloaded) << "it was not in use when the write ended";
 }
 
 TEST_F(OffloadTest, AWriteWhoseMemoryIsWaitedForBecomesUrgent) {
@@ -78,7 +78,7 @@ TEST_F(OffloadTest, AWriteWhoseMemoryIsWaitedForBecomesUrgent) {
   EXPECT_EQ(session_.ssd().expedite_count, 0);
   session_.tensor();
   EXPECT_EQ(session_.ssd().expedite_count, 1);
-  EXPECT_EQ(a_->residency, Residency::kOut);
+  EXPECT_EQ(a_->residency, Residency::kOffloaded);
 }
 
 TEST_F(OffloadTest, StaysWhenTheWriteEndsDuringAUse) {
@@ -113,11 +113,11 @@ TEST_F(OffloadTest, AWriteWithdrawsATransferThatHasNotBegun) {
 TEST_F(OffloadTest, AHolderThatWritesMakesTheCopyUnderWayStale) {
   session_.ssd().can_cancel = false;
   run_until_offloading();
-  ASSERT_TRUE(session_.engine().hold(a_).ok());
+  ASSERT_TRUE(session_.engine().pin(a_).ok());
   session_.engine().mark_written(a_);
   session_.write_bytes(*a_);
   session_.let_all_end();
-  session_.engine().unhold(a_);
+  session_.engine().unpin(a_);
   EXPECT_EQ(a_->valid_copy(), nullptr);
   expect_round_trip();
 }
@@ -147,7 +147,7 @@ TEST_F(OffloadTest, DiesDuringTheRead) {
   session_.let_all_end();
   EXPECT_EQ(session_.device().usage().allocated_bytes, 0);
   EXPECT_EQ(session_.ssd().counters().reserved_bytes, 0);
-  EXPECT_EQ(session_.engine().bytes_away(), 0);
+  EXPECT_EQ(session_.engine().offloaded_bytes(), 0);
 }
 
 TEST_F(OffloadTest, DiesWhileAway) {
@@ -155,7 +155,7 @@ TEST_F(OffloadTest, DiesWhileAway) {
   session_.die(a_);
   EXPECT_EQ(session_.ssd().counters().reserved_bytes, 0);
   EXPECT_EQ(session_.ssd().counters().bytes_read, 0);
-  EXPECT_EQ(session_.engine().bytes_away(), 0);
+  EXPECT_EQ(session_.engine().offloaded_bytes(), 0);
 }
 
 TEST_F(OffloadTest, DiesWhileItsPrefetchIsDue) {
@@ -164,7 +164,7 @@ TEST_F(OffloadTest, DiesWhileItsPrefetchIsDue) {
   session_.ssd().end_all();
   session_.device().set_budget_bytes(0);
   ASSERT_TRUE(session_.op(2, {}).ok());
-  ASSERT_EQ(a_->residency, Residency::kOut);
+  ASSERT_EQ(a_->residency, Residency::kOffloaded);
   session_.die(a_);
   session_.device().set_budget_bytes(4 * kUnitBytes);
   EXPECT_TRUE(session_.op(3, {}).ok());
@@ -187,7 +187,7 @@ TEST_F(OffloadTest, APlannedOffloadOfACleanTensorWritesNothing) {
   session_.engine().start_iteration();
   ASSERT_TRUE(session_.op(0, {a_}).ok());
   ASSERT_TRUE(session_.op(1, {}).ok());
-  EXPECT_EQ(a_->residency, Residency::kOut);
+  EXPECT_EQ(a_->residency, Residency::kOffloaded);
   EXPECT_EQ(session_.counters().planned_drops, 1);
   EXPECT_EQ(session_.ssd().counters().bytes_written, kUnitBytes);
 }
@@ -197,17 +197,17 @@ TEST_F(OffloadTest, APlannedDropWithoutACopyIsAWrite) {
   program_.drop(0, 1);
   run_until_offloading();
   session_.let_all_end();
-  EXPECT_EQ(a_->residency, Residency::kOut);
+  EXPECT_EQ(a_->residency, Residency::kOffloaded);
   EXPECT_TRUE(session_.use({a_}).ok());
 }
 
 TEST_F(OffloadTest, APlannedOffloadOfWhatIsHeldIsSkipped) {
   session_.engine().follow(program_.schedule());
-  ASSERT_TRUE(session_.engine().hold(a_).ok());
+  ASSERT_TRUE(session_.engine().pin(a_).ok());
   ASSERT_TRUE(session_.op(1, {}).ok());
   EXPECT_EQ(a_->residency, Residency::kResident);
   EXPECT_EQ(session_.counters().skipped_migrations, 1);
-  session_.engine().unhold(a_);
+  session_.engine().unpin(a_);
 }
 
 TEST_F(OffloadTest, MigrationsOfOpsThatWereMissedAreIssuedLate) {
@@ -267,19 +267,19 @@ TEST(Hold, Nests) {
   EngineSession session({.budget_units = 2});
   LiveTensor* a = session.tensor();
   session.send_everything_away();
-  ASSERT_TRUE(session.engine().hold(a).ok());
+  ASSERT_TRUE(session.engine().pin(a).ok());
   session.expect_bytes(*a);
-  ASSERT_TRUE(session.engine().hold(a).ok());
-  session.engine().unhold(a);
+  ASSERT_TRUE(session.engine().pin(a).ok());
+  session.engine().unpin(a);
   EXPECT_FALSE(session.try_born(2 * kUnitBytes).ok()) << "one hold is left";
-  session.engine().unhold(a);
+  session.engine().unpin(a);
   EXPECT_TRUE(session.try_born(2 * kUnitBytes).ok());
 }
 
 TEST(Hold, OneTooFewIsABrokenInvariant) {
   EngineSession session({.budget_units = 2});
   LiveTensor* a = session.tensor();
-  EXPECT_THROW(session.engine().unhold(a), std::logic_error);
+  EXPECT_THROW(session.engine().unpin(a), std::logic_error);
 }
 
 TEST(Hold, AFailedHoldHoldsNothing) {
@@ -287,7 +287,7 @@ TEST(Hold, AFailedHoldHoldsNothing) {
   LiveTensor* a = session.tensor();
   session.send_everything_away();
   session.ssd().fail(io::Direction::kRead, "worn out");
-  EXPECT_FALSE(session.engine().hold(a).ok());
+  EXPECT_FALSE(session.engine().pin(a).ok());
   EXPECT_EQ(a->pin_count, 0u);
   session.ssd().heal();
 }
@@ -345,7 +345,7 @@ TEST_F(ArrivalTest, IsWrittenBeforeItHasArrived) {
   ASSERT_TRUE(session_.write({a_}).ok());
   EXPECT_EQ(a_->valid_copy(), nullptr);
   session_.send_everything_away();
-  EXPECT_EQ(a_->residency, Residency::kOut);
+  EXPECT_EQ(a_->residency, Residency::kOffloaded);
   EXPECT_TRUE(session_.use({a_}).ok());
 }
 
@@ -365,11 +365,11 @@ TEST(Space, StaleCopiesGiveTheirRoomWhenTheTierIsFull) {
   session.send_everything_away();
   ASSERT_TRUE(session.write({a}).ok());
   LiveTensor* b = session.tensor();
-  ASSERT_TRUE(session.engine().hold(a).ok());
+  ASSERT_TRUE(session.engine().pin(a).ok());
   session.send_everything_away();
-  EXPECT_EQ(b->residency, Residency::kOut) << "in the room of the first one's stale copy";
+  EXPECT_EQ(b->residency, Residency::kOffloaded) << "in the room of the first one's stale copy";
   EXPECT_FALSE(a->copy(plan::Tier::kSsd).extent.is_valid());
-  session.engine().unhold(a);
+  session.engine().unpin(a);
   EXPECT_TRUE(session.use({a, b}).ok());
 }
 
@@ -386,9 +386,9 @@ TEST(WholeState, EverythingLeavesAndComesBack) {
   EngineSession session({.budget_units = 6, .host_units = 2});
   const Tensors t = session.tensors(6);
   session.send_everything_away();
-  for (const LiveTensor* tensor : t) EXPECT_EQ(tensor->residency, Residency::kOut);
+  for (const LiveTensor* tensor : t) EXPECT_EQ(tensor->residency, Residency::kOffloaded);
   EXPECT_EQ(session.device().usage().allocated_bytes, 0);
-  ASSERT_TRUE(session.engine().bring_everything_back().ok());
+  ASSERT_TRUE(session.engine().restore_all().ok());
   for (LiveTensor* tensor : t) session.expect_bytes(*tensor);
   EXPECT_EQ(session.ssd().counters().reserved_bytes, 0) << "copies are dropped";
   EXPECT_EQ(session.host().counters().reserved_bytes, 0);
@@ -400,7 +400,7 @@ TEST(WholeState, EvictEverythingLeavesWhatIsInUse) {
   ASSERT_TRUE(session.begin(kLost, {t[0]}).ok());
   session.send_everything_away();
   EXPECT_EQ(t[0]->residency, Residency::kResident);
-  EXPECT_EQ(t[1]->residency, Residency::kOut);
+  EXPECT_EQ(t[1]->residency, Residency::kOffloaded);
   session.end(kLost, {t[0]});
 }
 
@@ -408,12 +408,12 @@ TEST(WholeState, BringingBackMoreThanTheBudgetHoldsFailsAndLosesNothing) {
   EngineSession session({.budget_units = 2});
   LiveTensor* a = session.tensor(2);
   LiveTensor* b = session.tensor(2);
-  const Status status = session.engine().bring_everything_back();
+  const Status status = session.engine().restore_all();
   EXPECT_EQ(status.code(), ErrorCode::kOutOfMemory) << status.message();
   EXPECT_TRUE(session.use({a}).ok());
   EXPECT_TRUE(session.use({b}).ok());
   session.device().set_budget_bytes(4 * kUnitBytes);
-  EXPECT_TRUE(session.engine().bring_everything_back().ok());
+  EXPECT_TRUE(session.engine().restore_all().ok());
   session.expect_bytes(*a);
   session.expect_bytes(*b);
 }

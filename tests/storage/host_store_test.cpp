@@ -329,14 +329,15 @@ TEST(HostStoreArrivalTest, AReadSaysThatItIsOnItsWayBeforeItHasArrived) {
   };
   (*store)->submit(transfer);
   while (done_count < 1) fake.step();
-  std::promise<std::vector<device::Event>> on_its_way;
+  std::promise<std::vector<device::Event>> on_copies_enqueued;
   transfer.direction = io::Direction::kRead;
   transfer.ready = fake.record();
-  transfer.on_its_way = [&](std::span<const device::Event> events) {
-    on_its_way.set_value({events.begin(), events.end()});
+  transfer.on_copies_enqueued = [&](std::span<const device::Event> events) {
+    on_copies_enqueued.set_value({events.begin(), events.end()});
   };
   (*store)->submit(transfer);
-  for (const device::Event event : on_its_way.get_future().get()) {  // without a step of the device
+  for (const device::Event event :
+       on_copies_enqueued.get_future().get()) {  // without a step of the device
     ASSERT_TRUE(fake.order_after(event).ok());
   }
   EXPECT_EQ(done_count, 1);

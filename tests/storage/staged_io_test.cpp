@@ -247,7 +247,7 @@ class StagedArrivalTest : public StagedIoTest {
     while (session().completions().call_count(write.ticket) == 0) device().step();
     transfer.direction = io::Direction::kRead;
     transfer.ready = device().record();
-    transfer.on_its_way = [this](std::span<const device::Event> events) {
+    transfer.on_copies_enqueued = [this](std::span<const device::Event> events) {
       EXPECT_EQ(++told_count_, 1);
       on_its_way_.set_value({events.begin(), events.end()});
     };
@@ -290,9 +290,10 @@ TEST_F(StagedArrivalTest, WhatIsStillArrivingIsToldOf) {
 
 TEST_F(StagedArrivalTest, WhatHasArrivedNeedsNoWaiting) {
   write_and_read(20 * kRequestBytes);
-  std::future<std::vector<device::Event>> on_its_way = on_its_way_.get_future();
-  while (on_its_way.wait_for(std::chrono::seconds(0)) != std::future_status::ready) device().step();
-  const std::vector<device::Event> arrivals = on_its_way.get();
+  std::future<std::vector<device::Event>> on_copies_enqueued = on_its_way_.get_future();
+  while (on_copies_enqueued.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
+    device().step();
+  const std::vector<device::Event> arrivals = on_copies_enqueued.get();
   EXPECT_GE(arrivals.size(), 1u);
   EXPECT_LE(arrivals.size(), static_cast<size_t>(2 * kDepth)) << "more than the ring has slots";
   step_to_the_end();
@@ -310,7 +311,7 @@ TEST_F(StagedIoTest, AReadThatFailsOnTheDriveIsNeverOnItsWay) {
   ASSERT_TRUE(session().write(extent, 1).status.ok());
   PageMemory memory(extent.size_bytes);
   Transfer transfer{io::Direction::kRead, extent, memory.data(), Priority::kPlanned, 0, {}, {}};
-  transfer.on_its_way = [](std::span<const device::Event>) {
+  transfer.on_copies_enqueued = [](std::span<const device::Event>) {
     ADD_FAILURE() << "a chunk is missing";
   };
   EXPECT_EQ(session().wait(session().submit(transfer)).status.code(), ErrorCode::kIoError);

@@ -1,0 +1,24 @@
+// EngineCounters: what an engine has done since it was made. A value.
+#pragma once
+
+#include <cstdint>
+
+namespace teraio::engine {
+
+struct EngineCounters {
+  int64_t planned_offloads = 0;
+  int64_t planned_drops = 0;
+  int64_t planned_prefetches = 0;
+  int64_t skipped_migrations = 0;  // planned, but the tensor was absent, in use, or already moved
+  int64_t on_demand_offloads = 0;
+  int64_t on_demand_drops = 0;
+  int64_t urgent_reads = 0;     // reads that an op waited for from the start
+  int64_t late_prefetches = 0;  // planned reads that an op had to wait for
+  int64_t failed_transfers = 0;
+  int64_t stall_read_ns = 0;    // waiting for bytes to come back
+  int64_t stall_memory_ns = 0;  // waiting for memory to become free
+
+  int64_t stall_ns() const { return stall_read_ns + stall_memory_ns; }
+};
+
+}  // namespace teraio::engine

@@ -1,0 +1,28 @@
+// EngineOptions: what an engine works on.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/clock.h"
+#include "base/units.h"
+#include "device/device.h"
+#include "engine/storage_swap.h"
+#include "storage/tier_store.h"
+
+namespace teraio::engine {
+
+inline constexpr size_t kTierCount = 2;
+
+// All pointers outlive the engine. A tier that does not exist is null.
+struct EngineOptions {
+  device::Device* device = nullptr;
+  std::array<storage::TierStore*, kTierCount> stores = {};  // by plan::Tier
+  StorageSwap* swap = nullptr;
+  const Clock* clock = nullptr;
+  int64_t smallest_tensor_bytes = 64 * kKiB;  // smaller ones never move
+  bool poison_released_memory = false;        // tests: stale bytes are never right by luck
+};
+
+}  // namespace teraio::engine

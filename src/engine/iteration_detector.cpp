@@ -1,0 +1,61 @@
+#include "engine/iteration_detector.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/live_tensor.h"
+
+namespace teraio::engine {
+namespace {
+
+constexpr size_t kLongestPeriod = 8;  // segments
+
+}  // namespace
+
+// Changes of a parameter without a use between them belong to one update.
+bool IterationDetector::begins_new_update(std::span<const Use> uses) {
+  if (expects_steps_) return false;
+  bool is_new = false;
+  for (const Use& use : uses) {
+    LiveTensor& tensor = *use.tensor;
+    if (!tensor.is_parameter) continue;
+    if (!use.is_write) {
+      tensor.is_used_since_update = true;
+      continue;
+    }
+    is_new |= tensor.is_used_since_update && tensor.last_update == update_count_;
+    tensor.is_used_since_update = false;
+  }
+  if (is_new) ++update_count_;
+  for (const Use& use : uses)
+    if (use.is_write) use.tensor->last_update = update_count_;
+  return is_new;
+}
+
+bool IterationDetector::end_segment() {
+  if (op_count_ == 0) return false;
+  segment_hashes_.push_back(std::exchange(segment_hash_, kEmptySignature));
+  if (segment_hashes_.size() > 2 * kLongestPeriod) segment_hashes_.erase(segment_hashes_.begin());
+  return ++segment_in_iteration_ >= segments_per_iteration_;
+}
+
+void IterationDetector::find_period() {
+  const auto end = segment_hashes_.end();
+  for (size_t period = 1; 2 * period <= segment_hashes_.size() && period <= kLongestPeriod;
+       ++period) {
+    const auto length = static_cast<ptrdiff_t>(period);
+    if (!std::equal(end - length, end, end - 2 * length)) continue;
+    segments_per_iteration_ = static_cast<int64_t>(period);
+    return;
+  }
+}
+
+void IterationDetector::start_iteration(bool is_complete) {
+  if (is_complete) previous_sequence_hash_ = sequence_hash_;
+  sequence_hash_ = kEmptySignature;
+  segment_hash_ = kEmptySignature;
+  segment_in_iteration_ = 0;
+  op_count_ = 0;
+}
+
+}  // namespace teraio::engine

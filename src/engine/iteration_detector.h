@@ -1,0 +1,65 @@
+// IterationDetector: divides the ops of a program into iterations and tells whether they repeat.
+//
+// A segment is what runs between two optimizer steps. Where the framework reports no steps, a
+// segment ends when a parameter is about to change for the second time after a use in between. An
+// iteration is one segment, or several in a row when only the row repeats, as with two optimizers
+// that take turns:
+//
+//   segments    A B A B A B        period 1: A != B        period 2: AB == AB
+//   iterations  [A B] [A B] [A B]
+//
+// Threads: under the lock of its owner.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/signature.h"
+#include "engine/use.h"
+
+namespace teraio::engine {
+
+class IterationDetector {
+ public:
+  // The framework reports steps from now on: changes of parameters end no segment any more.
+  void expect_steps() { expects_steps_ = true; }
+
+  // Before an op. True when a segment ends before it: the op begins the update of another step.
+  bool begins_new_update(std::span<const Use> uses);
+
+  void add_op(uint64_t signature) {
+    sequence_hash_ = combine_signatures(sequence_hash_, signature);
+    segment_hash_ = combine_signatures(segment_hash_, signature);
+    ++op_count_;
+  }
+
+  // True when the iteration ends with the segment. A segment without ops is none.
+  bool end_segment();
+
+  // Of the iteration that is about to end: it has the ops of the one before it.
+  bool is_repeated() const { return sequence_hash_ == previous_sequence_hash_; }
+
+  // Looks for a period in the last segments; later iterations consist of so many.
+  void find_period();
+
+  // The next op begins an iteration. `is_complete`: the last one ended where iterations do, so that
+  // the next one may repeat it.
+  void start_iteration(bool is_complete);
+
+  // Of this iteration so far.
+  int64_t op_count() const { return op_count_; }
+
+ private:
+  bool expects_steps_ = false;
+  uint64_t segment_hash_ = kEmptySignature;
+  std::vector<uint64_t> segment_hashes_;
+  uint64_t update_count_ = 1;
+  int64_t segments_per_iteration_ = 1;
+  int64_t segment_in_iteration_ = 0;
+  uint64_t sequence_hash_ = kEmptySignature;
+  uint64_t previous_sequence_hash_ = 0;
+  int64_t op_count_ = 0;
+};
+
+}  // namespace teraio::engine

@@ -1,0 +1,43 @@
+#include "engine/iteration_log.h"
+
+#include <tuple>
+#include <utility>
+
+#include "plan/plan.h"
+
+namespace teraio::engine {
+
+void IterationLog::start_iteration(int64_t now_ns, const EngineCounters& counters) {
+  start_ns_ = now_ns;
+  counters_at_start_ = counters;
+  for (size_t tier = 0; tier < kTierCount; ++tier)
+    if (const storage::TierStore* store = options_.stores[tier])
+      tiers_at_start_[tier] = store->counters();
+  last_samples_ = std::exchange(samples_, {});
+  samples_.reserve(last_samples_.size());
+  options_.device->reset_peak();
+}
+
+void IterationLog::end_iteration(int64_t now_ns, const EngineCounters& counters, int64_t op_count,
+                                 IterationRecord::Mode mode) {
+  IterationRecord record;
+  record.duration_ns = now_ns - start_ns_;
+  record.stall_read_ns = counters.stall_read_ns - counters_at_start_.stall_read_ns;
+  record.stall_memory_ns = counters.stall_memory_ns - counters_at_start_.stall_memory_ns;
+  const auto moved = [&](plan::Tier tier) {
+    const auto i = static_cast<size_t>(tier);
+    const storage::TierStore* store = options_.stores[i];
+    const storage::TierCounters now =
+        store == nullptr ? storage::TierCounters() : store->counters();
+    return std::pair(now.bytes_read - tiers_at_start_[i].bytes_read,
+                     now.bytes_written - tiers_at_start_[i].bytes_written);
+  };
+  std::tie(record.ssd_bytes_read, record.ssd_bytes_written) = moved(plan::Tier::kSsd);
+  std::tie(record.host_bytes_read, record.host_bytes_written) = moved(plan::Tier::kHost);
+  record.device_peak_bytes = options_.device->usage().allocated_peak_bytes;
+  record.op_count = op_count;
+  record.mode = mode;
+  iterations_.push_back(record);
+}
+
+}  // namespace teraio::engine

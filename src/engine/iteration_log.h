@@ -1,0 +1,69 @@
+// IterationLog: what each iteration took, moved and held.
+//
+// Threads: under the lock of its owner.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "engine/engine_counters.h"
+#include "engine/engine_options.h"
+
+namespace teraio::engine {
+
+struct IterationRecord {
+  enum class Mode : uint8_t { kOnDemand, kPlanned, kDeviated };
+  int64_t duration_ns = 0;
+  int64_t stall_read_ns = 0;
+  int64_t stall_memory_ns = 0;
+  int64_t ssd_bytes_read = 0;
+  int64_t ssd_bytes_written = 0;
+  int64_t host_bytes_read = 0;
+  int64_t host_bytes_written = 0;
+  int64_t device_peak_bytes = 0;
+  int64_t op_count = 0;
+  Mode mode = Mode::kOnDemand;
+};
+
+struct MemorySample {
+  int64_t time_ns = 0;  // from the iteration's start
+  int64_t device_bytes = 0;
+};
+
+class IterationLog {
+ public:
+  // `options` outlives the log; its tiers may go meanwhile.
+  explicit IterationLog(const EngineOptions& options) : options_(options) {}
+
+  // Resets the device's peak. `counters`: the engine's, now and at the end.
+  void start_iteration(int64_t now_ns, const EngineCounters& counters);
+  void end_iteration(int64_t now_ns, const EngineCounters& counters, int64_t op_count,
+                     IterationRecord::Mode mode);
+
+  // The device holds another amount than at the last sample.
+  bool is_sample_due() const {
+    return samples_.empty() || samples_.back().device_bytes != options_.device->allocated_bytes();
+  }
+  void add_sample(int64_t now_ns) {
+    samples_.push_back({now_ns - start_ns_, options_.device->allocated_bytes()});
+  }
+
+  // The iteration does not include the last `duration_ns`.
+  void leave_out(int64_t duration_ns) { start_ns_ += duration_ns; }
+
+  const std::vector<IterationRecord>& iterations() const { return iterations_; }
+  // Of the last whole iteration.
+  const std::vector<MemorySample>& samples() const { return last_samples_; }
+
+ private:
+  const EngineOptions& options_;
+  int64_t start_ns_ = 0;
+  EngineCounters counters_at_start_;
+  std::array<storage::TierCounters, kTierCount> tiers_at_start_;
+  std::vector<IterationRecord> iterations_;
+  std::vector<MemorySample> samples_;
+  std::vector<MemorySample> last_samples_;
+};
+
+}  // namespace teraio::engine

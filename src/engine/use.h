@@ -1,0 +1,42 @@
+// What the hooks of a framework hand to the engine, and what they may ask of a tensor.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "trace/trace.h"
+
+namespace teraio::engine {
+
+// The position of an op that the profile does not know.
+inline constexpr trace::OpIndex kLost = -1;
+
+// One storage of the running program. Private to the engine: every field is read and written under
+// the runtime's lock. Others hold pointers, and ask by the functions below.
+struct LiveTensor;
+
+// Neither changes during a tensor's life. Any thread, without a lock.
+uint64_t id_of(const LiveTensor& tensor);  // for messages
+int64_t size_bytes_of(const LiveTensor& tensor);
+
+// The op that made the tensor has not ended, and no other has used it, so that it cannot leave the
+// device. Any thread, without a lock. A false answer is final.
+bool is_newborn(const LiveTensor& tensor);
+
+// One tensor of an op's active set. An op names each tensor once.
+struct Use {
+  LiveTensor* tensor = nullptr;
+  bool is_write = false;
+  bool is_parameter = false;  // seen as a leaf that requires a gradient
+};
+
+// One op under way. Lives on the stack of the thread that runs it.
+struct OpFrame {
+  std::vector<Use> uses;  // each tensor once: inputs, then results
+  size_t input_count = 0;
+  trace::OpIndex position = kLost;
+  bool is_begun = false;
+};
+
+}  // namespace teraio::engine
