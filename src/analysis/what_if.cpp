@@ -11,83 +11,84 @@
 namespace teraio::analysis {
 namespace {
 
-Result<simulate::Run> planned_run(const trace::Trace& trace, const Equipment& equipment,
+Result<simulate::Run> planned_run(const trace::Trace& trace, const MachineConfig& machine,
                                   const planner::PlannerOptions& options) {
-  const Result<plan::Plan> plan =
-      planner::plan(trace, equipment.hardware, equipment.limits, options);
+  const Result<plan::Plan> plan = planner::plan(trace, machine.hardware, machine.limits, options);
   if (!plan.ok()) return plan.status();
-  TERAIO_RETURN_IF_ERROR(validate_plan(*plan, trace, equipment.hardware, equipment.limits));
-  return simulate::simulate(trace, equipment.hardware, equipment.limits, *plan);
+  TERAIO_RETURN_IF_ERROR(validate_plan(*plan, trace, machine.hardware, machine.limits));
+  return simulate::simulate(trace, machine.hardware, machine.limits, *plan);
 }
 
 // Nobody can say from a price file what another device or another kind of drive costs.
-bool has_price(const Setting& setting) {
-  return std::none_of(setting.begin(), setting.end(), [](const Change& change) {
-    return change.quantity == Quantity::kBandwidth || change.quantity == Quantity::kDeviceMemory;
+bool has_price(const SweepPoint& point) {
+  return std::none_of(point.begin(), point.end(), [](const ParameterValue& change) {
+    return change.parameter == SweepParameter::kBandwidth ||
+           change.parameter == SweepParameter::kDeviceMemory;
   });
 }
 
-Outcome outcome_of(const Question& question, const Setting& setting) {
-  Outcome outcome{setting, {}, {}, {}, {}};
-  const Result<Equipment> equipment = changed(question.equipment, setting);
-  outcome.status = equipment.status();
-  if (!equipment.ok()) return outcome;
-  Result<simulate::Run> run = planned_run(question.trace, *equipment, question.options);
-  outcome.status = run.status();
-  if (!run.ok()) return outcome;
+SweepResult result_of(const SweepRequest& request, const SweepPoint& point) {
+  SweepResult result{point, {}, {}, {}, {}};
+  const Result<MachineConfig> machine = with_values(request.machine, point);
+  result.status = machine.status();
+  if (!machine.ok()) return result;
+  Result<simulate::Run> run = planned_run(request.trace, *machine, request.options);
+  result.status = run.status();
+  if (!run.ok()) return result;
   run->op_start_ns.clear();
   run->transfers.clear();
-  outcome.run = std::move(*run);
-  outcome.drive_life_years = drive_life_years(equipment->hardware, outcome.run);
-  if (question.prices && has_price(setting))
-    outcome.cost = cost_of(*question.prices, equipment->hardware,
-                           present_value(*equipment, Quantity::kHostMemory), outcome.run,
-                           question.tokens_per_step);
-  return outcome;
+  result.run = std::move(*run);
+  result.drive_life_years = drive_life_years(machine->hardware, result.run);
+  if (request.prices && has_price(point))
+    result.cost = cost_of(*request.prices, machine->hardware,
+                          current_value(*machine, SweepParameter::kHostMemory), result.run,
+                          request.tokens_per_step);
+  return result;
 }
 
 // What to compare candidates by: smaller is cheaper.
-std::vector<double> cheapness(const std::vector<Outcome>& outcomes,
+std::vector<double> cheapness(const std::vector<SweepResult>& results,
                               const std::vector<size_t>& candidates) {
   const auto all = [&](auto known) {
     return std::all_of(candidates.begin(), candidates.end(),
-                       [&](size_t i) { return known(outcomes[i]); });
+                       [&](size_t i) { return known(results[i]); });
   };
-  const bool per_token = all([](const Outcome& o) { return o.cost && o.cost->per_million_tokens; });
-  const bool price = all([](const Outcome& o) { return o.cost.has_value(); });
+  const bool per_token =
+      all([](const SweepResult& o) { return o.cost && o.cost->per_million_tokens; });
+  const bool price = all([](const SweepResult& o) { return o.cost.has_value(); });
   std::vector<double> keys;
   for (size_t i : candidates)
-    keys.push_back(per_token ? *outcomes[i].cost->per_million_tokens
-                   : price   ? outcomes[i].cost->price
+    keys.push_back(per_token ? *results[i].cost->per_million_tokens
+                   : price   ? results[i].cost->price
                              : static_cast<double>(i));
   return keys;
 }
 
 }  // namespace
 
-std::vector<Outcome> what_if(const Question& question, const std::vector<Setting>& settings,
-                             const std::function<void(size_t)>& on_done) {
-  std::vector<Outcome> outcomes(settings.size());
+std::vector<SweepResult> what_if(const SweepRequest& request, const std::vector<SweepPoint>& points,
+                                 const std::function<void(size_t)>& on_done) {
+  std::vector<SweepResult> results(points.size());
   std::mutex mutex;
   size_t done = 0;
   // A search with best effort has two threads of its own.
-  const int threads = question.options.effort == planner::Effort::kBest ? 1 : 2;
-  in_parallel(settings.size(), threads, [&](size_t i) {
-    outcomes[i] = outcome_of(question, settings[i]);
+  const int threads = request.options.effort == planner::Effort::kBest ? 1 : 2;
+  in_parallel(points.size(), threads, [&](size_t i) {
+    results[i] = result_of(request, points[i]);
     const std::lock_guard lock(mutex);
     if (on_done) on_done(++done);
   });
-  return outcomes;
+  return results;
 }
 
-Result<std::vector<int64_t>> write_budgets(const Question& question, int count) {
+Result<std::vector<int64_t>> write_budgets(const SweepRequest& request, int count) {
   TERAIO_CHECK(count >= 2);
-  Equipment equipment = question.equipment;
-  equipment.limits.write_budget_bytes.reset();
+  MachineConfig machine = request.machine;
+  machine.limits.write_budget_bytes.reset();
   const Result<int64_t> least =
-      planner::least_write_budget_bytes(question.trace, equipment.hardware, equipment.limits);
+      planner::least_write_budget_bytes(request.trace, machine.hardware, machine.limits);
   if (!least.ok()) return least.status();
-  const Result<simulate::Run> free = planned_run(question.trace, equipment, question.options);
+  const Result<simulate::Run> free = planned_run(request.trace, machine, request.options);
   if (!free.ok()) return free.status();
   std::vector<int64_t> budgets;
   if (free->ssd_bytes_written == 0) return budgets;
@@ -98,18 +99,18 @@ Result<std::vector<int64_t>> write_budgets(const Question& question, int count) 
   return budgets;
 }
 
-std::optional<size_t> cheapest_near_best(const std::vector<Outcome>& outcomes, double within) {
+std::optional<size_t> cheapest_near_best(const std::vector<SweepResult>& results, double within) {
   int64_t fastest_ns = 0;
-  for (const Outcome& outcome : outcomes)
-    if (outcome.status.ok() && (fastest_ns == 0 || outcome.run.step_ns < fastest_ns))
-      fastest_ns = outcome.run.step_ns;
+  for (const SweepResult& result : results)
+    if (result.status.ok() && (fastest_ns == 0 || result.run.step_ns < fastest_ns))
+      fastest_ns = result.run.step_ns;
   std::vector<size_t> candidates;
-  for (size_t i = 0; i < outcomes.size(); ++i)
-    if (outcomes[i].status.ok() && static_cast<double>(outcomes[i].run.step_ns) <=
-                                       static_cast<double>(fastest_ns) * (1 + within))
+  for (size_t i = 0; i < results.size(); ++i)
+    if (results[i].status.ok() && static_cast<double>(results[i].run.step_ns) <=
+                                      static_cast<double>(fastest_ns) * (1 + within))
       candidates.push_back(i);
   if (candidates.empty()) return std::nullopt;
-  const std::vector<double> keys = cheapness(outcomes, candidates);
+  const std::vector<double> keys = cheapness(results, candidates);
   return candidates[std::min_element(keys.begin(), keys.end()) - keys.begin()];
 }
 

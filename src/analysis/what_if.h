@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "analysis/equipment.h"
+#include "analysis/machine_config.h"
 #include "analysis/prices.h"
 #include "planner/planner.h"
 #include "simulate/run.h"
@@ -16,37 +16,37 @@
 
 namespace teraio::analysis {
 
-struct Question {
+struct SweepRequest {
   trace::Trace trace;
-  Equipment equipment;
+  MachineConfig machine;
   planner::PlannerOptions options;
   std::optional<Prices> prices;
   std::optional<int64_t> tokens_per_step;  // of the whole server
 };
 
-using Setting = std::vector<Change>;
+using SweepPoint = std::vector<ParameterValue>;
 
-struct Outcome {
-  Setting setting;
+struct SweepResult {
+  SweepPoint point;
   Status status;      // why it cannot be; what follows has a meaning only when it is ok
   simulate::Run run;  // without records of ops and transfers
   std::optional<double> drive_life_years;
   std::optional<Cost> cost;  // none without prices, and where a change has no price
 };
 
-// In the order of `settings`. Uses two threads. `on_done` is called after each, with how many are
+// In the order of `points`. Uses two threads. `on_done` is called after each, with how many are
 // done, from one thread at a time.
-std::vector<Outcome> what_if(const Question& question, const std::vector<Setting>& settings,
-                             const std::function<void(size_t)>& on_done = {});
+std::vector<SweepResult> what_if(const SweepRequest& request, const std::vector<SweepPoint>& points,
+                                 const std::function<void(size_t)>& on_done = {});
 
 // Budgets at even steps from the least that does to what the plan without one writes; at most
 // `count` (at least 2), none when nothing is written. Fails as plan() does.
-Result<std::vector<int64_t>> write_budgets(const Question& question, int count);
+Result<std::vector<int64_t>> write_budgets(const SweepRequest& request, int count);
 
-// Of the outcomes whose step takes at most 1 + `within` of the fastest one's: the cheapest per
+// Of the results whose step takes at most 1 + `within` of the fastest one's: the cheapest per
 // token; if that is not known of all of them, the lowest price; if that is not known either, the
 // first, which is the one that asks for least when they are in ascending order. Ties go to the
-// first. Nothing when no outcome is ok.
-std::optional<size_t> cheapest_near_best(const std::vector<Outcome>& outcomes, double within);
+// first. Nothing when no result is ok.
+std::optional<size_t> cheapest_near_best(const std::vector<SweepResult>& results, double within);
 
 }  // namespace teraio::analysis

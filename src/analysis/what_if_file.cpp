@@ -12,8 +12,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kFormat = "teraio-what-if/1";
 
-void add_run(const Outcome& outcome, Json& json) {
-  const simulate::Run& run = outcome.run;
+void add_run(const SweepResult& result, Json& json) {
+  const simulate::Run& run = result.run;
   json["step_ns"] = run.step_ns;
   json["fraction_of_ideal"] = fraction_of_ideal(run);
   json["stall_ns"] = run.stall_ns;
@@ -23,7 +23,7 @@ void add_run(const Outcome& outcome, Json& json) {
   json["host_bytes_read"] = run.host_bytes_read;
   json["host_peak_bytes"] = run.host_peak_bytes;
   json["ssd_peak_bytes"] = run.ssd_peak_bytes;
-  if (outcome.drive_life_years) json["drive_life_years"] = *outcome.drive_life_years;
+  if (result.drive_life_years) json["drive_life_years"] = *result.drive_life_years;
 }
 
 void add_cost(const Cost& cost, Json& json) {
@@ -32,37 +32,37 @@ void add_cost(const Cost& cost, Json& json) {
   if (cost.per_million_tokens) json["cost_per_million_tokens"] = *cost.per_million_tokens;
 }
 
-bool is_present(const Equipment& equipment, const Setting& setting) {
-  for (const Change& change : setting)
-    if (present_value(equipment, change.quantity) != change.value) return false;
+bool is_present(const MachineConfig& machine, const SweepPoint& point) {
+  for (const ParameterValue& change : point)
+    if (current_value(machine, change.parameter) != change.value) return false;
   return true;
 }
 
-Json to_json(const Outcome& outcome, const Equipment& equipment, bool cheapest) {
+Json to_json(const SweepResult& result, const MachineConfig& machine, bool cheapest) {
   Json json = Json::object();
   Json& values = json["setting"] = Json::object();
-  for (const Change& change : outcome.setting)
-    values[std::string(to_string(change.quantity))] = change.value;
-  json["as_given"] = is_present(equipment, outcome.setting);
-  json["fits"] = outcome.status.ok();
-  if (!outcome.status.ok()) {
-    json["reason"] = outcome.status.message();
+  for (const ParameterValue& change : result.point)
+    values[std::string(to_string(change.parameter))] = change.value;
+  json["as_given"] = is_present(machine, result.point);
+  json["fits"] = result.status.ok();
+  if (!result.status.ok()) {
+    json["reason"] = result.status.message();
     return json;
   }
-  add_run(outcome, json);
-  if (outcome.cost) add_cost(*outcome.cost, json);
+  add_run(result, json);
+  if (result.cost) add_cost(*result.cost, json);
   json["cheapest_within_5_percent"] = cheapest;
   return json;
 }
 
-Json to_json(const Sweep& sweep, const Equipment& equipment) {
+Json to_json(const Sweep& sweep, const MachineConfig& machine) {
   Json json = Json::object();
-  Json& quantities = json["quantities"] = Json::array();
-  for (Quantity quantity : sweep.quantities) quantities.push_back(to_string(quantity));
+  Json& parameters = json["quantities"] = Json::array();
+  for (SweepParameter parameter : sweep.parameters) parameters.push_back(to_string(parameter));
   if (!sweep.note.empty()) json["note"] = sweep.note;
-  Json& outcomes = json["settings"] = Json::array();
-  for (size_t i = 0; i < sweep.outcomes.size(); ++i)
-    outcomes.push_back(to_json(sweep.outcomes[i], equipment, sweep.cheapest == i));
+  Json& results = json["settings"] = Json::array();
+  for (size_t i = 0; i < sweep.results.size(); ++i)
+    results.push_back(to_json(sweep.results[i], machine, sweep.cheapest == i));
   return json;
 }
 
@@ -77,20 +77,20 @@ Json to_json(const Prices& prices) {
 
 }  // namespace
 
-Status write_sweeps(const Question& question, const std::vector<Sweep>& sweeps,
+Status write_sweeps(const SweepRequest& request, const std::vector<Sweep>& sweeps,
                     const std::filesystem::path& path) {
   Json json = {{"format", kFormat},
-               {"trace", question.trace.name},
-               {"source", question.trace.source},
-               {"hardware", question.equipment.hardware.name},
-               {"effort", question.options.effort == planner::Effort::kBest ? "best" : "fast"}};
-  if (question.tokens_per_step) json["tokens_per_step"] = *question.tokens_per_step;
-  if (question.prices) json["prices"] = to_json(*question.prices);
+               {"trace", request.trace.name},
+               {"source", request.trace.source},
+               {"hardware", request.machine.hardware.name},
+               {"effort", request.options.effort == planner::Effort::kBest ? "best" : "fast"}};
+  if (request.tokens_per_step) json["tokens_per_step"] = *request.tokens_per_step;
+  if (request.prices) json["prices"] = to_json(*request.prices);
   int64_t ideal_ns = 0;
-  for (const trace::Op& op : question.trace.ops) ideal_ns += op.duration_ns;
+  for (const trace::Op& op : request.trace.ops) ideal_ns += op.duration_ns;
   json["ideal_ns"] = ideal_ns;
   Json& list = json["sweeps"] = Json::array();
-  for (const Sweep& sweep : sweeps) list.push_back(to_json(sweep, question.equipment));
+  for (const Sweep& sweep : sweeps) list.push_back(to_json(sweep, request.machine));
   return write_text_file(path, to_json_text(json));
 }
 

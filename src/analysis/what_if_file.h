@@ -12,15 +12,15 @@
 
 namespace teraio::analysis {
 
-// One quantity that varies, or several together.
+// One parameter that varies, or several together.
 struct Sweep {
-  std::vector<Quantity> quantities;
-  std::vector<Outcome> outcomes;
+  std::vector<SweepParameter> parameters;
+  std::vector<SweepResult> results;
   std::optional<size_t> cheapest;  // within 5 % of the best
-  std::string note;                // why there are no outcomes
+  std::string note;                // why there are no results
 };
 
-Status write_sweeps(const Question& question, const std::vector<Sweep>& sweeps,
+Status write_sweeps(const SweepRequest& request, const std::vector<Sweep>& sweeps,
                     const std::filesystem::path& path);
 
 }  // namespace teraio::analysis

@@ -16,7 +16,7 @@ using ::testing::IsEmpty;
 
 // Two frozen weights of 1000 bytes that take turns on a device with room for one: each op of 100 ns
 // waits for the read of its weight.
-Question two_in_turn() {
+SweepRequest two_in_turn() {
   TraceBuilder builder;
   const trace::TensorIndex a = builder.persistent(1000);
   const trace::TensorIndex b = builder.persistent(1000);
@@ -25,70 +25,72 @@ Question two_in_turn() {
   return {builder.trace(), {round_machine(1000), {}}, {}, {}, {}};
 }
 
-std::vector<Setting> settings_of(Quantity quantity, std::vector<int64_t> values) {
-  std::vector<Setting> settings;
-  for (int64_t value : values) settings.push_back({{quantity, value}});
-  return settings;
+std::vector<SweepPoint> settings_of(SweepParameter parameter, std::vector<int64_t> values) {
+  std::vector<SweepPoint> points;
+  for (int64_t value : values) points.push_back({{parameter, value}});
+  return points;
 }
 
-std::vector<int64_t> steps_of(const std::vector<Outcome>& outcomes) {
+std::vector<int64_t> steps_of(const std::vector<SweepResult>& results) {
   std::vector<int64_t> steps;
-  for (const Outcome& outcome : outcomes) {
-    EXPECT_TRUE(outcome.status.ok()) << outcome.status.message();
-    steps.push_back(outcome.run.step_ns);
+  for (const SweepResult& result : results) {
+    EXPECT_TRUE(result.status.ok()) << result.status.message();
+    steps.push_back(result.run.step_ns);
   }
   return steps;
 }
 
 TEST(WhatIf, EachDriveTakesItsPartOfARead) {
-  const auto outcomes = what_if(two_in_turn(), settings_of(Quantity::kDrives, {1, 2, 4}));
-  EXPECT_THAT(steps_of(outcomes), ElementsAre(2200, 1200, 700));
+  const auto results = what_if(two_in_turn(), settings_of(SweepParameter::kDrives, {1, 2, 4}));
+  EXPECT_THAT(steps_of(results), ElementsAre(2200, 1200, 700));
 }
 
 TEST(WhatIf, FasterDrivesAreAsGoodAsMoreOfThem) {
   const std::vector<int64_t> rates = {kBytesPerNs, 2 * kBytesPerNs, 4 * kBytesPerNs};
-  const auto outcomes = what_if(two_in_turn(), settings_of(Quantity::kBandwidth, rates));
-  EXPECT_THAT(steps_of(outcomes), ElementsAre(2200, 1200, 700));
+  const auto results = what_if(two_in_turn(), settings_of(SweepParameter::kBandwidth, rates));
+  EXPECT_THAT(steps_of(results), ElementsAre(2200, 1200, 700));
 }
 
 TEST(WhatIf, WithTwiceTheMemoryNothingMoves) {
-  const auto outcomes = what_if(two_in_turn(), settings_of(Quantity::kDeviceMemory, {1000, 2000}));
-  EXPECT_THAT(steps_of(outcomes), ElementsAre(2200, 200));
+  const auto results =
+      what_if(two_in_turn(), settings_of(SweepParameter::kDeviceMemory, {1000, 2000}));
+  EXPECT_THAT(steps_of(results), ElementsAre(2200, 200));
 }
 
 TEST(WhatIf, WhatIsNotPossibleStaysInItsPlaceAndSaysWhy) {
-  const auto outcomes = what_if(two_in_turn(), settings_of(Quantity::kDeviceMemory, {999, 1000}));
-  ASSERT_EQ(outcomes.size(), 2);
-  EXPECT_EQ(outcomes[0].status.code(), ErrorCode::kOutOfMemory);
-  EXPECT_THAT(outcomes[0].status.message(), HasSubstr("op 0 (op0) needs 1000 bytes at once"));
-  EXPECT_TRUE(outcomes[1].status.ok());
+  const auto results =
+      what_if(two_in_turn(), settings_of(SweepParameter::kDeviceMemory, {999, 1000}));
+  ASSERT_EQ(results.size(), 2);
+  EXPECT_EQ(results[0].status.code(), ErrorCode::kOutOfMemory);
+  EXPECT_THAT(results[0].status.message(), HasSubstr("op 0 (op0) needs 1000 bytes at once"));
+  EXPECT_TRUE(results[1].status.ok());
 }
 
 TEST(WhatIf, TellsHowManyAreDone) {
   std::vector<size_t> done;
-  what_if(two_in_turn(), settings_of(Quantity::kDrives, {1, 2, 3, 4, 5}),
+  what_if(two_in_turn(), settings_of(SweepParameter::kDrives, {1, 2, 3, 4, 5}),
           [&](size_t count) { done.push_back(count); });
   EXPECT_THAT(done, ElementsAre(1, 2, 3, 4, 5));
 }
 
 TEST(WhatIf, OnlyWhatThePriceFileKnowsHasACost) {
-  Question question = two_in_turn();
-  question.prices = Prices{.name = "p", .server = 1000, .drive = 100};
-  question.tokens_per_step = 10;
-  const auto outcomes =
-      what_if(question, {{{Quantity::kDrives, 3}}, {{Quantity::kBandwidth, kBytesPerNs}}});
-  ASSERT_TRUE(outcomes[0].cost);
-  EXPECT_DOUBLE_EQ(outcomes[0].cost->price, 1300);
-  EXPECT_FALSE(outcomes[1].cost);
+  SweepRequest request = two_in_turn();
+  request.prices = Prices{.name = "p", .server = 1000, .drive = 100};
+  request.tokens_per_step = 10;
+  const auto results = what_if(
+      request, {{{SweepParameter::kDrives, 3}}, {{SweepParameter::kBandwidth, kBytesPerNs}}});
+  ASSERT_TRUE(results[0].cost);
+  EXPECT_DOUBLE_EQ(results[0].cost->price, 1300);
+  EXPECT_FALSE(results[1].cost);
 }
 
 TEST(WhatIf, HostMemoryThatMayNotBeUsedIsNotPaidFor) {
-  Question question = two_in_turn();
-  question.equipment.hardware.host.capacity_bytes = int64_t{5} << 30;
-  question.prices = Prices{.name = "p", .server = 1000, .host_memory_per_gib = 10};
-  EXPECT_DOUBLE_EQ(what_if(question, {{}})[0].cost->price, 1050);
-  question.equipment.limits.host_limit_bytes = 0;
-  EXPECT_DOUBLE_EQ(what_if(question, {{}})[0].cost->price, 1000);
+  SweepRequest request = two_in_turn();
+  request.machine.hardware.host.capacity_bytes = int64_t{5} << 30;
+  request.prices = Prices{.name = "p", .server = 1000, .host_memory_per_gib = 10};
+  EXPECT_DOUBLE_EQ(what_if(request, {{}})[0].cost->price, 1050);
+  request.machine.limits.host_limit_bytes = 0;
+  EXPECT_DOUBLE_EQ(what_if(request, {{}})[0].cost->price, 1000);
 }
 
 TEST(WriteBudgets, NothingToVaryWhereNothingIsWritten) {
@@ -103,45 +105,45 @@ TEST(WriteBudgets, OneWhereTheLeastIsWhatIsWritten) {
   builder.op(100, {.writes = {activation}});
   builder.op(100, {.workspace_bytes = 1000});
   builder.op(100, {.reads = {activation}});
-  const Question question{builder.trace(), {round_machine(1000), {}}, {}, {}, {}};
-  const auto budgets = write_budgets(question, 4);
+  const SweepRequest request{builder.trace(), {round_machine(1000), {}}, {}, {}, {}};
+  const auto budgets = write_budgets(request, 4);
   ASSERT_TRUE(budgets.ok()) << budgets.status().message();
   EXPECT_THAT(*budgets, ElementsAre(1000));
 }
 
-Outcome outcome(int64_t step_ns, std::optional<double> price = {},
-                std::optional<double> per_token = {}) {
-  Outcome outcome;
-  outcome.run.step_ns = step_ns;
-  if (price) outcome.cost = Cost{*price, {}, per_token};
-  return outcome;
+SweepResult result(int64_t step_ns, std::optional<double> price = {},
+                   std::optional<double> per_token = {}) {
+  SweepResult result;
+  result.run.step_ns = step_ns;
+  if (price) result.cost = Cost{*price, {}, per_token};
+  return result;
 }
 
-Outcome impossible() {
-  Outcome outcome;
-  outcome.status = Status(ErrorCode::kOutOfMemory, "does not fit");
-  return outcome;
+SweepResult impossible() {
+  SweepResult result;
+  result.status = Status(ErrorCode::kOutOfMemory, "does not fit");
+  return result;
 }
 
 TEST(CheapestNearBest, IsTheFirstWithoutPrices) {
-  EXPECT_EQ(cheapest_near_best({outcome(200), outcome(105), outcome(100)}, 0.05), 1);
-  EXPECT_EQ(cheapest_near_best({outcome(200), outcome(106), outcome(100)}, 0.05), 2);
+  EXPECT_EQ(cheapest_near_best({result(200), result(105), result(100)}, 0.05), 1);
+  EXPECT_EQ(cheapest_near_best({result(200), result(106), result(100)}, 0.05), 2);
 }
 
 TEST(CheapestNearBest, IsTheLowestPriceOfThoseNearTheBest) {
-  EXPECT_EQ(cheapest_near_best({outcome(200, 1), outcome(104, 9), outcome(100, 8)}, 0.05), 2);
+  EXPECT_EQ(cheapest_near_best({result(200, 1), result(104, 9), result(100, 8)}, 0.05), 2);
 }
 
 TEST(CheapestNearBest, CostPerTokenCountsMoreThanThePrice) {
-  EXPECT_EQ(cheapest_near_best({outcome(104, 8, 0.3), outcome(100, 9, 0.2)}, 0.05), 1);
+  EXPECT_EQ(cheapest_near_best({result(104, 8, 0.3), result(100, 9, 0.2)}, 0.05), 1);
 }
 
 TEST(CheapestNearBest, APriceThatIsNotKnownOfAllTellsNothing) {
-  EXPECT_EQ(cheapest_near_best({outcome(104), outcome(100, 9)}, 0.05), 0);
+  EXPECT_EQ(cheapest_near_best({result(104), result(100, 9)}, 0.05), 0);
 }
 
 TEST(CheapestNearBest, IsPossible) {
-  EXPECT_EQ(cheapest_near_best({impossible(), outcome(100)}, 0.05), 1);
+  EXPECT_EQ(cheapest_near_best({impossible(), result(100)}, 0.05), 1);
   EXPECT_EQ(cheapest_near_best({impossible()}, 0.05), std::nullopt);
 }
 
