@@ -134,8 +134,8 @@ class ReadCounter {
 };
 
 // Writes, backwards. The item of a tensor is its content: it comes into sight, going backwards, at
-// the tensor's death or at the op that overwrites it, and goes where the op made it. To be away in
-// between, other than at an op that uses it, it has to be written once, after that op.
+// the tensor's death or at the op that overwrites it, and goes where the op made it. To be
+// offloaded in between, other than at an op that uses it, it has to be written once, after that op.
 class WriteCounter {
  public:
   WriteCounter(const trace::TraceIndex& index, int64_t budget_bytes, int64_t last)
@@ -143,7 +143,7 @@ class WriteCounter {
         budget_bytes_(budget_bytes),
         op_count_(static_cast<int64_t>(index.op_count())),
         now_(last),
-        away_bytes_(index.tensor_count()),
+        offloaded_bytes_(index.tensor_count()),
         made_at_(index.tensor_count(), kNever),
         in_sight_(index.tensor_count()) {
     const int64_t next = last % op_count_;
@@ -163,7 +163,7 @@ class WriteCounter {
     for (trace::TensorIndex tensor : index_.deaths[op])
       if (!in_sight_[tensor]) enter(tensor, now_ + 1);
     int64_t needed_bytes = index_.workspace_bytes[op];
-    for (trace::TensorIndex tensor : index_.active[op]) needed_bytes += away_bytes_[tensor];
+    for (trace::TensorIndex tensor : index_.active[op]) needed_bytes += offloaded_bytes_[tensor];
     make_room(op, needed_bytes);
     for (trace::TensorIndex tensor : index_.active[op])
       if (made_at_[tensor] == now_) pass_making(tensor);
@@ -208,9 +208,9 @@ class WriteCounter {
         deferred_.push_back(tensor);
         earliest_.pop();
       } else {
-        const int64_t here = index_.size_bytes[tensor] - away_bytes_[tensor];
+        const int64_t here = index_.size_bytes[tensor] - offloaded_bytes_[tensor];
         const int64_t bytes = std::min(here, device_bytes_ + needed_bytes - budget_bytes_);
-        away_bytes_[tensor] += bytes;
+        offloaded_bytes_[tensor] += bytes;
         device_bytes_ -= bytes;
         if (bytes == here) earliest_.pop();
       }
@@ -224,16 +224,16 @@ class WriteCounter {
   }
 
   void pass_making(trace::TensorIndex tensor) {
-    written_bytes_ += away_bytes_[tensor];
-    device_bytes_ += away_bytes_[tensor];
-    away_bytes_[tensor] = 0;
+    written_bytes_ += offloaded_bytes_[tensor];
+    device_bytes_ += offloaded_bytes_[tensor];
+    offloaded_bytes_[tensor] = 0;
     find_making(tensor, now_);
   }
 
   void release(trace::TensorIndex tensor) {
     if (!in_sight_[tensor]) return;
-    device_bytes_ -= index_.size_bytes[tensor] - away_bytes_[tensor];
-    away_bytes_[tensor] = 0;
+    device_bytes_ -= index_.size_bytes[tensor] - offloaded_bytes_[tensor];
+    offloaded_bytes_[tensor] = 0;
     in_sight_[tensor] = false;
     made_at_[tensor] = kNever;
   }
@@ -246,7 +246,7 @@ class WriteCounter {
   int64_t written_bytes_ = 0;
   Latest earliest_;  // by negated time of making
   std::vector<trace::TensorIndex> deferred_;
-  std::vector<int64_t> away_bytes_;
+  std::vector<int64_t> offloaded_bytes_;
   std::vector<int64_t> made_at_;
   std::vector<uint8_t> in_sight_;
 };

@@ -11,7 +11,7 @@
 
 namespace teraio::hardware {
 
-// "read" is towards the device, "write" away from it. Bytes per second.
+// In bytes per second. Reads move bytes to the device, writes from it.
 struct Rates {
   int64_t read_bytes_per_second = 0;
   int64_t write_bytes_per_second = 0;

@@ -53,12 +53,12 @@ struct TierRoom {
 
 // What is true of one tensor while its uses and migrations are walked through.
 struct State {
-  bool away = false;
-  Tier tier = Tier::kSsd;         // where it rests when away, and where the copy is
+  bool offloaded = false;
+  Tier tier = Tier::kSsd;         // where it rests when offloaded, and where the copy is
   bool copy_valid = false;        // made since an op last wrote the tensor
-  int64_t away_since = 0;         // unrolled op
+  int64_t offloaded_since = 0;    // unrolled op
   int64_t copy_needed_until = 0;  // unrolled op: the tier's bytes are accounted up to here
-  size_t left_by = 0;             // the position of the migration after which it is away
+  size_t offloaded_by = 0;        // the position of the migration after which it is offloaded
 };
 
 class Validator {
@@ -164,7 +164,8 @@ class Validator {
     }
     State state;
     TERAIO_RETURN_IF_ERROR(walk(tensor, 0, state, true));
-    if (state.away) device_.add(state.away_since, last, -trace_.tensors[tensor].size_bytes);
+    if (state.offloaded)
+      device_.add(state.offloaded_since, last, -trace_.tensors[tensor].size_bytes);
     return Status();
   }
 
@@ -173,8 +174,8 @@ class Validator {
   Status check_persistent(trace::TensorIndex tensor) {
     State state;
     const Migration& last = plan_.migrations[migrations_[tensor].back()];
-    state.away = last.action != Action::kPrefetch;
-    state.left_by = migrations_[tensor].back();
+    state.offloaded = last.action != Action::kPrefetch;
+    state.offloaded_by = migrations_[tensor].back();
     state.tier = last.tier;
     if (never_written(tensor)) give_first_copy(tensor, state);
     TERAIO_RETURN_IF_ERROR(walk(tensor, 0, state, false));
@@ -210,7 +211,7 @@ class Validator {
         if (!status.ok()) return status;
       }
       if (i == uses_[tensor].size()) break;
-      if (account && state.away) return not_resident(tensor, until, state.left_by);
+      if (account && state.offloaded) return not_resident(tensor, until, state.offloaded_by);
       if (uses_[tensor][i].writes) state.copy_valid = false;
     }
     return Status();
@@ -227,27 +228,27 @@ class Validator {
   Status migrate(size_t index, int64_t offset, int64_t next_use, State& state, bool account) {
     const Migration& migration = plan_.migrations[index];
     if (migration.action == Action::kPrefetch) {
-      if (account && !state.away) return broken("prefetch of a resident tensor", index);
+      if (account && !state.offloaded) return broken("prefetch of a resident tensor", index);
       if (account && state.tier != migration.tier) return broken("wrong tier", index);
-      state.away = false;
+      state.offloaded = false;
       const int64_t now = offset + migration.trigger_op;
       if (account)
-        device_.add(state.away_since, now - 1, -trace_.tensors[migration.tensor].size_bytes);
+        device_.add(state.offloaded_since, now - 1, -trace_.tensors[migration.tensor].size_bytes);
       return Status();
     }
-    if (account && state.away) return broken("already away", index);
-    return leave(index, offset, offset + next_use, state, account);
+    if (account && state.offloaded) return broken("already offloaded", index);
+    return leave_device(index, offset, offset + next_use, state, account);
   }
 
-  Status leave(size_t index, int64_t offset, int64_t next_use, State& state, bool account) {
+  Status leave_device(size_t index, int64_t offset, int64_t next_use, State& state, bool account) {
     const Migration& migration = plan_.migrations[index];
     const int64_t size_bytes = trace_.tensors[migration.tensor].size_bytes;
     const int64_t now = offset + migration.trigger_op;
     if (migration.action == Action::kDrop) {
       if (!account && !state.copy_valid) {
-        state.away = true;
-        state.away_since = now;
-        state.left_by = index;
+        state.offloaded = true;
+        state.offloaded_since = now;
+        state.offloaded_by = index;
         return Status();
       }
       if (!state.copy_valid) return broken("drop without copy", index);
@@ -262,15 +263,16 @@ class Validator {
     return Status();
   }
 
-  Status not_resident(trace::TensorIndex tensor, int64_t op, size_t left_by) const {
-    const Migration& leaving = plan_.migrations[left_by];
+  Status not_resident(trace::TensorIndex tensor, int64_t op, size_t offloaded_by) const {
+    const Migration& leaving = plan_.migrations[offloaded_by];
     return Status(
         ErrorCode::kInvalidArgument,
-        fmt::format("not resident: tensor {} is away when op {} ({}) uses it, since migrations[{}] "
-                    "({} of tensor {} at op {}, {})",
-                    trace_.tensors[tensor].id, op, trace_.ops[op].name, left_by,
-                    to_string(leaving.action), trace_.tensors[tensor].id, leaving.trigger_op,
-                    to_string(leaving.tier)));
+        fmt::format(
+            "not resident: tensor {} is offloaded when op {} ({}) uses it, since migrations[{}] "
+            "({} of tensor {} at op {}, {})",
+            trace_.tensors[tensor].id, op, trace_.ops[op].name, offloaded_by,
+            to_string(leaving.action), trace_.tensors[tensor].id, leaving.trigger_op,
+            to_string(leaving.tier)));
   }
 
   Status check_write_budget() const {

@@ -1,4 +1,4 @@
-// PlanBuilder: a plan in the making. Which inactive periods are spent away from the device, on
+// PlanBuilder: a plan in the making. Which inactive periods are spent offloaded, on
 // which tier, and what that does to memory, bandwidth and the tiers.
 //
 // A period that is moved frees its tensor's bytes from `free_from`, when its write is planned to be

@@ -1,4 +1,4 @@
-// Selection: which inactive periods to spend away from the device, best benefit per cost first.
+// Selection: which inactive periods to offload, best benefit per cost first.
 #pragma once
 
 #include <functional>

@@ -25,7 +25,7 @@ PlanExecutor::PlanExecutor(const Context& context, const Channels& idle_channels
       transfers_(plan.migrations.size()),
       last_issued_(context.index.tensor_count(), kNone),
       current_(context.index.tensor_count(), kNone),
-      away_(context.index.tensor_count(), 0) {
+      offloaded_(context.index.tensor_count(), 0) {
   place_at_start();
 }
 
@@ -35,12 +35,12 @@ void PlanExecutor::place_at_start() {
   device_bytes_ = context_.index.persistent_bytes;
   tier_bytes_ = resolved_.kept_bytes_at_start;
   std::vector<int32_t> issued;
-  for (const ResolvedPlan::OffloadedTensor& away : resolved_.offloaded_at_start) {
-    const int64_t size_bytes = context_.index.size_bytes[away.tensor];
+  for (const ResolvedPlan::OffloadedTensor& offloaded : resolved_.offloaded_at_start) {
+    const int64_t size_bytes = context_.index.size_bytes[offloaded.tensor];
     device_bytes_ -= size_bytes;
-    tier_bytes_[slot(away.tier)] += size_bytes;
-    away_[away.tensor] = true;
-    if (away.issued_prefetch != kNone) issued.push_back(away.issued_prefetch);
+    tier_bytes_[slot(offloaded.tier)] += size_bytes;
+    offloaded_[offloaded.tensor] = true;
+    if (offloaded.issued_prefetch != kNone) issued.push_back(offloaded.issued_prefetch);
   }
   std::sort(issued.begin(), issued.end(), [this](int32_t a, int32_t b) {
     return std::pair(migration(a).trigger_op, a) < std::pair(migration(b).trigger_op, b);
@@ -108,7 +108,7 @@ void PlanExecutor::issue(int32_t i) {
   transfer.issue_ns = now_ns_;
   transfer.deadline_op = iteration_first_op_ + issued.deadline_op +
                          (issued.deadline_op < issued.trigger_op ? op_count : 0);
-  if (issued.action != plan::Action::kPrefetch) away_[issued.tensor] = true;
+  if (issued.action != plan::Action::kPrefetch) offloaded_[issued.tensor] = true;
   const int32_t before = std::exchange(last_issued_[issued.tensor], i);
   if (before == kNone) {
     current_[issued.tensor] = i;
@@ -147,7 +147,7 @@ void PlanExecutor::arrive(int32_t i) {
   if (!resolved_.keeps_copy[i]) tier_bytes_[slot(migration(i).tier)] -= size_bytes(i);
   const bool leaves_again = transfers_[i].successor != kNone;
   if (leaves_again) return;
-  away_[migration(i).tensor] = false;
+  offloaded_[migration(i).tensor] = false;
   std::erase(missing_, migration(i).tensor);
 }
 
@@ -169,7 +169,7 @@ void PlanExecutor::finish(int32_t i) {
 // device's. What is under way ends.
 void PlanExecutor::die(int32_t last) {
   const trace::TensorIndex tensor = migration(last).tensor;
-  if (!away_[tensor]) return;
+  if (!offloaded_[tensor]) return;
   int32_t i = std::exchange(current_[tensor], kNone);
   const bool in_flight = i != kNone && transfers_[i].stage == Stage::kInFlight;
   const bool coming = i != kNone && migration(i).action == plan::Action::kPrefetch;
@@ -181,7 +181,7 @@ void PlanExecutor::die(int32_t last) {
   for (; i != kNone; i = std::exchange(transfers_[i].successor, kNone))
     transfers_[i].stage = Stage::kDone;
   last_issued_[tensor] = kNone;
-  away_[tensor] = false;
+  offloaded_[tensor] = false;
 }
 
 // --- Ops ---
@@ -193,7 +193,7 @@ void PlanExecutor::look_ahead(trace::OpIndex op) {
   next_bytes_ = context_.index.birth_bytes[op] + context_.index.workspace_bytes[op];
   missing_.clear();
   for (trace::TensorIndex tensor : context_.index.active[op])
-    if (away_[tensor]) missing_.push_back(tensor);
+    if (offloaded_[tensor]) missing_.push_back(tensor);
   count_missing_bytes();
 }
 

@@ -99,8 +99,8 @@ class PlanExecutor {
   std::vector<Transfer> transfers_;          // by migration
   std::vector<int32_t> last_issued_;         // by tensor: its newest migration, -1 when done
   std::vector<int32_t> current_;             // by tensor: its oldest one that is not done, or -1
-  std::vector<uint8_t> away_;                // by tensor: left or leaving, and not back yet
-  std::vector<trace::TensorIndex> missing_;  // of the op that starts next: its away tensors
+  std::vector<uint8_t> offloaded_;           // by tensor: left or leaving, and not back yet
+  std::vector<trace::TensorIndex> missing_;  // of the op that starts next: its offloaded tensors
   int64_t missing_bytes_ = 0;                // of those, without device memory so far
   int64_t next_bytes_ = 0;                   // births and workspace of the op that starts next
   int64_t next_op_ = 0;                      // counted over all iterations

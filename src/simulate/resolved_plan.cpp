@@ -16,12 +16,12 @@ int64_t usable(int64_t capacity_bytes, const hardware::Rates& rates) {
 
 // What a walk knows of its tensor.
 struct TensorState {
-  bool away = false;
+  bool offloaded = false;
   plan::Tier tier = plan::Tier::kSsd;  // where the latest copy was made
   bool copy_valid = false;             // no op wrote the tensor since
   int32_t kept_copy_of = kNone;   // the prefetch whose copy is there still, if a drop comes for it
   int32_t last_prefetch = kNone;  // since the last use
-  int32_t offloaded_by = kNone;   // the offload or drop after which it is away
+  int32_t offloaded_by = kNone;   // the offload or drop after which it is offloaded
 };
 
 class Resolver {
@@ -93,10 +93,10 @@ class Resolver {
     TensorState state;
     if (!index_.persistent[tensor]) return walk(tensor, state);
     const plan::Migration& last = plan_.migrations[by_tensor_[tensor].back()];
-    state.away = last.action != plan::Action::kPrefetch;
+    state.offloaded = last.action != plan::Action::kPrefetch;
     state.offloaded_by = by_tensor_[tensor].back();
     state.tier = last.tier;
-    state.copy_valid = state.away;
+    state.copy_valid = state.offloaded;
     give_first_copy(tensor, state);
     (void)walk(tensor, state);
     TERAIO_RETURN_IF_ERROR(walk(tensor, state));
@@ -142,17 +142,18 @@ class Resolver {
       state.copy_valid = false;
       state.kept_copy_of = kNone;
     }
-    if (!state.away) return Status();
-    return Status(ErrorCode::kInvalidArgument,
-                  fmt::format("not resident: tensor {} is away when op {} ({}) uses it, since {}",
-                              trace_.tensors[tensor].id, use.op, trace_.ops[use.op].name,
-                              describe(plan_, trace_, state.offloaded_by)));
+    if (!state.offloaded) return Status();
+    return Status(
+        ErrorCode::kInvalidArgument,
+        fmt::format("not resident: tensor {} is offloaded when op {} ({}) uses it, since {}",
+                    trace_.tensors[tensor].id, use.op, trace_.ops[use.op].name,
+                    describe(plan_, trace_, state.offloaded_by)));
   }
 
   Status migrate(int32_t i, TensorState& state) {
     const plan::Migration& migration = plan_.migrations[i];
     if (migration.action == plan::Action::kPrefetch) return come_back(i, state);
-    if (state.away) return broken("already away", i);
+    if (state.offloaded) return broken("already offloaded", i);
     const bool drop = migration.action == plan::Action::kDrop;
     if (drop && !state.copy_valid) return broken("drop without copy", i);
     if (drop && state.tier != migration.tier) return broken("wrong tier", i);
@@ -162,8 +163,8 @@ class Resolver {
   }
 
   Status come_back(int32_t i, TensorState& state) const {
-    if (!state.away) return broken("prefetch of a resident tensor", i);
-    state.away = false;
+    if (!state.offloaded) return broken("prefetch of a resident tensor", i);
+    state.offloaded = false;
     if (state.tier != plan_.migrations[i].tier) return broken("wrong tier", i);
     state.kept_copy_of = i;
     state.last_prefetch = i;
@@ -171,7 +172,7 @@ class Resolver {
   }
 
   void record_start(trace::TensorIndex tensor, const TensorState& state) {
-    if (state.away || state.last_prefetch != kNone) {
+    if (state.offloaded || state.last_prefetch != kNone) {
       resolved_.offloaded_at_start.push_back({tensor, state.tier, state.last_prefetch});
     } else if (state.kept_copy_of != kNone && resolved_.keeps_copy[state.kept_copy_of]) {
       resolved_.kept_bytes_at_start[static_cast<int>(state.tier)] += index_.size_bytes[tensor];

@@ -87,14 +87,14 @@ class Timeline {
   // Changes of device memory in use, at the times at which they happen.
   void add_memory() {
     std::map<int64_t, int64_t> changes;
-    const std::vector<uint8_t> die_away = tensors_left_away();
+    const std::vector<uint8_t> die_offloaded = tensors_left_offloaded();
     for (size_t k = 0; k < run_.op_start_ns.size(); ++k) {
       const int64_t start_ns = run_.op_start_ns[k];
       changes[start_ns] += index_.birth_bytes[k] + index_.workspace_bytes[k];
       int64_t& at_end = changes[start_ns + index_.duration_ns[k]];
       at_end -= index_.workspace_bytes[k];
       for (trace::TensorIndex tensor : index_.deaths[k])
-        if (!die_away[tensor]) at_end -= index_.size_bytes[tensor];
+        if (!die_offloaded[tensor]) at_end -= index_.size_bytes[tensor];
     }
     for (const TransferRecord& record : run_.transfers) {
       const bool in = record.action == plan::Action::kPrefetch;
@@ -105,11 +105,11 @@ class Timeline {
   }
 
   // Those that left and did not come back.
-  std::vector<uint8_t> tensors_left_away() const {
-    std::vector<uint8_t> away(index_.tensor_count());
+  std::vector<uint8_t> tensors_left_offloaded() const {
+    std::vector<uint8_t> offloaded(index_.tensor_count());
     for (const TransferRecord& record : run_.transfers)
-      away[record.tensor] = record.action != plan::Action::kPrefetch;
-    return away;
+      offloaded[record.tensor] = record.action != plan::Action::kPrefetch;
+    return offloaded;
   }
 
   // The level is known from its highest point.

@@ -16,7 +16,7 @@ namespace {
 
 using namespace testing;
 
-// One weight that is away while an activation is made, used, and gone; then it is updated.
+// One weight that is offloaded while an activation is made, used, and gone; then it is updated.
 class StepTest : public ::testing::Test {
  protected:
   StepTest() {

@@ -58,7 +58,7 @@ TEST_F(ValidatorTest, APrefetchTakesMemoryFromItsTrigger) {
   expect_broken("device memory: op 2", {offload(0, 1, 2), prefetch(0, 2, 4)});
 }
 
-TEST_F(ValidatorTest, ATensorMayBeAwayOverTheEnd) {
+TEST_F(ValidatorTest, ATensorMayBeOffloadedOverTheEnd) {
   EXPECT_TRUE(check({prefetch(0, 0, 0), offload(0, 5, 0)}).ok());
 }
 
@@ -81,14 +81,15 @@ TEST_F(ValidatorTest, TransientsMoveOnlyWhileTheyLive) {
   expect_broken("tensor not alive", {offload(1, 4, 5)});
 }
 
-TEST_F(ValidatorTest, OnlyWhatIsThereLeavesAndOnlyWhatIsAwayReturns) {
-  expect_broken("already away", {offload(0, 1, 2), drop(0, 2, 2), prefetch(0, 4, 4)});
+TEST_F(ValidatorTest, OnlyResidentTensorsLeaveAndOnlyOffloadedOnesReturn) {
+  expect_broken("already offloaded", {offload(0, 1, 2), drop(0, 2, 2), prefetch(0, 4, 4)});
   expect_broken("prefetch of a resident tensor", {prefetch(0, 1, 4)});
   expect_broken("wrong tier", {offload(0, 1, 2), prefetch(0, 4, 4, Tier::kHost)});
 }
 
 TEST_F(ValidatorTest, WhatIsUsedIsThere) {
-  expect_broken("not resident: tensor 10 is away when op 4", {offload(0, 1, 2), prefetch(0, 5, 0)});
+  expect_broken("not resident: tensor 10 is offloaded when op 4",
+                {offload(0, 1, 2), prefetch(0, 5, 0)});
 }
 
 // A lives on after op 3 without a use, until op 5.

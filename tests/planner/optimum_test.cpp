@@ -19,7 +19,7 @@ constexpr int64_t kKiloByte = 1'000;
 constexpr int64_t kBytesPerSecond = 1'000'000'000;
 constexpr double kMostPlans = 20'000;
 
-// Every way to spend an idle period: on the device, or away from one op on until another.
+// Every way to spend an idle period: on the device, or offloaded from one op on until another.
 struct Stay {
   int64_t leave_op = 0;  // unrolled; equal to return_op: stays on the device
   int64_t return_op = 0;
@@ -67,7 +67,7 @@ class AllPlans {
     if (run.ok()) shortest_ns_ = std::min(shortest_ns_, run->step_ns);
   }
 
-  // Of an epoch's periods that are spent away the first one writes.
+  // Of an epoch's offloaded periods the first one writes.
   plan::Plan chosen_plan() const {
     plan::Plan plan{trace_.name, {}};
     for (const trace::CopyEpoch& epoch : lifetimes_.epochs) {

@@ -134,7 +134,7 @@ def test_rated_drives_have_a_life(teraio, small, tmp_path):
         ),
         (
             [(7, "offload", 1, 2)],
-            "7 is away when op 0 (an_op) uses it, since migrations[0] (offload",
+            "7 is offloaded when op 0 (an_op) uses it, since migrations[0] (offload",
         ),
         ([(8, "offload", 1, 2)], "tensor not alive: migrations[0] (offload of tensor 8 at op 1"),
         ([], "device memory: op 1 (an_op) needs 500 bytes more beside 600"),

@@ -150,11 +150,11 @@ TEST_F(SimulatorTest, BrokenRulesAreNamed) {
   EXPECT_THAT(failure({offload(weight, 1, -1)}), StartsWith("deadline out of range"));
   EXPECT_THAT(failure({offload(9, 1, 1)}), StartsWith("no such tensor"));
   EXPECT_THAT(failure({prefetch(weight, 1, 3)}), StartsWith("prefetch of a resident tensor"));
-  EXPECT_THAT(failure({offload(weight, 1, 1)}), StartsWith("not resident: tensor 0 is away"));
+  EXPECT_THAT(failure({offload(weight, 1, 1)}), StartsWith("not resident: tensor 0 is offloaded"));
   EXPECT_THAT(failure({offload(weight, 1, 1), prefetch(weight, 2, 3, plan::Tier::kHost)}),
               StartsWith("wrong tier: migrations[1]"));
   EXPECT_THAT(failure({offload(weight, 1, 1), offload(weight, 2, 3), prefetch(weight, 3, 3)}),
-              StartsWith("already away: migrations[1]"));
+              StartsWith("already offloaded: migrations[1]"));
 }
 
 TEST_F(SimulatorTest, RulesOfTransientTensors) {
