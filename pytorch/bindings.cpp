@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "base/log.h"
-#include "coarse_op.h"
 #include "collective.h"
 #include "ddp_bindings.h"
 #include "device_backend.h"
 #include "dry_bindings.h"
 #include "forked_child.h"
 #include "op_observer.h"
+#include "opaque_op.h"
 #include "plan/plan.h"
 #include "python_error.h"
 #include "session.h"
@@ -332,11 +332,11 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
           [](const py::object& tensor) { return std::make_unique<Pin>(storage_of(tensor)); }))
       .def("release", &Pin::release);
 
-  py::class_<CoarseOp>(module, "CoarseOp")
+  py::class_<OpaqueOp>(module, "OpaqueOp")
       .def(py::init<const std::string&, const std::vector<at::Tensor>&,
                     const std::vector<size_t>&>(),
            no_gil())
-      .def("end", &CoarseOp::end, no_gil());
+      .def("end", &OpaqueOp::end, no_gil());
 
   py::class_<CallbackOps>(module, "CallbackOps")
       .def(py::init<>())

@@ -11,7 +11,7 @@ namespace py = pybind11;
 namespace teraio::pytorch {
 namespace {
 
-// An OwnerComparison that Python ends.
+// An AliasCheckScope that Python ends.
 class ComparisonPeriod {
  public:
   explicit ComparisonPeriod(const std::vector<WeakStorage>& storages)
@@ -19,7 +19,7 @@ class ComparisonPeriod {
   void end() { comparison_.reset(); }
 
  private:
-  std::unique_ptr<OwnerComparison> comparison_;
+  std::unique_ptr<AliasCheckScope> comparison_;
 };
 
 std::vector<WeakStorage> storages_of(const std::vector<at::Tensor>& tensors) {

@@ -75,10 +75,10 @@ std::vector<WeakStorage> compared_by(const c10d::Reducer& reducer) {
   return storages;
 }
 
-std::unique_ptr<OwnerComparison> compare_owners(const std::vector<WeakStorage>& storages) {
+std::unique_ptr<AliasCheckScope> compare_owners(const std::vector<WeakStorage>& storages) {
   const ActiveSession* session = moving_session();
   if (session == nullptr) return nullptr;
-  return std::make_unique<OwnerComparison>(session->runtime, storages);
+  return std::make_unique<AliasCheckScope>(session->runtime, storages);
 }
 
 // What the hooks know of their reducer.
@@ -126,12 +126,12 @@ class ReducerHooks::Shared {
   std::vector<WeakStorage> compared_;
   std::vector<WeakStorage> buckets_;
   bool is_first_ = false;
-  std::unique_ptr<OwnerComparison> at_end_;
+  std::unique_ptr<AliasCheckScope> at_end_;
 };
 
 namespace {
 
-using Comparison = std::shared_ptr<std::unique_ptr<OwnerComparison>>;
+using Comparison = std::shared_ptr<std::unique_ptr<AliasCheckScope>>;
 
 // Compiled autograd has the reducer's hooks switched off, and these with them.
 class ReducerHook : public torch::autograd::FunctionPostHook {
@@ -175,7 +175,7 @@ void hook(const at::Tensor& parameter, const std::shared_ptr<ReducerHooks::Share
   const auto node = torch::autograd::impl::try_get_grad_accumulator(parameter);
   const auto* accumulator = dynamic_cast<const AccumulateGrad*>(node.get());
   if (accumulator == nullptr) return;
-  const auto comparison = std::make_shared<std::unique_ptr<OwnerComparison>>();
+  const auto comparison = std::make_shared<std::unique_ptr<AliasCheckScope>>();
   auto& hooks = node->post_hooks();
   hooks.insert(hooks.begin(), std::make_unique<BeforeReducer>(*accumulator, shared, comparison));
   hooks.push_back(std::make_unique<AfterReducer>(comparison));

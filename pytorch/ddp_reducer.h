@@ -23,7 +23,7 @@ namespace teraio::pytorch {
 std::vector<WeakStorage> compared_by(const c10d::Reducer& reducer);
 
 // Nothing without a session.
-std::unique_ptr<OwnerComparison> compare_owners(const std::vector<WeakStorage>& storages);
+std::unique_ptr<AliasCheckScope> compare_owners(const std::vector<WeakStorage>& storages);
 
 // Hooks around those of one reducer, on its parameters. They stay as long as those.
 //

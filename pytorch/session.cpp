@@ -79,7 +79,7 @@ Result<std::unique_ptr<Session>> Session::open(SessionOptions options) {
   session->machine_ = std::make_shared<Machine>();
   TERAIO_RETURN_IF_ERROR(session->open_device());
   TERAIO_RETURN_IF_ERROR(session->open_tiers());
-  session->drive_watch_.emplace(session->hardware_);
+  session->drive_rate_monitor_.emplace(session->hardware_);
   session->create_runtime();
   return session;
 }
@@ -173,9 +173,9 @@ void Session::create_runtime() {
 std::optional<std::string> Session::machine_change() {
   const auto& ssd = machine_->stores[static_cast<size_t>(plan::Tier::kSsd)];
   if (ssd == nullptr) return std::nullopt;
-  std::optional<std::string> change = drive_watch_->note_iteration(ssd->counters().drives);
+  std::optional<std::string> change = drive_rate_monitor_->note_iteration(ssd->counters().drives);
   const std::lock_guard lock(mutex_);
-  if (change) hardware_ = drive_watch_->hardware();
+  if (change) hardware_ = drive_rate_monitor_->hardware();
   return change;
 }
 

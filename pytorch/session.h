@@ -18,7 +18,7 @@
 #include "base/status.h"
 #include "device/device.h"
 #include "device_backend.h"
-#include "engine/drive_watch.h"
+#include "engine/drive_rate_monitor.h"
 #include "engine/runtime.h"
 #include "hardware/hardware.h"
 #include "storage/tier_store.h"
@@ -120,7 +120,7 @@ class Session {
   DeviceBackend* backend_ = nullptr;
   hardware::Hardware hardware_;
   std::vector<DriveShare> drive_shares_;
-  std::optional<engine::DriveWatch> drive_watch_;
+  std::optional<engine::DriveRateMonitor> drive_rate_monitor_;
   std::shared_ptr<Machine> machine_;
   std::shared_ptr<engine::Runtime> runtime_;  // shares the machine's ownership
   std::unique_ptr<ActiveSession> active_;

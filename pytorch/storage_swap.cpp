@@ -21,7 +21,7 @@ void leave_behind(StorageReference storage) {
   has_references_left_behind = true;
 }
 
-std::string away_message(const engine::LiveTensor& tensor) {
+std::string offloaded_message(const engine::LiveTensor& tensor) {
   return fmt::format(
       "TERAIO: tensor {} ({}) is not on the device: its bytes are away and were touched outside of "
       "a PyTorch operator. Use it in an operator, or call teraio.hold(tensor) first",
@@ -35,12 +35,12 @@ void replace_data_ptr(c10::StorageImpl& storage, c10::DataPtr replacement) {
   previous.release_context();
 }
 
-bool is_away(c10::StorageImpl& storage) {
+bool is_offloaded(c10::StorageImpl& storage) {
   return storage._mutable_data_ptr_no_checks().get() == nullptr;
 }
 
 // Those that are away and raise no error, while owners are compared.
-class Quiet {
+class SilencedStorages {
  public:
   void begin() {
     const std::lock_guard lock(mutex_);
@@ -66,43 +66,44 @@ class Quiet {
   std::vector<WeakStorage> storages_;
 };
 
-Quiet& quiet() {
-  static auto* instance = new Quiet();  // storages may outlive static objects
+SilencedStorages& silenced_storages() {
+  static auto* instance = new SilencedStorages();  // storages may outlive static objects
   return *instance;
 }
 
 // Calls with each that lives, is away, and is not freed by this.
 template <typename Call>
-void for_each_away(const std::vector<WeakStorage>& storages, Call call) {
+void for_each_offloaded(const std::vector<WeakStorage>& storages, Call call) {
   for (const WeakStorage& weak : storages) {
     StorageReference storage = weak.lock();
     if (!storage) continue;
     const TensorHandle* handle = handle_of(*storage);
-    if (handle != nullptr && is_away(*storage)) call(storage, *handle);
+    if (handle != nullptr && is_offloaded(*storage)) call(storage, *handle);
     leave_behind(std::move(storage));
   }
 }
 
 }  // namespace
 
-OwnerComparison::OwnerComparison(std::shared_ptr<engine::Runtime> runtime,
+AliasCheckScope::AliasCheckScope(std::shared_ptr<engine::Runtime> runtime,
                                  const std::vector<WeakStorage>& storages)
     : runtime_(std::move(runtime)) {
   const StorageReferenceGuard guard;
-  quiet().begin();
+  silenced_storages().begin();
   runtime_->while_nothing_moves([&] {
-    for_each_away(storages, [](const StorageReference& storage, const TensorHandle&) {
-      if (quiet().add(storage)) allow_data_access(*storage);
+    for_each_offloaded(storages, [](const StorageReference& storage, const TensorHandle&) {
+      if (silenced_storages().add(storage)) allow_data_access(*storage);
     });
   });
 }
 
-OwnerComparison::~OwnerComparison() {
+AliasCheckScope::~AliasCheckScope() {
   const StorageReferenceGuard guard;
   runtime_->while_nothing_moves([] {
-    for_each_away(quiet().end(), [](const StorageReference& storage, const TensorHandle& handle) {
-      forbid_data_access(*storage, away_message(*handle.tensor));
-    });
+    for_each_offloaded(silenced_storages().end(),
+                       [](const StorageReference& storage, const TensorHandle& handle) {
+                         forbid_data_access(*storage, offloaded_message(*handle.tensor));
+                       });
   });
 }
 
@@ -121,7 +122,7 @@ bool TorchStorageSwap::detach(engine::LiveTensor& tensor, void* owner) {
   const bool is_ours = handle_of(*storage) == handle;
   if (is_ours) {
     replace_data_ptr(*storage, make_data_ptr(handle, nullptr));
-    if (!quiet().add(storage)) forbid_data_access(*storage, away_message(tensor));
+    if (!silenced_storages().add(storage)) forbid_data_access(*storage, offloaded_message(tensor));
   }
   leave_behind(std::move(storage));
   return is_ours;

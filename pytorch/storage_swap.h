@@ -37,13 +37,13 @@ using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
 // `storages` that are away do not, nor what leaves meanwhile; a pointer to bytes is null.
 //
 // Threads: any, the end on another one too. Periods may overlap.
-class OwnerComparison {
+class AliasCheckScope {
  public:
-  OwnerComparison(std::shared_ptr<engine::Runtime> runtime,
+  AliasCheckScope(std::shared_ptr<engine::Runtime> runtime,
                   const std::vector<WeakStorage>& storages);
-  ~OwnerComparison();
-  OwnerComparison(const OwnerComparison&) = delete;
-  OwnerComparison& operator=(const OwnerComparison&) = delete;
+  ~AliasCheckScope();
+  AliasCheckScope(const AliasCheckScope&) = delete;
+  AliasCheckScope& operator=(const AliasCheckScope&) = delete;
 
  private:
   std::shared_ptr<engine::Runtime> runtime_;

@@ -44,7 +44,7 @@ def _as_opaque_op(call):
     def wrapper(graph, inputs):
         positions = [i for i, value in enumerate(inputs) if isinstance(value, torch.Tensor)]
         mutated = getattr(graph, "mutated_input_idxs", ())
-        op = core.CoarseOp(
+        op = core.OpaqueOp(
             "inductor::graph",
             [inputs[i] for i in positions],
             [number for number, i in enumerate(positions) if i in mutated],

@@ -17,7 +17,7 @@ if torch.__version__.split("+")[0].split(".")[:2] != _built_for:
 
 from teraio._C import (  # noqa: E402
     CallbackOps,
-    CoarseOp,
+    OpaqueOp,
     ComparisonPeriod,
     DrySession,
     Pin,
@@ -35,7 +35,7 @@ from teraio._C import (  # noqa: E402
 
 __all__ = [
     "CallbackOps",
-    "CoarseOp",
+    "OpaqueOp",
     "ComparisonPeriod",
     "DrySession",
     "Pin",

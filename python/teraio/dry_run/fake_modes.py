@@ -81,7 +81,7 @@ class OpMode(TorchDispatchMode):
     def _run_unseen(self, func, args, kwargs):
         """Runs an op that DTensor's C++ dispatch executes on parts, below the observer's key."""
         inputs, written = _inputs(func, args, kwargs)
-        op = core.CoarseOp(_name(func), inputs, written)
+        op = core.OpaqueOp(_name(func), inputs, written)
         result = None
         try:
             result = self._run_counted(func, args, kwargs)

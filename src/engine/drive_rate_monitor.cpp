@@ -1,4 +1,4 @@
-#include "engine/drive_watch.h"
+#include "engine/drive_rate_monitor.h"
 
 #include <fmt/format.h>
 
@@ -46,11 +46,11 @@ int64_t scaled(int64_t rate, double factor) {
 
 }  // namespace
 
-DriveWatch::DriveWatch(hardware::Hardware hardware) : hardware_(std::move(hardware)) {
+DriveRateMonitor::DriveRateMonitor(hardware::Hardware hardware) : hardware_(std::move(hardware)) {
   for (const hardware::Drive& drive : hardware_.drives) watched_.push_back({drive.rates, 1, {}, 0});
 }
 
-std::optional<std::string> DriveWatch::note_iteration(
+std::optional<std::string> DriveRateMonitor::note_iteration(
     const std::vector<storage::DriveCounters>& drives) {
   std::string changes;
   for (size_t i = 0; i < std::min(drives.size(), watched_.size()); ++i) {

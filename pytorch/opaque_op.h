@@ -1,6 +1,6 @@
-// CoarseOp: compiled code that runs as one op.
+// OpaqueOp: compiled code that runs as one op.
 //
-// The kernels of torch.compile's inductor use raw pointers and pass no operator. A CoarseOp around
+// The kernels of torch.compile's inductor use raw pointers and pass no operator. A OpaqueOp around
 // a compiled graph brings its inputs back and keeps all of them until the graph has run; operators
 // that the graph calls are parts of it.
 #pragma once
@@ -16,16 +16,16 @@
 namespace teraio::pytorch {
 
 // Threads: made and ended by one thread.
-class CoarseOp {
+class OpaqueOp {
  public:
   // `written`: indices of the inputs that the code changes. Raises torch.OutOfMemoryError when the
   // budget does not hold the inputs. Keeps no reference to them: the code may free them early.
-  CoarseOp(const std::string& name, const std::vector<at::Tensor>& inputs,
+  OpaqueOp(const std::string& name, const std::vector<at::Tensor>& inputs,
            const std::vector<size_t>& written);
   // Ends it when end() has not: the code has failed.
-  ~CoarseOp();
-  CoarseOp(const CoarseOp&) = delete;
-  CoarseOp& operator=(const CoarseOp&) = delete;
+  ~OpaqueOp();
+  OpaqueOp(const OpaqueOp&) = delete;
+  OpaqueOp& operator=(const OpaqueOp&) = delete;
 
   void end(const std::vector<at::Tensor>& results);
 

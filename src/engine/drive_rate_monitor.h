@@ -1,4 +1,4 @@
-// DriveWatch: whether the drives do what a plan was made for, and what to plan with when not.
+// DriveRateMonitor: whether the drives do what a plan was made for, and what to plan with when not.
 //
 // Not thread-safe.
 #pragma once
@@ -12,10 +12,10 @@
 
 namespace teraio::engine {
 
-class DriveWatch {
+class DriveRateMonitor {
  public:
   // `hardware`: what the plans are made with from now on.
-  explicit DriveWatch(hardware::Hardware hardware);
+  explicit DriveRateMonitor(hardware::Hardware hardware);
 
   // After an iteration, with the ssd tier's counters. A drive that was slower than planned in two
   // measurements in a row, or faster again, is believed (an iteration that loads no drive measures

@@ -1,4 +1,4 @@
-#include "coarse_op.h"
+#include "opaque_op.h"
 
 #include <xxhash.h>
 
@@ -29,7 +29,7 @@ const OpInfo& info_of(const std::string& name) {
 
 }  // namespace
 
-CoarseOp::CoarseOp(const std::string& name, const std::vector<at::Tensor>& inputs,
+OpaqueOp::OpaqueOp(const std::string& name, const std::vector<at::Tensor>& inputs,
                    const std::vector<size_t>& written)
     : session_(active_session()), info_(info_of(name)) {
   if (session_ == nullptr) return;
@@ -51,7 +51,7 @@ CoarseOp::CoarseOp(const std::string& name, const std::vector<at::Tensor>& input
   }
 }
 
-void CoarseOp::pin_inputs(const std::vector<at::Tensor>& inputs) {
+void OpaqueOp::pin_inputs(const std::vector<at::Tensor>& inputs) {
   const StorageReferenceGuard guard;
   ActiveSession& session = *std::exchange(session_, nullptr);
   StorageWalk walk(session, frame_, 0, OpSide::kNestedArguments);
@@ -59,7 +59,7 @@ void CoarseOp::pin_inputs(const std::vector<at::Tensor>& inputs) {
   pin_all_permanently(*session.runtime, frame_.uses, info_);
 }
 
-void CoarseOp::hold_inputs() {
+void OpaqueOp::hold_inputs() {
   const StorageReferenceGuard guard;
   if (is_outermost_) {
     const Status status = session_->runtime->begin_op(frame_, signature_);
@@ -76,11 +76,11 @@ void CoarseOp::hold_inputs() {
   }
 }
 
-CoarseOp::~CoarseOp() {
+OpaqueOp::~OpaqueOp() {
   if (session_ != nullptr) finish();
 }
 
-void CoarseOp::end(const std::vector<at::Tensor>& results) {
+void OpaqueOp::end(const std::vector<at::Tensor>& results) {
   if (session_ == nullptr) return;
   if (is_outermost_) {
     StorageWalk walk(*session_, frame_, 0, OpSide::kResults);
@@ -89,7 +89,7 @@ void CoarseOp::end(const std::vector<at::Tensor>& results) {
   finish();
 }
 
-void CoarseOp::finish() {
+void OpaqueOp::finish() {
   const StorageReferenceGuard guard;
   ActiveSession& session = *std::exchange(session_, nullptr);
   if (is_outermost_) {

@@ -1,4 +1,4 @@
-#include "engine/drive_watch.h"
+#include "engine/drive_rate_monitor.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@ namespace {
 
 constexpr int64_t kMB = 1'000'000;
 
-class DriveWatchTest : public ::testing::Test {
+class DriveRateMonitorTest : public ::testing::Test {
  protected:
   static hardware::Hardware machine(double duplex) {
     hardware::Hardware hardware;
@@ -28,21 +28,21 @@ class DriveWatchTest : public ::testing::Test {
   const hardware::Rates& rates() const { return watch_.hardware().drives[0].rates; }
 
   int64_t measurement_ = 0;
-  DriveWatch watch_{machine(1)};
+  DriveRateMonitor watch_{machine(1)};
 };
 
-TEST_F(DriveWatchTest, ADriveAsFastAsPlannedIsLeftAlone) {
+TEST_F(DriveRateMonitorTest, ADriveAsFastAsPlannedIsLeftAlone) {
   for (int i = 0; i < 5; ++i) EXPECT_FALSE(watch_.note_iteration(measured(1900, 950)));
   EXPECT_EQ(rates(), (hardware::Rates{2000 * kMB, 1000 * kMB}));
 }
 
-TEST_F(DriveWatchTest, DirectionsThatShareTheDriveAreNotSlow) {
+TEST_F(DriveRateMonitorTest, DirectionsThatShareTheDriveAreNotSlow) {
   for (int i = 0; i < 5; ++i) EXPECT_FALSE(watch_.note_iteration(measured(1000, 500)));
-  DriveWatch independent(machine(2));
+  DriveRateMonitor independent(machine(2));
   for (int i = 0; i < 5; ++i) EXPECT_FALSE(independent.note_iteration(measured(1600, 800)));
 }
 
-TEST_F(DriveWatchTest, ASlowDriveIsBelievedAtTheSecondTime) {
+TEST_F(DriveRateMonitorTest, ASlowDriveIsBelievedAtTheSecondTime) {
   EXPECT_FALSE(watch_.note_iteration(measured(200, 100)));
   const auto change = watch_.note_iteration(measured(200, 100));
   ASSERT_TRUE(change);
@@ -50,19 +50,19 @@ TEST_F(DriveWatchTest, ASlowDriveIsBelievedAtTheSecondTime) {
   EXPECT_EQ(rates(), (hardware::Rates{400 * kMB, 200 * kMB}));
 }
 
-TEST_F(DriveWatchTest, OneSlowIterationIsNotBelieved) {
+TEST_F(DriveRateMonitorTest, OneSlowIterationIsNotBelieved) {
   for (int i = 0; i < 5; ++i) {
     EXPECT_FALSE(watch_.note_iteration(measured(200, 100)));
     EXPECT_FALSE(watch_.note_iteration(measured(1900, 900)));
   }
 }
 
-TEST_F(DriveWatchTest, OneMeasurementIsNotBelievedHoweverOftenItIsSeen) {
+TEST_F(DriveRateMonitorTest, OneMeasurementIsNotBelievedHoweverOftenItIsSeen) {
   const auto once = measured(200, 100);
   for (int i = 0; i < 5; ++i) EXPECT_FALSE(watch_.note_iteration(once));
 }
 
-TEST_F(DriveWatchTest, ADriveThatRecoversIsFasterAgainButNeverThanProbed) {
+TEST_F(DriveRateMonitorTest, ADriveThatRecoversIsFasterAgainButNeverThanProbed) {
   for (int i = 0; i < 2; ++i) watch_.note_iteration(measured(200, 100));
   for (int i = 0; i < 2; ++i) watch_.note_iteration(measured(1900, 900));
   EXPECT_EQ(rates(), (hardware::Rates{1900 * kMB, 950 * kMB}));
@@ -70,11 +70,11 @@ TEST_F(DriveWatchTest, ADriveThatRecoversIsFasterAgainButNeverThanProbed) {
   EXPECT_LE(rates().read_bytes_per_second, 2000 * kMB);
 }
 
-TEST_F(DriveWatchTest, ADirectionThatWasNeverUnderLoadProvesNothing) {
+TEST_F(DriveRateMonitorTest, ADirectionThatWasNeverUnderLoadProvesNothing) {
   for (int i = 0; i < 5; ++i) EXPECT_FALSE(watch_.note_iteration(measured(200, 0)));
 }
 
-TEST_F(DriveWatchTest, AJobThatOnlyReadsIsWatchedToo) {
+TEST_F(DriveRateMonitorTest, AJobThatOnlyReadsIsWatchedToo) {
   auto counters = measured(200, 0);
   counters[0].bytes_written = 0;
   EXPECT_FALSE(watch_.note_iteration(counters));
@@ -82,10 +82,10 @@ TEST_F(DriveWatchTest, AJobThatOnlyReadsIsWatchedToo) {
   EXPECT_TRUE(watch_.note_iteration(counters));
 }
 
-TEST_F(DriveWatchTest, OnlyTheSlowDriveChanges) {
+TEST_F(DriveRateMonitorTest, OnlyTheSlowDriveChanges) {
   hardware::Hardware hardware = machine(1);
   hardware.drives.push_back({"nvme1", 0, {3000 * kMB, 3000 * kMB}, 1, std::nullopt});
-  DriveWatch watch(hardware);
+  DriveRateMonitor watch(hardware);
   auto counters = measured(200, 100);
   counters.push_back(measured(2900, 2900)[0]);
   EXPECT_FALSE(watch.note_iteration(counters));
