@@ -1,4 +1,6 @@
-// Arrivals: where the threads of the stores leave finished transfers, and the engine picks them up.
+// Arrivals: the queue in which the stores' threads leave finished transfers for the engine.
+//
+// Threads: add() may be called by any thread, the others by one at a time.
 #pragma once
 
 #include <atomic>
@@ -33,17 +35,17 @@ class Arrivals {
     arrived_.notify_one();
   }
 
-  // One atomic load: what every op asks.
+  // Every op asks this; it costs one atomic load.
   bool has_any() const { return has_any_.load(std::memory_order_acquire); }
 
-  // What has arrived, in order; empty when nothing has.
+  // Takes all that has arrived, in order; empty when nothing has.
   std::vector<Arrival> take() {
     const std::lock_guard lock(mutex_);
     has_any_.store(false, std::memory_order_relaxed);
     return std::exchange(waiting_, {});
   }
 
-  // Blocks until something has arrived or the time is over.
+  // Blocks until something has arrived or `limit` has passed.
   void wait_for(std::chrono::milliseconds limit) {
     std::unique_lock lock(mutex_);
     arrived_.wait_for(lock, limit, [this] { return !waiting_.empty(); });

@@ -1,6 +1,6 @@
-// DriveRateMonitor: whether the drives do what a plan was made for, and what to plan with when not.
+// DriveRateMonitor: compares the rates that drives reach under load with those that plans assume.
 //
-// Not thread-safe.
+// Threads: one at a time.
 #pragma once
 
 #include <optional>
@@ -14,13 +14,13 @@ namespace teraio::engine {
 
 class DriveRateMonitor {
  public:
-  // `hardware`: what the plans are made with from now on.
+  // `hardware`: what plans are made with.
   explicit DriveRateMonitor(hardware::Hardware hardware);
 
-  // After an iteration, with the ssd tier's counters. A drive that was slower than planned in two
-  // measurements in a row, or faster again, is believed (an iteration that loads no drive measures
-  // nothing): hardware() has its new rates and the result
-  // says which drive and by how much, as a user reads it. Otherwise nothing.
+  // Called after an iteration, with the ssd tier's counters. When a drive was slower than planned
+  // in two measurements in a row, or fast again, hardware() changes to its new rates, and the
+  // result is a message for the user that names the drive and both rates. Otherwise nothing. An
+  // iteration that loads no drive measures nothing.
   std::optional<std::string> note_iteration(const std::vector<storage::DriveCounters>& drives);
 
   const hardware::Hardware& hardware() const { return hardware_; }

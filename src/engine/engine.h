@@ -1,11 +1,22 @@
 // Engine: keeps the tensors of a running program within the device budget, by a plan where there is
 // one and on demand where there is none.
 //
-// Every tensor is in one of the states of Residency. States change only inside the calls below; the
-// stores' threads leave finished transfers in a queue and touch nothing else.
+// Every tensor is in one of the states of Residency:
 //
-// Threads: all calls come under one lock of the owner. A call may wait for I/O with that lock held;
-// the stores' threads never need it, nor Python's, so the wait ends.
+//   kResident -> kOffloading -> kOffloaded -> kLoading -> kResident
+//       |             (bytes still valid)                    ^
+//       +---- drop: a tier has a valid copy ---> kOffloaded -+
+//
+// States change only inside the calls below. The stores' threads leave finished transfers in a
+// queue and touch nothing else.
+//
+// Threads: all calls come under one lock of the owner. A call may wait for I/O with that lock held.
+// The stores' threads need neither that lock nor Python's, so the wait ends.
+//
+// Ownership: the engine owns every LiveTensor from allocate() until release(), and its memory.
+//
+// Failure: a failed read makes the op that needs it fail, and the bytes stay on the tier. A failed
+// write leaves the tensor on the device, and the tier takes no more writes.
 #pragma once
 
 #include <array>
@@ -42,57 +53,59 @@ class Engine {
 
   // --- Memory -------------------------------------------------------------------------------
 
-  // A new tensor with memory; evicts others and waits when it must. kOutOfMemory when nothing more
-  // can leave: the message says how many bytes were asked for and what holds the budget.
+  // A new tensor with memory. Evicts others and waits when it must. Fails (kOutOfMemory) when
+  // nothing more can leave; the message tells the request and what holds the budget.
   Result<LiveTensor*> allocate(int64_t size_bytes);
 
-  // The program has dropped the tensor, in whatever state: it is gone after this call.
+  // The program has dropped the tensor. The pointer is invalid after this call, whatever the
+  // tensor's state; a transfer that is under way ends by itself.
   void release(LiveTensor* tensor);
-  // The program has dropped it, but an op or a pin still uses it: nobody hears of it any more.
+  // The program has dropped the tensor, but an op or a pin still uses it. The StorageSwap is not
+  // told of it any more.
   void forget_owner(LiveTensor& tensor);
 
   // --- Ops ----------------------------------------------------------------------------------
 
-  // Before an op: issues what is planned at `position` (kLost: nothing), brings the inputs back,
-  // and pins them until end_op. On failure nothing is pinned.
+  // Before an op: issues the migrations that the plan triggers at `position` (kLost: none),
+  // restores the inputs, and pins them until end_op(). On failure nothing is pinned.
   Status begin_op(trace::OpIndex position, std::span<const Use> inputs);
 
-  // After it, also when it failed: `uses` are its inputs and then its results, each tensor once.
+  // After the op, also when it failed. `uses` are its inputs, then its results, each tensor once.
   void end_op(trace::OpIndex position, std::span<const Use> uses, size_t input_count);
 
-  // Brings a tensor back and keeps it until unpin(). Holds nest.
+  // Restores a tensor and keeps it on the device until unpin(). Pins nest.
   Status pin(LiveTensor* tensor);
   void unpin(LiveTensor* tensor);
-  // The bytes of a held tensor are about to change outside an op: copies on tiers are stale.
+  // The bytes of a pinned tensor are about to change outside an op: copies on tiers become stale.
   void mark_written(LiveTensor* tensor);
 
   // --- Plan ---------------------------------------------------------------------------------
 
-  // From now on positions refer to schedule's profile. Persistent tensors are found by their ids.
-  // The tiers lay out what the plan keeps on them; where they have not the room, which is logged,
-  // copies get theirs one by one, as on demand.
+  // Positions refer to the schedule's profile from now on. Persistent tensors are found by their
+  // ids. The tiers reserve room for all copies of the plan; where they have too little, which is
+  // logged, each copy gets its room when it is made, as on demand.
   void follow(Schedule schedule);
   const Schedule& schedule() const { return schedule_; }
   void start_iteration();
 
   // --- Whole state --------------------------------------------------------------------------
 
-  // Moves out everything that can leave, and waits: for tests that want every use to bring back.
+  // Offloads everything that can leave, and waits. For tests in which every use has to restore.
   Status evict_everything();
-  // Brings every tensor back and drops the copies on the tiers. On failure (kOutOfMemory when the
+  // Restores all tensors and frees the copies on the tiers. On failure (kOutOfMemory when the
   // budget does not hold them) the copies stay, and nothing is lost.
   Status restore_all();
-  // Nothing moves from now on, and the stores may go. What is away stays so, and its bytes are
-  // lost.
+  // Discards the bytes of all offloaded tensors. Nothing moves from now on, and the stores may go.
   void discard_all();
-  // Nothing moves from now on, and the stores may go. Requires that everything is back.
+  // Nothing moves from now on, and the stores may go. Requires that all tensors are resident.
   void leave_stores();
 
   std::span<LiveTensor* const> live() const { return live_; }
   uint64_t next_id() const { return next_id_; }
   const EngineCounters& counters() const { return counters_; }
   int64_t offloaded_bytes() const { return offloaded_bytes_; }
-  // Resident bytes that can never leave: small, foreign, held or not yet used.
+  // Resident bytes that can never leave: of tensors that are small, foreign, pinned or not used
+  // yet.
   int64_t unmovable_bytes() const;
   // Those of them whose address is known outside.
   int64_t permanently_pinned_bytes() const;

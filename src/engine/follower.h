@@ -1,8 +1,10 @@
-// Follower: where in a recorded iteration the running program is.
+// Follower: tells where in a recorded iteration the running program is.
 //
-// While every op has the signature that the profile has at the next position, it follows. An op
-// that differs is a deviation: the position is lost until the last few ops occur, in this order, at
-// exactly one place of the profile. Threads: under the lock of its owner.
+// It follows while every op has the signature that the profile has at the next position. An op that
+// differs is a deviation: the position is lost until the last kWindow ops occur, in this order, at
+// exactly one place of the profile.
+//
+// Threads: under the lock of its owner.
 #pragma once
 
 #include <array>
@@ -17,13 +19,13 @@ namespace teraio::engine {
 
 class Follower {
  public:
-  // Follows `signatures` from its start. Empty: there is nothing to follow, every op is lost.
+  // Follows `signatures` from their start. When they are empty, every op is lost.
   void follow(std::vector<uint64_t> signatures);
 
   // The iteration begins: the next op is expected to be op 0.
   void start_iteration();
 
-  // The op that now begins; its position, or kLost.
+  // An op begins. Returns its position, or kLost.
   trace::OpIndex advance(uint64_t signature);
 
   bool is_following() const { return next_ != kLost; }
@@ -34,7 +36,7 @@ class Follower {
   int64_t deviation_count() const { return deviation_count_; }
 
  private:
-  // So many ops in a row decide where a lost program is.
+  // The number of ops that together tell where a lost program is.
   static constexpr size_t kWindow = 6;
 
   void index_windows();

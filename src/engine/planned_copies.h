@@ -1,4 +1,5 @@
-// What a plan keeps on a tier, and when: what the tier lays out before the first iteration.
+// The copies that a plan keeps on a tier, and when, so that the tier can reserve their room before
+// the first iteration.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +16,9 @@ struct PlannedCopies {
   std::vector<int32_t> of_tensor;  // position in `copies` by tensor of the profile; -1: none
 };
 
-// Of the tensors that leave for `tier` and for which `needs_room`. A tensor of the iteration has
-// its copy from when it first leaves until it dies. One that outlives the iteration has its copy
-// all the time, so that its bytes are nobody else's.
+// The copies of the tensors that leave for `tier` and for which `needs_room` holds. A tensor that
+// is born in the iteration has its copy from its first departure until its death. A persistent
+// tensor has its copy all the time, so that no other copy uses its room.
 PlannedCopies planned_copies(const Schedule& schedule, plan::Tier tier,
                              const std::function<bool(trace::TensorIndex)>& needs_room);
 
