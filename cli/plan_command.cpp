@@ -74,7 +74,7 @@ struct Planned {
 
 std::string fit_text(const Inputs& given, const plan::Plan& plan) {
   if (plan.migrations.empty()) return "everything fits: nothing moves\n";
-  const int64_t least = planner::least_device_budget_bytes(given.trace, given.limits);
+  const int64_t least = planner::min_device_budget_bytes(given.trace, given.limits);
   return fmt::format("fits by moving; the least device memory is {}\n", format_size(least));
 }
 

@@ -202,7 +202,7 @@ plan::Limits Session::limits_for(const engine::Profile& profile) const {
 Result<plan::Plan> Session::plan_within(const trace::Trace& trace, plan::Limits limits) const {
   Result<plan::Plan> plan = planner::plan(trace, hardware_, limits);
   if (plan.ok() || !limits.write_budget_bytes) return plan;
-  const Result<int64_t> least_bytes = planner::least_write_budget_bytes(trace, hardware_, limits);
+  const Result<int64_t> least_bytes = planner::min_write_budget_bytes(trace, hardware_, limits);
   if (!least_bytes.ok() || *least_bytes <= *limits.write_budget_bytes) return plan;
   log_warning(fmt::format(
       "teraio: the write budget allows {} per iteration, and about {} is the least that this "

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <set>
 
-#include "analysis/least_traffic.h"
+#include "analysis/min_traffic.h"
 #include "simulate/channels.h"
 #include "simulate/resolved_plan.h"
 #include "trace/trace_index.h"
@@ -70,8 +70,8 @@ class Windows {
 
   void add_points(const std::vector<int64_t>& ops) {
     for (int64_t op : ops)
-      points_.push_back({op, least_reads(index_, budget_bytes_, op, op_count_),
-                         least_writes(index_, budget_bytes_, op, op_count_)});
+      points_.push_back({op, min_reads(index_, budget_bytes_, op, op_count_),
+                         min_writes(index_, budget_bytes_, op, op_count_)});
     std::sort(points_.begin(), points_.end(),
               [](const Point& a, const Point& b) { return a.op < b.op; });
   }
@@ -201,9 +201,8 @@ StepBounds lower_bounds(const trace::Trace& trace, const hardware::Hardware& har
   const Pipe pipe(hardware, limits);
   const int64_t budget_bytes = limits.device_budget_bytes.value_or(hardware.device_memory_bytes);
   const int64_t length = kIterations * op_count;
-  const int64_t read_bytes = per_iteration(least_reads(index, budget_bytes, 0, length), op_count);
-  const int64_t written_bytes =
-      per_iteration(least_writes(index, budget_bytes, 0, length), op_count);
+  const int64_t read_bytes = per_iteration(min_reads(index, budget_bytes, 0, length), op_count);
+  const int64_t written_bytes = per_iteration(min_writes(index, budget_bytes, 0, length), op_count);
   if (read_bytes == 0 && written_bytes == 0) return bounds;
   bounds.traffic_ns = round_down(pipe.transfer_ns(read_bytes, written_bytes));
   bounds.windows_ns = round_down(longest_cut_ns(index, budget_bytes, pipe, window_points));

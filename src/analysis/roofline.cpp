@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "analysis/bounds.h"
-#include "analysis/in_parallel.h"
+#include "analysis/parallel_for.h"
 #include "planner/planner.h"
 
 namespace teraio::analysis {
@@ -34,13 +34,13 @@ double fraction_at(const trace::Trace& trace, int64_t device_memory_bytes, int64
 Result<std::vector<RooflinePoint>> migration_roofline(const trace::Trace& trace,
                                                       int64_t device_memory_bytes,
                                                       std::span<const int64_t> rates) {
-  const int64_t least_bytes = planner::least_device_budget_bytes(trace, {});
+  const int64_t least_bytes = planner::min_device_budget_bytes(trace, {});
   if (least_bytes > device_memory_bytes)
     return Status(ErrorCode::kOutOfMemory,
                   fmt::format("an op needs {} bytes at once, the device has {}: no bandwidth helps",
                               least_bytes, device_memory_bytes));
   std::vector<RooflinePoint> points(rates.size());
-  in_parallel(rates.size(), kThreads, [&](size_t i) {
+  parallel_for(rates.size(), kThreads, [&](size_t i) {
     points[i] = {rates[i], fraction_at(trace, device_memory_bytes, rates[i])};
   });
   return points;

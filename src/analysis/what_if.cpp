@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <mutex>
 
-#include "analysis/in_parallel.h"
+#include "analysis/parallel_for.h"
 #include "base/check.h"
 #include "plan/validator.h"
 #include "simulate/simulator.h"
@@ -73,7 +73,7 @@ std::vector<SweepResult> what_if(const SweepRequest& request, const std::vector<
   size_t done = 0;
   // A search with best effort has two threads of its own.
   const int threads = request.options.effort == planner::Effort::kBest ? 1 : 2;
-  in_parallel(points.size(), threads, [&](size_t i) {
+  parallel_for(points.size(), threads, [&](size_t i) {
     results[i] = result_of(request, points[i]);
     const std::lock_guard lock(mutex);
     if (on_done) on_done(++done);
@@ -86,7 +86,7 @@ Result<std::vector<int64_t>> write_budgets(const SweepRequest& request, int coun
   MachineConfig machine = request.machine;
   machine.limits.write_budget_bytes.reset();
   const Result<int64_t> least =
-      planner::least_write_budget_bytes(request.trace, machine.hardware, machine.limits);
+      planner::min_write_budget_bytes(request.trace, machine.hardware, machine.limits);
   if (!least.ok()) return least.status();
   const Result<simulate::Run> free = planned_run(request.trace, machine, request.options);
   if (!free.ok()) return free.status();

@@ -100,7 +100,7 @@ Result<plan::Plan> better_of_paging_and(Result<plan::Plan> ours, const Problem& 
 
 }  // namespace
 
-int64_t least_device_budget_bytes(const trace::Trace& trace, const plan::Limits& limits) {
+int64_t min_device_budget_bytes(const trace::Trace& trace, const plan::Limits& limits) {
   return largest(lifetimes_of(trace, limits.smallest_tensor_bytes).active_bytes);
 }
 
@@ -121,9 +121,9 @@ Result<plan::Plan> plan_algorithm1(const trace::Trace& trace, const hardware::Ha
   });
 }
 
-Result<int64_t> least_write_budget_bytes(const trace::Trace& trace,
-                                         const hardware::Hardware& hardware,
-                                         const plan::Limits& limits) {
+Result<int64_t> min_write_budget_bytes(const trace::Trace& trace,
+                                       const hardware::Hardware& hardware,
+                                       const plan::Limits& limits) {
   return with_problem(trace, hardware, limits, [&](const Problem& problem) -> Result<int64_t> {
     if (all_fits(problem)) return 0;
     const Result<MinWriteSet> write_set = find_min_write_set(problem);

@@ -55,12 +55,12 @@ Result<plan::Plan> plan_algorithm1(const trace::Trace& trace, const hardware::Ha
 
 // The least device budget for which plan() succeeds: the largest op's active bytes, births and
 // workspace, with what smallest_tensor_bytes keeps in place.
-int64_t least_device_budget_bytes(const trace::Trace& trace, const plan::Limits& limits);
+int64_t min_device_budget_bytes(const trace::Trace& trace, const plan::Limits& limits);
 
 // A write budget, in bytes per iteration, for which plan() succeeds, and about the least one. 0
 // when everything fits. Fails as plan() does.
-Result<int64_t> least_write_budget_bytes(const trace::Trace& trace,
-                                         const hardware::Hardware& hardware,
-                                         const plan::Limits& limits);
+Result<int64_t> min_write_budget_bytes(const trace::Trace& trace,
+                                       const hardware::Hardware& hardware,
+                                       const plan::Limits& limits);
 
 }  // namespace teraio::planner

@@ -128,13 +128,13 @@ struct Incumbent {
   double best_ns = kNever;
   std::vector<double> timeline_ns;  // per op: of the fastest execution, or ideal
   double timeline_step_ns = kNever;
-  int64_t least_written_bytes = std::numeric_limits<int64_t>::max();
+  int64_t min_written_bytes = std::numeric_limits<int64_t>::max();
   Status failure;
 
   // Keeps the plan when its step takes less than `ratio_max` of the best one's.
   void offer(plan::Plan plan, const Execution& execution, double ratio_max, int64_t written_bytes,
              bool within_budget) {
-    least_written_bytes = std::min(least_written_bytes, written_bytes);
+    min_written_bytes = std::min(min_written_bytes, written_bytes);
     if (execution.step_ns < timeline_step_ns) {
       timeline_step_ns = execution.step_ns;
       timeline_ns = execution.stretched_ns;
@@ -145,7 +145,7 @@ struct Incumbent {
   }
 
   void merge(Incumbent other) {
-    least_written_bytes = std::min(least_written_bytes, other.least_written_bytes);
+    min_written_bytes = std::min(min_written_bytes, other.min_written_bytes);
     if (other.timeline_step_ns < timeline_step_ns) {
       timeline_step_ns = other.timeline_step_ns;
       timeline_ns = std::move(other.timeline_ns);
@@ -221,7 +221,7 @@ class Search {
   }
 
   Status budget_too_small(int64_t min_bytes) const {
-    const int64_t least_bytes = std::min(min_bytes, incumbent_.least_written_bytes);
+    const int64_t least_bytes = std::min(min_bytes, incumbent_.min_written_bytes);
     return Status(
         ErrorCode::kOutOfSpace,
         fmt::format("a write budget of {} bytes per iteration is too small: the least that would "

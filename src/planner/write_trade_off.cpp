@@ -16,7 +16,7 @@ class Curve {
 
   Result<std::vector<WriteTradeOff>> run(int point_count) {
     limits_.write_budget_bytes.reset();
-    const Result<int64_t> least = least_write_budget_bytes(trace_, hardware_, limits_);
+    const Result<int64_t> least = min_write_budget_bytes(trace_, hardware_, limits_);
     if (!least.ok()) return least.status();
     const Result<WriteTradeOff> free = fastest();
     if (!free.ok()) return free.status();

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "analysis/least_traffic.h"
+#include "analysis/min_traffic.h"
 #include "simulate/scenario.h"
 #include "trace/trace_index.h"
 
@@ -21,23 +21,23 @@ trace::Trace two_in_turn() {
   return builder.trace();
 }
 
-TEST(LeastTraffic, NothingMovesWhenEverythingFits) {
+TEST(MinTraffic, NothingMovesWhenEverythingFits) {
   const trace::TraceIndex index(two_in_turn());
-  EXPECT_EQ(least_reads(index, 2000, 0, 4), (std::vector<int64_t>{0, 0, 0, 0, 0}));
-  EXPECT_EQ(least_writes(index, 2000, 0, 4), (std::vector<int64_t>{0, 0, 0, 0, 0}));
+  EXPECT_EQ(min_reads(index, 2000, 0, 4), (std::vector<int64_t>{0, 0, 0, 0, 0}));
+  EXPECT_EQ(min_writes(index, 2000, 0, 4), (std::vector<int64_t>{0, 0, 0, 0, 0}));
 }
 
-TEST(LeastTraffic, TensorsThatTakeTurnsAreReadEachTime) {
+TEST(MinTraffic, TensorsThatTakeTurnsAreReadEachTime) {
   const trace::TraceIndex index(two_in_turn());
-  EXPECT_EQ(least_reads(index, 1000, 0, 4), (std::vector<int64_t>{0, 1000, 2000, 3000, 4000}));
+  EXPECT_EQ(min_reads(index, 1000, 0, 4), (std::vector<int64_t>{0, 1000, 2000, 3000, 4000}));
 }
 
-TEST(LeastTraffic, PartsOfATensorMayStay) {
+TEST(MinTraffic, PartsOfATensorMayStay) {
   const trace::TraceIndex index(two_in_turn());
-  EXPECT_EQ(least_reads(index, 1600, 0, 2), (std::vector<int64_t>{0, 400, 800}));
+  EXPECT_EQ(min_reads(index, 1600, 0, 2), (std::vector<int64_t>{0, 400, 800}));
 }
 
-TEST(LeastTraffic, WhatIsUsedLastIsEvicted) {
+TEST(MinTraffic, WhatIsUsedLastIsEvicted) {
   TraceBuilder builder;
   const trace::TensorIndex soon = builder.persistent(600);
   const trace::TensorIndex late = builder.persistent(600);
@@ -45,15 +45,15 @@ TEST(LeastTraffic, WhatIsUsedLastIsEvicted) {
   builder.op(100, {.reads = {soon}});
   builder.op(100, {.reads = {late}});
   const trace::TraceIndex index(builder.trace());
-  EXPECT_EQ(least_reads(index, 1200, 0, 2), (std::vector<int64_t>{0, 0, 600}));
+  EXPECT_EQ(min_reads(index, 1200, 0, 2), (std::vector<int64_t>{0, 0, 600}));
 }
 
-TEST(LeastTraffic, FrozenTensorsAreNeverWritten) {
+TEST(MinTraffic, FrozenTensorsAreNeverWritten) {
   const trace::TraceIndex index(two_in_turn());
-  EXPECT_EQ(least_writes(index, 1000, 0, 4).back(), 0);
+  EXPECT_EQ(min_writes(index, 1000, 0, 4).back(), 0);
 }
 
-TEST(LeastTraffic, AnActivationIsWrittenOnceHoweverOftenItIsAway) {
+TEST(MinTraffic, AnActivationIsWrittenOnceHoweverOftenItIsAway) {
   TraceBuilder builder;
   const trace::TensorIndex activation = builder.transient(1000);
   builder.op(100, {.writes = {activation}});
@@ -62,9 +62,9 @@ TEST(LeastTraffic, AnActivationIsWrittenOnceHoweverOftenItIsAway) {
   builder.op(100, {.workspace_bytes = 1000});
   builder.op(100, {.reads = {activation}});
   const trace::TraceIndex index(builder.trace());
-  EXPECT_EQ(least_writes(index, 1000, 5, 5).back(), 1000);
-  EXPECT_EQ(least_writes(index, 1000, 5, 4).back(), 0);  // its making is outside
-  EXPECT_EQ(least_reads(index, 1000, 0, 5).back(), 2000);
+  EXPECT_EQ(min_writes(index, 1000, 5, 5).back(), 1000);
+  EXPECT_EQ(min_writes(index, 1000, 5, 4).back(), 0);  // its making is outside
+  EXPECT_EQ(min_reads(index, 1000, 0, 5).back(), 2000);
 }
 
 TEST(LowerBounds, ComputeAloneWhenEverythingFits) {

@@ -5,7 +5,7 @@
 
 #include <atomic>
 
-#include "analysis/in_parallel.h"
+#include "analysis/parallel_for.h"
 #include "simulate/scenario.h"
 
 namespace teraio::analysis {
@@ -51,11 +51,11 @@ TEST(MigrationRoofline, ThereIsNoneWhereAnOpDoesNotFit) {
             "an op needs 1000 bytes at once, the device has 999: no bandwidth helps");
 }
 
-TEST(InParallel, EachPieceIsDoneOnce) {
+TEST(ParallelFor, EachPieceIsDoneOnce) {
   for (int threads : {0, 1, 2, 5})
     for (size_t count : {0, 1, 3, 100}) {
       std::vector<std::atomic<int>> done(count);
-      in_parallel(count, threads, [&](size_t i) { ++done[i]; });
+      parallel_for(count, threads, [&](size_t i) { ++done[i]; });
       for (const std::atomic<int>& times : done) EXPECT_EQ(times, 1);
     }
 }

@@ -50,7 +50,7 @@ TEST(Planner, MovesTheWeightOutOfTheWay) {
 
 TEST(Planner, TellsWhichOpDoesNotFitAndTheLeastBudget) {
   const trace::Trace trace = testing::weight_and_activation();
-  EXPECT_EQ(least_device_budget_bytes(trace, {}), 60);
+  EXPECT_EQ(min_device_budget_bytes(trace, {}), 60);
   const Result<plan::Plan> refused = plan(trace, machine(59), {});
   EXPECT_EQ(refused.status().code(), ErrorCode::kOutOfMemory);
   EXPECT_THAT(refused.status().message(), HasSubstr("op 0 (op) needs 60 bytes"));
@@ -66,7 +66,7 @@ TEST(Planner, SmallTensorsStay) {
     EXPECT_EQ(migration.tensor, 0);
   limits.smallest_tensor_bytes = 61;
   EXPECT_EQ(plan(trace, machine(149), limits).status().code(), ErrorCode::kOutOfMemory);
-  EXPECT_EQ(least_device_budget_bytes(trace, limits), 150);
+  EXPECT_EQ(min_device_budget_bytes(trace, limits), 150);
 }
 
 TEST(Planner, NeedsATierWithRoom) {
@@ -91,7 +91,7 @@ trace::Trace gradient_that_lingers(bool leaves_before) {
 
 TEST(Planner, MovesWhatIsNotUsedAnyMoreForGood) {
   const trace::Trace trace = gradient_that_lingers(false);
-  EXPECT_EQ(least_device_budget_bytes(trace, {}), 60);
+  EXPECT_EQ(min_device_budget_bytes(trace, {}), 60);
   for (const Policy policy : {Policy::kTeraio, Policy::kAlgorithm1}) {
     const plan::Plan plan = planned(trace, machine(100), {}, {.policy = policy});
     EXPECT_EQ(plan.migrations,

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "analysis/least_traffic.h"
+#include "analysis/min_traffic.h"
 #include "plan/scenario.h"
 #include "plan/validator.h"
 #include "planner/planner.h"
@@ -37,17 +37,17 @@ TEST(WriteBudget, TheErrorNamesTheLeastThatWouldDo) {
   EXPECT_THAT(refused.status().message(),
               HasSubstr("a write budget of 39 bytes per iteration is too small: the least that "
                         "would do is 40"));
-  EXPECT_EQ(*least_write_budget_bytes(trace, machine(149), {}), 40);  // A once, W would be 60
+  EXPECT_EQ(*min_write_budget_bytes(trace, machine(149), {}), 40);  // A once, W would be 60
   EXPECT_TRUE(plan(trace, machine(149), with_budget(40)).ok());
 }
 
 TEST(WriteBudget, NothingNeedsToBeWrittenWhenEverythingFits) {
-  EXPECT_EQ(*least_write_budget_bytes(testing::weight_and_activation(), machine(150), {}), 0);
+  EXPECT_EQ(*min_write_budget_bytes(testing::weight_and_activation(), machine(150), {}), 0);
 }
 
 TEST(WriteBudget, HostMemoryTakesWhatTheDrivesMayNot) {
   const trace::Trace trace = testing::weight_and_activation();
-  EXPECT_EQ(*least_write_budget_bytes(trace, machine(149, 40), {}), 0);
+  EXPECT_EQ(*min_write_budget_bytes(trace, machine(149, 40), {}), 0);
   const hardware::Hardware hardware = machine(149, 40);
   const Result<plan::Plan> planned = plan(trace, hardware, with_budget(0));
   ASSERT_TRUE(planned.ok()) << planned.status().message();
@@ -57,15 +57,15 @@ TEST(WriteBudget, HostMemoryTakesWhatTheDrivesMayNot) {
 TEST(WriteBudget, AFailureThatIsNotTheBudgetsStaysWhatItIs) {
   const trace::Trace trace = testing::weight_and_activation();
   EXPECT_EQ(plan(trace, machine(59), with_budget(0)).status().code(), ErrorCode::kOutOfMemory);
-  EXPECT_EQ(least_write_budget_bytes(trace, machine(59), {}).status().code(),
+  EXPECT_EQ(min_write_budget_bytes(trace, machine(59), {}).status().code(),
             ErrorCode::kOutOfMemory);
 }
 
 // Bytes that have to cross the link in so many iterations, at least.
-int64_t least_written_bytes(const trace::Trace& trace, const hardware::Hardware& hardware,
-                            int64_t iterations) {
+int64_t min_written_bytes(const trace::Trace& trace, const hardware::Hardware& hardware,
+                          int64_t iterations) {
   const int64_t op_count = iterations * static_cast<int64_t>(trace.ops.size());
-  return analysis::least_writes(trace::TraceIndex(trace), hardware.device_memory_bytes, 0, op_count)
+  return analysis::min_writes(trace::TraceIndex(trace), hardware.device_memory_bytes, 0, op_count)
       .back();
 }
 
@@ -100,7 +100,7 @@ class WriteBudgets : public ::testing::TestWithParam<uint64_t> {
 };
 
 TEST_P(WriteBudgets, EveryBudgetFromTheLeastOnIsKept) {
-  const int64_t least_bytes = *least_write_budget_bytes(trace_, hardware_, {});
+  const int64_t least_bytes = *min_write_budget_bytes(trace_, hardware_, {});
   EXPECT_LE(written_within(least_bytes), least_bytes);
   const int64_t free_bytes = written_within(std::numeric_limits<int64_t>::max() / 4);
   for (int64_t part : {4, 2}) {
@@ -112,8 +112,8 @@ TEST_P(WriteBudgets, EveryBudgetFromTheLeastOnIsKept) {
 
 TEST_P(WriteBudgets, NoPlanWritesLessThanHasToCrossTheLink) {
   hardware_.host.capacity_bytes = 0;  // else it takes some of them
-  EXPECT_GE(4 * *least_write_budget_bytes(trace_, hardware_, {}),
-            least_written_bytes(trace_, hardware_, 4));
+  EXPECT_GE(4 * *min_write_budget_bytes(trace_, hardware_, {}),
+            min_written_bytes(trace_, hardware_, 4));
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, WriteBudgets, ::testing::Range<uint64_t>(0, 60));
@@ -129,11 +129,11 @@ TEST(WriteBudgetOfALlama, CostsTimeByAndBy) {
   };
   const Result<teraio::simulate::Run> free = run_within({});
   ASSERT_TRUE(free.ok());
-  const int64_t least_bytes = *least_write_budget_bytes(*trace, *hardware, {});
+  const int64_t least_bytes = *min_write_budget_bytes(*trace, *hardware, {});
   ASSERT_LT(least_bytes, free->ssd_bytes_written);
   EXPECT_LE(static_cast<double>(least_bytes),
-            1.001 * static_cast<double>(least_written_bytes(*trace, *hardware, 4) -
-                                        least_written_bytes(*trace, *hardware, 3)));
+            1.001 * static_cast<double>(min_written_bytes(*trace, *hardware, 4) -
+                                        min_written_bytes(*trace, *hardware, 3)));
   double faster_ns = static_cast<double>(free->step_ns);
   for (double part : {0.8, 0.5, 0.2, 0.0}) {
     const plan::Limits limits = with_budget(

@@ -49,7 +49,7 @@ class WriteTradeOffs : public ::testing::TestWithParam<uint64_t> {};
 TEST_P(WriteTradeOffs, AreWithinBudgetsAndMonotone) {
   const trace::Trace trace = generated_trace(GetParam());
   const hardware::Hardware hardware = generated_hardware(
-      GetParam(), least_device_budget_bytes(trace, {}), 3 * least_device_budget_bytes(trace, {}));
+      GetParam(), min_device_budget_bytes(trace, {}), 3 * min_device_budget_bytes(trace, {}));
   const auto curve = write_trade_off(trace, hardware, {}, {});
   ASSERT_TRUE(curve.ok()) << curve.status().message();
   expect_curve(*curve);

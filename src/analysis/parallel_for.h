@@ -1,4 +1,4 @@
-// in_parallel(): independent pieces of work on a few threads.
+// parallel_for(): independent pieces of work on a few threads.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +8,6 @@ namespace teraio::analysis {
 
 // Calls work(0) ... work(count - 1), each once, from at most `thread_count` threads, and returns
 // when all have returned. `work` must not throw.
-void in_parallel(size_t count, int thread_count, const std::function<void(size_t)>& work);
+void parallel_for(size_t count, int thread_count, const std::function<void(size_t)>& work);
 
 }  // namespace teraio::analysis

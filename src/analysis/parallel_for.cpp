@@ -1,4 +1,4 @@
-#include "analysis/in_parallel.h"
+#include "analysis/parallel_for.h"
 
 #include <algorithm>
 #include <atomic>
@@ -7,7 +7,7 @@
 
 namespace teraio::analysis {
 
-void in_parallel(size_t count, int thread_count, const std::function<void(size_t)>& work) {
+void parallel_for(size_t count, int thread_count, const std::function<void(size_t)>& work) {
   std::atomic<size_t> next = 0;
   const auto take_pieces = [&] {
     for (size_t i = next++; i < count; i = next++) work(i);

@@ -1,4 +1,4 @@
-#include "analysis/least_traffic.h"
+#include "analysis/min_traffic.h"
 
 #include <algorithm>
 #include <limits>
@@ -253,8 +253,8 @@ class WriteCounter {
 
 }  // namespace
 
-std::vector<int64_t> least_reads(const trace::TraceIndex& index, int64_t budget_bytes,
-                                 int64_t first, int64_t op_count) {
+std::vector<int64_t> min_reads(const trace::TraceIndex& index, int64_t budget_bytes, int64_t first,
+                               int64_t op_count) {
   ReadCounter counter(index, budget_bytes, first);
   std::vector<int64_t> reads{0};
   counter.step();  // what op `first` needs was there
@@ -262,8 +262,8 @@ std::vector<int64_t> least_reads(const trace::TraceIndex& index, int64_t budget_
   return reads;
 }
 
-std::vector<int64_t> least_writes(const trace::TraceIndex& index, int64_t budget_bytes,
-                                  int64_t last, int64_t op_count) {
+std::vector<int64_t> min_writes(const trace::TraceIndex& index, int64_t budget_bytes, int64_t last,
+                                int64_t op_count) {
   WriteCounter counter(index, budget_bytes, last);
   std::vector<int64_t> writes{0};
   for (int64_t j = 0; j < op_count; ++j) writes.push_back(counter.step());
