@@ -37,23 +37,20 @@ int64_t median(std::vector<int64_t> values) {
   return *middle;
 }
 
-struct TensorFacts {
-  int64_t use_count = 0;
-  int64_t longest_idle_ns = 0;
-  trace::OpIndex first_op = 0;
-};
-
 class Collector {
  public:
   Collector(const trace::Trace& trace, size_t tensor_count)
-      : trace_(trace), lifetimes_(lifetimes_of(trace)), tensor_count_(tensor_count) {
+      : trace_(trace),
+        index_(trace),
+        lifetimes_(lifetimes_of(index_)),
+        tensor_count_(tensor_count) {
     start_ns_.push_back(0);
     for (const trace::Op& op : trace.ops) start_ns_.push_back(start_ns_.back() + op.duration_ns);
-    find_uses();
+    longest_idle_ns_.resize(trace.tensors.size());
     std::erase_if(lifetimes_.periods, [](const trace::InactivePeriod& p) { return p.until_freed; });
     for (const trace::InactivePeriod& period : lifetimes_.periods) {
       idle_ns_.push_back(start_of(period.end) - start_of(period.first));
-      int64_t& longest_ns = facts_[period.tensor].longest_idle_ns;
+      int64_t& longest_ns = longest_idle_ns_[period.tensor];
       longest_ns = std::max(longest_ns, idle_ns_.back());
     }
   }
@@ -62,15 +59,16 @@ class Collector {
     Characterization result;
     result.step_ns = start_ns_.back();
     for (size_t k = 0; k < trace_.ops.size(); ++k)
-      result.ops.push_back({lifetimes_.footprint_bytes[k], active_bytes(trace_.ops[k])});
+      result.ops.push_back(
+          {lifetimes_.footprint_bytes[k], index_.active_bytes(static_cast<trace::OpIndex>(k))});
     result.phases = phases(result.ops);
     result.kinds = kinds();
     result.cells = cells();
     result.largest = first_tensors([this](trace::TensorIndex tensor) {
-      return std::pair(trace_.tensors[tensor].size_bytes, facts_[tensor].longest_idle_ns);
+      return std::pair(trace_.tensors[tensor].size_bytes, longest_idle_ns_[tensor]);
     });
     result.longest_idle = first_tensors([this](trace::TensorIndex tensor) {
-      return std::pair(hundredths_of_step(facts_[tensor].longest_idle_ns),
+      return std::pair(hundredths_of_step(longest_idle_ns_[tensor]),
                        trace_.tensors[tensor].size_bytes);
     });
     return result;
@@ -87,22 +85,6 @@ class Collector {
   // When an unrolled op starts.
   int64_t start_of(int64_t op) const {
     return op <= op_count() ? start_ns_[op] : start_ns_.back() + start_ns_[op - op_count()];
-  }
-
-  void find_uses() {
-    facts_.resize(trace_.tensors.size());
-    for (size_t k = 0; k < trace_.ops.size(); ++k)
-      for (const auto* list : {&trace_.ops[k].reads, &trace_.ops[k].writes})
-        for (trace::TensorIndex tensor : *list)
-          if (facts_[tensor].use_count++ == 0)
-            facts_[tensor].first_op = static_cast<trace::OpIndex>(k);
-  }
-
-  int64_t active_bytes(const trace::Op& op) const {
-    int64_t sum = op.workspace_bytes;
-    for (trace::TensorIndex tensor : op.reads) sum += trace_.tensors[tensor].size_bytes;
-    for (trace::TensorIndex tensor : op.writes) sum += trace_.tensors[tensor].size_bytes;
-    return sum;
   }
 
   std::vector<PhaseMemory> phases(const std::vector<OpMemory>& ops) const {
@@ -149,11 +131,11 @@ class Collector {
     KindSummary summary;
     summary.kind = std::move(name);
     std::vector<int64_t> sizes;
-    for (size_t i = 0; i < facts_.size(); ++i) {
+    for (size_t i = 0; i < index_.tensor_count(); ++i) {
       const auto tensor = static_cast<trace::TensorIndex>(i);
-      if (facts_[i].use_count == 0 || !counts(tensor)) continue;
+      if (index_.uses[i].empty() || !counts(tensor)) continue;
       sizes.push_back(trace_.tensors[i].size_bytes);
-      count_tensor(sizes.back(), facts_[i].longest_idle_ns > kLongIdleNs, summary);
+      count_tensor(sizes.back(), longest_idle_ns_[i] > kLongIdleNs, summary);
     }
     summary.tensor_count = static_cast<int64_t>(sizes.size());
     summary.median_bytes = median(std::move(sizes));
@@ -198,46 +180,46 @@ class Collector {
   template <typename Key>
   std::vector<IdleTensor> first_tensors(Key key) const {
     std::vector<trace::TensorIndex> used;
-    for (size_t i = 0; i < facts_.size(); ++i)
-      if (facts_[i].use_count > 0) used.push_back(static_cast<trace::TensorIndex>(i));
+    for (size_t i = 0; i < index_.tensor_count(); ++i)
+      if (!index_.uses[i].empty()) used.push_back(static_cast<trace::TensorIndex>(i));
     std::stable_sort(used.begin(), used.end(),
                      [&](trace::TensorIndex a, trace::TensorIndex b) { return key(a) > key(b); });
     used.resize(std::min(used.size(), tensor_count_));
     std::vector<IdleTensor> listed;
     for (trace::TensorIndex tensor : used)
-      listed.push_back(
-          {tensor, label(tensor), facts_[tensor].longest_idle_ns, facts_[tensor].use_count});
+      listed.push_back({tensor, label(tensor), longest_idle_ns_[tensor],
+                        static_cast<int64_t>(index_.uses[tensor].size())});
     return listed;
   }
 
   std::string label(trace::TensorIndex index) const {
     const trace::Tensor& tensor = trace_.tensors[index];
     if (!tensor.name.empty()) return tensor.name;
-    const trace::OpIndex first_op = facts_[index].first_op;
+    const trace::OpIndex first_op = index_.uses[index].front().op;
     return fmt::format("tensor {}, first in op {} ({})", tensor.id, first_op,
                        trace_.ops[first_op].name);
   }
 
   const trace::Trace& trace_;
+  const trace::TraceIndex index_;
   trace::Lifetimes lifetimes_;  // only periods between two uses
   const size_t tensor_count_;
-  std::vector<int64_t> start_ns_;  // per op, and the end of the last one
-  std::vector<TensorFacts> facts_;
-  std::vector<int64_t> idle_ns_;  // per period of lifetimes_
+  std::vector<int64_t> start_ns_;         // per op, and the end of the last one
+  std::vector<int64_t> longest_idle_ns_;  // per tensor
+  std::vector<int64_t> idle_ns_;          // per period of lifetimes_
 };
 
 }  // namespace
 
 PeakMemory memory_at_peak(const trace::Trace& trace) {
   const trace::TraceIndex index(trace);
-  const std::vector<int64_t> footprint_bytes = lifetimes_of(trace).footprint_bytes;
+  const std::vector<int64_t> footprint_bytes = lifetimes_of(index).footprint_bytes;
   const auto largest = std::max_element(footprint_bytes.begin(), footprint_bytes.end());
   const auto op = static_cast<trace::OpIndex>(largest - footprint_bytes.begin());
   std::map<trace::TensorKind, int64_t> bytes_by_kind;
   for (size_t i = 0; i < trace.tensors.size(); ++i) {
     const trace::Tensor& tensor = trace.tensors[i];
-    const bool exists = tensor.persistent || !index.uses[i].empty();
-    if (exists && index.first_op[i] <= op && op <= index.last_op[i])
+    if (index.is_alive(static_cast<trace::TensorIndex>(i), op))
       bytes_by_kind[tensor.kind] += tensor.size_bytes;
   }
   bytes_by_kind[trace::TensorKind::kWorkspace] += trace.ops[op].workspace_bytes;

@@ -40,9 +40,7 @@ class ReadCounter {
     const auto op = static_cast<trace::OpIndex>(first % op_count_);
     for (size_t i = 0; i < index.tensor_count(); ++i) {
       const auto tensor = static_cast<trace::TensorIndex>(i);
-      const bool alive = index.persistent[i] || (!index.uses[i].empty() && index.first_op[i] < op &&
-                                                 op <= index.last_op[i]);
-      if (alive) enter(tensor, op);
+      if (index.exists_before(tensor, op)) enter(tensor, op);
     }
   }
 
@@ -146,13 +144,10 @@ class WriteCounter {
         offloaded_bytes_(index.tensor_count()),
         made_at_(index.tensor_count(), kNever),
         in_sight_(index.tensor_count()) {
-    const int64_t next = last % op_count_;
+    const auto next = static_cast<trace::OpIndex>(last % op_count_);
     for (size_t i = 0; i < index.tensor_count(); ++i) {
       const auto tensor = static_cast<trace::TensorIndex>(i);
-      const bool alive =
-          index.persistent[i] ||
-          (!index.uses[i].empty() && index.first_op[i] < next && next <= index.last_op[i]);
-      if (alive) enter(tensor, now_);
+      if (index.exists_before(tensor, next)) enter(tensor, now_);
     }
   }
 

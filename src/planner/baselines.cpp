@@ -85,13 +85,13 @@ OnDemandOptions options_of(Baseline baseline, const trace::Trace& trace) {
 
 Result<plan::Plan> plan_g10(const trace::Trace& trace, const hardware::Hardware& hardware,
                             const plan::Limits& limits) {
-  const trace::Lifetimes lifetimes = lifetimes_of(trace, limits.smallest_tensor_bytes);
-  const Problem problem{trace, hardware, limits, lifetimes};
+  const trace::TraceIndex index(trace);
+  const trace::Lifetimes lifetimes = lifetimes_of(index, limits.smallest_tensor_bytes);
+  const Problem problem{trace, index, lifetimes, hardware, limits};
   PlanBuilderOptions options;
   options.clean_copies = false;
   options.early_writes = false;
-  for (const trace::Op& op : trace.ops)
-    options.op_ns.push_back(static_cast<double>(op.duration_ns));
+  options.op_ns = problem.op_ns();
   PlanBuilder builder(problem, options);
   select_in_time(builder, 0);
   TERAIO_RETURN_IF_ERROR(select_to_fit(builder, 0));

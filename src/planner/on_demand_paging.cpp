@@ -108,9 +108,7 @@ class OnDemandPaging {
 
   bool is_active(trace::TensorIndex tensor) const { return active_at_[tensor] == first_op_ + now_; }
   bool is_resident(trace::TensorIndex tensor) const {
-    if (states_[tensor].location != Location::kDevice) return false;
-    return index_.persistent[tensor] ||
-           (index_.first_op[tensor] < now_ && now_ <= index_.last_op[tensor]);
+    return states_[tensor].location == Location::kDevice && index_.exists_before(tensor, now_);
   }
 
   void allocate(trace::TensorIndex tensor) {

@@ -1,6 +1,7 @@
 #include "planner/plan_builder.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -14,10 +15,8 @@ std::vector<int64_t> excess_of(const Problem& problem) {
   return excess;
 }
 
-int64_t total_bytes(const trace::Trace& trace) {
-  int64_t sum = 0;
-  for (const trace::Tensor& tensor : trace.tensors) sum += tensor.size_bytes;
-  return sum;
+int64_t total_bytes(const trace::TraceIndex& index) {
+  return std::accumulate(index.size_bytes.begin(), index.size_bytes.end(), int64_t{0});
 }
 
 // An op that takes no time has to fit all the same.
@@ -41,6 +40,10 @@ int64_t Problem::tier_capacity_bytes(plan::Tier tier) const {
                   hardware.host.capacity_bytes);
 }
 
+std::vector<double> Problem::op_ns() const {
+  return {index.duration_ns.begin(), index.duration_ns.end()};
+}
+
 PlanBuilder::PlanBuilder(const Problem& problem, PlanBuilderOptions options)
     : problem_(&problem),
       options_(std::move(options)),
@@ -48,8 +51,8 @@ PlanBuilder::PlanBuilder(const Problem& problem, PlanBuilderOptions options)
       excess_(excess_of(problem), weights_of(options_)),
       tier_capacity_bytes_{problem.tier_capacity_bytes(plan::Tier::kSsd),
                            problem.tier_capacity_bytes(plan::Tier::kHost)},
-      tier_is_roomy_{tier_capacity_bytes_[0] >= total_bytes(problem.trace),
-                     tier_capacity_bytes_[1] >= total_bytes(problem.trace)},
+      tier_is_roomy_{tier_capacity_bytes_[0] >= total_bytes(problem.index),
+                     tier_capacity_bytes_[1] >= total_bytes(problem.index)},
       tier_use_{empty_tier(problem, plan::Tier::kSsd), empty_tier(problem, plan::Tier::kHost)},
       moves_(problem.lifetimes.periods.size()),
       copies_(problem.lifetimes.epochs.size()) {

@@ -43,16 +43,11 @@ auto with_problem(const trace::Trace& trace, const hardware::Hardware& hardware,
     -> decltype(solve(std::declval<const Problem&>())) {
   TERAIO_RETURN_IF_ERROR(validate(trace).with_context(trace.name));
   TERAIO_RETURN_IF_ERROR(validate(hardware).with_context(hardware.name));
-  const trace::Lifetimes lifetimes = lifetimes_of(trace, limits.smallest_tensor_bytes);
-  const Problem problem{trace, hardware, limits, lifetimes};
+  const trace::TraceIndex index(trace);
+  const trace::Lifetimes lifetimes = lifetimes_of(index, limits.smallest_tensor_bytes);
+  const Problem problem{trace, index, lifetimes, hardware, limits};
   TERAIO_RETURN_IF_ERROR(check_fits(problem));
   return solve(problem);
-}
-
-std::vector<double> durations_of(const trace::Trace& trace) {
-  std::vector<double> durations;
-  for (const trace::Op& op : trace.ops) durations.push_back(static_cast<double>(op.duration_ns));
-  return durations;
 }
 
 Round round_of(const Problem& problem, const Candidate& candidate) {
@@ -71,7 +66,7 @@ Result<plan::Plan> plan_algorithm1(const Problem& problem,
   PlanBuilderOptions options;
   options.clean_copies = false;
   options.early_writes = false;
-  options.op_ns = durations_of(problem.trace);
+  options.op_ns = problem.op_ns();
   PlanBuilder builder(problem, options);
   select_in_time(builder, 0, [&](const Candidate& candidate) {
     if (observe) observe(round_of(problem, candidate));

@@ -69,12 +69,6 @@ constexpr double kGoodEnough = 1.0002;
 constexpr double kLeastGain = 1e-4;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-std::vector<double> durations_of(const trace::Trace& trace) {
-  std::vector<double> durations;
-  for (const trace::Op& op : trace.ops) durations.push_back(static_cast<double>(op.duration_ns));
-  return durations;
-}
-
 double sum(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
@@ -167,9 +161,10 @@ class Search {
   Search(const Problem& problem, const PlannerOptions& options)
       : problem_(problem),
         unlimited_(without_write_budget(problem.limits)),
-        free_problem_{problem.trace, problem.hardware, unlimited_, problem.lifetimes},
+        free_problem_{problem.trace, problem.index, problem.lifetimes, problem.hardware,
+                      unlimited_},
         simulator_(problem.trace, problem.hardware, unlimited_),
-        ideal_ns_(durations_of(problem.trace)),
+        ideal_ns_(problem.op_ns()),
         best_effort_(options.effort == Effort::kBest),
         deadline_ns_(clock_.now_ns() + options.time_limit_ns) {
     incumbent_.timeline_ns = ideal_ns_;

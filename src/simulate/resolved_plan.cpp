@@ -66,9 +66,7 @@ class Resolver {
     if (index_.uses[tensor].empty())
       return broken(index_.persistent[tensor] ? "offload or drop without use" : "tensor not alive",
                     i);
-    const bool alive =
-        index_.persistent[tensor] || (migration.trigger_op > index_.first_op[tensor] &&
-                                      migration.trigger_op <= index_.last_op[tensor]);
+    const bool alive = index_.exists_before(tensor, migration.trigger_op);
     return alive ? Status() : broken("tensor not alive", i);
   }
 

@@ -1,65 +1,42 @@
 #include "trace/lifetimes.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 namespace teraio::trace {
 namespace {
 
-struct Use {
-  OpIndex op = 0;
-  bool writes = false;
-};
-
-struct Life {
-  std::vector<Use> uses;
-  OpIndex freed_at = -1;
-};
-
-std::vector<Life> lives_of(const Trace& trace) {
-  std::vector<Life> lives(trace.tensors.size());
-  for (size_t k = 0; k < trace.ops.size(); ++k) {
-    const OpIndex op = static_cast<OpIndex>(k);
-    for (TensorIndex tensor : trace.ops[k].reads) lives[tensor].uses.push_back({op, false});
-    for (TensorIndex tensor : trace.ops[k].writes) lives[tensor].uses.push_back({op, true});
-    for (TensorIndex tensor : trace.ops[k].frees) lives[tensor].freed_at = op;
-  }
-  return lives;
-}
-
 class Builder {
  public:
-  Builder(const Trace& trace, int64_t smallest_tensor_bytes)
-      : trace_(trace), smallest_tensor_bytes_(smallest_tensor_bytes) {
-    result_.footprint_bytes.resize(trace.ops.size() + 1);
-    result_.active_bytes.resize(trace.ops.size() + 1);
+  Builder(const TraceIndex& index, int64_t smallest_tensor_bytes)
+      : index_(index), smallest_tensor_bytes_(std::max<int64_t>(smallest_tensor_bytes, 1)) {
+    result_.footprint_bytes.resize(index.op_count() + 1);
+    result_.active_bytes.resize(index.op_count() + 1);
   }
 
   Lifetimes run() {
-    const std::vector<Life> lives = lives_of(trace_);
-    for (size_t i = 0; i < lives.size(); ++i) add_tensor(static_cast<TensorIndex>(i), lives[i]);
+    for (size_t i = 0; i < index_.tensor_count(); ++i) add_tensor(static_cast<TensorIndex>(i));
     finish(result_.footprint_bytes);
     finish(result_.active_bytes);
     return std::move(result_);
   }
 
  private:
-  int64_t op_count() const { return static_cast<int64_t>(trace_.ops.size()); }
+  int64_t op_count() const { return static_cast<int64_t>(index_.op_count()); }
 
-  void add_tensor(TensorIndex index, const Life& life) {
-    const Tensor& tensor = trace_.tensors[index];
-    if (life.uses.empty() && !tensor.persistent) return;
-    const int64_t born = tensor.persistent ? 0 : life.uses.front().op;
-    const int64_t dead =
-        tensor.persistent ? op_count() : std::max(life.uses.back().op, life.freed_at) + 1;
-    add(result_.footprint_bytes, born, dead, tensor.size_bytes);
-    if (life.uses.empty() || tensor.size_bytes < std::max<int64_t>(smallest_tensor_bytes_, 1)) {
-      add(result_.active_bytes, born, dead, tensor.size_bytes);
+  void add_tensor(TensorIndex tensor) {
+    const std::span<const TensorUse> uses = index_.uses[tensor];
+    const int64_t size_bytes = index_.size_bytes[tensor];
+    const int64_t born = index_.first_op[tensor];
+    const int64_t dead = index_.last_op[tensor] + 1;
+    add(result_.footprint_bytes, born, dead, size_bytes);
+    if (uses.empty() || size_bytes < smallest_tensor_bytes_) {
+      add(result_.active_bytes, born, dead, size_bytes);
       return;
     }
-    for (const Use& use : life.uses)
-      add(result_.active_bytes, use.op, use.op + 1, tensor.size_bytes);
-    add_periods(index, life.uses, dead);
+    for (const TensorUse& use : uses) add(result_.active_bytes, use.op, use.op + 1, size_bytes);
+    add_periods(tensor, uses, dead);
   }
 
   static void add(std::vector<int64_t>& steps, int64_t first, int64_t end, int64_t bytes) {
@@ -68,8 +45,8 @@ class Builder {
   }
 
   // Starts behind a write, so that every epoch is met as a whole.
-  void add_periods(TensorIndex tensor, const std::vector<Use>& uses, int64_t dead) {
-    const bool persistent = trace_.tensors[tensor].persistent;
+  void add_periods(TensorIndex tensor, std::span<const TensorUse> uses, int64_t dead) {
+    const bool persistent = index_.persistent[tensor];
     const size_t count = uses.size();
     size_t start = 0;
     while (persistent && start < count && !uses[start].writes) ++start;
@@ -99,18 +76,22 @@ class Builder {
   void finish(std::vector<int64_t>& steps) const {
     for (size_t k = 1; k < steps.size(); ++k) steps[k] += steps[k - 1];
     steps.pop_back();
-    for (size_t k = 0; k < steps.size(); ++k) steps[k] += trace_.ops[k].workspace_bytes;
+    for (size_t k = 0; k < steps.size(); ++k) steps[k] += index_.workspace_bytes[k];
   }
 
-  const Trace& trace_;
+  const TraceIndex& index_;
   const int64_t smallest_tensor_bytes_;
   Lifetimes result_;
 };
 
 }  // namespace
 
+Lifetimes lifetimes_of(const TraceIndex& index, int64_t smallest_tensor_bytes) {
+  return Builder(index, smallest_tensor_bytes).run();
+}
+
 Lifetimes lifetimes_of(const Trace& trace, int64_t smallest_tensor_bytes) {
-  return Builder(trace, smallest_tensor_bytes).run();
+  return lifetimes_of(TraceIndex(trace), smallest_tensor_bytes);
 }
 
 }  // namespace teraio::trace

@@ -1,4 +1,4 @@
-// Lifetimes: when each tensor of a trace is alive, used, and idle.
+// Lifetimes: when each tensor of a trace is idle, and how much memory each op needs.
 //
 //   ops        0   1   2   3   4   5   6   7
 //   tensor A       W   .   .   r   .   r   .      born before 1, dies after 7
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "trace/trace.h"
+#include "trace/trace_index.h"
 
 namespace teraio::trace {
 
@@ -49,8 +50,11 @@ struct Lifetimes {
 };
 
 // Requires validate(trace).ok(). Linear in the trace's size. Tensors smaller than
-// `smallest_tensor_bytes`, and those that no op touches, have no periods; they count as active at
-// every op of their life.
+// `smallest_tensor_bytes`, and those that no op uses, have no periods; they count as active at
+// every op of their life. Pure; any thread may call it.
+Lifetimes lifetimes_of(const TraceIndex& index, int64_t smallest_tensor_bytes = 0);
+
+// The same; builds the index first.
 Lifetimes lifetimes_of(const Trace& trace, int64_t smallest_tensor_bytes = 0);
 
 }  // namespace teraio::trace

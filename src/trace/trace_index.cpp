@@ -24,7 +24,8 @@ FlatLists<TensorUse> uses_by_tensor(const Trace& trace) {
   });
 }
 
-// Transient tensors by the op `op_of` each; none for those that no op touches.
+// The tensors that are not persistent, by the op that `op_of` gives for each. Those that no op uses
+// are left out.
 FlatLists<TensorIndex> transient_by_op(const TraceIndex& index, const std::vector<OpIndex>& op_of) {
   return FlatLists<TensorIndex>(index.op_count(), [&](auto add) {
     for (size_t tensor = 0; tensor < index.tensor_count(); ++tensor)
@@ -46,7 +47,7 @@ TraceIndex::TraceIndex(const Trace& trace)
     : active(active_sets(trace)),
       uses(uses_by_tensor(trace)),
       first_op(trace.tensors.size(), 0),
-      last_op(trace.tensors.size(), static_cast<OpIndex>(trace.ops.size()) - 1) {
+      last_op(trace.tensors.size(), -1) {
   for (const Tensor& tensor : trace.tensors) {
     size_bytes.push_back(tensor.size_bytes);
     persistent.push_back(tensor.persistent);
@@ -58,6 +59,7 @@ TraceIndex::TraceIndex(const Trace& trace)
     ideal_ns += op.duration_ns;
   }
   for (size_t tensor = 0; tensor < tensor_count(); ++tensor) {
+    if (persistent[tensor]) last_op[tensor] = static_cast<OpIndex>(op_count()) - 1;
     if (persistent[tensor] || uses[tensor].empty()) continue;
     first_op[tensor] = uses[tensor].front().op;
     last_op[tensor] = uses[tensor].back().op;
@@ -69,6 +71,22 @@ TraceIndex::TraceIndex(const Trace& trace)
   deaths = transient_by_op(*this, last_op);
   birth_bytes = bytes_by_op(*this, births);
   death_bytes = bytes_by_op(*this, deaths);
+}
+
+int64_t TraceIndex::ops_until_use(TensorIndex tensor, OpIndex op) const {
+  const std::span<const TensorUse> own = uses[tensor];
+  const auto next = std::lower_bound(own.begin(), own.end(), op,
+                                     [](const TensorUse& use, OpIndex at) { return use.op < at; });
+  const auto count = static_cast<int64_t>(op_count());
+  if (next != own.end()) return next->op - op;
+  if (own.empty() || !persistent[tensor]) return count;
+  return own.front().op + count - op;
+}
+
+int64_t TraceIndex::active_bytes(OpIndex op) const {
+  int64_t sum = workspace_bytes[op];
+  for (const TensorIndex tensor : active[op]) sum += size_bytes[tensor];
+  return sum;
 }
 
 }  // namespace teraio::trace

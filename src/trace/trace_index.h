@@ -1,66 +1,72 @@
-// TraceIndex: a trace as the simulator walks it: flat lists per op and per tensor.
+// TraceIndex: the one index of a trace: which op uses, creates and frees which tensor, and when
+// each tensor is alive.
+//
+//   ops            0   1   2   3   4   5
+//   weight P       r   .   .   .   W   .      persistent: alive in 0..5, uses {0 r, 4 W}
+//   activation A   .   W   .   r   .   f      alive in 1..5, uses {1 W, 3 r}, freed after 5
+//   births             A                      A's bytes are allocated just before op 1 ...
+//   deaths                             A      ... and released right after op 5
+//
+// Everything that asks about uses or lifetimes asks it: lifetimes, the simulator, the planner and
+// the analyses. The validator of plans does not, on purpose: it is independent of all of them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <span>
 #include <vector>
 
+#include "trace/flat_lists.h"
 #include "trace/trace.h"
 
 namespace teraio::trace {
 
-// Lists of one length each, in one block of memory.
-template <typename T>
-class FlatLists {
- public:
-  FlatLists() = default;
-
-  // `visit(add)` calls add(list, value) for every value; it runs twice, the same each time.
-  template <typename Visit>
-  FlatLists(size_t list_count, Visit visit) : begins_(list_count + 1) {
-    visit([this](size_t list, const T&) { ++begins_[list + 1]; });
-    for (size_t i = 0; i < list_count; ++i) begins_[i + 1] += begins_[i];
-    values_.resize(begins_.back());
-    std::vector<uint32_t> next(begins_.begin(), begins_.end() - 1);
-    visit([this, &next](size_t list, const T& value) { values_[next[list]++] = value; });
-  }
-
-  std::span<const T> operator[](size_t list) const {
-    return {values_.data() + begins_[list], values_.data() + begins_[list + 1]};
-  }
-  size_t size() const { return begins_.size() - 1; }
-
- private:
-  std::vector<uint32_t> begins_{0};
-  std::vector<T> values_;
-};
-
 struct TensorUse {
   OpIndex op = 0;
   bool writes = false;
+  bool operator==(const TensorUse&) const = default;
 };
 
-// A value without references to the trace.
+// A value without references to the trace. Reading is safe from several threads at once.
 struct TraceIndex {
+  TraceIndex() = default;
+  // Requires validate(trace).ok(). Linear in the trace's size.
   explicit TraceIndex(const Trace& trace);
 
   size_t op_count() const { return duration_ns.size(); }
   size_t tensor_count() const { return size_bytes.size(); }
 
-  FlatLists<TensorIndex> active;  // per op: reads, then writes
+  // The tensor exists while `op` runs.
+  bool is_alive(TensorIndex tensor, OpIndex op) const {
+    return first_op[tensor] <= op && op <= last_op[tensor];
+  }
+  // The tensor exists when `op` is about to start, before the op's own births.
+  bool exists_before(TensorIndex tensor, OpIndex op) const {
+    return persistent[tensor] || (first_op[tensor] < op && op <= last_op[tensor]);
+  }
+  // Ops from `op` to the tensor's next use at or after it, over the end of the iteration when the
+  // tensor is persistent; op_count() when no op uses it again.
+  int64_t ops_until_use(TensorIndex tensor, OpIndex op) const;
+  // What has to be allocated for op `op` besides the tensors that exist already.
+  int64_t allocated_bytes(OpIndex op) const { return birth_bytes[op] + workspace_bytes[op]; }
+  // What op `op` needs on the device at once: the tensors that it uses, and its workspace.
+  int64_t active_bytes(OpIndex op) const;
+
+  FlatLists<TensorIndex> active;  // per op: what it reads, then what it writes
   FlatLists<TensorUse> uses;      // per tensor, in the order of ops
-  FlatLists<TensorIndex> births;  // per op
-  FlatLists<TensorIndex> deaths;  // per op: released right after it
-  std::vector<OpIndex> first_op;  // per tensor; the whole iteration for persistent ones
+  FlatLists<TensorIndex> births;  // per op: tensors that are not persistent, allocated before it
+  FlatLists<TensorIndex> deaths;  // per op: tensors that are not persistent, released after it
+  // Per tensor: the ops in which it is alive. The whole iteration for a persistent tensor, an empty
+  // range for one that is not persistent and that no op uses.
+  std::vector<OpIndex> first_op;
   std::vector<OpIndex> last_op;
-  std::vector<int64_t> size_bytes;
-  std::vector<uint8_t> persistent;
+  std::vector<int64_t> size_bytes;       // per tensor
+  std::vector<uint8_t> persistent;       // per tensor
   std::vector<int64_t> duration_ns;      // per op
   std::vector<int64_t> workspace_bytes;  // per op
   std::vector<int64_t> birth_bytes;      // per op
   std::vector<int64_t> death_bytes;      // per op
   int64_t persistent_bytes = 0;
-  int64_t ideal_ns = 0;
+  int64_t ideal_ns = 0;  // the sum of the ops' durations
 };
 
 }  // namespace teraio::trace
