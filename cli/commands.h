@@ -25,9 +25,10 @@ void add_bench_storage_command(CLI::App& app);
 void add_bench_link_command(CLI::App& app);
 void add_doctor_command(CLI::App& app);
 
-// `teraio run WORDS...` and `teraio dry-run WORDS...`: listed as subcommands, but their words are
-// the launcher's, "--" and "--help" among them, which CLI11 would take for itself. launcher_command
-// becomes the launcher; it returns the exit code only when that cannot be started.
+// `teraio run WORDS...` and `teraio dry-run WORDS...` are listed as subcommands, but the launcher
+// parses their words, because CLI11 would take "--" and "--help" for itself. launcher_command()
+// replaces the process with the launcher; it returns an exit code only when the launcher cannot be
+// started.
 void add_launcher_commands(CLI::App& app);
 bool is_launcher_command(int argc, char** argv);
 int launcher_command(int argc, char** argv);
@@ -41,10 +42,10 @@ T value_or_fail(Result<T> result) {
   return std::move(*result);
 }
 
-// What parse_size makes of an option's value.
+// Returns what parse_size() makes of an option's value; calls fail() when it cannot parse it.
 int64_t size_or_fail(std::string_view option, const std::string& text, int64_t whole_bytes = 0);
 
-// Makes the folder that results are to be written to, and those above it.
+// Creates the folder for results and its parents; calls fail() when that is not possible.
 void make_folder_or_fail(const std::filesystem::path& folder);
 
 }  // namespace teraio::cli

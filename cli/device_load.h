@@ -1,4 +1,4 @@
-// DeviceLoad: a tier kept busy with a device's memory, to measure the way between them.
+// DeviceLoad: keeps transfers between a tier and a device's memory busy, to measure their rates.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,19 @@
 
 namespace teraio::cli {
 
-// As large as many tensors are.
+// The size of one transfer, which is typical of tensors.
 inline constexpr int64_t kLoadTransferBytes = 64 * kMiB;
 
-// One thread. The store and the device outlive it.
+// Threads: one. The store and the device outlive this object.
 class DeviceLoad {
  public:
-  // Takes 384 MiB of the device, and `tier_bytes` (at least as much) of the store, which it fills.
+  // Allocates 384 MiB on the device and `tier_bytes` (at least as much) in the store, which it
+  // fills.
   static Result<std::unique_ptr<DeviceLoad>> open(storage::TierStore& store, device::Device& device,
                                                   int64_t tier_bytes);
   ~DeviceLoad();
 
-  // Keeps the chosen directions busy for that long.
+  // Keeps the chosen directions busy for `duration_ns`.
   Result<probe::LoadRates> run(bool reads, bool writes, int64_t duration_ns) {
     return load_->run(reads, writes, duration_ns);
   }
@@ -38,8 +39,8 @@ class DeviceLoad {
   std::unique_ptr<probe::TierLoad> load_;
 };
 
-// What bare copies of the device to and from `host` (four transfers' size) give, without a store.
-// Takes 128 MiB of the device.
+// Measures plain copies between the device and `host` (the size of four transfers), without a
+// store. Allocates 128 MiB on the device.
 Result<probe::LoadRates> measure_bare_copies(device::Device& device, const device::HostMemory& host,
                                              bool reads, bool writes, int64_t duration_ns);
 

@@ -1,4 +1,4 @@
-// DriveLife: how long drives last under a training run, in words.
+// How long drives last under a training run, as text.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,11 @@
 
 namespace teraio::cli {
 
-// "4.2 years", "6.8 days".
+// Formats a duration: "4.2 years", "6.8 days".
 std::string life_text(double years);
 
-// life_text() of steps without a pause; empty when no drive is rated or nothing is written.
+// Returns the life_text() of drives under steps that follow each other without a pause. Returns an
+// empty string when no drive has an endurance rating or the steps write nothing.
 std::string drive_life(const hardware::Hardware& hardware, int64_t written_bytes, int64_t step_ns);
 
 }  // namespace teraio::cli

@@ -1,4 +1,4 @@
-// What the planning commands have in common: a trace, a machine and limits from the command line.
+// Options that the planning commands share: a trace, a machine and limits.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -17,15 +17,15 @@ struct Inputs {
   plan::Limits limits;
 };
 
-// Adds --trace, --hardware, --device-budget and --host-limit to a subcommand. Keep it alive until
-// the subcommand has run.
+// Adds --trace, --hardware, --device-budget and --host-limit to a subcommand. The object must live
+// until the subcommand has run.
 class InputOptions {
  public:
   explicit InputOptions(CLI::App& command);
-  // Adds --write-budget too.
+  // Adds --write-budget as well.
   void add_write_budget(CLI::App& command);
 
-  // Reads and checks what they name; ends the command with a message when that fails.
+  // Reads and checks what the options name. Ends the command with a message when that fails.
   Inputs read() const;
 
  private:
@@ -36,7 +36,8 @@ class InputOptions {
   std::string write_budget_;
 };
 
-// Adds --effort and --time-limit to a subcommand. Keep it alive until the subcommand has run.
+// Adds --effort and --time-limit to a subcommand. The object must live until the subcommand has
+// run.
 class EffortOptions {
  public:
   explicit EffortOptions(CLI::App& command);

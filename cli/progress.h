@@ -1,4 +1,5 @@
-// Progress: one line on the terminal that says what takes its time. Silent when stderr is a file.
+// Progress: shows one line on the terminal about the work under way. It prints nothing when stderr
+// is not a terminal.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,7 +17,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // Replaces the line.
+  // Replaces the line with `what`.
   void show(std::string_view what) {
     if (shown_) fmt::print(stderr, "\r\033[K{}", what);
     std::fflush(stderr);

@@ -1,4 +1,5 @@
-// Table: rows of text in aligned columns, the first to the left and the others to the right.
+// Table: rows of text in aligned columns. The first column is left-aligned, the others
+// right-aligned.
 #pragma once
 
 #include <string>
@@ -10,10 +11,10 @@ class Table {
  public:
   explicit Table(std::vector<std::string> header) : rows_{std::move(header)} {}
 
-  // As many cells as the header, or fewer.
+  // Adds a row with at most as many cells as the header.
   void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
 
-  // Lines with a rule under the header; each ends in a newline.
+  // Returns the table with a rule under the header; every line ends in a newline.
   std::string text() const;
 
  private:

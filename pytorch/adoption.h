@@ -6,8 +6,9 @@
 
 namespace teraio::pytorch {
 
-// Null when the storage is not one that can be moved: foreign memory, shared memory, NumPy's, or
-// memory that something else may point to. No op uses the storage.
+// Moves the bytes of `storage` into the runtime's memory and returns its handle. Returns null when
+// the storage cannot be moved: it is shared, it belongs to NumPy or another library, or something
+// else may point to its memory. The caller ensures that no running op uses the storage.
 TensorHandle* adopt(ActiveSession& session, c10::StorageImpl& storage);
 
 }  // namespace teraio::pytorch

@@ -1,7 +1,8 @@
-// BudgetedAllocator: PyTorch's CPU allocations, from the runtime's device memory.
+// BudgetedAllocator: serves PyTorch's CPU allocations from the runtime's device memory.
 //
-// Registered as PyTorch's CPU allocator while a session runs. An allocation that the budget does
-// not hold makes tensors leave that the running op does not need, or raises torch.OutOfMemoryError.
+// It is PyTorch's CPU allocator while a session runs. When an allocation exceeds the budget, the
+// runtime offloads tensors that the running op does not need. When that frees too little, the
+// allocation raises torch.OutOfMemoryError.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -20,11 +21,12 @@ class BudgetedAllocator final : public c10::Allocator {
   void copy_data(void* destination, const void* source, std::size_t count) const override;
 };
 
-// Makes PyTorch allocate through the active session; without one, through its own allocator. Stays
-// for good: a library may free later what it has allocated during a session.
+// Makes PyTorch allocate through the active session, or through its own allocator when no session
+// is active. The allocator is never uninstalled, because a library may free memory later that it
+// allocated during a session.
 void install_allocator();
 
-// PyTorch's own CPU allocator, as it was before install_allocator().
+// Returns PyTorch's own CPU allocator, as it was before install_allocator().
 c10::Allocator* stock_allocator();
 
 }  // namespace teraio::pytorch

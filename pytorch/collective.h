@@ -1,11 +1,11 @@
 // Collectives: a communication library works on an op's tensors after the op has returned, on
 // threads or streams of its own.
 //
-// They stay where they are until its Work is over. That is so when nobody but us has the Work any
-// more, so that nobody can wait for it: the library's threads have let go of it, and the program
-// has waited, as it must before it uses the results (gloo's reduce_scatter only begins its last
-// copy then, and its Work never says that it is complete). On a GPU, where a library other than
-// gloo keeps no Work for what it has given to the GPU, it has to be complete besides.
+// The operands stay pinned until the collective's Work is over. A Work is over when nothing else
+// holds a reference to it: the library's threads have dropped it, and the program has waited for
+// it, as it must before it uses the results. (gloo's reduce_scatter starts its last copy only in
+// that wait, and its Work never reports completion.) On a GPU, libraries other than gloo keep no
+// Work for what they have enqueued, so there the Work must also be complete.
 #pragma once
 
 #include <ATen/core/stack.h>
@@ -22,16 +22,16 @@ namespace teraio::pytorch {
 // The tensors behind the arguments of a c10d op that is about to run.
 class CollectiveOperands {
  public:
-  // Brings them back and holds them. Raises when one cannot come.
+  // Restores and pins the tensors. Raises when one cannot be restored.
   CollectiveOperands(ActiveSession& session, const OpInfo& info, const torch::jit::Stack& stack);
-  // Lets go of them, if keep_until_over() was not called: the op has failed.
+  // Unpins the tensors unless keep_until_over() was called: without that call, the op has failed.
   ~CollectiveOperands();
   CollectiveOperands(const CollectiveOperands&) = delete;
   CollectiveOperands& operator=(const CollectiveOperands&) = delete;
 
-  // The op has left its results on the stack. Without a Work among them it is over, or ordered with
-  // the stream that it was asked on; in a coalesced group nothing tells the end: the operands stay
-  // for good.
+  // Keeps the tensors pinned until the Works on `stack`, the op's results, are over. Without a
+  // Work, the op is complete or ordered with the stream that it was called on, and the tensors are
+  // unpinned. In a coalesced group nothing reports the end, so the tensors stay pinned permanently.
   void keep_until_over(const torch::jit::Stack& stack);
 
  private:
@@ -43,19 +43,20 @@ class CollectiveOperands {
   bool has_to_complete_ = false;
 };
 
-// From now on the calling thread's collectives only begin at the end of a group: a Work of theirs
-// tells nothing (NCCL's says that it is complete).
+// Tells whether the calling thread coalesces collectives into a group. They then start only at the
+// end of the group, and their Works report nothing useful (NCCL's report completion at once).
 void set_coalescing(bool is_on);
 
 inline std::atomic<bool> has_collectives_under_way = false;
 
-// Operands of what is over may move again.
+// Unpins the operands of all collectives that are over.
 void let_go_of_ended_collectives();
 
-// Bytes of operands of collectives that are under way.
+// Returns the bytes of the operands of collectives that are under way.
 int64_t collective_bytes();
 
-// All of them may, as far as this goes: the session ends, and nothing moves any more.
+// Forgets all collectives that are under way. Called when the session ends, after which no tensor
+// moves.
 void forget_collectives();
 
 }  // namespace teraio::pytorch

@@ -1,4 +1,4 @@
-// The CPU as the device: PyTorch's CPU memory under a budget.
+// The backend that manages PyTorch's CPU memory under a budget.
 #pragma once
 
 #include "device_backend.h"

@@ -1,4 +1,4 @@
-// The throw-on-access flag of a storage, which PyTorch has for fake tensors.
+// The throw-on-access flag of a storage, which PyTorch provides for fake tensors.
 #pragma once
 
 #include <c10/core/StorageImpl.h>
@@ -7,10 +7,10 @@
 
 namespace teraio::pytorch {
 
-// Every access to the storage's bytes raises `message` from now on.
+// Makes every later access to the storage's bytes raise `message`.
 void forbid_data_access(c10::StorageImpl& storage, std::string message);
 
-// Accesses are allowed again.
+// Clears the flag: later accesses succeed again.
 void allow_data_access(c10::StorageImpl& storage);
 
 }  // namespace teraio::pytorch

@@ -1,4 +1,4 @@
-// The Python module's part for DistributedDataParallel.
+// The Python bindings for DistributedDataParallel.
 #pragma once
 
 #include <torch/csrc/utils/pybind.h>

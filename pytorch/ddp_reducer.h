@@ -1,8 +1,8 @@
-// The reducer of DistributedDataParallel, which works on gradients and buckets from C++: in hooks
-// that run when a gradient has been accumulated, and at the end of backward.
+// Support for the reducer of DistributedDataParallel. The reducer works on gradients and buckets
+// from C++, in hooks that run when a gradient has been accumulated and at the end of backward.
 //
-// All that it does with bytes are operators. Between them it compares whose bytes a gradient and a
-// bucket have, which has to be possible while they are away.
+// The reducer changes bytes only through operators. Between operators it compares the storages of
+// gradients and buckets by address, which must also work while they are offloaded.
 #pragma once
 
 #include <c10/core/StorageImpl.h>
@@ -18,19 +18,23 @@ class Reducer;
 
 namespace teraio::pytorch {
 
-// Whose bytes are compared where `reducer` goes through all gradients: its buckets', and theirs.
-// Takes the reducer's lock, under which it may want Python's: not to be called with that.
+// Returns the storages that `reducer` compares by address: its buckets and the gradients that it
+// compares with them. Takes the reducer's lock; a thread that holds that lock may wait for the GIL,
+// so the caller must not hold the GIL.
 std::vector<WeakStorage> compared_by(const c10d::Reducer& reducer);
 
-// Nothing without a session.
+// Allows address comparisons of `storages` while the result lives. Returns null when no session is
+// active.
 std::unique_ptr<AliasCheckScope> compare_owners(const std::vector<WeakStorage>& storages);
 
-// Hooks around those of one reducer, on its parameters. They stay as long as those.
+// Hooks on the parameters of one reducer that run before and after the reducer's own. They stay
+// registered as long as the parameters live.
 //
-// Threads: one at a time, without Python's lock as above.
+// Threads: one at a time, without the GIL (see compared_by).
 class ReducerHooks {
  public:
-  // Before every backward that is reduced. The same reducer each time.
+  // Prepares for the next backward that `reducer` reduces. Call it before each one, always with the
+  // same reducer.
   void expect_backward(const c10d::Reducer& reducer);
 
   class Shared;

@@ -1,4 +1,4 @@
-// DeviceBackend: what of PyTorch differs between the devices that a session can manage.
+// DeviceBackend: the parts of PyTorch that differ between the devices that a session can manage.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -13,44 +13,49 @@
 
 namespace teraio::pytorch {
 
-// Threads: install() and the two calls before it by one thread; the others by any. A backend lives
-// as long as the process: storages and allocators refer to it.
+// Threads: one thread calls install() and the two functions before it; any thread may call the
+// others. A backend lives until the process ends, because storages and allocators refer to it.
 class DeviceBackend {
  public:
   virtual ~DeviceBackend() = default;
 
   virtual c10::Device torch_device() const = 0;
 
-  // All that there is.
+  // Returns the device's total memory.
   virtual Result<int64_t> memory_bytes() const = 0;
-  // For a session without a budget of its own.
+  // Returns the budget of a session that sets none.
   virtual Result<int64_t> default_budget_bytes() const = 0;
   virtual Result<std::unique_ptr<device::Device>> make_device(int64_t budget_bytes) = 0;
 
-  // From now on PyTorch allocates on the device through the active session, and without one as
-  // before. For good: what was allocated during a session may be freed later. The calling thread's
-  // stream is the one on which tensors may move.
+  // Makes PyTorch allocate on the device through the active session, and as before when no session
+  // is active. The change is permanent, because memory that was allocated during a session may be
+  // freed later. Tensors move on the calling thread's current stream.
   virtual void install() = 0;
 
-  // Memory of PyTorch's own that nothing else is known to point to.
+  // Returns whether the storage's memory comes from PyTorch's own allocator and no other owner is
+  // known.
   virtual bool can_adopt(const c10::StorageImpl& storage) const = 0;
-  // In compute order.
+  // Copies the bytes in compute order.
   virtual void copy(std::byte* to, const void* from, size_t size_bytes) = 0;
 
-  // Whether the calls below ever do anything; asked once, as they are asked at every op otherwise.
+  // Returns whether the functions below ever do anything. The session asks once and skips them at
+  // every op when they do not.
   virtual bool has_streams() const { return false; }
 
-  // What the calling thread does now is recorded to be repeated later, with these very addresses,
-  // and nothing may be moved or waited for meanwhile.
+  // Returns whether the calling thread is capturing a graph. The graph replays later with the same
+  // addresses, and nothing may move or wait during the capture.
   virtual bool is_capturing() const { return false; }
-  // It goes to another stream than the session's, stream_of_this_thread(): what it uses stays until
-  // that is done. order_this_thread() makes it wait for what the session's stream was told before.
+  // Returns whether the calling thread enqueues on a stream other than the session's. Tensors that
+  // it uses then stay resident until stream_of_this_thread() has finished with them, and
+  // order_this_thread() makes that stream wait for the work already enqueued on the session's
+  // stream.
   virtual bool is_on_other_stream() const { return false; }
   virtual void* stream_of_this_thread() const { return nullptr; }
   virtual void order_this_thread() {}
 };
 
-// "cpu", "cuda", "cuda:1". A failure names the device and what was expected.
+// Returns the backend of `device`: "cpu", "cuda" or "cuda:1". The message of a failure names the
+// device and what was expected.
 Result<DeviceBackend*> find_backend(const std::string& device);
 
 }  // namespace teraio::pytorch

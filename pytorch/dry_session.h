@@ -1,9 +1,9 @@
-// DrySession: the observer and the recorder on a program whose tensors are fake.
+// DrySession: runs the observer and the recorder on a program whose tensors are fake.
 //
-// The device counts bytes and has none, the clock goes on by what each op is said to take, and
-// nothing ever moves. What comes out is an ordinary trace.
+// The device only counts bytes, the clock advances by the duration that each op is given, and no
+// tensor moves. The result is an ordinary trace.
 //
-// Threads: one at a time may start and stop it; everything else may come from any thread.
+// Threads: one thread at a time may start and stop the session; any thread may call the rest.
 #pragma once
 
 #include <c10/core/StorageImpl.h>
@@ -19,7 +19,7 @@
 namespace teraio::pytorch {
 
 struct DrySessionOptions {
-  // The memory of the device that is played: list ops run in pieces of a share of it.
+  // The memory of the simulated device. List ops run in pieces of a share of it.
   int64_t device_memory_bytes = 0;
 };
 
@@ -30,27 +30,29 @@ class DrySession {
   DrySession(const DrySession&) = delete;
   DrySession& operator=(const DrySession&) = delete;
 
-  // The hooks go on, in the calling thread and those that it starts. One session at a time.
+  // Turns the hooks on in the calling thread and in the threads that it starts. Fails when another
+  // session is active.
   Status start();
   Status stop();
 
-  // The storages were born just now, in the op that runs or between ops.
+  // Registers `storage` as created by the running op, or between ops.
   void add_birth(c10::StorageImpl& storage);
-  // The program has changed its size without an op.
+  // Registers that the program changed the size of `storage` without an op.
   void resize(c10::StorageImpl& storage);
-  // The op that runs takes this much longer, and has this much memory meanwhile.
+  // Adds `duration_ns` to the running op's time and `workspace_bytes` to its temporary memory.
   Status spend(int64_t duration_ns, int64_t workspace_bytes);
 
   engine::Runtime& runtime() { return *runtime_; }
-  // The iteration that has repeated, said to come from `source`. kInvalidArgument while none has.
+  // Writes the iteration that has repeated as a trace that names `source` as its origin. Fails with
+  // kInvalidArgument when no iteration has repeated yet.
   Status save_trace(const std::filesystem::path& path, const std::string& source) const;
 
  private:
-  struct Machine;  // what storages may outlive the session with
+  struct Machine;  // what storages may need after the session has ended
 
   std::shared_ptr<Machine> machine_;
   std::shared_ptr<engine::Runtime> runtime_;  // shares the machine's ownership
-  ActiveSession* active_;                     // stays for good: see active_session()
+  ActiveSession* active_;                     // never freed
 };
 
 }  // namespace teraio::pytorch

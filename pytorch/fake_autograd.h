@@ -1,7 +1,7 @@
-// What autograd does differently when tensors are fake, seen as what it does when they are not.
+// Makes autograd on fake tensors look like autograd on real ones.
 //
-// Fake tensors are a subclass with a dispatch of its own, and with those the engine takes no
-// shortcuts: it sums gradients into new memory.
+// Fake tensors are a subclass with a dispatch of its own. For such tensors the autograd engine
+// takes no shortcuts and sums gradients into new memory.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -13,8 +13,9 @@
 
 namespace teraio::pytorch {
 
-// The outermost op is the engine's sum of two gradients, which it would make in one of the two:
-// gives that op, with the arguments on the stack in its order.
+// Returns the in-place op that the engine would have run, when the outermost op is the engine's sum
+// of two gradients and would reuse one of them on real tensors. The arguments on the stack are then
+// in the order of that op.
 std::optional<c10::OperatorHandle> as_sum_in_place(const OpInfo& info, torch::jit::Stack* stack);
 
 }  // namespace teraio::pytorch

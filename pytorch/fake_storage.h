@@ -1,7 +1,7 @@
 // Fake tensors (torch._subclasses.FakeTensor) under the observer.
 //
-// The storage of a fake tensor is one of the meta device: it has a size, a life and no bytes. Given
-// a handle, it is known to the runtime as any other, and its death is told the same way.
+// The storage of a fake tensor is on the meta device: it has a size and a lifetime but no bytes.
+// With a handle, the runtime knows it as any other storage and learns of its death in the same way.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,18 +10,20 @@
 
 namespace teraio::pytorch {
 
-// The tensor is a wrapper around other tensors (DTensor) or something else without a storage that
-// could be the runtime's: the ops that its own dispatch runs are those to look at.
+// Returns whether `tensor` is a wrapper around other tensors (DTensor), or otherwise has no storage
+// that the runtime could manage. The observer then looks at the ops that the wrapper's dispatch
+// runs.
 bool is_wrapper(const at::Tensor& tensor);
 
-// The storage has bytes, here or away: what a wrapper's has not.
+// Returns whether the storage has bytes, resident or offloaded. A wrapper's storage has none.
 bool has_bytes(c10::StorageImpl& storage);
 
-// The storage counts from now on, for as long as it lives. No effect when it counts already, when
-// it is empty, and for storages that are not fake.
+// Counts the storage for the rest of its life. Has no effect when the storage is counted already,
+// is empty, or is not fake.
 void count_fake_storage(const ActiveSession& session, c10::StorageImpl& storage);
 
-// The program has given a fake storage another size: what it was before has died.
+// Registers that the program resized a fake storage: the old one counts as dead, and the new one as
+// created now.
 void recount_fake_storage(const ActiveSession& session, c10::StorageImpl& storage);
 
 }  // namespace teraio::pytorch

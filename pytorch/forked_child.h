@@ -1,13 +1,14 @@
-// Processes that the program forks while a session runs: workers of a DataLoader, for example.
+// Processes that the program forks while a session runs, for example the workers of a DataLoader.
 //
-// A child has the parent's memory as it was, but none of the threads that move tensors. In it the
-// hooks are off, allocations are PyTorch's own, and what the parent's session owns is left alone:
-// resident tensors read as they were, and those that were away still raise when they are touched.
+// A child has a copy of the parent's memory but none of the threads that move tensors. In a child
+// the hooks are off, allocations go to PyTorch's own allocator, and nothing touches what the
+// parent's session owns: resident tensors stay readable, and offloaded tensors still raise an error
+// on access.
 #pragma once
 
 namespace teraio::pytorch {
 
-// From now on children of this process know what they are.
+// Makes is_forked_child() true in every process forked from now on.
 void watch_forks();
 bool is_forked_child();
 

@@ -1,5 +1,5 @@
-// Tensors that are made of others: sparse ones, quantized ones with scales of their own, and
-// wrappers that handle operators in Python, below which nothing is observed.
+// Tensors that consist of other tensors: sparse tensors, per-channel quantized tensors, and
+// wrappers that handle operators in Python, below which the observer sees nothing.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,9 +8,10 @@
 
 namespace teraio::pytorch {
 
-// Indices and values; scales and zero points; what __tensor_flatten__ names, or the wrapper's
-// attributes hold, in lists, tuples and dictionaries too. They are used without an op that is seen.
-// May take Python's lock. Empty for everything else, undefined tensors included.
+// Returns the tensors inside `tensor`: indices and values; scales and zero points; the tensors that
+// __tensor_flatten__ names, or that the wrapper's attributes hold (also inside lists, tuples and
+// dictionaries). Operators use them without an op that the observer sees. Returns nothing for every
+// other tensor, undefined ones included. May take the GIL.
 std::vector<at::Tensor> inner_tensors(const at::Tensor& tensor);
 
 }  // namespace teraio::pytorch

@@ -1,4 +1,4 @@
-// OpInfo: what the observer needs to know of an operator, read once from its schema.
+// OpInfo: what the observer needs to know about an operator, read once from its schema.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -14,15 +14,15 @@ struct OpInfo {
   uint64_t name_hash = 0;  // the same in every process
   size_t argument_count = 0;
   size_t return_count = 0;
-  std::vector<bool> is_write;     // per argument: it changes the bytes
+  std::vector<bool> is_write;     // per argument: the op changes its bytes
   bool completes_results = true;  // false: an allocation whose bytes its caller fills in
   bool is_list_op = false;        // one of the foreach and fused ops: may run in pieces
-  bool is_collective = false;     // goes on after it has returned: collective.h
-  bool keeps_arguments = false;   // so may the object that it makes do (packed weights), unseen
+  bool is_collective = false;     // it continues after the op returns: see collective.h
+  bool keeps_arguments = false;   // its result may use them later, unobserved (packed weights)
 };
 
-// Stable for the process's life. Any thread; a lock is taken only for an op that the thread has not
-// used of late.
+// Returns the information about `op`, which stays valid until the process ends. Any thread may call
+// this; it takes a lock only for an op that the thread has not used recently.
 const OpInfo& op_info(const c10::OperatorHandle& op);
 
 }  // namespace teraio::pytorch

@@ -1,10 +1,11 @@
 // The op observer: a boxed fallback on a dispatch key above autograd that sees every operator
 // before and after it runs, on an unmodified PyTorch.
 //
-// Before an op it tells the runtime which storages the op reads and writes (the runtime brings them
-// back and pins them); after it, which it has made. Ops inside ops count as part of the outermost
-// one. Only threads that were enabled are observed: those of Python and of autograd, and not, for
-// example, the workers of gloo, which use raw pointers behind the operators' back.
+// Before an op, the observer tells the runtime which storages the op reads and writes, and the
+// runtime restores and pins them. After the op, the observer tells it which storages the op
+// created. Nested ops count as part of the outermost one. Only enabled threads are observed: those
+// of Python and of autograd. Others are not, for example the workers of gloo, which use raw
+// pointers without operators.
 #pragma once
 
 #include <string_view>
@@ -20,8 +21,8 @@ namespace teraio::pytorch {
 void observe_this_thread(bool is_on);
 bool is_this_thread_observed();
 
-// The calling thread's ops are parts of `info` until leave_op(). False, with no effect, when they
-// are parts of another op already.
+// Makes the calling thread's ops part of `info` until leave_op(). Returns false and has no effect
+// when they are already part of another op.
 bool enter_op(const OpInfo& info);
 void leave_op(ActiveSession& session);
 
@@ -30,7 +31,8 @@ void leave_op(ActiveSession& session);
 void pin_all_permanently(engine::Runtime& runtime, const std::vector<engine::Use>& uses,
                          const OpInfo& info);
 
-// The outermost op that the calling thread runs; empty outside of ops.
+// Returns the name of the outermost op that the calling thread runs, or an empty string outside of
+// ops.
 std::string_view current_op_name();
 
 // Raises the failure as PyTorch's own exception types: OutOfMemoryError, or RuntimeError.

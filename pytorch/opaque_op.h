@@ -1,8 +1,8 @@
 // OpaqueOp: compiled code that runs as one op.
 //
-// The kernels of torch.compile's inductor use raw pointers and pass no operator. A OpaqueOp around
-// a compiled graph brings its inputs back and keeps all of them until the graph has run; operators
-// that the graph calls are parts of it.
+// The kernels of torch.compile's inductor use raw pointers and call no operator. An OpaqueOp around
+// a compiled graph restores the graph's inputs and pins them until the graph has run. Operators
+// that the graph calls are part of the OpaqueOp.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,14 +15,15 @@
 
 namespace teraio::pytorch {
 
-// Threads: made and ended by one thread.
+// Threads: one thread creates and ends it.
 class OpaqueOp {
  public:
-  // `written`: indices of the inputs that the code changes. Raises torch.OutOfMemoryError when the
-  // budget does not hold the inputs. Keeps no reference to them: the code may free them early.
+  // `written` holds the indices of the inputs that the code changes. Raises torch.OutOfMemoryError
+  // when the inputs exceed the budget. Keeps no reference to the inputs, so the code may free them
+  // early.
   OpaqueOp(const std::string& name, const std::vector<at::Tensor>& inputs,
            const std::vector<size_t>& written);
-  // Ends it when end() has not: the code has failed.
+  // Ends the op when end() was not called, because the code failed.
   ~OpaqueOp();
   OpaqueOp(const OpaqueOp&) = delete;
   OpaqueOp& operator=(const OpaqueOp&) = delete;
@@ -35,15 +36,15 @@ class OpaqueOp {
   void finish();
 
   ActiveSession* session_;
-  const OpInfo& info_;  // of the process's life: a recording refers to its name
+  const OpInfo& info_;  // valid until the process ends: a recording refers to its name
   engine::OpFrame frame_;
   uint64_t signature_ = 0;
   bool is_outermost_ = false;
 };
 
-// A callback that a library runs on any thread, when it likes: a Future's. What its operators use
-// comes back and stays until it ends, but they are no part of the order of ops: they may come in
-// another one the next time.
+// A callback that a library runs at any time on any thread, such as a Future's. The tensors that
+// its operators use are restored and stay pinned until it ends. The operators are not part of the
+// recorded order of ops, because they may come in a different order next time.
 class CallbackOps {
  public:
   CallbackOps();
@@ -51,7 +52,7 @@ class CallbackOps {
   CallbackOps(const CallbackOps&) = delete;
   CallbackOps& operator=(const CallbackOps&) = delete;
 
-  // By the thread that made it. No effect when it has been done before.
+  // Ends the callback. The thread that created this object calls it; later calls have no effect.
   void end();
 
  private:

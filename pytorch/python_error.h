@@ -1,4 +1,4 @@
-// What the bindings raise for a failure: teraio.Error with the status's message.
+// The exception that the bindings raise for a failure: teraio.Error with the status's message.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -17,7 +17,7 @@ inline void raise_unless_ok(const Status& status) {
   throw pybind11::error_already_set();
 }
 
-// The value of an ok result; throws as raise_unless_ok does. Needs the GIL.
+// Returns the value of an ok result; otherwise throws as raise_unless_ok() does. Needs the GIL.
 template <typename T>
 T value_or_raise(Result<T> result) {
   raise_unless_ok(result.status());

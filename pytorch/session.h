@@ -1,6 +1,7 @@
-// Session: a device with a budget, tiers, a runtime on them, and PyTorch's hooks while it is on.
+// Session: a device with a budget, storage tiers, the runtime that uses them, and PyTorch's hooks
+// while the session is on.
 //
-// Threads: one at a time may start and stop it; everything else may come from any thread.
+// Threads: one thread at a time may start and stop the session; any thread may call the rest.
 #pragma once
 
 #include <array>
@@ -29,66 +30,69 @@ struct SessionOptions {
   std::string device = "cpu";       // as for find_backend
   int64_t device_budget_bytes = 0;  // 0: the device's default
   std::vector<std::filesystem::path> ssd_directories;
-  // By the machine's ranks (processes, one per device) the directories of each, where there are
-  // several: what is planned with is this rank's share of a drive.
+  // The directories of each of the machine's ranks (processes, one per device), when there are
+  // several. The planner then uses this rank's share of each drive.
   std::vector<std::vector<std::filesystem::path>> rank_directories;
-  int64_t ssd_capacity_bytes = 0;  // over all directories; 0: chosen from budget and free room
+  int64_t ssd_capacity_bytes = 0;  // over all directories; 0: chosen from budget and free space
   int64_t host_limit_bytes = 0;    // staging included; 0: no host tier
-  // What plans may write to the drives: in so many seconds, or per iteration where that is 0.
+  // The bytes that plans may write to the drives: per `write_budget_period_seconds`, or per
+  // iteration when that is 0.
   std::optional<int64_t> write_budget_bytes;
   int64_t write_budget_period_seconds = 0;
   std::filesystem::path cache_directory;  // for measured drives
   std::optional<std::filesystem::path> plan_path;
   bool is_planned = true;             // false: on demand only
   bool checksum = false;              // of every chunk on the drives
-  bool evict_after_every_op = false;  // tests: and poison what is released
+  bool evict_after_every_op = false;  // for tests; also poisons released memory
   int64_t smallest_tensor_bytes = 64 * kKiB;
   bool allow_ram_directory = false;  // tests
   std::function<void(const std::string&)> progress;
 };
 
-// What the planner and the simulator say of the plan that runs.
+// What the planner and the simulator predict for the plan that runs.
 struct Prediction {
   int64_t ideal_ns = 0;
   int64_t step_ns = 0;
   int64_t natural_peak_bytes = 0;  // with an unlimited budget
-  plan::Limits limits;             // that the plan was made for
+  plan::Limits limits;             // the limits that the plan was made for
 };
 
-// A drive that several ranks may use.
+// A drive that several ranks may share.
 struct DriveShare {
   std::filesystem::path directory;
   int32_t rank_count = 1;
   hardware::Drive drive;  // one rank's share of it
 };
 
-// A list op over more bytes than this runs in pieces.
+// Returns the size in bytes above which a list op runs in pieces.
 int64_t list_op_piece_bytes(int64_t device_budget_bytes);
 
 class Session {
  public:
-  // Measures drives that have not been measured before, and opens the tiers.
+  // Opens the tiers and measures the drives that have no cached measurement.
   static Result<std::unique_ptr<Session>> open(SessionOptions options);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // The hooks go on, in the calling thread and those that it starts. One session at a time.
+  // Turns the hooks on in the calling thread and in the threads that it starts. Fails when another
+  // session is active.
   Status start();
-  // Every tensor comes back, the hooks go off. The session cannot be started again.
+  // Restores all tensors and turns the hooks off. The session cannot be started again.
   Status stop();
-  // The same for a process that ends: nothing comes back. A tensor that is away is lost, and says
-  // so when it is touched.
+  // Stops the session in a process that is exiting, without restoring tensors. Offloaded tensors
+  // are lost, and an access to one raises an error that says so.
   void abandon();
   bool is_running() const;
 
   engine::Runtime& runtime() { return *runtime_; }
   storage::TierCounters tier_counters(plan::Tier tier) const;
   std::optional<Prediction> prediction() const;
-  // No plan for the current trace can be faster; computed when asked for, which takes a moment.
+  // Returns a step time that no plan for the current trace can beat. Each call computes it, which
+  // takes a moment.
   int64_t bound_ns() const;
   const SessionOptions& options() const { return options_; }
-  // As planned with at first.
+  // Returns the shares that the first plan used.
   const std::vector<DriveShare>& drive_shares() const { return drive_shares_; }
 
  private:
@@ -107,13 +111,13 @@ class Session {
   Prediction predict(const engine::Profile& profile, const plan::Limits& limits,
                      const plan::Plan& plan) const;
 
-  // What storages may outlive the session with: owned by the runtime's last user.
+  // What storages may need after the session has ended. The last user of the runtime owns it.
   struct Machine {
     SteadyClock clock;
     std::unique_ptr<device::Device> device;
     std::array<std::unique_ptr<storage::TierStore>, engine::kTierCount> stores;
     std::unique_ptr<engine::StorageSwap> swap;
-    std::unique_ptr<engine::Runtime> runtime;  // last: goes first
+    std::unique_ptr<engine::Runtime> runtime;  // last member, so destroyed first
   };
 
   SessionOptions options_;
@@ -124,7 +128,7 @@ class Session {
   std::shared_ptr<Machine> machine_;
   std::shared_ptr<engine::Runtime> runtime_;  // shares the machine's ownership
   std::unique_ptr<ActiveSession> active_;
-  mutable std::mutex mutex_;  // of what follows, and of the stores once they close
+  mutable std::mutex mutex_;  // guards what follows, and the stores while they close
   std::optional<Prediction> prediction_;
   std::array<storage::TierCounters, engine::kTierCount>
       last_tier_counters_;  // of stores that have been closed

@@ -1,8 +1,8 @@
-// TorchStorageSwap: takes the bytes of a PyTorch storage away and gives them back.
+// TorchStorageSwap: detaches the bytes of a PyTorch storage and attaches them again.
 //
-// An away storage keeps its object, size and views. Its DataPtr is null and it is flagged so that
-// every access that no hook has seen (numpy, printing, an extension's data_ptr) raises an error
-// that names the tensor, instead of reading stale bytes.
+// An offloaded storage keeps its object, size and views. Its DataPtr is null, and a flag makes
+// every access that no hook has seen (numpy, printing, an extension's data_ptr) raise an error that
+// names the tensor, instead of reading stale bytes.
 #pragma once
 
 #include <memory>
@@ -19,9 +19,10 @@ class TorchStorageSwap final : public engine::StorageSwap {
   void attach(engine::LiveTensor& tensor, void* owner, std::byte* memory) override;
 };
 
-// detach and attach hold a storage for a moment; when that was its last reference, its death must
-// not happen under the runtime's lock, nor may Python's lock be taken there. The references are
-// left behind and dropped by this guard, which every caller of the runtime puts around the call.
+// Drops the storage references that detach and attach took. Such a reference may be the last one,
+// and the storage's death must not happen under the runtime's lock, nor may the GIL be taken there.
+// detach and attach therefore leave their references to this guard, which every caller of the
+// runtime puts around the call.
 class StorageReferenceGuard {
  public:
   StorageReferenceGuard() = default;
@@ -32,11 +33,12 @@ class StorageReferenceGuard {
 
 using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
 
-// While one lives, C++ code of PyTorch may compare past the operators whose bytes two tensors have
-// (is_alias_of): that asks for no byte, but a storage that is away would raise its error. Those of
-// `storages` that are away do not, nor what leaves meanwhile; a pointer to bytes is null.
+// Allows C++ code of PyTorch to compare the storages of two tensors (is_alias_of) without an
+// operator while this object lives. The comparison reads no byte, but an offloaded storage would
+// raise its error. Offloaded storages among `storages` raise none, nor do those that are offloaded
+// meanwhile; their data pointers are null.
 //
-// Threads: any, the end on another one too. Periods may overlap.
+// Threads: any; another thread may destroy the object. Scopes may overlap.
 class AliasCheckScope {
  public:
   AliasCheckScope(std::shared_ptr<engine::Runtime> runtime,

@@ -1,8 +1,9 @@
-// TensorHandle: the tie between a PyTorch storage and the engine's LiveTensor.
+// TensorHandle: connects a PyTorch storage with the engine's LiveTensor.
 //
-// It is the context of the storage's DataPtr from its first op to its death, resident or away, so a
-// storage is recognised by what it owns and never by its address, and its death is told by the
-// deleter. Before the first op the context is the memory itself, as PyTorch's raw_allocate() needs.
+// The handle is the context of the storage's DataPtr from the storage's first op to its death,
+// whether resident or offloaded. The context therefore identifies a storage, never its address, and
+// the deleter reports its death. Before the first op the context is the memory itself, as PyTorch's
+// raw_allocate() requires.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -19,20 +20,21 @@ namespace teraio::pytorch {
 struct TensorHandle {
   std::shared_ptr<engine::Runtime> runtime;  // outlives every storage that it gave memory to
   engine::LiveTensor* tensor = nullptr;
-  c10::Device device = c10::Device(c10::DeviceType::CPU);  // that PyTorch knows the memory on
-  // Known from the first op that shows the storage; weak, because use counts decide in autograd
-  // whether a gradient is stolen or copied.
+  c10::Device device = c10::Device(c10::DeviceType::CPU);  // of the memory, for PyTorch
+  // Known from the first op that uses the storage. It is weak, because autograd decides by use
+  // counts whether it steals or copies a gradient.
   std::optional<c10::weak_intrusive_ptr<c10::StorageImpl>> storage;
-  const c10::StorageImpl* storage_identity = nullptr;  // compared, never followed
+  const c10::StorageImpl* storage_identity = nullptr;  // only compared, never dereferenced
 };
 
-// A DataPtr over `memory` (null when the tensor is away) that owns `handle`.
+// Returns a DataPtr over `memory` (null when the tensor is offloaded) that owns `handle`.
 c10::DataPtr make_data_ptr(TensorHandle* handle, std::byte* memory);
 
-// The same for memory that may not even be a storage's.
+// As make_data_ptr(), for memory that may not belong to a storage.
 c10::DataPtr make_newborn_data_ptr(TensorHandle* handle, std::byte* memory);
 
-// A new tensor of the runtime: its handle, which make_data_ptr() takes over, and its memory.
+// A new tensor of the runtime: its memory, and its handle, of which make_data_ptr() takes
+// ownership.
 struct NewTensor {
   TensorHandle* handle = nullptr;
   std::byte* memory = nullptr;
@@ -40,19 +42,19 @@ struct NewTensor {
 Result<NewTensor> make_tensor(const std::shared_ptr<engine::Runtime>& runtime, c10::Device device,
                               int64_t size_bytes);
 
-// Null for storages whose memory is not ours.
+// Returns the handle of `storage`, or null when the runtime does not own its memory.
 TensorHandle* handle_of(c10::StorageImpl& storage);
 
-// The same for memory that may not be a storage's, which it does not become one by.
+// As handle_of(), for memory that may not belong to a storage; the call does not assign it to one.
 TensorHandle* handle_behind(const c10::DataPtr& data_ptr);
 
-// Lets the engine move the handle's tensor: its storage is now known.
+// Records the storage of the handle's tensor, after which the engine may move the tensor.
 void remember_storage(TensorHandle& handle, c10::StorageImpl& storage);
 
-// The DataPtr deleter of our storages.
+// The DataPtr deleter of the storages that the runtime manages.
 void release_handle(void* handle);
 
-// Frees memory of make_newborn_data_ptr(). False when it is not of that kind.
+// Frees memory of make_newborn_data_ptr(). Returns false when `memory` is not of that kind.
 bool release_newborn(void* memory);
 
 }  // namespace teraio::pytorch

@@ -1,10 +1,11 @@
-// CachedSegments: which pieces of a GPU's memory PyTorch's caching allocator has from CUDA, as far
-// as a session's blocks lie in them, for who registers memory with a library for I/O.
+// CachedSegments: tracks the segments that PyTorch's caching allocator holds from CUDA and in which
+// blocks of a session lie, for code that registers GPU memory with an I/O library.
 //
-// The allocator gives a segment back to CUDA (cudaFree) when it likes: empty_cache(), or when it
-// has run out. It says so before, to a trace tracker, under its lock; MemorySegments is made for
-// that. ProcessGroupNCCL registers its buffers in the same way. Segments that grow and shrink
-// (expandable_segments) are never told of: their memory is gone when the tracker hears of it.
+// The allocator may return a segment to CUDA (cudaFree) at any time: in empty_cache(), or when it
+// runs out of memory. It reports this beforehand to a trace tracker, under its lock; MemorySegments
+// is made for that. ProcessGroupNCCL registers its buffers in the same way. Segments that grow and
+// shrink (expandable_segments) are never reported to MemorySegments, because their memory is gone
+// when the tracker hears of it.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -16,17 +17,17 @@
 
 namespace teraio::pytorch {
 
-// Lives as long as the process: a tracker is never detached.
+// The object lives until the process ends, because a tracker cannot be detached.
 class CachedSegments {
  public:
   explicit CachedSegments(c10::DeviceIndex ordinal) : ordinal_(ordinal) {}
   CachedSegments(const CachedSegments&) = delete;
   CachedSegments& operator=(const CachedSegments&) = delete;
 
-  // From the first call on they are kept; `allocator` is PyTorch's own. nullptr: one that does not
-  // tell of its segments. One thread.
+  // Starts to track the segments of `allocator`, PyTorch's own, and returns them. Returns nullptr
+  // when the allocator does not report its segments. Threads: one.
   device::MemorySegments* follow(c10::cuda::CUDACachingAllocator::CUDAAllocator& allocator);
-  // Of `allocator`, which has just given it.
+  // Registers the segment of `block`, which `allocator` has just returned.
   void note_block(c10::cuda::CUDACachingAllocator::CUDAAllocator& allocator, void* block);
 
  private:

@@ -1,7 +1,7 @@
-// LiveTensor: one storage of the running program, from its birth to its death.
+// LiveTensor: one storage of the running program, from its creation to its death.
 //
-// Its identity is the object itself (the id is for messages): never the address of its bytes, which
-// change whenever it leaves and comes back.
+// The object itself is the tensor's identity (the id is for messages). The address of the bytes is
+// not, because it changes whenever the tensor is offloaded and restored.
 #pragma once
 
 #include <array>
@@ -24,8 +24,8 @@ enum class Residency : uint8_t {
   kLoading,     // a read is under way; device memory is taken, its bytes are not valid yet
 };
 
-// Where a tier keeps the bytes. The extent stays reserved while the tensor lives, so that rewriting
-// it costs no bookkeeping; `is_valid` until an op writes the tensor.
+// Where a tier keeps the bytes. The extent stays reserved while the tensor lives, so rewriting it
+// needs no allocation. `is_valid` holds until an op writes the tensor.
 struct TierCopy {
   storage::Extent extent;
   bool is_valid = false;
@@ -44,7 +44,7 @@ struct LiveTensor {
   bool is_parameter = false;     // a leaf that requires a gradient has been seen over it
   bool is_used_since_update = false;
   uint64_t last_update = 0;        // of the detector's count of updates
-  bool is_address_known = false;   // to somebody who may use it at any time: held until it dies
+  bool is_address_known = false;   // code outside the engine may use it: pinned until it dies
   bool is_dropped_in_use = false;  // the program let go of it inside an op: freed at pin_count 0
   uint32_t pin_count = 0;          // running ops and holds; moves only at 0
   std::array<TierCopy, kTierCount> copies;  // by Tier
@@ -53,15 +53,15 @@ struct LiveTensor {
   storage::TransferId transfer = 0;
   std::vector<device::Event>
       arrival;                    // kLoading: the bytes are there after these; empty: not known
-  int64_t prefetch_deadline = 0;  // in ops, over all iterations
+  int64_t prefetch_deadline = 0;  // counted in ops, over all iterations
 
-  uint64_t last_use = 0;                  // the engine's count of ops then
+  uint64_t last_use = 0;                  // the engine's op count at the last use
   trace::TensorIndex profile_index = -1;  // in the profile that is followed
   uint64_t record_epoch = 0;              // the recording that record_index belongs to
   trace::TensorIndex record_index = -1;
   size_t registry_position = 0;
-  uintptr_t birth_thread = 0;  // its birth counts to the op that this thread runs
-  void* owner = nullptr;       // for StorageSwap; null: it cannot leave
+  uintptr_t birth_thread = 0;  // the op that this thread runs created it
+  void* owner = nullptr;       // for StorageSwap; null: the tensor cannot be offloaded
 
   TierCopy& copy(plan::Tier tier) { return copies[static_cast<size_t>(tier)]; }
   const TierCopy& copy(plan::Tier tier) const { return copies[static_cast<size_t>(tier)]; }

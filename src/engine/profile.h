@@ -1,4 +1,5 @@
-// Profile: one recorded iteration, with what is needed to recognise it when it comes again.
+// Profile: one recorded iteration, with the data that the engine needs to recognise it when it
+// repeats.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +11,12 @@ namespace teraio::engine {
 
 struct Profile {
   trace::Trace trace;
-  // Per op: what it was called with (schema, shapes, persistent tensors), as a hash.
+  // Per op: a hash of what it was called with (schema, shapes, persistent tensors).
   std::vector<uint64_t> signatures;
   // Per op: its tensors in the order in which its arguments and results name them.
   std::vector<std::vector<trace::TensorIndex>> touches;
-  // Alive during the whole iteration, touched by none of its ops, and staying on the device.
+  // Bytes of tensors that live through the whole iteration, that no op touches, and that stay on
+  // the device.
   int64_t untouched_bytes = 0;
 
   trace::OpIndex op_count() const { return static_cast<trace::OpIndex>(trace.ops.size()); }

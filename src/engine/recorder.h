@@ -1,6 +1,6 @@
-// Recorder: from what the hooks see to a Profile.
+// Recorder: turns what the hooks see into a Profile.
 //
-// Threads: under the lock of its owner.
+// Threads: the owner calls it under its own lock.
 #pragma once
 
 #include <cstdint>
@@ -17,36 +17,37 @@
 
 namespace teraio::engine {
 
-// What an op was and did, known when it has ended.
+// What an op was and did, known once it has ended.
 struct OpRecord {
-  std::string_view name;  // of memory that outlives the recorder
+  std::string_view name;  // its memory outlives the recorder
   uint64_t signature = 0;
   std::span<const Use> uses;
-  // Born since the op before and still alive: they count as written by this op.
+  // Tensors created since the previous op and still alive. They count as written by this op.
   std::span<LiveTensor* const> births;
-  // Since the end of the op before, waiting for migrations excluded: durations add up to the step.
+  // The time since the end of the previous op, without waits for migrations. The durations add up
+  // to the step time.
   int64_t duration_ns = 0;
   int64_t workspace_bytes = 0;
 };
 
 class Recorder {
  public:
-  // Forgets what was recorded. Tensors with an id below first_new_id lived before.
+  // Discards the recording. Tensors with an id below first_new_id existed before.
   void start(uint64_t first_new_id);
 
   void record_op(const OpRecord& record);
 
-  // A tensor died: freed by the op recorded last.
+  // Registers that a tensor died. The op recorded last frees it.
   void record_death(LiveTensor& tensor);
 
-  // What a tensor is, from whoever knows it. Kept until the tensor dies.
+  // Sets the kind and the name of a tensor. They are kept until the tensor dies.
   void describe(const LiveTensor& tensor, trace::TensorKind kind, std::string name);
 
   trace::OpIndex op_count() const { return static_cast<trace::OpIndex>(ops_.size()); }
 
-  // The recording so far as one iteration. `alive`: every tensor that lives now. Those that lived
-  // before start() are persistent; the others leave with the last op. `is_movable` tells whether
-  // the engine could make room of one that no op has touched.
+  // Returns the recording so far as one iteration. `alive` holds every tensor that lives now.
+  // Tensors that existed before start() are persistent; the last op frees the others. `is_movable`
+  // returns whether the engine could offload a tensor that no op has touched.
   Profile finish(std::span<LiveTensor* const> alive,
                  const std::function<bool(const LiveTensor&)>& is_movable);
 
@@ -56,13 +57,13 @@ class Recorder {
     std::string name;
   };
 
-  // Flat while it grows, since this is done after every op; finish() makes a Trace of it.
+  // Stored flat, because the recorder appends after every op; finish() converts it to a Trace.
   struct RecordedOp {
     std::string_view name;
     uint64_t signature = 0;
     int64_t duration_ns = 0;
     int64_t workspace_bytes = 0;
-    size_t events_end = 0;  // its events are those since the op before
+    size_t events_end = 0;  // its events start where the previous op's end
   };
   enum class EventKind : uint8_t { kRead, kWrite, kBirth, kFree };
   struct Event {

@@ -1,4 +1,4 @@
-// Schedule: a profile and its plan, indexed by what the engine asks before every op.
+// Schedule: a profile and its plan, indexed for the queries that the engine makes before every op.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,15 @@ class Schedule {
   const Profile& profile() const { return profile_; }
   bool is_empty() const { return profile_.trace.ops.empty(); }
 
-  // What is issued before op `op`, in the plan's order.
+  // Returns the migrations to issue before op `op`, in the plan's order.
   std::span<const plan::Migration> issued_at(trace::OpIndex op) const;
 
-  // Ops from `op` until `tensor` is next needed, over the iteration's end when it is persistent.
-  // The number of ops when it is not needed any more: farther than anything that is.
+  // Returns the number of ops from `op` until `tensor` is next needed, across the end of the
+  // iteration when it is persistent. Returns the number of ops in the iteration when the tensor is
+  // not needed again, which exceeds every other distance.
   int64_t distance_to_use(trace::TensorIndex tensor, trace::OpIndex op) const;
 
-  // Memory of the tensors that op `op` creates, and its workspace.
+  // Returns the bytes of the tensors that op `op` creates, plus its workspace.
   int64_t newborn_bytes(trace::OpIndex op) const { return newborn_bytes_[static_cast<size_t>(op)]; }
 
  private:
