@@ -28,11 +28,10 @@ FakeCufile fake;
 std::set<int> registered;
 std::map<const std::byte*, int64_t> registered_memory;  // sizes by begin
 bool is_open = false;
-bool is_compat_allowed = true;
 
 // Old versions have it from their configuration file alone.
 bool is_compat_allowed_now() {
-  return FAKE_CUFILE_VERSION >= 1150 ? is_compat_allowed : fake.keeps_compat_mode;
+  return FAKE_CUFILE_VERSION >= 1150 ? fake.is_compat_allowed : fake.keeps_compat_mode;
 }
 
 cufile::Error error(int code) { return {code, 0}; }
@@ -100,7 +99,7 @@ cufile::Error cuFileDriverClose_v2() {
   const std::lock_guard lock(mutex);
   ++fake.driver_close_count;
   is_open = false;
-  is_compat_allowed = true;
+  fake.is_compat_allowed = true;
   return error(cufile::kSuccess);
 }
 
@@ -200,14 +199,14 @@ cufile::Error cuFileSetParameterBool(int parameter, bool value) {
   const std::lock_guard lock(mutex);
   if (is_open || fake.is_driver_open_already) return error(cufile::kDriverAlreadyOpen);
   if (parameter == cufile::kParameterAllowCompatMode && !fake.keeps_compat_mode) {
-    is_compat_allowed = value;
+    fake.is_compat_allowed = value;
   }
   return error(cufile::kSuccess);
 }
 
 cufile::Error cuFileGetParameterBool(int parameter, bool* value) {
   const std::lock_guard lock(mutex);
-  if (parameter == cufile::kParameterAllowCompatMode) *value = is_compat_allowed;
+  if (parameter == cufile::kParameterAllowCompatMode) *value = fake.is_compat_allowed;
   if (parameter == cufile::kParameterForceCompatMode) *value = fake.is_compat_forced;
   return error(cufile::kSuccess);
 }

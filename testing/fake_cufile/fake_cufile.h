@@ -21,6 +21,7 @@ struct FakeCufile {
   bool is_driver_open_already = false;  // by somebody else in the process
   bool has_direct_path = true;          // no: files are refused, or served in compatibility mode
   bool is_compat_forced = false;        // as by CUFILE_FORCE_COMPAT_MODE, cannot be changed
+  bool is_compat_allowed = true;        // the parameter; closing the driver resets it
   bool keeps_compat_mode = false;       // the parameter cannot be changed
   bool corrupts_reads = false;
   int memory_error = 0;                     // that registering memory gives
