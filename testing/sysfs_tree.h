@@ -8,13 +8,14 @@
 #include <string>
 
 #include "testing/scratch_directory.h"
+#include "testing/test_files.h"
 
 namespace teraio::testing {
 
 class SysfsTree {
  public:
   explicit SysfsTree(const std::string& name) {
-    std::ifstream lines(std::filesystem::path(TERAIO_TEST_DATA) / "sysfs" / (name + ".txt"));
+    std::ifstream lines(test_data("sysfs/" + name + ".txt"));
     EXPECT_TRUE(lines.good()) << name;
     for (std::string line; std::getline(lines, line);) unpack(line);
   }

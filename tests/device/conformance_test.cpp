@@ -11,6 +11,7 @@
 #include "device/cpu_device.h"
 #include "device/cuda_device.h"
 #include "testing/fake_async_device.h"
+#include "testing/no_silent_skips.h"
 
 namespace teraio::device {
 namespace {
@@ -43,7 +44,7 @@ class DeviceConformanceTest : public ::testing::TestWithParam<DeviceKind> {
   void SetUp() override {
     auto device = GetParam().make(kBudgetBytes);
     if (!device.ok() && device.status().code() == ErrorCode::kUnsupported) {
-      GTEST_SKIP() << device.status().message();
+      GTEST_SKIP() << testing::kNotApplicable << device.status().message();
     }
     ASSERT_TRUE(device.ok()) << device.status().message();
     device_ = std::move(*device);

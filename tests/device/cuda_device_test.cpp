@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "testing/no_silent_skips.h"
+
 namespace teraio::device {
 namespace {
 
@@ -22,7 +24,7 @@ TEST(CudaDeviceTest, AGpuThatIsNotThereIsAReasonAndNoCrash) {
 
 TEST(CudaDeviceTest, AGpuTellsWhatItIs) {
   const Result<CudaFacts> facts = inspect_cuda_device(0);
-  if (!facts.ok()) GTEST_SKIP() << facts.status().message();
+  if (!facts.ok()) GTEST_SKIP() << testing::kNotApplicable << facts.status().message();
   EXPECT_FALSE(facts->model.empty());
   EXPECT_GT(facts->memory_bytes, 0);
   EXPECT_LE(facts->free_bytes, facts->memory_bytes);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/fixture/engine_session.h"
+#include "testing/no_silent_skips.h"
 
 namespace teraio::engine {
 namespace {
@@ -297,7 +298,8 @@ TEST(Hold, AFailedHoldHoldsNothing) {
 class ArrivalTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (session_.device().is_host_addressable()) GTEST_SKIP() << "reads end in memory of the CPU";
+    if (session_.device().is_host_addressable())
+      GTEST_SKIP() << testing::kNotApplicable << "reads end in memory of the CPU";
     session_.send_everything_away();
     session_.ssd().can_cancel = false;
   }

@@ -9,6 +9,7 @@
 
 #include "fuzz/reader_check.h"
 #include "testing/generated_trace.h"
+#include "testing/test_files.h"
 
 namespace teraio {
 namespace {
@@ -19,8 +20,8 @@ constexpr int kChangesPerFile = 100;
 
 std::vector<std::filesystem::path> corpus() {
   std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(
-           std::filesystem::path(TERAIO_TEST_DATA) / "corpus"))
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(testing::test_data("corpus")))
     if (entry.is_regular_file()) files.push_back(entry.path());
   std::sort(files.begin(), files.end());
   return files;

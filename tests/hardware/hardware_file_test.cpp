@@ -6,19 +6,18 @@
 #include <string>
 
 #include "hardware/hardware.h"
+#include "testing/test_files.h"
 
 namespace teraio::hardware {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::filesystem::path data(const std::string& name) {
-  return std::filesystem::path(TERAIO_TEST_DATA) / name;
-}
+using testing::test_data;
 
 TEST(HardwareFile, RealFilesComeBackTheSame) {
   for (const char* name : {"a100_g10", "h100_mixed", "h100_p385", "h100_ssd"}) {
-    const Result<Hardware> hardware = read_hardware(data("traces") / (std::string(name) + ".json"));
+    const Result<Hardware> hardware =
+        read_hardware(test_data("traces") / (std::string(name) + ".json"));
     ASSERT_TRUE(hardware.ok()) << hardware.status().message();
     EXPECT_EQ(hardware->name, name);
     for (const char* ending : {".json", ".json.gz"}) {
@@ -42,12 +41,12 @@ TEST(HardwareFile, BadFilesAreRefusedByFieldAndExpectation) {
       {"host_missing_field.json", "host.capacity_bytes: expected this field"},
       {"trace_instead.json", "format: expected \"teraio-hardware/1\""}};
   for (const auto& [name, expected] : cases) {
-    const Result<Hardware> hardware = read_hardware(data("corpus/hardware") / name);
+    const Result<Hardware> hardware = read_hardware(test_data("corpus/hardware") / name);
     ASSERT_FALSE(hardware.ok()) << name;
     EXPECT_THAT(hardware.status().message(), HasSubstr(name));
     EXPECT_THAT(hardware.status().message(), HasSubstr(expected));
   }
-  EXPECT_TRUE(read_hardware(data("corpus/hardware/good.json")).ok());
+  EXPECT_TRUE(read_hardware(test_data("corpus/hardware/good.json")).ok());
 }
 
 TEST(Hardware, TheSsdTierIsTheSumOfTheDrives) {

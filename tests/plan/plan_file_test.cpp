@@ -3,15 +3,16 @@
 #include <gtest/gtest.h>
 
 #include "plan/scenario.h"
+#include "testing/test_files.h"
 
 namespace teraio::plan {
 namespace {
 
-using testing::data;
 using ::testing::HasSubstr;
 
 TEST(PlanFile, BadFilesAreRefusedByFieldAndExpectation) {
-  const Result<trace::Trace> trace = trace::read_trace(data("corpus/trace/good.json"));
+  const Result<trace::Trace> trace =
+      trace::read_trace(testing::test_data("corpus/trace/good.json"));
   ASSERT_TRUE(trace.ok());
   const std::pair<const char*, const char*> cases[] = {
       {"other_trace.json", "trace: expected a plan for \"t\""},
@@ -21,12 +22,12 @@ TEST(PlanFile, BadFilesAreRefusedByFieldAndExpectation) {
       {"unknown_tensor.json", "migrations[0].tensor: expected the id of a tensor"},
       {"migrations_text.json", "migrations: expected an array"}};
   for (const auto& [name, expected] : cases) {
-    const Result<Plan> plan = read_plan(data("corpus/plan") / name, *trace);
+    const Result<Plan> plan = read_plan(testing::test_data("corpus/plan") / name, *trace);
     ASSERT_FALSE(plan.ok()) << name;
     EXPECT_THAT(plan.status().message(), HasSubstr(name));
     EXPECT_THAT(plan.status().message(), HasSubstr(expected));
   }
-  const Result<Plan> good = read_plan(data("corpus/plan/good.json"), *trace);
+  const Result<Plan> good = read_plan(testing::test_data("corpus/plan/good.json"), *trace);
   ASSERT_TRUE(good.ok()) << good.status().message();
   EXPECT_EQ(good->migrations[0].tensor, 0);  // id 7 is the trace's first tensor
 }

@@ -12,10 +12,6 @@
 
 namespace teraio::testing {
 
-inline std::filesystem::path data(const std::string& name) {
-  return std::filesystem::path(TERAIO_TEST_DATA) / name;
-}
-
 // The tier moves 1 byte per ns each way.
 inline hardware::Hardware machine(int64_t device_memory_bytes, int64_t host_bytes = 0) {
   constexpr int64_t kRate = 1'000'000'000;

@@ -10,12 +10,12 @@
 #include "plan/validator.h"
 #include "simulate/simulator.h"
 #include "testing/generated_trace.h"
+#include "testing/test_files.h"
 #include "trace/lifetimes.h"
 
 namespace teraio::planner {
 namespace {
 
-using testing::data;
 using ::testing::HasSubstr;
 using testing::machine;
 
@@ -134,9 +134,10 @@ class RealTraces : public ::testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
     const std::string name = GetParam().trace;
-    Result<trace::Trace> trace = trace::read_trace(data("traces/" + name + ".json.gz"));
-    Result<hardware::Hardware> hardware =
-        hardware::read_hardware(data("traces/" + std::string(GetParam().hardware) + ".json"));
+    Result<trace::Trace> trace =
+        trace::read_trace(testing::test_data("traces/" + name + ".json.gz"));
+    Result<hardware::Hardware> hardware = hardware::read_hardware(
+        testing::test_data("traces/" + std::string(GetParam().hardware) + ".json"));
     ASSERT_TRUE(trace.ok() && hardware.ok());
     trace_ = *trace;
     hardware_ = *hardware;
@@ -178,8 +179,9 @@ INSTANTIATE_TEST_SUITE_P(Files, RealTraces,
                                            Case{"Inceptionv3-1536", "a100_g10", .994}));
 
 TEST(Planner, ThousandsOfGigabytesAreWrittenOnlyOnce) {
-  const Result<trace::Trace> trace = trace::read_trace(data("traces/l70.json.gz"));
-  const Result<hardware::Hardware> hardware = hardware::read_hardware(data("traces/h100_ssd.json"));
+  const Result<trace::Trace> trace = trace::read_trace(testing::test_data("traces/l70.json.gz"));
+  const Result<hardware::Hardware> hardware =
+      hardware::read_hardware(testing::test_data("traces/h100_ssd.json"));
   ASSERT_TRUE(trace.ok() && hardware.ok());
   PlannerOptions options;
   const int64_t ours = written_bytes(planned(*trace, *hardware, {}, options), *trace);
@@ -231,8 +233,10 @@ TEST_P(Generated, AWriteBudgetIsKeptOrRefused) {
 INSTANTIATE_TEST_SUITE_P(Seeds, Generated, ::testing::Range<uint64_t>(0, 60));
 
 TEST(Planner, BestEffortIsNoWorseThanFast) {
-  const Result<trace::Trace> trace = trace::read_trace(data("traces/Inceptionv3-1536.json.gz"));
-  const Result<hardware::Hardware> hardware = hardware::read_hardware(data("traces/a100_g10.json"));
+  const Result<trace::Trace> trace =
+      trace::read_trace(testing::test_data("traces/Inceptionv3-1536.json.gz"));
+  const Result<hardware::Hardware> hardware =
+      hardware::read_hardware(testing::test_data("traces/a100_g10.json"));
   ASSERT_TRUE(trace.ok() && hardware.ok());
   PlannerOptions options;
   const Result<plan::Plan> fast = plan(*trace, *hardware, {}, options);

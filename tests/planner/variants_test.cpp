@@ -8,6 +8,7 @@
 #include "plan/validator.h"
 #include "planner/planner.h"
 #include "simulate/simulator.h"
+#include "testing/test_files.h"
 #include "trace/trace_file.h"
 
 namespace teraio::planner {
@@ -44,7 +45,7 @@ trace::Trace made_from(trace::Trace trace, const Variant& variant) {
 class Variants : public ::testing::TestWithParam<Variant> {};
 
 TEST_P(Variants, ArePlannedNearTheBoundAndBetterThanByAlgorithm1) {
-  const std::filesystem::path traces = std::filesystem::path(TERAIO_TEST_DATA) / "traces";
+  const std::filesystem::path traces = testing::test_data("traces");
   const Result<trace::Trace> whole =
       trace::read_trace(traces / (GetParam().trace + std::string(".json.gz")));
   const Result<hardware::Hardware> hardware =

@@ -10,13 +10,13 @@
 #include "planner/planner.h"
 #include "simulate/simulator.h"
 #include "testing/generated_trace.h"
+#include "testing/test_files.h"
 #include "trace/lifetimes.h"
 #include "trace/trace_index.h"
 
 namespace teraio::planner {
 namespace {
 
-using testing::data;
 using ::testing::HasSubstr;
 using testing::machine;
 
@@ -119,8 +119,9 @@ TEST_P(WriteBudgets, NoPlanWritesLessThanHasToCrossTheLink) {
 INSTANTIATE_TEST_SUITE_P(Seeds, WriteBudgets, ::testing::Range<uint64_t>(0, 60));
 
 TEST(WriteBudgetOfALlama, CostsTimeByAndBy) {
-  const Result<trace::Trace> trace = trace::read_trace(data("traces/l8.json.gz"));
-  const Result<hardware::Hardware> hardware = hardware::read_hardware(data("traces/h100_ssd.json"));
+  const Result<trace::Trace> trace = trace::read_trace(testing::test_data("traces/l8.json.gz"));
+  const Result<hardware::Hardware> hardware =
+      hardware::read_hardware(testing::test_data("traces/h100_ssd.json"));
   ASSERT_TRUE(trace.ok() && hardware.ok());
   const auto run_within = [&](const plan::Limits& limits) {
     const Result<plan::Plan> planned = plan(*trace, *hardware, limits);

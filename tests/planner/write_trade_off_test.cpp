@@ -6,6 +6,7 @@
 
 #include "simulate/scenario.h"
 #include "testing/generated_trace.h"
+#include "testing/test_files.h"
 #include "trace/trace_file.h"
 
 namespace teraio::planner {
@@ -32,7 +33,7 @@ TEST(WriteTradeOff, AllFitsNothingToTrade) {
 }
 
 TEST(WriteTradeOff, OfAVisionTransformer) {
-  const std::filesystem::path traces = std::filesystem::path(TERAIO_TEST_DATA) / "traces";
+  const std::filesystem::path traces = testing::test_data("traces");
   const Result<trace::Trace> trace = trace::read_trace(traces / "VIT-1280.json.gz");
   const Result<hardware::Hardware> hardware = hardware::read_hardware(traces / "a100_g10.json");
   ASSERT_TRUE(trace.ok() && hardware.ok());

@@ -23,6 +23,7 @@
 #include "testing/fake_cufile/loaded_fake_cufile.h"
 #include "testing/memory_store.h"
 #include "testing/scratch_directory.h"
+#include "testing/test_files.h"
 
 namespace teraio::storage {
 namespace {
@@ -132,7 +133,7 @@ std::vector<Backend> backends() {
       {"faulty_memory", [=](Surroundings& a) { return open_memory(a, survivable); }},
       {"host", open_host},
       {"staged", beside_drive(io::GpuDirect::kOff, "")},
-      {"cufile", beside_drive(io::GpuDirect::kRequired, TERAIO_FAKE_CUFILE "/1150/libcufile.so.0")},
+      {"cufile", beside_drive(io::GpuDirect::kRequired, testing::fake_cufile_library("1150"))},
   };
 }
 

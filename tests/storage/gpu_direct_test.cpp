@@ -14,6 +14,7 @@
 #include "testing/fake_async_device.h"
 #include "testing/fake_cufile/loaded_fake_cufile.h"
 #include "testing/scratch_directory.h"
+#include "testing/test_files.h"
 
 namespace teraio::storage {
 namespace {
@@ -26,17 +27,13 @@ using testing::PageMemory;
 using testing::ScratchDirectory;
 using testing::StoreSession;
 
-std::string library_path(const std::string& version) {
-  return std::string(TERAIO_FAKE_CUFILE) + "/" + version + "/libcufile.so.0";
-}
-
 class GpuDirectTest : public ::testing::Test {
  protected:
   void SetUp() override { use_version("1150"); }
   void TearDown() override { *fake_ = FakeCufile(); }
 
   void use_version(const std::string& version) {
-    options_.cufile_library = library_path(version);
+    options_.cufile_library = testing::fake_cufile_library(version);
     fake_ = testing::loaded_fake_cufile(options_.cufile_library);
     ASSERT_NE(fake_, nullptr);
     *fake_ = FakeCufile();
@@ -126,7 +123,7 @@ TEST_F(GpuDirectTest, WithoutALibraryItIsStaged) {
 }
 
 TEST_F(GpuDirectTest, ALibraryThatLacksFunctionsIsNotUsed) {
-  options_.cufile_library = library_path("0");
+  options_.cufile_library = testing::fake_cufile_library("0");
   EXPECT_THAT(why_staged(), HasSubstr("lacks a function"));
 }
 

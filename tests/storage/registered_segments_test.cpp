@@ -15,6 +15,7 @@
 #include "testing/fake_async_device.h"
 #include "testing/fake_cufile/loaded_fake_cufile.h"
 #include "testing/scratch_directory.h"
+#include "testing/test_files.h"
 
 namespace teraio::storage {
 namespace {
@@ -39,7 +40,7 @@ class RegisteredSegmentsTest : public ::testing::Test {
   }
 
   void use_version(const std::string& version) {
-    options_.cufile_library = std::string(TERAIO_FAKE_CUFILE) + "/" + version + "/libcufile.so.0";
+    options_.cufile_library = testing::fake_cufile_library(version);
     fake_ = testing::loaded_fake_cufile(options_.cufile_library);
     ASSERT_NE(fake_, nullptr);
     *fake_ = FakeCufile();

@@ -7,14 +7,13 @@
 #include <filesystem>
 #include <string>
 
+#include "testing/test_files.h"
+
 namespace teraio::trace {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::filesystem::path data(const std::string& name) {
-  return std::filesystem::path(TERAIO_TEST_DATA) / name;
-}
+using testing::test_data;
 
 std::filesystem::path scratch(const std::string& name) {
   return std::filesystem::path(::testing::TempDir()) / name;
@@ -23,7 +22,7 @@ std::filesystem::path scratch(const std::string& name) {
 class RealTraces : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(RealTraces, ComeBackTheSame) {
-  const Result<Trace> trace = read_trace(data("traces") / GetParam());
+  const Result<Trace> trace = read_trace(test_data("traces") / GetParam());
   ASSERT_TRUE(trace.ok()) << trace.status().message();
   for (const char* name : {"copy.json", "copy.json.gz"}) {
     const std::filesystem::path path = scratch(std::string(GetParam()) + name);
@@ -47,7 +46,7 @@ struct BadFile {
 class BadTraces : public ::testing::TestWithParam<BadFile> {};
 
 TEST_P(BadTraces, AreRefusedByFieldAndExpectation) {
-  const Result<Trace> trace = read_trace(data("corpus/trace") / GetParam().name);
+  const Result<Trace> trace = read_trace(test_data("corpus/trace") / GetParam().name);
   ASSERT_FALSE(trace.ok());
   EXPECT_EQ(trace.status().code(), ErrorCode::kInvalidArgument);
   EXPECT_THAT(trace.status().message(), HasSubstr(GetParam().name));
@@ -87,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // Bytes changed one by one: whatever the reader makes of them, it answers.
 TEST(TraceFile, AnyChangedByteIsAnswered) {
-  const Result<Trace> good = read_trace(data("corpus/trace/good.json"));
+  const Result<Trace> good = read_trace(test_data("corpus/trace/good.json"));
   ASSERT_TRUE(good.ok()) << good.status().message();
   const std::filesystem::path whole = scratch("whole.json");
   ASSERT_TRUE(write_trace(*good, whole).ok());
@@ -112,11 +111,11 @@ TEST(TraceFile, AnyChangedByteIsAnswered) {
 }
 
 TEST(TraceFile, ExtraFieldsAreAccepted) {
-  EXPECT_TRUE(read_trace(data("corpus/trace/good.json.gz")).ok());
+  EXPECT_TRUE(read_trace(test_data("corpus/trace/good.json.gz")).ok());
 }
 
 TEST(TraceFile, TokensOfAStepComeBack) {
-  Trace trace = *read_trace(data("corpus/trace/good.json"));
+  Trace trace = *read_trace(test_data("corpus/trace/good.json"));
   EXPECT_FALSE(trace.tokens_per_step);
   trace.tokens_per_step = 4096;
   const std::filesystem::path path = scratch("tokens.json");
@@ -127,7 +126,7 @@ TEST(TraceFile, TokensOfAStepComeBack) {
 }
 
 TEST(TraceFile, AFileThatIsNotThereIsNotFound) {
-  const Result<Trace> trace = read_trace(data("nothing.json"));
+  const Result<Trace> trace = read_trace(test_data("nothing.json"));
   EXPECT_EQ(trace.status().code(), ErrorCode::kNotFound);
 }
 
@@ -138,7 +137,7 @@ TEST(TraceFile, AFailedWriteLeavesNothingBehind) {
 }
 
 TEST(TraceFile, ALinkAndWhatIsNoFileStayWhatTheyAre) {
-  const Trace trace = *read_trace(data("corpus/trace/good.json"));
+  const Trace trace = *read_trace(test_data("corpus/trace/good.json"));
   const auto file = scratch("linked.json"), link = scratch("link.json"),
              null = scratch("null.json");
   std::filesystem::remove(link);

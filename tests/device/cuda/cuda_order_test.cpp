@@ -10,6 +10,7 @@
 
 #include "base/units.h"
 #include "device/cuda_device.h"
+#include "testing/no_silent_skips.h"
 
 namespace teraio::device {
 namespace {
@@ -20,7 +21,7 @@ class CudaOrderTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (const auto facts = inspect_cuda_device(0); !facts.ok()) {
-      GTEST_SKIP() << facts.status().message();
+      GTEST_SKIP() << testing::kNotApplicable << facts.status().message();
     }
     ASSERT_EQ(cudaStreamCreateWithFlags(&compute_, cudaStreamNonBlocking), cudaSuccess);
     auto device = make_cuda_device(
