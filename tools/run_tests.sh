@@ -1,0 +1,68 @@
+#!/bin/sh
+# run_tests.sh [--minutes N] PART...: runs `make PART` for each part, goes on after a failure, and ends
+# with a summary: each part's result and time, and the closing lines of CTest and pytest. The exit
+# status is 1 when a part failed.
+#
+# With --minutes, a part that is expected to end later than N minutes after the start is left out; the
+# summary says so. Parts without an expected time always run. Output is kept in build/logs.
+set -eu
+
+minutes=""
+if [ "${1:-}" = --minutes ]; then
+  minutes=$2
+  shift 2
+fi
+cd "$(dirname "$0")/.."
+logs=build/logs
+mkdir -p "$logs"
+
+# Minutes on two slow cores when nothing is in the compiler's cache.
+expected_minutes() {
+  case $1 in
+    sanitize-address | sanitize-thread) echo 6 ;;
+    test-python-full) echo 12 ;;
+    test-newest) echo 14 ;;
+    *) echo 0 ;;
+  esac
+}
+
+now() { date +%s; }
+
+fits() {
+  [ -z "$minutes" ] || [ "$(expected_minutes "$1")" = 0 ] ||
+    [ $(($(now) - start + $(expected_minutes "$1") * 60)) -le $((minutes * 60)) ]
+}
+
+run() {
+  rm -f "$logs/$1.failed"
+  { "${MAKE:-make}" --no-print-directory "$1" 2>&1 || touch "$logs/$1.failed"; } | tee "$logs/$1.log"
+}
+
+closing_lines() {
+  grep -hE '^[0-9]+% tests passed|^Total Test time|[0-9]+ (passed|failed|error|deselected).* in [0-9]' \
+    "$logs/$1.log" | sed 's/^/  /' || true
+}
+
+start=$(now)
+status=0
+summary=""
+for part in "$@"; do
+  if ! fits "$part"; then
+    summary="$summary$part: left out, takes about $(expected_minutes "$part") minutes and \
+$((minutes - ($(now) - start) / 60)) of $minutes are left
+"
+    continue
+  fi
+  part_start=$(now)
+  run "$part"
+  result=passed
+  if [ -e "$logs/$part.failed" ]; then
+    result=FAILED
+    status=1
+  fi
+  summary="$summary$part: $result in $(($(now) - part_start)) s
+$(closing_lines "$part")
+"
+done
+printf '\nTests, in %s s (output: %s):\n%s' "$(($(now) - start))" "$logs" "$summary" | grep -v '^$'
+exit $status
