@@ -1,5 +1,9 @@
 #include "base/status.h"
 
+#include <fmt/format.h>
+
+#include <cstring>
+
 namespace teraio {
 
 std::string_view to_string(ErrorCode code) {
@@ -26,6 +30,10 @@ std::string_view to_string(ErrorCode code) {
       return "internal error";
   }
   return "unknown";
+}
+
+std::string errno_text(int error_number) {
+  return fmt::format("{} (errno {})", strerror(error_number), error_number);
 }
 
 Status Status::with_context(std::string_view context) const {

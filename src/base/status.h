@@ -29,6 +29,9 @@ enum class ErrorCode : uint8_t {
 
 std::string_view to_string(ErrorCode code);
 
+// "Input/output error (errno 5)": a failure of the system, for messages. Any thread.
+std::string errno_text(int error_number);
+
 class [[nodiscard]] Status {
  public:
   Status() = default;

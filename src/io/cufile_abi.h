@@ -79,11 +79,7 @@ using BufferDeregister = Error (*)(const void* base);
 using Read = ssize_t (*)(Handle, void* base, size_t size, off_t file_offset, off_t base_offset);
 using Write = ssize_t (*)(Handle, const void* base, size_t size, off_t file_offset,
                           off_t base_offset);
-using GetVersion = Error (*)(int*);
 using GetParameterBool = Error (*)(int parameter, bool*);
 using SetParameterBool = Error (*)(int parameter, bool);
-
-// "GPUDirect Storage is not supported for this file".
-const char* error_text(int code);
 
 }  // namespace teraio::io::cufile

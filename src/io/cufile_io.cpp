@@ -137,6 +137,10 @@ Status try_out(DirectWay& way, device::Device& device, int64_t file_bytes) {
 
 }  // namespace
 
+Status check_cufile(const std::filesystem::path& library) {
+  return CufileLibrary::open(library).status();
+}
+
 Result<std::unique_ptr<DriveIo>> open_cufile_io(int fd, device::Device& device,
                                                 const CufileIoOptions& options) {
   auto library = CufileLibrary::open(options.library);
@@ -149,6 +153,7 @@ Result<std::unique_ptr<DriveIo>> open_cufile_io(int fd, device::Device& device,
   threads.description = "GPUDirect Storage";
   threads.window = options.window;
   threads.transfer = [way](const IoRequest& request) { return way->move(request); };
+  threads.error_text = cufile_error_text;
   threads.on_result = options.on_result;
   return make_thread_io(std::move(threads));
 }

@@ -1,4 +1,5 @@
-// cuFile for one drive's file: bytes go between it and a device without host memory in between.
+// NVIDIA's cuFile (GPUDirect Storage) for one drive's file: bytes go between it and a device
+// without host memory in between. Nothing else of cuFile is seen outside of the files cufile_*.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +13,13 @@
 
 namespace teraio::io {
 
+// Whether the library is there and can be used without its compatibility mode; kUnsupported, with
+// the reason, when not. An empty path stands for $TERAIO_LIBCUFILE, else for where the loader and
+// the CUDA toolkit have it. Opens the driver and closes it again. Any thread.
+Status check_cufile(const std::filesystem::path& library = {});
+
 struct CufileIoOptions {
-  std::filesystem::path library;  // as for CufileLibrary::open
+  std::filesystem::path library;  // as for check_cufile
   int64_t file_bytes = 0;
   int32_t window = 1;
   std::function<void()> on_result;  // called after every result, on any thread; may be empty

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "io/cufile_abi.h"
+
 namespace teraio::io {
 namespace {
 
@@ -26,7 +28,6 @@ struct Symbols {
   cufile::BufferRegister buffer_register = nullptr;
   cufile::BufferDeregister buffer_deregister = nullptr;
   cufile::DriverGetProperties get_properties = nullptr;
-  cufile::GetVersion get_version = nullptr;
   cufile::GetParameterBool get_bool = nullptr;
   cufile::SetParameterBool set_bool = nullptr;
 };
@@ -50,8 +51,56 @@ Status unusable(const std::string& why) {
   return Status(ErrorCode::kUnsupported, "GPUDirect Storage: " + why);
 }
 
+const char* text_of(int code) {
+  switch (code) {
+    case 5001:
+      return "the driver is not initialized";
+    case 5003:
+      return "a limit is not supported";
+    case 5007:
+      return "GPUDirect Storage is not supported on this platform";
+    case 5008:
+      return "GPUDirect Storage is not supported for this file";
+    case 5009:
+      return "GPUDirect Storage is not supported on this GPU";
+    case 5010:
+      return "the nvidia-fs driver reports an error";
+    case 5011:
+      return "the CUDA driver reports an error";
+    case 5013:
+      return "this type of memory is not supported";
+    case 5014:
+      return "the memory is not within one allocation";
+    case 5016:
+    case 5017:
+      return "the memory is beyond what is pinned";
+    case 5018:
+      return "this type of file is not supported";
+    case 5019:
+      return "the file was opened with a flag that is not supported";
+    case 5022:
+      return "an argument is not valid";
+    case 5023:
+      return "the memory is registered already";
+    case 5024:
+      return "the memory is not registered";
+    case 5026:
+      return "the driver is open already";
+    case 5028:
+      return "the file is registered already";
+    case 5030:
+      return "internal error";
+    case 5034:
+      return "GPUDirect Storage is switched off for this file";
+    case 5036:
+      return "memory of the GPU cannot be pinned";
+    default:
+      return "unknown error";
+  }
+}
+
 std::string describe(const Error& error) {
-  std::string text = fmt::format("{} (cuFile error {}", cufile::error_text(error.code), error.code);
+  std::string text = fmt::format("{} (cuFile error {}", text_of(error.code), error.code);
   if (error.cuda_code != 0) text += fmt::format(", CUDA error {}", error.cuda_code);
   return text + ")";
 }
@@ -73,7 +122,6 @@ Result<Symbols> find_symbols(void* library, const std::string& name) {
   find(library, "cuFileBufRegister", symbols.buffer_register);
   find(library, "cuFileBufDeregister", symbols.buffer_deregister);
   find(library, "cuFileDriverGetProperties", symbols.get_properties);
-  find(library, "cuFileGetVersion", symbols.get_version);
   find(library, "cuFileGetParameterBool", symbols.get_bool);
   find(library, "cuFileSetParameterBool", symbols.set_bool);
   const bool is_whole = symbols.driver_open && symbols.driver_close && symbols.handle_register &&
@@ -199,12 +247,6 @@ class Library final : public CufileLibrary, public std::enable_shared_from_this<
   explicit Library(Loaded& loaded) : loaded_(loaded) {}
   ~Library() { end_use(loaded_); }
 
-  int version() const override {
-    int version = 0;
-    if (loaded_.symbols.get_version != nullptr) loaded_.symbols.get_version(&version);
-    return version;
-  }
-
   Result<std::unique_ptr<CufileHandle>> register_file(int fd) override {
     cufile::Descriptor descriptor;
     descriptor.handle = nullptr;
@@ -236,57 +278,11 @@ class Library final : public CufileLibrary, public std::enable_shared_from_this<
 
 }  // namespace
 
-namespace cufile {
-
-const char* error_text(int code) {
-  switch (code) {
-    case 5001:
-      return "the driver is not initialized";
-    case 5003:
-      return "a limit is not supported";
-    case 5007:
-      return "GPUDirect Storage is not supported on this platform";
-    case 5008:
-      return "GPUDirect Storage is not supported for this file";
-    case 5009:
-      return "GPUDirect Storage is not supported on this GPU";
-    case 5010:
-      return "the nvidia-fs driver reports an error";
-    case 5011:
-      return "the CUDA driver reports an error";
-    case 5013:
-      return "this type of memory is not supported";
-    case 5014:
-      return "the memory is not within one allocation";
-    case 5016:
-    case 5017:
-      return "the memory is beyond what is pinned";
-    case 5018:
-      return "this type of file is not supported";
-    case 5019:
-      return "the file was opened with a flag that is not supported";
-    case 5022:
-      return "an argument is not valid";
-    case 5023:
-      return "the memory is registered already";
-    case 5024:
-      return "the memory is not registered";
-    case 5026:
-      return "the driver is open already";
-    case 5028:
-      return "the file is registered already";
-    case 5030:
-      return "internal error";
-    case 5034:
-      return "GPUDirect Storage is switched off for this file";
-    case 5036:
-      return "memory of the GPU cannot be pinned";
-    default:
-      return "unknown error";
-  }
+std::string cufile_error_text(int64_t error_number) {
+  const auto number = static_cast<int>(error_number);
+  if (number < cufile::kErrorBase) return errno_text(number);
+  return fmt::format("{} (cuFile error {})", text_of(number), number);
 }
-
-}  // namespace cufile
 
 Result<std::shared_ptr<CufileLibrary>> CufileLibrary::open(const std::filesystem::path& path) {
   const std::lock_guard lock(library_mutex);

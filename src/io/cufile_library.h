@@ -1,4 +1,4 @@
-// CufileLibrary: libcufile.so.0, found at run time and opened strictly.
+// CufileLibrary: libcufile.so.0, found at run time and opened strictly. Private to cufile_io.cpp.
 //
 // cuFile's compatibility mode moves bytes through host memory while it looks like GPUDirect; our
 // own staged way is faster and says what it is. So that mode is forbidden here, and where it cannot
@@ -11,7 +11,6 @@
 #include <string>
 
 #include "base/status.h"
-#include "io/cufile_abi.h"
 
 namespace teraio::io {
 
@@ -27,10 +26,14 @@ class CufileHandle {
  public:
   virtual ~CufileHandle() = default;
 
-  // Bytes moved, possibly fewer than asked for, a negative errno, or a negative code of cuFile.
+  // Bytes moved, possibly fewer than asked for, or the negative number of an error that
+  // cufile_error_text() explains: an errno or a code of cuFile.
   virtual int64_t read(CufilePlace to, int64_t size_bytes, int64_t offset_bytes) = 0;
   virtual int64_t write(CufilePlace from, int64_t size_bytes, int64_t offset_bytes) = 0;
 };
+
+// "internal error (cuFile error 5030)", "Input/output error (errno 5)".
+std::string cufile_error_text(int64_t error_number);
 
 // Any thread. The driver closes with the last user, never at the process's exit, and the library is
 // never unloaded: both have crashed other programs.
@@ -39,9 +42,6 @@ class CufileLibrary {
   // `path` empty: $TERAIO_LIBCUFILE, else where the loader and the CUDA toolkit have it.
   // kUnsupported, with the reason, when there is none, or it cannot be used strictly.
   static Result<std::shared_ptr<CufileLibrary>> open(const std::filesystem::path& path = {});
-
-  // 1150 for 1.15.0; 0 when it is too old to tell.
-  virtual int version() const = 0;
 
   // `fd` was opened with O_DIRECT and still has a name. kUnsupported, with the reason, when bytes
   // cannot go directly between its drive and a device.

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -37,8 +38,9 @@ struct IoRequest {
 
 struct IoResult {
   uint64_t tag = 0;
-  int64_t result = 0;  // bytes moved, possibly fewer than asked for, or a negative errno (from
-                       // -5000 down: a code of cuFile)
+  // Bytes moved, possibly fewer than asked for, or the negative number of an error: an errno, or
+  // one that the drive's error_text() knows.
+  int64_t result = 0;
 };
 
 class DriveIo {
@@ -48,6 +50,9 @@ class DriveIo {
 
   // "io_uring direct": what a person is told about the path that the bytes take.
   virtual std::string_view description() const = 0;
+
+  // "Input/output error (errno 5)": the error whose negative number a result has given. Any thread.
+  virtual std::string error_text(int64_t error_number) const;
 
   // Spares requests within this memory the look-up of its pages. These are held from then on: the
   // memory stays mapped, and its pages in place, for as long as requests name it. Never memory of a

@@ -4,12 +4,10 @@
 #include <xxhash.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "base/check.h"
 #include "base/units.h"
-#include "io/cufile_abi.h"
 
 namespace teraio::io {
 namespace {
@@ -23,14 +21,6 @@ uint64_t checksum_of(const Chunk& chunk) {
 }
 
 bool is_passing(int64_t result) { return result == -EAGAIN || result == -EINTR; }
-
-std::string cause(int64_t error_number) {
-  if (error_number >= cufile::kErrorBase) {
-    return fmt::format("{} (cuFile error {})", cufile::error_text(static_cast<int>(error_number)),
-                       error_number);
-  }
-  return fmt::format("{} (errno {})", strerror(static_cast<int>(error_number)), error_number);
-}
 
 bool means_full(int64_t error_number) { return error_number == ENOSPC || error_number == EDQUOT; }
 
@@ -116,7 +106,7 @@ std::string ExactIo::describe(const Slot& slot) const {
 
 Status ExactIo::error(const Slot& slot, int64_t error_number) const {
   const ErrorCode code = means_full(error_number) ? ErrorCode::kOutOfSpace : ErrorCode::kIoError;
-  return Status(code, fmt::format("{} failed: {}", describe(slot), cause(error_number)));
+  return Status(code, fmt::format("{} failed: {}", describe(slot), io_->error_text(error_number)));
 }
 
 }  // namespace teraio::io

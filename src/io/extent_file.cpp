@@ -44,8 +44,8 @@ ErrorCode code_of(int error) {
 }
 
 Status directory_error(const std::filesystem::path& directory, std::string_view what, int error) {
-  return Status(code_of(error), fmt::format("ssd directory {}: {}: {} (errno {})",
-                                            directory.string(), what, strerror(error), error));
+  return Status(code_of(error), fmt::format("ssd directory {}: {}: {}", directory.string(), what,
+                                            errno_text(error)));
 }
 
 std::string random_name() {
@@ -173,8 +173,8 @@ Status ExtentFile::remove_name() {
   if (name_.empty()) return Status();
   const std::filesystem::path name = std::exchange(name_, {});
   if (unlink(name.c_str()) == 0) return Status();
-  return Status(code_of(errno), fmt::format("{}: cannot be removed: {} (errno {})", name.string(),
-                                            strerror(errno), errno));
+  return Status(code_of(errno),
+                fmt::format("{}: cannot be removed: {}", name.string(), errno_text(errno)));
 }
 
 ExtentFile::ExtentFile(ExtentFile&& other) noexcept

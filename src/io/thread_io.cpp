@@ -20,6 +20,10 @@ class ThreadIo final : public DriveIo {
   ~ThreadIo() override;
 
   std::string_view description() const override { return options_.description; }
+  std::string error_text(int64_t error_number) const override {
+    return options_.error_text ? options_.error_text(error_number)
+                               : DriveIo::error_text(error_number);
+  }
   void submit(const IoRequest& request) override;
   void wait(std::vector<IoResult>& results) override;
   void wake() override;

@@ -16,6 +16,8 @@ struct ThreadIoOptions {
   // Moves bytes and blocks meanwhile; on as many threads at once as the window is wide. Returns
   // what IoResult::result is.
   std::function<int64_t(const IoRequest&)> transfer;
+  // What DriveIo::error_text is; empty: results are errnos.
+  std::function<std::string(int64_t)> error_text;
   // Called after every result, on any of the threads; may be empty.
   std::function<void()> on_result;
 };

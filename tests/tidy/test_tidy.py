@@ -47,6 +47,15 @@ def test_layers_include_only_what_they_may():
     assert complaints == []
 
 
+def test_private_headers_stay_private():
+    paths = files(FOLDERS, CPP)
+    assert [
+        line
+        for path in paths
+        for line in rules.private_header_complaints(name(path), path.read_text())
+    ] == []
+
+
 def test_every_layer_has_its_namespace():
     complaints = []
     for path in files(["src", "pytorch", "cli", "testing"], CPP):
@@ -96,6 +105,13 @@ def test_rule_catches_framework_headers(header):
     assert rules.include_complaints("base", "x", f"#include <{header}>\n") == [
         f"x: {header} belongs to pytorch/, not to src/"
     ]
+
+
+def test_rule_catches_a_private_header():
+    text = '#include "io/cufile_abi.h"\n#include "io/drive_io.h"\n'
+    complaints = rules.private_header_complaints("src/io/retrying_io.cpp", text)
+    assert len(complaints) == 1 and "io/cufile_abi.h is private to" in complaints[0]
+    assert rules.private_header_complaints("src/io/cufile_io.cpp", text) == []
 
 
 def test_rule_catches_an_unknown_layer():
