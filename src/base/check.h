@@ -1,8 +1,8 @@
-// TERAIO_CHECK: an invariant of ours, checked in every build.
+// TERAIO_CHECK(expression): checks an invariant of the program, in every build.
 //
-// For programmer errors only; a failure that use can cause is a Status. A broken check throws
-// InvariantError, which the bindings turn into a Python exception, so that a bug here ends one
-// training step with a message and not the process.
+// It is for programmer errors only; a failure that use can cause is a Status. A broken check throws
+// InvariantError, whose message names the expression, the file and the line. The bindings turn it
+// into a Python exception, so that a bug ends one training step with a message and not the process.
 #pragma once
 
 #include <stdexcept>

@@ -1,6 +1,7 @@
-// Time as nanoseconds of a steady clock.
+// Clock: time in nanoseconds since an arbitrary start.
 //
-// Components that wait or measure take a Clock, so that tests and simulations run on virtual time.
+// Components that wait or measure are given a Clock, which outlives them, so that tests and
+// simulations run on virtual time. Threads: any, for all clocks.
 #pragma once
 
 #include <atomic>
@@ -12,10 +13,11 @@ namespace teraio {
 class Clock {
  public:
   virtual ~Clock() = default;
-  // Nanoseconds since an arbitrary start. Never goes back. Any thread.
+  // Never goes back.
   virtual int64_t now_ns() const = 0;
 };
 
+// The system's monotonic clock.
 class SteadyClock final : public Clock {
  public:
   int64_t now_ns() const override {
@@ -25,12 +27,12 @@ class SteadyClock final : public Clock {
   }
 };
 
-// Time that passes only when somebody says so. Any thread.
+// Stands still except when advance_to() is called.
 class VirtualClock final : public Clock {
  public:
   int64_t now_ns() const override { return now_ns_.load(std::memory_order_relaxed); }
 
-  // Never goes back: an earlier moment changes nothing.
+  // A moment that has passed already changes nothing.
   void advance_to(int64_t moment_ns);
 
  private:

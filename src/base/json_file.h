@@ -1,8 +1,8 @@
-// JSON files, plain or gzip: read whole, walked with errors that name file and field, written
-// atomically.
+// JSON files, plain or gzip: they are read whole, and replaced atomically.
 //
-// Reading a document takes no error handling between the fields: the first failure sticks to the
-// document, later accesses return neutral values, and status() tells at the end.
+// A reader needs no error handling between the fields. The document keeps the first failure, which
+// names the file, the field and what was expected; accesses after it return neutral values (0 or 1,
+// "", false), and status() gives the failure at the end.
 //
 //   JsonDocument document(path, "teraio-hardware/1");
 //   hardware.name = document.root()["name"].text();
@@ -21,18 +21,22 @@ namespace teraio {
 
 class JsonDocument;
 
-// A place in a document: a value and the way to it. Cheap to copy; refers to the node that it was
-// reached from, so keep a parent in a named variable while its children are used.
+// A value in a document, and the path to it. It is cheap to copy. It refers to the node that it was
+// reached from, so keep a parent in a named variable while its children are used. Threads: the
+// document's.
 class JsonNode {
  public:
-  // A field that must exist; find() accepts that it does not (check with exists()).
+  // A field of an object. A missing one is a failure for operator[], but not for find(), whose
+  // result tells by exists().
   JsonNode operator[](const char* key) const;
   JsonNode find(const char* key) const;
-  // Elements of an array that must be one; 0 after a failure.
+  // The number of elements. The value has to be an array; 0 after a failure.
   size_t size() const;
+  // Requires index < size().
   JsonNode element(size_t index) const;
 
   bool exists() const { return value_ != nullptr; }
+  // The value, which has to be of that type and range.
   int64_t non_negative_integer() const;
   int64_t positive_integer() const;
   double number() const;
@@ -59,10 +63,11 @@ class JsonNode {
   size_t index_;
 };
 
-// One file, read by the constructor. Not copyable; outlives its nodes. One thread.
+// One file, which the constructor reads. The document outlives its nodes. Threads: one at a time.
 class JsonDocument {
  public:
-  // Fails when the file cannot be read, is not JSON, or its "format" is not `format`.
+  // status() fails when the file cannot be read, is not JSON, or its field "format" is not
+  // `format`.
   JsonDocument(const std::filesystem::path& path, std::string_view format);
   JsonDocument(const JsonDocument&) = delete;
   JsonDocument& operator=(const JsonDocument&) = delete;
@@ -81,15 +86,18 @@ class JsonDocument {
   JsonNode root_;
 };
 
-// The bytes of a file, decompressed when they are gzip. Refuses more than 4 GiB.
+// The bytes of a file, decompressed when they are gzip. A text of more than 4 GiB is refused. A
+// failure names the file.
 Result<std::string> read_text_file(const std::filesystem::path& path);
 
-// Replaces `path` as a whole: readers see the old file or the new one. A link stays, and what is no
-// file (a device, a pipe) is written to. Compressed when the name ends in ".gz". The same text
-// gives the same bytes.
+// Replaces `path` atomically: readers see the old file or the new one. A symbolic link stays, and
+// its target is replaced; what is not a regular file (a device, a pipe) is written to. The text is
+// compressed when the name ends in ".gz". The same text gives the same bytes. A failure names the
+// file, and leaves the old one as it was.
 Status write_text_file(const std::filesystem::path& path, std::string_view text);
 
-// `value` on one line per element of its top-level arrays, which keeps large files readable.
+// `value` as text, with one line per element of its top-level arrays, so that large files stay
+// readable.
 std::string to_json_text(const nlohmann::ordered_json& value);
 
 }  // namespace teraio

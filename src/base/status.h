@@ -1,8 +1,8 @@
 // Status and Result: how a failure travels inside TERAIO, also between threads.
 //
-// Nothing below the Python bindings throws for a failure that can happen in use; a function that
-// can fail returns Status or Result<T>. A message is one line that names the file, field or value
-// and what was expected. Both types are values: copyable, and safe to hand to another thread.
+// Nothing below the Python bindings throws for a failure that use can cause; a function that can
+// fail returns a Status or a Result<T>. A message is one line that names the file, field or value
+// and what was expected. Both types are values: they are copyable and can move between threads.
 #pragma once
 
 #include <cstdint>
@@ -22,16 +22,17 @@ enum class ErrorCode : uint8_t {
   kOutOfSpace,       // a drive (or its share) is full
   kIoError,          // the system reported a failed or short transfer
   kCorrupted,        // bytes came back different from what was written
-  kUnsupported,      // this machine, file system or torch cannot do it
-  kCancelled,        // withdrawn before it started
-  kInternal,         // an invariant of ours is broken
+  kUnsupported,      // this machine, file system or version of PyTorch cannot do it
+  kCancelled,        // it was withdrawn before it started
+  kInternal,         // an invariant of the program is broken
 };
 
 std::string_view to_string(ErrorCode code);
 
-// "Input/output error (errno 5)": a failure of the system, for messages. Any thread.
+// "Input/output error (errno 5)": the text of a system call's failure. Any thread.
 std::string errno_text(int error_number);
 
+// Ok, or a kind of failure and a message.
 class [[nodiscard]] Status {
  public:
   Status() = default;
@@ -41,7 +42,7 @@ class [[nodiscard]] Status {
   ErrorCode code() const { return code_; }
   const std::string& message() const { return message_; }
 
-  // The same failure with "context: " in front of its message; an ok status stays as it is.
+  // The same failure with "context: " in front of its message. An ok status stays as it is.
   Status with_context(std::string_view context) const;
 
   bool operator==(const Status&) const = default;
@@ -51,6 +52,7 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
+// A value, or why there is none.
 template <typename T>
 class [[nodiscard]] Result {
  public:
@@ -60,7 +62,7 @@ class [[nodiscard]] Result {
   bool ok() const { return std::holds_alternative<T>(state_); }
   explicit operator bool() const { return ok(); }
 
-  // Ok when there is a value.
+  // The failure; an ok status when there is a value.
   Status status() const { return ok() ? Status() : std::get<Status>(state_); }
 
   // Requires ok().
@@ -77,7 +79,7 @@ class [[nodiscard]] Result {
 
 }  // namespace teraio
 
-// Leaves the enclosing function with the failure of `expression`, a Status.
+// Returns from the enclosing function with the failure of `expression`, a Status, if it is one.
 #define TERAIO_RETURN_IF_ERROR(expression)                                                        \
   do {                                                                                            \
     if (::teraio::Status teraio_status = (expression); !teraio_status.ok()) return teraio_status; \
