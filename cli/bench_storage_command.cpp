@@ -66,7 +66,7 @@ struct Report {
 
 int64_t size_or_fail(const std::string& text) {
   const Result<int64_t> size_bytes = parse_size(text);
-  if (!size_bytes) fail(size_bytes.status());
+  if (!size_bytes.ok()) fail(size_bytes.status());
   return *size_bytes;
 }
 
@@ -95,7 +95,7 @@ Measured measure(probe::DriveLoad& load, const Phase& phase, double seconds) {
   const double cpu_before = cpu_seconds();
   const int64_t bytes_before = moved_bytes(load);
   const auto rates = load.run(phase.reads, phase.writes, static_cast<int64_t>(seconds * 1e9));
-  if (!rates) fail(rates.status());
+  if (!rates.ok()) fail(rates.status());
   const double moved_gb = static_cast<double>(moved_bytes(load) - bytes_before) * 1e-9;
   return {phase.name, *rates, (cpu_seconds() - cpu_before) / moved_gb};
 }
@@ -111,7 +111,7 @@ std::unique_ptr<probe::DriveLoad> open_or_fail(
                     : arguments.backend == "threads" ? storage::IoBackend::kThreads
                                                      : storage::IoBackend::kAuto;
   auto load = probe::DriveLoad::open(directories, size_or_fail(arguments.file_size), options);
-  if (!load) fail(load.status());
+  if (!load.ok()) fail(load.status());
   return std::move(*load);
 }
 
@@ -134,7 +134,7 @@ std::vector<Wear> count_writes(const Arguments& arguments) {
   std::vector<Wear> counts;
   for (const std::string& directory : arguments.directories) {
     const Result<drives::DriveIdentity> drive = drives::identify_drive(directory);
-    if (!drive || drive->folder.empty()) continue;
+    if (!drive.ok() || drive->folder.empty()) continue;
     const drives::DriveFacts facts = drives::read_drive_facts(drive->folder);
     const bool is_known = std::any_of(counts.begin(), counts.end(),
                                       [&](const Wear& wear) { return wear.drive == facts.name; });
@@ -231,7 +231,7 @@ void bench(const Arguments& arguments) {
   }
   if (arguments.phase == "all" || arguments.phase == "urgent") {
     const auto urgent = load->urgent_latency();
-    if (!urgent) fail(urgent.status());
+    if (!urgent.ok()) fail(urgent.status());
     report.urgent = *urgent;
   }
   report.memory_bytes =

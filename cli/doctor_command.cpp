@@ -83,7 +83,7 @@ std::string title(const drives::DriveFacts& drive) {
 int64_t rated_bytes(const drives::DriveFacts& drive, const Arguments& arguments) {
   if (!arguments.rated_writes.empty()) {
     const Result<int64_t> size_bytes = parse_size(arguments.rated_writes);
-    if (!size_bytes) fail(size_bytes.status());
+    if (!size_bytes.ok()) fail(size_bytes.status());
     return *size_bytes;
   }
   const auto rating = drives::rated_endurance(drive.model);

@@ -55,7 +55,7 @@ std::string machine_name() {
 
 int64_t size_or_fail(const std::string& text) {
   const Result<int64_t> size_bytes = parse_size(text, system_memory_bytes());
-  if (!size_bytes) fail(size_bytes.status());
+  if (!size_bytes.ok()) fail(size_bytes.status());
   return *size_bytes;
 }
 
@@ -73,7 +73,7 @@ probe::DriveProbe probe_or_fail(const std::string& directory, const Arguments& a
     std::fflush(stdout);
   };
   const Result<probe::DriveProbe> probe = probe_directory(directory, options);
-  if (!probe) fail(probe.status());
+  if (!probe.ok()) fail(probe.status());
   if (const Status saved = save_cached_probe(cache_directory(), *probe); !saved.ok()) {
     fmt::print(stderr, "teraio: not kept for later: {}\n", saved.message());
   }
@@ -86,7 +86,7 @@ std::vector<std::string> distinct_drives(const std::vector<std::string>& directo
   std::map<std::string, std::string> directory_by_drive;
   for (const std::string& directory : directories) {
     const Result<drives::DriveIdentity> drive = drives::identify_drive(directory);
-    if (!drive) fail(drive.status());
+    if (!drive.ok()) fail(drive.status());
     const auto [same, is_new] = directory_by_drive.emplace(drive->name, directory);
     if (is_new) {
       distinct.push_back(directory);

@@ -60,7 +60,6 @@ class [[nodiscard]] Result {
   Result(Status status) : state_(std::move(status)) {}  // NOLINT(google-explicit-constructor)
 
   bool ok() const { return std::holds_alternative<T>(state_); }
-  explicit operator bool() const { return ok(); }
 
   // The failure; an ok status when there is a value.
   Status status() const { return ok() ? Status() : std::get<Status>(state_); }

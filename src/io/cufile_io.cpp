@@ -144,9 +144,9 @@ Status check_cufile(const std::filesystem::path& library) {
 Result<std::unique_ptr<DriveIo>> open_cufile_io(int fd, device::Device& device,
                                                 const CufileIoOptions& options) {
   auto library = CufileLibrary::open(options.library);
-  if (!library) return library.status();
+  if (!library.ok()) return library.status();
   auto registered = (*library)->register_file(fd);
-  if (!registered) return registered.status();
+  if (!registered.ok()) return registered.status();
   const auto way = std::make_shared<DirectWay>(*library, std::move(*registered), device);
   TERAIO_RETURN_IF_ERROR(try_out(*way, device, options.file_bytes));
   ThreadIoOptions threads;

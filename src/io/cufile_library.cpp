@@ -151,7 +151,7 @@ Result<Loaded*> load(const std::filesystem::path& path) {
       continue;
     }
     Result<Symbols> symbols = find_symbols(library, name);
-    if (!symbols) return symbols.status();
+    if (!symbols.ok()) return symbols.status();
     return &(loaded_libraries()[name] = Loaded{name, *symbols});
   }
   return unusable("the library cannot be loaded: " + failure);
@@ -287,7 +287,7 @@ std::string cufile_error_text(int64_t error_number) {
 Result<std::shared_ptr<CufileLibrary>> CufileLibrary::open(const std::filesystem::path& path) {
   const std::lock_guard lock(library_mutex);
   const Result<Loaded*> loaded = load(path);
-  if (!loaded) return loaded.status();
+  if (!loaded.ok()) return loaded.status();
   TERAIO_RETURN_IF_ERROR(begin_use(**loaded));
   return std::shared_ptr<CufileLibrary>(std::make_shared<Library>(**loaded));
 }

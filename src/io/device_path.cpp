@@ -26,7 +26,7 @@ Result<std::unique_ptr<ChunkIo>> open_direct(device::Device& device,
                             .file_bytes = options.file_bytes,
                             .window = options.window,
                             .on_result = [&staged] { staged.wake(); }});
-  if (!io) return io.status();
+  if (!io.ok()) return io.status();
   return std::unique_ptr<ChunkIo>(
       std::make_unique<ExactIo>(std::move(*io), options.drive_name, options.window));
 }
@@ -39,7 +39,7 @@ Result<DevicePath> open_device_path(std::unique_ptr<DriveIo> drive, device::Devi
                                     const DevicePathOptions& options) {
   Result<device::HostMemory> ring = device::HostMemory::map(
       staging_ring_bytes(options.window, options.request_bytes), device, options.drive_node);
-  if (!ring) return ring.status().with_context("drive " + options.drive_name);
+  if (!ring.ok()) return ring.status().with_context("drive " + options.drive_name);
   DevicePath path;
   path.staging_bytes = ring->size_bytes();
   const Status registered = drive->register_memory(ring->at(0), ring->size_bytes());
@@ -52,7 +52,7 @@ Result<DevicePath> open_device_path(std::unique_ptr<DriveIo> drive, device::Devi
       std::move(exact), std::move(*ring), device,
       StagedIoOptions{.drive_name = options.drive_name, .slot_bytes = options.request_bytes});
   auto direct = open_direct(device, options, *path.io);
-  if (direct) {
+  if (direct.ok()) {
     path.io = std::make_unique<GpuDirectIo>(std::move(*direct), std::move(path.io));
     return path;
   }

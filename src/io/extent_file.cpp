@@ -148,7 +148,7 @@ Result<ExtentFile> ExtentFile::create(const std::filesystem::path& directory,
                                       const ExtentFileOptions& options) {
   TERAIO_RETURN_IF_ERROR(check_directory(directory, options.allow_ram_directory));
   const Result<int64_t> room_bytes = free_room_bytes(directory, options.reserve_free_bytes);
-  if (!room_bytes) return room_bytes.status();
+  if (!room_bytes.ok()) return room_bytes.status();
   if (*room_bytes < options.size_bytes) {
     return Status(ErrorCode::kOutOfSpace,
                   fmt::format("ssd directory {}: {} wanted, {} free (with {} kept free)",
@@ -164,7 +164,7 @@ Result<ExtentFile> ExtentFile::create(const std::filesystem::path& directory,
   if (!options.keeps_name) TERAIO_RETURN_IF_ERROR(file.remove_name());
   TERAIO_RETURN_IF_ERROR(preallocate(file.fd_, directory, options.size_bytes));
   const Result<bool> is_direct = settle_direct_io(file.fd_, directory);
-  if (!is_direct) return is_direct.status();
+  if (!is_direct.ok()) return is_direct.status();
   file.is_direct_ = *is_direct;
   return file;
 }

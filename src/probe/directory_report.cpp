@@ -83,13 +83,13 @@ Status try_registering(io::DriveIo& io) {
 
 void try_file(DirectoryReport& report) {
   const auto room_bytes = io::free_room_bytes(report.directory, 0);
-  if (!room_bytes) {
+  if (!room_bytes.ok()) {
     report.status = room_bytes.status();
     return;
   }
   report.free_bytes = *room_bytes;
   const auto file = io::ExtentFile::create(report.directory, {.size_bytes = kMiB});
-  if (!file) {
+  if (!file.ok()) {
     report.status = file.status();
     return;
   }

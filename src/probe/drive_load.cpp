@@ -58,14 +58,14 @@ Result<std::unique_ptr<DriveLoad>> DriveLoad::open(
       align_up(std::max(file_bytes, TierLoad::least_bytes(kTransferBytes)), kTransferBytes);
   options.capacity_bytes = size_bytes + io::kBlockBytes + load->request_bytes_;
   auto store = open_ssd_store(directories, options, load->clock_);
-  if (!store) return store.status();
+  if (!store.ok()) return store.status();
   load->store_ = std::move(*store);
   load->load_ = std::make_unique<TierLoad>(*load->store_, kTransferBytes, load->memory());
   TERAIO_RETURN_IF_ERROR(load->load_->fill(size_bytes));
   const Result<storage::Extent> small = load->reserve(io::kBlockBytes);
-  if (!small) return small.status();
+  if (!small.ok()) return small.status();
   const Result<storage::Extent> request = load->reserve(load->request_bytes_);
-  if (!request) return request.status();
+  if (!request.ok()) return request.status();
   load->small_ = *small;
   load->request_ = *request;
   return load;
@@ -73,7 +73,7 @@ Result<std::unique_ptr<DriveLoad>> DriveLoad::open(
 
 Result<storage::Extent> DriveLoad::reserve(int64_t size_bytes) {
   const Result<storage::Extent> extent = store_->reserve(size_bytes);
-  if (!extent) return extent;
+  if (!extent.ok()) return extent;
   load_->submit(io::Direction::kWrite, 0, *extent);
   const Status status = load_->wait_for_ending().completion.status;
   if (!status.ok()) return status;
@@ -140,11 +140,11 @@ Result<int64_t> DriveLoad::urgent_read_behind_writes_ns() {
 
 Result<UrgentLatency> DriveLoad::urgent_latency() {
   const auto write_ns = idle_ns(io::Direction::kWrite, request_, storage::Priority::kPlanned);
-  if (!write_ns) return write_ns.status();
+  if (!write_ns.ok()) return write_ns.status();
   const auto idle = idle_ns(io::Direction::kRead, request_, storage::Priority::kUrgent);
-  if (!idle) return idle.status();
+  if (!idle.ok()) return idle.status();
   const auto busy = urgent_read_behind_writes_ns();
-  if (!busy) return busy.status();
+  if (!busy.ok()) return busy.status();
   return UrgentLatency{*idle, *busy, *write_ns};
 }
 

@@ -51,18 +51,18 @@ Status measure(DriveLoad& load, const SustainedRateOptions& options,
                const std::function<void(const std::string&)>& say, DriveProbe& probe) {
   const auto run = [&](bool reads, bool writes) -> Result<LoadRates> {
     const Result<SustainedRate> measured = load.run_until_settled(reads, writes, options);
-    if (!measured) return measured.status();
+    if (!measured.ok()) return measured.status();
     say(describe(*measured));
     return measured->rates();
   };
   const Result<LoadRates> writes = run(false, true);
-  if (!writes) return writes.status();
+  if (!writes.ok()) return writes.status();
   const Result<LoadRates> both = run(true, true);
-  if (!both) return both.status();
+  if (!both.ok()) return both.status();
   const Result<LoadRates> reads = run(true, false);
-  if (!reads) return reads.status();
+  if (!reads.ok()) return reads.status();
   const Result<int64_t> latency_ns = load.read_latency_ns();
-  if (!latency_ns) return latency_ns.status();
+  if (!latency_ns.ok()) return latency_ns.status();
   say("request latency " + format_duration(*latency_ns));
   probe.read_bytes_per_second = static_cast<int64_t>(reads->read);
   probe.write_bytes_per_second = static_cast<int64_t>(writes->write);
@@ -83,9 +83,9 @@ std::string cache_key(const drives::DriveIdentity& drive) {
 // What is known without measuring.
 Result<DriveProbe> describe_drive(const std::filesystem::path& directory) {
   const Result<drives::DriveIdentity> drive = drives::identify_drive(directory);
-  if (!drive) return drive.status();
+  if (!drive.ok()) return drive.status();
   const Result<int64_t> room_bytes = io::free_room_bytes(directory, 0);
-  if (!room_bytes) return room_bytes.status();
+  if (!room_bytes.ok()) return room_bytes.status();
   DriveProbe probe;
   probe.directory = directory;
   probe.identity = cache_key(*drive);
@@ -139,14 +139,14 @@ Result<DriveProbe> probe_directory(const std::filesystem::path& directory,
                                    const ProbeOptions& options) {
   TERAIO_RETURN_IF_ERROR(io::check_directory(directory, false));
   Result<DriveProbe> probe = describe_drive(directory);
-  if (!probe) return probe;
+  if (!probe.ok()) return probe;
   const auto say = [&](const std::string& line) {
     if (options.progress) options.progress(fmt::format("{}: {}", probe->name, line));
   };
   const int64_t file_bytes = std::min(options.file_bytes, probe->capacity_bytes / 2);
   say(fmt::format("writing {} to measure with", format_size(file_bytes)));
   const auto load = DriveLoad::open({{directory, 0, 0}}, file_bytes, storage::SsdStoreOptions());
-  if (!load) return load.status();
+  if (!load.ok()) return load.status();
   TERAIO_RETURN_IF_ERROR(measure(**load, options.sustained, say, *probe));
   say(format_size(probe->written_bytes) + " were written to measure");
   return probe;
@@ -155,7 +155,7 @@ Result<DriveProbe> probe_directory(const std::filesystem::path& directory,
 std::optional<DriveProbe> load_cached_probe(const std::filesystem::path& cache_directory,
                                             const std::filesystem::path& directory) {
   Result<DriveProbe> described = describe_drive(directory);
-  if (!described) return std::nullopt;
+  if (!described.ok()) return std::nullopt;
   DriveProbe& probe = *described;
   const JsonDocument document(cache_file(cache_directory, probe.identity), kFormat);
   const JsonNode& root = document.root();
@@ -193,7 +193,7 @@ Result<DriveProbe> cached_or_measured(const std::filesystem::path& cache_directo
   }
   if (auto cached = load_cached_probe(cache_directory, directory)) return *cached;
   Result<DriveProbe> probe = probe_directory(directory, options);
-  if (!probe) return probe;
+  if (!probe.ok()) return probe;
   TERAIO_RETURN_IF_ERROR(save_cached_probe(cache_directory, *probe));
   return probe;
 }

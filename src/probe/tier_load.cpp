@@ -19,7 +19,7 @@ Status TierLoad::fill(int64_t tier_bytes) {
   const int64_t count = tier_bytes / transfer_bytes_;
   for (int64_t i = 0; i < count; ++i) {
     const Result<storage::Extent> extent = store_.reserve(transfer_bytes_);
-    if (!extent) return extent.status();
+    if (!extent.ok()) return extent.status();
     extents_[i % 2].push_back(*extent);
   }
   for (const auto& half : extents_) {

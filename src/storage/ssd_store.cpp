@@ -53,9 +53,9 @@ Result<Place> inspect(const SsdDirectory& directory, const SsdStoreOptions& opti
   TERAIO_RETURN_IF_ERROR(io::check_directory(directory.path, options.allow_ram_directory));
   const Result<int64_t> room_bytes =
       io::free_room_bytes(directory.path, options.reserve_free_bytes);
-  if (!room_bytes) return room_bytes.status();
+  if (!room_bytes.ok()) return room_bytes.status();
   Result<drives::DriveIdentity> identity = drives::identify_drive(directory.path);
-  if (!identity) return identity.status();
+  if (!identity.ok()) return identity.status();
   return Place{directory, std::move(*identity), 0, *room_bytes};
 }
 
@@ -65,7 +65,7 @@ Result<std::vector<Place>> distinct_drives(const std::vector<SsdDirectory>& dire
   std::vector<Place> places;
   for (const SsdDirectory& directory : directories) {
     Result<Place> place = inspect(directory, options);
-    if (!place) return place.status();
+    if (!place.ok()) return place.status();
     const auto same = std::find_if(places.begin(), places.end(), [&](const Place& other) {
       return other.identity.is_same_drive(place->identity);
     });
@@ -134,7 +134,7 @@ Result<std::unique_ptr<io::DriveIo>> open_io(const io::ExtentFile& file, const P
   }
   if (options.backend == IoBackend::kThreads) return io::make_thread_io(file.fd(), true, window);
   Result<std::unique_ptr<io::DriveIo>> uring = io::open_uring_io(file.fd(), window);
-  if (uring || options.backend == IoBackend::kUring) return uring;
+  if (uring.ok() || options.backend == IoBackend::kUring) return uring;
   spdlog::info("ssd directory {}: {}; threads instead", place.directory.path.string(),
                uring.status().message());
   return io::make_thread_io(file.fd(), true, window);
@@ -175,7 +175,7 @@ Status add_device_path(DriveSpec& spec, const Place& place, const SsdStoreOption
     path_options.drive_node = drives::read_drive_facts(place.identity.folder).numa_node;
   }
   Result<io::DevicePath> path = open_device_path(std::move(spec.io), *options.device, path_options);
-  if (!path) return path.status();
+  if (!path.ok()) return path.status();
   spec.way = std::move(path->io);
   spec.gpu_direct_off = std::move(path->gpu_direct_off);
   spec.staging_bytes = path->staging_bytes;
@@ -194,9 +194,9 @@ Result<DriveSpec> open_drive(const Place& place, int64_t size_bytes,
                              .reserve_free_bytes = options.reserve_free_bytes,
                              .allow_ram_directory = options.allow_ram_directory,
                              .keeps_name = needs_device_path(options)});
-  if (!file) return file.status();
+  if (!file.ok()) return file.status();
   Result<std::unique_ptr<io::DriveIo>> io = open_io(*file, place, options);
-  if (!io) return io.status().with_context("ssd directory " + place.directory.path.string());
+  if (!io.ok()) return io.status().with_context("ssd directory " + place.directory.path.string());
   DriveSpec spec;
   spec.name = fmt::format("{} ({})", place.identity.name, place.directory.path.string());
   spec.capacity_bytes = size_bytes;
@@ -222,16 +222,16 @@ Result<std::unique_ptr<TierStore>> open_ssd_store(const std::vector<SsdDirectory
                                                   const Clock& clock) {
   TERAIO_RETURN_IF_ERROR(check_options(directories, options));
   Result<std::vector<Place>> places = distinct_drives(directories, options);
-  if (!places) return places.status();
+  if (!places.ok()) return places.status();
   set_weights(*places);
   const Result<std::vector<int64_t>> shares = shares_of_capacity(*places, options.capacity_bytes);
-  if (!shares) return shares.status();
+  if (!shares.ok()) return shares.status();
   TERAIO_RETURN_IF_ERROR(check_staging(*shares, options));
   std::vector<DriveSpec> drives;
   for (size_t i = 0; i < places->size(); ++i) {
     if ((*shares)[i] == 0) continue;
     Result<DriveSpec> drive = open_drive((*places)[i], (*shares)[i], options);
-    if (!drive) return drive.status();
+    if (!drive.ok()) return drive.status();
     drives.push_back(std::move(*drive));
   }
   StripedStoreOptions store_options;

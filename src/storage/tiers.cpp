@@ -13,13 +13,13 @@ Result<Tiers> open_tiers(const TierOptions& options, device::Device& device, con
     ssd_options.device = &device;
     if (options.host_limit_bytes > 0) ssd_options.staging_limit_bytes = options.host_limit_bytes;
     auto ssd = open_ssd_store(options.directories, ssd_options, clock);
-    if (!ssd) return ssd.status();
+    if (!ssd.ok()) return ssd.status();
     pool_bytes -= (*ssd)->counters().staging_bytes;
     tiers.ssd = std::move(*ssd);
   }
   if (pool_bytes < io::kBlockBytes) return tiers;
   auto host = open_host_store(pool_bytes, device, clock);
-  if (!host) return host.status();
+  if (!host.ok()) return host.status();
   tiers.host = std::move(*host);
   return tiers;
 }

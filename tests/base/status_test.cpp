@@ -66,7 +66,6 @@ TEST(Status, IsEqualToTheSameFailureOnly) {
 TEST(Result, HoldsAValue) {
   Result<std::string> result = std::string("bytes");
   ASSERT_TRUE(result.ok());
-  EXPECT_TRUE(static_cast<bool>(result));
   EXPECT_EQ(result.status(), Status());
   EXPECT_EQ(result->size(), 5U);
   *result += " read";
@@ -76,7 +75,6 @@ TEST(Result, HoldsAValue) {
 TEST(Result, HoldsAFailure) {
   const Result<int> result = Status(ErrorCode::kOutOfSpace, "the drive is full");
   EXPECT_FALSE(result.ok());
-  EXPECT_FALSE(static_cast<bool>(result));
   EXPECT_EQ(result.status(), Status(ErrorCode::kOutOfSpace, "the drive is full"));
 }
 

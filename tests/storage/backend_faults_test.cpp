@@ -46,7 +46,7 @@ class BackendFaults : public ::testing::TestWithParam<Backend> {
     drive.capacity_bytes = kDriveBytes;
     if (GetParam().is_uring) {
       auto io = io::open_uring_io(file->fd(), kWindow);
-      if (!io) GTEST_SKIP() << io.status().message();
+      if (!io.ok()) GTEST_SKIP() << io.status().message();
       drive.io = std::move(*io);
     } else {
       drive.io = io::make_thread_io(file->fd(), file->is_direct(), kWindow);

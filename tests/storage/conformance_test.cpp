@@ -79,7 +79,7 @@ Result<std::unique_ptr<TierStore>> open_unequal_drives(Surroundings& around, boo
   for (const double weight : {3.0, 2.0, 1.0}) {
     const int64_t size_bytes = static_cast<int64_t>(weight) * (kCapacityBytes / 6);
     auto file = io::ExtentFile::create(around.directory.path(), {size_bytes, 0, true});
-    if (!file) return file.status();
+    if (!file.ok()) return file.status();
     DriveSpec drive;
     drive.name = "drive" + std::to_string(drives.size());
     drive.capacity_bytes = size_bytes;
@@ -111,7 +111,7 @@ Result<std::unique_ptr<TierStore>> open_memory(Surroundings& around,
 
 Result<std::unique_ptr<TierStore>> open_host(Surroundings& around) {
   auto device = device::make_cpu_device(kMiB);
-  if (!device) return device.status();
+  if (!device.ok()) return device.status();
   around.device = std::move(*device);
   return open_host_store(kCapacityBytes, *around.device, around.clock);
 }
@@ -141,7 +141,7 @@ class Conformance : public ::testing::TestWithParam<Backend> {
  protected:
   void SetUp() override {
     auto store = GetParam().open(around_);
-    if (!store && store.status().code() == ErrorCode::kUnsupported) {
+    if (!store.ok() && store.status().code() == ErrorCode::kUnsupported) {
       GTEST_SKIP() << store.status().message();
     }
     ASSERT_TRUE(store.ok()) << store.status().message();
@@ -201,7 +201,7 @@ TEST_P(Conformance, ScatteredRoomIsUsable) {
   std::vector<Extent> small;
   while (true) {
     const Result<Extent> extent = store().reserve(kMiB);
-    if (!extent) break;
+    if (!extent.ok()) break;
     small.push_back(*extent);
   }
   for (size_t i = 0; i < small.size(); i += 2) store().release(small[i]);
