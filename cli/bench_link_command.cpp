@@ -55,10 +55,9 @@ struct Report {
 std::unique_ptr<device::Device> open_device(const std::string& name) {
   if (name == "cpu") return value_or_fail(device::make_cpu_device(kDeviceBytes));
   const std::string ordinal = name == "cuda" ? "0" : name.substr(name.find(':') + 1);
-  if (name.rfind("cuda", 0) != 0 || ordinal.find_first_not_of("0123456789") != std::string::npos) {
+  if (name.rfind("cuda", 0) != 0 || ordinal.find_first_not_of("0123456789") != std::string::npos)
     fail(Status(ErrorCode::kInvalidArgument,
                 "--device " + name + ": expected cpu, cuda or cuda:NUMBER"));
-  }
   return value_or_fail(
       device::make_cuda_device({.ordinal = std::stoi(ordinal), .budget_bytes = kDeviceBytes}));
 }
@@ -105,9 +104,8 @@ void measure_ssd(Report& report, device::Device& device, const Arguments& argume
   const Measure ours = [&](const Phase& phase, int64_t duration_ns) {
     return load->run(phase.reads, phase.writes, duration_ns);
   };
-  for (int32_t round = 0; round < arguments.rounds; ++round) {
+  for (int32_t round = 0; round < arguments.rounds; ++round)
     for (const Phase& phase : kPhases) add(report, "ssd", phase, round, ours, arguments);
-  }
   const storage::TierCounters counters = store->counters();
   report.ssd_io_path = counters.drives.front().io_path;
   report.gpu_direct_off = counters.drives.front().gpu_direct_off;
@@ -117,13 +115,12 @@ void print_json(const Report& report, const std::string& device) {
   nlohmann::ordered_json json;
   json["device"] = device;
   json["transfer_bytes"] = kLoadTransferBytes;
-  for (const Measured& each : report.measured) {
+  for (const Measured& each : report.measured)
     json["measured"].push_back({{"path", each.path},
                                 {"phase", each.phase},
                                 {"round", each.round},
                                 {"read_bytes_per_second", each.rates.read},
                                 {"write_bytes_per_second", each.rates.write}});
-  }
   json["ssd_io_path"] = report.ssd_io_path;
   json["gpu_direct_off"] = report.gpu_direct_off;
   fmt::print("{}\n", json.dump(1));
@@ -131,11 +128,10 @@ void print_json(const Report& report, const std::string& device) {
 
 void print_table(const Report& report) {
   fmt::print("{:<6} {:<6} {:>12} {:>12}\n", "path", "phase", "read/s", "write/s");
-  for (const Measured& each : report.measured) {
+  for (const Measured& each : report.measured)
     fmt::print("{:<6} {:<6} {:>12} {:>12}\n", each.path, each.phase,
                format_size(static_cast<int64_t>(each.rates.read)),
                format_size(static_cast<int64_t>(each.rates.write)));
-  }
 }
 
 void bench(const Arguments& arguments) {

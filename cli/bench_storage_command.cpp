@@ -150,31 +150,26 @@ std::vector<Wear> count_writes(const Arguments& arguments) {
 
 void print_json(const Report& report) {
   nlohmann::ordered_json json;
-  for (const probe::LoadRates& rates : report.alone) {
+  for (const probe::LoadRates& rates : report.alone)
     json["alone"].push_back(
         {{"read_bytes_per_second", rates.read}, {"write_bytes_per_second", rates.write}});
-  }
-  for (const Measured& each : report.measured) {
+  for (const Measured& each : report.measured)
     json["phases"].push_back({{"phase", each.phase},
                               {"read_bytes_per_second", each.rates.read},
                               {"write_bytes_per_second", each.rates.write},
                               {"cpu_seconds_per_gb", each.cpu_seconds_per_gb}});
-  }
-  if (report.urgent) {
+  if (report.urgent)
     json["urgent_read"] = {{"idle_ns", report.urgent->idle_ns},
                            {"behind_writes_ns", report.urgent->busy_ns},
                            {"idle_write_ns", report.urgent->write_ns}};
-  }
   json["memory_bytes"] = report.memory_bytes;
-  for (const storage::DriveCounters& drive : report.counters.drives) {
+  for (const storage::DriveCounters& drive : report.counters.drives)
     json["drives"].push_back(
         {{"name", drive.name}, {"io_path", drive.io_path}, {"bytes_written", drive.bytes_written}});
-  }
-  for (const Wear& wear : report.wear) {
+  for (const Wear& wear : report.wear)
     json["wear"].push_back({{"drive", wear.drive},
                             {"bytes_written_by_all", wear.bytes_written},
                             {"rated_bytes_written", wear.rated_bytes}});
-  }
   fmt::print("{}\n", json.dump(1));
 }
 
@@ -185,11 +180,10 @@ void print_wear(const Report& report) {
   for (const Measured& each : report.measured) write_rate = std::max(write_rate, each.rates.write);
   for (const Wear& wear : report.wear) {
     fmt::print("{}: {} were written to it meanwhile", wear.drive, format_size(wear.bytes_written));
-    if (wear.rated_bytes > 0 && report.wear.size() == 1) {
+    if (wear.rated_bytes > 0 && report.wear.size() == 1)
       fmt::print("; at the fastest rate above its rated {} are written in {}",
                  format_size(wear.rated_bytes),
                  drives::describe_life(wear.rated_bytes, write_rate));
-    }
     fmt::print("\n");
   }
 }
@@ -198,21 +192,18 @@ void print_table(const Report& report) {
   for (size_t i = 0; i < report.counters.drives.size(); ++i) {
     const storage::DriveCounters& drive = report.counters.drives[i];
     fmt::print("{}: {}", drive.name, drive.io_path);
-    if (i < report.alone.size()) {
+    if (i < report.alone.size())
       fmt::print(", alone {}/s read and {}/s written", bytes_text(report.alone[i].read),
                  bytes_text(report.alone[i].write));
-    }
     fmt::print("\n");
   }
   fmt::print("\n{:<8} {:>12} {:>12} {:>14}\n", "", "read/s", "write/s", "CPU s per GB");
-  for (const Measured& each : report.measured) {
+  for (const Measured& each : report.measured)
     fmt::print("{:<8} {:>12} {:>12} {:>14.4f}\n", each.phase, bytes_text(each.rates.read),
                bytes_text(each.rates.write), each.cpu_seconds_per_gb);
-  }
-  if (report.urgent) {
+  if (report.urgent)
     fmt::print("\nurgent read of a request: {} on idle drives, {} behind a full queue of writes\n",
                format_duration(report.urgent->idle_ns), format_duration(report.urgent->busy_ns));
-  }
   fmt::print("memory of the store: {}\n", format_size(report.memory_bytes));
   print_wear(report);
 }
@@ -238,9 +229,8 @@ void bench(const Arguments& arguments) {
       std::max<int64_t>(0, resident_bytes() - memory_before - load->buffer_bytes());
   report.counters = load->counters();
   report.wear = count_writes(arguments);
-  for (size_t i = 0; i < report.wear.size() && i < before.size(); ++i) {
+  for (size_t i = 0; i < report.wear.size() && i < before.size(); ++i)
     report.wear[i].bytes_written -= before[i].bytes_written;
-  }
   arguments.json ? print_json(report) : print_table(report);
 }
 

@@ -68,9 +68,8 @@ Result<std::unique_ptr<DeviceLoad>> DeviceLoad::open(storage::TierStore& store,
 }
 
 DeviceLoad::~DeviceLoad() {
-  for (const auto& lanes : memory_) {
+  for (const auto& lanes : memory_)
     for (std::byte* memory : lanes) device_.release(memory);
-  }
 }
 
 Status DeviceLoad::take_memory() {
@@ -107,12 +106,10 @@ Result<probe::LoadRates> measure_bare_copies(device::Device& device, const devic
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (std::byte* block : memory) {
+  for (std::byte* block : memory)
     if (block != nullptr) device.release(block);
-  }
-  for (const Result<double>& rate : rates) {
+  for (const Result<double>& rate : rates)
     if (!rate.ok()) return rate.status();
-  }
   return probe::LoadRates{*rates[0], *rates[1]};
 }
 

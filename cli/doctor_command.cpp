@@ -59,9 +59,8 @@ std::string to_text(const drives::PciLink& link) {
 
 std::string to_text(const drives::Temperature& temperature) {
   std::string text = fmt::format("{:.0f} C", temperature.celsius);
-  if (temperature.limit_celsius) {
+  if (temperature.limit_celsius)
     text += fmt::format(", slows down at {:.0f} C", *temperature.limit_celsius);
-  }
   return text;
 }
 
@@ -73,9 +72,8 @@ std::string to_text(const std::optional<probe::Alignment>& alignment) {
 
 std::string title(const drives::DriveFacts& drive) {
   std::string text = fmt::format("{} ({}", drive.name, drive.kind);
-  for (const std::string& part : {drive.model, drive.serial, drive.firmware}) {
+  for (const std::string& part : {drive.model, drive.serial, drive.firmware})
     if (!part.empty()) text += ", " + part;
-  }
   return text + fmt::format("), {}", format_size(drive.size_bytes));
 }
 
@@ -109,9 +107,8 @@ void print_drive(const drives::DriveFacts& drive, const System& system,
   if (!drive.pci_address.empty()) {
     print_line("link", fmt::format("{} at {}", to_text(drive.link), drive.pci_address));
     print_line("NUMA node", drive.numa_node < 0 ? "not told" : std::to_string(drive.numa_node));
-    for (const drives::GpuFacts& gpu : system.gpus) {
+    for (const drives::GpuFacts& gpu : system.gpus)
       print_line("to GPU " + gpu.pci_address, describe_distance(drive, gpu));
-    }
   }
   if (drive.temperature) print_line("temperature", to_text(*drive.temperature));
   if (drive.members.empty()) print_line("written", wear_text(drive, arguments));
@@ -122,10 +119,9 @@ void print_report(const probe::DirectoryReport& report, const System& system,
                   const Arguments& arguments) {
   fmt::print("\n{}\n", report.directory.string());
   print_line("usable", report.status.ok() ? "yes" : "NO: " + report.status.message());
-  if (report.mount) {
+  if (report.mount)
     print_line("file system", fmt::format("{} on {} ({})", report.mount->file_system,
                                           report.mount->source, report.mount->options));
-  }
   if (report.status.ok()) {
     print_line("free", format_size(report.free_bytes));
     print_line("direct I/O", report.has_direct_io ? to_text(report.alignment)
@@ -133,20 +129,18 @@ void print_report(const probe::DirectoryReport& report, const System& system,
     print_line("io_uring", report.io_uring.ok()
                                ? "yes"
                                : "no: " + report.io_uring.message() + "; threads instead");
-    if (report.io_uring.ok()) {
+    if (report.io_uring.ok())
       print_line("registered buffers", report.registered_buffers.ok()
                                            ? "yes, where transfers are staged for a device"
                                            : "no: " + report.registered_buffers.message());
-    }
     print_line("GPUDirect Storage", report.gpu_direct_off.empty()
                                         ? report.gpu_direct_mode + ", proved when a run begins"
                                         : "off: " + report.gpu_direct_off);
   }
-  if (report.drive) {
+  if (report.drive)
     print_drive(*report.drive, system, arguments);
-  } else {
+  else
     print_line("drive", "hidden by the file system");
-  }
 }
 
 nlohmann::ordered_json to_json(const drives::DriveFacts& drive, const System& system,
@@ -165,13 +159,11 @@ nlohmann::ordered_json to_json(const drives::DriveFacts& drive, const System& sy
                               {"bytes_written", drive.bytes_written},
                               {"rated_bytes_written", rated_bytes(drive, arguments)}};
   if (drive.temperature) json["temperature_celsius"] = drive.temperature->celsius;
-  for (const drives::GpuFacts& gpu : system.gpus) {
+  for (const drives::GpuFacts& gpu : system.gpus)
     json["gpu_distances"].push_back(
         {{"gpu", gpu.pci_address}, {"distance", describe_distance(drive, gpu)}});
-  }
-  for (const drives::DriveFacts& member : drive.members) {
+  for (const drives::DriveFacts& member : drive.members)
     json["members"].push_back(to_json(member, system, arguments));
-  }
   return json;
 }
 
@@ -211,12 +203,10 @@ void print_json(const std::vector<probe::DirectoryReport>& reports, const System
                               {"free_reserved_huge_pages", system.memory.free_reserved_huge_pages},
                               {"gpus", nlohmann::json::array()},
                               {"directories", nlohmann::json::array()}};
-  for (const drives::GpuFacts& gpu : system.gpus) {
+  for (const drives::GpuFacts& gpu : system.gpus)
     json["gpus"].push_back({{"pci_address", gpu.pci_address}, {"numa_node", gpu.numa_node}});
-  }
-  for (const probe::DirectoryReport& report : reports) {
+  for (const probe::DirectoryReport& report : reports)
     json["directories"].push_back(to_json(report, system, arguments));
-  }
   fmt::print("{}\n", json.dump(1));
 }
 
@@ -227,10 +217,9 @@ void print_text(const std::vector<probe::DirectoryReport>& reports, const System
   fmt::print("{:<22} {}\n", "huge pages", huge_pages_text(system.memory));
   fmt::print("{:<22} {}\n", "NUMA nodes", numa_text(system.memory));
   if (system.gpus.empty()) fmt::print("{:<22} none\n", "NVIDIA GPUs");
-  for (const drives::GpuFacts& gpu : system.gpus) {
+  for (const drives::GpuFacts& gpu : system.gpus)
     fmt::print("{:<22} {}, NUMA node {}\n", "NVIDIA GPU", gpu.pci_address,
                gpu.numa_node < 0 ? "not told" : std::to_string(gpu.numa_node));
-  }
   for (const probe::DirectoryReport& report : reports) print_report(report, system, arguments);
 }
 

@@ -36,9 +36,8 @@ struct Arguments {
 };
 
 fs::path cache_directory() {
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0') {
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0')
     return fs::path(cache) / "teraio";
-  }
   const char* home = std::getenv("HOME");
   return fs::path(home != nullptr ? home : "/tmp") / ".cache/teraio";
 }
@@ -74,9 +73,8 @@ probe::DriveProbe probe_or_fail(const std::string& directory, const Arguments& a
   };
   const Result<probe::DriveProbe> probe = probe_directory(directory, options);
   if (!probe.ok()) fail(probe.status());
-  if (const Status saved = save_cached_probe(cache_directory(), *probe); !saved.ok()) {
+  if (const Status saved = save_cached_probe(cache_directory(), *probe); !saved.ok())
     fmt::print(stderr, "teraio: not kept for later: {}\n", saved.message());
-  }
   return *probe;
 }
 
@@ -88,12 +86,11 @@ std::vector<std::string> distinct_drives(const std::vector<std::string>& directo
     const Result<drives::DriveIdentity> drive = drives::identify_drive(directory);
     if (!drive.ok()) fail(drive.status());
     const auto [same, is_new] = directory_by_drive.emplace(drive->name, directory);
-    if (is_new) {
+    if (is_new)
       distinct.push_back(directory);
-    } else {
+    else
       fmt::print("{}: {} and {} are on one drive, counted once\n", drive->name, same->second,
                  directory);
-    }
   }
   return distinct;
 }
@@ -138,19 +135,17 @@ hardware::Hardware describe(const std::vector<probe::DriveProbe>& probes,
 void print_table(const std::vector<probe::DriveProbe>& probes) {
   fmt::print("\n{:<16} {:>10} {:>12} {:>12} {:>7} {:>9}\n", "drive", "free", "read/s", "write/s",
              "duplex", "latency");
-  for (const probe::DriveProbe& probe : probes) {
+  for (const probe::DriveProbe& probe : probes)
     fmt::print("{:<16} {:>10} {:>12} {:>12} {:>7.2f} {:>9}\n", probe.name,
                format_size(probe.capacity_bytes), format_size(probe.read_bytes_per_second),
                format_size(probe.write_bytes_per_second), probe.duplex,
                format_duration(probe.request_latency_ns));
-  }
 }
 
 void probe(const Arguments& arguments) {
   std::vector<probe::DriveProbe> probes;
-  for (const std::string& directory : distinct_drives(arguments.directories)) {
+  for (const std::string& directory : distinct_drives(arguments.directories))
     probes.push_back(probe_or_fail(directory, arguments));
-  }
   print_table(probes);
   const hardware::Hardware hardware = describe(probes, arguments);
   if (const Status written = write_hardware(hardware, arguments.out); !written.ok()) fail(written);

@@ -56,9 +56,8 @@ class FailingDrive {
             "' --command nbdkit -s --exit-with-parent --filter=error memory 128M " + failures +
             " error-file='" + trigger().string() + "' >'" + log + "' 2>&1 </dev/null &",
         failed);
-    for (int i = 0; i < 1000 && !std::filesystem::exists(ready); ++i) {
+    for (int i = 0; i < 1000 && !std::filesystem::exists(ready); ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
     if (std::filesystem::exists(ready)) return "";
     std::string reason;
     std::getline(std::ifstream(log), reason);

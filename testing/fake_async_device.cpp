@@ -114,12 +114,9 @@ bool FakeAsyncDevice::has_passed(device::Event event) const {
 Status FakeAsyncDevice::wait(device::Event event) {
   std::unique_lock lock(mutex_);
   check_known(event);
-  if (options_.progress == Progress::kManual) {
-    changed_.wait(lock, [&] { return passed(event); });
-  }
-  while (!passed(event)) {
+  if (options_.progress == Progress::kManual) changed_.wait(lock, [&] { return passed(event); });
+  while (!passed(event))
     if (!step_locked()) return Status(ErrorCode::kInternal, "fake: would wait for ever");
-  }
   return failed_.count(event.id) > 0 ? Status(ErrorCode::kIoError, "fake: copy failed") : Status();
 }
 
@@ -140,9 +137,8 @@ std::byte* FakeAsyncDevice::allocate(int64_t size_bytes) {
 void FakeAsyncDevice::release(std::byte* memory) {
   const std::lock_guard lock(mutex_);
   const Bytes block = {memory, memory_->held_bytes(memory)};
-  for (const Copy& copy : copies_) {
+  for (const Copy& copy : copies_)
     if (copy.device().overlaps(block)) note("released before the copy ended");
-  }
   if (is_used_elsewhere(block)) note("released while another stream was at work on it");
   memory_->release(memory);
   enqueue({{}, {block}, [=, this] { std::memset(bytes(block.begin), kPoison, block.size_bytes); }},
@@ -185,10 +181,9 @@ void FakeAsyncDevice::unpin_host(std::byte* host) {
   const auto known = std::find_if(pinned_.begin(), pinned_.end(),
                                   [&](const Bytes& bytes) { return bytes.begin == host; });
   if (known == pinned_.end()) return note("unpinned what was not pinned");
-  for (const Copy& copy : copies_) {
+  for (const Copy& copy : copies_)
     if ((copy.is_to_host ? copy.target() : copy.source()).overlaps(*known))
       note("unpinned before the copy ended");
-  }
   pinned_.erase(known);
 }
 
@@ -209,9 +204,8 @@ Result<device::Event> FakeAsyncDevice::queue_copy(Copy copy) {
   check_known(copy.after);
   ++copy_count_;
   changed_.notify_all();
-  if (copy_count_ == options_.refused_copy) {
+  if (copy_count_ == options_.refused_copy)
     return Status(ErrorCode::kIoError, "fake: copy refused");
-  }
   check_copy(copy);
   History history = history_of(copy.after);
   copy.end = new_event(history);
@@ -229,23 +223,20 @@ void FakeAsyncDevice::tear_if(bool is_changed, Copy& copy) {
 
 void FakeAsyncDevice::check_copy(Copy& copy) {
   const Bytes device = copy.device();
-  if (memory_->contains(device.begin) && !memory_->is_allocated(device.begin, device.size_bytes)) {
+  if (memory_->contains(device.begin) && !memory_->is_allocated(device.begin, device.size_bytes))
     note("copied memory that is not allocated");
-  }
   if (is_used_elsewhere(device)) note("copied while another stream was at work on it");
   const History history = history_of(copy.after);
   for (const ComputeItem& item : compute_) {
     if (item.place <= history.compute_place) continue;
-    if (copy.is_to_host) {
+    if (copy.is_to_host)
       tear_if(any_overlaps(item.compute.writes, device), copy);
-    } else if (uses(item.compute, device)) {
+    else if (uses(item.compute, device))
       note("copied before compute was there");
-    }
   }
-  for (const Copy& other : copies_) {
+  for (const Copy& other : copies_)
     if (copy.conflicts_with(other) && history.copies.count(other.end.id) == 0)
       note("two copies of one place at once");
-  }
 }
 
 // --- Order --------------------------------------------------------------------------------------
@@ -290,11 +281,10 @@ bool FakeAsyncDevice::step_locked() {
   add_if_possible(compute_);
   for (auto& [stream, queue] : elsewhere_) add_if_possible(queue);
   for (auto copy = copies_.begin(); copy != copies_.end(); ++copy) {
-    if (copy->has_begun) {
+    if (copy->has_begun)
       possible.push_back([this, copy] { end_copy(copy); });
-    } else if (passed(copy->after)) {
+    else if (passed(copy->after))
       possible.push_back([this, copy] { begin_copy(*copy); });
-    }
   }
   if (possible.empty()) return false;
   possible[random_() % possible.size()]();

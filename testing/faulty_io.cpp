@@ -56,9 +56,8 @@ void FaultyIo::submit(const io::IoRequest& request) {
 void FaultyIo::take(const io::IoResult& result) {
   const auto it = under_way_.find(result.tag);
   const auto& [request, fault] = it->second;
-  if (fault.corrupts && request.direction == io::Direction::kRead && result.result > 0) {
+  if (fault.corrupts && request.direction == io::Direction::kRead && result.result > 0)
     request.memory[result.result / 2] ^= std::byte{1};
-  }
   for (Held& held : held_) --held.overtaken_by;
   held_.push_back({result, fault.overtaken_by});
   under_way_.erase(it);
@@ -68,11 +67,10 @@ void FaultyIo::let_go(std::vector<io::IoResult>& results) {
   const bool others_come = !under_way_.empty();
   std::vector<Held> kept;
   for (const Held& held : held_) {
-    if (others_come && held.overtaken_by > 0) {
+    if (others_come && held.overtaken_by > 0)
       kept.push_back(held);
-    } else {
+    else
       results.push_back(held.result);
-    }
   }
   held_ = std::move(kept);
 }
@@ -99,9 +97,8 @@ FaultSchedule random_faults(uint64_t seed, const FaultRates& rates) {
     const auto happens = [&](double chance) { return std::bernoulli_distribution(chance)(random); };
     Fault fault;
     if (happens(rates.passing)) fault.error_number = happens(0.5) ? EAGAIN : EINTR;
-    if (happens(rates.partial)) {
+    if (happens(rates.partial))
       fault.short_bytes = std::uniform_int_distribution<int64_t>(0, request.size_bytes)(random);
-    }
     if (happens(rates.late)) fault.overtaken_by = std::uniform_int_distribution(1, 8)(random);
     if (happens(rates.io_error)) fault.error_number = EIO;
     if (happens(rates.full) && request.direction == io::Direction::kWrite)

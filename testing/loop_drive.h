@@ -48,10 +48,8 @@ class LoopDrive {
   // Mounts from here on are this process's own. Empty, or why there can be none.
   static std::string enter_namespace() {
     if (geteuid() != 0) return "loop devices and mounts need root";
-    if (unshare(CLONE_NEWNS) != 0 ||
-        mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
       return "mount namespaces are not available here";
-    }
     return "";
   }
 
@@ -83,11 +81,10 @@ class LoopDrive {
                   failed);
     if (failed != 0) return "losetup: " + device;
     std::string problem = output_of("mkfs." + file_system + " -q " + device, failed);
-    if (failed == 0 && mount(device.c_str(), path().c_str(), file_system.c_str(), 0, "") == 0) {
+    if (failed == 0 && mount(device.c_str(), path().c_str(), file_system.c_str(), 0, "") == 0)
       problem.clear();
-    } else {
+    else
       problem = "mkfs." + file_system + " or mounting it: " + problem;
-    }
     int ignored = 0;
     output_of("losetup --detach " + device, ignored);  // once it is not mounted any more
     return problem;

@@ -56,16 +56,14 @@ void MemoryIo::submit(const io::IoRequest& request) {
 // At the end, not at the beginning: memory that its owner gives up too early shows.
 int64_t MemoryIo::transfer(const io::IoRequest& request) {
   if (request.offset_bytes < 0 ||
-      request.offset_bytes + request.size_bytes > options_.capacity_bytes) {
+      request.offset_bytes + request.size_bytes > options_.capacity_bytes)
     return -EINVAL;
-  }
   std::byte* place = bytes_.data() + request.offset_bytes;
   const auto size = static_cast<size_t>(request.size_bytes);
-  if (request.direction == io::Direction::kRead) {
+  if (request.direction == io::Direction::kRead)
     std::memcpy(request.memory, place, size);
-  } else {
+  else
     std::memcpy(place, request.memory, size);
-  }
   return request.size_bytes;
 }
 

@@ -30,11 +30,10 @@ class SysfsTree {
     const size_t blank = line.find(' ');
     const std::filesystem::path place = path() / line.substr(0, blank);
     std::filesystem::create_directories(place.parent_path());
-    if (line.compare(blank, 4, " -> ") == 0) {
+    if (line.compare(blank, 4, " -> ") == 0)
       std::filesystem::create_symlink(line.substr(blank + 4), place);
-    } else {
+    else
       std::ofstream(place) << line.substr(blank + 3) << "\n";
-    }
   }
 
   ScratchDirectory directory_;

@@ -112,9 +112,8 @@ std::byte* CpuDevice::allocate_small(int64_t size_bytes) {
   if (room_bytes() + pages_.free_bytes() < held_bytes) return nullptr;
   if (room_bytes() < held_bytes) pages_.trim(std::max(kTrimBytes, held_bytes - room_bytes()));
   void* memory = nullptr;
-  if (posix_memalign(&memory, kSmallAlignment, std::max<int64_t>(size_bytes, 1)) != 0) {
+  if (posix_memalign(&memory, kSmallAlignment, std::max<int64_t>(size_bytes, 1)) != 0)
     return nullptr;
-  }
   small_bytes_ += held_bytes;
   return hand_out(static_cast<std::byte*>(memory), {size_bytes, held_bytes});
 }

@@ -58,10 +58,9 @@ Result<HostMemory> HostMemory::map(int64_t size_bytes, Device& device, int32_t d
   std::byte* memory = map_reserved_huge_pages(size_bytes);
   if (memory == nullptr) {
     memory = map_plain(size_bytes);
-    if (memory == nullptr) {
+    if (memory == nullptr)
       return Status(ErrorCode::kOutOfMemory,
                     "the system refuses " + format_size(size_bytes) + " of host memory");
-    }
     const bool is_huge =
         madvise(memory, size_bytes, MADV_HUGEPAGE) == 0 && system.transparent_huge_pages != "never";
     description = is_huge ? "transparent huge pages" : "small pages";
@@ -79,10 +78,9 @@ HostMemory::HostMemory(std::byte* memory, int64_t size_bytes, Device& device,
       description_(std::move(description)) {
   const Status pinned = device.pin_host(memory, size_bytes);
   is_pinned_ = pinned.ok();
-  if (!pinned.ok()) {
+  if (!pinned.ok())
     spdlog::warn("{} of host memory stay unpinned, copies are slower: {}", format_size(size_bytes),
                  pinned.message());
-  }
 }
 
 HostMemory::HostMemory(HostMemory&& other) noexcept

@@ -58,12 +58,10 @@ PageRange PageRanges::holding(PageRange range) const {
 void PageRanges::erase(PageRange range) {
   const PageRange whole = holding(range);
   remove(by_address_.find(whole.begin_bytes));
-  if (whole.begin_bytes < range.begin_bytes) {
+  if (whole.begin_bytes < range.begin_bytes)
     add({whole.begin_bytes, range.begin_bytes - whole.begin_bytes});
-  }
-  if (range.end_bytes() < whole.end_bytes()) {
+  if (range.end_bytes() < whole.end_bytes())
     add({range.end_bytes(), whole.end_bytes() - range.end_bytes()});
-  }
 }
 
 std::optional<PageRange> PageRanges::smallest_at_least(int64_t size_bytes) const {

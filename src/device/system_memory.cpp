@@ -31,9 +31,8 @@ std::vector<int32_t> parse_list(const std::string& text) {
     const int count = std::sscanf(range.c_str(), "%d-%d", &first, &last);
     if (count < 1) continue;
     if (count == 1) last = first;
-    for (int32_t number = first; number <= last && number < kNodesMax; ++number) {
+    for (int32_t number = first; number <= last && number < kNodesMax; ++number)
       numbers.push_back(number);
-    }
   }
   return numbers;
 }
@@ -73,9 +72,8 @@ Status prefer_numa_node(std::byte* memory, int64_t size_bytes, int32_t node) {
   nodes[static_cast<size_t>(node / kBitsPerWord)] = 1UL << (node % kBitsPerWord);
   // The kernel takes one bit less than it is told.
   if (syscall(SYS_mbind, memory, static_cast<size_t>(size_bytes), MPOL_PREFERRED, nodes.data(),
-              kNodesMax + 1, 0) == 0) {
+              kNodesMax + 1, 0) == 0)
     return Status();
-  }
   return Status(ErrorCode::kUnsupported,
                 fmt::format("memory cannot be bound to NUMA node {}: {}", node, strerror(errno)));
 }

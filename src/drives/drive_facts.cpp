@@ -17,9 +17,8 @@ constexpr int64_t kSectorBytes = 512;  // of /sys, whatever the drive's own are
 std::vector<fs::path> children(const fs::path& folder) {
   std::error_code error;
   std::vector<fs::path> found;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
     found.push_back(it->path());
-  }
   std::sort(found.begin(), found.end());
   return found;
 }
@@ -33,9 +32,8 @@ fs::path controller_folder(const fs::path& folder) {
   if (error) return {};
   if (!starts_with(device.filename().string(), "nvme-subsys")) return device;
   static const std::regex kController("nvme[0-9]+");
-  for (const fs::path& child : children(device)) {
+  for (const fs::path& child : children(device))
     if (std::regex_match(child.filename().string(), kController)) return fs::canonical(child);
-  }
   return device;
 }
 
@@ -54,9 +52,8 @@ fs::path pci_folder(const fs::path& folder) {
 // "pci0000:00/0000:00:01.1/0000:01:00.0"
 fs::path from_root_complex(const fs::path& folder) {
   fs::path path;
-  for (const fs::path& part : folder) {
+  for (const fs::path& part : folder)
     if (!path.empty() || starts_with(part.string(), "pci")) path /= part;
-  }
   return path;
 }
 
@@ -139,17 +136,15 @@ DriveFacts read_drive_facts(const fs::path& folder) {
     facts.link = read_link(pci);
     facts.numa_node = numa_node(pci);
   }
-  for (const fs::path& member : children(folder / "slaves")) {
+  for (const fs::path& member : children(folder / "slaves"))
     facts.members.push_back(read_drive_facts(whole_drive(member)));
-  }
   return facts;
 }
 
 std::optional<Temperature> read_temperature(const fs::path& folder) {
   if (auto own = controller_temperature(controller_folder(folder))) return own;
-  for (const fs::path& member : children(folder / "slaves")) {
+  for (const fs::path& member : children(folder / "slaves"))
     if (auto temperature = read_temperature(whole_drive(member))) return temperature;
-  }
   return std::nullopt;
 }
 

@@ -24,10 +24,9 @@ std::string either(const fs::path& first, const fs::path& second) {
 
 Result<DriveIdentity> identify_drive(const fs::path& directory, const fs::path& sysfs) {
   struct stat info;
-  if (stat(directory.c_str(), &info) != 0) {
+  if (stat(directory.c_str(), &info) != 0)
     return Status(errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIoError,
                   fmt::format("ssd directory {}: {}", directory.string(), strerror(errno)));
-  }
   const unsigned major_number = major(info.st_dev);
   const unsigned minor_number = minor(info.st_dev);
   const fs::path folder = sysfs_drive_folder(sysfs, major_number, minor_number);

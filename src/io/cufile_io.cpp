@@ -76,10 +76,9 @@ device::MemorySegments::Use DirectWay::use_segment(const IoRequest& request) {
 
 Status DirectWay::register_segment(const device::MemorySegment& segment) {
   Status status = library_->register_memory(segment.begin, segment.size_bytes);
-  if (!status.ok() && !has_told_.exchange(true)) {
+  if (!status.ok() && !has_told_.exchange(true))
     spdlog::warn("{}; {} there, and more of the same, take a copy within the device",
                  status.message(), format_size(segment.size_bytes));
-  }
   return status;
 }
 
@@ -114,14 +113,12 @@ Status try_round_trip(DirectWay& way, device::Device& device, std::byte* memory,
   request.size_bytes = size_bytes;
   TERAIO_RETURN_IF_ERROR(copy_to_device(device, memory, noise));
   request.direction = Direction::kWrite;
-  if (const int64_t moved = way.move(request); moved != size_bytes) {
+  if (const int64_t moved = way.move(request); moved != size_bytes)
     return failed(fmt::format("the first write of {} bytes gave {}", size_bytes, moved));
-  }
   TERAIO_RETURN_IF_ERROR(copy_to_device(device, memory, zeros));
   request.direction = Direction::kRead;
-  if (const int64_t moved = way.move(request); moved != size_bytes) {
+  if (const int64_t moved = way.move(request); moved != size_bytes)
     return failed(fmt::format("the first read of {} bytes gave {}", size_bytes, moved));
-  }
   TERAIO_RETURN_IF_ERROR(copy_from_device(device, found, memory));
   return found == noise ? Status() : failed("the first bytes came back different");
 }

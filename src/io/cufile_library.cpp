@@ -132,9 +132,8 @@ Result<Symbols> find_symbols(void* library, const std::string& name) {
 
 std::vector<std::string> candidates(const std::filesystem::path& path) {
   if (!path.empty()) return {path.string()};
-  if (const char* chosen = std::getenv("TERAIO_LIBCUFILE"); chosen != nullptr && *chosen != '\0') {
+  if (const char* chosen = std::getenv("TERAIO_LIBCUFILE"); chosen != nullptr && *chosen != '\0')
     return {chosen};
-  }
   return {"libcufile.so.0", "/usr/local/cuda/lib64/libcufile.so.0"};
 }
 
@@ -142,9 +141,8 @@ std::vector<std::string> candidates(const std::filesystem::path& path) {
 Result<Loaded*> load(const std::filesystem::path& path) {
   std::string failure;
   for (const std::string& name : candidates(path)) {
-    if (const auto known = loaded_libraries().find(name); known != loaded_libraries().end()) {
+    if (const auto known = loaded_libraries().find(name); known != loaded_libraries().end())
       return &known->second;
-    }
     void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (library == nullptr) {
       if (failure.empty()) failure = dlerror();
@@ -191,9 +189,8 @@ Status begin_use(Loaded& library) {
     const Error error = library.symbols.driver_open();
     // Another part of the process may have opened it; then it is not ours to close.
     library.is_ours_to_close = error.code == cufile::kSuccess;
-    if (error.code != cufile::kSuccess && error.code != cufile::kDriverAlreadyOpen) {
+    if (error.code != cufile::kSuccess && error.code != cufile::kDriverAlreadyOpen)
       return unusable("the driver cannot be opened: " + describe(error));
-    }
     if (Status strict = check_strictness(library); !strict.ok()) {
       if (library.is_ours_to_close) library.symbols.driver_close();
       return strict;
@@ -253,18 +250,16 @@ class Library final : public CufileLibrary, public std::enable_shared_from_this<
     descriptor.fd = fd;
     cufile::Handle handle = nullptr;
     const Error error = loaded_.symbols.handle_register(&handle, &descriptor);
-    if (error.code != cufile::kSuccess) {
+    if (error.code != cufile::kSuccess)
       return unusable("the file cannot be registered: " + describe(error));
-    }
     return std::unique_ptr<CufileHandle>(
         std::make_unique<RegisteredFile>(shared_from_this(), loaded_.symbols, handle));
   }
 
   Status register_memory(std::byte* begin, int64_t size_bytes) override {
     const Symbols& symbols = loaded_.symbols;
-    if (symbols.buffer_register == nullptr || symbols.buffer_deregister == nullptr) {
+    if (symbols.buffer_register == nullptr || symbols.buffer_deregister == nullptr)
       return unusable(loaded_.name + " cannot register memory");
-    }
     const Error error = symbols.buffer_register(begin, static_cast<size_t>(size_bytes), 0);
     if (error.code == cufile::kSuccess) return Status();
     return unusable("memory of the device cannot be registered: " + describe(error));

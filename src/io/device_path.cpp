@@ -43,10 +43,9 @@ Result<DevicePath> open_device_path(std::unique_ptr<DriveIo> drive, device::Devi
   DevicePath path;
   path.staging_bytes = ring->size_bytes();
   const Status registered = drive->register_memory(ring->at(0), ring->size_bytes());
-  if (!registered.ok()) {
+  if (!registered.ok())
     spdlog::info("drive {}: {}; I/O looks its pages up instead", options.drive_name,
                  registered.message());
-  }
   auto exact = std::make_unique<ExactIo>(std::move(drive), options.drive_name, options.window);
   path.io = std::make_unique<StagedIo>(
       std::move(exact), std::move(*ring), device,
@@ -56,9 +55,8 @@ Result<DevicePath> open_device_path(std::unique_ptr<DriveIo> drive, device::Devi
     path.io = std::make_unique<GpuDirectIo>(std::move(*direct), std::move(path.io));
     return path;
   }
-  if (options.gpu_direct == GpuDirect::kRequired) {
+  if (options.gpu_direct == GpuDirect::kRequired)
     return direct.status().with_context("drive " + options.drive_name);
-  }
   path.gpu_direct_off = direct.status().message();
   spdlog::info("drive {}: {}; through host memory instead", options.drive_name,
                path.gpu_direct_off);

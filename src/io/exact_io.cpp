@@ -36,9 +36,8 @@ void ExactIo::submit(const Chunk& chunk) {
   const uint64_t tag = free_slots_.back();
   free_slots_.pop_back();
   slots_[tag] = {chunk, 0, 0};
-  if (chunk.checksum != nullptr && chunk.direction == Direction::kWrite) {
+  if (chunk.checksum != nullptr && chunk.direction == Direction::kWrite)
     *chunk.checksum = checksum_of(chunk);
-  }
   submit_rest(tag);
   slots_[tag].chunk.arrival = nullptr;
 }
@@ -73,9 +72,8 @@ Status ExactIo::settle(Slot& slot, int64_t result, bool& goes_on) const {
     return goes_on ? Status() : error(slot, -result);
   }
   if (result < 0) return error(slot, -result);
-  if (result == 0) {
+  if (result == 0)
     return Status(ErrorCode::kIoError, fmt::format("{} failed: no byte was moved", describe(slot)));
-  }
   // Only whole blocks count: direct I/O cannot go on from inside one.
   const bool is_whole = slot.done_bytes + result >= slot.chunk.size_bytes;
   const int64_t moved_bytes = result / kBlockBytes * kBlockBytes;

@@ -83,10 +83,9 @@ int open_or_leave_none(const std::filesystem::path& path, int extra_flags) {
 Status preallocate(int fd, const std::filesystem::path& directory, int64_t size_bytes) {
   while (fallocate(fd, 0, 0, size_bytes) != 0) {
     if (errno == EINTR) continue;
-    if (errno != EOPNOTSUPP) {
+    if (errno != EOPNOTSUPP)
       return directory_error(directory,
                              fmt::format("cannot preallocate {}", format_size(size_bytes)), errno);
-    }
     spdlog::warn("ssd directory {}: its file system cannot preallocate; it may run full",
                  directory.string());
     if (ftruncate(fd, size_bytes) == 0) return Status();
@@ -100,12 +99,10 @@ Result<bool> settle_direct_io(int fd, const std::filesystem::path& directory) {
   const int flags = fcntl(fd, F_GETFL);
   int error = try_block_io(fd);
   if (error == 0) return (flags & O_DIRECT) != 0;
-  if (!means_no_direct_io(error) || (flags & O_DIRECT) == 0) {
+  if (!means_no_direct_io(error) || (flags & O_DIRECT) == 0)
     return directory_error(directory, "the first write and read of a new file failed", error);
-  }
-  if (fcntl(fd, F_SETFL, flags & ~O_DIRECT) != 0) {
+  if (fcntl(fd, F_SETFL, flags & ~O_DIRECT) != 0)
     return directory_error(directory, "cannot switch direct I/O off", errno);
-  }
   return false;
 }
 
@@ -113,32 +110,26 @@ Result<bool> settle_direct_io(int fd, const std::filesystem::path& directory) {
 
 Status check_directory(const std::filesystem::path& directory, bool allow_ram_directory) {
   struct stat info;
-  if (stat(directory.c_str(), &info) != 0) {
+  if (stat(directory.c_str(), &info) != 0)
     return directory_error(directory, "expected an existing directory", errno);
-  }
-  if (!S_ISDIR(info.st_mode)) {
-    return directory_error(directory, "expected a directory", ENOTDIR);
-  }
+  if (!S_ISDIR(info.st_mode)) return directory_error(directory, "expected a directory", ENOTDIR);
   struct statfs file_system;
-  if (statfs(directory.c_str(), &file_system) != 0) {
+  if (statfs(directory.c_str(), &file_system) != 0)
     return directory_error(directory, "cannot read its file system", errno);
-  }
   const auto type = static_cast<uint64_t>(file_system.f_type);
-  if (!allow_ram_directory && (type == TMPFS_MAGIC || type == RAMFS_MAGIC)) {
+  if (!allow_ram_directory && (type == TMPFS_MAGIC || type == RAMFS_MAGIC))
     return Status(ErrorCode::kInvalidArgument,
                   fmt::format("ssd directory {} is on a RAM file system (tmpfs or ramfs): expected "
                               "a directory on a drive",
                               directory.string()));
-  }
   return Status();
 }
 
 Result<int64_t> free_room_bytes(const std::filesystem::path& directory,
                                 int64_t reserve_free_bytes) {
   struct statvfs info;
-  if (statvfs(directory.c_str(), &info) != 0) {
+  if (statvfs(directory.c_str(), &info) != 0)
     return directory_error(directory, "cannot read its free space", errno);
-  }
   if (info.f_flag & ST_RDONLY) return directory_error(directory, "cannot write", EROFS);
   const int64_t free_bytes = static_cast<int64_t>(info.f_bavail) * info.f_frsize;
   return std::max<int64_t>(0, free_bytes - reserve_free_bytes) / kBlockBytes * kBlockBytes;
@@ -149,12 +140,11 @@ Result<ExtentFile> ExtentFile::create(const std::filesystem::path& directory,
   TERAIO_RETURN_IF_ERROR(check_directory(directory, options.allow_ram_directory));
   const Result<int64_t> room_bytes = free_room_bytes(directory, options.reserve_free_bytes);
   if (!room_bytes.ok()) return room_bytes.status();
-  if (*room_bytes < options.size_bytes) {
+  if (*room_bytes < options.size_bytes)
     return Status(ErrorCode::kOutOfSpace,
                   fmt::format("ssd directory {}: {} wanted, {} free (with {} kept free)",
                               directory.string(), format_size(options.size_bytes),
                               format_size(*room_bytes), format_size(options.reserve_free_bytes)));
-  }
   ExtentFile file;
   const std::filesystem::path name = directory / random_name();
   file.fd_ = open_or_leave_none(name, O_DIRECT);

@@ -48,12 +48,11 @@ void StagedIo::submit(const Chunk& chunk) {
   chunks_[slot] = chunk;
   arrivals_[slot] = device::Event();
   const Chunk staged = in_slot(slot);
-  if (chunk.direction == Direction::kRead) {
+  if (chunk.direction == Direction::kRead)
     drive_->submit(staged);
-  } else {
+  else
     start_copy(slot,
                device_.copy_to_host(staged.memory, chunk.memory, chunk.size_bytes, chunk.after));
-  }
 }
 
 void StagedIo::start_copy(size_t slot, const Result<device::Event>& end) {
@@ -115,11 +114,10 @@ void StagedIo::settle_copies(std::vector<ChunkResult>& results) {
   }
   for (Copy& copy : ended) {
     const bool goes_on = copy.status.ok() && chunks_[copy.slot].direction == Direction::kWrite;
-    if (goes_on) {
+    if (goes_on)
       drive_->submit(in_slot(copy.slot));
-    } else {
+    else
       finish(copy.slot, copy.status.with_context(describe_copy(copy.slot)), results);
-    }
   }
 }
 

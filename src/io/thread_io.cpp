@@ -101,10 +101,9 @@ void ThreadIo::serve() {
 
 // Only clean pages can be dropped.
 void drop_cache(int fd, const IoRequest& request) {
-  if (request.direction == Direction::kWrite) {
+  if (request.direction == Direction::kWrite)
     sync_file_range(fd, request.offset_bytes, request.size_bytes,
                     SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
-  }
   posix_fadvise(fd, request.offset_bytes, request.size_bytes, POSIX_FADV_DONTNEED);
 }
 

@@ -133,15 +133,14 @@ void UringIo::submit(const IoRequest& request) {
   const auto offset_bytes = static_cast<uint64_t>(request.offset_bytes);
   const bool is_read = request.direction == Direction::kRead;
   const bool is_fixed = is_registered(request);
-  if (is_read && is_fixed) {
+  if (is_read && is_fixed)
     io_uring_prep_read_fixed(sqe, 0, request.memory, size_bytes, offset_bytes, 0);
-  } else if (is_read) {
+  else if (is_read)
     io_uring_prep_read(sqe, 0, request.memory, size_bytes, offset_bytes);
-  } else if (is_fixed) {
+  else if (is_fixed)
     io_uring_prep_write_fixed(sqe, 0, request.memory, size_bytes, offset_bytes, 0);
-  } else {
+  else
     io_uring_prep_write(sqe, 0, request.memory, size_bytes, offset_bytes);
-  }
   io_uring_sqe_set_flags(sqe, IOSQE_FIXED_FILE);
   io_uring_sqe_set_data64(sqe, request.tag);
 }
@@ -162,11 +161,10 @@ bool UringIo::reap(std::vector<IoResult>& results) {
   io_uring_cqe* cqe = nullptr;
   io_uring_for_each_cqe(&ring_, head, cqe) {
     const uint64_t tag = io_uring_cqe_get_data64(cqe);
-    if (tag == kWakeTag) {
+    if (tag == kWakeTag)
       is_wake_armed_ = false;
-    } else {
+    else
       results.push_back({tag, cqe->res});
-    }
     ++count;
   }
   io_uring_cq_advance(&ring_, count);

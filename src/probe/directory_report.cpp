@@ -138,16 +138,13 @@ std::string why_no_gpu_direct(const GpuDirectConditions& conditions,
   if (!conditions.has_gpu) return "no NVIDIA GPU in this machine";
   if (!drive) return "the file system hides its drive";
   const bool is_raid0 = drive->kind == "md raid0";
-  if (drive->kind != "NVMe" && !is_raid0) {
+  if (drive->kind != "NVMe" && !is_raid0)
     return fmt::format("{} is not an NVMe drive ({})", drive->name, drive->kind);
-  }
-  if (conditions.file_system != "ext4" && conditions.file_system != "xfs") {
+  if (conditions.file_system != "ext4" && conditions.file_system != "xfs")
     return fmt::format("the file system is {}: expected ext4 or xfs", conditions.file_system);
-  }
   if (!conditions.has_direct_io) return "no direct I/O in the directory";
-  if (is_raid0 && !conditions.has_nvidia_fs) {
+  if (is_raid0 && !conditions.has_nvidia_fs)
     return "a RAID-0 needs the kernel module nvidia-fs, which is not loaded";
-  }
   if (!conditions.has_udev) return "/run/udev is not there: a container needs it mounted";
   return conditions.library.message();
 }

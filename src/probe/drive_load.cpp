@@ -109,9 +109,8 @@ Result<int64_t> DriveLoad::read_latency_ns() {
 
 // As long as samples are missing, every write that ends is followed by another, and every read too.
 Result<int64_t> DriveLoad::urgent_read_behind_writes_ns() {
-  for (int32_t lane = 0; lane < kLoadTransfersAtOnce; ++lane) {
+  for (int32_t lane = 0; lane < kLoadTransfersAtOnce; ++lane)
     load_->submit(io::Direction::kWrite, lane, load_->next_extent(io::Direction::kWrite));
-  }
   int32_t under_way = kLoadTransfersAtOnce;
   bool is_reading = false;
   std::vector<int64_t> durations_ns;

@@ -46,11 +46,10 @@ Result<LinkRate> measure_with(device::Device& device, const Clock& clock, std::b
 Result<LinkRate> measure_link(device::Device& device, const Clock& clock) {
   const int64_t size_bytes = std::min(kMostBytes, device.usage().budget_bytes / 4);
   std::byte* memory = size_bytes > 0 ? device.allocate(size_bytes) : nullptr;
-  if (memory == nullptr) {
+  if (memory == nullptr)
     return Status(ErrorCode::kOutOfMemory, std::string(device.name()) + ": no " +
                                                format_size(size_bytes) +
                                                " are free to measure its link with");
-  }
   const Result<device::HostMemory> host = device::HostMemory::map(size_bytes, device);
   Result<LinkRate> rate =
       host.ok() ? measure_with(device, clock, memory, *host) : Result<LinkRate>(host.status());

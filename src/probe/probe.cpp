@@ -123,9 +123,8 @@ class ProcessLock {
   // Blocks until it is this process's.
   bool take() {
     if (fd_ < 0) return false;
-    while (flock(fd_, LOCK_EX) != 0) {
+    while (flock(fd_, LOCK_EX) != 0)
       if (errno != EINTR) return false;
-    }
     return true;
   }
 
@@ -187,10 +186,9 @@ Result<DriveProbe> cached_or_measured(const std::filesystem::path& cache_directo
   TERAIO_RETURN_IF_ERROR(make_directory(cache_directory));
   const std::filesystem::path file = cache_directory / "probe.lock";
   ProcessLock lock(file);
-  if (!lock.take()) {
+  if (!lock.take())
     return Status(ErrorCode::kIoError,
                   fmt::format("cannot lock {}: {}", file.string(), strerror(errno)));
-  }
   if (auto cached = load_cached_probe(cache_directory, directory)) return *cached;
   Result<DriveProbe> probe = probe_directory(directory, options);
   if (!probe.ok()) return probe;

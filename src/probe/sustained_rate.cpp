@@ -15,9 +15,8 @@ bool are_alike(double a, double b, double tolerance) {
 void SustainedRate::add(const LoadProgress& progress) {
   last_ = progress;
   const LoadProgress& border = borders_.back();
-  if (progress.time_ns - border.time_ns >= options_.window_ns && has_moved(border, progress)) {
+  if (progress.time_ns - border.time_ns >= options_.window_ns && has_moved(border, progress))
     borders_.push_back(progress);
-  }
 }
 
 bool SustainedRate::has_moved(const LoadProgress& from, const LoadProgress& to) const {

@@ -10,9 +10,8 @@ size_t index_of(io::Direction direction) { return static_cast<size_t>(direction)
 }  // namespace
 
 TierLoad::~TierLoad() {
-  for (const auto& half : extents_) {
+  for (const auto& half : extents_)
     for (const storage::Extent& extent : half) store_.release(extent);
-  }
 }
 
 Status TierLoad::fill(int64_t tier_bytes) {
@@ -22,9 +21,8 @@ Status TierLoad::fill(int64_t tier_bytes) {
     if (!extent.ok()) return extent.status();
     extents_[i % 2].push_back(*extent);
   }
-  for (const auto& half : extents_) {
+  for (const auto& half : extents_)
     for (const storage::Extent& extent : half) submit(io::Direction::kWrite, 0, extent);
-  }
   Status status;
   for (int64_t i = 0; i < count; ++i) {
     const Status one = wait_for_ending().completion.status;

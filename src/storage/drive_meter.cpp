@@ -14,16 +14,14 @@ DriveMeter::DriveMeter(std::string name, std::string io_path,
                        const std::array<int32_t, 2>& windows) {
   counters_.name = std::move(name);
   counters_.io_path = std::move(io_path);
-  for (size_t i = 0; i < windows.size(); ++i) {
+  for (size_t i = 0; i < windows.size(); ++i)
     lanes_[i].loaded_in_flight = std::min(windows[i], std::max(2, (windows[i] + 1) / 2));
-  }
 }
 
 void DriveMeter::add_bytes(io::Direction direction, int64_t size_bytes, bool was_gpu_direct) {
   const bool is_read = direction == io::Direction::kRead;
-  if (was_gpu_direct) {
+  if (was_gpu_direct)
     (is_read ? counters_.gpu_direct_bytes_read : counters_.gpu_direct_bytes_written) += size_bytes;
-  }
   lane(direction).bytes += size_bytes;
   lane(direction).bytes_since_note += size_bytes;
 }

@@ -68,9 +68,8 @@ QueuedRequest DriveQueue::take(Lane& lane) {
 }
 
 std::optional<QueuedRequest> DriveQueue::next() {
-  for (const io::Direction direction : {io::Direction::kRead, io::Direction::kWrite}) {
+  for (const io::Direction direction : {io::Direction::kRead, io::Direction::kWrite})
     if (can_start(direction)) return take(lane(direction));
-  }
   return std::nullopt;
 }
 

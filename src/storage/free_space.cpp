@@ -24,9 +24,8 @@ void FreeSpace::erase(ByteRange range) {
 
 ByteRange FreeSpace::take_from(ByteRange free, int64_t size_bytes) {
   erase(free);
-  if (free.size_bytes > size_bytes) {
+  if (free.size_bytes > size_bytes)
     insert({free.offset_bytes + size_bytes, free.size_bytes - size_bytes});
-  }
   return {free.offset_bytes, size_bytes};
 }
 
@@ -52,9 +51,8 @@ void FreeSpace::take_exactly(ByteRange range) {
   const int64_t free_end_bytes = free.offset_bytes + free.size_bytes;
   TERAIO_CHECK(free_end_bytes >= end_bytes);
   erase(free);
-  if (range.offset_bytes > free.offset_bytes) {
+  if (range.offset_bytes > free.offset_bytes)
     insert({free.offset_bytes, range.offset_bytes - free.offset_bytes});
-  }
   if (free_end_bytes > end_bytes) insert({end_bytes, free_end_bytes - end_bytes});
 }
 

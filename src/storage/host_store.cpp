@@ -87,11 +87,10 @@ void HostIo::wake() {
 Result<std::unique_ptr<TierStore>> open_host_store(int64_t limit_bytes, device::Device& device,
                                                    const Clock& clock) {
   const int64_t capacity_bytes = limit_bytes / io::kBlockBytes * io::kBlockBytes;
-  if (capacity_bytes <= 0) {
+  if (capacity_bytes <= 0)
     return Status(ErrorCode::kInvalidArgument, "host: a limit of " + format_size(limit_bytes) +
                                                    " holds nothing: expected " +
                                                    format_size(io::kBlockBytes) + " or more");
-  }
   Result<device::HostMemory> pool = device::HostMemory::map(capacity_bytes, device);
   if (!pool.ok()) return pool.status().with_context("host");
   DriveSpec drive;

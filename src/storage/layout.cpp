@@ -111,16 +111,14 @@ bool Layout::take(size_t copy) {
     const auto end = is_taken_.begin() + range.end;
     if (std::find(is_taken_.begin() + range.begin, end, 1) != end) return false;
   }
-  for (const FlagRange& range : flags) {
+  for (const FlagRange& range : flags)
     std::fill(is_taken_.begin() + range.begin, is_taken_.begin() + range.end, 1);
-  }
   return true;
 }
 
 void Layout::give_back(size_t copy) {
-  for (const FlagRange& range : places_[copy].flags) {
+  for (const FlagRange& range : places_[copy].flags)
     std::fill(is_taken_.begin() + range.begin, is_taken_.begin() + range.end, 0);
-  }
 }
 
 }  // namespace teraio::storage

@@ -17,10 +17,9 @@ std::string rate(double bytes_per_second) {
 std::string cause(const Slowdown& slowdown) {
   const auto& temperature = slowdown.temperature;
   if (temperature && temperature->limit_celsius &&
-      temperature->celsius >= *temperature->limit_celsius - kNearLimitCelsius) {
+      temperature->celsius >= *temperature->limit_celsius - kNearLimitCelsius)
     return fmt::format("its temperature is {:.0f} C, it slows down at {:.0f} C",
                        temperature->celsius, *temperature->limit_celsius);
-  }
   const std::string warmth = temperature
                                  ? fmt::format("its temperature is {:.0f} C", temperature->celsius)
                                  : "its temperature is not known";

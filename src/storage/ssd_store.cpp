@@ -31,21 +31,17 @@ Status check_options(const std::vector<SsdDirectory>& directories, const SsdStor
     return Status(ErrorCode::kInvalidArgument, "ssd store: " + std::move(message));
   };
   if (directories.empty()) return wrong("expected at least one directory");
-  if (options.capacity_bytes <= 0) {
+  if (options.capacity_bytes <= 0)
     return wrong(fmt::format("capacity of {} bytes: expected more than 0", options.capacity_bytes));
-  }
   if (options.reserve_free_bytes < 0) return wrong("expected a reserve of 0 bytes or more");
-  if (options.request_bytes <= 0 || options.request_bytes % io::kBlockBytes != 0) {
+  if (options.request_bytes <= 0 || options.request_bytes % io::kBlockBytes != 0)
     return wrong(fmt::format("request size of {} bytes: expected a multiple of {}",
                              options.request_bytes, io::kBlockBytes));
-  }
-  if (options.queue_depth < 1 || options.queue_depth > 1024) {
+  if (options.queue_depth < 1 || options.queue_depth > 1024)
     return wrong(fmt::format("queue depth {}: expected 1 to 1024", options.queue_depth));
-  }
-  if (options.planned_write_depth < 1) {
+  if (options.planned_write_depth < 1)
     return wrong(
         fmt::format("depth of planned writes {}: expected 1 or more", options.planned_write_depth));
-  }
   return Status();
 }
 
@@ -69,12 +65,11 @@ Result<std::vector<Place>> distinct_drives(const std::vector<SsdDirectory>& dire
     const auto same = std::find_if(places.begin(), places.end(), [&](const Place& other) {
       return other.identity.is_same_drive(place->identity);
     });
-    if (same == places.end()) {
+    if (same == places.end())
       places.push_back(std::move(*place));
-    } else {
+    else
       spdlog::warn("ssd directories {} and {} are on one drive ({}): only the first is used",
                    same->directory.path.string(), directory.path.string(), same->identity.name);
-    }
   }
   return places;
 }
@@ -96,9 +91,8 @@ void set_weights(std::vector<Place>& places) {
     known_count += place.weight > 0 ? 1 : 0;
   }
   const double unknown_weight = known_count > 0 ? sum / known_count : 1.0;
-  for (Place& place : places) {
+  for (Place& place : places)
     if (place.weight <= 0) place.weight = unknown_weight;
-  }
 }
 
 Result<std::vector<int64_t>> shares_of_capacity(const std::vector<Place>& places,
@@ -171,9 +165,8 @@ Status add_device_path(DriveSpec& spec, const Place& place, const SsdStoreOption
   path_options.fd = spec.file.fd();
   path_options.file_bytes = spec.capacity_bytes;
   path_options.is_direct = spec.file.is_direct();
-  if (!place.identity.folder.empty()) {
+  if (!place.identity.folder.empty())
     path_options.drive_node = drives::read_drive_facts(place.identity.folder).numa_node;
-  }
   Result<io::DevicePath> path = open_device_path(std::move(spec.io), *options.device, path_options);
   if (!path.ok()) return path.status();
   spec.way = std::move(path->io);
@@ -241,9 +234,8 @@ Result<std::unique_ptr<TierStore>> open_ssd_store(const std::vector<SsdDirectory
   store_options.planned_write_depth = std::min(options.queue_depth, options.planned_write_depth) *
                                       (needs_device_path(options) ? 2 : 1);
   store_options.checksum = options.checksum;
-  if (needs_device_path(options) && is_any_direct(drives)) {
+  if (needs_device_path(options) && is_any_direct(drives))
     store_options.segments = options.device->segments();
-  }
   return std::unique_ptr<TierStore>(
       std::make_unique<StripedStore>(std::move(drives), store_options, clock));
 }

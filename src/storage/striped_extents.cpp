@@ -47,17 +47,15 @@ Status StripedStore::no_room(int64_t wanted_bytes, std::string_view what) const 
       fmt::format("{}: no room for {}{} ({} bytes): {} of {} are free", options_.name, what,
                   format_size(wanted_bytes), wanted_bytes, format_size(striping_.free_bytes()),
                   format_size(striping_.capacity_bytes()));
-  if (layout_.room_bytes() > 0) {
+  if (layout_.room_bytes() > 0)
     message += fmt::format(", {} are kept for the plan", format_size(layout_.room_bytes()));
-  }
   return Status(ErrorCode::kOutOfSpace, std::move(message));
 }
 
 Result<Extent> StripedStore::reserve(int64_t size_bytes) {
-  if (size_bytes < 0) {
+  if (size_bytes < 0)
     return Status(ErrorCode::kInvalidArgument,
                   fmt::format("{}: cannot reserve {} bytes", options_.name, size_bytes));
-  }
   const std::lock_guard lock(mutex_);
   std::optional<std::vector<Piece>> pieces = striping_.take(room_bytes_of(size_bytes));
   if (!pieces) return no_room(size_bytes, "");
@@ -87,9 +85,8 @@ Status StripedStore::lay_out(std::span<const PlannedCopy> copies) {
   const std::lock_guard lock(mutex_);
   forget_layout();
   const int64_t needed_bytes = peak_room_bytes(copies);
-  if (needed_bytes > striping_.free_bytes()) {
+  if (needed_bytes > striping_.free_bytes())
     return no_room(needed_bytes, fmt::format("the {} copies of the plan, ", copies.size()));
-  }
   layout_ = Layout(striping_, copies);
   striping_.take_exactly(layout_.room());
   extents_.reserve(extents_.size() + copies.size());
@@ -107,9 +104,8 @@ Status StripedStore::lay_out(std::span<const PlannedCopy> copies) {
 // What is there by the layout becomes an extent like any other.
 void StripedStore::forget_layout() {
   striping_.give_back(layout_.room());
-  for (auto& [offset_bytes, record] : extents_) {
+  for (auto& [offset_bytes, record] : extents_)
     if (std::exchange(record.planned_copy, -1) >= 0) striping_.take_exactly(record.pieces);
-  }
   layout_ = Layout();
   planned_extents_.clear();
 }

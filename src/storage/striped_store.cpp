@@ -64,9 +64,8 @@ StripedStore::StripedStore(std::vector<DriveSpec> drives, StripedStoreOptions op
     drives_.back()->base_bytes = base_bytes;
     base_bytes += drives_.back()->capacity_bytes;
   }
-  for (int32_t i = 0; i < striping_.drive_count(); ++i) {
+  for (int32_t i = 0; i < striping_.drive_count(); ++i)
     drives_[i]->thread = std::thread([this, i] { run(i); });
-  }
 }
 
 StripedStore::~StripedStore() {
@@ -102,12 +101,10 @@ Status StripedStore::why_refused(const Transfer& transfer) {
   if (transfer.memory == nullptr && extent->size_bytes > 0) return refuse("no memory given");
   if (!is_page_aligned(transfer.memory)) return refuse("memory has to be page-aligned");
   if (extent->write_under_way) return refuse("a write of it is under way");
-  if (transfer.direction == io::Direction::kWrite && extent->reads_under_way > 0) {
+  if (transfer.direction == io::Direction::kWrite && extent->reads_under_way > 0)
     return refuse("a read of it is under way");
-  }
-  if (transfer.direction == io::Direction::kRead && !extent->holds_bytes) {
+  if (transfer.direction == io::Direction::kRead && !extent->holds_bytes)
     return refuse("it was never written, or its last write failed");
-  }
   if (is_stopping_) return refuse("the store is closing");
   return Status();
 }
@@ -168,9 +165,8 @@ bool StripedStore::cancel(TransferId id) {
 
 void StripedStore::cancel_waiting() {
   std::vector<TransferId> waiting;
-  for (const auto& [id, job] : jobs_) {
+  for (const auto& [id, job] : jobs_)
     if (!job.has_started) waiting.push_back(id);
-  }
   for (const TransferId id : waiting) {
     Job& job = jobs_.at(id);
     withdraw(job);
@@ -208,11 +204,10 @@ StripedStore::Ending StripedStore::end_job(TransferId id, int64_t now_ns) {
   }
   job.completion.transferred_bytes = extent.size_bytes - job.bytes_left;
   job.completion.end_ns = now_ns;
-  if (!is_ok && job.completion.status.code() != ErrorCode::kCancelled) {
+  if (!is_ok && job.completion.status.code() != ErrorCode::kCancelled)
     job.completion.status = job.completion.status.with_context(
         fmt::format("{}: extent of {} bytes at {}", options_.name, extent.size_bytes,
                     job.transfer.extent.offset_bytes));
-  }
   Ending ending{std::move(job.transfer.done), std::move(job.completion)};
   jobs_.erase(id);
   return ending;
@@ -236,9 +231,8 @@ void StripedStore::run(int32_t drive_index) {
     for (const Slowdown& slowdown : round.slowdowns) report(drive, slowdown);
     for (const OnItsWay& transfer : round.on_their_way) transfer.tell(transfer.arrivals);
     for (const io::Chunk& chunk : round.chunks) submit(drive, chunk);
-    for (const Ending& ending : round.endings) {
+    for (const Ending& ending : round.endings)
       if (ending.done) ending.done(ending.completion);
-    }
     round.clear();
     drive.io->wait(round.results);
   }
@@ -305,9 +299,8 @@ io::Chunk StripedStore::chunk_of(Job& job, const QueuedRequest& request) const {
   chunk.memory = job.transfer.memory + piece.extent_offset_bytes + request.offset_bytes;
   chunk.offset_bytes = piece.drive_offset_bytes + request.offset_bytes;
   chunk.size_bytes = request.size_bytes;
-  if (options_.checksum) {
+  if (options_.checksum)
     chunk.checksum = &job.extent->checksums[index][request.offset_bytes / options_.request_bytes];
-  }
   chunk.transfer = request.transfer;
   chunk.is_urgent = request.is_urgent;
   chunk.after = job.transfer.ready;
@@ -328,9 +321,8 @@ void StripedStore::settle(int32_t drive_index, const io::ChunkResult& result, in
   --job.chunks_in_flight;
   // It has passed: nobody needs to wait for it.
   std::erase_if(job.arrivals, [&](device::Event event) { return event.id == result.arrival.id; });
-  if (!result.gpu_direct_failure.ok()) {
+  if (!result.gpu_direct_failure.ok())
     drive.meter.set_gpu_direct_off(result.gpu_direct_failure.message());
-  }
   if (result.status.ok()) {
     job.bytes_left -= result.chunk.size_bytes;
     drive.meter.add_bytes(direction, result.chunk.size_bytes, result.was_gpu_direct);
@@ -338,9 +330,8 @@ void StripedStore::settle(int32_t drive_index, const io::ChunkResult& result, in
     note_failure(drive_index, job, result.status);
   }
   const bool is_over = job.bytes_left == 0 || !job.completion.status.ok();
-  if (is_over && job.chunks_in_flight == 0) {
+  if (is_over && job.chunks_in_flight == 0)
     round.endings.push_back(end_job(result.chunk.transfer, now_ns));
-  }
 }
 
 void StripedStore::note_failure(int32_t drive_index, Job& job, const Status& status) {
@@ -406,9 +397,8 @@ int64_t StripedStore::written_bytes(const Drive& drive) const {
 }
 
 void StripedStore::follow_rates() {
-  for (const auto& drive : drives_) {
+  for (const auto& drive : drives_)
     if (drive->meter.round_trip_rate() <= 0) return;
-  }
   for (int32_t i = 0; i < striping_.drive_count(); ++i) {
     const bool has_failed = striping_.weights()[i] <= 0;
     if (!has_failed) striping_.set_weight(i, drives_[i]->meter.round_trip_rate());

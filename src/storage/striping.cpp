@@ -119,15 +119,13 @@ std::optional<std::vector<Piece>> Striping::take(int64_t size_bytes) {
 }
 
 void Striping::take_exactly(const std::vector<Piece>& pieces) {
-  for (const Piece& piece : pieces) {
+  for (const Piece& piece : pieces)
     spaces_[piece.drive].take_exactly({piece.drive_offset_bytes, piece.size_bytes});
-  }
 }
 
 void Striping::give_back(const std::vector<Piece>& pieces) {
-  for (const Piece& piece : pieces) {
+  for (const Piece& piece : pieces)
     spaces_[piece.drive].give_back({piece.drive_offset_bytes, piece.size_bytes});
-  }
 }
 
 }  // namespace teraio::storage

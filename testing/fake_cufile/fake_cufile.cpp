@@ -120,9 +120,8 @@ cufile::Error cuFileHandleRegister(cufile::Handle* handle, cufile::Descriptor* d
       O_APPEND | O_NONBLOCK | O_NOFOLLOW | O_NOATIME | (O_TMPFILE & ~O_DIRECTORY);
   if (flags < 0 || (flags & kRefused) != 0) return error(cufile::kInvalidFileOpenFlag);
   struct stat info;
-  if (fstat(descriptor->fd, &info) != 0 || info.st_nlink == 0 || !S_ISREG(info.st_mode)) {
+  if (fstat(descriptor->fd, &info) != 0 || info.st_nlink == 0 || !S_ISREG(info.st_mode))
     return error(cufile::kInvalidFileType);
-  }
   const bool is_direct = fake.has_direct_path && (flags & O_DIRECT) != 0;
   const bool may_be_compat = is_compat_allowed_now() || fake.is_compat_forced;
   if (!is_direct && !may_be_compat) return error(cufile::kIoNotSupported);
@@ -146,9 +145,8 @@ cufile::Error cuFileBufRegister(const void* base, size_t size, int) {
   ++fake.memory_registrations;
   if (fake.memory_error != 0) return error(fake.memory_error);
   const auto* begin = static_cast<const std::byte*>(base);
-  if (!registered_memory.emplace(begin, static_cast<int64_t>(size)).second) {
+  if (!registered_memory.emplace(begin, static_cast<int64_t>(size)).second)
     return error(cufile::kMemoryAlreadyRegistered);
-  }
   ++fake.memory_count;
   fake.memory_bytes += static_cast<int64_t>(size);
   return error(cufile::kSuccess);
@@ -198,9 +196,8 @@ cufile::Error cuFileGetVersion(int* version) {
 cufile::Error cuFileSetParameterBool(int parameter, bool value) {
   const std::lock_guard lock(mutex);
   if (is_open || fake.is_driver_open_already) return error(cufile::kDriverAlreadyOpen);
-  if (parameter == cufile::kParameterAllowCompatMode && !fake.keeps_compat_mode) {
+  if (parameter == cufile::kParameterAllowCompatMode && !fake.keeps_compat_mode)
     fake.is_compat_allowed = value;
-  }
   return error(cufile::kSuccess);
 }
 

@@ -43,9 +43,8 @@ class DeviceConformanceTest : public ::testing::TestWithParam<DeviceKind> {
 
   void SetUp() override {
     auto device = GetParam().make(kBudgetBytes);
-    if (!device.ok() && device.status().code() == ErrorCode::kUnsupported) {
+    if (!device.ok() && device.status().code() == ErrorCode::kUnsupported)
       GTEST_SKIP() << testing::kNotApplicable << device.status().message();
-    }
     ASSERT_TRUE(device.ok()) << device.status().message();
     device_ = std::move(*device);
   }

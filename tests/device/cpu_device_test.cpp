@@ -70,9 +70,7 @@ class CpuDeviceTest : public ::testing::Test {
 
   void expect_no_overlap(std::byte* memory, int64_t size_bytes) {
     auto next = blocks_.lower_bound(memory);
-    if (next != blocks_.end()) {
-      ASSERT_LE(memory + size_bytes, next->first);
-    }
+    if (next != blocks_.end()) ASSERT_LE(memory + size_bytes, next->first);
     if (next != blocks_.begin()) {
       --next;
       ASSERT_LE(next->first + next->second.size_bytes, memory);
@@ -97,12 +95,10 @@ class CpuDeviceTest : public ::testing::Test {
 
 TEST_F(CpuDeviceTest, BlocksAreAligned) {
   open(64 * kMiB);
-  for (int64_t size_bytes : {0L, 1L, 63L, 64L, 1000L, 4095L}) {
+  for (int64_t size_bytes : {0L, 1L, 63L, 64L, 1000L, 4095L})
     EXPECT_EQ(reinterpret_cast<uintptr_t>(take(size_bytes)) % 64, 0) << size_bytes;
-  }
-  for (int64_t size_bytes : {4096L, 4097L, 65535L, 65536L, 1000001L}) {
+  for (int64_t size_bytes : {4096L, 4097L, 65535L, 65536L, 1000001L})
     EXPECT_EQ(reinterpret_cast<uintptr_t>(take(size_bytes)) % kPageBytes, 0) << size_bytes;
-  }
   expect_all_intact();
 }
 
@@ -329,10 +325,9 @@ TEST_P(CpuDeviceRandomTest, KeepsEveryByteWithinTheBudget) {
   open(budget_bytes);
   for (int i = 0; i < 2000; ++i) {
     ASSERT_NO_FATAL_FAILURE(step(budget_bytes)) << "step " << i;
-    if (i % 500 == 0) {
+    if (i % 500 == 0)
       ASSERT_LE(testing::resident_bytes(), start_bytes + budget_bytes + kOverheadBytes)
           << "step " << i;
-    }
   }
   expect_all_intact();
   EXPECT_GT(device_->usage().stitch_count, 0);

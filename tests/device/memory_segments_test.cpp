@@ -161,9 +161,7 @@ TEST_F(MemorySegmentsTest, OthersWaitForItsRegistrationAndOneRegisters) {
   registrar_.hold_up();
   std::vector<std::byte*> found(4);
   std::vector<std::thread> threads;
-  for (std::byte*& begin : found) {
-    threads.emplace_back([&] { begin = use(first()).begin(); });
-  }
+  for (std::byte*& begin : found) threads.emplace_back([&] { begin = use(first()).begin(); });
   registrar_.wait_for_call();
   EXPECT_TRUE(segments_.knows(second())) << "the owner is not held up";
   segments_.remove(second());

@@ -320,9 +320,8 @@ class AddressSpaceTest : public ::testing::Test {
     std::memset(space_->at(range.begin_bytes), value, range.size_bytes);
   }
   void expect_filled(PageRange range, int value) {
-    for (int64_t i = range.begin_bytes; i < range.end_bytes(); ++i) {
+    for (int64_t i = range.begin_bytes; i < range.end_bytes(); ++i)
       ASSERT_EQ(*space_->at(i), static_cast<std::byte>(value)) << i;
-    }
   }
 
   std::unique_ptr<AddressSpace> space_;

@@ -95,11 +95,10 @@ int64_t mapped_kilobytes(const std::byte* memory, const std::string& field) {
   for (std::string line; std::getline(smaps, line);) {
     unsigned long begin = 0;
     unsigned long end = 0;
-    if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2) {
+    if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2)
       is_there = begin <= wanted && wanted < end;
-    } else if (is_there && line.rfind(field, 0) == 0) {
+    else if (is_there && line.rfind(field, 0) == 0)
       return std::stoll(line.substr(field.size() + 1));
-    }
   }
   return -1;
 }
@@ -113,9 +112,8 @@ class HostMemoryTest : public ::testing::Test {
 };
 
 TEST_F(HostMemoryTest, LiesInHugePages) {
-  if (system_.transparent_huge_pages == "never" || system_.transparent_huge_pages.empty()) {
+  if (system_.transparent_huge_pages == "never" || system_.transparent_huge_pages.empty())
     GTEST_SKIP() << "transparent huge pages are switched off";
-  }
   const auto memory = HostMemory::map(16 * kMiB + 4096, *device_);
   ASSERT_TRUE(memory.ok()) << memory.status().message();
   EXPECT_THAT(memory->description(), StartsWith("transparent huge pages"));

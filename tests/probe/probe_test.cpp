@@ -112,9 +112,8 @@ TEST_F(ProbeCacheTest, AnotherDriveOrAnOldSettingIsNotFound) {
 
 TEST_F(ProbeCacheTest, ADamagedEntryIsNotFound) {
   ASSERT_TRUE(save_cached_probe(cache(), known()).ok());
-  for (const auto& entry : std::filesystem::directory_iterator(cache())) {
+  for (const auto& entry : std::filesystem::directory_iterator(cache()))
     std::ofstream(entry.path()) << "{\"format\": \"teraio-probe/1\"";
-  }
   EXPECT_FALSE(load_cached_probe(cache(), directory_.path()).has_value());
 }
 

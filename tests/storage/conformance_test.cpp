@@ -141,9 +141,8 @@ class Conformance : public ::testing::TestWithParam<Backend> {
  protected:
   void SetUp() override {
     auto store = GetParam().open(around_);
-    if (!store.ok() && store.status().code() == ErrorCode::kUnsupported) {
+    if (!store.ok() && store.status().code() == ErrorCode::kUnsupported)
       GTEST_SKIP() << store.status().message();
-    }
     ASSERT_TRUE(store.ok()) << store.status().message();
     session_ = std::make_unique<StoreSession>(std::move(*store));
   }
@@ -176,9 +175,8 @@ TEST_P(Conformance, ExtentsDoNotTouchEachOther) {
   const Extent left = session().reserve(5 * kMiB + 1);
   const Extent middle = session().reserve(5 * kMiB + 1);
   const Extent right = session().reserve(4097);
-  for (const auto& [extent, seed] : {std::pair{left, 1}, {middle, 2}, {right, 3}, {middle, 4}}) {
+  for (const auto& [extent, seed] : {std::pair{left, 1}, {middle, 2}, {right, 3}, {middle, 4}})
     ASSERT_TRUE(session().write(extent, seed).status.ok());
-  }
   EXPECT_TRUE(session().holds(left, 1));
   EXPECT_TRUE(session().holds(middle, 4));
   EXPECT_TRUE(session().holds(right, 3));

@@ -82,9 +82,8 @@ TEST_P(FailingDriveTest, ReadsThatFailAreClearErrorsAndTheBytesAreThereLater) {
   drive().fail();
   for (const Extent& extent : extents) expect_clear(read(extent));
   drive().recover();
-  for (size_t seed = 0; seed < extents.size(); ++seed) {
+  for (size_t seed = 0; seed < extents.size(); ++seed)
     EXPECT_TRUE(session().holds(extents[seed], seed));
-  }
 }
 
 TEST_P(FailingDriveTest, SomeReadsFailAndNoneBringsAWrongByte) {
@@ -117,9 +116,8 @@ TEST_P(FailingDriveTest, WritesThatFailLeaveTheOtherTensorsReadable) {
   drive().fail();
   expect_clear(session().write(lost, 9).status);
   EXPECT_EQ(read(lost).code(), ErrorCode::kInvalidArgument) << "it holds nothing";
-  for (size_t seed = 0; seed < extents.size(); ++seed) {
+  for (size_t seed = 0; seed < extents.size(); ++seed)
     EXPECT_TRUE(session().holds(extents[seed], seed));
-  }
 }
 
 }  // namespace

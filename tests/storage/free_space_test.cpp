@@ -93,11 +93,9 @@ TEST(FreeSpace, NeverHandsOutAByteTwice) {
       const auto size = static_cast<int64_t>(1 + random() % 60);
       if (random() % 2 == 0 && size <= space.free_bytes()) {
         taken.push_back(space.take(size));
-        for (const ByteRange& range : taken.back()) {
-          for (int64_t i = 0; i < range.size_bytes; ++i) {
+        for (const ByteRange& range : taken.back())
+          for (int64_t i = 0; i < range.size_bytes; ++i)
             ASSERT_EQ(owners[range.offset_bytes + i]++, 0);
-          }
-        }
       } else if (!taken.empty()) {
         std::swap(taken[random() % taken.size()], taken.back());
         for (const ByteRange& range : taken.back()) {

@@ -98,10 +98,9 @@ TEST_F(HostStoreTest, TheLimitIsHard) {
 
 TEST_F(HostStoreTest, NoLimitToSpeakOfIsAnError) {
   device_ = std::move(*device::make_cpu_device(kMiB));
-  for (const int64_t limit_bytes : {0L, -1L, 4095L}) {
+  for (const int64_t limit_bytes : {0L, -1L, 4095L})
     EXPECT_EQ(open_host_store(limit_bytes, *device_, clock_).status().code(),
               ErrorCode::kInvalidArgument);
-  }
   EXPECT_EQ(open_host_store(std::numeric_limits<int64_t>::max(), *device_, clock_).status().code(),
             ErrorCode::kOutOfMemory);
 }
@@ -232,9 +231,8 @@ class HostStoreOrderTest : public HostStoreTest {
     return ended_;
   }
   void run_to_end() {
-    while (ended().size() < submitted_) {
+    while (ended().size() < submitted_)
       if (!fake_.step()) std::this_thread::yield();
-    }
   }
 
   testing::FakeAsyncDevice fake_{{.seed = 4, .progress = testing::Progress::kManual}};

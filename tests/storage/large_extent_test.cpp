@@ -32,11 +32,10 @@ class RepeatedMemory {
     EXPECT_EQ(ftruncate(fd_, kPeriodBytes), 0);
     bytes_ = static_cast<std::byte*>(
         mmap(nullptr, kRoomBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-    for (int64_t offset = 0; offset < kRoomBytes; offset += kPeriodBytes) {
+    for (int64_t offset = 0; offset < kRoomBytes; offset += kPeriodBytes)
       EXPECT_NE(mmap(bytes_ + offset, kPeriodBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
                      fd_, 0),
                 MAP_FAILED);
-    }
   }
   RepeatedMemory(const RepeatedMemory&) = delete;
   RepeatedMemory& operator=(const RepeatedMemory&) = delete;
@@ -57,9 +56,8 @@ TEST(LargeExtent, MoreThanFiveGibibytesComeBackFromADrive) {
   const ScratchDirectory directory;
   if (kIsSanitized) GTEST_SKIP() << "takes too long with a sanitizer";
   const auto free_bytes = static_cast<int64_t>(std::filesystem::space(directory.path()).available);
-  if (free_bytes < 12 * kGiB) {
+  if (free_bytes < 12 * kGiB)
     GTEST_SKIP() << "needs 12 GiB of free room, here are " << format_size(free_bytes);
-  }
   SteadyClock clock;
   SsdStoreOptions options;
   options.capacity_bytes = kSizeBytes + kMiB;

@@ -93,9 +93,8 @@ TEST(Layout, MoreThanIsFreeIsABrokenInvariant) {
 class RandomLayout : public ::testing::TestWithParam<uint64_t> {
  protected:
   void SetUp() override {
-    for (size_t drive = 0; drive < capacities_.size(); ++drive) {
+    for (size_t drive = 0; drive < capacities_.size(); ++drive)
       striping_.set_weight(static_cast<int32_t>(drive), static_cast<double>(below(5)));
-    }
     for (size_t i = 0; i < 30; ++i) make_hole();
     make_copies();
   }
@@ -197,14 +196,10 @@ TEST_P(RandomLayout, WhatComesAndGoesAsPlannedFindsItsPlace) {
   Layout layout(striping_, copies_);
   for (int iteration = 0; iteration < 3; ++iteration) {
     for (int64_t time = 0; time <= 200; ++time) {
-      for (size_t copy = 0; copy < copies_.size(); ++copy) {
+      for (size_t copy = 0; copy < copies_.size(); ++copy)
         if (copies_[copy].end == time) layout.give_back(copy);
-      }
-      for (size_t copy = 0; copy < copies_.size(); ++copy) {
-        if (copies_[copy].begin == time) {
-          ASSERT_TRUE(layout.take(copy));
-        }
-      }
+      for (size_t copy = 0; copy < copies_.size(); ++copy)
+        if (copies_[copy].begin == time) ASSERT_TRUE(layout.take(copy));
     }
   }
 }

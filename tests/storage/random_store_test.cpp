@@ -83,9 +83,7 @@ class RandomRun {
     while (!under_way_.empty() && !::testing::Test::HasFatalFailure()) end();
     EXPECT_GT(good_reads_, 0);
     EXPECT_GT(planned_count_, 0);
-    if (!expect_failures_) {
-      EXPECT_EQ(failures_, 0);
-    }
+    if (!expect_failures_) EXPECT_EQ(failures_, 0);
   }
 
   int failures() const { return failures_; }
@@ -101,11 +99,10 @@ class RandomRun {
   void reserve() {
     const int64_t size_bytes = pick(4) == 0 ? pick(6 * kMiB) : pick(200'000);
     const Result<Extent> extent = session_.store().reserve(size_bytes);
-    if (extent.ok()) {
+    if (extent.ok())
       models_[next_model_++] = {*extent, 0, false};
-    } else {
+    else
       EXPECT_EQ(extent.status().code(), ErrorCode::kOutOfSpace);
-    }
   }
 
   // Whatever lies where the last layout said stays there.
@@ -162,11 +159,10 @@ class RandomRun {
   void disturb() {
     if (under_way_.empty()) return;
     UnderWay& transfer = under_way_[pick(under_way_.size())];
-    if (pick(2) == 0) {
+    if (pick(2) == 0)
       session_.store().expedite(transfer.submitted.id);
-    } else if (session_.store().cancel(transfer.submitted.id)) {
+    else if (session_.store().cancel(transfer.submitted.id))
       transfer.was_cancelled = true;
-    }
   }
 
   void end() {
@@ -179,9 +175,7 @@ class RandomRun {
     const bool is_ok = completion.status.ok();
     ASSERT_EQ(completion.status.code() == ErrorCode::kCancelled, transfer.was_cancelled);
     ASSERT_EQ(session_.completions().call_count(transfer.submitted.ticket), 1);
-    if (is_ok) {
-      ASSERT_EQ(completion.transferred_bytes, model.extent.size_bytes);
-    }
+    if (is_ok) ASSERT_EQ(completion.transferred_bytes, model.extent.size_bytes);
     if (!is_ok && !transfer.was_cancelled) {
       ++failures_;
       ASSERT_FALSE(completion.status.message().empty());
@@ -210,9 +204,8 @@ class RandomRun {
 };
 
 std::vector<uint64_t> seeds() {
-  if (const char* chosen = std::getenv("TERAIO_TEST_SEED")) {
+  if (const char* chosen = std::getenv("TERAIO_TEST_SEED"))
     return {std::strtoull(chosen, nullptr, 10)};
-  }
   return {1, 2, 3, std::random_device()()};
 }
 

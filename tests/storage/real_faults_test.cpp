@@ -46,11 +46,9 @@ class RealFaults : public ::testing::Test {
   }
 
   bool is_empty() const {
-    for (const auto& entry : std::filesystem::directory_iterator(drive_->path())) {
-      if (entry.path().filename() != "lost+found" && entry.path().filename() != "others") {
+    for (const auto& entry : std::filesystem::directory_iterator(drive_->path()))
+      if (entry.path().filename() != "lost+found" && entry.path().filename() != "others")
         return false;
-      }
-    }
     return true;
   }
 

@@ -193,9 +193,8 @@ TEST_F(StoreWithDevice, AMemoryLockLimitOfNothingIsDoneWithout) {
     testing::FakeAsyncDevice device{testing::FakeAsyncOptions()};
     backend_ = IoBackend::kAuto;
     auto store = open(device);
-    if (!store.ok() || io_path(**store).find("with registered buffers") != std::string::npos) {
+    if (!store.ok() || io_path(**store).find("with registered buffers") != std::string::npos)
       return false;
-    }
     StoreSession session(std::move(*store));
     return bytes_come_back(session);
   });

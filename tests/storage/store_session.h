@@ -115,9 +115,8 @@ class StoreSession {
   ::testing::AssertionResult holds(const storage::Extent& extent, uint64_t seed) {
     PageMemory memory(extent.size_bytes);
     const storage::Completion completion = transfer(io::Direction::kRead, extent, memory);
-    if (!completion.status.ok()) {
+    if (!completion.status.ok())
       return ::testing::AssertionFailure() << completion.status.message();
-    }
     if (memory.holds(seed)) return ::testing::AssertionSuccess();
     return ::testing::AssertionFailure() << extent.size_bytes << " bytes differ from byte "
                                          << memory.first_difference(seed) << " on";

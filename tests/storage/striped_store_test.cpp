@@ -241,9 +241,8 @@ TEST_F(StripedStoreTest, PlannedWritesYieldToUrgentReadsButGoOn) {
   const Extent readable = written(16 * kRequestBytes);
   write(session().reserve(100 * kRequestBytes));
   urgent_read(readable);
-  for (const io::IoRequest& request : gate().in_flight()) {
+  for (const io::IoRequest& request : gate().in_flight())
     if (request.direction == io::Direction::kWrite) gate().end(request);
-  }
   EXPECT_EQ(count(io::Direction::kWrite), 1);
   EXPECT_EQ(count(io::Direction::kRead), 8);
 }
@@ -438,11 +437,9 @@ TEST_F(StripedStoreTest, NewExtentsAvoidAFailedDrive) {
   const Submitted failing = write(session().reserve(4096));
   gate(0).end(gate(0).in_flight().front(), -EIO);
   EXPECT_FALSE(session().wait(failing).status.ok());
-  for (const int64_t size_bytes : {4096L, 8 * kMiB}) {
-    for (const Piece& piece : store().pieces(session().reserve(size_bytes))) {
+  for (const int64_t size_bytes : {4096L, 8 * kMiB})
+    for (const Piece& piece : store().pieces(session().reserve(size_bytes)))
       EXPECT_EQ(piece.drive, 1);
-    }
-  }
 }
 
 // Counts bytes and moves none.

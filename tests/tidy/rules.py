@@ -25,7 +25,7 @@ LINES_MAX = 600
 # Headers that only some files may include, by how those files' names begin.
 PRIVATE_HEADERS = {
     "io/cufile_abi.h": ("src/io/cufile_", "tests/io/cufile_", "testing/fake_cufile/"),
-    "io/cufile_library.h": ("src/io/cufile_",),
+    "io/cufile_library.h": ("src/io/cufile_", "tests/io/cufile_"),
 }
 
 # The namespace of a folder; files of other folders may open any.

@@ -107,10 +107,9 @@ Status RuntimeCudaDevice::open() {
   const Result<std::string> address = pci_address(options_.ordinal);
   if (!address.ok()) return address.status();
   numa_node_ = numa_node_of_pci_device(*address);
-  for (cudaStream_t* stream : {&own_stream_, &to_host_, &from_host_}) {
+  for (cudaStream_t* stream : {&own_stream_, &to_host_, &from_host_})
     TERAIO_RETURN_IF_ERROR(cuda_status(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking),
                                        "create a stream on " + name_));
-  }
   if (options_.memory == nullptr) {
     auto pool = make_cuda_pool_memory(options_.ordinal, [this] { return compute_stream(); });
     if (!pool.ok()) return pool.status();
@@ -123,13 +122,11 @@ Status RuntimeCudaDevice::open() {
 // Errors are of no use any more: the driver may have gone before, when the process ends.
 RuntimeCudaDevice::~RuntimeCudaDevice() {
   bind_thread();
-  for (const cudaStream_t stream : {to_host_, from_host_, own_stream_}) {
+  for (const cudaStream_t stream : {to_host_, from_host_, own_stream_})
     if (stream != nullptr) cudaStreamSynchronize(stream);
-  }
   options_.memory.reset();
-  for (const cudaStream_t stream : {to_host_, from_host_, own_stream_}) {
+  for (const cudaStream_t stream : {to_host_, from_host_, own_stream_})
     if (stream != nullptr) cudaStreamDestroy(stream);
-  }
 }
 
 cudaStream_t RuntimeCudaDevice::compute_stream() const {
@@ -148,9 +145,8 @@ std::byte* RuntimeCudaDevice::allocate(int64_t size_bytes) {
   if (usage_.allocated_bytes + held_bytes > usage_.budget_bytes) return nullptr;
   void* source = options_.memory->allocate(held_bytes);
   if (source == nullptr) return nullptr;
-  if (reinterpret_cast<uintptr_t>(source) % alignment == 0) {
+  if (reinterpret_cast<uintptr_t>(source) % alignment == 0)
     return hand_out(source, static_cast<std::byte*>(source), size_bytes, held_bytes);
-  }
   // Its neighbour's size was no multiple of a page. A page more, and there is a boundary in it.
   options_.memory->release(source);
   source = options_.memory->allocate(held_bytes + alignment);
@@ -231,9 +227,8 @@ bool RuntimeCudaDevice::has_passed(Event event) const {
 
 Status RuntimeCudaDevice::wait(Event event) {
   if (event.id == 0) return {};
-  if (event.id == kNoPoint.id) {
+  if (event.id == kNoPoint.id)
     return Status(ErrorCode::kIoError, name_ + ": an event could not be recorded");
-  }
   bind_thread();
   return events_.wait(event);
 }

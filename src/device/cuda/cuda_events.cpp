@@ -67,9 +67,8 @@ Status CudaEvents::wait(Event event) {
 }
 
 void CudaEvents::reuse_passed() {
-  for (std::deque<uint64_t>& queue : queues_) {
+  for (std::deque<uint64_t>& queue : queues_)
     while (!queue.empty() && reuse_if_passed(queue.front())) queue.pop_front();
-  }
 }
 
 bool CudaEvents::reuse_if_passed(uint64_t id) {

@@ -20,9 +20,8 @@ constexpr int64_t kSizeBytes = 8 * kMiB;
 class CudaOrderTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (const auto facts = inspect_cuda_device(0); !facts.ok()) {
+    if (const auto facts = inspect_cuda_device(0); !facts.ok())
       GTEST_SKIP() << testing::kNotApplicable << facts.status().message();
-    }
     ASSERT_EQ(cudaStreamCreateWithFlags(&compute_, cudaStreamNonBlocking), cudaSuccess);
     auto device = make_cuda_device(
         {.budget_bytes = 16 * kSizeBytes, .compute_stream = [this] { return compute_; }});
@@ -46,9 +45,7 @@ class CudaOrderTest : public ::testing::Test {
   // Keeps compute busy, so that what does not wait for it is found out.
   void compute_is_busy() {
     static void* scratch = nullptr;
-    if (scratch == nullptr) {
-      ASSERT_EQ(cudaMalloc(&scratch, 256 * kMiB), cudaSuccess);
-    }
+    if (scratch == nullptr) ASSERT_EQ(cudaMalloc(&scratch, 256 * kMiB), cudaSuccess);
     for (int i = 0; i < 200; ++i) cudaMemsetAsync(scratch, i, 256 * kMiB, compute_);
   }
   static bool is_filled(const std::vector<std::byte>& bytes, int value) {
