@@ -17,9 +17,9 @@ if torch.__version__.split("+")[0].split(".")[:2] != _built_for:
 
 from teraio._C import (  # noqa: E402
     CallbackOps,
-    OpaqueOp,
     ComparisonPeriod,
     DrySession,
+    OpaqueOp,
     Pin,
     ReducerHooks,
     Session,
