@@ -28,7 +28,7 @@ from rich.console import Console
 ROOT = Path(__file__).resolve().parents[1]
 PROFILE = Arm("profile", device_budget="100%")
 PROFILE_STEPS = 3
-STEPS, ACCUMULATION = 8, 1
+STEPS, ACCUMULATION = 7, 1
 STEPS_FULL, ACCUMULATION_FULL = 10, 4
 
 

@@ -49,7 +49,7 @@ def test_a_static_library_is_left_where_a_shared_one_is(tmp_path):
     assert carry.is_needed(tmp_path / "libgtest.a")
 
 
-@pytest.mark.skipif(not shutil.which("fio"), reason="fio is not installed")
+@pytest.mark.skipif(not shutil.which("fio"), reason="missing: fio")
 def test_fio_measures_a_drive_without_the_libraries_for_networks(tmp_path):
     carry_fio.carry(tmp_path)
     carried = {path.name for path in (tmp_path / "bin" / "fio-libraries").iterdir()}

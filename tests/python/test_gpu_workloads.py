@@ -20,7 +20,8 @@ fingerprints = importlib.import_module("fingerprint")
 pytestmark = [
     pytest.mark.timeout(300),
     pytest.mark.skipif(
-        not torch.__version__.startswith("2.11."), reason="gpu-check uses PyTorch 2.11"
+        not torch.__version__.startswith("2.11."),
+        reason="not applicable: gpu-check uses PyTorch 2.11",
     ),
 ]
 
@@ -37,6 +38,7 @@ def text(tmp_path):
     return carry / "text.json.gz"
 
 
+@pytest.mark.full
 def test_the_whole_flow(tmp_path, text):
     build, out = tmp_path / "build", tmp_path / "out"
     build.mkdir()
