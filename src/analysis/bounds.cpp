@@ -6,7 +6,7 @@
 
 #include "analysis/min_traffic.h"
 #include "simulate/channels.h"
-#include "simulate/resolved_plan.h"
+#include "simulate/tier_capacities.h"
 #include "trace/trace_index.h"
 
 namespace teraio::analysis {
@@ -18,10 +18,9 @@ constexpr int64_t kIterations = 4;  // until the traffic of one is that of the o
 struct Pipe {
   Pipe(const hardware::Hardware& hardware, const plan::Limits& limits) {
     const simulate::TierCapacities tiers(hardware, limits);
-    const bool host = tiers.capacity_bytes[static_cast<int>(plan::Tier::kHost)] > 0;
-    const hardware::Rates ssd = tiers.capacity_bytes[static_cast<int>(plan::Tier::kSsd)] > 0
-                                    ? ssd_rates(hardware)
-                                    : hardware::Rates();
+    const bool host = tiers[plan::Tier::kHost] > 0;
+    const hardware::Rates ssd =
+        tiers[plan::Tier::kSsd] > 0 ? ssd_rates(hardware) : hardware::Rates();
     const hardware::Rates host_rates = host ? hardware.host.rates : hardware::Rates();
     read = std::min(hardware.device_link.read_bytes_per_second,
                     ssd.read_bytes_per_second + host_rates.read_bytes_per_second);

@@ -49,6 +49,10 @@ struct Limits {
   bool operator==(const Limits&) const = default;
 };
 
+// How messages name a migration of the plan: "migrations[7] (offload of tensor 12 at op 3, ssd)".
+// The tensor's id is that of `trace`, -1 when the trace has no such tensor.
+std::string describe(const Plan& plan, const trace::Trace& trace, size_t index);
+
 // The ids of the file are those of `trace`; a plan for another trace is refused.
 Result<Plan> read_plan(const std::filesystem::path& path, const trace::Trace& trace);
 Status write_plan(const Plan& plan, const trace::Trace& trace, const std::filesystem::path& path);

@@ -66,20 +66,6 @@ nlohmann::ordered_json to_json(const Migration& migration, const trace::Trace& t
 
 }  // namespace
 
-std::string_view to_string(Action action) {
-  switch (action) {
-    case Action::kOffload:
-      return "offload";
-    case Action::kPrefetch:
-      return "prefetch";
-    case Action::kDrop:
-      return "drop";
-  }
-  return "unknown";
-}
-
-std::string_view to_string(Tier tier) { return tier == Tier::kSsd ? "ssd" : "host"; }
-
 Result<Plan> read_plan(const std::filesystem::path& path, const trace::Trace& trace) {
   JsonDocument document(path, kFormat);
   const JsonNode& root = document.root();

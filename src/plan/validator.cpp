@@ -76,7 +76,8 @@ class Validator {
         std::min(limits.host_limit_bytes.value_or(hardware.host.capacity_bytes),
                  hardware.host.capacity_bytes);
     tiers_[static_cast<int>(Tier::kHost)] = {host_bytes, host_bytes > 0};
-    tiers_[static_cast<int>(Tier::kSsd)] = {ssd_capacity_bytes(hardware), !hardware.drives.empty()};
+    const int64_t ssd_bytes = ssd_capacity_bytes(hardware);
+    tiers_[static_cast<int>(Tier::kSsd)] = {ssd_bytes, ssd_bytes > 0};
   }
 
   Status run() {
@@ -96,14 +97,9 @@ class Validator {
   }
 
  private:
-  Status broken(std::string_view rule, size_t index, std::string_view more = "") const {
-    const Migration& migration = plan_.migrations[index];
-    const bool known = migration.tensor >= 0 && migration.tensor < trace_.tensors.size();
-    return Status(
-        ErrorCode::kInvalidArgument,
-        fmt::format("{}: migrations[{}] ({} of tensor {} at op {}, {}){}", rule, index,
-                    to_string(migration.action), known ? trace_.tensors[migration.tensor].id : -1,
-                    migration.trigger_op, to_string(migration.tier), more));
+  Status broken(std::string_view rule, size_t index) const {
+    return Status(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: {}", rule, describe(plan_, trace_, index)));
   }
 
   Status check_fields(size_t index) const {
@@ -264,15 +260,11 @@ class Validator {
   }
 
   Status not_resident(trace::TensorIndex tensor, int64_t op, size_t offloaded_by) const {
-    const Migration& leaving = plan_.migrations[offloaded_by];
     return Status(
         ErrorCode::kInvalidArgument,
-        fmt::format(
-            "not resident: tensor {} is offloaded when op {} ({}) uses it, since migrations[{}] "
-            "({} of tensor {} at op {}, {})",
-            trace_.tensors[tensor].id, op, trace_.ops[op].name, offloaded_by,
-            to_string(leaving.action), trace_.tensors[tensor].id, leaving.trigger_op,
-            to_string(leaving.tier)));
+        fmt::format("not resident: tensor {} is offloaded when op {} ({}) uses it, since {}",
+                    trace_.tensors[tensor].id, op, trace_.ops[op].name,
+                    describe(plan_, trace_, offloaded_by)));
   }
 
   Status check_write_budget() const {

@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "simulate/resolved_plan.h"
+#include "simulate/tier_capacities.h"
 #include "trace/trace_index.h"
 
 namespace teraio::planner {
@@ -205,7 +205,7 @@ class OnDemandPaging {
   }
 
   bool has_room(plan::Tier tier, trace::TensorIndex tensor) {
-    return used(tier) + size(tensor) <= tiers_.capacity_bytes[static_cast<int>(tier)];
+    return used(tier) + size(tensor) <= tiers_[tier];
   }
 
   bool forget_copies() {

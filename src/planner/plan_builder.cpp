@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "simulate/tier_capacities.h"
 
 namespace teraio::planner {
 namespace {
@@ -35,9 +36,7 @@ MemoryCurve empty_tier(const Problem& problem, plan::Tier tier) {
 }  // namespace
 
 int64_t Problem::tier_capacity_bytes(plan::Tier tier) const {
-  if (tier == plan::Tier::kSsd) return ssd_capacity_bytes(hardware);
-  return std::min(limits.host_limit_bytes.value_or(hardware.host.capacity_bytes),
-                  hardware.host.capacity_bytes);
+  return simulate::TierCapacities(hardware, limits)[tier];
 }
 
 std::vector<double> Problem::op_ns() const {

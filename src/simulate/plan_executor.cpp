@@ -278,7 +278,7 @@ Status PlanExecutor::no_room_on_tier(int32_t write) const {
                 fmt::format("{} capacity: {} does not fit: {} bytes beside {}, the tier holds {}",
                             tier == plan::Tier::kHost ? "host" : "SSD",
                             describe(plan_, context_.trace, write), size_bytes(write),
-                            tier_bytes_[slot(tier)], context_.tiers.capacity_bytes[slot(tier)]));
+                            tier_bytes_[slot(tier)], context_.tiers[tier]));
 }
 
 // --- What an idle channel does next ---
@@ -322,7 +322,7 @@ int32_t PlanExecutor::urgent_read(plan::Tier tier) const {
 void PlanExecutor::start_write(plan::Tier tier) {
   const int32_t i = first_write(tier);
   if (i == kNone) return;
-  if (tier_bytes_[slot(tier)] + size_bytes(i) > context_.tiers.capacity_bytes[slot(tier)]) return;
+  if (tier_bytes_[slot(tier)] + size_bytes(i) > context_.tiers[tier]) return;
   begin_write(i);
 }
 

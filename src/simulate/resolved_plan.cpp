@@ -1,18 +1,11 @@
 #include "simulate/resolved_plan.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 namespace teraio::simulate {
 namespace {
 
 constexpr int32_t kNone = -1;
-
-int64_t usable(int64_t capacity_bytes, const hardware::Rates& rates) {
-  const bool moves = rates.read_bytes_per_second > 0 && rates.write_bytes_per_second > 0;
-  return moves ? capacity_bytes : 0;
-}
 
 // What a walk knows of its tensor.
 struct TensorState {
@@ -21,53 +14,34 @@ struct TensorState {
   bool copy_valid = false;             // no op wrote the tensor since
   int32_t kept_copy_of = kNone;   // the prefetch whose copy is there still, if a drop comes for it
   int32_t last_prefetch = kNone;  // since the last use
-  int32_t offloaded_by = kNone;   // the offload or drop after which it is offloaded
 };
 
 class Resolver {
  public:
-  Resolver(const plan::Plan& plan, const trace::Trace& trace, const trace::TraceIndex& index,
-           const TierCapacities& tiers)
-      : plan_(plan), trace_(trace), index_(index), tiers_(tiers) {}
+  Resolver(const plan::Plan& plan, const trace::TraceIndex& index, const TierCapacities& tiers)
+      : plan_(plan), index_(index), tiers_(tiers) {}
 
-  Result<ResolvedPlan> run() {
-    for (size_t i = 0; i < plan_.migrations.size(); ++i) TERAIO_RETURN_IF_ERROR(check_fields(i));
+  std::optional<ResolvedPlan> run() {
+    for (const plan::Migration& migration : plan_.migrations)
+      if (!is_known(migration)) return std::nullopt;
     order_by_trigger();
     order_by_tensor();
     resolved_.keeps_copy.assign(plan_.migrations.size(), 0);
-    for (trace::TensorIndex tensor : moved_) TERAIO_RETURN_IF_ERROR(check_tensor(tensor));
+    for (trace::TensorIndex tensor : moved_)
+      if (!resolve_tensor(tensor)) return std::nullopt;
     find_final_offloads();
     add_up_bytes();
     return std::move(resolved_);
   }
 
  private:
-  Status broken(std::string_view rule, size_t migration) const {
-    return Status(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: {}", rule, describe(plan_, trace_, migration)));
-  }
-
-  Status check_fields(size_t i) const {
-    const plan::Migration& migration = plan_.migrations[i];
-    if (migration.tensor < 0 || migration.tensor >= index_.tensor_count())
-      return broken("no such tensor", i);
-    if (migration.trigger_op < 0 || migration.trigger_op >= index_.op_count())
-      return broken("trigger out of range", i);
-    if (migration.deadline_op < 0 || migration.deadline_op >= index_.op_count())
-      return broken("deadline out of range", i);
-    if (tiers_.capacity_bytes[static_cast<int>(migration.tier)] <= 0)
-      return broken("no such tier", i);
-    return check_alive(i);
-  }
-
-  Status check_alive(size_t i) const {
-    const plan::Migration& migration = plan_.migrations[i];
-    const trace::TensorIndex tensor = migration.tensor;
-    if (index_.uses[tensor].empty())
-      return broken(index_.persistent[tensor] ? "offload or drop without use" : "tensor not alive",
-                    i);
-    const bool alive = index_.exists_before(tensor, migration.trigger_op);
-    return alive ? Status() : broken("tensor not alive", i);
+  // Its tensor, ops and tier exist, and the tensor is alive when it is issued.
+  bool is_known(const plan::Migration& migration) const {
+    const auto is_op = [this](trace::OpIndex op) { return op >= 0 && op < index_.op_count(); };
+    return migration.tensor >= 0 && migration.tensor < index_.tensor_count() &&
+           is_op(migration.trigger_op) && is_op(migration.deadline_op) &&
+           tiers_[migration.tier] > 0 && !index_.uses[migration.tensor].empty() &&
+           index_.exists_before(migration.tensor, migration.trigger_op);
   }
 
   void order_by_trigger() {
@@ -87,19 +61,18 @@ class Resolver {
   }
 
   // The first walk only brings the tensor into its steady state; the second is the one that counts.
-  Status check_tensor(trace::TensorIndex tensor) {
+  bool resolve_tensor(trace::TensorIndex tensor) {
     TensorState state;
     if (!index_.persistent[tensor]) return walk(tensor, state);
     const plan::Migration& last = plan_.migrations[by_tensor_[tensor].back()];
     state.offloaded = last.action != plan::Action::kPrefetch;
-    state.offloaded_by = by_tensor_[tensor].back();
     state.tier = last.tier;
     state.copy_valid = state.offloaded;
     give_first_copy(tensor, state);
     (void)walk(tensor, state);
-    TERAIO_RETURN_IF_ERROR(walk(tensor, state));
+    if (!walk(tensor, state)) return false;
     record_start(tensor, state);
-    return Status();
+    return true;
   }
 
   // Frozen weights and constants lie from the start on the tier that their drops name.
@@ -114,59 +87,49 @@ class Resolver {
       }
   }
 
-  // One iteration. Stops at the first broken rule.
-  Status walk(trace::TensorIndex tensor, TensorState& state) {
+  // One iteration. Every migration takes effect, also one that cannot be executed, so that the
+  // state at the end is that of the steady state. True when all can be executed.
+  bool walk(trace::TensorIndex tensor, TensorState& state) {
     const std::span<const trace::TensorUse> uses = index_.uses[tensor];
-    Status first_failure;
+    bool possible = true;
     size_t next_use = 0;
     for (int32_t i : by_tensor_[tensor]) {
       const trace::OpIndex trigger = plan_.migrations[i].trigger_op;
       for (; next_use < uses.size() && uses[next_use].op < trigger; ++next_use)
-        keep_first(first_failure, use(tensor, uses[next_use], state));
-      keep_first(first_failure, migrate(i, state));
+        possible &= use(uses[next_use], state);
+      possible &= migrate(i, state);
     }
-    for (; next_use < uses.size(); ++next_use)
-      keep_first(first_failure, use(tensor, uses[next_use], state));
-    return first_failure;
+    for (; next_use < uses.size(); ++next_use) possible &= use(uses[next_use], state);
+    return possible;
   }
 
-  static void keep_first(Status& kept, Status status) {
-    if (kept.ok()) kept = std::move(status);
-  }
-
-  Status use(trace::TensorIndex tensor, const trace::TensorUse& use, TensorState& state) const {
+  static bool use(const trace::TensorUse& use, TensorState& state) {
     state.last_prefetch = kNone;
     if (use.writes) {
       state.copy_valid = false;
       state.kept_copy_of = kNone;
     }
-    if (!state.offloaded) return Status();
-    return Status(
-        ErrorCode::kInvalidArgument,
-        fmt::format("not resident: tensor {} is offloaded when op {} ({}) uses it, since {}",
-                    trace_.tensors[tensor].id, use.op, trace_.ops[use.op].name,
-                    describe(plan_, trace_, state.offloaded_by)));
+    return !state.offloaded;
   }
 
-  Status migrate(int32_t i, TensorState& state) {
+  bool migrate(int32_t i, TensorState& state) {
     const plan::Migration& migration = plan_.migrations[i];
-    if (migration.action == plan::Action::kPrefetch) return come_back(i, state);
-    if (state.offloaded) return broken("already offloaded", i);
-    const bool drop = migration.action == plan::Action::kDrop;
-    if (drop && !state.copy_valid) return broken("drop without copy", i);
-    if (drop && state.tier != migration.tier) return broken("wrong tier", i);
-    if (drop && state.kept_copy_of != kNone) resolved_.keeps_copy[state.kept_copy_of] = true;
-    state = {true, migration.tier, true, kNone, kNone, i};
-    return Status();
+    if (migration.action == plan::Action::kPrefetch) return prefetch(i, state);
+    const bool is_drop = migration.action == plan::Action::kDrop;
+    const bool has_copy = state.copy_valid && state.tier == migration.tier;
+    const bool possible = !state.offloaded && (has_copy || !is_drop);
+    if (possible && is_drop && state.kept_copy_of != kNone)
+      resolved_.keeps_copy[state.kept_copy_of] = true;
+    state = {true, migration.tier, has_copy || !is_drop, kNone, kNone};
+    return possible;
   }
 
-  Status come_back(int32_t i, TensorState& state) const {
-    if (!state.offloaded) return broken("prefetch of a resident tensor", i);
+  bool prefetch(int32_t i, TensorState& state) const {
+    const bool possible = state.offloaded && state.tier == plan_.migrations[i].tier;
     state.offloaded = false;
-    if (state.tier != plan_.migrations[i].tier) return broken("wrong tier", i);
     state.kept_copy_of = i;
     state.last_prefetch = i;
-    return Status();
+    return possible;
   }
 
   void record_start(trace::TensorIndex tensor, const TensorState& state) {
@@ -198,7 +161,6 @@ class Resolver {
   }
 
   const plan::Plan& plan_;
-  const trace::Trace& trace_;
   const trace::TraceIndex& index_;
   const TierCapacities& tiers_;
   ResolvedPlan resolved_;
@@ -208,25 +170,9 @@ class Resolver {
 
 }  // namespace
 
-TierCapacities::TierCapacities(const hardware::Hardware& hardware, const plan::Limits& limits) {
-  const int64_t host_bytes = std::min(
-      limits.host_limit_bytes.value_or(hardware.host.capacity_bytes), hardware.host.capacity_bytes);
-  capacity_bytes[static_cast<int>(plan::Tier::kHost)] = usable(host_bytes, hardware.host.rates);
-  capacity_bytes[static_cast<int>(plan::Tier::kSsd)] =
-      usable(ssd_capacity_bytes(hardware), ssd_rates(hardware));
-}
-
-Result<ResolvedPlan> resolve_plan(const plan::Plan& plan, const trace::Trace& trace,
-                                  const trace::TraceIndex& index, const TierCapacities& tiers) {
-  return Resolver(plan, trace, index, tiers).run();
-}
-
-std::string describe(const plan::Plan& plan, const trace::Trace& trace, size_t i) {
-  const plan::Migration& migration = plan.migrations[i];
-  const bool known = migration.tensor >= 0 && migration.tensor < trace.tensors.size();
-  return fmt::format("migrations[{}] ({} of tensor {} at op {}, {})", i,
-                     to_string(migration.action), known ? trace.tensors[migration.tensor].id : -1,
-                     migration.trigger_op, to_string(migration.tier));
+std::optional<ResolvedPlan> resolve_plan(const plan::Plan& plan, const trace::TraceIndex& index,
+                                         const TierCapacities& tiers) {
+  return Resolver(plan, index, tiers).run();
 }
 
 }  // namespace teraio::simulate

@@ -1,27 +1,22 @@
-// ResolvedPlan: a plan checked for legality and put in the order in which it is executed.
+// ResolvedPlan: a plan in the order in which it is executed, with what follows from it in steady
+// state.
 //
-// Walks every tensor that moves through one iteration in steady state: where it is at each use and
-// migration, which copies stay valid and are worth keeping, and where it is when the iteration
-// begins.
+// Every tensor that moves is walked through one repeating iteration: where it is at each use and
+// migration, which copies stay valid and are used again, and where it is when the iteration begins.
+// The rules of a legal plan are the validator's; resolving only finds out whether the plan can be
+// executed.
 #pragma once
 
 #include <array>
 #include <cstdint>
-#include <string_view>
+#include <optional>
 #include <vector>
 
-#include "base/status.h"
 #include "plan/plan.h"
+#include "simulate/tier_capacities.h"
 #include "trace/trace_index.h"
 
 namespace teraio::simulate {
-
-struct TierCapacities {
-  TierCapacities(const hardware::Hardware& hardware, const plan::Limits& limits);
-
-  // Indexed by Tier; 0 for a tier that does not exist.
-  std::array<int64_t, 2> capacity_bytes{};
-};
 
 struct ResolvedPlan {
   // Positions in plan.migrations by trigger op, in the plan's order.
@@ -44,11 +39,10 @@ struct ResolvedPlan {
   std::array<int64_t, 2> read_bytes{};
 };
 
-// Fails (kInvalidArgument) with "<rule>: migrations[<position>] (...)".
-Result<ResolvedPlan> resolve_plan(const plan::Plan& plan, const trace::Trace& trace,
-                                  const trace::TraceIndex& index, const TierCapacities& tiers);
-
-// "migrations[7] (offload of tensor 12 at op 3, ssd)".
-std::string describe(const plan::Plan& plan, const trace::Trace& trace, size_t migration);
+// Nothing when the plan names what does not exist, or moves a tensor from where it is not: the plan
+// is illegal then, and validate_plan names the rule. Checks neither memory nor the tiers' room, on
+// which the execution waits, nor the write budget.
+std::optional<ResolvedPlan> resolve_plan(const plan::Plan& plan, const trace::TraceIndex& index,
+                                         const TierCapacities& tiers);
 
 }  // namespace teraio::simulate

@@ -1,9 +1,8 @@
 #include "simulate/simulator.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 
+#include "plan/validator.h"
 #include "simulate/channels.h"
 #include "simulate/plan_executor.h"
 #include "simulate/resolved_plan.h"
@@ -33,13 +32,22 @@ bool same_step(int64_t a_ns, int64_t b_ns) {
 struct Simulator::State {
   State(const trace::Trace& trace, const hardware::Hardware& hardware, const plan::Limits& limits)
       : trace(trace),
+        hardware(hardware),
         limits(limits),
         index(trace),
         tiers(hardware, limits),
         idle_channels(hardware),
         device_budget_bytes(limits.device_budget_bytes.value_or(hardware.device_memory_bytes)) {}
 
+  // Names the rule that the plan breaks. Only plans that cannot be executed are validated: searches
+  // simulate many plans.
+  Status refusal(const plan::Plan& plan) const {
+    TERAIO_RETURN_IF_ERROR(validate_plan(plan, trace, hardware, limits));
+    return Status(ErrorCode::kInternal, "a plan that is legal and cannot be executed");
+  }
+
   const trace::Trace& trace;
+  hardware::Hardware hardware;
   plan::Limits limits;
   trace::TraceIndex index;
   TierCapacities tiers;
@@ -55,13 +63,6 @@ Simulator::Simulator(Simulator&&) noexcept = default;
 Simulator& Simulator::operator=(Simulator&&) noexcept = default;
 
 namespace {
-
-Status check_write_budget(const plan::Limits& limits, int64_t written_bytes) {
-  if (!limits.write_budget_bytes || written_bytes <= *limits.write_budget_bytes) return Status();
-  return Status(ErrorCode::kInvalidArgument,
-                fmt::format("write budget: {} bytes written to the SSDs, {} allowed", written_bytes,
-                            *limits.write_budget_bytes));
-}
 
 // Iterations until one begins and lasts as the one before.
 Status run_to_steady_state(PlanExecutor& executor, Run& run) {
@@ -83,10 +84,10 @@ Status run_to_steady_state(PlanExecutor& executor, Run& run) {
 
 Result<Run> Simulator::run(const plan::Plan& plan) const {
   const State& s = *state_;
-  Result<ResolvedPlan> resolved = resolve_plan(plan, s.trace, s.index, s.tiers);
-  if (!resolved.ok()) return resolved.status();
+  const std::optional<ResolvedPlan> resolved = resolve_plan(plan, s.index, s.tiers);
+  if (!resolved) return s.refusal(plan);
   const int64_t written_bytes = resolved->written_bytes[static_cast<int>(plan::Tier::kSsd)];
-  TERAIO_RETURN_IF_ERROR(check_write_budget(s.limits, written_bytes));
+  if (written_bytes > s.limits.write_budget_bytes.value_or(written_bytes)) return s.refusal(plan);
   PlanExecutor executor({s.trace, s.index, s.tiers, s.device_budget_bytes}, s.idle_channels, plan,
                         *resolved);
   Run run;

@@ -126,6 +126,62 @@ TEST_P(Properties, RunsAddUp) {
   EXPECT_EQ(read_bytes, run->ssd_bytes_read + run->host_bytes_read);
 }
 
+// One migration that is left out, moved, sent elsewhere or turned into another.
+plan::Plan damaged(plan::Plan plan, const Case& given, testing::Random& random) {
+  const auto last = static_cast<int64_t>(plan.migrations.size()) - 1;
+  plan::Migration& migration = plan.migrations[random.between(0, last)];
+  const auto op_count = static_cast<int64_t>(given.trace.ops.size());
+  switch (random.between(0, 4)) {
+    case 0:
+      migration = plan.migrations.back();
+      plan.migrations.pop_back();
+      break;
+    case 1:
+      migration.trigger_op = static_cast<trace::OpIndex>(random.between(-1, op_count));
+      break;
+    case 2:
+      migration.tier = static_cast<plan::Tier>(random.between(0, 1));
+      break;
+    case 3:
+      migration.action = static_cast<plan::Action>(random.between(0, 2));
+      break;
+    default:
+      migration.tensor = static_cast<trace::TensorIndex>(
+          random.between(-1, static_cast<int64_t>(given.trace.tensors.size())));
+  }
+  return plan;
+}
+
+// An execution may wait for memory and for room on a tier, so that the simulator may execute a plan
+// that the validator refuses for the lack of them.
+bool is_about_room(const Status& refusal) {
+  const std::string& message = refusal.message();
+  return message.starts_with("device memory") || message.find(" capacity: ") != message.npos;
+}
+
+// The simulator executes what the validator accepts. What breaks any other rule it refuses in the
+// validator's words.
+TEST_P(Properties, DamagedPlansAreExecutedOrRefusedWithTheRule) {
+  const Case given(GetParam());
+  testing::Random random(GetParam() + 3'000);
+  for (Baseline baseline : {Baseline::kOnDemandLru, Baseline::kZeroInfinity}) {
+    const Result<plan::Plan> whole =
+        plan_baseline(baseline, given.trace, given.hardware, given.limits);
+    ASSERT_TRUE(whole.ok()) << whole.status().message();
+    for (int i = 0; i < 40 && !whole->migrations.empty(); ++i) {
+      const plan::Plan plan = damaged(*whole, given, random);
+      const Status valid = validate_plan(plan, given.trace, given.hardware, given.limits);
+      const Result<teraio::simulate::Run> run = given.simulated(plan);
+      if (valid.ok())
+        EXPECT_TRUE(run.ok()) << run.status().message();
+      else if (!is_about_room(valid))
+        EXPECT_EQ(run.status().message(), valid.message());
+      else if (!run.ok())
+        EXPECT_EQ(run.status().code(), ErrorCode::kInvalidArgument) << run.status().message();
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, Properties, ::testing::Range<uint64_t>(0, 60));
 
 TEST(LongTraces, HundredThousandOpsArePlannedSimulatedAndBounded) {

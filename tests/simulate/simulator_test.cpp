@@ -247,6 +247,20 @@ TEST_F(SimulatorTest, ADropNeedsACopyMadeSinceTheLastWrite) {
               StartsWith("drop without copy: migrations[0]"));
 }
 
+// Only an iteration that begins with the tensor on the device could execute this plan, and it ends
+// with the tensor offloaded.
+TEST_F(SimulatorTest, APlanThatCannotRepeatIsRefused) {
+  builder = TraceBuilder();
+  weight = builder.persistent(1000);
+  builder.op(10, {.reads = {weight}});
+  builder.op(10, {.writes = {weight}});
+  builder.op(10);
+  builder.op(10, {.reads = {weight}});
+  builder.op(10);
+  EXPECT_THAT(failure({offload(weight, 2, 2), prefetch(weight, 3, 3), drop(weight, 4, 4)}),
+              StartsWith("not resident: tensor 0 is offloaded when op 0"));
+}
+
 TEST_F(SimulatorTest, TiersMustExist) {
   limits.host_limit_bytes = 0;
   EXPECT_THAT(failure({offload(weight, 1, 1, plan::Tier::kHost),

@@ -1,0 +1,29 @@
+#include "plan/plan.h"
+
+#include <fmt/format.h>
+
+namespace teraio::plan {
+
+std::string_view to_string(Action action) {
+  switch (action) {
+    case Action::kOffload:
+      return "offload";
+    case Action::kPrefetch:
+      return "prefetch";
+    case Action::kDrop:
+      return "drop";
+  }
+  return "unknown";
+}
+
+std::string_view to_string(Tier tier) { return tier == Tier::kSsd ? "ssd" : "host"; }
+
+std::string describe(const Plan& plan, const trace::Trace& trace, size_t index) {
+  const Migration& migration = plan.migrations[index];
+  const bool known = migration.tensor >= 0 && migration.tensor < trace.tensors.size();
+  return fmt::format("migrations[{}] ({} of tensor {} at op {}, {})", index,
+                     to_string(migration.action), known ? trace.tensors[migration.tensor].id : -1,
+                     migration.trigger_op, to_string(migration.tier));
+}
+
+}  // namespace teraio::plan
