@@ -12,7 +12,6 @@
 #include "planner/baselines.h"
 #include "planner/planner.h"
 #include "progress.h"
-#include "simulate/run_file.h"
 #include "simulate/simulator.h"
 #include "table.h"
 

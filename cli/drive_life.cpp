@@ -2,11 +2,12 @@
 
 #include <fmt/format.h>
 
+#include "analysis/prices.h"
+
 namespace teraio::cli {
 namespace {
 
 constexpr double kYearDays = 365.25;
-constexpr double kYearNs = kYearDays * 24 * 3600 * 1e9;
 
 }  // namespace
 
@@ -16,9 +17,8 @@ std::string life_text(double years) {
 }
 
 std::string drive_life(const hardware::Hardware& hardware, int64_t written_bytes, int64_t step_ns) {
-  const std::optional<double> steps = writes_until_worn(hardware, written_bytes);
-  if (!steps) return "";
-  return life_text(*steps * static_cast<double>(step_ns) / kYearNs);
+  const std::optional<double> years = analysis::drive_life_years(hardware, written_bytes, step_ns);
+  return years ? life_text(*years) : "";
 }
 
 }  // namespace teraio::cli

@@ -13,7 +13,6 @@
 #include "planner/planner.h"
 #include "planner/write_trade_off.h"
 #include "progress.h"
-#include "simulate/run_file.h"
 #include "simulate/simulator.h"
 #include "table.h"
 
@@ -113,8 +112,7 @@ class ExplainCommand {
     const Result<std::vector<planner::WriteTradeOff>> curve =
         write_trade_off(given.trace, given.hardware, given.limits, effort_.planner_options());
     if (!curve.ok()) fail(curve.status());
-    int64_t ideal_ns = 0;
-    for (const trace::Op& op : given.trace.ops) ideal_ns += op.duration_ns;
+    const int64_t ideal_ns = trace::ideal_ns(given.trace);
     Table table({"write budget", "written", "step", "of ideal", "drives last"});
     for (const planner::WriteTradeOff& point : *curve)
       table.add({format_size(point.write_budget_bytes), format_size(point.ssd_bytes_written),

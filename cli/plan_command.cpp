@@ -18,9 +18,8 @@
 #include "plan/validator.h"
 #include "planner/baselines.h"
 #include "planner/planner.h"
-#include "simulate/run_file.h"
+#include "run_text.h"
 #include "simulate/simulator.h"
-#include "table.h"
 
 namespace teraio::cli {
 namespace {
@@ -92,20 +91,12 @@ std::string text_of(const Planned& planned) {
   const teraio::simulate::Run& run = planned.run;
   const double above = 100.0 * static_cast<double>(run.step_ns - planned.bound_ns) /
                        static_cast<double>(std::max<int64_t>(planned.bound_ns, 1));
-  std::string text =
-      fmt::format("step {}, ideal {}: {:.1f} % of ideal\n", format_duration(run.step_ns),
-                  format_duration(run.ideal_ns), 100 * fraction_of_ideal(run));
+  std::string text = step_text(run);
   text += fmt::format("no plan is faster than {}: at most {:.1f} % from the best possible\n",
                       format_duration(planned.bound_ns), std::max(above, 0.0));
   text += fmt::format("{} migrations, planned in {}\n\n", planned.plan.migrations.size(),
                       format_duration(planned.took_ns));
-  Table table({"", "written", "read", "peak"});
-  table.add({"device", "", "", format_size(run.device_peak_bytes)});
-  table.add({"host", format_size(run.host_bytes_written), format_size(run.host_bytes_read),
-             format_size(run.host_peak_bytes)});
-  table.add({"SSD", format_size(run.ssd_bytes_written), format_size(run.ssd_bytes_read),
-             format_size(run.ssd_peak_bytes)});
-  return text + table.text();
+  return text + traffic_text(run);
 }
 
 // One line per round: the choice, its benefit and its cost.

@@ -7,9 +7,9 @@
 #include "base/units.h"
 #include "commands.h"
 #include "inputs.h"
+#include "run_text.h"
 #include "simulate/run_file.h"
 #include "simulate/simulator.h"
-#include "table.h"
 
 namespace teraio::cli {
 namespace {
@@ -31,19 +31,11 @@ struct SimulateCommand {
 };
 
 std::string text_of(const teraio::simulate::Run& run) {
-  Table table({"", "written", "read", "peak"});
-  table.add({"device", "", "", format_size(run.device_peak_bytes)});
-  table.add({"host", format_size(run.host_bytes_written), format_size(run.host_bytes_read),
-             format_size(run.host_peak_bytes)});
-  table.add({"SSD", format_size(run.ssd_bytes_written), format_size(run.ssd_bytes_read),
-             format_size(run.ssd_peak_bytes)});
-  std::string text =
-      fmt::format("step {}, ideal {}: {:.1f} % of ideal\n", format_duration(run.step_ns),
-                  format_duration(run.ideal_ns), 100 * fraction_of_ideal(run));
+  std::string text = step_text(run);
   text += fmt::format("stalled {}", format_duration(run.stall_ns));
   for (const auto& [cause, stall_ns] : run.stall_by_cause_ns)
     if (stall_ns > 0) text += fmt::format(", {} for {}", format_duration(stall_ns), cause);
-  return text + "\n\n" + table.text();
+  return text + "\n\n" + traffic_text(run);
 }
 
 void SimulateCommand::run() const {

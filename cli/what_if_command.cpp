@@ -17,7 +17,6 @@
 #include "inputs.h"
 #include "progress.h"
 #include "python.h"
-#include "simulate/run_file.h"
 #include "table.h"
 
 namespace teraio::cli {

@@ -97,17 +97,6 @@ std::string name_of(Trend trend) {
   return "";
 }
 
-// How long each op waited.
-std::vector<int64_t> stall_of_ops(const simulate::Run& run, const trace::Trace& trace) {
-  std::vector<int64_t> stalls;
-  int64_t free_ns = 0;
-  for (size_t k = 0; k < run.op_start_ns.size(); ++k) {
-    stalls.push_back(run.op_start_ns[k] - free_ns);
-    free_ns = run.op_start_ns[k] + trace.ops[k].duration_ns;
-  }
-  return stalls;
-}
-
 std::string describe(const simulate::TransferRecord& record, const trace::Trace& trace) {
   const bool read = record.action == plan::Action::kPrefetch;
   return fmt::format("{} of {} {} {}", read ? "read" : "write",
@@ -129,7 +118,7 @@ std::vector<Phase> phases_of(const trace::Trace& trace) {
 }
 
 std::vector<StallShare> stall_by_phase(const simulate::Run& run, const trace::Trace& trace) {
-  const std::vector<int64_t> stalls = stall_of_ops(run, trace);
+  const std::vector<int64_t> stalls = simulate::stall_of_ops(run, trace);
   std::vector<StallShare> shares;
   for (const Phase& phase : phases_of(trace)) {
     StallShare share{phase.name, 0, 0};
@@ -147,7 +136,7 @@ std::vector<StallShare> stall_by_transfer(const simulate::Run& run, const trace:
   for (const simulate::TransferRecord& record : run.transfers)
     if (record.action != plan::Action::kDrop) ended[record.end_ns] = describe(record, trace);
   std::map<std::string, int64_t> sums;
-  const std::vector<int64_t> stalls = stall_of_ops(run, trace);
+  const std::vector<int64_t> stalls = simulate::stall_of_ops(run, trace);
   for (size_t k = 0; k < stalls.size(); ++k)
     if (stalls[k] > 0) sums[ended[run.op_start_ns[k]]] += stalls[k];
   std::vector<StallShare> shares;

@@ -47,10 +47,10 @@ Result<Prices> read_prices(const std::filesystem::path& path) {
 }
 
 std::optional<double> drive_life_years(const hardware::Hardware& hardware,
-                                       const simulate::Run& run) {
-  const std::optional<double> steps = writes_until_worn(hardware, run.ssd_bytes_written);
+                                       int64_t ssd_bytes_written, int64_t step_ns) {
+  const std::optional<double> steps = writes_until_worn(hardware, ssd_bytes_written);
   if (!steps) return std::nullopt;
-  return *steps * seconds(run.step_ns) / kYearSeconds;
+  return *steps * seconds(step_ns) / kYearSeconds;
 }
 
 Cost cost_of(const Prices& prices, const hardware::Hardware& hardware, int64_t host_memory_bytes,
@@ -64,7 +64,8 @@ Cost cost_of(const Prices& prices, const hardware::Hardware& hardware, int64_t h
   cost.tokens_per_second = static_cast<double>(*tokens_per_step) / seconds(run.step_ns);
   if (!prices.service_years) return cost;
   const double years = *prices.service_years;
-  const double drive_years = std::min(years, drive_life_years(hardware, run).value_or(years));
+  const double drive_years = std::min(
+      years, drive_life_years(hardware, run.ssd_bytes_written, run.step_ns).value_or(years));
   const double per_second = (server / years + drives / drive_years) / kYearSeconds;
   cost.per_million_tokens = per_second / *cost.tokens_per_second * 1e6;
   return cost;

@@ -45,6 +45,6 @@ Cost cost_of(const Prices& prices, const hardware::Hardware& hardware, int64_t h
 // Years of iterations without a pause until the first drive reaches its rated bytes; nothing when
 // none is rated or nothing is written.
 std::optional<double> drive_life_years(const hardware::Hardware& hardware,
-                                       const simulate::Run& run);
+                                       int64_t ssd_bytes_written, int64_t step_ns);
 
 }  // namespace teraio::analysis

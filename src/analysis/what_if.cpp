@@ -38,7 +38,8 @@ SweepResult result_of(const SweepRequest& request, const SweepPoint& point) {
   run->op_start_ns.clear();
   run->transfers.clear();
   result.run = std::move(*run);
-  result.drive_life_years = drive_life_years(machine->hardware, result.run);
+  result.drive_life_years =
+      drive_life_years(machine->hardware, result.run.ssd_bytes_written, result.run.step_ns);
   if (request.prices && has_price(point))
     result.cost = cost_of(*request.prices, machine->hardware,
                           current_value(*machine, SweepParameter::kHostMemory), result.run,

@@ -3,7 +3,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json_file.h"
-#include "simulate/run_file.h"
 
 namespace teraio::analysis {
 namespace {
@@ -86,9 +85,7 @@ Status write_sweeps(const SweepRequest& request, const std::vector<Sweep>& sweep
                {"effort", request.options.effort == planner::Effort::kBest ? "best" : "fast"}};
   if (request.tokens_per_step) json["tokens_per_step"] = *request.tokens_per_step;
   if (request.prices) json["prices"] = to_json(*request.prices);
-  int64_t ideal_ns = 0;
-  for (const trace::Op& op : request.trace.ops) ideal_ns += op.duration_ns;
-  json["ideal_ns"] = ideal_ns;
+  json["ideal_ns"] = ideal_ns(request.trace);
   Json& list = json["sweeps"] = Json::array();
   for (const Sweep& sweep : sweeps) list.push_back(to_json(sweep, request.machine));
   return write_text_file(path, to_json_text(json));

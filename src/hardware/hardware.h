@@ -18,6 +18,11 @@ struct Rates {
   bool operator==(const Rates&) const = default;
 };
 
+// A rate in bytes per nanosecond, for models of time.
+inline double bytes_per_ns(int64_t bytes_per_second) {
+  return static_cast<double>(bytes_per_second) * 1e-9;
+}
+
 struct HostTier {
   int64_t capacity_bytes = 0;
   Rates rates;

@@ -8,11 +8,9 @@ namespace {
 
 constexpr double kLeastNs = 1.0;  // less than this counts as nothing
 
-double per_ns(int64_t bytes_per_second) { return static_cast<double>(bytes_per_second) * 1e-9; }
-
 double rate(const hardware::Rates& rates, Direction direction) {
-  return per_ns(direction == Direction::kRead ? rates.read_bytes_per_second
-                                              : rates.write_bytes_per_second);
+  return hardware::bytes_per_ns(direction == Direction::kRead ? rates.read_bytes_per_second
+                                                              : rates.write_bytes_per_second);
 }
 
 }  // namespace

@@ -50,8 +50,7 @@ bool uses_parameter(const trace::Trace& trace, const trace::Op& op) {
 }
 
 std::vector<int32_t> by_parameters(const trace::Trace& trace) {
-  int64_t total_ns = 0;
-  for (const trace::Op& op : trace.ops) total_ns += op.duration_ns;
+  const int64_t total_ns = ideal_ns(trace);
   std::vector<int32_t> layers;
   int64_t layer_ns = 0;
   int32_t layer = 0;

@@ -107,12 +107,9 @@ struct Execution {
 
 Execution execution_of(const trace::Trace& trace, const simulate::Run& run) {
   Execution execution{static_cast<double>(run.step_ns), {}};
-  int64_t last_end_ns = 0;
-  for (size_t k = 0; k < trace.ops.size(); ++k) {
-    const int64_t end_ns = run.op_start_ns[k] + trace.ops[k].duration_ns;
-    execution.stretched_ns.push_back(static_cast<double>(end_ns - last_end_ns));
-    last_end_ns = end_ns;
-  }
+  const std::vector<int64_t> stalls = stall_of_ops(run, trace);
+  for (size_t k = 0; k < trace.ops.size(); ++k)
+    execution.stretched_ns.push_back(static_cast<double>(stalls[k] + trace.ops[k].duration_ns));
   return execution;
 }
 

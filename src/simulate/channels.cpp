@@ -16,20 +16,20 @@ double fair_share(double link, double own, double other) {
   return std::min(own, std::max(link / 2, link - other));
 }
 
-double per_ns(int64_t bytes_per_second) { return static_cast<double>(bytes_per_second) * 1e-9; }
-
 }  // namespace
 
 std::array<double, kChannelCount> channel_rates(const hardware::Hardware& hardware,
                                                 const std::array<bool, kChannelCount>& moving) {
   const hardware::Rates drives = ssd_rates(hardware);
-  const double read = per_ns(drives.read_bytes_per_second);
-  const double write = per_ns(drives.write_bytes_per_second);
+  const double read = hardware::bytes_per_ns(drives.read_bytes_per_second);
+  const double write = hardware::bytes_per_ns(drives.write_bytes_per_second);
   const double duplex = ssd_duplex(hardware);
-  const double link_in = per_ns(hardware.device_link.read_bytes_per_second);
-  const double link_out = per_ns(hardware.device_link.write_bytes_per_second);
-  const double host_in = moving[kHostIn] ? per_ns(hardware.host.rates.read_bytes_per_second) : 0;
-  const double host_out = moving[kHostOut] ? per_ns(hardware.host.rates.write_bytes_per_second) : 0;
+  const double link_in = hardware::bytes_per_ns(hardware.device_link.read_bytes_per_second);
+  const double link_out = hardware::bytes_per_ns(hardware.device_link.write_bytes_per_second);
+  const double host_in =
+      moving[kHostIn] ? hardware::bytes_per_ns(hardware.host.rates.read_bytes_per_second) : 0;
+  const double host_out =
+      moving[kHostOut] ? hardware::bytes_per_ns(hardware.host.rates.write_bytes_per_second) : 0;
 
   const bool both = moving[kSsdIn] && moving[kSsdOut];
   const double share = std::min(1.0, both ? duplex / 2 : duplex);

@@ -1,4 +1,4 @@
-// Run: what happened in one iteration, simulated or real: the two are compared line by line.
+// Run: what the simulation of one iteration in steady state gives.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,25 @@
 
 namespace teraio::simulate {
 
+// One migration that has ended. Times count from the iteration's start; they are negative for what
+// began in the iteration before.
 struct TransferRecord {
   trace::TensorIndex tensor = 0;
   plan::Action action = plan::Action::kOffload;
   plan::Tier tier = plan::Tier::kSsd;
-  int64_t issue_ns = 0;  // times from the iteration's start
+  int64_t issue_ns = 0;
   int64_t start_ns = 0;
   int64_t end_ns = 0;
 
   bool operator==(const TransferRecord&) const = default;
 };
 
+// A value. Bytes are those of one iteration; "read" moves them to the device.
 struct Run {
   int64_t ideal_ns = 0;  // sum of the ops' durations
   int64_t step_ns = 0;
   int64_t stall_ns = 0;                              // step_ns - ideal_ns
-  std::map<std::string, int64_t> stall_by_cause_ns;  // "read", "memory", ...
+  std::map<std::string, int64_t> stall_by_cause_ns;  // the keys are kStallRead ... of simulator.h
   int64_t ssd_bytes_written = 0;
   int64_t ssd_bytes_read = 0;
   int64_t host_bytes_written = 0;
@@ -33,10 +36,17 @@ struct Run {
   int64_t device_peak_bytes = 0;
   int64_t host_peak_bytes = 0;
   int64_t ssd_peak_bytes = 0;
-  std::vector<int64_t> op_start_ns;  // per op; empty when not recorded
-  std::vector<TransferRecord> transfers;
+  std::vector<int64_t> op_start_ns;       // per op; empty when not recorded
+  std::vector<TransferRecord> transfers;  // in the order in which they ended
 
   bool operator==(const Run&) const = default;
 };
+
+// ideal_ns / step_ns; 1 for a step that takes no time.
+double fraction_of_ideal(const Run& run);
+
+// Per op, how long it waits after its predecessor has ended. Requires that `run` has op_start_ns
+// and is a run of `trace`.
+std::vector<int64_t> stall_of_ops(const Run& run, const trace::Trace& trace);
 
 }  // namespace teraio::simulate

@@ -137,11 +137,6 @@ class Timeline {
 
 }  // namespace
 
-double fraction_of_ideal(const Run& run) {
-  if (run.step_ns == 0) return 1.0;
-  return static_cast<double>(run.ideal_ns) / static_cast<double>(run.step_ns);
-}
-
 std::string run_json(const Run& run) {
   const Json json = {{"ideal_ns", run.ideal_ns},
                      {"step_ns", run.step_ns},

@@ -14,9 +14,6 @@ namespace teraio::simulate {
 // direction, peaks. Ends in a newline.
 std::string run_json(const Run& run);
 
-// ideal_ns / step_ns; 1 for a step that takes no time.
-double fraction_of_ideal(const Run& run);
-
 // Writes Chrome trace events, which ui.perfetto.dev and chrome://tracing open: ops and stalls, one
 // row per channel, and the device memory in use. `.gz` compresses. `run` must have op_start_ns.
 Status write_timeline(const Run& run, const trace::Trace& trace, const std::filesystem::path& path);

@@ -22,4 +22,10 @@ std::string_view to_string(TensorKind kind) {
   return "other";
 }
 
+int64_t ideal_ns(const Trace& trace) {
+  int64_t sum_ns = 0;
+  for (const Op& op : trace.ops) sum_ns += op.duration_ns;
+  return sum_ns;
+}
+
 }  // namespace teraio::trace

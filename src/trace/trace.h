@@ -62,4 +62,7 @@ struct Trace {
   bool operator==(const Trace&) const = default;
 };
 
+// The sum of the ops' durations: an iteration without any waiting.
+int64_t ideal_ns(const Trace& trace);
+
 }  // namespace teraio::trace

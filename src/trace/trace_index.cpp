@@ -47,7 +47,8 @@ TraceIndex::TraceIndex(const Trace& trace)
     : active(active_sets(trace)),
       uses(uses_by_tensor(trace)),
       first_op(trace.tensors.size(), 0),
-      last_op(trace.tensors.size(), -1) {
+      last_op(trace.tensors.size(), -1),
+      ideal_ns(trace::ideal_ns(trace)) {
   for (const Tensor& tensor : trace.tensors) {
     size_bytes.push_back(tensor.size_bytes);
     persistent.push_back(tensor.persistent);
@@ -56,7 +57,6 @@ TraceIndex::TraceIndex(const Trace& trace)
   for (const Op& op : trace.ops) {
     duration_ns.push_back(op.duration_ns);
     workspace_bytes.push_back(op.workspace_bytes);
-    ideal_ns += op.duration_ns;
   }
   for (size_t tensor = 0; tensor < tensor_count(); ++tensor) {
     if (persistent[tensor]) last_op[tensor] = static_cast<OpIndex>(op_count()) - 1;

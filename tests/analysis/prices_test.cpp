@@ -106,13 +106,15 @@ TEST_F(CostTest, DrivesThatWearOutAreBoughtAgain) {
   // A quarter of 1000 bytes every two seconds: two years long.
   for (hardware::Drive& drive : hardware.drives)
     drive.rated_bytes_written = static_cast<int64_t>(250 * kYearSeconds);
-  EXPECT_NEAR(*drive_life_years(hardware, run), 2, 1e-6);
+  EXPECT_NEAR(*drive_life_years(hardware, run.ssd_bytes_written, run.step_ns), 2, 1e-6);
   const Cost cost = cost_of(prices, hardware, host_bytes, run, 1000);
   const double per_year = 100'720 / 4.0 + 800 / 2.0;
   EXPECT_NEAR(*cost.per_million_tokens, per_year / kYearSeconds / 500 * 1e6, 1e-9);
 }
 
-TEST_F(CostTest, WhatIsNotRatedHasNoLife) { EXPECT_FALSE(drive_life_years(hardware, run)); }
+TEST_F(CostTest, WhatIsNotRatedHasNoLife) {
+  EXPECT_FALSE(drive_life_years(hardware, run.ssd_bytes_written, run.step_ns));
+}
 
 }  // namespace
 }  // namespace teraio::analysis

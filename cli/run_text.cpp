@@ -1,0 +1,25 @@
+#include "run_text.h"
+
+#include <fmt/format.h>
+
+#include "base/units.h"
+#include "table.h"
+
+namespace teraio::cli {
+
+std::string step_text(const teraio::simulate::Run& run) {
+  return fmt::format("step {}, ideal {}: {:.1f} % of ideal\n", format_duration(run.step_ns),
+                     format_duration(run.ideal_ns), 100 * fraction_of_ideal(run));
+}
+
+std::string traffic_text(const teraio::simulate::Run& run) {
+  Table table({"", "written", "read", "peak"});
+  table.add({"device", "", "", format_size(run.device_peak_bytes)});
+  table.add({"host", format_size(run.host_bytes_written), format_size(run.host_bytes_read),
+             format_size(run.host_peak_bytes)});
+  table.add({"SSD", format_size(run.ssd_bytes_written), format_size(run.ssd_bytes_read),
+             format_size(run.ssd_peak_bytes)});
+  return table.text();
+}
+
+}  // namespace teraio::cli
