@@ -16,6 +16,7 @@
 #include "drive_life.h"
 #include "inputs.h"
 #include "plan/validator.h"
+#include "planner/algorithm1.h"
 #include "planner/baselines.h"
 #include "planner/planner.h"
 #include "run_text.h"

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include "planner/algorithm1.h"
 #include "planner/model_layers.h"
 #include "planner/on_demand_paging.h"
-#include "planner/plan_builder.h"
 #include "planner/selection.h"
 #include "trace/trace_index.h"
 
@@ -88,15 +88,10 @@ Result<plan::Plan> plan_g10(const trace::Trace& trace, const hardware::Hardware&
   const trace::TraceIndex index(trace);
   const trace::Lifetimes lifetimes = lifetimes_of(index, limits.smallest_tensor_bytes);
   const Problem problem{trace, index, lifetimes, hardware, limits};
-  PlanBuilderOptions options;
-  options.clean_copies = false;
-  options.early_writes = false;
-  options.op_ns = problem.op_ns();
-  PlanBuilder builder(problem, options);
-  select_in_time(builder, 0);
-  TERAIO_RETURN_IF_ERROR(select_to_fit(builder, 0));
-  prefetch_early(builder);
-  return plan_of(builder);
+  Result<PlanBuilder> builder = build_by_algorithm1(problem);
+  if (!builder.ok()) return builder.status();
+  prefetch_early(*builder);
+  return plan_of(*builder);
 }
 
 }  // namespace

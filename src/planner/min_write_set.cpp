@@ -111,8 +111,7 @@ Result<MinWriteSet> write_set_on_all_tiers(const Problem& problem) {
 Result<MinWriteSet> write_set_on_drives_first(const Problem& problem) {
   plan::Limits drives_only = problem.limits;
   drives_only.host_limit_bytes = 0;
-  const Result<MinWriteSet> on_drives = write_set_on_all_tiers(
-      {problem.trace, problem.index, problem.lifetimes, problem.hardware, drives_only});
+  const Result<MinWriteSet> on_drives = write_set_on_all_tiers(problem.under(drives_only));
   if (!on_drives.ok()) return on_drives.status();
   PlanBuilder builder(problem, write_set_options(problem));
   apply_write_set(builder, *on_drives);
@@ -125,7 +124,7 @@ Result<MinWriteSet> write_set_on_drives_first(const Problem& problem) {
 Result<MinWriteSet> find_min_write_set(const Problem& problem) {
   plan::Limits unlimited = problem.limits;
   unlimited.write_budget_bytes.reset();
-  const Problem free{problem.trace, problem.index, problem.lifetimes, problem.hardware, unlimited};
+  const Problem free = problem.under(unlimited);
   Result<MinWriteSet> at_once = write_set_on_all_tiers(free);
   if (free.tier_capacity_bytes(plan::Tier::kHost) <= 0) return at_once;
   Result<MinWriteSet> drives_first = write_set_on_drives_first(free);

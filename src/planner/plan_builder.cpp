@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "simulate/tier_capacities.h"
 
 namespace teraio::planner {
 namespace {
@@ -34,14 +33,6 @@ MemoryCurve empty_tier(const Problem& problem, plan::Tier tier) {
 }
 
 }  // namespace
-
-int64_t Problem::tier_capacity_bytes(plan::Tier tier) const {
-  return simulate::TierCapacities(hardware, limits)[tier];
-}
-
-std::vector<double> Problem::op_ns() const {
-  return {index.duration_ns.begin(), index.duration_ns.end()};
-}
 
 PlanBuilder::PlanBuilder(const Problem& problem, PlanBuilderOptions options)
     : problem_(&problem),

@@ -12,33 +12,13 @@
 #include <optional>
 #include <vector>
 
-#include "hardware/hardware.h"
 #include "plan/plan.h"
 #include "planner/bandwidth_ledger.h"
 #include "planner/memory_curve.h"
+#include "planner/problem.h"
 #include "trace/lifetimes.h"
-#include "trace/trace.h"
-#include "trace/trace_index.h"
 
 namespace teraio::planner {
-
-struct Problem {
-  const trace::Trace& trace;
-  const trace::TraceIndex& index;
-  const trace::Lifetimes& lifetimes;
-  const hardware::Hardware& hardware;
-  const plan::Limits& limits;
-
-  int64_t op_count() const { return static_cast<int64_t>(trace.ops.size()); }
-  int64_t budget_bytes() const {
-    return limits.device_budget_bytes.value_or(hardware.device_memory_bytes);
-  }
-  int64_t tier_capacity_bytes(plan::Tier tier) const;
-  std::vector<double> op_ns() const;  // the ideal timeline: each op's duration
-  int64_t size_bytes(int32_t period) const {
-    return trace.tensors[lifetimes.periods[period].tensor].size_bytes;
-  }
-};
 
 struct PlanBuilderOptions {
   bool clean_copies = true;  // false: every moved period writes

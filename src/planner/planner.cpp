@@ -1,79 +1,18 @@
 #include "planner/planner.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
+#include "planner/algorithm1.h"
 #include "planner/baselines.h"
 #include "planner/min_write_set.h"
-#include "planner/plan_builder.h"
+#include "planner/problem.h"
 #include "planner/search.h"
 #include "planner/selection.h"
 #include "simulate/simulator.h"
-#include "trace/trace_file.h"
 
 namespace teraio::planner {
 namespace {
-
-int64_t largest(const std::vector<int64_t>& bytes) {
-  return bytes.empty() ? 0 : *std::max_element(bytes.begin(), bytes.end());
-}
-
-bool all_fits(const Problem& problem) {
-  return largest(problem.lifetimes.footprint_bytes) <= problem.budget_bytes();
-}
-
-Status check_fits(const Problem& problem) {
-  const std::vector<int64_t>& active = problem.lifetimes.active_bytes;
-  const int64_t needed = largest(active);
-  if (needed <= problem.budget_bytes()) return Status();
-  const size_t op = std::max_element(active.begin(), active.end()) - active.begin();
-  return Status(
-      ErrorCode::kOutOfMemory,
-      fmt::format("op {} ({}) needs {} bytes at once, the device budget is {}; the least "
-                  "budget that would do is {}",
-                  op, problem.trace.ops[op].name, needed, problem.budget_bytes(), needed));
-}
-
-// What `solve` makes of the inputs when they are valid and every op can fit.
-template <typename Solve>
-auto with_problem(const trace::Trace& trace, const hardware::Hardware& hardware,
-                  const plan::Limits& limits, Solve solve)
-    -> decltype(solve(std::declval<const Problem&>())) {
-  TERAIO_RETURN_IF_ERROR(validate(trace).with_context(trace.name));
-  TERAIO_RETURN_IF_ERROR(validate(hardware).with_context(hardware.name));
-  const trace::TraceIndex index(trace);
-  const trace::Lifetimes lifetimes = lifetimes_of(index, limits.smallest_tensor_bytes);
-  const Problem problem{trace, index, lifetimes, hardware, limits};
-  TERAIO_RETURN_IF_ERROR(check_fits(problem));
-  return solve(problem);
-}
-
-Round round_of(const Problem& problem, const Candidate& candidate) {
-  const trace::InactivePeriod& period = problem.lifetimes.periods[candidate.period];
-  const int64_t count = problem.op_count();
-  return {period.tensor,
-          static_cast<trace::OpIndex>(period.first % count),
-          static_cast<trace::OpIndex>(period.deadline() % count),
-          candidate.tier,
-          candidate.benefit,
-          candidate.cost};
-}
-
-Result<plan::Plan> plan_algorithm1(const Problem& problem,
-                                   const std::function<void(const Round&)>& observe) {
-  PlanBuilderOptions options;
-  options.clean_copies = false;
-  options.early_writes = false;
-  options.op_ns = problem.op_ns();
-  PlanBuilder builder(problem, options);
-  select_in_time(builder, 0, [&](const Candidate& candidate) {
-    if (observe) observe(round_of(problem, candidate));
-  });
-  TERAIO_RETURN_IF_ERROR(select_to_fit(builder, 0));
-  return plan_of(builder);
-}
 
 bool moves_smaller_than(const plan::Plan& plan, const trace::Trace& trace, int64_t size_bytes) {
   return std::any_of(plan.migrations.begin(), plan.migrations.end(), [&](const plan::Migration& m) {
@@ -96,35 +35,34 @@ Result<plan::Plan> better_of_paging_and(Result<plan::Plan> ours, const Problem& 
 }  // namespace
 
 int64_t min_device_budget_bytes(const trace::Trace& trace, const plan::Limits& limits) {
-  return largest(lifetimes_of(trace, limits.smallest_tensor_bytes).active_bytes);
+  const trace::Lifetimes lifetimes = lifetimes_of(trace, limits.smallest_tensor_bytes);
+  const std::vector<int64_t>& active = lifetimes.active_bytes;
+  return active.empty() ? 0 : *std::max_element(active.begin(), active.end());
 }
 
 Result<plan::Plan> plan(const trace::Trace& trace, const hardware::Hardware& hardware,
                         const plan::Limits& limits, const PlannerOptions& options) {
-  return with_problem(trace, hardware, limits, [&](const Problem& problem) -> Result<plan::Plan> {
-    if (all_fits(problem)) return plan::Plan{trace.name, {}};
-    if (options.policy == Policy::kAlgorithm1) return plan_algorithm1(problem, {});
-    return better_of_paging_and(search_plan(problem, options), problem);
-  });
-}
-
-Result<plan::Plan> plan_algorithm1(const trace::Trace& trace, const hardware::Hardware& hardware,
-                                   const plan::Limits& limits,
-                                   const std::function<void(const Round&)>& observe) {
-  return with_problem(trace, hardware, limits, [&](const Problem& problem) -> Result<plan::Plan> {
-    return plan_algorithm1(problem, observe);
-  });
+  const auto solve = [&](const Problem& problem) -> Result<plan::Plan> {
+    if (problem.everything_fits()) return plan::Plan{trace.name, {}};
+    if (options.policy == Policy::kTeraio)
+      return better_of_paging_and(search_plan(problem, options), problem);
+    const Result<PlanBuilder> builder = build_by_algorithm1(problem);
+    if (!builder.ok()) return builder.status();
+    return plan_of(*builder);
+  };
+  return solve_problem<plan::Plan>(trace, hardware, limits, solve);
 }
 
 Result<int64_t> min_write_budget_bytes(const trace::Trace& trace,
                                        const hardware::Hardware& hardware,
                                        const plan::Limits& limits) {
-  return with_problem(trace, hardware, limits, [&](const Problem& problem) -> Result<int64_t> {
-    if (all_fits(problem)) return 0;
+  const auto solve = [](const Problem& problem) -> Result<int64_t> {
+    if (problem.everything_fits()) return 0;
     const Result<MinWriteSet> write_set = find_min_write_set(problem);
     if (!write_set.ok()) return write_set.status();
     return write_set->ssd_bytes_written;
-  });
+  };
+  return solve_problem<int64_t>(trace, hardware, limits, solve);
 }
 
 }  // namespace teraio::planner

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <string>
 
 #include "base/status.h"
 #include "hardware/hardware.h"
@@ -36,22 +34,6 @@ struct PlannerOptions {
 // write budget is too small: the message names the least that would do.
 Result<plan::Plan> plan(const trace::Trace& trace, const hardware::Hardware& hardware,
                         const plan::Limits& limits, const PlannerOptions& options = {});
-
-// One choice of Algorithm 1: the inactive period with the best benefit per cost.
-struct Round {
-  trace::TensorIndex tensor = 0;
-  trace::OpIndex first_op = 0;  // of the period
-  trace::OpIndex next_use_op =
-      0;  // may be in the next iteration; the last of its life if there is none
-  plan::Tier tier = plan::Tier::kSsd;
-  double benefit_byte_ns = 0;  // memory pressure that it relieves, over time
-  double cost_ns = 0;          // of its offload, and its prefetch if it comes back
-};
-
-// plan() with Policy::kAlgorithm1; `observe` sees every round.
-Result<plan::Plan> plan_algorithm1(const trace::Trace& trace, const hardware::Hardware& hardware,
-                                   const plan::Limits& limits,
-                                   const std::function<void(const Round&)>& observe);
 
 // The least device budget for which plan() succeeds: the largest op's active bytes, births and
 // workspace, with what smallest_tensor_bytes keeps in place.

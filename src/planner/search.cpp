@@ -158,8 +158,7 @@ class Search {
   Search(const Problem& problem, const PlannerOptions& options)
       : problem_(problem),
         unlimited_(without_write_budget(problem.limits)),
-        free_problem_{problem.trace, problem.index, problem.lifetimes, problem.hardware,
-                      unlimited_},
+        free_problem_(problem.under(unlimited_)),
         simulator_(problem.trace, problem.hardware, unlimited_),
         ideal_ns_(problem.op_ns()),
         best_effort_(options.effort == Effort::kBest),

@@ -1,0 +1,69 @@
+// Problem: what a planner works on: a trace with its index and lifetimes, a machine and limits.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "base/status.h"
+#include "hardware/hardware.h"
+#include "plan/plan.h"
+#include "trace/lifetimes.h"
+#include "trace/trace.h"
+#include "trace/trace_index.h"
+
+namespace teraio::planner {
+
+// Refers to everything that it is made of, which must outlive it. Reading is safe from several
+// threads at once. A period is a position in lifetimes.periods.
+struct Problem {
+  const trace::Trace& trace;
+  const trace::TraceIndex& index;
+  const trace::Lifetimes& lifetimes;
+  const hardware::Hardware& hardware;
+  const plan::Limits& limits;
+
+  int64_t op_count() const { return static_cast<int64_t>(index.op_count()); }
+  int64_t budget_bytes() const {
+    return limits.device_budget_bytes.value_or(hardware.device_memory_bytes);
+  }
+  int64_t tier_capacity_bytes(plan::Tier tier) const;
+  int64_t size_bytes(int32_t period) const {
+    return index.size_bytes[lifetimes.periods[period].tensor];
+  }
+  // The ideal timeline: each op's duration.
+  std::vector<double> op_ns() const;
+  // No op needs more than the budget, even when nothing moves.
+  bool everything_fits() const;
+  // The same problem under other limits, which must outlive it too.
+  Problem under(const plan::Limits& other) const {
+    return {trace, index, lifetimes, hardware, other};
+  }
+};
+
+// Makes the problem of these inputs and returns what `solve` makes of it. Fails instead
+// (kInvalidArgument) when the trace or the hardware breaks a rule of its format, and (kOutOfMemory)
+// when an op needs more than the budget whatever moves: the message names the op, its bytes and the
+// minimum budget.
+template <typename T>
+Result<T> solve_problem(const trace::Trace& trace, const hardware::Hardware& hardware,
+                        const plan::Limits& limits,
+                        const std::function<Result<T>(const Problem&)>& solve);
+
+// The two checks of solve_problem().
+Status check_inputs(const trace::Trace& trace, const hardware::Hardware& hardware);
+Status check_every_op_fits(const Problem& problem);
+
+template <typename T>
+Result<T> solve_problem(const trace::Trace& trace, const hardware::Hardware& hardware,
+                        const plan::Limits& limits,
+                        const std::function<Result<T>(const Problem&)>& solve) {
+  TERAIO_RETURN_IF_ERROR(check_inputs(trace, hardware));
+  const trace::TraceIndex index(trace);
+  const trace::Lifetimes lifetimes = lifetimes_of(index, limits.smallest_tensor_bytes);
+  const Problem problem{trace, index, lifetimes, hardware, limits};
+  TERAIO_RETURN_IF_ERROR(check_every_op_fits(problem));
+  return solve(problem);
+}
+
+}  // namespace teraio::planner
