@@ -6,12 +6,13 @@
 
 #include "analysis/bounds.h"
 #include "analysis/explanation.h"
+#include "analysis/planned_run.h"
+#include "analysis/write_trade_off.h"
 #include "base/units.h"
 #include "commands.h"
 #include "drive_life.h"
 #include "inputs.h"
 #include "planner/planner.h"
-#include "planner/write_trade_off.h"
 #include "progress.h"
 #include "simulate/simulator.h"
 #include "table.h"
@@ -96,11 +97,8 @@ class ExplainCommand {
 
   void add_change(Table& table, const std::string& what, const Inputs& changed,
                   const teraio::simulate::Run& before) const {
-    const Result<plan::Plan> planned =
-        planner::plan(changed.trace, changed.hardware, changed.limits, effort_.planner_options());
-    if (!planned.ok()) return table.add({what, "does not fit"});
-    const Result<teraio::simulate::Run> run =
-        simulate::simulate(changed.trace, changed.hardware, changed.limits, *planned);
+    const Result<teraio::simulate::Run> run = analysis::planned_run(
+        changed.trace, {changed.hardware, changed.limits}, effort_.planner_options());
     if (!run.ok()) return table.add({what, "does not fit"});
     table.add({what, format_duration(run->step_ns), percent(run->ideal_ns, run->step_ns),
                percent(before.step_ns - run->step_ns, before.step_ns)});
@@ -109,12 +107,12 @@ class ExplainCommand {
   void print_write_curve(const Inputs& given) const {
     Progress progress;
     progress.show("planning with several write budgets ...");
-    const Result<std::vector<planner::WriteTradeOff>> curve =
-        write_trade_off(given.trace, given.hardware, given.limits, effort_.planner_options());
+    const Result<std::vector<analysis::WriteTradeOff>> curve = analysis::write_trade_off(
+        given.trace, {given.hardware, given.limits}, effort_.planner_options());
     if (!curve.ok()) fail(curve.status());
     const int64_t ideal_ns = trace::ideal_ns(given.trace);
     Table table({"write budget", "written", "step", "of ideal", "drives last"});
-    for (const planner::WriteTradeOff& point : *curve)
+    for (const analysis::WriteTradeOff& point : *curve)
       table.add({format_size(point.write_budget_bytes), format_size(point.ssd_bytes_written),
                  format_duration(point.step_ns), percent(ideal_ns, point.step_ns),
                  drive_life(given.hardware, point.ssd_bytes_written, point.step_ns)});

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "analysis/what_if_file.h"
+#include "analysis/write_trade_off.h"
 #include "base/units.h"
 #include "commands.h"
 #include "drive_life.h"
@@ -193,7 +194,7 @@ Result<std::vector<int64_t>> WhatIfCommand::values_of(const analysis::SweepReque
   const std::vector<std::string>& texts = lists.at(parameter);
   if (!texts.empty()) return listed_values(parameter, texts);
   if (parameter == analysis::SweepParameter::kWriteBudget)
-    return write_budgets(request, kWriteBudgets);
+    return write_budgets(request.trace, request.machine, request.options, kWriteBudgets);
   return default_values(parameter, current_value(request.machine, parameter));
 }
 

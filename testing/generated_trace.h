@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "hardware/hardware.h"
+#include "trace/lifetimes.h"
 #include "trace/trace.h"
 
 namespace teraio::testing {
@@ -147,6 +148,13 @@ inline hardware::Hardware generated_hardware(uint64_t seed, int64_t least_bytes,
                      {"d1", 64 * most_bytes + 1, {rate / 4, rate / 3}, duplex, {}}};
   hardware.request_latency_ns = random.chance(0.5) ? 0 : random.between(1, 100'000);
   return hardware;
+}
+
+// The same for a trace: between what its largest op needs and what the whole of it takes.
+inline hardware::Hardware generated_hardware(uint64_t seed, const trace::Trace& trace) {
+  const trace::Lifetimes lifetimes = lifetimes_of(trace);
+  return generated_hardware(seed, *std::ranges::max_element(lifetimes.active_bytes),
+                            *std::ranges::max_element(lifetimes.footprint_bytes));
 }
 
 }  // namespace teraio::testing

@@ -4,20 +4,10 @@
 #include <mutex>
 
 #include "analysis/parallel_for.h"
-#include "base/check.h"
-#include "plan/validator.h"
-#include "simulate/simulator.h"
+#include "analysis/planned_run.h"
 
 namespace teraio::analysis {
 namespace {
-
-Result<simulate::Run> planned_run(const trace::Trace& trace, const MachineConfig& machine,
-                                  const planner::PlannerOptions& options) {
-  const Result<plan::Plan> plan = planner::plan(trace, machine.hardware, machine.limits, options);
-  if (!plan.ok()) return plan.status();
-  TERAIO_RETURN_IF_ERROR(validate_plan(*plan, trace, machine.hardware, machine.limits));
-  return simulate::simulate(trace, machine.hardware, machine.limits, *plan);
-}
 
 // Nobody can say from a price file what another device or another kind of drive costs.
 bool has_price(const SweepPoint& point) {
@@ -80,24 +70,6 @@ std::vector<SweepResult> what_if(const SweepRequest& request, const std::vector<
     if (on_done) on_done(++done);
   });
   return results;
-}
-
-Result<std::vector<int64_t>> write_budgets(const SweepRequest& request, int count) {
-  TERAIO_CHECK(count >= 2);
-  MachineConfig machine = request.machine;
-  machine.limits.write_budget_bytes.reset();
-  const Result<int64_t> least =
-      planner::min_write_budget_bytes(request.trace, machine.hardware, machine.limits);
-  if (!least.ok()) return least.status();
-  const Result<simulate::Run> free = planned_run(request.trace, machine, request.options);
-  if (!free.ok()) return free.status();
-  std::vector<int64_t> budgets;
-  if (free->ssd_bytes_written == 0) return budgets;
-  const int64_t span = std::max<int64_t>(0, free->ssd_bytes_written - *least);
-  for (int i = 0; i < count; ++i) budgets.push_back(*least + span / (count - 1) * i);
-  budgets.back() = std::max(*least, free->ssd_bytes_written);
-  budgets.erase(std::unique(budgets.begin(), budgets.end()), budgets.end());
-  return budgets;
 }
 
 std::optional<size_t> cheapest_near_best(const std::vector<SweepResult>& results, double within) {

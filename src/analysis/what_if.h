@@ -39,10 +39,6 @@ struct SweepResult {
 std::vector<SweepResult> what_if(const SweepRequest& request, const std::vector<SweepPoint>& points,
                                  const std::function<void(size_t)>& on_done = {});
 
-// Budgets at even steps from the least that does to what the plan without one writes; at most
-// `count` (at least 2), none when nothing is written. Fails as plan() does.
-Result<std::vector<int64_t>> write_budgets(const SweepRequest& request, int count);
-
 // Of the results whose step takes at most 1 + `within` of the fastest one's: the cheapest per
 // token; if that is not known of all of them, the lowest price; if that is not known either, the
 // first, which is the one that asks for least when they are in ascending order. Ties go to the

@@ -11,29 +11,19 @@ namespace {
 
 using namespace testing;
 
-// Two weights of 1000 bytes that take turns, and room for one of them.
-trace::Trace two_in_turn() {
-  TraceBuilder builder;
-  const trace::TensorIndex a = builder.persistent(1000);
-  const trace::TensorIndex b = builder.persistent(1000);
-  builder.op(100, {.reads = {a}});
-  builder.op(100, {.reads = {b}});
-  return builder.trace();
-}
-
 TEST(MinTraffic, NothingMovesWhenEverythingFits) {
-  const trace::TraceIndex index(two_in_turn());
+  const trace::TraceIndex index(two_weights_in_turn());
   EXPECT_EQ(min_reads(index, 2000, 0, 4), (std::vector<int64_t>{0, 0, 0, 0, 0}));
   EXPECT_EQ(min_writes(index, 2000, 0, 4), (std::vector<int64_t>{0, 0, 0, 0, 0}));
 }
 
 TEST(MinTraffic, TensorsThatTakeTurnsAreReadEachTime) {
-  const trace::TraceIndex index(two_in_turn());
+  const trace::TraceIndex index(two_weights_in_turn());
   EXPECT_EQ(min_reads(index, 1000, 0, 4), (std::vector<int64_t>{0, 1000, 2000, 3000, 4000}));
 }
 
 TEST(MinTraffic, PartsOfATensorMayStay) {
-  const trace::TraceIndex index(two_in_turn());
+  const trace::TraceIndex index(two_weights_in_turn());
   EXPECT_EQ(min_reads(index, 1600, 0, 2), (std::vector<int64_t>{0, 400, 800}));
 }
 
@@ -49,7 +39,7 @@ TEST(MinTraffic, WhatIsUsedLastIsEvicted) {
 }
 
 TEST(MinTraffic, FrozenTensorsAreNeverWritten) {
-  const trace::TraceIndex index(two_in_turn());
+  const trace::TraceIndex index(two_weights_in_turn());
   EXPECT_EQ(min_writes(index, 1000, 0, 4).back(), 0);
 }
 
@@ -68,12 +58,12 @@ TEST(MinTraffic, AnActivationIsWrittenOnceHoweverOftenItIsAway) {
 }
 
 TEST(LowerBounds, ComputeAloneWhenEverythingFits) {
-  const StepBounds bounds = lower_bounds(two_in_turn(), round_machine(2000), {});
+  const StepBounds bounds = lower_bounds(two_weights_in_turn(), round_machine(2000), {});
   EXPECT_EQ(bounds.best_ns(), 200);
 }
 
 TEST(LowerBounds, TrafficOfAnIteration) {
-  const StepBounds bounds = lower_bounds(two_in_turn(), round_machine(1000), {});
+  const StepBounds bounds = lower_bounds(two_weights_in_turn(), round_machine(1000), {});
   EXPECT_NEAR(bounds.traffic_ns, 2000, 1);
   EXPECT_GE(bounds.windows_ns, 1999);
 }
@@ -81,14 +71,14 @@ TEST(LowerBounds, TrafficOfAnIteration) {
 TEST(LowerBounds, LimitsCount) {
   plan::Limits limits;
   limits.device_budget_bytes = 1500;
-  EXPECT_NEAR(lower_bounds(two_in_turn(), round_machine(2000), limits).traffic_ns, 1000, 1);
+  EXPECT_NEAR(lower_bounds(two_weights_in_turn(), round_machine(2000), limits).traffic_ns, 1000, 1);
 }
 
 TEST(LowerBounds, HostMemoryAddsItsRateUpToTheLink) {
   hardware::Hardware hardware = round_machine(1000, 10'000);
-  EXPECT_NEAR(lower_bounds(two_in_turn(), hardware, {}).traffic_ns, 1000, 1);
+  EXPECT_NEAR(lower_bounds(two_weights_in_turn(), hardware, {}).traffic_ns, 1000, 1);
   hardware.device_link.read_bytes_per_second = kBytesPerNs / 2;
-  EXPECT_NEAR(lower_bounds(two_in_turn(), hardware, {}).traffic_ns, 4000, 1);
+  EXPECT_NEAR(lower_bounds(two_weights_in_turn(), hardware, {}).traffic_ns, 4000, 1);
 }
 
 TEST(LowerBounds, AWindowMayBeTighterThanTheIteration) {

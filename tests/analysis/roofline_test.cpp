@@ -13,20 +13,9 @@ namespace {
 
 using namespace testing;
 
-// Two frozen weights that take turns: with room for one, a step reads 2000 bytes beside 200 ns of
-// compute.
-trace::Trace two_in_turn() {
-  TraceBuilder builder;
-  const trace::TensorIndex a = builder.persistent(1000);
-  const trace::TensorIndex b = builder.persistent(1000);
-  builder.op(100, {.reads = {a}});
-  builder.op(100, {.reads = {b}});
-  return builder.trace();
-}
-
 TEST(MigrationRoofline, IsTransferTimeUntilComputeTakesLonger) {
   const int64_t rates[] = {kBytesPerNs, 5 * kBytesPerNs, 10 * kBytesPerNs, 40 * kBytesPerNs};
-  const auto points = migration_roofline(two_in_turn(), 1000, rates);
+  const auto points = migration_roofline(two_weights_in_turn(), 1000, rates);
   ASSERT_TRUE(points.ok()) << points.status().message();
   ASSERT_EQ(points->size(), 4);
   EXPECT_EQ((*points)[1].bytes_per_second, rates[1]);
@@ -38,14 +27,14 @@ TEST(MigrationRoofline, IsTransferTimeUntilComputeTakesLonger) {
 
 TEST(MigrationRoofline, IsFlatWhereEverythingFits) {
   const int64_t rates[] = {1, kBytesPerNs};
-  const auto points = migration_roofline(two_in_turn(), 2000, rates);
+  const auto points = migration_roofline(two_weights_in_turn(), 2000, rates);
   ASSERT_TRUE(points.ok());
   for (const RooflinePoint& point : *points) EXPECT_EQ(point.fraction_of_ideal, 1.0);
 }
 
 TEST(MigrationRoofline, ThereIsNoneWhereAnOpDoesNotFit) {
   const int64_t rates[] = {kBytesPerNs};
-  const auto points = migration_roofline(two_in_turn(), 999, rates);
+  const auto points = migration_roofline(two_weights_in_turn(), 999, rates);
   EXPECT_EQ(points.status().code(), ErrorCode::kOutOfMemory);
   EXPECT_EQ(points.status().message(),
             "an op needs 1000 bytes at once, the device has 999: no bandwidth helps");

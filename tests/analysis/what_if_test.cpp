@@ -12,20 +12,13 @@ namespace {
 using namespace testing;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
-// Two frozen weights of 1000 bytes that take turns on a device with room for one: each op of 100 ns
-// waits for the read of its weight.
-SweepRequest two_in_turn() {
-  TraceBuilder builder;
-  const trace::TensorIndex a = builder.persistent(1000);
-  const trace::TensorIndex b = builder.persistent(1000);
-  builder.op(100, {.reads = {a}});
-  builder.op(100, {.reads = {b}});
-  return {builder.trace(), {round_machine(1000), {}}, {}, {}, {}};
+// Each op of 100 ns waits for the read of its weight.
+SweepRequest request_for_two_in_turn() {
+  return {two_weights_in_turn(), {round_machine(1000), {}}, {}, {}, {}};
 }
 
-std::vector<SweepPoint> settings_of(SweepParameter parameter, std::vector<int64_t> values) {
+std::vector<SweepPoint> points_of(SweepParameter parameter, std::vector<int64_t> values) {
   std::vector<SweepPoint> points;
   for (int64_t value : values) points.push_back({{parameter, value}});
   return points;
@@ -41,25 +34,27 @@ std::vector<int64_t> steps_of(const std::vector<SweepResult>& results) {
 }
 
 TEST(WhatIf, EachDriveTakesItsPartOfARead) {
-  const auto results = what_if(two_in_turn(), settings_of(SweepParameter::kDrives, {1, 2, 4}));
+  const auto results =
+      what_if(request_for_two_in_turn(), points_of(SweepParameter::kDrives, {1, 2, 4}));
   EXPECT_THAT(steps_of(results), ElementsAre(2200, 1200, 700));
 }
 
 TEST(WhatIf, FasterDrivesAreAsGoodAsMoreOfThem) {
   const std::vector<int64_t> rates = {kBytesPerNs, 2 * kBytesPerNs, 4 * kBytesPerNs};
-  const auto results = what_if(two_in_turn(), settings_of(SweepParameter::kBandwidth, rates));
+  const auto results =
+      what_if(request_for_two_in_turn(), points_of(SweepParameter::kBandwidth, rates));
   EXPECT_THAT(steps_of(results), ElementsAre(2200, 1200, 700));
 }
 
 TEST(WhatIf, WithTwiceTheMemoryNothingMoves) {
   const auto results =
-      what_if(two_in_turn(), settings_of(SweepParameter::kDeviceMemory, {1000, 2000}));
+      what_if(request_for_two_in_turn(), points_of(SweepParameter::kDeviceMemory, {1000, 2000}));
   EXPECT_THAT(steps_of(results), ElementsAre(2200, 200));
 }
 
 TEST(WhatIf, WhatIsNotPossibleStaysInItsPlaceAndSaysWhy) {
   const auto results =
-      what_if(two_in_turn(), settings_of(SweepParameter::kDeviceMemory, {999, 1000}));
+      what_if(request_for_two_in_turn(), points_of(SweepParameter::kDeviceMemory, {999, 1000}));
   ASSERT_EQ(results.size(), 2);
   EXPECT_EQ(results[0].status.code(), ErrorCode::kOutOfMemory);
   EXPECT_THAT(results[0].status.message(), HasSubstr("op 0 (op0) needs 1000 bytes at once"));
@@ -68,13 +63,13 @@ TEST(WhatIf, WhatIsNotPossibleStaysInItsPlaceAndSaysWhy) {
 
 TEST(WhatIf, TellsHowManyAreDone) {
   std::vector<size_t> done;
-  what_if(two_in_turn(), settings_of(SweepParameter::kDrives, {1, 2, 3, 4, 5}),
+  what_if(request_for_two_in_turn(), points_of(SweepParameter::kDrives, {1, 2, 3, 4, 5}),
           [&](size_t count) { done.push_back(count); });
   EXPECT_THAT(done, ElementsAre(1, 2, 3, 4, 5));
 }
 
 TEST(WhatIf, OnlyWhatThePriceFileKnowsHasACost) {
-  SweepRequest request = two_in_turn();
+  SweepRequest request = request_for_two_in_turn();
   request.prices = Prices{.name = "p", .server = 1000, .drive = 100};
   request.tokens_per_step = 10;
   const auto results = what_if(
@@ -85,30 +80,12 @@ TEST(WhatIf, OnlyWhatThePriceFileKnowsHasACost) {
 }
 
 TEST(WhatIf, HostMemoryThatMayNotBeUsedIsNotPaidFor) {
-  SweepRequest request = two_in_turn();
+  SweepRequest request = request_for_two_in_turn();
   request.machine.hardware.host.capacity_bytes = int64_t{5} << 30;
   request.prices = Prices{.name = "p", .server = 1000, .host_memory_per_gib = 10};
   EXPECT_DOUBLE_EQ(what_if(request, {{}})[0].cost->price, 1050);
   request.machine.limits.host_limit_bytes = 0;
   EXPECT_DOUBLE_EQ(what_if(request, {{}})[0].cost->price, 1000);
-}
-
-TEST(WriteBudgets, NothingToVaryWhereNothingIsWritten) {
-  const auto budgets = write_budgets(two_in_turn(), 4);
-  ASSERT_TRUE(budgets.ok()) << budgets.status().message();
-  EXPECT_THAT(*budgets, IsEmpty());
-}
-
-TEST(WriteBudgets, OneWhereTheLeastIsWhatIsWritten) {
-  TraceBuilder builder;
-  const trace::TensorIndex activation = builder.transient(1000);
-  builder.op(100, {.writes = {activation}});
-  builder.op(100, {.workspace_bytes = 1000});
-  builder.op(100, {.reads = {activation}});
-  const SweepRequest request{builder.trace(), {round_machine(1000), {}}, {}, {}, {}};
-  const auto budgets = write_budgets(request, 4);
-  ASSERT_TRUE(budgets.ok()) << budgets.status().message();
-  EXPECT_THAT(*budgets, ElementsAre(1000));
 }
 
 SweepResult result(int64_t step_ns, std::optional<double> price = {},

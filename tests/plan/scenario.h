@@ -49,4 +49,17 @@ inline trace::Trace weight_and_activation() {
           {op({0}), op({}, {1}), op({}, {2}, {2}), op({1}, {}, {1}), op({}, {0}), op({})}};
 }
 
+inline plan::Migration offload(trace::TensorIndex tensor, trace::OpIndex trigger,
+                               trace::OpIndex deadline, plan::Tier tier = plan::Tier::kSsd) {
+  return {tensor, plan::Action::kOffload, trigger, deadline, tier};
+}
+inline plan::Migration prefetch(trace::TensorIndex tensor, trace::OpIndex trigger,
+                                trace::OpIndex deadline, plan::Tier tier = plan::Tier::kSsd) {
+  return {tensor, plan::Action::kPrefetch, trigger, deadline, tier};
+}
+inline plan::Migration drop(trace::TensorIndex tensor, trace::OpIndex trigger,
+                            trace::OpIndex deadline, plan::Tier tier = plan::Tier::kSsd) {
+  return {tensor, plan::Action::kDrop, trigger, deadline, tier};
+}
+
 }  // namespace teraio::testing

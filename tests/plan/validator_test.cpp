@@ -9,23 +9,13 @@
 namespace teraio::plan {
 namespace {
 
+using testing::drop;
 using ::testing::HasSubstr;
 using testing::machine;
+using testing::offload;
 using testing::op;
+using testing::prefetch;
 using testing::tensor;
-
-Migration offload(trace::TensorIndex tensor, trace::OpIndex trigger, trace::OpIndex deadline,
-                  Tier tier = Tier::kSsd) {
-  return {tensor, Action::kOffload, trigger, deadline, tier};
-}
-Migration prefetch(trace::TensorIndex tensor, trace::OpIndex trigger, trace::OpIndex deadline,
-                   Tier tier = Tier::kSsd) {
-  return {tensor, Action::kPrefetch, trigger, deadline, tier};
-}
-Migration drop(trace::TensorIndex tensor, trace::OpIndex trigger, trace::OpIndex deadline,
-               Tier tier = Tier::kSsd) {
-  return {tensor, Action::kDrop, trigger, deadline, tier};
-}
 
 class ValidatorTest : public ::testing::Test {
  protected:

@@ -11,7 +11,6 @@
 #include "simulate/simulator.h"
 #include "testing/generated_trace.h"
 #include "testing/test_files.h"
-#include "trace/lifetimes.h"
 
 namespace teraio::planner {
 namespace {
@@ -190,10 +189,6 @@ TEST(Planner, ThousandsOfGigabytesAreWrittenOnlyOnce) {
   EXPECT_LE(static_cast<double>(ours), 0.65 * static_cast<double>(theirs));
 }
 
-int64_t largest(const std::vector<int64_t>& values) {
-  return *std::max_element(values.begin(), values.end());
-}
-
 class Generated : public ::testing::TestWithParam<uint64_t> {};
 
 TEST_P(Generated, PlansOfAllKindsAreValidAndRun) {
@@ -202,9 +197,7 @@ TEST_P(Generated, PlansOfAllKindsAreValidAndRun) {
   options.op_count = random.scaled(1, 400);
   options.persistent_count = random.between(0, 12);
   const trace::Trace trace = testing::generated_trace(GetParam(), options);
-  const trace::Lifetimes lifetimes = lifetimes_of(trace);
-  const hardware::Hardware hardware = testing::generated_hardware(
-      GetParam(), largest(lifetimes.active_bytes), largest(lifetimes.footprint_bytes));
+  const hardware::Hardware hardware = testing::generated_hardware(GetParam(), trace);
   for (Policy policy : {Policy::kTeraio, Policy::kAlgorithm1}) {
     PlannerOptions planner_options;
     planner_options.policy = policy;
@@ -216,9 +209,7 @@ TEST_P(Generated, PlansOfAllKindsAreValidAndRun) {
 
 TEST_P(Generated, AWriteBudgetIsKeptOrRefused) {
   const trace::Trace trace = testing::generated_trace(GetParam());
-  const trace::Lifetimes lifetimes = lifetimes_of(trace);
-  const hardware::Hardware hardware = testing::generated_hardware(
-      GetParam(), largest(lifetimes.active_bytes), largest(lifetimes.footprint_bytes));
+  const hardware::Hardware hardware = testing::generated_hardware(GetParam(), trace);
   plan::Limits limits;
   limits.write_budget_bytes = written_bytes(planned(trace, hardware), trace) / 2;
   const Result<plan::Plan> tight = plan(trace, hardware, limits);

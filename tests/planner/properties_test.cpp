@@ -9,24 +9,17 @@
 #include "planner/planner.h"
 #include "simulate/simulator.h"
 #include "testing/generated_trace.h"
-#include "trace/lifetimes.h"
 #include "trace/trace_file.h"
 #include "trace/trace_index.h"
 
 namespace teraio::planner {
 namespace {
 
-int64_t largest(const std::vector<int64_t>& values) {
-  return *std::max_element(values.begin(), values.end());
-}
-
 struct Case {
   explicit Case(uint64_t seed) : Case(seed, options_of(seed)) {}
   Case(uint64_t seed, const testing::GeneratedTraceOptions& options)
       : trace(testing::generated_trace(seed, options)) {
-    const trace::Lifetimes lifetimes = lifetimes_of(trace);
-    hardware = testing::generated_hardware(seed, largest(lifetimes.active_bytes),
-                                           largest(lifetimes.footprint_bytes));
+    hardware = testing::generated_hardware(seed, trace);
   }
 
   static testing::GeneratedTraceOptions options_of(uint64_t seed) {

@@ -11,7 +11,6 @@
 #include "simulate/simulator.h"
 #include "testing/generated_trace.h"
 #include "testing/test_files.h"
-#include "trace/lifetimes.h"
 #include "trace/trace_index.h"
 
 namespace teraio::planner {
@@ -19,10 +18,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using testing::machine;
-
-int64_t largest(const std::vector<int64_t>& values) {
-  return *std::max_element(values.begin(), values.end());
-}
 
 plan::Limits with_budget(int64_t bytes) {
   plan::Limits limits;
@@ -77,9 +72,7 @@ class WriteBudgets : public ::testing::TestWithParam<uint64_t> {
     options.op_count = random.scaled(2, 300);
     options.persistent_count = random.between(0, 12);
     trace_ = testing::generated_trace(GetParam(), options);
-    const trace::Lifetimes lifetimes = lifetimes_of(trace_);
-    hardware_ = testing::generated_hardware(GetParam(), largest(lifetimes.active_bytes),
-                                            largest(lifetimes.footprint_bytes));
+    hardware_ = testing::generated_hardware(GetParam(), trace_);
   }
 
   int64_t written_within(int64_t budget_bytes) const {

@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "hardware/hardware.h"
-#include "plan/plan.h"
+#include "plan/scenario.h"
 #include "trace/trace.h"
 
 namespace teraio::testing {
@@ -15,12 +14,8 @@ namespace teraio::testing {
 inline constexpr int64_t kBytesPerNs = 1'000'000'000;
 
 inline hardware::Hardware round_machine(int64_t device_memory_bytes, int64_t host_bytes = 0) {
-  hardware::Hardware hardware;
-  hardware.name = "round";
-  hardware.device_memory_bytes = device_memory_bytes;
-  hardware.device_link = {100 * kBytesPerNs, 100 * kBytesPerNs};
-  hardware.host = {host_bytes, {kBytesPerNs, kBytesPerNs}};
-  hardware.drives = {{"d0", 1'000'000'000, {kBytesPerNs, kBytesPerNs}, 2.0, {}}};
+  hardware::Hardware hardware = machine(device_memory_bytes, host_bytes);
+  hardware.drives[0].capacity_bytes = 1'000'000'000;
   return hardware;
 }
 
@@ -58,17 +53,15 @@ class TraceBuilder {
   trace::Trace trace_{"test", "modelled", {}, {}};
 };
 
-inline plan::Migration offload(trace::TensorIndex tensor, trace::OpIndex trigger,
-                               trace::OpIndex deadline, plan::Tier tier = plan::Tier::kSsd) {
-  return {tensor, plan::Action::kOffload, trigger, deadline, tier};
-}
-inline plan::Migration prefetch(trace::TensorIndex tensor, trace::OpIndex trigger,
-                                trace::OpIndex deadline, plan::Tier tier = plan::Tier::kSsd) {
-  return {tensor, plan::Action::kPrefetch, trigger, deadline, tier};
-}
-inline plan::Migration drop(trace::TensorIndex tensor, trace::OpIndex trigger,
-                            trace::OpIndex deadline, plan::Tier tier = plan::Tier::kSsd) {
-  return {tensor, plan::Action::kDrop, trigger, deadline, tier};
+// Two frozen weights of 1000 bytes that take turns: with room for one, a step reads 2000 bytes
+// beside 200 ns of compute.
+inline trace::Trace two_weights_in_turn() {
+  TraceBuilder builder;
+  const trace::TensorIndex a = builder.persistent(1000);
+  const trace::TensorIndex b = builder.persistent(1000);
+  builder.op(100, {.reads = {a}});
+  builder.op(100, {.reads = {b}});
+  return builder.trace();
 }
 
 }  // namespace teraio::testing

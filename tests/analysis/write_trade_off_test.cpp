@@ -1,4 +1,4 @@
-#include "planner/write_trade_off.h"
+#include "analysis/write_trade_off.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include "testing/test_files.h"
 #include "trace/trace_file.h"
 
-namespace teraio::planner {
+namespace teraio::analysis {
 namespace {
 
 using namespace testing;
@@ -27,7 +27,7 @@ void expect_curve(const std::vector<WriteTradeOff>& curve) {
 TEST(WriteTradeOff, AllFitsNothingToTrade) {
   TraceBuilder builder;
   builder.op(10, {.reads = {builder.persistent(1000)}});
-  const auto curve = write_trade_off(builder.trace(), round_machine(1000), {}, {});
+  const auto curve = write_trade_off(builder.trace(), {round_machine(1000), {}}, {});
   ASSERT_TRUE(curve.ok()) << curve.status().message();
   EXPECT_EQ(*curve, (std::vector<WriteTradeOff>{{0, 0, 10}}));
 }
@@ -39,19 +39,37 @@ TEST(WriteTradeOff, OfAVisionTransformer) {
   ASSERT_TRUE(trace.ok() && hardware.ok());
   plan::Limits drives_only;
   drives_only.host_limit_bytes = 0;
-  const auto curve = write_trade_off(*trace, *hardware, drives_only, {}, 4);
+  const auto curve = write_trade_off(*trace, {*hardware, drives_only}, {}, 4);
   ASSERT_TRUE(curve.ok()) << curve.status().message();
   EXPECT_GE(curve->size(), 3);
   expect_curve(*curve);
+}
+
+TEST(WriteBudgets, NoneWhereNothingIsWritten) {
+  const auto budgets = write_budgets(two_weights_in_turn(), {round_machine(1000), {}}, {}, 4);
+  ASSERT_TRUE(budgets.ok()) << budgets.status().message();
+  EXPECT_TRUE(budgets->empty());
+}
+
+TEST(WriteBudgets, OneWhereTheMinimumIsWhatIsWritten) {
+  TraceBuilder builder;
+  const trace::TensorIndex activation = builder.transient(1000);
+  builder.op(100, {.writes = {activation}});
+  builder.op(100, {.workspace_bytes = 1000});
+  builder.op(100, {.reads = {activation}});
+  const auto budgets = write_budgets(builder.trace(), {round_machine(1000), {}}, {}, 4);
+  ASSERT_TRUE(budgets.ok()) << budgets.status().message();
+  EXPECT_EQ(*budgets, std::vector<int64_t>{1000});
 }
 
 class WriteTradeOffs : public ::testing::TestWithParam<uint64_t> {};
 
 TEST_P(WriteTradeOffs, AreWithinBudgetsAndMonotone) {
   const trace::Trace trace = generated_trace(GetParam());
-  const hardware::Hardware hardware = generated_hardware(
-      GetParam(), min_device_budget_bytes(trace, {}), 3 * min_device_budget_bytes(trace, {}));
-  const auto curve = write_trade_off(trace, hardware, {}, {});
+  const hardware::Hardware hardware =
+      generated_hardware(GetParam(), planner::min_device_budget_bytes(trace, {}),
+                         3 * planner::min_device_budget_bytes(trace, {}));
+  const auto curve = write_trade_off(trace, {hardware, {}}, {});
   ASSERT_TRUE(curve.ok()) << curve.status().message();
   expect_curve(*curve);
 }
@@ -59,4 +77,4 @@ TEST_P(WriteTradeOffs, AreWithinBudgetsAndMonotone) {
 INSTANTIATE_TEST_SUITE_P(Seeds, WriteTradeOffs, ::testing::Range<uint64_t>(0, 20));
 
 }  // namespace
-}  // namespace teraio::planner
+}  // namespace teraio::analysis
