@@ -37,7 +37,6 @@ int64_t data_bytes(const Piece& piece, int64_t extent_size_bytes) {
 
 StripedStore::Drive::Drive(DriveSpec spec, const StripedStoreOptions& options)
     : name(spec.name),
-      capacity_bytes(spec.capacity_bytes),
       staging_bytes(spec.staging_bytes),
       file(std::move(spec.file)),
       io(spec.way != nullptr ? std::move(spec.way)
@@ -53,18 +52,19 @@ StripedStore::Drive::Drive(DriveSpec spec, const StripedStoreOptions& options)
 
 StripedStore::StripedStore(std::vector<DriveSpec> drives, StripedStoreOptions options,
                            const Clock& clock)
-    : options_(std::move(options)), clock_(clock), striping_(capacities(drives)) {
+    : options_(std::move(options)),
+      clock_(clock),
+      extents_(capacities(drives), {.store_name = options_.name,
+                                    .chunk_bytes = options_.request_bytes,
+                                    .checksum = options_.checksum}) {
   TERAIO_CHECK(!drives.empty());
   TERAIO_CHECK(options_.request_bytes > 0 && options_.request_bytes % io::kBlockBytes == 0);
   TERAIO_CHECK(options_.queue_depth > 0 && options_.planned_write_depth > 0);
-  int64_t base_bytes = 0;
   for (DriveSpec& spec : drives) {
-    striping_.set_weight(static_cast<int32_t>(drives_.size()), spec.weight);
+    extents_.set_weight(static_cast<int32_t>(drives_.size()), spec.weight);
     drives_.push_back(std::make_unique<Drive>(std::move(spec), options_));
-    drives_.back()->base_bytes = base_bytes;
-    base_bytes += drives_.back()->capacity_bytes;
   }
-  for (int32_t i = 0; i < striping_.drive_count(); ++i)
+  for (int32_t i = 0; i < extents_.drive_count(); ++i)
     drives_[i]->thread = std::thread([this, i] { run(i); });
 }
 
@@ -78,16 +78,30 @@ StripedStore::~StripedStore() {
   for (const auto& drive : drives_) drive->thread.join();
 }
 
-StripedStore::ExtentRecord* StripedStore::find_extent(const Extent& extent) {
-  const auto it = extents_.find(extent.offset_bytes);
-  if (it == extents_.end() || it->second.size_bytes != extent.size_bytes) return nullptr;
-  return &it->second;
+Result<Extent> StripedStore::reserve(int64_t size_bytes) {
+  const std::lock_guard lock(mutex_);
+  return extents_.reserve(size_bytes);
+}
+
+void StripedStore::release(const Extent& extent) {
+  const std::lock_guard lock(mutex_);
+  extents_.release(extent);
+}
+
+Status StripedStore::lay_out(std::span<const PlannedCopy> copies) {
+  const std::lock_guard lock(mutex_);
+  return extents_.lay_out(copies);
+}
+
+std::optional<Extent> StripedStore::reserve_planned(size_t copy) {
+  const std::lock_guard lock(mutex_);
+  return extents_.reserve_planned(copy);
 }
 
 std::vector<Piece> StripedStore::pieces(const Extent& extent) const {
   const std::lock_guard lock(mutex_);
-  const auto it = extents_.find(extent.offset_bytes);
-  return it == extents_.end() ? std::vector<Piece>() : it->second.pieces;
+  const ExtentRecord* record = extents_.find(extent);
+  return record == nullptr ? std::vector<Piece>() : record->pieces;
 }
 
 Status StripedStore::why_refused(const Transfer& transfer) {
@@ -96,7 +110,7 @@ Status StripedStore::why_refused(const Transfer& transfer) {
                   fmt::format("{}: transfer of {} bytes at {}: {}", options_.name,
                               transfer.extent.size_bytes, transfer.extent.offset_bytes, why));
   };
-  const ExtentRecord* extent = find_extent(transfer.extent);
+  const ExtentRecord* extent = extents_.find(transfer.extent);
   if (extent == nullptr) return refuse("not an extent of this store");
   if (transfer.memory == nullptr && extent->size_bytes > 0) return refuse("no memory given");
   if (!is_page_aligned(transfer.memory)) return refuse("memory has to be page-aligned");
@@ -122,7 +136,7 @@ TransferId StripedStore::submit(Transfer transfer) {
 }
 
 void StripedStore::start_job(TransferId id, Transfer transfer, int64_t now_ns) {
-  ExtentRecord& extent = *find_extent(transfer.extent);
+  ExtentRecord& extent = *extents_.find(transfer.extent);
   const bool is_write = transfer.direction == io::Direction::kWrite;
   QueuePlace place{true, is_write ? 0 : transfer.deadline, id};
   if (transfer.priority == Priority::kUrgent) place = {false, ++urgent_count_, id};
@@ -299,7 +313,7 @@ io::Chunk StripedStore::chunk_of(Job& job, const QueuedRequest& request) const {
   chunk.memory = job.transfer.memory + piece.extent_offset_bytes + request.offset_bytes;
   chunk.offset_bytes = piece.drive_offset_bytes + request.offset_bytes;
   chunk.size_bytes = request.size_bytes;
-  if (options_.checksum)
+  if (!job.extent->checksums.empty())
     chunk.checksum = &job.extent->checksums[index][request.offset_bytes / options_.request_bytes];
   chunk.transfer = request.transfer;
   chunk.is_urgent = request.is_urgent;
@@ -339,7 +353,7 @@ void StripedStore::note_failure(int32_t drive_index, Job& job, const Status& sta
   drive.meter.add_error();
   spdlog::error("{}: {}", options_.name, status.message());
   // New extents go to the other drives while they have room.
-  if (status.code() != ErrorCode::kOutOfSpace) striping_.set_weight(drive_index, 0);
+  if (status.code() != ErrorCode::kOutOfSpace) extents_.set_weight(drive_index, 0);
   if (!job.completion.status.ok()) return;
   job.completion.status = status;
   withdraw(job);
@@ -399,9 +413,9 @@ int64_t StripedStore::written_bytes(const Drive& drive) const {
 void StripedStore::follow_rates() {
   for (const auto& drive : drives_)
     if (drive->meter.round_trip_rate() <= 0) return;
-  for (int32_t i = 0; i < striping_.drive_count(); ++i) {
-    const bool has_failed = striping_.weights()[i] <= 0;
-    if (!has_failed) striping_.set_weight(i, drives_[i]->meter.round_trip_rate());
+  for (int32_t i = 0; i < extents_.drive_count(); ++i) {
+    const bool has_failed = extents_.weight(i) <= 0;
+    if (!has_failed) extents_.set_weight(i, drives_[i]->meter.round_trip_rate());
   }
 }
 
@@ -409,11 +423,7 @@ TierCounters StripedStore::counters() const {
   const int64_t now_ns = clock_.now_ns();
   const std::lock_guard lock(mutex_);
   TierCounters counters;
-  counters.capacity_bytes = striping_.capacity_bytes();
-  counters.reserved_bytes = reserved_bytes_;
-  counters.reserved_peak_bytes = reserved_peak_bytes_;
-  counters.laid_out_bytes = layout_.room_bytes();
-  counters.displaced_count = displaced_count_;
+  extents_.count(counters);
   for (const auto& drive : drives_) {
     const DriveCounters& own = counters.drives.emplace_back(drive->meter.counters(now_ns));
     counters.bytes_read += own.bytes_read;

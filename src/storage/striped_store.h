@@ -23,7 +23,7 @@
 #include "io/extent_file.h"
 #include "storage/drive_meter.h"
 #include "storage/drive_queue.h"
-#include "storage/layout.h"
+#include "storage/extent_table.h"
 #include "storage/slowdown.h"
 #include "storage/striping.h"
 #include "storage/tier_store.h"
@@ -70,21 +70,10 @@ class StripedStore final : public TierStore {
   void expedite(TransferId id) override;
   TierCounters counters() const override;
 
-  // Where an extent lies. For tests and reports.
+  // Where an extent lies; empty when it is none of this store. For tests and reports.
   std::vector<Piece> pieces(const Extent& extent) const;
 
  private:
-  struct ExtentRecord {
-    int64_t size_bytes = 0;
-    std::vector<Piece> pieces;
-    std::vector<std::vector<uint64_t>> checksums;  // per piece and chunk; empty when not kept
-    int32_t reads_under_way = 0;
-    bool write_under_way = false;
-    bool holds_bytes = false;   // written whole
-    int64_t planned_copy = -1;  // of the layout; -1: not made by it, or that layout is forgotten
-  };
-  using ExtentMap = std::unordered_map<int64_t, ExtentRecord>;  // by offset
-
   struct Job {
     Transfer transfer;
     ExtentRecord* extent = nullptr;
@@ -104,6 +93,7 @@ class StripedStore final : public TierStore {
     std::vector<device::Event> arrivals;
   };
 
+  // A `done` to be called, outside the mutex.
   struct Ending {
     std::function<void(const Completion&)> done;
     Completion completion;
@@ -113,8 +103,6 @@ class StripedStore final : public TierStore {
     Drive(DriveSpec spec, const StripedStoreOptions& options);
 
     std::string name;
-    int64_t capacity_bytes;
-    int64_t base_bytes = 0;  // where it begins in the store's address space
     int64_t staging_bytes;
     io::ExtentFile file;
     std::unique_ptr<io::ChunkIo> io;
@@ -156,12 +144,6 @@ class StripedStore final : public TierStore {
 
   // All of these with the mutex held.
   Status why_refused(const Transfer& transfer);
-  ExtentRecord* find_extent(const Extent& extent);
-  ExtentRecord make_record(int64_t size_bytes, std::vector<Piece> pieces) const;
-  int64_t offset_of(const Piece& first) const;
-  void count_reserved(int64_t room_bytes);
-  Status no_room(int64_t wanted_bytes, std::string_view what) const;
-  void forget_layout();
   void start_job(TransferId id, Transfer transfer, int64_t now_ns);
   void withdraw(const Job& job);
   Ending end_job(TransferId id, int64_t now_ns);
@@ -184,19 +166,12 @@ class StripedStore final : public TierStore {
   const StripedStoreOptions options_;
   const Clock& clock_;
   mutable std::mutex mutex_;
-  Striping striping_;
+  ExtentTable extents_;
   std::vector<std::unique_ptr<Drive>> drives_;
-  ExtentMap extents_;
-  Layout layout_;
-  // By copy of the layout: its extent while it is not reserved, ready to be put in.
-  std::vector<ExtentMap::node_type> planned_extents_;
   std::unordered_map<TransferId, Job> jobs_;
   std::vector<Ending> endings_;  // of transfers that ended without I/O; drive 0's thread calls them
   TransferId last_id_ = 0;
   int64_t urgent_count_ = 0;
-  int64_t reserved_bytes_ = 0;
-  int64_t reserved_peak_bytes_ = 0;
-  int64_t displaced_count_ = 0;
   bool is_stopping_ = false;
 };
 

@@ -1,0 +1,85 @@
+// ExtentTable: the extents of a store, and which bytes of its drives each of them has.
+//
+// Extents come from two sources: reserve() takes any bytes that are free, and reserve_planned()
+// takes those that a layout has fixed before. The table knows what every extent holds and which
+// transfers use it; it moves no bytes.
+//
+// Threads: one at a time. Pointers to records stay valid until the extent is released.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.h"
+#include "storage/layout.h"
+#include "storage/striping.h"
+#include "storage/tier_store.h"
+
+namespace teraio::storage {
+
+struct ExtentRecord {
+  int64_t size_bytes = 0;
+  std::vector<Piece> pieces;
+  std::vector<std::vector<uint64_t>> checksums;  // by piece and chunk; empty: not kept
+  int32_t reads_under_way = 0;
+  bool write_under_way = false;
+  bool holds_bytes = false;   // written whole
+  int64_t planned_copy = -1;  // of the layout; -1: not made by it, or that layout is forgotten
+};
+
+struct ExtentTableOptions {
+  std::string store_name;  // for messages
+  int64_t chunk_bytes = 0;
+  bool checksum = false;  // records have room for one checksum per chunk
+};
+
+class ExtentTable {
+ public:
+  // Of drives with these capacities, multiples of kBlockBytes.
+  ExtentTable(const std::vector<int64_t>& capacities_bytes, ExtentTableOptions options);
+
+  // As TierStore's.
+  Result<Extent> reserve(int64_t size_bytes);
+  void release(const Extent& extent);
+  Status lay_out(std::span<const PlannedCopy> copies);
+  std::optional<Extent> reserve_planned(size_t copy);
+
+  // nullptr: no extent of this table.
+  ExtentRecord* find(const Extent& extent);
+  const ExtentRecord* find(const Extent& extent) const;
+
+  int32_t drive_count() const { return striping_.drive_count(); }
+  // Shares of later extents; see Striping.
+  void set_weight(int32_t drive, double weight) { striping_.set_weight(drive, weight); }
+  double weight(int32_t drive) const { return striping_.weights()[drive]; }
+
+  // Sets the counters of capacity, of reserved and laid out bytes, and of displaced copies.
+  void count(TierCounters& counters) const;
+
+ private:
+  using RecordMap = std::unordered_map<int64_t, ExtentRecord>;  // by the extent's offset
+
+  ExtentRecord make_record(int64_t size_bytes, std::vector<Piece> pieces) const;
+  int64_t offset_of(const Piece& first) const;
+  void count_reserved(int64_t room_bytes);
+  Status no_room(int64_t wanted_bytes, std::string_view what) const;
+  void forget_layout();
+
+  const ExtentTableOptions options_;
+  Striping striping_;
+  std::vector<int64_t> bases_bytes_;  // by drive: where it begins in the store's address space
+  RecordMap records_;
+  Layout layout_;
+  // By copy of the layout: its record while it is not reserved, ready to be inserted.
+  std::vector<RecordMap::node_type> planned_records_;
+  int64_t reserved_bytes_ = 0;
+  int64_t reserved_peak_bytes_ = 0;
+  int64_t displaced_count_ = 0;
+};
+
+}  // namespace teraio::storage

@@ -1,0 +1,89 @@
+// Extents without a store: what is found, what a layout keeps, and what becomes of both.
+#include "storage/extent_table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "base/check.h"
+#include "base/units.h"
+
+namespace teraio::storage {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ExtentTableTest : public ::testing::Test {
+ protected:
+  TierCounters counters() const {
+    TierCounters counters;
+    table_.count(counters);
+    return counters;
+  }
+
+  ExtentTable table_{{8 * kMiB, 8 * kMiB}, {.store_name = "test", .chunk_bytes = kMiB}};
+};
+
+TEST_F(ExtentTableTest, AnExtentIsFoundBySizeAndOffsetUntilItIsReleased) {
+  const Extent extent = *table_.reserve(kMiB + 5);
+  ASSERT_NE(table_.find(extent), nullptr);
+  EXPECT_EQ(table_.find(extent)->size_bytes, kMiB + 5);
+  EXPECT_EQ(table_.find({extent.offset_bytes, kMiB}), nullptr);
+  table_.release(extent);
+  EXPECT_EQ(table_.find(extent), nullptr);
+}
+
+TEST_F(ExtentTableTest, RecordsHaveAChecksumPerChunkWhenAsked) {
+  EXPECT_TRUE(table_.find(*table_.reserve(3 * kMiB))->checksums.empty());
+  ExtentTable checked({8 * kMiB}, {.store_name = "test", .chunk_bytes = kMiB, .checksum = true});
+  const ExtentRecord* record = checked.find(*checked.reserve(2 * kMiB + 1));
+  ASSERT_EQ(record->checksums.size(), 1u);
+  EXPECT_EQ(record->checksums[0].size(), 3u);
+}
+
+TEST_F(ExtentTableTest, WhatIsInUseIsNotReleased) {
+  const Extent extent = *table_.reserve(kMiB);
+  table_.find(extent)->reads_under_way = 1;
+  EXPECT_THROW(table_.release(extent), InvariantError);
+  table_.find(extent)->reads_under_way = 0;
+  table_.release(extent);
+  EXPECT_THROW(table_.release(extent), InvariantError);
+}
+
+TEST_F(ExtentTableTest, AnExtentOfAForgottenLayoutIsReleasedLikeAnyOther) {
+  ASSERT_TRUE(table_.lay_out(std::vector<PlannedCopy>{{6 * kMiB, 0, 10}}).ok());
+  const Extent extent = *table_.reserve_planned(0);
+  ASSERT_TRUE(table_.lay_out({}).ok());
+  EXPECT_FALSE(table_.reserve_planned(0).has_value());
+  EXPECT_EQ(table_.find(extent)->planned_copy, -1);
+  EXPECT_FALSE(table_.reserve(12 * kMiB).ok()) << "its bytes are not free yet";
+  table_.release(extent);
+  EXPECT_TRUE(table_.reserve(16 * kMiB).ok());
+}
+
+TEST_F(ExtentTableTest, CountersFollow) {
+  const std::vector<PlannedCopy> copies = {{2 * kMiB, 0, 10}, {2 * kMiB, 10, 20}};
+  ASSERT_TRUE(table_.lay_out(copies).ok());
+  EXPECT_EQ(counters().laid_out_bytes, 2 * kMiB);
+  const Extent first = *table_.reserve_planned(0);
+  EXPECT_FALSE(table_.reserve_planned(1).has_value()) << "the first is still there";
+  EXPECT_EQ(counters().displaced_count, 1);
+  table_.release(first);
+  EXPECT_TRUE(table_.reserve_planned(1).has_value());
+  EXPECT_EQ(counters().capacity_bytes, 16 * kMiB);
+  EXPECT_EQ(counters().reserved_bytes, 2 * kMiB);
+  EXPECT_EQ(counters().reserved_peak_bytes, 2 * kMiB);
+}
+
+TEST_F(ExtentTableTest, AFailureTellsWhatIsFreeAndWhatThePlanKeeps) {
+  ASSERT_TRUE(table_.lay_out(std::vector<PlannedCopy>{{10 * kMiB, 0, 10}}).ok());
+  const Status status = table_.reserve(12 * kMiB).status();
+  EXPECT_EQ(status.code(), ErrorCode::kOutOfSpace);
+  EXPECT_THAT(status.message(), HasSubstr("test: no room for 12.6 MB"));
+  EXPECT_THAT(status.message(), HasSubstr("10.5 MB are kept for the plan"));
+  EXPECT_EQ(table_.reserve(-1).status().code(), ErrorCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace teraio::storage
