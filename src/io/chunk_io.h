@@ -1,6 +1,6 @@
 // ChunkIo: chunks on their way between the memory of transfers and one drive.
 //
-// What stands between a store and a DriveIo: ExactIo makes transfers whole, StagedIo takes them
+// What stands between a store and a DriveIo: RetryingIo makes transfers whole, StagedIo takes them
 // through host memory, GpuDirectIo around it. All have the same request objects.
 #pragma once
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "io/cufile_io.h"
-#include "io/exact_io.h"
+#include "io/retrying_io.h"
 #include "io/gpu_direct_io.h"
 #include "io/staged_io.h"
 
@@ -28,7 +28,7 @@ Result<std::unique_ptr<ChunkIo>> open_direct(device::Device& device,
                             .on_result = [&staged] { staged.wake(); }});
   if (!io.ok()) return io.status();
   return std::unique_ptr<ChunkIo>(
-      std::make_unique<ExactIo>(std::move(*io), options.drive_name, options.window));
+      std::make_unique<RetryingIo>(std::move(*io), options.drive_name, options.window));
 }
 
 }  // namespace
@@ -46,7 +46,7 @@ Result<DevicePath> open_device_path(std::unique_ptr<DriveIo> drive, device::Devi
   if (!registered.ok())
     spdlog::info("drive {}: {}; I/O looks its pages up instead", options.drive_name,
                  registered.message());
-  auto exact = std::make_unique<ExactIo>(std::move(drive), options.drive_name, options.window);
+  auto exact = std::make_unique<RetryingIo>(std::move(drive), options.drive_name, options.window);
   path.io = std::make_unique<StagedIo>(
       std::move(exact), std::move(*ring), device,
       StagedIoOptions{.drive_name = options.drive_name, .slot_bytes = options.request_bytes});

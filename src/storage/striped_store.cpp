@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/units.h"
-#include "io/exact_io.h"
+#include "io/retrying_io.h"
 
 namespace teraio::storage {
 namespace {
@@ -40,7 +40,7 @@ StripedStore::Drive::Drive(DriveSpec spec, const StripedStoreOptions& options)
       staging_bytes(spec.staging_bytes),
       file(std::move(spec.file)),
       io(spec.way != nullptr ? std::move(spec.way)
-                             : std::make_unique<io::ExactIo>(std::move(spec.io), spec.name,
+                             : std::make_unique<io::RetryingIo>(std::move(spec.io), spec.name,
                                                              2 * options.queue_depth)),
       queue(options.request_bytes, options.queue_depth, options.planned_write_depth),
       meter(name, io->description(),

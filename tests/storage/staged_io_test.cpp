@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "io/device_path.h"
-#include "io/exact_io.h"
+#include "io/retrying_io.h"
 #include "storage/store_session.h"
 #include "storage/striped_store.h"
 #include "testing/fake_async_device.h"

@@ -1,4 +1,4 @@
-// ExactIo: chunks over a DriveIo that are whole or failed.
+// RetryingIo: chunks over a DriveIo that are whole or failed.
 //
 // Resumes short transfers, repeats interrupted ones, turns errors into text that names drive,
 // offset and cause, and keeps a checksum of every chunk when asked to.
@@ -15,9 +15,9 @@
 
 namespace teraio::io {
 
-class ExactIo final : public ChunkIo {
+class RetryingIo final : public ChunkIo {
  public:
-  ExactIo(std::unique_ptr<DriveIo> io, std::string drive_name, int32_t window);
+  RetryingIo(std::unique_ptr<DriveIo> io, std::string drive_name, int32_t window);
 
   std::string description() const override { return std::string(io_->description()); }
   void submit(const Chunk& chunk) override;

@@ -1,4 +1,4 @@
-#include "io/exact_io.h"
+#include "io/retrying_io.h"
 
 #include <fmt/format.h>
 #include <xxhash.h>
@@ -26,12 +26,12 @@ bool means_full(int64_t error_number) { return error_number == ENOSPC || error_n
 
 }  // namespace
 
-ExactIo::ExactIo(std::unique_ptr<DriveIo> io, std::string drive_name, int32_t window)
+RetryingIo::RetryingIo(std::unique_ptr<DriveIo> io, std::string drive_name, int32_t window)
     : io_(std::move(io)), drive_name_(std::move(drive_name)), slots_(static_cast<size_t>(window)) {
   for (uint64_t tag = slots_.size(); tag > 0; --tag) free_slots_.push_back(tag - 1);
 }
 
-void ExactIo::submit(const Chunk& chunk) {
+void RetryingIo::submit(const Chunk& chunk) {
   TERAIO_CHECK(!free_slots_.empty());
   const uint64_t tag = free_slots_.back();
   free_slots_.pop_back();
@@ -42,7 +42,7 @@ void ExactIo::submit(const Chunk& chunk) {
   slots_[tag].chunk.arrival = nullptr;
 }
 
-void ExactIo::submit_rest(uint64_t tag) {
+void RetryingIo::submit_rest(uint64_t tag) {
   const Slot& slot = slots_[tag];
   const Chunk& chunk = slot.chunk;
   const int64_t size_bytes = align_up(chunk.size_bytes, kBlockBytes) - slot.done_bytes;
@@ -50,7 +50,7 @@ void ExactIo::submit_rest(uint64_t tag) {
                chunk.offset_bytes + slot.done_bytes, size_bytes, tag, chunk.after, chunk.arrival});
 }
 
-void ExactIo::wait(std::vector<ChunkResult>& results) {
+void RetryingIo::wait(std::vector<ChunkResult>& results) {
   io_results_.clear();
   io_->wait(io_results_);
   for (const IoResult& io_result : io_results_) {
@@ -66,7 +66,7 @@ void ExactIo::wait(std::vector<ChunkResult>& results) {
   }
 }
 
-Status ExactIo::settle(Slot& slot, int64_t result, bool& goes_on) const {
+Status RetryingIo::settle(Slot& slot, int64_t result, bool& goes_on) const {
   if (is_passing(result)) {
     goes_on = ++slot.retry_count < kRetryLimit;
     return goes_on ? Status() : error(slot, -result);
@@ -84,7 +84,7 @@ Status ExactIo::settle(Slot& slot, int64_t result, bool& goes_on) const {
   return goes_on ? Status() : error(slot, EIO);
 }
 
-Status ExactIo::check_bytes(const Chunk& chunk) const {
+Status RetryingIo::check_bytes(const Chunk& chunk) const {
   if (chunk.checksum == nullptr || chunk.direction == Direction::kWrite) return Status();
   const uint64_t found = checksum_of(chunk);
   if (found == *chunk.checksum) return Status();
@@ -95,14 +95,14 @@ Status ExactIo::check_bytes(const Chunk& chunk) const {
                   drive_name_, chunk.size_bytes, chunk.offset_bytes, found, *chunk.checksum));
 }
 
-std::string ExactIo::describe(const Slot& slot) const {
+std::string RetryingIo::describe(const Slot& slot) const {
   return fmt::format("drive {}: {} of {} bytes at offset {}", drive_name_,
                      slot.chunk.direction == Direction::kRead ? "read" : "write",
                      slot.chunk.size_bytes - slot.done_bytes,
                      slot.chunk.offset_bytes + slot.done_bytes);
 }
 
-Status ExactIo::error(const Slot& slot, int64_t error_number) const {
+Status RetryingIo::error(const Slot& slot, int64_t error_number) const {
   const ErrorCode code = means_full(error_number) ? ErrorCode::kOutOfSpace : ErrorCode::kIoError;
   return Status(code, fmt::format("{} failed: {}", describe(slot), io_->error_text(error_number)));
 }
