@@ -14,7 +14,7 @@
 #include "device/cpu_device.h"
 #include "device/cuda_device.h"
 #include "device/host_memory.h"
-#include "device_load.h"
+#include "device_load_generator.h"
 #include "storage/host_store.h"
 #include "storage/ssd_store.h"
 
@@ -77,7 +77,7 @@ void measure_host(Report& report, device::Device& device, const Arguments& argum
   const int64_t room_bytes = tier_bytes + 2 * probe::kLoadTransfersAtOnce * kLoadTransferBytes;
   const auto host = value_or_fail(device::HostMemory::map(4 * kLoadTransferBytes, device));
   const auto store = value_or_fail(storage::open_host_store(room_bytes, device, clock));
-  const auto load = value_or_fail(DeviceLoad::open(*store, device, tier_bytes));
+  const auto load = value_or_fail(DeviceLoadGenerator::open(*store, device, tier_bytes));
   const Measure bare = [&](const Phase& phase, int64_t duration_ns) {
     return measure_bare_copies(device, host, phase.reads, phase.writes, duration_ns);
   };
@@ -100,7 +100,7 @@ void measure_ssd(Report& report, device::Device& device, const Arguments& argume
   options.capacity_bytes = tier_bytes + 2 * probe::kLoadTransfersAtOnce * kLoadTransferBytes;
   options.device = &device;
   const auto store = value_or_fail(open_ssd_store({{arguments.directory}}, options, clock));
-  const auto load = value_or_fail(DeviceLoad::open(*store, device, tier_bytes));
+  const auto load = value_or_fail(DeviceLoadGenerator::open(*store, device, tier_bytes));
   const Measure ours = [&](const Phase& phase, int64_t duration_ns) {
     return load->run(phase.reads, phase.writes, duration_ns);
   };

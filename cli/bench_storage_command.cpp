@@ -16,7 +16,7 @@
 #include "drives/drive_endurance.h"
 #include "drives/drive_facts.h"
 #include "drives/drive_identity.h"
-#include "probe/drive_load.h"
+#include "probe/drive_load_generator.h"
 
 namespace teraio::cli {
 namespace {
@@ -86,12 +86,12 @@ int64_t resident_bytes() {
   return resident_pages * sysconf(_SC_PAGESIZE);
 }
 
-int64_t moved_bytes(const probe::DriveLoad& load) {
+int64_t moved_bytes(const probe::DriveLoadGenerator& load) {
   const storage::TierCounters counters = load.counters();
   return counters.bytes_read + counters.bytes_written;
 }
 
-Measured measure(probe::DriveLoad& load, const Phase& phase, double seconds) {
+Measured measure(probe::DriveLoadGenerator& load, const Phase& phase, double seconds) {
   const double cpu_before = cpu_seconds();
   const int64_t bytes_before = moved_bytes(load);
   const auto rates = load.run(phase.reads, phase.writes, static_cast<int64_t>(seconds * 1e9));
@@ -100,7 +100,7 @@ Measured measure(probe::DriveLoad& load, const Phase& phase, double seconds) {
   return {phase.name, *rates, (cpu_seconds() - cpu_before) / moved_gb};
 }
 
-std::unique_ptr<probe::DriveLoad> open_or_fail(
+std::unique_ptr<probe::DriveLoadGenerator> open_or_fail(
     const std::vector<storage::SsdDirectory>& directories, const Arguments& arguments) {
   storage::SsdStoreOptions options;
   options.request_bytes = size_or_fail(arguments.request_size);
@@ -110,7 +110,8 @@ std::unique_ptr<probe::DriveLoad> open_or_fail(
   options.backend = arguments.backend == "uring"     ? storage::IoBackend::kUring
                     : arguments.backend == "threads" ? storage::IoBackend::kThreads
                                                      : storage::IoBackend::kAuto;
-  auto load = probe::DriveLoad::open(directories, size_or_fail(arguments.file_size), options);
+  auto load =
+      probe::DriveLoadGenerator::open(directories, size_or_fail(arguments.file_size), options);
   if (!load.ok()) fail(load.status());
   return std::move(*load);
 }
@@ -215,7 +216,7 @@ void bench(const Arguments& arguments) {
   const std::vector<Wear> before = count_writes(arguments);
   if (directories.size() > 1) report.alone = measure_alone(directories, arguments);
   const int64_t memory_before = resident_bytes();
-  const std::unique_ptr<probe::DriveLoad> load = open_or_fail(directories, arguments);
+  const std::unique_ptr<probe::DriveLoadGenerator> load = open_or_fail(directories, arguments);
   for (const Phase& phase : kPhases) {
     if (arguments.phase != "all" && arguments.phase != phase.name) continue;
     report.measured.push_back(measure(*load, phase, arguments.seconds));

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "io/cufile_io.h"
-#include "io/retrying_io.h"
 #include "io/gpu_direct_io.h"
+#include "io/retrying_io.h"
 #include "io/staged_io.h"
 
 namespace teraio::io {

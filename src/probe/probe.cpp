@@ -15,7 +15,7 @@
 #include "base/units.h"
 #include "drives/drive_identity.h"
 #include "io/extent_file.h"
-#include "probe/drive_load.h"
+#include "probe/drive_load_generator.h"
 #include "storage/ssd_store.h"
 
 namespace teraio::probe {
@@ -47,7 +47,7 @@ std::string describe(const SustainedRate& measured) {
 }
 
 // Fills in what is measured. Writes first: the caches are full of what has just been written.
-Status measure(DriveLoad& load, const SustainedRateOptions& options,
+Status measure(DriveLoadGenerator& load, const SustainedRateOptions& options,
                const std::function<void(const std::string&)>& say, DriveProbe& probe) {
   const auto run = [&](bool reads, bool writes) -> Result<LoadRates> {
     const Result<SustainedRate> measured = load.run_until_settled(reads, writes, options);
@@ -144,7 +144,8 @@ Result<DriveProbe> probe_directory(const std::filesystem::path& directory,
   };
   const int64_t file_bytes = std::min(options.file_bytes, probe->capacity_bytes / 2);
   say(fmt::format("writing {} to measure with", format_size(file_bytes)));
-  const auto load = DriveLoad::open({{directory, 0, 0}}, file_bytes, storage::SsdStoreOptions());
+  const auto load =
+      DriveLoadGenerator::open({{directory, 0, 0}}, file_bytes, storage::SsdStoreOptions());
   if (!load.ok()) return load.status();
   TERAIO_RETURN_IF_ERROR(measure(**load, options.sustained, say, *probe));
   say(format_size(probe->written_bytes) + " were written to measure");

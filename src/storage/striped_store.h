@@ -38,12 +38,13 @@ struct DriveSpec {
   double read_bytes_per_second = 0;
   double write_bytes_per_second = 0;
   std::function<std::optional<drives::Temperature>()>
-      temperature;                   // empty: the drive does not tell
-  io::ExtentFile file;               // what `io` works on; empty for drives in memory
-  std::unique_ptr<io::DriveIo> io;   // made for a window of 2 * queue_depth
-  std::unique_ptr<io::ChunkIo> way;  // instead of io, where chunks go another way than by RetryingIo
-  std::string gpu_direct_off;        // why; empty: it is on, or there is no device to go to
-  int64_t staging_bytes = 0;         // of host memory that `way` holds
+      temperature;                  // empty: the drive does not tell
+  io::ExtentFile file;              // what `io` works on; empty for drives in memory
+  std::unique_ptr<io::DriveIo> io;  // made for a window of 2 * queue_depth
+  std::unique_ptr<io::ChunkIo>
+      way;                     // instead of io, where chunks go another way than by RetryingIo
+  std::string gpu_direct_off;  // why; empty: it is on, or there is no device to go to
+  int64_t staging_bytes = 0;   // of host memory that `way` holds
 };
 
 struct StripedStoreOptions {

@@ -1,4 +1,5 @@
-// DriveLoad: an ssd store kept busy, to measure what its drives and our path to them can do.
+// DriveLoadGenerator: an ssd store kept busy, to measure what its drives and our path to them can
+// do.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +9,8 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "probe/load_generator.h"
 #include "probe/sustained_rate.h"
-#include "probe/tier_load.h"
 #include "storage/ssd_store.h"
 
 namespace teraio::probe {
@@ -22,14 +23,14 @@ struct UrgentLatency {
 };
 
 // Transfers of many requests each, of bytes that no drive can compress. One thread.
-class DriveLoad {
+class DriveLoadGenerator {
  public:
   // Takes `file_bytes` (at least 96 MiB) on the directories and writes all of it.
   // `options.capacity_bytes` is not used.
-  static Result<std::unique_ptr<DriveLoad>> open(
+  static Result<std::unique_ptr<DriveLoadGenerator>> open(
       const std::vector<storage::SsdDirectory>& directories, int64_t file_bytes,
       storage::SsdStoreOptions options);
-  ~DriveLoad();
+  ~DriveLoadGenerator();
 
   // Keeps the chosen directions busy for that long.
   Result<LoadRates> run(bool reads, bool writes, int64_t duration_ns) {
@@ -54,7 +55,7 @@ class DriveLoad {
   using Buffer = std::unique_ptr<std::byte, decltype(&std::free)>;
   static Buffer make_buffer();
 
-  explicit DriveLoad(int64_t request_bytes);
+  explicit DriveLoadGenerator(int64_t request_bytes);
   LoadMemory memory() const;
   // Writes it too.
   Result<storage::Extent> reserve(int64_t size_bytes);
@@ -69,8 +70,8 @@ class DriveLoad {
   std::vector<Buffer> targets_;  // of reads, one per lane
   std::unique_ptr<storage::TierStore> store_;
   storage::Extent small_;
-  storage::Extent request_;         // of one request's size
-  std::unique_ptr<TierLoad> load_;  // of the store
+  storage::Extent request_;              // of one request's size
+  std::unique_ptr<LoadGenerator> load_;  // of the store
 };
 
 }  // namespace teraio::probe

@@ -1,4 +1,4 @@
-#include "probe/drive_load.h"
+#include "probe/drive_load_generator.h"
 
 #include <algorithm>
 #include <cstring>
@@ -24,14 +24,14 @@ int64_t median(std::vector<int64_t> values) {
 }  // namespace
 
 // Touched here, so that no page fault is measured later.
-DriveLoad::Buffer DriveLoad::make_buffer() {
+DriveLoadGenerator::Buffer DriveLoadGenerator::make_buffer() {
   Buffer buffer{static_cast<std::byte*>(std::aligned_alloc(io::kBlockBytes, kTransferBytes)),
                 &std::free};
   std::memset(buffer.get(), 1, kTransferBytes);
   return buffer;
 }
 
-DriveLoad::DriveLoad(int64_t request_bytes)
+DriveLoadGenerator::DriveLoadGenerator(int64_t request_bytes)
     : request_bytes_(std::min(request_bytes, kTransferBytes)), noise_(make_buffer()) {
   std::mt19937_64 random(20260101);
   auto* words = reinterpret_cast<uint64_t*>(noise_.get());
@@ -39,9 +39,9 @@ DriveLoad::DriveLoad(int64_t request_bytes)
   for (int32_t i = 0; i < kLoadTransfersAtOnce; ++i) targets_.push_back(make_buffer());
 }
 
-DriveLoad::~DriveLoad() = default;
+DriveLoadGenerator::~DriveLoadGenerator() = default;
 
-LoadMemory DriveLoad::memory() const {
+LoadMemory DriveLoadGenerator::memory() const {
   LoadMemory memory;
   for (const Buffer& target : targets_) {
     memory[static_cast<size_t>(io::Direction::kRead)].push_back(target.get());
@@ -50,17 +50,17 @@ LoadMemory DriveLoad::memory() const {
   return memory;
 }
 
-Result<std::unique_ptr<DriveLoad>> DriveLoad::open(
+Result<std::unique_ptr<DriveLoadGenerator>> DriveLoadGenerator::open(
     const std::vector<storage::SsdDirectory>& directories, int64_t file_bytes,
     storage::SsdStoreOptions options) {
-  std::unique_ptr<DriveLoad> load(new DriveLoad(options.request_bytes));
+  std::unique_ptr<DriveLoadGenerator> load(new DriveLoadGenerator(options.request_bytes));
   const int64_t size_bytes =
-      align_up(std::max(file_bytes, TierLoad::least_bytes(kTransferBytes)), kTransferBytes);
+      align_up(std::max(file_bytes, LoadGenerator::least_bytes(kTransferBytes)), kTransferBytes);
   options.capacity_bytes = size_bytes + io::kBlockBytes + load->request_bytes_;
   auto store = open_ssd_store(directories, options, load->clock_);
   if (!store.ok()) return store.status();
   load->store_ = std::move(*store);
-  load->load_ = std::make_unique<TierLoad>(*load->store_, kTransferBytes, load->memory());
+  load->load_ = std::make_unique<LoadGenerator>(*load->store_, kTransferBytes, load->memory());
   TERAIO_RETURN_IF_ERROR(load->load_->fill(size_bytes));
   const Result<storage::Extent> small = load->reserve(io::kBlockBytes);
   if (!small.ok()) return small.status();
@@ -71,7 +71,7 @@ Result<std::unique_ptr<DriveLoad>> DriveLoad::open(
   return load;
 }
 
-Result<storage::Extent> DriveLoad::reserve(int64_t size_bytes) {
+Result<storage::Extent> DriveLoadGenerator::reserve(int64_t size_bytes) {
   const Result<storage::Extent> extent = store_->reserve(size_bytes);
   if (!extent.ok()) return extent;
   load_->submit(io::Direction::kWrite, 0, *extent);
@@ -80,8 +80,8 @@ Result<storage::Extent> DriveLoad::reserve(int64_t size_bytes) {
   return extent;
 }
 
-Result<SustainedRate> DriveLoad::run_until_settled(bool reads, bool writes,
-                                                   const SustainedRateOptions& options) {
+Result<SustainedRate> DriveLoadGenerator::run_until_settled(bool reads, bool writes,
+                                                            const SustainedRateOptions& options) {
   SustainedRate rate(reads, writes, options);
   const Status status = load_->keep_busy(reads, writes, [&](const LoadProgress& progress) {
     rate.add(progress);
@@ -91,8 +91,8 @@ Result<SustainedRate> DriveLoad::run_until_settled(bool reads, bool writes,
   return rate;
 }
 
-Result<int64_t> DriveLoad::idle_ns(io::Direction direction, const storage::Extent& extent,
-                                   storage::Priority priority) {
+Result<int64_t> DriveLoadGenerator::idle_ns(io::Direction direction, const storage::Extent& extent,
+                                            storage::Priority priority) {
   std::vector<int64_t> durations_ns;
   for (int32_t i = 0; i < kLatencySamples; ++i) {
     load_->submit(direction, 0, extent, priority);
@@ -103,12 +103,12 @@ Result<int64_t> DriveLoad::idle_ns(io::Direction direction, const storage::Exten
   return median(std::move(durations_ns));
 }
 
-Result<int64_t> DriveLoad::read_latency_ns() {
+Result<int64_t> DriveLoadGenerator::read_latency_ns() {
   return idle_ns(io::Direction::kRead, small_, storage::Priority::kPlanned);
 }
 
 // As long as samples are missing, every write that ends is followed by another, and every read too.
-Result<int64_t> DriveLoad::urgent_read_behind_writes_ns() {
+Result<int64_t> DriveLoadGenerator::urgent_read_behind_writes_ns() {
   for (int32_t lane = 0; lane < kLoadTransfersAtOnce; ++lane)
     load_->submit(io::Direction::kWrite, lane, load_->next_extent(io::Direction::kWrite));
   int32_t under_way = kLoadTransfersAtOnce;
@@ -116,7 +116,7 @@ Result<int64_t> DriveLoad::urgent_read_behind_writes_ns() {
   std::vector<int64_t> durations_ns;
   Status status;
   while (under_way > 0) {
-    const TierLoad::Ending ending = load_->wait_for_ending();
+    const LoadGenerator::Ending ending = load_->wait_for_ending();
     --under_way;
     if (status.ok()) status = ending.completion.status;
     if (ending.direction == io::Direction::kRead) {
@@ -137,7 +137,7 @@ Result<int64_t> DriveLoad::urgent_read_behind_writes_ns() {
   return median(std::move(durations_ns));
 }
 
-Result<UrgentLatency> DriveLoad::urgent_latency() {
+Result<UrgentLatency> DriveLoadGenerator::urgent_latency() {
   const auto write_ns = idle_ns(io::Direction::kWrite, request_, storage::Priority::kPlanned);
   if (!write_ns.ok()) return write_ns.status();
   const auto idle = idle_ns(io::Direction::kRead, request_, storage::Priority::kUrgent);
@@ -147,7 +147,7 @@ Result<UrgentLatency> DriveLoad::urgent_latency() {
   return UrgentLatency{*idle, *busy, *write_ns};
 }
 
-int64_t DriveLoad::buffer_bytes() const {
+int64_t DriveLoadGenerator::buffer_bytes() const {
   return static_cast<int64_t>(1 + targets_.size()) * kTransferBytes;
 }
 

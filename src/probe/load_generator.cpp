@@ -1,4 +1,4 @@
-#include "probe/tier_load.h"
+#include "probe/load_generator.h"
 
 #include <utility>
 
@@ -9,12 +9,12 @@ size_t index_of(io::Direction direction) { return static_cast<size_t>(direction)
 
 }  // namespace
 
-TierLoad::~TierLoad() {
+LoadGenerator::~LoadGenerator() {
   for (const auto& half : extents_)
     for (const storage::Extent& extent : half) store_.release(extent);
 }
 
-Status TierLoad::fill(int64_t tier_bytes) {
+Status LoadGenerator::fill(int64_t tier_bytes) {
   const int64_t count = tier_bytes / transfer_bytes_;
   for (int64_t i = 0; i < count; ++i) {
     const Result<storage::Extent> extent = store_.reserve(transfer_bytes_);
@@ -31,13 +31,13 @@ Status TierLoad::fill(int64_t tier_bytes) {
   return status;
 }
 
-const storage::Extent& TierLoad::next_extent(io::Direction direction) {
+const storage::Extent& LoadGenerator::next_extent(io::Direction direction) {
   const std::vector<storage::Extent>& half = extents_[index_of(direction)];
   return half[next_[index_of(direction)]++ % half.size()];
 }
 
-void TierLoad::submit(io::Direction direction, int32_t lane, const storage::Extent& extent,
-                      storage::Priority priority) {
+void LoadGenerator::submit(io::Direction direction, int32_t lane, const storage::Extent& extent,
+                           storage::Priority priority) {
   storage::Transfer transfer;
   transfer.direction = direction;
   transfer.extent = extent;
@@ -51,7 +51,7 @@ void TierLoad::submit(io::Direction direction, int32_t lane, const storage::Exte
   store_.submit(std::move(transfer));
 }
 
-TierLoad::Ending TierLoad::wait_for_ending() {
+LoadGenerator::Ending LoadGenerator::wait_for_ending() {
   std::unique_lock lock(mutex_);
   ended_.wait(lock, [this] { return !endings_.empty(); });
   Ending ending = std::move(endings_.front());
@@ -59,8 +59,8 @@ TierLoad::Ending TierLoad::wait_for_ending() {
   return ending;
 }
 
-Status TierLoad::keep_busy(bool reads, bool writes,
-                           const std::function<bool(const LoadProgress&)>& is_over) {
+Status LoadGenerator::keep_busy(bool reads, bool writes,
+                                const std::function<bool(const LoadProgress&)>& is_over) {
   const bool is_active[2] = {reads, writes};
   const storage::TierCounters before = store_.counters();
   const int64_t start_ns = clock_.now_ns();
@@ -89,7 +89,7 @@ Status TierLoad::keep_busy(bool reads, bool writes,
   return status;
 }
 
-Result<LoadRates> TierLoad::run(bool reads, bool writes, int64_t duration_ns) {
+Result<LoadRates> LoadGenerator::run(bool reads, bool writes, int64_t duration_ns) {
   LoadProgress all;
   const Status status = keep_busy(reads, writes, [&](const LoadProgress& progress) {
     all = progress;

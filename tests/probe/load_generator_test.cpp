@@ -1,5 +1,5 @@
 // A tier kept busy: what is moved, when it ends, and what is left behind.
-#include "probe/tier_load.h"
+#include "probe/load_generator.h"
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ using testing::PageMemory;
 constexpr int64_t kTransferBytes = 4 * kMiB;
 constexpr int64_t kTierBytes = 48 * kMiB;
 
-class TierLoadTest : public ::testing::Test {
+class LoadGeneratorTest : public ::testing::Test {
  protected:
   void open(std::function<testing::FaultSchedule(int32_t)> faults = {}) {
     testing::MemoryStoreOptions options;
@@ -25,7 +25,7 @@ class TierLoadTest : public ::testing::Test {
     options.drives[0].capacity_bytes = kTierBytes;
     options.faults = std::move(faults);
     store_ = open_memory_store(options, clock_);
-    load_ = std::make_unique<TierLoad>(*store_, kTransferBytes, memory());
+    load_ = std::make_unique<LoadGenerator>(*store_, kTransferBytes, memory());
   }
 
   LoadMemory memory() {
@@ -45,11 +45,11 @@ class TierLoadTest : public ::testing::Test {
   PageMemory memory_{kTransferBytes};
   VirtualClock clock_;
   std::unique_ptr<storage::TierStore> store_;
-  std::unique_ptr<TierLoad> load_;
+  std::unique_ptr<LoadGenerator> load_;
   LoadProgress last_;
 };
 
-TEST_F(TierLoadTest, FillsWhatItTakesAndGivesItBack) {
+TEST_F(LoadGeneratorTest, FillsWhatItTakesAndGivesItBack) {
   open();
   ASSERT_TRUE(load_->fill(kTierBytes).ok());
   EXPECT_EQ(store_->counters().bytes_written, kTierBytes);
@@ -58,9 +58,9 @@ TEST_F(TierLoadTest, FillsWhatItTakesAndGivesItBack) {
   EXPECT_EQ(store_->counters().reserved_bytes, 0);
 }
 
-TEST_F(TierLoadTest, MovesTheChosenDirectionsUntilItIsOver) {
+TEST_F(LoadGeneratorTest, MovesTheChosenDirectionsUntilItIsOver) {
   open();
-  ASSERT_TRUE(load_->fill(TierLoad::least_bytes(kTransferBytes)).ok());
+  ASSERT_TRUE(load_->fill(LoadGenerator::least_bytes(kTransferBytes)).ok());
   ASSERT_TRUE(move(true, false, 100 * kMiB).ok());
   EXPECT_GE(last_.bytes_read, 100 * kMiB);
   EXPECT_LE(last_.bytes_read, 100 * kMiB + 4 * kTransferBytes);
@@ -73,7 +73,7 @@ TEST_F(TierLoadTest, MovesTheChosenDirectionsUntilItIsOver) {
   EXPECT_GT(last_.bytes_read, 0);
 }
 
-TEST_F(TierLoadTest, RatesAreOfTheTimeThatPassed) {
+TEST_F(LoadGeneratorTest, RatesAreOfTheTimeThatPassed) {
   open();
   ASSERT_TRUE(load_->fill(kTierBytes).ok());
   const Result<LoadRates> rates = load_->run(true, false, 1'000'000);
@@ -82,7 +82,7 @@ TEST_F(TierLoadTest, RatesAreOfTheTimeThatPassed) {
   EXPECT_EQ(rates->write, 0);
 }
 
-TEST_F(TierLoadTest, AFailureEndsItAndNothingStaysUnderWay) {
+TEST_F(LoadGeneratorTest, AFailureEndsItAndNothingStaysUnderWay) {
   open([](int32_t) {
     return [](const io::IoRequest& request) -> std::optional<testing::Fault> {
       if (request.direction == io::Direction::kWrite) return std::nullopt;
@@ -96,7 +96,7 @@ TEST_F(TierLoadTest, AFailureEndsItAndNothingStaysUnderWay) {
   EXPECT_EQ(store_->counters().reserved_bytes, 0) << "all of it could be released";
 }
 
-TEST_F(TierLoadTest, AStoreThatIsTooSmallIsAFailure) {
+TEST_F(LoadGeneratorTest, AStoreThatIsTooSmallIsAFailure) {
   open();
   EXPECT_EQ(load_->fill(2 * kTierBytes).code(), ErrorCode::kOutOfSpace);
 }

@@ -1,4 +1,5 @@
-// DeviceLoad: keeps transfers between a tier and a device's memory busy, to measure their rates.
+// DeviceLoadGenerator: keeps transfers between a tier and a device's memory busy, to measure their
+// rates.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 #include "base/units.h"
 #include "device/device.h"
 #include "device/host_memory.h"
-#include "probe/tier_load.h"
+#include "probe/load_generator.h"
 #include "storage/tier_store.h"
 
 namespace teraio::cli {
@@ -17,13 +18,14 @@ namespace teraio::cli {
 inline constexpr int64_t kLoadTransferBytes = 64 * kMiB;
 
 // Threads: one. The store and the device outlive this object.
-class DeviceLoad {
+class DeviceLoadGenerator {
  public:
   // Allocates 384 MiB on the device and `tier_bytes` (at least as much) in the store, which it
   // fills.
-  static Result<std::unique_ptr<DeviceLoad>> open(storage::TierStore& store, device::Device& device,
-                                                  int64_t tier_bytes);
-  ~DeviceLoad();
+  static Result<std::unique_ptr<DeviceLoadGenerator>> open(storage::TierStore& store,
+                                                           device::Device& device,
+                                                           int64_t tier_bytes);
+  ~DeviceLoadGenerator();
 
   // Keeps the chosen directions busy for `duration_ns`.
   Result<probe::LoadRates> run(bool reads, bool writes, int64_t duration_ns) {
@@ -31,12 +33,12 @@ class DeviceLoad {
   }
 
  private:
-  explicit DeviceLoad(device::Device& device) : device_(device) {}
+  explicit DeviceLoadGenerator(device::Device& device) : device_(device) {}
   Status take_memory();
 
   device::Device& device_;
   probe::LoadMemory memory_;
-  std::unique_ptr<probe::TierLoad> load_;
+  std::unique_ptr<probe::LoadGenerator> load_;
 };
 
 // Measures plain copies between the device and `host` (the size of four transfers), without a

@@ -1,4 +1,4 @@
-// TierLoad: a tier kept busy, to measure it. Transfers of one size, several at a time in each
+// LoadGenerator: a tier kept busy, to measure it. Transfers of one size, several at a time in each
 // direction, so that it never waits for us.
 //
 // One thread; no transfer is under way between two calls of it but what submit() was told.
@@ -25,7 +25,7 @@ inline constexpr int32_t kLoadTransfersAtOnce = 3;
 // Where the bytes of transfers are, by direction and lane: as many lanes as transfers at once.
 using LoadMemory = std::array<std::vector<std::byte*>, 2>;
 
-class TierLoad {
+class LoadGenerator {
  public:
   struct Ending {
     io::Direction direction;
@@ -34,11 +34,11 @@ class TierLoad {
   };
 
   // `store` outlives it, and so does `memory`, every piece of which holds a transfer.
-  TierLoad(storage::TierStore& store, int64_t transfer_bytes, LoadMemory memory)
+  LoadGenerator(storage::TierStore& store, int64_t transfer_bytes, LoadMemory memory)
       : store_(store), transfer_bytes_(transfer_bytes), memory_(std::move(memory)) {}
-  ~TierLoad();
-  TierLoad(const TierLoad&) = delete;
-  TierLoad& operator=(const TierLoad&) = delete;
+  ~LoadGenerator();
+  LoadGenerator(const LoadGenerator&) = delete;
+  LoadGenerator& operator=(const LoadGenerator&) = delete;
 
   // What it needs of a store at least.
   static int64_t least_bytes(int64_t transfer_bytes) {

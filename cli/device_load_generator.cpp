@@ -1,4 +1,4 @@
-#include "device_load.h"
+#include "device_load_generator.h"
 
 #include <algorithm>
 #include <deque>
@@ -57,22 +57,23 @@ Result<double> copy_one_way(device::Device& device, std::byte* memory, std::byte
 
 }  // namespace
 
-Result<std::unique_ptr<DeviceLoad>> DeviceLoad::open(storage::TierStore& store,
-                                                     device::Device& device, int64_t tier_bytes) {
-  std::unique_ptr<DeviceLoad> load(new DeviceLoad(device));
+Result<std::unique_ptr<DeviceLoadGenerator>> DeviceLoadGenerator::open(storage::TierStore& store,
+                                                                       device::Device& device,
+                                                                       int64_t tier_bytes) {
+  std::unique_ptr<DeviceLoadGenerator> load(new DeviceLoadGenerator(device));
   TERAIO_RETURN_IF_ERROR(load->take_memory());
-  load->load_ = std::make_unique<probe::TierLoad>(store, kLoadTransferBytes, load->memory_);
-  const int64_t least_bytes = probe::TierLoad::least_bytes(kLoadTransferBytes);
+  load->load_ = std::make_unique<probe::LoadGenerator>(store, kLoadTransferBytes, load->memory_);
+  const int64_t least_bytes = probe::LoadGenerator::least_bytes(kLoadTransferBytes);
   TERAIO_RETURN_IF_ERROR(load->load_->fill(std::max(tier_bytes, least_bytes)));
   return load;
 }
 
-DeviceLoad::~DeviceLoad() {
+DeviceLoadGenerator::~DeviceLoadGenerator() {
   for (const auto& lanes : memory_)
     for (std::byte* memory : lanes) device_.release(memory);
 }
 
-Status DeviceLoad::take_memory() {
+Status DeviceLoadGenerator::take_memory() {
   const std::vector<uint64_t> bytes = noise();
   for (auto& lanes : memory_) {
     for (int32_t lane = 0; lane < probe::kLoadTransfersAtOnce; ++lane) {
