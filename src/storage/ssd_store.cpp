@@ -169,7 +169,7 @@ Status add_device_path(DriveSpec& spec, const Place& place, const SsdStoreOption
     path_options.drive_node = drives::read_drive_facts(place.identity.folder).numa_node;
   Result<io::DevicePath> path = open_device_path(std::move(spec.io), *options.device, path_options);
   if (!path.ok()) return path.status();
-  spec.way = std::move(path->io);
+  spec.chunk_io = std::move(path->io);
   spec.gpu_direct_off = std::move(path->gpu_direct_off);
   spec.staging_bytes = path->staging_bytes;
   return Status();

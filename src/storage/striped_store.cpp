@@ -39,9 +39,9 @@ StripedStore::Drive::Drive(DriveSpec spec, const StripedStoreOptions& options)
     : name(spec.name),
       staging_bytes(spec.staging_bytes),
       file(std::move(spec.file)),
-      io(spec.way != nullptr ? std::move(spec.way)
-                             : std::make_unique<io::RetryingIo>(std::move(spec.io), spec.name,
-                                                                2 * options.queue_depth)),
+      io(spec.chunk_io != nullptr ? std::move(spec.chunk_io)
+                                  : std::make_unique<io::RetryingIo>(std::move(spec.io), spec.name,
+                                                                     2 * options.queue_depth)),
       queue(options.request_bytes, options.queue_depth, options.planned_write_depth),
       meter(name, io->description(),
             {options.queue_depth, std::min(options.queue_depth, options.planned_write_depth)}),

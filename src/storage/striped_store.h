@@ -42,9 +42,9 @@ struct DriveSpec {
   io::ExtentFile file;              // what `io` works on; empty for drives in memory
   std::unique_ptr<io::DriveIo> io;  // made for a window of 2 * queue_depth
   std::unique_ptr<io::ChunkIo>
-      way;                     // instead of io, where chunks go another way than by RetryingIo
+      chunk_io;                // instead of io, where chunks do not go through RetryingIo
   std::string gpu_direct_off;  // why; empty: it is on, or there is no device to go to
-  int64_t staging_bytes = 0;   // of host memory that `way` holds
+  int64_t staging_bytes = 0;   // of host memory that `chunk_io` holds
 };
 
 struct StripedStoreOptions {

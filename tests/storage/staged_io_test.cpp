@@ -56,7 +56,7 @@ class StagedIoTest : public ::testing::Test {
     std::vector<DriveSpec> drives(1);
     drives[0].name = "staged0";
     drives[0].capacity_bytes = 16 * kMiB;
-    drives[0].way = std::move(path->io);
+    drives[0].chunk_io = std::move(path->io);
     drives[0].gpu_direct_off = path->gpu_direct_off;
     drives[0].staging_bytes = path->staging_bytes;
     StripedStoreOptions store_options;
