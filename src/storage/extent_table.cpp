@@ -38,7 +38,7 @@ ExtentRecord* ExtentTable::find(const Extent& extent) {
 }
 
 const ExtentRecord* ExtentTable::find(const Extent& extent) const {
-  const auto it = records_.find(extent.offset_bytes);
+  const auto it = records_.find(extent.id);
   if (it == records_.end() || it->second.size_bytes != extent.size_bytes) return nullptr;
   return &it->second;
 }
@@ -51,7 +51,7 @@ ExtentRecord ExtentTable::make_record(int64_t size_bytes, std::vector<Piece> pie
   return record;
 }
 
-int64_t ExtentTable::offset_of(const Piece& first) const {
+ExtentId ExtentTable::id_of(const Piece& first) const {
   return bases_bytes_[first.drive] + first.drive_offset_bytes;
 }
 
@@ -76,8 +76,8 @@ Result<Extent> ExtentTable::reserve(int64_t size_bytes) {
                   fmt::format("{}: cannot reserve {} bytes", options_.store_name, size_bytes));
   std::optional<std::vector<Piece>> pieces = striping_.take(room_bytes_of(size_bytes));
   if (!pieces) return no_room(size_bytes, "");
-  const Extent extent{offset_of(pieces->front()), size_bytes};
-  records_[extent.offset_bytes] = make_record(size_bytes, std::move(*pieces));
+  const Extent extent{id_of(pieces->front()), size_bytes};
+  records_[extent.id] = make_record(size_bytes, std::move(*pieces));
   count_reserved(room_bytes_of(size_bytes));
   return extent;
 }
@@ -90,11 +90,11 @@ void ExtentTable::release(const Extent& extent) {
   if (record->planned_copy >= 0) {
     const auto copy = static_cast<size_t>(record->planned_copy);
     layout_.give_back(copy);
-    planned_records_[copy] = records_.extract(extent.offset_bytes);
+    planned_records_[copy] = records_.extract(extent.id);
     return;
   }
   striping_.give_back(record->pieces);
-  records_.erase(extent.offset_bytes);
+  records_.erase(extent.id);
 }
 
 Status ExtentTable::lay_out(std::span<const PlannedCopy> copies) {
@@ -107,11 +107,11 @@ Status ExtentTable::lay_out(std::span<const PlannedCopy> copies) {
   records_.reserve(records_.size() + copies.size());
   RecordMap making;
   for (size_t i = 0; i < copies.size(); ++i) {
-    const int64_t offset_bytes = offset_of(layout_.pieces(i).front());
-    ExtentRecord& record = making[offset_bytes];
+    const ExtentId id = id_of(layout_.pieces(i).front());
+    ExtentRecord& record = making[id];
     record = make_record(copies[i].size_bytes, layout_.pieces(i));
     record.planned_copy = static_cast<int64_t>(i);
-    planned_records_.push_back(making.extract(offset_bytes));
+    planned_records_.push_back(making.extract(id));
   }
   return Status();
 }
@@ -119,7 +119,7 @@ Status ExtentTable::lay_out(std::span<const PlannedCopy> copies) {
 // What is there by the layout becomes an extent like any other.
 void ExtentTable::forget_layout() {
   striping_.give_back(layout_.room());
-  for (auto& [offset_bytes, record] : records_)
+  for (auto& [id, record] : records_)
     if (std::exchange(record.planned_copy, -1) >= 0) striping_.take_exactly(record.pieces);
   layout_ = Layout();
   planned_records_.clear();

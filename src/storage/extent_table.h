@@ -62,10 +62,10 @@ class ExtentTable {
   void count(TierCounters& counters) const;
 
  private:
-  using RecordMap = std::unordered_map<int64_t, ExtentRecord>;  // by the extent's offset
+  using RecordMap = std::unordered_map<ExtentId, ExtentRecord>;
 
   ExtentRecord make_record(int64_t size_bytes, std::vector<Piece> pieces) const;
-  int64_t offset_of(const Piece& first) const;
+  ExtentId id_of(const Piece& first) const;
   void count_reserved(int64_t room_bytes);
   Status no_room(int64_t wanted_bytes, std::string_view what) const;
   void forget_layout();

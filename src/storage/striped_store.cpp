@@ -108,7 +108,7 @@ Status StripedStore::why_refused(const Transfer& transfer) {
   const auto refuse = [&](std::string_view why) {
     return Status(ErrorCode::kInvalidArgument,
                   fmt::format("{}: transfer of {} bytes at {}: {}", options_.name,
-                              transfer.extent.size_bytes, transfer.extent.offset_bytes, why));
+                              transfer.extent.size_bytes, transfer.extent.id, why));
   };
   const ExtentRecord* extent = extents_.find(transfer.extent);
   if (extent == nullptr) return refuse("not an extent of this store");
@@ -219,9 +219,8 @@ StripedStore::Ending StripedStore::end_job(TransferId id, int64_t now_ns) {
   job.completion.transferred_bytes = extent.size_bytes - job.bytes_left;
   job.completion.end_ns = now_ns;
   if (!is_ok && job.completion.status.code() != ErrorCode::kCancelled)
-    job.completion.status = job.completion.status.with_context(
-        fmt::format("{}: extent of {} bytes at {}", options_.name, extent.size_bytes,
-                    job.transfer.extent.offset_bytes));
+    job.completion.status = job.completion.status.with_context(fmt::format(
+        "{}: extent of {} bytes at {}", options_.name, extent.size_bytes, job.transfer.extent.id));
   Ending ending{std::move(job.transfer.done), std::move(job.completion)};
   jobs_.erase(id);
   return ending;

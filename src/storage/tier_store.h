@@ -26,13 +26,17 @@
 
 namespace teraio::storage {
 
-// A reserved place of one tensor. The store may have striped it over drives; offset_bytes is in the
-// store's own address space and a multiple of 4096.
+// The name of an extent among the reserved ones of its store; a released name may come again. A
+// store that has drives makes it from the place of the extent's first byte, and the other bytes can
+// be anywhere.
+using ExtentId = int64_t;
+
+// A reserved place of one tensor.
 struct Extent {
-  int64_t offset_bytes = -1;
+  ExtentId id = -1;
   int64_t size_bytes = 0;  // as asked for, not rounded
 
-  bool is_valid() const { return offset_bytes >= 0; }
+  bool is_valid() const { return id >= 0; }
   bool operator==(const Extent&) const = default;
 };
 

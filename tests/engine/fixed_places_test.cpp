@@ -157,7 +157,7 @@ TEST_F(FixedPlaces, AreTheSameInEveryIterationAndSharedOverTime) {
   const std::vector<storage::Extent> first = iterate(weight);
   for (const storage::Extent& extent : first) ASSERT_TRUE(extent.is_valid());
   EXPECT_EQ(first[1], first[2]);
-  EXPECT_NE(first[0].offset_bytes, first[1].offset_bytes);
+  EXPECT_NE(first[0].id, first[1].id);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(iterate(weight), first);
   EXPECT_EQ(ssd_->counters().displaced_count, 0);
   EXPECT_EQ(engine_->counters().skipped_migrations, 0);
@@ -178,7 +178,7 @@ TEST_F(FixedPlaces, ACopyThatIsThereOutlivesANewPlan) {
   EXPECT_EQ(ssd_->counters().laid_out_bytes, 3 * kUnitBytes) << "the weight has its own";
   const std::vector<storage::Extent> places = iterate(weight);
   EXPECT_EQ(places[0], weights);
-  EXPECT_NE(places[1].offset_bytes, place(a).offset_bytes);
+  EXPECT_NE(places[1].id, place(a).id);
   op(kLost, {{a, false}});
 }
 

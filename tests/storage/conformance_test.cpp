@@ -223,12 +223,7 @@ TEST_P(Conformance, BadTransfersAreRefusedThroughDone) {
   const std::vector<Transfer> bad = {
       {io::Direction::kRead, extent, memory.data() + 64, Priority::kPlanned, 0, {}},
       {io::Direction::kRead, extent, nullptr, Priority::kPlanned, 0, {}},
-      {io::Direction::kRead,
-       Extent{extent.offset_bytes, 4096},
-       memory.data(),
-       Priority::kPlanned,
-       0,
-       {}},
+      {io::Direction::kRead, Extent{extent.id, 4096}, memory.data(), Priority::kPlanned, 0, {}},
       {io::Direction::kWrite,
        Extent{int64_t{1} << 40, 8192},
        memory.data(),

@@ -29,7 +29,7 @@ TEST_F(ExtentTableTest, AnExtentIsFoundBySizeAndOffsetUntilItIsReleased) {
   const Extent extent = *table_.reserve(kMiB + 5);
   ASSERT_NE(table_.find(extent), nullptr);
   EXPECT_EQ(table_.find(extent)->size_bytes, kMiB + 5);
-  EXPECT_EQ(table_.find({extent.offset_bytes, kMiB}), nullptr);
+  EXPECT_EQ(table_.find({extent.id, kMiB}), nullptr);
   table_.release(extent);
   EXPECT_EQ(table_.find(extent), nullptr);
 }

@@ -186,8 +186,8 @@ class RandomRun {
     } else if (is_ok) {
       ++good_reads_;
       ASSERT_TRUE(transfer.memory->holds(transfer.seed))
-          << model.extent.size_bytes << " bytes at " << model.extent.offset_bytes
-          << " differ from byte " << transfer.memory->first_difference(transfer.seed) << " on";
+          << model.extent.size_bytes << " bytes at " << model.extent.id << " differ from byte "
+          << transfer.memory->first_difference(transfer.seed) << " on";
     }
   }
 

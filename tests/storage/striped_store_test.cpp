@@ -134,7 +134,7 @@ TEST_F(StripedStoreTest, UrgentReadsPassPlannedOnes) {
   begun_read(a);
   read(b);
   urgent_read(c);
-  EXPECT_THAT(offsets_as_they_begin(), ElementsAre(c.offset_bytes, b.offset_bytes));
+  EXPECT_THAT(offsets_as_they_begin(), ElementsAre(c.id, b.id));
 }
 
 TEST_F(StripedStoreTest, PlannedReadsGoByDeadline) {
@@ -144,7 +144,7 @@ TEST_F(StripedStoreTest, PlannedReadsGoByDeadline) {
   read(b, 30);
   read(c, 10);
   read(d, 20);
-  EXPECT_THAT(offsets_as_they_begin(), ElementsAre(c.offset_bytes, d.offset_bytes, b.offset_bytes));
+  EXPECT_THAT(offsets_as_they_begin(), ElementsAre(c.id, d.id, b.id));
 }
 
 TEST_F(StripedStoreTest, PlannedWritesGoInIssueOrder) {
@@ -154,7 +154,7 @@ TEST_F(StripedStoreTest, PlannedWritesGoInIssueOrder) {
   write(a);
   write(c);
   write(b);
-  EXPECT_THAT(offsets_as_they_begin(), ElementsAre(c.offset_bytes, b.offset_bytes));
+  EXPECT_THAT(offsets_as_they_begin(), ElementsAre(c.id, b.id));
 }
 
 TEST_F(StripedStoreTest, ExpeditedTransfersGoInTheOrderOfBecomingUrgent) {
@@ -165,7 +165,7 @@ TEST_F(StripedStoreTest, ExpeditedTransfersGoInTheOrderOfBecomingUrgent) {
   read(d);
   store().expedite(third.id);
   store().expedite(second.id);
-  EXPECT_THAT(offsets_as_they_begin(), ElementsAre(c.offset_bytes, b.offset_bytes, d.offset_bytes));
+  EXPECT_THAT(offsets_as_they_begin(), ElementsAre(c.id, b.id, d.id));
 }
 
 TEST_F(StripedStoreTest, TheRestOfAStartedTransferCanBeExpedited) {
@@ -176,8 +176,7 @@ TEST_F(StripedStoreTest, TheRestOfAStartedTransferCanBeExpedited) {
   read(small, 1);
   store().expedite(long_read.id);
   EXPECT_THAT(offsets_as_they_begin(),
-              ElementsAre(large.offset_bytes + kRequestBytes,
-                          large.offset_bytes + 2 * kRequestBytes, small.offset_bytes));
+              ElementsAre(large.id + kRequestBytes, large.id + 2 * kRequestBytes, small.id));
 }
 
 TEST_F(StripedStoreTest, ExpeditingWhatIsOverDoesNothing) {
