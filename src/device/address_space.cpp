@@ -57,21 +57,21 @@ AddressSpace::~AddressSpace() { munmap(mapping_, mapping_bytes_); }
 bool AddressSpace::probe_move() {
   const PageRange first{0, kPageBytes};
   const PageRange second{kPageBytes, kPageBytes};
-  if (!back(first)) return false;
+  if (!commit(first)) return false;
   *at(0) = std::byte{42};
   const bool moved = move_mapped(first, second.begin_bytes) == kPageBytes;
   const bool kept = moved && *at(kPageBytes) == std::byte{42};
-  unback({0, 2 * kPageBytes});
+  decommit({0, 2 * kPageBytes});
   return kept;
 }
 
 // A new mapping, rather than other rights for the old one: what the system kept of the old one (a
 // table of small pages, boundaries) leaves fewer huge pages to it.
-bool AddressSpace::back(PageRange range) {
+bool AddressSpace::commit(PageRange range) {
   return map_anew(at(range.begin_bytes), range.size_bytes, PROT_READ | PROT_WRITE);
 }
 
-bool AddressSpace::unback(PageRange range) {
+bool AddressSpace::decommit(PageRange range) {
   return map_anew(at(range.begin_bytes), range.size_bytes, PROT_NONE);
 }
 
@@ -81,9 +81,9 @@ int64_t AddressSpace::move(PageRange from, int64_t to_bytes) {
 }
 
 bool AddressSpace::replace(PageRange from, int64_t to_bytes) {
-  if (!unback(from)) return false;
-  if (back({to_bytes, from.size_bytes})) return true;
-  back(from);
+  if (!decommit(from)) return false;
+  if (commit({to_bytes, from.size_bytes})) return true;
+  commit(from);
   return false;
 }
 

@@ -1,7 +1,7 @@
 // AddressSpace: one reserved range of virtual addresses whose pages are added, taken away and
 // moved.
 //
-// A page is backed (readable and writable; it costs memory from its first touch on) or not (an
+// A page is committed (readable and writable; it costs memory from its first touch on) or not (an
 // access is a fault). The addresses stay reserved all the time, so nothing else of the process ever
 // lands between them. A forked child inherits the pages. Not thread-safe.
 #pragma once
@@ -18,7 +18,7 @@ namespace teraio::device {
 class AddressSpace {
  public:
   // Reserves `size_bytes`, or less (halved, down to least_bytes) where the system refuses. Starts
-  // on a huge page; nothing is backed. kUnsupported when nothing is to be had.
+  // on a huge page; nothing is committed. kUnsupported when nothing is to be had.
   static Result<std::unique_ptr<AddressSpace>> reserve(int64_t size_bytes, int64_t least_bytes);
 
   ~AddressSpace();
@@ -33,12 +33,12 @@ class AddressSpace {
   int64_t size_bytes() const { return size_bytes_; }
 
   // False when the system refuses (its limit of mappings or of memory); then nothing changed.
-  bool back(PageRange range);
+  bool commit(PageRange range);
   // Gives the pages back to the system.
-  bool unback(PageRange range);
+  bool decommit(PageRange range);
 
-  // Backs the unbacked pages at `to_bytes` with the physical pages of `from`, which becomes
-  // unbacked. No byte is copied and no page is touched. Where the system cannot move pages, they
+  // Commits the uncommitted pages at `to_bytes` with the physical pages of `from`, which becomes
+  // uncommitted. No byte is copied and no page is touched. Where the system cannot move pages, they
   // are replaced. Returns how many bytes from the front of `from` were moved: less than all when
   // the system refused the rest.
   int64_t move(PageRange from, int64_t to_bytes);

@@ -13,7 +13,7 @@ PageRange FreePages::inside(PageRange range) const {
 }
 
 template <typename Visit>
-void FreePages::for_each_crumb(PageRange range, Visit visit) const {
+void FreePages::for_each_fragment(PageRange range, Visit visit) const {
   const PageRange whole = inside(range);
   if (whole.size_bytes == 0) return visit(range);
   const PageRange front{range.begin_bytes, whole.begin_bytes - range.begin_bytes};
@@ -24,11 +24,11 @@ void FreePages::for_each_crumb(PageRange range, Visit visit) const {
 
 // The neighbours' granules are there already; new are the ones that `range` completes.
 void FreePages::insert(PageRange range) {
-  const auto forget = [&](PageRange crumb) { crumbs_.erase(crumb); };
-  if (auto before = pages_.ending_at(range.begin_bytes)) for_each_crumb(*before, forget);
-  if (auto after = pages_.starting_at(range.end_bytes())) for_each_crumb(*after, forget);
+  const auto forget = [&](PageRange fragment) { fragments_.erase(fragment); };
+  if (auto before = pages_.ending_at(range.begin_bytes)) for_each_fragment(*before, forget);
+  if (auto after = pages_.starting_at(range.end_bytes())) for_each_fragment(*after, forget);
   const PageRange merged = pages_.insert(range);
-  for_each_crumb(merged, [&](PageRange crumb) { crumbs_.insert(crumb); });
+  for_each_fragment(merged, [&](PageRange fragment) { fragments_.insert(fragment); });
   const int64_t first_bytes = range.begin_bytes & -granule_bytes_;
   const int64_t last_bytes = align_up(range.end_bytes(), granule_bytes_);
   const int64_t begin_bytes = std::max(first_bytes, inside(merged).begin_bytes);
@@ -40,17 +40,17 @@ void FreePages::insert(PageRange range) {
 void FreePages::erase(PageRange range) {
   const PageRange held = pages_.holding(range);
   const PageRange whole = inside(held);
-  for_each_crumb(held, [&](PageRange crumb) { crumbs_.erase(crumb); });
+  for_each_fragment(held, [&](PageRange fragment) { fragments_.erase(fragment); });
   const int64_t begin_bytes = std::max(range.begin_bytes & -granule_bytes_, whole.begin_bytes);
   const int64_t end_bytes =
       std::min(align_up(range.end_bytes(), granule_bytes_), whole.end_bytes());
   if (begin_bytes < end_bytes) granules_.erase({begin_bytes, end_bytes - begin_bytes});
   pages_.erase(range);
-  const auto note = [&](PageRange crumb) { crumbs_.insert(crumb); };
+  const auto note = [&](PageRange fragment) { fragments_.insert(fragment); };
   const PageRange front{held.begin_bytes, range.begin_bytes - held.begin_bytes};
   const PageRange back{range.end_bytes(), held.end_bytes() - range.end_bytes()};
-  if (front.size_bytes > 0) for_each_crumb(front, note);
-  if (back.size_bytes > 0) for_each_crumb(back, note);
+  if (front.size_bytes > 0) for_each_fragment(front, note);
+  if (back.size_bytes > 0) for_each_fragment(back, note);
 }
 
 }  // namespace teraio::device

@@ -23,20 +23,20 @@ class FreePages {
   const PageRanges& pages() const { return pages_; }
   // The free granules: a part of pages().
   const PageRanges& granules() const { return granules_; }
-  // The others: beside pages in use, or alone among unbacked addresses.
-  const PageRanges& crumbs() const { return crumbs_; }
+  // The others: beside pages in use, or alone among uncommitted addresses.
+  const PageRanges& fragments() const { return fragments_; }
 
  private:
   // The granules within a range; empty when it holds none.
   PageRange inside(PageRange range) const;
   // Calls visit(range) for what is left of `range` beside its granules.
   template <typename Visit>
-  void for_each_crumb(PageRange range, Visit visit) const;
+  void for_each_fragment(PageRange range, Visit visit) const;
 
   int64_t granule_bytes_;
   PageRanges pages_;
   PageRanges granules_;
-  PageRanges crumbs_;
+  PageRanges fragments_;
 };
 
 }  // namespace teraio::device

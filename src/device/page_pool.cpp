@@ -14,15 +14,15 @@ namespace {
 
 constexpr int64_t kGrowthBytes = 2 * kMiB;  // a huge page: fewer calls, and the system can give one
 constexpr int64_t kLargeGranules = 4;       // blocks from here on begin on a granule
-constexpr int64_t kMostCrumbs = 4;          // that a part of a granule is put together from, about
+constexpr int64_t kMostFragments = 4;       // that a part of a granule is put together from, about
 // Pieces this small take longer to move than new pages take to be touched.
-constexpr int64_t kCrumbBytes = 64 * kKiB;
+constexpr int64_t kFragmentBytes = 64 * kKiB;
 
 }  // namespace
 
 PagePool::PagePool(std::unique_ptr<AddressSpace> space, PagePoolOptions options)
     : options_(options), space_(std::move(space)), free_(options.granule_bytes) {
-  unbacked_.insert({0, space_->size_bytes()});
+  uncommitted_.insert({0, space_->size_bytes()});
   gaps_.insert({0, space_->size_bytes()});
 }
 
@@ -67,7 +67,7 @@ void PagePool::renew_granules(PageRange range) {
   const int64_t first_bytes = range.begin_bytes & -granule_bytes;
   for (int64_t begin = first_bytes; begin < range.end_bytes(); begin += granule_bytes) {
     const PageRange granule{begin, granule_bytes};
-    if (count_seams(granule, 1) > 0 && free_.granules().contains(granule)) renew(granule);
+    if (count_boundaries(granule, 1) > 0 && free_.granules().contains(granule)) renew(granule);
   }
 }
 
@@ -94,7 +94,7 @@ PagePool::Place PagePool::best_place(int64_t size_bytes) const {
 PagePool::Place PagePool::consider(PageRange block, PageRange gap) const {
   const PageRange around = granules_around(block, gap);
   Place place{block};
-  unbacked_.for_each_in(around, [&](PageRange range) {
+  uncommitted_.for_each_in(around, [&](PageRange range) {
     place.missing_bytes += align_up(range.size_bytes, free_.granule_bytes());
   });
   place.used_bytes = place.missing_bytes;
@@ -111,25 +111,25 @@ PageRange PagePool::granules_around(PageRange block, PageRange gap) const {
   return {first_bytes, std::min(end_bytes, gap.end_bytes()) - first_bytes};
 }
 
-// Backs the granules around the block. Its own free pages are taken out meanwhile, so that they are
-// not moved to where they are. Where there are too few granules, crumbs are given up for new ones.
-// False when that does not do, or the system refuses: what moved is free at its new place.
+// Commits the granules around the block. Its own free pages are taken out meanwhile, so that they
+// are not moved to where they are. Where there are too few granules, fragments are given up for new
+// ones. False when that does not do, or the system refuses: what moved is free at its new place.
 bool PagePool::make_place(const Place& place, int64_t growth_limit_bytes) {
   if (place.block.size_bytes == 0) return false;
   const PageRange around = granules_around(place.block, gaps_.holding(place.block));
   std::vector<PageRange> present;
   std::vector<PageRange> missing;
   free_.pages().for_each_in(around, [&](PageRange range) { present.push_back(range); });
-  unbacked_.for_each_in(around, [&](PageRange range) { missing.push_back(range); });
+  uncommitted_.for_each_in(around, [&](PageRange range) { missing.push_back(range); });
   for (const PageRange range : present) free_.erase(range);
   int64_t growth_left_bytes = std::max<int64_t>(growth_limit_bytes, 0);
   const int64_t scarce_bytes = place.missing_bytes - free_.granules().total_bytes();
   if (scarce_bytes > growth_left_bytes &&
-      scarce_bytes - growth_left_bytes <= free_.crumbs().total_bytes())
-    growth_left_bytes += give_up_crumbs(scarce_bytes - growth_left_bytes);
+      scarce_bytes - growth_left_bytes <= free_.fragments().total_bytes())
+    growth_left_bytes += give_up_fragments(scarce_bytes - growth_left_bytes);
   bool is_made = scarce_bytes <= growth_left_bytes;
   for (size_t i = 0; i < missing.size() && is_made; ++i) {
-    const int64_t made_bytes = back(missing[i], growth_left_bytes);
+    const int64_t made_bytes = commit(missing[i], growth_left_bytes);
     if (made_bytes > 0) present.push_back({missing[i].begin_bytes, made_bytes});
     is_made = made_bytes == missing[i].size_bytes;
   }
@@ -140,48 +140,48 @@ bool PagePool::make_place(const Place& place, int64_t growth_limit_bytes) {
 
 // Gives at least `wanted_bytes` of them back to the system, the largest first: they came from huge
 // pages that are in pieces, and new ones are whole. Returns how many bytes went.
-int64_t PagePool::give_up_crumbs(int64_t wanted_bytes) {
+int64_t PagePool::give_up_fragments(int64_t wanted_bytes) {
   int64_t given_bytes = 0;
   while (given_bytes < wanted_bytes) {
-    const auto crumb = free_.crumbs().largest();
-    if (!crumb || !give_back(*crumb)) break;
-    given_bytes += crumb->size_bytes;
+    const auto fragment = free_.fragments().largest();
+    if (!fragment || !give_back(*fragment)) break;
+    given_bytes += fragment->size_bytes;
   }
   return given_bytes;
 }
 
 bool PagePool::give_back(PageRange range) {
-  if (!space_->unback(range)) return false;
+  if (!space_->decommit(range)) return false;
   free_.erase(range);
-  leave_unbacked(range);
+  leave_uncommitted(range);
   held_bytes_ -= range.size_bytes;
   return true;
 }
 
-// Backs unbacked addresses from the front, by new pages, then by free granules. Leaves the pages
-// out of the free ones, and returns how many bytes of them there are.
-int64_t PagePool::back(PageRange range, int64_t& growth_left_bytes) {
+// Commits uncommitted addresses from the front, by new pages, then by free granules. Leaves the
+// pages out of the free ones, and returns how many bytes of them there are.
+int64_t PagePool::commit(PageRange range, int64_t& growth_left_bytes) {
   const int64_t grown_bytes = grow_at(range, growth_left_bytes);
   return grown_bytes + move_from(free_.granules(),
                                  {range.begin_bytes + grown_bytes, range.size_bytes - grown_bytes});
 }
 
 // Makes a free range of `size_bytes` at the frontier out of whole granules and, for the part of a
-// granule at its end, of crumbs: no granule is broken for it. False, with nothing lost, when there
-// is not enough of either, or the crumbs are too small.
+// granule at its end, of fragments: no granule is broken for it. False, with nothing lost, when
+// there is not enough of either, or the fragments are too small.
 bool PagePool::patch_together(int64_t size_bytes) {
   const int64_t whole_bytes = whole_granules(size_bytes);
   const int64_t rest_bytes = size_bytes - whole_bytes;
   if (whole_bytes > free_.granules().total_bytes()) return false;
-  if (rest_bytes > free_.crumbs().total_bytes()) return false;
-  if (rest_bytes > kMostCrumbs * free_.crumbs().largest_bytes()) return false;
+  if (rest_bytes > free_.fragments().total_bytes()) return false;
+  if (rest_bytes > kMostFragments * free_.fragments().largest_bytes()) return false;
   Tail tail = this->tail(free_.granules(), free_.granule_bytes());
   if (size_bytes - tail.range.size_bytes > tail.room_bytes) return false;
   PageRange made = tail.range;
   made.size_bytes = std::min(made.size_bytes, whole_bytes);
   made.begin_bytes = tail.range.end_bytes() - made.size_bytes;
   if (!stitch(made, whole_bytes, free_.granules())) return false;
-  if (!stitch(made, size_bytes, free_.crumbs())) return false;
+  if (!stitch(made, size_bytes, free_.fragments())) return false;
   ++stitch_count_;
   return true;
 }
@@ -190,17 +190,17 @@ int64_t PagePool::grow_at(PageRange range, int64_t& growth_left_bytes) {
   const int64_t growth_bytes = growth_left_bytes >= range.size_bytes
                                    ? range.size_bytes
                                    : growth_left_bytes & -free_.granule_bytes();
-  if (growth_bytes == 0 || !space_->back({range.begin_bytes, growth_bytes})) return 0;
-  unbacked_.erase({range.begin_bytes, growth_bytes});
-  seams_.insert(range.begin_bytes);
-  seams_.insert(range.begin_bytes + growth_bytes);
+  if (growth_bytes == 0 || !space_->commit({range.begin_bytes, growth_bytes})) return 0;
+  uncommitted_.erase({range.begin_bytes, growth_bytes});
+  boundaries_.insert(range.begin_bytes);
+  boundaries_.insert(range.begin_bytes + growth_bytes);
   held_bytes_ += growth_bytes;
   growth_left_bytes -= growth_bytes;
   return growth_bytes;
 }
 
 PageRange PagePool::frontier() const {
-  return unbacked_.largest().value_or(PageRange{space_->size_bytes(), 0});
+  return uncommitted_.largest().value_or(PageRange{space_->size_bytes(), 0});
 }
 
 PagePool::Tail PagePool::tail(const PageRanges& sources, int64_t unit_bytes) const {
@@ -234,8 +234,8 @@ bool PagePool::extend(int64_t size_bytes, const Supply& supply) {
 }
 
 bool PagePool::grow(PageRange fresh) {
-  if (!space_->back(fresh)) return false;
-  unbacked_.erase(fresh);
+  if (!space_->commit(fresh)) return false;
+  uncommitted_.erase(fresh);
   free_.insert(fresh);
   held_bytes_ += fresh.size_bytes;
   return true;
@@ -251,8 +251,8 @@ bool PagePool::stitch(PageRange& tail, int64_t wanted_bytes, const PageRanges& s
   return tail.size_bytes == wanted_bytes;
 }
 
-// Backs unbacked addresses from the front by pages of free ranges. Leaves the pages out of the free
-// ones, and returns how many bytes of them there are.
+// Commits uncommitted addresses from the front by pages of free ranges. Leaves the pages out of the
+// free ones, and returns how many bytes of them there are.
 int64_t PagePool::move_from(const PageRanges& sources, PageRange to) {
   int64_t moved_bytes = 0;
   while (moved_bytes < to.size_bytes) {
@@ -288,42 +288,43 @@ int64_t PagePool::move_piece(PageRange from, int64_t to_bytes) {
   if (is_patchwork(from)) {
     if (!space_->replace(from, to_bytes)) return 0;
   } else {
-    from.size_bytes = space_->move({from.begin_bytes, bytes_to_seam(from)}, to_bytes);
+    from.size_bytes = space_->move({from.begin_bytes, bytes_to_boundary(from)}, to_bytes);
   }
   if (from.size_bytes == 0) return 0;
   free_.erase(from);
-  unbacked_.erase({to_bytes, from.size_bytes});
-  seams_.insert(to_bytes);
-  seams_.insert(to_bytes + from.size_bytes);
-  leave_unbacked(from);
+  uncommitted_.erase({to_bytes, from.size_bytes});
+  boundaries_.insert(to_bytes);
+  boundaries_.insert(to_bytes + from.size_bytes);
+  leave_uncommitted(from);
   return from.size_bytes;
 }
 
 // Whether its pieces take longer to move than new pages take to be touched.
 bool PagePool::is_patchwork(PageRange range) const {
-  const int64_t most_seams = range.size_bytes / kCrumbBytes;
-  return count_seams(range, most_seams + 1) > most_seams;
+  const int64_t most_boundaries = range.size_bytes / kFragmentBytes;
+  return count_boundaries(range, most_boundaries + 1) > most_boundaries;
 }
 
 // Within the range, not at its ends; no more than `limit` are counted.
-int64_t PagePool::count_seams(PageRange range, int64_t limit) const {
+int64_t PagePool::count_boundaries(PageRange range, int64_t limit) const {
   int64_t count = 0;
-  for (auto seam = seams_.upper_bound(range.begin_bytes);
-       seam != seams_.end() && *seam < range.end_bytes() && count < limit; ++seam)
+  for (auto boundary = boundaries_.upper_bound(range.begin_bytes);
+       boundary != boundaries_.end() && *boundary < range.end_bytes() && count < limit; ++boundary)
     ++count;
   return count;
 }
 
-int64_t PagePool::bytes_to_seam(PageRange range) const {
-  auto seam = seams_.upper_bound(range.begin_bytes);
-  if (seam == seams_.end()) return range.size_bytes;
-  return std::min(*seam - range.begin_bytes, range.size_bytes);
+int64_t PagePool::bytes_to_boundary(PageRange range) const {
+  auto boundary = boundaries_.upper_bound(range.begin_bytes);
+  if (boundary == boundaries_.end()) return range.size_bytes;
+  return std::min(*boundary - range.begin_bytes, range.size_bytes);
 }
 
-// Within unbacked addresses there are no pages, hence no seams.
-void PagePool::leave_unbacked(PageRange range) {
-  const PageRange merged = unbacked_.insert(range);
-  seams_.erase(seams_.upper_bound(merged.begin_bytes), seams_.lower_bound(merged.end_bytes()));
+// Within uncommitted addresses there are no pages, hence no mapping boundaries.
+void PagePool::leave_uncommitted(PageRange range) {
+  const PageRange merged = uncommitted_.insert(range);
+  boundaries_.erase(boundaries_.upper_bound(merged.begin_bytes),
+                    boundaries_.lower_bound(merged.end_bytes()));
 }
 
 // From the frontier down, then out of the largest ranges: few new mappings.
@@ -346,7 +347,7 @@ int64_t PagePool::largest_bytes(int64_t growth_limit_bytes) const {
   return std::max(free_.pages().largest_bytes(), tail.range.size_bytes + growth_bytes);
 }
 
-// At most: pages between two seams are one mapping, and so are unbacked neighbours.
-int64_t PagePool::mapping_count() const { return seams_.size() + 2 * unbacked_.count(); }
+// At most: pages between two boundaries are one mapping, and so are uncommitted neighbours.
+int64_t PagePool::mapping_count() const { return boundaries_.size() + 2 * uncommitted_.count(); }
 
 }  // namespace teraio::device

@@ -1,20 +1,21 @@
 // PagePool: blocks of whole pages out of one address space, with every page reused.
 //
-//      |####....####|..##|::::::::::::::::::::::::::::|     # in use   . free   : unbacked
+//      |####....####|..##|::::::::::::::::::::::::::::|     # in use   . free   : uncommitted
 //                        ^ frontier
 //
 // A block comes from the smallest free range that holds it. When none does, the frontier (the start
-// of the largest unbacked range) is pushed up by new pages, as far as the caller lets the pool
+// of the largest uncommitted range) is pushed up by new pages, as far as the caller lets the pool
 // grow. When that is not enough, pages of other free ranges are moved ("stitching"), so that free
 // memory is usable however scattered it is.
 //
-// Every piece that moved stays a mapping of its own, and mappings are dear: the system limits their
+// Every piece that moved stays a mapping of its own, and mappings are expensive: the system limits their
 // number, each move costs a call, and ops on small pages are slow. So only whole granules (aligned
 // runs of pages, best as large as a huge page) are moved, to a place beside a block in use where
-// that takes the fewest of them. What is left of granules beside blocks ("crumbs") makes the last
-// part of other blocks; when whole granules are short, crumbs are given back to the system for new
-// ones. Single pages are a last resort, at the frontier. Granules that were put together from
-// pieces are replaced by new ones where they would be moved.
+// that takes the fewest of them. What is left of granules beside blocks ("fragments") makes the
+// last part of other blocks; when whole granules are short, fragments are given back to the system
+// for new ones. Single pages are a last resort, at the frontier. Granules that were put together
+// from pieces are replaced by new ones where they would be moved.
+//
 // Not thread-safe.
 #pragma once
 
@@ -82,7 +83,7 @@ class PagePool {
   // Where a block could be made, and what that takes.
   struct Place {
     PageRange block;
-    int64_t missing_bytes = 0;  // to be backed, in whole granules
+    int64_t missing_bytes = 0;  // to be committed, in whole granules
     int64_t used_bytes = 0;     // whole granules that are free no longer
 
     bool is_better_than(const Place& other) const {
@@ -97,9 +98,9 @@ class PagePool {
   Place consider(PageRange block, PageRange gap) const;
   PageRange granules_around(PageRange block, PageRange gap) const;
   bool make_place(const Place& place, int64_t growth_limit_bytes);
-  int64_t give_up_crumbs(int64_t wanted_bytes);
+  int64_t give_up_fragments(int64_t wanted_bytes);
   bool give_back(PageRange range);
-  int64_t back(PageRange range, int64_t& growth_left_bytes);
+  int64_t commit(PageRange range, int64_t& growth_left_bytes);
   int64_t grow_at(PageRange range, int64_t& growth_left_bytes);
   int64_t whole_granules(int64_t size_bytes) const { return size_bytes & -free_.granule_bytes(); }
   std::byte* take(PageRange fit, int64_t size_bytes);
@@ -113,18 +114,18 @@ class PagePool {
   bool move_free_pages(PageRange from, int64_t to_bytes);
   int64_t move_piece(PageRange from, int64_t to_bytes);
   bool is_patchwork(PageRange range) const;
-  int64_t count_seams(PageRange range, int64_t limit) const;
-  int64_t bytes_to_seam(PageRange range) const;
-  void leave_unbacked(PageRange range);
+  int64_t count_boundaries(PageRange range, int64_t limit) const;
+  int64_t bytes_to_boundary(PageRange range) const;
+  void leave_uncommitted(PageRange range);
 
   const PagePoolOptions options_;
   std::unique_ptr<AddressSpace> space_;
-  FreePages free_;       // backed, not in use
-  PageRanges unbacked_;  // addresses without pages
-  PageRanges gaps_;      // addresses that no block uses: free and unbacked ones
+  FreePages free_;          // committed, not in use
+  PageRanges uncommitted_;  // addresses without pages
+  PageRanges gaps_;         // addresses that no block uses: free and uncommitted ones
   // Where pages of different origin meet: the system keeps them in different mappings, and pages of
   // several mappings cannot be moved in one call.
-  std::set<int64_t> seams_;
+  std::set<int64_t> boundaries_;
   int64_t held_bytes_ = 0;
   int64_t stitch_count_ = 0;
 };

@@ -67,7 +67,7 @@ TEST_F(FreePagesTest, AgreesWithABitmapUnderRandomUse) {
       whole += std::all_of(begin, begin + kGranulePages, [](bool free) { return free; });
     }
     ASSERT_EQ(granule_count(), whole) << step;
-    ASSERT_EQ(free_.crumbs().total_bytes() + free_.granules().total_bytes(),
+    ASSERT_EQ(free_.fragments().total_bytes() + free_.granules().total_bytes(),
               free_.pages().total_bytes());
     ASSERT_EQ(free_.pages().total_bytes() / kPageBytes,
               std::count(is_free.begin(), is_free.end(), true));

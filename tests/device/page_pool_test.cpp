@@ -225,7 +225,7 @@ TEST_F(PagePoolGranuleTest, ABlockUsesWhatIsLeftOfItsNeighboursGranule) {
 }
 
 // One whole granule and one page of what is left beside blocks: no second granule is broken.
-TEST_F(PagePoolGranuleTest, ThePartOfAGranuleIsPatchedFromCrumbs) {
+TEST_F(PagePoolGranuleTest, ThePartOfAGranuleIsPatchedFromFragments) {
   make_holes({3, 8, 3, 8});
   const int64_t held_bytes = pool_->held_bytes();
   EXPECT_NE(take(9), nullptr);
@@ -234,7 +234,7 @@ TEST_F(PagePoolGranuleTest, ThePartOfAGranuleIsPatchedFromCrumbs) {
   EXPECT_LE(pool_->stitch_count(), 2) << "an allocation counts once";
 }
 
-TEST_F(PagePoolGranuleTest, CrumbsAreGivenUpForWholeGranules) {
+TEST_F(PagePoolGranuleTest, FragmentsAreGivenUpForWholeGranules) {
   make_holes(std::vector<int64_t>(30, 5));
   const int64_t held_bytes = pool_->held_bytes();
   EXPECT_NE(take(100), nullptr);
@@ -242,7 +242,7 @@ TEST_F(PagePoolGranuleTest, CrumbsAreGivenUpForWholeGranules) {
   EXPECT_GE(pool_->free_bytes(), 0);
 }
 
-TEST_F(PagePoolGranuleTest, TheLastCrumbsAreForTheUtmostEffortOnly) {
+TEST_F(PagePoolGranuleTest, TheLastFragmentsAreForTheUtmostEffortOnly) {
   make_holes({5, 5, 5});
   EXPECT_EQ(take(15), nullptr);
   EXPECT_EQ(pool_->stitch_count(), 0);
@@ -255,15 +255,15 @@ TEST_F(PagePoolGranuleTest, TheLastPagesOfAGrowthLimitAreUsed) {
   EXPECT_EQ(pool_->held_bytes(), 45 * kPageBytes);
 }
 
-TEST_F(PagePoolGranuleTest, ACrumbledRangeIsReplacedNotMoved) {
+TEST_F(PagePoolGranuleTest, AFragmentledRangeIsReplacedNotMoved) {
   make_holes(std::vector<int64_t>(128, 1));
-  std::byte* crumbled = pool_->allocate(128 * kPageBytes, 0, PagePool::Effort::kUtmost);
-  ASSERT_NE(crumbled, nullptr);
-  const int64_t crumbled_count = pool_->mapping_count();
+  std::byte* fragmented = pool_->allocate(128 * kPageBytes, 0, PagePool::Effort::kUtmost);
+  ASSERT_NE(fragmented, nullptr);
+  const int64_t fragmented_count = pool_->mapping_count();
   take(1, kPageBytes);  // behind it, so that it cannot just be lengthened
-  give(crumbled, 128);
+  give(fragmented, 128);
   ASSERT_NE(pool_->allocate(129 * kPageBytes, kPageBytes, PagePool::Effort::kUtmost), nullptr);
-  EXPECT_LT(pool_->mapping_count(), crumbled_count - 100);
+  EXPECT_LT(pool_->mapping_count(), fragmented_count - 100);
 }
 
 // Its pages are in as many mappings as it has pieces, and no huge page.
@@ -343,7 +343,7 @@ TEST_F(AddressSpaceTest, LessIsTakenWhereThatIsEnough) {
 }
 
 TEST_F(AddressSpaceTest, MovedPagesKeepTheirBytes) {
-  ASSERT_TRUE(space_->back(pages(0, 10)));
+  ASSERT_TRUE(space_->commit(pages(0, 10)));
   fill(pages(0, 10), 5);
   if (!space_->can_move()) GTEST_SKIP() << "this system does not move pages";
   EXPECT_EQ(space_->move(pages(0, 10), 100 * kPageBytes), 10 * kPageBytes);
@@ -351,7 +351,7 @@ TEST_F(AddressSpaceTest, MovedPagesKeepTheirBytes) {
 }
 
 TEST_F(AddressSpaceTest, ReplacedPagesAreNewOnes) {
-  ASSERT_TRUE(space_->back(pages(0, 10)));
+  ASSERT_TRUE(space_->commit(pages(0, 10)));
   fill(pages(0, 10), 5);
   EXPECT_TRUE(space_->replace(pages(0, 10), 100 * kPageBytes));
   expect_filled(pages(100, 10), 0);
@@ -361,7 +361,7 @@ TEST_F(AddressSpaceTest, ReplacedPagesAreNewOnes) {
 TEST_F(AddressSpaceTest, PagesOfDifferentOriginMoveTogether) {
   if (!space_->can_move()) GTEST_SKIP() << "this system does not move pages";
   for (int64_t i = 0; i < 8; ++i) {
-    ASSERT_TRUE(space_->back(pages(20 * i, 3)));
+    ASSERT_TRUE(space_->commit(pages(20 * i, 3)));
     fill(pages(20 * i, 3), i);
     ASSERT_EQ(space_->move(pages(20 * i, 3), (500 + 3 * i) * kPageBytes), 3 * kPageBytes);
   }
@@ -372,9 +372,9 @@ TEST_F(AddressSpaceTest, PagesOfDifferentOriginMoveTogether) {
 using AddressSpaceDeathTest = AddressSpaceTest;
 
 TEST_F(AddressSpaceDeathTest, UnbackedAddressesAreAFault) {
-  ASSERT_TRUE(space_->back(pages(0, 2)));
+  ASSERT_TRUE(space_->commit(pages(0, 2)));
   ASSERT_EQ(space_->move(pages(0, 1), 8 * kPageBytes), kPageBytes);
-  ASSERT_TRUE(space_->unback(pages(1, 1)));
+  ASSERT_TRUE(space_->decommit(pages(1, 1)));
   EXPECT_DEATH(fill(pages(0, 1), 1), "");
   EXPECT_DEATH(fill(pages(1, 1), 1), "");
 }
