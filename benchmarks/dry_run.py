@@ -157,7 +157,7 @@ def simulated(args, trace: dict, hardware: Path, budget: int | str) -> dict:
 
 
 def planned_run(args, budget: int, program: list) -> list[float]:
-    """Seconds of a step by the plan: as the run foretold them, and as they were."""
+    """Seconds of a step by the plan: as the run predicted them, and as they were."""
     report = args.folder / "report"
     options = ["--device-budget", budget, "--ssd", args.ssd, "--report", report]
     teraio("run", *options, *program, "--steps", PLANNED_RUN_STEPS)

@@ -37,7 +37,7 @@ FIO = argparse.Namespace(size=1 << 30, seconds=2)
 
 @dataclass(frozen=True)
 class Figures:
-    """Medians over all rounds, in seconds, and what the planned arm foretold."""
+    """Medians over all rounds, in seconds, and what the planned arm predicted."""
 
     stock: float
     unlimited: float

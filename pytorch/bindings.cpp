@@ -303,7 +303,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
              }
              raise_unless_ok(status);
            })
-      .def("abandon", &Session::abandon, no_gil())
+      .def("discard", &Session::discard, no_gil())
       .def("is_running", &Session::is_running)
       .def("begin_step", [](Session& session) { session.runtime().begin_step(); })
       .def("begin_own_work", [](Session& session) { session.runtime().begin_own_work(); })

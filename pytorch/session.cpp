@@ -299,7 +299,7 @@ Status Session::stop() {
   return {};
 }
 
-void Session::abandon() {
+void Session::discard() {
   if (!is_running()) return;
   take_hooks_off();
   const StorageReferenceGuard guard;

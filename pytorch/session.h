@@ -82,7 +82,7 @@ class Session {
   Status stop();
   // Stops the session in a process that is exiting, without restoring tensors. Offloaded tensors
   // are lost, and an access to one raises an error that says so.
-  void abandon();
+  void discard();
   bool is_running() const;
 
   engine::Runtime& runtime() { return *runtime_; }

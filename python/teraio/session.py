@@ -148,7 +148,7 @@ class Session:
         Tensors are not restored at the end, because that takes time and memory beyond the budget.
         """
         self.__enter__()
-        atexit.register(self._end, self._core.abandon)
+        atexit.register(self._end, self._core.discard)
         return self
 
     def _end(self, end_core, error=None):

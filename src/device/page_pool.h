@@ -8,13 +8,13 @@
 // grow. When that is not enough, pages of other free ranges are moved ("stitching"), so that free
 // memory is usable however scattered it is.
 //
-// Every piece that moved stays a mapping of its own, and mappings are expensive: the system limits their
-// number, each move costs a call, and ops on small pages are slow. So only whole granules (aligned
-// runs of pages, best as large as a huge page) are moved, to a place beside a block in use where
-// that takes the fewest of them. What is left of granules beside blocks ("fragments") makes the
-// last part of other blocks; when whole granules are short, fragments are given back to the system
-// for new ones. Single pages are a last resort, at the frontier. Granules that were put together
-// from pieces are replaced by new ones where they would be moved.
+// Every piece that moved stays a mapping of its own, and mappings are expensive: the system limits
+// their number, each move costs a call, and ops on small pages are slow. So only whole granules
+// (aligned runs of pages, best as large as a huge page) are moved, to a place beside a block in use
+// where that takes the fewest of them. What is left of granules beside blocks ("fragments") makes
+// the last part of other blocks; when whole granules are short, fragments are given back to the
+// system for new ones. Single pages are a last resort, at the frontier. Granules that were put
+// together from pieces are replaced by new ones where they would be moved.
 //
 // Not thread-safe.
 #pragma once

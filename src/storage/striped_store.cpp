@@ -242,7 +242,7 @@ void StripedStore::run(int32_t drive_index) {
   Round round;
   while (begin_round(drive_index, round)) {
     for (const Slowdown& slowdown : round.slowdowns) report(drive, slowdown);
-    for (const OnItsWay& transfer : round.on_their_way) transfer.tell(transfer.arrivals);
+    for (const EnqueuedRead& transfer : round.enqueued_reads) transfer.tell(transfer.arrivals);
     for (const io::Chunk& chunk : round.chunks) submit(drive, chunk);
     for (const Ending& ending : round.endings)
       if (ending.done) ending.done(ending.completion);
@@ -256,7 +256,7 @@ void StripedStore::submit(Drive& drive, io::Chunk chunk) {
   if (chunk.direction == io::Direction::kRead) chunk.arrival = &arrival;
   drive.io->submit(chunk);
   if (arrival.id == 0) return;
-  std::optional<OnItsWay> transfer;
+  std::optional<EnqueuedRead> transfer;
   {
     const std::lock_guard lock(mutex_);
     transfer = note_arrival(chunk, arrival);
@@ -264,15 +264,16 @@ void StripedStore::submit(Drive& drive, io::Chunk chunk) {
   if (transfer) transfer->tell(transfer->arrivals);
 }
 
-std::optional<StripedStore::OnItsWay> StripedStore::note_arrival(const io::Chunk& chunk,
-                                                                 device::Event arrival) {
+std::optional<StripedStore::EnqueuedRead> StripedStore::note_arrival(const io::Chunk& chunk,
+                                                                     device::Event arrival) {
   Job& job = jobs_.at(chunk.transfer);
   job.arrivals.push_back(arrival);
-  job.bytes_on_way += chunk.size_bytes;
-  const bool is_whole = job.bytes_on_way == job.extent->size_bytes;
+  job.enqueued_bytes += chunk.size_bytes;
+  const bool is_whole = job.enqueued_bytes == job.extent->size_bytes;
   if (!is_whole || !job.completion.status.ok() || !job.transfer.on_copies_enqueued)
     return std::nullopt;
-  return OnItsWay{std::exchange(job.transfer.on_copies_enqueued, nullptr), std::move(job.arrivals)};
+  return EnqueuedRead{std::exchange(job.transfer.on_copies_enqueued, nullptr),
+                      std::move(job.arrivals)};
 }
 
 bool StripedStore::begin_round(int32_t drive_index, Round& round) {
@@ -323,8 +324,8 @@ io::Chunk StripedStore::chunk_of(Job& job, const QueuedRequest& request) const {
 void StripedStore::settle(int32_t drive_index, const io::ChunkResult& result, int64_t now_ns,
                           Round& round) {
   if (result.are_copies_enqueued) {
-    std::optional<OnItsWay> transfer = note_arrival(result.chunk, result.arrival);
-    if (transfer) round.on_their_way.push_back(std::move(*transfer));
+    std::optional<EnqueuedRead> transfer = note_arrival(result.chunk, result.arrival);
+    if (transfer) round.enqueued_reads.push_back(std::move(*transfer));
     return;
   }
   Drive& drive = *drives_[drive_index];

@@ -84,12 +84,12 @@ class StripedStore final : public TierStore {
     bool has_started = false;
     Completion completion;
     std::vector<device::Event> arrivals;  // of chunks whose last step is a copy of the device
-    int64_t bytes_on_way = 0;             // that arrive by them
+    int64_t enqueued_bytes = 0;           // that arrive by them
   };
 
   // A `done` to be called, outside the mutex.
   // What a transfer's on_copies_enqueued is told.
-  struct OnItsWay {
+  struct EnqueuedRead {
     std::function<void(std::span<const device::Event>)> tell;
     std::vector<device::Event> arrivals;
   };
@@ -120,14 +120,14 @@ class StripedStore final : public TierStore {
   struct Round {
     std::vector<io::ChunkResult> results;
     std::vector<io::Chunk> chunks;
-    std::vector<OnItsWay> on_their_way;
+    std::vector<EnqueuedRead> enqueued_reads;
     std::vector<Ending> endings;
     std::vector<Slowdown> slowdowns;  // that have just begun
 
     void clear() {
       results.clear();
       chunks.clear();
-      on_their_way.clear();
+      enqueued_reads.clear();
       endings.clear();
       slowdowns.clear();
     }
@@ -154,7 +154,7 @@ class StripedStore final : public TierStore {
   void take_chunks(Drive& drive, int64_t now_ns, std::vector<io::Chunk>& chunks);
   io::Chunk chunk_of(Job& job, const QueuedRequest& request) const;
   // Once every byte of the chunk's transfer is on its way, what to tell.
-  std::optional<OnItsWay> note_arrival(const io::Chunk& chunk, device::Event arrival);
+  std::optional<EnqueuedRead> note_arrival(const io::Chunk& chunk, device::Event arrival);
   void settle(int32_t drive_index, const io::ChunkResult& result, int64_t now_ns, Round& round);
   void note_failure(int32_t drive_index, Job& job, const Status& status);
   void note_load(Drive& drive, int64_t now_ns, Round& round);

@@ -157,12 +157,12 @@ def llama(corpus, tmp_path):
     [[], ["--accumulation", "2", "--activation-checkpointing"], ["--bf16"], ["--tie-embeddings"]],
     ids=["plain", "checkpointing", "bf16", "tied"],
 )
-def test_llama_is_foretold_op_by_op(both_traces, llama, settings):
+def test_llama_is_predicted_op_by_op(both_traces, llama, settings):
     assert_alike(*both_traces(*llama(*settings)))
 
 
 @pytest.mark.parametrize("model", [MLP, CNN, ENCODER], ids=["mlp", "cnn", "encoder"])
-def test_models_of_other_kinds_are_foretold_op_by_op(both_traces, script, model):
+def test_models_of_other_kinds_are_predicted_op_by_op(both_traces, script, model):
     assert_alike(*both_traces(script(model)))
 
 
@@ -181,7 +181,7 @@ def loss_of(step):
 """
 
 
-def test_workspaces_of_convolutions_are_foretold(both_traces, script, tmp_path):
+def test_workspaces_of_convolutions_are_predicted(both_traces, script, tmp_path):
     from dataclasses import replace
 
     from teraio.dry_run.accelerator import load, to_json
@@ -190,9 +190,9 @@ def test_workspaces_of_convolutions_are_foretold(both_traces, script, tmp_path):
     (tmp_path / "device.json").write_text(json.dumps(to_json(device)))
     real, dry = both_traces(script(CONVOLUTIONS), dry_options=["--accelerator", "device.json"])
     assert_alike(real, dry)
-    for op, foretold in zip(real["ops"], dry["ops"], strict=True):
+    for op, predicted in zip(real["ops"], dry["ops"], strict=True):
         if op["workspace_bytes"] > 1 << 20:
-            assert foretold["workspace_bytes"] == pytest.approx(op["workspace_bytes"], rel=0.2), op
+            assert predicted["workspace_bytes"] == pytest.approx(op["workspace_bytes"], rel=0.2), op
 
 
 def test_parameters_have_their_names_and_kinds(dry_run, llama, tmp_path):

@@ -307,7 +307,7 @@ TEST_F(HostStoreOrderTest, AMovingBlockIsNeverTouchedByTheStoreAfterItsEnd) {
 }
 
 // Nobody but the device needs to wait: compute that is ordered after the events sees the bytes.
-TEST(HostStoreArrivalTest, AReadSaysThatItIsOnItsWayBeforeItHasArrived) {
+TEST(HostStoreArrivalTest, AReadSaysThatItsCopiesAreEnqueuedBeforeItHasArrived) {
   constexpr int64_t kSizeBytes = 50 * kMiB;
   testing::FakeAsyncDevice fake({.progress = testing::Progress::kManual});
   SteadyClock clock;

@@ -249,7 +249,7 @@ class StagedArrivalTest : public StagedIoTest {
     transfer.ready = device().record();
     transfer.on_copies_enqueued = [this](std::span<const device::Event> events) {
       EXPECT_EQ(++told_count_, 1);
-      on_its_way_.set_value({events.begin(), events.end()});
+      on_copies_enqueued_.set_value({events.begin(), events.end()});
     };
     read_ = session().submit(transfer);
   }
@@ -258,14 +258,15 @@ class StagedArrivalTest : public StagedIoTest {
   }
 
   std::byte* memory_ = nullptr;
-  std::promise<std::vector<device::Event>> on_its_way_;
+  std::promise<std::vector<device::Event>> on_copies_enqueued_;
   std::atomic<int> told_count_ = 0;
   Submitted read_;
 };
 
-TEST_F(StagedArrivalTest, AReadIsOnItsWayWithItsLastCopyAskedFor) {
+TEST_F(StagedArrivalTest, AReadIsEnqueuedWithItsLastCopy) {
   write_and_read(2 * kRequestBytes);  // as much as the ring holds at once: no copy has to end first
-  const std::vector<device::Event> arrivals = on_its_way_.get_future().get();  // without a step
+  const std::vector<device::Event> arrivals =
+      on_copies_enqueued_.get_future().get();  // without a step
   EXPECT_THAT(arrivals, SizeIs(2));
   EXPECT_EQ(session().completions().call_count(read_.ticket), 0);
   for (const device::Event event : arrivals) ASSERT_TRUE(device().order_after(event).ok());
@@ -284,13 +285,13 @@ TEST_F(StagedArrivalTest, WhatIsStillArrivingIsToldOf) {
   device().wait_for_copies(3 + kDepth);
   // The first one's end makes room for the third.
   while (device().copies_waiting() + device().copies_under_way() > 1) device().step();
-  EXPECT_THAT(on_its_way_.get_future().get(), SizeIs(2)) << "of the second and the third";
+  EXPECT_THAT(on_copies_enqueued_.get_future().get(), SizeIs(2)) << "of the second and the third";
   step_to_the_end();
 }
 
 TEST_F(StagedArrivalTest, WhatHasArrivedNeedsNoWaiting) {
   write_and_read(20 * kRequestBytes);
-  std::future<std::vector<device::Event>> on_copies_enqueued = on_its_way_.get_future();
+  std::future<std::vector<device::Event>> on_copies_enqueued = on_copies_enqueued_.get_future();
   while (on_copies_enqueued.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
     device().step();
   const std::vector<device::Event> arrivals = on_copies_enqueued.get();
@@ -300,7 +301,7 @@ TEST_F(StagedArrivalTest, WhatHasArrivedNeedsNoWaiting) {
   EXPECT_EQ(told_count_, 1);
 }
 
-TEST_F(StagedIoTest, AReadThatFailsOnTheDriveIsNeverOnItsWay) {
+TEST_F(StagedIoTest, AReadThatFailsOnTheDriveIsNeverEnqueued) {
   open_memory([](const io::IoRequest& request) {
     const bool is_last = request.offset_bytes == 3 * kRequestBytes;
     return request.direction == io::Direction::kRead && is_last
