@@ -6,7 +6,9 @@
 #include <cerrno>
 #include <condition_variable>
 #include <deque>
+#include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -99,23 +101,77 @@ void ThreadIo::serve() {
   }
 }
 
-// Only clean pages can be dropped.
-void drop_cache(int fd, const IoRequest& request) {
-  if (request.direction == Direction::kWrite)
-    sync_file_range(fd, request.offset_bytes, request.size_bytes,
-                    SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
-  posix_fadvise(fd, request.offset_bytes, request.size_bytes, POSIX_FADV_DONTNEED);
-}
-
-int64_t transfer(int fd, bool is_direct, const IoRequest& request) {
+int64_t move(int fd, const IoRequest& request) {
   const auto size = static_cast<size_t>(request.size_bytes);
   const ssize_t moved = request.direction == Direction::kRead
                             ? pread(fd, request.memory, size, request.offset_bytes)
                             : pwrite(fd, request.memory, size, request.offset_bytes);
-  if (moved < 0) return -errno;
-  if (!is_direct) drop_cache(fd, request);
-  return moved;
+  return moved < 0 ? -errno : moved;
 }
+
+// Transfers through the page cache, which a transfer leaves as it found it. A write has succeeded
+// only when the drive has the bytes: the kernel reports late what it could not write, once for each
+// open file description, and forgets the bytes. Therefore a write has a description of its own
+// while it runs, so that no other write takes its error.
+class BufferedFile {
+ public:
+  // `fd` outlives this object. Opens the same file `count` times.
+  BufferedFile(int fd, int32_t count) {
+    const std::string path = "/proc/self/fd/" + std::to_string(fd);
+    for (int32_t i = 0; i < count; ++i) {
+      const int own_fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+      if (own_fd >= 0) idle_.push_back(own_fd);
+    }
+    if (idle_.empty()) idle_.push_back(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  }
+  ~BufferedFile() {
+    for (const int fd : idle_) close(fd);
+  }
+  BufferedFile(const BufferedFile&) = delete;
+  BufferedFile& operator=(const BufferedFile&) = delete;
+
+  int64_t transfer(const IoRequest& request) {
+    const int fd = take();
+    const int64_t result =
+        request.direction == Direction::kRead ? move(fd, request) : write_and_sync(fd, request);
+    posix_fadvise(fd, request.offset_bytes, request.size_bytes, POSIX_FADV_DONTNEED);
+    give_back(fd);
+    return result;
+  }
+
+ private:
+  static int64_t write_and_sync(int fd, const IoRequest& request) {
+    // Errors of other writes since this description was last used are not this one's.
+    (void)sync_file_range(fd, request.offset_bytes, request.size_bytes,
+                          SYNC_FILE_RANGE_WAIT_BEFORE);
+    const int64_t result = move(fd, request);
+    if (result <= 0) return result;
+    const int failed = sync_file_range(
+        fd, request.offset_bytes, result,
+        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+    return failed == 0 ? result : -errno;
+  }
+
+  int take() {
+    std::unique_lock lock(mutex_);
+    returned_.wait(lock, [this] { return !idle_.empty(); });
+    const int fd = idle_.back();
+    idle_.pop_back();
+    return fd;
+  }
+
+  void give_back(int fd) {
+    {
+      const std::lock_guard lock(mutex_);
+      idle_.push_back(fd);
+    }
+    returned_.notify_one();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable returned_;
+  std::vector<int> idle_;
+};
 
 }  // namespace
 
@@ -127,9 +183,12 @@ std::unique_ptr<DriveIo> make_thread_io(int fd, bool is_direct, int32_t window) 
   ThreadIoOptions options;
   options.description = is_direct ? "threads direct" : "threads buffered";
   options.window = window;
-  options.transfer = [fd, is_direct](const IoRequest& request) {
-    return transfer(fd, is_direct, request);
-  };
+  if (is_direct) {
+    options.transfer = [fd](const IoRequest& request) { return move(fd, request); };
+  } else {
+    const auto file = std::make_shared<BufferedFile>(fd, window);
+    options.transfer = [file](const IoRequest& request) { return file->transfer(request); };
+  }
   return make_thread_io(std::move(options));
 }
 

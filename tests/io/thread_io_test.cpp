@@ -1,0 +1,116 @@
+// The buffered path of thread I/O on a drive whose medium runs full beneath the file system: the
+// kernel takes every write, and finds out later that it cannot keep the bytes.
+#include "io/thread_io.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/units.h"
+#include "testing/loop_drive.h"
+#include "testing/scratch_directory.h"
+
+namespace teraio::io {
+namespace {
+
+constexpr int32_t kWindow = 4;
+constexpr int64_t kFileBytes = 32 * kMiB;
+constexpr int64_t kRequestBytes = kMiB;
+
+class BufferedThreadIo : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string problem = testing::LoopDrive::enter_namespace();
+    if (problem.empty() && mount("none", medium_.path().c_str(), "tmpfs", 0, "size=64m") != 0)
+      problem = "cannot mount a tmpfs";
+    if (!problem.empty()) GTEST_SKIP() << problem;
+    drive_ = std::make_unique<testing::LoopDrive>(medium_.path(), "ext4", 100 * kMiB);
+    if (!drive_->why_not().empty()) GTEST_SKIP() << drive_->why_not();
+    fd_ = open((drive_->path() / "file").c_str(), O_CREAT | O_RDWR, 0600);
+    ASSERT_GE(fd_, 0);
+    ASSERT_EQ(fallocate(fd_, 0, 0, kFileBytes), 0);
+    ASSERT_EQ(fsync(fd_), 0);
+    io_ = make_thread_io(fd_, false, kWindow);
+  }
+
+  void TearDown() override {
+    io_.reset();
+    if (fd_ >= 0) close(fd_);
+    drive_.reset();
+    umount2(medium_.path().c_str(), MNT_DETACH);
+  }
+
+  // Leaves room for about so many bytes on the medium.
+  void fill_medium(int64_t left_bytes) {
+    std::ofstream others(medium_.path() / "others", std::ios::binary);
+    const std::vector<char> bytes(kMiB, 'x');
+    while (std::filesystem::space(medium_.path()).available > static_cast<uint64_t>(left_bytes) &&
+           others.write(bytes.data(), kMiB).flush()) {
+    }
+  }
+
+  // Runs all of the file's requests, kWindow at a time; returns their results by request.
+  std::map<uint64_t, int64_t> run(Direction direction, std::byte* memory) {
+    const auto count = static_cast<uint64_t>(kFileBytes / kRequestBytes);
+    std::map<uint64_t, int64_t> ended;
+    std::vector<IoResult> results;
+    uint64_t submitted = 0;
+    while (ended.size() < count) {
+      for (; submitted < count && submitted < ended.size() + kWindow; ++submitted) {
+        IoRequest request;
+        request.direction = direction;
+        request.offset_bytes = static_cast<int64_t>(submitted) * kRequestBytes;
+        request.memory = memory + request.offset_bytes;
+        request.size_bytes = kRequestBytes;
+        request.tag = submitted;
+        io_->submit(request);
+      }
+      results.clear();
+      io_->wait(results);
+      for (const IoResult& result : results) ended[result.tag] = result.result;
+    }
+    return ended;
+  }
+
+  const testing::ScratchDirectory medium_;
+  std::unique_ptr<testing::LoopDrive> drive_;
+  int fd_ = -1;
+  std::unique_ptr<DriveIo> io_;
+};
+
+TEST_F(BufferedThreadIo, AWriteThatTheKernelCouldNotFinishIsAnError) {
+  std::vector<std::byte> written(kFileBytes, std::byte{0x5A});
+  fill_medium(8 * kMiB);
+  const auto writes = run(Direction::kWrite, written.data());
+  std::vector<std::byte> read(kFileBytes);
+  const auto reads = run(Direction::kRead, read.data());
+  int64_t failed_count = 0;
+  for (const auto& [request, result] : writes) {
+    if (result < 0) {
+      ++failed_count;
+      continue;
+    }
+    const int64_t offset_bytes = static_cast<int64_t>(request) * kRequestBytes;
+    EXPECT_EQ(reads.at(request), kRequestBytes);
+    EXPECT_EQ(std::memcmp(&read[offset_bytes], &written[offset_bytes], kRequestBytes), 0)
+        << "request " << request << " was reported as written";
+  }
+  EXPECT_GT(failed_count, 0);
+}
+
+TEST_F(BufferedThreadIo, WritesSucceedWhileThereIsRoom) {
+  std::vector<std::byte> written(kFileBytes, std::byte{0x5A});
+  for (const auto& [request, result] : run(Direction::kWrite, written.data()))
+    EXPECT_EQ(result, kRequestBytes) << request;
+}
+
+}  // namespace
+}  // namespace teraio::io
