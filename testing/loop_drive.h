@@ -23,9 +23,10 @@ namespace teraio::testing {
 class LoopDrive {
  public:
   // Of "ext4", "ext2" or "xfs". The backing file is sparse and lies in `folder`.
+  // `mount_options` are those of the file system.
   LoopDrive(const std::filesystem::path& folder, const std::string& file_system, int64_t size_bytes,
-            int32_t sector_bytes = 512)
-      : folder_(folder), backing_(folder / "backing") {
+            int32_t sector_bytes = 512, std::string mount_options = "")
+      : folder_(folder), backing_(folder / "backing"), mount_options_(std::move(mount_options)) {
     std::ofstream{backing_};
     std::error_code error;
     std::filesystem::resize_file(backing_, static_cast<uint64_t>(size_bytes), error);
@@ -81,7 +82,8 @@ class LoopDrive {
                   failed);
     if (failed != 0) return "losetup: " + device;
     std::string problem = output_of("mkfs." + file_system + " -q " + device, failed);
-    if (failed == 0 && mount(device.c_str(), path().c_str(), file_system.c_str(), 0, "") == 0)
+    if (failed == 0 &&
+        mount(device.c_str(), path().c_str(), file_system.c_str(), 0, mount_options_.c_str()) == 0)
       problem.clear();
     else
       problem = "mkfs." + file_system + " or mounting it: " + problem;
@@ -92,6 +94,7 @@ class LoopDrive {
 
   std::filesystem::path folder_;
   std::filesystem::path backing_;
+  std::string mount_options_;
   std::string why_not_;
 };
 

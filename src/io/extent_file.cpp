@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <linux/magic.h>
 #include <spdlog/spdlog.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
@@ -14,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -94,13 +96,41 @@ Status preallocate(int fd, const std::filesystem::path& directory, int64_t size_
   return Status();
 }
 
-// Leaves the file in direct mode when that works.
+// Whether the kernel says that it transfers our blocks of this file without the page cache.
+// nullopt: the kernel or the file system does not tell.
+std::optional<bool> claims_direct_io(int fd) {
+#ifdef STATX_DIOALIGN
+  struct statx info = {};
+  if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &info) != 0) return std::nullopt;
+  if ((info.stx_mask & STATX_DIOALIGN) == 0) return std::nullopt;
+  return info.stx_dio_offset_align > 0 && kBlockBytes % info.stx_dio_offset_align == 0 &&
+         kBlockBytes % info.stx_dio_mem_align == 0;
+#else
+  (void)fd;
+  return std::nullopt;
+#endif
+}
+
+// Whether the file's first block, which was just written, stayed in the page cache.
+bool is_first_block_cached(int fd) {
+  void* block = mmap(nullptr, kBlockBytes, PROT_READ, MAP_SHARED, fd, 0);
+  if (block == MAP_FAILED) return false;
+  unsigned char residency = 0;
+  const bool is_known = mincore(block, kBlockBytes, &residency) == 0;
+  munmap(block, kBlockBytes);
+  return is_known && (residency & 1) != 0;
+}
+
+// Leaves the file in direct mode when that works. Some file systems accept O_DIRECT and go through
+// the page cache all the same (ext4 with data=journal), where an error of a write comes late.
 Result<bool> settle_direct_io(int fd, const std::filesystem::path& directory) {
   const int flags = fcntl(fd, F_GETFL);
-  int error = try_block_io(fd);
-  if (error == 0) return (flags & O_DIRECT) != 0;
-  if (!means_no_direct_io(error) || (flags & O_DIRECT) == 0)
+  const bool asked = (flags & O_DIRECT) != 0;
+  const int error = try_block_io(fd);
+  if (error != 0 && !(asked && means_no_direct_io(error)))
     return directory_error(directory, "the first write and read of a new file failed", error);
+  if (!asked) return false;
+  if (error == 0 && claims_direct_io(fd).value_or(!is_first_block_cached(fd))) return true;
   if (fcntl(fd, F_SETFL, flags & ~O_DIRECT) != 0)
     return directory_error(directory, "cannot switch direct I/O off", errno);
   return false;

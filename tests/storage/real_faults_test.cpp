@@ -29,8 +29,10 @@ using testing::Submitted;
 class RealFaults : public ::testing::Test {
  protected:
   // Skips the test where there can be none.
-  void make_drive(const std::string& file_system, int64_t size_bytes, int32_t sector_bytes = 512) {
-    drive_ = std::make_unique<LoopDrive>(directory_.path(), file_system, size_bytes, sector_bytes);
+  void make_drive(const std::string& file_system, int64_t size_bytes, int32_t sector_bytes = 512,
+                  const std::string& mount_options = "") {
+    drive_ = std::make_unique<LoopDrive>(directory_.path(), file_system, size_bytes, sector_bytes,
+                                         mount_options);
     if (!drive_->why_not().empty()) GTEST_SKIP() << drive_->why_not();
   }
 
@@ -170,6 +172,17 @@ TEST_F(RealFaults, AReadOnlyDriveIsRefused) {
   ASSERT_FALSE(store.ok());
   EXPECT_THAT(store.status().message(),
               AllOf(HasSubstr(drive_->path().string()), HasSubstr("Read-only file system")));
+}
+
+// Such a file system accepts O_DIRECT and keeps all bytes in the page cache all the same.
+TEST_F(RealFaults, DirectIoThatIsNotHonouredIsBufferedIo) {
+  make_drive("ext4", 100 * kMiB, 512, "data=journal");
+  if (IsSkipped()) return;
+  open(40 * kMiB);
+  EXPECT_THAT(session().store().counters().drives[0].io_path, HasSubstr("buffered"));
+  const Extent extent = session().reserve(9 * kMiB);
+  ASSERT_TRUE(session().write(extent, 4).status.ok());
+  EXPECT_TRUE(session().holds(extent, 4));
 }
 
 TEST_F(RealFaults, OffsetsBeyondFourGibibytes) {
