@@ -1,8 +1,9 @@
 // TERAIO_CHECK(expression): checks an invariant of the program, in every build.
 //
-// It is for programmer errors only; a failure that use can cause is a Status. A broken check throws
-// InvariantError, whose message names the expression, the file and the line. The bindings turn it
-// into a Python exception, so that a bug ends one training step with a message and not the process.
+// It is for programming errors only; a failure that use can cause is a Status. A failed check
+// throws InvariantError with a message that names the expression, the file and the line. The
+// bindings turn it into a Python exception, so that a bug ends one training step with a message
+// instead of ending the process.
 #pragma once
 
 #include <stdexcept>

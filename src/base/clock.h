@@ -1,7 +1,7 @@
 // Clock: time in nanoseconds since an arbitrary start.
 //
-// Components that wait or measure are given a Clock, which outlives them, so that tests and
-// simulations run on virtual time. Threads: any, for all clocks.
+// A component that waits or measures receives a Clock, which must outlive it, so that tests and
+// simulations run on virtual time. Any thread may call any clock.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@ namespace teraio {
 class Clock {
  public:
   virtual ~Clock() = default;
-  // Never goes back.
+  // Never decreases.
   virtual int64_t now_ns() const = 0;
 };
 
@@ -27,12 +27,12 @@ class SteadyClock final : public Clock {
   }
 };
 
-// Stands still except when advance_to() is called.
+// A clock that changes only when advance_to() is called.
 class VirtualClock final : public Clock {
  public:
   int64_t now_ns() const override { return now_ns_.load(std::memory_order_relaxed); }
 
-  // A moment that has passed already changes nothing.
+  // Sets the time to `moment_ns`; does nothing when that moment has passed already.
   void advance_to(int64_t moment_ns);
 
  private:

@@ -37,7 +37,7 @@ std::string described(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace).substr(0, 60);
 }
 
-// Fits int64 and is written as an integer.
+// Whether the value is written as an integer and fits int64_t.
 bool is_integer(const json& value) {
   if (value.is_number_unsigned())
     return value.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
@@ -46,7 +46,7 @@ bool is_integer(const json& value) {
 
 bool ends_in_gz(const std::filesystem::path& path) { return path.extension() == ".gz"; }
 
-// Writes and closes; takes ownership of `descriptor`.
+// Writes the text and closes `descriptor`, whose ownership it takes.
 Status write_all(int descriptor, const std::filesystem::path& path, std::string_view text) {
   gzFile file = gzdopen(descriptor, ends_in_gz(path) ? "wb6" : "wbT");
   if (file == nullptr) {
@@ -97,9 +97,10 @@ Result<std::string> read_text_file(const std::filesystem::path& path) {
 
 namespace {
 
-// What a link leads to, there or not, takes the new text; the link stays.
+// Follows symbolic links, so that write_text_file() replaces the target and keeps the link. The
+// target need not exist.
 std::filesystem::path without_links(std::filesystem::path path) {
-  constexpr int kMostLinks = 40;  // as the kernel follows
+  constexpr int kMostLinks = 40;  // the limit of the kernel
   std::error_code error;
   for (int i = 0; i < kMostLinks && std::filesystem::is_symlink(path, error); ++i)
     path = path.parent_path() / std::filesystem::read_symlink(path, error);
@@ -246,7 +247,7 @@ JsonDocument::JsonDocument(const std::filesystem::path& path, std::string_view f
 void JsonDocument::parse(const std::string& text, std::string_view format) {
   try {
     value_ = json::parse(text);
-  } catch (const json::exception& error) {  // the library's only way to tell where
+  } catch (const json::exception& error) {  // only the exception has the position
     fail(ErrorCode::kInvalidArgument, fmt::format("expected JSON: {}", error.what()));
     return;
   }

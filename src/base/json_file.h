@@ -1,8 +1,8 @@
-// JSON files, plain or gzip: they are read whole, and replaced atomically.
+// JSON files, plain or gzip. They are read as a whole and replaced atomically.
 //
 // A reader needs no error handling between the fields. The document keeps the first failure, which
-// names the file, the field and what was expected; accesses after it return neutral values (0 or 1,
-// "", false), and status() gives the failure at the end.
+// names the file, the field and what was expected. Later accesses return neutral values (0 or 1,
+// "", false), and status() returns the failure at the end.
 //
 //   JsonDocument document(path, "teraio-hardware/1");
 //   hardware.name = document.root()["name"].text();
@@ -21,29 +21,30 @@ namespace teraio {
 
 class JsonDocument;
 
-// A value in a document, and the path to it. It is cheap to copy. It refers to the node that it was
-// reached from, so keep a parent in a named variable while its children are used. Threads: the
-// document's.
+// A value in a document, and its path. It is cheap to copy. It refers to the node that it was
+// reached from, so the parent must stay in a named variable while its children are used. Threads:
+// those of the document.
 class JsonNode {
  public:
-  // A field of an object. A missing one is a failure for operator[], but not for find(), whose
-  // result tells by exists().
+  // Returns a field of an object. When the field is missing, operator[] records a failure and
+  // find() does not: exists() tells whether find() found it.
   JsonNode operator[](const char* key) const;
   JsonNode find(const char* key) const;
-  // The number of elements. The value has to be an array; 0 after a failure.
+  // The number of elements. Records a failure and returns 0 when the value is not an array; returns
+  // 0 after any failure.
   size_t size() const;
   // Requires index < size().
   JsonNode element(size_t index) const;
 
   bool exists() const { return value_ != nullptr; }
-  // The value, which has to be of that type and range.
+  // Returns the value. Records a failure when it has another type or is out of range.
   int64_t non_negative_integer() const;
   int64_t positive_integer() const;
   double number() const;
   bool boolean() const;
   std::string text() const;
 
-  // Records "<file>: <path>: <problem>" as the document's failure, unless there is one already.
+  // Records "<file>: <path>: <problem>" as the failure of the document, unless it has one already.
   void fail(std::string_view problem) const;
 
  private:
@@ -57,13 +58,14 @@ class JsonNode {
   int64_t integer_from(int64_t smallest, std::string_view expected) const;
 
   JsonDocument* document_;
-  const nlohmann::json* value_;  // null: not there
+  const nlohmann::json* value_;  // null: it does not exist
   const JsonNode* parent_;       // null: the root
   const char* key_;              // null: an element of an array
   size_t index_;
 };
 
-// One file, which the constructor reads. The document outlives its nodes. Threads: one at a time.
+// One file, which the constructor reads. The document must outlive its nodes. One thread at a time
+// may use a document and its nodes.
 class JsonDocument {
  public:
   // status() fails when the file cannot be read, is not JSON, or its field "format" is not
@@ -86,18 +88,18 @@ class JsonDocument {
   JsonNode root_;
 };
 
-// The bytes of a file, decompressed when they are gzip. A text of more than 4 GiB is refused. A
-// failure names the file.
+// Returns the bytes of a file, decompressed when they are gzip. Fails when they are more than 4
+// GiB; a failure names the file.
 Result<std::string> read_text_file(const std::filesystem::path& path);
 
-// Replaces `path` atomically: readers see the old file or the new one. A symbolic link stays, and
-// its target is replaced; what is not a regular file (a device, a pipe) is written to. The text is
-// compressed when the name ends in ".gz". The same text gives the same bytes. A failure names the
-// file, and leaves the old one as it was.
+// Replaces `path` atomically: readers see the old file or the new one. When `path` is a symbolic
+// link, its target is replaced. A device or a pipe is written to instead. The text is compressed
+// when the name ends in ".gz"; the same text always gives the same bytes. A failure names the file
+// and leaves the old one unchanged.
 Status write_text_file(const std::filesystem::path& path, std::string_view text);
 
-// `value` as text, with one line per element of its top-level arrays, so that large files stay
-// readable.
+// Returns `value` as text, with one line per element of its top-level arrays, so that large files
+// stay readable.
 std::string to_json_text(const nlohmann::ordered_json& value);
 
 }  // namespace teraio

@@ -1,5 +1,6 @@
-// Logging for code that cannot include spdlog: its headers do not compile beside the fmt that
-// PyTorch's wheel brings. Everything else calls spdlog, whose default logger these two share.
+// Logging for code that cannot include spdlog, whose headers do not compile with the version of fmt
+// in the PyTorch wheel. All other code calls spdlog directly. These functions use its default
+// logger.
 //
 // Threads: any thread may call log_warning.
 #pragma once
@@ -8,11 +9,11 @@
 
 namespace teraio {
 
-// Sends the log of the whole process to stderr, in place of spdlog's default, stdout. Call it
+// Sends the log of the whole process to stderr instead of stdout, the default of spdlog. Call it
 // before other threads log.
 void log_to_stderr();
 
-// One line at the level "warning".
+// Logs one line at the level "warning".
 void log_warning(std::string_view message);
 
 }  // namespace teraio

@@ -1,8 +1,9 @@
-// Status and Result: how a failure travels inside TERAIO, also between threads.
+// Status and Result: how functions report failures.
 //
-// Nothing below the Python bindings throws for a failure that use can cause; a function that can
-// fail returns a Status or a Result<T>. A message is one line that names the file, field or value
-// and what was expected. Both types are values: they are copyable and can move between threads.
+// A function that can fail returns a Status or a Result<T>. Code below the Python bindings throws
+// no exception for a failure that use can cause. A message is one line that names the file, field
+// or value and what was expected. Both types are values: they are copyable and can move between
+// threads.
 #pragma once
 
 #include <cstdint>
@@ -18,21 +19,22 @@ enum class ErrorCode : uint8_t {
   kOk = 0,
   kInvalidArgument,  // the caller's value is wrong: a size, a path, a field of a file
   kNotFound,         // a file or directory that does not exist
-  kOutOfMemory,      // the device budget or the host limit does not hold what was asked for
+  kOutOfMemory,      // the request exceeds the device budget or the host limit
   kOutOfSpace,       // a drive (or its share) is full
   kIoError,          // the system reported a failed or short transfer
-  kCorrupted,        // bytes came back different from what was written
-  kUnsupported,      // this machine, file system or version of PyTorch cannot do it
-  kCancelled,        // it was withdrawn before it started
+  kCorrupted,        // bytes read differ from the bytes written
+  kUnsupported,      // this machine, file system or version of PyTorch lacks a feature
+  kCancelled,        // the request was cancelled before it started
   kInternal,         // an invariant of the program is broken
 };
 
 std::string_view to_string(ErrorCode code);
 
-// "Input/output error (errno 5)": the text of a system call's failure. Any thread.
+// Describes the error of a system call, such as "Input/output error (errno 5)". Any thread may call
+// it.
 std::string errno_text(int error_number);
 
-// Ok, or a kind of failure and a message.
+// Ok, or a failure: a code and a message.
 class [[nodiscard]] Status {
  public:
   Status() = default;
@@ -42,7 +44,7 @@ class [[nodiscard]] Status {
   ErrorCode code() const { return code_; }
   const std::string& message() const { return message_; }
 
-  // The same failure with "context: " in front of its message. An ok status stays as it is.
+  // Returns the same failure with "context: " in front of its message, or ok when the status is ok.
   Status with_context(std::string_view context) const;
 
   bool operator==(const Status&) const = default;
@@ -52,7 +54,7 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-// A value, or why there is none.
+// A value, or the Status that says why there is none.
 template <typename T>
 class [[nodiscard]] Result {
  public:
@@ -61,7 +63,7 @@ class [[nodiscard]] Result {
 
   bool ok() const { return std::holds_alternative<T>(state_); }
 
-  // The failure; an ok status when there is a value.
+  // Returns the failure, or ok when there is a value.
   Status status() const { return ok() ? Status() : std::get<Status>(state_); }
 
   // Requires ok().
@@ -78,7 +80,7 @@ class [[nodiscard]] Result {
 
 }  // namespace teraio
 
-// Returns from the enclosing function with the failure of `expression`, a Status, if it is one.
+// Returns from the enclosing function with the failure of `expression` (a Status), if it failed.
 #define TERAIO_RETURN_IF_ERROR(expression)                                                        \
   do {                                                                                            \
     if (::teraio::Status teraio_status = (expression); !teraio_status.ok()) return teraio_status; \

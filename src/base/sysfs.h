@@ -1,4 +1,5 @@
-// Reads attributes of /sys, or of a captured tree that stands in for it. Threads: any.
+// Reads attributes of /sys, or of a captured copy of that tree in tests. Any thread may call these
+// functions.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +9,17 @@
 
 namespace teraio {
 
-// The first line of an attribute, without the blanks that drives pad it with; empty when it is
-// absent.
+// Returns the first line of an attribute without leading and trailing blanks, which some drives pad
+// it with; empty when the attribute is absent.
 std::string sysfs_text(const std::filesystem::path& path);
 
-// The number that an attribute begins with; nullopt when it is absent or begins with something
-// else.
+// Returns the number that an attribute begins with; nullopt when the attribute is absent or does
+// not begin with a number.
 std::optional<int64_t> sysfs_number(const std::filesystem::path& path);
 
-// The folder of the block device with that number: of the whole drive, also for the number of a
-// partition. Empty when /sys does not know the number, as for overlay and btrfs.
+// Returns the folder of the drive with that device number; for the number of a partition, the
+// folder of the drive that contains it. Empty when /sys has no such device, as for overlay and
+// btrfs.
 std::filesystem::path sysfs_drive_folder(const std::filesystem::path& sysfs, unsigned major_number,
                                          unsigned minor_number);
 
