@@ -1,6 +1,6 @@
-// FlatLists: many lists of values in one block of memory, for indexes that are built once.
+// FlatLists: many lists of values in one contiguous block, for indexes that are built once.
 //
-// A value. Reading is safe from several threads at once.
+// A value type. Several threads may read it at once.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@ class FlatLists {
  public:
   FlatLists() = default;
 
-  // `visit(add)` calls add(list, value) for every value of every list. It runs twice, first to
-  // count and then to fill, and has to add the same values both times. A list keeps the order in
+  // `visit(add)` must call add(list, value) for every value of every list. It runs twice, first to
+  // count and then to fill, and must add the same values both times. Each list keeps the order in
   // which its values are added.
   template <typename Visit>
   FlatLists(size_t list_count, Visit visit) : begins_(list_count + 1) {

@@ -44,7 +44,8 @@ class Builder {
     steps[end] -= bytes;
   }
 
-  // Starts behind a write, so that every epoch is met as a whole.
+  // For a persistent tensor that an op writes, the walk starts at the first write, so that the end
+  // of the iteration splits no epoch.
   void add_periods(TensorIndex tensor, std::span<const TensorUse> uses, int64_t dead) {
     const bool persistent = index_.persistent[tensor];
     const size_t count = uses.size();

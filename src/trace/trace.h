@@ -1,7 +1,7 @@
-// Trace: what one training iteration did. A value; the file form is docs/formats.md.
+// Trace: what one training iteration did. A value type; its file format is in docs/formats.md.
 //
-// In memory every reference to a tensor is its position in `tensors` (a TensorIndex); the ids of
-// the file are kept in Tensor::id, for messages and for writing the file back.
+// In memory, every reference to a tensor is its position in `tensors` (a TensorIndex). Tensor::id
+// keeps the id of the file, for messages and for writing the trace.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ struct Tensor {
 
 struct Op {
   std::string name;
-  int64_t duration_ns = 0;          // with all its tensors resident: no waiting in it
+  int64_t duration_ns = 0;          // with all its tensors resident, without stalls
   std::vector<TensorIndex> reads;   // only read
   std::vector<TensorIndex> writes;  // created or changed
   std::vector<TensorIndex> frees;   // released right after the op
@@ -49,20 +49,20 @@ struct Op {
   bool operator==(const Op&) const = default;
 };
 
-// `ops` in execution order; the sequence repeats for ever. A tensor that is not persistent is
-// allocated just before the first op that touches it and released after the op that frees it, or
-// after the last op that touches it when none does.
+// `ops` are in execution order, and the sequence repeats. A tensor that is not persistent is
+// allocated just before the first op that uses it. It is released after the op that frees it, or
+// after the last op that uses it when no op frees it.
 struct Trace {
   std::string name;
   std::string source;  // "profiled", "modelled", or free text
   std::vector<Tensor> tensors;
   std::vector<Op> ops;
-  std::optional<int64_t> tokens_per_step;  // that the whole job trains in the iteration
+  std::optional<int64_t> tokens_per_step;  // of the whole job, in this iteration
 
   bool operator==(const Trace&) const = default;
 };
 
-// The sum of the ops' durations: an iteration without any waiting.
+// The sum of the durations of all ops: the time of an iteration without stalls.
 int64_t ideal_ns(const Trace& trace);
 
 }  // namespace teraio::trace

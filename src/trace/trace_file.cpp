@@ -86,7 +86,7 @@ void read_ops(const JsonNode& node, Trace& trace, const Positions& positions) {
   for (size_t i = 0; i < count; ++i) trace.ops.push_back(read_op(node.element(i), positions));
 }
 
-// Where an op's tensors were seen: what validate() needs to know of each tensor.
+// What validate() has seen of a tensor up to the current op.
 struct Sighting {
   OpIndex active_op = -1;
   OpIndex freed_by = -1;

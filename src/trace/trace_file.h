@@ -1,4 +1,5 @@
-// The trace file, `.json` or `.json.gz`: see docs/formats.md.
+// Reads, writes and validates trace files (`.json` or `.json.gz`, docs/formats.md). Any thread may
+// call these functions.
 #pragma once
 
 #include <filesystem>
@@ -8,16 +9,17 @@
 
 namespace teraio::trace {
 
-// Reads and validates. A failure names the file, the field (as a path such as ops[12].reads[0]) and
-// what was expected there. Extra fields are accepted.
+// Reads and validates a trace. A failure names the file, the field (as a path such as
+// ops[12].reads[0]) and what was expected. Unknown fields are ignored.
 Result<Trace> read_trace(const std::filesystem::path& path);
 
-// Writes through a temporary file beside `path`, so that a reader sees the whole file or none.
-// Compresses when the name ends in ".gz".
+// Replaces `path` atomically, so that a reader sees a complete file. Compresses when the name ends
+// in ".gz". Fails when the trace is not valid, and on I/O errors.
 Status write_trace(const Trace& trace, const std::filesystem::path& path);
 
-// The rules that read_trace enforces, on a value: ids unique and not negative, sizes and times not
-// negative, references in range, a tensor at most once in an op, frees of tensors that are alive.
+// Checks the rules that read_trace() enforces: ids are unique and not negative, sizes and times are
+// not negative, references are in range, an op uses a tensor at most once, and no op uses or frees
+// a tensor that has been freed.
 Status validate(const Trace& trace);
 
 }  // namespace teraio::trace

@@ -24,8 +24,8 @@ FlatLists<TensorUse> uses_by_tensor(const Trace& trace) {
   });
 }
 
-// The tensors that are not persistent, by the op that `op_of` gives for each. Those that no op uses
-// are left out.
+// Groups the tensors that are not persistent by the op in `op_of`. Leaves out tensors that no op
+// uses.
 FlatLists<TensorIndex> transient_by_op(const TraceIndex& index, const std::vector<OpIndex>& op_of) {
   return FlatLists<TensorIndex>(index.op_count(), [&](auto add) {
     for (size_t tensor = 0; tensor < index.tensor_count(); ++tensor)

@@ -1,5 +1,4 @@
-// TraceIndex: the one index of a trace: which op uses, creates and frees which tensor, and when
-// each tensor is alive.
+// TraceIndex: which op uses, creates and frees which tensor, and when each tensor is alive.
 //
 //   ops            0   1   2   3   4   5
 //   weight P       r   .   .   .   W   .      persistent: alive in 0..5, uses {0 r, 4 W}
@@ -7,8 +6,8 @@
 //   births             A                      A's bytes are allocated just before op 1 ...
 //   deaths                             A      ... and released right after op 5
 //
-// Everything that asks about uses or lifetimes asks it: lifetimes, the simulator, the planner and
-// the analyses. The validator of plans does not, on purpose: it is independent of all of them.
+// Lifetimes, the simulator, the planner and the analyses share this index. The validator of plans
+// does not use it, because it must be independent of them.
 #pragma once
 
 #include <cstddef>
@@ -26,37 +25,39 @@ struct TensorUse {
   bool operator==(const TensorUse&) const = default;
 };
 
-// A value without references to the trace. Reading is safe from several threads at once.
+// A value that does not refer to the trace. Several threads may read it at once.
 struct TraceIndex {
   TraceIndex() = default;
-  // Requires validate(trace).ok(). Linear in the trace's size.
+  // Requires validate(trace).ok(). Takes linear time.
   explicit TraceIndex(const Trace& trace);
 
   size_t op_count() const { return duration_ns.size(); }
   size_t tensor_count() const { return size_bytes.size(); }
 
-  // The tensor exists while `op` runs.
+  // Whether the tensor exists while `op` runs.
   bool is_alive(TensorIndex tensor, OpIndex op) const {
     return first_op[tensor] <= op && op <= last_op[tensor];
   }
-  // The tensor exists when `op` is about to start, before the op's own births.
+  // Whether the tensor exists right before `op`, without the tensors that `op` allocates.
   bool exists_before(TensorIndex tensor, OpIndex op) const {
     return persistent[tensor] || (first_op[tensor] < op && op <= last_op[tensor]);
   }
-  // Ops from `op` to the tensor's next use at or after it, over the end of the iteration when the
-  // tensor is persistent; op_count() when no op uses it again.
+  // The number of ops from `op` to the next use of the tensor at or after it. For a persistent
+  // tensor the count continues into the next iteration; op_count() when no op uses the tensor
+  // again.
   int64_t ops_until_use(TensorIndex tensor, OpIndex op) const;
-  // What has to be allocated for op `op` besides the tensors that exist already.
+  // The bytes that op `op` allocates: new tensors and its workspace.
   int64_t allocated_bytes(OpIndex op) const { return birth_bytes[op] + workspace_bytes[op]; }
-  // What op `op` needs on the device at once: the tensors that it uses, and its workspace.
+  // The bytes that op `op` needs on the device at once: the tensors that it uses, and its
+  // workspace.
   int64_t active_bytes(OpIndex op) const;
 
-  FlatLists<TensorIndex> active;  // per op: what it reads, then what it writes
-  FlatLists<TensorUse> uses;      // per tensor, in the order of ops
+  FlatLists<TensorIndex> active;  // per op: the tensors it reads, then those it writes
+  FlatLists<TensorUse> uses;      // per tensor, in execution order
   FlatLists<TensorIndex> births;  // per op: tensors that are not persistent, allocated before it
   FlatLists<TensorIndex> deaths;  // per op: tensors that are not persistent, released after it
-  // Per tensor: the ops in which it is alive. The whole iteration for a persistent tensor, an empty
-  // range for one that is not persistent and that no op uses.
+  // Per tensor: the first and the last op during which it is alive. The whole iteration for a
+  // persistent tensor; an empty range for any other tensor that no op uses.
   std::vector<OpIndex> first_op;
   std::vector<OpIndex> last_op;
   std::vector<int64_t> size_bytes;       // per tensor
