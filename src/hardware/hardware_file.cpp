@@ -7,7 +7,7 @@ namespace teraio::hardware {
 namespace {
 
 constexpr std::string_view kFormat = "teraio-hardware/1";
-// A hundred drives of this size still add up below 2^63.
+// The capacities of 100 drives of this size add up to less than 2^63.
 constexpr int64_t kLargest = int64_t{1} << 56;
 constexpr size_t kMostDrives = 100;
 

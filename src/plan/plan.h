@@ -1,5 +1,5 @@
-// Plan: what to move and when, in one iteration that repeats. A value; the file form is
-// docs/formats.md.
+// Plan: the migrations of one iteration, which repeats. A value type; its file format is in
+// docs/formats.md. Any thread may call these functions.
 #pragma once
 
 #include <cstdint>
@@ -24,22 +24,23 @@ std::string_view to_string(Tier tier);
 struct Migration {
   trace::TensorIndex tensor = 0;
   Action action = Action::kOffload;
-  trace::OpIndex trigger_op =
-      0;  // issued when op trigger_op - 1 has completed; 0: the iteration's start
-  trace::OpIndex deadline_op = 0;  // the op that needs the effect
+  // The migration is issued when op trigger_op - 1 has completed; at the start of the iteration for
+  // 0.
+  trace::OpIndex trigger_op = 0;
+  trace::OpIndex deadline_op = 0;  // the op that needs the effect of the migration
   Tier tier = Tier::kSsd;
 
   bool operator==(const Migration&) const = default;
 };
 
 struct Plan {
-  std::string trace;  // the name of the trace that it was made for
+  std::string trace;  // the name of the trace that the plan is for
   std::vector<Migration> migrations;
 
   bool operator==(const Plan&) const = default;
 };
 
-// What the run may use. An absent limit is the hardware's own.
+// What a run may use. The hardware is the limit where a field is absent; writes are then unlimited.
 struct Limits {
   std::optional<int64_t> device_budget_bytes;
   std::optional<int64_t> host_limit_bytes;
@@ -49,11 +50,13 @@ struct Limits {
   bool operator==(const Limits&) const = default;
 };
 
-// How messages name a migration of the plan: "migrations[7] (offload of tensor 12 at op 3, ssd)".
-// The tensor's id is that of `trace`, -1 when the trace has no such tensor.
+// Describes a migration for messages: "migrations[7] (offload of tensor 12 at op 3, ssd)". The id
+// is that of the tensor in `trace`, or -1 when the trace has no such tensor.
 std::string describe(const Plan& plan, const trace::Trace& trace, size_t index);
 
-// The ids of the file are those of `trace`; a plan for another trace is refused.
+// Read and write plan files, which refer to tensors by their ids in `trace`. A failure names the
+// file, the field and what was expected; read_plan() fails for a plan that was made for a trace of
+// another name. write_plan() replaces the file atomically.
 Result<Plan> read_plan(const std::filesystem::path& path, const trace::Trace& trace);
 Status write_plan(const Plan& plan, const trace::Trace& trace, const std::filesystem::path& path);
 

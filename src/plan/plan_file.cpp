@@ -20,7 +20,7 @@ Positions positions_of(const trace::Trace& trace) {
   return positions;
 }
 
-// The value of an enumeration that starts at 0 and ends with `last`, by its name.
+// Reads the name of an enumerator whose value is between 0 and `last`.
 template <typename Enum>
 Enum read_name(const JsonNode& node, Enum last, std::string_view expected) {
   const std::string text = node.text();

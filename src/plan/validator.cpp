@@ -16,13 +16,13 @@ struct Use {
   bool writes = false;
 };
 
-// A quantity per op of the iteration, as differences; a range may wrap and is at most one
-// iteration.
+// A quantity per op of the iteration, stored as differences. A range may wrap around; one of more
+// than an iteration counts as one iteration.
 class Curve {
  public:
   explicit Curve(size_t op_count) : steps_(op_count + 1) {}
 
-  // Ops first..last of an endless sequence of iterations, both included.
+  // Adds `amount` at the unrolled ops first..last, both included.
   void add(int64_t first, int64_t last, int64_t amount) {
     const int64_t count = static_cast<int64_t>(steps_.size()) - 1;
     if (last < first) return;
@@ -51,14 +51,14 @@ struct TierRoom {
   bool exists = false;
 };
 
-// What is true of one tensor while its uses and migrations are walked through.
+// The state of one tensor during the walk over its uses and migrations.
 struct State {
   bool offloaded = false;
-  Tier tier = Tier::kSsd;         // where it rests when offloaded, and where the copy is
-  bool copy_valid = false;        // made since an op last wrote the tensor
+  Tier tier = Tier::kSsd;         // of the copy; also where the bytes of an offloaded tensor are
+  bool copy_valid = false;        // no op has written the tensor since the copy was made
   int64_t offloaded_since = 0;    // unrolled op
-  int64_t copy_needed_until = 0;  // unrolled op: the tier's bytes are accounted up to here
-  size_t offloaded_by = 0;        // the position of the migration after which it is offloaded
+  int64_t copy_needed_until = 0;  // unrolled op: the copy's bytes are accounted up to here
+  size_t offloaded_by = 0;        // position in the plan of the migration that offloaded it
 };
 
 class Validator {
@@ -165,8 +165,8 @@ class Validator {
     return Status();
   }
 
-  // The first iteration only brings the tensor into its steady state, and goes on where a rule is
-  // broken; the second is the one that counts.
+  // The first walk only finds the steady state, and tolerates violations that the assumed initial
+  // state causes. The second walk enforces the rules and accounts for memory.
   Status check_persistent(trace::TensorIndex tensor) {
     State state;
     const Migration& last = plan_.migrations[migrations_[tensor].back()];
@@ -183,20 +183,21 @@ class Validator {
                         [](const Use& use) { return use.writes; });
   }
 
-  // Frozen weights and constants lie from the start on the tier that their drops name.
+  // A tensor that no op writes (a frozen weight or a constant) has a copy from the start, on the
+  // tier that its first drop names.
   void give_first_copy(trace::TensorIndex tensor, State& state) {
     for (size_t index : migrations_[tensor]) {
       const Migration& migration = plan_.migrations[index];
       if (migration.action != Action::kDrop) continue;
       state.tier = migration.tier;
       state.copy_valid = true;
-      state.copy_needed_until = 4 * op_count_;  // accounted here, for good
+      state.copy_needed_until = 4 * op_count_;  // the whole run is accounted here
       tier_use(migration.tier).add(0, op_count_ - 1, trace_.tensors[tensor].size_bytes);
       return;
     }
   }
 
-  // One iteration of the tensor, which starts at unrolled op `offset`.
+  // Walks over one iteration of the tensor, which starts at unrolled op `offset`.
   Status walk(trace::TensorIndex tensor, int64_t offset, State& state, bool account) {
     const std::vector<size_t>& own = migrations_[tensor];
     size_t next = 0;
@@ -213,8 +214,8 @@ class Validator {
     return Status();
   }
 
-  // The op of use `i`, counted from the iteration's start; past the last use, of the next
-  // iteration, or the op after which the tensor is freed.
+  // The op of use `i` in this iteration. After the last use: the first use in the next iteration,
+  // or the op that frees the tensor.
   int64_t next_use(trace::TensorIndex tensor, size_t i) const {
     const std::vector<Use>& uses = uses_[tensor];
     if (i < uses.size()) return uses[i].op;

@@ -1,6 +1,6 @@
-// The independent check of a plan: says which rule is broken, by which migration, at which op.
+// validate_plan(): the independent check of a plan. It says which rule a plan breaks, and where.
 //
-// Shares no code with the planners or the simulator, on purpose: it is what their tests call.
+// It shares no code with the planners or the simulator, because their tests rely on it.
 #pragma once
 
 #include <string>
@@ -12,11 +12,13 @@
 
 namespace teraio::plan {
 
-// Ok when `plan` is legal for `trace` in steady state and cannot deadlock: at every op
+// Ok when `plan` is legal for `trace` in steady state and cannot deadlock: the tiers have room for
+// the copies on them, and at every op
 //   (bytes alive + workspace) - (tensors between their offload's and their prefetch's trigger)
-// is within the device budget, and the tiers hold what rests on them. Otherwise kInvalidArgument
-// with the rule ("trigger out of range", "drop without copy", "device memory", ...), the
-// migration's position in the plan, the tensor's id, and the op.
+// is within the device budget. Otherwise kInvalidArgument: the message names the rule ("trigger out
+// of range", "drop without copy", "device memory", ...) and, as far as the rule concerns them, the
+// migration with its position in the plan, the id of the tensor, and the op. Requires
+// validate(trace).ok(). A pure function; any thread may call it.
 Status validate_plan(const Plan& plan, const trace::Trace& trace,
                      const hardware::Hardware& hardware, const Limits& limits);
 
