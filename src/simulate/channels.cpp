@@ -11,7 +11,7 @@ constexpr int kHostIn = channel_of(plan::Tier::kHost, false);
 constexpr int kSsdOut = channel_of(plan::Tier::kSsd, true);
 constexpr int kHostOut = channel_of(plan::Tier::kHost, true);
 
-// What the first of two demands gets of a link that both share max-min fairly.
+// The max-min fair rate of the first of two demands on a link.
 double fair_share(double link, double own, double other) {
   return std::min(own, std::max(link / 2, link - other));
 }

@@ -1,4 +1,5 @@
-// Channels: four queues' heads in flight at once, and how they share the drives and the link.
+// Channels: the transfers in flight, at most one per tier and direction, and how they share the
+// drives and the device link.
 //
 //   ssd in  ----+                      each runs one transfer at a time, pays the request latency
 //   host in ----+--> link, read        first, and then moves bytes at a rate that only changes when
@@ -23,30 +24,36 @@ constexpr int channel_of(plan::Tier tier, bool out) {
   return static_cast<int>(tier == plan::Tier::kHost) + 2 * static_cast<int>(out);
 }
 
-// Bytes per nanosecond of each channel when those in `moving` move bytes at once. The link is
-// shared max-min fairly; drives with a duplex below 2 give each direction half of it, and what one
-// direction cannot use to the other.
+// Returns the bytes per nanosecond of each channel when the channels in `moving` move bytes at the
+// same time. The link is shared max-min fairly. When drives with a duplex below 2 read and write at
+// once, each direction gets half of the duplex, and what one direction cannot use goes to the
+// other.
 std::array<double, kChannelCount> channel_rates(const hardware::Hardware& hardware,
                                                 const std::array<bool, kChannelCount>& moving);
 
+// A value type; one thread at a time may use it. Times are in nanoseconds and never decrease from
+// call to call, except through rebase().
 class Channels {
  public:
   explicit Channels(const hardware::Hardware& hardware);
 
   bool idle(int channel) const { return active_[channel].transfer < 0; }
   int32_t transfer(int channel) const { return active_[channel].transfer; }
-  // Bytes not yet moved, for comparing two states.
+  // The bytes that had not been moved at the last call that changed this object.
   double remaining_bytes(int channel) const { return active_[channel].remaining_bytes; }
 
+  // Starts a transfer. Requires idle(channel).
   void start(int channel, int32_t transfer, int64_t size_bytes, int64_t now_ns);
 
-  // The channel is idle from now on, and its transfer never ends.
+  // Cancels the transfer of the channel, which becomes idle.
   void stop(int channel, int64_t now_ns);
 
-  // When the next channel ends its latency or its transfer; kNoTime when all are idle.
+  // The time at which the next channel ends its request latency or its transfer; kNoTime when all
+  // channels are idle.
   int64_t next_event_ns() const { return next_event_ns_; }
 
-  // Goes on to next_event_ns(). Calls done(transfer) for each transfer that ends there.
+  // Advances to next_event_ns() and calls done(transfer) for each transfer that ends then. Requires
+  // that a channel is not idle.
   template <typename Done>
   void advance(Done done) {
     const int64_t now_ns = next_event_ns_;
@@ -57,13 +64,13 @@ class Channels {
     for (int i = 0; i < count; ++i) done(ended[i]);
   }
 
-  // Moves the origin of time forward by `by_ns`.
+  // Moves the origin of time forward by `by_ns`: subtracts it from all times.
   void rebase(int64_t by_ns);
 
  private:
   struct ActiveTransfer {
     int32_t transfer = -1;
-    bool moving = false;  // past its latency
+    bool moving = false;  // its request latency has passed
     double remaining_bytes = 0;
     double rate = 0;  // bytes per ns
     int64_t end_ns = kNoTime;

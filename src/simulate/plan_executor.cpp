@@ -29,8 +29,8 @@ PlanExecutor::PlanExecutor(const Context& context, const Channels& idle_channels
   place_at_start();
 }
 
-// The migrations of a steady iteration before this one are over, except for the prefetches that
-// reach across its end: those start now.
+// In steady state, the migrations of the iteration before have ended, except for the prefetches
+// that reach across its end. Those are issued now.
 void PlanExecutor::place_at_start() {
   device_bytes_ = context_.index.persistent_bytes;
   tier_bytes_ = resolved_.kept_bytes_at_start;
@@ -98,7 +98,8 @@ std::vector<PlanExecutor::Pending> PlanExecutor::pending() const {
   return pending;
 }
 
-// --- The life of a migration: issued, ready when the tensor's one before is done, moved, done ---
+// --- A migration is issued, becomes ready when the one before it of the same tensor is done, moves
+// bytes, and is done ---
 
 void PlanExecutor::issue(int32_t i) {
   const plan::Migration& issued = migration(i);
@@ -165,8 +166,8 @@ void PlanExecutor::finish(int32_t i) {
   if (next != kNone) make_ready(next);
 }
 
-// The tensor of migration `last`, its last one, is freed, and its op has counted its bytes as the
-// device's. What is under way ends.
+// Frees the tensor whose final migration is `last`. run_op() has subtracted the tensor from the
+// device already, so bytes that are not there are added back. Its transfers are cancelled.
 void PlanExecutor::die(int32_t last) {
   const trace::TensorIndex tensor = migration(last).tensor;
   if (!offloaded_[tensor]) return;
@@ -186,7 +187,8 @@ void PlanExecutor::die(int32_t last) {
 
 // --- Ops ---
 
-// Sets what op `op` of this iteration (one past the end: the first of the next) still lacks.
+// Computes what op `op` still lacks. `op` may be one past the end: the first op of the next
+// iteration.
 void PlanExecutor::look_ahead(trace::OpIndex op) {
   next_op_ = iteration_first_op_ + op;
   if (op == context_.index.op_count()) op = 0;
@@ -203,7 +205,7 @@ void PlanExecutor::count_missing_bytes() {
     if (!arriving(tensor)) missing_bytes_ += context_.index.size_bytes[tensor];
 }
 
-// Its read has begun: the device memory is taken.
+// Whether the read of the tensor has begun, which takes its device memory.
 bool PlanExecutor::arriving(trace::TensorIndex tensor) const {
   const int32_t i = current_[tensor];
   return i != kNone && transfers_[i].stage == Stage::kInFlight &&
@@ -281,7 +283,7 @@ Status PlanExecutor::no_room_on_tier(int32_t write) const {
                             tier_bytes_[slot(tier)], context_.tiers[tier]));
 }
 
-// --- What an idle channel does next ---
+// --- The next transfer of an idle channel ---
 
 void PlanExecutor::start_transfers() {
   for (plan::Tier tier : kTiers) {
@@ -304,7 +306,7 @@ void PlanExecutor::start_read(plan::Tier tier) {
   if (fits(size_bytes(first->transfer) + next_bytes_ + missing_bytes_)) begin_read(first->transfer);
 }
 
-// The first read, by deadline, that the next op waits for.
+// The read with the earliest deadline among those that the next op waits for; kNone without one.
 int32_t PlanExecutor::urgent_read(plan::Tier tier) const {
   int32_t first = kNone;
   for (trace::TensorIndex tensor : missing_) {
@@ -326,7 +328,8 @@ void PlanExecutor::start_write(plan::Tier tier) {
   begin_write(i);
 }
 
-// In issue order, except that one goes first when its room is what the next op waits for.
+// Writes run in issue order. But when the next op waits for memory, the write with the earliest
+// deadline goes first if that deadline has come.
 int32_t PlanExecutor::first_write(plan::Tier tier) {
   const auto waiting = [this](const TransferQueue::Entry& entry) {
     const Transfer& transfer = transfers_[entry.transfer];

@@ -1,4 +1,4 @@
-// PlanExecutor: the device, the tiers and the channels while a plan is executed, op by op.
+// PlanExecutor: executes a plan op by op on a modelled device with its tiers and channels.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace teraio::simulate {
 
-// One plan on one modelled machine; refers to everything that it is given.
+// Executes one plan. The objects that it is given must outlive it. One thread at a time may use it.
 class PlanExecutor {
  public:
   struct Context {
@@ -27,10 +27,12 @@ class PlanExecutor {
   PlanExecutor(const Context& context, const Channels& idle_channels, const plan::Plan& plan,
                const ResolvedPlan& resolved);
 
-  // Runs one iteration and fills `run` (all but the bytes moved) with it. Fails when it gets stuck.
+  // Runs one iteration and fills `run`, except for the bytes moved per tier. Fails
+  // (kInvalidArgument) when an op or a transfer can never start; the message says why.
   Status run_iteration(Run& run);
 
-  // What is under way between two iterations: two equal snapshots go on equally.
+  // The migrations that are not done between two iterations. After equal snapshots, iterations run
+  // equally.
   struct Pending {
     int32_t migration;
     bool in_flight;
@@ -44,7 +46,7 @@ class PlanExecutor {
 
   struct Transfer {
     Stage stage = Stage::kDone;
-    int32_t successor = -1;   // of the same tensor: waits for this one
+    int32_t successor = -1;   // the next migration of the tensor, which waits for this one
     int64_t sequence = 0;     // issue order
     int64_t deadline_op = 0;  // counted over all iterations
     int64_t issue_ns = 0;
@@ -98,11 +100,11 @@ class PlanExecutor {
   std::array<TransferQueue, 2> writes_by_deadline_;
   std::vector<Transfer> transfers_;          // by migration
   std::vector<int32_t> last_issued_;         // by tensor: its newest migration, -1 when done
-  std::vector<int32_t> current_;             // by tensor: its oldest one that is not done, or -1
-  std::vector<uint8_t> offloaded_;           // by tensor: left or leaving, and not back yet
-  std::vector<trace::TensorIndex> missing_;  // of the op that starts next: its offloaded tensors
-  int64_t missing_bytes_ = 0;                // of those, without device memory so far
-  int64_t next_bytes_ = 0;                   // births and workspace of the op that starts next
+  std::vector<int32_t> current_;             // by tensor: its oldest migration not done, or -1
+  std::vector<uint8_t> offloaded_;           // by tensor: left or leaving the device
+  std::vector<trace::TensorIndex> missing_;  // the offloaded tensors of the next op
+  int64_t missing_bytes_ = 0;                // of those that have no device memory yet
+  int64_t next_bytes_ = 0;                   // births and workspace of the next op
   int64_t next_op_ = 0;                      // counted over all iterations
   bool stalled_ = false;
   int64_t device_bytes_ = 0;

@@ -7,13 +7,13 @@ namespace {
 
 constexpr int32_t kNone = -1;
 
-// What a walk knows of its tensor.
+// The state of one tensor during a walk over its uses and migrations.
 struct TensorState {
   bool offloaded = false;
-  plan::Tier tier = plan::Tier::kSsd;  // where the latest copy was made
-  bool copy_valid = false;             // no op wrote the tensor since
-  int32_t kept_copy_of = kNone;   // the prefetch whose copy is there still, if a drop comes for it
-  int32_t last_prefetch = kNone;  // since the last use
+  plan::Tier tier = plan::Tier::kSsd;  // of the latest copy
+  bool copy_valid = false;             // no op has written the tensor since the copy was made
+  int32_t kept_copy_of = kNone;        // the prefetch whose copy stays if a later drop uses it
+  int32_t last_prefetch = kNone;       // since the last use
 };
 
 class Resolver {
@@ -35,7 +35,7 @@ class Resolver {
   }
 
  private:
-  // Its tensor, ops and tier exist, and the tensor is alive when it is issued.
+  // Whether its tensor, ops and tier exist, and the tensor is alive when the migration is issued.
   bool is_known(const plan::Migration& migration) const {
     const auto is_op = [this](trace::OpIndex op) { return op >= 0 && op < index_.op_count(); };
     return migration.tensor >= 0 && migration.tensor < index_.tensor_count() &&
@@ -60,7 +60,7 @@ class Resolver {
       if (!by_tensor_[tensor].empty()) moved_.push_back(static_cast<trace::TensorIndex>(tensor));
   }
 
-  // The first walk only brings the tensor into its steady state; the second is the one that counts.
+  // The first walk only finds the steady state; the second one counts.
   bool resolve_tensor(trace::TensorIndex tensor) {
     TensorState state;
     if (!index_.persistent[tensor]) return walk(tensor, state);
@@ -75,7 +75,8 @@ class Resolver {
     return true;
   }
 
-  // Frozen weights and constants lie from the start on the tier that their drops name.
+  // A tensor that no op writes (a frozen weight or a constant) has a copy from the start, on the
+  // tier that its first drop names.
   void give_first_copy(trace::TensorIndex tensor, TensorState& state) const {
     for (const trace::TensorUse& use : index_.uses[tensor])
       if (use.writes) return;
@@ -87,8 +88,8 @@ class Resolver {
       }
   }
 
-  // One iteration. Every migration takes effect, also one that cannot be executed, so that the
-  // state at the end is that of the steady state. True when all can be executed.
+  // Walks over one iteration and returns whether all of its migrations can be executed. Each one
+  // takes effect even when it cannot, so that the walk ends in the steady state.
   bool walk(trace::TensorIndex tensor, TensorState& state) {
     const std::span<const trace::TensorUse> uses = index_.uses[tensor];
     bool possible = true;

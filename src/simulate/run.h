@@ -1,4 +1,4 @@
-// Run: what the simulation of one iteration in steady state gives.
+// Run: the result of simulating one iteration in steady state.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace teraio::simulate {
 
-// One migration that has ended. Times count from the iteration's start; they are negative for what
-// began in the iteration before.
+// One migration that has ended. Times count from the start of the iteration; those of a migration
+// that began in the iteration before are negative.
 struct TransferRecord {
   trace::TensorIndex tensor = 0;
   plan::Action action = plan::Action::kOffload;
@@ -23,9 +23,9 @@ struct TransferRecord {
   bool operator==(const TransferRecord&) const = default;
 };
 
-// A value. Bytes are those of one iteration; "read" moves them to the device.
+// A value type. Bytes are per iteration; reads move them to the device.
 struct Run {
-  int64_t ideal_ns = 0;  // sum of the ops' durations
+  int64_t ideal_ns = 0;  // the sum of the durations of all ops
   int64_t step_ns = 0;
   int64_t stall_ns = 0;                              // step_ns - ideal_ns
   std::map<std::string, int64_t> stall_by_cause_ns;  // the keys are kStallRead ... of simulator.h
@@ -42,11 +42,11 @@ struct Run {
   bool operator==(const Run&) const = default;
 };
 
-// ideal_ns / step_ns; 1 for a step that takes no time.
+// Returns ideal_ns / step_ns; 1 for a step that takes no time.
 double fraction_of_ideal(const Run& run);
 
-// Per op, how long it waits after its predecessor has ended. Requires that `run` has op_start_ns
-// and is a run of `trace`.
+// Returns the stall before each op: the time from the end of its predecessor. Requires that `run`
+// has op_start_ns and is a run of `trace`.
 std::vector<int64_t> stall_of_ops(const Run& run, const trace::Trace& trace);
 
 }  // namespace teraio::simulate

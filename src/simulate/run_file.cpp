@@ -18,7 +18,7 @@ constexpr int kFirstChannelRow = 3;
 
 double microseconds(int64_t time_ns) { return static_cast<double>(time_ns) / 1e3; }
 
-// Rows of one process; times are shifted so that the earliest transfer starts at 0.
+// The rows of one process. Times are shifted so that no transfer starts before 0.
 class Timeline {
  public:
   Timeline(const Run& run, const trace::Trace& trace) : run_(run), trace_(trace), index_(trace) {
@@ -84,7 +84,7 @@ class Timeline {
               {"queued_us", microseconds(record.start_ns - record.issue_ns)}});
   }
 
-  // Changes of device memory in use, at the times at which they happen.
+  // The changes of device memory in use, by time.
   void add_memory() {
     std::map<int64_t, int64_t> changes;
     const std::vector<uint8_t> die_offloaded = tensors_left_offloaded();
@@ -104,7 +104,7 @@ class Timeline {
     add_memory_levels(changes);
   }
 
-  // Those that left and did not come back.
+  // The tensors that were offloaded or dropped and not prefetched again.
   std::vector<uint8_t> tensors_left_offloaded() const {
     std::vector<uint8_t> offloaded(index_.tensor_count());
     for (const TransferRecord& record : run_.transfers)
@@ -112,7 +112,7 @@ class Timeline {
     return offloaded;
   }
 
-  // The level is known from its highest point.
+  // The changes give the level except for a constant, which follows from the peak of the run.
   void add_memory_levels(const std::map<int64_t, int64_t>& changes) {
     int64_t level = 0;
     int64_t highest = 0;

@@ -1,4 +1,4 @@
-// A Run as JSON for other programs, and as a timeline for people.
+// Run files: a Run as JSON for other programs, and as a timeline for people.
 #pragma once
 
 #include <filesystem>
@@ -10,12 +10,13 @@
 
 namespace teraio::simulate {
 
-// One object: ideal_ns, step_ns, fraction_of_ideal, stall_ns, stall_by_cause, bytes per tier and
-// direction, peaks. Ends in a newline.
+// Returns one JSON object: ideal_ns, step_ns, fraction_of_ideal, stall_ns, stall_by_cause, bytes
+// per tier and direction, and peaks. The text ends in a newline.
 std::string run_json(const Run& run);
 
-// Writes Chrome trace events, which ui.perfetto.dev and chrome://tracing open: ops and stalls, one
-// row per channel, and the device memory in use. `.gz` compresses. `run` must have op_start_ns.
+// Writes a timeline as Chrome trace events, which ui.perfetto.dev and chrome://tracing open: ops
+// and stalls, a row per channel, and the device memory in use. Compresses when the name ends in
+// ".gz". Requires that `run` has op_start_ns and is a run of `trace`. A failure names the file.
 Status write_timeline(const Run& run, const trace::Trace& trace, const std::filesystem::path& path);
 
 }  // namespace teraio::simulate

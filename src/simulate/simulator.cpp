@@ -11,10 +11,11 @@
 namespace teraio::simulate {
 namespace {
 
-// Backlogs settle within a few iterations, or swing for ever within a narrow band.
+// Backlogs settle within a few iterations, or oscillate within a narrow band without ever repeating
+// exactly.
 constexpr int kIterationsMax = 32;
 
-// Times are whole nanoseconds, so that a repetition need not be exact to the byte.
+// Times are rounded to nanoseconds, so the remaining bytes of a repeated state differ slightly.
 bool same_state(const std::vector<PlanExecutor::Pending>& a,
                 const std::vector<PlanExecutor::Pending>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
@@ -39,8 +40,8 @@ struct Simulator::State {
         idle_channels(hardware),
         device_budget_bytes(limits.device_budget_bytes.value_or(hardware.device_memory_bytes)) {}
 
-  // Names the rule that the plan breaks. Only plans that cannot be executed are validated: searches
-  // simulate many plans.
+  // Returns the rule that the plan breaks. Only plans that cannot be executed are validated,
+  // because searches simulate many plans.
   Status refusal(const plan::Plan& plan) const {
     TERAIO_RETURN_IF_ERROR(validate_plan(plan, trace, hardware, limits));
     return Status(ErrorCode::kInternal, "a plan that is legal and cannot be executed");
@@ -64,7 +65,8 @@ Simulator& Simulator::operator=(Simulator&&) noexcept = default;
 
 namespace {
 
-// Iterations until one begins and lasts as the one before.
+// Runs iterations until one begins in the same state as the one before it and takes the same time,
+// or kIterationsMax of them.
 Status run_to_steady_state(PlanExecutor& executor, Run& run) {
   std::vector<PlanExecutor::Pending> before = executor.pending();
   int64_t step_ns = -1;

@@ -1,8 +1,8 @@
-// simulate(): executes a plan on a modelled machine, by the rules of docs/formats.md.
+// simulate(): executes a plan on a modelled machine by the rules of docs/formats.md.
 //
-// Four channels (SSD in and out, host in and out), each one transfer at a time, sharing the device
-// link. The iteration is repeated until it begins as the one before it did; what is returned is
-// that steady state, not the warm-up.
+// Four channels (one per tier and direction) run one transfer at a time each and share the device
+// link. The iteration repeats until it begins in the same state as the one before, at most 32
+// times; the result is the last iteration, without the warm-up.
 #pragma once
 
 #include <memory>
@@ -15,13 +15,14 @@
 
 namespace teraio::simulate {
 
-// Causes of a stall, the keys of Run::stall_by_cause_ns.
-inline constexpr const char* kStallRead = "read";      // a tensor's read is running or in the queue
+// Causes of a stall: the keys of Run::stall_by_cause_ns.
+inline constexpr const char* kStallRead = "read";      // a tensor is being read, or its read waits
 inline constexpr const char* kStallMemory = "memory";  // births, workspace or a read do not fit yet
 inline constexpr const char* kStallWrite = "write";    // a tensor must be written before it is read
 
-// Simulates many plans for one trace and machine: what only depends on those is computed once.
-// Refers to the trace, which must outlive it. run() may be called from several threads at once.
+// Simulates many plans for one trace and machine; everything that depends on those alone is
+// computed once. Refers to the trace, which must outlive it. Several threads may call run() at
+// once.
 class Simulator {
  public:
   Simulator(const trace::Trace& trace, const hardware::Hardware& hardware,
@@ -30,8 +31,9 @@ class Simulator {
   Simulator(Simulator&&) noexcept;
   Simulator& operator=(Simulator&&) noexcept;
 
-  // One iteration in steady state. Fails (kInvalidArgument) with the broken rule, migration and op
-  // when the plan is illegal or ends in a deadlock.
+  // Returns one iteration in steady state. Fails (kInvalidArgument) when the plan cannot be
+  // executed: the message names the broken rule, or the op that waits in a deadlock. Requires
+  // validate(trace).ok(). Checks only what the execution meets: validate_plan() checks every rule.
   Result<Run> run(const plan::Plan& plan) const;
 
  private:

@@ -1,4 +1,4 @@
-// TierCapacities: how many bytes each tier holds, under limits.
+// TierCapacities: the bytes that each tier can hold under limits.
 #pragma once
 
 #include <array>
@@ -10,14 +10,14 @@
 
 namespace teraio::simulate {
 
-// A value.
+// A value type.
 class TierCapacities {
  public:
   // The host tier holds the smaller of its capacity and its limit, the ssd tier the sum of its
-  // drives. A tier that cannot move bytes both ways holds nothing.
+  // drives. A tier without both a read and a write rate holds nothing.
   TierCapacities(const hardware::Hardware& hardware, const plan::Limits& limits);
 
-  // 0 for a tier that does not exist.
+  // Returns 0 for a tier that does not exist.
   int64_t operator[](plan::Tier tier) const { return bytes_[static_cast<size_t>(tier)]; }
 
  private:

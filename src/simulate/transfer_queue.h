@@ -1,4 +1,4 @@
-// TransferQueue: transfers that wait for a channel, the smallest key first, then in issue order.
+// TransferQueue: transfers that wait for a channel, ordered by key, then by issue order.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,8 @@ class TransferQueue {
     std::push_heap(entries_.begin(), entries_.end(), later);
   }
 
-  // The first entry for which `waiting` holds, null when there is none. Those before it are
-  // forgotten: an entry that does not wait any more never waits again.
+  // Returns the first entry for which `waiting` holds, or null. Removes the entries before it: one
+  // that does not wait any more never waits again.
   template <typename Waiting>
   const Entry* front(Waiting waiting) {
     while (!entries_.empty() && !waiting(entries_.front())) {
