@@ -1,5 +1,5 @@
-// Algorithm 1: the paper's planner ("Cost-Efficient LLM Training with Lifetime-Aware Tensor
-// Offloading via GPUDirect Storage", arXiv 2506.06472).
+// Algorithm 1: the planner of "Cost-Efficient LLM Training with Lifetime-Aware Tensor Offloading
+// via GPUDirect Storage" (arXiv 2506.06472).
 //
 //   while an op needs more memory than the device has:
 //     for each inactive period that is not offloaded yet:
@@ -15,9 +15,9 @@
 //     |.--   write^  ^read --.
 //     +------------------------ time
 //
-// Every offloaded period writes, and reads start as late as bandwidth allows. Pressure that is left
-// because no transfer fits in time is then relieved without regard to time (select_to_fit), which
-// the paper does not describe.
+// Every offloaded period writes, and reads start as late as bandwidth allows. Pressure can remain
+// because no further transfer fits in time. It is then relieved without regard to time
+// (select_to_fit), which the paper does not describe.
 #pragma once
 
 #include <functional>
@@ -28,22 +28,22 @@
 
 namespace teraio::planner {
 
-// One choice: the inactive period with the best benefit per cost.
+// One choice of the algorithm: the inactive period with the largest benefit per cost.
 struct Round {
   trace::TensorIndex tensor = 0;
   trace::OpIndex first_op = 0;     // of the period
-  trace::OpIndex next_use_op = 0;  // of this iteration or the next; the tensor's last op if none
+  trace::OpIndex next_use_op = 0;  // modulo N; the op that frees the tensor if no op uses it again
   plan::Tier tier = plan::Tier::kSsd;
   double benefit_byte_ns = 0;
   double cost_ns = 0;
 };
 
-// Calls `observe`, when given, with every choice. Fails (kOutOfSpace) when the tiers have no room.
-// The builder refers to `problem`.
+// Plans by Algorithm 1. Calls `observe`, when given, with every timed choice. Fails (kOutOfSpace)
+// when the tiers have no room. The builder refers to `problem`.
 Result<PlanBuilder> build_by_algorithm1(const Problem& problem,
                                         const std::function<void(const Round&)>& observe = {});
 
-// plan() with Policy::kAlgorithm1; `observe` is called with every choice.
+// The same as plan() with Policy::kAlgorithm1; also calls `observe` with every timed choice.
 Result<plan::Plan> plan_algorithm1(const trace::Trace& trace, const hardware::Hardware& hardware,
                                    const plan::Limits& limits,
                                    const std::function<void(const Round&)>& observe);

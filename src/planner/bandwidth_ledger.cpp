@@ -6,7 +6,7 @@
 namespace teraio::planner {
 namespace {
 
-constexpr double kLeastNs = 1.0;  // less than this counts as nothing
+constexpr double kLeastNs = 1.0;  // less than this counts as 0
 
 double rate(const hardware::Rates& rates, Direction direction) {
   return hardware::bytes_per_ns(direction == Direction::kRead ? rates.read_bytes_per_second

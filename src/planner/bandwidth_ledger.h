@@ -1,9 +1,10 @@
-// BandwidthLedger: which transfers are planned when, on every channel.
+// BandwidthLedger: the bandwidth that planned transfers have booked on each channel.
 //
-// Time is cut into the ops of one repeating iteration. Per op the ledger keeps what is left of the
-// four channels (ssd and host, read and write), of the ssd's joint limit (duplex) and of the device
-// link in each direction. A transfer fills what is left, op by op: a write from its trigger on, as
-// early as it can; a read backwards from its deadline, as late as it can.
+// Time is divided into the ops of one repeating iteration. Per op, the ledger keeps the time that
+// is left on the four channels (ssd and host, read and write), the time that is left under the
+// joint limit of the ssd (duplex), and the bytes that are left on the device link in each
+// direction. A transfer takes what is left, op by op: a write from its trigger on, as early as
+// possible; a read backwards from its deadline, as late as possible.
 #pragma once
 
 #include <array>
@@ -20,46 +21,50 @@ namespace teraio::planner {
 
 enum class Direction : uint8_t { kWrite, kRead };
 
+// A value type; one thread at a time may change it. Ops are unrolled: op N + k is op k of the next
+// iteration.
 class BandwidthLedger {
  public:
-  // What one transfer took: (op of the iteration, nanoseconds of the channel).
+  // The bandwidth that one transfer has booked: pairs of an op and nanoseconds of the channel.
   struct Booking {
     plan::Tier tier = plan::Tier::kSsd;
     Direction direction = Direction::kWrite;
     std::vector<std::pair<int64_t, double>> parts;
   };
 
+  // `op_ns`: the duration of each op.
   BandwidthLedger(const hardware::Hardware& hardware, std::vector<double> op_ns);
 
-  // The first unrolled op that runs wholly after a write issued before op `first`; nothing when
-  // that is after `end`. Does not book.
+  // Returns the first op that starts after the end of a write that is issued before op `first`;
+  // nullopt when that op is after `end`. Books nothing.
   std::optional<int64_t> write_end(plan::Tier tier, int64_t first, int64_t end,
                                    int64_t bytes) const;
-  // The last unrolled op at or after `first` in which a read must start that is done before op
-  // `end` starts; nothing when there is none.
+  // Returns the last op at or after `first` in which a read can start so that it ends before op
+  // `end` starts; nullopt when there is none. Books nothing.
   std::optional<int64_t> read_start(plan::Tier tier, int64_t first, int64_t end,
                                     int64_t bytes) const;
 
-  // The same, and takes the bandwidth. Books as much as there is when the range is too short.
+  // Book the bandwidth of these transfers; only a part of it when the range is too short.
   Booking book_write(plan::Tier tier, int64_t first, int64_t end, int64_t bytes);
   Booking book_read(plan::Tier tier, int64_t first, int64_t end, int64_t bytes);
+  // Returns the bandwidth of a booking.
   void release(const Booking& booking);
 
-  // How long the transfer takes alone.
+  // Returns how long the transfer takes alone.
   double alone_ns(plan::Tier tier, Direction direction, int64_t bytes) const;
-  // The part of a read that is request latency.
+  // Returns the share of request latency in the time of a read that runs alone.
   double latency_share(plan::Tier tier, int64_t bytes) const {
     return latency_ns_ == 0 ? 0 : latency_ns_ / alone_ns(tier, Direction::kRead, bytes);
   }
-  // The part of its own rate that the host channel keeps while the ssd's runs at `ssd_speed` of
-  // its.
+  // Returns the share of its full rate that the host channel keeps while the ssd channel runs at
+  // `ssd_speed` times its own full rate.
   double host_share(Direction direction, double ssd_speed) const;
 
  private:
   struct Channel {
     double bytes_per_ns = 0;
     std::vector<double> free_ns;
-    std::vector<uint64_t> open;  // bit per op: something is left there
+    std::vector<uint64_t> open;  // a bit per op: bandwidth is left there
   };
 
   static size_t index(plan::Tier tier, Direction direction) {
@@ -68,7 +73,8 @@ class BandwidthLedger {
   double available_ns(size_t channel, int64_t op) const;
   void take(size_t channel, int64_t op, double ns);
   void refresh(int64_t op);
-  // The next open op at or after / at or before `op`, unrolled; `bound` when there is none before.
+  // The next open op at or after `op`, or at or before it, unrolled; `bound` when there is none
+  // before.
   int64_t next_open(const Channel& channel, int64_t op, int64_t bound) const;
   int64_t previous_open(const Channel& channel, int64_t op, int64_t bound) const;
   template <typename Visit>
@@ -83,7 +89,7 @@ class BandwidthLedger {
   std::array<double, 2> link_bytes_per_ns_;  // by direction
   bool ssd_shares_directions_;
   std::array<Channel, 4> channels_;
-  std::vector<double> ssd_joint_ns_;               // left of duplex * duration
+  std::vector<double> ssd_joint_ns_;               // what is left of duplex * duration
   std::array<std::vector<double>, 2> link_bytes_;  // by direction
 };
 

@@ -35,8 +35,8 @@ bool moves_with_layer(Baseline baseline, const trace::Tensor& tensor) {
   }
 }
 
-// Leaves with the layer of one use and returns one layer ahead of the other; nothing when the
-// layers are too close for that.
+// Adds an offload after the layer of one use and a prefetch one layer ahead of the layer of the
+// next use, unless the layers are too close for that.
 void add_move(trace::TensorIndex tensor, int32_t from_layer, int32_t to_layer,
               const std::vector<trace::OpIndex>& starts, std::vector<ScheduledMigration>& moves) {
   const auto layer_count = static_cast<int32_t>(starts.size());
@@ -64,7 +64,7 @@ std::vector<ScheduledMigration> layer_moves(Baseline baseline, const trace::Trac
   return moves;
 }
 
-// Of each op, the start of the layer before its own.
+// Per op: the start of the layer before its own.
 std::vector<trace::OpIndex> one_layer_ahead(const trace::Trace& trace) {
   const std::vector<int32_t> layers = layer_of_ops(trace);
   const std::vector<trace::OpIndex> starts = layer_starts(layers);

@@ -1,4 +1,4 @@
-// Baselines: plans that follow the published policies of other systems, to compare ours with.
+// Baselines: plans by the published policies of other systems, for comparison.
 #pragma once
 
 #include <cstdint>
@@ -14,30 +14,33 @@
 namespace teraio::planner {
 
 enum class Baseline : uint8_t {
-  // Moves only what an op is in need of; evicts what was used longest ago.
+  // Prefetches a tensor only when an op needs it, and evicts the least recently used one.
   kOnDemandLru,
-  // The same, evicting what is needed last: the best that is known without looking ahead in time.
+  // The same, but evicts the tensor with the farthest next use (Belady, 1966).
   kOnDemandFarthest,
-  // Ren et al., 2021: gradients and optimizer states live in host memory and are streamed layer by
-  // layer; parameters and activations stay. Host memory only.
+  // Ren et al., 2021: gradients and optimizer states are in host memory and are streamed layer by
+  // layer; parameters and activations stay on the device. Uses no drives.
   kZeroOffload,
-  // Rajbhandari et al., 2021: parameters, gradients and optimizer states leave with their layer and
-  // return one layer ahead, on every tier; so do activations, where memory is short.
+  // Rajbhandari et al., 2021: parameters, gradients and optimizer states are offloaded after their
+  // layer and prefetched one layer ahead, on all tiers; so are activations where memory is short.
   kZeroInfinity,
-  // SSDTrain (Wu et al., 2024): activations leave after the forward pass of their layer and return
-  // one layer ahead in the backward pass; everything else stays.
+  // SSDTrain (Wu et al., 2024): activations are offloaded after the forward pass of their layer and
+  // prefetched one layer ahead in the backward pass; all other tensors stay on the device.
   kActivationsOnly,
-  // G10 (Zhang et al., 2023): best benefit per cost, drives first, prefetched as early as memory
-  // allows; every eviction writes.
+  // G10 (Zhang et al., 2023): chooses by benefit per cost, prefers the drives where both tiers
+  // relieve the same pressure, and prefetches as early as memory allows. Every eviction writes.
   kG10,
 };
 
 std::span<const Baseline> all_baselines();
 std::string_view to_string(Baseline baseline);
 
-// What a policy leaves over (memory that is still short) is evicted on demand, farthest next use
-// first, to the tiers that the policy uses; it returns on demand too unless said otherwise. Fails
-// (kOutOfMemory, kOutOfSpace) when that is not enough.
+// Returns the plan of a baseline. Where a policy leaves memory short, tensors are also evicted on
+// demand to the tiers that the policy uses, the one with the farthest next use first (with
+// kOnDemandLru, the least recently used one), and prefetched on demand unless stated otherwise;
+// kG10 relieves that pressure with select_to_fit(). Fails (kOutOfMemory, kOutOfSpace) when that is
+// not enough. Requires that the trace and the hardware are valid. All policies but kG10 ignore the
+// write budget and smallest_tensor_bytes. A pure function; any thread may call it.
 Result<plan::Plan> plan_baseline(Baseline baseline, const trace::Trace& trace,
                                  const hardware::Hardware& hardware, const plan::Limits& limits);
 

@@ -8,7 +8,8 @@ namespace {
 
 constexpr int64_t kLowest = std::numeric_limits<int64_t>::min() / 4;
 
-// Calls `visit(first, end, offset)` for the parts of an unrolled range that lie in one iteration.
+// Splits an unrolled range at the ends of iterations. Calls `visit(first, end, offset)` for each
+// part, with `first` and `end` relative to `offset`, the first op of the iteration.
 template <typename Visit>
 void for_parts(int64_t first, int64_t end, int64_t count, Visit visit) {
   while (first < end) {
@@ -52,7 +53,7 @@ void MemoryCurve::apply(Node& node, int64_t bytes) {
   node.weighted += static_cast<double>(bytes) * node.weight;
 }
 
-// `pending` stays at the node: queries add what they pass on their way down.
+// `pending` stays at the node; queries add it on their way down.
 void MemoryCurve::pull(size_t node) {
   const Node& left = nodes_[2 * node];
   const Node& right = nodes_[2 * node + 1];

@@ -1,8 +1,9 @@
-// MemoryCurve: bytes above (or, negative, below) a limit at every op of the repeating iteration.
+// MemoryCurve: the bytes above a limit (negative: below it) at every op of the repeating iteration.
 //
-// A segment tree: every operation on a range of ops takes logarithmic time, save relief(), which
-// visits more where the curve crosses zero. Ranges are unrolled: [first, end) with
-// first < 2 N and end - first <= N, and pass the end of the iteration.
+// A segment tree: every operation on a range of ops takes logarithmic time, except relief(), which
+// visits more nodes where the curve crosses zero. A range [first, end) is unrolled and may extend
+// past the end of the iteration: first < 2 N and end - first <= N. A value type; one thread at a
+// time may change it.
 #pragma once
 
 #include <cstddef>
@@ -13,20 +14,21 @@ namespace teraio::planner {
 
 class MemoryCurve {
  public:
-  // `weights`: what a byte above the limit counts at each op, such as the op's duration.
+  // `weights`: the weight of a byte above the limit at each op, such as the duration of the op.
   MemoryCurve(const std::vector<int64_t>& excess_bytes, const std::vector<double>& weights);
 
+  // Adds `bytes` at every op of the range.
   void add(int64_t first, int64_t end, int64_t bytes);
 
-  // The largest value in the range; of an empty range, a very small number.
+  // Returns the largest value in the range; for an empty range, a very small number.
   int64_t max(int64_t first, int64_t end) const;
   int64_t max() const { return nodes_[1].max; }
 
-  // The weighted sum over the range of min(bytes, what is above zero): how much a release of
-  // `bytes` there lowers the pressure.
+  // Returns the weighted sum of min(bytes, value) over the ops of the range whose value is above
+  // zero: the pressure that a release of `bytes` there relieves.
   double relief(int64_t first, int64_t end, int64_t bytes) const;
 
-  // The last op of the range whose value is above `limit`; first - 1 when there is none.
+  // Returns the last op of the range whose value is above `limit`; first - 1 when there is none.
   int64_t last_above(int64_t first, int64_t end, int64_t limit) const;
 
  private:

@@ -8,7 +8,7 @@
 namespace teraio::planner {
 namespace {
 
-// Beside this price, the time that a transfer takes does not count.
+// A price of writes so high that transfer times do not influence the choice.
 constexpr double kOnlyWritesCount = 1e6;
 
 PlanBuilderOptions write_set_options(const Problem& problem) {
@@ -46,8 +46,8 @@ bool is_needed(const PlanBuilder& builder, int32_t period) {
          -builder.problem().size_bytes(period);
 }
 
-// Later choices may relieve what earlier ones did. Removes copies that no op needs, the largest
-// first.
+// Removes copies that no op needs, the largest first: a later choice can make an earlier one
+// unnecessary.
 void remove_unneeded(PlanBuilder& builder) {
   const Problem& problem = builder.problem();
   std::vector<int32_t> epochs = epochs_written_to_ssd(builder);
@@ -71,8 +71,8 @@ int64_t offloaded_ops(const PlanBuilder& builder, int32_t epoch) {
   return ops;
 }
 
-// Copies that rest for the shortest time go first, because their room serves several copies in one
-// iteration.
+// Moves copies to the host tier, those that rest for the shortest time first, because the same room
+// then serves several copies per iteration.
 void give_to_host(PlanBuilder& builder) {
   std::vector<std::pair<int64_t, int32_t>> by_time;
   for (int32_t epoch : epochs_written_to_ssd(builder))

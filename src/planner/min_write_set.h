@@ -1,7 +1,9 @@
-// MinWriteSet: the copies that must be written to the drives, when as few bytes as possible are.
+// MinWriteSet: the copies that must be written to the drives when a plan writes as few bytes as
+// possible.
 //
-// Every plan has to relieve each op's excess with offloaded tensors. A tensor that leaves once and
-// stays clean relieves all of its idle time with one write; an activation relieves one gap:
+// Every plan must relieve the excess at each op with offloaded tensors. A tensor that is offloaded
+// once and stays clean relieves all of its inactive time with one write; an activation relieves one
+// gap:
 //
 //   op        0   1   2   3   4   5
 //   excess        *   *       *          covered at 1, 2 and 4 ...
@@ -9,10 +11,12 @@
 //   A             [---]                  ... or by one write of activation A for 1 and 2,
 //   B                     [---]              and one of activation B for 4
 //
-// The set is chosen greedily by the pressure relieved per byte written. Copies that have become
-// unnecessary are then removed, the largest first, and as many of the rest as fit go to the host
-// tier, those that rest there for the shortest time first. Transfer times are ignored. The greedy
-// choice is that of weighted set cover (Chvatal, 1979); it does not guarantee the minimum.
+// The set is chosen greedily by the pressure relieved per byte written, and copies that have become
+// unnecessary are removed, the largest first. With a host tier this is done in two ways, and the
+// set that writes less to the drives wins: with both tiers at once, or with the drives alone, after
+// which as many copies as fit move to the host tier, those that rest there for the shortest time
+// first. Transfer times are ignored. The greedy choice is that of weighted set cover (Chvatal,
+// 1979); it does not guarantee the minimum.
 #pragma once
 
 #include <cstdint>
@@ -24,15 +28,16 @@
 
 namespace teraio::planner {
 
-// A value. Epochs and periods are positions in the problem's Lifetimes.
+// A value type. Epochs and periods are positions in the Lifetimes of the problem.
 struct MinWriteSet {
-  std::vector<std::pair<int32_t, plan::Tier>> moves;  // offloaded periods; with them every op fits
-  std::vector<uint8_t> writes_epoch;                  // per epoch: its copy goes to the drives
+  std::vector<std::pair<int32_t, plan::Tier>> moves;  // offloaded periods; with them, every op fits
+  std::vector<uint8_t> writes_epoch;                  // per epoch: the drives get its copy
   std::vector<uint8_t> host_periods;                  // per period: its copy is on the host
   int64_t ssd_bytes_written = 0;
 };
 
-// Ignores the problem's write budget. Fails (kOutOfSpace) when the tiers do not have the room.
+// Finds the set; ignores the write budget of the problem. Fails (kOutOfSpace) when the tiers do not
+// have the room. A pure function; any thread may call it.
 Result<MinWriteSet> find_min_write_set(const Problem& problem);
 
 // Moves exactly the periods of the set, untimed. Requires that `builder` has no moves and that its

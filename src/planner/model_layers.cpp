@@ -7,8 +7,8 @@
 namespace teraio::planner {
 namespace {
 
-// "l7" of "l7.mlp", "layers.7" of "layers.7.attention.wq"; empty when there is no number that a dot
-// follows.
+// The part of a name that identifies its layer: "l7" of "l7.mlp", "layers.7" of
+// "layers.7.attention.wq"; empty when no dot follows a digit.
 std::string_view label_of(std::string_view name) {
   for (size_t dot = name.find('.'); dot != name.npos; dot = name.find('.', dot + 1))
     if (dot > 0 && std::isdigit(static_cast<unsigned char>(name[dot - 1])))

@@ -1,5 +1,5 @@
 // Model layers: groups of consecutive ops that belong to one layer of the model, as layer-wise
-// systems see them.
+// systems see them. Pure functions; any thread may call them.
 #pragma once
 
 #include <vector>
@@ -8,12 +8,14 @@
 
 namespace teraio::planner {
 
-// The layer of each op, counted from 0 in the order of execution; a layer that is passed twice
-// (forward, backward) counts twice. Told by op names ("l7.mlp", "layers.7.attention"); where those
-// do not tell, a run from one parameter to a later one that takes at least 1/256 of the iteration.
+// Returns the layer of each op, numbered from 0 in execution order; a layer that runs twice
+// (forward, backward) counts twice. A layer is recognized by the name of the op ("l7.mlp",
+// "layers.7.attention") or of a parameter that it uses. Where names show no layers, a new layer
+// begins at an op that uses a parameter once the current layer takes more than 1/256 of the
+// iteration.
 std::vector<int32_t> layer_of_ops(const trace::Trace& trace);
 
-// The first op of each layer.
+// Returns the first op of each layer.
 std::vector<trace::OpIndex> layer_starts(const std::vector<int32_t>& layer_of_op);
 
 }  // namespace teraio::planner

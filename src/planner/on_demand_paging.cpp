@@ -12,8 +12,9 @@
 namespace teraio::planner {
 namespace {
 
-// States settle within two or three iterations. One that does not settle is made to: every
-// persistent tensor is offloaded at the start of an iteration.
+// The state at the end of an iteration usually settles within two or three iterations. When it does
+// not, every persistent tensor that op 0 does not use is offloaded at the start of each iteration,
+// so that it does.
 constexpr int kIterationsMax = 6;
 
 enum class Location : uint8_t { kDevice, kSsd, kHost };
@@ -24,8 +25,8 @@ plan::Tier tier_of(Location location) {
 
 struct TensorState {
   Location location = Location::kDevice;
-  bool ssd_copy = false;   // valid, and accounted for
-  bool host_copy = false;  // the same; until the first use after its prefetch
+  bool ssd_copy = false;   // it is valid, and its bytes are accounted for
+  bool host_copy = false;  // the same; ends at the first use after the prefetch
   uint32_t next_use = 0;   // position in the tensor's uses
   bool operator==(const TensorState&) const = default;
 };
@@ -63,7 +64,7 @@ class OnDemandPaging {
   }
 
  private:
-  using Rank = std::pair<int64_t, trace::TensorIndex>;  // the first one is evicted first
+  using Rank = std::pair<int64_t, trace::TensorIndex>;  // the smallest rank is evicted first
 
   static trace::FlatLists<trace::TensorIndex> by_op(
       const std::vector<ScheduledMigration>& scheduled, size_t op_count,
@@ -174,15 +175,15 @@ class OnDemandPaging {
     return Status();
   }
 
-  // Schedules the prefetch ahead of the next use; in the next iteration when its op has passed in
-  // this one.
+  // Schedules the prefetch ahead of the next use; in the next iteration when its op has passed
+  // already.
   void schedule_prefetch(trace::TensorIndex tensor) {
     if (options_.prefetch_ops.empty() || !is_used_again(tensor)) return;
     prefetches_[options_.prefetch_ops[next_use_op(tensor)]].push_back(tensor);
   }
 
-  // Chooses the first tier with room. Copies of resident tensors are forgotten where drives are
-  // full.
+  // Chooses the first tier with room. When the drives are full, gives up the copies of resident
+  // tensors.
   Status choose_tier(trace::TensorIndex tensor) {
     TensorState& state = states_[tensor];
     if (options_.use_host && has_room(plan::Tier::kHost, tensor)) {
@@ -240,7 +241,7 @@ class OnDemandPaging {
     if (states_[tensor].location != Location::kDevice && needed <= budget_bytes_) prefetch(tensor);
   }
 
-  // The op of the iteration that uses the tensor next; its first use when none is left.
+  // The op of the iteration that uses the tensor next; its first use when no use is left.
   trace::OpIndex next_use_op(trace::TensorIndex tensor) const {
     const std::span<const trace::TensorUse> uses = index_.uses[tensor];
     const uint32_t next = states_[tensor].next_use;
@@ -273,7 +274,7 @@ class OnDemandPaging {
   }
   void leave_ranking(trace::TensorIndex tensor) { ranking_.erase(rank_of_[tensor]); }
 
-  // Positions in the uses start over with the iteration; distances to the next use do not change.
+  // Positions in the uses restart with each iteration; the distances to the next use stay the same.
   void rebuild_ranking() {
     ranking_.clear();
     for (size_t i = 0; i < states_.size(); ++i)

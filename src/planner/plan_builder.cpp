@@ -19,7 +19,7 @@ int64_t total_bytes(const trace::TraceIndex& index) {
   return std::accumulate(index.size_bytes.begin(), index.size_bytes.end(), int64_t{0});
 }
 
-// An op that takes no time has to fit all the same.
+// The smallest weight is 1, because an op that takes no time must fit too.
 std::vector<double> weights_of(const PlanBuilderOptions& options) {
   std::vector<double> weights = options.op_weights.empty() ? options.op_ns : options.op_weights;
   for (double& weight : weights) weight = std::max(weight, 1.0);
@@ -52,7 +52,7 @@ PlanBuilder::PlanBuilder(const Problem& problem, PlanBuilderOptions options)
   if (!options_.reserved_host_periods.empty()) reserve_host();
 }
 
-// From the first to the last reserved period of each epoch.
+// Reserves the room of each epoch from its first to its last reserved period.
 void PlanBuilder::reserve_host() {
   const std::vector<trace::CopyEpoch>& epochs = problem_->lifetimes.epochs;
   reserved_host_epochs_.resize(epochs.size());
@@ -85,8 +85,8 @@ int64_t PlanBuilder::position(int32_t index) const {
   return first < start ? first + problem_->op_count() : first;
 }
 
-// The op until which a period's copy lies on its tier: up to the use that follows, as the read may
-// last until then, or to the tensor's death.
+// The end (exclusive) of the ops during which the copy of a period is on its tier: right after the
+// next use, because the read may last until then, or at the death of the tensor.
 int64_t PlanBuilder::end_of_rest(int32_t index) const {
   const trace::InactivePeriod& own = period(index);
   return position(index) + own.end - own.first + (own.until_freed ? 0 : 1);
@@ -101,7 +101,7 @@ bool PlanBuilder::would_write(int32_t index) const {
   return !epoch(index).never_written && !copy(index).exists();
 }
 
-// The ranges of ops in which the copy would newly lie on its tier.
+// Visits the ranges of ops during which the move would newly occupy the tier.
 template <typename Visit>
 void PlanBuilder::for_new_occupancy(int32_t index, Visit visit) const {
   const int64_t first = position(index);
@@ -141,7 +141,7 @@ bool PlanBuilder::within_write_budget(int32_t index) const {
   return ssd_bytes_written_ + reserved_bytes_ + more_bytes <= *budget;
 }
 
-// `sign`: 1 when the period comes to write its epoch's copy, -1 when it does not any more.
+// `sign`: 1 when the period begins to write the copy of its epoch, -1 when it no longer does.
 void PlanBuilder::count_write(int32_t index, plan::Tier tier, int64_t sign) {
   const int64_t bytes = sign * problem_->size_bytes(index);
   if (tier == plan::Tier::kSsd) ssd_bytes_written_ += bytes;
@@ -167,8 +167,8 @@ bool PlanBuilder::may_use(int32_t index, plan::Tier tier) const {
   return tier_has_room(index, tier);
 }
 
-// The last op at or after `first` in which the period's read has to start; its end when there is
-// none to do.
+// Returns the last op at or after `first` in which the read of the period must start; the end of
+// the period when it has no read.
 std::optional<int64_t> PlanBuilder::read_start(int32_t index, plan::Tier tier,
                                                int64_t first) const {
   const trace::InactivePeriod& own = period(index);
@@ -176,7 +176,7 @@ std::optional<int64_t> PlanBuilder::read_start(int32_t index, plan::Tier tier,
   return ledger_.read_start(tier, first, own.end, problem_->size_bytes(index));
 }
 
-// By the price where the read has to be done, at the latest.
+// At the price of the op before the deadline of the read.
 double PlanBuilder::read_cost(int32_t index, plan::Tier tier) const {
   if (period(index).until_freed) return 0;
   const double ns = ledger_.alone_ns(tier, Direction::kRead, problem_->size_bytes(index));
@@ -184,7 +184,7 @@ double PlanBuilder::read_cost(int32_t index, plan::Tier tier) const {
   return ns * options_.read_price[(period(index).end - 1) % problem_->op_count()];
 }
 
-// By the price where the write can start.
+// At the price of the op where the write can start.
 double PlanBuilder::write_cost(int32_t index, plan::Tier tier) const {
   double ns = ledger_.alone_ns(tier, Direction::kWrite, problem_->size_bytes(index));
   if (tier == plan::Tier::kSsd && options_.ssd_write_price > 1)
@@ -212,7 +212,7 @@ std::optional<Candidate> PlanBuilder::candidate_on(int32_t index, plan::Tier tie
     const std::optional<int64_t> needed = read_start(index, tier, candidate.free_from);
     if (!needed) return std::nullopt;
     candidate.needed_from = *needed;
-    // The period that wrote so far becomes a drop, which frees its bytes at once.
+    // The period that was the writer becomes a drop, which frees its bytes at once.
     if (first_write && !candidate.writes) {
       const Move& writer = moves_[copy(index).first];
       candidate.benefit += excess_.relief(period(copy(index).first).first, writer.free_from, bytes);
@@ -222,8 +222,8 @@ std::optional<Candidate> PlanBuilder::candidate_on(int32_t index, plan::Tier tie
   return candidate;
 }
 
-// The same copy, written in an earlier idle period of the epoch: one more read, but no waiting for
-// the write when the memory is short.
+// A candidate whose copy is written in an earlier idle period of the epoch. It costs one more read,
+// but memory is released without a wait for the write when it is short.
 std::optional<Candidate> PlanBuilder::early_write_candidate(int32_t index, plan::Tier tier) const {
   const std::vector<int32_t>& periods = epoch(index).periods;
   const trace::InactivePeriod& own = period(index);
@@ -267,7 +267,7 @@ std::optional<Candidate> PlanBuilder::untimed_candidate(int32_t index) const {
   return host->score() > ssd->score() ? host : ssd;
 }
 
-// The write of the copy moves to an earlier period; the one that had it becomes a drop.
+// Gives the write of the copy to an earlier period; the period that had it becomes a drop.
 void PlanBuilder::hand_over_write(int32_t index) {
   Move& before = moves_[copy(index).first];
   ledger_.release(before.write);

@@ -1,10 +1,10 @@
-// PlanBuilder: a plan in the making. Which inactive periods are spent offloaded, on
-// which tier, and what that does to memory, bandwidth and the tiers.
+// PlanBuilder: a plan under construction: the inactive periods during which tensors are offloaded,
+// their tiers, and the effect on memory, bandwidth and the tiers.
 //
-// A period that is moved frees its tensor's bytes from `free_from`, when its write is planned to be
-// done, to `needed_from`, when its read has to start. Of the moved periods of one epoch the first
-// one writes; the others drop the tensor and use the same copy. A period until the tensor is freed
-// has no read.
+// A period that is moved frees the bytes of its tensor from `free_from`, when its write is planned
+// to end, to `needed_from`, when its read must start. Among the moved periods of an epoch, the
+// first one writes; the others drop the tensor and use the same copy. A period that ends when the
+// tensor is freed has no read.
 #pragma once
 
 #include <array>
@@ -23,25 +23,25 @@ namespace teraio::planner {
 struct PlanBuilderOptions {
   bool clean_copies = true;  // false: every moved period writes
   bool early_writes = true;  // see Candidate::early_writer
-  // What a nanosecond of reading and writing costs, per op; empty: 1 everywhere.
+  // The price of a nanosecond of reading and of writing, per op; empty: 1 everywhere.
   std::vector<double> read_price;
   std::vector<double> write_price;
-  // What writing to the drives costs more than its time. Above 1 the price of a copy is shared out
-  // over the periods of its epoch, by the pressure that each relieves.
+  // A factor on the cost of writes to the drives. Above 1, the cost of a copy is divided among the
+  // periods of its epoch, in proportion to the pressure that each relieves.
   double ssd_write_price = 1;
-  // Tensors whose transfers would be request latency to more than this part get no timed
+  // Tensors for which request latency is a larger share of the read time than this get no timed
   // candidates.
   double latency_share_max = 1;
-  // Per epoch: the write budget keeps room for its copy. Empty: for none.
+  // Per epoch: the write budget reserves room for its copy. Empty: none.
   std::vector<uint8_t> reserved_epochs;
-  // Per period: the host keeps room for it. Its epoch's others then stay, and so do the drives out
-  // of it. Empty: for none.
+  // Per period: the host tier reserves room for its copy. The other periods of its epoch are then
+  // not moved, and the epoch does not use the drives. Empty: none.
   std::vector<uint8_t> reserved_host_periods;
   std::vector<double> op_ns;       // the timeline that bandwidth is booked on
-  std::vector<double> op_weights;  // what pressure at each op counts; empty: op_ns
+  std::vector<double> op_weights;  // the weight of pressure at each op; empty: op_ns
 };
 
-// What moving a period would bring.
+// The effect of moving one period.
 struct Candidate {
   int32_t period = -1;
   plan::Tier tier = plan::Tier::kSsd;
@@ -50,8 +50,8 @@ struct Candidate {
   int64_t needed_from = 0;
   double benefit = 0;  // byte-nanoseconds of pressure
   double cost = 0;     // nanoseconds of transfers
-  // An earlier period of the epoch that takes over the write, where the channels are idle: moved
-  // with this one, which then only drops. -1: none.
+  // An earlier period of the epoch that takes over the write at a time when the channels are idle.
+  // It is moved together with this period, which then only drops. -1: none.
   int32_t early_writer = -1;
   int64_t early_free_from = 0;
   int64_t early_needed_from = 0;
@@ -59,6 +59,8 @@ struct Candidate {
   double score() const { return benefit / cost; }
 };
 
+// A value type that refers to its problem; one thread at a time may use it. A `period` or `index`
+// is a position in lifetimes.periods, an `epoch` a position in lifetimes.epochs.
 class PlanBuilder {
  public:
   struct Move {
@@ -67,7 +69,7 @@ class PlanBuilder {
     plan::Tier tier = plan::Tier::kSsd;
     int64_t free_from = 0;
     int64_t needed_from = 0;
-    int64_t planned_from = 0;  // when the read would have to start, if there is memory for it
+    int64_t planned_from = 0;  // when the read should start if memory allows
     BandwidthLedger::Booking read;
     BandwidthLedger::Booking write;
   };
@@ -75,40 +77,46 @@ class PlanBuilder {
   // `problem` must outlive the builder.
   PlanBuilder(const Problem& problem, PlanBuilderOptions options);
 
-  // The best of the tiers, under the bandwidth that is left; nothing when no tier takes the period.
+  // Returns the candidate on the best tier under the bandwidth that is left; nullopt when no tier
+  // can take the period.
   std::optional<Candidate> timed_candidate(int32_t period) const;
-  // As if bandwidth were endless: free from the offload's trigger to the next use.
+  // The same as if bandwidth were unlimited: the bytes are free from the trigger of the offload to
+  // the next use.
   std::optional<Candidate> untimed_candidate(int32_t period) const;
   std::optional<Candidate> untimed_candidate_on(int32_t period, plan::Tier tier) const {
     return candidate_on(period, tier, false);
   }
 
+  // Moves the period of the candidate, and its early writer.
   void move(const Candidate& candidate);
-  // Takes a period back. Refused (false) for the writer of a copy that other periods use.
+  // Reverts the move of a period. Returns false, and changes nothing, for the writer of a copy that
+  // other periods use.
   bool revert(int32_t period);
 
-  // Counts every move as free from its trigger to its next use.
+  // Discards the planned times: every move frees its bytes from its trigger to the next use.
   void forget_timing();
-  // Takes all moved periods of an epoch that has some back and moves them, and `period`, to `tier`.
-  // Untimed. False, and nothing changed, when the tier has no room for that.
+  // Moves all moved periods of an epoch, of which there must be one, and `period` to `tier`,
+  // untimed. Returns false, and changes nothing, when the tier has no room for them.
   bool relocate(int32_t period, plan::Tier tier);
-  // Changes when a moved period's bytes are needed again.
+  // Changes the op from which the bytes of a moved period are needed again.
   void set_needed_from(int32_t period, int64_t op);
 
-  // Where the copy of the period's epoch lies; nothing when there is none.
+  // Returns the tier of the copy of the period's epoch; nullopt when there is none.
   std::optional<plan::Tier> tier_of_copy(int32_t index) const {
     if (!copy(index).exists()) return std::nullopt;
     return moves_[copy(index).first].tier;
   }
-  // The copy that a moved period uses is not needed once it is back: no later drop names it.
+  // Whether no later period uses the copy of this moved period, so that the copy is not needed
+  // after the prefetch.
   bool is_last_use_of_copy(int32_t index) const {
     return copy(index).last == index && !epoch(index).never_written;
   }
-  // A copy of the epoch, which has moved periods, rests on its tier when the iteration begins.
+  // Whether the copy of the epoch is on its tier when the iteration begins. Requires that the epoch
+  // has moved periods.
   bool copy_rests_at_start(int32_t epoch) const;
   bool moved(int32_t period) const { return moves_[period].moved; }
   const Move& at(int32_t period) const { return moves_[period]; }
-  // Device bytes above the budget per op; moves taken into account.
+  // The device bytes above the budget at each op, with all moves.
   const MemoryCurve& excess() const { return excess_; }
   const Problem& problem() const { return *problem_; }
   const BandwidthLedger& ledger() const { return ledger_; }
@@ -121,9 +129,9 @@ class PlanBuilder {
   const trace::CopyEpoch& epoch(int32_t index) const {
     return problem_->lifetimes.epochs[period(index).epoch];
   }
-  // The copy that a period would use, as it is now.
+  // The copy that the periods of an epoch use at present.
   struct Copy {
-    int32_t first = -1;  // the moved periods of the epoch that come first and last
+    int32_t first = -1;  // the first and the last moved period of the epoch
     int32_t last = -1;
     bool exists() const { return first >= 0; }
   };
@@ -162,13 +170,13 @@ class PlanBuilder {
   BandwidthLedger ledger_;
   MemoryCurve excess_;
   std::array<int64_t, 2> tier_capacity_bytes_;
-  std::array<bool, 2> tier_is_roomy_;    // holds all tensors at once
+  std::array<bool, 2> tier_is_roomy_;    // the tier can hold all tensors at once
   std::array<MemoryCurve, 2> tier_use_;  // above the tier's capacity
   std::vector<Move> moves_;              // per period
   std::vector<Copy> copies_;             // per epoch
   std::vector<uint8_t> reserved_host_epochs_;
   int64_t ssd_bytes_written_ = 0;
-  int64_t reserved_bytes_ = 0;  // of reserved copies that are not written so far
+  int64_t reserved_bytes_ = 0;  // of reserved copies that no move writes yet
 };
 
 }  // namespace teraio::planner

@@ -20,7 +20,7 @@ bool moves_smaller_than(const plan::Plan& plan, const trace::Trace& trace, int64
   });
 }
 
-// Where there is next to nothing to choose, paging may be as good as planning, or better by chance.
+// Where there are few choices, on-demand paging can be as fast as a plan, or faster by chance.
 Result<plan::Plan> better_of_paging_and(Result<plan::Plan> ours, const Problem& problem) {
   const Result<plan::Plan> paging =
       plan_baseline(Baseline::kOnDemandFarthest, problem.trace, problem.hardware, problem.limits);

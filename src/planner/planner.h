@@ -1,4 +1,5 @@
-// plan(): from a trace and a machine to migrations. Pure: no clock but the time limit's, no state.
+// plan(): makes the plan for a trace on a machine. Pure functions, except for the time limit; any
+// thread may call them.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +12,13 @@
 namespace teraio::planner {
 
 enum class Policy : uint8_t {
-  kTeraio,      // ours
-  kAlgorithm1,  // as the paper has it
+  kTeraio,      // the planner of this project
+  kAlgorithm1,  // the paper's planner
 };
 
 enum class Effort : uint8_t {
-  kFast,  // within a blink: what a run uses while it goes on
-  kBest,  // search until nothing helps or the time limit
+  kFast,  // a few rounds, for planning during a run
+  kBest,  // search until no round helps, or to the time limit
 };
 
 struct PlannerOptions {
@@ -26,21 +27,23 @@ struct PlannerOptions {
   int64_t time_limit_ns = 30'000'000'000;
 };
 
-// A plan that validate_plan accepts; with Policy::kTeraio it is the best of those that the
-// simulator executed, and never slower than paging on demand. Deterministic for a given input and
-// options, unless the time limit cuts a search short. Empty when everything fits. kOutOfMemory when
-// an op cannot fit whatever is moved: the message names the op, the bytes that it needs, the
-// budget, and the least budget that would do. kOutOfSpace when the tiers have no room, or when the
-// write budget is too small: the message names the least that would do.
+// Returns a plan that validate_plan() accepts; an empty plan when everything fits. With
+// Policy::kTeraio it is the plan that the simulator executed fastest, and never slower there than a
+// legal plan of on-demand paging. Deterministic for given inputs and options, unless the time limit
+// ends a search. Fails with kInvalidArgument when an input breaks a rule of its format; with
+// kOutOfMemory when an op cannot fit whatever moves: the message names the op, the bytes that it
+// needs, the budget, and the least sufficient budget; and with kOutOfSpace when the tiers have no
+// room or the write budget is too small: with Policy::kTeraio the message names the least
+// sufficient write budget.
 Result<plan::Plan> plan(const trace::Trace& trace, const hardware::Hardware& hardware,
                         const plan::Limits& limits, const PlannerOptions& options = {});
 
-// The least device budget for which plan() succeeds: the largest op's active bytes, births and
-// workspace, with what smallest_tensor_bytes keeps in place.
+// Returns the least device budget for which plan() succeeds when the tiers have room: the largest
+// sum of active tensors, workspace and tensors that cannot move at any op. Requires a valid trace.
 int64_t min_device_budget_bytes(const trace::Trace& trace, const plan::Limits& limits);
 
-// A write budget, in bytes per iteration, for which plan() succeeds, and about the least one. 0
-// when everything fits. Fails as plan() does.
+// Returns a write budget in bytes per iteration for which plan() succeeds. It is close to the least
+// one; 0 when everything fits. Fails as plan() does.
 Result<int64_t> min_write_budget_bytes(const trace::Trace& trace,
                                        const hardware::Hardware& hardware,
                                        const plan::Limits& limits);

@@ -1,4 +1,4 @@
-// Problem: what a planner works on: a trace with its index and lifetimes, a machine and limits.
+// Problem: the input of a planner: a trace with its index and lifetimes, a machine and limits.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace teraio::planner {
 
-// Refers to everything that it is made of, which must outlive it. Reading is safe from several
-// threads at once. A period is a position in lifetimes.periods.
+// Refers to all of its parts, which must outlive it. Several threads may read it at once. A period
+// is a position in lifetimes.periods.
 struct Problem {
   const trace::Trace& trace;
   const trace::TraceIndex& index;
@@ -31,20 +31,20 @@ struct Problem {
   int64_t size_bytes(int32_t period) const {
     return index.size_bytes[lifetimes.periods[period].tensor];
   }
-  // The ideal timeline: each op's duration.
+  // The ideal timeline: the duration of each op.
   std::vector<double> op_ns() const;
-  // No op needs more than the budget, even when nothing moves.
+  // Whether every op fits into the budget when nothing moves.
   bool everything_fits() const;
-  // The same problem under other limits, which must outlive it too.
+  // Returns the same problem under other limits, which must outlive the result.
   Problem under(const plan::Limits& other) const {
     return {trace, index, lifetimes, hardware, other};
   }
 };
 
-// Makes the problem of these inputs and returns what `solve` makes of it. Fails instead
-// (kInvalidArgument) when the trace or the hardware breaks a rule of its format, and (kOutOfMemory)
-// when an op needs more than the budget whatever moves: the message names the op, its bytes and the
-// minimum budget.
+// Builds the Problem of these inputs and returns the result of `solve`. Fails instead with
+// kInvalidArgument when the trace or the hardware breaks a rule of its format, and with
+// kOutOfMemory when an op needs more than the budget whatever moves: the message names the op, its
+// bytes and the least sufficient budget.
 template <typename T>
 Result<T> solve_problem(const trace::Trace& trace, const hardware::Hardware& hardware,
                         const plan::Limits& limits,

@@ -18,16 +18,16 @@
 namespace teraio::planner {
 namespace {
 
-// How a sequence of rounds plans. Each round plans on the timeline that the execution of the round
-// before it showed.
+// The parameters of a sequence of rounds. Each round plans on the timeline that the execution of
+// the round before it showed.
 struct SearchConfig {
   int rounds = 0;
   double tolerance = 0.05;     // of the greedy choice: see select_in_time()
   double price_floor = 0.1;    // the price of time where nothing stalls
-  double price_window = 0.02;  // how far a stall raises prices around it, as a part of the step
+  double price_window = 0.02;  // how far a stall raises prices around it, as a share of the step
   double price_memory = 0.5;   // the weight of the prices of earlier rounds
   bool early_writes = true;
-  bool reserves_host = false;    // the room that the minimum write set uses there
+  bool reserves_host = false;    // reserve host room for the minimum write set
   double ssd_write_price = 1;    // see PlanBuilderOptions
   double latency_share_max = 1;  // see PlanBuilderOptions
 };
@@ -43,8 +43,8 @@ constexpr std::array<SearchConfig, 8> kBestConfigs = {
     SearchConfig{.rounds = 12, .tolerance = 0.0, .price_floor = 0.02, .price_memory = 0.7},
     SearchConfig{.rounds = 8, .early_writes = false}};
 
-// Under a write budget that binds. How tight the budget is decides which price of writes is right,
-// and whether the host's room has to be reserved for the minimum write set.
+// For a write budget that binds. How tight the budget is decides which price of writes is right,
+// and whether host room must be reserved for the minimum write set.
 constexpr std::array<SearchConfig, 4> kFastBudgetConfigs = {
     SearchConfig{.rounds = 2, .ssd_write_price = 4},
     SearchConfig{.rounds = 2, .ssd_write_price = 16},
@@ -58,14 +58,14 @@ constexpr std::array<SearchConfig, 6> kBestBudgetConfigs = {
     SearchConfig{.rounds = 5, .reserves_host = true},
     SearchConfig{.rounds = 5, .reserves_host = true, .ssd_write_price = 4}};
 
-// With ReadTiming::kLimited, reads start at most this part of the step before they have to.
+// With ReadTiming::kLimited, reads start at most this share of the step before they must.
 constexpr double kReadAheadShare = 0.015;
-// Early reads compensate for drives that are slow for a moment. A plan with limited read-ahead has
-// to take less than this part of the other's step to be preferred.
+// Early reads compensate for drives that are slow at times. A plan with limited read-ahead is
+// preferred only when it takes less than this share of the step of the other plan.
 constexpr double kLimitedReadsRatioMax = 0.995;
 // The search ends when a step takes at most this times the ideal.
 constexpr double kGoodEnough = 1.0002;
-// Best effort ends when four configurations in a row gain less than this part of the step.
+// A search ends when two pairs of configurations in a row each gain at most this share of the step.
 constexpr double kLeastGain = 1e-4;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
@@ -73,8 +73,8 @@ double sum(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
-// The price of time at each op: the part of the time around it during which ops wait, between
-// price_floor and 1.
+// Returns the price of time at each op, between price_floor and 1: it grows with the share of the
+// time around the op during which ops stall.
 std::vector<double> prices_of(const std::vector<double>& ideal_ns,
                               const std::vector<double>& stretched_ns, const SearchConfig& config) {
   const size_t count = ideal_ns.size();
@@ -99,10 +99,10 @@ std::vector<double> prices_of(const std::vector<double>& ideal_ns,
   return prices;
 }
 
-// How a built plan runs.
+// The simulated execution of a plan.
 struct Execution {
   double step_ns = 0;
-  std::vector<double> stretched_ns;  // per op: from its predecessor's end to its own
+  std::vector<double> stretched_ns;  // per op: from the end of its predecessor to its own end
 };
 
 Execution execution_of(const trace::Trace& trace, const simulate::Run& run) {
@@ -113,16 +113,17 @@ Execution execution_of(const trace::Trace& trace, const simulate::Run& run) {
   return execution;
 }
 
-// The best that the rounds have found so far.
+// The best results of the rounds so far.
 struct Incumbent {
   std::optional<plan::Plan> best;  // within the write budget
   double best_ns = kNever;
-  std::vector<double> timeline_ns;  // per op: of the fastest execution, or ideal
+  std::vector<double> timeline_ns;  // per op: of the fastest execution, else ideal
   double timeline_step_ns = kNever;
   int64_t min_written_bytes = std::numeric_limits<int64_t>::max();
   Status failure;
 
-  // Keeps the plan when its step takes less than `ratio_max` of the best one's.
+  // Keeps the plan when it is within the write budget and its step takes less than `ratio_max`
+  // times the best step.
   void offer(plan::Plan plan, const Execution& execution, double ratio_max, int64_t written_bytes,
              bool within_budget) {
     min_written_bytes = std::min(min_written_bytes, written_bytes);
@@ -150,7 +151,7 @@ struct Incumbent {
 };
 
 // When reads start: as early as memory allows, or at most kReadAheadShare ahead. The first round of
-// a configuration tries both; the later rounds do what was better.
+// a configuration tries both; the later rounds use the better one.
 enum class ReadTiming : uint8_t { kUndecided, kEarly, kLimited };
 
 class Search {
@@ -191,8 +192,8 @@ class Search {
     return !incumbent_.best || incumbent_.best_ns > incumbent_.timeline_step_ns;
   }
 
-  // Finds plans that write no more than the budget, or says what the least budget is. First as if
-  // there were none: that shows the timeline, and its plan may do.
+  // Finds plans within the write budget, or returns the least sufficient budget as a failure. The
+  // first round ignores the budget: it shows the timeline, and its plan may be within the budget.
   Status search_within_budget() {
     incumbent_ = run_config(kFastConfigs.front(), free_problem_, std::move(incumbent_));
     if (!budget_binds()) {
@@ -229,8 +230,8 @@ class Search {
     return builder;
   }
 
-  // Two at a time, each from the incumbent before both, so that the result does not depend on which
-  // one ends first.
+  // Runs two configurations at a time. Both start from the same incumbent, so that the result does
+  // not depend on which one ends first.
   void run_configs(std::span<const SearchConfig> configs) {
     int idle_pairs = 0;
     for (size_t i = 0; i < configs.size() && !done(incumbent_); i += 2) {
@@ -248,7 +249,7 @@ class Search {
     }
   }
 
-  // Starts on the best timeline that is known.
+  // Runs the rounds of a configuration, starting on the best timeline known.
   Incumbent run_config(const SearchConfig& config, const Problem& problem,
                        Incumbent incumbent) const {
     std::vector<double> op_ns = incumbent.timeline_ns;
@@ -329,12 +330,12 @@ class Search {
   const Problem& problem_;
   const plan::Limits unlimited_;
   const Problem free_problem_;
-  const simulate::Simulator simulator_;  // also of plans that write more than the budget
+  const simulate::Simulator simulator_;  // without the write budget
   const SteadyClock clock_;
   const std::vector<double> ideal_ns_;
   const bool best_effort_;
   const int64_t deadline_ns_;
-  std::vector<uint8_t> reserved_epochs_;  // see PlanBuilderOptions; of the minimum write set
+  std::vector<uint8_t> reserved_epochs_;  // of the minimum write set: see PlanBuilderOptions
   std::vector<uint8_t> host_periods_;
   Incumbent incumbent_;
 };

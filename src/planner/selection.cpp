@@ -15,15 +15,15 @@ struct QueueEntry {
   int32_t period = 0;
   int32_t version = 0;
 
-  // The top of a priority queue is its largest: high scores, then low periods.
+  // Orders a priority queue: the highest score first, then the lowest period.
   bool operator<(const QueueEntry& other) const {
     return score != other.score ? score < other.score : period > other.period;
   }
 };
 
-// Lazy greedy: a score that was computed earlier is an upper bound, since pressure and bandwidth
-// only become less. The one exception, a copy that makes the other periods of its epoch cheaper, is
-// met by computing candidates for those again.
+// Lazy greedy selection (Minoux, 1978): a score that was computed earlier is an upper bound,
+// because pressure and bandwidth only decrease. The one exception is a copy, which makes the other
+// periods of its epoch cheaper; their candidates are computed again.
 class Greedy {
  public:
   Greedy(PlanBuilder& builder, bool timed, double tolerance)
@@ -55,7 +55,7 @@ class Greedy {
     return timed_ ? builder_.timed_candidate(period) : builder_.untimed_candidate(period);
   }
 
-  // Enters with a bound that is quick to have.
+  // Pushes the period with an upper bound of its score that is quick to compute.
   void push(int32_t period) {
     if (builder_.moved(period)) return;
     const std::optional<Candidate> candidate = builder_.untimed_candidate(period);
@@ -94,7 +94,7 @@ std::vector<int32_t> reads_by_deadline(const PlanBuilder& builder) {
   return periods;
 }
 
-// As early as memory allows, but not before `op` or the end of the write.
+// Starts the read as early as memory allows, but not before `op` or the end of the write.
 void start_read_from(PlanBuilder& builder, int32_t period, int64_t op) {
   const PlanBuilder::Move& move = builder.at(period);
   const int64_t earliest = std::max(move.free_from, op);
@@ -104,8 +104,8 @@ void start_read_from(PlanBuilder& builder, int32_t period, int64_t op) {
   builder.set_needed_from(period, blocked + 1);
 }
 
-// Once more than the bandwidth allows is moved, reads start when they were planned to only where
-// there is memory for that.
+// Restores the planned starts of reads, as far as memory allows, after more was moved than the
+// bandwidth allows.
 void restore_timing(PlanBuilder& builder) {
   for (int32_t period : reads_by_deadline(builder))
     start_read_from(builder, period, builder.at(period).planned_from);
@@ -123,7 +123,7 @@ Status does_not_fit(const PlanBuilder& builder) {
                             problem.limits.write_budget_bytes ? " and the write budget" : ""));
 }
 
-// Transfers that start later than `op` do not matter to what is issued before it.
+// The offload or drop at the start of a moved period.
 plan::Migration leaving(const PlanBuilder& builder, int32_t index) {
   const Problem& problem = builder.problem();
   const trace::InactivePeriod& period = problem.lifetimes.periods[index];
@@ -143,7 +143,8 @@ plan::Migration returning(const PlanBuilder& builder, int32_t index) {
           static_cast<trace::OpIndex>(period.end % count), builder.at(index).tier};
 }
 
-// Periods that would help, but whose epoch has its copy on a tier that is full; best first.
+// Returns the periods that would relieve pressure but could not be moved, and whose epoch has its
+// copy on the host tier; the largest relief first.
 std::vector<int32_t> stuck_periods(const PlanBuilder& builder) {
   const trace::Lifetimes& lifetimes = builder.problem().lifetimes;
   std::vector<std::pair<double, int32_t>> stuck;
@@ -161,8 +162,9 @@ std::vector<int32_t> stuck_periods(const PlanBuilder& builder) {
   return periods;
 }
 
-// A full host tier can offer an op from fitting although the drives have room: the copy that was
-// made there stays the only one of its epoch. Moves some such epochs; false when there are none.
+// A full host tier can keep an op from fitting although the drives have room, because an epoch has
+// only one copy. Moves the copies of some such epochs to the drives; returns false when that moves
+// none.
 bool relocate_some(PlanBuilder& builder) {
   const std::vector<int32_t> stuck = stuck_periods(builder);
   const size_t count = stuck.size() / 4 + 1;

@@ -1,4 +1,5 @@
-// Selection: which inactive periods to offload, best benefit per cost first.
+// Selection: chooses the inactive periods to offload, greedily by benefit per cost, and times their
+// transfers. One thread at a time may use a builder.
 #pragma once
 
 #include <functional>
@@ -9,30 +10,30 @@
 
 namespace teraio::planner {
 
-// Moves periods while some op needs more than the budget and a period's transfers fit into the
-// bandwidth that is left. `observe`, when given, sees every choice.
-// Takes a period whose score is within `tolerance` of the best's: exact greedy at 0, and much
-// faster at a few percent.
+// Moves periods while some op needs more than the budget and the transfers of a period fit into the
+// bandwidth that is left. Each choice has a score within `tolerance` of the best one: 0 is the
+// exact greedy choice, a few percent are much faster. Calls `observe`, when given, with every
+// choice.
 void select_in_time(PlanBuilder& builder, double tolerance,
                     const std::function<void(const Candidate&)>& observe = {});
 
-// Moves periods until every op fits, whatever their transfers take. Fails (kOutOfSpace) when the
-// tiers or the write budget do not allow it. The builder's timing is forgotten when this has to
-// act.
+// Moves periods until every op fits, however long their transfers take. Does nothing when every op
+// fits already; otherwise it discards the planned times of the builder. Fails (kOutOfSpace) when
+// the tiers or the write budget do not allow it.
 Status select_to_fit(PlanBuilder& builder, double tolerance);
 
-// Takes back moves that no op needs any more, those with the least benefit first.
+// Reverts moves that no op needs, those that free memory during the fewest ops first.
 void revert_unneeded(PlanBuilder& builder);
 
-// Starts reads as early as memory allows, in order of next use, so that the read channels never
-// wait while there is room.
+// Starts reads as early as memory allows, in the order of their next uses, so that the read
+// channels never idle while there is room.
 void prefetch_early(PlanBuilder& builder);
 
-// Starts no read more than `horizon_ns` before it has to, on the timeline of `op_ns`: room that
-// early reads take is missed where writes are late.
+// Lets no read start more than `horizon_ns` before it must on the timeline `op_ns`: memory that
+// early reads take is missing when writes are late.
 void limit_read_ahead(PlanBuilder& builder, const std::vector<double>& op_ns, double horizon_ns);
 
-// The moves as migrations, in the order in which they are issued.
+// Returns the moves as migrations, in the order in which they are issued.
 plan::Plan plan_of(const PlanBuilder& builder);
 
 }  // namespace teraio::planner
