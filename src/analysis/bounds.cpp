@@ -12,9 +12,9 @@
 namespace teraio::analysis {
 namespace {
 
-constexpr int64_t kIterations = 4;  // until the traffic of one is that of the one before
+constexpr int64_t kIterations = 4;  // until two iterations in a row have the same traffic
 
-// Bytes per second that can cross at most, over all tiers.
+// The bytes per second that all tiers together can move, at most.
 struct Pipe {
   Pipe(const hardware::Hardware& hardware, const plan::Limits& limits) {
     const simulate::TierCapacities tiers(hardware, limits);
@@ -40,7 +40,7 @@ struct Pipe {
   double duplex = 2.0;
 };
 
-// Ops at even steps of a mixture of op count and time, so that short phases have some too.
+// Chooses ops at even steps of a mixture of op count and time, so that short phases get points too.
 std::vector<int64_t> choose_points(const trace::TraceIndex& index, int count) {
   const auto op_count = static_cast<double>(index.op_count());
   const double ideal_ns = std::max<double>(1, static_cast<double>(index.ideal_ns));
@@ -53,7 +53,7 @@ std::vector<int64_t> choose_points(const trace::TraceIndex& index, int count) {
   return points;
 }
 
-// Windows from point i to the l-th point after it, over the end of the iteration.
+// Windows from point i to the l-th point after it; they may extend past the end of the iteration.
 class Windows {
  public:
   Windows(const trace::TraceIndex& index, int64_t budget_bytes, const Pipe& pipe)
@@ -77,10 +77,10 @@ class Windows {
 
   struct Cut {
     double ns = 0;
-    std::vector<size_t> tight;  // points where a window that transfers bind begins or ends
+    std::vector<size_t> tight;  // the points of windows that transfers determine
   };
 
-  // The best cut of an iteration, from whichever point.
+  // Returns the best cut of an iteration, over all starting points.
   Cut best_cut() const {
     const size_t count = points_.size();
     std::vector<double> ns(count * (count + 1));
@@ -94,7 +94,8 @@ class Windows {
     return best;
   }
 
-  // Half way from each of `tight`, or from all points when it is empty, to those on both sides.
+  // Returns the ops half way between each point in `tight` (every point when it is empty) and its
+  // neighbors.
   std::vector<int64_t> between(std::vector<size_t> tight) const {
     std::set<int64_t> ops;
     if (tight.empty())
@@ -110,8 +111,8 @@ class Windows {
  private:
   struct Point {
     int64_t op;
-    std::vector<int64_t> reads;   // from here on
-    std::vector<int64_t> writes;  // up to here, backwards
+    std::vector<int64_t> reads;   // from here, forwards
+    std::vector<int64_t> writes;  // from here, backwards
   };
 
   Cut cut_from(size_t start, const std::vector<double>& ns) const {
@@ -159,7 +160,8 @@ class Windows {
   std::vector<double> passed_ns_;
 };
 
-// Begins with half the points and places the others where the best cut so far is bound.
+// Begins with half of the points and places the others next to the windows that transfers determine
+// in the best cut so far.
 double longest_cut_ns(const trace::TraceIndex& index, int64_t budget_bytes, const Pipe& pipe,
                       int point_count) {
   Windows windows(index, budget_bytes, pipe);
@@ -176,7 +178,8 @@ double longest_cut_ns(const trace::TraceIndex& index, int64_t budget_bytes, cons
   return longest_ns;
 }
 
-// Of an iteration in steady state: of the last of several, or their mean when they still differ.
+// The bytes of an iteration in steady state: those of the last of several iterations, or their mean
+// when they still differ.
 int64_t per_iteration(const std::vector<int64_t>& cumulative, int64_t op_count) {
   const auto after = [&](int64_t iterations) { return cumulative[iterations * op_count]; };
   const int64_t last = after(kIterations) - after(kIterations - 1);

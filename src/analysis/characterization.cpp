@@ -19,8 +19,8 @@ constexpr double kCellsPerDecade = 10;
 
 double start_of_cell(int cell) { return std::pow(10.0, cell / kCellsPerDecade); }
 
-// The cell of a value; what is below 1 counts as 1. Corrected for rounding, so that a cell never
-// begins above a value that is in it.
+// Returns the cell of a value; values below 1 count as 1. Corrects for rounding, so that no cell
+// begins above a value in it.
 int cell_of(int64_t value) {
   const auto number = static_cast<double>(std::max<int64_t>(value, 1));
   int cell = static_cast<int>(std::floor(std::log10(number) * kCellsPerDecade));
@@ -29,7 +29,7 @@ int cell_of(int64_t value) {
   return cell;
 }
 
-// The lower one of two in the middle; 0 of nothing.
+// Returns the median, the lower of the two middle values of an even number; 0 without values.
 int64_t median(std::vector<int64_t> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + (static_cast<int64_t>(values.size()) - 1) / 2;
@@ -82,7 +82,7 @@ class Collector {
                         static_cast<double>(std::max<int64_t>(1, start_ns_.back())));
   }
 
-  // When an unrolled op starts.
+  // The start of an unrolled op, in ns.
   int64_t start_of(int64_t op) const {
     return op <= op_count() ? start_ns_[op] : start_ns_.back() + start_ns_[op - op_count()];
   }
@@ -176,7 +176,8 @@ class Collector {
     return cells;
   }
 
-  // Those with the greatest keys, greatest first; equal ones in order of the trace.
+  // Returns the tensors with the largest keys, largest first; those with equal keys in the order of
+  // the trace.
   template <typename Key>
   std::vector<IdleTensor> first_tensors(Key key) const {
     std::vector<trace::TensorIndex> used;
@@ -202,9 +203,9 @@ class Collector {
 
   const trace::Trace& trace_;
   const trace::TraceIndex index_;
-  trace::Lifetimes lifetimes_;  // only periods between two uses
+  trace::Lifetimes lifetimes_;  // without periods that end when the tensor is freed
   const size_t tensor_count_;
-  std::vector<int64_t> start_ns_;         // per op, and the end of the last one
+  std::vector<int64_t> start_ns_;         // per op, and the end of the last op
   std::vector<int64_t> longest_idle_ns_;  // per tensor
   std::vector<int64_t> idle_ns_;          // per period of lifetimes_
 };

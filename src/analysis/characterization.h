@@ -1,7 +1,7 @@
-// Characterization: what a training step asks of device memory, and what its idle tensors offer.
+// Characterization: the device memory that a training step uses, and how long its tensors are idle.
 //
-// All of it follows from the trace alone, and is the same on every machine. A value; pure
-// functions; any thread.
+// It follows from the trace alone and is the same on every machine. Value types and pure functions;
+// any thread may call them.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@
 namespace teraio::analysis {
 
 inline constexpr int64_t kLongIdleNs = 10'000'000;
-inline constexpr int64_t kMiddleSizeBytes = 10'000'000;  // middle: from here ...
+inline constexpr int64_t kMiddleSizeBytes = 10'000'000;  // smallest "middle" tensor
 inline constexpr int64_t kLargeSizeBytes = 100'000'000;
-inline constexpr int64_t kHugeSizeBytes = 1'000'000'000;  // ... to here
+inline constexpr int64_t kHugeSizeBytes = 1'000'000'000;  // largest "middle" tensor
 
-// Bytes that exist while an op runs, and those of them that it uses: what it reads and writes, and
-// its workspace.
+// The bytes that exist while an op runs, and the bytes that it uses: the tensors that it reads and
+// writes, and its workspace.
 struct OpMemory {
   int64_t all_bytes = 0;
   int64_t active_bytes = 0;
@@ -31,12 +31,12 @@ struct PhaseMemory {
   int64_t duration_ns = 0;
   int64_t all_bytes_max = 0;
   int64_t active_bytes_max = 0;
-  double active_bytes_mean = 0;          // each op counts the same
-  double active_bytes_mean_in_time = 0;  // each nanosecond counts the same
+  double active_bytes_mean = 0;          // over ops
+  double active_bytes_mean_in_time = 0;  // over time
   bool operator==(const PhaseMemory&) const = default;
 };
 
-// The tensors of one kind that ops use, and their inactive periods.
+// The tensors of one kind that ops use, and their inactive periods between two uses.
 struct KindSummary {
   std::string kind;  // a TensorKind's name, or "all"
   int64_t tensor_count = 0;
@@ -51,8 +51,9 @@ struct KindSummary {
   bool operator==(const KindSummary&) const = default;
 };
 
-// How many periods of a kind lie between these sizes and times and the next ones. Ten cells make a
-// power of ten, so that the number of cells does not grow with the trace.
+// A cell of a histogram: the number of periods of a kind between these lower bounds and those of
+// the next cells. Ten cells cover a power of ten, so that the number of cells does not grow with
+// the trace.
 struct PeriodCell {
   trace::TensorKind kind = trace::TensorKind::kOther;
   double size_bytes_from = 0;
@@ -63,7 +64,7 @@ struct PeriodCell {
 
 struct IdleTensor {
   trace::TensorIndex tensor = 0;
-  std::string label;  // its name, or its id and the op that uses it first
+  std::string label;  // its name, or its id and the first op that uses it
   int64_t longest_idle_ns = 0;
   int64_t use_count = 0;
   bool operator==(const IdleTensor&) const = default;
@@ -72,11 +73,11 @@ struct IdleTensor {
 struct Characterization {
   int64_t step_ns = 0;
   std::vector<OpMemory> ops;
-  std::vector<PhaseMemory> phases;  // in order; the last one is the whole step
-  std::vector<KindSummary> kinds;   // those that occur; the last one is all of them
+  std::vector<PhaseMemory> phases;  // in order; the last entry is the whole step
+  std::vector<KindSummary> kinds;   // the kinds that occur; the last entry is all of them
   std::vector<PeriodCell> cells;
   std::vector<IdleTensor> largest;       // largest first
-  std::vector<IdleTensor> longest_idle;  // longest first, to 1 % of the step; then largest
+  std::vector<IdleTensor> longest_idle;  // longest first, in steps of 1 % of the step; then largest
 };
 
 struct KindBytes {
@@ -85,17 +86,19 @@ struct KindBytes {
   bool operator==(const KindBytes&) const = default;
 };
 
-// The op at which the most memory is in use, the first of several, and what the memory holds then.
+// The first op at which the most memory is in use, and the contents of the memory at that op.
 struct PeakMemory {
   trace::OpIndex op = 0;
-  std::vector<KindBytes> kinds;  // largest first; the op's workspace counts as kWorkspace
+  std::vector<KindBytes> kinds;  // largest first; kWorkspace includes the workspace of the op
   bool operator==(const PeakMemory&) const = default;
 };
 
-// Requires validate(trace).ok() and at least one op. Linear in the trace's size.
+// Requires validate(trace).ok() and at least one op. Takes time in proportion to the size of the
+// trace.
 PeakMemory memory_at_peak(const trace::Trace& trace);
 
-// Requires validate(trace).ok(). `tensor_count`: how many of the largest and longest idle to list.
+// `tensor_count`: how many tensors to list in `largest` and in `longest_idle`. Requires
+// validate(trace).ok().
 Characterization characterize(const trace::Trace& trace, size_t tensor_count);
 
 }  // namespace teraio::analysis

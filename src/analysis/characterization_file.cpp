@@ -69,7 +69,7 @@ Json list_of(const std::vector<IdleTensor>& values, const trace::Trace& trace) {
   return list;
 }
 
-// Columns: three numbers per op, and there may be 10^5 of them.
+// Columns instead of an object per op: there can be 10^5 ops.
 Json ops_of(const CharacterizedTrace& given) {
   Json duration_ns = Json::array();
   Json all_bytes = Json::array();

@@ -1,5 +1,5 @@
-// The tables of `teraio characterize` as JSON ("teraio-characterization/1", docs/analysis.md), from
-// which the figures are drawn.
+// Writes the tables of `teraio characterize` as JSON ("teraio-characterization/1",
+// docs/analysis.md), from which teraio_figures draws the figures.
 #pragma once
 
 #include <filesystem>
@@ -18,9 +18,10 @@ struct CharacterizedTrace {
   trace::Trace trace;
   Characterization facts;
   std::optional<int64_t> capacity_bytes;  // of the device
-  std::vector<RooflinePoint> roofline;    // empty without a capacity, and when an op does not fit
+  std::vector<RooflinePoint> roofline;    // empty without a capacity, or when an op does not fit
 };
 
+// Replaces `path` atomically. A failure names the file.
 Status write_characterizations(std::span<const CharacterizedTrace> traces,
                                const std::filesystem::path& path);
 

@@ -28,8 +28,8 @@ bool updates_model(const trace::Trace& trace, const trace::Op& op) {
   });
 }
 
-// Bytes of transient tensors after each op. Without gradients: they grow in the first backward
-// phase, while everything else shrinks, and stay until the update.
+// Returns the bytes of transient tensors after each op, without gradients: gradients grow in the
+// first backward phase, while all other transient memory shrinks, and stay until the update.
 std::vector<int64_t> transient_bytes(const trace::Trace& trace) {
   const trace::TraceIndex index(trace);
   std::vector<int64_t> levels(index.op_count() + 1);
@@ -45,7 +45,8 @@ std::vector<int64_t> transient_bytes(const trace::Trace& trace) {
   return levels;
 }
 
-// The ops after which memory turns, by more than a quarter of its highest level.
+// Returns the ops after which memory changes its direction by more than a quarter of its highest
+// level.
 std::vector<size_t> turning_points(const std::vector<int64_t>& levels) {
   const int64_t swing = levels.empty() ? 0 : *std::max_element(levels.begin(), levels.end()) / 4;
   std::vector<size_t> turns;
@@ -63,8 +64,9 @@ std::vector<size_t> turning_points(const std::vector<int64_t>& levels) {
   return turns;
 }
 
-// The first op from `from` on that changes the model when gradients change no more. What an
-// optimizer computes in between, and the clipping of gradients before it, do not look like it.
+// Returns the first op from `from` on that writes the model after the last op that writes a
+// gradient. The clipping of gradients, and the temporary values that an optimizer computes before
+// its first write, belong to the phase before.
 size_t start_of_update(const trace::Trace& trace, size_t from) {
   for (size_t k = from; k < trace.ops.size(); ++k)
     if (makes_gradient(trace, trace.ops[k])) from = k + 1;
@@ -132,7 +134,7 @@ std::vector<StallShare> stall_by_phase(const simulate::Run& run, const trace::Tr
 }
 
 std::vector<StallShare> stall_by_transfer(const simulate::Run& run, const trace::Trace& trace) {
-  std::unordered_map<int64_t, std::string> ended;  // what ended when
+  std::unordered_map<int64_t, std::string> ended;  // the transfer that ended at a time
   for (const simulate::TransferRecord& record : run.transfers)
     if (record.action != plan::Action::kDrop) ended[record.end_ns] = describe(record, trace);
   std::map<std::string, int64_t> sums;

@@ -1,4 +1,5 @@
-// Explanation: where the time of a run goes, by phase of the iteration and by kind of tensor.
+// Explanation: how the time of a run divides into phases of the iteration and kinds of transfers.
+// Pure functions; any thread may call them.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +11,8 @@
 
 namespace teraio::analysis {
 
-// A run of ops in which memory grows ("forward"), shrinks ("backward"), or parameters are written
-// ("update"), told by the trace alone.
+// Consecutive ops during which the memory of activations grows ("forward") or shrinks ("backward"),
+// or the model is updated ("update"). Phases follow from the trace alone.
 struct Phase {
   std::string name;
   trace::OpIndex first_op = 0;
@@ -19,21 +20,23 @@ struct Phase {
   bool operator==(const Phase&) const = default;
 };
 
-// Covers all ops in order.
+// Returns the phases, which cover all ops in order.
 std::vector<Phase> phases_of(const trace::Trace& trace);
 
 struct StallShare {
   std::string what;
-  int64_t compute_ns = 0;  // of a phase's ops; 0 where it has no meaning
+  int64_t compute_ns = 0;  // of the ops of a phase; 0 for a transfer
   int64_t stall_ns = 0;
   bool operator==(const StallShare&) const = default;
 };
 
-// Per phase, in order; stalls count for the op that waits. `run` must have op_start_ns.
+// Returns the compute and stall time of each phase, in order; a stall counts for the op that waits.
+// Requires that `run` has op_start_ns and is a run of `trace`.
 std::vector<StallShare> stall_by_phase(const simulate::Run& run, const trace::Trace& trace);
 
-// Per transfer that an op waited for last, such as "read of parameter from ssd", the largest share
-// first. They sum up to the run's stall.
+// Returns the stalls by the transfer whose end let the op start, such as "read of parameter from
+// ssd", the largest first. They add up to the stall of the run. Requires op_start_ns and transfers
+// of a run of `trace`.
 std::vector<StallShare> stall_by_transfer(const simulate::Run& run, const trace::Trace& trace);
 
 }  // namespace teraio::analysis

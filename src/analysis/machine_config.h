@@ -1,7 +1,7 @@
 // MachineConfig: hardware with limits on its use, and the parameters of it that a sweep varies.
 //
-// It describes what one device has: its share of the host's memory and its own drives. Values; pure
-// functions that any thread may call.
+// It describes the resources of one device: its share of the host memory and its own drives. Value
+// types and pure functions; any thread may call them.
 #pragma once
 
 #include <array>
@@ -21,9 +21,9 @@ struct MachineConfig {
 };
 
 enum class SweepParameter : uint8_t {
-  kDrives,        // how many; beyond those of the file, copies of its last one
+  kDrives,        // their number; more than the file has are copies of its last drive
   kHostMemory,    // bytes
-  kBandwidth,     // bytes per second that all drives read; their writes change in proportion
+  kBandwidth,     // bytes per second that all drives read; writes scale in proportion
   kDeviceMemory,  // bytes
   kWriteBudget,   // bytes per iteration, to the drives
 };
@@ -41,12 +41,12 @@ struct ParameterValue {
   bool operator==(const ParameterValue&) const = default;
 };
 
-// The current value of a parameter. A write budget that is not set counts as -1.
+// Returns the value of a parameter; -1 when no write budget is set.
 int64_t current_value(const MachineConfig& machine, SweepParameter parameter);
 
-// Applies the values in the order of kSweepParameters; a limit on a parameter that values is
-// lifted. Fails (kInvalidArgument) when there can be no such machine: more drives or faster ones
-// where there is none to copy, host memory without rates.
+// Applies the values in the order of kSweepParameters. A value of host or device memory also
+// removes the limit on it. Fails (kInvalidArgument) when no such machine can exist: more or faster
+// drives when the hardware has no drive to copy, or host memory without rates.
 Result<MachineConfig> with_values(MachineConfig machine, const std::vector<ParameterValue>& values);
 
 }  // namespace teraio::analysis

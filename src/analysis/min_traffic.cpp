@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
-// A heap of items by the time of their next event, the latest on top, with outdated entries.
+// A heap of tensors by the time of their next event, the latest on top. Entries can be outdated.
 class Latest {
  public:
   void push(int64_t time, int32_t item) {
@@ -26,7 +26,7 @@ class Latest {
   std::vector<std::pair<int64_t, int32_t>> heap_;
 };
 
-// Reads, forwards: a tensor is evicted in favour of those that are used sooner.
+// Counts reads, forwards in time: evicts the tensor with the farthest next use.
 class ReadCounter {
  public:
   ReadCounter(const trace::TraceIndex& index, int64_t budget_bytes, int64_t first)
@@ -44,7 +44,7 @@ class ReadCounter {
     }
   }
 
-  // Runs the next op; returns the bytes read since the beginning.
+  // Runs the next op and returns the bytes read so far.
   int64_t step() {
     const auto op = static_cast<trace::OpIndex>(now_ % op_count_);
     for (trace::TensorIndex tensor : index_.births[op]) enter(tensor, op);
@@ -69,7 +69,7 @@ class ReadCounter {
     latest_.push(next_use_[tensor], tensor);
   }
 
-  // After its last use a persistent tensor waits for its first one.
+  // After its last use, the next use of a persistent tensor is its first one.
   void wrap(trace::TensorIndex tensor) {
     const bool passed_all = use_position_[tensor] >= index_.uses[tensor].size();
     if (passed_all && index_.persistent[tensor]) use_position_[tensor] = 0;
@@ -131,9 +131,10 @@ class ReadCounter {
   std::vector<uint32_t> use_position_;
 };
 
-// Writes, backwards. The item of a tensor is its content: it comes into sight, going backwards, at
-// the tensor's death or at the op that overwrites it, and goes where the op made it. To be
-// offloaded in between, other than at an op that uses it, it has to be written once, after that op.
+// Counts writes, backwards in time. Each version of a tensor, from the op that wrote it to the next
+// op that overwrites it or to its death, is an item. Going backwards, the item appears at its end
+// and disappears at the op that wrote it. An item that is offloaded in between must be written
+// once, after that op.
 class WriteCounter {
  public:
   WriteCounter(const trace::TraceIndex& index, int64_t budget_bytes, int64_t last)
@@ -151,7 +152,7 @@ class WriteCounter {
     }
   }
 
-  // Goes back over one op; returns the bytes written since, counted from the end.
+  // Goes back over one op and returns the bytes written from there to the end.
   int64_t step() {
     --now_;
     const auto op = static_cast<trace::OpIndex>(in_one_iteration(now_));
@@ -178,7 +179,8 @@ class WriteCounter {
     earliest_.push(-made_at_[tensor], tensor);
   }
 
-  // The last op before `before` that wrote the tensor; the earliest possible time when none did.
+  // Returns the last op before `before` that writes the tensor; the earliest possible time when
+  // there is none.
   int64_t last_write(trace::TensorIndex tensor, int64_t before) const {
     const std::span<const trace::TensorUse> uses = index_.uses[tensor];
     const int64_t in_iteration = in_one_iteration(before - 1) + 1;
@@ -239,7 +241,7 @@ class WriteCounter {
   int64_t now_;
   int64_t device_bytes_ = 0;
   int64_t written_bytes_ = 0;
-  Latest earliest_;  // by negated time of making
+  Latest earliest_;  // by the negated time of the write
   std::vector<trace::TensorIndex> deferred_;
   std::vector<int64_t> offloaded_bytes_;
   std::vector<int64_t> made_at_;
@@ -252,7 +254,7 @@ std::vector<int64_t> min_reads(const trace::TraceIndex& index, int64_t budget_by
                                int64_t op_count) {
   ReadCounter counter(index, budget_bytes, first);
   std::vector<int64_t> reads{0};
-  counter.step();  // what op `first` needs was there
+  counter.step();  // the tensors that op `first` uses may be there already
   for (int64_t j = 0; j < op_count; ++j) reads.push_back(counter.step());
   return reads;
 }

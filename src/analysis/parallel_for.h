@@ -1,4 +1,4 @@
-// parallel_for(): independent pieces of work on a few threads.
+// parallel_for(): runs independent pieces of work on a few threads.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,8 @@
 
 namespace teraio::analysis {
 
-// Calls work(0) ... work(count - 1), each once, from at most `thread_count` threads, and returns
-// when all have returned. `work` must not throw.
+// Calls work(0) ... work(count - 1), each once, on at most `thread_count` threads including the
+// caller, and returns when all calls have returned. `work` must not throw.
 void parallel_for(size_t count, int thread_count, const std::function<void(size_t)>& work);
 
 }  // namespace teraio::analysis

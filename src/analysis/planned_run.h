@@ -1,4 +1,4 @@
-// planned_run(): what a training step does on a machine when it is planned for.
+// planned_run(): predicts a training step on a machine under a plan.
 #pragma once
 
 #include "analysis/machine_config.h"
@@ -10,7 +10,8 @@
 namespace teraio::analysis {
 
 // Plans, validates the plan and simulates it, as `teraio plan` and `teraio simulate` do. Fails as
-// plan() does. Any thread may call it; with Effort::kBest it uses two.
+// plan() does. Any thread may call it; it uses two threads with Effort::kBest and under a write
+// budget.
 Result<simulate::Run> planned_run(const trace::Trace& trace, const MachineConfig& machine,
                                   const planner::PlannerOptions& options);
 

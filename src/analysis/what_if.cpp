@@ -9,7 +9,7 @@
 namespace teraio::analysis {
 namespace {
 
-// Nobody can say from a price file what another device or another kind of drive costs.
+// A price file has no prices for other devices and other kinds of drives.
 bool has_price(const SweepPoint& point) {
   return std::none_of(point.begin(), point.end(), [](const ParameterValue& change) {
     return change.parameter == SweepParameter::kBandwidth ||
@@ -37,7 +37,7 @@ SweepResult result_of(const SweepRequest& request, const SweepPoint& point) {
   return result;
 }
 
-// What to compare candidates by: smaller is cheaper.
+// The keys to compare candidates by: smaller is cheaper.
 std::vector<double> cheapness(const std::vector<SweepResult>& results,
                               const std::vector<size_t>& candidates) {
   const auto all = [&](auto known) {
@@ -62,7 +62,7 @@ std::vector<SweepResult> what_if(const SweepRequest& request, const std::vector<
   std::vector<SweepResult> results(points.size());
   std::mutex mutex;
   size_t done = 0;
-  // A search with best effort has two threads of its own.
+  // A search with best effort uses two threads itself.
   const int threads = request.options.effort == planner::Effort::kBest ? 1 : 2;
   parallel_for(points.size(), threads, [&](size_t i) {
     results[i] = result_of(request, points[i]);

@@ -1,6 +1,6 @@
-// what_if(): what a training step would do on machines that differ from the one at hand.
+// what_if(): predicts a training step on variations of a machine.
 //
-// Each of them is planned for and simulated, as `teraio plan` and `teraio simulate` do.
+// Each machine is planned for and simulated, as `teraio plan` and `teraio simulate` do.
 #pragma once
 
 #include <cstddef>
@@ -28,21 +28,21 @@ using SweepPoint = std::vector<ParameterValue>;
 
 struct SweepResult {
   SweepPoint point;
-  Status status;      // why it cannot be; what follows has a meaning only when it is ok
+  Status status;      // why there is no such run; later fields are valid only when ok
   simulate::Run run;  // without records of ops and transfers
   std::optional<double> drive_life_years;
-  std::optional<Cost> cost;  // none without prices, and where a change has no price
+  std::optional<Cost> cost;  // absent without prices, and when a change has no price
 };
 
-// In the order of `points`. Uses two threads. `on_done` is called after each, with how many are
-// done, from one thread at a time.
+// Returns a result per point, in the order of `points`. Uses two threads. Calls `on_done` after
+// each point with the number of finished points, from one thread at a time.
 std::vector<SweepResult> what_if(const SweepRequest& request, const std::vector<SweepPoint>& points,
                                  const std::function<void(size_t)>& on_done = {});
 
-// Of the results whose step takes at most 1 + `within` of the fastest one's: the cheapest per
-// token; if that is not known of all of them, the lowest price; if that is not known either, the
-// first, which is the one that asks for least when they are in ascending order. Ties go to the
-// first. Nothing when no result is ok.
+// Returns the cheapest result per token among those whose step takes at most 1 + `within` times the
+// fastest step. When the cost per token is not known for all of them, the lowest price decides;
+// when the price is not known either, the first one wins, which is the smallest machine when
+// results are in ascending order. Ties go to the first. Nullopt when no result is ok.
 std::optional<size_t> cheapest_near_best(const std::vector<SweepResult>& results, double within);
 
 }  // namespace teraio::analysis

@@ -1,5 +1,5 @@
-// The tables of `teraio what-if` as JSON ("teraio-what-if/1", docs/analysis.md), from which the
-// figures are drawn.
+// Writes the tables of `teraio what-if` as JSON ("teraio-what-if/1", docs/analysis.md), from which
+// teraio_figures draws the figures.
 #pragma once
 
 #include <filesystem>
@@ -12,14 +12,15 @@
 
 namespace teraio::analysis {
 
-// One parameter that varies, or several together.
+// A sweep over one parameter, or over several together.
 struct Sweep {
   std::vector<SweepParameter> parameters;
   std::vector<SweepResult> results;
-  std::optional<size_t> cheapest;  // within 5 % of the best
+  std::optional<size_t> cheapest;  // among those within 5 % of the fastest step
   std::string note;                // why there are no results
 };
 
+// Replaces `path` atomically. A failure names the file.
 Status write_sweeps(const SweepRequest& request, const std::vector<Sweep>& sweeps,
                     const std::filesystem::path& path);
 

@@ -8,7 +8,7 @@
 namespace teraio::analysis {
 namespace {
 
-// The two ends of the range that budgets are chosen from.
+// The ends of the range of budgets.
 struct BudgetRange {
   int64_t min_bytes = 0;
   simulate::Run unlimited;  // the run without a budget
@@ -25,8 +25,8 @@ Result<BudgetRange> budget_range(const trace::Trace& trace, const MachineConfig&
   return BudgetRange{*min_bytes, std::move(*unlimited)};
 }
 
-// The minimum alone when the plan without a budget writes no more than that: its minimum set is not
-// always the smallest.
+// Returns only the minimum when the plan without a budget writes no more than that, which happens
+// because the minimum is found greedily.
 std::vector<int64_t> even_budgets(const BudgetRange& range, int count) {
   const int64_t last = std::max(range.min_bytes, range.unlimited.ssd_bytes_written);
   const int64_t step = (last - range.min_bytes) / (count - 1);

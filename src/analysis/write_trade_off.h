@@ -1,9 +1,9 @@
-// The trade-off between time and the wear of the drives: the fastest plan for each write budget.
+// The trade-off between step time and drive wear: the fastest plan for each write budget.
 //
 //   step
-//     | *                     Plans for the minimum budget write what they have to, whenever that
-//     is. |   *                   More writes let the planner choose the tensors whose transfers
-//     hide |      *    *     *     best behind compute, until writing more gains nothing.
+//     | *                     With the minimum budget, a plan writes what it must, even if it stalls.
+//     |   *                   With more, it can choose tensors whose transfers hide behind compute,
+//     |      *    *     *     until more writes gain nothing.
 //     +------------------- bytes written
 //     minimum         without a budget
 #pragma once
@@ -18,9 +18,9 @@
 
 namespace teraio::analysis {
 
-// Returns at most `count` (at least 2) budgets at even steps from the minimum to what the plan
-// without one writes; none when that plan writes nothing. Ignores the machine's own write budget.
-// Fails as plan() does.
+// Returns at most `count` (at least 2) budgets at even steps from the minimum to the bytes that the
+// plan without a budget writes; none when that plan writes nothing. Ignores the write budget of the
+// machine. Fails as plan() does.
 Result<std::vector<int64_t>> write_budgets(const trace::Trace& trace, MachineConfig machine,
                                            const planner::PlannerOptions& options, int count);
 
@@ -31,9 +31,10 @@ struct WriteTradeOff {
   bool operator==(const WriteTradeOff&) const = default;
 };
 
-// Returns the fastest plan's point for each of these budgets, in order of the budget; the last one
-// is that of the plan without a budget. The time never grows with the budget, because a plan for a
-// smaller one serves a larger one too. Fails as plan() does.
+// Returns a point per budget, in ascending order: the budgets of write_budgets() for `point_count`,
+// of which the last stands for the plan without a budget. The step time never grows with the
+// budget, because a plan for a smaller budget is also valid for a larger one. Ignores the write
+// budget of the machine. Fails as plan() does.
 Result<std::vector<WriteTradeOff>> write_trade_off(const trace::Trace& trace, MachineConfig machine,
                                                    const planner::PlannerOptions& options,
                                                    int point_count = 6);
