@@ -22,7 +22,7 @@ struct Prices {
   int64_t server_memory_bytes = 0;      // host memory that this price includes
   double host_memory_per_gib = 0;       // for memory beyond that
   double drive = 0;                     // per drive
-  std::optional<double> service_years;  // over which the server is depreciated
+  std::optional<double> service_years;  // over which the server is written off
 
   bool operator==(const Prices&) const = default;
 };

@@ -1,9 +1,9 @@
 // The trade-off between step time and drive wear: the fastest plan for each write budget.
 //
 //   step
-//     | *                     With the minimum budget, a plan writes what it must, even if it stalls.
-//     |   *                   With more, it can choose tensors whose transfers hide behind compute,
-//     |      *    *     *     until more writes gain nothing.
+//     | *                     With the minimum budget, a plan writes what it must, even if
+//     |   *                   it stalls. With more, it can choose tensors whose transfers
+//     |      *    *     *     hide behind compute, until more writes gain nothing.
 //     +------------------- bytes written
 //     minimum         without a budget
 #pragma once
