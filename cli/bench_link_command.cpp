@@ -1,5 +1,5 @@
-// `teraio bench-link`: what the engine moves between a device's memory and its tiers, beside what
-// bare copies of the same device give.
+// `teraio bench-link`: measures the transfer rates of the engine between a device and its tiers,
+// next to those of bare copies on the same device.
 #include <fmt/format.h>
 
 #include <functional>
@@ -70,7 +70,7 @@ void add(Report& report, const std::string& path, const Phase& phase, int32_t ro
   report.measured.push_back({path, phase.name, round, value_or_fail(measure(phase, duration_ns))});
 }
 
-// Turn by turn, so that what changes with time changes both.
+// Bare copies and the store take turns, so that a change over time affects both.
 void measure_host(Report& report, device::Device& device, const Arguments& arguments) {
   const SteadyClock clock;
   const int64_t tier_bytes = size_or_fail("--tier-size", arguments.tier_size);
@@ -84,7 +84,7 @@ void measure_host(Report& report, device::Device& device, const Arguments& argum
   const Measure ours = [&](const Phase& phase, int64_t duration_ns) {
     return load->run(phase.reads, phase.writes, duration_ns);
   };
-  for (const Phase& phase : kPhases) value_or_fail(bare(phase, 1'000'000));  // pages touched
+  for (const Phase& phase : kPhases) value_or_fail(bare(phase, 1'000'000));  // touches all pages
   for (int32_t round = 0; round < arguments.rounds; ++round) {
     for (const Phase& phase : kPhases) {
       add(report, "bare", phase, round, bare, arguments);
@@ -146,19 +146,20 @@ void bench(const Arguments& arguments) {
 
 void add_bench_link_command(CLI::App& app) {
   CLI::App* command =
-      app.add_subcommand("bench-link", "Measure the way between a device and its tiers");
+      app.add_subcommand("bench-link", "Measure the transfer rates between a device and its tiers");
   auto arguments = std::make_shared<Arguments>();
-  command->add_option("--device", arguments->device, "cpu, cuda or cuda:1")->capture_default_str();
-  command->add_option("--ssd", arguments->directory, "Directory on a drive (default: no drive)");
-  command->add_option("--tier-size", arguments->tier_size, "Bytes to move about in, of each tier")
+  command->add_option("--device", arguments->device, "Device: cpu, cuda or cuda:NUMBER")
       ->capture_default_str();
-  command->add_option("--rounds", arguments->rounds)
+  command->add_option("--ssd", arguments->directory, "Directory on a drive (default: no drive)");
+  command->add_option("--tier-size", arguments->tier_size, "Bytes of each tier that transfers use")
+      ->capture_default_str();
+  command->add_option("--rounds", arguments->rounds, "Number of measurements of each kind")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command->add_option("--seconds", arguments->seconds, "Per measurement")
+  command->add_option("--seconds", arguments->seconds, "Seconds per measurement")
       ->check(CLI::Range(0.01, 3600.0))
       ->capture_default_str();
-  command->add_flag("--json", arguments->json, "For scripts");
+  command->add_flag("--json", arguments->json, "Print JSON for scripts");
   command->callback([arguments] { bench(*arguments); });
 }
 

@@ -1,4 +1,5 @@
-// `teraio bench-storage`: what the engine's own path to a set of drives gives, and what it costs.
+// `teraio bench-storage`: measures the rates of the engine's path to a set of drives, and its cost
+// in CPU time and memory.
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -51,17 +52,17 @@ struct Measured {
 
 struct Wear {
   std::string drive;
-  int64_t bytes_written = 0;  // by everybody, as the system counted meanwhile
+  int64_t bytes_written = 0;  // by all programs, as the system counts
   int64_t rated_bytes = 0;    // 0: unknown
 };
 
 struct Report {
-  std::vector<probe::LoadRates> alone;  // of each drive, where there are several
+  std::vector<probe::LoadRates> alone;  // per drive; empty for a single drive
   std::vector<Measured> measured;
   std::optional<probe::UrgentLatency> urgent;
   storage::TierCounters counters;
   int64_t memory_bytes = 0;  // of the store and its threads
-  std::vector<Wear> wear;    // of the drives that the system counts for
+  std::vector<Wear> wear;    // of the drives with counters
 };
 
 int64_t size_or_fail(const std::string& text) {
@@ -116,7 +117,8 @@ std::unique_ptr<probe::DriveLoadGenerator> open_or_fail(
   return std::move(*load);
 }
 
-// Shares follow what each drive gives alone, as they do for a training run that was probed.
+// Measures each drive alone, because striping follows these rates, as in a training run after
+// `teraio probe`.
 std::vector<probe::LoadRates> measure_alone(std::vector<storage::SsdDirectory>& directories,
                                             const Arguments& arguments) {
   std::vector<probe::LoadRates> rates;
@@ -130,7 +132,7 @@ std::vector<probe::LoadRates> measure_alone(std::vector<storage::SsdDirectory>& 
   return rates;
 }
 
-// What the system has counted for the drives, each once.
+// Returns the counters of the system for the drives, each drive once.
 std::vector<Wear> count_writes(const Arguments& arguments) {
   std::vector<Wear> counts;
   for (const std::string& directory : arguments.directories) {
@@ -180,9 +182,10 @@ void print_wear(const Report& report) {
   double write_rate = 0;
   for (const Measured& each : report.measured) write_rate = std::max(write_rate, each.rates.write);
   for (const Wear& wear : report.wear) {
-    fmt::print("{}: {} were written to it meanwhile", wear.drive, format_size(wear.bytes_written));
+    fmt::print("{}: {} were written during the measurements", wear.drive,
+               format_size(wear.bytes_written));
     if (wear.rated_bytes > 0 && report.wear.size() == 1)
-      fmt::print("; at the fastest rate above its rated {} are written in {}",
+      fmt::print("; at the fastest rate above, it reaches its rated {} in {}",
                  format_size(wear.rated_bytes),
                  drives::describe_life(wear.rated_bytes, write_rate));
     fmt::print("\n");
@@ -238,32 +241,37 @@ void bench(const Arguments& arguments) {
 }  // namespace
 
 void add_bench_storage_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("bench-storage", "Measure the path to the drives");
+  CLI::App* command = app.add_subcommand(
+      "bench-storage", "Measure the transfer rates and the cost of the path to the drives");
   auto arguments = std::make_shared<Arguments>();
   arguments->directories = {"."};
   command->add_option("--ssd", arguments->directories,
-                      "Directory on a drive; once per drive, used together (default: here)");
+                      "Directory on a drive; repeat for several drives (default: the current one)");
   command->add_option("--phase", arguments->phase, "What to measure")
       ->check(CLI::IsMember({"all", "read", "write", "both", "urgent"}))
       ->capture_default_str();
-  command->add_option("--file-size", arguments->file_size, "Bytes to move about in")
+  command->add_option("--file-size", arguments->file_size, "Bytes on the drives that transfers use")
       ->capture_default_str();
-  command->add_option("--request-size", arguments->request_size)->capture_default_str();
-  command->add_option("--queue-depth", arguments->queue_depth, "Per drive and direction")
+  command->add_option("--request-size", arguments->request_size, "Bytes per request")
       ->capture_default_str();
-  command->add_option("--write-depth", arguments->write_depth, "Of it, of planned writes")
+  command
+      ->add_option("--queue-depth", arguments->queue_depth,
+                   "Requests in flight per drive and direction")
       ->capture_default_str();
-  command->add_option("--backend", arguments->backend)
+  command
+      ->add_option("--write-depth", arguments->write_depth,
+                   "Most planned writes in flight per drive")
+      ->capture_default_str();
+  command->add_option("--backend", arguments->backend, "How requests are issued")
       ->check(CLI::IsMember({"auto", "uring", "threads"}))
       ->capture_default_str();
-  command->add_option("--seconds", arguments->seconds, "Per measurement")
+  command->add_option("--seconds", arguments->seconds, "Seconds per measurement")
       ->check(CLI::Range(0.05, 3600.0))
       ->capture_default_str();
-  command->add_option(
-      "--rated-writes", arguments->rated_writes,
-      "Bytes that the drive is rated for, e.g. 1200TB, where its model is not known");
+  command->add_option("--rated-writes", arguments->rated_writes,
+                      "Rated writes of a drive, such as 1200TB (default: from a table of models)");
   command->add_flag("--checksum", arguments->checksum, "Keep and check checksums");
-  command->add_flag("--json", arguments->json, "For scripts");
+  command->add_flag("--json", arguments->json, "Print JSON for scripts");
   command->callback([arguments] { bench(*arguments); });
 }
 

@@ -1,5 +1,5 @@
-// `teraio characterize`: what traces ask of memory, how long their tensors lie idle, and what
-// bandwidth would be enough to use that.
+// `teraio characterize`: shows the memory that traces use, how long their tensors are idle, and the
+// migration bandwidth that would suffice.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,14 +29,12 @@ constexpr std::array<int64_t, 12> kRooflineRates = {
 
 struct CharacterizeCommand {
   explicit CharacterizeCommand(CLI::App& command) {
-    command
-        .add_option("traces", traces, "What one iteration does; one file per model, rank or stage")
-        ->required();
+    command.add_option("traces", traces, "Trace files, one per model, rank or stage")->required();
     auto* machine = command.add_option("--hardware", hardware,
-                                       "The machine whose device memory is the capacity");
-    command.add_option("--device-memory", device_memory, "The capacity itself, such as 94GB")
+                                       "Hardware file whose device memory is the capacity");
+    command.add_option("--device-memory", device_memory, "Device memory, such as 94GB")
         ->excludes(machine);
-    command.add_option("--top", top, "How many tensors to list (default: 10)")
+    command.add_option("--top", top, "Number of tensors to list (default: 10)")
         ->check(CLI::PositiveNumber);
     command.add_option("--out", out, "Write tables (JSON) and figures (SVG, PNG) into this folder");
   }
@@ -53,7 +51,7 @@ struct CharacterizeCommand {
   size_t top = 10;
 };
 
-// A share of `whole`, with enough digits for very small ones.
+// Formats a share of `whole` in percent, with enough digits for very small ones.
 std::string share(double part, double whole) {
   const double percent = whole > 0 ? 100 * part / whole : 0;
   return percent > 0 && percent < 1 ? fmt::format("{:.2g} %", percent)
@@ -176,7 +174,7 @@ void CharacterizeCommand::run() const {
 
 void add_characterize_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
-      "characterize", "Show the memory that ops use, how long tensors idle, what bandwidth helps");
+      "characterize", "Show memory per op, idle times of tensors, and the bandwidth that helps");
   auto options = std::make_shared<CharacterizeCommand>(*command);
   command->callback([options] { options->run(); });
 }

@@ -1,7 +1,8 @@
-// The subcommands of `teraio`: one file each, named after it.
+// The subcommands of `teraio`; each has a file of its own name.
 //
-// Each function adds its subcommand with options and help to `app`; the callback that it sets does
-// the work and throws CLI::RuntimeError(exit_code) after printing one line to stderr when it fails.
+// Each function adds its subcommand with options and help to `app` and sets the callback that does
+// the work. A callback that fails prints one line to stderr and throws
+// CLI::RuntimeError(exit_code).
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -25,24 +26,26 @@ void add_bench_storage_command(CLI::App& app);
 void add_bench_link_command(CLI::App& app);
 void add_doctor_command(CLI::App& app);
 
-// `teraio run WORDS...` and `teraio dry-run WORDS...` are listed as subcommands, but the launcher
-// parses their words, because CLI11 would take "--" and "--help" for itself. launcher_command()
-// replaces the process with the launcher; it returns an exit code only when the launcher cannot be
-// started.
+// `teraio run WORDS...` and `teraio dry-run WORDS...` are listed as subcommands, but the Python
+// launcher parses their words, because CLI11 would interpret "--" and "--help" itself.
+// launcher_command() replaces the process with the launcher; it returns an exit code only when the
+// launcher cannot be started.
 void add_launcher_commands(CLI::App& app);
 bool is_launcher_command(int argc, char** argv);
 int launcher_command(int argc, char** argv);
 
-// Prints "teraio: <message>" to stderr and throws the exit code that belongs to the status.
+// Prints "teraio: <message>" to stderr and throws the exit code of the status: 2 for
+// kInvalidArgument, else 1.
 [[noreturn]] void fail(const Status& status);
 
+// Returns the value of a result; calls fail() when there is none.
 template <typename T>
 T value_or_fail(Result<T> result) {
   if (!result.ok()) fail(result.status());
   return std::move(*result);
 }
 
-// Returns what parse_size() makes of an option's value; calls fail() when it cannot parse it.
+// Parses the value of an option with parse_size(); calls fail() when that fails.
 int64_t size_or_fail(std::string_view option, const std::string& text, int64_t whole_bytes = 0);
 
 // Creates the folder for results and its parents; calls fail() when that is not possible.

@@ -1,4 +1,5 @@
-// `teraio compare`: what different systems would make of a trace on a machine.
+// `teraio compare`: predicts the step of a trace on a machine under the policies of several
+// systems.
 #include <fmt/format.h>
 
 #include <memory>
@@ -89,7 +90,7 @@ class Comparison {
 
 void add_compare_command(CLI::App& app) {
   CLI::App* command =
-      app.add_subcommand("compare", "Compare policies of this and of other systems");
+      app.add_subcommand("compare", "Compare the policies of TERAIO and of other systems");
   auto options = std::make_shared<InputOptions>(*command);
   command->callback([options] { Comparison(options->read()).run(); });
 }

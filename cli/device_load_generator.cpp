@@ -21,7 +21,7 @@ Status no_memory(const device::Device& device) {
                                              " are free to measure with");
 }
 
-// Bytes that no drive can compress.
+// Bytes that a drive cannot compress.
 std::vector<uint64_t> noise() {
   std::vector<uint64_t> words(kLoadTransferBytes / 8);
   std::mt19937_64 random(20260101);
@@ -29,8 +29,8 @@ std::vector<uint64_t> noise() {
   return words;
 }
 
-// Copies one way for that long, two at a time between `memory` and two places, each at least once;
-// bytes per second.
+// Copies in one direction for `duration_ns`, with two copies in flight between `memory` and two
+// places, at least two in all. Returns bytes per second.
 Result<double> copy_one_way(device::Device& device, std::byte* memory, std::byte* const places[2],
                             io::Direction direction, int64_t duration_ns) {
   const SteadyClock clock;

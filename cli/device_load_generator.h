@@ -1,4 +1,4 @@
-// DeviceLoadGenerator: keeps transfers between a tier and a device's memory busy, to measure their
+// DeviceLoadGenerator: keeps transfers between a tier and device memory busy, to measure their
 // rates.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace teraio::cli {
 // The size of one transfer, which is typical of tensors.
 inline constexpr int64_t kLoadTransferBytes = 64 * kMiB;
 
-// Threads: one. The store and the device outlive this object.
+// One thread may use it. The store and the device must outlive it.
 class DeviceLoadGenerator {
  public:
   // Allocates 384 MiB on the device and `tier_bytes` (at least as much) in the store, which it

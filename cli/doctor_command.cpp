@@ -1,5 +1,5 @@
-// `teraio doctor`: what this machine's directories and drives can do for us, and what is in the
-// way.
+// `teraio doctor`: reports what the directories and drives of this machine support, and what limits
+// them.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -45,8 +45,8 @@ std::string huge_pages_text(const device::SystemMemory& memory) {
 }
 
 std::string numa_text(const device::SystemMemory& memory) {
-  if (memory.numa_nodes.size() < 2) return "one: host memory needs no place";
-  return fmt::format("{} with memory ({}): host memory lies nearest to the device, else the drive",
+  if (memory.numa_nodes.size() < 2) return "one: placement of host memory does not matter";
+  return fmt::format("{} with memory ({}): host memory is placed near the device, else the drive",
                      memory.numa_nodes.size(), fmt::join(memory.numa_nodes, ", "));
 }
 
@@ -66,7 +66,7 @@ std::string to_text(const drives::Temperature& temperature) {
 
 std::string to_text(const std::optional<probe::Alignment>& alignment) {
   if (!alignment) return "yes";
-  return fmt::format("yes, memory aligned to {}, offsets to {} (we use 4096)",
+  return fmt::format("yes, memory aligned to {}, offsets to {} (TERAIO uses 4096)",
                      alignment->memory_bytes, alignment->offset_bytes);
 }
 
@@ -77,7 +77,7 @@ std::string title(const drives::DriveFacts& drive) {
   return text + fmt::format("), {}", format_size(drive.size_bytes));
 }
 
-// What the maker warrants: the user's word, else the table's; 0: unknown.
+// The rated writes of a drive: the user's value, else that of the table; 0 when unknown.
 int64_t rated_bytes(const drives::DriveFacts& drive, const Arguments& arguments) {
   if (!arguments.rated_writes.empty()) {
     const Result<int64_t> size_bytes = parse_size(arguments.rated_writes);
@@ -91,7 +91,7 @@ int64_t rated_bytes(const drives::DriveFacts& drive, const Arguments& arguments)
 std::string wear_text(const drives::DriveFacts& drive, const Arguments& arguments) {
   std::string text = format_size(drive.bytes_written) + " since the system started";
   const int64_t rated = rated_bytes(drive, arguments);
-  if (rated == 0) return text + "; its rated life is not known (--rated-writes tells)";
+  if (rated == 0) return text + "; its rated writes are unknown (set --rated-writes)";
   const auto rating = drives::rated_endurance(drive.model);
   return text + fmt::format("; rated for {} ({})", format_size(rated),
                             arguments.rated_writes.empty() && rating ? rating->source : "given");
@@ -106,7 +106,7 @@ void print_drive(const drives::DriveFacts& drive, const System& system,
   print_line("drive", title(drive));
   if (!drive.pci_address.empty()) {
     print_line("link", fmt::format("{} at {}", to_text(drive.link), drive.pci_address));
-    print_line("NUMA node", drive.numa_node < 0 ? "not told" : std::to_string(drive.numa_node));
+    print_line("NUMA node", drive.numa_node < 0 ? "unknown" : std::to_string(drive.numa_node));
     for (const drives::GpuFacts& gpu : system.gpus)
       print_line("to GPU " + gpu.pci_address, describe_distance(drive, gpu));
   }
@@ -134,7 +134,7 @@ void print_report(const probe::DirectoryReport& report, const System& system,
                                            ? "yes, where transfers are staged for a device"
                                            : "no: " + report.registered_buffers.message());
     print_line("GPUDirect Storage", report.gpu_direct_off.empty()
-                                        ? report.gpu_direct_mode + ", proved when a run begins"
+                                        ? report.gpu_direct_mode + ", verified when a run begins"
                                         : "off: " + report.gpu_direct_off);
   }
   if (report.drive)
@@ -219,7 +219,7 @@ void print_text(const std::vector<probe::DirectoryReport>& reports, const System
   if (system.gpus.empty()) fmt::print("{:<22} none\n", "NVIDIA GPUs");
   for (const drives::GpuFacts& gpu : system.gpus)
     fmt::print("{:<22} {}, NUMA node {}\n", "NVIDIA GPU", gpu.pci_address,
-               gpu.numa_node < 0 ? "not told" : std::to_string(gpu.numa_node));
+               gpu.numa_node < 0 ? "unknown" : std::to_string(gpu.numa_node));
   for (const probe::DirectoryReport& report : reports) print_report(report, system, arguments);
 }
 
@@ -241,16 +241,17 @@ void doctor(const Arguments& arguments) {
 
 void add_doctor_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
-      "doctor", "Tell what directories and drives can do; exit code 1 when one cannot be used");
+      "doctor", "Report what directories and drives support; exit with 1 when one is unusable");
   auto arguments = std::make_shared<Arguments>();
   arguments->directories = {"."};
-  command->add_option("--ssd", arguments->directories, "Directory to look at (default: here)");
-  command->add_option("--rated-writes", arguments->rated_writes,
-                      "Bytes that the drives are rated for, e.g. 1200TB, where the model is not "
-                      "known");
-  command->add_option("--sysfs", arguments->sysfs, "A captured tree instead of /sys")
+  command->add_option("--ssd", arguments->directories,
+                      "Directory to inspect (default: the current one)");
+  command->add_option(
+      "--rated-writes", arguments->rated_writes,
+      "Rated writes of the drives, such as 1200TB (default: from a table of models)");
+  command->add_option("--sysfs", arguments->sysfs, "Captured tree to read instead of /sys")
       ->check(CLI::ExistingDirectory);
-  command->add_flag("--json", arguments->json, "For scripts");
+  command->add_flag("--json", arguments->json, "Print JSON for scripts");
   command->callback([arguments] { doctor(*arguments); });
 }
 

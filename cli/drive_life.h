@@ -1,4 +1,4 @@
-// How long drives last under a training run, as text.
+// Text about how long drives last under a training run.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// `teraio explain`: where the time of a plan goes, and what would change that.
+// `teraio explain`: shows where the time of a plan goes, and what would reduce it.
 #include <fmt/format.h>
 
 #include <memory>
@@ -31,7 +31,7 @@ class ExplainCommand {
     inputs_.add_write_budget(command);
     command.add_option("--plan", plan_, "The plan to explain")->required();
     command.add_flag("--write-curve", write_curve_,
-                     "Plan again for several write budgets: time against bytes written");
+                     "Also show the step time for several write budgets");
   }
 
   void run() const {
@@ -152,7 +152,7 @@ class ExplainCommand {
 
 void add_explain_command(CLI::App& app) {
   CLI::App* command =
-      app.add_subcommand("explain", "Show where the time of a plan goes, and what would help");
+      app.add_subcommand("explain", "Show where the time of a plan goes and what would reduce it");
   auto options = std::make_shared<ExplainCommand>(*command);
   command->callback([options] { options->run(); });
 }

@@ -20,8 +20,8 @@ std::optional<int64_t> limit_or_fail(std::string_view option, const std::string&
 }  // namespace
 
 InputOptions::InputOptions(CLI::App& command) {
-  command.add_option("--trace", trace_, "What one iteration does (.json or .json.gz)")->required();
-  command.add_option("--hardware", hardware_, "What the machine can do")->required();
+  command.add_option("--trace", trace_, "Trace of one iteration (.json or .json.gz)")->required();
+  command.add_option("--hardware", hardware_, "Hardware file of the machine (.json)")->required();
   command.add_option("--device-budget", device_budget_,
                      "Device memory to use, such as 40GB or 50% (default: all)");
   command.add_option("--host-limit", host_limit_,
@@ -31,7 +31,7 @@ InputOptions::InputOptions(CLI::App& command) {
 void InputOptions::add_write_budget(CLI::App& command) {
   command.add_option("--write-budget", write_budget_,
                      "Bytes that an iteration may write to the drives, such as 200GB (default: "
-                     "without limit)");
+                     "no limit)");
 }
 
 Inputs InputOptions::read() const {
@@ -47,11 +47,11 @@ Inputs InputOptions::read() const {
 }
 
 EffortOptions::EffortOptions(CLI::App& command) {
-  command.add_option("--effort", effort_, "fast or best")
+  command.add_option("--effort", effort_, "Planning effort: fast (default) or best")
       ->transform(CLI::CheckedTransformer(kEfforts));
   command
       .add_option("--time-limit", time_limit_s_,
-                  "Seconds after which the best plan so far is taken (default: 30)")
+                  "Seconds after which the planner returns its best plan so far (default: 30)")
       ->check(CLI::PositiveNumber);
 }
 

@@ -1,4 +1,4 @@
-// Options that the planning commands share: a trace, a machine and limits.
+// The options that the planning commands share: a trace, a machine, limits and the effort.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -25,7 +25,7 @@ class InputOptions {
   // Adds --write-budget as well.
   void add_write_budget(CLI::App& command);
 
-  // Reads and checks what the options name. Ends the command with a message when that fails.
+  // Reads and checks the files and sizes that the options name. Calls fail() when one is invalid.
   Inputs read() const;
 
  private:

@@ -1,5 +1,5 @@
-// `teraio run` and `teraio dry-run`: commands that run a script. They are Python's (`python -m
-// teraio run`), which knows the options; this command finds the interpreter and becomes it.
+// `teraio run` and `teraio dry-run`: run a script. The Python launcher (`python -m teraio run`)
+// parses their options; this command finds the interpreter and replaces itself with it.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -14,7 +14,7 @@
 namespace teraio::cli {
 namespace {
 
-// Becomes `python -m teraio WORDS...`; returns only when that cannot be started.
+// Replaces this process with `python -m teraio WORDS...`; returns only when that cannot be started.
 Status become_launcher(const std::vector<std::string>& words) {
   const std::string python = python_interpreter();
   std::vector<std::string> command = {python, "-m", "teraio"};
@@ -30,7 +30,7 @@ Status become_launcher(const std::vector<std::string>& words) {
 
 void add_launcher_commands(CLI::App& app) {
   app.add_subcommand("run", "Train a script within a device budget");
-  app.add_subcommand("dry-run", "Tell what a script would need and take on a device");
+  app.add_subcommand("dry-run", "Predict the memory and time that a script needs on a device");
 }
 
 bool is_launcher_command(int argc, char** argv) {

@@ -1,4 +1,4 @@
-// `teraio plan`: what to move when, for a trace on a machine.
+// `teraio plan`: plans the migrations of a trace on a machine.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@
 namespace teraio::cli {
 namespace {
 
-// Ours and the paper's, and those of other systems.
+// The planners of this project and of the paper, and the baselines.
 using AnyPolicy = std::variant<planner::Policy, planner::Baseline>;
 const std::map<std::string, AnyPolicy> kPolicies = {
     {"teraio", planner::Policy::kTeraio},
@@ -52,7 +52,7 @@ struct PlanCommand {
                     "on-demand-lru, zero-offload, zero-infinity, activations-only, g10")
         ->check(CLI::IsMember(policy_names()));
     command.add_option("--rounds", rounds,
-                       "Write what algorithm1 chooses in each round here, as CSV");
+                       "Write the choice of algorithm1 in each round to this CSV file");
     command.add_option("--out", out, "Write the plan here")->required();
   }
   void run() const;
@@ -100,7 +100,7 @@ std::string text_of(const Planned& planned) {
   return text + traffic_text(run);
 }
 
-// One line per round: the choice, its benefit and its cost.
+// Plans by Algorithm 1 and writes its choices to `path` as CSV, one line per round.
 Result<plan::Plan> plan_with_rounds(const Inputs& given, const std::string& path) {
   std::string text = "round,tensor,first_op,next_use_op,tier,benefit_byte_ns,cost_ns\n";
   int64_t count = 0;
@@ -150,7 +150,7 @@ void PlanCommand::run() const {
 }  // namespace
 
 void add_plan_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("plan", "Plan what moves when, for a trace on a machine");
+  CLI::App* command = app.add_subcommand("plan", "Plan the migrations of a trace on a machine");
   auto options = std::make_shared<PlanCommand>(*command);
   command->callback([options] { options->run(); });
 }

@@ -1,4 +1,4 @@
-// `teraio probe`: measures the drives behind directories and writes the hardware file.
+// `teraio probe`: measures the drives of directories and writes the hardware file.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -74,11 +74,11 @@ probe::DriveProbe probe_or_fail(const std::string& directory, const Arguments& a
   const Result<probe::DriveProbe> probe = probe_directory(directory, options);
   if (!probe.ok()) fail(probe.status());
   if (const Status saved = save_cached_probe(cache_directory(), *probe); !saved.ok())
-    fmt::print(stderr, "teraio: not kept for later: {}\n", saved.message());
+    fmt::print(stderr, "teraio: the measurement cannot be kept: {}\n", saved.message());
   return *probe;
 }
 
-// One directory per drive: more of them add no speed.
+// Keeps one directory per drive, because a second directory on a drive adds no speed.
 std::vector<std::string> distinct_drives(const std::vector<std::string>& directories) {
   std::vector<std::string> distinct;
   std::map<std::string, std::string> directory_by_drive;
@@ -95,7 +95,7 @@ std::vector<std::string> distinct_drives(const std::vector<std::string>& directo
   return distinct;
 }
 
-// What the CPU copies per second, the link of a device that is this machine's own memory.
+// Measures the bytes per second that the CPU copies: the link of a device that is host memory.
 int64_t measure_copy_rate() {
   const std::vector<char> from(64 * kMiB, 1);
   std::vector<char> to(from.size(), 2);
@@ -159,22 +159,23 @@ void add_probe_command(CLI::App& app) {
   auto arguments = std::make_shared<Arguments>();
   arguments->directories = {"."};
   command->add_option("--ssd", arguments->directories,
-                      "Directory on a drive to measure; once per drive (default: here)");
-  command->add_option("-o,--out", arguments->out, "The hardware file")->capture_default_str();
+                      "Directory on a drive; repeat for several drives (default: the current one)");
+  command->add_option("-o,--out", arguments->out, "Hardware file to write")->capture_default_str();
   command->add_option("--device-memory", arguments->device_memory,
-                      "Memory of the device, e.g. 80GiB (default: this machine's memory)");
+                      "Device memory, such as 80GiB (default: the memory of this machine)");
   command
-      ->add_option("--host", arguments->host_memory, "Memory of the host tier, e.g. 64GiB or 20%")
+      ->add_option("--host", arguments->host_memory,
+                   "Memory of the host tier, such as 64GiB or 20%")
       ->capture_default_str();
   command->add_option("--name", arguments->name, "Name of the machine in the file");
   command
       ->add_option(
           "--seconds", arguments->seconds,
-          "The most that each of the three measurements takes; they end when rates are steady")
+          "Most seconds for each of the three measurements, which end when rates are steady")
       ->capture_default_str()
       ->check(CLI::Range(0.05, 600.0));
   command->add_flag("--fresh", arguments->fresh,
-                    "Measure even when this drive was measured before");
+                    "Measure again even when a measurement of the drive is kept");
   command->callback([arguments] { probe(*arguments); });
 }
 

@@ -13,11 +13,11 @@
 namespace teraio::cli {
 namespace {
 
-// What `python -m teraio_figures` ends with when there is no matplotlib; it has said so then.
+// The exit code of `python -m teraio_figures` without matplotlib, which it has reported already.
 constexpr int kNoPlottingLibrary = 3;
 
-// The folder that holds the package teraio_figures: beside the package that this command is
-// installed in (site-packages/teraio/bin/teraio), else the sources that it was built from.
+// The folder of the package teraio_figures: site-packages when this command is installed (as
+// site-packages/teraio/bin/teraio), else the sources of the build.
 std::filesystem::path figures_parent() {
   std::error_code unreadable;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", unreadable);
@@ -33,7 +33,7 @@ void put_first_on_python_path(const std::filesystem::path& folder) {
   setenv("PYTHONPATH", path.c_str(), 1);
 }
 
-// The exit code of a program that is waited for; 128 and more when a signal ended it.
+// Runs a command to its end. Returns its exit code, or 128 plus the signal that ended it.
 Result<int> run_to_end(std::vector<std::string> command) {
   std::vector<char*> argv;
   for (std::string& word : command) argv.push_back(word.data());

@@ -1,4 +1,4 @@
-// The Python side of the command: which interpreter it uses, and the figures that Python draws.
+// Python for the `teraio` command: its interpreter, and the figures that Python draws.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +8,8 @@
 
 namespace teraio::cli {
 
-// Returns $TERAIO_PYTHON, else the interpreter that the extension was built for, else the one on
-// the path.
+// Returns $TERAIO_PYTHON, else the interpreter that the extension was built for, else `python3`
+// from PATH.
 std::string python_interpreter();
 
 // Returns the failure "the Python interpreter "python3" cannot be started (...): set TERAIO_PYTHON
@@ -17,8 +17,8 @@ std::string python_interpreter();
 Status cannot_start_python(const std::string& python, int error, std::string_view need);
 
 // Draws the figures of a file of tables into its folder, as SVG and PNG, with `python -m
-// teraio_figures`, and waits until that is done. Without Python or matplotlib it prints one line on
-// stderr and returns success, because the tables are the result.
+// teraio_figures`, and waits for the end. Without Python or matplotlib it prints one line on stderr
+// and returns ok, because the tables are the result.
 Status draw_figures(const std::filesystem::path& tables);
 
 }  // namespace teraio::cli

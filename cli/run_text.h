@@ -1,4 +1,4 @@
-// How the commands print a simulated run.
+// Text about a simulated run, which several commands print.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// `teraio simulate`: what executing a plan would do on a machine.
+// `teraio simulate`: predicts the execution of a plan on a machine.
 #include <fmt/format.h>
 
 #include <memory>
@@ -20,7 +20,7 @@ struct SimulateCommand {
     command.add_option("--plan", plan, "The plan to execute")->required();
     command.add_flag("--json", json, "Print one JSON object");
     command.add_option("--timeline", timeline,
-                       "Write Chrome trace events here, for ui.perfetto.dev");
+                       "Write Chrome trace events to this file, for ui.perfetto.dev");
   }
   void run() const;
 
@@ -54,7 +54,8 @@ void SimulateCommand::run() const {
 }  // namespace
 
 void add_simulate_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("simulate", "Tell what a plan would do on a machine");
+  CLI::App* command =
+      app.add_subcommand("simulate", "Predict the execution of a plan on a machine");
   auto options = std::make_shared<SimulateCommand>(*command);
   command->callback([options] { options->run(); });
 }

@@ -1,4 +1,5 @@
-// `teraio what-if`: how a step would go with more or fewer drives, more memory, faster drives.
+// `teraio what-if`: predicts a step with other numbers of drives, memory sizes, bandwidths and
+// write budgets.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -37,13 +38,14 @@ struct SweepOption {
 
 constexpr SweepOption kSweepOptions[] = {
     {analysis::SweepParameter::kDrives, "--drives", "Numbers of drives (default: 1-8)"},
-    {analysis::SweepParameter::kHostMemory, "--host-memory", "Host memory (default: 0 to 1TB)"},
+    {analysis::SweepParameter::kHostMemory, "--host-memory",
+     "Sizes of host memory (default: 0 to 1TB)"},
     {analysis::SweepParameter::kBandwidth, "--bandwidth",
-     "What all drives read per second; writes in proportion (default: 4GB to 64GB)"},
+     "Read bandwidths of all drives together; writes scale with them (default: 4GB to 64GB)"},
     {analysis::SweepParameter::kDeviceMemory, "--device-memory",
-     "Device memory (default: half of what it is to twice)"},
+     "Sizes of device memory (default: half to twice the present size)"},
     {analysis::SweepParameter::kWriteBudget, "--write-budgets",
-     "Bytes that a step may write to the drives (default: from the least that does)"}};
+     "Bytes that a step may write to the drives (default: from the least sufficient)"}};
 
 std::map<std::string, analysis::SweepParameter> parameters_by_name() {
   std::map<std::string, analysis::SweepParameter> names;
@@ -77,22 +79,24 @@ struct WhatIfCommand {
 
 WhatIfCommand::WhatIfCommand(CLI::App& command) : inputs(command), effort(command) {
   command
-      .add_option("--sweep", sweeps,
-                  "What to vary, one after the other: drives, host, bandwidth, device, writes "
-                  "(default: what is given a list below; without any, all)")
+      .add_option(
+          "--sweep", sweeps,
+          "Parameters to vary, one after the other: drives, host, bandwidth, device, writes "
+          "(default: those with a list of values below, else all)")
       ->delimiter(',')
       ->transform(CLI::CheckedTransformer(parameters_by_name()));
   for (const SweepOption& option : kSweepOptions)
     command.add_option(option.flag, lists[option.parameter], option.help)->delimiter(',');
-  command.add_flag("--grid", grid, "Vary them together: all combinations");
-  command.add_option("--prices", prices, "What the server, its memory and its drives cost (JSON)");
+  command.add_flag("--grid", grid, "Vary the parameters together, in all combinations");
+  command.add_option("--prices", prices,
+                     "Price file of the server, its memory and its drives (JSON)");
   command
       .add_option("--tokens-per-step", tokens_per_step,
-                  "Tokens that the whole server trains in one step (default: the trace's)")
+                  "Tokens that the whole server trains in one step (default: from the trace)")
       ->check(CLI::PositiveNumber);
   command
       .add_option("--service-years", service_years,
-                  "Years over which the server is written off (default: the price file's)")
+                  "Years over which the server is written off (default: from the price file)")
       ->check(CLI::PositiveNumber);
   command.add_option("--out", out, "Write tables (JSON) and figures (SVG, PNG) into this folder");
 }
@@ -135,7 +139,7 @@ std::optional<int64_t> whole_number(std::string_view text) {
   return value >= 0 && value <= kMostDrives ? std::optional(value) : std::nullopt;
 }
 
-// "4", or "1-8" for all numbers from 1 to 8.
+// Parses "4", or "1-8" for all numbers from 1 to 8.
 std::vector<int64_t> drive_counts(const std::string& text) {
   const size_t dash = text.find('-');
   const std::optional<int64_t> first = whole_number(text.substr(0, dash));
@@ -165,7 +169,7 @@ std::vector<int64_t> listed_values(analysis::SweepParameter parameter,
   return {values.begin(), values.end()};
 }
 
-// The default values of a parameter, with the current one among them.
+// Returns the default values of a parameter, including the present value.
 std::vector<int64_t> default_values(analysis::SweepParameter parameter, int64_t present) {
   std::set<int64_t> values;
   if (present > 0) values.insert(present);
@@ -225,7 +229,7 @@ std::vector<analysis::SweepParameter> WhatIfCommand::chosen() const {
   return chosen;
 }
 
-// Each point with each of the values.
+// Combines each point with each value.
 std::vector<analysis::SweepPoint> combined(const std::vector<analysis::SweepPoint>& points,
                                            analysis::SweepParameter parameter,
                                            const std::vector<int64_t>& values) {
@@ -257,13 +261,13 @@ analysis::Sweep WhatIfCommand::swept(const analysis::SweepRequest& request,
   sweep.results = what_if(request, points, [&](size_t done) {
     progress.show(fmt::format("{}: {} of {} settings ...", header, done, points.size()));
   });
-  // Combinations are in no order of what they ask for: only a price can tell the cheapest.
+  // Combinations are not ordered by size, so only prices can tell which one is the cheapest.
   if (parameters.size() == 1 || request.prices)
     sweep.cheapest = cheapest_near_best(sweep.results, kNearBest);
   return sweep;
 }
 
-// What the columns of cost say; empty without prices.
+// Returns the headers of the cost columns; none without prices.
 std::vector<std::string> cost_headers(const analysis::SweepRequest& request) {
   if (!request.prices) return {};
   const analysis::Prices& prices = *request.prices;
@@ -309,7 +313,7 @@ std::vector<std::string> row_of(const analysis::SweepResult& result, bool cheape
   return cells;
 }
 
-// Each reason once, with the points that it applies to.
+// Formats each reason once, with the points that it applies to.
 std::string reasons_text(const std::vector<analysis::SweepResult>& results) {
   std::vector<std::pair<std::string, std::string>> reasons;
   for (const analysis::SweepResult& result : results) {
