@@ -1,4 +1,5 @@
-// What memory costs: a block from the pool and back, and scattered free pages made one block.
+// Measures what device memory costs: allocating and releasing a block, and making one block of
+// scattered free pages.
 #include <benchmark/benchmark.h>
 
 #include <cstring>
@@ -25,7 +26,7 @@ void allocate_and_release(benchmark::State& state) {
 }
 BENCHMARK(allocate_and_release)->Arg(256)->Arg(64 * kKiB)->Arg(16 * kMiB);
 
-// With 1,000 live blocks and their holes, as a training step has them.
+// With 1,000 live blocks and the holes between them, as in a training step.
 void allocate_and_release_among_holes(benchmark::State& state) {
   auto device = open(4 * kGiB);
   std::mt19937_64 random(1);
@@ -70,7 +71,7 @@ void stitch_64_mib_of_1_mib_holes(benchmark::State& state) {
 }
 BENCHMARK(stitch_64_mib_of_1_mib_holes)->Unit(benchmark::kMicrosecond)->Iterations(20);
 
-// The reference: moving the same bytes by copying them, both sides touched before.
+// The reference: copies the same bytes between pages that have been touched.
 void copy_64_mib(benchmark::State& state) {
   std::vector<char> from(kStitchedBytes, 1);
   std::vector<char> to(kStitchedBytes, 2);
@@ -82,7 +83,8 @@ void copy_64_mib(benchmark::State& state) {
 }
 BENCHMARK(copy_64_mib)->Unit(benchmark::kMicrosecond)->Iterations(20);
 
-// A first use of new memory, against that of a stitched block: its pages are there already.
+// The first touch of a new block, compared with that of a stitched block, whose pages are mapped
+// already.
 void touch_64_mib(benchmark::State& state) {
   const bool is_stitched = state.range(0) != 0;
   for (auto _ : state) {

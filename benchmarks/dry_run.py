@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Whether a dry run foretells a real one: ops, peak, step time, and the planned step on drives.
+"""Compares dry runs with real runs: ops, peak, step time, and the planned step on drives.
 
-In every round each model has `teraio dry-run --calibrate` measure this machine's CPU, trains for
-real with all the memory, trains dry on that CPU, and trains for real by a plan, with a third of its
-peak or a quarter more than its largest op needs. Times are the medians of the rounds' ratios; where
-the real step differs by more than DRIFT_MAX between rounds, they have no verdict.
+Each round measures this machine's CPU with `teraio dry-run --calibrate` for each model, runs the
+training with all the memory, dry-runs it on that CPU, and runs it under a plan, with a third of its
+peak or a quarter more than its largest op needs. Times are the medians of the ratios of all rounds.
+When the real step differs by more than DRIFT_MAX between rounds, they have no verdict.
 """
 
 import argparse
@@ -34,9 +34,9 @@ TRAINING = Path(__file__).parent / "training"
 def parse_arguments(argv=None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
-    add("--preset", default="130m", help="of the Llama")
+    add("--preset", default="130m", help="preset of the Llama")
     add("--rounds", type=int, default=3)
-    add("--small", action="store_true", help="the other models in sizes for tests")
+    add("--small", action="store_true", help="use test sizes of the other models")
     add("--data", type=Path)
     add("--ssd", type=Path)
     add("--cache", type=Path, default=ROOT / "build" / "demo" / "data")
@@ -48,7 +48,7 @@ def parse_arguments(argv=None) -> argparse.Namespace:
 
 
 def programs(args) -> dict[str, list]:
-    """The command line of each model, by its name."""
+    """Returns the command line of each model, by name."""
     llama = [ROOT / "examples" / "pretrain_llama.py", "--preset", args.preset, "--steps", "6"]
     llama += ["--cache", args.cache] + (["--data", args.data] if args.data else [])
     small = {
@@ -62,7 +62,7 @@ def programs(args) -> dict[str, list]:
 
 
 def teraio(*words) -> str:
-    """What `teraio WORDS...` prints; its complaint ends the benchmark."""
+    """Returns what `teraio WORDS...` prints; ends the benchmark when it fails."""
     command = [sys.executable, "-m", "teraio", *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
@@ -71,7 +71,7 @@ def teraio(*words) -> str:
 
 
 def measure(args, hardware: Path, name: str, program: list) -> list[dict]:
-    """A model's rows, of all rounds."""
+    """Runs all rounds of a model and returns its rows."""
     rounds = []
     for number in range(1, args.rounds + 1):
         print(f"{name}, round {number} of {args.rounds}: measured, real, dry, planned", flush=True)
@@ -87,7 +87,7 @@ def measure(args, hardware: Path, name: str, program: list) -> list[dict]:
 
 
 def traces(args, name: str, program: list) -> tuple[dict, dict]:
-    """Of the real run and of the dry one, on the machine as it is in this minute."""
+    """Returns the traces of a real run and of a dry run after a new calibration."""
     accelerator = args.folder / "cpu.json"
     paths = [args.folder / f"{kind}-{name}.json.gz" for kind in ("real", "dry")]
     teraio("dry-run", "--calibrate", accelerator)
@@ -100,9 +100,10 @@ def traces(args, name: str, program: list) -> tuple[dict, dict]:
 def compare(
     name: str, real: dict, dry: dict, peaks: list[int], planned: list[float], run: list[float]
 ) -> list[dict]:
-    """One round's rows. `peaks` and `planned` are of the dry trace and of the real one.
+    """Returns the rows of one round.
 
-    `run` has the step that a planned run predicted, and the step that it measured.
+    `peaks` and `planned` have the value of the dry trace and that of the real one, and `run` the
+    step that a planned run predicted and the step that it measured.
     """
     return [
         same_ops(name, real, dry),
@@ -114,7 +115,7 @@ def compare(
 
 
 def combine(name: str, rounds: list[list[dict]]) -> list[dict]:
-    """Of what has to be equal the worst round, of times the one in the middle."""
+    """Takes the worst round of ops and peak, which must be equal, and the median round of times."""
     by_measure = list(zip(*rounds, strict=True))
     rows = [max(found, key=lambda entry: abs(entry["ratio"] - 1)) for found in by_measure[:2]]
     rows += [sorted(found, key=lambda r: r["ratio"])[len(found) // 2] for found in by_measure[2:]]
@@ -127,14 +128,14 @@ def combine(name: str, rounds: list[list[dict]]) -> list[dict]:
 
 
 def same_ops(name: str, real: dict, dry: dict) -> dict:
-    """Of the real ops, how many are at the same place in the dry run."""
+    """Counts the ops that have the same name at the same place in both traces."""
     pairs = zip(real["ops"], dry["ops"], strict=False)
     equal = sum(r["name"] == d["name"] for r, d in pairs)
     return row(f"{name}: equal ops", "", equal, max(len(real["ops"]), len(dry["ops"])), 0)
 
 
 def largest_op_bytes(trace: dict) -> int:
-    """No budget below this holds the op and its tensors."""
+    """Returns the least budget that holds every op with its tensors."""
     sizes = {tensor["id"]: tensor["bytes"] for tensor in trace["tensors"]}
     return max(
         sum(sizes[number] for number in (*op["reads"], *op["writes"])) + op["workspace_bytes"]
@@ -147,7 +148,7 @@ def step(trace: dict) -> float:
 
 
 def simulated(args, trace: dict, hardware: Path, budget: int | str) -> dict:
-    """What `teraio simulate` predicts for a trace under the plan for a budget."""
+    """Returns the prediction of `teraio simulate` for a trace under the plan for a budget."""
     path, plan = args.folder / "planned.json", args.folder / "plan.json"
     path.write_text(json.dumps(trace))
     given = ["--trace", path, "--hardware", hardware, "--device-budget", budget]
@@ -157,7 +158,7 @@ def simulated(args, trace: dict, hardware: Path, budget: int | str) -> dict:
 
 
 def planned_run(args, budget: int, program: list) -> list[float]:
-    """Seconds of a step by the plan: as the run predicted them, and as they were."""
+    """Runs under a plan; returns the predicted and the measured seconds of a step."""
     report = args.folder / "report"
     options = ["--device-budget", budget, "--ssd", args.ssd, "--report", report]
     teraio("run", *options, *program, "--steps", PLANNED_RUN_STEPS)

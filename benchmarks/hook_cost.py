@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What the hooks cost per op, in a session whose budget holds everything.
+"""Measures the cost of the hooks per op, in a session whose budget holds everything.
 
-In-place adds on four floats, bare and under a session, alternating in one process; a figure is the
-difference of the medians. As in a training that goes on, the session has seen the iteration before
-and follows its plan: nothing is recorded for the first time. `x.add_(y)` is one op. `x.add_(1.0)`
-is five that the hooks see: the number becomes a tensor, which is converted, which is a copy into a
-new tensor; its figure is a fifth of the difference. Leaves build/bench/hook_cost.json.
+In-place adds on four floats run bare and in a session, alternating in one process; a figure is the
+difference of the medians. The session has profiled the iteration before and follows its plan, as in
+the middle of a training. `x.add_(y)` is one op. `x.add_(1.0)` is five ops that the hooks see,
+because the number becomes a tensor, which is converted, which copies it into a new tensor; its
+figure is a fifth of the difference. Writes build/bench/hook_cost.json.
 """
 
 import argparse
@@ -20,11 +20,11 @@ import teraio
 
 LIMIT_NS = 300
 OPS_OF_ADDING_A_NUMBER = 5
-ITERATIONS = 8  # until the plan has been refined, and two more
+ITERATIONS = 8  # until the plan is refined, and two more
 
 
 def iteration_ns(call, count, optimizer):
-    """Of one call in an iteration of `count` calls, in ns of this thread's CPU time."""
+    """Returns the CPU time of this thread per call in an iteration of `count` calls, in ns."""
     start = time.thread_time_ns()
     for _ in range(count):
         call()
@@ -34,7 +34,7 @@ def iteration_ns(call, count, optimizer):
 
 
 def measure(call, rounds, count, ssd):
-    """Medians of the bare and the hooked call, in ns."""
+    """Returns the medians of the bare and of the hooked call, in ns."""
     optimizer = torch.optim.SGD([torch.zeros(4, requires_grad=True)])
     bare, hooked = [], []
     for _ in range(rounds):
@@ -62,7 +62,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--count", type=int, default=20_000, help="calls per iteration")
-    parser.add_argument("--ssd", help="directory on a drive; default: the cache directory")
+    parser.add_argument("--ssd", help="directory on a drive (default: the cache directory)")
     parser.add_argument("--output", type=Path, default=Path("build/bench/hook_cost.json"))
     args = parser.parse_args()
     torch.set_num_threads(1)

@@ -1,8 +1,8 @@
-"""Plans and simulates the traces of tests/data and compares with what is to be reached.
+"""Plans and simulates the traces of tests/data and compares the results with their targets.
 
-Per case: fraction of ideal in steady state (Algorithm 1, fast, best) with the target as reference,
-the bound, bytes written on the drives against Algorithm 1's, and planning time as a ratio to a
-fixed computation that is timed in the same run. TERAIO_BENCH_CASES=l8,gr8 runs only some traces.
+Per case it reports the fraction of ideal in steady state (Algorithm 1, fast, best) with the target
+as reference, the bound, the bytes written to the drives relative to Algorithm 1, and the planning
+time relative to a fixed computation in the same run. TERAIO_BENCH_CASES=l8,gr8 selects traces.
 """
 
 import json
@@ -18,7 +18,7 @@ TRACES = ROOT / "tests" / "data" / "traces"
 RESULTS = Path(os.environ.get("TERAIO_BENCH_DIR", ROOT / "build" / "bench"))
 TERAIO = RESULTS.parent / "bin" / "teraio"
 
-# trace, hardware, Algorithm 1 as the study found it, what `best` is to reach
+# trace, hardware, Algorithm 1 as the study found it, target of `best`
 CASES = [
     ("l8", "h100_ssd", 0.936, 0.969),
     ("l8", "h100_mixed", 0.993, 0.999),
@@ -35,12 +35,12 @@ PLANNERS = {
     "best": ["--effort", "best"],
 }
 FAST_MAY_LACK = 0.03
-WRITES_TO_REACH = 0.65  # of Algorithm 1's, on l70 with drives only
+WRITES_TO_REACH = 0.65  # of the bytes of Algorithm 1, on l70 with drives only
 UNITS = {"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 
 def reference_seconds():
-    """A fixed computation, the best of three: what planning time is compared with."""
+    """Times a fixed computation, the best of three, as the reference for planning times."""
     values = [(i * 2654435761) % 2**32 for i in range(1_000_000)]
     times = []
     for _ in range(3):
@@ -60,7 +60,7 @@ def seconds_after(words, text):
 
 
 def measure(trace, hardware, options):
-    """What the plan that `options` ask for does, as `teraio simulate` tells."""
+    """Plans with `options`; returns what `teraio simulate` prints, planning time and bound."""
     given = ["--trace", TRACES / f"{trace}.json.gz", "--hardware", TRACES / f"{hardware}.json"]
     with tempfile.TemporaryDirectory() as folder:
         plan = Path(folder) / "plan.json.gz"

@@ -1,4 +1,4 @@
-// What the parts of planning cost, on the traces of tests/data.
+// Measures the parts of planning on the traces of tests/data.
 #include <benchmark/benchmark.h>
 
 #include <filesystem>
@@ -38,7 +38,7 @@ void read_a_trace(benchmark::State& state) {
 }
 BENCHMARK(read_a_trace)->DenseRange(0, 2)->Unit(benchmark::kMillisecond);
 
-// As a search does it: the trace is indexed once.
+// Like a search, indexes the trace only once.
 void simulate_a_plan(benchmark::State& state) {
   const Case& c = given(state.range(0));
   const plan::Plan plan =

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Step time of the demo's training, with its memory and without, arms interleaved.
+"""Measures the step time of the demo's training with and without a budget, arms interleaved.
 
 Every round runs each arm once, in a process of its own; a figure is the median over all rounds.
-Ideal is the better of stock PyTorch and ours with an unlimited budget. The reference arm's drift
-between rounds is a figure too: above DRIFT_MAX the machine was too uneven for a verdict. After each
-round fio reads and writes at once in the drives' directories: the engine's rates are those that it
-reached while it had enough requests in flight to load a drive.
+Ideal is the faster of stock PyTorch and TERAIO with an unlimited budget. The drift of the reference
+arm between rounds is a figure too: above DRIFT_MAX, the machine was too uneven for a verdict. After
+each round, fio reads and writes at once in the directories of the drives. The rates of the engine
+are those that it reached while it had enough requests in flight to load a drive.
 """
 
 import argparse
@@ -37,7 +37,7 @@ FIO = argparse.Namespace(size=1 << 30, seconds=2)
 
 @dataclass(frozen=True)
 class Figures:
-    """Medians over all rounds, in seconds, and what the planned arm predicted."""
+    """Medians over all rounds, in seconds, and the prediction of the planned arm."""
 
     stock: float
     unlimited: float
@@ -46,7 +46,7 @@ class Figures:
     drift: float
     bound_fraction: float | None
     predicted: float | None
-    drive_rate: float | None  # bytes per second under load, reads and writes, all drives
+    drive_rate: float | None  # bytes per second read and written under load, all drives
     fio_rate: float
 
     @property
@@ -59,8 +59,8 @@ def parse_arguments(argv=None) -> argparse.Namespace:
     add = parser.add_argument
     add("--preset", default="130m")
     add("--rounds", type=int, default=2)
-    add("--steps", type=int, default=8, help="of each arm in each round")
-    add("--warm-up-steps", type=int, default=4, help="of them, how many no median counts")
+    add("--steps", type=int, default=8, help="steps of each arm in each round")
+    add("--warm-up-steps", type=int, default=4, help="steps that no median counts")
     add("--micro-batch", type=int, default=4)
     add("--accumulation", type=int, default=4)
     add("--ratio", type=float, default=3.0, help="natural peak over device budget")
@@ -75,7 +75,7 @@ def parse_arguments(argv=None) -> argparse.Namespace:
 
 
 def run_rounds(console: Console, args) -> tuple[dict[str, list[ArmResult]], list[float]]:
-    """Every arm's results, one for each round, and fio's rate in each."""
+    """Returns the results of every arm and the rate of fio, one per round."""
     profile = run(console, args, PROFILE, "profile", PROFILE_STEPS)
     budget = str(int(natural_peak_of(profile) / args.ratio))
     arms = [
@@ -122,7 +122,7 @@ def figures(
 
 
 def rate_under_load(counters: dict) -> float | None:
-    """None when a drive was never under load in both directions."""
+    """Sums the rates under load; None unless every drive was under load in both directions."""
     rates = [
         drive[f"{direction}_bytes_per_second"]
         for drive in counters["ssd_drives"]
@@ -132,13 +132,13 @@ def rate_under_load(counters: dict) -> float | None:
 
 
 def median_known(values) -> float | None:
-    """None when no run came as far as a plan."""
+    """Returns the median of the known values; None when no run reached a plan."""
     known = [value for value in values if value is not None]
     return median(known) if known else None
 
 
 def measures(f: Figures) -> list[dict]:
-    """The rows of `step_time.json`: each a ratio against its reference, and whether it is met."""
+    """Returns the rows of `step_time.json`: a ratio to a reference each, and whether it is met."""
     bound = 1.0 if f.bound_fraction is None else f.bound_fraction
     target = min(FRACTION_TARGET, OF_BOUND_TARGET * bound)
     fraction, on_demand, cost = f.ideal / f.planned, f.ideal / f.on_demand, f.unlimited / f.stock

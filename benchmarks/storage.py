@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""The engine's path to a drive against fio's on the same directory, turn by turn.
+"""Compares the path of the engine to a drive with fio on the same directory, in turns.
 
 Each round measures fio (io_uring, direct, 1 MiB, depth 16) and the engine for reading, writing and
-both at once; a figure is the median over the rounds, a ratio the median of the rounds' ratios. Then
-an urgent read behind a full queue of planned writes against one on an idle drive, the memory that
-the store takes, and two drives of 200 and 100 MB/s together against the sum of their rates.
+both at once; a figure is the median over the rounds, a ratio the median of their ratios. It then
+compares an urgent read behind a full queue of planned writes with one on an idle drive, and two
+drives of 200 and 100 MB/s together with the sum of their rates, and measures the memory of the
+store.
 """
 
 import argparse
@@ -33,17 +34,17 @@ def parse_arguments(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ssd", type=Path, default=ROOT / "build", help="directory on the drive")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=1.5, help="of each measurement")
-    parser.add_argument("--size", type=int, default=1 << 30, help="bytes of the file")
+    parser.add_argument("--seconds", type=float, default=1.5, help="seconds per measurement")
+    parser.add_argument("--size", type=int, default=1 << 30, help="size of the file in bytes")
     parser.add_argument("--teraio", type=Path, default=ROOT / "build/bin/teraio")
     return parser.parse_args(argv)
 
 
 def fio(arguments, folder, phase):
-    """Bytes per second and CPU seconds per GB of one fio run.
+    """Runs fio once; returns bytes per second and CPU seconds per GB.
 
-    As the engine does, it fills a new file before it measures: what is left to write back behind
-    the file weighs on both alike.
+    Like the engine, it fills a new file before it measures, so that a writeback that is still going
+    on slows both equally.
     """
     path = Path(folder) / "fio"
     half = arguments.size // 2
@@ -100,7 +101,7 @@ def measure(arguments):
     with tempfile.TemporaryDirectory(dir=arguments.ssd) as folder:
         for number in range(arguments.rounds):
             for phase in PHASES:
-                # The first of a pair has a colder drive: take turns.
+                # The drive is colder for the first of a pair, so the order alternates.
                 arms = [
                     (theirs, lambda phase=phase: fio(arguments, folder, phase)),
                     (ours, lambda phase=phase: engine(arguments, phase)),
@@ -117,9 +118,9 @@ def measure(arguments):
 
 
 def urgent(arguments):
-    """A read of one request that finds a full queue of planned writes, at the engine's own depth.
+    """Measures a read of one request behind a full queue of planned writes, at the engine's depth.
 
-    It may take twice the idle time and one request's more: what the drive has already begun.
+    Its target is twice the idle time plus one request, which the drive has already begun.
     """
     size = f"--file-size={arguments.size}"
     report = bench_storage(arguments, [arguments.ssd], "--phase=urgent", size)
@@ -134,7 +135,7 @@ def urgent(arguments):
 
 
 def striped(arguments):
-    """Two drives of known and unequal rates together."""
+    """Measures two drives of known and unequal rates together."""
     shared_memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
     try:
         with (
@@ -155,7 +156,7 @@ def striped(arguments):
 
 
 def verdict(each):
-    """How a figure stands to its target; without one, nothing."""
+    """Compares a figure with its target, in words; empty without a target."""
     if "ratio" not in each:
         return ""
     is_rate = each["unit"] == "B/s"

@@ -1,4 +1,4 @@
-"""Drives of a known speed: files in memory as loop devices, limited by the kernel (cgroup blkio).
+"""Drives of a known speed: files as loop devices, whose rates the kernel limits (cgroup blkio).
 
 Needs root, and the cgroup controller of block I/O (version 1 or 2).
 """
@@ -12,7 +12,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 
 class Unavailable(Exception):
-    """This machine cannot make such drives; the message says why."""
+    """Raised when this machine cannot make such drives; the message says why."""
 
 
 def _run(*command):
@@ -26,7 +26,7 @@ def _run(*command):
 
 
 def _unmount(directory):
-    # The kernel lets go of a ring's files some time after its process has ended.
+    # The kernel closes the files of an io_uring some time after its process has ended.
     for _ in range(100):
         if subprocess.run(["umount", directory], capture_output=True).returncode == 0:
             return
@@ -36,7 +36,7 @@ def _unmount(directory):
 
 @contextlib.contextmanager
 def _loop_drive(folder, size_bytes):
-    """A mounted file system on a loop device; gives its directory and its device number."""
+    """Mounts a file system on a loop device; yields its directory and its device number."""
     backing, mounted = folder / "backing", folder / "drive"
     folder.mkdir()
     mounted.mkdir()
@@ -54,7 +54,7 @@ def _loop_drive(folder, size_bytes):
 
 @contextlib.contextmanager
 def _cgroup(limits):
-    """A control group in which each device number has its rate; gives the file to enter it by."""
+    """Makes a control group that limits the rate of each device; yields its file cgroup.procs."""
     version_1 = (CGROUPS / "blkio").is_dir()
     group = (CGROUPS / "blkio" if version_1 else CGROUPS) / "teraio-benchmark"
     try:
@@ -78,8 +78,10 @@ def _cgroup(limits):
 
 @contextlib.contextmanager
 def limited_drives(folder, rates, size_bytes):
-    """A drive per rate (bytes per second); gives their directories, and a command prefix that runs
-    a program under the limits."""
+    """Makes a drive per rate (bytes per second).
+
+    Yields the directories of the drives, and a command prefix that runs a program under the limits.
+    """
     with contextlib.ExitStack() as stack:
         directories, limits = [], {}
         for index, rate in enumerate(rates):

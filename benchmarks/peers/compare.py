@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""The same training under the same memory limit: ours, on demand only, and DeepSpeed's ZeRO.
+"""Compares trainings under the same memory limit: TERAIO, on demand only, and DeepSpeed's ZeRO.
 
-For each model and limit every arm runs once a round, in a process of its own, in a memory control
-group that counts page cache too; ideal is stock PyTorch without a limit. Same model, data,
-precision and seed. ZeRO runs with the settings for speed, or, when the kernel kills it, with those
-that need less. Leaves peers.json, peers.md and each arm's log. Needs root.
+For each model and limit, every arm runs once per round, in a process of its own, in a memory
+control group that counts page cache too; ideal is stock PyTorch without a limit. All arms have the
+same model, data, precision and seed. ZeRO runs with the settings for speed or, when the kernel
+kills it, with those that need less memory. Writes peers.json, peers.md and a log per arm. Needs
+root.
 """
 
 import argparse
@@ -33,21 +34,21 @@ from teraio.units import parse_size
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAIN_ZERO = Path(__file__).with_name("train_zero.py")
-OPERATORS = ROOT / "build/bench-peers/operators"  # DeepSpeed's, compiled
+OPERATORS = ROOT / "build/bench-peers/operators"  # compiled operators of DeepSpeed
 ZERO_ENVIRONMENT = {
     "DS_ACCELERATOR": "cpu",
     "DS_SKIP_CUDA_CHECK": "1",
     "TORCH_EXTENSIONS_DIR": str(OPERATORS),
 }
-# How PyTorch, the C++ library and the system say so; any other failure ends the comparison.
+# Out-of-memory messages of PyTorch, libstdc++ and the system; other failures end the comparison.
 OUT_OF_MEMORY = ("OutOfMemoryError", "std::bad_alloc", "Cannot allocate memory")
-GOAL = 2.5  # times ZeRO-Infinity's speed, at the tightest limit that it survives
-VOCABULARY = 8_000  # large embeddings would decide everything
+GOAL = 2.5  # times the speed of ZeRO-Infinity, at the tightest limit that it fits
+VOCABULARY = 8_000  # larger embeddings would dominate the memory
 
 
 @dataclass(frozen=True)
 class Model:
-    """A shape, and the limits to try it under, the widest first."""
+    """A shape, and the memory limits to run it under, the widest first."""
 
     arguments: tuple[str, ...]
     largest_parameter_elements: int
@@ -74,7 +75,7 @@ MODELS = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """One arm in one round. What it did not get to is None."""
+    """The outcome of one arm in one round. Values that it did not reach are None."""
 
     arm: str
     tuning: str | None
@@ -92,13 +93,13 @@ def parse_arguments(argv=None) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--models", nargs="+", choices=MODELS, default=list(MODELS))
-    add("--limits", nargs="+", help="instead of the models' own, such as 3GB 2GB")
+    add("--limits", nargs="+", help="memory limits for all models, such as 3GB 2GB")
     add("--rounds", type=int, default=2)
-    add("--steps", type=int, default=8, help="of each arm in each round")
-    add("--warm-up-steps", type=int, default=5, help="of them, how many no median counts")
+    add("--steps", type=int, default=8, help="steps of each arm in each round")
+    add("--warm-up-steps", type=int, default=5, help="steps that no median counts")
     add("--micro-batch", type=int, default=4)
     add("--accumulation", type=int, default=2)
-    add("--overhead", default="600MB", help="kept of the limit for Python, PyTorch and staging")
+    add("--overhead", default="600MB", help="memory kept for Python, PyTorch and staging")
     add("--drive", type=Path, help="directory on the drive to use")
     add("--peers-python", type=Path, default=ROOT / ".venv-peers/bin/python")
     add("--output", type=Path, default=ROOT / "build/bench-peers")
@@ -202,25 +203,25 @@ ARMS = ("ideal", "planned", "on-demand", "ZeRO-Infinity", "ZeRO-Offload")
 
 
 def build_operators(args) -> None:
-    """DeepSpeed compiles its operators when they are first used: outside of any limit."""
+    """Lets DeepSpeed compile its operators, which it does at their first use, without a limit."""
     tiny = Model(("--preset", "tiny"), 512 * 64, ())
     directory = args.output / "first-run"
     directory.mkdir(parents=True, exist_ok=True)
     for lock in OPERATORS.glob("*/lock"):
-        lock.unlink()  # of a build that was cut off: the next one would wait for it for ever
+        lock.unlink()  # left by an interrupted build, the next build would wait for it forever
     configuration = zero_infinity(args, "memory", args.drive, tiny.largest_parameter_elements)
     command = zero(args, tiny, directory, configuration)
     run_limited("ZeRO-Infinity", "memory", command, directory, None)
 
 
 def compare(args, console: Console, name: str, limit: str) -> dict:
-    """All rounds of one model under one limit, summarized by arm."""
+    """Runs all rounds of one model under one limit; returns a summary by arm."""
     model, limit_bytes = MODELS[name], parse_size(limit)
     outcomes: dict[str, list[Outcome]] = {arm: [] for arm in ARMS}
     for number in range(1, args.rounds + 1):
         for arm in ARMS:
             if outcomes[arm] and not outcomes[arm][-1].fits:
-                continue  # it will not fit the next time either
+                continue  # it would not fit in this round either
             console.print(f"{name}, {limit}, round {number} of {args.rounds}: {arm}")
             folder = args.output / f"{name}-{limit}" / f"round-{number}" / arm
             outcomes[arm].append(run_arm(args, model, arm, limit_bytes, folder))
@@ -251,7 +252,7 @@ def summarize(args, results: list[Outcome], ideal: list[Outcome]) -> dict:
 
 
 def loss_difference(losses: list[str], reference: list[str]) -> float:
-    """The largest relative difference between two arms' losses."""
+    """Returns the largest relative difference between the losses of two arms."""
     pairs = zip(map(float.fromhex, losses), map(float.fromhex, reference), strict=True)
     return max(abs(a - b) / abs(b) for a, b in pairs)
 
@@ -300,7 +301,7 @@ def as_markdown(comparisons: list[dict]) -> str:
 
 
 def verdict(console: Console, comparisons: list[dict]) -> None:
-    """Our speed against ZeRO-Infinity's, where it ran, for each model's tightest such limit."""
+    """Prints our speed relative to ZeRO-Infinity, at the tightest limit per model that it fits."""
     for name in dict.fromkeys(c["model"] for c in comparisons):
         ran = [c for c in comparisons if c["model"] == name and c["arms"]["ZeRO-Infinity"]["fits"]]
         if not ran:

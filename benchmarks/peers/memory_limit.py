@@ -13,7 +13,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 
 class Unavailable(Exception):
-    """This machine cannot limit a program's memory; the message says why."""
+    """Raised when this machine cannot limit the memory of a program; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class MemoryLimit:
         return int((self.group / name).read_text())
 
     def was_exceeded(self) -> bool:
-        """The kernel has killed a program for it."""
+        """Returns whether the kernel has killed a program because of the limit."""
         name = "memory.oom_control" if self.is_version_1 else "memory.events"
         counts = dict(line.split() for line in (self.group / name).read_text().splitlines())
         return int(counts.get("oom_kill", 0)) > 0
@@ -63,7 +63,7 @@ def memory_limit(limit_bytes: int | None):
 
 
 def _remove(group: Path) -> None:
-    for _ in range(100):  # a program that was killed leaves a moment later
+    for _ in range(100):  # a killed program leaves the group a moment later
         with contextlib.suppress(OSError):
             group.rmdir()
             return

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""pretrain_llama.py with DeepSpeed in place of its optimizer step; all else is the same.
+"""Runs pretrain_llama.py with DeepSpeed instead of its optimizer step; all else is the same.
 
-train_zero.py ZERO_CONFIG.json TRAINING_ARGS...: the configuration is DeepSpeed's own; training
-arguments are those of pretrain_llama.py. One rank; without a GPU with DS_ACCELERATOR=cpu.
+train_zero.py ZERO_CONFIG.json TRAINING_ARGS...: a configuration of DeepSpeed, and the arguments of
+pretrain_llama.py. Trains with one rank; without a GPU, set DS_ACCELERATOR=cpu.
 """
 
 import json
@@ -36,16 +36,16 @@ ONE_RANK = {
 
 
 def keep_single_precision() -> None:
-    """Parameters on NVMe have the job's precision.
+    """Keeps the precision of the job for parameters on NVMe.
 
     DeepSpeed 0.19.8 makes them bfloat16 where the CPU has no half-precision arithmetic, whatever
-    zero.Init is told (`dtype or torch.float16 if is_fp16_supported() else ...` in _set_dtype).
+    zero.Init receives (`dtype or torch.float16 if is_fp16_supported() else ...` in _set_dtype).
     """
     get_accelerator().is_fp16_supported = lambda: True
 
 
 def build_optimizer(args, model) -> DeepSpeedCPUAdam:
-    """The groups and settings of pretrain_llama's AdamW."""
+    """Builds DeepSpeed's AdamW with the groups and settings of pretrain_llama."""
     groups = pretrain_llama.build_optimizer(args, model).param_groups
     chosen = [{"params": g["params"], "weight_decay": g["weight_decay"]} for g in groups]
     return DeepSpeedCPUAdam(chosen, lr=args.learning_rate, betas=(0.9, 0.95), adamw_mode=True)
@@ -57,7 +57,7 @@ def train_step(args, engine, batches) -> float:
     for _ in range(args.accumulation):
         tokens, targets = (tensor.to(args.device) for tensor in batches.next())
         loss = F.cross_entropy(engine(tokens).flatten(0, 1), targets.flatten())
-        engine.backward(loss)  # divides by the number of passes itself
+        engine.backward(loss)  # divides by the number of passes
         engine.step()
         total += loss.item() / args.accumulation
     return total

@@ -1,15 +1,15 @@
-"""DeepSpeed configurations, tuned for speed on a CPU as its documentation says, or for memory.
+"""DeepSpeed configurations, tuned for speed on a CPU by its documentation, or for memory.
 
-`speed` lets parameters stay, reads the next ones ahead and moves optimizer states in large groups;
-`memory` is the least that works. Each may have the C library return memory to the system, which
-costs time and lets it fit where it would not otherwise. `bench-peers` publishes which one an arm
-ran with.
+`speed` keeps parameters resident, prefetches the next ones and moves optimizer states in large
+groups; `memory` has the smallest settings that work. With either, the C library can return memory
+to the system, which costs time but can make a training fit. `bench-peers` publishes the
+configuration of each arm.
 """
 
 from pathlib import Path
 
 TUNINGS = ("speed", "memory")
-# From the fastest to the one that needs least: (tuning, whether memory is returned).
+# From the fastest to the smallest: (tuning, whether memory is returned to the system).
 ATTEMPTS = (("speed", False), ("speed", True), ("memory", True))
 RETURN_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": "1048576",
@@ -40,7 +40,7 @@ def _shared(args) -> dict:
 
 
 def zero_infinity(args, tuning: str, drive: Path, largest_parameter_elements: int) -> dict:
-    """Stage 3, parameters and optimizer states on the drive."""
+    """Stage 3 with parameters and optimizer states on the drive."""
     nvme = {"device": "nvme", "nvme_path": str(drive), "pin_memory": False}
     return _shared(args) | {
         "aio": AIO,
@@ -66,7 +66,7 @@ def zero_infinity(args, tuning: str, drive: Path, largest_parameter_elements: in
 
 
 def zero_offload(args) -> dict:
-    """Stage 2, optimizer states and their step in host memory. On a CPU that is device memory."""
+    """Stage 2 with optimizer states and their step in host memory (on a CPU, device memory)."""
     return _shared(args) | {
         "zero_optimization": {
             "stage": 2,
