@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Trains one Llama three ways, in a third of the memory that it needs, and compares.
+"""Trains a Llama in three ways, in a third of the memory that it needs, and compares them.
 
 ideal      stock PyTorch with all the memory
-planned    under the budget, tensors moved to the SSD and back by a plan
-on_demand  under the budget, tensors moved when memory runs out
+planned    under the budget, tensors migrate to the SSD and back by a plan
+on_demand  under the budget, tensors migrate when memory runs out
 
 Each arm is a process of its own with the same seed and data. Writes a table, `results.json`, a
-picture of device memory, and a folder with log, losses and report per arm. Takes a few minutes;
-with --full a quarter of an hour, for steps of four passes and medians over more of them.
+picture of device memory, and a folder with log, losses and report per arm. Takes a few minutes.
+With --full it takes a quarter of an hour: steps have four passes, and medians more steps.
 """
 
 import argparse
@@ -42,14 +42,14 @@ def parse_arguments(argv=None) -> argparse.Namespace:
     add("--preset", choices=PRESETS, default="130m")
     add("--arms", nargs="+", choices=(IDEAL, PLANNED, ON_DEMAND), default=None, help="default: all")
     add("--full", action="store_true", help="more and larger steps, as in docs/measurements.md")
-    add("--steps", type=int, help=f"of each arm (default: {STEPS}, with --full {STEPS_FULL})")
+    add("--steps", type=int, help=f"steps of each arm (default: {STEPS}, with --full {STEPS_FULL})")
     add("--warm-up-steps", type=int, default=4, help="steps that no median counts (default: 4)")
     add("--micro-batch", type=int, default=4, help="sequences per pass (default: 4)")
     passes = f"passes per step (default: {ACCUMULATION}, with --full {ACCUMULATION_FULL})"
     add("--accumulation", type=int, help=passes)
     add("--ratio", type=float, default=3.0, help="natural peak over device budget (default: 3)")
-    add("--data", type=Path, help="C4 file (.json, .json.gz); without it: prose of python3-doc")
-    add("--ssd", type=Path, action="append", help="directory on a drive; may be given again")
+    add("--data", type=Path, help="C4 file (.json, .json.gz; default: prose of python3-doc)")
+    add("--ssd", type=Path, action="append", help="directory on a drive; repeat for several drives")
     add("--output", type=Path, default=ROOT / "build" / "demo")
     add("training", nargs="*", help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
@@ -62,7 +62,7 @@ def parse_arguments(argv=None) -> argparse.Namespace:
 
 
 def training_arguments(args, steps: int) -> list[str]:
-    """What every arm passes to the training script."""
+    """Returns the arguments that every arm passes to the training script."""
     chosen = ["--preset", args.preset, "--steps", steps, "--micro-batch", args.micro_batch]
     chosen += ["--accumulation", args.accumulation, "--cache", args.cache]
     chosen += ["--data", args.data] if args.data else []
@@ -108,7 +108,7 @@ def demo(console: Console, args) -> int:
 
 
 def report(console: Console, args, comparison, profile: ArmResult, results) -> None:
-    """Shows the comparison and leaves it, with the picture, in the output directory."""
+    """Shows the comparison and writes it, with the picture, to the output directory."""
     show.show(console, comparison)
     write_json(args.output / "results.json", as_json(comparison))
     with replacing(args.output / "table.txt") as partial, partial.open("w") as file:

@@ -50,33 +50,33 @@ def _add_shape(group) -> None:
 
 def _add_training(group) -> None:
     add = group.add_argument
-    add("--steps", type=int, default=100, help="optimizer steps, those before --resume included")
+    add("--steps", type=int, default=100, help="optimizer steps, including those before --resume")
     add("--micro-batch", type=int, default=4, help="sequences in one forward and backward pass")
     add("--accumulation", type=int, default=1, help="passes in one optimizer step")
-    add("--learning-rate", type=float, default=6e-4, help="after the warm-up")
-    add("--learning-rate-min", type=float, default=6e-5, help="at the end of the cosine")
+    add("--learning-rate", type=float, default=6e-4, help="learning rate after the warm-up")
+    add("--learning-rate-min", type=float, default=6e-5, help="rate at the end of the cosine")
     add("--warm-up-steps", type=int, default=10)
     add("--weight-decay", type=float, default=0.1)
-    add("--clip", type=float, default=1.0, help="largest norm of the gradients; 0: any")
+    add("--clip", type=float, default=1.0, help="largest norm of the gradients (0: no limit)")
     add("--optimizer-impl", choices=("single", "foreach", "fused"), default="single")
     add("--bf16", action="store_true", help="autocast to bfloat16")
     add("--activation-checkpointing", action="store_true")
     add("--compile", action="store_true", help="torch.compile the model")
     add("--device", choices=("cpu", "cuda"), default="cpu")
-    add("--tensor-parallel", type=int, default=1, metavar="N", help="processes (of torchrun)")
+    add("--tensor-parallel", type=int, default=1, metavar="N", help="processes of torchrun")
     add("--seed", type=int, default=1)
 
 
 def _add_files(group) -> None:
     add = group.add_argument
-    add("--data", type=Path, help="C4 file (.json, .json.gz); without it: prose of python3-doc")
-    add("--cache", type=Path, default=DATA_CACHE, help="where tokenizer and tokens are kept")
-    add("--save", type=Path, help="write checkpoints here")
+    add("--data", type=Path, help="C4 file (.json, .json.gz; default: prose of python3-doc)")
+    add("--cache", type=Path, default=DATA_CACHE, help="folder for the tokenizer and the tokens")
+    add("--save", type=Path, help="write checkpoints to this path")
     add("--save-every", type=int, default=0, metavar="STEPS", help="0: only after the last step")
-    add("--resume", type=Path, help="continue this checkpoint")
-    add("--curve", type=Path, help="write the loss curve here (PNG, with a .json beside it)")
-    add("--losses", type=Path, help="write exact losses and hashes of the final state (JSON)")
-    add("--progress-file", type=Path, help="rewrite this after every step (JSON)")
+    add("--resume", type=Path, help="continue from this checkpoint")
+    add("--curve", type=Path, help="write the loss curve to this PNG, with a .json beside it")
+    add("--losses", type=Path, help="write exact losses and hashes of the final state to this JSON")
+    add("--progress-file", type=Path, help="rewrite this JSON file after every step")
 
 
 def build_model(args, config: LlamaConfig) -> Llama:
@@ -91,7 +91,7 @@ def build_model(args, config: LlamaConfig) -> Llama:
 
 
 def build_optimizer(args, model) -> torch.optim.AdamW:
-    """AdamW that decays matrices and leaves norms and biases alone."""
+    """Builds AdamW with weight decay for matrices only, not for norms and biases."""
     matrices = [p for p in model.parameters() if p.dim() >= 2]
     others = [p for p in model.parameters() if p.dim() < 2]
     return torch.optim.AdamW(
@@ -105,7 +105,7 @@ def build_optimizer(args, model) -> torch.optim.AdamW:
 
 
 def build_schedule(args, optimizer) -> torch.optim.lr_scheduler.LambdaLR:
-    """Linear warm-up, then a cosine down to the least learning rate."""
+    """Returns the learning rate: a linear warm-up, then a cosine down to the minimum."""
     floor = args.learning_rate_min / args.learning_rate
 
     def factor(step: int) -> float:
@@ -118,7 +118,7 @@ def build_schedule(args, optimizer) -> torch.optim.lr_scheduler.LambdaLR:
 
 
 def accumulate(args, model, tokens, targets) -> torch.Tensor:
-    """One forward and backward pass; returns its share of the step's loss."""
+    """Runs one forward and backward pass; returns its share of the loss of the step."""
     tokens, targets = tokens.to(args.device), targets.to(args.device)
     with torch.autocast(args.device, dtype=torch.bfloat16, enabled=args.bf16):
         loss = F.cross_entropy(model(tokens).flatten(0, 1), targets.flatten())
@@ -128,7 +128,7 @@ def accumulate(args, model, tokens, targets) -> torch.Tensor:
 
 
 def train_step(args, model, optimizer, scheduler, batches) -> float:
-    """One optimizer step; returns the mean loss over its tokens."""
+    """Runs one optimizer step; returns the mean loss over its tokens."""
     loss = sum(accumulate(args, model, *batches.next()) for _ in range(args.accumulation))
     if args.clip:
         foreach = args.optimizer_impl != "single"
@@ -140,7 +140,7 @@ def train_step(args, model, optimizer, scheduler, batches) -> float:
 
 
 class Progress:
-    """Shows the training's progress, and writes it where other programs can follow it."""
+    """Shows the progress of the training, and writes it to a file for other programs."""
 
     def __init__(self, args, first_step: int):
         self.args = args

@@ -1,1 +1,1 @@
-"""Runs the same training in several ways ("arms") and compares what came out."""
+"""Runs the same training in several ways ("arms") and compares the results."""

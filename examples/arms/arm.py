@@ -15,8 +15,8 @@ EXAMPLES = Path(__file__).resolve().parents[1]
 SCRIPT = EXAMPLES / "pretrain_llama.py"
 WARM_START = EXAMPLES / "arms" / "warm_start.py"
 
-# glibc returns large blocks to the system on every free, and touching them again costs more than
-# many an op does. Every arm keeps them instead.
+# glibc returns large blocks to the system on every free, and touching new pages costs more than
+# many ops do. In every arm, the process keeps them instead.
 ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": "4294967296",
     "MALLOC_TRIM_THRESHOLD_": "100000000000",
@@ -27,17 +27,17 @@ STOP_SECONDS = 60
 
 
 class ArmFailed(Exception):
-    """An arm's process ended with an error; the message shows the end of its log."""
+    """Raised when the process of an arm fails; the message shows the end of its log."""
 
 
 @dataclass(frozen=True)
 class Arm:
-    """A way to run the training. Without a budget it is stock PyTorch, and we are not there."""
+    """A way to run the training. Without a budget it is stock PyTorch, without TERAIO."""
 
     name: str
     device_budget: str | None = None
     policy: str = "planned"
-    save: bool = False  # the trace and the plan, beside the report
+    save: bool = False  # save the trace and the plan beside the report
 
     def command(self, training: list[str], directory: Path, ssd: list[Path]) -> list[str]:
         script = [
@@ -59,7 +59,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class Moment:
-    """What is known of an arm while it runs; what is not known yet is None."""
+    """The progress of an arm while it runs; values that are not known yet are None."""
 
     elapsed_seconds: float
     step: int = 0
@@ -73,7 +73,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class ArmResult:
-    """What an arm left behind: the script's own record, and the session's (None for stock)."""
+    """The records of a finished arm: the script's, and the session's (None for stock PyTorch)."""
 
     name: str
     training: dict
@@ -113,7 +113,7 @@ def run_arm(
 
 @contextlib.contextmanager
 def stopping(process: subprocess.Popen):
-    """Ends the process, politely first, when the block is left before it has ended."""
+    """Ends the process with the block: by SIGINT, then by SIGKILL if it does not end in time."""
     try:
         yield
     finally:
@@ -142,7 +142,7 @@ def observe(directory: Path, elapsed_seconds: float) -> Moment:
 
 
 def load(name: str, directory: Path) -> ArmResult:
-    """Reads a finished arm back. Raises ArmFailed when its record is missing."""
+    """Reads the records of a finished arm. Raises ArmFailed when the script's is missing."""
     training = read_json(directory / "losses.json")
     if training is None:
         raise ArmFailed(f"{name} left no {directory / 'losses.json'}")
@@ -150,7 +150,7 @@ def load(name: str, directory: Path) -> ArmResult:
 
 
 def read_json(path: Path):
-    """The file's value, or None while it does not exist."""
+    """Returns the JSON value of a file, or None while the file does not exist."""
     try:
         return json.loads(path.read_text())
     except FileNotFoundError:

@@ -9,12 +9,12 @@ from .arm import Moment
 
 
 def gigabytes(size_bytes: float) -> str:
-    """Small sizes in MB: a tiny model's are not all zero."""
+    """Formats a size in GB, or in MB below 0.1 GB, so that tiny models do not show zeros."""
     return f"{size_bytes / 1e9:.2f} GB" if size_bytes >= 1e8 else f"{size_bytes / 1e6:.1f} MB"
 
 
 class LiveArm:
-    """Shows one arm: on a terminal a bar that moves, elsewhere a line per step."""
+    """Shows one arm: a progress bar on a terminal, else a line per step."""
 
     COLUMNS = (
         TextColumn("{task.description:<10}"),
@@ -55,7 +55,7 @@ class LiveArm:
 
 
 class Rates:
-    """SSD rates over the last few seconds, from counters that only grow."""
+    """Computes SSD rates over the last few seconds from cumulative counters."""
 
     WINDOW_SECONDS = 3.0
 
@@ -63,7 +63,7 @@ class Rates:
         self.samples = []
 
     def update(self, moment: Moment) -> tuple[float, float]:
-        """Bytes per second (read, written)."""
+        """Adds a moment; returns the bytes per second (read, written)."""
         now = (moment.elapsed_seconds, moment.ssd_bytes_read, moment.ssd_bytes_written)
         self.samples.append(now)
         while now[0] - self.samples[0][0] > self.WINDOW_SECONDS:
@@ -74,7 +74,7 @@ class Rates:
 
 
 def describe(moment: Moment, read_rate: float, write_rate: float) -> str:
-    """One line: loss, step time, and the session's memory and traffic when there is one."""
+    """Returns one line: loss, step time, and the memory and traffic of the session, if any."""
     parts = []
     if moment.loss is not None:
         parts += [f"loss {moment.loss:.4f}", f"step {moment.step_seconds:.2f} s"]

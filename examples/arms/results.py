@@ -1,4 +1,4 @@
-"""What the arms' records say: medians, fractions of ideal, and whether the bits agree."""
+"""Compares the records of arms: medians, fractions of ideal, and whether all bits are equal."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -9,7 +9,7 @@ from .arm import ArmResult
 
 @dataclass(frozen=True)
 class ArmSummary:
-    """An arm in numbers. Times and bytes per step are medians over the measured steps."""
+    """The figures of an arm. Times and bytes per step are medians over the measured steps."""
 
     name: str
     step_seconds: float
@@ -28,12 +28,12 @@ class ArmSummary:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All arms of one demo, and what they are compared with."""
+    """The figures of all arms, and the references for them."""
 
     arms: list[ArmSummary]
     natural_peak_bytes: int
     device_budget_bytes: int
-    bound_fraction: float | None  # of ideal, by compute and the measured drive; from the plan
+    bound_fraction: float | None  # of ideal, for compute and the measured drive; from the plan
     predicted_step_seconds: float | None
     differences: list[str]
 
@@ -48,20 +48,20 @@ ARM_FIELDS = (
 
 
 def natural_peak_of(profile: ArmResult) -> int:
-    """What the training needs, from a run with an unlimited budget."""
+    """Returns the natural peak of a training, from a run with an unlimited budget."""
     session = profile.session
     return session["natural_peak_bytes"] or session["device_peak_bytes"]
 
 
 def measured(values: Sequence, warm_up_steps: int) -> list:
-    """The values of the steps that count; at least the last one."""
+    """Returns the values after the warm-up steps, at least the last one."""
     return list(values[min(warm_up_steps, len(values) - 1) :])
 
 
 def compare(
     results: list[ArmResult], natural_peak_bytes: int, device_budget_bytes: int, warm_up_steps: int
 ) -> Comparison:
-    """Sets every arm against the first one, which is the reference."""
+    """Compares every arm with the first one, which is the reference."""
     ideal_seconds = median(measured(results[0].training["step_seconds"], warm_up_steps))
     planned = next((r.session for r in results if r.name == PLANNED and r.session), {})
     return Comparison(
@@ -87,7 +87,7 @@ def summarize(
         name=result.name,
         step_seconds=median(times),
         fraction_of_ideal=ideal_seconds / median(times),
-        # Stock PyTorch does not count its memory; the profiling run did.
+        # Stock PyTorch does not count its memory, so the profiling run stands for it.
         device_peak_bytes=session.get("device_peak_bytes", natural_peak_bytes),
         ssd_bytes_read=session.get("ssd_bytes_read", 0),
         ssd_bytes_written=session.get("ssd_bytes_written", 0),
@@ -106,7 +106,7 @@ def _median_of(steps: list[dict], field: str) -> float:
 
 
 def differences(reference: ArmResult, other: ArmResult) -> list[str]:
-    """One line for each thing that is not the same to the bit."""
+    """Returns a line for each value that is not bit-identical."""
     found = []
     pairs = list(zip(reference.training["losses"], other.training["losses"], strict=False))
     if len(reference.training["losses"]) != len(other.training["losses"]):
@@ -120,7 +120,7 @@ def differences(reference: ArmResult, other: ArmResult) -> list[str]:
 
 
 def as_json(comparison: Comparison) -> dict:
-    """`results.json`: the numbers of the comparison that others may rely on."""
+    """Returns the content of `results.json`: the figures on which other programs may rely."""
     arms = {arm.name: {name: getattr(arm, name) for name in ARM_FIELDS} for arm in comparison.arms}
     shared = {f.name: getattr(comparison, f.name) for f in fields(comparison)}
     return {"arms": arms, **{k: v for k, v in shared.items() if k not in ("arms", "differences")}}

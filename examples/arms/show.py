@@ -1,4 +1,4 @@
-"""What a person sees of finished arms: the table, the verdict, the picture of device memory."""
+"""Shows finished arms: the table, the verdict, and the picture of device memory."""
 
 from pathlib import Path
 
@@ -47,14 +47,14 @@ def show(console: Console, comparison: Comparison) -> None:
 
 
 def newest(comparison: Comparison) -> str:
-    """The result of the arm that has run last, before the others are there."""
+    """Returns a line about the arm that has finished last."""
     arm = comparison.arms[-1]
     line = f"{title(arm)}: {arm.step_seconds:.2f} s per step"
     return f"{line}, {arm.fraction_of_ideal:.1%} of ideal" if len(comparison.arms) > 1 else line
 
 
 def notes(comparison: Comparison):
-    """The sentences under the table."""
+    """Yields the sentences under the table."""
     yield (
         "step: median seconds; peak: device memory; read, written: SSD bytes per step; "
         "planned: measured steps that followed the plan"
@@ -95,7 +95,7 @@ def bound(comparison: Comparison):
 
 
 def draw_memory(path: Path, natural: dict, planned: dict, budget_bytes: int) -> None:
-    """Writes a PNG of device memory over one step: without a limit, under the plan, the budget.
+    """Writes a PNG of device memory over a step, without a limit and under the plan.
 
     `natural` and `planned` are the counters of two sessions, whose `memory_timeline` is a list of
     (seconds, bytes).

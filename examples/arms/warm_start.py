@@ -1,9 +1,9 @@
-"""Runs a script after settling which vector kernels MKL uses: `warm_start.py SCRIPT ARGS...`
+"""Runs a script after MKL has chosen its vector kernels: `warm_start.py SCRIPT ARGS...`
 
-MKL's vector functions choose a kernel on their first call. When two threads make that call at once
-one of them may get a kernel of lower precision (pytorch/pytorch#188792), and stock PyTorch then
-differs from itself between two equal runs. Every arm that is compared calls each function once on
-one thread first: tensors this small are never split over threads.
+The vector functions of MKL choose a kernel on their first call. When two threads make that call at
+the same time, one of them can get a kernel of lower precision (pytorch/pytorch#188792), and two
+equal runs of stock PyTorch then differ. Every arm therefore calls each function once on one thread
+first: tensors this small are never split over threads.
 """
 
 import runpy
@@ -26,7 +26,7 @@ def settle_kernels() -> None:
             try:
                 getattr(torch, name)(values)
             except (RuntimeError, NotImplementedError):
-                pass  # has no complex version
+                pass  # the function has no complex version
         values.pow(values)
 
 

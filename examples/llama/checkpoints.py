@@ -1,4 +1,4 @@
-"""Saving and resuming a run so that it continues to the last bit."""
+"""Saves and resumes runs; a resumed run continues bit-identically."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from .atomic import replacing
 
 
 def save(path: Path, step: int, model, optimizer, scheduler, batches, history: dict) -> None:
-    """Writes everything that the next step depends on; the file is complete or absent."""
+    """Writes all state that the next step depends on; the file is complete or absent."""
     state = {
         "step": step,
         "model": model.state_dict(),
@@ -24,7 +24,7 @@ def save(path: Path, step: int, model, optimizer, scheduler, batches, history: d
 
 
 def resume(path: Path, device, model, optimizer, scheduler, batches) -> tuple[int, dict]:
-    """Restores what `save` wrote; returns the step to continue with and the history so far."""
+    """Restores a checkpoint; returns the step to continue with and the history so far."""
     state = torch.load(path, map_location=device, weights_only=True)
     model.load_state_dict(state.pop("model"))
     optimizer.load_state_dict(state.pop("optimizer"))

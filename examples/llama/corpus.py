@@ -1,4 +1,4 @@
-"""Text to train on: JSON lines as C4 has them, one `{"text": ...}` per line."""
+"""Text to train on, as JSON lines in the form of C4: one `{"text": ...}` per line."""
 
 import gzip
 import json
@@ -12,7 +12,7 @@ SOURCES = "html/_sources"
 
 
 class DataError(Exception):
-    """The training data is missing or malformed; the message says which and what to do."""
+    """Raised when training data is missing or malformed; the message says what to do."""
 
 
 def documents(path: Path):
@@ -37,7 +37,7 @@ def _text_of(line: str, path: Path, number: int) -> str:
 
 
 def python_docs(root: Path = SYSTEM_DOCS) -> Path:
-    """The prose sources of the newest installed python3-doc package."""
+    """Returns the prose sources of the newest installed python3-doc package."""
     found = [path for path in root.glob(f"python3*/{SOURCES}") if path.is_dir()]
     if not found:
         raise DataError(

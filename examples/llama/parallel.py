@@ -1,4 +1,4 @@
-"""Tensor parallelism: every matrix split over the processes that torchrun has started."""
+"""Tensor parallelism: every matrix is split over the processes of torchrun."""
 
 import torch
 import torch.distributed as dist
@@ -34,7 +34,7 @@ def check_split(config, count: int) -> None:
 
 
 def shard(model, count: int, device: str) -> None:
-    """Leaves this process its part of each matrix; heads and hidden units are divided.
+    """Keeps the part of each matrix for this process; heads and hidden units are divided.
 
     The activations between blocks and the norms are whole in every process.
     """
@@ -51,7 +51,7 @@ def shard(model, count: int, device: str) -> None:
 
 
 def clip_gradients(model, largest: float, foreach: bool) -> None:
-    """As torch's clip_grad_norm_, which does not take split and whole parameters together."""
+    """Clips gradients as clip_grad_norm_ of torch, which cannot mix split and whole parameters."""
     parameters = [p for p in model.parameters() if p.grad is not None]
     split = [p for p in parameters if isinstance(p.grad, DTensor)]
     if not split:

@@ -1,10 +1,10 @@
-"""The shapes that `pretrain_llama.py` knows by name; every field can be overridden."""
+"""The presets of `pretrain_llama.py`; every field can be overridden."""
 
 from dataclasses import dataclass
 
 
 class ShapeError(ValueError):
-    """The model's sizes do not fit together; the message says which."""
+    """Raised when sizes of the model are inconsistent; the message says which."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a run leaves behind: losses to the bit, hashes, the loss curve, its progress."""
+"""The records of a run: exact losses, hashes, the loss curve, and its progress."""
 
 import hashlib
 from pathlib import Path
@@ -7,7 +7,7 @@ import torch
 
 from .atomic import replacing, write_json
 
-# Hashing copies a tensor in pieces of this many bytes, so that it never needs a second tensor.
+# Hashing copies a tensor in pieces of this size, so that it needs no second tensor.
 PIECE_BYTES = 16 << 20
 
 
@@ -19,7 +19,7 @@ def update(digest, tensor: torch.Tensor) -> None:
 
 
 def model_sha256(model: torch.nn.Module) -> str:
-    """A hash over names and bytes of all parameters and buffers."""
+    """Returns a hash of the names and bytes of all parameters and buffers."""
     digest = hashlib.sha256()
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         digest.update(name.encode())
@@ -28,7 +28,7 @@ def model_sha256(model: torch.nn.Module) -> str:
 
 
 def optimizer_sha256(optimizer: torch.optim.Optimizer) -> str:
-    """A hash over the optimizer's state tensors, in the order of its parameters."""
+    """Returns a hash of the state tensors of an optimizer, in the order of its parameters."""
     digest = hashlib.sha256()
     for group in optimizer.param_groups:
         for parameter in group["params"]:
@@ -43,7 +43,7 @@ def losses_sha256(losses: list[float]) -> str:
 
 
 def write_losses(path: Path, history: dict, model, optimizer, tokens_per_step: int) -> None:
-    """Losses as exact hexadecimal floats, step times, and a hash of everything trained."""
+    """Writes the losses as hexadecimal floats, step times, and hashes of the final state."""
     record = {
         "losses": [loss.hex() for loss in history["losses"]],
         "losses_sha256": losses_sha256(history["losses"]),
@@ -56,7 +56,7 @@ def write_losses(path: Path, history: dict, model, optimizer, tokens_per_step: i
 
 
 def write_curve(path: Path, losses: list[float], tokens_per_step: int) -> None:
-    """The loss against tokens seen: a picture at `path` and its numbers beside it, in JSON."""
+    """Draws the loss over the tokens seen to `path`, and writes the numbers beside it in JSON."""
     from matplotlib.figure import Figure
 
     tokens = [tokens_per_step * step for step in range(1, len(losses) + 1)]

@@ -1,4 +1,4 @@
-"""From text to training sequences: byte-level BPE, a token file, batches in a seeded order."""
+"""Turns text into training sequences: byte-level BPE, a token file, and batches in seeded order."""
 
 import hashlib
 from itertools import islice
@@ -12,9 +12,9 @@ from .atomic import replacing
 from .corpus import DataError, documents, python_docs_corpus
 
 END_OF_TEXT = "<|end_of_text|>"
-# Enough text to learn merges from; a whole C4 file would take minutes and gigabytes.
+# This text is enough to learn merges; a whole C4 file would take minutes and gigabytes.
 TOKENIZER_DOCUMENTS = 20_000
-# More merges than this say little about a few megabytes of text.
+# More merges than this do not help for a few megabytes of text.
 TOKENIZER_VOCAB_SIZE_MAX = 32_000
 
 
@@ -49,7 +49,7 @@ def token_dtype(vocab_size: int):
 
 
 def prepare(data: Path | None, cache: Path, vocab_size: int) -> np.ndarray:
-    """The tokens of `data` (by default: the python3-doc prose), made once per text and size.
+    """Returns the tokens of `data` (default: python3-doc prose), made once per text and size.
 
     The array is mapped from `cache`, not read into memory. Raises DataError.
     """
@@ -76,7 +76,7 @@ def _cached(corpus: Path, cache: Path, vocab_size: int) -> tuple[Path, Path]:
 
 
 class Batches:
-    """Endless batches of (input, target), each [batch, sequence], in an order given by a seed.
+    """Endless batches of (input, target), each [batch, sequence], in the order of a seed.
 
     `position` counts the sequences handed out; assigning it continues from there exactly.
     """
