@@ -1,8 +1,8 @@
-"""Draws what a plan does in one step: device memory, transfers and compute over time.
+"""Draws the simulated step of a plan: device memory, transfers and compute over time.
 
 draw_plan.py TRACE HARDWARE PICTURE [OPTION OF teraio plan ...]
 
-Plans, simulates, and draws the simulator's timeline into PICTURE, a PNG file. The figure of
+Plans, simulates, and draws the timeline of the simulator to PICTURE, a PNG file. The figure of
 docs/planning.md is:
 
   .venv/bin/python tools/draw_plan.py tests/data/traces/l8.json.gz tests/data/traces/h100_ssd.json \

@@ -1,9 +1,9 @@
 """Runs every benchmark of a build and prints one table.
 
 run_benchmarks.py BUILD [SCRIPTS]: the programs BUILD/bin/*_benchmark (Google Benchmark) and the
-scripts SCRIPTS/*.py (default: benchmarks/). A script leaves BUILD/bench/<its name>.json, a list of
-objects with `name`, `value` and, where there is one, `unit`, `reference` and `ratio`;
-$TERAIO_BENCH_DIR names the folder. The programs' own results are brought into the same form.
+scripts SCRIPTS/*.py (default: benchmarks/). A script writes BUILD/bench/<its name>.json, a list of
+objects with `name`, `value` and optionally `unit`, `reference` and `ratio`; $TERAIO_BENCH_DIR names
+the folder. The results of the programs are converted into the same form.
 """
 
 import json
@@ -35,7 +35,7 @@ def run_script(script, results):
 
 
 def run_all(build, scripts, results):
-    """Runs them one after the other; gives the names of those that failed."""
+    """Runs them one after the other; returns the names of those that failed."""
     failed = []
     programs = sorted((build / "bin").glob("*_benchmark"))
     scripts = sorted(scripts.glob("*.py"))

@@ -1,10 +1,10 @@
 #!/bin/sh
-# run_tests.sh [--minutes N] PART...: runs `make PART` for each part, goes on after a failure, and ends
-# with a summary: each part's result and time, and the closing lines of CTest and pytest. The exit
-# status is 1 when a part failed.
+# run_tests.sh [--minutes N] PART...: runs `make PART` for each part, even after a failure, and prints
+# a summary: the result and time of each part, and the last lines of CTest and pytest. The exit status
+# is 1 when a part failed.
 #
-# With --minutes, a part that is expected to end later than N minutes after the start is left out; the
-# summary says so. Parts without an expected time always run. Output is kept in build/logs.
+# With --minutes, a part that is expected to end more than N minutes after the start is left out, and
+# the summary says so. Parts without an expected time always run. The output is in build/logs.
 set -eu
 
 minutes=""
@@ -16,7 +16,7 @@ cd "$(dirname "$0")/.."
 logs=build/logs
 mkdir -p "$logs"
 
-# Minutes on two slow cores when nothing is in the compiler's cache.
+# Minutes on two slow cores with an empty compiler cache.
 expected_minutes() {
   case $1 in
     sanitize-address | sanitize-thread) echo 6 ;;

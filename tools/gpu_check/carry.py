@@ -1,14 +1,14 @@
-"""`make gpu-carry`: collects in one folder what `make gpu-check` needs and a bare machine lacks.
+"""`make gpu-carry`: collects in a folder what `make gpu-check` needs and a bare machine lacks.
 
     python tools/gpu_check/carry.py gpu-carry
 
-Run it with the Python of the environment and where the Debian packages are installed. Then take the
-folder along with the sources. It holds:
+Run it with the Python of the environment, on a machine that has the Debian packages. Then copy the
+folder together with the sources. It contains:
 
     usr/           headers, libraries and CMake packages of PACKAGES, laid out as in /usr
-    python/        PYTHON_PACKAGES with all that they require, in the versions of the environment
+    python/        PYTHON_PACKAGES with their requirements, in the versions of the environment
     bin/           fio (see carry_fio.py)
-    text.json.gz   what the measured models train on
+    text.json.gz   the training text of the measured models
 """
 
 import argparse
@@ -33,7 +33,7 @@ SUFFIXES = {".h", ".hpp", ".a", ".so", ".cmake"}
 
 
 def files_of(package):
-    """The files of a Debian package that a build needs."""
+    """Returns the files of a Debian package that a build needs."""
     listing = subprocess.run(["dpkg", "-L", package], check=True, capture_output=True, text=True)
     paths = [Path(line) for line in listing.stdout.splitlines()]
     return [
@@ -44,12 +44,12 @@ def files_of(package):
 
 
 def is_needed(path):
-    """Leaves out a static library beside a shared one: not all can be part of the extension."""
+    """Rejects static libraries beside shared ones: not all can be linked into the extension."""
     return path.suffix != ".a" or not path.with_suffix(".so").exists()
 
 
 def place_of(path):
-    """The path within the folder, as in /usr. Headers of one architecture join the others."""
+    """Returns the path in the folder, as in /usr, with architecture folders of headers merged."""
     parts = list(path.parts[1:])
     if parts[:2] == ["usr", "include"] and parts[2].endswith("-linux-gnu"):
         del parts[2]
@@ -57,7 +57,7 @@ def place_of(path):
 
 
 def names_of(library):
-    """The names that a library is looked up by, in programs and in CMake packages."""
+    """Returns the names by which programs and CMake packages find a library."""
     if library.suffix != ".so":
         return {library.name}
     dynamic = carry_fio.output("readelf", "--dynamic", "--wide", library)
@@ -70,13 +70,13 @@ def copy_package(package, folder):
         for name in names_of(path):
             target = folder / place_of(path).with_name(name)
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(path, target)  # follows links, and keeps the time of change
+            shutil.copy2(path, target)  # follows links and keeps the modification time
 
 
 def with_requirements(names) -> list[importlib.metadata.Distribution]:
-    """The installed distributions of these names, and all that they require on this Python.
+    """Returns the installed distributions of these names, and all that they require on this Python.
 
-    Raises PackageNotFoundError where one is missing.
+    Raises PackageNotFoundError when one is missing.
     """
     found, pending = {}, list(names)
     while pending:

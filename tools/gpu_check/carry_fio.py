@@ -1,8 +1,8 @@
-"""fio for a machine that has none, without the libraries that it needs for storage over networks.
+"""Carries fio to a machine without it, without its libraries for network storage.
 
-Debian's fio is linked to 80 MB of them and does not start when one is missing. Each is replaced by
-a library of the same name whose functions end the program: nothing that measures a local drive
-calls one.
+The fio of Debian links to 80 MB of them and does not start when one is missing. A library of the
+same name, whose functions end the program, replaces each one: measuring a local drive calls none of
+them.
 """
 
 import shutil
@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-# What fio uses on a local drive; the C library's parts are the target machine's own.
+# The libraries that fio uses on a local drive; the target machine has the C library.
 CARRIED = ("libz.", "libaio.", "libnuma.")
 OF_THE_SYSTEM = ("libc.", "libm.", "libdl.", "libpthread.", "librt.", "ld-linux", "linux-vdso")
 STARTER = """#!/bin/sh
@@ -21,7 +21,7 @@ LD_LIBRARY_PATH="$here/fio-libraries" exec "$here/fio-program" "$@"
 
 
 def carry(folder):
-    """Puts fio into folder/bin; says so and goes on where there is none."""
+    """Copies fio to folder/bin; prints a message when fio is not installed here."""
     program = shutil.which("fio")
     if program is None:
         print("gpu-carry: no fio here: drives will not be compared with it", file=sys.stderr)
@@ -39,12 +39,12 @@ def carry(folder):
     starter = folder / "fio"
     starter.write_text(STARTER)
     starter.chmod(0o755)
-    # It says of every stand-in that this has no version.
+    # The loader reports that the stand-ins have no version.
     subprocess.run([starter, "--version"], check=True, capture_output=True)
 
 
 def needed(program):
-    """(name, path) of the libraries that the program itself asks for."""
+    """Yields (name, path) of the libraries that the program itself needs."""
     dynamic = output("readelf", "--dynamic", "--wide", program)
     asked = {line.split("[")[1].rstrip("]") for line in dynamic.splitlines() if "(NEEDED)" in line}
     for line in output("ldd", program).splitlines():

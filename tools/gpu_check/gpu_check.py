@@ -1,8 +1,8 @@
 """`make gpu-check`: everything that needs a GPU, in one command and a given time.
 
-Runs the checks of tests/gpu with pytest, and leaves report.md and report.json in OUT. The most
-telling checks come first; those that no longer fit the time are skipped. A check that fails or
-hangs keeps no other from running. Options that are not listed here go to pytest.
+Runs the checks of tests/gpu with pytest, and writes report.md and report.json to OUT. The most
+important checks come first; those that do not fit the remaining time are skipped. The others run
+even when a check fails or hangs. Options that are not listed here go to pytest.
 
     gpu_check.py --out DIR --parts build checks           # without the measurements
     gpu_check.py --out DIR --parts checks -k fused        # some checks of a part
@@ -27,7 +27,7 @@ PARTS = ("build", "checks", "link", "training", "peers")
 class Session:
     """A session of pytest: its files in order, each with the parts of the check that need it.
 
-    With `workers`, up to so many tests run at a time, one per core.
+    With `workers`, up to that many tests run at a time, one per core.
     """
 
     name: str
@@ -47,7 +47,7 @@ SESSIONS = (  # in this order
     Session("peers", {"test_peers.py": ("peers",)}),
     Session("further_training", {"test_further_training.py": ("training",)}),
 )
-# Nothing else runs when one of these has failed.
+# When one of these fails, nothing else runs.
 REQUIRED = ("test_build.py::test_build", "test_machine.py::test_gpu_is_found")
 
 
@@ -61,11 +61,11 @@ def parse_arguments(argv=None):
     add = parser.add_argument
     add("--out", default="gpu-check", type=Path, help="folder for the report")
     add("--build", default=ROOT / "build-gpu", type=Path)
-    add("--carry", default=ROOT / "gpu-carry", type=Path, help="what make gpu-carry has made")
+    add("--carry", default=ROOT / "gpu-carry", type=Path, help="folder that make gpu-carry made")
     add("--ssd", type=Path, help="directory on the drive to use (default: in the build folder)")
     add("--parts", nargs="+", choices=PARTS, default=PARTS)
-    add("--seconds", type=float, default=520, help="that all of it may take")
-    add("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: to try the flow")
+    add("--seconds", type=float, default=520, help="time for the whole check")
+    add("--device", choices=("cuda", "cpu"), default="cuda", help="cpu is for trying the flow")
     add("--tiny", action="store_true", help="the shortest form of everything")
     return parser.parse_known_args(argv)
 
@@ -74,7 +74,7 @@ class Check:
     """One run of the chosen parts."""
 
     def __init__(self, options, pytest_arguments):
-        self.broken = []  # names of sessions in which pytest itself has failed
+        self.broken = []  # names of sessions in which pytest itself failed
         self.results = options.build.absolute() / "gpu-check" / "results"
         chosen = [(session, session.chosen_files(set(options.parts))) for session in SESSIONS]
         self.sessions = [(session, files) for session, files in chosen if files]
@@ -87,11 +87,11 @@ class Check:
         ]
 
     def log(self, session) -> Path:
-        """The report log of a session. It stays until the session runs again."""
+        """Returns the report log of a session, which stays until the session runs again."""
         return self.results / f"{session.name}.jsonl"
 
     def run(self, reporter) -> str:
-        """Runs the sessions. Returns how the run has ended, as a sentence.
+        """Runs the sessions. Returns a sentence about how the run ended.
 
         Raises KeyboardInterrupt.
         """
@@ -125,9 +125,9 @@ def failed_names(results) -> set[str]:
 
 
 def make_reporter(options, check):
-    """The plugin for pytest that writes the report.
+    """Returns the plugin for pytest that writes the report.
 
-    pytest and its plugins come from the carried folder, or from this Python where that is missing.
+    pytest and its plugins come from the carried folder, or from this Python without it.
     """
     sys.path.insert(0, str(options.carry.absolute() / "python"))
     try:

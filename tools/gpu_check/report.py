@@ -17,14 +17,14 @@ from pathlib import Path
 
 from targets import Arms, bits_rows, link_rows, peer_rows, training_rows
 
-# How much of the end of a test's output the reports have.
+# How many of the last characters of a test's output the reports contain.
 SHOWN_CHARACTERS = 4_000  # in report.md, of a failed test
 PASSED_CHARACTERS, FAILED_CHARACTERS = 4_000, 200_000  # in report.json
 VERDICTS = {True: "met", False: "MISSED", None: ""}
 
 
 def machine_facts() -> dict:
-    """Describes this machine, as far as its programs tell."""
+    """Describes this machine; a fact is empty where its program is missing."""
     return {
         "python": platform.python_version(),
         "executable": sys.executable,
@@ -44,7 +44,7 @@ def machine_facts() -> dict:
 
 
 def version_of(package: str) -> str:
-    """The version of an installed package, which is not imported; empty where it is missing."""
+    """Returns the version of a package without importing it; empty when it is not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -52,7 +52,7 @@ def version_of(package: str) -> str:
 
 
 def output_of(*command) -> str:
-    """The output of a command; empty where the program is missing or fails."""
+    """Returns the output of a command; empty when the program is missing or fails."""
     if shutil.which(command[0]) is None:
         return ""
     try:
@@ -63,10 +63,10 @@ def output_of(*command) -> str:
 
 
 def read_results(log: Path) -> list[dict]:
-    """The results in a report log, one for each test that has begun.
+    """Returns the results in a report log, one for each test that has begun.
 
-    `outcome` is passed, failed, skipped or, where the log does not tell the end of the test,
-    unfinished. A log whose last line is cut off is read up to there.
+    `outcome` is passed, failed, skipped or, when the log does not have the end of the test,
+    unfinished. An incomplete last line is ignored.
     """
     results = {}
     for entry in read_lines(log):
@@ -79,7 +79,7 @@ def read_results(log: Path) -> list[dict]:
 
 
 def read_lines(log: Path):
-    """Yields the entries of a log; none where there is no log."""
+    """Yields the entries of a log; none when there is no log."""
     for line in log.read_text().splitlines() if log.exists() else ():
         try:
             yield json.loads(line)
@@ -109,7 +109,7 @@ def merge(result: dict, entry: dict) -> None:
 
 
 def text_of(longrepr) -> str:
-    """The message of a failure, as pytest has put it into the log."""
+    """Returns the message of a failure from its entry in the log."""
     if not isinstance(longrepr, dict):
         return str(longrepr)
     crash = longrepr["reprcrash"]
@@ -117,7 +117,7 @@ def text_of(longrepr) -> str:
 
 
 def measured(results: list[dict]) -> dict:
-    """The records that the tests have left: of arms and peers by the title of the job."""
+    """Collects the records that tests wrote; those of arms and peers by the title of the job."""
     found = {"arms": {}, "peers": {}, "link": None}
     for properties in (result["properties"] for result in results):
         for kind in ("arm", "peer"):
@@ -129,7 +129,7 @@ def measured(results: list[dict]) -> dict:
 
 
 def rows_of(found: dict) -> list[dict]:
-    """The figures that the records give, each beside its target: see targets.py."""
+    """Returns the figures of the records beside their targets: see targets.py."""
     rows = []
     for title, records in found["arms"].items():
         arms = Arms(title, records)
@@ -171,7 +171,7 @@ def table_line(*cells: str) -> str:
 
 
 def write(out: Path, state: str, machine: dict, logs: list[Path]) -> list[dict]:
-    """Writes both files anew from what the logs tell so far. Returns the results.
+    """Rewrites both files from the logs so far. Returns the results.
 
     A file is replaced as a whole, so that it is complete whenever the machine is lost.
     """
@@ -179,7 +179,7 @@ def write(out: Path, state: str, machine: dict, logs: list[Path]) -> list[dict]:
     found = measured(results)
     try:
         rows = rows_of(found)
-    except Exception:  # a record that nobody has expected is no reason to end the checks
+    except Exception:  # an unexpected record must not end the checks
         rows = []
         state += f" The figures cannot be made:\n\n```\n{traceback.format_exc()}```"
     out.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """Makes rows from the records of arms, peers and copies: a figure beside its target.
 
 A row is a dict with `name`, `value`, `reference`, `ratio` and `met`. `reference` is the target;
-`met` tells whether the figure meets it, and is None where there is no verdict. `note` may say more.
+`met` says whether the figure meets it, and is None without a verdict. `note` is optional.
 """
 
 from statistics import median
@@ -11,7 +11,7 @@ OF_BOUND_TARGET = 0.97
 IDLE_COST_MAX = 0.01
 PEER_TARGET = 2.0
 RATE_TARGET = 0.95
-DRIFT_MAX = 0.10  # of stock PyTorch between its two runs; above it, times give no verdict
+DRIFT_MAX = 0.10  # of stock PyTorch between its two runs; above it, times have no verdict
 
 
 def row(name, value, reference, met, note=""):
@@ -21,7 +21,7 @@ def row(name, value, reference, met, note=""):
 
 
 class Arms:
-    """The records of one job in one precision, from all times that it was measured."""
+    """The records of one job in one precision, from all of its measurements."""
 
     def __init__(self, title, records):
         self.title = title
@@ -31,7 +31,7 @@ class Arms:
                 self.by_name.setdefault(record["arm"], []).append(record)
 
     def seconds(self, arm):
-        """The median over all measured steps; None where the arm was not measured."""
+        """Returns the median over all measured steps; None when the arm was not measured."""
         records = self.by_name.get(arm, [])
         times = [seconds for record in records for seconds in record["measured_seconds"]]
         return median(times) if times else None
@@ -45,7 +45,7 @@ class Arms:
         return max(first, again) / min(first, again) - 1 if first and again else 0.0
 
     def budgeted(self):
-        """The names of the arms under a budget, in the order in which they were first measured."""
+        """Returns the names of the arms under a budget, in the order of their first measurement."""
         return [name for name in self.by_name if name.partition("-")[0] in ("host", "ssd", "both")]
 
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Prints the path of a Python 3.10 to 3.13 that can make a virtual environment and has the headers to
-# build an extension; installs Debian's when there is none. $PYTHON, when set, is the only candidate.
+# build an extension. Installs the one of Debian when there is none. $PYTHON, when set, is the only candidate.
 set -eu
 
 usable='
@@ -20,7 +20,7 @@ find_usable() {
 
 if [ -n "${PYTHON:-}" ]; then
   find_usable "$PYTHON" && exit 0
-  echo "PYTHON=$PYTHON cannot be used: needed is 3.10 to 3.13 with venv and the C headers" >&2
+  echo "PYTHON=$PYTHON cannot be used: it must be Python 3.10 to 3.13 with venv and the C headers" >&2
   exit 1
 fi
 candidates="python3 python3.13 python3.12 python3.11 python3.10 /usr/bin/python3"
@@ -28,5 +28,5 @@ candidates="python3 python3.13 python3.12 python3.11 python3.10 /usr/bin/python3
 find_usable $candidates && exit 0
 "$(dirname "$0")/install_packages.sh" python3 python3-venv python3-dev >&2
 find_usable /usr/bin/python3 && exit 0
-echo "No usable Python: needed is 3.10 to 3.13 with venv and the C headers (set PYTHON)" >&2
+echo "No usable Python: install 3.10 to 3.13 with venv and the C headers, or set PYTHON" >&2
 exit 1

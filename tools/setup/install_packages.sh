@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs the Debian packages named in packages.txt, and those given as arguments, that are missing.
-# Says which before it starts; does nothing, in milliseconds, when all are there.
+# Installs the missing Debian packages of packages.txt and of the arguments, and prints their names
+# first. Ends within milliseconds when none is missing.
 set -eu
 
 wanted="$(grep -v '^#' "$(dirname "$0")/packages.txt") $*"
@@ -36,9 +36,9 @@ echo "Installing Debian packages:$missing"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 apt="$as_root env DEBIAN_FRONTEND=noninteractive apt-get"
-# Container images leave out documentation; python3-doc is wanted for its text.
+# Container images omit documentation, but python3-doc is needed for its text.
 documentation="Dpkg::Options::=--path-include=/usr/share/doc/python3*"
-# shellcheck disable=SC2086  # lists of words on purpose
+# shellcheck disable=SC2086  # word splitting is intended
 if ! { $apt update -qq &&
   $apt install -y --no-install-recommends -o "$documentation" $missing; } </dev/null >"$log" 2>&1; then
   cat "$log" >&2

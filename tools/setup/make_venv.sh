@@ -1,6 +1,6 @@
 #!/bin/sh
-# make_venv.sh DIR REQUIREMENTS [PACKAGES]: makes or updates a virtual environment, and says what it
-# installs. With PACKAGES, the Python packages in that folder are importable there in place.
+# make_venv.sh DIR REQUIREMENTS [PACKAGES]: makes or updates a virtual environment, and prints what it
+# installs. With PACKAGES, the environment imports the Python packages in that folder in place.
 set -eu
 
 directory=$1
@@ -19,7 +19,7 @@ included=$(sed -n "s|^-r |$(dirname "$requirements")/|p" "$requirements")
 size=""
 grep -q '^torch==' "$requirements" && size=" (about 5 GB with the libraries of PyTorch)"
 echo "Installing into $directory$size:"
-# shellcheck disable=SC2086  # none or several
+# shellcheck disable=SC2086  # $included is empty or several words
 cat "$requirements" $included | grep '==' | sed 's/^/  /'
 quiet=""
 [ -t 1 ] || quiet="--quiet"

@@ -1,4 +1,4 @@
-"""Text of the site's pages: what is mended before they are rendered, and checked afterwards."""
+"""Corrects the text of the site's pages before they are rendered, and checks them afterwards."""
 
 import itertools
 import re
@@ -9,7 +9,7 @@ _LIST_IN_PARAGRAPH = re.compile(r"^(?![-*|#>\s]|\d+\.)(.+\n)(?=(?:[-*]|1\.) )", 
 
 
 def lists_apart(markdown):
-    """With empty lines before lists, which code hosts do not need and Python-Markdown does.
+    """Adds an empty line before each list, which Python-Markdown needs and code hosts do not.
 
     >>> lists_apart("Rules:\\n- one\\n- two\\n")
     'Rules:\\n\\n- one\\n- two\\n'
@@ -21,8 +21,10 @@ def lists_apart(markdown):
 
 
 def remote_resources(html):
-    """The addresses that a browser would fetch from other sites to show the page. Links are not
-    fetched."""
+    """Collects the addresses that a browser would fetch from other sites to show the page.
+
+    Addresses of links are not among them.
+    """
     found = _RemoteResources()
     found.feed(html)
     return found.addresses
@@ -41,11 +43,11 @@ class _RemoteResources(HTMLParser):
         if re.match(r"(https?:)?//", address):
             self.addresses.append(address)
         if "mermaid" in (attributes.get("class") or "").split():
-            self.addresses.append("Mermaid")  # which the theme fetches where a page has a diagram
+            self.addresses.append("Mermaid")  # the theme fetches it for a page with a diagram
 
 
 def commands_of(help_text):
-    """The names below "Subcommands:" in the help of a program.
+    """Returns the names below "Subcommands:" in the help of a program.
 
     >>> commands_of("Usage: x\\n\\nSubcommands:\\n  run     Train\\n  dry-run Tell\\n")
     ['run', 'dry-run']

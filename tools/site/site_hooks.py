@@ -38,7 +38,7 @@ def on_post_page(output, page, **_):
 
 
 def _command_reference():
-    """A section for each command that `teraio --help` lists. Raises PluginError without a build."""
+    """Makes a section per command in `teraio --help`. Raises PluginError without a build."""
     names = commands_of(_help_of())
     if not names:
         raise PluginError(f"{COMMAND} --help lists no commands")
@@ -47,7 +47,7 @@ def _command_reference():
 
 
 def _help_of(*command):
-    environment = os.environ | {"COLUMNS": "100"}  # at which argparse breaks lines
+    environment = os.environ | {"COLUMNS": "100"}  # the width at which argparse breaks lines
     try:
         shown = subprocess.run(
             [COMMAND, *command, "--help"],
