@@ -1,4 +1,4 @@
-"""What the document needs to know about a case: each analysis runs `teraio` on the case's trace."""
+"""The analyses of a case for the document: each runs `teraio` on the trace of the case."""
 
 import functools
 import json
@@ -35,8 +35,11 @@ class Analysis:
 
 
 def of_case(case):
-    """The analyses of a case: all for those of every figure, fewer for steps of Figure 7 alone, and
-    memory for the stages of a pipeline."""
+    """Returns the analyses of a case.
+
+    A case of every figure has all of them, a step of Figure 7 alone has fewer, and a stage of a
+    pipeline has memory.
+    """
     if case in cases.STAGES:
         return [Analysis("characterization", characterization)]
     if case in cases.CASES:
@@ -58,33 +61,33 @@ def _step_under(system, with_timeline):
 
 
 def characterization(trace):
-    """The tables of `teraio characterize` (docs/analysis.md), with the roofline of the machine."""
+    """Returns the tables of `teraio characterize` (docs/analysis.md) with the machine's roofline."""
     return tables("characterization", "characterize", trace, "--hardware", cases.HARDWARE)
 
 
 def memory(trace):
-    """The same without the roofline, which takes as long as several plans."""
+    """Returns the same without the roofline, which takes as long as several plans."""
     return tables("characterization", "characterize", trace)
 
 
 def against_bandwidth(trace):
-    """The tables of `teraio what-if` for migration bandwidths, with drives alone."""
+    """Returns the tables of `teraio what-if` for migration bandwidths, without host memory."""
     inputs = ["--trace", trace, "--hardware", cases.HARDWARE, "--host-limit", "0"]
     return tables("what-if", "what-if", *inputs, "--bandwidth", BANDWIDTHS)
 
 
 def against_drives_and_host(trace):
-    """The tables of `teraio what-if` for each number of drives with each size of host memory."""
+    """Returns the tables of `teraio what-if` for all numbers of drives and sizes of host memory."""
     inputs = ["--trace", trace, "--hardware", cases.HARDWARE]
     grid = ["--drives", "1-4", "--host-memory", HOST_MEMORIES, "--grid"]
     return tables("what-if", "what-if", *inputs, *grid)
 
 
 def tables(name, *arguments):
-    """The tables that a command writes to NAME.json with --out.
+    """Returns the tables that a command writes to NAME.json with --out.
 
-    The command would draw them with the Python that TERAIO_PYTHON names; it finds none, because the
-    document has figures of its own.
+    TERAIO_PYTHON names no interpreter, so that the command draws no figures: the document has its
+    own.
     """
     with tempfile.TemporaryDirectory() as folder:
         teraio(*arguments, "--out", folder, TERAIO_PYTHON="none")
@@ -92,9 +95,9 @@ def tables(name, *arguments):
 
 
 def step(trace, system, with_timeline):
-    """A step under a system, planned and simulated.
+    """Plans and simulates a step under a system.
 
-    Returns what `teraio simulate --json` prints, and of_planning; {"refused": why} where the step
+    Returns what `teraio simulate --json` prints, and of_planning; {"refused": why} when the step
     does not fit. With a timeline, of_timeline too.
     """
     policy, *limits = system.options
@@ -115,8 +118,11 @@ def step(trace, system, with_timeline):
 
 
 def of_timeline(events, step_s):
-    """Of a timeline's events: seconds in which ops run beside transfers, and the bytes per second
-    that drives read and write, in each of SLICES parts of the step."""
+    """Returns what the document needs of the events of a timeline.
+
+    These are the seconds in which ops overlap transfers, and the bytes per second that drives read
+    and write in each of SLICES parts of the step.
+    """
     timeline = Timeline(events, step_s)
     return {
         "overlapped_s": timeline.overlapped_s(),
@@ -126,8 +132,11 @@ def of_timeline(events, step_s):
 
 
 def of_planning(summary):
-    """Of what `teraio plan` printed: seconds of planning, measured on this machine with its present
-    load, and the lower bound on the step time, in seconds."""
+    """Returns what the document needs of the output of `teraio plan`.
+
+    These are the seconds of planning, on this machine with its present load, and the lower bound on
+    the step time in seconds.
+    """
     number, unit = re.search(r"planned in ([0-9.]+) (s|ms|us|ns)\b", summary).groups()
     bound = re.search(r"no plan is faster than ([0-9.]+) (s|ms|us|ns)\b", summary)
     return {
@@ -139,6 +148,6 @@ def of_planning(summary):
 
 
 def machine():
-    """This machine's cores and processor, in words."""
+    """Describes the cores and the processor of this machine."""
     names = re.findall(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     return f"{os.cpu_count()} cores, {names[0] if names else platform.machine()}"

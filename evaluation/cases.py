@@ -1,4 +1,4 @@
-"""What is evaluated: models as they are trained, the machine, and the systems."""
+"""The subjects of the evaluation: models as they are trained, the machine, and the systems."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +48,7 @@ class Case:
         return f"{self.model}, {self.batch}"
 
     def with_batch(self, micro_batches, micro_batch, sequence_length):
-        """The same model with a step of another size."""
+        """Returns the same model with a step of another size."""
         return Case(
             f"{self.key}-{micro_batches}x{micro_batch}x{sequence_length}",
             self.model,
@@ -66,7 +66,7 @@ GR8 = Case(
 )
 L70 = Case("l70", "Llama3-70B", 2, 8, 2048, LLAMA, ("--preset", "llama3-70b"))
 
-# The step of each model that every figure has.
+# The step of each model in every figure.
 CASES = [
     L8,
     GR8,
@@ -76,7 +76,7 @@ CASES = [
     Case("bert", "BERT-Large", 4, 64, 512, TRANSFORMER, ("--shape", "bert-large")),
 ]
 
-# Figure 7 has other batches and sequence lengths too, by model. Micro-batches have 16,384 tokens.
+# The further batches and sequence lengths of Figure 7. Micro-batches have 16,384 tokens.
 BATCHES = {
     "l8": [L8.with_batch(count, 8, 2048) for count in (2, 4, 8, 16)],
     "gr8": [GR8.with_batch(count, 8, 2048) for count in (2, 4)],
@@ -110,7 +110,7 @@ STAGES = [
 
 
 def settings():
-    """The steps that only Figure 7 has, each once."""
+    """Returns the steps that only Figure 7 has, each once."""
     groups = [*BATCHES.values(), *SEQUENCES.values(), *MICRO_BATCHES.values()]
     every = {case.key: case for group in groups for case in group}
     return [case for case in every.values() if case not in CASES]
@@ -118,7 +118,7 @@ def settings():
 
 @dataclass(frozen=True)
 class System:
-    """A policy of `teraio plan`: `options` are the name of the policy and limits."""
+    """A policy of `teraio plan`: `options` are its name and limits."""
 
     key: str
     name: str
@@ -137,10 +137,10 @@ SYSTEMS = [
     System("zero-infinity-ssd", "ZeRO-Infinity on drives alone", ("zero-infinity", *_SSD)),
     System("on-demand", "on-demand paging", ("on-demand",)),
 ]
-# The systems that the paper has, for the steps that only Figure 7 has.
+# The systems of the paper, for the steps that only Figure 7 has.
 SYSTEMS_OF_SETTINGS = SYSTEMS[:6]
 
 
 def of(results):
-    """The cases of CASES that have results, in order."""
+    """Returns the cases of CASES that have results, in order."""
     return [case for case in CASES if case.key in results]

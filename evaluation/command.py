@@ -9,11 +9,11 @@ TERAIO = cases.ROOT / "build" / "bin" / "teraio"
 
 
 class CommandFailed(Exception):
-    """`teraio` ended with an error; the message is the last line that it printed."""
+    """Raised when `teraio` ends with an error; the message is the last line that it printed."""
 
 
 def teraio(*arguments, **environment):
-    """Runs `teraio` with the arguments, and the environment variables added to this process's.
+    """Runs `teraio` with the arguments, and with `environment` added to that of this process.
 
     Returns what it prints. Raises CommandFailed when its exit code is not 0.
     """

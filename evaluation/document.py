@@ -11,12 +11,12 @@ _NAME = re.compile(r"\{\{(\w+)\}\}")
 
 
 def text_of(results, images):
-    """The document in Markdown; `images` is the folder of its figures, relative to the document."""
+    """Returns the document in Markdown; `images` is the relative path to its figures."""
     return filled(TEMPLATE.read_text(), tables.values(results) | {"images": str(images)})
 
 
 def filled(template, values):
-    """The template with each {{name}} replaced by its value.
+    """Returns the template with each {{name}} replaced by its value.
 
     Raises KeyError when a name has no value, or a value no name.
     """

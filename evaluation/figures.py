@@ -37,14 +37,14 @@ def periods(results):
 
 
 def traces_of(results, found):
-    """The characterized traces of the cases, under the cases' titles."""
+    """Returns the characterized traces of the cases, with the titles of the cases."""
     return [
         results[case.key]["characterization"]["traces"][0] | {"name": case.title} for case in found
     ]
 
 
 def bandwidth(results):
-    """Figure 3: fraction of ideal against bandwidth: the bound, and what our planner reaches."""
+    """Figure 3: fraction of ideal against bandwidth: the bound, and the result of our planner."""
     figure, ((axes,),) = style.grid(1, 1, width=6, height=3.4)
     found = cases.of(results)
     traces = traces_of(results, found)
@@ -106,7 +106,7 @@ def draw_throughput(axes, case, systems):
 
 
 def label_systems(axes, margin):
-    """Names the bars of a panel that has one per system."""
+    """Labels the bars of a panel that has one per system."""
     keys = [system.key for system in cases.SYSTEMS]
     axes.set_xticks(range(len(keys)), keys, rotation=60, ha="right")
     axes.grid(axis="x", visible=False)
@@ -146,7 +146,7 @@ def draw_steps(axes, results, steps, quantity):
 
 
 def split(results):
-    """Figure 8: seconds of a step: computing alone, computing beside transfers, stalled."""
+    """Figure 8: seconds of a step: compute alone, compute that overlaps transfers, and stalls."""
     figure, panels = panel_per_case(results, height=3.2)
     for axes, case in panels:
         for place, system in enumerate(cases.SYSTEMS):

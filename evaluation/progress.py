@@ -1,4 +1,4 @@
-"""What a run prints: a line for each finished task, and the failures at the end."""
+"""The output of a run: a line for each finished task, and the failures at the end."""
 
 import sys
 import time
@@ -16,7 +16,7 @@ PLURALS = {
 
 
 class Progress(ConsoleReporter):
-    """doit's reporter: numbers the tasks of each kind, and tells how long each took.
+    """The reporter for doit: numbers the tasks of each kind, and prints how long each took.
 
     The kind of a task is its name up to the first colon.
     """
@@ -45,7 +45,7 @@ class Progress(ConsoleReporter):
 
     def add_failure(self, task, fail):
         if isinstance(fail, UnmetDependency):
-            return  # what it depends on has failed, and was told
+            return  # a task that it depends on has failed and was reported
         self._failed.append(task)
         self._tell(task, f"failed: {fail.message}")
         if fail.traceback:

@@ -6,7 +6,7 @@ from doit.dependency import JsonDB
 
 
 class StateFile(JsonDB):
-    """doit's JSON file of finished tasks, written after each task.
+    """The JSON file of doit with finished tasks, written after each task.
 
     doit itself writes it when a run ends, so that a run that is killed would lose everything. The
     file is replaced as a whole and is therefore complete at any time.
@@ -14,7 +14,7 @@ class StateFile(JsonDB):
 
     def set(self, task_id, dependency, value):
         super().set(task_id, dependency, value)
-        if dependency == "deps:":  # what doit records last of a task
+        if dependency == "deps:":  # the last item that doit records of a task
             self.dump()
 
     def dump(self):

@@ -27,7 +27,7 @@ DRIVE_SYSTEMS = ("ours-ssd", "algorithm1-ssd", "zero-infinity-ssd")
 
 
 def values(results):
-    """The text that replaces each name in the template."""
+    """Returns the text that replaces each name in the template."""
     machine, load = planning_conditions(results)
     prices = server_prices()
     return {
@@ -58,7 +58,7 @@ def values(results):
 
 
 def table(header, rows):
-    """A Markdown table; cells are anything that str() takes."""
+    """Returns a Markdown table; cells are converted with str()."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
 
@@ -72,7 +72,7 @@ def small_percent(value, whole):
 
 
 def fraction_of_ideal(run):
-    """In percent; "does not fit" where the step does not fit."""
+    """Formats the fraction of ideal in percent, or "does not fit"."""
     return "does not fit" if "refused" in run else percent(run["fraction_of_ideal"])
 
 
@@ -85,7 +85,7 @@ def run_of(results, case, system):
 
 
 def fitting(results, *systems):
-    """The cases that fit under our planner with host memory, and under the systems given."""
+    """Returns the cases that fit under our planner with host memory and under the given systems."""
     return [
         case
         for case in cases.of(results)
@@ -94,7 +94,7 @@ def fitting(results, *systems):
 
 
 def speedup(results, case, over, ours="ours-mixed"):
-    """The step time under the system `over`, divided by that under the system `ours`."""
+    """Returns the step time under the system `over`, divided by that under the system `ours`."""
     return run_of(results, case, over)["step_ns"] / run_of(results, case, ours)["step_ns"]
 
 
@@ -110,20 +110,20 @@ def summary(results):
 
 
 def known(results, groups):
-    """The cases of the groups that have results, each once."""
+    """Returns the cases of the groups that have results, each once."""
     every = {case.key: case for group in groups.values() for case in group}
     return [case for key, case in every.items() if key in results]
 
 
 def steps_of_figure_7(results):
-    """The models, batches and sequence lengths of the paper's Figure 7."""
+    """Returns the models, batches and sequence lengths of Figure 7 of the paper."""
     return known(
         results, {key: (*cases.BATCHES[key], *cases.SEQUENCES[key]) for key in cases.BATCHES}
     )
 
 
 def means(results):
-    """The mean fraction of ideal, and the mean speed over each ZeRO system, of Figure 7's steps."""
+    """Makes a table of mean fractions of ideal and mean speeds over each ZeRO system (Figure 7)."""
     rows = []
     for key in ("algorithm1-ssd", "ours-ssd", "algorithm1-mixed", "ours-mixed"):
         runs = [run_of(results, case, key) for case in steps_of_figure_7(results)]
@@ -136,7 +136,7 @@ def means(results):
 
 
 def mean_speedup(results, key, over):
-    """Such as "1.20 (maximum 1.31, 13 steps)", over the steps of Figure 7 that fit under both."""
+    """Returns e.g. "1.20 (maximum 1.31, 13 steps)", over steps of Figure 7 that fit under both."""
     steps = [
         case
         for case in steps_of_figure_7(results)
@@ -149,7 +149,7 @@ def mean_speedup(results, key, over):
 
 
 def settings(results, steps):
-    """A row per step: what it is, and its fraction of ideal under each system."""
+    """Makes a row per step: its description, and its fraction of ideal under each system."""
     rows = []
     for case in steps:
         runs = [run_of(results, case, system.key) for system in cases.SYSTEMS_OF_SETTINGS]
@@ -161,7 +161,7 @@ def settings(results, steps):
 
 
 def peak_of(results, case):
-    """The paper's M: the natural peak of the step over the capacity of the device."""
+    """Returns the M of the paper: the natural peak of the step over the capacity of the device."""
     capacity = json.loads(cases.HARDWARE.read_text())["device_memory_bytes"]
     return trace_of(results, case)["phases"][-1]["all_bytes_max"] / capacity
 
@@ -203,7 +203,7 @@ def memory_table(results, found):
 
 
 def largest_phases(trace):
-    """For each name of a phase, which has one per micro-batch, the one with the highest peak."""
+    """Returns the phase with the highest peak for each name: there is one per micro-batch."""
     largest = {}
     for phase in trace["phases"]:
         known = largest.get(phase["name"])
@@ -261,7 +261,7 @@ def fraction_of_setting(setting):
 
 
 def planned_here(results):
-    """The runs whose planning Table 1 reports."""
+    """Returns the runs whose planning times are in Table 1."""
     return [
         run_of(results, case, system)
         for case in fitting(results, "algorithm1-mixed")
@@ -270,7 +270,7 @@ def planned_here(results):
 
 
 def planning_conditions(results):
-    """The machine that planned, and its highest load average meanwhile, in words."""
+    """Returns the machine that planned and its highest load average during planning, in words."""
     runs = planned_here(results)
     load = max(run["load"] for run in runs)
     return "; ".join(sorted({run["machine"] for run in runs})), f"{load:.1f}"
@@ -304,12 +304,12 @@ def figure_7(results):
 
 
 def reported_key(system):
-    """The key of what the paper reports for a system; it has one planner, which is Algorithm 1."""
+    """Returns the key of the paper's figures for a system; its only planner is Algorithm 1."""
     return system.key.removeprefix("algorithm1-").removeprefix("ours-")
 
 
 def tokens(case, run):
-    """Tokens per second of both GPUs; empty where the step does not fit."""
+    """Formats the tokens per second of both GPUs; empty when the step does not fit."""
     return "" if "refused" in run else f"{case.tokens_per_step / (run['step_ns'] / 1e9):,.0f}"
 
 
@@ -336,7 +336,7 @@ def figure_8(results):
 
 
 def parts_of(run):
-    """The seconds of a step, by what happens in them."""
+    """Divides the seconds of a step into compute, overlap and stalls."""
     ideal_s = run["ideal_ns"] / 1e9
     overlapped_s = min(run["overlapped_s"], ideal_s)
     return {
@@ -347,7 +347,7 @@ def parts_of(run):
 
 
 def by_host(grid):
-    """The settings for each size of host memory, in order of drives."""
+    """Returns the settings for each size of host memory, in order of drives."""
     groups = {}
     for setting in grid["sweeps"][0]["settings"]:
         groups.setdefault(setting["setting"]["host"], []).append(setting)
@@ -364,7 +364,7 @@ def figure_9(results):
 
 
 def half_machine(results):
-    """What the paper says about two drives, with the same memory per server: half of it per GPU."""
+    """Compares half of the drives and memory with the whole machine, as the text of the paper does."""
     small = setting_of(results, "l8", 2, 32)
     half, whole = setting_of(results, "l70", 2, 256), setting_of(results, "l70", 4, 512)
     sentences = ["Memory is per GPU here, and the server has twice as much."]
@@ -383,7 +383,7 @@ def half_machine(results):
 
 
 def setting_of(results, key, drives, host_gb):
-    """The outcome of one machine of the grid; None without results, or where it does not fit."""
+    """Returns the result of a machine of the grid; None without results or when it does not fit."""
     if key not in results:
         return None
     for setting in results[key]["grid"]["sweeps"][0]["settings"]:
@@ -405,7 +405,7 @@ def figure_10(results):
 
 
 def drive_use(run):
-    """Bytes read and written per second: their mean, that of the busiest slices, and idle time."""
+    """Describes the bytes read and written per second: mean, busiest slices, and idle time."""
     pairs = zip(run["ssd_read_rates"], run["ssd_write_rates"], strict=True)
     rates = sorted(read + written for read, written in pairs)
     busiest = rates[-max(1, len(rates) // 20) :]
@@ -422,7 +422,7 @@ def name_of(key):
 
 
 def server_prices():
-    """The price in dollars of the server for each kind of system, with its memory and drives."""
+    """Returns the dollars that the server of each kind of system costs, with memory and drives."""
     prices = json.loads(cases.PRICES.read_text())
     drives = len(json.loads(cases.HARDWARE.read_text())["drives"]) * prices["devices"]
     small = prices["server"]
@@ -450,7 +450,7 @@ def table_3(results, prices):
 
 
 def efficiency(results, prices):
-    """Throughput per price relative to the ZeRO systems, as means over the models that fit."""
+    """Describes throughput per price relative to ZeRO systems, as means over models that fit."""
     parts = []
     for key in ("zero-offload", "zero-infinity"):
         ratios = [

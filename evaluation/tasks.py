@@ -1,12 +1,12 @@
-"""The evaluation as tasks of doit, each with the files that it depends on.
+"""The evaluation as tasks of doit, with the files that each task depends on.
 
     trace:CASE           a dry run of the case's script
-    analysis:CASE:NAME   what `teraio` computes from the trace
+    analysis:CASE:NAME   a result of `teraio` for the trace
     figure:NAME          a figure, drawn from all analyses
     document             docs/evaluation.md and its figures
 
-doit runs a task only when the content of a file that it depends on has changed, its parameters have
-changed, or its outcome is missing.
+doit runs a task only when the content of a file that it depends on or its parameters have changed,
+or when its outcome is missing.
 """
 
 import functools
@@ -33,7 +33,7 @@ WORKERS = 2
 
 @dataclass(frozen=True)
 class Folders:
-    """Where outcomes are written: intermediate ones, the document, and its figures."""
+    """The folders of outcomes: intermediate ones, the document, and its figures."""
 
     build: Path = cases.ROOT / "build" / "evaluation"
     document: Path = cases.ROOT / "docs" / "evaluation.md"
@@ -80,7 +80,7 @@ def _run(tasks, folders, workers):
 
 
 class _Loader(TaskLoader2):
-    """Gives doit tasks that are built already, instead of those of a dodo.py."""
+    """Loads tasks that are built already into doit, instead of those of a dodo.py."""
 
     def __init__(self, tasks, config):
         super().__init__()
@@ -94,7 +94,7 @@ class _Loader(TaskLoader2):
 
 
 def later_tasks(wanted, folders):
-    """The tasks that follow the dry runs, in the order in which they start."""
+    """Returns the tasks that follow the dry runs, in the order in which they start."""
     questions = [(case, analysis) for case in wanted for analysis in analyses.of_case(case)]
     return [
         *(analysis_task(case, analysis, folders) for case, analysis in questions),
@@ -141,7 +141,10 @@ def figure_task(name, wanted, folders):
 
 
 def document_task(wanted, folders):
-    """Takes a moment, so that it always runs: its outcomes are committed files that people edit."""
+    """Returns the task that writes the document.
+
+    It always runs, because it is quick and its outcomes are committed files that people can edit.
+    """
     inputs = [*_analyses(wanted, folders), *map(folders.picture, figures.FIGURES)]
     return {
         "name": "document",
@@ -153,9 +156,9 @@ def document_task(wanted, folders):
 
 
 def results_of(wanted, folders):
-    """The analyses that were made, by case.
+    """Returns the finished analyses, by case.
 
-    results[case.key] has `origin` (where the trace is from, in words), `systems` (a step under each
+    results[case.key] has `origin` (the origin of the trace, in words), `systems` (a step under each
     system), and an entry for each other analysis.
     """
     systems = {system.key for system in cases.SYSTEMS}
@@ -179,7 +182,7 @@ def _words(paths):
 
 
 def _without_traceback(action):
-    """The action, with the message of a `teraio` that fails as the failure of the task."""
+    """Wraps an action: an error of `teraio` becomes the failure of the task, with its message."""
 
     @functools.wraps(action)
     def run_action(*arguments):

@@ -29,7 +29,7 @@ def dry_run(case, path):
 
 
 def command_of(case):
-    """The arguments of `teraio dry-run` for four steps of the case, as strings."""
+    """Returns the arguments of `teraio dry-run` for four steps of the case, as strings."""
     sizes = {
         "--accumulation": case.micro_batches,
         "--micro-batch": case.micro_batch,
@@ -46,7 +46,7 @@ def command_of(case):
 
 
 def dependencies(case):
-    """The files that the trace of the case depends on, sorted."""
+    """Returns the files that the trace of the case depends on, sorted."""
     modules = cases.LLAMA.parent.glob("llama/*.py")
     dry_run_files = PACKAGE.joinpath("dry_run").rglob("*")
     files = [case.script, *modules, *dry_run_files, EXTENSION, Path(kernels.__file__)]
@@ -54,7 +54,7 @@ def dependencies(case):
 
 
 def origin(case):
-    """What the trace of the case was made from, in words for the document."""
+    """Describes the origin of the trace of a case, for the document."""
     script = case.script.relative_to(cases.ROOT)
     kind = "pipeline" if case.script == cases.LLAMA_PIPELINE else "tensor"
     return (
@@ -64,7 +64,7 @@ def origin(case):
 
 
 def _finish(path, case):
-    """Gives the trace the title and the size of the case's step, and leaves only its kernels."""
+    """Sets the title and the step size of the case in its trace, and keeps only kernels."""
     trace = json.loads(gzip.decompress(path.read_bytes()))
     trace |= {"name": case.title, "tokens_per_step": case.tokens_per_step}
     text = json.dumps(kernels.only_kernels(trace))

@@ -46,7 +46,7 @@ class Stage(nn.Module):
 
 
 def build(config: LlamaConfig, index: int, count: int) -> Stage:
-    """Stage `index` of `count` on the CPU, with random parameters."""
+    """Makes stage `index` of `count` on the CPU, with random parameters."""
     with torch.device("meta"):
         stage = Stage(config, index, count)
     stage.to_empty(device="cpu")
@@ -57,9 +57,9 @@ def build(config: LlamaConfig, index: int, count: int) -> Stage:
 
 
 def shapes_of(config: LlamaConfig, micro_batch: int, index: int, count: int) -> dict:
-    """The arguments of PipelineStage that say what the stage takes and returns for a micro-batch.
+    """Returns the arguments of PipelineStage for the inputs and outputs of a micro-batch.
 
-    With them, stages do not have to ask each other at run time.
+    With them, stages need not exchange shapes at run time.
     """
     size = (micro_batch, config.sequence_length)
     with torch.device("meta"):

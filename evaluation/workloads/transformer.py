@@ -123,7 +123,7 @@ class Transformer(nn.Module):
 
 
 def build(shape: Shape, sequence_length: int, device: str, processes: int) -> Transformer:
-    """A model on the device with random parameters, split over the processes of torchrun."""
+    """Makes a model on the device with random parameters, split over the processes of torchrun."""
     with torch.device("meta"):
         model = Transformer(shape, sequence_length)
     if processes > 1:
