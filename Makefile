@@ -1,9 +1,9 @@
-# TERAIO: `make demo` and `make test` are all that a new user needs. Both install what is missing, and
-# say what before they do: Debian packages, and virtual environments inside this folder.
+# TERAIO: a new user needs only `make demo` and `make test`. Both install what is missing, and say so
+# first: Debian packages, and virtual environments in this folder.
 #
-# PYTHON=...             the interpreter to make the environments with (default: one that is suitable)
-# FULL=1                 the demo with more and larger steps, as in docs/measurements.md
-# FUZZ_SECONDS=60        how long `make fuzz` goes on
+# PYTHON=...             the interpreter of the environments (default: a suitable one)
+# FULL=1                 run the demo with more and larger steps, as in docs/measurements.md
+# FUZZ_SECONDS=60        how long `make fuzz` runs
 # JOBS=...               how many C++ test programs run at a time (default: one per core)
 # TEST_WORKERS=...       how many Python tests run at a time (default: one per core, at most 4)
 # TERAIO_SKIP_NEWEST=1   test against the pinned PyTorch only
@@ -32,7 +32,7 @@ demo: build corpus  ## train a Llama in a third of the memory that it needs, thr
 test:  ## test in minutes: every C++ test, and the Python tests of the fast level
 	@tools/run_tests.sh build test-cpp test-python
 
-# Nothing is skipped in silence: what the machine cannot test (without root, for example) fails.
+# A test that this machine cannot run (without root, for example) fails instead of being skipped.
 .PHONY: test-all
 test-all: export TERAIO_REQUIRE_ALL := 1
 test-all:  ## test everything: also the full level, the newest PyTorch and sanitizers; needs root
@@ -59,9 +59,9 @@ bench-peers: build corpus $(VENV_PEERS)/.ready  ## compare with DeepSpeed under 
 paper: build corpus  ## predict the paper's evaluation: writes docs/evaluation.md and its figures
 	@PYTHONPATH=. $(python) -m evaluation
 
-# gpu-check uses $(PYTHON), or python3, with the PyTorch that it has. All other packages come from
-# gpu-carry/, or from the system where that folder is missing. FLAGS are options of
-# tools/gpu_check/gpu_check.py and of pytest.
+# gpu-check uses $(PYTHON), or python3, with its PyTorch. All other packages come from gpu-carry/,
+# or from the system when there is no such folder. FLAGS are options of tools/gpu_check/gpu_check.py
+# and of pytest.
 OUT ?= gpu-check
 .PHONY: gpu-check
 gpu-check:  ## on a machine with an NVIDIA GPU: build for it, test, measure, report to OUT=DIR
@@ -72,7 +72,7 @@ gpu-carry: setup corpus  ## collect in gpu-carry/ what gpu-check needs and a bar
 	@$(python) tools/gpu_check/carry.py gpu-carry
 
 .PHONY: fuzz
-fuzz:  ## give the file readers broken files, from the corpus on, for $FUZZ_SECONDS
+fuzz:  ## give the file readers broken files for $FUZZ_SECONDS, starting from the corpus
 	@tools/setup/install_packages.sh clang
 	@cmake -S . -B $(BUILD)-fuzz -G Ninja -DCMAKE_CXX_COMPILER=clang++ -DTERAIO_BUILD_FUZZERS=ON \
 	  -DTERAIO_BUILD_TESTS=OFF -DTERAIO_BUILD_BENCHMARKS=OFF -DTERAIO_BUILD_TOOLS=OFF \
@@ -88,7 +88,7 @@ docs: build $(VENV_DOCS)/.ready  ## build the documentation as a site into build
 	@echo "The site is $(BUILD)/docs/index.html. Its search needs a server: python3 -m http.server -d $(BUILD)/docs"
 
 .PHONY: format
-format: setup  ## bring C++ and Python files into the project's format
+format: setup  ## format C++ and Python files
 	@git ls-files -z '*.cpp' '*.h' | xargs -0 clang-format-14 -i
 	@$(VENV)/bin/ruff format --quiet .
 
@@ -98,20 +98,20 @@ lint: setup  ## check layers, file sizes, links and format without building
 	@$(VENV)/bin/ruff check .
 
 .PHONY: clean
-clean:  ## remove what was built; the environments stay
+clean:  ## remove what was built, but not the environments
 	rm -rf $(BUILD) $(BUILD)-newest $(BUILD)-gpu $(BUILD)-address $(BUILD)-thread $(BUILD)-fuzz gpu-carry
 
-# What the targets above are made of.
+# Targets that the ones above use.
 
 .PHONY: test-cpp test-python test-python-full test-newest
-# Python tests share the cores: threads that wait for others must not spin meanwhile.
+# Python tests share the cores, so threads that wait must not spin.
 pytest := -m pytest -n $(TEST_WORKERS) --dist worksteal
 test-python test-python-full test-newest: export OMP_WAIT_POLICY := passive
 
 test-cpp: build
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 
-# The two levels: what `make test` runs, and what only `make test-all` does.
+# The two levels of tests: `make test` runs the first, `make test-all` runs both.
 test-python: build
 	@$(python) $(pytest) -m "not full"
 
@@ -128,14 +128,15 @@ else
 	@$(python_newest) $(pytest) tests/python
 endif
 
-# The layers of raw memory and of threads; all of them would take longer than everything else. Left out
-# is what measures the process's memory, which is mostly a sanitizer's own, and what moves gigabytes.
+# Only the layers of raw memory and of threads are sanitized; sanitizing all layers would take
+# longer than all other tests. Tests that measure the memory of the process, which is mostly that of
+# the sanitizer, or that move gigabytes are left out.
 sanitized_address := device io storage testing engine
 sanitized_thread := io storage testing engine
 not_sanitized := LargeExtent.*:SsdStoreTest.TheStoreItselfTakesLittleMemory
 not_sanitized_address := $(not_sanitized)
 not_sanitized_thread := $(not_sanitized):*HoldsNoMore*
-# The thread sanitizer makes programs ten times slower: the tests with several threads.
+# The thread sanitizer makes programs ten times slower, so it runs only tests with several threads.
 only_sanitized_thread := Striped*:*Staged*:*FailingCopy*:GpuDirect*:Slow*:Faults*:HostStore*:Runtime*:Offload*:Prefetch*:Eviction*:Failed*:*RandomProgram*
 empty :=
 space := $(empty) $(empty)
@@ -152,7 +153,7 @@ sanitize-address sanitize-thread: sanitize-%: packages
 	@GTEST_FILTER='$(only_sanitized_$*)-$(not_sanitized_$*)' ctest --test-dir $(BUILD)-$* --output-on-failure -j $(JOBS) \
 	  -L '^($(subst $(space),|,$(sanitized_$*)))$$'
 
-# Text to train on: the prose sources of Python's documentation.
+# The training text: the prose sources of the Python documentation.
 .PHONY: corpus
 corpus:
 	@tools/setup/install_packages.sh python3-doc

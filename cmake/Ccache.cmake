@@ -1,9 +1,9 @@
-# Compiles through ccache where it is installed. A launcher that was chosen by hand stays, an empty one
-# too: -DCMAKE_CXX_COMPILER_LAUNCHER= compiles without ccache.
+# Compiles through ccache when it is installed. A launcher that is set by hand is kept, even an
+# empty one: -DCMAKE_CXX_COMPILER_LAUNCHER= compiles without ccache.
 #
-# Paths in the source tree count relative to the build folder, and the folder itself does not count: a
-# fresh clone elsewhere finds what another one compiled. For this to work, no command line may name a
-# path of the tree in a definition; testing/test_files.cpp and cli/python.cpp do so for all others.
+# ccache sees paths of the source tree relative to the build folder and ignores that folder, so that
+# a fresh clone elsewhere reuses what another clone has compiled. No command line may therefore
+# define a path of the tree, except those of testing/test_files.cpp and cli/python.cpp.
 
 find_program(TERAIO_CCACHE ccache)
 mark_as_advanced(TERAIO_CCACHE)

@@ -1,8 +1,8 @@
-# The CUDA device, where a toolkit is found: TERAIO_HAS_CUDA says whether. Everything above it sees one
-# header, src/device/cuda_device.h; in builds without CUDA another file stands behind that.
+# Builds the CUDA device when a toolkit is found, and sets TERAIO_HAS_CUDA. All other code includes
+# one header, src/device/cuda_device.h; a build without CUDA implements it in another file.
 #
-# The runtime is linked statically. It loads the driver when it is first called, so that programs start
-# on machines without one, and it meets PyTorch's own copy of the runtime in the driver alone.
+# The runtime is linked statically. It loads the driver at its first call, so that programs start on
+# machines without a driver. It shares only the driver with the runtime of PyTorch.
 
 if(TERAIO_CUDA STREQUAL "ON")
   find_package(CUDAToolkit 12.2 REQUIRED)

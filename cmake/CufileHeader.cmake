@@ -1,5 +1,5 @@
-# The real header and library, of the wheel that PyTorch brings or of a CUDA toolkit, to compare with
-# our declarations.
+# Finds the header and library of cuFile, in the PyTorch wheel or a CUDA toolkit, which a test
+# compares with our declarations.
 get_filename_component(python_folder "${Python_EXECUTABLE}" DIRECTORY)
 file(GLOB wheel_includes
   ${python_folder}/../lib/python*/site-packages/nvidia/*/include
@@ -10,7 +10,7 @@ find_library(TERAIO_CUFILE_LIBRARY libcufile.so.0
   HINTS ${TERAIO_CUFILE_INCLUDE}/../lib PATHS /usr/local/cuda/lib64)
 set(has_parameters "")
 if(TERAIO_CUFILE_LIBRARY AND TERAIO_CUFILE_INCLUDE AND TERAIO_CUDA_INCLUDE)
-  # Older headers lack half of what is compared.
+  # Older headers lack half of what the test compares.
   file(STRINGS ${TERAIO_CUFILE_INCLUDE}/cufile.h has_parameters REGEX "CUFILE_PARAM_FORCE_COMPAT_MODE")
 endif()
 if(has_parameters)

@@ -1,6 +1,6 @@
-# Libraries that bring no CMake package of their own: found in CMAKE_PREFIX_PATH, then in the system.
+# Finds libraries without a CMake package, in CMAKE_PREFIX_PATH and then in the system.
 
-# Makes the target teraio::NAME of lib<NAME> and `header`; `package` is what Debian calls it.
+# Makes the target teraio::NAME of lib<NAME> and `header`; `package` is the Debian package.
 function(teraio_find_library name header package)
   find_path(TERAIO_${name}_INCLUDE ${header})
   find_library(TERAIO_${name}_LIBRARY ${name})

@@ -1,9 +1,9 @@
 # Finds the Python interpreter and the PyTorch wheel that the extension is built for, and writes what
 # was found to build/python/teraio/_build_info.py.
 #
-# Gives: Python_EXECUTABLE, Python::Module; TORCH_VERSION ("2.11.0+cu130"), and the target torch_wheel
-# with the wheel's headers and libraries. The wheel's own find_package(Torch) is not used: with a CUDA
-# wheel it asks for nvcc even where only C++ is compiled.
+# Sets Python_EXECUTABLE, Python::Module, TORCH_VERSION ("2.11.0+cu130"), and the target torch_wheel
+# with the headers and libraries of the wheel. Does not use find_package(Torch) of the wheel, which
+# in a CUDA wheel asks for nvcc even when only C++ is compiled.
 
 if(NOT Python_EXECUTABLE AND EXISTS ${CMAKE_SOURCE_DIR}/.venv/bin/python)
   set(Python_EXECUTABLE ${CMAKE_SOURCE_DIR}/.venv/bin/python)
@@ -11,7 +11,7 @@ endif()
 set(Python_FIND_VIRTUALENV FIRST)
 find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.Module)
 
-# Read, not imported: that would take seconds and load a gigabyte.
+# Reads the version from a file, because importing torch takes seconds and a gigabyte of memory.
 execute_process(
   COMMAND ${Python_EXECUTABLE} -c "import importlib.util, runpy
 directory = importlib.util.find_spec('torch').submodule_search_locations[0]
@@ -39,8 +39,8 @@ target_link_libraries(torch_wheel INTERFACE
   ${torch_directory}/lib/libc10.so)
 # Empty for a PyTorch without CUDA.
 file(GLOB TORCH_CUDA_LIBRARY ${torch_directory}/lib/libc10_cuda.so)
-# Without NDEBUG at::RecordFunction has another layout than in the wheel. The wheel brings its own
-# headers of fmt, which stand before the system's and have no library.
+# at::RecordFunction has the layout of the wheel only with NDEBUG. The wheel contains headers of
+# fmt, which come before those of the system and have no library.
 target_compile_definitions(torch_wheel INTERFACE NDEBUG FMT_HEADER_ONLY=1)
 
 set(TERAIO_PYTHON_PACKAGE_DIR ${CMAKE_BINARY_DIR}/python/teraio)

@@ -1,7 +1,7 @@
-# Test programs, and how CTest runs them.
+# Builds test programs and adds them to CTest.
 #
 # CTest runs a program in one process, or in a few that share its cases (SHARDS), because starting a
-# process per case takes longer than most cases do. The output of a process names the cases that fail.
+# process per case takes longer than most cases. The output of a process names the cases that fail.
 
 find_package(GTest REQUIRED)
 
@@ -29,8 +29,8 @@ function(teraio_add_test name program)
   endforeach()
 endfunction()
 
-# The program NAME_tests of SOURCES, linked with the libraries LIBRARIES. It is optimized as far as that
-# makes compiling faster: it runs for a moment.
+# Builds the program NAME_tests from SOURCES and links the libraries LIBRARIES. It is optimized only
+# as far as that makes compiling faster, because it runs for a moment.
 function(teraio_test_program name)
   cmake_parse_arguments(PARSE_ARGV 1 program "" "" "SOURCES;LIBRARIES")
   add_executable(${name}_tests ${program_SOURCES})
@@ -40,8 +40,8 @@ function(teraio_test_program name)
     ${program_LIBRARIES} teraio_testing teraio_test_main GTest::gmock)
 endfunction()
 
-# The tests of a layer: tests/<layer>/*.cpp as one program that also links the libraries ARGN, and that
-# CTest runs in SHARDS processes. A layer without tests is an error.
+# Builds tests/<layer>/*.cpp as one program that also links the libraries ARGN, and that CTest runs
+# in SHARDS processes. A layer without tests is an error.
 function(teraio_layer_tests name)
   cmake_parse_arguments(PARSE_ARGV 1 layer "" "SHARDS" "")
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${name}/*.cpp)
