@@ -61,7 +61,7 @@ def _step_under(system, with_timeline):
 
 
 def characterization(trace):
-    """Returns the tables of `teraio characterize` (docs/analysis.md) with the machine's roofline."""
+    """Returns the tables of `teraio characterize` (docs/analysis.md), including the roofline."""
     return tables("characterization", "characterize", trace, "--hardware", cases.HARDWARE)
 
 

@@ -364,7 +364,7 @@ def figure_9(results):
 
 
 def half_machine(results):
-    """Compares half of the drives and memory with the whole machine, as the text of the paper does."""
+    """Compares half of the drives and memory with the whole machine, as the paper does."""
     small = setting_of(results, "l8", 2, 32)
     half, whole = setting_of(results, "l70", 2, 256), setting_of(results, "l70", 4, 512)
     sentences = ["Memory is per GPU here, and the server has twice as much."]
