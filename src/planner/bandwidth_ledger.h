@@ -47,7 +47,7 @@ class BandwidthLedger {
   // Book the bandwidth of these transfers; only a part of it when the range is too short.
   Booking book_write(plan::Tier tier, int64_t first, int64_t end, int64_t bytes);
   Booking book_read(plan::Tier tier, int64_t first, int64_t end, int64_t bytes);
-  // Returns the bandwidth of a booking.
+  // Gives the bandwidth of a booking back.
   void release(const Booking& booking);
 
   // Returns how long the transfer takes alone.

@@ -23,11 +23,12 @@ namespace teraio::planner {
 struct PlanBuilderOptions {
   bool clean_copies = true;  // false: every moved period writes
   bool early_writes = true;  // see Candidate::early_writer
-  // The price of a nanosecond of reading and of writing, per op; empty: 1 everywhere.
+  // The price of a nanosecond of reading and of writing at each op; empty: 1 everywhere.
   std::vector<double> read_price;
   std::vector<double> write_price;
-  // A factor on the cost of writes to the drives. Above 1, the cost of a copy is divided among the
-  // periods of its epoch, in proportion to the pressure that each relieves.
+  // A factor on the cost of writes to the drives, which has an effect only above 1: the cost of a
+  // copy is then divided among the periods of its epoch, in proportion to the pressure that each
+  // relieves.
   double ssd_write_price = 1;
   // Tensors for which request latency is a larger share of the read time than this get no timed
   // candidates.
