@@ -36,12 +36,15 @@ struct UnderWay {
   }
 
   void let_go() {
-    work.reset();  // and with it what a library may still have meant to do
+    // The Work is dropped before its operands are unpinned, because its destructor may still use
+    // them.
+    work.reset();
     for (engine::LiveTensor* tensor : held) runtime->unpin(tensor);
   }
 };
 
-// No Work is let go of under the lock: its end may free storages.
+// The collectives under way. take_if() returns them to the caller, which drops their Works without
+// the lock: a Work's destructor may free storages.
 class Collectives {
  public:
   void add(UnderWay collective) {
@@ -62,7 +65,6 @@ class Collectives {
     return result;
   }
 
-  // A tensor may be in several.
   int64_t held_bytes() {
     const std::lock_guard lock(mutex_);
     std::unordered_set<const engine::LiveTensor*> tensors;
@@ -82,7 +84,7 @@ Collectives& collectives() {
   return *instance;
 }
 
-// Gathers have lists of lists.
+// Visits nested lists, too, which gathers have as arguments.
 void visit(StorageWalk& walk, const c10::IValue& value) {
   const bool is_nested =
       value.isList() && !value.toListRef().empty() && value.toListRef().front().isList();
@@ -90,7 +92,8 @@ void visit(StorageWalk& walk, const c10::IValue& value) {
   for (const c10::IValue& element : value.toListRef()) visit(walk, element);
 }
 
-// Null when there is none, or it is empty (the library has seen to the order itself).
+// Returns the Work among the op's results. Returns null when there is none or when it is empty,
+// which means that the library has ordered the collective with the stream itself.
 WorkReference work_in(const torch::jit::Stack& stack, size_t result_count) {
   const size_t count = std::min(result_count, stack.size());
   for (size_t i = stack.size() - count; i < stack.size(); ++i) {
@@ -102,7 +105,8 @@ WorkReference work_in(const torch::jit::Stack& stack, size_t result_count) {
   return {};
 }
 
-// Whether the library lets go of a Work before it is over.
+// Returns whether the library may drop its references to a Work before the collective is over. The
+// answer is true for a GPU collective whose arguments name no process group.
 bool leaves_works(const ActiveSession& session, const torch::jit::Stack& stack, size_t first) {
   const c10::Device device = session.backend->torch_device();
   if (device.is_cpu()) return false;

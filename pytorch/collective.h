@@ -1,11 +1,15 @@
 // Collectives: a communication library works on an op's tensors after the op has returned, on
 // threads or streams of its own.
 //
-// The operands stay pinned until the collective's Work is over. A Work is over when nothing else
-// holds a reference to it: the library's threads have dropped it, and the program has waited for
-// it, as it must before it uses the results. (gloo's reduce_scatter starts its last copy only in
-// that wait, and its Work never reports completion.) On a GPU, libraries other than gloo keep no
-// Work for what they have enqueued, so there the Work must also be complete.
+// The operands stay pinned until the collective's Work is over. A Work is over when this module
+// holds the last reference to it: the library's threads have dropped theirs, and so has the
+// program, which must wait for the Work before it uses the results. (Completion alone does not
+// suffice: gloo's reduce_scatter starts its last copy only in that wait, and its Work never reports
+// completion.) On a GPU, libraries other than gloo keep no reference to the Work of what they have
+// enqueued, so there the Work must also report completion.
+//
+// Threads: any thread may call the functions. The caller must not hold the runtime's lock, because
+// dropping a Work may free storages. The GIL may be held or not.
 #pragma once
 
 #include <ATen/core/stack.h>
@@ -19,19 +23,24 @@
 
 namespace teraio::pytorch {
 
-// The tensors behind the arguments of a c10d op that is about to run.
+// The tensors behind the arguments of a c10d op that is about to run. One thread creates and
+// destroys the object, which keeps references to `session` and `info`.
 class CollectiveOperands {
  public:
-  // Restores and pins the tensors. Raises when one cannot be restored.
+  // Restores and pins the tensors that the session manages, and marks them as written, because the
+  // schemas of collectives do not tell inputs from outputs. Storages are not adopted. When a tensor
+  // cannot be restored, pins none and raises as throw_status() does.
   CollectiveOperands(ActiveSession& session, const OpInfo& info, const torch::jit::Stack& stack);
-  // Unpins the tensors unless keep_until_over() was called: without that call, the op has failed.
+  // Unpins the tensors, unless keep_until_over() has handed them to a collective under way. When
+  // the op throws, keep_until_over() is not called, and the tensors are unpinned here.
   ~CollectiveOperands();
   CollectiveOperands(const CollectiveOperands&) = delete;
   CollectiveOperands& operator=(const CollectiveOperands&) = delete;
 
-  // Keeps the tensors pinned until the Works on `stack`, the op's results, are over. Without a
-  // Work, the op is complete or ordered with the stream that it was called on, and the tensors are
-  // unpinned. In a coalesced group nothing reports the end, so the tensors stay pinned permanently.
+  // Keeps the tensors pinned until the Work among the op's results on `stack` is over. Without a
+  // Work, the op is complete or ordered with the stream that it was called on, and the destructor
+  // unpins the tensors. In a coalesced group no Work reports the end, so the tensors are pinned
+  // permanently.
   void keep_until_over(const torch::jit::Stack& stack);
 
  private:
@@ -43,20 +52,23 @@ class CollectiveOperands {
   bool has_to_complete_ = false;
 };
 
-// Tells whether the calling thread coalesces collectives into a group. They then start only at the
-// end of the group, and their Works report nothing useful (NCCL's report completion at once).
+// Sets whether the calling thread coalesces collectives into a group. They then start only at the
+// end of the group, and their Works do not tell when they are over (NCCL's report completion at
+// once).
 void set_coalescing(bool is_on);
 
+// False when let_go_of_ended_collectives() has nothing to do. Each op reads it to skip that call.
 inline std::atomic<bool> has_collectives_under_way = false;
 
-// Unpins the operands of all collectives that are over.
+// Drops the Works that are over and unpins their operands.
 void let_go_of_ended_collectives();
 
-// Returns the bytes of the operands of collectives that are under way.
+// Returns the bytes of the operands of collectives under way. A tensor that several collectives
+// use counts once.
 int64_t collective_bytes();
 
-// Forgets all collectives that are under way. Called when the session ends, after which no tensor
-// moves.
+// Drops the Works of all collectives and unpins their operands, whether the collectives are over or
+// not. The session calls it at its end, when the hooks are off and no op offloads tensors any more.
 void forget_collectives();
 
 }  // namespace teraio::pytorch

@@ -11,7 +11,7 @@ namespace py = pybind11;
 namespace teraio::pytorch {
 namespace {
 
-// An AliasCheckScope that Python ends.
+// An AliasCheckScope that Python ends explicitly, because the collection of objects comes too late.
 class ComparisonPeriod {
  public:
   explicit ComparisonPeriod(const std::vector<WeakStorage>& storages)

@@ -23,7 +23,8 @@ namespace {
 using torch::autograd::AccumulateGrad;
 using torch::autograd::variable_list;
 
-// The reducer tells nobody which hook it calls; explicit instantiation may name a private member.
+// c10d::Reducer has no accessor for its communication hook. An explicit instantiation may name a
+// private member.
 template <auto Member>
 struct CommHookAccess {
   friend const std::unique_ptr<c10d::CommHookInterface>& comm_hook_of(
@@ -34,12 +35,14 @@ struct CommHookAccess {
 const std::unique_ptr<c10d::CommHookInterface>& comm_hook_of(const c10d::Reducer& reducer);
 template struct CommHookAccess<&c10d::Reducer::comm_hook_>;
 
-// One of PyTorch's own in C++ changes the bucket from the library's thread, which is not observed.
+// Returns whether the communication hook is one that PyTorch implements in C++. Such a hook changes
+// the bucket on the library's thread, which is not observed.
 bool has_native_hook(const c10d::Reducer& reducer) {
   const c10d::CommHookInterface* hook = comm_hook_of(reducer).get();
   return hook != nullptr && dynamic_cast<const c10d::PythonCommHook*>(hook) == nullptr;
 }
 
+// Returns the active session if it offloads tensors, otherwise null.
 ActiveSession* moving_session() {
   ActiveSession* session = active_session();
   return session == nullptr || session->is_dry || is_forked_child() ? nullptr : session;
@@ -50,7 +53,7 @@ void add_storage(const at::Tensor& tensor, std::vector<WeakStorage>& storages) {
     storages.push_back(tensor.storage().getWeakStorageImpl());
 }
 
-// Its address is used until the next backward ends, by somebody who is not seen.
+// Pins the tensor permanently, because code that is not observed uses its address.
 void pin(ActiveSession& session, const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.has_storage()) return;
   c10::StorageImpl& storage = *tensor.storage().unsafeGetStorageImpl();
@@ -81,7 +84,8 @@ std::unique_ptr<AliasCheckScope> compare_owners(const std::vector<WeakStorage>& 
   return std::make_unique<AliasCheckScope>(session->runtime, storages);
 }
 
-// What the hooks know of their reducer.
+// The state that the hooks share. Autograd's threads read it, so a lock guards it; at_end_ is used
+// only by the callbacks at the end of a backward pass.
 class ReducerHooks::Shared {
  public:
   void expect(std::vector<WeakStorage> compared, std::vector<WeakStorage> buckets) {
@@ -91,7 +95,9 @@ class ReducerHooks::Shared {
     is_first_ = true;
   }
 
-  // With the first gradient of a backward those of parameters that it does not use are reduced too.
+  // Returns the storages that the reducer compares when `gradient` has been accumulated. At the
+  // first gradient of a backward pass the reducer also handles the parameters that the pass does
+  // not use, so the result includes all gradients.
   std::vector<WeakStorage> compared_with(const at::Tensor& gradient) {
     const std::lock_guard lock(mutex_);
     std::vector<WeakStorage> storages = buckets_;
@@ -106,8 +112,10 @@ class ReducerHooks::Shared {
     return is_first_;
   }
 
-  // At the end of backward the results are compared with the buckets, in a callback that the
-  // reducer queues: after this one, and before that which this one queues.
+  // Allows comparisons with the buckets at the end of the backward pass, when the reducer copies
+  // its results back in a callback. Autograd runs callbacks in the order in which they were queued:
+  // this one begins the scope, the reducer's comes next, and the one that this one queues ends the
+  // scope.
   static void compare_at_end(const std::shared_ptr<Shared>& shared) {
     torch::autograd::Engine::get_default_engine().queue_callback([shared] {
       shared->at_end_ = compare_owners(shared->buckets());
@@ -133,7 +141,8 @@ namespace {
 
 using Comparison = std::shared_ptr<std::unique_ptr<AliasCheckScope>>;
 
-// Compiled autograd has the reducer's hooks switched off, and these with them.
+// Compiled autograd runs without the reducer's hooks and does not need these: they have no
+// arguments for it.
 class ReducerHook : public torch::autograd::FunctionPostHook {
  public:
   void compiled_args(torch::dynamo::autograd::CompiledNodeArgs&) const override {}
@@ -153,7 +162,7 @@ class BeforeReducer final : public ReducerHook {
   }
 
  private:
-  const AccumulateGrad& node_;  // whose hook this is
+  const AccumulateGrad& node_;  // owns this hook
   std::shared_ptr<ReducerHooks::Shared> shared_;
   Comparison comparison_;
 };

@@ -1,4 +1,3 @@
-// What teraio._C has for dry runs.
 #include "dry_bindings.h"
 
 #include <pybind11/stl.h>
@@ -19,7 +18,8 @@ namespace py = pybind11;
 namespace teraio::pytorch {
 namespace {
 
-// What `teraio dry-run` tells of the iteration that has repeated. Requires has_trace().
+// Returns the facts that `teraio dry-run` prints about the iteration that has repeated. Requires
+// has_trace().
 py::dict summary(DrySession& session) {
   using namespace py::literals;
   const trace::Trace trace = *session.runtime().trace();

@@ -17,13 +17,13 @@
 
 namespace teraio::pytorch {
 
-// The device is unlimited: whether the job fits is for the planner to say.
+// The device has no limit, because the planner decides whether the job fits.
 struct DrySession::Machine {
   VirtualClock clock;
   std::unique_ptr<device::Device> device =
       device::make_counting_device(std::numeric_limits<int64_t>::max() / 2);
   TorchStorageSwap swap;
-  std::optional<engine::Runtime> runtime;  // last: goes first
+  std::optional<engine::Runtime> runtime;  // last member, so destroyed first
 };
 
 DrySession::DrySession(const DrySessionOptions& options) : machine_(std::make_shared<Machine>()) {

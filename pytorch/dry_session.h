@@ -1,9 +1,10 @@
 // DrySession: runs the observer and the recorder on a program whose tensors are fake.
 //
-// The device only counts bytes, the clock advances by the duration that each op is given, and no
-// tensor moves. The result is an ordinary trace.
+// The device counts bytes without a limit, the clock advances only by the durations that spend()
+// gets, and no tensor moves. The result is an ordinary trace.
 //
-// Threads: one thread at a time may start and stop the session; any thread may call the rest.
+// Threads: one thread at a time may start and stop the session; any thread may call the rest, with
+// or without the GIL.
 #pragma once
 
 #include <c10/core/StorageImpl.h>
@@ -19,7 +20,8 @@
 namespace teraio::pytorch {
 
 struct DrySessionOptions {
-  // The memory of the simulated device. List ops run in pieces of a share of it.
+  // The memory of the device that the run predicts. It determines the size of the pieces in which
+  // list ops run, as the device budget does in a Session, and does not limit allocations.
   int64_t device_memory_bytes = 0;
 };
 
@@ -30,29 +32,32 @@ class DrySession {
   DrySession(const DrySession&) = delete;
   DrySession& operator=(const DrySession&) = delete;
 
-  // Turns the hooks on in the calling thread and in the threads that it starts. Fails when another
-  // session is active.
+  // Observes the ops of the calling thread and of the autograd threads that work for it. Fails with
+  // kInvalidArgument when a session is active in the process. Call it once.
   Status start();
+  // Turns the hooks off. Has no effect when the session does not run.
   Status stop();
 
-  // Registers `storage` as created by the running op, or between ops.
+  // Registers `storage` as created now, by the running op or between ops. Storages that are not
+  // fake, are empty, or are registered already are ignored.
   void add_birth(c10::StorageImpl& storage);
-  // Registers that the program changed the size of `storage` without an op.
+  // Registers that the program has changed the size of `storage` without an op.
   void resize(c10::StorageImpl& storage);
-  // Adds `duration_ns` to the running op's time and `workspace_bytes` to its temporary memory.
+  // Lets `duration_ns` pass, and allocates and frees `workspace_bytes`. Both count for the running
+  // op of the calling thread.
   Status spend(int64_t duration_ns, int64_t workspace_bytes);
 
   engine::Runtime& runtime() { return *runtime_; }
   // Writes the iteration that has repeated as a trace that names `source` as its origin. Fails with
-  // kInvalidArgument when no iteration has repeated yet.
+  // kInvalidArgument when no iteration has repeated yet, and when the file cannot be written.
   Status save_trace(const std::filesystem::path& path, const std::string& source) const;
 
  private:
-  struct Machine;  // what storages may need after the session has ended
+  struct Machine;  // what storages need after the session has ended
 
   std::shared_ptr<Machine> machine_;
   std::shared_ptr<engine::Runtime> runtime_;  // shares the machine's ownership
-  ActiveSession* active_;                     // never freed
+  ActiveSession* active_;                     // never freed: see active_session()
 };
 
 }  // namespace teraio::pytorch

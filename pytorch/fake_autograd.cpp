@@ -11,29 +11,31 @@
 namespace teraio::pytorch {
 namespace {
 
-// Of a torch.autograd.Function. Its type's name is all there is: the wheel keeps its type_info to
-// itself, so that no cast to it links.
+// Returns whether the node belongs to a torch.autograd.Function. The PyTorch wheel does not export
+// the type_info of PyNode, so a dynamic_cast to it does not link, and the type's name must do.
 bool is_python_node(const torch::autograd::Node& node) {
   return std::string_view(typeid(node).name()).find("PyNode") != std::string_view::npos;
 }
 
-// The engine sums gradients before it runs the node that they are for, and user code is in no node
-// of PyTorch's own, except in hooks and recomputation, which run with gradients on or in nodes of
-// their own.
+// Returns whether an autograd node of PyTorch's own is current. The engine sums gradients while the
+// node that produced them is current. User code does not run in such a node, except for hooks and
+// recomputation, which run with gradients enabled or in nodes of their own.
 bool is_in_pytorch_node() {
   if (c10::GradMode::is_enabled()) return false;
   const auto node = torch::autograd::get_current_node();  // its pointer type depends on the version
   return node != nullptr && !is_python_node(*node);
 }
 
-// The wrapper that Python has of an object is a reference to it too.
+// Returns the number of references without that of the object's Python wrapper.
 template <typename T>
 size_t reference_count(const T& object) {
   const size_t count = c10::raw::intrusive_ptr::use_count(const_cast<T*>(&object));
   return count - (object.pyobj_slot()->load_pyobj() != nullptr ? 1 : 0);
 }
 
-// Below autograd only fake tensors know what they are views of, and with the base its storage.
+// Returns the number of references to the tensor's storage that a real tensor would have. A fake
+// tensor that is a view keeps its base alive below autograd, too, and with it one more reference to
+// the storage; a base that nothing else uses does not count.
 size_t storage_reference_count(const at::Tensor& tensor) {
   const c10::StorageImpl& storage =
       *tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
@@ -42,7 +44,7 @@ size_t storage_reference_count(const at::Tensor& tensor) {
   return count - (reference_count(*tensor._base().unsafeGetTensorImpl()) == 1 ? 1 : 0);
 }
 
-// The engine's own condition, with one more reference: that of the stack.
+// The condition that the engine checks, with one more reference: that of the stack.
 bool can_be_summed_into(const c10::IValue& value) {
   const at::Tensor& tensor = value.toTensor();
   return tensor.defined() && tensor.has_storage() && tensor.is_non_overlapping_and_dense() &&

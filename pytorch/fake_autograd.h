@@ -1,7 +1,8 @@
-// Makes autograd on fake tensors look like autograd on real ones.
+// Makes autograd on fake tensors record the same ops as autograd on real ones.
 //
-// Fake tensors are a subclass with a dispatch of its own. For such tensors the autograd engine
-// takes no shortcuts and sums gradients into new memory.
+// When the autograd engine holds the only reference to a gradient, it adds the next gradient in
+// place. It does not do so for tensor subclasses, and fake tensors are one: for them it allocates
+// the sum. A dry run corrects this, because it would otherwise predict too much memory.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -13,9 +14,13 @@
 
 namespace teraio::pytorch {
 
-// Returns the in-place op that the engine would have run, when the outermost op is the engine's sum
-// of two gradients and would reuse one of them on real tensors. The arguments on the stack are then
-// in the order of that op.
+// Returns aten::add_.Tensor when the op that is about to run is the engine's sum of two gradients
+// and the engine would add into the first one on real tensors. Returns nothing for every other op.
+// The stack is not changed: aten::add.Tensor and aten::add_.Tensor have the same arguments.
+//
+// Threads: the thread that runs the op, before it runs as an outermost op of a dry run. The answer
+// depends on the reference counts of the first argument, so the caller must hold no reference to it
+// besides that of the stack.
 std::optional<c10::OperatorHandle> as_sum_in_place(const OpInfo& info, torch::jit::Stack* stack);
 
 }  // namespace teraio::pytorch
