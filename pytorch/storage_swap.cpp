@@ -14,8 +14,9 @@ namespace {
 using StorageReference = c10::intrusive_ptr<c10::StorageImpl>;
 
 thread_local std::vector<StorageReference> references_left_behind;
-thread_local bool has_references_left_behind = false;  // cheaper to ask than the vector
+thread_local bool has_references_left_behind = false;  // cheaper to read than the vector
 
+// Leaves the reference to the thread's StorageReferenceGuard.
 void leave_behind(StorageReference storage) {
   references_left_behind.push_back(std::move(storage));
   has_references_left_behind = true;
@@ -23,12 +24,12 @@ void leave_behind(StorageReference storage) {
 
 std::string offloaded_message(const engine::LiveTensor& tensor) {
   return fmt::format(
-      "TERAIO: tensor {} ({}) is not on the device: its bytes are away and were touched outside of "
-      "a PyTorch operator. Use it in an operator, or call teraio.hold(tensor) first",
+      "TERAIO: tensor {} ({}) is not on the device: it is offloaded, and its bytes were accessed "
+      "outside of a PyTorch operator. Use it in an operator, or call teraio.pin(tensor) first",
       id_of(tensor), format_size(size_bytes_of(tensor)));
 }
 
-// Puts `replacement` in, without freeing what was there: the handle lives on.
+// Replaces the DataPtr without calling the deleter of the previous one: the handle lives on.
 void replace_data_ptr(c10::StorageImpl& storage, c10::DataPtr replacement) {
   c10::DataPtr previous =
       std::exchange(storage._mutable_data_ptr_no_checks(), std::move(replacement));
@@ -39,7 +40,7 @@ bool is_offloaded(c10::StorageImpl& storage) {
   return storage._mutable_data_ptr_no_checks().get() == nullptr;
 }
 
-// Those that are away and raise no error, while owners are compared.
+// The offloaded storages that raise no error while an AliasCheckScope lives.
 class SilencedStorages {
  public:
   void begin() {
@@ -54,7 +55,7 @@ class SilencedStorages {
     return true;
   }
 
-  // Those that have to raise errors again.
+  // Returns the storages that have to raise errors again.
   std::vector<WeakStorage> end() {
     const std::lock_guard lock(mutex_);
     return --period_count_ == 0 ? std::exchange(storages_, {}) : std::vector<WeakStorage>();
@@ -71,7 +72,8 @@ SilencedStorages& silenced_storages() {
   return *instance;
 }
 
-// Calls with each that lives, is away, and is not freed by this.
+// Calls `call` for each of the storages that is alive and offloaded. The storages' references are
+// left to the StorageReferenceGuard, so that none is freed here.
 template <typename Call>
 void for_each_offloaded(const std::vector<WeakStorage>& storages, Call call) {
   for (const WeakStorage& weak : storages) {
