@@ -1,4 +1,5 @@
-// Adoption: moving a storage that PyTorch allocated before the session into the runtime's memory.
+// Adoption: moves a storage that PyTorch allocated outside of the session into the runtime's
+// memory.
 #pragma once
 
 #include "active_session.h"
@@ -6,9 +7,18 @@
 
 namespace teraio::pytorch {
 
-// Moves the bytes of `storage` into the runtime's memory and returns its handle. Returns null when
-// the storage cannot be moved: it is shared, it belongs to NumPy or another library, or something
-// else may point to its memory. The caller ensures that no running op uses the storage.
+// Copies the bytes of `storage` into the runtime's memory, frees the old memory, and returns the
+// handle, which the storage owns. The caller then calls remember_storage().
+//
+// Returns null and changes nothing when the storage has no bytes or fewer than
+// session.smallest_tensor_bytes, cannot be resized, or does not come from PyTorch's allocator for
+// the session's device (see DeviceBackend::can_adopt()). Memory of NumPy, of another library or of
+// a file, and memory that processes share, is thereby left where it is. Raises
+// torch.OutOfMemoryError when the budget has no room for the storage.
+//
+// Threads: any, without the runtime's lock. The address changes, so the caller must ensure that no
+// running op uses the storage, and that no two threads adopt it. A raw pointer that the program
+// has kept from before the session cannot be detected; it dangles afterwards.
 TensorHandle* adopt(ActiveSession& session, c10::StorageImpl& storage);
 
 }  // namespace teraio::pytorch

@@ -14,12 +14,12 @@ namespace py = pybind11;
 namespace teraio::pytorch {
 namespace {
 
-// Containers that hold each other would never end.
+// The depth up to which containers are searched. Containers may contain each other.
 constexpr int kDeepest = 8;
 
 void add_held(py::handle value, int depth, std::vector<at::Tensor>& found);
 
-// A wrapper tells what it holds as torch.compile asks it to; of another its attributes are known.
+// Adds the tensors of a wrapper: those that it names for torch.compile, or else its attributes.
 void add_wrapped(py::handle wrapper, int depth, std::vector<at::Tensor>& found) {
   if (py::hasattr(wrapper, "__tensor_flatten__")) {
     const py::tuple parts = wrapper.attr("__tensor_flatten__")();
@@ -49,7 +49,8 @@ void add_held(py::handle value, int depth, std::vector<at::Tensor>& found) {
 
 }  // namespace
 
-// By their classes: a wrapper around a sparse tensor says that it is sparse too.
+// The implementation class decides, because a wrapper around a sparse tensor reports a sparse
+// layout.
 std::vector<at::Tensor> inner_tensors(const at::Tensor& tensor) {
   if (!tensor.defined()) return {};
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();

@@ -1,5 +1,6 @@
 // Tensors that consist of other tensors: sparse tensors, per-channel quantized tensors, and
-// wrappers that handle operators in Python, below which the observer sees nothing.
+// wrappers that handle operators in Python. Operators use the inner tensors without another op that
+// the observer sees.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,10 +9,14 @@
 
 namespace teraio::pytorch {
 
-// Returns the tensors inside `tensor`: indices and values; scales and zero points; the tensors that
-// __tensor_flatten__ names, or that the wrapper's attributes hold (also inside lists, tuples and
-// dictionaries). Operators use them without an op that the observer sees. Returns nothing for every
-// other tensor, undefined ones included. May take the GIL.
+// Returns the tensors inside `tensor`. For a sparse tensor these are its indices and values, for a
+// quantized one its scales and zero points, and for a wrapper the tensors that __tensor_flatten__
+// names or, without that method, those that its attributes hold (also inside lists, tuples and
+// dictionaries, up to a depth of 8). A wrapper inside a wrapper is replaced by its own inner
+// tensors. Returns nothing for every other tensor, undefined ones included.
+//
+// Takes the GIL for a wrapper, so the caller must not hold the runtime's lock. Raises what the
+// wrapper's Python code raises.
 std::vector<at::Tensor> inner_tensors(const at::Tensor& tensor);
 
 }  // namespace teraio::pytorch

@@ -15,8 +15,9 @@ size_t list_length(const c10::IValue& value) {
   return value.isList() ? value.toListRef().size() : 0;
 }
 
-// The common length of the op's tensor lists; empty lists stand for absent arguments. Nothing when
-// the lists differ, or when a tensor argument runs along them (a tensor of per-element scalars).
+// Returns the common length of the op's tensor lists. Empty lists stand for absent arguments.
+// Returns nothing when the lengths differ, or when a tensor argument has dimensions: it may hold
+// one scalar per element of the lists.
 std::optional<size_t> common_length(const Stack& arguments) {
   size_t length = 0;
   for (const c10::IValue& value : arguments) {
@@ -30,7 +31,7 @@ std::optional<size_t> common_length(const Stack& arguments) {
   return length;
 }
 
-// Bytes that the n-th element of every list occupies together.
+// Returns, for each n, the sum of the bytes of the n-th elements of all lists.
 std::vector<int64_t> element_bytes(const Stack& arguments, size_t length) {
   std::vector<int64_t> bytes(length, 0);
   for (const c10::IValue& value : arguments) {
@@ -42,7 +43,7 @@ std::vector<int64_t> element_bytes(const Stack& arguments, size_t length) {
   return bytes;
 }
 
-// Ends of consecutive slices, each of at most piece_bytes or one element.
+// Returns the ends of consecutive slices, each of at most piece_bytes or one element.
 std::vector<size_t> slice_ends(const std::vector<int64_t>& bytes, int64_t piece_bytes) {
   std::vector<size_t> ends;
   int64_t slice_bytes = 0;

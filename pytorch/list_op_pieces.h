@@ -14,8 +14,14 @@
 
 namespace teraio::pytorch {
 
-// Runs the op through `run` on slices of about `piece_bytes` at most, and leaves the joined results
-// on the stack. Returns false, and runs nothing, when the op needs no splitting or cannot be split.
+// Runs the op on slices of its lists and leaves the joined results on `stack`. A slice has at most
+// `piece_bytes`, or one element of every list. `run` gets a stack with the arguments of one slice
+// and leaves the results there. Returns false, runs nothing and leaves `stack` as it is when the
+// arguments fit one slice or cannot be sliced: lists differ in length, or a tensor argument has
+// elements along them.
+//
+// An exception of `run` passes through. The slices before it have been executed then, and the
+// arguments are no longer on `stack`.
 bool run_in_pieces(const OpInfo& info, int64_t piece_bytes, torch::jit::Stack* stack,
                    const std::function<void(torch::jit::Stack*)>& run);
 

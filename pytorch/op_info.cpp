@@ -16,7 +16,8 @@ bool starts_with_any(const std::string& name, std::initializer_list<const char*>
                      [&](const char* prefix) { return name.rfind(prefix, 0) == 0; });
 }
 
-// Batch norms change their running statistics, and their schemas do not say so.
+// Returns whether the op changes the argument. Batch norms change their running statistics, which
+// their schemas do not declare.
 bool is_written(const c10::Argument& argument) {
   if (argument.name() == "running_mean" || argument.name() == "running_var") return true;
   return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
@@ -42,8 +43,8 @@ std::unique_ptr<OpInfo> read_schema(const c10::FunctionSchema& schema) {
     info->is_write.push_back(is_written(argument));
     has_tensor_argument |= argument.type()->str().find("Tensor") != std::string::npos;
   }
-  // A collective's result may still be on its way when the op returns, and a factory's result is
-  // often filled in by its caller.
+  // The result of a collective may arrive after the op has returned, and the caller of a factory
+  // often fills in the result.
   info->completes_results =
       has_tensor_argument && !starts_with_any(info->name, {"c10d::", "_c10d_functional",
                                                            "aten::empty", "aten::new_empty"});
@@ -55,9 +56,9 @@ std::unique_ptr<OpInfo> read_schema(const c10::FunctionSchema& schema) {
   return info;
 }
 
-// What has been read, for all threads. An operator that is gone may leave its address to another,
-// so what was known is forgotten then, but not freed: an op that runs, or a recording, may refer to
-// it.
+// The OpInfos of all threads, by the address of the schema. When an operator is deregistered,
+// another one may get its address, so the look-up table is cleared. The OpInfos are not freed,
+// because a running op or a recording may refer to them.
 class OpInfos final : public c10::OpRegistrationListener {
  public:
   const OpInfo& get(const c10::FunctionSchema& schema) {
@@ -67,7 +68,7 @@ class OpInfos final : public c10::OpRegistrationListener {
     return *known;
   }
 
-  // Changes when what was got before is not to be looked up any more.
+  // Changes when results of earlier look-ups become invalid.
   uint64_t epoch() const { return epoch_.load(std::memory_order_acquire); }
 
   void onOperatorRegistered(const c10::OperatorHandle&) override {}
@@ -88,7 +89,7 @@ OpInfos& op_infos() {
   static OpInfos* instance = [] {
     auto infos = std::make_unique<OpInfos>();
     OpInfos* listening = infos.get();
-    // For the process's life, as the dispatcher is.
+    // Never freed: it stays registered as long as the dispatcher lives.
     new c10::RegistrationHandleRAII(
         c10::Dispatcher::singleton().addRegistrationListener(std::move(infos)));
     return listening;
@@ -102,8 +103,9 @@ struct RecentOp {
   const OpInfo* info;
 };
 
-// What a thread has used last, by address: most programs use fewer ops than this holds. Without
-// constructor or destructor, as a thread's access to anything else costs more than the look-up.
+// A thread's cache of look-ups, by address. Most programs use fewer ops than it holds. The type has
+// neither a constructor nor a destructor, because thread-local access to one that has costs more
+// than the look-up.
 constexpr size_t kRecentOps = 256;
 thread_local RecentOp recent_ops[kRecentOps];
 

@@ -17,12 +17,12 @@ struct OpInfo {
   std::vector<bool> is_write;     // per argument: the op changes its bytes
   bool completes_results = true;  // false: an allocation whose bytes its caller fills in
   bool is_list_op = false;        // one of the foreach and fused ops: may run in pieces
-  bool is_collective = false;     // it continues after the op returns: see collective.h
-  bool keeps_arguments = false;   // its result may use them later, unobserved (packed weights)
+  bool is_collective = false;     // may continue after the op has returned: see collective.h
+  bool keeps_arguments = false;   // its result may use them later without an op (packed weights)
 };
 
-// Returns the information about `op`, which stays valid until the process ends. Any thread may call
-// this; it takes a lock only for an op that the thread has not used recently.
+// Returns the information about `op`, which stays valid until the process ends. Threads: any. The
+// function takes a lock only for an op that the calling thread has not used recently.
 const OpInfo& op_info(const c10::OperatorHandle& op);
 
 }  // namespace teraio::pytorch

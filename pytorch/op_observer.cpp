@@ -21,18 +21,20 @@ namespace teraio::pytorch {
 namespace {
 
 constexpr c10::DispatchKey kKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
-// Below that of Python, with which wrappers are handled; included in every thread.
+// The key for collectives. It comes after the Python key, whose dispatch handles wrappers, and it
+// is included on every thread.
 constexpr c10::DispatchKey kCollectiveKey = c10::DispatchKey::BackendSelect;
 
 // The outermost op of this thread. Its frame is reused, so that an op allocates nothing.
 struct ThreadState {
   engine::OpFrame frame;
-  std::vector<engine::LiveTensor*> nested_uses;  // of the nested op that begins: scratch
-  std::vector<engine::LiveTensor*> nested_pins;  // brought back inside it, kept until it ends
+  std::vector<engine::LiveTensor*> nested_uses;  // scratch space for one nested op
+  std::vector<engine::LiveTensor*> nested_pins;  // pinned by nested ops until `op` ends
   const OpInfo* op = nullptr;
   bool has_run_collective = false;  // inside `op`
 
-  // For a use of that kind: what an op changes, the runtime has to know of as changed.
+  // Returns whether a nested op needs no pin of its own. A write needs one unless the outermost op
+  // writes the tensor too, because the runtime must learn that the bytes change.
   bool has_pinned(const engine::LiveTensor* tensor, bool is_write) const {
     const auto used = std::find_if(frame.uses.begin(), frame.uses.end(),
                                    [&](const engine::Use& use) { return use.tensor == tensor; });
@@ -41,15 +43,15 @@ struct ThreadState {
            std::find(nested_pins.begin(), nested_pins.end(), tensor) != nested_pins.end();
   }
 };
-thread_local ThreadState this_thread;  // asked for once per op: every access costs a call
+thread_local ThreadState this_thread;  // each access costs a call, so an op makes only one
 
 void call_below(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack,
                 c10::DispatchKey key = kKey) {
   op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, key), stack);
 }
 
-// A library's threads may run with the state of the thread that has asked for a collective (gloo's
-// do), and would be observed with it.
+// Turns the observer off for the call of a collective. A library's threads may take over the
+// thread-local state of the caller (gloo's do), and they must not be observed.
 class UnobservedThread {
  public:
   UnobservedThread() : was_observed_(is_this_thread_observed()) { observe_this_thread(false); }
@@ -61,7 +63,8 @@ class UnobservedThread {
   const bool was_observed_;
 };
 
-// Every collective comes here, also one that a wrapper asks for where kKey is excluded.
+// Observes every collective, including those that the dispatch of a wrapper calls while kKey is
+// excluded.
 void observe_collective(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                         torch::jit::Stack* stack) {
   ActiveSession* session = active_session();
@@ -82,7 +85,9 @@ void unpin_nested(ActiveSession& session, ThreadState& thread) {
   thread.nested_pins.clear();
 }
 
-// An op that is captured runs now and later, with these addresses; nothing may move meanwhile.
+// Runs an op that a graph captures. The graph replays it later with the same addresses, so its
+// tensors are pinned permanently, and the runtime is told of no op: nothing may move during the
+// capture.
 void run_captured(ActiveSession& session, const OpInfo& info, const c10::OperatorHandle& op,
                   c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   {
@@ -96,11 +101,14 @@ void run_captured(ActiveSession& session, const OpInfo& info, const c10::Operato
   call_below(op, keys, stack);
 }
 
-// Ends the outermost op, also when it throws.
+// The outermost op of this thread: the constructor begins it, and the destructor ends it, also when
+// it throws.
+//
+// If a collective was part of the op, the tensors that were created in it are not complete: they
+// may be buffers of the library, or results whose bytes arrive later. They stay resident until an
+// op uses them.
 class OutermostOp {
  public:
-  // Where a collective was part of the op, what was born in it stays until an op uses it: a
-  // library's own buffers, and results that are not there yet.
   OutermostOp(ActiveSession& session, ThreadState& thread, const OpInfo& info,
               const torch::jit::Stack& stack)
       : session_(session),
@@ -114,7 +122,7 @@ class OutermostOp {
     try {
       begin(stack);
     } catch (...) {
-      thread.op = nullptr;  // no op is under way: there is no destructor to say so
+      thread.op = nullptr;  // the destructor does not run
       throw;
     }
   }
@@ -152,7 +160,7 @@ class OutermostOp {
     if (is_elsewhere_) session_.backend->order_this_thread();
   }
 
-  // The stream that this op went to has what it uses until it is done.
+  // Keeps the op's tensors resident until the stream that the op was enqueued on has finished it.
   void record_this_stream() {
     std::vector<engine::Use> used = thread_.frame.uses;
     for (engine::LiveTensor* tensor : thread_.nested_pins) used.push_back({tensor, false});
@@ -166,8 +174,9 @@ class OutermostOp {
   uint64_t signature_ = 0;
 };
 
-// An op inside an op: what it uses is nearly always on the device already, pinned by the outermost
-// one of this thread or born in it. A pin of another thread's op does not count: it may end first.
+// Pins the arguments of an op inside another op. Nearly always they are resident already, because
+// the outermost op of this thread has pinned or created them. A pin by an op of another thread does
+// not count, because that op may end first.
 void pin_for_nested_op(ActiveSession& session, ThreadState& thread, const OpInfo& info,
                        const torch::jit::Stack& stack) {
   const size_t first = stack.size() - info.argument_count;
@@ -186,7 +195,8 @@ void pin_for_nested_op(ActiveSession& session, ThreadState& thread, const OpInfo
   }
 }
 
-// A wrapper brings the key of Python's dispatch with it, and most ops have none.
+// Returns whether an argument is a wrapper around other tensors. Most ops have none, which the
+// absence of the Python key tells at once.
 bool acts_on_wrappers(const OpInfo& info, c10::DispatchKeySet keys,
                       const torch::jit::Stack& stack) {
   if (!keys.has(c10::DispatchKey::Python)) return false;

@@ -3,9 +3,14 @@
 //
 // Before an op, the observer tells the runtime which storages the op reads and writes, and the
 // runtime restores and pins them. After the op, the observer tells it which storages the op
-// created. Nested ops count as part of the outermost one. Only enabled threads are observed: those
-// of Python and of autograd. Others are not, for example the workers of gloo, which use raw
-// pointers without operators.
+// created. Nested ops count as part of the outermost one: what they use besides is pinned until the
+// outermost op ends.
+//
+// Threads: ops run on any thread, with or without the GIL. The observer takes the runtime's lock,
+// and never waits for the GIL while it holds that lock. An op is observed only on a thread for
+// which observe_this_thread() is on: the thread that started the session, the threads that Python
+// starts (teraio.intercepted_methods turns it on), and autograd's threads. Others are not observed,
+// for example the workers of gloo, which use raw pointers without operators.
 #pragma once
 
 #include <string_view>
@@ -17,25 +22,32 @@
 
 namespace teraio::pytorch {
 
-// Turns the observer on or off for the calling thread. Autograd's threads inherit it.
+// Turns the observer on or off for the calling thread. Autograd's threads take over the setting of
+// the thread that calls backward.
 void observe_this_thread(bool is_on);
 bool is_this_thread_observed();
 
-// Makes the calling thread's ops part of `info` until leave_op(). Returns false and has no effect
-// when they are already part of another op.
+// Makes the calling thread's ops nested ops of `info` until leave_op(). `info` must live until
+// then. Returns false and has no effect when the thread runs an op already; the caller must not
+// call leave_op() then.
 bool enter_op(const OpInfo& info);
+// Unpins what the nested ops have used. Call it on the thread that called enter_op().
 void leave_op(ActiveSession& session);
 
-// Pins the tensors of an op until they die. A graph that captured the op may work on them at any
-// later time. Raises when one cannot be restored.
+// Pins the tensors until they die, because something may use their addresses at any later time: a
+// graph that captured the op, or a result of the op that keeps its arguments. Raises as
+// throw_status() does when a tensor cannot be restored; those before it stay pinned. The caller
+// holds a StorageReferenceGuard.
 void pin_all_permanently(engine::Runtime& runtime, const std::vector<engine::Use>& uses,
                          const OpInfo& info);
 
 // Returns the name of the outermost op that the calling thread runs, or an empty string outside of
-// ops.
+// ops. The string lives until the process ends.
 std::string_view current_op_name();
 
-// Raises the failure as PyTorch's own exception types: OutOfMemoryError, or RuntimeError.
+// Raises `status`, which must not be ok, as the C++ exception that PyTorch turns into Python's:
+// torch.OutOfMemoryError for kOutOfMemory, RuntimeError for everything else. The message names the
+// op; an empty `op_name` stands for an allocation outside of operators.
 [[noreturn]] void throw_status(const Status& status, std::string_view op_name);
 
 }  // namespace teraio::pytorch

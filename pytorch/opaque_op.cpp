@@ -15,6 +15,7 @@ namespace teraio::pytorch {
 
 namespace {
 
+// Returns the OpInfo with this name. It lives until the process ends.
 const OpInfo& info_of(const std::string& name) {
   static std::mutex mutex;
   static auto* infos = new std::unordered_map<std::string, OpInfo>();

@@ -1,8 +1,8 @@
 // OpaqueOp: compiled code that runs as one op.
 //
-// The kernels of torch.compile's inductor use raw pointers and call no operator. An OpaqueOp around
+// The kernels of torch.compile's Inductor use raw pointers and call no operator. An OpaqueOp around
 // a compiled graph restores the graph's inputs and pins them until the graph has run. Operators
-// that the graph calls are part of the OpaqueOp.
+// that the graph calls are part of the OpaqueOp. Inside another op, the OpaqueOp only pins.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,12 +15,13 @@
 
 namespace teraio::pytorch {
 
-// Threads: one thread creates and ends it.
+// Threads: one thread creates, ends and destroys it, without the runtime's lock. Without a session
+// it has no effect. While a graph is captured it pins the inputs permanently and does nothing else.
 class OpaqueOp {
  public:
   // `written` holds the indices of the inputs that the code changes. Raises torch.OutOfMemoryError
-  // when the inputs exceed the budget. Keeps no reference to the inputs, so the code may free them
-  // early.
+  // when the budget has no room for the inputs, and RuntimeError when one cannot be restored. Keeps
+  // no reference to the inputs, so the code may free them early.
   OpaqueOp(const std::string& name, const std::vector<at::Tensor>& inputs,
            const std::vector<size_t>& written);
   // Ends the op when end() was not called, because the code failed.
@@ -28,6 +29,7 @@ class OpaqueOp {
   OpaqueOp(const OpaqueOp&) = delete;
   OpaqueOp& operator=(const OpaqueOp&) = delete;
 
+  // Ends the op, whose results are `results`. Later calls have no effect.
   void end(const std::vector<at::Tensor>& results);
 
  private:
@@ -42,9 +44,10 @@ class OpaqueOp {
   bool is_outermost_ = false;
 };
 
-// A callback that a library runs at any time on any thread, such as a Future's. The tensors that
-// its operators use are restored and stay pinned until it ends. The operators are not part of the
-// recorded order of ops, because they may come in a different order next time.
+// A callback that a library runs at any time on any thread, such as that of a Future. The tensors
+// that its operators use are restored and stay pinned until it ends. The runtime does not record
+// the operators, because they may run at another point of the next iteration. Without a session,
+// and in a dry run, the object has no effect.
 class CallbackOps {
  public:
   CallbackOps();
@@ -52,7 +55,7 @@ class CallbackOps {
   CallbackOps(const CallbackOps&) = delete;
   CallbackOps& operator=(const CallbackOps&) = delete;
 
-  // Ends the callback. The thread that created this object calls it; later calls have no effect.
+  // Ends the callback, on the thread that created this object. Later calls have no effect.
   void end();
 
  private:

@@ -24,20 +24,21 @@ namespace teraio::pytorch {
 namespace {
 
 constexpr int64_t kPiecesPerBudget = 12;
-// Kept free of planned tensors: rounding to pages and what the profile could not see.
+// The share of the budget that plans leave free, for rounding to pages and for memory that the
+// profile does not contain.
 constexpr double kPlanMargin = 0.01;
-// Host memory as seen by one copying thread; only its ratio to the drives matters to the planner.
+// The rate of one thread that copies host memory. Only its ratio to the drives' rates matters.
 constexpr int64_t kHostCopyBytesPerSecond = 5'000'000'000;
 constexpr int64_t kUnlimitedLinkBytesPerSecond = 1'000'000'000'000;
 
-// Enough for a job of eight times the budget; never more than half of what is free, so that other
-// programs, and other sessions on the same drive, find room.
+// Returns room for a job of eight times the budget, but at most half of the free space, so that
+// other programs and sessions find room on the drive.
 int64_t default_ssd_capacity(const SessionOptions& options, const hardware::Hardware& hardware) {
   const int64_t wanted_bytes = std::max<int64_t>(2 * kGiB, 8 * options.device_budget_bytes);
   return std::min(wanted_bytes, ssd_capacity_bytes(hardware) / 2);
 }
 
-// This rank's share: what of the drive the others use is not planned with.
+// Returns the measurement of the drive, scaled down to the share of one rank.
 Result<probe::DriveProbe> measured_share(const std::filesystem::path& directory,
                                          const SessionOptions& options, int32_t rank_count) {
   probe::ProbeOptions probe_options;
@@ -100,7 +101,8 @@ Status Session::open_device() {
   return {};
 }
 
-// Copies within the CPU's memory are the host tier's alone, and drives need none.
+// Sets the rates of the link to the device. The CPU device needs no link: drives read and write its
+// memory directly, and only the host tier copies.
 Status Session::measure_device_link() {
   hardware_.device_link = {kUnlimitedLinkBytesPerSecond, kUnlimitedLinkBytesPerSecond};
   hardware_.host.rates = {kHostCopyBytesPerSecond, kHostCopyBytesPerSecond};
@@ -122,7 +124,7 @@ Status Session::open_tiers() {
     if (!rank_count.ok()) return rank_count.status();
     Result<probe::DriveProbe> probe = measured_share(path, options_, *rank_count);
     if (!probe.ok()) return probe.status();
-    // The store uses one directory of a drive, and says so.
+    // The store uses one directory per drive and logs the ones that it leaves out.
     if (!has_drive(hardware_, probe->name)) {
       hardware_.drives.push_back(to_drive(*probe));
       drive_shares_.push_back({path, *rank_count, hardware_.drives.back()});
@@ -197,8 +199,8 @@ plan::Limits Session::limits_for(const engine::Profile& profile) const {
   return limits;
 }
 
-// Within the write budget, or with the least one where that is too small: on demand, more would be
-// written.
+// Returns a plan within the write budget. If the budget is too small for any plan, it returns a
+// plan with the smallest write budget that suffices, because on-demand migration would write more.
 Result<plan::Plan> Session::plan_within(const trace::Trace& trace, plan::Limits limits) const {
   Result<plan::Plan> plan = planner::plan(trace, hardware_, limits);
   if (plan.ok() || !limits.write_budget_bytes) return plan;
@@ -212,8 +214,8 @@ Result<plan::Plan> Session::plan_within(const trace::Trace& trace, plan::Limits 
   return planner::plan(trace, hardware_, limits);
 }
 
-// Where the plan writes more than the write budget allows, another that keeps it. On demand, which
-// is what an error leads to, still more would be written.
+// Returns the plan of the file, or a new plan if that one exceeds the write budget. An error would
+// lead to on-demand migration, which writes still more.
 Result<plan::Plan> Session::plan_of_file(const trace::Trace& trace,
                                          const plan::Limits& limits) const {
   Result<plan::Plan> plan = plan::read_plan(*options_.plan_path, trace);
@@ -262,7 +264,8 @@ Prediction Session::predict(const engine::Profile& profile, const plan::Limits& 
 }
 
 Session::~Session() {
-  // Its threads are the parent's: there is nothing here that could end them.
+  // In a forked child the machine is leaked: its threads exist only in the parent, and joining them
+  // would never end.
   if (is_forked_child()) new std::shared_ptr<Machine>(machine_);
   if (is_running()) (void)stop();
 }
@@ -311,12 +314,13 @@ void Session::discard() {
 void Session::take_hooks_off() {
   observe_this_thread(false);
   set_active_session(nullptr);
-  // The record stays: a thread that entered an op before the end still reads it.
+  // A thread that entered an op before the end may still use the runtime, which the copy keeps
+  // alive. The ActiveSession that such a thread reads is active_, which lives as long as *this.
   static auto* ended = new std::vector<std::unique_ptr<ActiveSession>>();
   ended->push_back(std::make_unique<ActiveSession>(*active_));
 }
 
-// Tensors keep the machine for as long as they live; the drives' room is given back now.
+// Tensors keep the Machine alive as long as they live. The room on the drives is given back now.
 void Session::close_stores() {
   const std::lock_guard lock(mutex_);
   for (size_t tier = 0; tier < engine::kTierCount; ++tier) {

@@ -1,7 +1,9 @@
 // Session: a device with a budget, storage tiers, the runtime that uses them, and PyTorch's hooks
 // while the session is on.
 //
-// Threads: one thread at a time may start and stop the session; any thread may call the rest.
+// Threads: one thread at a time may call open(), start(), stop(), discard() and is_running(), and
+// destroy the session; any thread may call the rest. The runtime's lock comes before mutex_. No
+// code waits for the GIL while it holds either of them, so that a caller may hold the GIL.
 #pragma once
 
 #include <array>
@@ -27,33 +29,36 @@
 namespace teraio::pytorch {
 
 struct SessionOptions {
-  std::string device = "cpu";       // as for find_backend
-  int64_t device_budget_bytes = 0;  // 0: the device's default
-  std::vector<std::filesystem::path> ssd_directories;
+  std::string device = "cpu";       // as for find_backend()
+  int64_t device_budget_bytes = 0;  // 0: the device's default, which the CPU does not have
+  std::vector<std::filesystem::path> ssd_directories;  // this rank's; empty: no SSD tier
   // The directories of each of the machine's ranks (processes, one per device), when there are
   // several. The planner then uses this rank's share of each drive.
   std::vector<std::vector<std::filesystem::path>> rank_directories;
   int64_t ssd_capacity_bytes = 0;  // over all directories; 0: chosen from budget and free space
-  int64_t host_limit_bytes = 0;    // staging included; 0: no host tier
+  // The host memory for offloaded tensors and for staging between drives and a GPU. 0: no host
+  // tier, and as much staging as the device needs.
+  int64_t host_limit_bytes = 0;
   // The bytes that plans may write to the drives: per `write_budget_period_seconds`, or per
   // iteration when that is 0.
   std::optional<int64_t> write_budget_bytes;
   int64_t write_budget_period_seconds = 0;
-  std::filesystem::path cache_directory;  // for measured drives
-  std::optional<std::filesystem::path> plan_path;
-  bool is_planned = true;             // false: on demand only
-  bool checksum = false;              // of every chunk on the drives
-  bool evict_after_every_op = false;  // for tests; also poisons released memory
-  int64_t smallest_tensor_bytes = 64 * kKiB;
-  bool allow_ram_directory = false;  // tests
-  std::function<void(const std::string&)> progress;
+  std::filesystem::path cache_directory;             // keeps the measurements of drives
+  std::optional<std::filesystem::path> plan_path;    // the plan to execute; none: plans are made
+  bool is_planned = true;                            // false: all migrations are on demand
+  bool checksum = false;                             // verify every chunk that is read from a drive
+  bool evict_after_every_op = false;                 // for tests; also poisons released memory
+  int64_t smallest_tensor_bytes = 64 * kKiB;         // smaller tensors stay resident
+  bool allow_ram_directory = false;                  // for tests
+  std::function<void(const std::string&)> progress;  // open() calls it with lines for people
 };
 
-// What the planner and the simulator predict for the plan that runs.
+// What the simulator predicts for one iteration under the plan that runs. A time is 0 if its
+// simulation failed.
 struct Prediction {
-  int64_t ideal_ns = 0;
-  int64_t step_ns = 0;
-  int64_t natural_peak_bytes = 0;  // with an unlimited budget
+  int64_t ideal_ns = 0;            // with an unlimited device budget
+  int64_t step_ns = 0;             // under the plan
+  int64_t natural_peak_bytes = 0;  // with an unlimited device budget
   plan::Limits limits;             // the limits that the plan was made for
 };
 
@@ -61,7 +66,7 @@ struct Prediction {
 struct DriveShare {
   std::filesystem::path directory;
   int32_t rank_count = 1;
-  hardware::Drive drive;  // one rank's share of it
+  hardware::Drive drive;  // one rank's share of its capacity and rates
 };
 
 // Returns the size in bytes above which a list op runs in pieces.
@@ -69,30 +74,43 @@ int64_t list_op_piece_bytes(int64_t device_budget_bytes);
 
 class Session {
  public:
-  // Opens the tiers and measures the drives that have no cached measurement.
+  // Opens the device and the tiers, and measures the drives that have no cached measurement, which
+  // takes seconds. PyTorch is not changed before start(). The message of a failure names the
+  // option, file or device and what was expected.
   static Result<std::unique_ptr<Session>> open(SessionOptions options);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Turns the hooks on in the calling thread and in the threads that it starts. Fails when another
-  // session is active.
+  // Makes PyTorch allocate through the session and observes the ops of the calling thread and of
+  // the autograd threads that work for it; others call observe_this_thread(). Fails with
+  // kInvalidArgument when a session is active in the process, or when this one has been started
+  // before.
   Status start();
-  // Restores all tensors and turns the hooks off. The session cannot be started again.
+  // Turns the hooks off, lifts the device budget, restores all tensors and closes the tiers. Has no
+  // effect when the session does not run. After a failure the hooks are off as well, and the tiers
+  // keep the bytes that could not be restored. Call it on the thread that called start(), without
+  // the GIL, because it waits for I/O.
   Status stop();
-  // Stops the session in a process that is exiting, without restoring tensors. Offloaded tensors
-  // are lost, and an access to one raises an error that says so.
+  // Stops the session without restoring tensors, in a process that is exiting. The bytes of
+  // offloaded tensors are lost, and an access to them raises the error of TorchStorageSwap. Has no
+  // effect when the session does not run.
   void discard();
   bool is_running() const;
 
   engine::Runtime& runtime() { return *runtime_; }
+  // Returns the counters of a tier, also after the session has ended. They are 0 without the tier.
   storage::TierCounters tier_counters(plan::Tier tier) const;
+  // Returns the prediction for the newest plan, or nothing when there is none yet.
   std::optional<Prediction> prediction() const;
-  // Returns a step time that no plan for the current trace can beat. Each call computes it, which
-  // takes a moment.
+  // Returns a lower bound on the step time of every plan for the current trace, in nanoseconds, or
+  // 0 when there is no plan yet. Each call computes the bound anew.
   int64_t bound_ns() const;
+  // Returns the options, with the device budget that was chosen if it was 0.
   const SessionOptions& options() const { return options_; }
-  // Returns the shares that the first plan used.
+  // Returns one entry per drive of this rank, as open() measured it. The list does not change: when
+  // a drive's rate changes during the run, later plans use the new rate, and this list keeps the
+  // old one.
   const std::vector<DriveShare>& drive_shares() const { return drive_shares_; }
 
  private:
@@ -111,7 +129,7 @@ class Session {
   Prediction predict(const engine::Profile& profile, const plan::Limits& limits,
                      const plan::Plan& plan) const;
 
-  // What storages may need after the session has ended. The last user of the runtime owns it.
+  // What storages need after the session has ended. The runtime's shared_ptrs own it jointly.
   struct Machine {
     SteadyClock clock;
     std::unique_ptr<device::Device> device;
@@ -128,10 +146,12 @@ class Session {
   std::shared_ptr<Machine> machine_;
   std::shared_ptr<engine::Runtime> runtime_;  // shares the machine's ownership
   std::unique_ptr<ActiveSession> active_;
-  mutable std::mutex mutex_;  // guards what follows, and the stores while they close
+  // Guards what follows, the pointers to the stores while they close, and changes of hardware_,
+  // which only the thread that holds the runtime's lock makes.
+  mutable std::mutex mutex_;
   std::optional<Prediction> prediction_;
-  std::array<storage::TierCounters, engine::kTierCount>
-      last_tier_counters_;  // of stores that have been closed
+  // The counters of stores that have been closed.
+  std::array<storage::TierCounters, engine::kTierCount> last_tier_counters_;
 };
 
 }  // namespace teraio::pytorch

@@ -1,8 +1,8 @@
 // TorchStorageSwap: detaches the bytes of a PyTorch storage and attaches them again.
 //
-// An offloaded storage keeps its object, size and views. Its DataPtr is null, and a flag makes
-// every access that no hook has seen (numpy, printing, an extension's data_ptr) raise an error that
-// names the tensor, instead of reading stale bytes.
+// An offloaded storage keeps its object, size and views. Its DataPtr is null, and a flag makes each
+// access to its bytes without an observed operator (an extension's data_ptr<T>(), for example)
+// raise an error that names the tensor.
 #pragma once
 
 #include <memory>
@@ -13,16 +13,23 @@
 
 namespace teraio::pytorch {
 
+// The owner of a tensor is its TensorHandle. The engine calls both functions with the runtime's
+// lock. They never free a storage: see StorageReferenceGuard.
 class TorchStorageSwap final : public engine::StorageSwap {
  public:
+  // Returns false and changes nothing when the storage has died or has got another DataPtr.
   bool detach(engine::LiveTensor& tensor, void* owner) override;
   void attach(engine::LiveTensor& tensor, void* owner, std::byte* memory) override;
 };
 
-// Drops the storage references that detach and attach took. Such a reference may be the last one,
-// and the storage's death must not happen under the runtime's lock, nor may the GIL be taken there.
-// detach and attach therefore leave their references to this guard, which every caller of the
-// runtime puts around the call.
+// Drops the storage references that TorchStorageSwap and AliasCheckScope took on this thread. Such
+// a reference may have become the last one. Freeing a storage takes the runtime's lock and may take
+// the GIL, so it must not happen under the runtime's lock. Callers of the runtime put this guard
+// around each call that may offload or restore a tensor: allocate(), begin_op(), end_op(),
+// end_step(), pin(), pin_permanently(), record_stream(), stop() and discard().
+//
+// Threads: one creates and destroys it, without the runtime's lock. Guards may be nested: the
+// innermost one drops the references.
 class StorageReferenceGuard {
  public:
   StorageReferenceGuard() = default;
@@ -34,11 +41,13 @@ class StorageReferenceGuard {
 using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
 
 // Allows C++ code of PyTorch to compare the storages of two tensors (is_alias_of) without an
-// operator while this object lives. The comparison reads no byte, but an offloaded storage would
-// raise its error. Offloaded storages among `storages` raise none, nor do those that are offloaded
-// meanwhile; their data pointers are null.
+// operator while this object lives. The comparison reads no byte, but it asks for the data pointer,
+// and an offloaded storage raises its error then. While the scope lives, the offloaded storages
+// among `storages` and all storages that are offloaded meanwhile return null instead. The last
+// scope that ends restores the error.
 //
-// Threads: any; another thread may destroy the object. Scopes may overlap.
+// Threads: any, without the runtime's lock; another thread may destroy the object. Scopes may
+// overlap.
 class AliasCheckScope {
  public:
   AliasCheckScope(std::shared_ptr<engine::Runtime> runtime,

@@ -12,7 +12,8 @@
 namespace teraio::pytorch {
 namespace {
 
-// Null when it has none, or none that an op may look at.
+// Returns the tensor's storage, or null when it has none or is a wrapper, whose storage has no
+// bytes.
 c10::StorageImpl* storage_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return nullptr;
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
@@ -21,7 +22,8 @@ c10::StorageImpl* storage_of(const at::Tensor& tensor) {
   return impl.is_python_dispatch() && !has_bytes(*storage) ? nullptr : storage;
 }
 
-// In place: what a const IValue gives is a copy, whose reference has to be counted.
+// Returns a reference to the tensor in the value. The const overload of toTensor() returns a copy,
+// which costs an atomic increment.
 const at::Tensor& tensor_in(const c10::IValue& value) {
   return const_cast<c10::IValue&>(value).toTensor();
 }
@@ -43,8 +45,8 @@ bool StorageWalk::is_opaque(const c10::TensorImpl& impl, c10::StorageImpl& stora
   return impl.is_python_dispatch() && !session_.is_dry && !has_bytes(storage);
 }
 
-// How many elements a sparse tensor has differs from iteration to iteration, so that the sizes of
-// its parts say nothing about which op this is.
+// The inner tensors are not part of the signature: the number of elements of a sparse tensor
+// differs from iteration to iteration.
 void StorageWalk::visit_inner_tensors(const at::Tensor& tensor, bool is_write) {
   if (session_.is_dry) return;
   for (const at::Tensor& part : inner_tensors(tensor))
@@ -54,7 +56,8 @@ void StorageWalk::visit_inner_tensors(const at::Tensor& tensor, bool is_write) {
 void StorageWalk::visit_tensor(const at::Tensor& tensor, bool is_write) {
   if (!tensor.defined()) return;
   c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
-  // Null for tensors without one (sparse ones): asking has_storage() first would be a virtual call.
+  // The storage is null for tensors without one, such as sparse ones. has_storage() would tell the
+  // same with a virtual call.
   c10::StorageImpl* storage = impl.unsafe_storage().unsafeGetStorageImpl();
   if (storage == nullptr || is_opaque(impl, *storage)) return visit_inner_tensors(tensor, is_write);
   if (impl.is_quantized()) visit_inner_tensors(tensor, is_write);
@@ -97,7 +100,8 @@ void find_tensors(const ActiveSession& session, const c10::IValue& value,
   const auto look_at_storage = [&](c10::StorageImpl* storage) {
     TensorHandle* handle = storage == nullptr ? nullptr : handle_of(*storage);
     if (handle == nullptr || handle->runtime != session.runtime) return;
-    // Autograd may save what was born in an op and no op returns: it has to be able to leave.
+    // Autograd may save a tensor that an op creates and no op returns. To be offloaded, it needs a
+    // known storage, too.
     remember_storage(*handle, *storage);
     engine::LiveTensor* tensor = handle->tensor;
     if (std::find(found.begin(), found.end(), tensor) == found.end()) found.push_back(tensor);

@@ -12,20 +12,31 @@
 namespace teraio::pytorch {
 
 enum class OpSide : uint8_t {
-  kArguments,        // of an outermost op: no op that could hold an address is running
-  kNestedArguments,  // of an op within another
-  kResults,          // a view of an argument does not change it; anything else is new
+  // The arguments of an outermost op. The thread runs no other op that could hold an address, so
+  // storages may be adopted.
+  kArguments,
+  kNestedArguments,  // the arguments of an op within another one: storages are not adopted
+  kResults,          // a result that is a view of an argument does not count as a write to it
 };
 
-// Adds the tensors behind `values` to frame.uses, each once, and mixes shapes and types into
-// `signature`. For the arguments of an outermost op, it first adopts storages in PyTorch's own
-// memory that are large enough.
+// Adds the tensors of the session's runtime behind IValues to frame.uses, each once, and combines
+// shapes and types into a signature. The storages that it finds are remembered (see
+// remember_storage()), so their tensors may be offloaded afterwards. For the arguments of an
+// outermost op, it adopts storages in PyTorch's own memory (see adopt()), unless the session is a
+// dry run.
+//
+// Threads: one, which keeps `session` and `frame` alive. visit() takes the runtime's lock and may
+// take the GIL, so the caller must not hold the runtime's lock.
 class StorageWalk {
  public:
   StorageWalk(ActiveSession& session, engine::OpFrame& frame, uint64_t signature, OpSide side)
       : session_(session), frame_(frame), signature_(signature), side_(side) {}
 
+  // Visits a tensor, the tensors of a list, or a storage, and ignores every other value, nested
+  // lists included. `is_write`: the op changes the bytes. Raises when a storage is to be adopted
+  // and the budget has no room for it, and when the Python code of a wrapper raises.
   void visit(const c10::IValue& value, bool is_write);
+  // Returns the signature of what has been visited. It is the same in every process.
   uint64_t signature() const {
     return engine::combine_signatures(engine::kEmptySignature, signature_);
   }
@@ -34,8 +45,8 @@ class StorageWalk {
   void visit_tensor(const at::Tensor& tensor, bool is_write);
   void visit_inner_tensors(const at::Tensor& tensor, bool is_write);
   bool is_opaque(const c10::TensorImpl& impl, c10::StorageImpl& storage) const;
-  // Returns null when the runtime does not manage the storage. The pointer is valid until the next
-  // call.
+  // Returns null when the session's runtime does not manage the storage. The pointer is valid until
+  // the next call.
   engine::Use* visit_storage(c10::StorageImpl& storage, bool is_write);
   engine::Use& add_use(engine::LiveTensor& tensor, bool is_write);
 
@@ -45,11 +56,13 @@ class StorageWalk {
   OpSide side_;
 };
 
-// Returns whether `value` holds a wrapper around other tensors. The observer then looks at the ops
-// that the wrapper's dispatch runs.
+// Returns whether `value` is or lists a wrapper around other tensors (see is_wrapper()). In a dry
+// run the observer then skips the op and observes the ops that the wrapper's dispatch runs.
 bool has_wrapper(const c10::IValue& value);
 
-// Adds the runtime's tensors behind `value`, an argument of a nested op, to `found`, each once.
+// Adds the tensors of the session's runtime behind `value`, an argument of a nested op, to `found`
+// unless it has them already. Remembers storages as StorageWalk does, and adopts none. May take the
+// runtime's lock and the GIL.
 void find_tensors(const ActiveSession& session, const c10::IValue& value,
                   std::vector<engine::LiveTensor*>& found);
 

@@ -9,8 +9,8 @@
 namespace teraio::pytorch {
 namespace {
 
-// Handles of memory that no op has shown yet, by address. Such memory may also belong to a library:
-// oneDNN allocates through PyTorch and knows nothing but the address.
+// Handles of memory that no op has used yet, by address. The memory may also belong to a library:
+// oneDNN allocates through PyTorch and keeps only the address.
 class Newborns {
  public:
   void add(void* memory, TensorHandle* handle) {
@@ -30,7 +30,7 @@ class Newborns {
     return found == handles_.end() ? nullptr : found->second;
   }
 
-  // Of a forked child, where a thread that is not there may hold the lock.
+  // For a forked child, where the lock may be held by a thread that exists only in the parent.
   bool contains_unlocked(void* memory) const { return handles_.count(memory) != 0; }
 
  private:
@@ -81,11 +81,11 @@ Result<NewTensor> make_tensor(const std::shared_ptr<engine::Runtime>& runtime, c
   return NewTensor{handle.release(), allocation->memory};
 }
 
-// The storage's own reference to its memory becomes one to the handle.
+// Replaces the context of the storage's DataPtr, which is the memory, by the handle.
 static void name_newborn(c10::StorageImpl& storage) {
   c10::DataPtr& data_ptr = storage._mutable_data_ptr_no_checks();
   TensorHandle* handle = newborns().take(data_ptr.get_context());
-  if (handle == nullptr) return;  // another thread is doing this
+  if (handle == nullptr) return;  // another thread has taken it and replaces the context
   auto* memory = static_cast<std::byte*>(data_ptr.release_context());
   data_ptr = make_data_ptr(handle, memory);
 }

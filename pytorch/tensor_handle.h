@@ -1,9 +1,12 @@
 // TensorHandle: connects a PyTorch storage with the engine's LiveTensor.
 //
-// The handle is the context of the storage's DataPtr from the storage's first op to its death,
-// whether resident or offloaded. The context therefore identifies a storage, never its address, and
-// the deleter reports its death. Before the first op the context is the memory itself, as PyTorch's
-// raw_allocate() requires.
+// The handle is the context of the storage's DataPtr from the first handle_of() to the storage's
+// death, whether resident or offloaded. The context therefore identifies a storage independently of
+// its address, and the DataPtr's deleter reports the storage's death. Before the first handle_of()
+// the context is the memory itself, as PyTorch's raw_allocate() requires.
+//
+// Threads: any thread may call the functions, with or without the GIL, but not with the runtime's
+// lock unless their comment says so.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -18,43 +21,56 @@
 namespace teraio::pytorch {
 
 struct TensorHandle {
-  std::shared_ptr<engine::Runtime> runtime;  // outlives every storage that it gave memory to
+  std::shared_ptr<engine::Runtime> runtime;  // lives as long as a storage has memory of it
   engine::LiveTensor* tensor = nullptr;
-  c10::Device device = c10::Device(c10::DeviceType::CPU);  // of the memory, for PyTorch
-  // Known from the first op that uses the storage. It is weak, because autograd decides by use
-  // counts whether it steals or copies a gradient.
+  c10::Device device = c10::Device(c10::DeviceType::CPU);  // the device that PyTorch sees
+  // Set by remember_storage(). The reference is weak, because autograd decides by use counts
+  // whether it steals or copies a gradient.
   std::optional<c10::weak_intrusive_ptr<c10::StorageImpl>> storage;
   const c10::StorageImpl* storage_identity = nullptr;  // only compared, never dereferenced
 };
 
-// Returns a DataPtr over `memory` (null when the tensor is offloaded) that owns `handle`.
+// Returns a DataPtr over `memory` (null when the tensor is offloaded) that owns `handle`. Takes no
+// lock.
 c10::DataPtr make_data_ptr(TensorHandle* handle, std::byte* memory);
 
-// As make_data_ptr(), for memory that may not belong to a storage.
+// Returns a DataPtr that owns `handle` and whose context is `memory`. It is for memory that PyTorch
+// may give to a storage or hand out as a raw pointer.
 c10::DataPtr make_newborn_data_ptr(TensorHandle* handle, std::byte* memory);
 
-// A new tensor of the runtime: its memory, and its handle, of which make_data_ptr() takes
-// ownership.
+// A new tensor of the runtime and its memory. The caller passes the handle to make_data_ptr() or
+// make_newborn_data_ptr(), which take ownership of it.
 struct NewTensor {
   TensorHandle* handle = nullptr;
   std::byte* memory = nullptr;
 };
+// Allocates a tensor, for which the runtime may offload others. Fails with kOutOfMemory when they
+// free too little. Takes the runtime's lock; the caller holds a StorageReferenceGuard.
 Result<NewTensor> make_tensor(const std::shared_ptr<engine::Runtime>& runtime, c10::Device device,
                               int64_t size_bytes);
 
-// Returns the handle of `storage`, or null when the runtime does not own its memory.
+// Returns the handle of `storage`, which the storage's DataPtr owns. Returns null when no session
+// has allocated or adopted its memory, and, in a forked child, when it had none before the fork.
+// The handle may belong to a session that has ended. The first call makes the handle the context of
+// the DataPtr; a concurrent call for the same storage may then return null. May be called with the
+// runtime's lock.
 TensorHandle* handle_of(c10::StorageImpl& storage);
 
-// As handle_of(), for memory that may not belong to a storage; the call does not assign it to one.
+// Returns the handle of memory that may not belong to a storage, or null. Leaves `data_ptr` as it
+// is.
 TensorHandle* handle_behind(const c10::DataPtr& data_ptr);
 
-// Records the storage of the handle's tensor, after which the engine may move the tensor.
+// Records that `storage`, whose DataPtr owns `handle`, is the storage of the handle's tensor. From
+// then on the engine may offload the tensor. Later calls have no effect. The first call takes the
+// runtime's lock; the caller ensures that no two threads make it at the same time.
 void remember_storage(TensorHandle& handle, c10::StorageImpl& storage);
 
-// The DataPtr deleter of the storages that the runtime manages.
+// The deleter of a DataPtr from make_data_ptr(). Releases the tensor under the runtime's lock and
+// deletes the handle. Has no effect in a forked child.
 void release_handle(void* handle);
 
-// Frees memory of make_newborn_data_ptr(). Returns false when `memory` is not of that kind.
+// Frees memory of make_newborn_data_ptr() that handle_of() has not seen. Returns false when
+// `memory` is anything else. Frees nothing in a forked child.
 bool release_newborn(void* memory);
 
 }  // namespace teraio::pytorch
