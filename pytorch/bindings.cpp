@@ -1,4 +1,4 @@
-// The Python module teraio._C: forwards to the session, and nothing else.
+// The Python module teraio._C: converts arguments and results, and forwards to the session.
 #include <fmt/ranges.h>
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
@@ -31,21 +31,22 @@ namespace py = pybind11;
 namespace teraio::pytorch {
 namespace {
 
-using namespace py::literals;  // "name"_a = value: an entry of a dictionary
+using namespace py::literals;  // "name"_a = value is an entry of a dict
 
-// Null for a tensor without storage (sparse, fake, wrapped).
+// Returns null for an undefined tensor and for one without a storage, such as a sparse tensor.
 c10::StorageImpl* storage_of(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.has_storage()) return nullptr;
   return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
 }
 
-// Of a torch.Tensor or a torch.UntypedStorage.
+// Returns the storage of a torch.Tensor or a torch.UntypedStorage.
 c10::StorageImpl* storage_of(const py::handle& object) {
   if (THPVariable_Check(object.ptr())) return storage_of(THPVariable_Unpack(object.ptr()));
   return torch::createStorage(object.ptr()).unsafeGetStorageImpl();
 }
 
-// A tensor's bytes brought back and kept while this lives. Nothing for tensors that never move.
+// Restores a tensor and keeps it resident until release() or the object's end. It also keeps the
+// storage alive. It has no effect on a tensor that no session manages, and in a forked child.
 class Pin {
  public:
   explicit Pin(c10::StorageImpl* storage) {
@@ -61,7 +62,7 @@ class Pin {
       tensor_ = nullptr;
       throw_status(status, "");
     }
-    // The holder may change the bytes without an op.
+    // The program may change the bytes without an op.
     runtime_->mark_written(tensor_);
   }
 
@@ -80,7 +81,7 @@ class Pin {
   engine::LiveTensor* tensor_ = nullptr;
 };
 
-// False when there is nothing that could move.
+// Pins the tensor permanently. Returns false when no session manages it, and in a forked child.
 bool pin_address(const py::object& tensor) {
   c10::StorageImpl* storage = storage_of(tensor);
   TensorHandle* handle = storage == nullptr ? nullptr : handle_of(*storage);
@@ -156,7 +157,7 @@ py::dict to_dict(const DriveShare& share) {
                   "write_bytes_per_second"_a = share.drive.rates.write_bytes_per_second);
 }
 
-// A list with the dictionary of each value.
+// Returns a list with the dict of each value.
 template <typename Values>
 py::list to_dicts(const Values& values) {
   py::list list;
@@ -167,7 +168,8 @@ py::list to_dicts(const Values& values) {
 // Adds `entries` to `target`.
 void update(py::dict& target, const py::dict& entries) { target.attr("update")(entries); }
 
-// The counters of a tier, whose names begin with `tier`, and of its drives where it has some.
+// Returns the counters of a tier under names that begin with `tier`, and those of its drives if it
+// has any.
 py::dict to_dict(const storage::TierCounters& c, const std::string& tier) {
   py::dict d;
   d[py::str(tier + "_bytes_read")] = c.bytes_read;
@@ -246,8 +248,8 @@ void describe(const at::Tensor& tensor, const std::string& kind, const std::stri
     handle->runtime->describe(handle->tensor, kind_of(kind), name);
 }
 
-// The options named in `given`; None leaves an option as it is. Raises TypeError for a name that is
-// no option.
+// Returns the options named in `given`. None leaves an option at its default. Raises TypeError for
+// an unknown name.
 SessionOptions options_from(const py::kwargs& given) {
   SessionOptions options;
   std::vector<std::string> known;
@@ -287,7 +289,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   using namespace teraio::pytorch;
   using no_gil = py::call_guard<py::gil_scoped_release>;
 
-  log_to_stderr();  // stdout is the program's
+  log_to_stderr();  // stdout belongs to the program
 
   py::class_<Session>(module, "Session")
       .def(py::init([](const py::kwargs& kwargs) {
@@ -346,11 +348,11 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   bind_ddp(module);
 
   module.def("pin_address", &pin_address,
-             "Brings the bytes back and never moves them again: their address has been given away. "
-             "False where there is nothing that moves.");
+             "Restores a tensor and pins it permanently, because code outside knows its address. "
+             "Returns False if no session manages it.");
   module.def("set_coalescing", &set_coalescing,
-             "Whether this thread's collectives begin at the end of a group only.");
-  module.def("describe", &describe, "What a tensor is, for the trace.");
+             "Sets whether this thread's collectives start only at the end of a group.");
+  module.def("describe", &describe, "Sets the kind and the name of a tensor for the trace.");
   module.def("observe_this_thread", &observe_this_thread);
   module.def("is_this_thread_observed", &is_this_thread_observed);
   module.def("default_budget_bytes", [](const std::string& device) {

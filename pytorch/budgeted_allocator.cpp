@@ -12,7 +12,7 @@ namespace teraio::pytorch {
 namespace {
 
 BudgetedAllocator& allocator() {
-  static auto* instance = new BudgetedAllocator();  // storages keep a pointer to it for ever
+  static auto* instance = new BudgetedAllocator();  // never freed: storages keep a pointer to it
   return *instance;
 }
 

@@ -1,8 +1,12 @@
-// BudgetedAllocator: serves PyTorch's CPU allocations from the runtime's device memory.
+// BudgetedAllocator: serves PyTorch's CPU allocations from the runtime's device memory while a
+// session for the CPU runs, and from PyTorch's own allocator otherwise.
 //
-// It is PyTorch's CPU allocator while a session runs. When an allocation exceeds the budget, the
-// runtime offloads tensors that the running op does not need. When that frees too little, the
-// allocation raises torch.OutOfMemoryError.
+// When an allocation exceeds the budget, the runtime offloads tensors that the running op does not
+// need. When that frees too little, the allocation raises torch.OutOfMemoryError. An allocation of
+// 0 bytes returns null.
+//
+// Threads: any, with or without the GIL. Allocations and frees of a session's memory take the
+// runtime's lock.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -21,9 +25,8 @@ class BudgetedAllocator final : public c10::Allocator {
   void copy_data(void* destination, const void* source, std::size_t count) const override;
 };
 
-// Makes PyTorch allocate through the active session, or through its own allocator when no session
-// is active. The allocator is never uninstalled, because a library may free memory later that it
-// allocated during a session.
+// Makes BudgetedAllocator PyTorch's CPU allocator. It is never uninstalled, because a library may
+// free memory later that it allocated during a session. Later calls have no effect. Threads: one.
 void install_allocator();
 
 // Returns PyTorch's own CPU allocator, as it was before install_allocator().

@@ -5,6 +5,7 @@
 
 namespace teraio::pytorch {
 
+// Returns the only instance, which lives until the process ends.
 DeviceBackend& cpu_backend();
 
 }  // namespace teraio::pytorch

@@ -5,9 +5,9 @@
 namespace teraio::pytorch {
 namespace {
 
-// PyTorch 2.11 can set the flag but not clear it: clear_data_ptr_access_error_msg_ came with 2.12.
-// There the private member is reached by explicit instantiation, which the language allows to name
-// private members; after it, set_data_ptr_noswap refreshes what is derived from the flag.
+// PyTorch 2.11 can set the flag but not clear it: 2.12 added clear_data_ptr_access_error_msg_. In
+// 2.11 an explicit instantiation, which may name private members, gives access to the flag.
+// set_data_ptr_noswap() then updates the state that PyTorch derives from it.
 template <typename Storage>
 concept HasClear = requires(Storage& storage) {
   storage.clear_data_ptr_access_error_msg_();

@@ -13,8 +13,9 @@
 
 namespace teraio::pytorch {
 
-// Threads: one thread calls install() and the two functions before it; any thread may call the
-// others. A backend lives until the process ends, because storages and allocators refer to it.
+// Threads: one thread at a time may call default_budget_bytes(), make_device() and install(); any
+// thread may call the others. A backend lives until the process ends, because storages and
+// allocators refer to it.
 class DeviceBackend {
  public:
   virtual ~DeviceBackend() = default;
@@ -23,23 +24,27 @@ class DeviceBackend {
 
   // Returns the device's total memory.
   virtual Result<int64_t> memory_bytes() const = 0;
-  // Returns the budget of a session that sets none.
+  // Returns the budget of a session that sets none. Fails with kInvalidArgument on the CPU, whose
+  // memory other programs share.
   virtual Result<int64_t> default_budget_bytes() const = 0;
+  // Returns the device memory for one runtime. The backend must outlive it.
   virtual Result<std::unique_ptr<device::Device>> make_device(int64_t budget_bytes) = 0;
 
   // Makes PyTorch allocate on the device through the active session, and as before when no session
   // is active. The change is permanent, because memory that was allocated during a session may be
-  // freed later. Tensors move on the calling thread's current stream.
+  // freed later. The calling thread's current stream becomes the session's: migrations are ordered
+  // with it.
   virtual void install() = 0;
 
-  // Returns whether the storage's memory comes from PyTorch's own allocator and no other owner is
-  // known.
+  // Returns whether the storage is on this device and its memory belongs to PyTorch's own
+  // allocator. False on a thread whose stream is not the session's, and during a graph capture.
   virtual bool can_adopt(const c10::StorageImpl& storage) const = 0;
-  // Copies the bytes in compute order.
+  // Copies bytes within the device, in the order of the session's stream. May return before the
+  // copy is done.
   virtual void copy(std::byte* to, const void* from, size_t size_bytes) = 0;
 
-  // Returns whether the functions below ever do anything. The session asks once and skips them at
-  // every op when they do not.
+  // Returns whether the device has streams. Without them the functions below have no effect, and
+  // the observer skips them.
   virtual bool has_streams() const { return false; }
 
   // Returns whether the calling thread is capturing a graph. The graph replays later with the same
@@ -54,8 +59,9 @@ class DeviceBackend {
   virtual void order_this_thread() {}
 };
 
-// Returns the backend of `device`: "cpu", "cuda" or "cuda:1". The message of a failure names the
-// device and what was expected.
+// Returns the backend of `device`: "cpu", "cuda" (the same as "cuda:0") or "cuda:1". It lives until
+// the process ends. The message of a failure names the device and what was expected. Threads: one
+// at a time.
 Result<DeviceBackend*> find_backend(const std::string& device);
 
 }  // namespace teraio::pytorch

@@ -9,7 +9,7 @@
 namespace teraio::pytorch {
 namespace {
 
-bool is_child = false;  // written where no other thread exists
+bool is_child = false;  // written in a new child, which has only one thread
 
 void become_child() {
   is_child = active_session() != nullptr || is_child;

@@ -1,4 +1,4 @@
-// The exception that the bindings raise for a failure: teraio.Error with the status's message.
+// The exception that the bindings raise for a failure: teraio.Error with the message of the Status.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -9,7 +9,7 @@
 
 namespace teraio::pytorch {
 
-// Throws the Python exception teraio.errors.Error unless `status` is ok. Needs the GIL.
+// Raises teraio.errors.Error unless `status` is ok. Needs the GIL.
 inline void raise_unless_ok(const Status& status) {
   if (status.ok()) return;
   const pybind11::object error = pybind11::module_::import("teraio.errors").attr("Error");
@@ -17,7 +17,7 @@ inline void raise_unless_ok(const Status& status) {
   throw pybind11::error_already_set();
 }
 
-// Returns the value of an ok result; otherwise throws as raise_unless_ok() does. Needs the GIL.
+// Returns the value of an ok result, and raises teraio.errors.Error otherwise. Needs the GIL.
 template <typename T>
 T value_or_raise(Result<T> result) {
   raise_unless_ok(result.status());

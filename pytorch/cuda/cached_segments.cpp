@@ -16,7 +16,7 @@ device::MemorySegments* CachedSegments::follow(caching::CUDAAllocator& allocator
   return &segments_;
 }
 
-// While the block is there its segment stays, so that nothing is added that has gone.
+// The segment cannot be freed before it is added, because the block is allocated.
 void CachedSegments::note_block(caching::CUDAAllocator& allocator, void* block) {
   if (!is_following_ || has_expandable_ || segments_.knows(static_cast<std::byte*>(block))) return;
   try {
@@ -24,11 +24,11 @@ void CachedSegments::note_block(caching::CUDAAllocator& allocator, void* block) 
     void* begin = allocator.getBaseAllocation(block, &size_bytes);
     segments_.add({static_cast<std::byte*>(begin), static_cast<int64_t>(size_bytes)});
   } catch (const c10::Error&) {
-    has_expandable_ = true;  // it refuses those, and will for the next ones
+    has_expandable_ = true;  // the allocator refuses the call for expandable segments
   }
 }
 
-// Under the allocator's lock, before cudaFree.
+// The allocator calls this with its lock held, before cudaFree.
 void CachedSegments::on_trace(const caching::TraceEntry& entry) {
   if (entry.action_ != caching::TraceEntry::SEGMENT_FREE || entry.device_ != ordinal_) return;
   const c10::cuda::CUDAGuard guard(ordinal_);

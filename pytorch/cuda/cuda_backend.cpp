@@ -1,13 +1,14 @@
-// PyTorch's CUDA memory and streams behind DeviceBackend: all that this project has of them.
+// The DeviceBackend for PyTorch's CUDA memory and streams. No other file uses them.
 //
-// c10's allocator is replaced by one that forwards everything to it, PyTorch's caching allocator,
-// which stays the only owner of the GPU's memory. What a session may move is asked of the runtime,
-// and the runtime's device asks the caching allocator. When that has nothing left, also for those
-// who ask it directly (libraries' workspaces), tensors leave and it is asked again. That is done
-// here and not in a FreeMemoryCallback: those run under the caching allocator's lock, which a
-// thread inside the runtime needs to give memory back.
+// SessionAllocator takes the place of PyTorch's caching allocator and forwards to it, so that the
+// caching allocator remains the only owner of the GPU's memory. Allocations that a session may
+// offload go to the runtime, whose device allocates from the caching allocator (CachedMemory). When
+// the caching allocator runs out of memory, also in a direct call for a library's workspace, the
+// runtime offloads tensors and the allocation is tried again. SessionAllocator does this instead of
+// a FreeMemoryCallback, which would run with the caching allocator's lock: a thread inside the
+// runtime needs that lock to free memory.
 //
-// Nothing here has been run on a GPU.
+// This code has not run on a GPU.
 #include "cuda_backend.h"
 
 #include <ATen/Context.h>
@@ -32,8 +33,11 @@ namespace {
 
 namespace caching = c10::cuda::CUDACachingAllocator;
 
-constexpr double kDefaultBudgetShare = 0.92;  // of what is free: libraries load code later
+// The default budget's share of the free memory. Libraries need the rest for code that they load
+// later.
+constexpr double kDefaultBudgetShare = 0.92;
 
+// PyTorch's own allocator, or null before the first session.
 caching::CUDAAllocator*& stock() {
   static caching::CUDAAllocator* allocator = nullptr;
   return allocator;
@@ -43,7 +47,9 @@ bool is_capturing_now() {
   return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
 }
 
-// The session that manages the current GPU, unless this thread's work is not for it to move.
+// Returns the session that manages the current GPU. Returns null when there is none, and when this
+// thread captures a graph or uses another stream than the session's: the session must not move the
+// tensors of such work.
 ActiveSession* session_of_this_thread() {
   ActiveSession* session = active_session();
   if (session == nullptr || !session->backend->torch_device().is_cuda()) return nullptr;
@@ -52,10 +58,10 @@ ActiveSession* session_of_this_thread() {
   return is_here ? session : nullptr;
 }
 
-// What a runtime's device holds, from the caching allocator, in the order of one stream.
+// The memory of a runtime's device: blocks of the caching allocator, allocated on one stream.
 class CachedMemory final : public device::CudaMemorySource {
  public:
-  // `stream`: the session's, whichever that is then.
+  // `stream` refers to the backend's variable, because a later session may use another stream.
   CachedMemory(c10::DeviceIndex ordinal, int64_t memory_bytes, const cudaStream_t& stream,
                CachedSegments& segments)
       : ordinal_(ordinal), memory_bytes_(memory_bytes), stream_(stream), segments_(segments) {}
@@ -67,7 +73,7 @@ class CachedMemory final : public device::CudaMemorySource {
       segments_.note_block(*stock(), block);
       return block;
     } catch (const c10::OutOfMemoryError&) {
-      return nullptr;  // the engine makes room and comes again
+      return nullptr;  // the engine offloads tensors and tries again
     }
   }
   void release(void* memory) override { stock()->raw_delete(memory); }
@@ -94,7 +100,7 @@ class CachedMemory final : public device::CudaMemorySource {
   CachedSegments& segments_;
 };
 
-// Somebody needs memory that PyTorch's allocator does not have: tensors leave.
+// Makes the runtime offload tensors until `size_bytes` are free, if it can.
 void make_room(size_t size_bytes) {
   ActiveSession* session = session_of_this_thread();
   if (session == nullptr) return;
@@ -104,6 +110,7 @@ void make_room(size_t size_bytes) {
   if (room.ok()) session->runtime->release(room->tensor);
 }
 
+// Returns `allocate()`. When that runs out of memory, makes room and tries once more.
 template <typename Allocate>
 auto with_room(size_t size_bytes, Allocate allocate) {
   try {
@@ -114,7 +121,8 @@ auto with_room(size_t size_bytes, Allocate allocate) {
   return allocate();
 }
 
-// The caching allocator reuses the tensor's memory only after what `stream` does by then.
+// Tells the caching allocator that `stream` uses the tensor's memory. When the memory is freed, the
+// allocator does not reuse it before the work that `stream` has got by then is done.
 void record_block(const TensorHandle& handle, void* memory, c10::cuda::CUDAStream stream) {
   const auto* device = dynamic_cast<const device::CudaDevice*>(&handle.runtime->device());
   void* block = device->source_block(static_cast<std::byte*>(memory));
@@ -123,13 +131,14 @@ void record_block(const TensorHandle& handle, void* memory, c10::cuda::CUDAStrea
   as_stock.release_context();
 }
 
+// Threads: any, with or without the GIL.
 class SessionAllocator final : public caching::CUDAAllocator {
  public:
   using caching::CUDAAllocator::recordStream;
 
   c10::DataPtr allocate(size_t size_bytes) override {
     const ActiveSession* session = session_of_this_thread();
-    // Small ones never move, and are the caching allocator's to pack.
+    // Small tensors are never offloaded, and the caching allocator packs them better.
     if (session == nullptr || static_cast<int64_t>(size_bytes) < session->smallest_tensor_bytes) {
       return with_room(size_bytes, [&] { return stock()->allocate(size_bytes); });
     }
@@ -154,8 +163,8 @@ class SessionAllocator final : public caching::CUDAAllocator {
                      [&] { return stock()->raw_alloc_with_stream(size_bytes, stream); });
   }
 
-  // Another stream uses the memory: the tensor stays until that is done with what it was told so
-  // far, and its memory is given back when it is done with all.
+  // Another stream uses the memory. The tensor stays resident until the stream has finished the
+  // work that it has got so far, and record_block() delays the reuse of its memory.
   void recordStream(const c10::DataPtr& data_ptr, c10::cuda::CUDAStream stream) override {
     TensorHandle* handle = handle_behind(data_ptr);
     if (handle == nullptr) return stock()->recordStream(data_ptr, stream);
@@ -304,7 +313,7 @@ class CudaBackend final : public DeviceBackend {
   c10::Device torch_device() const override { return c10::Device(c10::DeviceType::CUDA, ordinal_); }
 
   Result<int64_t> memory_bytes() const override { return facts_.memory_bytes; }
-  // What PyTorch has reserved already is the session's too.
+  // Memory that PyTorch has reserved already counts as free.
   Result<int64_t> default_budget_bytes() const override {
     const Result<device::CudaFacts> now = device::inspect_cuda_device(ordinal_);
     if (!now.ok()) return now.status();
@@ -330,7 +339,7 @@ class CudaBackend final : public DeviceBackend {
   }
 
   void install() override {
-    static auto* ours = new SessionAllocator();  // storages keep a pointer to it for ever
+    static auto* ours = new SessionAllocator();  // never freed: storages keep a pointer to it
     choose_stream();
     if (caching::get() == ours) return;
     stock() = caching::get();
@@ -359,7 +368,7 @@ class CudaBackend final : public DeviceBackend {
     C10_CUDA_CHECK(cudaEventRecord(point, stream_));
     C10_CUDA_CHECK(
         cudaStreamWaitEvent(c10::cuda::getCurrentCUDAStream(ordinal_).stream(), point, 0));
-    C10_CUDA_CHECK(cudaEventDestroy(point));  // CUDA keeps it until it is done with it
+    C10_CUDA_CHECK(cudaEventDestroy(point));  // CUDA frees it when the wait is over
   }
 
  private:

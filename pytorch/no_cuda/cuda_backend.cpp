@@ -1,5 +1,5 @@
-// Of builds without a CUDA toolkit, or for a PyTorch without CUDA or of a version that the backend
-// was not made for.
+// The CUDA backend of builds without a CUDA toolkit, or for a PyTorch without CUDA or of a version
+// that cuda/cuda_backend.cpp does not support.
 #include "cuda_backend.h"
 
 namespace teraio::pytorch {

@@ -1,5 +1,5 @@
-// The Python module teraio._units: the grammar of sizes and durations, which needs no PyTorch, so
-// that a command line is refused before PyTorch is imported.
+// The Python module teraio._units: parses and formats sizes and durations. It needs no PyTorch, so
+// that `teraio run` refuses a wrong command line before it imports PyTorch.
 #include <pybind11/pybind11.h>
 
 #include <string>
