@@ -229,7 +229,8 @@ void save_plan(Session& session, const std::filesystem::path& path) {
                            "there is no plan yet: no iteration of the training loop has repeated"));
   raise_unless_ok(session.runtime().planning_status());
   if (!plan)
-    raise_unless_ok(Status(ErrorCode::kInvalidArgument, "there is no plan: all moves on demand"));
+    raise_unless_ok(
+        Status(ErrorCode::kInvalidArgument, "there is no plan: all migrations are on demand"));
   raise_unless_ok(write_plan(*plan, *trace, path));
 }
 

@@ -228,7 +228,7 @@ Result<plan::Plan> Session::plan_of_file(const trace::Trace& trace,
   if (run->ssd_bytes_written <= *limits.write_budget_bytes) return plan;
   log_warning(fmt::format(
       "teraio: the plan {} writes {} per iteration, and the write budget allows {}: it is not "
-      "used, another is made",
+      "used, and another one is made",
       options_.plan_path->string(), format_size(run->ssd_bytes_written),
       format_size(*limits.write_budget_bytes)));
   return plan_within(trace, limits);

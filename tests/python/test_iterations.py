@@ -174,7 +174,7 @@ def test_a_given_plan_is_used_only_within_the_write_budget(offload, tmp_path, ca
     said = capfd.readouterr().err
     assert re.search(
         r"the plan \S+/plan.json writes [\d.]+ .?B per iteration, "
-        r"and the write budget allows 1.00 kB: it is not used, another is made",
+        r"and the write budget allows 1.00 kB: it is not used, and another one is made",
         said,
     )
     assert modes(session)[-1] == "planned"
