@@ -2,7 +2,8 @@
 
 `offload` gives a training loop a budget of device memory: idle tensors move to SSDs or to host
 memory and return before they are used.
- torch, teraio
+
+>>> import torch, teraio
 >>> model = torch.nn.Linear(256, 256)
 >>> optimizer = torch.optim.AdamW(model.parameters())
 >>> with teraio.offload(device_budget="64MB") as session:

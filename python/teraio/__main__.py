@@ -1,4 +1,4 @@
-"""The entry of `python -m teraio` and of the `teraio` script of an installed package.
+"""The entry point of `python -m teraio` and of the `teraio` script of an installed package.
 
 The subcommands `run` and `dry-run` execute in this process. For every other subcommand the process
 replaces itself with the C++ command.

@@ -1,10 +1,10 @@
 """Addresses of tensors: a tensor whose address the program knows is pinned permanently.
 
-PyTorch does not say for how long a program uses an address that it asked for, so the tensor stays
-on the device until it dies. Two kinds of callers are known and pin nothing permanently:
+PyTorch cannot tell how long a program uses an address that it has asked for, so the tensor stays on
+the device until it dies. Two kinds of callers are exceptions:
 
 - Functions that only compare addresses, to find storages that tensors share. They get unique
-  numbers in place of addresses.
+  numbers in place of addresses, and nothing is pinned.
 - Functions that write files. The tensors are pinned until the file is written.
 """
 
@@ -19,10 +19,10 @@ from teraio.import_hooks import PostImportHook
 from teraio.iterations import parameter_names
 from teraio.units import format_size
 
-# A warning is logged once, when permanent pins take this share of the budget.
+# One warning is logged, when permanent pins take this share of the budget.
 _WARNING_SHARE = 0.1
 
-# By module, the functions and methods that compare addresses and do nothing else with them.
+# By module, the functions and methods that only compare addresses.
 _COMPARE = {
     "safetensors.torch": (
         "storage_ptr",
@@ -39,9 +39,11 @@ _COMPARE = {
     "torch.distributed.fsdp._runtime_utils": ("_catch_all_reshard",),
     "torch.distributed.fsdp._fully_shard._fsdp_param": ("FSDPParam.reset_sharded_param",),
 }
-# Functions that read at the addresses that they ask for, and are done with them on return.
+# Functions that ask for addresses, read the bytes there, and do not use the addresses after they
+# return.
 _READ = {"safetensors.torch": ("_tobytes",)}
-# Functions that ask for addresses, and functions that are done with all of them on return.
+# Functions that ask for addresses for later use, and functions after whose return the addresses are
+# not used any more.
 _BORROW = {"safetensors.torch": ("_to_ndarray",)}
 _GIVE_BACK = {"safetensors.torch": ("serialize", "serialize_file")}
 
@@ -58,16 +60,16 @@ _this_thread = _Thread()
 
 
 def _unique_number(storage):
-    """Returns a number in place of the storage's address.
+    """Returns a number in place of the storage's address, or 0 for an empty or meta storage.
 
-    Numbers of two storages are further apart than any storage is long, and a number remains the
-    same when the storage moves. Nothing can be read at such an address.
+    The numbers of two storages differ by more than the size of any storage, and a number remains
+    the same when the storage moves. It is not a readable address.
     """
     return storage._cdata << 40 if storage.nbytes() and storage.device.type != "meta" else 0
 
 
 def of_storage(method):
-    """Wraps `UntypedStorage.data_ptr`."""
+    """Wraps `UntypedStorage.data_ptr`: pins the storage, or returns its unique number."""
 
     @functools.wraps(method)
     def wrapper(self):
@@ -80,7 +82,7 @@ def of_storage(method):
 
 
 def of_tensor(method):
-    """Wraps `Tensor.data_ptr`."""
+    """Wraps `Tensor.data_ptr`: pins the tensor, or returns the unique number of its first byte."""
 
     @functools.wraps(method)
     def wrapper(self):
@@ -94,7 +96,7 @@ def of_tensor(method):
 
 
 def given_away(method):
-    """Wraps a method of a tensor or storage that gives the address away permanently."""
+    """Wraps a method of a tensor or storage whose result refers to the address for any time."""
 
     @functools.wraps(method)
     def wrapper(self, *args, **kwargs):
@@ -156,7 +158,7 @@ def _reads(function):
 
 
 class _PermanentPins:
-    """The permanent pins of a session. Warns once, before memory gets tight because of them."""
+    """The permanent pins of a session. It logs one warning, before they fill the budget."""
 
     def __init__(self, session):
         self._session = session
@@ -191,7 +193,7 @@ class _PermanentPins:
 def _storage_names():
     try:
         return {p.untyped_storage()._cdata: name for p, name in parameter_names().items()}
-    except Exception:  # raised by a module of the program: names are not worth ending it
+    except Exception:  # a module of the program raised it, and the program must not fail for names
         return {}
 
 
@@ -219,7 +221,11 @@ _import_hook = PostImportHook(sorted(_COMPARE), _patch)
 
 
 def install(session):
-    """Patches the functions of other packages that are known. `session`: a `core.Session`."""
+    """Patches the functions of other packages in the tables above, until remove() is called.
+
+    Args:
+        session: the `core.Session` whose permanent pins are watched.
+    """
     global _permanent_pins
     _permanent_pins = _PermanentPins(session)
     _import_hook.install()

@@ -56,7 +56,11 @@ class Parser(argparse.ArgumentParser):
 
 
 def program_words(options):
-    """Returns the command line of the program as a list. Raises teraio.Error if it is empty."""
+    """Returns the command line of the program as a list of strings.
+
+    Raises:
+        teraio.Error: it is empty.
+    """
     words = options.module or options.script
     if words[:1] == ["--"]:
         words = words[1:]
@@ -66,12 +70,20 @@ def program_words(options):
 
 
 def program_of(options):
-    """Returns the `Program` that the options name. Raises teraio.Error if there is none."""
+    """Returns the `Program` that the options name.
+
+    Raises:
+        teraio.Error: the options name no program, or one that does not exist.
+    """
     return Program(program_words(options), is_module=bool(options.module))
 
 
 def check_limits(options):
-    """Raises teraio.Error unless the budget and the host limit are sizes, and the budget not 0."""
+    """Checks the options of `Parser.add_limits()`.
+
+    Raises:
+        teraio.Error: the budget or the host limit is not a size, or the budget is 0.
+    """
     budget = options.device_budget
     if budget is not None and check_size("--device-budget", budget, whole_bytes=10**15) == 0:
         raise Error("--device-budget is 0: no op can run without memory")
@@ -79,7 +91,11 @@ def check_limits(options):
 
 
 def check_size(option, text, whole_bytes=0):
-    """Returns the bytes of a size. Raises teraio.Error that names `option` for any other text."""
+    """Returns the number of bytes of a size, as units.parse_size() does.
+
+    Raises:
+        teraio.Error: `text` is not a size. The message names `option`.
+    """
     try:
         return parse_size(text, whole_bytes)
     except Error as error:
@@ -87,7 +103,11 @@ def check_size(option, text, whole_bytes=0):
 
 
 def check_output(option, path):
-    """Raises teraio.Error that names `option` unless a file can be written at `path`."""
+    """Checks that a file can be written at `path`, a `pathlib.Path`.
+
+    Raises:
+        teraio.Error: it cannot. The message names `option`.
+    """
     if path.is_dir():
         raise Error(f"{option}: {path} is a directory, expected a file")
     if not path.parent.is_dir():
@@ -102,9 +122,13 @@ def check_output(option, path):
 
 
 def check_json(option, path, expected_format=None):
-    """Raises teraio.Error that names `option` unless `path` is a file with a JSON object.
+    """Checks that `path` is a file with a JSON object.
 
-    The file may be compressed with gzip. The object's "format" must be `expected_format`, if given.
+    A file whose name ends in .gz is decompressed first. The object's field "format" must be
+    `expected_format`, if given.
+
+    Raises:
+        teraio.Error: it is not. The message names `option`.
     """
     path = Path(path)
     if not path.is_file():

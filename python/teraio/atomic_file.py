@@ -1,4 +1,4 @@
-"""Atomic replacement of files: a reader sees the old content or the new content, never a part."""
+"""Atomic replacement of files: a reader sees either the old content or the new content."""
 
 import os
 from pathlib import Path
@@ -7,8 +7,9 @@ from pathlib import Path
 def replace_file(path, data):
     """Replaces the content of the file `path` with the bytes `data`.
 
-    An interruption or a failure leaves the file as it was. A symbolic link remains a link to the
-    replaced file. A path that is not a regular file (a device, a pipe) is written to directly.
+    An interruption or a failure leaves the file as it was. If the path is a symbolic link, the file
+    that it points to is replaced. A path that is not a regular file, such as a device or a pipe, is
+    written to directly.
 
     Raises:
         OSError: the file cannot be written.

@@ -1,8 +1,8 @@
 """torch.compile: every call of a graph that Inductor has compiled runs as one opaque op.
 
-The kernels of such a graph are plain C++ code that calls no operator. The class of compiled graphs
-is patched when the program imports it: importing Inductor takes seconds, and most programs never
-do.
+The kernels of such a graph use raw pointers and call no operator. The class of compiled graphs is
+patched when the program imports it, because importing Inductor takes seconds and most programs do
+not need it.
 """
 
 import functools

@@ -1,7 +1,7 @@
 """The compiled extension. Importing this module raises ImportError under another PyTorch version.
 
-PyTorch's C++ interface changes with every minor version: an extension that was built for another
-one would crash or, worse, misread memory.
+PyTorch's C++ interface changes with every minor version. An extension that was built for another
+version would crash or, worse, misread memory.
 """
 
 import torch

@@ -1,9 +1,9 @@
 """DistributedDataParallel: its reducer compares the addresses of gradients and buckets in C++.
 
-The comparison calls no operator, and the data pointer of an offloaded tensor raises an error. The
-wrappers of this module tell the core when the reducer compares, in its methods and in its hooks of
-the backward pass. Communication hooks work on buckets in callbacks of futures, on threads of a
-library: the core observes the operators of these callbacks.
+The comparison calls no operator, and asking an offloaded tensor for its data pointer raises an
+error. The wrappers of this module tell the core when the reducer compares addresses: in its methods
+and in its hooks of the backward pass. Communication hooks work on buckets in callbacks of futures,
+on threads of a library. The core observes the operators of these callbacks, too.
 """
 
 import functools
@@ -13,11 +13,14 @@ import torch
 
 from teraio import core
 
-# By reducer, while it lives: its parameters keep the hooks after a session has ended.
+# The `core.ReducerHooks` of each living reducer. They stay registered after a session has ended,
+# and a later session uses the same ones.
 _hooks = weakref.WeakKeyDictionary()
 
 
 def _expects_backward(method):
+    """Prepares the hooks of the backward pass after the reducer has prepared for it."""
+
     @functools.wraps(method)
     def wrapper(self, *args):
         result = method(self, *args)
@@ -30,6 +33,12 @@ def _expects_backward(method):
 
 
 def _while_compared(compared, call):
+    """Returns `call()`. During the call, C++ code may compare addresses.
+
+    Args:
+        compared: a list of tensors, or a reducer for its gradients and buckets.
+        call: a function without arguments.
+    """
     period = core.ComparisonPeriod(compared)
     try:
         return call()
@@ -55,6 +64,8 @@ def _makes_reducer(method):
 
 
 def _has_callback(method):
+    """Observes the operators of the callback that a future gets."""
+
     @functools.wraps(method)
     def wrapper(self, callback):
         def observed(future):

@@ -10,7 +10,7 @@ _RAM_FILE_SYSTEMS = {"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"}
 
 
 def ssd_directories(directories=None):
-    """Returns the directories as absolute paths after checking each.
+    """Checks the directories, and returns them as a list of absolute `pathlib.Path`s.
 
     Args:
         directories: a path or a list of paths. None or []: the default directory, which is
@@ -32,10 +32,14 @@ def ssd_directories(directories=None):
 
 
 def directories_of_ranks(directories, ranks):
-    """Returns a list with the directories of each rank, where names contain the rank's number.
+    """Returns a list with one list of directories per rank.
 
-    Only the directories of this rank are checked in full. A rank without directories uses those of
-    this rank.
+    The placeholder in a name is replaced by the rank's number. Only the directories of this rank
+    are checked in full. Without `directories`, all ranks use the default directory.
+
+    Args:
+        directories: as for ssd_directories(); names may contain the placeholder.
+        ranks: the `Ranks` of this process.
 
     Raises:
         teraio.Error: a directory of this rank cannot be used (see ssd_directories), or one of
@@ -71,7 +75,7 @@ def _default_directory():
 
 
 def cache_directory():
-    """Returns `$XDG_CACHE_HOME/teraio` or `~/.cache/teraio`, and creates it if it is missing.
+    """Returns the path `$XDG_CACHE_HOME/teraio` or `~/.cache/teraio`, and creates the directory.
 
     Raises:
         teraio.Error: the directory cannot be created.
@@ -102,7 +106,11 @@ def _checked(directory):
 
 
 def file_system_type(path):
-    """Returns the kernel's name for the file system of `path` ("ext4"), or "" if it is unknown."""
+    """Returns the kernel's name for the file system of `path`, such as "ext4", or "" if unknown.
+
+    Raises:
+        OSError: the path does not exist.
+    """
     device = os.stat(path).st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:

@@ -1,5 +1,5 @@
-"""The one exception that TERAIO raises for bad input."""
+"""The exception that TERAIO raises for bad input."""
 
 
 class Error(ValueError):
-    """A value, path or file cannot be used. The message is one line that says what was expected."""
+    """A value, path or file cannot be used. The message is one line that tells what is expected."""

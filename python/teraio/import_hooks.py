@@ -18,7 +18,7 @@ class PostImportHook(importlib.abc.MetaPathFinder):
         self._awaited = set()
 
     def install(self):
-        """Patches the modules that are imported already, and waits for the others."""
+        """Patches the modules that are imported already, and awaits the imports of the others."""
         for name in self._names:
             if name in sys.modules:
                 self._patch(sys.modules[name])
@@ -27,13 +27,16 @@ class PostImportHook(importlib.abc.MetaPathFinder):
         sys.meta_path.insert(0, self)
 
     def remove(self):
-        """Stops waiting. Patches that were made remain; the caller undoes them."""
+        """Stops patching modules. The caller undoes the patches that were made."""
         self._awaited.clear()
         if self in sys.meta_path:
             sys.meta_path.remove(self)
 
     def find_spec(self, name, path, target=None):
-        """Returns the spec of an awaited module, whose loader patches the module at the end."""
+        """Returns the spec of an awaited module. Its loader patches the module after executing it.
+
+        Returns None for every other module.
+        """
         if name not in self._awaited:
             return None
         self._awaited.remove(name)

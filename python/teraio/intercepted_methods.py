@@ -21,7 +21,7 @@ _TYPES_WITH_BYTES = (torch.Tensor, torch.UntypedStorage)
 
 
 def _call_pinned(tensors_or_storages, call):
-    """Returns `call()`, which runs while all of the given tensors and storages are pinned."""
+    """Calls `call()` while the given tensors and storages are pinned, and returns its result."""
     pins = []
     try:
         for value in tensors_or_storages:
@@ -33,7 +33,7 @@ def _call_pinned(tensors_or_storages, call):
 
 
 def _pinned_until_return(method):
-    """Pins the object, and tensors and storages among the arguments, while the method runs."""
+    """Pins the object and the positional arguments with bytes while the method runs."""
 
     @functools.wraps(method)
     def wrapper(self, *args, **kwargs):
@@ -61,7 +61,10 @@ def _pinned_while_result_lives(method):
 
 
 def _storage_item(method):
-    """A slice is another storage over the same bytes, which may live longer than this one."""
+    """Pins the storage permanently for a slice, a storage that shares its bytes and may outlive it.
+
+    An index needs the pin only while the method runs.
+    """
 
     @functools.wraps(method)
     def wrapper(self, index):
@@ -72,7 +75,10 @@ def _storage_item(method):
 
 
 def _array(method):
-    """`force=True` copies a lazily conjugated or negated tensor: then the copy is pinned."""
+    """Pins the tensor until the array dies.
+
+    `force=True` copies a lazily conjugated or negated tensor. Then the copy is pinned.
+    """
     method = _pinned_while_result_lives(method)
 
     @functools.wraps(method)
@@ -85,7 +91,7 @@ def _array(method):
 
 
 def _module_writer(method):
-    """TorchScript writes all tensors of a module in C++, where nothing can restore them."""
+    """Pins all tensors of a module while TorchScript writes it, in C++ code without operators."""
 
     @functools.wraps(method)
     def wrapper(self, *args, **kwargs):
@@ -120,7 +126,7 @@ _NOT_FOLLOWED = (type, types.ModuleType, types.FrameType, str, bytes, int, float
 
 
 def _reachable_tensors(root):
-    """Returns the tensors that can be reached from an object, through closures of functions too."""
+    """Returns the tensors that an object refers to, directly or not, also in closures."""
     seen, tensors, waiting = set(), [], [root]
     while waiting:
         value = waiting.pop()
@@ -148,7 +154,7 @@ def _observed_thread(method):
 
 
 def _coalesces(is_on):
-    """Tells the core when a group of collectives begins and ends; they start at its end."""
+    """Tells the core whether this thread's collectives form a group, at whose end they start."""
 
     def wrap(method):
         @functools.wraps(method)
@@ -214,16 +220,20 @@ _originals = []
 
 
 def install(session):
-    """Patches the methods. remove() undoes it. `session`: a `core.Session`."""
+    """Patches the methods, until remove() is called.
+
+    Args:
+        session: the `core.Session` whose permanent pins are watched.
+    """
     addresses.install(session)
     for owner, name, wrap in _WRAPPERS:
-        if hasattr(owner, name):  # newer versions of PyTorch drop torch.to_dlpack
+        if hasattr(owner, name):  # newer versions of PyTorch have no torch.to_dlpack
             _originals.append((owner, name, owner.__dict__.get(name, _MISSING)))
             setattr(owner, name, wrap(getattr(owner, name)))
 
 
 def remove():
-    """Gives PyTorch and Python their own methods back."""
+    """Restores the original methods."""
     addresses.remove()
     while _originals:
         owner, name, original = _originals.pop()

@@ -1,6 +1,6 @@
-"""Hooks on optimizers and backward: they find the steps, the losses and the names of tensors.
+"""Hooks on optimizers and on backward, which find the steps, the losses and the names of tensors.
 
-The training script needs no change for them.
+The training script needs no change.
 """
 
 import functools
@@ -16,15 +16,15 @@ from torch.optim.optimizer import (
 from teraio import core
 from teraio.verification import tensor_hash
 
-# Tensors are described to the core in the first steps only: by then the trace has been recorded.
+# Tensors are described to the core in the first steps only. Most traces are recorded by then.
 _DESCRIBED_STEPS = 4
-# So many losses are kept as tensors, then they are replaced by their hashes all at once. Hashing
-# each loss at once would wait for the device in every step.
+# The number of losses that are kept as tensors before their hashes replace all of them. Hashing
+# every loss immediately would wait for the device in every step.
 _LOSSES_AT_ONCE = 256
 
 
 class IterationHooks:
-    """Tells the session about every optimizer step, and keeps the losses, while installed.
+    """Reports every optimizer step to the session and collects the losses, while installed.
 
     Args:
         session: a `core.Session` or a `core.DrySession`.
@@ -36,7 +36,7 @@ class IterationHooks:
         self._session = session
         self._handles = []
         self._keeps_optimizers = keeps_optimizers
-        self._optimizers = {}  # by id: a function that returns it, or None when it is dead
+        self._optimizers = {}  # by id: a function that returns the optimizer, or None if it is dead
         self._steps = 0
         self._backward = None
         self._losses = []
@@ -51,7 +51,7 @@ class IterationHooks:
         ]
 
     def remove(self):
-        """Removes the hooks. Losses and optimizers that were noted remain."""
+        """Removes the hooks. The losses and optimizers that were found remain."""
         if self._backward is not None:
             torch.autograd.backward = self._backward
             self._backward = None
@@ -61,13 +61,14 @@ class IterationHooks:
 
     def optimizers(self):
         """Returns the living optimizers that have stepped, in the order of their first steps."""
-        gc.collect()  # so that the result does not depend on when cycles were collected last
+        gc.collect()  # dead optimizers in reference cycles must not be in the result
         return [optimizer for get in list(self._optimizers.values()) if (optimizer := get())]
 
     def losses(self):
-        """Returns the single-element tensors that backward was called on, in order.
+        """Returns the losses in order: copies of the single-element tensors of backward calls.
 
-        Most of them are represented by their hashes, strings as `tensor_hash` returns them.
+        All but the newest ones are represented by their hashes, which are strings as `tensor_hash`
+        returns them.
         """
         return list(self._losses)
 
@@ -158,5 +159,5 @@ def parameter_names():
 
 
 def _is_module(candidate):
-    # Not isinstance: it would execute __class__ properties of the program's objects.
+    # isinstance() would execute __class__ properties of the program's objects.
     return issubclass(type(candidate), torch.nn.Module)

@@ -1,7 +1,7 @@
-"""`teraio run`: an unchanged training script under a device budget.
+"""`teraio run`: runs an unchanged training script within a device budget.
 
-Input that is wrong is refused before torch is imported if possible, with one line on stderr and
-exit code 2. From then on the exit code and the traceback are the script's own.
+Wrong input ends the command with one line on stderr and exit code 2, if possible before torch is
+imported. Once the script runs, the exit code and the traceback are those of the script.
 """
 
 import os
@@ -148,7 +148,11 @@ def _check_conflicts(options):
 
 
 def _name_output(options, option, ranks):
-    """Puts the rank's number into a path. Raises teraio.Error if other ranks would write to it."""
+    """Puts the rank's number into the path of an option.
+
+    Raises:
+        teraio.Error: several ranks would write to the path.
+    """
     name = option.strip("-").replace("-", "_")
     path = getattr(options, name)
     if path and ranks.count > 1 and PLACEHOLDER not in path:
@@ -190,8 +194,8 @@ def _offload(options):
 def _run_and_save(program, session, options):
     """Runs the program, saves the files that the options name, and returns the exit code.
 
-    The exit code is the script's own, or 1 if that is 0 and a file could not be saved. What the
-    script raises passes through after the files that exist by then have been saved.
+    The exit code is the script's own, or 1 if that is 0 and a file could not be saved or the hashes
+    differ. What the script raises passes through after the files have been saved, if possible.
     """
     process = os.getpid()
     try:
@@ -204,7 +208,7 @@ def _run_and_save(program, session, options):
             _save_early(session, options, type(error).__name__)
         raise
     if os.getpid() != process:
-        return code  # a child that the script has forked: its parent saves the files
+        return code  # in a child that the script has forked; its parent saves the files
     if code:
         _save_early(session, options, "SystemExit")
         return code
@@ -215,7 +219,7 @@ def _run_and_save(program, session, options):
 
 
 def _save_early(session, options, reason):
-    """Saves what can be saved of a script that ended early, and prints one line about it."""
+    """Saves what can be saved when the script has ended early, and prints one line about it."""
     lines = [line for line, _ in _saved(session, options)]
     if options.verify:
         lines.append(f"nothing compared with {options.verify}")
@@ -241,7 +245,11 @@ def _saved(session, options):
 
 
 def _verify(session, path):
-    """Returns whether the hashes equal those in the file `path`, or whether there is no path."""
+    """Compares the hashes with the file `path`, or writes it, and prints one line about it.
+
+    Returns:
+        False if the hashes differ or the file cannot be used; True otherwise, also without a path.
+    """
     if not path:
         return True
     is_first = not os.path.exists(path)

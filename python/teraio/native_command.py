@@ -6,7 +6,11 @@ from teraio.errors import Error
 
 
 def command_path():
-    """Returns the path of the C++ command. Raises teraio.Error if it is in neither place."""
+    """Returns the path of the C++ command.
+
+    Raises:
+        teraio.Error: the command is in neither place.
+    """
     package = Path(__file__).absolute().parent
     installed, built = package / "bin" / "teraio", package.parent.parent / "bin" / "teraio"
     for command in (installed, built):

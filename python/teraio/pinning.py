@@ -4,9 +4,9 @@ from teraio import core
 
 
 class Pin:
-    """A pin on one tensor: the tensor stays on the device until `release()`.
+    """A pin on one tensor: the tensor stays on the device until the pin is released.
 
-    It is a context manager that releases the pin on exit, and it is released when it is collected.
+    `release()` releases it, and so do the end of a `with` block and the collection of the object.
     """
 
     def __init__(self, tensor):
@@ -28,8 +28,8 @@ def pin(tensor):
 
     Use it around code that reads or changes the tensor's bytes without an operator, for example a
     compiled extension that works on a raw pointer. The session treats the bytes as changed. Pins
-    are counted: the tensor stays until the last one is released. A tensor that no session manages
-    gets a pin without effect.
+    are counted: the tensor stays until the last one is released. For a tensor that no session
+    manages, the pin has no effect.
 
     ```python
     with teraio.pin(tensor):
@@ -44,6 +44,6 @@ def pin(tensor):
 
     Raises:
         torch.OutOfMemoryError: the device budget has no room for the tensor.
-        RuntimeError: reading the tensor back from its drive failed.
+        RuntimeError: the tensor could not be read from its tier.
     """
     return Pin(tensor)

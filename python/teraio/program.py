@@ -34,9 +34,9 @@ class Program:
     def run(self):
         """Runs the program to its end. What it raises passes through, SystemExit included.
 
-        sys.argv, sys.path and `__main__` belong to the program from then on, also after its end, so
-        that handlers that it registered for the interpreter's exit find them. An uncaught
-        exception's traceback begins in the program.
+        sys.argv, sys.path and `__main__` belong to the program from then on. They stay so after its
+        end, for the functions that it has registered with atexit. The traceback of an uncaught
+        exception begins in the program.
         """
         try:
             if self.is_module:
@@ -51,7 +51,7 @@ class Program:
         sys.argv = ["-m", *self.arguments]
         _set_first_path(os.getcwd())
         _new_main_module()
-        # `python -m` calls this function, too. run_module() would remove `__main__` at the end.
+        # `python -m` calls this function. The public run_module() removes `__main__` at the end.
         runpy._run_module_as_main(self.name)
 
     def _run_script(self):
@@ -70,7 +70,7 @@ _RUNNERS = {Program._run_module.__code__, Program._run_script.__code__}
 
 
 def _check_module(name):
-    # Only the package is searched for: to find a submodule would execute the package's code.
+    # Only the top-level package is checked: finding a submodule would execute the package's code.
     sys.path.insert(0, os.getcwd())
     try:
         if importlib.util.find_spec(name.partition(".")[0]) is None:

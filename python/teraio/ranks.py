@@ -1,8 +1,8 @@
 """The ranks of a machine: processes, one per device, that share its drives and host memory.
 
-Launchers such as torchrun start the ranks with one command line and number them. So options about
-drives, host memory and write budgets refer to the machine, and every rank gets an equal share. A
-path with "{local_rank}" in its name belongs to one rank.
+Launchers such as torchrun start all ranks with the same command line and number them. Options about
+drives, host memory and write budgets therefore refer to the machine, and every rank gets an equal
+share. A path with "{local_rank}" in its name belongs to one rank.
 """
 
 import os
@@ -16,7 +16,7 @@ _RANK, _COUNT = "LOCAL_RANK", "LOCAL_WORLD_SIZE"
 
 @dataclass(frozen=True)
 class Ranks:
-    """The number of this process among the ranks of the machine, from 0 on, and their count."""
+    """The number of a process among the ranks of the machine, counted from 0, and their count."""
 
     local_rank: int = 0
     count: int = 1
@@ -35,9 +35,14 @@ class Ranks:
 
 
 def find_ranks(local_rank=None, local_world_size=None):
-    """Returns the ranks that are given, else those of the environment, else a single one.
+    """Returns the `Ranks` of this process.
 
-    The environment variables are $LOCAL_RANK and $LOCAL_WORLD_SIZE.
+    Without arguments, the numbers are those of the environment variables $LOCAL_RANK and
+    $LOCAL_WORLD_SIZE. Without these, the process is the only rank.
+
+    Args:
+        local_rank: the number of this process, as an int or a string.
+        local_world_size: the number of ranks on the machine, as an int or a string.
 
     Raises:
         teraio.Error: only one of the two is given, or a value is not a valid number.
@@ -69,7 +74,7 @@ def _number(name, value):
 
 
 def device_of_rank(device, ranks, count_gpus):
-    """Returns the device of this rank. For "cuda" that is the GPU with the rank's number.
+    """Returns the device of this rank. For "cuda" it is the GPU with the rank's number.
 
     A rank that sees one GPU only, because the launcher set CUDA_VISIBLE_DEVICES, uses that one.
 

@@ -1,4 +1,4 @@
-"""The report of a run: progress.json while it runs, and run.json at its end."""
+"""The report of a run: progress.json during the run, and run.json at its end."""
 
 import contextlib
 import json
@@ -40,7 +40,11 @@ class RunReporter:
         self._thread.start()
 
     def stop(self):
-        """Stops the thread and writes run.json. Raises teraio.Error if it cannot be written."""
+        """Stops the thread and writes run.json.
+
+        Raises:
+            teraio.Error: the file cannot be written.
+        """
         self._stopped.set()
         self._thread.join()
         try:
@@ -50,7 +54,8 @@ class RunReporter:
 
     def _write_progress(self):
         while not self._stopped.wait(_PERIOD_SECONDS):
-            # A later attempt may succeed. stop() reports a failure to write run.json.
+            # A later attempt may succeed. If the directory cannot be written at all, stop() reports
+            # it.
             with contextlib.suppress(OSError):
                 _write(self._directory / "progress.json", self._progress())
 

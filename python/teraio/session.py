@@ -43,42 +43,45 @@ def offload(
     """Returns a `Session`: a context in which training stays within a budget of device memory.
 
     The first iterations run on demand and are profiled. When two iterations in a row have executed
-    the same ops, they are planned, and idle tensors move to the drives and back by that plan.
-    Losses, gradients and parameters have the same bits as without offloading. Leaving the context
-    restores all tensors to the device.
+    the same ops, TERAIO makes a plan for them, and the next iterations offload and prefetch tensors
+    by that plan. Losses, gradients and parameters have the same bits as without offloading. Leaving
+    the context restores all tensors to the device.
 
     Args:
-        device_budget: device memory in bytes, as an int or as text: "1.5GB", "800MiB", "40%" (of
-            all memory of the device). Required on the CPU; default on a GPU: 92 % of its free
+        device_budget: device memory in bytes, as an int or as text: "1.5GB", "800MiB", or "40%" of
+            the device's memory. It is required on the CPU. The default on a GPU is 92 % of the free
             memory.
-        ssd: a directory or a list of directories, one per drive. Default: a directory in the cache
-            directory. False: no drive; tensors move to host memory only.
-        host_limit: host memory in bytes for offloaded tensors, and for staging between drives and a
-            GPU; written like the budget. 0: no offloaded tensors, and as much staging as needed.
-        write_budget: the most that plans may write to the drives: "2TB/day", "80GB/hour",
+        ssd: a directory or a list of directories, one per drive. The default is a directory in the
+            user's cache directory. With False, tensors are offloaded to host memory only.
+        host_limit: host memory for offloaded tensors, and for staging between drives and a GPU, in
+            bytes or as text. With 0, no tensors are offloaded to host memory, and staging takes as
+            much as it needs.
+        write_budget: the most that plans may write to the drives: "2TB/day", "80GB/hour" or
             "5GB/iteration". Iterations on demand (the first ones, and those that deviate from the
-            plan) are not limited.
+            profile) are not limited.
         device: "cpu", "cuda" or "cuda:1". CUDA has not been run on a GPU yet.
-        plan: a plan file to execute instead of making a plan, if it keeps the write budget.
+        plan: a plan file to execute instead of making a plan. If the plan exceeds the write budget,
+            another one is made.
         policy: "planned", or "on-demand" for migration without a plan.
-        verify: a file of hashes. session.verify() writes it when it is missing, and compares with
-            it otherwise.
+        verify: a file of hashes. If it is missing, session.verify() writes it. Otherwise
+            session.verify() compares with it.
         report: a directory to write progress.json and run.json to.
-        ssd_capacity: bytes to reserve on the drives. 0: chosen from the budget and the free room.
+        ssd_capacity: the space to use on the drives, in bytes or as text. With 0, it is chosen from
+            the budget and the free space.
         checksum: whether every chunk that is read from a drive is checked.
-        evict_after_every_op: for tests: offload every tensor that can move after every op.
-        local_rank: the number of this process among the machine's. Default: $LOCAL_RANK, which
-            torchrun sets.
-        local_world_size: the number of processes that share the machine. Default:
-            $LOCAL_WORLD_SIZE, else 1.
+        evict_after_every_op: for tests: evict every tensor that can be evicted after every op.
+        local_rank: the number of this process among those of the machine. The default is
+            $LOCAL_RANK, which torchrun sets.
+        local_world_size: the number of processes that share the machine. The default is
+            $LOCAL_WORLD_SIZE, or 1 without it.
 
     Raises:
-        teraio.Error: an argument cannot be used. Nothing has changed then.
+        teraio.Error: an argument cannot be used. PyTorch is unchanged then.
 
-    Several processes on a machine ("ranks", one per device) share its host_limit, write_budget and
-    ssd_capacity equally. A rank plans with an equal share of the rates and the room of each drive
-    that several ranks use. The device budget is the rank's own. "{local_rank}" in ssd, plan, verify
-    and report stands for the rank's number, and "cuda" for its GPU.
+    Several processes on a machine ("ranks", one per device) share host_limit, write_budget and
+    ssd_capacity equally. A rank plans with an equal share of the rates and the space of each drive
+    that several ranks use. The device budget belongs to the rank alone. "{local_rank}" in ssd,
+    plan, verify and report stands for the rank's number, and "cuda" for the rank's GPU.
     """
     _check_policy(policy, plan)
     ranks = find_ranks(local_rank, local_world_size)
@@ -101,11 +104,10 @@ def offload(
 
 
 class Session:
-    """A run within a device budget. `offload` makes it; it can be entered once.
+    """A run within a device budget, as `offload` returns it. It can be entered once.
 
-    One thread at a time may enter and leave it. All other methods may be called from any thread,
-    during the run and afterwards. One session at a time can run in a process: entering another one
-    raises teraio.Error.
+    One thread enters and leaves it. Any thread may call the other methods, during the run and
+    afterwards. A process can run one session at a time: entering another one raises teraio.Error.
     """
 
     def __init__(self, *, ranks, directories, plan, policy, verify, report, **core_options):
@@ -142,10 +144,13 @@ class Session:
         self._end(self._core.stop, error)
 
     def enter_until_exit(self):
-        """Enters the session for the rest of the process, and returns it.
+        """Enters the session until the interpreter exits, and returns it.
 
-        Functions that the program has registered for the interpreter's exit still run within it.
+        Functions that the program registers with atexit afterwards still run within the session.
         Tensors are not restored at the end, because that takes time and memory beyond the budget.
+
+        Raises:
+            teraio.Error: another session runs in this process, or this one has ended.
         """
         self.__enter__()
         atexit.register(self._end, self._core.discard)
@@ -170,12 +175,13 @@ class Session:
         except Error as failure:
             if error is None:
                 raise
-            _log.warning("teraio: no report: %s", failure)  # the program's own error is raised
+            # The error of the program passes through.
+            _log.warning("teraio: no report: %s", failure)
 
     def save_report(self):
-        """Writes run.json and ends the report, as the end of the session does.
+        """Writes run.json and ends the report. Otherwise the end of the session does both.
 
-        Does nothing without a report.
+        Does nothing if the session has no report or has written it already.
 
         Raises:
             teraio.Error: the file cannot be written.
@@ -187,26 +193,29 @@ class Session:
     def counters(self):
         """Returns the counters of the run so far: a dict of bytes, nanoseconds and counts.
 
-        - `device_bytes`, `device_peak_bytes` (of the running iteration): memory that PyTorch's
-          allocations take.
+        - `device_bytes`: device memory that PyTorch's allocations take now.
+        - `device_peak_bytes`: the maximum of `device_bytes` in the current iteration.
         - `ssd_bytes_read`, `ssd_bytes_written`, and the same for `host`: traffic of the tiers.
-        - `stall_read_ns`, `stall_memory_ns`: time spent waiting for bytes, and for memory.
+        - `stall_read_ns`, `stall_memory_ns`: time spent waiting for transfers, and for memory.
         - `planned_*`, `on_demand_*`, `urgent_reads`, `late_prefetches`: numbers of migrations.
-        - `unmovable_bytes`: resident bytes that can never move. `held_for_good_bytes` of them
-          belong to tensors whose address the program knows.
-        - `collective_bytes`: bytes that stay resident while a collective uses them.
-        - `deviations`: how often an iteration deviated from the profile.
+        - `bytes_away`: bytes of offloaded tensors.
+        - `unmovable_bytes`: resident bytes that cannot be offloaded now, because their tensors are
+          small, pinned, or not used by an op yet.
+        - `held_for_good_bytes`: bytes of tensors that are pinned permanently, because the program
+          knows their addresses.
+        - `collective_bytes`: bytes that are pinned while a collective uses them.
+        - `deviations`: the number of deviations from the profile.
         """
         return self._core.counters()
 
     def iterations(self):
         """Returns a list with one dict per iteration so far.
 
-        - `mode`: "on demand", "planned", or "deviated" if the iteration left the plan.
+        - `mode`: "on demand", "planned", or "deviated" if it deviated from the profile.
         - `duration_ns`: the time from the iteration's start to its end.
-        - `stall_read_ns`, `stall_memory_ns`: time spent waiting for bytes, and for memory.
+        - `stall_read_ns`, `stall_memory_ns`: time spent waiting for transfers, and for memory.
         - `ssd_bytes_read`, `ssd_bytes_written`, and the same for `host`: traffic of the tiers.
-        - `device_peak_bytes`: the most memory that PyTorch's allocations took.
+        - `device_peak_bytes`: the most device memory that PyTorch's allocations took.
         - `op_count`: the number of ops.
         """
         return self._core.iterations()
@@ -214,18 +223,18 @@ class Session:
     def memory_timeline(self):
         """Returns a list of pairs (time_ns, device_bytes) of the last complete iteration.
 
-        There is a pair for each time at which the bytes changed. Times count from the iteration's
-        start.
+        There is one pair for the end of each op at which the bytes changed. Times are in
+        nanoseconds from the iteration's start.
         """
         return self._core.memory_timeline()
 
     def prediction(self):
-        """Returns the prediction for the plan in force as a dict, or None without a plan.
+        """Returns the prediction for the newest plan as a dict, or None without a plan.
 
-        - `ideal_ns`: the iteration with unlimited device memory.
-        - `step_ns`: the iteration under the plan, as simulated.
+        - `ideal_ns`: the time of an iteration with unlimited device memory.
+        - `step_ns`: the time of an iteration under the plan, as simulated.
         - `bound_ns`: a time that no plan can undercut.
-        - `natural_peak_bytes`: the peak of the iteration with unlimited device memory.
+        - `natural_peak_bytes`: the peak of an iteration with unlimited device memory.
         """
         prediction = self._core.prediction()
         if prediction is not None:
@@ -233,11 +242,12 @@ class Session:
         return prediction
 
     def share(self):
-        """Returns this rank's share of the machine, as planned with, as a dict.
+        """Returns this rank's share of the machine as a dict.
 
-        It has `local_rank`, `local_world_size`, `host_limit_bytes`, and a list `drives`: for each
-        drive its `name`, its `directory`, how many `ranks` share it, and one rank's share of its
-        `capacity_bytes`, `read_bytes_per_second` and `write_bytes_per_second`.
+        It has `local_rank`, `local_world_size`, `host_limit_bytes`, and a list `drives`. For each
+        drive the list has a dict with its `name` and `directory`, the number of `ranks` that share
+        it, and one rank's share of its `capacity_bytes`, `read_bytes_per_second` and
+        `write_bytes_per_second`, as measured when the session was made.
         """
         return {
             "local_rank": self._ranks.local_rank,
@@ -255,23 +265,25 @@ class Session:
         return Trace(self._core.save_trace)
 
     def plan(self):
-        """Returns the plan in force as a `Plan`.
+        """Returns the newest plan as a `Plan`.
 
         Raises:
-            teraio.Error: there is no plan yet.
+            teraio.Error: there is no plan, because no iteration has repeated yet, planning has
+                failed, or the policy is "on-demand". The message tells which.
         """
         return Plan(self._core.save_plan)
 
     def verify(self):
         """Returns hashes of losses, parameters, gradients and optimizer states.
 
-        The result is a dict of hex strings by name. Two runs with equal dicts have had equal bits
-        throughout. The call is also possible after the session has ended. Optimizers that the
-        program has dropped by then, and their parameters, are included only if `verify` was given
-        to `offload`, which keeps them.
+        The result is a dict from names to SHA-256 hashes in hex. Runs with equal dicts have
+        computed the same bits. The call is also possible after the session has ended. Optimizers
+        that the program has dropped, and their parameters, are included only if `offload` got
+        `verify`, which keeps them alive.
 
         Raises:
-            teraio.Error: `verify` named a file, and hashes differ from it.
+            teraio.Error: `verify` names a file, and hashes differ from those in it.
+            OSError: the file cannot be read or written.
         """
         return self._verification.hashes(self._hooks.losses(), self._hooks.optimizers())
 
@@ -302,11 +314,11 @@ class _Document:
 
 
 class Trace(_Document):
-    """What one iteration did, as docs/formats.md describes it."""
+    """What one iteration did: its tensors and ops, as docs/formats.md describes them."""
 
 
 class Plan(_Document):
-    """What moves when in one iteration, as docs/formats.md describes it."""
+    """The migrations of one iteration, as docs/formats.md describes them."""
 
 
 def _share_line(share):
@@ -325,7 +337,7 @@ def _budget_bytes(text, device, ranks):
     if text is None:
         return core.default_budget_bytes(device)
     memory_bytes = core.device_memory_bytes(device)
-    # All ranks share the CPU's memory.
+    # On the CPU, all ranks share the memory that a percentage refers to.
     whole_bytes = ranks.share_of(memory_bytes) if device == "cpu" else memory_bytes
     budget_bytes = parse_size(text, whole_bytes=whole_bytes)
     if budget_bytes == 0:

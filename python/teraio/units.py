@@ -10,7 +10,7 @@ _PERIOD_SECONDS = {"iteration": 0, "hour": 3600, "day": 86400}
 
 
 def parse_size(text, whole_bytes=0):
-    """Returns the bytes of a size such as "1.5GB", "800MiB", "1200000000" or an int.
+    """Returns the number of bytes in a size such as "1.5GB", "800MiB", "1200000000" or an int.
 
     Decimal prefixes are powers of 1000, prefixes with an "i" are powers of 1024, and a fraction is
     rounded down to a byte.
@@ -20,7 +20,8 @@ def parse_size(text, whole_bytes=0):
 
     Args:
         text: a string or an int.
-        whole_bytes: the size that a percentage refers to; percentages are refused when it is 0.
+        whole_bytes: the size in bytes that a percentage refers to. If it is 0, percentages are
+            refused.
 
     Raises:
         teraio.Error: `text` is not a size, is negative, or is 2**62 bytes or more.
@@ -29,7 +30,7 @@ def parse_size(text, whole_bytes=0):
 
 
 def format_size(size_bytes):
-    """Returns a size with three significant digits and a decimal prefix.
+    """Returns a size in bytes as text with three significant digits and a decimal prefix.
 
     >>> format_size(1_500_000), format_size(123_400_000_000)
     ('1.50 MB', '123 GB')
@@ -38,7 +39,7 @@ def format_size(size_bytes):
 
 
 def format_duration(duration_ns):
-    """Returns a duration in the unit that suits it.
+    """Returns a duration in nanoseconds as text with three significant digits and a unit.
 
     >>> format_duration(3_210_000_000), format_duration(12_000_000), format_duration(850_000)
     ('3.21 s', '12.0 ms', '850 us')
@@ -47,15 +48,15 @@ def format_duration(duration_ns):
 
 
 def parse_write_budget(text):
-    """Returns (bytes, seconds) of a write budget: that many bytes in that many seconds.
+    """Returns a write budget as a pair: the bytes, and the seconds in which they may be written.
 
-    The seconds of a budget per iteration are 0.
+    For a budget per iteration the seconds are 0.
 
     >>> parse_write_budget("2TB/day"), parse_write_budget("5GB/iteration")
     ((2000000000000, 86400), (5000000000, 0))
 
     Raises:
-        teraio.Error: `text` is not a size, "/", and one of "iteration", "hour" and "day".
+        teraio.Error: `text` does not consist of a size, "/", and "iteration", "hour" or "day".
     """
     size, _, period = str(text).partition("/")
     try:

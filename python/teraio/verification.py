@@ -1,4 +1,4 @@
-"""Proof that two runs had the same bits: hashes of losses, parameters, gradients and states."""
+"""Verification: hashes of losses, parameters, gradients and states show that two runs are equal."""
 
 import hashlib
 import json
@@ -11,19 +11,19 @@ from teraio.errors import Error
 
 
 class Verification:
-    """Hashes of a training's results, which are compared with a file if one is given.
+    """Computes hashes of a training's results, and compares them with a file if one is given.
 
     Args:
-        path: the file of hashes, or None.
+        path: the path of the file of hashes, or None.
     """
 
     def __init__(self, path):
         self._path = Path(path) if path else None
 
     def hashes(self, losses, optimizers):
-        """Returns a dict from names to SHA-256 hashes in hex, and compares it with the file.
+        """Returns a dict from names to SHA-256 hashes in hex, after comparing it with the file.
 
-        A file that is missing is written.
+        If the file is missing, it is written.
 
         Args:
             losses: a list of tensors, or of hashes as `tensor_hash` returns them.
@@ -31,6 +31,7 @@ class Verification:
 
         Raises:
             teraio.Error: hashes differ from those in the file, or it is not a file of hashes.
+            OSError: the file cannot be read or written.
         """
         hashes = {
             f"loss{step}": loss if isinstance(loss, str) else tensor_hash(loss)
