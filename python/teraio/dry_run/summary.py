@@ -1,4 +1,4 @@
-"""The summary of a dry run: whether it fits, what fills the memory, and how long a step takes."""
+"""The summary of a dry run: the memory that the job needs, what fills it, and the step time."""
 
 from teraio.units import format_duration, format_size
 
@@ -14,7 +14,11 @@ _KINDS = {
 
 
 def summary(run) -> str:
-    """Returns the text that `teraio dry-run` prints. `run`: a `DryRun` that has executed."""
+    """Returns the text that `teraio dry-run` prints.
+
+    Args:
+        run: a `DryRun` that has executed its program.
+    """
     facts = run.summary()
     device = run.accelerator
     peak = facts["device_peak_bytes"]
@@ -26,7 +30,7 @@ def summary(run) -> str:
         f"{format_size(device.memory_bytes)} on the device: "
         + _fit_text(peak, device.memory_bytes),
         f"  at {facts['peak_op']}: " + ", ".join(kinds),
-        f"step: {format_duration(facts['step_ns'])} with all of it there",
+        f"step: {format_duration(facts['step_ns'])} with unlimited device memory",
     ]
     return "\n".join(lines + _answered_text(run.value_policy))
 
@@ -44,5 +48,5 @@ def _fit_text(peak, capacity):
 def _answered_text(value_policy):
     if not value_policy.answered:
         return []
-    lines = ["values that the script read, and was given (--assume gives others):"]
+    lines = ["values that the script got where it read tensors (--assume gives others):"]
     return lines + [f"  {location}: {value}" for location, value in value_policy.answered.items()]
