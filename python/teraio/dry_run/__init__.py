@@ -1,5 +1,5 @@
-"""`teraio dry-run`: what a training script would do on a device that this machine may not have.
+"""`teraio dry-run`: predicts a training script's ops, memory and time on another device.
 
-The script runs unchanged on fake tensors, which have shapes and lifetimes but no bytes, under the
-same observer as a real run. A roofline model of the device gives every op its time.
+The unchanged script runs on fake tensors, which have shapes and lifetimes but no bytes, under the
+same observer as a real run. A roofline model of the device predicts the time of every op.
 """

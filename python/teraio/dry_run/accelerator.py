@@ -16,10 +16,10 @@ _KNOWN = Path(__file__).parent / "accelerators"
 class Accelerator:
     """The capacities and rates of a device.
 
-    `efficiency` is the share of the peak rate that ops of a kind reach. `measured` takes precedence
-    over it: for a kind of op, points (work of one op, rate), between which rates are interpolated.
-    Work is in FLOPs where the kind's name ends in a precision ("matmul.float32"), in bytes
-    elsewhere.
+    `efficiency` gives the share of the peak rate that each kind of op reaches. `measured` takes
+    precedence over it: for each kind of op it has points (work of one op, rate per second), between
+    which rates are interpolated. Work is in FLOPs if the kind's name ends in a precision, such as
+    "matmul.float32", and in bytes otherwise.
     """
 
     name: str
@@ -37,13 +37,13 @@ class Accelerator:
     measured: dict[str, list] = field(default_factory=dict)
 
     def rate(self, kind: str, work: float) -> float | None:
-        """Returns the measured rate of a kind of op with this much work, or None without one."""
+        """Returns the measured rate per second of a kind of op with this work, or None."""
         points = self.measured.get(kind)
         return _interpolated(points, work) if points else None
 
 
 def _interpolated(points, work):
-    """Returns the rate for `work`: linear in its logarithm between points, constant outside."""
+    """Returns the rate for `work`, linear in its logarithm between points and constant outside."""
     index = bisect_left(points, [work])
     if index == 0:
         return points[0][1]
@@ -55,15 +55,18 @@ def _interpolated(points, work):
 
 
 def known_names() -> list[str]:
-    """Returns the names of the accelerators whose files the package brings."""
+    """Returns the sorted names of the accelerators whose files the package contains."""
     return sorted(path.stem for path in _KNOWN.glob("*.json"))
 
 
 def load(name: str) -> Accelerator:
-    """Returns the accelerator with a known name, or that of a file.
+    """Returns an accelerator.
+
+    Args:
+        name: the name of an accelerator in the package, or the path of an accelerator file.
 
     Raises:
-        teraio.Error: there is neither, or the file has a wrong field.
+        teraio.Error: there is neither, or the file cannot be read or has a wrong field.
     """
     path = _KNOWN / f"{name}.json"
     if not path.is_file():
@@ -149,7 +152,7 @@ def _is_positive(value):
 
 
 def to_json(accelerator: Accelerator) -> dict:
-    """Returns the content of the accelerator's file, as parse() reads it."""
+    """Returns the JSON value of the accelerator's file, as parse() reads it."""
     content = {"format": FORMAT} | {
         name: getattr(accelerator, name) for name in accelerator.__dataclass_fields__
     }

@@ -14,13 +14,13 @@ from teraio.dry_run.accelerator import Accelerator, to_json
 
 aten = torch.ops.aten
 
-# Each round takes all measurements, so that a short disturbance of the machine affects one round of
-# some of them, which the median over the rounds leaves out.
+# Each round takes all measurements. A short disturbance of the machine then affects only one round
+# of a measurement, and the median over the rounds ignores it.
 _ROUNDS = 5
-_SECONDS = 0.03  # of one measurement in a round
+_SECONDS = 0.03  # the duration of one measurement in a round
 _LARGE_BYTES = 96 << 20  # larger than the caches
-# Ops that are bound by memory use tensors in turn, so many bytes of them: in a training step, most
-# operands have left the caches since their last use.
+# Measurements of memory-bound ops cycle through tensors of this total size, because most operands
+# of a training step have left the caches since their last use.
 _IN_TURN_BYTES = 128 << 20
 
 
@@ -28,8 +28,11 @@ def calibrate(path, show=print):
     """Measures this machine's CPU and writes its accelerator file to `path`.
 
     Args:
-        path: a pathlib.Path.
-        show: a function that shows a line of progress.
+        path: a `pathlib.Path`.
+        show: a function that gets each line of progress.
+
+    Raises:
+        OSError: the file cannot be written.
     """
     accelerator = measure(show)
     path.write_text(json.dumps(to_json(accelerator), indent=1) + "\n")
@@ -37,7 +40,11 @@ def calibrate(path, show=print):
 
 
 def measure(show) -> Accelerator:
-    """Returns the rates of this machine's CPU. `show` is a function that shows a line."""
+    """Returns the rates of this machine's CPU.
+
+    Args:
+        show: a function that gets each line of progress.
+    """
     probes = _probes()
     times = {name: [] for name in probes}
     with torch.no_grad():
@@ -73,7 +80,7 @@ def measure(show) -> Accelerator:
 
 
 def _seconds(call):
-    """Returns the mean time of a call, with the time that the calling program takes."""
+    """Returns the mean time of a call in seconds, including the overhead of calling it."""
     call()
     count = 0
     began = perf_counter()
@@ -127,7 +134,7 @@ def _add_attention(probes):
 
 
 def _add_attention_passes(probes, kind, tensors, is_causal, flops):
-    """Adds the forward and backward pass. The backward pass has 2.5 times the FLOPs."""
+    """Adds the forward pass, of `flops` FLOPs, and the backward pass with 2.5 times as many."""
     query, key, value = tensors
     output, logsumexp = aten._scaled_dot_product_flash_attention_for_cpu(
         query, key, value, is_causal=is_causal
@@ -167,7 +174,7 @@ def _add_convolutions(probes):
 
 
 def _add_memory_bound(probes, elements):
-    """Adds ops that write to memory with physical pages, as memory of a session's allocator has."""
+    """Adds memory-bound ops. They write to existing tensors, whose physical pages are allocated."""
     rows = max(1, elements // 1024)
     columns = elements // rows
     size_bytes = 4 * elements

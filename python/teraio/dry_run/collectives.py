@@ -1,11 +1,11 @@
-"""The time of collectives between N devices, as ring algorithms with one link per device."""
+"""Predicts the time of collectives between devices: ring algorithms with one link per device."""
 
 import torch
 
 from teraio.dry_run.accelerator import Accelerator
 
-# For n devices: the bytes that cross each device's link, as a share of the collective's bytes, and
-# the number of the ring's steps.
+# Per collective, two functions of the number of devices: the share of the collective's bytes that
+# crosses each device's link, and the number of steps of the ring.
 _RINGS = {
     "allreduce": (lambda n: 2 * (n - 1) / n, lambda n: 2 * (n - 1)),
     "all_reduce": (lambda n: 2 * (n - 1) / n, lambda n: 2 * (n - 1)),
@@ -29,7 +29,8 @@ class Links:
 
     Args:
         accelerator: the device, whose link has a rate and a latency per step.
-        world_size: the number of devices, which is also the size of groups that are not known.
+        world_size: the number of devices of the job, and the size of a collective whose process
+            group cannot be found.
     """
 
     def __init__(self, accelerator: Accelerator, world_size: int):
@@ -39,16 +40,16 @@ class Links:
         self._world_size = world_size
 
     def duration_ns(self, func, args, inputs, outputs) -> int:
-        """Returns the time of a collective in nanoseconds.
+        """Returns the time of a collective in nanoseconds, or 0 for an unknown collective.
 
-        Its bytes are those of its inputs or those of its outputs, whichever are more: a gather has
-        larger outputs, a scatter has larger inputs.
+        The size of the collective is the sum over its inputs or over its outputs, whichever is
+        larger: a gather has larger outputs, and a scatter has larger inputs.
 
         Args:
             func: the operator.
             args: the operator's arguments, which name the process group.
-            inputs: the input tensors, of which the sizes are used.
-            outputs: the result's tensors, of which the sizes are used.
+            inputs: the list of input tensors. Only their sizes matter.
+            outputs: the list of result tensors. Only their sizes matter.
         """
         ring = _ring_of(func.overloadpacket.__name__)
         count = _group_size(args, self._world_size)
@@ -87,4 +88,4 @@ def _boxed_group(value):
     try:
         return torch.distributed.ProcessGroup.unbox(value)
     except (RuntimeError, TypeError):
-        return None  # a reduce operation, not a group
+        return None  # the object is a reduce operation and not a group

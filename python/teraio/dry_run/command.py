@@ -46,8 +46,8 @@ def _parser():
 def dry_run(arguments):
     """Executes `teraio dry-run` and returns its exit code. What the script raises passes through.
 
-    Wrong input is refused with one line and exit code 2 before the script runs. A script that a dry
-    run cannot follow ends with one line and exit code 1.
+    Wrong input ends the command with one line on stderr and exit code 2 before the script runs. A
+    script that a dry run cannot execute ends it with one line and exit code 1.
 
     Args:
         arguments: the words of the command line after `dry-run`.
@@ -109,10 +109,10 @@ def _run_and_report(program, options):
 
 
 def _plan(directory, options):
-    """Prints what `teraio plan` prints for trace.json in the directory, where it writes the plan.
+    """Runs `teraio plan` on trace.json in the directory, where it writes the plan.
 
     Raises:
-        teraio.Error: there is no plan.
+        teraio.Error: `teraio plan` failed.
     """
     budget = options.device_budget or str(options.accelerator.memory_bytes)
     command = [str(command_path()), "plan", "--trace", directory + "/trace.json"]

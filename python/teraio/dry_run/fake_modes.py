@@ -1,4 +1,4 @@
-"""The modes under which a script's tensors are fake, and the patches that they need."""
+"""The dispatch modes in which a script's tensors are fake, and the patches that they need."""
 
 import contextlib
 import functools
@@ -30,7 +30,7 @@ _PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter, FakeTensor)
 
 
 class OpMode(TorchDispatchMode):
-    """Tells the session the results and the time of each op, and answers reads of values.
+    """Reports the results and the time of each op to the session, and answers reads of values.
 
     Args:
         session: the `core.DrySession`.
@@ -48,14 +48,14 @@ class OpMode(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls):
-        return False  # Dynamo does not run here, and a wrapper for each op would cost time
+        return False  # Dynamo does not run here, and its wrapper would slow down each op
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if func is torch.ops.prim.device.default:
             return _device(args[0], func)
         if any(kind not in _PLAIN_TYPES for kind in types):
-            return NotImplemented  # a wrapper: the ops on its parts come here next
+            return NotImplemented  # the wrapper's own dispatch calls ops on its inner tensors
         if func is aten._local_scalar_dense.default:
             return self._read(args[0])
         if not self.is_counting or core.is_in_op():
@@ -65,7 +65,7 @@ class OpMode(TorchDispatchMode):
         return self._run_unseen(func, args, kwargs)
 
     def _run_unobserved(self, func, args, kwargs):
-        """Autograd detaches tensors with an op only if they are subclasses, as fake tensors are."""
+        """Runs an op unobserved: autograd calls detach only for subclasses such as fake tensors."""
         core.observe_this_thread(False)
         try:
             return self._run(func, args, kwargs)
@@ -79,7 +79,7 @@ class OpMode(TorchDispatchMode):
         return result
 
     def _run_unseen(self, func, args, kwargs):
-        """Runs an op that DTensor's C++ dispatch executes on parts, below the observer's key."""
+        """Runs an op on the local parts of DTensors, whose C++ dispatch bypasses the observer."""
         inputs, written = _inputs(func, args, kwargs)
         op = core.OpaqueOp(_name(func), inputs, written)
         result = None
@@ -113,7 +113,7 @@ class OpMode(TorchDispatchMode):
         )
 
     def _born(self, func, result):
-        """Returns the results that are no aliases of arguments and are on the training device."""
+        """Returns the results that are on the training device and do not alias arguments."""
         is_fresh = self._fresh_results.get(func)
         if is_fresh is None:
             is_fresh = self._fresh_results[func] = _fresh_results(func)
@@ -128,7 +128,7 @@ class OpMode(TorchDispatchMode):
 
 
 def _device(tensor, func):
-    """Returns what FakeTensorMode would return, but faster: every second dispatch asks for it."""
+    """Returns a tensor's device faster than FakeTensorMode. Half of all dispatches ask for it."""
     if isinstance(tensor, FakeTensor) and not tensor.fake_mode.in_kernel_invocation:
         return tensor.fake_device
     return func(tensor)
@@ -141,13 +141,13 @@ def _is_foreign(tensor):
 
 @functools.cache
 def _name(func):
-    """Returns the operator's name as the observer gives it: "aten::add_.Tensor"."""
+    """Returns the operator's name in the observer's form, such as "aten::add_.Tensor"."""
     schema = func._schema
     return f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
 
 
 def _inputs(func, args, kwargs):
-    """Returns the tensors among the arguments, and the positions of those that the op changes."""
+    """Returns the tensors among the arguments, and the indices of those that the op writes."""
     inputs, written = [], []
     for position, value in enumerate((*args, *kwargs.values())):
         alias = func._schema.arguments[position].alias_info if position < len(args) else None
@@ -177,7 +177,7 @@ def _flat(results):
 
 
 class FakeModes:
-    """A context in which tensors are fake and ops are observed, while data is loaded as usual.
+    """A context in which tensors are fake and ops are observed. Data loaders work as usual.
 
     Args:
         session: the `core.DrySession`, which runs while the context is entered.
@@ -207,12 +207,12 @@ class FakeModes:
 
     @contextlib.contextmanager
     def real_tensors(self):
-        """A context for work of the host: its tensors are real, and its ops are not observed."""
+        """Returns a context for work on the host, in which new tensors are real."""
         with _disable_current_modes():
             yield
 
     def to_fake(self, tree):
-        """Returns `tree` with a new fake tensor in place of each real one."""
+        """Returns `tree`, a tensor or nested containers, with a fake tensor for each real one."""
 
         def convert(tensor):
             return self.fakes.from_tensor(tensor, static_shapes=True)
@@ -289,14 +289,14 @@ class FakeModes:
 
 
 def _format(tensor, specification):
-    """Formats a tensor with one element as its number, as real tensors do."""
+    """Formats a tensor without dimensions as its number, as real tensors do."""
     return format(tensor.item() if tensor.dim() == 0 else repr(tensor), specification)
 
 
 def _swapping(swap_tensors):
     @functools.wraps(swap_tensors)
     def wrapper(first, second):
-        """Swaps fake tensors. PyTorch's function refuses tensors that have weak references."""
+        """Swaps fake tensors, even those with weak references, which PyTorch's function refuses."""
         if not isinstance(first, FakeTensor):
             return swap_tensors(first, second)
         first.__class__, second.__class__ = second.__class__, first.__class__
@@ -307,9 +307,9 @@ def _swapping(swap_tensors):
 
 
 def _save_nothing(*args, **kwargs):
-    """Saves nothing: a checkpoint of a dry run has no content, and could replace a real one."""
+    """Saves nothing: a checkpoint of a dry run has no content, and it could replace a real one."""
 
 
 def _compile_nothing(model=None, **options):
-    """Returns the model itself: a dry run does not predict how a compiler would fuse ops."""
+    """Returns the model itself, because a dry run does not predict how a compiler fuses ops."""
     return model if model is not None else lambda function: function

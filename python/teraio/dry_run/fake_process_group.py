@@ -1,4 +1,4 @@
-"""A fake process group: this process is rank R of N, and collectives return at once."""
+"""A fake process group: this process acts as rank R of N, and collectives return at once."""
 
 import os
 
@@ -18,9 +18,9 @@ _MESH_METHODS = ["__init__", "__getitem__", "_flatten", "get_local_rank", "get_c
 
 
 class FakeProcessGroup:
-    """A context in which `torch.distributed` takes this process for rank `rank` of `world_size`.
+    """A context in which `torch.distributed` treats this process as rank `rank` of `world_size`.
 
-    It does so whatever backend the script asks for. The environment variables are those that a
+    The backend that the script asks for is ignored. The environment variables are those that a
     launcher such as torchrun sets.
 
     Args:
@@ -50,7 +50,7 @@ class FakeProcessGroup:
             self._patch(DeviceMesh, name, self._real(getattr(DeviceMesh, name)))
         DDP = DistributedDataParallel
         self._patch(DDP, "__init__", _with_hook(DDP.__init__))
-        # It compares the parameters of all processes, and there is only this one.
+        # The function compares the parameters of all processes, and only this process exists.
         self._patch(dist, "_verify_params_across_processes", lambda *args: None)
         name = "_propagate_tensor_meta_non_cached"
         self._patch(ShardingPropagator, name, self._uncounted(getattr(ShardingPropagator, name)))
@@ -85,7 +85,7 @@ class FakeProcessGroup:
         init(backend="fake", store=FakeStore(), rank=self._rank, world_size=self._world_size)
 
     def _real(self, method):
-        """Wraps a method of a device mesh, which computes with real tensors of ranks."""
+        """Wraps a method of a device mesh, which computes with real tensors of rank numbers."""
 
         def wrapper(*args, **kwargs):
             with self._modes.real_tensors():
@@ -94,7 +94,7 @@ class FakeProcessGroup:
         return wrapper
 
     def _uncounted(self, method):
-        """Wraps DTensor's inference of shapes, which runs an op on tensors of the global size.
+        """Wraps DTensor's shape inference, which runs an op on fake tensors of the global size.
 
         No rank executes such an op, so it is neither observed nor timed.
         """
@@ -113,7 +113,7 @@ class FakeProcessGroup:
 
 
 class _Reducer:
-    """A DDP reducer that keeps its first buckets. To rebuild them it would broadcast data."""
+    """A DDP reducer that keeps its first buckets. Rebuilding them would broadcast data."""
 
     def __init__(self, reducer):
         self._reducer = reducer
@@ -126,10 +126,10 @@ class _Reducer:
 
 
 def _with_hook(init):
-    """Wraps DDP's constructor: a communication hook reduces the buckets.
+    """Wraps DDP's constructor so that a communication hook reduces the buckets.
 
-    The reducer itself waits for a collective through its Work in C++, which fake collectives do not
-    have. The hook executes the same ops.
+    Without a hook the reducer waits in C++ for the Work of each collective, and fake collectives
+    have none. The hook executes the same ops.
     """
 
     def wrapper(ddp, *args, **kwargs):

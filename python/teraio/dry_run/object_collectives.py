@@ -1,4 +1,7 @@
-"""Collectives of Python objects in a dry run, where only the object of this process exists."""
+"""Collectives of Python objects in a dry run, in which only one process of the job exists.
+
+The functions have the signatures of those in `torch.distributed` that they replace.
+"""
 
 import torch.distributed as dist
 
@@ -16,7 +19,7 @@ _RECEIVED = (
 
 
 def all_gather_object(object_list, obj, group=None):
-    """Gives the object of this process for those of all others."""
+    """Fills the list with the object of this process, which stands for those of all others."""
     object_list[:] = [obj] * len(object_list)
 
 
@@ -47,7 +50,11 @@ def recv_object_list(object_list, *where, **options):
 
 
 def _check_source(name, src, group, group_src):
-    """Raises teraio.Error unless this process is the source, which is rank 0 by default."""
+    """Checks that this process is the source, which is rank 0 by default.
+
+    Raises:
+        teraio.Error: another process is the source.
+    """
     if src is None and group_src is not None:
         src = dist.get_global_rank(group or dist.group.WORLD, group_src)
     if (src or 0) != dist.get_rank():

@@ -1,4 +1,4 @@
-"""The roofline: an op takes the time of its arithmetic or of its bytes, whichever is longer.
+"""The roofline model: an op takes as long as its arithmetic or as its bytes, whichever is longer.
 
 FLOPs come from torch's counter (torch.utils.flop_counter). The bytes are those of the op's tensors,
 each of which is read or written once.
@@ -20,28 +20,28 @@ _MATMULS = {aten.mm, aten.addmm, aten.bmm, aten.baddbmm, aten._scaled_mm}
 _CONVOLUTIONS = {aten.convolution, aten._convolution, aten.convolution_backward}
 _ATTENTIONS_FOR_CPU = {
     aten._scaled_dot_product_flash_attention_for_cpu: 1.0,
-    # The backward pass computes the scores again, and has twice the products of the forward pass.
+    # The backward pass recomputes the scores and has twice the matrix products of the forward pass.
     aten._scaled_dot_product_flash_attention_for_cpu_backward: 2.5,
 }
 
 # These ops read as many bytes of their table as they write: the rows that the indices name.
 _GATHERING = {"embedding", "index_select", "gather", "index", "take", "take_along_dim"}
-# These ops run no kernel: views whose schemas do not say so, and questions of the host.
+# These ops run no kernel: views that their schemas do not declare, and queries of the host.
 _FREE = {"_unsafe_view", "_reshape_alias", "is_same_size", "equal"}
 # These ops do not read the tensor that they write.
 _FILLING = {"fill_", "zero_", "copy_", "normal_", "uniform_", "bernoulli_", "random_"}
 _FILLING |= {"exponential_", "arange", "trunc_normal_"}
-# These ops execute many instructions per element: a CPU is bound by compute.
+# These ops execute many instructions per element, so that compute limits them on a CPU.
 _TRANSCENDENTAL = {"exp", "log", "log1p", "tanh", "sigmoid", "gelu", "silu", "erf", "sin"}
 _TRANSCENDENTAL |= {"cos", "softplus", "mish", "elu", "logsumexp"}
-# These ops draw random numbers from one stream, on a CPU with one core.
+# These ops draw random numbers from one generator. A CPU uses one core for them.
 _RANDOM = {"normal_", "bernoulli_", "uniform_", "random_", "exponential_", "native_dropout"}
 _REDUCING = {"sum", "mean", "amax", "amin", "linalg_vector_norm", "norm", "var", "std", "var_mean"}
 _REDUCING |= {"prod", "max", "min", "argmax", "argmin", "all", "any"}
 _NORMALIZING = {"native_layer_norm", "native_group_norm", "_fused_rms_norm"}
 _NORMALIZING_BATCHES = {"native_batch_norm", "cudnn_batch_norm", "_native_batch_norm_legit"}
 _NORMALIZING_BATCHES |= {"batch_norm_with_update"}
-# A kind of op without a rate has that of a more general kind, and at last that of "memory".
+# A kind of op without a rate uses that of the first more general kind that has one, or of "memory".
 _MORE_GENERAL = {
     "batch_normalization": ["normalization"],
     "batch_normalization_backward": ["batch_normalization", "normalization"],
@@ -50,25 +50,25 @@ _MORE_GENERAL = {
 
 @dataclass(frozen=True)
 class _Op:
-    """What an operator does, whatever its arguments are."""
+    """The properties of an operator that do not depend on its arguments."""
 
     kind: str
-    is_free: bool  # it runs no kernel: a view, or memory without content
-    is_gathering: bool
-    is_filling: bool
+    is_free: bool  # the op runs no kernel: it makes a view or an uninitialized tensor
+    is_gathering: bool  # the op reads the rows of a table that its indices name
+    is_filling: bool  # the op does not read the tensor that it writes
     flops: object  # a function of torch's counter, or None
     namespace: str
-    written: tuple[bool, ...]  # per argument: whether the op changes it
+    written: tuple[bool, ...]  # per argument, whether the op writes it
 
 
 class Roofline:
-    """Predicts the time and the workspace of ops, and caches what it knows about operators.
+    """Predicts the time and the workspace of ops. It caches the times by operator and shapes.
 
     `workspace_bytes(func, args, result)` returns the bytes of an op's workspace.
 
     Args:
         accelerator: the device.
-        links: predicts the time of collectives.
+        links: the `Links` that predict the time of collectives.
     """
 
     def __init__(self, accelerator: Accelerator, links: Links):
@@ -98,7 +98,7 @@ class Roofline:
         device = self._accelerator
         bytes_moved = _bytes_moved(op, args, kwargs, result)
         is_causal = op.kind.startswith("attention") and _is_causal(args, kwargs)
-        # Torch's counter counts the products above the diagonal, which causal kernels leave out.
+        # Torch's counter includes the products above the diagonal, which causal kernels skip.
         flops = _flops(op, func, args, kwargs, result) // (2 if is_causal else 1)
         seconds = bytes_moved / self._memory_rate(op.kind, bytes_moved)
         if flops:
@@ -107,7 +107,7 @@ class Roofline:
                 bytes_moved / self._memory_rate("memory", bytes_moved),
                 flops / self._compute_rate(op.kind, precision, flops, is_causal),
             )
-            # A library with its own layout writes copies to the workspace and reads them.
+            # A library with a layout of its own writes copies to the workspace and reads them.
             copied = 2 * self.workspace_bytes(func, args, result)
             seconds += copied / self._memory_rate("memory", copied)
         return max(int(seconds * 1e9), device.kernel_ns) + device.op_ns
@@ -180,7 +180,7 @@ def _kind(packet, name):
 
 
 def _tensors(tree):
-    """Returns the tensors in nested arguments. Torch's tree_leaves is too slow for every op."""
+    """Returns the tensors in nested arguments. tree_leaves() of torch would be too slow here."""
     found = []
     _collect(tree, found)
     return found
@@ -202,7 +202,7 @@ def _shapes(tensors):
 
 
 def _settings(args):
-    """Returns arguments other than tensors that may change an op's work: causal, groups, masks."""
+    """Returns the arguments besides tensors that may change an op's work, such as `is_causal`."""
     return tuple(
         tuple(value) if isinstance(value, list) else value
         for value in args
@@ -213,7 +213,7 @@ def _settings(args):
 
 
 def _size_bytes(tensor):
-    """Returns the bytes of a tensor's elements in memory: an expanded dimension has one."""
+    """Returns the bytes of a tensor's elements in memory. Expanded dimensions take no memory."""
     sizes = zip(tensor.shape, tensor.stride(), strict=True)
     return prod(size for size, stride in sizes if stride != 0) * tensor.element_size()
 
@@ -243,7 +243,7 @@ def _flops(op, func, args, kwargs, result):
 
 
 def _attention_flops(query, key, value):
-    # With grouped queries, every query head multiplies with the key and value head of its group.
+    # With grouped-query attention, all query heads of a group use its one key and value head.
     heads = query.shape[:2]
     return sdpa_flop_count(query.shape, (*heads, *key.shape[2:]), (*heads, *value.shape[2:]))
 
@@ -253,7 +253,7 @@ def _is_causal(args, kwargs):
 
 
 def _precision(kind, tensors, device):
-    """Returns the precision in which the device computes, under the script's settings."""
+    """Returns the precision in which the device computes, given the script's TF32 settings."""
     floating = [tensor for tensor in tensors if tensor.is_floating_point()]
     dtype = floating[0].dtype if floating else torch.float32
     name = str(dtype).removeprefix("torch.")

@@ -10,13 +10,13 @@ from teraio.dry_run.value_policy import ValuePolicy
 from teraio.errors import Error
 from teraio.iterations import IterationHooks
 
-# The observer searches so many steps for an iteration that repeats: two of the longest iterations
-# that it can find, and the steps before them.
+# The number of steps in which an iteration must repeat. It suffices for two of the longest
+# iterations that the observer can find, and for the steps before them.
 _STEPS_MAX = 24
 
 
 class _IterationRepeated(BaseException):
-    """Ends the script. It is no Exception, so that the script does not handle it as an error."""
+    """Ends the script. It is no `Exception`, so that the script does not handle it as an error."""
 
 
 class _Hooks(IterationHooks):
@@ -32,7 +32,7 @@ class _Hooks(IterationHooks):
 
 
 def _own_error(error):
-    """Returns the dry run's own error in a chain of causes, or None.
+    """Returns the first teraio.Error in a chain of causes, or None.
 
     A library such as torch.distributed.pipelining may wrap the error in one of its own.
     """
@@ -68,10 +68,11 @@ class DryRun:
         self._hooks = _Hooks(self._session)
 
     def execute(self, program):
-        """Runs a `Program` until an iteration has repeated. What it raises passes through.
+        """Runs a `Program` until an iteration has repeated. Exceptions of the program pass through.
 
         Raises:
-            teraio.Error: no iteration has repeated, or the program does what a dry run cannot.
+            teraio.Error: no iteration has repeated, or the program needs what a dry run cannot
+                provide, such as data.
         """
         roofline = Roofline(self.accelerator, Links(self.accelerator, self.world_size))
         with contextlib.ExitStack() as stack:
@@ -105,16 +106,20 @@ class DryRun:
         )
 
     def save_trace(self, path):
-        """Writes the trace of the iteration that has repeated. Raises teraio.Error."""
+        """Writes the trace of the iteration that has repeated.
+
+        Raises:
+            teraio.Error: no iteration has repeated, or the file cannot be written.
+        """
         self._session.save_trace(str(path), f"modelled on {self.accelerator.name}")
 
     def summary(self):
         """Returns a dict about the iteration that has repeated.
 
         - `op_count`, `tensor_count`: the numbers of its ops and tensors.
-        - `step_ns`: the sum of its ops' times.
-        - `device_peak_bytes`: the most memory that it uses.
-        - `peak_op`, `peak_kinds`: the name of the op at the peak, and pairs (kind, bytes) of what
-          the memory holds then, largest first.
+        - `step_ns`: its time with unlimited device memory.
+        - `device_peak_bytes`: the most device memory that it uses.
+        - `peak_op`: the name of the op at the peak.
+        - `peak_kinds`: pairs (kind of tensor, bytes) at the peak, largest first.
         """
         return self._session.summary()

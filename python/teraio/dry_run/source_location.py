@@ -1,4 +1,4 @@
-"""The line of the script that is executing, for messages."""
+"""The line of the script that is being executed, for messages."""
 
 import sys
 from pathlib import Path
@@ -38,17 +38,17 @@ class SourceLocation:
         return hash((self.path, self.line))
 
     def is_at(self, path, line):
-        """Returns whether this is line `line` of `path`, which may leave out leading folders."""
+        """Returns whether this is line `line` of `path`, which may omit leading folders."""
         return self.line == line and (self.path == path or self.path.endswith("/" + path))
 
 
 def calling_location():
-    """Returns the line that called the tensor's method, in the script or in a library."""
+    """Returns the `SourceLocation` that called the tensor's method, in the script or a library."""
     return _first_frame(lambda path: path.startswith(_METHODS))
 
 
 def script_location():
-    """Returns the innermost line outside of torch."""
+    """Returns the innermost `SourceLocation` outside of torch."""
     return _first_frame(lambda path: path.startswith(_TORCH))
 
 

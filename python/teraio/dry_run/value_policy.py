@@ -1,8 +1,8 @@
-"""The value policy: what a script gets where it reads a tensor's value in a dry run.
+"""The value policy: the values that a script gets when it reads a tensor in a dry run.
 
-A number that the script reads (`loss.item()`, for a log line) is 1. A truth value decides what the
-script does next, so it is not guessed: the dry run ends with an error that names the line, unless
---assume gives the value.
+A script that reads a number, such as `loss.item()` for a log line, gets 1. A truth value decides
+what the script does next, so it is not guessed: the dry run ends with an error that names the line,
+unless --assume gives the value.
 """
 
 import numpy as np
@@ -11,13 +11,16 @@ import torch
 from teraio.dry_run.source_location import calling_location, script_location
 from teraio.errors import Error
 
-# Values for lines of torch itself, where 1 would be wrong. A gradient scaler skips the optimizer's
-# step if it reads that a gradient overflowed.
+# Values for files of torch that must not get 1. A gradient scaler skips the optimizer's step if it
+# reads that a gradient has overflowed.
 _READ_BY_TORCH = {"amp/grad_scaler.py": 0}
 
 
 def parse_assumption(text):
-    """Returns ((path, line) or None, value) of "train.py:41=true", "train.py:41=0.5" or "7".
+    """Returns the place and the value of an assumption as a pair.
+
+    The place is (path, line) for "train.py:41=true" or "train.py:41=0.5", and None for "7", which
+    holds everywhere. The value is a bool or a float.
 
     Raises:
         teraio.Error: the text has another form.
@@ -39,9 +42,9 @@ def _parse_value(value, text):
 
 
 class ValuePolicy:
-    """Gives values to a script that reads tensors, and records them by line.
+    """Chooses the values for a script that reads tensors, and records them by line.
 
-    `answered` is a dict from the `SourceLocation`s outside of torch to the values that they got.
+    `answered` is a dict from each `SourceLocation` outside of torch to the first value that it got.
 
     Args:
         assumptions: texts of --assume, as parse_assumption() reads them. The first match counts.
@@ -55,7 +58,9 @@ class ValuePolicy:
         self.answered = {}
 
     def number(self, tensor):
-        """Returns the value for `item()`, and for methods that call it, in the tensor's type.
+        """Returns the value for `item()` and for methods that call it, as a Python number.
+
+        Its type is that of the tensor's elements: bool, int, float or complex.
 
         Raises:
             teraio.Error: the script reads a truth value that no assumption gives.
@@ -71,7 +76,10 @@ class ValuePolicy:
         return value
 
     def array(self, tensor):
-        """Returns the NumPy array for `numpy()` and `tolist()`. All of its elements are equal."""
+        """Returns the NumPy array for `numpy()` and `tolist()`.
+
+        It has the tensor's shape, and all of its elements are equal.
+        """
         location = calling_location()
         value = self._assumed(location)
         value = _of_type(1 if value is None else value, tensor.dtype)
@@ -87,7 +95,7 @@ class ValuePolicy:
 
 
 def unknown_shape_message(func):
-    """Returns the message for an operator whose result's shape depends on values."""
+    """Returns the error message for an operator whose result has a shape that depends on values."""
     return (
         f"{script_location()}: {func} has a result whose size depends on data, which a dry run "
         "does not have. Let the script avoid it (e.g. with a mask instead of an index)"
@@ -95,7 +103,7 @@ def unknown_shape_message(func):
 
 
 def unknown_data_message(func):
-    """Returns the message for an operator that reads values in another way."""
+    """Returns the error message for an operator that needs values for another reason."""
     return f"{script_location()}: {func} needs data, which a dry run does not have"
 
 

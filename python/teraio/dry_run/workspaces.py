@@ -6,7 +6,11 @@ aten = torch.ops.aten
 
 
 def workspaces(accelerator):
-    """Returns a function from (func, args, result) to the bytes of the op's workspace."""
+    """Returns a function from (func, args, result) to the bytes of the op's workspace.
+
+    Args:
+        accelerator: the `Accelerator` whose library runs the ops.
+    """
     by_op = _ONEDNN if accelerator.library == "onednn" else {}
 
     def workspace_bytes(func, args, result):
@@ -17,7 +21,7 @@ def workspaces(accelerator):
 
 
 def _convolution(args, result):
-    """oneDNN copies the weight, and the input or the output, to or from a layout of its own.
+    """Returns the bytes that oneDNN copies to or from its own layout: weight, and input or output.
 
     The scratch memory of its kernels, a few percent of the copies, is not included.
     """
@@ -25,7 +29,11 @@ def _convolution(args, result):
 
 
 def _convolution_backward(args, result):
-    """oneDNN copies the gradient, the input and the results to or from a layout of its own."""
+    """Returns the bytes that oneDNN copies to or from its own layout.
+
+    If the input needs a gradient, oneDNN copies two tensors, each counted with the larger size of
+    the output and the input. Otherwise it copies the gradient of the output only.
+    """
     gradient, given = _size_bytes(args[0]), _size_bytes(args[1])
     has_input_gradient = args[-1][0]
     return 2 * max(gradient, given) if has_input_gradient else gradient
