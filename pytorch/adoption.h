@@ -13,8 +13,8 @@ namespace teraio::pytorch {
 // Returns null and changes nothing when the storage has no bytes or fewer than
 // session.smallest_tensor_bytes, cannot be resized, or does not come from PyTorch's allocator for
 // the session's device (see DeviceBackend::can_adopt()). Memory of NumPy, of another library or of
-// a file, and memory that processes share, is thereby left where it is. Raises
-// torch.OutOfMemoryError when the budget has no room for the storage.
+// a file, and memory that processes share, is thereby left where it is. Raises as throw_status()
+// does: torch.OutOfMemoryError when the budget has no room for the storage.
 //
 // Threads: any, without the runtime's lock. The address changes, so the caller must ensure that no
 // running op uses the storage, and that no two threads adopt it. A raw pointer that the program

@@ -9,11 +9,12 @@
 
 namespace teraio::pytorch {
 
-// Returns the tensors inside `tensor`. For a sparse tensor these are its indices and values, for a
-// quantized one its scales and zero points, and for a wrapper the tensors that __tensor_flatten__
-// names or, without that method, those that its attributes hold (also inside lists, tuples and
-// dictionaries, up to a depth of 8). A wrapper inside a wrapper is replaced by its own inner
-// tensors. Returns nothing for every other tensor, undefined ones included.
+// Returns the tensors inside `tensor`. For a sparse tensor these are its indices and values, and
+// for a per-channel quantized one its scales and zero points. For a wrapper they are the tensors
+// that __tensor_flatten__ names or, without that method, those that its attributes hold (also
+// inside lists, tuples and dictionaries, up to a depth of 8). A wrapper inside a wrapper is
+// replaced by its own inner tensors. Returns nothing for every other tensor, undefined ones
+// included.
 //
 // Takes the GIL for a wrapper, so the caller must not hold the runtime's lock. Raises what the
 // wrapper's Python code raises.

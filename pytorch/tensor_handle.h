@@ -61,8 +61,9 @@ TensorHandle* handle_of(c10::StorageImpl& storage);
 TensorHandle* handle_behind(const c10::DataPtr& data_ptr);
 
 // Records that `storage`, whose DataPtr owns `handle`, is the storage of the handle's tensor. From
-// then on the engine may offload the tensor. Later calls have no effect. The first call takes the
-// runtime's lock; the caller ensures that no two threads make it at the same time.
+// then on the engine may offload the tensor. Further calls with the same storage have no effect and
+// take no lock. The first one takes the runtime's lock, but it writes the handle without it: two
+// threads must not make it at the same time.
 void remember_storage(TensorHandle& handle, c10::StorageImpl& storage);
 
 // The deleter of a DataPtr from make_data_ptr(). Releases the tensor under the runtime's lock and
