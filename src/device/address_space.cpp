@@ -17,11 +17,11 @@ constexpr int64_t kHugePageBytes = 2 * kMiB;
 constexpr int MREMAP_DONTUNMAP = 4;
 #endif
 
-// The same flags every time, so that the system merges neighbouring mappings into one.
+// Uses the same flags every time, so that the system can merge adjacent mappings.
 bool map_anew(std::byte* address, int64_t size_bytes, int protection) {
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
   if (mmap(address, size_bytes, protection, kFlags, -1, 0) == MAP_FAILED) return false;
-  madvise(address, size_bytes, MADV_HUGEPAGE);  // advice: refused where there are no huge pages
+  madvise(address, size_bytes, MADV_HUGEPAGE);  // only advice: fails where there are no huge pages
   return true;
 }
 
@@ -65,8 +65,8 @@ bool AddressSpace::probe_move() {
   return kept;
 }
 
-// A new mapping, rather than other rights for the old one: what the system kept of the old one (a
-// table of small pages, boundaries) leaves fewer huge pages to it.
+// Makes a new mapping instead of changing the protection of the old one. The old mapping's page
+// table and boundaries would leave the system fewer places for huge pages.
 bool AddressSpace::commit(PageRange range) {
   return map_anew(at(range.begin_bytes), range.size_bytes, PROT_READ | PROT_WRITE);
 }
@@ -87,9 +87,9 @@ bool AddressSpace::replace(PageRange from, int64_t to_bytes) {
   return false;
 }
 
-// MREMAP_DONTUNMAP keeps the old addresses ours: between an unmap and a new reservation, another
-// thread's mapping could take them. A range over several mappings is refused as a whole (EFAULT);
-// halving it finds the boundary.
+// MREMAP_DONTUNMAP keeps the old addresses reserved. After an unmap, another thread could map them
+// before we reserve them again. The system refuses a range across several mappings as a whole
+// (EFAULT); halving the range finds the boundary.
 int64_t AddressSpace::move_mapped(PageRange from, int64_t to_bytes) {
   void* moved = mremap(at(from.begin_bytes), from.size_bytes, from.size_bytes,
                        MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, at(to_bytes));

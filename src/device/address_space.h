@@ -1,9 +1,11 @@
-// AddressSpace: one reserved range of virtual addresses whose pages are added, taken away and
+// AddressSpace: a reserved range of virtual addresses whose pages can be committed, decommitted and
 // moved.
 //
-// A page is committed (readable and writable; it costs memory from its first touch on) or not (an
-// access is a fault). The addresses stay reserved all the time, so nothing else of the process ever
-// lands between them. A forked child inherits the pages. Not thread-safe.
+// A committed page is readable and writable, and uses physical memory after its first access. An
+// access to any other page is a fault. The addresses stay reserved for the lifetime of the object,
+// so no other mapping of the process can land among them. A forked child inherits the pages.
+//
+// Offsets and sizes are multiples of kPageBytes. Threads: one at a time.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +19,9 @@ namespace teraio::device {
 
 class AddressSpace {
  public:
-  // Reserves `size_bytes`, or less (halved, down to least_bytes) where the system refuses. Starts
-  // on a huge page; nothing is committed. kUnsupported when nothing is to be had.
+  // Reserves `size_bytes` of addresses. If the system refuses, halves the size and tries again
+  // until it falls below `least_bytes`. The range starts on a huge-page boundary, and no page is
+  // committed. Returns kUnsupported if every attempt fails.
   static Result<std::unique_ptr<AddressSpace>> reserve(int64_t size_bytes, int64_t least_bytes);
 
   ~AddressSpace();
@@ -32,24 +35,26 @@ class AddressSpace {
   }
   int64_t size_bytes() const { return size_bytes_; }
 
-  // False when the system refuses (its limit of mappings or of memory); then nothing changed.
+  // Returns false, without an effect, if the system refuses: it limits the number of mappings and
+  // the amount of memory.
   bool commit(PageRange range);
-  // Gives the pages back to the system.
+  // Returns the pages of `range` to the system. False if the system refuses.
   bool decommit(PageRange range);
 
-  // Commits the uncommitted pages at `to_bytes` with the physical pages of `from`, which becomes
-  // uncommitted. No byte is copied and no page is touched. Where the system cannot move pages, they
-  // are replaced. Returns how many bytes from the front of `from` were moved: less than all when
-  // the system refused the rest.
+  // Moves the physical pages of `from` to the uncommitted addresses at `to_bytes`, without copying
+  // or touching them; `from` becomes uncommitted. Where the system cannot move pages (can_move()),
+  // calls replace(). Returns the number of bytes that moved, counted from the front of `from`:
+  // fewer than all of them if the system refused the rest.
   int64_t move(PageRange from, int64_t to_bytes);
 
-  // As move(), but gives the pages back and takes new ones, which are yet to be touched. False when
-  // the system refuses.
+  // Like move(), but decommits `from` and commits new pages at `to_bytes`, so the contents are
+  // lost. Returns false if the system refuses; `from` is then committed, but its contents may be
+  // lost.
   bool replace(PageRange from, int64_t to_bytes);
 
-  // Whether move() keeps the physical pages.
+  // Whether move() keeps the physical pages. Determined by a trial in reserve().
   bool can_move() const { return can_move_; }
-  // For tests of systems that cannot.
+  // Makes can_move() false, to test systems that cannot move pages.
   void forbid_move() { can_move_ = false; }
 
  private:

@@ -1,8 +1,8 @@
-// CountingDevice: memory that is counted and does not exist.
+// CountingDevice: a device that counts memory without providing any.
 //
-// For running a program on tensors without bytes: every block has an address of its own, which
-// tells it from others and must not be followed. Copies fail. There is no rounding: a block counts
-// its size.
+// It serves dry runs on tensors without bytes. Every block has an address of its own that only
+// identifies it and must not be dereferenced. Copies fail with kUnsupported. Sizes are not rounded.
+// Threads: as Device.
 #pragma once
 
 #include <memory>

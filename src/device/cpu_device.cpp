@@ -17,26 +17,27 @@
 namespace teraio::device {
 namespace {
 
-constexpr int64_t kSmallAlignment = 64;  // of blocks below a page, which are the C library's
+constexpr int64_t kSmallAlignment = 64;  // of blocks below a page, which come from the C library
 constexpr int64_t kSmallHeaderBytes = 16;
 constexpr int64_t kLargestRequestBytes = int64_t{1} << 62;
-constexpr int64_t kTrimBytes = kMiB;  // what small blocks take from the free pages at a time
+constexpr int64_t kTrimBytes =
+    kMiB;  // free pages returned to the system at once to make room for small blocks
 
-// Addresses, not memory: room to stitch for long in, and for a budget raised later.
+// Addresses cost no memory. The range leaves room for stitching and for a larger budget later.
 int64_t wanted_address_bytes() {
   const int64_t memory_bytes = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
   return std::max(64 * kGiB, 16 * memory_bytes);
 }
 
-// The other half is for the rest of the process.
+// Leaves half of the system's limit to the rest of the process.
 int64_t mapping_limit() {
   int64_t limit = 65530;
   std::ifstream("/proc/sys/vm/max_map_count") >> limit;
   return limit / 2;
 }
 
-// A granule of a huge page keeps memory in huge pages however often it is stitched, and ops on it
-// are faster for it; a budget that would be only a few of them gets smaller ones, which waste less.
+// A granule of one huge page keeps memory in huge pages however often it is stitched, which makes
+// ops faster. A budget of only a few huge pages gets smaller granules, which waste less.
 int64_t granule_bytes(int64_t budget_bytes) {
   const uint64_t wanted_bytes = std::clamp<int64_t>(budget_bytes / 512, 64 * kKiB, 2 * kMiB);
   return static_cast<int64_t>(std::bit_floor(wanted_bytes));

@@ -1,11 +1,13 @@
 // CpuDevice: host memory as a device with a hard budget.
 //
-// Large blocks come from one reserved range of addresses. Physical pages are added to it up to the
-// budget, with huge pages where the system gives them, and are then reused and never returned while
-// the budget stays: page faults cost more than the I/O that this exists for. When free memory is
-// enough but scattered, the pages of several free pieces are moved together under one range of
-// addresses (mremap; no byte is copied), so that fragmentation does not cost memory.
-// Blocks below a page come from the C library and are counted in the same budget.
+// Blocks of a page or more come from one reserved range of addresses. The device commits physical
+// pages up to the budget, as huge pages where the system provides them, and keeps free pages for
+// reuse, because page faults cost more than the I/O that offloading exists for. When enough memory
+// is free but scattered, the device moves the pages of several free ranges to one range of
+// addresses (mremap, which copies no byte), so fragmentation does not waste memory.
+//
+// Blocks smaller than a page come from the C library and count against the same budget. When the
+// budget has no room for one, the device returns free pages to the system.
 #pragma once
 
 #include <memory>
@@ -14,7 +16,8 @@
 
 namespace teraio::device {
 
-// kUnsupported when the address range cannot be reserved.
+// Returns kUnsupported if the system refuses to reserve the address range. A negative budget counts
+// as 0.
 Result<std::unique_ptr<Device>> make_cpu_device(int64_t budget_bytes);
 
 }  // namespace teraio::device

@@ -1,10 +1,12 @@
-// CudaDevice: a GPU's memory under a hard budget, and the order of work on it.
+// CudaDevice: a GPU's memory under a hard budget, and the order of work on the GPU.
 //
-// Compute runs on the caller's streams. Copies run on two streams of the device's own, one for each
-// way, which wait for events of compute and are waited for by events: nothing synchronizes the
-// device. Built where a CUDA toolkit is found (TERAIO_CUDA); the runtime library is linked
-// statically and finds the driver when it is first used, so that the same program starts on
-// machines without a GPU and does not mind which libcudart PyTorch has loaded.
+// Compute runs on the caller's streams. Copies run on two streams that the device owns, one per
+// direction. Compute and copies wait for each other through events, so nothing synchronizes the
+// whole GPU.
+//
+// This header is implemented where CMake finds a CUDA toolkit (TERAIO_CUDA). The CUDA runtime is
+// linked statically and loads the driver on its first use. The same program therefore starts on
+// machines without a GPU and is independent of the libcudart that PyTorch loads.
 #pragma once
 
 #include <cstdint>
@@ -16,39 +18,42 @@
 
 namespace teraio::device {
 
-// Where a CudaDevice takes its memory from: in a run PyTorch's caching allocator, so that there is
-// one pool; alone, CUDA's.
+// The source of a CudaDevice's memory. In a training run it is PyTorch's caching allocator, so that
+// both use one pool. Without PyTorch it is CUDA's stream-ordered pool.
 //
-// Threads: as Device's.
+// Threads: as Device.
 class CudaMemorySource {
  public:
   virtual ~CudaMemorySource() = default;
-  // In compute order, aligned to 256 bytes at least; nullptr when there is no more.
+  // Returns memory that is valid in compute order and aligned to at least 256 bytes, or nullptr if
+  // there is none left.
   virtual void* allocate(int64_t size_bytes) = 0;
   virtual void release(void* memory) = 0;
-  // It holds no more than this from the GPU from now on, where that is possible.
+  // Returns cached memory above the limit to the GPU where possible. A source that can also limits
+  // what it obtains from now on.
   virtual void set_limit_bytes(int64_t limit_bytes) = 0;
-  // Of the GPU's memory, used or kept for reuse.
+  // The GPU memory that the source holds, in use or cached for reuse.
   virtual int64_t reserved_bytes() const = 0;
   virtual int64_t reserved_peak_bytes() const = 0;
   virtual void reset_peak() = 0;
-  // As Device's.
+  // As Device::segments().
   virtual MemorySegments* segments() { return nullptr; }
 };
 
 class CudaDevice : public Device {
  public:
-  // The block of the source that holds `memory`, which this device has handed out. Any thread.
+  // Returns the source's block that contains `memory`, which came from this device and was not
+  // released. Any thread.
   virtual void* source_block(const std::byte* memory) const = 0;
 };
 
 struct CudaDeviceOptions {
   int32_t ordinal = 0;
   int64_t budget_bytes = 0;
-  // The stream (a cudaStream_t) to which the calling thread sends compute. Empty: one of the
-  // device's own, which has none.
+  // Returns the stream (a cudaStream_t) on which the calling thread enqueues compute. If empty, the
+  // device uses a stream of its own, on which nothing else is enqueued.
   std::function<void*()> compute_stream = {};
-  // Null: CUDA's stream-ordered pool.
+  // If null, the device creates a stream-ordered pool.
   std::unique_ptr<CudaMemorySource> memory = nullptr;
 };
 
@@ -56,13 +61,15 @@ struct CudaFacts {
   std::string model;
   std::string pci_address;  // "0000:17:00.0"
   int64_t memory_bytes = 0;
-  int64_t free_bytes = 0;  // now
+  int64_t free_bytes = 0;  // at the time of the call
 };
 
-// kUnsupported, with the reason, in a build without CUDA, and without a driver or such a GPU.
+// Describes the GPU with this ordinal. Returns kUnsupported, with the reason, if the build has no
+// CUDA, if there is no driver, or if the process does not see such a GPU. Any other failure is that
+// of a CUDA call.
 Result<CudaFacts> inspect_cuda_device(int32_t ordinal);
 
-// Failures as above.
+// Fails like inspect_cuda_device().
 Result<std::unique_ptr<CudaDevice>> make_cuda_device(CudaDeviceOptions options);
 
 }  // namespace teraio::device

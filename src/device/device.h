@@ -1,11 +1,13 @@
 // Device: memory under a hard byte budget, and the order of work on it.
 //
-// The engine asks for memory here and nowhere else; PyTorch's allocations on the device come from
-// the same place. CPU and CUDA are two implementations behind this header, chosen at run time.
+// The engine allocates only here, and PyTorch's allocations on the device come from the same place.
+// There is one implementation for the CPU and one for CUDA; the caller chooses at run time.
 //
 // Threads: allocate, release, set_budget_bytes, usage and reset_peak are called under the engine's
-// lock or from one thread; the copy and event calls may come from any thread. No call takes
-// Python's lock. A device outlives the blocks that it handed out.
+// lock or from one thread. Copies and events may be used from any thread, except that order_after
+// and the calls of op_timer() need that lock while ops are timed. No call takes Python's lock.
+//
+// Ownership: the caller releases every block before the device is destroyed.
 #pragma once
 
 #include <cstddef>
@@ -19,22 +21,22 @@ namespace teraio::device {
 class MemorySegments;
 class OpTimer;
 
-// Blocks of at least this size start on a page and own their last page whole: direct I/O, which
-// moves whole pages, can go to and from them.
+// A block of at least this size starts on a page boundary and shares its last page with no other
+// block. Direct I/O, which moves whole pages, can therefore read into it and write from it.
 inline constexpr int64_t kPageBytes = 4096;
 
 struct MemoryUsage {
   int64_t budget_bytes = 0;
-  int64_t allocated_bytes = 0;       // handed out, as rounded by the allocator
+  int64_t allocated_bytes = 0;       // in use, after the allocator's rounding
   int64_t allocated_peak_bytes = 0;  // since the last reset_peak()
   int64_t reserved_bytes = 0;  // physical memory held: allocated, plus free memory kept for reuse
   int64_t reserved_peak_bytes = 0;
-  int64_t rounding_bytes = 0;      // lost to rounding: internal fragmentation
-  int64_t largest_free_bytes = 0;  // the largest allocation that succeeds without moving anything
-  int64_t stitch_count = 0;        // allocations put together from scattered free pages
+  int64_t rounding_bytes = 0;      // lost to rounding (internal fragmentation)
+  int64_t largest_free_bytes = 0;  // largest allocation without moving pages; upper bound on a GPU
+  int64_t stitch_count = 0;        // allocations assembled from scattered free pages
 };
 
-// A point in the device's compute order. Copyable; 0 is "already passed".
+// A point in an order of work on the device. Copyable. The id 0 denotes a point that has passed.
 struct Event {
   uint64_t id = 0;
 };
@@ -45,70 +47,78 @@ class Device {
 
   virtual std::string_view name() const = 0;  // "cpu", "cuda:0"
 
-  // Memory for size_bytes (>= 0), or nullptr when the budget does not hold it now, or holds it in
-  // pieces so small that evicting more is cheaper than putting them together. Aligned to
-  // kPageBytes from that size on, to 64 bytes below. Contents are undefined. The caller releases
-  // it. It is given in compute order: compute that is told of from now on may use it, a copy or a
-  // direct transfer only after a point that is recorded from now on.
+  // Returns `size_bytes` (>= 0) of memory, or nullptr if the budget has no room now, or only room
+  // so fragmented that evicting a tensor is cheaper than moving pages. Blocks of at least
+  // kPageBytes are aligned to kPageBytes, smaller ones to 64 bytes. Contents are undefined. The
+  // caller owns the block until release().
+  //
+  // The block is valid in compute order: compute that is enqueued from now on may use it. A copy or
+  // direct transfer must first wait for an event that is recorded from now on.
   virtual std::byte* allocate(int64_t size_bytes) = 0;
 
-  // As allocate, but takes any time to put scattered free memory to use, to the last page: for when
-  // nothing can be evicted any more.
+  // Like allocate(), but uses scattered free memory to the last page, however long that takes. For
+  // callers that have nothing left to evict.
   virtual std::byte* allocate_at_all_costs(int64_t size_bytes) { return allocate(size_bytes); }
 
-  // `memory` came from this device, and nothing uses it any more but compute that was told before.
+  // Releases a block of this device. Compute that is already enqueued may still use it; nothing
+  // else may.
   virtual void release(std::byte* memory) = 0;
 
-  // Free memory beyond the new budget goes back to the system at once; allocations stay, also when
-  // they are more than the new budget: then allocate() fails until enough is released.
+  // Returns free memory above the new budget to the system at once. Blocks in use stay, even if
+  // they exceed the budget; allocate() then fails until enough of them are released.
   virtual void set_budget_bytes(int64_t budget_bytes) = 0;
 
   virtual MemoryUsage usage() const = 0;
-  // Of usage() what is asked for at every op: no more than reading a number, as usage() is not on
-  // every device.
+  // These fields of usage() are read at every op. They cost no more than a load, whereas usage()
+  // may query an allocator.
   virtual int64_t budget_bytes() const = 0;
   virtual int64_t allocated_bytes() const = 0;
   virtual void reset_peak() = 0;
 
-  // The point that compute has been told to reach so far. On the CPU it has always passed.
+  // Returns the point that all compute enqueued so far reaches when it is done. On the CPU it has
+  // passed.
   virtual Event record() = 0;
-  // The same for another order of work on the device: a stream of the framework's, as it calls it
-  // (a cudaStream_t). Where there is but one order, it is that one's.
+  // Like record(), but for another order of work: a stream of the framework, such as a
+  // cudaStream_t. A device with a single order ignores `stream`.
   virtual Event record_on(void* /*stream*/) { return record(); }
   virtual bool has_passed(Event event) const = 0;
   // Blocks the calling thread until `event` has passed.
   virtual Status wait(Event event) = 0;
-  // Later compute waits for `event` (a copy's); the caller does not.
+  // Makes compute that is enqueued from now on wait for `event`, the end of a copy. Does not block
+  // the caller.
   virtual Status order_after(Event event) = 0;
 
-  // Asynchronous copies on the device's own copy order, begun after `after` has passed. Both
-  // buffers stay valid until the returned event has passed. What compute writes to the source
-  // meanwhile leaves anything at the target. On the CPU they are done on return.
+  // Starts a copy on one of the device's own copy streams, after `after` has passed. Both buffers
+  // must stay valid until the returned event has passed. If compute writes to the source before
+  // that, the contents of the target are undefined. On the CPU the copy is complete on return.
   virtual Result<Event> copy_to_host(std::byte* host, const std::byte* device, int64_t size_bytes,
                                      Event after) = 0;
   virtual Result<Event> copy_from_host(std::byte* device, const std::byte* host, int64_t size_bytes,
                                        Event after) = 0;
 
-  // Host memory to which copies go at full speed without blocking, until unpin_host. A failure
-  // leaves it usable, with slower copies. Nothing to do where the device's memory is the host's.
+  // Pins host memory until unpin_host(), so that copies run at full speed and do not block. After a
+  // failure the memory is still usable, with slower copies. Does nothing on the CPU.
   virtual Status pin_host(std::byte* /*host*/, int64_t /*size_bytes*/) { return {}; }
   virtual void unpin_host(std::byte* /*host*/) {}
 
-  // The NUMA node of the host that is nearest; -1: not known, or none is nearer than another.
+  // The host's NUMA node that is nearest to the device; -1 if it is unknown, or if no node is
+  // nearer than the others.
   virtual int32_t numa_node() const { return -1; }
 
-  // On a thread that is about to give the device's memory to another library: makes the device the
-  // thread's current one, where there is such a thing.
+  // Prepares the calling thread to pass device memory to another library: makes the device the
+  // thread's current one. Does nothing on the CPU.
   virtual void bind_thread() {}
 
-  // The large pieces that blocks lie in, which whoever registers memory with another library has to
-  // go by; as old as the device or older. Known from the first call on. nullptr: not known.
+  // The segments that contain the device's blocks. Code that registers device memory with a library
+  // for I/O registers whole segments. They live at least as long as the device and are complete
+  // from the first call on. nullptr if the segments are unknown.
   virtual MemorySegments* segments() { return nullptr; }
 
-  // How long ops take; nullptr where the caller's clock tells. As old as the device.
+  // Measures the durations of ops; lives as long as the device. nullptr if the caller's own clock
+  // measures them.
   virtual OpTimer* op_timer() { return nullptr; }
 
-  // True when the CPU (and so direct file I/O) can address the memory: no staging is needed.
+  // True if the CPU, and therefore direct file I/O, can address the memory: no staging is needed.
   virtual bool is_host_addressable() const = 0;
 };
 

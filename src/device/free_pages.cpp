@@ -22,7 +22,7 @@ void FreePages::for_each_fragment(PageRange range, Visit visit) const {
   if (back.size_bytes > 0) visit(back);
 }
 
-// The neighbours' granules are there already; new are the ones that `range` completes.
+// Adds the granules that `range` completes. Those of its neighbours are already in the set.
 void FreePages::insert(PageRange range) {
   const auto forget = [&](PageRange fragment) { fragments_.erase(fragment); };
   if (auto before = pages_.ending_at(range.begin_bytes)) for_each_fragment(*before, forget);
@@ -36,7 +36,7 @@ void FreePages::insert(PageRange range) {
   if (begin_bytes < end_bytes) granules_.insert({begin_bytes, end_bytes - begin_bytes});
 }
 
-// Gone are the granules that `range` touches, as far as they were whole.
+// Removes the free granules that `range` overlaps.
 void FreePages::erase(PageRange range) {
   const PageRange held = pages_.holding(range);
   const PageRange whole = inside(held);

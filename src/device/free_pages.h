@@ -1,7 +1,6 @@
-// FreePages: the free pages of a pool; which of them make up whole granules, and which are left
-// over.
+// FreePages: the free pages of a pool, divided into whole granules and fragments.
 //
-// A granule is an aligned run of pages. Not thread-safe.
+// A granule is an aligned run of pages. Threads: one at a time.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +11,25 @@ namespace teraio::device {
 
 class FreePages {
  public:
-  // A power of two, at least kPageBytes.
+  // `granule_bytes` is a power of two and at least kPageBytes.
   explicit FreePages(int64_t granule_bytes) : granule_bytes_(granule_bytes) {}
 
-  // As PageRanges' own.
+  // As PageRanges::insert() and erase().
   void insert(PageRange range);
   void erase(PageRange range);
 
   int64_t granule_bytes() const { return granule_bytes_; }
   const PageRanges& pages() const { return pages_; }
-  // The free granules: a part of pages().
+  // The free granules, a subset of pages().
   const PageRanges& granules() const { return granules_; }
-  // The others: beside pages in use, or alone among uncommitted addresses.
+  // The free pages outside free granules. They lie beside pages in use or beside uncommitted
+  // addresses.
   const PageRanges& fragments() const { return fragments_; }
 
  private:
-  // The granules within a range; empty when it holds none.
+  // The whole granules within a range. Empty if there is none.
   PageRange inside(PageRange range) const;
-  // Calls visit(range) for what is left of `range` beside its granules.
+  // Calls visit(range) for the parts of `range` before and after its granules.
   template <typename Visit>
   void for_each_fragment(PageRange range, Visit visit) const;
 

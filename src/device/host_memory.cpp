@@ -19,14 +19,15 @@ std::byte* map_pages(size_t size_bytes, int flags) {
   return memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
 }
 
-// Those that the administrator has set aside. All or none: the system promises them here, so that
-// no first use fails later. Only sizes that fill them, or they would be more than was asked for.
+// Takes huge pages that the administrator reserved. The system commits all of them now or fails, so
+// that no access fails later. Other sizes are refused, because they would waste part of a huge
+// page.
 std::byte* map_reserved_huge_pages(int64_t size_bytes) {
   if (size_bytes % kHugePageBytes != 0) return nullptr;
   return map_pages(static_cast<size_t>(size_bytes), MAP_HUGETLB | MAP_HUGE_2MB);
 }
 
-// Begins where a huge page can.
+// Aligns the start to a huge page.
 std::byte* map_plain(int64_t size_bytes) {
   const auto size = static_cast<size_t>(size_bytes);
   const size_t room = size + kHugePageBytes;
@@ -41,7 +42,7 @@ std::byte* map_plain(int64_t size_bytes) {
   return memory + before;
 }
 
-// Says what came of it.
+// Returns a description of the result.
 std::string place_near(std::byte* memory, int64_t size_bytes, std::optional<int32_t> node) {
   if (!node) return "";
   const Status bound = prefer_numa_node(memory, size_bytes, *node);

@@ -1,4 +1,4 @@
-// HostMemory: page-aligned memory of the host that a device copies to and from.
+// HostMemory: page-aligned host memory that a device copies to and from.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,17 @@
 
 namespace teraio::device {
 
-// Addresses at first: a page costs memory from its first use on, or at once where the device pins
-// it. Huge pages where the system has them, on the NUMA node nearest to the device where there are
-// several.
+// A page uses physical memory from its first access on, or at once if the device pins it. The
+// memory has huge pages where the system provides them. On machines with several NUMA nodes it lies
+// on the node nearest to the device.
+//
+// Threads: as a value; distinct objects are independent. Owns the mapping.
 class HostMemory {
  public:
-  // Pinned for `device`, which outlives the result; where that fails a warning is logged.
-  // `drive_node`, the NUMA node of the drive that the memory serves, decides where the device has
-  // none. kOutOfMemory when the system refuses the size.
+  // Maps and pins a whole number of pages for `device`, which must outlive the result. If pinning
+  // fails, logs a warning and returns unpinned memory. `drive_node` is the NUMA node of the drive
+  // that the memory serves; it decides if the device has no nearest node. Returns kOutOfMemory if
+  // the system refuses the size.
   static Result<HostMemory> map(int64_t size_bytes, Device& device, int32_t drive_node = -1);
 
   HostMemory(HostMemory&& other) noexcept;
@@ -26,7 +29,7 @@ class HostMemory {
 
   std::byte* at(int64_t offset_bytes) const { return memory_ + offset_bytes; }
   int64_t size_bytes() const { return size_bytes_; }
-  // "transparent huge pages on NUMA node 1": for reports.
+  // For reports: "transparent huge pages on NUMA node 1".
   const std::string& description() const { return description_; }
 
  private:

@@ -60,7 +60,7 @@ MemorySegments::Use MemorySegments::use(SegmentRegistrar& registrar, const std::
   return {};
 }
 
-// Without the mutex meanwhile: others do I/O to other segments.
+// Releases the mutex during registration, so that I/O to other segments can proceed.
 void MemorySegments::register_now(Entry& entry, SegmentRegistrar& registrar,
                                   std::unique_lock<std::mutex>& lock) {
   entry.state = State::kRegistering;
@@ -101,7 +101,7 @@ void MemorySegments::leave(SegmentRegistrar& registrar) {
       if (entry.use_count == 0) deregister_now(entry);
       is_done &= entry.registrar == nullptr;
     }
-    // Another registrar's I/O. What is found afterwards may be other segments.
+    // I/O of another registrar still uses a segment. The set may change during the wait.
     if (!is_done) changed_.wait(lock);
   }
 }

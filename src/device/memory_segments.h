@@ -1,19 +1,18 @@
-// MemorySegments: the large pieces that a device's blocks lie in, and what of them a library for
-// I/O has registered.
+// MemorySegments: the segments that contain a device's blocks, and which of them are registered
+// with a library for I/O.
 //
-// Such a library (cuFile) pins the memory that is registered with it, which takes longer than many
-// transfers. So it is done once for a whole segment, by the first transfer that uses it, and undone
-// before the segment goes back to the system. Memory that lies in no known segment, or in more than
-// one, is not registered.
+// Registration (with cuFile) pins the memory and takes longer than many transfers. Therefore the
+// first transfer that uses a segment registers all of it, and the segment is deregistered before it
+// returns to the system. Memory outside all known segments, or across several, is not registered.
 //
-//   the memory's owner                  threads that do I/O
-//   a new block: add(its segment)
-//                                       use(block): register_segment(), once; I/O
-//   about to free: remove(segment)      until I/O there has ended; deregister_segment()
+//   memory's owner                      I/O threads
+//   new block: add(its segment)
+//                                       use(block): register_segment() once, then I/O
+//   before freeing: remove(segment)     waits for I/O to end, then deregister_segment()
 //
-// Threads: any. remove() may come under a lock of the owner's (PyTorch's allocator has one), so
-// that neither anything here nor a registrar asks the owner for memory, or for a lock under which
-// others do.
+// Threads: any. The owner may call remove() under a lock of its own, as PyTorch's allocator does.
+// Hence neither this class nor a registrar may ask the owner for memory, or for a lock under which
+// other threads do.
 #pragma once
 
 #include <condition_variable>
@@ -26,7 +25,7 @@
 
 namespace teraio::device {
 
-// What the owner of the memory takes from the system, and gives back, in one piece.
+// Memory that its owner obtains from the system, and returns to it, in one piece.
 struct MemorySegment {
   std::byte* begin = nullptr;
   int64_t size_bytes = 0;
@@ -39,21 +38,23 @@ struct MemorySegment {
 class SegmentRegistrar {
  public:
   virtual ~SegmentRegistrar() = default;
-  // A failure is no failure of the I/O: it goes to memory that is not registered.
+  // Called without a lock of MemorySegments held. After a failure, I/O uses the memory
+  // unregistered.
   virtual Status register_segment(const MemorySegment& segment) = 0;
+  // Called with a lock of MemorySegments held, and only while no I/O uses the segment.
   virtual void deregister_segment(const MemorySegment& segment) = 0;
 };
 
 struct SegmentCounters {
-  int64_t registered_count = 0;  // now
+  int64_t registered_count = 0;  // at present
   int64_t registered_bytes = 0;
-  int64_t refused_count = 0;  // could not be registered, since the beginning
+  int64_t refused_count = 0;  // failed registrations since the start
 };
 
 class MemorySegments {
  public:
-  // That a segment is in use: until its end the segment is not removed. Empty: the memory is not
-  // registered.
+  // Proof that a segment is in use. The segment is not removed while it exists. Empty if the memory
+  // is not registered.
   class Use {
    public:
     Use() = default;
@@ -61,7 +62,7 @@ class MemorySegments {
     Use& operator=(Use&&) = delete;
     ~Use();
 
-    // Where the registered segment begins; nullptr: not registered.
+    // The start of the registered segment; nullptr if the memory is not registered.
     std::byte* begin() const { return begin_; }
 
    private:
@@ -78,17 +79,21 @@ class MemorySegments {
 
   // --- The owner ---
 
-  // While a block in it is handed out, so that it cannot be on its way out.
+  // Call this while a block in the segment is handed out, so that the segment cannot be freed at
+  // the same time. Does nothing if the segment is known.
   void add(const MemorySegment& segment);
   bool knows(const std::byte* memory) const;
-  // Afterwards nothing of it is registered. Nothing happens when it is not known.
+  // Waits for I/O to the segment to end, then deregisters and forgets it. Does nothing if the
+  // segment is unknown.
   void remove(const std::byte* begin);
 
   // --- I/O ---
 
-  // Waits while another thread registers the segment.
+  // Registers the segment that contains the memory on its first use. Waits while another thread
+  // registers it.
   Use use(SegmentRegistrar& registrar, const std::byte* memory, int64_t size_bytes);
-  // Deregisters all that `registrar` has registered: it is about to go.
+  // Deregisters all segments that `registrar` registered, after I/O to them has ended. Must be
+  // called before the registrar is destroyed.
   void leave(SegmentRegistrar& registrar);
 
   SegmentCounters counters() const;
@@ -99,17 +104,17 @@ class MemorySegments {
   struct Entry {
     MemorySegment segment;
     State state = State::kKnown;
-    SegmentRegistrar* registrar = nullptr;  // that has registered it, or was refused
+    SegmentRegistrar* registrar = nullptr;  // registered it, or failed to
     int32_t use_count = 0;
     bool is_leaving = false;
   };
   using Entries = std::map<const std::byte*, Entry>;  // by begin
 
   void end_use(const std::byte* begin);
-  // All of these with the mutex held.
+  // The callers hold the mutex.
   Entry* find(const std::byte* memory, int64_t size_bytes);
   void register_now(Entry& entry, SegmentRegistrar& registrar, std::unique_lock<std::mutex>& lock);
-  // Nothing uses it.
+  // The segment must not be in use.
   void deregister_now(Entry& entry);
 
   mutable std::mutex mutex_;

@@ -1,5 +1,5 @@
-// OpTimer: how long the ops of an iteration took on a device whose compute goes on by itself, so
-// that the caller's clock tells nothing.
+// OpTimer: the durations of an iteration's ops on a device that executes them asynchronously, where
+// the caller's clock would measure only the enqueueing.
 //
 // Threads: one at a time.
 #pragma once
@@ -14,14 +14,14 @@ namespace teraio::device {
 class OpTimer {
  public:
   virtual ~OpTimer() = default;
-  // The next op's time begins where compute is now. What was noted before is forgotten.
+  // Starts timing at the current point of compute and discards earlier measurements.
   virtual void start() = 0;
-  // All that compute was told since the last one, or since start(), was one op's.
+  // Attributes all compute enqueued since the previous end_op(), or since start(), to one op.
   virtual void end_op() = 0;
-  // What has passed since then is nobody's: compute has been told nothing.
+  // Attributes the time since the previous mark to no op, because nothing was enqueued.
   virtual void leave_out() = 0;
-  // Of the ops since start(), in order, without what compute waited for copies meanwhile. Blocks
-  // until the last of them has ended.
+  // Ends timing. Returns the durations of the ops since start(), in order, without the time that
+  // compute waited for copies. Blocks until the last op has ended.
   virtual Result<std::vector<int64_t>> durations_ns() = 0;
 };
 

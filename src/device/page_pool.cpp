@@ -12,10 +12,11 @@
 namespace teraio::device {
 namespace {
 
-constexpr int64_t kGrowthBytes = 2 * kMiB;  // a huge page: fewer calls, and the system can give one
-constexpr int64_t kLargeGranules = 4;       // blocks from here on begin on a granule
-constexpr int64_t kMostFragments = 4;       // that a part of a granule is put together from, about
-// Pieces this small take longer to move than new pages take to be touched.
+constexpr int64_t kGrowthBytes =
+    2 * kMiB;  // one huge page: fewer system calls, and the system can provide one
+constexpr int64_t kLargeGranules = 4;  // larger blocks begin on a granule where possible
+constexpr int64_t kMostFragments = 4;  // maximum for the part of a granule, approximately
+// Moving a smaller piece takes longer than touching new pages.
 constexpr int64_t kFragmentBytes = 64 * kKiB;
 
 }  // namespace
@@ -60,8 +61,8 @@ void PagePool::release(std::byte* block, int64_t size_bytes) {
   renew_granules(range);
 }
 
-// Exchanges the free granules at `range` that were put together from pieces for new ones, which the
-// system can make of huge pages: the ops and the I/O on those gain more than the exchange takes.
+// Replaces free granules in `range` that consist of pieces by new ones, which the system can back
+// with huge pages. The gain for ops and I/O exceeds the cost of the replacement.
 void PagePool::renew_granules(PageRange range) {
   const int64_t granule_bytes = free_.granule_bytes();
   const int64_t first_bytes = range.begin_bytes & -granule_bytes;
@@ -76,8 +77,8 @@ void PagePool::renew(PageRange granule) {
   if (give_back(granule) && grow_at(granule, growth_bytes) > 0) free_.insert(granule);
 }
 
-// The best one of those at either end of a gap. The last gap has no end worth the name, and holds
-// every block.
+// Considers both ends of every gap, but only the start of the last one, which extends to the end of
+// the address space.
 PagePool::Place PagePool::best_place(int64_t size_bytes) const {
   Place best{{}, std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::max()};
   const auto offer = [&](const Place& place) {
@@ -103,7 +104,7 @@ PagePool::Place PagePool::consider(PageRange block, PageRange gap) const {
   return place;
 }
 
-// The granules that `block` touches, as far as nothing else uses them.
+// The part of the gap within the granules that `block` overlaps.
 PageRange PagePool::granules_around(PageRange block, PageRange gap) const {
   const int64_t begin_bytes = block.begin_bytes & -free_.granule_bytes();
   const int64_t end_bytes = align_up(block.end_bytes(), free_.granule_bytes());
@@ -111,9 +112,10 @@ PageRange PagePool::granules_around(PageRange block, PageRange gap) const {
   return {first_bytes, std::min(end_bytes, gap.end_bytes()) - first_bytes};
 }
 
-// Commits the granules around the block. Its own free pages are taken out meanwhile, so that they
-// are not moved to where they are. Where there are too few granules, fragments are given up for new
-// ones. False when that does not do, or the system refuses: what moved is free at its new place.
+// Commits the granules around the block. Meanwhile its own free pages are not in the free set, so
+// that they are not moved onto themselves. If too few granules are free, exchanges fragments for
+// new ones. Returns false if that does not suffice or the system refuses; pages that have moved are
+// then free at their new place.
 bool PagePool::make_place(const Place& place, int64_t growth_limit_bytes) {
   if (place.block.size_bytes == 0) return false;
   const PageRange around = granules_around(place.block, gaps_.holding(place.block));
@@ -138,8 +140,8 @@ bool PagePool::make_place(const Place& place, int64_t growth_limit_bytes) {
   return is_made;
 }
 
-// Gives at least `wanted_bytes` of them back to the system, the largest first: they came from huge
-// pages that are in pieces, and new ones are whole. Returns how many bytes went.
+// Returns at least `wanted_bytes` of fragments to the system, largest first, so that new pages can
+// form whole granules. Returns the number of bytes given up.
 int64_t PagePool::give_up_fragments(int64_t wanted_bytes) {
   int64_t given_bytes = 0;
   while (given_bytes < wanted_bytes) {
@@ -158,17 +160,17 @@ bool PagePool::give_back(PageRange range) {
   return true;
 }
 
-// Commits uncommitted addresses from the front, by new pages, then by free granules. Leaves the
-// pages out of the free ones, and returns how many bytes of them there are.
+// Commits the front of an uncommitted range with new pages, then with free granules. Does not add
+// the pages to the free set. Returns the number of bytes committed.
 int64_t PagePool::commit(PageRange range, int64_t& growth_left_bytes) {
   const int64_t grown_bytes = grow_at(range, growth_left_bytes);
   return grown_bytes + move_from(free_.granules(),
                                  {range.begin_bytes + grown_bytes, range.size_bytes - grown_bytes});
 }
 
-// Makes a free range of `size_bytes` at the frontier out of whole granules and, for the part of a
-// granule at its end, of fragments: no granule is broken for it. False, with nothing lost, when
-// there is not enough of either, or the fragments are too small.
+// Makes a free range of `size_bytes` at the frontier from whole granules and, for the last part of
+// a granule, from fragments, so that no granule is split. Returns false if either is scarce, if the
+// fragments are too small, or if a move fails; no page is lost.
 bool PagePool::patch_together(int64_t size_bytes) {
   const int64_t whole_bytes = whole_granules(size_bytes);
   const int64_t rest_bytes = size_bytes - whole_bytes;
@@ -212,8 +214,9 @@ PagePool::Tail PagePool::tail(const PageRanges& sources, int64_t unit_bytes) con
   return tail;
 }
 
-// Makes a free range of `size_bytes` at the frontier: by new pages first, then by those of other
-// free ranges. False, with nothing changed, when the supply does not do.
+// Makes a free range of `size_bytes` at the frontier from new pages, then from other free ranges.
+// Returns false, without a change, if the supply is too small; if the system refuses, pages that
+// have moved stay free.
 bool PagePool::extend(int64_t size_bytes, const Supply& supply) {
   Tail tail = this->tail(supply.sources, supply.unit_bytes);
   const int64_t missing_bytes = align_up(size_bytes, supply.unit_bytes) - tail.range.size_bytes;
@@ -241,9 +244,9 @@ bool PagePool::grow(PageRange fresh) {
   return true;
 }
 
-// Lengthens the free range at the frontier to `wanted_bytes` by pages of other free ranges: the
-// largest ones first (few pieces), and for the last piece the range that fits best. The range is
-// taken out meanwhile, so that it is not a source of its own pages.
+// Extends the free range at the frontier to `wanted_bytes` with pages of other free ranges: the
+// largest first, so that the pieces are few, and the best fit for the last piece. Meanwhile the
+// range is not in the free set, so that it is not a source for itself.
 bool PagePool::stitch(PageRange& tail, int64_t wanted_bytes, const PageRanges& sources) {
   if (tail.size_bytes > 0) free_.erase(tail);
   tail.size_bytes += move_from(sources, {tail.end_bytes(), wanted_bytes - tail.size_bytes});
@@ -251,8 +254,8 @@ bool PagePool::stitch(PageRange& tail, int64_t wanted_bytes, const PageRanges& s
   return tail.size_bytes == wanted_bytes;
 }
 
-// Commits uncommitted addresses from the front by pages of free ranges. Leaves the pages out of the
-// free ones, and returns how many bytes of them there are.
+// Commits the front of an uncommitted range with pages of free ranges. Does not add the pages to
+// the free set. Returns the number of bytes committed.
 int64_t PagePool::move_from(const PageRanges& sources, PageRange to) {
   int64_t moved_bytes = 0;
   while (moved_bytes < to.size_bytes) {
@@ -267,8 +270,8 @@ int64_t PagePool::move_from(const PageRanges& sources, PageRange to) {
   return moved_bytes;
 }
 
-// Leaves the pages at their new place out of the free ones. On failure they are free, wherever they
-// are then.
+// Does not add the pages at their new place to the free set. After a failure all pages are free,
+// wherever they are.
 bool PagePool::move_free_pages(PageRange from, int64_t to_bytes) {
   PageRange moved{to_bytes, 0};
   while (moved.size_bytes < from.size_bytes) {
@@ -282,7 +285,7 @@ bool PagePool::move_free_pages(PageRange from, int64_t to_bytes) {
   return false;
 }
 
-// What goes in one call. Returns how many bytes from the front went.
+// Moves as much as one call can. Returns the number of bytes that moved, from the front.
 int64_t PagePool::move_piece(PageRange from, int64_t to_bytes) {
   if (mapping_count() >= options_.mapping_limit) return 0;
   if (is_patchwork(from)) {
@@ -299,13 +302,13 @@ int64_t PagePool::move_piece(PageRange from, int64_t to_bytes) {
   return from.size_bytes;
 }
 
-// Whether its pieces take longer to move than new pages take to be touched.
+// Whether moving the range's pieces takes longer than touching new pages.
 bool PagePool::is_patchwork(PageRange range) const {
   const int64_t most_boundaries = range.size_bytes / kFragmentBytes;
   return count_boundaries(range, most_boundaries + 1) > most_boundaries;
 }
 
-// Within the range, not at its ends; no more than `limit` are counted.
+// Counts boundaries within the range, not at its ends, up to `limit`.
 int64_t PagePool::count_boundaries(PageRange range, int64_t limit) const {
   int64_t count = 0;
   for (auto boundary = boundaries_.upper_bound(range.begin_bytes);
@@ -320,14 +323,14 @@ int64_t PagePool::bytes_to_boundary(PageRange range) const {
   return std::min(*boundary - range.begin_bytes, range.size_bytes);
 }
 
-// Within uncommitted addresses there are no pages, hence no mapping boundaries.
+// Uncommitted addresses have no pages and hence no mapping boundaries.
 void PagePool::leave_uncommitted(PageRange range) {
   const PageRange merged = uncommitted_.insert(range);
   boundaries_.erase(boundaries_.upper_bound(merged.begin_bytes),
                     boundaries_.lower_bound(merged.end_bytes()));
 }
 
-// From the frontier down, then out of the largest ranges: few new mappings.
+// Starts at the frontier and goes on with the largest ranges, which adds few mappings.
 void PagePool::trim(int64_t size_bytes) {
   int64_t left_bytes = align_up(std::min(size_bytes, free_bytes()), kPageBytes);
   while (left_bytes > 0) {
@@ -347,7 +350,8 @@ int64_t PagePool::largest_bytes(int64_t growth_limit_bytes) const {
   return std::max(free_.pages().largest_bytes(), tail.range.size_bytes + growth_bytes);
 }
 
-// At most: pages between two boundaries are one mapping, and so are uncommitted neighbours.
+// An upper bound: the pages between two boundaries are one mapping, and so are adjacent uncommitted
+// addresses.
 int64_t PagePool::mapping_count() const { return boundaries_.size() + 2 * uncommitted_.count(); }
 
 }  // namespace teraio::device

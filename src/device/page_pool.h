@@ -1,22 +1,24 @@
-// PagePool: blocks of whole pages out of one address space, with every page reused.
+// PagePool: blocks of whole pages from one address space, with reuse of every page.
 //
 //      |####....####|..##|::::::::::::::::::::::::::::|     # in use   . free   : uncommitted
 //                        ^ frontier
 //
-// A block comes from the smallest free range that holds it. When none does, the frontier (the start
-// of the largest uncommitted range) is pushed up by new pages, as far as the caller lets the pool
-// grow. When that is not enough, pages of other free ranges are moved ("stitching"), so that free
-// memory is usable however scattered it is.
+// A block comes from the smallest free range that holds it. If there is none, the pool commits new
+// pages at the frontier, the start of the largest uncommitted range, within the growth that the
+// caller allows. If that does not suffice, it moves the pages of other free ranges ("stitching"),
+// so that free memory is usable however scattered it is.
 //
-// Every piece that moved stays a mapping of its own, and mappings are expensive: the system limits
-// their number, each move costs a call, and ops on small pages are slow. So only whole granules
-// (aligned runs of pages, best as large as a huge page) are moved, to a place beside a block in use
-// where that takes the fewest of them. What is left of granules beside blocks ("fragments") makes
-// the last part of other blocks; when whole granules are short, fragments are given back to the
-// system for new ones. Single pages are a last resort, at the frontier. Granules that were put
-// together from pieces are replaced by new ones where they would be moved.
+// Every piece that moved remains a mapping of its own, and mappings are expensive: the system
+// limits their number, each move is a system call, and ops run slower on small pages. The pool
+// therefore moves only whole granules, which are aligned runs of pages, best as large as a huge
+// page. It places the block beside a block in use, where that takes the fewest granules. The parts
+// of granules beside blocks ("fragments") form the last part of other blocks. If too few whole
+// granules are free, the pool returns fragments to the system in exchange for new granules. It
+// moves single pages only as a last resort, at the frontier. Granules assembled from pieces are
+// replaced by new ones when they become free, or when moving the pieces would cost more than new
+// pages.
 //
-// Not thread-safe.
+// Sizes are multiples of kPageBytes. Threads: one at a time.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +36,7 @@ namespace teraio::device {
 
 struct PagePoolOptions {
   int64_t granule_bytes = int64_t{256} << 10;  // a power of two
-  // Stitching stops when the pool uses more mappings of the system than this.
+  // Stitching stops when the pool uses this many mappings.
   int64_t mapping_limit = 32768;
 };
 
@@ -44,35 +46,36 @@ class PagePool {
 
   enum class Effort : uint8_t {
     kUsual,
-    kUtmost,  // stitches single pages too: slow, but free memory is used to the last page
+    kUtmost,  // also stitches single pages: slow, but uses free memory to the last page
   };
 
-  // A block of `size_bytes` (> 0, whole pages), growing by at most `growth_limit_bytes`; nullptr
-  // when that does not do.
+  // Returns a block of `size_bytes` (> 0, whole pages), or nullptr. Commits at most
+  // `growth_limit_bytes` of new pages. The block is in use until release().
   std::byte* allocate(int64_t size_bytes, int64_t growth_limit_bytes,
                       Effort effort = Effort::kUsual);
-  // `size_bytes` as allocated.
+  // `size_bytes` is the size that was allocated.
   void release(std::byte* block, int64_t size_bytes);
 
-  // Gives at least `size_bytes` of free pages back to the system, or all that there are.
+  // Returns at least `size_bytes` of free pages to the system, or all of them if fewer are free.
+  // Stops early if the system refuses.
   void trim(int64_t size_bytes);
 
   bool contains(const std::byte* address) const { return space_->contains(address); }
 
   int64_t held_bytes() const { return held_bytes_; }  // in use and free
   int64_t free_bytes() const { return free_.pages().total_bytes(); }
-  // The largest block to be had without moving pages.
+  // The size of the largest block that needs no page to move, with growth in whole granules.
   int64_t largest_bytes(int64_t growth_limit_bytes) const;
   int64_t stitch_count() const { return stitch_count_; }
   int64_t mapping_count() const;
 
  private:
-  // The free range at the frontier, which an extension would lengthen, and how far it could.
+  // The free range that ends at the frontier, and how many bytes it can grow.
   struct Tail {
     PageRange range;
     int64_t room_bytes = 0;
   };
-  // What an extension is made of: whole units, from free ranges and from growth.
+  // The pages that may extend the tail: whole units from free ranges and from growth.
   struct Supply {
     const PageRanges& sources;
     int64_t unit_bytes;
@@ -80,11 +83,11 @@ class PagePool {
     bool may_stitch;
   };
 
-  // Where a block could be made, and what that takes.
+  // A candidate position for a block, and its cost.
   struct Place {
     PageRange block;
-    int64_t missing_bytes = 0;  // to be committed, in whole granules
-    int64_t used_bytes = 0;     // whole granules that are free no longer
+    int64_t missing_bytes = 0;  // bytes to commit, in whole granules
+    int64_t used_bytes = 0;     // whole granules that are no longer free afterwards
 
     bool is_better_than(const Place& other) const {
       return std::tie(used_bytes, missing_bytes) < std::tie(other.used_bytes, other.missing_bytes);
@@ -120,11 +123,11 @@ class PagePool {
 
   const PagePoolOptions options_;
   std::unique_ptr<AddressSpace> space_;
-  FreePages free_;          // committed, not in use
+  FreePages free_;          // committed and not in use
   PageRanges uncommitted_;  // addresses without pages
-  PageRanges gaps_;         // addresses that no block uses: free and uncommitted ones
-  // Where pages of different origin meet: the system keeps them in different mappings, and pages of
-  // several mappings cannot be moved in one call.
+  PageRanges gaps_;         // addresses outside all blocks: free and uncommitted
+  // The addresses where pages of different origin meet. The system keeps such pages in separate
+  // mappings, and one call cannot move pages of several mappings.
   std::set<int64_t> boundaries_;
   int64_t held_bytes_ = 0;
   int64_t stitch_count_ = 0;

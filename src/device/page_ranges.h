@@ -1,7 +1,8 @@
-// PageRanges: a set of disjoint ranges of pages, found by size and by address.
+// PageRanges: a set of disjoint page ranges, indexed by size and by address.
 //
-// Neighbours are merged on insertion. Offsets and sizes are multiples of kPageBytes, counted from
-// the start of some address space. All operations take O(log n). Not thread-safe.
+// insert() merges adjacent ranges. Offsets and sizes are multiples of kPageBytes; offsets count
+// from the start of an address space. Operations on one range take O(log n). Threads: one at a
+// time.
 #pragma once
 
 #include <algorithm>
@@ -24,31 +25,33 @@ struct PageRange {
 
 class PageRanges {
  public:
-  // `range` is not empty and overlaps nothing in the set. Returns the merged range that holds it.
+  // Adds a nonempty range that overlaps no range of the set. Returns the merged range that contains
+  // it.
   PageRange insert(PageRange range);
 
-  // `range` lies within one range of the set; what is left of that stays.
+  // Removes `range`, which lies within one range of the set; the rest of that range stays.
   void erase(PageRange range);
 
   // Whether `range` lies within one range of the set.
   bool contains(PageRange range) const;
 
-  // The range of the set that `range` lies within.
+  // Returns the range of the set that contains `range`. There must be one.
   PageRange holding(PageRange range) const;
 
-  // The smallest range of at least this size, the lowest of equals.
+  // The smallest range of at least this size. Among equals, the one with the lowest address.
   std::optional<PageRange> smallest_at_least(int64_t size_bytes) const;
   std::optional<PageRange> largest() const;
-  // The range that ends exactly there.
+  // The range that ends exactly at this offset.
   std::optional<PageRange> ending_at(int64_t offset_bytes) const;
-  // The range that begins exactly there.
+  // The range that begins exactly at this offset.
   std::optional<PageRange> starting_at(int64_t offset_bytes) const;
 
-  // Calls visit(range) for what lies within `window`, cut off at its ends, by address. The set must
-  // not change meanwhile.
+  // Calls visit(range) for the parts of the set within `window`, in address order. The set must not
+  // change during the call.
   template <typename Visit>
   void for_each_in(PageRange window, Visit visit) const;
-  // Calls visit(range) for the ranges of at least this size, the smallest first.
+  // Calls visit(range) for every range of at least this size, smallest first. The set must not
+  // change during the call.
   template <typename Visit>
   void for_each_at_least(int64_t size_bytes, Visit visit) const;
 

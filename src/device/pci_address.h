@@ -1,4 +1,4 @@
-// What the system knows of a device by its place on the PCI bus.
+// What the system knows about a device, by its address on the PCI bus.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace teraio::device {
 
-// The NUMA node that the device at `pci_address` ("0000:3B:00.0", in either case) is nearest to;
-// -1: the system does not tell, or there is no such device. `sysfs` is a parameter so that a
-// captured tree can stand in for this machine's.
+// Returns the NUMA node nearest to the device at `pci_address` ("0000:3B:00.0", in either case), or
+// -1 if the system does not report it or there is no such device. Tests pass a captured tree as
+// `sysfs`.
 int32_t numa_node_of_pci_device(std::string_view pci_address,
                                 const std::filesystem::path& sysfs = "/sys");
 

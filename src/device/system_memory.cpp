@@ -21,7 +21,7 @@ namespace {
 constexpr int32_t kNodesMax = 1024;
 constexpr int32_t kBitsPerWord = sizeof(unsigned long) * CHAR_BIT;
 
-// Of "0-1,3".
+// Parses a list such as "0-1,3".
 std::vector<int32_t> parse_list(const std::string& text) {
   std::vector<int32_t> numbers;
   std::istringstream ranges(text);
@@ -37,7 +37,7 @@ std::vector<int32_t> parse_list(const std::string& text) {
   return numbers;
 }
 
-// Of "always [madvise] never".
+// Returns the word in brackets: "madvise" for "always [madvise] never".
 std::string chosen_word(const std::string& text) {
   const size_t begin = text.find('[');
   const size_t end = text.find(']');
@@ -66,11 +66,11 @@ std::optional<int32_t> nearest_node(const SystemMemory& memory, int32_t device_n
   return nodes.size() > 1 && is_there ? std::optional(wanted) : std::nullopt;
 }
 
-// By the system call: the library around it would be one more dependency for one call.
+// Calls the kernel directly to avoid a dependency on libnuma.
 Status prefer_numa_node(std::byte* memory, int64_t size_bytes, int32_t node) {
   std::array<unsigned long, kNodesMax / kBitsPerWord> nodes{};
   nodes[static_cast<size_t>(node / kBitsPerWord)] = 1UL << (node % kBitsPerWord);
-  // The kernel takes one bit less than it is told.
+  // The kernel uses one bit less than the given number.
   if (syscall(SYS_mbind, memory, static_cast<size_t>(size_bytes), MPOL_PREFERRED, nodes.data(),
               kNodesMax + 1, 0) == 0)
     return Status();

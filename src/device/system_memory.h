@@ -1,4 +1,4 @@
-// SystemMemory: what a machine's memory offers beside plain pages, NUMA nodes and huge pages.
+// SystemMemory: the NUMA nodes and huge pages of a machine.
 #pragma once
 
 #include <cstddef>
@@ -15,20 +15,22 @@ namespace teraio::device {
 inline constexpr int64_t kHugePageBytes = int64_t{2} << 20;
 
 struct SystemMemory {
-  std::vector<int32_t> numa_nodes;       // those with memory; empty: the system does not tell
-  std::string transparent_huge_pages;    // "always", "madvise" or "never"; empty: there are none
-  int64_t free_reserved_huge_pages = 0;  // of kHugePageBytes, set aside by the administrator
+  std::vector<int32_t> numa_nodes;  // nodes with memory; empty if the system does not report them
+  std::string transparent_huge_pages;    // "always", "madvise" or "never"; empty if unsupported
+  int64_t free_reserved_huge_pages = 0;  // of kHugePageBytes, reserved by the administrator
 };
 
+// Values that cannot be read stay empty or 0.
 SystemMemory read_system_memory(const std::filesystem::path& sysfs);
 
-// Where memory between a drive and a device belongs: beside the device, which copies all of it,
-// else beside the drive. nullopt: there is no choice, or neither place is known (-1).
+// Returns the node for memory between a drive and a device: the node nearest to the device, because
+// it copies all of that memory, or the drive's node if the device's is unknown (-1). Returns
+// nullopt if there is only one node, if neither is known, or if that node has no memory.
 std::optional<int32_t> nearest_node(const SystemMemory& memory, int32_t device_node,
                                     int32_t drive_node);
 
-// The range's pages come from `node` from their first use on, as long as it has room, then from
-// others. Whole pages. A failure changes nothing.
+// Makes the system take the range's pages from `node` when they are first used, or from other nodes
+// once it is full. The range consists of whole pages. A failure changes nothing.
 Status prefer_numa_node(std::byte* memory, int64_t size_bytes, int32_t node);
 
 }  // namespace teraio::device

@@ -22,7 +22,7 @@ namespace teraio::device {
 namespace {
 
 constexpr int64_t kSmallAlignment = 256;
-// A point that could not be recorded: whoever waits for it learns why.
+// Stands for a point that could not be recorded. Waiting for it fails.
 constexpr Event kNoPoint{std::numeric_limits<uint64_t>::max()};
 
 Result<std::string> pci_address(int32_t ordinal) {
@@ -37,7 +37,7 @@ class RuntimeCudaDevice final : public CudaDevice {
   explicit RuntimeCudaDevice(CudaDeviceOptions options)
       : options_(std::move(options)), name_(fmt::format("cuda:{}", options_.ordinal)) {}
   ~RuntimeCudaDevice() override;
-  // Once, before anything else.
+  // Must be called once, before anything else.
   Status open();
 
   std::string_view name() const override { return name_; }
@@ -71,7 +71,7 @@ class RuntimeCudaDevice final : public CudaDevice {
 
  private:
   struct Block {
-    void* source;  // what the source gave, from which the block was aligned
+    void* source;  // as the source returned it; the block may start later for alignment
     int64_t requested_bytes;
     int64_t held_bytes;
   };
@@ -97,9 +97,9 @@ class RuntimeCudaDevice final : public CudaDevice {
   cudaStream_t from_host_ = nullptr;
   mutable CudaEvents events_;
   CudaOpTimer timer_{[this] { return compute_stream(); }};
-  mutable std::mutex mutex_;  // of the blocks, for source_block
+  mutable std::mutex mutex_;  // protects blocks_, for source_block()
   std::unordered_map<const std::byte*, Block> blocks_;
-  MemoryUsage usage_;  // the source knows what is reserved
+  MemoryUsage usage_;  // without the reserved bytes, which the source knows
 };
 
 Status RuntimeCudaDevice::open() {
@@ -119,7 +119,7 @@ Status RuntimeCudaDevice::open() {
   return {};
 }
 
-// Errors are of no use any more: the driver may have gone before, when the process ends.
+// Ignores errors: at process exit the driver may already be unloaded.
 RuntimeCudaDevice::~RuntimeCudaDevice() {
   bind_thread();
   for (const cudaStream_t stream : {to_host_, from_host_, own_stream_})
@@ -147,7 +147,7 @@ std::byte* RuntimeCudaDevice::allocate(int64_t size_bytes) {
   if (source == nullptr) return nullptr;
   if (reinterpret_cast<uintptr_t>(source) % alignment == 0)
     return hand_out(source, static_cast<std::byte*>(source), size_bytes, held_bytes);
-  // Its neighbour's size was no multiple of a page. A page more, and there is a boundary in it.
+  // The source returned memory that is not page-aligned. One more page contains a page boundary.
   options_.memory->release(source);
   source = options_.memory->allocate(held_bytes + alignment);
   if (source == nullptr) return nullptr;
@@ -201,7 +201,7 @@ MemoryUsage RuntimeCudaDevice::usage() const {
   usage.reserved_bytes = std::max(options_.memory->reserved_bytes(), usage.allocated_bytes);
   usage.reserved_peak_bytes =
       std::max(options_.memory->reserved_peak_bytes(), usage.allocated_peak_bytes);
-  // What one of this size needs may be scattered: the sources do not tell.
+  // An upper bound: the free memory may be fragmented, which the sources do not report.
   usage.largest_free_bytes = std::max<int64_t>(usage.budget_bytes - usage.allocated_bytes, 0);
   return usage;
 }
@@ -272,7 +272,7 @@ Status RuntimeCudaDevice::pin_host(std::byte* host, int64_t size_bytes) {
   bind_thread();
   const cudaError_t error =
       cudaHostRegister(host, static_cast<size_t>(size_bytes), cudaHostRegisterPortable);
-  if (error != cudaSuccess) cudaGetLastError();  // copies work all the same
+  if (error != cudaSuccess) cudaGetLastError();  // clears the error: copies work without pinning
   return cuda_status(error, "pin host memory");
 }
 

@@ -16,7 +16,7 @@ Result<cudaEvent_t> CudaEvents::take_handle() {
     return handle;
   }
   cudaEvent_t handle = nullptr;
-  // Threads that wait are to sleep: there is one per drive and direction.
+  // Waiting threads sleep instead of spinning, because there is one per drive and direction.
   const unsigned int flags = cudaEventDisableTiming | cudaEventBlockingSync;
   TERAIO_RETURN_IF_ERROR(cuda_status(cudaEventCreateWithFlags(&handle, flags), "create an event"));
   return handle;
@@ -75,7 +75,7 @@ bool CudaEvents::reuse_if_passed(uint64_t id) {
   const auto found = recorded_.find(id);
   if (found == recorded_.end()) return true;
   if (cudaEventQuery(found->second.handle) != cudaSuccess) return false;
-  if (found->second.waiting_threads > 0) return true;  // the last of them reuses it
+  if (found->second.waiting_threads > 0) return true;  // the last waiting thread reuses it
   unused_.push_back(found->second.handle);
   recorded_.erase(found);
   return true;

@@ -1,9 +1,9 @@
-// CudaEvents: the points in the order of streams that a Device hands out, over a pool of CUDA's.
+// CudaEvents: the events of a CudaDevice, backed by a pool of CUDA events.
 //
-// An Event is a number that its holders may copy and forget; CUDA's event behind it is used again
-// once it has passed. Numbers that are no longer known have passed.
+// An Event is a number that its holders may copy and drop. The pool reuses the CUDA event behind it
+// once it has passed. An unknown number therefore denotes an event that has passed.
 //
-// Threads: any. The mutex is never held while a thread waits for the GPU.
+// Threads: any. The mutex is not held while a thread waits for the GPU.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -20,24 +20,24 @@
 
 namespace teraio::device {
 
-// What was recorded earlier in one of these passes earlier, nearly always: where the search for
-// events that can be used again begins.
+// Groups events by stream. Events of one group pass nearly always in the order in which they were
+// recorded, so the search for reusable CUDA events starts at the oldest one.
 enum class EventQueue : uint8_t { kCompute, kToHost, kFromHost, kElsewhere };
 
 class CudaEvents {
  public:
   CudaEvents() = default;
-  // Nobody waits any more.
+  // No thread may be waiting.
   ~CudaEvents();
   CudaEvents(const CudaEvents&) = delete;
   CudaEvents& operator=(const CudaEvents&) = delete;
 
-  // The calling thread's current GPU is the stream's.
+  // Records an event on `stream`, which belongs to the calling thread's current GPU.
   Result<Event> record(cudaStream_t stream, EventQueue queue);
-  // What `stream` is told from now on waits.
+  // Makes work that is enqueued on `stream` from now on wait for `event`.
   Status make_wait(cudaStream_t stream, Event event);
   bool has_passed(Event event);
-  // Sleeps until then.
+  // Blocks the calling thread, without spinning, until `event` has passed.
   Status wait(Event event);
 
  private:
@@ -46,14 +46,15 @@ class CudaEvents {
     int32_t waiting_threads = 0;
   };
 
-  // All of these with the mutex held.
+  // The callers hold the mutex.
   void reuse_passed();
   bool reuse_if_passed(uint64_t id);
   Result<cudaEvent_t> take_handle();
 
   std::mutex mutex_;
-  std::unordered_map<uint64_t, Recorded> recorded_;  // and not known to have passed
-  std::array<std::deque<uint64_t>, 4> queues_;       // of them, by EventQueue; some are gone
+  std::unordered_map<uint64_t, Recorded> recorded_;  // not yet known to have passed
+  std::array<std::deque<uint64_t>, 4>
+      queues_;  // ids by EventQueue; may contain ids that are no longer recorded
   std::vector<cudaEvent_t> unused_;
   uint64_t last_id_ = 0;
 };

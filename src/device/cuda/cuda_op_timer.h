@@ -1,5 +1,5 @@
-// Op times from CUDA's events: one is recorded after every op, and one on each side of a wait that
-// compute is told; nothing is synchronized before the times are asked for.
+// CudaOpTimer: op durations from CUDA events. It records one event after every op and one on each
+// side of a wait that compute has to make. Nothing is synchronized before durations_ns().
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -25,7 +25,8 @@ class CudaOpTimer final : public OpTimer {
   void leave_out() override { mark(Mark::kWaitEnd); }
   Result<std::vector<int64_t>> durations_ns() override;
 
-  // Around what makes compute wait. Nothing before start(), nor once the times were asked for.
+  // Bracket a call that makes compute wait. They have no effect before start() or after
+  // durations_ns().
   void begin_wait() { mark(Mark::kWaitBegin); }
   void end_wait() { mark(Mark::kWaitEnd); }
 
@@ -35,8 +36,8 @@ class CudaOpTimer final : public OpTimer {
   void mark(Mark kind);
 
   const std::function<cudaStream_t()> stream_;
-  std::vector<cudaEvent_t> events_;  // kept from iteration to iteration
-  std::vector<Mark> marks_;          // one for each event that is in use
+  std::vector<cudaEvent_t> events_;  // reused from one iteration to the next
+  std::vector<Mark> marks_;          // one per event in use
   Status failure_;
   bool is_on_ = false;
 };

@@ -20,7 +20,8 @@ class CudaPoolMemory final : public CudaMemorySource {
     void* memory = nullptr;
     const auto size = static_cast<size_t>(size_bytes);
     const bool is_there = cudaMallocFromPoolAsync(&memory, size, pool_, stream_()) == cudaSuccess;
-    if (!is_there) cudaGetLastError();  // running out is no error that stays
+    if (!is_there)
+      cudaGetLastError();  // clears the error: running out of memory is an ordinary result
     return is_there ? memory : nullptr;
   }
 
@@ -59,7 +60,7 @@ Result<std::unique_ptr<CudaMemorySource>> make_cuda_pool_memory(
   cudaMemPool_t pool = nullptr;
   TERAIO_RETURN_IF_ERROR(
       cuda_status(cudaMemPoolCreate(&pool, &properties), "create a pool of memory"));
-  // Kept for reuse: to give memory back to the system costs more than a transfer.
+  // Keep freed memory for reuse, because returning it to the system costs more than a transfer.
   uint64_t kept_bytes = std::numeric_limits<uint64_t>::max();
   cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept_bytes);
   return std::unique_ptr<CudaMemorySource>(

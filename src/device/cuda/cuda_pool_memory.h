@@ -1,4 +1,4 @@
-// CUDA's own stream-ordered pool as a source of memory: for a CudaDevice without PyTorch.
+// CUDA's stream-ordered memory pool as the source of a CudaDevice without PyTorch.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,7 +10,8 @@
 
 namespace teraio::device {
 
-// `compute_stream`: of GPU `ordinal`, in whose order memory is given and taken back.
+// Creates a pool on GPU `ordinal`. Memory is allocated and freed in the order of the stream that
+// `compute_stream` returns. Fails if CUDA cannot create the pool.
 Result<std::unique_ptr<CudaMemorySource>> make_cuda_pool_memory(
     int32_t ordinal, std::function<cudaStream_t()> compute_stream);
 

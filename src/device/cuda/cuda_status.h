@@ -1,4 +1,4 @@
-// What a failed call of the CUDA runtime looks like as a Status.
+// Converts a failed call of the CUDA runtime to a Status.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,7 +10,8 @@
 
 namespace teraio::device {
 
-// `what` was done, on which GPU where that matters: "copy to the host".
+// `what` names the attempted action, and the GPU where that matters: "copy to the host". Running
+// out of memory becomes kOutOfMemory, any other error kIoError.
 inline Status cuda_status(cudaError_t error, std::string_view what) {
   if (error == cudaSuccess) return {};
   const ErrorCode code =

@@ -1,4 +1,4 @@
-// Of builds without a CUDA toolkit.
+// The implementation for builds without a CUDA toolkit: every call fails.
 #include "device/cuda_device.h"
 
 namespace teraio::device {
