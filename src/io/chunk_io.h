@@ -1,7 +1,8 @@
-// ChunkIo: chunks on their way between the memory of transfers and one drive.
+// ChunkIo: transfers chunks between memory and one drive.
 //
-// What stands between a store and a DriveIo: RetryingIo makes transfers whole, StagedIo takes them
-// through host memory, GpuDirectIo around it. All have the same request objects.
+// The layers between a store and a DriveIo share this interface: RetryingIo completes short
+// transfers, StagedIo moves bytes through host memory, and GpuDirectIo moves them directly where
+// possible.
 #pragma once
 
 #include <cstdint>
@@ -15,43 +16,46 @@
 
 namespace teraio::io {
 
-// The checksum of a chunk that was never written.
+// The checksum of a chunk that was never written, or has none.
 inline constexpr uint64_t kNoChecksum = 0;
 
 struct Chunk {
   Direction direction = Direction::kRead;
-  std::byte* memory = nullptr;   // page-aligned; the last block is touched whole
+  std::byte* memory = nullptr;   // page-aligned; the transfer touches its last block whole
   int64_t offset_bytes = 0;      // in the drive's file
-  int64_t size_bytes = 0;        // > 0, any
-  uint64_t* checksum = nullptr;  // set by a write, compared by a read; nullptr: not kept
-  uint64_t transfer = 0;         // its id in the store; comes back with the result, like the next
+  int64_t size_bytes = 0;        // > 0, any multiple
+  uint64_t* checksum = nullptr;  // set by a write, compared by a read; nullptr: none
+  uint64_t transfer = 0;         // the transfer's id in the store; returned with the result
   bool is_urgent = false;
-  device::Event after;               // the memory is not touched before it has passed
-  device::Event* arrival = nullptr;  // as IoRequest's
+  device::Event after;               // the transfer touches the memory only after this has passed
+  device::Event* arrival = nullptr;  // as in IoRequest
 };
 
 struct ChunkResult {
   Chunk chunk;
   Status status;
   bool was_gpu_direct = false;
-  // Not ok: GPUDirect failed under way, for this reason, and the drive goes on without it.
+  // If not ok: why GPUDirect Storage failed. The drive no longer uses it.
   Status gpu_direct_failure;
-  // Of a read whose last step is a copy of the device that only wait() asks for: the copy's end. It
-  // comes twice, first with `are_copies_enqueued`, which is no end yet.
+  // Set for a read that ends with a copy to the device: the end of that copy. Such a read has two
+  // results. The first, with `are_copies_enqueued`, reports that the copy is enqueued; the second
+  // ends the chunk.
   device::Event arrival = {};
   bool are_copies_enqueued = false;
 };
 
-// Threads: as DriveIo. A factory's `window` chunks at most are under way.
+// Threads: as DriveIo. At most `window` chunks (a factory's argument) are in flight.
 class ChunkIo {
  public:
-  // Nothing is under way any more.
+  // No chunk may be in flight.
   virtual ~ChunkIo() = default;
 
   virtual std::string description() const = 0;
+  // Starts the transfer of a chunk. Its memory and checksum stay valid until its final result.
   virtual void submit(const Chunk& chunk) = 0;
-  // Appends what has ended, and what is on its way. May return without any, after wake() or when
-  // all that ended goes on.
+  // Appends the results that are available. Blocks while there is none, until wake() is called, but
+  // may also return without a result when a chunk moves on to its next stage. A failed chunk has a
+  // status that names the drive and the cause.
   virtual void wait(std::vector<ChunkResult>& results) = 0;
   virtual void wake() = 0;
 };

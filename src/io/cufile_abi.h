@@ -1,8 +1,8 @@
-// The part of NVIDIA's cuFile interface that TERAIO calls: types, numbers and signatures.
+// The part of NVIDIA's cuFile interface that TERAIO calls: types, constants and signatures.
 //
-// Written from the public API reference, so that a build needs neither headers nor library; a test
-// compares them with the real header where one is installed. Layouts have been the same since
-// cuFile 1.7.
+// It follows the public API reference, so that a build needs neither the headers nor the library. A
+// test compares it with the real header where one is installed. The layouts have been the same
+// since cuFile 1.7.
 #pragma once
 
 #include <sys/types.h>
@@ -11,7 +11,7 @@
 
 namespace teraio::io::cufile {
 
-// Codes of operations; a call that returns a count gives them negative.
+// Result codes. A call that returns a count returns them negated.
 inline constexpr int kSuccess = 0;
 inline constexpr int kErrorBase = 5000;
 inline constexpr int kDriverNotInitialized = 5001;
@@ -27,7 +27,7 @@ inline constexpr int kInternalError = 5030;
 inline constexpr int kMemoryPinningFailed = 5036;
 
 struct Error {
-  int code = kSuccess;  // an enum there
+  int code = kSuccess;  // an enum in cuFile
   int cuda_code = 0;    // CUresult
 };
 
@@ -61,10 +61,10 @@ struct DriverProperties {
   unsigned max_batch_timeout_ms;
 };
 
-// A bit of control_flags.
+// Bit number in control_flags.
 inline constexpr unsigned kAllowCompatModeBit = 1;
 
-// Parameters of true or false.
+// Parameters with a boolean value.
 inline constexpr int kParameterAllowCompatMode = 1;
 inline constexpr int kParameterForceCompatMode = 2;
 
@@ -75,7 +75,7 @@ using HandleRegister = Error (*)(Handle*, Descriptor*);
 using HandleDeregister = void (*)(Handle);
 using BufferRegister = Error (*)(const void* base, size_t size, int flags);
 using BufferDeregister = Error (*)(const void* base);
-// Of registered memory `base` is its begin.
+// `base` is the start of the memory; for registered memory, the start of the registration.
 using Read = ssize_t (*)(Handle, void* base, size_t size, off_t file_offset, off_t base_offset);
 using Write = ssize_t (*)(Handle, const void* base, size_t size, off_t file_offset,
                           off_t base_offset);

@@ -21,8 +21,8 @@ namespace {
 
 constexpr int64_t kTrialBytes = kMiB;
 
-// The way between one file and the device's memory, whose segments are registered with cuFile when
-// bytes first go there. Any thread.
+// The direct path between one file and a device's memory. Registers a segment with cuFile when the
+// first transfer uses it. Any thread.
 class DirectWay final : public device::SegmentRegistrar {
  public:
   DirectWay(std::shared_ptr<CufileLibrary> library, std::unique_ptr<CufileHandle> file,
@@ -39,7 +39,7 @@ class DirectWay final : public device::SegmentRegistrar {
   DirectWay(const DirectWay&) = delete;
   DirectWay& operator=(const DirectWay&) = delete;
 
-  // As CufileHandle's calls.
+  // Returns what CufileHandle's calls return.
   int64_t move(const IoRequest& request);
 
   Status register_segment(const device::MemorySegment& segment) override;
@@ -53,13 +53,13 @@ class DirectWay final : public device::SegmentRegistrar {
   const std::shared_ptr<CufileLibrary> library_;
   const std::unique_ptr<CufileHandle> file_;
   device::Device& device_;
-  device::MemorySegments* const segments_;  // nullptr: not known, nothing is registered
+  device::MemorySegments* const segments_;  // nullptr if unknown; then nothing is registered
   std::atomic<bool> has_told_ = false;
 };
 
 int64_t DirectWay::move(const IoRequest& request) {
   device_.bind_thread();
-  // cuFile is ordered with no stream of the device.
+  // cuFile does not follow the order of the device's streams.
   if (!device_.wait(request.after).ok()) return -EIO;
   const device::MemorySegments::Use use = use_segment(request);
   CufilePlace place{request.memory, 0};
@@ -100,7 +100,7 @@ Status copy_from_device(device::Device& device, std::vector<std::byte>& bytes,
   return end.ok() ? device.wait(*end) : end.status();
 }
 
-// Writes bytes of the device, clears them, and reads them back.
+// Writes random bytes from device memory, clears that memory, and reads the bytes back.
 Status try_round_trip(DirectWay& way, device::Device& device, std::byte* memory,
                       int64_t size_bytes) {
   std::vector<std::byte> noise(static_cast<size_t>(size_bytes));

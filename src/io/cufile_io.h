@@ -1,5 +1,5 @@
-// NVIDIA's cuFile (GPUDirect Storage) for one drive's file: bytes go between it and a device
-// without host memory in between. Nothing else of cuFile is seen outside of the files cufile_*.
+// A DriveIo over NVIDIA's cuFile (GPUDirect Storage): moves bytes between one drive's file and a
+// device without host memory. Only the files cufile_* know cuFile.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +13,23 @@
 
 namespace teraio::io {
 
-// Whether the library is there and can be used without its compatibility mode; kUnsupported, with
-// the reason, when not. An empty path stands for $TERAIO_LIBCUFILE, else for where the loader and
-// the CUDA toolkit have it. Opens the driver and closes it again. Any thread.
+// Checks that the library is present and usable without its compatibility mode. Returns
+// kUnsupported, with the reason, if not. An empty path selects $TERAIO_LIBCUFILE, or else the
+// places where the loader and the CUDA toolkit keep it. Opens and closes the driver. Any thread.
 Status check_cufile(const std::filesystem::path& library = {});
 
 struct CufileIoOptions {
-  std::filesystem::path library;  // as for check_cufile
+  std::filesystem::path library;  // as for check_cufile()
   int64_t file_bytes = 0;
   int32_t window = 1;
   std::function<void()> on_result;  // called after every result, on any thread; may be empty
 };
 
-// `fd` has direct I/O, still has a name, and like `device` outlives the result. A first write and
-// read prove that bytes arrive; they take memory of the device and overwrite the file's beginning.
-// kUnsupported, with the reason, when there is no direct way. Its threads do blocking calls: of
-// cuFile's interfaces the one that other projects have found to work.
+// `fd` is open for direct I/O and still has a name. `fd` and `device` must outlive the result.
+// Verifies the path with one write and one read, which allocate device memory temporarily and
+// overwrite the start of the file. Returns kUnsupported, with the reason, if there is no direct
+// path; other failures are those of copies on the device. The result has one thread per request in
+// flight, which makes blocking cuFile calls, the interface that other projects have found to work.
 Result<std::unique_ptr<DriveIo>> open_cufile_io(int fd, device::Device& device,
                                                 const CufileIoOptions& options);
 

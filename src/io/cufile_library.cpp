@@ -24,7 +24,7 @@ struct Symbols {
   cufile::HandleDeregister handle_deregister = nullptr;
   cufile::Read read = nullptr;
   cufile::Write write = nullptr;
-  // Of newer versions, or not needed; may be null.
+  // May be null: newer versions only, or not essential.
   cufile::BufferRegister buffer_register = nullptr;
   cufile::BufferDeregister buffer_deregister = nullptr;
   cufile::DriverGetProperties get_properties = nullptr;
@@ -32,7 +32,8 @@ struct Symbols {
   cufile::SetParameterBool set_bool = nullptr;
 };
 
-// One loaded library. Opening and closing from several threads at once has failed inside cuFile.
+// One loaded library. The mutex serializes opening and closing, which fail inside cuFile when
+// several threads do so at once.
 struct Loaded {
   std::string name;
   Symbols symbols;
@@ -137,7 +138,7 @@ std::vector<std::string> candidates(const std::filesystem::path& path) {
   return {"libcufile.so.0", "/usr/local/cuda/lib64/libcufile.so.0"};
 }
 
-// With the mutex held.
+// The caller holds the mutex.
 Result<Loaded*> load(const std::filesystem::path& path) {
   std::string failure;
   for (const std::string& name : candidates(path)) {
@@ -155,7 +156,7 @@ Result<Loaded*> load(const std::filesystem::path& path) {
   return unusable("the library cannot be loaded: " + failure);
 }
 
-// Parameters can be set only while the driver is closed; what counts is what they are afterwards.
+// Parameters can be set only while the driver is closed. check_strictness() reads their effect.
 void forbid_compat_mode(const Symbols& symbols) {
   if (symbols.set_bool == nullptr) return;
   symbols.set_bool(cufile::kParameterForceCompatMode, false);
@@ -182,12 +183,12 @@ Status check_strictness(const Loaded& library) {
                   "(older versions: \"allow_compat_mode\": false in cufile.json)");
 }
 
-// With the mutex held.
+// The caller holds the mutex.
 Status begin_use(Loaded& library) {
   if (library.user_count == 0) {
     forbid_compat_mode(library.symbols);
     const Error error = library.symbols.driver_open();
-    // Another part of the process may have opened it; then it is not ours to close.
+    // If another part of the process opened the driver, we must not close it.
     library.is_ours_to_close = error.code == cufile::kSuccess;
     if (error.code != cufile::kSuccess && error.code != cufile::kDriverAlreadyOpen)
       return unusable("the driver cannot be opened: " + describe(error));
@@ -205,7 +206,8 @@ void end_use(Loaded& library) {
   if (--library.user_count == 0 && library.is_ours_to_close) library.symbols.driver_close();
 }
 
-// Counts, or -1 with errno, or a negative code; some versions leave a code of theirs in errno.
+// cuFile returns a count, -1 with errno, or a negative code. Some versions store their own code in
+// errno.
 int64_t decode(ssize_t result, int error_number) {
   if (result >= 0) return result;
   if (result != -1) return result;
@@ -234,7 +236,7 @@ class RegisteredFile final : public CufileHandle {
   }
 
  private:
-  const std::shared_ptr<Library> library_;  // stays open for it
+  const std::shared_ptr<Library> library_;  // keeps the driver open
   const Symbols& symbols_;
   const cufile::Handle handle_;
 };

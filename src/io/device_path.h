@@ -1,4 +1,4 @@
-// DevicePath: how bytes get between one drive and the memory that transfers name.
+// DevicePath: moves bytes between one drive and a device that the CPU cannot address.
 #pragma once
 
 #include <cstdint>
@@ -14,35 +14,37 @@
 namespace teraio::io {
 
 enum class GpuDirect : uint8_t {
-  kAuto,  // where it works strictly; else staged, and the reason is logged and counted
+  kAuto,  // if it works strictly; otherwise staging, with the reason logged and counted
   kOff,
-  kRequired,  // or a failure
+  kRequired,  // fails if it does not work
 };
 
 struct DevicePathOptions {
   std::string drive_name;
   int64_t request_bytes = 0;
   int32_t window = 0;
-  bool checksum = false;  // needs the bytes in host memory
+  bool checksum = false;  // excludes GPUDirect Storage: checksums need the bytes in host memory
   GpuDirect gpu_direct = GpuDirect::kAuto;
   std::filesystem::path cufile_library;
-  // The drive's file, which outlives the result.
+  // The drive's file. It must outlive the result.
   int fd = -1;
   int64_t file_bytes = 0;
   bool is_direct = false;
-  int32_t drive_node = -1;  // the drive's NUMA node; -1: not known
+  int32_t drive_node = -1;  // the drive's NUMA node; -1 if unknown
 };
 
 struct DevicePath {
   std::unique_ptr<ChunkIo> io;
-  std::string gpu_direct_off;  // why; empty: it is on
-  int64_t staging_bytes = 0;   // of host memory
+  std::string gpu_direct_off;  // the reason; empty if GPUDirect Storage is on
+  int64_t staging_bytes = 0;   // host memory that `io` holds
 };
 
-// The host memory of one drive's staging ring: a slot for every request in flight.
+// The size of one drive's staging ring, which has one slot per request in flight.
 int64_t staging_ring_bytes(int32_t window, int64_t request_bytes);
 
-// `device` cannot be addressed by the CPU and outlives the result. `drive` was made for `window`.
+// `device` must outlive the result, and the CPU cannot address it. `drive` must have been created
+// for `window` requests in flight. Fails if the staging ring cannot be mapped, or if GPUDirect
+// Storage is required and does not work; the message names the drive.
 Result<DevicePath> open_device_path(std::unique_ptr<DriveIo> drive, device::Device& device,
                                     const DevicePathOptions& options);
 

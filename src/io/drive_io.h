@@ -1,9 +1,9 @@
-// DriveIo: moves bytes between memory and one drive. What a backend has to implement.
+// DriveIo: moves bytes between memory and one drive. The interface of a backend.
 //
-// Everything else (bounds, splitting, order, short transfers, retries, checksums, errors as text)
-// is done above it, once for all backends.
+// The layers above it, common to all backends, check bounds, split and order requests, complete
+// short transfers, retry, compute checksums and describe errors.
 //
-// Threads: submit and wait are called by one thread, the drive's own; wake by any thread.
+// Threads: one thread, the drive's, calls submit() and wait(). Any thread may call wake().
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace teraio::io {
 
-// What direct I/O asks of offsets, lengths and addresses.
+// Direct I/O requires offsets, lengths and addresses to be multiples of this.
 inline constexpr int64_t kBlockBytes = 4096;
 
 enum class Direction : uint8_t {
@@ -30,46 +30,49 @@ struct IoRequest {
   std::byte* memory = nullptr;  // page-aligned
   int64_t offset_bytes = 0;     // in the drive's file; a multiple of kBlockBytes
   int64_t size_bytes = 0;       // a multiple of kBlockBytes, > 0
-  uint64_t tag = 0;             // comes back with the result; unique among requests in flight
-  device::Event after;          // of the device that the memory is on: touch it only when passed
-  // Of a read that is one copy of the device: submit() leaves its end there. Not kept.
+  uint64_t tag = 0;             // returned with the result; unique among requests in flight
+  device::Event after;          // a device event; the memory is touched only after it has passed
+  // If not null, and if the read is a single copy on the device, submit() stores the copy's end
+  // here. The pointer is not used after submit().
   device::Event* arrival = nullptr;
 };
 
 struct IoResult {
   uint64_t tag = 0;
-  // Bytes moved, possibly fewer than asked for, or the negative number of an error: an errno, or
-  // one that the drive's error_text() knows.
+  // The number of bytes moved, possibly fewer than requested, or the negative number of an error:
+  // an errno, or a number that the drive's error_text() explains.
   int64_t result = 0;
 };
 
 class DriveIo {
  public:
-  // Nothing is in flight any more.
+  // No request may be in flight.
   virtual ~DriveIo() = default;
 
-  // "io_uring direct": what a person is told about the path that the bytes take.
+  // Describes the I/O path for reports: "io_uring direct".
   virtual std::string_view description() const = 0;
 
-  // "Input/output error (errno 5)": the error whose negative number a result has given. Any thread.
+  // Describes the error whose negated number a result contained: "Input/output error (errno 5)".
+  // Any thread.
   virtual std::string error_text(int64_t error_number) const;
 
-  // Spares requests within this memory the look-up of its pages. These are held from then on: the
-  // memory stays mapped, and its pages in place, for as long as requests name it. Never memory of a
-  // CpuDevice, which moves pages to other addresses. Before the first submit(). A failure changes
-  // nothing but the description.
+  // Registers a buffer, so that requests within it need no lookup of its pages. The pages must stay
+  // mapped and in place for as long as requests use them. Hence memory of a CpuDevice, which moves
+  // pages, cannot be registered. Call this before the first submit(). A failure changes only
+  // description().
   virtual Status register_memory(std::byte* /*memory*/, int64_t /*size_bytes*/) {
     return Status(ErrorCode::kUnsupported, "buffers are registered with io_uring alone");
   }
 
-  // Takes a request. It may start at once, and has started by the next wait(). At most
-  // `window` of them (a factory's argument) are in flight.
+  // Queues a request, which starts no later than the next wait(). At most `window` requests (a
+  // factory's argument) may be in flight.
   virtual void submit(const IoRequest& request) = 0;
 
-  // Appends the results that are there. Blocks while there is none, until wake() was called since
-  // the last return.
+  // Appends the available results. Blocks while there is none, unless wake() was called since the
+  // last return.
   virtual void wait(std::vector<IoResult>& results) = 0;
 
+  // Makes the current wait(), or else the next one, return. Any thread.
   virtual void wake() = 0;
 };
 

@@ -55,13 +55,13 @@ std::string random_name() {
   return fmt::format(".teraio-{}-{:08x}{:08x}", getpid(), random(), random());
 }
 
-// O_EXCL never follows a symbolic link. O_NOFOLLOW besides would have cuFile refuse the file.
+// O_EXCL never follows a symbolic link. cuFile would refuse a file that has O_NOFOLLOW as well.
 int open_new_file(const std::filesystem::path& path, int extra_flags) {
   return open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | extra_flags, 0600);
 }
 
-// Some file systems take O_DIRECT at open and refuse the first transfer: ask with a real one.
-// 0, or the errno of what failed.
+// Some file systems accept O_DIRECT at open and refuse the first transfer, so this makes one.
+// Returns 0, or the errno of the failed call.
 int try_block_io(int fd) {
   const std::unique_ptr<void, decltype(&std::free)> block(
       std::aligned_alloc(kBlockBytes, kBlockBytes), &std::free);
@@ -72,12 +72,12 @@ int try_block_io(int fd) {
 
 bool means_no_direct_io(int error) { return error == EINVAL || error == EOPNOTSUPP; }
 
-// A descriptor, or -errno and no file.
+// Returns a descriptor, or -errno and leaves no file.
 int open_or_leave_none(const std::filesystem::path& path, int extra_flags) {
   const int fd = open_new_file(path, extra_flags);
   if (fd >= 0) return fd;
   const int error = errno;
-  // O_DIRECT may be refused after the file was made.
+  // The file may exist although the system refused O_DIRECT.
   if (error != EEXIST) unlink(path.c_str());
   return -error;
 }
@@ -121,8 +121,9 @@ bool is_first_block_cached(int fd) {
   return is_known && (residency & 1) != 0;
 }
 
-// Leaves the file in direct mode when that works. Some file systems accept O_DIRECT and go through
-// the page cache all the same (ext4 with data=journal), where an error of a write comes late.
+// Returns whether direct I/O works, and switches it off if not. Some file systems accept O_DIRECT
+// and go through the page cache all the same (ext4 with data=journal), where an error of a write
+// comes late.
 Result<bool> settle_direct_io(int fd, const std::filesystem::path& directory) {
   const int flags = fcntl(fd, F_GETFL);
   const bool asked = (flags & O_DIRECT) != 0;

@@ -1,4 +1,4 @@
-// ExtentFile: the preallocated, unlinked file that a drive's extents lie in.
+// ExtentFile: the preallocated, unlinked file that holds a drive's extents.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,27 @@ namespace teraio::io {
 
 struct ExtentFileOptions {
   int64_t size_bytes = 0;
-  int64_t reserve_free_bytes = 0;  // left free on the file system
+  int64_t reserve_free_bytes = 0;  // stays free on the file system
   bool allow_ram_directory = false;
-  bool keeps_name = false;  // until remove_name(): GPUDirect Storage looks at a file's path
+  bool keeps_name = false;  // until remove_name(): GPUDirect Storage needs the file's path
 };
 
-// Checks that `directory` can hold extents: it exists, is a directory, is not on a RAM file system.
+// Checks that `directory` exists, is a directory and is not on a RAM file system. Fails with a
+// message that names it.
 Status check_directory(const std::filesystem::path& directory, bool allow_ram_directory);
 
-// What the file system has free for us, less the reserve; never negative.
+// Returns the bytes that the file system has free for this user, less the reserve, in whole blocks
+// and never negative. Fails if the file system is read-only.
 Result<int64_t> free_room_bytes(const std::filesystem::path& directory, int64_t reserve_free_bytes);
 
-// Owns the descriptor. The file has no name from the start on (or soon, see keeps_name): its bytes
-// are gone when the process ends, however it ends, and nobody else can open them.
+// Owns the file descriptor. The file has no name from the start (or from remove_name() on, see
+// keeps_name): its bytes disappear when the process ends, however it ends, and no other process can
+// open it. Threads: one at a time; fd() and is_direct() from any.
 class ExtentFile {
  public:
-  // A new file, never an existing one; not readable by others; every byte preallocated.
+  // Creates a new file that only its owner may read, and preallocates every byte if the file system
+  // can. Returns kOutOfSpace, kInvalidArgument, kNotFound or kIoError, with a message that names
+  // the directory, and leaves no file.
   static Result<ExtentFile> create(const std::filesystem::path& directory,
                                    const ExtentFileOptions& options);
 
@@ -34,17 +39,17 @@ class ExtentFile {
   ExtentFile& operator=(ExtentFile&& other) noexcept;
   ~ExtentFile();
 
-  // Once; nothing when it has none. A failure names the file that is left.
+  // Removes the file's name. Does nothing if it has none. A failure names the remaining file.
   Status remove_name();
 
   int fd() const { return fd_; }
-  // False: the file system refused direct I/O, so the page cache is in the way.
+  // False if the file system refuses direct I/O, so that I/O goes through the page cache.
   bool is_direct() const { return is_direct_; }
 
  private:
   int fd_ = -1;
   bool is_direct_ = false;
-  std::filesystem::path name_;  // empty: it has none any more
+  std::filesystem::path name_;  // empty once the name is removed
 };
 
 }  // namespace teraio::io

@@ -17,7 +17,7 @@ void GpuDirectIo::submit(const Chunk& chunk) { (is_direct_ ? direct_ : staged_)-
 
 void GpuDirectIo::take_direct(std::vector<ChunkResult>& results) {
   direct_results_.clear();
-  direct_->wake();  // so that it does not block
+  direct_->wake();  // so that wait() does not block
   direct_->wait(direct_results_);
   for (ChunkResult& result : direct_results_) {
     result.was_gpu_direct = result.status.ok();

@@ -1,7 +1,8 @@
-// GpuDirectIo: chunks straight between drive and device while that works, staged from then on.
+// GpuDirectIo: moves chunks directly between drive and device until that fails, then through
+// staging.
 //
-// A library that has once failed under way is not trusted again: the chunk is repeated through the
-// staged way, and so is every later one of this drive.
+// After the first failure the library is no longer trusted: the failed chunk and all later chunks
+// of this drive are staged.
 #pragma once
 
 #include <memory>
@@ -13,7 +14,7 @@ namespace teraio::io {
 
 class GpuDirectIo final : public ChunkIo {
  public:
-  // Each result of `direct` calls staged->wake(): both are waited for in one place.
+  // Every result of `direct` must call staged->wake(), so that one wait covers both.
   GpuDirectIo(std::unique_ptr<ChunkIo> direct, std::unique_ptr<ChunkIo> staged);
 
   std::string description() const override;
@@ -25,10 +26,10 @@ class GpuDirectIo final : public ChunkIo {
   void take_direct(std::vector<ChunkResult>& results);
 
   const std::unique_ptr<ChunkIo> staged_;
-  const std::unique_ptr<ChunkIo> direct_;  // after staged_: its threads wake that
+  const std::unique_ptr<ChunkIo> direct_;  // destroyed before staged_, which its threads wake
   std::vector<ChunkResult> direct_results_;
   bool is_direct_ = true;
-  Status failure_;  // that ended it
+  Status failure_;  // of the direct path
 };
 
 }  // namespace teraio::io

@@ -12,7 +12,7 @@
 namespace teraio::io {
 namespace {
 
-// Interrupted that often in a row without a byte moved, a transfer has failed.
+// A transfer fails after this many interruptions in a row without progress.
 constexpr int32_t kRetryLimit = 100;
 
 uint64_t checksum_of(const Chunk& chunk) {
@@ -74,7 +74,7 @@ Status RetryingIo::settle(Slot& slot, int64_t result, bool& goes_on) const {
   if (result < 0) return error(slot, -result);
   if (result == 0)
     return Status(ErrorCode::kIoError, fmt::format("{} failed: no byte was moved", describe(slot)));
-  // Only whole blocks count: direct I/O cannot go on from inside one.
+  // Only whole blocks count, because direct I/O cannot resume within a block.
   const bool is_whole = slot.done_bytes + result >= slot.chunk.size_bytes;
   const int64_t moved_bytes = result / kBlockBytes * kBlockBytes;
   slot.retry_count = moved_bytes > 0 ? 0 : slot.retry_count + 1;

@@ -1,7 +1,8 @@
-// RetryingIo: chunks over a DriveIo that are whole or failed.
+// RetryingIo: transfers over a DriveIo that either complete or fail.
 //
-// Resumes short transfers, repeats interrupted ones, turns errors into text that names drive,
-// offset and cause, and keeps a checksum of every chunk when asked to.
+// It resumes short transfers, repeats interrupted ones, turns errors into text that names the
+// drive, the offset and the cause, and computes a checksum of every chunk on request. A write sets
+// the checksum, a read compares it and returns kCorrupted if it differs. Threads: as ChunkIo.
 #pragma once
 
 #include <cstdint>
@@ -27,12 +28,12 @@ class RetryingIo final : public ChunkIo {
  private:
   struct Slot {
     Chunk chunk;
-    int64_t done_bytes = 0;  // a multiple of kBlockBytes until the end
+    int64_t done_bytes = 0;  // a multiple of kBlockBytes
     int32_t retry_count = 0;
   };
 
   void submit_rest(uint64_t tag);
-  // Ok and `goes_on`: more is to come for this slot.
+  // Returns ok and sets `goes_on` if the slot needs another request.
   Status settle(Slot& slot, int64_t result, bool& goes_on) const;
   Status check_bytes(const Chunk& chunk) const;
   Status error(const Slot& slot, int64_t error_number) const;

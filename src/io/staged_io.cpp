@@ -33,7 +33,7 @@ Chunk StagedIo::in_slot(size_t slot) const {
   Chunk chunk = chunks_[slot];
   chunk.memory = ring_.at(static_cast<int64_t>(slot) * options_.slot_bytes);
   chunk.after = device::Event();
-  chunk.arrival = nullptr;  // it was the caller's for the moment of the submission
+  chunk.arrival = nullptr;  // valid only during submit()
   return chunk;
 }
 

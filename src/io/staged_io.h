@@ -1,9 +1,11 @@
-// StagedIo: the way between a drive and a device whose memory the CPU cannot address.
+// StagedIo: transfers between a drive and a device whose memory the CPU cannot address.
 //
 //   drive  <-- I/O -->  slot of a pinned ring  <-- copy -->  device
 //
-// Every chunk under way has a slot, so that one is copied while others are read or written. On a
-// device that the CPU can address this is not needed: I/O goes to its memory.
+// Every chunk in flight has a slot, so copies overlap with reads and writes of other chunks. A
+// device that the CPU can address needs no staging: I/O uses its memory directly.
+//
+// Threads: as ChunkIo. One more thread waits for copies to end.
 #pragma once
 
 #include <condition_variable>
@@ -21,13 +23,13 @@ namespace teraio::io {
 
 struct StagedIoOptions {
   std::string drive_name;  // for messages
-  int64_t slot_bytes = 0;  // the largest chunk, a multiple of kBlockBytes
+  int64_t slot_bytes = 0;  // the largest chunk; a multiple of kBlockBytes
 };
 
-// The bytes of the ring count as the store's staging memory.
+// The store counts the ring as staging memory.
 class StagedIo final : public ChunkIo {
  public:
-  // The ring has as many slots as it has room for; `device` outlives the result.
+  // The ring's size determines the number of slots. `device` must outlive the result.
   StagedIo(std::unique_ptr<ChunkIo> drive, device::HostMemory ring, device::Device& device,
            StagedIoOptions options);
   ~StagedIo() override;
@@ -51,19 +53,19 @@ class StagedIo final : public ChunkIo {
   void settle_copies(std::vector<ChunkResult>& results);
   std::string describe_copy(size_t slot) const;
   void finish(size_t slot, Status status, std::vector<ChunkResult>& results);
-  // The copier's thread: waits for copies to end, in the order of their begin.
+  // The copier thread's function: waits for copies to end, in the order in which they began.
   void watch_copies();
 
   const std::unique_ptr<ChunkIo> drive_;
   const device::HostMemory ring_;
   device::Device& device_;
   const StagedIoOptions options_;
-  std::vector<Chunk> chunks_;            // by slot, as the next
+  std::vector<Chunk> chunks_;            // by slot, like arrivals_
   std::vector<device::Event> arrivals_;  // of reads: the ends of their copies
   std::vector<size_t> free_slots_;
   std::vector<ChunkResult> drive_results_;
 
-  std::mutex mutex_;  // of the next four
+  std::mutex mutex_;  // protects the next four members
   std::condition_variable copies_changed_;
   std::deque<Copy> copies_;
   std::vector<Copy> ended_;

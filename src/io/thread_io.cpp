@@ -45,7 +45,7 @@ class ThreadIo final : public DriveIo {
 };
 
 ThreadIo::ThreadIo(ThreadIoOptions options) : options_(std::move(options)) {
-  // A thread for every request that may be in flight: none waits behind one of the other direction.
+  // One thread per request in flight, so that no request waits behind another.
   for (int32_t i = 0; i < options_.window; ++i) threads_.emplace_back([this] { serve(); });
 }
 

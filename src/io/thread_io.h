@@ -1,4 +1,4 @@
-// Blocking transfers on threads, for one drive's file: works wherever files do.
+// Blocking transfers on threads for one drive's file. Works on every file system.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,21 @@ namespace teraio::io {
 struct ThreadIoOptions {
   std::string description;
   int32_t window = 1;
-  // Moves bytes and blocks meanwhile; on as many threads at once as the window is wide. Returns
-  // what IoResult::result is.
+  // Moves the bytes of a request and blocks until it is done. Up to `window` threads call it at the
+  // same time. Returns the value of IoResult::result.
   std::function<int64_t(const IoRequest&)> transfer;
-  // What DriveIo::error_text is; empty: results are errnos.
+  // Implements DriveIo::error_text(). If empty, errors are errnos.
   std::function<std::string(int64_t)> error_text;
   // Called after every result, on any of the threads; may be empty.
   std::function<void()> on_result;
 };
 
+// Starts `window` threads, which the destructor joins.
 std::unique_ptr<DriveIo> make_thread_io(ThreadIoOptions options);
 
-// pread and pwrite. `fd` outlives the result. Without direct I/O the page cache is dropped behind
-// every request: the bytes would otherwise take up the host memory that offloading is to save.
+// Transfers with pread and pwrite. `fd` must outlive the result. Without direct I/O, drops the page
+// cache after every request, because the cache would occupy the host memory that offloading is to
+// save.
 std::unique_ptr<DriveIo> make_thread_io(int fd, bool is_direct, int32_t window);
 
 }  // namespace teraio::io

@@ -16,12 +16,12 @@
 namespace teraio::io {
 namespace {
 
-// The kernel takes no more as one buffer.
+// The kernel's limit for one buffer.
 constexpr int64_t kRegisteredBytesMax = kGiB;
 constexpr uint64_t kWakeTag = std::numeric_limits<uint64_t>::max();
 
-// From best to plainest: older kernels refuse the flags that they do not know. A ring that is
-// disabled at first belongs to the thread that enables it, which is the one that will use it.
+// From best to simplest, because older kernels refuse unknown flags. A ring that starts disabled
+// belongs to the thread that enables it, which is the thread that uses it.
 constexpr unsigned kRingFlags[] = {
     IORING_SETUP_R_DISABLED | IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN,
     IORING_SETUP_R_DISABLED | IORING_SETUP_COOP_TASKRUN,
@@ -58,7 +58,7 @@ class UringIo final : public DriveIo {
   void enable();
   bool is_registered(const IoRequest& request) const;
   void arm_wake();
-  // Whether anything came: a result or a wake.
+  // Returns true if there was a result or a wake.
   bool reap(std::vector<IoResult>& results);
 
   io_uring ring_{};
@@ -66,7 +66,7 @@ class UringIo final : public DriveIo {
   bool is_enabled_ = false;
   bool is_wake_armed_ = false;
   int wake_fd_ = -1;
-  uint64_t wake_count_ = 0;  // where the kernel puts the eventfd's value
+  uint64_t wake_count_ = 0;  // the kernel stores the eventfd's value here
   std::byte* registered_ = nullptr;
   int64_t registered_bytes_ = 0;
   std::string description_ = "io_uring direct";
@@ -75,7 +75,7 @@ class UringIo final : public DriveIo {
 int UringIo::open_ring(int32_t window) {
   int error = 0;
   for (const unsigned flags : kRingFlags) {
-    // One more for the wake.
+    // One more entry, for the wake.
     error = io_uring_queue_init(static_cast<unsigned>(window) + 1, &ring_, flags);
     if (error != -EINVAL) break;
   }
@@ -102,7 +102,7 @@ void UringIo::enable() {
   // liburing 2.3 declares io_uring_enable_rings() but its shared library lacks it.
   TERAIO_CHECK(io_uring_register(static_cast<unsigned>(ring_.ring_fd), IORING_REGISTER_ENABLE_RINGS,
                                  nullptr, 0) == 0);
-  io_uring_register_ring_fd(&ring_);  // saves a file lookup per call; not everywhere available
+  io_uring_register_ring_fd(&ring_);  // saves a file lookup per call; optional
 }
 
 Status UringIo::register_memory(std::byte* memory, int64_t size_bytes) {
@@ -175,7 +175,7 @@ void UringIo::wait(std::vector<IoResult>& results) {
   if (!is_enabled_) enable();
   arm_wake();
   do {
-    // Also when EINTR or EBUSY came back: what was not submitted is taken up by the next call.
+    // After EINTR or EBUSY too, the next call submits what is left.
     io_uring_submit_and_wait(&ring_, 1);
   } while (!reap(results));
 }

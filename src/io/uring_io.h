@@ -9,7 +9,8 @@
 
 namespace teraio::io {
 
-// `fd` outlives the result. kUnsupported when this kernel or container refuses io_uring.
+// `fd` must outlive the result. Returns kUnsupported if the kernel or the container refuses
+// io_uring.
 Result<std::unique_ptr<DriveIo>> open_uring_io(int fd, int32_t window);
 
 }  // namespace teraio::io
