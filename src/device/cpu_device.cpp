@@ -20,8 +20,7 @@ namespace {
 constexpr int64_t kSmallAlignment = 64;  // of blocks below a page, which come from the C library
 constexpr int64_t kSmallHeaderBytes = 16;
 constexpr int64_t kLargestRequestBytes = int64_t{1} << 62;
-constexpr int64_t kTrimBytes =
-    kMiB;  // free pages returned to the system at once to make room for small blocks
+constexpr int64_t kTrimBytes = kMiB;  // decommitted at a time to make room for small blocks
 
 // Addresses cost no memory. The range leaves room for stitching and for a larger budget later.
 int64_t wanted_address_bytes() {
