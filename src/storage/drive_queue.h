@@ -1,10 +1,11 @@
-// DriveQueue: what waits for one drive, and which request goes next.
+// DriveQueue: the requests that wait for one drive, and the choice of the next one.
 //
-// The drive itself sees only a small window of requests, so that an urgent transfer waits for no
-// more than those. Each direction has a window of its own: neither starves the other. That of
-// planned writes is the smallest, since nobody waits for them but urgent reads come to lie behind
-// them; beside planned reads, which would leave them little of the drive, it is twice as wide.
-// While one direction has urgent work, the planned work of the other gives way, but goes on: writes
+// The drive sees only a small window of requests, so an urgent transfer waits for few others. Each
+// direction has a window of its own, so neither starves the other. The window of planned writes is
+// the smallest: nothing waits for them, but urgent reads queue up behind them in the drive. Beside
+// planned reads, which would leave them little of the drive, their window is twice as wide. While
+// one direction has urgent work, planned work of the other yields but continues: writes one at a
+// time, reads in a quarter of their window.
 // one at a time, reads through a quarter of their window.
 #pragma once
 
@@ -21,8 +22,8 @@
 
 namespace teraio::storage {
 
-// The place of a transfer in its direction's queue: urgent first, then by `order` (the moment of
-// becoming urgent, or a planned read's deadline), then in issue order.
+// The position of a transfer in its direction's queue: urgent transfers first, then by `order`
+// (when it became urgent, or the deadline of a planned read), then in order of submission.
 struct QueuePlace {
   bool is_planned = true;
   int64_t order = 0;
@@ -40,7 +41,7 @@ struct QueuedRequest {
   bool is_urgent = false;
 };
 
-// Not thread-safe.
+// Threads: one at a time.
 class DriveQueue {
  public:
   // `queue_depth` is the window of each direction, `planned_write_depth` that of planned writes.
@@ -51,11 +52,13 @@ class DriveQueue {
 
   void push(io::Direction direction, QueuePlace place, int32_t piece, int64_t size_bytes);
 
-  // Takes out what of the transfer has not been handed out.
+  // Removes the part of the transfer that next() has not returned.
   void remove(io::Direction direction, QueuePlace place);
+  // Moves that part of a transfer from one place to another.
   void move(io::Direction direction, QueuePlace from, QueuePlace to);
 
-  // The next request that the windows allow; it counts as in flight until finish().
+  // Returns the next request that the windows allow, or nullopt. The request is in flight until
+  // finish().
   std::optional<QueuedRequest> next();
   void finish(io::Direction direction, bool was_urgent);
 
@@ -90,7 +93,7 @@ class DriveQueue {
 
   Lane& lane(io::Direction direction) { return lanes_[static_cast<size_t>(direction)]; }
   const Lane& lane(io::Direction direction) const { return lanes_[static_cast<size_t>(direction)]; }
-  // Of what is next in that direction.
+  // For the next request in that direction.
   int32_t window(io::Direction direction) const;
   int32_t planned_write_window() const;
   bool can_start(io::Direction direction) const;

@@ -116,7 +116,7 @@ Status ExtentTable::lay_out(std::span<const PlannedCopy> copies) {
   return Status();
 }
 
-// What is there by the layout becomes an extent like any other.
+// Extents of the old layout become ordinary extents.
 void ExtentTable::forget_layout() {
   striping_.give_back(layout_.room());
   for (auto& [id, record] : records_)

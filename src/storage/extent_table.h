@@ -1,8 +1,7 @@
-// ExtentTable: the extents of a store, and which bytes of its drives each of them has.
+// ExtentTable: the extents of a store and their places on its drives.
 //
-// Extents come from two sources: reserve() takes any bytes that are free, and reserve_planned()
-// takes those that a layout has fixed before. The table knows what every extent holds and which
-// transfers use it; it moves no bytes.
+// reserve() takes any free bytes; reserve_planned() takes those that a layout has set aside. The
+// table records what each extent contains and which transfers use it. It moves no bytes.
 //
 // Threads: one at a time. Pointers to records stay valid until the extent is released.
 #pragma once
@@ -25,11 +24,11 @@ namespace teraio::storage {
 struct ExtentRecord {
   int64_t size_bytes = 0;
   std::vector<Piece> pieces;
-  std::vector<std::vector<uint64_t>> checksums;  // by piece and chunk; empty: not kept
+  std::vector<std::vector<uint64_t>> checksums;  // by piece and chunk; empty if none are kept
   int32_t reads_under_way = 0;
   bool write_under_way = false;
-  bool holds_bytes = false;   // written whole
-  int64_t planned_copy = -1;  // of the layout; -1: not made by it, or that layout is forgotten
+  bool holds_bytes = false;   // a write of the whole extent succeeded
+  int64_t planned_copy = -1;  // index in the current layout; -1: not part of it
 };
 
 struct ExtentTableOptions {
@@ -40,21 +39,21 @@ struct ExtentTableOptions {
 
 class ExtentTable {
  public:
-  // Of drives with these capacities, multiples of kBlockBytes.
+  // `capacities_bytes` has one entry per drive, each a multiple of kBlockBytes.
   ExtentTable(const std::vector<int64_t>& capacities_bytes, ExtentTableOptions options);
 
-  // As TierStore's.
+  // As in TierStore.
   Result<Extent> reserve(int64_t size_bytes);
   void release(const Extent& extent);
   Status lay_out(std::span<const PlannedCopy> copies);
   std::optional<Extent> reserve_planned(size_t copy);
 
-  // nullptr: no extent of this table.
+  // Return nullptr if the table has no such extent.
   ExtentRecord* find(const Extent& extent);
   const ExtentRecord* find(const Extent& extent) const;
 
   int32_t drive_count() const { return striping_.drive_count(); }
-  // Shares of later extents; see Striping.
+  // The weights of drives in later extents, see Striping.
   void set_weight(int32_t drive, double weight) { striping_.set_weight(drive, weight); }
   double weight(int32_t drive) const { return striping_.weights()[drive]; }
 
@@ -72,10 +71,10 @@ class ExtentTable {
 
   const ExtentTableOptions options_;
   Striping striping_;
-  std::vector<int64_t> bases_bytes_;  // by drive: where it begins in the store's address space
+  std::vector<int64_t> bases_bytes_;  // by drive: its start in the store's address space
   RecordMap records_;
   Layout layout_;
-  // By copy of the layout: its record while it is not reserved, ready to be inserted.
+  // By copy of the layout: its record, ready to be inserted, while the copy is not reserved.
   std::vector<RecordMap::node_type> planned_records_;
   int64_t reserved_bytes_ = 0;
   int64_t reserved_peak_bytes_ = 0;

@@ -1,4 +1,4 @@
-// FreeSpace: which bytes of one drive's file are free.
+// FreeSpace: the free byte ranges of one drive's file.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,9 @@ struct ByteRange {
   bool operator==(const ByteRange&) const = default;
 };
 
-// Best fit with coalescing; ties go to the lowest offset. A value: the same calls give the same
-// ranges. All sizes are multiples of the caller's granularity. Not thread-safe.
+// Allocates best fit with coalescing; ties go to the lowest offset. Deterministic: the same calls
+// return the same ranges. All sizes are multiples of the caller's granularity. Threads: one at a
+// time.
 class FreeSpace {
  public:
   explicit FreeSpace(int64_t capacity_bytes);
@@ -25,14 +26,14 @@ class FreeSpace {
   int64_t free_bytes() const { return free_bytes_; }
   int64_t capacity_bytes() const { return capacity_bytes_; }
 
-  // Requires 0 < size_bytes <= free_bytes(). One range when a free one is large enough, otherwise
-  // the largest ones that there are: room is never lost to fragmentation.
+  // Requires 0 < size_bytes <= free_bytes(). Returns one range if a free range is large enough,
+  // otherwise the largest ones, so that fragmentation never wastes space.
   std::vector<ByteRange> take(int64_t size_bytes);
 
   // Requires that all of `range` is free.
   void take_exactly(ByteRange range);
 
-  // `range` was taken, whole or in part, and not given back.
+  // Frees `range`, which must be in use, as a whole or a part of what was taken.
   void give_back(ByteRange range);
 
  private:

@@ -16,13 +16,14 @@
 namespace teraio::storage {
 namespace {
 
-// Copies are fast and begin in order, so few are handed out ahead: an urgent one waits for no more.
+// Copies are fast and start in order. A short queue keeps an urgent copy from waiting long.
 constexpr int32_t kQueueDepth = 2;
-// Asynchronous copies are handed out in larger pieces: a tensor of two is on its way whole before
-// the first has arrived, so that nobody but the device waits. At 50 GB/s it is a millisecond.
+// Asynchronous copies use larger requests. A tensor of two requests is then enqueued whole before
+// the first has arrived, so only the device waits. At 50 GB/s a request takes less than a
+// millisecond.
 constexpr int64_t kAsynchronousCopyBytes = 32 * kMiB;
 
-// The pool as a drive: a request is a copy on the device's copy order, its result the copy's event.
+// The pool as a drive. A request is a copy on the device, and its result is the copy's end.
 class HostIo final : public io::DriveIo {
  public:
   HostIo(device::HostMemory pool, device::Device& device)
@@ -43,7 +44,7 @@ class HostIo final : public io::DriveIo {
   device::HostMemory pool_;
   device::Device& device_;
   const std::string description_;
-  std::deque<Copy> copies_;  // of the drive's thread alone, in the order of their begin
+  std::deque<Copy> copies_;  // used by the drive's thread only, in the order of their start
   std::mutex mutex_;
   std::condition_variable woken_;
   bool is_woken_ = false;

@@ -1,4 +1,4 @@
-// The host tier: a pool of memory with a hard limit, filled and emptied by copies.
+// The host tier: a pool of host memory with a hard limit. Transfers are copies on the device.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,9 @@
 
 namespace teraio::storage {
 
-// `device` and `clock` outlive the store. Never holds more than limit_bytes of memory, its own
-// bookkeeping aside.
+// `device` and `clock` must outlive the store. The store holds at most `limit_bytes` of memory
+// besides its bookkeeping. Returns kInvalidArgument if the limit is below one block, and
+// kOutOfMemory if the system refuses the pool.
 Result<std::unique_ptr<TierStore>> open_host_store(int64_t limit_bytes, device::Device& device,
                                                    const Clock& clock);
 

@@ -10,14 +10,14 @@
 namespace teraio::storage {
 namespace {
 
-// A copy comes or goes.
+// A copy arrives on the tier or leaves it.
 struct Change {
   int64_t time = 0;
   bool is_arrival = false;
   size_t copy = 0;
 };
 
-// In the order of time; what goes then goes before anything comes.
+// In order of time. At the same time, departures come before arrivals.
 std::vector<Change> changes_of(std::span<const PlannedCopy> copies) {
   std::vector<Change> changes;
   for (size_t i = 0; i < copies.size(); ++i) {
@@ -73,7 +73,7 @@ void Layout::place(Striping striping, std::span<const PlannedCopy> copies) {
   }
 }
 
-// Between two borders that follow each other all bytes belong to the same copies, or to none.
+// All bytes between two consecutive borders belong to the same copies, or to none.
 void Layout::divide() {
   std::vector<Border> borders;
   for (const Place& place : places_) {

@@ -1,16 +1,17 @@
-// Layout: where the copies of a plan lie on the drives.
+// Layout: the places of a plan's copies on the drives.
 //
-// Copies that are on the tier at different times may share bytes; those that are there at once
-// never do. In the order of time every copy gets room as any extent does, striped and best fitting,
-// from what is free then:
+// Copies that are on the tier at different times may share bytes; copies that are there at the same
+// time never do. In order of time, every copy gets bytes that are free then, striped and best
+// fitting like any extent:
 //
 //   time   0     10    20    30
 //   A      [--------]                    drive  | A, later C | B         |
 //   B          [---------------]
 //   C               [----------]
 //
-// What is planned and what happens can differ, so that bytes are taken and given back at run time:
-// a flag per range between the borders of copies, without a search.
+// A run can deviate from the plan. Therefore take() and give_back() check and mark the bytes at run
+// time. The borders of copies divide the drives into ranges, and each range has one flag, so no
+// search is needed.
 #pragma once
 
 #include <cstddef>
@@ -23,29 +24,30 @@
 
 namespace teraio::storage {
 
-// What an extent of that size takes: whole blocks, one at least.
+// The bytes that an extent of this size occupies: whole blocks, at least one.
 int64_t room_bytes_of(int64_t size_bytes);
 
-// The most that these copies take at any time.
+// The most bytes that these copies occupy at any time.
 int64_t peak_room_bytes(std::span<const PlannedCopy> copies);
 
-// A pure function of its arguments. Not thread-safe.
+// The constructor is a pure function of its arguments. Threads: one at a time.
 class Layout {
  public:
-  Layout() = default;  // of nothing
-  // On what is free in `striping`. Requires peak_room_bytes(copies) <= striping.free_bytes().
+  Layout() = default;  // without copies
+  // Places the copies in the free bytes of `striping`. Requires peak_room_bytes(copies) <=
+  // striping.free_bytes().
   Layout(Striping striping, std::span<const PlannedCopy> copies);
 
   size_t copy_count() const { return places_.size(); }
   // In the order of the copy's bytes.
   const std::vector<Piece>& pieces(size_t copy) const { return places_[copy].pieces; }
-  // Every byte of any copy once; extent offsets mean nothing.
+  // Every byte that some copy uses, once. The extent offsets have no meaning.
   const std::vector<Piece>& room() const { return room_; }
   int64_t room_bytes() const { return room_bytes_; }
 
-  // False: a byte of it is taken.
+  // Marks the copy's bytes as taken. Returns false, without a change, if any of them is taken.
   bool take(size_t copy);
-  // It was taken, and not given back.
+  // Frees the bytes of a copy that was taken.
   void give_back(size_t copy);
 
  private:

@@ -7,7 +7,7 @@
 namespace teraio::storage {
 namespace {
 
-// Drives begin to slow down a little below what they tell as their limit.
+// Drives start to slow down slightly below the limit that they report.
 constexpr double kNearLimitCelsius = 2;
 
 std::string rate(double bytes_per_second) {

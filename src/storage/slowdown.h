@@ -1,4 +1,4 @@
-// Slowdown: a drive that stays below what was planned with, and what the likely cause is.
+// Slowdown: a drive that stays slower than the plan assumes, and the likely cause.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,13 @@ struct Slowdown {
   io::Direction direction = io::Direction::kRead;
   double bytes_per_second = 0;  // under load
   double expected_bytes_per_second = 0;
-  int64_t bytes_written = 0;                       // by us, since the store opened
-  std::optional<drives::Temperature> temperature;  // nullopt: the drive does not tell
+  int64_t bytes_written = 0;                       // by this store since it opened
+  std::optional<drives::Temperature> temperature;  // nullopt if the drive does not report it
 };
 
-// "writes 600 MB/s, 2.10 GB/s planned; its temperature is 84 C, it slows down at 82 C": names the
-// cause that the facts show, says "probably" of one that they suggest, else that none is known.
+// Returns text such as "writes 600 MB/s, 2.10 GB/s planned; its temperature is 84 C, it slows down
+// at 82 C". Names a cause that the facts show, says "probably" if they only suggest it, and says
+// otherwise that none is known.
 std::string describe(const Slowdown& slowdown);
 
 }  // namespace teraio::storage

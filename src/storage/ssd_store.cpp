@@ -55,7 +55,7 @@ Result<Place> inspect(const SsdDirectory& directory, const SsdStoreOptions& opti
   return Place{directory, std::move(*identity), 0, *room_bytes};
 }
 
-// A second directory on a drive adds nothing to its speed and would double its share.
+// A second directory on a drive would double the drive's share without making it faster.
 Result<std::vector<Place>> distinct_drives(const std::vector<SsdDirectory>& directories,
                                            const SsdStoreOptions& options) {
   std::vector<Place> places;
@@ -74,14 +74,14 @@ Result<std::vector<Place>> distinct_drives(const std::vector<SsdDirectory>& dire
   return places;
 }
 
-// Bytes per second of a tensor that goes out and comes back.
+// The rate, in bytes per second, at which a tensor goes out and comes back.
 double round_trip_rate(const SsdDirectory& directory) {
   const auto read = static_cast<double>(directory.read_bytes_per_second);
   const auto write = static_cast<double>(directory.write_bytes_per_second);
   return read > 0 && write > 0 ? read * write / (read + write) : 0;
 }
 
-// A drive that was not measured counts as the average of those that were.
+// A drive without measured rates gets the average weight of the others.
 void set_weights(std::vector<Place>& places) {
   double sum = 0;
   int32_t known_count = 0;
@@ -115,7 +115,7 @@ Result<std::vector<int64_t>> shares_of_capacity(const std::vector<Place>& places
                   format_size(capacity_bytes), format_size(sum_bytes)));
 }
 
-// Requests of a drive in flight.
+// The number of requests that one drive may have in flight.
 int32_t window_of(const SsdStoreOptions& options) { return 2 * options.queue_depth; }
 
 Result<std::unique_ptr<io::DriveIo>> open_io(const io::ExtentFile& file, const Place& place,
@@ -230,7 +230,7 @@ Result<std::unique_ptr<TierStore>> open_ssd_store(const std::vector<SsdDirectory
   StripedStoreOptions store_options;
   store_options.request_bytes = options.request_bytes;
   store_options.queue_depth = options.queue_depth;
-  // Of chunks that are staged, as many again are on their way from the device.
+  // With staging, as many writes again are being copied from the device.
   store_options.planned_write_depth = std::min(options.queue_depth, options.planned_write_depth) *
                                       (needs_device_path(options) ? 2 : 1);
   store_options.checksum = options.checksum;

@@ -12,7 +12,7 @@
 namespace teraio::storage {
 namespace {
 
-// Of what is expected of a drive. Apart, so that one on the edge does not go to and fro.
+// Fractions of the expected rate. They differ so that a drive near the limit does not alternate.
 constexpr double kSlowShare = 0.8;
 constexpr double kFastAgainShare = 0.9;
 
@@ -28,7 +28,7 @@ bool is_page_aligned(const std::byte* memory) {
   return reinterpret_cast<uintptr_t>(memory) % io::kBlockBytes == 0;
 }
 
-// The bytes of a piece that carry data: the extent's last block may be part padding.
+// The bytes of a piece that contain data: the extent's last block may end with padding.
 int64_t data_bytes(const Piece& piece, int64_t extent_size_bytes) {
   return std::min(piece.size_bytes, extent_size_bytes - piece.extent_offset_bytes);
 }
@@ -279,7 +279,7 @@ std::optional<StripedStore::EnqueuedRead> StripedStore::note_arrival(const io::C
 bool StripedStore::begin_round(int32_t drive_index, Round& round) {
   Drive& drive = *drives_[drive_index];
   const std::lock_guard lock(mutex_);
-  const int64_t now_ns = clock_.now_ns();  // under the lock: after every submit that is seen here
+  const int64_t now_ns = clock_.now_ns();  // under the mutex: after every submit() that it sees
   drive.is_asleep = false;
   for (const io::ChunkResult& result : round.results) settle(drive_index, result, now_ns, round);
   if (drive_index == 0) {
@@ -290,7 +290,7 @@ bool StripedStore::begin_round(int32_t drive_index, Round& round) {
   note_load(drive, now_ns, round);
   drive.is_asleep = true;
   if (!is_stopping_ || !jobs_.empty()) return true;
-  // The last one out: everybody, this thread included, has to look again.
+  // The last transfer has ended. All threads, this one included, must check again.
   for (const auto& each : drives_) wake(*each);
   return !endings_.empty() || !round.endings.empty();
 }
@@ -333,7 +333,7 @@ void StripedStore::settle(int32_t drive_index, const io::ChunkResult& result, in
   drive.queue.finish(direction, result.chunk.is_urgent);
   Job& job = jobs_.at(result.chunk.transfer);
   --job.chunks_in_flight;
-  // It has passed: nobody needs to wait for it.
+  // The event has passed, so nothing needs to wait for it.
   std::erase_if(job.arrivals, [&](device::Event event) { return event.id == result.arrival.id; });
   if (!result.gpu_direct_failure.ok())
     drive.meter.set_gpu_direct_off(result.gpu_direct_failure.message());
@@ -352,7 +352,7 @@ void StripedStore::note_failure(int32_t drive_index, Job& job, const Status& sta
   Drive& drive = *drives_[drive_index];
   drive.meter.add_error();
   spdlog::error("{}: {}", options_.name, status.message());
-  // New extents go to the other drives while they have room.
+  // Later extents use the other drives while they have room.
   if (status.code() != ErrorCode::kOutOfSpace) extents_.set_weight(drive_index, 0);
   if (!job.completion.status.ok()) return;
   job.completion.status = status;
@@ -369,7 +369,7 @@ void StripedStore::note_load(Drive& drive, int64_t now_ns, Round& round) {
   if (has_new_rate) follow_rates();
 }
 
-// Directions that run at once share the drive: half the rate in both is not slow.
+// Directions that run at the same time share the drive, so half the rate in each is not slow.
 std::optional<double> StripedStore::speed(const Drive& drive, io::Direction direction) const {
   double sum = 0;
   for (const io::Direction each : {io::Direction::kRead, io::Direction::kWrite}) {

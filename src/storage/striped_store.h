@@ -1,7 +1,7 @@
 // StripedStore: the TierStore over drives of any kind.
 //
-// One thread per drive submits its requests, takes their results and calls `done`. All bookkeeping
-// is under one mutex, held for moments and never over I/O, checksums or `done`.
+// Each drive has a thread that submits its requests, receives their results and calls `done`. One
+// mutex protects all bookkeeping. It is held briefly, and never during I/O, checksums or `done`.
 #pragma once
 
 #include <array>
@@ -34,26 +34,24 @@ struct DriveSpec {
   std::string name;
   int64_t capacity_bytes = 0;  // a multiple of kBlockBytes
   double weight = 1.0;         // of its share in an extent, until rates are measured
-  // What is expected of it; below four fifths of that a warning is due. 0: nothing.
+  // The expected rates. Below four fifths of them the store warns. 0: unknown.
   double read_bytes_per_second = 0;
   double write_bytes_per_second = 0;
-  std::function<std::optional<drives::Temperature>()>
-      temperature;                  // empty: the drive does not tell
-  io::ExtentFile file;              // what `io` works on; empty for drives in memory
-  std::unique_ptr<io::DriveIo> io;  // made for a window of 2 * queue_depth
-  std::unique_ptr<io::ChunkIo>
-      chunk_io;                // instead of io, where chunks do not go through RetryingIo
-  std::string gpu_direct_off;  // why; empty: it is on, or there is no device to go to
-  int64_t staging_bytes = 0;   // of host memory that `chunk_io` holds
+  std::function<std::optional<drives::Temperature>()> temperature;  // empty: not reported
+  io::ExtentFile file;                    // the file that `io` uses; empty for drives in memory
+  std::unique_ptr<io::DriveIo> io;        // created for 2 * queue_depth requests in flight
+  std::unique_ptr<io::ChunkIo> chunk_io;  // replaces `io` and RetryingIo
+  std::string gpu_direct_off;             // the reason; empty: on, or not applicable
+  int64_t staging_bytes = 0;              // host memory that `chunk_io` holds
 };
 
 struct StripedStoreOptions {
   std::string name = "ssd";
   int64_t request_bytes = int64_t{1} << 20;  // a multiple of kBlockBytes
   int32_t queue_depth = 8;                   // per drive and direction
-  int32_t planned_write_depth = 2;           // of these, of planned writes
+  int32_t planned_write_depth = 2;           // of these, planned writes
   bool checksum = false;
-  const device::MemorySegments* segments = nullptr;  // to be counted; outlive the store
+  const device::MemorySegments* segments = nullptr;  // counted in counters(); outlives the store
 };
 
 class StripedStore final : public TierStore {
@@ -71,7 +69,7 @@ class StripedStore final : public TierStore {
   void expedite(TransferId id) override;
   TierCounters counters() const override;
 
-  // Where an extent lies; empty when it is none of this store. For tests and reports.
+  // The pieces of an extent; empty if this store has no such extent. For tests and reports.
   std::vector<Piece> pieces(const Extent& extent) const;
 
  private:
@@ -79,22 +77,21 @@ class StripedStore final : public TierStore {
     Transfer transfer;
     ExtentRecord* extent = nullptr;
     QueuePlace place;
-    int64_t bytes_left = 0;  // not moved yet
+    int64_t bytes_left = 0;  // not yet moved
     int32_t chunks_in_flight = 0;
     bool has_started = false;
     Completion completion;
-    std::vector<device::Event> arrivals;  // of chunks whose last step is a copy of the device
-    int64_t enqueued_bytes = 0;           // that arrive by them
+    std::vector<device::Event> arrivals;  // of chunks that end with a copy on the device
+    int64_t enqueued_bytes = 0;           // bytes whose copies are enqueued
   };
 
-  // A `done` to be called, outside the mutex.
-  // What a transfer's on_copies_enqueued is told.
+  // A call of on_copies_enqueued, to make without the mutex.
   struct EnqueuedRead {
     std::function<void(std::span<const device::Event>)> tell;
     std::vector<device::Event> arrivals;
   };
 
-  // A `done` to be called, outside the mutex.
+  // A call of `done`, to make without the mutex.
   struct Ending {
     std::function<void(const Completion&)> done;
     Completion completion;
@@ -111,18 +108,18 @@ class StripedStore final : public TierStore {
     DriveMeter meter;
     std::array<double, 2> expected_rates;
     std::function<std::optional<drives::Temperature>()> temperature;
-    std::array<bool, 2> is_slow{};  // and said so
-    bool is_asleep = false;         // a wake is due when there is something to do
+    std::array<bool, 2> is_slow{};  // and reported
+    bool is_asleep = false;         // its thread waits for I/O and needs a wake for new work
     std::thread thread;
   };
 
-  // What a drive's thread holds between two waits.
+  // What a drive's thread handles between two waits.
   struct Round {
     std::vector<io::ChunkResult> results;
     std::vector<io::Chunk> chunks;
     std::vector<EnqueuedRead> enqueued_reads;
     std::vector<Ending> endings;
-    std::vector<Slowdown> slowdowns;  // that have just begun
+    std::vector<Slowdown> slowdowns;  // that began in this round
 
     void clear() {
       results.clear();
@@ -133,17 +130,17 @@ class StripedStore final : public TierStore {
     }
   };
 
-  // The drive's thread.
+  // The function of the drive's thread.
   void run(int32_t drive_index);
-  // Takes in the results and says what to do next. False: the thread is to end.
+  // Processes the results and collects what to do next. Returns false if the thread must end.
   bool begin_round(int32_t drive_index, Round& round);
-  // Without the mutex.
+  // Call without the mutex.
   void submit(Drive& drive, io::Chunk chunk);
-  // Without the mutex: asks the drive for its temperature.
+  // Call without the mutex: reads the drive's temperature.
   void report(Drive& drive, Slowdown slowdown);
   int64_t written_bytes(const Drive& drive) const;
 
-  // All of these with the mutex held.
+  // The callers hold the mutex.
   Status why_refused(const Transfer& transfer);
   void start_job(TransferId id, Transfer transfer, int64_t now_ns);
   void withdraw(const Job& job);
@@ -153,15 +150,16 @@ class StripedStore final : public TierStore {
   void wake(Drive& drive);
   void take_chunks(Drive& drive, int64_t now_ns, std::vector<io::Chunk>& chunks);
   io::Chunk chunk_of(Job& job, const QueuedRequest& request) const;
-  // Once every byte of the chunk's transfer is on its way, what to tell.
+  // Returns what to call once all copies of the chunk's transfer are enqueued.
   std::optional<EnqueuedRead> note_arrival(const io::Chunk& chunk, device::Event arrival);
   void settle(int32_t drive_index, const io::ChunkResult& result, int64_t now_ns, Round& round);
   void note_failure(int32_t drive_index, Job& job, const Status& status);
   void note_load(Drive& drive, int64_t now_ns, Round& round);
   void compare_with_expected(Drive& drive, io::Direction direction, Round& round);
-  // Of what is expected of the drive, in both directions together; nullopt: not known.
+  // The sum, over both directions, of the measured rate as a fraction of the expected one. nullopt
+  // if unknown.
   std::optional<double> speed(const Drive& drive, io::Direction direction) const;
-  // Shares of later extents follow the measured rates, once all drives have them.
+  // Sets the weights of later extents from the measured rates, once all drives have them.
   void follow_rates();
 
   const StripedStoreOptions options_;

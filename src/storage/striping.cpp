@@ -11,9 +11,9 @@
 namespace teraio::storage {
 namespace {
 
-// Shares are multiples of this: no drive gets a tiny tail request.
+// Shares are multiples of this, so that no drive gets a tiny last request.
 constexpr int64_t kShareBytes = 64 * kKiB;
-// Stands for "only when no other drive has room".
+// The effective weight of a drive that is used only if no other has room.
 constexpr double kLastResortWeight = 1e-9;
 
 double effective_weight(double weight) { return std::max(weight, kLastResortWeight); }
@@ -24,7 +24,8 @@ std::optional<std::vector<int64_t>> divide(int64_t total_bytes, const std::vecto
                                            const std::vector<int64_t>& limits_bytes,
                                            int64_t granularity_bytes) {
   TERAIO_CHECK(weights.size() == limits_bytes.size());
-  // The tightest part first: what it cannot hold is then divided among those still to come.
+  // Starts with the part that reaches its limit first. The parts after it share what it cannot
+  // hold.
   std::vector<size_t> order(weights.size());
   std::iota(order.begin(), order.end(), size_t{0});
   const auto fill_level = [&](size_t i) {
@@ -47,7 +48,7 @@ std::optional<std::vector<int64_t>> divide(int64_t total_bytes, const std::vecto
     bytes_left -= parts[i];
     weight_left -= effective_weight(weights[i]);
   }
-  // Rounding can leave a rest that only an earlier part has room for.
+  // Rounding can leave bytes for which only an earlier part has room.
   for (size_t i = 0; i < parts.size() && bytes_left > 0; ++i) {
     const int64_t more_bytes = std::min(bytes_left, limits_bytes[i] - parts[i]);
     parts[i] += more_bytes;

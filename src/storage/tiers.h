@@ -14,22 +14,22 @@
 namespace teraio::storage {
 
 struct TierOptions {
-  std::vector<SsdDirectory> directories;  // none: no ssd tier
-  SsdStoreOptions ssd;                    // but for device and staging limit
-  // The most host memory that both take, their bookkeeping aside: the pool of the host tier has
-  // what the staging rings of the drives leave. 0: no host tier, and as much staging as a device
-  // needs.
+  std::vector<SsdDirectory> directories;  // empty: no ssd tier
+  SsdStoreOptions ssd;                    // its device and staging limit are not used
+  // The most host memory for both tiers, besides their bookkeeping. The pool of the host tier gets
+  // what the staging rings leave. 0: no host tier, and staging without a limit.
   int64_t host_limit_bytes = 0;
 };
 
-// Null where there is no such tier.
+// A tier that does not exist is null.
 struct Tiers {
   std::unique_ptr<TierStore> ssd;
   std::unique_ptr<TierStore> host;
 };
 
-// For `device`, which outlives the result, as `clock` does. kInvalidArgument, with both numbers,
-// when the limit does not hold the staging rings.
+// Opens the tiers. `device` and `clock` must outlive the result. Returns kInvalidArgument, with
+// both numbers, if the limit is too small for the staging rings; other failures are those of
+// open_ssd_store() and open_host_store().
 Result<Tiers> open_tiers(const TierOptions& options, device::Device& device, const Clock& clock);
 
 }  // namespace teraio::storage
