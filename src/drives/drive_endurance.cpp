@@ -11,14 +11,14 @@ constexpr int64_t kTerabyte = 1'000'000'000'000;
 constexpr double kSecondsPerDay = 86400;
 
 struct Rating {
-  std::string_view model;  // contained in what the drive tells
+  std::string_view model;  // contained in the model that the drive reports
   int64_t terabytes_written;
   std::string_view source;
 };
 
 constexpr std::string_view kSamsungWarranty =
     "Samsung's warranty terms, samsung.com/cn/support/warranty/warrantyinformation14.html";
-// Where the maker's own page could not be found: who says so, for the reader to judge.
+// Not from the maker's own page; the text names the source so that the reader can judge it.
 constexpr std::string_view kTechSpot =
     "not the maker's page: TechSpot on Samsung's announcement of 2018, techspot.com/news/74297";
 constexpr std::string_view kMezha =

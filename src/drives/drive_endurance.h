@@ -1,4 +1,4 @@
-// How long drives live: rated bytes written, and what a rate of writing makes of them.
+// Drive endurance: rated writes, and the life that a rate of writing leaves.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@ namespace teraio::drives {
 
 struct RatedEndurance {
   int64_t bytes_written = 0;  // that the maker warrants ("TBW")
-  std::string_view source;    // says so where it is not the maker's own
+  std::string_view source;    // where the figure comes from; says so if not from the maker
 };
 
-// From a small table with sources, by the model that the drive tells; nullopt for all others: never
-// guessed.
+// Looks up the rated writes in a small table with sources, by the model that the drive reports.
+// Returns nullopt for all other models; nothing is guessed. Any thread.
 std::optional<RatedEndurance> rated_endurance(std::string_view model);
 
-// "3.5 days", "162 days", "4.6 years": until the rated bytes are written at that many per second;
-// "no end" when nothing is written.
+// The time until the rated bytes are written at this rate: "3.5 days", "162 days", "4.6 years".
+// Returns "no end" if nothing is written.
 std::string describe_life(int64_t rated_bytes, double bytes_per_second);
 
 }  // namespace teraio::drives

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kSectorBytes = 512;  // of /sys, whatever the drive's own are
+constexpr int64_t kSectorBytes = 512;  // unit of /sys, whatever the drive's sectors are
 
 std::vector<fs::path> children(const fs::path& folder) {
   std::error_code error;
@@ -25,7 +25,7 @@ std::vector<fs::path> children(const fs::path& folder) {
 
 bool starts_with(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
 
-// Where model, serial and temperature are: with NVMe multipath one level further than usual.
+// The folder with model, serial number and temperature. With NVMe multipath it is one level deeper.
 fs::path controller_folder(const fs::path& folder) {
   std::error_code error;
   const fs::path device = fs::canonical(folder / "device", error);
@@ -37,7 +37,7 @@ fs::path controller_folder(const fs::path& folder) {
   return device;
 }
 
-// The folder of the last PCI device on the way to `folder`; empty when there is none.
+// The folder of the last PCI device on the path to `folder`; empty if there is none.
 fs::path pci_folder(const fs::path& folder) {
   static const std::regex kAddress("[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\\.[0-7]");
   fs::path path;
@@ -78,8 +78,8 @@ std::string kind_of(const fs::path& folder, const std::string& name) {
   return "unknown";
 }
 
-// One of the folders hwmon0, hwmon1, ... beside the controller, or below its "device" in old
-// kernels.
+// Looks for hwmon0, hwmon1, ... in the controller's folder and in its subfolder hwmon, because
+// kernels differ.
 std::optional<Temperature> controller_temperature(const fs::path& controller) {
   std::vector<fs::path> folders = children(controller);
   for (const fs::path& folder : children(controller / "hwmon")) folders.push_back(folder);
@@ -104,7 +104,7 @@ void read_traffic(const fs::path& folder, DriveFacts& facts) {
   facts.bytes_written = fields[6] * kSectorBytes;
 }
 
-// A member may be a partition: what counts is its drive.
+// The drive of a member, which may be a partition.
 fs::path whole_drive(const fs::path& folder) {
   std::error_code error;
   const fs::path real = fs::canonical(folder, error);
@@ -165,7 +165,7 @@ std::string describe_distance(const DriveFacts& drive, const GpuFacts& gpu) {
   const auto [in_drive, in_gpu] = std::mismatch(drive.pci_path.begin(), drive.pci_path.end(),
                                                 gpu.pci_path.begin(), gpu.pci_path.end());
   const auto shared = std::distance(drive.pci_path.begin(), in_drive);
-  // The root complex, then a port of it: below one port there is more than one device only with a
+  // The first part is the root complex, the second a port of it. Two devices below one port imply a
   // switch.
   if (shared >= 2) return "same PCIe switch";
   if (shared == 1) return "same root complex";

@@ -1,4 +1,4 @@
-// DriveFacts: what /sys tells about a drive and the GPUs of a machine.
+// DriveFacts: what /sys reports about a drive and the GPUs of a machine. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ struct PciLink {
   std::string speed_max;
   int32_t width_max = 0;
 
-  // Slower or narrower than both ends could do.
+  // Slower or narrower than the device supports.
   bool is_reduced() const { return speed != speed_max || width != width_max; }
 };
 
 struct Temperature {
   double celsius = 0;
-  std::optional<double> limit_celsius;  // where the drive begins to slow down
+  std::optional<double> limit_celsius;  // where the drive starts to slow down
 };
 
 struct DriveFacts {
@@ -32,13 +32,13 @@ struct DriveFacts {
   std::string firmware;
   int64_t size_bytes = 0;
   std::string pci_address;         // "0000:01:00.0"; empty: not on PCI
-  std::filesystem::path pci_path;  // in /sys/devices, from the root complex on
+  std::filesystem::path pci_path;  // below /sys/devices, from the root complex
   PciLink link;
-  int32_t numa_node = -1;  // -1: unknown, or the machine has one
+  int32_t numa_node = -1;  // -1: unknown, or the machine has only one
   std::optional<Temperature> temperature;
-  int64_t bytes_read = 0;  // by everybody since the system started
+  int64_t bytes_read = 0;  // by all processes since the system started
   int64_t bytes_written = 0;
-  std::vector<DriveFacts> members;  // of a RAID or a mapping
+  std::vector<DriveFacts> members;  // the drives of a RAID or a mapping
 };
 
 struct GpuFacts {
@@ -47,17 +47,18 @@ struct GpuFacts {
   int32_t numa_node = -1;
 };
 
-// `folder` is the block device's in /sys. What is not there stays empty.
+// Reads the facts of the block device with this folder in /sys. Fields that the system does not
+// report stay empty.
 DriveFacts read_drive_facts(const std::filesystem::path& folder);
 
-// Of the drives behind it, the first that has one.
+// The temperature of the drive or, if it reports none, of its first member that does.
 std::optional<Temperature> read_temperature(const std::filesystem::path& folder);
 
-// NVIDIA's display and compute devices, by address.
+// Returns NVIDIA's display and compute devices, by address.
 std::vector<GpuFacts> find_gpus(const std::filesystem::path& sysfs);
 
-// How far apart two PCI devices are: "same PCIe switch", "same root complex", "same NUMA node",
-// "other NUMA node", "unknown".
+// The distance between two PCI devices: "same PCIe switch", "same root complex", "same NUMA node",
+// "other NUMA node" or "unknown".
 std::string describe_distance(const DriveFacts& drive, const GpuFacts& gpu);
 
 }  // namespace teraio::drives

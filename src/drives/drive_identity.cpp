@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The first of the two attributes that says something: virtio has its serial one level up.
+// The first attribute that is not empty. virtio keeps its serial number one level up.
 std::string either(const fs::path& first, const fs::path& second) {
   const std::string value = sysfs_text(first);
   return value.empty() ? sysfs_text(second) : value;

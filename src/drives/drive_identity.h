@@ -1,4 +1,4 @@
-// DriveIdentity: which drive a directory lies on, from /sys.
+// DriveIdentity: the drive that a directory lies on, from /sys. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,19 @@
 namespace teraio::drives {
 
 struct DriveIdentity {
-  std::string name;   // "nvme0n1"; "dev-0:40" when the file system hides its drive (overlay, btrfs)
-  std::string model;  // empty: unknown, as the next two
+  std::string name;   // "nvme0n1"; "dev-0:40" if the file system hides its drive (overlay, btrfs)
+  std::string model;  // empty if unknown, like the next two
   std::string serial;
   std::string firmware;
   uint64_t file_system_device = 0;  // st_dev
-  std::filesystem::path folder;     // of the drive in /sys; empty: hidden
+  std::filesystem::path folder;     // of the drive in /sys; empty if the drive is hidden
 
-  // Partitions of one drive, and directories of one file system, are the same drive.
+  // Partitions of one drive are the same drive, and so are directories of one file system.
   bool is_same_drive(const DriveIdentity& other) const { return name == other.name; }
 };
 
-// `sysfs` is a parameter so that a captured tree can stand in for this machine's.
+// Returns kNotFound if there is no such directory, and kIoError if it cannot be examined. Tests
+// pass a captured tree as `sysfs`.
 Result<DriveIdentity> identify_drive(const std::filesystem::path& directory,
                                      const std::filesystem::path& sysfs = "/sys");
 

@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// In mountinfo blanks and such are written as \040.
+// mountinfo escapes blanks and some other characters in octal, as \040.
 std::string unescape(const std::string& text) {
   std::string plain;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -57,7 +57,8 @@ std::optional<Alignment> direct_io_alignment(int fd) {
   return Alignment{info.stx_dio_mem_align, info.stx_dio_offset_align};
 }
 
-// The folder of the drive in /sys: by its number, or by its name where the file system hides that.
+// The folder of the drive in /sys, by device number or, if the file system hides that, by the name
+// of the mount's source.
 fs::path find_drive(const fs::path& directory, const std::optional<Mount>& mount,
                     const fs::path& sysfs) {
   struct stat info;
@@ -71,7 +72,7 @@ fs::path find_drive(const fs::path& directory, const std::optional<Mount>& mount
   return fs::exists(folder / "partition", error) ? folder.parent_path() : folder;
 }
 
-// As much as the ring of a drive between it and a device.
+// Tries a buffer as large as a drive's staging ring.
 Status try_registering(io::DriveIo& io) {
   const storage::SsdStoreOptions options;
   const int64_t size_bytes = 2 * options.queue_depth * options.request_bytes;
@@ -107,7 +108,7 @@ void judge_gpu_direct(DirectoryReport& report, const SystemFolders& folders) {
   conditions.has_nvidia_fs = fs::exists(folders.sysfs / "module/nvidia_fs");
   conditions.has_direct_io = report.has_direct_io;
   if (report.mount) conditions.file_system = report.mount->file_system;
-  // Opening it is for machines with a GPU alone.
+  // Loading the library makes sense only on a machine with a GPU.
   if (conditions.has_gpu) conditions.library = io::check_cufile();
   report.gpu_direct_off = why_no_gpu_direct(conditions, report.drive);
   if (!report.gpu_direct_off.empty()) return;

@@ -1,4 +1,4 @@
-// DirectoryReport: what a person has to know of a directory before tensors go to it.
+// DirectoryReport: what a user needs to know about a directory before tensors are stored there.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@ struct Mount {
   std::string options;      // of the mount and of the file system
 };
 
-// Of the last line in /proc/self/mountinfo that mounts `directory` (canonical) or what it is in.
+// Parses the text of /proc/self/mountinfo. Returns the mount with the longest path that contains
+// `directory` (canonical); the last one if there are several.
 std::optional<Mount> find_mount(const std::string& mountinfo,
                                 const std::filesystem::path& directory);
 
@@ -29,30 +30,30 @@ struct Alignment {
 
 struct DirectoryReport {
   std::filesystem::path directory;
-  Status status;  // not ok: it cannot be used, and nothing below but the drive is known
+  Status status;  // if not ok, the directory is unusable; only mount and drive are set
   std::optional<Mount> mount;
   int64_t free_bytes = 0;
   bool has_direct_io = false;
-  std::optional<Alignment> alignment;  // that the kernel asks for; nullopt: it does not tell
-  Status io_uring;                     // ok, or why not
-  Status registered_buffers;           // with io_uring, as large as a staging ring; ok, or why not
-  std::optional<drives::DriveFacts> drive;  // nullopt: the file system hides it
-  std::string gpu_direct_off;               // why GPUDirect Storage is off; empty: its way is open
-  std::string gpu_direct_mode;              // then "nvidia-fs" or "PCI P2PDMA"
+  std::optional<Alignment> alignment;  // required by the kernel; nullopt if it does not report it
+  Status io_uring;                     // ok, or the reason why not
+  Status registered_buffers;  // for a buffer like a staging ring; ok, or the reason why not
+  std::optional<drives::DriveFacts> drive;  // nullopt if the file system hides the drive
+  std::string gpu_direct_off;               // why GPUDirect Storage is off; empty if it can be used
+  std::string gpu_direct_mode;              // if it can be used: "nvidia-fs" or "PCI P2PDMA"
 };
 
-// Where to look; captured trees stand in for them in tests.
+// Where to look. Tests pass captured trees.
 struct SystemFolders {
   std::filesystem::path sysfs = "/sys";
   std::filesystem::path mountinfo = "/proc/self/mountinfo";
   std::filesystem::path udev = "/run/udev";
 };
 
-// Creates a small file there, which has no name, and leaves none.
+// Examines a directory. Creates a small unnamed file in it, which disappears on return. Any thread.
 DirectoryReport inspect_directory(const std::filesystem::path& directory,
                                   const SystemFolders& folders);
 
-// What decides about GPUDirect Storage, short of trying it.
+// The conditions for GPUDirect Storage, short of a trial.
 struct GpuDirectConditions {
   bool has_gpu = false;
   bool has_udev = false;
@@ -62,7 +63,7 @@ struct GpuDirectConditions {
   Status library;  // libcufile
 };
 
-// The first condition that is not met, most basic first; empty: none.
+// Returns the first condition that is not met, most basic first; empty if all are met.
 std::string why_no_gpu_direct(const GpuDirectConditions& conditions,
                               const std::optional<drives::DriveFacts>& drive);
 

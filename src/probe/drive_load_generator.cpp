@@ -11,9 +11,9 @@
 namespace teraio::probe {
 namespace {
 
-constexpr int64_t kTransferBytes = 16 * kMiB;  // as large as many tensors are
+constexpr int64_t kTransferBytes = 16 * kMiB;  // as large as many tensors
 constexpr int32_t kLatencySamples = 64;
-constexpr int32_t kUrgentLane = 0;  // of reads, which are otherwise none then
+constexpr int32_t kUrgentLane = 0;  // a lane of reads, free during this measurement
 
 int64_t median(std::vector<int64_t> values) {
   const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
@@ -23,7 +23,7 @@ int64_t median(std::vector<int64_t> values) {
 
 }  // namespace
 
-// Touched here, so that no page fault is measured later.
+// Touches the memory, so that no later measurement includes a page fault.
 DriveLoadGenerator::Buffer DriveLoadGenerator::make_buffer() {
   Buffer buffer{static_cast<std::byte*>(std::aligned_alloc(io::kBlockBytes, kTransferBytes)),
                 &std::free};
@@ -107,7 +107,8 @@ Result<int64_t> DriveLoadGenerator::read_latency_ns() {
   return idle_ns(io::Direction::kRead, small_, storage::Priority::kPlanned);
 }
 
-// As long as samples are missing, every write that ends is followed by another, and every read too.
+// Until there are enough samples, every write that ends is followed by another, and so is every
+// read.
 Result<int64_t> DriveLoadGenerator::urgent_read_behind_writes_ns() {
   for (int32_t lane = 0; lane < kLoadTransfersAtOnce; ++lane)
     load_->submit(io::Direction::kWrite, lane, load_->next_extent(io::Direction::kWrite));

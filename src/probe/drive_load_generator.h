@@ -1,5 +1,4 @@
-// DriveLoadGenerator: an ssd store kept busy, to measure what its drives and our path to them can
-// do.
+// DriveLoadGenerator: keeps an ssd store busy, to measure its drives and our I/O path to them.
 #pragma once
 
 #include <cstdint>
@@ -15,38 +14,39 @@
 
 namespace teraio::probe {
 
-// Medians of many.
+// Medians of 64 samples.
 struct UrgentLatency {
   int64_t idle_ns = 0;   // of an urgent read of one request's size on idle drives
-  int64_t busy_ns = 0;   // of the same behind a full queue of planned writes
+  int64_t busy_ns = 0;   // of the same read behind a full queue of planned writes
   int64_t write_ns = 0;  // of a write of one request's size on idle drives
 };
 
-// Transfers of many requests each, of bytes that no drive can compress. One thread.
+// Transfers consist of many requests each and contain bytes that no drive can compress. Threads:
+// one at a time. Owns the store, which leaves no file.
 class DriveLoadGenerator {
  public:
-  // Takes `file_bytes` (at least 96 MiB) on the directories and writes all of it.
-  // `options.capacity_bytes` is not used.
+  // Allocates `file_bytes` (at least 96 MiB) in the directories and writes all of it. Ignores
+  // `options.capacity_bytes`. Fails like open_ssd_store(), or if a write fails.
   static Result<std::unique_ptr<DriveLoadGenerator>> open(
       const std::vector<storage::SsdDirectory>& directories, int64_t file_bytes,
       storage::SsdStoreOptions options);
   ~DriveLoadGenerator();
 
-  // Keeps the chosen directions busy for that long.
+  // Keeps the chosen directions busy for this time.
   Result<LoadRates> run(bool reads, bool writes, int64_t duration_ns) {
     return load_->run(reads, writes, duration_ns);
   }
 
-  // Until the rates have settled, or a bound is met.
+  // Runs until the rates have settled or a limit is reached.
   Result<SustainedRate> run_until_settled(bool reads, bool writes,
                                           const SustainedRateOptions& options);
 
-  // Of a 4 KiB read on idle drives: the median of many.
+  // The median latency of 64 reads of 4 KiB on idle drives.
   Result<int64_t> read_latency_ns();
 
   Result<UrgentLatency> urgent_latency();
 
-  // What the load itself holds of memory, beside the store.
+  // The memory of the generator's own buffers, without the store's.
   int64_t buffer_bytes() const;
 
   storage::TierCounters counters() const { return store_->counters(); }
@@ -57,21 +57,21 @@ class DriveLoadGenerator {
 
   explicit DriveLoadGenerator(int64_t request_bytes);
   LoadMemory memory() const;
-  // Writes it too.
+  // Reserves an extent and writes it.
   Result<storage::Extent> reserve(int64_t size_bytes);
-  // Median of transfers one after the other.
+  // The median of transfers that run one after another.
   Result<int64_t> idle_ns(io::Direction direction, const storage::Extent& extent,
                           storage::Priority priority);
   Result<int64_t> urgent_read_behind_writes_ns();
 
   SteadyClock clock_;
-  const int64_t request_bytes_;  // at most as large as a transfer
+  const int64_t request_bytes_;  // at most the transfer size
   Buffer noise_;                 // the source of all writes
   std::vector<Buffer> targets_;  // of reads, one per lane
   std::unique_ptr<storage::TierStore> store_;
   storage::Extent small_;
   storage::Extent request_;              // of one request's size
-  std::unique_ptr<LoadGenerator> load_;  // of the store
+  std::unique_ptr<LoadGenerator> load_;  // uses store_
 };
 
 }  // namespace teraio::probe

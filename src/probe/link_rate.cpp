@@ -10,9 +10,9 @@ namespace teraio::probe {
 namespace {
 
 constexpr int64_t kMostBytes = 256 * kMiB;
-constexpr int kCopies = 4;  // the first touches the pages
+constexpr int kCopies = 4;  // the first one touches the pages
 
-// Bytes per second of the fastest of several copies of `size_bytes`.
+// The rate of the fastest of several copies, in bytes per second.
 Result<int64_t> best_rate(device::Device& device, const Clock& clock, int64_t size_bytes,
                           const std::function<Result<device::Event>()>& copy) {
   int64_t best_ns = 0;

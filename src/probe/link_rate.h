@@ -1,4 +1,4 @@
-// How fast a device copies to and from pinned host memory.
+// Measures how fast a device copies to and from pinned host memory.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,9 @@ struct LinkRate {
   int64_t write_bytes_per_second = 0;
 };
 
-// The best of a few copies each way, alone. Takes 256 MiB of the device, or a quarter of its
-// budget, and as much of the host for some tens of milliseconds.
+// Returns the best of several copies in each direction. Temporarily allocates 256 MiB, or a quarter
+// of the device's budget if that is less, on the device and as much pinned host memory. Returns
+// kOutOfMemory if either is not available; other failures are those of copies. Threads: as Device.
 Result<LinkRate> measure_link(device::Device& device, const Clock& clock);
 
 }  // namespace teraio::probe

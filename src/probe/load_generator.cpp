@@ -77,7 +77,7 @@ Status LoadGenerator::keep_busy(bool reads, bool writes,
     const Ending ending = wait_for_ending();
     --under_way;
     if (status.ok()) status = ending.completion.status;
-    // What still runs then is not counted: at the end one direction runs without the other.
+    // Transfers that still run then do not count, because one direction may run without the other.
     if (!status.ok() || !goes_on) continue;
     const storage::TierCounters now = store_.counters();
     goes_on = !is_over({clock_.now_ns() - start_ns, now.bytes_read - before.bytes_read,

@@ -1,7 +1,7 @@
-// LoadGenerator: a tier kept busy, to measure it. Transfers of one size, several at a time in each
-// direction, so that it never waits for us.
+// LoadGenerator: keeps a tier busy, to measure it. Runs several transfers of one size at a time in
+// each direction, so that the tier never waits for the generator.
 //
-// One thread; no transfer is under way between two calls of it but what submit() was told.
+// Threads: one at a time. Between two calls no transfer is in flight, except those of submit().
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ namespace teraio::probe {
 
 inline constexpr int32_t kLoadTransfersAtOnce = 3;
 
-// Where the bytes of transfers are, by direction and lane: as many lanes as transfers at once.
+// The memory of transfers, by direction and lane. Each direction has kLoadTransfersAtOnce lanes.
 using LoadMemory = std::array<std::vector<std::byte*>, 2>;
 
 class LoadGenerator {
@@ -33,30 +33,32 @@ class LoadGenerator {
     storage::Completion completion;
   };
 
-  // `store` outlives it, and so does `memory`, every piece of which holds a transfer.
+  // `store` and the buffers in `memory` must outlive the generator. Each buffer holds one transfer.
   LoadGenerator(storage::TierStore& store, int64_t transfer_bytes, LoadMemory memory)
       : store_(store), transfer_bytes_(transfer_bytes), memory_(std::move(memory)) {}
   ~LoadGenerator();
   LoadGenerator(const LoadGenerator&) = delete;
   LoadGenerator& operator=(const LoadGenerator&) = delete;
 
-  // What it needs of a store at least.
+  // The smallest amount of data that the generator needs in a store.
   static int64_t least_bytes(int64_t transfer_bytes) {
     return 2 * kLoadTransfersAtOnce * transfer_bytes;
   }
-  // Reserves `tier_bytes` and writes all of it: reads of bytes that were never written do not reach
-  // a drive. Once, before the others.
+  // Reserves `tier_bytes` of the store and writes all of it, because a read of bytes that were
+  // never written does not reach a drive. Call it once, before the other calls.
   Status fill(int64_t tier_bytes);
 
-  // Keeps the chosen directions busy for that long.
+  // Keeps the chosen directions busy for this time and returns their rates.
   Result<LoadRates> run(bool reads, bool writes, int64_t duration_ns);
-  // Until `is_over`, which sees what has been moved after every transfer.
+  // Keeps the chosen directions busy until `is_over` returns true. It is called after every
+  // transfer with the bytes moved so far. Returns the first failure of a transfer.
   Status keep_busy(bool reads, bool writes,
                    const std::function<bool(const LoadProgress&)>& is_over);
 
-  // --- One by one ---
+  // --- Single transfers ---
 
-  // Of the lane's memory. An extent of the load's own, of next_extent(), or a smaller one.
+  // Starts a transfer with the lane's memory. The extent comes from next_extent(), or is a smaller
+  // one.
   void submit(io::Direction direction, int32_t lane, const storage::Extent& extent,
               storage::Priority priority = storage::Priority::kPlanned);
   Ending wait_for_ending();
@@ -67,7 +69,8 @@ class LoadGenerator {
   const int64_t transfer_bytes_;
   const LoadMemory memory_;
   SteadyClock clock_;
-  // Each direction goes round its own half: no transfer meets another on the same extent.
+  // Each direction cycles through its own half, so that no two transfers use the same extent at the
+  // same time.
   std::array<std::vector<storage::Extent>, 2> extents_;
   std::array<size_t, 2> next_ = {};
   std::mutex mutex_;

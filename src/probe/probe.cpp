@@ -22,7 +22,8 @@ namespace teraio::probe {
 namespace {
 
 constexpr const char* kFormat = "teraio-probe/2";
-// r/R + w/W of the run with both, in what a drive can be: 1 (shared) to 2 (independent).
+// r/R + w/W of the run in both directions, limited to the possible range: 1 (shared) to 2
+// (independent).
 double fit_duplex(double read, double write, const LoadRates& both) {
   return std::clamp(both.read / read + both.write / write, 1.0, 2.0);
 }
@@ -46,7 +47,8 @@ std::string describe(const SustainedRate& measured) {
   return text + ")";
 }
 
-// Fills in what is measured. Writes first: the caches are full of what has just been written.
+// Measures the drive. Writes come first, because the preparation has just filled the caches with
+// writes.
 Status measure(DriveLoadGenerator& load, const SustainedRateOptions& options,
                const std::function<void(const std::string&)>& say, DriveProbe& probe) {
   const auto run = [&](bool reads, bool writes) -> Result<LoadRates> {
@@ -72,7 +74,8 @@ Status measure(DriveLoadGenerator& load, const SustainedRateOptions& options,
   return Status();
 }
 
-// What the numbers depend on. A change of the store's requests asks for a new probe.
+// The properties that the results depend on. A change of the store's request size or depth
+// invalidates the cache.
 std::string cache_key(const drives::DriveIdentity& drive) {
   const storage::SsdStoreOptions options;
   return fmt::format("{} | {} | {} | {} | device {} | request {} depth {} of writes {}", drive.name,
@@ -80,7 +83,7 @@ std::string cache_key(const drives::DriveIdentity& drive) {
                      options.request_bytes, options.queue_depth, options.planned_write_depth);
 }
 
-// What is known without measuring.
+// Returns what is known without a measurement.
 Result<DriveProbe> describe_drive(const std::filesystem::path& directory) {
   const Result<drives::DriveIdentity> drive = drives::identify_drive(directory);
   if (!drive.ok()) return drive.status();
@@ -108,8 +111,8 @@ Status make_directory(const std::filesystem::path& directory) {
                 fmt::format("cannot create {}: {}", directory.string(), error.message()));
 }
 
-// Of all processes that ask for the file's at most one has it; the system takes it back from one
-// that ends.
+// A lock on a file that one process at a time can hold. The system releases it when the process
+// ends.
 class ProcessLock {
  public:
   explicit ProcessLock(const std::filesystem::path& file)
@@ -120,7 +123,7 @@ class ProcessLock {
   ProcessLock(const ProcessLock&) = delete;
   ProcessLock& operator=(const ProcessLock&) = delete;
 
-  // Blocks until it is this process's.
+  // Blocks until this process holds the lock. Returns false, with errno set, if that fails.
   bool take() {
     if (fd_ < 0) return false;
     while (flock(fd_, LOCK_EX) != 0)

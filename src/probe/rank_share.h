@@ -1,4 +1,4 @@
-// What one of a machine's ranks (processes, one per device) has of the drives that they share.
+// The share of the drives that each rank of a machine gets.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ namespace teraio::probe {
 
 using Directories = std::vector<std::filesystem::path>;
 
-// How many ranks have a directory on the drive of `directory`; 1 where nobody is said to. `ranks`:
-// the directories of each. Fails as identify_drive does, with the directory's name.
+// Counts the ranks with a directory on the drive of `directory`; at least 1. `ranks` contains the
+// directories of each rank. Fails like identify_drive(), whose message names the directory.
 Result<int32_t> ranks_on_drive(const std::filesystem::path& directory,
                                std::span<const Directories> ranks);
 
-// One of `rank_count` equal shares of a drive: of its room and its rates.
+// Returns one of `rank_count` equal shares of the drive's free space and rates.
 DriveProbe share_of(DriveProbe drive, int32_t rank_count);
 
 }  // namespace teraio::probe

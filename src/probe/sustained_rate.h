@@ -1,7 +1,8 @@
-// SustainedRate: what a drive keeps up, which is not what it begins with.
+// SustainedRate: the rate that a drive keeps once its caches are full.
 //
-// Caches take the first writes: a drive's own, or the host's of a virtual one. So the time is cut
-// into windows, and what counts are the last of them, once these are no slower than those before.
+// Caches absorb the first writes: the drive's own, or the host's in the case of a virtual drive.
+// Therefore the time is divided into windows. The last windows count, once their rate is within a
+// tolerance of the rate of the windows before them.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +12,11 @@
 namespace teraio::probe {
 
 struct LoadRates {
-  double read = 0;  // bytes per second
+  double read = 0;  // bytes per second, like the next
   double write = 0;
 };
 
-// What has been moved since the start.
+// The bytes moved since the start.
 struct LoadProgress {
   int64_t time_ns = 0;
   int64_t bytes_read = 0;
@@ -24,15 +25,15 @@ struct LoadProgress {
 
 struct SustainedRateOptions {
   int64_t window_ns = 250'000'000;
-  size_t window_count = 4;  // that are compared with as many before them
-  double tolerance = 0.1;   // in what both may differ
-  // At the first of these the latest windows count, settled or not.
+  size_t window_count = 4;  // windows that are compared with as many before them
+  double tolerance = 0.1;   // the largest relative difference
+  // At the first of these limits the latest windows count, settled or not.
   int64_t longest_ns = 15'000'000'000;
-  int64_t most_written_bytes = 24'000'000'000;  // writes wear the drive
+  int64_t most_written_bytes = 24'000'000'000;  // limits the wear of the drive
 };
 
-// A value, fed in the order of time. Of the directions that are measured each moves bytes in every
-// window: one in which one of them stood still goes on until it no longer does.
+// A value. Samples are added in order of time. Every window contains progress in each measured
+// direction: a window in which one of them stands still is extended until it moves.
 class SustainedRate {
  public:
   SustainedRate(bool reads, bool writes, const SustainedRateOptions& options)
@@ -41,19 +42,19 @@ class SustainedRate {
   void add(const LoadProgress& progress);
 
   bool has_settled() const;
-  // Nothing is left to measure: it has settled, or a bound has been met. Never before every
-  // direction has moved, even if the other one writes more than its bound meanwhile.
+  // Whether the measurement can end: the rates have settled, or a limit is reached. Never before
+  // every measured direction has moved, even if the other one exceeds its limit meanwhile.
   bool is_over() const;
-  // Of the last windows; of all there is where that is less.
+  // The rates of the last windows, or of the whole time if there are too few.
   LoadRates rates() const;
-  // Of the first windows.
+  // The rates of the first window.
   LoadRates first_rates() const;
   const LoadProgress& progress() const { return last_; }
 
  private:
   bool has_moved(const LoadProgress& from, const LoadProgress& to) const;
   LoadRates rates_between(const LoadProgress& from, const LoadProgress& to) const;
-  // `windows_back` before the last border.
+  // The rates of `window_count` windows that end `windows_back` windows before the last border.
   LoadRates rates_of_windows(size_t windows_back) const;
 
   bool reads_;
