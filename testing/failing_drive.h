@@ -1,5 +1,6 @@
-// A drive whose sectors fail when the test says so: a loop device on a file that nbdkit's error
-// filter serves through FUSE. The errors come from the kernel's block layer, as a bad drive's do.
+// FailingDrive: a drive whose sectors fail when the test says so. It is a loop device on a file
+// that nbdkit's error filter serves through FUSE, so that errors come from the kernel's block
+// layer, as those of a bad drive do. Needs root.
 #pragma once
 
 #include <sys/mount.h>
@@ -17,7 +18,7 @@ namespace teraio::testing {
 
 class FailingDrive {
  public:
-  // `failures` are words for the error filter: "error-pread=EIO error-pread-rate=20%".
+  // `failures` are arguments of the error filter: "error-pread=EIO error-pread-rate=20%".
   FailingDrive(const std::filesystem::path& folder, const std::string& failures) : folder_(folder) {
     std::filesystem::create_directory(served());
     why_not_ = serve(failures);
@@ -30,10 +31,10 @@ class FailingDrive {
   ~FailingDrive() {
     recover();
     drive_.reset();
-    umount2(served().c_str(), MNT_DETACH);  // nbdfuse ends, and nbdkit with it
+    umount2(served().c_str(), MNT_DETACH);  // ends nbdfuse, and nbdkit with it
   }
 
-  // Empty: it is there.
+  // Why there is no drive; empty if there is one.
   const std::string& why_not() const { return why_not_; }
   std::filesystem::path path() const { return drive_->path(); }
 

@@ -1,14 +1,14 @@
-// FakeAsyncDevice: a device without hardware whose compute and copies happen late and out of order,
-// as a GPU's may, and which finds what a GPU would let pass until it breaks a training run.
+// FakeAsyncDevice: a device without hardware. Its compute and copies happen late and out of order,
+// as those of a GPU may, and it detects mistakes that a GPU would hide until they break a training
+// run.
 //
-// Work only queues up when it is asked for. step() does one thing that may happen now, chosen by
-// the seed: the next piece of compute, the begin of a copy, or the end of one; copies overtake each
-// other. The bytes of a copy arrive at its end, until when its target is poisoned; released memory
-// is poisoned in compute order. Its addresses are not the CPU's (FakeMemory).
+// Work is only queued when it is requested. step() performs one action that is possible now, chosen
+// by the seed: the next piece of compute, or the start or end of a copy. Copies overtake each
+// other. The bytes of a copy arrive at its end; until then its target is poisoned. Released memory
+// is poisoned in compute order. The CPU cannot use its addresses (FakeMemory).
 //
-// What the Device contract does not allow is noted in violations() when it is asked for, whether or
-// not it would have gone well this time. The same seed and calls give the same run. Any thread may
-// call anything.
+// violations() lists what the Device contract forbids, noted when it is requested, even if it would
+// have done no harm this time. The same seed and calls give the same run. Threads: any.
 #pragma once
 
 #include <condition_variable>
@@ -30,18 +30,18 @@
 namespace teraio::testing {
 
 enum class Progress : uint8_t {
-  kOnWait,  // wait() and has_passed() step: whoever waits gets there
-  kManual,  // only step() does: wait() blocks until another thread has stepped far enough
+  kOnWait,  // wait() and has_passed() call step()
+  kManual,  // only the test calls step(); wait() blocks until another thread has
 };
 
 struct FakeAsyncOptions {
   int64_t budget_bytes = int64_t{64} << 20;
   uint64_t seed = 1;
   Progress progress = Progress::kOnWait;
-  // Copies by number, from 1 on; 0: none.
-  int64_t refused_copy = 0;  // cannot even be asked for
-  int64_t failing_copy = 0;  // ends without its bytes, which wait() tells
-  // What segments() gives; the test plays their owner.
+  // Copies are numbered from 1; 0 stands for none.
+  int64_t refused_copy = 0;  // its request fails
+  int64_t failing_copy = 0;  // ends without its bytes; wait() reports the failure
+  // The result of segments(). The test acts as their owner.
   device::MemorySegments* segments = nullptr;
 };
 
@@ -56,8 +56,8 @@ class FakeAsyncDevice final : public device::Device {
     }
   };
 
-  // What a kernel launch is: `run` happens in compute order, some time. It must not call the
-  // device, bytes() aside.
+  // Corresponds to a kernel launch: `run` is called later, in compute order. Of the device it may
+  // call only bytes().
   struct Compute {
     std::vector<Bytes> reads;
     std::vector<Bytes> writes;
@@ -70,23 +70,25 @@ class FakeAsyncDevice final : public device::Device {
   // --- for the test ---
 
   void launch(Compute compute);
-  // Another order of work, begun after `after`. Nobody looks after what it uses but whoever waits
-  // for record_on(stream).
+  // Enqueues work on another stream, to start after `after`. The device does not order its memory
+  // with other work, except through record_on(stream).
   void launch_on(void* stream, Compute compute, device::Event after);
-  // Where the CPU finds the bytes at an address of this device; others are left as they are.
+  // Where the CPU finds the bytes at an address of this device. Other addresses are returned
+  // unchanged.
   std::byte* bytes(const std::byte* address) const { return memory_->bytes(address); }
 
-  // False: nothing can happen.
+  // Returns false if no action is possible.
   bool step();
   void run_all();
 
   int64_t copies_waiting() const;
   int64_t copies_under_way() const;
-  // Blocks until `count` copies have been asked for since the start.
+  // Blocks until `count` copies have been requested since the start.
   void wait_for_copies(int64_t count);
   int64_t pinned_bytes() const;
-  // Copies to the host that did not wait for compute that changes their source, asked for before or
-  // after them: the bytes may be of no use any more, so this is no violation, but poison arrives.
+  // The number of copies to the host that do not wait for compute that changes their source,
+  // whether it was requested before or after them. Such bytes may no longer be needed, so this is
+  // no violation, but their targets stay poisoned.
   int64_t torn_copies() const;
   std::vector<std::string> violations() const;
 
@@ -124,7 +126,7 @@ class FakeAsyncDevice final : public device::Device {
     device::Event end{};
     bool has_begun = false;
     bool is_torn = false;
-    std::vector<std::byte> seen{};  // the source at the copy's begin
+    std::vector<std::byte> seen{};  // the source when the copy started
 
     Bytes source() const { return {from, size_bytes}; }
     Bytes target() const { return {to, size_bytes}; }
@@ -135,17 +137,17 @@ class FakeAsyncDevice final : public device::Device {
     }
   };
 
-  // One of: work, a wait for an event, an event to be passed.
+  // One of: work, a wait for an event, or an event to pass.
   struct ComputeItem {
     Compute compute;
     device::Event after;
     device::Event mark;
-    uint64_t place = 0;  // in the order of asking
+    uint64_t place = 0;  // in the order of requests
   };
 
   // What has happened when an event has passed.
   struct History {
-    uint64_t compute_place = 0;           // compute up to there
+    uint64_t compute_place = 0;           // compute up to this place
     std::unordered_set<uint64_t> copies;  // ends that were pending when it was recorded
   };
 

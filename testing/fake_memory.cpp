@@ -12,7 +12,7 @@ namespace teraio::testing {
 namespace {
 
 constexpr int64_t kSmallAlignment = 64;
-// Addresses, not memory: room for budgets that are raised later.
+// Addresses cost no memory. They leave room for budgets that are raised later.
 constexpr int64_t kAddressBytes = 16 * kGiB;
 
 void* map_shared(int fd, int protection) {
@@ -48,7 +48,7 @@ FakeMemory::~FakeMemory() {
   munmap(bytes_, address_bytes_);
 }
 
-// The offset, or -1.
+// Returns the offset, or -1.
 int64_t FakeMemory::first_fit(int64_t held_bytes, int64_t alignment) const {
   int64_t offset = 0;
   for (const auto& [begin, block] : blocks_) {

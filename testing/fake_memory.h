@@ -1,11 +1,11 @@
-// FakeMemory: addresses that the CPU cannot use, as those of a GPU, over bytes that it can.
+// FakeMemory: memory at addresses that the CPU cannot use, like those of a GPU.
 //
-// The same pages are mapped twice: without any access, for the addresses that are handed out, and
-// with, at a constant distance, for whoever plays the device. A touch of the former ends the
-// process. Addresses are given first fit from the lowest on, so that released ones are soon used
-// again.
+// The same pages are mapped twice: without access, for the addresses that allocate() returns, and
+// with access, at a constant distance, for the code that acts as the device. An access to the
+// former ends the process. Allocation is first fit from the lowest address, so that released
+// addresses are soon reused.
 //
-// Threads: bytes() may come from any thread; everything else under the owner's lock.
+// Threads: bytes() may be called by any thread, all else under the owner's lock.
 #pragma once
 
 #include <cstddef>
@@ -20,13 +20,13 @@ namespace teraio::testing {
 
 class FakeMemory {
  public:
-  // kUnsupported when the addresses cannot be reserved.
+  // Returns kUnsupported if the addresses cannot be reserved.
   static Result<std::unique_ptr<FakeMemory>> create(int64_t budget_bytes);
   ~FakeMemory();
   FakeMemory(const FakeMemory&) = delete;
   FakeMemory& operator=(const FakeMemory&) = delete;
 
-  // As Device's.
+  // As in Device.
   std::byte* allocate(int64_t size_bytes);
   void release(std::byte* memory);
   void set_budget_bytes(int64_t budget_bytes) { usage_.budget_bytes = budget_bytes; }
@@ -35,12 +35,12 @@ class FakeMemory {
   int64_t allocated_bytes() const { return usage_.allocated_bytes; }
   void reset_peak() { usage_.allocated_peak_bytes = usage_.allocated_bytes; }
 
-  // Where the CPU finds what is at `address`: itself, when it is not one of these.
+  // Where the CPU finds the bytes at `address`; `address` itself if it is not in this memory.
   std::byte* bytes(const std::byte* address) const;
   bool contains(const std::byte* address) const;
-  // Of the block that begins there, as rounded; 0: none does.
+  // The rounded size of the block that begins at this address; 0 if none does.
   int64_t held_bytes(const std::byte* block) const;
-  // All of it lies in one block that is handed out.
+  // Whether all of it lies in one block that is in use.
   bool is_allocated(const std::byte* begin, int64_t size_bytes) const;
 
  private:

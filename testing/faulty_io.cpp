@@ -34,8 +34,8 @@ class FaultyIo final : public io::DriveIo {
 
   std::unique_ptr<io::DriveIo> drive_;
   FaultSchedule schedule_;
-  std::unordered_map<uint64_t, UnderWay> under_way_;  // with the drive
-  std::vector<Held> held_;                            // ended, not told yet
+  std::unordered_map<uint64_t, UnderWay> under_way_;  // submitted to the drive
+  std::vector<Held> held_;                            // ended, but not yet returned
 };
 
 void FaultyIo::submit(const io::IoRequest& request) {

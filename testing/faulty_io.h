@@ -1,4 +1,4 @@
-// Faults by schedule, in front of any drive.
+// A DriveIo that injects faults into any drive, by a schedule.
 #pragma once
 
 #include <cstdint>
@@ -10,27 +10,27 @@
 
 namespace teraio::testing {
 
-// What happens to one request. The members that are set happen together where they can.
+// The faults of one request. Those that are set occur together where possible.
 struct Fault {
-  int error_number = 0;      // EIO, ENOSPC, EAGAIN ...: fails with it and never reaches the drive
-  int64_t short_bytes = -1;  // only so many are asked of the drive, in whole blocks
-  int32_t overtaken_by = 0;  // the result comes that many results later, or when no others come
-  bool corrupts = false;     // a bit of what was read is flipped
+  int error_number = 0;      // EIO, ENOSPC, EAGAIN, ...: fails and never reaches the drive
+  int64_t short_bytes = -1;  // limits the request to the drive, in whole blocks
+  int32_t overtaken_by = 0;  // delays the result by that many results, or until no others are due
+  bool corrupts = false;     // flips a bit of the bytes read
 };
 
-// Asked once per request, on the drive's thread.
+// Called once per request, on the drive's thread.
 using FaultSchedule = std::function<std::optional<Fault>(const io::IoRequest&)>;
 
 std::unique_ptr<io::DriveIo> make_faulty_io(std::unique_ptr<io::DriveIo> drive,
                                             FaultSchedule schedule);
 
-// Chances per request, 0 to 1.
+// Probabilities per request, 0 to 1.
 struct FaultRates {
   double passing = 0;  // EAGAIN and EINTR
   double partial = 0;  // short transfers
   double late = 0;
   double io_error = 0;
-  double full = 0;  // ENOSPC, of writes
+  double full = 0;  // ENOSPC, for writes
 };
 
 // The same seed and requests give the same faults.

@@ -1,4 +1,4 @@
-// A drive whose requests end when the test says so, and as it says.
+// A drive whose requests end when the test says so, with the result that the test chooses.
 #pragma once
 
 #include <algorithm>
@@ -15,31 +15,31 @@ namespace teraio::testing {
 
 inline constexpr int64_t kAllBytes = std::numeric_limits<int64_t>::max();
 
-// The test's side; outlives the drive. Any thread.
+// The test's side of the drive, which must outlive it. Any thread.
 class Gate {
  public:
-  // Blocks until the drive's thread has nothing left to begin; returns all requests so far.
+  // Blocks until the drive's thread has nothing left to start, then returns all requests so far.
   std::vector<io::IoRequest> begun() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return is_asleep_; });
     return begun_;
   }
 
-  // As begun(), without those that have ended.
+  // Like begun(), without the requests that have ended.
   std::vector<io::IoRequest> in_flight() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return is_asleep_; });
     return in_flight_;
   }
 
-  // Ends one request; kAllBytes stands for what was asked for.
+  // Ends one request. kAllBytes stands for its full size.
   void end(const io::IoRequest& request, int64_t result = kAllBytes) {
     const std::lock_guard lock(mutex_);
     end_locked(request, result);
     changed_.notify_all();
   }
 
-  // Ends all requests under way and, from now on, every new one at once.
+  // Ends all requests in flight and, from now on, every new one at once.
   void open() {
     const std::lock_guard lock(mutex_);
     is_open_ = true;

@@ -1,4 +1,4 @@
-// Random traces and machines for property tests: the same for the same seed, everywhere.
+// Random traces and machines for property tests. The same seed gives the same result everywhere.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace teraio::testing {
 
-// splitmix64, as the standard's distributions differ between libraries.
+// splitmix64, because the standard's distributions differ between libraries.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
@@ -24,12 +24,12 @@ class Random {
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
     return z ^ (z >> 31);
   }
-  int64_t between(int64_t low, int64_t high) {  // both included
+  int64_t between(int64_t low, int64_t high) {  // both inclusive
     return low + static_cast<int64_t>(next() % static_cast<uint64_t>(high - low + 1));
   }
   double fraction() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
   bool chance(double probability) { return fraction() < probability; }
-  // Evenly spread in the logarithm.
+  // Uniformly distributed on a logarithmic scale.
   int64_t scaled(int64_t low, int64_t high) {
     const double exponent = fraction() * std::log(static_cast<double>(high) / low);
     return std::clamp(static_cast<int64_t>(low * std::exp(exponent)), low, high);
@@ -47,7 +47,7 @@ struct GeneratedTraceOptions {
   int64_t longest_op_ns = 50'000'000;
 };
 
-// Grows a trace op by op from tensors that are alive.
+// Builds a trace op by op from the tensors that are alive.
 class TraceGenerator {
  public:
   TraceGenerator(uint64_t seed, const GeneratedTraceOptions& options)
@@ -109,7 +109,8 @@ class TraceGenerator {
     alive_.push_back(tensor);
   }
 
-  // Often the oldest or the newest: short and long lives. Some are left to their last use.
+  // Prefers the newest tensor, for short and long lives. Some are not freed and die at their last
+  // use.
   void free_one(trace::Op& op) {
     const auto last = static_cast<int64_t>(alive_.size()) - 1;
     const int64_t i = random_.chance(0.5) ? last : random_.between(0, last);
@@ -130,7 +131,7 @@ inline trace::Trace generated_trace(uint64_t seed, const GeneratedTraceOptions& 
   return TraceGenerator(seed, options).run();
 }
 
-// A machine with drives that hold everything, with and without host memory. Device memory lies
+// A machine with drives that hold everything, with or without host memory. Its device memory lies
 // between the two sizes.
 inline hardware::Hardware generated_hardware(uint64_t seed, int64_t least_bytes,
                                              int64_t most_bytes) {
@@ -150,7 +151,8 @@ inline hardware::Hardware generated_hardware(uint64_t seed, int64_t least_bytes,
   return hardware;
 }
 
-// The same for a trace: between what its largest op needs and what the whole of it takes.
+// A machine for a trace: its device memory lies between the need of the largest op and that of the
+// whole trace.
 inline hardware::Hardware generated_hardware(uint64_t seed, const trace::Trace& trace) {
   const trace::Lifetimes lifetimes = lifetimes_of(trace);
   return generated_hardware(seed, *std::ranges::max_element(lifetimes.active_bytes),

@@ -1,7 +1,7 @@
-// A drive of its own for one test: a file system on a loop device. Needs root.
+// LoopDrive: a drive for one test, a file system on a loop device. Needs root.
 //
-// Mounts lie in a namespace of the test's process and the loop device frees itself: nothing is left
-// when the process is killed.
+// Mounts are in a namespace of the test's process, and the loop device frees itself, so nothing is
+// left if the process is killed.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,8 +22,8 @@ namespace teraio::testing {
 
 class LoopDrive {
  public:
-  // Of "ext4", "ext2" or "xfs". The backing file is sparse and lies in `folder`.
-  // `mount_options` are those of the file system.
+  // `file_system` is "ext4", "ext2" or "xfs". The backing file is sparse and lies in `folder`.
+  // `mount_options` are passed to mount(2).
   LoopDrive(const std::filesystem::path& folder, const std::string& file_system, int64_t size_bytes,
             int32_t sector_bytes = 512, std::string mount_options = "")
       : folder_(folder), backing_(folder / "backing"), mount_options_(std::move(mount_options)) {
@@ -33,7 +33,7 @@ class LoopDrive {
     why_not_ = error ? error.message() : enter_namespace();
     if (why_not_.empty()) why_not_ = set_up(file_system, sector_bytes);
   }
-  // On a file that is there already, made after enter_namespace().
+  // Uses an existing file, which was made after enter_namespace().
   LoopDrive(const std::filesystem::path& folder, const std::string& file_system,
             const std::filesystem::path& backing)
       : folder_(folder), backing_(backing), why_not_(set_up(file_system, 512)) {}
@@ -46,7 +46,7 @@ class LoopDrive {
     std::filesystem::remove(path(), ignored);
   }
 
-  // Mounts from here on are this process's own. Empty, or why there can be none.
+  // Makes further mounts private to this process. Returns the reason if that is impossible.
   static std::string enter_namespace() {
     if (geteuid() != 0) return "loop devices and mounts need root";
     if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
@@ -54,7 +54,7 @@ class LoopDrive {
     return "";
   }
 
-  // Of a command of the shell, stdout and stderr.
+  // Returns stdout and stderr of a shell command.
   static std::string output_of(const std::string& command, int& exit_code) {
     FILE* pipe = popen((command + " 2>&1").c_str(), "r");
     std::string text;
@@ -65,11 +65,11 @@ class LoopDrive {
     return text;
   }
 
-  // Empty: it is there.
+  // Why there is no drive; empty if there is one.
   const std::string& why_not() const { return why_not_; }
   std::filesystem::path path() const { return folder_ / "drive"; }
 
-  // The drive breaks: what was not read yet cannot be read any more.
+  // Breaks the drive: bytes that were not read before can no longer be read.
   void lose_everything() { std::filesystem::resize_file(backing_, 0); }
 
  private:
@@ -88,7 +88,7 @@ class LoopDrive {
     else
       problem = "mkfs." + file_system + " or mounting it: " + problem;
     int ignored = 0;
-    output_of("losetup --detach " + device, ignored);  // once it is not mounted any more
+    output_of("losetup --detach " + device, ignored);  // takes effect when it is unmounted
     return problem;
   }
 

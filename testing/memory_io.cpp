@@ -33,8 +33,8 @@ class MemoryIo final : public io::DriveIo {
   std::vector<std::byte> bytes_;
   std::mt19937_64 random_;
   int64_t free_at_ns_[2] = {0, 0};                   // per direction: when its last byte has moved
-  std::multimap<int64_t, io::IoRequest> by_end_ns_;  // under way
-  std::mutex mutex_;                                 // of is_woken_ only
+  std::multimap<int64_t, io::IoRequest> by_end_ns_;  // in flight
+  std::mutex mutex_;                                 // protects is_woken_
   std::condition_variable woken_;
   bool is_woken_ = false;
 };
@@ -53,7 +53,7 @@ void MemoryIo::submit(const io::IoRequest& request) {
   by_end_ns_.emplace(free_at_ns + latency(random_), request);
 }
 
-// At the end, not at the beginning: memory that its owner gives up too early shows.
+// Moves the bytes at the end, so that memory that its owner releases too early shows.
 int64_t MemoryIo::transfer(const io::IoRequest& request) {
   if (request.offset_bytes < 0 ||
       request.offset_bytes + request.size_bytes > options_.capacity_bytes)

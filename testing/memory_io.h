@@ -1,4 +1,4 @@
-// A drive in memory on virtual time: the same seed gives the same latencies on every machine.
+// A drive in memory on virtual time. The same seed gives the same latencies on every machine.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,14 @@ struct MemoryDriveOptions {
   int64_t capacity_bytes = 0;
   int64_t read_bytes_per_second = 4'000'000'000;
   int64_t write_bytes_per_second = 3'000'000'000;
-  // Added to every request, evenly distributed: requests end in another order than they began.
+  // Added to every request, uniformly distributed, so that requests end in another order than they
+  // started.
   int64_t latency_ns_min = 10'000;
   int64_t latency_ns_max = 100'000;
   uint64_t seed = 1;
 };
 
-// `clock` outlives the result, and moves to the end of every request as wait() returns it.
+// `clock` must outlive the result. wait() advances it to the end of each request that it returns.
 std::unique_ptr<io::DriveIo> make_memory_io(const MemoryDriveOptions& options, VirtualClock& clock);
 
 }  // namespace teraio::testing

@@ -1,4 +1,4 @@
-// The ssd tier without drives: in memory, on virtual time, with faults. For tests and simulations.
+// The ssd tier without drives: in memory, on virtual time, with faults.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ struct MemoryStoreOptions {
   int64_t request_bytes = int64_t{1} << 20;
   int32_t queue_depth = 8;
   bool checksum = true;
-  // Makes each drive's schedule from its index; empty: no faults.
+  // Returns the schedule for the drive with this index. If empty, there are no faults.
   std::function<FaultSchedule(int32_t drive)> faults;
 };
 
-// `clock` outlives the store, which moves it.
+// `clock` must outlive the store, which advances it.
 std::unique_ptr<storage::TierStore> open_memory_store(const MemoryStoreOptions& options,
                                                       VirtualClock& clock);
 

@@ -9,12 +9,12 @@
 namespace teraio::testing {
 namespace {
 
-// The message of the skip, or "" for a test that was not skipped.
+// Returns the message of the skip, or "" if the test was not skipped.
 std::string reason(const ::testing::TestResult& result) {
   for (int i = 0; i < result.total_part_count(); ++i) {
     const ::testing::TestPartResult& part = result.GetTestPartResult(i);
     if (!part.skipped()) continue;
-    // Google Test puts a line "Skipped" before the message.
+    // Google Test starts the message with the line "Skipped".
     const std::string_view message = part.message();
     return std::string(message.substr(message.find('\n') + 1));
   }

@@ -1,4 +1,4 @@
-// Page-aligned memory for transfers, filled with patterns that tell their place.
+// Page-aligned memory for transfers, filled with patterns that depend on the position.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ class PageMemory {
   std::byte* data() { return bytes_.get(); }
   int64_t size_bytes() const { return size_bytes_; }
 
-  // Different for every seed, and at every place.
+  // The pattern differs for every seed and at every position.
   void fill(uint64_t seed) {
     for (int64_t i = 0; i < size_bytes_; ++i) bytes_.get()[i] = pattern(seed, i);
   }

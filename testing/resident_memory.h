@@ -1,4 +1,4 @@
-// What the system says that this process holds.
+// The resident memory of this process, as the system reports it; -1 if it does not.
 #pragma once
 
 #include <cstdint>

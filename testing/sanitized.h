@@ -1,4 +1,4 @@
-// Whether the tests run under a sanitizer, which takes memory and time of its own.
+// Whether the tests run under a sanitizer, which needs memory and time of its own.
 #pragma once
 
 namespace teraio::testing {

@@ -1,4 +1,4 @@
-// An empty directory for one test, on a drive: beside the build, as /tmp may be in memory.
+// An empty directory for one test, in the current directory, because /tmp may be in memory.
 #pragma once
 
 #include <stdlib.h>

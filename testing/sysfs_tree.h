@@ -1,4 +1,4 @@
-// A tree like /sys, unpacked from one of tests/data/sysfs/*.txt for one test.
+// A tree like /sys, unpacked for one test from tests/data/sysfs/*.txt.
 #pragma once
 
 #include <gtest/gtest.h>

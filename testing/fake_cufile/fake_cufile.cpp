@@ -26,10 +26,10 @@ struct File {
 std::mutex mutex;
 FakeCufile fake;
 std::set<int> registered;
-std::map<const std::byte*, int64_t> registered_memory;  // sizes by begin
+std::map<const std::byte*, int64_t> registered_memory;  // sizes by start address
 bool is_open = false;
 
-// Old versions have it from their configuration file alone.
+// Old versions read it from their configuration file only.
 bool is_compat_allowed_now() {
   return FAKE_CUFILE_VERSION >= 1150 ? fake.is_compat_allowed : fake.keeps_compat_mode;
 }
@@ -41,26 +41,26 @@ bool is_aligned(const void* base, size_t size, off_t offset) {
   return (reinterpret_cast<uintptr_t>(base) | size | static_cast<uint64_t>(offset)) % 4096 == 0;
 }
 
-// Where this library, as the GPU's DMA would, finds what is at an address.
+// Where this library finds the bytes at an address, as the GPU's DMA would.
 std::byte* bytes_at(const void* base, off_t offset) {
   const std::byte* address = static_cast<const std::byte*>(base) + offset;
   return fake.device != nullptr ? fake.device->bytes(address) : const_cast<std::byte*>(address);
 }
 
-// With the mutex held.
+// The caller holds the mutex.
 void note_memory(const void* base, size_t size, off_t base_offset) {
   const auto* begin = static_cast<const std::byte*>(base);
   const std::byte* memory = begin + base_offset;
   const auto next = registered_memory.upper_bound(memory + size - 1);
   if (next == registered_memory.begin()) return;
   const auto& [known, known_bytes] = *std::prev(next);
-  if (memory >= known + known_bytes) return;  // not registered at all
+  if (memory >= known + known_bytes) return;  // not registered
   const bool is_within = memory >= known && memory + size <= known + known_bytes;
   ++fake.registered_call_count;
   if (begin != known || !is_within) ++fake.memory_misuse_count;
 }
 
-// True: the call is over, with `result`.
+// Returns true if the call is over, with `result`.
 bool interferes(const File& file, const void* base, off_t base_offset, size_t& size, off_t offset,
                 ssize_t& result) {
   const std::lock_guard lock(mutex);

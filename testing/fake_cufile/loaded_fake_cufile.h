@@ -1,4 +1,4 @@
-// The state of a stand-in for cuFile that a test will use, or uses.
+// Access to the state of a stand-in for cuFile.
 #pragma once
 
 #include <dlfcn.h>
@@ -10,7 +10,8 @@
 
 namespace teraio::testing {
 
-// Null, and a failure, when it cannot be loaded. The library stays until the process ends.
+// Returns null, and reports a failure, if the library cannot be loaded. It stays loaded until the
+// process ends.
 inline FakeCufile* loaded_fake_cufile(const std::string& path) {
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_NODELETE);
   const auto find = library == nullptr
