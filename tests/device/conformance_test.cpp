@@ -1,4 +1,4 @@
-// What every Device does. A further one joins by a line in devices().
+// The contract of Device, tested on every implementation. devices() lists them.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -36,7 +36,7 @@ std::vector<DeviceKind> devices() {
   return {{"cpu", make_cpu_device}, {"fake", make_fake}, {"cuda", make_cuda}};
 }
 
-// Touches the memory only by the device's copies: it need not be addressable.
+// Accesses device memory only by copies, because the CPU may be unable to address it.
 class DeviceConformanceTest : public ::testing::TestWithParam<DeviceKind> {
  protected:
   static constexpr int64_t kBudgetBytes = 32 * kMiB;
@@ -193,7 +193,7 @@ TEST_P(DeviceConformanceTest, ComputeCanBeMadeToWaitForACopy) {
 
 TEST_P(DeviceConformanceTest, MemoryThatComputeMayStillUseCanBeGivenBack) {
   const std::vector<std::byte> from(kMiB, std::byte{8});
-  for (int i = 0; i < 40; ++i) {  // together more than the budget
+  for (int i = 0; i < 40; ++i) {  // in total more than the budget
     std::byte* memory = device_->allocate(kMiB);
     ASSERT_NE(memory, nullptr);
     const Result<Event> in = device_->copy_from_host(memory, from.data(), kMiB, device_->record());
@@ -222,7 +222,7 @@ TEST_P(DeviceConformanceTest, HostMemoryCanBePinned) {
   if (pinned.ok()) device_->unpin_host(host.data());
 }
 
-// Blocks of random sizes, each with a value of its own, never disturb each other.
+// Blocks of random sizes, each filled with its own value, do not disturb each other.
 TEST_P(DeviceConformanceTest, LiveBlocksKeepTheirBytes) {
   std::mt19937_64 random(11);
   std::map<std::byte*, std::pair<int64_t, uint8_t>> blocks;

@@ -20,9 +20,9 @@ namespace {
 
 constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 constexpr int64_t kOverheadBytes =
-    4 * kMiB;  // of the process, the allocator's bookkeeping included
+    4 * kMiB;  // of the process, including the allocator's bookkeeping
 
-// A device, the blocks in use, and what was written into them.
+// A device, its blocks in use, and their expected contents.
 class CpuDeviceTest : public ::testing::Test {
  protected:
   ~CpuDeviceTest() override {
@@ -35,7 +35,7 @@ class CpuDeviceTest : public ::testing::Test {
     device_ = std::move(*device);
   }
 
-  // nullptr, or a block filled with a pattern of its own.
+  // Returns nullptr, or a block filled with its own pattern.
   std::byte* take(int64_t size_bytes) { return keep(device_->allocate(size_bytes), size_bytes); }
 
   std::byte* keep(std::byte* memory, int64_t size_bytes) {
@@ -61,7 +61,8 @@ class CpuDeviceTest : public ::testing::Test {
     const auto [size_bytes, pattern] = blocks_.at(memory);
     if (size_bytes == 0) return;
     ASSERT_EQ(*memory, std::byte{pattern});
-    ASSERT_EQ(std::memcmp(memory, memory + 1, size_bytes - 1), 0);  // all the same; needs no memory
+    ASSERT_EQ(std::memcmp(memory, memory + 1, size_bytes - 1),
+              0);  // all bytes are equal; the check needs no memory
   }
 
   void expect_all_intact() {
@@ -77,7 +78,8 @@ class CpuDeviceTest : public ::testing::Test {
     }
   }
 
-  // `count` blocks, every other one given back: half of the memory is free, in holes of that size.
+  // Allocates `count` blocks and releases every other one, so that half of the memory is free in
+  // holes of this size.
   void make_holes(int64_t count, int64_t size_bytes) {
     std::vector<std::byte*> blocks;
     for (int64_t i = 0; i < count; ++i) blocks.push_back(take(size_bytes));
@@ -272,7 +274,7 @@ TEST_F(CpuDeviceTest, ReleasingWhatIsNotABlockIsABugThatIsCaught) {
 TEST_F(CpuDeviceTest, AForkedChildSeesItsBytesAndCanAllocate) {
   open(16 * kMiB);
   make_holes(16, kMiB);
-  take(6 * kMiB);  // stitched
+  take(6 * kMiB);  // by stitching
   const pid_t child = fork();
   if (child == 0) {
     expect_all_intact();
@@ -287,7 +289,8 @@ TEST_F(CpuDeviceTest, AForkedChildSeesItsBytesAndCanAllocate) {
   expect_all_intact();
 }
 
-// Blocks of many sizes come and go; the budget is low enough that many requests fail or stitch.
+// Blocks of many sizes are allocated and released. The budget is low, so many requests fail or need
+// stitching.
 class CpuDeviceRandomTest : public CpuDeviceTest, public ::testing::WithParamInterface<uint64_t> {
  protected:
   int64_t random_size() {
@@ -306,7 +309,7 @@ class CpuDeviceRandomTest : public CpuDeviceTest, public ::testing::WithParamInt
     if (take(size_bytes) != nullptr) return;
     if (random_() % 2 > 0) return give_one();
     if (keep(device_->allocate_at_all_costs(size_bytes), size_bytes) != nullptr) return;
-    // Now free pages are never out of reach: a refusal means that the budget is used up.
+    // Free pages are always usable, so a failure means that the budget is exhausted.
     ASSERT_GT(before_bytes + align_up(size_bytes, kPageBytes) + kPageBytes, budget_bytes);
     give_one();
   }

@@ -1,5 +1,5 @@
-// What can be said of the CUDA device on every machine; the rest is in conformance_test.cpp, which
-// skips it without a GPU, and in cuda/.
+// The parts of the CUDA device that every machine can test. conformance_test.cpp, which skips the
+// device without a GPU, and cuda/ test the rest.
 #include "device/cuda_device.h"
 
 #include <gmock/gmock.h>

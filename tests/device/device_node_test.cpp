@@ -1,4 +1,4 @@
-// Host memory near a device: from the device's PCI address to the node that its pool lies on.
+// Host memory near a device: from the device's PCI address to the NUMA node of its pool.
 #include <gtest/gtest.h>
 
 #include "device/pci_address.h"

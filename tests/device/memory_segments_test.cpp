@@ -1,4 +1,4 @@
-// Segments of a device's memory: registered once, in use while I/O is there, let go of in time.
+// Segments of device memory: registered once, kept while I/O uses them, deregistered in time.
 #include "device/memory_segments.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Notes what is registered; can be held up on the way.
+// Records what is registered. A test can block it during a registration.
 class NotingRegistrar final : public SegmentRegistrar {
  public:
   Status register_segment(const MemorySegment& segment) override {
@@ -70,7 +70,7 @@ class MemorySegmentsTest : public ::testing::Test {
  protected:
   static constexpr int64_t kSegmentBytes = 1000;
 
-  // Two that are neighbours, as the GPU gives them.
+  // Two adjacent segments, as a GPU provides them.
   void SetUp() override {
     segments_.add({first(), kSegmentBytes});
     segments_.add({second(), kSegmentBytes});
@@ -127,7 +127,7 @@ TEST_F(MemorySegmentsTest, WhatGoesIsDeregisteredBefore) {
   EXPECT_THAT(registrar_.registered(), ElementsAre(second()));
   EXPECT_EQ(segments_.counters().registered_bytes, kSegmentBytes);
   EXPECT_EQ(use(first()).begin(), nullptr);
-  segments_.remove(first());  // nothing happens
+  segments_.remove(first());  // has no effect
 }
 
 TEST_F(MemorySegmentsTest, TheSameAddressesComeBackAsAnotherSegment) {
@@ -148,7 +148,7 @@ TEST_F(MemorySegmentsTest, ItGoesOnlyWhenNobodyUsesIt) {
       segments_.remove(first());
       has_gone = true;
     });
-    // No new use begins once it is on its way out.
+    // No new use starts while the segment is being removed.
     while (use(first()).begin() != nullptr) std::this_thread::yield();
     EXPECT_FALSE(has_gone);
     EXPECT_THAT(registrar_.registered(), ElementsAre(first()));

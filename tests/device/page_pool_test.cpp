@@ -19,7 +19,7 @@ constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
 class PagePoolTest : public ::testing::Test {
  protected:
-  // With granules of one page, where a test is not about them.
+  // Uses granules of one page where a test is not about granules.
   void open(int64_t address_bytes,
             PagePoolOptions options = {.granule_bytes = kPageBytes, .mapping_limit = 1000}) {
     auto space = AddressSpace::reserve(address_bytes, address_bytes);
@@ -37,7 +37,7 @@ class PagePoolTest : public ::testing::Test {
     pool_->release(block, page_count * kPageBytes);
   }
 
-  // Holes of these many pages, with a block of one page around each.
+  // Makes holes of these numbers of pages, each surrounded by blocks of one page.
   void make_holes(const std::vector<int64_t>& page_counts) {
     std::vector<std::byte*> blocks;
     take(1, kPageBytes);
@@ -183,7 +183,7 @@ TEST_F(PagePoolTest, RunsOutOfAddressesWithoutHarm) {
   EXPECT_EQ(take(1, kNoLimit), nullptr);
 }
 
-// Granules of 8 pages.
+// Uses granules of 8 pages.
 class PagePoolGranuleTest : public PagePoolTest {
  protected:
   static constexpr int64_t kGranulePages = 8;
@@ -210,8 +210,8 @@ TEST_F(PagePoolGranuleTest, SmallBlocksUseWhatIsLeftBesideLargeOnes) {
   EXPECT_EQ(take(5), large + 33 * kPageBytes);
 }
 
-// Of the first hole, pages 8 to 11 are left when its granule has gone elsewhere. The next block of
-// that size needs one whole granule there, and two anywhere else.
+// Pages 8 to 11 of the first hole remain when its granule is used elsewhere. The next block of that
+// size then needs one whole granule there, and two anywhere else.
 TEST_F(PagePoolGranuleTest, ABlockUsesWhatIsLeftOfItsNeighboursGranule) {
   std::byte* first = take(12, kNoLimit);
   take(12, kNoLimit);
@@ -224,7 +224,7 @@ TEST_F(PagePoolGranuleTest, ABlockUsesWhatIsLeftOfItsNeighboursGranule) {
   EXPECT_EQ(take(12), first);
 }
 
-// One whole granule and one page of what is left beside blocks: no second granule is broken.
+// Each block takes one whole granule and one page of a fragment; no second granule is split.
 TEST_F(PagePoolGranuleTest, ThePartOfAGranuleIsPatchedFromFragments) {
   make_holes({3, 8, 3, 8});
   const int64_t held_bytes = pool_->held_bytes();
@@ -260,13 +260,13 @@ TEST_F(PagePoolGranuleTest, AFragmentledRangeIsReplacedNotMoved) {
   std::byte* fragmented = pool_->allocate(128 * kPageBytes, 0, PagePool::Effort::kUtmost);
   ASSERT_NE(fragmented, nullptr);
   const int64_t fragmented_count = pool_->mapping_count();
-  take(1, kPageBytes);  // behind it, so that it cannot just be lengthened
+  take(1, kPageBytes);  // behind it, so that the pool cannot simply extend it
   give(fragmented, 128);
   ASSERT_NE(pool_->allocate(129 * kPageBytes, kPageBytes, PagePool::Effort::kUtmost), nullptr);
   EXPECT_LT(pool_->mapping_count(), fragmented_count - 100);
 }
 
-// Its pages are in as many mappings as it has pieces, and no huge page.
+// The pages of such a granule have one mapping per piece, and no huge page.
 TEST_F(PagePoolGranuleTest, AGranuleOfPiecesIsExchangedForANewOneWhenItIsFree) {
   make_holes({5, 5, 5, 5, 5});
   std::byte* pieces = pool_->allocate(24 * kPageBytes, 0, PagePool::Effort::kUtmost);
@@ -289,7 +289,7 @@ TEST_F(PagePoolGranuleTest, AWholeGranuleIsReusedAsItIs) {
   EXPECT_EQ(whole[0], std::byte{1});
 }
 
-// The mappings that a long run of mixed sizes needs must not grow with its length.
+// The number of mappings of a long run of mixed sizes must not grow with its length.
 TEST_F(PagePoolGranuleTest, MappingsStayFewForEver) {
   constexpr int64_t kBudgetBytes = 16 * kMiB;
   std::mt19937_64 random(3);
@@ -357,7 +357,7 @@ TEST_F(AddressSpaceTest, ReplacedPagesAreNewOnes) {
   expect_filled(pages(100, 10), 0);
 }
 
-// The caller may not know of every boundary between mappings.
+// The caller may not know every boundary between mappings.
 TEST_F(AddressSpaceTest, PagesOfDifferentOriginMoveTogether) {
   if (!space_->can_move()) GTEST_SKIP() << "this system does not move pages";
   for (int64_t i = 0; i < 8; ++i) {

@@ -69,7 +69,7 @@ TEST(PageRangesTest, OverlapAndAbsenceAreBugsThatAreCaught) {
   EXPECT_THROW(ranges.erase(pages(0, 1)), InvariantError);
 }
 
-// Against a bitmap of pages.
+// Compares the set with a bitmap of pages.
 TEST(PageRangesTest, AgreesWithABitmapUnderRandomUse) {
   constexpr int64_t kPages = 200;
   std::mt19937_64 random(7);

@@ -1,4 +1,4 @@
-// Huge pages and NUMA nodes: what is there, and host memory that makes use of it.
+// Huge pages and NUMA nodes: what the system reports, and host memory that uses them.
 #include "device/system_memory.h"
 
 #include <gmock/gmock.h>
@@ -64,7 +64,7 @@ TEST(NearestNode, OneNodeIsNoChoiceAndAnAbsentOneNone) {
   EXPECT_EQ(nearest_node({{0, 1}, "", 0}, 5, 0), std::nullopt);
 }
 
-// The policy of the memory there, and the nodes that it names as bits.
+// The policy of this memory, and its nodes as bits.
 std::pair<int, unsigned long> policy_of(std::byte* memory) {
   int policy = -1;
   unsigned long nodes[16] = {};
@@ -87,7 +87,7 @@ TEST(PreferNumaNode, ANodeThatIsNotThereIsAnError) {
   EXPECT_THAT(bound.message(), HasSubstr("NUMA node 1000"));
 }
 
-// From smaps: kilobytes of a field in the mapping that holds `memory`.
+// Reads from smaps the kilobytes of a field of the mapping that contains `memory`.
 int64_t mapped_kilobytes(const std::byte* memory, const std::string& field) {
   std::ifstream smaps("/proc/self/smaps");
   const auto wanted = reinterpret_cast<uintptr_t>(memory);
@@ -122,7 +122,7 @@ TEST_F(HostMemoryTest, LiesInHugePages) {
   EXPECT_GT(mapped_kilobytes(memory->at(0), "AnonHugePages:"), 0);
 }
 
-// Huge pages that the system keeps free for one test. Needs root.
+// Huge pages that the system reserves for one test. Needs root.
 class ReservedHugePages {
  public:
   explicit ReservedHugePages(int64_t count) : before_(read()) { write(before_ + count); }

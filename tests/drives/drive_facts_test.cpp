@@ -1,4 +1,4 @@
-// What is read out of /sys, from captured trees.
+// Reads facts from captured /sys trees.
 #include "drives/drive_facts.h"
 
 #include <gtest/gtest.h>

@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::ScratchDirectory;
 
-// A tree like /sys in which this test's directory lies on the drive that the test describes.
+// A tree like /sys in which this test's directory lies on a drive that the test describes.
 class DriveIdentityTest : public ::testing::Test {
  protected:
   void attribute(const std::string& path, const std::string& text) {

@@ -1,4 +1,4 @@
-// Our declarations of cuFile against the real header, where one is installed.
+// Compares our declarations of cuFile with the real header, where one is installed.
 #include "io/cufile_abi.h"
 
 #include <gmock/gmock.h>
@@ -55,7 +55,8 @@ static_assert(cufile::kParameterAllowCompatMode == CUFILE_PARAM_PROPERTIES_ALLOW
 static_assert(cufile::kParameterForceCompatMode == CUFILE_PARAM_FORCE_COMPAT_MODE);
 static_assert(sizeof(CUFileBoolConfigParameter_t) == sizeof(int));
 
-// Signatures with other names for types of one size do not compare as types: by size and count.
+// Signatures whose types have other names but equal sizes differ as types, so the checks compare
+// sizes and counts.
 static_assert(std::is_same_v<cufile::Read, decltype(&cuFileRead)>);
 static_assert(std::is_same_v<cufile::Write, decltype(&cuFileWrite)>);
 static_assert(std::is_same_v<cufile::HandleDeregister, decltype(&cuFileHandleDeregister)>);
@@ -71,9 +72,8 @@ static_assert(std::is_invocable_r_v<CUfileError_t, decltype(&cuFileGetParameterB
 static_assert(std::is_invocable_r_v<CUfileError_t, decltype(&cuFileSetParameterBool),
                                     CUFileBoolConfigParameter_t, bool>);
 
-// The static assertions above hold when this file compiles. Here the real library is loaded, has
-// the functions that we call, and answers; without a GPU it answers that its driver cannot be
-// opened.
+// If this file compiles, the static assertions above hold. This test loads the real library, which
+// must have the functions that we call. Without a GPU its driver cannot be opened.
 TEST(CufileAbi, TheRealLibraryAnswers) {
   setenv("CUFILE_LOGFILE_PATH", "/dev/null", 1);
   const auto library = CufileLibrary::open(TERAIO_CUFILE_LIBRARY);

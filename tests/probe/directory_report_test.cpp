@@ -1,4 +1,4 @@
-// What `teraio doctor` says: mounts, drives of captured trees, and GPUDirect Storage with its
+// The report of `teraio doctor`: mounts, drives of captured trees, and GPUDirect Storage with its
 // reasons.
 #include "probe/directory_report.h"
 
@@ -36,7 +36,7 @@ TEST(FindMount, TheInnermostCounts) {
 
 class InspectDirectory : public ::testing::Test {
  protected:
-  // As if the test's directory were mounted from that device.
+  // Inspects the test's directory as if it were mounted from this device.
   DirectoryReport inspect(const SysfsTree& tree, const std::string& source) {
     const std::filesystem::path mountinfo = scratch_.path() / "mountinfo";
     std::ofstream(mountinfo) << "27 1 259:2 / / rw - ext4 " << source << " rw\n";

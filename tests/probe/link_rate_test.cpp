@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::IsEmpty;
 
-// Each reading is a millisecond after the one before.
+// Every reading is one millisecond after the previous one.
 class TickingClock final : public Clock {
  public:
   int64_t now_ns() const override { return 1'000'000 * ++readings_; }

@@ -1,4 +1,4 @@
-// A tier kept busy: what is moved, when it ends, and what is left behind.
+// A tier kept busy: what it moves, when the load ends, and what remains afterwards.
 #include "probe/load_generator.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ class LoadGeneratorTest : public ::testing::Test {
     return memory;
   }
 
-  // Until so much has been moved both ways.
+  // Runs until this many bytes have moved in both directions together.
   Status move(bool reads, bool writes, int64_t bytes) {
     return load_->keep_busy(reads, writes, [&](const LoadProgress& progress) {
       last_ = progress;

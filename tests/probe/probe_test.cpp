@@ -60,7 +60,7 @@ TEST_F(ProbeTest, WritesNoMoreThanItIsAllowed) {
   options.sustained.longest_ns = 200'000'000;
   const Result<DriveProbe> found = probe_directory(directory_.path(), options);
   ASSERT_TRUE(found.ok()) << found.status().message();
-  // The file, and twice the bound and what was under way when it was met.
+  // The file, plus twice the limit and what was in flight when it was reached.
   EXPECT_LT(found->written_bytes, (97 + 2 * (64 + 4 * 16)) * kMiB);
 }
 
@@ -72,7 +72,7 @@ TEST_F(ProbeTest, FailsAsTheStoreDoes) {
 
 class ProbeCacheTest : public ProbeTest {
  protected:
-  // The entry that this drive's probe would leave; made without measuring.
+  // The entry that a probe of this drive would leave, without a measurement.
   DriveProbe known() {
     DriveProbe probe;
     probe.identity = identity();
@@ -132,7 +132,7 @@ TEST_F(ProbeCacheTest, ProcessesThatStartTogetherMeasureOnce) {
     options.progress = [&](const std::string& line) { lines.push_back(line); };
     return cached_or_measured(cache(), directory_.path(), options);
   };
-  // A lock on a file is that of its opening: threads are as good as processes.
+  // A lock on a file belongs to the open file description, so threads behave like processes.
   auto other = std::async(std::launch::async, [&] { return want(said[0]); });
   const Result<DriveProbe> mine = want(said[1]);
   const Result<DriveProbe> others = other.get();

@@ -11,7 +11,7 @@ namespace {
 using ::testing::HasSubstr;
 using testing::ScratchDirectory;
 
-// Two drives that every machine has: its files' and its memory's.
+// Two drives that every machine has: that of the test's files and that of its memory.
 class RankShareTest : public ::testing::Test {
  protected:
   int32_t ranks_on(const std::filesystem::path& directory, const std::vector<Directories>& ranks) {

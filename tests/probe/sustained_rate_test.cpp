@@ -9,8 +9,8 @@ namespace {
 
 constexpr int64_t kStepNs = 10'000'000;
 
-// Feeds rates over time, in bytes per second, until the measurement is over. Measured is what
-// moves at first.
+// Feeds rates over time, in bytes per second, until the measurement is over. It measures the
+// directions that move at first.
 SustainedRate measure(const std::function<LoadRates(double seconds)>& drive,
                       SustainedRateOptions options = {}) {
   const LoadRates usual = drive(0);
@@ -82,7 +82,7 @@ TEST(SustainedRate, NoMoreIsWrittenThanAllowed) {
   EXPECT_LT(rate.progress().bytes_written, 6'100'000'000);
 }
 
-// Of a drive, or of the host that it is measured from.
+// A standstill of the drive, or of the host on which it is measured.
 TEST(SustainedRate, AStandstillIsNoSteadyRate) {
   const SustainedRate rate = measure([](double seconds) {
     return seconds < 0.5 || seconds > 4 ? LoadRates{1e9, 2e9} : LoadRates{0, 2e9};

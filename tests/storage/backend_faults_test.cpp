@@ -1,4 +1,4 @@
-// Faults in front of the real backends, over a real file: every size, every kind, many threads.
+// Faults in front of the real backends, over a real file: all sizes and kinds, many threads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ struct Backend {
 
 class BackendFaults : public ::testing::TestWithParam<Backend> {
  protected:
-  // Skips the test where the backend cannot be had.
+  // Skips the test if the backend is unavailable.
   void open(testing::FaultSchedule schedule) {
     auto file = io::ExtentFile::create(directory_.path(), {.size_bytes = kDriveBytes});
     ASSERT_TRUE(file.ok()) << file.status().message();
@@ -71,7 +71,7 @@ class BackendFaults : public ::testing::TestWithParam<Backend> {
       EXPECT_TRUE(session().holds(extent, 1));
     }
   }
-  // One transfer fails with what went wrong and where; the others go on, and so does the drive.
+  // One transfer fails and reports the cause and the place. The others and the drive continue.
   void expect_one_failure(ErrorCode code, const std::string& cause) {
     const Extent before = session().reserve(kMiB);
     ASSERT_TRUE(session().write(before, 1).status.ok());
@@ -98,7 +98,7 @@ INSTANTIATE_TEST_SUITE_P(Backends, BackendFaults,
                          ::testing::Values(Backend{"uring", true}, Backend{"threads", false}),
                          [](const auto& info) { return info.param.name; });
 
-// The tenth write request fails so.
+// The tenth write request fails with this error.
 testing::FaultSchedule tenth_write(int error_number) {
   return [error_number, count = 0](const io::IoRequest& request) mutable {
     const bool fails = request.direction == io::Direction::kWrite && ++count == 10;

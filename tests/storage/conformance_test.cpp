@@ -1,4 +1,4 @@
-// What every TierStore promises, asked of every backend.
+// The contract of TierStore, tested on every backend.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ using testing::Submitted;
 
 constexpr int64_t kCapacityBytes = 96 * kMiB;
 
-// What a backend needs around it.
+// What a backend needs besides its options.
 struct Surroundings {
   ScratchDirectory directory;
   SteadyClock clock;
@@ -57,7 +57,7 @@ OpenStore on_drive(IoBackend backend) {
   };
 }
 
-// For a device that the CPU cannot address.
+// Opens a store for a device that the CPU cannot address.
 OpenStore beside_drive(io::GpuDirect gpu_direct, std::string library) {
   return [=](Surroundings& around) {
     auto device = std::make_unique<testing::FakeAsyncDevice>(testing::FakeAsyncOptions());
@@ -73,7 +73,7 @@ OpenStore beside_drive(io::GpuDirect gpu_direct, std::string library) {
   };
 }
 
-// Drives of unequal speed and size, made of files on the one that the test has.
+// Drives of unequal speed and size, simulated by files on the test's drive.
 Result<std::unique_ptr<TierStore>> open_unequal_drives(Surroundings& around, bool is_direct) {
   std::vector<DriveSpec> drives;
   for (const double weight : {3.0, 2.0, 1.0}) {
@@ -122,7 +122,7 @@ struct Backend {
 };
 
 std::vector<Backend> backends() {
-  // Faults that a transfer has to survive.
+  // Faults that a transfer must survive.
   const testing::FaultRates survivable{.passing = 0.1, .partial = 0.2, .late = 0.2};
   return {
       {"uring", on_drive(IoBackend::kUring)},
@@ -323,7 +323,7 @@ TEST_P(Conformance, PlannedCopiesHaveFixedPlaces) {
   for (int iteration = 0; iteration < 3; ++iteration) {
     std::vector<Extent> extents;
     for (size_t copy = 0; copy < copies.size(); ++copy) {
-      if (copy == 2) store().release(extents[0]);  // its time is over, and its bytes are for others
+      if (copy == 2) store().release(extents[0]);  // its time is over, and others use its bytes
       const auto extent = store().reserve_planned(copy);
       ASSERT_TRUE(extent.has_value());
       EXPECT_EQ(extent->size_bytes, copies[copy].size_bytes);
@@ -404,7 +404,7 @@ TEST_P(Conformance, CopiesOutliveTheirLayout) {
   EXPECT_TRUE(store().reserve(capacity_bytes).ok()) << "every byte has been given back";
 }
 
-// What a write under way has begun with is its own until the end.
+// A write in flight keeps its place until it ends.
 TEST_P(Conformance, ALayoutMayChangeWhileTransfersRun) {
   const PlannedCopy copy{24 * kMiB, 0, 10};
   ASSERT_TRUE(store().lay_out({&copy, 1}).ok());

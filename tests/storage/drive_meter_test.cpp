@@ -10,7 +10,7 @@ constexpr int32_t kDepth = 8;
 
 class DriveMeterTest : public ::testing::Test {
  protected:
-  // Moves that many bytes during the time, with so many requests in flight.
+  // Moves `size_bytes` in `duration_ns` with `in_flight` requests in flight.
   bool move(int64_t size_bytes, int64_t duration_ns, int32_t in_flight) {
     meter_.note(io::Direction::kRead, in_flight, now_ns_);
     now_ns_ += duration_ns;
@@ -50,7 +50,7 @@ TEST_F(DriveMeterTest, ALightlyUsedDriveHasNoRate) {
   EXPECT_EQ(meter_.rate(io::Direction::kRead), 0);
 }
 
-// One write at a time shows what a drive takes for one, not how fast it is.
+// One write at a time shows the latency of a write, not the drive's rate.
 TEST_F(DriveMeterTest, ASmallWindowHasToBeFullForARate) {
   const auto write = [this](int32_t in_flight) {
     meter_.note(io::Direction::kWrite, in_flight, now_ns_);

@@ -1,4 +1,5 @@
-// Extents without a store: what is found, what a layout keeps, and what becomes of both.
+// Extents without a store: lookups, the bytes that a layout reserves, and the replacement of
+// layouts.
 #include "storage/extent_table.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// A drive of which sectors cannot be read or written any more, for real: errors of the block layer.
+// A drive whose sectors really fail: the errors come from the block layer.
 #include "testing/failing_drive.h"
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ using testing::StoreSession;
 
 class FailingDriveTest : public ::testing::TestWithParam<IoBackend> {
  protected:
-  // Skips the test where there can be none.
+  // Skips the test if such a drive is impossible here.
   void open(const std::string& failures) {
     drive_ = std::make_unique<FailingDrive>(directory_.path(), failures);
     if (!drive_->why_not().empty()) GTEST_SKIP() << drive_->why_not();
@@ -66,7 +66,7 @@ class FailingDriveTest : public ::testing::TestWithParam<IoBackend> {
   ScratchDirectory directory_;
   SteadyClock clock_;
   std::unique_ptr<FailingDrive> drive_;
-  std::unique_ptr<StoreSession> session_;  // closes before its drive is gone
+  std::unique_ptr<StoreSession> session_;  // closes before its drive is destroyed
 };
 
 INSTANTIATE_TEST_SUITE_P(Backends, FailingDriveTest,

@@ -19,7 +19,7 @@ using testing::Submitted;
 
 class FaultsTest : public ::testing::Test {
  protected:
-  // Two drives in memory; `schedule` is asked about the requests of the second.
+  // Opens a store on two drives in memory. `schedule` applies to requests of the second one.
   void open(testing::FaultSchedule schedule, bool checksum = true) {
     testing::MemoryStoreOptions options;
     options.drives = {{.capacity_bytes = 24 * kMiB}, {.capacity_bytes = 24 * kMiB}};

@@ -80,7 +80,7 @@ TEST(FreeSpace, AnExactRangeThatIsPartlyTakenIsABrokenInvariant) {
   EXPECT_EQ(space.free_bytes(), 80);
 }
 
-// Every byte has one owner at most, and the sums agree, over a long random life.
+// No byte is in use twice and the sums agree, over a long random sequence.
 TEST(FreeSpace, NeverHandsOutAByteTwice) {
   constexpr int64_t kCapacity = 512;
   for (uint64_t seed = 1; seed <= 20; ++seed) {

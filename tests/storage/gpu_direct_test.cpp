@@ -1,5 +1,5 @@
-// GPUDirect Storage, against a stand-in for cuFile: what is direct, what is staged, and who is
-// told.
+// GPUDirect Storage, with a stand-in for cuFile: what moves directly, what is staged, and how that
+// is reported.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -52,7 +52,7 @@ class GpuDirectTest : public ::testing::Test {
     session_ = std::make_unique<StoreSession>(std::move(*store));
   }
 
-  // Why the store that opens is staged; its bytes are right in any case.
+  // Returns the reason why the store uses staging. Its bytes are correct in any case.
   std::string why_staged() {
     open();
     if (session_ == nullptr) return "does not open";

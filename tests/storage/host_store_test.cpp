@@ -158,7 +158,7 @@ TEST_F(HostStoreTest, CountersTellTheBytes) {
   EXPECT_EQ(counters.drives[0].error_count, 0);
 }
 
-// Extents come and go, are written and read, many at a time.
+// Extents are reserved, written, read and released, many at a time.
 TEST_F(HostStoreTest, KeepsEveryByteUnderRandomUse) {
   open(32 * kMiB);
   struct Kept {
@@ -186,7 +186,7 @@ TEST_F(HostStoreTest, KeepsEveryByteUnderRandomUse) {
   }
 }
 
-// On a device whose copies end only when the test says so.
+// Uses a device whose copies end only when the test says so.
 class HostStoreOrderTest : public HostStoreTest {
  protected:
   void SetUp() override {
@@ -194,7 +194,7 @@ class HostStoreOrderTest : public HostStoreTest {
     memory_ = fake_.allocate(kMiB);
   }
 
-  // The copies have to come to an end for the store to close.
+  // The store can close only when all copies have ended.
   void TearDown() override {
     run_to_end();
     store_.reset();
@@ -246,7 +246,7 @@ TEST_F(HostStoreOrderTest, PlannedReadsEndByDeadlineAfterUrgentOnes) {
   std::vector<Extent> extents;
   for (int i = 0; i < 8; ++i) extents.push_back(written_extent());
   const int64_t copies_before = 8;
-  for (int i = 0; i < 4; ++i) submit(io::Direction::kRead, extents[i], '.');  // fill the window
+  for (int i = 0; i < 4; ++i) submit(io::Direction::kRead, extents[i], '.');  // fills the window
   fake_.wait_for_copies(copies_before + 1);
   submit(io::Direction::kRead, extents[4], 'c', 30);
   submit(io::Direction::kRead, extents[5], 'b', 20);
@@ -306,7 +306,7 @@ TEST_F(HostStoreOrderTest, AMovingBlockIsNeverTouchedByTheStoreAfterItsEnd) {
   memory_ = fake_.allocate(kMiB);
 }
 
-// Nobody but the device needs to wait: compute that is ordered after the events sees the bytes.
+// Only the device needs to wait: compute that is ordered after the events sees the bytes.
 TEST(HostStoreArrivalTest, AReadSaysThatItsCopiesAreEnqueuedBeforeItHasArrived) {
   constexpr int64_t kSizeBytes = 50 * kMiB;
   testing::FakeAsyncDevice fake({.progress = testing::Progress::kManual});

@@ -1,4 +1,4 @@
-// A tensor of more than 5 GiB on a real drive, every byte of it.
+// A tensor of more than 5 GiB on a real drive, with every byte checked.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -22,10 +22,10 @@ using testing::ScratchDirectory;
 using testing::StoreSession;
 
 constexpr int64_t kSizeBytes = 5 * kGiB + 1;
-// No divisor of 4 GiB: an offset that has lost its upper bits finds other bytes.
+// Does not divide 4 GiB, so an offset that loses its upper bits finds other bytes.
 constexpr int64_t kPeriodBytes = 60 * kMiB;
 
-// Addresses for all of a tensor over the memory of one period, again and again.
+// Addresses for a whole tensor that repeat the memory of one period.
 class RepeatedMemory {
  public:
   RepeatedMemory() : fd_(memfd_create("period", MFD_CLOEXEC)) {

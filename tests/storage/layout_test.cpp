@@ -89,7 +89,7 @@ TEST(Layout, MoreThanIsFreeIsABrokenInvariant) {
   EXPECT_THROW(Layout(Striping({kMiB}), copies), InvariantError);
 }
 
-// Random plans on drives that are partly taken.
+// Random plans on drives that are partly in use.
 class RandomLayout : public ::testing::TestWithParam<uint64_t> {
  protected:
   void SetUp() override {
@@ -101,7 +101,7 @@ class RandomLayout : public ::testing::TestWithParam<uint64_t> {
 
   size_t below(size_t count) { return random_() % count; }
 
-  // Two extents, of which one stays.
+  // Takes two extents and gives one back.
   void make_hole() {
     const auto gone = striping_.take(blocks(50));
     const auto kept = striping_.take(blocks(50));
@@ -110,7 +110,7 @@ class RandomLayout : public ::testing::TestWithParam<uint64_t> {
   }
   int64_t blocks(size_t most) { return static_cast<int64_t>(1 + below(most)) * io::kBlockBytes; }
 
-  // As many as there is room for.
+  // Makes as many copies as there is room for.
   void make_copies() {
     for (size_t i = 0; i < 300; ++i) {
       const auto begin = static_cast<int64_t>(below(100));
@@ -171,7 +171,7 @@ TEST_P(RandomLayout, TheRoomIsEveryByteOnce) {
   striping_.give_back(layout.room());
 }
 
-// Whatever the order in which copies come and go: the bytes of one are never another's.
+// In whatever order copies come and go, no two of them share a byte.
 TEST_P(RandomLayout, OnlyFreeBytesAreTaken) {
   Layout layout(striping_, copies_);
   std::vector<size_t> there;
@@ -191,7 +191,7 @@ TEST_P(RandomLayout, OnlyFreeBytesAreTaken) {
   }
 }
 
-// As planned: whoever keeps to the plan's times always finds its place.
+// A run that keeps to the plan's times always finds its places free.
 TEST_P(RandomLayout, WhatComesAndGoesAsPlannedFindsItsPlace) {
   Layout layout(striping_, copies_);
   for (int iteration = 0; iteration < 3; ++iteration) {

@@ -1,6 +1,6 @@
-// Thousands of random operations with random faults, against a model in memory.
+// Thousands of random operations with random faults, compared with a model in memory.
 //
-// TERAIO_TEST_SEED=<n> repeats one run; a failure prints the seed.
+// TERAIO_TEST_SEED=<n> repeats one run. A failure prints the seed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ using testing::Submitted;
 constexpr int kStepCount = 3000;
 constexpr int64_t kDriveBytes = 16 * kMiB;
 
-// What an extent has to hold, and what is under way on it.
+// The expected contents of an extent.
 struct Model {
   Extent extent;
   uint64_t seed = 0;
@@ -105,7 +105,7 @@ class RandomRun {
       EXPECT_EQ(extent.status().code(), ErrorCode::kOutOfSpace);
   }
 
-  // Whatever lies where the last layout said stays there.
+  // Extents of the previous layout stay in place.
   void lay_out() {
     planned_.clear();
     for (size_t i = pick(20); i > 0; --i) {
@@ -119,7 +119,7 @@ class RandomRun {
     planned_.clear();
   }
 
-  // In any order, whatever the plan says of times.
+  // Reserves copies in any order, regardless of the plan's times.
   void reserve_planned() {
     if (planned_.empty()) return;
     const size_t copy = pick(planned_.size());
@@ -241,7 +241,7 @@ TEST_P(RandomStore, MemoryWithErrors) {
   EXPECT_GT(run.failures(), 0);
 }
 
-// Faults over real files: io_uring where the machine has it, else threads.
+// Faults over real files, with io_uring where the machine has it and threads elsewhere.
 TEST_P(RandomStore, FilesWithFaults) {
   SCOPED_TRACE(::testing::Message() << "TERAIO_TEST_SEED=" << GetParam());
   const ScratchDirectory directory;

@@ -1,4 +1,4 @@
-// Drives that fail for real: small file systems on loop devices that fill up, break, or disappear.
+// Drives that really fail: small file systems on loop devices that fill up, break or disappear.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ using testing::Submitted;
 
 class RealFaults : public ::testing::Test {
  protected:
-  // Skips the test where there can be none.
+  // Skips the test if such a drive is impossible here.
   void make_drive(const std::string& file_system, int64_t size_bytes, int32_t sector_bytes = 512,
                   const std::string& mount_options = "") {
     drive_ = std::make_unique<LoopDrive>(directory_.path(), file_system, size_bytes, sector_bytes,
@@ -54,7 +54,7 @@ class RealFaults : public ::testing::Test {
     return true;
   }
 
-  // Somebody else's file takes what is free, but for so many bytes.
+  // Another process's file takes all free bytes but `left_bytes`.
   void fill_up(int64_t left_bytes) {
     const int fd = ::open((drive_->path() / "others").c_str(), O_CREAT | O_WRONLY, 0600);
     ASSERT_GE(fd, 0);
@@ -72,7 +72,7 @@ class RealFaults : public ::testing::Test {
   SsdStoreOptions options_;
   SteadyClock clock_;
   std::unique_ptr<LoopDrive> drive_;
-  std::unique_ptr<StoreSession> session_;  // closes before its drive is gone
+  std::unique_ptr<StoreSession> session_;  // closes before its drive is destroyed
 };
 
 class OnFileSystem : public RealFaults, public ::testing::WithParamInterface<const char*> {};
@@ -190,7 +190,7 @@ TEST_F(RealFaults, OffsetsBeyondFourGibibytes) {
   if (IsSkipped()) return;
   options_.checksum = true;
   open(5 * kGiB + 16 * kMiB);
-  const Extent before = session().reserve(5 * kGiB);  // never written: the drive is sparse
+  const Extent before = session().reserve(5 * kGiB);  // never written, so the drive stays sparse
   const Extent after = session().reserve(9 * kMiB + 1);
   EXPECT_GE(after.id, 5 * kGiB);
   ASSERT_TRUE(session().write(after, 7).status.ok());
@@ -211,7 +211,7 @@ TEST_F(RealFaults, SixtyFourThreadsOnADriveThatFillsUp) {
     threads.emplace_back([this, thread, &wrong] {
       const Extent extent = session().reserve(512 * kKiB);
       const Status status = session().write(extent, thread).status;
-      // Correct bytes or a clear error.
+      // The result is either correct bytes or a clear error.
       if (!status.ok() && status.code() != ErrorCode::kOutOfSpace) ++wrong[thread];
       if (status.ok() && !session().holds(extent, thread)) ++wrong[thread];
     });

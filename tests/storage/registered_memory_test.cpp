@@ -1,4 +1,5 @@
-// Memory whose pages io_uring holds: that it is used, where it must not be, and doing without it.
+// Memory whose pages io_uring holds: that it is used, where it must not be, and how the store works
+// without it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <linux/capability.h>
@@ -35,8 +36,8 @@ using testing::Submitted;
 
 constexpr int kCannotGiveUpRights = 77;
 
-// The one reason for which this system may not register memory: its memory-lock limit. Any other
-// failure is ours.
+// The only acceptable reason for a refusal here is the memory-lock limit. Any other failure is our
+// own.
 bool is_refused_by_the_limit(std::string_view reason) {
   return reason.find(std::strerror(ENOMEM)) != std::string_view::npos;
 }
@@ -91,7 +92,7 @@ TEST_F(RegisteredMemory, RequestsWithinItAndOutsideItBringTheirBytes) {
   EXPECT_TRUE(registered.holds(2));
 }
 
-// The reason why a CpuDevice's memory, whose pages move, is never registered.
+// Shows why memory of a CpuDevice, whose pages move, is never registered.
 TEST_F(RegisteredMemory, PagesAndNotAddressesAreRegistered) {
   const auto map_page = [](int value) {
     void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -139,7 +140,7 @@ class StoreWithDevice : public ::testing::Test {
     return session.write(extent, 1).status.ok() && session.holds(extent, 1);
   }
 
-  // Runs `check` in a process that may lock no more memory than that; 0 when it returned true.
+  // Runs `check` in a process that may lock only this much memory. Returns 0 if it returned true.
   template <typename Check>
   static int run_with_locked_memory(int64_t limit_bytes, const Check& check) {
     const pid_t child = fork();
@@ -173,7 +174,7 @@ TEST_F(StoreWithDevice, TheStagingRingIsRegistered) {
   EXPECT_TRUE(bytes_come_back(session));
 }
 
-// Room for io_uring itself, which newer kernels count too, and not for the staging ring.
+// Enough for io_uring itself, which newer kernels count too, but not for the staging ring.
 TEST_F(StoreWithDevice, ALowMemoryLockLimitIsSaidAndDoneWithout) {
   const int result = run_with_locked_memory(kMiB, [this] {
     testing::FakeAsyncDevice device{testing::FakeAsyncOptions()};
@@ -202,8 +203,8 @@ TEST_F(StoreWithDevice, AMemoryLockLimitOfNothingIsDoneWithout) {
   EXPECT_EQ(result, 0);
 }
 
-// I/O goes to the tensors themselves, whose pages move: holding on to them would bring the bytes
-// of a read to where the tensor was.
+// I/O uses the tensors' own memory, whose pages move. Registered pages would receive a read's bytes
+// where the tensor used to be.
 TEST_F(StoreWithDevice, MemoryOfTheCpuDeviceIsNotRegisteredAndMayMove) {
   auto device = device::make_cpu_device(16 * kMiB);
   ASSERT_TRUE(device.ok()) << device.status().message();
@@ -217,7 +218,7 @@ TEST_F(StoreWithDevice, MemoryOfTheCpuDeviceIsNotRegisteredAndMayMove) {
   std::vector<std::byte*> blocks;
   while (std::byte* block = (*device)->allocate(kMiB)) {
     std::memset(block, 1, kMiB);
-    // Every address has seen I/O before it moves.
+    // Every address is used for I/O before its pages move.
     const Extent own = session.reserve(kMiB);
     const Submitted write =
         session.submit({io::Direction::kWrite, own, block, Priority::kPlanned, 0, {}, {}});

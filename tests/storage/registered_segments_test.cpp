@@ -1,5 +1,5 @@
-// GPUDirect Storage to segments of the device's memory that are registered with cuFile, against a
-// stand-in for it.
+// GPUDirect Storage with segments of device memory that are registered with cuFile, for which a
+// stand-in is used.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -106,7 +106,7 @@ TEST_F(RegisteredSegmentsTest, ASegmentThatGoesIsDeregisteredBefore) {
   round_trip(memory, 1);
   segments_.remove(memory.data());
   EXPECT_EQ(fake_->memory_count, 0);
-  // The next owner of these addresses is registered anew.
+  // The next segment at these addresses is registered again.
   segments_.add({memory.data(), memory.size_bytes()});
   round_trip(memory, 2);
   EXPECT_EQ(fake_->memory_registrations, 2);
@@ -168,7 +168,7 @@ TEST_F(RegisteredSegmentsTest, AStoreThatClosesDeregistersAndTheNextRegistersAne
 
 TEST_F(RegisteredSegmentsTest, TheTrialIsDoneInRegisteredMemory) {
   std::byte* block = device_.allocate(kMiB);
-  segments_.add({block, 16 * kMiB});  // where the trial's memory will be too
+  segments_.add({block, 16 * kMiB});  // where the trial's memory will also be
   open();
   device_.release(block);
   EXPECT_EQ(fake_->memory_registrations, 1);
@@ -185,8 +185,8 @@ TEST_F(RegisteredSegmentsTest, AStagedStoreRegistersNothing) {
   EXPECT_EQ(fake_->memory_registrations, 0);
 }
 
-// As PyTorch's allocator does it: a segment goes under a lock that hooks take to allocate, as soon
-// as no block in it has I/O, while other segments do.
+// Like PyTorch's allocator, removes a segment under a lock that hooks take to allocate, as soon as
+// no block in it has I/O, while other segments do.
 TEST_F(RegisteredSegmentsTest, SegmentsComeAndGoWhileOthersHaveIo) {
   open();
   std::atomic<bool> is_over = false;

@@ -1,4 +1,4 @@
-// A drive below its plan: what is said of it, to whom, and how often.
+// A drive slower than planned: what is reported, where, and how often.
 #include "storage/slowdown.h"
 
 #include <gmock/gmock.h>
@@ -55,7 +55,7 @@ TEST(DescribeSlowdown, WithoutAHintThereIsNone) {
               HasSubstr("no cause is known"));
 }
 
-// One drive of which 8 requests of 64 KiB per second are expected.
+// One drive that is expected to complete 8 requests of 64 KiB per second.
 class SlowdownTest : public ::testing::Test {
  protected:
   static constexpr int64_t kRequestBytes = 64 * 1024;
@@ -81,7 +81,7 @@ class SlowdownTest : public ::testing::Test {
     session_.reset();
   }
 
-  // Writes for so many seconds at that many requests per second.
+  // Writes for `seconds` at `requests_per_second`.
   void write(int seconds, int requests_per_second) {
     const int64_t request_count = int64_t{seconds} * requests_per_second;
     PageMemory memory(request_count * kRequestBytes);
@@ -130,7 +130,7 @@ TEST_F(SlowdownTest, OneThatComesBackIsNotMentionedAnyMore) {
 
 TEST_F(SlowdownTest, OnTheEdgeItDoesNotGoToAndFro) {
   write(3, 4);
-  for (int i = 0; i < 6; ++i) write(2, 7);  // 0.87: neither slow nor as planned
+  for (int i = 0; i < 6; ++i) write(2, 7);  // 0.87 of the plan: neither slow nor recovered
   EXPECT_EQ(temperature_count_, 1);
 }
 
@@ -155,7 +155,7 @@ TEST_F(SlowdownTest, DirectionsThatRunAtOnceShareTheDrive) {
   EXPECT_EQ(slowdown(), "");
 }
 
-// A file whose transfers take their time, on as many threads as the window is wide.
+// A file whose transfers take `delay_ms`, on as many threads as the window is wide.
 DriveSpec slow_file(const std::filesystem::path& folder, std::string name, int delay_ms) {
   DriveSpec drive;
   drive.name = std::move(name);
@@ -177,22 +177,22 @@ DriveSpec slow_file(const std::filesystem::path& folder, std::string name, int d
   return drive;
 }
 
-// Of two drives one takes 50 times as long as it should: every byte comes back, it is named, and
-// what lies on the other does not wait for it.
+// One of two drives takes 50 times as long as expected. All bytes are correct, the drive is named,
+// and extents on the other drive do not wait for it.
 TEST(SlowDrive, FiftyTimesSlowerCostsTimeAndHoldsNobodyElseUp) {
   const ScratchDirectory directory;
   SteadyClock clock;
   std::vector<DriveSpec> drives;
   drives.push_back(slow_file(directory.path(), "fast", 0));
   drives.push_back(slow_file(directory.path(), "slow", 50));
-  const double expected = 2.0 * 128 * kKiB * 1000;  // a request in a millisecond, two at a time
+  const double expected = 2.0 * 128 * kKiB * 1000;  // two requests at a time, each in a millisecond
   drives[1].read_bytes_per_second = drives[1].write_bytes_per_second = expected;
   StripedStoreOptions options;
   options.request_bytes = 128 * kKiB;
   options.queue_depth = 4;
   options.checksum = true;
   StoreSession session(std::make_unique<StripedStore>(std::move(drives), options, clock));
-  const Extent small = session.reserve(100'000);  // whole, on the first drive
+  const Extent small = session.reserve(100'000);  // lies whole on the first drive
   ASSERT_TRUE(session.write(small, 1).status.ok());
   const Extent striped = session.reserve(14 * kMiB);
   PageMemory bytes(striped.size_bytes), small_bytes(small.size_bytes);

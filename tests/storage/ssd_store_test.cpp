@@ -1,4 +1,4 @@
-// Opening: directories, files, options; and what is left behind.
+// Opening a store: directories, files, options, and what remains afterwards.
 #include "storage/ssd_store.h"
 
 #include <fcntl.h>
@@ -50,7 +50,7 @@ class SsdStoreTest : public ::testing::Test {
   ScratchDirectory directory_;
 };
 
-// A small file system of its own; needs root.
+// A small separate file system. Needs root.
 class SmallFileSystem {
  public:
   explicit SmallFileSystem(const std::filesystem::path& path, unsigned long flags = 0)
@@ -182,7 +182,7 @@ TEST_F(SsdStoreTest, TwoDrivesShareTheCapacity) {
   const SmallFileSystem other(directory_.path() / "other");
   if (!other.is_mounted()) GTEST_SKIP() << "mounting needs root";
   options_.allow_ram_directory = true;
-  options_.capacity_bytes = 16 * kMiB;  // the small one holds 4 of them, the other the rest
+  options_.capacity_bytes = 16 * kMiB;  // the small one holds 4 MiB, the other the rest
   auto store = open({directory_.path(), other.path()});
   ASSERT_TRUE(store.ok()) << store.status().message();
   StoreSession session(std::move(*store));
@@ -237,7 +237,7 @@ TEST_F(SsdStoreTest, NoDescriptorIsLeftOpen) {
   }
 }
 
-// What ssd_store.h promises.
+// The limit that ssd_store.h states.
 TEST_F(SsdStoreTest, TheStoreItselfTakesLittleMemory) {
   if (kIsSanitized) GTEST_SKIP() << "the sanitizer's own memory is more than the store's";
   options_.capacity_bytes = 64 * kMiB;

@@ -1,4 +1,4 @@
-// The way through host memory to a device that the CPU cannot address.
+// Staging through host memory for a device that the CPU cannot address.
 #include "io/staged_io.h"
 
 #include <gmock/gmock.h>
@@ -137,7 +137,7 @@ TEST_F(StagedIoTest, ACorruptedSlotIsFoundBeforeItReachesTheDevice) {
   EXPECT_EQ(status.code(), ErrorCode::kCorrupted);
 }
 
-// Copies 1 to 16 are those of the write, the later ones those of the read.
+// Copies 1 to 16 belong to the write, later ones to the read.
 class FailingCopy : public StagedIoTest,
                     public ::testing::WithParamInterface<testing::FakeAsyncOptions> {};
 
@@ -166,11 +166,11 @@ TEST_P(FailingCopy, FailsItsTransferAndNoOther) {
 TEST_F(StagedIoTest, ChunksAreCopiedWhileOthersAreRead) {
   make_device({.progress = testing::Progress::kManual});
   Gate gate;
-  open(std::make_unique<GatedIo>(gate), false);  // it keeps no bytes
+  open(std::make_unique<GatedIo>(gate), false);  // which stores no bytes
   const Extent extent = session().reserve(8 * kRequestBytes);
   PageMemory memory(extent.size_bytes);
   const Submitted write = session().submit(io::Direction::kWrite, extent, memory);
-  device().wait_for_copies(kDepth);  // the window's worth is being copied out ...
+  device().wait_for_copies(kDepth);  // one window of chunks is being copied from the device ...
   EXPECT_THAT(gate.begun(), IsEmpty()) << "and nothing is written before it is there";
   gate.open();
   while (session().completions().call_count(write.ticket) == 0) device().step();
@@ -184,7 +184,7 @@ TEST_F(StagedIoTest, ChunksAreCopiedWhileOthersAreRead) {
   gate.open();
   while (session().completions().call_count(read.ticket) == 0) device().step();
   EXPECT_TRUE(session().wait(read).status.ok());
-  session().close();  // before its gate
+  session().close();  // before its gate is destroyed
 }
 
 TEST_F(StagedIoTest, CopiesWaitForTheEventOfTheirTransfer) {
@@ -192,12 +192,12 @@ TEST_F(StagedIoTest, CopiesWaitForTheEventOfTheirTransfer) {
   open_memory();
   const Extent extent = session().reserve(kRequestBytes);
   PageMemory memory(extent.size_bytes);
-  // Compute that is under way writes the bytes that are to leave.
+  // Queued compute writes the bytes that are to be offloaded.
   device().launch({{}, {{memory.data(), extent.size_bytes}}, [&] { memory.fill(9); }});
   Transfer transfer{io::Direction::kWrite, extent, memory.data(), Priority::kPlanned, 0, {}, {}};
   transfer.ready = device().record();
   const Submitted write = session().submit(transfer);
-  device().wait_for_copies(1);  // it is asked for before compute is there
+  device().wait_for_copies(1);  // requested before compute is done
   while (session().completions().call_count(write.ticket) == 0) device().step();
   const Submitted read = session().submit(io::Direction::kRead, extent, memory);
   while (session().completions().call_count(read.ticket) == 0) device().step();
@@ -221,14 +221,15 @@ TEST_F(StagedIoTest, ACopyInWaitsForTheLastUseOfTheMemory) {
   Transfer transfer{io::Direction::kRead, extent, memory.data(), Priority::kPlanned, 0, {}, {}};
   transfer.ready = device().record();
   const Submitted read = session().submit(transfer);
-  device().wait_for_copies(2);  // it is asked for before compute is there
+  device().wait_for_copies(2);  // requested before compute is done
   while (session().completions().call_count(read.ticket) == 0) device().step();
   EXPECT_TRUE(was_used_before);
   EXPECT_TRUE(memory.holds(5));
   EXPECT_THAT(device().violations(), IsEmpty());
 }
 
-// A read of `size_bytes` whose copies nobody has stepped: what it says when it is on its way.
+// A read of `size_bytes` whose copies the test has not stepped: what it reports when they are
+// enqueued.
 class StagedArrivalTest : public StagedIoTest {
  protected:
   void write_and_read(int64_t size_bytes) {
@@ -264,9 +265,9 @@ class StagedArrivalTest : public StagedIoTest {
 };
 
 TEST_F(StagedArrivalTest, AReadIsEnqueuedWithItsLastCopy) {
-  write_and_read(2 * kRequestBytes);  // as much as the ring holds at once: no copy has to end first
+  write_and_read(2 * kRequestBytes);  // as much as the ring holds, so no copy has to end first
   const std::vector<device::Event> arrivals =
-      on_copies_enqueued_.get_future().get();  // without a step
+      on_copies_enqueued_.get_future().get();  // without a step of the device
   EXPECT_THAT(arrivals, SizeIs(2));
   EXPECT_EQ(session().completions().call_count(read_.ticket), 0);
   for (const device::Event event : arrivals) ASSERT_TRUE(device().order_after(event).ok());
@@ -283,7 +284,7 @@ TEST_F(StagedArrivalTest, AReadIsEnqueuedWithItsLastCopy) {
 TEST_F(StagedArrivalTest, WhatIsStillArrivingIsToldOf) {
   write_and_read(3 * kRequestBytes);
   device().wait_for_copies(3 + kDepth);
-  // The first one's end makes room for the third.
+  // The end of the first copy makes room for the third chunk.
   while (device().copies_waiting() + device().copies_under_way() > 1) device().step();
   EXPECT_THAT(on_copies_enqueued_.get_future().get(), SizeIs(2)) << "of the second and the third";
   step_to_the_end();

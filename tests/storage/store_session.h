@@ -1,4 +1,4 @@
-// The vocabulary of the store tests: reserve, write, read back, wait, and what came of it.
+// The vocabulary of the store tests: reserve, write, read back, wait, and inspect results.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,10 +14,11 @@
 
 namespace teraio::testing {
 
-// Completions by transfer, as they come. Outlives the store that calls into it.
+// Completions by transfer, as they arrive. Must outlive the store that calls it.
 class Completions {
  public:
-  // A ticket for one transfer: give done(ticket) to it and ask with the ticket.
+  // Returns a ticket for one transfer: done(ticket) is the transfer's `done`, and the ticket
+  // identifies its completion.
   int32_t take_ticket() {
     const std::lock_guard lock(mutex_);
     return ticket_count_++;
@@ -44,7 +45,7 @@ class Completions {
     changed_.wait(lock, [&] { return static_cast<int32_t>(completions_.size()) == ticket_count_; });
   }
 
-  // Tickets in the order in which their transfers ended.
+  // The tickets in the order in which their transfers ended.
   std::vector<int32_t> order() const {
     const std::lock_guard lock(mutex_);
     return order_;
@@ -111,7 +112,7 @@ class StoreSession {
     return transfer(io::Direction::kWrite, extent, memory);
   }
 
-  // Reads the extent and says whether it is what write(extent, seed) put there.
+  // Reads the extent and compares it with what write(extent, seed) wrote.
   ::testing::AssertionResult holds(const storage::Extent& extent, uint64_t seed) {
     PageMemory memory(extent.size_bytes);
     const storage::Completion completion = transfer(io::Direction::kRead, extent, memory);

@@ -1,4 +1,4 @@
-// Order, windows, cancelling and striping, step by step over drives that the test holds still.
+// Order, windows, cancellation and striping, step by step on drives that the test controls.
 #include "storage/striped_store.h"
 
 #include <gmock/gmock.h>
@@ -69,7 +69,7 @@ class StripedStoreTest : public ::testing::Test {
   PageMemory& memory() { return memory_; }
 
   void pass_time(int64_t duration_ns) { clock_.advance_to(clock_.now_ns() + duration_ns); }
-  // Ends what is in flight on one drive; its next requests have begun on return.
+  // Ends the requests in flight on one drive. Its next requests have started on return.
   void end_in_flight(size_t drive) {
     for (const io::IoRequest& request : gate(drive).in_flight()) gate(drive).end(request);
     gate(drive).begun();
@@ -86,7 +86,7 @@ class StripedStoreTest : public ::testing::Test {
   Submitted read(const Extent& extent, int64_t deadline = 0) {
     return session().submit(io::Direction::kRead, extent, memory_, Priority::kPlanned, deadline);
   }
-  // The drive is at work on it when this returns.
+  // The drive has started the read on return.
   Submitted begun_read(const Extent& extent) {
     const Submitted submitted = read(extent);
     gate().begun();
@@ -99,7 +99,8 @@ class StripedStoreTest : public ::testing::Test {
     return session().submit(io::Direction::kWrite, extent, memory_, priority);
   }
 
-  // Ends what is in flight, one at a time, and returns the offsets that then began, in order.
+  // Ends the requests in flight one at a time. Returns the offsets of those that start then, in
+  // order.
   std::vector<int64_t> offsets_as_they_begin() {
     const size_t first = gate().begun().size();
     while (true) {
@@ -308,7 +309,7 @@ TEST_F(StripedStoreTest, SharesFollowTheMeasuredRates) {
     const Submitted submitted = session().submit(direction, extent, memory());
     gate(0).begun();
     gate(1).begun();
-    for (int step = 1; step <= 64; ++step) {  // 2 MiB on each: 16 and 64 steps
+    for (int step = 1; step <= 64; ++step) {  // 2 MiB on each drive: 16 and 64 steps
       pass_time(1'000'000'000 / 16);
       end_in_flight(0);
       if (step % 4 == 0) end_in_flight(1);
@@ -317,7 +318,7 @@ TEST_F(StripedStoreTest, SharesFollowTheMeasuredRates) {
   }
   const std::vector<Piece> pieces = store().pieces(session().reserve(10 * kMiB));
   ASSERT_THAT(pieces, SizeIs(2));
-  // The drives' threads may look at the clock a step late.
+  // The drives' threads may read the clock one step late.
   EXPECT_NEAR(static_cast<double>(pieces[0].size_bytes), 8 * kMiB, kMiB);
   EXPECT_EQ(pieces[0].size_bytes + pieces[1].size_bytes, 10 * kMiB);
 }
@@ -359,7 +360,7 @@ TEST_F(StripedStoreTest, ShortTransfersAreResumed) {
   EXPECT_EQ(rest.offset_bytes, 3 * 4096);
   EXPECT_EQ(rest.size_bytes, kRequestBytes - 3 * 4096);
   EXPECT_EQ(rest.memory, memory().data() + 3 * 4096);
-  gate().end(rest, 5000);  // direct I/O can only go on from a whole block
+  gate().end(rest, 5000);  // direct I/O can resume only at a whole block
   EXPECT_EQ(gate().in_flight().front().offset_bytes, 4 * 4096);
   offsets_as_they_begin();
   EXPECT_EQ(session().wait(submitted).transferred_bytes, kRequestBytes);
@@ -441,7 +442,7 @@ TEST_F(StripedStoreTest, NewExtentsAvoidAFailedDrive) {
       EXPECT_EQ(piece.drive, 1);
 }
 
-// Counts bytes and moves none.
+// Counts bytes without moving any.
 class NullIo final : public io::DriveIo {
  public:
   explicit NullIo(int64_t& last_byte) : last_byte_(last_byte) {}
@@ -491,7 +492,7 @@ TEST(LargeExtents, FiveGibibytesAreOneTransfer) {
   munmap(memory, kSizeBytes);
 }
 
-// As if every thread but the test's lost the processor whenever it has looked at the clock.
+// Acts as if every thread but the test's were preempted after each reading of the clock.
 class LateClock final : public Clock {
  public:
   int64_t now_ns() const override {

@@ -18,7 +18,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::ScratchDirectory;
 
-constexpr int64_t kRingBytes = 16 * kMiB;  // 16 requests of a megabyte
+constexpr int64_t kRingBytes = 16 * kMiB;  // 16 requests of 1 MiB
 
 class TiersTest : public ::testing::Test {
  protected:
@@ -85,7 +85,7 @@ TEST_F(TiersTest, WhereNothingIsStagedThePoolHasTheWholeLimit) {
   EXPECT_EQ(tiers->host->counters().capacity_bytes, 24 * kMiB);
 }
 
-// What both hold is what was pinned for them, and no more than the limit.
+// Both tiers together hold exactly the pinned memory, and no more than the limit.
 TEST_F(TiersTest, TheLimitIsWhatIsPinned) {
   auto& device = static_cast<testing::FakeAsyncDevice&>(*device_);
   {

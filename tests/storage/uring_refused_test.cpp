@@ -1,4 +1,4 @@
-// Containers refuse io_uring by seccomp: the store has to notice, go on with threads, and say so.
+// Containers refuse io_uring by seccomp. The store must detect that, use threads and report it.
 #include <gtest/gtest.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -23,7 +23,7 @@ using testing::StoreSession;
 
 constexpr int kCannotForbid = 77;
 
-// As Docker's default profile does: the three calls fail with EPERM.
+// Like Docker's default profile: the three io_uring calls fail with EPERM.
 bool forbid_io_uring() {
   sock_filter filter[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -37,7 +37,7 @@ bool forbid_io_uring() {
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-// Runs `check` in a process in which io_uring is forbidden; 0 when it returned true.
+// Runs `check` in a process in which io_uring is forbidden. Returns 0 if it returned true.
 int run_without_io_uring(const std::function<bool()>& check) {
   const pid_t child = fork();
   if (child == 0) _exit(!forbid_io_uring() ? kCannotForbid : check() ? 0 : 1);

@@ -1,4 +1,4 @@
-// The order of work on a GPU: compute on a stream of the test's, copies on those of the device.
+// The order of work on a GPU: compute on a stream of the test, copies on those of the device.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ class CudaOrderTest : public ::testing::Test {
     if (compute_ != nullptr) cudaStreamDestroy(compute_);
   }
 
-  // There for any stream.
+  // Returns memory that is ready for any stream.
   std::byte* allocate() {
     std::byte* memory = device_->allocate(kSizeBytes);
     EXPECT_TRUE(device_->wait(device_->record()).ok());
@@ -42,7 +42,7 @@ class CudaOrderTest : public ::testing::Test {
   void compute_fills(std::byte* memory, int value) {
     ASSERT_EQ(cudaMemsetAsync(memory, value, kSizeBytes, compute_), cudaSuccess);
   }
-  // Keeps compute busy, so that what does not wait for it is found out.
+  // Keeps compute busy, so that work that fails to wait for it is detected.
   void compute_is_busy() {
     static void* scratch = nullptr;
     if (scratch == nullptr) ASSERT_EQ(cudaMalloc(&scratch, 256 * kMiB), cudaSuccess);
@@ -112,7 +112,7 @@ TEST_F(CudaOrderTest, AnyThreadMayCopyAndWait) {
   for (std::byte* block : blocks) device_->release(block);
 }
 
-// Compute, copies out and in, over a few blocks, against a model of what each holds.
+// Compute and copies in both directions over a few blocks, compared with a model.
 TEST_F(CudaOrderTest, RandomWorkSeesWhatWasLastWritten) {
   std::mt19937 random(1);
   std::vector<std::byte*> blocks;
@@ -141,7 +141,7 @@ TEST_F(CudaOrderTest, RandomWorkSeesWhatWasLastWritten) {
     ASSERT_TRUE(device_->order_after(*in).ok());
     ASSERT_TRUE(device_->wait(*out).ok());
     EXPECT_TRUE(is_filled(hosts[i], values[i])) << "step " << step;
-    ASSERT_TRUE(device_->wait(*in).ok());  // the host's bytes are the next copy's
+    ASSERT_TRUE(device_->wait(*in).ok());  // the next copy reuses the host's bytes
   }
   for (int i = 0; i < 4; ++i) {
     device_->unpin_host(hosts[i].data());
