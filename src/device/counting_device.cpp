@@ -49,8 +49,8 @@ class CountingDevice final : public Device {
 std::byte* CountingDevice::allocate(int64_t size_bytes) {
   if (size_bytes < 0 || size_bytes > budget_bytes_ - allocated_bytes_) return nullptr;
   auto* memory = reinterpret_cast<std::byte*>(next_address_);
-  next_address_ +=
-      static_cast<uintptr_t>(kPageBytes);  // distinct, but not as far apart as the block sizes
+  // Addresses are distinct, but not as far apart as the block sizes.
+  next_address_ += static_cast<uintptr_t>(kPageBytes);
   sizes_.emplace(memory, size_bytes);
   allocated_bytes_ += size_bytes;
   allocated_peak_bytes_ = std::max(allocated_peak_bytes_, allocated_bytes_);

@@ -64,8 +64,9 @@ class Device {
   // else may.
   virtual void release(std::byte* memory) = 0;
 
-  // Returns free memory above the new budget to the system at once. Blocks in use stay, even if
-  // they exceed the budget; allocate() then fails until enough of them are released.
+  // Returns free memory above the new budget to the system at once; PyTorch's allocator on a GPU
+  // keeps it. Blocks in use stay, even if they exceed the budget; allocate() then fails until
+  // enough of them are released.
   virtual void set_budget_bytes(int64_t budget_bytes) = 0;
 
   virtual MemoryUsage usage() const = 0;
@@ -76,7 +77,7 @@ class Device {
   virtual void reset_peak() = 0;
 
   // Returns the point that all compute enqueued so far reaches when it is done. On the CPU it has
-  // passed.
+  // passed. If it cannot be recorded, the error is logged, and wait() for it fails.
   virtual Event record() = 0;
   // Like record(), but for another order of work: a stream of the framework, such as a
   // cudaStream_t. A device with a single order ignores `stream`.
@@ -110,8 +111,9 @@ class Device {
   virtual void bind_thread() {}
 
   // The segments that contain the device's blocks. Code that registers device memory with a library
-  // for I/O registers whole segments. They live at least as long as the device and are complete
-  // from the first call on. nullptr if the segments are unknown.
+  // for I/O registers whole segments. The first call starts to track them, for blocks that are
+  // allocated afterwards. They live at least as long as the device. nullptr if the segments are
+  // unknown. Threads: as allocate.
   virtual MemorySegments* segments() { return nullptr; }
 
   // Measures the durations of ops; lives as long as the device. nullptr if the caller's own clock

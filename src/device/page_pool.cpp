@@ -12,8 +12,8 @@
 namespace teraio::device {
 namespace {
 
-constexpr int64_t kGrowthBytes =
-    2 * kMiB;  // one huge page: fewer system calls, and the system can provide one
+// One huge page, so that there are fewer system calls and the system can provide one.
+constexpr int64_t kGrowthBytes = 2 * kMiB;
 constexpr int64_t kLargeGranules = 4;  // larger blocks begin on a granule where possible
 constexpr int64_t kMostFragments = 4;  // maximum for the part of a granule, approximately
 // Moving a smaller piece takes longer than touching new pages.

@@ -53,8 +53,8 @@ class CudaEvents {
 
   std::mutex mutex_;
   std::unordered_map<uint64_t, Recorded> recorded_;  // not yet known to have passed
-  std::array<std::deque<uint64_t>, 4>
-      queues_;  // ids by EventQueue; may contain ids that are no longer recorded
+  // Ids by EventQueue. Some may no longer be in recorded_.
+  std::array<std::deque<uint64_t>, 4> queues_;
   std::vector<cudaEvent_t> unused_;
   uint64_t last_id_ = 0;
 };
