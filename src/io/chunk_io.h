@@ -37,9 +37,9 @@ struct ChunkResult {
   bool was_gpu_direct = false;
   // If not ok: why GPUDirect Storage failed. The drive no longer uses it.
   Status gpu_direct_failure;
-  // Set for a read that ends with a copy to the device: the end of that copy. Such a read has two
-  // results. The first, with `are_copies_enqueued`, reports that the copy is enqueued; the second
-  // ends the chunk.
+  // Set for a read that ends with a copy to the device which wait() enqueues: the end of that copy.
+  // Such a read has two results. The first, with `are_copies_enqueued`, reports that the copy is
+  // enqueued; the second ends the chunk.
   device::Event arrival = {};
   bool are_copies_enqueued = false;
 };

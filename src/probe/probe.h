@@ -31,8 +31,8 @@ struct ProbeOptions {
   // space. A large file matters, because a host's cache need not write bytes that are soon
   // overwritten.
   int64_t file_bytes = int64_t{4} << 30;
-  std::function<void(const std::string&)>
-      progress;  // called once per phase with a line; may be empty
+  // Called once per phase with a line; may be empty.
+  std::function<void(const std::string&)> progress;
 };
 
 // Measures the drive's sustained rates at the engine's own request size and depth. Leaves no file.
