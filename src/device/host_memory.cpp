@@ -19,9 +19,8 @@ std::byte* map_pages(size_t size_bytes, int flags) {
   return memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
 }
 
-// Takes huge pages that the administrator reserved. The system commits all of them now or fails, so
-// that no access fails later. Other sizes are refused, because they would waste part of a huge
-// page.
+// Takes huge pages that the administrator set aside. The system reserves all of them now or fails,
+// so that no access fails later. Refuses sizes that would waste part of a huge page.
 std::byte* map_reserved_huge_pages(int64_t size_bytes) {
   if (size_bytes % kHugePageBytes != 0) return nullptr;
   return map_pages(static_cast<size_t>(size_bytes), MAP_HUGETLB | MAP_HUGE_2MB);

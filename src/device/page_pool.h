@@ -49,8 +49,8 @@ class PagePool {
     kUtmost,  // also stitches single pages: slow, but uses free memory to the last page
   };
 
-  // Returns a block of `size_bytes` (> 0, whole pages), or nullptr. Commits at most
-  // `growth_limit_bytes` of new pages. The block is in use until release().
+  // Returns a block of `size_bytes` (> 0, whole pages), or nullptr. held_bytes() grows by at most
+  // `growth_limit_bytes`. The block is in use until release().
   std::byte* allocate(int64_t size_bytes, int64_t growth_limit_bytes,
                       Effort effort = Effort::kUsual);
   // `size_bytes` is the size that was allocated.

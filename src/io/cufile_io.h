@@ -26,10 +26,10 @@ struct CufileIoOptions {
 };
 
 // `fd` is open for direct I/O and still has a name. `fd` and `device` must outlive the result.
-// Verifies the path with one write and one read, which allocate device memory temporarily and
-// overwrite the start of the file. Returns kUnsupported, with the reason, if there is no direct
-// path; other failures are those of copies on the device. The result has one thread per request in
-// flight, which makes blocking cuFile calls, the interface that other projects have found to work.
+// Verifies the path with one write and one read, which overwrite the start of the file and take up
+// to 1 MiB of device memory meanwhile. Returns kUnsupported, with the reason, if there is no direct
+// path; other failures are those of copies on the device. The result makes blocking cuFile calls on
+// one thread per request in flight. Of cuFile's interfaces, other projects found this one to work.
 Result<std::unique_ptr<DriveIo>> open_cufile_io(int fd, device::Device& device,
                                                 const CufileIoOptions& options);
 

@@ -23,7 +23,8 @@ constexpr int32_t kQueueDepth = 2;
 // millisecond.
 constexpr int64_t kAsynchronousCopyBytes = 32 * kMiB;
 
-// The pool as a drive. A request is a copy on the device, and its result is the copy's end.
+// The pool as a drive. A request is a copy on the device, and its result is the copy's end. While a
+// copy is in flight, wait() waits for its end even if wake() is called.
 class HostIo final : public io::DriveIo {
  public:
   HostIo(device::HostMemory pool, device::Device& device)
