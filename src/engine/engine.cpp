@@ -228,7 +228,7 @@ void Engine::issue_prefetch(LiveTensor& tensor, const plan::Migration& migration
 }
 
 void Engine::start_due_prefetches() {
-  const int64_t kept_bytes = position_ == kLost ? 0 : schedule_.newborn_bytes(position_);
+  const int64_t kept_bytes = position_ == kLost ? 0 : schedule_.index().allocated_bytes(position_);
   while (!due_prefetches_.empty()) {
     LiveTensor& tensor = *due_prefetches_.front();
     if (tensor.residency == Residency::kOffloaded) {

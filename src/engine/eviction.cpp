@@ -84,7 +84,7 @@ bool Engine::evict(LiveTensor& tensor) {
 int64_t Engine::distance_to_use(const LiveTensor& tensor) const {
   if (position_ == kLost) return static_cast<int64_t>(op_count_ - tensor.last_use);
   if (tensor.profile_index < 0) return schedule_.profile().op_count();
-  return schedule_.distance_to_use(tensor.profile_index, position_);
+  return schedule_.index().ops_until_use(tensor.profile_index, position_);
 }
 
 // Those that may leave, needed farthest in the future first. More than are needed: a tier can be

@@ -52,42 +52,15 @@ TEST_F(ScheduleTest, AMigrationAfterTheLastOpIsIssuedBeforeIt) {
   EXPECT_EQ(program_.schedule().issued_at(1).size(), 1u);
 }
 
-TEST_F(ScheduleTest, DistanceOfAPersistentTensorGoesOnInTheNextIteration) {
-  const trace::TensorIndex a = persistent();
-  program_.idle_ops(2);
-  program_.op({a});
-  program_.idle_ops(2);
-  const Schedule schedule = program_.schedule();
-  EXPECT_EQ(schedule.distance_to_use(a, 0), 2);
-  EXPECT_EQ(schedule.distance_to_use(a, 2), 0);
-  EXPECT_EQ(schedule.distance_to_use(a, 3), 4);
-}
-
-TEST_F(ScheduleTest, ATensorThatIsNotNeededAnyMoreIsFartherThanAll) {
-  const trace::TensorIndex a = persistent();
-  const trace::TensorIndex gone = program_.born(1);
-  program_.op({a}, {gone});
-  program_.idle_ops(4);
-  const Schedule schedule = program_.schedule();
-  EXPECT_EQ(schedule.distance_to_use(gone, 1), 5);
-  EXPECT_LT(schedule.distance_to_use(a, 1), 5);
-}
-
-TEST_F(ScheduleTest, APersistentTensorWithoutUsesIsFartherThanAll) {
-  const trace::TensorIndex a = persistent();
-  program_.idle_ops(3);
-  EXPECT_EQ(program_.schedule().distance_to_use(a, 1), 3);
-}
-
-TEST_F(ScheduleTest, NewbornBytesAreFirstTouchesAndWorkspace) {
+TEST_F(ScheduleTest, IndexesItsProfile) {
   const trace::TensorIndex old = persistent();
-  const trace::TensorIndex first = program_.born(2);
-  const trace::TensorIndex second = program_.born(3);
-  program_.op({old}, {first}, {}, /*workspace_units=*/1);
-  program_.op({first}, {old, second});
+  const trace::TensorIndex result = program_.born(2);
+  program_.op({old}, {result}, {}, /*workspace_units=*/1);
+  program_.op({result}, {old});
   const Schedule schedule = program_.schedule();
-  EXPECT_EQ(schedule.newborn_bytes(0), 3 * kUnitBytes);
-  EXPECT_EQ(schedule.newborn_bytes(1), 3 * kUnitBytes) << "only the second is new";
+  EXPECT_EQ(schedule.index().ops_until_use(old, 1), 0);
+  EXPECT_EQ(schedule.index().allocated_bytes(0), 3 * kUnitBytes);
+  EXPECT_EQ(schedule.index().allocated_bytes(1), 0);
 }
 
 }  // namespace
