@@ -325,11 +325,13 @@ void Engine::discard_all() {
   while (transfers_under_way_ > 0) wait_for_arrival(ignored_ns);
   for (LiveTensor* tensor : live_) drop_copies(*tensor);
   options_.stores = {};
+  laid_out_ = {};
 }
 
 void Engine::leave_stores() {
   TERAIO_CHECK(offloaded_bytes_ == 0 && transfers_under_way_ == 0);
   options_.stores = {};
+  laid_out_ = {};
 }
 
 int64_t Engine::unmovable_bytes() const {

@@ -396,6 +396,36 @@ TEST(WholeState, EverythingLeavesAndComesBack) {
   EXPECT_EQ(session.host().counters().reserved_bytes, 0);
 }
 
+// A planned program that ends, and then needs more memory than the budget holds.
+class EndedProgram : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const Tensors t = session_.tensors(2);
+    PlannedProgram program;
+    const trace::TensorIndex planned = program.persistent(*t[0]);
+    program.idle_ops(3);
+    program.offload(planned, 1);
+    session_.engine().follow(program.schedule());
+    ASSERT_EQ(session_.ssd().laid_out.size(), 1u);
+  }
+  void expect_no_room() {
+    const Status status = session_.try_born(kUnitBytes).status();
+    EXPECT_EQ(status.code(), ErrorCode::kOutOfMemory) << status.message();
+  }
+
+  EngineSession session_{{.budget_units = 2}};
+};
+
+TEST_F(EndedProgram, AsksNoStoreThatItHasLeft) {
+  session_.engine().leave_stores();
+  expect_no_room();
+}
+
+TEST_F(EndedProgram, AsksNoStoreAfterADiscard) {
+  session_.engine().discard_all();
+  expect_no_room();
+}
+
 TEST(WholeState, EvictEverythingLeavesWhatIsInUse) {
   EngineSession session({.budget_units = 4});
   const Tensors t = session.tensors(2);
