@@ -4,7 +4,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <unordered_map>
 #include <utility>
 
 #include "base/check.h"
@@ -39,7 +38,7 @@ void Engine::release(LiveTensor* tensor) {
   live_[position] = live_.back();
   live_[position]->registry_position = position;
   live_.pop_back();
-  if (tensor->profile_index >= 0) bound_[static_cast<size_t>(tensor->profile_index)] = nullptr;
+  binding_.unbind(*tensor);
   std::erase(due_prefetches_, tensor);
   forget_owner(*tensor);
   if (tensor->residency == Residency::kOffloaded) offloaded_bytes_ -= tensor->size_bytes;
@@ -62,7 +61,7 @@ Status Engine::begin_op(trace::OpIndex position, std::span<const Use> inputs) {
   if (arrivals_.has_any()) pick_up_arrivals();
   position_ = position;
   if (position != kLost) {
-    bind(position, inputs);
+    binding_.bind(schedule_.touches(position), inputs);
     issue_until(position);
   }
   for (const Use& use : inputs) ++use.tensor->pin_count;
@@ -82,7 +81,7 @@ Status Engine::begin_op(trace::OpIndex position, std::span<const Use> inputs) {
 void Engine::end_op(trace::OpIndex position, std::span<const Use> uses, size_t input_count) {
   for (const Use& use : uses.first(input_count)) --use.tensor->pin_count;
   for (const Use& use : uses.subspan(input_count)) use.tensor->last_use = op_count_;
-  if (position != kLost) bind(position, uses);
+  if (position != kLost) binding_.bind(schedule_.touches(position), uses);
 }
 
 Status Engine::pin(LiveTensor* tensor) {
@@ -108,20 +107,9 @@ void Engine::mark_written(LiveTensor* tensor) {
 }
 
 void Engine::follow(Schedule schedule) {
-  for (LiveTensor* tensor : bound_)
-    if (tensor != nullptr) tensor->profile_index = -1;
   due_prefetches_.clear();
   schedule_ = std::move(schedule);
-  const std::vector<trace::Tensor>& tensors = schedule_.profile().trace.tensors;
-  bound_.assign(tensors.size(), nullptr);
-  std::unordered_map<uint64_t, LiveTensor*> by_id;
-  for (LiveTensor* tensor : live_) by_id.emplace(tensor->id, tensor);
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const auto found = by_id.find(static_cast<uint64_t>(tensors[i].id));
-    if (!tensors[i].persistent || found == by_id.end()) continue;
-    bound_[i] = found->second;
-    found->second->profile_index = static_cast<trace::TensorIndex>(i);
-  }
+  binding_.follow(schedule_.profile().trace.tensors, live_);
   for (const plan::Tier tier : {plan::Tier::kSsd, plan::Tier::kHost}) lay_out(tier);
   start_iteration();
 }
@@ -133,7 +121,7 @@ void Engine::lay_out(plan::Tier tier) {
   if (store(tier) == nullptr) return;
   reclaim_stale_copies(tier);
   PlannedCopies planned = planned_copies(schedule_, tier, [&](trace::TensorIndex tensor) {
-    const LiveTensor* bound = bound_[static_cast<size_t>(tensor)];
+    const LiveTensor* bound = binding_.find(tensor);
     return bound == nullptr || !bound->copy(tier).extent.is_valid();
   });
   const Status status = store(tier)->lay_out(planned.copies);
@@ -168,28 +156,13 @@ void Engine::start_iteration() {
   position_ = schedule_.is_empty() ? kLost : 0;
 }
 
-void Engine::bind(trace::OpIndex position, std::span<const Use> uses) {
-  const auto& touches = schedule_.profile().touches[static_cast<size_t>(position)];
-  const size_t count = std::min(touches.size(), uses.size());
-  for (size_t i = 0; i < count; ++i) {
-    LiveTensor* tensor = uses[i].tensor;
-    const trace::TensorIndex index = touches[i];
-    if (tensor->profile_index == index) continue;
-    if (tensor->profile_index >= 0) bound_[static_cast<size_t>(tensor->profile_index)] = nullptr;
-    LiveTensor*& bound = bound_[static_cast<size_t>(index)];
-    if (bound != nullptr) bound->profile_index = -1;
-    bound = tensor;
-    tensor->profile_index = index;
-  }
-}
-
 void Engine::issue_until(trace::OpIndex position) {
   while (issued_until_ < position)
     for (const plan::Migration& migration : schedule_.issued_at(++issued_until_)) issue(migration);
 }
 
 void Engine::issue(const plan::Migration& migration) {
-  LiveTensor* tensor = bound_[static_cast<size_t>(migration.tensor)];
+  LiveTensor* tensor = binding_.find(migration.tensor);
   if (tensor == nullptr) {
     ++counters_.skipped_migrations;
   } else if (migration.action == plan::Action::kPrefetch) {

@@ -37,6 +37,7 @@
 #include "engine/engine_counters.h"
 #include "engine/engine_options.h"
 #include "engine/live_tensor.h"
+#include "engine/profile_binding.h"
 #include "engine/schedule.h"
 #include "engine/use.h"
 #include "storage/tier_store.h"
@@ -156,14 +157,13 @@ class Engine {
   void issue_departure(LiveTensor& tensor, const plan::Migration& migration);
   void issue_prefetch(LiveTensor& tensor, const plan::Migration& migration);
   void start_due_prefetches();
-  void bind(trace::OpIndex position, std::span<const Use> uses);
   void lay_out(plan::Tier tier);
   bool give_up_layouts();
 
   EngineOptions options_;
   Arrivals arrivals_;
   Schedule schedule_;
-  std::vector<LiveTensor*> bound_;  // per tensor of the profile; null when not alive
+  ProfileBinding binding_;
   // Per tier and tensor of the profile: the copy of the tier's layout; -1: none. Empty: no layout.
   std::array<std::vector<int32_t>, kTierCount> laid_out_;
   std::deque<LiveTensor*> due_prefetches_;  // by deadline

@@ -20,6 +20,10 @@ class Schedule {
   const Profile& profile() const { return profile_; }
   // The uses and lifetimes of the profile's tensors.
   const trace::TraceIndex& index() const { return index_; }
+  // The tensors of op `op` in the order in which its arguments and results name them.
+  std::span<const trace::TensorIndex> touches(trace::OpIndex op) const {
+    return profile_.touches[static_cast<size_t>(op)];
+  }
   bool is_empty() const { return profile_.trace.ops.empty(); }
 
   // Returns the migrations to issue before op `op`, in the plan's order. The last op also has those
