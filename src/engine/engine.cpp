@@ -39,7 +39,7 @@ void Engine::release(LiveTensor* tensor) {
   live_[position]->registry_position = position;
   live_.pop_back();
   binding_.unbind(*tensor);
-  std::erase(due_prefetches_, tensor);
+  due_prefetches_.remove(*tensor);
   forget_owner(*tensor);
   if (tensor->residency == Residency::kOffloaded) offloaded_bytes_ -= tensor->size_bytes;
   if (tensor->residency == Residency::kOffloading || tensor->residency == Residency::kLoading ||
@@ -74,7 +74,7 @@ Status Engine::begin_op(trace::OpIndex position, std::span<const Use> inputs) {
     use.tensor->is_seen_as_input.store(true, std::memory_order_relaxed);
     if (use.is_write) mark_written(use.tensor);
   }
-  if (!due_prefetches_.empty()) start_due_prefetches();
+  if (!due_prefetches_.is_empty()) start_due_prefetches();
   return {};
 }
 
@@ -190,20 +190,15 @@ void Engine::issue_prefetch(LiveTensor& tensor, const plan::Migration& migration
     return;
   }
   if (tensor.residency != Residency::kOffloaded) return;
-  tensor.prefetch_deadline = iteration_start_ + migration.deadline_op;
-  if (migration.deadline_op < migration.trigger_op)
-    tensor.prefetch_deadline += schedule_.profile().op_count();
-  const auto place = std::upper_bound(due_prefetches_.begin(), due_prefetches_.end(), &tensor,
-                                      [](const LiveTensor* a, const LiveTensor* b) {
-                                        return a->prefetch_deadline < b->prefetch_deadline;
-                                      });
-  due_prefetches_.insert(place, &tensor);
+  const bool is_in_next_iteration = migration.deadline_op < migration.trigger_op;
+  const int64_t op_count = is_in_next_iteration ? schedule_.profile().op_count() : 0;
+  due_prefetches_.add(tensor, iteration_start_ + op_count + migration.deadline_op);
 }
 
 void Engine::start_due_prefetches() {
   const int64_t kept_bytes = position_ == kLost ? 0 : schedule_.index().allocated_bytes(position_);
-  while (!due_prefetches_.empty()) {
-    LiveTensor& tensor = *due_prefetches_.front();
+  while (!due_prefetches_.is_empty()) {
+    LiveTensor& tensor = due_prefetches_.first();
     if (tensor.residency == Residency::kOffloaded) {
       if (free_bytes() < tensor.size_bytes + kept_bytes) return;
       std::byte* memory = options_.device->allocate(tensor.size_bytes);
@@ -211,7 +206,7 @@ void Engine::start_due_prefetches() {
       ++counters_.planned_prefetches;
       start_read(tensor, memory, storage::Priority::kPlanned, tensor.prefetch_deadline);
     }
-    due_prefetches_.pop_front();
+    due_prefetches_.remove_first();
   }
 }
 
@@ -256,7 +251,7 @@ Status Engine::wait_until_resident(std::span<const Use> uses) {
   for (const Use& use : uses) {
     while (use.tensor->residency == Residency::kLoading && !order_after_arrival(*use.tensor)) {
       wait_for_arrival(counters_.stall_read_ns);
-      if (!due_prefetches_.empty()) start_due_prefetches();
+      if (!due_prefetches_.is_empty()) start_due_prefetches();
     }
     if (use.tensor->residency == Residency::kOffloaded)
       return last_error_.with_context(fmt::format(

@@ -21,7 +21,6 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -37,6 +36,7 @@
 #include "engine/engine_counters.h"
 #include "engine/engine_options.h"
 #include "engine/live_tensor.h"
+#include "engine/prefetch_queue.h"
 #include "engine/profile_binding.h"
 #include "engine/schedule.h"
 #include "engine/use.h"
@@ -166,7 +166,7 @@ class Engine {
   ProfileBinding binding_;
   // Per tier and tensor of the profile: the copy of the tier's layout; -1: none. Empty: no layout.
   std::array<std::vector<int32_t>, kTierCount> laid_out_;
-  std::deque<LiveTensor*> due_prefetches_;  // by deadline
+  PrefetchQueue due_prefetches_;
   std::vector<LiveTensor*> live_;
   trace::OpIndex position_ = kLost;
   trace::OpIndex issued_until_ = kLost;  // migrations of ops up to this one have been issued
