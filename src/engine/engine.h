@@ -124,7 +124,6 @@ class Engine {
   int64_t bytes_to_evict(int64_t size_bytes) const;
   bool evict_for(int64_t size_bytes);
   std::vector<LiveTensor*> victims() const;
-  int64_t distance_to_use(const LiveTensor& tensor) const;
   bool evict(LiveTensor& tensor);
   Status memory_error(int64_t size_bytes) const;
 

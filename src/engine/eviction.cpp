@@ -6,6 +6,7 @@
 
 #include "base/units.h"
 #include "engine/engine.h"
+#include "engine/eviction_order.h"
 
 namespace teraio::engine {
 
@@ -80,26 +81,12 @@ bool Engine::evict(LiveTensor& tensor) {
   return false;
 }
 
-// By the profile where the program follows it, otherwise by age, oldest first.
-int64_t Engine::distance_to_use(const LiveTensor& tensor) const {
-  if (position_ == kLost) return static_cast<int64_t>(op_count_ - tensor.last_use);
-  if (tensor.profile_index < 0) return schedule_.profile().op_count();
-  return schedule_.index().ops_until_use(tensor.profile_index, position_);
-}
-
-// Those that may leave, needed farthest in the future first. More than are needed: a tier can be
-// full, and an owner can keep its own.
+// More than are needed: a tier can be full, and an owner can keep its own.
 std::vector<LiveTensor*> Engine::victims() const {
-  std::vector<std::pair<int64_t, LiveTensor*>> candidates;
+  std::vector<LiveTensor*> candidates;
   for (LiveTensor* tensor : live_)
-    if (can_leave(*tensor)) candidates.emplace_back(distance_to_use(*tensor), tensor);
-  std::sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {
-    return a.first != b.first ? a.first > b.first : a.second->id < b.second->id;
-  });
-  std::vector<LiveTensor*> ordered;
-  ordered.reserve(candidates.size());
-  for (const auto& [distance, tensor] : candidates) ordered.push_back(tensor);
-  return ordered;
+    if (can_leave(*tensor)) candidates.push_back(tensor);
+  return in_eviction_order(candidates, {schedule_, position_, op_count_});
 }
 
 Status Engine::memory_error(int64_t size_bytes) const {

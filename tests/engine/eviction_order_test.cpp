@@ -1,0 +1,62 @@
+#include "engine/eviction_order.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <vector>
+
+#include "engine/fixture/planned_program.h"
+
+namespace teraio::engine {
+namespace {
+
+using testing::PlannedProgram;
+
+class EvictionOrderTest : public ::testing::Test {
+ protected:
+  EvictionOrderTest() {
+    for (size_t i = 0; i < t_.size(); ++i) t_[i].id = i + 1;
+  }
+
+  std::vector<uint64_t> order(trace::OpIndex position, uint64_t op_count = 100) {
+    const Schedule schedule = program_.schedule();
+    std::vector<uint64_t> ids;
+    for (const LiveTensor* tensor :
+         in_eviction_order({&t_[2], &t_[0], &t_[1]}, {schedule, position, op_count}))
+      ids.push_back(tensor->id);
+    return ids;
+  }
+
+  PlannedProgram program_;
+  std::array<LiveTensor, 3> t_;
+};
+
+TEST_F(EvictionOrderTest, OfALostProgramTheOldestLeavesFirst) {
+  t_[0].last_use = 40;
+  t_[1].last_use = 20;
+  t_[2].last_use = 30;
+  EXPECT_EQ(order(kLost), (std::vector<uint64_t>{2, 3, 1}));
+}
+
+TEST_F(EvictionOrderTest, ByTheProfileTheFarthestNextUseLeavesFirst) {
+  for (LiveTensor& tensor : t_) tensor.profile_index = program_.persistent(tensor);
+  program_.op({2});
+  program_.op({0});
+  program_.op({1});
+  EXPECT_EQ(order(1), (std::vector<uint64_t>{3, 2, 1})) << "the third in the next iteration";
+}
+
+TEST_F(EvictionOrderTest, WhatTheProfileDoesNotKnowLeavesFirst) {
+  t_[0].profile_index = program_.persistent(t_[0]);
+  t_[2].profile_index = program_.persistent(t_[2]);
+  program_.op({0});
+  program_.op({1});
+  EXPECT_EQ(order(0), (std::vector<uint64_t>{2, 3, 1}));
+}
+
+TEST_F(EvictionOrderTest, OfTheEquallyFarTheOneWithTheSmallerIdLeavesFirst) {
+  EXPECT_EQ(order(kLost), (std::vector<uint64_t>{1, 2, 3}));
+}
+
+}  // namespace
+}  // namespace teraio::engine
