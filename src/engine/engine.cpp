@@ -1,17 +1,15 @@
 #include "engine/engine.h"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "base/check.h"
-#include "engine/planned_copies.h"
 
 namespace teraio::engine {
 
-Engine::Engine(const EngineOptions& options) : options_(options) {
+Engine::Engine(const EngineOptions& options) : options_(options), copies_(options.stores) {
   TERAIO_CHECK(options.device != nullptr && options.swap != nullptr && options.clock != nullptr);
 }
 
@@ -45,7 +43,7 @@ void Engine::release(LiveTensor* tensor) {
   if (tensor->residency == Residency::kOffloading || tensor->residency == Residency::kLoading ||
       tensor->is_copy_pending) {
     tensor->is_dead = true;  // the transfer still uses its memory and extent
-    store(tensor->transfer_tier)->cancel(tensor->transfer);
+    copies_.cancel(*tensor);
     return;
   }
   destroy(*tensor);
@@ -103,51 +101,15 @@ void Engine::mark_written(LiveTensor* tensor) {
   for (TierCopy& copy : tensor->copies) copy.is_valid = false;
   if (tensor->residency != Residency::kOffloading) return;
   tensor->is_written_meanwhile = true;
-  store(tensor->transfer_tier)->cancel(tensor->transfer);
+  copies_.cancel(*tensor);
 }
 
 void Engine::follow(Schedule schedule) {
   due_prefetches_.clear();
   schedule_ = std::move(schedule);
   binding_.follow(schedule_.profile().trace.tensors, live_);
-  for (const plan::Tier tier : {plan::Tier::kSsd, plan::Tier::kHost}) lay_out(tier);
+  copies_.lay_out(schedule_, binding_, live_);
   start_iteration();
-}
-
-// Copies that are there stay where they are.
-void Engine::lay_out(plan::Tier tier) {
-  std::vector<int32_t>& of_tensor = laid_out_[static_cast<size_t>(tier)];
-  of_tensor.clear();
-  if (store(tier) == nullptr) return;
-  reclaim_stale_copies(tier);
-  PlannedCopies planned = planned_copies(schedule_, tier, [&](trace::TensorIndex tensor) {
-    const LiveTensor* bound = binding_.find(tensor);
-    return bound == nullptr || !bound->copy(tier).extent.is_valid();
-  });
-  const Status status = store(tier)->lay_out(planned.copies);
-  if (!status.ok()) {
-    spdlog::warn("teraio: {}; copies get their places as they are made", status.message());
-  } else if (!planned.copies.empty()) {
-    of_tensor = std::move(planned.of_tensor);
-  }
-}
-
-// What leaves on demand has no room left beside what the plan needs: the plan goes on without fixed
-// places. True when that freed any.
-bool Engine::give_up_layouts() {
-  bool has_freed = false;
-  for (const plan::Tier tier : {plan::Tier::kSsd, plan::Tier::kHost}) {
-    std::vector<int32_t>& of_tensor = laid_out_[static_cast<size_t>(tier)];
-    if (of_tensor.empty() || is_write_refused_[static_cast<size_t>(tier)]) continue;
-    spdlog::warn(
-        "teraio: the {} tier is too full for what leaves on demand: copies of the plan get "
-        "their places as they are made",
-        to_string(tier));
-    (void)store(tier)->lay_out({});
-    of_tensor.clear();
-    has_freed = true;
-  }
-  return has_freed;
 }
 
 void Engine::start_iteration() {
@@ -214,7 +176,7 @@ void Engine::request(LiveTensor& tensor, Status& status) {
   if (tensor.residency == Residency::kLoading) {
     if (order_after_arrival(tensor)) return;
     ++counters_.late_prefetches;
-    store(tensor.transfer_tier)->expedite(tensor.transfer);
+    copies_.expedite(tensor);
     return;
   }
   if (tensor.residency != Residency::kOffloaded) return;
@@ -283,7 +245,7 @@ Status Engine::restore_all() {
   if (!status.ok()) return status;
   while (transfers_under_way_ > 0) wait_for_arrival(ignored_ns);
   TERAIO_RETURN_IF_ERROR(failure_);
-  for (LiveTensor* tensor : live_) drop_copies(*tensor);
+  for (LiveTensor* tensor : live_) copies_.release(*tensor);
   return {};
 }
 
@@ -291,15 +253,13 @@ void Engine::discard_all() {
   due_prefetches_.clear();
   int64_t ignored_ns = 0;
   while (transfers_under_way_ > 0) wait_for_arrival(ignored_ns);
-  for (LiveTensor* tensor : live_) drop_copies(*tensor);
-  options_.stores = {};
-  laid_out_ = {};
+  for (LiveTensor* tensor : live_) copies_.release(*tensor);
+  copies_.leave_stores();
 }
 
 void Engine::leave_stores() {
   TERAIO_CHECK(offloaded_bytes_ == 0 && transfers_under_way_ == 0);
-  options_.stores = {};
-  laid_out_ = {};
+  copies_.leave_stores();
 }
 
 int64_t Engine::unmovable_bytes() const {

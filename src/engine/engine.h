@@ -19,10 +19,8 @@
 // write leaves the tensor on the device, and the tier takes no more writes.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -39,6 +37,7 @@
 #include "engine/prefetch_queue.h"
 #include "engine/profile_binding.h"
 #include "engine/schedule.h"
+#include "engine/tier_copies.h"
 #include "engine/use.h"
 #include "storage/tier_store.h"
 
@@ -113,10 +112,6 @@ class Engine {
   bool can_leave(const LiveTensor& tensor) const;
 
  private:
-  storage::TierStore* store(plan::Tier tier) const {
-    return options_.stores[static_cast<size_t>(tier)];
-  }
-
   // Memory: eviction.cpp
   std::byte* obtain_memory(int64_t size_bytes);
   void expedite_writes();
@@ -132,8 +127,6 @@ class Engine {
   void start_read(LiveTensor& tensor, std::byte* memory, storage::Priority priority,
                   int64_t deadline);
   bool reserve_copy(LiveTensor& tensor, plan::Tier tier, storage::Priority priority);
-  std::optional<storage::Extent> reserve_planned(const LiveTensor& tensor, plan::Tier tier);
-  bool reclaim_stale_copies(plan::Tier tier);
   void submit(LiveTensor& tensor, io::Direction direction, plan::Tier tier,
               storage::Priority priority, int64_t deadline);
   bool drop(LiveTensor& tensor);
@@ -143,7 +136,6 @@ class Engine {
   bool order_after_arrival(LiveTensor& tensor);
   void on_arrival_failed(const LiveTensor& tensor, const Status& status);
   void wait_for_arrival(int64_t& stall_ns);
-  void drop_copies(LiveTensor& tensor);
   void free_memory(LiveTensor& tensor);
   void destroy(LiveTensor& tensor);
 
@@ -156,15 +148,12 @@ class Engine {
   void issue_departure(LiveTensor& tensor, const plan::Migration& migration);
   void issue_prefetch(LiveTensor& tensor, const plan::Migration& migration);
   void start_due_prefetches();
-  void lay_out(plan::Tier tier);
-  bool give_up_layouts();
 
   EngineOptions options_;
+  TierCopies copies_;
   Arrivals arrivals_;
   Schedule schedule_;
   ProfileBinding binding_;
-  // Per tier and tensor of the profile: the copy of the tier's layout; -1: none. Empty: no layout.
-  std::array<std::vector<int32_t>, kTierCount> laid_out_;
   PrefetchQueue due_prefetches_;
   std::vector<LiveTensor*> live_;
   trace::OpIndex position_ = kLost;
@@ -176,8 +165,7 @@ class Engine {
   int64_t bytes_leaving_ = 0;  // memory that writes under way will free
   int64_t transfers_under_way_ = 0;
   Status last_error_;
-  Status failure_;                                      // after which no op begins
-  std::array<bool, kTierCount> is_write_refused_ = {};  // after a failed write
+  Status failure_;  // after which no op begins
   EngineCounters counters_;
 };
 

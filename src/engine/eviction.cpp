@@ -38,7 +38,7 @@ void Engine::expedite_writes() {
   std::sort(leaving.begin(), leaving.end(), [](const LiveTensor* a, const LiveTensor* b) {
     return a->transfer < b->transfer;  // as they were issued
   });
-  for (const LiveTensor* tensor : leaving) store(tensor->transfer_tier)->expedite(tensor->transfer);
+  for (const LiveTensor* tensor : leaving) copies_.expedite(*tensor);
 }
 
 // On paper; negative where more is allocated than the budget holds by now.
@@ -64,7 +64,8 @@ bool Engine::evict_for(int64_t size_bytes) {
   return has_freed;
 }
 
-// Drops it when a tier has a valid copy (true), else starts to write it out (false).
+// Drops it when a tier has a valid copy (true), else starts to write it out (false). What leaves on
+// demand may have no room beside what the plan needs: then the plan goes on without fixed places.
 bool Engine::evict(LiveTensor& tensor) {
   if (tensor.valid_copy() != nullptr) {
     if (!drop(tensor)) return false;
@@ -77,7 +78,7 @@ bool Engine::evict(LiveTensor& tensor) {
       ++counters_.on_demand_offloads;
       return false;
     }
-  } while (give_up_layouts());
+  } while (copies_.give_up_layouts());
   return false;
 }
 

@@ -38,48 +38,10 @@ void Engine::start_read(LiveTensor& tensor, std::byte* memory, storage::Priority
 }
 
 bool Engine::reserve_copy(LiveTensor& tensor, plan::Tier tier, storage::Priority priority) {
-  if (store(tier) == nullptr || is_write_refused_[static_cast<size_t>(tier)]) return false;
-  TierCopy& copy = tensor.copy(tier);
-  if (copy.extent.is_valid()) return true;
-  if (priority == storage::Priority::kPlanned) {
-    if (const auto planned = reserve_planned(tensor, tier)) {
-      copy.extent = *planned;
-      return true;
-    }
-  }
-  Result<storage::Extent> extent = store(tier)->reserve(tensor.size_bytes);
-  if (!extent.ok() && reclaim_stale_copies(tier)) extent = store(tier)->reserve(tensor.size_bytes);
-  if (!extent.ok()) {
-    if (tier == plan::Tier::kSsd) last_error_ = extent.status();
-    return false;
-  }
-  copy.extent = *extent;
-  return true;
-}
-
-// Its place in the layout, where the program is what the profile was.
-std::optional<storage::Extent> Engine::reserve_planned(const LiveTensor& tensor, plan::Tier tier) {
-  const std::vector<int32_t>& of_tensor = laid_out_[static_cast<size_t>(tier)];
-  if (of_tensor.empty() || tensor.profile_index < 0) return std::nullopt;
-  const auto i = static_cast<size_t>(tensor.profile_index);
-  if (of_tensor[i] < 0 || schedule_.profile().trace.tensors[i].size_bytes != tensor.size_bytes)
-    return std::nullopt;
-  return store(tier)->reserve_planned(static_cast<size_t>(of_tensor[i]));
-}
-
-// Extents are kept for the next write of their tensor; when a tier is full, that room is needed.
-bool Engine::reclaim_stale_copies(plan::Tier tier) {
-  bool has_freed = false;
-  for (LiveTensor* tensor : live_) {
-    TierCopy& copy = tensor->copy(tier);
-    const bool is_moving =
-        (tensor->residency == Residency::kOffloading || tensor->is_copy_pending) &&
-        tensor->transfer_tier == tier;
-    if (!copy.extent.is_valid() || copy.is_valid || is_moving) continue;
-    store(tier)->release(std::exchange(copy.extent, storage::Extent()));
-    has_freed = true;
-  }
-  return has_freed;
+  if (!copies_.takes_writes(tier)) return false;
+  const Status status = copies_.reserve(tensor, tier, priority, live_);
+  if (!status.ok() && tier == plan::Tier::kSsd) last_error_ = status;
+  return status.ok();
 }
 
 void Engine::submit(LiveTensor& tensor, io::Direction direction, plan::Tier tier,
@@ -87,7 +49,6 @@ void Engine::submit(LiveTensor& tensor, io::Direction direction, plan::Tier tier
   ++transfers_under_way_;
   storage::Transfer transfer;
   transfer.direction = direction;
-  transfer.extent = tensor.copy(tier).extent;
   transfer.memory = tensor.memory;
   // After the tensor's last use, or after the last use of the memory that it has just been given.
   transfer.ready = options_.device->record();
@@ -104,8 +65,7 @@ void Engine::submit(LiveTensor& tensor, io::Direction direction, plan::Tier tier
       arrivals_.add(std::move(arrival));
     };
   }
-  tensor.transfer_tier = tier;
-  tensor.transfer = store(tier)->submit(std::move(transfer));
+  copies_.submit(tensor, tier, std::move(transfer));
 }
 
 bool Engine::drop(LiveTensor& tensor) {
@@ -139,7 +99,7 @@ void Engine::on_write_done(LiveTensor& tensor, const storage::Completion& comple
   if (!completion.status.ok()) {
     ++counters_.failed_transfers;
     last_error_ = completion.status;
-    is_write_refused_[static_cast<size_t>(tensor.transfer_tier)] = true;
+    copies_.refuse_writes(tensor.transfer_tier);
     spdlog::error("teraio: writing to the {} tier failed, it is not written to any more: {}",
                   to_string(tensor.transfer_tier), completion.status.message());
     return;
@@ -198,14 +158,6 @@ void Engine::wait_for_arrival(int64_t& stall_ns) {
   pick_up_arrivals();
 }
 
-void Engine::drop_copies(LiveTensor& tensor) {
-  for (const plan::Tier tier : {plan::Tier::kSsd, plan::Tier::kHost}) {
-    TierCopy& copy = tensor.copy(tier);
-    if (copy.extent.is_valid()) store(tier)->release(copy.extent);
-    copy = TierCopy();
-  }
-}
-
 void Engine::free_memory(LiveTensor& tensor) {
   if (options_.poison_released_memory && options_.device->is_host_addressable())
     std::memset(tensor.memory, kPoison, static_cast<size_t>(tensor.size_bytes));
@@ -213,7 +165,7 @@ void Engine::free_memory(LiveTensor& tensor) {
 }
 
 void Engine::destroy(LiveTensor& tensor) {
-  drop_copies(tensor);
+  copies_.release(tensor);
   if (tensor.memory != nullptr) options_.device->release(tensor.memory);
   delete &tensor;
 }

@@ -1,0 +1,128 @@
+#include "engine/tier_copies.h"
+
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "base/check.h"
+
+namespace teraio::engine {
+namespace {
+
+constexpr std::array kTiers = {plan::Tier::kSsd, plan::Tier::kHost};
+
+bool is_being_moved(const LiveTensor& tensor, plan::Tier tier) {
+  return (tensor.residency == Residency::kOffloading || tensor.is_copy_pending) &&
+         tensor.transfer_tier == tier;
+}
+
+}  // namespace
+
+Status TierCopies::reserve(LiveTensor& tensor, plan::Tier tier, storage::Priority priority,
+                           Tensors live) {
+  TERAIO_CHECK(takes_writes(tier));
+  TierCopy& copy = tensor.copy(tier);
+  if (copy.extent.is_valid()) return {};
+  if (priority == storage::Priority::kPlanned) {
+    if (const auto planned = reserve_planned(tensor, tier)) {
+      copy.extent = *planned;
+      return {};
+    }
+  }
+  Result<storage::Extent> extent = store(tier)->reserve(tensor.size_bytes);
+  if (!extent.ok() && reclaim_stale(tier, live)) extent = store(tier)->reserve(tensor.size_bytes);
+  if (!extent.ok()) return extent.status();
+  copy.extent = *extent;
+  return {};
+}
+
+// Its place in the layout, where the program is what the profile was.
+std::optional<storage::Extent> TierCopies::reserve_planned(const LiveTensor& tensor,
+                                                           plan::Tier tier) {
+  const PlannedCopies& layout = layouts_[static_cast<size_t>(tier)];
+  if (layout.copies.empty() || tensor.profile_index < 0) return std::nullopt;
+  const int32_t copy = layout.of_tensor[static_cast<size_t>(tensor.profile_index)];
+  if (copy < 0 || layout.copies[static_cast<size_t>(copy)].size_bytes != tensor.size_bytes)
+    return std::nullopt;
+  return store(tier)->reserve_planned(static_cast<size_t>(copy));
+}
+
+// True when that freed any room.
+bool TierCopies::reclaim_stale(plan::Tier tier, Tensors live) {
+  bool has_freed = false;
+  for (LiveTensor* tensor : live) {
+    TierCopy& copy = tensor->copy(tier);
+    if (!copy.extent.is_valid() || copy.is_valid || is_being_moved(*tensor, tier)) continue;
+    store(tier)->release(std::exchange(copy.extent, storage::Extent()));
+    has_freed = true;
+  }
+  return has_freed;
+}
+
+void TierCopies::release(LiveTensor& tensor) {
+  for (const plan::Tier tier : kTiers) {
+    TierCopy& copy = tensor.copy(tier);
+    if (copy.extent.is_valid()) store(tier)->release(copy.extent);
+    copy = TierCopy();
+  }
+}
+
+void TierCopies::lay_out(const Schedule& schedule, const ProfileBinding& binding, Tensors live) {
+  layouts_ = {};
+  for (const plan::Tier tier : kTiers) {
+    if (store(tier) == nullptr) continue;
+    reclaim_stale(tier, live);
+    lay_out_tier(tier, schedule, binding);
+  }
+}
+
+void TierCopies::lay_out_tier(plan::Tier tier, const Schedule& schedule,
+                              const ProfileBinding& binding) {
+  PlannedCopies planned = planned_copies(schedule, tier, [&](trace::TensorIndex tensor) {
+    const LiveTensor* bound = binding.find(tensor);
+    return bound == nullptr || !bound->copy(tier).extent.is_valid();
+  });
+  const Status status = store(tier)->lay_out(planned.copies);
+  if (status.ok()) {
+    layouts_[static_cast<size_t>(tier)] = std::move(planned);
+  } else {
+    spdlog::warn("teraio: {}; copies get their places as they are made", status.message());
+  }
+}
+
+bool TierCopies::give_up_layouts() {
+  bool has_freed = false;
+  for (const plan::Tier tier : kTiers) {
+    PlannedCopies& layout = layouts_[static_cast<size_t>(tier)];
+    if (layout.copies.empty() || is_refused(tier)) continue;
+    spdlog::warn(
+        "teraio: the {} tier is too full for what leaves on demand: copies of the plan get "
+        "their places as they are made",
+        to_string(tier));
+    (void)store(tier)->lay_out({});
+    layout = {};
+    has_freed = true;
+  }
+  return has_freed;
+}
+
+void TierCopies::submit(LiveTensor& tensor, plan::Tier tier, storage::Transfer transfer) {
+  transfer.extent = tensor.copy(tier).extent;
+  tensor.transfer_tier = tier;
+  tensor.transfer = store(tier)->submit(std::move(transfer));
+}
+
+void TierCopies::cancel(const LiveTensor& tensor) {
+  store(tensor.transfer_tier)->cancel(tensor.transfer);
+}
+
+void TierCopies::expedite(const LiveTensor& tensor) {
+  store(tensor.transfer_tier)->expedite(tensor.transfer);
+}
+
+void TierCopies::leave_stores() {
+  stores_ = {};
+  layouts_ = {};
+}
+
+}  // namespace teraio::engine

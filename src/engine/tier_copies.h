@@ -1,0 +1,89 @@
+// TierCopies: where the tiers keep the bytes of tensors. The engine uses the stores through it.
+//
+// The copy of a tensor on a tier (TierCopy) has an extent. The extent is kept for the next write of
+// the tensor, until the tier is full and needs the room of stale copies.
+//
+//   a copy that the plan makes   the place that the tier's layout has for it, else any room
+//   any other copy               any room
+//
+// Threads: called under the engine's lock; no call waits for I/O.
+//
+// Ownership: the stores outlive this object, or the call of leave_stores(). Every tensor's copies
+// have to be released before the tensor ends.
+//
+// Failure: a tier without enough room is a Status. A layout that does not fit, or is given up, is
+// logged, and the copies get their room as they are made.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <span>
+
+#include "base/status.h"
+#include "engine/engine_options.h"
+#include "engine/live_tensor.h"
+#include "engine/planned_copies.h"
+#include "engine/profile_binding.h"
+#include "engine/schedule.h"
+#include "storage/tier_store.h"
+
+namespace teraio::engine {
+
+class TierCopies {
+ public:
+  using Tensors = std::span<LiveTensor* const>;
+
+  // A tier that does not exist is null.
+  explicit TierCopies(const std::array<storage::TierStore*, kTierCount>& stores)
+      : stores_(stores) {}
+  TierCopies(const TierCopies&) = delete;
+  TierCopies& operator=(const TierCopies&) = delete;
+
+  // --- Room -----------------------------------------------------------------------------------
+
+  // False for a tier that does not exist, and after refuse_writes().
+  bool takes_writes(plan::Tier tier) const { return store(tier) != nullptr && !is_refused(tier); }
+  // After a failed write.
+  void refuse_writes(plan::Tier tier) { is_write_refused_[static_cast<size_t>(tier)] = true; }
+
+  // Gives the tensor's copy on the tier an extent, unless it has one. kPlanned: the copy is one of
+  // the plan's. Where the tier is full, stale copies of `live` lose their extents. Requires
+  // takes_writes(tier). kOutOfSpace: the tier has no room for it.
+  Status reserve(LiveTensor& tensor, plan::Tier tier, storage::Priority priority, Tensors live);
+
+  // Frees the tensor's copies on all tiers. Requires that none of them is being moved.
+  void release(LiveTensor& tensor);
+
+  // --- Layout ---------------------------------------------------------------------------------
+
+  // Reserves places for the copies that the schedule makes, in place of those of the schedule
+  // before. Copies of `live` that are there stay where they are; stale ones lose their extents.
+  void lay_out(const Schedule& schedule, const ProfileBinding& binding, Tensors live);
+
+  // Gives the places that no copy uses back to tiers that take writes. True: there were some.
+  bool give_up_layouts();
+
+  // --- Transfers ------------------------------------------------------------------------------
+
+  // Moves the bytes of the tensor from or to its copy on the tier. The transfer lacks its extent.
+  void submit(LiveTensor& tensor, plan::Tier tier, storage::Transfer transfer);
+  // As for TierStore, of the tensor's transfer that was submitted last.
+  void cancel(const LiveTensor& tensor);
+  void expedite(const LiveTensor& tensor);
+
+  // The stores may go: no tier exists from now on. Requires that no tensor has a copy.
+  void leave_stores();
+
+ private:
+  storage::TierStore* store(plan::Tier tier) const { return stores_[static_cast<size_t>(tier)]; }
+  bool is_refused(plan::Tier tier) const { return is_write_refused_[static_cast<size_t>(tier)]; }
+  std::optional<storage::Extent> reserve_planned(const LiveTensor& tensor, plan::Tier tier);
+  bool reclaim_stale(plan::Tier tier, Tensors live);
+  void lay_out_tier(plan::Tier tier, const Schedule& schedule, const ProfileBinding& binding);
+
+  std::array<storage::TierStore*, kTierCount> stores_;
+  std::array<bool, kTierCount> is_write_refused_ = {};
+  std::array<PlannedCopies, kTierCount> layouts_;  // without copies: no layout
+};
+
+}  // namespace teraio::engine
