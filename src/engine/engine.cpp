@@ -9,14 +9,14 @@
 
 namespace teraio::engine {
 
-Engine::Engine(const EngineOptions& options) : options_(options), copies_(options.stores) {
-  TERAIO_CHECK(options.device != nullptr && options.swap != nullptr && options.clock != nullptr);
-}
+Engine::Engine(const EngineOptions& options)
+    : smallest_tensor_bytes_(options.smallest_tensor_bytes),
+      copies_(options.stores),
+      mover_(options, copies_, counters_),
+      device_(*options.device),
+      swap_(*options.swap) {}
 
-Engine::~Engine() {
-  int64_t ignored_ns = 0;
-  while (transfers_under_way_ > 0) wait_for_arrival(ignored_ns);
-}
+Engine::~Engine() = default;
 
 Result<LiveTensor*> Engine::allocate(int64_t size_bytes) {
   std::byte* memory = obtain_memory(size_bytes);
@@ -39,24 +39,17 @@ void Engine::release(LiveTensor* tensor) {
   binding_.unbind(*tensor);
   due_prefetches_.remove(*tensor);
   forget_owner(*tensor);
-  if (tensor->residency == Residency::kOffloaded) offloaded_bytes_ -= tensor->size_bytes;
-  if (tensor->residency == Residency::kOffloading || tensor->residency == Residency::kLoading ||
-      tensor->is_copy_pending) {
-    tensor->is_dead = true;  // the transfer still uses its memory and extent
-    copies_.cancel(*tensor);
-    return;
-  }
-  destroy(*tensor);
+  mover_.destroy(*tensor);
 }
 
 void Engine::forget_owner(LiveTensor& tensor) {
   tensor.owner = nullptr;
-  options_.swap->forget(tensor);
+  swap_.forget(tensor);
 }
 
 Status Engine::begin_op(trace::OpIndex position, std::span<const Use> inputs) {
   ++op_count_;
-  if (arrivals_.has_any()) pick_up_arrivals();
+  mover_.take_arrivals();
   position_ = position;
   if (position != kLost) {
     binding_.bind(schedule_.touches(position), inputs);
@@ -70,7 +63,7 @@ Status Engine::begin_op(trace::OpIndex position, std::span<const Use> inputs) {
   for (const Use& use : inputs) {
     use.tensor->last_use = op_count_;
     use.tensor->is_seen_as_input.store(true, std::memory_order_relaxed);
-    if (use.is_write) mark_written(use.tensor);
+    if (use.is_write) mover_.mark_written(*use.tensor);
   }
   if (!due_prefetches_.is_empty()) start_due_prefetches();
   return {};
@@ -83,7 +76,7 @@ void Engine::end_op(trace::OpIndex position, std::span<const Use> uses, size_t i
 }
 
 Status Engine::pin(LiveTensor* tensor) {
-  if (arrivals_.has_any()) pick_up_arrivals();
+  mover_.take_arrivals();
   const Use use = {tensor, false};
   ++tensor->pin_count;
   Status status = bring_back(std::span(&use, 1));
@@ -96,13 +89,7 @@ void Engine::unpin(LiveTensor* tensor) {
   --tensor->pin_count;
 }
 
-void Engine::mark_written(LiveTensor* tensor) {
-  TERAIO_CHECK(tensor->memory != nullptr);  // away, its only valid bytes are such a copy
-  for (TierCopy& copy : tensor->copies) copy.is_valid = false;
-  if (tensor->residency != Residency::kOffloading) return;
-  tensor->is_written_meanwhile = true;
-  copies_.cancel(*tensor);
-}
+void Engine::mark_written(LiveTensor* tensor) { mover_.mark_written(*tensor); }
 
 void Engine::follow(Schedule schedule) {
   due_prefetches_.clear();
@@ -138,8 +125,8 @@ void Engine::issue_departure(LiveTensor& tensor, const plan::Migration& migratio
   if (!can_leave(tensor)) {
     ++counters_.skipped_migrations;
   } else if (tensor.valid_copy() != nullptr) {
-    if (drop(tensor)) ++counters_.planned_drops;
-  } else if (start_write(tensor, migration.tier, storage::Priority::kPlanned)) {
+    if (mover_.drop(tensor)) ++counters_.planned_drops;
+  } else if (start_offload(tensor, migration.tier, storage::Priority::kPlanned)) {
     ++counters_.planned_offloads;
   } else {
     ++counters_.skipped_migrations;
@@ -163,10 +150,10 @@ void Engine::start_due_prefetches() {
     LiveTensor& tensor = due_prefetches_.first();
     if (tensor.residency == Residency::kOffloaded) {
       if (free_bytes() < tensor.size_bytes + kept_bytes) return;
-      std::byte* memory = options_.device->allocate(tensor.size_bytes);
+      std::byte* memory = device_.allocate(tensor.size_bytes);
       if (memory == nullptr) return;
       ++counters_.planned_prefetches;
-      start_read(tensor, memory, storage::Priority::kPlanned, tensor.prefetch_deadline);
+      mover_.start_read(tensor, memory, storage::Priority::kPlanned, tensor.prefetch_deadline);
     }
     due_prefetches_.remove_first();
   }
@@ -174,9 +161,9 @@ void Engine::start_due_prefetches() {
 
 void Engine::request(LiveTensor& tensor, Status& status) {
   if (tensor.residency == Residency::kLoading) {
-    if (order_after_arrival(tensor)) return;
+    if (mover_.order_after_arrival(tensor)) return;
     ++counters_.late_prefetches;
-    copies_.expedite(tensor);
+    mover_.expedite(tensor);
     return;
   }
   if (tensor.residency != Residency::kOffloaded) return;
@@ -192,11 +179,11 @@ void Engine::request(LiveTensor& tensor, Status& status) {
     return;
   }
   ++counters_.urgent_reads;
-  start_read(tensor, memory, storage::Priority::kUrgent, 0);
+  mover_.start_read(tensor, memory, storage::Priority::kUrgent, 0);
 }
 
 Status Engine::bring_back(std::span<const Use> uses) {
-  Status status = failure_;
+  Status status = mover_.failure();
   if (!status.ok()) return status;
   bool all_here = true;
   for (const Use& use : uses) {
@@ -211,54 +198,52 @@ Status Engine::bring_back(std::span<const Use> uses) {
 
 Status Engine::wait_until_resident(std::span<const Use> uses) {
   for (const Use& use : uses) {
-    while (use.tensor->residency == Residency::kLoading && !order_after_arrival(*use.tensor)) {
-      wait_for_arrival(counters_.stall_read_ns);
+    while (use.tensor->residency == Residency::kLoading &&
+           !mover_.order_after_arrival(*use.tensor)) {
+      counters_.stall_read_ns += mover_.wait_for_arrival();
       if (!due_prefetches_.is_empty()) start_due_prefetches();
     }
     if (use.tensor->residency == Residency::kOffloaded)
-      return last_error_.with_context(fmt::format(
+      return mover_.last_error().with_context(fmt::format(
           "tensor {} ({}) did not come back", use.tensor->id, format_size(use.tensor->size_bytes)));
   }
   return {};
 }
 
 Status Engine::evict_everything() {
-  last_error_ = Status();
-  int64_t ignored_ns = 0;
+  (void)mover_.take_last_error();  // of before
   for (const LiveTensor* tensor : live_)
-    while (tensor->is_copy_pending) wait_for_arrival(ignored_ns);
+    while (tensor->is_copy_pending) mover_.wait_for_arrival();
   for (LiveTensor* tensor : std::vector(live_))
     if (can_leave(*tensor)) evict(*tensor);
-  while (transfers_under_way_ > 0) wait_for_arrival(ignored_ns);
-  return std::exchange(last_error_, Status());
+  mover_.wait_until_idle();
+  return mover_.take_last_error();
 }
 
 Status Engine::restore_all() {
   due_prefetches_.clear();
-  int64_t ignored_ns = 0;
-  while (transfers_under_way_ > 0) wait_for_arrival(ignored_ns);
+  mover_.wait_until_idle();
   std::vector<Use> all;
   for (LiveTensor* tensor : live_) all.push_back({tensor, false});
   for (const Use& use : all) ++use.tensor->pin_count;  // none leaves for another
   const Status status = bring_back(all);
   for (const Use& use : all) --use.tensor->pin_count;
   if (!status.ok()) return status;
-  while (transfers_under_way_ > 0) wait_for_arrival(ignored_ns);
-  TERAIO_RETURN_IF_ERROR(failure_);
+  mover_.wait_until_idle();
+  TERAIO_RETURN_IF_ERROR(mover_.failure());
   for (LiveTensor* tensor : live_) copies_.release(*tensor);
   return {};
 }
 
 void Engine::discard_all() {
   due_prefetches_.clear();
-  int64_t ignored_ns = 0;
-  while (transfers_under_way_ > 0) wait_for_arrival(ignored_ns);
+  mover_.wait_until_idle();
   for (LiveTensor* tensor : live_) copies_.release(*tensor);
   copies_.leave_stores();
 }
 
 void Engine::leave_stores() {
-  TERAIO_CHECK(offloaded_bytes_ == 0 && transfers_under_way_ == 0);
+  TERAIO_CHECK(mover_.offloaded_bytes() == 0 && mover_.is_idle());
   copies_.leave_stores();
 }
 

@@ -30,13 +30,13 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "device/device.h"
-#include "engine/arrivals.h"
 #include "engine/engine_counters.h"
 #include "engine/engine_options.h"
 #include "engine/live_tensor.h"
 #include "engine/prefetch_queue.h"
 #include "engine/profile_binding.h"
 #include "engine/schedule.h"
+#include "engine/tensor_mover.h"
 #include "engine/tier_copies.h"
 #include "engine/use.h"
 #include "storage/tier_store.h"
@@ -103,7 +103,7 @@ class Engine {
   std::span<LiveTensor* const> live() const { return live_; }
   uint64_t next_id() const { return next_id_; }
   const EngineCounters& counters() const { return counters_; }
-  int64_t offloaded_bytes() const { return offloaded_bytes_; }
+  int64_t offloaded_bytes() const { return mover_.offloaded_bytes(); }
   // Resident bytes that can never leave: of tensors that are small, foreign, pinned or not used
   // yet.
   int64_t unmovable_bytes() const;
@@ -120,24 +120,8 @@ class Engine {
   bool evict_for(int64_t size_bytes);
   std::vector<LiveTensor*> victims() const;
   bool evict(LiveTensor& tensor);
+  bool start_offload(LiveTensor& tensor, plan::Tier tier, storage::Priority priority);
   Status memory_error(int64_t size_bytes) const;
-
-  // Transfers: transfers.cpp
-  bool start_write(LiveTensor& tensor, plan::Tier tier, storage::Priority priority);
-  void start_read(LiveTensor& tensor, std::byte* memory, storage::Priority priority,
-                  int64_t deadline);
-  bool reserve_copy(LiveTensor& tensor, plan::Tier tier, storage::Priority priority);
-  void submit(LiveTensor& tensor, io::Direction direction, plan::Tier tier,
-              storage::Priority priority, int64_t deadline);
-  bool drop(LiveTensor& tensor);
-  void pick_up_arrivals();
-  void on_write_done(LiveTensor& tensor, const storage::Completion& completion);
-  void on_read_done(LiveTensor& tensor, const storage::Completion& completion);
-  bool order_after_arrival(LiveTensor& tensor);
-  void on_arrival_failed(const LiveTensor& tensor, const Status& status);
-  void wait_for_arrival(int64_t& stall_ns);
-  void free_memory(LiveTensor& tensor);
-  void destroy(LiveTensor& tensor);
 
   // Plan: engine.cpp
   Status bring_back(std::span<const Use> uses);
@@ -149,9 +133,12 @@ class Engine {
   void issue_prefetch(LiveTensor& tensor, const plan::Migration& migration);
   void start_due_prefetches();
 
-  EngineOptions options_;
+  const int64_t smallest_tensor_bytes_;
+  EngineCounters counters_;
   TierCopies copies_;
-  Arrivals arrivals_;
+  TensorMover mover_;
+  device::Device& device_;
+  StorageSwap& swap_;
   Schedule schedule_;
   ProfileBinding binding_;
   PrefetchQueue due_prefetches_;
@@ -161,12 +148,6 @@ class Engine {
   int64_t iteration_start_ = 0;  // ops of the profile in all iterations before: orders deadlines
   uint64_t next_id_ = 1;
   uint64_t op_count_ = 0;
-  int64_t offloaded_bytes_ = 0;
-  int64_t bytes_leaving_ = 0;  // memory that writes under way will free
-  int64_t transfers_under_way_ = 0;
-  Status last_error_;
-  Status failure_;  // after which no op begins
-  EngineCounters counters_;
 };
 
 }  // namespace teraio::engine

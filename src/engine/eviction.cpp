@@ -12,21 +12,18 @@ namespace teraio::engine {
 
 bool Engine::can_leave(const LiveTensor& tensor) const {
   return tensor.residency == Residency::kResident && tensor.pin_count == 0 && !is_newborn(tensor) &&
-         tensor.size_bytes >= options_.smallest_tensor_bytes && tensor.owner != nullptr &&
+         tensor.size_bytes >= smallest_tensor_bytes_ && tensor.owner != nullptr &&
          !tensor.is_dead && !tensor.is_copy_pending;
 }
 
 std::byte* Engine::obtain_memory(int64_t size_bytes) {
   while (true) {
-    if (std::byte* memory = options_.device->allocate(size_bytes)) return memory;
-    if (arrivals_.has_any()) {
-      pick_up_arrivals();
-      continue;
-    }
+    if (std::byte* memory = device_.allocate(size_bytes)) return memory;
+    if (mover_.take_arrivals()) continue;
     if (const int64_t bytes = bytes_to_evict(size_bytes); bytes > 0 && evict_for(bytes)) continue;
-    if (transfers_under_way_ == 0) return options_.device->allocate_at_all_costs(size_bytes);
+    if (mover_.is_idle()) return device_.allocate_at_all_costs(size_bytes);
     expedite_writes();
-    wait_for_arrival(counters_.stall_memory_ns);
+    counters_.stall_memory_ns += mover_.wait_for_arrival();
   }
 }
 
@@ -38,19 +35,18 @@ void Engine::expedite_writes() {
   std::sort(leaving.begin(), leaving.end(), [](const LiveTensor* a, const LiveTensor* b) {
     return a->transfer < b->transfer;  // as they were issued
   });
-  for (const LiveTensor* tensor : leaving) copies_.expedite(*tensor);
+  for (const LiveTensor* tensor : leaving) mover_.expedite(*tensor);
 }
 
 // On paper; negative where more is allocated than the budget holds by now.
-int64_t Engine::free_bytes() const {
-  return options_.device->budget_bytes() - options_.device->allocated_bytes();
-}
+int64_t Engine::free_bytes() const { return device_.budget_bytes() - device_.allocated_bytes(); }
 
 // What must leave besides what is leaving. When there is enough on paper but nothing can be made of
 // it, because it is scattered, all of it.
 int64_t Engine::bytes_to_evict(int64_t size_bytes) const {
-  const int64_t missing_bytes = size_bytes - std::max<int64_t>(free_bytes(), 0) - bytes_leaving_;
-  return missing_bytes > 0 || bytes_leaving_ > 0 ? missing_bytes : size_bytes;
+  const int64_t missing_bytes =
+      size_bytes - std::max<int64_t>(free_bytes(), 0) - mover_.bytes_leaving();
+  return missing_bytes > 0 || mover_.bytes_leaving() > 0 ? missing_bytes : size_bytes;
 }
 
 // True when memory became free at once; writes that were started free theirs later.
@@ -68,17 +64,29 @@ bool Engine::evict_for(int64_t size_bytes) {
 // demand may have no room beside what the plan needs: then the plan goes on without fixed places.
 bool Engine::evict(LiveTensor& tensor) {
   if (tensor.valid_copy() != nullptr) {
-    if (!drop(tensor)) return false;
+    if (!mover_.drop(tensor)) return false;
     ++counters_.on_demand_drops;
     return true;
   }
   do {
     for (const plan::Tier tier : {plan::Tier::kHost, plan::Tier::kSsd}) {
-      if (!start_write(tensor, tier, storage::Priority::kUrgent)) continue;
+      if (!start_offload(tensor, tier, storage::Priority::kUrgent)) continue;
       ++counters_.on_demand_offloads;
       return false;
     }
   } while (copies_.give_up_layouts());
+  return false;
+}
+
+// False: no write was started, because the tier takes none or is full.
+bool Engine::start_offload(LiveTensor& tensor, plan::Tier tier, storage::Priority priority) {
+  if (!copies_.takes_writes(tier)) return false;
+  Status room = copies_.reserve(tensor, tier, priority, live_);
+  if (room.ok()) {
+    mover_.start_write(tensor, tier, priority);
+    return true;
+  }
+  if (tier == plan::Tier::kSsd) mover_.set_last_error(std::move(room));
   return false;
 }
 
@@ -91,15 +99,15 @@ std::vector<LiveTensor*> Engine::victims() const {
 }
 
 Status Engine::memory_error(int64_t size_bytes) const {
-  const device::MemoryUsage usage = options_.device->usage();
+  const device::MemoryUsage usage = device_.usage();
   const int64_t least_bytes = usage.allocated_bytes + align_up(size_bytes, device::kPageBytes);
   std::string message = fmt::format(
       "needs {} more on the device; the budget is {}, of which {} are in use and cannot leave. A "
       "budget of at least {} bytes ({}) would do",
       format_size(size_bytes), format_size(usage.budget_bytes), format_size(usage.allocated_bytes),
       least_bytes, format_size(least_bytes));
-  if (!last_error_.ok())
-    message += fmt::format(" (the last transfer failed: {})", last_error_.message());
+  if (!mover_.last_error().ok())
+    message += fmt::format(" (the last transfer failed: {})", mover_.last_error().message());
   return Status(ErrorCode::kOutOfMemory, std::move(message));
 }
 

@@ -1,0 +1,208 @@
+#include "engine/tensor_mover.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "base/units.h"
+
+namespace teraio::engine {
+namespace {
+
+constexpr int kPoison = 0xCB;
+
+const EngineOptions& checked(const EngineOptions& options) {
+  TERAIO_CHECK(options.device != nullptr && options.swap != nullptr && options.clock != nullptr);
+  return options;
+}
+
+}  // namespace
+
+TensorMover::TensorMover(const EngineOptions& options, TierCopies& copies, EngineCounters& counters)
+    : device_(*checked(options).device),
+      swap_(*options.swap),
+      clock_(*options.clock),
+      poison_released_memory_(options.poison_released_memory),
+      copies_(copies),
+      counters_(counters) {}
+
+TensorMover::~TensorMover() { wait_until_idle(); }
+
+void TensorMover::start_write(LiveTensor& tensor, plan::Tier tier, storage::Priority priority) {
+  TERAIO_CHECK(tensor.copy(tier).extent.is_valid());
+  tensor.residency = Residency::kOffloading;
+  tensor.is_written_meanwhile = false;
+  tensor.is_wanted_back = false;
+  bytes_leaving_ += tensor.size_bytes;
+  storage::Transfer transfer;
+  transfer.direction = io::Direction::kWrite;
+  transfer.priority = priority;
+  submit(tensor, tier, std::move(transfer));
+}
+
+void TensorMover::start_read(LiveTensor& tensor, std::byte* memory, storage::Priority priority,
+                             int64_t deadline) {
+  const plan::Tier tier =
+      tensor.copy(plan::Tier::kHost).is_valid ? plan::Tier::kHost : plan::Tier::kSsd;
+  TERAIO_CHECK(tensor.copy(tier).is_valid);
+  tensor.memory = memory;
+  tensor.residency = Residency::kLoading;
+  offloaded_bytes_ -= tensor.size_bytes;
+  storage::Transfer transfer;
+  transfer.direction = io::Direction::kRead;
+  transfer.priority = priority;
+  transfer.deadline = deadline;
+  if (!device_.is_host_addressable()) {
+    transfer.on_copies_enqueued = [this, moved = &tensor](std::span<const device::Event> events) {
+      Arrival arrival;
+      arrival.tensor = moved;
+      arrival.on_copies_enqueued.assign(events.begin(), events.end());
+      arrivals_.add(std::move(arrival));
+    };
+  }
+  submit(tensor, tier, std::move(transfer));
+}
+
+void TensorMover::submit(LiveTensor& tensor, plan::Tier tier, storage::Transfer transfer) {
+  ++transfers_under_way_;
+  transfer.memory = tensor.memory;
+  // After the tensor's last use, or after the last use of the memory that it has just been given.
+  transfer.ready = device_.record();
+  transfer.done = [this, moved = &tensor,
+                   direction = transfer.direction](const storage::Completion& completion) {
+    arrivals_.add({moved, direction, completion});
+  };
+  copies_.submit(tensor, tier, std::move(transfer));
+}
+
+bool TensorMover::drop(LiveTensor& tensor) {
+  if (!swap_.detach(tensor, tensor.owner)) return false;
+  take_off_device(tensor);
+  return true;
+}
+
+void TensorMover::take_off_device(LiveTensor& tensor) {
+  if (poison_released_memory_ && device_.is_host_addressable())
+    std::memset(tensor.memory, kPoison, static_cast<size_t>(tensor.size_bytes));
+  device_.release(std::exchange(tensor.memory, nullptr));
+  tensor.residency = Residency::kOffloaded;
+  offloaded_bytes_ += tensor.size_bytes;
+}
+
+void TensorMover::mark_written(LiveTensor& tensor) {
+  TERAIO_CHECK(tensor.memory != nullptr);  // away, its only valid bytes are such a copy
+  for (TierCopy& copy : tensor.copies) copy.is_valid = false;
+  if (tensor.residency != Residency::kOffloading) return;
+  tensor.is_written_meanwhile = true;
+  copies_.cancel(tensor);
+}
+
+void TensorMover::destroy(LiveTensor& tensor) {
+  if (tensor.residency == Residency::kOffloaded) offloaded_bytes_ -= tensor.size_bytes;
+  if (tensor.residency == Residency::kOffloading || tensor.residency == Residency::kLoading ||
+      tensor.is_copy_pending) {
+    tensor.is_dead = true;  // the transfer still uses its memory and extent
+    copies_.cancel(tensor);
+    return;
+  }
+  free_tensor(tensor);
+}
+
+void TensorMover::free_tensor(LiveTensor& tensor) {
+  copies_.release(tensor);
+  if (tensor.memory != nullptr) device_.release(tensor.memory);
+  delete &tensor;
+}
+
+bool TensorMover::take_arrivals() {
+  if (!arrivals_.has_any()) return false;
+  for (Arrival& arrival : arrivals_.take()) on_arrival(std::move(arrival));
+  return true;
+}
+
+void TensorMover::on_arrival(Arrival arrival) {
+  LiveTensor& tensor = *arrival.tensor;
+  if (!arrival.on_copies_enqueued.empty()) {
+    tensor.arrival = std::move(arrival.on_copies_enqueued);
+    return;
+  }
+  --transfers_under_way_;
+  if (arrival.direction == io::Direction::kWrite) {
+    on_write_done(tensor, arrival.completion);
+  } else {
+    on_read_done(tensor, arrival.completion);
+  }
+}
+
+void TensorMover::on_write_done(LiveTensor& tensor, const storage::Completion& completion) {
+  bytes_leaving_ -= tensor.size_bytes;
+  if (tensor.is_dead) return free_tensor(tensor);
+  tensor.residency = Residency::kResident;
+  if (completion.status.code() == ErrorCode::kCancelled) return;
+  if (!completion.status.ok()) return on_write_failed(tensor, completion.status);
+  if (tensor.is_written_meanwhile) return;
+  tensor.copy(tensor.transfer_tier).is_valid = true;
+  if (tensor.pin_count == 0 && !tensor.is_wanted_back) drop(tensor);
+}
+
+void TensorMover::on_write_failed(const LiveTensor& tensor, const Status& status) {
+  ++counters_.failed_transfers;
+  last_error_ = status;
+  copies_.refuse_writes(tensor.transfer_tier);
+  spdlog::error("teraio: writing to the {} tier failed, it is not written to any more: {}",
+                to_string(tensor.transfer_tier), status.message());
+}
+
+bool TensorMover::order_after_arrival(LiveTensor& tensor) {
+  if (tensor.arrival.empty()) return false;
+  for (const device::Event event : tensor.arrival)
+    if (!device_.order_after(event).ok()) return false;
+  tensor.arrival.clear();
+  tensor.residency = Residency::kResident;
+  tensor.is_copy_pending = true;
+  swap_.attach(tensor, tensor.owner, tensor.memory);
+  return true;
+}
+
+void TensorMover::on_read_done(LiveTensor& tensor, const storage::Completion& completion) {
+  tensor.arrival.clear();
+  const bool is_in_use = std::exchange(tensor.is_copy_pending, false);
+  if (tensor.is_dead) return free_tensor(tensor);
+  if (!completion.status.ok()) ++counters_.failed_transfers;
+  if (is_in_use) {
+    if (!completion.status.ok()) on_late_read_failed(tensor, completion.status);
+  } else if (completion.status.ok()) {
+    tensor.residency = Residency::kResident;
+    swap_.attach(tensor, tensor.owner, tensor.memory);
+  } else {
+    last_error_ = completion.status;
+    take_off_device(tensor);
+  }
+}
+
+void TensorMover::on_late_read_failed(const LiveTensor& tensor, const Status& status) {
+  failure_ = status.with_context(fmt::format("tensor {} ({}) was in use when its read failed",
+                                             tensor.id, format_size(tensor.size_bytes)));
+  spdlog::error("teraio: {}", failure_.message());
+}
+
+int64_t TensorMover::wait_for_arrival() {
+  int64_t waited_ns = 0;
+  if (!arrivals_.has_any()) {
+    const int64_t start_ns = clock_.now_ns();
+    while (!arrivals_.has_any()) arrivals_.wait_for(std::chrono::milliseconds(1000));
+    waited_ns = clock_.now_ns() - start_ns;
+  }
+  take_arrivals();
+  return waited_ns;
+}
+
+void TensorMover::wait_until_idle() {
+  while (!is_idle()) wait_for_arrival();
+}
+
+}  // namespace teraio::engine

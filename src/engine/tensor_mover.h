@@ -1,0 +1,125 @@
+// TensorMover: moves the bytes of tensors between the device and the tiers, and frees tensors.
+//
+// It makes all changes of Residency. The caller decides what moves, and brings the memory and the
+// extents:
+//
+//   kResident -- start_write() --> kOffloading -- the write ends --> kOffloaded, or kResident again
+//   kOffloaded - start_read() ---> kLoading ----- the read ends ---> kResident, or kOffloaded again
+//   kLoading --- order_after_arrival() --> kResident, while the read's last copies are under way
+//   kResident -- drop() --> kOffloaded
+//
+// Threads: called under the engine's lock. The stores' threads leave finished transfers in a queue;
+// states change only in the calls that say so, and in the waits, which may last as long as I/O.
+//
+// Ownership: owns a tensor from destroy() on. The memory of a tensor that moves, its extent and
+// whatever its StorageSwap knows stay valid until the transfer has ended.
+//
+// Failure: a failed write leaves the tensor on the device, and its tier takes no more writes. A
+// failed read leaves it on the tier. Both are counted, and are last_error(). A read that fails
+// after compute may have used its bytes is failure(), which stays.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "device/device.h"
+#include "engine/arrivals.h"
+#include "engine/engine_counters.h"
+#include "engine/engine_options.h"
+#include "engine/live_tensor.h"
+#include "engine/tier_copies.h"
+
+namespace teraio::engine {
+
+class TensorMover {
+ public:
+  // The options have a device, a swap and a clock. `copies` and `counters`, where failed transfers
+  // are counted, outlive the mover.
+  TensorMover(const EngineOptions& options, TierCopies& copies, EngineCounters& counters);
+  // Waits for the transfers under way.
+  ~TensorMover();
+  TensorMover(const TensorMover&) = delete;
+  TensorMover& operator=(const TensorMover&) = delete;
+
+  // --- Starting -------------------------------------------------------------------------------
+
+  // Writes a resident tensor to its extent on the tier. When the write has ended, the tensor leaves
+  // the device, unless it is pinned, wanted back or written by then, or its owner keeps it.
+  void start_write(LiveTensor& tensor, plan::Tier tier, storage::Priority priority);
+
+  // Reads an offloaded tensor from a valid copy, that of the host tier where it has one, into
+  // `memory`, which is the tensor's from now on.
+  void start_read(LiveTensor& tensor, std::byte* memory, storage::Priority priority,
+                  int64_t deadline);
+
+  // Takes a resident tensor with a valid copy off the device. False: its owner keeps it.
+  bool drop(LiveTensor& tensor);
+
+  // Makes the transfer of the tensor urgent.
+  void expedite(const LiveTensor& tensor) { copies_.expedite(tensor); }
+
+  // The bytes of a tensor on the device are about to change: its copies on tiers are stale, also
+  // the one that is being written.
+  void mark_written(LiveTensor& tensor);
+
+  // Frees the tensor, its memory and its copies: at once, or when the transfer that uses them has
+  // ended. Its owner has been forgotten.
+  void destroy(LiveTensor& tensor);
+
+  // --- Ends -----------------------------------------------------------------------------------
+
+  // Makes the changes of transfers that have ended. False: none has. Does not wait.
+  bool take_arrivals();
+
+  // A tensor that is being read, and whose last copies the device has been given, is resident from
+  // now on: compute waits for the copies, the caller does not. False: it is not that far.
+  bool order_after_arrival(LiveTensor& tensor);
+
+  // Waits until a transfer has ended, and makes its changes. Returns for how long it waited, in
+  // nanoseconds. Requires that one is under way.
+  int64_t wait_for_arrival();
+  // Waits until no transfer is under way.
+  void wait_until_idle();
+
+  // --- State ----------------------------------------------------------------------------------
+
+  bool is_idle() const { return transfers_under_way_ == 0; }
+  int64_t bytes_leaving() const { return bytes_leaving_; }  // memory that writes will free
+  int64_t offloaded_bytes() const { return offloaded_bytes_; }
+
+  // Of the transfers since the last take_last_error(), the error of the one that failed last.
+  const Status& last_error() const { return last_error_; }
+  // A transfer failed before it could start.
+  void set_last_error(Status error) { last_error_ = std::move(error); }
+  Status take_last_error() { return std::exchange(last_error_, Status()); }
+  // Not ok: compute may have used bytes that never came, and nothing that follows can be right.
+  const Status& failure() const { return failure_; }
+
+ private:
+  void submit(LiveTensor& tensor, plan::Tier tier, storage::Transfer transfer);
+  void on_arrival(Arrival arrival);
+  void on_write_done(LiveTensor& tensor, const storage::Completion& completion);
+  void on_write_failed(const LiveTensor& tensor, const Status& status);
+  void on_read_done(LiveTensor& tensor, const storage::Completion& completion);
+  void on_late_read_failed(const LiveTensor& tensor, const Status& status);
+  void take_off_device(LiveTensor& tensor);
+  void free_tensor(LiveTensor& tensor);
+
+  device::Device& device_;
+  StorageSwap& swap_;
+  const Clock& clock_;
+  const bool poison_released_memory_;
+  TierCopies& copies_;
+  EngineCounters& counters_;
+  Arrivals arrivals_;
+  int64_t transfers_under_way_ = 0;
+  int64_t bytes_leaving_ = 0;
+  int64_t offloaded_bytes_ = 0;
+  Status last_error_;
+  Status failure_;
+};
+
+}  // namespace teraio::engine
