@@ -2,29 +2,30 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "base/check.h"
+#include "base/units.h"
 
 namespace teraio::engine {
 
 Engine::Engine(const EngineOptions& options)
-    : smallest_tensor_bytes_(options.smallest_tensor_bytes),
-      copies_(options.stores),
+    : copies_(options.stores),
       mover_(options, copies_, counters_),
+      evictor_(options, live_, copies_, mover_, counters_),
       device_(*options.device),
       swap_(*options.swap) {}
 
 Engine::~Engine() = default;
 
 Result<LiveTensor*> Engine::allocate(int64_t size_bytes) {
-  std::byte* memory = obtain_memory(size_bytes);
-  if (memory == nullptr) return memory_error(size_bytes);
+  const Result<std::byte*> memory = evictor_.obtain_memory(size_bytes, place());
+  if (!memory.ok()) return memory.status();
   auto tensor = std::make_unique<LiveTensor>();
   tensor->id = next_id_++;
   tensor->size_bytes = size_bytes;
-  tensor->memory = memory;
+  tensor->memory = *memory;
   tensor->last_use = op_count_;
   tensor->registry_position = live_.size();
   live_.push_back(tensor.get());
@@ -117,19 +118,7 @@ void Engine::issue(const plan::Migration& migration) {
   } else if (migration.action == plan::Action::kPrefetch) {
     issue_prefetch(*tensor, migration);
   } else {
-    issue_departure(*tensor, migration);
-  }
-}
-
-void Engine::issue_departure(LiveTensor& tensor, const plan::Migration& migration) {
-  if (!can_leave(tensor)) {
-    ++counters_.skipped_migrations;
-  } else if (tensor.valid_copy() != nullptr) {
-    if (mover_.drop(tensor)) ++counters_.planned_drops;
-  } else if (start_offload(tensor, migration.tier, storage::Priority::kPlanned)) {
-    ++counters_.planned_offloads;
-  } else {
-    ++counters_.skipped_migrations;
+    evictor_.evict_by_plan(*tensor, migration.tier);
   }
 }
 
@@ -149,7 +138,7 @@ void Engine::start_due_prefetches() {
   while (!due_prefetches_.is_empty()) {
     LiveTensor& tensor = due_prefetches_.first();
     if (tensor.residency == Residency::kOffloaded) {
-      if (free_bytes() < tensor.size_bytes + kept_bytes) return;
+      if (evictor_.free_bytes() < tensor.size_bytes + kept_bytes) return;
       std::byte* memory = device_.allocate(tensor.size_bytes);
       if (memory == nullptr) return;
       ++counters_.planned_prefetches;
@@ -159,41 +148,35 @@ void Engine::start_due_prefetches() {
   }
 }
 
-void Engine::request(LiveTensor& tensor, Status& status) {
+Status Engine::request(LiveTensor& tensor) {
   if (tensor.residency == Residency::kLoading) {
-    if (mover_.order_after_arrival(tensor)) return;
+    if (mover_.order_after_arrival(tensor)) return {};
     ++counters_.late_prefetches;
     mover_.expedite(tensor);
-    return;
+    return {};
   }
-  if (tensor.residency != Residency::kOffloaded) return;
-  if (tensor.valid_copy() == nullptr) {
-    status = Status(ErrorCode::kCancelled,
-                    fmt::format("tensor {} ({}) was left behind when the session ended", tensor.id,
-                                format_size(tensor.size_bytes)));
-    return;
-  }
-  std::byte* memory = obtain_memory(tensor.size_bytes);
-  if (memory == nullptr) {
-    status = memory_error(tensor.size_bytes);
-    return;
-  }
+  if (tensor.residency != Residency::kOffloaded) return {};
+  if (tensor.valid_copy() == nullptr)
+    return Status(ErrorCode::kCancelled,
+                  fmt::format("tensor {} ({}) was left behind when the session ended", tensor.id,
+                              format_size(tensor.size_bytes)));
+  const Result<std::byte*> memory = evictor_.obtain_memory(tensor.size_bytes, place());
+  if (!memory.ok()) return memory.status();
   ++counters_.urgent_reads;
-  mover_.start_read(tensor, memory, storage::Priority::kUrgent, 0);
+  mover_.start_read(tensor, *memory, storage::Priority::kUrgent, 0);
+  return {};
 }
 
 Status Engine::bring_back(std::span<const Use> uses) {
-  Status status = mover_.failure();
-  if (!status.ok()) return status;
+  TERAIO_RETURN_IF_ERROR(mover_.failure());
   bool all_here = true;
   for (const Use& use : uses) {
     if (use.tensor->residency == Residency::kResident) continue;
     if (use.tensor->residency == Residency::kOffloading) continue;
     all_here = false;
-    request(*use.tensor, status);
-    if (!status.ok()) return status;
+    TERAIO_RETURN_IF_ERROR(request(*use.tensor));
   }
-  return all_here ? status : wait_until_resident(uses);
+  return all_here ? Status() : wait_until_resident(uses);
 }
 
 Status Engine::wait_until_resident(std::span<const Use> uses) {
@@ -215,7 +198,7 @@ Status Engine::evict_everything() {
   for (const LiveTensor* tensor : live_)
     while (tensor->is_copy_pending) mover_.wait_for_arrival();
   for (LiveTensor* tensor : std::vector(live_))
-    if (can_leave(*tensor)) evict(*tensor);
+    if (can_leave(*tensor)) evictor_.evict(*tensor);
   mover_.wait_until_idle();
   return mover_.take_last_error();
 }

@@ -1,11 +1,14 @@
 // Engine: keeps the tensors of a running program within the device budget, by a plan where there is
 // one and on demand where there is none.
 //
-// Every tensor is in one of the states of Residency:
+// The engine decides what moves and when. Its parts do the rest:
 //
-//   kResident -> kOffloading -> kOffloaded -> kLoading -> kResident
-//       |             (bytes still valid)                    ^
-//       +---- drop: a tier has a valid copy ---> kOffloaded -+
+//   Schedule        the profile, and the migrations that the plan triggers at each op
+//   ProfileBinding  which live tensor is which tensor of the profile
+//   PrefetchQueue   prefetches that are due and wait for memory
+//   Evictor         makes room on the device
+//   TensorMover     moves bytes, and changes the Residency of tensors
+//   TierCopies      where the tiers keep the bytes
 //
 // States change only inside the calls below. The stores' threads leave finished transfers in a
 // queue and touch nothing else.
@@ -20,18 +23,14 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/status.h"
-#include "base/units.h"
 #include "device/device.h"
 #include "engine/engine_counters.h"
 #include "engine/engine_options.h"
+#include "engine/evictor.h"
 #include "engine/live_tensor.h"
 #include "engine/prefetch_queue.h"
 #include "engine/profile_binding.h"
@@ -39,7 +38,6 @@
 #include "engine/tensor_mover.h"
 #include "engine/tier_copies.h"
 #include "engine/use.h"
-#include "storage/tier_store.h"
 
 namespace teraio::engine {
 
@@ -109,40 +107,28 @@ class Engine {
   int64_t unmovable_bytes() const;
   // Those of them whose address is known outside.
   int64_t permanently_pinned_bytes() const;
-  bool can_leave(const LiveTensor& tensor) const;
+  bool can_leave(const LiveTensor& tensor) const { return evictor_.can_leave(tensor); }
 
  private:
-  // Memory: eviction.cpp
-  std::byte* obtain_memory(int64_t size_bytes);
-  void expedite_writes();
-  int64_t free_bytes() const;
-  int64_t bytes_to_evict(int64_t size_bytes) const;
-  bool evict_for(int64_t size_bytes);
-  std::vector<LiveTensor*> victims() const;
-  bool evict(LiveTensor& tensor);
-  bool start_offload(LiveTensor& tensor, plan::Tier tier, storage::Priority priority);
-  Status memory_error(int64_t size_bytes) const;
-
-  // Plan: engine.cpp
+  ProgramPlace place() const { return {schedule_, position_, op_count_}; }
   Status bring_back(std::span<const Use> uses);
   Status wait_until_resident(std::span<const Use> uses);
-  void request(LiveTensor& tensor, Status& status);
+  Status request(LiveTensor& tensor);
   void issue_until(trace::OpIndex position);
   void issue(const plan::Migration& migration);
-  void issue_departure(LiveTensor& tensor, const plan::Migration& migration);
   void issue_prefetch(LiveTensor& tensor, const plan::Migration& migration);
   void start_due_prefetches();
 
-  const int64_t smallest_tensor_bytes_;
+  std::vector<LiveTensor*> live_;
   EngineCounters counters_;
   TierCopies copies_;
   TensorMover mover_;
+  Evictor evictor_;
   device::Device& device_;
   StorageSwap& swap_;
   Schedule schedule_;
   ProfileBinding binding_;
   PrefetchQueue due_prefetches_;
-  std::vector<LiveTensor*> live_;
   trace::OpIndex position_ = kLost;
   trace::OpIndex issued_until_ = kLost;  // migrations of ops up to this one have been issued
   int64_t iteration_start_ = 0;  // ops of the profile in all iterations before: orders deadlines

@@ -1,34 +1,45 @@
-// Making room: which tensor leaves when memory is short and nothing planned has freed it.
+#include "engine/evictor.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "base/units.h"
-#include "engine/engine.h"
-#include "engine/eviction_order.h"
 
 namespace teraio::engine {
 
-bool Engine::can_leave(const LiveTensor& tensor) const {
+Evictor::Evictor(const EngineOptions& options, const std::vector<LiveTensor*>& live,
+                 TierCopies& copies, TensorMover& mover, EngineCounters& counters)
+    : device_(*options.device),
+      smallest_tensor_bytes_(options.smallest_tensor_bytes),
+      live_(live),
+      copies_(copies),
+      mover_(mover),
+      counters_(counters) {}
+
+bool Evictor::can_leave(const LiveTensor& tensor) const {
   return tensor.residency == Residency::kResident && tensor.pin_count == 0 && !is_newborn(tensor) &&
          tensor.size_bytes >= smallest_tensor_bytes_ && tensor.owner != nullptr &&
          !tensor.is_dead && !tensor.is_copy_pending;
 }
 
-std::byte* Engine::obtain_memory(int64_t size_bytes) {
+Result<std::byte*> Evictor::obtain_memory(int64_t size_bytes, const ProgramPlace& place) {
   while (true) {
     if (std::byte* memory = device_.allocate(size_bytes)) return memory;
     if (mover_.take_arrivals()) continue;
-    if (const int64_t bytes = bytes_to_evict(size_bytes); bytes > 0 && evict_for(bytes)) continue;
-    if (mover_.is_idle()) return device_.allocate_at_all_costs(size_bytes);
+    const int64_t missing_bytes = bytes_to_evict(size_bytes);
+    if (missing_bytes > 0 && evict_for(missing_bytes, place)) continue;
+    if (mover_.is_idle()) break;
     expedite_writes();
     counters_.stall_memory_ns += mover_.wait_for_arrival();
   }
+  if (std::byte* memory = device_.allocate_at_all_costs(size_bytes)) return memory;
+  return memory_error(size_bytes);
 }
 
 // An op waits for memory: what frees it goes before reads that nobody waits for yet.
-void Engine::expedite_writes() {
+void Evictor::expedite_writes() {
   std::vector<const LiveTensor*> leaving;
   for (const LiveTensor* tensor : live_)
     if (tensor->residency == Residency::kOffloading) leaving.push_back(tensor);
@@ -38,21 +49,18 @@ void Engine::expedite_writes() {
   for (const LiveTensor* tensor : leaving) mover_.expedite(*tensor);
 }
 
-// On paper; negative where more is allocated than the budget holds by now.
-int64_t Engine::free_bytes() const { return device_.budget_bytes() - device_.allocated_bytes(); }
-
 // What must leave besides what is leaving. When there is enough on paper but nothing can be made of
 // it, because it is scattered, all of it.
-int64_t Engine::bytes_to_evict(int64_t size_bytes) const {
+int64_t Evictor::bytes_to_evict(int64_t size_bytes) const {
   const int64_t missing_bytes =
       size_bytes - std::max<int64_t>(free_bytes(), 0) - mover_.bytes_leaving();
   return missing_bytes > 0 || mover_.bytes_leaving() > 0 ? missing_bytes : size_bytes;
 }
 
 // True when memory became free at once; writes that were started free theirs later.
-bool Engine::evict_for(int64_t size_bytes) {
+bool Evictor::evict_for(int64_t size_bytes, const ProgramPlace& place) {
   bool has_freed = false;
-  for (LiveTensor* victim : victims()) {
+  for (LiveTensor* victim : victims(place)) {
     if (size_bytes <= 0) break;
     has_freed |= evict(*victim);
     if (victim->residency != Residency::kResident) size_bytes -= victim->size_bytes;
@@ -60,9 +68,7 @@ bool Engine::evict_for(int64_t size_bytes) {
   return has_freed;
 }
 
-// Drops it when a tier has a valid copy (true), else starts to write it out (false). What leaves on
-// demand may have no room beside what the plan needs: then the plan goes on without fixed places.
-bool Engine::evict(LiveTensor& tensor) {
+bool Evictor::evict(LiveTensor& tensor) {
   if (tensor.valid_copy() != nullptr) {
     if (!mover_.drop(tensor)) return false;
     ++counters_.on_demand_drops;
@@ -70,7 +76,7 @@ bool Engine::evict(LiveTensor& tensor) {
   }
   do {
     for (const plan::Tier tier : {plan::Tier::kHost, plan::Tier::kSsd}) {
-      if (!start_offload(tensor, tier, storage::Priority::kUrgent)) continue;
+      if (!start_write(tensor, tier, storage::Priority::kUrgent)) continue;
       ++counters_.on_demand_offloads;
       return false;
     }
@@ -78,8 +84,20 @@ bool Engine::evict(LiveTensor& tensor) {
   return false;
 }
 
+void Evictor::evict_by_plan(LiveTensor& tensor, plan::Tier tier) {
+  if (!can_leave(tensor)) {
+    ++counters_.skipped_migrations;
+  } else if (tensor.valid_copy() != nullptr) {
+    if (mover_.drop(tensor)) ++counters_.planned_drops;
+  } else if (start_write(tensor, tier, storage::Priority::kPlanned)) {
+    ++counters_.planned_offloads;
+  } else {
+    ++counters_.skipped_migrations;
+  }
+}
+
 // False: no write was started, because the tier takes none or is full.
-bool Engine::start_offload(LiveTensor& tensor, plan::Tier tier, storage::Priority priority) {
+bool Evictor::start_write(LiveTensor& tensor, plan::Tier tier, storage::Priority priority) {
   if (!copies_.takes_writes(tier)) return false;
   Status room = copies_.reserve(tensor, tier, priority, live_);
   if (room.ok()) {
@@ -91,14 +109,14 @@ bool Engine::start_offload(LiveTensor& tensor, plan::Tier tier, storage::Priorit
 }
 
 // More than are needed: a tier can be full, and an owner can keep its own.
-std::vector<LiveTensor*> Engine::victims() const {
+std::vector<LiveTensor*> Evictor::victims(const ProgramPlace& place) const {
   std::vector<LiveTensor*> candidates;
   for (LiveTensor* tensor : live_)
     if (can_leave(*tensor)) candidates.push_back(tensor);
-  return in_eviction_order(candidates, {schedule_, position_, op_count_});
+  return in_eviction_order(candidates, place);
 }
 
-Status Engine::memory_error(int64_t size_bytes) const {
+Status Evictor::memory_error(int64_t size_bytes) const {
   const device::MemoryUsage usage = device_.usage();
   const int64_t least_bytes = usage.allocated_bytes + align_up(size_bytes, device::kPageBytes);
   std::string message = fmt::format(

@@ -1,0 +1,70 @@
+// Evictor: makes room on the device. Tensors leave it when a plan says so, and on demand, in the
+// order of in_eviction_order(), when an op needs memory that is not free.
+//
+// A tensor with a valid copy on a tier is dropped; any other is written out, on demand to the host
+// tier where that has room. What leaves on demand may find no room beside what the plan needs: then
+// the tiers' layouts are given up.
+//
+// Threads: called under the engine's lock. obtain_memory() may wait for I/O.
+//
+// Failure: a tensor that cannot leave stays, and another one leaves in its place.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+#include "device/device.h"
+#include "engine/engine_counters.h"
+#include "engine/engine_options.h"
+#include "engine/eviction_order.h"
+#include "engine/live_tensor.h"
+#include "engine/tensor_mover.h"
+#include "engine/tier_copies.h"
+
+namespace teraio::engine {
+
+class Evictor {
+ public:
+  // `live`, which has all tensors, and the other references outlive the evictor. It counts in
+  // `counters` what leaves, and for how long it waits.
+  Evictor(const EngineOptions& options, const std::vector<LiveTensor*>& live, TierCopies& copies,
+          TensorMover& mover, EngineCounters& counters);
+
+  // The tensor is resident, complete and in nobody's use, has an owner, and is not too small.
+  bool can_leave(const LiveTensor& tensor) const;
+
+  // Returns device memory, which is the caller's. Evicts tensors and waits when it must. Fails
+  // (kOutOfMemory) when nothing more can leave; the message tells the request and what holds the
+  // budget.
+  Result<std::byte*> obtain_memory(int64_t size_bytes, const ProgramPlace& place);
+
+  // What the budget has left, as a sum: one allocation may get less. Negative where more is
+  // allocated than the budget holds by now.
+  int64_t free_bytes() const { return device_.budget_bytes() - device_.allocated_bytes(); }
+
+  // Drops the tensor, or starts to write it out. Requires can_leave(). True: its memory is free.
+  bool evict(LiveTensor& tensor);
+
+  // The same where the plan says so, which also says to which tier. Counts a tensor that cannot
+  // leave, or for which the tier has no room, as skipped.
+  void evict_by_plan(LiveTensor& tensor, plan::Tier tier);
+
+ private:
+  bool evict_for(int64_t size_bytes, const ProgramPlace& place);
+  int64_t bytes_to_evict(int64_t size_bytes) const;
+  std::vector<LiveTensor*> victims(const ProgramPlace& place) const;
+  bool start_write(LiveTensor& tensor, plan::Tier tier, storage::Priority priority);
+  void expedite_writes();
+  Status memory_error(int64_t size_bytes) const;
+
+  device::Device& device_;
+  const int64_t smallest_tensor_bytes_;
+  const std::vector<LiveTensor*>& live_;
+  TierCopies& copies_;
+  TensorMover& mover_;
+  EngineCounters& counters_;
+};
+
+}  // namespace teraio::engine
