@@ -2,104 +2,51 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
-#include <memory>
-#include <vector>
-
-#include "engine/fixture/checking_swap.h"
-#include "engine/fixture/scripted_store.h"
-#include "engine/fixture/test_device.h"
-#include "engine/fixture/waiting_clock.h"
+#include "engine/fixture/mover_session.h"
 #include "testing/no_silent_skips.h"
 
 namespace teraio::engine {
 namespace {
 
-using storage::Priority;
-using testing::ScriptedStore;
-
-constexpr int64_t kSizeBytes = 64 * kKiB;
-constexpr uint64_t kContent = 42;
+using testing::kUnitBytes;
+using testing::MoverSession;
 
 // One tensor on the device, and tiers whose transfers end when the test, or the wait, says so.
 class TensorMoverTest : public ::testing::Test {
  protected:
-  TensorMoverTest() {
-    clock_.pass = [this] {
-      if (!ssd_.end_one()) host_.end_one();
-    };
-    auto tensor = std::make_unique<LiveTensor>();
-    tensor->id = 1;
-    tensor->size_bytes = kSizeBytes;
-    tensor->memory = device().allocate(kSizeBytes);
-    tensor->owner = swap_.own(*tensor);
-    device_->write(tensor->memory, kSizeBytes, kContent);
-    tensor_ = tensor.release();
-  }
-  ~TensorMoverTest() override {
-    if (tensor_ != nullptr) destroy();
-    mover_.wait_until_idle();
-    EXPECT_EQ(device().allocated_bytes(), 0);
-    EXPECT_EQ(mover_.offloaded_bytes(), 0);
-    EXPECT_EQ(mover_.bytes_leaving(), 0);
-    device_->finish();
-  }
+  // The tensor is gone at the end of the test.
+  void destroy() { session_.destroy(std::exchange(tensor_, nullptr)); }
 
-  device::Device& device() { return device_->device(); }
-  void destroy() {
-    swap_.forget(*tensor_);
-    mover_.destroy(*std::exchange(tensor_, nullptr));
-  }
-  void start_write(plan::Tier tier = plan::Tier::kSsd) {
-    ASSERT_TRUE(copies_.reserve(*tensor_, tier, Priority::kUrgent, {}).ok());
-    mover_.start_write(*tensor_, tier, Priority::kPlanned);
-  }
-  void offload() {
-    start_write();
-    mover_.wait_until_idle();
-    ASSERT_EQ(tensor_->residency, Residency::kOffloaded);
-  }
-  void start_read() {
-    mover_.start_read(*tensor_, device().allocate(kSizeBytes), Priority::kPlanned, 0);
-  }
-  void expect_content() {
-    ASSERT_EQ(tensor_->residency, Residency::kResident);
-    device_->expect(tensor_->memory, kSizeBytes, kContent, tensor_->id);
-  }
-
-  std::unique_ptr<testing::TestDevice> device_ = testing::make_test_device(4 * kSizeBytes);
-  ScriptedStore ssd_{"ssd", 8 * kSizeBytes, device_->device()};
-  ScriptedStore host_{"host", 8 * kSizeBytes, device_->device()};
-  testing::CheckingSwap swap_;
-  testing::WaitingClock clock_{testing::WaitingClock::Passes::kWhileTheEngineWaits};
-  EngineCounters counters_;
-  TierCopies copies_{{&ssd_, &host_}};
-  TensorMover mover_{
-      {.device = &device_->device(), .swap = &swap_, .clock = &clock_}, copies_, counters_};
-  LiveTensor* tensor_ = nullptr;
+  MoverSession session_{4};
+  device::Device& device_ = session_.device();
+  testing::ScriptedStore& ssd_ = session_.ssd;
+  TierCopies& copies_ = session_.copies;
+  TensorMover& mover_ = session_.mover;
+  const EngineCounters& counters_ = session_.counters;
+  LiveTensor* tensor_ = session_.tensor();
 };
 
 TEST_F(TensorMoverTest, AWriteTakesTheTensorOffTheDevice) {
-  start_write();
+  session_.start_write(*tensor_);
   EXPECT_EQ(tensor_->residency, Residency::kOffloading);
-  EXPECT_EQ(mover_.bytes_leaving(), kSizeBytes);
+  EXPECT_EQ(mover_.bytes_leaving(), kUnitBytes);
   ssd_.end_all();
   EXPECT_EQ(tensor_->residency, Residency::kOffloading) << "states change only inside calls";
   EXPECT_TRUE(mover_.take_arrivals());
   EXPECT_EQ(tensor_->residency, Residency::kOffloaded);
   EXPECT_EQ(mover_.bytes_leaving(), 0);
-  EXPECT_EQ(mover_.offloaded_bytes(), kSizeBytes);
-  EXPECT_EQ(device().allocated_bytes(), 0);
+  EXPECT_EQ(mover_.offloaded_bytes(), kUnitBytes);
+  EXPECT_EQ(device_.allocated_bytes(), 0);
 }
 
 TEST_F(TensorMoverTest, AReadBringsItsBytesBack) {
-  offload();
-  start_read();
+  session_.offload(*tensor_);
+  session_.start_read(*tensor_);
   EXPECT_EQ(tensor_->residency, Residency::kLoading);
   EXPECT_EQ(mover_.offloaded_bytes(), 0);
   EXPECT_GT(mover_.wait_for_arrival(), 0);
   mover_.wait_until_idle();
-  expect_content();
+  session_.expect_content(*tensor_);
 }
 
 TEST_F(TensorMoverTest, NothingHasArrivedAtFirst) {
@@ -111,44 +58,44 @@ TEST_F(TensorMoverTest, NothingHasArrivedAtFirst) {
 TEST_F(TensorMoverTest, AReadTakesTheCopyOfTheHostTier) {
   for (const plan::Tier tier : {plan::Tier::kSsd, plan::Tier::kHost}) {
     ++tensor_->pin_count;  // it stays
-    start_write(tier);
+    session_.start_write(*tensor_, tier);
     mover_.wait_until_idle();
     --tensor_->pin_count;
   }
   ASSERT_TRUE(mover_.drop(*tensor_));
-  start_read();
-  EXPECT_EQ(host_.waiting_count(io::Direction::kRead), 1);
+  session_.start_read(*tensor_);
+  EXPECT_EQ(session_.host.waiting_count(io::Direction::kRead), 1);
   mover_.wait_until_idle();
-  expect_content();
+  session_.expect_content(*tensor_);
 }
 
 TEST_F(TensorMoverTest, APinnedTensorStaysWithAValidCopy) {
-  start_write();
+  session_.start_write(*tensor_);
   ++tensor_->pin_count;
   mover_.wait_until_idle();
-  expect_content();
+  session_.expect_content(*tensor_);
   EXPECT_NE(tensor_->valid_copy(), nullptr);
 }
 
 TEST_F(TensorMoverTest, ATensorThatIsWantedBackStays) {
-  start_write();
+  session_.start_write(*tensor_);
   tensor_->is_wanted_back = true;
   mover_.wait_until_idle();
-  expect_content();
+  session_.expect_content(*tensor_);
 }
 
 TEST_F(TensorMoverTest, ATensorThatItsOwnerKeepsStays) {
-  swap_.keep(*tensor_);
-  start_write();
+  session_.swap.keep(*tensor_);
+  session_.start_write(*tensor_);
   mover_.wait_until_idle();
-  expect_content();
+  session_.expect_content(*tensor_);
   EXPECT_FALSE(mover_.drop(*tensor_));
 }
 
 TEST_F(TensorMoverTest, AWriteToTheTensorMakesItsCopiesStale) {
   for (const bool can_cancel : {true, false}) {
     ssd_.can_cancel = can_cancel;
-    start_write();
+    session_.start_write(*tensor_);
     mover_.mark_written(*tensor_);
     mover_.wait_until_idle();
     EXPECT_EQ(tensor_->residency, Residency::kResident);
@@ -159,9 +106,9 @@ TEST_F(TensorMoverTest, AWriteToTheTensorMakesItsCopiesStale) {
 
 TEST_F(TensorMoverTest, AFailedWriteLeavesTheTensorAndEndsTheTier) {
   ssd_.fail(io::Direction::kWrite, "worn out");
-  start_write();
+  session_.start_write(*tensor_);
   mover_.wait_until_idle();
-  expect_content();
+  session_.expect_content(*tensor_);
   EXPECT_FALSE(copies_.takes_writes(plan::Tier::kSsd));
   EXPECT_TRUE(copies_.takes_writes(plan::Tier::kHost));
   EXPECT_EQ(counters_.failed_transfers, 1);
@@ -170,30 +117,30 @@ TEST_F(TensorMoverTest, AFailedWriteLeavesTheTensorAndEndsTheTier) {
 }
 
 TEST_F(TensorMoverTest, AFailedReadLeavesTheTensorOnTheTier) {
-  offload();
+  session_.offload(*tensor_);
   ssd_.fail(io::Direction::kRead, "cable");
-  start_read();
+  session_.start_read(*tensor_);
   mover_.wait_until_idle();
   EXPECT_EQ(tensor_->residency, Residency::kOffloaded);
-  EXPECT_EQ(mover_.offloaded_bytes(), kSizeBytes);
-  EXPECT_EQ(device().allocated_bytes(), 0);
+  EXPECT_EQ(mover_.offloaded_bytes(), kUnitBytes);
+  EXPECT_EQ(device_.allocated_bytes(), 0);
   EXPECT_EQ(counters_.failed_transfers, 1);
   EXPECT_TRUE(mover_.failure().ok()) << "nothing has used it";
   ssd_.heal();
-  start_read();
+  session_.start_read(*tensor_);
   mover_.wait_until_idle();
-  expect_content();
+  session_.expect_content(*tensor_);
 }
 
 // A read whose last copies the device has been given. Where memory is the CPU's there are none.
 class LateReadTest : public TensorMoverTest {
  protected:
   void SetUp() override {
-    if (device().is_host_addressable())
+    if (device_.is_host_addressable())
       GTEST_SKIP() << testing::kNotApplicable << "reads end in memory of the CPU";
-    offload();
+    session_.offload(*tensor_);
     ssd_.can_cancel = false;
-    start_read();
+    session_.start_read(*tensor_);
     ASSERT_TRUE(mover_.take_arrivals());
     ASSERT_TRUE(mover_.order_after_arrival(*tensor_));
   }
@@ -202,7 +149,7 @@ class LateReadTest : public TensorMoverTest {
 TEST_F(LateReadTest, IsResidentBeforeItsEnd) {
   EXPECT_TRUE(tensor_->is_copy_pending);
   EXPECT_FALSE(mover_.is_idle());
-  expect_content();
+  session_.expect_content(*tensor_);
   mover_.wait_until_idle();
   EXPECT_FALSE(tensor_->is_copy_pending);
 }
@@ -219,9 +166,9 @@ class DestroyedTensorTest : public TensorMoverTest {
  protected:
   void expect_freed_at_the_end() {
     destroy();
-    EXPECT_EQ(device().allocated_bytes(), kSizeBytes) << "the transfer still uses it";
+    EXPECT_EQ(device_.allocated_bytes(), kUnitBytes) << "the transfer still uses it";
     mover_.wait_until_idle();
-    EXPECT_EQ(device().allocated_bytes(), 0);
+    EXPECT_EQ(device_.allocated_bytes(), 0);
     EXPECT_EQ(ssd_.counters().reserved_bytes, 0);
     EXPECT_EQ(counters_.failed_transfers, 0);
   }
@@ -229,24 +176,24 @@ class DestroyedTensorTest : public TensorMoverTest {
 
 TEST_F(DestroyedTensorTest, IsFreedWhenItsWriteHasEnded) {
   ssd_.can_cancel = false;
-  start_write();
+  session_.start_write(*tensor_);
   expect_freed_at_the_end();
 }
 
 TEST_F(DestroyedTensorTest, IsFreedWhenItsWriteHasBeenCancelled) {
-  start_write();
+  session_.start_write(*tensor_);
   expect_freed_at_the_end();
 }
 
 TEST_F(DestroyedTensorTest, IsFreedWhenItsReadHasEnded) {
-  offload();
+  session_.offload(*tensor_);
   ssd_.can_cancel = false;
-  start_read();
+  session_.start_read(*tensor_);
   expect_freed_at_the_end();
 }
 
 TEST_F(DestroyedTensorTest, IsFreedAtOnceWhenNothingMoves) {
-  offload();
+  session_.offload(*tensor_);
   destroy();
   EXPECT_EQ(ssd_.counters().reserved_bytes, 0);
 }

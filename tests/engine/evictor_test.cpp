@@ -1,0 +1,107 @@
+// What leaves and what stays, without ops. How programs meet it: eviction_test.cpp.
+#include "engine/evictor.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/fixture/mover_session.h"
+
+namespace teraio::engine {
+namespace {
+
+using testing::kUnitBytes;
+using testing::MoverSession;
+
+class EvictorTest : public ::testing::Test {
+ protected:
+  // Memory that the test gives back.
+  Status obtain(int64_t units) {
+    const Result<std::byte*> memory = evictor_.obtain_memory(units * kUnitBytes, {schedule_});
+    if (memory.ok()) session_.device().release(*memory);
+    return memory.status();
+  }
+
+  MoverSession session_{3};
+  Schedule schedule_;
+  Evictor evictor_{session_.options, session_.live, session_.copies, session_.mover,
+                   session_.counters};
+};
+
+TEST_F(EvictorTest, ATensorInUseCannotLeave) {
+  LiveTensor* tensor = session_.tensor();
+  EXPECT_TRUE(evictor_.can_leave(*tensor));
+  tensor->pin_count = 1;
+  EXPECT_FALSE(evictor_.can_leave(*tensor));
+  tensor->pin_count = 0;
+  tensor->is_copy_pending = true;
+  EXPECT_FALSE(evictor_.can_leave(*tensor));
+  tensor->is_copy_pending = false;
+  tensor->is_seen_as_input = false;
+  EXPECT_FALSE(evictor_.can_leave(*tensor)) << "its op may not have completed it";
+}
+
+TEST_F(EvictorTest, ATensorThatIsLeavingCannotLeave) {
+  LiveTensor* tensor = session_.tensor();
+  session_.start_write(*tensor);
+  EXPECT_FALSE(evictor_.can_leave(*tensor));
+}
+
+TEST_F(EvictorTest, FreeMemoryIsObtainedWithoutAnEviction) {
+  LiveTensor* tensor = session_.tensor();
+  EXPECT_EQ(evictor_.free_bytes(), 2 * kUnitBytes);
+  EXPECT_TRUE(obtain(2).ok());
+  EXPECT_EQ(tensor->residency, Residency::kResident);
+}
+
+TEST_F(EvictorTest, OnDemandTensorsLeaveForTheHostTierFirst) {
+  LiveTensor* first = session_.tensor();
+  LiveTensor* second = session_.tensor();
+  EXPECT_TRUE(obtain(3).ok());
+  EXPECT_TRUE(first->copy(plan::Tier::kHost).is_valid);
+  EXPECT_TRUE(second->copy(plan::Tier::kSsd).is_valid) << "the host tier is full";
+  EXPECT_EQ(session_.counters.on_demand_offloads, 2);
+  EXPECT_GT(session_.counters.stall_memory_ns, 0);
+}
+
+TEST_F(EvictorTest, ATensorWithAValidCopyIsDropped) {
+  LiveTensor* tensor = session_.tensor();
+  ++tensor->pin_count;  // it stays when its write ends
+  session_.start_write(*tensor);
+  session_.mover.wait_until_idle();
+  --tensor->pin_count;
+  EXPECT_TRUE(evictor_.evict(*tensor));
+  EXPECT_EQ(session_.counters.on_demand_drops, 1);
+  EXPECT_EQ(tensor->residency, Residency::kOffloaded);
+}
+
+TEST_F(EvictorTest, MoreThanCanLeaveIsOutOfMemory) {
+  LiveTensor* pinned = session_.tensor(2);
+  ++pinned->pin_count;
+  const Status status = obtain(2);
+  EXPECT_EQ(status.code(), ErrorCode::kOutOfMemory);
+  EXPECT_NE(status.message().find(format_size(4 * kUnitBytes)), std::string::npos) << "would do";
+}
+
+TEST_F(EvictorTest, ByPlanATensorLeavesForThePlansTier) {
+  LiveTensor* tensor = session_.tensor();
+  evictor_.evict_by_plan(*tensor, plan::Tier::kSsd);
+  EXPECT_EQ(tensor->residency, Residency::kOffloading);
+  EXPECT_EQ(session_.ssd.waiting_count(io::Direction::kWrite), 1);
+  EXPECT_EQ(session_.counters.planned_offloads, 1);
+}
+
+TEST_F(EvictorTest, ByPlanATensorInUseIsSkipped) {
+  LiveTensor* tensor = session_.tensor();
+  tensor->pin_count = 1;
+  evictor_.evict_by_plan(*tensor, plan::Tier::kSsd);
+  EXPECT_EQ(tensor->residency, Residency::kResident);
+  EXPECT_EQ(session_.counters.skipped_migrations, 1);
+}
+
+TEST_F(EvictorTest, ByPlanATensorWithoutRoomOnItsTierIsSkipped) {
+  evictor_.evict_by_plan(*session_.tensor(2), plan::Tier::kHost);
+  EXPECT_EQ(session_.counters.skipped_migrations, 1);
+  EXPECT_TRUE(session_.mover.last_error().ok()) << "the ssd tier may have room";
+}
+
+}  // namespace
+}  // namespace teraio::engine
