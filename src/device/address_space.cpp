@@ -55,8 +55,8 @@ AddressSpace::AddressSpace(std::byte* mapping, int64_t mapping_bytes, std::byte*
 AddressSpace::~AddressSpace() { munmap(mapping_, mapping_bytes_); }
 
 bool AddressSpace::probe_move() {
-  const PageRange first{0, kPageBytes};
-  const PageRange second{kPageBytes, kPageBytes};
+  const ByteRange first{0, kPageBytes};
+  const ByteRange second{kPageBytes, kPageBytes};
   if (!commit(first)) return false;
   *at(0) = std::byte{42};
   const bool moved = move_mapped(first, second.begin_bytes) == kPageBytes;
@@ -67,20 +67,20 @@ bool AddressSpace::probe_move() {
 
 // Makes a new mapping instead of changing the protection of the old one. The old mapping's page
 // table and boundaries would leave the system fewer places for huge pages.
-bool AddressSpace::commit(PageRange range) {
+bool AddressSpace::commit(ByteRange range) {
   return map_anew(at(range.begin_bytes), range.size_bytes, PROT_READ | PROT_WRITE);
 }
 
-bool AddressSpace::decommit(PageRange range) {
+bool AddressSpace::decommit(ByteRange range) {
   return map_anew(at(range.begin_bytes), range.size_bytes, PROT_NONE);
 }
 
-int64_t AddressSpace::move(PageRange from, int64_t to_bytes) {
+int64_t AddressSpace::move(ByteRange from, int64_t to_bytes) {
   if (can_move_) return move_mapped(from, to_bytes);
   return replace(from, to_bytes) ? from.size_bytes : 0;
 }
 
-bool AddressSpace::replace(PageRange from, int64_t to_bytes) {
+bool AddressSpace::replace(ByteRange from, int64_t to_bytes) {
   if (!decommit(from)) return false;
   if (commit({to_bytes, from.size_bytes})) return true;
   commit(from);
@@ -90,7 +90,7 @@ bool AddressSpace::replace(PageRange from, int64_t to_bytes) {
 // MREMAP_DONTUNMAP keeps the old addresses reserved. After an unmap, another thread could map them
 // before we reserve them again. The system refuses a range across several mappings as a whole
 // (EFAULT); halving the range finds the boundary.
-int64_t AddressSpace::move_mapped(PageRange from, int64_t to_bytes) {
+int64_t AddressSpace::move_mapped(ByteRange from, int64_t to_bytes) {
   void* moved = mremap(at(from.begin_bytes), from.size_bytes, from.size_bytes,
                        MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, at(to_bytes));
   if (moved != MAP_FAILED) {

@@ -12,8 +12,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/range_set.h"
 #include "base/status.h"
-#include "device/page_ranges.h"
 
 namespace teraio::device {
 
@@ -37,20 +37,20 @@ class AddressSpace {
 
   // Returns false, without an effect, if the system refuses: it limits the number of mappings and
   // the amount of memory.
-  bool commit(PageRange range);
+  bool commit(ByteRange range);
   // Returns the pages of `range` to the system. False if the system refuses.
-  bool decommit(PageRange range);
+  bool decommit(ByteRange range);
 
   // Moves the physical pages of `from` to the uncommitted addresses at `to_bytes`, without copying
   // or touching them; `from` becomes uncommitted. Where the system cannot move pages (can_move()),
   // calls replace(). Returns the number of bytes that moved, counted from the front of `from`:
   // fewer than all of them if the system refused the rest.
-  int64_t move(PageRange from, int64_t to_bytes);
+  int64_t move(ByteRange from, int64_t to_bytes);
 
   // Like move(), but decommits `from` and commits new pages at `to_bytes`, so the contents are
   // lost. Returns false if the system refuses; `from` is then committed, but its contents may be
   // lost.
-  bool replace(PageRange from, int64_t to_bytes);
+  bool replace(ByteRange from, int64_t to_bytes);
 
   // Whether move() keeps the physical pages. Determined by a trial in reserve().
   bool can_move() const { return can_move_; }
@@ -61,7 +61,7 @@ class AddressSpace {
   AddressSpace(std::byte* mapping, int64_t mapping_bytes, std::byte* base, int64_t size_bytes);
 
   bool probe_move();
-  int64_t move_mapped(PageRange from, int64_t to_bytes);
+  int64_t move_mapped(ByteRange from, int64_t to_bytes);
 
   std::byte* mapping_;  // as mapped; base_ is its first huge-page boundary
   int64_t mapping_bytes_;

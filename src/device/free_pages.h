@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "device/page_ranges.h"
+#include "base/range_set.h"
 
 namespace teraio::device {
 
@@ -14,29 +14,29 @@ class FreePages {
   // `granule_bytes` is a power of two and at least kPageBytes.
   explicit FreePages(int64_t granule_bytes) : granule_bytes_(granule_bytes) {}
 
-  // As PageRanges::insert() and erase().
-  void insert(PageRange range);
-  void erase(PageRange range);
+  // As RangeSet::insert() and erase().
+  void insert(ByteRange range);
+  void erase(ByteRange range);
 
   int64_t granule_bytes() const { return granule_bytes_; }
-  const PageRanges& pages() const { return pages_; }
+  const RangeSet& pages() const { return pages_; }
   // The free granules, a subset of pages().
-  const PageRanges& granules() const { return granules_; }
+  const RangeSet& granules() const { return granules_; }
   // The free pages outside free granules. They lie beside pages in use or beside uncommitted
   // addresses.
-  const PageRanges& fragments() const { return fragments_; }
+  const RangeSet& fragments() const { return fragments_; }
 
  private:
   // The whole granules within a range. Empty if there is none.
-  PageRange inside(PageRange range) const;
+  ByteRange inside(ByteRange range) const;
   // Calls visit(range) for the parts of `range` before and after its granules.
   template <typename Visit>
-  void for_each_fragment(PageRange range, Visit visit) const;
+  void for_each_fragment(ByteRange range, Visit visit) const;
 
   int64_t granule_bytes_;
-  PageRanges pages_;
-  PageRanges granules_;
-  PageRanges fragments_;
+  RangeSet pages_;
+  RangeSet granules_;
+  RangeSet fragments_;
 };
 
 }  // namespace teraio::device

@@ -40,7 +40,7 @@ std::byte* PagePool::allocate(int64_t size_bytes, int64_t growth_limit_bytes, Ef
   return take(*find(size_bytes), size_bytes);
 }
 
-std::optional<PageRange> PagePool::find(int64_t size_bytes) const {
+std::optional<ByteRange> PagePool::find(int64_t size_bytes) const {
   if (size_bytes >= kLargeGranules * free_.granule_bytes()) {
     const int64_t whole_bytes = align_up(size_bytes, free_.granule_bytes());
     if (auto fit = free_.granules().smallest_at_least(whole_bytes)) return fit;
@@ -48,14 +48,14 @@ std::optional<PageRange> PagePool::find(int64_t size_bytes) const {
   return free_.pages().smallest_at_least(size_bytes);
 }
 
-std::byte* PagePool::take(PageRange fit, int64_t size_bytes) {
+std::byte* PagePool::take(ByteRange fit, int64_t size_bytes) {
   free_.erase({fit.begin_bytes, size_bytes});
   gaps_.erase({fit.begin_bytes, size_bytes});
   return space_->at(fit.begin_bytes);
 }
 
 void PagePool::release(std::byte* block, int64_t size_bytes) {
-  const PageRange range{space_->offset_of(block), size_bytes};
+  const ByteRange range{space_->offset_of(block), size_bytes};
   free_.insert(range);
   gaps_.insert(range);
   renew_granules(range);
@@ -63,16 +63,16 @@ void PagePool::release(std::byte* block, int64_t size_bytes) {
 
 // Replaces free granules in `range` that consist of pieces by new ones, which the system can back
 // with huge pages. The gain for ops and I/O exceeds the cost of the replacement.
-void PagePool::renew_granules(PageRange range) {
+void PagePool::renew_granules(ByteRange range) {
   const int64_t granule_bytes = free_.granule_bytes();
   const int64_t first_bytes = range.begin_bytes & -granule_bytes;
   for (int64_t begin = first_bytes; begin < range.end_bytes(); begin += granule_bytes) {
-    const PageRange granule{begin, granule_bytes};
+    const ByteRange granule{begin, granule_bytes};
     if (count_boundaries(granule, 1) > 0 && free_.granules().contains(granule)) renew(granule);
   }
 }
 
-void PagePool::renew(PageRange granule) {
+void PagePool::renew(ByteRange granule) {
   int64_t growth_bytes = granule.size_bytes;
   if (give_back(granule) && grow_at(granule, growth_bytes) > 0) free_.insert(granule);
 }
@@ -84,7 +84,7 @@ PagePool::Place PagePool::best_place(int64_t size_bytes) const {
   const auto offer = [&](const Place& place) {
     if (place.is_better_than(best)) best = place;
   };
-  gaps_.for_each_at_least(size_bytes, [&](PageRange gap) {
+  gaps_.for_each_at_least(size_bytes, [&](ByteRange gap) {
     offer(consider({gap.begin_bytes, size_bytes}, gap));
     if (gap.end_bytes() < space_->size_bytes())
       offer(consider({gap.end_bytes() - size_bytes, size_bytes}, gap));
@@ -92,20 +92,20 @@ PagePool::Place PagePool::best_place(int64_t size_bytes) const {
   return best;
 }
 
-PagePool::Place PagePool::consider(PageRange block, PageRange gap) const {
-  const PageRange around = granules_around(block, gap);
+PagePool::Place PagePool::consider(ByteRange block, ByteRange gap) const {
+  const ByteRange around = granules_around(block, gap);
   Place place{block};
-  uncommitted_.for_each_in(around, [&](PageRange range) {
+  uncommitted_.for_each_in(around, [&](ByteRange range) {
     place.missing_bytes += align_up(range.size_bytes, free_.granule_bytes());
   });
   place.used_bytes = place.missing_bytes;
   free_.granules().for_each_in(around,
-                               [&](PageRange range) { place.used_bytes += range.size_bytes; });
+                               [&](ByteRange range) { place.used_bytes += range.size_bytes; });
   return place;
 }
 
 // The part of the gap within the granules that `block` overlaps.
-PageRange PagePool::granules_around(PageRange block, PageRange gap) const {
+ByteRange PagePool::granules_around(ByteRange block, ByteRange gap) const {
   const int64_t begin_bytes = block.begin_bytes & -free_.granule_bytes();
   const int64_t end_bytes = align_up(block.end_bytes(), free_.granule_bytes());
   const int64_t first_bytes = std::max(begin_bytes, gap.begin_bytes);
@@ -118,12 +118,12 @@ PageRange PagePool::granules_around(PageRange block, PageRange gap) const {
 // then free at their new place.
 bool PagePool::make_place(const Place& place, int64_t growth_limit_bytes) {
   if (place.block.size_bytes == 0) return false;
-  const PageRange around = granules_around(place.block, gaps_.holding(place.block));
-  std::vector<PageRange> present;
-  std::vector<PageRange> missing;
-  free_.pages().for_each_in(around, [&](PageRange range) { present.push_back(range); });
-  uncommitted_.for_each_in(around, [&](PageRange range) { missing.push_back(range); });
-  for (const PageRange range : present) free_.erase(range);
+  const ByteRange around = granules_around(place.block, gaps_.holding(place.block));
+  std::vector<ByteRange> present;
+  std::vector<ByteRange> missing;
+  free_.pages().for_each_in(around, [&](ByteRange range) { present.push_back(range); });
+  uncommitted_.for_each_in(around, [&](ByteRange range) { missing.push_back(range); });
+  for (const ByteRange range : present) free_.erase(range);
   int64_t growth_left_bytes = std::max<int64_t>(growth_limit_bytes, 0);
   const int64_t scarce_bytes = place.missing_bytes - free_.granules().total_bytes();
   if (scarce_bytes > growth_left_bytes &&
@@ -135,7 +135,7 @@ bool PagePool::make_place(const Place& place, int64_t growth_limit_bytes) {
     if (made_bytes > 0) present.push_back({missing[i].begin_bytes, made_bytes});
     is_made = made_bytes == missing[i].size_bytes;
   }
-  for (const PageRange range : present) free_.insert(range);
+  for (const ByteRange range : present) free_.insert(range);
   stitch_count_ += is_made ? 1 : 0;
   return is_made;
 }
@@ -152,7 +152,7 @@ int64_t PagePool::give_up_fragments(int64_t wanted_bytes) {
   return given_bytes;
 }
 
-bool PagePool::give_back(PageRange range) {
+bool PagePool::give_back(ByteRange range) {
   if (!space_->decommit(range)) return false;
   free_.erase(range);
   leave_uncommitted(range);
@@ -162,7 +162,7 @@ bool PagePool::give_back(PageRange range) {
 
 // Commits the front of an uncommitted range with new pages, then with free granules. Does not add
 // the pages to the free set. Returns the number of bytes committed.
-int64_t PagePool::commit(PageRange range, int64_t& growth_left_bytes) {
+int64_t PagePool::commit(ByteRange range, int64_t& growth_left_bytes) {
   const int64_t grown_bytes = grow_at(range, growth_left_bytes);
   return grown_bytes + move_from(free_.granules(),
                                  {range.begin_bytes + grown_bytes, range.size_bytes - grown_bytes});
@@ -179,7 +179,7 @@ bool PagePool::patch_together(int64_t size_bytes) {
   if (rest_bytes > kMostFragments * free_.fragments().largest_bytes()) return false;
   Tail tail = this->tail(free_.granules(), free_.granule_bytes());
   if (size_bytes - tail.range.size_bytes > tail.room_bytes) return false;
-  PageRange made = tail.range;
+  ByteRange made = tail.range;
   made.size_bytes = std::min(made.size_bytes, whole_bytes);
   made.begin_bytes = tail.range.end_bytes() - made.size_bytes;
   if (!stitch(made, whole_bytes, free_.granules())) return false;
@@ -188,7 +188,7 @@ bool PagePool::patch_together(int64_t size_bytes) {
   return true;
 }
 
-int64_t PagePool::grow_at(PageRange range, int64_t& growth_left_bytes) {
+int64_t PagePool::grow_at(ByteRange range, int64_t& growth_left_bytes) {
   const int64_t growth_bytes = growth_left_bytes >= range.size_bytes
                                    ? range.size_bytes
                                    : growth_left_bytes & -free_.granule_bytes();
@@ -201,15 +201,15 @@ int64_t PagePool::grow_at(PageRange range, int64_t& growth_left_bytes) {
   return growth_bytes;
 }
 
-PageRange PagePool::frontier() const {
-  return uncommitted_.largest().value_or(PageRange{space_->size_bytes(), 0});
+ByteRange PagePool::frontier() const {
+  return uncommitted_.largest().value_or(ByteRange{space_->size_bytes(), 0});
 }
 
-PagePool::Tail PagePool::tail(const PageRanges& sources, int64_t unit_bytes) const {
-  const PageRange room = frontier();
+PagePool::Tail PagePool::tail(const RangeSet& sources, int64_t unit_bytes) const {
+  const ByteRange room = frontier();
   const int64_t begin_bytes = align_up(room.begin_bytes, unit_bytes);
   Tail tail;
-  tail.range = sources.ending_at(begin_bytes).value_or(PageRange{begin_bytes, 0});
+  tail.range = sources.ending_at(begin_bytes).value_or(ByteRange{begin_bytes, 0});
   tail.room_bytes = std::max<int64_t>(room.end_bytes() - begin_bytes, 0) & -unit_bytes;
   return tail;
 }
@@ -236,7 +236,7 @@ bool PagePool::extend(int64_t size_bytes, const Supply& supply) {
   return true;
 }
 
-bool PagePool::grow(PageRange fresh) {
+bool PagePool::grow(ByteRange fresh) {
   if (!space_->commit(fresh)) return false;
   uncommitted_.erase(fresh);
   free_.insert(fresh);
@@ -247,7 +247,7 @@ bool PagePool::grow(PageRange fresh) {
 // Extends the free range at the frontier to `wanted_bytes` with pages of other free ranges: the
 // largest first, so that the pieces are few, and the best fit for the last piece. Meanwhile the
 // range is not in the free set, so that it is not a source for itself.
-bool PagePool::stitch(PageRange& tail, int64_t wanted_bytes, const PageRanges& sources) {
+bool PagePool::stitch(ByteRange& tail, int64_t wanted_bytes, const RangeSet& sources) {
   if (tail.size_bytes > 0) free_.erase(tail);
   tail.size_bytes += move_from(sources, {tail.end_bytes(), wanted_bytes - tail.size_bytes});
   if (tail.size_bytes > 0) free_.insert(tail);
@@ -256,7 +256,7 @@ bool PagePool::stitch(PageRange& tail, int64_t wanted_bytes, const PageRanges& s
 
 // Commits the front of an uncommitted range with pages of free ranges. Does not add the pages to
 // the free set. Returns the number of bytes committed.
-int64_t PagePool::move_from(const PageRanges& sources, PageRange to) {
+int64_t PagePool::move_from(const RangeSet& sources, ByteRange to) {
   int64_t moved_bytes = 0;
   while (moved_bytes < to.size_bytes) {
     const int64_t missing_bytes = to.size_bytes - moved_bytes;
@@ -272,10 +272,10 @@ int64_t PagePool::move_from(const PageRanges& sources, PageRange to) {
 
 // Does not add the pages at their new place to the free set. After a failure all pages are free,
 // wherever they are.
-bool PagePool::move_free_pages(PageRange from, int64_t to_bytes) {
-  PageRange moved{to_bytes, 0};
+bool PagePool::move_free_pages(ByteRange from, int64_t to_bytes) {
+  ByteRange moved{to_bytes, 0};
   while (moved.size_bytes < from.size_bytes) {
-    const PageRange rest{from.begin_bytes + moved.size_bytes, from.size_bytes - moved.size_bytes};
+    const ByteRange rest{from.begin_bytes + moved.size_bytes, from.size_bytes - moved.size_bytes};
     const int64_t piece_bytes = move_piece(rest, moved.end_bytes());
     if (piece_bytes == 0) break;
     moved.size_bytes += piece_bytes;
@@ -286,7 +286,7 @@ bool PagePool::move_free_pages(PageRange from, int64_t to_bytes) {
 }
 
 // Moves as much as one call can. Returns the number of bytes that moved, from the front.
-int64_t PagePool::move_piece(PageRange from, int64_t to_bytes) {
+int64_t PagePool::move_piece(ByteRange from, int64_t to_bytes) {
   if (mapping_count() >= options_.mapping_limit) return 0;
   if (is_patchwork(from)) {
     if (!space_->replace(from, to_bytes)) return 0;
@@ -303,13 +303,13 @@ int64_t PagePool::move_piece(PageRange from, int64_t to_bytes) {
 }
 
 // Whether moving the range's pieces takes longer than touching new pages.
-bool PagePool::is_patchwork(PageRange range) const {
+bool PagePool::is_patchwork(ByteRange range) const {
   const int64_t most_boundaries = range.size_bytes / kFragmentBytes;
   return count_boundaries(range, most_boundaries + 1) > most_boundaries;
 }
 
 // Counts boundaries within the range, not at its ends, up to `limit`.
-int64_t PagePool::count_boundaries(PageRange range, int64_t limit) const {
+int64_t PagePool::count_boundaries(ByteRange range, int64_t limit) const {
   int64_t count = 0;
   for (auto boundary = boundaries_.upper_bound(range.begin_bytes);
        boundary != boundaries_.end() && *boundary < range.end_bytes() && count < limit; ++boundary)
@@ -317,15 +317,15 @@ int64_t PagePool::count_boundaries(PageRange range, int64_t limit) const {
   return count;
 }
 
-int64_t PagePool::bytes_to_boundary(PageRange range) const {
+int64_t PagePool::bytes_to_boundary(ByteRange range) const {
   auto boundary = boundaries_.upper_bound(range.begin_bytes);
   if (boundary == boundaries_.end()) return range.size_bytes;
   return std::min(*boundary - range.begin_bytes, range.size_bytes);
 }
 
 // Uncommitted addresses have no pages and hence no mapping boundaries.
-void PagePool::leave_uncommitted(PageRange range) {
-  const PageRange merged = uncommitted_.insert(range);
+void PagePool::leave_uncommitted(ByteRange range) {
+  const ByteRange merged = uncommitted_.insert(range);
   boundaries_.erase(boundaries_.upper_bound(merged.begin_bytes),
                     boundaries_.lower_bound(merged.end_bytes()));
 }
@@ -334,10 +334,10 @@ void PagePool::leave_uncommitted(PageRange range) {
 void PagePool::trim(int64_t size_bytes) {
   int64_t left_bytes = align_up(std::min(size_bytes, free_bytes()), kPageBytes);
   while (left_bytes > 0) {
-    const PageRange tail_range = tail(free_.pages(), kPageBytes).range;
-    const PageRange range = tail_range.size_bytes > 0 ? tail_range : *free_.pages().largest();
+    const ByteRange tail_range = tail(free_.pages(), kPageBytes).range;
+    const ByteRange range = tail_range.size_bytes > 0 ? tail_range : *free_.pages().largest();
     const int64_t part_bytes = std::min(left_bytes, range.size_bytes);
-    const PageRange part{range.end_bytes() - part_bytes, part_bytes};
+    const ByteRange part{range.end_bytes() - part_bytes, part_bytes};
     if (!give_back(part)) return;
     left_bytes -= part_bytes;
   }

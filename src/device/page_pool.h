@@ -28,9 +28,9 @@
 #include <set>
 #include <tuple>
 
+#include "base/range_set.h"
 #include "device/address_space.h"
 #include "device/free_pages.h"
-#include "device/page_ranges.h"
 
 namespace teraio::device {
 
@@ -72,12 +72,12 @@ class PagePool {
  private:
   // The free range that ends at the frontier, and how many bytes it can grow.
   struct Tail {
-    PageRange range;
+    ByteRange range;
     int64_t room_bytes = 0;
   };
   // The pages that may extend the tail: whole units from free ranges and from growth.
   struct Supply {
-    const PageRanges& sources;
+    const RangeSet& sources;
     int64_t unit_bytes;
     int64_t growth_limit_bytes;
     bool may_stitch;
@@ -85,7 +85,7 @@ class PagePool {
 
   // A candidate position for a block, and its cost.
   struct Place {
-    PageRange block;
+    ByteRange block;
     int64_t missing_bytes = 0;  // bytes to commit, in whole granules
     int64_t used_bytes = 0;     // whole granules that are no longer free afterwards
 
@@ -94,38 +94,38 @@ class PagePool {
     }
   };
 
-  void renew_granules(PageRange range);
-  void renew(PageRange granule);
-  std::optional<PageRange> find(int64_t size_bytes) const;
+  void renew_granules(ByteRange range);
+  void renew(ByteRange granule);
+  std::optional<ByteRange> find(int64_t size_bytes) const;
   Place best_place(int64_t size_bytes) const;
-  Place consider(PageRange block, PageRange gap) const;
-  PageRange granules_around(PageRange block, PageRange gap) const;
+  Place consider(ByteRange block, ByteRange gap) const;
+  ByteRange granules_around(ByteRange block, ByteRange gap) const;
   bool make_place(const Place& place, int64_t growth_limit_bytes);
   int64_t give_up_fragments(int64_t wanted_bytes);
-  bool give_back(PageRange range);
-  int64_t commit(PageRange range, int64_t& growth_left_bytes);
-  int64_t grow_at(PageRange range, int64_t& growth_left_bytes);
+  bool give_back(ByteRange range);
+  int64_t commit(ByteRange range, int64_t& growth_left_bytes);
+  int64_t grow_at(ByteRange range, int64_t& growth_left_bytes);
   int64_t whole_granules(int64_t size_bytes) const { return size_bytes & -free_.granule_bytes(); }
-  std::byte* take(PageRange fit, int64_t size_bytes);
-  PageRange frontier() const;
-  Tail tail(const PageRanges& sources, int64_t unit_bytes) const;
+  std::byte* take(ByteRange fit, int64_t size_bytes);
+  ByteRange frontier() const;
+  Tail tail(const RangeSet& sources, int64_t unit_bytes) const;
   bool extend(int64_t size_bytes, const Supply& supply);
-  bool grow(PageRange fresh);
+  bool grow(ByteRange fresh);
   bool patch_together(int64_t size_bytes);
-  bool stitch(PageRange& tail, int64_t wanted_bytes, const PageRanges& sources);
-  int64_t move_from(const PageRanges& sources, PageRange to);
-  bool move_free_pages(PageRange from, int64_t to_bytes);
-  int64_t move_piece(PageRange from, int64_t to_bytes);
-  bool is_patchwork(PageRange range) const;
-  int64_t count_boundaries(PageRange range, int64_t limit) const;
-  int64_t bytes_to_boundary(PageRange range) const;
-  void leave_uncommitted(PageRange range);
+  bool stitch(ByteRange& tail, int64_t wanted_bytes, const RangeSet& sources);
+  int64_t move_from(const RangeSet& sources, ByteRange to);
+  bool move_free_pages(ByteRange from, int64_t to_bytes);
+  int64_t move_piece(ByteRange from, int64_t to_bytes);
+  bool is_patchwork(ByteRange range) const;
+  int64_t count_boundaries(ByteRange range, int64_t limit) const;
+  int64_t bytes_to_boundary(ByteRange range) const;
+  void leave_uncommitted(ByteRange range);
 
   const PagePoolOptions options_;
   std::unique_ptr<AddressSpace> space_;
-  FreePages free_;          // committed and not in use
-  PageRanges uncommitted_;  // addresses without pages
-  PageRanges gaps_;         // addresses outside all blocks: free and uncommitted
+  FreePages free_;        // committed and not in use
+  RangeSet uncommitted_;  // addresses without pages
+  RangeSet gaps_;         // addresses outside all blocks: free and uncommitted
   // The addresses where pages of different origin meet. The system keeps such pages in separate
   // mappings, and one call cannot move pages of several mappings.
   std::set<int64_t> boundaries_;

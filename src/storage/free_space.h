@@ -2,19 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <set>
-#include <utility>
 #include <vector>
 
+#include "base/range_set.h"
+
 namespace teraio::storage {
-
-struct ByteRange {
-  int64_t offset_bytes = 0;
-  int64_t size_bytes = 0;
-
-  bool operator==(const ByteRange&) const = default;
-};
 
 // Allocates best fit with coalescing; ties go to the lowest offset. Deterministic: the same calls
 // return the same ranges. All sizes are multiples of the caller's granularity. Threads: one at a
@@ -23,7 +15,7 @@ class FreeSpace {
  public:
   explicit FreeSpace(int64_t capacity_bytes);
 
-  int64_t free_bytes() const { return free_bytes_; }
+  int64_t free_bytes() const { return free_.total_bytes(); }
   int64_t capacity_bytes() const { return capacity_bytes_; }
 
   // Requires 0 < size_bytes <= free_bytes(). Returns one range if a free range is large enough,
@@ -37,14 +29,8 @@ class FreeSpace {
   void give_back(ByteRange range);
 
  private:
-  void insert(ByteRange range);
-  void erase(ByteRange range);
-  ByteRange take_from(ByteRange free, int64_t size_bytes);
-
   int64_t capacity_bytes_;
-  int64_t free_bytes_ = 0;
-  std::map<int64_t, int64_t> size_by_offset_;
-  std::set<std::pair<int64_t, int64_t>> by_size_;  // (size, offset)
+  RangeSet free_;
 };
 
 }  // namespace teraio::storage

@@ -112,7 +112,7 @@ std::optional<std::vector<Piece>> Striping::take(int64_t size_bytes) {
   for (int32_t i = 0; i < drive_count(); ++i) {
     if (shares_bytes[i] == 0) continue;
     for (const ByteRange range : spaces_[i].take(shares_bytes[i])) {
-      pieces.push_back({i, range.offset_bytes, extent_offset_bytes, range.size_bytes});
+      pieces.push_back({i, range.begin_bytes, extent_offset_bytes, range.size_bytes});
       extent_offset_bytes += range.size_bytes;
     }
   }

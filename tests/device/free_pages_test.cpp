@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kGranulePages = 4;
 
-PageRange pages(int64_t first, int64_t count) { return {first * kPageBytes, count * kPageBytes}; }
+ByteRange pages(int64_t first, int64_t count) { return {first * kPageBytes, count * kPageBytes}; }
 
 class FreePagesTest : public ::testing::Test {
  protected:

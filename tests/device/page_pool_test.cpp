@@ -313,13 +313,13 @@ class AddressSpaceTest : public ::testing::Test {
  protected:
   AddressSpaceTest() : space_(std::move(*AddressSpace::reserve(16 * kMiB, kMiB))) {}
 
-  static PageRange pages(int64_t first, int64_t count) {
+  static ByteRange pages(int64_t first, int64_t count) {
     return {first * kPageBytes, count * kPageBytes};
   }
-  void fill(PageRange range, int value) {
+  void fill(ByteRange range, int value) {
     std::memset(space_->at(range.begin_bytes), value, range.size_bytes);
   }
-  void expect_filled(PageRange range, int value) {
+  void expect_filled(ByteRange range, int value) {
     for (int64_t i = range.begin_bytes; i < range.end_bytes(); ++i)
       ASSERT_EQ(*space_->at(i), static_cast<std::byte>(value)) << i;
   }

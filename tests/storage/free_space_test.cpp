@@ -95,12 +95,12 @@ TEST(FreeSpace, NeverHandsOutAByteTwice) {
         taken.push_back(space.take(size));
         for (const ByteRange& range : taken.back())
           for (int64_t i = 0; i < range.size_bytes; ++i)
-            ASSERT_EQ(owners[range.offset_bytes + i]++, 0);
+            ASSERT_EQ(owners[range.begin_bytes + i]++, 0);
       } else if (!taken.empty()) {
         std::swap(taken[random() % taken.size()], taken.back());
         for (const ByteRange& range : taken.back()) {
           space.give_back(range);
-          for (int64_t i = 0; i < range.size_bytes; ++i) --owners[range.offset_bytes + i];
+          for (int64_t i = 0; i < range.size_bytes; ++i) --owners[range.begin_bytes + i];
         }
         taken.pop_back();
       }

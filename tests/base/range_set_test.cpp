@@ -1,4 +1,4 @@
-#include "device/page_ranges.h"
+#include "base/range_set.h"
 
 #include <gtest/gtest.h>
 
@@ -6,15 +6,16 @@
 #include <vector>
 
 #include "base/check.h"
-#include "device/device.h"
 
-namespace teraio::device {
+namespace teraio {
 namespace {
 
-PageRange pages(int64_t first, int64_t count) { return {first * kPageBytes, count * kPageBytes}; }
+constexpr int64_t kPageBytes = 4096;
 
-TEST(PageRangesTest, NeighboursMerge) {
-  PageRanges ranges;
+ByteRange pages(int64_t first, int64_t count) { return {first * kPageBytes, count * kPageBytes}; }
+
+TEST(RangeSetTest, NeighboursMerge) {
+  RangeSet ranges;
   ranges.insert(pages(0, 2));
   ranges.insert(pages(5, 1));
   EXPECT_EQ(ranges.count(), 2);
@@ -23,15 +24,15 @@ TEST(PageRangesTest, NeighboursMerge) {
   EXPECT_EQ(ranges.total_bytes(), 6 * kPageBytes);
 }
 
-TEST(PageRangesTest, AGapKeepsThemApart) {
-  PageRanges ranges;
+TEST(RangeSetTest, AGapKeepsThemApart) {
+  RangeSet ranges;
   ranges.insert(pages(0, 1));
   EXPECT_EQ(ranges.insert(pages(2, 1)), pages(2, 1));
   EXPECT_EQ(ranges.count(), 2);
 }
 
-TEST(PageRangesTest, BestFitIsTheSmallestThenTheLowest) {
-  PageRanges ranges;
+TEST(RangeSetTest, BestFitIsTheSmallestThenTheLowest) {
+  RangeSet ranges;
   ranges.insert(pages(20, 4));
   ranges.insert(pages(0, 8));
   ranges.insert(pages(10, 4));
@@ -41,16 +42,16 @@ TEST(PageRangesTest, BestFitIsTheSmallestThenTheLowest) {
   EXPECT_EQ(ranges.largest(), pages(0, 8));
 }
 
-TEST(PageRangesTest, EmptySetHasNothing) {
-  PageRanges ranges;
+TEST(RangeSetTest, EmptySetHasNothing) {
+  RangeSet ranges;
   EXPECT_EQ(ranges.largest(), std::nullopt);
   EXPECT_EQ(ranges.largest_bytes(), 0);
   EXPECT_EQ(ranges.smallest_at_least(kPageBytes), std::nullopt);
   EXPECT_EQ(ranges.ending_at(kPageBytes), std::nullopt);
 }
 
-TEST(PageRangesTest, ErasingTheMiddleLeavesBothEnds) {
-  PageRanges ranges;
+TEST(RangeSetTest, ErasingTheMiddleLeavesBothEnds) {
+  RangeSet ranges;
   ranges.insert(pages(0, 10));
   ranges.erase(pages(3, 4));
   EXPECT_EQ(ranges.total_bytes(), 6 * kPageBytes);
@@ -59,8 +60,8 @@ TEST(PageRangesTest, ErasingTheMiddleLeavesBothEnds) {
   EXPECT_EQ(ranges.ending_at(7 * kPageBytes), std::nullopt);
 }
 
-TEST(PageRangesTest, OverlapAndAbsenceAreBugsThatAreCaught) {
-  PageRanges ranges;
+TEST(RangeSetTest, OverlapAndAbsenceAreBugsThatAreCaught) {
+  RangeSet ranges;
   ranges.insert(pages(4, 4));
   EXPECT_THROW(ranges.insert(pages(0, 5)), InvariantError);
   EXPECT_THROW(ranges.insert(pages(7, 2)), InvariantError);
@@ -70,17 +71,17 @@ TEST(PageRangesTest, OverlapAndAbsenceAreBugsThatAreCaught) {
 }
 
 // Compares the set with a bitmap of pages.
-TEST(PageRangesTest, AgreesWithABitmapUnderRandomUse) {
+TEST(RangeSetTest, AgreesWithABitmapUnderRandomUse) {
   constexpr int64_t kPages = 200;
   std::mt19937_64 random(7);
   std::vector<bool> present(kPages, false);
-  PageRanges ranges;
+  RangeSet ranges;
   for (int step = 0; step < 5000; ++step) {
     const int64_t first = random() % kPages;
     const bool insert = !present[first];
     int64_t last = first;
     while (last < kPages && present[last] != insert && last - first < 20) ++last;
-    const PageRange range = pages(first, last - first);
+    const ByteRange range = pages(first, last - first);
     insert ? void(ranges.insert(range)) : ranges.erase(range);
     std::fill(present.begin() + first, present.begin() + last, insert);
 
@@ -98,4 +99,4 @@ TEST(PageRangesTest, AgreesWithABitmapUnderRandomUse) {
 }
 
 }  // namespace
-}  // namespace teraio::device
+}  // namespace teraio

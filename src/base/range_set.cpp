@@ -1,24 +1,24 @@
-#include "device/page_ranges.h"
+#include "base/range_set.h"
 
 #include <iterator>
 
 #include "base/check.h"
 
-namespace teraio::device {
+namespace teraio {
 
-void PageRanges::add(PageRange range) {
+void RangeSet::add(ByteRange range) {
   by_address_.emplace(range.begin_bytes, range.size_bytes);
   by_size_.emplace(range.size_bytes, range.begin_bytes);
   total_bytes_ += range.size_bytes;
 }
 
-void PageRanges::remove(Address entry) {
+void RangeSet::remove(Address entry) {
   by_size_.erase({entry->second, entry->first});
   total_bytes_ -= entry->second;
   by_address_.erase(entry);
 }
 
-PageRange PageRanges::insert(PageRange range) {
+ByteRange RangeSet::insert(ByteRange range) {
   TERAIO_CHECK(range.size_bytes > 0);
   auto next = by_address_.lower_bound(range.begin_bytes);
   TERAIO_CHECK(next == by_address_.end() || next->first >= range.end_bytes());
@@ -39,24 +39,24 @@ PageRange PageRanges::insert(PageRange range) {
   return range;
 }
 
-bool PageRanges::contains(PageRange range) const {
+bool RangeSet::contains(ByteRange range) const {
   auto entry = by_address_.upper_bound(range.begin_bytes);
   if (entry == by_address_.begin()) return false;
   --entry;
   return entry->first + entry->second >= range.end_bytes();
 }
 
-PageRange PageRanges::holding(PageRange range) const {
+ByteRange RangeSet::holding(ByteRange range) const {
   auto entry = by_address_.upper_bound(range.begin_bytes);
   TERAIO_CHECK(entry != by_address_.begin());
   --entry;
-  const PageRange whole{entry->first, entry->second};
+  const ByteRange whole{entry->first, entry->second};
   TERAIO_CHECK(range.size_bytes > 0 && whole.end_bytes() >= range.end_bytes());
   return whole;
 }
 
-void PageRanges::erase(PageRange range) {
-  const PageRange whole = holding(range);
+void RangeSet::erase(ByteRange range) {
+  const ByteRange whole = holding(range);
   remove(by_address_.find(whole.begin_bytes));
   if (whole.begin_bytes < range.begin_bytes)
     add({whole.begin_bytes, range.begin_bytes - whole.begin_bytes});
@@ -64,26 +64,26 @@ void PageRanges::erase(PageRange range) {
     add({range.end_bytes(), whole.end_bytes() - range.end_bytes()});
 }
 
-std::optional<PageRange> PageRanges::smallest_at_least(int64_t size_bytes) const {
+std::optional<ByteRange> RangeSet::smallest_at_least(int64_t size_bytes) const {
   auto entry = by_size_.lower_bound({size_bytes, 0});
   if (entry == by_size_.end()) return std::nullopt;
-  return PageRange{entry->second, entry->first};
+  return ByteRange{entry->second, entry->first};
 }
 
-std::optional<PageRange> PageRanges::largest() const { return smallest_at_least(largest_bytes()); }
+std::optional<ByteRange> RangeSet::largest() const { return smallest_at_least(largest_bytes()); }
 
-std::optional<PageRange> PageRanges::ending_at(int64_t offset_bytes) const {
+std::optional<ByteRange> RangeSet::ending_at(int64_t offset_bytes) const {
   auto entry = by_address_.lower_bound(offset_bytes);
   if (entry == by_address_.begin()) return std::nullopt;
   --entry;
   if (entry->first + entry->second != offset_bytes) return std::nullopt;
-  return PageRange{entry->first, entry->second};
+  return ByteRange{entry->first, entry->second};
 }
 
-std::optional<PageRange> PageRanges::starting_at(int64_t offset_bytes) const {
+std::optional<ByteRange> RangeSet::starting_at(int64_t offset_bytes) const {
   const auto entry = by_address_.find(offset_bytes);
   if (entry == by_address_.end()) return std::nullopt;
-  return PageRange{entry->first, entry->second};
+  return ByteRange{entry->first, entry->second};
 }
 
-}  // namespace teraio::device
+}  // namespace teraio

@@ -1,8 +1,7 @@
-// PageRanges: a set of disjoint page ranges, indexed by size and by address.
+// RangeSet: a set of disjoint ranges of bytes, indexed by size and by address.
 //
-// insert() merges adjacent ranges. Offsets and sizes are multiples of kPageBytes; offsets count
-// from the start of an address space. Operations on one range take O(log n). Threads: one at a
-// time.
+// insert() merges adjacent ranges. Operations on one range take O(log n). A value: the same calls
+// give the same ranges. Threads: one at a time.
 #pragma once
 
 #include <algorithm>
@@ -13,43 +12,43 @@
 #include <set>
 #include <utility>
 
-namespace teraio::device {
+namespace teraio {
 
-struct PageRange {
+struct ByteRange {
   int64_t begin_bytes = 0;
   int64_t size_bytes = 0;
 
   int64_t end_bytes() const { return begin_bytes + size_bytes; }
-  bool operator==(const PageRange&) const = default;
+  bool operator==(const ByteRange&) const = default;
 };
 
-class PageRanges {
+class RangeSet {
  public:
   // Adds a nonempty range that overlaps no range of the set. Returns the merged range that contains
   // it.
-  PageRange insert(PageRange range);
+  ByteRange insert(ByteRange range);
 
   // Removes `range`, which lies within one range of the set; the rest of that range stays.
-  void erase(PageRange range);
+  void erase(ByteRange range);
 
   // Whether `range` lies within one range of the set.
-  bool contains(PageRange range) const;
+  bool contains(ByteRange range) const;
 
   // Returns the range of the set that contains `range`. There must be one.
-  PageRange holding(PageRange range) const;
+  ByteRange holding(ByteRange range) const;
 
   // The smallest range of at least this size. Among equals, the one with the lowest address.
-  std::optional<PageRange> smallest_at_least(int64_t size_bytes) const;
-  std::optional<PageRange> largest() const;
+  std::optional<ByteRange> smallest_at_least(int64_t size_bytes) const;
+  std::optional<ByteRange> largest() const;
   // The range that ends exactly at this offset.
-  std::optional<PageRange> ending_at(int64_t offset_bytes) const;
+  std::optional<ByteRange> ending_at(int64_t offset_bytes) const;
   // The range that begins exactly at this offset.
-  std::optional<PageRange> starting_at(int64_t offset_bytes) const;
+  std::optional<ByteRange> starting_at(int64_t offset_bytes) const;
 
   // Calls visit(range) for the parts of the set within `window`, in address order. The set must not
   // change during the call.
   template <typename Visit>
-  void for_each_in(PageRange window, Visit visit) const;
+  void for_each_in(ByteRange window, Visit visit) const;
   // Calls visit(range) for every range of at least this size, smallest first. The set must not
   // change during the call.
   template <typename Visit>
@@ -62,7 +61,7 @@ class PageRanges {
  private:
   using Address = std::map<int64_t, int64_t>::iterator;  // begin -> size
 
-  void add(PageRange range);
+  void add(ByteRange range);
   void remove(Address entry);
 
   std::map<int64_t, int64_t> by_address_;
@@ -71,20 +70,20 @@ class PageRanges {
 };
 
 template <typename Visit>
-void PageRanges::for_each_in(PageRange window, Visit visit) const {
+void RangeSet::for_each_in(ByteRange window, Visit visit) const {
   auto entry = by_address_.upper_bound(window.begin_bytes);
   if (entry != by_address_.begin()) --entry;
   for (; entry != by_address_.end() && entry->first < window.end_bytes(); ++entry) {
     const int64_t begin_bytes = std::max(entry->first, window.begin_bytes);
     const int64_t end_bytes = std::min(entry->first + entry->second, window.end_bytes());
-    if (begin_bytes < end_bytes) visit(PageRange{begin_bytes, end_bytes - begin_bytes});
+    if (begin_bytes < end_bytes) visit(ByteRange{begin_bytes, end_bytes - begin_bytes});
   }
 }
 
 template <typename Visit>
-void PageRanges::for_each_at_least(int64_t size_bytes, Visit visit) const {
+void RangeSet::for_each_at_least(int64_t size_bytes, Visit visit) const {
   for (auto entry = by_size_.lower_bound({size_bytes, 0}); entry != by_size_.end(); ++entry)
-    visit(PageRange{entry->second, entry->first});
+    visit(ByteRange{entry->second, entry->first});
 }
 
-}  // namespace teraio::device
+}  // namespace teraio
