@@ -12,12 +12,6 @@
 namespace teraio::storage {
 namespace {
 
-// Fractions of the expected rate. They differ so that a drive near the limit does not alternate.
-constexpr double kSlowShare = 0.8;
-constexpr double kFastAgainShare = 0.9;
-
-size_t index_of(io::Direction direction) { return static_cast<size_t>(direction); }
-
 std::vector<int64_t> capacities(const std::vector<DriveSpec>& drives) {
   std::vector<int64_t> capacities_bytes;
   for (const DriveSpec& drive : drives) capacities_bytes.push_back(drive.capacity_bytes);
@@ -45,7 +39,7 @@ StripedStore::Drive::Drive(DriveSpec spec, const StripedStoreOptions& options)
       queue(options.request_bytes, options.queue_depth, options.planned_write_depth),
       meter(name, io->description(),
             {options.queue_depth, std::min(options.queue_depth, options.planned_write_depth)}),
-      expected_rates{spec.read_bytes_per_second, spec.write_bytes_per_second},
+      slowdowns({spec.read_bytes_per_second, spec.write_bytes_per_second}),
       temperature(std::move(spec.temperature)) {
   meter.set_gpu_direct_off(std::move(spec.gpu_direct_off));
 }
@@ -363,37 +357,11 @@ void StripedStore::note_load(Drive& drive, int64_t now_ns, Round& round) {
   bool has_new_rate = false;
   for (const io::Direction direction : {io::Direction::kRead, io::Direction::kWrite}) {
     if (!drive.meter.note(direction, drive.queue.in_flight(direction), now_ns)) continue;
-    compare_with_expected(drive, direction, round);
+    if (const auto slowdown = drive.slowdowns.compare(drive.meter, direction))
+      round.slowdowns.push_back(*slowdown);
     has_new_rate = true;
   }
   if (has_new_rate) follow_rates();
-}
-
-// Directions that run at the same time share the drive, so half the rate in each is not slow.
-std::optional<double> StripedStore::speed(const Drive& drive, io::Direction direction) const {
-  double sum = 0;
-  for (const io::Direction each : {io::Direction::kRead, io::Direction::kWrite}) {
-    const double share = each == direction ? 1 : drive.meter.shared(direction);
-    if (share == 0) continue;
-    const double expected = drive.expected_rates[index_of(each)];
-    if (expected <= 0 || drive.meter.rate(each) <= 0) return std::nullopt;
-    sum += share * drive.meter.rate(each) / expected;
-  }
-  return sum;
-}
-
-void StripedStore::compare_with_expected(Drive& drive, io::Direction direction, Round& round) {
-  const std::optional<double> share = speed(drive, direction);
-  if (!share) return;
-  bool& is_slow = drive.is_slow[index_of(direction)];
-  if (!is_slow && *share < kSlowShare) {
-    is_slow = true;
-    round.slowdowns.push_back({direction, drive.meter.rate(direction),
-                               drive.expected_rates[index_of(direction)], 0, std::nullopt});
-  } else if (is_slow && *share >= kFastAgainShare) {
-    is_slow = false;
-    drive.meter.set_slowdown(direction, "");
-  }
 }
 
 void StripedStore::report(Drive& drive, Slowdown slowdown) {

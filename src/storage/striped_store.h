@@ -4,7 +4,6 @@
 // mutex protects all bookkeeping. It is held briefly, and never during I/O, checksums or `done`.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -24,7 +23,7 @@
 #include "storage/drive_meter.h"
 #include "storage/drive_queue.h"
 #include "storage/extent_table.h"
-#include "storage/slowdown.h"
+#include "storage/slowdown_detector.h"
 #include "storage/striping.h"
 #include "storage/tier_store.h"
 
@@ -106,10 +105,9 @@ class StripedStore final : public TierStore {
     std::unique_ptr<io::ChunkIo> io;
     DriveQueue queue;
     DriveMeter meter;
-    std::array<double, 2> expected_rates;
+    SlowdownDetector slowdowns;
     std::function<std::optional<drives::Temperature>()> temperature;
-    std::array<bool, 2> is_slow{};  // and reported
-    bool is_asleep = false;         // its thread waits for I/O and needs a wake for new work
+    bool is_asleep = false;  // its thread waits for I/O and needs a wake for new work
     std::thread thread;
   };
 
@@ -155,10 +153,6 @@ class StripedStore final : public TierStore {
   void settle(int32_t drive_index, const io::ChunkResult& result, int64_t now_ns, Round& round);
   void note_failure(int32_t drive_index, Job& job, const Status& status);
   void note_load(Drive& drive, int64_t now_ns, Round& round);
-  void compare_with_expected(Drive& drive, io::Direction direction, Round& round);
-  // The sum, over both directions, of the measured rate as a fraction of the expected one. nullopt
-  // if unknown.
-  std::optional<double> speed(const Drive& drive, io::Direction direction) const;
   // Sets the weights of later extents from the measured rates, once all drives have them.
   void follow_rates();
 
