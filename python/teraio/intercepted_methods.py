@@ -5,6 +5,7 @@ of them is patched: it restores the tensor first, and pins it for as long as the
 reached. Any other access to an offloaded tensor without an operator raises an error that names it.
 """
 
+import _thread
 import concurrent.futures.thread
 import functools
 import gc
@@ -153,6 +154,21 @@ def _observed_thread(method):
     return wrapper
 
 
+def _starts_observed_thread(start):
+    """Observes the operators of a thread that is started below Python's module `threading`."""
+
+    @functools.wraps(start)
+    def wrapper(function, *arguments):
+        @functools.wraps(function)
+        def observed(*args, **kwargs):
+            core.observe_this_thread(True)
+            return function(*args, **kwargs)
+
+        return start(observed, *arguments)
+
+    return wrapper
+
+
 def _coalesces(is_on):
     """Tells the core whether this thread's collectives form a group, at whose end they start."""
 
@@ -203,6 +219,8 @@ _WRAPPERS = [
     (torch.jit.RecursiveScriptModule, "save", _module_writer),
     (torch.jit.RecursiveScriptModule, "save_to_buffer", _module_writer),
     (threading.Thread, "_bootstrap_inner", _observed_thread),
+    (_thread, "start_new_thread", _starts_observed_thread),
+    (_thread, "start_new", _starts_observed_thread),
     (concurrent.futures.thread._WorkItem, "run", _observed_thread),
     (multiprocessing.process.BaseProcess, "start", _process_start),
 ]
@@ -230,6 +248,7 @@ def install(session):
         if hasattr(owner, name):  # newer versions of PyTorch have no torch.to_dlpack
             _originals.append((owner, name, owner.__dict__.get(name, _MISSING)))
             setattr(owner, name, wrap(getattr(owner, name)))
+    core.observe_python_threads()
 
 
 def remove():

@@ -113,6 +113,7 @@ class IterationHooks:
         self._optimizers.pop(key, None)
 
     def _before_step(self, optimizer, args, kwargs):
+        core.observe_python_threads()  # those that another library has started since
         self._session.begin_step()
         self._note_optimizer(optimizer)
         if self._steps < _DESCRIBED_STEPS:

@@ -1,0 +1,59 @@
+#include "python_threads.h"
+
+#include <Python.h>
+
+#include <unordered_map>
+#include <unordered_set>
+
+#include "op_observer.h"
+
+// CPython has no public call that runs code in another thread before 3.12. This one is exported by
+// all versions from 3.9 to 3.13, and PyEval_SetProfileAllThreads of 3.12 calls it for each thread.
+extern "C" int _PyEval_SetProfile(PyThreadState* thread, Py_tracefunc function, PyObject* object);
+
+namespace teraio::pytorch {
+namespace {
+
+struct Profiler {
+  Py_tracefunc function = nullptr;
+  PyObject* object = nullptr;  // owned
+};
+
+// The state of all threads, under the GIL. Ids of threads are never used twice.
+struct Threads {
+  std::unordered_set<uint64_t> seen;
+  std::unordered_map<uint64_t, Profiler> waiting;  // not observed yet: the profilers that they had
+};
+
+Threads& threads() {
+  static auto* instance = new Threads();  // a thread may still run when the process ends
+  return *instance;
+}
+
+// The next event of a thread. From here on its ops are observed, and its own profiler is back.
+int observe(PyObject* /*object*/, PyFrameObject* frame, int event, PyObject* argument) {
+  observe_this_thread(true);
+  const auto entry = threads().waiting.extract(PyThreadState_GetID(PyThreadState_Get()));
+  const Profiler own = entry.empty() ? Profiler() : entry.mapped();
+  PyEval_SetProfile(own.function, own.object);
+  const int result = own.function == nullptr ? 0 : own.function(own.object, frame, event, argument);
+  Py_XDECREF(own.object);
+  return result;
+}
+
+}  // namespace
+
+void observe_python_threads() {
+  observe_this_thread(true);
+  PyThreadState* const self = PyThreadState_Get();
+  threads().seen.insert(PyThreadState_GetID(self));
+  for (PyThreadState* thread = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
+       thread != nullptr; thread = PyThreadState_Next(thread)) {
+    if (!threads().seen.insert(PyThreadState_GetID(thread)).second) continue;
+    Py_XINCREF(thread->c_profileobj);
+    threads().waiting[PyThreadState_GetID(thread)] = {thread->c_profilefunc, thread->c_profileobj};
+    if (_PyEval_SetProfile(thread, &observe, nullptr) < 0) PyErr_Clear();
+  }
+}
+
+}  // namespace teraio::pytorch

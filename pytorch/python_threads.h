@@ -1,0 +1,15 @@
+// Python threads that a session did not see start: workers of a queue or of a pool that is older
+// than the session, and threads that another library started.
+#pragma once
+
+namespace teraio::pytorch {
+
+// Observes the ops of all Python threads of this process, the calling one included. A thread that
+// runs now is observed when it calls or returns from its next function; an op that it is in the
+// middle of is not. A profiler that a thread has set stays. Takes microseconds, so that it can be
+// called in every step for threads that came since.
+//
+// Threads: the caller holds the GIL.
+void observe_python_threads();
+
+}  // namespace teraio::pytorch

@@ -1,0 +1,149 @@
+"""Threads that a session did not see start: what their operators change is never lost.
+
+A tensor is offloaded, restored by a use and changed by the thread. If the change were not seen, the
+tensor would be dropped next, because the copy on the tier would pass for valid.
+"""
+
+import _thread
+import queue
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.pool import ThreadPool
+
+import pytest
+import torch
+from matrix import budgets
+
+pytestmark = pytest.mark.usefixtures("one_settled_thread")
+ELEMENTS = 1 << 18
+
+
+class QueueWorker:
+    """A thread of its own that runs what is put into its queue."""
+
+    def __init__(self):
+        self._work, self._results = queue.Queue(), queue.Queue()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self):
+        while (call := self._work.get()) is not None:
+            self._results.put(call())
+
+    def run(self, call):
+        self._work.put(call)
+        return self._results.get(timeout=60)
+
+    def close(self):
+        self._work.put(None)
+        self._thread.join()
+
+
+class PoolWorker:
+    def __init__(self):
+        self._pool = ThreadPool(1)
+
+    def run(self, call):
+        return self._pool.apply(call)
+
+    def close(self):
+        self._pool.terminate()
+
+
+class ExecutorWorker:
+    def __init__(self):
+        self._executor = ThreadPoolExecutor(1)
+        self._executor.submit(int).result()  # starts the thread
+
+    def run(self, call):
+        return self._executor.submit(call).result()
+
+    def close(self):
+        self._executor.shutdown()
+
+
+class ProfiledWorker(QueueWorker):
+    """A worker with a profiler of its own, which must not notice."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+        self.run(lambda: sys.setprofile(self._count))
+
+    def _count(self, _frame, _event, _argument):
+        self.calls += 1
+
+
+WORKERS = [QueueWorker, PoolWorker, ExecutorWorker, ProfiledWorker]
+
+
+@pytest.fixture
+def worker(request):
+    worker = request.param()
+    yield worker
+    worker.close()
+
+
+def change_between_uses(run):
+    """Returns a tensor that `run` has added 1 to, by a call of the operator in its thread."""
+    changed = torch.full((ELEMENTS,), 1.0)
+    changed.add_(1)
+    torch.zeros(1).add_(1)  # `changed` has been offloaded after this op
+    changed.sum()  # restores it: its copy on the tier is valid
+    run(lambda: changed.add_(1) is None)
+    torch.zeros(1).add_(1)
+    return changed
+
+
+@pytest.mark.parametrize("worker", WORKERS, indirect=True)
+def test_worker_from_before_the_session(worker):
+    with budgets.offload("64MB", evict_after_every_op=True):
+        changed = change_between_uses(worker.run)
+        assert torch.equal(changed, torch.full((ELEMENTS,), 3.0))
+        assert worker.run(lambda: float(changed.sum())) == 3.0 * ELEMENTS
+
+
+@pytest.mark.parametrize("worker", [ProfiledWorker], indirect=True)
+def test_profiler_of_a_worker_stays(worker):
+    with budgets.offload("64MB", evict_after_every_op=True):
+        change_between_uses(worker.run)
+        seen = worker.calls
+        worker.run(lambda: abs(-1))
+        assert worker.calls > seen
+
+
+def in_raw_thread(start):
+    """Returns a function that runs a call in a thread that `start` starts."""
+
+    def run(call):
+        results = queue.Queue()
+        start(lambda: results.put(call()), ())
+        return results.get(timeout=60)
+
+    return run
+
+
+def test_raw_thread():
+    with budgets.offload("64MB", evict_after_every_op=True):
+        changed = change_between_uses(in_raw_thread(_thread.start_new_thread))
+        assert torch.equal(changed, torch.full((ELEMENTS,), 3.0))
+
+
+def test_thread_that_came_unseen_is_observed_from_the_next_step_on():
+    """The function that starts it was imported before the session."""
+    start = _thread.start_new_thread
+    with budgets.offload("64MB", evict_after_every_op=True):
+        work, results = queue.Queue(), queue.Queue()
+        start(lambda: [results.put(call()) for call in iter(work.get, None)], ())
+        parameter = torch.zeros(4, requires_grad=True)
+        parameter.grad = torch.ones(4)
+        torch.optim.SGD([parameter]).step()
+
+        def run(call):
+            work.put(call)
+            return results.get(timeout=60)
+
+        changed = change_between_uses(run)
+        work.put(None)
+        assert torch.equal(changed, torch.full((ELEMENTS,), 3.0))
