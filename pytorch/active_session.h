@@ -18,9 +18,9 @@ struct ActiveSession {
   bool has_streams = false;  // the value of DeviceBackend::has_streams()
 };
 
-// Returns the running session, or null when none runs. The pointer stays valid as long as the
-// session object that set it, also after the session has ended, because a thread may still be
-// inside an op then. Threads: any; takes no lock.
+// Returns the running session, or null when none runs. The pointer of a session on
+// real tensors stays valid until the process ends, because a thread may still be inside an op when
+// the session ends. Threads: any; takes no lock.
 ActiveSession* active_session();
 // Sets the running session; null ends it. Does not take ownership. Only the session and the handler
 // of forked children call it.

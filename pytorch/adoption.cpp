@@ -1,5 +1,7 @@
 #include "adoption.h"
 
+#include <mutex>
+
 #include "op_observer.h"
 #include "storage_swap.h"
 
@@ -17,12 +19,16 @@ bool can_adopt(const ActiveSession& session, c10::StorageImpl& storage) {
 TensorHandle* adopt(ActiveSession& session, c10::StorageImpl& storage) {
   if (!can_adopt(session, storage)) return nullptr;
   const StorageReferenceGuard guard;
+  c10::DataPtr previous;  // freed last: its deleter may take any lock
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (TensorHandle* handle = handle_of(storage)) return handle;  // another thread has adopted it
   const size_t size_bytes = storage.nbytes();
   const Result<NewTensor> adopted = make_tensor(session.runtime, session.backend->torch_device(),
                                                 static_cast<int64_t>(size_bytes));
   if (!adopted.ok()) throw_status(adopted.status(), current_op_name());
   session.backend->copy(adopted->memory, storage.data(), size_bytes);
-  storage.set_data_ptr_noswap(make_data_ptr(adopted->handle, adopted->memory));
+  previous = storage.set_data_ptr(make_data_ptr(adopted->handle, adopted->memory));
   return adopted->handle;
 }
 

@@ -16,8 +16,9 @@ namespace teraio::pytorch {
 // a file, and memory that processes share, is thereby left where it is. Raises as throw_status()
 // does: torch.OutOfMemoryError when the budget has no room for the storage.
 //
-// Threads: any, without the runtime's lock. The address changes, so the caller must ensure that no
-// running op uses the storage, and that no two threads adopt it. A raw pointer that the program
+// Threads: any, without the runtime's lock. The first of several calls for one storage adopts it,
+// the others return its handle. The address changes, so no running op may use the storage already.
+// A raw pointer that the program
 // has kept from before the session cannot be detected; it dangles afterwards.
 TensorHandle* adopt(ActiveSession& session, c10::StorageImpl& storage);
 

@@ -278,7 +278,7 @@ Status Session::start() {
                   "a TERAIO session is running in this process: leave it before starting another");
   if (active_ != nullptr)
     return Status(ErrorCode::kInvalidArgument, "this TERAIO session has ended: open a new one");
-  active_ = std::make_unique<ActiveSession>();
+  active_ = std::make_shared<ActiveSession>();
   active_->runtime = runtime_;
   active_->backend = backend_;
   active_->has_streams = backend_->has_streams();
@@ -314,10 +314,9 @@ void Session::discard() {
 void Session::take_hooks_off() {
   observe_this_thread(false);
   set_active_session(nullptr);
-  // A thread that entered an op before the end may still use the runtime, which the copy keeps
-  // alive. The ActiveSession that such a thread reads is active_, which lives as long as *this.
-  static auto* ended = new std::vector<std::unique_ptr<ActiveSession>>();
-  ended->push_back(std::make_unique<ActiveSession>(*active_));
+  // A thread that entered an op before the end still reads it, maybe after the session object.
+  static auto* ended = new std::vector<std::shared_ptr<ActiveSession>>();
+  ended->push_back(active_);
 }
 
 // Tensors keep the Machine alive as long as they live. The room on the drives is given back now.

@@ -145,7 +145,7 @@ class Session {
   std::optional<engine::DriveRateMonitor> drive_rate_monitor_;
   std::shared_ptr<Machine> machine_;
   std::shared_ptr<engine::Runtime> runtime_;  // shares the machine's ownership
-  std::unique_ptr<ActiveSession> active_;
+  std::shared_ptr<ActiveSession> active_;
   // Guards what follows, the pointers to the stores while they close, and changes of hardware_,
   // which only the thread that holds the runtime's lock makes.
   mutable std::mutex mutex_;

@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "data_pointer.h"
 #include "forked_child.h"
 
 namespace teraio::pytorch {
@@ -22,6 +23,13 @@ class Newborns {
     const std::lock_guard lock(mutex_);
     const auto node = handles_.extract(memory);
     return node.empty() ? nullptr : node.mapped();
+  }
+
+  // Makes the handle of a DataPtr's memory its context, unless another thread has done so.
+  void name(c10::DataPtr& data_ptr) {
+    const std::lock_guard lock(mutex_);
+    const auto node = handles_.extract(data_ptr.get_context());
+    if (!node.empty()) set_context(data_ptr, node.mapped(), &release_handle);
   }
 
   TensorHandle* find(void* memory) {
@@ -81,19 +89,14 @@ Result<NewTensor> make_tensor(const std::shared_ptr<engine::Runtime>& runtime, c
   return NewTensor{handle.release(), allocation->memory};
 }
 
-// Replaces the context of the storage's DataPtr, which is the memory, by the handle.
-static void name_newborn(c10::StorageImpl& storage) {
-  c10::DataPtr& data_ptr = storage._mutable_data_ptr_no_checks();
-  TensorHandle* handle = newborns().take(data_ptr.get_context());
-  if (handle == nullptr) return;  // another thread has taken it and replaces the context
-  auto* memory = static_cast<std::byte*>(data_ptr.release_context());
-  data_ptr = make_data_ptr(handle, memory);
-}
-
 TensorHandle* handle_of(c10::StorageImpl& storage) {
-  const c10::DataPtr& data_ptr = storage._mutable_data_ptr_no_checks();
-  if (data_ptr.get_deleter() == &delete_newborn && !is_forked_child()) name_newborn(storage);
-  if (data_ptr.get_deleter() != &release_handle) return nullptr;
+  c10::DataPtr& data_ptr = storage._mutable_data_ptr_no_checks();
+  c10::DeleterFnPtr deleter = deleter_of(data_ptr);
+  if (deleter == &delete_newborn && !is_forked_child()) {
+    newborns().name(data_ptr);
+    deleter = deleter_of(data_ptr);
+  }
+  if (deleter != &release_handle) return nullptr;
   return static_cast<TensorHandle*>(data_ptr.get_context());
 }
 
@@ -103,12 +106,18 @@ TensorHandle* handle_behind(const c10::DataPtr& data_ptr) {
   return newborns().find(data_ptr.get_context());
 }
 
-void remember_storage(TensorHandle& handle, c10::StorageImpl& storage) {
-  if (handle.storage_identity == &storage) return;
+void remember_new_storage(TensorHandle& handle, c10::StorageImpl& storage) {
+  const c10::StorageImpl* known = handle.storage_identity.load(std::memory_order_relaxed);
   c10::raw::weak_intrusive_ptr::incref(&storage);
-  handle.storage = c10::weak_intrusive_ptr<c10::StorageImpl>::reclaim(&storage);
-  handle.storage_identity = &storage;
-  handle.runtime->set_owner(handle.tensor, &handle);
+  auto reference = std::optional(c10::weak_intrusive_ptr<c10::StorageImpl>::reclaim(&storage));
+  // Nobody reads the reference before the engine knows the owner. One of several threads sets both.
+  if (known == nullptr && handle.storage_identity.compare_exchange_strong(known, &storage)) {
+    handle.storage = std::move(reference);
+    handle.runtime->set_owner(handle.tensor, &handle);
+  } else if (known != &storage) {  // the DataPtr has changed its storage
+    handle.runtime->while_nothing_moves([&] { std::swap(handle.storage, reference); });
+    handle.storage_identity.store(&storage, std::memory_order_relaxed);
+  }
 }
 
 }  // namespace teraio::pytorch

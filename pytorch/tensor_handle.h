@@ -13,6 +13,7 @@
 #include <c10/core/StorageImpl.h>
 #include <c10/util/intrusive_ptr.h>
 
+#include <atomic>
 #include <memory>
 #include <optional>
 
@@ -26,8 +27,11 @@ struct TensorHandle {
   c10::Device device = c10::Device(c10::DeviceType::CPU);  // the device that PyTorch sees
   // Set by remember_storage(). The reference is weak, because autograd decides by use counts
   // whether it steals or copies a gradient.
+  // Read and written under the runtime's lock, except for the first storage, as are the flags.
   std::optional<c10::weak_intrusive_ptr<c10::StorageImpl>> storage;
-  const c10::StorageImpl* storage_identity = nullptr;  // only compared, never dereferenced
+  bool is_guarded = false;          // TorchStorageSwap::guard()
+  bool has_access_message = false;  // the storage knows what a forbidden access raises
+  std::atomic<const c10::StorageImpl*> storage_identity = nullptr;  // compared, never dereferenced
 };
 
 // Returns a DataPtr over `memory` (null when the tensor is offloaded) that owns `handle`. Takes no
@@ -52,8 +56,8 @@ Result<NewTensor> make_tensor(const std::shared_ptr<engine::Runtime>& runtime, c
 // Returns the handle of `storage`, which the storage's DataPtr owns. Returns null when no session
 // has allocated or adopted its memory, and, in a forked child, when it had none before the fork.
 // The handle may belong to a session that has ended. The first call makes the handle the context of
-// the DataPtr; a concurrent call for the same storage may then return null. May be called with the
-// runtime's lock.
+// the DataPtr. May be called with the runtime's lock, and from several threads for one storage,
+// also while the engine moves it.
 TensorHandle* handle_of(c10::StorageImpl& storage);
 
 // Returns the handle of memory that may not belong to a storage, or null. Leaves `data_ptr` as it
@@ -62,9 +66,13 @@ TensorHandle* handle_behind(const c10::DataPtr& data_ptr);
 
 // Records that `storage`, whose DataPtr owns `handle`, is the storage of the handle's tensor. From
 // then on the engine may offload the tensor. Further calls with the same storage have no effect and
-// take no lock. The first one takes the runtime's lock, but it writes the handle without it: two
-// threads must not make it at the same time.
-void remember_storage(TensorHandle& handle, c10::StorageImpl& storage);
+// take no lock. The first one takes none either, unless the
+// DataPtr has moved to another storage.
+void remember_new_storage(TensorHandle& handle, c10::StorageImpl& storage);
+inline void remember_storage(TensorHandle& handle, c10::StorageImpl& storage) {
+  if (handle.storage_identity.load(std::memory_order_relaxed) != &storage)
+    remember_new_storage(handle, storage);
+}
 
 // The deleter of a DataPtr from make_data_ptr(). Releases the tensor under the runtime's lock and
 // deletes the handle. Has no effect in a forked child.

@@ -61,7 +61,8 @@ struct LiveTensor {
   trace::TensorIndex record_index = -1;
   size_t registry_position = 0;
   uintptr_t birth_thread = 0;  // the op that this thread runs created it
-  void* owner = nullptr;       // for StorageSwap; null: the tensor cannot be offloaded
+  // For StorageSwap; null: the tensor cannot be offloaded. Set by any thread without the lock.
+  std::atomic<void*> owner = nullptr;
 
   TierCopy& copy(plan::Tier tier) { return copies[static_cast<size_t>(tier)]; }
   const TierCopy& copy(plan::Tier tier) const { return copies[static_cast<size_t>(tier)]; }

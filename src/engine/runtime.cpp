@@ -87,8 +87,7 @@ void Runtime::release(LiveTensor* tensor) {
 }
 
 void Runtime::set_owner(LiveTensor* tensor, void* owner) {
-  const std::lock_guard lock(mutex_);
-  tensor->owner = owner;
+  tensor->owner.store(owner, std::memory_order_release);
 }
 
 void Runtime::free_dropped(std::span<const Use> uses) {

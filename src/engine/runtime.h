@@ -72,7 +72,8 @@ class Runtime {
   Result<Allocation> allocate(int64_t size_bytes);
   // The program has dropped the tensor. Its bytes stay while an op or a pin uses them.
   void release(LiveTensor* tensor);
-  // What the StorageSwap knows the tensor by. A tensor without an owner cannot leave.
+  // What the StorageSwap knows the tensor by, which sees all that the caller has written before. A
+  // tensor without an owner cannot leave. Takes no lock: every new tensor comes here.
   void set_owner(LiveTensor* tensor, void* owner);
 
   // Before an op: frame.uses holds its inputs, which are on the device and pinned until end_op(). A

@@ -12,8 +12,8 @@ namespace teraio::engine {
 // The position of an op that the profile does not know.
 inline constexpr trace::OpIndex kLost = -1;
 
-// One storage of the running program. Private to the engine: every field is read and written under
-// the runtime's lock. Others hold pointers, and ask by the functions below.
+// One storage of the running program. Private to the engine: every field that is not atomic is read
+// and written under the runtime's lock. Others hold pointers, and ask by the functions below.
 struct LiveTensor;
 
 // Neither changes during a tensor's life. Any thread, without a lock.
