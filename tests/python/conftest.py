@@ -1,12 +1,16 @@
 """What the Python tests share: running commands, and a small job for those that plan."""
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from warm_python import WarmPython
+
+# Programs under test are interrupted, also where the tests run in the background and ignore SIGINT.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 COMMAND = Path(__file__).parents[2] / "build" / "bin" / "teraio"
 
