@@ -1,7 +1,7 @@
 // The throw-on-access flag of a storage, which PyTorch provides for fake tensors.
 //
-// Threads: the caller ensures that no other thread uses the storage's data pointer. For a storage
-// of the runtime it therefore holds the runtime's lock.
+// Threads: any, but not two at a time for one storage. Neither call allocates unless it sets a
+// message.
 #pragma once
 
 #include <c10/core/StorageImpl.h>
@@ -10,10 +10,13 @@
 
 namespace teraio::pytorch {
 
-// Makes every later access to the storage's bytes raise RuntimeError with `message`.
-void forbid_data_access(c10::StorageImpl& storage, std::string message);
+// Sets what later accesses to the storage's bytes raise while they are forbidden, and forbids them.
+void set_access_message(c10::StorageImpl& storage, std::string message);
 
-// Clears the flag: later accesses succeed again.
+// Makes accesses to the storage's bytes raise the message. Requires set_access_message() before.
+void forbid_data_access(c10::StorageImpl& storage);
+
+// Clears the flag: later accesses succeed again. The message stays.
 void allow_data_access(c10::StorageImpl& storage);
 
 }  // namespace teraio::pytorch

@@ -7,6 +7,7 @@
 
 #include "base/units.h"
 #include "data_access_flag.h"
+#include "data_pointer.h"
 
 namespace teraio::pytorch {
 namespace {
@@ -22,25 +23,26 @@ void leave_behind(StorageReference storage) {
   has_references_left_behind = true;
 }
 
-std::string offloaded_message(const engine::LiveTensor& tensor) {
+std::string access_message(const engine::LiveTensor& tensor) {
   return fmt::format(
-      "TERAIO: tensor {} ({}) is not on the device: it is offloaded, and its bytes were accessed "
-      "outside of a PyTorch operator. Use it in an operator, or call teraio.pin(tensor) first",
+      "TERAIO: tensor {} ({}) is not on the device or may leave it, and its bytes were accessed "
+      "outside of a PyTorch operator, or by a thread that TERAIO does not observe. Use it in an "
+      "operator, or call teraio.pin(tensor) first",
       id_of(tensor), format_size(size_bytes_of(tensor)));
 }
 
-// Replaces the DataPtr without calling the deleter of the previous one: the handle lives on.
-void replace_data_ptr(c10::StorageImpl& storage, c10::DataPtr replacement) {
-  c10::DataPtr previous =
-      std::exchange(storage._mutable_data_ptr_no_checks(), std::move(replacement));
-  previous.release_context();
+void forbid_access(c10::StorageImpl& storage, TensorHandle& handle) {
+  if (!std::exchange(handle.has_access_message, true))
+    set_access_message(storage, access_message(*handle.tensor));
+  forbid_data_access(storage);
 }
 
-bool is_offloaded(c10::StorageImpl& storage) {
-  return storage._mutable_data_ptr_no_checks().get() == nullptr;
+// Whether an access to the storage's bytes outside of an op has to raise an error.
+bool is_protected(c10::StorageImpl& storage, const TensorHandle& handle) {
+  return handle.is_guarded || storage._mutable_data_ptr_no_checks().get() == nullptr;
 }
 
-// The offloaded storages that raise no error while an AliasCheckScope lives.
+// The protected storages that raise no error while an AliasCheckScope lives.
 class SilencedStorages {
  public:
   void begin() {
@@ -72,15 +74,15 @@ SilencedStorages& silenced_storages() {
   return *instance;
 }
 
-// Calls `call` for each of the storages that is alive and offloaded. The storages' references are
+// Calls `call` for each of the storages that is alive and protected. The storages' references are
 // left to the StorageReferenceGuard, so that none is freed here.
 template <typename Call>
-void for_each_offloaded(const std::vector<WeakStorage>& storages, Call call) {
+void for_each_protected(const std::vector<WeakStorage>& storages, Call call) {
   for (const WeakStorage& weak : storages) {
     StorageReference storage = weak.lock();
     if (!storage) continue;
-    const TensorHandle* handle = handle_of(*storage);
-    if (handle != nullptr && is_offloaded(*storage)) call(storage, *handle);
+    TensorHandle* handle = handle_of(*storage);
+    if (handle != nullptr && is_protected(*storage, *handle)) call(storage, *handle);
     leave_behind(std::move(storage));
   }
 }
@@ -93,7 +95,7 @@ AliasCheckScope::AliasCheckScope(std::shared_ptr<engine::Runtime> runtime,
   const StorageReferenceGuard guard;
   silenced_storages().begin();
   runtime_->while_nothing_moves([&] {
-    for_each_offloaded(storages, [](const StorageReference& storage, const TensorHandle&) {
+    for_each_protected(storages, [](const StorageReference& storage, TensorHandle&) {
       if (silenced_storages().add(storage)) allow_data_access(*storage);
     });
   });
@@ -102,9 +104,9 @@ AliasCheckScope::AliasCheckScope(std::shared_ptr<engine::Runtime> runtime,
 AliasCheckScope::~AliasCheckScope() {
   const StorageReferenceGuard guard;
   runtime_->while_nothing_moves([] {
-    for_each_offloaded(silenced_storages().end(),
-                       [](const StorageReference& storage, const TensorHandle& handle) {
-                         forbid_data_access(*storage, offloaded_message(*handle.tensor));
+    for_each_protected(silenced_storages().end(),
+                       [](const StorageReference& storage, TensorHandle& handle) {
+                         forbid_access(*storage, handle);
                        });
   });
 }
@@ -116,30 +118,40 @@ StorageReferenceGuard::~StorageReferenceGuard() {
   dropped.swap(references_left_behind);
 }
 
-bool TorchStorageSwap::detach(engine::LiveTensor& tensor, void* owner) {
+// Calls with the storage of the tensor's handle. False: it has died or has got another DataPtr.
+template <typename Call>
+bool TorchStorageSwap::with_storage(void* owner, Call call) {
   auto* handle = static_cast<TensorHandle*>(owner);
   if (handle == nullptr || !handle->storage) return false;
   StorageReference storage = handle->storage->lock();
   if (!storage) return false;
   const bool is_ours = handle_of(*storage) == handle;
-  if (is_ours) {
-    replace_data_ptr(*storage, make_data_ptr(handle, nullptr));
-    if (!silenced_storages().add(storage)) forbid_data_access(*storage, offloaded_message(tensor));
-  }
+  if (is_ours) call(storage, *handle);
   leave_behind(std::move(storage));
   return is_ours;
 }
 
+bool TorchStorageSwap::detach(engine::LiveTensor& /*tensor*/, void* owner) {
+  return with_storage(owner, [](const StorageReference& storage, TensorHandle& handle) {
+    handle.is_guarded = false;
+    set_address(storage->_mutable_data_ptr_no_checks(), nullptr);
+    if (!silenced_storages().add(storage)) forbid_access(*storage, handle);
+  });
+}
+
 void TorchStorageSwap::attach(engine::LiveTensor& /*tensor*/, void* owner, std::byte* memory) {
-  auto* handle = static_cast<TensorHandle*>(owner);
-  if (handle == nullptr || !handle->storage) return;
-  StorageReference storage = handle->storage->lock();
-  if (!storage) return;
-  if (handle_of(*storage) == handle) {
-    replace_data_ptr(*storage, make_data_ptr(handle, memory));
+  with_storage(owner, [&](const StorageReference& storage, TensorHandle&) {
+    set_address(storage->_mutable_data_ptr_no_checks(), memory);
     allow_data_access(*storage);
-  }
-  leave_behind(std::move(storage));
+  });
+}
+
+void TorchStorageSwap::guard(engine::LiveTensor& /*tensor*/, void* owner, bool is_guarded) {
+  with_storage(owner, [&](const StorageReference& storage, TensorHandle& handle) {
+    handle.is_guarded = is_guarded;
+    if (!is_guarded) return allow_data_access(*storage);
+    if (!silenced_storages().add(storage)) forbid_access(*storage, handle);
+  });
 }
 
 }  // namespace teraio::pytorch

@@ -2,7 +2,8 @@
 //
 // An offloaded storage keeps its object, size and views. Its DataPtr is null, and a flag makes each
 // access to its bytes without an observed operator (an extension's data_ptr<T>(), for example)
-// raise an error that names the tensor.
+// raise an error that names the tensor. A storage on the device has the flag while the engine
+// guards it.
 #pragma once
 
 #include <memory>
@@ -13,13 +14,18 @@
 
 namespace teraio::pytorch {
 
-// The owner of a tensor is its TensorHandle. The engine calls both functions with the runtime's
+// The owner of a tensor is its TensorHandle. The engine calls all functions with the runtime's
 // lock. They never free a storage: see StorageReferenceGuard.
 class TorchStorageSwap final : public engine::StorageSwap {
  public:
   // Returns false and changes nothing when the storage has died or has got another DataPtr.
   bool detach(engine::LiveTensor& tensor, void* owner) override;
   void attach(engine::LiveTensor& tensor, void* owner, std::byte* memory) override;
+  void guard(engine::LiveTensor& tensor, void* owner, bool is_guarded) override;
+
+ private:
+  template <typename Call>
+  static bool with_storage(void* owner, Call call);
 };
 
 // Drops the storage references that TorchStorageSwap and AliasCheckScope took on this thread. Such
@@ -42,9 +48,9 @@ using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
 
 // Allows C++ code of PyTorch to compare the storages of two tensors (is_alias_of) without an
 // operator while this object lives. The comparison reads no byte, but it asks for the data pointer,
-// and an offloaded storage raises its error then. While the scope lives, the offloaded storages
-// among `storages` and all storages that are offloaded meanwhile return null instead. The last
-// scope that ends restores the error.
+// and an offloaded or guarded storage raises its error then. While the scope lives, such storages
+// among `storages`, and all that become so meanwhile, return their address or null instead. The
+// last scope that ends restores the error.
 //
 // Threads: any, without the runtime's lock; another thread may destroy the object. Scopes may
 // overlap.

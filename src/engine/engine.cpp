@@ -58,10 +58,11 @@ Status Engine::begin_op(trace::OpIndex position, std::span<const Use> inputs) {
   }
   for (const Use& use : inputs) ++use.tensor->pin_count;
   if (Status status = bring_back(inputs); !status.ok()) {
-    for (const Use& use : inputs) --use.tensor->pin_count;
+    for (const Use& use : inputs) drop_pin(*use.tensor);
     return status;
   }
   for (const Use& use : inputs) {
+    mover_.update_guard(*use.tensor);
     use.tensor->last_use = op_count_;
     use.tensor->is_seen_as_input.store(true, std::memory_order_relaxed);
     if (use.is_write) mover_.mark_written(*use.tensor);
@@ -71,7 +72,7 @@ Status Engine::begin_op(trace::OpIndex position, std::span<const Use> inputs) {
 }
 
 void Engine::end_op(trace::OpIndex position, std::span<const Use> uses, size_t input_count) {
-  for (const Use& use : uses.first(input_count)) --use.tensor->pin_count;
+  for (const Use& use : uses.first(input_count)) drop_pin(*use.tensor);
   for (const Use& use : uses.subspan(input_count)) use.tensor->last_use = op_count_;
   if (position != kLost) binding_.bind(schedule_.touches(position), uses);
 }
@@ -82,12 +83,18 @@ Status Engine::pin(LiveTensor* tensor) {
   ++tensor->pin_count;
   Status status = bring_back(std::span(&use, 1));
   if (!status.ok()) --tensor->pin_count;
+  mover_.update_guard(*tensor);
   return status;
 }
 
 void Engine::unpin(LiveTensor* tensor) {
   TERAIO_CHECK(tensor->pin_count > 0);
-  --tensor->pin_count;
+  drop_pin(*tensor);
+}
+
+void Engine::drop_pin(LiveTensor& tensor) {
+  --tensor.pin_count;
+  mover_.update_guard(tensor);
 }
 
 void Engine::mark_written(LiveTensor* tensor) { mover_.mark_written(*tensor); }
@@ -210,19 +217,26 @@ Status Engine::restore_all() {
   for (LiveTensor* tensor : live_) all.push_back({tensor, false});
   for (const Use& use : all) ++use.tensor->pin_count;  // none leaves for another
   const Status status = bring_back(all);
-  for (const Use& use : all) --use.tensor->pin_count;
+  for (const Use& use : all) drop_pin(*use.tensor);
   if (!status.ok()) return status;
   mover_.wait_until_idle();
   TERAIO_RETURN_IF_ERROR(mover_.failure());
-  for (LiveTensor* tensor : live_) copies_.release(*tensor);
+  release_copies();
   return {};
 }
 
 void Engine::discard_all() {
   due_prefetches_.clear();
   mover_.wait_until_idle();
-  for (LiveTensor* tensor : live_) copies_.release(*tensor);
+  release_copies();
   copies_.leave_stores();
+}
+
+void Engine::release_copies() {
+  for (LiveTensor* tensor : live_) {
+    copies_.release(*tensor);
+    mover_.update_guard(*tensor);
+  }
 }
 
 void Engine::leave_stores() {

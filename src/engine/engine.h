@@ -111,6 +111,8 @@ class Engine {
 
  private:
   ProgramPlace place() const { return {schedule_, position_, op_count_}; }
+  void drop_pin(LiveTensor& tensor);
+  void release_copies();
   Status bring_back(std::span<const Use> uses);
   Status wait_until_resident(std::span<const Use> uses);
   Status request(LiveTensor& tensor);

@@ -40,6 +40,7 @@ struct LiveTensor {
   std::atomic<bool> is_seen_as_input = false;  // an op has read or changed it after its birth
   bool is_written_meanwhile = false;  // changed while a write was under way: that copy is stale
   bool is_wanted_back = false;        // a prefetch fell due while the offload was still under way
+  bool is_guarded = false;            // TensorMover::update_guard()
   bool is_copy_pending = false;  // resident for compute, which waits for the read's last copies
   bool is_parameter = false;     // a leaf that requires a gradient has been seen over it
   bool is_used_since_update = false;

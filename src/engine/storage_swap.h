@@ -20,6 +20,10 @@ class StorageSwap {
   // The bytes are at `memory`.
   virtual void attach(LiveTensor& tensor, void* owner, std::byte* memory) = 0;
 
+  // Of a tensor on the device, whose bytes a tier has too: while it is guarded, touching them
+  // outside an op fails loudly, because a change would be lost. Attached tensors are not guarded.
+  virtual void guard(LiveTensor& /*tensor*/, void* /*owner*/, bool /*is_guarded*/) {}
+
   // The program has dropped the tensor, which has no owner any more.
   virtual void forget(LiveTensor& /*tensor*/) {}
 };

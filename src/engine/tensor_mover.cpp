@@ -42,6 +42,7 @@ void TensorMover::start_write(LiveTensor& tensor, plan::Tier tier, storage::Prio
   transfer.direction = io::Direction::kWrite;
   transfer.priority = priority;
   submit(tensor, tier, std::move(transfer));
+  update_guard(tensor);
 }
 
 void TensorMover::start_read(LiveTensor& tensor, std::byte* memory, storage::Priority priority,
@@ -67,6 +68,11 @@ void TensorMover::start_read(LiveTensor& tensor, std::byte* memory, storage::Pri
   submit(tensor, tier, std::move(transfer));
 }
 
+void TensorMover::switch_guard(LiveTensor& tensor) {
+  tensor.is_guarded = !tensor.is_guarded;
+  if (tensor.owner != nullptr) swap_.guard(tensor, tensor.owner, tensor.is_guarded);
+}
+
 void TensorMover::submit(LiveTensor& tensor, plan::Tier tier, storage::Transfer transfer) {
   ++transfers_under_way_;
   transfer.memory = tensor.memory;
@@ -81,6 +87,7 @@ void TensorMover::submit(LiveTensor& tensor, plan::Tier tier, storage::Transfer 
 
 bool TensorMover::drop(LiveTensor& tensor) {
   if (!swap_.detach(tensor, tensor.owner)) return false;
+  tensor.is_guarded = false;
   take_off_device(tensor);
   return true;
 }
@@ -142,11 +149,13 @@ void TensorMover::on_write_done(LiveTensor& tensor, const storage::Completion& c
   bytes_leaving_ -= tensor.size_bytes;
   if (tensor.is_dead) return free_tensor(tensor);
   tensor.residency = Residency::kResident;
-  if (completion.status.code() == ErrorCode::kCancelled) return;
-  if (!completion.status.ok()) return on_write_failed(tensor, completion.status);
-  if (tensor.is_written_meanwhile) return;
-  tensor.copy(tensor.transfer_tier).is_valid = true;
-  if (tensor.pin_count == 0 && !tensor.is_wanted_back) drop(tensor);
+  const bool is_cancelled = completion.status.code() == ErrorCode::kCancelled;
+  if (!completion.status.ok() && !is_cancelled) on_write_failed(tensor, completion.status);
+  if (completion.status.ok() && !tensor.is_written_meanwhile) {
+    tensor.copy(tensor.transfer_tier).is_valid = true;
+    if (tensor.pin_count == 0 && !tensor.is_wanted_back) drop(tensor);
+  }
+  update_guard(tensor);
 }
 
 void TensorMover::on_write_failed(const LiveTensor& tensor, const Status& status) {
@@ -182,6 +191,7 @@ void TensorMover::on_read_done(LiveTensor& tensor, const storage::Completion& co
     last_error_ = completion.status;
     take_off_device(tensor);
   }
+  update_guard(tensor);
 }
 
 void TensorMover::on_late_read_failed(const LiveTensor& tensor, const Status& status) {

@@ -65,6 +65,13 @@ class TensorMover {
   // the one that is being written.
   void mark_written(LiveTensor& tensor);
 
+  // To be called when the tensor's pins or copies have changed. A tensor on the device is guarded
+  // (StorageSwap::guard) while a tier has its bytes, or is being given them, and nothing pins it: a
+  // change that no op announces would not reach that copy.
+  void update_guard(LiveTensor& tensor) {
+    if (needs_guard(tensor) != tensor.is_guarded) switch_guard(tensor);
+  }
+
   // Frees the tensor, its memory and its copies: at once, or when the transfer that uses them has
   // ended. Its owner has been forgotten.
   void destroy(LiveTensor& tensor);
@@ -99,6 +106,12 @@ class TensorMover {
   const Status& failure() const { return failure_; }
 
  private:
+  static bool needs_guard(const LiveTensor& tensor) {
+    if (tensor.pin_count > 0 || tensor.memory == nullptr) return false;
+    return tensor.residency == Residency::kOffloading ||
+           (tensor.residency == Residency::kResident && tensor.valid_copy() != nullptr);
+  }
+  void switch_guard(LiveTensor& tensor);
   void submit(LiveTensor& tensor, plan::Tier tier, storage::Transfer transfer);
   void on_arrival(Arrival arrival);
   void on_write_done(LiveTensor& tensor, const storage::Completion& completion);

@@ -65,6 +65,38 @@ TEST_F(OffloadTest, GoesThroughItsStates) {
   EXPECT_GT(session_.counters().stall_read_ns, 0);
 }
 
+// Outside of ops, nothing touches bytes that a tier has too: a change would be lost.
+TEST_F(OffloadTest, IsProtectedFromTheWriteOnAndWhileACopyIsValid) {
+  const testing::CheckingSwap& swap = session_.swap();
+  EXPECT_FALSE(swap.is_protected(*a_)) << "no tier has its bytes";
+  run_until_offloading();
+  EXPECT_TRUE(swap.is_protected(*a_));
+  session_.ssd().end_all();
+  ASSERT_TRUE(session_.op(2, {}).ok());
+  ASSERT_TRUE(session_.begin(3, {a_}).ok());
+  EXPECT_FALSE(swap.is_protected(*a_)) << "an op uses it";
+  session_.end(3, {a_});
+  EXPECT_TRUE(swap.is_protected(*a_)) << "its copy is valid";
+  ASSERT_TRUE(session_.write({a_}).ok());
+  EXPECT_FALSE(swap.is_protected(*a_)) << "its copy is stale";
+}
+
+TEST_F(OffloadTest, IsNotProtectedWhilePinned) {
+  run_until_out();
+  ASSERT_TRUE(session_.engine().pin(a_).ok());
+  EXPECT_FALSE(session_.swap().is_protected(*a_));
+  session_.engine().unpin(a_);
+  EXPECT_TRUE(session_.swap().is_protected(*a_));
+}
+
+TEST_F(OffloadTest, NothingIsProtectedAtTheEnd) {
+  run_until_out();
+  ASSERT_TRUE(session_.use({a_}).ok());
+  EXPECT_TRUE(session_.swap().is_protected(*a_));
+  ASSERT_TRUE(session_.engine().restore_all().ok());
+  EXPECT_FALSE(session_.swap().is_protected(*a_));
+}
+
 TEST_F(OffloadTest, AUseDuringTheWriteNeedsNoWait) {
   run_until_offloading();
   ASSERT_TRUE(session_.op(3, {a_}).ok());

@@ -5,15 +5,21 @@ tensor would be dropped next, because the copy on the tier would pass for valid.
 """
 
 import _thread
+import ctypes
 import queue
+import re
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.pool import ThreadPool
+from pathlib import Path
 
 import pytest
 import torch
 from matrix import budgets
+
+import teraio
+from teraio import core
 
 pytestmark = pytest.mark.usefixtures("one_settled_thread")
 ELEMENTS = 1 << 18
@@ -147,3 +153,53 @@ def test_thread_that_came_unseen_is_observed_from_the_next_step_on():
         changed = change_between_uses(run)
         work.put(None)
         assert torch.equal(changed, torch.full((ELEMENTS,), 3.0))
+
+
+def in_unobserved_thread(call):
+    """Runs the call as a thread of a C++ library would, and returns the error that it raises."""
+    errors = queue.Queue()
+
+    def run():
+        core.observe_this_thread(False)
+        try:
+            call()
+            errors.put(None)
+        except RuntimeError as error:
+            errors.put(error)
+
+    threading.Thread(target=run).start()
+    return errors.get(timeout=60)
+
+
+@pytest.fixture
+def offloaded_once():
+    """A tensor on the device, whose copy on the tier is valid."""
+    with budgets.offload("64MB", ssd=False, host_limit="64MB") as session:
+        tensor = torch.full((ELEMENTS,), 1.0)
+        tensor.add_(1)
+        fillers = [torch.zeros(ELEMENTS).add_(1) for _ in range(70)]
+        assert session.counters()["on_demand_offloads"] > 0
+        del fillers
+        tensor.sum()
+        yield tensor
+
+
+REFUSED = r"TERAIO: tensor \d+ \(1\.05 MB\) is not on the device or may leave it"
+
+
+@pytest.mark.parametrize("call", [lambda t: t.add_(1), lambda t: t.sum()], ids=["change", "read"])
+def test_operator_that_is_not_observed_is_refused(offloaded_once, call):
+    error = in_unobserved_thread(lambda: call(offloaded_once))
+    assert re.search(REFUSED, str(error))
+    assert torch.equal(offloaded_once, torch.full((ELEMENTS,), 2.0))
+
+
+def test_address_that_c_code_asks_for_is_refused(offloaded_once):
+    """An extension that changes a tensor by its address, and is no operator."""
+    library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+    address = ctypes.c_void_p()
+    tensor = ctypes.c_void_p.from_address(id(offloaded_once) + object.__basicsize__)
+    handle = ctypes.c_void_p(ctypes.addressof(tensor))  # a pointer to an at::Tensor
+    assert library.aoti_torch_get_data_ptr(handle, ctypes.byref(address)) != 0
+    with teraio.pin(offloaded_once):
+        assert library.aoti_torch_get_data_ptr(handle, ctypes.byref(address)) == 0
