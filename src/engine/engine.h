@@ -19,7 +19,7 @@
 // Ownership: the engine owns every LiveTensor from allocate() until release(), and its memory.
 //
 // Failure: a failed read makes the op that needs it fail, and the bytes stay on the tier. A failed
-// write leaves the tensor on the device, and the tier takes no more writes.
+// write leaves the tensor on the device, and later writes go elsewhere (TierCopies).
 #pragma once
 
 #include <cstdint>

@@ -153,6 +153,7 @@ void TensorMover::on_write_done(LiveTensor& tensor, const storage::Completion& c
   if (!completion.status.ok() && !is_cancelled) on_write_failed(tensor, completion.status);
   if (completion.status.ok() && !tensor.is_written_meanwhile) {
     tensor.copy(tensor.transfer_tier).is_valid = true;
+    copies_.note_written(tensor.transfer_tier);
     if (tensor.pin_count == 0 && !tensor.is_wanted_back) drop(tensor);
   }
   update_guard(tensor);
@@ -161,9 +162,10 @@ void TensorMover::on_write_done(LiveTensor& tensor, const storage::Completion& c
 void TensorMover::on_write_failed(const LiveTensor& tensor, const Status& status) {
   ++counters_.failed_transfers;
   last_error_ = status;
-  copies_.refuse_writes(tensor.transfer_tier);
-  spdlog::error("teraio: writing to the {} tier failed, it is not written to any more: {}",
-                to_string(tensor.transfer_tier), status.message());
+  spdlog::error(
+      "teraio: tensor {} ({}) stays on the device, because writing it to the {} tier failed: {}",
+      tensor.id, format_size(tensor.size_bytes), to_string(tensor.transfer_tier), status.message());
+  copies_.note_failed_write(tensor, tensor.transfer_tier);
 }
 
 bool TensorMover::order_after_arrival(LiveTensor& tensor) {

@@ -14,7 +14,7 @@
 // Ownership: owns a tensor from destroy() on. The memory of a tensor that moves, its extent and
 // whatever its StorageSwap knows stay valid until the transfer has ended.
 //
-// Failure: a failed write leaves the tensor on the device, and its tier takes no more writes. A
+// Failure: a failed write leaves the tensor on the device (TierCopies decides what follows). A
 // failed read leaves it on the tier. Both are counted, and are last_error(). A read that fails
 // after compute may have used its bytes is failure(), which stays.
 #pragma once

@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -21,6 +22,7 @@ bool is_being_moved(const LiveTensor& tensor, plan::Tier tier) {
 Status TierCopies::reserve(LiveTensor& tensor, plan::Tier tier, storage::Priority priority,
                            Tensors live) {
   TERAIO_CHECK(takes_writes(tier));
+  if (health(tier).has_failed_places) leave_failed_places(tier, live);
   TierCopy& copy = tensor.copy(tier);
   if (copy.extent.is_valid()) return {};
   if (priority == storage::Priority::kPlanned) {
@@ -59,6 +61,26 @@ bool TierCopies::reclaim_stale(plan::Tier tier, Tensors live) {
   return has_freed;
 }
 
+void TierCopies::note_failed_write(const LiveTensor& tensor, plan::Tier tier) {
+  Health& health = this->health(tier);
+  health.has_failed_places = true;
+  if (tensor.transfer <= health.last_before_failure) return;
+  health.last_before_failure = health.last_transfer;
+  const size_t drive_count = std::max<size_t>(store(tier)->counters().drives.size(), 1);
+  if (static_cast<size_t>(++health.failures_in_a_row) <= drive_count) return;
+  health.is_refused = true;
+  spdlog::error("teraio: {} writes to the {} tier failed in a row: it is not written to any more",
+                health.failures_in_a_row, to_string(tier));
+}
+
+void TierCopies::leave_failed_places(plan::Tier tier, Tensors live) {
+  health(tier).has_failed_places = false;
+  reclaim_stale(tier, live);
+  if (give_up_layout(tier))
+    spdlog::warn("teraio: a write to the {} tier failed: copies of the plan get new places",
+                 to_string(tier));
+}
+
 void TierCopies::release(LiveTensor& tensor) {
   for (const plan::Tier tier : kTiers) {
     TierCopy& copy = tensor.copy(tier);
@@ -93,23 +115,30 @@ void TierCopies::lay_out_tier(plan::Tier tier, const Schedule& schedule,
 bool TierCopies::give_up_layouts() {
   bool has_freed = false;
   for (const plan::Tier tier : kTiers) {
-    PlannedCopies& layout = layouts_[static_cast<size_t>(tier)];
-    if (layout.copies.empty() || is_refused(tier)) continue;
+    if (!give_up_layout(tier)) continue;
     spdlog::warn(
         "teraio: the {} tier is too full for what leaves on demand: copies of the plan get "
         "their places as they are made",
         to_string(tier));
-    (void)store(tier)->lay_out({});
-    layout = {};
     has_freed = true;
   }
   return has_freed;
+}
+
+// False: there is none.
+bool TierCopies::give_up_layout(plan::Tier tier) {
+  PlannedCopies& layout = layouts_[static_cast<size_t>(tier)];
+  if (layout.copies.empty()) return false;
+  (void)store(tier)->lay_out({});
+  layout = {};
+  return true;
 }
 
 void TierCopies::submit(LiveTensor& tensor, plan::Tier tier, storage::Transfer transfer) {
   transfer.extent = tensor.copy(tier).extent;
   tensor.transfer_tier = tier;
   tensor.transfer = store(tier)->submit(std::move(transfer));
+  health(tier).last_transfer = tensor.transfer;
 }
 
 void TierCopies::cancel(const LiveTensor& tensor) {

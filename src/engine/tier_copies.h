@@ -41,10 +41,15 @@ class TierCopies {
 
   // --- Room -----------------------------------------------------------------------------------
 
-  // False for a tier that does not exist, and after refuse_writes().
+  // False for a tier that does not exist, and for one whose writes keep failing.
   bool takes_writes(plan::Tier tier) const { return store(tier) != nullptr && !is_refused(tier); }
-  // After a failed write.
-  void refuse_writes(plan::Tier tier) { is_write_refused_[static_cast<size_t>(tier)] = true; }
+
+  // The tensor's write to a tier has ended well, or has failed. A store with several drives places
+  // later extents on the others, so that after a failure nothing is written to a place that was
+  // reserved before. The tier takes no more writes when more of them have failed in a row than it
+  // has drives, each begun after the failure before was known.
+  void note_written(plan::Tier tier) { health(tier).failures_in_a_row = 0; }
+  void note_failed_write(const LiveTensor& tensor, plan::Tier tier);
 
   // Gives the tensor's copy on the tier an extent, unless it has one. kPlanned: the copy is one of
   // the plan's. Where the tier is full, stale copies of `live` lose their extents. Requires
@@ -60,7 +65,7 @@ class TierCopies {
   // before. Copies of `live` that are there stay where they are; stale ones lose their extents.
   void lay_out(const Schedule& schedule, const ProfileBinding& binding, Tensors live);
 
-  // Gives the places that no copy uses back to tiers that take writes. True: there were some.
+  // Gives the places that no copy uses back. True: there were some.
   bool give_up_layouts();
 
   // --- Transfers ------------------------------------------------------------------------------
@@ -75,14 +80,26 @@ class TierCopies {
   void leave_stores();
 
  private:
+  // Of the writes to one tier.
+  struct Health {
+    storage::TransferId last_transfer = 0;  // that was submitted
+    storage::TransferId last_before_failure = 0;
+    int32_t failures_in_a_row = 0;
+    bool has_failed_places = false;  // extents and layout may lie where a write failed
+    bool is_refused = false;
+  };
+
   storage::TierStore* store(plan::Tier tier) const { return stores_[static_cast<size_t>(tier)]; }
-  bool is_refused(plan::Tier tier) const { return is_write_refused_[static_cast<size_t>(tier)]; }
+  Health& health(plan::Tier tier) { return health_[static_cast<size_t>(tier)]; }
+  bool is_refused(plan::Tier tier) const { return health_[static_cast<size_t>(tier)].is_refused; }
+  void leave_failed_places(plan::Tier tier, Tensors live);
+  bool give_up_layout(plan::Tier tier);
   std::optional<storage::Extent> reserve_planned(const LiveTensor& tensor, plan::Tier tier);
   bool reclaim_stale(plan::Tier tier, Tensors live);
   void lay_out_tier(plan::Tier tier, const Schedule& schedule, const ProfileBinding& binding);
 
   std::array<storage::TierStore*, kTierCount> stores_;
-  std::array<bool, kTierCount> is_write_refused_ = {};
+  std::array<Health, kTierCount> health_ = {};
   std::array<PlannedCopies, kTierCount> layouts_;  // without copies: no layout
 };
 

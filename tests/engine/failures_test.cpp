@@ -24,14 +24,26 @@ TEST(FailedWrite, TheTensorStays) {
   EXPECT_EQ(session.counters().failed_transfers, 1);
 }
 
-TEST(FailedWrite, FencesTheTierForWrites) {
+TEST(FailedWrite, IsTriedAgainElsewhere) {
   EngineSession session({.budget_units = 2});
   const Tensors t = session.tensors(2);
   session.ssd().fail(io::Direction::kWrite, "worn out");
   EXPECT_FALSE(session.engine().evict_everything().ok());
   session.ssd().heal();
+  EXPECT_TRUE(session.engine().evict_everything().ok());
+  EXPECT_EQ(session.ssd().counters().bytes_written, 2 * kUnitBytes);
+  EXPECT_TRUE(session.use(t).ok());
+}
+
+TEST(FailedWrite, TwiceInARowFencesTheTierForWrites) {
+  EngineSession session({.budget_units = 2});
+  const Tensors t = session.tensors(2);
+  session.ssd().fail(io::Direction::kWrite, "worn out");
+  EXPECT_FALSE(session.engine().evict_everything().ok());
+  EXPECT_FALSE(session.engine().evict_everything().ok());
+  session.ssd().heal();
   (void)session.engine().evict_everything();
-  EXPECT_EQ(session.ssd().counters().bytes_written, 0) << "it has failed once";
+  EXPECT_EQ(session.ssd().counters().bytes_written, 0);
   EXPECT_EQ(t[0]->residency, Residency::kResident);
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <memory>
 #include <optional>
 #include <random>
@@ -14,8 +15,12 @@
 #include "engine/fixture/checking_swap.h"
 #include "engine/fixture/planned_program.h"
 #include "engine/fixture/test_device.h"
+#include "io/extent_file.h"
+#include "io/thread_io.h"
 #include "storage/host_store.h"
 #include "storage/ssd_store.h"
+#include "storage/striped_store.h"
+#include "testing/faulty_io.h"
 #include "testing/scratch_directory.h"
 
 namespace teraio::engine {
@@ -39,6 +44,7 @@ struct Setting {
   bool is_fake = true;
   bool evicts_after_every_op = false;
   uint64_t seed = 1;
+  bool has_failing_drive = false;  // one of three: it takes a few requests, then no more writes
 };
 
 class RealStoresTest : public ::testing::TestWithParam<Setting> {
@@ -49,16 +55,14 @@ class RealStoresTest : public ::testing::TestWithParam<Setting> {
     } else {
       device_ = std::make_unique<TestCpuDevice>(kBudgetBytes);
     }
-    storage::SsdStoreOptions options;
-    options.capacity_bytes = 100 * kUnitBytes;
-    options.device = &device_->device();
-    options.gpu_direct = io::GpuDirect::kOff;
-    options.request_bytes = kUnitBytes / 2;
-    auto ssd = open_ssd_store({{directory_.path(), 0, 0}}, options, clock_);
-    ASSERT_TRUE(ssd.ok()) << ssd.status().message();
+    if (GetParam().has_failing_drive) {
+      open_failing_drives();
+    } else {
+      open_ssd();
+    }
+    ASSERT_NE(ssd_, nullptr);
     auto host = storage::open_host_store(kHostBytes, device_->device(), clock_);
     ASSERT_TRUE(host.ok()) << host.status().message();
-    ssd_ = std::move(*ssd);
     host_ = std::move(*host);
     EngineOptions engine;
     engine.device = &device_->device();
@@ -76,6 +80,43 @@ class RealStoresTest : public ::testing::TestWithParam<Setting> {
     ssd_.reset();
     host_.reset();
     device_->finish();
+  }
+
+  void open_ssd() {
+    storage::SsdStoreOptions options;
+    options.capacity_bytes = 100 * kUnitBytes;
+    options.device = &device_->device();
+    options.gpu_direct = io::GpuDirect::kOff;
+    options.request_bytes = kUnitBytes / 2;
+    auto ssd = open_ssd_store({{directory_.path(), 0, 0}}, options, clock_);
+    ASSERT_TRUE(ssd.ok()) << ssd.status().message();
+    ssd_ = std::move(*ssd);
+  }
+
+  void open_failing_drives() {
+    storage::StripedStoreOptions options;
+    options.request_bytes = kUnitBytes / 2;
+    std::vector<storage::DriveSpec> drives(3);
+    for (size_t i = 0; i < drives.size(); ++i) {
+      drives[i].name = "drive" + std::to_string(i);
+      drives[i].capacity_bytes = 40 * kUnitBytes;
+      auto file =
+          io::ExtentFile::create(directory_.path(), {.size_bytes = drives[i].capacity_bytes});
+      ASSERT_TRUE(file.ok()) << file.status().message();
+      drives[i].file = std::move(*file);
+      auto io = io::make_thread_io(drives[i].file.fd(), drives[i].file.is_direct(),
+                                   2 * options.queue_depth);
+      drives[i].io = i == 1 ? make_failing(std::move(io)) : std::move(io);
+    }
+    ssd_ = std::make_unique<storage::StripedStore>(std::move(drives), options, clock_);
+  }
+
+  static std::unique_ptr<io::DriveIo> make_failing(std::unique_ptr<io::DriveIo> io) {
+    const auto schedule = [count = 0](const io::IoRequest& request) mutable {
+      const bool fails = request.direction == io::Direction::kWrite && ++count > 20;
+      return fails ? std::optional(testing::Fault{.error_number = EIO}) : std::nullopt;
+    };
+    return testing::make_faulty_io(std::move(io), schedule);
   }
 
   size_t below(size_t count) { return random_() % count; }
@@ -171,6 +212,13 @@ TEST_P(RealStoresTest, EveryUseSeesWhatWasLastWritten) {
       ASSERT_EQ(engine_->evict_everything(), Status());
     }
   }
+  if (GetParam().has_failing_drive) {
+    EXPECT_GT(engine_->counters().failed_transfers, 0);
+    const int64_t written_bytes = ssd_->counters().bytes_written;
+    ASSERT_EQ(engine_->evict_everything(), Status());
+    EXPECT_GT(ssd_->counters().bytes_written, written_bytes) << "the other drives are used";
+    return;
+  }
   EXPECT_GT(ssd_->counters().bytes_read, 0);
   EXPECT_GT(host_->counters().bytes_read, 0);
   EXPECT_TRUE(is_laid_out_);
@@ -180,7 +228,9 @@ INSTANTIATE_TEST_SUITE_P(
     Settings, RealStoresTest,
     ::testing::Values(Setting{"cpu", false, false, 1}, Setting{"fake1", true, false, 1},
                       Setting{"fake2", true, false, 2}, Setting{"fake3", true, false, 3},
-                      Setting{"stress4", true, true, 4}, Setting{"stress5", true, true, 5}),
+                      Setting{"stress4", true, true, 4}, Setting{"stress5", true, true, 5},
+                      Setting{"failing6", false, false, 6, true},
+                      Setting{"failing7", false, false, 7, true}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -34,6 +34,7 @@ class TierCopiesTest : public ::testing::Test {
   void TearDown() override {
     if (ssd_ != nullptr) ssd_->end_all();
     for (LiveTensor* tensor : live_) copies_->release(*tensor);
+    device_->device().release(memory_);
     device_->finish();
   }
 
@@ -53,7 +54,23 @@ class TierCopiesTest : public ::testing::Test {
     copies_->lay_out(schedule, binding_, live_);
   }
 
+  void submit_write(LiveTensor& tensor) {
+    ASSERT_TRUE(reserve(tensor).ok());
+    storage::Transfer transfer;
+    transfer.direction = io::Direction::kWrite;
+    transfer.memory = memory_;
+    transfer.done = [](const storage::Completion&) {};
+    copies_->submit(tensor, plan::Tier::kSsd, std::move(transfer));
+  }
+  // A write that begins when all others have ended, and fails.
+  void fail_write() {
+    submit_write(t_[1]);
+    ssd_->end_all();
+    copies_->note_failed_write(t_[1], plan::Tier::kSsd);
+  }
+
   std::unique_ptr<testing::TestDevice> device_ = testing::make_test_device(8 * kUnitBytes);
+  std::byte* memory_ = device_->device().allocate(kUnitBytes);
   std::unique_ptr<ScriptedStore> ssd_;
   std::unique_ptr<TierCopies> copies_;
   std::array<LiveTensor, 2> t_;
@@ -67,10 +84,40 @@ TEST_F(TierCopiesTest, ATierThatDoesNotExistTakesNoWrites) {
   EXPECT_FALSE(copies_->takes_writes(plan::Tier::kHost));
 }
 
-TEST_F(TierCopiesTest, ATierThatHasFailedTakesNoWrites) {
+TEST_F(TierCopiesTest, ATierThatFailsAgainTakesNoWrites) {
   open(4);
-  copies_->refuse_writes(plan::Tier::kSsd);
+  fail_write();
+  EXPECT_TRUE(copies_->takes_writes(plan::Tier::kSsd)) << "the next place may be a good one";
+  fail_write();
   EXPECT_FALSE(copies_->takes_writes(plan::Tier::kSsd));
+}
+
+TEST_F(TierCopiesTest, AWriteThatEndsWellIsANewStart) {
+  open(4);
+  for (int i = 0; i < 5; ++i) {
+    fail_write();
+    copies_->note_written(plan::Tier::kSsd);
+  }
+  EXPECT_TRUE(copies_->takes_writes(plan::Tier::kSsd));
+}
+
+TEST_F(TierCopiesTest, WritesThatWereUnderWayAtAFailureFailWithIt) {
+  open(4);
+  submit_write(t_[0]);
+  fail_write();
+  copies_->note_failed_write(t_[0], plan::Tier::kSsd);
+  EXPECT_TRUE(copies_->takes_writes(plan::Tier::kSsd));
+}
+
+TEST_F(TierCopiesTest, StaleCopiesGetNewPlacesAfterAFailure) {
+  open(4);
+  lay_out();
+  ASSERT_TRUE(reserve(t_[0]).ok());
+  const storage::Extent extent = copy(t_[0]).extent;
+  fail_write();
+  ASSERT_TRUE(reserve(t_[0]).ok());
+  EXPECT_NE(copy(t_[0]).extent, extent);
+  EXPECT_TRUE(ssd_->laid_out.empty());
 }
 
 TEST_F(TierCopiesTest, AnExtentIsKeptForTheNextWrite) {
@@ -171,14 +218,6 @@ TEST_F(TierCopiesTest, ALayoutIsGivenUpOnce) {
   EXPECT_TRUE(ssd_->laid_out.empty());
   EXPECT_FALSE(copies_->give_up_layouts());
   EXPECT_TRUE(reserve(t_[0], Priority::kPlanned).ok());
-}
-
-TEST_F(TierCopiesTest, ATierThatHasFailedKeepsItsLayout) {
-  open(4);
-  lay_out();
-  copies_->refuse_writes(plan::Tier::kSsd);
-  EXPECT_FALSE(copies_->give_up_layouts());
-  EXPECT_EQ(ssd_->laid_out.size(), 1u);
 }
 
 TEST_F(TierCopiesTest, NoTierIsLeftAfterTheStores) {
