@@ -1,9 +1,13 @@
 #include "engine/engine.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "base/units.h"
@@ -213,27 +217,44 @@ Status Engine::evict_everything() {
 Status Engine::restore_all() {
   due_prefetches_.clear();
   mover_.wait_until_idle();
-  std::vector<Use> all;
-  for (LiveTensor* tensor : live_) all.push_back({tensor, false});
-  for (const Use& use : all) ++use.tensor->pin_count;  // none leaves for another
-  const Status status = bring_back(all);
-  for (const Use& use : all) drop_pin(*use.tensor);
-  if (!status.ok()) return status;
+  TERAIO_RETURN_IF_ERROR(mover_.failure());
+  (void)mover_.take_last_error();                        // of before
+  for (LiveTensor* tensor : live_) ++tensor->pin_count;  // none leaves for another
+  Status error;
+  for (LiveTensor* tensor : live_)
+    if (Status status = request(*tensor); !status.ok()) error = std::move(status);
   mover_.wait_until_idle();
+  for (LiveTensor* tensor : live_) drop_pin(*tensor);
   TERAIO_RETURN_IF_ERROR(mover_.failure());
   release_copies();
-  return {};
+  if (mover_.offloaded_bytes() == 0) return {};
+  return error_of_lost(error.ok() ? mover_.take_last_error() : error);
+}
+
+Status Engine::error_of_lost(const Status& reason) const {
+  constexpr size_t kNamed = 8;
+  std::vector<std::string> names;
+  for (const LiveTensor* tensor : live_)
+    if (tensor->residency == Residency::kOffloaded)
+      names.push_back(fmt::format("{} ({})", tensor->id, format_size(tensor->size_bytes)));
+  std::string text =
+      fmt::format("{} of {} tensors did not come back: {}", names.size(), live_.size(),
+                  fmt::join(names.begin(), names.begin() + std::min(kNamed, names.size()), ", "));
+  if (names.size() > kNamed) text += fmt::format(" and {} others", names.size() - kNamed);
+  return reason.with_context(text);
 }
 
 void Engine::discard_all() {
   due_prefetches_.clear();
   mover_.wait_until_idle();
   release_copies();
+  for (LiveTensor* tensor : live_) copies_.release(*tensor);
   copies_.leave_stores();
 }
 
 void Engine::release_copies() {
   for (LiveTensor* tensor : live_) {
+    if (tensor->residency == Residency::kOffloaded) continue;  // its only bytes
     copies_.release(*tensor);
     mover_.update_guard(*tensor);
   }

@@ -90,8 +90,9 @@ class Engine {
 
   // Offloads everything that can leave, and waits. For tests in which every use has to restore.
   Status evict_everything();
-  // Restores all tensors and frees the copies on the tiers. On failure (kOutOfMemory when the
-  // budget does not hold them) the copies stay, and nothing is lost.
+  // Restores all tensors and frees their copies on the tiers. Where some do not come back, because
+  // they cannot be read or the budget does not hold them, the others do; the error names them and
+  // the last reason, and their copies stay for another try.
   Status restore_all();
   // Discards the bytes of all offloaded tensors. Nothing moves from now on, and the stores may go.
   void discard_all();
@@ -113,6 +114,7 @@ class Engine {
   ProgramPlace place() const { return {schedule_, position_, op_count_}; }
   void drop_pin(LiveTensor& tensor);
   void release_copies();
+  Status error_of_lost(const Status& reason) const;
   Status bring_back(std::span<const Use> uses);
   Status wait_until_resident(std::span<const Use> uses);
   Status request(LiveTensor& tensor);

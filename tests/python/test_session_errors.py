@@ -1,5 +1,6 @@
 """What bad input gets: one clear line, before training where it can be known."""
 
+import os
 import re
 
 import pytest
@@ -135,3 +136,35 @@ def test_trace_and_plan_that_there_are_not():
         for document in (session.trace, session.plan):
             with pytest.raises(teraio.Error, match="no iteration of the training loop"):
                 document()
+
+
+def damage_file(size_bytes):
+    """Overwrites a block in each of the first megabytes of the session's file."""
+    for number in os.listdir("/proc/self/fd"):
+        path = f"/proc/self/fd/{number}"
+        if os.path.islink(path) and "/.teraio-" in os.readlink(path):
+            with open(path, "r+b") as file:
+                for offset_bytes in range(0, size_bytes, 1 << 20):
+                    os.pwrite(file.fileno(), b"\xff" * 4096, offset_bytes)
+                os.fsync(file.fileno())
+
+
+def test_exit_restores_what_can_be_read_and_names_the_rest(tmp_path):
+    tensors = []
+    with (
+        pytest.raises(teraio.Error, match="came back different from what was written") as failure,
+        budgets.offload("64MB", ssd=tmp_path, checksum=True, evict_after_every_op=True),
+    ):
+        tensors += [torch.full((1 << 20,), float(i)) + 0 for i in range(10)]
+        torch.zeros(1) + 1  # all have been offloaded after this op
+        damage_file(20 << 20)  # half of them
+    lost = 0
+    for i, tensor in enumerate(tensors):
+        try:
+            assert torch.equal(tensor, torch.full((1 << 20,), float(i)))
+        except RuntimeError as error:
+            assert re.search(r"TERAIO: tensor \d+ \(4\.19 MB\) is not on the device", str(error))
+            lost += 1
+    assert 0 < lost < 10
+    message = str(failure.value)
+    assert re.search(rf"{lost} of \d+ tensors did not come back: \d+ \(4\.19 MB\)", message)
