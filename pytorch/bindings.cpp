@@ -54,10 +54,10 @@ class Pin {
     TensorHandle* handle = storage == nullptr ? nullptr : handle_of(*storage);
     if (handle == nullptr || is_forked_child()) return;
     storage_ = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage);
-    remember_storage(*handle, *storage);
     runtime_ = handle->runtime;
     tensor_ = handle->tensor;
     const py::gil_scoped_release no_gil;
+    remember_storage(*handle, *storage);
     const StorageReferenceGuard guard;
     if (const Status status = runtime_->pin(tensor_); !status.ok()) {
       tensor_ = nullptr;
@@ -73,6 +73,7 @@ class Pin {
 
   void release() {
     if (tensor_ == nullptr || is_forked_child()) return;
+    const py::gil_scoped_release no_gil;
     runtime_->unpin(std::exchange(tensor_, nullptr));
   }
 
@@ -81,6 +82,14 @@ class Pin {
   std::shared_ptr<engine::Runtime> runtime_;
   engine::LiveTensor* tensor_ = nullptr;
 };
+
+// Whatever takes the runtime's lock or waits is called without the GIL: a thread that holds the
+// lock may need the GIL before it lets go, in the device's allocator for example.
+template <typename Call>
+auto without_gil(Call call) {
+  const py::gil_scoped_release no_gil;
+  return call();
+}
 
 // Pins the tensor permanently. Returns false when no session manages it, and in a forked child.
 bool pin_address(const py::object& tensor) {
@@ -186,53 +195,55 @@ py::dict to_dict(const storage::TierCounters& c, const std::string& tier) {
 
 py::dict counters(Session& session) {
   engine::Runtime& runtime = session.runtime();
-  py::dict d = to_dict(runtime.memory_usage());
-  update(d, to_dict(runtime.counters()));
-  update(d, to_dict(session.tier_counters(plan::Tier::kSsd), "ssd"));
-  update(d, to_dict(session.tier_counters(plan::Tier::kHost), "host"));
-  update(d, py::dict("bytes_away"_a = runtime.offloaded_bytes(),
-                     "unmovable_bytes"_a = runtime.unmovable_bytes(),
-                     "held_for_good_bytes"_a = runtime.permanently_pinned_bytes(),
-                     "collective_bytes"_a = collective_bytes(),
-                     "deviations"_a = runtime.deviation_count(),
-                     "is_following_plan"_a = runtime.is_following_plan()));
+  const auto of = [&](auto call) { return without_gil(call); };
+  py::dict d = to_dict(of([&] { return runtime.memory_usage(); }));
+  update(d, to_dict(of([&] { return runtime.counters(); })));
+  update(d, to_dict(of([&] { return session.tier_counters(plan::Tier::kSsd); }), "ssd"));
+  update(d, to_dict(of([&] { return session.tier_counters(plan::Tier::kHost); }), "host"));
+  d["bytes_away"] = of([&] { return runtime.offloaded_bytes(); });
+  d["unmovable_bytes"] = of([&] { return runtime.unmovable_bytes(); });
+  d["held_for_good_bytes"] = of([&] { return runtime.permanently_pinned_bytes(); });
+  d["collective_bytes"] = of([&] { return collective_bytes(); });
+  d["deviations"] = of([&] { return runtime.deviation_count(); });
+  d["is_following_plan"] = of([&] { return runtime.is_following_plan(); });
   return d;
 }
 
 py::list memory_timeline(Session& session) {
   py::list list;
-  for (const engine::MemorySample& sample : session.runtime().memory_timeline())
+  const auto samples = without_gil([&] { return session.runtime().memory_timeline(); });
+  for (const engine::MemorySample& sample : samples)
     list.append(py::make_tuple(sample.time_ns, sample.device_bytes));
   return list;
 }
 
 py::object prediction(Session& session) {
-  const std::optional<Prediction> prediction = session.prediction();
+  const auto prediction = without_gil([&] { return session.prediction(); });
   if (!prediction) return py::none();
   return py::dict("ideal_ns"_a = prediction->ideal_ns, "step_ns"_a = prediction->step_ns,
                   "natural_peak_bytes"_a = prediction->natural_peak_bytes);
 }
 
 void save_trace(Session& session, const std::filesystem::path& path) {
-  const std::optional<trace::Trace> trace = session.runtime().trace();
+  const auto trace = without_gil([&] { return session.runtime().trace(); });
   if (!trace)
     raise_unless_ok(
         Status(ErrorCode::kInvalidArgument,
                "there is no trace yet: no iteration of the training loop has repeated"));
-  raise_unless_ok(write_trace(*trace, path));
+  raise_unless_ok(without_gil([&] { return write_trace(*trace, path); }));
 }
 
 void save_plan(Session& session, const std::filesystem::path& path) {
-  const std::optional<trace::Trace> trace = session.runtime().trace();
-  const std::optional<plan::Plan> plan = session.runtime().current_plan();
+  const auto trace = without_gil([&] { return session.runtime().trace(); });
+  const auto plan = without_gil([&] { return session.runtime().current_plan(); });
   if (!trace)
     raise_unless_ok(Status(ErrorCode::kInvalidArgument,
                            "there is no plan yet: no iteration of the training loop has repeated"));
-  raise_unless_ok(session.runtime().planning_status());
+  raise_unless_ok(without_gil([&] { return session.runtime().planning_status(); }));
   if (!plan)
     raise_unless_ok(
         Status(ErrorCode::kInvalidArgument, "there is no plan: all migrations are on demand"));
-  raise_unless_ok(write_plan(*plan, *trace, path));
+  raise_unless_ok(without_gil([&] { return write_plan(*plan, *trace, path); }));
 }
 
 trace::TensorKind kind_of(const std::string& name) {
@@ -247,7 +258,7 @@ trace::TensorKind kind_of(const std::string& name) {
 void describe(const at::Tensor& tensor, const std::string& kind, const std::string& name) {
   c10::StorageImpl* storage = storage_of(tensor);
   if (TensorHandle* handle = storage == nullptr ? nullptr : handle_of(*storage))
-    handle->runtime->describe(handle->tensor, kind_of(kind), name);
+    without_gil([&] { handle->runtime->describe(handle->tensor, kind_of(kind), name); });
 }
 
 // Returns the options named in `given`. None leaves an option at its default. Raises TypeError for
@@ -295,23 +306,20 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
 
   py::class_<Session>(module, "Session")
       .def(py::init([](const py::kwargs& kwargs) {
-        return value_or_raise(Session::open(options_from(kwargs)));
+        SessionOptions options = options_from(kwargs);
+        return value_or_raise(without_gil([&] { return Session::open(std::move(options)); }));
       }))
       .def("start", [](Session& session) { raise_unless_ok(session.start()); })
       .def("stop",
-           [](Session& session) {
-             Status status;
-             {
-               const py::gil_scoped_release released;
-               status = session.stop();
-             }
-             raise_unless_ok(status);
-           })
+           [](Session& session) { raise_unless_ok(without_gil([&] { return session.stop(); })); })
       .def("discard", &Session::discard, no_gil())
       .def("is_running", &Session::is_running)
-      .def("begin_step", [](Session& session) { session.runtime().begin_step(); })
-      .def("begin_own_work", [](Session& session) { session.runtime().begin_own_work(); })
-      .def("end_own_work", [](Session& session) { session.runtime().end_own_work(); })
+      .def(
+          "begin_step", [](Session& session) { session.runtime().begin_step(); }, no_gil())
+      .def(
+          "begin_own_work", [](Session& session) { session.runtime().begin_own_work(); }, no_gil())
+      .def(
+          "end_own_work", [](Session& session) { session.runtime().end_own_work(); }, no_gil())
       .def(
           "end_step",
           [](Session& session) {
@@ -320,11 +328,15 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
           },
           no_gil())
       .def("counters", &counters)
-      .def("iterations", [](Session& session) { return to_dicts(session.runtime().iterations()); })
+      .def("iterations",
+           [](Session& session) {
+             return to_dicts(without_gil([&] { return session.runtime().iterations(); }));
+           })
       .def("memory_timeline", &memory_timeline)
       .def("budget_bytes", [](Session& session) { return session.options().device_budget_bytes; })
-      .def("held_for_good_bytes",
-           [](Session& session) { return session.runtime().permanently_pinned_bytes(); })
+      .def(
+          "held_for_good_bytes",
+          [](Session& session) { return session.runtime().permanently_pinned_bytes(); }, no_gil())
       .def("prediction", &prediction)
       .def("drive_shares", [](const Session& session) { return to_dicts(session.drive_shares()); })
       .def("bound_ns", &Session::bound_ns, no_gil())
