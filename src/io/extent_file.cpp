@@ -181,6 +181,7 @@ Result<ExtentFile> ExtentFile::create(const std::filesystem::path& directory,
   file.fd_ = open_or_leave_none(name, O_DIRECT);
   if (means_no_direct_io(-file.fd_)) file.fd_ = open_or_leave_none(name, 0);
   if (file.fd_ < 0) return directory_error(directory, "cannot create a file", -file.fd_);
+  file.owner_pid_ = getpid();
   file.name_ = name;
   if (!options.keeps_name) TERAIO_RETURN_IF_ERROR(file.remove_name());
   TERAIO_RETURN_IF_ERROR(preallocate(file.fd_, directory, options.size_bytes));
@@ -200,11 +201,13 @@ Status ExtentFile::remove_name() {
 
 ExtentFile::ExtentFile(ExtentFile&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)),
+      owner_pid_(other.owner_pid_),
       is_direct_(other.is_direct_),
       name_(std::exchange(other.name_, {})) {}
 
 ExtentFile& ExtentFile::operator=(ExtentFile&& other) noexcept {
   std::swap(fd_, other.fd_);
+  std::swap(owner_pid_, other.owner_pid_);
   std::swap(is_direct_, other.is_direct_);
   std::swap(name_, other.name_);
   return *this;
@@ -212,7 +215,13 @@ ExtentFile& ExtentFile::operator=(ExtentFile&& other) noexcept {
 
 ExtentFile::~ExtentFile() {
   if (const Status removed = remove_name(); !removed.ok()) spdlog::warn("{}", removed.message());
-  if (fd_ >= 0) close(fd_);
+  if (fd_ < 0) return;
+  // A child that was forked meanwhile may keep the file open for as long as it lives. Its bytes
+  // belong to this process alone.
+  if (getpid() == owner_pid_ && ftruncate(fd_, 0) != 0)
+    spdlog::warn("a file of the ssd tier keeps its room while a child process has it open: {}",
+                 errno_text(errno));
+  close(fd_);
 }
 
 }  // namespace teraio::io

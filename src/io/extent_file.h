@@ -48,6 +48,7 @@ class ExtentFile {
 
  private:
   int fd_ = -1;
+  int owner_pid_ = 0;  // of the process that created the file
   bool is_direct_ = false;
   std::filesystem::path name_;  // empty once the name is removed
 };
