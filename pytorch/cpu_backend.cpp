@@ -1,11 +1,10 @@
 #include "cpu_backend.h"
 
-#include <unistd.h>
-
 #include <cstring>
 
 #include "budgeted_allocator.h"
 #include "device/cpu_device.h"
+#include "device/system_memory.h"
 
 namespace teraio::pytorch {
 namespace {
@@ -14,9 +13,7 @@ class CpuBackend final : public DeviceBackend {
  public:
   c10::Device torch_device() const override { return c10::Device(c10::DeviceType::CPU); }
 
-  Result<int64_t> memory_bytes() const override {
-    return int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
-  }
+  Result<int64_t> memory_bytes() const override { return device::usable_memory_bytes("/"); }
   Result<int64_t> default_budget_bytes() const override {
     return Status(ErrorCode::kInvalidArgument, "the device cpu needs a device budget");
   }

@@ -11,6 +11,8 @@
 #include <climits>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <limits>
 #include <sstream>
 
 #include "base/sysfs.h"
@@ -45,7 +47,39 @@ std::string chosen_word(const std::string& text) {
   return text.substr(begin + 1, end - begin - 1);
 }
 
+// The least limit of the group at `path` and of those above it. `hierarchy` is where groups are
+// mounted. A container may not see its own group: then its limit is that of the mounted root.
+int64_t least_limit_bytes(const std::filesystem::path& hierarchy, std::filesystem::path path,
+                          const char* attribute) {
+  int64_t limit_bytes = std::numeric_limits<int64_t>::max();
+  while (true) {
+    const auto limit = sysfs_number(hierarchy / path.relative_path() / attribute);
+    limit_bytes = std::min(limit_bytes, limit.value_or(limit_bytes));
+    if (!path.has_relative_path()) return limit_bytes;
+    path = path.parent_path();
+  }
+}
+
 }  // namespace
+
+int64_t usable_memory_bytes(const std::filesystem::path& root) {
+  int64_t usable_bytes = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+  const std::filesystem::path groups = root / "sys/fs/cgroup";
+  std::ifstream file(root / "proc/self/cgroup");
+  for (std::string line; std::getline(file, line);) {  // "4:memory:/path", in version 2 "0::/path"
+    const size_t first = line.find(':');
+    const size_t second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controller = line.substr(first + 1, second - first - 1);
+    const std::filesystem::path path = line.substr(second + 1);
+    if (controller.empty())
+      usable_bytes = std::min(usable_bytes, least_limit_bytes(groups, path, "memory.max"));
+    if (controller == "memory")
+      usable_bytes = std::min(usable_bytes,
+                              least_limit_bytes(groups / "memory", path, "memory.limit_in_bytes"));
+  }
+  return usable_bytes;
+}
 
 SystemMemory read_system_memory(const std::filesystem::path& sysfs) {
   const std::filesystem::path settings = sysfs / "kernel/mm";

@@ -1,4 +1,4 @@
-// SystemMemory: the NUMA nodes and huge pages of a machine.
+// SystemMemory: the NUMA nodes and huge pages of a machine, and how much memory there is.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +22,11 @@ struct SystemMemory {
 
 // Values that cannot be read stay empty or 0.
 SystemMemory read_system_memory(const std::filesystem::path& sysfs);
+
+// Returns how much memory this process can use: what the machine has, or less where the process's
+// control group (of either version) or a group above it has a limit, as in a container. `root` is
+// "/", or a copy of its proc and sys in tests.
+int64_t usable_memory_bytes(const std::filesystem::path& root);
 
 // Returns the node for memory between a drive and a device: the node nearest to the device, because
 // it copies all of that memory, or the drive's node if the device's is unknown (-1). Returns

@@ -17,6 +17,7 @@
 #include "device/cpu_device.h"
 #include "device/host_memory.h"
 #include "testing/page_memory.h"
+#include "testing/scratch_directory.h"
 #include "testing/sysfs_tree.h"
 
 namespace teraio::device {
@@ -168,6 +169,43 @@ TEST_F(HostMemoryTest, IsPlacedOnlyWhereThereIsAChoice) {
   if (policy < 0) GTEST_SKIP() << "the system does not tell of NUMA policies";
   EXPECT_EQ(policy, has_choice ? int{MPOL_PREFERRED} : int{MPOL_DEFAULT});
   EXPECT_EQ(memory->description().find("NUMA") != std::string::npos, has_choice);
+}
+
+// A copy of the files that name a process's groups and their limits.
+class UsableMemory : public ::testing::Test {
+ protected:
+  void write(const std::filesystem::path& path, const std::string& text) {
+    std::filesystem::create_directories((root_.path() / path).parent_path());
+    std::ofstream(root_.path() / path) << text;
+  }
+  int64_t usable_bytes() const { return usable_memory_bytes(root_.path()); }
+
+  const testing::ScratchDirectory root_;
+};
+
+TEST_F(UsableMemory, IsTheMachinesWithoutAGroup) {
+  EXPECT_EQ(usable_bytes(), int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE));
+}
+
+TEST_F(UsableMemory, IsTheLeastLimitOfTheGroupsAbove) {
+  write("proc/self/cgroup", "0::/jobs/training\n");
+  write("sys/fs/cgroup/jobs/training/memory.max", "max\n");
+  write("sys/fs/cgroup/jobs/memory.max", "50000000\n");
+  EXPECT_EQ(usable_bytes(), 50'000'000);
+  write("sys/fs/cgroup/jobs/training/memory.max", "40000000\n");
+  EXPECT_EQ(usable_bytes(), 40'000'000);
+}
+
+TEST_F(UsableMemory, AContainerSeesItsGroupAsTheRoot) {
+  write("proc/self/cgroup", "0::/../../pod/container\n");
+  write("sys/fs/cgroup/memory.max", "30000000\n");
+  EXPECT_EQ(usable_bytes(), 30'000'000);
+}
+
+TEST_F(UsableMemory, KnowsTheFirstVersionOfGroups) {
+  write("proc/self/cgroup", "5:cpu:/x\n4:memory:/jobs\n0::/\n");
+  write("sys/fs/cgroup/memory/jobs/memory.limit_in_bytes", "20000000\n");
+  EXPECT_EQ(usable_bytes(), 20'000'000);
 }
 
 }  // namespace
