@@ -329,8 +329,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
           no_gil())
       .def("counters", &counters)
       .def("iterations",
-           [](Session& session) {
-             return to_dicts(without_gil([&] { return session.runtime().iterations(); }));
+           [](Session& session, size_t first) {
+             return to_dicts(without_gil([&] { return session.runtime().iterations(first); }));
            })
       .def("memory_timeline", &memory_timeline)
       .def("budget_bytes", [](Session& session) { return session.options().device_budget_bytes; })

@@ -32,6 +32,8 @@ class RunReporter:
             self._directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise Error(f"the report directory {directory}: {error.strerror}") from None
+        self._steps = 0
+        self._mode = "on demand"  # of the last step
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._write_progress, daemon=True)
 
@@ -61,13 +63,15 @@ class RunReporter:
 
     def _progress(self):
         counters = self._session.counters()
-        iterations = self._session.iterations()
+        for iteration in self._session.iterations(first=self._steps):
+            self._steps += 1
+            self._mode = iteration["mode"]
         return {
-            "step": len(iterations),
+            "step": self._steps,
             "device_bytes": counters["device_bytes"],
             "ssd_bytes_read": counters["ssd_bytes_read"],
             "ssd_bytes_written": counters["ssd_bytes_written"],
-            "mode": iterations[-1]["mode"] if iterations else "on demand",
+            "mode": self._mode,
         }
 
     def _run(self):

@@ -208,8 +208,8 @@ class Session:
         """
         return self._core.counters()
 
-    def iterations(self):
-        """Returns a list with one dict per iteration so far.
+    def iterations(self, first=0):
+        """Returns a list with one dict per iteration so far, from the index `first` on.
 
         - `mode`: "on demand", "planned", or "deviated" if it deviated from the profile.
         - `duration_ns`: the time from the iteration's start to its end.
@@ -218,7 +218,7 @@ class Session:
         - `device_peak_bytes`: the most device memory that PyTorch's allocations took.
         - `op_count`: the number of ops.
         """
-        return self._core.iterations()
+        return self._core.iterations(first)
 
     def memory_timeline(self):
         """Returns a list of pairs (time_ns, device_bytes) of the last complete iteration.

@@ -383,9 +383,10 @@ std::optional<plan::Plan> Runtime::current_plan() const {
   return plan_;
 }
 
-std::vector<IterationRecord> Runtime::iterations() const {
+std::vector<IterationRecord> Runtime::iterations(size_t first) const {
   const std::lock_guard lock(mutex_);
-  return log_.iterations();
+  const std::vector<IterationRecord>& all = log_.iterations();
+  return {all.begin() + static_cast<ptrdiff_t>(std::min(first, all.size())), all.end()};
 }
 
 std::vector<MemorySample> Runtime::memory_timeline() const {

@@ -120,7 +120,8 @@ class Runtime {
   std::optional<trace::Trace> trace() const;
   bool has_trace() const;
   std::optional<plan::Plan> current_plan() const;
-  std::vector<IterationRecord> iterations() const;
+  // From the `first` on.
+  std::vector<IterationRecord> iterations(size_t first = 0) const;
   // Device memory over the last whole iteration: one sample at each op's end at which it changed.
   std::vector<MemorySample> memory_timeline() const;
   EngineCounters counters() const;

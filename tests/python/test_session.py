@@ -374,3 +374,16 @@ def test_program_ends_within_budget_and_a_fixed_overhead(python, tmp_path):
     assert all("True" in words for words in runs), runs
     least_bytes, most_bytes = (int(words[-1]) for words in runs)
     assert most_bytes - least_bytes < 60_000_000 + 30_000_000
+
+
+def test_iterations_from_an_index_on():
+    parameter = torch.zeros(1000, requires_grad=True)
+    optimizer = torch.optim.SGD([parameter], lr=0.1)
+    with budgets.offload("64MB") as session:
+        for _ in range(5):
+            (parameter * 2).sum().backward()
+            optimizer.step()
+        all_of_them = session.iterations()
+        assert len(all_of_them) >= 4
+        assert session.iterations(first=3) == all_of_them[3:]
+        assert session.iterations(first=100) == []
