@@ -9,6 +9,7 @@ and variables that are read when a process starts (PYTHONPATH, OMP_NUM_THREADS) 
 every program computes on one thread. Tests of either start a real interpreter.
 """
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -130,6 +131,8 @@ def _exit_codes(processes):
 
 def _program(request):
     """The program of a request. What this process writes is the program's from here on."""
+    # Extension modules (triton's) report what the interpreter's end does not collect as leaks.
+    atexit.register(gc.unfreeze)
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
