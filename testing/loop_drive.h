@@ -72,6 +72,17 @@ class LoopDrive {
   // Breaks the drive: bytes that were not read before can no longer be read.
   void lose_everything() { std::filesystem::resize_file(backing_, 0); }
 
+  // The drive ends at `size_bytes` from now on: whatever goes beyond fails. Returns the reason if
+  // that is impossible.
+  std::string cut_off(int64_t size_bytes) {
+    std::filesystem::resize_file(backing_, static_cast<uint64_t>(size_bytes));
+    int failed = 0;
+    const std::string text = output_of("losetup --set-capacity \"$(losetup --associated '" +
+                                           backing_.string() + "' --output NAME --noheadings)\"",
+                                       failed);
+    return failed != 0 ? "losetup: " + text : "";
+  }
+
  private:
   std::string set_up(const std::string& file_system, int32_t sector_bytes) {
     std::filesystem::create_directory(path());
