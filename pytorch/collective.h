@@ -2,11 +2,11 @@
 // threads or streams of its own.
 //
 // The operands stay pinned until the collective's Work is over. A Work is over when this module
-// holds the last reference to it: the library's threads have dropped theirs, and so has the
-// program, which must wait for the Work before it uses the results. (Completion alone does not
-// suffice: gloo's reduce_scatter starts its last copy only in that wait, and its Work never reports
-// completion.) On a GPU, libraries other than gloo keep no reference to the Work of what they have
-// enqueued, so there the Work must also report completion.
+// holds the last reference to it. By then the library's threads and the program have released their
+// references, and the program has to wait for the Work before it uses the results. (Completion
+// alone does not suffice: gloo's reduce_scatter starts its last copy only in that wait, and its
+// Work never reports completion.) On a GPU, libraries other than gloo keep no reference to the Work
+// of what they have enqueued, so there the Work must also report completion.
 //
 // Threads: any thread may call the functions. The caller must not hold the runtime's lock, because
 // dropping a Work may free storages. The GIL may be held or not.

@@ -57,7 +57,7 @@ int64_t Evictor::bytes_to_evict(int64_t size_bytes) const {
   return missing_bytes > 0 || mover_.bytes_leaving() > 0 ? missing_bytes : size_bytes;
 }
 
-// True when memory became free at once; writes that were started free theirs later.
+// Returns true if memory is free now. The writes that it started free more when they end.
 bool Evictor::evict_for(int64_t size_bytes, const ProgramPlace& place) {
   bool has_freed = false;
   for (LiveTensor* victim : victims(place)) {

@@ -32,7 +32,8 @@ class Evictor {
   Evictor(const EngineOptions& options, const std::vector<LiveTensor*>& live, TierCopies& copies,
           TensorMover& mover, EngineCounters& counters);
 
-  // The tensor is resident, complete and in nobody's use, has an owner, and is not too small.
+  // Returns whether the tensor is resident and complete, has an owner, is large enough to offload,
+  // and is used by no op or pin.
   bool can_leave(const LiveTensor& tensor) const;
 
   // Returns device memory, which is the caller's. Evicts tensors and waits when it must. Fails

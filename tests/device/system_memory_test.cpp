@@ -148,7 +148,7 @@ TEST_F(HostMemoryTest, TakesReservedHugePagesWhereTheyAreEnough) {
   const ReservedHugePages reserved(4);
   system_ = read_system_memory("/sys");
   if (system_.free_reserved_huge_pages < 4) {
-    GTEST_SKIP() << "the system reserves no huge pages: it lacks memory in one piece, or we root";
+    GTEST_SKIP() << "cannot reserve huge pages: this needs root and unfragmented memory";
   }
   const auto memory = HostMemory::map(4 * kHugePageBytes, *device_);
   ASSERT_TRUE(memory.ok()) << memory.status().message();
