@@ -43,6 +43,11 @@ int observe(PyObject* /*object*/, PyFrameObject* frame, int event, PyObject* arg
 
 }  // namespace
 
+void forget_python_threads() {
+  threads().seen.clear();
+  for (const auto& [thread, profiler] : threads().waiting) threads().seen.insert(thread);
+}
+
 void observe_python_threads() {
   observe_this_thread(true);
   PyThreadState* const self = PyThreadState_Get();

@@ -12,4 +12,8 @@ namespace teraio::pytorch {
 // Threads: the caller holds the GIL.
 void observe_python_threads();
 
+// To be called when a session starts: the thread that started an earlier session is not observed
+// any more, although observe_python_threads() has seen it. The caller holds the GIL.
+void forget_python_threads();
+
 }  // namespace teraio::pytorch

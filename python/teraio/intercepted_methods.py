@@ -248,6 +248,7 @@ def install(session):
         if hasattr(owner, name):  # newer versions of PyTorch have no torch.to_dlpack
             _originals.append((owner, name, owner.__dict__.get(name, _MISSING)))
             setattr(owner, name, wrap(getattr(owner, name)))
+    core.forget_python_threads()
     core.observe_python_threads()
 
 

@@ -119,6 +119,18 @@ def test_profiler_of_a_worker_stays(worker):
         assert worker.calls > seen
 
 
+@pytest.mark.parametrize("worker", [QueueWorker], indirect=True)
+def test_worker_that_had_a_session_of_its_own(worker):
+    def own_session():
+        with budgets.offload("64MB"):
+            torch.zeros(1).add_(1)
+
+    worker.run(own_session)
+    with budgets.offload("64MB", evict_after_every_op=True):
+        changed = change_between_uses(worker.run)
+        assert torch.equal(changed, torch.full((ELEMENTS,), 3.0))
+
+
 def in_raw_thread(start):
     """Returns a function that runs a call in a thread that `start` starts."""
 
