@@ -10,10 +10,33 @@
 
 #include <c10/core/Allocator.h>
 
+#include <atomic>
+#include <memory>
+
 namespace teraio::pytorch {
 
-// Returns the deleter. What its setter stored before it is visible after this call.
-c10::DeleterFnPtr deleter_of(const c10::DataPtr& data_ptr);
+using DataPtrContext = std::unique_ptr<void, c10::DeleterFnPtr>;
+
+// PyTorch has no call that changes one part of a DataPtr. The private members are reached by
+// explicit instantiation, which the language allows to name them.
+template <auto Pointer, auto Data, auto OwnContext>
+struct DataPtrParts {
+  friend void*& address_in(c10::DataPtr& data_ptr) { return data_ptr.*Pointer.*Data; }
+  friend DataPtrContext& context_in(c10::DataPtr& data_ptr) {
+    return data_ptr.*Pointer.*OwnContext;
+  }
+};
+void*& address_in(c10::DataPtr& data_ptr);
+DataPtrContext& context_in(c10::DataPtr& data_ptr);
+template struct DataPtrParts<&c10::DataPtr::ptr_, &c10::detail::UniqueVoidPtr::data_,
+                             &c10::detail::UniqueVoidPtr::ctx_>;
+
+// Returns the deleter. What its setter stored before it is visible after this call. Every op asks
+// for that of each of its storages, so the call is inline.
+inline c10::DeleterFnPtr deleter_of(const c10::DataPtr& data_ptr) {
+  c10::DeleterFnPtr& deleter = context_in(const_cast<c10::DataPtr&>(data_ptr)).get_deleter();
+  return std::atomic_ref(deleter).load(std::memory_order_acquire);
+}
 
 // Replaces context and deleter without calling the old deleter.
 void set_context(c10::DataPtr& data_ptr, void* context, c10::DeleterFnPtr deleter);

@@ -80,8 +80,9 @@ class [[nodiscard]] Result {
 
 }  // namespace teraio
 
-// Returns from the enclosing function with the failure of `expression` (a Status), if it failed.
-#define TERAIO_RETURN_IF_ERROR(expression)                                                        \
-  do {                                                                                            \
-    if (::teraio::Status teraio_status = (expression); !teraio_status.ok()) return teraio_status; \
+// Returns from the enclosing function with the failure of `expression` (a Status), if it failed. A
+// Status that the expression only refers to is copied when it is a failure.
+#define TERAIO_RETURN_IF_ERROR(expression)                                              \
+  do {                                                                                  \
+    if (auto&& teraio_status = (expression); !teraio_status.ok()) return teraio_status; \
   } while (false)
