@@ -1,0 +1,42 @@
+// A library to preload into a program: its drives fail and lie, by a seed.
+//
+// It stands before pread(), pwrite() and io_uring of the C library, so that the whole product runs
+// above it unchanged. A drive is a folder `drive0`, `drive1`, ... in which an SSD directory keeps
+// its file; other files are left alone. io_uring is refused: the product uses threads then.
+//
+// What happens to a request depends on the seed, the drive, the direction, the offset and on how
+// often that offset has been used, and not on the order in which threads run.
+//
+// Threads: requests come from any thread; one thread at a time calls the functions below.
+#pragma once
+
+#include <cstdint>
+
+extern "C" {
+
+// Probabilities per request, 0 to 1. The first that applies, in this order, is what happens.
+struct FaultyDrivesRates {
+  double passing_error;     // EINTR or EAGAIN
+  double partial;           // fewer blocks than asked for
+  double late;              // up to 20 ms
+  double read_error;        // EIO
+  double write_error;       // EIO
+  double full;              // ENOSPC, of a write
+  double flipped_by_read;   // one bit of what is returned
+  double flipped_by_write;  // one bit of what is stored
+  double lost;              // a write that stores nothing
+  double misdirected;       // a write that replaces another chunk instead
+  double torn;              // a write that stores its first half
+};
+
+// From now on requests fail or lie at these rates. All requests of the drive `dead_drive` (-1:
+// none) fail from its request number `dies_at` until before `heals_at`.
+__attribute__((visibility("default"))) void faulty_drives_start(uint64_t seed,
+                                                                const FaultyDrivesRates* rates,
+                                                                int32_t dead_drive, int64_t dies_at,
+                                                                int64_t heals_at);
+
+// From now on requests succeed. Returns how many failed or lied since the start.
+__attribute__((visibility("default"))) int64_t faulty_drives_stop();
+
+}  // extern "C"
