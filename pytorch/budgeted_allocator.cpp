@@ -24,7 +24,8 @@ c10::Allocator*& previous_allocator() {
 }  // namespace
 
 c10::DataPtr BudgetedAllocator::allocate(size_t size_bytes) {
-  const ActiveSession* session = active_session();
+  const SessionUse use;
+  const ActiveSession* session = use.get();
   if (session == nullptr || session->is_dry || !session->backend->torch_device().is_cpu())
     return stock_allocator()->allocate(size_bytes);
   if (size_bytes == 0) return {nullptr, c10::Device(c10::DeviceType::CPU)};

@@ -42,9 +42,9 @@ bool has_native_hook(const c10d::Reducer& reducer) {
   return hook != nullptr && dynamic_cast<const c10d::PythonCommHook*>(hook) == nullptr;
 }
 
-// Returns the active session if it offloads tensors, otherwise null.
-ActiveSession* moving_session() {
-  ActiveSession* session = active_session();
+// Returns the session in use if it offloads tensors, otherwise null.
+ActiveSession* moving_session(const SessionUse& use) {
+  ActiveSession* session = use.get();
   return session == nullptr || session->is_dry || is_forked_child() ? nullptr : session;
 }
 
@@ -79,7 +79,8 @@ std::vector<WeakStorage> compared_by(const c10d::Reducer& reducer) {
 }
 
 std::unique_ptr<AliasCheckScope> compare_owners(const std::vector<WeakStorage>& storages) {
-  const ActiveSession* session = moving_session();
+  const SessionUse use;
+  const ActiveSession* session = moving_session(use);
   if (session == nullptr) return nullptr;
   return std::make_unique<AliasCheckScope>(session->runtime, storages);
 }
@@ -155,7 +156,8 @@ class BeforeReducer final : public ReducerHook {
       : node_(node), shared_(std::move(shared)), comparison_(std::move(comparison)) {}
 
   variable_list operator()(const variable_list& outputs, const variable_list&) override {
-    if (moving_session() == nullptr) return outputs;
+    const SessionUse use;
+    if (moving_session(use) == nullptr) return outputs;
     if (shared_->is_first()) ReducerHooks::Shared::compare_at_end(shared_);
     *comparison_ = compare_owners(shared_->compared_with(node_.variable.grad()));
     return outputs;
@@ -193,7 +195,8 @@ void hook(const at::Tensor& parameter, const std::shared_ptr<ReducerHooks::Share
 }  // namespace
 
 void ReducerHooks::expect_backward(const c10d::Reducer& reducer) {
-  ActiveSession* session = moving_session();
+  const SessionUse use;
+  ActiveSession* session = moving_session(use);
   if (session == nullptr) return;
   const bool is_new = shared_ == nullptr;
   if (is_new) shared_ = std::make_shared<Shared>();

@@ -33,7 +33,7 @@ DrySession::DrySession(const DrySessionOptions& options) : machine_(std::make_sh
   runtime_options.engine.clock = &machine_->clock;
   machine_->runtime.emplace(std::move(runtime_options));
   runtime_ = std::shared_ptr<engine::Runtime>(machine_, &*machine_->runtime);
-  active_ = new ActiveSession();
+  active_ = std::make_shared<ActiveSession>();
   active_->runtime = runtime_;
   active_->backend = &cpu_backend();
   active_->chunk_bytes = list_op_piece_bytes(options.device_memory_bytes);
@@ -47,15 +47,16 @@ Status DrySession::start() {
     return Status(ErrorCode::kInvalidArgument,
                   "a TERAIO session is running in this process: leave it before starting another");
   watch_forks();
-  set_active_session(active_);
+  set_active_session(active_.get());
   observe_this_thread(true);
   return {};
 }
 
 Status DrySession::stop() {
-  if (active_session() != active_) return {};
+  if (active_session() != active_.get()) return {};
   observe_this_thread(false);
   set_active_session(nullptr);
+  retire(active_);
   forget_collectives();
   return runtime_->stop();
 }

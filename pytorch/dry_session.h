@@ -57,7 +57,7 @@ class DrySession {
 
   std::shared_ptr<Machine> machine_;
   std::shared_ptr<engine::Runtime> runtime_;  // shares the machine's ownership
-  ActiveSession* active_;                     // never freed: see active_session()
+  std::shared_ptr<ActiveSession> active_;
 };
 
 }  // namespace teraio::pytorch

@@ -67,7 +67,8 @@ class UnobservedThread {
 // excluded.
 void observe_collective(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                         torch::jit::Stack* stack) {
-  ActiveSession* session = active_session();
+  const SessionUse use;
+  ActiveSession* session = use.get();
   if (session == nullptr || (session->has_streams && session->backend->is_capturing()))
     return call_below(op, keys, stack, kCollectiveKey);
   const OpInfo& info = op_info(op);
@@ -205,7 +206,8 @@ bool acts_on_wrappers(const OpInfo& info, c10::DispatchKeySet keys,
 }
 
 void observe_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  ActiveSession* session = active_session();
+  const SessionUse use;
+  ActiveSession* session = use.get();
   if (session == nullptr) return call_below(op, keys, stack);
   const OpInfo& info = op_info(op);
   ThreadState& thread = this_thread;

@@ -32,7 +32,7 @@ const OpInfo& info_of(const std::string& name) {
 
 OpaqueOp::OpaqueOp(const std::string& name, const std::vector<at::Tensor>& inputs,
                    const std::vector<size_t>& written)
-    : session_(active_session()), info_(info_of(name)) {
+    : session_(SessionUse().share()), info_(info_of(name)) {
   if (session_ == nullptr) return;
   if (session_->backend->is_capturing()) {
     pin_inputs(inputs);
@@ -54,10 +54,10 @@ OpaqueOp::OpaqueOp(const std::string& name, const std::vector<at::Tensor>& input
 
 void OpaqueOp::pin_inputs(const std::vector<at::Tensor>& inputs) {
   const StorageReferenceGuard guard;
-  ActiveSession& session = *std::exchange(session_, nullptr);
-  StorageWalk walk(session, frame_, 0, OpSide::kNestedArguments);
+  const std::shared_ptr<ActiveSession> session = std::exchange(session_, nullptr);
+  StorageWalk walk(*session, frame_, 0, OpSide::kNestedArguments);
   for (const at::Tensor& input : inputs) walk.visit(input, false);
-  pin_all_permanently(*session.runtime, frame_.uses, info_);
+  pin_all_permanently(*session->runtime, frame_.uses, info_);
 }
 
 void OpaqueOp::hold_inputs() {
@@ -92,16 +92,16 @@ void OpaqueOp::end(const std::vector<at::Tensor>& results) {
 
 void OpaqueOp::finish() {
   const StorageReferenceGuard guard;
-  ActiveSession& session = *std::exchange(session_, nullptr);
+  const std::shared_ptr<ActiveSession> session = std::exchange(session_, nullptr);
   if (is_outermost_) {
-    session.runtime->end_op(frame_, info_.name, signature_, /*is_complete=*/true);
-    leave_op(session);
+    session->runtime->end_op(frame_, info_.name, signature_, /*is_complete=*/true);
+    leave_op(*session);
     return;
   }
-  for (const engine::Use& use : frame_.uses) session.runtime->unpin(use.tensor);
+  for (const engine::Use& use : frame_.uses) session->runtime->unpin(use.tensor);
 }
 
-CallbackOps::CallbackOps() : session_(active_session()) {
+CallbackOps::CallbackOps() : session_(SessionUse().share()) {
   if (session_ != nullptr && session_->is_dry) session_ = nullptr;
   if (session_ == nullptr) return;
   was_observed_ = is_this_thread_observed();
@@ -111,8 +111,8 @@ CallbackOps::CallbackOps() : session_(active_session()) {
 
 void CallbackOps::end() {
   if (session_ == nullptr) return;
-  ActiveSession& session = *std::exchange(session_, nullptr);
-  if (is_outermost_) leave_op(session);
+  const std::shared_ptr<ActiveSession> session = std::exchange(session_, nullptr);
+  if (is_outermost_) leave_op(*session);
   observe_this_thread(was_observed_);
 }
 

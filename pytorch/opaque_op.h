@@ -37,7 +37,7 @@ class OpaqueOp {
   void hold_inputs();
   void finish();
 
-  ActiveSession* session_;
+  std::shared_ptr<ActiveSession> session_;  // null: not in a session, or ended
   const OpInfo& info_;  // valid until the process ends: a recording refers to its name
   engine::OpFrame frame_;
   uint64_t signature_ = 0;
@@ -59,7 +59,7 @@ class CallbackOps {
   void end();
 
  private:
-  ActiveSession* session_;
+  std::shared_ptr<ActiveSession> session_;  // null: not in a session, or ended
   bool was_observed_ = false;
   bool is_outermost_ = false;
 };

@@ -315,8 +315,7 @@ void Session::take_hooks_off() {
   observe_this_thread(false);
   set_active_session(nullptr);
   // A thread that entered an op before the end still reads it, maybe after the session object.
-  static auto* ended = new std::vector<std::shared_ptr<ActiveSession>>();
-  ended->push_back(active_);
+  retire(active_);
 }
 
 // Tensors keep the Machine alive as long as they live. The room on the drives is given back now.

@@ -47,11 +47,11 @@ bool is_capturing_now() {
   return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
 }
 
-// Returns the session that manages the current GPU. Returns null when there is none, and when this
-// thread captures a graph or uses another stream than the session's: the session must not move the
-// tensors of such work.
-ActiveSession* session_of_this_thread() {
-  ActiveSession* session = active_session();
+// Returns the session in use if it manages the current GPU. Returns null when there is none, and
+// when this thread captures a graph or uses another stream than the session's: the session must not
+// move the tensors of such work.
+ActiveSession* session_of_this_thread(const SessionUse& use) {
+  ActiveSession* session = use.get();
   if (session == nullptr || !session->backend->torch_device().is_cuda()) return nullptr;
   const bool is_here = session->backend->torch_device().index() == c10::cuda::current_device() &&
                        !session->backend->is_on_other_stream() && !session->backend->is_capturing();
@@ -102,7 +102,8 @@ class CachedMemory final : public device::CudaMemorySource {
 
 // Makes the runtime offload tensors until `size_bytes` are free, if it can.
 void make_room(size_t size_bytes) {
-  ActiveSession* session = session_of_this_thread();
+  const SessionUse use;
+  ActiveSession* session = session_of_this_thread(use);
   if (session == nullptr) return;
   const StorageReferenceGuard guard;
   const Result<engine::Allocation> room =
@@ -137,7 +138,8 @@ class SessionAllocator final : public caching::CUDAAllocator {
   using caching::CUDAAllocator::recordStream;
 
   c10::DataPtr allocate(size_t size_bytes) override {
-    const ActiveSession* session = session_of_this_thread();
+    const SessionUse use;
+    const ActiveSession* session = session_of_this_thread(use);
     // Small tensors are never offloaded, and the caching allocator packs them better.
     if (session == nullptr || static_cast<int64_t>(size_bytes) < session->smallest_tensor_bytes) {
       return with_room(size_bytes, [&] { return stock()->allocate(size_bytes); });

@@ -34,6 +34,19 @@ def test_several_sessions_one_after_another(budget_bytes):
     assert train(JOB) == budgets.reference(NAME)
 
 
+def test_ended_sessions_keep_no_addresses(budget_bytes):
+    def reserved_bytes():
+        gc.collect()
+        fields = dict(line.split(":") for line in Path("/proc/self/status").open())
+        return int(fields["VmSize"].split()[0]) * 1024
+
+    budgets.train_within(JOB, budget_bytes)
+    before = reserved_bytes()
+    for _ in range(3):
+        budgets.train_within(JOB, budget_bytes)
+    assert reserved_bytes() < before + 2**30
+
+
 def test_session_gives_its_room_on_the_drive_back(budget_bytes):
     def open_files_and_threads():
         files = [str(fd.readlink()) for fd in Path("/proc/self/fd").iterdir() if fd.is_symlink()]

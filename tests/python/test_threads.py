@@ -215,3 +215,26 @@ def test_address_that_c_code_asks_for_is_refused(offloaded_once):
     assert library.aoti_torch_get_data_ptr(handle, ctypes.byref(address)) != 0
     with teraio.pin(offloaded_once):
         assert library.aoti_torch_get_data_ptr(handle, ctypes.byref(address)) == 0
+
+
+def test_operators_go_on_in_a_thread_while_sessions_end_and_begin():
+    values = torch.arange(ELEMENTS, dtype=torch.float32)
+    expected = torch.tanh(values + 1)
+    is_over = threading.Event()
+    results = []
+
+    def compute():
+        while not is_over.is_set():
+            try:
+                results.append(torch.equal(torch.tanh(values + 1), expected))
+            except RuntimeError as error:  # an operator from before a session may be refused in it
+                assert "by a thread that TERAIO does not observe" in str(error)
+
+    thread = threading.Thread(target=compute)
+    thread.start()
+    for _ in range(12):
+        with budgets.offload("50MB", evict_after_every_op=True):
+            assert torch.equal(torch.tanh(values + 1), expected)
+    is_over.set()
+    thread.join()
+    assert results and all(results)
