@@ -2,6 +2,7 @@
 
 #include <mutex>
 
+#include "data_pointer.h"
 #include "op_observer.h"
 #include "storage_swap.h"
 
@@ -28,7 +29,8 @@ TensorHandle* adopt(ActiveSession& session, c10::StorageImpl& storage) {
                                                 static_cast<int64_t>(size_bytes));
   if (!adopted.ok()) throw_status(adopted.status(), current_op_name());
   session.backend->copy(adopted->memory, storage.data(), size_bytes);
-  previous = storage.set_data_ptr(make_data_ptr(adopted->handle, adopted->memory));
+  previous = exchange(storage._mutable_data_ptr_no_checks(), adopted->memory, adopted->handle,
+                      &release_handle);
   return adopted->handle;
 }
 

@@ -13,4 +13,13 @@ void set_address(c10::DataPtr& data_ptr, void* memory) {
   std::atomic_ref(address_in(data_ptr)).store(memory, std::memory_order_relaxed);
 }
 
+c10::DataPtr exchange(c10::DataPtr& data_ptr, void* memory, void* context,
+                      c10::DeleterFnPtr deleter) {
+  c10::DataPtr previous(data_ptr.get(), data_ptr.get_context(), data_ptr.get_deleter(),
+                        data_ptr.device());
+  set_address(data_ptr, memory);
+  set_context(data_ptr, context, deleter);
+  return previous;
+}
+
 }  // namespace teraio::pytorch

@@ -1,9 +1,9 @@
 // Changes of a storage's DataPtr in place, while other threads ask it for its handle.
 //
 // Assigning a DataPtr empties its context for a moment, in which another thread's op would take the
-// storage for one that no session manages. These functions store one word at a time, in an order
-// that a concurrent reader can rely on: the context of a managed storage changes once in its life,
-// before its deleter does.
+// storage for one that no session manages, or read half of the new one. These functions store one
+// word at a time, in an order that a concurrent reader can rely on: the context of a managed
+// storage changes once in its life, before its deleter does.
 //
 // Threads: one at a time changes a DataPtr; any number reads meanwhile.
 #pragma once
@@ -43,5 +43,9 @@ void set_context(c10::DataPtr& data_ptr, void* context, c10::DeleterFnPtr delete
 
 // Replaces the address; context and deleter stay.
 void set_address(c10::DataPtr& data_ptr, void* memory);
+
+// Replaces all three, and returns the old ones. The device stays.
+c10::DataPtr exchange(c10::DataPtr& data_ptr, void* memory, void* context,
+                      c10::DeleterFnPtr deleter);
 
 }  // namespace teraio::pytorch

@@ -296,7 +296,8 @@ Status Session::stop() {
   take_hooks_off();
   const StorageReferenceGuard guard;
   forget_collectives();
-  machine_->device->set_budget_bytes(std::numeric_limits<int64_t>::max());
+  runtime_->while_nothing_moves(
+      [&] { machine_->device->set_budget_bytes(std::numeric_limits<int64_t>::max()); });
   TERAIO_RETURN_IF_ERROR(runtime_->stop());
   close_stores();
   return {};
