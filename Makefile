@@ -37,7 +37,7 @@ test:  ## test in minutes: every C++ test, and the Python tests of the fast leve
 test-all: export TERAIO_REQUIRE_ALL := 1
 test-all:  ## test everything: also the full level, the newest PyTorch and sanitizers; needs root
 	@tools/run_tests.sh build test-cpp test-python test-python-full test-newest sanitize-address \
-	  sanitize-thread
+	  sanitize-thread sanitize-extension-address sanitize-extension-thread
 
 .PHONY: build
 build: $(BUILD)/build.ninja  ## build into build/: the command is build/bin/teraio
@@ -45,7 +45,8 @@ build: $(BUILD)/build.ninja  ## build into build/: the command is build/bin/tera
 
 .PHONY: sanitize
 sanitize:  ## run the tests of raw memory and of threads under sanitizers
-	@tools/run_tests.sh sanitize-address sanitize-thread
+	@tools/run_tests.sh sanitize-address sanitize-thread sanitize-extension-address \
+	  sanitize-extension-thread
 
 .PHONY: bench
 bench: build corpus  ## run every benchmark; leaves build/bench/*.json and prints a table
@@ -152,6 +153,28 @@ sanitize-address sanitize-thread: sanitize-%: packages
 	@cmake --build $(BUILD)-$* --target $(sanitized_$*:%=%_tests)
 	@GTEST_FILTER='$(only_sanitized_$*)-$(not_sanitized_$*)' ctest --test-dir $(BUILD)-$* --output-on-failure -j $(JOBS) \
 	  -L '^($(subst $(space),|,$(sanitized_$*)))$$'
+
+# The extension under a sanitizer, in a Python that has the sanitizer's library preloaded. Python and
+# PyTorch are not instrumented: their own accesses are not checked, and Python leaks by design. The
+# thread sanitizer does not support children of programs with threads, such as a data loader's.
+sanitizer_library = $(shell gcc -print-file-name=lib$(1).so) $(shell gcc -print-file-name=libstdc++.so.6)
+sanitize-extension-address: export ASAN_OPTIONS := detect_leaks=0
+sanitize-extension-thread: export TSAN_OPTIONS := ignore_noninstrumented_modules=1 report_signal_unsafe=0 die_after_fork=0 exitcode=66
+sanitize-extension-address: preload = $(call sanitizer_library,asan)
+sanitize-extension-thread: preload = $(call sanitizer_library,tsan)
+sanitize-extension-thread: selection = -k "not data_loader"
+
+.PHONY: sanitize-extension-address sanitize-extension-thread
+sanitize-extension-address sanitize-extension-thread: sanitize-extension-%: setup
+	@echo "Building the extension for the $* sanitizer in $(BUILD)-$*"
+	@mkdir -p $(BUILD)-$*
+	@cmake -S . -B $(BUILD)-$* -G Ninja -DTERAIO_SANITIZE=$* -DCMAKE_BUILD_TYPE=None \
+	  -DCMAKE_CXX_FLAGS="-O1 -g1" -DTERAIO_BUILD_PYTORCH=ON -DPython_EXECUTABLE=$(python) \
+	  -DTERAIO_BUILD_TOOLS=OFF -DTERAIO_BUILD_BENCHMARKS=OFF >$(BUILD)-$*/configure.log || \
+	  { cat $(BUILD)-$*/configure.log; exit 1; }
+	@cmake --build $(BUILD)-$* --target teraio_pytorch
+	@LD_PRELOAD="$(preload)" PYTHONPATH=$(CURDIR)/$(BUILD)-$*/python $(python) -m pytest -n 0 \
+	  $(selection) tests/python/test_threads.py tests/python/test_session.py
 
 # The training text: the prose sources of the Python documentation.
 .PHONY: corpus

@@ -20,6 +20,7 @@ mkdir -p "$logs"
 expected_minutes() {
   case $1 in
     sanitize-address | sanitize-thread) echo 6 ;;
+    sanitize-extension-*) echo 7 ;;
     test-python-full) echo 12 ;;
     test-newest) echo 14 ;;
     *) echo 0 ;;
