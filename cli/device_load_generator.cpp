@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "base/units.h"
 
 namespace teraio::cli {
@@ -100,11 +101,15 @@ Result<probe::LoadRates> measure_bare_copies(device::Device& device, const devic
   for (const io::Direction direction : {io::Direction::kRead, io::Direction::kWrite}) {
     const size_t way = index_of(direction);
     if (!is_active[way] || !rates[0].ok()) continue;
-    threads.emplace_back([&, direction, way] {
+    Result<std::thread> thread = start_thread([&, direction, way] {
       const auto first = static_cast<int64_t>(2 * way) * kLoadTransferBytes;
       std::byte* const places[2] = {host.at(first), host.at(first + kLoadTransferBytes)};
       rates[way] = copy_one_way(device, memory[way], places, direction, duration_ns);
     });
+    if (thread.ok())
+      threads.push_back(std::move(*thread));
+    else
+      rates[way] = thread.status();
   }
   for (std::thread& thread : threads) thread.join();
   for (std::byte* block : memory)

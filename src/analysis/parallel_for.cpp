@@ -5,6 +5,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/thread.h"
+
 namespace teraio::analysis {
 
 void parallel_for(size_t count, int thread_count, const std::function<void(size_t)>& work) {
@@ -14,7 +16,11 @@ void parallel_for(size_t count, int thread_count, const std::function<void(size_
   };
   const size_t others = std::min<size_t>(count, std::max(thread_count, 1)) - (count > 0 ? 1 : 0);
   std::vector<std::thread> threads;
-  for (size_t i = 0; i < others; ++i) threads.emplace_back(take_pieces);
+  for (size_t i = 0; i < others; ++i) {
+    Result<std::thread> thread = start_thread(take_pieces);
+    if (!thread.ok()) break;
+    threads.push_back(std::move(*thread));
+  }
   take_pieces();
   for (std::thread& thread : threads) thread.join();
 }

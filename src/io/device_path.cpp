@@ -47,9 +47,11 @@ Result<DevicePath> open_device_path(std::unique_ptr<DriveIo> drive, device::Devi
     spdlog::info("drive {}: {}; I/O looks its pages up instead", options.drive_name,
                  registered.message());
   auto exact = std::make_unique<RetryingIo>(std::move(drive), options.drive_name, options.window);
-  path.io = std::make_unique<StagedIo>(
+  auto staged = StagedIo::create(
       std::move(exact), std::move(*ring), device,
       StagedIoOptions{.drive_name = options.drive_name, .slot_bytes = options.request_bytes});
+  if (!staged.ok()) return staged.status().with_context("drive " + options.drive_name);
+  path.io = std::move(*staged);
   auto direct = open_direct(device, options, *path.io);
   if (direct.ok()) {
     path.io = std::make_unique<GpuDirectIo>(std::move(*direct), std::move(path.io));

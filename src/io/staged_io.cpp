@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/thread.h"
 
 namespace teraio::io {
 
@@ -17,7 +18,17 @@ StagedIo::StagedIo(std::unique_ptr<ChunkIo> drive, device::HostMemory ring, devi
       chunks_(static_cast<size_t>(ring_.size_bytes() / options_.slot_bytes)),
       arrivals_(chunks_.size()) {
   for (size_t slot = chunks_.size(); slot > 0; --slot) free_slots_.push_back(slot - 1);
-  copier_ = std::thread([this] { watch_copies(); });
+}
+
+Result<std::unique_ptr<StagedIo>> StagedIo::create(std::unique_ptr<ChunkIo> drive,
+                                                   device::HostMemory ring, device::Device& device,
+                                                   StagedIoOptions options) {
+  std::unique_ptr<StagedIo> io(
+      new StagedIo(std::move(drive), std::move(ring), device, std::move(options)));
+  Result<std::thread> copier = start_thread([self = io.get()] { self->watch_copies(); });
+  if (!copier.ok()) return copier.status();
+  io->copier_ = std::move(*copier);
+  return io;
 }
 
 StagedIo::~StagedIo() {
@@ -26,7 +37,7 @@ StagedIo::~StagedIo() {
     is_stopping_ = true;
   }
   copies_changed_.notify_one();
-  copier_.join();
+  if (copier_.joinable()) copier_.join();
 }
 
 Chunk StagedIo::in_slot(size_t slot) const {

@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/status.h"
 #include "device/host_memory.h"
 #include "io/chunk_io.h"
 
@@ -29,9 +30,11 @@ struct StagedIoOptions {
 // The store counts the ring as staging memory.
 class StagedIo final : public ChunkIo {
  public:
-  // The ring's size determines the number of slots. `device` must outlive the result.
-  StagedIo(std::unique_ptr<ChunkIo> drive, device::HostMemory ring, device::Device& device,
-           StagedIoOptions options);
+  // The ring's size determines the number of slots. `device` must outlive the result. Fails if the
+  // system refuses the thread.
+  static Result<std::unique_ptr<StagedIo>> create(std::unique_ptr<ChunkIo> drive,
+                                                  device::HostMemory ring, device::Device& device,
+                                                  StagedIoOptions options);
   ~StagedIo() override;
 
   std::string description() const override { return drive_->description() + ", staged"; }
@@ -40,6 +43,9 @@ class StagedIo final : public ChunkIo {
   void wake() override { drive_->wake(); }
 
  private:
+  StagedIo(std::unique_ptr<ChunkIo> drive, device::HostMemory ring, device::Device& device,
+           StagedIoOptions options);
+
   struct Copy {
     size_t slot = 0;
     device::Event end;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/fiemap.h>
 #include <linux/fs.h>
+#include <spdlog/spdlog.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -19,13 +20,18 @@
 #include <utility>
 #include <vector>
 
+#include "base/thread.h"
+
 namespace teraio::io {
 namespace {
 
 class ThreadIo final : public DriveIo {
  public:
-  explicit ThreadIo(ThreadIoOptions options);
+  explicit ThreadIo(ThreadIoOptions options) : options_(std::move(options)) {}
   ~ThreadIo() override;
+
+  // Fails if there is no thread at all.
+  Status start();
 
   std::string_view description() const override { return options_.description; }
   std::string error_text(int64_t error_number) const override {
@@ -50,9 +56,19 @@ class ThreadIo final : public DriveIo {
   std::vector<std::thread> threads_;
 };
 
-ThreadIo::ThreadIo(ThreadIoOptions options) : options_(std::move(options)) {
+Status ThreadIo::start() {
   // One thread per request in flight, so that no request waits behind another.
-  for (int32_t i = 0; i < options_.window; ++i) threads_.emplace_back([this] { serve(); });
+  for (int32_t i = 0; i < options_.window; ++i) {
+    Result<std::thread> thread = start_thread([this] { serve(); });
+    if (!thread.ok() && threads_.empty()) return thread.status();
+    if (!thread.ok()) {
+      spdlog::warn("{}: {} of {} requests at a time: {}", options_.description, i, options_.window,
+                   thread.status().message());
+      return {};
+    }
+    threads_.push_back(std::move(*thread));
+  }
+  return {};
 }
 
 ThreadIo::~ThreadIo() {
@@ -214,11 +230,13 @@ class BufferedFile {
 
 }  // namespace
 
-std::unique_ptr<DriveIo> make_thread_io(ThreadIoOptions options) {
-  return std::make_unique<ThreadIo>(std::move(options));
+Result<std::unique_ptr<DriveIo>> make_thread_io(ThreadIoOptions options) {
+  auto io = std::make_unique<ThreadIo>(std::move(options));
+  TERAIO_RETURN_IF_ERROR(io->start());
+  return std::unique_ptr<DriveIo>(std::move(io));
 }
 
-std::unique_ptr<DriveIo> make_thread_io(int fd, bool is_direct, int32_t window) {
+Result<std::unique_ptr<DriveIo>> make_thread_io(int fd, bool is_direct, int32_t window) {
   ThreadIoOptions options;
   options.description = is_direct ? "threads direct" : "threads buffered";
   options.window = window;

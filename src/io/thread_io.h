@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "base/status.h"
 #include "io/drive_io.h"
 
 namespace teraio::io {
@@ -22,12 +23,13 @@ struct ThreadIoOptions {
   std::function<void()> on_result;
 };
 
-// Starts `window` threads, which the destructor joins.
-std::unique_ptr<DriveIo> make_thread_io(ThreadIoOptions options);
+// Starts `window` threads, which the destructor joins. If the system refuses some of them, logs a
+// warning and uses the others; fails if it refuses all.
+Result<std::unique_ptr<DriveIo>> make_thread_io(ThreadIoOptions options);
 
 // Transfers with pread and pwrite. `fd` must outlive the result. Without direct I/O, drops the page
 // cache after every request, because the cache would occupy the host memory that offloading is to
 // save.
-std::unique_ptr<DriveIo> make_thread_io(int fd, bool is_direct, int32_t window);
+Result<std::unique_ptr<DriveIo>> make_thread_io(int fd, bool is_direct, int32_t window);
 
 }  // namespace teraio::io

@@ -8,6 +8,7 @@
 #include <limits>
 #include <numeric>
 #include <span>
+#include <system_error>
 #include <utility>
 
 #include "base/clock.h"
@@ -154,6 +155,16 @@ struct Incumbent {
 // a configuration tries both; the later rounds use the better one.
 enum class ReadTiming : uint8_t { kUndecided, kEarly, kLimited };
 
+// Runs `work` on another thread, or in get() when the system refuses a thread.
+template <typename Work>
+auto run_beside(Work work) {
+  try {
+    return std::async(std::launch::async, work);
+  } catch (const std::system_error&) {
+    return std::async(std::launch::deferred, work);
+  }
+}
+
 class Search {
  public:
   Search(const Problem& problem, const PlannerOptions& options)
@@ -237,9 +248,8 @@ class Search {
     for (size_t i = 0; i < configs.size() && !done(incumbent_); i += 2) {
       std::future<Incumbent> beside;
       if (i + 1 < configs.size())
-        beside = std::async(std::launch::async, [this, &configs, i] {
-          return run_config(configs[i + 1], problem_, incumbent_);
-        });
+        beside = run_beside(
+            [this, &configs, i] { return run_config(configs[i + 1], problem_, incumbent_); });
       Incumbent incumbent = run_config(configs[i], problem_, incumbent_);
       if (beside.valid()) incumbent.merge(beside.get());
       const bool little_gained = incumbent.best_ns > (1 - kLeastGain) * incumbent_.best_ns;

@@ -105,8 +105,7 @@ Result<std::unique_ptr<TierStore>> open_host_store(int64_t limit_bytes, device::
   options.name = "host";
   options.queue_depth = kQueueDepth;
   if (!device.is_host_addressable()) options.request_bytes = kAsynchronousCopyBytes;
-  return std::unique_ptr<TierStore>(
-      std::make_unique<StripedStore>(std::move(drives), std::move(options), clock));
+  return StripedStore::open(std::move(drives), std::move(options), clock);
 }
 
 }  // namespace teraio::storage

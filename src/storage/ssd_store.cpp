@@ -236,8 +236,7 @@ Result<std::unique_ptr<TierStore>> open_ssd_store(const std::vector<SsdDirectory
   store_options.checksum = options.checksum;
   if (needs_device_path(options) && is_any_direct(drives))
     store_options.segments = options.device->segments();
-  return std::unique_ptr<TierStore>(
-      std::make_unique<StripedStore>(std::move(drives), store_options, clock));
+  return StripedStore::open(std::move(drives), std::move(store_options), clock);
 }
 
 }  // namespace teraio::storage

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/thread.h"
 #include "base/units.h"
 #include "io/retrying_io.h"
 
@@ -58,8 +59,24 @@ StripedStore::StripedStore(std::vector<DriveSpec> drives, StripedStoreOptions op
     extents_.set_weight(static_cast<int32_t>(drives_.size()), spec.weight);
     drives_.push_back(std::make_unique<Drive>(std::move(spec), options_));
   }
-  for (int32_t i = 0; i < extents_.drive_count(); ++i)
-    drives_[i]->thread = std::thread([this, i] { run(i); });
+  start_status_ = start_threads();
+}
+
+Status StripedStore::start_threads() {
+  for (int32_t i = 0; i < extents_.drive_count(); ++i) {
+    Result<std::thread> thread = start_thread([this, i] { run(i); });
+    if (!thread.ok()) return thread.status().with_context("drive " + drives_[i]->name);
+    drives_[i]->thread = std::move(*thread);
+  }
+  return {};
+}
+
+Result<std::unique_ptr<TierStore>> StripedStore::open(std::vector<DriveSpec> drives,
+                                                      StripedStoreOptions options,
+                                                      const Clock& clock) {
+  auto store = std::make_unique<StripedStore>(std::move(drives), std::move(options), clock);
+  TERAIO_RETURN_IF_ERROR(store->start_status());
+  return std::unique_ptr<TierStore>(std::move(store));
 }
 
 StripedStore::~StripedStore() {
@@ -69,7 +86,8 @@ StripedStore::~StripedStore() {
     cancel_waiting();
     for (const auto& drive : drives_) wake(*drive);
   }
-  for (const auto& drive : drives_) drive->thread.join();
+  for (const auto& drive : drives_)
+    if (drive->thread.joinable()) drive->thread.join();
 }
 
 Result<Extent> StripedStore::reserve(int64_t size_bytes) {

@@ -55,8 +55,16 @@ struct StripedStoreOptions {
 
 class StripedStore final : public TierStore {
  public:
+  // Starts a thread per drive. If start_status() is not ok, the store must not be used.
   StripedStore(std::vector<DriveSpec> drives, StripedStoreOptions options, const Clock& clock);
   ~StripedStore() override;
+
+  // Constructs a store and returns its start_status() if that is not ok.
+  static Result<std::unique_ptr<TierStore>> open(std::vector<DriveSpec> drives,
+                                                 StripedStoreOptions options, const Clock& clock);
+
+  // Fails if the system refused a drive's thread.
+  const Status& start_status() const { return start_status_; }
 
   std::string_view name() const override { return options_.name; }
   Result<Extent> reserve(int64_t size_bytes) override;
@@ -128,6 +136,7 @@ class StripedStore final : public TierStore {
     }
   };
 
+  Status start_threads();
   // The function of the drive's thread.
   void run(int32_t drive_index);
   // Processes the results and collects what to do next. Returns false if the thread must end.
@@ -161,6 +170,7 @@ class StripedStore final : public TierStore {
   mutable std::mutex mutex_;
   ExtentTable extents_;
   std::vector<std::unique_ptr<Drive>> drives_;
+  Status start_status_;
   std::unordered_map<TransferId, Job> jobs_;
   std::vector<Ending> endings_;  // of transfers that ended without I/O; drive 0's thread calls them
   TransferId last_id_ = 0;

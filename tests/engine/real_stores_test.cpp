@@ -106,7 +106,8 @@ class RealStoresTest : public ::testing::TestWithParam<Setting> {
       drives[i].file = std::move(*file);
       auto io = io::make_thread_io(drives[i].file.fd(), drives[i].file.is_direct(),
                                    2 * options.queue_depth);
-      drives[i].io = i == 1 ? make_failing(std::move(io)) : std::move(io);
+      ASSERT_TRUE(io.ok()) << io.status().message();
+      drives[i].io = i == 1 ? make_failing(std::move(*io)) : std::move(*io);
     }
     ssd_ = std::make_unique<storage::StripedStore>(std::move(drives), options, clock_);
   }

@@ -1,5 +1,5 @@
-// The buffered path of thread I/O on a drive that breaks: the kernel takes every write, and finds
-// out later that it cannot keep the bytes.
+// The buffered path of thread I/O on a drive that breaks (the kernel takes every write, and finds
+// out later that it cannot keep the bytes), and systems that refuse threads.
 #include "io/thread_io.h"
 
 #include <fcntl.h>
@@ -15,6 +15,7 @@
 #include "base/units.h"
 #include "testing/loop_drive.h"
 #include "testing/scratch_directory.h"
+#include "testing/thread_limit.h"
 
 namespace teraio::io {
 namespace {
@@ -34,7 +35,7 @@ class BufferedThreadIo : public ::testing::Test {
     ASSERT_GE(fd_, 0);
     ASSERT_EQ(fallocate(fd_, 0, 0, kFileBytes), 0);
     ASSERT_EQ(fsync(fd_), 0);
-    io_ = make_thread_io(fd_, false, kWindow);
+    io_ = std::move(make_thread_io(fd_, false, kWindow).value());
   }
 
   void TearDown() override {
@@ -99,6 +100,34 @@ TEST_F(BufferedThreadIo, WritesSucceedWhileThereIsRoom) {
   std::vector<std::byte> written(kFileBytes, std::byte{0x5A});
   for (const auto& [request, result] : run(Direction::kWrite, written.data()))
     EXPECT_EQ(result, kRequestBytes) << request;
+}
+
+// Returns 0 if `count` requests that another thread would serve have ended.
+int move_nothing(int32_t count) {
+  ThreadIoOptions options;
+  options.window = kWindow;
+  options.transfer = [](const IoRequest& request) { return request.size_bytes; };
+  const auto io = make_thread_io(std::move(options));
+  if (!io.ok()) return 2;
+  std::vector<IoResult> results;
+  for (int32_t i = 0; i < count; ++i) (*io)->submit({.size_bytes = 4096});
+  while (results.size() < static_cast<size_t>(count)) (*io)->wait(results);
+  return 0;
+}
+
+class RefusedThreads : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!testing::can_limit_threads()) GTEST_SKIP() << "only root can take another user's limit";
+  }
+};
+
+TEST_F(RefusedThreads, TheThreadsThatThereAreServeAllRequests) {
+  EXPECT_EQ(testing::run_with_threads(kWindow - 2, [] { return move_nothing(2 * kWindow); }), 0);
+}
+
+TEST_F(RefusedThreads, NoThreadAtAllIsAnError) {
+  EXPECT_EQ(testing::run_with_threads(0, [] { return move_nothing(1); }), 2);
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ class BackendFaults : public ::testing::TestWithParam<Backend> {
       if (!io.ok()) GTEST_SKIP() << io.status().message();
       drive.io = std::move(*io);
     } else {
-      drive.io = io::make_thread_io(file->fd(), file->is_direct(), kWindow);
+      drive.io = std::move(io::make_thread_io(file->fd(), file->is_direct(), kWindow).value());
     }
     drive.io = make_faulty_io(std::move(drive.io), std::move(schedule));
     drive.file = std::move(*file);

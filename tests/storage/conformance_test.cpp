@@ -84,7 +84,7 @@ Result<std::unique_ptr<TierStore>> open_unequal_drives(Surroundings& around, boo
     drive.name = "drive" + std::to_string(drives.size());
     drive.capacity_bytes = size_bytes;
     drive.weight = weight;
-    drive.io = io::make_thread_io(file->fd(), is_direct && file->is_direct(), 8);
+    drive.io = std::move(io::make_thread_io(file->fd(), is_direct && file->is_direct(), 8).value());
     drive.file = std::move(*file);
     drives.push_back(std::move(drive));
   }

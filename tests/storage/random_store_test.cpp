@@ -254,8 +254,9 @@ TEST_P(RandomStore, FilesWithFaults) {
     drive.name = "file" + std::to_string(i);
     drive.capacity_bytes = kDriveBytes;
     auto uring = io::open_uring_io(file->fd(), 8);
-    drive.io =
-        uring.ok() ? std::move(*uring) : io::make_thread_io(file->fd(), file->is_direct(), 8);
+    if (!uring.ok()) uring = io::make_thread_io(file->fd(), file->is_direct(), 8);
+    ASSERT_TRUE(uring.ok());
+    drive.io = std::move(*uring);
     drive.io = testing::make_faulty_io(
         std::move(drive.io),
         testing::random_faults(GetParam() + i,

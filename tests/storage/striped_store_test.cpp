@@ -18,6 +18,7 @@
 #include "storage/store_session.h"
 #include "testing/gated_io.h"
 #include "testing/memory_io.h"
+#include "testing/thread_limit.h"
 
 namespace teraio::storage {
 namespace {
@@ -527,6 +528,23 @@ TEST(StripedStoreTimes, NothingBeginsBeforeItWasSubmitted) {
     EXPECT_LE(completion.submit_ns, completion.start_ns);
     EXPECT_LE(completion.start_ns, completion.end_ns);
   }
+}
+
+TEST(StripedStoreStart, ADriveWithoutAThreadIsAnErrorThatNamesIt) {
+  if (!testing::can_limit_threads()) GTEST_SKIP() << "only root can take another user's limit";
+  const auto names_second_drive = [] {
+    VirtualClock clock;
+    std::vector<DriveSpec> drives;
+    for (const char* name : {"first", "second"}) {
+      DriveSpec& drive = drives.emplace_back();
+      drive.name = name;
+      drive.capacity_bytes = kMiB;
+      drive.io = testing::make_memory_io({.capacity_bytes = kMiB}, clock);
+    }
+    const auto store = StripedStore::open(std::move(drives), StripedStoreOptions(), clock);
+    return store.status().message().find("drive second: ") == 0 ? 0 : 2;
+  };
+  EXPECT_EQ(testing::run_with_threads(1, names_second_drive), 0);
 }
 
 }  // namespace

@@ -1,0 +1,32 @@
+// run_with_threads(): a process that the system refuses further threads.
+#pragma once
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <functional>
+
+namespace teraio::testing {
+
+// Only root can become a user that has no other process.
+inline bool can_limit_threads() { return geteuid() == 0; }
+
+// Calls `body` in a child process that may start `thread_count` threads. Returns the result of
+// `body` (0 to 255), or -1 if the child ended in another way. Requires can_limit_threads().
+inline int run_with_threads(int32_t thread_count, const std::function<int()>& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto limit = static_cast<rlim_t>(thread_count) + 1;  // the main thread counts
+    const rlimit limits = {limit, limit};
+    const auto user = static_cast<uid_t>(1'000'000'000 + getpid());
+    if (setrlimit(RLIMIT_NPROC, &limits) != 0 || setuid(user) != 0) _exit(255);
+    _exit(body());
+  }
+  int status = 0;
+  if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status)) return -1;
+  return WEXITSTATUS(status);
+}
+
+}  // namespace teraio::testing
