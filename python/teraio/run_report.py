@@ -59,7 +59,8 @@ class RunReporter:
             # A later attempt may succeed. If the directory cannot be written at all, stop() reports
             # it.
             with contextlib.suppress(OSError):
-                _write(self._directory / "progress.json", self._progress())
+                # The next file follows soon, and a sync would compete with the transfers.
+                _write(self._directory / "progress.json", self._progress(), lasts=False)
 
     def _progress(self):
         counters = self._session.counters()
@@ -125,5 +126,5 @@ def _median_seconds(iterations, field):
     return statistics.median(values[len(values) // 2 :]) if values else 0.0
 
 
-def _write(path, content):
-    replace_file(path, json.dumps(content).encode())
+def _write(path, content, lasts=True):
+    replace_file(path, json.dumps(content).encode(), lasts)

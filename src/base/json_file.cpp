@@ -11,6 +11,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <random>
 
 namespace teraio {
 namespace {
@@ -107,17 +108,71 @@ std::filesystem::path without_links(std::filesystem::path path) {
   return path;
 }
 
+// Removes the file with this name, unless it has been renamed.
+class TemporaryFile {
+ public:
+  // Creates a file beside `target`, with the mode of a new file. Its name cannot be predicted, and
+  // an existing file or link with that name is not used.
+  explicit TemporaryFile(const std::string& target) {
+    std::random_device random;
+    for (int i = 0; i < 100 && fd_ < 0; ++i) {
+      name_ = fmt::format("{}.partial-{:08x}{:08x}", target, random(), random());
+      fd_ = open(name_.c_str(), O_CREAT | O_EXCL | O_NOFOLLOW | O_WRONLY | O_CLOEXEC, 0666);
+      if (fd_ < 0 && errno != EEXIST) return;
+    }
+  }
+  ~TemporaryFile() {
+    if (fd_ < 0) return;
+    if (!is_renamed_) unlink(name_.c_str());
+    close(fd_);
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  int fd() const { return fd_; }
+  bool rename_to(const std::string& target) {
+    is_renamed_ = rename(name_.c_str(), target.c_str()) == 0;
+    return is_renamed_;
+  }
+
+ private:
+  std::string name_;
+  int fd_ = -1;
+  bool is_renamed_ = false;
+};
+
+// Gives the file the mode and, where that is allowed, the owner of the file that it will replace.
+void keep_mode(int fd, const std::string& target) {
+  struct stat old = {};
+  if (stat(target.c_str(), &old) != 0 || !S_ISREG(old.st_mode)) return;
+  if (fchown(fd, old.st_uid, old.st_gid) != 0) errno = 0;
+  fchmod(fd, old.st_mode & 0777);
+}
+
+// Makes the file's name last. File systems that cannot do that refuse it, which is no failure: the
+// file is there.
+void sync_directory(const std::filesystem::path& directory) {
+  const int fd =
+      open(directory.empty() ? "." : directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return;
+  (void)fsync(fd);
+  close(fd);
+}
+
 Status replace_file(const std::filesystem::path& path, std::string_view text) {
-  const std::string target = without_links(path).string();
-  std::string temporary = target + ".partial-XXXXXX";
-  const int descriptor = mkstemp(temporary.data());
-  if (descriptor < 0) return system_failure(path, "create a file beside", errno);
-  fchmod(descriptor, 0644);
-  Status status = write_all(descriptor, path, text);
-  if (status.ok() && rename(temporary.c_str(), target.c_str()) != 0)
-    status = system_failure(path, "replace", errno);
-  if (!status.ok()) unlink(temporary.c_str());
-  return status;
+  const std::filesystem::path target = without_links(path);
+  TemporaryFile file(target.string());
+  if (file.fd() < 0) return system_failure(path, "create a file beside", errno);
+  keep_mode(file.fd(), target.string());
+  // zlib closes the descriptor that it gets.
+  const int writer = fcntl(file.fd(), F_DUPFD_CLOEXEC, 0);
+  if (writer < 0) return system_failure(path, "write", errno);
+  TERAIO_RETURN_IF_ERROR(write_all(writer, path, text));
+  // Errors that the file system reports late, such as those of NFS, come now.
+  if (fsync(file.fd()) != 0) return system_failure(path, "write", errno);
+  if (!file.rename_to(target.string())) return system_failure(path, "replace", errno);
+  sync_directory(target.parent_path());
+  return {};
 }
 
 }  // namespace

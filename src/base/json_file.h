@@ -92,8 +92,9 @@ class JsonDocument {
 // GiB; a failure names the file.
 Result<std::string> read_text_file(const std::filesystem::path& path);
 
-// Replaces `path` atomically: readers see the old file or the new one. When `path` is a symbolic
-// link, its target is replaced. A device or a pipe is written to instead. The text is compressed
+// Replaces `path` atomically: readers see the old file or the new one, also after a power failure.
+// The new file keeps the old one's mode; the umask decides the mode of a first one. When `path` is a
+// symbolic link, its target is replaced. A device or a pipe is written to instead. The text is compressed
 // when the name ends in ".gz"; the same text always gives the same bytes. A failure names the file
 // and leaves the old one unchanged.
 Status write_text_file(const std::filesystem::path& path, std::string_view text);

@@ -47,6 +47,12 @@ class TextFile : public ::testing::Test {
     return text.ok() ? *text : "";
   }
 
+  unsigned mode_of(const std::string& name) const {
+    struct stat facts = {};
+    EXPECT_EQ(stat(path(name).c_str(), &facts), 0);
+    return facts.st_mode & 07777;
+  }
+
   size_t files_here() const {
     const std::filesystem::directory_iterator files(scratch_.path());
     return static_cast<size_t>(std::distance(begin(files), end(files)));
@@ -99,11 +105,18 @@ TEST_F(TextFile, HasTheSameBytesForTheSameText) {
   EXPECT_EQ(bytes_of(path("a.gz")), bytes_of(path("b.gz")));
 }
 
-TEST_F(TextFile, CanBeReadByOthers) {
+TEST_F(TextFile, HasTheModeThatTheUmaskAllows) {
+  const mode_t before = umask(0027);
   write(path("a"), "text");
-  struct stat facts = {};
-  ASSERT_EQ(stat(path("a").c_str(), &facts), 0);
-  EXPECT_EQ(facts.st_mode & 0777, 0644U);
+  umask(before);
+  EXPECT_EQ(mode_of("a"), 0640U);
+}
+
+TEST_F(TextFile, KeepsTheModeOfTheFileThatItReplaces) {
+  put(path("a"), "old");
+  ASSERT_EQ(chmod(path("a").c_str(), 0604), 0);
+  write(path("a"), "new");
+  EXPECT_EQ(mode_of("a"), 0604U);
 }
 
 TEST_F(TextFile, IsReplacedAsAWhole) {

@@ -115,6 +115,34 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
     assert path.read_text() == "better"
 
 
+def test_a_new_file_follows_the_umask_and_an_old_one_keeps_its_mode(tmp_path):
+    path = tmp_path / "plan.json"
+    before = os.umask(0o027)
+    try:
+        replace_file(path, b"new")
+        assert stat.S_IMODE(path.stat().st_mode) == 0o640
+        path.chmod(0o604)
+        replace_file(path, b"newer")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o604
+    assert path.read_text() == "newer"
+
+
+def test_a_planted_link_is_not_followed(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "getpid", lambda: 7)
+    tokens = ["planted", "other"]
+    monkeypatch.setattr("teraio.atomic_file.secrets.token_hex", lambda size: tokens.pop(0))
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    for name in (".plan.json.7", ".plan.json.planted"):
+        (tmp_path / name).symlink_to(victim)
+    replace_file(tmp_path / "plan.json", b"new")
+    assert victim.read_text() == "mine"
+    assert (tmp_path / "plan.json").read_text() == "new"
+    assert not tokens
+
+
 def test_a_link_and_what_is_no_file_stay_what_they_are(tmp_path):
     (tmp_path / "link.json").symlink_to("target.json")
     replace_file(tmp_path / "link.json", b"new")

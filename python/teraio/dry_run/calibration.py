@@ -10,6 +10,7 @@ from time import perf_counter
 import torch
 import torch.nn.functional as F
 
+from teraio.atomic_file import replace_file
 from teraio.dry_run.accelerator import Accelerator, to_json
 
 aten = torch.ops.aten
@@ -35,7 +36,7 @@ def calibrate(path, show=print):
         OSError: the file cannot be written.
     """
     accelerator = measure(show)
-    path.write_text(json.dumps(to_json(accelerator), indent=1) + "\n")
+    replace_file(path, (json.dumps(to_json(accelerator), indent=1) + "\n").encode())
     show(f"written to {path}")
 
 
