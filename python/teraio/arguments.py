@@ -12,6 +12,10 @@ from teraio.errors import Error
 from teraio.program import Program
 from teraio.units import parse_size
 
+# The limits of src/base/json_file.h.
+_INFLATED_BYTES_FREE = 64 << 20
+_INFLATION_MAX = 50
+
 
 class Parser(argparse.ArgumentParser):
     """A parser of `teraio NAME [options] (SCRIPT | -m MODULE) [ARGUMENT ...]`.
@@ -121,6 +125,18 @@ def check_output(option, path):
         raise Error(f"{option}: {path} cannot be written: {error.strerror}") from None
 
 
+def _inflated(path):
+    limit_bytes = _INFLATED_BYTES_FREE + _INFLATION_MAX * path.stat().st_size
+    with gzip.open(path) as file:
+        text = file.read(limit_bytes + 1)
+    if len(text) > limit_bytes:
+        raise ValueError(
+            f"expected at most {_INFLATION_MAX} times as much text as compressed data; "
+            "decompress the file first if it is right"
+        )
+    return text
+
+
 def check_json(option, path, expected_format=None):
     """Checks that `path` is a file with a JSON object.
 
@@ -134,8 +150,9 @@ def check_json(option, path, expected_format=None):
     if not path.is_file():
         raise Error(f"{option}: {path} {'is not a file' if path.exists() else 'does not exist'}")
     try:
-        data = path.read_bytes()
-        value = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
+        value = json.loads(_inflated(path) if path.suffix == ".gz" else path.read_bytes())
+    except (MemoryError, RecursionError):
+        raise Error(f"{option}: {path} cannot be read: it does not fit into the memory") from None
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise Error(f"{option}: {path} cannot be read: {error}") from None
     if not isinstance(value, dict):

@@ -13,12 +13,12 @@
 #include <memory>
 #include <random>
 
+#include "base/units.h"
+
 namespace teraio {
 namespace {
 
 using nlohmann::json;
-
-constexpr size_t kLargestFileBytes = size_t{4} << 30;
 
 struct CloseGz {
   void operator()(gzFile file) const { gzclose(file); }
@@ -68,9 +68,24 @@ Status write_all(int descriptor, const std::filesystem::path& path, std::string_
   return system_failure(path, "write", errno != 0 ? errno : EIO);
 }
 
-}  // namespace
+// Compares the bytes that were read so far with the limits.
+Status check_size(gzFile file, const std::filesystem::path& path, int64_t size_bytes) {
+  if (size_bytes > kTextBytesMax)
+    return Status(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{}: expected at most {} of text", path.string(), format_size(kTextBytesMax)));
+  if (size_bytes <= kInflatedBytesFree || gzdirect(file) != 0) return {};
+  const int64_t compressed_bytes = gzoffset(file);
+  if (compressed_bytes < 0) return {};  // a pipe does not tell
+  if (size_bytes <= kInflatedBytesFree + kInflationMax * compressed_bytes) return {};
+  return Status(ErrorCode::kInvalidArgument,
+                fmt::format("{}: {} of compressed data are more than {} of text: expected at most "
+                            "{} times as much; decompress the file first if it is right",
+                            path.string(), format_size(compressed_bytes), format_size(size_bytes),
+                            kInflationMax));
+}
 
-Result<std::string> read_text_file(const std::filesystem::path& path) {
+Result<std::string> read_text(const std::filesystem::path& path) {
   errno = 0;
   GzReader file(gzopen(path.c_str(), "rb"));
   if (!file) return system_failure(path, "open", errno != 0 ? errno : EIO);
@@ -82,9 +97,7 @@ Result<std::string> read_text_file(const std::filesystem::path& path) {
                            static_cast<unsigned>(std::min(text.size() - used, size_t{1} << 30)));
     if (got <= 0) break;
     used += static_cast<size_t>(got);
-    if (used > kLargestFileBytes)
-      return Status(ErrorCode::kInvalidArgument,
-                    fmt::format("{}: expected at most 4 GiB of text", path.string()));
+    TERAIO_RETURN_IF_ERROR(check_size(file.get(), path, static_cast<int64_t>(used)));
   }
   int error = Z_OK;
   const char* message = gzerror(file.get(), &error);
@@ -95,8 +108,6 @@ Result<std::string> read_text_file(const std::filesystem::path& path) {
   text.resize(used);
   return text;
 }
-
-namespace {
 
 // Follows symbolic links, so that write_text_file() replaces the target and keeps the link. The
 // target need not exist.
@@ -176,6 +187,10 @@ Status replace_file(const std::filesystem::path& path, std::string_view text) {
 }
 
 }  // namespace
+
+Result<std::string> read_text_file(const std::filesystem::path& path) {
+  return within_memory(path, [&] { return read_text(path); });
+}
 
 Status write_text_file(const std::filesystem::path& path, std::string_view text) {
   std::error_code error;
@@ -292,11 +307,14 @@ void JsonNode::fail(std::string_view problem) const {
 
 JsonDocument::JsonDocument(const std::filesystem::path& path, std::string_view format)
     : file_(path.string()), root_(this, nullptr, nullptr, nullptr, 0) {
-  const Result<std::string> text = read_text_file(path);
-  if (text.ok())
-    parse(*text, format);
-  else
-    status_ = text.status();
+  const Status read = within_memory(path, [&] { return this->read(format); });
+  if (status_.ok()) status_ = read;
+}
+
+Status JsonDocument::read(std::string_view format) {
+  const Result<std::string> text = read_text_file(file_);
+  if (text.ok()) parse(*text, format);
+  return text.status();
 }
 
 void JsonDocument::parse(const std::string& text, std::string_view format) {

@@ -11,7 +11,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <new>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -68,8 +70,8 @@ class JsonNode {
 // may use a document and its nodes.
 class JsonDocument {
  public:
-  // status() fails when the file cannot be read, is not JSON, or its field "format" is not
-  // `format`.
+  // status() fails when the file cannot be read, does not fit into the memory, is not JSON, or its
+  // field "format" is not `format`.
   JsonDocument(const std::filesystem::path& path, std::string_view format);
   JsonDocument(const JsonDocument&) = delete;
   JsonDocument& operator=(const JsonDocument&) = delete;
@@ -80,6 +82,7 @@ class JsonDocument {
  private:
   friend class JsonNode;
   void fail(ErrorCode code, std::string_view problem);
+  Status read(std::string_view format);
   void parse(const std::string& text, std::string_view format);
 
   std::string file_;
@@ -88,16 +91,38 @@ class JsonDocument {
   JsonNode root_;
 };
 
-// Returns the bytes of a file, decompressed when they are gzip. Fails when they are more than 4
-// GiB; a failure names the file.
+// The largest text that is read. A JSON value takes up to about 20 times its text in memory. An op
+// of a trace takes about 100 bytes, so this is a trace of ten million ops.
+inline constexpr int64_t kTextBytesMax = int64_t{1} << 30;
+// Compressed text may be as large as this, and larger if it is at most kInflationMax times the
+// compressed bytes. Traces are 10 to 13 times as large as their compressed files; gzip could
+// express 1,000 times, by which a small file would fill the memory.
+inline constexpr int64_t kInflatedBytesFree = int64_t{64} << 20;
+inline constexpr int64_t kInflationMax = 50;
+
+// Returns the bytes of a file, decompressed when they are gzip. Returns kInvalidArgument when they
+// exceed the limits above, and kOutOfMemory when there is no memory for them; a failure names the
+// file.
 Result<std::string> read_text_file(const std::filesystem::path& path);
 
 // Replaces `path` atomically: readers see the old file or the new one, also after a power failure.
-// The new file keeps the old one's mode; the umask decides the mode of a first one. When `path` is a
-// symbolic link, its target is replaced. A device or a pipe is written to instead. The text is compressed
-// when the name ends in ".gz"; the same text always gives the same bytes. A failure names the file
-// and leaves the old one unchanged.
+// The new file keeps the old one's mode; the umask decides the mode of a first one. When `path` is
+// a symbolic link, its target is replaced. A device or a pipe is written to instead. The text is
+// compressed when the name ends in ".gz"; the same text always gives the same bytes. A failure
+// names the file and leaves the old one unchanged.
 Status write_text_file(const std::filesystem::path& path, std::string_view text);
+
+// Calls `read`, which returns a Result or a Status. An allocation that fails in it gives
+// kOutOfMemory with the name of the file.
+template <typename Read>
+auto within_memory(const std::filesystem::path& path, Read read) -> decltype(read()) {
+  try {
+    return read();
+  } catch (const std::bad_alloc&) {
+  } catch (const std::length_error&) {
+  }
+  return Status(ErrorCode::kOutOfMemory, path.string() + ": it does not fit into the memory");
+}
 
 // Returns `value` as text, with one line per element of its top-level arrays, so that large files
 // stay readable.

@@ -64,9 +64,7 @@ nlohmann::ordered_json to_json(const Migration& migration, const trace::Trace& t
           {"tier", to_string(migration.tier)}};
 }
 
-}  // namespace
-
-Result<Plan> read_plan(const std::filesystem::path& path, const trace::Trace& trace) {
+Result<Plan> read_fields(const std::filesystem::path& path, const trace::Trace& trace) {
   JsonDocument document(path, kFormat);
   const JsonNode& root = document.root();
   Plan plan;
@@ -83,6 +81,12 @@ Result<Plan> read_plan(const std::filesystem::path& path, const trace::Trace& tr
     plan.migrations.push_back(read_migration(migrations.element(i), trace, positions));
   TERAIO_RETURN_IF_ERROR(document.status());
   return plan;
+}
+
+}  // namespace
+
+Result<Plan> read_plan(const std::filesystem::path& path, const trace::Trace& trace) {
+  return within_memory(path, [&] { return read_fields(path, trace); });
 }
 
 Status write_plan(const Plan& plan, const trace::Trace& trace, const std::filesystem::path& path) {

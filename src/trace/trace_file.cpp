@@ -225,11 +225,7 @@ nlohmann::ordered_json to_json(const Op& op, const Trace& trace) {
           {"workspace_bytes", op.workspace_bytes}};
 }
 
-}  // namespace
-
-Status validate(const Trace& trace) { return Validation(trace).run(); }
-
-Result<Trace> read_trace(const std::filesystem::path& path) {
+Result<Trace> read_fields(const std::filesystem::path& path) {
   JsonDocument document(path, kFormat);
   const JsonNode& root = document.root();
   Trace trace;
@@ -243,6 +239,14 @@ Result<Trace> read_trace(const std::filesystem::path& path) {
   TERAIO_RETURN_IF_ERROR(document.status());
   TERAIO_RETURN_IF_ERROR(validate(trace).with_context(path.string()));
   return trace;
+}
+
+}  // namespace
+
+Status validate(const Trace& trace) { return Validation(trace).run(); }
+
+Result<Trace> read_trace(const std::filesystem::path& path) {
+  return within_memory(path, [&] { return read_fields(path); });
 }
 
 Status write_trace(const Trace& trace, const std::filesystem::path& path) {

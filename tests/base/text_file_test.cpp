@@ -2,7 +2,9 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -13,6 +15,7 @@
 #include <string>
 
 #include "base/json_file.h"
+#include "testing/sanitized.h"
 #include "testing/scratch_directory.h"
 
 namespace teraio {
@@ -185,6 +188,42 @@ TEST_F(TextFile, ThatIsDamagedIsRefused) {
   bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
   put(path("a.gz"), bytes);
   EXPECT_EQ(read_text_file(path("a.gz")).status().code(), ErrorCode::kInvalidArgument);
+}
+
+TEST_F(TextFile, ThatInflatesBeyondMeasureIsRefused) {
+  write(path("a.gz"), std::string(kInflatedBytesFree + kInflatedBytesFree / 4, ' '));
+  const Status status = read_text_file(path("a.gz")).status();
+  EXPECT_EQ(status.code(), ErrorCode::kInvalidArgument);
+  EXPECT_THAT(status.message(),
+              AllOf(StartsWith(path("a.gz").string()), HasSubstr("expected at most 50 times")));
+}
+
+TEST_F(TextFile, OfAnySizeInflatesAsFarAsTextDoes) {
+  std::string text(kInflatedBytesFree, ' ');
+  while (text.size() < size_t{80} << 20) text += long_text();
+  write(path("a.gz"), text);
+  EXPECT_EQ(read(path("a.gz")), text);
+}
+
+TEST_F(TextFile, ThatDoesNotFitIntoTheMemoryIsRefused) {
+  if (testing::kIsSanitized) GTEST_SKIP() << "not applicable: a sanitizer reserves address space";
+  std::ofstream(path("a")) << "[";
+  std::filesystem::resize_file(path("a"), size_t{512} << 20);
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit most = {size_t{256} << 20, size_t{256} << 20};
+    setrlimit(RLIMIT_AS, &most);
+    const Status text = read_text_file(path("a")).status();
+    const Status json = JsonDocument(path("a"), "format").status();
+    const auto is_told = [&](const Status& status) {
+      return status.code() == ErrorCode::kOutOfMemory &&
+             status.message().starts_with(path("a").string() + ": ");
+    };
+    _exit(is_told(text) && is_told(json) ? 0 : 2);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
 TEST_F(TextFile, CannotBeMadeInAFolderThatIsMissing) {

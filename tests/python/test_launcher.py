@@ -1,5 +1,6 @@
 """`teraio run`: a program behaves as under python; bad input is refused in one line."""
 
+import gzip
 import json
 import os
 import shutil
@@ -8,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from teraio.arguments import check_json
 from teraio.directories import cache_directory
+from teraio.errors import Error
 
 BUDGET = ("--device-budget", "1GB")
 
@@ -377,3 +380,12 @@ def test_command_runs_a_program(execute, command, program):
     environment = os.environ | {"TERAIO_PYTHON": sys.executable}
     outcome = execute(command, "run", *BUDGET, "train.py", "code", env=environment)
     assert outcome.code == 3 and "'train.py', 'code'" in outcome.out
+
+
+def test_a_compressed_file_that_inflates_beyond_measure_is_refused(tmp_path):
+    path = tmp_path / "plan.json.gz"
+    with gzip.open(path, "wb") as file:
+        for _ in range(70):
+            file.write(b" " * (1 << 20))
+    with pytest.raises(Error, match=r"--plan: .*plan.json.gz cannot be read: expected at most 50"):
+        check_json("--plan", path)
