@@ -5,6 +5,8 @@
 #include <spdlog/spdlog.h>
 #include <sys/mman.h>
 
+#include <cerrno>
+#include <optional>
 #include <utility>
 
 #include "base/units.h"
@@ -17,13 +19,6 @@ std::byte* map_pages(size_t size_bytes, int flags) {
   void* memory =
       mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
   return memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
-}
-
-// Takes huge pages that the administrator set aside. The system reserves all of them now or fails,
-// so that no access fails later. Refuses sizes that would waste part of a huge page.
-std::byte* map_reserved_huge_pages(int64_t size_bytes) {
-  if (size_bytes % kHugePageBytes != 0) return nullptr;
-  return map_pages(static_cast<size_t>(size_bytes), MAP_HUGETLB | MAP_HUGE_2MB);
 }
 
 // Aligns the start to a huge page.
@@ -50,24 +45,51 @@ std::string place_near(std::byte* memory, int64_t size_bytes, std::optional<int3
   return " (" + bound.message() + ")";
 }
 
+// A range of pages that is not yet HostMemory.
+struct Pages {
+  std::byte* memory = nullptr;
+  std::string description;
+};
+
+// Takes huge pages that the administrator set aside, all of them now. The system reserves them at
+// mmap(), and yet the limits of a control group or a cpuset may refuse one at its first access,
+// with a SIGBUS. Refuses sizes that would waste part of a huge page.
+std::optional<Pages> take_reserved_huge_pages(int64_t size_bytes, std::optional<int32_t> node) {
+  if (size_bytes % kHugePageBytes != 0) return std::nullopt;
+  const auto size = static_cast<size_t>(size_bytes);
+  std::byte* memory = map_pages(size, MAP_HUGETLB | MAP_HUGE_2MB);
+  if (memory == nullptr) return std::nullopt;
+  const std::string place = place_near(memory, size_bytes, node);
+  // Kernels before 5.14 cannot do this and do without these pages.
+  if (madvise(memory, size, MADV_POPULATE_WRITE) == 0)
+    return Pages{memory, "reserved huge pages" + place};
+  spdlog::info("{} of reserved huge pages cannot be used: {}", format_size(size_bytes),
+               errno_text(errno));
+  munmap(memory, size);
+  return std::nullopt;
+}
+
+std::optional<Pages> take_plain(int64_t size_bytes, const SystemMemory& system,
+                                std::optional<int32_t> node) {
+  std::byte* memory = map_plain(size_bytes);
+  if (memory == nullptr) return std::nullopt;
+  const bool is_huge =
+      madvise(memory, size_bytes, MADV_HUGEPAGE) == 0 && system.transparent_huge_pages != "never";
+  return Pages{memory, (is_huge ? "transparent huge pages" : "small pages") +
+                           place_near(memory, size_bytes, node)};
+}
+
 }  // namespace
 
 Result<HostMemory> HostMemory::map(int64_t size_bytes, Device& device, int32_t drive_node) {
   const SystemMemory system = read_system_memory("/sys");
-  std::string description = "reserved huge pages";
-  std::byte* memory = map_reserved_huge_pages(size_bytes);
-  if (memory == nullptr) {
-    memory = map_plain(size_bytes);
-    if (memory == nullptr)
-      return Status(ErrorCode::kOutOfMemory,
-                    "the system refuses " + format_size(size_bytes) + " of host memory");
-    const bool is_huge =
-        madvise(memory, size_bytes, MADV_HUGEPAGE) == 0 && system.transparent_huge_pages != "never";
-    description = is_huge ? "transparent huge pages" : "small pages";
-  }
   const auto node = nearest_node(system, device.numa_node(), drive_node);
-  description += place_near(memory, size_bytes, node);
-  return HostMemory(memory, size_bytes, device, std::move(description));
+  std::optional<Pages> pages = take_reserved_huge_pages(size_bytes, node);
+  if (!pages) pages = take_plain(size_bytes, system, node);
+  if (!pages)
+    return Status(ErrorCode::kOutOfMemory,
+                  "the system refuses " + format_size(size_bytes) + " of host memory");
+  return HostMemory(pages->memory, size_bytes, device, std::move(pages->description));
 }
 
 HostMemory::HostMemory(std::byte* memory, int64_t size_bytes, Device& device,

@@ -10,9 +10,9 @@
 
 namespace teraio::device {
 
-// A page uses physical memory from its first access on, or at once if the device pins it. The
-// memory has huge pages where the system provides them. On machines with several NUMA nodes it lies
-// on the node nearest to the device.
+// A page uses physical memory from its first access on; at once if the device pins it, or if it is
+// one of the huge pages that the administrator reserved. The memory has huge pages where the system
+// provides them. On machines with several NUMA nodes it lies on the node nearest to the device.
 //
 // Threads: as a value; distinct objects are independent. Owns the mapping.
 class HostMemory {

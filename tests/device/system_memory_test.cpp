@@ -3,10 +3,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
 #include <linux/mempolicy.h>
+#include <linux/seccomp.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -153,12 +160,45 @@ TEST_F(HostMemoryTest, TakesReservedHugePagesWhereTheyAreEnough) {
   const auto memory = HostMemory::map(4 * kHugePageBytes, *device_);
   ASSERT_TRUE(memory.ok()) << memory.status().message();
   EXPECT_THAT(memory->description(), StartsWith("reserved huge pages"));
+  EXPECT_EQ(read_system_memory("/sys").free_reserved_huge_pages,
+            system_.free_reserved_huge_pages - 4);
   std::memset(memory->at(0), 1, 4 * kHugePageBytes);
   EXPECT_EQ(mapped_kilobytes(memory->at(0), "KernelPageSize:"), kHugePageBytes / 1024);
   const int64_t too_many = (system_.free_reserved_huge_pages + 1) * kHugePageBytes;
   const auto more = HostMemory::map(too_many, *device_);
   ASSERT_TRUE(more.ok()) << more.status().message();
   EXPECT_EQ(more->description().find("reserved"), std::string::npos);
+}
+
+// Makes it fail to populate pages in advance, as for a huge page beyond the limit of a group.
+bool forbid_populating() {
+  sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, MADV_POPULATE_WRITE, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EFAULT),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program = {sizeof(filter) / sizeof(filter[0]), filter};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+TEST_F(HostMemoryTest, TakesOtherPagesWhereAGroupMayNotUseTheReservedOnes) {
+  const ReservedHugePages reserved(4);
+  if (read_system_memory("/sys").free_reserved_huge_pages < 4)
+    GTEST_SKIP() << "cannot reserve huge pages: this needs root and unfragmented memory";
+  const pid_t child = fork();
+  if (child == 0) {
+    if (!forbid_populating()) _exit(77);
+    const auto memory = HostMemory::map(4 * kHugePageBytes, *device_);
+    _exit(memory.ok() && memory->description().find("reserved") == std::string::npos ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "no seccomp here";
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
 TEST_F(HostMemoryTest, IsPlacedOnlyWhereThereIsAChoice) {
