@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <linux/magic.h>
 #include <spdlog/spdlog.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -18,6 +19,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/units.h"
@@ -53,6 +55,16 @@ Status directory_error(const std::filesystem::path& directory, std::string_view 
 std::string random_name() {
   std::random_device random;
   return fmt::format(".teraio-{}-{:08x}{:08x}", getpid(), random(), random());
+}
+
+bool is_random_name(std::string_view name) {
+  constexpr std::string_view kPrefix = ".teraio-";
+  if (!name.starts_with(kPrefix)) return false;
+  name.remove_prefix(kPrefix.size());
+  const size_t pid_end = std::min(name.find_first_not_of("0123456789"), name.size());
+  if (pid_end == 0 || name.substr(pid_end, 1) != "-") return false;
+  name.remove_prefix(pid_end + 1);
+  return name.size() == 16 && name.find_first_not_of("0123456789abcdef") == name.npos;
 }
 
 // O_EXCL never follows a symbolic link. cuFile would refuse a file that has O_NOFOLLOW as well.
@@ -166,6 +178,22 @@ Result<int64_t> free_room_bytes(const std::filesystem::path& directory,
   return std::max<int64_t>(0, free_bytes - reserve_free_bytes) / kBlockBytes * kBlockBytes;
 }
 
+void remove_orphans(const std::filesystem::path& directory) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    if (!is_random_name(entry.path().filename().string())) continue;
+    const int fd = open(entry.path().c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) continue;
+    struct stat info = {};
+    const bool is_orphan = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0 &&
+                           flock(fd, LOCK_EX | LOCK_NB) == 0;
+    if (is_orphan && unlink(entry.path().c_str()) == 0)
+      spdlog::info("ssd directory {}: {} of a process that was killed are free again",
+                   directory.string(), format_size(info.st_size));
+    close(fd);
+  }
+}
+
 Result<ExtentFile> ExtentFile::create(const std::filesystem::path& directory,
                                       const ExtentFileOptions& options) {
   TERAIO_RETURN_IF_ERROR(check_directory(directory, options.allow_ram_directory));
@@ -183,7 +211,10 @@ Result<ExtentFile> ExtentFile::create(const std::filesystem::path& directory,
   if (file.fd_ < 0) return directory_error(directory, "cannot create a file", -file.fd_);
   file.owner_pid_ = getpid();
   file.name_ = name;
-  if (!options.keeps_name) TERAIO_RETURN_IF_ERROR(file.remove_name());
+  if (options.keeps_name)
+    (void)flock(file.fd_, LOCK_EX | LOCK_NB);  // for remove_orphans(), which needs locks as well
+  else
+    TERAIO_RETURN_IF_ERROR(file.remove_name());
   TERAIO_RETURN_IF_ERROR(preallocate(file.fd_, directory, options.size_bytes));
   const Result<bool> is_direct = settle_direct_io(file.fd_, directory);
   if (!is_direct.ok()) return is_direct.status();

@@ -12,7 +12,9 @@ struct ExtentFileOptions {
   int64_t size_bytes = 0;
   int64_t reserve_free_bytes = 0;  // stays free on the file system
   bool allow_ram_directory = false;
-  bool keeps_name = false;  // until remove_name(): GPUDirect Storage needs the file's path
+  // Until remove_name(): GPUDirect Storage needs the file's path. remove_orphans() removes the file
+  // of a process that was killed before.
+  bool keeps_name = false;
 };
 
 // Checks that `directory` exists, is a directory and is not on a RAM file system. Fails with a
@@ -22,6 +24,11 @@ Status check_directory(const std::filesystem::path& directory, bool allow_ram_di
 // Returns the bytes that the file system has free for this user, less the reserve, in whole blocks
 // and never negative. Fails if the file system is read-only.
 Result<int64_t> free_room_bytes(const std::filesystem::path& directory, int64_t reserve_free_bytes);
+
+// Removes the files that processes which no longer live have left in `directory`. Such a file is
+// named as create() names it, is not empty, and is not locked (flock): the owner has locked it
+// since it was empty. Logs each removal. Files that cannot be examined or removed stay.
+void remove_orphans(const std::filesystem::path& directory);
 
 // Owns the file descriptor. The file has no name from the start (or from remove_name() on, see
 // keeps_name): its bytes disappear when the process ends, however it ends, and no other process can

@@ -47,6 +47,7 @@ Status check_options(const std::vector<SsdDirectory>& directories, const SsdStor
 
 Result<Place> inspect(const SsdDirectory& directory, const SsdStoreOptions& options) {
   TERAIO_RETURN_IF_ERROR(io::check_directory(directory.path, options.allow_ram_directory));
+  io::remove_orphans(directory.path);
   const Result<int64_t> room_bytes =
       io::free_room_bytes(directory.path, options.reserve_free_bytes);
   if (!room_bytes.ok()) return room_bytes.status();

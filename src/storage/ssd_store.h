@@ -43,11 +43,12 @@ struct SsdStoreOptions {
 };
 
 // Opens a store with one extent file per drive; a second directory on the same drive is ignored
-// with a warning. Besides the staging rings (TierCounters::staging_bytes), a store uses less than 2
-// MiB of memory per drive and 1 KiB per extent, however much it moves. Fails with a message that
-// names the directory and what was expected, for example if the directory is missing, is not a
-// directory, is read-only, is full, or is on a RAM file system. Refuses options out of range with
-// kInvalidArgument. `clock` must outlive the store.
+// with a warning. Files that killed processes have left in the directories are removed. Besides the
+// staging rings (TierCounters::staging_bytes), a store uses less than 2 MiB of memory per drive and
+// 1 KiB per extent, however much it moves. Fails with a message that names the directory and what
+// was expected, for example if the directory is missing, is not a directory, is read-only, is full,
+// or is on a RAM file system. Refuses options out of range with kInvalidArgument. `clock` must
+// outlive the store.
 Result<std::unique_ptr<TierStore>> open_ssd_store(const std::vector<SsdDirectory>& directories,
                                                   const SsdStoreOptions& options,
                                                   const Clock& clock);
