@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <thread>
 
 namespace teraio {
 
@@ -15,6 +16,10 @@ class Clock {
   virtual ~Clock() = default;
   // Never decreases.
   virtual int64_t now_ns() const = 0;
+  // Blocks the calling thread for this time.
+  virtual void sleep(int64_t duration_ns) const {
+    std::this_thread::sleep_for(std::chrono::nanoseconds(duration_ns));
+  }
 };
 
 // The system's monotonic clock.
@@ -27,16 +32,19 @@ class SteadyClock final : public Clock {
   }
 };
 
-// A clock that changes only when advance_to() is called.
+// A clock that changes only when advance_to() or sleep() is called. sleep() does not block.
 class VirtualClock final : public Clock {
  public:
   int64_t now_ns() const override { return now_ns_.load(std::memory_order_relaxed); }
 
   // Sets the time to `moment_ns`; does nothing when that moment has passed already.
-  void advance_to(int64_t moment_ns);
+  void advance_to(int64_t moment_ns) { set(moment_ns); }
+  void sleep(int64_t duration_ns) const override { set(now_ns() + duration_ns); }
 
  private:
-  std::atomic<int64_t> now_ns_{0};
+  void set(int64_t moment_ns) const;
+
+  mutable std::atomic<int64_t> now_ns_{0};
 };
 
 }  // namespace teraio

@@ -27,8 +27,8 @@ Result<std::unique_ptr<ChunkIo>> open_direct(device::Device& device,
                             .window = options.window,
                             .on_result = [&staged] { staged.wake(); }});
   if (!io.ok()) return io.status();
-  return std::unique_ptr<ChunkIo>(
-      std::make_unique<RetryingIo>(std::move(*io), options.drive_name, options.window));
+  return std::unique_ptr<ChunkIo>(std::make_unique<RetryingIo>(std::move(*io), options.drive_name,
+                                                               options.window, *options.clock));
 }
 
 }  // namespace
@@ -46,7 +46,8 @@ Result<DevicePath> open_device_path(std::unique_ptr<DriveIo> drive, device::Devi
   if (!registered.ok())
     spdlog::info("drive {}: {}; I/O looks its pages up instead", options.drive_name,
                  registered.message());
-  auto exact = std::make_unique<RetryingIo>(std::move(drive), options.drive_name, options.window);
+  auto exact = std::make_unique<RetryingIo>(std::move(drive), options.drive_name, options.window,
+                                            *options.clock);
   auto staged = StagedIo::create(
       std::move(exact), std::move(*ring), device,
       StagedIoOptions{.drive_name = options.drive_name, .slot_bytes = options.request_bytes});

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "device/device.h"
 #include "io/chunk_io.h"
@@ -30,7 +31,8 @@ struct DevicePathOptions {
   int fd = -1;
   int64_t file_bytes = 0;
   bool is_direct = false;
-  int32_t drive_node = -1;  // the drive's NUMA node; -1 if unknown
+  const Clock* clock = nullptr;  // required; must outlive the result
+  int32_t drive_node = -1;       // the drive's NUMA node; -1 if unknown
 };
 
 struct DevicePath {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -20,14 +21,25 @@ uint64_t checksum_of(const Chunk& chunk) {
   return sum == kNoChecksum ? 1 : sum;
 }
 
-bool is_passing(int64_t result) { return result == -EAGAIN || result == -EINTR; }
+bool may_pass(int64_t error_number, Direction direction) {
+  return error_number == EAGAIN || error_number == ENOMEM ||
+         (error_number == ENOSPC && direction == Direction::kWrite);
+}
+
+int64_t pause_ns(int32_t error_count) {
+  return error_count < 2 ? 0 : int64_t{1'000'000} << (error_count - 2);
+}
 
 bool means_full(int64_t error_number) { return error_number == ENOSPC || error_number == EDQUOT; }
 
 }  // namespace
 
-RetryingIo::RetryingIo(std::unique_ptr<DriveIo> io, std::string drive_name, int32_t window)
-    : io_(std::move(io)), drive_name_(std::move(drive_name)), slots_(static_cast<size_t>(window)) {
+RetryingIo::RetryingIo(std::unique_ptr<DriveIo> io, std::string drive_name, int32_t window,
+                       const Clock& clock)
+    : io_(std::move(io)),
+      drive_name_(std::move(drive_name)),
+      slots_(static_cast<size_t>(window)),
+      clock_(clock) {
   for (uint64_t tag = slots_.size(); tag > 0; --tag) free_slots_.push_back(tag - 1);
 }
 
@@ -35,7 +47,7 @@ void RetryingIo::submit(const Chunk& chunk) {
   TERAIO_CHECK(!free_slots_.empty());
   const uint64_t tag = free_slots_.back();
   free_slots_.pop_back();
-  slots_[tag] = {chunk, 0, 0};
+  slots_[tag] = {.chunk = chunk};
   if (chunk.checksum != nullptr && chunk.direction == Direction::kWrite)
     *chunk.checksum = checksum_of(chunk);
   submit_rest(tag);
@@ -55,22 +67,44 @@ void RetryingIo::wait(std::vector<ChunkResult>& results) {
   io_->wait(io_results_);
   for (const IoResult& io_result : io_results_) {
     Slot& slot = slots_[io_result.tag];
-    bool goes_on = false;
-    Status status = settle(slot, io_result.result, goes_on);
-    if (goes_on) {
+    Next next = Next::kEnd;
+    Status status = settle(slot, io_result.result, next);
+    if (next == Next::kRepeat) {
       submit_rest(io_result.tag);
-      continue;
+    } else if (next == Next::kRepeatLater) {
+      paused_.push_back(io_result.tag);
+    } else {
+      results.push_back({slot.chunk, std::move(status), false, Status()});
+      free_slots_.push_back(io_result.tag);
     }
-    results.push_back({slot.chunk, std::move(status), false, Status()});
-    free_slots_.push_back(io_result.tag);
   }
+  repeat_paused();
 }
 
-Status RetryingIo::settle(Slot& slot, int64_t result, bool& goes_on) const {
-  if (is_passing(result)) {
-    goes_on = ++slot.retry_count < kRetryLimit;
-    return goes_on ? Status() : error(slot, -result);
+void RetryingIo::repeat_paused() {
+  int64_t longest_ns = 0;
+  for (const uint64_t tag : paused_)
+    longest_ns = std::max(longest_ns, pause_ns(slots_[tag].passing_error_count));
+  if (longest_ns > 0) clock_.sleep(longest_ns);
+  for (const uint64_t tag : paused_) submit_rest(tag);
+  paused_.clear();
+}
+
+Status RetryingIo::settle_passing_error(Slot& slot, int64_t error_number, Next& next) const {
+  if (slot.passing_error_count > kPausesMax) return error(slot, error_number);
+  ++slot.passing_error_count;
+  next = Next::kRepeatLater;
+  return {};
+}
+
+Status RetryingIo::settle(Slot& slot, int64_t result, Next& next) const {
+  const bool may_repeat = slot.retry_count + 1 < kRetryLimit;
+  if (result == -EINTR && may_repeat) {
+    ++slot.retry_count;
+    next = Next::kRepeat;
+    return {};
   }
+  if (may_pass(-result, slot.chunk.direction)) return settle_passing_error(slot, -result, next);
   if (result < 0) return error(slot, -result);
   if (result == 0)
     return Status(ErrorCode::kIoError, fmt::format("{} failed: no byte was moved", describe(slot)));
@@ -79,9 +113,11 @@ Status RetryingIo::settle(Slot& slot, int64_t result, bool& goes_on) const {
   const int64_t moved_bytes = result / kBlockBytes * kBlockBytes;
   slot.retry_count = moved_bytes > 0 ? 0 : slot.retry_count + 1;
   slot.done_bytes += moved_bytes;
+  if (moved_bytes > 0) slot.passing_error_count = 0;
   if (is_whole) return check_bytes(slot.chunk);
-  goes_on = slot.retry_count < kRetryLimit;
-  return goes_on ? Status() : error(slot, EIO);
+  if (slot.retry_count >= kRetryLimit) return error(slot, EIO);
+  next = Next::kRepeat;
+  return {};
 }
 
 Status RetryingIo::check_bytes(const Chunk& chunk) const {

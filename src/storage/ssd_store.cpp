@@ -155,9 +155,11 @@ Status check_staging(const std::vector<int64_t>& shares, const SsdStoreOptions& 
                   format_size(needed_bytes)));
 }
 
-Status add_device_path(DriveSpec& spec, const Place& place, const SsdStoreOptions& options) {
+Status add_device_path(DriveSpec& spec, const Place& place, const SsdStoreOptions& options,
+                       const Clock& clock) {
   io::DevicePathOptions path_options;
   path_options.drive_name = spec.name;
+  path_options.clock = &clock;
   path_options.request_bytes = options.request_bytes;
   path_options.window = window_of(options);
   path_options.checksum = options.checksum;
@@ -181,8 +183,8 @@ bool is_any_direct(const std::vector<DriveSpec>& drives) {
                      [](const DriveSpec& drive) { return drive.gpu_direct_off.empty(); });
 }
 
-Result<DriveSpec> open_drive(const Place& place, int64_t size_bytes,
-                             const SsdStoreOptions& options) {
+Result<DriveSpec> open_drive(const Place& place, int64_t size_bytes, const SsdStoreOptions& options,
+                             const Clock& clock) {
   Result<io::ExtentFile> file = io::ExtentFile::create(
       place.directory.path, {.size_bytes = size_bytes,
                              .reserve_free_bytes = options.reserve_free_bytes,
@@ -204,7 +206,8 @@ Result<DriveSpec> open_drive(const Place& place, int64_t size_bytes,
   }
   spec.file = std::move(*file);
   spec.io = std::move(*io);
-  if (needs_device_path(options)) TERAIO_RETURN_IF_ERROR(add_device_path(spec, place, options));
+  if (needs_device_path(options))
+    TERAIO_RETURN_IF_ERROR(add_device_path(spec, place, options, clock));
   TERAIO_RETURN_IF_ERROR(spec.file.remove_name());
   return spec;
 }
@@ -224,7 +227,7 @@ Result<std::unique_ptr<TierStore>> open_ssd_store(const std::vector<SsdDirectory
   std::vector<DriveSpec> drives;
   for (size_t i = 0; i < places->size(); ++i) {
     if ((*shares)[i] == 0) continue;
-    Result<DriveSpec> drive = open_drive((*places)[i], (*shares)[i], options);
+    Result<DriveSpec> drive = open_drive((*places)[i], (*shares)[i], options, clock);
     if (!drive.ok()) return drive.status();
     drives.push_back(std::move(*drive));
   }

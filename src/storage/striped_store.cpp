@@ -30,13 +30,14 @@ int64_t data_bytes(const Piece& piece, int64_t extent_size_bytes) {
 
 }  // namespace
 
-StripedStore::Drive::Drive(DriveSpec spec, const StripedStoreOptions& options)
+StripedStore::Drive::Drive(DriveSpec spec, const StripedStoreOptions& options, const Clock& clock)
     : name(spec.name),
       staging_bytes(spec.staging_bytes),
       file(std::move(spec.file)),
-      io(spec.chunk_io != nullptr ? std::move(spec.chunk_io)
-                                  : std::make_unique<io::RetryingIo>(std::move(spec.io), spec.name,
-                                                                     2 * options.queue_depth)),
+      io(spec.chunk_io != nullptr
+             ? std::move(spec.chunk_io)
+             : std::make_unique<io::RetryingIo>(std::move(spec.io), spec.name,
+                                                2 * options.queue_depth, clock)),
       queue(options.request_bytes, options.queue_depth, options.planned_write_depth),
       meter(name, io->description(),
             {options.queue_depth, std::min(options.queue_depth, options.planned_write_depth)}),
@@ -57,7 +58,7 @@ StripedStore::StripedStore(std::vector<DriveSpec> drives, StripedStoreOptions op
   TERAIO_CHECK(options_.queue_depth > 0 && options_.planned_write_depth > 0);
   for (DriveSpec& spec : drives) {
     extents_.set_weight(static_cast<int32_t>(drives_.size()), spec.weight);
-    drives_.push_back(std::make_unique<Drive>(std::move(spec), options_));
+    drives_.push_back(std::make_unique<Drive>(std::move(spec), options_, clock_));
   }
   start_status_ = start_threads();
 }

@@ -105,7 +105,7 @@ class StripedStore final : public TierStore {
   };
 
   struct Drive {
-    Drive(DriveSpec spec, const StripedStoreOptions& options);
+    Drive(DriveSpec spec, const StripedStoreOptions& options, const Clock& clock);
 
     std::string name;
     int64_t staging_bytes;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "io/extent_file.h"
+#include "io/retrying_io.h"
 #include "io/thread_io.h"
 #include "io/uring_io.h"
 #include "storage/store_session.h"
@@ -134,7 +135,12 @@ TEST_P(BackendFaults, AnIoErrorInTheMiddle) {
 }
 
 TEST_P(BackendFaults, AFullDiskInTheMiddle) {
-  open(tenth_write(ENOSPC));
+  open([failed_count = 0](const io::IoRequest& request) mutable {
+    const bool fails = request.direction == io::Direction::kWrite &&
+                       request.offset_bytes == 2 * kMiB && failed_count < io::kPausesMax + 2;
+    failed_count += fails ? 1 : 0;
+    return fails ? std::optional(testing::Fault{.error_number = ENOSPC}) : std::nullopt;
+  });
   if (!IsSkipped()) expect_one_failure(ErrorCode::kOutOfSpace, "No space left on device");
 }
 

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cerrno>
 #include <memory>
 
@@ -99,13 +100,27 @@ TEST_F(FaultsTest, AnErrorThatPassesCanBeReadAgain) {
 }
 
 TEST_F(FaultsTest, ADriveThatFillsUpInTheMiddleIsOutOfSpace) {
-  open([count = 0](const io::IoRequest&) mutable {
-    return count++ == 3 ? std::optional(testing::Fault{.error_number = ENOSPC}) : std::nullopt;
+  std::atomic<bool> is_full = true;
+  open([&is_full, count = 0](const io::IoRequest&) mutable {
+    return ++count > 3 && is_full ? std::optional(testing::Fault{.error_number = ENOSPC})
+                                  : std::nullopt;
   });
   const Extent extent = session().reserve(32 * kMiB);
   EXPECT_EQ(session().write(extent, 1).status.code(), ErrorCode::kOutOfSpace);
+  is_full = false;
   ASSERT_TRUE(session().write(extent, 2).status.ok());
   EXPECT_TRUE(session().holds(extent, 2));
+}
+
+TEST_F(FaultsTest, ADriveWithoutRoomOrMemoryForAMomentOnlyCostsTime) {
+  open([count = 0](const io::IoRequest&) mutable {
+    ++count;
+    const int error_number = count < 4 ? ENOSPC : count < 8 ? ENOMEM : 0;
+    return testing::Fault{.error_number = error_number};
+  });
+  const Extent extent = session().reserve(32 * kMiB);
+  ASSERT_TRUE(session().write(extent, 1).status.ok());
+  EXPECT_TRUE(session().holds(extent, 1));
 }
 
 TEST_F(FaultsTest, LateResultsChangeNothing) {

@@ -47,6 +47,7 @@ class StagedIoTest : public ::testing::Test {
   void open(std::unique_ptr<io::DriveIo> drive, bool checksum = true) {
     if (device_ == nullptr) make_device({});
     io::DevicePathOptions options;
+    options.clock = &clock_;
     options.drive_name = "staged0";
     options.request_bytes = kRequestBytes;
     options.window = 2 * kDepth;

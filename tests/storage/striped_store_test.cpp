@@ -15,6 +15,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "io/retrying_io.h"
 #include "storage/store_session.h"
 #include "testing/gated_io.h"
 #include "testing/memory_io.h"
@@ -69,6 +70,7 @@ class StripedStoreTest : public ::testing::Test {
   StripedStore& store() { return *store_; }
   PageMemory& memory() { return memory_; }
 
+  int64_t now_ns() const { return clock_.now_ns(); }
   void pass_time(int64_t duration_ns) { clock_.advance_to(clock_.now_ns() + duration_ns); }
   // Ends the requests in flight on one drive. Its next requests have started on return.
   void end_in_flight(size_t drive) {
@@ -382,6 +384,48 @@ TEST_F(StripedStoreTest, ADriveThatIsNeverReadyIsAnErrorNotAHang) {
   EXPECT_EQ(session().wait(submitted).status.code(), ErrorCode::kIoError);
 }
 
+// Whether a write that meets the error `count` times succeeds, and the time that passed meanwhile.
+class PassingErrors : public StripedStoreTest, public ::testing::WithParamInterface<int> {
+ protected:
+  bool succeeds_after(int32_t count) {
+    open({1.0}, 4);
+    const Submitted submitted = write(session().reserve(4096));
+    for (int32_t i = 0; i < count; ++i) gate().end(gate().in_flight().front(), -GetParam());
+    offsets_as_they_begin();
+    return session().wait(submitted).status.ok();
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Errors, PassingErrors, ::testing::Values(EAGAIN, ENOMEM, ENOSPC));
+
+TEST_P(PassingErrors, TheSecondAttemptComesAtOnce) {
+  EXPECT_TRUE(succeeds_after(1));
+  EXPECT_EQ(now_ns(), 0);
+}
+
+TEST_P(PassingErrors, LaterAttemptsComeAfterPausesThatDouble) {
+  EXPECT_TRUE(succeeds_after(5));
+  EXPECT_EQ(now_ns(), 15'000'000);
+}
+
+TEST_P(PassingErrors, AfterASecondTheyAreErrors) {
+  open({1.0}, 4);
+  const Submitted submitted = write(session().reserve(4096));
+  int32_t attempts = 0;
+  for (; !gate().in_flight().empty(); ++attempts)
+    gate().end(gate().in_flight().front(), -GetParam());
+  EXPECT_FALSE(session().wait(submitted).status.ok());
+  EXPECT_EQ(attempts, io::kPausesMax + 2);
+  EXPECT_EQ(now_ns(), 1'023'000'000);
+}
+
+TEST_F(StripedStoreTest, AReadThatIsOutOfSpaceIsAnErrorAtOnce) {
+  open({1.0}, 4);
+  const Submitted submitted = read(written(4096));
+  gate().end(gate().in_flight().front(), -ENOSPC);
+  EXPECT_FALSE(session().wait(submitted).status.ok());
+}
+
 TEST_F(StripedStoreTest, ATransferWithoutProgressIsAnError) {
   open({1.0}, 4);
   const Submitted submitted = write(session().reserve(4096));
@@ -417,7 +461,7 @@ TEST_F(StripedStoreTest, AFailedWriteLeavesNothingToRead) {
 TEST_F(StripedStoreTest, AFullDriveIsOutOfSpace) {
   open({1.0}, 4);
   const Submitted submitted = write(session().reserve(4096));
-  gate().end(gate().in_flight().front(), -ENOSPC);
+  while (!gate().in_flight().empty()) gate().end(gate().in_flight().front(), -ENOSPC);
   EXPECT_EQ(session().wait(submitted).status.code(), ErrorCode::kOutOfSpace);
 }
 
