@@ -5,6 +5,7 @@ The training script needs no change.
 
 import functools
 import gc
+import hashlib
 import weakref
 
 import torch
@@ -21,6 +22,49 @@ _DESCRIBED_STEPS = 4
 # The number of losses that are kept as tensors before their hashes replace all of them. Hashing
 # every loss immediately would wait for the device in every step.
 _LOSSES_AT_ONCE = 256
+# The number of losses with a hash of their own, which take about 1 MB. One hash represents all
+# later ones, so that the memory does not grow with the steps.
+LOSSES_WITH_OWN_HASH = 10_000
+
+
+class _LossLog:
+    """The losses of a run: equal losses in equal order give equal hashes."""
+
+    def __init__(self):
+        self._hashes = []
+        self._later_hash = ""
+        self._newest = []  # tensors
+
+    def add(self, loss):
+        """Adds a tensor that nothing else changes."""
+        self._newest.append(loss)
+        if len(self._newest) >= _LOSSES_AT_ONCE:
+            self._hash_newest()
+
+    def hashes(self):
+        """Returns a dict from the names of losses to their hashes."""
+        self._hash_newest()
+        hashes = {f"loss{step}": digest for step, digest in enumerate(self._hashes)}
+        if self._later_hash:
+            hashes[f"losses from {LOSSES_WITH_OWN_HASH} on"] = self._later_hash
+        return hashes
+
+    def _hash_newest(self):
+        newest, self._newest = self._newest, []
+        was_observed = core.is_this_thread_observed()
+        core.observe_this_thread(False)  # these ops are not part of the program's iteration
+        try:
+            for loss in newest:
+                self._note(tensor_hash(loss))
+        finally:
+            core.observe_this_thread(was_observed)
+
+    def _note(self, digest):
+        if len(self._hashes) < LOSSES_WITH_OWN_HASH:
+            self._hashes.append(digest)
+        else:
+            chain = self._later_hash + digest
+            self._later_hash = hashlib.sha256(chain.encode()).hexdigest()
 
 
 class IterationHooks:
@@ -39,7 +83,7 @@ class IterationHooks:
         self._optimizers = {}  # by id: a function that returns the optimizer, or None if it is dead
         self._steps = 0
         self._backward = None
-        self._losses = []
+        self._losses = _LossLog()
 
     def install(self):
         """Installs the hooks in PyTorch."""
@@ -64,13 +108,9 @@ class IterationHooks:
         gc.collect()  # dead optimizers in reference cycles must not be in the result
         return [optimizer for get in list(self._optimizers.values()) if (optimizer := get())]
 
-    def losses(self):
-        """Returns the losses in order: copies of the single-element tensors of backward calls.
-
-        All but the newest ones are represented by their hashes, which are strings as `tensor_hash`
-        returns them.
-        """
-        return list(self._losses)
+    def loss_hashes(self):
+        """Returns hashes by name of the losses, the single-element tensors of backward calls."""
+        return self._losses.hashes()
 
     def _noting_losses(self, backward):
         @functools.wraps(backward)
@@ -79,25 +119,10 @@ class IterationHooks:
                 tensors = tuple(tensors)  # a generator can be read only once
             for tensor in (tensors,) if isinstance(tensors, torch.Tensor) else tensors:
                 if isinstance(tensor, torch.Tensor) and tensor.numel() == 1:
-                    self._note_loss(tensor.detach().clone())
+                    self._losses.add(tensor.detach().clone())
             return backward(tensors, *args, **kwargs)
 
         return wrapper
-
-    def _note_loss(self, loss):
-        self._losses.append(loss)
-        if len(self._losses) % _LOSSES_AT_ONCE == 0:
-            self._hash_losses()
-
-    def _hash_losses(self):
-        was_observed = core.is_this_thread_observed()
-        core.observe_this_thread(False)  # these ops are not part of the program's iteration
-        try:
-            for i in range(len(self._losses) - _LOSSES_AT_ONCE, len(self._losses)):
-                if type(self._losses[i]) is torch.Tensor:
-                    self._losses[i] = tensor_hash(self._losses[i])
-        finally:
-            core.observe_this_thread(was_observed)
 
     def _note_optimizer(self, optimizer):
         key = id(optimizer)

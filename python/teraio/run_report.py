@@ -34,6 +34,7 @@ class RunReporter:
             raise Error(f"the report directory {directory}: {error.strerror}") from None
         self._steps = 0
         self._mode = "on demand"  # of the last step
+        self._peak_bytes = 0
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._write_progress, daemon=True)
 
@@ -67,6 +68,7 @@ class RunReporter:
         for iteration in self._session.iterations(first=self._steps):
             self._steps += 1
             self._mode = iteration["mode"]
+            self._peak_bytes = max(self._peak_bytes, iteration["device_peak_bytes"])
         return {
             "step": self._steps,
             "device_bytes": counters["device_bytes"],
@@ -76,13 +78,15 @@ class RunReporter:
         }
 
     def _run(self):
+        self._progress()  # counts the steps since its last call
         counters = self._session.counters()
         iterations = self._session.iterations()
+        first_step = self._steps - len(iterations)
         prediction = self._session.prediction() or {}
         return {
             "share": self._session.share(),
             "device_budget_bytes": counters["device_budget_bytes"],
-            "device_peak_bytes": max((i["device_peak_bytes"] for i in iterations), default=0),
+            "device_peak_bytes": self._peak_bytes,
             "natural_peak_bytes": prediction.get("natural_peak_bytes"),
             "ssd_bytes_read": counters["ssd_bytes_read"],
             "ssd_bytes_written": counters["ssd_bytes_written"],
@@ -92,6 +96,8 @@ class RunReporter:
                 cause: _median_seconds(iterations, f"stall_{cause}_ns")
                 for cause in ("read", "memory")
             },
+            # A session keeps the newest iterations of a long run.
+            **({"first_step": first_step} if first_step > 0 else {}),
             "steps": [_step(iteration) for iteration in iterations],
             "memory_timeline": [
                 [time_ns / 1e9, size_bytes]

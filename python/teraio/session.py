@@ -211,6 +211,8 @@ class Session:
     def iterations(self, first=0):
         """Returns a list with one dict per iteration so far, from the index `first` on.
 
+        Only the newest 100,000 iterations are kept.
+
         - `mode`: "on demand", "planned", or "deviated" if it deviated from the profile.
         - `duration_ns`: the time from the iteration's start to its end.
         - `stall_read_ns`, `stall_memory_ns`: time spent waiting for transfers, and for memory.
@@ -277,15 +279,16 @@ class Session:
         """Returns hashes of losses, parameters, gradients and optimizer states.
 
         The result is a dict from names to SHA-256 hashes in hex. Runs with equal dicts have
-        computed the same bits. The call is also possible after the session has ended. Optimizers
-        that the program has dropped, and their parameters, are included only if `offload` got
-        `verify`, which keeps them alive.
+        computed the same bits. The first 10,000 losses have a hash each; one hash represents all
+        later ones. The call is also possible after the session has ended. Optimizers that the
+        program has dropped, and their parameters, are included only if `offload` got `verify`,
+        which keeps them alive.
 
         Raises:
             teraio.Error: `verify` names a file, and hashes differ from those in it.
             OSError: the file cannot be read or written.
         """
-        return self._verification.hashes(self._hooks.losses(), self._hooks.optimizers())
+        return self._verification.hashes(self._hooks.loss_hashes(), self._hooks.optimizers())
 
 
 class _Document:

@@ -20,23 +20,20 @@ class Verification:
     def __init__(self, path):
         self._path = Path(path) if path else None
 
-    def hashes(self, losses, optimizers):
+    def hashes(self, loss_hashes, optimizers):
         """Returns a dict from names to SHA-256 hashes in hex, after comparing it with the file.
 
         If the file is missing, it is written.
 
         Args:
-            losses: a list of tensors, or of hashes as `tensor_hash` returns them.
+            loss_hashes: a dict from the names of losses to their hashes.
             optimizers: the optimizers whose parameters, gradients and states are hashed.
 
         Raises:
             teraio.Error: hashes differ from those in the file, or it is not a file of hashes.
             OSError: the file cannot be read or written.
         """
-        hashes = {
-            f"loss{step}": loss if isinstance(loss, str) else tensor_hash(loss)
-            for step, loss in enumerate(losses)
-        }
+        hashes = dict(loss_hashes)
         for number, optimizer in enumerate(optimizers):
             hashes.update(_optimizer_hashes(f"optimizer{number}", optimizer))
         if self._path is not None:

@@ -1,5 +1,6 @@
 #include "engine/iteration_log.h"
 
+#include <algorithm>
 #include <tuple>
 #include <utility>
 
@@ -38,6 +39,14 @@ void IterationLog::end_iteration(int64_t now_ns, const EngineCounters& counters,
   record.op_count = op_count;
   record.mode = mode;
   iterations_.push_back(record);
+  if (iterations_.size() <= iterations_max_) return;
+  iterations_.pop_front();
+  ++forgotten_count_;
+}
+
+std::vector<IterationRecord> IterationLog::iterations(size_t first) const {
+  const size_t skipped = std::min(first - std::min(first, forgotten_count_), iterations_.size());
+  return {iterations_.begin() + static_cast<ptrdiff_t>(skipped), iterations_.end()};
 }
 
 }  // namespace teraio::engine

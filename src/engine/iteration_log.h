@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <vector>
 
 #include "engine/engine_counters.h"
@@ -33,8 +34,13 @@ struct MemorySample {
 
 class IterationLog {
  public:
-  // `options` outlives the log; its tiers may go meanwhile.
-  explicit IterationLog(const EngineOptions& options) : options_(options) {}
+  // About 10 MB.
+  static constexpr size_t kIterationsMax = 100'000;
+
+  // `options` outlives the log; its tiers may go meanwhile. The log keeps the newest
+  // `iterations_max` iterations.
+  explicit IterationLog(const EngineOptions& options, size_t iterations_max = kIterationsMax)
+      : options_(options), iterations_max_(iterations_max) {}
 
   // Resets the device's peak. `counters`: the engine's, now and at the end.
   void start_iteration(int64_t now_ns, const EngineCounters& counters);
@@ -52,7 +58,8 @@ class IterationLog {
   // The iteration does not include the last `duration_ns`.
   void leave_out(int64_t duration_ns) { start_ns_ += duration_ns; }
 
-  const std::vector<IterationRecord>& iterations() const { return iterations_; }
+  // From the iteration with the index `first` on, without those that are no longer kept.
+  std::vector<IterationRecord> iterations(size_t first = 0) const;
   // Of the last whole iteration.
   const std::vector<MemorySample>& samples() const { return last_samples_; }
 
@@ -61,7 +68,9 @@ class IterationLog {
   int64_t start_ns_ = 0;
   EngineCounters counters_at_start_;
   std::array<storage::TierCounters, kTierCount> tiers_at_start_;
-  std::vector<IterationRecord> iterations_;
+  const size_t iterations_max_;
+  std::deque<IterationRecord> iterations_;  // the newest
+  size_t forgotten_count_ = 0;
   std::vector<MemorySample> samples_;
   std::vector<MemorySample> last_samples_;
 };

@@ -385,8 +385,7 @@ std::optional<plan::Plan> Runtime::current_plan() const {
 
 std::vector<IterationRecord> Runtime::iterations(size_t first) const {
   const std::lock_guard lock(mutex_);
-  const std::vector<IterationRecord>& all = log_.iterations();
-  return {all.begin() + static_cast<ptrdiff_t>(std::min(first, all.size())), all.end()};
+  return log_.iterations(first);
 }
 
 std::vector<MemorySample> Runtime::memory_timeline() const {

@@ -120,7 +120,7 @@ class Runtime {
   std::optional<trace::Trace> trace() const;
   bool has_trace() const;
   std::optional<plan::Plan> current_plan() const;
-  // From the `first` on.
+  // From the one with the index `first` on, of the newest IterationLog::kIterationsMax.
   std::vector<IterationRecord> iterations(size_t first = 0) const;
   // Device memory over the last whole iteration: one sample at each op's end at which it changed.
   std::vector<MemorySample> memory_timeline() const;

@@ -348,8 +348,27 @@ def test_losses_of_a_long_run_are_kept_as_hashes():
             loss = (weight * step).sum()
             loss.backward()
             hashes[f"loss{step}"] = tensor_hash(loss)
-        assert sum(isinstance(loss, torch.Tensor) for loss in session._hooks.losses()) == 600 - 512
+        assert len(session._hooks._losses._newest) == 600 - 512
         assert session.verify() == hashes
+
+
+def test_one_hash_represents_the_losses_of_a_run_that_goes_on(monkeypatch):
+    monkeypatch.setattr("teraio.iterations.LOSSES_WITH_OWN_HASH", 3)
+
+    def hashes_of(*factors):
+        with budgets.offload("64MB") as session:
+            weight = torch.ones(3, requires_grad=True)
+            for factor in factors:
+                (weight * factor).sum().backward()
+            return session.verify()
+
+    expected = hashes_of(*range(600))
+    assert list(expected) == ["loss0", "loss1", "loss2", "losses from 3 on"]
+    assert hashes_of(*range(600)) == expected
+    for changed in ([*range(599), 0], [*range(599)], [*range(597), 598, 597, 599]):
+        other = hashes_of(*changed)
+        assert other.keys() == expected.keys()
+        assert other["losses from 3 on"] != expected["losses from 3 on"]
 
 
 def test_backward_from_a_generator_of_tensors():
