@@ -286,6 +286,7 @@ SessionOptions options_from(const py::kwargs& given) {
   read("evict_after_every_op", options.evict_after_every_op);
   read("smallest_tensor_bytes", options.smallest_tensor_bytes);
   read("allow_ram_directory", options.allow_ram_directory);
+  read("system_root", options.system_root);
   read("progress", options.progress);
   for (const auto& [name, value] : given)
     if (std::find(known.begin(), known.end(), name.cast<std::string>()) == known.end())

@@ -14,6 +14,9 @@ class CpuBackend final : public DeviceBackend {
   c10::Device torch_device() const override { return c10::Device(c10::DeviceType::CPU); }
 
   Result<int64_t> memory_bytes() const override { return device::usable_memory_bytes("/"); }
+  int64_t available_bytes(const std::filesystem::path& system_root) const override {
+    return device::available_memory_bytes(system_root);
+  }
   Result<int64_t> default_budget_bytes() const override {
     return Status(ErrorCode::kInvalidArgument, "the device cpu needs a device budget");
   }

@@ -5,6 +5,8 @@
 #include <c10/core/StorageImpl.h>
 
 #include <cstdint>
+#include <filesystem>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -24,6 +26,12 @@ class DeviceBackend {
 
   // Returns the device's total memory.
   virtual Result<int64_t> memory_bytes() const = 0;
+  // Returns how much more memory the end of a session may take on the device before the system ends
+  // the process; the largest number if the device refuses instead. `system_root` is "/", or a copy
+  // of its proc and sys in tests.
+  virtual int64_t available_bytes(const std::filesystem::path& /*system_root*/) const {
+    return std::numeric_limits<int64_t>::max();
+  }
   // Returns the budget of a session that sets none. Fails with kInvalidArgument on the CPU, whose
   // memory other programs share.
   virtual Result<int64_t> default_budget_bytes() const = 0;

@@ -267,7 +267,7 @@ Session::~Session() {
   // In a forked child the machine is leaked: its threads exist only in the parent, and joining them
   // would never end.
   if (is_forked_child()) new std::shared_ptr<Machine>(machine_);
-  if (is_running()) (void)stop();
+  if (is_running() && !stop().ok()) discard();
 }
 
 bool Session::is_running() const { return active_ != nullptr && active_session() == active_.get(); }
@@ -291,8 +291,25 @@ Status Session::start() {
   return {};
 }
 
+// Without room the system would end the process, and all bytes would be lost.
+Status Session::check_room_to_restore() const {
+  const device::MemoryUsage usage = runtime_->memory_usage();
+  const int64_t kept_bytes = usage.reserved_bytes - usage.allocated_bytes;
+  const int64_t needed_bytes = runtime_->offloaded_bytes() - std::max<int64_t>(0, kept_bytes);
+  const int64_t available_bytes = backend_->available_bytes(options_.system_root);
+  if (needed_bytes <= available_bytes) return {};
+  return Status(
+      ErrorCode::kOutOfMemory,
+      fmt::format("the end of the session needs {} bytes ({}) to restore all tensors, and "
+                  "{} bytes ({}) of memory are available: the session goes on; drop "
+                  "tensors or free memory, and end it again",
+                  needed_bytes, format_size(needed_bytes), available_bytes,
+                  format_size(available_bytes)));
+}
+
 Status Session::stop() {
   if (!is_running()) return {};
+  TERAIO_RETURN_IF_ERROR(check_room_to_restore());
   take_hooks_off();
   const StorageReferenceGuard guard;
   forget_collectives();

@@ -50,6 +50,7 @@ struct SessionOptions {
   bool evict_after_every_op = false;                 // for tests; also poisons released memory
   int64_t smallest_tensor_bytes = 64 * kKiB;         // smaller tensors stay resident
   bool allow_ram_directory = false;                  // for tests
+  std::filesystem::path system_root = "/";           // has proc and sys; another one for tests
   std::function<void(const std::string&)> progress;  // open() calls it with lines for people
 };
 
@@ -88,9 +89,10 @@ class Session {
   // before.
   Status start();
   // Turns the hooks off, lifts the device budget, restores all tensors and closes the tiers. Has no
-  // effect when the session does not run. After a failure the hooks are off as well, and the tiers
-  // keep the bytes that could not be restored. Call it on the thread that called start(), without
-  // the GIL, because it waits for I/O.
+  // effect when the session does not run. Returns kOutOfMemory and goes on if the system has too
+  // little memory for all tensors; stop() may be called again. After other failures the hooks are
+  // off, and the tiers keep the bytes that could not be restored. Call it on the thread that called
+  // start(), without the GIL, because it waits for I/O.
   Status stop();
   // Stops the session without restoring tensors, in a process that is exiting. The bytes of
   // offloaded tensors are lost, and an access to them raises the error of TorchStorageSwap. Has no
@@ -119,6 +121,7 @@ class Session {
   Status open_tiers();
   Status measure_device_link();
   void create_runtime();
+  Status check_room_to_restore() const;
   void take_hooks_off();
   void close_stores();
   std::optional<std::string> machine_change();

@@ -143,6 +143,20 @@ class Session:
     def __exit__(self, kind, error, traceback):
         self._end(self._core.stop, error)
 
+    def end(self):
+        """Ends the session as leaving the `with` block does: restores all tensors.
+
+        When the system has too little memory for all tensors, leaving the block raises, and the
+        session goes on, with every tensor usable. The program may then drop or save tensors, and
+        call this.
+
+        Raises:
+            teraio.Error: the memory does not suffice, and the message has the bytes that are
+                needed and those that are available. Or some tensors cannot be read; then all
+                others are restored, and the session has ended.
+        """
+        self._end(self._core.stop)
+
     def enter_until_exit(self):
         """Enters the session until the interpreter exits, and returns it.
 
@@ -166,8 +180,12 @@ class Session:
             try:
                 end_core()
             finally:
-                self._compiled_graphs.remove()
-                intercepted_methods.remove()
+                atexit.unregister(self._core.discard)
+                if self._core.is_running():  # there is too little memory to restore all tensors
+                    atexit.register(self._core.discard)  # also keeps it alive until then
+                else:
+                    self._compiled_graphs.remove()
+                    intercepted_methods.remove()
 
     def _end_report(self, error):
         try:

@@ -60,6 +60,39 @@ int64_t least_limit_bytes(const std::filesystem::path& hierarchy, std::filesyste
   }
 }
 
+// Returns the number after `name` in a file of lines of names and numbers.
+std::optional<int64_t> field(const std::filesystem::path& path, std::string_view name) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string found;
+    int64_t number = 0;
+    if (words >> found >> number && found == name) return number;
+  }
+  return std::nullopt;
+}
+
+struct GroupFiles {
+  const char* limit;
+  const char* usage;
+  const char* cache[2];  // in memory.stat
+};
+constexpr GroupFiles kFirstVersion = {
+    "memory.limit_in_bytes", "memory.usage_in_bytes", {"total_active_file", "total_inactive_file"}};
+constexpr GroupFiles kSecondVersion = {
+    "memory.max", "memory.current", {"active_file", "inactive_file"}};
+
+// What the group may take besides what it uses; nullopt if it has no limit.
+std::optional<int64_t> room_of_group(const std::filesystem::path& group, const GroupFiles& files) {
+  const auto limit_bytes = sysfs_number(group / files.limit);
+  const auto used_bytes = sysfs_number(group / files.usage);
+  if (!limit_bytes || !used_bytes) return std::nullopt;
+  int64_t kept_bytes = *used_bytes;
+  for (const char* cache : files.cache)
+    kept_bytes -= field(group / "memory.stat", cache).value_or(0);
+  return std::max<int64_t>(0, *limit_bytes - std::max<int64_t>(0, kept_bytes));
+}
+
 }  // namespace
 
 int64_t usable_memory_bytes(const std::filesystem::path& root) {
@@ -79,6 +112,32 @@ int64_t usable_memory_bytes(const std::filesystem::path& root) {
                               least_limit_bytes(groups / "memory", path, "memory.limit_in_bytes"));
   }
   return usable_bytes;
+}
+
+int64_t available_memory_bytes(const std::filesystem::path& root) {
+  const std::filesystem::path meminfo = root / "proc/meminfo";
+  const int64_t swap_bytes = field(meminfo, "SwapFree:").value_or(0) * 1024;
+  int64_t available_bytes = std::numeric_limits<int64_t>::max();
+  if (const auto kilobytes = field(meminfo, "MemAvailable:"))
+    available_bytes = *kilobytes * 1024 + swap_bytes;
+  const std::filesystem::path groups = root / "sys/fs/cgroup";
+  std::ifstream file(root / "proc/self/cgroup");
+  for (std::string line; std::getline(file, line);) {
+    const size_t first = line.find(':');
+    const size_t second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controller = line.substr(first + 1, second - first - 1);
+    if (!controller.empty() && controller != "memory") continue;
+    const GroupFiles& files = controller.empty() ? kSecondVersion : kFirstVersion;
+    const std::filesystem::path hierarchy = controller.empty() ? groups : groups / "memory";
+    std::filesystem::path path = line.substr(second + 1);
+    for (bool is_root = false; !is_root; path = path.parent_path()) {
+      is_root = !path.has_relative_path();
+      const auto room_bytes = room_of_group(hierarchy / path.relative_path(), files);
+      if (room_bytes) available_bytes = std::min(available_bytes, *room_bytes + swap_bytes);
+    }
+  }
+  return available_bytes;
 }
 
 SystemMemory read_system_memory(const std::filesystem::path& sysfs) {

@@ -28,6 +28,11 @@ SystemMemory read_system_memory(const std::filesystem::path& sysfs);
 // "/", or a copy of its proc and sys in tests.
 int64_t usable_memory_bytes(const std::filesystem::path& root);
 
+// Returns how much more memory this process can take before the system has none left: what the
+// kernel estimates, with its swap space, or less where a control group's limit is nearer. Groups
+// give up their page cache. `root` as above.
+int64_t available_memory_bytes(const std::filesystem::path& root);
+
 // Returns the node for memory between a drive and a device: the node nearest to the device, because
 // it copies all of that memory, or the drive's node if the device's is unknown (-1). Returns
 // nullopt if there is only one node, if neither is known, or if that node has no memory.

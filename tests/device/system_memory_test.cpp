@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <sstream>
 
@@ -246,6 +247,25 @@ TEST_F(UsableMemory, KnowsTheFirstVersionOfGroups) {
   write("proc/self/cgroup", "5:cpu:/x\n4:memory:/jobs\n0::/\n");
   write("sys/fs/cgroup/memory/jobs/memory.limit_in_bytes", "20000000\n");
   EXPECT_EQ(usable_bytes(), 20'000'000);
+}
+
+TEST_F(UsableMemory, IsAvailableAsFarAsTheKernelEstimates) {
+  EXPECT_EQ(available_memory_bytes(root_.path()), std::numeric_limits<int64_t>::max());
+  write("proc/meminfo", "MemFree: 1 kB\nMemAvailable: 1000 kB\nSwapFree: 24 kB\n");
+  EXPECT_EQ(available_memory_bytes(root_.path()), 1024 * 1024);
+}
+
+TEST_F(UsableMemory, IsAvailableAsFarAsGroupsAllow) {
+  write("proc/meminfo", "MemAvailable: 1000000 kB\nSwapFree: 0 kB\n");
+  write("proc/self/cgroup", "0::/jobs/training\n");
+  write("sys/fs/cgroup/jobs/training/memory.max", "max\n");
+  write("sys/fs/cgroup/jobs/memory.max", "50000000\n");
+  write("sys/fs/cgroup/jobs/memory.current", "30000000\n");
+  EXPECT_EQ(available_memory_bytes(root_.path()), 20'000'000);
+  write("sys/fs/cgroup/jobs/memory.stat", "anon 5\nactive_file 1000000\ninactive_file 2000000\n");
+  EXPECT_EQ(available_memory_bytes(root_.path()), 23'000'000);
+  write("sys/fs/cgroup/jobs/memory.max", "10000000\n");
+  EXPECT_EQ(available_memory_bytes(root_.path()), 0);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 """What bad input gets: one clear line, before training where it can be known."""
 
+import functools
 import os
 import re
 
@@ -136,6 +137,48 @@ def test_trace_and_plan_that_there_are_not():
         for document in (session.trace, session.plan):
             with pytest.raises(teraio.Error, match="no iteration of the training loop"):
                 document()
+
+
+def test_an_end_for_which_there_is_no_memory_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("MemAvailable: 10000 kB\nSwapFree: 0 kB\n")
+    monkeypatch.setattr(core, "Session", functools.partial(core.Session, system_root=str(tmp_path)))
+    session = budgets.offload("16MB", evict_after_every_op=True)
+    running = session._core
+    tensors = []
+    with pytest.raises(teraio.Error, match=r"needs \d+ bytes .* and 10240000 bytes"), session:
+        tensors += [torch.full((1 << 20,), float(i)) + 0 for i in range(20)]
+        torch.zeros(1) + 1  # all have been offloaded after this op
+    for i, tensor in enumerate(tensors):
+        assert tensor[::1000].sum().item() == i * 1049
+    del tensors[3:], tensor
+    torch.zeros(1) + 1
+    session.end()
+    assert not running.is_running()
+    assert [tensor.sum().item() for tensor in tensors] == [0, 1 << 20, 2 << 20]
+    assert session.counters()["bytes_away"] == 0
+    with budgets.offload("16MB"):  # the session has ended
+        assert (torch.ones(1000) + 1).sum().item() == 2000
+
+
+def test_a_process_may_exit_although_its_session_could_not_end(tmp_path, warm_python):
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("MemAvailable: 0 kB\nSwapFree: 0 kB\n")
+    (tmp_path / "program.py").write_text(
+        "import functools, gc, torch, teraio\n"
+        "from teraio import core\n"
+        f"core.Session = functools.partial(core.Session, system_root={str(tmp_path)!r})\n"
+        "tensors = []\n"
+        "try:\n"
+        "    with teraio.offload('16MB', ssd_capacity='200MB', evict_after_every_op=True):\n"
+        "        tensors += [torch.full((1 << 20,), 2.0) + 0 for i in range(20)]\n"
+        "except teraio.Error as error:\n"
+        "    message = str(error)\n"
+        "gc.collect()\n"
+        "print(' and 0 bytes ' in message, [t.mean().item() for t in tensors] == [2.0] * 20)\n"
+    )
+    outcome = warm_python("program.py")
+    assert (outcome.code, outcome.out.splitlines()[-1]) == (0, "True True"), outcome
 
 
 def damage_file(size_bytes):
