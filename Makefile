@@ -83,6 +83,10 @@ fuzz:  ## give the file readers broken files for $FUZZ_SECONDS, starting from th
 	@$(BUILD)-fuzz/bin/readers_fuzzer -max_total_time=$(FUZZ_SECONDS) -max_len=4096 \
 	  -artifact_prefix=$(BUILD)-fuzz/ $(BUILD)-fuzz/corpus $(wildcard tests/data/corpus/*)
 
+.PHONY: soak
+soak: build  ## train for STEPS tiny steps: memory, mappings, descriptors and files stay flat
+	@TERAIO_SOAK_STEPS=$(or $(STEPS),100000) $(python) -m pytest -s tests/python/test_soak.py
+
 .PHONY: docs
 docs: build $(VENV_DOCS)/.ready  ## build the documentation as a site into build/docs
 	@NO_MKDOCS_2_WARNING=1 $(VENV_DOCS)/bin/mkdocs build --strict
