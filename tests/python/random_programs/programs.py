@@ -1,0 +1,172 @@
+"""A program of a seed, and what it yields."""
+
+import _thread
+import hashlib
+import queue
+import random
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import torch
+
+from random_programs.instructions import (
+    INSTRUCTIONS,
+    NOT_BEFORE_THE_SESSION,
+    ChildRefused,
+    State,
+)
+
+LENGTH_MAX = 60
+
+
+@dataclass(frozen=True)
+class Instruction:
+    name: str
+    numbers: tuple
+    worker: int | None = None  # runs it, and the main thread waits; None: the main thread itself
+    is_before_session: bool = False
+
+    def __str__(self):
+        where = "" if self.worker is None else f"  in worker {self.worker}"
+        when = "  before the session" if self.is_before_session else ""
+        return f"{self.name}{self.numbers}{where}{when}"
+
+
+def program_of(seed):
+    chance = random.Random(seed)
+    names = list(INSTRUCTIONS)
+    weights = [weight for _, weight in INSTRUCTIONS.values()]
+    before = chance.randrange(8)
+    program = []
+    for place in range(before + chance.randrange(10, LENGTH_MAX)):
+        name = chance.choices(names, weights)[0]
+        is_before = place < before and name not in NOT_BEFORE_THE_SESSION
+        worker = chance.randrange(4) if chance.random() < 0.15 and name != "parallel" else None
+        numbers = tuple(chance.randrange(1000) for _ in range(3))
+        program.append(Instruction(name, numbers, worker, is_before))
+    return sorted(program, key=lambda instruction: not instruction.is_before_session)
+
+
+class Workers:
+    """Threads of four kinds: queue's and executor's are older than the session."""
+
+    def __init__(self):
+        self._work = queue.Queue()
+        self._old = threading.Thread(target=self._serve, daemon=True)
+        self._old.start()
+        self._executor = ThreadPoolExecutor(1)
+        self._executor.submit(int).result()
+
+    def _serve(self):
+        while (call := self._work.get()) is not None:
+            call()
+
+    def submit(self, call, kind):
+        """Starts the call; returns a function that waits for its result or raises its error."""
+        results = queue.Queue()
+
+        def run():
+            try:
+                results.put((call(), None))
+            except BaseException as error:
+                results.put((None, error))
+
+        starts = [
+            lambda: self._work.put(run),
+            lambda: self._executor.submit(run),
+            lambda: _thread.start_new_thread(run, ()),
+            lambda: threading.Thread(target=run).start(),
+        ]
+        starts[kind % 4]()
+
+        def wait():
+            result, error = results.get(timeout=120)
+            if error is not None:
+                raise error
+            return result
+
+        return wait
+
+    def close(self):
+        self._work.put(None)
+        self._old.join()
+        self._executor.shutdown()
+
+
+@dataclass
+class Outcome:
+    """What a run yields: an entry per instruction, and a hash per tensor that is left."""
+
+    log: list
+    tensors: list
+    refused_at: int | None = None  # the first instruction that a session refused
+    refusal: str = ""
+
+    def result(self):
+        return self.log, self.tensors
+
+
+def run(program, session=None):
+    """Runs the program, within the session if there is one; a context manager."""
+    warnings.simplefilter("ignore")
+    torch.manual_seed(1)
+    workers = Workers()
+    outcome = Outcome([], [])
+    try:
+        state = State(workers)
+        before = sum(instruction.is_before_session for instruction in program)
+        _run_part(program[:before], state, outcome)
+        if session is None:
+            _run_part(program[before:], state, outcome)
+        else:
+            with session:
+                _run_part(program[before:], state, outcome)
+        outcome.tensors = _hashes_of(state)
+        outcome.log.append(state.hook_calls)
+        return outcome
+    finally:
+        workers.close()
+
+
+def _run_part(part, state, outcome):
+    for instruction in part:
+        function = INSTRUCTIONS[instruction.name][0]
+
+        def call(function=function, numbers=instruction.numbers):
+            return function(state, *numbers)
+
+        try:
+            if instruction.worker is None:
+                outcome.log.append(call())
+            else:
+                outcome.log.append(state.workers.submit(call, instruction.worker)())
+        except Exception as error:
+            outcome.log.append(type(error).__name__)
+            is_refused = "TERAIO" in str(error) and not isinstance(error, ChildRefused)
+            if is_refused and outcome.refused_at is None:
+                outcome.refused_at = len(outcome.log) - 1
+                outcome.refusal = str(error)
+            state.drop_broken()
+
+
+def _hashes_of(state):
+    tensors = [*state.pool, *state.weights]
+    tensors += [t.grad for t in tensors if t.is_leaf and t.grad is not None]
+    tensors += [s for s in state.kept if isinstance(s, torch.Tensor)]
+    for parameter in state.optimizer.state.values():
+        tensors += [v for v in parameter.values() if isinstance(v, torch.Tensor)]
+    hashes = [_hash_of(t) for t in tensors]
+    return hashes + [hashlib.sha1(array.tobytes()).hexdigest() for array in state.arrays]
+
+
+def _hash_of(tensor):
+    tensor = tensor.detach()
+    if tensor.layout == torch.sparse_coo:
+        return _hash_of(tensor._indices()), _hash_of(tensor._values())
+    if tensor.layout == torch.sparse_csr:
+        return _hash_of(tensor.col_indices()), _hash_of(tensor.values())
+    flat = tensor.contiguous().view(-1)
+    dense = flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
+    return str(tensor.dtype), tuple(tensor.shape), hashlib.sha1(dense).hexdigest()

@@ -1,0 +1,96 @@
+"""Compares runs of a program, each trial in a process of its own, and shrinks those that differ."""
+
+import os
+import pickle
+import signal
+import traceback
+
+from matrix import budgets
+
+from random_programs.programs import program_of, run
+
+TRIAL_SECONDS = 120
+
+
+def difference(program):
+    """What a run under a session has that stock PyTorch's has not, in words; "" without any, and a
+    text that starts with "refused: " when the session refuses an instruction and all is equal up to
+    it."""
+    readable, writable = os.pipe()
+    process = os.fork()
+    if process == 0:
+        try:
+            os.close(readable)
+            signal.alarm(TRIAL_SECONDS)
+            with os.fdopen(writable, "wb") as file:
+                pickle.dump(_difference(program), file)
+        finally:
+            os._exit(0)
+    os.close(writable)
+    with os.fdopen(readable, "rb") as file:
+        answer = file.read()
+    code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    return pickle.loads(answer) if answer else f"the process ended with {code}"
+
+
+def _difference(program):
+    try:
+        expected = run(program)
+        actual = _run_within_session(program)
+        if actual.refused_at is None:
+            return _words(expected, actual)
+        part = program[: actual.refused_at]
+        words = _words(run(part), _run_within_session(part))
+        return words or f"refused: {program[actual.refused_at]}: {actual.refusal}"
+    except Exception:
+        return traceback.format_exc()
+
+
+def _run_within_session(program):
+    return run(program, budgets.offload("1GB", evict_after_every_op=True))
+
+
+def _words(expected, actual):
+    for place, (one, other) in enumerate(zip(expected.log, actual.log, strict=True)):
+        if repr(one) != repr(other) and other != "ChildRefused":
+            return f"instruction {place} yields {other}, expected {one}"
+    if expected.tensors != actual.tensors:
+        places = [
+            place
+            for place, pair in enumerate(zip(expected.tensors, actual.tensors, strict=False))
+            if pair[0] != pair[1]
+        ]
+        return f"tensors {places} differ"
+    return ""
+
+
+def is_failure(words):
+    return bool(words) and not words.startswith("refused: ")
+
+
+def shrink(program, fails=lambda program: is_failure(difference(program))):
+    """Drops instructions, many at a time first, as long as the rest fails."""
+    size = len(program) // 2
+    while size > 0:
+        place = 0
+        while place < len(program):
+            rest = program[:place] + program[place + size :]
+            if fails(rest):
+                program = rest
+            else:
+                place += size
+        size //= 2
+    return program
+
+
+def report(seed):
+    """Tries a seed; returns what is wrong with it, with the shrunk program, or what was refused."""
+    program = program_of(seed)
+    words = difference(program)
+    if not is_failure(words):
+        return words
+    least = shrink(program)
+    lines = [f"seed {seed}: {words}", f"{len(least)} of {len(program)} instructions:"]
+    lines += [f"  {instruction}" for instruction in least]
+    lines += [difference(least), f"PYTHONPATH=tests/python python -m random_programs --seed {seed}"]
+    return "\n".join(lines)
