@@ -265,7 +265,9 @@ def drop_arrays(state, a, b, c):
 
 
 def dlpack(state, a, b, c):
+    """NumPy fixes the storage's size first: DLPack's address dangles when PyTorch resizes it."""
     t = state.tensor(a).detach()
+    t.numpy()
     if b % 3 == 0:
         state.put(torch.from_dlpack(t), c)
     elif b % 3 == 1:
