@@ -1,6 +1,7 @@
 #include "engine/tensor_mover.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
 #include <chrono>
@@ -14,6 +15,8 @@ namespace teraio::engine {
 namespace {
 
 constexpr int kPoison = 0xCB;
+constexpr int64_t kFirstLogNs = 10'000'000'000;
+constexpr std::chrono::milliseconds kLookInterval(250);
 
 const EngineOptions& checked(const EngineOptions& options) {
   TERAIO_CHECK(options.device != nullptr && options.swap != nullptr && options.clock != nullptr);
@@ -206,11 +209,25 @@ int64_t TensorMover::wait_for_arrival() {
   int64_t waited_ns = 0;
   if (!arrivals_.has_any()) {
     const int64_t start_ns = clock_.now_ns();
-    while (!arrivals_.has_any()) arrivals_.wait_for(std::chrono::milliseconds(1000));
+    int64_t next_log_ns = kFirstLogNs;
+    while (!arrivals_.has_any()) {
+      arrivals_.wait_for(kLookInterval);
+      const int64_t so_far_ns = clock_.now_ns() - start_ns;
+      if (so_far_ns < next_log_ns) continue;
+      log_wait(so_far_ns);
+      next_log_ns *= 2;
+    }
     waited_ns = clock_.now_ns() - start_ns;
   }
   take_arrivals();
   return waited_ns;
+}
+
+void TensorMover::log_wait(int64_t waited_ns) const {
+  const std::vector<std::string> requests = copies_.unanswered(kFirstLogNs / 2);
+  spdlog::warn(
+      "teraio: training has waited {} s for a transfer: {}", waited_ns / 1'000'000'000,
+      requests.empty() ? "all drives answer" : fmt::format("{}", fmt::join(requests, "; ")));
 }
 
 void TensorMover::wait_until_idle() {

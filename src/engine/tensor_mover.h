@@ -86,7 +86,8 @@ class TensorMover {
   bool order_after_arrival(LiveTensor& tensor);
 
   // Waits until a transfer has ended, and makes its changes. Returns for how long it waited, in
-  // nanoseconds. Requires that one is under way.
+  // nanoseconds. Requires that one is under way. After 10 s, and at intervals that double, it logs
+  // which drives do not answer.
   int64_t wait_for_arrival();
   // Waits until no transfer is under way.
   void wait_until_idle();
@@ -112,6 +113,7 @@ class TensorMover {
            (tensor.residency == Residency::kResident && tensor.valid_copy() != nullptr);
   }
   void switch_guard(LiveTensor& tensor);
+  void log_wait(int64_t waited_ns) const;
   void submit(LiveTensor& tensor, plan::Tier tier, storage::Transfer transfer);
   void on_arrival(Arrival arrival);
   void on_write_done(LiveTensor& tensor, const storage::Completion& completion);

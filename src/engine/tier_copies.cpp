@@ -1,5 +1,6 @@
 #include "engine/tier_copies.h"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -147,6 +148,16 @@ void TierCopies::cancel(const LiveTensor& tensor) {
 
 void TierCopies::expedite(const LiveTensor& tensor) {
   store(tensor.transfer_tier)->expedite(tensor.transfer);
+}
+
+std::vector<std::string> TierCopies::unanswered(int64_t at_least_ns) const {
+  std::vector<std::string> requests;
+  for (const storage::TierStore* store : stores_) {
+    if (store == nullptr) continue;
+    for (std::string& request : store->unanswered(at_least_ns))
+      requests.push_back(fmt::format("{}: {}", store->name(), request));
+  }
+  return requests;
 }
 
 void TierCopies::leave_stores() {

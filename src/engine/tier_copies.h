@@ -18,6 +18,8 @@
 #include <array>
 #include <optional>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "engine/engine_options.h"
@@ -75,6 +77,9 @@ class TierCopies {
   // As for TierStore, of the tensor's transfer that was submitted last.
   void cancel(const LiveTensor& tensor);
   void expedite(const LiveTensor& tensor);
+
+  // As for TierStore, of all tiers.
+  std::vector<std::string> unanswered(int64_t at_least_ns) const;
 
   // The stores may go: no tier exists from now on. Requires that no tensor has a copy.
   void leave_stores();

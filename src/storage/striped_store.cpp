@@ -314,8 +314,25 @@ void StripedStore::take_chunks(Drive& drive, int64_t now_ns, std::vector<io::Chu
     if (!job.has_started) job.completion.start_ns = now_ns;
     job.has_started = true;
     ++job.chunks_in_flight;
-    chunks.push_back(chunk_of(job, *request));
+    const io::Chunk& chunk = chunks.emplace_back(chunk_of(job, *request));
+    drive.in_flight.add({chunk.direction, chunk.offset_bytes, chunk.size_bytes, now_ns});
   }
+}
+
+std::vector<std::string> StripedStore::unanswered(int64_t at_least_ns) const {
+  const std::lock_guard lock(mutex_);
+  const int64_t now_ns = clock_.now_ns();
+  std::vector<std::string> requests;
+  for (const auto& drive : drives_) {
+    const std::optional<RequestInFlight> oldest = drive->in_flight.oldest();
+    if (!oldest || now_ns - oldest->start_ns < at_least_ns) continue;
+    const bool is_read = oldest->direction == io::Direction::kRead;
+    requests.push_back(fmt::format("{} has not answered a {} of {} at offset {} for {} s",
+                                   drive->name, is_read ? "read" : "write",
+                                   format_size(oldest->size_bytes), oldest->offset_bytes,
+                                   (now_ns - oldest->start_ns) / 1'000'000'000));
+  }
+  return requests;
 }
 
 io::Chunk StripedStore::chunk_of(Job& job, const QueuedRequest& request) const {
@@ -344,6 +361,7 @@ void StripedStore::settle(int32_t drive_index, const io::ChunkResult& result, in
   Drive& drive = *drives_[drive_index];
   const io::Direction direction = result.chunk.direction;
   drive.queue.finish(direction, result.chunk.is_urgent);
+  drive.in_flight.remove(direction, result.chunk.offset_bytes);
   Job& job = jobs_.at(result.chunk.transfer);
   --job.chunks_in_flight;
   // The event has passed, so nothing needs to wait for it.

@@ -23,6 +23,7 @@
 #include "storage/drive_meter.h"
 #include "storage/drive_queue.h"
 #include "storage/extent_table.h"
+#include "storage/requests_in_flight.h"
 #include "storage/slowdown_detector.h"
 #include "storage/striping.h"
 #include "storage/tier_store.h"
@@ -75,6 +76,7 @@ class StripedStore final : public TierStore {
   bool cancel(TransferId id) override;
   void expedite(TransferId id) override;
   TierCounters counters() const override;
+  std::vector<std::string> unanswered(int64_t at_least_ns) const override;
 
   // The pieces of an extent; empty if this store has no such extent. For tests and reports.
   std::vector<Piece> pieces(const Extent& extent) const;
@@ -112,6 +114,7 @@ class StripedStore final : public TierStore {
     io::ExtentFile file;
     std::unique_ptr<io::ChunkIo> io;
     DriveQueue queue;
+    RequestsInFlight in_flight;
     DriveMeter meter;
     SlowdownDetector slowdowns;
     std::function<std::optional<drives::Temperature>()> temperature;

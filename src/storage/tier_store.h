@@ -142,6 +142,10 @@ class TierStore {
   virtual void expedite(TransferId id) = 0;
 
   virtual TierCounters counters() const = 0;
+
+  // Describes the oldest request of each drive that has not answered it for this long; empty when
+  // there are none.
+  virtual std::vector<std::string> unanswered(int64_t /*at_least_ns*/) const { return {}; }
 };
 
 }  // namespace teraio::storage

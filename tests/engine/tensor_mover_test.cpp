@@ -1,6 +1,12 @@
 #include "engine/tensor_mover.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
+
+#include <memory>
+#include <sstream>
 
 #include "engine/fixture/mover_session.h"
 #include "testing/no_silent_skips.h"
@@ -46,6 +52,25 @@ TEST_F(TensorMoverTest, AReadBringsItsBytesBack) {
   EXPECT_EQ(mover_.offloaded_bytes(), 0);
   EXPECT_GT(mover_.wait_for_arrival(), 0);
   mover_.wait_until_idle();
+  session_.expect_content(*tensor_);
+}
+
+TEST_F(TensorMoverTest, AfterTenSecondsTheLogNamesTheDriveThatDoesNotAnswer) {
+  session_.offload(*tensor_);
+  session_.start_read(*tensor_);
+  ssd_.hanging = {"drive0 has not answered a read"};
+  int pass_count = 0;
+  session_.clock.pass = [&] {
+    if (++pass_count == 2) session_.clock.skipped_ns += 12'000'000'000;
+    if (pass_count == 3) ssd_.end_one();
+  };
+  std::ostringstream log;
+  const auto sink = std::make_shared<spdlog::sinks::ostream_sink_mt>(log);
+  spdlog::default_logger()->sinks().push_back(sink);
+  mover_.wait_until_idle();
+  spdlog::default_logger()->sinks().pop_back();
+  EXPECT_THAT(log.str(), ::testing::HasSubstr(
+                             "waited 12 s for a transfer: ssd: drive0 has not answered a read"));
   session_.expect_content(*tensor_);
 }
 
