@@ -6,7 +6,10 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
+#include <iterator>
+#include <thread>
 
 namespace teraio::testing {
 
@@ -18,7 +21,12 @@ inline bool can_limit_threads() { return geteuid() == 0; }
 inline int run_with_threads(int32_t thread_count, const std::function<int()>& body) {
   const pid_t child = fork();
   if (child == 0) {
-    const auto limit = static_cast<rlim_t>(thread_count) + 1;  // the main thread counts
+    // The main thread counts, and so do those that the thread sanitizer starts for itself at the
+    // first thread of a child.
+    std::thread([] {}).join();
+    const auto running_count =
+        std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+    const auto limit = static_cast<rlim_t>(thread_count + running_count);
     const rlimit limits = {limit, limit};
     const auto user = static_cast<uid_t>(1'000'000'000 + getpid());
     if (setrlimit(RLIMIT_NPROC, &limits) != 0 || setuid(user) != 0) _exit(255);
