@@ -7,7 +7,7 @@ import random
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -101,6 +101,7 @@ class Outcome:
 
     log: list
     tensors: list
+    errors: dict = field(default_factory=dict)  # texts, by the index of the instruction
     refused_at: int | None = None  # the first instruction that a session refused
     refusal: str = ""
 
@@ -143,6 +144,7 @@ def _run_part(part, state, outcome):
             else:
                 outcome.log.append(state.workers.submit(call, instruction.worker)())
         except Exception as error:
+            outcome.errors[len(outcome.log)] = str(error)
             outcome.log.append(type(error).__name__)
             is_refused = "TERAIO" in str(error) and not isinstance(error, ChildRefused)
             if is_refused and outcome.refused_at is None:

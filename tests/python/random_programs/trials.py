@@ -5,6 +5,7 @@ import pickle
 import signal
 import traceback
 
+import torch
 from matrix import budgets
 
 from random_programs.programs import program_of, run
@@ -22,6 +23,9 @@ def difference(program):
         try:
             os.close(readable)
             signal.alarm(TRIAL_SECONDS)
+            # PyTorch makes its thread pool anew at a child's first use of it, and threads that are
+            # the first at once race for it ("Invalid thread pool!", or a crash).
+            torch.set_num_threads(torch.get_num_threads())
             with os.fdopen(writable, "wb") as file:
                 pickle.dump(_difference(program), file)
         finally:
@@ -53,7 +57,8 @@ def _run_within_session(program):
 def _words(expected, actual):
     for place, (one, other) in enumerate(zip(expected.log, actual.log, strict=True)):
         if repr(one) != repr(other) and other != "ChildRefused":
-            return f"instruction {place} yields {other}, expected {one}"
+            texts = [outcome.errors.get(place, "") for outcome in (actual, expected)]
+            return f"instruction {place} yields {other} {texts[0]}, expected {one} {texts[1]}"
     if expected.tensors != actual.tensors:
         places = [
             place
