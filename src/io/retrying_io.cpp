@@ -22,7 +22,7 @@ uint64_t checksum_of(const Chunk& chunk) {
 }
 
 bool may_pass(int64_t error_number, Direction direction) {
-  return error_number == EAGAIN || error_number == ENOMEM ||
+  return error_number == EAGAIN || error_number == ENOMEM || error_number == ECANCELED ||
          (error_number == ENOSPC && direction == Direction::kWrite);
 }
 

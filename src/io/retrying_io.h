@@ -1,8 +1,9 @@
 // RetryingIo: transfers over a DriveIo that either complete or fail.
 //
 // It resumes short transfers, repeats interrupted ones, repeats after growing pauses what failed
-// for a reason that may pass (EAGAIN, ENOMEM, and ENOSPC of a write, whose room was preallocated:
-// file systems need room for their metadata, and thin pools grow), turns errors into text that
+// for a reason that may pass (EAGAIN, ENOMEM, ECANCELED where io_uring got no thread, and
+// ENOSPC of a write, whose room was preallocated: file systems need room for their metadata, and
+// thin pools grow), turns errors into text that
 // names the drive, the offset and the cause, and computes a checksum of every chunk on request. A
 // write sets the checksum, a read compares it and returns kCorrupted if it differs. Threads: as
 // ChunkIo.

@@ -52,6 +52,7 @@ class UringIo final : public DriveIo {
   void submit(const IoRequest& request) override;
   void wait(std::vector<IoResult>& results) override;
   void wake() override;
+  std::string error_text(int64_t error_number) const override;
 
  private:
   int open_ring(int32_t window);
@@ -95,6 +96,12 @@ Status UringIo::open(int fd, int32_t window) {
   return Status(ErrorCode::kUnsupported,
                 fmt::format("io_uring is not available: {}{}", errno_text(-error),
                             error == -ENOMEM ? ", perhaps for the memory-lock limit" : ""));
+}
+
+std::string UringIo::error_text(int64_t error_number) const {
+  const std::string text = DriveIo::error_text(error_number);
+  if (error_number != ECANCELED) return text;
+  return text + ", the system refused io_uring a thread: a limit of processes may be reached";
 }
 
 void UringIo::enable() {

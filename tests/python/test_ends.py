@@ -1,16 +1,20 @@
-"""However a process ends while it trains: exit code, last words, and nothing left on the drive."""
+"""However a process ends while it trains: exit code, last words, and nothing left on the drives,
+which work or refuse writes (testing/faulty_drives)."""
 
+import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import time
 
 import pytest
+from faulty_trainings import LIBRARY, Rates
 
 TRAINING = """\
-import os, signal, sys, threading, torch, teraio
-ssd, how = sys.argv[1:]
+import ctypes, os, signal, sys, threading, torch, teraio
+how, rates, ssd = sys.argv[1], bytes.fromhex(sys.argv[2]), sys.argv[3:]
 torch.set_num_threads(1)
 model = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(6)])
 optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
@@ -19,8 +23,13 @@ def modes():
     found = [p for p in paths if os.path.islink(p) and "/.teraio-" in os.readlink(p)]
     return {oct(os.stat(path).st_mode & 0o777) for path in found}
 def train(end=lambda: None):
+    global steps_left
     step = 0
-    while True:
+    while steps_left != 0:
+        steps_left -= 1
+        if step == 2 and rates:
+            ctypes.CDLL(os.environ["LD_PRELOAD"]).faulty_drives_start(
+                ctypes.c_uint64(1), rates, ctypes.c_int32(-1), ctypes.c_int64(0), ctypes.c_int64(0))
         model(torch.ones(16, 256)).square().mean().backward()
         if step == 3:
             print("training", *modes(), flush=True)
@@ -30,7 +39,17 @@ def train(end=lambda: None):
         step += 1
 def fail():
     raise ValueError("the program's own")
-ends = {"error": fail, "exit": lambda: sys.exit(7), "_exit": lambda: os._exit(8)}
+def lose_child():
+    process = os.fork()
+    if process == 0:
+        signal.pause()
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    global steps_left
+    steps_left = 3
+steps_left = -1
+ends = {"error": fail, "exit": lambda: sys.exit(7), "_exit": lambda: os._exit(8),
+        "killed child": lose_child}
 def daemon():
     reached = threading.Event()
     threading.Thread(target=train, args=(reached.set,), daemon=True).start()
@@ -45,8 +64,11 @@ with teraio.offload("3MB", ssd=ssd, ssd_capacity="64MB"):
 
 @pytest.fixture
 def ssd(tmp_path):
-    (tmp_path / "ssd").mkdir()
-    return tmp_path / "ssd"
+    """The folders of two drives."""
+    folders = [tmp_path / "drive0", tmp_path / "drive1"]
+    for folder in folders:
+        folder.mkdir()
+    return folders
 
 
 @pytest.fixture
@@ -55,12 +77,16 @@ def started(tmp_path, ssd):
     (tmp_path / "train.py").write_text(TRAINING)
     processes = []
 
-    def started(how):
+    def started(how, drives="good"):
+        is_failing = drives == "failing"
+        rates = bytes(Rates(write_error=0.05, late=0.1)).hex() if is_failing else ""
+        environment = os.environ | ({"LD_PRELOAD": str(LIBRARY)} if is_failing else {})
         process = subprocess.Popen(
-            [sys.executable, tmp_path / "train.py", ssd, how],
+            [sys.executable, tmp_path / "train.py", how, rates, *ssd],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            env=environment,
         )
         processes.append(process)
         line = process.stdout.readline()
@@ -74,14 +100,21 @@ def started(tmp_path, ssd):
             process.communicate()
 
 
-def last_words(process, ssd):
-    """Waits for the end; nothing of ours is left, and no C++ error is among the last words."""
+def assert_ended(process, ssd, code, text):
+    """Nothing of ours is left. Apart from the log, `text` is among the last words, which are empty
+    if it is, and no C++ error is."""
     words = process.communicate(timeout=120)[1]
-    assert list(ssd.iterdir()) == []
-    assert "terminate called" not in words and "teraio/" not in words, words
-    return words
+    assert [name for folder in ssd for name in folder.iterdir()] == []
+    assert process.returncode == code, words
+    own = [line for line in words.splitlines() if not re.match(r"\[\d{4}-.*?\] \[", line)]
+    assert "terminate called" not in words
+    assert text in words if text else own == [], words
 
 
+DRIVES = ["good", pytest.param("failing", marks=pytest.mark.full)]
+
+
+@pytest.mark.parametrize("drives", DRIVES)
 @pytest.mark.parametrize(
     "how, code, text",
     [
@@ -89,22 +122,34 @@ def last_words(process, ssd):
         pytest.param("exit", 7, "", marks=pytest.mark.full),
         pytest.param("_exit", 8, "", marks=pytest.mark.full),
         pytest.param("daemon", 9, "", marks=pytest.mark.full),
+        pytest.param("killed child", 0, "", marks=pytest.mark.full),
     ],
 )
-def test_ends_by_itself(started, ssd, how, code, text):
-    process = started(how)
-    words = last_words(process, ssd)
-    assert process.returncode == code, words
-    assert text in words if text else words == ""
+def test_ends_by_itself(started, ssd, how, code, text, drives):
+    assert_ended(started(how, drives), ssd, code, text)
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("drives", ["good", "failing"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_ends_by_a_signal(started, ssd, number):
+def test_ends_by_a_signal(started, ssd, number, drives):
     chance = random.Random(1)
     for _ in range(3):
-        process = started("signal")
+        process = started("signal", drives)
         time.sleep(chance.random() / 5)
         process.send_signal(number)
-        assert last_words(process, ssd) == ""
-        assert process.returncode == -number
+        assert_ended(process, ssd, -number, "")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("drives", ["good", "failing"])
+@pytest.mark.parametrize("times", [1, 2])
+def test_ends_by_ctrl_c(started, ssd, times, drives):
+    """Python's own ending: a traceback, and the exit status of SIGINT."""
+    chance = random.Random(times)
+    for _ in range(3):
+        process = started("signal", drives)
+        for _ in range(times):
+            time.sleep(chance.random() / 20)
+            process.send_signal(signal.SIGINT)
+        assert_ended(process, ssd, -signal.SIGINT, "KeyboardInterrupt")

@@ -398,7 +398,8 @@ class PassingErrors : public StripedStoreTest, public ::testing::WithParamInterf
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Errors, PassingErrors, ::testing::Values(EAGAIN, ENOMEM, ENOSPC));
+INSTANTIATE_TEST_SUITE_P(Errors, PassingErrors,
+                         ::testing::Values(EAGAIN, ENOMEM, ECANCELED, ENOSPC));
 
 TEST_P(PassingErrors, TheSecondAttemptComesAtOnce) {
   EXPECT_TRUE(succeeds_after(1));
