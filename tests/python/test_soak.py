@@ -64,7 +64,7 @@ print(json.dumps({"samples": samples, "written": written, "report_bytes": report
 HISTORY_BYTES = 600
 TOLERANCES = {
     "resident_bytes": 8_000_000,
-    "mappings": 64,
+    "mappings": 64,  # they depend on where extents lie, and go up and down by 20
     "descriptors": 2,
     "threads": 0,
     "file_bytes": 0,
