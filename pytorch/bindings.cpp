@@ -372,6 +372,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def("observe_python_threads", &observe_python_threads);
   module.def("forget_python_threads", &forget_python_threads);
   module.def("is_this_thread_observed", &is_this_thread_observed);
+  module.def("observer_dispatch_key", &observer_dispatch_key);
   module.def("default_budget_bytes", [](const std::string& device) {
     return value_or_raise(value_or_raise(find_backend(device))->default_budget_bytes());
   });

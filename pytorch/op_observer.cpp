@@ -238,6 +238,8 @@ void pin_all_permanently(engine::Runtime& runtime, const std::vector<engine::Use
       throw_status(status, info.name);
 }
 
+std::string_view observer_dispatch_key() { return c10::toString(kKey); }
+
 void observe_this_thread(bool is_on) { c10::impl::tls_set_dispatch_key_included(kKey, is_on); }
 
 bool is_this_thread_observed() { return c10::impl::tls_is_dispatch_key_included(kKey); }

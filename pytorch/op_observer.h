@@ -22,6 +22,10 @@
 
 namespace teraio::pytorch {
 
+// The name of the dispatch key on which the observer stands. Operators of higher order, which are
+// Python code and have no fallbacks, must let it through.
+std::string_view observer_dispatch_key();
+
 // Turns the observer on or off for the calling thread. Autograd's threads take over the setting of
 // the thread that calls backward.
 void observe_this_thread(bool is_on);

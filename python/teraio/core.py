@@ -31,6 +31,7 @@ from teraio._C import (  # noqa: E402
     is_this_thread_observed,
     observe_python_threads,
     observe_this_thread,
+    observer_dispatch_key,
     pin_address,
     set_coalescing,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "is_this_thread_observed",
     "observe_python_threads",
     "observe_this_thread",
+    "observer_dispatch_key",
     "pin_address",
     "set_coalescing",
 ]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from teraio import core, intercepted_methods
+from teraio import core, higher_order, intercepted_methods
 from teraio.atomic_file import replace_file
 from teraio.compiled import CompiledGraphs
 from teraio.directories import cache_directory, directories_of_ranks
@@ -132,6 +132,7 @@ class Session:
     def __enter__(self):
         if self._ranks.count > 1:
             print(f"teraio: {_share_line(self.share())}", flush=True)
+        higher_order.let_observer_through()
         self._core.start()
         intercepted_methods.install(self._core)
         self._compiled_graphs.install()
