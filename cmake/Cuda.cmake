@@ -1,28 +1,63 @@
-# Builds the CUDA device when a toolkit is found, and sets TERAIO_HAS_CUDA. All other code includes
-# one header, src/device/cuda_device.h; a build without CUDA implements it in another file.
+# Builds the CUDA device when a CUDA runtime is found, and sets TERAIO_HAS_CUDA and the target
+# teraio_cudart. All other code includes one header, src/device/cuda_device.h; a build without CUDA
+# implements it in another file.
 #
-# The runtime is linked statically. It loads the driver at its first call, so that programs start on
-# machines without a driver. It shares only the driver with the runtime of PyTorch.
+# The runtime is the one that the PyTorch wheel brings, with its headers, where there is one: no
+# toolkit is needed, and the extension uses the copy that PyTorch has loaded already. A library that
+# is preloaded under the same name takes its place (testing/cuda_emulation). Otherwise the runtime of
+# a toolkit is linked statically. Either loads the driver at its first call, so that programs start
+# on machines without a driver.
 
-if(TERAIO_CUDA STREQUAL "ON")
-  find_package(CUDAToolkit 12.2 REQUIRED)
-elseif(TERAIO_CUDA STREQUAL "AUTO")
-  find_package(CUDAToolkit 12.2 QUIET)
-elseif(NOT TERAIO_CUDA STREQUAL "OFF")
+# Finds the runtime of the wheel: sets TERAIO_WHEEL_CUDART and TERAIO_WHEEL_CUDA_INCLUDE.
+function(teraio_find_cuda_of_wheel)
+  if(NOT TERAIO_BUILD_PYTORCH OR NOT TORCH_CUDA_LIBRARY)
+    return()
+  endif()
+  get_filename_component(packages ${torch_directory} DIRECTORY)
+  file(GLOB library ${packages}/nvidia/cu13/lib/libcudart.so.13)
+  set(include ${packages}/nvidia/cu13/include)
+  if(library AND EXISTS ${include}/cuda_runtime_api.h AND EXISTS ${include}/cuda.h)
+    set(TERAIO_WHEEL_CUDART ${library} PARENT_SCOPE)
+    set(TERAIO_WHEEL_CUDA_INCLUDE ${include} PARENT_SCOPE)
+  endif()
+endfunction()
+
+if(NOT TERAIO_CUDA MATCHES "^(ON|OFF|AUTO)$")
   message(FATAL_ERROR "TERAIO_CUDA=${TERAIO_CUDA}: expected ON, OFF or AUTO")
 endif()
+set(TERAIO_HAS_CUDA OFF)
+if(NOT TERAIO_CUDA STREQUAL "OFF")
+  teraio_find_cuda_of_wheel()
+  if(TERAIO_WHEEL_CUDART)
+    message(STATUS "CUDA: the PyTorch wheel's, ${TERAIO_WHEEL_CUDART}")
+    set(TERAIO_HAS_CUDA ON)
+    add_library(teraio_cudart SHARED IMPORTED)
+    set_target_properties(teraio_cudart PROPERTIES
+      IMPORTED_LOCATION ${TERAIO_WHEEL_CUDART} IMPORTED_SONAME libcudart.so.13
+      INTERFACE_INCLUDE_DIRECTORIES ${TERAIO_WHEEL_CUDA_INCLUDE})
+  else()
+    if(TERAIO_CUDA STREQUAL "ON")
+      find_package(CUDAToolkit 12.2 REQUIRED)
+    else()
+      find_package(CUDAToolkit 12.2 QUIET)
+    endif()
+    if(CUDAToolkit_FOUND)
+      message(STATUS "CUDA: the toolkit ${CUDAToolkit_VERSION} in ${CUDAToolkit_LIBRARY_DIR}")
+      set(TERAIO_HAS_CUDA ON)
+      add_library(teraio_cudart INTERFACE)
+      target_include_directories(teraio_cudart SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS})
+      target_link_libraries(teraio_cudart INTERFACE CUDA::cudart_static)
+    endif()
+  endif()
+endif()
 
-if(TERAIO_CUDA STREQUAL "OFF" OR NOT CUDAToolkit_FOUND)
-  set(TERAIO_HAS_CUDA OFF)
-  message(STATUS "CUDA: not built (no toolkit, or TERAIO_CUDA=OFF)")
-  target_sources(teraio_device PRIVATE ${CMAKE_SOURCE_DIR}/src/device/no_cuda/cuda_device.cpp)
-else()
-  set(TERAIO_HAS_CUDA ON)
-  message(STATUS "CUDA ${CUDAToolkit_VERSION} in ${CUDAToolkit_LIBRARY_DIR}")
+if(TERAIO_HAS_CUDA)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/device/cuda/*.cpp)
   target_sources(teraio_device PRIVATE ${sources})
-  target_include_directories(teraio_device SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
-  target_link_libraries(teraio_device PRIVATE CUDA::cudart_static)
+  target_link_libraries(teraio_device PRIVATE teraio_cudart)
+else()
+  message(STATUS "CUDA: not built (no CUDA wheel of PyTorch, no toolkit, or TERAIO_CUDA=OFF)")
+  target_sources(teraio_device PRIVATE ${CMAKE_SOURCE_DIR}/src/device/no_cuda/cuda_device.cpp)
 endif()
 
 # Tests that call CUDA themselves.
@@ -31,6 +66,5 @@ function(teraio_cuda_tests program)
     return()
   endif()
   target_sources(${program} PRIVATE ${CMAKE_SOURCE_DIR}/tests/device/cuda/cuda_order_test.cpp)
-  target_include_directories(${program} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
-  target_link_libraries(${program} PRIVATE CUDA::cudart_static)
+  target_link_libraries(${program} PRIVATE teraio_cudart)
 endfunction()

@@ -1,8 +1,8 @@
 # Finds the Python interpreter and the PyTorch wheel that the extension is built for, and writes what
 # was found to build/python/teraio/_build_info.py.
 #
-# Sets Python_EXECUTABLE, Python::Module, TORCH_VERSION ("2.11.0+cu130"), and the target torch_wheel
-# with the headers and libraries of the wheel. Does not use find_package(Torch) of the wheel, which
+# Sets Python_EXECUTABLE, Python::Module, TORCH_VERSION ("2.11.0+cu130"), torch_directory, and the
+# target torch_wheel with the headers and libraries of the wheel. Does not use find_package(Torch) of the wheel, which
 # in a CUDA wheel asks for nvcc even when only C++ is compiled.
 
 if(NOT Python_EXECUTABLE AND EXISTS ${CMAKE_SOURCE_DIR}/.venv/bin/python)

@@ -4,9 +4,9 @@
 // direction. Compute and copies wait for each other through events, so nothing synchronizes the
 // whole GPU.
 //
-// This header is implemented where CMake finds a CUDA toolkit (TERAIO_CUDA). The CUDA runtime is
-// linked statically and loads the driver on its first use. The same program therefore starts on
-// machines without a GPU and is independent of the libcudart that PyTorch loads.
+// This header is implemented where CMake finds a CUDA runtime (cmake/Cuda.cmake): that of the
+// PyTorch wheel, which the extension then shares with PyTorch, or that of a toolkit. The runtime
+// loads the driver on its first use, so that the same program starts on machines without a GPU.
 #pragma once
 
 #include <cstdint>

@@ -272,13 +272,12 @@ Status RuntimeCudaDevice::pin_host(std::byte* host, int64_t size_bytes) {
   bind_thread();
   const cudaError_t error =
       cudaHostRegister(host, static_cast<size_t>(size_bytes), cudaHostRegisterPortable);
-  if (error != cudaSuccess) cudaGetLastError();  // clears the error: copies work without pinning
-  return cuda_status(error, "pin host memory");
+  return cuda_status(error, "pin host memory");  // copies work without pinning
 }
 
 void RuntimeCudaDevice::unpin_host(std::byte* host) {
   bind_thread();
-  cudaHostUnregister(host);
+  has_succeeded(cudaHostUnregister(host));
 }
 
 // --- The GPU ------------------------------------------------------------------------------------
@@ -286,8 +285,7 @@ void RuntimeCudaDevice::unpin_host(std::byte* host) {
 Status find_gpu(int32_t ordinal) {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
-  if (error != cudaSuccess) {
-    cudaGetLastError();
+  if (!has_succeeded(error)) {
     return Status(ErrorCode::kUnsupported,
                   fmt::format("cuda: no GPU can be used: {}", cudaGetErrorString(error)));
   }

@@ -74,7 +74,7 @@ void CudaEvents::reuse_passed() {
 bool CudaEvents::reuse_if_passed(uint64_t id) {
   const auto found = recorded_.find(id);
   if (found == recorded_.end()) return true;
-  if (cudaEventQuery(found->second.handle) != cudaSuccess) return false;
+  if (!has_succeeded(cudaEventQuery(found->second.handle))) return false;  // cudaErrorNotReady
   if (found->second.waiting_threads > 0) return true;  // the last waiting thread reuses it
   unused_.push_back(found->second.handle);
   recorded_.erase(found);

@@ -19,13 +19,11 @@ class CudaPoolMemory final : public CudaMemorySource {
   void* allocate(int64_t size_bytes) override {
     void* memory = nullptr;
     const auto size = static_cast<size_t>(size_bytes);
-    const bool is_there = cudaMallocFromPoolAsync(&memory, size, pool_, stream_()) == cudaSuccess;
-    if (!is_there)
-      cudaGetLastError();  // clears the error: running out of memory is an ordinary result
-    return is_there ? memory : nullptr;
+    const cudaError_t error = cudaMallocFromPoolAsync(&memory, size, pool_, stream_());
+    return has_succeeded(error) ? memory : nullptr;  // running out is an ordinary result
   }
 
-  void release(void* memory) override { cudaFreeAsync(memory, stream_()); }
+  void release(void* memory) override { has_succeeded(cudaFreeAsync(memory, stream_())); }
 
   void set_limit_bytes(int64_t limit_bytes) override {
     cudaMemPoolTrimTo(pool_, static_cast<size_t>(std::max<int64_t>(limit_bytes, 0)));

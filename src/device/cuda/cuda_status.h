@@ -1,4 +1,8 @@
 // Converts a failed call of the CUDA runtime to a Status.
+//
+// The runtime remembers each thread's last error until it is asked for it, and PyTorch, which uses
+// the same copy of the runtime, would take ours for one of its own. Whoever handles the error of a
+// call clears it.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,10 +14,16 @@
 
 namespace teraio::device {
 
+// Clears the calling thread's last error when `error` is one.
+inline bool has_succeeded(cudaError_t error) {
+  if (error != cudaSuccess) cudaGetLastError();
+  return error == cudaSuccess;
+}
+
 // `what` names the attempted action, and the GPU where that matters: "copy to the host". Running
-// out of memory becomes kOutOfMemory, any other error kIoError.
+// out of memory becomes kOutOfMemory, any other error kIoError. Clears the error.
 inline Status cuda_status(cudaError_t error, std::string_view what) {
-  if (error == cudaSuccess) return {};
+  if (has_succeeded(error)) return {};
   const ErrorCode code =
       error == cudaErrorMemoryAllocation ? ErrorCode::kOutOfMemory : ErrorCode::kIoError;
   return Status(code, fmt::format("cuda: {}: {} ({})", what, cudaGetErrorString(error),
