@@ -68,3 +68,18 @@ function(teraio_cuda_tests program)
   target_sources(${program} PRIVATE ${CMAKE_SOURCE_DIR}/tests/device/cuda/cuda_order_test.cpp)
   target_link_libraries(${program} PRIVATE teraio_cudart)
 endfunction()
+
+# Like teraio_add_test, on the emulated GPU (testing/cuda_emulation). Where that is not built, CTest
+# lists the runs as not run.
+function(teraio_emulated_cuda_test name program)
+  cmake_parse_arguments(PARSE_ARGV 2 test "" "SHARDS" "LABELS;ENVIRONMENT")
+  set(options SHARDS ${test_SHARDS} LABELS ${test_LABELS} emulated_cuda)
+  if(TARGET emulated_cudart)
+    add_dependencies(${program} emulated_cudart)
+    teraio_add_test(${name} ${program} ${options} ENVIRONMENT ${test_ENVIRONMENT}
+      LD_PRELOAD=$<TARGET_FILE:emulated_cudart> TERAIO_EMULATED_CUDA_POISON=1
+      TERAIO_EMULATED_CUDA_SEED=1)
+  else()
+    teraio_add_test(${name} ${program} ${options} DISABLED)
+  endif()
+endfunction()

@@ -9,8 +9,9 @@ find_package(GTest REQUIRED)
 #   LABELS       what `ctest -L` knows the runs by
 #   SHARDS       how many processes share the cases; 1 without it
 #   ENVIRONMENT  VARIABLE=value, for each process
+#   DISABLED     CTest lists the runs among those that it did not run
 function(teraio_add_test name program)
-  cmake_parse_arguments(PARSE_ARGV 2 test "" "SHARDS" "LABELS;ENVIRONMENT")
+  cmake_parse_arguments(PARSE_ARGV 2 test "DISABLED" "SHARDS" "LABELS;ENVIRONMENT")
   if(NOT test_SHARDS)
     set(test_SHARDS 1)
   endif()
@@ -24,7 +25,7 @@ function(teraio_add_test name program)
     file(MAKE_DIRECTORY ${scratch})
     add_test(NAME ${entry} COMMAND ${program} --gtest_brief=1)
     set_tests_properties(${entry} PROPERTIES
-      TIMEOUT 900 LABELS "${test_LABELS}"
+      TIMEOUT 900 LABELS "${test_LABELS}" DISABLED ${test_DISABLED}
       ENVIRONMENT "GTEST_TOTAL_SHARDS=${test_SHARDS};GTEST_SHARD_INDEX=${index};TEST_TMPDIR=${scratch};${test_ENVIRONMENT}")
   endforeach()
 endfunction()

@@ -88,7 +88,7 @@ class _Run:
             self.evaluate(step)
 
     def loss(self, batch):
-        precision = torch.autocast("cpu", dtype=torch.bfloat16)
+        precision = torch.autocast(torch.get_default_device().type, dtype=torch.bfloat16)
         with precision if self.job.autocast else contextlib.nullcontext():
             return self.forward(*batch)
 

@@ -1,0 +1,149 @@
+#include "testing/cuda_emulation/device_memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace teraio::testing::emulated_cuda {
+namespace {
+
+constexpr size_t kPageBytes = DeviceMemory::kPageBytes;
+// Addresses of freed memory are used again late, and fragmentation of addresses never matters.
+constexpr size_t kAddressesPerByte = 32;
+
+size_t whole_pages(size_t size_bytes) {
+  return (size_bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+}
+
+// Addresses without access rights, aligned to a page.
+char* map_addresses(size_t size_bytes) {
+  void* mapped = mmap(nullptr, size_bytes + kPageBytes, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) {
+    std::perror("emulated CUDA: mmap of addresses");
+    std::abort();
+  }
+  return reinterpret_cast<char*>(whole_pages(reinterpret_cast<size_t>(mapped)));
+}
+
+}  // namespace
+
+DeviceMemory::DeviceMemory(const Settings& settings)
+    : limit_bytes_(settings.memory_bytes),
+      poisons_(settings.poisons),
+      address_bytes_(
+          whole_pages(std::max(settings.memory_bytes * kAddressesPerByte, size_t{1} << 30))) {
+  const size_t all_bytes = address_bytes_ * static_cast<size_t>(settings.device_count);
+  low_ = map_addresses(all_bytes);
+  high_ = low_ + all_bytes;
+  shadow_offset_ = map_addresses(all_bytes) - low_;
+  for (int32_t i = 0; i < settings.device_count; ++i)
+    devices_.push_back(
+        {FreeRanges(low_ + static_cast<size_t>(i) * address_bytes_, address_bytes_)});
+}
+
+bool DeviceMemory::take_bytes(int32_t device, size_t size_bytes) {
+  size_t& used_bytes = devices_.at(device).used_bytes;
+  if (size_bytes > limit_bytes_ - used_bytes) return false;
+  used_bytes += size_bytes;
+  return true;
+}
+
+void DeviceMemory::open_shadow(char* begin, size_t size_bytes) {
+  char* bytes = shadow(begin);
+  if (mprotect(bytes, size_bytes, PROT_READ | PROT_WRITE) != 0) {
+    std::perror("emulated CUDA: mprotect of device memory");
+    std::abort();
+  }
+  if (poisons_) std::memset(bytes, 0xFF, size_bytes);
+}
+
+void DeviceMemory::close_shadow(char* begin, size_t size_bytes) {
+  madvise(shadow(begin), size_bytes, MADV_DONTNEED);
+  mprotect(shadow(begin), size_bytes, PROT_NONE);
+}
+
+char* DeviceMemory::allocate(int32_t device, size_t size_bytes) {
+  const size_t held_bytes = whole_pages(size_bytes);
+  if (held_bytes < size_bytes || !take_bytes(device, held_bytes)) return nullptr;
+  char* memory = devices_.at(device).addresses.take(held_bytes);
+  if (memory == nullptr) {
+    devices_.at(device).used_bytes -= held_bytes;
+    return nullptr;
+  }
+  open_shadow(memory, held_bytes);
+  in_use_.add(memory, held_bytes, {device, nullptr});
+  return memory;
+}
+
+bool DeviceMemory::release(char* memory) {
+  const auto* range = in_use_.starting_at(memory);
+  if (range == nullptr || range->value.physical != nullptr) return false;
+  Device& device = devices_.at(range->value.device);
+  close_shadow(memory, range->size_bytes);
+  device.used_bytes -= range->size_bytes;
+  device.addresses.give_back(memory, range->size_bytes);
+  in_use_.remove(memory);
+  return true;
+}
+
+char* DeviceMemory::reserve_addresses(int32_t device, size_t size_bytes) {
+  return devices_.at(device).addresses.take(size_bytes);
+}
+
+void DeviceMemory::release_addresses(char* begin, size_t size_bytes) {
+  const size_t device = static_cast<size_t>(begin - low_) / address_bytes_;
+  devices_.at(device).addresses.give_back(begin, size_bytes);
+}
+
+DeviceMemory::Physical* DeviceMemory::create_physical(int32_t device, size_t size_bytes) {
+  if (!take_bytes(device, size_bytes)) return nullptr;
+  return new Physical{device, size_bytes, 1};
+}
+
+void DeviceMemory::drop_physical(Physical* physical) {
+  if (--physical->user_count > 0) return;
+  devices_.at(physical->device).used_bytes -= physical->size_bytes;
+  delete physical;
+}
+
+void DeviceMemory::map(char* begin, Physical* physical) {
+  ++physical->user_count;
+  open_shadow(begin, physical->size_bytes);
+  in_use_.add(begin, physical->size_bytes, {physical->device, physical});
+}
+
+bool DeviceMemory::unmap(char* begin, size_t size_bytes) {
+  for (char* at = begin; at < begin + size_bytes;) {
+    const auto* range = in_use_.starting_at(at);
+    if (range == nullptr || range->value.physical == nullptr) return false;
+    char* next = range->end();
+    close_shadow(at, range->size_bytes);
+    drop_physical(range->value.physical);
+    in_use_.remove(at);
+    at = next;
+  }
+  return true;
+}
+
+char* DeviceMemory::shadow(const void* address) const {
+  char* at = static_cast<char*>(const_cast<void*>(address));
+  return is_device_address(address) ? at + shadow_offset_ : at;
+}
+
+std::optional<int32_t> DeviceMemory::device_of(const void* address) const {
+  const auto* range = in_use_.containing(address);
+  if (range == nullptr) return std::nullopt;
+  return range->value.device;
+}
+
+std::optional<int32_t> DeviceMemory::device_of_allocation(const void* begin) const {
+  const auto* range = in_use_.starting_at(begin);
+  if (range == nullptr || range->value.physical != nullptr) return std::nullopt;
+  return range->value.device;
+}
+
+}  // namespace teraio::testing::emulated_cuda

@@ -1,0 +1,17 @@
+// What the emulated operators and the tests use of the emulated runtime, beside CUDA's own calls.
+#pragma once
+
+#include <functional>
+
+namespace teraio::testing::emulated_cuda {
+
+// Enqueues `run` on `stream`, a cudaStream_t of the current device, as a kernel. `name` must live
+// as long as the process. An exception from `run` is a failure of the device, which every later
+// call returns. A graph may run it several times. Returns a cudaError_t. Threads: any.
+__attribute__((visibility("default"))) int launch(void* stream, const char* name,
+                                                  std::function<void()> run);
+
+// Where the CPU finds what lies at a device address; an address of the host stays what it is.
+__attribute__((visibility("default"))) void* shadow_of(const void* device_address);
+
+}  // namespace teraio::testing::emulated_cuda

@@ -1,0 +1,35 @@
+"""Running Python programs on the emulated GPU (testing/cuda_emulation)."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[2]
+LIBRARIES = ROOT / "build" / "emulated_cuda"
+PRELOADED = ("libcudart.so.13", "libcuda.so.1", "libnvidia-ml.so.1")
+
+
+def skip_without_machine():
+    """Skips a test where the machine cannot be, or was not, built for the PyTorch of the tests."""
+    if torch.version.cuda is None or not torch.version.cuda.startswith("13."):
+        pytest.skip("not applicable: the emulated GPU needs a PyTorch for CUDA 13")
+    if not torch.__version__.startswith("2.11."):
+        pytest.skip("not applicable: the emulated GPU is built for the pinned PyTorch")
+    if not (LIBRARIES / "operators.so").exists():
+        pytest.skip("missing: the emulated GPU (ninja -C build emulated_cuda)")
+
+
+def environment(**settings):
+    """os.environ for a program on the machine. `seed=1` sets TERAIO_EMULATED_CUDA_SEED."""
+    return (
+        os.environ
+        | {
+            "LD_PRELOAD": ":".join(str(LIBRARIES / name) for name in PRELOADED),
+            "TERAIO_EMULATED_CUDA_OPERATORS": str(LIBRARIES / "operators.so"),
+            "PYTHONPATH": f"{ROOT}/testing/cuda_emulation/python:{ROOT}/tests/python",
+            "OMP_NUM_THREADS": "1",
+        }
+        | {f"TERAIO_EMULATED_CUDA_{name.upper()}": str(value) for name, value in settings.items()}
+    )

@@ -1,0 +1,179 @@
+"""PyTorch and TERAIO on the emulated GPU: the CUDA path without hardware."""
+
+import signal
+import sys
+from pathlib import Path
+
+import emulated_gpu
+import pytest
+from matrix import catalogue
+
+TRAININGS = Path(__file__).with_name("emulated_trainings.py")
+# Forgotten waits and early frees show: streams in an order by seed, late, and new memory poisoned.
+HOSTILE = {"lazy": 1, "poison": 1}
+
+
+@pytest.fixture
+def on_gpu(execute):
+    """Runs `python ARGUMENTS...` on the machine. Its memory is 1 GiB."""
+    emulated_gpu.skip_without_machine()
+
+    def on_gpu(*arguments, timeout_s=300, **settings):
+        settings = {"memory_bytes": 1 << 30} | settings
+        environment = emulated_gpu.environment(**settings)
+        return execute(sys.executable, *arguments, env=environment, timeout_s=timeout_s)
+
+    return on_gpu
+
+
+@pytest.fixture
+def program(on_gpu, tmp_path):
+    """Runs the text of a program, which must succeed; gives the lines that it prints."""
+
+    def program(text, **settings):
+        (tmp_path / "program.py").write_text(text)
+        done = on_gpu(tmp_path / "program.py", **settings)
+        assert done.code == 0, done
+        return done.out.splitlines()
+
+    return program
+
+
+TRAINING = """
+import torch
+from torch import nn
+
+def train(device, **options):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(50, 32), nn.LayerNorm(32), nn.Linear(32, 64), nn.GELU(),
+                          nn.Linear(64, 50)).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), **options)
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(4):
+        tokens = torch.randint(0, 50, (4, 17), generator=generator).to(device)
+        loss = nn.functional.cross_entropy(model(tokens[:, :-1]).flatten(0, 1),
+                                           tokens[:, 1:].flatten())
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+    return [p.detach().cpu() for p in model.parameters()]
+
+for options in {"foreach": False}, {"foreach": True}, {"fused": True}:
+    pairs = zip(train("cpu", **options), train("cuda", **options), strict=True)
+    print(all(torch.equal(a, b) for a, b in pairs))
+"""
+
+
+def test_operators_have_the_bits_of_the_cpu(program):
+    assert program(TRAINING, seed=1, **HOSTILE) == ["True"] * 3
+
+
+# A reader on a side stream: with and without the wait, and with and without record_stream.
+STREAMS = """
+import torch
+
+def wrong_of_20(waits, records):
+    count = 0
+    for _ in range(20):
+        stream = torch.cuda.Stream()
+        x = torch.full((1 << 18,), 3.0, device="cuda")
+        if waits:
+            stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            y = x * 1 * 1
+            z = x * 2
+        if records:
+            x.record_stream(stream)
+        del x
+        torch.zeros(1 << 18, device="cuda")
+        torch.cuda.synchronize()
+        count += bool((z != 6).any())
+    return count
+
+wrong_of_20(True, True)
+print(wrong_of_20(True, True), wrong_of_20(False, True) > 0, wrong_of_20(True, False) > 0)
+"""
+
+
+def test_forgotten_waits_and_early_frees_show(program):
+    assert program(STREAMS, seed=1, **HOSTILE) == ["0 True True"]
+
+
+def test_the_host_faults_at_a_device_address(on_gpu):
+    text = "import ctypes, torch; ctypes.string_at(torch.ones(3, device='cuda').data_ptr(), 1)"
+    assert on_gpu("-c", text).code == -signal.SIGSEGV
+
+
+MEMORY = """
+import torch
+try:
+    torch.empty(2 << 30, device="cuda")
+except torch.OutOfMemoryError as error:
+    print("has a total capacity of 1024.00 MiB" in str(error), "this process has" in str(error))
+blocks = [torch.empty(64 << 20, dtype=torch.uint8, device="cuda") for _ in range(8)]
+print(torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved() == 1 << 30)
+del blocks
+torch.cuda.empty_cache()
+print(torch.cuda.mem_get_info()[0] >> 20)
+"""
+
+
+@pytest.mark.parametrize(
+    "allocator",
+    [
+        "",
+        pytest.param("expandable_segments:True", marks=pytest.mark.full),
+        pytest.param("backend:cudaMallocAsync", marks=pytest.mark.full),
+    ],
+)
+def test_memory_has_a_limit(allocator, program, monkeypatch):
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", allocator)
+    first, used, freed = program(MEMORY)
+    assert used == "True" and freed == "1024"
+    if allocator == "":
+        assert first == "True True"
+
+
+GRAPH = """
+import torch
+x = torch.zeros(1000, device="cuda")
+stream = torch.cuda.Stream()
+with torch.cuda.stream(stream):
+    y = x * 2 + 1  # before a capture
+torch.cuda.synchronize()
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    y = x * 2 + 1
+for value in 1.0, 2.0:
+    x.fill_(value)
+    graph.replay()
+    print(y.sum().item())
+"""
+
+
+def test_graphs_are_captured_and_replayed(program):
+    assert program(GRAPH, seed=1, poison=1) == ["3000.0", "5000.0"]
+
+
+JOBS = ["llama, AdamW", "llama, foreach AdamW, clipping", "encoder, autocast, fused"]
+
+
+@pytest.mark.parametrize("arguments", [JOBS, ["--stress", "llama, SGD with momentum"]])
+def test_jobs_have_equal_bits(arguments, on_gpu):
+    done = on_gpu(TRAININGS, *arguments, memory_bytes=4 << 30, seed=1, **HOSTILE)
+    assert done.code == 0, done
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("name", catalogue.JOBS)
+def test_every_job_has_equal_bits_when_everything_leaves(name, seed, on_gpu):
+    done = on_gpu(TRAININGS, "--stress", name, memory_bytes=4 << 30, seed=seed, **HOSTILE)
+    assert done.code == 0, done
+
+
+def test_a_wait_that_we_forget_shows(on_gpu):
+    settings = {"memory_bytes": 4 << 30, "seed": 1, "forgets_waits_of": "/teraio/_C"} | HOSTILE
+    done = on_gpu(TRAININGS, JOBS[0], **settings)
+    assert done.code == 1 and f"{JOBS[0]}: differs" in done.out, done
