@@ -120,10 +120,15 @@ Status Evictor::memory_error(int64_t size_bytes) const {
   const device::MemoryUsage usage = device_.usage();
   const int64_t least_bytes = usage.allocated_bytes + align_up(size_bytes, device::kPageBytes);
   std::string message = fmt::format(
-      "needs {} more on the device; the budget is {}, of which {} are in use and cannot leave. A "
-      "budget of at least {} bytes ({}) would do",
-      format_size(size_bytes), format_size(usage.budget_bytes), format_size(usage.allocated_bytes),
-      least_bytes, format_size(least_bytes));
+      "needs {} more on the device; the budget is {}, of which {} are in use and cannot leave. ",
+      format_size(size_bytes), format_size(usage.budget_bytes), format_size(usage.allocated_bytes));
+  if (least_bytes > usage.budget_bytes)
+    message += fmt::format("A budget of at least {} bytes ({}) would do", least_bytes,
+                           format_size(least_bytes));
+  else
+    message +=
+        "The rest is in smaller pieces, or holds small tensors and memory of libraries: a larger "
+        "budget is needed";
   if (!mover_.last_error().ok())
     message += fmt::format(" (the last transfer failed: {})", mover_.last_error().message());
   return Status(ErrorCode::kOutOfMemory, std::move(message));

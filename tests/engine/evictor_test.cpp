@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/fixture/forwarding_device.h"
 #include "engine/fixture/mover_session.h"
 
 namespace teraio::engine {
@@ -79,6 +80,25 @@ TEST_F(EvictorTest, MoreThanCanLeaveIsOutOfMemory) {
   const Status status = obtain(2);
   EXPECT_EQ(status.code(), ErrorCode::kOutOfMemory);
   EXPECT_NE(status.message().find(format_size(4 * kUnitBytes)), std::string::npos) << "would do";
+}
+
+// A device whose free memory is in pieces that are too small.
+class DeviceInPieces final : public testing::ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  std::byte* allocate(int64_t) override { return nullptr; }
+  std::byte* allocate_at_all_costs(int64_t) override { return nullptr; }
+};
+
+TEST_F(EvictorTest, AnErrorDoesNotAskForLessThanTheBudget) {
+  DeviceInPieces device(session_.device());
+  EngineOptions options = session_.options;
+  options.device = &device;
+  Evictor evictor(options, session_.live, session_.copies, session_.mover, session_.counters);
+  const Status status = evictor.obtain_memory(2 * kUnitBytes, {schedule_}).status();
+  EXPECT_EQ(status.code(), ErrorCode::kOutOfMemory);
+  EXPECT_EQ(status.message().find("would do"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("smaller pieces"), std::string::npos) << status.message();
 }
 
 TEST_F(EvictorTest, ByPlanATensorLeavesForThePlansTier) {
