@@ -46,7 +46,11 @@ Runtime::Runtime(RuntimeOptions options)
   start_iteration(/*is_complete=*/false);
 }
 
-Runtime::~Runtime() = default;
+// Tensors that were dropped while another stream used them are freed.
+Runtime::~Runtime() {
+  const std::lock_guard lock(mutex_);
+  while (wait_for_stream()) continue;
+}
 
 // False when no stream has anything to be waited for.
 bool Runtime::wait_for_stream() {
