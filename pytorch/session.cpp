@@ -326,6 +326,8 @@ void Session::discard() {
   const StorageReferenceGuard guard;
   forget_collectives();
   runtime_->discard();
+  runtime_->while_nothing_moves(
+      [&] { machine_->device->set_budget_bytes(std::numeric_limits<int64_t>::max()); });
   close_stores();
 }
 

@@ -8,7 +8,7 @@
 // a FreeMemoryCallback, which would run with the caching allocator's lock: a thread inside the
 // runtime needs that lock to free memory.
 //
-// This code has not run on a GPU.
+// This code has run on the emulated GPU (testing/cuda_emulation) and on no other.
 #include "cuda_backend.h"
 
 #include <ATen/Context.h>
@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <utility>
 
 #include "active_session.h"
@@ -48,23 +49,31 @@ bool is_capturing_now() {
 }
 
 // Returns the session in use if it manages the current GPU. Returns null when there is none, and
-// when this thread captures a graph or uses another stream than the session's: the session must not
-// move the tensors of such work.
-ActiveSession* session_of_this_thread(const SessionUse& use) {
+// when this thread captures a graph, during which no tensor may move.
+ActiveSession* session_of_this_gpu(const SessionUse& use) {
   ActiveSession* session = use.get();
   if (session == nullptr || !session->backend->torch_device().is_cuda()) return nullptr;
   const bool is_here = session->backend->torch_device().index() == c10::cuda::current_device() &&
-                       !session->backend->is_on_other_stream() && !session->backend->is_capturing();
+                       !session->backend->is_capturing();
   return is_here ? session : nullptr;
 }
 
-// The memory of a runtime's device: blocks of the caching allocator, allocated on one stream.
+// Likewise, but also null when this thread uses another stream than the session's: the session must
+// not move the tensors of such work.
+ActiveSession* session_of_this_thread(const SessionUse& use) {
+  ActiveSession* session = session_of_this_gpu(use);
+  return session != nullptr && !session->backend->is_on_other_stream() ? session : nullptr;
+}
+
+// The memory of a runtime's device: blocks of the caching allocator, allocated on one stream. While
+// it has a limit below the GPU's memory, so has the caching allocator.
 class CachedMemory final : public device::CudaMemorySource {
  public:
   // `stream` refers to the backend's variable, because a later session may use another stream.
   CachedMemory(c10::DeviceIndex ordinal, int64_t memory_bytes, const cudaStream_t& stream,
                CachedSegments& segments)
       : ordinal_(ordinal), memory_bytes_(memory_bytes), stream_(stream), segments_(segments) {}
+  ~CachedMemory() override { lift_limit(); }
 
   void* allocate(int64_t size_bytes) override {
     const c10::cuda::CUDAGuard guard(ordinal_);
@@ -79,8 +88,11 @@ class CachedMemory final : public device::CudaMemorySource {
   void release(void* memory) override { stock()->raw_delete(memory); }
 
   void set_limit_bytes(int64_t limit_bytes) override {
+    if (limit_bytes >= memory_bytes_) return lift_limit();
+    if (!fraction_before_) fraction_before_ = stock()->getMemoryFraction(ordinal_);
     const double share = static_cast<double>(limit_bytes) / static_cast<double>(memory_bytes_);
-    stock()->setMemoryFraction(std::clamp(share, 0.0, 1.0), ordinal_);
+    stock()->setMemoryFraction(std::clamp(share, 0.0, *fraction_before_), ordinal_);
+    if (reserved_bytes() > limit_bytes) stock()->emptyCache();
   }
 
   int64_t reserved_bytes() const override { return reserved().current; }
@@ -93,31 +105,45 @@ class CachedMemory final : public device::CudaMemorySource {
     constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
     return stock()->getDeviceStats(ordinal_).reserved_bytes[kAll];
   }
+  // The program's own limit applies again.
+  void lift_limit() {
+    if (fraction_before_) stock()->setMemoryFraction(*fraction_before_, ordinal_);
+    fraction_before_.reset();
+  }
 
   const c10::DeviceIndex ordinal_;
   const int64_t memory_bytes_;
   const cudaStream_t& stream_;
   CachedSegments& segments_;
+  std::optional<double> fraction_before_;  // empty: no limit of ours
 };
 
-// Makes the runtime offload tensors until `size_bytes` are free, if it can.
-void make_room(size_t size_bytes) {
-  const SessionUse use;
-  ActiveSession* session = session_of_this_thread(use);
-  if (session == nullptr) return;
+// Makes the runtime offload tensors until `size_bytes` are free in one piece. False: it cannot, and
+// what can leave has left.
+bool make_room(ActiveSession& session, size_t size_bytes) {
   const StorageReferenceGuard guard;
   const Result<engine::Allocation> room =
-      session->runtime->allocate(static_cast<int64_t>(size_bytes));
-  if (room.ok()) session->runtime->release(room->tensor);
+      session.runtime->allocate(static_cast<int64_t>(size_bytes));
+  if (room.ok()) session.runtime->release(room->tensor);
+  return room.ok();
 }
 
-// Returns `allocate()`. When that runs out of memory, makes room and tries once more.
+// Returns `allocate()`. When that runs out of memory, makes room and tries again.
+//
+// The caching allocator keeps the memory of each stream apart. What leaves is memory of the
+// session's stream, and another stream gets it only in whole segments, which the allocator returns
+// to CUDA when it runs out. More and more therefore leaves, until that is enough.
 template <typename Allocate>
 auto with_room(size_t size_bytes, Allocate allocate) {
-  try {
-    return allocate();
-  } catch (const c10::OutOfMemoryError&) {
-    make_room(size_bytes);
+  const SessionUse use;
+  bool has_room = true;
+  for (size_t room_bytes = size_bytes; has_room; room_bytes *= 2) {
+    try {
+      return allocate();
+    } catch (const c10::OutOfMemoryError&) {
+      ActiveSession* session = session_of_this_gpu(use);
+      has_room = session != nullptr && make_room(*session, room_bytes);
+    }
   }
   return allocate();
 }

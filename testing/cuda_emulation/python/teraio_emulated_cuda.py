@@ -1,4 +1,4 @@
-"""`import torch` loads this by itself (entry point torch.backends) where this folder is in PYTHONPATH."""
+"""`import torch` loads this by itself: an entry point of torch.backends, in PYTHONPATH."""
 
 import os
 
