@@ -23,6 +23,7 @@
 #include <utility>
 
 #include "active_session.h"
+#include "base/units.h"
 #include "cuda/cached_segments.h"
 #include "device/cuda_device.h"
 #include "op_observer.h"
@@ -37,6 +38,10 @@ namespace caching = c10::cuda::CUDACachingAllocator;
 // The default budget's share of the free memory. Libraries need the rest for code that they load
 // later.
 constexpr double kDefaultBudgetShare = 0.92;
+
+// The caching allocator takes memory in segments of 20 MiB. Below a few of them it would have
+// nothing to give, so that a smaller budget is a limit on tensors alone.
+constexpr int64_t kLeastLimitBytes = 64 * kMiB;
 
 // PyTorch's own allocator, or null before the first session.
 caching::CUDAAllocator*& stock() {
@@ -90,6 +95,7 @@ class CachedMemory final : public device::CudaMemorySource {
   void set_limit_bytes(int64_t limit_bytes) override {
     if (limit_bytes >= memory_bytes_) return lift_limit();
     if (!fraction_before_) fraction_before_ = stock()->getMemoryFraction(ordinal_);
+    limit_bytes = std::max(limit_bytes, kLeastLimitBytes);
     const double share = static_cast<double>(limit_bytes) / static_cast<double>(memory_bytes_);
     stock()->setMemoryFraction(std::clamp(share, 0.0, *fraction_before_), ordinal_);
     if (reserved_bytes() > limit_bytes) stock()->emptyCache();

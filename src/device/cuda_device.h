@@ -30,7 +30,8 @@ class CudaMemorySource {
   virtual void* allocate(int64_t size_bytes) = 0;
   virtual void release(void* memory) = 0;
   // Keeps the memory that the source holds below the limit, as far as it can. Both sources return
-  // free memory when they hold more; afterwards, PyTorch's allocator obtains no more than the limit.
+  // free memory when they hold more; afterwards, PyTorch's allocator obtains no more than the
+  // limit.
   virtual void set_limit_bytes(int64_t limit_bytes) = 0;
   // The GPU memory that the source holds, in use or cached for reuse.
   virtual int64_t reserved_bytes() const = 0;

@@ -65,8 +65,8 @@ class Device {
   virtual void release(std::byte* memory) = 0;
 
   // Returns free memory above the new budget to the system at once. PyTorch's allocator on a GPU
-  // returns all whole segments that are free, which waits for the GPU. Blocks in use stay, even if they exceed the budget; allocate() then fails until
-  // enough of them are released.
+  // returns all whole segments that are free, which waits for the GPU. Blocks in use stay, even if
+  // they exceed the budget; allocate() then fails until enough of them are released.
   virtual void set_budget_bytes(int64_t budget_bytes) = 0;
 
   virtual MemoryUsage usage() const = 0;
