@@ -1,4 +1,4 @@
-// The implementation for builds without a CUDA toolkit: every call fails.
+// The implementation for builds without a CUDA runtime: every call fails.
 #include "device/cuda_device.h"
 
 namespace teraio::device {
@@ -6,7 +6,7 @@ namespace {
 
 Status built_without() {
   return Status(ErrorCode::kUnsupported,
-                "cuda: this build has no CUDA: no toolkit was found, or TERAIO_CUDA was off");
+                "cuda: this build has no CUDA: no CUDA runtime was found, or TERAIO_CUDA was off");
 }
 
 }  // namespace
