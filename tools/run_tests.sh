@@ -21,7 +21,7 @@ expected_minutes() {
   case $1 in
     sanitize-address | sanitize-thread) echo 6 ;;
     sanitize-extension-*) echo 7 ;;
-    test-python-full) echo 12 ;;
+    test-python-full) echo 16 ;;
     test-newest) echo 14 ;;
     *) echo 0 ;;
   esac
