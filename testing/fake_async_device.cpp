@@ -150,6 +150,11 @@ void FakeAsyncDevice::set_budget_bytes(int64_t budget_bytes) {
   memory_->set_budget_bytes(budget_bytes);
 }
 
+void FakeAsyncDevice::add_outside_bytes(int64_t size_bytes) {
+  const std::lock_guard lock(mutex_);
+  memory_->add_outside_bytes(size_bytes);
+}
+
 int64_t FakeAsyncDevice::budget_bytes() const {
   const std::lock_guard lock(mutex_);
   return memory_->budget_bytes();

@@ -99,6 +99,7 @@ class FakeAsyncDevice final : public device::Device {
   std::byte* allocate(int64_t size_bytes) override;
   void release(std::byte* memory) override;
   void set_budget_bytes(int64_t budget_bytes) override;
+  void add_outside_bytes(int64_t size_bytes) override;
   int64_t budget_bytes() const override;
   int64_t allocated_bytes() const override;
   device::MemoryUsage usage() const override;

@@ -80,6 +80,11 @@ void FakeMemory::release(std::byte* memory) {
   blocks_.erase(block);
 }
 
+void FakeMemory::add_outside_bytes(int64_t size_bytes) {
+  usage_.allocated_bytes += size_bytes;
+  usage_.allocated_peak_bytes = std::max(usage_.allocated_peak_bytes, usage_.allocated_bytes);
+}
+
 device::MemoryUsage FakeMemory::usage() const {
   device::MemoryUsage usage = usage_;
   usage.reserved_bytes = usage.allocated_bytes;

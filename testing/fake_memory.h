@@ -30,6 +30,7 @@ class FakeMemory {
   std::byte* allocate(int64_t size_bytes);
   void release(std::byte* memory);
   void set_budget_bytes(int64_t budget_bytes) { usage_.budget_bytes = budget_bytes; }
+  void add_outside_bytes(int64_t size_bytes);
   device::MemoryUsage usage() const;
   int64_t budget_bytes() const { return usage_.budget_bytes; }
   int64_t allocated_bytes() const { return usage_.allocated_bytes; }

@@ -17,6 +17,7 @@ class CountingDevice final : public Device {
   std::byte* allocate(int64_t size_bytes) override;
   void release(std::byte* memory) override;
   void set_budget_bytes(int64_t budget_bytes) override { budget_bytes_ = budget_bytes; }
+  void add_outside_bytes(int64_t size_bytes) override;
   MemoryUsage usage() const override;
   int64_t budget_bytes() const override { return budget_bytes_; }
   int64_t allocated_bytes() const override { return allocated_bytes_; }
@@ -62,6 +63,11 @@ void CountingDevice::release(std::byte* memory) {
   TERAIO_CHECK(entry != sizes_.end());
   allocated_bytes_ -= entry->second;
   sizes_.erase(entry);
+}
+
+void CountingDevice::add_outside_bytes(int64_t size_bytes) {
+  allocated_bytes_ += size_bytes;
+  allocated_peak_bytes_ = std::max(allocated_peak_bytes_, allocated_bytes_);
 }
 
 MemoryUsage CountingDevice::usage() const {

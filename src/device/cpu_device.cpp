@@ -58,6 +58,7 @@ class CpuDevice final : public Device {
   }
   void release(std::byte* memory) override;
   void set_budget_bytes(int64_t budget_bytes) override;
+  void add_outside_bytes(int64_t size_bytes) override;
   MemoryUsage usage() const override;
   int64_t budget_bytes() const override { return budget_bytes_; }
   int64_t allocated_bytes() const override { return allocated_bytes_; }
@@ -83,13 +84,14 @@ class CpuDevice final : public Device {
   std::byte* allocate_small(int64_t size_bytes);
   std::byte* allocate_pages(int64_t size_bytes, PagePool::Effort effort);
   std::byte* hand_out(std::byte* memory, Block block);
-  int64_t reserved_bytes() const { return pages_.held_bytes() + small_bytes_; }
+  int64_t reserved_bytes() const { return pages_.held_bytes() + small_bytes_ + outside_bytes_; }
   int64_t room_bytes() const { return budget_bytes_ - reserved_bytes(); }
 
   PagePool pages_;
   std::unordered_map<std::byte*, Block> blocks_;
   int64_t budget_bytes_;
   int64_t small_bytes_ = 0;
+  int64_t outside_bytes_ = 0;
   int64_t allocated_bytes_ = 0;
   int64_t allocated_peak_bytes_ = 0;
   int64_t reserved_peak_bytes_ = 0;
@@ -146,6 +148,14 @@ void CpuDevice::release(std::byte* memory) {
 void CpuDevice::set_budget_bytes(int64_t budget_bytes) {
   budget_bytes_ = std::max<int64_t>(budget_bytes, 0);
   if (room_bytes() < 0) pages_.trim(-room_bytes());
+}
+
+void CpuDevice::add_outside_bytes(int64_t size_bytes) {
+  outside_bytes_ += size_bytes;
+  allocated_bytes_ += size_bytes;
+  if (room_bytes() < 0) pages_.trim(-room_bytes());
+  allocated_peak_bytes_ = std::max(allocated_peak_bytes_, allocated_bytes_);
+  reserved_peak_bytes_ = std::max(reserved_peak_bytes_, reserved_bytes());
 }
 
 MemoryUsage CpuDevice::usage() const {

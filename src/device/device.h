@@ -69,6 +69,11 @@ class Device {
   // they exceed the budget; allocate() then fails until enough of them are released.
   virtual void set_budget_bytes(int64_t budget_bytes) = 0;
 
+  // Adds `size_bytes`, which may be negative, to the memory of other owners that counts against the
+  // budget. usage() counts it as allocated and reserved. It may exceed the budget; allocate() then
+  // fails until enough blocks are released.
+  virtual void add_outside_bytes(int64_t size_bytes) = 0;
+
   virtual MemoryUsage usage() const = 0;
   // These fields of usage() are read at every op. They cost no more than a load, whereas usage()
   // may query an allocator.

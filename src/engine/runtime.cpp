@@ -229,6 +229,12 @@ Status Runtime::pin_permanently(LiveTensor* tensor) {
   return {};
 }
 
+void Runtime::add_outside_bytes(int64_t size_bytes) {
+  const std::lock_guard lock(mutex_);
+  outside_bytes_ += size_bytes;
+  options_.engine.device->add_outside_bytes(size_bytes);
+}
+
 void Runtime::mark_written(LiveTensor* tensor) {
   const std::lock_guard lock(mutex_);
   engine_->mark_written(tensor);
@@ -307,6 +313,7 @@ void Runtime::learn() {
       return engine_->can_leave(tensor) || tensor.residency != Residency::kResident ||
              tensor.is_copy_pending;
     });
+    profile.untouched_bytes += outside_bytes_;
     op_times_->apply_to(profile);
     adopt_profile(std::move(profile));
   } else {
@@ -414,12 +421,17 @@ int64_t Runtime::deviation_count() const {
 
 int64_t Runtime::unmovable_bytes() const {
   const std::lock_guard lock(mutex_);
-  return engine_->unmovable_bytes();
+  return engine_->unmovable_bytes() + outside_bytes_;
 }
 
 int64_t Runtime::permanently_pinned_bytes() const {
   const std::lock_guard lock(mutex_);
-  return engine_->permanently_pinned_bytes();
+  return engine_->permanently_pinned_bytes() + outside_bytes_;
+}
+
+int64_t Runtime::outside_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return outside_bytes_;
 }
 
 int64_t Runtime::offloaded_bytes() const {

@@ -93,6 +93,8 @@ class Runtime {
   // these tensors, which are on the device. They stay until that work is done. Where memory is
   // short, allocations wait for it.
   void record_stream(void* stream, std::span<const Use> uses);
+  // Memory of other owners that counts against the budget and never moves; negative: as much less.
+  void add_outside_bytes(int64_t size_bytes);
   // The bytes of a pinned tensor change outside an op: copies on tiers are stale.
   void mark_written(LiveTensor* tensor);
   // No tensor leaves or returns during the call, which must not call into the runtime.
@@ -128,9 +130,10 @@ class Runtime {
   device::MemoryUsage memory_usage() const;
   const device::Device& device() const { return *options_.engine.device; }
   int64_t deviation_count() const;
-  // Resident bytes that can never leave: small, foreign, pinned or not used yet.
+  // Resident bytes that can never leave: small, foreign, pinned, not used yet, or outside.
   int64_t unmovable_bytes() const;
-  int64_t permanently_pinned_bytes() const;
+  int64_t permanently_pinned_bytes() const;  // with those outside
+  int64_t outside_bytes() const;
   int64_t offloaded_bytes() const;
   // Why the last profile has no plan; ok when it has one.
   Status planning_status() const;
@@ -173,6 +176,7 @@ class Runtime {
   Status planning_status_;
 
   std::vector<LiveTensor*> births_;  // since the last op ended, and alive
+  int64_t outside_bytes_ = 0;
   int64_t born_bytes_ = 0;
   int64_t born_peak_bytes_ = 0;
   int64_t own_work_start_ns_ = 0;

@@ -157,6 +157,26 @@ TEST_P(DeviceConformanceTest, TheBudgetCanBeLoweredAndRaised) {
   device_->release(kept);
 }
 
+TEST_P(DeviceConformanceTest, MemoryOutsideCountsAgainstTheBudget) {
+  std::byte* block = device_->allocate(kBudgetBytes / 4);
+  fill(block, kBudgetBytes / 4, 6);
+  const int64_t before_bytes = device_->allocated_bytes();
+  device_->add_outside_bytes(kBudgetBytes / 2);
+  EXPECT_EQ(device_->allocated_bytes(), before_bytes + kBudgetBytes / 2);
+  EXPECT_EQ(device_->usage().allocated_bytes, device_->allocated_bytes());
+  EXPECT_GE(device_->usage().reserved_bytes, device_->allocated_bytes());
+  EXPECT_EQ(device_->allocate(kBudgetBytes / 2), nullptr);
+  device_->add_outside_bytes(kBudgetBytes);  // beyond the budget
+  EXPECT_EQ(device_->allocate(100), nullptr);
+  expect_filled(block, kBudgetBytes / 4, 6);
+  device_->add_outside_bytes(-kBudgetBytes * 3 / 2);
+  EXPECT_EQ(device_->allocated_bytes(), before_bytes);
+  std::byte* more = device_->allocate(kBudgetBytes / 2);
+  EXPECT_NE(more, nullptr);
+  device_->release(more);
+  device_->release(block);
+}
+
 TEST_P(DeviceConformanceTest, ThePastHasPassed) {
   EXPECT_TRUE(device_->has_passed(Event{}));
   EXPECT_TRUE(device_->wait(Event{}).ok());

@@ -38,6 +38,15 @@ TEST(CountingDevice, EveryBlockHasAnAddressOfItsOwn) {
   EXPECT_EQ(device->allocated_bytes(), 0);
 }
 
+TEST(CountingDevice, MemoryOutsideCountsAgainstTheBudget) {
+  const auto device = make_counting_device(kMiB);
+  device->add_outside_bytes(kMiB);
+  EXPECT_EQ(device->usage().allocated_peak_bytes, kMiB);
+  EXPECT_EQ(device->allocate(1), nullptr);
+  device->add_outside_bytes(-kMiB);
+  EXPECT_EQ(device->allocated_bytes(), 0);
+}
+
 TEST(CountingDevice, HasNothingToCopy) {
   const auto device = make_counting_device(kMiB);
   std::byte* memory = device->allocate(8);

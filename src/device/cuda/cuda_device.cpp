@@ -44,6 +44,7 @@ class RuntimeCudaDevice final : public CudaDevice {
   std::byte* allocate(int64_t size_bytes) override;
   void release(std::byte* memory) override;
   void set_budget_bytes(int64_t budget_bytes) override;
+  void add_outside_bytes(int64_t size_bytes) override;
   MemoryUsage usage() const override;
   int64_t budget_bytes() const override { return usage_.budget_bytes; }
   int64_t allocated_bytes() const override { return usage_.allocated_bytes; }
@@ -194,6 +195,11 @@ void RuntimeCudaDevice::set_budget_bytes(int64_t budget_bytes) {
   usage_.budget_bytes = std::max<int64_t>(budget_bytes, 0);
   bind_thread();
   options_.memory->set_limit_bytes(usage_.budget_bytes);
+}
+
+void RuntimeCudaDevice::add_outside_bytes(int64_t size_bytes) {
+  usage_.allocated_bytes += size_bytes;
+  usage_.allocated_peak_bytes = std::max(usage_.allocated_peak_bytes, usage_.allocated_bytes);
 }
 
 MemoryUsage RuntimeCudaDevice::usage() const {
