@@ -1,5 +1,5 @@
 // Adoption: moves a storage that PyTorch allocated outside of the session into the runtime's
-// memory.
+// memory, or keeps it where it is because other code knows its address.
 #pragma once
 
 #include "active_session.h"
@@ -17,9 +17,23 @@ namespace teraio::pytorch {
 // does: torch.OutOfMemoryError when the budget has no room for the storage.
 //
 // Threads: any, without the runtime's lock. The first of several calls for one storage adopts it,
-// the others return its handle. The address changes, so no running op may use the storage already.
-// A raw pointer that the program
-// has kept from before the session cannot be detected; it dangles afterwards.
+// the others return its handle. The address changes, so no running op may use the storage already,
+// and keep_in_place() must have been called for a storage whose address other code knows.
 TensorHandle* adopt(ActiveSession& session, c10::StorageImpl& storage);
+
+// Returns whether adopt() would move the storage when this thread calls it.
+bool can_adopt(const DeviceBackend& backend, int64_t smallest_tensor_bytes,
+               c10::StorageImpl& storage);
+
+// Keeps the storage where it is until it dies: no session adopts it. Its bytes count against the
+// budget of `session` as long as both live, and the engine never sees the storage, as it never sees
+// the memory of another library. Returns the bytes, or 0 when adopt() would leave the storage alone
+// anyway, and when the bytes count already. A storage that an earlier session kept counts anew.
+//
+// Threads: any, without the runtime's lock.
+int64_t keep_in_place(const ActiveSession& session, c10::StorageImpl& storage);
+
+// Returns what `data_ptr` was before keep_in_place(), or null when it is not of a kept storage.
+const c10::DataPtr* kept_memory(const c10::DataPtr& data_ptr);
 
 }  // namespace teraio::pytorch

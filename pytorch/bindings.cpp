@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "adoption.h"
 #include "base/log.h"
 #include "collective.h"
 #include "ddp_bindings.h"
@@ -46,12 +47,25 @@ c10::StorageImpl* storage_of(const py::handle& object) {
   return torch::createStorage(object.ptr()).unsafeGetStorageImpl();
 }
 
+// Returns the storage's handle. If no op of the running session has used the storage yet, adopts
+// it, so that its address does not change later.
+TensorHandle* adopted_handle_of(c10::StorageImpl& storage) {
+  if (TensorHandle* handle = handle_of(storage)) return handle;
+  const SessionUse use;
+  ActiveSession* session = use.get();
+  if (session == nullptr || session->is_dry || is_forked_child()) return nullptr;
+  const py::gil_scoped_release no_gil;
+  return adopt(*session, storage);
+}
+
 // Restores a tensor and keeps it resident until release() or the object's end. It also keeps the
 // storage alive. It has no effect on a tensor that no session manages, and in a forked child.
+// `adopts`: the session of the process manages the tensor from now on if it can.
 class Pin {
  public:
-  explicit Pin(c10::StorageImpl* storage) {
-    TensorHandle* handle = storage == nullptr ? nullptr : handle_of(*storage);
+  Pin(c10::StorageImpl* storage, bool adopts) {
+    if (storage == nullptr) return;
+    TensorHandle* handle = adopts ? adopted_handle_of(*storage) : handle_of(*storage);
     if (handle == nullptr || is_forked_child()) return;
     storage_ = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage);
     runtime_ = handle->runtime;
@@ -91,11 +105,30 @@ auto without_gil(Call call) {
   return call();
 }
 
-// Pins the tensor permanently. Returns false when no session manages it, and in a forked child.
+// Keeps the storage where it is. Returns its bytes if they did not count against the budget yet.
+int64_t keep_in_place(c10::StorageImpl* storage) {
+  const SessionUse use;
+  const ActiveSession* session = use.get();
+  if (storage == nullptr || session == nullptr || session->is_dry || is_forked_child()) return 0;
+  return without_gil([&] { return keep_in_place(*session, *storage); });
+}
+
+// Returns a list of the storages and whether it is complete.
+py::tuple aliases(const Session& session) {
+  const Aliases found = session.find_aliases();
+  py::list storages;
+  for (const auto& storage : found.storages)
+    storages.append(py::reinterpret_steal<py::object>(torch::createPyObject(storage)));
+  return py::make_tuple(storages, found.is_complete);
+}
+
+// Pins the tensor permanently, or keeps it in place if no op has used it yet. Returns false when no
+// session manages it, and in a forked child.
 bool pin_address(const py::object& tensor) {
   c10::StorageImpl* storage = storage_of(tensor);
   TensorHandle* handle = storage == nullptr ? nullptr : handle_of(*storage);
-  if (handle == nullptr || is_forked_child()) return false;
+  if (is_forked_child()) return false;
+  if (handle == nullptr) return keep_in_place(storage) > 0;
   const py::gil_scoped_release no_gil;
   const StorageReferenceGuard guard;
   remember_storage(*handle, *storage);
@@ -203,6 +236,7 @@ py::dict counters(Session& session) {
   d["bytes_away"] = of([&] { return runtime.offloaded_bytes(); });
   d["unmovable_bytes"] = of([&] { return runtime.unmovable_bytes(); });
   d["held_for_good_bytes"] = of([&] { return runtime.permanently_pinned_bytes(); });
+  d["kept_in_place_bytes"] = of([&] { return runtime.outside_bytes(); });
   d["collective_bytes"] = of([&] { return collective_bytes(); });
   d["deviations"] = of([&] { return runtime.deviation_count(); });
   d["is_following_plan"] = of([&] { return runtime.is_following_plan(); });
@@ -310,6 +344,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
         SessionOptions options = options_from(kwargs);
         return value_or_raise(without_gil([&] { return Session::open(std::move(options)); }));
       }))
+      .def("find_aliases", &aliases)
       .def("start", [](Session& session) { raise_unless_ok(session.start()); })
       .def("stop",
            [](Session& session) { raise_unless_ok(without_gil([&] { return session.stop(); })); })
@@ -345,8 +380,10 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
       .def("save_plan", &save_plan);
 
   py::class_<Pin>(module, "Pin")
-      .def(py::init(
-          [](const py::object& tensor) { return std::make_unique<Pin>(storage_of(tensor)); }))
+      .def(py::init([](const py::object& tensor, bool adopts) {
+             return std::make_unique<Pin>(storage_of(tensor), adopts);
+           }),
+           "tensor"_a, "adopts"_a = false)
       .def("release", &Pin::release);
 
   py::class_<OpaqueOp>(module, "OpaqueOp")
@@ -365,6 +402,10 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def("pin_address", &pin_address,
              "Restores a tensor and pins it permanently, because code outside knows its address. "
              "Returns False if no session manages it.");
+  module.def(
+      "keep_in_place", [](const py::object& storage) { return keep_in_place(storage_of(storage)); },
+      "Keeps a storage of before the session where it is. Returns its bytes, or 0 if the session "
+      "would not move it or counts it already.");
   module.def("set_coalescing", &set_coalescing,
              "Sets whether this thread's collectives start only at the end of a group.");
   module.def("describe", &describe, "Sets the kind and the name of a tensor for the trace.");

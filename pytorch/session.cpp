@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "adoption.h"
 #include "analysis/bounds.h"
 #include "base/log.h"
 #include "base/units.h"
@@ -289,6 +290,12 @@ Status Session::start() {
   set_active_session(active_.get());
   observe_this_thread(true);
   return {};
+}
+
+Aliases Session::find_aliases() const {
+  return pytorch::find_aliases([this](c10::StorageImpl& storage) {
+    return can_adopt(*backend_, options_.smallest_tensor_bytes, storage);
+  });
 }
 
 // Without room the system would end the process, and all bytes would be lost.

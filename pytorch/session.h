@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "active_session.h"
+#include "aliases.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "device/device.h"
@@ -88,6 +89,9 @@ class Session {
   // kInvalidArgument when a session is active in the process, or when this one has been started
   // before.
   Status start();
+  // Returns the storages that the session would move and that other code can reach by address (see
+  // aliases.h). Call it before start(), with the GIL.
+  Aliases find_aliases() const;
   // Turns the hooks off, lifts the device budget, restores all tensors and closes the tiers. Has no
   // effect when the session does not run. Returns kOutOfMemory and goes on if the system has too
   // little memory for all tensors; stop() may be called again. After other failures the hooks are

@@ -18,10 +18,13 @@ True
 Importing the package is cheap: it imports torch when `offload`, `pin` or `Session` is first used.
 """
 
+from teraio import exports
 from teraio._build_info import VERSION as __version__
 from teraio.errors import Error
 
 __all__ = ["Error", "Session", "__version__", "offload", "pin"]
+
+exports.install()
 
 _NEED_TORCH = {"offload": "session", "Session": "session", "pin": "pinning"}
 

@@ -14,38 +14,13 @@ import threading
 
 import torch
 
-from teraio import core
+from teraio import address_users, core
 from teraio.import_hooks import PostImportHook
 from teraio.iterations import parameter_names
 from teraio.units import format_size
 
 # One warning is logged, when permanent pins take this share of the budget.
-_WARNING_SHARE = 0.1
-
-# By module, the functions and methods that only compare addresses.
-_COMPARE = {
-    "safetensors.torch": (
-        "storage_ptr",
-        "_end_ptr",
-        "_find_shared_tensors",
-        "_filter_shared_not_shared",
-        "_is_complete",
-    ),
-    "transformers.pytorch_utils": ("id_tensor_storage",),
-    "transformers.modeling_utils": ("_end_ptr", "_find_disjoint", "_find_identical"),
-    "accelerate.utils.modeling": ("id_tensor_storage",),
-    "huggingface_hub.serialization._torch": ("_get_unique_id", "get_torch_storage_id"),
-    "torch.distributed.fsdp._flat_param": ("_data_ptr_allocated", "_same_storage"),
-    "torch.distributed.fsdp._runtime_utils": ("_catch_all_reshard",),
-    "torch.distributed.fsdp._fully_shard._fsdp_param": ("FSDPParam.reset_sharded_param",),
-}
-# Functions that ask for addresses, read the bytes there, and do not use the addresses after they
-# return.
-_READ = {"safetensors.torch": ("_tobytes",)}
-# Functions that ask for addresses for later use, and functions after whose return the addresses are
-# not used any more.
-_BORROW = {"safetensors.torch": ("_to_ndarray",)}
-_GIVE_BACK = {"safetensors.torch": ("serialize", "serialize_file")}
+WARNING_SHARE = 0.1
 
 _log = logging.getLogger("teraio")
 
@@ -173,21 +148,29 @@ class _PermanentPins:
         self._size_bytes[storage._cdata] = storage.nbytes()
         pinned_bytes = self._session.held_for_good_bytes()
         budget_bytes = self._session.budget_bytes()
-        if pinned_bytes >= _WARNING_SHARE * budget_bytes:
+        if pinned_bytes >= WARNING_SHARE * budget_bytes:
             self._has_warned = True
             self._warn(pinned_bytes, budget_bytes)
 
     def _warn(self, pinned_bytes, budget_bytes):
-        names = _storage_names()
-        largest = sorted(self._size_bytes.items(), key=lambda entry: -entry[1])[:3]
-        texts = [f"{names.get(key, 'unnamed')} ({format_size(size)})" for key, size in largest]
         _log.warning(
             "teraio: %s of the %s budget stay on the device permanently, because the program asked "
             "for addresses (data_ptr(), DLPack). The largest: %s",
             format_size(pinned_bytes),
             format_size(budget_bytes),
-            ", ".join(texts),
+            names_of_largest((size, key) for key, size in self._size_bytes.items()),
         )
+
+
+def names_of_largest(storages):
+    """Returns the names and sizes of the three largest storages, as text.
+
+    Args:
+        storages: pairs of the size in bytes and the address of PyTorch's storage object.
+    """
+    names = _storage_names()
+    largest = sorted(storages, reverse=True)[:3]
+    return ", ".join(f"{names.get(key, 'unnamed')} ({format_size(size)})" for size, key in largest)
 
 
 def _storage_names():
@@ -203,10 +186,10 @@ _patched = []
 
 def _patch(module):
     for table, wrap in (
-        (_COMPARE, only_compared),
-        (_READ, _reads),
-        (_BORROW, _borrows),
-        (_GIVE_BACK, _gives_back),
+        (address_users.COMPARE, only_compared),
+        (address_users.READ, _reads),
+        (address_users.BORROW, _borrows),
+        (address_users.GIVE_BACK, _gives_back),
     ):
         for path in table.get(module.__name__, ()):
             owner_name, _, name = path.rpartition(".")
@@ -217,7 +200,7 @@ def _patch(module):
                 setattr(owner, name, wrap(function))
 
 
-_import_hook = PostImportHook(sorted(_COMPARE), _patch)
+_import_hook = PostImportHook(sorted(address_users.COMPARE), _patch)
 
 
 def install(session):

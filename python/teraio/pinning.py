@@ -10,7 +10,7 @@ class Pin:
     """
 
     def __init__(self, tensor):
-        self._pin = core.Pin(tensor)
+        self._pin = core.Pin(tensor, adopts=True)
 
     def release(self):
         """Lets the session offload the tensor again. Further calls do nothing."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from teraio import core, higher_order, intercepted_methods
+from teraio import core, exports, higher_order, intercepted_methods
 from teraio.atomic_file import replace_file
 from teraio.compiled import CompiledGraphs
 from teraio.directories import cache_directory, directories_of_ranks
@@ -133,7 +133,9 @@ class Session:
         if self._ranks.count > 1:
             print(f"teraio: {_share_line(self.share())}", flush=True)
         higher_order.let_observer_through()
+        aliases = self._core.find_aliases()
         self._core.start()
+        exports.keep_in_place(self._core, *aliases)
         intercepted_methods.install(self._core)
         self._compiled_graphs.install()
         self._hooks.install()
@@ -222,6 +224,8 @@ class Session:
           small, pinned, or not used by an op yet.
         - `held_for_good_bytes`: bytes of tensors that are pinned permanently, because the program
           knows their addresses.
+        - `kept_in_place_bytes`: those of them that stay in memory of their own, because the program
+          has exported their addresses before the session, or before an operator of it used them.
         - `collective_bytes`: bytes that are pinned while a collective uses them.
         - `deviations`: the number of deviations from the profile.
         """

@@ -23,6 +23,7 @@
 #include <utility>
 
 #include "active_session.h"
+#include "adoption.h"
 #include "base/units.h"
 #include "cuda/cached_segments.h"
 #include "device/cuda_device.h"
@@ -201,7 +202,10 @@ class SessionAllocator final : public caching::CUDAAllocator {
   // work that it has got so far, and record_block() delays the reuse of its memory.
   void recordStream(const c10::DataPtr& data_ptr, c10::cuda::CUDAStream stream) override {
     TensorHandle* handle = handle_behind(data_ptr);
-    if (handle == nullptr) return stock()->recordStream(data_ptr, stream);
+    if (handle == nullptr) {
+      const c10::DataPtr* kept = kept_memory(data_ptr);
+      return stock()->recordStream(kept == nullptr ? data_ptr : *kept, stream);
+    }
     engine::Runtime& runtime = *handle->runtime;
     const StorageReferenceGuard guard;
     if (!runtime.pin(handle->tensor).ok()) return;

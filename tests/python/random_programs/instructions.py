@@ -27,6 +27,7 @@ class State:
     def __init__(self, workers):
         self.pool = [fresh(i, 0, i) for i in range(4)]
         self.arrays = []  # NumPy views
+        self.exported = []  # tensors that are never resized, and arrays over their memory
         self.kept = []  # storages and graphs that live on
         self.workers = workers
         self.hook_calls = 0
@@ -277,6 +278,27 @@ def dlpack(state, a, b, c):
         state.put(torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(t)), c)
 
 
+def export(state, a, b, c):
+    """An array over memory whose size no instruction changes."""
+    t = fresh(a, 0, c)
+    part = t.view(-1)[c % 100 :] if b % 3 == 0 else t
+    array = np.from_dlpack(part) if b % 2 else torch.from_dlpack(part).numpy()
+    state.exported.append((t, part, array))
+    del state.exported[:-4]
+
+
+def use_exported(state, a, b, c):
+    """Both sides write, and each sees the other's bytes."""
+    if not state.exported:
+        return None
+    t, part, array = state.exported[a % len(state.exported)]
+    t.mul_(0.5).add_(c % 7)
+    seen = float(array.reshape(-1)[c % array.size])
+    array += b % 5
+    state.put(part + c % 3, c)
+    return seen
+
+
 def duplicate(state, a, b, c):
     t = state.tensor(a)
     if b % 5 == 0:
@@ -431,11 +453,10 @@ INSTRUCTIONS = {
         (make, 3), (drop, 2), (assign, 1), (view, 8), (set_storage, 3), (assign_data, 3),
         (resize, 2), (resize_storage, 1), (swap, 2), (keep_storage, 1), (change, 12),
         (compute, 8), (write_out, 3), (index, 3), (sparse, 2), (use_sparse, 1), (numpy_view, 2),
-        (change_array, 3), (drop_arrays, 1), (dlpack, 2), (duplicate, 4), (read, 4), (fork, 1),
-        (require_grad, 2), (hook, 2), (backward, 3), (keep_graph, 1), (use_graph, 1), (step, 2),
-        (parallel, 2),
+        (change_array, 3), (drop_arrays, 1), (dlpack, 2), (export, 2), (use_exported, 3),
+        (duplicate, 4), (read, 4), (fork, 1), (require_grad, 2), (hook, 2), (backward, 3),
+        (keep_graph, 1), (use_graph, 1), (step, 2), (parallel, 2),
     ]
 }  # fmt: skip
 
-# DLPack before a session keeps an address, which is not supported.
-NOT_BEFORE_THE_SESSION = {"dlpack", "fork"}
+NOT_BEFORE_THE_SESSION = {"fork"}

@@ -160,7 +160,8 @@ def _hashes_of(state):
     for parameter in state.optimizer.state.values():
         tensors += [v for v in parameter.values() if isinstance(v, torch.Tensor)]
     hashes = [_hash_of(t) for t in tensors]
-    return hashes + [hashlib.sha1(array.tobytes()).hexdigest() for array in state.arrays]
+    arrays = [*state.arrays, *(array for *_, array in state.exported)]
+    return hashes + [hashlib.sha1(array.tobytes()).hexdigest() for array in arrays]
 
 
 def _hash_of(tensor):

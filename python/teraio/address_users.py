@@ -1,0 +1,30 @@
+"""Functions of other packages that ask for the addresses of tensors and keep none of them.
+
+Each table has, by module, the names of functions and methods.
+"""
+
+# They only compare addresses, to find storages that tensors share.
+COMPARE = {
+    "safetensors.torch": (
+        "storage_ptr",
+        "_end_ptr",
+        "_find_shared_tensors",
+        "_filter_shared_not_shared",
+        "_is_complete",
+    ),
+    "transformers.pytorch_utils": ("id_tensor_storage",),
+    "transformers.modeling_utils": ("_end_ptr", "_find_disjoint", "_find_identical"),
+    "accelerate.utils.modeling": ("id_tensor_storage",),
+    "huggingface_hub.serialization._torch": ("_get_unique_id", "get_torch_storage_id"),
+    "torch.distributed.fsdp._flat_param": ("_data_ptr_allocated", "_same_storage"),
+    "torch.distributed.fsdp._runtime_utils": ("_catch_all_reshard",),
+    "torch.distributed.fsdp._fully_shard._fsdp_param": ("FSDPParam.reset_sharded_param",),
+}
+# They read the bytes at the addresses, and do not use the addresses after they return.
+READ = {"safetensors.torch": ("_tobytes",)}
+# They ask for addresses for later use. GIVE_BACK has functions after whose return these addresses
+# are not used any more.
+BORROW = {"safetensors.torch": ("_to_ndarray",)}
+GIVE_BACK = {"safetensors.torch": ("serialize", "serialize_file")}
+# PyTorch's own, which compare addresses while they write or read a file.
+SERIALIZE = {"torch.serialization": ("_save", "_legacy_save", "_load", "_legacy_load")}
