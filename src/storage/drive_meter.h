@@ -22,6 +22,7 @@ class DriveMeter {
   void add_bytes(io::Direction direction, int64_t size_bytes, bool was_gpu_direct = false);
   void set_gpu_direct_off(std::string reason) { counters_.gpu_direct_off = std::move(reason); }
   void add_error() { ++counters_.error_count; }
+  void add_unanswered() { ++counters_.unanswered_count; }
   void set_slowdown(io::Direction direction, std::string text);
 
   // Reports that `in_flight` requests are in flight from now on, and that the bytes added since the

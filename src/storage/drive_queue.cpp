@@ -24,6 +24,12 @@ void DriveQueue::remove(io::Direction direction, QueuePlace place) {
                 waiting.upper_bound({place, std::numeric_limits<int32_t>::max()}));
 }
 
+bool DriveQueue::has(io::Direction direction, QueuePlace place) const {
+  const auto& waiting = lane(direction).waiting;
+  const auto first = waiting.lower_bound({place, 0});
+  return first != waiting.end() && first->first.first == place;
+}
+
 void DriveQueue::move(io::Direction direction, QueuePlace from, QueuePlace to) {
   auto& waiting = lane(direction).waiting;
   auto it = waiting.lower_bound({from, 0});

@@ -54,6 +54,8 @@ class DriveQueue {
 
   // Removes the part of the transfer that next() has not returned.
   void remove(io::Direction direction, QueuePlace place);
+  // Whether there is such a part.
+  bool has(io::Direction direction, QueuePlace place) const;
   // Moves that part of a transfer from one place to another.
   void move(io::Direction direction, QueuePlace from, QueuePlace to);
 

@@ -42,6 +42,8 @@ Status check_options(const std::vector<SsdDirectory>& directories, const SsdStor
   if (options.planned_write_depth < 1)
     return wrong(
         fmt::format("depth of planned writes {}: expected 1 or more", options.planned_write_depth));
+  if (options.io_timeout_ns < 0)
+    return wrong(fmt::format("I/O timeout of {} ns: expected 0 or more", options.io_timeout_ns));
   return Status();
 }
 
@@ -238,6 +240,7 @@ Result<std::unique_ptr<TierStore>> open_ssd_store(const std::vector<SsdDirectory
   store_options.planned_write_depth = std::min(options.queue_depth, options.planned_write_depth) *
                                       (needs_device_path(options) ? 2 : 1);
   store_options.checksum = options.checksum;
+  store_options.io_timeout_ns = options.io_timeout_ns;
   if (needs_device_path(options) && is_any_direct(drives))
     store_options.segments = options.device->segments();
   return StripedStore::open(std::move(drives), std::move(store_options), clock);

@@ -32,6 +32,10 @@ struct SsdStoreOptions {
   IoBackend backend = IoBackend::kAuto;
   bool checksum = false;             // xxh3 of every chunk, compared on every read
   bool allow_ram_directory = false;  // for tests: tmpfs is refused otherwise
+  // A drive that has not answered a request for this long is left alone until it answers
+  // (TierStore::fail_unanswered()). Of a write, the time includes the wait for its device event.
+  // 0: no limit.
+  int64_t io_timeout_ns = 0;
   // The device whose memory the transfers use. If the CPU cannot address that memory, transfers use
   // GPUDirect Storage or staging. nullptr stands for host memory, which I/O uses directly. The
   // device must outlive the store.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -133,7 +134,13 @@ Status StripedStore::why_refused(const Transfer& transfer) {
   if (transfer.direction == io::Direction::kRead && !extent->holds_bytes)
     return refuse("it was never written, or its last write failed");
   if (is_stopping_) return refuse("the store is closing");
-  return Status();
+  return silence_of_drives(*extent, transfer.direction);
+}
+
+Status StripedStore::silence_of_drives(const ExtentRecord& extent, io::Direction direction) const {
+  for (const Piece& piece : extent.pieces)
+    TERAIO_RETURN_IF_ERROR(drives_[piece.drive]->silence_in(direction));
+  return {};
 }
 
 TransferId StripedStore::submit(Transfer transfer) {
@@ -141,7 +148,7 @@ TransferId StripedStore::submit(Transfer transfer) {
   const std::lock_guard lock(mutex_);
   const TransferId id = ++last_id_;
   if (Status refusal = why_refused(transfer); !refusal.ok()) {
-    end_later({std::move(transfer.done), {std::move(refusal), 0, now_ns, now_ns, now_ns}});
+    end_later({std::move(transfer.done), {std::move(refusal), 0, now_ns, now_ns, now_ns, false}});
     return id;
   }
   start_job(id, std::move(transfer), now_ns);
@@ -231,12 +238,17 @@ StripedStore::Ending StripedStore::end_job(TransferId id, int64_t now_ns) {
   }
   job.completion.transferred_bytes = extent.size_bytes - job.bytes_left;
   job.completion.end_ns = now_ns;
-  if (!is_ok && job.completion.status.code() != ErrorCode::kCancelled)
-    job.completion.status = job.completion.status.with_context(fmt::format(
-        "{}: extent of {} bytes at {}", options_.name, extent.size_bytes, job.transfer.extent.id));
+  job.completion.status = with_extent(job);
   Ending ending{std::move(job.transfer.done), std::move(job.completion)};
   jobs_.erase(id);
   return ending;
+}
+
+Status StripedStore::with_extent(const Job& job) const {
+  const Status& status = job.completion.status;
+  if (status.ok() || status.code() == ErrorCode::kCancelled) return status;
+  return status.with_context(fmt::format("{}: extent of {} bytes at {}", options_.name,
+                                         job.extent->size_bytes, job.transfer.extent.id));
 }
 
 void StripedStore::end_later(Ending ending) {
@@ -315,7 +327,8 @@ void StripedStore::take_chunks(Drive& drive, int64_t now_ns, std::vector<io::Chu
     job.has_started = true;
     ++job.chunks_in_flight;
     const io::Chunk& chunk = chunks.emplace_back(chunk_of(job, *request));
-    drive.in_flight.add({chunk.direction, chunk.offset_bytes, chunk.size_bytes, now_ns});
+    drive.in_flight.add(
+        {chunk.transfer, chunk.direction, chunk.offset_bytes, chunk.size_bytes, now_ns});
   }
 }
 
@@ -325,14 +338,75 @@ std::vector<std::string> StripedStore::unanswered(int64_t at_least_ns) const {
   std::vector<std::string> requests;
   for (const auto& drive : drives_) {
     const std::optional<RequestInFlight> oldest = drive->in_flight.oldest();
-    if (!oldest || now_ns - oldest->start_ns < at_least_ns) continue;
-    const bool is_read = oldest->direction == io::Direction::kRead;
-    requests.push_back(fmt::format("{} has not answered a {} of {} at offset {} for {} s",
-                                   drive->name, is_read ? "read" : "write",
-                                   format_size(oldest->size_bytes), oldest->offset_bytes,
-                                   (now_ns - oldest->start_ns) / 1'000'000'000));
+    if (oldest && now_ns - oldest->start_ns >= at_least_ns)
+      requests.push_back(describe_request(*drive, *oldest, now_ns));
   }
   return requests;
+}
+
+std::string StripedStore::describe_request(const Drive& drive, const RequestInFlight& request,
+                                           int64_t now_ns) const {
+  return fmt::format("{} has not answered a {} of {} at offset {} for {}", drive.name,
+                     request.direction == io::Direction::kRead ? "read" : "write",
+                     format_size(request.size_bytes), request.offset_bytes,
+                     format_duration(now_ns - request.start_ns));
+}
+
+void StripedStore::fail_unanswered() {
+  if (options_.io_timeout_ns == 0) return;
+  std::vector<Ending> endings;
+  {
+    const std::lock_guard lock(mutex_);
+    const int64_t now_ns = clock_.now_ns();
+    for (int32_t i = 0; i < extents_.drive_count(); ++i)
+      for (const io::Direction direction : {io::Direction::kRead, io::Direction::kWrite})
+        check_answers(i, direction, now_ns, endings);
+  }
+  // A thread of this store may be one that does not come back from the drive.
+  for (const Ending& ending : endings)
+    if (ending.done) ending.done(ending.completion);
+}
+
+void StripedStore::check_answers(int32_t drive_index, io::Direction direction, int64_t now_ns,
+                                 std::vector<Ending>& endings) {
+  Drive& drive = *drives_[drive_index];
+  const std::optional<RequestInFlight> oldest = drive.in_flight.oldest(direction);
+  if (!oldest || !drive.silence_in(direction).ok()) return;
+  if (now_ns - oldest->start_ns < options_.io_timeout_ns) return;
+  const Status silence(ErrorCode::kIoError, "drive " + describe_request(drive, *oldest, now_ns));
+  spdlog::error("{}: {}: it is left alone until it answers", options_.name, silence.message());
+  drive.meter.add_unanswered();
+  extents_.set_weight(drive_index, 0);
+  give_up_on(drive, direction, silence, now_ns, endings);
+  // Nobody could read what would be written there.
+  if (direction == io::Direction::kRead && drive.silence_in(io::Direction::kWrite).ok())
+    give_up_on(drive, io::Direction::kWrite, silence, now_ns, endings);
+}
+
+void StripedStore::give_up_on(Drive& drive, io::Direction direction, const Status& silence,
+                              int64_t now_ns, std::vector<Ending>& endings) {
+  drive.silence_in(direction) = silence;
+  std::vector<TransferId> failed;
+  for (const auto& [id, job] : jobs_)
+    if (job.transfer.direction == direction && !job.is_unanswered &&
+        (drive.in_flight.has(id) || drive.queue.has(direction, job.place)))
+      failed.push_back(id);
+  std::sort(failed.begin(), failed.end());
+  for (const TransferId id : failed) {
+    Job& job = jobs_.at(id);
+    withdraw(job);
+    if (job.completion.status.ok()) job.completion.status = silence;
+    if (job.chunks_in_flight == 0) {
+      endings.push_back(end_job(id, now_ns));
+      continue;
+    }
+    job.is_unanswered = true;
+    job.completion.end_ns = now_ns;
+    Completion completion = job.completion;
+    completion.status = with_extent(job);
+    completion.is_unanswered = true;
+    endings.push_back({job.transfer.done, std::move(completion)});
+  }
 }
 
 io::Chunk StripedStore::chunk_of(Job& job, const QueuedRequest& request) const {
@@ -353,15 +427,15 @@ io::Chunk StripedStore::chunk_of(Job& job, const QueuedRequest& request) const {
 
 void StripedStore::settle(int32_t drive_index, const io::ChunkResult& result, int64_t now_ns,
                           Round& round) {
+  Drive& drive = *drives_[drive_index];
+  note_answer(drive, result.chunk);
   if (result.are_copies_enqueued) {
     std::optional<EnqueuedRead> transfer = note_arrival(result.chunk, result.arrival);
     if (transfer) round.enqueued_reads.push_back(std::move(*transfer));
     return;
   }
-  Drive& drive = *drives_[drive_index];
   const io::Direction direction = result.chunk.direction;
   drive.queue.finish(direction, result.chunk.is_urgent);
-  drive.in_flight.remove(direction, result.chunk.offset_bytes);
   Job& job = jobs_.at(result.chunk.transfer);
   --job.chunks_in_flight;
   // The event has passed, so nothing needs to wait for it.
@@ -377,6 +451,15 @@ void StripedStore::settle(int32_t drive_index, const io::ChunkResult& result, in
   const bool is_over = job.bytes_left == 0 || !job.completion.status.ok();
   if (is_over && job.chunks_in_flight == 0)
     round.endings.push_back(end_job(result.chunk.transfer, now_ns));
+}
+
+void StripedStore::note_answer(Drive& drive, const io::Chunk& chunk) {
+  drive.in_flight.remove(chunk.transfer, chunk.offset_bytes);
+  if (drive.silence_in(chunk.direction).ok() || drive.in_flight.oldest(chunk.direction)) return;
+  spdlog::warn("{}: drive {} answers {} again", options_.name, drive.name,
+               chunk.direction == io::Direction::kRead ? "reads" : "writes");
+  drive.silence_in(chunk.direction) = Status();
+  if (!drive.in_flight.oldest()) drive.silence = {};
 }
 
 void StripedStore::note_failure(int32_t drive_index, Job& job, const Status& status) {

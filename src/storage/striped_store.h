@@ -4,6 +4,7 @@
 // mutex protects all bookkeeping. It is held briefly, and never during I/O, checksums or `done`.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -51,6 +52,7 @@ struct StripedStoreOptions {
   int32_t queue_depth = 8;                   // per drive and direction
   int32_t planned_write_depth = 2;           // of these, planned writes
   bool checksum = false;
+  int64_t io_timeout_ns = 0;  // for each request, see fail_unanswered(); 0: no limit
   const device::MemorySegments* segments = nullptr;  // counted in counters(); outlives the store
 };
 
@@ -76,6 +78,7 @@ class StripedStore final : public TierStore {
   bool cancel(TransferId id) override;
   void expedite(TransferId id) override;
   TierCounters counters() const override;
+  void fail_unanswered() override;
   std::vector<std::string> unanswered(int64_t at_least_ns) const override;
 
   // The pieces of an extent; empty if this store has no such extent. For tests and reports.
@@ -89,6 +92,7 @@ class StripedStore final : public TierStore {
     int64_t bytes_left = 0;  // not yet moved
     int32_t chunks_in_flight = 0;
     bool has_started = false;
+    bool is_unanswered = false;  // has failed; `done` has been called for the first time
     Completion completion;
     std::vector<device::Event> arrivals;  // of chunks that end with a copy on the device
     int64_t enqueued_bytes = 0;           // bytes whose copies are enqueued
@@ -109,6 +113,8 @@ class StripedStore final : public TierStore {
   struct Drive {
     Drive(DriveSpec spec, const StripedStoreOptions& options, const Clock& clock);
 
+    Status& silence_in(io::Direction direction) { return silence[static_cast<size_t>(direction)]; }
+
     std::string name;
     int64_t staging_bytes;
     io::ExtentFile file;
@@ -118,7 +124,8 @@ class StripedStore final : public TierStore {
     DriveMeter meter;
     SlowdownDetector slowdowns;
     std::function<std::optional<drives::Temperature>()> temperature;
-    bool is_asleep = false;  // its thread waits for I/O and needs a wake for new work
+    std::array<Status, 2> silence;  // by direction; not ok: it gets no requests until it answers
+    bool is_asleep = false;         // its thread waits for I/O and needs a wake for new work
     std::thread thread;
   };
 
@@ -152,9 +159,19 @@ class StripedStore final : public TierStore {
 
   // The callers hold the mutex.
   Status why_refused(const Transfer& transfer);
+  Status silence_of_drives(const ExtentRecord& extent, io::Direction direction) const;
+  void check_answers(int32_t drive_index, io::Direction direction, int64_t now_ns,
+                     std::vector<Ending>& endings);
+  // The drive has not answered in time: it gets nothing more in this direction.
+  void give_up_on(Drive& drive, io::Direction direction, const Status& silence, int64_t now_ns,
+                  std::vector<Ending>& endings);
+  std::string describe_request(const Drive& drive, const RequestInFlight& request,
+                               int64_t now_ns) const;
   void start_job(TransferId id, Transfer transfer, int64_t now_ns);
   void withdraw(const Job& job);
   Ending end_job(TransferId id, int64_t now_ns);
+  // The status of a job that ends, for people.
+  Status with_extent(const Job& job) const;
   void end_later(Ending ending);
   void cancel_waiting();
   void wake(Drive& drive);
@@ -163,6 +180,7 @@ class StripedStore final : public TierStore {
   // Returns what to call once all copies of the chunk's transfer are enqueued.
   std::optional<EnqueuedRead> note_arrival(const io::Chunk& chunk, device::Event arrival);
   void settle(int32_t drive_index, const io::ChunkResult& result, int64_t now_ns, Round& round);
+  void note_answer(Drive& drive, const io::Chunk& chunk);
   void note_failure(int32_t drive_index, Job& job, const Status& status);
   void note_load(Drive& drive, int64_t now_ns, Round& round);
   // Sets the weights of later extents from the measured rates, once all drives have them.

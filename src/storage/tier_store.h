@@ -8,6 +8,11 @@
 // calls `done` exactly once per submitted transfer, on one of its own threads, without holding a
 // lock. `done` must be short, must not block, and must not call into the store. The memory of a
 // transfer must stay valid and in place until then.
+//
+// A transfer that fails because a drive does not answer (fail_unanswered()) has two calls of
+// `done`: the first, with Completion::is_unanswered, on the thread that found out, and the second,
+// with the same status, when the drive has answered. The drive may use the memory and the extent
+// until then.
 #pragma once
 
 #include <cstddef>
@@ -58,6 +63,7 @@ struct Completion {
   int64_t submit_ns = 0;
   int64_t start_ns = 0;  // when the first request was chosen for its drive
   int64_t end_ns = 0;
+  bool is_unanswered = false;  // `done` will be called again
 };
 
 struct Transfer {
@@ -89,7 +95,8 @@ struct DriveCounters {
   int64_t read_bytes_per_second = 0;  // recent, under load; 0: not yet known
   int64_t write_bytes_per_second = 0;
   int64_t error_count = 0;
-  std::string slowdown;  // slower than planned, and why; empty: as fast as planned
+  std::string slowdown;          // slower than planned, and why; empty: as fast as planned
+  int64_t unanswered_count = 0;  // times that the drive did not answer in time, and was left alone
 };
 
 struct TierCounters {
@@ -142,6 +149,12 @@ class TierStore {
   virtual void expedite(TransferId id) = 0;
 
   virtual TierCounters counters() const = 0;
+
+  // Fails the transfers that wait for a drive which has not answered a request in the store's time.
+  // Until the drive has answered, writes to it fail at once, and so do reads if it was a read; new
+  // extents are on other drives from now on while those have room. Does nothing in a store without
+  // such a limit. To be called now and then.
+  virtual void fail_unanswered() {}
 
   // Describes the oldest request of each drive that has not answered it for this long; empty when
   // there are none.

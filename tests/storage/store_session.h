@@ -40,6 +40,13 @@ class Completions {
     return completions_.at(ticket);
   }
 
+  // The transfer has ended, or failed unanswered, so often.
+  storage::Completion wait_for_calls(int32_t ticket, int32_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return call_counts_[ticket] >= count; });
+    return completions_.at(ticket);
+  }
+
   void wait_for_all() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return static_cast<int32_t>(completions_.size()) == ticket_count_; });

@@ -1,7 +1,6 @@
 // Order, windows, cancellation and striping, step by step on drives that the test controls.
 #include "storage/striped_store.h"
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -15,7 +14,6 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/units.h"
 #include "io/retrying_io.h"
 #include "storage/store_session.h"
 #include "testing/gated_io.h"
@@ -446,25 +444,6 @@ TEST_F(StripedStoreTest, AnErrorNamesDriveOffsetAndCause) {
                     HasSubstr("Input/output error (errno 5)")));
   EXPECT_THAT(gate().in_flight(), IsEmpty()) << "the rest of a failed transfer is not begun";
   EXPECT_EQ(store().counters().drives[0].error_count, 1);
-}
-
-TEST_F(StripedStoreTest, ADriveThatDoesNotAnswerIsNamedWithItsOldestRequest) {
-  open({1, 1}, 4);
-  const Extent extent = written(kRequestBytes);
-  const int64_t offset_bytes = gate(0).begun().back().offset_bytes;
-  const Submitted submitted = begun_read(extent);
-  pass_time(12'000'000'000);
-  const Submitted later = begun_read(extent);
-  EXPECT_THAT(store().unanswered(13'000'000'000), ::testing::IsEmpty());
-  EXPECT_THAT(store().unanswered(10'000'000'000),
-              ::testing::ElementsAre(
-                  fmt::format("drive0 has not answered a read of {} at offset {} for 12 s",
-                              format_size(kRequestBytes), offset_bytes)));
-  end_in_flight(0);
-  EXPECT_TRUE(session().wait(submitted).status.ok());
-  EXPECT_TRUE(session().wait(later).status.ok());
-  pass_time(12'000'000'000);
-  EXPECT_THAT(store().unanswered(0), ::testing::IsEmpty());
 }
 
 TEST_F(StripedStoreTest, AFailedWriteLeavesNothingToRead) {

@@ -1,0 +1,222 @@
+// Drives that do not answer within the store's time limit, step by step on virtual time.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/units.h"
+#include "storage/store_session.h"
+#include "storage/striped_store.h"
+#include "testing/gated_io.h"
+
+namespace teraio::storage {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::Field;
+using testing::Gate;
+using testing::GatedIo;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::PageMemory;
+using testing::StoreSession;
+using testing::Submitted;
+
+constexpr int64_t kRequestBytes = kStripedBytes / 2;
+constexpr int64_t kTimeoutNs = 30'000'000'000;
+
+class Unanswered : public ::testing::Test {
+ protected:
+  void open(size_t drive_count, int64_t io_timeout_ns = kTimeoutNs, int32_t queue_depth = 1) {
+    std::vector<DriveSpec> drives;
+    for (size_t i = 0; i < drive_count; ++i) {
+      gates_.push_back(std::make_unique<Gate>());
+      DriveSpec& drive = drives.emplace_back();
+      drive.name = "drive" + std::to_string(i);
+      drive.capacity_bytes = 32 * kMiB;
+      drive.io = std::make_unique<GatedIo>(*gates_.back());
+    }
+    StripedStoreOptions options;
+    options.request_bytes = kRequestBytes;
+    options.queue_depth = queue_depth;
+    options.io_timeout_ns = io_timeout_ns;
+    auto store = std::make_unique<StripedStore>(std::move(drives), options, clock_);
+    store_ = store.get();
+    session_ = std::make_unique<StoreSession>(std::move(store));
+  }
+  void TearDown() override {
+    for (const auto& gate : gates_) gate->open();
+    session_.reset();
+  }
+
+  Gate& gate(size_t drive = 0) { return *gates_[drive]; }
+  StripedStore& store() { return *store_; }
+  StoreSession& session() { return *session_; }
+
+  // An extent over all drives that can be read.
+  Extent written() {
+    const Extent extent = reserved();
+    for (const auto& gate : gates_) gate->open();
+    EXPECT_TRUE(session().wait(start(io::Direction::kWrite, extent)).status.ok());
+    for (const auto& gate : gates_) gate->close();
+    return extent;
+  }
+  Extent reserved() { return session().reserve(kRequestBytes * std::ssize(gates_)); }
+  Submitted start(io::Direction direction, const Extent& extent) {
+    return session().submit(direction, extent, memory_);
+  }
+  // All drives have begun what their windows hold.
+  void begin() {
+    for (const auto& gate : gates_) gate->begun();
+  }
+  // The store knows of the answers on return.
+  void let_answer(size_t drive) {
+    gate(drive).open();
+    gate(drive).begun();
+  }
+  void pass_time(int64_t duration_ns) {
+    clock_.advance_to(clock_.now_ns() + duration_ns);
+    store().fail_unanswered();
+  }
+  int32_t call_count(const Submitted& submitted) {
+    return session().completions().call_count(submitted.ticket);
+  }
+
+ private:
+  VirtualClock clock_;
+  std::vector<std::unique_ptr<Gate>> gates_;
+  PageMemory memory_{2 * kStripedBytes};
+  StripedStore* store_ = nullptr;
+  std::unique_ptr<StoreSession> session_;
+};
+
+TEST_F(Unanswered, AWriteFailsAfterTheLimitAndEndsWhenTheDriveAnswers) {
+  open(2);
+  const Extent extent = reserved();
+  const Submitted write = start(io::Direction::kWrite, extent);
+  begin();
+  let_answer(1);
+  pass_time(kTimeoutNs - 1);
+  EXPECT_EQ(call_count(write), 0);
+  pass_time(1);
+  const Completion failure = session().wait(write);
+  EXPECT_TRUE(failure.is_unanswered);
+  EXPECT_EQ(failure.status.code(), ErrorCode::kIoError);
+  EXPECT_THAT(failure.status.message(),
+              AllOf(HasSubstr("drive drive0 has not answered a write"), HasSubstr("30.00 s")));
+  EXPECT_EQ(store().counters().drives[0].unanswered_count, 1);
+  EXPECT_EQ(store().counters().drives[1].unanswered_count, 0);
+  gate(0).open();
+  const Completion end = session().completions().wait_for_calls(write.ticket, 2);
+  EXPECT_FALSE(end.is_unanswered);
+  EXPECT_EQ(end.status, failure.status);
+  store().release(extent);
+}
+
+TEST_F(Unanswered, NewExtentsAreOnTheOtherDrives) {
+  open(2);
+  start(io::Direction::kWrite, reserved());
+  begin();
+  let_answer(1);
+  pass_time(kTimeoutNs);
+  const Extent extent = reserved();
+  EXPECT_THAT(store().pieces(extent), Each(Field(&Piece::drive, 1)));
+  EXPECT_TRUE(session().wait(start(io::Direction::kWrite, extent)).status.ok());
+}
+
+TEST_F(Unanswered, WhatWaitsForTheDriveFailsAtOnceAndDoesNotStart) {
+  open(1);
+  const Submitted first = start(io::Direction::kWrite, reserved());
+  begin();
+  const Submitted waiting = start(io::Direction::kWrite, reserved());
+  pass_time(kTimeoutNs);
+  EXPECT_TRUE(session().wait(first).is_unanswered);
+  const Completion failure = session().wait(waiting);
+  EXPECT_FALSE(failure.is_unanswered) << "the drive has not got it";
+  EXPECT_THAT(failure.status.message(), HasSubstr("drive drive0 has not answered"));
+  EXPECT_EQ(gate().begun().size(), 1u);
+}
+
+TEST_F(Unanswered, WhatOnlyOtherDrivesHaveLeftToDoGoesOn) {
+  open(2, kTimeoutNs, /*queue_depth=*/2);
+  const Extent a = written(), b = written();
+  const Submitted hung = start(io::Direction::kRead, a);
+  begin();
+  for (const io::IoRequest& request : gate(1).in_flight()) gate(1).end(request);
+  begin();
+  pass_time(kTimeoutNs / 2);
+  const Submitted read = start(io::Direction::kRead, b);
+  gate(0).end(gate(0).in_flight().back());
+  begin();
+  pass_time(kTimeoutNs / 2);
+  EXPECT_TRUE(session().wait(hung).is_unanswered);
+  gate(1).open();
+  EXPECT_TRUE(session().wait(read).status.ok());
+}
+
+TEST_F(Unanswered, AWriteThatHangsDoesNotKeepReadsFromTheDrive) {
+  open(1);
+  const Extent extent = written();
+  const Submitted write = start(io::Direction::kWrite, reserved());
+  begin();
+  pass_time(kTimeoutNs);
+  EXPECT_TRUE(session().wait(write).is_unanswered);
+  const Submitted read = start(io::Direction::kRead, extent);
+  gate().end(gate().in_flight().back());
+  EXPECT_TRUE(session().wait(read).status.ok());
+}
+
+TEST_F(Unanswered, ReadsFailUntilTheDriveAnswersAndWorkThen) {
+  open(1);
+  const Extent extent = written();
+  const Submitted hung = start(io::Direction::kRead, extent);
+  begin();
+  pass_time(kTimeoutNs);
+  EXPECT_TRUE(session().wait(hung).is_unanswered);
+  const Completion refused = session().wait(start(io::Direction::kRead, extent));
+  EXPECT_THAT(refused.status.message(), HasSubstr("drive drive0 has not answered a read"));
+  EXPECT_EQ(gate().begun().size(), 2u) << "the write, and one read";
+  gate().open();
+  EXPECT_FALSE(session().completions().wait_for_calls(hung.ticket, 2).status.ok());
+  EXPECT_TRUE(session().wait(start(io::Direction::kRead, extent)).status.ok());
+}
+
+TEST_F(Unanswered, TheDriveIsNamedWithItsOldestRequest) {
+  open(2, 0, /*queue_depth=*/4);
+  const Extent a = written(), b = written();
+  const Submitted read = start(io::Direction::kRead, b);
+  begin();
+  let_answer(1);
+  const int64_t offset_bytes = gate(0).in_flight().front().offset_bytes;
+  pass_time(12'000'000'000);
+  const Submitted later = start(io::Direction::kRead, a);
+  begin();
+  EXPECT_THAT(store().unanswered(13'000'000'000), IsEmpty());
+  EXPECT_THAT(
+      store().unanswered(10'000'000'000),
+      ElementsAre(fmt::format("drive0 has not answered a read of {} at offset {} for 12.00 s",
+                              format_size(kRequestBytes), offset_bytes)));
+  gate(0).open();
+  EXPECT_TRUE(session().wait(read).status.ok());
+  EXPECT_TRUE(session().wait(later).status.ok());
+  EXPECT_THAT(store().unanswered(0), IsEmpty());
+}
+
+TEST_F(Unanswered, WithoutALimitNothingFails) {
+  open(1, 0);
+  const Submitted write = start(io::Direction::kWrite, reserved());
+  begin();
+  pass_time(1000 * kTimeoutNs);
+  EXPECT_EQ(call_count(write), 0);
+  gate().open();
+  EXPECT_TRUE(session().wait(write).status.ok());
+}
+
+}  // namespace
+}  // namespace teraio::storage
