@@ -26,6 +26,8 @@ std::string_view to_string(ErrorCode code) {
       return "unsupported";
     case ErrorCode::kCancelled:
       return "cancelled";
+    case ErrorCode::kInterrupted:
+      return "interrupted";
     case ErrorCode::kInternal:
       return "internal error";
   }

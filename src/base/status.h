@@ -25,6 +25,7 @@ enum class ErrorCode : uint8_t {
   kCorrupted,        // bytes read differ from the bytes written
   kUnsupported,      // this machine, file system or version of PyTorch lacks a feature
   kCancelled,        // the request was cancelled before it started
+  kInterrupted,      // the user ended a wait (Ctrl-C); the call has had no effect
   kInternal,         // an invariant of the program is broken
 };
 

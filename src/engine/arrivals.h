@@ -45,10 +45,10 @@ class Arrivals {
     return std::exchange(waiting_, {});
   }
 
-  // Blocks until something has arrived or `limit` has passed.
-  void wait_for(std::chrono::milliseconds limit) {
+  // Blocks until something has arrived or `limit` has passed. True: something has arrived.
+  bool wait_for(std::chrono::milliseconds limit) {
     std::unique_lock lock(mutex_);
-    arrived_.wait_for(lock, limit, [this] { return !waiting_.empty(); });
+    return arrived_.wait_for(lock, limit, [this] { return !waiting_.empty(); });
   }
 
  private:

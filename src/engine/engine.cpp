@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <memory>
@@ -112,6 +113,7 @@ void Engine::follow(Schedule schedule) {
 }
 
 void Engine::start_iteration() {
+  copies_.fail_unanswered();
   iteration_start_ += schedule_.profile().op_count();
   issued_until_ = kLost;
   position_ = schedule_.is_empty() ? kLost : 0;
@@ -159,7 +161,14 @@ void Engine::start_due_prefetches() {
   }
 }
 
+Status Engine::did_not_come(const LiveTensor& tensor, const Status& reason) {
+  return reason.with_context(
+      fmt::format("tensor {} ({}) did not come back", tensor.id, format_size(tensor.size_bytes)));
+}
+
 Status Engine::request(LiveTensor& tensor) {
+  if (tensor.unanswered != nullptr && tensor.residency == Residency::kLoading)
+    return did_not_come(tensor, *tensor.unanswered);
   if (tensor.residency == Residency::kLoading) {
     if (mover_.order_after_arrival(tensor)) return {};
     ++counters_.late_prefetches;
@@ -192,77 +201,97 @@ Status Engine::bring_back(std::span<const Use> uses) {
 
 Status Engine::wait_until_resident(std::span<const Use> uses) {
   for (const Use& use : uses) {
-    while (use.tensor->residency == Residency::kLoading &&
+    while (use.tensor->residency == Residency::kLoading && use.tensor->unanswered == nullptr &&
            !mover_.order_after_arrival(*use.tensor)) {
-      counters_.stall_read_ns += mover_.wait_for_arrival();
+      TERAIO_RETURN_IF_ERROR(mover_.wait_for_arrival(counters_.stall_read_ns, Patience::kOfOp));
       if (!due_prefetches_.is_empty()) start_due_prefetches();
     }
     if (use.tensor->residency == Residency::kOffloaded)
-      return mover_.last_error().with_context(fmt::format(
-          "tensor {} ({}) did not come back", use.tensor->id, format_size(use.tensor->size_bytes)));
+      return did_not_come(*use.tensor, mover_.last_error());
+    if (use.tensor->residency == Residency::kLoading)
+      return did_not_come(*use.tensor, *use.tensor->unanswered);
   }
   return {};
 }
 
 Status Engine::evict_everything() {
   (void)mover_.take_last_error();  // of before
+  int64_t waited_ns = 0;
   for (const LiveTensor* tensor : live_)
-    while (tensor->is_copy_pending) mover_.wait_for_arrival();
+    while (tensor->is_copy_pending)
+      TERAIO_RETURN_IF_ERROR(mover_.wait_for_arrival(waited_ns, Patience::kOfOp));
   for (LiveTensor* tensor : std::vector(live_))
     if (can_leave(*tensor)) evictor_.evict(*tensor);
-  mover_.wait_until_idle();
+  TERAIO_RETURN_IF_ERROR(mover_.wait_until_idle(Patience::kOfOp));
   return mover_.take_last_error();
 }
 
 Status Engine::restore_all() {
   due_prefetches_.clear();
-  mover_.wait_until_idle();
+  (void)mover_.wait_until_idle(
+      Patience::kOfEnd);  // other drives than the one that hangs may answer
   TERAIO_RETURN_IF_ERROR(mover_.failure());
   (void)mover_.take_last_error();                        // of before
   for (LiveTensor* tensor : live_) ++tensor->pin_count;  // none leaves for another
   Status error;
   for (LiveTensor* tensor : live_)
     if (Status status = request(*tensor); !status.ok()) error = std::move(status);
-  mover_.wait_until_idle();
+  if (Status status = mover_.wait_until_idle(Patience::kOfEnd); !status.ok())
+    error = std::move(status);
   for (LiveTensor* tensor : live_) drop_pin(*tensor);
   TERAIO_RETURN_IF_ERROR(mover_.failure());
   release_copies();
-  if (mover_.offloaded_bytes() == 0) return {};
-  return error_of_lost(error.ok() ? mover_.take_last_error() : error);
+  const std::vector<const LiveTensor*> lost = lost_tensors();
+  if (lost.empty()) return {};
+  return error_of_lost(lost, error.ok() ? mover_.take_last_error() : error);
 }
 
-Status Engine::error_of_lost(const Status& reason) const {
+std::vector<const LiveTensor*> Engine::lost_tensors() const {
+  std::vector<const LiveTensor*> lost;
+  for (const LiveTensor* tensor : live_)
+    if (tensor->residency == Residency::kOffloaded || tensor->residency == Residency::kLoading)
+      lost.push_back(tensor);
+  return lost;
+}
+
+Status Engine::error_of_lost(std::span<const LiveTensor* const> lost, const Status& reason) const {
   constexpr size_t kNamed = 8;
   std::vector<std::string> names;
-  for (const LiveTensor* tensor : live_)
-    if (tensor->residency == Residency::kOffloaded)
-      names.push_back(fmt::format("{} ({})", tensor->id, format_size(tensor->size_bytes)));
-  std::string text =
-      fmt::format("{} of {} tensors did not come back: {}", names.size(), live_.size(),
-                  fmt::join(names.begin(), names.begin() + std::min(kNamed, names.size()), ", "));
-  if (names.size() > kNamed) text += fmt::format(" and {} others", names.size() - kNamed);
+  for (const LiveTensor* tensor : lost.first(std::min(kNamed, lost.size())))
+    names.push_back(fmt::format("{} ({})", tensor->id, format_size(tensor->size_bytes)));
+  std::string text = fmt::format("{} of {} tensors did not come back: {}", lost.size(),
+                                 live_.size(), fmt::join(names, ", "));
+  if (lost.size() > kNamed) text += fmt::format(" and {} others", lost.size() - kNamed);
   return reason.with_context(text);
 }
 
-void Engine::discard_all() {
+bool Engine::discard_all() {
   due_prefetches_.clear();
-  mover_.wait_until_idle();
+  const Status status = mover_.wait_until_idle(Patience::kOfDiscard);
   release_copies();
+  if (!status.ok())
+    spdlog::warn("teraio: the session ends without its drives: {}", status.message());
+  if (has_transfers()) return false;
   for (LiveTensor* tensor : live_) copies_.release(*tensor);
   copies_.leave_stores();
+  return true;
 }
 
 void Engine::release_copies() {
   for (LiveTensor* tensor : live_) {
-    if (tensor->residency == Residency::kOffloaded) continue;  // its only bytes
+    const bool is_whole = tensor->residency == Residency::kResident && !tensor->is_copy_pending &&
+                          tensor->unanswered == nullptr;
+    if (!is_whole) continue;  // a copy has its only bytes, or a transfer uses it
     copies_.release(*tensor);
     mover_.update_guard(*tensor);
   }
 }
 
-void Engine::leave_stores() {
-  TERAIO_CHECK(mover_.offloaded_bytes() == 0 && mover_.is_idle());
+bool Engine::leave_stores() {
+  TERAIO_CHECK(mover_.offloaded_bytes() == 0);
+  if (has_transfers()) return false;
   copies_.leave_stores();
+  return true;
 }
 
 int64_t Engine::unmovable_bytes() const {

@@ -14,7 +14,9 @@
 // queue and touch nothing else.
 //
 // Threads: all calls come under one lock of the owner. A call may wait for I/O with that lock held.
-// The stores' threads need neither that lock nor Python's, so the wait ends.
+// The stores' threads need neither that lock nor Python's, so the wait ends when the drives answer.
+// EngineOptions::interrupt, or end_waits(), ends it before: the call fails with kInterrupted, as if
+// it had not been made, except that transfers which it has started go on.
 //
 // Ownership: the engine owns every LiveTensor from allocate() until release(), and its memory.
 //
@@ -92,17 +94,28 @@ class Engine {
   Status evict_everything();
   // Restores all tensors and frees their copies on the tiers. Where some do not come back, because
   // they cannot be read or the budget does not hold them, the others do; the error names them and
-  // the last reason, and their copies stay for another try.
+  // the last reason, and their copies stay for another try. Where a drive hangs and no other one
+  // answers any more, an interrupt ends the wait, and what is on its way does not come back: the
+  // error is kInterrupted.
   Status restore_all();
-  // Discards the bytes of all offloaded tensors. Nothing moves from now on, and the stores may go.
-  void discard_all();
-  // Nothing moves from now on, and the stores may go. Requires that all tensors are resident.
-  void leave_stores();
+  // Discards the bytes of all offloaded tensors. Nothing moves from now on. True: the stores may
+  // go. False: a drive hangs, and transfers under way still use the stores and their memory.
+  bool discard_all();
+  // Nothing moves from now on. The result is that of discard_all(). Requires that restore_all() has
+  // succeeded.
+  bool leave_stores();
+  // As for TensorMover. Any thread, without the lock.
+  void end_waits() { mover_.end_waits(); }
+  bool has_ended_waits() const { return mover_.has_ended_waits(); }
 
   std::span<LiveTensor* const> live() const { return live_; }
   uint64_t next_id() const { return next_id_; }
   const EngineCounters& counters() const { return counters_; }
   int64_t offloaded_bytes() const { return mover_.offloaded_bytes(); }
+  // Transfers use the stores and the memory of tensors.
+  bool has_transfers() const { return !mover_.is_idle() || mover_.unanswered_bytes() > 0; }
+  // As for TensorMover.
+  int64_t unanswered_bytes() const { return mover_.unanswered_bytes(); }
   // Resident bytes that can never leave: of tensors that are small, foreign, pinned or not used
   // yet.
   int64_t unmovable_bytes() const;
@@ -114,10 +127,12 @@ class Engine {
   ProgramPlace place() const { return {schedule_, position_, op_count_}; }
   void drop_pin(LiveTensor& tensor);
   void release_copies();
-  Status error_of_lost(const Status& reason) const;
+  std::vector<const LiveTensor*> lost_tensors() const;
+  Status error_of_lost(std::span<const LiveTensor* const> lost, const Status& reason) const;
   Status bring_back(std::span<const Use> uses);
   Status wait_until_resident(std::span<const Use> uses);
   Status request(LiveTensor& tensor);
+  static Status did_not_come(const LiveTensor& tensor, const Status& reason);
   void issue_until(trace::OpIndex position);
   void issue(const plan::Migration& migration);
   void issue_prefetch(LiveTensor& tensor, const plan::Migration& migration);

@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "device/device.h"
 #include "engine/storage_swap.h"
+#include "engine/wait_interrupt.h"
 #include "storage/tier_store.h"
 
 namespace teraio::engine {
@@ -21,6 +22,7 @@ struct EngineOptions {
   std::array<storage::TierStore*, kTierCount> stores = {};  // by plan::Tier
   StorageSwap* swap = nullptr;
   const Clock* clock = nullptr;
+  WaitInterrupt* interrupt = nullptr;         // null: nothing ends a wait but I/O
   int64_t smallest_tensor_bytes = 64 * kKiB;  // smaller ones never move
   bool poison_released_memory = false;        // tests: stale bytes are never right by luck
 };

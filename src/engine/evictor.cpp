@@ -21,7 +21,7 @@ Evictor::Evictor(const EngineOptions& options, const std::vector<LiveTensor*>& l
 bool Evictor::can_leave(const LiveTensor& tensor) const {
   return tensor.residency == Residency::kResident && tensor.pin_count == 0 && !is_newborn(tensor) &&
          tensor.size_bytes >= smallest_tensor_bytes_ && tensor.owner != nullptr &&
-         !tensor.is_dead && !tensor.is_copy_pending;
+         !tensor.is_dead && !tensor.is_copy_pending && tensor.unanswered == nullptr;
 }
 
 Result<std::byte*> Evictor::obtain_memory(int64_t size_bytes, const ProgramPlace& place) {
@@ -32,7 +32,7 @@ Result<std::byte*> Evictor::obtain_memory(int64_t size_bytes, const ProgramPlace
     if (missing_bytes > 0 && evict_for(missing_bytes, place)) continue;
     if (mover_.is_idle()) break;
     expedite_writes();
-    counters_.stall_memory_ns += mover_.wait_for_arrival();
+    TERAIO_RETURN_IF_ERROR(mover_.wait_for_arrival(counters_.stall_memory_ns, Patience::kOfOp));
   }
   if (std::byte* memory = device_.allocate_at_all_costs(size_bytes)) return memory;
   return memory_error(size_bytes);
@@ -129,6 +129,9 @@ Status Evictor::memory_error(int64_t size_bytes) const {
     message +=
         "The rest is in smaller pieces, or holds small tensors and memory of libraries: a larger "
         "budget is needed";
+  if (mover_.unanswered_bytes() > 0)
+    message += fmt::format("; {} are in use by drives that do not answer",
+                           format_size(mover_.unanswered_bytes()));
   if (!mover_.last_error().ok())
     message += fmt::format(" (the last transfer failed: {})", mover_.last_error().message());
   return Status(ErrorCode::kOutOfMemory, std::move(message));

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "engine/engine_options.h"
@@ -42,7 +43,10 @@ struct LiveTensor {
   bool is_wanted_back = false;        // a prefetch fell due while the offload was still under way
   bool is_guarded = false;            // TensorMover::update_guard()
   bool is_copy_pending = false;  // resident for compute, which waits for the read's last copies
-  bool is_parameter = false;     // a leaf that requires a gradient has been seen over it
+  // Not null: a transfer has failed because a drive does not answer, which still may use the memory
+  // and the extent. The tensor stays kLoading, or kResident, until the drive answers.
+  std::unique_ptr<Status> unanswered;
+  bool is_parameter = false;  // a leaf that requires a gradient has been seen over it
   bool is_used_since_update = false;
   uint64_t last_update = 0;        // of the detector's count of updates
   bool is_address_known = false;   // code outside the engine may use it: pinned until it dies

@@ -68,10 +68,24 @@ auto Runtime::with_streams_done(Call call) {
   return result;
 }
 
+// Calls again when an interrupt has ended a wait of the call and does not end the call itself.
+template <typename Call>
+auto Runtime::interruptible(std::unique_lock<std::mutex>& lock, Call call) {
+  auto result = with_streams_done(call);
+  while (status_of(result).code() == ErrorCode::kInterrupted && !engine_->has_ended_waits()) {
+    lock.unlock();  // handlers of signals use tensors, and other threads go on
+    const bool ends_call = options_.engine.interrupt->ends_call();
+    lock.lock();
+    if (ends_call) break;
+    result = with_streams_done(call);
+  }
+  return result;
+}
+
 Result<Allocation> Runtime::allocate(int64_t size_bytes) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   const Result<LiveTensor*> tensor =
-      with_streams_done([&] { return engine_->allocate(size_bytes); });
+      interruptible(lock, [&] { return engine_->allocate(size_bytes); });
   if (!tensor.ok()) return tensor.status();
   const Allocation allocation = {*tensor, (*tensor)->memory};
   if (!is_active_) return allocation;
@@ -115,7 +129,7 @@ void Runtime::forget_birth(const LiveTensor& tensor) {
 }
 
 Status Runtime::begin_op(OpFrame& frame, uint64_t signature) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (!is_active_) return {};
   if (!stream_uses_->empty()) unpin_all(stream_uses_->take_passed());
   frame.input_count = frame.uses.size();
@@ -124,7 +138,7 @@ Status Runtime::begin_op(OpFrame& frame, uint64_t signature) {
   if (detector_->begins_new_update(frame.uses)) end_segment();
   frame.position = follower_->advance(signature);
   const Status status =
-      with_streams_done([&] { return engine_->begin_op(frame.position, frame.uses); });
+      interruptible(lock, [&] { return engine_->begin_op(frame.position, frame.uses); });
   frame.is_begun = status.ok();
   if (!status.ok()) free_dropped(frame.uses);
   return status;
@@ -144,7 +158,8 @@ void Runtime::end_op(OpFrame& frame, std::string_view name, uint64_t signature, 
   if (is_active_) note_op(frame, name, signature, is_complete);
   free_dropped(std::span(frame.uses).first(frame.input_count));
   if (is_active_ && options_.evict_after_every_op) {
-    if (const Status status = engine_->evict_everything(); !status.ok())
+    const Status status = engine_->evict_everything();
+    if (!status.ok() && status.code() != ErrorCode::kInterrupted)
       spdlog::error("teraio: {}", status.message());
   }
 }
@@ -191,8 +206,8 @@ void Runtime::note_op(const OpFrame& frame, std::string_view name, uint64_t sign
 }
 
 Status Runtime::pin(LiveTensor* tensor) {
-  const std::lock_guard lock(mutex_);
-  return with_streams_done([&] { return engine_->pin(tensor); });
+  std::unique_lock lock(mutex_);
+  return interruptible(lock, [&] { return engine_->pin(tensor); });
 }
 
 void Runtime::unpin(LiveTensor* tensor) {
@@ -221,11 +236,11 @@ void Runtime::record_stream(void* stream, std::span<const Use> uses) {
 }
 
 Status Runtime::pin_permanently(LiveTensor* tensor) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (tensor->is_address_known) return {};
-  TERAIO_RETURN_IF_ERROR(engine_->pin(tensor));
+  TERAIO_RETURN_IF_ERROR(interruptible(lock, [&] { return engine_->pin(tensor); }));
   engine_->mark_written(tensor);
-  tensor->is_address_known = true;
+  if (std::exchange(tensor->is_address_known, true)) engine_->unpin(tensor);
   return {};
 }
 
@@ -311,7 +326,7 @@ void Runtime::learn() {
   if (detector_->is_repeated() && is_recording_) {
     Profile profile = recorder_->finish(engine_->live(), [this](const LiveTensor& tensor) {
       return engine_->can_leave(tensor) || tensor.residency != Residency::kResident ||
-             tensor.is_copy_pending;
+             tensor.is_copy_pending || tensor.unanswered != nullptr;
     });
     profile.untouched_bytes += outside_bytes_;
     op_times_->apply_to(profile);
@@ -359,22 +374,35 @@ void Runtime::adopt_profile(Profile profile) {
 }
 
 Status Runtime::stop() {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   while (wait_for_stream()) continue;
   is_active_ = false;
   births_.clear();
-  TERAIO_RETURN_IF_ERROR(engine_->restore_all());
-  engine_->leave_stores();
-  options_.engine.stores = {};
+  if (Status status = interruptible(lock, [&] { return engine_->restore_all(); }); !status.ok()) {
+    if (status.code() == ErrorCode::kInterrupted) engine_->end_waits();
+    return status;
+  }
+  leave_stores(engine_->leave_stores());
   return {};
 }
 
 void Runtime::discard() {
+  engine_->end_waits();  // another thread may wait with the lock held
   const std::lock_guard lock(mutex_);
   is_active_ = false;
   births_.clear();
-  engine_->discard_all();
+  leave_stores(engine_->discard_all());
+}
+
+void Runtime::leave_stores(bool are_free) {
+  if (!are_free) return;
+  uses_stores_ = false;
   options_.engine.stores = {};
+}
+
+bool Runtime::uses_stores() const {
+  const std::lock_guard lock(mutex_);
+  return uses_stores_;
 }
 
 std::optional<trace::Trace> Runtime::trace() const {
@@ -437,6 +465,16 @@ int64_t Runtime::outside_bytes() const {
 int64_t Runtime::offloaded_bytes() const {
   const std::lock_guard lock(mutex_);
   return engine_->offloaded_bytes();
+}
+
+bool Runtime::has_transfers() const {
+  const std::lock_guard lock(mutex_);
+  return engine_->has_transfers();
+}
+
+int64_t Runtime::unanswered_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return engine_->unanswered_bytes();
 }
 
 Status Runtime::planning_status() const {

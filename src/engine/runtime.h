@@ -6,8 +6,9 @@
 // on-demand migration op by op, and a new pattern that repeats is profiled and planned anew.
 //
 // Threads: any thread may call; the runtime has one lock. A call may wait for I/O with that lock
-// held. The I/O threads need neither this lock nor Python's, so the wait ends. The caller must hold
-// no lock that the device's allocator or the StorageSwap takes.
+// held. The I/O threads need neither this lock nor Python's, so the wait ends when the drives
+// answer. EngineOptions::interrupt may end it before: the call fails with kInterrupted and has had
+// no effect. The caller must hold no lock that the device's allocator or the StorageSwap takes.
 #pragma once
 
 #include <cstdint>
@@ -114,10 +115,17 @@ class Runtime {
   // --- Called by the session -----------------------------------------------------------------
 
   // Restores all tensors; nothing is evicted, recorded or planned any more. After success the
-  // stores are not used again. After failure they hold what could not be restored.
+  // stores are not used again, if uses_stores() says so. After failure they hold what could not be
+  // restored. kInterrupted: a drive hangs, and later waits for it fail at once.
   Status stop();
-  // The same for a process that ends: nothing is restored, and offloaded bytes are lost.
+  // The same for a process that ends: nothing is restored, and offloaded bytes are lost. Does not
+  // wait for a drive that hangs, and ends the waits of other threads.
   void discard();
+  // False after stop() or discard() when nobody needs the stores any more.
+  bool uses_stores() const;
+  // Transfers use the stores, the device's memory and this object. After stop() or discard(): a
+  // drive hangs.
+  bool has_transfers() const;
 
   std::optional<trace::Trace> trace() const;
   bool has_trace() const;
@@ -135,6 +143,8 @@ class Runtime {
   int64_t permanently_pinned_bytes() const;  // with those outside
   int64_t outside_bytes() const;
   int64_t offloaded_bytes() const;
+  // Device memory that drives which do not answer may still use.
+  int64_t unanswered_bytes() const;
   // Why the last profile has no plan; ok when it has one.
   Status planning_status() const;
   bool is_following_plan() const;
@@ -152,12 +162,15 @@ class Runtime {
   std::span<LiveTensor* const> births_of_this_thread();
   template <typename Call>
   auto with_streams_done(Call call);
+  template <typename Call>
+  auto interruptible(std::unique_lock<std::mutex>& lock, Call call);
   bool wait_for_stream();
   void unpin_all(std::span<LiveTensor* const> tensors);
   void free_tensor(LiveTensor* tensor);
   void free_dropped(std::span<const Use> uses);
   int64_t take_workspace_bytes();
   void forget_birth(const LiveTensor& tensor);
+  void leave_stores(bool are_free);
 
   mutable std::mutex mutex_;
   RuntimeOptions options_;
@@ -171,6 +184,7 @@ class Runtime {
   bool is_active_ = true;
   bool is_recording_ = true;
   bool is_planned_ = false;
+  bool uses_stores_ = true;
   int64_t iterations_on_plan_ = 0;
   plan::Plan plan_;
   Status planning_status_;

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 #include "base/check.h"
@@ -16,7 +17,10 @@ namespace {
 
 constexpr int kPoison = 0xCB;
 constexpr int64_t kFirstLogNs = 10'000'000'000;
-constexpr std::chrono::milliseconds kLookInterval(250);
+constexpr int64_t kSlowNs = 50'000'000;  // no drive is named for a faster request
+constexpr int64_t kHangNs = 2'000'000'000;
+constexpr int64_t kQuietNs = 1'000'000'000;
+constexpr std::chrono::milliseconds kLookInterval(100);
 
 const EngineOptions& checked(const EngineOptions& options) {
   TERAIO_CHECK(options.device != nullptr && options.swap != nullptr && options.clock != nullptr);
@@ -29,11 +33,15 @@ TensorMover::TensorMover(const EngineOptions& options, TierCopies& copies, Engin
     : device_(*checked(options).device),
       swap_(*options.swap),
       clock_(*options.clock),
+      interrupt_(options.interrupt),
       poison_released_memory_(options.poison_released_memory),
       copies_(copies),
       counters_(counters) {}
 
-TensorMover::~TensorMover() { wait_until_idle(); }
+TensorMover::~TensorMover() {
+  int64_t waited_ns = 0;
+  while (!is_idle() || unanswered_bytes_ > 0) (void)wait_for_arrival(waited_ns, Patience::kEndless);
+}
 
 void TensorMover::start_write(LiveTensor& tensor, plan::Tier tier, storage::Priority priority) {
   TERAIO_CHECK(tensor.copy(tier).extent.is_valid());
@@ -114,7 +122,7 @@ void TensorMover::mark_written(LiveTensor& tensor) {
 void TensorMover::destroy(LiveTensor& tensor) {
   if (tensor.residency == Residency::kOffloaded) offloaded_bytes_ -= tensor.size_bytes;
   if (tensor.residency == Residency::kOffloading || tensor.residency == Residency::kLoading ||
-      tensor.is_copy_pending) {
+      tensor.is_copy_pending || tensor.unanswered != nullptr) {
     tensor.is_dead = true;  // the transfer still uses its memory and extent
     copies_.cancel(tensor);
     return;
@@ -123,6 +131,7 @@ void TensorMover::destroy(LiveTensor& tensor) {
 }
 
 void TensorMover::free_tensor(LiveTensor& tensor) {
+  if (tensor.unanswered != nullptr) return;  // it is freed when the drive answers
   copies_.release(tensor);
   if (tensor.memory != nullptr) device_.release(tensor.memory);
   delete &tensor;
@@ -140,12 +149,28 @@ void TensorMover::on_arrival(Arrival arrival) {
     tensor.arrival = std::move(arrival.on_copies_enqueued);
     return;
   }
+  if (tensor.unanswered != nullptr) return on_answered(tensor);
   --transfers_under_way_;
+  if (arrival.completion.is_unanswered) on_unanswered(tensor, arrival.completion.status);
   if (arrival.direction == io::Direction::kWrite) {
     on_write_done(tensor, arrival.completion);
   } else {
     on_read_done(tensor, arrival.completion);
   }
+}
+
+void TensorMover::on_unanswered(LiveTensor& tensor, const Status& status) {
+  tensor.unanswered = std::make_unique<Status>(status);
+  unanswered_bytes_ += tensor.size_bytes;
+}
+
+void TensorMover::on_answered(LiveTensor& tensor) {
+  tensor.unanswered.reset();
+  unanswered_bytes_ -= tensor.size_bytes;
+  tensor.arrival.clear();
+  if (tensor.is_dead) return free_tensor(tensor);
+  if (tensor.residency == Residency::kLoading) take_off_device(tensor);
+  update_guard(tensor);
 }
 
 void TensorMover::on_write_done(LiveTensor& tensor, const storage::Completion& completion) {
@@ -187,7 +212,9 @@ void TensorMover::on_read_done(LiveTensor& tensor, const storage::Completion& co
   const bool is_in_use = std::exchange(tensor.is_copy_pending, false);
   if (tensor.is_dead) return free_tensor(tensor);
   if (!completion.status.ok()) ++counters_.failed_transfers;
-  if (is_in_use) {
+  if (completion.is_unanswered) {
+    last_error_ = completion.status;
+  } else if (is_in_use) {
     if (!completion.status.ok()) on_late_read_failed(tensor, completion.status);
   } else if (completion.status.ok()) {
     tensor.residency = Residency::kResident;
@@ -205,22 +232,52 @@ void TensorMover::on_late_read_failed(const LiveTensor& tensor, const Status& st
   spdlog::error("teraio: {}", failure_.message());
 }
 
-int64_t TensorMover::wait_for_arrival() {
-  int64_t waited_ns = 0;
+Status TensorMover::wait_for_arrival(int64_t& waited_ns, Patience patience) {
   if (!arrivals_.has_any()) {
+    const uint64_t mark = interrupt_ == nullptr ? 0 : interrupt_->mark();
     const int64_t start_ns = clock_.now_ns();
     int64_t next_log_ns = kFirstLogNs;
     while (!arrivals_.has_any()) {
-      arrivals_.wait_for(kLookInterval);
+      if (arrivals_.wait_for(kLookInterval)) break;
+      copies_.fail_unanswered();
       const int64_t so_far_ns = clock_.now_ns() - start_ns;
+      if (is_at_end(patience, mark, so_far_ns)) {
+        waited_ns += so_far_ns;
+        return interrupted();
+      }
       if (so_far_ns < next_log_ns) continue;
       log_wait(so_far_ns);
       next_log_ns *= 2;
     }
-    waited_ns = clock_.now_ns() - start_ns;
+    waited_ns += clock_.now_ns() - start_ns;
   }
   take_arrivals();
-  return waited_ns;
+  return {};
+}
+
+bool TensorMover::is_at_end(Patience patience, uint64_t mark, int64_t waited_ns) const {
+  const auto has_interrupt = [&] {
+    return interrupt_ != nullptr && interrupt_->has_come_since(mark);
+  };
+  const auto hangs = [&] { return !copies_.unanswered(kHangNs).empty(); };
+  switch (patience) {
+    case Patience::kOfOp:
+      return has_ended_waits() || has_interrupt();
+    case Patience::kOfEnd:
+      return waited_ns >= kQuietNs && has_interrupt() && hangs();
+    case Patience::kOfDiscard:
+      return hangs();
+    case Patience::kEndless:
+      return false;
+  }
+  return false;
+}
+
+Status TensorMover::interrupted() const {
+  const std::vector<std::string> requests = copies_.unanswered(kSlowNs);
+  std::string message = "the wait for a transfer was interrupted";
+  if (!requests.empty()) message += fmt::format(": {}", fmt::join(requests, "; "));
+  return Status(ErrorCode::kInterrupted, std::move(message));
 }
 
 void TensorMover::log_wait(int64_t waited_ns) const {
@@ -230,8 +287,10 @@ void TensorMover::log_wait(int64_t waited_ns) const {
       requests.empty() ? "all drives answer" : fmt::format("{}", fmt::join(requests, "; ")));
 }
 
-void TensorMover::wait_until_idle() {
-  while (!is_idle()) wait_for_arrival();
+Status TensorMover::wait_until_idle(Patience patience) {
+  int64_t waited_ns = 0;
+  while (!is_idle()) TERAIO_RETURN_IF_ERROR(wait_for_arrival(waited_ns, patience));
+  return {};
 }
 
 }  // namespace teraio::engine

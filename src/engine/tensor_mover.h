@@ -14,11 +14,17 @@
 // Ownership: owns a tensor from destroy() on. The memory of a tensor that moves, its extent and
 // whatever its StorageSwap knows stay valid until the transfer has ended.
 //
+// A wait ends early, with kInterrupted and without a change, as its Patience says.
+//
 // Failure: a failed write leaves the tensor on the device (TierCopies decides what follows). A
 // failed read leaves it on the tier. Both are counted, and are last_error(). A read that fails
-// after compute may have used its bytes is failure(), which stays.
+// after compute may have used its bytes is failure(), which stays. A transfer that fails because a
+// drive does not answer is no longer under way, but uses its memory and its extent until the drive
+// answers (LiveTensor::unanswered): a tensor that was read stays kLoading, one that was written
+// stays on the device.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -34,12 +40,20 @@
 
 namespace teraio::engine {
 
+// What ends a wait besides an arrival. A drive hangs when it has not answered a request for 2 s.
+enum class Patience : uint8_t {
+  kOfOp,       // an interrupt, or end_waits()
+  kOfEnd,      // an interrupt, when a drive hangs and none has answered for 1 s: bytes are lost
+  kOfDiscard,  // a drive hangs
+  kEndless,
+};
+
 class TensorMover {
  public:
   // The options have a device, a swap and a clock. `copies` and `counters`, where failed transfers
   // are counted, outlive the mover.
   TensorMover(const EngineOptions& options, TierCopies& copies, EngineCounters& counters);
-  // Waits for the transfers under way.
+  // Waits for the transfers under way, and for drives that do not answer.
   ~TensorMover();
   TensorMover(const TensorMover&) = delete;
   TensorMover& operator=(const TensorMover&) = delete;
@@ -85,18 +99,23 @@ class TensorMover {
   // now on: compute waits for the copies, the caller does not. False: it is not that far.
   bool order_after_arrival(LiveTensor& tensor);
 
-  // Waits until a transfer has ended, and makes its changes. Returns for how long it waited, in
-  // nanoseconds. Requires that one is under way. After 10 s, and at intervals that double, it logs
-  // which drives do not answer.
-  int64_t wait_for_arrival();
+  // Waits until a transfer has ended, and makes its changes. Adds to `waited_ns` for how long it
+  // waited. Requires that one is under way. After 10 s, and at intervals that double, it logs which
+  // drives do not answer. kInterrupted: `patience` is at its end; the message names these drives.
+  Status wait_for_arrival(int64_t& waited_ns, Patience patience);
   // Waits until no transfer is under way.
-  void wait_until_idle();
+  Status wait_until_idle(Patience patience);
+  // The waits of ops end, now and from now on. Any thread, without the engine's lock.
+  void end_waits() { ends_waits_.store(true, std::memory_order_relaxed); }
+  bool has_ended_waits() const { return ends_waits_.load(std::memory_order_relaxed); }
 
   // --- State ----------------------------------------------------------------------------------
 
   bool is_idle() const { return transfers_under_way_ == 0; }
   int64_t bytes_leaving() const { return bytes_leaving_; }  // memory that writes will free
   int64_t offloaded_bytes() const { return offloaded_bytes_; }
+  // Device memory that drives which do not answer may still use.
+  int64_t unanswered_bytes() const { return unanswered_bytes_; }
 
   // Of the transfers since the last take_last_error(), the error of the one that failed last.
   const Status& last_error() const { return last_error_; }
@@ -114,8 +133,12 @@ class TensorMover {
   }
   void switch_guard(LiveTensor& tensor);
   void log_wait(int64_t waited_ns) const;
+  bool is_at_end(Patience patience, uint64_t mark, int64_t waited_ns) const;
+  Status interrupted() const;
   void submit(LiveTensor& tensor, plan::Tier tier, storage::Transfer transfer);
   void on_arrival(Arrival arrival);
+  void on_unanswered(LiveTensor& tensor, const Status& status);
+  void on_answered(LiveTensor& tensor);
   void on_write_done(LiveTensor& tensor, const storage::Completion& completion);
   void on_write_failed(const LiveTensor& tensor, const Status& status);
   void on_read_done(LiveTensor& tensor, const storage::Completion& completion);
@@ -126,13 +149,16 @@ class TensorMover {
   device::Device& device_;
   StorageSwap& swap_;
   const Clock& clock_;
+  WaitInterrupt* const interrupt_;  // null: none comes
   const bool poison_released_memory_;
   TierCopies& copies_;
   EngineCounters& counters_;
   Arrivals arrivals_;
+  std::atomic<bool> ends_waits_ = false;
   int64_t transfers_under_way_ = 0;
   int64_t bytes_leaving_ = 0;
   int64_t offloaded_bytes_ = 0;
+  int64_t unanswered_bytes_ = 0;
   Status last_error_;
   Status failure_;
 };

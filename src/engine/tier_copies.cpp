@@ -14,7 +14,8 @@ namespace {
 constexpr std::array kTiers = {plan::Tier::kSsd, plan::Tier::kHost};
 
 bool is_being_moved(const LiveTensor& tensor, plan::Tier tier) {
-  return (tensor.residency == Residency::kOffloading || tensor.is_copy_pending) &&
+  return (tensor.residency == Residency::kOffloading || tensor.is_copy_pending ||
+          tensor.unanswered != nullptr) &&
          tensor.transfer_tier == tier;
 }
 
@@ -148,6 +149,11 @@ void TierCopies::cancel(const LiveTensor& tensor) {
 
 void TierCopies::expedite(const LiveTensor& tensor) {
   store(tensor.transfer_tier)->expedite(tensor.transfer);
+}
+
+void TierCopies::fail_unanswered() const {
+  for (storage::TierStore* store : stores_)
+    if (store != nullptr) store->fail_unanswered();
 }
 
 std::vector<std::string> TierCopies::unanswered(int64_t at_least_ns) const {

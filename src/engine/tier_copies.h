@@ -79,6 +79,7 @@ class TierCopies {
   void expedite(const LiveTensor& tensor);
 
   // As for TierStore, of all tiers.
+  void fail_unanswered() const;
   std::vector<std::string> unanswered(int64_t at_least_ns) const;
 
   // The stores may go: no tier exists from now on. Requires that no tensor has a copy.

@@ -17,7 +17,8 @@ namespace {
 const std::vector<ErrorCode> kFailures = {
     ErrorCode::kInvalidArgument, ErrorCode::kNotFound,  ErrorCode::kOutOfMemory,
     ErrorCode::kOutOfSpace,      ErrorCode::kIoError,   ErrorCode::kCorrupted,
-    ErrorCode::kUnsupported,     ErrorCode::kCancelled, ErrorCode::kInternal,
+    ErrorCode::kUnsupported,     ErrorCode::kCancelled, ErrorCode::kInterrupted,
+    ErrorCode::kInternal,
 };
 
 TEST(Status, IsOkUntilAFailureIsGiven) {

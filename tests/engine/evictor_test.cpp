@@ -67,7 +67,7 @@ TEST_F(EvictorTest, ATensorWithAValidCopyIsDropped) {
   LiveTensor* tensor = session_.tensor();
   ++tensor->pin_count;  // it stays when its write ends
   session_.start_write(*tensor);
-  session_.mover.wait_until_idle();
+  session_.wait_until_idle();
   --tensor->pin_count;
   EXPECT_TRUE(evictor_.evict(*tensor));
   EXPECT_EQ(session_.counters.on_demand_drops, 1);

@@ -50,8 +50,10 @@ TEST_F(TensorMoverTest, AReadBringsItsBytesBack) {
   session_.start_read(*tensor_);
   EXPECT_EQ(tensor_->residency, Residency::kLoading);
   EXPECT_EQ(mover_.offloaded_bytes(), 0);
-  EXPECT_GT(mover_.wait_for_arrival(), 0);
-  mover_.wait_until_idle();
+  int64_t waited_ns = 0;
+  EXPECT_TRUE(mover_.wait_for_arrival(waited_ns, Patience::kOfOp).ok());
+  EXPECT_GT(waited_ns, 0);
+  session_.wait_until_idle();
   session_.expect_content(*tensor_);
 }
 
@@ -67,7 +69,7 @@ TEST_F(TensorMoverTest, AfterTenSecondsTheLogNamesTheDriveThatDoesNotAnswer) {
   std::ostringstream log;
   const auto sink = std::make_shared<spdlog::sinks::ostream_sink_mt>(log);
   spdlog::default_logger()->sinks().push_back(sink);
-  mover_.wait_until_idle();
+  session_.wait_until_idle();
   spdlog::default_logger()->sinks().pop_back();
   EXPECT_THAT(log.str(), ::testing::HasSubstr(
                              "waited 12 s for a transfer: ssd: drive0 has not answered a read"));
@@ -84,20 +86,20 @@ TEST_F(TensorMoverTest, AReadTakesTheCopyOfTheHostTier) {
   for (const plan::Tier tier : {plan::Tier::kSsd, plan::Tier::kHost}) {
     ++tensor_->pin_count;  // it stays
     session_.start_write(*tensor_, tier);
-    mover_.wait_until_idle();
+    session_.wait_until_idle();
     --tensor_->pin_count;
   }
   ASSERT_TRUE(mover_.drop(*tensor_));
   session_.start_read(*tensor_);
   EXPECT_EQ(session_.host.waiting_count(io::Direction::kRead), 1);
-  mover_.wait_until_idle();
+  session_.wait_until_idle();
   session_.expect_content(*tensor_);
 }
 
 TEST_F(TensorMoverTest, APinnedTensorStaysWithAValidCopy) {
   session_.start_write(*tensor_);
   ++tensor_->pin_count;
-  mover_.wait_until_idle();
+  session_.wait_until_idle();
   session_.expect_content(*tensor_);
   EXPECT_NE(tensor_->valid_copy(), nullptr);
 }
@@ -105,14 +107,14 @@ TEST_F(TensorMoverTest, APinnedTensorStaysWithAValidCopy) {
 TEST_F(TensorMoverTest, ATensorThatIsWantedBackStays) {
   session_.start_write(*tensor_);
   tensor_->is_wanted_back = true;
-  mover_.wait_until_idle();
+  session_.wait_until_idle();
   session_.expect_content(*tensor_);
 }
 
 TEST_F(TensorMoverTest, ATensorThatItsOwnerKeepsStays) {
   session_.swap.keep(*tensor_);
   session_.start_write(*tensor_);
-  mover_.wait_until_idle();
+  session_.wait_until_idle();
   session_.expect_content(*tensor_);
   EXPECT_FALSE(mover_.drop(*tensor_));
 }
@@ -122,7 +124,7 @@ TEST_F(TensorMoverTest, AWriteToTheTensorMakesItsCopiesStale) {
     ssd_.can_cancel = can_cancel;
     session_.start_write(*tensor_);
     mover_.mark_written(*tensor_);
-    mover_.wait_until_idle();
+    session_.wait_until_idle();
     EXPECT_EQ(tensor_->residency, Residency::kResident);
     EXPECT_EQ(tensor_->valid_copy(), nullptr);
   }
@@ -132,7 +134,7 @@ TEST_F(TensorMoverTest, AWriteToTheTensorMakesItsCopiesStale) {
 TEST_F(TensorMoverTest, AFailedWriteLeavesTheTensor) {
   ssd_.fail(io::Direction::kWrite, "worn out");
   session_.start_write(*tensor_);
-  mover_.wait_until_idle();
+  session_.wait_until_idle();
   session_.expect_content(*tensor_);
   EXPECT_TRUE(copies_.takes_writes(plan::Tier::kSsd)) << "once";
   EXPECT_TRUE(copies_.takes_writes(plan::Tier::kHost));
@@ -145,7 +147,7 @@ TEST_F(TensorMoverTest, AFailedReadLeavesTheTensorOnTheTier) {
   session_.offload(*tensor_);
   ssd_.fail(io::Direction::kRead, "cable");
   session_.start_read(*tensor_);
-  mover_.wait_until_idle();
+  session_.wait_until_idle();
   EXPECT_EQ(tensor_->residency, Residency::kOffloaded);
   EXPECT_EQ(mover_.offloaded_bytes(), kUnitBytes);
   EXPECT_EQ(device_.allocated_bytes(), 0);
@@ -153,7 +155,7 @@ TEST_F(TensorMoverTest, AFailedReadLeavesTheTensorOnTheTier) {
   EXPECT_TRUE(mover_.failure().ok()) << "nothing has used it";
   ssd_.heal();
   session_.start_read(*tensor_);
-  mover_.wait_until_idle();
+  session_.wait_until_idle();
   session_.expect_content(*tensor_);
 }
 
@@ -175,13 +177,13 @@ TEST_F(LateReadTest, IsResidentBeforeItsEnd) {
   EXPECT_TRUE(tensor_->is_copy_pending);
   EXPECT_FALSE(mover_.is_idle());
   session_.expect_content(*tensor_);
-  mover_.wait_until_idle();
+  session_.wait_until_idle();
   EXPECT_FALSE(tensor_->is_copy_pending);
 }
 
 TEST_F(LateReadTest, AFailureStays) {
   ssd_.fail(io::Direction::kRead, "cable");
-  mover_.wait_until_idle();
+  session_.wait_until_idle();
   EXPECT_EQ(mover_.failure().code(), ErrorCode::kIoError);
   EXPECT_TRUE(mover_.last_error().ok()) << "it is more than that";
   EXPECT_EQ(counters_.failed_transfers, 1);
@@ -192,7 +194,7 @@ class DestroyedTensorTest : public TensorMoverTest {
   void expect_freed_at_the_end() {
     destroy();
     EXPECT_EQ(device_.allocated_bytes(), kUnitBytes) << "the transfer still uses it";
-    mover_.wait_until_idle();
+    session_.wait_until_idle();
     EXPECT_EQ(device_.allocated_bytes(), 0);
     EXPECT_EQ(ssd_.counters().reserved_bytes, 0);
     EXPECT_EQ(counters_.failed_transfers, 0);
