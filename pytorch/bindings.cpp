@@ -4,10 +4,12 @@
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
 #include <torch/csrc/DynamicTypes.h>
+#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <algorithm>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,7 @@
 #include "device_backend.h"
 #include "dry_bindings.h"
 #include "forked_child.h"
+#include "interrupts.h"
 #include "op_observer.h"
 #include "opaque_op.h"
 #include "plan/plan.h"
@@ -167,7 +170,8 @@ py::dict to_dict(const storage::DriveCounters& drive) {
                   "read_busy_ns"_a = drive.read_busy_ns, "write_busy_ns"_a = drive.write_busy_ns,
                   "read_bytes_per_second"_a = drive.read_bytes_per_second,
                   "write_bytes_per_second"_a = drive.write_bytes_per_second,
-                  "error_count"_a = drive.error_count, "slowdown"_a = drive.slowdown);
+                  "error_count"_a = drive.error_count,
+                  "unanswered_count"_a = drive.unanswered_count, "slowdown"_a = drive.slowdown);
 }
 
 const char* mode_name(engine::IterationRecord::Mode mode) {
@@ -235,6 +239,7 @@ py::dict counters(Session& session) {
   update(d, to_dict(of([&] { return session.tier_counters(plan::Tier::kHost); }), "host"));
   d["bytes_away"] = of([&] { return runtime.offloaded_bytes(); });
   d["unmovable_bytes"] = of([&] { return runtime.unmovable_bytes(); });
+  d["unanswered_bytes"] = of([&] { return runtime.unanswered_bytes(); });
   d["held_for_good_bytes"] = of([&] { return runtime.permanently_pinned_bytes(); });
   d["kept_in_place_bytes"] = of([&] { return runtime.outside_bytes(); });
   d["collective_bytes"] = of([&] { return collective_bytes(); });
@@ -317,6 +322,7 @@ SessionOptions options_from(const py::kwargs& given) {
   read("plan_path", options.plan_path);
   read("is_planned", options.is_planned);
   read("checksum", options.checksum);
+  read("io_timeout_ns", options.io_timeout_ns);
   read("evict_after_every_op", options.evict_after_every_op);
   read("smallest_tensor_bytes", options.smallest_tensor_bytes);
   read("allow_ram_directory", options.allow_ram_directory);
@@ -338,6 +344,13 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   using no_gil = py::call_guard<py::gil_scoped_release>;
 
   log_to_stderr();  // stdout belongs to the program
+  py::register_local_exception_translator([](std::exception_ptr error) {
+    try {
+      if (error) std::rethrow_exception(error);
+    } catch (python_error& raised) {
+      raised.restore();
+    }
+  });
 
   py::class_<Session>(module, "Session")
       .def(py::init([](const py::kwargs& kwargs) {
@@ -347,7 +360,11 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
       .def("find_aliases", &aliases)
       .def("start", [](Session& session) { raise_unless_ok(session.start()); })
       .def("stop",
-           [](Session& session) { raise_unless_ok(without_gil([&] { return session.stop(); })); })
+           [](Session& session) {
+             const Status status = without_gil([&] { return session.stop(); });
+             if (status.code() == ErrorCode::kInterrupted) throw_interrupt(status);
+             raise_unless_ok(status);
+           })
       .def("discard", &Session::discard, no_gil())
       .def("is_running", &Session::is_running)
       .def(

@@ -11,6 +11,7 @@
 #include "active_session.h"
 #include "collective.h"
 #include "fake_autograd.h"
+#include "interrupts.h"
 #include "list_op_pieces.h"
 #include "op_info.h"
 #include "storage_swap.h"
@@ -260,6 +261,7 @@ std::string_view current_op_name() {
 }
 
 void throw_status(const Status& status, std::string_view op_name) {
+  if (status.code() == ErrorCode::kInterrupted) throw_interrupt(status);
   const std::string message = fmt::format(
       "TERAIO: {}{}{}", op_name.empty() ? "an allocation outside of an operator" : "op ", op_name,
       status.code() == ErrorCode::kOutOfMemory ? " " + status.message() : ": " + status.message());

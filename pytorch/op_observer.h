@@ -50,8 +50,9 @@ void pin_all_permanently(engine::Runtime& runtime, const std::vector<engine::Use
 std::string_view current_op_name();
 
 // Raises `status`, which must not be ok, as the C++ exception that PyTorch turns into Python's:
-// torch.OutOfMemoryError for kOutOfMemory, RuntimeError for everything else. The message names the
-// op; an empty `op_name` stands for an allocation outside of operators.
+// torch.OutOfMemoryError for kOutOfMemory, what throw_interrupt() raises for kInterrupted, and
+// RuntimeError for everything else. The message names the op; an empty `op_name` stands for an
+// allocation outside of operators.
 [[noreturn]] void throw_status(const Status& status, std::string_view op_name);
 
 }  // namespace teraio::pytorch

@@ -12,6 +12,7 @@
 #include "base/units.h"
 #include "collective.h"
 #include "forked_child.h"
+#include "interrupts.h"
 #include "op_observer.h"
 #include "planner/planner.h"
 #include "probe/link_rate.h"
@@ -140,6 +141,7 @@ Status Session::open_tiers() {
                                         ? options_.ssd_capacity_bytes
                                         : default_ssd_capacity(options_, hardware_);
   tier_options.ssd.checksum = options_.checksum;
+  tier_options.ssd.io_timeout_ns = options_.io_timeout_ns;
   tier_options.ssd.allow_ram_directory = options_.allow_ram_directory;
   tier_options.host_limit_bytes = options_.host_limit_bytes;
   Result<storage::Tiers> tiers =
@@ -159,6 +161,7 @@ void Session::create_runtime() {
   engine.stores = {machine_->stores[0].get(), machine_->stores[1].get()};
   engine.swap = machine_->swap.get();
   engine.clock = &machine_->clock;
+  engine.interrupt = &Interrupts::instance();
   engine.smallest_tensor_bytes = options_.smallest_tensor_bytes;
   engine.poison_released_memory = options_.evict_after_every_op;
   runtime_options.evict_after_every_op = options_.evict_after_every_op;
@@ -287,6 +290,7 @@ Status Session::start() {
   active_->chunk_bytes = list_op_piece_bytes(options_.device_budget_bytes);
   backend_->install();
   watch_forks();
+  Interrupts::instance().start();
   set_active_session(active_.get());
   observe_this_thread(true);
   return {};
@@ -322,9 +326,10 @@ Status Session::stop() {
   forget_collectives();
   runtime_->while_nothing_moves(
       [&] { machine_->device->set_budget_bytes(std::numeric_limits<int64_t>::max()); });
-  TERAIO_RETURN_IF_ERROR(runtime_->stop());
-  close_stores();
-  return {};
+  const Status status = runtime_->stop();
+  Interrupts::instance().stop();
+  leave_machine();
+  return status;
 }
 
 void Session::discard() {
@@ -335,7 +340,14 @@ void Session::discard() {
   runtime_->discard();
   runtime_->while_nothing_moves(
       [&] { machine_->device->set_budget_bytes(std::numeric_limits<int64_t>::max()); });
-  close_stores();
+  Interrupts::instance().stop();
+  leave_machine();
+}
+
+void Session::leave_machine() {
+  if (!runtime_->uses_stores()) return close_stores();
+  // Some bytes are only there, or a drive hangs: then it may use the machine for ever.
+  if (runtime_->has_transfers()) new std::shared_ptr<Machine>(machine_);
 }
 
 void Session::take_hooks_off() {

@@ -44,10 +44,11 @@ struct SessionOptions {
   // iteration when that is 0.
   std::optional<int64_t> write_budget_bytes;
   int64_t write_budget_period_seconds = 0;
-  std::filesystem::path cache_directory;             // keeps the measurements of drives
-  std::optional<std::filesystem::path> plan_path;    // the plan to execute; none: plans are made
-  bool is_planned = true;                            // false: all migrations are on demand
-  bool checksum = false;                             // verify every chunk that is read from a drive
+  std::filesystem::path cache_directory;           // keeps the measurements of drives
+  std::optional<std::filesystem::path> plan_path;  // the plan to execute; none: plans are made
+  bool is_planned = true;                          // false: all migrations are on demand
+  int64_t io_timeout_ns = 0;  // for each request of a drive, as for the ssd store; 0: no limit
+  bool checksum = false;      // verify every chunk that is read from a drive
   bool evict_after_every_op = false;                 // for tests; also poisons released memory
   int64_t smallest_tensor_bytes = 64 * kKiB;         // smaller tensors stay resident
   bool allow_ram_directory = false;                  // for tests
@@ -95,12 +96,14 @@ class Session {
   // Turns the hooks off, lifts the device budget, restores all tensors and closes the tiers. Has no
   // effect when the session does not run. Returns kOutOfMemory and goes on if the system has too
   // little memory for all tensors; stop() may be called again. After other failures the hooks are
-  // off, and the tiers keep the bytes that could not be restored. Call it on the thread that called
-  // start(), without the GIL, because it waits for I/O.
+  // off, and the tiers keep the bytes that could not be restored. kInterrupted: the user has ended
+  // the wait for a drive that hangs. What such a drive may still use (memory, files, threads) is
+  // kept until the process ends. Call it on the thread that called start(), without the GIL,
+  // because it waits for I/O.
   Status stop();
   // Stops the session without restoring tensors, in a process that is exiting. The bytes of
-  // offloaded tensors are lost, and an access to them raises the error of TorchStorageSwap. Has no
-  // effect when the session does not run.
+  // offloaded tensors are lost, and an access to them raises the error of TorchStorageSwap. Does
+  // not wait for a drive that hangs. Has no effect when the session does not run.
   void discard();
   bool is_running() const;
 
@@ -128,6 +131,7 @@ class Session {
   Status check_room_to_restore() const;
   void take_hooks_off();
   void close_stores();
+  void leave_machine();
   std::optional<std::string> machine_change();
   Result<plan::Plan> make_plan(const engine::Profile& profile);
   plan::Limits limits_for(const engine::Profile& profile) const;

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from teraio.errors import Error
 from teraio.program import Program
-from teraio.units import parse_size
+from teraio.units import parse_seconds, parse_size
 
 # The limits of src/base/json_file.h.
 _INFLATED_BYTES_FREE = 64 << 20
@@ -102,6 +102,18 @@ def check_size(option, text, whole_bytes=0):
     """
     try:
         return parse_size(text, whole_bytes)
+    except Error as error:
+        raise Error(f"{option}: {error}") from None
+
+
+def check_seconds(option, text):
+    """Checks a number of seconds.
+
+    Raises:
+        teraio.Error: units.parse_seconds() does not accept `text`. The message names `option`.
+    """
+    try:
+        parse_seconds(text)
     except Error as error:
         raise Error(f"{option}: {error}") from None
 

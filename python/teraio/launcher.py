@@ -13,6 +13,7 @@ from teraio.arguments import (
     check_json,
     check_limits,
     check_output,
+    check_seconds,
     check_size,
     program_of,
     program_words,
@@ -58,6 +59,11 @@ def _parser():
         help="space to use on the drives (default: chosen from the budget and the free space)",
     )
     add("--checksum", action="store_true", help="check all bytes that are read from the drives")
+    add(
+        "--io-timeout",
+        metavar="SECONDS",
+        help="leave a drive alone that has not answered a request for so long (default: wait)",
+    )
     add(
         "--write-budget",
         metavar="RATE",
@@ -122,6 +128,8 @@ def _checked(options):
     check_size("--ssd-capacity", options.ssd_capacity)
     if options.write_budget is not None:
         parse_write_budget(options.write_budget)
+    if options.io_timeout is not None:
+        check_seconds("--io-timeout", options.io_timeout)
     if options.plan:
         check_json("--plan", options.plan, "teraio-plan/1")
     for option in ("--save-plan", "--save-trace", "--verify"):
@@ -180,6 +188,7 @@ def _offload(options):
         host_limit=options.host_limit,
         ssd_capacity=options.ssd_capacity,
         checksum=options.checksum,
+        io_timeout=options.io_timeout,
         write_budget=options.write_budget,
         device=options.device,
         plan=options.plan,

@@ -17,7 +17,7 @@ from teraio.errors import Error
 from teraio.iterations import IterationHooks
 from teraio.ranks import device_of_rank, find_ranks
 from teraio.run_report import RunReporter
-from teraio.units import format_size, parse_size, parse_write_budget
+from teraio.units import format_size, parse_seconds, parse_size, parse_write_budget
 from teraio.verification import Verification
 
 _log = logging.getLogger("teraio")
@@ -36,6 +36,7 @@ def offload(
     report=None,
     ssd_capacity=0,
     checksum=False,
+    io_timeout=None,
     evict_after_every_op=False,
     local_rank=None,
     local_world_size=None,
@@ -69,6 +70,10 @@ def offload(
         ssd_capacity: the space to use on the drives, in bytes or as text. With 0, it is chosen from
             the budget and the free space.
         checksum: whether every chunk that is read from a drive is checked.
+        io_timeout: a number of seconds. A drive that has not answered a request for so long is not
+            used until it answers: writes go to other drives or stay on the device, and an operator
+            raises an error that names the drive when it needs bytes that are only there. The
+            device memory of such a request stays in use until then. With None, training waits.
         evict_after_every_op: for tests: evict every tensor that can be evicted after every op.
         local_rank: the number of this process among those of the machine. The default is
             $LOCAL_RANK, which torchrun sets.
@@ -99,6 +104,7 @@ def offload(
         report=ranks.named(report),
         ssd_capacity_bytes=ranks.share_of(parse_size(ssd_capacity)),
         checksum=checksum,
+        io_timeout_ns=0 if io_timeout is None else parse_seconds(io_timeout),
         evict_after_every_op=evict_after_every_op,
     )
 
@@ -157,6 +163,8 @@ class Session:
             teraio.Error: the memory does not suffice, and the message has the bytes that are
                 needed and those that are available. Or some tensors cannot be read; then all
                 others are restored, and the session has ended.
+            KeyboardInterrupt: a drive does not answer, and the user has pressed Ctrl-C. The message
+                names the tensors that did not come back, and the session has ended.
         """
         self._end(self._core.stop)
 
@@ -220,6 +228,9 @@ class Session:
         - `stall_read_ns`, `stall_memory_ns`: time spent waiting for transfers, and for memory.
         - `planned_*`, `on_demand_*`, `urgent_reads`, `late_prefetches`: numbers of migrations.
         - `bytes_away`: bytes of offloaded tensors.
+        - `unanswered_bytes`: device memory that drives may still use which have not answered for
+          `io_timeout`. Each entry of `ssd_drives` counts in `unanswered_count` how often the drive
+          did not answer in time.
         - `unmovable_bytes`: resident bytes that cannot be offloaded now, because their tensors are
           small, pinned, or not used by an op yet.
         - `held_for_good_bytes`: bytes of tensors that are pinned permanently, because the program

@@ -3,6 +3,8 @@
 The C++ core reads and prints sizes and durations; this module needs no torch.
 """
 
+import math
+
 from teraio import _units
 from teraio.errors import Error
 
@@ -45,6 +47,24 @@ def format_duration(duration_ns):
     ('3.21 s', '12.0 ms', '850 us')
     """
     return _units.format_duration(duration_ns)
+
+
+def parse_seconds(text):
+    """Returns the nanoseconds in a number of seconds, which is a string, an int or a float.
+
+    >>> parse_seconds("2.5"), parse_seconds(30)
+    (2500000000, 30000000000)
+
+    Raises:
+        teraio.Error: `text` is not a number from 0.001 to 1,000,000.
+    """
+    try:
+        seconds = float(text)
+    except (TypeError, ValueError):
+        seconds = math.nan
+    if not 0.001 <= seconds <= 1_000_000:
+        raise Error(f'"{text}" is not a number of seconds: expected 0.001 to 1000000')
+    return round(seconds * 1_000_000_000)
 
 
 def parse_write_budget(text):

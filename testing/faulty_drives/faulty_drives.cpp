@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -104,7 +105,36 @@ class Schedule {
   int64_t stop() {
     const std::lock_guard lock(mutex_);
     is_on_ = false;
+    release_locked();
     return fault_count_;
+  }
+
+  void hang(int drive, int32_t direction, int64_t count) {
+    const std::lock_guard lock(mutex_);
+    hanging_drive_ = drive;
+    hanging_direction_ = direction;
+    requests_before_hang_ = count;
+  }
+
+  void release() {
+    const std::lock_guard lock(mutex_);
+    release_locked();
+  }
+
+  void wait_for_hang() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return hanging_count_ > 0; });
+  }
+
+  // Returns when the request may go on.
+  void pass(const Request& request) {
+    std::unique_lock lock(mutex_);
+    if (!hangs(request)) return;
+    ++fault_count_;
+    ++hanging_count_;
+    changed_.notify_all();
+    changed_.wait(lock, [&, period = release_count_] { return release_count_ != period; });
+    --hanging_count_;
   }
 
   Verdict judge(const Request& request) {
@@ -123,6 +153,20 @@ class Schedule {
   }
 
  private:
+  bool hangs(const Request& request) {
+    if (request.drive != hanging_drive_) return false;
+    const int32_t direction = request.is_write ? kFaultyWrites : kFaultyReads;
+    if (hanging_direction_ != kFaultyReadsAndWrites && hanging_direction_ != direction)
+      return false;
+    return --requests_before_hang_ < 0;
+  }
+
+  void release_locked() {
+    hanging_drive_ = -1;
+    ++release_count_;
+    changed_.notify_all();
+  }
+
   bool is_dead(const Request& request) {
     if (request.drive != dead_drive_) return false;
     const int64_t number = requests_of_dead_drive_++;
@@ -170,6 +214,12 @@ class Schedule {
   int64_t heals_at_ = 0;
   int64_t requests_of_dead_drive_ = 0;
   int64_t fault_count_ = 0;
+  std::condition_variable changed_;
+  int hanging_drive_ = -1;
+  int32_t hanging_direction_ = kFaultyReads;
+  int64_t requests_before_hang_ = 0;
+  int64_t hanging_count_ = 0;
+  int64_t release_count_ = 0;
   std::map<std::tuple<int, bool, off_t>, int64_t> visits_;
   std::map<int, std::map<off_t, size_t>> written_;
 };
@@ -213,6 +263,14 @@ void faulty_drives_start(uint64_t seed, const FaultyDrivesRates* rates, int32_t 
   schedule().start(seed, *rates, dead_drive, dies_at, heals_at);
 }
 
+void faulty_drives_hang(int32_t drive, int32_t direction, int64_t count) {
+  schedule().hang(drive, direction, count);
+}
+
+void faulty_drives_release() { schedule().release(); }
+
+void faulty_drives_wait_for_hang() { schedule().wait_for_hang(); }
+
 int64_t faulty_drives_stop() { return schedule().stop(); }
 
 __attribute__((visibility("default"))) int io_uring_queue_init(unsigned /*entries*/, void* /*ring*/,
@@ -236,6 +294,7 @@ __attribute__((visibility("default"))) ssize_t pread(int fd, void* memory, size_
                                                      off_t offset) {
   const std::optional<int> drive = drive_of(fd);
   if (!drive) return real_read()(fd, memory, size_bytes, offset);
+  schedule().pass({*drive, false, size_bytes, offset});
   Verdict verdict = schedule().judge({*drive, false, size_bytes, offset});
   switch (verdict.fate) {
     case Fate::kPassingError:
@@ -261,6 +320,7 @@ __attribute__((visibility("default"))) ssize_t pwrite(int fd, const void* memory
                                                       off_t offset) {
   const std::optional<int> drive = drive_of(fd);
   if (!drive) return real_write()(fd, memory, size_bytes, offset);
+  schedule().pass({*drive, true, size_bytes, offset});
   Verdict verdict = schedule().judge({*drive, true, size_bytes, offset});
   switch (verdict.fate) {
     case Fate::kPassingError:

@@ -36,7 +36,17 @@ __attribute__((visibility("default"))) void faulty_drives_start(uint64_t seed,
                                                                 int32_t dead_drive, int64_t dies_at,
                                                                 int64_t heals_at);
 
-// From now on requests succeed. Returns how many failed or lied since the start.
+enum FaultyDrivesDirection : int32_t { kFaultyReads, kFaultyWrites, kFaultyReadsAndWrites };
+
+// The requests of the drive in this direction that come from now on, except for the next `count`,
+// do not return until faulty_drives_release() or faulty_drives_stop(). Then they succeed.
+__attribute__((visibility("default"))) void faulty_drives_hang(int32_t drive, int32_t direction,
+                                                               int64_t count);
+__attribute__((visibility("default"))) void faulty_drives_release();
+// Blocks until a request hangs.
+__attribute__((visibility("default"))) void faulty_drives_wait_for_hang();
+
+// From now on requests succeed. Returns how many failed, lied or hung since the start.
 __attribute__((visibility("default"))) int64_t faulty_drives_stop();
 
 }  // extern "C"

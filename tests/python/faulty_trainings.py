@@ -9,6 +9,7 @@ drives (testing/faulty_drives). A training must end in one of two ways:
   has bytes that it also had at some moment of the training without TERAIO, or cannot be read, which
   raises an error.
 
+A drive that hangs answers nothing until the training has ended; --io-timeout ends the waits for it.
 Lies of a drive (flipped bits, lost, misdirected and torn writes) are found by the checksum, so the
 trainings on drives that lie use it.
 
@@ -67,6 +68,7 @@ SCENARIOS = {
     "writes fail": (Rates(write_error=0.03, full=0.03, partial=0.03, late=0.02), False, False),
     "reads fail": (Rates(read_error=0.004, late=0.02), False, False),
     "a drive dies": (Rates(late=0.02), True, False),
+    "a drive hangs": (Rates(late=0.02), False, False),
     "reads flip bits": (Rates(flipped_by_read=0.004), False, True),
     "writes flip bits": (Rates(flipped_by_write=0.004), False, True),
     "writes are lost": (Rates(lost=0.004), False, True),
@@ -151,6 +153,9 @@ class Training:
         self.dead_drive = choose.randrange(3) if has_dead_drive else -1
         self.dies_at = choose.randrange(400)
         self.heals_at = self.dies_at + choose.choice((20, 200, 1 << 40))
+        # A drive, a direction (reads, writes, both), and how many requests it answers before.
+        hang = (choose.randrange(3), choose.choice((0, 1, 2)), choose.randrange(200))
+        self.hang = hang if self.scenario == "a drive hangs" else None
 
     def __str__(self):
         return (
@@ -173,6 +178,7 @@ class Training:
                 ssd=drives,
                 host_limit=self.host_limit,
                 checksum=self.checksum,
+                io_timeout=1 if self.hang else None,
                 evict_after_every_op=self.evicts,
             ):
                 library.faulty_drives_start(
@@ -182,6 +188,9 @@ class Training:
                     ctypes.c_int64(self.dies_at),
                     ctypes.c_int64(self.heals_at),
                 )
+                if self.hang:
+                    drive, direction, count = self.hang
+                    library.faulty_drives_hang(drive, direction, ctypes.c_int64(count))
                 try:
                     model = new_model(job)
                     outcome = train(job, model)

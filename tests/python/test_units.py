@@ -4,7 +4,7 @@ import pytest
 
 import teraio.units
 from teraio.errors import Error
-from teraio.units import parse_size, parse_write_budget
+from teraio.units import parse_seconds, parse_size, parse_write_budget
 
 
 @pytest.mark.parametrize(
@@ -61,3 +61,14 @@ def test_no_write_budget(text):
 
 def test_write_budget_of_a_period():
     assert parse_write_budget("80 GB / hour") == (80 * 10**9, 3600)
+
+
+def test_seconds():
+    assert parse_seconds(0.001) == 1_000_000
+    assert parse_seconds("1e6") == 10**15
+
+
+@pytest.mark.parametrize("text", ["", "0", "0.0009", "-1", "1000001", "inf", "nan", "1 s", None])
+def test_not_seconds(text):
+    with pytest.raises(Error, match="is not a number of seconds: expected 0.001 to 1000000"):
+        parse_seconds(text)

@@ -1,0 +1,165 @@
+#include "interrupts.h"
+
+#include <Python.h>
+#include <c10/util/Exception.h>
+#include <pybind11/pybind11.h>
+#include <signal.h>
+#include <torch/csrc/Exceptions.h>
+
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <thread>
+#include <utility>
+
+namespace py = pybind11;
+
+namespace teraio::pytorch {
+namespace {
+
+using Handler = void (*)(int);
+
+constexpr std::chrono::milliseconds kMainThreadLimit(1000);
+constexpr std::chrono::milliseconds kLookInterval(5);
+
+std::atomic<uint64_t> interrupt_count = 0;
+std::atomic<uint64_t> handled_count = 0;
+std::atomic<Handler> python_handler = nullptr;
+std::atomic<bool> is_counting = false;
+
+thread_local std::optional<python_error> raised_error;  // by a handler, on this thread
+
+void count_interrupt(int number) {
+  interrupt_count.fetch_add(1, std::memory_order_relaxed);
+  if (const Handler handler = python_handler.load(std::memory_order_relaxed)) handler(number);
+}
+
+bool is_handled_by(Handler handler) {
+  struct sigaction current = {};
+  return sigaction(SIGINT, nullptr, &current) == 0 && (current.sa_flags & SA_SIGINFO) == 0 &&
+         current.sa_handler == handler;
+}
+
+void set_handler(Handler handler) {
+  struct sigaction action = {};
+  if (sigaction(SIGINT, nullptr, &action) != 0) return;
+  action.sa_handler = handler;
+  sigaction(SIGINT, &action, nullptr);
+}
+
+void keep_counting() {
+  const Handler handler = python_handler.load(std::memory_order_relaxed);
+  if (is_counting.load(std::memory_order_relaxed) && is_handled_by(handler))
+    set_handler(&count_interrupt);
+}
+
+// Python calls it in its main thread, after the handlers of signals.
+int note_handled(void* count) {
+  handled_count.store(reinterpret_cast<uintptr_t>(count), std::memory_order_relaxed);
+  return 0;
+}
+
+// Returns the Python function that handles SIGINT. Needs the GIL.
+py::object handler_in_python() {
+  const py::module_ module = py::module_::import("signal");
+  return module.attr("getsignal")(py::int_(SIGINT));
+}
+
+bool is_left_to_python() {
+  return handler_in_python().is(py::module_::import("signal").attr("default_int_handler"));
+}
+
+// Keeps the error that Python has set on this thread. Needs the GIL.
+void keep_raised_error() {
+  raised_error.emplace();
+  raised_error->persist();
+}
+
+}  // namespace
+
+Interrupts& Interrupts::instance() {
+  static auto* instance = new Interrupts();  // a wait may outlive static objects
+  return *instance;
+}
+
+void Interrupts::start() {
+  main_thread_ =
+      py::module_::import("threading").attr("main_thread")().attr("ident").cast<uint64_t>();
+  struct sigaction current = {};
+  if (!PyCallable_Check(handler_in_python().ptr()) || sigaction(SIGINT, nullptr, &current) != 0 ||
+      (current.sa_flags & SA_SIGINFO) != 0 || current.sa_handler == SIG_DFL ||
+      current.sa_handler == SIG_IGN)
+    return;
+  if (current.sa_handler != &count_interrupt)
+    python_handler.store(current.sa_handler, std::memory_order_relaxed);
+  is_counting.store(true, std::memory_order_relaxed);
+  set_handler(&count_interrupt);
+}
+
+void Interrupts::stop() {
+  is_counting.store(false, std::memory_order_relaxed);
+  // The handler stays known: a signal may be on its way to ours.
+  if (is_handled_by(&count_interrupt)) set_handler(python_handler.load(std::memory_order_relaxed));
+}
+
+bool Interrupts::is_main_thread() const { return PyThread_get_thread_ident() == main_thread_; }
+
+uint64_t Interrupts::mark() {
+  keep_counting();
+  return is_main_thread() ? seen_by_main_ : interrupt_count.load(std::memory_order_relaxed);
+}
+
+bool Interrupts::has_come_since(uint64_t mark) {
+  keep_counting();
+  return interrupt_count.load(std::memory_order_relaxed) != mark;
+}
+
+bool Interrupts::ends_call() {
+  const uint64_t count = interrupt_count.load(std::memory_order_relaxed);
+  if (!is_main_thread()) return !does_main_thread_answer(count);
+  seen_by_main_ = count;
+  const bool raises = handle_signals();
+  handled_count.store(count, std::memory_order_relaxed);
+  return raises;
+}
+
+bool Interrupts::handle_signals() {
+  const py::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() == 0) return false;
+  keep_raised_error();
+  return true;
+}
+
+bool Interrupts::does_main_thread_answer(uint64_t count) const {
+  Py_AddPendingCall(&note_handled, reinterpret_cast<void*>(static_cast<uintptr_t>(count)));
+  std::optional<py::gil_scoped_release> no_gil;
+  if (PyGILState_Check() != 0) no_gil.emplace();
+  const auto end = std::chrono::steady_clock::now() + kMainThreadLimit;
+  while (std::chrono::steady_clock::now() < end) {
+    if (handled_count.load(std::memory_order_relaxed) >= count) return true;
+    std::this_thread::sleep_for(kLookInterval);
+  }
+  no_gil.reset();
+  const py::gil_scoped_acquire gil;
+  if (!is_left_to_python()) return true;
+  PyErr_SetNone(PyExc_KeyboardInterrupt);
+  keep_raised_error();
+  return false;
+}
+
+void throw_interrupt(const Status& status) {
+  if (!raised_error) TORCH_CHECK(false, "TERAIO: ", status.message());
+  python_error error = std::move(*raised_error);
+  raised_error.reset();
+  const py::gil_scoped_acquire gil;
+  error.restore();
+  if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
+    PyErr_Clear();
+    PyErr_SetString(PyExc_KeyboardInterrupt, status.message().c_str());
+  }
+  python_error named;
+  named.persist();
+  throw named;
+}
+
+}  // namespace teraio::pytorch

@@ -1,0 +1,52 @@
+// Ctrl-C ends a wait for a drive.
+//
+// Python handles a signal in its main thread, between two bytecodes, and a wait in C++ is inside of
+// one. Without the GIL there is no public way to ask whether a signal waits to be handled, and a
+// wait cannot take the GIL: another thread may hold it and want the runtime's lock. So while a
+// session runs, a handler of ours counts SIGINT and calls Python's handler. A wait that sees the
+// count grow ends, lets go of the runtime's lock, and then handles signals as Python's own waits do
+// (PEP 475): what the program's handler raises ends the op, and otherwise the op waits again.
+//
+// Other threads than the main one raise nothing by themselves. They let the main thread go first,
+// which may want the runtime's lock or the GIL. When it does not run Python code within a second,
+// it waits in C++ for such a thread (for autograd's, for example): then their op raises
+// KeyboardInterrupt, if the program has left SIGINT to Python.
+#pragma once
+
+#include <cstdint>
+
+#include "base/status.h"
+#include "engine/wait_interrupt.h"
+
+namespace teraio::pytorch {
+
+// Threads: any. The process has one.
+class Interrupts final : public engine::WaitInterrupt {
+ public:
+  static Interrupts& instance();
+
+  // Counts SIGINT from now on, where Python handles it. Needs the GIL.
+  void start();
+  // Gives SIGINT back, unless somebody else has taken it.
+  void stop();
+
+  // The program may have set another handler of Python's meanwhile, which is counted from now on.
+  uint64_t mark() override;
+  bool has_come_since(uint64_t mark) override;
+  // May run handlers of signals, with the GIL. What they raise is kept for throw_interrupt().
+  bool ends_call() override;
+
+ private:
+  Interrupts() = default;
+  bool is_main_thread() const;
+  bool handle_signals();
+  bool does_main_thread_answer(uint64_t count) const;
+
+  uint64_t main_thread_ = 0;   // as PyThread_get_thread_ident() returns it
+  uint64_t seen_by_main_ = 0;  // used by the main thread only
+};
+
+// Raises what has ended the call on this thread. A KeyboardInterrupt gets the status's message.
+[[noreturn]] void throw_interrupt(const Status& status);
+
+}  // namespace teraio::pytorch

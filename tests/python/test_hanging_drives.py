@@ -1,0 +1,254 @@
+"""Drives that do not answer (testing/faulty_drives): Ctrl-C, the end, and --io-timeout."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LIBRARY = Path(__file__).parents[2] / "build" / "testing" / "faulty_drives" / "libfaulty_drives.so"
+
+# Tensors of 1 MB within a budget of 6 MB: most of them are on the drives.
+HEAD = """\
+import ctypes, os, signal, sys, threading, time, torch, teraio
+library = ctypes.CDLL(os.environ["LD_PRELOAD"])
+READS, WRITES = 0, 1
+drives = sys.argv[1:]
+torch.set_num_threads(1)
+
+def new_tensors():
+    return [torch.full((512, 512), float(number)).add_(0) for number in range(12)]
+
+def add(tensors):
+    for tensor in tensors:
+        tensor.add_(1)
+
+def hang(direction):
+    library.faulty_drives_hang(0, direction, ctypes.c_int64(0))
+
+def tell(line, wait):
+    def run():
+        wait()
+        print(line, flush=True)
+    threading.Thread(target=run, daemon=True).start()
+
+def session(**options):
+    return teraio.offload("6MB", ssd=drives, ssd_capacity="64MB", policy="on-demand", **options)
+"""
+
+
+@pytest.fixture
+def drives(tmp_path):
+    folders = [tmp_path / "drive0", tmp_path / "drive1"]
+    for folder in folders:
+        folder.mkdir()
+    return folders
+
+
+@pytest.fixture
+def start(tmp_path, drives):
+    """Starts a program on one or both drives; `options` of `teraio run` start it so."""
+    processes = []
+
+    def start(program, options=None, drive_count=1):
+        (tmp_path / "train.py").write_text(HEAD + program)
+        command = [sys.executable]
+        used = drives[:drive_count]
+        if options is not None:
+            command += ["-m", "teraio", "run", "--device-budget", "6MB", "--ssd-capacity", "64MB"]
+            command += ["--ssd", drives[0], *options]
+        command += [tmp_path / "train.py", *used]
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"LD_PRELOAD": str(LIBRARY)},
+        )
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+def line_of(process):
+    """The next line that the program prints and TERAIO does not."""
+    while (line := process.stdout.readline()).startswith("teraio: "):
+        pass
+    return line.rstrip("\n") or pytest.fail(process.communicate()[1])
+
+
+def end_of(process, drives):
+    out, err = process.communicate(timeout=120)
+    assert [path for drive in drives for path in drive.iterdir()] == []
+    assert "terminate called" not in err, err
+    return out, err
+
+
+@pytest.mark.parametrize("direction", ["READS", "WRITES"])
+def test_interrupt_under_teraio_run(start, drives, direction):
+    process = start(
+        f"""
+tensors = new_tensors()
+add(tensors)
+hang({direction})
+tell("hangs", library.faulty_drives_wait_for_hang)
+try:
+    while True:
+        add(tensors)
+except KeyboardInterrupt as interrupt:
+    print("caught", interrupt, flush=True)
+    raise
+""",
+        options=["--policy", "on-demand"],
+    )
+    assert line_of(process) == "hangs"
+    process.send_signal(signal.SIGINT)
+    out, err = end_of(process, drives)
+    assert out.startswith("caught"), err
+    assert "KeyboardInterrupt" in err
+    assert process.returncode == -signal.SIGINT, err
+
+
+def test_second_interrupt_ends_the_end_and_names_what_is_lost(start, drives):
+    process = start("""
+with session() as run:
+    tensors = new_tensors()
+    add(tensors)
+    hang(READS)
+    tell("hangs", library.faulty_drives_wait_for_hang)
+    def wait_for_end():
+        while run._core.is_running():
+            time.sleep(0.01)
+    try:
+        while True:
+            add(tensors)
+    except KeyboardInterrupt:
+        tell("ends", wait_for_end)
+        raise
+""")
+    assert line_of(process) == "hangs"
+    process.send_signal(signal.SIGINT)
+    assert line_of(process) == "ends"
+    process.send_signal(signal.SIGINT)
+    err = end_of(process, drives)[1]
+    assert "of 12 tensors did not come back: " in err
+    assert "has not answered a read of" in err.splitlines()[-1], err
+    assert process.returncode == -signal.SIGINT
+
+
+def test_op_goes_on_when_the_handler_raises_nothing(start, drives):
+    process = start("""
+def handle(number, frame):
+    print("handled", flush=True)
+    library.faulty_drives_release()
+with session():
+    signal.signal(signal.SIGINT, handle)
+    tensors = new_tensors()
+    add(tensors)
+    hang(READS)
+    tell("hangs", library.faulty_drives_wait_for_hang)
+    add(tensors)
+print(*(int(tensor.unique()) for tensor in tensors))
+""")
+    assert line_of(process) == "hangs"
+    process.send_signal(signal.SIGINT)
+    out, err = end_of(process, drives)
+    assert out.splitlines() == ["handled", " ".join(str(number + 2) for number in range(12))], err
+    assert process.returncode == 0
+
+
+def test_interrupt_while_the_main_thread_waits_in_cpp_for_another(start, drives):
+    process = start("""
+answer = torch.futures.Future()
+def run():
+    try:
+        while True:
+            add(tensors)
+    except BaseException as error:
+        print("thread", type(error).__name__, flush=True)
+    answer.set_result(None)
+with session():
+    tensors = new_tensors()
+    add(tensors)
+    hang(READS)
+    tell("hangs", library.faulty_drives_wait_for_hang)
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        answer.wait()
+        thread.join()
+    except KeyboardInterrupt:
+        print("main", flush=True)
+    library.faulty_drives_release()
+    thread.join()
+""")
+    assert line_of(process) == "hangs"
+    process.send_signal(signal.SIGINT)
+    out, err = end_of(process, drives)
+    assert out.splitlines() == ["thread KeyboardInterrupt", "main"], err
+    assert process.returncode == 0, err
+
+
+def test_writes_that_hang_go_to_the_other_drive(start, drives):
+    process = start(
+        """
+with session(io_timeout=0.5) as run:
+    tensors = new_tensors()
+    add(tensors)
+    hang(WRITES)
+    for _ in range(3):
+        add(tensors)
+    library.faulty_drives_wait_for_hang()
+    counters = run.counters()
+    print(*(drive["unanswered_count"] for drive in counters["ssd_drives"]))
+    print(counters["unanswered_bytes"] > 0)
+print(*(int(tensor.unique()) for tensor in tensors))
+""",
+        drive_count=2,
+    )
+    out, err = end_of(process, drives)
+    values = " ".join(str(number + 4) for number in range(12))
+    assert out.splitlines()[-3:] == ["1 0", "True", values], out + err
+    assert process.returncode == 0
+    assert "drive0) has not answered a write of" in err
+    assert "it is left alone until it answers" in err
+
+
+def test_read_that_hangs_is_an_error_that_names_tensor_and_drive(start, drives):
+    process = start("""
+with session(io_timeout=0.5) as run:
+    tensors = new_tensors()
+    add(tensors)
+    hang(READS)
+    try:
+        add(tensors)
+    except RuntimeError as error:
+        print(error, flush=True)
+    library.faulty_drives_release()
+    while run.counters()["unanswered_bytes"] > 0:
+        torch.ones(1).add_(1)
+    print(len([tensor.sum() for tensor in tensors]))
+""")
+    out, err = end_of(process, drives)
+    assert "did not come back" in out and "tensor " in out, out + err
+    assert "drive0) has not answered a read of" in out
+    assert out.splitlines()[-1] == "12", err
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "soon", "nan", "1e9"])
+def test_timeout_that_is_none(teraio_run, tmp_path, seconds):
+    (tmp_path / "train.py").touch()
+    done = teraio_run("--device-budget", "6MB", "--io-timeout", seconds, "train.py")
+    assert done.code == 2
+    assert done.err == (
+        f'teraio run: --io-timeout: "{seconds}" is not a number of seconds: '
+        "expected 0.001 to 1000000\n"
+    )
