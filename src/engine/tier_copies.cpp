@@ -26,6 +26,8 @@ Status TierCopies::reserve(LiveTensor& tensor, plan::Tier tier, storage::Priorit
   TERAIO_CHECK(takes_writes(tier));
   if (health(tier).has_failed_places) leave_failed_places(tier, live);
   TierCopy& copy = tensor.copy(tier);
+  if (copy.extent.is_valid() && !store(tier)->takes_writes(copy.extent))
+    store(tier)->release(std::exchange(copy.extent, storage::Extent()));
   if (copy.extent.is_valid()) return {};
   if (priority == storage::Priority::kPlanned) {
     if (const auto planned = reserve_planned(tensor, tier)) {

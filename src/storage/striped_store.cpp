@@ -367,6 +367,12 @@ void StripedStore::fail_unanswered() {
     if (ending.done) ending.done(ending.completion);
 }
 
+bool StripedStore::takes_writes(const Extent& extent) const {
+  const std::lock_guard lock(mutex_);
+  const ExtentRecord* record = extents_.find(extent);
+  return record == nullptr || silence_of_drives(*record, io::Direction::kWrite).ok();
+}
+
 void StripedStore::check_answers(int32_t drive_index, io::Direction direction, int64_t now_ns,
                                  std::vector<Ending>& endings) {
   Drive& drive = *drives_[drive_index];

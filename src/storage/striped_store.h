@@ -79,6 +79,7 @@ class StripedStore final : public TierStore {
   void expedite(TransferId id) override;
   TierCounters counters() const override;
   void fail_unanswered() override;
+  bool takes_writes(const Extent& extent) const override;
   std::vector<std::string> unanswered(int64_t at_least_ns) const override;
 
   // The pieces of an extent; empty if this store has no such extent. For tests and reports.

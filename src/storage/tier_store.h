@@ -155,6 +155,8 @@ class TierStore {
   // extents are on other drives from now on while those have room. Does nothing in a store without
   // such a limit. To be called now and then.
   virtual void fail_unanswered() {}
+  // False: a write of the extent fails, because a drive does not answer.
+  virtual bool takes_writes(const Extent& /*extent*/) const { return true; }
 
   // Describes the oldest request of each drive that has not answered it for this long; empty when
   // there are none.

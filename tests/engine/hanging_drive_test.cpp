@@ -163,6 +163,18 @@ TEST_F(HangingDrive, TheExtentOfAnUnansweredWriteIsNotUsedAgain) {
   EXPECT_EQ(t[0]->copy(plan::Tier::kSsd).extent, extent);
 }
 
+TEST_F(HangingDrive, ATensorGetsAnotherPlaceWhenItsOwnTakesNoWrites) {
+  LiveTensor* a = session_.tensor();
+  session_.send_everything_away();
+  ASSERT_TRUE(session_.write({a}).ok());
+  const storage::Extent refused = a->copy(plan::Tier::kSsd).extent;
+  ASSERT_TRUE(refused.is_valid());
+  ssd().takes = [refused](const storage::Extent& extent) { return extent != refused; };
+  session_.send_everything_away();
+  EXPECT_NE(a->copy(plan::Tier::kSsd).extent, refused);
+  EXPECT_TRUE(session_.use({a}).ok());
+}
+
 TEST_F(HangingDrive, AfterTheTimeLimitAReadIsAnErrorUntilTheDriveAnswers) {
   LiveTensor* a = session_.tensor();
   session_.send_everything_away();

@@ -121,11 +121,14 @@ TEST_F(Unanswered, AWriteFailsAfterTheLimitAndEndsWhenTheDriveAnswers) {
 
 TEST_F(Unanswered, NewExtentsAreOnTheOtherDrives) {
   open(2);
-  start(io::Direction::kWrite, reserved());
+  const Extent hung = reserved();
+  start(io::Direction::kWrite, hung);
   begin();
   let_answer(1);
   pass_time(kTimeoutNs);
   const Extent extent = reserved();
+  EXPECT_TRUE(store().takes_writes(extent));
+  EXPECT_FALSE(store().takes_writes(hung));
   EXPECT_THAT(store().pieces(extent), Each(Field(&Piece::drive, 1)));
   EXPECT_TRUE(session().wait(start(io::Direction::kWrite, extent)).status.ok());
 }
