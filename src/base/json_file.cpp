@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -305,19 +306,20 @@ void JsonNode::fail(std::string_view problem) const {
                   where.empty() ? std::string(problem) : fmt::format("{}: {}", where, problem));
 }
 
-JsonDocument::JsonDocument(const std::filesystem::path& path, std::string_view format)
+JsonDocument::JsonDocument(const std::filesystem::path& path,
+                           std::initializer_list<std::string_view> formats)
     : file_(path.string()), root_(this, nullptr, nullptr, nullptr, 0) {
-  const Status read = within_memory(path, [&] { return this->read(format); });
+  const Status read = within_memory(path, [&] { return this->read(formats); });
   if (status_.ok()) status_ = read;
 }
 
-Status JsonDocument::read(std::string_view format) {
+Status JsonDocument::read(std::initializer_list<std::string_view> formats) {
   const Result<std::string> text = read_text_file(file_);
-  if (text.ok()) parse(*text, format);
+  if (text.ok()) parse(*text, formats);
   return text.status();
 }
 
-void JsonDocument::parse(const std::string& text, std::string_view format) {
+void JsonDocument::parse(const std::string& text, std::initializer_list<std::string_view> formats) {
   try {
     value_ = json::parse(text);
   } catch (const json::exception& error) {  // only the exception has the position
@@ -325,10 +327,20 @@ void JsonDocument::parse(const std::string& text, std::string_view format) {
     return;
   }
   root_.value_ = &value_;
+  check_format(formats);
+}
+
+void JsonDocument::check_format(std::initializer_list<std::string_view> formats) {
   const JsonNode field = root_["format"];
   const std::string found = field.text();
-  if (found != format && status_.ok())
-    field.fail(fmt::format("expected \"{}\", found {}", format, described(*field.value_)));
+  if (!status_.ok()) return;
+  const auto* known = std::find(formats.begin(), formats.end(), found);
+  if (known != formats.end()) {
+    format_ = *known;
+    return;
+  }
+  field.fail(fmt::format("expected \"{}\", found {}", fmt::join(formats, "\" or \""),
+                         described(*field.value_)));
 }
 
 void JsonDocument::fail(ErrorCode code, std::string_view problem) {

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -71,21 +72,28 @@ class JsonNode {
 class JsonDocument {
  public:
   // status() fails when the file cannot be read, does not fit into the memory, is not JSON, or its
-  // field "format" is not `format`.
-  JsonDocument(const std::filesystem::path& path, std::string_view format);
+  // field "format" is none of `formats`,
+  // which are constants.
+  JsonDocument(const std::filesystem::path& path, std::initializer_list<std::string_view> formats);
+  JsonDocument(const std::filesystem::path& path, std::string_view format)
+      : JsonDocument(path, {format}) {}
   JsonDocument(const JsonDocument&) = delete;
   JsonDocument& operator=(const JsonDocument&) = delete;
 
   const JsonNode& root() const { return root_; }
   const Status& status() const { return status_; }
+  // The format that the file names; "" after a failure.
+  std::string_view format() const { return format_; }
 
  private:
   friend class JsonNode;
   void fail(ErrorCode code, std::string_view problem);
-  Status read(std::string_view format);
-  void parse(const std::string& text, std::string_view format);
+  Status read(std::initializer_list<std::string_view> formats);
+  void parse(const std::string& text, std::initializer_list<std::string_view> formats);
+  void check_format(std::initializer_list<std::string_view> formats);
 
   std::string file_;
+  std::string_view format_;
   Status status_;
   nlohmann::json value_;
   JsonNode root_;

@@ -32,6 +32,14 @@ Status status_of(const Result<T>& result) {
   return result.status();
 }
 
+// The engine moves bytes and cannot make them again.
+Result<plan::Plan> without_replays(Result<plan::Plan> plan) {
+  if (!plan.ok() || !plan::has_replays(*plan)) return plan;
+  return Status(ErrorCode::kInvalidArgument,
+                "the plan discards or recomputes tensors, which a run cannot do: make one with "
+                "`teraio plan --recompute off`");
+}
+
 }  // namespace
 
 Runtime::Runtime(RuntimeOptions options)
@@ -362,7 +370,7 @@ void Runtime::adopt_profile(Profile profile) {
   is_planned_ = false;
   iterations_on_plan_ = 0;
   if (options_.make_plan) {
-    Result<plan::Plan> made = options_.make_plan(profile);
+    Result<plan::Plan> made = without_replays(options_.make_plan(profile));
     is_planned_ = made.ok();
     planning_status_ = made.status();
     if (made.ok()) plan_ = std::move(*made);

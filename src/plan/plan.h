@@ -1,5 +1,5 @@
-// Plan: the migrations of one iteration, which repeats. A value type; its file format is in
-// docs/formats.md. Any thread may call these functions.
+// Plan: the migrations and the replays of one iteration, which repeats. A value type; its file
+// format is in docs/formats.md. Any thread may call these functions.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,22 @@
 
 namespace teraio::plan {
 
-enum class Action : uint8_t { kOffload, kPrefetch, kDrop };
+// kDiscard releases the device memory of a tensor without a copy. kRecompute runs the op that made
+// it (its producer) again, which restores the same bytes: a replay. These two use no tier.
+enum class Action : uint8_t { kOffload, kPrefetch, kDrop, kDiscard, kRecompute };
 enum class Tier : uint8_t { kSsd, kHost };
 
 std::string_view to_string(Action action);
 std::string_view to_string(Tier tier);
 
+// Whether the action moves bytes or releases them while a tier has a copy.
+constexpr bool uses_tier(Action action) {
+  return action != Action::kDiscard && action != Action::kRecompute;
+}
+
+// One action of a plan. Those of one op are carried out in the order of the plan. A recompute takes
+// place just before its deadline_op; what follows it in the plan and is issued at that op waits for
+// the replay.
 struct Migration {
   trace::TensorIndex tensor = 0;
   Action action = Action::kOffload;
@@ -28,7 +38,7 @@ struct Migration {
   // 0.
   trace::OpIndex trigger_op = 0;
   trace::OpIndex deadline_op = 0;  // the op that needs the effect of the migration
-  Tier tier = Tier::kSsd;
+  Tier tier = Tier::kSsd;          // without a meaning unless uses_tier(action)
 
   bool operator==(const Migration&) const = default;
 };
@@ -40,6 +50,9 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
+// Whether the plan discards or recomputes a tensor.
+bool has_replays(const Plan& plan);
+
 // What a run may use. The hardware is the limit where a field is absent; writes are then unlimited.
 struct Limits {
   std::optional<int64_t> device_budget_bytes;
@@ -50,13 +63,15 @@ struct Limits {
   bool operator==(const Limits&) const = default;
 };
 
-// Describes a migration for messages: "migrations[7] (offload of tensor 12 at op 3, ssd)". The id
-// is that of the tensor in `trace`, or -1 when the trace has no such tensor.
+// Describes a migration for messages: "migrations[7] (offload of tensor 12 at op 3, ssd)",
+// "migrations[8] (discard of tensor 12 at op 3)". The id is that of the tensor in `trace`, or -1
+// when the trace has no such tensor.
 std::string describe(const Plan& plan, const trace::Trace& trace, size_t index);
 
 // Read and write plan files, which refer to tensors by their ids in `trace`. A failure names the
 // file, the field and what was expected; read_plan() fails for a plan that was made for a trace of
-// another name. write_plan() replaces the file atomically.
+// another name. write_plan() replaces the file atomically; it writes teraio-plan/2 when
+// has_replays(plan), else teraio-plan/1.
 Result<Plan> read_plan(const std::filesystem::path& path, const trace::Trace& trace);
 Status write_plan(const Plan& plan, const trace::Trace& trace, const std::filesystem::path& path);
 

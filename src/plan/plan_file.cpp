@@ -10,6 +10,7 @@ namespace teraio::plan {
 namespace {
 
 constexpr std::string_view kFormat = "teraio-plan/1";
+constexpr std::string_view kFormatWithReplays = "teraio-plan/2";
 
 using Positions = std::unordered_map<int64_t, trace::TensorIndex>;
 
@@ -45,27 +46,35 @@ trace::TensorIndex read_tensor(const JsonNode& node, const Positions& positions)
   return 0;
 }
 
+Action read_action(const JsonNode& node, bool with_replays) {
+  if (!with_replays) return read_name(node, Action::kDrop, "offload, prefetch or drop");
+  return read_name(node, Action::kRecompute, "offload, prefetch, drop, discard or recompute");
+}
+
 Migration read_migration(const JsonNode& node, const trace::Trace& trace,
-                         const Positions& positions) {
+                         const Positions& positions, bool with_replays) {
   Migration migration;
   migration.tensor = read_tensor(node["tensor"], positions);
-  migration.action = read_name(node["action"], Action::kDrop, "offload, prefetch or drop");
+  migration.action = read_action(node["action"], with_replays);
   migration.trigger_op = read_op_index(node["trigger_op"], trace);
   migration.deadline_op = read_op_index(node["deadline_op"], trace);
-  migration.tier = read_name(node["tier"], Tier::kHost, "ssd or host");
+  if (uses_tier(migration.action))
+    migration.tier = read_name(node["tier"], Tier::kHost, "ssd or host");
   return migration;
 }
 
 nlohmann::ordered_json to_json(const Migration& migration, const trace::Trace& trace) {
-  return {{"tensor", trace.tensors[migration.tensor].id},
-          {"action", to_string(migration.action)},
-          {"trigger_op", migration.trigger_op},
-          {"deadline_op", migration.deadline_op},
-          {"tier", to_string(migration.tier)}};
+  nlohmann::ordered_json json = {{"tensor", trace.tensors[migration.tensor].id},
+                                 {"action", to_string(migration.action)},
+                                 {"trigger_op", migration.trigger_op},
+                                 {"deadline_op", migration.deadline_op}};
+  if (uses_tier(migration.action)) json["tier"] = to_string(migration.tier);
+  return json;
 }
 
 Result<Plan> read_fields(const std::filesystem::path& path, const trace::Trace& trace) {
-  JsonDocument document(path, kFormat);
+  JsonDocument document(path, {kFormat, kFormatWithReplays});
+  const bool with_replays = document.format() == kFormatWithReplays;
   const JsonNode& root = document.root();
   Plan plan;
   const JsonNode name = root["trace"];
@@ -78,7 +87,8 @@ Result<Plan> read_fields(const std::filesystem::path& path, const trace::Trace& 
   const size_t count = migrations.size();
   plan.migrations.reserve(count);
   for (size_t i = 0; i < count; ++i)
-    plan.migrations.push_back(read_migration(migrations.element(i), trace, positions));
+    plan.migrations.push_back(
+        read_migration(migrations.element(i), trace, positions, with_replays));
   TERAIO_RETURN_IF_ERROR(document.status());
   return plan;
 }
@@ -90,7 +100,8 @@ Result<Plan> read_plan(const std::filesystem::path& path, const trace::Trace& tr
 }
 
 Status write_plan(const Plan& plan, const trace::Trace& trace, const std::filesystem::path& path) {
-  nlohmann::ordered_json json = {{"format", kFormat}, {"trace", plan.trace}};
+  const std::string_view format = has_replays(plan) ? kFormatWithReplays : kFormat;
+  nlohmann::ordered_json json = {{"format", format}, {"trace", plan.trace}};
   auto& migrations = json["migrations"] = nlohmann::ordered_json::array();
   for (const Migration& migration : plan.migrations)
     migrations.push_back(to_json(migration, trace));

@@ -110,6 +110,7 @@ class Validator {
       return broken("trigger out of range", index);
     if (migration.deadline_op < 0 || migration.deadline_op >= op_count_)
       return broken("deadline out of range", index);
+    if (!uses_tier(migration.action)) return broken("unknown action", index);
     if (!tiers_[static_cast<int>(migration.tier)].exists) return broken("no such tier", index);
     return Status();
   }

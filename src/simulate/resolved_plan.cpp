@@ -40,7 +40,8 @@ class Resolver {
     const auto is_op = [this](trace::OpIndex op) { return op >= 0 && op < index_.op_count(); };
     return migration.tensor >= 0 && migration.tensor < index_.tensor_count() &&
            is_op(migration.trigger_op) && is_op(migration.deadline_op) &&
-           tiers_[migration.tier] > 0 && !index_.uses[migration.tensor].empty() &&
+           uses_tier(migration.action) && tiers_[migration.tier] > 0 &&
+           !index_.uses[migration.tensor].empty() &&
            index_.exists_before(migration.tensor, migration.trigger_op);
   }
 

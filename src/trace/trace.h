@@ -45,6 +45,8 @@ struct Op {
   std::vector<TensorIndex> writes;  // created or changed
   std::vector<TensorIndex> frees;   // released right after the op
   int64_t workspace_bytes = 0;      // exists only while the op runs
+  // Running the op again on the same bytes gives the same bytes and has no other effect.
+  bool replayable = false;
 
   bool operator==(const Op&) const = default;
 };

@@ -77,6 +77,7 @@ Op read_op(const JsonNode& node, const Positions& positions) {
   op.writes = read_references(node["writes"], positions);
   op.frees = read_references(node["frees"], positions);
   op.workspace_bytes = node["workspace_bytes"].non_negative_integer();
+  if (const JsonNode flag = node.find("replayable"); flag.exists()) op.replayable = flag.boolean();
   return op;
 }
 
@@ -217,12 +218,14 @@ nlohmann::ordered_json to_json(const Tensor& tensor) {
 }
 
 nlohmann::ordered_json to_json(const Op& op, const Trace& trace) {
-  return {{"name", op.name},
-          {"duration_ns", op.duration_ns},
-          {"reads", ids_of(trace, op.reads)},
-          {"writes", ids_of(trace, op.writes)},
-          {"frees", ids_of(trace, op.frees)},
-          {"workspace_bytes", op.workspace_bytes}};
+  nlohmann::ordered_json json = {{"name", op.name},
+                                 {"duration_ns", op.duration_ns},
+                                 {"reads", ids_of(trace, op.reads)},
+                                 {"writes", ids_of(trace, op.writes)},
+                                 {"frees", ids_of(trace, op.frees)},
+                                 {"workspace_bytes", op.workspace_bytes}};
+  if (op.replayable) json["replayable"] = true;
+  return json;
 }
 
 Result<Trace> read_fields(const std::filesystem::path& path) {

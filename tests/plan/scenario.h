@@ -62,4 +62,11 @@ inline plan::Migration drop(trace::TensorIndex tensor, trace::OpIndex trigger,
   return {tensor, plan::Action::kDrop, trigger, deadline, tier};
 }
 
+inline plan::Migration discard(trace::TensorIndex tensor, trace::OpIndex trigger) {
+  return {tensor, plan::Action::kDiscard, trigger, trigger};
+}
+inline plan::Migration recompute(trace::TensorIndex tensor, trace::OpIndex op) {
+  return {tensor, plan::Action::kRecompute, op, op};
+}
+
 }  // namespace teraio::testing

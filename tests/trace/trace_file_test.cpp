@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <string>
 
+#include "base/json_file.h"
 #include "testing/test_files.h"
 
 namespace teraio::trace {
@@ -154,6 +155,21 @@ TEST(TraceFile, ALinkAndWhatIsNoFileStayWhatTheyAre) {
 TEST(TraceFile, AnInvalidTraceIsNotWritten) {
   Trace trace{"t", "modelled", {{0, -1, true, TensorKind::kOther, ""}}, {}};
   EXPECT_THAT(write_trace(trace, scratch("t.json")).message(), HasSubstr("tensors[0].bytes"));
+}
+
+TEST(Replayable, IsWrittenWhereItIsTrue) {
+  Result<Trace> trace = read_trace(test_data("corpus/trace/good.json"));
+  ASSERT_TRUE(trace.ok());
+  EXPECT_FALSE(trace->ops[0].replayable);
+  const std::filesystem::path path = scratch("replayable.json");
+  ASSERT_TRUE(write_trace(*trace, path).ok());
+  EXPECT_EQ(read_text_file(path)->find("replayable"), std::string::npos);
+  trace->ops[1].replayable = true;
+  ASSERT_TRUE(write_trace(*trace, path).ok());
+  const Result<Trace> copy = read_trace(path);
+  ASSERT_TRUE(copy.ok()) << copy.status().message();
+  EXPECT_EQ(*copy, *trace);
+  std::filesystem::remove(path);
 }
 
 }  // namespace

@@ -1,0 +1,25 @@
+// Plans that the engine cannot execute.
+#include <gtest/gtest.h>
+
+#include "engine/fixture/runtime_session.h"
+#include "engine/runtime.h"
+
+namespace teraio::engine {
+namespace {
+
+using testing::RuntimeSession;
+using testing::Trainee;
+
+TEST(RefusedPlan, OneThatRecomputesLeavesTensorsToMoveOnDemand) {
+  RuntimeSession session({.make_plan = [](const Profile& profile) -> Result<plan::Plan> {
+    return plan::Plan{profile.trace.name, {{0, plan::Action::kDiscard, 1, 1}}};
+  }});
+  Trainee trainee(session, 4);
+  trainee.steps(4);
+  EXPECT_NE(session.runtime().planning_status().message().find("discards or recomputes"),
+            std::string::npos);
+  EXPECT_EQ(session.runtime().current_plan(), std::nullopt);
+}
+
+}  // namespace
+}  // namespace teraio::engine
