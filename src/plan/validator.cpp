@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <utility>
+
+#include "plan/replay_rules.h"
 
 namespace teraio::plan {
 namespace {
@@ -12,17 +15,25 @@ namespace {
 constexpr int64_t kNever = -1;
 
 struct Use {
-  trace::OpIndex op = 0;
+  int64_t step = 0;
   bool writes = false;
 };
 
-// A quantity per op of the iteration, stored as differences. A range may wrap around; one of more
+// What a migration of the plan does to one tensor. A replay restores several.
+struct Event {
+  int64_t step = 0;  // it takes place right before this step, a replay in it
+  size_t index = 0;  // in the plan
+
+  auto operator<=>(const Event&) const = default;
+};
+
+// A quantity per step of the iteration, stored as differences. A range may wrap around; one of more
 // than an iteration counts as one iteration.
 class Curve {
  public:
-  explicit Curve(size_t op_count) : steps_(op_count + 1) {}
+  explicit Curve(size_t step_count = 0) : steps_(step_count + 1) {}
 
-  // Adds `amount` at the unrolled ops first..last, both included.
+  // Adds `amount` at the unrolled steps first..last, both included.
   void add(int64_t first, int64_t last, int64_t amount) {
     const int64_t count = static_cast<int64_t>(steps_.size()) - 1;
     if (last < first) return;
@@ -53,11 +64,12 @@ struct TierRoom {
 
 // The state of one tensor during the walk over its uses and migrations.
 struct State {
-  bool offloaded = false;
+  bool offloaded = false;  // or discarded
+  bool discarded = false;
   Tier tier = Tier::kSsd;         // of the copy; also where the bytes of an offloaded tensor are
   bool copy_valid = false;        // no op has written the tensor since the copy was made
-  int64_t offloaded_since = 0;    // unrolled op
-  int64_t copy_needed_until = 0;  // unrolled op: the copy's bytes are accounted up to here
+  int64_t offloaded_since = 0;    // unrolled step
+  int64_t copy_needed_until = 0;  // unrolled step: the copy's bytes are accounted up to here
   size_t offloaded_by = 0;        // position in the plan of the migration that offloaded it
 };
 
@@ -69,9 +81,7 @@ class Validator {
         trace_(trace),
         limits_(limits),
         op_count_(static_cast<int64_t>(trace.ops.size())),
-        budget_bytes_(limits.device_budget_bytes.value_or(hardware.device_memory_bytes)),
-        device_(trace.ops.size()),
-        tier_use_{Curve(trace.ops.size()), Curve(trace.ops.size())} {
+        budget_bytes_(limits.device_budget_bytes.value_or(hardware.device_memory_bytes)) {
     const int64_t host_bytes =
         std::min(limits.host_limit_bytes.value_or(hardware.host.capacity_bytes),
                  hardware.host.capacity_bytes);
@@ -86,6 +96,8 @@ class Validator {
     for (size_t i = 0; i < plan_.migrations.size(); ++i) {
       TERAIO_RETURN_IF_ERROR(check_fields(i));
     }
+    steps_ = steps_of(plan_, trace_);
+    TERAIO_RETURN_IF_ERROR(check_replays(plan_, trace_, steps_));
     collect();
     for (size_t tensor = 0; tensor < trace_.tensors.size(); ++tensor) {
       TERAIO_RETURN_IF_ERROR(check_tensor(static_cast<trace::TensorIndex>(tensor)));
@@ -110,55 +122,61 @@ class Validator {
       return broken("trigger out of range", index);
     if (migration.deadline_op < 0 || migration.deadline_op >= op_count_)
       return broken("deadline out of range", index);
-    if (!uses_tier(migration.action)) return broken("unknown action", index);
-    if (!tiers_[static_cast<int>(migration.tier)].exists) return broken("no such tier", index);
+    if (uses_tier(migration.action) && !tiers_[static_cast<int>(migration.tier)].exists)
+      return broken("no such tier", index);
     return Status();
   }
 
   void collect() {
+    step_count_ = steps_.count();
+    device_ = Curve(step_count_);
+    tier_use_ = {Curve(step_count_), Curve(step_count_)};
+    collect_uses();
+    events_.resize(trace_.tensors.size());
+    for (size_t i = 0; i < plan_.migrations.size(); ++i)
+      if (plan_.migrations[i].action != Action::kRecompute)
+        events_[plan_.migrations[i].tensor].push_back({steps_.step_of_action[i], i});
+    for (int64_t s = 0; s < step_count_; ++s)
+      for (trace::TensorIndex tensor : steps_.steps[s].restores)
+        events_[tensor].push_back({s, steps_.steps[s].recompute});
+    for (std::vector<Event>& own : events_) std::sort(own.begin(), own.end());
+  }
+
+  // A replay reads what its op reads. What it restores has the bytes that it had.
+  void collect_uses() {
     uses_.resize(trace_.tensors.size());
     freed_at_.assign(trace_.tensors.size(), kNever);
-    for (int64_t k = 0; k < op_count_; ++k) {
-      const trace::Op& op = trace_.ops[k];
-      for (trace::TensorIndex tensor : op.reads)
-        uses_[tensor].push_back({static_cast<trace::OpIndex>(k), false});
-      for (trace::TensorIndex tensor : op.writes)
-        uses_[tensor].push_back({static_cast<trace::OpIndex>(k), true});
-      for (trace::TensorIndex tensor : op.frees) freed_at_[tensor] = k;
+    for (int64_t s = 0; s < step_count_; ++s) {
+      const trace::Op& op = trace_.ops[steps_.steps[s].op];
+      for (trace::TensorIndex tensor : op.reads) uses_[tensor].push_back({s, false});
+      if (steps_.steps[s].is_replay) continue;
+      for (trace::TensorIndex tensor : op.writes) uses_[tensor].push_back({s, true});
+      for (trace::TensorIndex tensor : op.frees) freed_at_[tensor] = s;
     }
-    migrations_.resize(trace_.tensors.size());
-    for (size_t i = 0; i < plan_.migrations.size(); ++i)
-      migrations_[plan_.migrations[i].tensor].push_back(i);
-    for (std::vector<size_t>& own : migrations_)
-      std::stable_sort(own.begin(), own.end(), [this](size_t a, size_t b) {
-        return plan_.migrations[a].trigger_op < plan_.migrations[b].trigger_op;
-      });
   }
 
   Status check_tensor(trace::TensorIndex tensor) {
     const bool persistent = trace_.tensors[tensor].persistent;
     const std::vector<Use>& uses = uses_[tensor];
     if (uses.empty()) {
-      if (persistent) device_.add(0, op_count_ - 1, trace_.tensors[tensor].size_bytes);
-      if (migrations_[tensor].empty()) return Status();
+      if (persistent) device_.add(0, step_count_ - 1, trace_.tensors[tensor].size_bytes);
+      if (events_[tensor].empty()) return Status();
       return broken(persistent ? "offload or drop without use" : "tensor not alive",
-                    migrations_[tensor].front());
+                    events_[tensor].front().index);
     }
-    const int64_t last = std::max<int64_t>(uses.back().op, freed_at_[tensor]);
+    const int64_t last = std::max<int64_t>(uses.back().step, freed_at_[tensor]);
     if (persistent)
-      device_.add(0, op_count_ - 1, trace_.tensors[tensor].size_bytes);
+      device_.add(0, step_count_ - 1, trace_.tensors[tensor].size_bytes);
     else
-      device_.add(uses.front().op, last, trace_.tensors[tensor].size_bytes);
-    if (migrations_[tensor].empty()) return Status();
+      device_.add(uses.front().step, last, trace_.tensors[tensor].size_bytes);
+    if (events_[tensor].empty()) return Status();
     return persistent ? check_persistent(tensor) : check_transient(tensor, last);
   }
 
   Status check_transient(trace::TensorIndex tensor, int64_t last) {
-    for (size_t index : migrations_[tensor]) {
-      const trace::OpIndex trigger = plan_.migrations[index].trigger_op;
-      if (trigger <= uses_[tensor].front().op || trigger > last)
-        return broken("tensor not alive", index);
-    }
+    for (const Event& event : events_[tensor])
+      if (event.step <= uses_[tensor].front().step || event.step > last)
+        return broken("tensor not alive", event.index);
     State state;
     TERAIO_RETURN_IF_ERROR(walk(tensor, 0, state, true));
     if (state.offloaded)
@@ -170,13 +188,13 @@ class Validator {
   // state causes. The second walk enforces the rules and accounts for memory.
   Status check_persistent(trace::TensorIndex tensor) {
     State state;
-    const Migration& last = plan_.migrations[migrations_[tensor].back()];
+    const Migration& last = plan_.migrations[events_[tensor].back().index];
     state.offloaded = last.action != Action::kPrefetch;
-    state.offloaded_by = migrations_[tensor].back();
+    state.offloaded_by = events_[tensor].back().index;
     state.tier = last.tier;
     if (never_written(tensor)) give_first_copy(tensor, state);
     TERAIO_RETURN_IF_ERROR(walk(tensor, 0, state, false));
-    return walk(tensor, op_count_, state, true);
+    return walk(tensor, step_count_, state, true);
   }
 
   bool never_written(trace::TensorIndex tensor) const {
@@ -187,61 +205,81 @@ class Validator {
   // A tensor that no op writes (a frozen weight or a constant) has a copy from the start, on the
   // tier that its first drop names.
   void give_first_copy(trace::TensorIndex tensor, State& state) {
-    for (size_t index : migrations_[tensor]) {
-      const Migration& migration = plan_.migrations[index];
+    for (const Event& event : events_[tensor]) {
+      const Migration& migration = plan_.migrations[event.index];
       if (migration.action != Action::kDrop) continue;
       state.tier = migration.tier;
       state.copy_valid = true;
-      state.copy_needed_until = 4 * op_count_;  // the whole run is accounted here
-      tier_use(migration.tier).add(0, op_count_ - 1, trace_.tensors[tensor].size_bytes);
+      state.copy_needed_until = 4 * step_count_;  // the whole run is accounted here
+      tier_use(migration.tier).add(0, step_count_ - 1, trace_.tensors[tensor].size_bytes);
       return;
     }
   }
 
-  // Walks over one iteration of the tensor, which starts at unrolled op `offset`.
+  // Walks over one iteration of the tensor, which starts at unrolled step `offset`.
   Status walk(trace::TensorIndex tensor, int64_t offset, State& state, bool account) {
-    const std::vector<size_t>& own = migrations_[tensor];
+    const std::vector<Event>& own = events_[tensor];
     size_t next = 0;
     for (size_t i = 0; i <= uses_[tensor].size(); ++i) {
-      const int64_t until = i < uses_[tensor].size() ? uses_[tensor][i].op : op_count_ - 1;
-      for (; next < own.size() && plan_.migrations[own[next]].trigger_op <= until; ++next) {
-        const Status status = migrate(own[next], offset, next_use(tensor, i), state, account);
+      const int64_t until = i < uses_[tensor].size() ? uses_[tensor][i].step : step_count_ - 1;
+      for (; next < own.size() && own[next].step <= until; ++next) {
+        const Status status =
+            migrate(tensor, own[next], offset, next_use(tensor, i), state, account);
         if (!status.ok()) return status;
       }
       if (i == uses_[tensor].size()) break;
-      if (account && state.offloaded) return not_resident(tensor, until, state.offloaded_by);
+      if (account && state.offloaded) return not_resident(tensor, until, state);
       if (uses_[tensor][i].writes) state.copy_valid = false;
     }
     return Status();
   }
 
-  // The op of use `i` in this iteration. After the last use: the first use in the next iteration,
-  // or the op that frees the tensor.
+  // The step of use `i` in this iteration. After the last use: the first use in the next iteration,
+  // or the step that frees the tensor.
   int64_t next_use(trace::TensorIndex tensor, size_t i) const {
     const std::vector<Use>& uses = uses_[tensor];
-    if (i < uses.size()) return uses[i].op;
-    return trace_.tensors[tensor].persistent ? op_count_ + uses.front().op : freed_at_[tensor];
+    if (i < uses.size()) return uses[i].step;
+    return trace_.tensors[tensor].persistent ? step_count_ + uses.front().step : freed_at_[tensor];
   }
 
-  Status migrate(size_t index, int64_t offset, int64_t next_use, State& state, bool account) {
-    const Migration& migration = plan_.migrations[index];
-    if (migration.action == Action::kPrefetch) {
-      if (account && !state.offloaded) return broken("prefetch of a resident tensor", index);
-      if (account && state.tier != migration.tier) return broken("wrong tier", index);
-      state.offloaded = false;
-      const int64_t now = offset + migration.trigger_op;
-      if (account)
-        device_.add(state.offloaded_since, now - 1, -trace_.tensors[migration.tensor].size_bytes);
+  Status migrate(trace::TensorIndex tensor, const Event& event, int64_t offset, int64_t next_use,
+                 State& state, bool account) {
+    const Action action = plan_.migrations[event.index].action;
+    const int64_t now = offset + event.step;
+    if (action == Action::kPrefetch) return prefetch(event, now, state, account);
+    if (action == Action::kRecompute) {
+      come_back(tensor, now, state, account);
+      state.copy_valid = false;
       return Status();
     }
-    if (account && state.offloaded) return broken("already offloaded", index);
-    return leave_device(index, offset, offset + next_use, state, account);
+    if (account && state.offloaded) return broken("already offloaded", event.index);
+    if (action != Action::kDiscard)
+      return leave_device(event, now, offset + next_use, state, account);
+    state.offloaded = state.discarded = true;
+    state.offloaded_since = now;
+    state.offloaded_by = event.index;
+    return Status();
   }
 
-  Status leave_device(size_t index, int64_t offset, int64_t next_use, State& state, bool account) {
+  Status prefetch(const Event& event, int64_t now, State& state, bool account) {
+    const Migration& migration = plan_.migrations[event.index];
+    if (account && !state.offloaded) return broken("prefetch of a resident tensor", event.index);
+    if (account && state.discarded) return broken("prefetch of a discarded tensor", event.index);
+    if (account && state.tier != migration.tier) return broken("wrong tier", event.index);
+    come_back(migration.tensor, now, state, account);
+    return Status();
+  }
+
+  void come_back(trace::TensorIndex tensor, int64_t now, State& state, bool account) {
+    state.offloaded = state.discarded = false;
+    if (account) device_.add(state.offloaded_since, now - 1, -trace_.tensors[tensor].size_bytes);
+  }
+
+  Status leave_device(const Event& event, int64_t now, int64_t next_use, State& state,
+                      bool account) {
+    const size_t index = event.index;
     const Migration& migration = plan_.migrations[index];
     const int64_t size_bytes = trace_.tensors[migration.tensor].size_bytes;
-    const int64_t now = offset + migration.trigger_op;
     if (migration.action == Action::kDrop) {
       if (!account && !state.copy_valid) {
         state.offloaded = true;
@@ -257,16 +295,22 @@ class Validator {
     const int64_t occupied_from =
         migration.action == Action::kDrop ? state.copy_needed_until + 1 : now;
     if (account) tier_use(migration.tier).add(occupied_from, next_use, size_bytes);
-    state = {true, migration.tier, true, now, std::max(next_use, occupied_from - 1), index};
+    state = {true, false, migration.tier, true, now, std::max(next_use, occupied_from - 1), index};
     return Status();
   }
 
-  Status not_resident(trace::TensorIndex tensor, int64_t op, size_t offloaded_by) const {
+  Status not_resident(trace::TensorIndex tensor, int64_t step, const State& state) const {
     return Status(
         ErrorCode::kInvalidArgument,
-        fmt::format("not resident: tensor {} is offloaded when op {} ({}) uses it, since {}",
-                    trace_.tensors[tensor].id, op, trace_.ops[op].name,
-                    describe(plan_, trace_, offloaded_by)));
+        fmt::format("not resident: tensor {} is {} when {} uses it, since {}",
+                    trace_.tensors[tensor].id, state.discarded ? "discarded" : "offloaded",
+                    name_of(step), describe(plan_, trace_, state.offloaded_by)));
+  }
+
+  std::string name_of(int64_t index) const {
+    const Step& step = steps_.steps[index];
+    const std::string op = fmt::format("op {} ({})", step.op, trace_.ops[step.op].name);
+    return step.is_replay ? fmt::format("the replay of {} before op {}", op, step.before_op) : op;
   }
 
   Status check_write_budget() const {
@@ -279,12 +323,12 @@ class Validator {
 
   Status check_device() const {
     const std::vector<int64_t> used = device_.values();
-    for (size_t k = 0; k < used.size(); ++k) {
-      const int64_t needed = used[k] + trace_.ops[k].workspace_bytes;
+    for (size_t s = 0; s < used.size(); ++s) {
+      const int64_t needed = used[s] + steps_.steps[s].workspace_bytes;
       if (needed > budget_bytes_)
         return Status(ErrorCode::kInvalidArgument,
-                      fmt::format("device memory: op {} ({}) needs {} bytes, the budget is {}", k,
-                                  trace_.ops[k].name, needed, budget_bytes_));
+                      fmt::format("device memory: {} needs {} bytes, the budget is {}", name_of(s),
+                                  needed, budget_bytes_));
     }
     return Status();
   }
@@ -294,11 +338,11 @@ class Validator {
   Status check_tier(Tier tier, std::string_view rule) const {
     const std::vector<int64_t> used = tier_use_[static_cast<int>(tier)].values();
     const int64_t capacity_bytes = tiers_[static_cast<int>(tier)].capacity_bytes;
-    for (size_t k = 0; k < used.size(); ++k)
-      if (used[k] > capacity_bytes)
+    for (size_t s = 0; s < used.size(); ++s)
+      if (used[s] > capacity_bytes)
         return Status(ErrorCode::kInvalidArgument,
-                      fmt::format("{}: {} bytes rest there at op {} ({}), it holds {}", rule,
-                                  used[k], k, trace_.ops[k].name, capacity_bytes));
+                      fmt::format("{}: {} bytes rest there at {}, it holds {}", rule, used[s],
+                                  name_of(s), capacity_bytes));
     return Status();
   }
 
@@ -308,9 +352,11 @@ class Validator {
   const int64_t op_count_;
   const int64_t budget_bytes_;
   std::array<TierRoom, 2> tiers_;
-  std::vector<std::vector<Use>> uses_;
-  std::vector<int64_t> freed_at_;
-  std::vector<std::vector<size_t>> migrations_;  // positions in the plan, by trigger
+  Steps steps_;
+  int64_t step_count_ = 0;
+  std::vector<std::vector<Use>> uses_;      // per tensor, in order
+  std::vector<int64_t> freed_at_;           // per tensor: a step
+  std::vector<std::vector<Event>> events_;  // per tensor, in order
   Curve device_;
   std::array<Curve, 2> tier_use_;
   int64_t ssd_bytes_written_ = 0;
