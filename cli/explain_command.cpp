@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "analysis/bounds.h"
 #include "analysis/explanation.h"
@@ -52,19 +53,31 @@ class ExplainCommand {
   static void print_summary(const Inputs& given, const teraio::simulate::Run& run) {
     const analysis::StepBounds bounds =
         analysis::lower_bounds(given.trace, given.hardware, given.limits);
-    fmt::print("step {}: {} compute, {} stalled ({} of ideal)\n", format_duration(run.step_ns),
-               format_duration(run.ideal_ns), format_duration(run.stall_ns),
+    const std::string replays =
+        run.replays.empty() ? "" : fmt::format("{} replays, ", format_duration(run.replay_ns));
+    fmt::print("step {}: {} compute, {}{} stalled ({} of ideal)\n", format_duration(run.step_ns),
+               format_duration(run.ideal_ns), replays, format_duration(run.stall_ns),
                percent(run.ideal_ns, run.step_ns));
-    fmt::print("at most {} from the best possible plan (bound: {})\n\n",
-               percent(run.step_ns - bounds.best_ns(), bounds.best_ns()),
-               format_duration(bounds.best_ns()));
+    if (run.replays.empty())
+      fmt::print("at most {} from the best possible plan (bound: {})\n\n",
+                 percent(run.step_ns - bounds.best_ns(), bounds.best_ns()),
+                 format_duration(bounds.best_ns()));
+    else
+      fmt::print("no plan without replays is faster than {}\n\n",
+                 format_duration(bounds.best_ns()));
   }
 
   static void print_phases(const Inputs& given, const teraio::simulate::Run& run) {
-    Table table({"phase", "compute", "stalled", "of the stall"});
-    for (const analysis::StallShare& share : analysis::stall_by_phase(run, given.trace))
-      table.add({share.what, format_duration(share.compute_ns), format_duration(share.stall_ns),
-                 percent(share.stall_ns, run.stall_ns)});
+    std::vector<std::string> columns = {"phase", "compute", "stalled", "of the stall"};
+    if (!run.replays.empty()) columns.push_back("replays");
+    Table table(columns);
+    for (const analysis::StallShare& share : analysis::stall_by_phase(run, given.trace)) {
+      std::vector<std::string> row = {share.what, format_duration(share.compute_ns),
+                                      format_duration(share.stall_ns),
+                                      percent(share.stall_ns, run.stall_ns)};
+      if (!run.replays.empty()) row.push_back(format_duration(share.replay_ns));
+      table.add(row);
+    }
     fmt::print("{}\n", table.text());
   }
 

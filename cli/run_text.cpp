@@ -8,8 +8,13 @@
 namespace teraio::cli {
 
 std::string step_text(const teraio::simulate::Run& run) {
-  return fmt::format("step {}, ideal {}: {:.1f} % of ideal\n", format_duration(run.step_ns),
-                     format_duration(run.ideal_ns), 100 * fraction_of_ideal(run));
+  std::string text =
+      fmt::format("step {}, ideal {}: {:.1f} % of ideal\n", format_duration(run.step_ns),
+                  format_duration(run.ideal_ns), 100 * fraction_of_ideal(run));
+  if (!run.replays.empty())
+    text += fmt::format("{} of it for {} replays, which make discarded tensors again\n",
+                        format_duration(run.replay_ns), run.replays.size());
+  return text;
 }
 
 std::string traffic_text(const teraio::simulate::Run& run) {

@@ -123,11 +123,14 @@ std::vector<StallShare> stall_by_phase(const simulate::Run& run, const trace::Tr
   const std::vector<int64_t> stalls = simulate::stall_of_ops(run, trace);
   std::vector<StallShare> shares;
   for (const Phase& phase : phases_of(trace)) {
-    StallShare share{phase.name, 0, 0};
+    StallShare share{phase.name};
     for (trace::OpIndex op = phase.first_op; op <= phase.last_op; ++op) {
       share.compute_ns += trace.ops[op].duration_ns;
       share.stall_ns += stalls[op];
     }
+    for (const simulate::ReplayRecord& replay : run.replays)
+      if (replay.before_op >= phase.first_op && replay.before_op <= phase.last_op)
+        share.replay_ns += replay.end_ns - replay.start_ns;
     shares.push_back(share);
   }
   return shares;
@@ -138,9 +141,8 @@ std::vector<StallShare> stall_by_transfer(const simulate::Run& run, const trace:
   for (const simulate::TransferRecord& record : run.transfers)
     if (record.action != plan::Action::kDrop) ended[record.end_ns] = describe(record, trace);
   std::map<std::string, int64_t> sums;
-  const std::vector<int64_t> stalls = simulate::stall_of_ops(run, trace);
-  for (size_t k = 0; k < stalls.size(); ++k)
-    if (stalls[k] > 0) sums[ended[run.op_start_ns[k]]] += stalls[k];
+  for (const simulate::Wait& wait : simulate::waits_of(run, trace))
+    sums[ended[wait.end_ns]] += wait.stall_ns;
   std::vector<StallShare> shares;
   for (const auto& [what, stall_ns] : sums) shares.push_back({what, 0, stall_ns});
   std::stable_sort(shares.begin(), shares.end(), [](const StallShare& a, const StallShare& b) {

@@ -27,11 +27,13 @@ struct StallShare {
   std::string what;
   int64_t compute_ns = 0;  // of the ops of a phase; 0 for a transfer
   int64_t stall_ns = 0;
+  int64_t replay_ns = 0;  // of the replays before the ops of a phase
   bool operator==(const StallShare&) const = default;
 };
 
-// Returns the compute and stall time of each phase, in order; a stall counts for the op that waits.
-// Requires that `run` has op_start_ns and is a run of `trace`.
+// Returns the compute, stall and replay time of each phase, in order; a stall counts for the op
+// that waits, a replay for the op that it precedes. Requires that `run` has op_start_ns and is a
+// run of `trace`.
 std::vector<StallShare> stall_by_phase(const simulate::Run& run, const trace::Trace& trace);
 
 // Returns the stalls by the transfer whose end let the op start, such as "read of parameter from

@@ -30,6 +30,7 @@ class Timeline {
     name_rows();
     add_ops();
     for (const TransferRecord& record : run_.transfers) add_transfer(record);
+    for (const DiscardRecord& record : run_.discards) add_discard(record);
     add_memory();
     return std::move(events_);
   }
@@ -61,11 +62,40 @@ class Timeline {
     for (size_t k = 0; k < run_.op_start_ns.size(); ++k) {
       const int64_t start_ns = run_.op_start_ns[k];
       const trace::Op& op = trace_.ops[k];
+      free_ns = add_replays(static_cast<trace::OpIndex>(k), free_ns);
       if (start_ns > free_ns)
         add_span(kStallRow, "before " + op.name, free_ns, start_ns, {{"op", k}});
       free_ns = start_ns + op.duration_ns;
       add_span(kComputeRow, op.name, start_ns, free_ns, {{"op", k}});
     }
+  }
+
+  // Adds the replays before `op`, and returns the end of the last one, or `free_ns` without one.
+  int64_t add_replays(trace::OpIndex op, int64_t free_ns) {
+    for (; next_replay_ < run_.replays.size(); ++next_replay_) {
+      const ReplayRecord& replay = run_.replays[next_replay_];
+      if (replay.before_op != op) break;
+      const std::string name = "replay of " + trace_.ops[replay.op].name;
+      if (replay.start_ns > free_ns)
+        add_span(kStallRow, "before " + name, free_ns, replay.start_ns, {{"op", op}});
+      add_span(kComputeRow, name, replay.start_ns, replay.end_ns,
+               {{"op", replay.op}, {"before_op", op}});
+      free_ns = replay.end_ns;
+    }
+    return free_ns;
+  }
+
+  void add_discard(const DiscardRecord& record) {
+    const trace::Tensor& tensor = trace_.tensors[record.tensor];
+    add_span(kFirstChannelRow + 4, name_of(tensor), record.time_ns, record.time_ns,
+             {{"action", "discard"},
+              {"tensor", tensor.id},
+              {"kind", to_string(tensor.kind)},
+              {"bytes", tensor.size_bytes}});
+  }
+
+  static std::string name_of(const trace::Tensor& tensor) {
+    return tensor.name.empty() ? "tensor " + std::to_string(tensor.id) : tensor.name;
   }
 
   void add_transfer(const TransferRecord& record) {
@@ -74,9 +104,7 @@ class Timeline {
                             ? 4
                             : static_cast<int>(record.tier) + 2 * static_cast<int>(out);
     const trace::Tensor& tensor = trace_.tensors[record.tensor];
-    const std::string name =
-        tensor.name.empty() ? "tensor " + std::to_string(tensor.id) : tensor.name;
-    add_span(kFirstChannelRow + channel, name, record.start_ns, record.end_ns,
+    add_span(kFirstChannelRow + channel, name_of(tensor), record.start_ns, record.end_ns,
              {{"action", to_string(record.action)},
               {"tensor", tensor.id},
               {"kind", to_string(tensor.kind)},
@@ -101,15 +129,30 @@ class Timeline {
       const int64_t size_bytes = index_.size_bytes[record.tensor];
       changes[in ? record.start_ns : record.end_ns] += in ? size_bytes : -size_bytes;
     }
+    for (const DiscardRecord& record : run_.discards)
+      changes[record.time_ns] -= index_.size_bytes[record.tensor];
+    for (const ReplayRecord& replay : run_.replays) add_replay_memory(replay, changes);
     add_memory_levels(changes);
   }
 
-  // The tensors that were offloaded or dropped and not prefetched again.
+  void add_replay_memory(const ReplayRecord& replay, std::map<int64_t, int64_t>& changes) const {
+    changes[replay.start_ns] += replay.workspace_bytes;
+    changes[replay.end_ns] -= replay.workspace_bytes;
+    for (trace::TensorIndex tensor : replay.restores)
+      changes[replay.start_ns] += index_.size_bytes[tensor];
+  }
+
+  // The tensors that left the device and did not come back.
   std::vector<uint8_t> tensors_left_offloaded() const {
-    std::vector<uint8_t> offloaded(index_.tensor_count());
+    std::vector<int> times_away(index_.tensor_count());
     for (const TransferRecord& record : run_.transfers)
-      offloaded[record.tensor] = record.action != plan::Action::kPrefetch;
-    return offloaded;
+      times_away[record.tensor] += record.action == plan::Action::kPrefetch ? -1 : 1;
+    for (const DiscardRecord& record : run_.discards) ++times_away[record.tensor];
+    for (const ReplayRecord& replay : run_.replays)
+      for (trace::TensorIndex tensor : replay.restores) --times_away[tensor];
+    std::vector<uint8_t> left;
+    for (int times : times_away) left.push_back(times > 0);
+    return left;
   }
 
   // The changes give the level except for a constant, which follows from the peak of the run.
@@ -132,6 +175,7 @@ class Timeline {
   const trace::Trace& trace_;
   const trace::TraceIndex index_;
   int64_t shift_ns_ = 0;
+  size_t next_replay_ = 0;
   Json events_ = Json::array();
 };
 
@@ -141,6 +185,7 @@ std::string run_json(const Run& run) {
   const Json json = {{"ideal_ns", run.ideal_ns},
                      {"step_ns", run.step_ns},
                      {"fraction_of_ideal", fraction_of_ideal(run)},
+                     {"replay_ns", run.replay_ns},
                      {"stall_ns", run.stall_ns},
                      {"stall_by_cause", run.stall_by_cause_ns},
                      {"ssd_bytes_written", run.ssd_bytes_written},

@@ -1,10 +1,15 @@
 #include "simulate/simulator.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <optional>
+#include <utility>
 
 #include "plan/validator.h"
 #include "simulate/channels.h"
 #include "simulate/plan_executor.h"
+#include "simulate/replayed_trace.h"
 #include "simulate/resolved_plan.h"
 #include "trace/trace_index.h"
 
@@ -47,6 +52,10 @@ struct Simulator::State {
     return Status(ErrorCode::kInternal, "a plan that is legal and cannot be executed");
   }
 
+  int64_t write_budget_bytes() const {
+    return limits.write_budget_bytes.value_or(std::numeric_limits<int64_t>::max());
+  }
+
   const trace::Trace& trace;
   hardware::Hardware hardware;
   plan::Limits limits;
@@ -82,23 +91,73 @@ Status run_to_steady_state(PlanExecutor& executor, Run& run) {
   return Status();
 }
 
-}  // namespace
-
-Result<Run> Simulator::run(const plan::Plan& plan) const {
-  const State& s = *state_;
-  const std::optional<ResolvedPlan> resolved = resolve_plan(plan, s.index, s.tiers);
-  if (!resolved) return s.refusal(plan);
+// Executes a plan that moves tensors of `trace`. Returns nullopt when a migration is not possible.
+std::optional<Result<Run>> execute(const PlanExecutor::Context& context,
+                                   const Channels& idle_channels, const plan::Plan& plan,
+                                   int64_t write_budget_bytes) {
+  const std::optional<ResolvedPlan> resolved = resolve_plan(plan, context.index, context.tiers);
+  if (!resolved) return std::nullopt;
   const int64_t written_bytes = resolved->written_bytes[static_cast<int>(plan::Tier::kSsd)];
-  if (written_bytes > s.limits.write_budget_bytes.value_or(written_bytes)) return s.refusal(plan);
-  PlanExecutor executor({s.trace, s.index, s.tiers, s.device_budget_bytes}, s.idle_channels, plan,
-                        *resolved);
+  if (written_bytes > write_budget_bytes) return std::nullopt;
+  PlanExecutor executor(context, idle_channels, plan, *resolved);
   Run run;
-  TERAIO_RETURN_IF_ERROR(run_to_steady_state(executor, run));
+  if (Status status = run_to_steady_state(executor, run); !status.ok()) return status;
   run.ssd_bytes_written = written_bytes;
   run.ssd_bytes_read = resolved->read_bytes[static_cast<int>(plan::Tier::kSsd)];
   run.host_bytes_written = resolved->written_bytes[static_cast<int>(plan::Tier::kHost)];
   run.host_bytes_read = resolved->read_bytes[static_cast<int>(plan::Tier::kHost)];
   return run;
+}
+
+// Tells a run of `replayed` as one of the original trace, with its replays beside its ops.
+Run run_of_original(Run run, const ReplayedTrace& replayed, const plan::Plan& plan) {
+  const std::vector<int64_t> start_ns = std::exchange(run.op_start_ns, {});
+  for (size_t s = 0; s < replayed.steps.size(); ++s) {
+    const ReplayStep& step = replayed.steps[s];
+    const trace::Op& op = replayed.trace.ops[s];
+    if (!step.is_replay) {
+      run.op_start_ns.push_back(start_ns[s]);
+      continue;
+    }
+    run.replay_ns += op.duration_ns;
+    run.replays.push_back({step.op, step.before_op, start_ns[s], start_ns[s] + op.duration_ns,
+                           op.workspace_bytes, step.restores});
+  }
+  run.ideal_ns -= run.replay_ns;
+  for (TransferRecord& record : run.transfers) record.tensor = replayed.original[record.tensor];
+  for (size_t i = 0; i < plan.migrations.size(); ++i) {
+    if (plan.migrations[i].action != plan::Action::kDiscard) continue;
+    const trace::OpIndex before = replayed.step_of_action[i] - 1;
+    run.discards.push_back(
+        {plan.migrations[i].tensor, start_ns[before] + replayed.trace.ops[before].duration_ns});
+  }
+  std::ranges::stable_sort(run.discards, {}, &DiscardRecord::time_ns);
+  return run;
+}
+
+}  // namespace
+
+Result<Run> Simulator::run(const plan::Plan& plan) const {
+  if (has_replays(plan)) return run_with_replays(plan);
+  const State& s = *state_;
+  const std::optional<Result<Run>> run = execute({s.trace, s.index, s.tiers, s.device_budget_bytes},
+                                                 s.idle_channels, plan, s.write_budget_bytes());
+  return run ? *run : s.refusal(plan);
+}
+
+Result<Run> Simulator::run_with_replays(const plan::Plan& plan) const {
+  const State& s = *state_;
+  const std::optional<ReplayedTrace> replayed = replay_trace(s.trace, s.index, plan);
+  if (!replayed) return s.refusal(plan);
+  const trace::TraceIndex index(replayed->trace);
+  const std::optional<Result<Run>> run =
+      execute({replayed->trace, index, s.tiers, s.device_budget_bytes}, s.idle_channels,
+              moves_on(*replayed, plan), s.write_budget_bytes());
+  if (!run || !run->ok()) {  // a message that names ops of the original trace, where there is one
+    const Status refusal = s.refusal(plan);
+    return !run || refusal.code() == ErrorCode::kInvalidArgument ? refusal : run->status();
+  }
+  return run_of_original(**run, *replayed, plan);
 }
 
 Result<Run> simulate(const trace::Trace& trace, const hardware::Hardware& hardware,

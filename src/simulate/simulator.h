@@ -3,6 +3,9 @@
 // Four channels (one per tier and direction) run one transfer at a time each and share the device
 // link. The iteration repeats until it begins in the same state as the one before, at most 32
 // times; the result is the last iteration, without the warm-up.
+//
+// A replay is an op: it waits for its inputs and for room, runs on the compute stream, and takes
+// the time of the op that runs again.
 #pragma once
 
 #include <memory>
@@ -37,6 +40,8 @@ class Simulator {
   Result<Run> run(const plan::Plan& plan) const;
 
  private:
+  Result<Run> run_with_replays(const plan::Plan& plan) const;
+
   struct State;
   std::unique_ptr<const State> state_;
 };

@@ -93,6 +93,27 @@ TEST_F(StepTest, StallsAreSharedOutByTransfer) {
   EXPECT_EQ(shares[0].stall_ns + shares[1].stall_ns, run.stall_ns);
 }
 
+// The replay of op 0 waits for the weight's read; op 2 does not.
+TEST(Replays, AreTimeOfTheirOwnBesideStalls) {
+  TraceBuilder builder;
+  const trace::TensorIndex weight = builder.persistent(1000);
+  const trace::TensorIndex activation = builder.transient(800);
+  builder.op(100, {.reads = {weight}, .writes = {activation}, .replayable = true});
+  builder.op(2000, {.workspace_bytes = 1000});
+  builder.op(50, {.reads = {activation}});
+  const teraio::simulate::Run run =
+      *simulate::simulate(builder.trace(), round_machine(2000), {},
+                          {"test",
+                           {discard(activation, 1), offload(weight, 1, 1), prefetch(weight, 2, 2),
+                            recompute(activation, 2)}});
+  const std::vector<StallShare> phases = stall_by_phase(run, builder.trace());
+  int64_t replay_ns = 0;
+  for (const StallShare& phase : phases) replay_ns += phase.replay_ns;
+  EXPECT_EQ(replay_ns, 100);
+  EXPECT_EQ(stall_by_transfer(run, builder.trace()),
+            (std::vector<StallShare>{{"read of parameter from ssd", 0, 1000}}));
+}
+
 TEST_F(StepTest, JsonHasTheFieldsOfTheInterface) {
   const auto json = nlohmann::json::parse(run_json(run));
   for (const char* field :

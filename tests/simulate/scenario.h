@@ -24,6 +24,7 @@ struct OpOptions {
   std::vector<trace::TensorIndex> writes = {};
   std::vector<trace::TensorIndex> frees = {};
   int64_t workspace_bytes = 0;
+  bool replayable = false;
 };
 
 // Builds a trace tensor by tensor and op by op; both are named by their position.
@@ -39,7 +40,8 @@ class TraceBuilder {
   }
   trace::OpIndex op(int64_t duration_ns, OpOptions options = {}) {
     trace_.ops.push_back({"op" + std::to_string(trace_.ops.size()), duration_ns, options.reads,
-                          options.writes, options.frees, options.workspace_bytes});
+                          options.writes, options.frees, options.workspace_bytes,
+                          options.replayable});
     return static_cast<trace::OpIndex>(trace_.ops.size()) - 1;
   }
   const trace::Trace& trace() const { return trace_; }
