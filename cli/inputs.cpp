@@ -11,6 +11,12 @@ namespace {
 const std::map<std::string, planner::Effort> kEfforts = {{"fast", planner::Effort::kFast},
                                                          {"best", planner::Effort::kBest}};
 
+const std::map<std::string, planner::Recompute> kRecompute = {{"off", planner::Recompute::kOff},
+                                                              {"cheap", planner::Recompute::kCheap},
+                                                              {"all", planner::Recompute::kAll}};
+const std::map<std::string, planner::Prefer> kPrefer = {{"speed", planner::Prefer::kSpeed},
+                                                        {"wear", planner::Prefer::kWear}};
+
 std::optional<int64_t> limit_or_fail(std::string_view option, const std::string& text,
                                      int64_t whole_bytes) {
   if (text.empty()) return std::nullopt;
@@ -55,8 +61,23 @@ EffortOptions::EffortOptions(CLI::App& command) {
       ->check(CLI::PositiveNumber);
 }
 
+void EffortOptions::add_recompute(CLI::App& command) {
+  command
+      .add_option("--recompute", recompute_,
+                  "Discard tensors and make them again: off (default, and all that a run can do), "
+                  "cheap (where that takes less than a tenth of moving them) or all")
+      ->transform(CLI::CheckedTransformer(kRecompute));
+  command
+      .add_option("--prefer", prefer_,
+                  "The fastest plan (speed, default), or the one that writes least to the drives "
+                  "of those at most half a percent slower (wear)")
+      ->transform(CLI::CheckedTransformer(kPrefer));
+}
+
 planner::PlannerOptions EffortOptions::planner_options() const {
   planner::PlannerOptions options;
+  options.recompute = recompute_;
+  options.prefer = prefer_;
   options.effort = effort_;
   options.time_limit_ns = static_cast<int64_t>(time_limit_s_ * 1e9);
   return options;

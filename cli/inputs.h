@@ -42,10 +42,15 @@ class EffortOptions {
  public:
   explicit EffortOptions(CLI::App& command);
 
+  // Adds --recompute and --prefer as well.
+  void add_recompute(CLI::App& command);
+
   planner::PlannerOptions planner_options() const;
 
  private:
   planner::Effort effort_ = planner::Effort::kFast;
+  planner::Recompute recompute_ = planner::Recompute::kOff;
+  planner::Prefer prefer_ = planner::Prefer::kSpeed;
   double time_limit_s_ = 30;
 };
 

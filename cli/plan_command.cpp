@@ -46,6 +46,7 @@ std::vector<std::string> policy_names() {
 struct PlanCommand {
   explicit PlanCommand(CLI::App& command) : inputs(command), effort(command) {
     inputs.add_write_budget(command);
+    effort.add_recompute(command);
     command
         .add_option("--policy", policy,
                     "teraio (default), algorithm1 (the paper's), or another system's: on-demand, "

@@ -50,6 +50,8 @@ PlanBuilder::PlanBuilder(const Problem& problem, PlanBuilderOptions options)
     if (options_.reserved_epochs[i])
       reserved_bytes_ += problem.size_bytes(problem.lifetimes.epochs[i].periods.front());
   if (!options_.reserved_host_periods.empty()) reserve_host();
+  for (int32_t i : options_.discarded_periods)
+    excess_.add(period(i).first, period(i).end, -problem.size_bytes(i));
 }
 
 // Reserves the room of each epoch from its first to its last reserved period.
@@ -160,6 +162,7 @@ double PlanBuilder::share_of_write(int32_t index) const {
 
 bool PlanBuilder::may_use(int32_t index, plan::Tier tier) const {
   if (tier_capacity_bytes_[static_cast<size_t>(tier)] <= 0) return false;
+  if (!options_.fixed_periods.empty() && options_.fixed_periods[index]) return false;
   const Copy& now = copy(index);
   if (options_.clean_copies && now.exists() && moves_[now.first].tier != tier) return false;
   if (has_reserved_host(index)) return may_use_reserved_host(index, tier);

@@ -38,8 +38,10 @@ struct PlanBuilderOptions {
   // Per period: the host tier reserves room for its copy. The other periods of its epoch are then
   // not moved, and the epoch does not use the drives. Empty: none.
   std::vector<uint8_t> reserved_host_periods;
-  std::vector<double> op_ns;       // the timeline that bandwidth is booked on
-  std::vector<double> op_weights;  // the weight of pressure at each op; empty: op_ns
+  std::vector<uint8_t> fixed_periods;      // per period: not moved; empty: none
+  std::vector<int32_t> discarded_periods;  // their bytes are free; they must be fixed
+  std::vector<double> op_ns;               // the timeline that bandwidth is booked on
+  std::vector<double> op_weights;          // the weight of pressure at each op; empty: op_ns
 };
 
 // The effect of moving one period.

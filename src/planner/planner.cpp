@@ -7,6 +7,7 @@
 #include "planner/baselines.h"
 #include "planner/min_write_set.h"
 #include "planner/problem.h"
+#include "planner/replay_search.h"
 #include "planner/search.h"
 #include "planner/selection.h"
 #include "simulate/simulator.h"
@@ -32,6 +33,15 @@ Result<plan::Plan> better_of_paging_and(Result<plan::Plan> ours, const Problem& 
   return ours.ok() && simulator.run(*ours)->step_ns <= run->step_ns ? ours : paging;
 }
 
+Result<plan::Plan> plan_by_search(const Problem& problem, const PlannerOptions& options) {
+  const auto move_only = [&problem](const PlannerOptions& searched) {
+    return better_of_paging_and(search_plan(problem, searched), problem);
+  };
+  if (options.recompute == Recompute::kOff && options.prefer == Prefer::kSpeed)
+    return move_only(options);
+  return search_replays(problem, options, move_only);
+}
+
 }  // namespace
 
 int64_t min_device_budget_bytes(const trace::Trace& trace, const plan::Limits& limits) {
@@ -44,8 +54,7 @@ Result<plan::Plan> plan(const trace::Trace& trace, const hardware::Hardware& har
                         const plan::Limits& limits, const PlannerOptions& options) {
   const auto solve = [&](const Problem& problem) -> Result<plan::Plan> {
     if (problem.everything_fits()) return plan::Plan{trace.name, {}};
-    if (options.policy == Policy::kTeraio)
-      return better_of_paging_and(search_plan(problem, options), problem);
+    if (options.policy == Policy::kTeraio) return plan_by_search(problem, options);
     const Result<PlanBuilder> builder = build_by_algorithm1(problem);
     if (!builder.ok()) return builder.status();
     return plan_of(*builder);

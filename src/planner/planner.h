@@ -21,9 +21,23 @@ enum class Effort : uint8_t {
   kBest,  // search until no round helps, or to the time limit
 };
 
+// Which tensors may be discarded and made again by a replay of the op that made them.
+enum class Recompute : uint8_t {
+  kOff,
+  kCheap,  // those whose replay takes less than a tenth of the time to move them out and back
+  kAll,
+};
+
+enum class Prefer : uint8_t {
+  kSpeed,  // the shortest step
+  kWear,   // the fewest bytes written to the drives, in a step at most half a percent longer
+};
+
 struct PlannerOptions {
   Policy policy = Policy::kTeraio;
   Effort effort = Effort::kFast;
+  Recompute recompute = Recompute::kOff;  // these two with Policy::kTeraio only
+  Prefer prefer = Prefer::kSpeed;
   int64_t time_limit_ns = 30'000'000'000;
 };
 

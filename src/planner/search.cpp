@@ -8,11 +8,11 @@
 #include <limits>
 #include <numeric>
 #include <span>
-#include <system_error>
 #include <utility>
 
 #include "base/clock.h"
 #include "planner/min_write_set.h"
+#include "planner/run_beside.h"
 #include "planner/selection.h"
 #include "simulate/simulator.h"
 
@@ -154,16 +154,6 @@ struct Incumbent {
 // When reads start: as early as memory allows, or at most kReadAheadShare ahead. The first round of
 // a configuration tries both; the later rounds use the better one.
 enum class ReadTiming : uint8_t { kUndecided, kEarly, kLimited };
-
-// Runs `work` on another thread, or in get() when the system refuses a thread.
-template <typename Work>
-auto run_beside(Work work) {
-  try {
-    return std::async(std::launch::async, work);
-  } catch (const std::system_error&) {
-    return std::async(std::launch::deferred, work);
-  }
-}
 
 class Search {
  public:

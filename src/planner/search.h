@@ -18,6 +18,7 @@ namespace teraio::planner {
 // the write budget binds, writes have a price as well, and room for the minimum write set is
 // reserved in the budget. Fails as plan() does. Uses two threads with Effort::kBest and under a
 // write budget. Pure except for the time limit; any thread may call it.
+// Ignores what the options say about replays and preferences.
 Result<plan::Plan> search_plan(const Problem& problem, const PlannerOptions& options);
 
 }  // namespace teraio::planner

@@ -1,0 +1,247 @@
+#include "planner/replay_search.h"
+
+#include <algorithm>
+#include <future>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "planner/replay_candidates.h"
+#include "planner/replay_set.h"
+#include "planner/run_beside.h"
+#include "planner/search.h"
+#include "simulate/replayed_trace.h"
+#include "simulate/simulator.h"
+
+namespace teraio::planner {
+namespace {
+
+using MoveOnly = std::function<Result<plan::Plan>(const PlannerOptions&)>;
+
+constexpr std::array kFastSets = {ReplaySetOptions{.transfer_share = 1},
+                                  ReplaySetOptions{.transfer_share = 0},
+                                  ReplaySetOptions{.transfer_share = 1, .cheap_first = true}};
+constexpr std::array kBestSets = {ReplaySetOptions{.transfer_share = 1},
+                                  ReplaySetOptions{.transfer_share = 0},
+                                  ReplaySetOptions{.transfer_share = 1, .cheap_first = true},
+                                  ReplaySetOptions{.transfer_share = 0.5},
+                                  ReplaySetOptions{.transfer_share = 0.75},
+                                  ReplaySetOptions{.transfer_share = 0.25},
+                                  ReplaySetOptions{.transfer_share = 0.5, .cheap_first = true}};
+// The sets that are chosen again on the timeline of the best plan.
+constexpr std::array kStretchedSets = {ReplaySetOptions{.transfer_share = 1},
+                                       ReplaySetOptions{.transfer_share = 1, .cheap_first = true}};
+constexpr int kStretchedRounds = 3;
+constexpr int kThoroughSets = 2;      // sets that are searched with Effort::kBest
+constexpr int kWriteBudgets = 4;      // write budgets that are tried for fewer writes
+constexpr double kWearSlack = 1.005;  // Prefer::kWear: the longest step, in steps of the best plan
+constexpr double kLeastGain = 1e-4;   // a shorter step counts from here on
+constexpr double kGoodEnough = 1.0005;  // the search ends at this many times the ideal
+
+// An executed plan.
+struct Outcome {
+  plan::Plan plan;  // for the original trace
+  int64_t step_ns = 0;
+  int64_t written_bytes = 0;
+  std::vector<double> stretched_ns;  // per op: from the end of its predecessor to its own end
+  std::vector<int32_t> periods;      // that are discarded; empty: only transfers
+};
+
+// The trace with a set of replays, and what the planner of transfers asks of it.
+struct ReplayProblem {
+  plan::Plan actions;
+  simulate::ReplayedTrace replayed;
+};
+
+class ReplaySearch {
+ public:
+  ReplaySearch(const Problem& problem, const PlannerOptions& options, const MoveOnly& move_only)
+      : problem_(problem),
+        options_(options),
+        move_only_(move_only),
+        simulator_(problem.trace, problem.hardware, problem.limits),
+        deadline_ns_(clock_.now_ns() + options.time_limit_ns),
+        candidates_(find_replay_candidates(problem, options.recompute, problem.op_ns())) {}
+
+  Result<plan::Plan> run() {
+    const bool best_effort = options_.effort == Effort::kBest;
+    const std::vector<double> ideal_ns = problem_.op_ns();
+    if (best_effort)
+      try_sets(kBestSets, ideal_ns);
+    else
+      try_sets(kFastSets, ideal_ns);
+    if (best_effort) try_on_stretched_timelines();
+    if (best_effort) search_thoroughly();
+    if (outcomes_.empty()) return failure_;
+    if (options_.prefer == Prefer::kWear) write_less();
+    return std::move(outcomes_[preferred()].plan);
+  }
+
+ private:
+  bool is_late() const { return clock_.now_ns() > deadline_ns_; }
+
+  bool is_done() const {
+    if (outcomes_.empty()) return false;
+    if (is_late()) return true;
+    const auto ideal_ns = static_cast<double>(problem_.index.ideal_ns);
+    return options_.prefer == Prefer::kSpeed &&
+           static_cast<double>(outcomes_[fastest()].step_ns) <= kGoodEnough * ideal_ns;
+  }
+
+  size_t fastest() const {
+    const auto least =
+        std::ranges::min_element(outcomes_, {}, [](const Outcome& o) { return o.step_ns; });
+    return least - outcomes_.begin();
+  }
+
+  // The outcome with the fewest bytes written among those that are fast enough.
+  size_t preferred() const {
+    const double slack = options_.prefer == Prefer::kWear ? kWearSlack : 1 + kLeastGain;
+    const double longest_ns = slack * static_cast<double>(outcomes_[fastest()].step_ns);
+    size_t best = fastest();
+    for (size_t i = 0; i < outcomes_.size(); ++i)
+      if (static_cast<double>(outcomes_[i].step_ns) <= longest_ns &&
+          outcomes_[i].written_bytes < outcomes_[best].written_bytes)
+        best = i;
+    return best;
+  }
+
+  PlannerOptions options_with(Effort effort) const {
+    PlannerOptions options = options_;
+    options.effort = effort;
+    options.time_limit_ns = std::max<int64_t>(deadline_ns_ - clock_.now_ns(), 1);
+    return options;
+  }
+
+  // Tries the sets two at a time, the first one beside a plan without replays.
+  void try_sets(std::span<const ReplaySetOptions> sets, const std::vector<double>& op_ns) {
+    std::vector<std::vector<int32_t>> chosen = {{}};
+    for (const ReplaySetOptions& set : sets) {
+      std::vector<int32_t> periods = choose(set, op_ns);
+      if (std::ranges::find(chosen, periods) == chosen.end()) chosen.push_back(std::move(periods));
+    }
+    for (size_t i = 0; i < chosen.size() && !is_done(); i += 2)
+      keep_pair(chosen[i], i + 1 < chosen.size() ? &chosen[i + 1] : nullptr);
+  }
+
+  void keep_pair(const std::vector<int32_t>& first, const std::vector<int32_t>* second) {
+    std::future<Result<Outcome>> beside;
+    if (second != nullptr) beside = run_beside([this, second] { return look_at(*second); });
+    keep(look_at(first));
+    if (beside.valid()) keep(beside.get());
+  }
+
+  Result<Outcome> look_at(const std::vector<int32_t>& periods) const {
+    return plan_beside(periods, options_with(Effort::kFast), problem_.limits);
+  }
+
+  void keep(Result<Outcome> outcome) {
+    if (outcome.ok()) return outcomes_.push_back(std::move(*outcome));
+    if (failure_.ok()) failure_ = outcome.status();
+  }
+
+  std::vector<int32_t> choose(const ReplaySetOptions& set, const std::vector<double>& op_ns) const {
+    std::vector<int32_t> periods;
+    for (int32_t candidate : choose_replays(problem_, candidates_, set, op_ns))
+      periods.push_back(candidates_[candidate].period);
+    return periods;
+  }
+
+  void try_on_stretched_timelines() {
+    for (int round = 0; round < kStretchedRounds && !is_done(); ++round) {
+      const int64_t before_ns = outcomes_[fastest()].step_ns;
+      const std::vector<double> stretched_ns = outcomes_[fastest()].stretched_ns;
+      const std::vector<int32_t> first = choose(kStretchedSets[0], stretched_ns);
+      const std::vector<int32_t> second = choose(kStretchedSets[1], stretched_ns);
+      keep_pair(first, second == first ? nullptr : &second);
+      if (static_cast<double>(outcomes_[fastest()].step_ns) >
+          (1 - kLeastGain) * static_cast<double>(before_ns))
+        return;
+    }
+  }
+
+  void search_thoroughly() {
+    std::vector<size_t> order(outcomes_.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::ranges::stable_sort(order, {}, [this](size_t i) { return outcomes_[i].step_ns; });
+    order.resize(std::min<size_t>(order.size(), kThoroughSets));
+    for (size_t i : order) {
+      if (is_done()) return;
+      keep(plan_beside(outcomes_[i].periods, options_with(Effort::kBest), problem_.limits));
+    }
+  }
+
+  // Looks for the least write budget under which the preferred set is fast enough.
+  void write_less() {
+    const Outcome& lean = outcomes_[preferred()];
+    const std::vector<int32_t> periods = lean.periods;
+    double high = static_cast<double>(lean.written_bytes);
+    double low = 0;
+    for (int i = 0; i < kWriteBudgets && high > 0 && !is_late(); ++i) {
+      const double middle = i == 0 ? 0.9 * high : (low + high) / 2;
+      plan::Limits limits = problem_.limits;
+      limits.write_budget_bytes = static_cast<int64_t>(middle);
+      Result<Outcome> outcome = plan_beside(periods, options_with(Effort::kFast), limits);
+      const bool is_fast = outcome.ok() && static_cast<double>(outcome->step_ns) <=
+                                               kWearSlack * outcomes_[fastest()].step_ns;
+      if (is_fast)
+        high = static_cast<double>(outcome->written_bytes);
+      else
+        low = middle;
+      if (outcome.ok()) keep(std::move(outcome));
+    }
+  }
+
+  // Plans the transfers beside the replays of these periods.
+  Result<Outcome> plan_beside(const std::vector<int32_t>& periods, const PlannerOptions& options,
+                              const plan::Limits& limits) const {
+    const bool own_limits = &limits == &problem_.limits;
+    if (periods.empty() && own_limits) return outcome_of(move_only_(options), periods);
+    const plan::Plan actions = replay_actions(problem_, periods);
+    const std::optional<simulate::ReplayedTrace> replayed =
+        simulate::replay_trace(problem_.trace, problem_.index, actions);
+    if (!replayed) return Status(ErrorCode::kInternal, "replays that are not legal");
+    const auto search = [&options](const Problem& problem) -> Result<plan::Plan> {
+      if (problem.everything_fits()) return plan::Plan{problem.trace.name, {}};
+      return search_plan(problem, options);
+    };
+    const Result<plan::Plan> moves =
+        solve_problem<plan::Plan>(replayed->trace, problem_.hardware, limits, search);
+    if (!moves.ok()) return moves.status();
+    return outcome_of(with_moves(*replayed, actions, *moves), periods);
+  }
+
+  Result<Outcome> outcome_of(Result<plan::Plan> plan, const std::vector<int32_t>& periods) const {
+    if (!plan.ok()) return plan.status();
+    const Result<simulate::Run> run = simulator_.run(*plan);
+    if (!run.ok()) return run.status();
+    Outcome outcome{std::move(*plan), run->step_ns, run->ssd_bytes_written, {}, periods};
+    int64_t end_ns = 0;
+    for (size_t k = 0; k < run->op_start_ns.size(); ++k) {
+      const int64_t next_ns = run->op_start_ns[k] + problem_.index.duration_ns[k];
+      outcome.stretched_ns.push_back(static_cast<double>(next_ns - std::exchange(end_ns, next_ns)));
+    }
+    return outcome;
+  }
+
+  const Problem& problem_;
+  const PlannerOptions options_;
+  const MoveOnly& move_only_;
+  const simulate::Simulator simulator_;
+  const SteadyClock clock_;
+  const int64_t deadline_ns_;
+  const std::vector<ReplayCandidate> candidates_;
+  std::vector<Outcome> outcomes_;
+  Status failure_;
+};
+
+}  // namespace
+
+Result<plan::Plan> search_replays(const Problem& problem, const PlannerOptions& options,
+                                  const MoveOnly& move_only) {
+  return ReplaySearch(problem, options, move_only).run();
+}
+
+}  // namespace teraio::planner

@@ -1,0 +1,44 @@
+// ReplaySet: which tensors a plan discards and makes again, chosen before any transfer.
+//
+// Bytes cost nothing to move where the channels would idle, and their whole time where they are
+// saturated. A replay costs the time of its op everywhere. Several ways to choose are worth a try,
+// because only an execution shows where channels are saturated:
+//
+//   transfer_share 0   replays relieve all pressure that they can: the fewest bytes move
+//   transfer_share 1   what cannot be replayed moves first, in all bandwidth that computation
+//                      hides, and replays relieve the rest: the fewest replays
+//   between            transfers get a share of that bandwidth
+//   cheap_first        cheap replays, then transfers of all but candidates, then heavy replays
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plan/plan.h"
+#include "planner/problem.h"
+#include "planner/replay_candidates.h"
+
+namespace teraio::planner {
+
+struct ReplaySetOptions {
+  double transfer_share = 0;
+  bool cheap_first = false;
+
+  bool operator==(const ReplaySetOptions&) const = default;
+};
+
+// Returns the positions of the chosen candidates: greedily those that relieve the most pressure
+// over time per time of their replays, until every op fits; then without those that are no longer
+// needed. `op_ns` is the timeline. A pure function; any thread may call it.
+std::vector<int32_t> choose_replays(const Problem& problem,
+                                    const std::vector<ReplayCandidate>& candidates,
+                                    const ReplaySetOptions& options,
+                                    const std::vector<double>& op_ns);
+
+// Returns the discards and recomputes of these periods, positions in lifetimes.periods, in the
+// order of their execution. Chains are in order, inputs first: a tensor that a replay reads is made
+// again before it, if need be ahead of its own next use. Requires that the periods are those of
+// candidates.
+plan::Plan replay_actions(const Problem& problem, const std::vector<int32_t>& periods);
+
+}  // namespace teraio::planner

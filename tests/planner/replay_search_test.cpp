@@ -1,0 +1,226 @@
+// What is discarded and made again: candidates, sets, their order, and whole plans.
+#include "planner/replay_search.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "plan/validator.h"
+#include "planner/replay_candidates.h"
+#include "planner/replay_set.h"
+#include "simulate/scenario.h"
+#include "simulate/simulator.h"
+#include "testing/generated_trace.h"
+#include "testing/test_files.h"
+
+namespace teraio::planner {
+namespace {
+
+using namespace testing;
+
+// x is moved or kept: no op of the iteration makes it again. norm = f(x) and act = g(norm) are made
+// in 10 ns each, wait for 3000 ns, and are used again. The drive needs 2000 ns for 1000 bytes out
+// and back.
+//
+//   op       0   1   2   3   4   5
+//   x        W   r   .   .   .   r
+//   norm         W   r   .   .   r
+//   act              W   .   r
+class ReplaySetTest : public ::testing::Test {
+ protected:
+  ReplaySetTest() {
+    x = builder.transient(1000);
+    norm = builder.transient(1000);
+    act = builder.transient(1000);
+    builder.op(100, {.writes = {x}});
+    builder.op(10, {.reads = {x}, .writes = {norm}, .replayable = true});
+    builder.op(10, {.reads = {norm}, .writes = {act}, .replayable = true});
+    builder.op(3000, {.workspace_bytes = 2000});
+    builder.op(100, {.reads = {act}});
+    builder.op(100, {.reads = {x, norm}});
+  }
+
+  const Problem& problem() {
+    trace = builder.trace();
+    index.emplace(trace);
+    lifetimes = trace::lifetimes_of(*index);
+    problem_.emplace(Problem{trace, *index, lifetimes, hardware, limits});
+    return *problem_;
+  }
+  std::vector<trace::TensorIndex> candidate_tensors(Recompute recompute = Recompute::kAll) {
+    const Problem& now = problem();
+    std::vector<trace::TensorIndex> tensors;
+    for (const ReplayCandidate& c : find_replay_candidates(now, recompute, now.op_ns()))
+      tensors.push_back(lifetimes.periods[c.period].tensor);
+    return tensors;
+  }
+  std::vector<trace::TensorIndex> chosen(const ReplaySetOptions& options) {
+    const Problem& now = problem();
+    const auto candidates = find_replay_candidates(now, Recompute::kAll, now.op_ns());
+    std::vector<trace::TensorIndex> tensors;
+    for (int32_t i : choose_replays(now, candidates, options, now.op_ns()))
+      tensors.push_back(lifetimes.periods[candidates[i].period].tensor);
+    return tensors;
+  }
+
+  using Tensors = std::vector<trace::TensorIndex>;
+  TraceBuilder builder;
+  hardware::Hardware hardware = round_machine(3000);
+  plan::Limits limits;
+  trace::Trace trace;
+  std::optional<trace::TraceIndex> index;
+  trace::Lifetimes lifetimes;
+  std::optional<Problem> problem_;
+  trace::TensorIndex x, norm, act;
+};
+
+TEST_F(ReplaySetTest, WhatAReplayableOpMadeIsACandidate) {
+  EXPECT_EQ(candidate_tensors(), (Tensors{norm, act}));
+  EXPECT_EQ(candidate_tensors(Recompute::kCheap), (Tensors{norm, act}));
+  EXPECT_EQ(candidate_tensors(Recompute::kOff), Tensors());
+}
+
+TEST_F(ReplaySetTest, ExpensiveReplaysAreNoneOrNotCheap) {
+  hardware.drives[0].rates = {20 * kBytesPerNs, 20 * kBytesPerNs};  // 100 ns out and back
+  EXPECT_EQ(candidate_tensors(Recompute::kCheap), Tensors());
+  EXPECT_EQ(candidate_tensors(), (Tensors{norm, act}));
+  hardware.drives[0].rates = {200 * kBytesPerNs, 200 * kBytesPerNs};
+  hardware.device_link = hardware.drives[0].rates;  // 10 ns
+  EXPECT_EQ(candidate_tensors(), Tensors());
+}
+
+TEST_F(ReplaySetTest, AnInputThatIsGoneOrChangedMakesNoCandidate) {
+  builder.op(1, {.writes = {norm}});
+  const trace::TensorIndex late = builder.transient(10);
+  builder.op(1, {.writes = {late}});
+  builder.op(1, {.reads = {act}});  // after norm has changed
+  EXPECT_EQ(candidate_tensors(), (Tensors{norm, act}));
+  EXPECT_EQ(lifetimes.periods.size(), 4) << "x, norm, and act twice, of which one is possible";
+}
+
+TEST_F(ReplaySetTest, AChainIsMadeAgainInputsFirst) {
+  limits.device_budget_bytes = 3000;  // x stays, at op 3
+  EXPECT_EQ(chosen({.transfer_share = 0}), (Tensors{norm, act}));
+  const auto candidates = find_replay_candidates(problem(), Recompute::kAll, problem_->op_ns());
+  const plan::Plan plan = replay_actions(*problem_, {candidates[0].period, candidates[1].period});
+  EXPECT_EQ(plan.migrations, (std::vector<plan::Migration>{discard(norm, 3), discard(act, 3),
+                                                           recompute(norm, 4), recompute(act, 4)}));
+}
+
+TEST_F(ReplaySetTest, OnlyAsManyAsOpsNeed) {
+  limits.device_budget_bytes = 4000;
+  EXPECT_EQ(chosen({.transfer_share = 0}).size(), 1);
+}
+
+TEST_F(ReplaySetTest, HiddenTransfersComeFirstWhereTheyHaveTheirShare) {
+  builder.op(3000);
+  builder.op(1, {.reads = {x}});
+  limits.device_budget_bytes = 4000;
+  hardware.drives[0].rates = {10 * kBytesPerNs, 10 * kBytesPerNs};
+  EXPECT_EQ(chosen({.transfer_share = 1}),
+            chosen({.transfer_share = 0}));  // x cannot leave in time
+  builder = TraceBuilder();
+  x = builder.persistent(1000);
+  norm = builder.transient(1000);
+  builder.op(1000, {.reads = {x}});
+  builder.op(10, {.writes = {norm}, .replayable = true});
+  builder.op(2000);
+  builder.op(3000, {.workspace_bytes = 2000});
+  builder.op(2000);
+  builder.op(100, {.reads = {norm}});
+  limits.device_budget_bytes = 3000;
+  EXPECT_EQ(chosen({.transfer_share = 0}), (Tensors{norm}));
+  EXPECT_EQ(chosen({.transfer_share = 1}), Tensors());  // the weight is away at no cost
+}
+
+// --- Whole plans ---
+
+struct Real {
+  Real(const char* trace_name, const char* hardware_name)
+      : trace(*trace::read_trace(test_data("traces") / (trace_name + std::string(".json.gz")))),
+        hardware(*hardware::read_hardware(test_data("traces") /
+                                          (hardware_name + std::string(".json")))) {}
+
+  teraio::simulate::Run run(const PlannerOptions& options) const {
+    const Result<plan::Plan> planned = plan(trace, hardware, limits, options);
+    EXPECT_TRUE(planned.ok()) << planned.status().message();
+    const Status valid = validate_plan(*planned, trace, hardware, limits);
+    EXPECT_TRUE(valid.ok()) << valid.message();
+    return *simulate::simulate(trace, hardware, limits, *planned);
+  }
+
+  trace::Trace trace;
+  hardware::Hardware hardware;
+  plan::Limits limits;
+};
+
+TEST(Recomputation, HidesWhatNoTransferCan) {
+  const Real l8("l8", "h100_ssd4");
+  EXPECT_LT(fraction_of_ideal(l8.run({})), 0.5);
+  EXPECT_GT(fraction_of_ideal(l8.run({.recompute = Recompute::kCheap})), 0.92);
+  EXPECT_GT(fraction_of_ideal(l8.run({.recompute = Recompute::kAll})), 0.965);
+}
+
+TEST(Recomputation, SavesWritesWhenAsked) {
+  const Real l8("l8", "h100_ssd");
+  const teraio::simulate::Run fast = l8.run({.recompute = Recompute::kAll});
+  const teraio::simulate::Run lean =
+      l8.run({.recompute = Recompute::kAll, .prefer = Prefer::kWear});
+  EXPECT_GT(fraction_of_ideal(fast), 0.998);
+  EXPECT_GT(fraction_of_ideal(lean), 0.994);
+  EXPECT_LT(lean.ssd_bytes_written, 36'000'000'000);
+  EXPECT_LT(lean.ssd_bytes_written, fast.ssd_bytes_written / 3);
+}
+
+TEST(Recomputation, WearIsSparedWithoutReplaysToo) {
+  const Real vit("VIT-1280", "a100_g10");
+  const teraio::simulate::Run fast = vit.run({});
+  const teraio::simulate::Run lean = vit.run({.prefer = Prefer::kWear});
+  EXPECT_TRUE(lean.replays.empty());
+  EXPECT_LE(lean.ssd_bytes_written, fast.ssd_bytes_written);
+  EXPECT_LE(lean.step_ns, 1.005 * static_cast<double>(fast.step_ns));
+}
+
+TEST(Recomputation, OffIsThePlanWithoutIt) {
+  const Real vit("VIT-1280", "a100_g10_half");
+  EXPECT_EQ(*plan(vit.trace, vit.hardware, {}, {.recompute = Recompute::kOff}),
+            *plan(vit.trace, vit.hardware, {}));
+}
+
+TEST(Recomputation, KeepsAWriteBudget) {
+  Real l8("l8", "h100_ssd");
+  l8.limits.write_budget_bytes = 60'000'000'000;
+  const teraio::simulate::Run run = l8.run({.recompute = Recompute::kAll});
+  EXPECT_LE(run.ssd_bytes_written, 60'000'000'000);
+  EXPECT_GT(fraction_of_ideal(run), 0.98);
+}
+
+class GeneratedReplays : public ::testing::TestWithParam<uint64_t> {};
+
+TEST_P(GeneratedReplays, AreLegalAndNeverSlowerThanNone) {
+  GeneratedTraceOptions options;
+  options.op_count = 40 + static_cast<int64_t>(GetParam()) * 7;
+  trace::Trace trace = generated_trace(GetParam(), options);
+  for (size_t k = 0; k < trace.ops.size(); ++k) trace.ops[k].replayable = k % 4 != 0;
+  const hardware::Hardware hardware = generated_hardware(GetParam(), trace);
+  const auto step_ns = [&](const PlannerOptions& planner_options) -> int64_t {
+    const Result<plan::Plan> planned = plan(trace, hardware, {}, planner_options);
+    EXPECT_TRUE(planned.ok()) << planned.status().message();
+    const Status valid = validate_plan(*planned, trace, hardware, {});
+    EXPECT_TRUE(valid.ok()) << valid.message();
+    const Result<teraio::simulate::Run> run = simulate::simulate(trace, hardware, {}, *planned);
+    EXPECT_TRUE(run.ok()) << run.status().message();
+    EXPECT_EQ(run->step_ns, run->ideal_ns + run->replay_ns + run->stall_ns);
+    return run->step_ns;
+  };
+  const int64_t off_ns = step_ns({});
+  const double with_replays_ns = static_cast<double>(step_ns({.recompute = Recompute::kAll}));
+  EXPECT_LE(with_replays_ns, 1.0001 * static_cast<double>(off_ns));
+  step_ns({.effort = Effort::kBest, .recompute = Recompute::kAll, .prefer = Prefer::kWear});
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, GeneratedReplays, ::testing::Range<uint64_t>(0, 40));
+
+}  // namespace
+}  // namespace teraio::planner
