@@ -24,7 +24,8 @@ class ReplayRules {
         first_use_(trace.tensors.size(), kNever),
         last_use_(trace.tensors.size(), kNever),
         is_discarded_(trace.tensors.size()),
-        unused_since_(trace.tensors.size(), kNever) {
+        unused_since_(trace.tensors.size(), kNever),
+        temporary_(trace.tensors.size(), kNever) {
     for (size_t k = 0; k < trace.ops.size(); ++k) collect(static_cast<int64_t>(k));
   }
 
@@ -35,6 +36,7 @@ class ReplayRules {
     for (size_t s = 0; s < steps_.steps.size(); ++s) {
       for (size_t i : actions[s])
         if (plan_.migrations[i].action == Action::kDiscard) TERAIO_RETURN_IF_ERROR(discard(i));
+      now_ = static_cast<int64_t>(s);
       TERAIO_RETURN_IF_ERROR(run_step(steps_.steps[s]));
     }
     for (int64_t recompute : unused_since_)
@@ -113,7 +115,10 @@ class ReplayRules {
     const size_t index = step.recompute;
     const Migration& migration = plan_.migrations[index];
     if (migration.trigger_op > migration.deadline_op) return broken("trigger out of range", index);
-    if (!is_discarded_[migration.tensor]) return broken("recompute-of-resident", index);
+    const bool is_freed = is_freed_before(migration.tensor, step.before_op);
+    if (is_freed ? has_temporary(migration.tensor, step.before_op)
+                 : !is_discarded_[migration.tensor])
+      return broken("recompute-of-resident", index);
     TERAIO_RETURN_IF_ERROR(find_producer(step, migration.tensor));
     if (!trace_.ops[step.op].replayable) return broken("not-replayable", index);
     for (trace::TensorIndex tensor : trace_.ops[step.op].reads) {
@@ -126,6 +131,17 @@ class ReplayRules {
     return Status();
   }
 
+  bool is_freed_before(trace::TensorIndex tensor, int64_t op) const {
+    return !trace_.tensors[tensor].persistent && first_use_[tensor] != kNever &&
+           last_use_[tensor] < op;
+  }
+
+  // Whether a replay before this op has made the tensor, which the program has freed.
+  bool has_temporary(trace::TensorIndex tensor, trace::OpIndex op) const {
+    return temporary_[tensor] != kNever &&
+           steps_.steps[steps_.temporaries[temporary_[tensor]].first_step].before_op == op;
+  }
+
   Status find_producer(Step& step, trace::TensorIndex tensor) const {
     const int64_t writes = writes_before(tensor, step.before_op);
     if (writes == 0) return broken("no-producer", step.recompute);
@@ -136,7 +152,12 @@ class ReplayRules {
     return Status();
   }
 
-  Status check_input(const Step& step, trace::TensorIndex tensor) const {
+  Status check_input(Step& step, trace::TensorIndex tensor) {
+    if (is_freed_before(tensor, step.before_op) && has_temporary(tensor, step.before_op)) {
+      steps_.temporaries[temporary_[tensor]].last_step = now_;
+      step.temporaries.push_back(tensor);
+      return Status();
+    }
     if (!is_alive(tensor, step.before_op)) return broken("input-freed", step.recompute, tensor);
     if (is_discarded_[tensor]) return broken("input-discarded", step.recompute, tensor);
     if (writes_before(tensor, step.before_op) != writes_before(tensor, step.op))
@@ -147,6 +168,12 @@ class ReplayRules {
   // Brings an output of the replay back if it is discarded; else its bytes are scratch.
   Status restore(Step& step, trace::TensorIndex tensor) {
     if (existed_before(tensor, step.op)) return broken("changes-another", step.recompute, tensor);
+    if (tensor == plan_.migrations[step.recompute].tensor &&
+        is_freed_before(tensor, step.before_op)) {
+      temporary_[tensor] = static_cast<int64_t>(steps_.temporaries.size());
+      steps_.temporaries.push_back({tensor, now_, now_});
+      return Status();
+    }
     if (!is_discarded_[tensor] || !is_alive(tensor, step.before_op)) {
       step.workspace_bytes += trace_.tensors[tensor].size_bytes;
       return Status();
@@ -166,6 +193,8 @@ class ReplayRules {
   std::vector<int64_t> last_use_;              // per tensor: or the op that frees it
   std::vector<uint8_t> is_discarded_;          // per tensor
   std::vector<int64_t> unused_since_;          // per tensor: the recompute that nothing used yet
+  std::vector<int64_t> temporary_;             // per tensor: its newest one in steps_.temporaries
+  int64_t now_ = 0;                            // the step that runs
 };
 
 }  // namespace
@@ -181,10 +210,10 @@ Steps steps_of(const Plan& plan, const trace::Trace& trace) {
     for (size_t i : actions[k]) {
       steps.step_of_action[i] = steps.count();
       if (plan.migrations[i].action == Action::kRecompute)
-        steps.steps.push_back({op, op, true, i, {}, 0});
+        steps.steps.push_back({op, op, true, i, {}, {}, 0});
     }
     steps.step_of_op.push_back(steps.count());
-    steps.steps.push_back({op, op, false, 0, {}, trace.ops[k].workspace_bytes});
+    steps.steps.push_back({op, op, false, 0, {}, {}, trace.ops[k].workspace_bytes});
   }
   return steps;
 }

@@ -142,13 +142,20 @@ class Validator {
     for (std::vector<Event>& own : events_) std::sort(own.begin(), own.end());
   }
 
-  // A replay reads what its op reads. What it restores has the bytes that it had.
+  // A replay reads what its op reads. What it restores has the bytes that it had. Temporaries have
+  // no uses: only their memory counts.
   void collect_uses() {
     uses_.resize(trace_.tensors.size());
     freed_at_.assign(trace_.tensors.size(), kNever);
+    for (const Temporary& temporary : steps_.temporaries)
+      device_.add(temporary.first_step, temporary.last_step,
+                  trace_.tensors[temporary.tensor].size_bytes);
     for (int64_t s = 0; s < step_count_; ++s) {
       const trace::Op& op = trace_.ops[steps_.steps[s].op];
-      for (trace::TensorIndex tensor : op.reads) uses_[tensor].push_back({s, false});
+      const std::vector<trace::TensorIndex>& temporaries = steps_.steps[s].temporaries;
+      for (trace::TensorIndex tensor : op.reads)
+        if (std::ranges::find(temporaries, tensor) == temporaries.end())
+          uses_[tensor].push_back({s, false});
       if (steps_.steps[s].is_replay) continue;
       for (trace::TensorIndex tensor : op.writes) uses_[tensor].push_back({s, true});
       for (trace::TensorIndex tensor : op.frees) freed_at_[tensor] = s;

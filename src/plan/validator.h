@@ -22,8 +22,7 @@ namespace teraio::plan {
 // with its position in the plan, the id of the tensor, and the op. Requires validate(trace).ok(). A
 // pure function; any thread may call it.
 //
-// Refuses two kinds of replays that the format allows: of tensors with several writers
-// ("several-writers"), and of inputs that the program has freed ("input-freed").
+// Refuses one kind of replays that the format allows: of tensors with several writers.
 Status validate_plan(const Plan& plan, const trace::Trace& trace,
                      const hardware::Hardware& hardware, const Limits& limits);
 

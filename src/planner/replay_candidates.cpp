@@ -10,6 +10,8 @@ namespace {
 // A replay above this share of moving its bytes is never worth it, one below the other is cheap.
 constexpr double kCostShareMax = 0.6;
 constexpr double kCheapShareMax = 0.1;
+// The most replays that make one tensor again.
+constexpr int kLongestChain = 12;
 // Short periods are under pressure too, but a replay for them buys little room.
 constexpr double kPeriodShareMax = 0.5;
 
@@ -40,11 +42,13 @@ class Finder {
     for (double ns : op_ns) start_ns_.push_back(start_ns_.back() + ns);
   }
 
-  std::vector<ReplayCandidate> run() const {
+  std::vector<ReplayCandidate> run() {
     std::vector<ReplayCandidate> candidates;
     for (size_t i = 0; i < problem_.lifetimes.periods.size(); ++i) {
       const trace::InactivePeriod& period = problem_.lifetimes.periods[i];
-      if (index_.persistent[period.tensor] || period.until_freed || !may_replay(period)) continue;
+      if (index_.persistent[period.tensor] || period.until_freed) continue;
+      chain_.clear();
+      if (!add_to_chain(period.tensor, static_cast<trace::OpIndex>(period.end))) continue;
       const ReplayCandidate candidate = candidate_of(static_cast<int32_t>(i));
       if (is_worth_it(candidate)) candidates.push_back(candidate);
     }
@@ -53,12 +57,27 @@ class Finder {
 
  private:
   ReplayCandidate candidate_of(int32_t index) const {
-    const trace::OpIndex producer =
-        index_.uses[problem_.lifetimes.periods[index].tensor].front().op;
-    const auto replay_ns = static_cast<double>(index_.duration_ns[producer]);
+    double replay_ns = 0;
+    for (trace::OpIndex op : chain_) replay_ns += static_cast<double>(index_.duration_ns[op]);
     const int64_t size_bytes = problem_.size_bytes(index);
-    return {index, producer, replay_ns, size_bytes,
+    return {index, chain_.back(), replay_ns, size_bytes,
             replay_ns < kCheapShareMax * move_ns(size_bytes)};
+  }
+
+  // Adds the ops that make the tensor again before op `end`: its producer, after those that make
+  // freed inputs again. Returns false when that is not possible.
+  bool add_to_chain(trace::TensorIndex tensor, trace::OpIndex end) {
+    const std::span<const trace::TensorUse> uses = index_.uses[tensor];
+    const trace::OpIndex producer = uses.front().op;
+    if (!uses.front().writes || is_written_between(tensor, producer, end)) return false;
+    if (!problem_.trace.ops[producer].replayable || !changes_no_other(producer)) return false;
+    for (trace::TensorIndex input : problem_.trace.ops[producer].reads) {
+      if (is_written_between(input, producer, end)) return false;
+      const bool is_freed = !index_.persistent[input] && index_.last_op[input] < end;
+      if (is_freed && !add_to_chain(input, end)) return false;
+    }
+    if (std::ranges::find(chain_, producer) == chain_.end()) chain_.push_back(producer);
+    return chain_.size() <= kLongestChain;
   }
 
   bool is_worth_it(const ReplayCandidate& candidate) const {
@@ -72,22 +91,6 @@ class Finder {
   double move_ns(int64_t size_bytes) const {
     return move_ns_per_byte_ * static_cast<double>(size_bytes) +
            2 * static_cast<double>(problem_.hardware.request_latency_ns);
-  }
-
-  bool may_replay(const trace::InactivePeriod& period) const {
-    const std::span<const trace::TensorUse> uses = index_.uses[period.tensor];
-    const auto end = static_cast<trace::OpIndex>(period.end);
-    const trace::OpIndex producer = uses.front().op;
-    if (!uses.front().writes || is_written_between(period.tensor, producer, end)) return false;
-    return problem_.trace.ops[producer].replayable && has_its_inputs(producer, end) &&
-           changes_no_other(producer);
-  }
-
-  bool has_its_inputs(trace::OpIndex producer, trace::OpIndex end) const {
-    const auto& reads = problem_.trace.ops[producer].reads;
-    return std::ranges::all_of(reads, [&](trace::TensorIndex input) {
-      return index_.exists_before(input, end) && !is_written_between(input, producer, end);
-    });
   }
 
   bool changes_no_other(trace::OpIndex producer) const {
@@ -108,7 +111,8 @@ class Finder {
   const trace::TraceIndex& index_;
   const bool only_cheap_;
   const double move_ns_per_byte_;
-  std::vector<double> start_ns_;  // per op, and the end
+  std::vector<double> start_ns_;       // per op, and the end
+  std::vector<trace::OpIndex> chain_;  // the replays of one candidate, in order
 };
 
 }  // namespace

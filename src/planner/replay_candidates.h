@@ -19,16 +19,16 @@ namespace teraio::planner {
 struct ReplayCandidate {
   int32_t period = 0;           // a position in lifetimes.periods
   trace::OpIndex producer = 0;  // its replay takes the time of this op ...
-  double replay_ns = 0;         // ... and brings back `size_bytes`
+  double replay_ns = 0;         // ... and of those that make freed inputs again
   int64_t size_bytes = 0;
   bool is_cheap = false;  // the replay takes less than a tenth of moving the bytes out and back
 };
 
 // Returns the candidates in the order of the periods: those that the rules of replays allow, that
 // cost less than 0.6 of moving the bytes out and back over all tiers at once, and less than half of
-// the period on the timeline `op_ns`. With Recompute::kCheap only cheap ones. Leaves out what the
-// validator refuses: tensors with several writers, and inputs that the program frees. A pure
-// function; any thread may call it.
+// the period on the timeline `op_ns`. With Recompute::kCheap only cheap ones. Leaves out
+// tensors with several writers, which the validator refuses. Inputs that the program has freed are
+// made again too, as temporaries. A pure function; any thread may call it.
 std::vector<ReplayCandidate> find_replay_candidates(const Problem& problem, Recompute recompute,
                                                     const std::vector<double>& op_ns);
 

@@ -52,10 +52,15 @@ class Chooser {
     return problem_.lifetimes.periods[candidates_[candidate].period];
   }
 
-  // The bytes above the budget with these candidates discarded and nothing moved.
+  int64_t aimed_bytes() const {
+    return static_cast<int64_t>(options_.memory_share *
+                                static_cast<double>(problem_.budget_bytes()));
+  }
+
+  // The bytes above the aim with these candidates discarded and nothing moved.
   MemoryCurve excess_beside(const std::vector<int32_t>& discarded) const {
     std::vector<int64_t> excess = problem_.lifetimes.footprint_bytes;
-    for (int64_t& bytes : excess) bytes -= problem_.budget_bytes();
+    for (int64_t& bytes : excess) bytes -= aimed_bytes();
     std::vector<double> weights = op_ns_;
     for (double& weight : weights) weight = std::max(weight, 1.0);
     MemoryCurve curve(excess, weights);
@@ -67,7 +72,8 @@ class Chooser {
   MemoryCurve excess_after_transfers() const {
     const hardware::Hardware hardware =
         with_share_of_bandwidth(problem_.hardware, options_.transfer_share);
-    const plan::Limits limits = problem_.limits;
+    plan::Limits limits = problem_.limits;
+    limits.device_budget_bytes = aimed_bytes();
     const Problem problem{problem_.trace, problem_.index, problem_.lifetimes, hardware, limits};
     PlanBuilderOptions options;
     options.op_ns = op_ns_;
@@ -140,7 +146,9 @@ class Chooser {
 class ActionWriter {
  public:
   ActionWriter(const Problem& problem, const std::vector<int32_t>& periods)
-      : problem_(problem), is_discarded_(problem.index.tensor_count()) {
+      : problem_(problem),
+        is_discarded_(problem.index.tensor_count()),
+        temporary_for_(problem.index.tensor_count(), -1) {
     begin_at_ = trace::FlatLists<trace::TensorIndex>(problem.index.op_count() + 1, [&](auto add) {
       for (int32_t i : periods) {
         const trace::InactivePeriod& period = problem.lifetimes.periods[i];
@@ -164,17 +172,21 @@ class ActionWriter {
 
  private:
   void make_again(trace::TensorIndex tensor, trace::OpIndex op) {
-    if (!is_discarded_[tensor]) return;
-    const trace::Op& producer = problem_.trace.ops[problem_.index.uses[tensor].front().op];
+    const trace::TraceIndex& index = problem_.index;
+    const bool is_freed = !index.persistent[tensor] && index.last_op[tensor] < op;
+    if (is_freed ? temporary_for_[tensor] == op : !is_discarded_[tensor]) return;
+    if (is_freed) temporary_for_[tensor] = op;
+    const trace::Op& producer = problem_.trace.ops[index.uses[tensor].front().op];
     for (trace::TensorIndex input : producer.reads) make_again(input, op);
     plan_.migrations.push_back({tensor, plan::Action::kRecompute, op, op});
     for (trace::TensorIndex output : producer.writes)
-      if (problem_.index.exists_before(output, op)) is_discarded_[output] = false;
+      if (index.exists_before(output, op)) is_discarded_[output] = false;
   }
 
   const Problem& problem_;
   trace::FlatLists<trace::TensorIndex> begin_at_;  // per op: discarded before it
   std::vector<uint8_t> is_discarded_;              // per tensor
+  std::vector<trace::OpIndex> temporary_for_;      // per tensor: the op that has its temporary
   plan::Plan plan_;
 };
 

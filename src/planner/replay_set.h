@@ -23,6 +23,9 @@ namespace teraio::planner {
 struct ReplaySetOptions {
   double transfer_share = 0;
   bool cheap_first = false;
+  // The memory that ops may need after the choice, as a share of the budget: below 1, replays are
+  // chosen in reserve for transfers that are late.
+  double memory_share = 1;
 
   bool operator==(const ReplaySetOptions&) const = default;
 };
@@ -37,8 +40,8 @@ std::vector<int32_t> choose_replays(const Problem& problem,
 
 // Returns the discards and recomputes of these periods, positions in lifetimes.periods, in the
 // order of their execution. Chains are in order, inputs first: a tensor that a replay reads is made
-// again before it, if need be ahead of its own next use. Requires that the periods are those of
-// candidates.
+// again before it, if need be ahead of its own next use, and as a temporary when the program has
+// freed it. Requires that the periods are those of candidates.
 plan::Plan replay_actions(const Problem& problem, const std::vector<int32_t>& periods);
 
 }  // namespace teraio::planner

@@ -60,6 +60,7 @@ class Rewriter {
       next_id_ = std::max(next_id_, tensor.id + 1);
     }
     result_.original = life_;
+    temporaries_.resize(life_.size());
     result_.step_of_action.resize(plan_.migrations.size());
     result_.life_of_action.resize(plan_.migrations.size());
   }
@@ -85,18 +86,52 @@ class Rewriter {
 
   bool recompute(const plan::Migration& action) {
     const trace::OpIndex before = action.deadline_op;
-    if (action.trigger_op > before || life_[action.tensor] != kDiscarded) return false;
+    const bool is_freed = is_freed_before(action.tensor, before);
+    const bool is_present =
+        is_freed ? has_temporary(action.tensor, before) : life_[action.tensor] != kDiscarded;
+    if (action.trigger_op > before || is_present) return false;
     const std::optional<trace::OpIndex> producer = only_writer(action.tensor, before);
     if (!producer || !may_run_again(*producer, before)) return false;
     trace::Op op = original_.ops[*producer];
     op.frees.clear();
+    for (trace::TensorIndex& tensor : op.reads) tensor = present_life(tensor, before);
     ReplayStep step{*producer, true, before, {}};
-    for (trace::TensorIndex& tensor : op.reads) tensor = life_[tensor];
     for (trace::TensorIndex tensor : std::exchange(op.writes, {}))
-      if (!restore(tensor, op, step)) return false;
+      if (tensor == action.tensor && is_freed)
+        make_temporary(tensor, op, step);
+      else if (!restore(tensor, op, step))
+        return false;
     result_.trace.ops.push_back(std::move(op));
     result_.steps.push_back(std::move(step));
     return true;
+  }
+
+  bool is_freed_before(trace::TensorIndex tensor, trace::OpIndex op) const {
+    return !index_.persistent[tensor] && !index_.uses[tensor].empty() &&
+           index_.last_op[tensor] < op;
+  }
+
+  bool has_temporary(trace::TensorIndex tensor, trace::OpIndex op) const {
+    return temporaries_[tensor].before_op == op;
+  }
+
+  // The life that a replay before `op` reads.
+  trace::TensorIndex present_life(trace::TensorIndex tensor, trace::OpIndex op) const {
+    return is_freed_before(tensor, op) ? temporaries_[tensor].life : life_[tensor];
+  }
+
+  trace::TensorIndex new_life(trace::TensorIndex tensor, trace::Op& replay) {
+    const auto life = static_cast<trace::TensorIndex>(result_.trace.tensors.size());
+    result_.trace.tensors.push_back(original_.tensors[tensor]);
+    result_.trace.tensors.back().id = next_id_++;
+    result_.original.push_back(tensor);
+    replay.writes.push_back(life);
+    return life;
+  }
+
+  void make_temporary(trace::TensorIndex tensor, trace::Op& replay, ReplayStep& step) {
+    step.temporary = new_life(tensor, replay);
+    temporaries_[tensor] = {step.before_op, step.temporary};
   }
 
   // Adds the next life of an output, or counts its bytes as workspace when it is not discarded.
@@ -107,11 +142,7 @@ class Rewriter {
       return true;
     }
     if (!only_writer(tensor, step.before_op)) return false;
-    life_[tensor] = static_cast<trace::TensorIndex>(result_.trace.tensors.size());
-    result_.trace.tensors.push_back(original_.tensors[tensor]);
-    result_.trace.tensors.back().id = next_id_++;
-    result_.original.push_back(tensor);
-    replay.writes.push_back(life_[tensor]);
+    life_[tensor] = new_life(tensor, replay);
     step.restores.push_back(tensor);
     return true;
   }
@@ -138,12 +169,15 @@ class Rewriter {
     const trace::Op& producer = original_.ops[op];
     if (!producer.replayable) return false;
     for (trace::TensorIndex tensor : producer.reads)
-      if (!index_.exists_before(tensor, before) || life_[tensor] == kDiscarded ||
-          written_between(tensor, op, before))
-        return false;
+      if (!is_present(tensor, before) || written_between(tensor, op, before)) return false;
     return std::ranges::none_of(producer.writes, [&](trace::TensorIndex tensor) {
       return index_.persistent[tensor] || index_.first_op[tensor] < op;
     });
+  }
+
+  bool is_present(trace::TensorIndex tensor, trace::OpIndex op) const {
+    if (is_freed_before(tensor, op)) return has_temporary(tensor, op);
+    return index_.exists_before(tensor, op) && life_[tensor] != kDiscarded;
   }
 
   bool run_op(trace::OpIndex k) {
@@ -165,6 +199,11 @@ class Rewriter {
   ReplayedTrace result_;
   trace::FlatLists<int32_t> actions_;     // per op: positions in the plan, in its order
   std::vector<trace::TensorIndex> life_;  // per tensor: its present life in the new trace
+  struct Temporary {
+    trace::OpIndex before_op = -1;
+    trace::TensorIndex life = 0;
+  };
+  std::vector<Temporary> temporaries_;  // per tensor: the newest one
   int64_t next_id_ = 0;
 };
 

@@ -5,7 +5,9 @@
 //   discard before 2, recompute before 3  A'                     W   r   r
 //
 // A replay reads what its op reads and writes a tensor of its own: the next life of the tensor that
-// it restores. So whatever plans or executes migrations of a trace does so beside replays too.
+// it restores. A tensor that the program has freed and that other replays before the same op read
+// is a temporary: its new life ends after the last of them. So whatever plans or executes
+// migrations of a trace does so beside replays too.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +26,7 @@ struct ReplayStep {
   bool is_replay = false;
   trace::OpIndex before_op = 0;              // for a replay: the op that it precedes; else `op`
   std::vector<trace::TensorIndex> restores;  // for a replay: tensors of the original trace
+  trace::TensorIndex temporary = -1;  // for a replay: the one that it makes, in the new trace
 };
 
 // A value type that does not refer to the original trace.

@@ -31,6 +31,8 @@ struct ReplayRecord {
   int64_t end_ns = 0;
   int64_t workspace_bytes = 0;  // with the outputs that it does not restore
   std::vector<trace::TensorIndex> restores;
+  int64_t temporary_bytes = 0;   // made for other replays before the same op ...
+  int64_t temporary_end_ns = 0;  // ... of which the last one ends then
 
   bool operator==(const ReplayRecord&) const = default;
 };

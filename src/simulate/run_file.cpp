@@ -138,6 +138,8 @@ class Timeline {
   void add_replay_memory(const ReplayRecord& replay, std::map<int64_t, int64_t>& changes) const {
     changes[replay.start_ns] += replay.workspace_bytes;
     changes[replay.end_ns] -= replay.workspace_bytes;
+    changes[replay.start_ns] += replay.temporary_bytes;
+    changes[std::max(replay.end_ns, replay.temporary_end_ns)] -= replay.temporary_bytes;
     for (trace::TensorIndex tensor : replay.restores)
       changes[replay.start_ns] += index_.size_bytes[tensor];
   }

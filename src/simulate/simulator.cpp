@@ -109,6 +109,17 @@ std::optional<Result<Run>> execute(const PlanExecutor::Context& context,
   return run;
 }
 
+// The end of the last replay that reads the temporary of step `s`.
+int64_t temporary_end_ns(const ReplayedTrace& replayed, size_t s,
+                         const std::vector<int64_t>& start_ns) {
+  size_t last = s;
+  for (size_t t = s + 1; replayed.steps[t].is_replay; ++t)
+    if (const std::vector<trace::TensorIndex>& reads = replayed.trace.ops[t].reads;
+        std::ranges::find(reads, replayed.steps[s].temporary) != reads.end())
+      last = t;
+  return start_ns[last] + replayed.trace.ops[last].duration_ns;
+}
+
 // Tells a run of `replayed` as one of the original trace, with its replays beside its ops.
 Run run_of_original(Run run, const ReplayedTrace& replayed, const plan::Plan& plan) {
   const std::vector<int64_t> start_ns = std::exchange(run.op_start_ns, {});
@@ -122,6 +133,9 @@ Run run_of_original(Run run, const ReplayedTrace& replayed, const plan::Plan& pl
     run.replay_ns += op.duration_ns;
     run.replays.push_back({step.op, step.before_op, start_ns[s], start_ns[s] + op.duration_ns,
                            op.workspace_bytes, step.restores});
+    if (step.temporary < 0) continue;
+    run.replays.back().temporary_bytes = replayed.trace.tensors[step.temporary].size_bytes;
+    run.replays.back().temporary_end_ns = temporary_end_ns(replayed, s, start_ns);
   }
   run.ideal_ns -= run.replay_ns;
   for (TransferRecord& record : run.transfers) record.tensor = replayed.original[record.tensor];

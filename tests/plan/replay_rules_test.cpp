@@ -130,6 +130,36 @@ TEST_F(ReplayRulesTest, InputFreed) {
   expect_broken("input-freed", {discard(kB, 2), recompute(kB, 3)});
 }
 
+class FreedInput : public ReplayRulesTest {
+ protected:
+  FreedInput() {
+    trace_.ops[4].reads = {kB};
+    trace_.ops[1].frees.push_back(kA);
+  }
+};
+
+TEST_F(FreedInput, IsMadeAgainForTheReplaysBeforeTheSameOp) {
+  EXPECT_EQ(check({discard(kB, 2), recompute(kA, 3), recompute(kB, 3)}), Status());
+  expect_broken("input-freed: migrations[2]", {discard(kB, 2), recompute(kA, 2), recompute(kB, 3)});
+}
+
+TEST_F(FreedInput, IsMadeAgainOnceAndForAReader) {
+  expect_broken("recompute-without-use: migrations[0]", {recompute(kA, 3)});
+  expect_broken("recompute-of-resident: migrations[2]",
+                {discard(kB, 2), recompute(kA, 3), recompute(kA, 3), recompute(kB, 3)});
+}
+
+TEST_F(FreedInput, TakesMemoryFromItsReplayToItsLastReader) {
+  trace_.tensors.push_back(tensor(15, 10, false));
+  trace_.ops[2].writes.push_back(5);
+  trace_.ops[5].reads.push_back(5);
+  const std::vector<Migration> plan = {discard(kB, 2), recompute(kA, 3), recompute(kB, 3)};
+  hardware_.device_memory_bytes = 160;  // W, A, B, S and the tensor that is alive
+  EXPECT_EQ(check(plan), Status());
+  hardware_.device_memory_bytes = 159;
+  expect_broken("device memory: the replay of op 1 (op) before op 3 needs 160 bytes", plan);
+}
+
 TEST_F(ReplayRulesTest, SeveralWriters) {
   trace_.ops[2].writes.push_back(kB);
   expect_broken("several-writers", {discard(kB, 3), recompute(kB, 3)});

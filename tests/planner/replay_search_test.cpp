@@ -220,6 +220,53 @@ TEST_P(GeneratedReplays, AreLegalAndNeverSlowerThanNone) {
   step_ns({.effort = Effort::kBest, .recompute = Recompute::kAll, .prefer = Prefer::kWear});
 }
 
+// One action that is left out, moved in the file or in time, or turned into another.
+plan::Plan damaged(plan::Plan plan, Random& random) {
+  const auto last = static_cast<int64_t>(plan.migrations.size()) - 1;
+  plan::Migration& action = plan.migrations[random.between(0, last)];
+  switch (random.between(0, 3)) {
+    case 0:
+      plan.migrations.erase(plan.migrations.begin() + (&action - plan.migrations.data()));
+      break;
+    case 1:
+      std::swap(action, plan.migrations[random.between(0, last)]);
+      break;
+    case 2:
+      action.trigger_op += static_cast<trace::OpIndex>(random.between(-2, 2));
+      action.deadline_op = std::max(action.deadline_op, action.trigger_op);
+      break;
+    default:
+      action.action = static_cast<plan::Action>(random.between(0, 4));
+  }
+  return plan;
+}
+
+// An execution may wait for room, and a replay that nobody needs does not stop it.
+bool may_be_executed(const Status& refusal) {
+  const std::string& message = refusal.message();
+  return message.starts_with("device memory") || message.starts_with("recompute-without-use") ||
+         message.find(" capacity: ") != message.npos;
+}
+
+TEST_P(GeneratedReplays, DamagedOnesAreExecutedOrRefusedWithTheRule) {
+  GeneratedTraceOptions options;
+  options.op_count = 120;
+  trace::Trace trace = generated_trace(GetParam(), options);
+  for (size_t k = 0; k < trace.ops.size(); ++k) trace.ops[k].replayable = k % 4 != 0;
+  const hardware::Hardware hardware = generated_hardware(GetParam(), trace);
+  const plan::Plan whole = *plan(trace, hardware, {}, {.recompute = Recompute::kAll});
+  Random random(GetParam());
+  for (int i = 0; i < 60 && !whole.migrations.empty(); ++i) {
+    const plan::Plan broken = damaged(whole, random);
+    const Status valid = validate_plan(broken, trace, hardware, {});
+    const Result<teraio::simulate::Run> run = simulate::simulate(trace, hardware, {}, broken);
+    if (valid.ok())
+      EXPECT_TRUE(run.ok()) << run.status().message();
+    else if (!may_be_executed(valid))
+      EXPECT_EQ(run.status().message(), valid.message());
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, GeneratedReplays, ::testing::Range<uint64_t>(0, 40));
 
 }  // namespace

@@ -108,6 +108,24 @@ TEST_F(ReplayTest, AChainRunsInTheOrderOfTheFile) {
   EXPECT_THAT(failure(plan), StartsWith("input-discarded: migrations[2]"));
 }
 
+// x is freed by the program, and is made again for y alone.
+TEST_F(ReplayTest, AFreedInputIsATemporary) {
+  TraceBuilder chain;
+  const trace::TensorIndex x = chain.transient(1000);
+  const trace::TensorIndex y = chain.transient(400);
+  chain.op(100, {.writes = {x}, .replayable = true});
+  chain.op(30, {.reads = {x}, .writes = {y}, .frees = {x}, .replayable = true});
+  chain.op(2000, {.workspace_bytes = 1500});
+  chain.op(50, {.reads = {y}, .workspace_bytes = 1100});
+  builder = chain;
+  const simulate::Run result = run({discard(y, 2), recompute(x, 3), recompute(y, 3)});
+  EXPECT_EQ(result.replay_ns, 130);
+  EXPECT_EQ(result.op_start_ns.back(), 2260) << "x has left when op 3 needs its workspace";
+  EXPECT_EQ(result.replays[0].temporary_bytes, 1000);
+  EXPECT_EQ(result.replays[0].temporary_end_ns, 2260);
+  EXPECT_THAT(failure({discard(y, 2), recompute(y, 3)}), StartsWith("input-freed"));
+}
+
 // The replay of the first op makes a, needs room for s, which nobody wants, and for its workspace.
 TEST_F(ReplayTest, ScratchAndWorkspaceTakeMemoryAgain) {
   TraceBuilder two;
