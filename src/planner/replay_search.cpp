@@ -21,20 +21,23 @@ namespace {
 using MoveOnly = std::function<Result<plan::Plan>(const PlannerOptions&)>;
 
 constexpr std::array kFastSets = {ReplaySetOptions{.transfer_share = 1},
-                                  ReplaySetOptions{.transfer_share = 0},
-                                  ReplaySetOptions{.transfer_share = 1, .cheap_first = true}};
-constexpr std::array kBestSets = {ReplaySetOptions{.transfer_share = 1},
-                                  ReplaySetOptions{.transfer_share = 0},
                                   ReplaySetOptions{.transfer_share = 1, .cheap_first = true},
-                                  ReplaySetOptions{.transfer_share = 0.5},
+                                  ReplaySetOptions{.transfer_share = 0.75, .only_cheap = true},
+                                  ReplaySetOptions{.transfer_share = 0, .only_cheap = true}};
+constexpr std::array kBestSets = {ReplaySetOptions{.transfer_share = 1},
+                                  ReplaySetOptions{.transfer_share = 1, .cheap_first = true},
+                                  ReplaySetOptions{.transfer_share = 0.75, .only_cheap = true},
+                                  ReplaySetOptions{.transfer_share = 0, .only_cheap = true},
                                   ReplaySetOptions{.transfer_share = 0.75},
-                                  ReplaySetOptions{.transfer_share = 0.25},
+                                  ReplaySetOptions{.transfer_share = 0.75, .cheap_first = true},
+                                  ReplaySetOptions{.transfer_share = 2},
+                                  ReplaySetOptions{.transfer_share = 0.5, .only_cheap = true},
                                   ReplaySetOptions{.transfer_share = 0.5, .cheap_first = true}};
 // The sets that are chosen again on the timeline of the best plan.
 constexpr std::array kStretchedSets = {ReplaySetOptions{.transfer_share = 1},
                                        ReplaySetOptions{.transfer_share = 1, .cheap_first = true}};
 constexpr int kStretchedRounds = 3;
-constexpr int kThoroughSets = 2;      // sets that are searched with Effort::kBest
+constexpr size_t kThoroughSets = 2;   // sets that are searched with Effort::kBest
 constexpr int kWriteBudgets = 4;      // write budgets that are tried for fewer writes
 constexpr double kWearSlack = 1.005;  // Prefer::kWear: the longest step, in steps of the best plan
 constexpr double kLeastGain = 1e-4;   // a shorter step counts from here on
@@ -47,12 +50,6 @@ struct Outcome {
   int64_t written_bytes = 0;
   std::vector<double> stretched_ns;  // per op: from the end of its predecessor to its own end
   std::vector<int32_t> periods;      // that are discarded; empty: only transfers
-};
-
-// The trace with a set of replays, and what the planner of transfers asks of it.
-struct ReplayProblem {
-  plan::Plan actions;
-  simulate::ReplayedTrace replayed;
 };
 
 class ReplaySearch {
@@ -162,15 +159,26 @@ class ReplaySearch {
     }
   }
 
+  // Leaves a part of the time for write_less().
   void search_thoroughly() {
-    std::vector<size_t> order(outcomes_.size());
-    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-    std::ranges::stable_sort(order, {}, [this](size_t i) { return outcomes_[i].step_ns; });
-    order.resize(std::min<size_t>(order.size(), kThoroughSets));
-    for (size_t i : order) {
+    for (const std::vector<int32_t>& periods : fastest_sets()) {
       if (is_done()) return;
-      keep(plan_beside(outcomes_[i].periods, options_with(Effort::kBest), problem_.limits));
+      PlannerOptions options = options_with(Effort::kBest);
+      if (options_.prefer == Prefer::kWear) options.time_limit_ns /= 3;
+      keep(plan_beside(periods, options, problem_.limits));
     }
+  }
+
+  // Returns the sets of the fastest plans, without repetition.
+  std::vector<std::vector<int32_t>> fastest_sets() const {
+    std::vector<const Outcome*> order;
+    for (const Outcome& outcome : outcomes_) order.push_back(&outcome);
+    std::ranges::stable_sort(order, {}, [](const Outcome* outcome) { return outcome->step_ns; });
+    std::vector<std::vector<int32_t>> sets;
+    for (const Outcome* outcome : order)
+      if (sets.size() < kThoroughSets && std::ranges::find(sets, outcome->periods) == sets.end())
+        sets.push_back(outcome->periods);
+    return sets;
   }
 
   // Looks for the least write budget under which the preferred set is fast enough.

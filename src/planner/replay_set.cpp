@@ -42,7 +42,8 @@ class Chooser {
     }
     MemoryCurve excess =
         options_.transfer_share > 0 ? excess_after_transfers() : excess_beside(chosen_);
-    add_greedily(excess, [](const ReplayCandidate&) { return true; });
+    add_greedily(excess,
+                 [this](const ReplayCandidate& c) { return c.is_cheap || !options_.only_cheap; });
     give_back(excess);
     return chosen_;
   }
@@ -52,15 +53,10 @@ class Chooser {
     return problem_.lifetimes.periods[candidates_[candidate].period];
   }
 
-  int64_t aimed_bytes() const {
-    return static_cast<int64_t>(options_.memory_share *
-                                static_cast<double>(problem_.budget_bytes()));
-  }
-
-  // The bytes above the aim with these candidates discarded and nothing moved.
+  // The bytes above the budget with these candidates discarded and nothing moved.
   MemoryCurve excess_beside(const std::vector<int32_t>& discarded) const {
     std::vector<int64_t> excess = problem_.lifetimes.footprint_bytes;
-    for (int64_t& bytes : excess) bytes -= aimed_bytes();
+    for (int64_t& bytes : excess) bytes -= problem_.budget_bytes();
     std::vector<double> weights = op_ns_;
     for (double& weight : weights) weight = std::max(weight, 1.0);
     MemoryCurve curve(excess, weights);
@@ -72,14 +68,13 @@ class Chooser {
   MemoryCurve excess_after_transfers() const {
     const hardware::Hardware hardware =
         with_share_of_bandwidth(problem_.hardware, options_.transfer_share);
-    plan::Limits limits = problem_.limits;
-    limits.device_budget_bytes = aimed_bytes();
-    const Problem problem{problem_.trace, problem_.index, problem_.lifetimes, hardware, limits};
+    const Problem problem{problem_.trace, problem_.index, problem_.lifetimes, hardware,
+                          problem_.limits};
     PlanBuilderOptions options;
     options.op_ns = op_ns_;
     options.fixed_periods.resize(problem_.lifetimes.periods.size());
     for (const ReplayCandidate& candidate : candidates_)
-      options.fixed_periods[candidate.period] = true;
+      options.fixed_periods[candidate.period] = candidate.is_cheap || !options_.only_cheap;
     for (int32_t i : chosen_) options.discarded_periods.push_back(candidates_[i].period);
     PlanBuilder builder(problem, std::move(options));
     select_in_time(builder, kTolerance);

@@ -8,6 +8,7 @@
 //   transfer_share 1   what cannot be replayed moves first, in all bandwidth that computation
 //                      hides, and replays relieve the rest: the fewest replays
 //   between            transfers get a share of that bandwidth
+//   above 1            transfers take time that computation does not hide
 //   cheap_first        cheap replays, then transfers of all but candidates, then heavy replays
 #pragma once
 
@@ -23,9 +24,7 @@ namespace teraio::planner {
 struct ReplaySetOptions {
   double transfer_share = 0;
   bool cheap_first = false;
-  // The memory that ops may need after the choice, as a share of the budget: below 1, replays are
-  // chosen in reserve for transfers that are late.
-  double memory_share = 1;
+  bool only_cheap = false;
 
   bool operator==(const ReplaySetOptions&) const = default;
 };
