@@ -45,7 +45,9 @@ class ExplainCommand {
     print_summary(given, *run);
     print_phases(given, *run);
     print_transfers(given, *run);
-    print_changes(given, *run);
+    planner::PlannerOptions options = effort_.planner_options();
+    if (has_replays(*plan)) options.recompute = planner::Recompute::kAll;
+    print_changes(given, *run, options);
     if (write_curve_) print_write_curve(given);
   }
 
@@ -92,14 +94,20 @@ class ExplainCommand {
     fmt::print("{}\n", table.text());
   }
 
-  void print_changes(const Inputs& given, const teraio::simulate::Run& run) const {
+  static void print_changes(const Inputs& given, const teraio::simulate::Run& run,
+                            const planner::PlannerOptions& options) {
     Table table({"planned again with", "step", "of ideal", "gain"});
     Progress progress;
     const auto add = [&](const std::string& what, const Inputs& changed) {
       progress.show("planning with " + what + " ...");
-      add_change(table, what, changed, run);
+      add_change(table, what, changed, run, options);
     };
     add("nothing changed", given);
+    if (options.recompute != planner::Recompute::kOff) {
+      planner::PlannerOptions without = options;
+      without.recompute = planner::Recompute::kOff;
+      add_change(table, "no replays", given, run, without);
+    }
     if (!given.hardware.drives.empty()) add("one more drive", with_one_more_drive(given));
     add("64 GB more host memory", with_more_host(given, 64'000'000'000));
     add("10 % more device memory", with_larger_device(given, 1.1));
@@ -108,10 +116,11 @@ class ExplainCommand {
     fmt::print("{}", table.text());
   }
 
-  void add_change(Table& table, const std::string& what, const Inputs& changed,
-                  const teraio::simulate::Run& before) const {
-    const Result<teraio::simulate::Run> run = analysis::planned_run(
-        changed.trace, {changed.hardware, changed.limits}, effort_.planner_options());
+  static void add_change(Table& table, const std::string& what, const Inputs& changed,
+                         const teraio::simulate::Run& before,
+                         const planner::PlannerOptions& options) {
+    const Result<teraio::simulate::Run> run =
+        analysis::planned_run(changed.trace, {changed.hardware, changed.limits}, options);
     if (!run.ok()) return table.add({what, "does not fit"});
     table.add({what, format_duration(run->step_ns), percent(run->ideal_ns, run->step_ns),
                percent(before.step_ns - run->step_ns, before.step_ns)});

@@ -78,6 +78,7 @@ struct WhatIfCommand {
 };
 
 WhatIfCommand::WhatIfCommand(CLI::App& command) : inputs(command), effort(command) {
+  effort.add_recompute(command);
   command
       .add_option(
           "--sweep", sweeps,

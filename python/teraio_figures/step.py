@@ -1,7 +1,15 @@
 """The figure of one step under a plan: device memory, transfers and compute over time."""
 
 from teraio_figures import style
-from teraio_figures.timeline import COMPUTE, HOST_READ, HOST_WRITE, SSD_READ, SSD_WRITE, STALL
+from teraio_figures.timeline import (
+    COMPUTE,
+    HOST_READ,
+    HOST_WRITE,
+    REPLAY,
+    SSD_READ,
+    SSD_WRITE,
+    STALL,
+)
 
 SLICES = 240
 
@@ -46,8 +54,12 @@ def draw_busy(axes, at, timeline, rows):
 
 
 def draw_compute(axes, at, timeline):
-    rows = [timeline.busy(row, SLICES) for row in (COMPUTE, STALL)]
-    colors = [style.GREEN, style.RED]
-    axes.stackplot(at, *rows, colors=colors, labels=["ops", "stall"], step="mid")
+    rows = {"ops": (COMPUTE, style.GREEN), "stall": (STALL, style.RED)}
+    busy = {label: timeline.busy(row, SLICES) for label, (row, _) in rows.items()}
+    colors = [color for _, color in rows.values()]
+    if any(replays := timeline.busy(REPLAY, SLICES)):
+        busy["replays"] = replays
+        colors.append(style.VIOLET)
+    axes.stackplot(at, *busy.values(), colors=colors, labels=list(busy), step="mid")
     axes.set_ylabel("compute")
     axes.legend(loc="lower right", frameon=True)

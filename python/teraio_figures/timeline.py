@@ -5,6 +5,7 @@ Times are in seconds, sizes in bytes. A slice is one of several equal parts of t
 
 # The rows of the timeline: the `tid` of an event.
 COMPUTE, STALL, SSD_READ, HOST_READ, SSD_WRITE, HOST_WRITE = range(1, 7)
+REPLAY = 8  # 7: drops and discards
 TRANSFERS = (SSD_READ, HOST_READ, SSD_WRITE, HOST_WRITE)
 
 
@@ -20,13 +21,13 @@ class Timeline:
         self.step_s = step_s
         self._events = [event for event in events if event["ph"] == "X"]
         self._levels = [event for event in events if event["ph"] == "C"]
-        starts = [event["ts"] for event in self._events if event["tid"] in (COMPUTE, STALL)]
+        starts = [event["ts"] for event in self._events if event["tid"] in (COMPUTE, STALL, REPLAY)]
         self._start_us = min(starts, default=0)
 
     def overlapped_s(self):
-        """The time in which an op and at least one transfer run."""
+        """The time in which an op or a replay and at least one transfer run."""
         transfers = union((start, end) for start, end, _ in self._spans(TRANSFERS))
-        ops = union((start, end) for start, end, _ in self._spans((COMPUTE,)))
+        ops = union((start, end) for start, end, _ in self._spans((COMPUTE, REPLAY)))
         return intersection_s(transfers, ops)
 
     def rates(self, row, slices):

@@ -15,6 +15,7 @@ void add_run(const SweepResult& result, Json& json) {
   const simulate::Run& run = result.run;
   json["step_ns"] = run.step_ns;
   json["fraction_of_ideal"] = fraction_of_ideal(run);
+  if (!run.replays.empty()) json["replay_ns"] = run.replay_ns;
   json["stall_ns"] = run.stall_ns;
   json["ssd_bytes_written"] = run.ssd_bytes_written;
   json["ssd_bytes_read"] = run.ssd_bytes_read;

@@ -15,6 +15,7 @@ using Json = nlohmann::ordered_json;
 constexpr int kComputeRow = 1;
 constexpr int kStallRow = 2;
 constexpr int kFirstChannelRow = 3;
+constexpr int kReplayRow = 8;  // only in timelines with replays
 
 double microseconds(int64_t time_ns) { return static_cast<double>(time_ns) / 1e3; }
 
@@ -39,12 +40,16 @@ class Timeline {
   void name_rows() {
     const char* rows[] = {"compute",       "stall",          "SSD to device", "host to device",
                           "device to SSD", "device to host", "drops"};
-    for (int row = 0; row < std::size(rows); ++row)
-      events_.push_back({{"ph", "M"},
-                         {"name", "thread_name"},
-                         {"pid", 1},
-                         {"tid", kComputeRow + row},
-                         {"args", {{"name", rows[row]}}}});
+    for (int row = 0; row < std::size(rows); ++row) name_row(kComputeRow + row, rows[row]);
+    if (!run_.replays.empty()) name_row(kReplayRow, "replays");
+  }
+
+  void name_row(int row, const char* name) {
+    events_.push_back({{"ph", "M"},
+                       {"name", "thread_name"},
+                       {"pid", 1},
+                       {"tid", row},
+                       {"args", {{"name", name}}}});
   }
 
   void add_span(int row, const std::string& name, int64_t start_ns, int64_t end_ns, Json details) {
@@ -78,7 +83,7 @@ class Timeline {
       const std::string name = "replay of " + trace_.ops[replay.op].name;
       if (replay.start_ns > free_ns)
         add_span(kStallRow, "before " + name, free_ns, replay.start_ns, {{"op", op}});
-      add_span(kComputeRow, name, replay.start_ns, replay.end_ns,
+      add_span(kReplayRow, name, replay.start_ns, replay.end_ns,
                {{"op", replay.op}, {"before_op", op}});
       free_ns = replay.end_ns;
     }

@@ -14,8 +14,9 @@ namespace teraio::simulate {
 // per tier and direction, and peaks. The text ends in a newline.
 std::string run_json(const Run& run);
 
-// Writes a timeline as Chrome trace events, which ui.perfetto.dev and chrome://tracing open: ops
-// and stalls, a row per channel, and the device memory in use. Compresses when the name ends in
+// Writes a timeline as Chrome trace events, which ui.perfetto.dev and chrome://tracing open: ops,
+// stalls and replays, a row per channel, and the device memory in use. Compresses when the name
+// ends in
 // ".gz". Requires that `run` has op_start_ns and is a run of `trace`. A failure names the file.
 Status write_timeline(const Run& run, const trace::Trace& trace, const std::filesystem::path& path);
 

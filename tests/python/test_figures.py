@@ -28,6 +28,11 @@ def test_transfers_beside_compute_count_once():
     assert timeline.overlapped_s() == pytest.approx(3)
 
 
+def test_a_replay_counts_as_an_op():
+    timeline = Timeline([event(1, 0, 2), event(8, 2, 1), event(3, 1, 2, 40)], 3)
+    assert timeline.overlapped_s() == pytest.approx(2)
+
+
 def test_what_passes_the_end_of_a_step_belongs_to_its_start():
     timeline = Timeline([event(1, 10, 4), event(5, 13, 2, 20)], 4)  # the step starts at 10 s
     assert timeline.rates(5, 4) == pytest.approx([10, 0, 0, 10])

@@ -14,6 +14,7 @@ RUN_FIELDS = {
     "ideal_ns",
     "step_ns",
     "fraction_of_ideal",
+    "replay_ns",
     "stall_ns",
     "stall_by_cause",
     "ssd_bytes_written",
@@ -52,6 +53,33 @@ def test_plan_prints_what_it_promises(teraio, tmp_path):
     assert re.search(r"written +read +peak", said)
     for row in ("device", "host", "SSD"):
         assert re.search(rf"^{row} .*B$", said, re.MULTILINE)
+
+
+L8_ON_ONE_DRIVE = given("l8", "h100_ssd4")
+
+
+def test_plans_with_replays_are_made_simulated_and_explained(teraio, tmp_path):
+    plan = tmp_path / "plan.json"
+    said = teraio("plan", *L8_ON_ONE_DRIVE, "--recompute", "cheap", "--out", plan)
+    assert re.search(r"[0-9.]+ m?s of it for [0-9]+ replays, which make discarded tensors", said)
+    assert re.search(r"no plan without replays is faster than [0-9.]+ s", said)
+    written = json.loads(plan.read_text())
+    assert written["format"] == "teraio-plan/2"
+    actions = {m["action"]: set(m) for m in written["migrations"]}
+    for action in ("discard", "recompute"):
+        assert actions[action] == {"tensor", "action", "trigger_op", "deadline_op"}
+    run = json.loads(teraio("simulate", *L8_ON_ONE_DRIVE, "--plan", plan, "--json"))
+    assert run["replay_ns"] > 0
+    assert run["fraction_of_ideal"] > 0.9
+    assert run["step_ns"] == run["ideal_ns"] + run["replay_ns"] + run["stall_ns"]
+    said = teraio("explain", *L8_ON_ONE_DRIVE, "--plan", plan)
+    assert re.search(r"^no replays ", said, re.MULTILINE)
+
+
+def test_recompute_off_is_the_plan_without_the_option(teraio, tmp_path):
+    teraio("plan", *VIT, "--out", tmp_path / "a.json")
+    teraio("plan", *VIT, "--recompute", "off", "--prefer", "speed", "--out", tmp_path / "b.json")
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
 
 
 def test_plan_is_the_same_each_time_plain_and_compressed(teraio, tmp_path):
@@ -169,7 +197,8 @@ def test_compare_has_every_policy_beside_ideal_and_bound(teraio):
         "Algorithm 1",
         "TERAIO, fast",
         "TERAIO, best",
-        "bound: no plan is faster",
+        "TERAIO, best, recompute",
+        "bound: no plan without replays is faster",
         "ideal: memory without limit",
     ):
         assert re.search(rf"^{re.escape(row)} ", said, re.MULTILINE), row

@@ -199,7 +199,8 @@ TEST_F(ReplayTest, TheTimelineShowsReplaysAndTheirMemory) {
   bool shows_replay = false;
   for (const auto& event : events) {
     if (event["name"] == "device memory") levels[event["ts"]] = event["args"]["bytes"];
-    shows_replay |= event["name"] == "replay of op0" && event["ts"] == 2.1 && event["dur"] == 0.1;
+    shows_replay |= event["name"] == "replay of op0" && event["tid"] == 8 && event["ts"] == 2.1 &&
+                    event["dur"] == 0.1;
   }
   EXPECT_TRUE(shows_replay);
   EXPECT_EQ(levels, (std::map<double, int64_t>{
