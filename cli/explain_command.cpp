@@ -8,6 +8,7 @@
 #include "analysis/bounds.h"
 #include "analysis/explanation.h"
 #include "analysis/planned_run.h"
+#include "analysis/replay_bounds.h"
 #include "analysis/write_trade_off.h"
 #include "base/units.h"
 #include "commands.h"
@@ -65,7 +66,10 @@ class ExplainCommand {
                  percent(run.step_ns - bounds.best_ns(), bounds.best_ns()),
                  format_duration(bounds.best_ns()));
     else
-      fmt::print("no plan without replays is faster than {}\n\n",
+      fmt::print("no plan is faster than {}, none without replays than {}\n\n",
+                 format_duration(
+                     analysis::lower_bounds_with_replays(given.trace, given.hardware, given.limits)
+                         .best_ns()),
                  format_duration(bounds.best_ns()));
   }
 
