@@ -121,8 +121,10 @@ test-python: build
 	@$(python) $(pytest) -m "not full"
 
 test-python-full: build
-	@$(python) $(pytest) -m full
+	@$(python) $(pytest) -m full --durations=20
 
+# The full level of the newest PyTorch is that of the tests whose programs reach into PyTorch.
+depending_on_pytorch := collectives compiled higher_order matrix programs ranks session
 test-newest: $(VENV_NEWEST)/.ready
 ifeq ($(TERAIO_SKIP_NEWEST),1)
 	@echo "TERAIO_SKIP_NEWEST=1: not tested against the newest PyTorch"
@@ -130,7 +132,8 @@ else
 	@echo "Building for PyTorch $$($(python_newest) -c 'from torch.version import __version__; print(__version__)')"
 	@$(python_newest) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps \
 	  --config-settings=build-dir=$(BUILD)-newest .
-	@$(python_newest) $(pytest) tests/python
+	@$(python_newest) $(pytest) -m "not full" tests/python
+	@$(python_newest) $(pytest) -m full $(depending_on_pytorch:%=tests/python/test_%.py)
 endif
 
 # Only the layers of raw memory and of threads are sanitized; sanitizing all layers would take
