@@ -15,75 +15,40 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "io/retrying_io.h"
-#include "storage/store_session.h"
-#include "testing/gated_io.h"
+#include "storage/gated_store.h"
 
 namespace teraio::storage {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
-using testing::Gate;
-using testing::GatedIo;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::PageMemory;
 using ::testing::SizeIs;
 using testing::StoreSession;
 using testing::Submitted;
 
 constexpr int64_t kRequestBytes = 64 * kKiB;
-constexpr int64_t kDriveBytes = 32 * kMiB;
 
-class StripedStoreTest : public ::testing::Test {
+class StripedStoreTest : public testing::GatedStore {
  protected:
-  void open(std::vector<double> weights, int32_t queue_depth, int32_t planned_write_depth = 64) {
-    std::vector<DriveSpec> drives;
-    for (const double weight : weights) {
-      gates_.push_back(std::make_unique<Gate>());
-      DriveSpec& drive = drives.emplace_back();
-      drive.name = "drive" + std::to_string(drives.size() - 1);
-      drive.capacity_bytes = kDriveBytes;
-      drive.weight = weight;
-      drive.io = std::make_unique<GatedIo>(*gates_.back());
-    }
+  void open(const std::vector<double>& weights, int32_t queue_depth,
+            int32_t planned_write_depth = 64) {
     StripedStoreOptions options;
     options.request_bytes = kRequestBytes;
     options.queue_depth = queue_depth;
     options.planned_write_depth = planned_write_depth;
-    auto store = std::make_unique<StripedStore>(std::move(drives), options, clock_);
-    store_ = store.get();
-    session_ = std::make_unique<StoreSession>(std::move(store));
+    GatedStore::open(weights, options);
   }
 
-  void TearDown() override {
-    for (const auto& gate : gates_) gate->open();
-    session_.reset();
-  }
-
-  Gate& gate(size_t drive = 0) { return *gates_[drive]; }
-  StoreSession& session() { return *session_; }
-  StripedStore& store() { return *store_; }
-  PageMemory& memory() { return memory_; }
-
-  int64_t now_ns() const { return clock_.now_ns(); }
-  void pass_time(int64_t duration_ns) { clock_.advance_to(clock_.now_ns() + duration_ns); }
   // Ends the requests in flight on one drive. Its next requests have started on return.
   void end_in_flight(size_t drive) {
     for (const io::IoRequest& request : gate(drive).in_flight()) gate(drive).end(request);
     gate(drive).begun();
   }
 
-  // An extent that can be read.
-  Extent written(int64_t size_bytes) {
-    for (const auto& gate : gates_) gate->open();
-    const Extent extent = session().reserve(size_bytes);
-    EXPECT_TRUE(session().wait(write(extent)).status.ok());
-    for (const auto& gate : gates_) gate->close();
-    return extent;
-  }
   Submitted read(const Extent& extent, int64_t deadline = 0) {
-    return session().submit(io::Direction::kRead, extent, memory_, Priority::kPlanned, deadline);
+    return session().submit(io::Direction::kRead, extent, memory(), Priority::kPlanned, deadline);
   }
   // The drive has started the read on return.
   Submitted begun_read(const Extent& extent) {
@@ -92,10 +57,10 @@ class StripedStoreTest : public ::testing::Test {
     return submitted;
   }
   Submitted urgent_read(const Extent& extent) {
-    return session().submit(io::Direction::kRead, extent, memory_, Priority::kUrgent);
+    return session().submit(io::Direction::kRead, extent, memory(), Priority::kUrgent);
   }
   Submitted write(const Extent& extent, Priority priority = Priority::kPlanned) {
-    return session().submit(io::Direction::kWrite, extent, memory_, priority);
+    return session().submit(io::Direction::kWrite, extent, memory(), priority);
   }
 
   // Ends the requests in flight one at a time. Returns the offsets of those that start then, in
@@ -119,13 +84,6 @@ class StripedStoreTest : public ::testing::Test {
       count += request.direction == direction;
     return count;
   }
-
- private:
-  VirtualClock clock_;
-  std::vector<std::unique_ptr<Gate>> gates_;
-  PageMemory memory_{24 * kMiB};
-  StripedStore* store_ = nullptr;
-  std::unique_ptr<StoreSession> session_;
 };
 
 TEST_F(StripedStoreTest, UrgentReadsPassPlannedOnes) {

@@ -3,15 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <memory>
-#include <string>
 #include <vector>
 
-#include "base/clock.h"
-#include "base/units.h"
-#include "storage/store_session.h"
-#include "storage/striped_store.h"
-#include "testing/gated_io.h"
+#include "storage/gated_store.h"
 
 namespace teraio::storage {
 namespace {
@@ -20,60 +14,34 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::Field;
-using testing::Gate;
-using testing::GatedIo;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::PageMemory;
-using testing::StoreSession;
 using testing::Submitted;
 
 constexpr int64_t kRequestBytes = kStripedBytes / 2;
 constexpr int64_t kTimeoutNs = 30'000'000'000;
 
-class Unanswered : public ::testing::Test {
+class Unanswered : public testing::GatedStore {
  protected:
   void open(size_t drive_count, int64_t io_timeout_ns = kTimeoutNs, int32_t queue_depth = 1) {
-    std::vector<DriveSpec> drives;
-    for (size_t i = 0; i < drive_count; ++i) {
-      gates_.push_back(std::make_unique<Gate>());
-      DriveSpec& drive = drives.emplace_back();
-      drive.name = "drive" + std::to_string(i);
-      drive.capacity_bytes = 32 * kMiB;
-      drive.io = std::make_unique<GatedIo>(*gates_.back());
-    }
     StripedStoreOptions options;
     options.request_bytes = kRequestBytes;
     options.queue_depth = queue_depth;
     options.io_timeout_ns = io_timeout_ns;
-    auto store = std::make_unique<StripedStore>(std::move(drives), options, clock_);
-    store_ = store.get();
-    session_ = std::make_unique<StoreSession>(std::move(store));
-  }
-  void TearDown() override {
-    for (const auto& gate : gates_) gate->open();
-    session_.reset();
+    GatedStore::open(std::vector(drive_count, 1.0), options);
   }
 
-  Gate& gate(size_t drive = 0) { return *gates_[drive]; }
-  StripedStore& store() { return *store_; }
-  StoreSession& session() { return *session_; }
+  // Extents over all drives.
+  int64_t size_bytes() const { return kRequestBytes * static_cast<int64_t>(drive_count()); }
+  Extent written() { return GatedStore::written(size_bytes()); }
+  Extent reserved() { return session().reserve(size_bytes()); }
 
-  // An extent over all drives that can be read.
-  Extent written() {
-    const Extent extent = reserved();
-    for (const auto& gate : gates_) gate->open();
-    EXPECT_TRUE(session().wait(start(io::Direction::kWrite, extent)).status.ok());
-    for (const auto& gate : gates_) gate->close();
-    return extent;
-  }
-  Extent reserved() { return session().reserve(kRequestBytes * std::ssize(gates_)); }
   Submitted start(io::Direction direction, const Extent& extent) {
-    return session().submit(direction, extent, memory_);
+    return session().submit(direction, extent, memory());
   }
   // All drives have begun what their windows hold.
   void begin() {
-    for (const auto& gate : gates_) gate->begun();
+    for (size_t drive = 0; drive < drive_count(); ++drive) gate(drive).begun();
   }
   // The store knows of the answers on return.
   void let_answer(size_t drive) {
@@ -81,19 +49,12 @@ class Unanswered : public ::testing::Test {
     gate(drive).begun();
   }
   void pass_time(int64_t duration_ns) {
-    clock_.advance_to(clock_.now_ns() + duration_ns);
+    GatedStore::pass_time(duration_ns);
     store().fail_unanswered();
   }
   int32_t call_count(const Submitted& submitted) {
     return session().completions().call_count(submitted.ticket);
   }
-
- private:
-  VirtualClock clock_;
-  std::vector<std::unique_ptr<Gate>> gates_;
-  PageMemory memory_{2 * kStripedBytes};
-  StripedStore* store_ = nullptr;
-  std::unique_ptr<StoreSession> session_;
 };
 
 TEST_F(Unanswered, AWriteFailsAfterTheLimitAndEndsWhenTheDriveAnswers) {
