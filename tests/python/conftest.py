@@ -1,6 +1,7 @@
 """What the Python tests share: running commands, and a small job for those that plan."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -41,6 +42,40 @@ def execute(tmp_path):
         )
 
     return execute
+
+
+@pytest.fixture
+def two_drives(tmp_path):
+    """The folders of two drives."""
+    folders = [tmp_path / "drive0", tmp_path / "drive1"]
+    for folder in folders:
+        folder.mkdir()
+    return folders
+
+
+@pytest.fixture
+def spawn():
+    """Starts a program, perhaps with a library preloaded, and returns its process with pipes of
+    text. Kills those that are still running at the end of the test."""
+    processes = []
+
+    def spawn(command, preload=None):
+        environment = os.environ | ({} if preload is None else {"LD_PRELOAD": str(preload)})
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        processes.append(process)
+        return process
+
+    yield spawn
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
 
 
 @pytest.fixture

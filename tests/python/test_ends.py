@@ -1,11 +1,9 @@
 """However a process ends while it trains: exit code, last words, and nothing left on the drives,
 which work or refuse writes (testing/faulty_drives)."""
 
-import os
 import random
 import re
 import signal
-import subprocess
 import sys
 import time
 
@@ -63,48 +61,29 @@ with teraio.offload("3MB", ssd=ssd, ssd_capacity="64MB"):
 
 
 @pytest.fixture
-def ssd(tmp_path):
-    """The folders of two drives."""
-    folders = [tmp_path / "drive0", tmp_path / "drive1"]
-    for folder in folders:
-        folder.mkdir()
-    return folders
-
-
-@pytest.fixture
-def started(tmp_path, ssd):
+def started(tmp_path, two_drives, spawn):
     """Starts a program, and returns its process when it trains with I/O under way."""
     (tmp_path / "train.py").write_text(TRAINING)
-    processes = []
 
     def started(how, drives="good"):
         is_failing = drives == "failing"
         rates = bytes(Rates(write_error=0.05, late=0.1)).hex() if is_failing else ""
-        environment = os.environ | ({"LD_PRELOAD": str(LIBRARY)} if is_failing else {})
-        process = subprocess.Popen(
-            [sys.executable, tmp_path / "train.py", how, rates, *ssd],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
+        process = spawn(
+            [sys.executable, tmp_path / "train.py", how, rates, *two_drives],
+            preload=LIBRARY if is_failing else None,
         )
-        processes.append(process)
         line = process.stdout.readline()
         assert line == "training 0o600\n", (line, process.stderr.read() if not line else "")
         return process
 
-    yield started
-    for process in processes:
-        if process.poll() is None:
-            process.kill()
-            process.communicate()
+    return started
 
 
-def assert_ended(process, ssd, code, text):
+def assert_ended(process, two_drives, code, text):
     """Nothing of ours is left. Apart from the log, `text` is among the last words, which are empty
     if it is, and no C++ error is."""
     words = process.communicate(timeout=120)[1]
-    assert [name for folder in ssd for name in folder.iterdir()] == []
+    assert [name for folder in two_drives for name in folder.iterdir()] == []
     assert process.returncode == code, words
     own = [line for line in words.splitlines() if not re.match(r"\[\d{4}-.*?\] \[", line)]
     assert "terminate called" not in words
@@ -125,26 +104,26 @@ DRIVES = ["good", pytest.param("failing", marks=pytest.mark.full)]
         pytest.param("killed child", 0, "", marks=pytest.mark.full),
     ],
 )
-def test_ends_by_itself(started, ssd, how, code, text, drives):
-    assert_ended(started(how, drives), ssd, code, text)
+def test_ends_by_itself(started, two_drives, how, code, text, drives):
+    assert_ended(started(how, drives), two_drives, code, text)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("drives", ["good", "failing"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_ends_by_a_signal(started, ssd, number, drives):
+def test_ends_by_a_signal(started, two_drives, number, drives):
     chance = random.Random(1)
     for _ in range(3):
         process = started("signal", drives)
         time.sleep(chance.random() / 5)
         process.send_signal(number)
-        assert_ended(process, ssd, -number, "")
+        assert_ended(process, two_drives, -number, "")
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("drives", ["good", "failing"])
 @pytest.mark.parametrize("times", [1, 2])
-def test_ends_by_ctrl_c(started, ssd, times, drives):
+def test_ends_by_ctrl_c(started, two_drives, times, drives):
     """Python's own ending: a traceback, and the exit status of SIGINT."""
     chance = random.Random(times)
     for _ in range(3):
@@ -152,4 +131,4 @@ def test_ends_by_ctrl_c(started, ssd, times, drives):
         for _ in range(times):
             time.sleep(chance.random() / 20)
             process.send_signal(signal.SIGINT)
-        assert_ended(process, ssd, -signal.SIGINT, "KeyboardInterrupt")
+        assert_ended(process, two_drives, -signal.SIGINT, "KeyboardInterrupt")

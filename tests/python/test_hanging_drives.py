@@ -1,14 +1,10 @@
 """Drives that do not answer (testing/faulty_drives): Ctrl-C, the end, and --io-timeout."""
 
-import os
 import signal
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-
-LIBRARY = Path(__file__).parents[2] / "build" / "testing" / "faulty_drives" / "libfaulty_drives.so"
+from faulty_trainings import LIBRARY
 
 # Tensors of 1 MB within a budget of 6 MB: most of them are on the drives.
 HEAD = """\
@@ -40,41 +36,20 @@ def session(**options):
 
 
 @pytest.fixture
-def drives(tmp_path):
-    folders = [tmp_path / "drive0", tmp_path / "drive1"]
-    for folder in folders:
-        folder.mkdir()
-    return folders
-
-
-@pytest.fixture
-def start(tmp_path, drives):
+def start(tmp_path, two_drives, spawn):
     """Starts a program on one or both drives; `options` of `teraio run` start it so."""
-    processes = []
 
     def start(program, options=None, drive_count=1):
         (tmp_path / "train.py").write_text(HEAD + program)
         command = [sys.executable]
-        used = drives[:drive_count]
+        used = two_drives[:drive_count]
         if options is not None:
             command += ["-m", "teraio", "run", "--device-budget", "6MB", "--ssd-capacity", "64MB"]
-            command += ["--ssd", drives[0], *options]
+            command += ["--ssd", two_drives[0], *options]
         command += [tmp_path / "train.py", *used]
-        process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"LD_PRELOAD": str(LIBRARY)},
-        )
-        processes.append(process)
-        return process
+        return spawn(command, preload=LIBRARY)
 
-    yield start
-    for process in processes:
-        if process.poll() is None:
-            process.kill()
-            process.communicate()
+    return start
 
 
 def line_of(process):
@@ -92,7 +67,7 @@ def end_of(process, drives):
 
 
 @pytest.mark.parametrize("direction", ["READS", "WRITES"])
-def test_interrupt_under_teraio_run(start, drives, direction):
+def test_interrupt_under_teraio_run(start, two_drives, direction):
     process = start(
         f"""
 tensors = new_tensors()
@@ -110,13 +85,13 @@ except KeyboardInterrupt as interrupt:
     )
     assert line_of(process) == "hangs"
     process.send_signal(signal.SIGINT)
-    out, err = end_of(process, drives)
+    out, err = end_of(process, two_drives)
     assert out.startswith("caught"), err
     assert "KeyboardInterrupt" in err
     assert process.returncode == -signal.SIGINT, err
 
 
-def test_second_interrupt_ends_the_end_and_names_what_is_lost(start, drives):
+def test_second_interrupt_ends_the_end_and_names_what_is_lost(start, two_drives):
     process = start("""
 with session() as run:
     tensors = new_tensors()
@@ -137,13 +112,13 @@ with session() as run:
     process.send_signal(signal.SIGINT)
     assert line_of(process) == "ends"
     process.send_signal(signal.SIGINT)
-    err = end_of(process, drives)[1]
+    err = end_of(process, two_drives)[1]
     assert "of 12 tensors did not come back: " in err
     assert "has not answered a read of" in err.splitlines()[-1], err
     assert process.returncode == -signal.SIGINT
 
 
-def test_op_goes_on_when_the_handler_raises_nothing(start, drives):
+def test_op_goes_on_when_the_handler_raises_nothing(start, two_drives):
     process = start("""
 def handle(number, frame):
     print("handled", flush=True)
@@ -159,12 +134,12 @@ print(*(int(tensor.unique()) for tensor in tensors))
 """)
     assert line_of(process) == "hangs"
     process.send_signal(signal.SIGINT)
-    out, err = end_of(process, drives)
+    out, err = end_of(process, two_drives)
     assert out.splitlines() == ["handled", " ".join(str(number + 2) for number in range(12))], err
     assert process.returncode == 0
 
 
-def test_interrupt_while_the_main_thread_waits_in_cpp_for_another(start, drives):
+def test_interrupt_while_the_main_thread_waits_in_cpp_for_another(start, two_drives):
     process = start("""
 answer = torch.futures.Future()
 def run():
@@ -191,12 +166,12 @@ with session():
 """)
     assert line_of(process) == "hangs"
     process.send_signal(signal.SIGINT)
-    out, err = end_of(process, drives)
+    out, err = end_of(process, two_drives)
     assert out.splitlines() == ["thread KeyboardInterrupt", "main"], err
     assert process.returncode == 0, err
 
 
-def test_writes_that_hang_go_to_the_other_drive(start, drives):
+def test_writes_that_hang_go_to_the_other_drive(start, two_drives):
     process = start(
         """
 with session(io_timeout=0.5) as run:
@@ -213,7 +188,7 @@ print(*(int(tensor.unique()) for tensor in tensors))
 """,
         drive_count=2,
     )
-    out, err = end_of(process, drives)
+    out, err = end_of(process, two_drives)
     values = " ".join(str(number + 4) for number in range(12))
     assert out.splitlines()[-3:] == ["1 0", "True", values], out + err
     assert process.returncode == 0
@@ -221,7 +196,7 @@ print(*(int(tensor.unique()) for tensor in tensors))
     assert "it is left alone until it answers" in err
 
 
-def test_read_that_hangs_is_an_error_that_names_tensor_and_drive(start, drives):
+def test_read_that_hangs_is_an_error_that_names_tensor_and_drive(start, two_drives):
     process = start("""
 with session(io_timeout=0.5) as run:
     tensors = new_tensors()
@@ -236,7 +211,7 @@ with session(io_timeout=0.5) as run:
         torch.ones(1).add_(1)
     print(len([tensor.sum() for tensor in tensors]))
 """)
-    out, err = end_of(process, drives)
+    out, err = end_of(process, two_drives)
     assert "did not come back" in out and "tensor " in out, out + err
     assert "drive0) has not answered a read of" in out
     assert out.splitlines()[-1] == "12", err
