@@ -72,8 +72,7 @@ class JsonNode {
 class JsonDocument {
  public:
   // status() fails when the file cannot be read, does not fit into the memory, is not JSON, or its
-  // field "format" is none of `formats`,
-  // which are constants.
+  // field "format" is none of `formats`. The views must outlive the document.
   JsonDocument(const std::filesystem::path& path, std::initializer_list<std::string_view> formats);
   JsonDocument(const std::filesystem::path& path, std::string_view format)
       : JsonDocument(path, {format}) {}

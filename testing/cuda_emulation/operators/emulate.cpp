@@ -118,13 +118,13 @@ class Call {
 
   // Tensors that the kernel has resized into other memory: the device's take shape and bytes.
   void store_resized() {
-    for (const auto& [ours, theirs] : operands_.written()) {
-      const bool is_same = ours.sizes() == theirs.sizes() &&
-                           ours.const_data_ptr() == shadow_of(theirs.const_data_ptr());
+    for (const auto& [cpu, device] : operands_.written()) {
+      const bool is_same = cpu.sizes() == device.sizes() &&
+                           cpu.const_data_ptr() == shadow_of(device.const_data_ptr());
       if (is_same) continue;
-      theirs.resize_(ours.sizes());
-      theirs.unsafeGetTensorImpl()->set_sizes_and_strides(ours.sizes(), ours.strides());
-      run_in_order(stream(), "store a resized tensor", [from = ours, to = on_cpu(theirs)] {
+      device.resize_(cpu.sizes());
+      device.unsafeGetTensorImpl()->set_sizes_and_strides(cpu.sizes(), cpu.strides());
+      run_in_order(stream(), "store a resized tensor", [from = cpu, to = on_cpu(device)] {
         const BelowAutograd below;
         to.copy_(from);
       });
