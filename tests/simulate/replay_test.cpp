@@ -8,8 +8,7 @@
 #include "base/json_file.h"
 #include "simulate/replayed_trace.h"
 #include "simulate/run_file.h"
-#include "simulate/scenario.h"
-#include "simulate/simulator.h"
+#include "simulate/simulation.h"
 
 namespace teraio::simulate {
 namespace {
@@ -19,9 +18,9 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 // a = f(weight) takes 100 ns. Op 1 needs 1000 bytes of workspace, op 2 uses a again.
-class ReplayTest : public ::testing::Test {
+class ReplayTest : public Simulation {
  protected:
-  ReplayTest() {
+  ReplayTest() : Simulation(round_machine(10'000, 10'000)) {
     weight = builder.persistent(100);
     a = builder.transient(1000);
     builder.op(100, {.reads = {weight}, .writes = {a}, .replayable = true});
@@ -30,22 +29,6 @@ class ReplayTest : public ::testing::Test {
     limits.device_budget_bytes = 1500;
   }
 
-  simulate::Run run(std::vector<plan::Migration> migrations) {
-    Result<simulate::Run> result =
-        simulate(builder.trace(), hardware, limits, {"test", migrations});
-    EXPECT_TRUE(result.ok()) << result.status().message();
-    return result.ok() ? *result : simulate::Run();
-  }
-  std::string failure(std::vector<plan::Migration> migrations) {
-    Result<simulate::Run> result =
-        simulate(builder.trace(), hardware, limits, {"test", migrations});
-    EXPECT_FALSE(result.ok()) << "simulated in " << (result.ok() ? result->step_ns : 0) << " ns";
-    return result.status().message();
-  }
-
-  TraceBuilder builder;
-  hardware::Hardware hardware = round_machine(10'000, 10'000);
-  plan::Limits limits;
   trace::TensorIndex weight;
   trace::TensorIndex a;
 };

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "simulate/scenario.h"
+#include "simulate/simulation.h"
 
 namespace teraio::simulate {
 namespace {
@@ -14,9 +14,9 @@ using ::testing::StartsWith;
 
 // A tensor `weight` that ops 0 and 3 read, 1000 bytes, while ops 1 and 2 need room for other
 // things.
-class SimulatorTest : public ::testing::Test {
+class SimulatorTest : public Simulation {
  protected:
-  SimulatorTest() {
+  SimulatorTest() : Simulation(round_machine(2000, 10'000)) {
     weight = builder.persistent(1000);
     builder.op(100, {.reads = {weight}});
     builder.op(2000, {.workspace_bytes = 1000});
@@ -24,22 +24,6 @@ class SimulatorTest : public ::testing::Test {
     builder.op(100, {.reads = {weight}});
   }
 
-  simulate::Run run(std::vector<plan::Migration> migrations) {
-    Result<simulate::Run> result =
-        simulate(builder.trace(), hardware, limits, {"test", migrations});
-    EXPECT_TRUE(result.ok()) << result.status().message();
-    return result.ok() ? *result : simulate::Run();
-  }
-  std::string failure(std::vector<plan::Migration> migrations) {
-    Result<simulate::Run> result =
-        simulate(builder.trace(), hardware, limits, {"test", migrations});
-    EXPECT_FALSE(result.ok()) << "simulated in " << (result.ok() ? result->step_ns : 0) << " ns";
-    return result.status().message();
-  }
-
-  TraceBuilder builder;
-  hardware::Hardware hardware = round_machine(2000, 10'000);
-  plan::Limits limits;
   trace::TensorIndex weight;
 };
 
