@@ -50,6 +50,12 @@ c10::StorageImpl* storage_of(const py::handle& object) {
   return torch::createStorage(object.ptr()).unsafeGetStorageImpl();
 }
 
+// Raises for a call that a handler of signals may have ended. Needs the GIL.
+void raise_unless_done(const Status& status) {
+  if (status.code() == ErrorCode::kInterrupted) throw_interrupt(status);
+  raise_unless_ok(status);
+}
+
 // Returns the storage's handle. If no op of the running session has used the storage yet, adopts
 // it, so that its address does not change later.
 TensorHandle* adopted_handle_of(c10::StorageImpl& storage) {
@@ -355,16 +361,14 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   py::class_<Session>(module, "Session")
       .def(py::init([](const py::kwargs& kwargs) {
         SessionOptions options = options_from(kwargs);
-        return value_or_raise(without_gil([&] { return Session::open(std::move(options)); }));
+        auto session = without_gil([&] { return Session::open(std::move(options)); });
+        raise_unless_done(session.status());
+        return std::move(*session);
       }))
       .def("find_aliases", &aliases)
       .def("start", [](Session& session) { raise_unless_ok(session.start()); })
       .def("stop",
-           [](Session& session) {
-             const Status status = without_gil([&] { return session.stop(); });
-             if (status.code() == ErrorCode::kInterrupted) throw_interrupt(status);
-             raise_unless_ok(status);
-           })
+           [](Session& session) { raise_unless_done(without_gil([&] { return session.stop(); })); })
       .def("discard", &Session::discard, no_gil())
       .def("is_running", &Session::is_running)
       .def(

@@ -36,10 +36,13 @@ class Interrupts final : public engine::WaitInterrupt {
   // May run handlers of signals, with the GIL. What they raise is kept for throw_interrupt().
   bool ends_call() override;
 
+  // Runs the handlers of signals that have come, with the GIL, if this is Python's main thread.
+  // True: one has raised an error, which is kept for throw_interrupt(). Needs no start().
+  bool handle_signals();
+
  private:
   Interrupts() = default;
   bool is_main_thread() const;
-  bool handle_signals();
   bool does_main_thread_answer(uint64_t count) const;
 
   uint64_t main_thread_ = 0;   // as PyThread_get_thread_ident() returns it

@@ -45,6 +45,7 @@ Result<probe::DriveProbe> measured_share(const std::filesystem::path& directory,
                                          const SessionOptions& options, int32_t rank_count) {
   probe::ProbeOptions probe_options;
   probe_options.progress = options.progress;
+  probe_options.is_interrupted = [] { return Interrupts::instance().handle_signals(); };
   Result<probe::DriveProbe> probe =
       cached_or_measured(options.cache_directory, directory, probe_options);
   if (!probe.ok()) return probe;

@@ -52,7 +52,7 @@ LoadMemory DriveLoadGenerator::memory() const {
 
 Result<std::unique_ptr<DriveLoadGenerator>> DriveLoadGenerator::open(
     const std::vector<storage::SsdDirectory>& directories, int64_t file_bytes,
-    storage::SsdStoreOptions options) {
+    storage::SsdStoreOptions options, StopRequest stop) {
   std::unique_ptr<DriveLoadGenerator> load(new DriveLoadGenerator(options.request_bytes));
   const int64_t size_bytes =
       align_up(std::max(file_bytes, LoadGenerator::least_bytes(kTransferBytes)), kTransferBytes);
@@ -60,7 +60,8 @@ Result<std::unique_ptr<DriveLoadGenerator>> DriveLoadGenerator::open(
   auto store = open_ssd_store(directories, options, load->clock_);
   if (!store.ok()) return store.status();
   load->store_ = std::move(*store);
-  load->load_ = std::make_unique<LoadGenerator>(*load->store_, kTransferBytes, load->memory());
+  load->load_ = std::make_unique<LoadGenerator>(*load->store_, kTransferBytes, load->memory(),
+                                                std::move(stop));
   TERAIO_RETURN_IF_ERROR(load->load_->fill(size_bytes));
   const Result<storage::Extent> small = load->reserve(io::kBlockBytes);
   if (!small.ok()) return small.status();

@@ -26,10 +26,11 @@ struct UrgentLatency {
 class DriveLoadGenerator {
  public:
   // Allocates `file_bytes` (at least 96 MiB) in the directories and writes all of it. Ignores
-  // `options.capacity_bytes`. Fails like open_ssd_store(), or if a write fails.
+  // `options.capacity_bytes`. Fails like open_ssd_store(), if a write fails, or with kInterrupted,
+  // as run() and run_until_settled() do, when `stop` comes.
   static Result<std::unique_ptr<DriveLoadGenerator>> open(
       const std::vector<storage::SsdDirectory>& directories, int64_t file_bytes,
-      storage::SsdStoreOptions options);
+      storage::SsdStoreOptions options, StopRequest stop = StopRequest());
   ~DriveLoadGenerator();
 
   // Keeps the chosen directions busy for this time.

@@ -7,6 +7,8 @@ namespace {
 
 size_t index_of(io::Direction direction) { return static_cast<size_t>(direction); }
 
+Status interrupted() { return Status(ErrorCode::kInterrupted, "the measurement was interrupted"); }
+
 }  // namespace
 
 LoadGenerator::~LoadGenerator() {
@@ -21,12 +23,17 @@ Status LoadGenerator::fill(int64_t tier_bytes) {
     if (!extent.ok()) return extent.status();
     extents_[i % 2].push_back(*extent);
   }
+  std::vector<storage::TransferId> writes;
   for (const auto& half : extents_)
-    for (const storage::Extent& extent : half) submit(io::Direction::kWrite, 0, extent);
+    for (const storage::Extent& extent : half)
+      writes.push_back(submit(io::Direction::kWrite, 0, extent));
   Status status;
   for (int64_t i = 0; i < count; ++i) {
     const Status one = wait_for_ending().completion.status;
     if (status.ok()) status = one;
+    if (!status.ok() || !stop_.has_come()) continue;
+    status = interrupted();
+    for (const storage::TransferId write : writes) store_.cancel(write);
   }
   return status;
 }
@@ -36,8 +43,9 @@ const storage::Extent& LoadGenerator::next_extent(io::Direction direction) {
   return half[next_[index_of(direction)]++ % half.size()];
 }
 
-void LoadGenerator::submit(io::Direction direction, int32_t lane, const storage::Extent& extent,
-                           storage::Priority priority) {
+storage::TransferId LoadGenerator::submit(io::Direction direction, int32_t lane,
+                                          const storage::Extent& extent,
+                                          storage::Priority priority) {
   storage::Transfer transfer;
   transfer.direction = direction;
   transfer.extent = extent;
@@ -48,7 +56,7 @@ void LoadGenerator::submit(io::Direction direction, int32_t lane, const storage:
     endings_.push_back({direction, lane, completion});
     ended_.notify_one();
   };
-  store_.submit(std::move(transfer));
+  return store_.submit(std::move(transfer));
 }
 
 LoadGenerator::Ending LoadGenerator::wait_for_ending() {
@@ -77,6 +85,7 @@ Status LoadGenerator::keep_busy(bool reads, bool writes,
     const Ending ending = wait_for_ending();
     --under_way;
     if (status.ok()) status = ending.completion.status;
+    if (status.ok() && stop_.has_come()) status = interrupted();
     // Transfers that still run then do not count, because one direction may run without the other.
     if (!status.ok() || !goes_on) continue;
     const storage::TierCounters now = store_.counters();

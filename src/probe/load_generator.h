@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "probe/stop_request.h"
 #include "probe/sustained_rate.h"
 #include "storage/tier_store.h"
 
@@ -34,8 +35,13 @@ class LoadGenerator {
   };
 
   // `store` and the buffers in `memory` must outlive the generator. Each buffer holds one transfer.
-  LoadGenerator(storage::TierStore& store, int64_t transfer_bytes, LoadMemory memory)
-      : store_(store), transfer_bytes_(transfer_bytes), memory_(std::move(memory)) {}
+  // When `stop` comes, fill() and what keeps the store busy end with kInterrupted.
+  LoadGenerator(storage::TierStore& store, int64_t transfer_bytes, LoadMemory memory,
+                StopRequest stop = StopRequest())
+      : store_(store),
+        transfer_bytes_(transfer_bytes),
+        memory_(std::move(memory)),
+        stop_(std::move(stop)) {}
   ~LoadGenerator();
   LoadGenerator(const LoadGenerator&) = delete;
   LoadGenerator& operator=(const LoadGenerator&) = delete;
@@ -59,8 +65,8 @@ class LoadGenerator {
 
   // Starts a transfer with the lane's memory. The extent comes from next_extent(), or is a smaller
   // one.
-  void submit(io::Direction direction, int32_t lane, const storage::Extent& extent,
-              storage::Priority priority = storage::Priority::kPlanned);
+  storage::TransferId submit(io::Direction direction, int32_t lane, const storage::Extent& extent,
+                             storage::Priority priority = storage::Priority::kPlanned);
   Ending wait_for_ending();
   const storage::Extent& next_extent(io::Direction direction);
 
@@ -68,6 +74,7 @@ class LoadGenerator {
   storage::TierStore& store_;
   const int64_t transfer_bytes_;
   const LoadMemory memory_;
+  StopRequest stop_;
   SteadyClock clock_;
   // Each direction cycles through its own half, so that no two transfers use the same extent at the
   // same time.

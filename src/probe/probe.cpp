@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "base/json_file.h"
@@ -116,22 +118,34 @@ Status make_directory(const std::filesystem::path& directory) {
 class ProcessLock {
  public:
   explicit ProcessLock(const std::filesystem::path& file)
-      : fd_(open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600)) {}
+      : file_(file), fd_(open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600)) {}
   ~ProcessLock() {
     if (fd_ >= 0) close(fd_);
   }
   ProcessLock(const ProcessLock&) = delete;
   ProcessLock& operator=(const ProcessLock&) = delete;
 
-  // Blocks until this process holds the lock. Returns false, with errno set, if that fails.
-  bool take() {
-    if (fd_ < 0) return false;
-    while (flock(fd_, LOCK_EX) != 0)
-      if (errno != EINTR) return false;
-    return true;
+  // Waits until this process holds the lock, and calls `on_wait` first when another one holds it.
+  // Fails with kInterrupted when `stop` comes meanwhile.
+  Status take(StopRequest stop, const std::function<void()>& on_wait) {
+    bool is_waiting = false;
+    while (fd_ < 0 || flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+      if (fd_ < 0 || (errno != EWOULDBLOCK && errno != EINTR))
+        return Status(ErrorCode::kIoError,
+                      fmt::format("cannot lock {}: {}", file_.string(), strerror(errno)));
+      if (!std::exchange(is_waiting, true)) on_wait();
+      if (stop.has_come())
+        return Status(ErrorCode::kInterrupted,
+                      fmt::format("the wait for another process, which measures drives and has "
+                                  "locked {}, was interrupted",
+                                  file_.string()));
+      std::this_thread::sleep_for(std::chrono::nanoseconds(StopRequest::kIntervalNs));
+    }
+    return {};
   }
 
  private:
+  const std::filesystem::path file_;
   const int fd_;
 };
 
@@ -148,7 +162,8 @@ Result<DriveProbe> probe_directory(const std::filesystem::path& directory,
   const int64_t file_bytes = std::min(options.file_bytes, probe->capacity_bytes / 2);
   say(fmt::format("writing {} to measure with", format_size(file_bytes)));
   const auto load =
-      DriveLoadGenerator::open({{directory, 0, 0}}, file_bytes, storage::SsdStoreOptions());
+      DriveLoadGenerator::open({{directory, 0, 0}}, file_bytes, storage::SsdStoreOptions(),
+                               StopRequest(options.is_interrupted));
   if (!load.ok()) return load.status();
   TERAIO_RETURN_IF_ERROR(measure(**load, options.sustained, say, *probe));
   say(format_size(probe->written_bytes) + " were written to measure");
@@ -189,10 +204,13 @@ Result<DriveProbe> cached_or_measured(const std::filesystem::path& cache_directo
   if (auto cached = load_cached_probe(cache_directory, directory)) return *cached;
   TERAIO_RETURN_IF_ERROR(make_directory(cache_directory));
   const std::filesystem::path file = cache_directory / "probe.lock";
+  const auto tell = [&] {
+    if (options.progress)
+      options.progress(
+          fmt::format("another process measures drives: waiting for {}", file.string()));
+  };
   ProcessLock lock(file);
-  if (!lock.take())
-    return Status(ErrorCode::kIoError,
-                  fmt::format("cannot lock {}: {}", file.string(), strerror(errno)));
+  TERAIO_RETURN_IF_ERROR(lock.take(StopRequest(options.is_interrupted), tell));
   if (auto cached = load_cached_probe(cache_directory, directory)) return *cached;
   Result<DriveProbe> probe = probe_directory(directory, options);
   if (!probe.ok()) return probe;

@@ -33,6 +33,9 @@ struct ProbeOptions {
   int64_t file_bytes = int64_t{4} << 30;
   // Called once per phase with a line; may be empty.
   std::function<void(const std::string&)> progress;
+  // Asked about every 100 ms whether the measurement, or the wait for another process's, shall end
+  // early, with kInterrupted. May be empty.
+  std::function<bool()> is_interrupted;
 };
 
 // Measures the drive's sustained rates at the engine's own request size and depth. Leaves no file.

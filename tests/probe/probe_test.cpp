@@ -1,7 +1,10 @@
 #include "probe/probe.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <future>
@@ -14,8 +17,10 @@
 namespace teraio::probe {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Matches;
 using testing::ScratchDirectory;
 
 class ProbeTest : public ::testing::Test {
@@ -62,6 +67,22 @@ TEST_F(ProbeTest, WritesNoMoreThanItIsAllowed) {
   ASSERT_TRUE(found.ok()) << found.status().message();
   // The file, plus twice the limit and what was in flight when it was reached.
   EXPECT_LT(found->written_bytes, (97 + 2 * (64 + 4 * 16)) * kMiB);
+}
+
+TEST_F(ProbeTest, EndsWhenItIsInterrupted) {
+  for (const int answers_before : {0, 1}) {  // while it writes its file, and while it measures
+    ProbeOptions options;
+    options.file_bytes = 96 * kMiB;
+    options.sustained.window_ns = 600'000'000'000;
+    options.sustained.longest_ns = 600'000'000'000;
+    int asked = 0;
+    options.is_interrupted = [&] { return asked++ >= answers_before; };
+    const Result<DriveProbe> found = probe_directory(directory_.path(), options);
+    ASSERT_FALSE(found.ok());
+    EXPECT_EQ(found.status().code(), ErrorCode::kInterrupted);
+    EXPECT_EQ(asked, answers_before + 1);
+    EXPECT_TRUE(directory_.is_empty());
+  }
 }
 
 TEST_F(ProbeTest, FailsAsTheStoreDoes) {
@@ -138,7 +159,24 @@ TEST_F(ProbeCacheTest, ProcessesThatStartTogetherMeasureOnce) {
   const Result<DriveProbe> others = other.get();
   ASSERT_TRUE(mine.ok() && others.ok());
   EXPECT_EQ(mine->read_bytes_per_second, others->read_bytes_per_second);
-  EXPECT_NE(said[0].empty(), said[1].empty()) << "one of them measures";
+  const auto measures = Contains(HasSubstr("latency"));
+  EXPECT_NE(Matches(measures)(said[0]), Matches(measures)(said[1])) << "one of them measures";
+}
+
+TEST_F(ProbeCacheTest, TheWaitForAnotherProcessCanBeInterrupted) {
+  std::filesystem::create_directories(cache());
+  const std::filesystem::path file = cache() / "probe.lock";
+  const int fd = open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+  ASSERT_EQ(flock(fd, LOCK_EX), 0);
+  ProbeOptions options;
+  options.progress = [this](const std::string& line) { lines_.push_back(line); };
+  options.is_interrupted = [] { return true; };
+  const Result<DriveProbe> found = cached_or_measured(cache(), directory_.path(), options);
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.status().code(), ErrorCode::kInterrupted);
+  EXPECT_THAT(found.status().message(), HasSubstr(file.string()));
+  EXPECT_THAT(lines_, ElementsAre(HasSubstr("waiting for " + file.string())));
+  close(fd);
 }
 
 }  // namespace
