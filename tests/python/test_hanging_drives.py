@@ -143,6 +143,7 @@ def test_interrupt_while_the_main_thread_waits_in_cpp_for_another(start, two_dri
     process = start("""
 answer = torch.futures.Future()
 def run():
+    time.sleep(1)  # the main thread waits in C++ by then
     try:
         while True:
             add(tensors)

@@ -108,8 +108,9 @@ def test_a_file_system_without_room(folder):
     assert done.returncode == 1 and is_right_or_names_the_drive(done, reference), done
 
 
-# Kills the training when its drive has less room, and prints what is free then and
-# after its end, in blocks.
+# Kills the training when its drive has less room, and prints what is free before and
+# after it, in blocks. The kernel ends the rings of a killed process, which hold its
+# files, on a thread of its own: that may take a moment.
 KILLED = (
     DRIVE.format(folder="{folder}", size=128, room=140, options="")
     + """
@@ -119,6 +120,7 @@ all=$(free)
 until [ $(free) -lt $((all - 4096)) ]; do kill -0 $process; done
 kill -9 $process
 wait $process || true
+for moment in $(seq 100); do [ $(free) = $all ] || sleep .1; done
 echo $all $(free)
 exit
 """
