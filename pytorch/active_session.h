@@ -8,14 +8,17 @@
 
 namespace teraio::pytorch {
 
+class TriedOps;
+
 struct ActiveSession : std::enable_shared_from_this<ActiveSession> {
   std::shared_ptr<engine::Runtime> runtime;
   DeviceBackend* backend = nullptr;
   // The size from which on storages are adopted that PyTorch allocated outside of the session.
   int64_t smallest_tensor_bytes = 0;
-  int64_t chunk_bytes = 0;   // list ops over more bytes than this run in pieces
-  bool is_dry = false;       // tensors are fake: their storages have a size and no bytes
-  bool has_streams = false;  // the value of DeviceBackend::has_streams()
+  int64_t chunk_bytes = 0;        // list ops over more bytes than this run in pieces
+  TriedOps* tried_ops = nullptr;  // of the session; null: it replays no op
+  bool is_dry = false;            // tensors are fake: their storages have a size and no bytes
+  bool has_streams = false;       // the value of DeviceBackend::has_streams()
 };
 
 // Returns the running session, or null when none runs. Threads: any; takes no lock. Another thread

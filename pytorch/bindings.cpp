@@ -82,12 +82,11 @@ class Pin {
     const py::gil_scoped_release no_gil;
     remember_storage(*handle, *storage);
     const StorageReferenceGuard guard;
-    if (const Status status = runtime_->pin(tensor_); !status.ok()) {
+    // The program may change the bytes without an op.
+    if (const Status status = runtime_->pin(tensor_, /*is_write=*/true); !status.ok()) {
       tensor_ = nullptr;
       throw_status(status, "");
     }
-    // The program may change the bytes without an op.
-    runtime_->mark_written(tensor_);
   }
 
   ~Pin() { release(); }
@@ -97,7 +96,7 @@ class Pin {
   void release() {
     if (tensor_ == nullptr || is_forked_child()) return;
     const py::gil_scoped_release no_gil;
-    runtime_->unpin(std::exchange(tensor_, nullptr));
+    runtime_->unpin(std::exchange(tensor_, nullptr), /*is_write=*/true);
   }
 
  private:
@@ -163,8 +162,10 @@ py::dict to_dict(const engine::EngineCounters& c) {
       "planned_prefetches"_a = c.planned_prefetches, "skipped_migrations"_a = c.skipped_migrations,
       "on_demand_offloads"_a = c.on_demand_offloads, "on_demand_drops"_a = c.on_demand_drops,
       "urgent_reads"_a = c.urgent_reads, "late_prefetches"_a = c.late_prefetches,
-      "failed_transfers"_a = c.failed_transfers, "stall_read_ns"_a = c.stall_read_ns,
-      "stall_memory_ns"_a = c.stall_memory_ns);
+      "failed_transfers"_a = c.failed_transfers, "discards"_a = c.discards,
+      "planned_replays"_a = c.planned_replays, "on_demand_replays"_a = c.on_demand_replays,
+      "banned_replays"_a = c.banned_replays, "replay_ns"_a = c.replay_ns,
+      "stall_read_ns"_a = c.stall_read_ns, "stall_memory_ns"_a = c.stall_memory_ns);
 }
 
 py::dict to_dict(const storage::DriveCounters& drive) {
@@ -306,6 +307,13 @@ void describe(const at::Tensor& tensor, const std::string& kind, const std::stri
     without_gil([&] { handle->runtime->describe(handle->tensor, kind_of(kind), name); });
 }
 
+planner::Recompute recompute_of(const std::string& name) {
+  if (name == "off") return planner::Recompute::kOff;
+  if (name == "cheap") return planner::Recompute::kCheap;
+  if (name == "all") return planner::Recompute::kAll;
+  throw py::value_error(fmt::format("recompute is \"{}\": expected off, cheap or all", name));
+}
+
 // Returns the options named in `given`. None leaves an option at its default. Raises TypeError for
 // an unknown name.
 SessionOptions options_from(const py::kwargs& given) {
@@ -330,6 +338,10 @@ SessionOptions options_from(const py::kwargs& given) {
   read("checksum", options.checksum);
   read("io_timeout_ns", options.io_timeout_ns);
   read("evict_after_every_op", options.evict_after_every_op);
+  read("discard_after_every_op", options.discard_after_every_op);
+  std::string recompute = "off";
+  read("recompute", recompute);
+  options.recompute = recompute_of(recompute);
   read("smallest_tensor_bytes", options.smallest_tensor_bytes);
   read("allow_ram_directory", options.allow_ram_directory);
   read("system_root", options.system_root);

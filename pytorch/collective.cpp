@@ -39,7 +39,7 @@ struct UnderWay {
     // The Work is dropped before its operands are unpinned, because its destructor may still use
     // them.
     work.reset();
-    for (engine::LiveTensor* tensor : held) runtime->unpin(tensor);
+    for (engine::LiveTensor* tensor : held) runtime->unpin(tensor, /*is_write=*/true);
   }
 };
 
@@ -136,17 +136,16 @@ CollectiveOperands::CollectiveOperands(ActiveSession& session, const OpInfo& inf
   if (!frame.uses.empty()) has_to_complete_ = leaves_works(session, stack, first);
   const StorageReferenceGuard guard;
   for (const engine::Use& use : frame.uses) {
-    if (const Status status = session.runtime->pin(use.tensor); !status.ok()) {
-      for (engine::LiveTensor* tensor : held_) session.runtime->unpin(tensor);
+    if (const Status status = session.runtime->pin(use.tensor, /*is_write=*/true); !status.ok()) {
+      for (engine::LiveTensor* tensor : held_) session.runtime->unpin(tensor, /*is_write=*/true);
       throw_status(status, info.name);
     }
     held_.push_back(use.tensor);
-    session.runtime->mark_written(use.tensor);
   }
 }
 
 CollectiveOperands::~CollectiveOperands() {
-  for (engine::LiveTensor* tensor : held_) session_.runtime->unpin(tensor);
+  for (engine::LiveTensor* tensor : held_) session_.runtime->unpin(tensor, /*is_write=*/true);
 }
 
 void CollectiveOperands::keep_until_over(const torch::jit::Stack& stack) {

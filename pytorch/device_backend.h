@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
@@ -65,6 +66,9 @@ class DeviceBackend {
   virtual bool is_on_other_stream() const { return false; }
   virtual void* stream_of_this_thread() const { return nullptr; }
   virtual void order_this_thread() {}
+  // Runs call() with the session's stream as the calling thread's current stream. Raises what
+  // call() raises.
+  virtual void run_on_session_stream(const std::function<void()>& call) { call(); }
 };
 
 // Returns the backend of `device`: "cpu", "cuda" (the same as "cuda:0") or "cuda:1". It lives until

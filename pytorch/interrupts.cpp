@@ -147,6 +147,11 @@ bool Interrupts::does_main_thread_answer(uint64_t count) const {
   return false;
 }
 
+Status keep_raised() {
+  keep_raised_error();
+  return Status(ErrorCode::kInterrupted, raised_error->what());
+}
+
 void throw_interrupt(const Status& status) {
   if (!raised_error) TORCH_CHECK(false, "TERAIO: ", status.message());
   python_error error = std::move(*raised_error);

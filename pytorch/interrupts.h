@@ -49,6 +49,10 @@ class Interrupts final : public engine::WaitInterrupt {
   uint64_t seen_by_main_ = 0;  // used by the main thread only
 };
 
+// Keeps the Python error that is set for throw_interrupt(), and returns the status that ends the
+// call. Needs the GIL.
+Status keep_raised();
+
 // Raises what has ended the call on this thread. A KeyboardInterrupt gets the status's message.
 [[noreturn]] void throw_interrupt(const Status& status);
 

@@ -31,7 +31,23 @@ bool returns_object(const c10::FunctionSchema& schema) {
                      });
 }
 
-std::unique_ptr<OpInfo> read_schema(const c10::FunctionSchema& schema) {
+bool takes_generator(const c10::FunctionSchema& schema) {
+  return std::any_of(schema.arguments().begin(), schema.arguments().end(),
+                     [](const c10::Argument& argument) {
+                       return argument.type()->str().find("Generator") != std::string::npos;
+                     });
+}
+
+bool gives_tensors_only(const c10::FunctionSchema& schema) {
+  return !schema.returns().empty() &&
+         std::all_of(schema.returns().begin(), schema.returns().end(),
+                     [](const c10::Argument& result) {
+                       return result.type()->str().find("Tensor") != std::string::npos;
+                     });
+}
+
+std::unique_ptr<OpInfo> read_schema(const c10::OperatorHandle& op) {
+  const c10::FunctionSchema& schema = op.schema();
   auto info = std::make_unique<OpInfo>();
   info->name = schema.name();
   if (!schema.overload_name().empty()) info->name += "." + schema.overload_name();
@@ -53,6 +69,12 @@ std::unique_ptr<OpInfo> read_schema(const c10::FunctionSchema& schema) {
   info->is_list_op =
       starts_with_any(info->name, {"aten::_foreach_", "aten::_fused_adam", "aten::_fused_sgd",
                                    "aten::_fused_adagrad", "aten::_amp_foreach_"});
+  info->is_random = op.hasTag(at::Tag::nondeterministic_seeded) || takes_generator(schema);
+  // Of other libraries' ops nobody knows what else they do.
+  info->is_replayable =
+      starts_with_any(info->name, {"aten::"}) && has_tensor_argument && info->completes_results &&
+      !info->is_list_op && !info->is_random && gives_tensors_only(schema) &&
+      std::find(info->is_write.begin(), info->is_write.end(), true) == info->is_write.end();
   return info;
 }
 
@@ -61,10 +83,10 @@ std::unique_ptr<OpInfo> read_schema(const c10::FunctionSchema& schema) {
 // because a running op or a recording may refer to them.
 class OpInfos final : public c10::OpRegistrationListener {
  public:
-  const OpInfo& get(const c10::FunctionSchema& schema) {
+  const OpInfo& get(const c10::OperatorHandle& op) {
     const std::lock_guard lock(mutex_);
-    const OpInfo*& known = by_schema_[&schema];
-    if (known == nullptr) known = all_.emplace_back(read_schema(schema)).get();
+    const OpInfo*& known = by_schema_[&op.schema()];
+    if (known == nullptr) known = all_.emplace_back(read_schema(op)).get();
     return *known;
   }
 
@@ -121,8 +143,7 @@ const OpInfo& op_info(const c10::OperatorHandle& op) {
   const c10::FunctionSchema& schema = op.schema();
   const uint64_t epoch = infos.epoch();
   RecentOp& recent = recent_ops[recent_place(&schema)];
-  if (recent.schema != &schema || recent.epoch != epoch)
-    recent = {&schema, epoch, &infos.get(schema)};
+  if (recent.schema != &schema || recent.epoch != epoch) recent = {&schema, epoch, &infos.get(op)};
   return *recent.info;
 }
 

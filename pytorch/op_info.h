@@ -18,7 +18,10 @@ struct OpInfo {
   bool completes_results = true;  // false: an allocation whose bytes its caller fills in
   bool is_list_op = false;        // one of the foreach and fused ops: may run in pieces
   bool is_collective = false;     // may continue after the op has returned: see collective.h
-  bool keeps_arguments = false;   // its result may use them later without an op (packed weights)
+  bool is_random = false;         // draws from a generator
+  bool is_replayable =
+      false;  // changes nothing, and gives tensors that depend on its arguments alone
+  bool keeps_arguments = false;  // its result may use them later without an op (packed weights)
 };
 
 // Returns the information about `op`, which stays valid until the process ends. Threads: any. The

@@ -14,9 +14,11 @@
 #include "interrupts.h"
 #include "list_op_pieces.h"
 #include "op_info.h"
+#include "op_replay.h"
 #include "storage_swap.h"
 #include "storage_walk.h"
 #include "tensor_handle.h"
+#include "tried_ops.h"
 
 namespace teraio::pytorch {
 namespace {
@@ -30,9 +32,10 @@ constexpr c10::DispatchKey kCollectiveKey = c10::DispatchKey::BackendSelect;
 struct ThreadState {
   engine::OpFrame frame;
   std::vector<engine::LiveTensor*> nested_uses;  // scratch space for one nested op
-  std::vector<engine::LiveTensor*> nested_pins;  // pinned by nested ops until `op` ends
+  std::vector<engine::Use> nested_pins;          // pinned by nested ops until `op` ends
   const OpInfo* op = nullptr;
   bool has_run_collective = false;  // inside `op`
+  bool is_replayable = true;        // judged by the nested ops of `op`
 
   // Returns whether a nested op needs no pin of its own. A write needs one unless the outermost op
   // writes the tensor too, because the runtime must learn that the bytes change.
@@ -40,8 +43,8 @@ struct ThreadState {
     const auto used = std::find_if(frame.uses.begin(), frame.uses.end(),
                                    [&](const engine::Use& use) { return use.tensor == tensor; });
     if (used != frame.uses.end() && (used->is_write || !is_write)) return true;
-    return !is_write &&
-           std::find(nested_pins.begin(), nested_pins.end(), tensor) != nested_pins.end();
+    return !is_write && std::any_of(nested_pins.begin(), nested_pins.end(),
+                                    [&](const engine::Use& use) { return use.tensor == tensor; });
   }
 };
 thread_local ThreadState this_thread;  // each access costs a call, so an op makes only one
@@ -83,7 +86,8 @@ void observe_collective(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
 }
 
 void unpin_nested(ActiveSession& session, ThreadState& thread) {
-  for (engine::LiveTensor* tensor : thread.nested_pins) session.runtime->unpin(tensor);
+  for (const engine::Use& use : thread.nested_pins)
+    session.runtime->unpin(use.tensor, use.is_write);
   thread.nested_pins.clear();
 }
 
@@ -112,7 +116,7 @@ void run_captured(ActiveSession& session, const OpInfo& info, const c10::Operato
 class OutermostOp {
  public:
   OutermostOp(ActiveSession& session, ThreadState& thread, const OpInfo& info,
-              const torch::jit::Stack& stack)
+              const c10::OperatorHandle& op, const torch::jit::Stack& stack)
       : session_(session),
         thread_(thread),
         info_(info),
@@ -121,8 +125,12 @@ class OutermostOp {
     thread.frame.uses.clear();
     thread.frame.is_begun = false;
     thread.has_run_collective = false;
+    thread.is_replayable = true;
+    thread.frame.replayable = nullptr;
+    thread.frame.replay_inputs.clear();
+    thread.frame.results.clear();
     try {
-      begin(stack);
+      begin(op, stack);
     } catch (...) {
       thread.op = nullptr;  // the destructor does not run
       throw;
@@ -145,10 +153,11 @@ class OutermostOp {
     StorageWalk walk(session_, thread_.frame, 0, OpSide::kResults);
     const size_t count = std::min(info_.return_count, stack.size());
     for (size_t i = stack.size() - count; i < stack.size(); ++i) walk.visit(stack[i], true);
+    if (thread_.frame.replayable != nullptr) note_replayable_results(std::span(stack).last(count));
   }
 
  private:
-  void begin(const torch::jit::Stack& stack) {
+  void begin(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
     StorageWalk walk(session_, thread_.frame, info_.name_hash, OpSide::kArguments);
     const size_t first = stack.size() - info_.argument_count;
     for (size_t i = 0; i < info_.argument_count; ++i)
@@ -160,12 +169,43 @@ class OutermostOp {
     const Status status = session_.runtime->begin_op(thread_.frame, signature_);
     if (!status.ok()) throw_status(status, info_.name);
     if (is_elsewhere_) session_.backend->order_this_thread();
+    engine::OpFrame& frame = thread_.frame;
+    if (!frame.is_recipe_wanted || is_elsewhere_) return;
+    if (session_.tried_ops->verdict(signature_) == TriedOps::Verdict::kDifferent) return;
+    captured_ = capture_op(op, info_, stack, frame.uses, frame.replay_inputs);
+    frame.replayable = captured_;
+  }
+
+  // An op whose results are discarded later has given the same bytes again before.
+  void note_replayable_results(std::span<const c10::IValue> results) {
+    engine::OpFrame& frame = thread_.frame;
+    if (!thread_.is_replayable || thread_.has_run_collective) {
+      frame.replayable = nullptr;
+      return;
+    }
+    frame.results = live_tensors_in(results);
+    for (engine::LiveTensor*& tensor : frame.results)
+      if (tensor != nullptr && !is_newborn(*tensor)) tensor = nullptr;  // the result is an argument
+    if (frame.is_replay_planned && !gives_same_bytes(results)) frame.replayable = nullptr;
+  }
+
+  bool gives_same_bytes(std::span<const c10::IValue> results) {
+    const engine::OpFrame& frame = thread_.frame;
+    TriedOps::Verdict verdict = session_.tried_ops->verdict(signature_);
+    if (verdict == TriedOps::Verdict::kNotTried) {
+      session_.runtime->begin_own_work();
+      verdict = session_.tried_ops->try_once(
+          signature_, *captured_, session_.runtime->addresses(frame.replay_inputs), results);
+      session_.runtime->end_own_work();
+    }
+    if (verdict == TriedOps::Verdict::kDifferent) session_.runtime->ban_replays(frame, info_.name);
+    return verdict == TriedOps::Verdict::kSame;
   }
 
   // Keeps the op's tensors resident until the stream that the op was enqueued on has finished it.
   void record_this_stream() {
     std::vector<engine::Use> used = thread_.frame.uses;
-    for (engine::LiveTensor* tensor : thread_.nested_pins) used.push_back({tensor, false});
+    for (const engine::Use& use : thread_.nested_pins) used.push_back({use.tensor, false});
     session_.runtime->record_stream(session_.backend->stream_of_this_thread(), used);
   }
 
@@ -174,6 +214,7 @@ class OutermostOp {
   const OpInfo& info_;
   const bool is_elsewhere_;
   uint64_t signature_ = 0;
+  std::shared_ptr<const CapturedOp> captured_;
 };
 
 // Pins the arguments of an op inside another op. Nearly always they are resident already, because
@@ -181,18 +222,21 @@ class OutermostOp {
 // not count, because that op may end first.
 void pin_for_nested_op(ActiveSession& session, ThreadState& thread, const OpInfo& info,
                        const torch::jit::Stack& stack) {
+  if (info.is_random) thread.is_replayable = false;
   const size_t first = stack.size() - info.argument_count;
   for (size_t i = 0; i < info.argument_count; ++i) {
     thread.nested_uses.clear();
     find_tensors(session, stack[first + i], thread.nested_uses);
     for (engine::LiveTensor* tensor : thread.nested_uses) {
       if (is_newborn(*tensor)) continue;
+      if (info.is_write[i]) thread.is_replayable = false;
       if (thread.has_pinned(tensor, info.is_write[i])) continue;
       const StorageReferenceGuard guard;
-      if (const Status status = session.runtime->pin(tensor); !status.ok())
+      if (const Status status = session.runtime->pin(tensor, info.is_write[i]); !status.ok())
         throw_status(status, info.name);
-      thread.nested_pins.push_back(tensor);
-      if (info.is_write[i]) session.runtime->mark_written(tensor);
+      if (session.has_streams && session.backend->is_on_other_stream())
+        session.backend->order_this_thread();
+      thread.nested_pins.push_back({tensor, info.is_write[i]});
     }
   }
 }
@@ -222,7 +266,7 @@ void observe_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
   if (session->is_dry)
     if (const auto sum = as_sum_in_place(info, stack)) return observe_op(*sum, keys, stack);
   const auto run = [&](torch::jit::Stack* arguments) {
-    OutermostOp outermost(*session, thread, info, *arguments);
+    OutermostOp outermost(*session, thread, info, op, *arguments);
     call_below(op, keys, arguments);
     outermost.add_results(*arguments);
   };

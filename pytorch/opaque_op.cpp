@@ -68,12 +68,13 @@ void OpaqueOp::hold_inputs() {
     return;
   }
   for (size_t i = 0; i < frame_.uses.size(); ++i) {
-    const Status status = session_->runtime->pin(frame_.uses[i].tensor);
+    const engine::Use& use = frame_.uses[i];
+    const Status status = session_->runtime->pin(use.tensor, use.is_write);
     if (!status.ok()) {
-      for (size_t k = 0; k < i; ++k) session_->runtime->unpin(frame_.uses[k].tensor);
+      for (size_t k = 0; k < i; ++k)
+        session_->runtime->unpin(frame_.uses[k].tensor, frame_.uses[k].is_write);
       throw_status(status, info_.name);
     }
-    if (frame_.uses[i].is_write) session_->runtime->mark_written(frame_.uses[i].tensor);
   }
 }
 
@@ -98,7 +99,7 @@ void OpaqueOp::finish() {
     leave_op(*session);
     return;
   }
-  for (const engine::Use& use : frame_.uses) session->runtime->unpin(use.tensor);
+  for (const engine::Use& use : frame_.uses) session->runtime->unpin(use.tensor, use.is_write);
 }
 
 CallbackOps::CallbackOps() : session_(SessionUse().share()) {

@@ -31,6 +31,7 @@ constexpr int64_t kPiecesPerBudget = 12;
 constexpr double kPlanMargin = 0.01;
 // The rate of one thread that copies host memory. Only its ratio to the drives' rates matters.
 constexpr int64_t kHostCopyBytesPerSecond = 5'000'000'000;
+constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 constexpr int64_t kUnlimitedLinkBytesPerSecond = 1'000'000'000'000;
 
 // Returns room for a job of eight times the budget, but at most half of the free space, so that
@@ -154,6 +155,11 @@ Status Session::open_tiers() {
   return {};
 }
 
+bool Session::has_replays() const {
+  return options_.recompute != planner::Recompute::kOff || options_.plan_path ||
+         options_.discard_after_every_op;
+}
+
 void Session::create_runtime() {
   machine_->swap = std::make_unique<TorchStorageSwap>();
   engine::RuntimeOptions runtime_options;
@@ -164,8 +170,10 @@ void Session::create_runtime() {
   engine.clock = &machine_->clock;
   engine.interrupt = &Interrupts::instance();
   engine.smallest_tensor_bytes = options_.smallest_tensor_bytes;
-  engine.poison_released_memory = options_.evict_after_every_op;
+  engine.poison_released_memory = options_.evict_after_every_op || options_.discard_after_every_op;
+  if (has_replays()) runtime_options.replayer = &machine_->replayer.emplace(*backend_);
   runtime_options.evict_after_every_op = options_.evict_after_every_op;
+  runtime_options.discard_after_every_op = options_.discard_after_every_op;
   runtime_options.op_timer = machine_->device->op_timer();
   if (options_.is_planned) {
     runtime_options.make_plan = [this](const engine::Profile& profile) {
@@ -207,7 +215,9 @@ plan::Limits Session::limits_for(const engine::Profile& profile) const {
 // Returns a plan within the write budget. If the budget is too small for any plan, it returns a
 // plan with the smallest write budget that suffices, because on-demand migration would write more.
 Result<plan::Plan> Session::plan_within(const trace::Trace& trace, plan::Limits limits) const {
-  Result<plan::Plan> plan = planner::plan(trace, hardware_, limits);
+  planner::PlannerOptions options;
+  options.recompute = options_.recompute;
+  Result<plan::Plan> plan = planner::plan(trace, hardware_, limits, options);
   if (plan.ok() || !limits.write_budget_bytes) return plan;
   const Result<int64_t> least_bytes = planner::min_write_budget_bytes(trace, hardware_, limits);
   if (!least_bytes.ok() || *least_bytes <= *limits.write_budget_bytes) return plan;
@@ -216,7 +226,7 @@ Result<plan::Plan> Session::plan_within(const trace::Trace& trace, plan::Limits 
       "device budget needs: planning with that",
       format_size(*limits.write_budget_bytes), format_size(*least_bytes)));
   limits.write_budget_bytes = *least_bytes;
-  return planner::plan(trace, hardware_, limits);
+  return planner::plan(trace, hardware_, limits, options);
 }
 
 // Returns the plan of the file, or a new plan if that one exceeds the write budget. An error would
@@ -287,6 +297,7 @@ Status Session::start() {
   active_->runtime = runtime_;
   active_->backend = backend_;
   active_->has_streams = backend_->has_streams();
+  active_->tried_ops = &machine_->tried_ops;
   active_->smallest_tensor_bytes = options_.smallest_tensor_bytes;
   active_->chunk_bytes = list_op_piece_bytes(options_.device_budget_bytes);
   backend_->install();
@@ -307,7 +318,8 @@ Aliases Session::find_aliases() const {
 Status Session::check_room_to_restore() const {
   const device::MemoryUsage usage = runtime_->memory_usage();
   const int64_t kept_bytes = usage.reserved_bytes - usage.allocated_bytes;
-  const int64_t needed_bytes = runtime_->offloaded_bytes() - std::max<int64_t>(0, kept_bytes);
+  const int64_t away_bytes = runtime_->offloaded_bytes() + runtime_->discarded_bytes();
+  const int64_t needed_bytes = away_bytes - std::max<int64_t>(0, kept_bytes);
   const int64_t available_bytes = backend_->available_bytes(options_.system_root);
   if (needed_bytes <= available_bytes) return {};
   return Status(
@@ -319,14 +331,28 @@ Status Session::check_room_to_restore() const {
                   format_size(available_bytes)));
 }
 
+// Replays need the hooks, which give their memory, and find no tensor to evict for it in vain.
+Status Session::replay_discarded() {
+  if (!has_replays()) return {};
+  const StorageReferenceGuard guard;
+  set_budget(kNoLimit);
+  Status status = runtime_->replay_all();
+  if (!status.ok()) set_budget(options_.device_budget_bytes);  // the session goes on
+  return status;
+}
+
+void Session::set_budget(int64_t size_bytes) {
+  runtime_->while_nothing_moves([&] { machine_->device->set_budget_bytes(size_bytes); });
+}
+
 Status Session::stop() {
   if (!is_running()) return {};
   TERAIO_RETURN_IF_ERROR(check_room_to_restore());
+  TERAIO_RETURN_IF_ERROR(replay_discarded());
   take_hooks_off();
   const StorageReferenceGuard guard;
   forget_collectives();
-  runtime_->while_nothing_moves(
-      [&] { machine_->device->set_budget_bytes(std::numeric_limits<int64_t>::max()); });
+  set_budget(kNoLimit);
   const Status status = runtime_->stop();
   Interrupts::instance().stop();
   leave_machine();
@@ -339,8 +365,7 @@ void Session::discard() {
   const StorageReferenceGuard guard;
   forget_collectives();
   runtime_->discard();
-  runtime_->while_nothing_moves(
-      [&] { machine_->device->set_budget_bytes(std::numeric_limits<int64_t>::max()); });
+  set_budget(kNoLimit);
   Interrupts::instance().stop();
   leave_machine();
 }

@@ -25,7 +25,10 @@
 #include "engine/drive_rate_monitor.h"
 #include "engine/runtime.h"
 #include "hardware/hardware.h"
+#include "op_replay.h"
+#include "planner/planner.h"
 #include "storage/tier_store.h"
+#include "tried_ops.h"
 
 namespace teraio::pytorch {
 
@@ -47,9 +50,12 @@ struct SessionOptions {
   std::filesystem::path cache_directory;           // keeps the measurements of drives
   std::optional<std::filesystem::path> plan_path;  // the plan to execute; none: plans are made
   bool is_planned = true;                          // false: all migrations are on demand
+  // Which tensors plans may discard, to be made again by a replay.
+  planner::Recompute recompute = planner::Recompute::kOff;
   int64_t io_timeout_ns = 0;  // for each request of a drive, as for the ssd store; 0: no limit
   bool checksum = false;      // verify every chunk that is read from a drive
   bool evict_after_every_op = false;                 // for tests; also poisons released memory
+  bool discard_after_every_op = false;               // the same, of what can be made again
   int64_t smallest_tensor_bytes = 64 * kKiB;         // smaller tensors stay resident
   bool allow_ram_directory = false;                  // for tests
   std::filesystem::path system_root = "/";           // has proc and sys; another one for tests
@@ -128,7 +134,10 @@ class Session {
   Status open_tiers();
   Status measure_device_link();
   void create_runtime();
+  bool has_replays() const;
   Status check_room_to_restore() const;
+  Status replay_discarded();
+  void set_budget(int64_t size_bytes);
   void take_hooks_off();
   void close_stores();
   void leave_machine();
@@ -146,6 +155,8 @@ class Session {
     std::unique_ptr<device::Device> device;
     std::array<std::unique_ptr<storage::TierStore>, engine::kTierCount> stores;
     std::unique_ptr<engine::StorageSwap> swap;
+    std::optional<TorchReplayer> replayer;
+    TriedOps tried_ops;
     std::unique_ptr<engine::Runtime> runtime;  // last member, so destroyed first
   };
 

@@ -12,6 +12,9 @@ from teraio.errors import Error
 from teraio.program import Program
 from teraio.units import parse_seconds, parse_size
 
+# Which tensors a plan may discard and make again.
+RECOMPUTE_CHOICES = ("off", "cheap", "all")
+
 # The limits of src/base/json_file.h.
 _INFLATED_BYTES_FREE = 64 << 20
 _INFLATION_MAX = 50

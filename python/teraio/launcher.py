@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from teraio.arguments import (
+    RECOMPUTE_CHOICES,
     Parser,
     check_json,
     check_limits,
@@ -87,6 +88,12 @@ def _parser():
     add("--save-trace", metavar="FILE", help="write the trace when the script has ended")
     add("--report", metavar="DIR", help="write a report of the run to this directory")
     add("--policy", choices=["planned", "on-demand"], default="planned", help="default: planned")
+    add(
+        "--recompute",
+        choices=RECOMPUTE_CHOICES,
+        default="off",
+        help="tensors that a plan may discard and make again with the same bits (default: off)",
+    )
     add(
         "--verify",
         metavar="FILE",
@@ -193,6 +200,7 @@ def _offload(options):
         device=options.device,
         plan=options.plan,
         policy=options.policy,
+        recompute=options.recompute,
         verify=options.verify,
         report=options.report,
         local_rank=options.local_rank,

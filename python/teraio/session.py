@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from teraio import core, exports, higher_order, intercepted_methods
+from teraio.arguments import RECOMPUTE_CHOICES
 from teraio.atomic_file import replace_file
 from teraio.compiled import CompiledGraphs
 from teraio.directories import cache_directory, directories_of_ranks
@@ -32,12 +33,14 @@ def offload(
     device="cpu",
     plan=None,
     policy="planned",
+    recompute="off",
     verify=None,
     report=None,
     ssd_capacity=0,
     checksum=False,
     io_timeout=None,
     evict_after_every_op=False,
+    discard_after_every_op=False,
     local_rank=None,
     local_world_size=None,
 ):
@@ -64,6 +67,9 @@ def offload(
         plan: a plan file to execute instead of making a plan. If the plan exceeds the write budget,
             another one is made.
         policy: "planned", or "on-demand" for migration without a plan.
+        recompute: which tensors a plan may discard and make again by running the op that made them
+            once more, with the same bits: "off", "all", or "cheap" for those that take less than a
+            tenth of the time to move them.
         verify: a file of hashes. If it is missing, session.verify() writes it. Otherwise
             session.verify() compares with it.
         report: a directory to write progress.json and run.json to.
@@ -75,6 +81,8 @@ def offload(
             raises an error that names the drive when it needs bytes that are only there. The
             device memory of such a request stays in use until then. With None, training waits.
         evict_after_every_op: for tests: evict every tensor that can be evicted after every op.
+        discard_after_every_op: for tests: discard every tensor that can be made again after every
+            op.
         local_rank: the number of this process among those of the machine. The default is
             $LOCAL_RANK, which torchrun sets.
         local_world_size: the number of processes that share the machine. The default is
@@ -106,6 +114,8 @@ def offload(
         checksum=checksum,
         io_timeout_ns=0 if io_timeout is None else parse_seconds(io_timeout),
         evict_after_every_op=evict_after_every_op,
+        discard_after_every_op=discard_after_every_op,
+        recompute=_checked_recompute(recompute),
     )
 
 
@@ -227,6 +237,9 @@ class Session:
         - `ssd_bytes_read`, `ssd_bytes_written`, and the same for `host`: traffic of the tiers.
         - `stall_read_ns`, `stall_memory_ns`: time spent waiting for transfers, and for memory.
         - `planned_*`, `on_demand_*`, `urgent_reads`, `late_prefetches`: numbers of migrations.
+        - `discards`: number of tensors that were discarded. `planned_replays`, `on_demand_replays`:
+          numbers of ops that ran again to make them, which took `replay_ns`. `banned_replays`: ops
+          that are not replayed, because they gave other bits.
         - `bytes_away`: bytes of offloaded tensors.
         - `unanswered_bytes`: device memory that drives may still use which have not answered for
           `io_timeout`. Each entry of `ssd_drives` counts in `unanswered_count` how often the drive
@@ -407,6 +420,13 @@ def _plan_file(plan):
     if not Path(plan).is_file():
         raise Error(f"the plan {plan} is not a file")
     return str(plan)
+
+
+def _checked_recompute(recompute):
+    if recompute not in RECOMPUTE_CHOICES:
+        expected = ", ".join(RECOMPUTE_CHOICES)
+        raise Error(f'recompute is "{recompute}": expected one of {expected}')
+    return recompute
 
 
 def _check_policy(policy, plan):

@@ -408,6 +408,10 @@ class CudaBackend final : public DeviceBackend {
         cudaStreamWaitEvent(c10::cuda::getCurrentCUDAStream(ordinal_).stream(), point, 0));
     C10_CUDA_CHECK(cudaEventDestroy(point));  // CUDA frees it when the wait is over
   }
+  void run_on_session_stream(const std::function<void()>& call) override {
+    const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromExternal(stream_, ordinal_));
+    call();
+  }
 
  private:
   void choose_stream() { stream_ = c10::cuda::getCurrentCUDAStream(ordinal_).stream(); }

@@ -28,6 +28,8 @@ std::string_view to_string(ErrorCode code) {
       return "cancelled";
     case ErrorCode::kInterrupted:
       return "interrupted";
+    case ErrorCode::kReplayDue:
+      return "replay due";
     case ErrorCode::kInternal:
       return "internal error";
   }

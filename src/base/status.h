@@ -26,6 +26,7 @@ enum class ErrorCode : uint8_t {
   kUnsupported,      // this machine, file system or version of PyTorch lacks a feature
   kCancelled,        // the request was cancelled before it started
   kInterrupted,      // the user ended a wait (Ctrl-C); the call has had no effect
+  kReplayDue,        // the engine has discarded the bytes: the op that made them has to run first
   kInternal,         // an invariant of the program is broken
 };
 

@@ -38,6 +38,20 @@ Result<LiveTensor*> Engine::allocate(int64_t size_bytes) {
 }
 
 void Engine::release(LiveTensor* tensor) {
+  if (!let_go(*tensor)) {
+    tensor->is_kept_for_recipes = true;
+    binding_.unbind(*tensor);
+    due_prefetches_.remove(*tensor);
+    forget_owner(*tensor);
+    kept_.push_back(tensor);
+    return;
+  }
+  destroy(*tensor);
+  if (!kept_.empty()) free_kept();
+}
+
+void Engine::destroy(LiveTensor& dead) {
+  LiveTensor* tensor = &dead;
   const auto position = tensor->registry_position;
   live_[position] = live_.back();
   live_[position]->registry_position = position;
@@ -59,8 +73,9 @@ Status Engine::begin_op(trace::OpIndex position, std::span<const Use> inputs) {
   position_ = position;
   if (position != kLost) {
     binding_.bind(schedule_.touches(position), inputs);
-    issue_until(position);
+    TERAIO_RETURN_IF_ERROR(issue_until(position));
   }
+  TERAIO_RETURN_IF_ERROR(check_readers(inputs));
   for (const Use& use : inputs) ++use.tensor->pin_count;
   if (Status status = bring_back(inputs); !status.ok()) {
     for (const Use& use : inputs) drop_pin(*use.tensor);
@@ -102,12 +117,18 @@ void Engine::drop_pin(LiveTensor& tensor) {
   mover_.update_guard(tensor);
 }
 
-void Engine::mark_written(LiveTensor* tensor) { mover_.mark_written(*tensor); }
+Status Engine::mark_written(LiveTensor* tensor) {
+  const Use use = {tensor, true};
+  TERAIO_RETURN_IF_ERROR(check_readers(std::span(&use, 1)));
+  mover_.mark_written(*tensor);
+  return {};
+}
 
 void Engine::follow(Schedule schedule) {
   due_prefetches_.clear();
   schedule_ = std::move(schedule);
   binding_.follow(schedule_.profile().trace.tensors, live_);
+  planned_recipes_.assign(schedule_.index().tensor_count(), {});
   copies_.lay_out(schedule_, binding_, live_);
   start_iteration();
 }
@@ -116,18 +137,126 @@ void Engine::start_iteration() {
   copies_.fail_unanswered();
   iteration_start_ += schedule_.profile().op_count();
   issued_until_ = kLost;
+  next_action_ = 0;
   position_ = schedule_.is_empty() ? kLost : 0;
 }
 
-void Engine::issue_until(trace::OpIndex position) {
-  while (issued_until_ < position)
-    for (const plan::Migration& migration : schedule_.issued_at(++issued_until_)) issue(migration);
+Status Engine::issue_until(trace::OpIndex position) {
+  while (true) {
+    if (issued_until_ != kLost) TERAIO_RETURN_IF_ERROR(issue_rest(position));
+    if (issued_until_ >= position) return {};
+    ++issued_until_;
+    next_action_ = 0;
+  }
+}
+
+// Of the ops that were skipped after a deviation, nothing is replayed.
+Status Engine::issue_rest(trace::OpIndex position) {
+  const std::span<const plan::Migration> actions = schedule_.issued_at(issued_until_);
+  while (next_action_ < actions.size()) {
+    const plan::Migration& migration = actions[next_action_++];
+    if (migration.action != plan::Action::kRecompute) {
+      issue(migration);
+    } else if (issued_until_ == position) {
+      TERAIO_RETURN_IF_ERROR(prepare_replay(migration));
+    }
+  }
+  return {};
+}
+
+Status Engine::prepare_replay(const plan::Migration& migration) {
+  if (const LiveTensor* tensor = binding_.find(migration.tensor)) {
+    if (tensor->residency != Residency::kDiscarded) return {};
+    due_replay_ = {tensor->recipe, /*is_planned=*/true, /*is_temporary=*/false};
+  } else {
+    std::shared_ptr<Recipe> recipe = planned_recipes_[static_cast<size_t>(migration.tensor)].lock();
+    if (recipe == nullptr || recipe->temporaries != nullptr) return {};
+    recipe->temporary_readers =
+        schedule_.replays_reading(migration.tensor, issued_until_, next_action_);
+    if (recipe->temporary_readers == 0) return {};
+    due_replay_ = {std::move(recipe), /*is_planned=*/true, /*is_temporary=*/true};
+  }
+  return Status(ErrorCode::kReplayDue, "a planned replay is due");
+}
+
+Status Engine::replay_due(LiveTensor& tensor) {
+  due_replay_ = {tensor.recipe, /*is_planned=*/false, /*is_temporary=*/false};
+  return Status(ErrorCode::kReplayDue, fmt::format("tensor {} ({}) was discarded", tensor.id,
+                                                   format_size(tensor.size_bytes)));
+}
+
+// Before the bytes of inputs change: discarded tensors that need them are made again.
+Status Engine::check_readers(std::span<const Use> uses) {
+  for (const Use& use : uses) {
+    if (!use.is_write || use.tensor->read_by.empty()) continue;
+    if (LiveTensor* discarded = find_discarded_reader(*use.tensor)) return replay_due(*discarded);
+  }
+  return {};
+}
+
+void Engine::add_recipe(const OpFrame& frame) {
+  const std::shared_ptr<Recipe> recipe =
+      engine::add_recipe(frame.replayable, frame.replay_inputs, frame.results);
+  for (const LiveTensor* result : recipe->results)
+    if (result != nullptr && result->profile_index >= 0)
+      planned_recipes_[static_cast<size_t>(result->profile_index)] = recipe;
+}
+
+void Engine::discard(LiveTensor& tensor) {
+  const bool can_go = may_discard_ && evictor_.can_leave(tensor) && has_intact_recipe(tensor);
+  if (can_go && mover_.discard(tensor)) {
+    ++counters_.discards;
+  } else {
+    ++counters_.skipped_migrations;
+  }
+}
+
+LiveTensor* Engine::any_discarded() const {
+  if (mover_.discarded_bytes() == 0) return nullptr;
+  const auto found = std::find_if(live_.begin(), live_.end(), [](const LiveTensor* tensor) {
+    return tensor->residency == Residency::kDiscarded;
+  });
+  return found == live_.end() ? nullptr : *found;
+}
+
+Status Engine::take_results(Recipe& recipe, std::span<LiveTensor* const> made) {
+  for (size_t i = 0; i < recipe.results.size(); ++i) {
+    LiveTensor* tensor = recipe.results[i];
+    if (tensor == nullptr || tensor->residency != Residency::kDiscarded) continue;
+    if (i >= made.size() || made[i] == nullptr || made[i]->size_bytes != tensor->size_bytes)
+      return Status(ErrorCode::kInternal,
+                    fmt::format("the op that made tensor {} ({}) gave another result when it ran "
+                                "again",
+                                tensor->id, format_size(tensor->size_bytes)));
+    mover_.take_memory(*tensor, *made[i]);
+  }
+  return {};
+}
+
+void Engine::free_kept() {
+  for (size_t i = 0; i < kept_.size();) {
+    if (kept_[i]->pin_count > 0 || !let_go(*kept_[i])) {
+      ++i;
+      continue;
+    }
+    LiveTensor* tensor = kept_[i];
+    kept_.erase(kept_.begin() + static_cast<ptrdiff_t>(i));
+    destroy(*tensor);
+    i = 0;  // others may have been kept for it
+  }
+}
+
+void Engine::discard_everything() {
+  for (LiveTensor* tensor : live_)
+    if (tensor->recipe != nullptr) discard(*tensor);
 }
 
 void Engine::issue(const plan::Migration& migration) {
   LiveTensor* tensor = binding_.find(migration.tensor);
   if (tensor == nullptr) {
     ++counters_.skipped_migrations;
+  } else if (migration.action == plan::Action::kDiscard) {
+    discard(*tensor);
   } else if (migration.action == plan::Action::kPrefetch) {
     issue_prefetch(*tensor, migration);
   } else {
@@ -175,6 +304,7 @@ Status Engine::request(LiveTensor& tensor) {
     mover_.expedite(tensor);
     return {};
   }
+  if (tensor.residency == Residency::kDiscarded) return replay_due(tensor);
   if (tensor.residency != Residency::kOffloaded) return {};
   if (tensor.valid_copy() == nullptr)
     return Status(ErrorCode::kCancelled,
@@ -249,7 +379,8 @@ Status Engine::restore_all() {
 std::vector<const LiveTensor*> Engine::lost_tensors() const {
   std::vector<const LiveTensor*> lost;
   for (const LiveTensor* tensor : live_)
-    if (tensor->residency == Residency::kOffloaded || tensor->residency == Residency::kLoading)
+    if (tensor->residency == Residency::kOffloaded || tensor->residency == Residency::kLoading ||
+        tensor->residency == Residency::kDiscarded)
       lost.push_back(tensor);
   return lost;
 }

@@ -20,11 +20,17 @@
 //
 // Ownership: the engine owns every LiveTensor from allocate() until release(), and its memory.
 //
+// The engine discards tensors, but cannot run ops. A call that needs discarded bytes fails with
+// kReplayDue and has had no effect except that migrations were issued; take_due_replay() tells what
+// is to be run before the call is made again.
+//
 // Failure: a failed read makes the op that needs it fail, and the bytes stay on the tier. A failed
 // write leaves the tensor on the device, and later writes go elsewhere (TierCopies).
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -36,12 +42,20 @@
 #include "engine/live_tensor.h"
 #include "engine/prefetch_queue.h"
 #include "engine/profile_binding.h"
+#include "engine/recipe.h"
 #include "engine/schedule.h"
 #include "engine/tensor_mover.h"
 #include "engine/tier_copies.h"
 #include "engine/use.h"
 
 namespace teraio::engine {
+
+// What is to be made again, before the call that failed with kReplayDue is made again.
+struct DueReplay {
+  std::shared_ptr<Recipe> recipe;
+  bool is_planned = false;    // the call succeeds without it, or needs another one
+  bool is_temporary = false;  // for replays that follow: the program has dropped the result
+};
 
 class Engine {
  public:
@@ -67,17 +81,43 @@ class Engine {
   // --- Ops ----------------------------------------------------------------------------------
 
   // Before an op: issues the migrations that the plan triggers at `position` (kLost: none),
-  // restores the inputs, and pins them until end_op(). On failure nothing is pinned.
+  // restores the inputs, and pins them until end_op(). On failure nothing is pinned. kReplayDue:
+  // the plan replays an op here, an input was discarded, or the op changes what a discarded tensor
+  // needs.
   Status begin_op(trace::OpIndex position, std::span<const Use> inputs);
 
   // After the op, also when it failed. `uses` are its inputs, then its results, each tensor once.
   void end_op(trace::OpIndex position, std::span<const Use> uses, size_t input_count);
+  // After end_op(), of an op that changes none of its inputs: how its results are made again.
+  void add_recipe(const OpFrame& frame);
 
   // Restores a tensor and keeps it on the device until unpin(). Pins nest.
   Status pin(LiveTensor* tensor);
   void unpin(LiveTensor* tensor);
   // The bytes of a pinned tensor are about to change outside an op: copies on tiers become stale.
-  void mark_written(LiveTensor* tensor);
+  // kReplayDue: a discarded tensor needs them as they are.
+  Status mark_written(LiveTensor* tensor);
+
+  // --- Replays ------------------------------------------------------------------------------
+
+  // Whether the plan replays the op at `position`, so that add_recipe() is wanted.
+  bool is_replayed(trace::OpIndex position) const {
+    return position != kLost && schedule_.is_replayed(position);
+  }
+  // After kReplayDue; once.
+  DueReplay take_due_replay() { return *std::exchange(due_replay_, std::nullopt); }
+  // Nothing is discarded from now on.
+  void end_discards() { may_discard_ = false; }
+  // A discarded tensor; null: there is none.
+  LiveTensor* any_discarded() const;
+  // A replay of the recipe has made its results: the discarded ones get their bytes. Fails
+  // (kInternal) when a result is not of the size that it had.
+  Status take_results(Recipe& recipe, std::span<LiveTensor* const> made);
+  // Frees tensors that were kept for recipes which are no longer needed.
+  void free_kept();
+  // Discards all tensors that can leave and be made again. For tests.
+  void discard_everything();
+  int64_t discarded_bytes() const { return mover_.discarded_bytes(); }
 
   // --- Plan ---------------------------------------------------------------------------------
 
@@ -111,6 +151,7 @@ class Engine {
   std::span<LiveTensor* const> live() const { return live_; }
   uint64_t next_id() const { return next_id_; }
   const EngineCounters& counters() const { return counters_; }
+  EngineCounters& counters() { return counters_; }
   int64_t offloaded_bytes() const { return mover_.offloaded_bytes(); }
   // Transfers use the stores and the memory of tensors.
   bool has_transfers() const { return !mover_.is_idle() || mover_.unanswered_bytes() > 0; }
@@ -133,8 +174,14 @@ class Engine {
   Status wait_until_resident(std::span<const Use> uses);
   Status request(LiveTensor& tensor);
   static Status did_not_come(const LiveTensor& tensor, const Status& reason);
-  void issue_until(trace::OpIndex position);
+  Status issue_until(trace::OpIndex position);
+  Status issue_rest(trace::OpIndex position);
   void issue(const plan::Migration& migration);
+  void discard(LiveTensor& tensor);
+  Status prepare_replay(const plan::Migration& migration);
+  Status replay_due(LiveTensor& tensor);
+  Status check_readers(std::span<const Use> uses);
+  void destroy(LiveTensor& tensor);
   void issue_prefetch(LiveTensor& tensor, const plan::Migration& migration);
   void start_due_prefetches();
 
@@ -149,8 +196,13 @@ class Engine {
   ProfileBinding binding_;
   PrefetchQueue due_prefetches_;
   trace::OpIndex position_ = kLost;
-  trace::OpIndex issued_until_ = kLost;  // migrations of ops up to this one have been issued
-  int64_t iteration_start_ = 0;  // ops of the profile in all iterations before: orders deadlines
+  trace::OpIndex issued_until_ = kLost;  // migrations of ops before this one have been issued,
+  size_t next_action_ = 0;               // and of this one, those before this index
+  std::vector<std::weak_ptr<Recipe>> planned_recipes_;  // per tensor of the profile
+  std::optional<DueReplay> due_replay_;
+  bool may_discard_ = true;
+  std::vector<LiveTensor*> kept_;  // dropped by the program, and kept for recipes
+  int64_t iteration_start_ = 0;    // ops of the profile in all iterations before: orders deadlines
   uint64_t next_id_ = 1;
   uint64_t op_count_ = 0;
 };

@@ -15,8 +15,13 @@ struct EngineCounters {
   int64_t urgent_reads = 0;     // reads that an op waited for from the start
   int64_t late_prefetches = 0;  // planned reads that an op had to wait for
   int64_t failed_transfers = 0;
-  int64_t stall_read_ns = 0;    // waiting for bytes to come back
-  int64_t stall_memory_ns = 0;  // waiting for memory to become free
+  int64_t discards = 0;  // tensors that left to be made again
+  int64_t planned_replays = 0;
+  int64_t on_demand_replays = 0;  // of discarded tensors that were needed before their plan said so
+  int64_t banned_replays = 0;     // ops that gave other bytes when they ran again
+  int64_t replay_ns = 0;          // of the thread that ran the replays
+  int64_t stall_read_ns = 0;      // waiting for bytes to come back
+  int64_t stall_memory_ns = 0;    // waiting for memory to become free
 
   int64_t stall_ns() const { return stall_read_ns + stall_memory_ns; }
 };

@@ -23,6 +23,7 @@ enum class Residency : uint8_t {
   kOffloading,  // a write to a tier is under way; the bytes are still on the device and valid
   kOffloaded,   // the bytes are only on a tier
   kLoading,     // a read is under way; device memory is taken, its bytes are not valid yet
+  kDiscarded,   // the bytes are nowhere; the recipe makes them again
 };
 
 // Where a tier keeps the bytes. The extent stays reserved while the tensor lives, so rewriting it
@@ -32,10 +33,12 @@ struct TierCopy {
   bool is_valid = false;
 };
 
+struct Recipe;
+
 struct LiveTensor {
   uint64_t id = 0;
   int64_t size_bytes = 0;
-  std::byte* memory = nullptr;  // null when kOffloaded
+  std::byte* memory = nullptr;  // null when kOffloaded or kDiscarded
   Residency residency = Residency::kResident;
   bool is_dead = false;  // died while a transfer was under way; freed when that ends
   std::atomic<bool> is_seen_as_input = false;  // an op has read or changed it after its birth
@@ -52,6 +55,7 @@ struct LiveTensor {
   bool is_address_known = false;   // code outside the engine may use it: pinned until it dies
   bool is_dropped_in_use = false;  // the program let go of it inside an op: freed at pin_count 0
   uint32_t pin_count = 0;          // running ops and holds; moves only at 0
+  uint32_t write_pin_count = 0;    // those of them that may change the bytes at any time
   std::array<TierCopy, kTierCount> copies;  // by Tier
 
   plan::Tier transfer_tier = plan::Tier::kSsd;
@@ -59,6 +63,12 @@ struct LiveTensor {
   std::vector<device::Event>
       arrival;                    // kLoading: the bytes are there after these; empty: not known
   int64_t prefetch_deadline = 0;  // counted in ops, over all iterations
+
+  uint64_t version = 0;              // differs when the bytes do
+  std::shared_ptr<Recipe> recipe;    // null: it cannot be made again
+  size_t recipe_result = 0;          // of the recipe's results
+  std::vector<Recipe*> read_by;      // the recipes that it is an input of
+  bool is_kept_for_recipes = false;  // the program has dropped it, and a discarded tensor needs it
 
   uint64_t last_use = 0;                  // the engine's op count at the last use
   trace::TensorIndex profile_index = -1;  // in the profile that is followed

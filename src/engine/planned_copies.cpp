@@ -21,7 +21,9 @@ PlannedCopies planned_copies(const Schedule& schedule, plan::Tier tier,
   for (trace::OpIndex op = 0; op < op_count; ++op) {
     for (const plan::Migration& migration : schedule.issued_at(op)) {
       const auto i = static_cast<size_t>(migration.tensor);
-      if (migration.action == plan::Action::kPrefetch || migration.tier != tier) continue;
+      if (!plan::uses_tier(migration.action) || migration.action == plan::Action::kPrefetch ||
+          migration.tier != tier)
+        continue;
       if (planned.of_tensor[i] >= 0 || !needs_room(migration.tensor)) continue;
       planned.of_tensor[i] = static_cast<int32_t>(planned.copies.size());
       const int64_t size_bytes = index.size_bytes[i];

@@ -28,15 +28,26 @@ trace::TensorIndex Recorder::index_of(LiveTensor& tensor) {
   return tensor.record_index;
 }
 
+// An input that a replay has by value is no input of the op in the trace, so that the program may
+// drop it.
+Recorder::EventKind Recorder::kind_of(const Use& use, const OpRecord& record) {
+  if (use.is_write) return EventKind::kWrite;
+  if (!record.is_replayable) return EventKind::kRead;
+  const auto found =
+      std::find(record.replay_inputs.begin(), record.replay_inputs.end(), use.tensor);
+  return found == record.replay_inputs.end() ? EventKind::kValue : EventKind::kRead;
+}
+
 void Recorder::record_op(const OpRecord& record) {
   for (const Use& use : record.uses)
-    events_.push_back({index_of(*use.tensor), use.is_write ? EventKind::kWrite : EventKind::kRead});
+    events_.push_back({index_of(*use.tensor), kind_of(use, record)});
   for (LiveTensor* newborn : record.births) {
     if (is_recorded(*newborn)) continue;  // a result of the op, already among its uses
     events_.push_back({index_of(*newborn), EventKind::kBirth});
   }
   ops_.push_back({record.name, record.signature, std::max<int64_t>(record.duration_ns, 0),
-                  std::max<int64_t>(record.workspace_bytes, 0), events_.size()});
+                  std::max<int64_t>(record.workspace_bytes, 0), record.is_replayable,
+                  events_.size()});
 }
 
 void Recorder::record_death(LiveTensor& tensor) {
@@ -61,7 +72,9 @@ void Recorder::apply_descriptions(trace::Trace& trace) const {
   }
 }
 
-void Recorder::append_ops(Profile& profile) const {
+// Returns which tensors are used in the trace.
+std::vector<bool> Recorder::append_ops(Profile& profile) const {
+  std::vector<bool> is_used(tensors_.size());
   size_t event = 0;
   for (const RecordedOp& recorded : ops_) {
     trace::Op& op = profile.trace.ops.emplace_back();
@@ -69,17 +82,21 @@ void Recorder::append_ops(Profile& profile) const {
     op.name = std::string(recorded.name);
     op.duration_ns = recorded.duration_ns;
     op.workspace_bytes = recorded.workspace_bytes;
+    op.replayable = recorded.is_replayable;
     profile.signatures.push_back(recorded.signature);
     for (; event < recorded.events_end; ++event) {
       const auto [tensor, kind] = events_[event];
       if (kind == EventKind::kFree) {
-        op.frees.push_back(tensor);
+        if (is_used[static_cast<size_t>(tensor)]) op.frees.push_back(tensor);
         continue;
       }
-      (kind == EventKind::kRead ? op.reads : op.writes).push_back(tensor);
+      if (kind != EventKind::kValue) is_used[static_cast<size_t>(tensor)] = true;
+      if (kind == EventKind::kRead) op.reads.push_back(tensor);
+      if (kind == EventKind::kWrite || kind == EventKind::kBirth) op.writes.push_back(tensor);
       if (kind != EventKind::kBirth) touches.push_back(tensor);
     }
   }
+  return is_used;
 }
 
 // Equal for equal iterations, in every process: a plan is refused by any other one.
@@ -92,15 +109,16 @@ uint64_t fingerprint(std::span<const uint64_t> signatures) {
 Profile Recorder::finish(std::span<LiveTensor* const> alive,
                          const std::function<bool(const LiveTensor&)>& is_movable) {
   Profile profile;
-  append_ops(profile);
+  const std::vector<bool> is_used = append_ops(profile);
   profile.trace.tensors = tensors_;
   for (const LiveTensor* tensor : alive) {
+    if (tensor->is_kept_for_recipes) continue;  // the program has dropped it
     if (!is_recorded(*tensor)) {
       if (tensor->id < first_new_id_ && !is_movable(*tensor))
         profile.untouched_bytes += tensor->size_bytes;
     } else if (tensor->id < first_new_id_) {
       profile.trace.tensors[static_cast<size_t>(tensor->record_index)].persistent = true;
-    } else {
+    } else if (is_used[static_cast<size_t>(tensor->record_index)]) {
       profile.trace.ops.back().frees.push_back(tensor->record_index);
     }
   }

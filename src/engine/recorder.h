@@ -28,6 +28,9 @@ struct OpRecord {
   // to the step time.
   int64_t duration_ns = 0;
   int64_t workspace_bytes = 0;
+  // A replay needs the bytes of these inputs alone: it has the others, which are small, by value.
+  bool is_replayable = false;
+  std::span<LiveTensor* const> replay_inputs;
 };
 
 class Recorder {
@@ -63,15 +66,17 @@ class Recorder {
     uint64_t signature = 0;
     int64_t duration_ns = 0;
     int64_t workspace_bytes = 0;
+    bool is_replayable = false;
     size_t events_end = 0;  // its events start where the previous op's end
   };
-  enum class EventKind : uint8_t { kRead, kWrite, kBirth, kFree };
+  enum class EventKind : uint8_t { kRead, kValue, kWrite, kBirth, kFree };
+  static EventKind kind_of(const Use& use, const OpRecord& record);
   struct Event {
     trace::TensorIndex tensor;
     EventKind kind;
   };
 
-  void append_ops(Profile& profile) const;
+  std::vector<bool> append_ops(Profile& profile) const;
   bool is_recorded(const LiveTensor& tensor) const { return tensor.record_epoch == epoch_; }
   trace::TensorIndex index_of(LiveTensor& tensor);
   void apply_descriptions(trace::Trace& trace) const;

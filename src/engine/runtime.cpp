@@ -12,15 +12,10 @@
 #include "engine/op_time_history.h"
 #include "engine/recorder.h"
 #include "engine/stream_uses.h"
+#include "engine/thread_tag.h"
 
 namespace teraio::engine {
 namespace {
-
-// A number that only the calling thread has.
-uintptr_t thread_tag() {
-  static thread_local char tag;
-  return reinterpret_cast<uintptr_t>(&tag);
-}
 
 // A program that runs this many ops without a step is not training; it is not recorded for ever.
 constexpr int64_t kLongestIterationOps = 2'000'000;
@@ -32,12 +27,12 @@ Status status_of(const Result<T>& result) {
   return result.status();
 }
 
-// The engine moves bytes and cannot make them again.
-Result<plan::Plan> without_replays(Result<plan::Plan> plan) {
-  if (!plan.ok() || !plan::has_replays(*plan)) return plan;
+// Without a replayer nothing can be made again.
+Result<plan::Plan> checked_for_replays(Result<plan::Plan> plan, const Replayer* replayer) {
+  if (!plan.ok() || !plan::has_replays(*plan) || replayer != nullptr) return plan;
   return Status(ErrorCode::kInvalidArgument,
-                "the plan discards or recomputes tensors, which a run cannot do: make one with "
-                "`teraio plan --recompute off`");
+                "the plan discards or recomputes tensors, and this run does not: expected a plan "
+                "that was made with --recompute off");
 }
 
 }  // namespace
@@ -76,15 +71,25 @@ auto Runtime::with_streams_done(Call call) {
   return result;
 }
 
-// Calls again when an interrupt has ended a wait of the call and does not end the call itself.
+// Calls again when the call needed a replay, which it runs, or when an interrupt has ended a wait
+// of the call and does not end the call itself.
 template <typename Call>
-auto Runtime::interruptible(std::unique_lock<std::mutex>& lock, Call call) {
+auto Runtime::complete(std::unique_lock<std::mutex>& lock, Call call) {
   auto result = with_streams_done(call);
-  while (status_of(result).code() == ErrorCode::kInterrupted && !engine_->has_ended_waits()) {
-    lock.unlock();  // handlers of signals use tensors, and other threads go on
-    const bool ends_call = options_.engine.interrupt->ends_call();
-    lock.lock();
-    if (ends_call) break;
+  while (!status_of(result).ok()) {
+    if (status_of(result).code() == ErrorCode::kReplayDue) {
+      if (Status status = run_due_replay(lock); !status.ok()) {
+        result = std::move(status);
+        break;
+      }
+    } else if (status_of(result).code() == ErrorCode::kInterrupted && !engine_->has_ended_waits()) {
+      lock.unlock();  // handlers of signals use tensors, and other threads go on
+      const bool ends_call = options_.engine.interrupt->ends_call();
+      lock.lock();
+      if (ends_call) break;
+    } else {
+      break;
+    }
     result = with_streams_done(call);
   }
   return result;
@@ -92,11 +97,10 @@ auto Runtime::interruptible(std::unique_lock<std::mutex>& lock, Call call) {
 
 Result<Allocation> Runtime::allocate(int64_t size_bytes) {
   std::unique_lock lock(mutex_);
-  const Result<LiveTensor*> tensor =
-      interruptible(lock, [&] { return engine_->allocate(size_bytes); });
+  const Result<LiveTensor*> tensor = complete(lock, [&] { return engine_->allocate(size_bytes); });
   if (!tensor.ok()) return tensor.status();
   const Allocation allocation = {*tensor, (*tensor)->memory};
-  if (!is_active_) return allocation;
+  if (!is_active_ || is_replaying_here()) return allocation;
   (*tensor)->birth_thread = thread_tag();
   births_.push_back(*tensor);
   born_bytes_ += size_bytes;
@@ -118,7 +122,8 @@ void Runtime::set_owner(LiveTensor* tensor, void* owner) {
 
 void Runtime::free_dropped(std::span<const Use> uses) {
   for (const Use& use : uses)
-    if (use.tensor->is_dropped_in_use && use.tensor->pin_count == 0) free_tensor(use.tensor);
+    if (use.tensor->pin_count == 0 && std::exchange(use.tensor->is_dropped_in_use, false))
+      free_tensor(use.tensor);
 }
 
 void Runtime::free_tensor(LiveTensor* tensor) {
@@ -137,6 +142,7 @@ void Runtime::forget_birth(const LiveTensor& tensor) {
 }
 
 Status Runtime::begin_op(OpFrame& frame, uint64_t signature) {
+  std::vector<std::unique_ptr<ReplayResults>> read_temporaries;  // freed without the lock
   std::unique_lock lock(mutex_);
   if (!is_active_) return {};
   if (!stream_uses_->empty()) unpin_all(stream_uses_->take_passed());
@@ -146,8 +152,12 @@ Status Runtime::begin_op(OpFrame& frame, uint64_t signature) {
   if (detector_->begins_new_update(frame.uses)) end_segment();
   frame.position = follower_->advance(signature);
   const Status status =
-      interruptible(lock, [&] { return engine_->begin_op(frame.position, frame.uses); });
+      complete(lock, [&] { return engine_->begin_op(frame.position, frame.uses); });
   frame.is_begun = status.ok();
+  frame.is_replay_planned = status.ok() && is_replay_planned(frame.position);
+  frame.is_recipe_wanted =
+      frame.is_replay_planned || (is_recording_ && options_.replayer != nullptr);
+  if (!open_temporaries_.empty()) read_temporaries = take_open_temporaries();
   if (!status.ok()) free_dropped(frame.uses);
   return status;
 }
@@ -162,14 +172,32 @@ int64_t Runtime::take_workspace_bytes() {
 void Runtime::end_op(OpFrame& frame, std::string_view name, uint64_t signature, bool is_complete) {
   const std::lock_guard lock(mutex_);
   if (!std::exchange(frame.is_begun, false)) return;
+  if (frame.replayable != nullptr && !gives_all_results(frame)) frame.replayable = nullptr;
   engine_->end_op(frame.position, frame.uses, frame.input_count);
+  if (frame.replayable != nullptr && frame.is_replay_planned && is_active_)
+    engine_->add_recipe(frame);
   if (is_active_) note_op(frame, name, signature, is_complete);
   free_dropped(std::span(frame.uses).first(frame.input_count));
+  if (is_active_ && options_.discard_after_every_op) engine_->discard_everything();
   if (is_active_ && options_.evict_after_every_op) {
     const Status status = engine_->evict_everything();
     if (!status.ok() && status.code() != ErrorCode::kInterrupted)
       spdlog::error("teraio: {}", status.message());
   }
+}
+
+bool Runtime::is_replay_planned(trace::OpIndex position) const {
+  if (options_.replayer == nullptr) return false;
+  return options_.discard_after_every_op || engine_->is_replayed(position);
+}
+
+// A tensor that the op has made besides its results, which a graph may have saved, would be lost.
+bool Runtime::gives_all_results(const OpFrame& frame) {
+  const std::span<LiveTensor* const> births = births_of_this_thread();
+  return std::all_of(births.begin(), births.end(), [&](const LiveTensor* tensor) {
+    return tensor->size_bytes < options_.engine.smallest_tensor_bytes ||
+           std::find(frame.results.begin(), frame.results.end(), tensor) != frame.results.end();
+  });
 }
 
 // They stand first after this. The ops of other threads still work on theirs.
@@ -206,6 +234,8 @@ void Runtime::note_op(const OpFrame& frame, std::string_view name, uint64_t sign
     record.births = births;
     record.duration_ns = duration_ns;
     record.workspace_bytes = workspace_bytes;
+    record.is_replayable = frame.replayable != nullptr;
+    record.replay_inputs = frame.replay_inputs;
     recorder_->record_op(record);
   }
   births_.erase(births_.begin(), births_.begin() + static_cast<ptrdiff_t>(births.size()));
@@ -213,13 +243,32 @@ void Runtime::note_op(const OpFrame& frame, std::string_view name, uint64_t sign
   if (detector_->op_count() >= kLongestIterationOps) start_iteration(/*is_complete=*/false);
 }
 
-Status Runtime::pin(LiveTensor* tensor) {
+Status Runtime::pin(LiveTensor* tensor, bool is_write) {
   std::unique_lock lock(mutex_);
-  return interruptible(lock, [&] { return engine_->pin(tensor); });
+  TERAIO_RETURN_IF_ERROR(complete(lock, [&] { return engine_->pin(tensor); }));
+  if (!is_write) return {};
+  Status status = complete(lock, [&] { return engine_->mark_written(tensor); });
+  if (status.ok())
+    ++tensor->write_pin_count;
+  else
+    engine_->unpin(tensor);
+  return status;
 }
 
-void Runtime::unpin(LiveTensor* tensor) {
+// Pins a tensor that cannot end meanwhile, whatever the program drops.
+Status Runtime::pin_held(std::unique_lock<std::mutex>& lock, LiveTensor* tensor) {
+  ++tensor->pin_count;
+  Status status = complete(lock, [&] { return engine_->pin(tensor); });
+  engine_->unpin(tensor);
+  return status;
+}
+
+void Runtime::unpin(LiveTensor* tensor, bool is_write) {
   const std::lock_guard lock(mutex_);
+  if (is_write) {
+    --tensor->write_pin_count;
+    ++tensor->version;
+  }
   unpin_all(std::span(&tensor, 1));
 }
 
@@ -232,12 +281,12 @@ void Runtime::unpin_all(std::span<LiveTensor* const> tensors) {
 }
 
 void Runtime::record_stream(void* stream, std::span<const Use> uses) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (!is_active_) return;
   std::vector<LiveTensor*> pinned;
   for (const Use& use : uses) {
     if (!engine_->pin(use.tensor).ok()) continue;  // the run has failed: nothing moves any more
-    if (use.is_write) engine_->mark_written(use.tensor);
+    if (use.is_write) (void)complete(lock, [&] { return engine_->mark_written(use.tensor); });
     pinned.push_back(use.tensor);
   }
   stream_uses_->record(stream, std::move(pinned));
@@ -246,10 +295,10 @@ void Runtime::record_stream(void* stream, std::span<const Use> uses) {
 Status Runtime::pin_permanently(LiveTensor* tensor) {
   std::unique_lock lock(mutex_);
   if (tensor->is_address_known) return {};
-  TERAIO_RETURN_IF_ERROR(interruptible(lock, [&] { return engine_->pin(tensor); }));
-  engine_->mark_written(tensor);
-  if (std::exchange(tensor->is_address_known, true)) engine_->unpin(tensor);
-  return {};
+  TERAIO_RETURN_IF_ERROR(complete(lock, [&] { return engine_->pin(tensor); }));
+  Status status = complete(lock, [&] { return engine_->mark_written(tensor); });
+  if (!status.ok() || std::exchange(tensor->is_address_known, true)) engine_->unpin(tensor);
+  return status;
 }
 
 void Runtime::add_outside_bytes(int64_t size_bytes) {
@@ -258,9 +307,24 @@ void Runtime::add_outside_bytes(int64_t size_bytes) {
   options_.engine.device->add_outside_bytes(size_bytes);
 }
 
-void Runtime::mark_written(LiveTensor* tensor) {
+std::vector<std::byte*> Runtime::addresses(std::span<LiveTensor* const> tensors) const {
   const std::lock_guard lock(mutex_);
-  engine_->mark_written(tensor);
+  std::vector<std::byte*> addresses;
+  for (const LiveTensor* tensor : tensors) addresses.push_back(tensor->memory);
+  return addresses;
+}
+
+void Runtime::ban_replays(const OpFrame& frame, std::string_view name) {
+  spdlog::warn("teraio: op {} gave other bytes when it ran again: its results are not discarded",
+               name);
+  const std::lock_guard lock(mutex_);
+  ++engine_->counters().banned_replays;
+  if (frame.position != kLost) banned_ops_.push_back(frame.position);
+}
+
+void Runtime::forget_banned_ops(Profile& profile) const {
+  for (const trace::OpIndex op : banned_ops_)
+    profile.trace.ops[static_cast<size_t>(op)].replayable = false;
 }
 
 void Runtime::while_nothing_moves(const std::function<void()>& call) {
@@ -360,6 +424,7 @@ void Runtime::refine_plan() {
   if (!is_planned_ || !is_new_plan_due()) return;
   Profile profile = engine_->schedule().profile();
   op_times_->apply_to(profile);
+  forget_banned_ops(profile);
   adopt_profile(std::move(profile));
   iterations_on_plan_ = kIterationsBeforeRefining;
 }
@@ -369,8 +434,9 @@ void Runtime::adopt_profile(Profile profile) {
   planning_status_ = Status();
   is_planned_ = false;
   iterations_on_plan_ = 0;
+  banned_ops_.clear();
   if (options_.make_plan) {
-    Result<plan::Plan> made = without_replays(options_.make_plan(profile));
+    Result<plan::Plan> made = checked_for_replays(options_.make_plan(profile), options_.replayer);
     is_planned_ = made.ok();
     planning_status_ = made.status();
     if (made.ok()) plan_ = std::move(*made);
@@ -386,7 +452,7 @@ Status Runtime::stop() {
   while (wait_for_stream()) continue;
   is_active_ = false;
   births_.clear();
-  if (Status status = interruptible(lock, [&] { return engine_->restore_all(); }); !status.ok()) {
+  if (Status status = complete(lock, [&] { return engine_->restore_all(); }); !status.ok()) {
     if (status.code() == ErrorCode::kInterrupted) engine_->end_waits();
     return status;
   }
@@ -473,6 +539,11 @@ int64_t Runtime::outside_bytes() const {
 int64_t Runtime::offloaded_bytes() const {
   const std::lock_guard lock(mutex_);
   return engine_->offloaded_bytes();
+}
+
+int64_t Runtime::discarded_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return engine_->discarded_bytes();
 }
 
 bool Runtime::has_transfers() const {

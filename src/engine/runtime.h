@@ -5,12 +5,15 @@
 // equal, the second one's profile is planned and followed. An iteration that differs falls back to
 // on-demand migration op by op, and a new pattern that repeats is profiled and planned anew.
 //
-// Threads: any thread may call; the runtime has one lock. A call may wait for I/O with that lock
-// held. The I/O threads need neither this lock nor Python's, so the wait ends when the drives
-// answer. EngineOptions::interrupt may end it before: the call fails with kInterrupted and has had
-// no effect. The caller must hold no lock that the device's allocator or the StorageSwap takes.
+// Threads: any thread may call; the runtime has one lock. A call that needs a discarded tensor runs
+// the Replayer on its thread, without that lock; one thread at a time does. A call may wait for I/O
+// with the lock held. The I/O threads need neither this lock nor Python's, so the wait ends when
+// the drives answer. EngineOptions::interrupt may end it before: the call fails with kInterrupted
+// and has had no effect. The caller must hold no lock that the device's allocator or the
+// StorageSwap takes.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -28,6 +31,7 @@
 #include "engine/engine_options.h"
 #include "engine/iteration_log.h"
 #include "engine/profile.h"
+#include "engine/replayer.h"
 #include "engine/use.h"
 #include "plan/plan.h"
 
@@ -41,7 +45,9 @@ struct RuntimeOptions {
   // Asked after every planned iteration: in what the machine differs from what the plan was made
   // for, for people; make_plan knows it then. Empty: it never does.
   std::function<std::optional<std::string>()> machine_change;
+  Replayer* replayer = nullptr;  // null: nothing is discarded, and profiles name no replayable op
   bool evict_after_every_op = false;    // tests
+  bool discard_after_every_op = false;  // tests
   device::OpTimer* op_timer = nullptr;  // null: the clock tells how long ops take
 };
 
@@ -51,6 +57,8 @@ class IterationDetector;
 class OpTimeHistory;
 class Recorder;
 class StreamUses;
+struct DueReplay;
+struct Recipe;
 
 // A new tensor and its memory on the device.
 struct Allocation {
@@ -84,9 +92,10 @@ class Runtime {
   // are final (false for ops such as aten::empty, whose caller fills them in without an op).
   void end_op(OpFrame& frame, std::string_view name, uint64_t signature, bool is_complete);
 
-  // Restores the tensor and keeps it on the device until unpin(). Pins nest.
-  Status pin(LiveTensor* tensor);
-  void unpin(LiveTensor* tensor);
+  // Restores the tensor and keeps it on the device until unpin(). Pins nest. `is_write`: its bytes
+  // may change at any time until then, so that copies on tiers are stale.
+  Status pin(LiveTensor* tensor, bool is_write = false);
+  void unpin(LiveTensor* tensor, bool is_write = false);  // as it was pinned
   // Until the tensor dies: somebody outside may read and change its bytes at any time. Has no
   // effect when it has been done before.
   Status pin_permanently(LiveTensor* tensor);
@@ -96,8 +105,10 @@ class Runtime {
   void record_stream(void* stream, std::span<const Use> uses);
   // Memory of other owners that counts against the budget and never moves; negative: as much less.
   void add_outside_bytes(int64_t size_bytes);
-  // The bytes of a pinned tensor change outside an op: copies on tiers are stale.
-  void mark_written(LiveTensor* tensor);
+  // Where tensors that an op or a pin uses are on the device.
+  std::vector<std::byte*> addresses(std::span<LiveTensor* const> tensors) const;
+  // A replay of the op that runs gave other bytes than the op: it is not replayed any more.
+  void ban_replays(const OpFrame& frame, std::string_view name);
   // No tensor leaves or returns during the call, which must not call into the runtime.
   void while_nothing_moves(const std::function<void()>& call);
   // What a tensor is, for traces. Kept until the tensor dies.
@@ -114,9 +125,13 @@ class Runtime {
 
   // --- Called by the session -----------------------------------------------------------------
 
-  // Restores all tensors; nothing is evicted, recorded or planned any more. After success the
-  // stores are not used again, if uses_stores() says so. After failure they hold what could not be
-  // restored. kInterrupted: a drive hangs, and later waits for it fail at once.
+  // Makes all discarded tensors again, and discards none from now on. While the hooks are on:
+  // replays allocate.
+  Status replay_all();
+  // Restores all tensors, of which none is discarded; nothing is evicted, recorded or planned any
+  // more. After success the stores are not used again, if uses_stores() says so. After failure they
+  // hold what could not be restored. kInterrupted: a drive hangs, and later waits for it fail at
+  // once.
   Status stop();
   // The same for a process that ends: nothing is restored, and offloaded bytes are lost. Does not
   // wait for a drive that hangs, and ends the waits of other threads.
@@ -143,6 +158,7 @@ class Runtime {
   int64_t permanently_pinned_bytes() const;  // with those outside
   int64_t outside_bytes() const;
   int64_t offloaded_bytes() const;
+  int64_t discarded_bytes() const;
   // Device memory that drives which do not answer may still use.
   int64_t unanswered_bytes() const;
   // Why the last profile has no plan; ok when it has one.
@@ -163,7 +179,21 @@ class Runtime {
   template <typename Call>
   auto with_streams_done(Call call);
   template <typename Call>
-  auto interruptible(std::unique_lock<std::mutex>& lock, Call call);
+  auto complete(std::unique_lock<std::mutex>& lock, Call call);
+  bool is_replay_planned(trace::OpIndex position) const;
+  bool gives_all_results(const OpFrame& frame);
+  void forget_banned_ops(Profile& profile) const;
+
+  // Replays: runtime_replays.cpp.
+  class ReplayTurn;
+  class HeldInputs;
+  Status pin_held(std::unique_lock<std::mutex>& lock, LiveTensor* tensor);
+  Status run_due_replay(std::unique_lock<std::mutex>& lock);
+  Status replay_in_turn(const DueReplay& due);
+  Status replay(const std::shared_ptr<Recipe>& recipe, bool keeps_results);
+  void drop_read_temporaries(const Recipe& recipe);
+  std::vector<std::unique_ptr<ReplayResults>> take_open_temporaries();
+  bool is_replaying_here() const;
   bool wait_for_stream();
   void unpin_all(std::span<LiveTensor* const> tensors);
   void free_tensor(LiveTensor* tensor);
@@ -172,6 +202,9 @@ class Runtime {
   void forget_birth(const LiveTensor& tensor);
   void leave_stores(bool are_free);
 
+  std::recursive_mutex replay_mutex_;  // before mutex_: one thread replays at a time
+  int replay_depth_ = 0;               // under replay_mutex_
+  std::atomic<uintptr_t> replaying_thread_ = 0;
   mutable std::mutex mutex_;
   RuntimeOptions options_;
   std::unique_ptr<Engine> engine_;
@@ -187,8 +220,11 @@ class Runtime {
   bool uses_stores_ = true;
   int64_t iterations_on_plan_ = 0;
   plan::Plan plan_;
+  std::vector<trace::OpIndex> banned_ops_;  // of the profile: not to be replayed
   Status planning_status_;
 
+  // Whose temporaries wait for the replays that read them.
+  std::vector<std::shared_ptr<Recipe>> open_temporaries_;
   std::vector<LiveTensor*> births_;  // since the last op ended, and alive
   int64_t outside_bytes_ = 0;
   int64_t born_bytes_ = 0;

@@ -3,7 +3,10 @@
 // A value. Reading is safe from several threads at once.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <span>
+#include <vector>
 
 #include "engine/profile.h"
 #include "plan/plan.h"
@@ -26,14 +29,24 @@ class Schedule {
   }
   bool is_empty() const { return profile_.trace.ops.empty(); }
 
-  // Returns the migrations to issue before op `op`, in the plan's order. The last op also has those
-  // that the plan triggers after it.
+  // Returns the actions to issue before op `op`, in the plan's order: a recompute before its
+  // deadline_op, any other before its trigger_op. The last op also has those that the plan triggers
+  // after it.
   std::span<const plan::Migration> issued_at(trace::OpIndex op) const { return migrations_[op]; }
+
+  // Whether the plan replays op `op`, so that its results need a recipe.
+  bool is_replayed(trace::OpIndex op) const { return is_replayed_[static_cast<size_t>(op)]; }
+  // The number of replays before op `op`, from its action with the index `first` on, that read the
+  // tensor.
+  int64_t replays_reading(trace::TensorIndex tensor, trace::OpIndex op, size_t first) const;
 
  private:
   Profile profile_;
   trace::TraceIndex index_;
+  trace::OpIndex producer_of(trace::TensorIndex tensor) const;
+
   trace::FlatLists<plan::Migration> migrations_;  // per op
+  std::vector<bool> is_replayed_;                 // per op
 };
 
 }  // namespace teraio::engine

@@ -96,23 +96,57 @@ void TensorMover::submit(LiveTensor& tensor, plan::Tier tier, storage::Transfer 
   copies_.submit(tensor, tier, std::move(transfer));
 }
 
+// A tensor that the program has dropped has no owner any more, and may be kept for a recipe.
+bool TensorMover::detach(LiveTensor& tensor) {
+  return tensor.owner == nullptr || swap_.detach(tensor, tensor.owner);
+}
+
+void TensorMover::attach(LiveTensor& tensor) {
+  if (tensor.owner != nullptr) swap_.attach(tensor, tensor.owner, tensor.memory);
+}
+
 bool TensorMover::drop(LiveTensor& tensor) {
-  if (!swap_.detach(tensor, tensor.owner)) return false;
+  if (!detach(tensor)) return false;
   tensor.is_guarded = false;
   take_off_device(tensor);
   return true;
 }
 
-void TensorMover::take_off_device(LiveTensor& tensor) {
+bool TensorMover::discard(LiveTensor& tensor) {
+  if (!detach(tensor)) return false;
+  tensor.is_guarded = false;
+  release_memory(tensor);
+  copies_.release(tensor);
+  tensor.residency = Residency::kDiscarded;
+  discarded_bytes_ += tensor.size_bytes;
+  return true;
+}
+
+void TensorMover::take_memory(LiveTensor& tensor, LiveTensor& made) {
+  TERAIO_CHECK(tensor.residency == Residency::kDiscarded && made.memory != nullptr);
+  TERAIO_CHECK(tensor.size_bytes == made.size_bytes);
+  (void)detach(made);  // nobody else has it
+  tensor.memory = std::exchange(made.memory, nullptr);
+  made.residency = Residency::kDiscarded;
+  tensor.residency = Residency::kResident;
+  attach(tensor);
+}
+
+void TensorMover::release_memory(LiveTensor& tensor) {
   if (poison_released_memory_ && device_.is_host_addressable())
     std::memset(tensor.memory, kPoison, static_cast<size_t>(tensor.size_bytes));
   device_.release(std::exchange(tensor.memory, nullptr));
+}
+
+void TensorMover::take_off_device(LiveTensor& tensor) {
+  release_memory(tensor);
   tensor.residency = Residency::kOffloaded;
   offloaded_bytes_ += tensor.size_bytes;
 }
 
 void TensorMover::mark_written(LiveTensor& tensor) {
   TERAIO_CHECK(tensor.memory != nullptr);  // away, its only valid bytes are such a copy
+  ++tensor.version;
   for (TierCopy& copy : tensor.copies) copy.is_valid = false;
   if (tensor.residency != Residency::kOffloading) return;
   tensor.is_written_meanwhile = true;
@@ -121,6 +155,7 @@ void TensorMover::mark_written(LiveTensor& tensor) {
 
 void TensorMover::destroy(LiveTensor& tensor) {
   if (tensor.residency == Residency::kOffloaded) offloaded_bytes_ -= tensor.size_bytes;
+  if (tensor.residency == Residency::kDiscarded) discarded_bytes_ -= tensor.size_bytes;
   if (tensor.residency == Residency::kOffloading || tensor.residency == Residency::kLoading ||
       tensor.is_copy_pending || tensor.unanswered != nullptr) {
     tensor.is_dead = true;  // the transfer still uses its memory and extent
@@ -203,7 +238,7 @@ bool TensorMover::order_after_arrival(LiveTensor& tensor) {
   tensor.arrival.clear();
   tensor.residency = Residency::kResident;
   tensor.is_copy_pending = true;
-  swap_.attach(tensor, tensor.owner, tensor.memory);
+  attach(tensor);
   return true;
 }
 
@@ -218,7 +253,7 @@ void TensorMover::on_read_done(LiveTensor& tensor, const storage::Completion& co
     if (!completion.status.ok()) on_late_read_failed(tensor, completion.status);
   } else if (completion.status.ok()) {
     tensor.residency = Residency::kResident;
-    swap_.attach(tensor, tensor.owner, tensor.memory);
+    attach(tensor);
   } else {
     last_error_ = completion.status;
     take_off_device(tensor);

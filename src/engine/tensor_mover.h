@@ -7,6 +7,7 @@
 //   kOffloaded - start_read() ---> kLoading ----- the read ends ---> kResident, or kOffloaded again
 //   kLoading --- order_after_arrival() --> kResident, while the read's last copies are under way
 //   kResident -- drop() --> kOffloaded
+//   kResident -- discard() --> kDiscarded -- take_memory() --> kResident
 //
 // Threads: called under the engine's lock. The stores' threads leave finished transfers in a queue;
 // states change only in the calls that say so, and in the waits, which may last as long as I/O.
@@ -72,6 +73,12 @@ class TensorMover {
   // Takes a resident tensor with a valid copy off the device. False: its owner keeps it.
   bool drop(LiveTensor& tensor);
 
+  // Takes a resident tensor off the device without a copy. False: its owner keeps it.
+  bool discard(LiveTensor& tensor);
+  // Gives a discarded tensor the memory of one that a replay has made, and that is discarded then.
+  // Requires that their sizes are equal.
+  void take_memory(LiveTensor& tensor, LiveTensor& made);
+
   // Makes the transfer of the tensor urgent.
   void expedite(const LiveTensor& tensor) { copies_.expedite(tensor); }
 
@@ -114,6 +121,7 @@ class TensorMover {
   bool is_idle() const { return transfers_under_way_ == 0; }
   int64_t bytes_leaving() const { return bytes_leaving_; }  // memory that writes will free
   int64_t offloaded_bytes() const { return offloaded_bytes_; }
+  int64_t discarded_bytes() const { return discarded_bytes_; }
   // Device memory that drives which do not answer may still use.
   int64_t unanswered_bytes() const { return unanswered_bytes_; }
 
@@ -132,6 +140,8 @@ class TensorMover {
            (tensor.residency == Residency::kResident && tensor.valid_copy() != nullptr);
   }
   void switch_guard(LiveTensor& tensor);
+  bool detach(LiveTensor& tensor);
+  void attach(LiveTensor& tensor);
   void log_wait(int64_t waited_ns) const;
   bool is_at_end(Patience patience, uint64_t mark, int64_t waited_ns) const;
   Status interrupted() const;
@@ -143,6 +153,7 @@ class TensorMover {
   void on_write_failed(const LiveTensor& tensor, const Status& status);
   void on_read_done(LiveTensor& tensor, const storage::Completion& completion);
   void on_late_read_failed(const LiveTensor& tensor, const Status& status);
+  void release_memory(LiveTensor& tensor);
   void take_off_device(LiveTensor& tensor);
   void free_tensor(LiveTensor& tensor);
 
@@ -158,6 +169,7 @@ class TensorMover {
   int64_t transfers_under_way_ = 0;
   int64_t bytes_leaving_ = 0;
   int64_t offloaded_bytes_ = 0;
+  int64_t discarded_bytes_ = 0;
   int64_t unanswered_bytes_ = 0;
   Status last_error_;
   Status failure_;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "trace/trace.h"
@@ -15,6 +16,8 @@ inline constexpr trace::OpIndex kLost = -1;
 // One storage of the running program. Private to the engine: every field that is not atomic is read
 // and written under the runtime's lock. Others hold pointers, and ask by the functions below.
 struct LiveTensor;
+
+class ReplayableOp;
 
 // Neither changes during a tensor's life. Any thread, without a lock.
 uint64_t id_of(const LiveTensor& tensor);  // for messages
@@ -37,6 +40,15 @@ struct OpFrame {
   size_t input_count = 0;
   trace::OpIndex position = kLost;
   bool is_begun = false;
+  // Set when the op begins: its results may be discarded (is_replay_planned), or a profile asks
+  // whether they could be. Unless the op cannot be run again, the caller then sets the op, those of
+  // its inputs whose bytes a replay reads, and the tensors that it has made, in the order of its
+  // results; null for others.
+  bool is_recipe_wanted = false;
+  bool is_replay_planned = false;
+  std::shared_ptr<const ReplayableOp> replayable;
+  std::vector<LiveTensor*> replay_inputs;
+  std::vector<LiveTensor*> results;
 };
 
 }  // namespace teraio::engine

@@ -158,6 +158,25 @@ TEST_F(RecorderTest, KeepsDurationAndWorkspaceAndNothingNegative) {
   EXPECT_EQ(profile.trace.ops[1].workspace_bytes, 0);
 }
 
+TEST_F(RecorderTest, WhatAReplayHasByValueIsTouchedAndNotRead) {
+  LiveTensor* kept = born();
+  start();
+  LiveTensor* number = born();
+  OpRecord record;
+  const std::vector<Use> uses = {{kept, false}, {number, false}};
+  const std::vector<LiveTensor*> replay_inputs = {kept};
+  record.uses = uses;
+  record.is_replayable = true;
+  record.replay_inputs = replay_inputs;
+  recorder_.record_op(record);
+  die(number);
+  const Profile profile = finish();
+  EXPECT_TRUE(profile.trace.ops[0].replayable);
+  EXPECT_EQ(profile.trace.ops[0].reads, (Indices{0}));
+  EXPECT_EQ(profile.touches[0], (Indices{0, 1}));
+  EXPECT_TRUE(profile.trace.ops[0].frees.empty()) << "no op of the trace uses it";
+}
+
 TEST_F(RecorderTest, DescriptionsOutliveTheRecordingButNotTheTensor) {
   LiveTensor* weight = born();
   LiveTensor* other = born();

@@ -10,13 +10,13 @@ namespace {
 using testing::RuntimeSession;
 using testing::Trainee;
 
-TEST(RefusedPlan, OneThatRecomputesLeavesTensorsToMoveOnDemand) {
+TEST(RefusedPlan, OneThatRecomputesInARunThatDoesNot) {
   RuntimeSession session({.make_plan = [](const Profile& profile) -> Result<plan::Plan> {
     return plan::Plan{profile.trace.name, {{0, plan::Action::kDiscard, 1, 1}}};
   }});
   Trainee trainee(session, 4);
   trainee.steps(4);
-  EXPECT_NE(session.runtime().planning_status().message().find("discards or recomputes"),
+  EXPECT_NE(session.runtime().planning_status().message().find("made with --recompute off"),
             std::string::npos);
   EXPECT_EQ(session.runtime().current_plan(), std::nullopt);
 }

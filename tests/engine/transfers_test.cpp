@@ -147,7 +147,7 @@ TEST_F(OffloadTest, AHolderThatWritesMakesTheCopyUnderWayStale) {
   session_.ssd().can_cancel = false;
   run_until_offloading();
   ASSERT_TRUE(session_.engine().pin(a_).ok());
-  session_.engine().mark_written(a_);
+  EXPECT_TRUE(session_.engine().mark_written(a_).ok());
   session_.write_bytes(*a_);
   session_.let_all_end();
   session_.engine().unpin(a_);

@@ -38,6 +38,9 @@ def differences(job, stress):
         outcome, _ = train_within(job, peak_bytes, evict_after_every_op=True)
         if outcome != expected:
             yield "with everything evicted"
+        outcome, _ = train_within(job, 2 * peak_bytes, discard_after_every_op=True)
+        if outcome != expected:
+            yield "with everything discarded"
 
 
 def main():

@@ -229,6 +229,31 @@ def test_another_stream_gets_memory_of_tensors_that_can_leave(program):
     assert program(SIDE_STREAM) == ["True"] * 6
 
 
+# Tensors that were discarded, used by another stream, which waits for the session's as it should.
+DISCARDED_FOR_ANOTHER_STREAM = (
+    SESSIONS
+    + """
+stream = torch.cuda.Stream()
+with offload("256MiB", discard_after_every_op=True) as session:
+    right = 0
+    for i in range(20):
+        x = torch.full((1 << 18,), float(i), device="cuda")
+        y = x * 2
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            z = y + 1
+        torch.cuda.current_stream().wait_stream(stream)
+        right += bool((z == 2 * i + 1).all())
+    print(right, session.counters()["on_demand_replays"] >= 20)
+"""
+)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_another_stream_gets_tensors_that_are_made_again(seed, program):
+    assert program(DISCARDED_FOR_ANOTHER_STREAM, seed=seed, **HOSTILE) == ["20 True"]
+
+
 FRACTIONS = (
     SESSIONS
     + """

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -419,3 +420,18 @@ def test_iterations_from_an_index_on():
         assert len(all_of_them) >= 4
         assert session.iterations(first=3) == all_of_them[3:]
         assert session.iterations(first=100) == []
+
+
+def test_threads_share_discarded_tensors():
+    x = torch.arange(1 << 17, dtype=torch.float32)
+    expected = [(x * n).sin() for n in range(6)]
+    with budgets.offload("64MB", discard_after_every_op=True) as session:
+        shared = [(x * n).sin() for n in range(6)]
+
+        def are_equal(order):
+            return [torch.equal(shared[n], expected[n]) for n in order]
+
+        with ThreadPoolExecutor(2) as pool:
+            orders = [range(6), range(5, -1, -1)] * 3
+            assert [*pool.map(are_equal, orders)] == [[True] * 6] * 6
+        assert session.counters()["on_demand_replays"] > 6

@@ -12,8 +12,14 @@ from random_programs.programs import program_of, run
 
 TRIAL_SECONDS = 120
 
+# What the session does after every op: all leaves, or what can be made again is discarded first.
+STRESSES = (
+    {"evict_after_every_op": True},
+    {"evict_after_every_op": True, "discard_after_every_op": True},
+)
 
-def difference(program):
+
+def difference(program, stress):
     """What a run under a session has that stock PyTorch's has not, in words; "" without any, and a
     text that starts with "refused: " when the session refuses an instruction and all is equal up to
     it."""
@@ -27,7 +33,7 @@ def difference(program):
             # the first at once race for it ("Invalid thread pool!", or a crash).
             torch.set_num_threads(torch.get_num_threads())
             with os.fdopen(writable, "wb") as file:
-                pickle.dump(_difference(program), file)
+                pickle.dump(_difference(program, stress), file)
         finally:
             os._exit(0)
     os.close(writable)
@@ -37,21 +43,21 @@ def difference(program):
     return pickle.loads(answer) if answer else f"the process ended with {code}"
 
 
-def _difference(program):
+def _difference(program, stress):
     try:
         expected = run(program)
-        actual = _run_within_session(program)
+        actual = _run_within_session(program, stress)
         if actual.refused_at is None:
             return _words(expected, actual)
         part = program[: actual.refused_at]
-        words = _words(run(part), _run_within_session(part))
+        words = _words(run(part), _run_within_session(part, stress))
         return words or f"refused: {program[actual.refused_at]}: {actual.refusal}"
     except Exception:
         return traceback.format_exc()
 
 
-def _run_within_session(program):
-    return run(program, budgets.offload("1GB", evict_after_every_op=True))
+def _run_within_session(program, stress):
+    return run(program, budgets.offload("1GB", **stress))
 
 
 def _words(expected, actual):
@@ -73,7 +79,7 @@ def is_failure(words):
     return bool(words) and not words.startswith("refused: ")
 
 
-def shrink(program, fails=lambda program: is_failure(difference(program))):
+def shrink(program, fails):
     """Drops instructions, many at a time first, as long as the rest fails."""
     size = len(program) // 2
     while size > 0:
@@ -91,11 +97,15 @@ def shrink(program, fails=lambda program: is_failure(difference(program))):
 def report(seed):
     """Tries a seed; returns what is wrong with it, with the shrunk program, or what was refused."""
     program = program_of(seed)
-    words = difference(program)
+    stress = STRESSES[seed % len(STRESSES)]
+    words = difference(program, stress)
     if not is_failure(words):
         return words
-    least = shrink(program)
+    least = shrink(program, lambda rest: is_failure(difference(rest, stress)))
     lines = [f"seed {seed}: {words}", f"{len(least)} of {len(program)} instructions:"]
     lines += [f"  {instruction}" for instruction in least]
-    lines += [difference(least), f"PYTHONPATH=tests/python python -m random_programs --seed {seed}"]
+    lines += [
+        difference(least, stress),
+        f"PYTHONPATH=tests/python python -m random_programs --seed {seed}",
+    ]
     return "\n".join(lines)

@@ -1,0 +1,32 @@
+// TriedOps: which ops give the same bytes when they run again.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <unordered_map>
+
+#include "captured_op.h"
+
+namespace teraio::pytorch {
+
+// Each op is tried once for each signature, right after it has run. Threads: any, without the
+// runtime's lock.
+class TriedOps {
+ public:
+  enum class Verdict : uint8_t { kNotTried, kSame, kDifferent };
+
+  Verdict verdict(uint64_t signature) const;
+  // Replays the op, whose inputs are where they were, and compares all bits with its results.
+  // kNotTried: it could not be run, for want of memory. Raises what Python code of the op raises.
+  Verdict try_once(uint64_t signature, const CapturedOp& op, std::span<std::byte* const> inputs,
+                   std::span<const c10::IValue> results);
+
+ private:
+  mutable std::mutex mutex_;
+  std::unordered_map<uint64_t, Verdict> verdicts_;
+};
+
+}  // namespace teraio::pytorch

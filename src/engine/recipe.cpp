@@ -1,0 +1,118 @@
+#include "engine/recipe.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace teraio::engine {
+namespace {
+
+// Bounds the memory of recipes for tensors that the program has dropped long ago, and the replays
+// that one tensor may take.
+constexpr int32_t kDeepest = 8;
+
+template <typename T>
+void erase_one(std::vector<T*>& list, const T* element) {
+  const auto found = std::find(list.begin(), list.end(), element);
+  if (found != list.end()) list.erase(found);
+}
+
+bool is_intact(const Recipe& recipe) {
+  return std::all_of(recipe.inputs.begin(), recipe.inputs.end(), [](const RecipeInput& input) {
+    if (input.tensor == nullptr) return input.maker != nullptr && is_intact(*input.maker);
+    return input.tensor->version == input.version && input.tensor->write_pin_count == 0 &&
+           !input.tensor->is_address_known;
+  });
+}
+
+bool is_discarded(const LiveTensor* result) {
+  return result != nullptr && result->residency == Residency::kDiscarded;
+}
+
+// Returns a discarded tensor that the recipe is needed for; null: it is not needed.
+LiveTensor* discarded_result(const Recipe& recipe) {
+  for (LiveTensor* result : recipe.results)
+    if (is_discarded(result)) return result;
+  for (const Recipe* user : recipe.users)
+    if (LiveTensor* discarded = discarded_result(*user)) return discarded;
+  return nullptr;
+}
+
+// Whether the tensor's recipe can take the place of its bytes for one that reads them.
+bool can_replace(const LiveTensor& tensor, const RecipeInput& input) {
+  return input.version == tensor.version && has_intact_recipe(tensor) &&
+         tensor.recipe->depth < kDeepest;
+}
+
+void drop_input(Recipe& reader, RecipeInput& input) {
+  LiveTensor& tensor = *std::exchange(input.tensor, nullptr);
+  if (!can_replace(tensor, input)) return;
+  input.maker = tensor.recipe;
+  input.result = tensor.recipe_result;
+  input.maker->users.push_back(&reader);
+  reader.depth = std::max(reader.depth, input.maker->depth + 1);
+}
+
+}  // namespace
+
+Recipe::~Recipe() {
+  for (RecipeInput& input : inputs) {
+    if (input.tensor != nullptr) erase_one(input.tensor->read_by, this);
+    if (input.maker != nullptr) erase_one(input.maker->users, this);
+  }
+}
+
+std::shared_ptr<Recipe> add_recipe(std::shared_ptr<const ReplayableOp> op,
+                                   std::span<LiveTensor* const> inputs,
+                                   std::span<LiveTensor* const> results) {
+  auto recipe = std::make_shared<Recipe>();
+  recipe->op = std::move(op);
+  for (LiveTensor* input : inputs) {
+    recipe->inputs.push_back({input, input->version, nullptr, 0});
+    input->read_by.push_back(recipe.get());
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
+    LiveTensor* result = results[i];
+    const bool is_known = std::find(results.begin(), results.begin() + i, result) !=
+                          results.begin() + static_cast<ptrdiff_t>(i);
+    recipe->results.push_back(is_known ? nullptr : result);
+    recipe->result_versions.push_back(result == nullptr ? 0 : result->version);
+    if (result == nullptr || is_known) continue;
+    result->recipe = recipe;
+    result->recipe_result = i;
+  }
+  return recipe;
+}
+
+bool has_discarded_result(const Recipe& recipe) {
+  return std::any_of(recipe.results.begin(), recipe.results.end(), is_discarded);
+}
+
+bool has_intact_recipe(const LiveTensor& tensor) {
+  const Recipe* recipe = tensor.recipe.get();
+  return recipe != nullptr && recipe->result_versions[tensor.recipe_result] == tensor.version &&
+         is_intact(*recipe);
+}
+
+LiveTensor* find_discarded_reader(const LiveTensor& tensor) {
+  for (const Recipe* reader : tensor.read_by)
+    if (LiveTensor* discarded = discarded_result(*reader)) return discarded;
+  return nullptr;
+}
+
+bool let_go(LiveTensor& tensor) {
+  const auto loses_bytes = [&](const Recipe* reader) {
+    if (discarded_result(*reader) == nullptr) return false;
+    return std::any_of(reader->inputs.begin(), reader->inputs.end(), [&](const RecipeInput& input) {
+      return input.tensor == &tensor && !can_replace(tensor, input);
+    });
+  };
+  if (std::any_of(tensor.read_by.begin(), tensor.read_by.end(), loses_bytes)) return false;
+  for (Recipe* reader : std::exchange(tensor.read_by, {}))
+    for (RecipeInput& input : reader->inputs)
+      if (input.tensor == &tensor) drop_input(*reader, input);
+  if (tensor.recipe != nullptr) tensor.recipe->results[tensor.recipe_result] = nullptr;
+  tensor.recipe = nullptr;
+  return true;
+}
+
+}  // namespace teraio::engine

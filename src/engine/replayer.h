@@ -1,0 +1,48 @@
+// Replayer: how the framework runs an op again.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "base/status.h"
+#include "engine/use.h"
+
+namespace teraio::engine {
+
+// An op and its arguments as they were, without the bytes of its tensors. May be destroyed on any
+// thread and under the runtime's lock: it owns no tensor.
+class ReplayableOp {
+ public:
+  virtual ~ReplayableOp() = default;
+};
+
+// What a replay has made. Owns new tensors of the runtime, and is destroyed without its lock.
+class ReplayResults {
+ public:
+  virtual ~ReplayResults() = default;
+
+  // As many as the op had results when it ran in the program, in their order; null for a result
+  // that has no memory of the runtime.
+  virtual std::span<LiveTensor* const> tensors() const = 0;
+};
+
+// Threads: the runtime calls without its lock, on the thread that needs the results. Several
+// threads call one after the other.
+class Replayer {
+ public:
+  virtual ~Replayer() = default;
+
+  // Runs the op again. `inputs` are the bytes of the tensors that it read, in the order of
+  // OpFrame::replay_inputs; they are on the device, and nothing changes them meanwhile. The op is
+  // not reported to the runtime, which it may ask for memory.
+  virtual Result<std::unique_ptr<ReplayResults>> run(const ReplayableOp& op,
+                                                     std::span<std::byte* const> inputs) = 0;
+
+  // Calls a function that waits for another thread's replay. Holds no lock meanwhile that such a
+  // replay may need.
+  virtual void wait(const std::function<void()>& call) { call(); }
+};
+
+}  // namespace teraio::engine

@@ -1,0 +1,189 @@
+// Replays: the calls of Runtime that make discarded tensors again.
+//
+// A replay runs an op of the program, which allocates, so the runtime's lock is not held meanwhile.
+// One thread replays at a time (replay_mutex_, which comes before the lock). What a replay reads
+// may need replays of its own, which the same thread runs first.
+#include <utility>
+
+#include "engine/engine.h"
+#include "engine/op_time_history.h"
+#include "engine/recipe.h"
+#include "engine/runtime.h"
+#include "engine/thread_tag.h"
+
+namespace teraio::engine {
+
+// The calling thread replays until the end of the object. Its time is no op's.
+class Runtime::ReplayTurn {
+ public:
+  explicit ReplayTurn(Runtime& runtime) : runtime_(runtime) {
+    if (!runtime_.replay_mutex_.try_lock())
+      runtime_.options_.replayer->wait([&] { runtime_.replay_mutex_.lock(); });
+    if (runtime_.replay_depth_++ > 0) return;
+    runtime_.replaying_thread_ = thread_tag();
+    start_ns_ = runtime_.options_.engine.clock->now_ns();
+    const std::lock_guard lock(runtime_.mutex_);
+    stall_at_start_ns_ = runtime_.engine_->counters().stall_ns();
+  }
+  ~ReplayTurn() {
+    if (--runtime_.replay_depth_ == 0) {
+      const std::lock_guard lock(runtime_.mutex_);
+      const int64_t duration_ns = runtime_.options_.engine.clock->now_ns() - start_ns_;
+      const int64_t stall_ns = runtime_.engine_->counters().stall_ns() - stall_at_start_ns_;
+      runtime_.engine_->counters().replay_ns += duration_ns - stall_ns;
+      runtime_.op_times_->leave_out(duration_ns - stall_ns);
+      runtime_.replaying_thread_ = 0;
+    }
+    runtime_.replay_mutex_.unlock();
+  }
+  ReplayTurn(const ReplayTurn&) = delete;
+  ReplayTurn& operator=(const ReplayTurn&) = delete;
+
+ private:
+  Runtime& runtime_;
+  int64_t start_ns_ = 0;
+  int64_t stall_at_start_ns_ = 0;
+};
+
+// What a replay reads: on the device and pinned until the end of the object.
+class Runtime::HeldInputs {
+ public:
+  explicit HeldInputs(Runtime& runtime) : runtime_(runtime) {}
+  ~HeldInputs() {
+    std::vector<std::unique_ptr<ReplayResults>> dropped;  // freed without the lock
+    const std::lock_guard lock(runtime_.mutex_);
+    runtime_.unpin_all(pinned_);
+    runtime_.engine_->free_kept();
+    for (const auto& maker : makers_) dropped.push_back(std::move(maker->temporaries));
+  }
+  HeldInputs(const HeldInputs&) = delete;
+  HeldInputs& operator=(const HeldInputs&) = delete;
+
+  // First all that has to be made again, one after the other, so that little is pinned meanwhile.
+  Status hold(const Recipe& recipe) {
+    for (const RecipeInput& input : recipe.inputs) TERAIO_RETURN_IF_ERROR(make(input));
+    for (const RecipeInput& input : recipe.inputs) TERAIO_RETURN_IF_ERROR(pin(input));
+    return {};
+  }
+
+  std::vector<std::byte*> addresses() const { return runtime_.addresses(pinned_); }
+
+ private:
+  // Returns the tensor that has, or had, the bytes; null: they have to be made as a temporary.
+  static LiveTensor* tensor_of(const RecipeInput& input) {
+    if (input.tensor != nullptr) return input.tensor;
+    const ReplayResults* made = input.maker->temporaries.get();
+    return made == nullptr ? nullptr : made->tensors()[input.result];
+  }
+
+  Status make(const RecipeInput& input) {
+    std::unique_lock lock(runtime_.mutex_);
+    if (const LiveTensor* tensor = tensor_of(input)) {
+      if (tensor->residency != Residency::kDiscarded) return {};
+      const std::shared_ptr<Recipe> recipe = tensor->recipe;
+      lock.unlock();
+      return runtime_.replay(recipe, /*keeps_results=*/false);
+    }
+    const std::shared_ptr<Recipe> maker = input.maker;
+    lock.unlock();
+    makers_.push_back(maker);
+    return runtime_.replay(maker, /*keeps_results=*/true);
+  }
+
+  Status pin(const RecipeInput& input) {
+    std::unique_lock lock(runtime_.mutex_);
+    LiveTensor* tensor = tensor_of(input);
+    while (tensor == nullptr) {  // the program has dropped it meanwhile
+      if (input.maker->temporaries != nullptr)
+        return Status(ErrorCode::kInternal, "an op gave another result when it ran again");
+      lock.unlock();
+      TERAIO_RETURN_IF_ERROR(make(input));
+      lock.lock();
+      tensor = tensor_of(input);
+    }
+    Status status = runtime_.pin_held(lock, tensor);
+    if (status.ok()) pinned_.push_back(tensor);
+    return status;
+  }
+
+  Runtime& runtime_;
+  std::vector<LiveTensor*> pinned_;              // in the order of the recipe's inputs
+  std::vector<std::shared_ptr<Recipe>> makers_;  // whose temporaries are for this replay alone
+};
+
+bool Runtime::is_replaying_here() const { return replaying_thread_ == thread_tag(); }
+
+Status Runtime::run_due_replay(std::unique_lock<std::mutex>& lock) {
+  const DueReplay due = engine_->take_due_replay();
+  lock.unlock();
+  Status status = replay_in_turn(due);
+  lock.lock();
+  // One that the plan asks for is not needed yet: whoever needs it tries again.
+  return due.is_planned && status.code() != ErrorCode::kInterrupted ? Status() : status;
+}
+
+Status Runtime::replay_in_turn(const DueReplay& due) {
+  const ReplayTurn turn(*this);
+  TERAIO_RETURN_IF_ERROR(replay(due.recipe, due.is_temporary));
+  const std::lock_guard lock(mutex_);
+  ++(due.is_planned ? engine_->counters().planned_replays : engine_->counters().on_demand_replays);
+  if (due.is_temporary) open_temporaries_.push_back(due.recipe);
+  return {};
+}
+
+// `keeps_results`: they are temporaries for replays that follow.
+Status Runtime::replay(const std::shared_ptr<Recipe>& recipe, bool keeps_results) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (keeps_results ? recipe->temporaries != nullptr : !has_discarded_result(*recipe)) return {};
+  }
+  HeldInputs inputs(*this);
+  TERAIO_RETURN_IF_ERROR(inputs.hold(*recipe));
+  Result<std::unique_ptr<ReplayResults>> made =
+      options_.replayer->run(*recipe->op, inputs.addresses());
+  if (!made.ok()) return made.status();
+  if (!keeps_results) drop_read_temporaries(*recipe);
+  const std::lock_guard lock(mutex_);
+  if (keeps_results) {
+    recipe->temporaries = std::move(*made);
+    return {};
+  }
+  return engine_->take_results(*recipe, (*made)->tensors());
+}
+
+// A planned replay has read them: those that no other one waits for are freed.
+void Runtime::drop_read_temporaries(const Recipe& recipe) {
+  std::vector<std::unique_ptr<ReplayResults>> dropped;  // freed without the lock
+  const std::lock_guard lock(mutex_);
+  for (const RecipeInput& input : recipe.inputs) {
+    Recipe* maker = input.maker.get();
+    if (maker == nullptr || maker->temporary_readers == 0) continue;
+    if (--maker->temporary_readers == 0) dropped.push_back(std::move(maker->temporaries));
+  }
+}
+
+std::vector<std::unique_ptr<ReplayResults>> Runtime::take_open_temporaries() {
+  std::vector<std::unique_ptr<ReplayResults>> taken;
+  for (const std::shared_ptr<Recipe>& recipe : open_temporaries_) {
+    recipe->temporary_readers = 0;
+    taken.push_back(std::move(recipe->temporaries));
+  }
+  open_temporaries_.clear();
+  return taken;
+}
+
+Status Runtime::replay_all() {
+  while (true) {
+    DueReplay due;
+    {
+      const std::lock_guard lock(mutex_);
+      engine_->end_discards();  // other threads' ops go on
+      const LiveTensor* tensor = engine_->any_discarded();
+      if (tensor == nullptr) return {};
+      due.recipe = tensor->recipe;
+    }
+    TERAIO_RETURN_IF_ERROR(replay_in_turn(due));
+  }
+}
+
+}  // namespace teraio::engine

@@ -1,0 +1,266 @@
+// Tensors that are discarded and made again by running the op that made them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "engine/fixture/runtime_session.h"
+#include "engine/runtime.h"
+
+namespace teraio::engine {
+namespace {
+
+using testing::kUnitBytes;
+using testing::RuntimeSession;
+using testing::RuntimeSessionOptions;
+using testing::Tensors;
+using testing::Trainee;
+
+RuntimeSessionOptions discarding(int64_t budget_units = 100) {
+  RuntimeSessionOptions options;
+  options.budget_units = budget_units;
+  options.can_replay = true;
+  options.discard_after_every_op = true;
+  return options;
+}
+
+// x makes y, y makes z. Whatever can be discarded is.
+class ReplaysTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    x_ = session_.born();
+    session_.op(1, {x_});
+    y_ = session_.op(2, {x_}, {}, 1);
+    z_ = session_.op(3, {y_}, {}, 1);
+    ASSERT_EQ(y_->residency, Residency::kDiscarded);
+    ASSERT_EQ(z_->residency, Residency::kDiscarded);
+    ASSERT_EQ(runtime().discarded_bytes(), 2 * kUnitBytes);
+  }
+  Runtime& runtime() { return session_.runtime(); }
+  int run_count() { return std::exchange(session_.replayer().run_count, 0); }
+  int64_t device_bytes() { return session_.device().allocated_bytes(); }
+
+  RuntimeSession session_{discarding()};
+  LiveTensor* x_ = nullptr;
+  LiveTensor* y_ = nullptr;
+  LiveTensor* z_ = nullptr;
+};
+
+TEST_F(ReplaysTest, AnOpThatReadsADiscardedTensorSeesItsBytes) {
+  run_count();
+  session_.op(4, {z_});  // checks them
+  EXPECT_EQ(run_count(), 2) << "of y, which z is made from, and of z";
+  EXPECT_EQ(runtime().counters().on_demand_replays, 2);
+  EXPECT_GT(runtime().counters().replay_ns, 0);
+}
+
+TEST_F(ReplaysTest, WhatHasNoRecipeStays) {
+  EXPECT_EQ(x_->residency, Residency::kResident);
+  session_.op(4, {}, {y_});  // more than its op has written it
+  session_.op(5, {y_});
+  EXPECT_EQ(y_->residency, Residency::kResident);
+}
+
+TEST_F(ReplaysTest, BeforeAnInputChangesWhatIsMadeFromItIsMadeAgain) {
+  session_.op(4, {}, {x_});
+  session_.op(5, {y_, z_});  // checks the bytes of before
+  EXPECT_EQ(y_->residency, Residency::kResident) << "nothing makes it again any more";
+}
+
+TEST_F(ReplaysTest, BeforeAnInputMayChangeUnseenWhatIsMadeFromItIsMadeAgain) {
+  ASSERT_TRUE(runtime().pin_permanently(x_).ok());
+  session_.write_bytes(*x_);
+  session_.op(5, {y_, z_});
+  EXPECT_EQ(y_->residency, Residency::kResident);
+}
+
+TEST_F(ReplaysTest, AHeldInputMayChange) {
+  ASSERT_TRUE(runtime().pin(x_, /*is_write=*/true).ok());
+  session_.write_bytes(*x_);
+  runtime().unpin(x_, /*is_write=*/true);
+  session_.op(5, {y_, z_});
+}
+
+TEST_F(ReplaysTest, WhatIsMadeFromAHeldTensorStays) {
+  ASSERT_TRUE(runtime().pin(x_, /*is_write=*/true).ok());
+  LiveTensor* made = session_.op(4, {x_}, {}, 1);
+  EXPECT_EQ(made->residency, Residency::kResident);
+  session_.write_bytes(*x_);
+  runtime().unpin(x_, /*is_write=*/true);
+  session_.op(5, {x_, made});
+  EXPECT_EQ(made->residency, Residency::kResident);
+}
+
+TEST_F(ReplaysTest, ADroppedInputWithARecipeIsMadeForAMoment) {
+  session_.die(y_);
+  EXPECT_EQ(device_bytes(), kUnitBytes) << "of x";
+  run_count();
+  session_.op(4, {z_});
+  EXPECT_EQ(run_count(), 2);
+  session_.op(5, {x_});
+  EXPECT_EQ(device_bytes(), kUnitBytes);
+}
+
+TEST_F(ReplaysTest, ADroppedInputWithoutARecipeStaysAsLongAsItIsNeeded) {
+  session_.die(x_);
+  EXPECT_EQ(device_bytes(), kUnitBytes) << "x stays";
+  session_.op(4, {z_});
+  session_.die(y_);
+  EXPECT_EQ(device_bytes(), kUnitBytes) << "for z";
+  session_.die(z_);
+  EXPECT_EQ(device_bytes(), 0);
+}
+
+TEST_F(ReplaysTest, AKeptInputGoesWhenWhatNeedsItIsThere) {
+  session_.die(x_);
+  EXPECT_EQ(device_bytes(), kUnitBytes) << "x stays";
+  ASSERT_TRUE(runtime().pin(y_).ok());
+  EXPECT_EQ(device_bytes(), kUnitBytes) << "y alone";
+  session_.expect_bytes(*y_);
+  runtime().unpin(y_);
+}
+
+TEST_F(ReplaysTest, AReplayThatFailsFailsTheOpAndLosesNothing) {
+  session_.replayer().failure = Status(ErrorCode::kOutOfMemory, "no room for the result");
+  OpFrame frame = RuntimeSession::frame({z_});
+  const Status status = runtime().begin_op(frame, 4);
+  EXPECT_EQ(status.code(), ErrorCode::kOutOfMemory);
+  EXPECT_EQ(status.message(), "no room for the result");
+  session_.replayer().failure = Status();
+  session_.op(5, {z_});
+}
+
+TEST_F(ReplaysTest, AtTheEndEverythingIsMadeAgain) {
+  ASSERT_TRUE(runtime().replay_all().ok());
+  session_.op(4, {z_});
+  EXPECT_EQ(runtime().discarded_bytes(), 0) << "and nothing is discarded any more";
+  ASSERT_TRUE(runtime().stop().ok());
+  session_.expect_bytes(*y_);
+  session_.expect_bytes(*z_);
+}
+
+TEST_F(ReplaysTest, AnEndWithoutReplaysNamesWhatIsLost) {
+  session_.replayer().failure = Status(ErrorCode::kOutOfMemory, "no room for the result");
+  EXPECT_EQ(runtime().replay_all().code(), ErrorCode::kOutOfMemory);
+  EXPECT_EQ(runtime().discarded_bytes(), 2 * kUnitBytes);
+}
+
+TEST(Replays, LongChainsAreCutAndNothingIsLost) {
+  RuntimeSession session(discarding());
+  LiveTensor* x = session.born();
+  session.op(1, {x});
+  LiveTensor* last = session.op(2, {x}, {}, 1);
+  for (uint64_t i = 0; i < 50; ++i) {
+    LiveTensor* next = session.op(3 + i, {last}, {}, 1);
+    session.die(std::exchange(last, next));
+  }
+  session.replayer().run_count = 0;
+  session.op(100, {last});
+  EXPECT_LE(session.replayer().run_count, 10);
+  EXPECT_LE(session.device().allocated_bytes(), 3 * kUnitBytes);
+}
+
+TEST(Replays, TwoThreadsThatShareTensorsSeeTheirBytes) {
+  RuntimeSession session(discarding());
+  LiveTensor* x = session.born();
+  session.op(1, {x});
+  Tensors made;
+  for (uint64_t i = 0; i < 8; ++i)
+    made.push_back(session.op(2 + i, {i == 0 ? x : made.back()}, {}, 1));
+  const auto read = [&](size_t first) {
+    for (size_t i = 0; i < 200; ++i) {
+      OpFrame frame = RuntimeSession::frame({made[(first + i * 3) % made.size()]});
+      ASSERT_TRUE(session.runtime().begin_op(frame, 20).ok());
+      session.expect_bytes(*frame.uses[0].tensor);
+      session.runtime().end_op(frame, "read", 20, /*is_complete=*/true);
+    }
+  };
+  std::thread other(read, 0);
+  read(5);
+  other.join();
+  EXPECT_GT(session.runtime().counters().on_demand_replays, 0);
+}
+
+// Ops that read, write, make, hold and drop tensors at random.
+class RandomReplays {
+ public:
+  RandomReplays(uint64_t seed, const RuntimeSessionOptions& options)
+      : random_(seed), session_(options) {}
+
+  void run(int steps) {
+    for (int i = 0; i < steps && !::testing::Test::HasFailure(); ++i) step();
+    if (below(2) == 0) EXPECT_TRUE(session_.runtime().replay_all().ok());
+    while (!tensors_.empty()) drop();
+    EXPECT_EQ(session_.device().allocated_bytes(), 0) << "dropped tensors are kept for ever";
+  }
+  int64_t discard_count() { return session_.runtime().counters().discards; }
+
+ private:
+  size_t below(size_t count) { return random_() % count; }
+  LiveTensor* any() { return tensors_[below(tensors_.size())]; }
+
+  Tensors some() {
+    Tensors chosen;
+    for (size_t i = below(3) + 1; i > 0; --i)
+      if (LiveTensor* tensor = any();
+          std::find(chosen.begin(), chosen.end(), tensor) == chosen.end())
+        chosen.push_back(tensor);
+    return chosen;
+  }
+
+  void drop() {
+    const size_t i = below(tensors_.size());
+    session_.die(tensors_[i]);
+    tensors_.erase(tensors_.begin() + static_cast<ptrdiff_t>(i));
+  }
+
+  void step() {
+    const size_t kind = below(10);
+    if (tensors_.size() < 3) {
+      tensors_.push_back(session_.born());
+    } else if (kind < 5) {
+      tensors_.push_back(session_.op(random_(), some(), {}, static_cast<int64_t>(below(2)) + 1));
+    } else if (kind < 6) {
+      session_.op(random_(), {}, {any()});
+    } else if (kind < 7) {
+      session_.op(random_(), some());
+    } else if (kind < 8) {
+      hold(any());
+    } else {
+      drop();
+    }
+    if (tensors_.size() > 12) drop();
+  }
+
+  void hold(LiveTensor* tensor) {
+    const bool is_write = below(2) == 0;
+    ASSERT_TRUE(session_.runtime().pin(tensor, is_write).ok());
+    session_.expect_bytes(*tensor);
+    if (is_write) session_.write_bytes(*tensor);
+    if (!is_write && below(2) == 0) tensors_.push_back(session_.op(random_(), {tensor}, {}, 1));
+    session_.runtime().unpin(tensor, is_write);
+  }
+
+  std::mt19937_64 random_;
+  RuntimeSession session_;
+  Tensors tensors_;
+};
+
+TEST(RandomReplays, EveryUseSeesTheBytesThatWereLastWritten) {
+  int64_t discard_count = 0;
+  for (uint64_t seed = 0; seed < 16 && !::testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE(seed);
+    RuntimeSessionOptions options = discarding();
+    options.evict_after_every_op = seed % 2 == 1;
+    RandomReplays program(seed, options);
+    program.run(200);
+    discard_count += program.discard_count();
+  }
+  EXPECT_GT(discard_count, 160);
+}
+
+}  // namespace
+}  // namespace teraio::engine
