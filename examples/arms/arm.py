@@ -37,6 +37,8 @@ class Arm:
     name: str
     device_budget: str | None = None
     policy: str = "planned"
+    recompute: str = "off"
+    prefix: tuple[str, ...] = ()  # of the command: what limits the process
     save: bool = False  # save the trace and the plan beside the report
 
     def command(self, training: list[str], directory: Path, ssd: list[Path]) -> list[str]:
@@ -46,15 +48,17 @@ class Arm:
             *("--progress-file", str(directory / "training.json")),
         ]
         if self.device_budget is None:
-            return [sys.executable, *script]
+            return [*self.prefix, sys.executable, *script]
         options = ["--device-budget", self.device_budget, "--policy", self.policy]
+        if self.recompute != "off":
+            options += ["--recompute", self.recompute]
         for drive in ssd:
             options += ["--ssd", str(drive)]
         options += ["--report", str(directory)]
         if self.save:
             options += ["--save-trace", str(directory / "trace.json.gz")]
             options += ["--save-plan", str(directory / "plan.json.gz")]
-        return [sys.executable, "-m", "teraio", "run", *options, *script]
+        return [*self.prefix, sys.executable, "-m", "teraio", "run", *options, *script]
 
 
 @dataclass(frozen=True)

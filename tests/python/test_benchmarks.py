@@ -11,6 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import dry_run
+import recompute
 import step_time
 
 pytestmark = pytest.mark.full
@@ -49,6 +50,15 @@ def test_step_time_compares_arms_with_ideal_and_with_the_prediction(text, tmp_pa
     } <= found.keys()
     assert found["stock step time, slowest / fastest round"]["value"] == 1, "there is one round"
     assert "planned, fraction of ideal: " in capsys.readouterr().out
+
+
+def test_recompute_compares_plans_with_and_without_replays(text, tmp_path, capsys):
+    small = ["--preset", "tiny", "--rounds", "1", "--ratio", "1.5", "--limit", "100"]
+    steps = ["--steps", "6", "--warm-up-steps", "4"]
+    assert recompute.main([*small, *steps, "--data", text, "--output", str(tmp_path)]) == 0
+    found = rows(tmp_path / "recompute.json")
+    assert "as it is: step without / with replays" in found
+    assert "as it is: step without / with replays: " in capsys.readouterr().out
 
 
 def test_dry_run_has_the_ops_and_the_peak_of_the_real_run(text, tmp_path, monkeypatch):
