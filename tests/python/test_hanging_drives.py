@@ -175,7 +175,7 @@ with session():
 def test_writes_that_hang_go_to_the_other_drive(start, two_drives):
     process = start(
         """
-with session(io_timeout=0.5) as run:
+with session(io_timeout=2) as run:
     tensors = new_tensors()
     add(tensors)
     hang(WRITES)
@@ -199,7 +199,7 @@ print(*(int(tensor.unique()) for tensor in tensors))
 
 def test_read_that_hangs_is_an_error_that_names_tensor_and_drive(start, two_drives):
     process = start("""
-with session(io_timeout=0.5) as run:
+with session(io_timeout=2) as run:
     tensors = new_tensors()
     add(tensors)
     hang(READS)
