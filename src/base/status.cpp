@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <utility>
 
 namespace teraio {
 
@@ -40,9 +41,19 @@ std::string errno_text(int error_number) {
   return fmt::format("{} (errno {})", strerror(error_number), error_number);
 }
 
+Status::Status(ErrorCode code, std::string message) {
+  if (code == ErrorCode::kOk) return;
+  failure_ = std::make_shared<const Failure>(Failure{code, std::move(message)});
+}
+
+const std::string& Status::message() const {
+  static const std::string empty;
+  return ok() ? empty : failure_->message;
+}
+
 Status Status::with_context(std::string_view context) const {
   if (ok()) return *this;
-  return Status(code_, std::string(context) + ": " + message_);
+  return Status(code(), std::string(context) + ": " + message());
 }
 
 }  // namespace teraio

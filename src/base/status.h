@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -36,24 +37,32 @@ std::string_view to_string(ErrorCode code);
 // it.
 std::string errno_text(int error_number);
 
-// Ok, or a failure: a code and a message.
+// Ok, or a failure: a code and a message. An ok status is a null pointer, so that calls on the way
+// of every op return it at no cost. Copies share the failure.
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  Status(ErrorCode code, std::string message) : code_(code), message_(std::move(message)) {}
+  Status(ErrorCode code, std::string message);
 
-  bool ok() const { return code_ == ErrorCode::kOk; }
-  ErrorCode code() const { return code_; }
-  const std::string& message() const { return message_; }
+  bool ok() const { return failure_ == nullptr; }
+  ErrorCode code() const { return ok() ? ErrorCode::kOk : failure_->code; }
+  // Empty when the status is ok. Valid while a copy of this status exists.
+  const std::string& message() const;
 
   // Returns the same failure with "context: " in front of its message, or ok when the status is ok.
   Status with_context(std::string_view context) const;
 
-  bool operator==(const Status&) const = default;
+  bool operator==(const Status& other) const {
+    return code() == other.code() && message() == other.message();
+  }
 
  private:
-  ErrorCode code_ = ErrorCode::kOk;
-  std::string message_;
+  struct Failure {
+    ErrorCode code;
+    std::string message;
+  };
+
+  std::shared_ptr<const Failure> failure_;  // null: ok
 };
 
 // A value, or the Status that says why there is none.
