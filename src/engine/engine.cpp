@@ -137,31 +137,24 @@ void Engine::start_iteration() {
   copies_.fail_unanswered();
   iteration_start_ += schedule_.profile().op_count();
   issued_until_ = kLost;
-  next_action_ = 0;
+  due_actions_ = {};
   position_ = schedule_.is_empty() ? kLost : 0;
 }
 
 Status Engine::issue_until(trace::OpIndex position) {
   while (true) {
-    if (issued_until_ != kLost) TERAIO_RETURN_IF_ERROR(issue_rest(position));
-    if (issued_until_ >= position) return {};
-    ++issued_until_;
-    next_action_ = 0;
-  }
-}
-
-// Of the ops that were skipped after a deviation, nothing is replayed.
-Status Engine::issue_rest(trace::OpIndex position) {
-  const std::span<const plan::Migration> actions = schedule_.issued_at(issued_until_);
-  while (next_action_ < actions.size()) {
-    const plan::Migration& migration = actions[next_action_++];
-    if (migration.action != plan::Action::kRecompute) {
-      issue(migration);
-    } else if (issued_until_ == position) {
-      TERAIO_RETURN_IF_ERROR(prepare_replay(migration));
+    while (!due_actions_.empty()) {
+      const plan::Migration& migration = due_actions_.front();
+      due_actions_ = due_actions_.subspan(1);
+      if (migration.action != plan::Action::kRecompute) {
+        issue(migration);
+      } else if (issued_until_ == position) {  // of ops that were skipped, nothing is replayed
+        TERAIO_RETURN_IF_ERROR(prepare_replay(migration));
+      }
     }
+    if (issued_until_ >= position) return {};
+    due_actions_ = schedule_.issued_at(++issued_until_);
   }
-  return {};
 }
 
 Status Engine::prepare_replay(const plan::Migration& migration) {
@@ -171,8 +164,7 @@ Status Engine::prepare_replay(const plan::Migration& migration) {
   } else {
     std::shared_ptr<Recipe> recipe = planned_recipes_[static_cast<size_t>(migration.tensor)].lock();
     if (recipe == nullptr || recipe->temporaries != nullptr) return {};
-    recipe->temporary_readers =
-        schedule_.replays_reading(migration.tensor, issued_until_, next_action_);
+    recipe->temporary_readers = schedule_.replays_reading(migration.tensor, due_actions_);
     if (recipe->temporary_readers == 0) return {};
     due_replay_ = {std::move(recipe), /*is_planned=*/true, /*is_temporary=*/true};
   }

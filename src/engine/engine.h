@@ -175,7 +175,6 @@ class Engine {
   Status request(LiveTensor& tensor);
   static Status did_not_come(const LiveTensor& tensor, const Status& reason);
   Status issue_until(trace::OpIndex position);
-  Status issue_rest(trace::OpIndex position);
   void issue(const plan::Migration& migration);
   void discard(LiveTensor& tensor);
   Status prepare_replay(const plan::Migration& migration);
@@ -196,8 +195,9 @@ class Engine {
   ProfileBinding binding_;
   PrefetchQueue due_prefetches_;
   trace::OpIndex position_ = kLost;
-  trace::OpIndex issued_until_ = kLost;  // migrations of ops before this one have been issued,
-  size_t next_action_ = 0;               // and of this one, those before this index
+  // The actions of ops up to issued_until_ have been issued, but for those that due_actions_ lists.
+  trace::OpIndex issued_until_ = kLost;
+  std::span<const plan::Migration> due_actions_;
   std::vector<std::weak_ptr<Recipe>> planned_recipes_;  // per tensor of the profile
   std::optional<DueReplay> due_replay_;
   bool may_discard_ = true;

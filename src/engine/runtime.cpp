@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kLongestIterationOps = 2'000'000;
 constexpr int64_t kIterationsBeforeRefining = 2;
 
-const Status& status_of(const Status& status) { return status; }
+Status status_of(const Status& status) { return status; }
 template <typename T>
 Status status_of(const Result<T>& result) {
   return result.status();
@@ -67,7 +67,8 @@ bool Runtime::wait_for_stream() {
 template <typename Call>
 auto Runtime::with_streams_done(Call call) {
   auto result = call();
-  while (status_of(result).code() == ErrorCode::kOutOfMemory && wait_for_stream()) result = call();
+  while (!result.ok() && status_of(result).code() == ErrorCode::kOutOfMemory && wait_for_stream())
+    result = call();
   return result;
 }
 
@@ -142,7 +143,6 @@ void Runtime::forget_birth(const LiveTensor& tensor) {
 }
 
 Status Runtime::begin_op(OpFrame& frame, uint64_t signature) {
-  std::vector<std::unique_ptr<ReplayResults>> read_temporaries;  // freed without the lock
   std::unique_lock lock(mutex_);
   if (!is_active_) return {};
   if (!stream_uses_->empty()) unpin_all(stream_uses_->take_passed());
@@ -157,8 +157,8 @@ Status Runtime::begin_op(OpFrame& frame, uint64_t signature) {
   frame.is_replay_planned = status.ok() && is_replay_planned(frame.position);
   frame.is_recipe_wanted =
       frame.is_replay_planned || (is_recording_ && options_.replayer != nullptr);
-  if (!open_temporaries_.empty()) read_temporaries = take_open_temporaries();
   if (!status.ok()) free_dropped(frame.uses);
+  if (!open_temporaries_.empty()) drop_open_temporaries(lock);
   return status;
 }
 

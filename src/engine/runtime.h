@@ -192,7 +192,7 @@ class Runtime {
   Status replay_in_turn(const DueReplay& due);
   Status replay(const std::shared_ptr<Recipe>& recipe, bool keeps_results);
   void drop_read_temporaries(const Recipe& recipe);
-  std::vector<std::unique_ptr<ReplayResults>> take_open_temporaries();
+  void drop_open_temporaries(std::unique_lock<std::mutex>& lock);
   bool is_replaying_here() const;
   bool wait_for_stream();
   void unpin_all(std::span<LiveTensor* const> tensors);

@@ -162,14 +162,15 @@ void Runtime::drop_read_temporaries(const Recipe& recipe) {
   }
 }
 
-std::vector<std::unique_ptr<ReplayResults>> Runtime::take_open_temporaries() {
-  std::vector<std::unique_ptr<ReplayResults>> taken;
+// The op before which they were made begins: no replay reads them any more.
+void Runtime::drop_open_temporaries(std::unique_lock<std::mutex>& lock) {
+  std::vector<std::unique_ptr<ReplayResults>> dropped;
   for (const std::shared_ptr<Recipe>& recipe : open_temporaries_) {
     recipe->temporary_readers = 0;
-    taken.push_back(std::move(recipe->temporaries));
+    dropped.push_back(std::move(recipe->temporaries));
   }
   open_temporaries_.clear();
-  return taken;
+  lock.unlock();  // freeing them takes it
 }
 
 Status Runtime::replay_all() {

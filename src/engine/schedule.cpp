@@ -35,9 +35,8 @@ trace::OpIndex Schedule::producer_of(trace::TensorIndex tensor) const {
   return std::max<trace::OpIndex>(index_.first_op[static_cast<size_t>(tensor)], 0);
 }
 
-int64_t Schedule::replays_reading(trace::TensorIndex tensor, trace::OpIndex op,
-                                  size_t first) const {
-  const std::span<const plan::Migration> actions = issued_at(op).subspan(first);
+int64_t Schedule::replays_reading(trace::TensorIndex tensor,
+                                  std::span<const plan::Migration> actions) const {
   return std::count_if(actions.begin(), actions.end(), [&](const plan::Migration& action) {
     if (action.action != plan::Action::kRecompute) return false;
     const trace::Op& producer = profile_.trace.ops[static_cast<size_t>(producer_of(action.tensor))];

@@ -36,9 +36,9 @@ class Schedule {
 
   // Whether the plan replays op `op`, so that its results need a recipe.
   bool is_replayed(trace::OpIndex op) const { return is_replayed_[static_cast<size_t>(op)]; }
-  // The number of replays before op `op`, from its action with the index `first` on, that read the
-  // tensor.
-  int64_t replays_reading(trace::TensorIndex tensor, trace::OpIndex op, size_t first) const;
+  // The number of replays among `actions`, which are actions of the plan, that read the tensor.
+  int64_t replays_reading(trace::TensorIndex tensor,
+                          std::span<const plan::Migration> actions) const;
 
  private:
   Profile profile_;
