@@ -97,6 +97,9 @@ class Engine {
   // The bytes of a pinned tensor are about to change outside an op: copies on tiers become stale.
   // kReplayDue: a discarded tensor needs them as they are.
   Status mark_written(LiveTensor* tensor);
+  // The same where mark_written() has failed and they change all the same: a discarded tensor that
+  // needs them as they were is lost.
+  void note_written(LiveTensor* tensor) { mover_.mark_written(*tensor); }
 
   // --- Replays ------------------------------------------------------------------------------
 

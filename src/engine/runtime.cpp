@@ -286,7 +286,8 @@ void Runtime::record_stream(void* stream, std::span<const Use> uses) {
   std::vector<LiveTensor*> pinned;
   for (const Use& use : uses) {
     if (!engine_->pin(use.tensor).ok()) continue;  // the run has failed: nothing moves any more
-    if (use.is_write) (void)complete(lock, [&] { return engine_->mark_written(use.tensor); });
+    if (use.is_write && !complete(lock, [&] { return engine_->mark_written(use.tensor); }).ok())
+      engine_->note_written(use.tensor);
     pinned.push_back(use.tensor);
   }
   stream_uses_->record(stream, std::move(pinned));

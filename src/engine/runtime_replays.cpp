@@ -3,8 +3,11 @@
 // A replay runs an op of the program, which allocates, so the runtime's lock is not held meanwhile.
 // One thread replays at a time (replay_mutex_, which comes before the lock). What a replay reads
 // may need replays of its own, which the same thread runs first.
+#include <fmt/format.h>
+
 #include <utility>
 
+#include "base/units.h"
 #include "engine/engine.h"
 #include "engine/op_time_history.h"
 #include "engine/recipe.h"
@@ -101,9 +104,12 @@ class Runtime::HeldInputs {
       lock.lock();
       tensor = tensor_of(input);
     }
-    Status status = runtime_.pin_held(lock, tensor);
-    if (status.ok()) pinned_.push_back(tensor);
-    return status;
+    TERAIO_RETURN_IF_ERROR(runtime_.pin_held(lock, tensor));
+    pinned_.push_back(tensor);
+    if (input.tensor == nullptr || input.version == tensor->version) return {};
+    return Status(ErrorCode::kInternal,
+                  fmt::format("tensor {} ({}) has changed, and a discarded tensor is made from it",
+                              tensor->id, format_size(tensor->size_bytes)));
   }
 
   Runtime& runtime_;

@@ -133,6 +133,27 @@ TEST_F(ReplaysTest, AReplayThatFailsFailsTheOpAndLosesNothing) {
   session_.op(5, {z_});
 }
 
+TEST_F(ReplaysTest, BeforeAnotherStreamMayChangeAnInputWhatIsMadeFromItIsMadeAgain) {
+  const Use use = {x_, true};
+  runtime().record_stream(session_.other_stream(), std::span(&use, 1));
+  session_.write_bytes(*x_);
+  session_.op(4, {y_, z_});
+}
+
+TEST_F(ReplaysTest, WhatCouldNotBeMadeAgainBeforeItsInputChangedIsLostAndNeverWrong) {
+  session_.replayer().failure = Status(ErrorCode::kOutOfMemory, "no room for the result");
+  const Use use = {x_, true};
+  runtime().record_stream(session_.other_stream(), std::span(&use, 1));
+  session_.write_bytes(*x_);
+  session_.replayer().failure = Status();
+  OpFrame frame = RuntimeSession::frame({y_});
+  const Status status = runtime().begin_op(frame, 4);
+  EXPECT_NE(status.message().find("has changed, and a discarded tensor is made from it"),
+            std::string::npos)
+      << status.message();
+  session_.op(5, {x_});
+}
+
 TEST_F(ReplaysTest, AtTheEndEverythingIsMadeAgain) {
   ASSERT_TRUE(runtime().replay_all().ok());
   session_.op(4, {z_});
