@@ -1,12 +1,16 @@
 #include "collective.h"
 
 #include <ATen/core/ivalue.h>
+#include <pybind11/pybind11.h>
 #include <torch/custom_class.h>
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <thread>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <unordered_set>
@@ -120,6 +124,10 @@ bool leaves_works(const ActiveSession& session, const torch::jit::Stack& stack, 
   return true;
 }
 
+std::vector<UnderWay> take_ended() {
+  return collectives().take_if([](const UnderWay& each) { return each.is_over(); });
+}
+
 void let_go(std::vector<UnderWay> ended) {
   for (UnderWay& collective : ended) collective.let_go();
 }
@@ -162,8 +170,23 @@ void CollectiveOperands::pin_permanently() {
 
 void set_coalescing(bool is_on) { is_coalescing = is_on; }
 
-void let_go_of_ended_collectives() {
-  let_go(collectives().take_if([](const UnderWay& each) { return each.is_over(); }));
+void let_go_of_ended_collectives() { let_go(take_ended()); }
+
+// Libraries tell that a collective is complete, but not that they have dropped its Work.
+bool wait_for_a_collective() {
+  std::optional<pybind11::gil_scoped_release> no_gil;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (has_collectives_under_way.load(std::memory_order_acquire)) {
+    std::vector<UnderWay> ended = take_ended();
+    if (!ended.empty()) {
+      let_go(std::move(ended));
+      return true;
+    }
+    if (std::chrono::steady_clock::now() > end) return false;
+    if (!no_gil && PyGILState_Check() != 0) no_gil.emplace();
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  return false;
 }
 
 int64_t collective_bytes() { return collectives().held_bytes(); }

@@ -63,6 +63,11 @@ inline std::atomic<bool> has_collectives_under_way = false;
 // Drops the Works that are over and unpins their operands.
 void let_go_of_ended_collectives();
 
+// Waits until a collective is over, and unpins its operands, for a call that memory is too short
+// for. Returns false when none is under way, or none was over within 10 s: the program may hold its
+// Work, and another process may need what this one does next. Releases the GIL meanwhile.
+bool wait_for_a_collective();
+
 // Returns the bytes of the operands of collectives under way. A tensor that several collectives
 // use counts once.
 int64_t collective_bytes();

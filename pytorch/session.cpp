@@ -179,6 +179,7 @@ void Session::create_runtime() {
     runtime_options.make_plan = [this](const engine::Profile& profile) {
       return make_plan(profile);
     };
+    runtime_options.wait_for_unpin = wait_for_a_collective;
     runtime_options.machine_change = [this] { return machine_change(); };
   }
   machine_->runtime = std::make_unique<engine::Runtime>(std::move(runtime_options));

@@ -72,28 +72,36 @@ auto Runtime::with_streams_done(Call call) {
   return result;
 }
 
-// Calls again when the call needed a replay, which it runs, or when an interrupt has ended a wait
-// of the call and does not end the call itself.
+// Calls again when the call needed a replay, which it runs, when memory was short and a pin has
+// ended, or when an interrupt has ended a wait of the call and does not end the call itself. Nearly
+// every call succeeds at once.
 template <typename Call>
 auto Runtime::complete(std::unique_lock<std::mutex>& lock, Call call) {
   auto result = with_streams_done(call);
-  while (!status_of(result).ok()) {
-    if (status_of(result).code() == ErrorCode::kReplayDue) {
-      if (Status status = run_due_replay(lock); !status.ok()) {
-        result = std::move(status);
-        break;
-      }
-    } else if (status_of(result).code() == ErrorCode::kInterrupted && !engine_->has_ended_waits()) {
-      lock.unlock();  // handlers of signals use tensors, and other threads go on
-      const bool ends_call = options_.engine.interrupt->ends_call();
-      lock.lock();
-      if (ends_call) break;
-    } else {
+  while (!result.ok()) {
+    if (Status status = mend(lock, status_of(result)); !status.ok()) {
+      result = std::move(status);
       break;
     }
     result = with_streams_done(call);
   }
   return result;
+}
+
+// Removes the reason for which a call has failed. Returns the failure that ends the call instead.
+Status Runtime::mend(std::unique_lock<std::mutex>& lock, const Status& failure) {
+  const auto unlocked = [&lock](const auto& call) {
+    lock.unlock();
+    const bool result = call();
+    lock.lock();
+    return result;
+  };
+  if (failure.code() == ErrorCode::kReplayDue) return run_due_replay(lock);
+  if (failure.code() == ErrorCode::kOutOfMemory && options_.wait_for_unpin)
+    return unlocked(options_.wait_for_unpin) ? Status() : failure;
+  if (failure.code() != ErrorCode::kInterrupted || engine_->has_ended_waits()) return failure;
+  // Handlers of signals use tensors, and other threads go on.
+  return unlocked([&] { return options_.engine.interrupt->ends_call(); }) ? failure : Status();
 }
 
 Result<Allocation> Runtime::allocate(int64_t size_bytes) {

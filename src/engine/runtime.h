@@ -45,6 +45,9 @@ struct RuntimeOptions {
   // Asked after every planned iteration: in what the machine differs from what the plan was made
   // for, for people; make_plan knows it then. Empty: it never does.
   std::function<std::optional<std::string>()> machine_change;
+  // Asked where memory is short, without the lock: waits until somebody unpins a tensor, which the
+  // caller expects without knowing when. Returns false when nobody does. Empty: nobody does.
+  std::function<bool()> wait_for_unpin;
   Replayer* replayer = nullptr;  // null: nothing is discarded, and profiles name no replayable op
   bool evict_after_every_op = false;    // tests
   bool discard_after_every_op = false;  // tests
@@ -180,6 +183,7 @@ class Runtime {
   auto with_streams_done(Call call);
   template <typename Call>
   auto complete(std::unique_lock<std::mutex>& lock, Call call);
+  Status mend(std::unique_lock<std::mutex>& lock, const Status& failure);
   bool is_replay_planned(trace::OpIndex position) const;
   bool gives_all_results(const OpFrame& frame);
   void forget_banned_ops(Profile& profile) const;

@@ -156,6 +156,20 @@ with session:
     wait_until(is_free, "until the memory is free")
 """
 
+# The budget holds one of the two tensors.
+SHORT = """\
+with session:
+    tensor = torch.full((10_000_000,), float(rank + 1)).add_(0)
+    if rank == 1:
+        store.wait(["short"])
+        time.sleep(0.2)  # the other process lacks memory by then
+    dist.all_reduce(tensor, async_op=True)
+    store.set("short", "yes")
+    other = torch.zeros(10_000_000)
+    del other
+    assert tensor[::1000].eq(3).all()
+"""
+
 COALESCED = """\
 with session:
     tensor = large(rank + 1)
@@ -170,8 +184,8 @@ with session:
 
 @pytest.mark.parametrize(
     "program",
-    [PENDING, WAITED, FUNCTIONAL, BACKWARD, DROPPED, COALESCED],
-    ids=["pending", "waited", "functional", "backward", "dropped", "coalesced"],
+    [PENDING, WAITED, FUNCTIONAL, BACKWARD, DROPPED, SHORT, COALESCED],
+    ids=["pending", "waited", "functional", "backward", "dropped", "short", "coalesced"],
 )
 def test_operands_stay_until_the_work_is_over(warm_ranks, tmp_path, program):
     ssd = tmp_path / "ssd"
