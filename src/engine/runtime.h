@@ -45,8 +45,9 @@ struct RuntimeOptions {
   // Asked after every planned iteration: in what the machine differs from what the plan was made
   // for, for people; make_plan knows it then. Empty: it never does.
   std::function<std::optional<std::string>()> machine_change;
-  // Asked where memory is short, without the lock: waits until somebody unpins a tensor, which the
-  // caller expects without knowing when. Returns false when nobody does. Empty: nobody does.
+  // Asked where memory is short, without the lock, by the call that lacks it: waits until somebody
+  // unpins a tensor, which is expected at no known time. Returns false when nobody does. Empty:
+  // nobody does.
   std::function<bool()> wait_for_unpin;
   Replayer* replayer = nullptr;  // null: nothing is discarded, and profiles name no replayable op
   bool evict_after_every_op = false;    // tests
@@ -104,7 +105,8 @@ class Runtime {
   Status pin_permanently(LiveTensor* tensor);
   // Another stream of the device than compute's (as for Device::record_on) was told to work on
   // these tensors, which are on the device. They stay until that work is done. Where memory is
-  // short, allocations wait for it.
+  // short, allocations wait for it. Discarded tensors that are made from those that it writes are
+  // made again first; one for which that fails is lost, and later uses of it fail.
   void record_stream(void* stream, std::span<const Use> uses);
   // Memory of other owners that counts against the budget and never moves; negative: as much less.
   void add_outside_bytes(int64_t size_bytes);
