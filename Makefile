@@ -123,7 +123,11 @@ test-python: build
 test-python-full: build
 	@$(python) $(pytest) -m full --durations=20
 
-# The full level of the newest PyTorch is that of the tests whose programs reach into PyTorch.
+# The newest PyTorch runs neither the tests of commands that plan or report, nor those of drives that
+# fail. Of the full level, it runs the tests whose programs reach into PyTorch.
+independent_of_pytorch := analysis_commands benchmarks demo directories doctor evaluation \
+  faulty_drives figures gpu_carry gpu_check gpu_report hanging_drives interrupted_start \
+  kernel_faults planning_commands run_benchmarks units
 depending_on_pytorch := collectives compiled higher_order matrix programs ranks session
 test-newest: $(VENV_NEWEST)/.ready
 ifeq ($(TERAIO_SKIP_NEWEST),1)
@@ -132,7 +136,8 @@ else
 	@echo "Building for PyTorch $$($(python_newest) -c 'from torch.version import __version__; print(__version__)')"
 	@$(python_newest) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps \
 	  --config-settings=build-dir=$(BUILD)-newest .
-	@$(python_newest) $(pytest) -m "not full" tests/python
+	@$(python_newest) $(pytest) -m "not full" tests/python \
+	  $(independent_of_pytorch:%=--ignore=tests/python/test_%.py)
 	@$(python_newest) $(pytest) -m full $(depending_on_pytorch:%=tests/python/test_%.py)
 endif
 
