@@ -1,7 +1,8 @@
-// An op as it ran: its arguments, and the settings that decide which bytes it gives.
+// An op as it ran: the calls of kernels that it consisted of, with their arguments and the settings
+// that decide which bytes they give.
 //
 // Threads: any. A captured op does not change, and owns no tensor: tensors are layouts over the
-// bytes of inputs, and small ones are kept by value.
+// bytes of inputs or of tensors that earlier calls make, and small ones are kept by value.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,22 +11,17 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <variant>
 #include <vector>
 
 #include "engine/replayer.h"
-#include "engine/use.h"
-#include "op_info.h"
 
 namespace teraio::pytorch {
 
-// A tensor argument: a view of an input, or a small tensor by value.
-struct TensorArgument {
-  std::optional<size_t> input;   // its index among the op's inputs
-  std::vector<std::byte> value;  // its storage, when it is no input
+// The type and the layout of a tensor over the bytes of a storage.
+struct TensorLayout {
   int64_t storage_bytes = 0;
   c10::Device device = c10::kCPU;
   c10::ScalarType dtype = c10::ScalarType::Undefined;
@@ -34,11 +30,23 @@ struct TensorArgument {
   int64_t offset = 0;
   bool is_number = false;  // counts as a Python number in type promotion
 
-  // Whether the two have the same type and layout.
-  bool is_like(const TensorArgument& other) const {
+  // Whether the two views of their storages are the same.
+  bool is_like(const TensorLayout& other) const {
     return dtype == other.dtype && sizes == other.sizes && strides == other.strides &&
            offset == other.offset && device == other.device;
   }
+};
+
+struct TensorArgument {
+  enum class Source : uint8_t {
+    kInput,  // the bytes of the op's input `index`
+    kMade,   // the bytes of the tensor `index` that an earlier call makes
+    kValue,  // a small tensor
+  };
+  TensorLayout layout;
+  Source source = Source::kValue;
+  size_t index = 0;
+  std::vector<std::byte> value;  // the storage of a small tensor
 };
 
 struct TensorListArgument {
@@ -47,7 +55,7 @@ struct TensorListArgument {
 };
 using Argument = std::variant<c10::IValue, TensorArgument, TensorListArgument>;
 
-// What decides, besides an op's arguments, which bytes it gives.
+// What decides, besides its arguments, which bytes a call gives.
 struct Settings {
   bool is_autocast = false;
   c10::ScalarType autocast_dtype = c10::ScalarType::Undefined;
@@ -55,26 +63,50 @@ struct Settings {
   int thread_count = 1;
 };
 
-struct CapturedOp final : engine::ReplayableOp {
-  explicit CapturedOp(const c10::OperatorHandle& handle) : op(handle) {}
+struct CapturedCall {
+  explicit CapturedCall(const c10::OperatorHandle& handle) : op(handle) {}
   c10::OperatorHandle op;
   std::vector<Argument> arguments;
   Settings settings;
+  // The tensors over new storages among its results.
+  struct Made {
+    size_t result = 0;  // among tensors_in() of the results
+    size_t index = 0;   // in CapturedOp::made
+  };
+  std::vector<Made> made;
+  bool changes_made = false;  // tensors of earlier calls
 };
 
-// Captures the op, whose arguments are the last ones of `stack`, before it runs. `uses` are the
-// runtime's tensors among them. Those whose bytes a replay needs are appended to `inputs`. Returns
-// null when the op cannot be replayed exactly: by its schema, for arguments that are not plain
-// tensors and values, or in a mode that changes what ops do.
-std::shared_ptr<const CapturedOp> capture_op(const c10::OperatorHandle& op, const OpInfo& info,
-                                             const torch::jit::Stack& stack,
-                                             std::span<const engine::Use> uses,
-                                             std::vector<engine::LiveTensor*>& inputs);
+// A tensor over a storage that a call makes.
+struct MadeTensor {
+  TensorLayout layout;
+  bool is_result = false;  // alive after the op; the others are freed after their last use
+  size_t last_call = 0;    // that uses it
+};
+
+struct CapturedOp final : engine::ReplayableOp {
+  std::vector<CapturedCall> calls;
+  std::vector<MadeTensor> made;
+};
 
 // Returns whether the tensor is dense, on the CPU or a GPU, and its storage has its bytes.
 bool is_plain(const at::Tensor& tensor);
 
-// Returns the type and the layout of a plain tensor, without its bytes.
-TensorArgument layout_of(const at::Tensor& tensor);
+// Returns the type and the layout of a plain tensor.
+TensorLayout layout_of(const at::Tensor& tensor);
+
+// Returns the tensors among values, also those in lists.
+std::vector<at::Tensor> tensors_in(std::span<const c10::IValue> values);
+
+// Calls `visit(argument)` for each tensor of a call.
+template <typename Call, typename Visit>
+void for_each_tensor(Call& call, Visit visit) {
+  for (auto& argument : call.arguments) {
+    if (auto* tensor = std::get_if<TensorArgument>(&argument)) visit(*tensor);
+    if (auto* list = std::get_if<TensorListArgument>(&argument))
+      for (auto& element : list->tensors)
+        if (element) visit(*element);
+  }
+}
 
 }  // namespace teraio::pytorch

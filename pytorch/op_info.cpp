@@ -38,12 +38,12 @@ bool takes_generator(const c10::FunctionSchema& schema) {
                      });
 }
 
-bool gives_tensors_only(const c10::FunctionSchema& schema) {
-  return !schema.returns().empty() &&
-         std::all_of(schema.returns().begin(), schema.returns().end(),
-                     [](const c10::Argument& result) {
-                       return result.type()->str().find("Tensor") != std::string::npos;
-                     });
+// As the dispatcher chooses: an op composed of others may have a kernel for some devices.
+OpInfo::Kernels kernels_of(const c10::OperatorHandle& op, c10::DispatchKey device,
+                           c10::DispatchKey autocast) {
+  return {op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
+              !op.hasKernelForDispatchKey(device),
+          op.hasKernelForDispatchKey(autocast)};
 }
 
 std::unique_ptr<OpInfo> read_schema(const c10::OperatorHandle& op) {
@@ -61,20 +61,21 @@ std::unique_ptr<OpInfo> read_schema(const c10::OperatorHandle& op) {
   }
   // The result of a collective may arrive after the op has returned, and the caller of a factory
   // often fills in the result.
-  info->completes_results =
-      has_tensor_argument && !starts_with_any(info->name, {"c10d::", "_c10d_functional",
-                                                           "aten::empty", "aten::new_empty"});
+  info->leaves_bytes_undefined = starts_with_any(info->name, {"aten::empty", "aten::new_empty"});
+  info->completes_results = has_tensor_argument && !info->leaves_bytes_undefined &&
+                            !starts_with_any(info->name, {"c10d::", "_c10d_functional"});
   info->is_collective = starts_with_any(info->name, {"c10d::"});
   info->keeps_arguments = !info->is_collective && returns_object(schema);
   info->is_list_op =
       starts_with_any(info->name, {"aten::_foreach_", "aten::_fused_adam", "aten::_fused_sgd",
                                    "aten::_fused_adagrad", "aten::_amp_foreach_"});
   info->is_random = op.hasTag(at::Tag::nondeterministic_seeded) || takes_generator(schema);
+  for (size_t i = 0; i < schema.arguments().size(); ++i)
+    if (schema.arguments()[i].name() == "dropout_p") info->dropout_argument = i;
   // Of other libraries' ops nobody knows what else they do.
-  info->is_replayable =
-      starts_with_any(info->name, {"aten::"}) && has_tensor_argument && info->completes_results &&
-      !info->is_list_op && !info->is_random && gives_tensors_only(schema) &&
-      std::find(info->is_write.begin(), info->is_write.end(), true) == info->is_write.end();
+  info->has_known_effects = starts_with_any(info->name, {"aten::"}) && !info->is_list_op;
+  info->cpu_kernels = kernels_of(op, c10::DispatchKey::CPU, c10::DispatchKey::AutocastCPU);
+  info->gpu_kernels = kernels_of(op, c10::DispatchKey::CUDA, c10::DispatchKey::AutocastCUDA);
   return info;
 }
 

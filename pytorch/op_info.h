@@ -4,6 +4,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,13 +15,22 @@ struct OpInfo {
   uint64_t name_hash = 0;  // the same in every process
   size_t argument_count = 0;
   size_t return_count = 0;
-  std::vector<bool> is_write;     // per argument: the op changes its bytes
-  bool completes_results = true;  // false: an allocation whose bytes its caller fills in
-  bool is_list_op = false;        // one of the foreach and fused ops: may run in pieces
-  bool is_collective = false;     // may continue after the op has returned: see collective.h
-  bool is_random = false;         // draws from a generator
-  bool is_replayable =
-      false;  // changes nothing, and gives tensors that depend on its arguments alone
+  std::vector<bool> is_write;           // per argument: the op changes its bytes
+  bool completes_results = true;        // false: an allocation whose bytes its caller fills in
+  bool is_list_op = false;              // one of the foreach and fused ops: may run in pieces
+  bool is_collective = false;           // may continue after the op has returned: see collective.h
+  bool leaves_bytes_undefined = false;  // of its results
+  bool is_random = false;               // draws from a generator
+  // Of a random op: the argument which tells that it draws nothing, when it is 0.
+  std::optional<size_t> dropout_argument;
+  bool has_known_effects = false;  // it changes what its schema tells, and nothing else
+  // What the dispatcher runs on a device.
+  struct Kernels {
+    bool is_composed = false;  // other ops, and no kernel of its own
+    bool casts = false;        // under autocast: the op again, after casts
+  };
+  Kernels cpu_kernels;
+  Kernels gpu_kernels;
   bool keeps_arguments = false;  // its result may use them later without an op (packed weights)
 };
 

@@ -7,14 +7,17 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <memory>
+#include <span>
+#include <utility>
 
 #include "active_session.h"
 #include "collective.h"
 #include "fake_autograd.h"
 #include "interrupts.h"
 #include "list_op_pieces.h"
+#include "op_capture.h"
 #include "op_info.h"
-#include "op_replay.h"
 #include "storage_swap.h"
 #include "storage_walk.h"
 #include "tensor_handle.h"
@@ -34,8 +37,8 @@ struct ThreadState {
   std::vector<engine::LiveTensor*> nested_uses;  // scratch space for one nested op
   std::vector<engine::Use> nested_pins;          // pinned by nested ops until `op` ends
   const OpInfo* op = nullptr;
-  bool has_run_collective = false;  // inside `op`
-  bool is_replayable = true;        // judged by the nested ops of `op`
+  bool has_run_collective = false;     // inside `op`
+  std::unique_ptr<OpCapture> capture;  // of `op`; null: nobody wants to run it again
 
   // Returns whether a nested op needs no pin of its own. A write needs one unless the outermost op
   // writes the tensor too, because the runtime must learn that the bytes change.
@@ -52,6 +55,10 @@ thread_local ThreadState this_thread;  // each access costs a call, so an op mak
 void call_below(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack,
                 c10::DispatchKey key = kKey) {
   op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, key), stack);
+}
+
+std::span<const c10::IValue> results_of(const OpInfo& info, const torch::jit::Stack& stack) {
+  return std::span(stack).last(std::min(info.return_count, stack.size()));
 }
 
 // Turns the observer off for the call of a collective. A library's threads may take over the
@@ -125,10 +132,7 @@ class OutermostOp {
     thread.frame.uses.clear();
     thread.frame.is_begun = false;
     thread.has_run_collective = false;
-    thread.is_replayable = true;
     thread.frame.replayable = nullptr;
-    thread.frame.replay_inputs.clear();
-    thread.frame.results.clear();
     try {
       begin(op, stack);
     } catch (...) {
@@ -143,6 +147,7 @@ class OutermostOp {
     const bool is_complete = info_.completes_results && !thread_.has_run_collective;
     session_.runtime->end_op(thread_.frame, info_.name, signature_, is_complete);
     unpin_nested(session_, thread_);
+    thread_.capture = nullptr;
     thread_.op = nullptr;
   }
 
@@ -151,9 +156,9 @@ class OutermostOp {
 
   void add_results(const torch::jit::Stack& stack) {
     StorageWalk walk(session_, thread_.frame, 0, OpSide::kResults);
-    const size_t count = std::min(info_.return_count, stack.size());
-    for (size_t i = stack.size() - count; i < stack.size(); ++i) walk.visit(stack[i], true);
-    if (thread_.frame.replayable != nullptr) note_replayable_results(std::span(stack).last(count));
+    const std::span<const c10::IValue> results = results_of(info_, stack);
+    for (const c10::IValue& result : results) walk.visit(result, true);
+    if (thread_.capture != nullptr) end_capture(*thread_.capture, results);
   }
 
  private:
@@ -169,34 +174,30 @@ class OutermostOp {
     const Status status = session_.runtime->begin_op(thread_.frame, signature_);
     if (!status.ok()) throw_status(status, info_.name);
     if (is_elsewhere_) session_.backend->order_this_thread();
-    engine::OpFrame& frame = thread_.frame;
-    if (!frame.is_recipe_wanted || is_elsewhere_) return;
+    if (!thread_.frame.is_recipe_wanted || is_elsewhere_) return;
     if (session_.tried_ops->verdict(signature_) == TriedOps::Verdict::kDifferent) return;
-    captured_ = capture_op(op, info_, stack, frame.uses, frame.replay_inputs);
-    frame.replayable = captured_;
+    thread_.capture = std::make_unique<OpCapture>(thread_.frame, op, info_, stack);
   }
 
   // An op whose results are discarded later has given the same bytes again before.
-  void note_replayable_results(std::span<const c10::IValue> results) {
+  void end_capture(OpCapture& capture, std::span<const c10::IValue> results) {
+    if (thread_.has_run_collective) return;
     engine::OpFrame& frame = thread_.frame;
-    if (!thread_.is_replayable || thread_.has_run_collective) {
-      frame.replayable = nullptr;
-      return;
-    }
-    frame.results = live_tensors_in(results);
-    for (engine::LiveTensor*& tensor : frame.results)
-      if (tensor != nullptr && !is_newborn(*tensor)) tensor = nullptr;  // the result is an argument
-    if (frame.is_replay_planned && !gives_same_bytes(results)) frame.replayable = nullptr;
+    auto captured = capture.finish(results, session_.runtime->births());
+    if (captured == nullptr || (frame.is_replay_planned && !gives_same_bytes(*captured))) return;
+    frame.replayable = std::move(captured);
   }
 
-  bool gives_same_bytes(std::span<const c10::IValue> results) {
+  bool gives_same_bytes(const CapturedOp& captured) {
     const engine::OpFrame& frame = thread_.frame;
     TriedOps::Verdict verdict = session_.tried_ops->verdict(signature_);
     if (verdict == TriedOps::Verdict::kNotTried) {
-      session_.runtime->begin_own_work();
-      verdict = session_.tried_ops->try_once(
-          signature_, *captured_, session_.runtime->addresses(frame.replay_inputs), results);
-      session_.runtime->end_own_work();
+      engine::Runtime& runtime = *session_.runtime;
+      runtime.begin_own_work();
+      verdict =
+          session_.tried_ops->try_once(signature_, captured, runtime.addresses(frame.replay_inputs),
+                                       runtime.addresses(frame.results));
+      runtime.end_own_work();
     }
     if (verdict == TriedOps::Verdict::kDifferent) session_.runtime->ban_replays(frame, info_.name);
     return verdict == TriedOps::Verdict::kSame;
@@ -214,7 +215,6 @@ class OutermostOp {
   const OpInfo& info_;
   const bool is_elsewhere_;
   uint64_t signature_ = 0;
-  std::shared_ptr<const CapturedOp> captured_;
 };
 
 // Pins the arguments of an op inside another op. Nearly always they are resident already, because
@@ -222,14 +222,17 @@ class OutermostOp {
 // not count, because that op may end first.
 void pin_for_nested_op(ActiveSession& session, ThreadState& thread, const OpInfo& info,
                        const torch::jit::Stack& stack) {
-  if (info.is_random) thread.is_replayable = false;
+  // A kernel may call ops, which run again with it.
+  OpCapture* capture =
+      thread.capture != nullptr && thread.capture->is_in_call() ? thread.capture.get() : nullptr;
+  if (capture != nullptr && info.is_random) capture->give_up();
   const size_t first = stack.size() - info.argument_count;
   for (size_t i = 0; i < info.argument_count; ++i) {
     thread.nested_uses.clear();
     find_tensors(session, stack[first + i], thread.nested_uses);
     for (engine::LiveTensor* tensor : thread.nested_uses) {
       if (is_newborn(*tensor)) continue;
-      if (info.is_write[i]) thread.is_replayable = false;
+      if (capture != nullptr && info.is_write[i]) capture->give_up();
       if (thread.has_pinned(tensor, info.is_write[i])) continue;
       const StorageReferenceGuard guard;
       if (const Status status = session.runtime->pin(tensor, info.is_write[i]); !status.ok())
@@ -239,6 +242,14 @@ void pin_for_nested_op(ActiveSession& session, ThreadState& thread, const OpInfo
       thread.nested_pins.push_back({tensor, info.is_write[i]});
     }
   }
+}
+
+void run_nested(OpCapture* capture, const OpInfo& info, const c10::OperatorHandle& op,
+                c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  if (capture == nullptr || !capture->wants(info, *stack)) return call_below(op, keys, stack);
+  capture->begin_call(op, info, *stack);
+  call_below(op, keys, stack);
+  capture->end_call(results_of(info, *stack));
 }
 
 // Returns whether an argument is a wrapper around other tensors. Most ops have none, which the
@@ -260,7 +271,7 @@ void observe_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
     return run_captured(*session, info, op, keys, stack);
   if (thread.op != nullptr) {
     pin_for_nested_op(*session, thread, info, *stack);
-    return call_below(op, keys, stack);
+    return run_nested(thread.capture.get(), info, op, keys, stack);
   }
   if (session->is_dry && acts_on_wrappers(info, keys, *stack)) return call_below(op, keys, stack);
   if (session->is_dry)

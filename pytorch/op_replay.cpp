@@ -18,39 +18,71 @@ constexpr c10::DispatchKeySet kIncluded =
 constexpr c10::DispatchKeySet kExcluded =
     c10::default_excluded_set | c10::autograd_dispatch_keyset_with_ADInplaceOrView;
 
-at::Tensor tensor_of(const TensorArgument& argument, std::span<std::byte* const> inputs) {
-  if (argument.input) return tensor_over(argument, inputs[*argument.input]);
-  return tensor_over(argument, const_cast<std::byte*>(argument.value.data()));
+// The bytes that arguments are views of.
+struct Sources {
+  std::span<std::byte* const> inputs;
+  std::vector<at::Tensor> made;  // for each of CapturedOp::made
+};
+
+std::byte* bytes_of(const at::Tensor& tensor) {
+  return static_cast<std::byte*>(const_cast<void*>(tensor.storage().data()));
 }
 
-c10::IValue list_of(const TensorListArgument& argument, std::span<std::byte* const> inputs) {
+at::Tensor tensor_of(const TensorArgument& argument, const Sources& sources) {
+  switch (argument.source) {
+    case TensorArgument::Source::kInput:
+      return tensor_over(argument.layout, sources.inputs[argument.index]);
+    case TensorArgument::Source::kMade:
+      return tensor_over(argument.layout, bytes_of(sources.made[argument.index]));
+    case TensorArgument::Source::kValue:
+      break;
+  }
+  return tensor_over(argument.layout, const_cast<std::byte*>(argument.value.data()));
+}
+
+c10::IValue list_of(const TensorListArgument& argument, const Sources& sources) {
   c10::List<at::Tensor> tensors;
   c10::List<std::optional<at::Tensor>> optionals;
   for (const std::optional<TensorArgument>& element : argument.tensors) {
     if (argument.has_optional_elements)
-      optionals.push_back(element ? std::optional(tensor_of(*element, inputs)) : std::nullopt);
+      optionals.push_back(element ? std::optional(tensor_of(*element, sources)) : std::nullopt);
     else
-      tensors.push_back(element ? tensor_of(*element, inputs) : at::Tensor());
+      tensors.push_back(element ? tensor_of(*element, sources) : at::Tensor());
   }
   return argument.has_optional_elements ? c10::IValue(optionals) : c10::IValue(tensors);
 }
 
-c10::IValue value_of(const Argument& argument, std::span<std::byte* const> inputs) {
+c10::IValue value_of(const Argument& argument, const Sources& sources) {
   if (const auto* tensor = std::get_if<TensorArgument>(&argument))
-    return tensor_of(*tensor, inputs);
-  if (const auto* list = std::get_if<TensorListArgument>(&argument)) return list_of(*list, inputs);
+    return tensor_of(*tensor, sources);
+  if (const auto* list = std::get_if<TensorListArgument>(&argument)) return list_of(*list, sources);
   return std::get<c10::IValue>(argument);
+}
+
+// Returns the tensors among the results.
+std::vector<at::Tensor> call(const CapturedCall& captured, const Sources& sources) {
+  torch::jit::Stack stack;
+  for (const Argument& argument : captured.arguments) stack.push_back(value_of(argument, sources));
+  const ReplayScope scope(captured.settings);
+  captured.op.callBoxed(stack);
+  return tensors_in(stack);
 }
 
 // Owns the results until the engine has taken their memory.
 class TorchReplayResults final : public engine::ReplayResults {
  public:
-  explicit TorchReplayResults(torch::jit::Stack results)
-      : results_(std::move(results)), tensors_(live_tensors_in(results_)) {}
+  explicit TorchReplayResults(std::vector<at::Tensor> results) : results_(std::move(results)) {
+    for (const at::Tensor& result : results_) {
+      const TensorHandle* handle = nullptr;
+      if (result.defined() && is_plain(result))
+        handle = handle_of(*result.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+      tensors_.push_back(handle == nullptr ? nullptr : handle->tensor);
+    }
+  }
   std::span<engine::LiveTensor* const> tensors() const override { return tensors_; }
 
  private:
-  torch::jit::Stack results_;
+  std::vector<at::Tensor> results_;
   std::vector<engine::LiveTensor*> tensors_;
 };
 
@@ -71,48 +103,29 @@ ReplayScope::~ReplayScope() {
   if (at::get_num_threads() != thread_count_) at::set_num_threads(thread_count_);
 }
 
-at::Tensor tensor_over(const TensorArgument& argument, std::byte* memory) {
-  c10::Storage storage(c10::Storage::use_byte_size_t(), argument.storage_bytes,
-                       c10::DataPtr(memory, argument.device), /*allocator=*/nullptr,
+at::Tensor tensor_over(const TensorLayout& layout, std::byte* memory) {
+  c10::Storage storage(c10::Storage::use_byte_size_t(), layout.storage_bytes,
+                       c10::DataPtr(memory, layout.device), /*allocator=*/nullptr,
                        /*resizable=*/false);
-  const c10::DispatchKey key =
-      c10::computeDispatchKey(argument.dtype, c10::kStrided, argument.device);
+  const c10::DispatchKey key = c10::computeDispatchKey(layout.dtype, c10::kStrided, layout.device);
   at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
-      std::move(storage), c10::DispatchKeySet(key), c10::scalarTypeToTypeMeta(argument.dtype));
+      std::move(storage), c10::DispatchKeySet(key), c10::scalarTypeToTypeMeta(layout.dtype));
   c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
-  impl.set_sizes_and_strides(argument.sizes, argument.strides, argument.offset);
-  if (argument.is_number) impl.set_wrapped_number(true);
+  impl.set_sizes_and_strides(layout.sizes, layout.strides, layout.offset);
+  if (layout.is_number) impl.set_wrapped_number(true);
   return tensor;
 }
 
-torch::jit::Stack replay(const CapturedOp& captured, std::span<std::byte* const> inputs) {
-  torch::jit::Stack stack;
-  for (const Argument& argument : captured.arguments) stack.push_back(value_of(argument, inputs));
-  const ReplayScope scope(captured.settings);
-  captured.op.callBoxed(stack);
-  return stack;
-}
-
-std::vector<at::Tensor> tensors_in(std::span<const c10::IValue> results) {
-  std::vector<at::Tensor> tensors;
-  for (const c10::IValue& value : results) {
-    if (value.isTensor()) tensors.push_back(value.toTensor());
-    if (!value.isList()) continue;
-    for (const c10::IValue& element : value.toListRef())
-      if (element.isTensor()) tensors.push_back(element.toTensor());
+std::vector<at::Tensor> replay(const CapturedOp& captured, std::span<std::byte* const> inputs) {
+  Sources sources = {inputs, std::vector<at::Tensor>(captured.made.size())};
+  for (size_t i = 0; i < captured.calls.size(); ++i) {
+    const std::vector<at::Tensor> results = call(captured.calls[i], sources);
+    for (const CapturedCall::Made& made : captured.calls[i].made)
+      sources.made[made.index] = results.at(made.result);
+    for (size_t m = 0; m < captured.made.size(); ++m)
+      if (!captured.made[m].is_result && captured.made[m].last_call == i) sources.made[m].reset();
   }
-  return tensors;
-}
-
-std::vector<engine::LiveTensor*> live_tensors_in(std::span<const c10::IValue> results) {
-  std::vector<engine::LiveTensor*> tensors;
-  for (const at::Tensor& tensor : tensors_in(results)) {
-    const TensorHandle* handle = nullptr;
-    if (tensor.defined() && is_plain(tensor))
-      handle = handle_of(*tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
-    tensors.push_back(handle == nullptr ? nullptr : handle->tensor);
-  }
-  return tensors;
+  return std::move(sources.made);
 }
 
 Result<std::unique_ptr<engine::ReplayResults>> TorchReplayer::run(

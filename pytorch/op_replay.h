@@ -1,8 +1,8 @@
 // Running an op of the program again, so that it gives the bytes that it gave before.
 //
-// An op is replayed as its kernels ran: through the dispatcher, below autograd, with the autocast
-// settings and the number of threads that it had, seen by neither the observer nor a mode of the
-// program. Its tensor arguments are new tensors over the same bytes.
+// Its kernels are called as they were: through the dispatcher, below autograd, with the autocast
+// settings and the number of threads that they had, seen by neither the observer nor a mode of the
+// program. Their tensor arguments are new tensors over the same bytes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,9 +21,10 @@
 
 namespace teraio::pytorch {
 
-// Runs the op again, with the bytes of its inputs, and returns its results. Raises what the op
-// raises. Threads: any, without the runtime's lock.
-torch::jit::Stack replay(const CapturedOp& captured, std::span<std::byte* const> inputs);
+// Runs the op again, with the bytes of its inputs. Returns a tensor for each of CapturedOp::made,
+// undefined unless it is a result. Raises what the op raises. Threads: any, without the runtime's
+// lock.
+std::vector<at::Tensor> replay(const CapturedOp& captured, std::span<std::byte* const> inputs);
 
 // Applies settings to the calling thread, and keeps autograd, the observer and all modes away.
 class ReplayScope {
@@ -42,14 +43,7 @@ class ReplayScope {
 };
 
 // Returns a tensor over memory that outlives it.
-at::Tensor tensor_over(const TensorArgument& layout, std::byte* memory);
-
-// Returns the tensors among the results of an op, also those in lists.
-std::vector<at::Tensor> tensors_in(std::span<const c10::IValue> results);
-
-// Returns the runtime's tensors that are results of an op, one entry for each of tensors_in(); null
-// for a tensor that the runtime does not manage.
-std::vector<engine::LiveTensor*> live_tensors_in(std::span<const c10::IValue> results);
+at::Tensor tensor_over(const TensorLayout& layout, std::byte* memory);
 
 // Replays on the session's stream, whichever stream the thread is on: the memory of the results
 // belongs to the runtime, which orders it with that stream.

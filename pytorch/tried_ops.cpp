@@ -29,27 +29,25 @@ std::optional<c10::ScalarType> bits_of(c10::ScalarType dtype) {
   }
 }
 
-// Compares bits: numbers that are not numbers, and signs of zeros, count.
-bool have_same_bits(const at::Tensor& one, const at::Tensor& other) {
-  if (!one.defined() || !other.defined()) return one.defined() == other.defined();
-  TensorArgument layout = layout_of(one);
-  if (!layout.is_like(layout_of(other)) || !is_plain(one) || !is_plain(other)) return false;
-  if (one.numel() == 0) return true;
+// Compares the bits of a tensor in memory with those of another one: numbers that are not numbers,
+// and signs of zeros, count.
+bool have_same_bits(TensorLayout layout, std::byte* memory, const at::Tensor& other) {
+  if (!other.defined() || !is_plain(other) || !layout.is_like(layout_of(other))) return false;
+  if (other.numel() == 0) return true;
   const std::optional<c10::ScalarType> bits = bits_of(layout.dtype);
   if (!bits) return false;
   layout.dtype = *bits;
   layout.is_number = false;
-  const auto bytes = [&](const at::Tensor& tensor) {
-    return tensor_over(layout, static_cast<std::byte*>(const_cast<void*>(tensor.storage().data())));
-  };
-  return at::equal(bytes(one), bytes(other));
+  auto* other_memory = static_cast<std::byte*>(const_cast<void*>(other.storage().data()));
+  return at::equal(tensor_over(layout, memory), tensor_over(layout, other_memory));
 }
 
-bool have_same_bits(std::span<const c10::IValue> ones, std::span<const c10::IValue> others) {
-  const std::vector<at::Tensor> first = tensors_in(ones);
-  const std::vector<at::Tensor> second = tensors_in(others);
-  return std::equal(first.begin(), first.end(), second.begin(), second.end(),
-                    [](const at::Tensor& a, const at::Tensor& b) { return have_same_bits(a, b); });
+bool gives(const CapturedOp& op, std::span<std::byte* const> results,
+           std::span<const at::Tensor> again) {
+  for (size_t i = 0; i < results.size(); ++i)
+    if (op.made[i].is_result && !have_same_bits(op.made[i].layout, results[i], again[i]))
+      return false;
+  return true;
 }
 
 }  // namespace
@@ -62,12 +60,12 @@ TriedOps::Verdict TriedOps::verdict(uint64_t signature) const {
 
 TriedOps::Verdict TriedOps::try_once(uint64_t signature, const CapturedOp& op,
                                      std::span<std::byte* const> inputs,
-                                     std::span<const c10::IValue> results) {
+                                     std::span<std::byte* const> results) {
   Verdict verdict = Verdict::kNotTried;
   try {
-    const torch::jit::Stack again = replay(op, inputs);
-    const ReplayScope scope(op.settings);
-    verdict = have_same_bits(results, again) ? Verdict::kSame : Verdict::kDifferent;
+    const std::vector<at::Tensor> again = replay(op, inputs);
+    const ReplayScope scope(op.calls.front().settings);
+    verdict = gives(op, results, again) ? Verdict::kSame : Verdict::kDifferent;
   } catch (const python_error&) {  // Ctrl-C, for example
     throw;
   } catch (const pybind11::error_already_set&) {

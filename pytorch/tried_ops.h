@@ -1,8 +1,7 @@
 // TriedOps: which ops give the same bytes when they run again.
 #pragma once
 
-#include <ATen/core/ivalue.h>
-
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <span>
@@ -19,10 +18,11 @@ class TriedOps {
   enum class Verdict : uint8_t { kNotTried, kSame, kDifferent };
 
   Verdict verdict(uint64_t signature) const;
-  // Replays the op, whose inputs are where they were, and compares all bits with its results.
-  // kNotTried: it could not be run, for want of memory. Raises what Python code of the op raises.
+  // Replays the op, whose inputs are where they were, and compares all bits with those of its
+  // `results`, one for each of CapturedOp::made. kNotTried: it could not be run, for want of
+  // memory. Raises what Python code of the op raises.
   Verdict try_once(uint64_t signature, const CapturedOp& op, std::span<std::byte* const> inputs,
-                   std::span<const c10::IValue> results);
+                   std::span<std::byte* const> results);
 
  private:
   mutable std::mutex mutex_;

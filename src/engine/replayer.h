@@ -23,8 +23,8 @@ class ReplayResults {
  public:
   virtual ~ReplayResults() = default;
 
-  // As many as the op had results when it ran in the program, in their order; null for a result
-  // that has no memory of the runtime.
+  // One for each of OpFrame::results, in their order; null where that was null, and where the
+  // memory is not the runtime's.
   virtual std::span<LiveTensor* const> tensors() const = 0;
 };
 

@@ -319,8 +319,15 @@ void Runtime::add_outside_bytes(int64_t size_bytes) {
 std::vector<std::byte*> Runtime::addresses(std::span<LiveTensor* const> tensors) const {
   const std::lock_guard lock(mutex_);
   std::vector<std::byte*> addresses;
-  for (const LiveTensor* tensor : tensors) addresses.push_back(tensor->memory);
+  for (const LiveTensor* tensor : tensors)
+    addresses.push_back(tensor == nullptr ? nullptr : tensor->memory);
   return addresses;
+}
+
+std::vector<LiveTensor*> Runtime::births() {
+  const std::lock_guard lock(mutex_);
+  const std::span<LiveTensor* const> mine = births_of_this_thread();
+  return {mine.begin(), mine.end()};
 }
 
 void Runtime::ban_replays(const OpFrame& frame, std::string_view name) {

@@ -110,8 +110,10 @@ class Runtime {
   void record_stream(void* stream, std::span<const Use> uses);
   // Memory of other owners that counts against the budget and never moves; negative: as much less.
   void add_outside_bytes(int64_t size_bytes);
-  // Where tensors that an op or a pin uses are on the device.
+  // Where tensors that an op or a pin uses are on the device; null for null.
   std::vector<std::byte*> addresses(std::span<LiveTensor* const> tensors) const;
+  // The tensors that this thread has made since its last op ended, and that are alive.
+  std::vector<LiveTensor*> births();
   // A replay of the op that runs gave other bytes than the op: it is not replayed any more.
   void ban_replays(const OpFrame& frame, std::string_view name);
   // No tensor leaves or returns during the call, which must not call into the runtime.

@@ -42,8 +42,8 @@ struct OpFrame {
   bool is_begun = false;
   // Set when the op begins: its results may be discarded (is_replay_planned), or a profile asks
   // whether they could be. Unless the op cannot be run again, the caller then sets the op, those of
-  // its inputs whose bytes a replay reads, and the tensors that it has made, in the order of its
-  // results; null for others.
+  // its inputs whose bytes a replay reads, and the tensors that it has made, in the order in which
+  // a replay gives them; null for one that is gone.
   bool is_recipe_wanted = false;
   bool is_replay_planned = false;
   std::shared_ptr<const ReplayableOp> replayable;

@@ -1,0 +1,77 @@
+// OpCapture: captures an outermost op while it runs, so that it can be run again.
+//
+// What is captured are the calls of kernels, below autograd and autocast. An op that is composed of
+// others, such as linear() or rms_norm(), decides by flags of its operands which others it calls,
+// and autograd may save what they make. Of such an op, the ops that it calls are captured.
+//
+// Threads: the one that runs the op.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "captured_op.h"
+#include "engine/use.h"
+#include "op_info.h"
+
+namespace teraio::pytorch {
+
+class OpCapture {
+ public:
+  // The op begins; its arguments are the last ones of `stack`, and frame.uses are the runtime's
+  // tensors among them. `frame` outlives the capture.
+  OpCapture(engine::OpFrame& frame, const c10::OperatorHandle& op, const OpInfo& info,
+            const torch::jit::Stack& stack);
+
+  // Whether a call of an op within the outermost one is to be captured. If so, begin_call()
+  // precedes it and end_call() follows it; where it raises, end_call() does not.
+  bool wants(const OpInfo& info, const torch::jit::Stack& stack) const;
+  void begin_call(const c10::OperatorHandle& op, const OpInfo& info,
+                  const torch::jit::Stack& stack);
+  // `results`: what the call has left on the stack.
+  void end_call(std::span<const c10::IValue> results);
+
+  // A kernel is under way, and what it calls is part of it.
+  bool is_in_call() const { return call_.has_value(); }
+  // The op cannot be run again exactly.
+  void give_up() { is_exact_ = false; }
+
+  // The op has ended with `results`. `births` are the tensors that it has made and that are alive.
+  // Sets frame.replay_inputs and frame.results, and returns the op. Returns null when it cannot be
+  // run again exactly: it draws random numbers, changes an argument, or has arguments that are not
+  // plain tensors and values, or a mode of the program changes what ops do.
+  std::shared_ptr<const CapturedOp> finish(std::span<const c10::IValue> results,
+                                           std::span<engine::LiveTensor* const> births);
+
+ private:
+  bool capture_arguments(const OpInfo& info, const torch::jit::Stack& stack);
+  std::optional<Argument> capture_argument(const c10::IValue& value);
+  bool capture_list(const c10::IValue& value, TensorListArgument& list);
+  std::optional<TensorArgument> capture_tensor(const at::Tensor& tensor);
+  // Returns nothing for a tensor that the op did not get as an argument.
+  std::optional<size_t> input_index(engine::LiveTensor* tensor);
+  bool changes_only_made(const OpInfo& info) const;
+  void add_made(const at::Tensor& tensor, size_t result);
+  void drop_idle_calls();
+  void note_last_calls();
+  void keep_read_inputs();
+
+  engine::OpFrame& frame_;
+  std::unique_ptr<CapturedOp> captured_;
+  std::vector<engine::LiveTensor*> inputs_;
+  std::unordered_map<uint64_t, size_t> made_;  // index in CapturedOp::made, by id of the tensor
+  std::optional<CapturedCall> call_;           // under way
+  const OpInfo* call_info_ = nullptr;
+  bool is_call_exact_ = true;
+  bool is_exact_ = true;
+  bool is_single_ = false;  // runs a kernel of its own
+};
+
+}  // namespace teraio::pytorch
