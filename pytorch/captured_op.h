@@ -66,6 +66,7 @@ struct Settings {
 struct CapturedCall {
   explicit CapturedCall(const c10::OperatorHandle& handle) : op(handle) {}
   c10::OperatorHandle op;
+  uint64_t name_hash = 0;  // OpInfo::name_hash
   std::vector<Argument> arguments;
   Settings settings;
   // The tensors over new storages among its results.

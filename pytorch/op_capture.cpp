@@ -102,6 +102,7 @@ bool OpCapture::wants(const OpInfo& info, const torch::jit::Stack& stack) const 
 void OpCapture::begin_call(const c10::OperatorHandle& op, const OpInfo& info,
                            const torch::jit::Stack& stack) {
   call_.emplace(op);
+  call_->name_hash = info.name_hash;
   call_info_ = &info;
   is_call_exact_ = info.has_known_effects && capture_arguments(info, stack);
   if (draws_numbers(info, arguments_of(info, stack))) give_up();

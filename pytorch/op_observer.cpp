@@ -175,7 +175,6 @@ class OutermostOp {
     if (!status.ok()) throw_status(status, info_.name);
     if (is_elsewhere_) session_.backend->order_this_thread();
     if (!thread_.frame.is_recipe_wanted || is_elsewhere_) return;
-    if (session_.tried_ops->verdict(signature_) == TriedOps::Verdict::kDifferent) return;
     thread_.capture = std::make_unique<OpCapture>(thread_.frame, op, info_, stack);
   }
 
@@ -184,23 +183,26 @@ class OutermostOp {
     if (thread_.has_run_collective) return;
     engine::OpFrame& frame = thread_.frame;
     auto captured = capture.finish(results, session_.runtime->births());
-    if (captured == nullptr || (frame.is_replay_planned && !gives_same_bytes(*captured))) return;
+    if (captured == nullptr) return;
+    const TriedOps::Verdict verdict = try_again(*captured);
+    if (verdict == TriedOps::Verdict::kDifferent) return;
+    if (frame.is_replay_planned && verdict == TriedOps::Verdict::kNotTried) return;
     frame.replayable = std::move(captured);
   }
 
-  bool gives_same_bytes(const CapturedOp& captured) {
+  // Replays the op if that is planned and it is the first one of its kind.
+  TriedOps::Verdict try_again(const CapturedOp& captured) {
     const engine::OpFrame& frame = thread_.frame;
-    TriedOps::Verdict verdict = session_.tried_ops->verdict(signature_);
-    if (verdict == TriedOps::Verdict::kNotTried) {
-      engine::Runtime& runtime = *session_.runtime;
-      runtime.begin_own_work();
-      verdict =
-          session_.tried_ops->try_once(signature_, captured, runtime.addresses(frame.replay_inputs),
-                                       runtime.addresses(frame.results));
-      runtime.end_own_work();
-    }
-    if (verdict == TriedOps::Verdict::kDifferent) session_.runtime->ban_replays(frame, info_.name);
-    return verdict == TriedOps::Verdict::kSame;
+    const uint64_t kind = kind_of(captured, signature_);
+    TriedOps::Verdict verdict = session_.tried_ops->verdict(kind);
+    if (verdict != TriedOps::Verdict::kNotTried || !frame.is_replay_planned) return verdict;
+    engine::Runtime& runtime = *session_.runtime;
+    runtime.begin_own_work();
+    verdict = session_.tried_ops->try_once(kind, captured, runtime.addresses(frame.replay_inputs),
+                                           runtime.addresses(frame.results));
+    runtime.end_own_work();
+    if (verdict == TriedOps::Verdict::kDifferent) runtime.ban_replays(frame, info_.name);
+    return verdict;
   }
 
   // Keeps the op's tensors resident until the stream that the op was enqueued on has finished it.

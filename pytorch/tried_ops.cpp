@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "engine/signature.h"
 #include "op_replay.h"
 
 namespace teraio::pytorch {
@@ -52,13 +53,19 @@ bool gives(const CapturedOp& op, std::span<std::byte* const> results,
 
 }  // namespace
 
-TriedOps::Verdict TriedOps::verdict(uint64_t signature) const {
+uint64_t kind_of(const CapturedOp& op, uint64_t signature) {
+  for (const CapturedCall& call : op.calls)
+    signature = engine::combine_signatures(signature, call.name_hash);
+  return signature;
+}
+
+TriedOps::Verdict TriedOps::verdict(uint64_t kind) const {
   const std::lock_guard lock(mutex_);
-  const auto found = verdicts_.find(signature);
+  const auto found = verdicts_.find(kind);
   return found == verdicts_.end() ? Verdict::kNotTried : found->second;
 }
 
-TriedOps::Verdict TriedOps::try_once(uint64_t signature, const CapturedOp& op,
+TriedOps::Verdict TriedOps::try_once(uint64_t kind, const CapturedOp& op,
                                      std::span<std::byte* const> inputs,
                                      std::span<std::byte* const> results) {
   Verdict verdict = Verdict::kNotTried;
@@ -74,7 +81,7 @@ TriedOps::Verdict TriedOps::try_once(uint64_t signature, const CapturedOp& op,
     return verdict;
   }
   const std::lock_guard lock(mutex_);
-  return verdicts_[signature] = verdict;
+  return verdicts_[kind] = verdict;
 }
 
 }  // namespace teraio::pytorch

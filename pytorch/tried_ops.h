@@ -11,17 +11,20 @@
 
 namespace teraio::pytorch {
 
-// Each op is tried once for each signature, right after it has run. Threads: any, without the
+// Returns the same number for ops of equal signatures that have called the same kernels.
+uint64_t kind_of(const CapturedOp& op, uint64_t signature);
+
+// Each op is tried once for each kind, right after it has run. Threads: any, without the
 // runtime's lock.
 class TriedOps {
  public:
   enum class Verdict : uint8_t { kNotTried, kSame, kDifferent };
 
-  Verdict verdict(uint64_t signature) const;
+  Verdict verdict(uint64_t kind) const;
   // Replays the op, whose inputs are where they were, and compares all bits with those of its
   // `results`, one for each of CapturedOp::made. kNotTried: it could not be run, for want of
   // memory. Raises what Python code of the op raises.
-  Verdict try_once(uint64_t signature, const CapturedOp& op, std::span<std::byte* const> inputs,
+  Verdict try_once(uint64_t kind, const CapturedOp& op, std::span<std::byte* const> inputs,
                    std::span<std::byte* const> results);
 
  private:
