@@ -14,6 +14,7 @@ import threading
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
 SHAPES = [(128, 160), (160, 128), (20480,), (8, 40, 64)]
@@ -199,8 +200,26 @@ def compute(state, a, b, c):
         lambda: torch.stack([t, other]).sum(0),
         lambda: torch.linalg.vector_norm(t.float()) + t,
         lambda: t.cumsum(0),
+        lambda: compose(state, t, other, c),
     ]
     state.put(results[b % len(results)](), c)
+
+
+def compose(state, t, other, c):
+    """Ops that call others."""
+    rows, keys = (x.float().reshape(-1, 128) / 100 for x in (t, other))
+    heads = [x.view(1, 2, -1, 128) for x in (rows, keys, keys)]
+    weight = state.weights[0].reshape(160, 128)
+    with torch.autocast("cpu", torch.bfloat16, enabled=bool(c % 2)):
+        results = [
+            lambda: F.rms_norm(rows, (128,)),
+            lambda: F.layer_norm(rows, (128,)),
+            lambda: F.scaled_dot_product_attention(*heads),
+            lambda: F.linear(rows.view(2, -1, 128).transpose(0, 1), weight),
+            lambda: torch.einsum("ij,kj->ik", rows, keys),
+            lambda: F.softmax(rows, -1, dtype=torch.float64),
+        ]
+        return results[c // 2 % len(results)]()
 
 
 def write_out(state, a, b, c):
