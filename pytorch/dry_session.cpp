@@ -1,13 +1,16 @@
 #include "dry_session.h"
 
 #include <limits>
+#include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "base/clock.h"
 #include "collective.h"
 #include "cpu_backend.h"
 #include "device/counting_device.h"
+#include "engine/replayer.h"
 #include "fake_storage.h"
 #include "forked_child.h"
 #include "op_observer.h"
@@ -19,10 +22,19 @@ namespace teraio::pytorch {
 
 // The device has no limit, because the planner decides whether the job fits.
 struct DrySession::Machine {
+  // The profile names the ops that could be replayed. None is, because no tensor moves.
+  struct NoReplays final : engine::Replayer {
+    Result<std::unique_ptr<engine::ReplayResults>> run(const engine::ReplayableOp&,
+                                                       std::span<std::byte* const>) override {
+      return Status(ErrorCode::kInternal, "a dry run replays no op");
+    }
+  };
+
   VirtualClock clock;
   std::unique_ptr<device::Device> device =
       device::make_counting_device(std::numeric_limits<int64_t>::max() / 2);
   TorchStorageSwap swap;
+  NoReplays replayer;
   std::optional<engine::Runtime> runtime;  // last member, so destroyed first
 };
 
@@ -31,6 +43,7 @@ DrySession::DrySession(const DrySessionOptions& options) : machine_(std::make_sh
   runtime_options.engine.device = machine_->device.get();
   runtime_options.engine.swap = &machine_->swap;
   runtime_options.engine.clock = &machine_->clock;
+  runtime_options.replayer = &machine_->replayer;
   machine_->runtime.emplace(std::move(runtime_options));
   runtime_ = std::shared_ptr<engine::Runtime>(machine_, &*machine_->runtime);
   active_ = std::make_shared<ActiveSession>();

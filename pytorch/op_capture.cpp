@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "fake_storage.h"
 #include "tensor_handle.h"
 
 namespace teraio::pytorch {
@@ -23,7 +24,8 @@ std::span<const c10::IValue> arguments_of(const OpInfo& info, const torch::jit::
 c10::DeviceType device_of(std::span<const c10::IValue> arguments) {
   const std::vector<at::Tensor> tensors = tensors_in(arguments);
   const bool is_on_gpu = std::any_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) {
-    return tensor.defined() && tensor.is_cuda();
+    // is_cuda() would call Python for a fake tensor.
+    return tensor.defined() && tensor.key_set().has_backend(c10::BackendComponent::CUDABit);
   });
   return is_on_gpu ? c10::DeviceType::CUDA : c10::DeviceType::CPU;
 }
@@ -87,12 +89,27 @@ c10::StorageImpl& storage_of(const at::Tensor& tensor) {
 }  // namespace
 
 OpCapture::OpCapture(engine::OpFrame& frame, const c10::OperatorHandle& op, const OpInfo& info,
-                     const torch::jit::Stack& stack)
-    : frame_(frame), captured_(std::make_unique<CapturedOp>()) {
-  is_exact_ =
-      info.has_known_effects && info.completes_results && !changes_an_argument(info) && !has_mode();
+                     const torch::jit::Stack& stack, bool is_dry)
+    : frame_(frame), is_dry_(is_dry), captured_(std::make_unique<CapturedOp>()) {
+  is_exact_ = info.has_known_effects && info.completes_results && !changes_an_argument(info) &&
+              (is_dry || !has_mode());
   is_single_ = is_exact_ && !is_composed(info, arguments_of(info, stack));
   if (is_single_) begin_call(op, info, stack);
+}
+
+bool OpCapture::can_capture(const at::Tensor& tensor) const {
+  if (!is_dry_) return is_plain(tensor);
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  return impl.has_storage() && !is_wrapper(tensor) &&
+         !storage_of(tensor).sym_nbytes().is_heap_allocated();
+}
+
+// Of a fake tensor, the layout would be asked from Python, and nobody needs it.
+TensorLayout OpCapture::layout_of(const at::Tensor& tensor) const {
+  if (!is_dry_) return pytorch::layout_of(tensor);
+  TensorLayout layout;
+  layout.storage_bytes = static_cast<int64_t>(storage_of(tensor).nbytes());
+  return layout;
 }
 
 bool OpCapture::wants(const OpInfo& info, const torch::jit::Stack& stack) const {
@@ -150,7 +167,7 @@ bool OpCapture::capture_list(const c10::IValue& value, TensorListArgument& list)
 }
 
 std::optional<TensorArgument> OpCapture::capture_tensor(const at::Tensor& tensor) {
-  if (!is_plain(tensor)) return std::nullopt;
+  if (!can_capture(tensor)) return std::nullopt;
   TensorArgument argument;
   argument.layout = layout_of(tensor);
   c10::StorageImpl& storage = storage_of(tensor);
@@ -161,8 +178,8 @@ std::optional<TensorArgument> OpCapture::capture_tensor(const at::Tensor& tensor
     argument.index = made->second;
     return argument;
   }
-  if (tensor.device().is_cpu() && argument.layout.storage_bytes <= kLargestValueBytes) {
-    argument.value = bytes_of(storage);
+  if (argument.layout.device.is_cpu() && argument.layout.storage_bytes <= kLargestValueBytes) {
+    if (!is_dry_) argument.value = bytes_of(storage);
     return argument;
   }
   const std::optional<size_t> input =
@@ -205,7 +222,7 @@ void OpCapture::end_call(std::span<const c10::IValue> results) {
 }
 
 void OpCapture::add_made(const at::Tensor& tensor, size_t result) {
-  if (!is_plain(tensor)) return give_up();
+  if (!can_capture(tensor)) return give_up();
   const TensorHandle* handle = handle_of(storage_of(tensor));
   if (handle == nullptr || !engine::is_newborn(*handle->tensor)) return;
   const size_t index = captured_->made.size();

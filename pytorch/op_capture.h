@@ -26,9 +26,10 @@ namespace teraio::pytorch {
 class OpCapture {
  public:
   // The op begins; its arguments are the last ones of `stack`, and frame.uses are the runtime's
-  // tensors among them. `frame` outlives the capture.
+  // tensors among them. `frame` outlives the capture. `is_dry`: tensors are fake, and what is
+  // captured only tells that the op could be run again.
   OpCapture(engine::OpFrame& frame, const c10::OperatorHandle& op, const OpInfo& info,
-            const torch::jit::Stack& stack);
+            const torch::jit::Stack& stack, bool is_dry);
 
   // Whether a call of an op within the outermost one is to be captured. If so, begin_call()
   // precedes it and end_call() follows it; where it raises, end_call() does not.
@@ -51,6 +52,8 @@ class OpCapture {
                                            std::span<engine::LiveTensor* const> births);
 
  private:
+  bool can_capture(const at::Tensor& tensor) const;
+  TensorLayout layout_of(const at::Tensor& tensor) const;
   bool capture_arguments(const OpInfo& info, const torch::jit::Stack& stack);
   std::optional<Argument> capture_argument(const c10::IValue& value);
   bool capture_list(const c10::IValue& value, TensorListArgument& list);
@@ -64,6 +67,7 @@ class OpCapture {
   void keep_read_inputs();
 
   engine::OpFrame& frame_;
+  const bool is_dry_;
   std::unique_ptr<CapturedOp> captured_;
   std::vector<engine::LiveTensor*> inputs_;
   std::unordered_map<uint64_t, size_t> made_;  // index in CapturedOp::made, by id of the tensor

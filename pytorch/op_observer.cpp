@@ -175,7 +175,7 @@ class OutermostOp {
     if (!status.ok()) throw_status(status, info_.name);
     if (is_elsewhere_) session_.backend->order_this_thread();
     if (!thread_.frame.is_recipe_wanted || is_elsewhere_) return;
-    thread_.capture = std::make_unique<OpCapture>(thread_.frame, op, info_, stack);
+    thread_.capture = std::make_unique<OpCapture>(thread_.frame, op, info_, stack, session_.is_dry);
   }
 
   // An op whose results are discarded later has given the same bytes again before.
@@ -184,7 +184,7 @@ class OutermostOp {
     engine::OpFrame& frame = thread_.frame;
     auto captured = capture.finish(results, session_.runtime->births());
     if (captured == nullptr) return;
-    const TriedOps::Verdict verdict = try_again(*captured);
+    const auto verdict = session_.is_dry ? TriedOps::Verdict::kNotTried : try_again(*captured);
     if (verdict == TriedOps::Verdict::kDifferent) return;
     if (frame.is_replay_planned && verdict == TriedOps::Verdict::kNotTried) return;
     frame.replayable = std::move(captured);

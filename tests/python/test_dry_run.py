@@ -98,7 +98,7 @@ def both_traces(dry_run, warm_python, tmp_path):
     """The traces of a real run and of a dry run of the same command."""
 
     def both_traces(*command, dry_options=()):
-        options = ["--device-budget", "2GB", "--save-trace", "real.json"]
+        options = ["--device-budget", "2GB", "--save-trace", "real.json", "--recompute", "all"]
         real = warm_python("-m", "teraio", "run", *options, *command)
         assert real.code == 0, real
         dry = dry_run("--save-trace", "dry.json", *dry_options, *command)
@@ -131,6 +131,13 @@ def peak_bytes(trace):
 
 def assert_alike(real, dry):
     assert op_names(dry) == op_names(real)
+    unlike = {
+        op["name"]
+        for op, predicted in zip(real["ops"], dry["ops"], strict=True)
+        if op.get("replayable") != predicted.get("replayable")
+    }
+    assert unlike <= {"aten::stack"}  # of a batch, which a dry run loads for real
+    assert any(op.get("replayable") for op in dry["ops"])
     assert lasting_tensors(dry) == lasting_tensors(real)
     assert peak_bytes(dry) == pytest.approx(peak_bytes(real), rel=0.02)
 
@@ -293,6 +300,13 @@ def test_step_is_planned_for_a_machine(dry_run, llama):
     outcome = dry_run("--hardware", HARDWARE, "--device-budget", "2MB", *llama())
     assert outcome.code == 0, outcome
     assert "fits by moving" in outcome.out and "% of ideal" in outcome.out
+
+
+def test_plan_for_a_machine_makes_tensors_again(dry_run, llama):
+    options = ["--hardware", HARDWARE, "--device-budget", "2MB", "--recompute", "all"]
+    outcome = dry_run(*options, *llama())
+    assert outcome.code == 0, outcome
+    assert "none without replays" in outcome.out
 
 
 def test_budget_that_is_too_small_for_any_plan_is_said_to_be(dry_run, llama):

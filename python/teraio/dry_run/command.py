@@ -4,7 +4,14 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from teraio.arguments import Parser, check_json, check_limits, check_output, program_of
+from teraio.arguments import (
+    RECOMPUTE_CHOICES,
+    Parser,
+    check_json,
+    check_limits,
+    check_output,
+    program_of,
+)
 from teraio.errors import Error
 from teraio.native_command import command_path
 
@@ -29,6 +36,12 @@ def _parser():
         help="the device: a known name or an accelerator file (default: h100-nvl)",
     )
     add("--hardware", metavar="FILE", help="plan the step for the drives and host of this machine")
+    add(
+        "--recompute",
+        choices=RECOMPUTE_CHOICES,
+        default="off",
+        help="tensors that the plan may discard and make again with the same bits (default: off)",
+    )
     add("--world-size", type=int, default=1, metavar="N", help="number of processes (default: 1)")
     add("--rank", type=int, default=0, metavar="R", help="the process to dry-run (default: 0)")
     add(
@@ -118,6 +131,7 @@ def _plan(directory, options):
     command = [str(command_path()), "plan", "--trace", directory + "/trace.json"]
     command += ["--hardware", options.hardware, "--out", directory + "/plan.json"]
     command += ["--device-budget", budget, "--host-limit", options.host_limit]
+    command += ["--recompute", options.recompute]
     print(f"\non {options.hardware}:", flush=True)
     planned = subprocess.run(command, stderr=subprocess.PIPE, text=True)
     if planned.returncode:
