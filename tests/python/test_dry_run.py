@@ -117,6 +117,21 @@ def lasting_tensors(trace):
     return Counter((t["bytes"], t["kind"]) for t in trace["tensors"] if t["persistent"])
 
 
+def used_bytes(trace):
+    """The sizes of the tensors that each op reads and writes, from 8 KiB on.
+
+    Smaller ones are numbers, and the state of the generator that checkpointing keeps.
+    """
+    sizes = {tensor["id"]: tensor["bytes"] for tensor in trace["tensors"]}
+    return [
+        [
+            sorted(sizes[number] for number in op[uses] if sizes[number] >= 8192)
+            for op in trace["ops"]
+        ]
+        for uses in ("reads", "writes")
+    ]
+
+
 def peak_bytes(trace):
     """The most that is alive at an op, what it holds only while it runs included."""
     sizes = {tensor["id"]: tensor["bytes"] for tensor in trace["tensors"]}
@@ -131,6 +146,7 @@ def peak_bytes(trace):
 
 def assert_alike(real, dry):
     assert op_names(dry) == op_names(real)
+    assert used_bytes(dry) == used_bytes(real)
     unlike = {
         op["name"]
         for op, predicted in zip(real["ops"], dry["ops"], strict=True)

@@ -176,6 +176,16 @@ def _flat(results):
     return results[0] if len(results) == 1 and isinstance(results[0], (list, tuple)) else results
 
 
+class _FakeTensorMode(FakeTensorMode):
+    def __deepcopy__(self, memo):
+        """Returns the mode itself.
+
+        A deep copy of a tensor copies its attributes, and a fake tensor's mode is one of them. A
+        tensor of a second mode would be taken for a new tensor at each op.
+        """
+        return self
+
+
 class FakeModes:
     """A context in which tensors are fake and ops are observed. Data loaders work as usual.
 
@@ -189,7 +199,7 @@ class FakeModes:
         self._session = session
         self._value_policy = value_policy
         self.ops = OpMode(session, roofline, value_policy)
-        self.fakes = FakeTensorMode(allow_non_fake_inputs=True)
+        self.fakes = _FakeTensorMode(allow_non_fake_inputs=True)
         self._stack = contextlib.ExitStack()
 
     def __enter__(self):
