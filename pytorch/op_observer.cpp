@@ -216,7 +216,7 @@ class OutermostOp {
   ThreadState& thread_;
   const OpInfo& info_;
   const bool is_elsewhere_;
-  uint64_t signature_ = 0;
+  engine::OpSignature signature_;
 };
 
 // Pins the arguments of an op inside another op. Nearly always they are resident already, because

@@ -40,7 +40,7 @@ class OpaqueOp {
   std::shared_ptr<ActiveSession> session_;  // null: not in a session, or ended
   const OpInfo& info_;  // valid until the process ends: a recording refers to its name
   engine::OpFrame frame_;
-  uint64_t signature_ = 0;
+  engine::OpSignature signature_;
   bool is_outermost_ = false;
 };
 

@@ -29,16 +29,17 @@ enum class OpSide : uint8_t {
 // take the GIL, so the caller must not hold the runtime's lock.
 class StorageWalk {
  public:
-  StorageWalk(ActiveSession& session, engine::OpFrame& frame, uint64_t signature, OpSide side)
-      : session_(session), frame_(frame), signature_(signature), side_(side) {}
+  StorageWalk(ActiveSession& session, engine::OpFrame& frame, uint64_t structure, OpSide side)
+      : session_(session), frame_(frame), structure_(structure), side_(side) {}
 
   // Visits a tensor, the tensors of a list, or a storage, and ignores every other value, nested
   // lists included. `is_write`: the op changes the bytes. Raises when a storage is to be adopted
   // and the budget has no room for it, and when the Python code of a wrapper raises.
   void visit(const c10::IValue& value, bool is_write);
   // Returns the signature of what has been visited. It is the same in every process.
-  uint64_t signature() const {
-    return engine::combine_signatures(engine::kEmptySignature, signature_);
+  engine::OpSignature signature() const {
+    return {engine::combine_signatures(engine::kEmptySignature, structure_),
+            engine::combine_signatures(engine::kEmptySignature, sizes_)};
   }
 
  private:
@@ -52,7 +53,8 @@ class StorageWalk {
 
   ActiveSession& session_;
   engine::OpFrame& frame_;
-  uint64_t signature_;
+  uint64_t structure_;
+  uint64_t sizes_ = 0;
   OpSide side_;
 };
 

@@ -53,10 +53,10 @@ bool gives(const CapturedOp& op, std::span<std::byte* const> results,
 
 }  // namespace
 
-uint64_t kind_of(const CapturedOp& op, uint64_t signature) {
-  for (const CapturedCall& call : op.calls)
-    signature = engine::combine_signatures(signature, call.name_hash);
-  return signature;
+uint64_t kind_of(const CapturedOp& op, const engine::OpSignature& signature) {
+  uint64_t kind = engine::combine_signatures(engine::kEmptySignature, signature);
+  for (const CapturedCall& call : op.calls) kind = engine::combine_signatures(kind, call.name_hash);
+  return kind;
 }
 
 TriedOps::Verdict TriedOps::verdict(uint64_t kind) const {

@@ -8,11 +8,12 @@
 #include <unordered_map>
 
 #include "captured_op.h"
+#include "engine/signature.h"
 
 namespace teraio::pytorch {
 
 // Returns the same number for ops of equal signatures that have called the same kernels.
-uint64_t kind_of(const CapturedOp& op, uint64_t signature);
+uint64_t kind_of(const CapturedOp& op, const engine::OpSignature& signature);
 
 // Each op is tried once for each kind, right after it has run. Threads: any, without the
 // runtime's lock.

@@ -28,9 +28,10 @@ class IterationDetector {
   // Before an op. True when a segment ends before it: the op begins the update of another step.
   bool begins_new_update(std::span<const Use> uses);
 
-  void add_op(uint64_t signature) {
-    sequence_hash_ = combine_signatures(sequence_hash_, signature);
-    segment_hash_ = combine_signatures(segment_hash_, signature);
+  void add_op(const OpSignature& signature) {
+    const uint64_t op = add_to_signature(signature.structure, signature.sizes);
+    sequence_hash_ = combine_signatures(sequence_hash_, op);
+    segment_hash_ = combine_signatures(segment_hash_, op);
     ++op_count_;
   }
 

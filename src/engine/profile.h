@@ -5,14 +5,15 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/signature.h"
 #include "trace/trace.h"
 
 namespace teraio::engine {
 
 struct Profile {
   trace::Trace trace;
-  // Per op: a hash of what it was called with (schema, shapes, persistent tensors).
-  std::vector<uint64_t> signatures;
+  // Per op: what it was called with. The structures include the persistent tensors.
+  std::vector<OpSignature> signatures;
   // Per op: its tensors in the order in which its arguments and results name them.
   std::vector<std::vector<trace::TensorIndex>> touches;
   // Bytes of tensors that live through the whole iteration, that no op touches, and that stay on

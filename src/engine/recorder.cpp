@@ -45,9 +45,9 @@ void Recorder::record_op(const OpRecord& record) {
     if (is_recorded(*newborn)) continue;  // a result of the op, already among its uses
     events_.push_back({index_of(*newborn), EventKind::kBirth});
   }
-  ops_.push_back({record.name, record.signature, std::max<int64_t>(record.duration_ns, 0),
-                  std::max<int64_t>(record.workspace_bytes, 0), record.is_replayable,
-                  events_.size()});
+  ops_.push_back(
+      {record.name, record.signature, record.input_count, std::max<int64_t>(record.duration_ns, 0),
+       std::max<int64_t>(record.workspace_bytes, 0), record.is_replayable, events_.size()});
 }
 
 void Recorder::record_death(LiveTensor& tensor) {
@@ -100,10 +100,23 @@ std::vector<bool> Recorder::append_ops(Profile& profile) const {
 }
 
 // Equal for equal iterations, in every process: a plan is refused by any other one.
-uint64_t fingerprint(std::span<const uint64_t> signatures) {
+uint64_t fingerprint(std::span<const OpSignature> signatures) {
   uint64_t hash = kEmptySignature;
-  for (const uint64_t signature : signatures) hash = combine_signatures(hash, signature);
+  for (const OpSignature& signature : signatures) hash = combine_signatures(hash, signature);
   return hash;
+}
+
+// As structure_of() does for the op of a running program.
+void Recorder::add_identities(Profile& profile) const {
+  for (size_t op = 0; op < ops_.size(); ++op) {
+    const std::vector<trace::TensorIndex>& touches = profile.touches[op];
+    uint64_t& structure = profile.signatures[op].structure;
+    for (size_t i = 0; i < std::min(ops_[op].input_count, touches.size()); ++i) {
+      const trace::Tensor& tensor = profile.trace.tensors[static_cast<size_t>(touches[i])];
+      if (tensor.persistent)
+        structure = add_to_signature(structure, static_cast<uint64_t>(tensor.id));
+    }
+  }
 }
 
 Profile Recorder::finish(std::span<LiveTensor* const> alive,
@@ -111,13 +124,14 @@ Profile Recorder::finish(std::span<LiveTensor* const> alive,
   Profile profile;
   const std::vector<bool> is_used = append_ops(profile);
   profile.trace.tensors = tensors_;
-  for (const LiveTensor* tensor : alive) {
+  for (LiveTensor* tensor : alive) {
     if (tensor->is_kept_for_recipes) continue;  // the program has dropped it
     if (!is_recorded(*tensor)) {
       if (tensor->id < first_new_id_ && !is_movable(*tensor))
         profile.untouched_bytes += tensor->size_bytes;
     } else if (tensor->id < first_new_id_) {
       profile.trace.tensors[static_cast<size_t>(tensor->record_index)].persistent = true;
+      tensor->is_persistent = true;
     } else if (is_used[static_cast<size_t>(tensor->record_index)]) {
       profile.trace.ops.back().frees.push_back(tensor->record_index);
     }
@@ -125,6 +139,7 @@ Profile Recorder::finish(std::span<LiveTensor* const> alive,
   apply_descriptions(profile.trace);
   profile.trace.source = "profiled";
   profile.trace.name = fmt::format("iteration {:016x}", fingerprint(profile.signatures));
+  add_identities(profile);  // ids differ from process to process, and the name must not
   return profile;
 }
 

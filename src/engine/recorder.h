@@ -20,8 +20,9 @@ namespace teraio::engine {
 // What an op was and did, known once it has ended.
 struct OpRecord {
   std::string_view name;  // its memory outlives the recorder
-  uint64_t signature = 0;
+  OpSignature signature;
   std::span<const Use> uses;
+  size_t input_count = 0;  // the first ones of `uses` are arguments, the others results
   // Tensors created since the previous op and still alive. They count as written by this op.
   std::span<LiveTensor* const> births;
   // The time since the end of the previous op, without waits for migrations. The durations add up
@@ -49,8 +50,9 @@ class Recorder {
   trace::OpIndex op_count() const { return static_cast<trace::OpIndex>(ops_.size()); }
 
   // Returns the recording so far as one iteration. `alive` holds every tensor that lives now.
-  // Tensors that existed before start() are persistent; the last op frees the others. `is_movable`
-  // returns whether the engine could offload a tensor that no op has touched.
+  // Tensors that existed before start() are persistent, which is noted in them too
+  // (LiveTensor::is_persistent); the last op frees the others. `is_movable` returns whether the
+  // engine could offload a tensor that no op has touched.
   Profile finish(std::span<LiveTensor* const> alive,
                  const std::function<bool(const LiveTensor&)>& is_movable);
 
@@ -63,7 +65,8 @@ class Recorder {
   // Stored flat, because the recorder appends after every op; finish() converts it to a Trace.
   struct RecordedOp {
     std::string_view name;
-    uint64_t signature = 0;
+    OpSignature signature;
+    size_t input_count = 0;
     int64_t duration_ns = 0;
     int64_t workspace_bytes = 0;
     bool is_replayable = false;
@@ -77,6 +80,7 @@ class Recorder {
   };
 
   std::vector<bool> append_ops(Profile& profile) const;
+  void add_identities(Profile& profile) const;
   bool is_recorded(const LiveTensor& tensor) const { return tensor.record_epoch == epoch_; }
   trace::TensorIndex index_of(LiveTensor& tensor);
   void apply_descriptions(trace::Trace& trace) const;

@@ -150,7 +150,7 @@ void Runtime::forget_birth(const LiveTensor& tensor) {
   births_.erase(std::next(found).base());
 }
 
-Status Runtime::begin_op(OpFrame& frame, uint64_t signature) {
+Status Runtime::begin_op(OpFrame& frame, const OpSignature& signature) {
   std::unique_lock lock(mutex_);
   if (!is_active_) return {};
   if (!stream_uses_->empty()) unpin_all(stream_uses_->take_passed());
@@ -158,7 +158,7 @@ Status Runtime::begin_op(OpFrame& frame, uint64_t signature) {
   for (const Use& use : frame.uses)
     if (use.is_parameter) use.tensor->is_parameter = true;
   if (detector_->begins_new_update(frame.uses)) end_segment();
-  frame.position = follower_->advance(signature);
+  frame.position = follower_->advance(structure_of(signature, frame.uses));
   const Status status =
       complete(lock, [&] { return engine_->begin_op(frame.position, frame.uses); });
   frame.is_begun = status.ok();
@@ -177,7 +177,8 @@ int64_t Runtime::take_workspace_bytes() {
   return workspace_bytes;
 }
 
-void Runtime::end_op(OpFrame& frame, std::string_view name, uint64_t signature, bool is_complete) {
+void Runtime::end_op(OpFrame& frame, std::string_view name, const OpSignature& signature,
+                     bool is_complete) {
   const std::lock_guard lock(mutex_);
   if (!std::exchange(frame.is_begun, false)) return;
   if (frame.replayable != nullptr && !gives_all_results(frame)) frame.replayable = nullptr;
@@ -226,7 +227,7 @@ int64_t Runtime::note_time() {
   return op_times_->is_timed() ? op_times_->end_op(now_ns, engine_->counters().stall_ns()) : 0;
 }
 
-void Runtime::note_op(const OpFrame& frame, std::string_view name, uint64_t signature,
+void Runtime::note_op(const OpFrame& frame, std::string_view name, const OpSignature& signature,
                       bool is_complete) {
   const std::span<LiveTensor* const> births = births_of_this_thread();
   if (is_complete)
@@ -239,6 +240,7 @@ void Runtime::note_op(const OpFrame& frame, std::string_view name, uint64_t sign
     record.name = name;
     record.signature = signature;
     record.uses = frame.uses;
+    record.input_count = frame.input_count;
     record.births = births;
     record.duration_ns = duration_ns;
     record.workspace_bytes = workspace_bytes;
@@ -459,7 +461,7 @@ void Runtime::adopt_profile(Profile profile) {
   }
   if (!planning_status_.ok())
     spdlog::warn("teraio: no plan, migrating on demand: {}", planning_status_.message());
-  follower_->follow(profile.signatures);
+  follower_->follow(std::make_shared<const OpSequence>(profile.signatures));
   engine_->follow(Schedule(std::move(profile), plan_));
 }
 

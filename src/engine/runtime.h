@@ -32,6 +32,7 @@
 #include "engine/iteration_log.h"
 #include "engine/profile.h"
 #include "engine/replayer.h"
+#include "engine/signature.h"
 #include "engine/use.h"
 #include "plan/plan.h"
 
@@ -91,10 +92,11 @@ class Runtime {
 
   // Before an op: frame.uses holds its inputs, which are on the device and pinned until end_op(). A
   // failure leaves the frame as if the op had not begun.
-  Status begin_op(OpFrame& frame, uint64_t signature);
+  Status begin_op(OpFrame& frame, const OpSignature& signature);
   // After it: the caller has appended the results to frame.uses. `is_complete`: the results' bytes
   // are final (false for ops such as aten::empty, whose caller fills them in without an op).
-  void end_op(OpFrame& frame, std::string_view name, uint64_t signature, bool is_complete);
+  void end_op(OpFrame& frame, std::string_view name, const OpSignature& signature,
+              bool is_complete);
 
   // Restores the tensor and keeps it on the device until unpin(). Pins nest. `is_write`: its bytes
   // may change at any time until then, so that copies on tiers are stale.
@@ -181,7 +183,8 @@ class Runtime {
   bool is_new_plan_due();
   void adopt_profile(Profile profile);
   int64_t note_time();
-  void note_op(const OpFrame& frame, std::string_view name, uint64_t signature, bool is_complete);
+  void note_op(const OpFrame& frame, std::string_view name, const OpSignature& signature,
+               bool is_complete);
   std::span<LiveTensor* const> births_of_this_thread();
   template <typename Call>
   auto with_streams_done(Call call);

@@ -1,4 +1,8 @@
 // Signatures: 64-bit hashes that identify an op or a sequence of ops.
+//
+// The signature of an op has two parts, so that a program is recognised when only the sizes of its
+// tensors change: the lengths of sequences, for example, or the number of tokens that an expert
+// gets.
 #pragma once
 
 #include <bit>
@@ -22,6 +26,23 @@ constexpr uint64_t combine_signatures(uint64_t signature, uint64_t value) {
   mixed *= 0xff51afd7ed558ccd;
   mixed ^= mixed >> 33;
   return mixed;
+}
+
+// What an op is and was called with. A number alone is an op that has no sizes.
+struct OpSignature {
+  constexpr OpSignature(uint64_t structure = 0, uint64_t sizes = 0)  // NOLINT(*-explicit-*)
+      : structure(structure), sizes(sizes) {}
+
+  // The op, and the types and ranks of its tensors. In a Profile also which persistent tensors its
+  // arguments are, so that equal layers differ.
+  uint64_t structure;
+  uint64_t sizes;  // the sizes of its tensors
+
+  bool operator==(const OpSignature&) const = default;
+};
+
+constexpr uint64_t combine_signatures(uint64_t signature, const OpSignature& op) {
+  return combine_signatures(combine_signatures(signature, op.structure), op.sizes);
 }
 
 }  // namespace teraio::engine

@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
+#include "engine/signature.h"
 #include "trace/trace.h"
 
 namespace teraio::engine {
@@ -33,6 +35,10 @@ struct Use {
   bool is_write = false;
   bool is_parameter = false;  // seen as a leaf that requires a gradient
 };
+
+// The structure of an op with these inputs: that of its signature, and which persistent tensors the
+// inputs are.
+uint64_t structure_of(const OpSignature& signature, std::span<const Use> inputs);
 
 // One op under way. Lives on the stack of the thread that runs it.
 struct OpFrame {

@@ -37,6 +37,7 @@ class RecorderTest : public ::testing::Test {
     record.name = "op";
     record.signature = signature;
     record.uses = uses;
+    record.input_count = uses.size();
     record.births = births;
     record.duration_ns = duration_ns_;
     record.workspace_bytes = workspace_bytes_;
@@ -69,7 +70,9 @@ TEST_F(RecorderTest, RecordsReadsAndWritesInTheOrderOfTheArguments) {
   EXPECT_EQ(profile.trace.tensors[0].id, static_cast<int64_t>(b->id));
   EXPECT_EQ(profile.trace.ops[0].writes, Indices{0});
   EXPECT_EQ(profile.trace.ops[0].reads, Indices{1});
-  EXPECT_EQ(profile.signatures, std::vector<uint64_t>{1});
+  const std::vector<Use> inputs = {{b}, {a}};
+  EXPECT_EQ(profile.signatures, std::vector<OpSignature>{structure_of(1, inputs)});
+  EXPECT_NE(profile.signatures[0].structure, 1u) << "it names the tensors that outlive it";
 }
 
 TEST_F(RecorderTest, ABirthIsWrittenByTheOpButNotAmongItsTouches) {
