@@ -19,6 +19,7 @@
 #include "ddp_bindings.h"
 #include "device_backend.h"
 #include "dry_bindings.h"
+#include "engine/pattern_tracker.h"
 #include "forked_child.h"
 #include "interrupts.h"
 #include "op_observer.h"
@@ -201,7 +202,21 @@ py::dict to_dict(const engine::IterationRecord& record) {
                   "host_bytes_read"_a = record.host_bytes_read,
                   "host_bytes_written"_a = record.host_bytes_written,
                   "device_peak_bytes"_a = record.device_peak_bytes, "op_count"_a = record.op_count,
+                  "planned_op_count"_a = record.planned_op_count, "pattern"_a = record.pattern,
                   "mode"_a = mode_name(record.mode));
+}
+
+py::dict to_dict(const engine::PatternSummary& pattern) {
+  return py::dict("id"_a = pattern.id, "name"_a = pattern.name, "op_count"_a = pattern.op_count,
+                  "iterations"_a = pattern.iteration_count, "ops"_a = pattern.ops_run,
+                  "planned_ops"_a = pattern.ops_planned, "plans"_a = pattern.plan_count,
+                  "is_planned"_a = pattern.plan_count > 0, "is_irregular"_a = pattern.is_irregular,
+                  "size_bytes"_a = pattern.size_bytes);
+}
+
+py::dict to_dict(const engine::PlanningCounters& c) {
+  return py::dict("ops"_a = c.ops, "planned_ops"_a = c.planned_ops, "plans_made"_a = c.plans_made,
+                  "planning_ns"_a = c.planning_ns);
 }
 
 py::dict to_dict(const DriveShare& share) {
@@ -242,6 +257,7 @@ py::dict counters(Session& session) {
   const auto of = [&](auto call) { return without_gil(call); };
   py::dict d = to_dict(of([&] { return runtime.memory_usage(); }));
   update(d, to_dict(of([&] { return runtime.counters(); })));
+  update(d, to_dict(of([&] { return runtime.planning_counters(); })));
   update(d, to_dict(of([&] { return session.tier_counters(plan::Tier::kSsd); }), "ssd"));
   update(d, to_dict(of([&] { return session.tier_counters(plan::Tier::kHost); }), "host"));
   d["bytes_away"] = of([&] { return runtime.offloaded_bytes(); });
@@ -335,6 +351,7 @@ SessionOptions options_from(const py::kwargs& given) {
   read("write_budget_period_seconds", options.write_budget_period_seconds);
   read("plan_path", options.plan_path);
   read("is_planned", options.is_planned);
+  read("plans_in_background", options.plans_in_background);
   read("checksum", options.checksum);
   read("io_timeout_ns", options.io_timeout_ns);
   read("evict_after_every_op", options.evict_after_every_op);
@@ -400,6 +417,10 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
       .def("iterations",
            [](Session& session, size_t first) {
              return to_dicts(without_gil([&] { return session.runtime().iterations(first); }));
+           })
+      .def("patterns",
+           [](Session& session) {
+             return to_dicts(without_gil([&] { return session.runtime().patterns(); }));
            })
       .def("memory_timeline", &memory_timeline)
       .def("budget_bytes", [](Session& session) { return session.options().device_budget_bytes; })

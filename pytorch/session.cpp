@@ -25,6 +25,7 @@
 namespace teraio::pytorch {
 namespace {
 
+constexpr size_t kPredictionsMax = 64;
 constexpr int64_t kPiecesPerBudget = 12;
 // The share of the budget that plans leave free, for rounding to pages and for memory that the
 // profile does not contain.
@@ -179,6 +180,7 @@ void Session::create_runtime() {
     runtime_options.make_plan = [this](const engine::Profile& profile) {
       return make_plan(profile);
     };
+    runtime_options.plans_in_background = options_.plans_in_background;
     runtime_options.wait_for_unpin = wait_for_a_collective;
     runtime_options.machine_change = [this] { return machine_change(); };
   }
@@ -195,13 +197,19 @@ std::optional<std::string> Session::machine_change() {
   return change;
 }
 
-plan::Limits Session::limits_for(const engine::Profile& profile) const {
+hardware::Hardware Session::hardware() const {
+  const std::lock_guard lock(mutex_);
+  return hardware_;
+}
+
+plan::Limits Session::limits_for(const engine::Profile& profile,
+                                 const hardware::Hardware& hardware) const {
   plan::Limits limits;
   const auto margin_bytes =
       static_cast<int64_t>(static_cast<double>(options_.device_budget_bytes) * kPlanMargin);
   limits.device_budget_bytes =
       options_.device_budget_bytes - margin_bytes - profile.untouched_bytes;
-  limits.host_limit_bytes = hardware_.host.capacity_bytes;
+  limits.host_limit_bytes = hardware.host.capacity_bytes;
   limits.smallest_tensor_bytes = options_.smallest_tensor_bytes;
   limits.write_budget_bytes = options_.write_budget_bytes;
   if (limits.write_budget_bytes && options_.write_budget_period_seconds > 0) {
@@ -215,31 +223,34 @@ plan::Limits Session::limits_for(const engine::Profile& profile) const {
 
 // Returns a plan within the write budget. If the budget is too small for any plan, it returns a
 // plan with the smallest write budget that suffices, because on-demand migration would write more.
-Result<plan::Plan> Session::plan_within(const trace::Trace& trace, plan::Limits limits) const {
+Result<plan::Plan> Session::plan_within(const trace::Trace& trace,
+                                        const hardware::Hardware& hardware,
+                                        plan::Limits limits) const {
   planner::PlannerOptions options;
   options.recompute = options_.recompute;
-  Result<plan::Plan> plan = planner::plan(trace, hardware_, limits, options);
+  Result<plan::Plan> plan = planner::plan(trace, hardware, limits, options);
   if (plan.ok() || !limits.write_budget_bytes) return plan;
-  const Result<int64_t> least_bytes = planner::min_write_budget_bytes(trace, hardware_, limits);
+  const Result<int64_t> least_bytes = planner::min_write_budget_bytes(trace, hardware, limits);
   if (!least_bytes.ok() || *least_bytes <= *limits.write_budget_bytes) return plan;
   log_warning(fmt::format(
       "teraio: the write budget allows {} per iteration, and about {} is the least that this "
       "device budget needs: planning with that",
       format_size(*limits.write_budget_bytes), format_size(*least_bytes)));
   limits.write_budget_bytes = *least_bytes;
-  return planner::plan(trace, hardware_, limits, options);
+  return planner::plan(trace, hardware, limits, options);
 }
 
 // Returns the plan of the file, or a new plan if that one exceeds the write budget. An error would
 // lead to on-demand migration, which writes still more.
 Result<plan::Plan> Session::plan_of_file(const trace::Trace& trace,
+                                         const hardware::Hardware& hardware,
                                          const plan::Limits& limits) const {
   Result<plan::Plan> plan = plan::read_plan(*options_.plan_path, trace);
   if (!plan.ok() || !limits.write_budget_bytes) return plan;
   plan::Limits counting = limits;
   counting.write_budget_bytes.reset();
   counting.device_budget_bytes = std::numeric_limits<int64_t>::max() / 2;
-  const Result<simulate::Run> run = simulate::simulate(trace, hardware_, counting, *plan);
+  const Result<simulate::Run> run = simulate::simulate(trace, hardware, counting, *plan);
   if (!run.ok()) return run.status().with_context(options_.plan_path->string());
   if (run->ssd_bytes_written <= *limits.write_budget_bytes) return plan;
   log_warning(fmt::format(
@@ -247,33 +258,36 @@ Result<plan::Plan> Session::plan_of_file(const trace::Trace& trace,
       "used, and another one is made",
       options_.plan_path->string(), format_size(run->ssd_bytes_written),
       format_size(*limits.write_budget_bytes)));
-  return plan_within(trace, limits);
+  return plan_within(trace, hardware, limits);
 }
 
 Result<plan::Plan> Session::make_plan(const engine::Profile& profile) {
-  const plan::Limits limits = limits_for(profile);
-  Result<plan::Plan> plan =
-      options_.plan_path ? plan_of_file(profile.trace, limits) : plan_within(profile.trace, limits);
+  const hardware::Hardware hardware = this->hardware();
+  const plan::Limits limits = limits_for(profile, hardware);
+  Result<plan::Plan> plan = options_.plan_path ? plan_of_file(profile.trace, hardware, limits)
+                                               : plan_within(profile.trace, hardware, limits);
   if (!plan.ok()) return plan;
-  const Prediction prediction = predict(profile, limits, *plan);
+  const Prediction prediction = predict(profile, hardware, limits, *plan);
   const std::lock_guard lock(mutex_);
-  prediction_ = prediction;
+  std::erase_if(predictions_, [&](const auto& each) { return each.first == profile.trace.name; });
+  predictions_.emplace_back(profile.trace.name, prediction);
+  if (predictions_.size() > kPredictionsMax) predictions_.pop_front();
   return plan;
 }
 
-Prediction Session::predict(const engine::Profile& profile, const plan::Limits& limits,
-                            const plan::Plan& plan) const {
+Prediction Session::predict(const engine::Profile& profile, const hardware::Hardware& hardware,
+                            const plan::Limits& limits, const plan::Plan& plan) {
   Prediction prediction;
   prediction.limits = limits;
   plan::Limits unlimited;
   unlimited.device_budget_bytes = std::numeric_limits<int64_t>::max() / 2;
   if (const Result<simulate::Run> ideal =
-          simulate::simulate(profile.trace, hardware_, unlimited, plan::Plan());
+          simulate::simulate(profile.trace, hardware, unlimited, plan::Plan());
       ideal.ok()) {
     prediction.ideal_ns = ideal->ideal_ns;
     prediction.natural_peak_bytes = ideal->device_peak_bytes + profile.untouched_bytes;
   }
-  if (const Result<simulate::Run> run = simulate::simulate(profile.trace, hardware_, limits, plan);
+  if (const Result<simulate::Run> run = simulate::simulate(profile.trace, hardware, limits, plan);
       run.ok())
     prediction.step_ns = run->step_ns;
   return prediction;
@@ -405,17 +419,16 @@ int64_t Session::bound_ns() const {
   const std::optional<Prediction> known = prediction();
   const std::optional<trace::Trace> trace = runtime_->trace();
   if (!known || !trace) return 0;
-  hardware::Hardware hardware;
-  {
-    const std::lock_guard lock(mutex_);
-    hardware = hardware_;
-  }
-  return analysis::lower_bounds(*trace, hardware, known->limits).best_ns();
+  return analysis::lower_bounds(*trace, hardware(), known->limits).best_ns();
 }
 
 std::optional<Prediction> Session::prediction() const {
+  const std::string trace_name = runtime_->trace_name();
   const std::lock_guard lock(mutex_);
-  return prediction_;
+  const auto found = std::find_if(predictions_.begin(), predictions_.end(),
+                                  [&](const auto& each) { return each.first == trace_name; });
+  if (found == predictions_.end()) return std::nullopt;
+  return found->second;
 }
 
 }  // namespace teraio::pytorch

@@ -8,12 +8,14 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "active_session.h"
@@ -50,6 +52,7 @@ struct SessionOptions {
   std::filesystem::path cache_directory;           // keeps the measurements of drives
   std::optional<std::filesystem::path> plan_path;  // the plan to execute; none: plans are made
   bool is_planned = true;                          // false: all migrations are on demand
+  bool plans_in_background = true;  // false: each plan is made before the next iteration begins
   // Which tensors plans may discard, to be made again by a replay.
   planner::Recompute recompute = planner::Recompute::kOff;
   int64_t io_timeout_ns = 0;  // for each request of a drive, as for the ssd store; 0: no limit
@@ -116,7 +119,7 @@ class Session {
   engine::Runtime& runtime() { return *runtime_; }
   // Returns the counters of a tier, also after the session has ended. They are 0 without the tier.
   storage::TierCounters tier_counters(plan::Tier tier) const;
-  // Returns the prediction for the newest plan, or nothing when there is none yet.
+  // Returns the prediction for the plan that the run follows, or nothing when there is none yet.
   std::optional<Prediction> prediction() const;
   // Returns a lower bound on the step time of every plan for the current trace, in nanoseconds, or
   // 0 when there is no plan yet. Each call computes the bound anew.
@@ -143,11 +146,14 @@ class Session {
   void leave_machine();
   std::optional<std::string> machine_change();
   Result<plan::Plan> make_plan(const engine::Profile& profile);
-  plan::Limits limits_for(const engine::Profile& profile) const;
-  Result<plan::Plan> plan_within(const trace::Trace& trace, plan::Limits limits) const;
-  Result<plan::Plan> plan_of_file(const trace::Trace& trace, const plan::Limits& limits) const;
-  Prediction predict(const engine::Profile& profile, const plan::Limits& limits,
-                     const plan::Plan& plan) const;
+  hardware::Hardware hardware() const;
+  plan::Limits limits_for(const engine::Profile& profile, const hardware::Hardware& hardware) const;
+  Result<plan::Plan> plan_within(const trace::Trace& trace, const hardware::Hardware& hardware,
+                                 plan::Limits limits) const;
+  Result<plan::Plan> plan_of_file(const trace::Trace& trace, const hardware::Hardware& hardware,
+                                  const plan::Limits& limits) const;
+  static Prediction predict(const engine::Profile& profile, const hardware::Hardware& hardware,
+                            const plan::Limits& limits, const plan::Plan& plan);
 
   // What storages need after the session has ended. The runtime's shared_ptrs own it jointly.
   struct Machine {
@@ -168,10 +174,10 @@ class Session {
   std::shared_ptr<Machine> machine_;
   std::shared_ptr<engine::Runtime> runtime_;  // shares the machine's ownership
   std::shared_ptr<ActiveSession> active_;
-  // Guards what follows, the pointers to the stores while they close, and changes of hardware_,
-  // which only the thread that holds the runtime's lock makes.
+  // Guards what follows, the pointers to the stores while they close, and hardware_, which another
+  // thread makes plans for.
   mutable std::mutex mutex_;
-  std::optional<Prediction> prediction_;
+  std::deque<std::pair<std::string, Prediction>> predictions_;  // by trace, newest last
   // The counters of stores that have been closed.
   std::array<storage::TierCounters, engine::kTierCount> last_tier_counters_;
 };

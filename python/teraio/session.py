@@ -41,6 +41,7 @@ def offload(
     io_timeout=None,
     evict_after_every_op=False,
     discard_after_every_op=False,
+    plans_in_background=None,
     local_rank=None,
     local_world_size=None,
 ):
@@ -48,7 +49,8 @@ def offload(
 
     The first iterations run on demand and are profiled. When two iterations in a row have executed
     the same ops, TERAIO makes a plan for them, and the next iterations offload and prefetch tensors
-    by that plan. Losses, gradients and parameters have the same bits as without offloading. Leaving
+    by that plan. Later iterations may have other sizes, or run other ops: TERAIO makes plans for
+    those too. Losses, gradients and parameters have the same bits as without offloading. Leaving
     the context restores all tensors to the device.
 
     Args:
@@ -83,6 +85,9 @@ def offload(
         evict_after_every_op: for tests: evict every tensor that can be evicted after every op.
         discard_after_every_op: for tests: discard every tensor that can be made again after every
             op.
+        plans_in_background: whether plans are made on another thread while the training goes on.
+            With False, each plan is made before the next iteration begins, so that runs repeat
+            exactly; the default is $TERAIO_PLANS_IN_BACKGROUND (0 or 1), or True without it.
         local_rank: the number of this process among those of the machine. The default is
             $LOCAL_RANK, which torchrun sets.
         local_world_size: the number of processes that share the machine. The default is
@@ -115,6 +120,7 @@ def offload(
         io_timeout_ns=0 if io_timeout is None else parse_seconds(io_timeout),
         evict_after_every_op=evict_after_every_op,
         discard_after_every_op=discard_after_every_op,
+        plans_in_background=_plans_in_background(plans_in_background),
         recompute=_checked_recompute(recompute),
     )
 
@@ -252,6 +258,9 @@ class Session:
           has exported their addresses before the session, or before an operator of it used them.
         - `collective_bytes`: bytes that are pinned while a collective uses them.
         - `deviations`: the number of deviations from the profile.
+        - `ops`: the number of ops in all complete iterations. `planned_ops`: those that followed a
+          plan.
+        - `plans_made`: the number of plans, which took `planning_ns` of CPU time.
         """
         return self._core.counters()
 
@@ -265,9 +274,27 @@ class Session:
         - `stall_read_ns`, `stall_memory_ns`: time spent waiting for transfers, and for memory.
         - `ssd_bytes_read`, `ssd_bytes_written`, and the same for `host`: traffic of the tiers.
         - `device_peak_bytes`: the most device memory that PyTorch's allocations took.
-        - `op_count`: the number of ops.
+        - `op_count`: the number of ops. `planned_op_count`: those that followed a plan.
+        - `pattern`: the `id` of the iteration's pattern (`patterns()`), or 0.
         """
         return self._core.iterations(first)
+
+    def patterns(self):
+        """Returns a list with one dict per pattern of the run's iterations.
+
+        Iterations of one pattern run the same ops on the same parameters, and may differ in sizes.
+        TERAIO keeps the patterns that were used last, within 512 MB.
+
+        - `id`: a number that no other pattern of the session has.
+        - `name`: the name of the trace of its first iteration.
+        - `op_count`: the number of ops of an iteration. `iterations`: how many there were.
+        - `ops`, `planned_ops`: the ops of all of them, and those that followed a plan.
+        - `is_planned`: whether there is a plan. `plans`: the number of plans, for different sizes.
+        - `is_irregular`: whether the sizes of some tensors do not follow from those of others, so
+          that one plan for the largest sizes serves all.
+        - `size_bytes`: the host memory that its profiles and plans take.
+        """
+        return self._core.patterns()
 
     def memory_timeline(self):
         """Returns a list of pairs (time_ns, device_bytes) of the last complete iteration.
@@ -278,7 +305,7 @@ class Session:
         return self._core.memory_timeline()
 
     def prediction(self):
-        """Returns the prediction for the newest plan as a dict, or None without a plan.
+        """Returns the prediction for the plan that is followed as a dict, or None without a plan.
 
         - `ideal_ns`: the time of an iteration with unlimited device memory.
         - `step_ns`: the time of an iteration under the plan, as simulated.
@@ -420,6 +447,15 @@ def _plan_file(plan):
     if not Path(plan).is_file():
         raise Error(f"the plan {plan} is not a file")
     return str(plan)
+
+
+def _plans_in_background(choice):
+    if choice is not None:
+        return choice
+    text = os.environ.get("TERAIO_PLANS_IN_BACKGROUND", "1")
+    if text not in ("0", "1"):
+        raise Error(f'TERAIO_PLANS_IN_BACKGROUND is "{text}": expected 0 or 1')
+    return text == "1"
 
 
 def _checked_recompute(recompute):

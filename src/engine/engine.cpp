@@ -72,7 +72,8 @@ Status Engine::begin_op(trace::OpIndex position, std::span<const Use> inputs) {
   mover_.take_arrivals();
   position_ = position;
   if (position != kLost) {
-    binding_.bind(schedule_.touches(position), inputs);
+    last_position_ = position;
+    binding_.bind(schedule_->touches(position), inputs);
     TERAIO_RETURN_IF_ERROR(issue_until(position));
   }
   TERAIO_RETURN_IF_ERROR(check_readers(inputs));
@@ -94,7 +95,7 @@ Status Engine::begin_op(trace::OpIndex position, std::span<const Use> inputs) {
 void Engine::end_op(trace::OpIndex position, std::span<const Use> uses, size_t input_count) {
   for (const Use& use : uses.first(input_count)) drop_pin(*use.tensor);
   for (const Use& use : uses.subspan(input_count)) use.tensor->last_use = op_count_;
-  if (position != kLost) binding_.bind(schedule_.touches(position), uses);
+  if (position != kLost) binding_.bind(schedule_->touches(position), uses);
 }
 
 Status Engine::pin(LiveTensor* tensor) {
@@ -124,21 +125,72 @@ Status Engine::mark_written(LiveTensor* tensor) {
   return {};
 }
 
-void Engine::follow(Schedule schedule) {
+void Engine::follow(std::shared_ptr<const Schedule> schedule, trace::OpIndex position,
+                    Known known) {
   due_prefetches_.clear();
-  schedule_ = std::move(schedule);
-  binding_.follow(schedule_.profile().trace.tensors, live_);
-  planned_recipes_.assign(schedule_.index().tensor_count(), {});
-  copies_.lay_out(schedule_, binding_, live_);
-  start_iteration();
+  const std::shared_ptr<const Schedule> before = std::exchange(schedule_, std::move(schedule));
+  if (known == Known::kTensorsSoFar)
+    binding_.follow_from(*before, *schedule_, position, live_);
+  else if (known == Known::kPersistentTensors)
+    binding_.follow(schedule_->profile().trace.tensors, live_);
+  if (known != Known::kAllTensors) planned_recipes_.assign(schedule_->index().tensor_count(), {});
+  copies_.forget_layouts();
+  iteration_start_ += before->profile().op_count();
+  issued_until_ = position - 1;
+  due_actions_ = {};
+  position_ = schedule_->is_empty() ? kLost : position;
+  last_position_ = position_;
+}
+
+// Where a plan has a tensor follows from its last action on it, for a persistent tensor in the
+// iteration before when this one has had none yet. What leaves goes first.
+void Engine::take_planned_places() {
+  const trace::OpIndex position = issued_until_ + 1;
+  const trace::TraceIndex& index = schedule_->index();
+  std::vector<const plan::Migration*> last_actions(index.tensor_count());
+  for (trace::OpIndex op = position; op < schedule_->profile().op_count(); ++op)
+    for (const plan::Migration& action : schedule_->issued_at(op))
+      if (index.persistent[action.tensor]) last_actions[action.tensor] = &action;
+  for (trace::OpIndex op = 0; op < position; ++op)
+    for (const plan::Migration& action : schedule_->issued_at(op))
+      last_actions[action.tensor] = &action;
+  for (const bool is_leaving : {true, false})
+    for (size_t i = 0; i < last_actions.size(); ++i) {
+      LiveTensor* tensor = binding_.find(static_cast<trace::TensorIndex>(i));
+      const plan::Migration* last = last_actions[i];
+      if (tensor == nullptr || is_leaving != (last && plan::leaves_device(last->action))) continue;
+      if (is_leaving)
+        leave_as_planned(*tensor, *last);
+      else
+        return_as_planned(*tensor, position);
+    }
+}
+
+// What the plan has discarded is as good where it is.
+void Engine::leave_as_planned(LiveTensor& tensor, const plan::Migration& action) {
+  if (tensor.residency == Residency::kResident && plan::uses_tier(action.action))
+    evictor_.evict_by_plan(tensor, action.tier);
+}
+
+void Engine::return_as_planned(LiveTensor& tensor, trace::OpIndex position) {
+  if (tensor.residency == Residency::kOffloading) tensor.is_wanted_back = true;
+  if (tensor.residency != Residency::kOffloaded) return;
+  const int64_t idle_ops = schedule_->index().ops_until_use(tensor.profile_index, position);
+  due_prefetches_.add(tensor, iteration_start_ + position + idle_ops);
 }
 
 void Engine::start_iteration() {
   copies_.fail_unanswered();
-  iteration_start_ += schedule_.profile().op_count();
+  iteration_start_ += schedule_->profile().op_count();
   issued_until_ = kLost;
   due_actions_ = {};
-  position_ = schedule_.is_empty() ? kLost : 0;
+  position_ = schedule_->is_empty() ? kLost : 0;
+  last_position_ = position_;
+}
+
+void Engine::go_back(trace::OpIndex position) {
+  issued_until_ = std::min(issued_until_, position - 1);
+  due_actions_ = {};
 }
 
 Status Engine::issue_until(trace::OpIndex position) {
@@ -153,7 +205,7 @@ Status Engine::issue_until(trace::OpIndex position) {
       }
     }
     if (issued_until_ >= position) return {};
-    due_actions_ = schedule_.issued_at(++issued_until_);
+    due_actions_ = schedule_->issued_at(++issued_until_);
   }
 }
 
@@ -164,7 +216,7 @@ Status Engine::prepare_replay(const plan::Migration& migration) {
   } else {
     std::shared_ptr<Recipe> recipe = planned_recipes_[static_cast<size_t>(migration.tensor)].lock();
     if (recipe == nullptr || recipe->temporaries != nullptr) return {};
-    recipe->temporary_readers = schedule_.replays_reading(migration.tensor, due_actions_);
+    recipe->temporary_readers = schedule_->replays_reading(migration.tensor, due_actions_);
     if (recipe->temporary_readers == 0) return {};
     due_replay_ = {std::move(recipe), /*is_planned=*/true, /*is_temporary=*/true};
   }
@@ -263,12 +315,12 @@ void Engine::issue_prefetch(LiveTensor& tensor, const plan::Migration& migration
   }
   if (tensor.residency != Residency::kOffloaded) return;
   const bool is_in_next_iteration = migration.deadline_op < migration.trigger_op;
-  const int64_t op_count = is_in_next_iteration ? schedule_.profile().op_count() : 0;
+  const int64_t op_count = is_in_next_iteration ? schedule_->profile().op_count() : 0;
   due_prefetches_.add(tensor, iteration_start_ + op_count + migration.deadline_op);
 }
 
 void Engine::start_due_prefetches() {
-  const int64_t kept_bytes = position_ == kLost ? 0 : schedule_.index().allocated_bytes(position_);
+  const int64_t kept_bytes = position_ == kLost ? 0 : schedule_->index().allocated_bytes(position_);
   while (!due_prefetches_.is_empty()) {
     LiveTensor& tensor = due_prefetches_.first();
     if (tensor.residency == Residency::kOffloaded) {

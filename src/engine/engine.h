@@ -105,7 +105,7 @@ class Engine {
 
   // Whether the plan replays the op at `position`, so that add_recipe() is wanted.
   bool is_replayed(trace::OpIndex position) const {
-    return position != kLost && schedule_.is_replayed(position);
+    return position != kLost && schedule_->is_replayed(position);
   }
   // After kReplayDue; once.
   DueReplay take_due_replay() { return *std::exchange(due_replay_, std::nullopt); }
@@ -124,12 +124,26 @@ class Engine {
 
   // --- Plan ---------------------------------------------------------------------------------
 
-  // Positions refer to the schedule's profile from now on. Persistent tensors are found by their
-  // ids. The tiers reserve room for all copies of the plan; where they have too little, which is
-  // logged, each copy gets its room when it is made, as on demand.
-  void follow(Schedule schedule);
-  const Schedule& schedule() const { return schedule_; }
+  // Positions refer to the schedule's profile from now on; the next op is the one at `position`.
+  // Persistent tensors are found by their ids, the others as `Known` tells.
+  enum class Known : uint8_t {
+    kPersistentTensors,  // and no others
+    kTensorsSoFar,       // those of the ops before `position`, which both schedules have
+    kAllTensors,         // both schedules have the same tensors
+  };
+  void follow(std::shared_ptr<const Schedule> schedule, trace::OpIndex position = 0,
+              Known known = Known::kPersistentTensors);
+  // After follow(): brings tensors to where the plan has them before its next op, as far as nothing
+  // has to be waited for. Transfers for that start now.
+  void take_planned_places();
+  // The tiers reserve room for all copies of the plan, until another schedule is followed; where
+  // they have too little, which is logged, each copy gets its room when it is made, as on demand.
+  void lay_out() { copies_.lay_out(*schedule_, binding_, live_); }
+  const Schedule& schedule() const { return *schedule_; }
   void start_iteration();
+  // The program runs again what it has run in this iteration: the plan's actions from `position` on
+  // are issued once more.
+  void go_back(trace::OpIndex position);
 
   // --- Whole state --------------------------------------------------------------------------
 
@@ -168,7 +182,9 @@ class Engine {
   bool can_leave(const LiveTensor& tensor) const { return evictor_.can_leave(tensor); }
 
  private:
-  ProgramPlace place() const { return {schedule_, position_, op_count_}; }
+  ProgramPlace place() const { return {*schedule_, last_position_, position_ == kLost, op_count_}; }
+  void leave_as_planned(LiveTensor& tensor, const plan::Migration& action);
+  void return_as_planned(LiveTensor& tensor, trace::OpIndex position);
   void drop_pin(LiveTensor& tensor);
   void release_copies();
   std::vector<const LiveTensor*> lost_tensors() const;
@@ -194,10 +210,11 @@ class Engine {
   Evictor evictor_;
   device::Device& device_;
   StorageSwap& swap_;
-  Schedule schedule_;
+  std::shared_ptr<const Schedule> schedule_ = std::make_shared<const Schedule>();
   ProfileBinding binding_;
   PrefetchQueue due_prefetches_;
   trace::OpIndex position_ = kLost;
+  trace::OpIndex last_position_ = kLost;  // that was known in this iteration
   // The actions of ops up to issued_until_ have been issued, but for those that due_actions_ lists.
   trace::OpIndex issued_until_ = kLost;
   std::span<const plan::Migration> due_actions_;

@@ -7,8 +7,9 @@ namespace teraio::engine {
 namespace {
 
 int64_t distance(const LiveTensor& tensor, const ProgramPlace& place) {
-  if (place.position == kLost) return static_cast<int64_t>(place.op_count - tensor.last_use);
-  if (tensor.profile_index < 0) return place.schedule.profile().op_count();
+  const bool is_known = place.position != kLost && tensor.profile_index >= 0;
+  if (!is_known && place.is_lost) return static_cast<int64_t>(place.op_count - tensor.last_use);
+  if (!is_known) return place.schedule.profile().op_count();
   return place.schedule.index().ops_until_use(tensor.profile_index, place.position);
 }
 

@@ -1,8 +1,10 @@
 // Which tensor leaves first when memory is short and nothing planned has freed it.
 //
-// Where the position in the profile is known, the tensor whose next use is farthest away leaves
-// first: a tensor that the profile does not know is farther than all. Elsewhere, the tensor whose
-// last use is oldest leaves first.
+// The tensor whose next use is farthest away leaves first. Where the position in the profile is
+// known, the profile tells it, and a tensor that the profile does not know is farther than all.
+// Where the program runs ops that the profile does not have, the next uses are counted from the
+// last known position, and a tensor that the profile does not know is expected to be idle for as
+// long as it has been so far. Without any position, that holds for all tensors.
 //
 // Threads: called under the engine's lock.
 #pragma once
@@ -19,7 +21,8 @@ namespace teraio::engine {
 // What is known of the program's place. References the schedule.
 struct ProgramPlace {
   const Schedule& schedule;
-  trace::OpIndex position = kLost;  // in the schedule's profile
+  trace::OpIndex position = kLost;  // in the schedule's profile: the last known one
+  bool is_lost = true;              // the program has left it since
   uint64_t op_count = 0;            // ops so far, as LiveTensor::last_use counts them
 };
 

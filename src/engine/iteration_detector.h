@@ -41,6 +41,8 @@ class IterationDetector {
   // Of the iteration that is about to end: it has the ops of the one before it.
   bool is_repeated() const { return sequence_hash_ == previous_sequence_hash_; }
 
+  // An iteration consists of several segments.
+  bool has_period() const { return segments_per_iteration_ > 1; }
   // Looks for a period in the last segments; later iterations consist of so many.
   void find_period();
 

@@ -20,7 +20,7 @@ void IterationLog::start_iteration(int64_t now_ns, const EngineCounters& counter
 }
 
 void IterationLog::end_iteration(int64_t now_ns, const EngineCounters& counters, int64_t op_count,
-                                 IterationRecord::Mode mode) {
+                                 int64_t planned_op_count, IterationRecord::Mode mode) {
   IterationRecord record;
   record.duration_ns = now_ns - start_ns_;
   record.stall_read_ns = counters.stall_read_ns - counters_at_start_.stall_read_ns;
@@ -37,6 +37,7 @@ void IterationLog::end_iteration(int64_t now_ns, const EngineCounters& counters,
   std::tie(record.host_bytes_read, record.host_bytes_written) = moved(plan::Tier::kHost);
   record.device_peak_bytes = options_.device->usage().allocated_peak_bytes;
   record.op_count = op_count;
+  record.planned_op_count = planned_op_count;
   record.mode = mode;
   iterations_.push_back(record);
   if (iterations_.size() <= iterations_max_) return;

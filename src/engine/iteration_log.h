@@ -24,6 +24,8 @@ struct IterationRecord {
   int64_t host_bytes_written = 0;
   int64_t device_peak_bytes = 0;
   int64_t op_count = 0;
+  int64_t planned_op_count = 0;  // those of them that followed a plan
+  int64_t pattern = 0;           // PatternSummary::id; 0: none that was kept
   Mode mode = Mode::kOnDemand;
 };
 
@@ -45,7 +47,9 @@ class IterationLog {
   // Resets the device's peak. `counters`: the engine's, now and at the end.
   void start_iteration(int64_t now_ns, const EngineCounters& counters);
   void end_iteration(int64_t now_ns, const EngineCounters& counters, int64_t op_count,
-                     IterationRecord::Mode mode);
+                     int64_t planned_op_count, IterationRecord::Mode mode);
+  // Of the last iteration.
+  void set_pattern(int64_t pattern) { iterations_.back().pattern = pattern; }
 
   // The device holds another amount than at the last sample.
   bool is_sample_due() const {

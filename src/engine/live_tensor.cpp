@@ -9,7 +9,7 @@ int64_t size_bytes_of(const LiveTensor& tensor) { return tensor.size_bytes; }
 uint64_t structure_of(const OpSignature& signature, std::span<const Use> inputs) {
   uint64_t structure = signature.structure;
   for (const Use& use : inputs)
-    if (use.tensor->is_persistent) structure = add_to_signature(structure, use.tensor->id);
+    if (use.tensor->identifies_ops) structure = add_to_signature(structure, use.tensor->id);
   return structure;
 }
 

@@ -43,11 +43,11 @@ void OpTimeHistory::leave_out(int64_t duration_ns) {
 }
 
 // A timer is read, and waited for, only after an iteration that plans come from.
-void OpTimeHistory::end_iteration(bool is_repeated) {
+void OpTimeHistory::end_iteration(bool is_repeated, bool are_wanted) {
   if (!is_repeated) history_.clear();
   if (!std::exchange(is_timed_, false)) return;
   if (timer_ == nullptr) return keep();
-  if (!is_repeated) return;
+  if (!are_wanted) return;
   Result<std::vector<int64_t>> times = timer_->durations_ns();
   if (!times.ok()) return spdlog::warn("teraio: no op times: {}", times.status().message());
   durations_ns_ = std::move(*times);

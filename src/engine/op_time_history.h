@@ -35,8 +35,9 @@ class OpTimeHistory {
   void leave_out(int64_t duration_ns);
 
   // The iteration ends. `is_repeated`: it had the same ops as the one before; otherwise the history
-  // begins with it. Waits for the device's timer. Logs when that fails, and keeps no times then.
-  void end_iteration(bool is_repeated);
+  // begins with it. `are_wanted`: a plan may come from its times; only then they are read from the
+  // device's timer, which waits for it. Logs when that fails, and keeps no times then.
+  void end_iteration(bool is_repeated, bool are_wanted);
 
   // Puts the times into the profile, whose ops are those of the last iteration. They add up to what
   // the middle iteration took. Without times of as many ops the profile keeps its own.

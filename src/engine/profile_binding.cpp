@@ -19,6 +19,20 @@ void ProfileBinding::follow(std::span<const trace::Tensor> tensors,
   }
 }
 
+void ProfileBinding::follow_from(const Schedule& schedule, const Schedule& next,
+                                 trace::OpIndex op_count, std::span<LiveTensor* const> live) {
+  const std::vector<LiveTensor*> bound = bound_;
+  follow(next.profile().trace.tensors, live);
+  for (trace::OpIndex op = 0; op < op_count; ++op) {
+    const std::span<const trace::TensorIndex> from = schedule.touches(op);
+    const std::span<const trace::TensorIndex> to = next.touches(op);
+    for (size_t i = 0; i < std::min(from.size(), to.size()); ++i)
+      if (LiveTensor* tensor = bound[static_cast<size_t>(from[i])];
+          tensor != nullptr && tensor->profile_index != to[i])
+        bind_one(to[i], *tensor);
+  }
+}
+
 void ProfileBinding::bind(std::span<const trace::TensorIndex> touches, std::span<const Use> uses) {
   const size_t count = std::min(touches.size(), uses.size());
   for (size_t i = 0; i < count; ++i)

@@ -113,7 +113,7 @@ void Recorder::add_identities(Profile& profile) const {
     uint64_t& structure = profile.signatures[op].structure;
     for (size_t i = 0; i < std::min(ops_[op].input_count, touches.size()); ++i) {
       const trace::Tensor& tensor = profile.trace.tensors[static_cast<size_t>(touches[i])];
-      if (tensor.persistent)
+      if (tensor.persistent && tensor.size_bytes >= identity_bytes_)
         structure = add_to_signature(structure, static_cast<uint64_t>(tensor.id));
     }
   }
@@ -131,7 +131,7 @@ Profile Recorder::finish(std::span<LiveTensor* const> alive,
         profile.untouched_bytes += tensor->size_bytes;
     } else if (tensor->id < first_new_id_) {
       profile.trace.tensors[static_cast<size_t>(tensor->record_index)].persistent = true;
-      tensor->is_persistent = true;
+      tensor->identifies_ops = tensor->size_bytes >= identity_bytes_;
     } else if (is_used[static_cast<size_t>(tensor->record_index)]) {
       profile.trace.ops.back().frees.push_back(tensor->record_index);
     }

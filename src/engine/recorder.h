@@ -36,6 +36,10 @@ struct OpRecord {
 
 class Recorder {
  public:
+  // Persistent tensors of at least `identity_bytes` identify the ops that use them. Smaller ones
+  // may be results, such as losses, that the program collects.
+  explicit Recorder(int64_t identity_bytes = 1) : identity_bytes_(identity_bytes) {}
+
   // Discards the recording. Tensors with an id below first_new_id existed before.
   void start(uint64_t first_new_id);
 
@@ -50,8 +54,8 @@ class Recorder {
   trace::OpIndex op_count() const { return static_cast<trace::OpIndex>(ops_.size()); }
 
   // Returns the recording so far as one iteration. `alive` holds every tensor that lives now.
-  // Tensors that existed before start() are persistent, which is noted in them too
-  // (LiveTensor::is_persistent); the last op frees the others. `is_movable` returns whether the
+  // Tensors that existed before start() are persistent; those that identify ops are told so
+  // (LiveTensor::identifies_ops). The last op frees the others. `is_movable` returns whether the
   // engine could offload a tensor that no op has touched.
   Profile finish(std::span<LiveTensor* const> alive,
                  const std::function<bool(const LiveTensor&)>& is_movable);
@@ -85,6 +89,7 @@ class Recorder {
   trace::TensorIndex index_of(LiveTensor& tensor);
   void apply_descriptions(trace::Trace& trace) const;
 
+  const int64_t identity_bytes_;
   uint64_t epoch_ = 0;
   uint64_t first_new_id_ = 0;
   std::vector<RecordedOp> ops_;

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "engine/engine.h"
-#include "engine/follower.h"
 #include "engine/iteration_detector.h"
 #include "engine/live_tensor.h"
 #include "engine/op_time_history.h"
+#include "engine/pattern_tracker.h"
 #include "engine/recorder.h"
 #include "engine/stream_uses.h"
 #include "engine/thread_tag.h"
@@ -19,7 +19,6 @@ namespace {
 
 // A program that runs this many ops without a step is not training; it is not recorded for ever.
 constexpr int64_t kLongestIterationOps = 2'000'000;
-constexpr int64_t kIterationsBeforeRefining = 2;
 
 Status status_of(const Status& status) { return status; }
 template <typename T>
@@ -35,13 +34,25 @@ Result<plan::Plan> checked_for_replays(Result<plan::Plan> plan, const Replayer* 
                 "that was made with --recompute off");
 }
 
+PatternTrackerOptions tracker_options(const RuntimeOptions& options) {
+  PatternTrackerOptions tracker;
+  if (options.make_plan)
+    tracker.make_plan = [make_plan = options.make_plan,
+                         replayer = options.replayer](const Profile& profile) {
+      return checked_for_replays(make_plan(profile), replayer);
+    };
+  tracker.plans_in_background = options.plans_in_background;
+  tracker.machine_change = options.machine_change;
+  return tracker;
+}
+
 }  // namespace
 
 Runtime::Runtime(RuntimeOptions options)
     : options_(std::move(options)),
       engine_(std::make_unique<Engine>(options_.engine)),
-      follower_(std::make_unique<Follower>()),
-      recorder_(std::make_unique<Recorder>()),
+      patterns_(std::make_unique<PatternTracker>(*engine_, tracker_options(options_))),
+      recorder_(std::make_unique<Recorder>(options_.engine.smallest_tensor_bytes)),
       detector_(std::make_unique<IterationDetector>()),
       op_times_(std::make_unique<OpTimeHistory>(options_.op_timer)),
       stream_uses_(std::make_unique<StreamUses>(*options_.engine.device)),
@@ -158,7 +169,7 @@ Status Runtime::begin_op(OpFrame& frame, const OpSignature& signature) {
   for (const Use& use : frame.uses)
     if (use.is_parameter) use.tensor->is_parameter = true;
   if (detector_->begins_new_update(frame.uses)) end_segment();
-  frame.position = follower_->advance(structure_of(signature, frame.uses));
+  frame.position = patterns_->advance(signature, frame.uses);
   const Status status =
       complete(lock, [&] { return engine_->begin_op(frame.position, frame.uses); });
   frame.is_begun = status.ok();
@@ -337,12 +348,7 @@ void Runtime::ban_replays(const OpFrame& frame, std::string_view name) {
                name);
   const std::lock_guard lock(mutex_);
   ++engine_->counters().banned_replays;
-  if (frame.position != kLost) banned_ops_.push_back(frame.position);
-}
-
-void Runtime::forget_banned_ops(Profile& profile) const {
-  for (const trace::OpIndex op : banned_ops_)
-    profile.trace.ops[static_cast<size_t>(op)].replayable = false;
+  patterns_->ban_replays(frame.position);
 }
 
 void Runtime::while_nothing_moves(const std::function<void()>& call) {
@@ -357,15 +363,12 @@ void Runtime::describe(LiveTensor* tensor, trace::TensorKind kind, std::string n
 
 void Runtime::start_iteration(bool is_complete) {
   engine_->start_iteration();
-  follower_->start_iteration();
+  patterns_->start_iteration();
   detector_->start_iteration(is_complete);
   if (is_recording_) recorder_->start(engine_->next_id());
   const int64_t now_ns = options_.engine.clock->now_ns();
   log_.start_iteration(now_ns, engine_->counters());
-  // Plans come from these times: nobody wants them once a plan has been refined.
-  const bool is_timed =
-      is_recording_ || (is_planned_ && iterations_on_plan_ < kIterationsBeforeRefining);
-  op_times_->start_iteration(now_ns, engine_->counters().stall_ns(), is_timed);
+  op_times_->start_iteration(now_ns, engine_->counters().stall_ns(), patterns_->wants_times());
 }
 
 void Runtime::begin_step() {
@@ -395,78 +398,42 @@ void Runtime::end_segment() {
 }
 
 void Runtime::end_iteration() {
-  const auto mode = !is_planned_                ? IterationRecord::Mode::kOnDemand
-                    : follower_->is_exact_end() ? IterationRecord::Mode::kPlanned
+  const auto mode = !patterns_->is_planned()    ? IterationRecord::Mode::kOnDemand
+                    : patterns_->is_exact_end() ? IterationRecord::Mode::kPlanned
                                                 : IterationRecord::Mode::kDeviated;
+  const int64_t planned_op_count = patterns_->planned_op_count();
   log_.end_iteration(options_.engine.clock->now_ns(), engine_->counters(), detector_->op_count(),
-                     mode);
-  op_times_->end_iteration(detector_->is_repeated());
-  if (follower_->is_exact_end()) {
-    is_recording_ = false;
-    refine_plan();
-  } else {
-    learn();
-  }
+                     planned_op_count, mode);
+  planning_counters_.ops += detector_->op_count();
+  planning_counters_.planned_ops += planned_op_count;
+  const bool is_repeated = detector_->is_repeated();
+  op_times_->end_iteration(is_repeated, is_repeated || patterns_->is_known_pattern());
+  PatternTracker::IterationEnd end;
+  if (is_recording_) end.record = [this] { return recorded_profile(); };
+  end.apply_times = [this](Profile& profile) { op_times_->apply_to(profile); };
+  end.op_count = detector_->op_count();
+  const bool is_exact = patterns_->is_exact_end();
+  patterns_->end_iteration(end);
+  log_.set_pattern(patterns_->last_pattern());
+  // What is planned needs no period, which would begin with learning once more.
+  const bool is_settled = patterns_->has_plan() && !detector_->has_period();
+  if (!is_exact && !is_repeated && !is_settled) detector_->find_period();
+  is_recording_ = patterns_->wants_recording();
   start_iteration(/*is_complete=*/true);
 }
 
-// The iteration that just ended did not follow the profile. When the one before was equal to it, it
-// is the new profile; otherwise the next one is recorded to find out.
-void Runtime::learn() {
-  if (detector_->is_repeated() && is_recording_) {
-    Profile profile = recorder_->finish(engine_->live(), [this](const LiveTensor& tensor) {
-      return engine_->can_leave(tensor) || tensor.residency != Residency::kResident ||
-             tensor.is_copy_pending || tensor.unanswered != nullptr;
-    });
-    profile.untouched_bytes += outside_bytes_;
-    op_times_->apply_to(profile);
-    adopt_profile(std::move(profile));
-  } else {
-    detector_->find_period();
-  }
-  is_recording_ = true;
-}
-
-bool Runtime::is_new_plan_due() {
-  const auto change = options_.machine_change ? options_.machine_change() : std::nullopt;
-  if (change) spdlog::warn("teraio: {}: planning anew", *change);
-  return ++iterations_on_plan_ == kIterationsBeforeRefining || change;
-}
-
-// The profile was recorded while tensors moved on demand; op times under the plan are nearer to
-// those that the plan meets. So a plan is made once more with them, after the first iterations that
-// followed it, and whenever the drives are not what they were.
-void Runtime::refine_plan() {
-  // An op that could not begin has no time.
-  if (detector_->op_count() != engine_->schedule().profile().op_count()) return;
-  if (!is_planned_ || !is_new_plan_due()) return;
-  Profile profile = engine_->schedule().profile();
-  op_times_->apply_to(profile);
-  forget_banned_ops(profile);
-  adopt_profile(std::move(profile));
-  iterations_on_plan_ = kIterationsBeforeRefining;
-}
-
-void Runtime::adopt_profile(Profile profile) {
-  plan_ = plan::Plan();
-  planning_status_ = Status();
-  is_planned_ = false;
-  iterations_on_plan_ = 0;
-  banned_ops_.clear();
-  if (options_.make_plan) {
-    Result<plan::Plan> made = checked_for_replays(options_.make_plan(profile), options_.replayer);
-    is_planned_ = made.ok();
-    planning_status_ = made.status();
-    if (made.ok()) plan_ = std::move(*made);
-  }
-  if (!planning_status_.ok())
-    spdlog::warn("teraio: no plan, migrating on demand: {}", planning_status_.message());
-  follower_->follow(std::make_shared<const OpSequence>(profile.signatures));
-  engine_->follow(Schedule(std::move(profile), plan_));
+Profile Runtime::recorded_profile() {
+  Profile profile = recorder_->finish(engine_->live(), [this](const LiveTensor& tensor) {
+    return engine_->can_leave(tensor) || tensor.residency != Residency::kResident ||
+           tensor.is_copy_pending || tensor.unanswered != nullptr;
+  });
+  profile.untouched_bytes += outside_bytes_;
+  return profile;
 }
 
 Status Runtime::stop() {
   std::unique_lock lock(mutex_);
+  patterns_->stop();
   while (wait_for_stream()) continue;
   is_active_ = false;
   births_.clear();
@@ -481,6 +448,7 @@ Status Runtime::stop() {
 void Runtime::discard() {
   engine_->end_waits();  // another thread may wait with the lock held
   const std::lock_guard lock(mutex_);
+  patterns_->stop();
   is_active_ = false;
   births_.clear();
   leave_stores(engine_->discard_all());
@@ -508,10 +476,27 @@ bool Runtime::has_trace() const {
   return !engine_->schedule().is_empty();
 }
 
+std::string Runtime::trace_name() const {
+  const std::lock_guard lock(mutex_);
+  return engine_->schedule().profile().trace.name;
+}
+
 std::optional<plan::Plan> Runtime::current_plan() const {
   const std::lock_guard lock(mutex_);
-  if (!is_planned_) return std::nullopt;
-  return plan_;
+  return engine_->schedule().plan();
+}
+
+std::vector<PatternSummary> Runtime::patterns() const {
+  const std::lock_guard lock(mutex_);
+  return patterns_->patterns();
+}
+
+PlanningCounters Runtime::planning_counters() const {
+  const std::lock_guard lock(mutex_);
+  PlanningCounters counters = planning_counters_;
+  counters.plans_made = patterns_->plan_count();
+  counters.planning_ns = patterns_->planning_ns();
+  return counters;
 }
 
 std::vector<IterationRecord> Runtime::iterations(size_t first) const {
@@ -536,7 +521,7 @@ device::MemoryUsage Runtime::memory_usage() const {
 
 int64_t Runtime::deviation_count() const {
   const std::lock_guard lock(mutex_);
-  return follower_->deviation_count();
+  return patterns_->deviation_count();
 }
 
 int64_t Runtime::unmovable_bytes() const {
@@ -576,12 +561,12 @@ int64_t Runtime::unanswered_bytes() const {
 
 Status Runtime::planning_status() const {
   const std::lock_guard lock(mutex_);
-  return planning_status_;
+  return patterns_->planning_status();
 }
 
 bool Runtime::is_following_plan() const {
   const std::lock_guard lock(mutex_);
-  return is_planned_ && follower_->is_following();
+  return patterns_->is_planned() && patterns_->is_following();
 }
 
 }  // namespace teraio::engine

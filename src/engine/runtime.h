@@ -1,9 +1,8 @@
 // Runtime: what the hooks of a framework call. It observes ops, learns the iteration, plans, and
 // has the engine execute the plan.
 //
-// Life of a run: every op is recorded while it runs on demand. When two iterations in a row were
-// equal, the second one's profile is planned and followed. An iteration that differs falls back to
-// on-demand migration op by op, and a new pattern that repeats is profiled and planned anew.
+// Life of a run: every op is recorded while it runs on demand. Iterations that repeat are planned,
+// and followed where the program runs their ops (PatternTracker); elsewhere tensors move on demand.
 //
 // Threads: any thread may call; the runtime has one lock. A call that needs a discarded tensor runs
 // the Replayer on its thread, without that lock; one thread at a time does. A call may wait for I/O
@@ -30,6 +29,7 @@
 #include "engine/engine_counters.h"
 #include "engine/engine_options.h"
 #include "engine/iteration_log.h"
+#include "engine/planning_thread.h"
 #include "engine/profile.h"
 #include "engine/replayer.h"
 #include "engine/signature.h"
@@ -40,11 +40,12 @@ namespace teraio::engine {
 
 struct RuntimeOptions {
   EngineOptions engine;
-  // From a profile to the plan to execute; called between iterations, on the thread that
-  // ends one. Empty: everything stays on demand (but eviction knows the next uses).
-  std::function<Result<plan::Plan>(const Profile&)> make_plan;
-  // Asked after every planned iteration: in what the machine differs from what the plan was made
-  // for, for people; make_plan knows it then. Empty: it never does.
+  // From a profile to the plan to execute; called on a thread of its own with
+  // `plans_in_background`, else between iterations, on the thread that ends one. Empty: everything
+  // stays on demand (but eviction knows the next uses).
+  MakePlan make_plan;
+  bool plans_in_background = false;
+  // As for PatternTrackerOptions.
   std::function<std::optional<std::string>()> machine_change;
   // Asked where memory is short, without the lock, by the call that lacks it: waits until somebody
   // unpins a tensor, which is expected at no known time. Returns false when nobody does. Empty:
@@ -57,13 +58,22 @@ struct RuntimeOptions {
 };
 
 class Engine;
-class Follower;
 class IterationDetector;
 class OpTimeHistory;
+class PatternTracker;
+struct PatternSummary;
 class Recorder;
 class StreamUses;
 struct DueReplay;
 struct Recipe;
+
+// A value.
+struct PlanningCounters {
+  int64_t ops = 0;          // that have begun, in whole iterations
+  int64_t planned_ops = 0;  // those of them that followed a plan
+  int64_t plans_made = 0;
+  int64_t planning_ns = 0;  // CPU time
+};
 
 // A new tensor and its memory on the device.
 struct Allocation {
@@ -151,8 +161,10 @@ class Runtime {
   // drive hangs.
   bool has_transfers() const;
 
+  // Of the pattern that is followed.
   std::optional<trace::Trace> trace() const;
   bool has_trace() const;
+  std::string trace_name() const;  // empty without a trace
   std::optional<plan::Plan> current_plan() const;
   // From the one with the index `first` on, of the newest IterationLog::kIterationsMax.
   std::vector<IterationRecord> iterations(size_t first = 0) const;
@@ -162,6 +174,9 @@ class Runtime {
   device::MemoryUsage memory_usage() const;
   const device::Device& device() const { return *options_.engine.device; }
   int64_t deviation_count() const;
+  // The patterns of the program's iterations that are kept, in the order in which they came.
+  std::vector<PatternSummary> patterns() const;
+  PlanningCounters planning_counters() const;
   // Resident bytes that can never leave: small, foreign, pinned, not used yet, or outside.
   int64_t unmovable_bytes() const;
   int64_t permanently_pinned_bytes() const;  // with those outside
@@ -170,7 +185,7 @@ class Runtime {
   int64_t discarded_bytes() const;
   // Device memory that drives which do not answer may still use.
   int64_t unanswered_bytes() const;
-  // Why the last profile has no plan; ok when it has one.
+  // Why the pattern that is followed has no plan; ok when it has one, or is being planned.
   Status planning_status() const;
   bool is_following_plan() const;
 
@@ -178,10 +193,7 @@ class Runtime {
   void start_iteration(bool is_complete);
   void end_segment();
   void end_iteration();
-  void learn();
-  void refine_plan();
-  bool is_new_plan_due();
-  void adopt_profile(Profile profile);
+  Profile recorded_profile();
   int64_t note_time();
   void note_op(const OpFrame& frame, std::string_view name, const OpSignature& signature,
                bool is_complete);
@@ -193,7 +205,6 @@ class Runtime {
   Status mend(std::unique_lock<std::mutex>& lock, const Status& failure);
   bool is_replay_planned(trace::OpIndex position) const;
   bool gives_all_results(const OpFrame& frame);
-  void forget_banned_ops(Profile& profile) const;
 
   // Replays: runtime_replays.cpp.
   class ReplayTurn;
@@ -219,7 +230,7 @@ class Runtime {
   mutable std::mutex mutex_;
   RuntimeOptions options_;
   std::unique_ptr<Engine> engine_;
-  std::unique_ptr<Follower> follower_;
+  std::unique_ptr<PatternTracker> patterns_;
   std::unique_ptr<Recorder> recorder_;
   std::unique_ptr<IterationDetector> detector_;
   std::unique_ptr<OpTimeHistory> op_times_;
@@ -227,16 +238,12 @@ class Runtime {
   IterationLog log_;
   bool is_active_ = true;
   bool is_recording_ = true;
-  bool is_planned_ = false;
   bool uses_stores_ = true;
-  int64_t iterations_on_plan_ = 0;
-  plan::Plan plan_;
-  std::vector<trace::OpIndex> banned_ops_;  // of the profile: not to be replayed
-  Status planning_status_;
 
   // Whose temporaries wait for the replays that read them.
   std::vector<std::shared_ptr<Recipe>> open_temporaries_;
-  std::vector<LiveTensor*> births_;  // since the last op ended, and alive
+  std::vector<LiveTensor*> births_;     // since the last op ended, and alive
+  PlanningCounters planning_counters_;  // of ops
   int64_t outside_bytes_ = 0;
   int64_t born_bytes_ = 0;
   int64_t born_peak_bytes_ = 0;

@@ -20,7 +20,7 @@ trace::FlatLists<plan::Migration> by_place(const plan::Plan& plan, trace::OpInde
 
 }  // namespace
 
-Schedule::Schedule(Profile profile, const plan::Plan& plan)
+Schedule::Schedule(Profile profile, plan::Plan plan)
     : profile_(std::move(profile)),
       index_(profile_.trace),
       migrations_(by_place(plan, profile_.op_count())),
@@ -28,6 +28,23 @@ Schedule::Schedule(Profile profile, const plan::Plan& plan)
   for (const plan::Migration& migration : plan.migrations)
     if (migration.action == plan::Action::kRecompute)
       is_replayed_[static_cast<size_t>(producer_of(migration.tensor))] = true;
+  plan_ = std::move(plan);
+}
+
+Schedule::Schedule(Profile profile) : Schedule(std::move(profile), plan::Plan()) { plan_.reset(); }
+
+int64_t Schedule::memory_bytes() const {
+  const auto bytes_of = [](const auto& values) { return values.size() * sizeof(*values.data()); };
+  size_t bytes = bytes_of(profile_.trace.tensors) + bytes_of(profile_.signatures);
+  for (const trace::Op& op : profile_.trace.ops)
+    bytes += sizeof(op) + op.name.capacity() + bytes_of(op.reads) + bytes_of(op.writes) +
+             bytes_of(op.frees);
+  for (const auto& touches : profile_.touches) bytes += sizeof(touches) + 2 * bytes_of(touches);
+  for (const trace::Tensor& tensor : profile_.trace.tensors) bytes += tensor.name.capacity();
+  const size_t per_op_and_tensor = 64;  // of the index
+  bytes += per_op_and_tensor * (index_.op_count() + index_.tensor_count());
+  if (plan_) bytes += 2 * bytes_of(plan_->migrations);
+  return static_cast<int64_t>(bytes);
 }
 
 // The first op that uses a tensor of the iteration has made it.

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,7 +19,8 @@ namespace teraio::engine {
 class Schedule {
  public:
   Schedule() = default;
-  Schedule(Profile profile, const plan::Plan& plan);
+  explicit Schedule(Profile profile);  // no plan
+  Schedule(Profile profile, plan::Plan plan);
 
   const Profile& profile() const { return profile_; }
   // The uses and lifetimes of the profile's tensors.
@@ -28,6 +30,10 @@ class Schedule {
     return profile_.touches[static_cast<size_t>(op)];
   }
   bool is_empty() const { return profile_.trace.ops.empty(); }
+  // The memory of this object, roughly.
+  int64_t memory_bytes() const;
+  bool is_planned() const { return plan_.has_value(); }
+  const std::optional<plan::Plan>& plan() const { return plan_; }
 
   // Returns the actions to issue before op `op`, in the plan's order: a recompute before its
   // deadline_op, any other before its trigger_op. The last op also has those that the plan triggers
@@ -42,6 +48,7 @@ class Schedule {
 
  private:
   Profile profile_;
+  std::optional<plan::Plan> plan_;
   trace::TraceIndex index_;
   trace::OpIndex producer_of(trace::TensorIndex tensor) const;
 

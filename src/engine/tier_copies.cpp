@@ -116,6 +116,10 @@ void TierCopies::lay_out_tier(plan::Tier tier, const Schedule& schedule,
   }
 }
 
+void TierCopies::forget_layouts() {
+  for (const plan::Tier tier : kTiers) give_up_layout(tier);
+}
+
 bool TierCopies::give_up_layouts() {
   bool has_freed = false;
   for (const plan::Tier tier : kTiers) {

@@ -67,6 +67,9 @@ class TierCopies {
   // before. Copies of `live` that are there stay where they are; stale ones lose their extents.
   void lay_out(const Schedule& schedule, const ProfileBinding& binding, Tensors live);
 
+  // Copies get their places as they are made, until lay_out() is called again.
+  void forget_layouts();
+
   // Gives the places that no copy uses back. True: there were some.
   bool give_up_layouts();
 

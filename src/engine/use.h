@@ -36,8 +36,8 @@ struct Use {
   bool is_parameter = false;  // seen as a leaf that requires a gradient
 };
 
-// The structure of an op with these inputs: that of its signature, and which persistent tensors the
-// inputs are.
+// The structure of an op with these inputs: that of its signature, and which tensors of those that
+// identify ops the inputs are.
 uint64_t structure_of(const OpSignature& signature, std::span<const Use> inputs);
 
 // One op under way. Lives on the stack of the thread that runs it.

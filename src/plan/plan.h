@@ -28,6 +28,11 @@ constexpr bool uses_tier(Action action) {
   return action != Action::kDiscard && action != Action::kRecompute;
 }
 
+// Whether the tensor is not on the device after the action.
+constexpr bool leaves_device(Action action) {
+  return action != Action::kPrefetch && action != Action::kRecompute;
+}
+
 // One action of a plan. Those of one op are carried out in the order of the plan. A recompute takes
 // place just before its deadline_op; what follows it in the plan and is issued at that op waits for
 // the replay.

@@ -18,11 +18,11 @@ class EvictionOrderTest : public ::testing::Test {
     for (size_t i = 0; i < t_.size(); ++i) t_[i].id = i + 1;
   }
 
-  std::vector<uint64_t> order(trace::OpIndex position, uint64_t op_count = 100) {
+  std::vector<uint64_t> order(trace::OpIndex position, bool is_lost = false) {
     const Schedule schedule = program_.schedule();
     std::vector<uint64_t> ids;
-    for (const LiveTensor* tensor :
-         in_eviction_order({&t_[2], &t_[0], &t_[1]}, {schedule, position, op_count}))
+    for (const LiveTensor* tensor : in_eviction_order(
+             {&t_[2], &t_[0], &t_[1]}, {schedule, position, is_lost || position == kLost, 100}))
       ids.push_back(tensor->id);
     return ids;
   }
@@ -52,6 +52,20 @@ TEST_F(EvictionOrderTest, WhatTheProfileDoesNotKnowLeavesFirst) {
   program_.op({0});
   program_.op({1});
   EXPECT_EQ(order(0), (std::vector<uint64_t>{2, 3, 1}));
+}
+
+// Op 0 ran last. Since then, the program runs ops that the profile does not have.
+TEST_F(EvictionOrderTest, OfAProgramThatHasLeftTheProfileTheNextUsesAreStillExpected) {
+  t_[0].profile_index = program_.persistent(t_[0]);
+  t_[2].profile_index = program_.persistent(t_[2]);
+  program_.op({0});
+  program_.op({1});
+  t_[1].last_use = 99;
+  EXPECT_EQ(order(0, /*is_lost=*/true), (std::vector<uint64_t>{2, 3, 1}))
+      << "a tensor that nobody knows was idle for an op";
+  t_[1].last_use = 100;
+  EXPECT_EQ(order(0, /*is_lost=*/true), (std::vector<uint64_t>{3, 1, 2}))
+      << "or is in use all the time";
 }
 
 TEST_F(EvictionOrderTest, OfTheEquallyFarTheOneWithTheSmallerIdLeavesFirst) {

@@ -93,7 +93,7 @@ TEST(FailedWrite, OfATensorThatHasDiedIsNoTrouble) {
   const trace::TensorIndex index = program.persistent(*a);
   program.idle_ops(2);
   program.offload(index, 0);
-  session.engine().follow(program.schedule());
+  session.engine().follow(program.shared_schedule());
   ASSERT_TRUE(session.op(0, {}).ok());
   session.die(a);
   session.ssd().can_cancel = false;

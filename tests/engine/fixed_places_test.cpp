@@ -98,7 +98,7 @@ class FixedPlaces : public ::testing::Test {
   }
 
   // A weight that leaves between its uses, and two activations, one after the other.
-  Schedule plan_of(const LiveTensor& weight) {
+  void follow_plan_of(const LiveTensor& weight) {
     PlannedProgram program;
     const trace::TensorIndex w = program.persistent(weight);
     const trace::TensorIndex a = program.born(3);
@@ -112,7 +112,8 @@ class FixedPlaces : public ::testing::Test {
     program.offload(w, 1);
     program.offload(a, 1);
     program.offload(b, 4);
-    return program.schedule();
+    engine_->follow(program.shared_schedule());
+    engine_->lay_out();
   }
   // The places of the weight and of both activations.
   std::vector<storage::Extent> iterate(LiveTensor* weight) {
@@ -152,7 +153,7 @@ class FixedPlaces : public ::testing::Test {
 TEST_F(FixedPlaces, AreTheSameInEveryIterationAndSharedOverTime) {
   open(100);
   LiveTensor* weight = born(2);
-  engine_->follow(plan_of(*weight));
+  follow_plan_of(*weight);
   EXPECT_EQ(ssd_->counters().laid_out_bytes, 5 * kUnitBytes) << "both activations have the same";
   const std::vector<storage::Extent> first = iterate(weight);
   for (const storage::Extent& extent : first) ASSERT_TRUE(extent.is_valid());
@@ -166,7 +167,7 @@ TEST_F(FixedPlaces, AreTheSameInEveryIterationAndSharedOverTime) {
 TEST_F(FixedPlaces, ACopyThatIsThereOutlivesANewPlan) {
   open(100);
   LiveTensor* weight = born(2);
-  engine_->follow(plan_of(*weight));
+  follow_plan_of(*weight);
   iterate(weight);
   LiveTensor* a = born(3);
   op(0, {{weight, false}, {a, false}});
@@ -174,7 +175,7 @@ TEST_F(FixedPlaces, ACopyThatIsThereOutlivesANewPlan) {
   wait_until_out(weight);
   wait_until_out(a);
   const storage::Extent weights = place(weight);
-  engine_->follow(plan_of(*weight));
+  follow_plan_of(*weight);
   EXPECT_EQ(ssd_->counters().laid_out_bytes, 3 * kUnitBytes) << "the weight has its own";
   const std::vector<storage::Extent> places = iterate(weight);
   EXPECT_EQ(places[0], weights);
@@ -185,7 +186,7 @@ TEST_F(FixedPlaces, ACopyThatIsThereOutlivesANewPlan) {
 TEST_F(FixedPlaces, APlanThatDoesNotFitRunsWithoutThem) {
   open(4);
   LiveTensor* weight = born(2);
-  engine_->follow(plan_of(*weight));
+  follow_plan_of(*weight);
   EXPECT_EQ(ssd_->counters().laid_out_bytes, 0);
   LiveTensor* a = born(3);
   op(0, {{weight, false}, {a, false}});
@@ -200,7 +201,7 @@ TEST_F(FixedPlaces, APlanThatDoesNotFitRunsWithoutThem) {
 TEST_F(FixedPlaces, GiveWayToWhatHasToLeaveOnDemand) {
   open(14, 12);
   LiveTensor* weight = born(2);
-  engine_->follow(plan_of(*weight));
+  follow_plan_of(*weight);
   EXPECT_EQ(ssd_->counters().laid_out_bytes, 5 * kUnitBytes);
   std::vector<LiveTensor*> others;
   for (int i = 0; i < 6; ++i) others.push_back(born(3));

@@ -23,9 +23,9 @@ TEST(IterationLogTest, KeepsTheNewestIterationsUnderTheirIndices) {
     for (const IterationRecord& record : log.iterations(first)) counts.push_back(record.op_count);
     return counts;
   };
-  for (int64_t i = 0; i < 3; ++i) log.end_iteration(0, {}, i, IterationRecord::Mode::kOnDemand);
+  for (int64_t i = 0; i < 3; ++i) log.end_iteration(0, {}, i, 0, IterationRecord::Mode::kOnDemand);
   EXPECT_THAT(op_counts_from(1), ElementsAre(1, 2));
-  for (int64_t i = 3; i < 5; ++i) log.end_iteration(0, {}, i, IterationRecord::Mode::kOnDemand);
+  for (int64_t i = 3; i < 5; ++i) log.end_iteration(0, {}, i, 0, IterationRecord::Mode::kOnDemand);
   EXPECT_THAT(op_counts_from(0), ElementsAre(2, 3, 4));
   EXPECT_THAT(op_counts_from(3), ElementsAre(3, 4));
   EXPECT_THAT(op_counts_from(5), IsEmpty());

@@ -15,7 +15,7 @@ class OpTimeHistoryTest : public ::testing::Test {
   void iteration(const Durations& durations_ns, bool is_repeated = true) {
     history_.start_iteration(now_ns_, 0, /*is_timed=*/true);
     for (const int64_t duration_ns : durations_ns) history_.end_op(now_ns_ += duration_ns, 0);
-    history_.end_iteration(is_repeated);
+    history_.end_iteration(is_repeated, is_repeated);
   }
   // What a profile of so many ops, each of 7 ns, becomes.
   Durations applied(size_t op_count) {
@@ -75,7 +75,7 @@ TEST_F(OpTimeHistoryTest, AnIterationThatNobodyTimesLeavesTheTimesAlone) {
   iteration({10, 20});
   history_.start_iteration(now_ns_, 0, /*is_timed=*/false);
   EXPECT_FALSE(history_.is_timed());
-  history_.end_iteration(/*is_repeated=*/true);
+  history_.end_iteration(/*is_repeated=*/true, /*are_wanted=*/true);
   EXPECT_EQ(applied(2), (Durations{10, 20}));
 }
 

@@ -22,7 +22,7 @@ class PrefetchTest : public ::testing::Test {
     for (LiveTensor* tensor : t_) known_.push_back(program_.persistent(*tensor));
     session_->send_everything_away();
   }
-  void follow() { session_->engine().follow(program_.schedule()); }
+  void follow() { session_->engine().follow(program_.shared_schedule()); }
   Status op(trace::OpIndex position, const Tensors& reads = {}) {
     return session_->op(position, reads);
   }

@@ -188,7 +188,8 @@ class RandomProgram {
       if (happens(0.4))
         program.prefetch(any(), trigger, static_cast<trace::OpIndex>(below(kOpsPerIteration)));
     }
-    session_.engine().follow(program.schedule());
+    session_.engine().follow(program.shared_schedule());
+    session_.engine().lay_out();
     position_ = 0;
   }
 

@@ -174,7 +174,8 @@ class RealStoresTest : public ::testing::TestWithParam<Setting> {
       program.offload(any(), trigger, below(3) > 0 ? plan::Tier::kSsd : plan::Tier::kHost);
       program.prefetch(any(), trigger, static_cast<trace::OpIndex>(below(kOpsPerIteration)));
     }
-    engine_->follow(program.schedule());
+    engine_->follow(program.shared_schedule());
+    engine_->lay_out();
     position_ = 0;
     is_laid_out_ |= ssd_->counters().laid_out_bytes > 0;
   }

@@ -25,7 +25,7 @@ class OffloadTest : public ::testing::Test {
   }
 
   void run_until_offloading() {
-    session_.engine().follow(program_.schedule());
+    session_.engine().follow(program_.shared_schedule());
     ASSERT_TRUE(session_.op(0, {a_}).ok());
     ASSERT_TRUE(session_.op(1, {}).ok());
     ASSERT_EQ(a_->residency, Residency::kOffloading);
@@ -235,7 +235,7 @@ TEST_F(OffloadTest, APlannedDropWithoutACopyIsAWrite) {
 }
 
 TEST_F(OffloadTest, APlannedOffloadOfWhatIsHeldIsSkipped) {
-  session_.engine().follow(program_.schedule());
+  session_.engine().follow(program_.shared_schedule());
   ASSERT_TRUE(session_.engine().pin(a_).ok());
   ASSERT_TRUE(session_.op(1, {}).ok());
   EXPECT_EQ(a_->residency, Residency::kResident);
@@ -244,7 +244,7 @@ TEST_F(OffloadTest, APlannedOffloadOfWhatIsHeldIsSkipped) {
 }
 
 TEST_F(OffloadTest, MigrationsOfOpsThatWereMissedAreIssuedLate) {
-  session_.engine().follow(program_.schedule());
+  session_.engine().follow(program_.shared_schedule());
   ASSERT_TRUE(session_.use({a_}).ok());  // lost
   ASSERT_TRUE(session_.op(2, {}).ok());  // found again
   EXPECT_EQ(a_->residency, Residency::kOffloading);
@@ -253,7 +253,7 @@ TEST_F(OffloadTest, MigrationsOfOpsThatWereMissedAreIssuedLate) {
 }
 
 TEST_F(OffloadTest, NothingPlannedIsIssuedWhileLost) {
-  session_.engine().follow(program_.schedule());
+  session_.engine().follow(program_.shared_schedule());
   for (int i = 0; i < 10; ++i) ASSERT_TRUE(session_.use({a_}).ok());
   EXPECT_EQ(session_.counters().planned_offloads, 0);
 }
@@ -266,7 +266,8 @@ TEST(Bind, ATensorBornInTheIterationIsFoundByItsPlaceInTheOp) {
   program.op({});
   program.op({born});
   program.offload(born, 1);
-  session.engine().follow(program.schedule());
+  session.engine().follow(program.shared_schedule());
+  session.engine().lay_out();
   for (int iteration = 0; iteration < 3; ++iteration) {
     session.engine().start_iteration();
     ASSERT_TRUE(session.begin(0, {}).ok());
@@ -290,7 +291,8 @@ TEST(Bind, MigrationsOfTensorsThatAreNotThereAreSkipped) {
   program.op({}, {born});
   program.op({born});
   program.offload(born, 1);
-  session.engine().follow(program.schedule());
+  session.engine().follow(program.shared_schedule());
+  session.engine().lay_out();
   ASSERT_TRUE(session.op(0, {}).ok());
   ASSERT_TRUE(session.op(1, {}).ok());
   EXPECT_EQ(session.counters().skipped_migrations, 1);
@@ -356,7 +358,8 @@ TEST_F(ArrivalTest, ComputeIsNotHeldUpForWhatIsNeededLater) {
   const trace::TensorIndex a = program.persistent(*a_);
   program.idle_ops(3);
   program.prefetch(a, 0, 2);
-  session_.engine().follow(program.schedule());
+  session_.engine().follow(program.shared_schedule());
+  session_.engine().lay_out();
   ASSERT_TRUE(session_.op(0, {}).ok());
   ASSERT_TRUE(session_.op(1, {}).ok());
   EXPECT_EQ(a_->residency, Residency::kLoading) << "nothing waits for it yet";
@@ -437,7 +440,8 @@ class EndedProgram : public ::testing::Test {
     const trace::TensorIndex planned = program.persistent(*t[0]);
     program.idle_ops(3);
     program.offload(planned, 1);
-    session_.engine().follow(program.schedule());
+    session_.engine().follow(program.shared_schedule());
+    session_.engine().lay_out();
     ASSERT_EQ(session_.ssd().laid_out.size(), 1u);
   }
   void expect_no_room() {

@@ -13,6 +13,9 @@ from warm_python import WarmPython
 # Programs under test are interrupted, also where the tests run in the background and ignore SIGINT.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Plans are made before the next iteration begins, so that each run of a test is the same.
+os.environ["TERAIO_PLANS_IN_BACKGROUND"] = "0"
+
 COMMAND = Path(__file__).parents[2] / "build" / "bin" / "teraio"
 
 
