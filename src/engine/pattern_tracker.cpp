@@ -145,7 +145,7 @@ void PatternTracker::end_iteration(const IterationEnd& end) {
   note_end(ended);
   take_made_plans();  // without a thread, they are there
   choose_next(ended);
-  previous_ops_ = key_.ops;
+  previous_key_ = key_;
 }
 
 // An iteration that nobody has recorded and that no pattern has had, such as an evaluation, may
@@ -254,16 +254,23 @@ Pattern* PatternTracker::most_frequent() const {
   return best;
 }
 
-// Without any plan, the last pattern is followed when it has run twice in a row, so that eviction
-// knows the next uses.
 void PatternTracker::choose_next(Pattern* ended) {
-  Pattern* next = most_frequent();
-  if (next == nullptr && is_repeated()) next = ended;
-  library_.trim(next == nullptr ? pattern_ : next);
-  if (next == nullptr) return;
-  const bool is_good = next == pattern_ && (variant_->is_planned() || !next->is_planned());
-  if (is_good && variant_->schedule.get() == &engine_.schedule()) return;
-  follow(*next, newest_planned(*next), 0, Engine::Known::kPersistentTensors);
+  if (Pattern* next = most_frequent()) {
+    const bool is_good = next == pattern_ && variant_->is_planned();
+    follow_next(*next, is_good ? variant_ : newest_planned(*next));
+    return library_.trim(pattern_);
+  }
+  // Without any plan, the last pattern is followed when it has run twice in a row, so that eviction
+  // knows the next uses. Where nothing is planned, sizes count, too.
+  const bool are_sizes_repeated = key_.sizes == previous_key_.sizes;
+  if (ended == nullptr || !is_repeated() || (!options_.make_plan && !are_sizes_repeated)) return;
+  if (auto variant = ended->measured(key_.sizes)) follow_next(*ended, std::move(variant));
+  library_.trim(pattern_);
+}
+
+void PatternTracker::follow_next(Pattern& pattern, std::shared_ptr<Variant> variant) {
+  if (&pattern == pattern_ && variant->schedule.get() == &engine_.schedule()) return;
+  follow(pattern, std::move(variant), 0, Engine::Known::kPersistentTensors);
 }
 
 Status PatternTracker::planning_status() const {

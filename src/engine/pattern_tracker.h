@@ -116,13 +116,14 @@ class PatternTracker {
   Pattern* learn(Pattern* ended, const IterationEnd& end);
   std::shared_ptr<Variant> record(Pattern*& ended, const IterationEnd& end);
   bool is_plan_wanted(const Pattern& ended) const;
-  bool is_repeated() const { return key_.ops == previous_ops_; }
+  bool is_repeated() const { return key_.ops == previous_key_.ops; }
   void refine(const IterationEnd& end);
   void request(Variant& variant, Profile profile);
   void note_machine_change(const std::string& change);
   void decide_about_recording(const Pattern* ended, bool has_known_sizes, bool is_recorded);
   void note_end(Pattern* ended);
   void choose_next(Pattern* ended);
+  void follow_next(Pattern& pattern, std::shared_ptr<Variant> variant);
   Pattern* most_frequent() const;
 
   Engine& engine_;
@@ -136,7 +137,7 @@ class PatternTracker {
   bool wants_recording_ = true;
   int unknown_awaited_ = 0;  // iterations that are recorded because an unknown one may come back
   int64_t last_pattern_ = 0;
-  uint64_t previous_ops_ = 0;  // Pattern::Key::ops of the iteration before
+  Pattern::Key previous_key_;  // of the iteration before
 
   // Of this iteration so far.
   uint64_t prefix_hash_ = kEmptySignature;
