@@ -186,22 +186,34 @@ class Timeline {
   Json events_ = Json::array();
 };
 
+Json json_of(const Run& run) {
+  return {{"ideal_ns", run.ideal_ns},
+          {"step_ns", run.step_ns},
+          {"fraction_of_ideal", fraction_of_ideal(run)},
+          {"replay_ns", run.replay_ns},
+          {"stall_ns", run.stall_ns},
+          {"stall_by_cause", run.stall_by_cause_ns},
+          {"ssd_bytes_written", run.ssd_bytes_written},
+          {"ssd_bytes_read", run.ssd_bytes_read},
+          {"host_bytes_written", run.host_bytes_written},
+          {"host_bytes_read", run.host_bytes_read},
+          {"device_peak_bytes", run.device_peak_bytes},
+          {"host_peak_bytes", run.host_peak_bytes},
+          {"ssd_peak_bytes", run.ssd_peak_bytes}};
+}
+
 }  // namespace
 
-std::string run_json(const Run& run) {
-  const Json json = {{"ideal_ns", run.ideal_ns},
-                     {"step_ns", run.step_ns},
-                     {"fraction_of_ideal", fraction_of_ideal(run)},
-                     {"replay_ns", run.replay_ns},
-                     {"stall_ns", run.stall_ns},
-                     {"stall_by_cause", run.stall_by_cause_ns},
-                     {"ssd_bytes_written", run.ssd_bytes_written},
-                     {"ssd_bytes_read", run.ssd_bytes_read},
-                     {"host_bytes_written", run.host_bytes_written},
-                     {"host_bytes_read", run.host_bytes_read},
-                     {"device_peak_bytes", run.device_peak_bytes},
-                     {"host_peak_bytes", run.host_peak_bytes},
-                     {"ssd_peak_bytes", run.ssd_peak_bytes}};
+std::string run_json(const Run& run) { return json_of(run).dump(2) + "\n"; }
+
+std::string patterns_json(std::span<const PatternRun> patterns) {
+  Json listed = Json::array();
+  for (const PatternRun& pattern : patterns) {
+    Json json = {{"trace", pattern.name}, {"share", pattern.share}};
+    json.update(json_of(pattern.run));
+    listed.push_back(std::move(json));
+  }
+  const Json json = {{"patterns", std::move(listed)}, {"mean", json_of(mean_run(patterns))}};
   return json.dump(2) + "\n";
 }
 

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <filesystem>
+#include <span>
 #include <string>
 
 #include "base/status.h"
+#include "simulate/pattern_run.h"
 #include "simulate/run.h"
 #include "trace/trace.h"
 
@@ -13,6 +15,11 @@ namespace teraio::simulate {
 // Returns one JSON object: ideal_ns, step_ns, fraction_of_ideal, stall_ns, stall_by_cause, bytes
 // per tier and direction, and peaks. The text ends in a newline.
 std::string run_json(const Run& run);
+
+// Returns one JSON object about a program whose steps differ: "patterns", a list of objects with
+// the trace's name, its share of the steps, and the fields of run_json(); and "mean", these fields
+// of mean_run(). Requires what mean_run() requires.
+std::string patterns_json(std::span<const PatternRun> patterns);
 
 // Writes a timeline as Chrome trace events, which ui.perfetto.dev and chrome://tracing open: ops,
 // stalls and replays, a row per channel, and the device memory in use. Compresses when the name
