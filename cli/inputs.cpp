@@ -1,6 +1,12 @@
 #include "inputs.h"
 
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
 #include <map>
+#include <numeric>
+#include <ranges>
 
 #include "commands.h"
 #include "trace/trace_file.h"
@@ -23,10 +29,39 @@ std::optional<int64_t> limit_or_fail(std::string_view option, const std::string&
   return size_or_fail(option, text, whole_bytes);
 }
 
+[[noreturn]] void fail_shares(const std::string& expected, std::string_view found) {
+  fail(Status(ErrorCode::kInvalidArgument,
+              fmt::format("--shares: expected {}, found \"{}\"", expected, found)));
+}
+
+double share_or_fail(std::string_view text) {
+  double share = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), share);
+  const bool is_number = error == std::errc() && end == text.data() + text.size();
+  if (!is_number || !std::isfinite(share) || share < 0)
+    fail_shares("numbers that are not negative such as 80,20", text);
+  return share;
+}
+
+std::vector<double> listed_shares(std::string_view text) {
+  std::vector<double> shares;
+  for (const auto share : std::views::split(text, ','))
+    shares.push_back(share_or_fail({share.begin(), share.end()}));
+  return shares;
+}
+
 }  // namespace
 
-InputOptions::InputOptions(CLI::App& command) {
-  command.add_option("--trace", trace_, "Trace of one iteration (.json or .json.gz)")->required();
+InputOptions::InputOptions(CLI::App& command, Traces traces) {
+  CLI::Option* const trace = command.add_option("--trace", traces_)->required();
+  if (traces == Traces::kOne) {
+    trace->description("Trace of one iteration (.json or .json.gz)")->expected(1);
+  } else {
+    trace->description(
+        "Trace of one iteration (.json or .json.gz); one per pattern where steps differ");
+    command.add_option("--shares", shares_,
+                       "Shares of the steps, one per trace, such as 80,20: shows the mean step");
+  }
   command.add_option("--hardware", hardware_, "Hardware file of the machine (.json)")->required();
   command.add_option("--device-budget", device_budget_,
                      "Device memory to use, such as 40GB or 50% (default: all)");
@@ -40,16 +75,54 @@ void InputOptions::add_write_budget(CLI::App& command) {
                      "no limit)");
 }
 
-Inputs InputOptions::read() const {
-  Inputs inputs;
-  inputs.trace = value_or_fail(trace::read_trace(trace_));
-  inputs.hardware = value_or_fail(hardware::read_hardware(hardware_));
-  inputs.limits.device_budget_bytes =
-      limit_or_fail("--device-budget", device_budget_, inputs.hardware.device_memory_bytes);
-  inputs.limits.host_limit_bytes =
-      limit_or_fail("--host-limit", host_limit_, inputs.hardware.host.capacity_bytes);
-  inputs.limits.write_budget_bytes = limit_or_fail("--write-budget", write_budget_, 0);
-  return inputs;
+Inputs InputOptions::read() const { return std::move(read_patterns().front()); }
+
+std::vector<Inputs> InputOptions::read_patterns() const {
+  const std::vector<double> shares = read_shares();
+  const analysis::MachineConfig machine = read_machine();
+  std::vector<Inputs> patterns;
+  for (size_t i = 0; i < traces_.size(); ++i)
+    patterns.push_back({value_or_fail(trace::read_trace(traces_[i])), machine.hardware,
+                        machine.limits, traces_[i], shares[i]});
+  return patterns;
+}
+
+analysis::MachineConfig InputOptions::read_machine() const {
+  analysis::MachineConfig machine;
+  const hardware::Hardware& hardware = machine.hardware =
+      value_or_fail(hardware::read_hardware(hardware_));
+  plan::Limits& limits = machine.limits;
+  limits.device_budget_bytes =
+      limit_or_fail("--device-budget", device_budget_, hardware.device_memory_bytes);
+  limits.host_limit_bytes =
+      limit_or_fail("--host-limit", host_limit_, hardware.host.capacity_bytes);
+  limits.write_budget_bytes = limit_or_fail("--write-budget", write_budget_, 0);
+  return machine;
+}
+
+// They are relative to each other; the result adds up to 1.
+std::vector<double> InputOptions::read_shares() const {
+  if (shares_.empty() && traces_.size() == 1) return {1};
+  std::vector<double> shares;
+  if (!shares_.empty()) shares = listed_shares(shares_);
+  if (shares.size() != traces_.size())
+    fail_shares(fmt::format("{} shares such as 80,20, one per trace", traces_.size()), shares_);
+  const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
+  if (sum == 0 || !std::isfinite(sum)) fail_shares("a finite sum above 0", shares_);
+  for (double& share : shares) share /= sum;
+  return shares;
+}
+
+void expect_one_per_trace(std::string_view option, const std::vector<std::string>& files,
+                          const std::vector<Inputs>& patterns) {
+  if (files.size() == patterns.size()) return;
+  fail(Status(ErrorCode::kInvalidArgument,
+              fmt::format("{}: expected one file per trace, {} in all, found {}", option,
+                          patterns.size(), files.size())));
+}
+
+Status failure_of(const Status& status, const Inputs& pattern, size_t pattern_count) {
+  return pattern_count == 1 ? status : status.with_context(pattern.trace_file);
 }
 
 EffortOptions::EffortOptions(CLI::App& command) {

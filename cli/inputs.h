@@ -1,10 +1,13 @@
-// The options that the planning commands share: a trace, a machine, limits and the effort.
+// The options that the planning commands share: traces, a machine, limits and the effort.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "analysis/machine_config.h"
 #include "hardware/hardware.h"
 #include "planner/planner.h"
 #include "trace/trace.h"
@@ -15,26 +18,49 @@ struct Inputs {
   trace::Trace trace;
   hardware::Hardware hardware;
   plan::Limits limits;
+  std::string trace_file;
+  double share = 1;  // of the steps of a program whose steps differ; all of them add up to 1
 };
 
-// Adds --trace, --hardware, --device-budget and --host-limit to a subcommand. The object must live
-// until the subcommand has run.
+// The number of traces that a subcommand takes.
+enum class Traces : uint8_t {
+  kOne,
+  kSeveral,  // one per pattern of a program whose steps differ, with their shares
+};
+
+// Adds --trace, --hardware, --device-budget and --host-limit to a subcommand, and --shares where it
+// takes several traces. The object must live until the subcommand has run.
 class InputOptions {
  public:
-  explicit InputOptions(CLI::App& command);
+  explicit InputOptions(CLI::App& command, Traces traces = Traces::kOne);
   // Adds --write-budget as well.
   void add_write_budget(CLI::App& command);
 
   // Reads and checks the files and sizes that the options name. Calls fail() when one is invalid.
   Inputs read() const;
+  // The same for Traces::kSeveral. Returns at least one; they differ in the trace, its file and its
+  // share.
+  std::vector<Inputs> read_patterns() const;
 
  private:
-  std::string trace_;
+  analysis::MachineConfig read_machine() const;
+  std::vector<double> read_shares() const;
+
+  std::vector<std::string> traces_;
+  std::string shares_;
   std::string hardware_;
   std::string device_budget_;
   std::string host_limit_;
   std::string write_budget_;
 };
+
+// Calls fail() unless an option that takes a file per trace has as many values as there are traces.
+void expect_one_per_trace(std::string_view option, const std::vector<std::string>& files,
+                          const std::vector<Inputs>& patterns);
+
+// Returns the failure of one of several patterns, which names its trace; with a single one, the
+// failure as it is.
+Status failure_of(const Status& status, const Inputs& pattern, size_t pattern_count);
 
 // Adds --effort and --time-limit to a subcommand. The object must live until the subcommand has
 // run.

@@ -1,4 +1,4 @@
-// `teraio plan`: plans the migrations of a trace on a machine.
+// `teraio plan`: plans the migrations of traces on a machine.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,12 +16,15 @@
 #include "commands.h"
 #include "drive_life.h"
 #include "inputs.h"
+#include "pattern_text.h"
 #include "plan/validator.h"
 #include "planner/algorithm1.h"
 #include "planner/baselines.h"
 #include "planner/planner.h"
+#include "progress.h"
 #include "run_text.h"
 #include "simulate/simulator.h"
+#include "table.h"
 
 namespace teraio::cli {
 namespace {
@@ -44,8 +47,16 @@ std::vector<std::string> policy_names() {
   return names;
 }
 
+struct Planned {
+  plan::Plan plan;
+  teraio::simulate::Run run;
+  int64_t took_ns = 0;
+  int64_t bound_ns = 0;         // of plans without replays
+  int64_t replay_bound_ns = 0;  // of all plans; 0 for a plan without replays
+};
+
 struct PlanCommand {
-  explicit PlanCommand(CLI::App& command) : inputs(command), effort(command) {
+  explicit PlanCommand(CLI::App& command) : inputs(command, Traces::kSeveral), effort(command) {
     inputs.add_write_budget(command);
     effort.add_recompute(command);
     command
@@ -55,24 +66,17 @@ struct PlanCommand {
         ->check(CLI::IsMember(policy_names()));
     command.add_option("--rounds", rounds,
                        "Write the choice of algorithm1 in each round to this CSV file");
-    command.add_option("--out", out, "Write the plan here")->required();
+    command.add_option("--out", outs, "Write the plan here; one file per trace")->required();
   }
   void run() const;
+  Result<Planned> planned(const Inputs& given) const;
   Result<plan::Plan> make_plan(const Inputs& given) const;
 
   InputOptions inputs;
   EffortOptions effort;
   std::string policy = "teraio";
   std::string rounds;
-  std::string out;
-};
-
-struct Planned {
-  plan::Plan plan;
-  teraio::simulate::Run run;
-  int64_t took_ns = 0;
-  int64_t bound_ns = 0;         // of plans without replays
-  int64_t replay_bound_ns = 0;  // of all plans; 0 for a plan without replays
+  std::vector<std::string> outs;
 };
 
 std::string fit_text(const Inputs& given, const plan::Plan& plan) {
@@ -135,35 +139,67 @@ Result<plan::Plan> PlanCommand::make_plan(const Inputs& given) const {
   return planner::plan(given.trace, given.hardware, given.limits, options);
 }
 
-void PlanCommand::run() const {
-  const Inputs given = inputs.read();
+Result<Planned> PlanCommand::planned(const Inputs& given) const {
   const SteadyClock clock;
   const int64_t began_ns = clock.now_ns();
-  const Result<plan::Plan> plan = make_plan(given);
+  Result<plan::Plan> plan = make_plan(given);
   const int64_t took_ns = clock.now_ns() - began_ns;
-  if (!plan.ok()) fail(plan.status());
-  if (const Status valid = validate_plan(*plan, given.trace, given.hardware, given.limits);
-      !valid.ok())
-    fail(valid);
-  const Result<teraio::simulate::Run> run =
+  if (!plan.ok()) return plan.status();
+  TERAIO_RETURN_IF_ERROR(validate_plan(*plan, given.trace, given.hardware, given.limits));
+  Result<teraio::simulate::Run> run =
       simulate::simulate(given.trace, given.hardware, given.limits, *plan);
-  if (!run.ok()) fail(run.status());
-  if (const Status written = write_plan(*plan, given.trace, out); !written.ok()) fail(written);
-  const int64_t bound_ns =
-      analysis::lower_bounds(given.trace, given.hardware, given.limits).best_ns();
-  const int64_t replay_bound_ns =
-      run->replays.empty()
-          ? 0
-          : analysis::lower_bounds_with_replays(given.trace, given.hardware, given.limits)
-                .best_ns();
-  fmt::print("{}{}{}", fit_text(given, *plan),
-             text_of({*plan, *run, took_ns, bound_ns, replay_bound_ns}), wear_text(given, *run));
+  if (!run.ok()) return run.status();
+  Planned planned{std::move(*plan), std::move(*run), took_ns};
+  planned.bound_ns = analysis::lower_bounds(given.trace, given.hardware, given.limits).best_ns();
+  if (!planned.run.replays.empty())
+    planned.replay_bound_ns =
+        analysis::lower_bounds_with_replays(given.trace, given.hardware, given.limits).best_ns();
+  return planned;
+}
+
+// What is known of each plan, and the mean step.
+std::string text_of(const std::vector<Inputs>& patterns, const std::vector<Planned>& planned) {
+  Table table(
+      {"pattern", "least device memory", "no plan is faster than", "migrations", "planned in"});
+  std::vector<simulate::PatternRun> runs;
+  for (size_t i = 0; i < patterns.size(); ++i) {
+    const Inputs& given = patterns[i];
+    const Planned& made = planned[i];
+    runs.push_back({given.trace_file, given.share, made.run});
+    table.add({given.trace_file,
+               format_size(planner::min_device_budget_bytes(given.trace, given.limits)),
+               format_duration(made.run.replays.empty() ? made.bound_ns : made.replay_bound_ns),
+               std::to_string(made.plan.migrations.size()), format_duration(made.took_ns)});
+  }
+  return table.text() + "\n" + patterns_text(runs, patterns.front().hardware);
+}
+
+void PlanCommand::run() const {
+  const std::vector<Inputs> patterns = inputs.read_patterns();
+  expect_one_per_trace("--out", outs, patterns);
+  if (!rounds.empty()) expect_one_per_trace("--rounds", {rounds}, patterns);
+  std::vector<Planned> all;
+  Progress progress;
+  for (const Inputs& given : patterns) {
+    progress.show(fmt::format("{} ...", given.trace_file));
+    Result<Planned> made = planned(given);
+    progress.show("");
+    if (!made.ok()) fail(failure_of(made.status(), given, patterns.size()));
+    all.push_back(std::move(*made));
+  }
+  for (size_t i = 0; i < all.size(); ++i)
+    if (const Status written = write_plan(all[i].plan, patterns[i].trace, outs[i]); !written.ok())
+      fail(written);
+  const Inputs& first = patterns.front();
+  fmt::print("{}", all.size() > 1 ? text_of(patterns, all)
+                                  : fit_text(first, all.front().plan) + text_of(all.front()) +
+                                        wear_text(first, all.front().run));
 }
 
 }  // namespace
 
 void add_plan_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("plan", "Plan the migrations of a trace on a machine");
+  CLI::App* command = app.add_subcommand("plan", "Plan the migrations of traces on a machine");
   auto options = std::make_shared<PlanCommand>(*command);
   command->callback([options] { options->run(); });
 }
