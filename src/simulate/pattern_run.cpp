@@ -2,65 +2,61 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 namespace teraio::simulate {
 namespace {
 
-class Mean {
- public:
-  explicit Mean(std::span<const PatternRun> patterns) : patterns_(patterns) {
-    for (const PatternRun& pattern : patterns) shares_ += pattern.share;
-  }
+template <typename Value>
+int64_t sum_of(std::span<const WeightedRun> runs, Value value_of) {
+  double sum = 0;
+  for (const auto& [weight, run] : runs) sum += weight * static_cast<double>(value_of(run));
+  return std::llround(sum);
+}
 
-  int64_t of(int64_t Run::*field) const {
-    return over([field](const Run& run) { return run.*field; });
-  }
+int64_t sum_of(std::span<const WeightedRun> runs, int64_t Run::*field) {
+  return sum_of(runs, [field](const Run& run) { return run.*field; });
+}
 
-  int64_t of_stall(const std::string& cause) const {
-    return over([&cause](const Run& run) {
-      const auto found = run.stall_by_cause_ns.find(cause);
-      return found == run.stall_by_cause_ns.end() ? 0 : found->second;
-    });
-  }
+int64_t stall_sum_of(std::span<const WeightedRun> runs, const std::string& cause) {
+  return sum_of(runs, [&cause](const Run& run) {
+    const auto found = run.stall_by_cause_ns.find(cause);
+    return found == run.stall_by_cause_ns.end() ? 0 : found->second;
+  });
+}
 
- private:
-  template <typename Value>
-  int64_t over(Value value_of) const {
-    double sum = 0;
-    for (const PatternRun& pattern : patterns_)
-      sum += pattern.share * static_cast<double>(value_of(pattern.run));
-    return std::llround(sum / shares_);
-  }
-
-  std::span<const PatternRun> patterns_;
-  double shares_ = 0;
-};
-
-int64_t highest(std::span<const PatternRun> patterns, int64_t Run::*peak) {
+int64_t highest(std::span<const WeightedRun> runs, int64_t Run::*peak) {
   int64_t bytes = 0;
-  for (const PatternRun& pattern : patterns) bytes = std::max(bytes, pattern.run.*peak);
+  for (const auto& [weight, run] : runs) bytes = std::max(bytes, run.*peak);
   return bytes;
 }
 
 }  // namespace
 
-// Sums are made of rounded parts, so that a mean run adds up as every run does.
-Run mean_run(std::span<const PatternRun> patterns) {
-  const Mean mean(patterns);
-  Run run;
-  run.ideal_ns = mean.of(&Run::ideal_ns);
-  run.replay_ns = mean.of(&Run::replay_ns);
-  for (const PatternRun& pattern : patterns)
-    for (const auto& [cause, stall_ns] : pattern.run.stall_by_cause_ns)
-      run.stall_by_cause_ns[cause] = mean.of_stall(cause);
-  for (const auto& [cause, stall_ns] : run.stall_by_cause_ns) run.stall_ns += stall_ns;
-  run.step_ns = run.ideal_ns + run.replay_ns + run.stall_ns;
+// The step time is made of rounded parts, so that the sum adds up as every run does.
+Run weighted_sum(std::span<const WeightedRun> runs) {
+  Run sum;
+  sum.ideal_ns = sum_of(runs, &Run::ideal_ns);
+  sum.replay_ns = sum_of(runs, &Run::replay_ns);
+  for (const auto& [weight, run] : runs)
+    for (const auto& [cause, stall_ns] : run.stall_by_cause_ns)
+      sum.stall_by_cause_ns[cause] = stall_sum_of(runs, cause);
+  for (const auto& [cause, stall_ns] : sum.stall_by_cause_ns) sum.stall_ns += stall_ns;
+  sum.step_ns = sum.ideal_ns + sum.replay_ns + sum.stall_ns;
   for (const auto bytes : {&Run::ssd_bytes_written, &Run::ssd_bytes_read, &Run::host_bytes_written,
                            &Run::host_bytes_read})
-    run.*bytes = mean.of(bytes);
+    sum.*bytes = sum_of(runs, bytes);
   for (const auto peak : {&Run::device_peak_bytes, &Run::host_peak_bytes, &Run::ssd_peak_bytes})
-    run.*peak = highest(patterns, peak);
-  return run;
+    sum.*peak = highest(runs, peak);
+  return sum;
+}
+
+Run mean_run(std::span<const PatternRun> patterns) {
+  double shares = 0;
+  for (const PatternRun& pattern : patterns) shares += pattern.share;
+  std::vector<WeightedRun> runs;
+  for (const PatternRun& pattern : patterns) runs.push_back({pattern.share / shares, pattern.run});
+  return weighted_sum(runs);
 }
 
 }  // namespace teraio::simulate

@@ -19,9 +19,17 @@ struct PatternRun {
 
 // Returns the mean step: times and bytes are means over the shares, peaks are the highest ones, and
 // nothing is recorded per op or transfer. Its fraction of ideal is the sum of the ideal times over
-// the sum of the step times. It holds for steps that mostly follow a step of their own pattern,
-// because nothing moves between two patterns. Requires that no share is negative and that one is
+// the sum of the step times. It holds for steps that follow a step of their own pattern;
+// pattern_change.h has the others. Requires that no share is negative and that one is
 // positive.
 Run mean_run(std::span<const PatternRun> patterns);
+
+struct WeightedRun {
+  double weight;
+  const Run& run;  // must outlive it
+};
+
+// Returns the sum of the runs times their weights. Peaks are the highest ones.
+Run weighted_sum(std::span<const WeightedRun> runs);
 
 }  // namespace teraio::simulate
