@@ -158,20 +158,20 @@ Result<Planned> PlanCommand::planned(const Inputs& given) const {
 }
 
 // What is known of each plan, and the mean step.
-std::string text_of(const std::vector<Inputs>& patterns, const std::vector<Planned>& planned) {
+std::string text_of(const std::vector<Inputs>& patterns, const std::vector<Planned>& all) {
   Table table(
       {"pattern", "least device memory", "no plan is faster than", "migrations", "planned in"});
-  std::vector<simulate::PatternRun> runs;
+  std::vector<PlannedPattern> planned;
   for (size_t i = 0; i < patterns.size(); ++i) {
     const Inputs& given = patterns[i];
-    const Planned& made = planned[i];
-    runs.push_back({given.trace_file, given.share, made.run});
+    const Planned& made = all[i];
+    planned.push_back({given, made.plan, made.run});
     table.add({given.trace_file,
                format_size(planner::min_device_budget_bytes(given.trace, given.limits)),
                format_duration(made.run.replays.empty() ? made.bound_ns : made.replay_bound_ns),
                std::to_string(made.plan.migrations.size()), format_duration(made.took_ns)});
   }
-  return table.text() + "\n" + patterns_text(runs, patterns.front().hardware);
+  return table.text() + "\n" + text_of(predict(planned), patterns.front().hardware);
 }
 
 void PlanCommand::run() const {

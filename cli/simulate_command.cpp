@@ -5,11 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "analysis/planned_run.h"
 #include "base/units.h"
 #include "commands.h"
 #include "inputs.h"
 #include "pattern_text.h"
+#include "plan/validator.h"
+#include "planner/planner.h"
 #include "progress.h"
 #include "run_text.h"
 #include "simulate/run_file.h"
@@ -17,6 +18,11 @@
 
 namespace teraio::cli {
 namespace {
+
+struct Executed {
+  plan::Plan plan;
+  teraio::simulate::Run run;
+};
 
 struct SimulateCommand {
   explicit SimulateCommand(CLI::App& command) : inputs(command, Traces::kSeveral), effort(command) {
@@ -32,8 +38,9 @@ struct SimulateCommand {
         "Write Chrome trace events to this file, for ui.perfetto.dev; one per trace");
   }
   void run() const;
-  Result<teraio::simulate::Run> run_of(const Inputs& given, size_t i) const;
-  void print(const std::vector<simulate::PatternRun>& runs, const Inputs& first) const;
+  Result<plan::Plan> plan_of(const Inputs& given, size_t i) const;
+  Result<Executed> executed(const Inputs& given, size_t i) const;
+  void print(const std::vector<Inputs>& patterns, const std::vector<Executed>& all) const;
 
   InputOptions inputs;
   EffortOptions effort;
@@ -50,47 +57,53 @@ std::string text_of(const teraio::simulate::Run& run) {
   return text + "\n\n" + traffic_text(run);
 }
 
-Result<teraio::simulate::Run> run_of_plan(const Inputs& given, const std::string& path) {
-  const Result<plan::Plan> plan = plan::read_plan(path, given.trace);
+Result<plan::Plan> SimulateCommand::plan_of(const Inputs& given, size_t i) const {
+  if (!plans.empty()) return plan::read_plan(plans[i], given.trace);
+  Result<plan::Plan> made =
+      planner::plan(given.trace, given.hardware, given.limits, effort.planner_options());
+  if (made.ok())
+    TERAIO_RETURN_IF_ERROR(validate_plan(*made, given.trace, given.hardware, given.limits));
+  return made;
+}
+
+Result<Executed> SimulateCommand::executed(const Inputs& given, size_t i) const {
+  Result<plan::Plan> plan = plan_of(given, i);
   if (!plan.ok()) return plan.status();
   Result<teraio::simulate::Run> run =
       simulate::simulate(given.trace, given.hardware, given.limits, *plan);
-  if (!run.ok()) return run.status().with_context(path);
-  return run;
-}
-
-Result<teraio::simulate::Run> SimulateCommand::run_of(const Inputs& given, size_t i) const {
-  if (!plans.empty()) return run_of_plan(given, plans[i]);
-  return analysis::planned_run(given.trace, {given.hardware, given.limits},
-                               effort.planner_options());
-}
-
-void SimulateCommand::print(const std::vector<simulate::PatternRun>& runs,
-                            const Inputs& first) const {
-  if (runs.size() == 1)
-    fmt::print("{}", json ? run_json(runs.front().run) : text_of(runs.front().run));
-  else
-    fmt::print("{}", json ? patterns_json(runs) : patterns_text(runs, first.hardware));
+  if (!run.ok()) return plans.empty() ? run.status() : run.status().with_context(plans[i]);
+  if (!timelines.empty()) TERAIO_RETURN_IF_ERROR(write_timeline(*run, given.trace, timelines[i]));
+  return Executed{std::move(*plan), std::move(*run)};
 }
 
 void SimulateCommand::run() const {
   const std::vector<Inputs> patterns = inputs.read_patterns();
   if (!plans.empty()) expect_one_per_trace("--plan", plans, patterns);
   if (!timelines.empty()) expect_one_per_trace("--timeline", timelines, patterns);
-  std::vector<simulate::PatternRun> runs;
+  std::vector<Executed> all;
   Progress progress;
   for (size_t i = 0; i < patterns.size(); ++i) {
-    const Inputs& given = patterns[i];
-    progress.show(fmt::format("{} ...", given.trace_file));
-    const Result<teraio::simulate::Run> run = run_of(given, i);
+    progress.show(fmt::format("{} ...", patterns[i].trace_file));
+    Result<Executed> done = executed(patterns[i], i);
     progress.show("");
-    if (!run.ok()) fail(failure_of(run.status(), given, patterns.size()));
-    runs.push_back({given.trace_file, given.share, *run});
-    if (timelines.empty()) continue;
-    if (const Status written = write_timeline(*run, given.trace, timelines[i]); !written.ok())
-      fail(written);
+    if (!done.ok()) fail(failure_of(done.status(), patterns[i], patterns.size()));
+    all.push_back(std::move(*done));
   }
-  print(runs, patterns.front());
+  print(patterns, all);
+}
+
+void SimulateCommand::print(const std::vector<Inputs>& patterns,
+                            const std::vector<Executed>& all) const {
+  if (all.size() == 1) {
+    const teraio::simulate::Run& run = all.front().run;
+    fmt::print("{}", json ? run_json(run) : text_of(run));
+    return;
+  }
+  std::vector<PlannedPattern> planned;
+  for (size_t i = 0; i < all.size(); ++i) planned.push_back({patterns[i], all[i].plan, all[i].run});
+  const PatternsPrediction prediction = predict(planned);
+  fmt::print("{}", json ? patterns_json(prediction.runs, prediction.changes)
+                        : text_of(prediction, patterns.front().hardware));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/json_file.h"
 #include "trace/trace_index.h"
@@ -202,18 +203,46 @@ Json json_of(const Run& run) {
           {"ssd_peak_bytes", run.ssd_peak_bytes}};
 }
 
-}  // namespace
-
-std::string run_json(const Run& run) { return json_of(run).dump(2) + "\n"; }
-
-std::string patterns_json(std::span<const PatternRun> patterns) {
+Json json_of(std::span<const PatternRun> patterns) {
   Json listed = Json::array();
   for (const PatternRun& pattern : patterns) {
     Json json = {{"trace", pattern.name}, {"share", pattern.share}};
     json.update(json_of(pattern.run));
     listed.push_back(std::move(json));
   }
-  const Json json = {{"patterns", std::move(listed)}, {"mean", json_of(mean_run(patterns))}};
+  return listed;
+}
+
+Json json_of(std::span<const PatternChange> changes, std::span<const PatternRun> patterns) {
+  Json listed = Json::array();
+  for (const PatternChange& change : changes) {
+    Json json = {
+        {"traces", Json::array({patterns[change.first].name, patterns[change.second].name})}};
+    if (!change.status.ok()) json["unknown"] = change.status.message();
+    const Run& cost = change.cost;
+    if (change.status.ok())
+      json.update({{"step_ns", cost.step_ns},
+                   {"stall_by_cause", cost.stall_by_cause_ns},
+                   {"ssd_bytes_written", cost.ssd_bytes_written},
+                   {"ssd_bytes_read", cost.ssd_bytes_read},
+                   {"host_bytes_written", cost.host_bytes_written},
+                   {"host_bytes_read", cost.host_bytes_read}});
+    listed.push_back(std::move(json));
+  }
+  return listed;
+}
+
+}  // namespace
+
+std::string run_json(const Run& run) { return json_of(run).dump(2) + "\n"; }
+
+std::string patterns_json(std::span<const PatternRun> patterns,
+                          std::span<const PatternChange> changes) {
+  const std::optional<Run> random = mean_run_in_random_order(patterns, changes);
+  const Json json = {{"patterns", json_of(patterns)},
+                     {"mean", json_of(mean_run(patterns))},
+                     {"mean_in_random_order", random ? json_of(*random) : Json()},
+                     {"changes", json_of(changes, patterns)}};
   return json.dump(2) + "\n";
 }
 

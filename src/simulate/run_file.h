@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "simulate/pattern_change.h"
 #include "simulate/pattern_run.h"
 #include "simulate/run.h"
 #include "trace/trace.h"
@@ -16,10 +17,13 @@ namespace teraio::simulate {
 // per tier and direction, and peaks. The text ends in a newline.
 std::string run_json(const Run& run);
 
-// Returns one JSON object about a program whose steps differ: "patterns", a list of objects with
-// the trace's name, its share of the steps, and the fields of run_json(); and "mean", these fields
-// of mean_run(). Requires what mean_run() requires.
-std::string patterns_json(std::span<const PatternRun> patterns);
+// Returns one JSON object about a program whose steps differ. "patterns" is a list of objects with
+// the trace's name, its share of the steps and the fields of run_json(). "mean" has these fields of
+// mean_run(), "mean_in_random_order" those of mean_run_in_random_order(), or null. "changes" is a
+// list of objects with two names ("traces") and the cost, or why it is not known ("unknown").
+// Requires what mean_run() requires, and `changes` of `patterns`.
+std::string patterns_json(std::span<const PatternRun> patterns,
+                          std::span<const PatternChange> changes);
 
 // Writes a timeline as Chrome trace events, which ui.perfetto.dev and chrome://tracing open: ops,
 // stalls and replays, a row per channel, and the device memory in use. Compresses when the name

@@ -71,6 +71,57 @@ def test_the_table_has_each_pattern_the_mean_and_the_life_of_the_drives(teraio, 
     assert re.search(r"the drives last [0-9.e+-]+ years of training without a pause", said)
 
 
+def edited(path, change):
+    trace = json.loads(path.read_text())
+    change(trace)
+    path.write_text(json.dumps(trace))
+
+
+@pytest.fixture
+def roomy(patterns):
+    """The same where everything of the long pattern fits."""
+
+    def without_workspace(trace):
+        trace["ops"][2]["workspace_bytes"] = 0
+        trace["tensors"][1]["bytes"] = 400
+
+    edited(patterns[2], without_workspace)
+    return [*patterns, "--shares", "75,25"]
+
+
+def test_changes_between_patterns_are_predicted(teraio, roomy):
+    predicted = json.loads(teraio("simulate", *roomy, "--json"))
+    short, long = predicted["patterns"]
+    assert short["ssd_bytes_written"] > 0 and long["ssd_bytes_written"] == 0
+    (change,) = predicted["changes"]
+    assert change["traces"] == [short["trace"], long["trace"]]
+    random = predicted["mean_in_random_order"]
+    for key in ("step_ns", "ssd_bytes_written", "ssd_bytes_read"):
+        mean = predicted["mean"][key]
+        assert random[key] == pytest.approx(mean + 0.75 * 0.25 * change[key], abs=1)
+    said = teraio("simulate", *roomy)
+    assert re.search(r"^in random order +100\.0 % .*B$", said, re.MULTILINE)
+    assert re.search(
+        r"^a change from \S+short.json to \S+long.json and back takes .* more, .* B read$",
+        said,
+        re.MULTILINE,
+    )
+    assert re.search(r"the drives last \S+ years .*, \S+ years in random order", said)
+
+
+def test_changes_between_programs_are_not_known(teraio, roomy):
+    def rename_weight(trace):
+        trace["tensors"][0]["name"] = "of another program"
+
+    edited(roomy[2], rename_weight)
+    said = teraio("simulate", *roomy)
+    assert "is not known: the traces have no persistent tensor in common" in said
+    assert "in random order" not in said
+    predicted = json.loads(teraio("simulate", *roomy, "--json"))
+    assert predicted["mean_in_random_order"] is None
+    assert "no persistent tensor" in predicted["changes"][0]["unknown"]
+
+
 def test_plans_of_patterns_are_written_and_simulated(teraio, patterns, both, tmp_path):
     plans = [tmp_path / "short.plan.json", tmp_path / "long.plan.json"]
     said = teraio("plan", *patterns, "--shares", "80,20", "--out", *plans)
@@ -132,9 +183,10 @@ def test_several_traces_need_shares_and_a_file_each(teraio, patterns, tmp_path):
 
 
 def test_a_pattern_that_cannot_fit_is_named(teraio, patterns, tmp_path):
-    trace = json.loads(patterns[2].read_text())
-    trace["ops"][2]["workspace_bytes"] = 2000
-    patterns[2].write_text(json.dumps(trace))
+    def enlarge_workspace(trace):
+        trace["ops"][2]["workspace_bytes"] = 2000
+
+    edited(patterns[2], enlarge_workspace)
     said = teraio("simulate", *patterns, "--shares", "80,20", fails=True)
     assert said.startswith(f"teraio: {patterns[2]}: op 2 (an_op) needs 2000 bytes at once")
 

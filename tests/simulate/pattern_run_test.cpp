@@ -72,15 +72,29 @@ TEST(MeanRun, RoundedPartsAddUp) {
   EXPECT_EQ(mean.step_ns, mean.ideal_ns + mean.replay_ns + mean.stall_ns);
 }
 
-TEST(PatternsJson, HasEachPatternAndTheMean) {
+TEST(PatternsJson, HasEachPatternTheMeansAndTheChanges) {
   const std::vector<PatternRun> patterns = {{"short.json", 0.75, a_run(100, 0, 0, 50)},
                                             {"long.json", 0.25, a_run(500, 400, 1000, 40)}};
-  const auto json = nlohmann::json::parse(patterns_json(patterns));
+  std::vector<PatternChange> changes = {{0, 1, {}, a_run(0, 80, 5, 60)}};
+  const auto json = nlohmann::json::parse(patterns_json(patterns, changes));
   ASSERT_EQ(json["patterns"].size(), 2);
   EXPECT_EQ(json["patterns"][1]["trace"], "long.json");
   EXPECT_EQ(json["patterns"][1]["share"], 0.25);
   EXPECT_EQ(json["patterns"][1]["step_ns"], 900);
   EXPECT_EQ(json["mean"], nlohmann::json::parse(run_json(mean_run(patterns))));
+  EXPECT_EQ(json["changes"][0]["traces"], (std::vector{"short.json", "long.json"}));
+  EXPECT_EQ(json["changes"][0]["step_ns"], 80);
+  EXPECT_EQ(json["mean_in_random_order"]["stall_ns"], 100 + 80 * 3 / 16);
+}
+
+TEST(PatternsJson, SaysWhyAChangeIsUnknown) {
+  const std::vector<PatternRun> patterns = {{"a", 1, a_run(1, 1, 1, 1)},
+                                            {"b", 1, a_run(2, 2, 2, 2)}};
+  const std::vector<PatternChange> changes = {
+      {0, 1, Status(ErrorCode::kInvalidArgument, "no room"), {}}};
+  const auto json = nlohmann::json::parse(patterns_json(patterns, changes));
+  EXPECT_EQ(json["changes"][0]["unknown"], "no room");
+  EXPECT_TRUE(json["mean_in_random_order"].is_null());
 }
 
 }  // namespace
