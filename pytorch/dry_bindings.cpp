@@ -5,33 +5,38 @@
 #include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <filesystem>
+#include <string>
 #include <vector>
 
 #include "analysis/characterization.h"
 #include "dry_session.h"
 #include "op_observer.h"
 #include "python_error.h"
-#include "trace/trace_index.h"
+#include "trace/trace_file.h"
 
 namespace py = pybind11;
 
 namespace teraio::pytorch {
 namespace {
 
-// Returns the facts that `teraio dry-run` prints about the iteration that has repeated. Requires
-// has_trace().
-py::dict summary(DrySession& session) {
+// Returns the facts that `teraio dry-run` prints.
+py::dict summary(const DryTrace& dry) {
   using namespace py::literals;
-  const trace::Trace trace = *session.runtime().trace();
-  const engine::IterationRecord record = session.runtime().iterations().back();
-  const analysis::PeakMemory peak = analysis::memory_at_peak(trace);
+  const analysis::PeakMemory peak = analysis::memory_at_peak(dry.trace);
   py::list peak_kinds;
   for (const analysis::KindBytes& entry : peak.kinds)
     peak_kinds.append(py::make_tuple(to_string(entry.kind), entry.size_bytes));
-  return py::dict("op_count"_a = record.op_count, "tensor_count"_a = trace.tensors.size(),
-                  "step_ns"_a = trace::TraceIndex(trace).ideal_ns,
-                  "device_peak_bytes"_a = record.device_peak_bytes,
-                  "peak_op"_a = trace.ops[peak.op].name, "peak_kinds"_a = peak_kinds);
+  return py::dict("op_count"_a = dry.iteration.op_count,
+                  "tensor_count"_a = dry.trace.tensors.size(),
+                  "step_ns"_a = trace::ideal_ns(dry.trace),
+                  "device_peak_bytes"_a = dry.iteration.device_peak_bytes,
+                  "peak_op"_a = dry.trace.ops[peak.op].name, "peak_kinds"_a = peak_kinds);
+}
+
+void save(DryTrace dry, const std::filesystem::path& path, const std::string& source) {
+  dry.trace.source = source;
+  raise_unless_ok(write_trace(dry.trace, path));
 }
 
 void add_births(DrySession& session, const std::vector<at::Tensor>& tensors) {
@@ -44,6 +49,10 @@ void add_births(DrySession& session, const std::vector<at::Tensor>& tensors) {
 
 void bind_dry_session(py::module_& module) {
   module.def("is_in_op", [] { return !current_op_name().empty(); });
+  py::class_<DryTrace>(module, "DryTrace")
+      .def("name", [](const DryTrace& dry) { return dry.trace.name; })
+      .def("summary", &summary)
+      .def("save", &save, py::arg("path"), py::arg("source"));
   py::class_<DrySession>(module, "DrySession")
       .def(py::init([](int64_t device_memory_bytes) {
              return std::make_unique<DrySession>(DrySessionOptions{device_memory_bytes});
@@ -65,10 +74,9 @@ void bind_dry_session(py::module_& module) {
              raise_unless_ok(session.spend(duration_ns, workspace_bytes));
            })
       .def("has_trace", [](DrySession& session) { return session.runtime().has_trace(); })
-      .def("summary", &summary)
-      .def("save_trace",
-           [](const DrySession& session, const std::filesystem::path& path,
-              const std::string& source) { raise_unless_ok(session.save_trace(path, source)); });
+      .def("iteration_count",
+           [](DrySession& session) { return session.runtime().iterations().size(); })
+      .def("trace", &DrySession::trace);
 }
 
 }  // namespace teraio::pytorch

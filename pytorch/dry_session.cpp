@@ -16,7 +16,6 @@
 #include "op_observer.h"
 #include "session.h"
 #include "storage_swap.h"
-#include "trace/trace_file.h"
 
 namespace teraio::pytorch {
 
@@ -87,13 +86,10 @@ Status DrySession::spend(int64_t duration_ns, int64_t workspace_bytes) {
   return {};
 }
 
-Status DrySession::save_trace(const std::filesystem::path& path, const std::string& source) const {
+std::optional<DryTrace> DrySession::trace() const {
   std::optional<trace::Trace> trace = runtime_->trace();
-  if (!trace)
-    return Status(ErrorCode::kInvalidArgument,
-                  "there is no trace: no iteration of the training loop has repeated");
-  trace->source = source;
-  return write_trace(*trace, path);
+  if (!trace) return std::nullopt;
+  return DryTrace{std::move(*trace), runtime_->iterations().back()};
 }
 
 }  // namespace teraio::pytorch

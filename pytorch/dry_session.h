@@ -9,13 +9,14 @@
 
 #include <c10/core/StorageImpl.h>
 
-#include <filesystem>
 #include <memory>
-#include <string>
+#include <optional>
 
 #include "active_session.h"
 #include "base/status.h"
+#include "engine/iteration_log.h"
 #include "engine/runtime.h"
+#include "trace/trace.h"
 
 namespace teraio::pytorch {
 
@@ -23,6 +24,12 @@ struct DrySessionOptions {
   // The memory of the device that the run predicts. It determines the size of the pieces in which
   // list ops run, as the device budget does in a Session, and does not limit allocations.
   int64_t device_memory_bytes = 0;
+};
+
+// An iteration that has repeated. A value type.
+struct DryTrace {
+  trace::Trace trace;
+  engine::IterationRecord iteration;
 };
 
 class DrySession {
@@ -48,9 +55,9 @@ class DrySession {
   Status spend(int64_t duration_ns, int64_t workspace_bytes);
 
   engine::Runtime& runtime() { return *runtime_; }
-  // Writes the iteration that has repeated as a trace that names `source` as its origin. Fails with
-  // kInvalidArgument when no iteration has repeated yet, and when the file cannot be written.
-  Status save_trace(const std::filesystem::path& path, const std::string& source) const;
+  // Returns the last iteration that repeated the one before it, nullopt when none has. To know all
+  // of them, call it when an iteration has ended: `iteration` is the one that ended last.
+  std::optional<DryTrace> trace() const;
 
  private:
   struct Machine;  // what storages need after the session has ended

@@ -113,6 +113,12 @@ def warm_python(warm_server, tmp_path):
 
 
 @pytest.fixture
+def dry_run(warm_python):
+    """Runs `python -m teraio dry-run ARGUMENTS...`."""
+    return lambda *arguments: warm_python("-m", "teraio", "dry-run", *arguments)
+
+
+@pytest.fixture
 def warm_ranks(warm_server, tmp_path):
     """Runs `python ARGUMENTS...` in two such processes at once, which are the ranks of a group:
     `init_process_group("gloo", init_method=sys.argv[1])` joins them."""

@@ -63,12 +63,6 @@ def loss_of(step):
 
 
 @pytest.fixture
-def dry_run(warm_python):
-    """Runs `python -m teraio dry-run ARGUMENTS...`."""
-    return lambda *arguments: warm_python("-m", "teraio", "dry-run", *arguments)
-
-
-@pytest.fixture
 def refused(dry_run):
     """The one line that a dry run ends with, which is not a traceback."""
 

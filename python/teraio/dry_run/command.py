@@ -17,7 +17,8 @@ from teraio.native_command import command_path
 
 _EPILOG = """\
 All words after the script's name are passed to the script. The dry run ends the script when an
-iteration of its training loop has repeated: three steps are enough for most scripts.
+iteration of its training loop has repeated: three steps are enough for most scripts. Where steps
+differ, --steps lets it go on, and the mean step is predicted.
 """
 
 
@@ -51,7 +52,17 @@ def _parser():
         metavar="[FILE:LINE=]VALUE",
         help="the value that the script gets where it reads a tensor's value",
     )
-    add("--save-trace", metavar="FILE", help="write the trace to this file (.json or .json.gz)")
+    add(
+        "--steps",
+        type=int,
+        metavar="N",
+        help="execute N optimizer steps, which may differ, and predict the mean step",
+    )
+    add(
+        "--save-trace",
+        metavar="FILE",
+        help="write the trace to this file (.json or .json.gz); several go to FILE-1, FILE-2 ...",
+    )
     add("--calibrate", metavar="FILE", help="measure this CPU, write its accelerator file, and end")
     return parser
 
@@ -87,6 +98,8 @@ def _checked(options):
     options.accelerator = load(options.accelerator)
     if not 0 <= options.rank < options.world_size:
         raise Error(f"--rank is {options.rank}: expected 0 to {options.world_size - 1}")
+    if options.steps is not None and options.steps < 2:
+        raise Error(f"--steps is {options.steps}: expected at least 2, because a step must repeat")
     for assumption in options.assume:
         parse_assumption(assumption)
     if options.save_trace:
@@ -109,30 +122,54 @@ def _run_and_report(program, options):
     from teraio.dry_run.runner import DryRun
     from teraio.dry_run.summary import summary
 
-    run = DryRun(options.accelerator, options.assume, options.world_size, options.rank)
+    run = DryRun(
+        options.accelerator, options.assume, options.world_size, options.rank, options.steps
+    )
     run.execute(program)
-    if options.save_trace:
-        run.save_trace(options.save_trace)
+    patterns = run.log.patterns()
     print(summary(run))
+    if options.save_trace:
+        saved = _save_traces(run, patterns, Path(options.save_trace))
+        if len(patterns) > 1:
+            print("traces:", *_trace_options(saved, patterns))
     if options.hardware:
         with tempfile.TemporaryDirectory() as directory:
-            run.save_trace(directory + "/trace.json")
-            _plan(directory, options)
+            traces = _save_traces(run, patterns, Path(directory, "pattern.json"))
+            _plan(traces, patterns, options)
     return 0
 
 
-def _plan(directory, options):
-    """Runs `teraio plan` on trace.json in the directory, where it writes the plan.
+def _save_traces(run, patterns, path):
+    """Writes the trace of each pattern and returns the paths, which are numbered if several."""
+    stem, dot, suffix = path.name.partition(".json")
+    paths = [path]
+    if len(patterns) > 1:
+        paths = [path.with_name(f"{stem}-{n}{dot}{suffix}") for n in range(1, len(patterns) + 1)]
+    for pattern, target in zip(patterns, paths, strict=True):
+        run.save_trace(pattern, target)
+    return paths
+
+
+def _trace_options(traces, patterns):
+    """Returns the words that name the traces and their shares to `teraio plan`."""
+    shares = ",".join(str(pattern.step_count) for pattern in patterns)
+    return ["--trace", *traces, "--shares", shares]
+
+
+def _plan(traces, patterns, options):
+    """Runs `teraio plan` on the traces in their directory, where it writes the plans.
 
     Raises:
         teraio.Error: `teraio plan` failed.
     """
     budget = options.device_budget or str(options.accelerator.memory_bytes)
-    command = [str(command_path()), "plan", "--trace", directory + "/trace.json"]
-    command += ["--hardware", options.hardware, "--out", directory + "/plan.json"]
+    names = [trace.name for trace in traces]
+    command = [str(command_path()), "plan", *_trace_options(names, patterns)]
+    command += ["--out", *(f"plan-{name}" for name in names)]
+    command += ["--hardware", str(Path(options.hardware).resolve())]
     command += ["--device-budget", budget, "--host-limit", options.host_limit]
     command += ["--recompute", options.recompute]
     print(f"\non {options.hardware}:", flush=True)
-    planned = subprocess.run(command, stderr=subprocess.PIPE, text=True)
+    planned = subprocess.run(command, stderr=subprocess.PIPE, text=True, cwd=traces[0].parent)
     if planned.returncode:
         raise Error("no plan: " + planned.stderr.strip().removeprefix("teraio: "))

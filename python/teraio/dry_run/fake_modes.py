@@ -44,7 +44,16 @@ class OpMode(TorchDispatchMode):
         self._roofline = roofline
         self._value_policy = value_policy
         self._fresh_results = {}
+        self._fingerprint = 0
         self.is_counting = True
+
+    def take_fingerprint(self):
+        """Returns a number for the ops since the last call, equal for equal ops on equal sizes.
+
+        The numbers are comparable within one process.
+        """
+        fingerprint, self._fingerprint = self._fingerprint, 0
+        return fingerprint
 
     @classmethod
     def _should_skip_dynamo(cls):
@@ -104,6 +113,7 @@ class OpMode(TorchDispatchMode):
             raise Error(unknown_data_message(func)) from None
 
     def _count(self, func, args, kwargs, result):
+        self._fingerprint = hash((self._fingerprint, func, _shapes(args), _shapes((result,))))
         born = self._born(func, result)
         if born and not (func is aten.lift_fresh.default and _is_foreign(args[0])):
             self._session.add_births(born)
@@ -170,6 +180,15 @@ def _fresh_results(func):
     if func is aten.lift_fresh.default:
         return (True,)
     return tuple(result.alias_info is None for result in func._schema.returns)
+
+
+def _shapes(values):
+    """Returns the shapes of the tensors among the values and in lists of them."""
+    return tuple(
+        value.shape if isinstance(value, torch.Tensor) else _shapes(value)
+        for value in values
+        if isinstance(value, (torch.Tensor, list, tuple))
+    )
 
 
 def _flat(results):

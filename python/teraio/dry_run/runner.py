@@ -1,10 +1,11 @@
-"""One dry run: executes a script on fake tensors until an iteration has repeated."""
+"""One dry run: executes a script on fake tensors until its steps are known."""
 
 import contextlib
 
 from teraio import core, higher_order
 from teraio.dry_run.collectives import Links
 from teraio.dry_run.fake_modes import FakeModes
+from teraio.dry_run.patterns import PatternLog
 from teraio.dry_run.roofline import Roofline
 from teraio.dry_run.value_policy import ValuePolicy
 from teraio.errors import Error
@@ -15,20 +16,36 @@ from teraio.iterations import IterationHooks
 _STEPS_MAX = 24
 
 
-class _IterationRepeated(BaseException):
+class _StepsKnown(BaseException):
     """Ends the script. It is no `Exception`, so that the script does not handle it as an error."""
 
 
 class _Hooks(IterationHooks):
-    def __init__(self, session):
+    """Notes the pattern of each step, and ends the script when enough steps are known.
+
+    Args:
+        session: the `core.DrySession`.
+        log: the `PatternLog` of the steps.
+        steps: the number of steps to execute; None for as many as an iteration needs to repeat.
+    """
+
+    def __init__(self, session, log, steps):
         super().__init__(session)
-        self.step_count = 0
+        self._log = log
+        self._wanted_steps = steps
+        self.take_fingerprint = None  # returns that of the ops since it was called last
 
     def _after_step(self, optimizer, args, kwargs):
         super()._after_step(optimizer, args, kwargs)
-        self.step_count += 1
-        if self._session.has_trace() or self.step_count >= _STEPS_MAX:
-            raise _IterationRepeated
+        self._log.end_step(self.take_fingerprint())
+        if self.has_enough_steps():
+            raise _StepsKnown
+
+    def has_enough_steps(self):
+        """Returns whether the script may end."""
+        if self._wanted_steps is not None:
+            return self._log.step_count >= self._wanted_steps
+        return self._session.has_trace() or self._log.step_count >= _STEPS_MAX
 
 
 def _own_error(error):
@@ -57,18 +74,22 @@ class DryRun:
         assumptions: texts of --assume, see `ValuePolicy`.
         world_size: the number of processes of the job.
         rank: the rank to execute.
+        steps: the number of optimizer steps to execute, whose patterns are kept. None ends the
+            program when an iteration has repeated.
     """
 
-    def __init__(self, accelerator, assumptions=(), world_size=1, rank=0):
+    def __init__(self, accelerator, assumptions=(), world_size=1, rank=0, steps=None):
         self.accelerator = accelerator
         self.value_policy = ValuePolicy(assumptions)
         self.world_size = world_size
         self.rank = rank
+        self.steps = steps
         self._session = core.DrySession(device_memory_bytes=accelerator.memory_bytes)
-        self._hooks = _Hooks(self._session)
+        self.log = PatternLog(self._session)
+        self._hooks = _Hooks(self._session, self.log, steps)
 
     def execute(self, program):
-        """Runs a `Program` until an iteration has repeated. Exceptions of the program pass through.
+        """Runs a `Program` until its steps are known. Exceptions of the program pass through.
 
         Raises:
             teraio.Error: no iteration has repeated, or the program needs what a dry run cannot
@@ -78,6 +99,7 @@ class DryRun:
         roofline = Roofline(self.accelerator, Links(self.accelerator, self.world_size))
         with contextlib.ExitStack() as stack:
             modes = FakeModes(self._session, roofline, self.value_policy)
+            self._hooks.take_fingerprint = modes.ops.take_fingerprint
             if self.world_size > 1:
                 stack.enter_context(_fake_process_group(self.world_size, self.rank, modes))
             stack.enter_context(modes)
@@ -85,7 +107,7 @@ class DryRun:
             stack.callback(self._hooks.remove)
             try:
                 program.run()
-            except _IterationRepeated:
+            except _StepsKnown:
                 pass
             except SystemExit as exit:
                 if exit.code and not self._session.has_trace():
@@ -98,29 +120,18 @@ class DryRun:
             raise Error(self._no_trace_message())
 
     def _no_trace_message(self):
-        steps = self._hooks.step_count
-        if steps >= _STEPS_MAX:
+        steps = self.log.step_count
+        if self._hooks.has_enough_steps():
             return f"no two of {steps} steps executed the same ops: there is no step to predict"
         return (
             f"the script ended after {steps} optimizer steps, before a step had repeated: "
             "let it run at least 4"
         )
 
-    def save_trace(self, path):
-        """Writes the trace of the iteration that has repeated.
+    def save_trace(self, pattern, path):
+        """Writes the trace of a `Pattern`.
 
         Raises:
-            teraio.Error: no iteration has repeated, or the file cannot be written.
+            teraio.Error: the file cannot be written.
         """
-        self._session.save_trace(str(path), f"modelled on {self.accelerator.name}")
-
-    def summary(self):
-        """Returns a dict about the iteration that has repeated.
-
-        - `op_count`, `tensor_count`: the numbers of its ops and tensors.
-        - `step_ns`: its time with unlimited device memory.
-        - `device_peak_bytes`: the most device memory that it uses.
-        - `peak_op`: the name of the op at the peak.
-        - `peak_kinds`: pairs (kind of tensor, bytes) at the peak, largest first.
-        """
-        return self._session.summary()
+        pattern.trace.save(path, f"modelled on {self.accelerator.name}")

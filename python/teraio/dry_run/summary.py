@@ -19,20 +19,71 @@ def summary(run) -> str:
     Args:
         run: a `DryRun` that has executed its program.
     """
-    facts = run.summary()
+    patterns = run.log.patterns()
+    lines = _one_pattern(run, patterns[0]) if len(patterns) == 1 else _mean_of(run, patterns)
+    return "\n".join(lines + _left_out_text(run, patterns) + _answered_text(run.value_policy))
+
+
+def _one_pattern(run, pattern):
+    facts = pattern.trace.summary()
+    steps = pattern.iteration_steps
+    ops = f"{facts['op_count']:,} ops " + ("a step" if steps == 1 else f"in {steps} steps")
+    time = format_duration(facts["step_ns"])
+    if steps > 1:
+        time = f"{format_duration(round(facts['step_ns'] / steps))}, the mean of {steps} in {time},"
+    return [
+        f"\ndry run on {run.accelerator.name}{_rank_text(run)}: {ops}, "
+        f"{facts['tensor_count']:,} tensors",
+        *_memory_text(run, facts),
+        f"step: {time} with unlimited device memory",
+    ]
+
+
+def _mean_of(run, patterns):
+    facts = [pattern.trace.summary() for pattern in patterns]
+    steps = sum(pattern.step_count for pattern in patterns)
+    rows = [
+        f"  {number}: {100 * pattern.step_count / steps:.1f} % of the steps, "
+        f"{of_pattern['op_count']:,} ops, {of_pattern['tensor_count']:,} tensors, "
+        f"{format_size(of_pattern['device_peak_bytes'])}, {format_duration(of_pattern['step_ns'])}"
+        for number, (pattern, of_pattern) in enumerate(zip(patterns, facts, strict=True), 1)
+    ]
+    weighted_ns = [
+        pattern.step_count * of_pattern["step_ns"]
+        for pattern, of_pattern in zip(patterns, facts, strict=True)
+    ]
+    mean = format_duration(round(sum(weighted_ns) / steps))
+    return [
+        f"\ndry run on {run.accelerator.name}{_rank_text(run)}: {len(patterns)} patterns in "
+        f"{steps} steps",
+        *rows,
+        *_memory_text(run, max(facts, key=lambda each: each["device_peak_bytes"])),
+        f"mean step: {mean} with unlimited device memory",
+    ]
+
+
+def _memory_text(run, facts):
     device = run.accelerator
     peak = facts["device_peak_bytes"]
     kinds = [f"{_KINDS[kind]} {format_size(size)}" for kind, size in facts["peak_kinds"]]
-    lines = [
-        f"\ndry run on {device.name}{_rank_text(run)}: {facts['op_count']:,} ops a step, "
-        f"{facts['tensor_count']:,} tensors",
+    return [
         f"memory: {format_size(peak)} at the peak, "
         f"{format_size(device.memory_bytes)} on the device: "
         + _fit_text(peak, device.memory_bytes),
         f"  at {facts['peak_op']}: " + ", ".join(kinds),
-        f"step: {format_duration(facts['step_ns'])} with unlimited device memory",
     ]
-    return "\n".join(lines + _answered_text(run.value_policy))
+
+
+def _left_out_text(run, patterns):
+    if not run.log.has_other_steps():
+        return []
+    if run.steps is None:
+        return ["other steps executed other ops: --steps N predicts the mean of N steps"]
+    left_out = run.log.step_count - sum(pattern.step_count for pattern in patterns)
+    return [
+        f"left out: {left_out} of {run.log.step_count} steps, whose ops no step executed twice in "
+        "a row"
+    ]
 
 
 def _rank_text(run):
