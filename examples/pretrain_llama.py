@@ -127,7 +127,7 @@ def accumulate(args, model, tokens, targets) -> torch.Tensor:
     return loss.detach()
 
 
-def train_step(args, model, optimizer, scheduler, batches) -> float:
+def update(args, model, optimizer, scheduler, batches) -> torch.Tensor:
     """Runs one optimizer step; returns the mean loss over its tokens."""
     loss = sum(accumulate(args, model, *batches.next()) for _ in range(args.accumulation))
     if args.clip:
@@ -136,7 +136,12 @@ def train_step(args, model, optimizer, scheduler, batches) -> float:
     optimizer.step()
     scheduler.step()
     optimizer.zero_grad()
-    return loss.item()
+    return loss
+
+
+def train_step(args, model, optimizer, scheduler, batches) -> float:
+    """Runs one optimizer step; returns its loss as a number."""
+    return update(args, model, optimizer, scheduler, batches).item()
 
 
 class Progress:
@@ -188,11 +193,16 @@ def write_results(args, config, model, optimizer, history) -> None:
         record.write_losses(args.losses, history, model, optimizer, tokens_per_step)
 
 
+def config_of(args) -> LlamaConfig:
+    """Returns the preset with the fields that the options override. Raises ShapeError."""
+    overrides = {f.name: getattr(args, f.name) for f in fields(LlamaConfig) if f.name in args}
+    return replace(PRESETS[args.preset], **overrides)
+
+
 def main(argv=None) -> int:
     args = parse_arguments(argv)
-    overrides = {f.name: getattr(args, f.name) for f in fields(LlamaConfig) if f.name in args}
     try:
-        config = replace(PRESETS[args.preset], **overrides)
+        config = config_of(args)
         check_split(config, args.tensor_parallel)
         tokens = prepare(args.data, args.cache, config.vocab_size)
         batches = Batches(tokens, args.micro_batch, config.sequence_length, args.seed)

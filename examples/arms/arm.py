@@ -40,10 +40,11 @@ class Arm:
     recompute: str = "off"
     prefix: tuple[str, ...] = ()  # of the command: what limits the process
     save: bool = False  # save the trace and the plan beside the report
+    script: Path = SCRIPT  # takes the options of pretrain_llama.py and leaves its records
 
     def command(self, training: list[str], directory: Path, ssd: list[Path]) -> list[str]:
         script = [
-            *(str(WARM_START), str(SCRIPT), *training),
+            *(str(WARM_START), str(self.script), *training),
             *("--losses", str(directory / "losses.json")),
             *("--progress-file", str(directory / "training.json")),
         ]
