@@ -1,0 +1,1 @@
+"""Trainings whose steps differ: variations of examples/pretrain_llama.py."""
