@@ -103,6 +103,7 @@ class RunReporter:
                 [time_ns / 1e9, size_bytes]
                 for time_ns, size_bytes in self._session.memory_timeline()
             ],
+            "patterns": self._session.patterns(),
             "counters": counters,
         }
 
@@ -114,6 +115,9 @@ def _step(iteration):
         "ssd_bytes_read": iteration["ssd_bytes_read"],
         "ssd_bytes_written": iteration["ssd_bytes_written"],
         "stall_seconds": (iteration["stall_read_ns"] + iteration["stall_memory_ns"]) / 1e9,
+        "op_count": iteration["op_count"],
+        "planned_op_count": iteration["planned_op_count"],
+        "pattern": iteration["pattern"],
     }
 
 
