@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import dry_run
 import recompute
 import step_time
+import varying_steps
 
 pytestmark = pytest.mark.full
 
@@ -59,6 +60,20 @@ def test_recompute_compares_plans_with_and_without_replays(text, tmp_path, capsy
     found = rows(tmp_path / "recompute.json")
     assert "as it is: step without / with replays" in found
     assert "as it is: step without / with replays: " in capsys.readouterr().out
+
+
+def test_varying_steps_compares_planned_shares_with_their_targets(text, tmp_path, capsys):
+    programs = ["--programs", "lengths", "interruptions"]
+    files = ["--data", text, "--cache", str(tmp_path / "cache"), "--output", str(tmp_path)]
+    assert varying_steps.main(["--quick", *programs, *files]) == 0
+    found = rows(tmp_path / "varying_steps.json")
+    assert {
+        "lengths: share of ops planned after 10 steps / target",
+        "lengths: seconds per token planned, drawn / fixed lengths",
+        "interruptions: share of ops planned after 10 steps / target",
+    } <= found.keys()
+    assert "interruptions: plans made / patterns: " in capsys.readouterr().out
+    assert not list(tmp_path.rglob("checkpoint.pt"))
 
 
 def test_dry_run_has_the_ops_and_the_peak_of_the_real_run(text, tmp_path, monkeypatch):
