@@ -29,8 +29,15 @@ bool PatternLibrary::has_plan() const {
   return std::ranges::any_of(patterns_, [](const auto& pattern) { return pattern->is_planned(); });
 }
 
-void PatternLibrary::remove(const Pattern& pattern) {
-  std::erase_if(patterns_, [&](const auto& each) { return each.get() == &pattern; });
+Pattern& PatternLibrary::replace(const Pattern& pattern, Profile profile, const Pattern::Key& key) {
+  auto replacement = std::make_unique<Pattern>(std::move(profile), key);
+  replacement->id = pattern.id;
+  replacement->iteration_count = pattern.iteration_count;
+  replacement->ops_run = pattern.ops_run;
+  const auto place = std::ranges::find(patterns_, &pattern, &std::unique_ptr<Pattern>::get);
+  *place = std::move(replacement);
+  note_use(**place);
+  return **place;
 }
 
 Pattern* PatternLibrary::find(uint64_t ops) const {

@@ -30,8 +30,9 @@ class PatternLibrary {
   Pattern* find_continuation(uint64_t prefix_hash, trace::OpIndex op_count,
                              uint64_t structure) const;
 
-  // Drops the pattern, whose pointer is invalid after this call.
-  void remove(const Pattern& pattern);
+  // Gives the pattern another profile, as if it were its first one. The pointer to it is invalid
+  // after this call.
+  Pattern& replace(const Pattern& pattern, Profile profile, const Pattern::Key& key);
   // Drops patterns until the others fit into the memory, but for `kept`.
   void trim(const Pattern* kept);
 

@@ -135,13 +135,13 @@ bool PatternTracker::wants_times() const {
 void PatternTracker::end_iteration(const IterationEnd& end) {
   take_made_plans();
   Pattern* ended = library_.find(key_.ops);
-  const bool has_known_sizes = follower_.is_exact_end() && ended == pattern_ &&
-                               variant_->is_measured && variant_->sizes == key_.sizes;
-  if (has_known_sizes)
+  was_as_expected_ = follower_.is_exact_end() && ended == pattern_ && variant_->is_measured &&
+                     variant_->sizes == key_.sizes;
+  if (was_as_expected_)
     refine(end);
   else if (end.record)
     ended = learn(ended, end);
-  decide_about_recording(ended, has_known_sizes, end.record != nullptr);
+  decide_about_recording(ended, end.record != nullptr);
   note_end(ended);
   take_made_plans();  // without a thread, they are there
   choose_next(ended);
@@ -150,16 +150,15 @@ void PatternTracker::end_iteration(const IterationEnd& end) {
 
 // An iteration that nobody has recorded and that no pattern has had, such as an evaluation, may
 // come back.
-void PatternTracker::decide_about_recording(const Pattern* ended, bool has_known_sizes,
-                                            bool is_recorded) {
+void PatternTracker::decide_about_recording(const Pattern* ended, bool is_recorded) {
   if (ended == nullptr)
     unknown_awaited_ = kIterationsToAwaitUnknown;
-  else if (is_recorded && !has_known_sizes)
+  else if (is_recorded && !was_as_expected_)
     unknown_awaited_ = 0;
   else if (unknown_awaited_ > 0)
     --unknown_awaited_;
-  const bool is_enough = has_known_sizes || (ended != nullptr && ended->is_planned() &&
-                                             ended->measured_count() == Pattern::kMeasuredMax);
+  const bool is_enough = was_as_expected_ || (ended != nullptr && ended->is_planned() &&
+                                              ended->measured_count() == Pattern::kMeasuredMax);
   wants_recording_ = !is_enough || unknown_awaited_ > 0;
 }
 
@@ -181,14 +180,14 @@ std::shared_ptr<Variant> PatternTracker::record(Pattern*& ended, const Iteration
   std::shared_ptr<Variant> variant = ended == nullptr ? nullptr : ended->measured(key_.sizes);
   if (variant != nullptr && (variant->is_planned() || variant->ticket != 0)) return variant;
   Profile profile = end.record();
-  const bool is_of_pattern = ended != nullptr && ended->is_like(profile);
-  if (is_of_pattern && ended->is_in_use())
+  if (ended != nullptr && ended->is_in_use() && ended->is_like(profile))
     return variant != nullptr ? variant : ended->add_measured(std::move(profile), key_.sizes);
-  const int64_t iteration_count = ended == nullptr ? 0 : ended->iteration_count;
-  if (ended != nullptr && !ended->is_in_use() && ended != pattern_) library_.remove(*ended);
-  ended = &library_.add(std::move(profile), key_);
-  ended->iteration_count = iteration_count;
-  return ended->variants().front();
+  const bool is_newer = ended != nullptr && !ended->is_in_use();
+  Pattern& added = is_newer ? library_.replace(*ended, std::move(profile), key_)
+                            : library_.add(std::move(profile), key_);
+  if (is_newer && pattern_ == ended) pattern_ = &added;
+  ended = &added;
+  return added.variants().front();
 }
 
 bool PatternTracker::is_plan_wanted(const Pattern& ended) const {

@@ -81,6 +81,8 @@ class PatternTracker {
   // The iteration has ended. What the next one follows is decided.
   void end_iteration(const IterationEnd& end);
 
+  // The iteration that has ended had the ops and the sizes of the one that was followed.
+  bool was_as_expected() const { return was_as_expected_; }
   // Whether somebody wants the next iteration to be recorded, or its ops to be timed.
   bool wants_recording() const { return wants_recording_; }
   bool wants_times() const;
@@ -120,7 +122,7 @@ class PatternTracker {
   void refine(const IterationEnd& end);
   void request(Variant& variant, Profile profile);
   void note_machine_change(const std::string& change);
-  void decide_about_recording(const Pattern* ended, bool has_known_sizes, bool is_recorded);
+  void decide_about_recording(const Pattern* ended, bool is_recorded);
   void note_end(Pattern* ended);
   void choose_next(Pattern* ended);
   void follow_next(Pattern& pattern, std::shared_ptr<Variant> variant);
@@ -135,6 +137,7 @@ class PatternTracker {
   std::shared_ptr<Variant> variant_;     // of it
   std::deque<int64_t> recent_patterns_;  // ids, newest last; 0: none
   bool wants_recording_ = true;
+  bool was_as_expected_ = false;
   int unknown_awaited_ = 0;  // iterations that are recorded because an unknown one may come back
   int64_t last_pattern_ = 0;
   Pattern::Key previous_key_;  // of the iteration before

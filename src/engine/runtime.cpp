@@ -412,12 +412,11 @@ void Runtime::end_iteration() {
   if (is_recording_) end.record = [this] { return recorded_profile(); };
   end.apply_times = [this](Profile& profile) { op_times_->apply_to(profile); };
   end.op_count = detector_->op_count();
-  const bool is_exact = patterns_->is_exact_end();
   patterns_->end_iteration(end);
   log_.set_pattern(patterns_->last_pattern());
   // What is planned needs no period, which would begin with learning once more.
   const bool is_settled = patterns_->has_plan() && !detector_->has_period();
-  if (!is_exact && !is_repeated && !is_settled) detector_->find_period();
+  if (!patterns_->was_as_expected() && !is_repeated && !is_settled) detector_->find_period();
   is_recording_ = patterns_->wants_recording();
   start_iteration(/*is_complete=*/true);
 }
