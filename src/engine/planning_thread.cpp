@@ -45,16 +45,17 @@ bool PlanningThread::is_running_in_background() {
 }
 
 int64_t PlanningThread::request(std::function<Profile()> profile) {
-  Request request = {++last_ticket_, std::move(profile)};
-  if (!is_running_in_background()) {
-    make(request);
-    return last_ticket_;
-  }
+  const Request request = {++last_ticket_, std::move(profile)};
+  const bool waits = is_running_in_background();
   {
     const std::lock_guard lock(mutex_);
-    requests_.push_back(std::move(request));
+    if (is_stopped_) return last_ticket_;
+    if (waits) requests_.push_back(request);
   }
-  is_requested_.notify_one();
+  if (waits)
+    is_requested_.notify_one();
+  else
+    make(request);
   return last_ticket_;
 }
 
