@@ -77,10 +77,10 @@ void PlanningThread::make(const Request& request) {
   const int64_t start_ns = thread_cpu_ns();
   Made made = {request.ticket, schedule_for(request.profile())};
   planning_ns_.fetch_add(thread_cpu_ns() - start_ns, std::memory_order_relaxed);
-  made_count_.fetch_add(1, std::memory_order_relaxed);
   const std::lock_guard lock(mutex_);
   made_.push_back(std::move(made));
   has_made_.store(true, std::memory_order_release);
+  made_count_.fetch_add(1, std::memory_order_release);  // whoever sees the count can take the plan
 }
 
 Result<std::shared_ptr<const Schedule>> PlanningThread::schedule_for(Profile profile) const {
