@@ -292,7 +292,7 @@ void save_trace(Session& session, const std::filesystem::path& path) {
     raise_unless_ok(
         Status(ErrorCode::kInvalidArgument,
                "there is no trace yet: no iteration of the training loop has repeated"));
-  raise_unless_ok(without_gil([&] { return write_trace(*trace, path); }));
+  raise_unless_ok(without_gil([&] { return write_trace(with_repeatable_ids(*trace), path); }));
 }
 
 void save_plan(Session& session, const std::filesystem::path& path) {
@@ -305,7 +305,8 @@ void save_plan(Session& session, const std::filesystem::path& path) {
   if (!plan)
     raise_unless_ok(
         Status(ErrorCode::kInvalidArgument, "there is no plan: all migrations are on demand"));
-  raise_unless_ok(without_gil([&] { return write_plan(*plan, *trace, path); }));
+  raise_unless_ok(
+      without_gil([&] { return write_plan(*plan, with_repeatable_ids(*trace), path); }));
 }
 
 trace::TensorKind kind_of(const std::string& name) {

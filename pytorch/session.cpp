@@ -83,6 +83,7 @@ int64_t list_op_piece_bytes(int64_t device_budget_bytes) {
 Result<std::unique_ptr<Session>> Session::open(SessionOptions options) {
   std::unique_ptr<Session> session(new Session(std::move(options)));
   session->machine_ = std::make_shared<Machine>();
+  if (session->options_.plan_path) session->given_plan_.emplace(*session->options_.plan_path);
   TERAIO_RETURN_IF_ERROR(session->open_device());
   TERAIO_RETURN_IF_ERROR(session->open_tiers());
   session->drive_rate_monitor_.emplace(session->hardware_);
@@ -240,32 +241,20 @@ Result<plan::Plan> Session::plan_within(const trace::Trace& trace,
   return planner::plan(trace, hardware, limits, options);
 }
 
-// Returns the plan of the file, or a new plan if that one exceeds the write budget. An error would
-// lead to on-demand migration, which writes still more.
-Result<plan::Plan> Session::plan_of_file(const trace::Trace& trace,
-                                         const hardware::Hardware& hardware,
-                                         const plan::Limits& limits) const {
-  Result<plan::Plan> plan = plan::read_plan(*options_.plan_path, trace);
-  if (!plan.ok() || !limits.write_budget_bytes) return plan;
-  plan::Limits counting = limits;
-  counting.write_budget_bytes.reset();
-  counting.device_budget_bytes = std::numeric_limits<int64_t>::max() / 2;
-  const Result<simulate::Run> run = simulate::simulate(trace, hardware, counting, *plan);
-  if (!run.ok()) return run.status().with_context(options_.plan_path->string());
-  if (run->ssd_bytes_written <= *limits.write_budget_bytes) return plan;
-  log_warning(fmt::format(
-      "teraio: the plan {} writes {} per iteration, and the write budget allows {}: it is not "
-      "used, and another one is made",
-      options_.plan_path->string(), format_size(run->ssd_bytes_written),
-      format_size(*limits.write_budget_bytes)));
+// An error would lead to on-demand migration, which writes more than any plan.
+Result<plan::Plan> Session::plan_for(const trace::Trace& trace, const hardware::Hardware& hardware,
+                                     const plan::Limits& limits) {
+  if (!given_plan_) return plan_within(trace, hardware, limits);
+  Result<std::optional<plan::Plan>> given = given_plan_->plan_for(trace, hardware, limits);
+  if (!given.ok()) return given.status();
+  if (*given) return std::move(**given);
   return plan_within(trace, hardware, limits);
 }
 
 Result<plan::Plan> Session::make_plan(const engine::Profile& profile) {
   const hardware::Hardware hardware = this->hardware();
   const plan::Limits limits = limits_for(profile, hardware);
-  Result<plan::Plan> plan = options_.plan_path ? plan_of_file(profile.trace, hardware, limits)
-                                               : plan_within(profile.trace, hardware, limits);
+  Result<plan::Plan> plan = plan_for(profile.trace, hardware, limits);
   if (!plan.ok()) return plan;
   const Prediction prediction = predict(profile, hardware, limits, *plan);
   const std::lock_guard lock(mutex_);

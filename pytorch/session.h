@@ -26,6 +26,7 @@
 #include "device_backend.h"
 #include "engine/drive_rate_monitor.h"
 #include "engine/runtime.h"
+#include "given_plan.h"
 #include "hardware/hardware.h"
 #include "op_replay.h"
 #include "planner/planner.h"
@@ -150,8 +151,8 @@ class Session {
   plan::Limits limits_for(const engine::Profile& profile, const hardware::Hardware& hardware) const;
   Result<plan::Plan> plan_within(const trace::Trace& trace, const hardware::Hardware& hardware,
                                  plan::Limits limits) const;
-  Result<plan::Plan> plan_of_file(const trace::Trace& trace, const hardware::Hardware& hardware,
-                                  const plan::Limits& limits) const;
+  Result<plan::Plan> plan_for(const trace::Trace& trace, const hardware::Hardware& hardware,
+                              const plan::Limits& limits);
   static Prediction predict(const engine::Profile& profile, const hardware::Hardware& hardware,
                             const plan::Limits& limits, const plan::Plan& plan);
 
@@ -171,6 +172,7 @@ class Session {
   hardware::Hardware hardware_;
   std::vector<DriveShare> drive_shares_;
   std::optional<engine::DriveRateMonitor> drive_rate_monitor_;
+  std::optional<GivenPlan> given_plan_;  // of the thread that makes plans
   std::shared_ptr<Machine> machine_;
   std::shared_ptr<engine::Runtime> runtime_;  // shares the machine's ownership
   std::shared_ptr<ActiveSession> active_;

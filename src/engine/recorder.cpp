@@ -99,11 +99,15 @@ std::vector<bool> Recorder::append_ops(Profile& profile) const {
   return is_used;
 }
 
-// Equal for equal iterations, in every process: a plan is refused by any other one.
-uint64_t fingerprint(std::span<const OpSignature> signatures) {
-  uint64_t hash = kEmptySignature;
-  for (const OpSignature& signature : signatures) hash = combine_signatures(hash, signature);
-  return hash;
+// Equal for equal iterations, in every process: the ops first, then their sizes (names_same_ops()).
+std::string name_of(std::span<const OpSignature> signatures) {
+  uint64_t ops = kEmptySignature;
+  uint64_t sizes = kEmptySignature;
+  for (const OpSignature& signature : signatures) {
+    ops = combine_signatures(ops, signature.structure);
+    sizes = combine_signatures(sizes, signature.sizes);
+  }
+  return fmt::format("iteration {:016x} {:016x}", ops, sizes);
 }
 
 // As structure_of() does for the op of a running program.
@@ -138,9 +142,15 @@ Profile Recorder::finish(std::span<LiveTensor* const> alive,
   }
   apply_descriptions(profile.trace);
   profile.trace.source = "profiled";
-  profile.trace.name = fmt::format("iteration {:016x}", fingerprint(profile.signatures));
+  profile.trace.name = name_of(profile.signatures);
   add_identities(profile);  // ids differ from process to process, and the name must not
   return profile;
+}
+
+bool names_same_ops(std::string_view a, std::string_view b) {
+  constexpr size_t kOpsLength = std::string_view("iteration 0123456789abcdef ").size();
+  return a.starts_with("iteration ") && a.size() > kOpsLength &&
+         a.substr(0, kOpsLength) == b.substr(0, kOpsLength);
 }
 
 }  // namespace teraio::engine

@@ -17,6 +17,10 @@
 
 namespace teraio::engine {
 
+// Whether two names of recorded traces are those of iterations with the same ops, on whatever
+// sizes.
+bool names_same_ops(std::string_view a, std::string_view b);
+
 // What an op was and did, known once it has ended.
 struct OpRecord {
   std::string_view name;  // its memory outlives the recorder

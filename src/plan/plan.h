@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -75,9 +76,10 @@ std::string describe(const Plan& plan, const trace::Trace& trace, size_t index);
 
 // Read and write plan files, which refer to tensors by their ids in `trace`. A failure names the
 // file, the field and what was expected; read_plan() fails for a plan that was made for a trace of
-// another name. write_plan() replaces the file atomically; it writes teraio-plan/2 when
-// has_replays(plan), else teraio-plan/1.
-Result<Plan> read_plan(const std::filesystem::path& path, const trace::Trace& trace);
+// another name, unless `is_accepted` accepts that name. write_plan() replaces the file atomically;
+// it writes teraio-plan/2 when has_replays(plan), else teraio-plan/1.
+Result<Plan> read_plan(const std::filesystem::path& path, const trace::Trace& trace,
+                       const std::function<bool(const std::string&)>& is_accepted = {});
 Status write_plan(const Plan& plan, const trace::Trace& trace, const std::filesystem::path& path);
 
 }  // namespace teraio::plan

@@ -72,14 +72,17 @@ nlohmann::ordered_json to_json(const Migration& migration, const trace::Trace& t
   return json;
 }
 
-Result<Plan> read_fields(const std::filesystem::path& path, const trace::Trace& trace) {
+using IsAccepted = std::function<bool(const std::string&)>;
+
+Result<Plan> read_fields(const std::filesystem::path& path, const trace::Trace& trace,
+                         const IsAccepted& is_accepted) {
   JsonDocument document(path, {kFormat, kFormatWithReplays});
   const bool with_replays = document.format() == kFormatWithReplays;
   const JsonNode& root = document.root();
   Plan plan;
   const JsonNode name = root["trace"];
   plan.trace = name.text();
-  if (plan.trace != trace.name)
+  if (plan.trace != trace.name && !(is_accepted && is_accepted(plan.trace)))
     name.fail(
         fmt::format("expected a plan for \"{}\", found one for \"{}\"", trace.name, plan.trace));
   const Positions positions = positions_of(trace);
@@ -95,8 +98,9 @@ Result<Plan> read_fields(const std::filesystem::path& path, const trace::Trace& 
 
 }  // namespace
 
-Result<Plan> read_plan(const std::filesystem::path& path, const trace::Trace& trace) {
-  return within_memory(path, [&] { return read_fields(path, trace); });
+Result<Plan> read_plan(const std::filesystem::path& path, const trace::Trace& trace,
+                       const IsAccepted& is_accepted) {
+  return within_memory(path, [&] { return read_fields(path, trace, is_accepted); });
 }
 
 Status write_plan(const Plan& plan, const trace::Trace& trace, const std::filesystem::path& path) {

@@ -1,5 +1,7 @@
 #include "trace/trace.h"
 
+#include <algorithm>
+
 namespace teraio::trace {
 
 std::string_view to_string(TensorKind kind) {
@@ -20,6 +22,15 @@ std::string_view to_string(TensorKind kind) {
       return "other";
   }
   return "other";
+}
+
+Trace with_repeatable_ids(Trace trace) {
+  int64_t last_id = 0;
+  for (const Tensor& tensor : trace.tensors)
+    if (tensor.persistent) last_id = std::max(last_id, tensor.id);
+  for (size_t i = 0; i < trace.tensors.size(); ++i)
+    if (!trace.tensors[i].persistent) trace.tensors[i].id = last_id + 1 + static_cast<int64_t>(i);
+  return trace;
 }
 
 int64_t ideal_ns(const Trace& trace) {

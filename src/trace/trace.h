@@ -64,6 +64,11 @@ struct Trace {
   bool operator==(const Trace&) const = default;
 };
 
+// Returns the trace with other ids for the tensors that are born in the iteration: their positions,
+// behind the ids of the persistent ones. Ids of recorded tensors count births in their process, and
+// those of such tensors differ from iteration to iteration.
+Trace with_repeatable_ids(Trace trace);
+
 // The sum of the durations of all ops: the time of an iteration without stalls.
 int64_t ideal_ns(const Trace& trace);
 

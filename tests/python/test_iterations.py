@@ -1,5 +1,6 @@
 """The iteration is found without the script's help, and the plan follows it."""
 
+import json
 import re
 
 import pytest
@@ -23,9 +24,9 @@ def offload(tmp_path):
     return lambda **options: teraio.offload("3MB", ssd=tmp_path, **options)
 
 
-def train(net, optimizer, steps, after_step=lambda step: None):
+def train(net, optimizer, steps, after_step=lambda step: None, rows=64):
     for step in range(steps):
-        net(torch.ones(64, 256)).square().mean().backward()
+        net(torch.ones(rows, 256)).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
         after_step(step)
@@ -150,6 +151,24 @@ def test_a_saved_plan_runs_again(offload, tmp_path):
     session, again = run(plan=tmp_path / "plan.json")
     assert again.to_dict()["migrations"] == plan.to_dict()["migrations"]
     assert modes(session)[-1] == "planned"
+
+
+def test_a_saved_plan_is_used_for_other_sizes_of_the_same_ops(offload, tmp_path, capfd):
+    def run(rows, **options):
+        with offload(**options) as session:
+            net = model()
+            train(net, torch.optim.AdamW(net.parameters()), 6, rows=rows)
+            return modes(session)[-1], session.plan()
+
+    _, saved = run(64)
+    saved.save(tmp_path / "plan.json")
+    mode, used = run(48, plan=tmp_path / "plan.json")
+    assert mode == "planned"
+    used.save(tmp_path / "used.json")
+    plans = [json.loads((tmp_path / f"{name}.json").read_text()) for name in ("plan", "used")]
+    assert plans[0]["migrations"] == plans[1]["migrations"]
+    said = capfd.readouterr().err
+    assert said.count("plan.json was made for other sizes of the same ops: it is used") == 1
 
 
 def test_a_given_plan_is_used_only_within_the_write_budget(offload, tmp_path, capfd):

@@ -1,0 +1,63 @@
+#include "given_plan.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "base/log.h"
+#include "base/units.h"
+#include "engine/recorder.h"
+#include "simulate/simulator.h"
+
+namespace teraio::pytorch {
+
+Result<std::optional<plan::Plan>> GivenPlan::plan_for(const trace::Trace& trace,
+                                                      const hardware::Hardware& hardware,
+                                                      const plan::Limits& limits) {
+  Result<plan::Plan> plan = plan::read_plan(
+      path_, trace::with_repeatable_ids(trace),
+      [&](const std::string& name) { return engine::names_same_ops(name, trace.name); });
+  if (!plan.ok() && is_used_) return std::optional<plan::Plan>();
+  if (!plan.ok()) return plan.status();
+  is_used_ = true;
+  if (plan->trace != trace.name) return for_other_sizes(std::move(*plan), trace, hardware, limits);
+  if (!limits.write_budget_bytes) return std::optional(std::move(*plan));
+  return within_write_budget(std::move(*plan), trace, hardware, limits);
+}
+
+Result<std::optional<plan::Plan>> GivenPlan::for_other_sizes(plan::Plan plan,
+                                                             const trace::Trace& trace,
+                                                             const hardware::Hardware& hardware,
+                                                             const plan::Limits& limits) {
+  plan.trace = trace.name;
+  const Result<simulate::Run> run = simulate::simulate(trace, hardware, limits, plan);
+  if (!is_told_)
+    log_warning(fmt::format(
+        "teraio: the plan {} was made for other sizes of the same ops: {}", path_.string(),
+        run.ok() ? "it is used for these, too"
+                 : "it does not fit these, and another one is made: " + run.status().message()));
+  is_told_ = true;
+  if (!run.ok()) return std::optional<plan::Plan>();
+  return std::optional(std::move(plan));
+}
+
+// A plan without a write budget is executed as it is, whatever the simulator says of it.
+Result<std::optional<plan::Plan>> GivenPlan::within_write_budget(plan::Plan plan,
+                                                                 const trace::Trace& trace,
+                                                                 const hardware::Hardware& hardware,
+                                                                 const plan::Limits& limits) const {
+  plan::Limits counting = limits;
+  counting.write_budget_bytes.reset();
+  counting.device_budget_bytes = std::numeric_limits<int64_t>::max() / 2;
+  const Result<simulate::Run> run = simulate::simulate(trace, hardware, counting, plan);
+  if (!run.ok()) return run.status().with_context(path_.string());
+  if (run->ssd_bytes_written <= *limits.write_budget_bytes) return std::optional(std::move(plan));
+  log_warning(fmt::format(
+      "teraio: the plan {} writes {} per iteration, and the write budget allows {}: it is not "
+      "used, and another one is made",
+      path_.string(), format_size(run->ssd_bytes_written),
+      format_size(*limits.write_budget_bytes)));
+  return std::optional<plan::Plan>();
+}
+
+}  // namespace teraio::pytorch
