@@ -1,4 +1,5 @@
-// `teraio explain`: shows where the time of a plan goes, and what would reduce it.
+// `teraio explain`: shows where the time of a plan goes, and what would reduce it; or which steps
+// of a run followed plans, and why the others did not.
 #include <fmt/format.h>
 
 #include <memory>
@@ -16,6 +17,7 @@
 #include "inputs.h"
 #include "planner/planner.h"
 #include "progress.h"
+#include "run_explanation.h"
 #include "simulate/simulator.h"
 #include "table.h"
 
@@ -31,12 +33,25 @@ class ExplainCommand {
  public:
   explicit ExplainCommand(CLI::App& command) : inputs_(command), effort_(command) {
     inputs_.add_write_budget(command);
-    command.add_option("--plan", plan_, "The plan to explain")->required();
+    CLI::Option* const plan =
+        command.add_option("--plan", plan_, "The plan to explain")->required();
+    command
+        .add_option("--run", run_directory_,
+                    "Instead of a plan: a run's --report directory; shows which steps followed "
+                    "plans, and what made the others differ")
+        ->excludes(plan)
+        ->trigger_on_parse()
+        ->each([this, plan](const std::string&) {
+          plan->required(false);
+          inputs_.allow_none();
+        });
     command.add_flag("--write-curve", write_curve_,
                      "Also show the step time for several write budgets");
   }
 
   void run() const {
+    if (!run_directory_.empty())
+      return fmt::print("{}", value_or_fail(explain_run(run_directory_)));
     const Inputs given = inputs_.read();
     const Result<plan::Plan> plan = plan::read_plan(plan_, given.trace);
     if (!plan.ok()) fail(plan.status());
@@ -171,6 +186,7 @@ class ExplainCommand {
   InputOptions inputs_;
   EffortOptions effort_;
   std::string plan_;
+  std::string run_directory_;
   bool write_curve_ = false;
 };
 

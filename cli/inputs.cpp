@@ -53,16 +53,18 @@ std::vector<double> listed_shares(std::string_view text) {
 }  // namespace
 
 InputOptions::InputOptions(CLI::App& command, Traces traces) {
-  CLI::Option* const trace = command.add_option("--trace", traces_)->required();
+  trace_option_ = command.add_option("--trace", traces_)->required();
   if (traces == Traces::kOne) {
-    trace->description("Trace of one iteration (.json or .json.gz)")->expected(1);
+    trace_option_->description("Trace of one iteration (.json or .json.gz)")->expected(1);
   } else {
-    trace->description(
+    trace_option_->description(
         "Trace of one iteration (.json or .json.gz); one per pattern where steps differ");
     command.add_option("--shares", shares_,
                        "Shares of the steps, one per trace, such as 80,20: shows the mean step");
   }
-  command.add_option("--hardware", hardware_, "Hardware file of the machine (.json)")->required();
+  hardware_option_ =
+      command.add_option("--hardware", hardware_, "Hardware file of the machine (.json)")
+          ->required();
   command.add_option("--device-budget", device_budget_,
                      "Device memory to use, such as 40GB or 50% (default: all)");
   command.add_option("--host-limit", host_limit_,
@@ -73,6 +75,11 @@ void InputOptions::add_write_budget(CLI::App& command) {
   command.add_option("--write-budget", write_budget_,
                      "Bytes that an iteration may write to the drives, such as 200GB (default: "
                      "no limit)");
+}
+
+void InputOptions::allow_none() {
+  trace_option_->required(false);
+  hardware_option_->required(false);
 }
 
 Inputs InputOptions::read() const { return std::move(read_patterns().front()); }

@@ -35,6 +35,8 @@ class InputOptions {
   explicit InputOptions(CLI::App& command, Traces traces = Traces::kOne);
   // Adds --write-budget as well.
   void add_write_budget(CLI::App& command);
+  // Lets the command run without --trace and --hardware; read() is not called then.
+  void allow_none();
 
   // Reads and checks the files and sizes that the options name. Calls fail() when one is invalid.
   Inputs read() const;
@@ -46,6 +48,8 @@ class InputOptions {
   analysis::MachineConfig read_machine() const;
   std::vector<double> read_shares() const;
 
+  CLI::Option* trace_option_ = nullptr;
+  CLI::Option* hardware_option_ = nullptr;
   std::vector<std::string> traces_;
   std::string shares_;
   std::string hardware_;

@@ -19,6 +19,7 @@
 #include "ddp_bindings.h"
 #include "device_backend.h"
 #include "dry_bindings.h"
+#include "engine/difference_log.h"
 #include "engine/pattern_tracker.h"
 #include "forked_child.h"
 #include "interrupts.h"
@@ -182,6 +183,9 @@ py::dict to_dict(const storage::DriveCounters& drive) {
                   "unanswered_count"_a = drive.unanswered_count, "slowdown"_a = drive.slowdown);
 }
 
+// Adds `entries` to `target`.
+void update(py::dict& target, const py::dict& entries) { target.attr("update")(entries); }
+
 const char* mode_name(engine::IterationRecord::Mode mode) {
   switch (mode) {
     case engine::IterationRecord::Mode::kOnDemand:
@@ -214,6 +218,30 @@ py::dict to_dict(const engine::PatternSummary& pattern) {
                   "size_bytes"_a = pattern.size_bytes);
 }
 
+const char* kind_name(engine::Difference::Kind kind) {
+  switch (kind) {
+    case engine::Difference::Kind::kOps:
+      return "ops";
+    case engine::Difference::Kind::kSizes:
+      return "sizes";
+    case engine::Difference::Kind::kEnd:
+      return "end";
+  }
+  return "unknown";
+}
+
+py::dict to_dict(const engine::Difference& difference) {
+  py::dict d("kind"_a = kind_name(difference.kind), "pattern"_a = difference.pattern,
+             "position"_a = difference.position, "op"_a = difference.op,
+             "expected_op"_a = difference.expected_op, "parameter"_a = difference.parameter,
+             "location"_a = difference.location, "iterations"_a = difference.iteration_count);
+  if (difference.kind == engine::Difference::Kind::kSizes)
+    update(d, py::dict("expected_bytes"_a = difference.expected_bytes,
+                       "smallest_bytes"_a = difference.smallest_bytes,
+                       "largest_bytes"_a = difference.largest_bytes));
+  return d;
+}
+
 py::dict to_dict(const engine::PlanningCounters& c) {
   return py::dict("ops"_a = c.ops, "planned_ops"_a = c.planned_ops, "plans_made"_a = c.plans_made,
                   "planning_ns"_a = c.planning_ns);
@@ -233,9 +261,6 @@ py::list to_dicts(const Values& values) {
   for (const auto& value : values) list.append(to_dict(value));
   return list;
 }
-
-// Adds `entries` to `target`.
-void update(py::dict& target, const py::dict& entries) { target.attr("update")(entries); }
 
 // Returns the counters of a tier under names that begin with `tier`, and those of its drives if it
 // has any.
@@ -422,6 +447,10 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
       .def("patterns",
            [](Session& session) {
              return to_dicts(without_gil([&] { return session.runtime().patterns(); }));
+           })
+      .def("differences",
+           [](Session& session) {
+             return to_dicts(without_gil([&] { return session.runtime().differences(); }));
            })
       .def("memory_timeline", &memory_timeline)
       .def("budget_bytes", [](Session& session) { return session.options().device_budget_bytes; })

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "active_session.h"
@@ -18,6 +19,7 @@
 #include "list_op_pieces.h"
 #include "op_capture.h"
 #include "op_info.h"
+#include "script_location.h"
 #include "storage_swap.h"
 #include "storage_walk.h"
 #include "tensor_handle.h"
@@ -173,6 +175,9 @@ class OutermostOp {
     if (info_.keeps_arguments) pin_all_permanently(*session_.runtime, thread_.frame.uses, info_);
     const Status status = session_.runtime->begin_op(thread_.frame, signature_);
     if (!status.ok()) throw_status(status, info_.name);
+    if (const size_t difference = thread_.frame.new_difference; difference != 0)
+      session_.runtime->set_place_of_difference(difference, std::string(info_.name),
+                                                script_location());
     if (is_elsewhere_) session_.backend->order_this_thread();
     if (!thread_.frame.is_recipe_wanted || is_elsewhere_) return;
     thread_.capture = std::make_unique<OpCapture>(thread_.frame, op, info_, stack, session_.is_dry);

@@ -84,6 +84,7 @@ class RunReporter:
         first_step = self._steps - len(iterations)
         prediction = self._session.prediction() or {}
         return {
+            "format": "teraio-run/1",
             "share": self._session.share(),
             "device_budget_bytes": counters["device_budget_bytes"],
             "device_peak_bytes": self._peak_bytes,
@@ -104,6 +105,7 @@ class RunReporter:
                 for time_ns, size_bytes in self._session.memory_timeline()
             ],
             "patterns": self._session.patterns(),
+            "differences": self._session.differences(),
             "counters": counters,
         }
 

@@ -296,6 +296,26 @@ class Session:
         """
         return self._core.patterns()
 
+    def differences(self):
+        """Returns a list with one dict per way in which iterations differed from what was expected.
+
+        The expected iteration is that of the pattern that was followed (`patterns()`). Of each
+        iteration, the first op that differs and the first one with other sizes count. At most 100
+        ways are kept.
+
+        - `kind`: "ops" if the program ran another op, "sizes" if it ran the op on tensors of other
+          sizes, or "end" if the iteration ended before the pattern does.
+        - `op`: the op that the program ran. `expected_op`: that of the pattern, if it has more.
+        - `location`: the line of the program and its function, if the op ran on a thread of Python.
+        - `parameter`: the name of the parameter that the pattern has used last by then, or "".
+        - `pattern`, `position`: the `id` of the pattern, and the number of the op in it.
+        - `iterations`: how many iterations differed in this way.
+        - `expected_bytes`, `smallest_bytes`, `largest_bytes`: for "sizes", the bytes of the op's
+          inputs, without tensors of 64 KiB and more that outlive iterations, such as parameters:
+          those in the first iteration of the pattern, and the extremes of the others.
+        """
+        return self._core.differences()
+
     def memory_timeline(self):
         """Returns a list of pairs (time_ns, device_bytes) of the last complete iteration.
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/resized_profile.h"
+
 namespace teraio::engine {
 namespace {
 
@@ -42,7 +44,11 @@ PatternTracker::PatternTracker(Engine& engine, PatternTrackerOptions options)
 trace::OpIndex PatternTracker::advance(const OpSignature& signature, std::span<const Use> inputs) {
   if (planning_.has_made()) take_made_plans();
   const uint64_t structure = structure_of(signature, inputs);
-  if (!follower_.expects(structure)) switch_pattern(structure);
+  new_difference_ = 0;
+  if (!follower_.expects(structure)) {
+    note_other_op(structure);
+    switch_pattern(structure);
+  }
   const trace::OpIndex place = follower_.advance(structure);
   prefix_hash_ = OpSequence::add_op(prefix_hash_, structure);
   key_.ops = add_to_signature(key_.ops, signature.structure);
@@ -52,7 +58,7 @@ trace::OpIndex PatternTracker::advance(const OpSignature& signature, std::span<c
   if (place <= last_place_) engine_.go_back(place);
   last_place_ = place;
   if (variant_->profile().signatures[static_cast<size_t>(place)].sizes != signature.sizes)
-    fit_sizes({place, signature.sizes, inputs.size(), moving_bytes(inputs)});
+    fit_sizes({place, signature.sizes, inputs.size(), moving_bytes(inputs)}, structure);
   ++placed_op_count_;
   planned_op_count_ += variant_->is_planned();
   return place;
@@ -66,6 +72,7 @@ void PatternTracker::start_iteration() {
   last_place_ = kLost;
   planned_op_count_ = 0;
   placed_op_count_ = 0;
+  is_first_other_op_ = true;
   is_first_difference_ = true;
   switches_left_ = kSwitchesPerIteration;
 }
@@ -115,8 +122,9 @@ void PatternTracker::switch_pattern(uint64_t structure) {
   last_place_ = op_count_ - 1;
 }
 
-void PatternTracker::fit_sizes(const SizesAtOp& at) {
+void PatternTracker::fit_sizes(const SizesAtOp& at, uint64_t structure) {
   const bool is_first = std::exchange(is_first_difference_, false);
+  if (is_first) note_other_sizes(at, structure);
   if (!is_first && (switches_left_ == 0 || Pattern::has_room(*variant_, at))) return;
   if (options_.make_plan && is_first && pattern_->is_planned())
     if (auto profile = pattern_->profile_to_plan(at))
@@ -127,6 +135,39 @@ void PatternTracker::fit_sizes(const SizesAtOp& at) {
   follow(*pattern_, best, at.op, Engine::Known::kAllTensors);
 }
 
+void PatternTracker::note_other_op(uint64_t structure) {
+  if (!follower_.is_following() || !std::exchange(is_first_other_op_, false)) return;
+  Difference difference;
+  difference.kind = Difference::Kind::kOps;
+  difference.pattern = pattern_->id;
+  difference.position = follower_.next();
+  difference.structure = structure;
+  new_difference_ = differences_.note(difference, variant_->profile());
+}
+
+void PatternTracker::note_early_end() {
+  if (!follower_.is_following() || !is_first_other_op_ || follower_.next() == 0 ||
+      follower_.next() == pattern_->op_count())
+    return;
+  Difference difference;
+  difference.kind = Difference::Kind::kEnd;
+  difference.pattern = pattern_->id;
+  difference.position = follower_.next();
+  differences_.note(difference, variant_->profile());
+}
+
+void PatternTracker::note_other_sizes(const SizesAtOp& at, uint64_t structure) {
+  Difference difference;
+  difference.kind = Difference::Kind::kSizes;
+  difference.pattern = pattern_->id;
+  difference.position = at.op;
+  difference.structure = structure;
+  const Profile& first = pattern_->variants().front()->profile();
+  const int64_t expected_bytes = bytes_at(first, at.op, at.input_count);
+  const size_t entry = differences_.note_sizes(difference, first, expected_bytes, at.bytes);
+  if (entry != 0) new_difference_ = entry;
+}
+
 bool PatternTracker::wants_times() const {
   return wants_recording_ ||
          (is_planned() && variant_->iterations_on_plan < kIterationsBeforeRefining);
@@ -134,6 +175,7 @@ bool PatternTracker::wants_times() const {
 
 void PatternTracker::end_iteration(const IterationEnd& end) {
   take_made_plans();
+  note_early_end();
   Pattern* ended = library_.find(key_.ops);
   was_as_expected_ = follower_.is_exact_end() && ended == pattern_ && variant_->is_measured &&
                      variant_->sizes == key_.sizes;

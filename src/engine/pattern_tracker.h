@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "engine/difference_log.h"
 #include "engine/engine.h"
 #include "engine/follower.h"
 #include "engine/pattern_library.h"
@@ -67,6 +68,7 @@ class PatternTracker {
   PatternTracker(Engine& engine, PatternTrackerOptions options);
 
   // An op begins. Returns its position in the schedule that the engine follows, or kLost.
+  // new_difference() is set if the op differs from the pattern's in a way that is new.
   trace::OpIndex advance(const OpSignature& signature, std::span<const Use> inputs);
 
   void start_iteration();
@@ -99,6 +101,13 @@ class PatternTracker {
   // Of the plan that holds: ok, or why there is none.
   Status planning_status() const;
   int64_t deviation_count() const { return follower_.deviation_count(); }
+  // How iterations have differed from the patterns that were followed.
+  const DifferenceLog& differences() const { return differences_; }
+  // The entry that the op which has begun last has added; 0: none.
+  size_t new_difference() const { return new_difference_; }
+  void set_place_of_difference(size_t entry, std::string op, std::string location) {
+    differences_.set_place(entry, std::move(op), std::move(location));
+  }
   int64_t plan_count() const { return planning_.made_count(); }
   int64_t planning_ns() const { return planning_.planning_ns(); }
   std::vector<PatternSummary> patterns() const;
@@ -114,7 +123,10 @@ class PatternTracker {
               Engine::Known known);
   void lay_out_if_alone();
   void switch_pattern(uint64_t structure);
-  void fit_sizes(const SizesAtOp& at);
+  void note_other_op(uint64_t structure);
+  void note_early_end();
+  void note_other_sizes(const SizesAtOp& at, uint64_t structure);
+  void fit_sizes(const SizesAtOp& at, uint64_t structure);
   Pattern* learn(Pattern* ended, const IterationEnd& end);
   std::shared_ptr<Variant> record(Pattern*& ended, const IterationEnd& end);
   bool is_plan_wanted(const Pattern& ended) const;
@@ -141,6 +153,7 @@ class PatternTracker {
   int unknown_awaited_ = 0;  // iterations that are recorded because an unknown one may come back
   int64_t last_pattern_ = 0;
   Pattern::Key previous_key_;  // of the iteration before
+  DifferenceLog differences_;
 
   // Of this iteration so far.
   uint64_t prefix_hash_ = kEmptySignature;
@@ -149,8 +162,10 @@ class PatternTracker {
   trace::OpIndex last_place_ = kLost;
   int64_t planned_op_count_ = 0;
   int64_t placed_op_count_ = 0;
+  bool is_first_other_op_ = true;
   bool is_first_difference_ = true;  // of sizes
-  int switches_left_ = 0;            // to other sizes
+  size_t new_difference_ = 0;
+  int switches_left_ = 0;  // to other sizes
 };
 
 }  // namespace teraio::engine

@@ -170,6 +170,7 @@ Status Runtime::begin_op(OpFrame& frame, const OpSignature& signature) {
     if (use.is_parameter) use.tensor->is_parameter = true;
   if (detector_->begins_new_update(frame.uses)) end_segment();
   frame.position = patterns_->advance(signature, frame.uses);
+  frame.new_difference = patterns_->new_difference();
   const Status status =
       complete(lock, [&] { return engine_->begin_op(frame.position, frame.uses); });
   frame.is_begun = status.ok();
@@ -343,6 +344,11 @@ std::vector<LiveTensor*> Runtime::births() {
   return {mine.begin(), mine.end()};
 }
 
+void Runtime::set_place_of_difference(size_t new_difference, std::string op, std::string location) {
+  const std::lock_guard lock(mutex_);
+  patterns_->set_place_of_difference(new_difference, std::move(op), std::move(location));
+}
+
 void Runtime::ban_replays(const OpFrame& frame, std::string_view name) {
   spdlog::warn("teraio: op {} gave other bytes when it ran again: its results are not discarded",
                name);
@@ -488,6 +494,11 @@ std::optional<plan::Plan> Runtime::current_plan() const {
 std::vector<PatternSummary> Runtime::patterns() const {
   const std::lock_guard lock(mutex_);
   return patterns_->patterns();
+}
+
+std::vector<Difference> Runtime::differences() const {
+  const std::lock_guard lock(mutex_);
+  return patterns_->differences().differences();
 }
 
 PlanningCounters Runtime::planning_counters() const {

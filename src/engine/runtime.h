@@ -61,6 +61,7 @@ class Engine;
 class IterationDetector;
 class OpTimeHistory;
 class PatternTracker;
+struct Difference;
 struct PatternSummary;
 class Recorder;
 class StreamUses;
@@ -126,6 +127,8 @@ class Runtime {
   std::vector<std::byte*> addresses(std::span<LiveTensor* const> tensors) const;
   // The tensors that this thread has made since its last op ended, and that are alive.
   std::vector<LiveTensor*> births();
+  // The program's place at the op that has begun with OpFrame::new_difference, for people.
+  void set_place_of_difference(size_t new_difference, std::string op, std::string location);
   // A replay of the op that runs gave other bytes than the op: it is not replayed any more.
   void ban_replays(const OpFrame& frame, std::string_view name);
   // No tensor leaves or returns during the call, which must not call into the runtime.
@@ -176,6 +179,8 @@ class Runtime {
   int64_t deviation_count() const;
   // The patterns of the program's iterations that are kept, in the order in which they came.
   std::vector<PatternSummary> patterns() const;
+  // How iterations have differed from them, in the order in which that was seen.
+  std::vector<Difference> differences() const;
   PlanningCounters planning_counters() const;
   // Resident bytes that can never leave: small, foreign, pinned, not used yet, or outside.
   int64_t unmovable_bytes() const;

@@ -46,6 +46,9 @@ struct OpFrame {
   size_t input_count = 0;
   trace::OpIndex position = kLost;
   bool is_begun = false;
+  // Set when the op begins: it differs from the plan in a way that is new, and the caller is asked
+  // to say where the program is (Runtime::set_place_of_difference()); 0: it does not.
+  size_t new_difference = 0;
   // Set when the op begins: its results may be discarded (is_replay_planned), or a profile asks
   // whether they could be. Unless the op cannot be run again, the caller then sets the op, those of
   // its inputs whose bytes a replay reads, and the tensors that it has made, in the order in which

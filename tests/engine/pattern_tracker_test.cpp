@@ -181,6 +181,61 @@ TEST_F(VaryingProgram, ThePlanOfAStepUnderWayHoldsAsSoonAsItIsMade) {
   EXPECT_EQ(planned_share(), 1.0);
 }
 
+TEST_F(VaryingProgram, DifferencesTellTheFirstOpThatIsAnotherOne) {
+  open(14);
+  for (int i = 0; i < 5; ++i) step();
+  for (int i = 0; i < 2; ++i) {
+    op(77, 0, {weights_[2]}, {}, 0);
+    op(78, 0, {weights_[2]}, {}, 0);
+    step();
+  }
+  const std::vector<Difference> differences = runtime().differences();
+  ASSERT_EQ(differences.size(), 1u) << "what follows from the first one does not count";
+  EXPECT_EQ(differences[0].kind, Difference::Kind::kOps);
+  EXPECT_EQ(differences[0].iteration_count, 2);
+  EXPECT_EQ(differences[0].position, 0);
+  EXPECT_EQ(differences[0].pattern, runtime().patterns().front().id);
+  EXPECT_EQ(differences[0].expected_op, "op");
+}
+
+TEST_F(VaryingProgram, DifferencesTellTheExtremesOfSizes) {
+  open(30);
+  for (const int64_t length : {2, 2, 2, 2, 1, 3, 2}) step(length);
+  const std::vector<Difference> differences = runtime().differences();
+  ASSERT_EQ(differences.size(), 1u);
+  EXPECT_EQ(differences[0].kind, Difference::Kind::kSizes);
+  EXPECT_EQ(differences[0].iteration_count, 2);
+}
+
+TEST_F(VaryingProgram, DifferencesTellAnEarlyEnd) {
+  open(14);
+  for (int i = 0; i < 5; ++i) step();
+  pass(10, 1);
+  runtime().end_step();
+  const std::vector<Difference> differences = runtime().differences();
+  ASSERT_EQ(differences.size(), 1u);
+  EXPECT_EQ(differences[0].kind, Difference::Kind::kEnd);
+  EXPECT_EQ(differences[0].position, 2 * kLayers);
+}
+
+TEST_F(VaryingProgram, TheProgramIsAskedForItsPlaceOnce) {
+  open(14);
+  for (int i = 0; i < 5; ++i) step();
+  int asked_count = 0;
+  for (int i = 0; i < 3; ++i) {
+    OpFrame frame = RuntimeSession::frame({weights_[2]});
+    ASSERT_TRUE(runtime().begin_op(frame, {123, 0}).ok());
+    if (frame.new_difference != 0)
+      runtime().set_place_of_difference(frame.new_difference, "aten::mm", "train.py:3 in step");
+    asked_count += frame.new_difference != 0;
+    runtime().end_op(frame, "aten::mm", {123, 0}, /*is_complete=*/true);
+    step();
+  }
+  EXPECT_EQ(asked_count, 1);
+  EXPECT_EQ(runtime().differences().front().op, "aten::mm");
+  EXPECT_EQ(runtime().differences().front().location, "train.py:3 in step");
+}
+
 TEST_F(VaryingProgram, CountersTellWhichOpsFollowedAPlan) {
   open(14);
   for (int i = 0; i < 6; ++i) step();

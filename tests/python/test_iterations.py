@@ -171,6 +171,44 @@ def test_a_saved_plan_is_used_for_other_sizes_of_the_same_ops(offload, tmp_path,
     assert said.count("plan.json was made for other sizes of the same ops: it is used") == 1
 
 
+def train_with_differences(net):
+    """Six equal steps, six of other sizes, of which the last one has an op more."""
+    optimizer = torch.optim.AdamW(net.parameters())
+    for step in range(12):
+        rows = 64 if step < 6 else 40 + step
+        loss = net(torch.ones(rows, 256)).square().mean()
+        if step == 11:
+            loss = loss.sigmoid()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+SIGMOID_LINE = train_with_differences.__code__.co_firstlineno + 7
+
+
+def test_differences_name_the_op_and_its_line(offload, teraio, tmp_path):
+    with offload(report=tmp_path) as session:
+        train_with_differences(model())
+    sizes, ops = session.differences()
+    assert (sizes["kind"], sizes["op"], sizes["iterations"]) == ("sizes", "aten::linear", 6)
+    assert (sizes["smallest_bytes"], sizes["largest_bytes"]) == (47 * 1024, 52 * 1024)
+    assert (ops["kind"], ops["op"], ops["iterations"]) == ("ops", "aten::sigmoid", 1)
+    where = f"test_iterations.py:{SIGMOID_LINE} in train_with_differences"
+    assert ops["location"].endswith(where)
+    said = teraio("explain", "--run", tmp_path)
+    assert re.search(r"^- In 6 steps, .* had inputs of 48.1 kB to 53.2 kB instead", said, re.M)
+    assert re.search(r"^- In 1 step, aten::sigmoid came instead of aten::[a-z_]+: op", said, re.M)
+    assert f"{where}, after a use of" in said
+
+
+def test_a_run_that_cannot_be_explained(teraio, tmp_path):
+    assert f"{tmp_path / 'run.json'}: " in teraio("explain", "--run", tmp_path, fails=True)
+    (tmp_path / "run.json").write_text('{"format": "teraio-run/1", "counters": {"ops": -1}}')
+    said = teraio("explain", "--run", tmp_path, fails=True)
+    assert "run.json: counters.ops: expected" in said
+
+
 def test_a_given_plan_is_used_only_within_the_write_budget(offload, tmp_path, capfd):
     def run(**options):
         with offload(**options) as session:

@@ -17,9 +17,9 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from teraio import core
-from teraio.dry_run.source_location import script_location
 from teraio.dry_run.value_policy import unknown_data_message, unknown_shape_message
 from teraio.errors import Error
+from teraio.source_location import script_location
 
 aten = torch.ops.aten
 _NO_DEVICE = (

@@ -8,8 +8,8 @@ unless --assume gives the value.
 import numpy as np
 import torch
 
-from teraio.dry_run.source_location import calling_location, script_location
 from teraio.errors import Error
+from teraio.source_location import calling_location, script_location
 
 # Values for files of torch that must not get 1. A gradient scaler skips the optimizer's step if it
 # reads that a gradient has overflowed.

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 _TORCH = str(Path(torch.__file__).parent) + "/"
-_TERAIO = str(Path(__file__).parents[1]) + "/"
+_TERAIO = str(Path(__file__).parent) + "/"
 # The files of torch between a tensor's method and the operator that it calls.
 _METHODS = tuple(
     _TORCH + name
@@ -21,11 +21,12 @@ _METHODS = tuple(
 
 
 class SourceLocation:
-    """A line of a file. `is_in_torch` tells whether the file belongs to torch."""
+    """A line of a file, in a function. `is_in_torch` tells whether the file belongs to torch."""
 
-    def __init__(self, path, line):
+    def __init__(self, path, line, function=""):
         self.path = path
         self.line = line
+        self.function = function
         self.is_in_torch = path.startswith(_TORCH)
 
     def __str__(self):
@@ -52,11 +53,26 @@ def script_location():
     return _first_frame(lambda path: path.startswith(_TORCH))
 
 
+def described_script_location():
+    """Returns script_location() as text, with the function: "train.py:31 in Net.forward".
+
+    The path is relative to the current directory if the file is below it. The text is empty where
+    no such line is executed.
+    """
+    location = script_location()
+    if location.line == 0:
+        return ""
+    path = Path(location.path)
+    if path.is_relative_to(Path.cwd()):
+        path = path.relative_to(Path.cwd())
+    return f"{path}:{location.line} in {location.function}"
+
+
 def _first_frame(is_skipped):
-    frame = sys._getframe(2)
+    frame = sys._getframe(1)
     while frame is not None:
         path = frame.f_code.co_filename
         if not path.startswith(("<", _TERAIO)) and not is_skipped(path):
-            return SourceLocation(path, frame.f_lineno)
+            return SourceLocation(path, frame.f_lineno, frame.f_code.co_qualname)
         frame = frame.f_back
     return SourceLocation("?", 0)
