@@ -53,6 +53,17 @@ void StorageWalk::visit_inner_tensors(const at::Tensor& tensor, bool is_write) {
     if (c10::StorageImpl* storage = storage_of(part)) visit_storage(*storage, is_write);
 }
 
+void StorageWalk::add_to_signature(const c10::TensorImpl& impl) {
+  uint64_t type = static_cast<uint64_t>(c10::typeMetaToScalarType(impl.dtype()));
+  if (!impl.has_symbolic_sizes_strides() && !impl.is_nested()) {
+    const c10::IntArrayRef sizes = impl.sizes();
+    type |= static_cast<uint64_t>(sizes.size()) << 32;
+    for (const int64_t size : sizes)
+      sizes_ = engine::add_to_signature(sizes_, static_cast<uint64_t>(size));
+  }
+  structure_ = engine::add_to_signature(structure_, type);
+}
+
 void StorageWalk::visit_tensor(const at::Tensor& tensor, bool is_write) {
   if (!tensor.defined()) return;
   c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
@@ -61,14 +72,7 @@ void StorageWalk::visit_tensor(const at::Tensor& tensor, bool is_write) {
   c10::StorageImpl* storage = impl.unsafe_storage().unsafeGetStorageImpl();
   if (storage == nullptr || is_opaque(impl, *storage)) return visit_inner_tensors(tensor, is_write);
   if (impl.is_quantized()) visit_inner_tensors(tensor, is_write);
-  uint64_t type = static_cast<uint64_t>(tensor.scalar_type());
-  if (!impl.has_symbolic_sizes_strides() && !impl.is_nested()) {
-    const c10::IntArrayRef sizes = impl.sizes();
-    type |= static_cast<uint64_t>(sizes.size()) << 32;
-    for (const int64_t size : sizes)
-      sizes_ = engine::add_to_signature(sizes_, static_cast<uint64_t>(size));
-  }
-  structure_ = engine::add_to_signature(structure_, type);
+  if (side_ == OpSide::kArguments) add_to_signature(impl);
   engine::Use* use = visit_storage(*storage, is_write);
   if (use != nullptr && impl.requires_grad() && tensor.is_leaf()) use->is_parameter = true;
 }

@@ -36,14 +36,13 @@ class StorageWalk {
   // lists included. `is_write`: the op changes the bytes. Raises when a storage is to be adopted
   // and the budget has no room for it, and when the Python code of a wrapper raises.
   void visit(const c10::IValue& value, bool is_write);
-  // Returns the signature of what has been visited. It is the same in every process.
-  engine::OpSignature signature() const {
-    return {engine::combine_signatures(engine::kEmptySignature, structure_),
-            engine::combine_signatures(engine::kEmptySignature, sizes_)};
-  }
+  // Returns the signature of the arguments that have been visited (OpSide::kArguments). It is the
+  // same in every process.
+  engine::OpSignature signature() const { return {structure_, sizes_}; }
 
  private:
   void visit_tensor(const at::Tensor& tensor, bool is_write);
+  void add_to_signature(const c10::TensorImpl& impl);
   void visit_inner_tensors(const at::Tensor& tensor, bool is_write);
   bool is_opaque(const c10::TensorImpl& impl, c10::StorageImpl& storage) const;
   // Returns null when the session's runtime does not manage the storage. The pointer is valid until
@@ -54,7 +53,7 @@ class StorageWalk {
   ActiveSession& session_;
   engine::OpFrame& frame_;
   uint64_t structure_;
-  uint64_t sizes_ = 0;
+  uint64_t sizes_ = engine::kEmptySignature;
   OpSide side_;
 };
 

@@ -13,11 +13,11 @@ constexpr size_t kLongestPeriod = 8;  // segments
 }  // namespace
 
 // Changes of a parameter without a use between them belong to one update.
-bool IterationDetector::begins_new_update(std::span<const Use> uses) {
-  if (expects_steps_) return false;
+bool IterationDetector::note_update(std::span<const Use> uses) {
   bool is_new = false;
   for (const Use& use : uses) {
     LiveTensor& tensor = *use.tensor;
+    tensor.is_parameter |= use.is_parameter;
     if (!tensor.is_parameter) continue;
     if (!use.is_write) {
       tensor.is_used_since_update = true;
@@ -35,6 +35,7 @@ bool IterationDetector::begins_new_update(std::span<const Use> uses) {
 bool IterationDetector::end_segment() {
   if (op_count_ == 0) return false;
   segment_hashes_.push_back(std::exchange(segment_hash_, kEmptySignature));
+  iteration_hash_ = combine_signatures(iteration_hash_, segment_hashes_.back());
   if (segment_hashes_.size() > 2 * kLongestPeriod) segment_hashes_.erase(segment_hashes_.begin());
   return ++segment_in_iteration_ >= segments_per_iteration_;
 }
@@ -51,8 +52,8 @@ void IterationDetector::find_period() {
 }
 
 void IterationDetector::start_iteration(bool is_complete) {
-  if (is_complete) previous_sequence_hash_ = sequence_hash_;
-  sequence_hash_ = kEmptySignature;
+  if (is_complete) previous_iteration_hash_ = iteration_hash_;
+  iteration_hash_ = kEmptySignature;
   segment_hash_ = kEmptySignature;
   segment_in_iteration_ = 0;
   op_count_ = 0;

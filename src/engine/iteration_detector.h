@@ -26,20 +26,20 @@ class IterationDetector {
   void expect_steps() { expects_steps_ = true; }
 
   // Before an op. True when a segment ends before it: the op begins the update of another step.
-  bool begins_new_update(std::span<const Use> uses);
+  bool begins_new_update(std::span<const Use> uses) { return !expects_steps_ && note_update(uses); }
 
   void add_op(const OpSignature& signature) {
-    const uint64_t op = add_to_signature(signature.structure, signature.sizes);
-    sequence_hash_ = combine_signatures(sequence_hash_, op);
-    segment_hash_ = combine_signatures(segment_hash_, op);
+    segment_hash_ = add_to_signature(segment_hash_, signature.structure);
+    segment_hash_ = add_to_signature(segment_hash_, signature.sizes);
     ++op_count_;
   }
 
   // True when the iteration ends with the segment. A segment without ops is none.
   bool end_segment();
 
-  // Of the iteration that is about to end: it has the ops of the one before it.
-  bool is_repeated() const { return sequence_hash_ == previous_sequence_hash_; }
+  // Of the iteration that is about to end, whose last segment has ended: it has the ops of the one
+  // before it.
+  bool is_repeated() const { return iteration_hash_ == previous_iteration_hash_; }
 
   // An iteration consists of several segments.
   bool has_period() const { return segments_per_iteration_ > 1; }
@@ -54,14 +54,16 @@ class IterationDetector {
   int64_t op_count() const { return op_count_; }
 
  private:
+  bool note_update(std::span<const Use> uses);
+
   bool expects_steps_ = false;
   uint64_t segment_hash_ = kEmptySignature;
   std::vector<uint64_t> segment_hashes_;
   uint64_t update_count_ = 1;
   int64_t segments_per_iteration_ = 1;
   int64_t segment_in_iteration_ = 0;
-  uint64_t sequence_hash_ = kEmptySignature;
-  uint64_t previous_sequence_hash_ = 0;
+  uint64_t iteration_hash_ = kEmptySignature;  // of the segments that have ended
+  uint64_t previous_iteration_hash_ = 0;
   int64_t op_count_ = 0;
 };
 

@@ -73,28 +73,18 @@ bool Runtime::wait_for_stream() {
   return true;
 }
 
-// Calls again while the call fails for want of memory and other streams use some that they are
-// going to be done with.
+// Calls again when the call needed a replay, which it runs, when memory was short and another
+// stream or a pin has let go of some, or when an interrupt has ended a wait of the call and does
+// not end the call itself. Nearly every call succeeds at once.
 template <typename Call>
-auto Runtime::with_streams_done(Call call) {
+auto Runtime::complete(std::unique_lock<std::mutex>& lock, const Call& call) {
   auto result = call();
-  while (!result.ok() && status_of(result).code() == ErrorCode::kOutOfMemory && wait_for_stream())
-    result = call();
-  return result;
-}
-
-// Calls again when the call needed a replay, which it runs, when memory was short and a pin has
-// ended, or when an interrupt has ended a wait of the call and does not end the call itself. Nearly
-// every call succeeds at once.
-template <typename Call>
-auto Runtime::complete(std::unique_lock<std::mutex>& lock, Call call) {
-  auto result = with_streams_done(call);
   while (!result.ok()) {
     if (Status status = mend(lock, status_of(result)); !status.ok()) {
       result = std::move(status);
       break;
     }
-    result = with_streams_done(call);
+    result = call();
   }
   return result;
 }
@@ -108,6 +98,7 @@ Status Runtime::mend(std::unique_lock<std::mutex>& lock, const Status& failure) 
     return result;
   };
   if (failure.code() == ErrorCode::kReplayDue) return run_due_replay(lock);
+  if (failure.code() == ErrorCode::kOutOfMemory && wait_for_stream()) return {};
   if (failure.code() == ErrorCode::kOutOfMemory && options_.wait_for_unpin)
     return unlocked(options_.wait_for_unpin) ? Status() : failure;
   if (failure.code() != ErrorCode::kInterrupted || engine_->has_ended_waits()) return failure;
@@ -166,8 +157,6 @@ Status Runtime::begin_op(OpFrame& frame, const OpSignature& signature) {
   if (!is_active_) return {};
   if (!stream_uses_->empty()) unpin_all(stream_uses_->take_passed());
   frame.input_count = frame.uses.size();
-  for (const Use& use : frame.uses)
-    if (use.is_parameter) use.tensor->is_parameter = true;
   if (detector_->begins_new_update(frame.uses)) end_segment();
   frame.position = patterns_->advance(signature, frame.uses);
   frame.new_difference = patterns_->new_difference();

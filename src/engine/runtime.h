@@ -204,9 +204,7 @@ class Runtime {
                bool is_complete);
   std::span<LiveTensor* const> births_of_this_thread();
   template <typename Call>
-  auto with_streams_done(Call call);
-  template <typename Call>
-  auto complete(std::unique_lock<std::mutex>& lock, Call call);
+  auto complete(std::unique_lock<std::mutex>& lock, const Call& call);
   Status mend(std::unique_lock<std::mutex>& lock, const Status& failure);
   bool is_replay_planned(trace::OpIndex position) const;
   bool gives_all_results(const OpFrame& frame);

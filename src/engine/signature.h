@@ -12,8 +12,8 @@ namespace teraio::engine {
 
 inline constexpr uint64_t kEmptySignature = 0x9e3779b97f4a7c15;
 
-// Adds `value` to `signature` with one step of FxHash (rustc's). It is cheap and serves the parts
-// of one op, before combine_signatures().
+// Adds `value` to `signature` with one step of FxHash (rustc's). It is cheap and serves the ops
+// that run one after the other.
 constexpr uint64_t add_to_signature(uint64_t signature, uint64_t value) {
   return (std::rotl(signature, 5) ^ value) * 0x517cc1b727220a95;
 }
