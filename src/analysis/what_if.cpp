@@ -26,6 +26,7 @@ SweepResult result_of(const SweepRequest& request, const SweepPoint& point) {
   result.status = run.status();
   if (!run.ok()) return result;
   run->op_start_ns.clear();
+  run->stalls.clear();
   run->transfers.clear();
   result.run = std::move(*run);
   result.drive_life_years =

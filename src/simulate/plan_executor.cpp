@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include "simulate/simulator.h"
 
@@ -58,7 +60,6 @@ Status PlanExecutor::run_iteration(Run& run) {
   run.ssd_peak_bytes = tier_bytes_[slot(plan::Tier::kSsd)];
   run.host_peak_bytes = tier_bytes_[slot(plan::Tier::kHost)];
   run_ = &run;
-  stall_ = Stall();
   for (size_t k = 0; k < context_.index.op_count(); ++k) {
     const auto op = static_cast<trace::OpIndex>(k);
     for (int32_t i : resolved_.issued_at[k]) issue(i);
@@ -69,9 +70,9 @@ Status PlanExecutor::run_iteration(Run& run) {
   run.ideal_ns = context_.index.ideal_ns;
   run.step_ns = now_ns_;
   run.stall_ns = run.step_ns - run.ideal_ns;
-  run.stall_by_cause_ns = {{kStallRead, stall_.read_ns},
-                           {kStallMemory, stall_.memory_ns},
-                           {kStallWrite, stall_.write_ns}};
+  run.stall_by_cause_ns = {{kStallRead, 0}, {kStallMemory, 0}, {kStallWrite, 0}};
+  for (const StallRecord& stall : run.stalls)
+    run.stall_by_cause_ns[std::string(stall.cause)] += stall.end_ns - stall.start_ns;
   run_ = nullptr;
   begin_next_iteration();
   return Status();
@@ -217,13 +218,13 @@ bool PlanExecutor::is_missing(trace::TensorIndex tensor) const {
 }
 
 Status PlanExecutor::wait_for(trace::OpIndex op) {
+  bool is_first = true;
   while (!missing_.empty() || !fits(next_bytes_)) {
     stalled_ = true;
     start_transfers();
     const int64_t until_ns = channels_.next_event_ns();
     if (until_ns == kNoTime) return stuck(op);
-    stall_of_cause() += until_ns - now_ns_;
-    pass_until(until_ns);
+    stall_until(until_ns, std::exchange(is_first, false));
   }
   stalled_ = false;
   return Status();
@@ -250,16 +251,27 @@ void PlanExecutor::pass_until(int64_t event_ns) {
   channels_.advance([this](int32_t i) { complete(i); });
 }
 
-int64_t& PlanExecutor::stall_of_cause() {
+// Records a part of a stall, which extends the part before it when the cause is the same.
+void PlanExecutor::stall_until(int64_t end_ns, bool is_first) {
+  std::vector<StallRecord>& stalls = run_->stalls;
+  const std::string_view cause = stall_cause();
+  if (is_first || stalls.empty() || stalls.back().cause != cause)
+    stalls.push_back({now_ns_, end_ns, cause});
+  else
+    stalls.back().end_ns = end_ns;
+  pass_until(end_ns);
+}
+
+std::string_view PlanExecutor::stall_cause() const {
   bool leaving = false;
   for (trace::TensorIndex tensor : missing_) {
     const int32_t i = current_[tensor];
     if (i == kNone) continue;
     const bool read = migration(i).action == plan::Action::kPrefetch;
-    if (read && !channels_.idle(channel_of(migration(i).tier, false))) return stall_.read_ns;
+    if (read && !channels_.idle(channel_of(migration(i).tier, false))) return kStallRead;
     leaving = leaving || !read;
   }
-  return leaving ? stall_.write_ns : stall_.memory_ns;
+  return leaving ? kStallWrite : kStallMemory;
 }
 
 Status PlanExecutor::stuck(trace::OpIndex op) {

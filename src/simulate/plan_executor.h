@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -70,7 +71,8 @@ class PlanExecutor {
   bool arriving(trace::TensorIndex tensor) const;
   bool is_missing(trace::TensorIndex tensor) const;
   void pass_until(int64_t end_ns);
-  int64_t& stall_of_cause();
+  void stall_until(int64_t end_ns, bool is_first);
+  std::string_view stall_cause() const;
   Status stuck(trace::OpIndex op);
   Status no_room_on_tier(int32_t migration) const;
 
@@ -112,11 +114,6 @@ class PlanExecutor {
   int64_t now_ns_ = 0;
   int64_t iteration_first_op_ = 0;  // counted over all iterations
   int64_t sequence_ = 0;
-  struct Stall {
-    int64_t read_ns = 0;
-    int64_t memory_ns = 0;
-    int64_t write_ns = 0;
-  } stall_;
   Run* run_ = nullptr;
 };
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plan/plan.h"
@@ -44,6 +45,15 @@ struct DiscardRecord {
   bool operator==(const DiscardRecord&) const = default;
 };
 
+// A time in which no op runs, and why. Neighbours may touch where the cause changes.
+struct StallRecord {
+  int64_t start_ns = 0;
+  int64_t end_ns = 0;
+  std::string_view cause;  // a key of Run::stall_by_cause_ns
+
+  bool operator==(const StallRecord&) const = default;
+};
+
 // A value type. Bytes are per iteration; reads move them to the device.
 struct Run {
   int64_t ideal_ns = 0;  // the sum of the durations of all ops
@@ -62,6 +72,7 @@ struct Run {
   std::vector<TransferRecord> transfers;  // in the order in which they ended
   std::vector<ReplayRecord> replays;      // in order
   std::vector<DiscardRecord> discards;    // in order
+  std::vector<StallRecord> stalls;        // in order; they add up to stall_ns
 
   bool operator==(const Run&) const = default;
 };

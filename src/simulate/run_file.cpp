@@ -70,9 +70,18 @@ class Timeline {
       const trace::Op& op = trace_.ops[k];
       free_ns = add_replays(static_cast<trace::OpIndex>(k), free_ns);
       if (start_ns > free_ns)
-        add_span(kStallRow, "before " + op.name, free_ns, start_ns, {{"op", k}});
+        add_stall("before " + op.name, start_ns, static_cast<trace::OpIndex>(k));
       free_ns = start_ns + op.duration_ns;
       add_span(kComputeRow, op.name, start_ns, free_ns, {{"op", k}});
+    }
+  }
+
+  // Adds the stall that ends at `end_ns`, a span per cause.
+  void add_stall(const std::string& name, int64_t end_ns, trace::OpIndex op) {
+    for (; next_stall_ < run_.stalls.size(); ++next_stall_) {
+      const StallRecord& stall = run_.stalls[next_stall_];
+      if (stall.start_ns >= end_ns) break;
+      add_span(kStallRow, name, stall.start_ns, stall.end_ns, {{"op", op}, {"cause", stall.cause}});
     }
   }
 
@@ -82,8 +91,7 @@ class Timeline {
       const ReplayRecord& replay = run_.replays[next_replay_];
       if (replay.before_op != op) break;
       const std::string name = "replay of " + trace_.ops[replay.op].name;
-      if (replay.start_ns > free_ns)
-        add_span(kStallRow, "before " + name, free_ns, replay.start_ns, {{"op", op}});
+      if (replay.start_ns > free_ns) add_stall("before " + name, replay.start_ns, op);
       add_span(kReplayRow, name, replay.start_ns, replay.end_ns,
                {{"op", replay.op}, {"before_op", op}});
       free_ns = replay.end_ns;
@@ -184,6 +192,7 @@ class Timeline {
   const trace::TraceIndex index_;
   int64_t shift_ns_ = 0;
   size_t next_replay_ = 0;
+  size_t next_stall_ = 0;
   Json events_ = Json::array();
 };
 

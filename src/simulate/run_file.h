@@ -26,9 +26,9 @@ std::string patterns_json(std::span<const PatternRun> patterns,
                           std::span<const PatternChange> changes);
 
 // Writes a timeline as Chrome trace events, which ui.perfetto.dev and chrome://tracing open: ops,
-// stalls and replays, a row per channel, and the device memory in use. Compresses when the name
-// ends in
-// ".gz". Requires that `run` has op_start_ns and is a run of `trace`. A failure names the file.
+// stalls by cause and replays, a row per channel, and the device memory in use. Compresses when the
+// name ends in ".gz". Requires that `run` has op_start_ns and is a run of `trace`. A failure names
+// the file.
 Status write_timeline(const Run& run, const trace::Trace& trace, const std::filesystem::path& path);
 
 }  // namespace teraio::simulate

@@ -133,13 +133,18 @@ TEST_F(StepTest, TimelineHasEveryOpStallAndTransfer) {
   std::filesystem::remove(path);
   int spans = 0;
   int64_t highest = 0;
+  std::map<std::string, double> stall_us;
   for (const auto& event : events) {
     if (event["ph"] == "X") ++spans;
+    if (event["ph"] == "X" && event["tid"] == 2)
+      stall_us[event["args"]["cause"]] += event["dur"].get<double>();
     if (event["ph"] == "C") highest = std::max<int64_t>(highest, event["args"]["bytes"]);
     if (event.contains("ts")) EXPECT_GE(event["ts"], 0.0);
   }
   EXPECT_EQ(spans, 4 + 2 + 2);
   EXPECT_EQ(highest, run.device_peak_bytes);
+  for (const auto& [cause, stall_ns] : run.stall_by_cause_ns)
+    EXPECT_DOUBLE_EQ(stall_us[cause], static_cast<double>(stall_ns) / 1e3) << cause;
 }
 
 }  // namespace
