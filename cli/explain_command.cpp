@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -24,10 +25,18 @@
 namespace teraio::cli {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 std::string percent(int64_t part, int64_t whole) {
   return fmt::format(
       "{:.1f} %", whole == 0 ? 0.0 : 100 * static_cast<double>(part) / static_cast<double>(whole));
 }
+
+// A run that is planned again with something changed.
+struct Change {
+  std::string what;
+  Result<teraio::simulate::Run> run;
+};
 
 class ExplainCommand {
  public:
@@ -45,8 +54,9 @@ class ExplainCommand {
           plan->required(false);
           inputs_.allow_none();
         });
-    command.add_flag("--write-curve", write_curve_,
-                     "Also show the step time for several write budgets");
+    CLI::Option* const curve = command.add_flag(
+        "--write-curve", write_curve_, "Also show the step time for several write budgets");
+    command.add_flag("--json", json_, "Print one JSON object")->excludes(curve);
   }
 
   void run() const {
@@ -58,12 +68,13 @@ class ExplainCommand {
     const Result<teraio::simulate::Run> run =
         simulate::simulate(given.trace, given.hardware, given.limits, *plan);
     if (!run.ok()) fail(run.status().with_context(plan_));
+    planner::PlannerOptions options = effort_.planner_options();
+    if (has_replays(*plan)) options.recompute = planner::Recompute::kAll;
+    if (json_) return print_json(given, *run, options);
     print_summary(given, *run);
     print_phases(given, *run);
     print_transfers(given, *run);
-    planner::PlannerOptions options = effort_.planner_options();
-    if (has_replays(*plan)) options.recompute = planner::Recompute::kAll;
-    print_changes(given, *run, options);
+    print_changes(*run, changes(given, options));
     if (write_curve_) print_write_curve(given);
   }
 
@@ -113,36 +124,78 @@ class ExplainCommand {
     fmt::print("{}\n", table.text());
   }
 
-  static void print_changes(const Inputs& given, const teraio::simulate::Run& run,
-                            const planner::PlannerOptions& options) {
-    Table table({"planned again with", "step", "of ideal", "gain"});
+  // Plans again with one thing changed at a time.
+  static std::vector<Change> changes(const Inputs& given, const planner::PlannerOptions& options) {
+    std::vector<Change> changes;
     Progress progress;
-    const auto add = [&](const std::string& what, const Inputs& changed) {
+    const auto add_with = [&](const std::string& what, const Inputs& changed,
+                              const planner::PlannerOptions& planned_with) {
       progress.show("planning with " + what + " ...");
-      add_change(table, what, changed, run, options);
+      changes.push_back(
+          {what,
+           analysis::planned_run(changed.trace, {changed.hardware, changed.limits}, planned_with)});
+    };
+    const auto add = [&](const std::string& what, const Inputs& changed) {
+      add_with(what, changed, options);
     };
     add("nothing changed", given);
     if (options.recompute != planner::Recompute::kOff) {
       planner::PlannerOptions without = options;
       without.recompute = planner::Recompute::kOff;
-      add_change(table, "no replays", given, run, without);
+      add_with("no replays", given, without);
     }
     if (!given.hardware.drives.empty()) add("one more drive", with_one_more_drive(given));
     add("64 GB more host memory", with_more_host(given, 64'000'000'000));
     add("10 % more device memory", with_larger_device(given, 1.1));
     add("twice the device memory", with_larger_device(given, 2.0));
     progress.show("");
+    return changes;
+  }
+
+  static void print_changes(const teraio::simulate::Run& before,
+                            const std::vector<Change>& changes) {
+    Table table({"planned again with", "step", "of ideal", "gain"});
+    for (const auto& [what, run] : changes) {
+      if (run.ok())
+        table.add({what, format_duration(run->step_ns), percent(run->ideal_ns, run->step_ns),
+                   percent(before.step_ns - run->step_ns, before.step_ns)});
+      else
+        table.add({what, "does not fit"});
+    }
     fmt::print("{}", table.text());
   }
 
-  static void add_change(Table& table, const std::string& what, const Inputs& changed,
-                         const teraio::simulate::Run& before,
+  static void print_json(const Inputs& given, const teraio::simulate::Run& run,
                          const planner::PlannerOptions& options) {
-    const Result<teraio::simulate::Run> run =
-        analysis::planned_run(changed.trace, {changed.hardware, changed.limits}, options);
-    if (!run.ok()) return table.add({what, "does not fit"});
-    table.add({what, format_duration(run->step_ns), percent(run->ideal_ns, run->step_ns),
-               percent(before.step_ns - run->step_ns, before.step_ns)});
+    const analysis::StepBounds bounds =
+        run.replays.empty()
+            ? analysis::lower_bounds(given.trace, given.hardware, given.limits)
+            : analysis::lower_bounds_with_replays(given.trace, given.hardware, given.limits);
+    Json json = {{"step_ns", run.step_ns},       {"ideal_ns", run.ideal_ns},
+                 {"bound_ns", bounds.best_ns()}, {"replay_ns", run.replay_ns},
+                 {"stall_ns", run.stall_ns},     {"stall_by_cause", run.stall_by_cause_ns}};
+    json["phases"] = Json::array();
+    for (const analysis::StallShare& share : analysis::stall_by_phase(run, given.trace))
+      json["phases"].push_back({{"what", share.what},
+                                {"compute_ns", share.compute_ns},
+                                {"stall_ns", share.stall_ns},
+                                {"replay_ns", share.replay_ns}});
+    json["stall_by_transfer"] = Json::array();
+    for (const analysis::StallShare& share : analysis::stall_by_transfer(run, given.trace))
+      json["stall_by_transfer"].push_back({{"what", share.what}, {"stall_ns", share.stall_ns}});
+    json["changes"] = Json::array();
+    for (const Change& change : changes(given, options)) json["changes"].push_back(to_json(change));
+    fmt::print("{}\n", json.dump(2));
+  }
+
+  static Json to_json(const Change& change) {
+    const auto& [what, run] = change;
+    if (!run.ok()) return {{"what", what}, {"unfit", run.status().message()}};
+    return {{"what", what},
+            {"step_ns", run->step_ns},
+            {"ideal_ns", run->ideal_ns},
+            {"ssd_bytes_written", run->ssd_bytes_written},
+            {"ssd_bytes_read", run->ssd_bytes_read}};
   }
 
   void print_write_curve(const Inputs& given) const {
@@ -188,6 +241,7 @@ class ExplainCommand {
   std::string plan_;
   std::string run_directory_;
   bool write_curve_ = false;
+  bool json_ = false;
 };
 
 }  // namespace

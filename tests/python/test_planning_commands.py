@@ -99,6 +99,26 @@ def test_simulate_gives_the_fields_of_the_interface(teraio, tmp_path):
     assert sum(run["stall_by_cause"].values()) == run["stall_ns"]
     events = json.loads(timeline.read_text())["traceEvents"]
     assert {event["ph"] for event in events} == {"M", "X", "C"}
+    stalls = [event for event in events if event["name"].startswith("before ")]
+    assert {event["args"]["cause"] for event in stalls} == {
+        cause for cause, stall_ns in run["stall_by_cause"].items() if stall_ns > 0
+    }
+
+
+def test_explain_gives_json(teraio, tmp_path):
+    teraio("plan", *VIT_ON_DRIVES, "--out", tmp_path / "plan.json")
+    given = [*VIT_ON_DRIVES, "--plan", tmp_path / "plan.json"]
+    said = json.loads(teraio("explain", *given, "--json"))
+    run = json.loads(teraio("simulate", *given, "--json"))
+    for field in ("step_ns", "ideal_ns", "stall_ns", "stall_by_cause", "replay_ns"):
+        assert said[field] == run[field]
+    assert said["bound_ns"] <= said["step_ns"]
+    for shares in (said["phases"], said["stall_by_transfer"]):
+        assert sum(share["stall_ns"] for share in shares) == run["stall_ns"]
+    assert sum(phase["compute_ns"] for phase in said["phases"]) == run["ideal_ns"]
+    steps = {change["what"]: change["step_ns"] for change in said["changes"]}
+    assert steps["nothing changed"] == run["step_ns"]
+    assert steps["twice the device memory"] < run["step_ns"]
 
 
 def test_everything_fits(teraio, small, tmp_path):
