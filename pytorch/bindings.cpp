@@ -308,7 +308,9 @@ py::object prediction(Session& session) {
   const auto prediction = without_gil([&] { return session.prediction(); });
   if (!prediction) return py::none();
   return py::dict("ideal_ns"_a = prediction->ideal_ns, "step_ns"_a = prediction->step_ns,
-                  "natural_peak_bytes"_a = prediction->natural_peak_bytes);
+                  "natural_peak_bytes"_a = prediction->natural_peak_bytes,
+                  "device_budget_bytes"_a = prediction->limits.device_budget_bytes,
+                  "write_budget_bytes"_a = prediction->limits.write_budget_bytes);
 }
 
 void save_trace(Session& session, const std::filesystem::path& path) {
@@ -332,6 +334,10 @@ void save_plan(Session& session, const std::filesystem::path& path) {
         Status(ErrorCode::kInvalidArgument, "there is no plan: all migrations are on demand"));
   raise_unless_ok(
       without_gil([&] { return write_plan(*plan, with_repeatable_ids(*trace), path); }));
+}
+
+void save_hardware(Session& session, const std::filesystem::path& path) {
+  raise_unless_ok(without_gil([&] { return hardware::write_hardware(session.hardware(), path); }));
 }
 
 trace::TensorKind kind_of(const std::string& name) {
@@ -461,7 +467,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
       .def("drive_shares", [](const Session& session) { return to_dicts(session.drive_shares()); })
       .def("bound_ns", &Session::bound_ns, no_gil())
       .def("save_trace", &save_trace)
-      .def("save_plan", &save_plan);
+      .def("save_plan", &save_plan)
+      .def("save_hardware", &save_hardware);
 
   py::class_<Pin>(module, "Pin")
       .def(py::init([](const py::object& tensor, bool adopts) {

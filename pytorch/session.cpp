@@ -11,6 +11,9 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "collective.h"
+#include "drives/drive_endurance.h"
+#include "drives/drive_facts.h"
+#include "drives/drive_identity.h"
 #include "forked_child.h"
 #include "interrupts.h"
 #include "op_observer.h"
@@ -52,6 +55,17 @@ Result<probe::DriveProbe> measured_share(const std::filesystem::path& directory,
       cached_or_measured(options.cache_directory, directory, probe_options);
   if (!probe.ok()) return probe;
   return share_of(std::move(*probe), rank_count);
+}
+
+// Returns a rank's share of the rated writes of the drive behind a directory, if the model is
+// known.
+std::optional<int64_t> rated_bytes_written(const std::filesystem::path& directory,
+                                           int32_t rank_count) {
+  const Result<drives::DriveIdentity> drive = drives::identify_drive(directory);
+  if (!drive.ok() || drive->folder.empty()) return std::nullopt;
+  const auto rating = drives::rated_endurance(drives::read_drive_facts(drive->folder).model);
+  if (!rating) return std::nullopt;
+  return rating->bytes_written / rank_count;
 }
 
 hardware::Drive to_drive(const probe::DriveProbe& probe) {
@@ -133,6 +147,7 @@ Status Session::open_tiers() {
     // The store uses one directory per drive and logs the ones that it leaves out.
     if (!has_drive(hardware_, probe->name)) {
       hardware_.drives.push_back(to_drive(*probe));
+      hardware_.drives.back().rated_bytes_written = rated_bytes_written(path, *rank_count);
       drive_shares_.push_back({path, *rank_count, hardware_.drives.back()});
     }
     hardware_.request_latency_ns =

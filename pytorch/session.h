@@ -125,6 +125,8 @@ class Session {
   // Returns a lower bound on the step time of every plan for the current trace, in nanoseconds, or
   // 0 when there is no plan yet. Each call computes the bound anew.
   int64_t bound_ns() const;
+  // Returns what plans assume about the machine: rates as measured, in the run too.
+  hardware::Hardware hardware() const;
   // Returns the options, with the device budget that was chosen if it was 0.
   const SessionOptions& options() const { return options_; }
   // Returns one entry per drive of this rank, as open() measured it. The list does not change: when
@@ -147,7 +149,6 @@ class Session {
   void leave_machine();
   std::optional<std::string> machine_change();
   Result<plan::Plan> make_plan(const engine::Profile& profile);
-  hardware::Hardware hardware() const;
   plan::Limits limits_for(const engine::Profile& profile, const hardware::Hardware& hardware) const;
   Result<plan::Plan> plan_within(const trace::Trace& trace, const hardware::Hardware& hardware,
                                  plan::Limits limits) const;

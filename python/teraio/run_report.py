@@ -1,32 +1,41 @@
-"""The report of a run: progress.json during the run, and run.json at its end."""
+"""The report of a run: progress.json during the run, and at its end the files that `teraio report`
+makes a page of (docs/report.md)."""
 
 import contextlib
 import json
 import statistics
+import sys
 import threading
+from datetime import datetime
 from pathlib import Path
 
 from teraio.atomic_file import replace_file
+from teraio.environment import machine, versions
 from teraio.errors import Error
 
+FORMAT = "teraio-run/1"  # of run.json
 _PERIOD_SECONDS = 0.5
 
 
 class RunReporter:
     """Writes the report of a session into a directory.
 
-    A thread writes progress.json twice a second. stop() writes run.json.
+    A thread writes progress.json twice a second. stop() writes run.json, trace.json.gz,
+    plan.json.gz and hardware.json.
 
     Args:
         session: the `teraio.Session`.
         directory: the path of the directory, which is created if it is missing.
+        settings: a dict of what the session was asked for, for run.json.
 
     Raises:
         teraio.Error: the directory cannot be created.
     """
 
-    def __init__(self, session, directory):
+    def __init__(self, session, directory, settings):
         self._session = session
+        self._settings = settings
+        self._started_at = datetime.now().astimezone()
         self._directory = Path(directory)
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
@@ -43,17 +52,32 @@ class RunReporter:
         self._thread.start()
 
     def stop(self):
-        """Stops the thread and writes run.json.
+        """Stops the thread and writes the files.
 
         Raises:
-            teraio.Error: the file cannot be written.
+            teraio.Error: a file cannot be written.
         """
         self._stopped.set()
         self._thread.join()
         try:
+            self._write_documents()
             _write(self._directory / "run.json", self._run())
         except OSError as error:
             raise Error(f"{self._directory}: {error.strerror}") from None
+
+    def _write_documents(self):
+        """Writes what the session has of its trace, plan and hardware, and removes the others:
+        those of an earlier run."""
+        for name, document in (
+            ("trace.json.gz", self._session.trace),
+            ("plan.json.gz", self._session.plan),
+            ("hardware.json", self._session.hardware),
+        ):
+            path = self._directory / name
+            try:
+                document().save(path)
+            except Error:
+                path.unlink(missing_ok=True)
 
     def _write_progress(self):
         while not self._stopped.wait(_PERIOD_SECONDS):
@@ -84,7 +108,13 @@ class RunReporter:
         first_step = self._steps - len(iterations)
         prediction = self._session.prediction() or {}
         return {
-            "format": "teraio-run/1",
+            "format": FORMAT,
+            "command": sys.argv,
+            "started_at": self._started_at.isoformat(timespec="seconds"),
+            "ended_at": datetime.now().astimezone().isoformat(timespec="seconds"),
+            "settings": self._settings,
+            "versions": versions(),
+            "machine": machine(self._settings["device"]),
             "share": self._session.share(),
             "device_budget_bytes": counters["device_budget_bytes"],
             "device_peak_bytes": self._peak_bytes,
@@ -93,6 +123,7 @@ class RunReporter:
             "ssd_bytes_written": counters["ssd_bytes_written"],
             "predicted_step_seconds": _seconds(prediction.get("step_ns")),
             "bound_fraction": _bound_fraction(prediction),
+            "prediction": prediction or None,
             "stall_by_cause_seconds": {
                 cause: _median_seconds(iterations, f"stall_{cause}_ns")
                 for cause in ("read", "memory")

@@ -74,7 +74,8 @@ def offload(
             tenth of the time to move them.
         verify: a file of hashes. If it is missing, session.verify() writes it. Otherwise
             session.verify() compares with it.
-        report: a directory to write progress.json and run.json to.
+        report: a directory to write progress.json and, at the end, the files that
+            `teraio report` makes a page of.
         ssd_capacity: the space to use on the drives, in bytes or as text. With 0, it is chosen from
             the budget and the free space.
         checksum: whether every chunk that is read from a drive is checked.
@@ -134,6 +135,12 @@ class Session:
 
     def __init__(self, *, ranks, directories, plan, policy, verify, report, **core_options):
         self._ranks = ranks
+        settings = {
+            "policy": policy,
+            "plan": plan,
+            "verify": verify and str(verify),
+            **core_options,
+        }
         self._host_limit_bytes = core_options["host_limit_bytes"]
         by_rank = [[str(directory) for directory in each] for each in directories]
         self._core = core.Session(
@@ -148,7 +155,7 @@ class Session:
         self._hooks = IterationHooks(self._core, keeps_optimizers=bool(verify))
         self._compiled_graphs = CompiledGraphs()
         self._verification = Verification(verify)
-        self._reporter = RunReporter(self, report) if report else None
+        self._reporter = RunReporter(self, report, settings) if report else None
         self._process = os.getpid()
 
     def __enter__(self):
@@ -331,6 +338,8 @@ class Session:
         - `step_ns`: the time of an iteration under the plan, as simulated.
         - `bound_ns`: a time that no plan can undercut.
         - `natural_peak_bytes`: the peak of an iteration with unlimited device memory.
+        - `device_budget_bytes`, `write_budget_bytes`: the limits of one iteration that the plan was
+          made for; the first one is below the session's budget. The second one may be None.
         """
         prediction = self._core.prediction()
         if prediction is not None:
@@ -368,6 +377,10 @@ class Session:
                 failed, or the policy is "on-demand". The message tells which.
         """
         return Plan(self._core.save_plan)
+
+    def hardware(self):
+        """Returns what plans assume about the machine as `Hardware`: rates as measured."""
+        return Hardware(self._core.save_hardware)
 
     def verify(self):
         """Returns hashes of losses, parameters, gradients and optimizer states.
@@ -416,6 +429,10 @@ class Trace(_Document):
 
 class Plan(_Document):
     """The migrations of one iteration, as docs/formats.md describes them."""
+
+
+class Hardware(_Document):
+    """The capacities and rates of the machine, as docs/formats.md describes them."""
 
 
 def _share_line(share):

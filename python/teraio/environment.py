@@ -1,0 +1,44 @@
+"""What a run happened on: versions of software, and the machine."""
+
+import os
+import platform
+
+import torch
+
+from teraio._build_info import VERSION
+
+
+def versions():
+    """Returns the versions of TERAIO and of what it runs on: a dict from names to text."""
+    found = {
+        "teraio": VERSION,
+        "PyTorch": torch.__version__,
+        "CUDA": torch.version.cuda,
+        "Python": platform.python_version(),
+        "kernel": f"{platform.system()} {platform.release()}",
+    }
+    return {name: version for name, version in found.items() if version}
+
+
+def machine(device):
+    """Returns facts about this machine as a dict.
+
+    Args:
+        device: the device of the session, as in `teraio.offload`.
+    """
+    facts = {
+        "name": platform.node(),
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+    }
+    if device.startswith("cuda"):
+        facts["gpu"] = torch.cuda.get_device_name(device)
+    return facts
+
+
+def _processor():
+    """Returns the processor's name, or that of its architecture where Linux does not tell more."""
+    with open("/proc/cpuinfo") as file:
+        names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
+    return names[0] if names else platform.machine()
