@@ -1,5 +1,5 @@
-// `teraio run` and `teraio dry-run`: run a script. The Python launcher (`python -m teraio run`)
-// parses their options; this command finds the interpreter and replaces itself with it.
+// `teraio run`, `teraio dry-run` and `teraio report`: commands in Python. `python -m teraio` parses
+// their options; this command finds the interpreter and replaces itself with it.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -31,12 +31,13 @@ Status become_launcher(const std::vector<std::string>& words) {
 void add_launcher_commands(CLI::App& app) {
   app.add_subcommand("run", "Train a script within a device budget");
   app.add_subcommand("dry-run", "Predict the memory and time that a script needs on a device");
+  app.add_subcommand("report", "Make a page about a run from what `teraio run --report` wrote");
 }
 
 bool is_launcher_command(int argc, char** argv) {
   if (argc < 2) return false;
   const std::string_view name = argv[1];
-  return name == "run" || name == "dry-run";
+  return name == "run" || name == "dry-run" || name == "report";
 }
 
 int launcher_command(int argc, char** argv) {

@@ -1,7 +1,7 @@
 """The entry point of `python -m teraio` and of the `teraio` script of an installed package.
 
-The subcommands `run` and `dry-run` execute in this process. For every other subcommand the process
-replaces itself with the C++ command.
+The subcommands `run`, `dry-run` and `report` execute in this process. For every other subcommand
+the process replaces itself with the C++ command.
 """
 
 import os
@@ -25,6 +25,10 @@ def main():
         from teraio.dry_run.command import dry_run
 
         return dry_run(arguments[1:])
+    if arguments[:1] == ["report"]:
+        from teraio.report.command import report
+
+        return report(arguments[1:])
     return _execute_native_command(arguments)
 
 

@@ -232,6 +232,8 @@ def _run_and_save(program, session, options):
     failures = [line for line, is_saved in _saved(session, options) if not is_saved]
     for line in failures:
         print(f"teraio run: {line}", file=sys.stderr)
+    if options.report:
+        print(f"teraio: `teraio report {options.report}` makes a page about this run")
     return 0 if _verify(session, options.verify) and not failures else 1
 
 

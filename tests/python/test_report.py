@@ -1,0 +1,303 @@
+"""`teraio report`: the page about a run, made from what the run wrote, and read in a browser."""
+
+import gzip
+import json
+import re
+import shutil
+
+import numpy
+import pytest
+
+from teraio.report import change_points
+from teraio.report.memory_levels import memory_levels
+from teraio.report.modules import Modules
+from teraio.report.prediction import predict
+from teraio.report.residency import DEVICE, DRIVES, READING, WRITING, residency
+from teraio.report.run_directory import read_run_directory
+
+TRAINING = """\
+import torch
+model = torch.nn.Sequential(*[torch.nn.Linear(1024, 1024) for _ in range(6)])
+optimizer = torch.optim.AdamW(model.parameters())
+for step in range(8):
+    model(torch.ones(8, 1024)).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+PAGE_BYTES_MAX = 10_000_000
+
+
+@pytest.fixture(scope="module")
+def run_directory(warm_server, tmp_path_factory):
+    """The directory of a run in about a third of the memory that it needs."""
+    folder = tmp_path_factory.mktemp("run")
+    (folder / "train.py").write_text(TRAINING)
+    words = ["--device-budget", "40MB", "--report", "report", "train.py"]
+    [done] = warm_server.run([(["-m", "teraio", "run", *words], {})], folder)
+    assert done.returncode == 0, done
+    assert "`teraio report report` makes a page about this run" in done.stdout
+    return folder / "report"
+
+
+@pytest.fixture
+def report(warm_python):
+    """Runs `python -m teraio report ARGUMENTS...`."""
+    return lambda *arguments: warm_python("-m", "teraio", "report", *arguments)
+
+
+def text_of(page):
+    """The words of a page, without its scripts and styles."""
+    text = re.sub(r"<(script|style).*?</\1>", "", page, flags=re.DOTALL)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text))
+
+
+def test_the_run_writes_what_the_report_needs(run_directory):
+    run = json.loads((run_directory / "run.json").read_text())
+    assert run["format"] == "teraio-run/1"
+    assert run["settings"]["device_budget_bytes"] == 40_000_000
+    assert run["versions"]["teraio"] and run["versions"]["PyTorch"]
+    assert run["machine"]["cores"] > 0
+    assert run["prediction"]["device_budget_bytes"] < 40_000_000
+    assert run["started_at"] < run["ended_at"]
+    trace = json.loads(gzip.decompress((run_directory / "trace.json.gz").read_bytes()))
+    plan = json.loads(gzip.decompress((run_directory / "plan.json.gz").read_bytes()))
+    assert plan["trace"] == trace["name"]
+    hardware = json.loads((run_directory / "hardware.json").read_text())
+    assert [each["name"] for each in hardware["drives"]] == [
+        each["name"] for each in run["share"]["drives"]
+    ]
+
+
+def test_page_answers_the_questions_of_a_new_user(report, run_directory):
+    outcome = report(run_directory)
+    assert outcome.code == 0, outcome
+    page = (run_directory / "report.html").read_text()
+    assert outcome.out == f"teraio report: {run_directory}/report.html\n"
+    assert len(page) < PAGE_BYTES_MAX
+    text = text_of(page)
+    run = json.loads((run_directory / "run.json").read_text())
+    assert "It works: the training needs" in text and "ran in 40.0 MB" in text
+    for words in (
+        "step, measured",
+        "step, predicted",
+        "compute alone (ideal)",
+        "written per step",
+        "drive wear per day",
+        "ops that followed a plan 100 %",
+        "What would help",
+        "twice the device memory",
+        "Stalls by module",
+        "optimizer state",
+        "0.weight.exp_avg",
+        "Steps by mode and pattern",
+        run["share"]["drives"][0]["directory"],
+        run["versions"]["PyTorch"],
+        run["machine"]["processor"],
+    ):
+        assert words in text, words
+    for name in ("memory", "channels", "places", "steps"):
+        figure = re.search(rf'id="data-{name}">(.*?)</script>', page, re.DOTALL)[1]
+        assert json.loads(figure)["data"], name
+
+
+def test_page_needs_no_network(report, run_directory, tmp_path):
+    report(run_directory, "--output", tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "default-src 'none'" in page
+    assert not re.search(r'<(script|link|img|iframe)[^>]*(src|href)="', page)
+
+
+def test_predicted_memory_agrees_with_the_simulator(run_directory):
+    directory = read_run_directory(run_directory)
+    predicted = predict(directory)
+    places = residency(directory.trace, predicted.timeline)
+    levels = memory_levels(directory.trace, predicted.timeline, places)
+    assert levels.of_kind.sum(axis=0).max() == predicted.totals["device_peak_bytes"]
+    assert levels.natural.max() > 2 * levels.of_kind.sum(axis=0).max()
+    for each in predicted.timeline.transfers:
+        spans = places[each.tensor]
+        kinds = {place for _, _, place in spans}
+        assert kinds <= {DEVICE, DRIVES, READING, WRITING}
+        if each.action == "prefetch" and each.start_s >= 0:
+            assert (each.start_s, READING) in [(start, place) for start, _, place in spans]
+    for spans in places.values():
+        for (_, end, _), (start, _, _) in zip(spans, spans[1:], strict=False):
+            assert end == start
+
+
+def test_ops_belong_to_the_modules_of_their_parameters(run_directory):
+    trace = read_run_directory(run_directory).trace
+    modules = Modules(trace)
+    assert {"0", "1", "5"} <= set(modules.of_op)
+    ids = {each.get("name"): each["id"] for each in trace["tensors"]}
+    assert modules.of_tensor[ids["3.weight"]] == modules.of_tensor[ids["3.weight.exp_avg"]] == "3"
+
+
+def test_a_run_without_a_plan_is_reported_too(report, warm_python, tmp_path):
+    (tmp_path / "train.py").write_text(TRAINING.replace("range(8)", "range(3)"))
+    words = ["--device-budget", "40MB", "--policy", "on-demand", "--report", "report", "train.py"]
+    assert warm_python("-m", "teraio", "run", *words).code == 0
+    assert not (tmp_path / "report" / "plan.json.gz").exists()
+    outcome = report("report")
+    assert outcome.code == 0, outcome
+    text = text_of((tmp_path / "report" / "report.html").read_text())
+    assert "without a plan: tensors moved on demand" in text
+    assert "Leave out --policy on-demand" in text
+
+
+def test_a_run_without_a_step_is_reported_too(report, warm_python, tmp_path):
+    (tmp_path / "train.py").write_text("print('no training here')")
+    words = ["--device-budget", "40MB", "--report", "report", "train.py"]
+    assert warm_python("-m", "teraio", "run", *words).code == 0
+    assert report("report").code == 0
+    assert "No training step has ended" in text_of((tmp_path / "report/report.html").read_text())
+
+
+def test_a_plan_of_another_trace_is_told_on_the_page(report, run_directory, tmp_path):
+    shutil.copytree(run_directory, tmp_path / "mixed")
+    path = tmp_path / "mixed" / "plan.json.gz"
+    plan = json.loads(gzip.decompress(path.read_bytes())) | {"trace": "another"}
+    path.write_bytes(gzip.compress(json.dumps(plan).encode()))
+    assert report("mixed").code == 0
+    text = text_of((tmp_path / "mixed" / "report.html").read_text())
+    assert re.search(r"The step could not be predicted: .*plan\.json\.gz.*another", text)
+    assert "Steps by mode and pattern" in text
+
+
+def test_two_runs_side_by_side(report, run_directory, tmp_path):
+    other = tmp_path / "faster"
+    shutil.copytree(run_directory, other)
+    run = json.loads((other / "run.json").read_text())
+    for step in run["steps"]:
+        step["seconds"] /= 2
+    run["settings"]["host_limit_bytes"] = 10**9
+    (other / "run.json").write_text(json.dumps(run))
+    outcome = report(run_directory, other, "--output", tmp_path / "two.html")
+    assert outcome.code == 0, outcome
+    page = (tmp_path / "two.html").read_text()
+    text = text_of(page)
+    assert "The steps of faster take 50 % less time" in text
+    assert re.search(r"step, measured [0-9.]+ m?s [0-9.]+ m?s -50.0 %", text)
+    assert "host limit 0 B 1.00 GB" in text
+    figure = json.loads(re.search(r'id="data-steps">(.*?)</script>', page, re.DOTALL)[1])
+    assert [each["name"] for each in figure["data"]] == ["report", "faster"]
+
+
+def test_bad_input_is_refused_in_one_line(report, run_directory, tmp_path):
+    def refused(*arguments):
+        outcome = report(*arguments)
+        assert outcome.code == 1 and outcome.out == "", outcome
+        assert outcome.err.startswith("teraio report: ") and outcome.err.count("\n") == 1
+        return outcome.err
+
+    assert "nowhere does not exist" in refused("nowhere")
+    (tmp_path / "empty").mkdir()
+    assert "empty has no run.json" in refused("empty")
+    assert "3 directories given" in refused("a", "b", "c")
+    assert "is a directory" in refused(run_directory, "--output", tmp_path)
+    assert "missing does not exist" in refused(run_directory, "--output", "missing/page.html")
+    damaged = tmp_path / "damaged"
+    shutil.copytree(run_directory, damaged)
+    (damaged / "trace.json.gz").write_bytes(b"no gzip")
+    assert "trace.json.gz cannot be read" in refused("damaged")
+    (damaged / "run.json").write_text("{}")
+    assert 'run.json: field "format": expected "teraio-run/1"' in refused("damaged")
+
+
+def test_means_of_rectangles():
+    at = numpy.array([0.0, 1.0, 2.0, 4.0])
+    assert change_points.means(at, [0.5, 3], [1.5, 4], [2, 1]).tolist() == [1, 1, 0.5]
+    assert change_points.means(at, [], [], []).tolist() == [0, 0, 0]
+
+
+def test_reduced_levels_keep_their_peaks():
+    levels = numpy.zeros((2, 10_000))
+    levels[0, 5000], levels[1, 7321] = 3, 9
+    kept = change_points.peaks(levels, 100)
+    assert len(kept) <= 100 and {0, 5000, 7321} <= set(kept.tolist())
+
+
+def test_edges_are_exact_while_there_are_few():
+    assert change_points.edges(numpy.array([3, 1, 1, 9]), 0, 5, 10).tolist() == [0, 1, 3, 5]
+    assert len(change_points.edges(numpy.arange(10_000), 0, 10_000, 50)) == 50
+
+
+@pytest.fixture
+def browser():
+    """Headless Chromium, from Debian."""
+    from playwright.sync_api import sync_playwright
+
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("missing: chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(browser):
+    """Opens a page, which draws every chart; gives the tab. A message of the console or a request
+    fails the test."""
+    told = []
+
+    def note_request(url, page):
+        if url != page.as_uri() and not url.startswith(("data:", "blob:")):
+            told.append(url)
+
+    def opened(page, **options):
+        tab = browser.new_context(**options).new_page()
+        tab.on("console", lambda message: told.append(message.text))
+        tab.on("pageerror", lambda error: told.append(str(error)))
+        tab.on("request", lambda request: note_request(request.url, page))
+        tab.goto(page.as_uri())
+        for chart in tab.locator(".chart").all():
+            chart.scroll_into_view_if_needed()
+            chart.locator(".main-svg").first.wait_for()
+        return tab
+
+    yield opened
+    assert told == []
+
+
+def x_range(tab, name):
+    return tab.evaluate(f"document.getElementById('chart-{name}').layout.xaxis.range")
+
+
+@pytest.mark.full
+def test_charts_are_drawn_and_zoom_together(report, opened, run_directory):
+    report(run_directory)
+    tab = opened(run_directory / "report.html")
+    first, last = x_range(tab, "places")
+    tab.get_by_role("group", name="Where the largest").get_by_text("Zoom in").click()
+    assert x_range(tab, "places") == pytest.approx([first + last / 4, last * 3 / 4])
+    tab.wait_for_function(
+        "document.getElementById('chart-memory').layout.xaxis.range[0] > 0"
+    )  # the other charts of the step follow
+    assert x_range(tab, "channels") == x_range(tab, "places") == x_range(tab, "memory")
+    tab.locator("#chart-places").hover()
+    told = tab.locator("#place-details").inner_text()
+    assert re.search(r"\(.*, .*B\), module .* At .*: .*\. Next use in ", told), told
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"color_scheme": "light"},
+        {"color_scheme": "dark"},
+        {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True},
+    ],
+    ids=["light", "dark", "phone"],
+)
+def test_everybody_can_read_the_page(report, opened, run_directory, options):
+    from axe_playwright_python.sync_playwright import Axe
+
+    report(run_directory)
+    tab = opened(run_directory / "report.html", **options)
+    for summary in tab.locator("summary").all():
+        summary.click()
+    assert not tab.evaluate("document.documentElement.scrollWidth > innerWidth")
+    found = Axe().run(tab)
+    assert found.violations_count == 0, found.generate_report()
