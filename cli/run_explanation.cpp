@@ -35,6 +35,12 @@ std::string size_of(const JsonNode& node, const char* field) {
   return format_size(node[field].non_negative_integer());
 }
 
+std::string sizes_of(const JsonNode& difference) {
+  const std::string smallest = size_of(difference, "smallest_bytes");
+  const std::string largest = size_of(difference, "largest_bytes");
+  return smallest == largest ? smallest : fmt::format("{} to {}", smallest, largest);
+}
+
 // What the program did there, and what the pattern has.
 std::string text_of(const JsonNode& difference) {
   const std::string kind = difference["kind"].text();
@@ -42,8 +48,7 @@ std::string text_of(const JsonNode& difference) {
   const std::string op = difference["op"].text();
   if (kind == "end") return fmt::format("the step ended before {}", expected_op);
   if (kind == "sizes")
-    return fmt::format("{} had inputs of {} to {} instead of {}", op,
-                       size_of(difference, "smallest_bytes"), size_of(difference, "largest_bytes"),
+    return fmt::format("{} had inputs of {} instead of {}", op, sizes_of(difference),
                        size_of(difference, "expected_bytes"));
   return expected_op.empty() ? fmt::format("{} came after the last op", op)
                              : fmt::format("{} came instead of {}", op, expected_op);

@@ -318,8 +318,8 @@ class Session:
         - `pattern`, `position`: the `id` of the pattern, and the number of the op in it.
         - `iterations`: how many iterations differed in this way.
         - `expected_bytes`, `smallest_bytes`, `largest_bytes`: for "sizes", the bytes of the op's
-          inputs, without tensors of 64 KiB and more that outlive iterations, such as parameters:
-          those in the first iteration of the pattern, and the extremes of the others.
+          inputs, without tensors that outlive iterations, such as parameters: those in the first
+          iteration of the pattern, and the extremes of the others.
         """
         return self._core.differences()
 

@@ -32,7 +32,7 @@ struct Difference {
   std::string parameter;        // that the pattern has used last by then; empty: none with a name
   std::string location;         // in the program, as set_place() was told
   int64_t iteration_count = 0;
-  // Of the op's inputs but for those that identify it, in the pattern and in the program; kSizes.
+  // Of the op's inputs that are not persistent, in the pattern and in the program; only of kSizes.
   int64_t expected_bytes = 0;
   int64_t smallest_bytes = 0;
   int64_t largest_bytes = 0;

@@ -49,9 +49,9 @@ struct LiveTensor {
   // Not null: a transfer has failed because a drive does not answer, which still may use the memory
   // and the extent. The tensor stays kLoading, or kResident, until the drive answers.
   std::unique_ptr<Status> unanswered;
-  bool identifies_ops =
-      false;                  // lived through a recorded iteration: identifies the ops that use it
-  bool is_parameter = false;  // a leaf that requires a gradient has been seen over it
+  bool is_persistent = false;   // lived through a recorded iteration
+  bool identifies_ops = false;  // such a tensor, and large enough to identify the ops that use it
+  bool is_parameter = false;    // a leaf that requires a gradient has been seen over it
   bool is_used_since_update = false;
   uint64_t last_update = 0;        // of the detector's count of updates
   bool is_address_known = false;   // code outside the engine may use it: pinned until it dies

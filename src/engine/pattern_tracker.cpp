@@ -22,7 +22,7 @@ constexpr double kLostShareMax = 0.02;
 int64_t moving_bytes(std::span<const Use> inputs) {
   int64_t total_bytes = 0;
   for (const Use& use : inputs)
-    if (!use.tensor->identifies_ops) total_bytes += use.tensor->size_bytes;
+    if (!use.tensor->is_persistent) total_bytes += use.tensor->size_bytes;
   return total_bytes;
 }
 

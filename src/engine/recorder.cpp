@@ -135,6 +135,7 @@ Profile Recorder::finish(std::span<LiveTensor* const> alive,
         profile.untouched_bytes += tensor->size_bytes;
     } else if (tensor->id < first_new_id_) {
       profile.trace.tensors[static_cast<size_t>(tensor->record_index)].persistent = true;
+      tensor->is_persistent = true;
       tensor->identifies_ops = tensor->size_bytes >= identity_bytes_;
     } else if (is_used[static_cast<size_t>(tensor->record_index)]) {
       profile.trace.ops.back().frees.push_back(tensor->record_index);

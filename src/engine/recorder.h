@@ -58,8 +58,8 @@ class Recorder {
   trace::OpIndex op_count() const { return static_cast<trace::OpIndex>(ops_.size()); }
 
   // Returns the recording so far as one iteration. `alive` holds every tensor that lives now.
-  // Tensors that existed before start() are persistent; those that identify ops are told so
-  // (LiveTensor::identifies_ops). The last op frees the others. `is_movable` returns whether the
+  // Tensors that existed before start() are persistent, and are told so (LiveTensor::is_persistent,
+  // identifies_ops). The last op frees the others. `is_movable` returns whether the
   // engine could offload a tensor that no op has touched.
   Profile finish(std::span<LiveTensor* const> alive,
                  const std::function<bool(const LiveTensor&)>& is_movable);
