@@ -44,19 +44,20 @@ class ExplainCommand {
     inputs_.add_write_budget(command);
     CLI::Option* const plan =
         command.add_option("--plan", plan_, "The plan to explain")->required();
-    command
-        .add_option("--run", run_directory_,
-                    "Instead of a plan: a run's --report directory; shows which steps followed "
-                    "plans, and what made the others differ")
-        ->excludes(plan)
-        ->trigger_on_parse()
-        ->each([this, plan](const std::string&) {
-          plan->required(false);
-          inputs_.allow_none();
-        });
+    CLI::Option* const run =
+        command
+            .add_option("--run", run_directory_,
+                        "Instead of a plan: a run's --report directory; shows which steps followed "
+                        "plans, and what made the others differ")
+            ->excludes(plan)
+            ->trigger_on_parse()
+            ->each([this, plan](const std::string&) {
+              plan->required(false);
+              inputs_.allow_none();
+            });
     CLI::Option* const curve = command.add_flag(
         "--write-curve", write_curve_, "Also show the step time for several write budgets");
-    command.add_flag("--json", json_, "Print one JSON object")->excludes(curve);
+    command.add_flag("--json", json_, "Print one JSON object")->excludes(curve)->excludes(run);
   }
 
   void run() const {

@@ -19,8 +19,8 @@ TRAINING = """\
 import torch
 model = torch.nn.Sequential(*[torch.nn.Linear(1024, 1024) for _ in range(6)])
 optimizer = torch.optim.AdamW(model.parameters())
-for step in range(8):
-    model(torch.ones(8, 1024)).square().mean().backward()
+for rows in [8] * 7 + [4]:
+    model(torch.ones(rows, 1024)).square().mean().backward()
     optimizer.step()
     optimizer.zero_grad()
 """
@@ -98,6 +98,13 @@ def test_page_answers_the_questions_of_a_new_user(report, run_directory):
     for name in ("memory", "channels", "places", "steps"):
         figure = re.search(rf'id="data-{name}">(.*?)</script>', page, re.DOTALL)[1]
         assert json.loads(figure)["data"], name
+
+
+def test_page_names_what_made_a_step_differ(report, run_directory, tmp_path):
+    report(run_directory, "--output", tmp_path / "page.html")
+    text = text_of((tmp_path / "page.html").read_text())
+    assert "aten::linear: inputs of 16.4 kB instead of 32.8 kB 1 " in text
+    assert "train.py:5 in &lt;module&gt;" in text
 
 
 def test_page_needs_no_network(report, run_directory, tmp_path):
