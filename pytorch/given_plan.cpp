@@ -11,6 +11,16 @@
 
 namespace teraio::pytorch {
 
+Result<GivenPlan> GivenPlan::open(std::filesystem::path path) {
+  const Result<std::string> name = plan::read_trace_name(path);
+  if (!name.ok()) return name.status();
+  if (engine::names_recording(*name)) return GivenPlan(std::move(path));
+  return Status(ErrorCode::kInvalidArgument,
+                fmt::format("{}: trace: expected the name of a recorded iteration, such as "
+                            "\"iteration 0123456789abcdef 0123456789abcdef\", found \"{}\"",
+                            path.string(), *name));
+}
+
 Result<std::optional<plan::Plan>> GivenPlan::plan_for(const trace::Trace& trace,
                                                       const hardware::Hardware& hardware,
                                                       const plan::Limits& limits) {

@@ -17,7 +17,8 @@ namespace teraio::pytorch {
 
 class GivenPlan {
  public:
-  explicit GivenPlan(std::filesystem::path path) : path_(std::move(path)) {}
+  // Fails when the file cannot be read, or is for a trace that no run has recorded.
+  static Result<GivenPlan> open(std::filesystem::path path);
 
   // Returns the plan of the file for the trace of an iteration. The file may be for other sizes of
   // the same ops, which is logged. Returns nothing when another plan is to be made: the plan does
@@ -29,6 +30,8 @@ class GivenPlan {
                                              const plan::Limits& limits);
 
  private:
+  explicit GivenPlan(std::filesystem::path path) : path_(std::move(path)) {}
+
   Result<std::optional<plan::Plan>> for_other_sizes(plan::Plan plan, const trace::Trace& trace,
                                                     const hardware::Hardware& hardware,
                                                     const plan::Limits& limits);
@@ -36,7 +39,7 @@ class GivenPlan {
                                                         const hardware::Hardware& hardware,
                                                         const plan::Limits& limits) const;
 
-  const std::filesystem::path path_;
+  std::filesystem::path path_;
   bool is_used_ = false;
   bool is_told_ = false;  // that the sizes are others
 };

@@ -97,7 +97,7 @@ int64_t list_op_piece_bytes(int64_t device_budget_bytes) {
 Result<std::unique_ptr<Session>> Session::open(SessionOptions options) {
   std::unique_ptr<Session> session(new Session(std::move(options)));
   session->machine_ = std::make_shared<Machine>();
-  if (session->options_.plan_path) session->given_plan_.emplace(*session->options_.plan_path);
+  TERAIO_RETURN_IF_ERROR(session->open_given_plan());
   TERAIO_RETURN_IF_ERROR(session->open_device());
   TERAIO_RETURN_IF_ERROR(session->open_tiers());
   session->drive_rate_monitor_.emplace(session->hardware_);
@@ -254,6 +254,14 @@ Result<plan::Plan> Session::plan_within(const trace::Trace& trace,
       format_size(*limits.write_budget_bytes), format_size(*least_bytes)));
   limits.write_budget_bytes = *least_bytes;
   return planner::plan(trace, hardware, limits, options);
+}
+
+Status Session::open_given_plan() {
+  if (!options_.plan_path) return {};
+  Result<GivenPlan> plan = GivenPlan::open(*options_.plan_path);
+  if (!plan.ok()) return plan.status();
+  given_plan_ = std::move(*plan);
+  return {};
 }
 
 // An error would lead to on-demand migration, which writes more than any plan.

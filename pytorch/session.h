@@ -152,6 +152,7 @@ class Session {
   plan::Limits limits_for(const engine::Profile& profile, const hardware::Hardware& hardware) const;
   Result<plan::Plan> plan_within(const trace::Trace& trace, const hardware::Hardware& hardware,
                                  plan::Limits limits) const;
+  Status open_given_plan();
   Result<plan::Plan> plan_for(const trace::Trace& trace, const hardware::Hardware& hardware,
                               const plan::Limits& limits);
   static Prediction predict(const engine::Profile& profile, const hardware::Hardware& hardware,

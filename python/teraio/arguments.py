@@ -152,11 +152,11 @@ def _inflated(path):
     return text
 
 
-def check_json(option, path, expected_format=None):
+def check_json(option, path, *expected_formats):
     """Checks that `path` is a file with a JSON object.
 
-    A file whose name ends in .gz is decompressed first. The object's field "format" must be
-    `expected_format`, if given.
+    A file whose name ends in .gz is decompressed first. The object's field "format" must be one of
+    `expected_formats`, if there are any.
 
     Raises:
         teraio.Error: it is not. The message names `option`.
@@ -172,5 +172,6 @@ def check_json(option, path, expected_format=None):
         raise Error(f"{option}: {path} cannot be read: {error}") from None
     if not isinstance(value, dict):
         raise Error(f"{option}: {path}: expected a JSON object")
-    if expected_format and value.get("format") != expected_format:
-        raise Error(f'{option}: {path}: field "format": expected "{expected_format}"')
+    if expected_formats and value.get("format") not in expected_formats:
+        names = " or ".join(f'"{name}"' for name in expected_formats)
+        raise Error(f'{option}: {path}: field "format": expected {names}')

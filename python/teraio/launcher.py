@@ -138,7 +138,7 @@ def _checked(options):
     if options.io_timeout is not None:
         check_seconds("--io-timeout", options.io_timeout)
     if options.plan:
-        check_json("--plan", options.plan, "teraio-plan/1")
+        check_json("--plan", options.plan, "teraio-plan/1", "teraio-plan/2")
     for option in ("--save-plan", "--save-trace", "--verify"):
         path = getattr(options, option.strip("-").replace("-", "_"))
         if path:

@@ -99,6 +99,9 @@ std::vector<bool> Recorder::append_ops(Profile& profile) const {
   return is_used;
 }
 
+// Of a name, up to the sizes.
+constexpr size_t kOpsLength = std::string_view("iteration 0123456789abcdef ").size();
+
 // Equal for equal iterations, in every process: the ops first, then their sizes (names_same_ops()).
 std::string name_of(std::span<const OpSignature> signatures) {
   uint64_t ops = kEmptySignature;
@@ -148,10 +151,12 @@ Profile Recorder::finish(std::span<LiveTensor* const> alive,
   return profile;
 }
 
+bool names_recording(std::string_view name) {
+  return name.starts_with("iteration ") && name.size() > kOpsLength && name[kOpsLength - 1] == ' ';
+}
+
 bool names_same_ops(std::string_view a, std::string_view b) {
-  constexpr size_t kOpsLength = std::string_view("iteration 0123456789abcdef ").size();
-  return a.starts_with("iteration ") && a.size() > kOpsLength &&
-         a.substr(0, kOpsLength) == b.substr(0, kOpsLength);
+  return names_recording(a) && a.substr(0, kOpsLength) == b.substr(0, kOpsLength);
 }
 
 }  // namespace teraio::engine

@@ -17,6 +17,8 @@
 
 namespace teraio::engine {
 
+// Whether a recorded trace may have this name.
+bool names_recording(std::string_view name);
 // Whether two names of recorded traces are those of iterations with the same ops, on whatever
 // sizes.
 bool names_same_ops(std::string_view a, std::string_view b);

@@ -80,6 +80,8 @@ std::string describe(const Plan& plan, const trace::Trace& trace, size_t index);
 // it writes teraio-plan/2 when has_replays(plan), else teraio-plan/1.
 Result<Plan> read_plan(const std::filesystem::path& path, const trace::Trace& trace,
                        const std::function<bool(const std::string&)>& is_accepted = {});
+// Returns the name of the trace that the plan in a file was made for.
+Result<std::string> read_trace_name(const std::filesystem::path& path);
 Status write_plan(const Plan& plan, const trace::Trace& trace, const std::filesystem::path& path);
 
 }  // namespace teraio::plan

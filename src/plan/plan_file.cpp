@@ -103,6 +103,15 @@ Result<Plan> read_plan(const std::filesystem::path& path, const trace::Trace& tr
   return within_memory(path, [&] { return read_fields(path, trace, is_accepted); });
 }
 
+Result<std::string> read_trace_name(const std::filesystem::path& path) {
+  return within_memory(path, [&]() -> Result<std::string> {
+    JsonDocument document(path, {kFormat, kFormatWithReplays});
+    std::string name = document.root()["trace"].text();
+    if (!document.status().ok()) return document.status();
+    return name;
+  });
+}
+
 Status write_plan(const Plan& plan, const trace::Trace& trace, const std::filesystem::path& path) {
   const std::string_view format = has_replays(plan) ? kFormatWithReplays : kFormat;
   nlohmann::ordered_json json = {{"format", format}, {"trace", plan.trace}};

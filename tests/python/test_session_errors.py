@@ -1,6 +1,7 @@
 """What bad input gets: one clear line, before training where it can be known."""
 
 import functools
+import json
 import os
 import re
 
@@ -100,9 +101,9 @@ def test_option_that_the_core_does_not_know():
         core.Session(device_budget_bytes=1 << 20, ssd_directory="/tmp")
 
 
-def train(width, steps=5):
+def train(layers, width=384, steps=5):
     torch.manual_seed(1)
-    model = torch.nn.Sequential(*[torch.nn.Linear(width, width) for _ in range(6)])
+    model = torch.nn.Sequential(*[torch.nn.Linear(width, width) for _ in range(layers)])
     optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
     losses = []
     for _ in range(steps):
@@ -115,20 +116,29 @@ def train(width, steps=5):
 
 
 def test_saved_plan_runs_and_the_plan_of_another_trace_does_not(tmp_path, capfd):
-    expected = train(384), train(512)
+    expected = train(6), train(8)
     with budgets.offload("8MB") as session:
-        assert train(384) == expected[0]
+        assert train(6) == expected[0]
         session.plan().save(tmp_path / "plan.json")
     with budgets.offload("8MB", plan=tmp_path / "plan.json") as session:
-        assert train(384) == expected[0]
+        assert train(6) == expected[0]
         assert session.counters()["is_following_plan"]
     capfd.readouterr()
     with budgets.offload("12MB", plan=tmp_path / "plan.json") as session:
-        assert train(512) == expected[1]  # on demand
+        assert train(8) == expected[1]  # on demand
         assert not session.counters()["is_following_plan"]
     logged = capfd.readouterr()
     assert logged.out == ""
     assert "plan.json" in logged.err and "on demand" in logged.err
+
+
+@pytest.mark.parametrize("trace", ["l8", "iteration 0123456789abcdef"])
+def test_a_plan_that_no_run_can_have_made_is_refused_before_training(tmp_path, trace):
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps({"format": "teraio-plan/1", "trace": trace, "migrations": []}))
+    expected = f'{path}: trace: expected the name of a recorded iteration.*found "{trace}"'
+    with pytest.raises(teraio.Error, match=expected):
+        budgets.offload("8MB", plan=path)
 
 
 def test_trace_and_plan_that_there_are_not():
