@@ -110,6 +110,7 @@ class PatternTracker {
   }
   int64_t plan_count() const { return planning_.made_count(); }
   int64_t planning_ns() const { return planning_.planning_ns(); }
+  bool is_planning() const { return planning_.is_planning(); }
   std::vector<PatternSummary> patterns() const;
 
   // The op at `position` of the schedule gives other bytes when it runs again.

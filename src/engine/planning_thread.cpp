@@ -50,6 +50,7 @@ int64_t PlanningThread::request(std::function<Profile()> profile) {
   {
     const std::lock_guard lock(mutex_);
     if (is_stopped_) return last_ticket_;
+    unmade_count_.fetch_add(1, std::memory_order_relaxed);
     if (waits) requests_.push_back(request);
   }
   if (waits)
@@ -79,6 +80,7 @@ void PlanningThread::make(const Request& request) {
   planning_ns_.fetch_add(thread_cpu_ns() - start_ns, std::memory_order_relaxed);
   const std::lock_guard lock(mutex_);
   made_.push_back(std::move(made));
+  unmade_count_.fetch_sub(1, std::memory_order_relaxed);
   has_made_.store(true, std::memory_order_release);
   made_count_.fetch_add(1, std::memory_order_release);  // whoever sees the count can take the plan
 }

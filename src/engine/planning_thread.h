@@ -1,9 +1,9 @@
 // PlanningThread: makes plans beside the training, one after the other.
 //
-// Threads: one thread at a time calls it, under the lock of its owner, except for has_made() and
-// planning_ns(), which any thread may call. make_plan is called on the planning thread, which runs
-// at a low priority, without that lock. Where the system refuses a thread, and without
-// `in_background`, request() makes the plan itself.
+// Threads: one thread at a time calls it, under the lock of its owner, except for has_made(),
+// is_planning() and planning_ns(), which any thread may call. make_plan is called on the planning
+// thread, which runs at a low priority, without that lock. Where the system refuses a thread, and
+// without `in_background`, request() makes the plan itself.
 //
 // Ownership: what a request refers to has to last. Failure: that of make_plan is the result.
 #pragma once
@@ -46,6 +46,8 @@ class PlanningThread {
   int64_t request(std::function<Profile()> profile);
   // True: take_made() returns something.
   bool has_made() const { return has_made_.load(std::memory_order_acquire); }
+  // True: a plan that was asked for is not made yet.
+  bool is_planning() const { return unmade_count_.load(std::memory_order_relaxed) > 0; }
   // The plans since the last call, in the order of the requests.
   std::vector<Made> take_made();
   // Makes no plan from now on. Waits for the one that is being made.
@@ -76,6 +78,7 @@ class PlanningThread {
   bool is_stopped_ = false;
   int64_t last_ticket_ = 0;
   std::atomic<bool> has_made_ = false;
+  std::atomic<int64_t> unmade_count_ = 0;
   std::atomic<int64_t> made_count_ = 0;
   std::atomic<int64_t> planning_ns_ = 0;
 };

@@ -495,6 +495,7 @@ PlanningCounters Runtime::planning_counters() const {
   PlanningCounters counters = planning_counters_;
   counters.plans_made = patterns_->plan_count();
   counters.planning_ns = patterns_->planning_ns();
+  counters.is_planning = patterns_->is_planning();
   return counters;
 }
 

@@ -73,7 +73,8 @@ struct PlanningCounters {
   int64_t ops = 0;          // that have begun, in whole iterations
   int64_t planned_ops = 0;  // those of them that followed a plan
   int64_t plans_made = 0;
-  int64_t planning_ns = 0;  // CPU time
+  int64_t planning_ns = 0;   // CPU time
+  bool is_planning = false;  // a plan is being made now
 };
 
 // A new tensor and its memory on the device.

@@ -62,8 +62,10 @@ TEST(PlanningThread, ARequestDoesNotWaitForThePlan) {
       true);
   planning.request([] { return Profile(); });
   EXPECT_FALSE(planning.has_made());
+  EXPECT_TRUE(planning.is_planning());
   may_plan.set_value();
   EXPECT_EQ(wait_for(planning, 1).size(), 1u);
+  EXPECT_FALSE(planning.is_planning());
 }
 
 TEST(PlanningThread, StoppedItMakesNoOtherPlan) {
