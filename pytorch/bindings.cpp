@@ -244,12 +244,18 @@ py::dict to_dict(const engine::Difference& difference) {
 
 py::dict to_dict(const engine::PlanningCounters& c) {
   return py::dict("ops"_a = c.ops, "planned_ops"_a = c.planned_ops, "plans_made"_a = c.plans_made,
-                  "planning_ns"_a = c.planning_ns);
+                  "planning_ns"_a = c.planning_ns, "is_planning"_a = c.is_planning);
+}
+
+py::dict to_dict(const hardware::Rates& rates) {
+  return py::dict("read_bytes_per_second"_a = rates.read_bytes_per_second,
+                  "write_bytes_per_second"_a = rates.write_bytes_per_second);
 }
 
 py::dict to_dict(const DriveShare& share) {
   return py::dict("name"_a = share.drive.name, "directory"_a = share.directory.string(),
                   "ranks"_a = share.rank_count, "capacity_bytes"_a = share.drive.capacity_bytes,
+                  "rated_bytes_written"_a = share.drive.rated_bytes_written,
                   "read_bytes_per_second"_a = share.drive.rates.read_bytes_per_second,
                   "write_bytes_per_second"_a = share.drive.rates.write_bytes_per_second);
 }
@@ -277,14 +283,28 @@ py::dict to_dict(const storage::TierCounters& c, const std::string& tier) {
   return d;
 }
 
+// Returns the counters that need no walk over all tensors, for who asks often: Python's lock is
+// given up once.
+py::dict brief_counters(Session& session) {
+  engine::Runtime& runtime = session.runtime();
+  const auto [memory, engine, planning, ssd, host, is_following] = without_gil([&] {
+    return std::tuple(runtime.memory_usage(), runtime.counters(), runtime.planning_counters(),
+                      session.tier_counters(plan::Tier::kSsd),
+                      session.tier_counters(plan::Tier::kHost), runtime.is_following_plan());
+  });
+  py::dict d = to_dict(memory);
+  update(d, to_dict(engine));
+  update(d, to_dict(planning));
+  update(d, to_dict(ssd, "ssd"));
+  update(d, to_dict(host, "host"));
+  d["is_following_plan"] = is_following;
+  return d;
+}
+
 py::dict counters(Session& session) {
   engine::Runtime& runtime = session.runtime();
   const auto of = [&](auto call) { return without_gil(call); };
-  py::dict d = to_dict(of([&] { return runtime.memory_usage(); }));
-  update(d, to_dict(of([&] { return runtime.counters(); })));
-  update(d, to_dict(of([&] { return runtime.planning_counters(); })));
-  update(d, to_dict(of([&] { return session.tier_counters(plan::Tier::kSsd); }), "ssd"));
-  update(d, to_dict(of([&] { return session.tier_counters(plan::Tier::kHost); }), "host"));
+  py::dict d = brief_counters(session);
   d["bytes_away"] = of([&] { return runtime.offloaded_bytes(); });
   d["unmovable_bytes"] = of([&] { return runtime.unmovable_bytes(); });
   d["unanswered_bytes"] = of([&] { return runtime.unanswered_bytes(); });
@@ -292,7 +312,6 @@ py::dict counters(Session& session) {
   d["kept_in_place_bytes"] = of([&] { return runtime.outside_bytes(); });
   d["collective_bytes"] = of([&] { return collective_bytes(); });
   d["deviations"] = of([&] { return runtime.deviation_count(); });
-  d["is_following_plan"] = of([&] { return runtime.is_following_plan(); });
   return d;
 }
 
@@ -446,6 +465,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
           },
           no_gil())
       .def("counters", &counters)
+      .def("brief_counters", &brief_counters)
       .def("iterations",
            [](Session& session, size_t first) {
              return to_dicts(without_gil([&] { return session.runtime().iterations(first); }));
@@ -465,6 +485,11 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
           [](Session& session) { return session.runtime().permanently_pinned_bytes(); }, no_gil())
       .def("prediction", &prediction)
       .def("drive_shares", [](const Session& session) { return to_dicts(session.drive_shares()); })
+      .def("device_link",
+           [](const Session& session) -> py::object {
+             const auto link = without_gil([&] { return session.device_link(); });
+             return link ? py::object(to_dict(*link)) : py::none();
+           })
       .def("bound_ns", &Session::bound_ns, no_gil())
       .def("save_trace", &save_trace)
       .def("save_plan", &save_plan)

@@ -172,6 +172,11 @@ Status Session::open_tiers() {
   return {};
 }
 
+std::optional<hardware::Rates> Session::device_link() const {
+  if (machine_->device->is_host_addressable()) return std::nullopt;
+  return hardware().device_link;
+}
+
 bool Session::has_replays() const {
   return options_.recompute != planner::Recompute::kOff || options_.plan_path ||
          options_.discard_after_every_op;
