@@ -3,12 +3,13 @@
 import contextlib
 import os
 import secrets
+import stat
 from pathlib import Path
 
 _ATTEMPTS = 100
 
 
-def replace_file(path, data, lasts=True):
+def replace_file(path, data, lasts=True, mode=0o666):
     """Replaces the content of the file `path` with the bytes `data`.
 
     An interruption or a failure leaves the file as it was. The mode of an existing file is kept;
@@ -21,54 +22,70 @@ def replace_file(path, data, lasts=True):
         data: bytes.
         lasts: whether the drive has the bytes and the name when this function returns, so that
             they outlast a power failure.
+        mode: that of a new file, before the umask.
 
     Raises:
         OSError: the file cannot be written.
     """
-    path = Path(path)
-    if path.exists() and not path.is_file():
-        path.write_bytes(data)
+    path = os.fspath(path)
+    old = _status_of(path)
+    if old is not None and not stat.S_ISREG(old.st_mode):
+        Path(path).write_bytes(data)
         return
-    path = path.resolve()
-    descriptor, temporary = _create_beside(path)
+    if os.path.islink(path):
+        path = os.path.realpath(path)
+    descriptor, temporary = _create_beside(path, mode)
     try:
-        with open(descriptor, "wb") as file:
-            _keep_mode(descriptor, path)
-            file.write(data)
-            file.flush()
+        with open(descriptor, "wb", buffering=0) as file:
+            if old is not None:
+                _keep_mode(descriptor, old)
+            _write_all(file, data)
             if lasts:
                 os.fsync(descriptor)
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
-            temporary.unlink()
+            os.unlink(temporary)
         raise
     if lasts:
-        _sync_directory(path.parent)
+        _sync_directory(os.path.dirname(path) or ".")
 
 
-def _create_beside(path):
+def _status_of(path):
+    try:
+        return os.stat(path)
+    except FileNotFoundError:
+        return None
+
+
+def _write_all(file, data):
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]
+
+
+def _create_beside(path, mode):
     """Returns a descriptor and the name of a new file, which nobody can predict or plant."""
     flags = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_WRONLY | os.O_CLOEXEC
     for attempt in range(_ATTEMPTS):
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+        directory, name = os.path.split(path)
+        temporary = os.path.join(directory, f".{name}.{secrets.token_hex(8)}")
         try:
-            return os.open(temporary, flags, 0o666), temporary
+            return os.open(temporary, flags, mode), temporary
         except FileExistsError:
             if attempt == _ATTEMPTS - 1:
                 raise
 
 
-def _keep_mode(descriptor, path):
+def _keep_mode(descriptor, old):
     """Gives the file the mode and, where allowed, the owner of the file that it will replace."""
-    try:
-        old = os.stat(path)
-    except FileNotFoundError:
-        return
-    with contextlib.suppress(OSError):
-        os.fchown(descriptor, old.st_uid, old.st_gid)
-    with contextlib.suppress(OSError):
-        os.fchmod(descriptor, old.st_mode & 0o777)
+    new = os.fstat(descriptor)
+    if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
+        with contextlib.suppress(OSError):
+            os.fchown(descriptor, old.st_uid, old.st_gid)
+    if new.st_mode != old.st_mode:
+        with contextlib.suppress(OSError):
+            os.fchmod(descriptor, old.st_mode & 0o777)
 
 
 def _sync_directory(path):
