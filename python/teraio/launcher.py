@@ -87,6 +87,7 @@ def _parser():
     )
     add("--save-trace", metavar="FILE", help="write the trace when the script has ended")
     add("--report", metavar="DIR", help="write a report of the run to this directory")
+    add("--quiet", action="store_true", help="show no status line")
     add("--policy", choices=["planned", "on-demand"], default="planned", help="default: planned")
     add(
         "--recompute",
@@ -203,6 +204,7 @@ def _offload(options):
         recompute=options.recompute,
         verify=options.verify,
         report=options.report,
+        status_line=not options.quiet,
         local_rank=options.local_rank,
         local_world_size=options.local_world_size,
     )

@@ -5,7 +5,6 @@ import contextlib
 import json
 import statistics
 import sys
-import threading
 from datetime import datetime
 from pathlib import Path
 
@@ -14,14 +13,13 @@ from teraio.environment import machine, versions
 from teraio.errors import Error
 
 FORMAT = "teraio-run/1"  # of run.json
-_PERIOD_SECONDS = 0.5
 
 
 class RunReporter:
     """Writes the report of a session into a directory.
 
-    A thread writes progress.json twice a second. stop() writes run.json, trace.json.gz,
-    plan.json.gz and hardware.json.
+    The progress thread calls write_progress(). stop() writes run.json, trace.json.gz, plan.json.gz
+    and hardware.json.
 
     Args:
         session: the `teraio.Session`.
@@ -44,21 +42,13 @@ class RunReporter:
         self._steps = 0
         self._mode = "on demand"  # of the last step
         self._peak_bytes = 0
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._write_progress, daemon=True)
-
-    def start(self):
-        """Starts the thread that writes progress.json."""
-        self._thread.start()
 
     def stop(self):
-        """Stops the thread and writes the files.
+        """Writes the files. Call it when write_progress() is not called any more.
 
         Raises:
             teraio.Error: a file cannot be written.
         """
-        self._stopped.set()
-        self._thread.join()
         try:
             self._write_documents()
             _write(self._directory / "run.json", self._run())
@@ -79,13 +69,12 @@ class RunReporter:
             except Error:
                 path.unlink(missing_ok=True)
 
-    def _write_progress(self):
-        while not self._stopped.wait(_PERIOD_SECONDS):
-            # A later attempt may succeed. If the directory cannot be written at all, stop() reports
-            # it.
-            with contextlib.suppress(OSError):
-                # The next file follows soon, and a sync would compete with the transfers.
-                _write(self._directory / "progress.json", self._progress(), lasts=False)
+    def write_progress(self):
+        """Replaces progress.json."""
+        # A later attempt may succeed. If the directory cannot be written at all, stop() reports it.
+        with contextlib.suppress(OSError):
+            # The next file follows soon, and a sync would compete with the transfers.
+            _write(self._directory / "progress.json", self._progress(), lasts=False)
 
     def _progress(self):
         counters = self._session.counters()

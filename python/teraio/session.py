@@ -16,8 +16,10 @@ from teraio.compiled import CompiledGraphs
 from teraio.directories import cache_directory, directories_of_ranks
 from teraio.errors import Error
 from teraio.iterations import IterationHooks
+from teraio.progress_thread import ProgressThread
 from teraio.ranks import device_of_rank, find_ranks
 from teraio.run_report import RunReporter
+from teraio.status_display import StatusDisplay
 from teraio.units import format_size, parse_seconds, parse_size, parse_write_budget
 from teraio.verification import Verification
 
@@ -42,6 +44,7 @@ def offload(
     evict_after_every_op=False,
     discard_after_every_op=False,
     plans_in_background=None,
+    status_line=False,
     local_rank=None,
     local_world_size=None,
 ):
@@ -89,6 +92,8 @@ def offload(
         plans_in_background: whether plans are made on another thread while the training goes on.
             With False, each plan is made before the next iteration begins, so that runs repeat
             exactly; the default is $TERAIO_PLANS_IN_BACKGROUND (0 or 1), or True without it.
+        status_line: whether a line on stderr tells what the run does, as docs/watching.md
+            describes.
         local_rank: the number of this process among those of the machine. The default is
             $LOCAL_RANK, which torchrun sets.
         local_world_size: the number of processes that share the machine. The default is
@@ -116,6 +121,7 @@ def offload(
         policy=policy,
         verify=ranks.named(verify),
         report=ranks.named(report),
+        status_line=status_line,
         ssd_capacity_bytes=ranks.share_of(parse_size(ssd_capacity)),
         checksum=checksum,
         io_timeout_ns=0 if io_timeout is None else parse_seconds(io_timeout),
@@ -133,7 +139,9 @@ class Session:
     afterwards. A process can run one session at a time: entering another one raises teraio.Error.
     """
 
-    def __init__(self, *, ranks, directories, plan, policy, verify, report, **core_options):
+    def __init__(
+        self, *, ranks, directories, plan, policy, verify, report, status_line, **core_options
+    ):
         self._ranks = ranks
         settings = {
             "policy": policy,
@@ -155,7 +163,16 @@ class Session:
         self._hooks = IterationHooks(self._core, keeps_optimizers=bool(verify))
         self._compiled_graphs = CompiledGraphs()
         self._verification = Verification(verify)
+        self._progress_thread = ProgressThread()
         self._reporter = RunReporter(self, report, settings) if report else None
+        if self._reporter:
+            self._progress_thread.add(self._reporter.write_progress)
+        self._status_display = StatusDisplay(
+            self._core,
+            ranks=ranks,
+            is_planned=policy == "planned",
+            has_line=status_line,
+        )
         self._process = os.getpid()
 
     def __enter__(self):
@@ -168,8 +185,9 @@ class Session:
         intercepted_methods.install(self._core)
         self._compiled_graphs.install()
         self._hooks.install()
-        if self._reporter:
-            self._reporter.start()
+        self._status_display.begin()
+        self._progress_thread.add(self._status_display.update, rounds=2)
+        self._progress_thread.start()
         return self
 
     def __exit__(self, kind, error, traceback):
@@ -209,6 +227,8 @@ class Session:
             return  # a child that the program has forked: the session belongs to its parent
         try:
             self._hooks.remove()
+            self._progress_thread.stop()
+            self._status_display.end()
             self._end_report(error)
         finally:
             try:
@@ -240,6 +260,7 @@ class Session:
         """
         reporter, self._reporter = self._reporter, None
         if reporter is not None:
+            self._progress_thread.remove(reporter.write_progress)
             reporter.stop()
 
     def counters(self):
@@ -267,7 +288,8 @@ class Session:
         - `deviations`: the number of deviations from the profile.
         - `ops`: the number of ops in all complete iterations. `planned_ops`: those that followed a
           plan.
-        - `plans_made`: the number of plans, which took `planning_ns` of CPU time.
+        - `plans_made`: the number of plans, which took `planning_ns` of CPU time. `is_planning`:
+          whether a plan is being made now.
         """
         return self._core.counters()
 
@@ -352,7 +374,8 @@ class Session:
         It has `local_rank`, `local_world_size`, `host_limit_bytes`, and a list `drives`. For each
         drive the list has a dict with its `name` and `directory`, the number of `ranks` that share
         it, and one rank's share of its `capacity_bytes`, `read_bytes_per_second` and
-        `write_bytes_per_second`, as measured when the session was made.
+        `write_bytes_per_second`, as measured when the session was made, and of its
+        `rated_bytes_written`, or None if its model's rating is not known.
         """
         return {
             "local_rank": self._ranks.local_rank,

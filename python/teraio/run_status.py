@@ -1,0 +1,175 @@
+"""The state of a session at this moment: what the status line and `teraio top` show."""
+
+import statistics
+import time
+from collections import deque
+
+_STEPS = 10  # that figures per step are taken over
+_RATE_SAMPLES = 6  # that rates are taken over: 5 s with a sample per second
+_CELLS = 40  # of the memory's history
+_HISTORY_STEPS = 4
+_CELL_SECONDS_MIN = 1
+_SECONDS_PER_DAY = 86400
+
+
+class RunStatus:
+    """Reads the state of a session again and again. One thread uses it.
+
+    Args:
+        core: the `core.Session`.
+        is_planned: whether the session makes plans.
+    """
+
+    def __init__(self, core, is_planned):
+        self._core = core
+        self._is_planned = is_planned
+        self._drives = core.drive_shares()
+        self._link = core.device_link() or {}
+        self._step = 0
+        self._recent = deque(maxlen=_STEPS)  # the newest steps, all with a plan or all without
+        self._traffic = deque(maxlen=_RATE_SAMPLES)  # pairs (seconds, counters)
+        self._memory = MemoryHistory()
+
+    def read(self):
+        """Returns the state as a dict. Values that are not known yet are None.
+
+        - `phase`: "learning", "planning", "following a plan" or "on demand".
+        - `step`: the number of steps so far. `step_seconds`: the median of the last ones.
+        - `predicted_step_seconds`, `ideal_step_seconds`: with the plan, and with unlimited memory.
+        - `device_bytes`, `device_peak_bytes`, `device_budget_bytes`: now, of the step, allowed.
+        - `tiers`: for "ssd" and "host", a dict with the rates `read_bytes_per_second` and
+          `write_bytes_per_second` over the last seconds, and with what the tier can do,
+          `read_limit_bytes_per_second` and `write_limit_bytes_per_second`.
+        - `stall_share`: of the last steps, the share of their time that was spent waiting.
+        - `wear_per_day`: the share of its rated writes that the drive which wears out first gets
+          per day, at the rate of the last steps. None if no drive is rated.
+        - `memory_bytes`: the maxima of equal parts of the last steps, the newest last.
+        """
+        now = time.monotonic()
+        counters = self._core.brief_counters()
+        peak_bytes = self._count_steps()
+        self._traffic.append((now, counters))
+        step_seconds = self._step_seconds()
+        self._memory.add(now, max(peak_bytes, counters["device_bytes"]), step_seconds or 0)
+        prediction = self._core.prediction() or {}
+        return {
+            "phase": self._phase(counters),
+            "step": self._step,
+            "step_seconds": step_seconds,
+            "predicted_step_seconds": _seconds(prediction.get("step_ns")),
+            "ideal_step_seconds": _seconds(prediction.get("ideal_ns")),
+            "device_bytes": counters["device_bytes"],
+            "device_peak_bytes": max(peak_bytes, counters["device_peak_bytes"]),
+            "device_budget_bytes": counters["device_budget_bytes"],
+            "tiers": {tier: self._tier(tier) for tier in self._tiers(counters)},
+            "stall_share": self._stall_share(),
+            "wear_per_day": self._wear_per_day(counters),
+            "memory_bytes": self._memory.cells(),
+        }
+
+    def _count_steps(self):
+        """Takes note of the steps that have ended since the last call. Returns their peak."""
+        peak_bytes = 0
+        for iteration in self._core.iterations(self._step):
+            self._step += 1
+            peak_bytes = max(peak_bytes, iteration["device_peak_bytes"])
+            if self._recent and _has_plan(self._recent[-1]) != _has_plan(iteration):
+                self._recent.clear()
+            self._recent.append(iteration)
+        return peak_bytes
+
+    def _phase(self, counters):
+        if not self._is_planned:
+            return "on demand"
+        if counters["is_following_plan"]:
+            return "following a plan"
+        if counters["is_planning"]:
+            return "planning"
+        return "learning" if counters["plans_made"] == 0 else "on demand"
+
+    def _step_seconds(self):
+        durations_ns = [step["duration_ns"] for step in self._recent]
+        return _seconds(statistics.median(durations_ns)) if durations_ns else None
+
+    def _stall_share(self):
+        duration_ns = sum(step["duration_ns"] for step in self._recent)
+        stall_ns = sum(step["stall_read_ns"] + step["stall_memory_ns"] for step in self._recent)
+        return stall_ns / duration_ns if duration_ns else None
+
+    def _tiers(self, counters):
+        has_host = counters["host_reserved_peak_bytes"] > 0
+        return [*(["ssd"] if self._drives else []), *(["host"] if has_host else [])]
+
+    def _tier(self, tier):
+        return {
+            "read_bytes_per_second": self._rate(f"{tier}_bytes_read"),
+            "write_bytes_per_second": self._rate(f"{tier}_bytes_written"),
+            "read_limit_bytes_per_second": self._limit(tier, "read_bytes_per_second"),
+            "write_limit_bytes_per_second": self._limit(tier, "write_bytes_per_second"),
+        }
+
+    def _rate(self, counter):
+        (begin, before), (end, after) = self._traffic[0], self._traffic[-1]
+        return (after[counter] - before[counter]) / (end - begin) if end > begin else 0
+
+    def _limit(self, tier, rate):
+        if tier == "ssd":
+            return sum(drive[rate] for drive in self._drives)
+        return self._link.get(rate)
+
+    def _wear_per_day(self, counters):
+        duration_ns = sum(step["duration_ns"] for step in self._recent)
+        if duration_ns == 0:
+            return None
+        written_bytes = sum(step["ssd_bytes_written"] for step in self._recent)
+        per_day = written_bytes / (duration_ns / 1e9) * _SECONDS_PER_DAY
+        return wear(self._drives, counters.get("ssd_drives", []), per_day)
+
+
+def wear(shares, drives, written_bytes):
+    """Returns the largest share of its rated writes that a drive gets when `written_bytes` are
+    written to all drives, or None if no drive is rated.
+
+    Args:
+        shares: `Session.share()["drives"]`.
+        drives: the counters of the same drives. Their parts of what is written stay the same.
+        written_bytes: a number of bytes.
+    """
+    total_bytes = sum(drive["bytes_written"] for drive in drives) or 1
+    return max(
+        (
+            written_bytes * drive["bytes_written"] / total_bytes / share["rated_bytes_written"]
+            for share, drive in zip(shares, drives, strict=False)
+            if share["rated_bytes_written"]
+        ),
+        default=None,
+    )
+
+
+class MemoryHistory:
+    """The maxima of device memory in equal parts of the last steps, or of the last seconds."""
+
+    def __init__(self):
+        self._cells = deque(maxlen=_CELLS)
+        self._began = 0  # when the newest cell began, in seconds
+
+    def add(self, now, size_bytes, step_seconds):
+        """Adds a sample that was taken at `now`, in seconds, while steps take `step_seconds`."""
+        cell_seconds = max(_CELL_SECONDS_MIN, _HISTORY_STEPS * step_seconds / _CELLS)
+        if self._cells and now - self._began < cell_seconds * 0.99:  # wake-ups are not exact
+            self._cells[-1] = max(self._cells[-1], size_bytes)
+        else:
+            self._cells.append(size_bytes)
+            self._began = now
+
+    def cells(self):
+        """Returns a list of at most 40 sizes in bytes, the newest last."""
+        return list(self._cells)
+
+
+def _has_plan(iteration):
+    return iteration["mode"] != "on demand"
+
+
+def _seconds(duration_ns):
+    return duration_ns / 1e9 if duration_ns else None

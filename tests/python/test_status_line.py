@@ -1,0 +1,269 @@
+"""The status line of `teraio run`: in a terminal beside all other output, and in files."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from matrix import budgets
+from terminal import Terminal
+
+from teraio.progress_thread import ProgressThread
+from teraio.run_status import MemoryHistory, RunStatus, wear
+from teraio.status_line import PrintedLines, fitting, parts
+
+PHASES = ("learning", "planning", "following a plan", "on demand")
+
+# Trains until the file "enough" exists. Prints from Python, from a child, and as a progress bar.
+TRAINING = """\
+import os, sys
+import torch
+from tqdm import tqdm
+
+torch.set_num_threads(1)
+model = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(6)])
+optimizer = torch.optim.AdamW(model.parameters())
+bar = tqdm(desc="bar")
+while not os.path.exists("enough"):
+    model(torch.ones(8, 512)).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    bar.update()
+    if bar.n % 10 == 0:
+        bar.write(f"printed {bar.n}", file=sys.stdout)
+        bar.clear()
+        os.system(f"echo child {bar.n}")
+bar.close()
+print(f"{bar.n} steps")
+"""
+BUDGET = ("--device-budget", "12MB")
+
+
+@pytest.fixture
+def training(tmp_path):
+    (tmp_path / "train.py").write_text(TRAINING)
+    return tmp_path
+
+
+def command(*options):
+    return [sys.executable, "-m", "teraio", "run", *BUDGET, *options, "train.py"]
+
+
+def is_status(line):
+    return line.startswith(PHASES)
+
+
+def is_in_bottom_row(text):
+    return lambda terminal: text in terminal.screen.display[-1]
+
+
+def test_terminal_keeps_the_line_apart_from_all_other_output(training, monkeypatch):
+    monkeypatch.chdir(training)
+    with Terminal(command(), os.environ, rows=12, columns=80) as terminal:
+        terminal.wait_for(is_in_bottom_row("following a plan"))
+        assert not any(map(is_status, terminal.screen.display[:-1]))
+        terminal.resize(rows=16, columns=120)
+        terminal.wait_for(is_in_bottom_row("memory"))
+        Path("enough").touch()
+        assert terminal.exit_code() == 0
+        lines = terminal.lines()
+    assert terminal.screen.margins is None
+    assert not any(is_status(line) for line in lines[-16:])
+    (count,) = (int(line.split()[0]) for line in lines if line.endswith(" steps"))
+    for who in ("printed", "child"):
+        expected = [f"{who} {step}" for step in range(10, count + 1, 10)]
+        assert [line for line in lines if line.startswith(who)] == expected
+
+
+def test_killed_run_gives_the_row_back(training, monkeypatch):
+    monkeypatch.chdir(training)
+    with Terminal(command(), os.environ, rows=12, columns=80) as terminal:
+        terminal.wait_for(is_in_bottom_row("step "))
+        assert terminal.screen.margins is not None
+        os.kill(terminal.process, signal.SIGKILL)
+        assert terminal.exit_code() == -signal.SIGKILL
+    assert terminal.screen.margins is None
+    assert not any(map(is_status, terminal.screen.display))
+
+
+def test_quiet_run_in_a_terminal_writes_nothing_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("print('script')\n")
+    with Terminal(command("--quiet"), os.environ, rows=8, columns=80) as terminal:
+        assert terminal.exit_code() == 0
+    assert terminal.written == b"script\r\n"
+
+
+def read_until(stream, text):
+    lines = ""
+    while text not in lines:
+        line = stream.readline()
+        assert line, lines
+        lines += line
+    return lines
+
+
+def test_file_gets_whole_lines_beside_a_progress_bar(training, spawn, monkeypatch):
+    monkeypatch.chdir(training)
+    process = spawn(command())
+    err = read_until(process.stderr, "teraio: following a plan, step ")
+    Path("enough").touch()
+    err += process.communicate()[1]
+    assert process.returncode == 0
+    lines = err.split("\n")
+    phases = [line.removeprefix("teraio: ").split(",")[0] for line in lines if " | " in line]
+    assert "following a plan" in phases and set(phases) <= set(PHASES)
+    assert all(line.startswith("teraio: ") for line in lines if "/step" in line)
+    assert "\033" not in err.replace("\033[A", "")  # which tqdm writes
+
+
+@pytest.mark.parametrize("case", ["quiet", "second rank"])
+def test_runs_without_a_line(training, case):
+    environment = dict(os.environ)
+    options = ["--quiet"] if case == "quiet" else ["--local-rank=1", "--local-world-size=2"]
+    (training / "enough").touch()
+    program = TRAINING.replace('not os.path.exists("enough")', "bar.n < 200")
+    (training / "train.py").write_text(program)
+    done = subprocess.run(
+        command(*options), cwd=training, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0 and "200 steps" in done.stdout
+    assert not any(is_status(line.removeprefix("teraio: ")) for line in done.stderr.split("\n"))
+
+
+STATUS = {
+    "phase": "following a plan",
+    "step": 128,
+    "step_seconds": 3.21,
+    "predicted_step_seconds": 3.1,
+    "ideal_step_seconds": 2.4,
+    "device_bytes": 11_800_000_000,
+    "device_budget_bytes": 12_000_000_000,
+    "tiers": {
+        "ssd": {
+            "read_bytes_per_second": 2.1e9,
+            "write_bytes_per_second": 1e9,
+            "read_limit_bytes_per_second": 3_400_000_000,
+            "write_limit_bytes_per_second": 2_900_000_000,
+        }
+    },
+    "stall_share": 0.08,
+    "wear_per_day": 0.0031,
+}
+
+
+def test_line_has_the_most_important_parts_that_fit():
+    assert fitting(parts(STATUS), 300) == (
+        "following a plan, step 128 | 3.21 s/step (predicted 3.10 s, ideal 2.40 s) | "
+        "memory 11.8 GB of 12.0 GB | stall 8 % | "
+        "ssd read 2.10 GB/s of 3.40 GB/s, write 1.00 GB/s of 2.90 GB/s | wear per day 0.31 %"
+    )
+    assert fitting(parts(STATUS), 90) == (
+        "following a plan, step 128 | 3.21 s/step (predicted 3.10 s, ideal 2.40 s) | stall 8 %"
+    )
+    assert fitting(parts(STATUS), 10) == "following "
+
+
+def test_line_leaves_out_what_is_not_known():
+    unknown = dict.fromkeys(
+        ("step_seconds", "predicted_step_seconds", "stall_share", "wear_per_day")
+    )
+    assert parts({**STATUS, **unknown, "phase": "learning", "step": 0, "tiers": {}}) == [
+        "learning, step 0",
+        "memory 11.8 GB of 12.0 GB",
+    ]
+
+
+def test_printed_lines_become_rarer_until_the_phase_changes(capfd):
+    now = 0
+    lines = PrintedLines(os.dup(2), clock=lambda: now)
+
+    def printed(phase, until):
+        nonlocal now
+        times = []
+        while now < until:
+            lines.show({**STATUS, "phase": phase})
+            if capfd.readouterr().err:
+                times.append(now)
+            now += 1
+        return times
+
+    assert printed("learning", 300) == [0, 30, 90, 210]
+    assert printed("following a plan", 400) == [300, 330, 390]
+    assert printed("learning", 3000) == [510, 750, 1230, 1830, 2430]
+    lines.end()
+
+
+def test_step_that_has_not_ended_prints_nothing(capfd):
+    lines = PrintedLines(os.dup(2))
+    lines.show({**STATUS, "step": 0})
+    lines.end()
+    assert capfd.readouterr().err == ""
+
+
+def test_run_without_stderr_has_no_line(execute, tmp_path):
+    (tmp_path / "train.py").write_text("print('script')\n")
+    outcome = execute("sh", "-c", 'exec "$@" 2>&-', "sh", *command())
+    assert (outcome.code, outcome.out) == (0, "script\n")
+
+
+def test_status_agrees_with_the_session(one_settled_thread):
+    import torch
+
+    model = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(6)])
+    optimizer = torch.optim.AdamW(model.parameters())
+    with budgets.offload("12MB") as session:
+        status = RunStatus(session._core, is_planned=True)
+        assert status.read()["phase"] == "learning"
+        for _ in range(8):
+            model(torch.ones(8, 512)).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        read = status.read()
+        counters, iterations = session.counters(), session.iterations()
+    assert read["phase"] == "following a plan"
+    assert read["step"] == len(iterations) == 8
+    assert read["device_budget_bytes"] == 12_000_000
+    assert 0 < read["device_bytes"] <= read["device_peak_bytes"] <= 12_000_000
+    assert read["predicted_step_seconds"] >= read["ideal_step_seconds"] > 0
+    assert 0 <= read["stall_share"] < 1
+    assert read["tiers"]["ssd"]["write_bytes_per_second"] > 0
+    assert read["tiers"]["ssd"]["write_limit_bytes_per_second"] > 0
+    assert counters["ssd_bytes_written"] > 0
+    assert max(read["memory_bytes"]) == max(each["device_peak_bytes"] for each in iterations)
+
+
+def test_history_keeps_the_maximum_of_each_part_of_the_last_steps():
+    memory = MemoryHistory()
+    for tick in range(400):
+        memory.add(now=tick / 2, size_bytes=tick % 10, step_seconds=50)
+    assert memory.cells() == [9] * 40  # four steps of 50 s in cells of 5 s
+
+
+def test_wear_is_that_of_the_drive_which_wears_out_first():
+    def drives(*bytes_written):
+        return [{"bytes_written": each} for each in bytes_written]
+
+    rated = [{"rated_bytes_written": 600}, {"rated_bytes_written": 1200}]
+    assert wear(rated, drives(30, 10), 8) == 8 * 3 / 4 / 600
+    assert wear(rated, drives(10, 30), 8) == 8 * 3 / 4 / 1200
+    assert wear(rated, drives(0, 0), 0) == 0
+    unrated = [{"rated_bytes_written": None}]
+    assert wear(unrated, drives(10), 8) is None
+    assert wear([*unrated, rated[1]], drives(30, 10), 8) == 8 / 4 / 1200
+
+
+def test_thread_does_not_call_what_was_removed():
+    thread = ProgressThread()
+    calls = []
+    thread.add(lambda: calls.append("kept"))
+    removed = lambda: calls.append("removed")  # noqa: E731
+    thread.add(removed, rounds=2)
+    thread.remove(removed)
+    thread.start()
+    while not calls:
+        pass
+    thread.stop()
+    assert set(calls) == {"kept"}
