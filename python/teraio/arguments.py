@@ -1,4 +1,4 @@
-"""The command lines of `teraio run` and `teraio dry-run`, and checks of their options."""
+"""The command lines of the commands in Python, and checks of their options."""
 
 import argparse
 import gzip
@@ -20,20 +20,35 @@ _INFLATED_BYTES_FREE = 64 << 20
 _INFLATION_MAX = 50
 
 
-class Parser(argparse.ArgumentParser):
+class CommandParser(argparse.ArgumentParser):
+    """A parser of `teraio NAME ...` that reports bad input in one line."""
+
+    def __init__(self, name, **options):
+        super().__init__(prog=f"teraio {name}", allow_abbrev=False, **options)
+
+    def error(self, message):
+        """Ends the process with exit code 2 and the message in one line on stderr."""
+        self.exit(2, f"{self.prog}: {message}\n")
+
+    def failure(self, error, code):
+        """Prints the error in one line on stderr, and returns the exit code `code`."""
+        print(f"{self.prog}: {error}", file=sys.stderr)
+        return code
+
+
+class Parser(CommandParser):
     """A parser of `teraio NAME [options] (SCRIPT | -m MODULE) [ARGUMENT ...]`.
 
-    It reports bad input in one line. `required` is the text of the required options in the usage.
+    `required` is the text of the required options in the usage.
     """
 
     def __init__(self, name, description, epilog, required=""):
         super().__init__(
-            prog=f"teraio {name}",
+            name,
             usage=f"teraio {name} {required}[options] (SCRIPT | -m MODULE) [ARGUMENT ...]",
             description=description,
             epilog=epilog,
             formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
         )
 
     def add_limits(self, budget):
@@ -51,15 +66,6 @@ class Parser(argparse.ArgumentParser):
         add("-m", dest="module", nargs=argparse.REMAINDER, help="run a module, as python -m does")
         add("script", nargs=argparse.REMAINDER, help="the training script and its arguments")
         return self.parse_args(arguments)
-
-    def error(self, message):
-        """Ends the process with exit code 2 and the message in one line on stderr."""
-        self.exit(2, f"{self.prog}: {message}\n")
-
-    def failure(self, error, code):
-        """Prints the error in one line on stderr, and returns the exit code `code`."""
-        print(f"{self.prog}: {error}", file=sys.stderr)
-        return code
 
 
 def program_words(options):

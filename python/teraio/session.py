@@ -171,6 +171,7 @@ class Session:
             self._core,
             ranks=ranks,
             is_planned=policy == "planned",
+            report=report,
             has_line=status_line,
         )
         self._process = os.getpid()
