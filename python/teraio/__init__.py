@@ -15,18 +15,23 @@ memory and return before they are used.
 >>> session.counters()["device_peak_bytes"] <= 64_000_000
 True
 
-Importing the package is cheap: it imports torch when `offload`, `pin` or `Session` is first used.
+Importing the package is cheap: it imports torch when `offload` or another name is first used.
 """
 
 from teraio import exports
 from teraio._build_info import VERSION as __version__
 from teraio.errors import Error
 
-__all__ = ["Error", "Session", "__version__", "offload", "pin"]
+__all__ = ["Error", "Session", "__version__", "offload", "pin", "running_session"]
 
 exports.install()
 
-_NEED_TORCH = {"offload": "session", "Session": "session", "pin": "pinning"}
+_NEED_TORCH = {
+    "offload": "session",
+    "Session": "session",
+    "running_session": "session",
+    "pin": "pinning",
+}
 
 
 def __getattr__(name):

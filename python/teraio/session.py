@@ -132,6 +132,17 @@ def offload(
     )
 
 
+_running = None
+
+
+def running_session():
+    """Returns the `Session` that runs in this process, or None.
+
+    So a script that `teraio run` executes, or a library, finds the session.
+    """
+    return _running
+
+
 class Session:
     """A run within a device budget, as `offload` returns it. It can be entered once.
 
@@ -186,6 +197,8 @@ class Session:
         intercepted_methods.install(self._core)
         self._compiled_graphs.install()
         self._hooks.install()
+        global _running
+        _running = self
         self._status_display.begin()
         self._progress_thread.add(self._status_display.update, rounds=2)
         self._progress_thread.start()
@@ -239,6 +252,8 @@ class Session:
                 if self._core.is_running():  # there is too little memory to restore all tensors
                     atexit.register(self._core.discard)  # also keeps it alive until then
                 else:
+                    global _running
+                    _running = None
                     self._compiled_graphs.remove()
                     intercepted_methods.remove()
 
