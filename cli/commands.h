@@ -34,6 +34,10 @@ void add_launcher_commands(CLI::App& app);
 bool is_launcher_command(int argc, char** argv);
 int launcher_command(int argc, char** argv);
 
+// Parses the command line and runs its command. Returns the exit code: 0, or 1 if the command
+// fails, or 2 with one line on stderr if the command line cannot be used.
+int run_command_line(CLI::App& app, int argc, char** argv);
+
 // Prints "teraio: <message>" to stderr and throws the exit code of the status: 2 for
 // kInvalidArgument, else 1.
 [[noreturn]] void fail(const Status& status);

@@ -244,8 +244,8 @@ void add_doctor_command(CLI::App& app) {
       "doctor", "Report what directories and drives support; exit with 1 when one is unusable");
   auto arguments = std::make_shared<Arguments>();
   arguments->directories = {"."};
-  command->add_option("--ssd", arguments->directories,
-                      "Directory to inspect (default: the current one)");
+  command->add_option("DIR,--ssd", arguments->directories,
+                      "Directories to inspect (default: the current one)");
   command->add_option(
       "--rated-writes", arguments->rated_writes,
       "Rated writes of the drives, such as 1200TB (default: from a table of models)");

@@ -46,6 +46,5 @@ int main(int argc, char** argv) {
   add_doctor_command(app);
   add_bench_storage_command(app);
   add_bench_link_command(app);
-  CLI11_PARSE(app, argc, argv);
-  return 0;
+  return run_command_line(app, argc, argv);
 }

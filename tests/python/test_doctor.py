@@ -25,6 +25,16 @@ def test_doctor_describes_a_usable_directory(teraio, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_doctor_takes_directories_with_and_without_the_option(teraio, tmp_path):
+    places = [tmp_path / name for name in ("a", "b", "c")]
+    for place in places:
+        place.mkdir()
+    a, b, c = places
+    for words in ([a, b, c], ["--ssd", a, "--ssd", b, "--ssd", c], [a, "--ssd", b, c]):
+        shown = json.loads(teraio("doctor", "--json", *words).out)["directories"]
+        assert sorted(each["directory"] for each in shown) == [str(place) for place in places]
+
+
 def test_doctor_tells_where_host_memory_lies(teraio, tmp_path):
     node = tmp_path / "sys/devices/system/node"
     node.mkdir(parents=True)

@@ -191,16 +191,17 @@ def test_two_runs_side_by_side(report, run_directory, tmp_path):
 
 
 def test_bad_input_is_refused_in_one_line(report, run_directory, tmp_path):
-    def refused(*arguments):
+    def refused(*arguments, code=1):
         outcome = report(*arguments)
-        assert outcome.code == 1 and outcome.out == "", outcome
+        assert outcome.code == code and outcome.out == "", outcome
         assert outcome.err.startswith("teraio report: ") and outcome.err.count("\n") == 1
         return outcome.err
 
     assert "nowhere does not exist" in refused("nowhere")
     (tmp_path / "empty").mkdir()
     assert "empty has no run.json" in refused("empty")
-    assert "3 directories given" in refused("a", "b", "c")
+    assert "3 directories given" in refused("a", "b", "c", code=2)
+    assert "--nonsense" in refused("a", "--nonsense", code=2)
     assert "is a directory" in refused(run_directory, "--output", tmp_path)
     assert "missing does not exist" in refused(run_directory, "--output", "missing/page.html")
     damaged = tmp_path / "damaged"

@@ -1,21 +1,18 @@
 """The command `teraio report`: makes an HTML page about one run or two."""
 
-import argparse
-import sys
 from pathlib import Path
 
-from teraio.arguments import check_output
+from teraio.arguments import CommandParser, check_output
 from teraio.atomic_file import replace_file
 from teraio.errors import Error
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        prog="teraio report",
+    parser = CommandParser(
+        "report",
         usage="teraio report [--output FILE] DIR [DIR]",
         description="Makes one HTML page, which needs no network, from what `teraio run --report "
         "DIR` has written. With two directories, the page compares the two runs.",
-        allow_abbrev=False,
     )
     parser.add_argument("directories", nargs="+", metavar="DIR", help="the directory of a run")
     parser.add_argument(
@@ -30,21 +27,22 @@ def report(arguments):
     Args:
         arguments: the words of the command line after `report`.
     """
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if len(options.directories) > 2:
+        count = len(options.directories)
+        return parser.failure(f"{count} directories given: expected one, or two to compare", 2)
     try:
         page = Path(options.output or Path(options.directories[0]) / "report.html")
         text = _page(options.directories, page)
         replace_file(page, text.encode())
     except (Error, OSError) as error:
-        print(f"teraio report: {error}", file=sys.stderr)
-        return 1
+        return parser.failure(error, 1)
     print(f"teraio report: {page}")
     return 0
 
 
 def _page(directories, output):
-    if len(directories) > 2:
-        raise Error(f"{len(directories)} directories given: expected one, or two to compare")
     from teraio.report.run_directory import read_run_directory
 
     runs = [read_run_directory(each) for each in directories]
