@@ -57,6 +57,24 @@ def link_complaints(root, path):
     ]
 
 
+def is_page(root, path):
+    """Whether a Markdown file becomes a page of the site."""
+    return root / "docs" in path.parents or path in (
+        root / "CONTRIBUTING.md",
+        root / "CHANGELOG.md",
+    )
+
+
+def site_complaints(root, path):
+    """Links of a page that lead to files of the repository which the site does not have."""
+    return [
+        f"{path.relative_to(root)}: {target}: not a part of the site"
+        for target in link_targets(path.read_text())
+        if not _SCHEME.match(target) and not target.startswith("#")
+        if root / "docs" not in (path.parent / unquote(target).partition("#")[0]).resolve().parents
+    ]
+
+
 def path_complaints(root, path):
     """Files that the Markdown file `path` names and that the repository does not have."""
     name = path.relative_to(root)

@@ -27,6 +27,22 @@ def test_links_lead_somewhere():
     assert [line for path in paths for line in links.link_complaints(ROOT, path)] == []
 
 
+def test_pages_of_the_site_link_to_its_parts():
+    pages = [path for path in markdown_files() if links.is_page(ROOT, path)]
+    assert len(pages) > 10
+    assert [line for path in pages for line in links.site_complaints(ROOT, path)] == []
+
+
+def test_a_link_out_of_the_site_is_found(folder):
+    (folder / "src").mkdir()
+    (folder / "src" / "README.md").write_text("# Sources\n")
+    page = folder / "docs" / "page.md"
+    page.write_text("[a](a.md#x) [b](#own) [c](https://example.org) [d](../src/README.md)\n")
+    assert links.site_complaints(folder, page) == [
+        "docs/page.md: ../src/README.md: not a part of the site"
+    ]
+
+
 def test_named_files_exist():
     assert [line for path in markdown_files() for line in links.path_complaints(ROOT, path)] == []
 
