@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "commands.h"
 #include "device/system_memory.h"
+#include "doctor_verdict.h"
 #include "drives/drive_endurance.h"
 #include "probe/directory_report.h"
 
@@ -221,6 +222,7 @@ void print_text(const std::vector<probe::DirectoryReport>& reports, const System
     fmt::print("{:<22} {}, NUMA node {}\n", "NVIDIA GPU", gpu.pci_address,
                gpu.numa_node < 0 ? "unknown" : std::to_string(gpu.numa_node));
   for (const probe::DirectoryReport& report : reports) print_report(report, system, arguments);
+  fmt::print("\n{}", verdict_of(reports, !system.gpus.empty()));
 }
 
 void doctor(const Arguments& arguments) {

@@ -55,6 +55,30 @@ def test_doctor_fails_for_scripts_and_still_tells_of_the_others(teraio, tmp_path
     assert "GPUDirect Storage" in outcome.out
 
 
+def verdict(said):
+    return said[said.index("\nVerdict: ") + 1 :].splitlines()
+
+
+def test_doctor_ends_with_a_verdict_and_the_next_command(teraio, tmp_path):
+    lines = verdict(teraio("doctor", tmp_path).out)
+    assert lines[0] == "Verdict: The directory can hold tensors."
+    assert lines[-1] == f"Next: teraio run --device-budget 50% --ssd {tmp_path} train.py"
+    places = [tmp_path / name for name in ("a", "b", "absent")]
+    for place in places[:2]:
+        place.mkdir()
+    lines = verdict(teraio("doctor", *places).out)
+    assert lines[0] == "Verdict: 2 of 3 directories can hold tensors."
+    assert any("2 directories share the drive" in line for line in lines)
+    assert f"--ssd {places[0]} --ssd {places[1]} train.py" in lines[-1]
+
+
+def test_doctor_asks_for_another_directory_where_none_can_be_used(teraio):
+    assert verdict(teraio("doctor", "/dev/shm").out) == [
+        "Verdict: No directory can hold tensors.",
+        "Next: teraio doctor --ssd DIR, with a directory on a drive",
+    ]
+
+
 def test_doctor_names_a_bad_value(teraio, tmp_path):
     outcome = teraio("doctor", "--ssd", tmp_path, "--rated-writes", "much")
     assert outcome.code == 2

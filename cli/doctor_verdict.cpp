@@ -1,0 +1,85 @@
+#include "doctor_verdict.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <string_view>
+#include <vector>
+
+#include "base/units.h"
+
+namespace teraio::cli {
+namespace {
+
+using probe::DirectoryReport;
+
+// A model with a billion parameters has states of 16 GB in fp32 with AdamW.
+constexpr int64_t kFewFreeBytes = 16'000'000'000;
+
+std::string count_text(std::span<const DirectoryReport> reports) {
+  const auto usable_count =
+      std::ranges::count_if(reports, [](const auto& report) { return report.status.ok(); });
+  if (usable_count == 0) return "No directory can hold tensors";
+  if (reports.size() == 1) return "The directory can hold tensors";
+  if (static_cast<size_t>(usable_count) == reports.size())
+    return fmt::format("All {} directories can hold tensors", reports.size());
+  return fmt::format("{} of {} directories can hold tensors", usable_count, reports.size());
+}
+
+std::vector<std::string> faults_of(const DirectoryReport& report, bool has_gpu) {
+  std::vector<std::string> faults;
+  if (!report.has_direct_io)
+    faults.emplace_back(
+        "transfers go through the page cache, because the file system has no "
+        "direct I/O: ext4 and xfs on a local drive have it");
+  if (!report.io_uring.ok())
+    faults.emplace_back("threads make the transfers, because io_uring is not allowed here");
+  if (has_gpu && !report.gpu_direct_off.empty())
+    faults.push_back("transfers to the GPU go through host memory: " + report.gpu_direct_off);
+  if (report.drive && report.drive->link.is_reduced())
+    faults.emplace_back("the drive's PCIe link is slower than the drive's own: look at the slot");
+  if (report.free_bytes < kFewFreeBytes)
+    faults.push_back(fmt::format("{} are free, which a model with a billion parameters exceeds",
+                                 format_size(report.free_bytes)));
+  return faults;
+}
+
+std::string shared_drives_text(std::span<const DirectoryReport> reports) {
+  std::map<std::string_view, int> directories_of;
+  for (const DirectoryReport& report : reports)
+    if (report.status.ok() && report.drive) ++directories_of[report.drive->name];
+  std::string text;
+  for (const auto& [drive, count] : directories_of)
+    if (count > 1)
+      text +=
+          fmt::format("  {} directories share the drive {}: give one per drive\n", count, drive);
+  return text;
+}
+
+std::string next_command(std::span<const DirectoryReport> reports, bool has_gpu) {
+  std::string command =
+      fmt::format("teraio run {}", has_gpu ? "--device cuda" : "--device-budget 50%");
+  for (const DirectoryReport& report : reports)
+    if (report.status.ok()) command += fmt::format(" --ssd {}", report.directory.string());
+  return command + " train.py";
+}
+
+}  // namespace
+
+std::string verdict_of(std::span<const DirectoryReport> reports, bool has_gpu) {
+  std::string text = fmt::format("Verdict: {}.\n", count_text(reports));
+  for (const DirectoryReport& report : reports) {
+    if (!report.status.ok()) continue;
+    for (const std::string& fault : faults_of(report, has_gpu))
+      text += fmt::format("  {}: {}\n", report.directory.string(), fault);
+  }
+  text += shared_drives_text(reports);
+  const bool is_any_usable =
+      std::ranges::any_of(reports, [](const auto& report) { return report.status.ok(); });
+  if (!is_any_usable) return text + "Next: teraio doctor --ssd DIR, with a directory on a drive\n";
+  return text + fmt::format("Next: {}\n", next_command(reports, has_gpu));
+}
+
+}  // namespace teraio::cli
