@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 from teraio.errors import Error
 from teraio.native_command import command_path
 from teraio.report.timeline import Timeline
+
+_MANY_OPS = 20_000
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,18 @@ def predict(directory):
         timeline = Path(scratch) / "timeline.json"
         totals = _run("simulate", directory, "--timeline", timeline)
         events = json.loads(timeline.read_text())["traceEvents"]
+    _announce_planning(len(directory.trace["ops"]))
     explanation = _run("explain", directory)
     return Prediction(totals, Timeline(events, totals["step_ns"] / 1e9), explanation)
+
+
+def _announce_planning(op_count):
+    if op_count > _MANY_OPS:
+        print(
+            f"teraio report: planning a step of {op_count:,} ops with other drives and memory, "
+            "which takes up to a minute ...",
+            file=sys.stderr,
+        )
 
 
 def _run(name, directory, *options):
