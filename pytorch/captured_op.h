@@ -57,6 +57,7 @@ using Argument = std::variant<c10::IValue, TensorArgument, TensorListArgument>;
 
 // What decides, besides its arguments, which bytes a call gives.
 struct Settings {
+  bool has_grad_mode = false;  // without it, oneDNN's recurrent layers save no workspace
   bool is_autocast = false;
   c10::ScalarType autocast_dtype = c10::ScalarType::Undefined;
   c10::DeviceType autocast_device = c10::DeviceType::CPU;

@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
@@ -62,6 +63,7 @@ bool has_mode() {
 
 Settings current_settings(c10::DeviceType device) {
   Settings settings;
+  settings.has_grad_mode = at::GradMode::is_enabled();
   settings.autocast_device = device;
   settings.is_autocast = at::autocast::is_autocast_enabled(device);
   settings.autocast_dtype = at::autocast::get_autocast_dtype(device);

@@ -89,7 +89,8 @@ class TorchReplayResults final : public engine::ReplayResults {
 }  // namespace
 
 ReplayScope::ReplayScope(const Settings& settings)
-    : keys_(kIncluded, kExcluded),
+    : grad_mode_(settings.has_grad_mode),
+      keys_(kIncluded, kExcluded),
       autocast_device_(settings.autocast_device),
       autocast_dtype_(at::autocast::get_autocast_dtype(settings.autocast_device)),
       thread_count_(at::get_num_threads()) {

@@ -35,7 +35,7 @@ class ReplayScope {
   ReplayScope& operator=(const ReplayScope&) = delete;
 
  private:
-  const at::NoGradGuard no_grad_;
+  const at::AutoGradMode grad_mode_;
   const c10::impl::ForceDispatchKeyGuard keys_;
   const c10::DeviceType autocast_device_;
   const c10::ScalarType autocast_dtype_;

@@ -31,7 +31,7 @@ def test_equal_bits_when_all_that_can_be_is_discarded_after_every_op(name):
     assert outcome == budgets.reference(name)
     counters = session.counters()
     assert counters["on_demand_replays"] > 10
-    # On some CPUs an LSTM's kernels give other bits when they run again; it is moved then.
+    # An LSTM of oneDNN leaves parts of the workspace that it saves unwritten, and is moved then.
     assert counters["banned_replays"] < counters["on_demand_replays"] / 10
 
 
