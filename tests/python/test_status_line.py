@@ -64,17 +64,27 @@ def test_terminal_keeps_the_line_apart_from_all_other_output(training, monkeypat
     with Terminal(command(), os.environ, rows=12, columns=80) as terminal:
         terminal.wait_for(is_in_bottom_row("following a plan"))
         assert not any(map(is_status, terminal.screen.display[:-1]))
-        terminal.resize(rows=16, columns=120)
-        terminal.wait_for(is_in_bottom_row("memory"))
         Path("enough").touch()
         assert terminal.exit_code() == 0
         lines = terminal.lines()
     assert terminal.screen.margins is None
-    assert not any(is_status(line) for line in lines[-16:])
+    assert not any(map(is_status, lines))
     (count,) = (int(line.split()[0]) for line in lines if line.endswith(" steps"))
     for who in ("printed", "child"):
         expected = [f"{who} {step}" for step in range(10, count + 1, 10)]
         assert [line for line in lines if line.startswith(who)] == expected
+
+
+@pytest.mark.full
+def test_line_follows_the_size_of_the_terminal(training, monkeypatch):
+    monkeypatch.chdir(training)
+    with Terminal(command(), os.environ, rows=12, columns=80) as terminal:
+        terminal.wait_for(is_in_bottom_row("following a plan"))
+        terminal.resize(rows=16, columns=120)
+        terminal.wait_for(is_in_bottom_row("memory"))
+        Path("enough").touch()
+        assert terminal.exit_code() == 0
+    assert terminal.screen.margins is None
 
 
 def test_killed_run_gives_the_row_back(training, monkeypatch):
@@ -119,6 +129,7 @@ def test_file_gets_whole_lines_beside_a_progress_bar(training, spawn, monkeypatc
     assert "\033" not in err.replace("\033[A", "")  # which tqdm writes
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", ["quiet", "second rank"])
 def test_runs_without_a_line(training, case):
     environment = dict(os.environ)

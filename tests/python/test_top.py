@@ -109,6 +109,7 @@ def test_job_that_was_killed_is_dead_for_an_hour(start, top, place):
     assert not file.exists()
 
 
+@pytest.mark.full
 def test_ranks_have_a_row_each(start, top):
     ranks = [
         start("--local-rank", str(rank), "--local-world-size", "2", budget="24MB")
@@ -120,6 +121,7 @@ def test_ranks_have_a_row_each(start, top):
     ]
 
 
+@pytest.mark.full
 def test_screen_is_refreshed_until_ctrl_c(start, place):
     process = start()
     command = [sys.executable, "-m", "teraio", "top"]
