@@ -36,10 +36,15 @@ int64_t bytes_at(const Variant& variant, const SizesAtOp& at) {
   return bytes_at(variant.profile(), at.op, at.input_count);
 }
 
-// The first op whose sizes differ; kLost: there is none.
+// The first op whose sizes differ and tell those of others; kLost: there is none.
 trace::OpIndex first_difference(const Profile& a, const Profile& b) {
-  for (size_t op = 0; op < a.signatures.size(); ++op)
-    if (a.signatures[op].sizes != b.signatures[op].sizes) return static_cast<trace::OpIndex>(op);
+  for (size_t i = 0; i < a.signatures.size(); ++i) {
+    if (a.signatures[i].sizes == b.signatures[i].sizes) continue;
+    const auto op = static_cast<trace::OpIndex>(i);
+    const size_t count = b.touches[i].size();
+    if (std::max(bytes_at(a, op, count), bytes_at(b, op, count)) >= Pattern::kTellingBytes)
+      return op;
+  }
   return kLost;
 }
 

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/units.h"
 #include "engine/op_sequence.h"
 #include "engine/profile.h"
 #include "engine/schedule.h"
@@ -56,6 +57,8 @@ class Pattern {
  public:
   static constexpr size_t kMeasuredMax = 12;
   static constexpr size_t kResizedMax = 24;
+  // Smaller inputs may be anything, the next batch for example: their sizes tell nothing of others.
+  static constexpr int64_t kTellingBytes = 64 * kKiB;
 
   // `ops` is a hash of the ops, without the tensors that identify them; `sizes` one of the sizes.
   struct Key {

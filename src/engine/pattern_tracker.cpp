@@ -73,6 +73,7 @@ void PatternTracker::start_iteration() {
   planned_op_count_ = 0;
   placed_op_count_ = 0;
   is_first_other_op_ = true;
+  is_first_other_size_ = true;
   is_first_difference_ = true;
   switches_left_ = kSwitchesPerIteration;
 }
@@ -123,8 +124,8 @@ void PatternTracker::switch_pattern(uint64_t structure) {
 }
 
 void PatternTracker::fit_sizes(const SizesAtOp& at, uint64_t structure) {
+  if (is_first_difference_ && !is_telling(at, structure)) return;
   const bool is_first = std::exchange(is_first_difference_, false);
-  if (is_first) note_other_sizes(at, structure);
   if (!is_first && (switches_left_ == 0 || Pattern::has_room(*variant_, at))) return;
   if (options_.make_plan && is_first && pattern_->is_planned())
     if (auto profile = pattern_->profile_to_plan(at))
@@ -133,6 +134,16 @@ void PatternTracker::fit_sizes(const SizesAtOp& at, uint64_t structure) {
   if (best == nullptr || best == variant_) return;
   --switches_left_;
   follow(*pattern_, best, at.op, Engine::Known::kAllTensors);
+}
+
+// Small tensors may hold the next batch, whose sizes tell nothing of this iteration. A batch that
+// was made before the iteration is persistent to a profile, which then has no bytes there.
+bool PatternTracker::is_telling(const SizesAtOp& at, uint64_t structure) {
+  const Profile& first = pattern_->variants().front()->profile();
+  const int64_t expected_bytes = bytes_at(first, at.op, at.input_count);
+  if (expected_bytes == 0) return false;
+  if (std::exchange(is_first_other_size_, false)) note_other_sizes(at, structure, expected_bytes);
+  return std::max(expected_bytes, at.bytes) >= Pattern::kTellingBytes;
 }
 
 void PatternTracker::note_other_op(uint64_t structure) {
@@ -156,15 +167,15 @@ void PatternTracker::note_early_end() {
   differences_.note(difference, variant_->profile());
 }
 
-void PatternTracker::note_other_sizes(const SizesAtOp& at, uint64_t structure) {
+void PatternTracker::note_other_sizes(const SizesAtOp& at, uint64_t structure,
+                                      int64_t expected_bytes) {
   Difference difference;
   difference.kind = Difference::Kind::kSizes;
   difference.pattern = pattern_->id;
   difference.position = at.op;
   difference.structure = structure;
-  const Profile& first = pattern_->variants().front()->profile();
-  const int64_t expected_bytes = bytes_at(first, at.op, at.input_count);
-  const size_t entry = differences_.note_sizes(difference, first, expected_bytes, at.bytes);
+  const size_t entry = differences_.note_sizes(difference, pattern_->variants().front()->profile(),
+                                               expected_bytes, at.bytes);
   if (entry != 0) new_difference_ = entry;
 }
 

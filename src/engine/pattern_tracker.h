@@ -126,7 +126,8 @@ class PatternTracker {
   void switch_pattern(uint64_t structure);
   void note_other_op(uint64_t structure);
   void note_early_end();
-  void note_other_sizes(const SizesAtOp& at, uint64_t structure);
+  bool is_telling(const SizesAtOp& at, uint64_t structure);
+  void note_other_sizes(const SizesAtOp& at, uint64_t structure, int64_t expected_bytes);
   void fit_sizes(const SizesAtOp& at, uint64_t structure);
   Pattern* learn(Pattern* ended, const IterationEnd& end);
   std::shared_ptr<Variant> record(Pattern*& ended, const IterationEnd& end);
@@ -164,7 +165,8 @@ class PatternTracker {
   int64_t planned_op_count_ = 0;
   int64_t placed_op_count_ = 0;
   bool is_first_other_op_ = true;
-  bool is_first_difference_ = true;  // of sizes
+  bool is_first_other_size_ = true;
+  bool is_first_difference_ = true;  // of sizes that tell those of the rest
   size_t new_difference_ = 0;
   int switches_left_ = 0;  // to other sizes
 };

@@ -144,6 +144,18 @@ TEST_F(PatternTest, LargerSizesThanMeasuredOnesAreExpectedUntilTheyAreMeasured) 
   EXPECT_FALSE(pattern_->is_irregular()) << "the squares were not expected to be larger";
 }
 
+TEST_F(PatternTest, SmallTensorsTellNothingOfTheOthers) {
+  const auto sized = [](int64_t small_bytes, int64_t bytes) {
+    Profile profile = profile_of(small_bytes, bytes, bytes);
+    profile.touches[0] = {1, 0};
+    return profile;
+  };
+  pattern_ = std::make_unique<Pattern>(sized(100, 1'000'000), Pattern::Key{1, 1});
+  pattern_->add_measured(sized(400, 4'000'000), 2);
+  pattern_->add_measured(sized(200, 3'000'000), 3);
+  EXPECT_FALSE(pattern_->is_irregular());
+}
+
 TEST_F(PatternTest, WhereEachPartHasSizesOfItsOwnOnePlanServesAll) {
   const auto add = [&](uint64_t sizes, int64_t input, int64_t first, int64_t second) {
     Profile profile = profile_of(input, first, second);
@@ -152,25 +164,25 @@ TEST_F(PatternTest, WhereEachPartHasSizesOfItsOwnOnePlanServesAll) {
     else
       pattern_->add_measured(std::move(profile), sizes);
   };
-  add(1, 100, 1000, 9000);
-  add(2, 400, 4000, 1000);
+  add(1, 100'000, 1'000'000, 9'000'000);
+  add(2, 400'000, 4'000'000, 1'000'000);
   EXPECT_FALSE(pattern_->is_irregular());
-  add(3, 200, 2000, 9000);
+  add(3, 200'000, 2'000'000, 9'000'000);
   ASSERT_TRUE(pattern_->is_irregular());
-  const SizesAtOp at = {0, 0, 2, 300};
+  const SizesAtOp at = {0, 0, 2, 300'000};
   const auto wanted = pattern_->profile_to_plan(at);
   ASSERT_TRUE(wanted.has_value());
   const Profile all = (*wanted)();
-  EXPECT_EQ(all.trace.tensors[1].size_bytes, 400);
-  EXPECT_EQ(all.trace.tensors[2].size_bytes, 4000);
-  EXPECT_EQ(all.trace.tensors[3].size_bytes, 9000);
+  EXPECT_EQ(all.trace.tensors[1].size_bytes, 400'000);
+  EXPECT_EQ(all.trace.tensors[2].size_bytes, 4'000'000);
+  EXPECT_EQ(all.trace.tensors[3].size_bytes, 9'000'000);
   pattern_->note_requested(at, 1);
   EXPECT_EQ(pattern_->profile_to_plan(at), std::nullopt) << "it is being made";
   pattern_->take_made(1, std::make_shared<const Schedule>(all, plan::Plan()));
   EXPECT_EQ(pattern_->fitting(at)->profile().trace.name, all.trace.name);
-  add(4, 100, 100, 100);
+  add(4, 100'000, 100'000, 100'000);
   EXPECT_EQ(pattern_->profile_to_plan(at), std::nullopt) << "nothing is larger";
-  add(5, 100, 10'000, 100);
+  add(5, 100'000, 10'000'000, 100'000);
   EXPECT_NE(pattern_->profile_to_plan(at), std::nullopt);
 }
 
