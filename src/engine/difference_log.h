@@ -1,8 +1,8 @@
 // DifferenceLog: where iterations were other than the pattern that was followed, for people.
 //
 // The first op of an iteration that differs counts, since later ones often follow from it: the
-// first one that is another op, and the first one that has other sizes. Iterations that differ in
-// the same way count as one entry.
+// first one that is another op, and the first one that has inputs of other sizes. Iterations that
+// differ in the same way count as one entry.
 //
 // Threads: under the lock of its owner.
 #pragma once
