@@ -194,7 +194,7 @@ def main(argv=None) -> int:
     args = parse_arguments(argv)
     args.ssd.mkdir(parents=True, exist_ok=True)
     hardware = args.folder / "hardware.json"
-    teraio("probe", "--ssd", args.ssd, "--out", hardware)
+    teraio("probe", "--thorough", "--ssd", args.ssd, "--out", hardware)
     rows = []
     for name, program in programs(args).items():
         rows += measure(args, hardware, name, program)

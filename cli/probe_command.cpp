@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,9 @@
 #include "commands.h"
 #include "drives/drive_identity.h"
 #include "hardware/hardware.h"
-#include "probe/probe.h"
+#include "probe/probe_cache.h"
+#include "progress.h"
+#include "table.h"
 
 namespace teraio::cli {
 namespace {
@@ -31,8 +34,9 @@ struct Arguments {
   std::string device_link;
   std::string host_memory = "0";
   std::string name;
-  double seconds = 15.0;
+  double seconds = 0;
   bool fresh = false;
+  bool thorough = false;
 };
 
 fs::path cache_directory() {
@@ -58,19 +62,45 @@ int64_t size_or_fail(const std::string& text) {
   return *size_bytes;
 }
 
-probe::DriveProbe probe_or_fail(const std::string& directory, const Arguments& arguments) {
-  if (!arguments.fresh) {
-    if (auto cached = probe::load_cached_probe(cache_directory(), directory)) {
-      fmt::print("{}: measured before (--fresh measures again)\n", cached->name);
-      return *cached;
-    }
+const char* origin_text(probe::RatesOrigin origin) {
+  switch (origin) {
+    case probe::RatesOrigin::kShortProbe:
+      return "short probe";
+    case probe::RatesOrigin::kThoroughProbe:
+      return "thorough probe";
+    case probe::RatesOrigin::kRuns:
+      return "training runs";
   }
-  probe::ProbeOptions options;
-  options.sustained.longest_ns = static_cast<int64_t>(arguments.seconds * 1e9);
-  options.progress = [](const std::string& line) {
+  return "";
+}
+
+// Returns the kept measurement, if the options accept it.
+std::optional<probe::DriveProbe> kept_probe(const std::string& directory,
+                                            const Arguments& arguments) {
+  if (arguments.fresh) return std::nullopt;
+  auto kept = probe::load_cached_probe(cache_directory(), directory);
+  if (kept && arguments.thorough && kept->origin != probe::RatesOrigin::kThoroughProbe)
+    return std::nullopt;
+  return kept;
+}
+
+probe::DriveProbe probe_or_fail(const std::string& directory, const Arguments& arguments) {
+  if (auto kept = kept_probe(directory, arguments)) {
+    fmt::print("{}: known from a {} (--fresh measures again)\n", kept->name,
+               origin_text(kept->origin));
+    return *kept;
+  }
+  Progress progress;
+  probe::ProbeOptions options =
+      arguments.thorough ? probe::thorough_probe() : probe::ProbeOptions();
+  if (arguments.seconds > 0)
+    options.sustained.longest_ns = static_cast<int64_t>(arguments.seconds * 1e9);
+  options.progress = [&](const std::string& line) {
+    progress.show("");
     fmt::print("{}\n", line);
     std::fflush(stdout);
   };
+  options.on_share = [&](double share) { progress.show_share(directory, share); };
   const Result<probe::DriveProbe> probe = probe_directory(directory, options);
   if (!probe.ok()) fail(probe.status());
   if (const Status saved = save_cached_probe(cache_directory(), *probe); !saved.ok())
@@ -133,13 +163,25 @@ hardware::Hardware describe(const std::vector<probe::DriveProbe>& probes,
 }
 
 void print_table(const std::vector<probe::DriveProbe>& probes) {
-  fmt::print("\n{:<16} {:>10} {:>12} {:>12} {:>7} {:>9}\n", "drive", "free", "read/s", "write/s",
-             "duplex", "latency");
-  for (const probe::DriveProbe& probe : probes)
-    fmt::print("{:<16} {:>10} {:>12} {:>12} {:>7.2f} {:>9}\n", probe.name,
-               format_size(probe.capacity_bytes), format_size(probe.read_bytes_per_second),
-               format_size(probe.write_bytes_per_second), probe.duplex,
-               format_duration(probe.request_latency_ns));
+  Table table({"drive", "free", "read/s", "write/s", "peak read/s", "peak write/s", "duplex",
+               "latency", "rates from"});
+  const auto peak = [](int64_t bytes_per_second) {
+    return bytes_per_second > 0 ? format_size(bytes_per_second) : "unknown";
+  };
+  bool is_any_estimated = false;
+  for (const probe::DriveProbe& probe : probes) {
+    table.add({probe.name, format_size(probe.capacity_bytes),
+               format_size(probe.read_bytes_per_second), format_size(probe.write_bytes_per_second),
+               peak(probe.peak_read_bytes_per_second), peak(probe.peak_write_bytes_per_second),
+               fmt::format("{:.2f}", probe.duplex), format_duration(probe.request_latency_ns),
+               origin_text(probe.origin)});
+    is_any_estimated |= probe.origin == probe::RatesOrigin::kShortProbe;
+  }
+  fmt::print("\n{}", table.text());
+  if (is_any_estimated)
+    fmt::print(
+        "\nA short probe does not fill the caches of a drive: its rates are an estimate, three\n"
+        "quarters of what it measured. --thorough measures the rates that the drive keeps.\n");
 }
 
 void probe(const Arguments& arguments) {
@@ -171,9 +213,11 @@ void add_probe_command(CLI::App& app) {
   command
       ->add_option(
           "--seconds", arguments->seconds,
-          "Most seconds for each of the three measurements, which end when rates are steady")
-      ->capture_default_str()
+          "Most seconds for each of the three measurements, which end when rates are steady "
+          "(default: 5, with --thorough 15)")
       ->check(CLI::Range(0.05, 600.0));
+  command->add_flag("--thorough", arguments->thorough,
+                    "Measure until caches are full: writes up to 52 GB per drive instead of 2 GB");
   command->add_flag("--fresh", arguments->fresh,
                     "Measure again even when a measurement of the drive is kept");
   command->callback([arguments] { probe(*arguments); });

@@ -19,7 +19,7 @@
 #include "op_observer.h"
 #include "planner/planner.h"
 #include "probe/link_rate.h"
-#include "probe/probe.h"
+#include "probe/probe_cache.h"
 #include "probe/rank_share.h"
 #include "simulate/simulator.h"
 #include "storage/tiers.h"

@@ -15,6 +15,14 @@ constexpr int64_t kTransferBytes = 16 * kMiB;  // as large as many tensors
 constexpr int32_t kLatencySamples = 64;
 constexpr int32_t kUrgentLane = 0;  // a lane of reads, free during this measurement
 
+// Returns the size of transfers for a file of this size: whole requests, and small enough for the
+// transfers of both directions.
+int64_t transfer_bytes_for(int64_t file_bytes, int64_t request_bytes) {
+  const int64_t largest_bytes =
+      std::min(file_bytes / LoadGenerator::least_bytes(1), kTransferBytes);
+  return std::max<int64_t>(largest_bytes / request_bytes, 1) * request_bytes;
+}
+
 int64_t median(std::vector<int64_t> values) {
   const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -52,17 +60,19 @@ LoadMemory DriveLoadGenerator::memory() const {
 
 Result<std::unique_ptr<DriveLoadGenerator>> DriveLoadGenerator::open(
     const std::vector<storage::SsdDirectory>& directories, int64_t file_bytes,
-    storage::SsdStoreOptions options, StopRequest stop) {
+    storage::SsdStoreOptions options, StopRequest stop,
+    const std::function<void(int64_t)>& on_written) {
   std::unique_ptr<DriveLoadGenerator> load(new DriveLoadGenerator(options.request_bytes));
-  const int64_t size_bytes =
-      align_up(std::max(file_bytes, LoadGenerator::least_bytes(kTransferBytes)), kTransferBytes);
+  const int64_t transfer_bytes = transfer_bytes_for(file_bytes, load->request_bytes_);
+  const int64_t size_bytes = std::max(file_bytes / transfer_bytes * transfer_bytes,
+                                      LoadGenerator::least_bytes(transfer_bytes));
   options.capacity_bytes = size_bytes + io::kBlockBytes + load->request_bytes_;
   auto store = open_ssd_store(directories, options, load->clock_);
   if (!store.ok()) return store.status();
   load->store_ = std::move(*store);
-  load->load_ = std::make_unique<LoadGenerator>(*load->store_, kTransferBytes, load->memory(),
+  load->load_ = std::make_unique<LoadGenerator>(*load->store_, transfer_bytes, load->memory(),
                                                 std::move(stop));
-  TERAIO_RETURN_IF_ERROR(load->load_->fill(size_bytes));
+  TERAIO_RETURN_IF_ERROR(load->load_->fill(size_bytes, on_written));
   const Result<storage::Extent> small = load->reserve(io::kBlockBytes);
   if (!small.ok()) return small.status();
   const Result<storage::Extent> request = load->reserve(load->request_bytes_);
@@ -81,11 +91,13 @@ Result<storage::Extent> DriveLoadGenerator::reserve(int64_t size_bytes) {
   return extent;
 }
 
-Result<SustainedRate> DriveLoadGenerator::run_until_settled(bool reads, bool writes,
-                                                            const SustainedRateOptions& options) {
+Result<SustainedRate> DriveLoadGenerator::run_until_settled(
+    bool reads, bool writes, const SustainedRateOptions& options,
+    const std::function<void(const LoadProgress&)>& on_progress) {
   SustainedRate rate(reads, writes, options);
   const Status status = load_->keep_busy(reads, writes, [&](const LoadProgress& progress) {
     rate.add(progress);
+    if (on_progress) on_progress(progress);
     return rate.is_over();
   });
   if (!status.ok()) return status;
@@ -112,7 +124,7 @@ Result<int64_t> DriveLoadGenerator::read_latency_ns() {
 // read.
 Result<int64_t> DriveLoadGenerator::urgent_read_behind_writes_ns() {
   for (int32_t lane = 0; lane < kLoadTransfersAtOnce; ++lane)
-    load_->submit(io::Direction::kWrite, lane, load_->next_extent(io::Direction::kWrite));
+    load_->submit(io::Direction::kWrite, lane, load_->next_extent(io::Direction::kWrite, lane));
   int32_t under_way = kLoadTransfersAtOnce;
   bool is_reading = false;
   std::vector<int64_t> durations_ns;
@@ -127,7 +139,8 @@ Result<int64_t> DriveLoadGenerator::urgent_read_behind_writes_ns() {
     }
     if (!status.ok() || durations_ns.size() >= kLatencySamples) continue;
     if (ending.direction == io::Direction::kWrite) {
-      load_->submit(io::Direction::kWrite, ending.lane, load_->next_extent(io::Direction::kWrite));
+      load_->submit(io::Direction::kWrite, ending.lane,
+                    load_->next_extent(io::Direction::kWrite, ending.lane));
       ++under_way;
     }
     if (is_reading) continue;

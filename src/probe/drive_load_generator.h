@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -25,12 +26,15 @@ struct UrgentLatency {
 // one at a time. Owns the store, which leaves no file.
 class DriveLoadGenerator {
  public:
-  // Allocates `file_bytes` (at least 96 MiB) in the directories and writes all of it. Ignores
+  // Allocates `file_bytes` (at least six requests) in the directories and writes all of it.
+  // Transfers are smaller than usual where fewer than 96 MiB are given. Ignores
   // `options.capacity_bytes`. Fails like open_ssd_store(), if a write fails, or with kInterrupted,
-  // as run() and run_until_settled() do, when `stop` comes.
+  // as run() and run_until_settled() do, when `stop` comes. `on_written` is as in
+  // LoadGenerator::fill().
   static Result<std::unique_ptr<DriveLoadGenerator>> open(
       const std::vector<storage::SsdDirectory>& directories, int64_t file_bytes,
-      storage::SsdStoreOptions options, StopRequest stop = StopRequest());
+      storage::SsdStoreOptions options, StopRequest stop = StopRequest(),
+      const std::function<void(int64_t)>& on_written = {});
   ~DriveLoadGenerator();
 
   // Keeps the chosen directions busy for this time.
@@ -38,9 +42,11 @@ class DriveLoadGenerator {
     return load_->run(reads, writes, duration_ns);
   }
 
-  // Runs until the rates have settled or a limit is reached.
-  Result<SustainedRate> run_until_settled(bool reads, bool writes,
-                                          const SustainedRateOptions& options);
+  // Runs until the rates have settled or a limit is reached. `on_progress`, if not empty, is called
+  // after every transfer.
+  Result<SustainedRate> run_until_settled(
+      bool reads, bool writes, const SustainedRateOptions& options,
+      const std::function<void(const LoadProgress&)>& on_progress = {});
 
   // The median latency of 64 reads of 4 KiB on idle drives.
   Result<int64_t> read_latency_ns();

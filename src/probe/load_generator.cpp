@@ -16,7 +16,7 @@ LoadGenerator::~LoadGenerator() {
     for (const storage::Extent& extent : half) store_.release(extent);
 }
 
-Status LoadGenerator::fill(int64_t tier_bytes) {
+Status LoadGenerator::fill(int64_t tier_bytes, const std::function<void(int64_t)>& on_written) {
   const int64_t count = tier_bytes / transfer_bytes_;
   for (int64_t i = 0; i < count; ++i) {
     const Result<storage::Extent> extent = store_.reserve(transfer_bytes_);
@@ -31,6 +31,7 @@ Status LoadGenerator::fill(int64_t tier_bytes) {
   for (int64_t i = 0; i < count; ++i) {
     const Status one = wait_for_ending().completion.status;
     if (status.ok()) status = one;
+    if (status.ok() && on_written) on_written((i + 1) * transfer_bytes_);
     if (!status.ok() || !stop_.has_come()) continue;
     status = interrupted();
     for (const storage::TransferId write : writes) store_.cancel(write);
@@ -38,9 +39,13 @@ Status LoadGenerator::fill(int64_t tier_bytes) {
   return status;
 }
 
-const storage::Extent& LoadGenerator::next_extent(io::Direction direction) {
+const storage::Extent& LoadGenerator::next_extent(io::Direction direction, int32_t lane) {
   const std::vector<storage::Extent>& half = extents_[index_of(direction)];
-  return half[next_[index_of(direction)]++ % half.size()];
+  size_t& next = next_[index_of(direction)][static_cast<size_t>(lane)];
+  const storage::Extent& extent = half[next];
+  next += kLoadTransfersAtOnce;
+  if (next >= half.size()) next = static_cast<size_t>(lane);
+  return extent;
 }
 
 storage::TransferId LoadGenerator::submit(io::Direction direction, int32_t lane,
@@ -75,7 +80,7 @@ Status LoadGenerator::keep_busy(bool reads, bool writes,
   int32_t under_way = 0;
   for (const io::Direction direction : {io::Direction::kRead, io::Direction::kWrite}) {
     for (int32_t lane = 0; lane < kLoadTransfersAtOnce && is_active[index_of(direction)]; ++lane) {
-      submit(direction, lane, next_extent(direction));
+      submit(direction, lane, next_extent(direction, lane));
       ++under_way;
     }
   }
@@ -92,7 +97,7 @@ Status LoadGenerator::keep_busy(bool reads, bool writes,
     goes_on = !is_over({clock_.now_ns() - start_ns, now.bytes_read - before.bytes_read,
                         now.bytes_written - before.bytes_written});
     if (!goes_on) continue;
-    submit(ending.direction, ending.lane, next_extent(ending.direction));
+    submit(ending.direction, ending.lane, next_extent(ending.direction, ending.lane));
     ++under_way;
   }
   return status;

@@ -51,8 +51,9 @@ class LoadGenerator {
     return 2 * kLoadTransfersAtOnce * transfer_bytes;
   }
   // Reserves `tier_bytes` of the store and writes all of it, because a read of bytes that were
-  // never written does not reach a drive. Call it once, before the other calls.
-  Status fill(int64_t tier_bytes);
+  // never written does not reach a drive. Call it once, before the other calls. `on_written`, if
+  // not empty, gets the bytes written so far after every transfer.
+  Status fill(int64_t tier_bytes, const std::function<void(int64_t)>& on_written = {});
 
   // Keeps the chosen directions busy for this time and returns their rates.
   Result<LoadRates> run(bool reads, bool writes, int64_t duration_ns);
@@ -68,7 +69,7 @@ class LoadGenerator {
   storage::TransferId submit(io::Direction direction, int32_t lane, const storage::Extent& extent,
                              storage::Priority priority = storage::Priority::kPlanned);
   Ending wait_for_ending();
-  const storage::Extent& next_extent(io::Direction direction);
+  const storage::Extent& next_extent(io::Direction direction, int32_t lane);
 
  private:
   storage::TierStore& store_;
@@ -76,10 +77,10 @@ class LoadGenerator {
   const LoadMemory memory_;
   StopRequest stop_;
   SteadyClock clock_;
-  // Each direction cycles through its own half, so that no two transfers use the same extent at the
-  // same time.
+  // Each direction has its own half, in which each lane cycles through every third extent, so that
+  // no two transfers use the same extent at the same time.
   std::array<std::vector<storage::Extent>, 2> extents_;
-  std::array<size_t, 2> next_ = {};
+  std::array<std::array<size_t, kLoadTransfersAtOnce>, 2> next_ = {{{0, 1, 2}, {0, 1, 2}}};
   std::mutex mutex_;
   std::condition_variable ended_;
   std::deque<Ending> endings_;

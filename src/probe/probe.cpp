@@ -1,19 +1,12 @@
 #include "probe/probe.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <unistd.h>
-#include <xxhash.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <chrono>
-#include <cstring>
-#include <thread>
+#include <memory>
+#include <string>
 #include <utility>
 
-#include "base/json_file.h"
 #include "base/units.h"
 #include "drives/drive_identity.h"
 #include "io/extent_file.h"
@@ -23,7 +16,10 @@
 namespace teraio::probe {
 namespace {
 
-constexpr const char* kFormat = "teraio-probe/2";
+constexpr int kPhases = 4;  // the file, writes, both directions, reads
+// What may be under way when a phase has reached its limit.
+constexpr int64_t kUnderWayBytes = kLoadTransfersAtOnce * 16 * kMiB;
+
 // r/R + w/W of the run in both directions, limited to the possible range: 1 (shared) to 2
 // (independent).
 double fit_duplex(double read, double write, const LoadRates& both) {
@@ -49,32 +45,122 @@ std::string describe(const SustainedRate& measured) {
   return text + ")";
 }
 
-// Measures the drive. Writes come first, because the preparation has just filled the caches with
-// writes.
-Status measure(DriveLoadGenerator& load, const SustainedRateOptions& options,
-               const std::function<void(const std::string&)>& say, DriveProbe& probe) {
-  const auto run = [&](bool reads, bool writes) -> Result<LoadRates> {
-    const Result<SustainedRate> measured = load.run_until_settled(reads, writes, options);
-    if (!measured.ok()) return measured.status();
+// One measurement of a drive.
+class Measurement {
+ public:
+  Measurement(const ProbeOptions& options, DriveProbe& probe) : options_(options), probe_(probe) {}
+
+  Status run() {
+    announce();
+    TERAIO_RETURN_IF_ERROR(write_file());
+    TERAIO_RETURN_IF_ERROR(measure());
+    say(fmt::format("{} were written to measure", format_size(probe_.written_bytes)));
+    return Status();
+  }
+
+ private:
+  void say(const std::string& line) const {
+    if (options_.progress) options_.progress(fmt::format("{}: {}", probe_.name, line));
+  }
+
+  int64_t file_bytes() const { return std::min(options_.file_bytes, probe_.capacity_bytes / 2); }
+
+  // A fast drive takes a sixth of the time that the phases may take.
+  void announce() const {
+    const double longest_s =
+        (kPhases - 1) * static_cast<double>(options_.sustained.longest_ns) * 1e-9;
+    const int64_t measured_bytes = 2 * options_.sustained.most_written_bytes;
+    const int64_t most_bytes =
+        std::min(options_.most_written_bytes, file_bytes() + measured_bytes + 2 * kUnderWayBytes);
+    say(fmt::format("measuring the drive of {}: writes at most {}, takes about {:.0f} to {:.0f} s",
+                    probe_.directory.string(), format_size(most_bytes), longest_s / 6, longest_s));
+  }
+
+  Status write_file() {
+    const int64_t bytes = file_bytes();
+    auto load =
+        DriveLoadGenerator::open({{probe_.directory, 0, 0}}, bytes, storage::SsdStoreOptions(),
+                                 StopRequest(options_.is_interrupted), [&](int64_t written_bytes) {
+                                   show(static_cast<double>(written_bytes) /
+                                        static_cast<double>(std::max<int64_t>(bytes, 1)));
+                                 });
+    if (!load.ok()) return load.status();
+    load_ = std::move(*load);
+    end_phase();
+    return Status();
+  }
+
+  // Writes come first, because the preparation has just filled the caches with writes.
+  Status measure() {
+    const Result<SustainedRate> writes = run_phase(false, true, 2);
+    if (!writes.ok()) return writes.status();
+    const Result<SustainedRate> both = run_phase(true, true, 1);
+    if (!both.ok()) return both.status();
+    const Result<SustainedRate> reads = run_phase(true, false, 1);
+    if (!reads.ok()) return reads.status();
+    const Result<int64_t> latency_ns = load_->read_latency_ns();
+    if (!latency_ns.ok()) return latency_ns.status();
+    say("request latency " + format_duration(*latency_ns));
+    set_rates(*reads, *writes, *both);
+    probe_.request_latency_ns = *latency_ns;
+    probe_.written_bytes = load_->counters().bytes_written;
+    return Status();
+  }
+
+  // `phases_left` share the bytes that may still be written.
+  Result<SustainedRate> run_phase(bool reads, bool writes, int phases_left) {
+    SustainedRateOptions limits = options_.sustained;
+    const int64_t left_bytes = options_.most_written_bytes - load_->counters().bytes_written -
+                               phases_left * kUnderWayBytes;
+    if (writes)
+      limits.most_written_bytes =
+          std::clamp<int64_t>(left_bytes / phases_left, 1, limits.most_written_bytes);
+    Result<SustainedRate> measured =
+        load_->run_until_settled(reads, writes, limits, [&](const LoadProgress& progress) {
+          const double of_time =
+              static_cast<double>(progress.time_ns) / static_cast<double>(limits.longest_ns);
+          const double of_bytes = static_cast<double>(progress.bytes_written) /
+                                  static_cast<double>(limits.most_written_bytes);
+          show(std::max(of_time, of_bytes));
+        });
+    if (!measured.ok()) return measured;
+    end_phase();
     say(describe(*measured));
-    return measured->rates();
-  };
-  const Result<LoadRates> writes = run(false, true);
-  if (!writes.ok()) return writes.status();
-  const Result<LoadRates> both = run(true, true);
-  if (!both.ok()) return both.status();
-  const Result<LoadRates> reads = run(true, false);
-  if (!reads.ok()) return reads.status();
-  const Result<int64_t> latency_ns = load.read_latency_ns();
-  if (!latency_ns.ok()) return latency_ns.status();
-  say("request latency " + format_duration(*latency_ns));
-  probe.read_bytes_per_second = static_cast<int64_t>(reads->read);
-  probe.write_bytes_per_second = static_cast<int64_t>(writes->write);
-  probe.duplex = fit_duplex(reads->read, writes->write, *both);
-  probe.request_latency_ns = *latency_ns;
-  probe.written_bytes = load.counters().bytes_written;
-  return Status();
-}
+    return measured;
+  }
+
+  void end_phase() {
+    ++phases_done_;
+    show(0);
+  }
+
+  void show(double share_of_phase) const {
+    if (options_.on_share)
+      options_.on_share((phases_done_ + std::min(share_of_phase, 1.0)) / kPhases);
+  }
+
+  void set_rates(const SustainedRate& reads, const SustainedRate& writes,
+                 const SustainedRate& both) {
+    const double read = reads.rates().read;
+    const double write = writes.rates().write;
+    const auto reliable = [&](double bytes_per_second) {
+      return static_cast<int64_t>(bytes_per_second * options_.reliable_share);
+    };
+    probe_.read_bytes_per_second = reliable(read);
+    probe_.write_bytes_per_second = reliable(write);
+    probe_.duplex = fit_duplex(read, write, both.rates());
+    probe_.origin = options_.origin;
+    probe_.peak_read_bytes_per_second =
+        static_cast<int64_t>(std::max(read, reads.first_rates().read));
+    probe_.peak_write_bytes_per_second =
+        static_cast<int64_t>(std::max(write, writes.first_rates().write));
+  }
+
+  const ProbeOptions& options_;
+  DriveProbe& probe_;
+  std::unique_ptr<DriveLoadGenerator> load_;
+  int phases_done_ = 0;
+};
 
 // The properties that the results depend on. A change of the store's request size or depth
 // invalidates the cache.
@@ -85,7 +171,18 @@ std::string cache_key(const drives::DriveIdentity& drive) {
                      options.request_bytes, options.queue_depth, options.planned_write_depth);
 }
 
-// Returns what is known without a measurement.
+}  // namespace
+
+ProbeOptions thorough_probe() {
+  ProbeOptions options;
+  options.origin = RatesOrigin::kThoroughProbe;
+  options.sustained = SustainedRateOptions();
+  options.file_bytes = int64_t{4} << 30;
+  options.most_written_bytes = options.file_bytes + 2 * options.sustained.most_written_bytes;
+  options.reliable_share = 1;
+  return options;
+}
+
 Result<DriveProbe> describe_drive(const std::filesystem::path& directory) {
   const Result<drives::DriveIdentity> drive = drives::identify_drive(directory);
   if (!drive.ok()) return drive.status();
@@ -99,122 +196,12 @@ Result<DriveProbe> describe_drive(const std::filesystem::path& directory) {
   return probe;
 }
 
-std::filesystem::path cache_file(const std::filesystem::path& cache_directory,
-                                 const std::string& identity) {
-  return cache_directory /
-         fmt::format("probe-{:016x}.json", XXH3_64bits(identity.data(), identity.size()));
-}
-
-Status make_directory(const std::filesystem::path& directory) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (!error) return {};
-  return Status(ErrorCode::kIoError,
-                fmt::format("cannot create {}: {}", directory.string(), error.message()));
-}
-
-// A lock on a file that one process at a time can hold. The system releases it when the process
-// ends.
-class ProcessLock {
- public:
-  explicit ProcessLock(const std::filesystem::path& file)
-      : file_(file), fd_(open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600)) {}
-  ~ProcessLock() {
-    if (fd_ >= 0) close(fd_);
-  }
-  ProcessLock(const ProcessLock&) = delete;
-  ProcessLock& operator=(const ProcessLock&) = delete;
-
-  // Waits until this process holds the lock, and calls `on_wait` first when another one holds it.
-  // Fails with kInterrupted when `stop` comes meanwhile.
-  Status take(StopRequest stop, const std::function<void()>& on_wait) {
-    bool is_waiting = false;
-    while (fd_ < 0 || flock(fd_, LOCK_EX | LOCK_NB) != 0) {
-      if (fd_ < 0 || (errno != EWOULDBLOCK && errno != EINTR))
-        return Status(ErrorCode::kIoError,
-                      fmt::format("cannot lock {}: {}", file_.string(), strerror(errno)));
-      if (!std::exchange(is_waiting, true)) on_wait();
-      if (stop.has_come())
-        return Status(ErrorCode::kInterrupted,
-                      fmt::format("the wait for another process, which measures drives and has "
-                                  "locked {}, was interrupted",
-                                  file_.string()));
-      std::this_thread::sleep_for(std::chrono::nanoseconds(StopRequest::kIntervalNs));
-    }
-    return {};
-  }
-
- private:
-  const std::filesystem::path file_;
-  const int fd_;
-};
-
-}  // namespace
-
 Result<DriveProbe> probe_directory(const std::filesystem::path& directory,
                                    const ProbeOptions& options) {
   TERAIO_RETURN_IF_ERROR(io::check_directory(directory, false));
   Result<DriveProbe> probe = describe_drive(directory);
   if (!probe.ok()) return probe;
-  const auto say = [&](const std::string& line) {
-    if (options.progress) options.progress(fmt::format("{}: {}", probe->name, line));
-  };
-  const int64_t file_bytes = std::min(options.file_bytes, probe->capacity_bytes / 2);
-  say(fmt::format("writing {} to measure with", format_size(file_bytes)));
-  const auto load =
-      DriveLoadGenerator::open({{directory, 0, 0}}, file_bytes, storage::SsdStoreOptions(),
-                               StopRequest(options.is_interrupted));
-  if (!load.ok()) return load.status();
-  TERAIO_RETURN_IF_ERROR(measure(**load, options.sustained, say, *probe));
-  say(format_size(probe->written_bytes) + " were written to measure");
-  return probe;
-}
-
-std::optional<DriveProbe> load_cached_probe(const std::filesystem::path& cache_directory,
-                                            const std::filesystem::path& directory) {
-  Result<DriveProbe> described = describe_drive(directory);
-  if (!described.ok()) return std::nullopt;
-  DriveProbe& probe = *described;
-  const JsonDocument document(cache_file(cache_directory, probe.identity), kFormat);
-  const JsonNode& root = document.root();
-  const std::string identity = root["identity"].text();
-  probe.read_bytes_per_second = root["read_bytes_per_second"].positive_integer();
-  probe.write_bytes_per_second = root["write_bytes_per_second"].positive_integer();
-  probe.duplex = root["duplex"].number();
-  probe.request_latency_ns = root["request_latency_ns"].non_negative_integer();
-  if (!document.status().ok() || identity != probe.identity) return std::nullopt;
-  return probe;
-}
-
-Status save_cached_probe(const std::filesystem::path& cache_directory, const DriveProbe& probe) {
-  TERAIO_RETURN_IF_ERROR(make_directory(cache_directory));
-  nlohmann::ordered_json json;
-  json["format"] = kFormat;
-  json["identity"] = probe.identity;
-  json["read_bytes_per_second"] = probe.read_bytes_per_second;
-  json["write_bytes_per_second"] = probe.write_bytes_per_second;
-  json["duplex"] = probe.duplex;
-  json["request_latency_ns"] = probe.request_latency_ns;
-  return write_text_file(cache_file(cache_directory, probe.identity), to_json_text(json));
-}
-
-Result<DriveProbe> cached_or_measured(const std::filesystem::path& cache_directory,
-                                      const std::filesystem::path& directory,
-                                      const ProbeOptions& options) {
-  if (auto cached = load_cached_probe(cache_directory, directory)) return *cached;
-  TERAIO_RETURN_IF_ERROR(make_directory(cache_directory));
-  const std::filesystem::path file = cache_directory / "probe.lock";
-  const auto tell = [&] {
-    if (options.progress)
-      options.progress(
-          fmt::format("another process measures drives: waiting for {}", file.string()));
-  };
-  ProcessLock lock(file);
-  TERAIO_RETURN_IF_ERROR(lock.take(StopRequest(options.is_interrupted), tell));
-  if (auto cached = load_cached_probe(cache_directory, directory)) return *cached;
-  Result<DriveProbe> probe = probe_directory(directory, options);
-  if (!probe.ok()) return probe;
-  TERAIO_RETURN_IF_ERROR(save_cached_probe(cache_directory, *probe));
+  TERAIO_RETURN_IF_ERROR(Measurement(options, *probe).run());
   return probe;
 }
 

@@ -4,14 +4,19 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "base/status.h"
 #include "probe/sustained_rate.h"
 
 namespace teraio::probe {
+
+// Where the rates of a drive come from.
+enum class RatesOrigin : uint8_t {
+  kShortProbe,     // an estimate: what was written may have fitted into the drive's caches
+  kThoroughProbe,  // the rates that the drive kept
+  kRuns,           // the rates of a drive under load in training runs
+};
 
 struct DriveProbe {
   std::filesystem::path directory;
@@ -22,37 +27,45 @@ struct DriveProbe {
   int64_t write_bytes_per_second = 0;
   double duplex = 1.0;  // from reads and writes at the same time: 1 (shared) to 2
   int64_t request_latency_ns = 0;
+  RatesOrigin origin = RatesOrigin::kThoroughProbe;
+  int64_t peak_read_bytes_per_second = 0;  // the highest that was measured; 0 if unknown
+  int64_t peak_write_bytes_per_second = 0;
   int64_t written_bytes = 0;  // by the measurement, as wear of the drive; 0 if cached
 };
 
+// The two measurements. The short one is for the first use of a drive, which begins to train soon
+// and does not wear it: runs measure the drive further. The thorough one goes on until caches are
+// full.
 struct ProbeOptions {
-  SustainedRateOptions sustained;  // per direction, and for both together
+  RatesOrigin origin = RatesOrigin::kShortProbe;
+  SustainedRateOptions sustained = {.window_ns = 100'000'000, .longest_ns = 5'000'000'000};
   // The size of the test file, which is written with incompressible bytes; at most half of the free
   // space. A large file matters, because a host's cache need not write bytes that are soon
   // overwritten.
-  int64_t file_bytes = int64_t{4} << 30;
+  int64_t file_bytes = int64_t{512} << 20;
+  int64_t most_written_bytes = 2'000'000'000;  // by all of it, the file included
+  // The part of a measured rate that plans may count on. Runs go on with the estimate while the
+  // drive is at least three quarters as fast, so that 3/4 suits drives of 9/16 of their first rate
+  // and more.
+  double reliable_share = 0.75;
   // Called once per phase with a line; may be empty.
   std::function<void(const std::string&)> progress;
+  // Called after each transfer with the share of the measurement that is done; may be empty.
+  std::function<void(double)> on_share;
   // Asked about every 100 ms whether the measurement, or the wait for another process's, shall end
   // early, with kInterrupted. May be empty.
   std::function<bool()> is_interrupted;
 };
 
-// Measures the drive's sustained rates at the engine's own request size and depth. Leaves no file.
-// Fails like open_ssd_store(), or if a transfer fails.
+ProbeOptions thorough_probe();
+
+// Measures the drive's sustained rates at the engine's own request size and depth, or estimates
+// them. Says first which drive it is, what is written to it at most, and how long that takes.
+// Leaves no file. Fails like open_ssd_store(), or if a transfer fails.
 Result<DriveProbe> probe_directory(const std::filesystem::path& directory,
                                    const ProbeOptions& options);
 
-// Reads the entry under `cache_directory`. Returns nullopt if it is absent or unreadable.
-std::optional<DriveProbe> load_cached_probe(const std::filesystem::path& cache_directory,
-                                            const std::filesystem::path& directory);
-Status save_cached_probe(const std::filesystem::path& cache_directory, const DriveProbe& probe);
-
-// Returns the cached entry, or measures the drive and caches the result. One process at a time
-// measures while the others wait, because ranks that start together would each measure only their
-// part of the drive.
-Result<DriveProbe> cached_or_measured(const std::filesystem::path& cache_directory,
-                                      const std::filesystem::path& directory,
-                                      const ProbeOptions& options);
+// Returns what is known without a measurement: all but rates, duplex and latency.
+Result<DriveProbe> describe_drive(const std::filesystem::path& directory);
 
 }  // namespace teraio::probe

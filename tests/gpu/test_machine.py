@@ -15,7 +15,7 @@ def test_gpu_is_found(workspace):
 @pytest.mark.timeout(60)
 def test_drive_is_measured(workspace):
     """The rates stay in the cache of the checks; nothing else runs meanwhile."""
-    command = [workspace.program("teraio"), "probe", "--ssd", workspace.ssd]
+    command = [workspace.program("teraio"), "probe", "--thorough", "--ssd", workspace.ssd]
     command += ["--out", workspace.work / "hardware.json"]
     command += ["--seconds", "0.1"] if workspace.is_tiny else []
     programs.run(command, workspace.environment)

@@ -1,17 +1,18 @@
-#include "probe/probe.h"
-
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <future>
 #include <string>
 #include <vector>
 
 #include "base/units.h"
+#include "probe/probe_cache.h"
+#include "testing/loop_drive.h"
 #include "testing/scratch_directory.h"
 
 namespace teraio::probe {
@@ -51,7 +52,7 @@ TEST_F(ProbeTest, MeasuresBothDirectionsAndLeavesNothing) {
   EXPECT_LE(found->duplex, 2.0);
   EXPECT_FALSE(found->name.empty());
   EXPECT_TRUE(directory_.is_empty());
-  EXPECT_THAT(lines_, ElementsAre(HasSubstr("writing 101 MB"), HasSubstr(": write "),
+  EXPECT_THAT(lines_, ElementsAre(HasSubstr("measuring the drive of"), HasSubstr(": write "),
                                   HasSubstr("both at once"), HasSubstr(": read "),
                                   HasSubstr("latency"), HasSubstr("were written to measure")));
   EXPECT_GT(found->written_bytes, 96 * kMiB);
@@ -67,6 +68,47 @@ TEST_F(ProbeTest, WritesNoMoreThanItIsAllowed) {
   ASSERT_TRUE(found.ok()) << found.status().message();
   // The file, plus twice the limit and what was in flight when it was reached.
   EXPECT_LT(found->written_bytes, (97 + 2 * (64 + 4 * 16)) * kMiB);
+}
+
+TEST_F(ProbeTest, AllPhasesTogetherWriteNoMoreThanAnnounced) {
+  ProbeOptions options;
+  options.file_bytes = 96 * kMiB;
+  options.most_written_bytes = 300 * kMiB;
+  options.sustained.window_ns = 1'000'000'000;
+  std::vector<double> shares;
+  options.on_share = [&](double share) { shares.push_back(share); };
+  options.progress = [this](const std::string& line) { lines_.push_back(line); };
+  options.sustained.longest_ns = 400'000'000;
+  const Result<DriveProbe> found = probe_directory(directory_.path(), options);
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  EXPECT_LE(found->written_bytes, 300 * kMiB);
+  EXPECT_THAT(lines_.front(), HasSubstr("writes at most 315 MB, takes about 0 to 1 s"));
+  EXPECT_TRUE(std::is_sorted(shares.begin(), shares.end()));
+  EXPECT_GT(shares.front(), 0);
+  EXPECT_DOUBLE_EQ(shares.back(), 1);
+}
+
+TEST_F(ProbeTest, AShortProbeIsCautiousAndTellsThePeak) {
+  const Result<DriveProbe> found = probe(directory_.path());
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  EXPECT_EQ(found->origin, RatesOrigin::kShortProbe);
+  const auto reliable = [](int64_t peak) { return static_cast<double>(peak) * 0.75 + 1; };
+  EXPECT_LE(static_cast<double>(found->read_bytes_per_second),
+            reliable(found->peak_read_bytes_per_second));
+  EXPECT_LE(static_cast<double>(found->write_bytes_per_second),
+            reliable(found->peak_write_bytes_per_second));
+}
+
+// On a drive with little room, the file for the measurement takes half of it.
+TEST_F(ProbeTest, ASmallDriveIsMeasured) {
+  const testing::LoopDrive drive(directory_.path(), "ext4", 40 * kMiB);
+  if (!drive.why_not().empty()) GTEST_SKIP() << drive.why_not();
+  const Result<DriveProbe> found = probe(drive.path());
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  EXPECT_LT(found->capacity_bytes, 40 * kMiB);
+  EXPECT_GT(found->read_bytes_per_second, 0);
+  const Result<DriveProbe> again = describe_drive(drive.path());
+  EXPECT_EQ(again->capacity_bytes, found->capacity_bytes) << "the file's room is given back";
 }
 
 TEST_F(ProbeTest, EndsWhenItIsInterrupted) {
@@ -101,6 +143,8 @@ class ProbeCacheTest : public ProbeTest {
     probe.write_bytes_per_second = 2'000'000'000;
     probe.duplex = 1.25;
     probe.request_latency_ns = 80'000;
+    probe.origin = RatesOrigin::kRuns;
+    probe.peak_read_bytes_per_second = 4'000'000'000;
     return probe;
   }
   std::string identity() {
@@ -120,6 +164,9 @@ TEST_F(ProbeCacheTest, ComesBackForTheSameDrive) {
   EXPECT_EQ(loaded->write_bytes_per_second, 2'000'000'000);
   EXPECT_EQ(loaded->duplex, 1.25);
   EXPECT_EQ(loaded->request_latency_ns, 80'000);
+  EXPECT_EQ(loaded->origin, RatesOrigin::kRuns);
+  EXPECT_EQ(loaded->peak_read_bytes_per_second, 4'000'000'000);
+  EXPECT_EQ(loaded->peak_write_bytes_per_second, 0);
   EXPECT_EQ(loaded->identity, identity());
   EXPECT_GT(loaded->capacity_bytes, 0) << "free room is that of now";
 }
