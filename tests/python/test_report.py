@@ -14,6 +14,8 @@ from teraio.report.modules import Modules
 from teraio.report.prediction import predict
 from teraio.report.residency import DEVICE, DRIVES, READING, WRITING, residency
 from teraio.report.run_directory import read_run_directory
+from teraio.report.timeline import Timeline
+from teraio_figures.timeline import COMPUTE, SSD_READ
 
 TRAINING = """\
 import torch
@@ -130,6 +132,25 @@ def test_predicted_memory_agrees_with_the_simulator(run_directory):
     for spans in places.values():
         for (_, end, _), (start, _, _) in zip(spans, spans[1:], strict=False):
             assert end == start
+
+
+def test_a_read_that_begins_in_the_step_before_begins_with_the_op_there():
+    def event(row, start_us, duration_us, **details):
+        return {"ph": "X", "tid": row, "ts": start_us, "dur": duration_us, "args": details}
+
+    # In seconds, 0.212867602 - 0.001754306 is not the float 0.211113296.
+    read = {"tensor": 1, "action": "prefetch", "bytes": 600}
+    events = [
+        event(COMPUTE, 0, 211113.296, op=0),
+        event(COMPUTE, 211113.296, 1754.306, op=1),
+        event(SSD_READ, -1754.306, 2000, **read),
+    ]
+    op = {"name": "an_op", "reads": [1], "writes": [], "frees": []}
+    trace = {"tensors": [{"id": 1, "bytes": 600, "persistent": True}], "ops": [op, op]}
+    timeline = Timeline(events, step_s=0.212867602)
+    *_, (start_s, _, place) = residency(trace, timeline)[1]
+    assert place == READING
+    assert start_s == timeline.op_start_s[1]
 
 
 def test_ops_belong_to_the_modules_of_their_parameters(run_directory):

@@ -88,9 +88,12 @@ def _tier_of(transfer):
 
 
 def _wrapped(moves, step_s):
-    """Moves before the step's start as those at the end of the step: steps repeat."""
+    """Moves before the step's start as those at the end of the step: steps repeat.
+
+    Rounded to nanoseconds, they stay equal to the times of ops at the same nanosecond.
+    """
     for time_s, place in moves:
-        yield (time_s + step_s if time_s < 0 else min(time_s, step_s)), place
+        yield (round(time_s + step_s, 9) if time_s < 0 else min(time_s, step_s)), place
 
 
 def _time(move):
