@@ -127,7 +127,7 @@ test-python-full: build browser
 # fail. Of the full level, it runs the tests whose programs reach into PyTorch.
 independent_of_pytorch := analysis_commands benchmarks demo directories doctor evaluation \
   faulty_drives figures gpu_carry gpu_check gpu_report hanging_drives interrupted_start \
-  kernel_faults loggers planning_commands report run_benchmarks units
+  kernel_faults loggers notebook planning_commands report run_benchmarks units
 depending_on_pytorch := collectives compiled higher_order matrix programs ranks session
 test-newest: $(VENV_NEWEST)/.ready
 ifeq ($(TERAIO_SKIP_NEWEST),1)
@@ -206,7 +206,7 @@ setup: packages $(VENV)/.ready
 packages:
 	@tools/setup/install_packages.sh
 
-$(VENV)/.ready: requirements/pinned.txt requirements/common.txt requirements/loggers.txt tools/setup/make_venv.sh | packages
+$(VENV)/.ready: requirements/pinned.txt requirements/common.txt requirements/loggers.txt requirements/notebooks.txt tools/setup/make_venv.sh | packages
 	@tools/setup/make_venv.sh $(VENV) $< $(CURDIR)/$(BUILD)/python
 	@touch $@
 
@@ -218,7 +218,7 @@ else
 $(VENV_NEWEST)/.ready: ;
 endif
 
-$(VENV_PEERS)/.ready: requirements/pinned.txt requirements/common.txt requirements/loggers.txt requirements/peers.txt | packages
+$(VENV_PEERS)/.ready: requirements/pinned.txt requirements/common.txt requirements/loggers.txt requirements/notebooks.txt requirements/peers.txt | packages
 	@tools/setup/install_packages.sh libaio-dev
 	@tools/setup/make_venv.sh $(VENV_PEERS) requirements/pinned.txt
 	@echo "Installing $(DEEPSPEED) into $(VENV_PEERS)"

@@ -4,10 +4,10 @@ makes a page of (docs/report.md)."""
 import contextlib
 import json
 import statistics
-import sys
 from datetime import datetime
 from pathlib import Path
 
+from teraio import notebook
 from teraio.atomic_file import replace_file
 from teraio.environment import machine, versions
 from teraio.errors import Error
@@ -25,15 +25,16 @@ class RunReporter:
         session: the `teraio.Session`.
         directory: the path of the directory, which is created if it is missing.
         settings: a dict of what the session was asked for, for run.json.
+        started_at: the datetime at which the session was made.
 
     Raises:
         teraio.Error: the directory cannot be created.
     """
 
-    def __init__(self, session, directory, settings):
+    def __init__(self, session, directory, settings, started_at):
         self._session = session
         self._settings = settings
-        self._started_at = datetime.now().astimezone()
+        self._started_at = started_at
         self._directory = Path(directory)
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
@@ -98,14 +99,15 @@ class RunReporter:
         prediction = self._session.prediction() or {}
         return {
             "format": FORMAT,
-            "command": sys.argv,
+            "command": notebook.command(),
             "started_at": self._started_at.isoformat(timespec="seconds"),
             "ended_at": datetime.now().astimezone().isoformat(timespec="seconds"),
             "settings": self._settings,
             "versions": versions(),
             "machine": machine(self._settings["device"]),
             "share": self._session.share(),
-            "device_budget_bytes": counters["device_budget_bytes"],
+            # After the session there is no limit any more.
+            "device_budget_bytes": self._settings["device_budget_bytes"],
             "device_peak_bytes": self._peak_bytes,
             "natural_peak_bytes": prediction.get("natural_peak_bytes"),
             "ssd_bytes_read": counters["ssd_bytes_read"],

@@ -6,7 +6,7 @@ from collections import deque
 
 _STEPS = 10  # that figures per step are taken over
 _RATE_SAMPLES = 6  # that rates are taken over: 5 s with a sample per second
-_CELLS = 40  # of the memory's history
+HISTORY_CELLS = 40  # of the memory's history
 _HISTORY_STEPS = 4
 _CELL_SECONDS_MIN = 1
 _SECONDS_PER_DAY = 86400
@@ -37,6 +37,7 @@ class RunStatus:
         - `step`: the number of steps so far. `step_seconds`: the median of the last ones.
         - `predicted_step_seconds`, `ideal_step_seconds`: with the plan, and with unlimited memory.
         - `device_bytes`, `device_peak_bytes`, `device_budget_bytes`: now, of the step, allowed.
+        - `natural_peak_bytes`: the peak of a step with unlimited memory.
         - `tiers`: for "ssd" and "host", a dict with the rates `read_bytes_per_second` and
           `write_bytes_per_second` over the last seconds, and with what the tier can do,
           `read_limit_bytes_per_second` and `write_limit_bytes_per_second`.
@@ -61,6 +62,7 @@ class RunStatus:
             "device_bytes": counters["device_bytes"],
             "device_peak_bytes": max(peak_bytes, counters["device_peak_bytes"]),
             "device_budget_bytes": counters["device_budget_bytes"],
+            "natural_peak_bytes": prediction.get("natural_peak_bytes"),
             "tiers": {tier: self._tier(tier) for tier in self._tiers(counters)},
             "stall_share": self._stall_share(),
             "wear_per_day": self._wear_per_day(counters),
@@ -150,12 +152,12 @@ class MemoryHistory:
     """The maxima of device memory in equal parts of the last steps, or of the last seconds."""
 
     def __init__(self):
-        self._cells = deque(maxlen=_CELLS)
+        self._cells = deque(maxlen=HISTORY_CELLS)
         self._began = 0  # when the newest cell began, in seconds
 
     def add(self, now, size_bytes, step_seconds):
         """Adds a sample that was taken at `now`, in seconds, while steps take `step_seconds`."""
-        cell_seconds = max(_CELL_SECONDS_MIN, _HISTORY_STEPS * step_seconds / _CELLS)
+        cell_seconds = max(_CELL_SECONDS_MIN, _HISTORY_STEPS * step_seconds / HISTORY_CELLS)
         if self._cells and now - self._began < cell_seconds * 0.99:  # wake-ups are not exact
             self._cells[-1] = max(self._cells[-1], size_bytes)
         else:

@@ -5,11 +5,12 @@ import json
 import logging
 import os
 import tempfile
+from datetime import datetime
 from pathlib import Path
 
 import torch
 
-from teraio import core, exports, higher_order, intercepted_methods
+from teraio import core, exports, higher_order, intercepted_methods, notebook
 from teraio.arguments import RECOMPUTE_CHOICES
 from teraio.atomic_file import replace_file
 from teraio.compiled import CompiledGraphs
@@ -93,7 +94,7 @@ def offload(
             With False, each plan is made before the next iteration begins, so that runs repeat
             exactly; the default is $TERAIO_PLANS_IN_BACKGROUND (0 or 1), or True without it.
         status_line: whether a line on stderr tells what the run does, as docs/watching.md
-            describes.
+            describes. In a notebook, it is a panel in the output of the cell.
         local_rank: the number of this process among those of the machine. The default is
             $LOCAL_RANK, which torchrun sets.
         local_world_size: the number of processes that share the machine. The default is
@@ -146,6 +147,9 @@ def running_session():
 class Session:
     """A run within a device budget, as `offload` returns it. It can be entered once.
 
+    In a notebook, `display(session)`, or the session as the last expression of a cell, is a panel
+    that follows the run.
+
     One thread enters and leaves it. Any thread may call the other methods, during the run and
     afterwards. A process can run one session at a time: entering another one raises teraio.Error.
     """
@@ -153,6 +157,7 @@ class Session:
     def __init__(
         self, *, ranks, directories, plan, policy, verify, report, status_line, **core_options
     ):
+        self._created_at = datetime.now().astimezone()
         self._ranks = ranks
         settings = {
             "policy": policy,
@@ -175,7 +180,8 @@ class Session:
         self._compiled_graphs = CompiledGraphs()
         self._verification = Verification(verify)
         self._progress_thread = ProgressThread()
-        self._reporter = RunReporter(self, report, settings) if report else None
+        self._settings = settings
+        self._reporter = RunReporter(self, report, settings, self._created_at) if report else None
         if self._reporter:
             self._progress_thread.add(self._reporter.write_progress)
         self._status_display = StatusDisplay(
@@ -186,6 +192,15 @@ class Session:
             has_line=status_line,
         )
         self._process = os.getpid()
+
+    def __repr__(self):
+        return notebook.text(self._status_display.newest)
+
+    def _repr_html_(self):
+        return notebook.html(self._status_display.newest)
+
+    def _ipython_display_(self):
+        self._status_display.add_panel()
 
     def __enter__(self):
         if self._ranks.count > 1:
@@ -278,6 +293,21 @@ class Session:
         if reporter is not None:
             self._progress_thread.remove(reporter.write_progress)
             reporter.stop()
+
+    def report(self):
+        """Returns a `teraio.report.Report` of the run so far, during the run or afterwards.
+
+        In a notebook, its page appears in the cell's output. The session needs no `report=` for it.
+
+        Raises:
+            teraio.Error: the page cannot be made.
+        """
+        from teraio.report import Report
+
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory) / "session"
+            RunReporter(self, path, self._settings, self._created_at).stop()
+            return Report(path)
 
     def counters(self):
         """Returns the counters of the run so far: a dict of bytes, nanoseconds and counts.

@@ -117,7 +117,7 @@ def parts(status):
         *_step_time(status),
         f"memory {memory_text(status)}",
         *_share("stall", status["stall_share"]),
-        *(_tier(name, tier) for name, tier in status["tiers"].items()),
+        *(f"{name} {tier_text(tier)}" for name, tier in status["tiers"].items()),
         *_share("wear per day", status["wear_per_day"]),
     ]
 
@@ -145,8 +145,9 @@ def seconds_text(seconds):
     return format_duration(round(seconds * 1e9))
 
 
-def _tier(name, tier):
-    return f"{name} read {rate_text(tier, 'read')}, write {rate_text(tier, 'write')}"
+def tier_text(tier):
+    """Returns the rates of a tier: "read 1.20 GB/s of 3.40 GB/s, write ..."."""
+    return f"read {rate_text(tier, 'read')}, write {rate_text(tier, 'write')}"
 
 
 def rate_text(tier, direction):

@@ -252,20 +252,6 @@ def test_edges_are_exact_while_there_are_few():
 
 
 @pytest.fixture
-def browser():
-    """Headless Chromium, from Debian."""
-    from playwright.sync_api import sync_playwright
-
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("missing: chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
 def opened(browser):
     """Opens a page, which draws every chart; gives the tab. A message of the console or a request
     fails the test."""

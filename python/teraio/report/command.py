@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from teraio.arguments import CommandParser, check_output
-from teraio.atomic_file import replace_file
 from teraio.errors import Error
+from teraio.report.report import Report
 
 
 def _parser():
@@ -34,23 +34,10 @@ def report(arguments):
         return parser.failure(f"{count} directories given: expected one, or two to compare", 2)
     try:
         page = Path(options.output or Path(options.directories[0]) / "report.html")
-        text = _page(options.directories, page)
-        replace_file(page, text.encode())
+        if options.output or page.parent.is_dir():  # else there is a better message
+            check_output("--output", page)
+        Report(*options.directories).save(page)
     except (Error, OSError) as error:
         return parser.failure(error, 1)
     print(f"teraio report: {page}")
     return 0
-
-
-def _page(directories, output):
-    from teraio.report.run_directory import read_run_directory
-
-    runs = [read_run_directory(each) for each in directories]
-    check_output("--output", output)
-    if len(runs) == 1:
-        from teraio.report.one_run import page_of_run
-
-        return page_of_run(runs[0])
-    from teraio.report.two_runs import page_of_runs
-
-    return page_of_runs(*runs)
