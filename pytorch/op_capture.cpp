@@ -48,7 +48,7 @@ bool draws_numbers(const OpInfo& info, std::span<const c10::IValue> arguments) {
 }
 
 bool changes_an_argument(const OpInfo& info) {
-  return std::find(info.is_write.begin(), info.is_write.end(), true) != info.is_write.end();
+  return std::find(info.is_write.begin(), info.is_write.end(), 1) != info.is_write.end();
 }
 
 // Whether a mode of the program, such as a dispatch mode or vmap, changes what ops do.

@@ -15,7 +15,9 @@ struct OpInfo {
   uint64_t name_hash = 0;  // the same in every process
   size_t argument_count = 0;
   size_t return_count = 0;
-  std::vector<bool> is_write;           // per argument: the op changes its bytes
+  // Per argument, 0 or 1: the op changes its bytes. Every op reads it, and a vector of bools packs
+  // bits, which costs more to read than to store.
+  std::vector<uint8_t> is_write;
   bool completes_results = true;        // false: an allocation whose bytes its caller fills in
   bool is_list_op = false;              // one of the foreach and fused ops: may run in pieces
   bool is_collective = false;           // may continue after the op has returned: see collective.h

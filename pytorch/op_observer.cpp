@@ -168,7 +168,7 @@ class OutermostOp {
     StorageWalk walk(session_, thread_.frame, info_.name_hash, OpSide::kArguments);
     const size_t first = stack.size() - info_.argument_count;
     for (size_t i = 0; i < info_.argument_count; ++i)
-      walk.visit(stack[first + i], info_.is_write[i]);
+      walk.visit(stack[first + i], info_.is_write[i] != 0);
     signature_ = walk.signature();
     if (has_collectives_under_way.load(std::memory_order_acquire)) let_go_of_ended_collectives();
     const StorageReferenceGuard guard;
@@ -237,16 +237,17 @@ void pin_for_nested_op(ActiveSession& session, ThreadState& thread, const OpInfo
   for (size_t i = 0; i < info.argument_count; ++i) {
     thread.nested_uses.clear();
     find_tensors(session, stack[first + i], thread.nested_uses);
+    const bool is_write = info.is_write[i] != 0;
     for (engine::LiveTensor* tensor : thread.nested_uses) {
       if (is_newborn(*tensor)) continue;
-      if (capture != nullptr && info.is_write[i]) capture->give_up();
-      if (thread.has_pinned(tensor, info.is_write[i])) continue;
+      if (capture != nullptr && is_write) capture->give_up();
+      if (thread.has_pinned(tensor, is_write)) continue;
       const StorageReferenceGuard guard;
-      if (const Status status = session.runtime->pin(tensor, info.is_write[i]); !status.ok())
+      if (const Status status = session.runtime->pin(tensor, is_write); !status.ok())
         throw_status(status, info.name);
       if (session.has_streams && session.backend->is_on_other_stream())
         session.backend->order_this_thread();
-      thread.nested_pins.push_back({tensor, info.is_write[i]});
+      thread.nested_pins.push_back({tensor, is_write});
     }
   }
 }
@@ -268,6 +269,23 @@ bool acts_on_wrappers(const OpInfo& info, c10::DispatchKeySet keys,
   return std::any_of(arguments, stack.end(), has_wrapper);
 }
 
+inline void run_outermost(ActiveSession& session, ThreadState& thread, const OpInfo& info,
+                          const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                          torch::jit::Stack* stack) {
+  OutermostOp outermost(session, thread, info, op, *stack);
+  call_below(op, keys, stack);
+  outermost.add_results(*stack);
+}
+
+// Returns false when the op is to run as one.
+bool run_list_op(ActiveSession& session, ThreadState& thread, const OpInfo& info,
+                 const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                 torch::jit::Stack* stack) {
+  return run_in_pieces(info, session.chunk_bytes, stack, [&](torch::jit::Stack* piece) {
+    run_outermost(session, thread, info, op, keys, piece);
+  });
+}
+
 void observe_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const SessionUse use;
   ActiveSession* session = use.get();
@@ -283,13 +301,8 @@ void observe_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
   if (session->is_dry && acts_on_wrappers(info, keys, *stack)) return call_below(op, keys, stack);
   if (session->is_dry)
     if (const auto sum = as_sum_in_place(info, stack)) return observe_op(*sum, keys, stack);
-  const auto run = [&](torch::jit::Stack* arguments) {
-    OutermostOp outermost(*session, thread, info, op, *arguments);
-    call_below(op, keys, arguments);
-    outermost.add_results(*arguments);
-  };
-  if (info.is_list_op && run_in_pieces(info, session->chunk_bytes, stack, run)) return;
-  run(stack);
+  if (info.is_list_op && run_list_op(*session, thread, info, op, keys, stack)) return;
+  run_outermost(*session, thread, info, op, keys, stack);
 }
 
 }  // namespace

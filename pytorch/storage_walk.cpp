@@ -22,23 +22,15 @@ c10::StorageImpl* storage_of(const at::Tensor& tensor) {
   return impl.is_python_dispatch() && !has_bytes(*storage) ? nullptr : storage;
 }
 
-// Returns a reference to the tensor in the value. The const overload of toTensor() returns a copy,
-// which costs an atomic increment.
-const at::Tensor& tensor_in(const c10::IValue& value) {
-  return const_cast<c10::IValue&>(value).toTensor();
-}
-
 }  // namespace
 
-void StorageWalk::visit(const c10::IValue& value, bool is_write) {
-  if (value.isTensor()) {
-    visit_tensor(tensor_in(value), is_write);
-  } else if (value.isList()) {
-    for (const c10::IValue& element : value.toListRef())
-      if (element.isTensor()) visit_tensor(tensor_in(element), is_write);
-  } else if (value.isStorage()) {
+void StorageWalk::visit_others(const c10::IValue& value, bool is_write) {
+  if (value.isStorage()) {
     visit_storage(*value.toStorage().unsafeGetStorageImpl(), is_write);
+    return;
   }
+  for (const c10::IValue& element : value.toListRef())
+    if (element.isTensor()) visit_tensor(tensor_in(element), is_write);
 }
 
 bool StorageWalk::is_opaque(const c10::TensorImpl& impl, c10::StorageImpl& storage) const {
@@ -79,11 +71,17 @@ void StorageWalk::visit_tensor(const at::Tensor& tensor, bool is_write) {
 
 engine::Use* StorageWalk::visit_storage(c10::StorageImpl& storage, bool is_write) {
   TensorHandle* handle = handle_of(storage);
-  if (handle == nullptr && side_ == OpSide::kArguments && !session_.is_dry)
-    handle = adopt(session_, storage);
+  if (handle == nullptr) handle = adopt_if_possible(storage);
   if (handle == nullptr || handle->runtime != session_.runtime) return nullptr;
   remember_storage(*handle, storage);
   return &add_use(*handle->tensor, is_write);
+}
+
+// Looks at the size first: small tensors come with every op.
+TensorHandle* StorageWalk::adopt_if_possible(c10::StorageImpl& storage) {
+  if (side_ != OpSide::kArguments || session_.is_dry) return nullptr;
+  if (static_cast<int64_t>(storage.nbytes()) < session_.smallest_tensor_bytes) return nullptr;
+  return adopt(session_, storage);
 }
 
 engine::Use& StorageWalk::add_use(engine::LiveTensor& tensor, bool is_write) {

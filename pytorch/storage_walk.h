@@ -11,6 +11,14 @@
 
 namespace teraio::pytorch {
 
+struct TensorHandle;
+
+// Returns a reference to the tensor in the value. The const overload of toTensor() returns a copy,
+// which costs an atomic increment.
+inline const at::Tensor& tensor_in(const c10::IValue& value) {
+  return const_cast<c10::IValue&>(value).toTensor();
+}
+
 enum class OpSide : uint8_t {
   // The arguments of an outermost op. The thread runs no other op that could hold an address, so
   // storages may be adopted.
@@ -35,12 +43,18 @@ class StorageWalk {
   // Visits a tensor, the tensors of a list, or a storage, and ignores every other value, nested
   // lists included. `is_write`: the op changes the bytes. Raises when a storage is to be adopted
   // and the budget has no room for it, and when the Python code of a wrapper raises.
-  void visit(const c10::IValue& value, bool is_write);
+  void visit(const c10::IValue& value, bool is_write) {
+    if (value.isTensor())
+      visit_tensor(tensor_in(value), is_write);
+    else if (value.isList() || value.isStorage())
+      visit_others(value, is_write);
+  }
   // Returns the signature of the arguments that have been visited (OpSide::kArguments). It is the
   // same in every process.
   engine::OpSignature signature() const { return {structure_, sizes_}; }
 
  private:
+  void visit_others(const c10::IValue& value, bool is_write);
   void visit_tensor(const at::Tensor& tensor, bool is_write);
   void add_to_signature(const c10::TensorImpl& impl);
   void visit_inner_tensors(const at::Tensor& tensor, bool is_write);
@@ -48,6 +62,7 @@ class StorageWalk {
   // Returns null when the session's runtime does not manage the storage. The pointer is valid until
   // the next call.
   engine::Use* visit_storage(c10::StorageImpl& storage, bool is_write);
+  TensorHandle* adopt_if_possible(c10::StorageImpl& storage);
   engine::Use& add_use(engine::LiveTensor& tensor, bool is_write);
 
   ActiveSession& session_;

@@ -4,7 +4,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "data_pointer.h"
 #include "forked_child.h"
 
 namespace teraio::pytorch {
@@ -60,7 +59,7 @@ bool release_newborn(void* memory) {
   return handle != nullptr;
 }
 
-static void delete_newborn(void* memory) { (void)release_newborn(memory); }
+void delete_newborn(void* memory) { (void)release_newborn(memory); }
 
 c10::DataPtr make_newborn_data_ptr(TensorHandle* handle, std::byte* memory) {
   newborns().add(memory, handle);
@@ -89,15 +88,9 @@ Result<NewTensor> make_tensor(const std::shared_ptr<engine::Runtime>& runtime, c
   return NewTensor{handle.release(), allocation->memory};
 }
 
-TensorHandle* handle_of(c10::StorageImpl& storage) {
-  c10::DataPtr& data_ptr = storage._mutable_data_ptr_no_checks();
-  c10::DeleterFnPtr deleter = deleter_of(data_ptr);
-  if (deleter == &delete_newborn && !is_forked_child()) {
-    newborns().name(data_ptr);
-    deleter = deleter_of(data_ptr);
-  }
-  if (deleter != &release_handle) return nullptr;
-  return static_cast<TensorHandle*>(data_ptr.get_context());
+c10::DeleterFnPtr name_newborn(c10::DataPtr& data_ptr) {
+  if (!is_forked_child()) newborns().name(data_ptr);
+  return deleter_of(data_ptr);
 }
 
 TensorHandle* handle_behind(const c10::DataPtr& data_ptr) {

@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 
+#include "data_pointer.h"
 #include "engine/runtime.h"
 
 namespace teraio::pytorch {
@@ -53,12 +54,29 @@ struct NewTensor {
 Result<NewTensor> make_tensor(const std::shared_ptr<engine::Runtime>& runtime, c10::Device device,
                               int64_t size_bytes);
 
+// The deleter of a DataPtr from make_data_ptr(). Releases the tensor under the runtime's lock and
+// deletes the handle. Has no effect in a forked child.
+void release_handle(void* handle);
+
+// The deleter of a DataPtr from make_newborn_data_ptr(): release_newborn().
+void delete_newborn(void* memory);
+
+// Makes the handle of a newborn's DataPtr its context, unless another thread has done so. Returns
+// the deleter that the DataPtr has then.
+c10::DeleterFnPtr name_newborn(c10::DataPtr& data_ptr);
+
 // Returns the handle of `storage`, which the storage's DataPtr owns. Returns null when no session
 // has allocated or adopted its memory, and, in a forked child, when it had none before the fork.
 // The handle may belong to a session that has ended. The first call makes the handle the context of
 // the DataPtr. May be called with the runtime's lock, and from several threads for one storage,
-// also while the engine moves it.
-TensorHandle* handle_of(c10::StorageImpl& storage);
+// also while the engine moves it. Every op asks for each of its storages, so the call is inline.
+inline TensorHandle* handle_of(c10::StorageImpl& storage) {
+  c10::DataPtr& data_ptr = storage._mutable_data_ptr_no_checks();
+  c10::DeleterFnPtr deleter = deleter_of(data_ptr);
+  if (deleter == &delete_newborn) deleter = name_newborn(data_ptr);
+  if (deleter != &release_handle) return nullptr;
+  return static_cast<TensorHandle*>(data_ptr.get_context());
+}
 
 // Returns the handle of memory that may not belong to a storage, or null. Leaves `data_ptr` as it
 // is.
@@ -73,10 +91,6 @@ inline void remember_storage(TensorHandle& handle, c10::StorageImpl& storage) {
   if (handle.storage_identity.load(std::memory_order_relaxed) != &storage)
     remember_new_storage(handle, storage);
 }
-
-// The deleter of a DataPtr from make_data_ptr(). Releases the tensor under the runtime's lock and
-// deletes the handle. Has no effect in a forked child.
-void release_handle(void* handle);
 
 // Frees memory of make_newborn_data_ptr() that handle_of() has not seen. Returns false when
 // `memory` is anything else. Frees nothing in a forked child.
