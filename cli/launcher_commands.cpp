@@ -1,5 +1,5 @@
-// `teraio run`, `dry-run`, `report` and `top`: commands in Python. `python -m teraio` parses their
-// options; this command finds the interpreter and replaces itself with it.
+// `teraio run`, `dry-run`, `report`, `merge-timelines` and `top`: commands in Python. `python -m
+// teraio` parses their options; this command finds the interpreter and replaces itself with it.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -32,13 +32,16 @@ void add_launcher_commands(CLI::App& app) {
   app.add_subcommand("run", "Train a script within a device budget");
   app.add_subcommand("dry-run", "Predict the memory and time that a script needs on a device");
   app.add_subcommand("report", "Make a page about a run from what `teraio run --report` wrote");
+  app.add_subcommand("merge-timelines",
+                     "Merge timelines of runs and traces of torch.profiler into one file");
   app.add_subcommand("top", "Watch the running jobs of this user on this machine");
 }
 
 bool is_launcher_command(int argc, char** argv) {
   if (argc < 2) return false;
   const std::string_view name = argv[1];
-  return name == "run" || name == "dry-run" || name == "report" || name == "top";
+  return name == "run" || name == "dry-run" || name == "report" || name == "merge-timelines" ||
+         name == "top";
 }
 
 int launcher_command(int argc, char** argv) {

@@ -410,6 +410,7 @@ SessionOptions options_from(const py::kwargs& given) {
   std::string recompute = "off";
   read("recompute", recompute);
   options.recompute = recompute_of(recompute);
+  read("timeline_steps", options.timeline_steps);
   read("smallest_tensor_bytes", options.smallest_tensor_bytes);
   read("allow_ram_directory", options.allow_ram_directory);
   read("system_root", options.system_root);
@@ -491,6 +492,10 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
              return link ? py::object(to_dict(*link)) : py::none();
            })
       .def("bound_ns", &Session::bound_ns, no_gil())
+      .def("save_timeline",
+           [](const Session& session, const std::filesystem::path& path, const std::string& name) {
+             return value_or_raise(without_gil([&] { return session.save_timeline(path, name); }));
+           })
       .def("save_trace", &save_trace)
       .def("save_plan", &save_plan)
       .def("save_hardware", &save_hardware);

@@ -1,6 +1,7 @@
 #include "session.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -8,12 +9,14 @@
 
 #include "adoption.h"
 #include "analysis/bounds.h"
+#include "base/json_file.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "collective.h"
 #include "drives/drive_endurance.h"
 #include "drives/drive_facts.h"
 #include "drives/drive_identity.h"
+#include "engine/timeline_file.h"
 #include "forked_child.h"
 #include "interrupts.h"
 #include "op_observer.h"
@@ -192,6 +195,7 @@ void Session::create_runtime() {
   engine.clock = &machine_->clock;
   engine.interrupt = &Interrupts::instance();
   engine.smallest_tensor_bytes = options_.smallest_tensor_bytes;
+  engine.timeline = make_timeline();
   engine.poison_released_memory = options_.evict_after_every_op || options_.discard_after_every_op;
   if (has_replays()) runtime_options.replayer = &machine_->replayer.emplace(*backend_);
   runtime_options.evict_after_every_op = options_.evict_after_every_op;
@@ -207,6 +211,31 @@ void Session::create_runtime() {
   }
   machine_->runtime = std::make_unique<engine::Runtime>(std::move(runtime_options));
   runtime_ = std::shared_ptr<engine::Runtime>(machine_, machine_->runtime.get());
+}
+
+engine::Timeline* Session::make_timeline() {
+  if (!options_.timeline_steps) return nullptr;
+  const auto& [begin, end] = *options_.timeline_steps;
+  machine_->timeline =
+      std::make_unique<engine::Timeline>(engine::TimelineSteps{begin, end}, machine_->clock);
+  return machine_->timeline.get();
+}
+
+Result<std::vector<int64_t>> Session::save_timeline(const std::filesystem::path& path,
+                                                    const std::string& process_name) const {
+  if (machine_->timeline == nullptr)
+    return Status(ErrorCode::kInvalidArgument,
+                  "the session records no timeline: expected the option timeline_steps");
+  const engine::TimelineRecord record = runtime_->timeline_record();
+  if (record.ops.empty())
+    return Status(ErrorCode::kInvalidArgument, "no op has run in the steps of the timeline");
+  engine::TimelineProcess process = {getpid(), process_name, {}};
+  for (const storage::DriveCounters& drive : tier_counters(plan::Tier::kSsd).drives)
+    process.ssd_drives.push_back(drive.name);
+  TERAIO_RETURN_IF_ERROR(write_text_file(path, engine::timeline_text(record, process)));
+  std::vector<int64_t> steps;
+  for (const engine::StepSpan& step : record.steps) steps.push_back(step.index);
+  return steps;
 }
 
 std::optional<std::string> Session::machine_change() {

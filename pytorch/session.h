@@ -26,6 +26,7 @@
 #include "device_backend.h"
 #include "engine/drive_rate_monitor.h"
 #include "engine/runtime.h"
+#include "engine/timeline.h"
 #include "given_plan.h"
 #include "hardware/hardware.h"
 #include "op_replay.h"
@@ -58,8 +59,10 @@ struct SessionOptions {
   planner::Recompute recompute = planner::Recompute::kOff;
   int64_t io_timeout_ns = 0;  // for each request of a drive, as for the ssd store; 0: no limit
   bool checksum = false;      // verify every chunk that is read from a drive
-  bool evict_after_every_op = false;                 // for tests; also poisons released memory
-  bool discard_after_every_op = false;               // the same, of what can be made again
+  bool evict_after_every_op = false;    // for tests; also poisons released memory
+  bool discard_after_every_op = false;  // the same, of what can be made again
+  // The steps that a timeline records, as for engine::TimelineSteps; none: it records nothing.
+  std::optional<std::pair<int64_t, int64_t>> timeline_steps;
   int64_t smallest_tensor_bytes = 64 * kKiB;         // smaller tensors stay resident
   bool allow_ram_directory = false;                  // for tests
   std::filesystem::path system_root = "/";           // has proc and sys; another one for tests
@@ -118,6 +121,11 @@ class Session {
   bool is_running() const;
 
   engine::Runtime& runtime() { return *runtime_; }
+  // Writes the timeline (engine/timeline_file.h) of this process, which people know as
+  // `process_name`. Returns the indices of the whole steps in it. Fails with kInvalidArgument when
+  // the session records none, or has recorded nothing yet.
+  Result<std::vector<int64_t>> save_timeline(const std::filesystem::path& path,
+                                             const std::string& process_name) const;
   // Returns the counters of a tier, also after the session has ended. They are 0 without the tier.
   storage::TierCounters tier_counters(plan::Tier tier) const;
   // Returns the prediction for the plan that the run follows, or nothing when there is none yet.
@@ -143,6 +151,7 @@ class Session {
   Status open_tiers();
   Status measure_device_link();
   void create_runtime();
+  engine::Timeline* make_timeline();  // null: the options want none
   bool has_replays() const;
   Status check_room_to_restore() const;
   Status replay_discarded();
@@ -168,6 +177,7 @@ class Session {
     std::array<std::unique_ptr<storage::TierStore>, engine::kTierCount> stores;
     std::unique_ptr<engine::StorageSwap> swap;
     std::optional<TorchReplayer> replayer;
+    std::unique_ptr<engine::Timeline> timeline;
     TriedOps tried_ops;
     std::unique_ptr<engine::Runtime> runtime;  // last member, so destroyed first
   };

@@ -22,11 +22,20 @@ from teraio import exports
 from teraio._build_info import VERSION as __version__
 from teraio.errors import Error
 
-__all__ = ["Error", "Session", "__version__", "offload", "pin", "running_session"]
+__all__ = [
+    "Error",
+    "Session",
+    "__version__",
+    "merge_timelines",
+    "offload",
+    "pin",
+    "running_session",
+]
 
 exports.install()
 
-_NEED_TORCH = {
+_LOADED_WHEN_USED = {
+    "merge_timelines": "timelines",
     "offload": "session",
     "Session": "session",
     "running_session": "session",
@@ -35,8 +44,8 @@ _NEED_TORCH = {
 
 
 def __getattr__(name):
-    if name not in _NEED_TORCH:
+    if name not in _LOADED_WHEN_USED:
         raise AttributeError(f"module 'teraio' has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(f"teraio.{_NEED_TORCH[name]}"), name)
+    return getattr(importlib.import_module(f"teraio.{_LOADED_WHEN_USED[name]}"), name)

@@ -1,7 +1,7 @@
 """The entry point of `python -m teraio` and of the `teraio` script of an installed package.
 
-The subcommands `run`, `dry-run`, `report` and `top` execute in this process. For every other
-subcommand the process replaces itself with the C++ command.
+The subcommands `run`, `dry-run`, `report`, `merge-timelines` and `top` execute in this process. For
+every other subcommand the process replaces itself with the C++ command.
 """
 
 import os
@@ -29,6 +29,10 @@ def main():
         from teraio.report.command import report
 
         return report(arguments[1:])
+    if arguments[:1] == ["merge-timelines"]:
+        from teraio.timelines import merge_command
+
+        return merge_command(arguments[1:])
     if arguments[:1] == ["top"]:
         from teraio.top import top
 

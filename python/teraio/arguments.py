@@ -158,26 +158,38 @@ def _inflated(path):
     return text
 
 
-def check_json(option, path, *expected_formats):
-    """Checks that `path` is a file with a JSON object.
+def read_json(path):
+    """Returns the JSON object in a file, which is decompressed first if its name ends in .gz.
 
-    A file whose name ends in .gz is decompressed first. The object's field "format" must be one of
-    `expected_formats`, if there are any.
+    Raises:
+        teraio.Error: there is none. The message names the file.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise Error(f"{path} {'is not a file' if path.exists() else 'does not exist'}")
+    try:
+        value = json.loads(_inflated(path) if path.suffix == ".gz" else path.read_bytes())
+    except (MemoryError, RecursionError):
+        raise Error(f"{path} cannot be read: it does not fit into the memory") from None
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise Error(f"{path} cannot be read: {error}") from None
+    if not isinstance(value, dict):
+        raise Error(f"{path}: expected a JSON object")
+    return value
+
+
+def check_json(option, path, *expected_formats):
+    """Checks that read_json() can read the file `path`.
+
+    The object's field "format" must be one of `expected_formats`, if there are any.
 
     Raises:
         teraio.Error: it is not. The message names `option`.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise Error(f"{option}: {path} {'is not a file' if path.exists() else 'does not exist'}")
     try:
-        value = json.loads(_inflated(path) if path.suffix == ".gz" else path.read_bytes())
-    except (MemoryError, RecursionError):
-        raise Error(f"{option}: {path} cannot be read: it does not fit into the memory") from None
-    except (OSError, EOFError, ValueError, zlib.error) as error:
-        raise Error(f"{option}: {path} cannot be read: {error}") from None
-    if not isinstance(value, dict):
-        raise Error(f"{option}: {path}: expected a JSON object")
+        value = read_json(path)
+    except Error as error:
+        raise Error(f"{option}: {error}") from None
     if expected_formats and value.get("format") not in expected_formats:
         names = " or ".join(f'"{name}"' for name in expected_formats)
         raise Error(f'{option}: {path}: field "format": expected {names}')

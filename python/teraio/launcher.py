@@ -22,6 +22,7 @@ from teraio.arguments import (
 from teraio.directories import directories_of_ranks
 from teraio.errors import Error
 from teraio.ranks import PLACEHOLDER, find_ranks
+from teraio.timelines import DEFAULT_STEPS, parse_steps
 from teraio.units import parse_write_budget
 
 _EPILOG = """\
@@ -86,6 +87,17 @@ def _parser():
         "--save-plan", metavar="FILE", help="write the plan when the script has ended"
     )
     add("--save-trace", metavar="FILE", help="write the trace when the script has ended")
+    add(
+        "--save-timeline",
+        metavar="FILE",
+        help="write what happened when, for ui.perfetto.dev, when the script has ended; ranks may "
+        "share the file",
+    )
+    add(
+        "--timeline-steps",
+        metavar="A:B",
+        help="the steps in it, e.g. 10:13; default: --timeline-steps=-3: for the last three",
+    )
     add("--report", metavar="DIR", help="write a report of the run to this directory")
     add("--quiet", action="store_true", help="show no status line")
     add("--policy", choices=["planned", "on-demand"], default="planned", help="default: planned")
@@ -130,6 +142,7 @@ def _checked(options):
     options.plan = ranks.named(options.plan)
     for option in ("--report", "--save-plan", "--save-trace", "--verify"):
         _name_output(options, option, ranks)
+    options.save_timeline = ranks.named(options.save_timeline)
     if options.device_budget is None and options.device == "cpu":
         raise Error("the following arguments are required: --device-budget")
     check_limits(options)
@@ -140,10 +153,12 @@ def _checked(options):
         check_seconds("--io-timeout", options.io_timeout)
     if options.plan:
         check_json("--plan", options.plan, "teraio-plan/1", "teraio-plan/2")
-    for option in ("--save-plan", "--save-trace", "--verify"):
+    for option in ("--save-plan", "--save-trace", "--save-timeline", "--verify"):
         path = getattr(options, option.strip("-").replace("-", "_"))
         if path:
             check_output(option, Path(path))
+    if options.timeline_steps is not None:
+        _check_timeline_steps(options)
     _check_conflicts(options)
     if options.verify and Path(options.verify).exists():
         check_json("--verify", options.verify)
@@ -153,14 +168,24 @@ def _checked(options):
     return program_of(options)
 
 
+def _check_timeline_steps(options):
+    if not options.save_timeline:
+        raise Error("--timeline-steps: expected --save-timeline FILE too")
+    try:
+        parse_steps(options.timeline_steps)
+    except Error as error:
+        raise Error(f"--timeline-steps: {error}") from None
+
+
 def _check_conflicts(options):
     if options.policy == "on-demand" and (options.plan or options.save_plan):
         option = "--plan" if options.plan else "--save-plan"
         raise Error(f"{option}: there is no plan with --policy on-demand")
-    files = [options.save_trace, options.save_plan, options.verify]
+    files = [options.save_trace, options.save_plan, options.save_timeline, options.verify]
     paths = [Path(file).resolve() for file in files if file]
     if len(set(paths)) < len(paths):
-        raise Error("--save-trace, --save-plan and --verify: expected different files")
+        names = "--save-trace, --save-plan, --save-timeline and --verify"
+        raise Error(f"{names}: expected different files")
 
 
 def _name_output(options, option, ranks):
@@ -204,6 +229,7 @@ def _offload(options):
         recompute=options.recompute,
         verify=options.verify,
         report=options.report,
+        timeline_steps=options.save_timeline and (options.timeline_steps or DEFAULT_STEPS),
         status_line=not options.quiet,
         local_rank=options.local_rank,
         local_world_size=options.local_world_size,
@@ -234,6 +260,8 @@ def _run_and_save(program, session, options):
     failures = [line for line, is_saved in _saved(session, options) if not is_saved]
     for line in failures:
         print(f"teraio run: {line}", file=sys.stderr)
+    if options.save_timeline and not failures:
+        print(f"teraio: open {options.save_timeline} in ui.perfetto.dev")
     if options.report:
         print(f"teraio: `teraio report {options.report}` makes a page about this run")
     return 0 if _verify(session, options.verify) and not failures else 1
@@ -253,6 +281,7 @@ def _saved(session, options):
     wanted = [
         ("trace", options.save_trace, lambda path: session.trace().save(path)),
         ("plan", options.save_plan, lambda path: session.plan().save(path)),
+        ("timeline", options.save_timeline, session.save_timeline),
         ("report", options.report, lambda path: session.save_report()),
     ]
     for what, path, save in wanted:

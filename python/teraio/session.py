@@ -1,27 +1,27 @@
 """`teraio.offload`: a device budget around any training loop."""
 
 import atexit
-import json
 import logging
 import os
+import sys
 import tempfile
 from datetime import datetime
 from pathlib import Path
 
 import torch
 
-from teraio import core, exports, higher_order, intercepted_methods, notebook
-from teraio.arguments import RECOMPUTE_CHOICES
-from teraio.atomic_file import replace_file
+from teraio import core, exports, higher_order, intercepted_methods, notebook, session_options
 from teraio.compiled import CompiledGraphs
-from teraio.directories import cache_directory, directories_of_ranks
+from teraio.directories import cache_directory
+from teraio.documents import Hardware, Plan, Trace
 from teraio.errors import Error
 from teraio.iterations import IterationHooks
 from teraio.progress_thread import ProgressThread
 from teraio.ranks import device_of_rank, find_ranks
 from teraio.run_report import RunReporter
 from teraio.status_display import StatusDisplay
-from teraio.units import format_size, parse_seconds, parse_size, parse_write_budget
+from teraio.timelines import add_to_timeline
+from teraio.units import format_size, parse_seconds, parse_size
 from teraio.verification import Verification
 
 _log = logging.getLogger("teraio")
@@ -39,6 +39,8 @@ def offload(
     recompute="off",
     verify=None,
     report=None,
+    save_timeline=None,
+    timeline_steps=None,
     ssd_capacity=0,
     checksum=False,
     io_timeout=None,
@@ -80,6 +82,12 @@ def offload(
             session.verify() compares with it.
         report: a directory to write progress.json and, at the end, the files that
             `teraio report` makes a page of.
+        save_timeline: a file to write at the end: what happened when in some steps, for
+            ui.perfetto.dev, as docs/watching.md describes. Ranks of a machine write to the same
+            file.
+        timeline_steps: the steps in it: "10:13" for the steps 10 to 12, or "-3:", the default, for
+            the last three and the unfinished one after them. Without `save_timeline`, these steps
+            are recorded for `session.save_timeline()`.
         ssd_capacity: the space to use on the drives, in bytes or as text. With 0, it is chosen from
             the budget and the free space.
         checksum: whether every chunk that is read from a drive is checked.
@@ -106,30 +114,33 @@ def offload(
     Several processes on a machine ("ranks", one per device) share host_limit, write_budget and
     ssd_capacity equally. A rank plans with an equal share of the rates and the space of each drive
     that several ranks use. The device budget belongs to the rank alone. "{local_rank}" in ssd,
-    plan, verify and report stands for the rank's number, and "cuda" for the rank's GPU.
+    plan, verify, report and save_timeline stands for the rank's number, and "cuda" for the rank's
+    GPU.
     """
-    _check_policy(policy, plan)
+    session_options.check_policy(policy, plan)
     ranks = find_ranks(local_rank, local_world_size)
     device = device_of_rank(device, ranks, torch.cuda.device_count)
     return Session(
         ranks=ranks,
         device=device,
-        device_budget_bytes=_budget_bytes(device_budget, device, ranks),
-        directories=_directories(ssd, host_limit, ranks),
+        device_budget_bytes=session_options.budget_bytes(device_budget, device, ranks),
+        directories=session_options.directories(ssd, host_limit, ranks),
         host_limit_bytes=ranks.share_of(parse_size(host_limit)),
-        **_write_budget_options(write_budget, ranks),
-        plan=_plan_file(ranks.named(plan)),
+        **session_options.write_budget_options(write_budget, ranks),
+        plan=session_options.plan_file(ranks.named(plan)),
         policy=policy,
         verify=ranks.named(verify),
         report=ranks.named(report),
+        timeline=ranks.named(save_timeline),
+        timeline_steps=session_options.timeline_steps(save_timeline, timeline_steps),
         status_line=status_line,
         ssd_capacity_bytes=ranks.share_of(parse_size(ssd_capacity)),
         checksum=checksum,
         io_timeout_ns=0 if io_timeout is None else parse_seconds(io_timeout),
         evict_after_every_op=evict_after_every_op,
         discard_after_every_op=discard_after_every_op,
-        plans_in_background=_plans_in_background(plans_in_background),
-        recompute=_checked_recompute(recompute),
+        plans_in_background=session_options.plans_in_background(plans_in_background),
+        recompute=session_options.recompute_choice(recompute),
     )
 
 
@@ -155,10 +166,21 @@ class Session:
     """
 
     def __init__(
-        self, *, ranks, directories, plan, policy, verify, report, status_line, **core_options
+        self,
+        *,
+        ranks,
+        directories,
+        plan,
+        policy,
+        verify,
+        report,
+        timeline,
+        status_line,
+        **core_options,
     ):
         self._created_at = datetime.now().astimezone()
         self._ranks = ranks
+        self._timeline = timeline
         settings = {
             "policy": policy,
             "plan": plan,
@@ -258,7 +280,7 @@ class Session:
             self._hooks.remove()
             self._progress_thread.stop()
             self._status_display.end()
-            self._end_report(error)
+            self._save_at_end(error)
         finally:
             try:
                 end_core()
@@ -272,14 +294,15 @@ class Session:
                     self._compiled_graphs.remove()
                     intercepted_methods.remove()
 
-    def _end_report(self, error):
-        try:
-            self.save_report()
-        except Error as failure:
-            if error is None:
-                raise
-            # The error of the program passes through.
-            _log.warning("teraio: no report: %s", failure)
+    def _save_at_end(self, error):
+        for what, save in (("report", self.save_report), ("timeline", self._save_timeline_once)):
+            try:
+                save()
+            except (Error, OSError) as failure:
+                if error is None:
+                    raise
+                # The error of the program passes through.
+                _log.warning("teraio: no %s: %s", what, failure)
 
     def save_report(self):
         """Writes run.json and ends the report. Otherwise the end of the session does both.
@@ -308,6 +331,36 @@ class Session:
             path = Path(directory) / "session"
             RunReporter(self, path, self._settings, self._created_at).stop()
             return Report(path)
+
+    def save_timeline(self, path):
+        """Writes what happened when in the steps that `timeline_steps` names, for ui.perfetto.dev.
+
+        The file has Chrome trace events. `teraio.merge_timelines()` merges it with a trace of
+        torch.profiler.
+
+        Args:
+            path: the file, which is compressed if the name ends in .gz. Ranks that have the same
+                path write to the same file, each its part.
+
+        Returns:
+            A list of the whole steps in the file, by their indices in `iterations()`.
+
+        Raises:
+            teraio.Error: the session records no steps, or none of them has begun yet.
+            OSError: the file cannot be written.
+        """
+        script = Path(sys.argv[0]).name or "python"
+        if self._ranks.count == 1:
+            return self._core.save_timeline(str(path), script)
+        name = f"{script}, rank {self._ranks.local_rank}"
+        return add_to_timeline(
+            path, lambda own: self._core.save_timeline(str(own), name), self._created_at.timestamp()
+        )
+
+    def _save_timeline_once(self):
+        path, self._timeline = self._timeline, None
+        if path is not None:
+            self.save_timeline(path)
 
     def counters(self):
         """Returns the counters of the run so far: a dict of bytes, nanoseconds and counts.
@@ -467,43 +520,6 @@ class Session:
         return self._verification.hashes(self._hooks.loss_hashes(), self._hooks.optimizers())
 
 
-class _Document:
-    def __init__(self, save):
-        with tempfile.TemporaryDirectory() as directory:
-            path = Path(directory) / "document.json"
-            save(str(path))
-            self._text = path.read_text()
-
-    def to_dict(self):
-        """Returns the content of the file as a dict."""
-        return json.loads(self._text)
-
-    def save(self, path):
-        """Writes the file that docs/formats.md describes, compressed if the name ends in .gz.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
-        data = self._text.encode()
-        if Path(path).suffix == ".gz":
-            import gzip
-
-            data = gzip.compress(data, mtime=0)
-        replace_file(path, data)
-
-
-class Trace(_Document):
-    """What one iteration did: its tensors and ops, as docs/formats.md describes them."""
-
-
-class Plan(_Document):
-    """The migrations of one iteration, as docs/formats.md describes them."""
-
-
-class Hardware(_Document):
-    """The capacities and rates of the machine, as docs/formats.md describes them."""
-
-
 def _share_line(share):
     drives = [
         f"1/{drive['ranks']} of drive {drive['name']} ({drive['directory']}): "
@@ -514,65 +530,3 @@ def _share_line(share):
     host = f"{format_size(share['host_limit_bytes'])} of host memory"
     rank = f"local rank {share['local_rank']} of {share['local_world_size']}"
     return f"{rank} has {', '.join([host, *drives])}"
-
-
-def _budget_bytes(text, device, ranks):
-    if text is None:
-        return core.default_budget_bytes(device)
-    memory_bytes = core.device_memory_bytes(device)
-    # On the CPU, all ranks share the memory that a percentage refers to.
-    whole_bytes = ranks.share_of(memory_bytes) if device == "cpu" else memory_bytes
-    budget_bytes = parse_size(text, whole_bytes=whole_bytes)
-    if budget_bytes == 0:
-        raise Error("the device budget is 0: no op can run without memory")
-    if budget_bytes > memory_bytes:
-        limit = f"the memory of {device}, {format_size(memory_bytes)}"
-        raise Error(f"the device budget is {text}: expected at most {limit}")
-    return budget_bytes
-
-
-def _directories(ssd, host_limit, ranks):
-    if ssd is not False:
-        return directories_of_ranks(ssd, ranks)
-    if parse_size(host_limit) == 0:
-        raise Error("ssd is False and host_limit is 0: there is no tier to offload tensors to")
-    return [[] for _ in ranks.all()]
-
-
-def _write_budget_options(write_budget, ranks):
-    if write_budget is None:
-        return {}
-    size_bytes, seconds = parse_write_budget(write_budget)
-    share_bytes = ranks.share_of(size_bytes)
-    return {"write_budget_bytes": share_bytes, "write_budget_period_seconds": seconds}
-
-
-def _plan_file(plan):
-    if plan is None:
-        return None
-    if not Path(plan).is_file():
-        raise Error(f"the plan {plan} is not a file")
-    return str(plan)
-
-
-def _plans_in_background(choice):
-    if choice is not None:
-        return choice
-    text = os.environ.get("TERAIO_PLANS_IN_BACKGROUND", "1")
-    if text not in ("0", "1"):
-        raise Error(f'TERAIO_PLANS_IN_BACKGROUND is "{text}": expected 0 or 1')
-    return text == "1"
-
-
-def _checked_recompute(recompute):
-    if recompute not in RECOMPUTE_CHOICES:
-        expected = ", ".join(RECOMPUTE_CHOICES)
-        raise Error(f'recompute is "{recompute}": expected one of {expected}')
-    return recompute
-
-
-def _check_policy(policy, plan):
-    if policy not in ("planned", "on-demand"):
-        raise Error(f'the policy "{policy}" is not known: expected "planned" or "on-demand"')
-    if plan is not None and policy == "on-demand":
-        raise Error(f'the plan {plan} is not run with the policy "on-demand"')

@@ -32,6 +32,9 @@ class SteadyClock final : public Clock {
   }
 };
 
+// What to add to the clock's times to get nanoseconds of Unix time. The two drift apart.
+int64_t unix_offset_ns(const Clock& clock);
+
 // A clock that changes only when advance_to() or sleep() is called. sleep() does not block.
 class VirtualClock final : public Clock {
  public:

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/units.h"
+#include "engine/timeline.h"
 
 namespace teraio::engine {
 
@@ -20,7 +21,8 @@ Engine::Engine(const EngineOptions& options)
       mover_(options, copies_, counters_),
       evictor_(options, live_, copies_, mover_, counters_),
       device_(*options.device),
-      swap_(*options.swap) {}
+      swap_(*options.swap),
+      timeline_(options.timeline) {}
 
 Engine::~Engine() = default;
 
@@ -129,6 +131,7 @@ void Engine::follow(std::shared_ptr<const Schedule> schedule, trace::OpIndex pos
                     Known known) {
   due_prefetches_.clear();
   const std::shared_ptr<const Schedule> before = std::exchange(schedule_, std::move(schedule));
+  if (timeline_ != nullptr) timeline_->follow(schedule_);
   if (known == Known::kTensorsSoFar)
     binding_.follow_from(*before, *schedule_, position, live_);
   else if (known == Known::kPersistentTensors)
@@ -377,7 +380,7 @@ Status Engine::wait_until_resident(std::span<const Use> uses) {
   for (const Use& use : uses) {
     while (use.tensor->residency == Residency::kLoading && use.tensor->unanswered == nullptr &&
            !mover_.order_after_arrival(*use.tensor)) {
-      TERAIO_RETURN_IF_ERROR(mover_.wait_for_arrival(counters_.stall_read_ns, Patience::kOfOp));
+      TERAIO_RETURN_IF_ERROR(mover_.wait_for_arrival(StallCause::kRead, Patience::kOfOp));
       if (!due_prefetches_.is_empty()) start_due_prefetches();
     }
     if (use.tensor->residency == Residency::kOffloaded)
@@ -390,10 +393,9 @@ Status Engine::wait_until_resident(std::span<const Use> uses) {
 
 Status Engine::evict_everything() {
   (void)mover_.take_last_error();  // of before
-  int64_t waited_ns = 0;
   for (const LiveTensor* tensor : live_)
     while (tensor->is_copy_pending)
-      TERAIO_RETURN_IF_ERROR(mover_.wait_for_arrival(waited_ns, Patience::kOfOp));
+      TERAIO_RETURN_IF_ERROR(mover_.wait_for_arrival(StallCause::kNone, Patience::kOfOp));
   for (LiveTensor* tensor : std::vector(live_))
     if (can_leave(*tensor)) evictor_.evict(*tensor);
   TERAIO_RETURN_IF_ERROR(mover_.wait_until_idle(Patience::kOfOp));

@@ -210,6 +210,7 @@ class Engine {
   Evictor evictor_;
   device::Device& device_;
   StorageSwap& swap_;
+  Timeline* const timeline_;  // null: none is recorded
   std::shared_ptr<const Schedule> schedule_ = std::make_shared<const Schedule>();
   ProfileBinding binding_;
   PrefetchQueue due_prefetches_;

@@ -5,6 +5,13 @@
 
 namespace teraio::engine {
 
+// Why an op waits.
+enum class StallCause : uint8_t {
+  kNone,    // none does
+  kRead,    // bytes come back
+  kMemory,  // memory becomes free
+};
+
 struct EngineCounters {
   int64_t planned_offloads = 0;
   int64_t planned_drops = 0;
@@ -23,6 +30,10 @@ struct EngineCounters {
   int64_t stall_read_ns = 0;      // waiting for bytes to come back
   int64_t stall_memory_ns = 0;    // waiting for memory to become free
 
+  void add_stall(StallCause cause, int64_t duration_ns) {
+    if (cause == StallCause::kRead) stall_read_ns += duration_ns;
+    if (cause == StallCause::kMemory) stall_memory_ns += duration_ns;
+  }
   int64_t stall_ns() const { return stall_read_ns + stall_memory_ns; }
 };
 

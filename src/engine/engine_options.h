@@ -14,6 +14,8 @@
 
 namespace teraio::engine {
 
+class Timeline;
+
 inline constexpr size_t kTierCount = 2;
 
 // All pointers outlive the engine. A tier that does not exist is null.
@@ -23,6 +25,7 @@ struct EngineOptions {
   StorageSwap* swap = nullptr;
   const Clock* clock = nullptr;
   WaitInterrupt* interrupt = nullptr;         // null: nothing ends a wait but I/O
+  Timeline* timeline = nullptr;               // null: none is recorded
   int64_t smallest_tensor_bytes = 64 * kKiB;  // smaller ones never move
   bool poison_released_memory = false;        // tests: stale bytes are never right by luck
 };

@@ -32,7 +32,7 @@ Result<std::byte*> Evictor::obtain_memory(int64_t size_bytes, const ProgramPlace
     if (missing_bytes > 0 && evict_for(missing_bytes, place)) continue;
     if (mover_.is_idle()) break;
     expedite_writes();
-    TERAIO_RETURN_IF_ERROR(mover_.wait_for_arrival(counters_.stall_memory_ns, Patience::kOfOp));
+    TERAIO_RETURN_IF_ERROR(mover_.wait_for_arrival(StallCause::kMemory, Patience::kOfOp));
   }
   if (std::byte* memory = device_.allocate_at_all_costs(size_bytes)) return memory;
   return memory_error(size_bytes);

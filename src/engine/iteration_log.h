@@ -64,6 +64,10 @@ class IterationLog {
 
   // From the iteration with the index `first` on, without those that are no longer kept.
   std::vector<IterationRecord> iterations(size_t first = 0) const;
+  // How many have ended, also those that are no longer kept.
+  int64_t iteration_count() const {
+    return static_cast<int64_t>(forgotten_count_ + iterations_.size());
+  }
   // Of the last whole iteration.
   const std::vector<MemorySample>& samples() const { return last_samples_; }
 

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "engine/engine_options.h"
@@ -34,6 +35,12 @@ struct TierCopy {
 };
 
 struct Recipe;
+
+// What a tensor is, for people; an empty name: not known. The name belongs to the timeline.
+struct TensorLabel {
+  std::string_view name;
+  trace::TensorKind kind = trace::TensorKind::kOther;
+};
 
 struct LiveTensor {
   uint64_t id = 0;
@@ -62,6 +69,8 @@ struct LiveTensor {
 
   plan::Tier transfer_tier = plan::Tier::kSsd;
   storage::TransferId transfer = 0;
+  TensorLabel transfer_label;       // of the transfer under way, where a timeline is recorded
+  bool is_transfer_urgent = false;  // the same
   std::vector<device::Event>
       arrival;                    // kLoading: the bytes are there after these; empty: not known
   int64_t prefetch_deadline = 0;  // counted in ops, over all iterations

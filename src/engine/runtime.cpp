@@ -13,6 +13,7 @@
 #include "engine/recorder.h"
 #include "engine/stream_uses.h"
 #include "engine/thread_tag.h"
+#include "engine/timeline.h"
 
 namespace teraio::engine {
 namespace {
@@ -166,6 +167,7 @@ Status Runtime::begin_op(OpFrame& frame, const OpSignature& signature) {
   frame.is_replay_planned = status.ok() && is_replay_planned(frame.position);
   frame.is_recipe_wanted =
       frame.is_replay_planned || (is_recording_ && options_.replayer != nullptr);
+  if (timeline_ != nullptr) begin_op_in_timeline(frame);
   if (!status.ok()) free_dropped(frame.uses);
   if (!open_temporaries_.empty()) drop_open_temporaries(lock);
   return status;
@@ -182,6 +184,7 @@ void Runtime::end_op(OpFrame& frame, std::string_view name, const OpSignature& s
                      bool is_complete) {
   const std::lock_guard lock(mutex_);
   if (!std::exchange(frame.is_begun, false)) return;
+  if (timeline_ != nullptr) end_op_in_timeline(frame, name);
   if (frame.replayable != nullptr && !gives_all_results(frame)) frame.replayable = nullptr;
   engine_->end_op(frame.position, frame.uses, frame.input_count);
   if (frame.replayable != nullptr && frame.is_replay_planned && is_active_)
@@ -361,6 +364,7 @@ void Runtime::start_iteration(bool is_complete) {
   patterns_->start_iteration();
   detector_->start_iteration(is_complete);
   if (is_recording_) recorder_->start(engine_->next_id());
+  timeline_ = timeline_of_step();
   const int64_t now_ns = options_.engine.clock->now_ns();
   log_.start_iteration(now_ns, engine_->counters());
   op_times_->start_iteration(now_ns, engine_->counters().stall_ns(), patterns_->wants_times());
@@ -397,8 +401,9 @@ void Runtime::end_iteration() {
                     : patterns_->is_exact_end() ? IterationRecord::Mode::kPlanned
                                                 : IterationRecord::Mode::kDeviated;
   const int64_t planned_op_count = patterns_->planned_op_count();
-  log_.end_iteration(options_.engine.clock->now_ns(), engine_->counters(), detector_->op_count(),
-                     planned_op_count, mode);
+  const int64_t end_ns = options_.engine.clock->now_ns();
+  log_.end_iteration(end_ns, engine_->counters(), detector_->op_count(), planned_op_count, mode);
+  if (timeline_ != nullptr) timeline_->end_step(end_ns, mode);
   planning_counters_.ops += detector_->op_count();
   planning_counters_.planned_ops += planned_op_count;
   const bool is_repeated = detector_->is_repeated();

@@ -65,6 +65,8 @@ struct Difference;
 struct PatternSummary;
 class Recorder;
 class StreamUses;
+class Timeline;
+struct TimelineRecord;
 struct DueReplay;
 struct Recipe;
 
@@ -174,6 +176,8 @@ class Runtime {
   std::vector<IterationRecord> iterations(size_t first = 0) const;
   // Device memory over the last whole iteration: one sample at each op's end at which it changed.
   std::vector<MemorySample> memory_timeline() const;
+  // Requires EngineOptions::timeline.
+  TimelineRecord timeline_record() const;
   EngineCounters counters() const;
   device::MemoryUsage memory_usage() const;
   const device::Device& device() const { return *options_.engine.device; }
@@ -201,6 +205,9 @@ class Runtime {
   void end_iteration();
   Profile recorded_profile();
   int64_t note_time();
+  Timeline* timeline_of_step();
+  void begin_op_in_timeline(OpFrame& frame);
+  void end_op_in_timeline(OpFrame& frame, std::string_view name);
   void note_op(const OpFrame& frame, std::string_view name, const OpSignature& signature,
                bool is_complete);
   std::span<LiveTensor* const> births_of_this_thread();
@@ -217,6 +224,7 @@ class Runtime {
   Status run_due_replay(std::unique_lock<std::mutex>& lock);
   Status replay_in_turn(const DueReplay& due);
   Status replay(const std::shared_ptr<Recipe>& recipe, bool keeps_results);
+  void note_replay(const Recipe& recipe, int64_t start_ns);
   void drop_read_temporaries(const Recipe& recipe);
   void drop_open_temporaries(std::unique_lock<std::mutex>& lock);
   bool is_replaying_here() const;
@@ -240,6 +248,7 @@ class Runtime {
   std::unique_ptr<OpTimeHistory> op_times_;
   std::unique_ptr<StreamUses> stream_uses_;
   IterationLog log_;
+  Timeline* timeline_ = nullptr;  // that records this step; null: none does
   bool is_active_ = true;
   bool is_recording_ = true;
   bool uses_stores_ = true;

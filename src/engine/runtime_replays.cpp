@@ -145,11 +145,13 @@ Status Runtime::replay(const std::shared_ptr<Recipe>& recipe, bool keeps_results
   }
   HeldInputs inputs(*this);
   TERAIO_RETURN_IF_ERROR(inputs.hold(*recipe));
+  const int64_t start_ns = options_.engine.clock->now_ns();
   Result<std::unique_ptr<ReplayResults>> made =
       options_.replayer->run(*recipe->op, inputs.addresses());
   if (!made.ok()) return made.status();
   if (!keeps_results) drop_read_temporaries(*recipe);
   const std::lock_guard lock(mutex_);
+  note_replay(*recipe, start_ns);
   if (keeps_results) {
     recipe->temporaries = std::move(*made);
     return {};

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/units.h"
+#include "engine/timeline.h"
 
 namespace teraio::engine {
 namespace {
@@ -36,11 +37,12 @@ TensorMover::TensorMover(const EngineOptions& options, TierCopies& copies, Engin
       interrupt_(options.interrupt),
       poison_released_memory_(options.poison_released_memory),
       copies_(copies),
-      counters_(counters) {}
+      counters_(counters),
+      timeline_(options.timeline) {}
 
 TensorMover::~TensorMover() {
-  int64_t waited_ns = 0;
-  while (!is_idle() || unanswered_bytes_ > 0) (void)wait_for_arrival(waited_ns, Patience::kEndless);
+  while (!is_idle() || unanswered_bytes_ > 0)
+    (void)wait_for_arrival(StallCause::kNone, Patience::kEndless);
 }
 
 void TensorMover::start_write(LiveTensor& tensor, plan::Tier tier, storage::Priority priority) {
@@ -86,6 +88,8 @@ void TensorMover::switch_guard(LiveTensor& tensor) {
 
 void TensorMover::submit(LiveTensor& tensor, plan::Tier tier, storage::Transfer transfer) {
   ++transfers_under_way_;
+  if (timeline_ != nullptr) tensor.transfer_label = timeline_->label_of(tensor);
+  tensor.is_transfer_urgent = transfer.priority == storage::Priority::kUrgent;
   transfer.memory = tensor.memory;
   // After the tensor's last use, or after the last use of the memory that it has just been given.
   transfer.ready = device_.record();
@@ -106,6 +110,12 @@ void TensorMover::attach(LiveTensor& tensor) {
 }
 
 bool TensorMover::drop(LiveTensor& tensor) {
+  if (!leave(tensor)) return false;
+  note_departure(tensor, plan::Action::kDrop);
+  return true;
+}
+
+bool TensorMover::leave(LiveTensor& tensor) {
   if (!detach(tensor)) return false;
   tensor.is_guarded = false;
   take_off_device(tensor);
@@ -114,6 +124,7 @@ bool TensorMover::drop(LiveTensor& tensor) {
 
 bool TensorMover::discard(LiveTensor& tensor) {
   if (!detach(tensor)) return false;
+  note_departure(tensor, plan::Action::kDiscard);
   tensor.is_guarded = false;
   release_memory(tensor);
   copies_.release(tensor);
@@ -184,6 +195,7 @@ void TensorMover::on_arrival(Arrival arrival) {
     tensor.arrival = std::move(arrival.on_copies_enqueued);
     return;
   }
+  note_transfer(arrival);
   if (tensor.unanswered != nullptr) return on_answered(tensor);
   --transfers_under_way_;
   if (arrival.completion.is_unanswered) on_unanswered(tensor, arrival.completion.status);
@@ -217,7 +229,7 @@ void TensorMover::on_write_done(LiveTensor& tensor, const storage::Completion& c
   if (completion.status.ok() && !tensor.is_written_meanwhile) {
     tensor.copy(tensor.transfer_tier).is_valid = true;
     copies_.note_written(tensor.transfer_tier);
-    if (tensor.pin_count == 0 && !tensor.is_wanted_back) drop(tensor);
+    if (tensor.pin_count == 0 && !tensor.is_wanted_back) leave(tensor);
   }
   update_guard(tensor);
 }
@@ -267,7 +279,7 @@ void TensorMover::on_late_read_failed(const LiveTensor& tensor, const Status& st
   spdlog::error("teraio: {}", failure_.message());
 }
 
-Status TensorMover::wait_for_arrival(int64_t& waited_ns, Patience patience) {
+Status TensorMover::wait_for_arrival(StallCause cause, Patience patience) {
   if (!arrivals_.has_any()) {
     const uint64_t mark = interrupt_ == nullptr ? 0 : interrupt_->mark();
     const int64_t start_ns = clock_.now_ns();
@@ -277,14 +289,14 @@ Status TensorMover::wait_for_arrival(int64_t& waited_ns, Patience patience) {
       copies_.fail_unanswered();
       const int64_t so_far_ns = clock_.now_ns() - start_ns;
       if (is_at_end(patience, mark, so_far_ns)) {
-        waited_ns += so_far_ns;
+        note_stall(cause, start_ns);
         return interrupted();
       }
       if (so_far_ns < next_log_ns) continue;
       log_wait(so_far_ns);
       next_log_ns *= 2;
     }
-    waited_ns += clock_.now_ns() - start_ns;
+    note_stall(cause, start_ns);
   }
   take_arrivals();
   return {};
@@ -323,9 +335,25 @@ void TensorMover::log_wait(int64_t waited_ns) const {
 }
 
 Status TensorMover::wait_until_idle(Patience patience) {
-  int64_t waited_ns = 0;
-  while (!is_idle()) TERAIO_RETURN_IF_ERROR(wait_for_arrival(waited_ns, patience));
+  while (!is_idle()) TERAIO_RETURN_IF_ERROR(wait_for_arrival(StallCause::kNone, patience));
   return {};
+}
+
+void TensorMover::note_stall(StallCause cause, int64_t start_ns) {
+  const int64_t end_ns = clock_.now_ns();
+  if (cause == StallCause::kNone) return;
+  counters_.add_stall(cause, end_ns - start_ns);
+  if (timeline_ != nullptr && timeline_->is_on()) timeline_->add_stall(cause, start_ns, end_ns);
+}
+
+// Of a transfer that a drive has not answered, the parts are known when it has.
+void TensorMover::note_transfer(const Arrival& arrival) {
+  if (timeline_ == nullptr || !timeline_->is_on() || arrival.completion.is_unanswered) return;
+  timeline_->add_transfer(*arrival.tensor, arrival.direction, arrival.completion);
+}
+
+void TensorMover::note_departure(const LiveTensor& tensor, plan::Action action) {
+  if (timeline_ != nullptr && timeline_->is_on()) timeline_->add_departure(tensor, action);
 }
 
 }  // namespace teraio::engine

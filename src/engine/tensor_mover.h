@@ -106,10 +106,11 @@ class TensorMover {
   // now on: compute waits for the copies, the caller does not. False: it is not that far.
   bool order_after_arrival(LiveTensor& tensor);
 
-  // Waits until a transfer has ended, and makes its changes. Adds to `waited_ns` for how long it
-  // waited. Requires that one is under way. After 10 s, and at intervals that double, it logs which
-  // drives do not answer. kInterrupted: `patience` is at its end; the message names these drives.
-  Status wait_for_arrival(int64_t& waited_ns, Patience patience);
+  // Waits until a transfer has ended, and makes its changes. Counts for how long it waited as a
+  // stall for this cause. Requires that one is under way. After 10 s, and at intervals that double,
+  // it logs which drives do not answer. kInterrupted: `patience` is at its end; the message names
+  // these drives.
+  Status wait_for_arrival(StallCause cause, Patience patience);
   // Waits until no transfer is under way.
   Status wait_until_idle(Patience patience);
   // The waits of ops end, now and from now on. Any thread, without the engine's lock.
@@ -141,10 +142,14 @@ class TensorMover {
   }
   void switch_guard(LiveTensor& tensor);
   bool detach(LiveTensor& tensor);
+  bool leave(LiveTensor& tensor);  // with a valid copy; false: its owner keeps it
   void attach(LiveTensor& tensor);
   void log_wait(int64_t waited_ns) const;
   bool is_at_end(Patience patience, uint64_t mark, int64_t waited_ns) const;
   Status interrupted() const;
+  void note_stall(StallCause cause, int64_t start_ns);
+  void note_transfer(const Arrival& arrival);
+  void note_departure(const LiveTensor& tensor, plan::Action action);
   void submit(LiveTensor& tensor, plan::Tier tier, storage::Transfer transfer);
   void on_arrival(Arrival arrival);
   void on_unanswered(LiveTensor& tensor, const Status& status);
@@ -164,6 +169,7 @@ class TensorMover {
   const bool poison_released_memory_;
   TierCopies& copies_;
   EngineCounters& counters_;
+  Timeline* const timeline_;  // null: none is recorded
   Arrivals arrivals_;
   std::atomic<bool> ends_waits_ = false;
   int64_t transfers_under_way_ = 0;

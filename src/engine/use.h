@@ -46,6 +46,9 @@ struct OpFrame {
   size_t input_count = 0;
   trace::OpIndex position = kLost;
   bool is_begun = false;
+  // Set when the op begins, where a timeline is recorded; else 0.
+  int64_t start_ns = 0;
+  int64_t device_bytes_at_start = 0;
   // Set when the op begins: it differs from the plan in a way that is new, and the caller is asked
   // to say where the program is (Runtime::set_place_of_difference()); 0: it does not.
   size_t new_difference = 0;

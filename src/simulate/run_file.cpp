@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/chrome_trace.h"
 #include "base/json_file.h"
 #include "trace/trace_index.h"
 
@@ -20,47 +21,34 @@ constexpr int kReplayRow = 8;  // only in timelines with replays
 
 double microseconds(int64_t time_ns) { return static_cast<double>(time_ns) / 1e3; }
 
-// The rows of one process. Times are shifted so that no transfer starts before 0.
+// The file's time begins with the first transfer, which may belong to the step before.
+int64_t origin_ns(const Run& run) {
+  int64_t origin_ns = 0;
+  for (const TransferRecord& record : run.transfers)
+    origin_ns = std::min(origin_ns, record.start_ns);
+  return origin_ns;
+}
+
 class Timeline {
  public:
-  Timeline(const Run& run, const trace::Trace& trace) : run_(run), trace_(trace), index_(trace) {
-    for (const TransferRecord& record : run.transfers)
-      shift_ns_ = std::max(shift_ns_, -record.start_ns);
-  }
+  Timeline(const Run& run, const trace::Trace& trace)
+      : run_(run), trace_(trace), index_(trace), file_(/*process=*/1, origin_ns(run)) {}
 
-  Json events() {
+  std::string text() {
     name_rows();
     add_ops();
     for (const TransferRecord& record : run_.transfers) add_transfer(record);
     for (const DiscardRecord& record : run_.discards) add_discard(record);
     add_memory();
-    return std::move(events_);
+    return file_.text();
   }
 
  private:
   void name_rows() {
     const char* rows[] = {"compute",       "stall",          "SSD to device", "host to device",
                           "device to SSD", "device to host", "drops"};
-    for (int row = 0; row < std::size(rows); ++row) name_row(kComputeRow + row, rows[row]);
-    if (!run_.replays.empty()) name_row(kReplayRow, "replays");
-  }
-
-  void name_row(int row, const char* name) {
-    events_.push_back({{"ph", "M"},
-                       {"name", "thread_name"},
-                       {"pid", 1},
-                       {"tid", row},
-                       {"args", {{"name", name}}}});
-  }
-
-  void add_span(int row, const std::string& name, int64_t start_ns, int64_t end_ns, Json details) {
-    events_.push_back({{"ph", "X"},
-                       {"name", name},
-                       {"pid", 1},
-                       {"tid", row},
-                       {"ts", microseconds(start_ns + shift_ns_)},
-                       {"dur", microseconds(end_ns - start_ns)},
-                       {"args", std::move(details)}});
+    for (int row = 0; row < std::size(rows); ++row) file_.name_row(kComputeRow + row, rows[row]);
+    if (!run_.replays.empty()) file_.name_row(kReplayRow, "replays");
   }
 
   void add_ops() {
@@ -72,7 +60,7 @@ class Timeline {
       if (start_ns > free_ns)
         add_stall("before " + op.name, start_ns, static_cast<trace::OpIndex>(k));
       free_ns = start_ns + op.duration_ns;
-      add_span(kComputeRow, op.name, start_ns, free_ns, {{"op", k}});
+      file_.add_span(kComputeRow, op.name, start_ns, free_ns, {{"op", k}});
     }
   }
 
@@ -81,7 +69,8 @@ class Timeline {
     for (; next_stall_ < run_.stalls.size(); ++next_stall_) {
       const StallRecord& stall = run_.stalls[next_stall_];
       if (stall.start_ns >= end_ns) break;
-      add_span(kStallRow, name, stall.start_ns, stall.end_ns, {{"op", op}, {"cause", stall.cause}});
+      file_.add_span(kStallRow, name, stall.start_ns, stall.end_ns,
+                     {{"op", op}, {"cause", stall.cause}});
     }
   }
 
@@ -92,8 +81,8 @@ class Timeline {
       if (replay.before_op != op) break;
       const std::string name = "replay of " + trace_.ops[replay.op].name;
       if (replay.start_ns > free_ns) add_stall("before " + name, replay.start_ns, op);
-      add_span(kReplayRow, name, replay.start_ns, replay.end_ns,
-               {{"op", replay.op}, {"before_op", op}});
+      file_.add_span(kReplayRow, name, replay.start_ns, replay.end_ns,
+                     {{"op", replay.op}, {"before_op", op}});
       free_ns = replay.end_ns;
     }
     return free_ns;
@@ -101,11 +90,11 @@ class Timeline {
 
   void add_discard(const DiscardRecord& record) {
     const trace::Tensor& tensor = trace_.tensors[record.tensor];
-    add_span(kFirstChannelRow + 4, name_of(tensor), record.time_ns, record.time_ns,
-             {{"action", "discard"},
-              {"tensor", tensor.id},
-              {"kind", to_string(tensor.kind)},
-              {"bytes", tensor.size_bytes}});
+    file_.add_span(kFirstChannelRow + 4, name_of(tensor), record.time_ns, record.time_ns,
+                   {{"action", "discard"},
+                    {"tensor", tensor.id},
+                    {"kind", to_string(tensor.kind)},
+                    {"bytes", tensor.size_bytes}});
   }
 
   static std::string name_of(const trace::Tensor& tensor) {
@@ -118,12 +107,12 @@ class Timeline {
                             ? 4
                             : static_cast<int>(record.tier) + 2 * static_cast<int>(out);
     const trace::Tensor& tensor = trace_.tensors[record.tensor];
-    add_span(kFirstChannelRow + channel, name_of(tensor), record.start_ns, record.end_ns,
-             {{"action", to_string(record.action)},
-              {"tensor", tensor.id},
-              {"kind", to_string(tensor.kind)},
-              {"bytes", tensor.size_bytes},
-              {"queued_us", microseconds(record.start_ns - record.issue_ns)}});
+    file_.add_span(kFirstChannelRow + channel, name_of(tensor), record.start_ns, record.end_ns,
+                   {{"action", to_string(record.action)},
+                    {"tensor", tensor.id},
+                    {"kind", to_string(tensor.kind)},
+                    {"bytes", tensor.size_bytes},
+                    {"queued_us", microseconds(record.start_ns - record.issue_ns)}});
   }
 
   // The changes of device memory in use, by time.
@@ -179,21 +168,16 @@ class Timeline {
     level = run_.device_peak_bytes - highest;
     for (const auto& [time_ns, change] : changes) {
       level += change;
-      events_.push_back({{"ph", "C"},
-                         {"name", "device memory"},
-                         {"pid", 1},
-                         {"ts", microseconds(time_ns + shift_ns_)},
-                         {"args", {{"bytes", level}}}});
+      file_.add_level("device memory", time_ns, level);
     }
   }
 
   const Run& run_;
   const trace::Trace& trace_;
   const trace::TraceIndex index_;
-  int64_t shift_ns_ = 0;
+  ChromeTrace file_;
   size_t next_replay_ = 0;
   size_t next_stall_ = 0;
-  Json events_ = Json::array();
 };
 
 Json json_of(const Run& run) {
@@ -257,8 +241,7 @@ std::string patterns_json(std::span<const PatternRun> patterns,
 
 Status write_timeline(const Run& run, const trace::Trace& trace,
                       const std::filesystem::path& path) {
-  const Json document = {{"displayTimeUnit", "ms"}, {"traceEvents", Timeline(run, trace).events()}};
-  return write_text_file(path, to_json_text(document));
+  return write_text_file(path, Timeline(run, trace).text());
 }
 
 }  // namespace teraio::simulate

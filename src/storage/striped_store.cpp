@@ -325,11 +325,20 @@ void StripedStore::take_chunks(Drive& drive, int64_t now_ns, std::vector<io::Chu
     Job& job = jobs_.at(request->transfer);
     if (!job.has_started) job.completion.start_ns = now_ns;
     job.has_started = true;
+    part_of(job, job.extent->pieces[static_cast<size_t>(request->piece)].drive, now_ns);
     ++job.chunks_in_flight;
     const io::Chunk& chunk = chunks.emplace_back(chunk_of(job, *request));
     drive.in_flight.add(
         {chunk.transfer, chunk.direction, chunk.offset_bytes, chunk.size_bytes, now_ns});
   }
+}
+
+// Transfers have a part on few drives.
+DrivePart& StripedStore::part_of(Job& job, int32_t drive, int64_t now_ns) {
+  std::vector<DrivePart>& parts = job.completion.parts;
+  for (DrivePart& part : parts)
+    if (part.drive == drive) return part;
+  return parts.emplace_back(DrivePart{.drive = drive, .start_ns = now_ns, .end_ns = now_ns});
 }
 
 std::vector<std::string> StripedStore::unanswered(int64_t at_least_ns) const {
@@ -448,7 +457,10 @@ void StripedStore::settle(int32_t drive_index, const io::ChunkResult& result, in
   std::erase_if(job.arrivals, [&](device::Event event) { return event.id == result.arrival.id; });
   if (!result.gpu_direct_failure.ok())
     drive.meter.set_gpu_direct_off(result.gpu_direct_failure.message());
+  DrivePart& part = part_of(job, drive_index, now_ns);
+  part.end_ns = now_ns;
   if (result.status.ok()) {
+    part.moved_bytes += result.chunk.size_bytes;
     job.bytes_left -= result.chunk.size_bytes;
     drive.meter.add_bytes(direction, result.chunk.size_bytes, result.was_gpu_direct);
   } else {

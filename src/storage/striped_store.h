@@ -177,6 +177,8 @@ class StripedStore final : public TierStore {
   void cancel_waiting();
   void wake(Drive& drive);
   void take_chunks(Drive& drive, int64_t now_ns, std::vector<io::Chunk>& chunks);
+  // What the drive does for the job, from `now_ns` on.
+  static DrivePart& part_of(Job& job, int32_t drive, int64_t now_ns);
   io::Chunk chunk_of(Job& job, const QueuedRequest& request) const;
   // Returns what to call once all copies of the chunk's transfer are enqueued.
   std::optional<EnqueuedRead> note_arrival(const io::Chunk& chunk, device::Event arrival);

@@ -57,13 +57,23 @@ struct PlannedCopy {
 // reads follow by deadline, and planned writes in order of submission.
 enum class Priority : uint8_t { kUrgent, kPlanned };
 
+// What one drive did for a transfer. The bytes are those that it has moved, also of a transfer that
+// failed.
+struct DrivePart {
+  int32_t drive = 0;     // of TierCounters::drives
+  int64_t start_ns = 0;  // when the first request was chosen for it
+  int64_t end_ns = 0;    // when the last result came
+  int64_t moved_bytes = 0;
+};
+
 struct Completion {
   Status status;                  // if not ok, the bytes are undefined
   int64_t transferred_bytes = 0;  // the extent's size if ok
   int64_t submit_ns = 0;
   int64_t start_ns = 0;  // when the first request was chosen for its drive
   int64_t end_ns = 0;
-  bool is_unanswered = false;  // `done` will be called again
+  bool is_unanswered = false;         // `done` will be called again
+  std::vector<DrivePart> parts = {};  // of the drives that it was begun on
 };
 
 struct Transfer {

@@ -50,9 +50,9 @@ TEST_F(TensorMoverTest, AReadBringsItsBytesBack) {
   session_.start_read(*tensor_);
   EXPECT_EQ(tensor_->residency, Residency::kLoading);
   EXPECT_EQ(mover_.offloaded_bytes(), 0);
-  int64_t waited_ns = 0;
-  EXPECT_TRUE(mover_.wait_for_arrival(waited_ns, Patience::kOfOp).ok());
-  EXPECT_GT(waited_ns, 0);
+  EXPECT_TRUE(mover_.wait_for_arrival(StallCause::kRead, Patience::kOfOp).ok());
+  EXPECT_GT(session_.counters.stall_read_ns, 0);
+  EXPECT_EQ(session_.counters.stall_memory_ns, 0);
   session_.wait_until_idle();
   session_.expect_content(*tensor_);
 }

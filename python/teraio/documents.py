@@ -1,0 +1,45 @@
+"""The files that a session saves: its trace, its plan and the machine, in the formats of
+docs/formats.md."""
+
+import json
+import tempfile
+from pathlib import Path
+
+from teraio.atomic_file import replace_file
+
+
+class _Document:
+    def __init__(self, save):
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory) / "document.json"
+            save(str(path))
+            self._text = path.read_text()
+
+    def to_dict(self):
+        """Returns the content of the file as a dict."""
+        return json.loads(self._text)
+
+    def save(self, path):
+        """Writes the file that docs/formats.md describes, compressed if the name ends in .gz.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        data = self._text.encode()
+        if Path(path).suffix == ".gz":
+            import gzip
+
+            data = gzip.compress(data, mtime=0)
+        replace_file(path, data)
+
+
+class Trace(_Document):
+    """What one iteration did: its tensors and ops, as docs/formats.md describes them."""
+
+
+class Plan(_Document):
+    """The migrations of one iteration, as docs/formats.md describes them."""
+
+
+class Hardware(_Document):
+    """The capacities and rates of the machine, as docs/formats.md describes them."""

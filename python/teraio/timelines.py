@@ -1,0 +1,173 @@
+"""Timelines of runs: which steps they show, and several in one file.
+
+A timeline is a file of Chrome trace events on Unix time, as torch.profiler writes them too, which
+ui.perfetto.dev opens.
+"""
+
+import contextlib
+import fcntl
+import gzip
+import json
+import os
+import tempfile
+from pathlib import Path
+
+from teraio.arguments import CommandParser, check_output, read_json
+from teraio.atomic_file import replace_file
+from teraio.errors import Error
+
+DEFAULT_STEPS = "-3:"
+# Events of different files may have equal numbers of flows, which become numbers of their own.
+_FLOWS_PER_FILE = 1 << 32
+
+
+def parse_steps(text):
+    """Returns the steps that a timeline shows as a pair (begin, end).
+
+    Args:
+        text: "10:13" for the steps 10 to 12, "10:" for those from 10 on, "-3:" for the last three.
+
+    Raises:
+        teraio.Error: `text` is none of these.
+    """
+    begin, colon, end = str(text).partition(":")
+    try:
+        first, last = int(begin), int(end) if end else (1 << 63) - 1
+        if not colon or (first < 0 and end) or last <= first:
+            raise ValueError
+    except ValueError:
+        raise Error(
+            f'the steps of the timeline are "{text}": expected steps such as 10:13, or -3: for the '
+            "last three"
+        ) from None
+    return first, last
+
+
+def merge_timelines(paths, output):
+    """Merges timelines into one file, where they line up in time.
+
+    The files may be timelines of runs (`teraio run --save-timeline`) and traces of torch.profiler
+    (`profile.export_chrome_trace`), of one process or of several on one machine.
+
+    Args:
+        paths: the files to merge; compressed if the name ends in .gz.
+        output: the path of the merged file, which is compressed if its name ends in .gz.
+
+    Raises:
+        teraio.Error: a file is not a timeline.
+        OSError: a file cannot be written.
+    """
+    documents = [_read(path) for path in paths]
+    _write(_merged(documents), output)
+
+
+def add_to_timeline(path, save, since):
+    """Saves the timeline of one rank of several, which write to the same file.
+
+    Args:
+        path: the file of all ranks.
+        save: a function that saves this rank's timeline at the path that it gets.
+        since: seconds since the epoch. A file that is older is of another run, and is replaced.
+    """
+    directory = Path(path).absolute().parent
+    with _locked(directory), tempfile.TemporaryDirectory(dir=directory) as folder:
+        own = Path(folder) / "timeline.json"
+        result = save(own)
+        others = [path] if os.path.exists(path) and os.path.getmtime(path) >= since else []
+        merge_timelines([*others, own], path)
+    return result
+
+
+@contextlib.contextmanager
+def _locked(directory):
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _read(path):
+    document = read_json(path)
+    if not isinstance(document.get("traceEvents"), list):
+        raise Error(f'{path}: field "traceEvents": expected a list')
+    if not isinstance(document.get("baseTimeNanoseconds"), int):
+        raise Error(
+            f'{path}: field "baseTimeNanoseconds": expected the Unix time that the file begins '
+            "with, as timelines of runs and traces of torch.profiler have it"
+        )
+    return document
+
+
+def _merged(documents):
+    base_ns = min(document["baseTimeNanoseconds"] for document in documents)
+    merged = {key: value for document in documents for key, value in document.items()}
+    merged |= {"baseTimeNanoseconds": base_ns, "traceEvents": []}
+    used = set()
+    for index, document in enumerate(documents):
+        processes = _numbers_of_devices(document["traceEvents"], used)
+        used |= {event.get("pid") for event in document["traceEvents"]} | set(processes.values())
+        shift_us = (document["baseTimeNanoseconds"] - base_ns) / 1000
+        for event in document["traceEvents"]:
+            merged["traceEvents"].append(_moved(event, shift_us, processes, index))
+    return merged
+
+
+def _moved(event, shift_us, processes, index):
+    moved = dict(event)
+    if "ts" in moved:
+        moved["ts"] += shift_us
+    if moved.get("pid") in processes:
+        moved["pid"] = processes[moved["pid"]]
+    if moved.get("ph") in ("s", "t", "f") and isinstance(moved.get("id"), int):
+        moved["id"] += index * _FLOWS_PER_FILE
+    return moved
+
+
+def _numbers_of_devices(events, used):
+    """Returns new numbers for the GPUs of a trace whose numbers are in use.
+
+    torch.profiler shows GPU 0 as the process 0. Those of two ranks are different GPUs.
+    """
+    devices = {
+        event["pid"]
+        for event in events
+        if event.get("name") == "process_labels"
+        and str(event.get("args", {}).get("labels", "")).startswith("GPU")
+    }
+    free = (number for number in range(1 << 22, 1 << 23) if number not in used)
+    return {device: next(free) for device in sorted(devices & used, key=str)}
+
+
+def _write(document, path):
+    events = ",\n  ".join(json.dumps(event) for event in document.pop("traceEvents"))
+    header = "".join(f" {json.dumps(key)}: {json.dumps(document[key])},\n" for key in document)
+    data = f'{{\n{header} "traceEvents": [\n  {events}\n ]\n}}\n'.encode()
+    if Path(path).suffix == ".gz":
+        data = gzip.compress(data, mtime=0)
+    replace_file(path, data)
+
+
+def merge_command(arguments):
+    """Executes `teraio merge-timelines` and returns its exit code.
+
+    Args:
+        arguments: the words of the command line after `merge-timelines`.
+    """
+    parser = CommandParser(
+        "merge-timelines",
+        usage="teraio merge-timelines --output FILE FILE [FILE ...]",
+        description="Merges timelines of runs and traces of torch.profiler into one file, where "
+        "they line up in time.",
+    )
+    parser.add_argument("files", nargs="+", metavar="FILE", help="a timeline or a trace")
+    parser.add_argument("--output", metavar="FILE", required=True, help="the merged file")
+    options = parser.parse_args(arguments)
+    try:
+        check_output("--output", Path(options.output))
+        merge_timelines(options.files, options.output)
+    except (Error, OSError) as error:
+        return parser.failure(error, 1)
+    print(f"teraio merge-timelines: {options.output}")
+    return 0
