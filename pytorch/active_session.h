@@ -8,6 +8,7 @@
 
 namespace teraio::pytorch {
 
+class OpOrigins;
 class TriedOps;
 
 struct ActiveSession : std::enable_shared_from_this<ActiveSession> {
@@ -17,6 +18,7 @@ struct ActiveSession : std::enable_shared_from_this<ActiveSession> {
   int64_t smallest_tensor_bytes = 0;
   int64_t chunk_bytes = 0;        // list ops over more bytes than this run in pieces
   TriedOps* tried_ops = nullptr;  // of the session; null: it replays no op
+  OpOrigins* origins = nullptr;   // of the session
   bool is_dry = false;            // tensors are fake: their storages have a size and no bytes
   bool has_streams = false;       // the value of DeviceBackend::has_streams()
 };

@@ -453,11 +453,14 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
       .def("discard", &Session::discard, no_gil())
       .def("is_running", &Session::is_running)
       .def(
-          "begin_step", [](Session& session) { session.runtime().begin_step(); }, no_gil())
+          "begin_step", [](Session& session) { session.begin_step(); }, no_gil())
       .def(
-          "begin_own_work", [](Session& session) { session.runtime().begin_own_work(); }, no_gil())
+          "begin_own_work", [](Session& session) { return session.runtime().begin_own_work(); },
+          no_gil())
       .def(
-          "end_own_work", [](Session& session) { session.runtime().end_own_work(); }, no_gil())
+          "end_own_work",
+          [](Session& session, int64_t start_ns) { session.runtime().end_own_work(start_ns); },
+          no_gil())
       .def(
           "end_step",
           [](Session& session) {

@@ -60,9 +60,10 @@ void bind_dry_session(py::module_& module) {
            py::arg("device_memory_bytes"))
       .def("start", [](DrySession& session) { raise_unless_ok(session.start()); })
       .def("stop", [](DrySession& session) { raise_unless_ok(session.stop()); })
-      .def("begin_step", [](DrySession& session) { session.runtime().begin_step(); })
-      .def("begin_own_work", [](DrySession& session) { session.runtime().begin_own_work(); })
-      .def("end_own_work", [](DrySession& session) { session.runtime().end_own_work(); })
+      .def("begin_step", [](DrySession& session) { session.begin_step(); })
+      .def("begin_own_work", [](DrySession& session) { return session.runtime().begin_own_work(); })
+      .def("end_own_work",
+           [](DrySession& session, int64_t start_ns) { session.runtime().end_own_work(start_ns); })
       .def("end_step", [](DrySession& session) { session.runtime().end_step(); })
       .def("add_births", &add_births)
       .def("resize",

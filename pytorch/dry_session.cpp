@@ -14,6 +14,7 @@
 #include "fake_storage.h"
 #include "forked_child.h"
 #include "op_observer.h"
+#include "op_origins.h"
 #include "session.h"
 #include "storage_swap.h"
 
@@ -34,6 +35,7 @@ struct DrySession::Machine {
       device::make_counting_device(std::numeric_limits<int64_t>::max() / 2);
   TorchStorageSwap swap;
   NoReplays replayer;
+  OpOrigins origins;
   std::optional<engine::Runtime> runtime;  // last member, so destroyed first
 };
 
@@ -48,11 +50,17 @@ DrySession::DrySession(const DrySessionOptions& options) : machine_(std::make_sh
   active_ = std::make_shared<ActiveSession>();
   active_->runtime = runtime_;
   active_->backend = &cpu_backend();
+  active_->origins = &machine_->origins;
   active_->chunk_bytes = list_op_piece_bytes(options.device_memory_bytes);
   active_->is_dry = true;
 }
 
 DrySession::~DrySession() { (void)stop(); }
+
+void DrySession::begin_step() {
+  machine_->origins.forget_nodes();
+  runtime_->begin_step();
+}
 
 Status DrySession::start() {
   if (active_session() != nullptr)

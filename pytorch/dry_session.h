@@ -54,6 +54,8 @@ class DrySession {
   // op of the calling thread.
   Status spend(int64_t duration_ns, int64_t workspace_bytes);
 
+  // Before every optimizer step: the backward passes are over.
+  void begin_step();
   engine::Runtime& runtime() { return *runtime_; }
   // Returns the last iteration that repeated the one before it, nullopt when none has. To know all
   // of them, call it when an iteration has ended: `iteration` is the one that ended last.

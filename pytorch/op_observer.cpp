@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -19,6 +20,7 @@
 #include "list_op_pieces.h"
 #include "op_capture.h"
 #include "op_info.h"
+#include "op_origins.h"
 #include "script_location.h"
 #include "storage_swap.h"
 #include "storage_walk.h"
@@ -161,6 +163,8 @@ class OutermostOp {
     const std::span<const c10::IValue> results = results_of(info_, stack);
     for (const c10::IValue& result : results) walk.visit(result, true);
     if (thread_.capture != nullptr) end_capture(*thread_.capture, results);
+    if (thread_.frame.is_origin_wanted)
+      session_.origins->note_nodes(first_node_, *thread_.frame.origin);
   }
 
  private:
@@ -179,8 +183,19 @@ class OutermostOp {
       session_.runtime->set_place_of_difference(difference, std::string(info_.name),
                                                 script_location());
     if (is_elsewhere_) session_.backend->order_this_thread();
+    if (thread_.frame.is_origin_wanted) find_origin();
     if (!thread_.frame.is_recipe_wanted || is_elsewhere_) return;
     thread_.capture = std::make_unique<OpCapture>(thread_.frame, op, info_, stack, session_.is_dry);
+  }
+
+  // Before the op is enqueued: the time that this takes is then no op's, on a GPU too.
+  void find_origin() {
+    first_node_ = graph_node_count();
+    engine::OpFrame& frame = thread_.frame;
+    if (frame.origin) return;
+    const int64_t start_ns = session_.runtime->begin_own_work();
+    frame.origin = session_.origins->find();
+    frame.start_ns += session_.runtime->end_own_work(start_ns);
   }
 
   // An op whose results are discarded later has given the same bytes again before.
@@ -202,10 +217,10 @@ class OutermostOp {
     TriedOps::Verdict verdict = session_.tried_ops->verdict(kind);
     if (verdict != TriedOps::Verdict::kNotTried || !frame.is_replay_planned) return verdict;
     engine::Runtime& runtime = *session_.runtime;
-    runtime.begin_own_work();
+    const int64_t start_ns = runtime.begin_own_work();
     verdict = session_.tried_ops->try_once(kind, captured, runtime.addresses(frame.replay_inputs),
                                            runtime.addresses(frame.results));
-    runtime.end_own_work();
+    runtime.end_own_work(start_ns);
     if (verdict == TriedOps::Verdict::kDifferent) runtime.ban_replays(frame, info_.name);
     return verdict;
   }
@@ -222,6 +237,7 @@ class OutermostOp {
   const OpInfo& info_;
   const bool is_elsewhere_;
   engine::OpSignature signature_;
+  uint64_t first_node_ = 0;  // that the op may add to a graph
 };
 
 // Pins the arguments of an op inside another op. Nearly always they are resident already, because

@@ -213,6 +213,11 @@ void Session::create_runtime() {
   runtime_ = std::shared_ptr<engine::Runtime>(machine_, machine_->runtime.get());
 }
 
+void Session::begin_step() {
+  machine_->origins.forget_nodes();
+  runtime_->begin_step();
+}
+
 engine::Timeline* Session::make_timeline() {
   if (!options_.timeline_steps) return nullptr;
   const auto& [begin, end] = *options_.timeline_steps;
@@ -359,6 +364,7 @@ Status Session::start() {
   active_->backend = backend_;
   active_->has_streams = backend_->has_streams();
   active_->tried_ops = &machine_->tried_ops;
+  active_->origins = &machine_->origins;
   active_->smallest_tensor_bytes = options_.smallest_tensor_bytes;
   active_->chunk_bytes = list_op_piece_bytes(options_.device_budget_bytes);
   backend_->install();

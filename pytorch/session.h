@@ -29,6 +29,7 @@
 #include "engine/timeline.h"
 #include "given_plan.h"
 #include "hardware/hardware.h"
+#include "op_origins.h"
 #include "op_replay.h"
 #include "planner/planner.h"
 #include "storage/tier_store.h"
@@ -121,6 +122,8 @@ class Session {
   bool is_running() const;
 
   engine::Runtime& runtime() { return *runtime_; }
+  // Before every optimizer step: the backward passes are over.
+  void begin_step();
   // Writes the timeline (engine/timeline_file.h) of this process, which people know as
   // `process_name`. Returns the indices of the whole steps in it. Fails with kInvalidArgument when
   // the session records none, or has recorded nothing yet.
@@ -179,6 +182,7 @@ class Session {
     std::optional<TorchReplayer> replayer;
     std::unique_ptr<engine::Timeline> timeline;
     TriedOps tried_ops;
+    OpOrigins origins;
     std::unique_ptr<engine::Runtime> runtime;  // last member, so destroyed first
   };
 

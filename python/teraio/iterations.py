@@ -15,6 +15,7 @@ from torch.optim.optimizer import (
 )
 
 from teraio import core
+from teraio.module_names import outermost_modules
 from teraio.verification import tensor_hash
 
 # Tensors are described to the core in the first steps only. Most traces are recorded by then.
@@ -142,11 +143,11 @@ class IterationHooks:
         self._session.begin_step()
         self._note_optimizer(optimizer)
         if self._steps < _DESCRIBED_STEPS:
-            self._session.begin_own_work()  # it visits all objects of the interpreter
+            start_ns = self._session.begin_own_work()  # it visits all objects of Python
             try:
                 _describe(optimizer)
             finally:
-                self._session.end_own_work()
+                self._session.end_own_work(start_ns)
 
     def _after_step(self, optimizer, args, kwargs):
         self._steps += 1
@@ -174,16 +175,8 @@ def _part(tensor):
 
 def parameter_names():
     """Returns a dict from every living parameter to its dotted name in its outermost module."""
-    modules = [module for module in gc.get_objects() if _is_module(module)]
-    inner = {id(child) for module in modules for child in module.children()}
     names = {}
-    for module in modules:
-        if id(module) not in inner:
-            for name, parameter in module.named_parameters():
-                names.setdefault(parameter, name)
+    for module in outermost_modules():
+        for name, parameter in module.named_parameters():
+            names.setdefault(parameter, name)
     return names
-
-
-def _is_module(candidate):
-    # isinstance() would execute __class__ properties of the program's objects.
-    return issubclass(type(candidate), torch.nn.Module)

@@ -20,6 +20,16 @@ _METHODS = tuple(
 )
 
 
+def path_in_torch(name):
+    """Returns the path of a file or folder of torch."""
+    return _TORCH + name
+
+
+def is_of_program(path):
+    """Returns whether a file with Python code belongs to neither torch nor TERAIO."""
+    return not path.startswith(("<", _TERAIO, _TORCH))
+
+
 class SourceLocation:
     """A line of a file, in a function. `is_in_torch` tells whether the file belongs to torch."""
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/op_origin.h"
 #include "engine/signature.h"
 #include "trace/trace.h"
 
@@ -14,6 +15,8 @@ struct Profile {
   trace::Trace trace;
   // Per op: what it was called with. The structures include the persistent tensors.
   std::vector<OpSignature> signatures;
+  // Per op: where it comes from. Empty, or as long as the ops.
+  std::vector<OpOrigin> origins = {};
   // Per op: its tensors in the order in which its arguments and results name them.
   std::vector<std::vector<trace::TensorIndex>> touches;
   // Bytes of tensors that live through the whole iteration, that no op touches, and that stay on

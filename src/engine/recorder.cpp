@@ -45,9 +45,17 @@ void Recorder::record_op(const OpRecord& record) {
     if (is_recorded(*newborn)) continue;  // a result of the op, already among its uses
     events_.push_back({index_of(*newborn), EventKind::kBirth});
   }
-  ops_.push_back(
-      {record.name, record.signature, record.input_count, std::max<int64_t>(record.duration_ns, 0),
-       std::max<int64_t>(record.workspace_bytes, 0), record.is_replayable, events_.size()});
+  if (record.origin.is_known()) name_births(record);
+  ops_.push_back({record.name, record.signature, record.input_count,
+                  std::max<int64_t>(record.duration_ns, 0),
+                  std::max<int64_t>(record.workspace_bytes, 0), record.is_replayable, record.origin,
+                  events_.size()});
+}
+
+void Recorder::name_births(const OpRecord& record) {
+  const std::string name = text_of(record.origin);
+  for (const LiveTensor* newborn : record.births)
+    tensors_[static_cast<size_t>(newborn->record_index)].name = name;
 }
 
 void Recorder::record_death(LiveTensor& tensor) {
@@ -68,7 +76,7 @@ void Recorder::apply_descriptions(trace::Trace& trace) const {
     const auto found = descriptions_.find(static_cast<uint64_t>(tensor.id));
     if (found == descriptions_.end()) continue;
     tensor.kind = found->second.kind;
-    tensor.name = found->second.name;
+    if (!found->second.name.empty()) tensor.name = found->second.name;
   }
 }
 
@@ -84,6 +92,7 @@ std::vector<bool> Recorder::append_ops(Profile& profile) const {
     op.workspace_bytes = recorded.workspace_bytes;
     op.replayable = recorded.is_replayable;
     profile.signatures.push_back(recorded.signature);
+    profile.origins.push_back(recorded.origin);
     for (; event < recorded.events_end; ++event) {
       const auto [tensor, kind] = events_[event];
       if (kind == EventKind::kFree) {

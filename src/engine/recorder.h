@@ -38,6 +38,7 @@ struct OpRecord {
   // A replay needs the bytes of these inputs alone: it has the others, which are small, by value.
   bool is_replayable = false;
   std::span<LiveTensor* const> replay_inputs;
+  OpOrigin origin = {};  // names the tensors that the op makes
 };
 
 class Recorder {
@@ -80,6 +81,7 @@ class Recorder {
     int64_t duration_ns = 0;
     int64_t workspace_bytes = 0;
     bool is_replayable = false;
+    OpOrigin origin;
     size_t events_end = 0;  // its events start where the previous op's end
   };
   enum class EventKind : uint8_t { kRead, kValue, kWrite, kBirth, kFree };
@@ -93,6 +95,7 @@ class Recorder {
   void add_identities(Profile& profile) const;
   bool is_recorded(const LiveTensor& tensor) const { return tensor.record_epoch == epoch_; }
   trace::TensorIndex index_of(LiveTensor& tensor);
+  void name_births(const OpRecord& record);
   void apply_descriptions(trace::Trace& trace) const;
 
   const int64_t identity_bytes_;

@@ -56,6 +56,7 @@ Runtime::Runtime(RuntimeOptions options)
       recorder_(std::make_unique<Recorder>(options_.engine.smallest_tensor_bytes)),
       detector_(std::make_unique<IterationDetector>()),
       op_times_(std::make_unique<OpTimeHistory>(options_.op_timer)),
+      origins_(std::make_unique<OriginMemory>()),
       stream_uses_(std::make_unique<StreamUses>(*options_.engine.device)),
       log_(options_.engine) {
   start_iteration(/*is_complete=*/false);
@@ -161,6 +162,7 @@ Status Runtime::begin_op(OpFrame& frame, const OpSignature& signature) {
   if (detector_->begins_new_update(frame.uses)) end_segment();
   frame.position = patterns_->advance(signature, frame.uses);
   frame.new_difference = patterns_->new_difference();
+  look_up_origin(frame, signature);
   const Status status =
       complete(lock, [&] { return engine_->begin_op(frame.position, frame.uses); });
   frame.is_begun = status.ok();
@@ -171,6 +173,14 @@ Status Runtime::begin_op(OpFrame& frame, const OpSignature& signature) {
   if (!status.ok()) free_dropped(frame.uses);
   if (!open_temporaries_.empty()) drop_open_temporaries(lock);
   return status;
+}
+
+void Runtime::look_up_origin(OpFrame& frame, const OpSignature& signature) {
+  frame.is_origin_wanted = is_recording_;
+  if (!is_recording_) return;
+  frame.origin_key = origins_->key_of_next(signature);
+  const OpOrigin* known = origins_->find(frame.origin_key);
+  frame.origin = known == nullptr ? std::nullopt : std::optional(*known);
 }
 
 int64_t Runtime::take_workspace_bytes() {
@@ -239,6 +249,7 @@ void Runtime::note_op(const OpFrame& frame, std::string_view name, const OpSigna
       newborn->is_seen_as_input.store(true, std::memory_order_relaxed);
   const int64_t workspace_bytes = take_workspace_bytes();
   const int64_t duration_ns = note_time();
+  if (frame.is_origin_wanted && frame.origin) origins_->set(frame.origin_key, *frame.origin);
   if (is_recording_) {
     OpRecord record;
     record.name = name;
@@ -250,6 +261,7 @@ void Runtime::note_op(const OpFrame& frame, std::string_view name, const OpSigna
     record.workspace_bytes = workspace_bytes;
     record.is_replayable = frame.replayable != nullptr;
     record.replay_inputs = frame.replay_inputs;
+    record.origin = frame.origin.value_or(OpOrigin());
     recorder_->record_op(record);
   }
   births_.erase(births_.begin(), births_.begin() + static_cast<ptrdiff_t>(births.size()));
@@ -364,6 +376,7 @@ void Runtime::start_iteration(bool is_complete) {
   patterns_->start_iteration();
   detector_->start_iteration(is_complete);
   if (is_recording_) recorder_->start(engine_->next_id());
+  if (is_recording_) origins_->start_iteration();
   timeline_ = timeline_of_step();
   const int64_t now_ns = options_.engine.clock->now_ns();
   log_.start_iteration(now_ns, engine_->counters());
@@ -380,16 +393,14 @@ void Runtime::end_step() {
   if (is_active_) end_segment();
 }
 
-void Runtime::begin_own_work() {
-  const std::lock_guard lock(mutex_);
-  own_work_start_ns_ = options_.engine.clock->now_ns();
-}
+int64_t Runtime::begin_own_work() const { return options_.engine.clock->now_ns(); }
 
-void Runtime::end_own_work() {
+int64_t Runtime::end_own_work(int64_t start_ns) {
   const std::lock_guard lock(mutex_);
-  const int64_t duration_ns = options_.engine.clock->now_ns() - own_work_start_ns_;
+  const int64_t duration_ns = options_.engine.clock->now_ns() - start_ns;
   log_.leave_out(duration_ns);
   op_times_->leave_out(duration_ns);
+  return duration_ns;
 }
 
 void Runtime::end_segment() {

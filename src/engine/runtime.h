@@ -143,10 +143,11 @@ class Runtime {
   // is divided where a parameter changes again that was used since its last change.
   void begin_step();
   void end_step();
-  // Around work of our own between two of the program's ops: its time belongs neither to the next
-  // op nor to the iteration. One at a time, on the thread whose ops it stands between.
-  void begin_own_work();
-  void end_own_work();
+  // Around work of our own between two of the program's ops, or in one: its time belongs neither to
+  // an op nor to the iteration. end_own_work() gets what begin_own_work() has returned, and
+  // returns how long that was ago.
+  int64_t begin_own_work() const;
+  int64_t end_own_work(int64_t start_ns);
 
   // --- Called by the session -----------------------------------------------------------------
 
@@ -205,8 +206,10 @@ class Runtime {
   void end_iteration();
   Profile recorded_profile();
   int64_t note_time();
+  void look_up_origin(OpFrame& frame, const OpSignature& signature);
   Timeline* timeline_of_step();
   void begin_op_in_timeline(OpFrame& frame);
+  OpOrigin origin_of(const OpFrame& frame) const;
   void end_op_in_timeline(OpFrame& frame, std::string_view name);
   void note_op(const OpFrame& frame, std::string_view name, const OpSignature& signature,
                bool is_complete);
@@ -246,6 +249,7 @@ class Runtime {
   std::unique_ptr<Recorder> recorder_;
   std::unique_ptr<IterationDetector> detector_;
   std::unique_ptr<OpTimeHistory> op_times_;
+  std::unique_ptr<OriginMemory> origins_;
   std::unique_ptr<StreamUses> stream_uses_;
   IterationLog log_;
   Timeline* timeline_ = nullptr;  // that records this step; null: none does
@@ -260,7 +264,6 @@ class Runtime {
   int64_t outside_bytes_ = 0;
   int64_t born_bytes_ = 0;
   int64_t born_peak_bytes_ = 0;
-  int64_t own_work_start_ns_ = 0;
 };
 
 }  // namespace teraio::engine

@@ -23,16 +23,24 @@ TimelineRecord Runtime::timeline_record() const {
 void Runtime::begin_op_in_timeline(OpFrame& frame) {
   frame.device_bytes_at_start = options_.engine.device->allocated_bytes();
   frame.start_ns = timeline_->now_ns();
+  frame.is_in_timeline = true;
 }
 
-// An op that had begun before the recording has no start.
+// Of an op that is not recorded, where the pattern's op comes from.
+OpOrigin Runtime::origin_of(const OpFrame& frame) const {
+  if (frame.is_origin_wanted) return frame.origin.value_or(OpOrigin());
+  const std::vector<OpOrigin>& origins = engine_->schedule().profile().origins;
+  const bool is_known = frame.position != kLost && !origins.empty();
+  return is_known ? origins[static_cast<size_t>(frame.position)] : OpOrigin();
+}
+
 void Runtime::end_op_in_timeline(OpFrame& frame, std::string_view name) {
-  const int64_t start_ns = std::exchange(frame.start_ns, 0);
-  if (start_ns == 0) return;
+  if (!std::exchange(frame.is_in_timeline, false)) return;  // it began before the recording
   timeline_->add_op({.name = name,
                      .position = frame.position,
+                     .origin = origin_of(frame),
                      .thread = thread_tag(),
-                     .start_ns = start_ns,
+                     .start_ns = frame.start_ns,
                      .end_ns = timeline_->now_ns(),
                      .device_bytes_at_start = frame.device_bytes_at_start,
                      .device_bytes = options_.engine.device->allocated_bytes(),

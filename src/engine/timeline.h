@@ -1,7 +1,7 @@
 // Timeline: what happened when in some steps of a run: ops, waits, transfers and device memory.
 //
-// Recording costs a few tens of nanoseconds per op and one to two readings of the clock. The memory
-// is limited: of more than a quarter of a million ops, or 65,536 transfers, the newest are kept.
+// Recording costs two readings of the clock per op. The memory is limited to about 50 MB: of more
+// than 262,144 ops, or 65,536 transfers, the newest are kept.
 //
 // Threads: called under the runtime's lock, which the recording of ops has anyway. A TimelineRecord
 // may be read without it while the timeline lives.
@@ -43,7 +43,8 @@ struct StepSpan {
 struct OpSpan {
   std::string_view name;
   trace::OpIndex position = kLost;  // in the step, where that is known
-  uintptr_t thread = 0;             // thread_tag()
+  OpOrigin origin = {};
+  uintptr_t thread = 0;  // thread_tag()
   int64_t start_ns = 0;
   int64_t end_ns = 0;
   int64_t device_bytes_at_start = 0;

@@ -83,6 +83,7 @@ class TimelineWriter {
   std::string text() {
     file_.name_process(process_.name);
     write({steps()});
+    write({modules()});
     write(compute());
     write({stalls()});
     write(channels());
@@ -130,9 +131,35 @@ class TimelineWriter {
                                            : fmt::format("compute, thread {}", tracks.size() + 1));
       Details details = Details::object();
       if (op.position != kLost) details["op"] = op.position;
+      if (!op.origin.module.empty()) details["module"] = op.origin.module;
+      if (op.origin.is_backward) details["pass"] = "backward";
+      if (!op.origin.location.empty()) details["line"] = op.origin.location;
       tracks[found->second].add(std::string(op.name), op.start_ns, op.end_ns, std::move(details));
     }
     return tracks;
+  }
+
+  // A span from the first to the last of the ops in a row that come from the same module.
+  Track modules() const {
+    Track track("modules");
+    const OpSpan* first = nullptr;
+    const OpSpan* last = nullptr;
+    const auto add = [&] {
+      if (first == nullptr || first->origin.module.empty()) return;
+      const std::string_view pass = first->origin.is_backward ? " backward" : "";
+      track.add(fmt::format("{}{}", first->origin.module, pass), first->start_ns, last->end_ns,
+                Details::object());
+    };
+    for (const OpSpan& op : record_.ops) {
+      if (first == nullptr || op.origin.module != first->origin.module ||
+          op.origin.is_backward != first->origin.is_backward) {
+        add();
+        first = &op;
+      }
+      last = &op;
+    }
+    add();
+    return track;
   }
 
   Track stalls() const {

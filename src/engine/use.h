@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "engine/op_origin.h"
 #include "engine/signature.h"
 #include "trace/trace.h"
 
@@ -46,9 +48,15 @@ struct OpFrame {
   size_t input_count = 0;
   trace::OpIndex position = kLost;
   bool is_begun = false;
-  // Set when the op begins, where a timeline is recorded; else 0.
+  // Set when the op begins, where a timeline is recorded (is_in_timeline).
+  bool is_in_timeline = false;
   int64_t start_ns = 0;
   int64_t device_bytes_at_start = 0;
+  // Set when the op begins: a profile wants to know where the op comes from. The caller then sets
+  // `origin`, unless that is known already.
+  bool is_origin_wanted = false;
+  uint64_t origin_key = 0;
+  std::optional<OpOrigin> origin;
   // Set when the op begins: it differs from the plan in a way that is new, and the caller is asked
   // to say where the program is (Runtime::set_place_of_difference()); 0: it does not.
   size_t new_difference = 0;

@@ -236,9 +236,9 @@ TEST_F(RuntimeTest, WorkOfOurOwnIsNobodysTime) {
   open({.op_timer = &timer});
   timer.failure = Status(ErrorCode::kIoError, "no events");  // the clock's times count
   trainee_->between_passes = [&] {
-    runtime().begin_own_work();
+    const int64_t start_ns = runtime().begin_own_work();
     session_->clock().skipped_ns += 1'000'000'000;
-    runtime().end_own_work();
+    runtime().end_own_work(start_ns);
   };
   trainee_->steps(4);
   ASSERT_FALSE(planned_.empty());

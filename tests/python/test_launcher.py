@@ -305,6 +305,12 @@ def test_options_that_do_not_go_together(refused, tmp_path):
     assert "--plan: there is no plan" in refused(*on_demand, "--plan", "plan.json", "train.py")
     files = ("--save-plan", "both.json", "--save-trace", "./both.json")
     assert "expected different files" in refused(*BUDGET, *files, "train.py")
+    steps = ("--timeline-steps", "3:5")
+    assert "--timeline-steps: expected --save-timeline" in refused(*BUDGET, *steps, "train.py")
+    steps = ("--save-timeline", "timeline.json", "--timeline-steps", "5:3")
+    assert '--timeline-steps: the steps of the timeline are "5:3"' in refused(
+        *BUDGET, *steps, "train.py"
+    )
 
 
 def test_report_and_cache_directories_that_cannot_be_made(refused_by_session, tmp_path):

@@ -154,6 +154,23 @@ def test_waits_add_up_to_those_that_the_session_counts(whole_run):
     assert sum(step["stall_read_ns"] for step in session.iterations()) > 0
 
 
+def test_spans_of_a_row_nest_and_every_track_is_there(whole_run):
+    tables, session = whole_run
+    assert overlapping_slices(tables) == 0
+    tracks = {name for (name,) in tables.execute("SELECT name FROM thread")}
+    assert {"steps", "modules", "compute", "stall", "device to host", "drops"} <= tracks
+    assert None not in tracks
+
+
+def test_memory_is_that_of_the_session(whole_run):
+    tables, session = whole_run
+    levels = "SELECT value FROM counter WHERE name = 'device memory'"
+    shown = {value for (value,) in tables.execute(levels)}
+    assert {size_bytes for _, size_bytes in session.memory_timeline()} <= shown
+    assert max(shown) <= max(step["device_peak_bytes"] for step in session.iterations())
+    assert first_of(tables, "SELECT MAX(value) FROM counter WHERE name = 'offloaded tensors'") > 0
+
+
 def test_torch_profiler_sees_the_same_ops_at_the_same_time(tmp_path):
     from torch.profiler import ProfilerActivity, profile
 

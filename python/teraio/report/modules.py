@@ -1,8 +1,9 @@
 """Which module of the model each op and each tensor of a trace belongs to.
 
-A trace has the names of parameters, gradients and optimizer states. An op belongs to the module
-whose parameter, gradient or state it touches. An op that touches none belongs to the module of the
-op before it, and a tensor without a name to that of the op that first touches it.
+A trace has the names of parameters, gradients and optimizer states, and of other tensors the module
+and the line that made them. An op belongs to the module whose parameter, gradient or state it
+touches, else to the one that its name says to have made its results, else to that of the op before
+it. A tensor without a module in its name belongs to that of the op that first touches it.
 """
 
 import os
@@ -24,11 +25,13 @@ class Modules:
             for each in trace["tensors"]
             if each["kind"] in _PARTS_AFTER and each.get("name")
         }
+        made_by = {each["id"]: module for each in trace["tensors"] if (module := _maker_of(each))}
         self.of_op = []
-        self.of_tensor = dict(names)
+        self.of_tensor = made_by | names
         module = NONE
         for op in trace["ops"]:
             touched = {names[id] for id in (*op["reads"], *op["writes"]) if id in names}
+            touched = touched or {made_by[id] for id in op["writes"] if id in made_by}
             if touched:
                 module = _common(touched)
             self.of_op.append(module)
@@ -39,6 +42,14 @@ class Modules:
 def _module_of(tensor):
     parts = tensor["name"].split(".")
     return ".".join(parts[: -_PARTS_AFTER[tensor["kind"]]]) or MODEL
+
+
+def _maker_of(tensor):
+    """Returns the module in a name such as "layers.0.mlp backward (model.py:31)", or ""."""
+    if tensor["kind"] in _PARTS_AFTER:
+        return ""
+    made_by, bracket, _ = tensor.get("name", "").partition(" (")
+    return made_by.removesuffix("backward").rstrip() if bracket else ""
 
 
 def _common(modules):

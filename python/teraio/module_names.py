@@ -1,0 +1,53 @@
+"""The dotted names of the program's modules."""
+
+import gc
+import weakref
+
+import torch
+
+# Looking for modules visits all objects of the interpreter. A program that makes modules in every
+# step would pay for that in every step that is recorded.
+_SEARCHES_MAX = 16
+
+
+def outermost_modules():
+    """Returns the living modules that are part of no other one."""
+    modules = [module for module in gc.get_objects() if _is_module(module)]
+    inner = {id(child) for module in modules for child in module.children()}
+    return [module for module in modules if id(module) not in inner]
+
+
+def _is_module(candidate):
+    # isinstance() would execute __class__ properties of the program's objects.
+    return issubclass(type(candidate), torch.nn.Module)
+
+
+class ModuleNames:
+    """What modules are called in their outermost module, such as "layers.0.attention". That one has
+    the name of its class."""
+
+    def __init__(self):
+        self._names = {}  # by id: a weak reference to the module, and the name
+        self._searches = 0
+
+    def name_of(self, module):
+        """Returns the name of a module that lives."""
+        if not self._knows(module) and self._searches < _SEARCHES_MAX:
+            self._search()
+        if not self._knows(module):
+            self._add(module, type(module).__name__)
+        return self._names[id(module)][1]
+
+    def _knows(self, module):
+        known = self._names.get(id(module))
+        return known is not None and known[0]() is module
+
+    def _add(self, module, name):
+        self._names[id(module)] = (weakref.ref(module), name)
+
+    def _search(self):
+        self._searches += 1
+        self._names.clear()
+        for outermost in outermost_modules():
+            for name, module in outermost.named_modules():
+                self._add(module, name or type(outermost).__name__)
