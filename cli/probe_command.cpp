@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/units.h"
 #include "commands.h"
+#include "drives/drive_endurance.h"
 #include "drives/drive_identity.h"
 #include "hardware/hardware.h"
 #include "probe/probe_cache.h"
@@ -34,6 +35,7 @@ struct Arguments {
   std::string device_link;
   std::string host_memory = "0";
   std::string name;
+  std::string rated_writes;
   double seconds = 0;
   bool fresh = false;
   bool thorough = false;
@@ -156,6 +158,9 @@ hardware::Hardware describe(const std::vector<probe::DriveProbe>& probes,
     drive.capacity_bytes = probe.capacity_bytes;
     drive.rates = {probe.read_bytes_per_second, probe.write_bytes_per_second};
     drive.duplex = probe.duplex;
+    drive.rated_bytes_written = arguments.rated_writes.empty()
+                                    ? drives::rated_bytes_written(probe.directory)
+                                    : size_or_fail(arguments.rated_writes);
     hardware.drives.push_back(drive);
     hardware.request_latency_ns = std::max(hardware.request_latency_ns, probe.request_latency_ns);
   }
@@ -210,6 +215,9 @@ void add_probe_command(CLI::App& app) {
                    "Memory of the host tier, such as 64GiB or 20%")
       ->capture_default_str();
   command->add_option("--name", arguments->name, "Name of the machine in the file");
+  command->add_option(
+      "--rated-writes", arguments->rated_writes,
+      "Rated writes of each drive, such as 1200TB (default: from a table of models)");
   command
       ->add_option(
           "--seconds", arguments->seconds,

@@ -14,13 +14,12 @@
 #include "base/units.h"
 #include "collective.h"
 #include "drives/drive_endurance.h"
-#include "drives/drive_facts.h"
-#include "drives/drive_identity.h"
 #include "engine/timeline_file.h"
 #include "forked_child.h"
 #include "interrupts.h"
 #include "op_observer.h"
 #include "planner/planner.h"
+#include "probe/learned_rates.h"
 #include "probe/link_rate.h"
 #include "probe/probe_cache.h"
 #include "probe/rank_share.h"
@@ -64,11 +63,9 @@ Result<probe::DriveProbe> measured_share(const std::filesystem::path& directory,
 // known.
 std::optional<int64_t> rated_bytes_written(const std::filesystem::path& directory,
                                            int32_t rank_count) {
-  const Result<drives::DriveIdentity> drive = drives::identify_drive(directory);
-  if (!drive.ok() || drive->folder.empty()) return std::nullopt;
-  const auto rating = drives::rated_endurance(drives::read_drive_facts(drive->folder).model);
-  if (!rating) return std::nullopt;
-  return rating->bytes_written / rank_count;
+  std::optional<int64_t> rated_bytes = drives::rated_bytes_written(directory);
+  if (rated_bytes) *rated_bytes /= rank_count;
+  return rated_bytes;
 }
 
 hardware::Drive to_drive(const probe::DriveProbe& probe) {
@@ -417,6 +414,7 @@ Status Session::stop() {
   TERAIO_RETURN_IF_ERROR(check_room_to_restore());
   TERAIO_RETURN_IF_ERROR(replay_discarded());
   take_hooks_off();
+  keep_learned_rates();
   const StorageReferenceGuard guard;
   forget_collectives();
   set_budget(kNoLimit);
@@ -429,6 +427,7 @@ Status Session::stop() {
 void Session::discard() {
   if (!is_running()) return;
   take_hooks_off();
+  keep_learned_rates();
   const StorageReferenceGuard guard;
   forget_collectives();
   runtime_->discard();
@@ -448,6 +447,25 @@ void Session::take_hooks_off() {
   set_active_session(nullptr);
   // A thread that entered an op before the end still reads it, maybe after the session object.
   retire(active_);
+}
+
+// Later sessions plan with what this one has measured. Ranks that share a drive see a part of it
+// each, and checksums slow transfers down: neither tells how fast the drive is.
+void Session::keep_learned_rates() const {
+  if (options_.checksum) return;
+  const storage::TierCounters ssd = tier_counters(plan::Tier::kSsd);
+  for (const DriveShare& share : drive_shares_) {
+    if (share.rank_count > 1) continue;
+    const std::string name = fmt::format("{} ({})", share.drive.name, share.directory.string());
+    const auto run = std::find_if(ssd.drives.begin(), ssd.drives.end(),
+                                  [&](const auto& drive) { return drive.name == name; });
+    const auto known = probe::load_cached_probe(options_.cache_directory, share.directory);
+    if (run == ssd.drives.end() || !known) continue;
+    const auto learned = probe::learned_from(*run, *known);
+    if (!learned) continue;
+    const Status kept = save_cached_probe(options_.cache_directory, *learned);
+    if (!kept.ok()) log_warning("teraio: the rates of a drive cannot be kept: " + kept.message());
+  }
 }
 
 // Tensors keep the Machine alive as long as they live. The room on the drives is given back now.

@@ -160,6 +160,7 @@ class Session {
   Status replay_discarded();
   void set_budget(int64_t size_bytes);
   void take_hooks_off();
+  void keep_learned_rates() const;
   void close_stores();
   void leave_machine();
   std::optional<std::string> machine_change();

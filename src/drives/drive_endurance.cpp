@@ -4,6 +4,9 @@
 
 #include <string>
 
+#include "drives/drive_facts.h"
+#include "drives/drive_identity.h"
+
 namespace teraio::drives {
 namespace {
 
@@ -56,6 +59,13 @@ std::optional<RatedEndurance> rated_endurance(std::string_view model) {
     return RatedEndurance{rating.terabytes_written * kTerabyte, rating.source};
   }
   return std::nullopt;
+}
+
+std::optional<int64_t> rated_bytes_written(const std::filesystem::path& directory) {
+  const Result<DriveIdentity> drive = identify_drive(directory);
+  if (!drive.ok() || drive->folder.empty()) return std::nullopt;
+  const auto rating = rated_endurance(read_drive_facts(drive->folder).model);
+  return rating ? std::optional(rating->bytes_written) : std::nullopt;
 }
 
 std::string describe_life(int64_t rated_bytes, double bytes_per_second) {

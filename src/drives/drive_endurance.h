@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,6 +17,10 @@ struct RatedEndurance {
 // Looks up the rated writes in a small table with sources, by the model that the drive reports.
 // Returns nullopt for all other models; nothing is guessed. Any thread.
 std::optional<RatedEndurance> rated_endurance(std::string_view model);
+
+// Returns the rated writes of the drive behind a directory; nullopt if its model is not in the
+// table, or hidden by the file system.
+std::optional<int64_t> rated_bytes_written(const std::filesystem::path& directory);
 
 // The time until the rated bytes are written at this rate: "3.5 days", "162 days", "4.6 years".
 // Returns "no end" if nothing is written.

@@ -26,13 +26,33 @@ void DriveMeter::add_bytes(io::Direction direction, int64_t size_bytes, bool was
   lane(direction).bytes_since_note += size_bytes;
 }
 
+void DriveMeter::note_load(io::Direction direction, int64_t now_ns) {
+  const int64_t elapsed_ns = now_ns - std::exchange(noted_ns_, now_ns);
+  // Both directions are noted at one time, one after the other.
+  if (elapsed_ns > 0) load_ = load();
+  if (!load_) return;
+  const int64_t bytes = lane(direction).bytes_since_note;
+  const bool is_read = direction == io::Direction::kRead;
+  load_meter_.add(*load_, elapsed_ns, is_read ? bytes : 0, is_read ? 0 : bytes);
+}
+
+std::optional<Load> DriveMeter::load() const {
+  const Lane& reads = lane(io::Direction::kRead);
+  const Lane& writes = lane(io::Direction::kWrite);
+  if (reads.is_loaded() && writes.is_loaded()) return Load::kBoth;
+  if (reads.is_loaded() && writes.in_flight == 0) return Load::kReads;
+  if (writes.is_loaded() && reads.in_flight == 0) return Load::kWrites;
+  return std::nullopt;
+}
+
 bool DriveMeter::note(io::Direction direction, int32_t in_flight, int64_t now_ns) {
+  note_load(direction, now_ns);
   Lane& own = lane(direction);
   const Lane& other = lanes_[1 - static_cast<size_t>(direction)];
   const int64_t other_busy_ns = other.busy_ns_until(now_ns);
   const int64_t elapsed_ns = now_ns - own.noted_ns;
   own.busy_ns = own.busy_ns_until(now_ns);
-  if (own.in_flight >= own.loaded_in_flight) {
+  if (own.is_loaded()) {
     own.loaded_ns += elapsed_ns;
     own.loaded_bytes += own.bytes_since_note;
     own.shared_ns += other_busy_ns - own.other_busy_ns;
@@ -72,6 +92,9 @@ DriveCounters DriveMeter::counters(int64_t now_ns) const {
   counters.write_busy_ns = writes.busy_ns_until(now_ns);
   counters.read_bytes_per_second = static_cast<int64_t>(reads.rate);
   counters.write_bytes_per_second = static_cast<int64_t>(writes.rate);
+  counters.reads_alone = load_meter_.rates(Load::kReads);
+  counters.writes_alone = load_meter_.rates(Load::kWrites);
+  counters.both_at_once = load_meter_.rates(Load::kBoth);
   counters.slowdown = reads.slowdown;
   if (!reads.slowdown.empty() && !writes.slowdown.empty()) counters.slowdown += "; ";
   counters.slowdown += writes.slowdown;

@@ -5,9 +5,11 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "storage/load_meter.h"
 #include "storage/tier_store.h"
 
 namespace teraio::storage {
@@ -58,6 +60,7 @@ class DriveMeter {
     double shared = 0;
     std::string slowdown;
 
+    bool is_loaded() const { return in_flight >= loaded_in_flight; }
     int64_t busy_ns_until(int64_t now_ns) const {
       return busy_ns + (in_flight > 0 ? now_ns - noted_ns : 0);
     }
@@ -66,8 +69,16 @@ class DriveMeter {
   Lane& lane(io::Direction direction) { return lanes_[static_cast<size_t>(direction)]; }
   const Lane& lane(io::Direction direction) const { return lanes_[static_cast<size_t>(direction)]; }
 
-  DriveCounters counters_;  // without the fields that the lanes hold
+  // Adds the time since the last note() of any direction, in which `direction` has moved its bytes.
+  void note_load(io::Direction direction, int64_t now_ns);
+  // Returns nothing where the drive is not under load.
+  std::optional<Load> load() const;
+
+  DriveCounters counters_;  // without the fields that the lanes and the load meter hold
   std::array<Lane, 2> lanes_;
+  LoadMeter load_meter_;
+  std::optional<Load> load_;  // in the time before the last note() of any direction
+  int64_t noted_ns_ = 0;
 };
 
 }  // namespace teraio::storage

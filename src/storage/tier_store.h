@@ -92,6 +92,13 @@ struct Transfer {
 
 using TransferId = uint64_t;
 
+// The rates of a drive under one kind of load, from samples of a second each.
+struct LoadedRates {
+  double read_bytes_per_second = 0;
+  double write_bytes_per_second = 0;
+  int32_t sample_count = 0;
+};
+
 struct DriveCounters {
   std::string name;
   std::string io_path;  // "io_uring direct", "threads buffered", ...
@@ -104,6 +111,9 @@ struct DriveCounters {
   int64_t write_busy_ns = 0;
   int64_t read_bytes_per_second = 0;  // recent, under load; 0: not yet known
   int64_t write_bytes_per_second = 0;
+  LoadedRates reads_alone;  // while no write was in flight
+  LoadedRates writes_alone;
+  LoadedRates both_at_once;  // while both directions were under load
   int64_t error_count = 0;
   std::string slowdown;          // slower than planned, and why; empty: as fast as planned
   int64_t unanswered_count = 0;  // times that the drive did not answer in time, and was left alone

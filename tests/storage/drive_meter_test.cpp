@@ -71,5 +71,30 @@ TEST_F(DriveMeterTest, TheRateFollowsTheDrive) {
             static_cast<int64_t>(meter_.rate(io::Direction::kRead)));
 }
 
+// The loads of a probe: what a run has measured of each.
+TEST_F(DriveMeterTest, RatesAreKeptByLoad) {
+  const auto pass_a_second = [this](std::array<int32_t, 2> in_flight,
+                                    std::array<int64_t, 2> bytes) {
+    const io::Direction directions[] = {io::Direction::kRead, io::Direction::kWrite};
+    for (size_t i = 0; i < 2; ++i) meter_.note(directions[i], in_flight[i], now_ns_);
+    now_ns_ += kSecond;
+    for (size_t i = 0; i < 2; ++i) meter_.add_bytes(directions[i], bytes[i]);
+    for (size_t i = 0; i < 2; ++i) meter_.note(directions[i], 0, now_ns_);
+  };
+  for (int i = 0; i < 2; ++i) {  // the second time ends the sample of the first
+    pass_a_second({kDepth, 0}, {400, 0});
+    pass_a_second({0, 2}, {0, 300});
+    pass_a_second({kDepth, 2}, {200, 100});
+    pass_a_second({kDepth, 1}, {900, 900});  // writes do not load the drive, and are not absent
+  }
+  const DriveCounters counters = meter_.counters(now_ns_);
+  EXPECT_EQ(counters.reads_alone.read_bytes_per_second, 400);
+  EXPECT_EQ(counters.reads_alone.write_bytes_per_second, 0);
+  EXPECT_EQ(counters.reads_alone.sample_count, 1);
+  EXPECT_EQ(counters.writes_alone.write_bytes_per_second, 300);
+  EXPECT_EQ(counters.both_at_once.read_bytes_per_second, 200);
+  EXPECT_EQ(counters.both_at_once.write_bytes_per_second, 100);
+}
+
 }  // namespace
 }  // namespace teraio::storage

@@ -1,0 +1,62 @@
+#include "probe/learned_rates.h"
+
+#include <algorithm>
+
+namespace teraio::probe {
+namespace {
+
+constexpr int32_t kLeastSamples = 3;  // of a second each
+// Less than this part of the drive says little about the direction that had it.
+constexpr double kLeastPart = 0.2;
+
+bool is_known(const storage::LoadedRates& rates) { return rates.sample_count >= kLeastSamples; }
+
+struct Rates {
+  double read = 0;
+  double write = 0;
+  double duplex = 1;
+};
+
+// Makes r/R + w/W = duplex true of what both directions reached at once.
+void fit(Rates& rates, const storage::LoadedRates& both, bool is_read_known, bool is_write_known) {
+  const double read_part = both.read_bytes_per_second / rates.read;
+  const double write_part = both.write_bytes_per_second / rates.write;
+  if (is_read_known && is_write_known) {
+    rates.duplex = std::clamp(read_part + write_part, 1.0, 2.0);
+  } else if (is_read_known) {
+    const double left = rates.duplex - read_part;
+    if (left >= kLeastPart) rates.write = both.write_bytes_per_second / left;
+  } else if (is_write_known) {
+    const double left = rates.duplex - write_part;
+    if (left >= kLeastPart) rates.read = both.read_bytes_per_second / left;
+  } else {
+    const double speed = (read_part + write_part) / rates.duplex;
+    rates.read *= speed;
+    rates.write *= speed;
+  }
+}
+
+}  // namespace
+
+std::optional<DriveProbe> learned_from(const storage::DriveCounters& run, DriveProbe known) {
+  Rates rates{static_cast<double>(known.read_bytes_per_second),
+              static_cast<double>(known.write_bytes_per_second), known.duplex};
+  const bool is_read_known = is_known(run.reads_alone);
+  const bool is_write_known = is_known(run.writes_alone);
+  const bool are_both_known = is_known(run.both_at_once);
+  if (!is_read_known && !is_write_known && !are_both_known) return std::nullopt;
+  if (is_read_known) rates.read = run.reads_alone.read_bytes_per_second;
+  if (is_write_known) rates.write = run.writes_alone.write_bytes_per_second;
+  if (are_both_known) fit(rates, run.both_at_once, is_read_known, is_write_known);
+  known.read_bytes_per_second = std::max<int64_t>(static_cast<int64_t>(rates.read), 1);
+  known.write_bytes_per_second = std::max<int64_t>(static_cast<int64_t>(rates.write), 1);
+  known.duplex = rates.duplex;
+  known.origin = RatesOrigin::kRuns;
+  known.peak_read_bytes_per_second =
+      std::max(known.peak_read_bytes_per_second, known.read_bytes_per_second);
+  known.peak_write_bytes_per_second =
+      std::max(known.peak_write_bytes_per_second, known.write_bytes_per_second);
+  return known;
+}
+
+}  // namespace teraio::probe

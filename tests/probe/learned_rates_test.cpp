@@ -1,0 +1,77 @@
+#include "probe/learned_rates.h"
+
+#include <gtest/gtest.h>
+
+namespace teraio::probe {
+namespace {
+
+using storage::DriveCounters;
+using storage::LoadedRates;
+
+constexpr int32_t kEnough = 3;
+
+DriveProbe known() {
+  DriveProbe probe;
+  probe.name = "d0";
+  probe.read_bytes_per_second = 2000;
+  probe.write_bytes_per_second = 1000;
+  probe.duplex = 1;
+  probe.origin = RatesOrigin::kShortProbe;
+  probe.peak_write_bytes_per_second = 1500;
+  return probe;
+}
+
+TEST(LearnedRates, AShortRunTeachesNothing) {
+  DriveCounters run;
+  EXPECT_FALSE(learned_from(run, known()).has_value());
+  run.reads_alone = {500, 0, kEnough - 1};
+  EXPECT_FALSE(learned_from(run, known()).has_value());
+}
+
+TEST(LearnedRates, OneDirectionAloneLeavesTheOther) {
+  DriveCounters run;
+  run.writes_alone = {0, 300, kEnough};
+  const auto learned = learned_from(run, known());
+  ASSERT_TRUE(learned.has_value());
+  EXPECT_EQ(learned->read_bytes_per_second, 2000);
+  EXPECT_EQ(learned->write_bytes_per_second, 300);
+  EXPECT_EQ(learned->origin, RatesOrigin::kRuns);
+  EXPECT_EQ(learned->peak_write_bytes_per_second, 1500);
+  EXPECT_EQ(learned->name, "d0");
+}
+
+TEST(LearnedRates, AllThreeLoadsGiveTheDuplex) {
+  DriveCounters run;
+  run.reads_alone = {4000, 0, kEnough};
+  run.writes_alone = {0, 2000, kEnough};
+  run.both_at_once = {3000, 1500, kEnough};
+  const auto learned = learned_from(run, known());
+  ASSERT_TRUE(learned.has_value());
+  EXPECT_EQ(learned->read_bytes_per_second, 4000);
+  EXPECT_EQ(learned->write_bytes_per_second, 2000);
+  EXPECT_DOUBLE_EQ(learned->duplex, 1.5);
+  EXPECT_EQ(learned->peak_write_bytes_per_second, 2000);
+}
+
+// Reads have half of the drive, so that writes would reach twice as much alone.
+TEST(LearnedRates, TheMissingDirectionFollowsFromBoth) {
+  DriveCounters run;
+  run.reads_alone = {1000, 0, kEnough};
+  run.both_at_once = {500, 200, kEnough};
+  const auto learned = learned_from(run, known());
+  ASSERT_TRUE(learned.has_value());
+  EXPECT_EQ(learned->read_bytes_per_second, 1000);
+  EXPECT_EQ(learned->write_bytes_per_second, 400);
+}
+
+TEST(LearnedRates, BothAtOnceAloneScaleTheDrive) {
+  DriveCounters run;
+  run.both_at_once = {500, 250, kEnough};
+  const auto learned = learned_from(run, known());
+  ASSERT_TRUE(learned.has_value());
+  EXPECT_EQ(learned->read_bytes_per_second, 1000);
+  EXPECT_EQ(learned->write_bytes_per_second, 500);
+}
+
+}  // namespace
+}  // namespace teraio::probe
