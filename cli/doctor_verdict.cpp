@@ -58,9 +58,8 @@ std::string shared_drives_text(std::span<const DirectoryReport> reports) {
   return text;
 }
 
-std::string next_command(std::span<const DirectoryReport> reports, bool has_gpu) {
-  std::string command =
-      fmt::format("teraio run {}", has_gpu ? "--device cuda" : "--device-budget 50%");
+std::string next_command(std::span<const DirectoryReport> reports) {
+  std::string command = "teraio suggest";
   for (const DirectoryReport& report : reports)
     if (report.status.ok()) command += fmt::format(" --ssd {}", report.directory.string());
   return command + " train.py";
@@ -79,7 +78,7 @@ std::string verdict_of(std::span<const DirectoryReport> reports, bool has_gpu) {
   const bool is_any_usable =
       std::ranges::any_of(reports, [](const auto& report) { return report.status.ok(); });
   if (!is_any_usable) return text + "Next: teraio doctor --ssd DIR, with a directory on a drive\n";
-  return text + fmt::format("Next: {}\n", next_command(reports, has_gpu));
+  return text + fmt::format("Next: {}\n", next_command(reports));
 }
 
 }  // namespace teraio::cli

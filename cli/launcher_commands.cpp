@@ -1,5 +1,6 @@
-// `teraio run`, `dry-run`, `report`, `merge-timelines` and `top`: commands in Python. `python -m
-// teraio` parses their options; this command finds the interpreter and replaces itself with it.
+// `teraio run`, `suggest`, `dry-run`, `report`, `merge-timelines` and `top`: commands in Python.
+// `python -m teraio` parses their options; this command finds the interpreter and replaces itself
+// with it.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -30,6 +31,7 @@ Status become_launcher(const std::vector<std::string>& words) {
 
 void add_launcher_commands(CLI::App& app) {
   app.add_subcommand("run", "Train a script within a device budget");
+  app.add_subcommand("suggest", "Suggest how to train a script on this machine: the `run` line");
   app.add_subcommand("dry-run", "Predict the memory and time that a script needs on a device");
   app.add_subcommand("report", "Make a page about a run from what `teraio run --report` wrote");
   app.add_subcommand("merge-timelines",
@@ -40,8 +42,8 @@ void add_launcher_commands(CLI::App& app) {
 bool is_launcher_command(int argc, char** argv) {
   if (argc < 2) return false;
   const std::string_view name = argv[1];
-  return name == "run" || name == "dry-run" || name == "report" || name == "merge-timelines" ||
-         name == "top";
+  return name == "run" || name == "suggest" || name == "dry-run" || name == "report" ||
+         name == "merge-timelines" || name == "top";
 }
 
 int launcher_command(int argc, char** argv) {

@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "collective.h"
 #include "ddp_bindings.h"
+#include "device/system_memory.h"
 #include "device_backend.h"
 #include "dry_bindings.h"
 #include "engine/difference_log.h"
@@ -541,6 +542,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def("default_budget_bytes", [](const std::string& device) {
     return value_or_raise(value_or_raise(find_backend(device))->default_budget_bytes());
   });
+  module.def(
+      "available_memory_bytes", [] { return device::available_memory_bytes("/"); },
+      "The host memory that this process can still take, within its control groups.");
   module.def("device_memory_bytes", [](const std::string& device) {
     return value_or_raise(value_or_raise(find_backend(device))->memory_bytes());
   });

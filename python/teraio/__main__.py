@@ -1,7 +1,7 @@
 """The entry point of `python -m teraio` and of the `teraio` script of an installed package.
 
-The subcommands `run`, `dry-run`, `report`, `merge-timelines` and `top` execute in this process. For
-every other subcommand the process replaces itself with the C++ command.
+The subcommands `run`, `suggest`, `dry-run`, `report`, `merge-timelines` and `top` execute in this
+process. For every other subcommand the process replaces itself with the C++ command.
 """
 
 import os
@@ -21,6 +21,10 @@ def main():
         from teraio.launcher import run
 
         return run(arguments[1:])
+    if arguments[:1] == ["suggest"]:
+        from teraio.suggest.command import suggest
+
+        return suggest(arguments[1:])
     if arguments[:1] == ["dry-run"]:
         from teraio.dry_run.command import dry_run
 

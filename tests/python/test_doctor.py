@@ -62,7 +62,7 @@ def verdict(said):
 def test_doctor_ends_with_a_verdict_and_the_next_command(teraio, tmp_path):
     lines = verdict(teraio("doctor", tmp_path).out)
     assert lines[0] == "Verdict: The directory can hold tensors."
-    assert lines[-1] == f"Next: teraio run --device-budget 50% --ssd {tmp_path} train.py"
+    assert lines[-1] == f"Next: teraio suggest --ssd {tmp_path} train.py"
     places = [tmp_path / name for name in ("a", "b", "absent")]
     for place in places[:2]:
         place.mkdir()

@@ -277,39 +277,6 @@ with offload("900MB"):
 )
 
 
-TIMELINE = """
-import collections, json, teraio, torch
-model = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(6)]).cuda()
-optimizer = torch.optim.AdamW(model.parameters())
-with teraio.offload("3MB", device="cuda", host_limit="18MB", timeline_steps="0:") as session:
-    for _ in range(6):
-        model(torch.ones(64, 256, device="cuda")).square().mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-session.save_timeline("timeline.json")
-events = json.load(open("timeline.json"))["traceEvents"]
-rows = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
-moved, modules = collections.Counter(), set()
-for event in events:
-    if event["ph"] == "X":
-        moved[rows[event["tid"]]] += event["args"].get("bytes", 0)
-        modules.add((rows[event["tid"]], event["name"]))
-counters = session.counters()
-[drive] = counters["ssd_drives"]
-assert moved[f"SSD {drive['name']} to device"] == drive["bytes_read"] > 0
-assert moved[f"device to SSD {drive['name']}"] == drive["bytes_written"] > 0
-assert moved["host to device"] == counters["host_bytes_read"] > 0
-assert moved["device to host"] == counters["host_bytes_written"] > 0
-assert "compute, thread 2" in rows.values(), "the backward pass"
-assert {("modules", "3"), ("modules", "3 backward"), ("modules", "AdamW")} <= modules
-"""
-
-
-@pytest.mark.full
-def test_a_timeline_has_the_modules_of_the_backward_pass_and_all_bytes(program):
-    program(TIMELINE)
-
-
 def test_the_programs_own_limit_comes_back(program):
     failed = ["1.0"] * 3
     assert program(FRACTIONS) == [*failed, "True", "0.5", "0.5"]

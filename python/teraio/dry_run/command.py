@@ -12,6 +12,8 @@ from teraio.arguments import (
     check_output,
     program_of,
 )
+from teraio.dry_run.options import add_script_options, check_script_options
+from teraio.dry_run.trace_files import save_traces, trace_options
 from teraio.errors import Error
 from teraio.native_command import command_path
 
@@ -43,21 +45,7 @@ def _parser():
         default="off",
         help="tensors that the plan may discard and make again with the same bits (default: off)",
     )
-    add("--world-size", type=int, default=1, metavar="N", help="number of processes (default: 1)")
-    add("--rank", type=int, default=0, metavar="R", help="the process to dry-run (default: 0)")
-    add(
-        "--assume",
-        action="append",
-        default=[],
-        metavar="[FILE:LINE=]VALUE",
-        help="the value that the script gets where it reads a tensor's value",
-    )
-    add(
-        "--steps",
-        type=int,
-        metavar="N",
-        help="execute N optimizer steps, which may differ, and predict the mean step",
-    )
+    add_script_options(parser)
     add(
         "--save-trace",
         metavar="FILE",
@@ -92,16 +80,10 @@ def dry_run(arguments):
 
 def _checked(options):
     from teraio.dry_run.accelerator import load
-    from teraio.dry_run.value_policy import parse_assumption
 
     program = program_of(options)
     options.accelerator = load(options.accelerator)
-    if not 0 <= options.rank < options.world_size:
-        raise Error(f"--rank is {options.rank}: expected 0 to {options.world_size - 1}")
-    if options.steps is not None and options.steps < 2:
-        raise Error(f"--steps is {options.steps}: expected at least 2, because a step must repeat")
-    for assumption in options.assume:
-        parse_assumption(assumption)
+    check_script_options(options)
     if options.save_trace:
         check_output("--save-trace", Path(options.save_trace))
     check_limits(options)
@@ -129,31 +111,14 @@ def _run_and_report(program, options):
     patterns = run.log.patterns()
     print(summary(run))
     if options.save_trace:
-        saved = _save_traces(run, patterns, Path(options.save_trace))
+        saved = save_traces(run, patterns, Path(options.save_trace))
         if len(patterns) > 1:
-            print("traces:", *_trace_options(saved, patterns))
+            print("traces:", *trace_options(saved, patterns))
     if options.hardware:
         with tempfile.TemporaryDirectory() as directory:
-            traces = _save_traces(run, patterns, Path(directory, "pattern.json"))
+            traces = save_traces(run, patterns, Path(directory, "pattern.json"))
             _plan(traces, patterns, options)
     return 0
-
-
-def _save_traces(run, patterns, path):
-    """Writes the trace of each pattern and returns the paths, which are numbered if several."""
-    stem, dot, suffix = path.name.partition(".json")
-    paths = [path]
-    if len(patterns) > 1:
-        paths = [path.with_name(f"{stem}-{n}{dot}{suffix}") for n in range(1, len(patterns) + 1)]
-    for pattern, target in zip(patterns, paths, strict=True):
-        run.save_trace(pattern, target)
-    return paths
-
-
-def _trace_options(traces, patterns):
-    """Returns the words that name the traces and their shares to `teraio plan`."""
-    shares = ",".join(str(pattern.step_count) for pattern in patterns)
-    return ["--trace", *traces, "--shares", shares]
 
 
 def _plan(traces, patterns, options):
@@ -164,7 +129,7 @@ def _plan(traces, patterns, options):
     """
     budget = options.device_budget or str(options.accelerator.memory_bytes)
     names = [trace.name for trace in traces]
-    command = [str(command_path()), "plan", *_trace_options(names, patterns)]
+    command = [str(command_path()), "plan", *trace_options(names, patterns)]
     command += ["--out", *(f"plan-{name}" for name in names)]
     command += ["--hardware", str(Path(options.hardware).resolve())]
     command += ["--device-budget", budget, "--host-limit", options.host_limit]

@@ -2,7 +2,7 @@
 
 from teraio.units import format_duration, format_size
 
-_KINDS = {
+KIND_NAMES = {
     "parameter": "parameters",
     "gradient": "gradients",
     "optimizer_state": "optimizer states",
@@ -21,7 +21,12 @@ def summary(run) -> str:
     """
     patterns = run.log.patterns()
     lines = _one_pattern(run, patterns[0]) if len(patterns) == 1 else _mean_of(run, patterns)
-    return "\n".join(lines + _left_out_text(run, patterns) + _answered_text(run.value_policy))
+    return "\n".join(lines + reservations(run))
+
+
+def reservations(run) -> list[str]:
+    """Returns lines that tell what the prediction leaves out, and which values it assumes."""
+    return _left_out_text(run, run.log.patterns()) + _answered_text(run.value_policy)
 
 
 def _one_pattern(run, pattern):
@@ -65,7 +70,7 @@ def _mean_of(run, patterns):
 def _memory_text(run, facts):
     device = run.accelerator
     peak = facts["device_peak_bytes"]
-    kinds = [f"{_KINDS[kind]} {format_size(size)}" for kind, size in facts["peak_kinds"]]
+    kinds = [f"{KIND_NAMES[kind]} {format_size(size)}" for kind, size in facts["peak_kinds"]]
     return [
         f"memory: {format_size(peak)} at the peak, "
         f"{format_size(device.memory_bytes)} on the device: "

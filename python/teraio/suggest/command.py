@@ -1,0 +1,150 @@
+"""The command `teraio suggest`: how to train a script on this machine."""
+
+import contextlib
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from teraio.arguments import (
+    RECOMPUTE_CHOICES,
+    Parser,
+    check_json,
+    check_limits,
+    check_size,
+    program_of,
+    program_words,
+)
+from teraio.dry_run.options import add_script_options, check_script_options
+from teraio.dry_run.trace_files import save_traces
+from teraio.errors import Error
+
+_EPILOG = """\
+The script runs on fake tensors until an iteration of its training loop has repeated, as in a dry
+run. Drives that have not been used before are measured, which writes at most 2 GB to each. The
+suggestion is a prediction; no step of the script has been measured.
+"""
+
+
+def _parser():
+    parser = Parser(
+        "suggest",
+        description="Suggests how to train a script on this machine: the budget, the drives, what "
+        "a step takes, and the `teraio run` line.",
+        epilog=_EPILOG,
+    )
+    parser.add_limits("device memory for the run (default: 92 %% of what is free)")
+    parser.set_defaults(host_limit=None)
+    add = parser.add_argument
+    add("--device", help="cpu, cuda or cuda:1 (default: a GPU, if this machine has one)")
+    add(
+        "--accelerator",
+        metavar="NAME|FILE",
+        help="predict for this device, which need not be there: a known name or an accelerator "
+        "file (default: the device itself; a CPU is measured once)",
+    )
+    add("--ssd", action="append", metavar="DIR", help="a directory on a drive; give one per drive")
+    add(
+        "--hardware",
+        metavar="FILE",
+        help="the drives and host memory of this file, instead of this machine's",
+    )
+    add(
+        "--rated-writes",
+        metavar="SIZE",
+        help="rated writes of each drive, such as 1200TB (default: from a table of models)",
+    )
+    add(
+        "--recompute",
+        choices=RECOMPUTE_CHOICES,
+        default="off",
+        help="tensors that the plan may discard and make again with the same bits (default: off)",
+    )
+    add_script_options(parser)
+    add("--json", action="store_true", help="print one JSON object, and all else on stderr")
+    return parser
+
+
+def suggest(arguments):
+    """Executes `teraio suggest` and returns its exit code. What the script raises passes through.
+
+    Wrong input ends the command with one line on stderr and exit code 2 before the script runs.
+    When there is no way to train within the limits, it ends with one line and exit code 1.
+
+    Args:
+        arguments: the words of the command line after `suggest`.
+    """
+    parser = _parser()
+    options = parser.parse(arguments)
+    try:
+        with _stdout_to_stderr(options.json):
+            program = _checked(options)
+    except Error as error:
+        return parser.failure(error, 2)
+    try:
+        with _stdout_to_stderr(options.json):
+            suggestion = _suggestion(program, options)
+    except Error as error:
+        return parser.failure(error, 1)
+    print(json.dumps(suggestion.to_json(), indent=1) if options.json else suggestion.text())
+    return 0
+
+
+def _checked(options):
+    from teraio.directories import ssd_directories
+    from teraio.suggest.device import find_device
+
+    program = program_of(options)
+    options.words = (["-m"] if options.module else []) + program_words(options)
+    options.host_limit_given = options.host_limit is not None
+    options.host_limit = options.host_limit or "0"
+    check_limits(options)
+    check_script_options(options)
+    if options.hardware:
+        check_json("--hardware", options.hardware, "teraio-hardware/1")
+        options.hardware = Path(options.hardware).resolve()
+    elif options.ssd:
+        ssd_directories(options.ssd)
+    if options.rated_writes:
+        check_size("--rated-writes", options.rated_writes)
+    options.device = find_device(options.device, options.accelerator, options.world_size)
+    return program
+
+
+def _suggestion(program, options):
+    from teraio.dry_run.runner import DryRun
+    from teraio.dry_run.summary import reservations
+    from teraio.suggest.suggestion import Suggester
+
+    run = DryRun(
+        options.device.accelerator,
+        options.assume,
+        options.world_size,
+        options.rank,
+        options.steps,
+    )
+    directory = os.getcwd()
+    run.execute(program)
+    os.chdir(directory)
+    patterns = run.log.patterns()
+    with tempfile.TemporaryDirectory() as scratch:
+        traces = save_traces(run, patterns, Path(scratch, "pattern.json"))
+        return Suggester(options, patterns, traces, reservations(run)).suggestion()
+
+
+@contextlib.contextmanager
+def _stdout_to_stderr(is_wanted):
+    """Sends what this process and its children print to stderr, so that stdout is JSON alone."""
+    if not is_wanted:
+        yield
+        return
+    sys.stdout.flush()
+    stdout = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(stdout, 1)
+        os.close(stdout)

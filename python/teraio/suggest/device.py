@@ -1,0 +1,126 @@
+"""The device that a suggestion is for: its rates, and the memory that a run may use of it."""
+
+import os
+from dataclasses import dataclass
+
+from teraio.errors import Error
+
+# The part of the free memory that a run may use. The rest is for what a dry run does not see:
+# memory inside of kernels, the context of a GPU, and rounding. The default of a run on a GPU is
+# the same.
+_USABLE_SHARE = 0.92
+
+# GPUs whose names do not contain the words of their file's name.
+_NAMES = {"NVIDIA H100 80GB HBM3": "h100-sxm"}
+
+
+@dataclass(frozen=True)
+class TargetDevice:
+    """A device to train on.
+
+    Of its memory, `memory_bytes`, a run may use `usable_bytes`; `memory_note` says why.
+    """
+
+    name: str  # of --device
+    accelerator: object  # the `Accelerator` that predicts times
+    memory_bytes: int
+    usable_bytes: int
+    memory_note: str
+
+
+def find_device(name, accelerator_name, world_size):
+    """Returns the `TargetDevice` to suggest for.
+
+    Args:
+        name: "cpu", "cuda", "cuda:1", or None for a GPU of this machine if it has one.
+        accelerator_name: a name or file as for `teraio dry-run`, or None for the device itself.
+        world_size: the number of processes, which share the memory of a CPU.
+
+    Raises:
+        teraio.Error: there is no such device, or its rates are not known.
+    """
+    import torch
+
+    from teraio.dry_run.accelerator import load
+
+    if accelerator_name is not None and name is None:
+        return _absent_device(load(accelerator_name))
+    name = name or ("cuda" if torch.cuda.is_available() else "cpu")
+    if name == "cpu":
+        accelerator = load(accelerator_name) if accelerator_name else _this_cpu()
+        return _cpu(accelerator, world_size)
+    accelerator_name = accelerator_name or name_of_gpu(torch.cuda.get_device_name(name))
+    return _gpu(name, load(accelerator_name))
+
+
+def _absent_device(accelerator):
+    from teraio.units import format_size
+
+    return TargetDevice(
+        name="cuda",
+        accelerator=accelerator,
+        memory_bytes=accelerator.memory_bytes,
+        usable_bytes=int(_USABLE_SHARE * accelerator.memory_bytes),
+        memory_note=f"92 % of the device's {format_size(accelerator.memory_bytes)}",
+    )
+
+
+def _cpu(accelerator, world_size):
+    from teraio import core
+    from teraio.units import format_size
+
+    available_bytes = core.available_memory_bytes() // world_size
+    return TargetDevice(
+        name="cpu",
+        accelerator=accelerator,
+        memory_bytes=core.device_memory_bytes("cpu"),
+        usable_bytes=int(_USABLE_SHARE * available_bytes),
+        memory_note=f"92 % of the {format_size(available_bytes)} of memory that are available",
+    )
+
+
+def _gpu(name, accelerator):
+    from teraio import core
+
+    return TargetDevice(
+        name=name,
+        accelerator=accelerator,
+        memory_bytes=core.device_memory_bytes(name),
+        usable_bytes=core.default_budget_bytes(name),
+        memory_note="92 % of the GPU's free memory",
+    )
+
+
+def _this_cpu():
+    """Returns the measured accelerator of this machine's CPU, which is kept between calls."""
+    import torch
+
+    from teraio.directories import cache_directory
+    from teraio.dry_run.accelerator import load
+    from teraio.dry_run.calibration import calibrate
+
+    path = cache_directory() / f"cpu-{os.uname().machine}-{torch.get_num_threads()}-threads.json"
+    if not path.exists():
+        print("teraio: measuring this CPU once, for about half a minute", flush=True)
+        calibrate(path, show=lambda line: None)
+    return load(str(path))
+
+
+def name_of_gpu(gpu):
+    """Returns the name of the accelerator file for a GPU by the name that CUDA gives it.
+
+    Raises:
+        teraio.Error: there is none.
+    """
+    from teraio.dry_run.accelerator import known_names
+
+    if gpu in _NAMES:
+        return _NAMES[gpu]
+    words = set(gpu.lower().replace("-", " ").split())
+    for name in known_names():
+        if set(name.split("-")) <= words:
+            return name
+    raise Error(
+        f"the rates of {gpu} are not known: give a similar device with --accelerator, "
+        f"one of {', '.join(known_names())}, or a file"
+    )
