@@ -88,7 +88,7 @@ std::optional<probe::DriveProbe> kept_probe(const std::string& directory,
 
 probe::DriveProbe probe_or_fail(const std::string& directory, const Arguments& arguments) {
   if (auto kept = kept_probe(directory, arguments)) {
-    fmt::print("{}: known from a {} (--fresh measures again)\n", kept->name,
+    fmt::print("{}: rates are known from: {} (--fresh measures again)\n", kept->name,
                origin_text(kept->origin));
     return *kept;
   }
