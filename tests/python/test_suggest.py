@@ -92,6 +92,7 @@ def test_host_memory_is_what_the_plan_uses(suggestion):
     assert found["command"][6:8] == ["--host-limit", str(found["host_limit_bytes"])]
 
 
+@pytest.mark.full
 def test_processes_share_the_machine(suggestion):
     alone = suggestion("--device-budget", "120MB", "--host-limit", "0")
     shared = suggestion("--device-budget", "120MB", "--host-limit", "0", "--world-size", "2")
@@ -155,6 +156,20 @@ def test_gpu_that_is_not_known():
 def test_the_default_directory_comes_first(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert choose_directories(None)[0] == tmp_path.resolve() / "teraio" / "ssd"
+
+
+@pytest.mark.full
+def test_more_host_memory_is_no_help_where_it_is_the_devices(suggest, tmp_path):
+    options = ["--json", "--device-budget", "120MB", "--hardware", HARDWARE, "--host-limit", "0"]
+    helps = {}
+    for device in ("cpu", "cuda"):
+        given = ["--device", "cpu"] if device == "cpu" else []
+        outcome = suggest(*options, *given, "--accelerator", "h100-nvl")
+        found = json.loads(outcome.out)
+        assert found["device"] == device
+        helps[device] = {change["what"] for change in found["changes"]}
+    assert "64 GB more host memory" in helps["cuda"]
+    assert "64 GB more host memory" not in helps["cpu"]
 
 
 @pytest.fixture

@@ -56,14 +56,20 @@ class Planner:
         hardware_path: the path of the hardware file.
         budget_bytes: the device budget of the run.
         host_bytes: the host memory for tensors.
+        has_host_memory: whether host memory is anything else than the device's.
     """
 
-    def __init__(self, traces, patterns, hardware_path, budget_bytes, host_bytes):
+    def __init__(
+        self, traces, patterns, hardware_path, budget_bytes, host_bytes, has_host_memory=True
+    ):
         self._patterns = patterns
         self._traces = traces
         self._steps = patterns[0].iteration_steps  # more than 1 only where there is one pattern
         self._limits = ["--hardware", hardware_path, "--host-limit", host_bytes]
         self._limits += ["--device-budget", int(budget_bytes * (1 - _PLAN_MARGIN))]
+        self._ignored = {"nothing changed", "no replays"}
+        if not has_host_memory:
+            self._ignored.add("64 GB more host memory")
         self._hardware = json.loads(hardware_path.read_text())
 
     def predict(self, recompute):
@@ -108,7 +114,7 @@ class Planner:
         changes = {
             change["what"]: change["step_ns"] / explanation["step_ns"]
             for change in explanation["changes"]
-            if "step_ns" in change and change["what"] not in ("nothing changed", "no replays")
+            if "step_ns" in change and change["what"] not in self._ignored
         }
         if recompute == "off":
             changes["--recompute all"] = self._simulated("all")["step_ns"] / step_ns

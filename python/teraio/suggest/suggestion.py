@@ -119,6 +119,7 @@ class Suggester:
             self._write(share_of(hardware, self._options.world_size)),
             budget_bytes,
             pool_bytes // self._options.world_size,
+            has_host_memory=self._device.name != "cpu" or host_bytes > 0,
         )
         prediction = planner.predict(self._options.recompute)
         if not self._options.host_limit_given:
