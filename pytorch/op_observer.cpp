@@ -183,19 +183,12 @@ class OutermostOp {
       session_.runtime->set_place_of_difference(difference, std::string(info_.name),
                                                 script_location());
     if (is_elsewhere_) session_.backend->order_this_thread();
-    if (thread_.frame.is_origin_wanted) find_origin();
+    if (thread_.frame.is_origin_wanted) {
+      first_node_ = graph_node_count();
+      find_origin(session_, thread_.frame);
+    }
     if (!thread_.frame.is_recipe_wanted || is_elsewhere_) return;
     thread_.capture = std::make_unique<OpCapture>(thread_.frame, op, info_, stack, session_.is_dry);
-  }
-
-  // Before the op is enqueued: the time that this takes is then no op's, on a GPU too.
-  void find_origin() {
-    first_node_ = graph_node_count();
-    engine::OpFrame& frame = thread_.frame;
-    if (frame.origin) return;
-    const int64_t start_ns = session_.runtime->begin_own_work();
-    frame.origin = session_.origins->find();
-    frame.start_ns += session_.runtime->end_own_work(start_ns);
   }
 
   // An op whose results are discarded later has given the same bytes again before.

@@ -59,4 +59,11 @@ void OpOrigins::forget_nodes() {
   nodes_.clear();
 }
 
+void find_origin(const ActiveSession& session, engine::OpFrame& frame) {
+  if (frame.origin) return;
+  const int64_t start_ns = session.runtime->begin_own_work();
+  frame.origin = session.origins->find();
+  frame.start_ns += session.runtime->end_own_work(start_ns);
+}
+
 }  // namespace teraio::pytorch

@@ -10,7 +10,9 @@
 #include <mutex>
 #include <utility>
 
+#include "active_session.h"
 #include "engine/op_origin.h"
+#include "engine/use.h"
 
 namespace teraio::pytorch {
 
@@ -37,5 +39,9 @@ class OpOrigins {
   mutable std::mutex mutex_;
   std::map<Key, Nodes> nodes_;
 };
+
+// An op has begun that is not enqueued yet: sets where it comes from, unless that is known. The
+// time that this takes is no op's. Requires OpFrame::is_origin_wanted.
+void find_origin(const ActiveSession& session, engine::OpFrame& frame);
 
 }  // namespace teraio::pytorch

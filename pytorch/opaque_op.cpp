@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "op_observer.h"
+#include "op_origins.h"
 #include "storage_swap.h"
 #include "storage_walk.h"
 
@@ -65,6 +66,7 @@ void OpaqueOp::hold_inputs() {
   if (is_outermost_) {
     const Status status = session_->runtime->begin_op(frame_, signature_);
     if (!status.ok()) throw_status(status, info_.name);
+    if (frame_.is_origin_wanted) find_origin(*session_, frame_);
     return;
   }
   for (size_t i = 0; i < frame_.uses.size(); ++i) {

@@ -15,7 +15,7 @@ from torch.optim.optimizer import (
 )
 
 from teraio import core
-from teraio.module_names import outermost_modules
+from teraio.module_names import name_without_wrappers, outermost_modules
 from teraio.verification import tensor_hash
 
 # Tensors are described to the core in the first steps only. Most traces are recorded by then.
@@ -178,5 +178,5 @@ def parameter_names():
     names = {}
     for module in outermost_modules():
         for name, parameter in module.named_parameters():
-            names.setdefault(parameter, name)
+            names.setdefault(parameter, name_without_wrappers(name))
     return names

@@ -8,6 +8,7 @@ import torch
 # Looking for modules visits all objects of the interpreter. A program that makes modules in every
 # step would pay for that in every step that is recorded.
 _SEARCHES_MAX = 16
+_WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 
 
 def outermost_modules():
@@ -15,6 +16,11 @@ def outermost_modules():
     modules = [module for module in gc.get_objects() if _is_module(module)]
     inner = {id(child) for module in modules for child in module.children()}
     return [module for module in modules if id(module) not in inner]
+
+
+def name_without_wrappers(name):
+    """Returns a dotted name without the parts that torch.compile, FSDP and checkpointing add."""
+    return ".".join(part for part in name.split(".") if part not in _WRAPPERS)
 
 
 def _is_module(candidate):
@@ -50,4 +56,4 @@ class ModuleNames:
         self._names.clear()
         for outermost in outermost_modules():
             for name, module in outermost.named_modules():
-                self._add(module, name or type(outermost).__name__)
+                self._add(module, name_without_wrappers(name) or type(outermost).__name__)
