@@ -2,13 +2,17 @@
 // of a run followed plans, and why the others did not.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "analysis/bounds.h"
 #include "analysis/explanation.h"
+#include "analysis/parallel_for.h"
 #include "analysis/planned_run.h"
 #include "analysis/replay_bounds.h"
 #include "analysis/write_trade_off.h"
@@ -32,11 +36,22 @@ std::string percent(int64_t part, int64_t whole) {
       "{:.1f} %", whole == 0 ? 0.0 : 100 * static_cast<double>(part) / static_cast<double>(whole));
 }
 
-// A run that is planned again with something changed.
+// Something that can be changed, and what to plan with then.
 struct Change {
+  std::string what;
+  analysis::MachineConfig machine;
+  planner::PlannerOptions options;
+};
+
+struct PlannedChange {
   std::string what;
   Result<teraio::simulate::Run> run;
 };
+
+int planning_threads(planner::Effort effort) {
+  const int cores = std::max(static_cast<int>(std::thread::hardware_concurrency()), 1);
+  return effort == planner::Effort::kBest ? std::max(cores / 2, 1) : cores;  // each one uses two
+}
 
 class ExplainCommand {
  public:
@@ -57,7 +72,13 @@ class ExplainCommand {
             });
     CLI::Option* const curve = command.add_flag(
         "--write-curve", write_curve_, "Also show the step time for several write budgets");
-    command.add_flag("--json", json_, "Print one JSON object")->excludes(curve)->excludes(run);
+    CLI::Option* const json =
+        command.add_flag("--json", json_, "Print one JSON object")->excludes(curve)->excludes(run);
+    command
+        .add_flag("--brief", brief_,
+                  "Leave out what is known of a plan that was just made: its bound, and the plan "
+                  "with nothing changed")
+        ->needs(json);
   }
 
   void run() const {
@@ -75,7 +96,7 @@ class ExplainCommand {
     print_summary(given, *run);
     print_phases(given, *run);
     print_transfers(given, *run);
-    print_changes(*run, changes(given, options));
+    print_changes(*run, plan_again(given.trace, changes(given, options)));
     if (write_curve_) print_write_curve(given);
   }
 
@@ -125,36 +146,40 @@ class ExplainCommand {
     fmt::print("{}\n", table.text());
   }
 
-  // Plans again with one thing changed at a time.
-  static std::vector<Change> changes(const Inputs& given, const planner::PlannerOptions& options) {
+  std::vector<Change> changes(const Inputs& given, const planner::PlannerOptions& options) const {
+    const analysis::MachineConfig machine{given.hardware, given.limits};
     std::vector<Change> changes;
-    Progress progress;
-    const auto add_with = [&](const std::string& what, const Inputs& changed,
-                              const planner::PlannerOptions& planned_with) {
-      progress.show("planning with " + what + " ...");
-      changes.push_back(
-          {what,
-           analysis::planned_run(changed.trace, {changed.hardware, changed.limits}, planned_with)});
-    };
-    const auto add = [&](const std::string& what, const Inputs& changed) {
-      add_with(what, changed, options);
-    };
-    add("nothing changed", given);
+    if (!brief_) changes.push_back({"nothing changed", machine, options});
     if (options.recompute != planner::Recompute::kOff) {
-      planner::PlannerOptions without = options;
-      without.recompute = planner::Recompute::kOff;
-      add_with("no replays", given, without);
+      changes.push_back({"no replays", machine, options});
+      changes.back().options.recompute = planner::Recompute::kOff;
     }
-    if (!given.hardware.drives.empty()) add("one more drive", with_one_more_drive(given));
-    add("64 GB more host memory", with_more_host(given, 64'000'000'000));
-    add("10 % more device memory", with_larger_device(given, 1.1));
-    add("twice the device memory", with_larger_device(given, 2.0));
-    progress.show("");
+    if (!given.hardware.drives.empty())
+      changes.push_back({"one more drive", with_one_more_drive(machine), options});
+    changes.push_back({"64 GB more host memory", with_more_host(machine, 64'000'000'000), options});
+    changes.push_back({"10 % more device memory", with_larger_device(machine, 1.1), options});
+    changes.push_back({"twice the device memory", with_larger_device(machine, 2.0), options});
     return changes;
   }
 
+  // Plans with one thing changed at a time.
+  static std::vector<PlannedChange> plan_again(const trace::Trace& trace,
+                                               const std::vector<Change>& changes) {
+    Progress progress;
+    progress.show("planning with other drives and memory ...");
+    std::vector<std::optional<Result<teraio::simulate::Run>>> runs(changes.size());
+    const int threads = planning_threads(changes.front().options.effort);
+    analysis::parallel_for(changes.size(), threads, [&](size_t i) {
+      runs[i] = analysis::planned_run(trace, changes[i].machine, changes[i].options);
+    });
+    std::vector<PlannedChange> planned;
+    for (size_t i = 0; i < changes.size(); ++i)
+      planned.push_back({changes[i].what, std::move(*runs[i])});
+    return planned;
+  }
+
   static void print_changes(const teraio::simulate::Run& before,
-                            const std::vector<Change>& changes) {
+                            const std::vector<PlannedChange>& changes) {
     Table table({"planned again with", "step", "of ideal", "gain"});
     for (const auto& [what, run] : changes) {
       if (run.ok())
@@ -166,15 +191,21 @@ class ExplainCommand {
     fmt::print("{}", table.text());
   }
 
-  static void print_json(const Inputs& given, const teraio::simulate::Run& run,
-                         const planner::PlannerOptions& options) {
+  static int64_t bound_ns(const Inputs& given, const teraio::simulate::Run& run) {
     const analysis::StepBounds bounds =
         run.replays.empty()
             ? analysis::lower_bounds(given.trace, given.hardware, given.limits)
             : analysis::lower_bounds_with_replays(given.trace, given.hardware, given.limits);
-    Json json = {{"step_ns", run.step_ns},       {"ideal_ns", run.ideal_ns},
-                 {"bound_ns", bounds.best_ns()}, {"replay_ns", run.replay_ns},
-                 {"stall_ns", run.stall_ns},     {"stall_by_cause", run.stall_by_cause_ns}};
+    return bounds.best_ns();
+  }
+
+  void print_json(const Inputs& given, const teraio::simulate::Run& run,
+                  const planner::PlannerOptions& options) const {
+    Json json = {{"step_ns", run.step_ns}, {"ideal_ns", run.ideal_ns}};
+    if (!brief_) json["bound_ns"] = bound_ns(given, run);
+    json.update({{"replay_ns", run.replay_ns},
+                 {"stall_ns", run.stall_ns},
+                 {"stall_by_cause", run.stall_by_cause_ns}});
     json["phases"] = Json::array();
     for (const analysis::StallShare& share : analysis::stall_by_phase(run, given.trace))
       json["phases"].push_back({{"what", share.what},
@@ -185,11 +216,12 @@ class ExplainCommand {
     for (const analysis::StallShare& share : analysis::stall_by_transfer(run, given.trace))
       json["stall_by_transfer"].push_back({{"what", share.what}, {"stall_ns", share.stall_ns}});
     json["changes"] = Json::array();
-    for (const Change& change : changes(given, options)) json["changes"].push_back(to_json(change));
+    for (const PlannedChange& change : plan_again(given.trace, changes(given, options)))
+      json["changes"].push_back(to_json(change));
     fmt::print("{}\n", json.dump(2));
   }
 
-  static Json to_json(const Change& change) {
+  static Json to_json(const PlannedChange& change) {
     const auto& [what, run] = change;
     if (!run.ok()) return {{"what", what}, {"unfit", run.status().message()}};
     return {{"what", what},
@@ -215,26 +247,28 @@ class ExplainCommand {
     fmt::print("\n{}", table.text());
   }
 
-  static Inputs with_one_more_drive(Inputs inputs) {
-    inputs.hardware.drives.push_back(inputs.hardware.drives.back());
-    inputs.hardware.drives.back().name += " (one more)";
-    return inputs;
+  static analysis::MachineConfig with_one_more_drive(analysis::MachineConfig machine) {
+    machine.hardware.drives.push_back(machine.hardware.drives.back());
+    machine.hardware.drives.back().name += " (one more)";
+    return machine;
   }
 
-  static Inputs with_more_host(Inputs inputs, int64_t more_bytes) {
-    inputs.hardware.host.capacity_bytes += more_bytes;
-    if (inputs.limits.host_limit_bytes) *inputs.limits.host_limit_bytes += more_bytes;
-    return inputs;
+  static analysis::MachineConfig with_more_host(analysis::MachineConfig machine,
+                                                int64_t more_bytes) {
+    machine.hardware.host.capacity_bytes += more_bytes;
+    if (machine.limits.host_limit_bytes) *machine.limits.host_limit_bytes += more_bytes;
+    return machine;
   }
 
-  static Inputs with_larger_device(Inputs inputs, double factor) {
+  static analysis::MachineConfig with_larger_device(analysis::MachineConfig machine,
+                                                    double factor) {
     const auto larger = [factor](int64_t bytes) {
       return static_cast<int64_t>(static_cast<double>(bytes) * factor);
     };
-    inputs.hardware.device_memory_bytes = larger(inputs.hardware.device_memory_bytes);
-    if (inputs.limits.device_budget_bytes)
-      inputs.limits.device_budget_bytes = larger(*inputs.limits.device_budget_bytes);
-    return inputs;
+    machine.hardware.device_memory_bytes = larger(machine.hardware.device_memory_bytes);
+    if (machine.limits.device_budget_bytes)
+      machine.limits.device_budget_bytes = larger(*machine.limits.device_budget_bytes);
+    return machine;
   }
 
   InputOptions inputs_;
@@ -243,6 +277,7 @@ class ExplainCommand {
   std::string run_directory_;
   bool write_curve_ = false;
   bool json_ = false;
+  bool brief_ = false;
 };
 
 }  // namespace

@@ -120,6 +120,11 @@ def test_explain_gives_json(teraio, tmp_path):
     assert steps["nothing changed"] == run["step_ns"]
     assert steps["twice the device memory"] < run["step_ns"]
 
+    brief = json.loads(teraio("explain", *given, "--json", "--brief"))
+    del said["bound_ns"]
+    said["changes"] = [each for each in said["changes"] if each["what"] != "nothing changed"]
+    assert brief == said
+
 
 def test_everything_fits(teraio, small, tmp_path):
     said = teraio("plan", *small, "--device-budget", "1600", "--out", tmp_path / "plan.json")

@@ -8,7 +8,7 @@ import shutil
 import numpy
 import pytest
 
-from teraio.report import change_points
+from teraio.report import change_points, progress
 from teraio.report.memory_levels import memory_levels
 from teraio.report.modules import Modules
 from teraio.report.prediction import predict
@@ -231,6 +231,18 @@ def test_bad_input_is_refused_in_one_line(report, run_directory, tmp_path):
     assert "trace.json.gz cannot be read" in refused("damaged")
     (damaged / "run.json").write_text("{}")
     assert 'run.json: field "format": expected "teraio-run/1"' in refused("damaged")
+
+
+def test_only_what_takes_long_is_told(capsys, monkeypatch):
+    with progress.told_if_slow("waiting"):
+        pass
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(progress, "_PATIENCE_SECONDS", 0)
+    told = ""
+    with progress.told_if_slow("waiting"):
+        while not told:
+            told = capsys.readouterr().err
+    assert told == "teraio report: waiting ...\n"
 
 
 def test_means_of_rectangles():

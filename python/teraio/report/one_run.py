@@ -7,6 +7,7 @@ from teraio.report import page, prediction, stalls, summary, wear
 from teraio.report.figures import channels, memory, places, steps, style
 from teraio.report.memory_levels import memory_levels
 from teraio.report.modules import Modules
+from teraio.report.progress import told_if_slow
 from teraio.report.residency import residency
 
 
@@ -48,8 +49,11 @@ def _prediction(directory):
     """Returns (the Prediction, or None; what went wrong, or None)."""
     if None in (directory.trace, directory.plan_path, directory.hardware):
         return None, None
+    op_count = len(directory.trace["ops"])
+    what = f"planning a step of {op_count:,} ops again, with other drives and memory"
     try:
-        return prediction.predict(directory), None
+        with told_if_slow(what):
+            return prediction.predict(directory), None
     except Error as error:
         return None, str(error)
 
