@@ -6,7 +6,8 @@ planned    under the budget, tensors migrate to the SSD and back by a plan
 on_demand  under the budget, tensors migrate when memory runs out
 
 Each arm is a process of its own with the same seed and data. Writes a table, `results.json`, a
-picture of device memory, and a folder with log, losses and report per arm. Takes a few minutes.
+picture of device memory, and a folder per arm with its log, losses and `report.html`, a page that
+opens in a browser. Takes a few minutes.
 With --full it takes a quarter of an hour: steps have four passes, and medians more steps.
 """
 
@@ -119,6 +120,18 @@ def report(console: Console, args, comparison, profile: ArmResult, results) -> N
         show.draw_memory(picture, profile.session, planned, comparison.device_budget_bytes)
         console.print(f"Device memory over one step: {picture}")
     console.print(f"Numbers: {args.output / 'results.json'}")
+    for result in results:
+        if result.session:
+            console.print(f"Report of {result.name}: {save_page(args.output / result.name)}")
+
+
+def save_page(directory: Path) -> Path:
+    """Makes the page about the arm that ran in `directory`, and returns its path."""
+    from teraio.report import Report
+
+    page = directory / "report.html"
+    Report(directory).save(page)
+    return page
 
 
 def main(argv=None) -> int:

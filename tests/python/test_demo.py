@@ -245,6 +245,9 @@ class TestDemo:
             assert arm["parameters_sha256"] == ideal["parameters_sha256"]
         assert (tmp_path / "demo" / "memory.png").stat().st_size > 1000
         assert not list((tmp_path / "demo" / "ssd").iterdir())
+        page = (tmp_path / "demo" / "planned" / "report.html").read_text()
+        assert "It works: the training needs" in page
+        assert "tensors moved on demand" in (tmp_path / "demo/on_demand/report.html").read_text()
 
     def test_without_the_package_it_says_what_to_do(self, monkeypatch, capsys):
         monkeypatch.setattr(demo.importlib.util, "find_spec", lambda name: None)

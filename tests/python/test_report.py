@@ -292,7 +292,6 @@ def x_range(tab, name):
     return tab.evaluate(f"document.getElementById('chart-{name}').layout.xaxis.range")
 
 
-@pytest.mark.full
 def test_charts_are_drawn_and_zoom_together(report, opened, run_directory):
     report(run_directory)
     tab = opened(run_directory / "report.html")
