@@ -79,7 +79,9 @@ def test_page_answers_the_questions_of_a_new_user(report, run_directory):
     text = text_of(page)
     run = json.loads((run_directory / "run.json").read_text())
     assert "It works: the training needs" in text and "ran in 40.0 MB" in text
+    assert re.search(r"A step takes [0-9.]+ m?s(\.|:)", text)
     for words in (
+        "Predicted, not measured: where the plan has",
         "step, measured",
         "step, predicted",
         "compute alone (ideal)",

@@ -31,6 +31,7 @@ def page_of_run(directory):
         directory=directory,
         run=directory.run,
         verdict=summary.verdict(directory),
+        speed_sentence=summary.speed_sentence(directory),
         facts=summary.facts(directory, uses),
         stall_sentence=summary.stall_sentence(directory),
         advice=summary.advice(directory, explanation, uses) if not problem else [],

@@ -68,6 +68,20 @@ def verdict(directory):
     )
 
 
+def speed_sentence(directory):
+    """Returns one sentence: how fast the steps are against what they could be."""
+    times = times_of(directory)
+    if not times.measured or not times.ideal:
+        return ""
+    if times.measured <= times.ideal:
+        return f"A step takes {duration(times.measured)}: no time is lost to moving tensors."
+    share = percent(times.ideal / times.measured)
+    return (
+        f"A step takes {duration(times.measured)}. With all the memory it would take about "
+        f"{duration(times.ideal)}: it reaches {share} of that speed."
+    )
+
+
 def facts(directory, uses):
     """Returns the Facts of a RunDirectory. `uses` is what drive_uses() returns."""
     return [
@@ -174,9 +188,15 @@ def _gaps(directory, uses):
     if times.measured and times.predicted and times.measured > (1 + UNEXPECTED) * times.predicted:
         yield _why_slower(directory, times, uses)
     if times.predicted and times.bound and times.predicted > (1 + NOTABLE) * times.bound:
+        most = percent(1 - times.bound / times.predicted)
         yield (
-            f"No plan for this machine takes less than {duration(times.bound)}; this one is "
-            f"predicted to take {duration(times.predicted)}."
+            f"A better plan: it would make the step at most {most} shorter. This one is predicted "
+            f"to take {duration(times.predicted)}, and none less than {duration(times.bound)}."
+        )
+    if times.measured and times.bound and times.measured < times.bound:
+        yield (
+            "Measured steps take less time than is predicted for any plan: the drives or the ops "
+            "were slower when they were measured. Other predictions are too slow as well then."
         )
 
 
