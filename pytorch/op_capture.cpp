@@ -193,9 +193,7 @@ std::optional<TensorArgument> OpCapture::capture_tensor(const at::Tensor& tensor
 }
 
 std::optional<size_t> OpCapture::input_index(engine::LiveTensor* tensor) {
-  const bool is_used = std::any_of(frame_.uses.begin(), frame_.uses.end(),
-                                   [&](const engine::Use& use) { return use.tensor == tensor; });
-  if (!is_used) return std::nullopt;
+  if (engine::is_newborn(*tensor)) return std::nullopt;
   const auto found = std::find(inputs_.begin(), inputs_.end(), tensor);
   const auto index = static_cast<size_t>(found - inputs_.begin());
   if (found == inputs_.end()) inputs_.push_back(tensor);

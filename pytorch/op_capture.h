@@ -58,7 +58,7 @@ class OpCapture {
   std::optional<Argument> capture_argument(const c10::IValue& value);
   bool capture_list(const c10::IValue& value, TensorListArgument& list);
   std::optional<TensorArgument> capture_tensor(const at::Tensor& tensor);
-  // Returns nothing for a tensor that the op did not get as an argument.
+  // Returns nothing for a tensor that is being made.
   std::optional<size_t> input_index(engine::LiveTensor* tensor);
   bool changes_only_made(const OpInfo& info) const;
   void add_made(const at::Tensor& tensor, size_t result);

@@ -39,7 +39,6 @@ constexpr c10::DispatchKey kCollectiveKey = c10::DispatchKey::BackendSelect;
 struct ThreadState {
   engine::OpFrame frame;
   std::vector<engine::LiveTensor*> nested_uses;  // scratch space for one nested op
-  std::vector<engine::Use> nested_pins;          // pinned by nested ops until `op` ends
   const OpInfo* op = nullptr;
   bool has_run_collective = false;     // inside `op`
   std::unique_ptr<OpCapture> capture;  // of `op`; null: nobody wants to run it again
@@ -50,7 +49,7 @@ struct ThreadState {
     const auto used = std::find_if(frame.uses.begin(), frame.uses.end(),
                                    [&](const engine::Use& use) { return use.tensor == tensor; });
     if (used != frame.uses.end() && (used->is_write || !is_write)) return true;
-    return !is_write && std::any_of(nested_pins.begin(), nested_pins.end(),
+    return !is_write && std::any_of(frame.nested_uses.begin(), frame.nested_uses.end(),
                                     [&](const engine::Use& use) { return use.tensor == tensor; });
   }
 };
@@ -97,9 +96,9 @@ void observe_collective(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
 }
 
 void unpin_nested(ActiveSession& session, ThreadState& thread) {
-  for (const engine::Use& use : thread.nested_pins)
+  for (const engine::Use& use : thread.frame.nested_uses)
     session.runtime->unpin(use.tensor, use.is_write);
-  thread.nested_pins.clear();
+  thread.frame.nested_uses.clear();
 }
 
 // Runs an op that a graph captures. The graph replays it later with the same addresses, so its
@@ -221,7 +220,7 @@ class OutermostOp {
   // Keeps the op's tensors resident until the stream that the op was enqueued on has finished it.
   void record_this_stream() {
     std::vector<engine::Use> used = thread_.frame.uses;
-    for (const engine::Use& use : thread_.nested_pins) used.push_back({use.tensor, false});
+    for (const engine::Use& use : thread_.frame.nested_uses) used.push_back({use.tensor, false});
     session_.runtime->record_stream(session_.backend->stream_of_this_thread(), used);
   }
 
@@ -256,7 +255,7 @@ void pin_for_nested_op(ActiveSession& session, ThreadState& thread, const OpInfo
         throw_status(status, info.name);
       if (session.has_streams && session.backend->is_on_other_stream())
         session.backend->order_this_thread();
-      thread.nested_pins.push_back({tensor, is_write});
+      thread.frame.nested_uses.push_back({tensor, is_write});
     }
   }
 }

@@ -100,6 +100,16 @@ void Engine::end_op(trace::OpIndex position, std::span<const Use> uses, size_t i
   if (position != kLost) binding_.bind(schedule_->touches(position), uses);
 }
 
+// In another number than the profile has, nothing tells which is which.
+void Engine::bind_births(const OpFrame& frame, std::span<LiveTensor* const> births) {
+  std::vector<Use> others;
+  for (LiveTensor* birth : births)
+    if (std::ranges::find(frame.uses, birth, &Use::tensor) == frame.uses.end())
+      others.push_back({birth, true});
+  const std::span<const trace::TensorIndex> known = schedule_->births(frame.position);
+  if (known.size() == others.size()) binding_.bind(known, others);
+}
+
 Status Engine::pin(LiveTensor* tensor) {
   mover_.take_arrivals();
   const Use use = {tensor, false};

@@ -90,6 +90,8 @@ class Engine {
   void end_op(trace::OpIndex position, std::span<const Use> uses, size_t input_count);
   // After end_op(), of an op that changes none of its inputs: how its results are made again.
   void add_recipe(const OpFrame& frame);
+  // After end_op(), when the op has made more than its results: all that it has made.
+  void bind_births(const OpFrame& frame, std::span<LiveTensor* const> births);
 
   // Restores a tensor and keeps it on the device until unpin(). Pins nest.
   Status pin(LiveTensor* tensor);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/op_origin.h"
@@ -19,6 +20,9 @@ struct Profile {
   std::vector<OpOrigin> origins = {};
   // Per op: its tensors in the order in which its arguments and results name them.
   std::vector<std::vector<trace::TensorIndex>> touches;
+  // Of ops that make more than their results, such as what autocast casts and autograd saves: the
+  // rest, in the order in which they make it.
+  std::unordered_map<trace::OpIndex, std::vector<trace::TensorIndex>> births;
   // Bytes of tensors that live through the whole iteration, that no op touches, and that stay on
   // the device.
   int64_t untouched_bytes = 0;

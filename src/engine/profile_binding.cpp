@@ -23,13 +23,16 @@ void ProfileBinding::follow_from(const Schedule& schedule, const Schedule& next,
                                  trace::OpIndex op_count, std::span<LiveTensor* const> live) {
   const std::vector<LiveTensor*> bound = bound_;
   follow(next.profile().trace.tensors, live);
-  for (trace::OpIndex op = 0; op < op_count; ++op) {
-    const std::span<const trace::TensorIndex> from = schedule.touches(op);
-    const std::span<const trace::TensorIndex> to = next.touches(op);
+  const auto bind_as = [&](std::span<const trace::TensorIndex> from,
+                           std::span<const trace::TensorIndex> to) {
     for (size_t i = 0; i < std::min(from.size(), to.size()); ++i)
       if (LiveTensor* tensor = bound[static_cast<size_t>(from[i])];
           tensor != nullptr && tensor->profile_index != to[i])
         bind_one(to[i], *tensor);
+  };
+  for (trace::OpIndex op = 0; op < op_count; ++op) {
+    bind_as(schedule.touches(op), next.touches(op));
+    bind_as(schedule.births(op), next.births(op));
   }
 }
 

@@ -45,6 +45,7 @@ void Recorder::record_op(const OpRecord& record) {
     if (is_recorded(*newborn)) continue;  // a result of the op, already among its uses
     events_.push_back({index_of(*newborn), EventKind::kBirth});
   }
+  if (!record.nested_uses.empty()) record_nested_uses(record);
   if (record.origin.is_known()) name_births(record);
   ops_.push_back({record.name, record.signature, record.input_count,
                   std::max<int64_t>(record.duration_ns, 0),
@@ -56,6 +57,21 @@ void Recorder::name_births(const OpRecord& record) {
   const std::string name = text_of(record.origin);
   for (const LiveTensor* newborn : record.births)
     tensors_[static_cast<size_t>(newborn->record_index)].name = name;
+}
+
+// A trace names each tensor of an op once.
+void Recorder::record_nested_uses(const OpRecord& record) {
+  const auto names = [](std::span<const Use> uses, const LiveTensor* tensor) {
+    return std::ranges::find(uses, tensor, &Use::tensor) != uses.end();
+  };
+  for (size_t i = 0; i < record.nested_uses.size(); ++i) {
+    LiveTensor* tensor = record.nested_uses[i].tensor;
+    if (names(record.uses, tensor) || names(record.nested_uses.first(i), tensor)) continue;
+    const bool is_written = std::ranges::any_of(
+        record.nested_uses, [&](const Use& use) { return use.tensor == tensor && use.is_write; });
+    events_.push_back(
+        {index_of(*tensor), is_written ? EventKind::kNestedWrite : EventKind::kNestedRead});
+  }
 }
 
 void Recorder::record_death(LiveTensor& tensor) {
@@ -85,6 +101,7 @@ std::vector<bool> Recorder::append_ops(Profile& profile) const {
   std::vector<bool> is_used(tensors_.size());
   size_t event = 0;
   for (const RecordedOp& recorded : ops_) {
+    const trace::OpIndex op_index = profile.op_count();
     trace::Op& op = profile.trace.ops.emplace_back();
     std::vector<trace::TensorIndex>& touches = profile.touches.emplace_back();
     op.name = std::string(recorded.name);
@@ -100,9 +117,15 @@ std::vector<bool> Recorder::append_ops(Profile& profile) const {
         continue;
       }
       if (kind != EventKind::kValue) is_used[static_cast<size_t>(tensor)] = true;
-      if (kind == EventKind::kRead) op.reads.push_back(tensor);
-      if (kind == EventKind::kWrite || kind == EventKind::kBirth) op.writes.push_back(tensor);
-      if (kind != EventKind::kBirth) touches.push_back(tensor);
+      const bool is_argument_or_result =
+          kind == EventKind::kRead || kind == EventKind::kValue || kind == EventKind::kWrite;
+      if (is_argument_or_result) touches.push_back(tensor);
+      if (kind == EventKind::kBirth) profile.births[op_index].push_back(tensor);
+      if (kind == EventKind::kRead || kind == EventKind::kNestedRead) {
+        op.reads.push_back(tensor);
+      } else if (kind != EventKind::kValue) {
+        op.writes.push_back(tensor);
+      }
     }
   }
   return is_used;

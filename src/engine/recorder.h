@@ -29,6 +29,8 @@ struct OpRecord {
   OpSignature signature;
   std::span<const Use> uses;
   size_t input_count = 0;  // the first ones of `uses` are arguments, the others results
+  // Used by ops inside this one: each tensor any number of times, also some of `uses`.
+  std::span<const Use> nested_uses;
   // Tensors created since the previous op and still alive. They count as written by this op.
   std::span<LiveTensor* const> births;
   // The time since the end of the previous op, without waits for migrations. The durations add up
@@ -84,13 +86,22 @@ class Recorder {
     OpOrigin origin;
     size_t events_end = 0;  // its events start where the previous op's end
   };
-  enum class EventKind : uint8_t { kRead, kValue, kWrite, kBirth, kFree };
+  enum class EventKind : uint8_t {
+    kRead,
+    kValue,
+    kWrite,
+    kBirth,
+    kNestedRead,
+    kNestedWrite,
+    kFree
+  };
   static EventKind kind_of(const Use& use, const OpRecord& record);
   struct Event {
     trace::TensorIndex tensor;
     EventKind kind;
   };
 
+  void record_nested_uses(const OpRecord& record);
   std::vector<bool> append_ops(Profile& profile) const;
   void add_identities(Profile& profile) const;
   bool is_recorded(const LiveTensor& tensor) const { return tensor.record_epoch == epoch_; }

@@ -42,7 +42,8 @@ bool are_alike(const Profile& a, const Profile& b) {
     return x.structure == y.structure;
   };
   const auto alike = [](const trace::Op& x, const trace::Op& y) { return is_alike(x, y); };
-  return a.touches == b.touches && std::ranges::equal(a.signatures, b.signatures, is_same_op) &&
+  return a.touches == b.touches && a.births == b.births &&
+         std::ranges::equal(a.signatures, b.signatures, is_same_op) &&
          std::ranges::equal(a.trace.ops, b.trace.ops, alike) &&
          std::ranges::equal(a.trace.tensors, b.trace.tensors, {}, &trace::Tensor::persistent,
                             &trace::Tensor::persistent);

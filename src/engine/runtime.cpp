@@ -197,6 +197,8 @@ void Runtime::end_op(OpFrame& frame, std::string_view name, const OpSignature& s
   if (timeline_ != nullptr) end_op_in_timeline(frame, name);
   if (frame.replayable != nullptr && !gives_all_results(frame)) frame.replayable = nullptr;
   engine_->end_op(frame.position, frame.uses, frame.input_count);
+  if (frame.position != kLost && births_.size() > frame.uses.size() - frame.input_count)
+    engine_->bind_births(frame, births_of_this_thread());
   if (frame.replayable != nullptr && frame.is_replay_planned && is_active_)
     engine_->add_recipe(frame);
   if (is_active_) note_op(frame, name, signature, is_complete);
@@ -256,6 +258,7 @@ void Runtime::note_op(const OpFrame& frame, std::string_view name, const OpSigna
     record.signature = signature;
     record.uses = frame.uses;
     record.input_count = frame.input_count;
+    record.nested_uses = frame.nested_uses;
     record.births = births;
     record.duration_ns = duration_ns;
     record.workspace_bytes = workspace_bytes;

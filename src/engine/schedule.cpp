@@ -41,6 +41,7 @@ int64_t Schedule::memory_bytes() const {
     bytes += sizeof(op) + op.name.capacity() + bytes_of(op.reads) + bytes_of(op.writes) +
              bytes_of(op.frees);
   for (const auto& touches : profile_.touches) bytes += sizeof(touches) + 2 * bytes_of(touches);
+  for (const auto& [op, births] : profile_.births) bytes += sizeof(births) + 2 * bytes_of(births);
   for (const trace::Tensor& tensor : profile_.trace.tensors) bytes += tensor.name.capacity();
   const size_t per_op_and_tensor = 64;  // of the index
   bytes += per_op_and_tensor * (index_.op_count() + index_.tensor_count());

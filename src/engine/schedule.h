@@ -29,6 +29,11 @@ class Schedule {
   std::span<const trace::TensorIndex> touches(trace::OpIndex op) const {
     return profile_.touches[static_cast<size_t>(op)];
   }
+  // The tensors that it makes besides, in their order.
+  std::span<const trace::TensorIndex> births(trace::OpIndex op) const {
+    const auto found = profile_.births.find(op);
+    return found == profile_.births.end() ? std::span<const trace::TensorIndex>() : found->second;
+  }
   bool is_empty() const { return profile_.trace.ops.empty(); }
   // The memory of this object, roughly.
   int64_t memory_bytes() const;

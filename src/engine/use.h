@@ -44,7 +44,8 @@ uint64_t structure_of(const OpSignature& signature, std::span<const Use> inputs)
 
 // One op under way. Lives on the stack of the thread that runs it.
 struct OpFrame {
-  std::vector<Use> uses;  // each tensor once: inputs, then results
+  std::vector<Use> uses;         // each tensor once: inputs, then results
+  std::vector<Use> nested_uses;  // by ops inside it, of other tensors: pinned until it ends
   size_t input_count = 0;
   trace::OpIndex position = kLost;
   bool is_begun = false;

@@ -82,7 +82,26 @@ TEST_F(RecorderTest, ABirthIsWrittenByTheOpButNotAmongItsTouches) {
   const Profile profile = finish();
   EXPECT_EQ(profile.trace.ops[0].writes, (Indices{0, 1})) << "a result counts once";
   EXPECT_EQ(profile.touches[0], Indices{0}) << "the hooks do not name the other";
+  EXPECT_EQ(profile.births.at(0), Indices{1});
   EXPECT_EQ(profile.trace.tensors[1].size_bytes, 200);
+}
+
+TEST_F(RecorderTest, WhatOpsInsideTheOpUseCountsOnceAndIsNoneOfItsTouches) {
+  LiveTensor* argument = born();
+  LiveTensor* cached = born();
+  LiveTensor* counter = born();
+  start();
+  OpRecord record;
+  const std::vector<Use> uses = {{argument, false}};
+  const std::vector<Use> nested_uses = {
+      {cached, false}, {counter, false}, {argument, true}, {counter, true}};
+  record.uses = uses;
+  record.nested_uses = nested_uses;
+  recorder_.record_op(record);
+  const Profile profile = finish();
+  EXPECT_EQ(profile.touches[0], Indices{0});
+  EXPECT_EQ(profile.trace.ops[0].reads, (Indices{0, 1}));
+  EXPECT_EQ(profile.trace.ops[0].writes, Indices{2});
 }
 
 TEST_F(RecorderTest, ADeathIsAFreeOfTheOpBefore) {

@@ -13,6 +13,7 @@ from matrix.programs import PROGRAMS
 from test_programs import run_within, yields
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import teraio
 from teraio.verification import tensor_hash
 
 pytestmark = pytest.mark.usefixtures("one_settled_thread")
@@ -298,6 +299,66 @@ def test_the_end_makes_everything_again():
         assert session.counters()["discards"] > 0
     assert torch.equal(y, expected)
     assert numpy.array_equal(y.numpy(), expected.numpy())
+
+
+def peak_activations(trace):
+    """The bytes that live at the peak of an iteration and that only replayable ops have written,
+    and the bytes of all others; without gradients, which many ops write."""
+    tensors = {tensor["id"]: tensor for tensor in trace["tensors"]}
+    writers, last = collections.defaultdict(list), {}
+    for position, op in enumerate(trace["ops"]):
+        for tensor in op["writes"]:
+            writers[tensor].append(op)
+        for tensor in [*op["writes"], *op["reads"]]:
+            last[tensor] = position
+    first = {
+        tensor: next(p for p, op in enumerate(trace["ops"]) if tensor in op["writes"])
+        for tensor in writers
+        if not tensors[tensor]["persistent"] and tensors[tensor]["kind"] == "activation"
+    }
+
+    def alive(position):
+        return [t for t in first if first[t] <= position < last[t]]
+
+    def size(ids):
+        return sum(tensors[t]["bytes"] for t in ids)
+
+    peak = max(range(len(trace["ops"])), key=lambda position: size(alive(position)))
+    replayable = {t for t in alive(peak) if all(op.get("replayable") for op in writers[t])}
+    return size(replayable), size(set(alive(peak)) - replayable)
+
+
+def train_llama(session, steps, batches=1, is_cast=True):
+    torch.manual_seed(1)
+    model = catalogue.models.Llama(layers=4)
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    for step in range(steps):
+        with torch.autocast("cpu", torch.bfloat16, enabled=is_cast):
+            loss = sum(model(*catalogue.models.tokens(step)) for _ in range(batches))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        yield session.counters()
+
+
+@pytest.mark.parametrize("is_cast", [False, True])
+def test_activations_of_a_block_can_be_made_again(is_cast, tmp_path):
+    with budgets.offload("1GB", recompute="all") as session:
+        # The second batch takes cast weights from autocast's cache.
+        collections.deque(train_llama(session, 4, batches=2, is_cast=is_cast), maxlen=0)
+        session.trace().save(tmp_path / "trace.json")
+    replayable, others = peak_activations(json.loads((tmp_path / "trace.json").read_text()))
+    assert others < 0.01 * replayable
+
+
+def test_plans_move_what_autocast_has_cast():
+    with budgets.offload("1GB") as session:
+        peak_bytes = max(c["device_peak_bytes"] for c in train_llama(session, 4))
+    budget_bytes = peak_bytes * 8 // 10
+    with teraio.offload(budget_bytes, ssd=False, host_limit="1GB") as session:
+        *_, before, _, _, after = train_llama(session, 10)
+    assert after["planned_offloads"] > before["planned_offloads"]
+    assert after["skipped_migrations"] == before["skipped_migrations"]
 
 
 def test_an_op_that_gives_other_bytes_is_told_and_not_replayed(python):
