@@ -167,7 +167,8 @@ py::dict to_dict(const engine::EngineCounters& c) {
       "urgent_reads"_a = c.urgent_reads, "late_prefetches"_a = c.late_prefetches,
       "failed_transfers"_a = c.failed_transfers, "discards"_a = c.discards,
       "planned_replays"_a = c.planned_replays, "on_demand_replays"_a = c.on_demand_replays,
-      "banned_replays"_a = c.banned_replays, "replay_ns"_a = c.replay_ns,
+      "banned_replays"_a = c.banned_replays, "verified_replays"_a = c.verified_replays,
+      "differing_replays"_a = c.differing_replays, "replay_ns"_a = c.replay_ns,
       "stall_read_ns"_a = c.stall_read_ns, "stall_memory_ns"_a = c.stall_memory_ns);
 }
 
@@ -411,6 +412,7 @@ SessionOptions options_from(const py::kwargs& given) {
   std::string recompute = "off";
   read("recompute", recompute);
   options.recompute = recompute_of(recompute);
+  read("verify_replays", options.verify_replays);
   read("timeline_steps", options.timeline_steps);
   read("smallest_tensor_bytes", options.smallest_tensor_bytes);
   read("allow_ram_directory", options.allow_ram_directory);

@@ -1,5 +1,8 @@
 #include "captured_op.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 namespace teraio::pytorch {
 
 bool is_plain(const at::Tensor& tensor) {
@@ -21,6 +24,12 @@ TensorLayout layout_of(const at::Tensor& tensor) {
   layout.storage_bytes = static_cast<int64_t>(tensor.storage().nbytes());
   layout.is_number = tensor.unsafeGetTensorImpl()->is_wrapped_number();
   return layout;
+}
+
+std::string CapturedOp::name_of_result(size_t result) const {
+  const TensorLayout& layout = made[result].layout;
+  return fmt::format("op {}: {} [{}]", name, c10::toString(layout.dtype),
+                     fmt::join(layout.sizes, ", "));
 }
 
 std::vector<at::Tensor> tensors_in(std::span<const c10::IValue> values) {

@@ -13,6 +13,8 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -87,6 +89,9 @@ struct MadeTensor {
 };
 
 struct CapturedOp final : engine::ReplayableOp {
+  std::string name_of_result(size_t result) const override;
+
+  std::string_view name;  // OpInfo::name
   std::vector<CapturedCall> calls;
   std::vector<MadeTensor> made;
 };

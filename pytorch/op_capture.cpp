@@ -95,6 +95,7 @@ OpCapture::OpCapture(engine::OpFrame& frame, const c10::OperatorHandle& op, cons
     : frame_(frame), is_dry_(is_dry), captured_(std::make_unique<CapturedOp>()) {
   is_exact_ = info.has_known_effects && info.completes_results && !changes_an_argument(info) &&
               (is_dry || !has_mode());
+  captured_->name = info.name;
   is_single_ = is_exact_ && !is_composed(info, arguments_of(info, stack));
   if (is_single_) begin_call(op, info, stack);
 }

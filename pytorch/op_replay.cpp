@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
+#include <fmt/format.h>
 #include <pybind11/pybind11.h>
 #include <torch/csrc/Exceptions.h>
 
@@ -68,6 +69,12 @@ std::vector<at::Tensor> call(const CapturedCall& captured, const Sources& source
   return tensors_in(stack);
 }
 
+Status cannot_run(const CapturedOp& captured, std::string_view reason) {
+  return Status(ErrorCode::kInternal,
+                fmt::format("op {}, which made a discarded tensor, cannot run again: {}",
+                            captured.name, reason));
+}
+
 // Owns the results until the engine has taken their memory.
 class TorchReplayResults final : public engine::ReplayResults {
  public:
@@ -131,12 +138,11 @@ std::vector<at::Tensor> replay(const CapturedOp& captured, std::span<std::byte* 
 
 Result<std::unique_ptr<engine::ReplayResults>> TorchReplayer::run(
     const engine::ReplayableOp& op, std::span<std::byte* const> inputs) {
+  const auto& captured = static_cast<const CapturedOp&>(op);
   try {
     std::unique_ptr<engine::ReplayResults> results;
-    backend_.run_on_session_stream([&] {
-      results =
-          std::make_unique<TorchReplayResults>(replay(static_cast<const CapturedOp&>(op), inputs));
-    });
+    backend_.run_on_session_stream(
+        [&] { results = std::make_unique<TorchReplayResults>(replay(captured, inputs)); });
     return results;
   } catch (python_error& error) {  // Ctrl-C, for example
     const pybind11::gil_scoped_acquire gil;
@@ -149,8 +155,10 @@ Result<std::unique_ptr<engine::ReplayResults>> TorchReplayer::run(
   } catch (const c10::OutOfMemoryError& error) {
     return Status(ErrorCode::kOutOfMemory, "needs an input that was discarded: " +
                                                std::string(error.what_without_backtrace()));
+  } catch (const c10::Error& error) {
+    return cannot_run(captured, error.what_without_backtrace());
   } catch (const std::exception& error) {
-    return Status(ErrorCode::kInternal, error.what());
+    return cannot_run(captured, error.what());
   }
 }
 

@@ -192,6 +192,7 @@ void Session::create_runtime() {
   engine.clock = &machine_->clock;
   engine.interrupt = &Interrupts::instance();
   engine.smallest_tensor_bytes = options_.smallest_tensor_bytes;
+  engine.verify_replays = options_.verify_replays;
   engine.timeline = make_timeline();
   engine.poison_released_memory = options_.evict_after_every_op || options_.discard_after_every_op;
   if (has_replays()) runtime_options.replayer = &machine_->replayer.emplace(*backend_);

@@ -58,8 +58,9 @@ struct SessionOptions {
   bool plans_in_background = true;  // false: each plan is made before the next iteration begins
   // Which tensors plans may discard, to be made again by a replay.
   planner::Recompute recompute = planner::Recompute::kOff;
-  int64_t io_timeout_ns = 0;  // for each request of a drive, as for the ssd store; 0: no limit
-  bool checksum = false;      // verify every chunk that is read from a drive
+  bool verify_replays = false;  // compare what a replay makes with what was discarded
+  int64_t io_timeout_ns = 0;    // for each request of a drive, as for the ssd store; 0: no limit
+  bool checksum = false;        // verify every chunk that is read from a drive
   bool evict_after_every_op = false;    // for tests; also poisons released memory
   bool discard_after_every_op = false;  // the same, of what can be made again
   // The steps that a timeline records, as for engine::TimelineSteps; none: it records nothing.

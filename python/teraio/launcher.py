@@ -108,6 +108,11 @@ def _parser():
         help="tensors that a plan may discard and make again with the same bits (default: off)",
     )
     add(
+        "--verify-replays",
+        action="store_true",
+        help="check that tensors that are made again have the bits that were discarded",
+    )
+    add(
         "--verify",
         metavar="FILE",
         help="compare with the hashes in this file, or write it if it is missing",
@@ -227,6 +232,7 @@ def _offload(options):
         plan=options.plan,
         policy=options.policy,
         recompute=options.recompute,
+        verify_replays=options.verify_replays,
         verify=options.verify,
         report=options.report,
         timeline_steps=options.save_timeline and (options.timeline_steps or DEFAULT_STEPS),

@@ -37,6 +37,7 @@ def offload(
     plan=None,
     policy="planned",
     recompute="off",
+    verify_replays=False,
     verify=None,
     report=None,
     save_timeline=None,
@@ -78,6 +79,9 @@ def offload(
         recompute: which tensors a plan may discard and make again by running the op that made them
             once more, with the same bits: "off", "all", or "cheap" for those that take less than a
             tenth of the time to move them.
+        verify_replays: whether a hash of each discarded tensor is compared with that of what is
+            made again. A difference raises an error that names the op. It takes time: every such
+            tensor is copied to the host twice.
         verify: a file of hashes. If it is missing, session.verify() writes it. Otherwise
             session.verify() compares with it.
         report: a directory to write progress.json and, at the end, the files that
@@ -141,6 +145,7 @@ def offload(
         discard_after_every_op=discard_after_every_op,
         plans_in_background=session_options.plans_in_background(plans_in_background),
         recompute=session_options.recompute_choice(recompute),
+        verify_replays=verify_replays,
     )
 
 
@@ -372,7 +377,9 @@ class Session:
         - `planned_*`, `on_demand_*`, `urgent_reads`, `late_prefetches`: numbers of migrations.
         - `discards`: number of tensors that were discarded. `planned_replays`, `on_demand_replays`:
           numbers of ops that ran again to make them, which took `replay_ns`. `banned_replays`: ops
-          that are not replayed, because they gave other bits.
+          that are not replayed, because they gave other bits. `verified_replays`,
+          `differing_replays`: with `verify_replays`, how many tensors were made again with the same
+          bits and with others.
         - `bytes_away`: bytes of offloaded tensors.
         - `unanswered_bytes`: device memory that drives may still use which have not answered for
           `io_timeout`. Each entry of `ssd_drives` counts in `unanswered_count` how often the drive

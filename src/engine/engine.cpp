@@ -22,7 +22,9 @@ Engine::Engine(const EngineOptions& options)
       evictor_(options, live_, copies_, mover_, counters_),
       device_(*options.device),
       swap_(*options.swap),
-      timeline_(options.timeline) {}
+      timeline_(options.timeline) {
+  if (options.verify_replays) replay_check_.emplace(device_, counters_);
+}
 
 Engine::~Engine() = default;
 
@@ -261,7 +263,8 @@ void Engine::add_recipe(const OpFrame& frame) {
 
 void Engine::discard(LiveTensor& tensor) {
   const bool can_go = may_discard_ && evictor_.can_leave(tensor) && has_intact_recipe(tensor);
-  if (can_go && mover_.discard(tensor)) {
+  const bool is_noted = can_go && (!replay_check_ || replay_check_->note(tensor).ok());
+  if (is_noted && mover_.discard(tensor)) {
     ++counters_.discards;
   } else {
     ++counters_.skipped_migrations;
@@ -285,6 +288,7 @@ Status Engine::take_results(Recipe& recipe, std::span<LiveTensor* const> made) {
                     fmt::format("the op that made tensor {} ({}) gave another result when it ran "
                                 "again",
                                 tensor->id, format_size(tensor->size_bytes)));
+    if (replay_check_) TERAIO_RETURN_IF_ERROR(replay_check_->compare(*tensor, *made[i]));
     mover_.take_memory(*tensor, *made[i]);
   }
   return {};

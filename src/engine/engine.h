@@ -43,6 +43,7 @@
 #include "engine/prefetch_queue.h"
 #include "engine/profile_binding.h"
 #include "engine/recipe.h"
+#include "engine/replay_check.h"
 #include "engine/schedule.h"
 #include "engine/tensor_mover.h"
 #include "engine/tier_copies.h"
@@ -223,6 +224,7 @@ class Engine {
   std::span<const plan::Migration> due_actions_;
   std::vector<std::weak_ptr<Recipe>> planned_recipes_;  // per tensor of the profile
   std::optional<DueReplay> due_replay_;
+  std::optional<ReplayCheck> replay_check_;
   bool may_discard_ = true;
   std::vector<LiveTensor*> kept_;  // dropped by the program, and kept for recipes
   int64_t iteration_start_ = 0;    // ops of the profile in all iterations before: orders deadlines

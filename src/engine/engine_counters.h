@@ -26,9 +26,13 @@ struct EngineCounters {
   int64_t planned_replays = 0;
   int64_t on_demand_replays = 0;  // of discarded tensors that were needed before their plan said so
   int64_t banned_replays = 0;     // ops that gave other bytes when they ran again
-  int64_t replay_ns = 0;          // of the thread that ran the replays
-  int64_t stall_read_ns = 0;      // waiting for bytes to come back
-  int64_t stall_memory_ns = 0;    // waiting for memory to become free
+  // Where replays are verified: tensors that were made with the bytes that were discarded, and
+  // times that they were not.
+  int64_t verified_replays = 0;
+  int64_t differing_replays = 0;
+  int64_t replay_ns = 0;        // of the thread that ran the replays
+  int64_t stall_read_ns = 0;    // waiting for bytes to come back
+  int64_t stall_memory_ns = 0;  // waiting for memory to become free
 
   void add_stall(StallCause cause, int64_t duration_ns) {
     if (cause == StallCause::kRead) stall_read_ns += duration_ns;

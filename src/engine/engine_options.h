@@ -27,6 +27,7 @@ struct EngineOptions {
   WaitInterrupt* interrupt = nullptr;         // null: nothing ends a wait but I/O
   Timeline* timeline = nullptr;               // null: none is recorded
   int64_t smallest_tensor_bytes = 64 * kKiB;  // smaller ones never move
+  bool verify_replays = false;                // compare what they make with what was discarded
   bool poison_released_memory = false;        // tests: stale bytes are never right by luck
 };
 

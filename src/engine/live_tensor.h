@@ -78,6 +78,7 @@ struct LiveTensor {
   uint64_t version = 0;              // differs when the bytes do
   std::shared_ptr<Recipe> recipe;    // null: it cannot be made again
   size_t recipe_result = 0;          // of the recipe's results
+  uint64_t discarded_hash = 0;       // kDiscarded, where replays are verified: of the bytes
   std::vector<Recipe*> read_by;      // the recipes that it is an input of
   bool is_kept_for_recipes = false;  // the program has dropped it, and a discarded tensor needs it
 

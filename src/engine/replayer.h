@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "base/status.h"
 #include "engine/use.h"
@@ -16,6 +17,9 @@ namespace teraio::engine {
 class ReplayableOp {
  public:
   virtual ~ReplayableOp() = default;
+
+  // The op and one of OpFrame::results, for people: "op aten::mm: Float [64, 512]".
+  virtual std::string name_of_result(size_t result) const = 0;
 };
 
 // What a replay has made. Owns new tensors of the runtime, and is destroyed without its lock.

@@ -169,6 +169,39 @@ TEST_F(ReplaysTest, AnEndWithoutReplaysNamesWhatIsLost) {
   EXPECT_EQ(runtime().discarded_bytes(), 2 * kUnitBytes);
 }
 
+RuntimeSessionOptions verifying() {
+  RuntimeSessionOptions options = discarding();
+  options.verify_replays = true;
+  return options;
+}
+
+TEST(VerifiedReplays, EqualBytesAreCounted) {
+  RuntimeSession session(verifying());
+  LiveTensor* x = session.born();
+  session.op(1, {x});
+  LiveTensor* y = session.op(2, {x}, {}, 3);
+  session.op(3, {y});
+  session.op(4, {y});
+  EXPECT_EQ(session.runtime().counters().verified_replays, 2);
+  EXPECT_EQ(session.runtime().counters().differing_replays, 0);
+}
+
+TEST(VerifiedReplays, OtherBytesAreAnErrorThatNamesTheOpAndNobodySeesThem) {
+  RuntimeSession session(verifying());
+  LiveTensor* x = session.born();
+  session.op(1, {x});
+  LiveTensor* y = session.op(2, {x}, {}, 1);
+  session.replayer().error = 1;
+  OpFrame frame = RuntimeSession::frame({y});
+  const Status status = session.runtime().begin_op(frame, 3);
+  EXPECT_NE(status.message().find("made other bytes"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("of op 0"), std::string::npos) << status.message();
+  EXPECT_EQ(session.runtime().counters().differing_replays, 1);
+  EXPECT_EQ(y->residency, Residency::kDiscarded);
+  session.replayer().error = 0;
+  session.op(3, {y});
+}
+
 TEST(Replays, LongChainsAreCutAndNothingIsLost) {
   RuntimeSession session(discarding());
   LiveTensor* x = session.born();

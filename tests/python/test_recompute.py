@@ -301,6 +301,47 @@ def test_the_end_makes_everything_again():
     assert numpy.array_equal(y.numpy(), expected.numpy())
 
 
+def test_a_verified_replay_with_other_bits_is_an_error(python):
+    script = """
+import torch, teraio
+calls = 0
+def hardswish(x):
+    global calls
+    calls += 1
+    return x + (calls > 2)  # after the op and its trial
+library = torch.library.Library("aten", "IMPL")
+library.impl("hardswish", hardswish, "CPU")
+with teraio.offload("64MB", discard_after_every_op=True, verify_replays=True) as session:
+    y = torch.nn.functional.hardswish(torch.ones(256, 1024))
+    try:
+        y.sum()
+    except RuntimeError as error:
+        print(error)
+    counters = session.counters()
+    assert counters["differing_replays"] == 1, counters
+    calls = 0
+    assert y.sum() == 1 << 18
+    assert session.counters()["verified_replays"] >= 1
+"""
+    done = python("-c", script)
+    assert done.code == 0, done
+    assert "made other bytes than the program, for tensor" in done.out
+    assert "of op aten::hardswish: Float [256, 1024]" in done.out
+
+
+def test_verified_replays_of_a_training_are_equal():
+    name = "llama, AdamW"
+    outcome, session = budgets.train_within(
+        catalogue.JOBS[name],
+        2 * budgets.natural_peak_bytes(name),
+        discard_after_every_op=True,
+        verify_replays=True,
+    )
+    assert outcome == budgets.reference(name)
+    assert session.counters()["verified_replays"] > 100
+    assert session.counters()["differing_replays"] == 0
+
+
 def peak_activations(trace):
     """The bytes that live at the peak of an iteration and that only replayable ops have written,
     and the bytes of all others; without gradients, which many ops write."""
