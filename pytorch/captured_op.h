@@ -9,6 +9,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 
+#include <cfenv>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "engine/replayer.h"
+#include "kernel_flags.h"
 
 namespace teraio::pytorch {
 
@@ -62,8 +64,10 @@ struct Settings {
   bool has_grad_mode = false;  // without it, oneDNN's recurrent layers save no workspace
   bool is_autocast = false;
   c10::ScalarType autocast_dtype = c10::ScalarType::Undefined;
-  c10::DeviceType autocast_device = c10::DeviceType::CPU;
+  c10::DeviceType device = c10::DeviceType::CPU;
   int thread_count = 1;
+  std::fenv_t float_environment = {};  // of the thread: whether denormal numbers are flushed to 0
+  KernelFlags flags;
 };
 
 struct CapturedCall {

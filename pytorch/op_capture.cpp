@@ -64,10 +64,12 @@ bool has_mode() {
 Settings current_settings(c10::DeviceType device) {
   Settings settings;
   settings.has_grad_mode = at::GradMode::is_enabled();
-  settings.autocast_device = device;
+  settings.device = device;
   settings.is_autocast = at::autocast::is_autocast_enabled(device);
   settings.autocast_dtype = at::autocast::get_autocast_dtype(device);
   settings.thread_count = at::get_num_threads();
+  std::fegetenv(&settings.float_environment);
+  settings.flags = KernelFlags::current();
   return settings;
 }
 

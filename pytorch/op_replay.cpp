@@ -64,6 +64,9 @@ c10::IValue value_of(const Argument& argument, const Sources& sources) {
 std::vector<at::Tensor> call(const CapturedCall& captured, const Sources& sources) {
   torch::jit::Stack stack;
   for (const Argument& argument : captured.arguments) stack.push_back(value_of(argument, sources));
+  TORCH_CHECK(captured.settings.flags.has_current_precision(captured.settings.device),
+              "the precision of float32 products (TF32) has changed since then: change it between "
+              "two iterations, or train with recompute=\"off\"");
   const ReplayScope scope(captured.settings);
   captured.op.callBoxed(stack);
   return tensors_in(stack);
@@ -98,15 +101,21 @@ class TorchReplayResults final : public engine::ReplayResults {
 ReplayScope::ReplayScope(const Settings& settings)
     : grad_mode_(settings.has_grad_mode),
       keys_(kIncluded, kExcluded),
-      autocast_device_(settings.autocast_device),
-      autocast_dtype_(at::autocast::get_autocast_dtype(settings.autocast_device)),
-      thread_count_(at::get_num_threads()) {
-  at::autocast::set_autocast_enabled(settings.autocast_device, settings.is_autocast);
-  at::autocast::set_autocast_dtype(settings.autocast_device, settings.autocast_dtype);
+      autocast_device_(settings.device),
+      autocast_dtype_(at::autocast::get_autocast_dtype(settings.device)),
+      thread_count_(at::get_num_threads()),
+      flags_(KernelFlags::current()) {
+  at::autocast::set_autocast_enabled(settings.device, settings.is_autocast);
+  at::autocast::set_autocast_dtype(settings.device, settings.autocast_dtype);
   if (settings.thread_count != thread_count_) at::set_num_threads(settings.thread_count);
+  std::fegetenv(&float_environment_);
+  std::fesetenv(&settings.float_environment);
+  if (settings.flags != flags_) settings.flags.set();
 }
 
 ReplayScope::~ReplayScope() {
+  flags_.set();
+  std::fesetenv(&float_environment_);
   at::autocast::set_autocast_dtype(autocast_device_, autocast_dtype_);
   if (at::get_num_threads() != thread_count_) at::set_num_threads(thread_count_);
 }

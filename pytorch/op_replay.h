@@ -1,8 +1,8 @@
 // Running an op of the program again, so that it gives the bytes that it gave before.
 //
-// Its kernels are called as they were: through the dispatcher, below autograd, with the autocast
-// settings and the number of threads that they had, seen by neither the observer nor a mode of the
-// program. Their tensor arguments are new tensors over the same bytes.
+// Its kernels are called as they were: through the dispatcher, below autograd, with the settings
+// that they had (autocast, the number of threads, flags of PyTorch), seen by neither the observer
+// nor a mode of the program. Their tensor arguments are new tensors over the same bytes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,6 +10,7 @@
 #include <ATen/core/ivalue.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <cfenv>
 #include <functional>
 #include <memory>
 #include <span>
@@ -22,8 +23,8 @@
 namespace teraio::pytorch {
 
 // Runs the op again, with the bytes of its inputs. Returns a tensor for each of CapturedOp::made,
-// undefined unless it is a result. Raises what the op raises. Threads: any, without the runtime's
-// lock.
+// undefined unless it is a result. Raises what the op raises, and where float32 products have
+// another precision now than they had then. Threads: any, without the runtime's lock.
 std::vector<at::Tensor> replay(const CapturedOp& captured, std::span<std::byte* const> inputs);
 
 // Applies settings to the calling thread, and keeps autograd, the observer and all modes away.
@@ -40,6 +41,8 @@ class ReplayScope {
   const c10::DeviceType autocast_device_;
   const c10::ScalarType autocast_dtype_;
   const int thread_count_;
+  std::fenv_t float_environment_ = {};
+  const KernelFlags flags_;
 };
 
 // Returns a tensor over memory that outlives it.

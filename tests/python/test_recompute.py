@@ -301,6 +301,61 @@ def test_the_end_makes_everything_again():
     assert numpy.array_equal(y.numpy(), expected.numpy())
 
 
+def test_what_denormal_numbers_become_is_as_it_was():
+    def compute():
+        tiny = torch.full((1 << 18,), 1e-38)
+        torch.set_flush_denormal(True)
+        try:
+            flushed = tiny * 0.01
+        finally:
+            torch.set_flush_denormal(False)
+        return flushed, tiny * 0.01
+
+    expected = compute()
+    assert not torch.equal(*expected)
+    with discarding() as session:
+        actual = compute()
+        assert all(torch.equal(*pair) for pair in zip(actual, expected, strict=True))
+        assert session.counters()["on_demand_replays"] >= 2
+
+
+def test_flags_of_pytorch_are_as_they_were(python):
+    script = """
+import torch, teraio
+library = torch.library.Library("aten", "IMPL")
+cudnn = torch.backends.cudnn
+def hardswish(x):
+    return x + torch.are_deterministic_algorithms_enabled() + 2 * cudnn.benchmark
+library.impl("hardswish", hardswish, "CPU")
+with teraio.offload("64MB", discard_after_every_op=True) as session:
+    torch.use_deterministic_algorithms(True)
+    cudnn.benchmark = True
+    y = torch.nn.functional.hardswish(torch.zeros(1 << 18))
+    torch.use_deterministic_algorithms(False)
+    cudnn.benchmark = False
+    assert y.sum() == 3 << 18
+    assert session.counters()["on_demand_replays"] >= 1
+    assert not torch.are_deterministic_algorithms_enabled() and not cudnn.benchmark
+"""
+    done = python("-c", script)
+    assert done.code == 0, done
+
+
+def test_a_replay_at_another_precision_is_an_error():
+    matmul = torch.backends.mkldnn.matmul
+    precision = matmul.fp32_precision
+    expected = sequence().view(512, 512) @ sequence().view(512, 512)
+    with discarding():
+        y = sequence().view(512, 512) @ sequence().view(512, 512)
+        matmul.fp32_precision = "bf16"
+        try:
+            with pytest.raises(RuntimeError, match=r"op aten::matmul, .*\(TF32\) has changed"):
+                y.sum()
+        finally:
+            matmul.fp32_precision = precision
+        assert torch.equal(y, expected)
+
+
 def test_a_verified_replay_with_other_bits_is_an_error(python):
     script = """
 import torch, teraio
