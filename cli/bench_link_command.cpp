@@ -149,14 +149,19 @@ void add_bench_link_command(CLI::App& app) {
       app.add_subcommand("bench-link", "Measure the transfer rates between a device and its tiers");
   auto arguments = std::make_shared<Arguments>();
   command->add_option("--device", arguments->device, "Device: cpu, cuda or cuda:NUMBER")
+      ->type_name("DEVICE")
       ->capture_default_str();
-  command->add_option("--ssd", arguments->directory, "Directory on a drive (default: no drive)");
+  command->add_option("--ssd", arguments->directory, "Directory on a drive (default: no drive)")
+      ->type_name("DIR");
   command->add_option("--tier-size", arguments->tier_size, "Bytes of each tier that transfers use")
+      ->type_name("SIZE")
       ->capture_default_str();
   command->add_option("--rounds", arguments->rounds, "Number of measurements of each kind")
+      ->type_name("N")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   command->add_option("--seconds", arguments->seconds, "Seconds per measurement")
+      ->type_name("SECONDS")
       ->check(CLI::Range(0.01, 3600.0))
       ->capture_default_str();
   command->add_flag("--json", arguments->json, "Print JSON for scripts");

@@ -17,6 +17,7 @@
 #include "drives/drive_endurance.h"
 #include "drives/drive_facts.h"
 #include "drives/drive_identity.h"
+#include "help.h"
 #include "probe/drive_load_generator.h"
 
 namespace teraio::cli {
@@ -245,31 +246,40 @@ void add_bench_storage_command(CLI::App& app) {
       "bench-storage", "Measure the transfer rates and the cost of the path to the drives");
   auto arguments = std::make_shared<Arguments>();
   arguments->directories = {"."};
-  command->add_option("--ssd", arguments->directories,
-                      "Directory on a drive; repeat for several drives (default: the current one)");
-  command->add_option("--phase", arguments->phase, "What to measure")
-      ->check(CLI::IsMember({"all", "read", "write", "both", "urgent"}))
+  command
+      ->add_option("--ssd", arguments->directories,
+                   "Directory on a drive; repeat for several drives (default: the current one)")
+      ->type_name("DIR");
+  accept_only(command->add_option("--phase", arguments->phase, "What to measure"),
+              {"all", "read", "write", "both", "urgent"})
       ->capture_default_str();
   command->add_option("--file-size", arguments->file_size, "Bytes on the drives that transfers use")
+      ->type_name("SIZE")
       ->capture_default_str();
   command->add_option("--request-size", arguments->request_size, "Bytes per request")
+      ->type_name("SIZE")
       ->capture_default_str();
   command
       ->add_option("--queue-depth", arguments->queue_depth,
                    "Requests in flight per drive and direction")
+      ->type_name("N")
       ->capture_default_str();
   command
       ->add_option("--write-depth", arguments->write_depth,
                    "Most planned writes in flight per drive")
+      ->type_name("N")
       ->capture_default_str();
-  command->add_option("--backend", arguments->backend, "How requests are issued")
-      ->check(CLI::IsMember({"auto", "uring", "threads"}))
+  accept_only(command->add_option("--backend", arguments->backend, "How requests are issued"),
+              {"auto", "uring", "threads"})
       ->capture_default_str();
   command->add_option("--seconds", arguments->seconds, "Seconds per measurement")
+      ->type_name("SECONDS")
       ->check(CLI::Range(0.05, 3600.0))
       ->capture_default_str();
-  command->add_option("--rated-writes", arguments->rated_writes,
-                      "Rated writes of a drive, such as 1200TB (default: from a table of models)");
+  command
+      ->add_option("--rated-writes", arguments->rated_writes,
+                   "Rated writes of a drive, such as 1200TB (default: from a table of models)")
+      ->type_name("SIZE");
   command->add_flag("--checksum", arguments->checksum, "Keep and check checksums");
   command->add_flag("--json", arguments->json, "Print JSON for scripts");
   command->callback([arguments] { bench(*arguments); });

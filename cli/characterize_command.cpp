@@ -29,14 +29,21 @@ constexpr std::array<int64_t, 12> kRooflineRates = {
 
 struct CharacterizeCommand {
   explicit CharacterizeCommand(CLI::App& command) {
-    command.add_option("traces", traces, "Trace files, one per model, rank or stage")->required();
-    auto* machine = command.add_option("--hardware", hardware,
-                                       "Hardware file whose device memory is the capacity");
+    command.add_option("traces", traces, "Trace files, one per model, rank or stage")
+        ->type_name("FILE")
+        ->required();
+    auto* machine =
+        command
+            .add_option("--hardware", hardware, "Hardware file whose device memory is the capacity")
+            ->type_name("FILE");
     command.add_option("--device-memory", device_memory, "Device memory, such as 94GB")
+        ->type_name("SIZE")
         ->excludes(machine);
     command.add_option("--top", top, "Number of tensors to list (default: 10)")
+        ->type_name("N")
         ->check(CLI::PositiveNumber);
-    command.add_option("--out", out, "Write tables (JSON) and figures (SVG, PNG) into this folder");
+    command.add_option("--out", out, "Write tables (JSON) and figures (SVG, PNG) into this folder")
+        ->type_name("DIR");
   }
   void run() const;
   std::optional<int64_t> capacity() const;

@@ -26,10 +26,9 @@ void add_bench_storage_command(CLI::App& app);
 void add_bench_link_command(CLI::App& app);
 void add_doctor_command(CLI::App& app);
 
-// `teraio run`, `suggest`, `dry-run`, `report` and `top` are listed as subcommands, but the Python
-// launcher parses their words, because CLI11 would interpret "--" and "--help" itself.
-// launcher_command() replaces the process with the launcher; it returns an exit code only when the
-// launcher cannot be started.
+// `teraio run`, `dry-run` and other commands in Python are listed as subcommands, but Python parses
+// their words, because CLI11 would interpret "--" and "--help" itself. launcher_command() replaces
+// the process with the launcher; it returns an exit code only when the launcher cannot be started.
 void add_launcher_commands(CLI::App& app);
 bool is_launcher_command(int argc, char** argv);
 int launcher_command(int argc, char** argv);

@@ -246,12 +246,16 @@ void add_doctor_command(CLI::App& app) {
       "doctor", "Report what directories and drives support; exit with 1 when one is unusable");
   auto arguments = std::make_shared<Arguments>();
   arguments->directories = {"."};
-  command->add_option("DIR,--ssd", arguments->directories,
-                      "Directories to inspect (default: the current one)");
-  command->add_option(
-      "--rated-writes", arguments->rated_writes,
-      "Rated writes of the drives, such as 1200TB (default: from a table of models)");
+  command
+      ->add_option("DIR,--ssd", arguments->directories,
+                   "Directories to inspect (default: the current one)")
+      ->type_name("DIR");
+  command
+      ->add_option("--rated-writes", arguments->rated_writes,
+                   "Rated writes of the drives, such as 1200TB (default: from a table of models)")
+      ->type_name("SIZE");
   command->add_option("--sysfs", arguments->sysfs, "Captured tree to read instead of /sys")
+      ->type_name("DIR")
       ->check(CLI::ExistingDirectory);
   command->add_flag("--json", arguments->json, "Print JSON for scripts");
   command->callback([arguments] { doctor(*arguments); });

@@ -58,12 +58,13 @@ class ExplainCommand {
   explicit ExplainCommand(CLI::App& command) : inputs_(command), effort_(command) {
     inputs_.add_write_budget(command);
     CLI::Option* const plan =
-        command.add_option("--plan", plan_, "The plan to explain")->required();
+        command.add_option("--plan", plan_, "The plan to explain")->type_name("FILE")->required();
     CLI::Option* const run =
         command
             .add_option("--run", run_directory_,
                         "Instead of a plan: a run's --report directory; shows which steps followed "
                         "plans, and what made the others differ")
+            ->type_name("DIR")
             ->excludes(plan)
             ->trigger_on_parse()
             ->each([this, plan](const std::string&) {

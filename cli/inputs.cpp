@@ -9,6 +9,7 @@
 #include <ranges>
 
 #include "commands.h"
+#include "help.h"
 #include "trace/trace_file.h"
 
 namespace teraio::cli {
@@ -53,28 +54,37 @@ std::vector<double> listed_shares(std::string_view text) {
 }  // namespace
 
 InputOptions::InputOptions(CLI::App& command, Traces traces) {
-  trace_option_ = command.add_option("--trace", traces_)->required();
+  trace_option_ = command.add_option("--trace", traces_)->type_name("FILE")->required();
   if (traces == Traces::kOne) {
     trace_option_->description("Trace of one iteration (.json or .json.gz)")->expected(1);
   } else {
     trace_option_->description(
         "Trace of one iteration (.json or .json.gz); one per pattern where steps differ");
-    command.add_option("--shares", shares_,
-                       "Shares of the steps, one per trace, such as 80,20: shows the mean step");
+    command
+        .add_option("--shares", shares_,
+                    "Shares of the steps, one per trace, such as 80,20: shows the mean step")
+        ->type_name("N,...");
   }
   hardware_option_ =
       command.add_option("--hardware", hardware_, "Hardware file of the machine (.json)")
+          ->type_name("FILE")
           ->required();
-  command.add_option("--device-budget", device_budget_,
-                     "Device memory to use, such as 40GB or 50% (default: all)");
-  command.add_option("--host-limit", host_limit_,
-                     "Host memory to use, such as 0 or 128GB (default: all)");
+  command
+      .add_option("--device-budget", device_budget_,
+                  "Device memory to use, such as 40GB or 50% (default: all)")
+      ->type_name("SIZE");
+  command
+      .add_option("--host-limit", host_limit_,
+                  "Host memory to use, such as 0 or 128GB (default: all)")
+      ->type_name("SIZE");
 }
 
 void InputOptions::add_write_budget(CLI::App& command) {
-  command.add_option("--write-budget", write_budget_,
-                     "Bytes that an iteration may write to the drives, such as 200GB (default: "
-                     "no limit)");
+  command
+      .add_option("--write-budget", write_budget_,
+                  "Bytes that an iteration may write to the drives, such as 200GB (default: "
+                  "no limit)")
+      ->type_name("SIZE");
 }
 
 void InputOptions::allow_none() {
@@ -133,25 +143,26 @@ Status failure_of(const Status& status, const Inputs& pattern, size_t pattern_co
 }
 
 EffortOptions::EffortOptions(CLI::App& command) {
-  command.add_option("--effort", effort_, "Planning effort: fast (default) or best")
-      ->transform(CLI::CheckedTransformer(kEfforts));
+  accept_only(command.add_option("--effort", effort_, "Planning effort: fast (default) or best"),
+              kEfforts);
   command
       .add_option("--time-limit", time_limit_s_,
                   "Seconds after which the planner returns its best plan so far (default: 30)")
+      ->type_name("SECONDS")
       ->check(CLI::PositiveNumber);
 }
 
 void EffortOptions::add_recompute(CLI::App& command) {
-  command
-      .add_option("--recompute", recompute_,
+  accept_only(command.add_option(
+                  "--recompute", recompute_,
                   "Discard tensors and make them again: off (default, and all that a run can do), "
-                  "cheap (where that takes less than a tenth of moving them) or all")
-      ->transform(CLI::CheckedTransformer(kRecompute));
-  command
-      .add_option("--prefer", prefer_,
+                  "cheap (where that takes less than a tenth of moving them) or all"),
+              kRecompute);
+  accept_only(command.add_option(
+                  "--prefer", prefer_,
                   "The fastest plan (speed, default), or the one that writes least to the drives "
-                  "of those at most half a percent slower (wear)")
-      ->transform(CLI::CheckedTransformer(kPrefer));
+                  "of those at most half a percent slower (wear)"),
+              kPrefer);
 }
 
 planner::PlannerOptions EffortOptions::planner_options() const {

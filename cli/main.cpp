@@ -5,6 +5,7 @@
 
 #include "base/units.h"
 #include "commands.h"
+#include "help.h"
 
 namespace teraio::cli {
 
@@ -29,11 +30,21 @@ void make_folder_or_fail(const std::filesystem::path& folder) {
 
 }  // namespace teraio::cli
 
+namespace {
+
+constexpr const char* kExitCodes =
+    "Exit codes: 0 success; 1 the command failed; 2 wrong use, and nothing has run; 130 ended by "
+    "Ctrl-C. `teraio run` ends with the code of the script.";
+
+}  // namespace
+
 int main(int argc, char** argv) {
   using namespace teraio::cli;
   if (is_launcher_command(argc, argv)) return launcher_command(argc, argv);
   CLI::App app{"Trains models that need more memory than the device has.", "teraio"};
   app.set_version_flag("--version", TERAIO_VERSION);
+  add_describe_option(app);
+  app.formatter(help_formatter());
   app.require_subcommand(1);
   add_launcher_commands(app);
   add_plan_command(app);
@@ -46,5 +57,6 @@ int main(int argc, char** argv) {
   add_doctor_command(app);
   add_bench_storage_command(app);
   add_bench_link_command(app);
+  app.footer(kExitCodes);  // subcommands would inherit it
   return run_command_line(app, argc, argv);
 }

@@ -15,6 +15,7 @@
 #include "base/units.h"
 #include "commands.h"
 #include "drive_life.h"
+#include "help.h"
 #include "inputs.h"
 #include "pattern_text.h"
 #include "plan/validator.h"
@@ -59,14 +60,17 @@ struct PlanCommand {
   explicit PlanCommand(CLI::App& command) : inputs(command, Traces::kSeveral), effort(command) {
     inputs.add_write_budget(command);
     effort.add_recompute(command);
+    accept_only(command.add_option(
+                    "--policy", policy,
+                    "teraio (default), algorithm1 (the paper's), or the policy of another system"),
+                policy_names());
     command
-        .add_option("--policy", policy,
-                    "teraio (default), algorithm1 (the paper's), or another system's: on-demand, "
-                    "on-demand-lru, zero-offload, zero-infinity, activations-only, g10")
-        ->check(CLI::IsMember(policy_names()));
-    command.add_option("--rounds", rounds,
-                       "Write the choice of algorithm1 in each round to this CSV file");
-    command.add_option("--out", outs, "Write the plan here; one file per trace")->required();
+        .add_option("--rounds", rounds,
+                    "Write the choice of algorithm1 in each round to this CSV file")
+        ->type_name("FILE");
+    command.add_option("--out", outs, "Write the plan here; one file per trace")
+        ->type_name("FILE")
+        ->required();
   }
   void run() const;
   Result<Planned> planned(const Inputs& given) const;

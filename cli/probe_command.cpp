@@ -205,24 +205,34 @@ void add_probe_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("probe", "Measure drives and write the hardware file");
   auto arguments = std::make_shared<Arguments>();
   arguments->directories = {"."};
-  command->add_option("--ssd", arguments->directories,
-                      "Directory on a drive; repeat for several drives (default: the current one)");
-  command->add_option("-o,--out", arguments->out, "Hardware file to write")->capture_default_str();
-  command->add_option("--device-memory", arguments->device_memory,
-                      "Device memory, such as 80GiB (default: the memory of this machine)");
+  command
+      ->add_option("--ssd", arguments->directories,
+                   "Directory on a drive; repeat for several drives (default: the current one)")
+      ->type_name("DIR");
+  command->add_option("-o,--out", arguments->out, "Hardware file to write")
+      ->type_name("FILE")
+      ->capture_default_str();
+  command
+      ->add_option("--device-memory", arguments->device_memory,
+                   "Device memory, such as 80GiB (default: the memory of this machine)")
+      ->type_name("SIZE");
   command
       ->add_option("--host", arguments->host_memory,
                    "Memory of the host tier, such as 64GiB or 20%")
+      ->type_name("SIZE")
       ->capture_default_str();
-  command->add_option("--name", arguments->name, "Name of the machine in the file");
-  command->add_option(
-      "--rated-writes", arguments->rated_writes,
-      "Rated writes of each drive, such as 1200TB (default: from a table of models)");
+  command->add_option("--name", arguments->name, "Name of the machine in the file")
+      ->type_name("NAME");
+  command
+      ->add_option("--rated-writes", arguments->rated_writes,
+                   "Rated writes of each drive, such as 1200TB (default: from a table of models)")
+      ->type_name("SIZE");
   command
       ->add_option(
           "--seconds", arguments->seconds,
           "Most seconds for each of the three measurements, which end when rates are steady "
           "(default: 5, with --thorough 15)")
+      ->type_name("SECONDS")
       ->check(CLI::Range(0.05, 600.0));
   command->add_flag("--thorough", arguments->thorough,
                     "Measure until caches are full: writes up to 52 GB per drive instead of 2 GB");

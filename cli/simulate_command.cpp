@@ -28,14 +28,18 @@ struct SimulateCommand {
   explicit SimulateCommand(CLI::App& command) : inputs(command, Traces::kSeveral), effort(command) {
     inputs.add_write_budget(command);
     effort.add_recompute(command);
-    CLI::Option* const plan = command.add_option(
-        "--plan", plans, "The plan to execute, one per trace (default: what `teraio plan` makes)");
+    CLI::Option* const plan =
+        command
+            .add_option("--plan", plans,
+                        "The plan to execute, one per trace (default: what `teraio plan` makes)")
+            ->type_name("FILE");
     for (const char* of_planner : {"--effort", "--time-limit", "--recompute", "--prefer"})
       command.get_option(of_planner)->excludes(plan);
     command.add_flag("--json", json, "Print one JSON object");
-    command.add_option(
-        "--timeline", timelines,
-        "Write Chrome trace events to this file, for ui.perfetto.dev; one per trace");
+    command
+        .add_option("--timeline", timelines,
+                    "Write Chrome trace events to this file, for ui.perfetto.dev; one per trace")
+        ->type_name("FILE");
   }
   void run() const;
   Result<plan::Plan> plan_of(const Inputs& given, size_t i) const;

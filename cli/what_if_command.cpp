@@ -16,6 +16,7 @@
 #include "base/units.h"
 #include "commands.h"
 #include "drive_life.h"
+#include "help.h"
 #include "inputs.h"
 #include "progress.h"
 #include "python.h"
@@ -33,18 +34,19 @@ constexpr int64_t kTerabyte = 1000 * kGigabyte;
 struct SweepOption {
   analysis::SweepParameter parameter;
   const char* flag;
+  const char* value;
   const char* help;
 };
 
 constexpr SweepOption kSweepOptions[] = {
-    {analysis::SweepParameter::kDrives, "--drives", "Numbers of drives (default: 1-8)"},
-    {analysis::SweepParameter::kHostMemory, "--host-memory",
+    {analysis::SweepParameter::kDrives, "--drives", "N", "Numbers of drives (default: 1-8)"},
+    {analysis::SweepParameter::kHostMemory, "--host-memory", "SIZE",
      "Sizes of host memory (default: 0 to 1TB)"},
-    {analysis::SweepParameter::kBandwidth, "--bandwidth",
+    {analysis::SweepParameter::kBandwidth, "--bandwidth", "SIZE",
      "Read bandwidths of all drives together; writes scale with them (default: 4GB to 64GB)"},
-    {analysis::SweepParameter::kDeviceMemory, "--device-memory",
+    {analysis::SweepParameter::kDeviceMemory, "--device-memory", "SIZE",
      "Sizes of device memory (default: half to twice the present size)"},
-    {analysis::SweepParameter::kWriteBudget, "--write-budgets",
+    {analysis::SweepParameter::kWriteBudget, "--write-budgets", "SIZE",
      "Bytes that a step may write to the drives (default: from the least sufficient)"}};
 
 std::map<std::string, analysis::SweepParameter> parameters_by_name() {
@@ -79,27 +81,34 @@ struct WhatIfCommand {
 
 WhatIfCommand::WhatIfCommand(CLI::App& command) : inputs(command), effort(command) {
   effort.add_recompute(command);
-  command
-      .add_option(
-          "--sweep", sweeps,
-          "Parameters to vary, one after the other: drives, host, bandwidth, device, writes "
-          "(default: those with a list of values below, else all)")
-      ->delimiter(',')
-      ->transform(CLI::CheckedTransformer(parameters_by_name()));
+  accept_only(
+      command
+          .add_option(
+              "--sweep", sweeps,
+              "Parameters to vary, one after the other: drives, host, bandwidth, device, writes "
+              "(default: those with a list of values below, else all)")
+          ->delimiter(','),
+      parameters_by_name());
   for (const SweepOption& option : kSweepOptions)
-    command.add_option(option.flag, lists[option.parameter], option.help)->delimiter(',');
+    command.add_option(option.flag, lists[option.parameter], option.help)
+        ->type_name(option.value)
+        ->delimiter(',');
   command.add_flag("--grid", grid, "Vary the parameters together, in all combinations");
-  command.add_option("--prices", prices,
-                     "Price file of the server, its memory and its drives (JSON)");
+  command
+      .add_option("--prices", prices, "Price file of the server, its memory and its drives (JSON)")
+      ->type_name("FILE");
   command
       .add_option("--tokens-per-step", tokens_per_step,
                   "Tokens that the whole server trains in one step (default: from the trace)")
+      ->type_name("N")
       ->check(CLI::PositiveNumber);
   command
       .add_option("--service-years", service_years,
                   "Years over which the server is written off (default: from the price file)")
+      ->type_name("YEARS")
       ->check(CLI::PositiveNumber);
-  command.add_option("--out", out, "Write tables (JSON) and figures (SVG, PNG) into this folder");
+  command.add_option("--out", out, "Write tables (JSON) and figures (SVG, PNG) into this folder")
+      ->type_name("DIR");
 }
 
 std::string value_text(const analysis::ParameterValue& change) {
