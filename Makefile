@@ -120,14 +120,14 @@ test-cpp: build
 test-python: build browser
 	@$(python) $(pytest) -m "not full"
 
-test-python-full: build browser
+test-python-full: build browser shells
 	@$(python) $(pytest) -m full --durations=20
 
 # The newest PyTorch runs neither the tests of commands that plan or report, nor those of drives that
 # fail. Of the full level, it runs the tests whose programs reach into PyTorch.
-independent_of_pytorch := analysis_commands benchmarks demo directories doctor evaluation \
+independent_of_pytorch := analysis_commands benchmarks completion demo directories doctor evaluation \
   faulty_drives figures gpu_carry gpu_check gpu_report hanging_drives interrupted_start \
-  kernel_faults loggers notebook planning_commands report run_benchmarks units
+  kernel_faults loggers manual notebook planning_commands report run_benchmarks units
 depending_on_pytorch := collectives compiled higher_order matrix programs ranks session
 test-newest: $(VENV_NEWEST)/.ready
 ifeq ($(TERAIO_SKIP_NEWEST),1)
@@ -192,6 +192,11 @@ sanitize-extension-address sanitize-extension-thread: sanitize-extension-%: setu
 .PHONY: corpus
 corpus:
 	@tools/setup/install_packages.sh python3-doc
+
+# The shells that complete the words of `teraio`, and a reader of manual pages.
+.PHONY: shells
+shells:
+	@tools/setup/install_packages.sh zsh fish mandoc
 
 # The browser that the page of `teraio report` is tested in. Ubuntu has no such package: there, the
 # tests need the command, wherever it comes from, and are skipped without it.

@@ -1,9 +1,9 @@
-// `teraio run`, `suggest`, `dry-run`, `report`, `merge-timelines` and `top`: commands in Python.
-// `python -m teraio` parses their options; this command finds the interpreter and replaces itself
-// with it.
+// `teraio run`, `suggest`, `top` and others: commands in Python. `python -m teraio` parses their
+// options; this command finds the interpreter and replaces itself with it.
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <string>
 #include <string_view>
@@ -14,6 +14,20 @@
 
 namespace teraio::cli {
 namespace {
+
+struct LauncherCommand {
+  const char* name;
+  const char* description;
+};
+
+constexpr LauncherCommand kLauncherCommands[] = {
+    {"run", "Train a script within a device budget"},
+    {"suggest", "Suggest how to train a script on this machine: the `run` line"},
+    {"dry-run", "Predict the memory and time that a script needs on a device"},
+    {"report", "Make a page about a run from what `teraio run --report` wrote"},
+    {"merge-timelines", "Merge timelines of runs and traces of torch.profiler into one file"},
+    {"top", "Watch the running jobs of this user on this machine"},
+    {"completion", "Print a script that completes the words of this command in a shell"}};
 
 // Replaces this process with `python -m teraio WORDS...`; returns only when that cannot be started.
 Status become_launcher(const std::vector<std::string>& words) {
@@ -30,20 +44,14 @@ Status become_launcher(const std::vector<std::string>& words) {
 }  // namespace
 
 void add_launcher_commands(CLI::App& app) {
-  app.add_subcommand("run", "Train a script within a device budget");
-  app.add_subcommand("suggest", "Suggest how to train a script on this machine: the `run` line");
-  app.add_subcommand("dry-run", "Predict the memory and time that a script needs on a device");
-  app.add_subcommand("report", "Make a page about a run from what `teraio run --report` wrote");
-  app.add_subcommand("merge-timelines",
-                     "Merge timelines of runs and traces of torch.profiler into one file");
-  app.add_subcommand("top", "Watch the running jobs of this user on this machine");
+  for (const LauncherCommand& command : kLauncherCommands)
+    app.add_subcommand(command.name, command.description);
 }
 
 bool is_launcher_command(int argc, char** argv) {
-  if (argc < 2) return false;
-  const std::string_view name = argv[1];
-  return name == "run" || name == "suggest" || name == "dry-run" || name == "report" ||
-         name == "merge-timelines" || name == "top";
+  return argc > 1 && std::ranges::any_of(kLauncherCommands, [&](const LauncherCommand& command) {
+           return command.name == std::string_view(argv[1]);
+         });
 }
 
 int launcher_command(int argc, char** argv) {

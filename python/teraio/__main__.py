@@ -1,12 +1,13 @@
 """The entry point of `python -m teraio` and of the `teraio` script of an installed package.
 
-The subcommands `run`, `suggest`, `dry-run`, `report`, `merge-timelines` and `top` execute in this
-process. For every other subcommand the process replaces itself with the C++ command.
+The subcommands that are written in Python execute in this process. For every other subcommand the
+process replaces itself with the C++ command.
 """
 
 import os
 import sys
 
+from teraio.commands import COMMANDS
 from teraio.errors import Error
 from teraio.native_command import command_path
 
@@ -17,31 +18,10 @@ def main():
     It does not return for a subcommand of the C++ command.
     """
     arguments = sys.argv[1:]
-    if arguments[:1] == ["run"]:
-        from teraio.launcher import run
-
-        return run(arguments[1:])
-    if arguments[:1] == ["suggest"]:
-        from teraio.suggest.command import suggest
-
-        return suggest(arguments[1:])
-    if arguments[:1] == ["dry-run"]:
-        from teraio.dry_run.command import dry_run
-
-        return dry_run(arguments[1:])
-    if arguments[:1] == ["report"]:
-        from teraio.report.command import report
-
-        return report(arguments[1:])
-    if arguments[:1] == ["merge-timelines"]:
-        from teraio.timelines import merge_command
-
-        return merge_command(arguments[1:])
-    if arguments[:1] == ["top"]:
-        from teraio.top import top
-
-        return top(arguments[1:])
-    return _execute_native_command(arguments)
+    name = arguments[0] if arguments else ""
+    if name not in COMMANDS:
+        return _execute_native_command(arguments)
+    return COMMANDS[name].execute(arguments[1:])
 
 
 def _execute_native_command(arguments):

@@ -57,15 +57,11 @@ class Parser(CommandParser):
         self.add_argument("--device-budget", metavar="SIZE", help=budget)
         self.add_argument("--host-limit", default="0", metavar="SIZE", help=host)
 
-    def parse(self, arguments):
-        """Returns the options, among them the words of the program's own command line.
-
-        Bad input ends the process with exit code 2.
-        """
+    def add_program(self):
+        """Adds the words of the program's own command line, after all other options."""
         add = self.add_argument
         add("-m", dest="module", nargs=argparse.REMAINDER, help="run a module, as python -m does")
         add("script", nargs=argparse.REMAINDER, help="the training script and its arguments")
-        return self.parse_args(arguments)
 
 
 def program_words(options):

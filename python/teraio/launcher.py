@@ -37,7 +37,7 @@ of its own.
 """
 
 
-def _parser():
+def command_parser():
     parser = Parser(
         "run",
         required="--device-budget SIZE ",
@@ -117,6 +117,7 @@ def _parser():
         metavar="FILE",
         help="compare with the hashes in this file, or write it if it is missing",
     )
+    parser.add_program()
     return parser
 
 
@@ -126,8 +127,8 @@ def run(arguments):
     Args:
         arguments: the words of the command line after `run`.
     """
-    parser = _parser()
-    options = parser.parse(arguments)
+    parser = command_parser()
+    options = parser.parse_args(arguments)
     try:
         program = _checked(options)
         session = _offload(options).enter_until_exit()

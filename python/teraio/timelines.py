@@ -149,12 +149,8 @@ def _write(document, path):
     replace_file(path, data)
 
 
-def merge_command(arguments):
-    """Executes `teraio merge-timelines` and returns its exit code.
-
-    Args:
-        arguments: the words of the command line after `merge-timelines`.
-    """
+def command_parser():
+    """Returns the parser of the words after `teraio merge-timelines`."""
     parser = CommandParser(
         "merge-timelines",
         usage="teraio merge-timelines --output FILE FILE [FILE ...]",
@@ -163,6 +159,16 @@ def merge_command(arguments):
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help="a timeline or a trace")
     parser.add_argument("--output", metavar="FILE", required=True, help="the merged file")
+    return parser
+
+
+def merge_command(arguments):
+    """Executes `teraio merge-timelines` and returns its exit code.
+
+    Args:
+        arguments: the words of the command line after `merge-timelines`.
+    """
+    parser = command_parser()
     options = parser.parse_args(arguments)
     try:
         check_output("--output", Path(options.output))

@@ -21,7 +21,7 @@ A process that has died without ending its session is shown as dead for an hour.
 """
 
 
-def _parser():
+def command_parser():
     parser = CommandParser(
         "top",
         description="Watches the running jobs of this user on this machine.",
@@ -45,7 +45,7 @@ def top(arguments):
     Args:
         arguments: the words of the command line after `top`.
     """
-    parser = _parser()
+    parser = command_parser()
     options = parser.parse_args(arguments)
     try:
         is_wanted = _selection(options.job)

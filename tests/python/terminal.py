@@ -45,6 +45,14 @@ class Terminal:
         self.screen.resize(rows, columns)
         self._set_size(self._descriptor, rows, columns)
 
+    def type(self, keys):
+        """Sends keys to the program."""
+        os.write(self._descriptor, keys.encode())
+
+    def line_of_cursor(self):
+        """What the terminal shows in the line of the cursor."""
+        return self.screen.display[self.screen.cursor.y]
+
     def wait_for(self, condition, timeout_s=120):
         """Shows what the program writes until `condition(self)` holds. Raises AssertionError when
         the program ends before, or after so long."""

@@ -24,7 +24,7 @@ differ, --steps lets it go on, and the mean step is predicted.
 """
 
 
-def _parser():
+def command_parser():
     parser = Parser(
         "dry-run",
         description="Predicts a training script's memory and time on a device, without the device.",
@@ -52,6 +52,7 @@ def _parser():
         help="write the trace to this file (.json or .json.gz); several go to FILE-1, FILE-2 ...",
     )
     add("--calibrate", metavar="FILE", help="measure this CPU, write its accelerator file, and end")
+    parser.add_program()
     return parser
 
 
@@ -64,8 +65,8 @@ def dry_run(arguments):
     Args:
         arguments: the words of the command line after `dry-run`.
     """
-    parser = _parser()
-    options = parser.parse(arguments)
+    parser = command_parser()
+    options = parser.parse_args(arguments)
     try:
         if options.calibrate:
             return _calibrate(options)

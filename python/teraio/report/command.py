@@ -7,7 +7,7 @@ from teraio.errors import Error
 from teraio.report.report import Report
 
 
-def _parser():
+def command_parser():
     parser = CommandParser(
         "report",
         usage="teraio report [--output FILE] DIR [DIR]",
@@ -27,7 +27,7 @@ def report(arguments):
     Args:
         arguments: the words of the command line after `report`.
     """
-    parser = _parser()
+    parser = command_parser()
     options = parser.parse_args(arguments)
     if len(options.directories) > 2:
         count = len(options.directories)

@@ -27,7 +27,7 @@ suggestion is a prediction; no step of the script has been measured.
 """
 
 
-def _parser():
+def command_parser():
     parser = Parser(
         "suggest",
         description="Suggests how to train a script on this machine: the budget, the drives, what "
@@ -63,6 +63,7 @@ def _parser():
     )
     add_script_options(parser)
     add("--json", action="store_true", help="print one JSON object, and all else on stderr")
+    parser.add_program()
     return parser
 
 
@@ -75,8 +76,8 @@ def suggest(arguments):
     Args:
         arguments: the words of the command line after `suggest`.
     """
-    parser = _parser()
-    options = parser.parse(arguments)
+    parser = command_parser()
+    options = parser.parse_args(arguments)
     try:
         with _stdout_to_stderr(options.json):
             program = _checked(options)

@@ -1,0 +1,31 @@
+"""The subcommands of `teraio` that are written in Python."""
+
+from dataclasses import dataclass
+from importlib import import_module
+
+
+@dataclass(frozen=True)
+class Command:
+    """A subcommand. Its module is imported when it is needed."""
+
+    module: str
+    function: str
+
+    def execute(self, arguments):
+        """Executes the command with the words after its name, and returns the exit code."""
+        return getattr(import_module(self.module), self.function)(arguments)
+
+    def parser(self):
+        """Returns the `argparse.ArgumentParser` of the command's words."""
+        return import_module(self.module).command_parser()
+
+
+COMMANDS = {
+    "run": Command("teraio.launcher", "run"),
+    "suggest": Command("teraio.suggest.command", "suggest"),
+    "dry-run": Command("teraio.dry_run.command", "dry_run"),
+    "report": Command("teraio.report.command", "report"),
+    "merge-timelines": Command("teraio.timelines", "merge_command"),
+    "top": Command("teraio.top", "top"),
+    "completion": Command("teraio.reference.completion", "completion"),
+}
