@@ -156,7 +156,10 @@ void Runtime::forget_birth(const LiveTensor& tensor) {
 
 Status Runtime::begin_op(OpFrame& frame, const OpSignature& signature) {
   std::unique_lock lock(mutex_);
-  if (!is_active_) return {};
+  if (!is_active_) {
+    frame.want_nothing();
+    return {};
+  }
   if (!stream_uses_->empty()) unpin_all(stream_uses_->take_passed());
   frame.input_count = frame.uses.size();
   if (detector_->begins_new_update(frame.uses)) end_segment();

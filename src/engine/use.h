@@ -70,6 +70,12 @@ struct OpFrame {
   std::shared_ptr<const ReplayableOp> replayable;
   std::vector<LiveTensor*> replay_inputs;
   std::vector<LiveTensor*> results;
+
+  // A thread's frame is reused: what was wanted of the op before is not wanted of the next one.
+  void want_nothing() {
+    new_difference = 0;
+    is_origin_wanted = is_recipe_wanted = is_replay_planned = false;
+  }
 };
 
 }  // namespace teraio::engine

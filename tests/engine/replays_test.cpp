@@ -163,6 +163,17 @@ TEST_F(ReplaysTest, AtTheEndEverythingIsMadeAgain) {
   session_.expect_bytes(*z_);
 }
 
+TEST_F(ReplaysTest, NothingIsWantedOfAnOpAfterTheEnd) {
+  OpFrame frame = RuntimeSession::frame({x_});
+  ASSERT_TRUE(runtime().begin_op(frame, 4).ok());
+  runtime().end_op(frame, "op", 4, true);
+  ASSERT_TRUE(frame.is_recipe_wanted && frame.is_replay_planned && frame.is_origin_wanted);
+  ASSERT_TRUE(runtime().replay_all().ok());
+  ASSERT_TRUE(runtime().stop().ok());
+  ASSERT_TRUE(runtime().begin_op(frame, 5).ok());
+  EXPECT_FALSE(frame.is_recipe_wanted || frame.is_replay_planned || frame.is_origin_wanted);
+}
+
 TEST_F(ReplaysTest, AnEndWithoutReplaysNamesWhatIsLost) {
   session_.replayer().failure = Status(ErrorCode::kOutOfMemory, "no room for the result");
   EXPECT_EQ(runtime().replay_all().code(), ErrorCode::kOutOfMemory);
