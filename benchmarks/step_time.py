@@ -3,9 +3,14 @@
 
 Every round runs each arm once, in a process of its own; a figure is the median over all rounds.
 Ideal is the faster of stock PyTorch and TERAIO with an unlimited budget. The drift of the reference
-arm between rounds is a figure too: above DRIFT_MAX, the machine was too uneven for a verdict. After
-each round, fio reads and writes at once in the directories of the drives. The rates of the engine
-are those that it reached while it had enough requests in flight to load a drive.
+arm between rounds is a figure too: above DRIFT_MAX, the machine was too uneven for a verdict.
+
+Transfers take memory bandwidth and time of the cores from the training, whoever makes them. One arm
+shows how much: stock PyTorch trains while fio reads and writes beside it, at the rates of the
+planned steps of the same round. Planned steps are compared with ideal ones and with these.
+
+After each round, fio reads and writes at once in the directories of the drives, alone. The rates of
+the engine are those that it reached while it had enough requests in flight to load a drive.
 """
 
 import argparse
@@ -21,6 +26,7 @@ from arms.arm import Arm, ArmFailed, ArmResult, run_arm
 from arms.live import LiveArm
 from arms.results import measured, natural_peak_of
 from demo import PROFILE, PROFILE_STEPS, training_arguments
+from drives.traffic import TrafficFailed, fio_traffic
 from llama.atomic import write_json
 from rich.console import Console
 from storage import fio
@@ -32,6 +38,8 @@ OF_BOUND_TARGET = 0.97
 IDLE_COST_MAX = 0.01
 PREDICTION_ERROR_MAX = 0.05
 OF_FIO_TARGET = 0.9
+STOCK = Arm("stock")
+BESIDE_FIO = "beside_fio"
 FIO = argparse.Namespace(size=1 << 30, seconds=2)
 
 
@@ -43,6 +51,8 @@ class Figures:
     unlimited: float
     planned: float
     on_demand: float
+    beside_fio: float
+    moved_share: float  # of the bytes per second that fio was to move beside the training
     drift: float
     bound_fraction: float | None
     predicted: float | None
@@ -74,23 +84,38 @@ def parse_arguments(argv=None) -> argparse.Namespace:
     return args
 
 
-def run_rounds(console: Console, args) -> tuple[dict[str, list[ArmResult]], list[float]]:
-    """Returns the results of every arm and the rate of fio, one per round."""
+@dataclass(frozen=True)
+class Rounds:
+    """What every round measured."""
+
+    results: dict[str, list[ArmResult]]  # by the name of the arm
+    moved_shares: list[float]  # see Figures
+    fio_rates: list[float]  # bytes per second, with nothing beside it
+
+
+def run_rounds(console: Console, args) -> Rounds:
     profile = run(console, args, PROFILE, "profile", PROFILE_STEPS)
     budget = str(int(natural_peak_of(profile) / args.ratio))
     arms = [
-        Arm("stock"),
+        STOCK,
         Arm("unlimited", "100%"),
         Arm("planned", budget, "planned"),
         Arm("on_demand", budget, "on-demand"),
     ]
-    results = {arm.name: [] for arm in arms}
-    fio_rates = []
+    rounds = Rounds({name: [] for name in [*(arm.name for arm in arms), BESIDE_FIO]}, [], [])
     for number in range(1, args.rounds + 1):
+        folder = f"round-{number}"
         for arm in arms:
-            results[arm.name].append(run(console, args, arm, f"round-{number}", args.steps))
-        fio_rates.append(sum(fio(FIO, directory, "both")[0] for directory in args.ssd))
-    return results, fio_rates
+            rounds.results[arm.name].append(run(console, args, arm, folder, args.steps))
+        rates = planned_rates(rounds.results["planned"][-1], args.warm_up_steps)
+        with fio_traffic(args.ssd, *rates) as traffic:
+            rounds.results[BESIDE_FIO].append(
+                run(console, args, STOCK, f"{folder}/{BESIDE_FIO}", args.steps)
+            )
+        moved = traffic.read_bytes_per_second + traffic.written_bytes_per_second
+        rounds.moved_shares.append(moved / sum(rates) if sum(rates) else 1.0)
+        rounds.fio_rates.append(sum(fio(FIO, directory, "both")[0] for directory in args.ssd))
+    return rounds
 
 
 def run(console: Console, args, arm: Arm, folder: str, steps: int) -> ArmResult:
@@ -99,25 +124,34 @@ def run(console: Console, args, arm: Arm, folder: str, steps: int) -> ArmResult:
         return run_arm(arm, training_arguments(args, steps), directory, args.ssd, watch)
 
 
-def figures(
-    results: dict[str, list[ArmResult]], fio_rates: list[float], warm_up_steps: int
-) -> Figures:
+def planned_rates(planned: ArmResult, warm_up_steps: int) -> tuple[float, float]:
+    """Returns the bytes per second that the measured steps read and wrote."""
+    steps = measured(planned.session["steps"], warm_up_steps)
+    seconds = sum(step["seconds"] for step in steps)
+    read, written = (
+        sum(step[f"ssd_bytes_{direction}"] for step in steps) for direction in ("read", "written")
+    )
+    return read / seconds, written / seconds
+
+
+def figures(rounds: Rounds, warm_up_steps: int) -> Figures:
     def times(result):
         return measured(result.training["step_seconds"], warm_up_steps)
 
     medians = {
-        name: median(seconds for result in rounds for seconds in times(result))
-        for name, rounds in results.items()
+        name: median(seconds for result in results for seconds in times(result))
+        for name, results in rounds.results.items()
     }
-    reference = [median(times(result)) for result in results["stock"]]
-    planned = [result.session for result in results["planned"]]
+    reference = [median(times(result)) for result in rounds.results["stock"]]
+    planned = [result.session for result in rounds.results["planned"]]
     return Figures(
         **medians,
         drift=max(reference) / min(reference) - 1,
         bound_fraction=median_known(session["bound_fraction"] for session in planned),
         predicted=median_known(session["predicted_step_seconds"] for session in planned),
         drive_rate=median_known(rate_under_load(session["counters"]) for session in planned),
-        fio_rate=median(fio_rates),
+        fio_rate=median(rounds.fio_rates),
+        moved_share=median(rounds.moved_shares),
     )
 
 
@@ -146,6 +180,9 @@ def measures(f: Figures) -> list[dict]:
         row("planned, fraction of ideal", fraction, target, fraction >= target),
         row("on demand, fraction of ideal", on_demand, fraction, on_demand < fraction),
         row("unlimited budget / stock step time", cost, 1, cost <= 1 + IDLE_COST_MAX),
+        row("planned, fraction of stock beside fio", f.beside_fio / f.planned, 1, None),
+        row("stock beside fio, fraction of ideal", f.ideal / f.beside_fio, 1, None),
+        row("bytes per second of that fio / of planned steps", f.moved_share, 1, None),
     ]
     if f.predicted is not None:
         error = f.predicted / f.planned
@@ -184,8 +221,8 @@ def main(argv=None) -> int:
         directory.mkdir(parents=True, exist_ok=True)
     console = Console(width=None if sys.stdout.isatty() else 140)
     try:
-        found = figures(*run_rounds(console, args), args.warm_up_steps)
-    except ArmFailed as error:
+        found = figures(run_rounds(console, args), args.warm_up_steps)
+    except (ArmFailed, TrafficFailed) as error:
         print(f"step_time: {error}", file=sys.stderr)
         return 1
     rows = measures(found)

@@ -47,8 +47,12 @@ def test_step_time_compares_arms_with_ideal_and_with_the_prediction(text, tmp_pa
         "unlimited budget / stock step time",
         "predicted / measured step time",
         "bound of compute and drive, fraction of ideal",
+        "planned, fraction of stock beside fio",
+        "stock beside fio, fraction of ideal",
         "stock step time, slowest / fastest round",
     } <= found.keys()
+    assert found["bytes per second of that fio / of planned steps"]["value"] > 0.1
+    assert not list(tmp_path.rglob("traffic-*"))
     assert found["stock step time, slowest / fastest round"]["value"] == 1, "there is one round"
     assert "planned, fraction of ideal: " in capsys.readouterr().out
 
