@@ -155,8 +155,8 @@ EffortOptions::EffortOptions(CLI::App& command) {
 void EffortOptions::add_recompute(CLI::App& command) {
   accept_only(command.add_option(
                   "--recompute", recompute_,
-                  "Discard tensors and make them again: off (default, and all that a run can do), "
-                  "cheap (where that takes less than a tenth of moving them) or all"),
+                  "Tensors that the plan may discard and make again with the same bits: off "
+                  "(default), cheap (where that takes less than a tenth of moving them) or all"),
               kRecompute);
   accept_only(command.add_option(
                   "--prefer", prefer_,

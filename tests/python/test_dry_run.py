@@ -3,6 +3,7 @@
 import gzip
 import inspect
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -312,11 +313,16 @@ def test_step_is_planned_for_a_machine(dry_run, llama):
     assert "fits by moving" in outcome.out and "% of ideal" in outcome.out
 
 
-def test_plan_for_a_machine_makes_tensors_again(dry_run, llama):
-    options = ["--hardware", HARDWARE, "--device-budget", "2MB", "--recompute", "all"]
-    outcome = dry_run(*options, *llama())
+def test_plan_for_a_machine_makes_tensors_again(dry_run, llama, teraio, tmp_path):
+    options = ["--hardware", HARDWARE, "--device-budget", "2MB"]
+    trace, plan = tmp_path / "dry.json", tmp_path / "plan.json"
+    outcome = dry_run(*options, "--recompute", "all", "--save-trace", trace, *llama())
     assert outcome.code == 0, outcome
     assert "none without replays" in outcome.out
+    given = ["--trace", trace, *options]
+    teraio("plan", *given, "--recompute", "all", "--out", plan)
+    said = teraio("explain", *given, "--plan", plan, "--time-limit", 1)
+    assert re.search("^no replays ", said, re.MULTILINE), said
 
 
 def test_budget_that_is_too_small_for_any_plan_is_said_to_be(dry_run, llama):
