@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <string>
 
-#include "analysis/bounds.h"
 #include "plan/validator.h"
 #include "planner/baselines.h"
+#include "planner/bounds.h"
 #include "planner/planner.h"
 #include "simulate/simulator.h"
 #include "trace/trace_file.h"
@@ -61,7 +61,7 @@ BENCHMARK(validate_a_plan)->DenseRange(0, 2)->Unit(benchmark::kMillisecond);
 void bound_a_step(benchmark::State& state) {
   const Case& c = given(state.range(0));
   for (auto _ : state)
-    benchmark::DoNotOptimize(analysis::lower_bounds(c.trace, c.hardware, c.limits).best_ns());
+    benchmark::DoNotOptimize(planner::lower_bounds(c.trace, c.hardware, c.limits).best_ns());
 }
 BENCHMARK(bound_a_step)->DenseRange(0, 2)->Unit(benchmark::kMillisecond);
 

@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "analysis/bounds.h"
 #include "base/clock.h"
 #include "base/units.h"
 #include "commands.h"
 #include "inputs.h"
 #include "pattern_text.h"
 #include "planner/baselines.h"
+#include "planner/bounds.h"
 #include "planner/planner.h"
 #include "progress.h"
 #include "simulate/simulator.h"
@@ -108,8 +108,8 @@ class Comparison {
     double best_ns = 0;
     double compute_ns = 0;
     for (const Inputs& given : patterns_) {
-      const analysis::StepBounds bounds =
-          analysis::lower_bounds(given.trace, given.hardware, given.limits);
+      const planner::StepBounds bounds =
+          planner::lower_bounds(given.trace, given.hardware, given.limits);
       best_ns += given.share * static_cast<double>(bounds.best_ns());
       compute_ns += given.share * static_cast<double>(bounds.compute_ns);
     }

@@ -10,17 +10,17 @@
 #include <thread>
 #include <vector>
 
-#include "analysis/bounds.h"
 #include "analysis/explanation.h"
 #include "analysis/parallel_for.h"
 #include "analysis/planned_run.h"
-#include "analysis/replay_bounds.h"
 #include "analysis/write_trade_off.h"
 #include "base/units.h"
 #include "commands.h"
 #include "drive_life.h"
 #include "inputs.h"
+#include "planner/bounds.h"
 #include "planner/planner.h"
+#include "planner/replay_bounds.h"
 #include "progress.h"
 #include "run_explanation.h"
 #include "simulate/simulator.h"
@@ -103,8 +103,8 @@ class ExplainCommand {
 
  private:
   static void print_summary(const Inputs& given, const teraio::simulate::Run& run) {
-    const analysis::StepBounds bounds =
-        analysis::lower_bounds(given.trace, given.hardware, given.limits);
+    const planner::StepBounds bounds =
+        planner::lower_bounds(given.trace, given.hardware, given.limits);
     const std::string replays =
         run.replays.empty() ? "" : fmt::format("{} replays, ", format_duration(run.replay_ns));
     fmt::print("step {}: {} compute, {}{} stalled ({} of ideal)\n", format_duration(run.step_ns),
@@ -117,7 +117,7 @@ class ExplainCommand {
     else
       fmt::print("no plan is faster than {}, none without replays than {}\n\n",
                  format_duration(
-                     analysis::lower_bounds_with_replays(given.trace, given.hardware, given.limits)
+                     planner::lower_bounds_with_replays(given.trace, given.hardware, given.limits)
                          .best_ns()),
                  format_duration(bounds.best_ns()));
   }
@@ -193,10 +193,10 @@ class ExplainCommand {
   }
 
   static int64_t bound_ns(const Inputs& given, const teraio::simulate::Run& run) {
-    const analysis::StepBounds bounds =
+    const planner::StepBounds bounds =
         run.replays.empty()
-            ? analysis::lower_bounds(given.trace, given.hardware, given.limits)
-            : analysis::lower_bounds_with_replays(given.trace, given.hardware, given.limits);
+            ? planner::lower_bounds(given.trace, given.hardware, given.limits)
+            : planner::lower_bounds_with_replays(given.trace, given.hardware, given.limits);
     return bounds.best_ns();
   }
 

@@ -8,8 +8,6 @@
 #include <variant>
 #include <vector>
 
-#include "analysis/bounds.h"
-#include "analysis/replay_bounds.h"
 #include "base/clock.h"
 #include "base/json_file.h"
 #include "base/units.h"
@@ -21,7 +19,9 @@
 #include "plan/validator.h"
 #include "planner/algorithm1.h"
 #include "planner/baselines.h"
+#include "planner/bounds.h"
 #include "planner/planner.h"
+#include "planner/replay_bounds.h"
 #include "progress.h"
 #include "run_text.h"
 #include "simulate/simulator.h"
@@ -154,10 +154,10 @@ Result<Planned> PlanCommand::planned(const Inputs& given) const {
       simulate::simulate(given.trace, given.hardware, given.limits, *plan);
   if (!run.ok()) return run.status();
   Planned planned{std::move(*plan), std::move(*run), took_ns};
-  planned.bound_ns = analysis::lower_bounds(given.trace, given.hardware, given.limits).best_ns();
+  planned.bound_ns = planner::lower_bounds(given.trace, given.hardware, given.limits).best_ns();
   if (!planned.run.replays.empty())
     planned.replay_bound_ns =
-        analysis::lower_bounds_with_replays(given.trace, given.hardware, given.limits).best_ns();
+        planner::lower_bounds_with_replays(given.trace, given.hardware, given.limits).best_ns();
   return planned;
 }
 

@@ -8,7 +8,6 @@
 #include <limits>
 
 #include "adoption.h"
-#include "analysis/bounds.h"
 #include "base/json_file.h"
 #include "base/log.h"
 #include "base/units.h"
@@ -18,6 +17,7 @@
 #include "forked_child.h"
 #include "interrupts.h"
 #include "op_observer.h"
+#include "planner/bounds.h"
 #include "planner/planner.h"
 #include "probe/learned_rates.h"
 #include "probe/link_rate.h"
@@ -490,7 +490,7 @@ int64_t Session::bound_ns() const {
   const std::optional<Prediction> known = prediction();
   const std::optional<trace::Trace> trace = runtime_->trace();
   if (!known || !trace) return 0;
-  return analysis::lower_bounds(*trace, hardware(), known->limits).best_ns();
+  return planner::lower_bounds(*trace, hardware(), known->limits).best_ns();
 }
 
 std::optional<Prediction> Session::prediction() const {

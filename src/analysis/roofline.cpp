@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "analysis/bounds.h"
 #include "analysis/parallel_for.h"
+#include "planner/bounds.h"
 #include "planner/planner.h"
 
 namespace teraio::analysis {
@@ -24,7 +24,8 @@ hardware::Hardware machine_with(int64_t device_memory_bytes, int64_t rate) {
 }
 
 double fraction_at(const trace::Trace& trace, int64_t device_memory_bytes, int64_t rate) {
-  const StepBounds bounds = lower_bounds(trace, machine_with(device_memory_bytes, rate), {});
+  const planner::StepBounds bounds =
+      planner::lower_bounds(trace, machine_with(device_memory_bytes, rate), {});
   if (bounds.best_ns() == 0) return 1.0;
   return static_cast<double>(bounds.compute_ns) / static_cast<double>(bounds.best_ns());
 }

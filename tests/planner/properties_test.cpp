@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "analysis/bounds.h"
 #include "plan/validator.h"
 #include "planner/baselines.h"
+#include "planner/bounds.h"
 #include "planner/planner.h"
 #include "simulate/simulator.h"
 #include "testing/generated_trace.h"
@@ -49,8 +49,7 @@ TEST_P(Properties, GeneratedTracesFollowTheFormat) {
 
 TEST_P(Properties, EveryPolicyValidatesRunsAndRespectsTheBound) {
   const Case given(GetParam());
-  const analysis::StepBounds bounds =
-      analysis::lower_bounds(given.trace, given.hardware, given.limits, 16);
+  const StepBounds bounds = lower_bounds(given.trace, given.hardware, given.limits, 16);
   for (Baseline baseline : all_baselines()) {
     SCOPED_TRACE(to_string(baseline));
     const Result<plan::Plan> plan =
@@ -82,8 +81,7 @@ TEST_P(Properties, OursNeverBeatsTheBoundNorLosesToOnDemand) {
   ASSERT_TRUE(on_demand.ok()) << on_demand.status().message();
   const Result<teraio::simulate::Run> demand_run = given.simulated(*on_demand);
   ASSERT_TRUE(demand_run.ok()) << demand_run.status().message();
-  const int64_t bound_ns =
-      analysis::lower_bounds(given.trace, given.hardware, given.limits, 16).best_ns();
+  const int64_t bound_ns = lower_bounds(given.trace, given.hardware, given.limits, 16).best_ns();
   for (const Result<plan::Plan>& ours : plans_of_ours(given)) {
     ASSERT_TRUE(ours.ok()) << ours.status().message();
     const Status valid = validate_plan(*ours, given.trace, given.hardware, given.limits);
@@ -187,8 +185,7 @@ TEST(LongTraces, HundredThousandOpsArePlannedSimulatedAndBounded) {
   ASSERT_TRUE(paging.ok()) << paging.status().message();
   const Result<teraio::simulate::Run> run = given.simulated(*paging);
   ASSERT_TRUE(run.ok()) << run.status().message();
-  const int64_t bound_ns =
-      analysis::lower_bounds(given.trace, given.hardware, given.limits, 2).best_ns();
+  const int64_t bound_ns = lower_bounds(given.trace, given.hardware, given.limits, 2).best_ns();
   EXPECT_GE(run->step_ns, bound_ns);
   const Result<plan::Plan> ours = plan(given.trace, given.hardware, given.limits);
   ASSERT_TRUE(ours.ok()) << ours.status().message();

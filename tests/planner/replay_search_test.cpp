@@ -6,8 +6,8 @@
 
 #include <optional>
 
-#include "analysis/replay_bounds.h"
 #include "plan/validator.h"
+#include "planner/replay_bounds.h"
 #include "planner/replay_candidates.h"
 #include "planner/replay_set.h"
 #include "simulate/scenario.h"
@@ -218,9 +218,9 @@ TEST_P(GeneratedReplays, AreLegalAndNeverSlowerThanNone) {
   const int64_t off_ns = step_ns({});
   const double with_replays_ns = static_cast<double>(step_ns({.recompute = Recompute::kAll}));
   EXPECT_LE(with_replays_ns, 1.0001 * static_cast<double>(off_ns));
-  const analysis::StepBounds bounds = analysis::lower_bounds_with_replays(trace, hardware, {}, 16);
+  const StepBounds bounds = lower_bounds_with_replays(trace, hardware, {}, 16);
   EXPECT_GE(with_replays_ns, static_cast<double>(bounds.best_ns()));
-  EXPECT_LE(bounds.best_ns(), analysis::lower_bounds(trace, hardware, {}, 16).best_ns());
+  EXPECT_LE(bounds.best_ns(), lower_bounds(trace, hardware, {}, 16).best_ns());
   step_ns({.effort = Effort::kBest, .recompute = Recompute::kAll, .prefer = Prefer::kWear});
 }
 

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <string>
 
-#include "analysis/bounds.h"
 #include "plan/validator.h"
+#include "planner/bounds.h"
 #include "planner/planner.h"
 #include "simulate/simulator.h"
 #include "testing/test_files.h"
@@ -60,7 +60,7 @@ TEST_P(Variants, ArePlannedNearTheBoundAndBetterThanByAlgorithm1) {
     return static_cast<double>(simulate::simulate(trace, *hardware, {}, *planned)->step_ns);
   };
   const double ours_ns = step_ns({});
-  const auto bound_ns = static_cast<double>(analysis::lower_bounds(trace, *hardware, {}).best_ns());
+  const auto bound_ns = static_cast<double>(lower_bounds(trace, *hardware, {}).best_ns());
   EXPECT_GE(ours_ns, bound_ns);
   EXPECT_LE(ours_ns, 1.07 * bound_ns);
   EXPECT_LT(ours_ns, step_ns({.policy = Policy::kAlgorithm1}));

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "analysis/min_traffic.h"
 #include "plan/scenario.h"
 #include "plan/validator.h"
+#include "planner/min_traffic.h"
 #include "planner/planner.h"
 #include "simulate/simulator.h"
 #include "testing/generated_trace.h"
@@ -60,8 +60,7 @@ TEST(WriteBudget, AFailureThatIsNotTheBudgetsStaysWhatItIs) {
 int64_t min_written_bytes(const trace::Trace& trace, const hardware::Hardware& hardware,
                           int64_t iterations) {
   const int64_t op_count = iterations * static_cast<int64_t>(trace.ops.size());
-  return analysis::min_writes(trace::TraceIndex(trace), hardware.device_memory_bytes, 0, op_count)
-      .back();
+  return min_writes(trace::TraceIndex(trace), hardware.device_memory_bytes, 0, op_count).back();
 }
 
 class WriteBudgets : public ::testing::TestWithParam<uint64_t> {

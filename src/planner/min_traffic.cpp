@@ -1,9 +1,9 @@
-#include "analysis/min_traffic.h"
+#include "planner/min_traffic.h"
 
 #include <algorithm>
 #include <limits>
 
-namespace teraio::analysis {
+namespace teraio::planner {
 namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
@@ -267,4 +267,4 @@ std::vector<int64_t> min_writes(const trace::TraceIndex& index, int64_t budget_b
   return writes;
 }
 
-}  // namespace teraio::analysis
+}  // namespace teraio::planner

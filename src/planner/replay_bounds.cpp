@@ -1,10 +1,10 @@
-#include "analysis/replay_bounds.h"
+#include "planner/replay_bounds.h"
 
 #include <algorithm>
 
 #include "trace/trace_index.h"
 
-namespace teraio::analysis {
+namespace teraio::planner {
 namespace {
 
 // Divides the tensors that may be replayed into a tensor for each group of uses without a gap.
@@ -60,4 +60,4 @@ StepBounds lower_bounds_with_replays(const trace::Trace& trace, const hardware::
   return lower_bounds(Divider(trace).run(), hardware, limits, window_points);
 }
 
-}  // namespace teraio::analysis
+}  // namespace teraio::planner

@@ -1,12 +1,12 @@
-#include "analysis/bounds.h"
+#include "planner/bounds.h"
 
 #include <gtest/gtest.h>
 
-#include "analysis/min_traffic.h"
+#include "planner/min_traffic.h"
 #include "simulate/scenario.h"
 #include "trace/trace_index.h"
 
-namespace teraio::analysis {
+namespace teraio::planner {
 namespace {
 
 using namespace testing;
@@ -94,4 +94,4 @@ TEST(LowerBounds, AWindowMayBeTighterThanTheIteration) {
 }
 
 }  // namespace
-}  // namespace teraio::analysis
+}  // namespace teraio::planner

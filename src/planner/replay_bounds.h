@@ -2,12 +2,12 @@
 // call them.
 #pragma once
 
-#include "analysis/bounds.h"
 #include "hardware/hardware.h"
 #include "plan/plan.h"
+#include "planner/bounds.h"
 #include "trace/trace.h"
 
-namespace teraio::analysis {
+namespace teraio::planner {
 
 // Returns bounds for all plans that replay tensors with one writer, as `teraio plan --recompute`
 // makes them. They are those of lower_bounds() for a trace in which every such tensor is gone
@@ -16,4 +16,4 @@ namespace teraio::analysis {
 StepBounds lower_bounds_with_replays(const trace::Trace& trace, const hardware::Hardware& hardware,
                                      const plan::Limits& limits, int window_points = 96);
 
-}  // namespace teraio::analysis
+}  // namespace teraio::planner

@@ -7,7 +7,7 @@
 
 #include "trace/trace_index.h"
 
-namespace teraio::analysis {
+namespace teraio::planner {
 
 // Ops are unrolled: op N + k is op k of the next iteration.
 //
@@ -21,4 +21,4 @@ std::vector<int64_t> min_reads(const trace::TraceIndex& index, int64_t budget_by
 std::vector<int64_t> min_writes(const trace::TraceIndex& index, int64_t budget_bytes, int64_t last,
                                 int64_t op_count);
 
-}  // namespace teraio::analysis
+}  // namespace teraio::planner

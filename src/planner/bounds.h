@@ -18,7 +18,7 @@
 #include "plan/plan.h"
 #include "trace/trace.h"
 
-namespace teraio::analysis {
+namespace teraio::planner {
 
 struct StepBounds {
   int64_t compute_ns = 0;  // the compute time of all ops
@@ -35,4 +35,4 @@ struct StepBounds {
 StepBounds lower_bounds(const trace::Trace& trace, const hardware::Hardware& hardware,
                         const plan::Limits& limits, int window_points = 96);
 
-}  // namespace teraio::analysis
+}  // namespace teraio::planner

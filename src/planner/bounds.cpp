@@ -1,15 +1,15 @@
-#include "analysis/bounds.h"
+#include "planner/bounds.h"
 
 #include <algorithm>
 #include <cmath>
 #include <set>
 
-#include "analysis/min_traffic.h"
+#include "planner/min_traffic.h"
 #include "simulate/channels.h"
 #include "simulate/tier_capacities.h"
 #include "trace/trace_index.h"
 
-namespace teraio::analysis {
+namespace teraio::planner {
 namespace {
 
 constexpr int64_t kIterations = 4;  // until two iterations in a row have the same traffic
@@ -211,4 +211,4 @@ StepBounds lower_bounds(const trace::Trace& trace, const hardware::Hardware& har
   return bounds;
 }
 
-}  // namespace teraio::analysis
+}  // namespace teraio::planner
