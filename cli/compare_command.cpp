@@ -23,6 +23,8 @@
 namespace teraio::cli {
 namespace {
 
+constexpr int64_t kTimeLimitNs = 10'000'000'000;  // of each search with best effort
+
 // A row per policy: its step, or its mean step when there are several patterns.
 class Comparison {
  public:
@@ -41,10 +43,11 @@ class Comparison {
       });
     add_planner("Algorithm 1", {.policy = planner::Policy::kAlgorithm1});
     add_planner("TERAIO, fast", {.effort = planner::Effort::kFast});
-    add_planner("TERAIO, best", {.effort = planner::Effort::kBest});
-    if (has_replayable_ops())
-      add_planner("TERAIO, best, recompute",
-                  {.effort = planner::Effort::kBest, .recompute = planner::Recompute::kAll});
+    planner::PlannerOptions best = {.effort = planner::Effort::kBest,
+                                    .time_limit_ns = kTimeLimitNs};
+    add_planner("TERAIO, best", best);
+    best.recompute = planner::Recompute::kAll;
+    if (has_replayable_ops()) add_planner("TERAIO, best, recompute", best);
     add_limits();
     progress_.show("");
     fmt::print("{} on {}\n\n{}{}", name(), patterns_.front().hardware.name, table_.text(), notes_);

@@ -159,12 +159,14 @@ class ReplaySearch {
     }
   }
 
-  // Leaves a part of the time for write_less().
+  // Every set gets the same part of the time, and so does write_less().
   void search_thoroughly() {
-    for (const std::vector<int32_t>& periods : fastest_sets()) {
+    const std::vector<std::vector<int32_t>> sets = fastest_sets();
+    int64_t shares = static_cast<int64_t>(sets.size()) + (options_.prefer == Prefer::kWear ? 1 : 0);
+    for (const std::vector<int32_t>& periods : sets) {
       if (is_done()) return;
       PlannerOptions options = options_with(Effort::kBest);
-      if (options_.prefer == Prefer::kWear) options.time_limit_ns /= 3;
+      options.time_limit_ns /= shares--;
       keep(plan_beside(periods, options, problem_.limits));
     }
   }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <future>
 #include <limits>
 #include <numeric>
@@ -11,63 +10,26 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "planner/bounds.h"
 #include "planner/min_write_set.h"
 #include "planner/run_beside.h"
+#include "planner/search_config.h"
 #include "planner/selection.h"
 #include "simulate/simulator.h"
 
 namespace teraio::planner {
 namespace {
 
-// The parameters of a sequence of rounds. Each round plans on the timeline that the execution of
-// the round before it showed.
-struct SearchConfig {
-  int rounds = 0;
-  double tolerance = 0.05;     // of the greedy choice: see select_in_time()
-  double price_floor = 0.1;    // the price of time where nothing stalls
-  double price_window = 0.02;  // how far a stall raises prices around it, as a share of the step
-  double price_memory = 0.5;   // the weight of the prices of earlier rounds
-  bool early_writes = true;
-  bool reserves_host = false;    // reserve host room for the minimum write set
-  double ssd_write_price = 1;    // see PlanBuilderOptions
-  double latency_share_max = 1;  // see PlanBuilderOptions
-};
-
-constexpr std::array<SearchConfig, 1> kFastConfigs = {SearchConfig{.rounds = 3}};
-constexpr std::array<SearchConfig, 8> kBestConfigs = {
-    SearchConfig{.rounds = 10},
-    SearchConfig{.rounds = 10, .tolerance = 0.02, .price_floor = 0.05},
-    SearchConfig{.rounds = 8, .price_window = 0.005},
-    SearchConfig{.rounds = 10, .tolerance = 0.01, .price_floor = 0.05, .latency_share_max = 0.006},
-    SearchConfig{.rounds = 8, .tolerance = 0.01, .price_window = 0.05, .price_memory = 0.8},
-    SearchConfig{.rounds = 8, .price_floor = 1.0},
-    SearchConfig{.rounds = 12, .tolerance = 0.0, .price_floor = 0.02, .price_memory = 0.7},
-    SearchConfig{.rounds = 8, .early_writes = false}};
-
-// For a write budget that binds. How tight the budget is decides which price of writes is right,
-// and whether host room must be reserved for the minimum write set.
-constexpr std::array<SearchConfig, 4> kFastBudgetConfigs = {
-    SearchConfig{.rounds = 2, .ssd_write_price = 4},
-    SearchConfig{.rounds = 2, .ssd_write_price = 16},
-    SearchConfig{.rounds = 2, .reserves_host = true},
-    SearchConfig{.rounds = 2, .reserves_host = true, .ssd_write_price = 4}};
-constexpr std::array<SearchConfig, 6> kBestBudgetConfigs = {
-    SearchConfig{.rounds = 5, .ssd_write_price = 2},
-    SearchConfig{.rounds = 5, .ssd_write_price = 4},
-    SearchConfig{.rounds = 5, .ssd_write_price = 8},
-    SearchConfig{.rounds = 5, .ssd_write_price = 16},
-    SearchConfig{.rounds = 5, .reserves_host = true},
-    SearchConfig{.rounds = 5, .reserves_host = true, .ssd_write_price = 4}};
-
 // With ReadTiming::kLimited, reads start at most this share of the step before they must.
 constexpr double kReadAheadShare = 0.015;
 // Early reads compensate for drives that are slow at times. A plan with limited read-ahead is
 // preferred only when it takes less than this share of the step of the other plan.
 constexpr double kLimitedReadsRatioMax = 0.995;
-// The search ends when a step takes at most this times the ideal.
+// The search ends when a step takes at most this times the lower bound.
 constexpr double kGoodEnough = 1.0002;
-// A search ends when two pairs of configurations in a row each gain at most this share of the step.
-constexpr double kLeastGain = 1e-4;
+// A search ends when so many pairs of drawn configurations in a row gain nothing. On most traces
+// the time limit ends it earlier.
+constexpr int kIdlePairsMax = 100;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 double sum(const std::vector<double>& values) {
@@ -164,7 +126,8 @@ class Search {
         simulator_(problem.trace, problem.hardware, unlimited_),
         ideal_ns_(problem.op_ns()),
         best_effort_(options.effort == Effort::kBest),
-        deadline_ns_(clock_.now_ns() + options.time_limit_ns) {
+        deadline_ns_(clock_.now_ns() + options.time_limit_ns),
+        least_ns_(best_effort_ ? bound_of(problem) : sum(ideal_ns_)) {
     incumbent_.timeline_ns = ideal_ns_;
   }
 
@@ -172,12 +135,17 @@ class Search {
     if (problem_.limits.write_budget_bytes)
       TERAIO_RETURN_IF_ERROR(search_within_budget());
     else
-      run_configs(best_effort_ ? std::span<const SearchConfig>(kBestConfigs) : kFastConfigs);
+      search_freely();
     if (incumbent_.best) return std::move(*incumbent_.best);
     return incumbent_.failure;
   }
 
  private:
+  static double bound_of(const Problem& problem) {
+    return static_cast<double>(
+        lower_bounds(problem.trace, problem.hardware, problem.limits).best_ns());
+  }
+
   static plan::Limits without_write_budget(plan::Limits limits) {
     limits.write_budget_bytes.reset();
     return limits;
@@ -185,8 +153,13 @@ class Search {
 
   bool done(const Incumbent& incumbent) const {
     if (!incumbent.best) return false;
-    if (incumbent.best_ns <= kGoodEnough * sum(ideal_ns_)) return true;
+    if (incumbent.best_ns <= kGoodEnough * least_ns_) return true;
     return clock_.now_ns() > deadline_ns_;
+  }
+
+  void search_freely() {
+    run_configs(best_effort_ ? best_configs() : fast_configs());
+    if (best_effort_) run_drawn_configs();
   }
 
   bool budget_binds() const {
@@ -196,9 +169,9 @@ class Search {
   // Finds plans within the write budget, or returns the least sufficient budget as a failure. The
   // first round ignores the budget: it shows the timeline, and its plan may be within the budget.
   Status search_within_budget() {
-    incumbent_ = run_config(kFastConfigs.front(), free_problem_, std::move(incumbent_));
+    incumbent_ = run_config(fast_configs().front(), free_problem_, std::move(incumbent_));
     if (!budget_binds()) {
-      if (best_effort_) run_configs(kBestConfigs);
+      if (best_effort_) search_freely();
       return Status();
     }
     const Result<MinWriteSet> write_set = find_min_write_set(problem_);
@@ -208,8 +181,7 @@ class Search {
     reserved_epochs_ = write_set->writes_epoch;
     host_periods_ = write_set->host_periods;
     evaluate(builder_of_write_set(*write_set), incumbent_);
-    run_configs(best_effort_ ? std::span<const SearchConfig>(kBestBudgetConfigs)
-                             : kFastBudgetConfigs);
+    run_configs(best_effort_ ? best_budget_configs() : fast_budget_configs());
     return Status();
   }
 
@@ -231,22 +203,31 @@ class Search {
     return builder;
   }
 
-  // Runs two configurations at a time. Both start from the same incumbent, so that the result does
-  // not depend on which one ends first.
   void run_configs(std::span<const SearchConfig> configs) {
-    int idle_pairs = 0;
-    for (size_t i = 0; i < configs.size() && !done(incumbent_); i += 2) {
-      std::future<Incumbent> beside;
-      if (i + 1 < configs.size())
-        beside = run_beside(
-            [this, &configs, i] { return run_config(configs[i + 1], problem_, incumbent_); });
-      Incumbent incumbent = run_config(configs[i], problem_, incumbent_);
-      if (beside.valid()) incumbent.merge(beside.get());
-      const bool little_gained = incumbent.best_ns > (1 - kLeastGain) * incumbent_.best_ns;
-      incumbent_ = std::move(incumbent);
-      idle_pairs = little_gained ? idle_pairs + 1 : 0;
-      if (idle_pairs == 2) return;
+    for (size_t i = 0; i < configs.size() && !done(incumbent_); i += 2)
+      run_pair(configs[i], i + 1 < configs.size() ? &configs[i + 1] : nullptr);
+  }
+
+  void run_drawn_configs() {
+    uint32_t number = 0;
+    for (int idle_pairs = 0; idle_pairs < kIdlePairsMax && !done(incumbent_); ++idle_pairs) {
+      const double before_ns = incumbent_.best_ns;
+      const SearchConfig first = drawn_config(number++);
+      const SearchConfig second = drawn_config(number++);
+      run_pair(first, &second);
+      if (incumbent_.best_ns < before_ns) idle_pairs = 0;
     }
+  }
+
+  // Both configurations start from the same incumbent, so that the result does not depend on which
+  // one ends first.
+  void run_pair(const SearchConfig& first, const SearchConfig* second) {
+    std::future<Incumbent> beside;
+    if (second != nullptr)
+      beside = run_beside([this, second] { return run_config(*second, problem_, incumbent_); });
+    Incumbent incumbent = run_config(first, problem_, incumbent_);
+    if (beside.valid()) incumbent.merge(beside.get());
+    incumbent_ = std::move(incumbent);
   }
 
   // Runs the rounds of a configuration, starting on the best timeline known.
@@ -284,6 +265,7 @@ class Search {
     if (config.reserves_host) options.reserved_host_periods = host_periods_;
     options.op_ns = op_ns;
     options.read_price = prices;
+    if (config.prices_writes) options.write_price = prices;
     options.op_weights = prices;
     for (size_t k = 0; k < prices.size(); ++k) options.op_weights[k] *= op_ns[k];
     PlanBuilder builder(problem, std::move(options));
@@ -335,6 +317,7 @@ class Search {
   const std::vector<double> ideal_ns_;
   const bool best_effort_;
   const int64_t deadline_ns_;
+  const double least_ns_;                 // no step is shorter
   std::vector<uint8_t> reserved_epochs_;  // of the minimum write set: see PlanBuilderOptions
   std::vector<uint8_t> host_periods_;
   Incumbent incumbent_;

@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "plan/scenario.h"
 #include "plan/validator.h"
+#include "planner/search_config.h"
 #include "simulate/simulator.h"
 #include "testing/generated_trace.h"
 #include "testing/test_files.h"
@@ -223,19 +225,55 @@ TEST_P(Generated, AWriteBudgetIsKeptOrRefused) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, Generated, ::testing::Range<uint64_t>(0, 60));
 
+struct Machine {
+  Machine(const char* trace_name, const char* hardware_name)
+      : trace(*trace::read_trace(testing::test_data("traces") /
+                                 (trace_name + std::string(".json.gz")))),
+        hardware(*hardware::read_hardware(testing::test_data("traces") /
+                                          (hardware_name + std::string(".json")))) {}
+  int64_t step_ns(const PlannerOptions& options) const {
+    return simulate::simulate(trace, hardware, {}, planned(trace, hardware, {}, options))->step_ns;
+  }
+
+  trace::Trace trace;
+  hardware::Hardware hardware;
+};
+
+constexpr PlannerOptions kTwoSeconds = {.effort = Effort::kBest, .time_limit_ns = 2'000'000'000};
+
 TEST(Planner, BestEffortIsNoWorseThanFast) {
-  const Result<trace::Trace> trace =
-      trace::read_trace(testing::test_data("traces/Inceptionv3-1536.json.gz"));
-  const Result<hardware::Hardware> hardware =
-      hardware::read_hardware(testing::test_data("traces/a100_g10.json"));
-  ASSERT_TRUE(trace.ok() && hardware.ok());
-  PlannerOptions options;
-  const Result<plan::Plan> fast = plan(*trace, *hardware, {}, options);
-  options.effort = Effort::kBest;
-  const Result<plan::Plan> best = plan(*trace, *hardware, {}, options);
-  ASSERT_TRUE(fast.ok() && best.ok());
-  EXPECT_LE(simulate::simulate(*trace, *hardware, {}, *best)->step_ns,
-            simulate::simulate(*trace, *hardware, {}, *fast)->step_ns);
+  const Machine machine("Inceptionv3-1536", "a100_g10");
+  EXPECT_LE(machine.step_ns(kTwoSeconds), machine.step_ns({}));
+}
+
+// The portfolio ends after a tenth of the time, at .743 to .757 of ideal.
+TEST(Planner, BestEffortGoesOnWhileTheBoundIsFar) {
+  const Machine machine("VIT-1280", "a100_g10_half");
+  const double ideal_ns = static_cast<double>(trace::TraceIndex(machine.trace).ideal_ns);
+  EXPECT_GT(ideal_ns / static_cast<double>(machine.step_ns(kTwoSeconds)), 0.758);
+}
+
+TEST(Planner, BestEffortEndsWithoutATimeLimit) {
+  const trace::Trace trace = testing::weight_and_activation();
+  const PlannerOptions options = {.effort = Effort::kBest,
+                                  .time_limit_ns = std::numeric_limits<int64_t>::max() / 2};
+  planned(trace, machine(149), {}, options);
+  planned(trace, machine(60), {}, options);
+}
+
+TEST(Planner, DrawnConfigurationsAreTheSameInEveryRunAndDiffer) {
+  EXPECT_EQ(drawn_config(7).price_floor, drawn_config(7).price_floor);
+  EXPECT_NE(drawn_config(7).price_floor, drawn_config(8).price_floor);
+  int prices_writes = 0;
+  for (uint32_t i = 0; i < 100; ++i) {
+    const SearchConfig config = drawn_config(i);
+    EXPECT_GT(config.rounds, 0);
+    EXPECT_GE(config.tolerance, 0);
+    EXPECT_LE(config.price_floor, 1);
+    prices_writes += static_cast<int>(config.prices_writes);
+  }
+  EXPECT_GT(prices_writes, 0);
+  EXPECT_LT(prices_writes, 100);
 }
 
 }  // namespace

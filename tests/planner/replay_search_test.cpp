@@ -221,7 +221,10 @@ TEST_P(GeneratedReplays, AreLegalAndNeverSlowerThanNone) {
   const StepBounds bounds = lower_bounds_with_replays(trace, hardware, {}, 16);
   EXPECT_GE(with_replays_ns, static_cast<double>(bounds.best_ns()));
   EXPECT_LE(bounds.best_ns(), lower_bounds(trace, hardware, {}, 16).best_ns());
-  step_ns({.effort = Effort::kBest, .recompute = Recompute::kAll, .prefer = Prefer::kWear});
+  step_ns({.effort = Effort::kBest,
+           .recompute = Recompute::kAll,
+           .prefer = Prefer::kWear,
+           .time_limit_ns = 200'000'000});
 }
 
 // One action that is left out, moved in the file or in time, or turned into another.
