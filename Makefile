@@ -168,7 +168,8 @@ sanitize-address sanitize-thread: sanitize-%: packages
 
 # The extension under a sanitizer, in a Python that has the sanitizer's library preloaded. Python and
 # PyTorch are not instrumented: their own accesses are not checked, and Python leaks by design. The
-# thread sanitizer does not support children of programs with threads, such as a data loader's.
+# thread sanitizer does not support children of programs with threads, such as a data loader's. What a
+# sanitizer reports comes past pytest, which captures what Python prints and no more (--capture=sys).
 sanitizer_library = $(shell gcc -print-file-name=lib$(1).so) $(shell gcc -print-file-name=libstdc++.so.6)
 sanitize-extension-address: export ASAN_OPTIONS := detect_leaks=0
 sanitize-extension-thread: export TSAN_OPTIONS := ignore_noninstrumented_modules=1 report_signal_unsafe=0 die_after_fork=0 exitcode=66
@@ -185,7 +186,7 @@ sanitize-extension-address sanitize-extension-thread: sanitize-extension-%: setu
 	  -DTERAIO_BUILD_TOOLS=OFF -DTERAIO_BUILD_BENCHMARKS=OFF >$(BUILD)-$*/configure.log || \
 	  { cat $(BUILD)-$*/configure.log; exit 1; }
 	@cmake --build $(BUILD)-$* --target teraio_pytorch
-	@LD_PRELOAD="$(preload)" PYTHONPATH=$(CURDIR)/$(BUILD)-$*/python $(python) -m pytest -n 0 \
+	@LD_PRELOAD="$(preload)" PYTHONPATH=$(CURDIR)/$(BUILD)-$*/python $(python) -m pytest -n 0 --capture=sys \
 	  $(selection) tests/python/test_threads.py tests/python/test_session.py
 
 # The training text: the prose sources of the Python documentation.

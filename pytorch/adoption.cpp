@@ -53,13 +53,13 @@ KeptStorage& wrap_memory(c10::StorageImpl& storage) {
 
 bool can_adopt(const DeviceBackend& backend, int64_t smallest_tensor_bytes,
                c10::StorageImpl& storage) {
-  return storage._mutable_data_ptr_no_checks().get() != nullptr &&
+  return address_of(storage._mutable_data_ptr_no_checks()) != nullptr &&
          static_cast<int64_t>(storage.nbytes()) >= smallest_tensor_bytes && storage.resizable() &&
          backend.can_adopt(storage);
 }
 
 TensorHandle* adopt(ActiveSession& session, c10::StorageImpl& storage) {
-  if (!can_adopt(session, storage)) return nullptr;
+  if (!can_adopt(session, storage)) return nullptr;  // without the lock: ops ask often
   const StorageReferenceGuard guard;
   c10::DataPtr previous;  // freed last: its deleter may take any lock
   const std::lock_guard lock(adoption_mutex());

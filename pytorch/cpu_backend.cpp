@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "budgeted_allocator.h"
+#include "data_pointer.h"
 #include "device/cpu_device.h"
 #include "device/system_memory.h"
 
@@ -27,7 +28,7 @@ class CpuBackend final : public DeviceBackend {
 
   bool can_adopt(const c10::StorageImpl& storage) const override {
     return storage.device_type() == c10::DeviceType::CPU &&
-           storage.data_ptr().get_deleter() == stock_allocator()->raw_deleter();
+           deleter_of(storage.data_ptr()) == stock_allocator()->raw_deleter();
   }
   void copy(std::byte* to, const void* from, size_t size_bytes) override {
     std::memcpy(to, from, size_bytes);

@@ -5,7 +5,7 @@
 // word at a time, in an order that a concurrent reader can rely on: the context of a managed
 // storage changes once in its life, before its deleter does.
 //
-// Threads: one at a time changes a DataPtr; any number reads meanwhile.
+// Threads: one at a time changes a DataPtr; any number reads meanwhile, by the functions below.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -36,6 +36,12 @@ template struct DataPtrParts<&c10::DataPtr::ptr_, &c10::detail::UniqueVoidPtr::d
 inline c10::DeleterFnPtr deleter_of(const c10::DataPtr& data_ptr) {
   c10::DeleterFnPtr& deleter = context_in(const_cast<c10::DataPtr&>(data_ptr)).get_deleter();
   return std::atomic_ref(deleter).load(std::memory_order_acquire);
+}
+
+// Returns the address.
+inline void* address_of(const c10::DataPtr& data_ptr) {
+  void*& address = address_in(const_cast<c10::DataPtr&>(data_ptr));
+  return std::atomic_ref(address).load(std::memory_order_relaxed);
 }
 
 // Replaces context and deleter without calling the old deleter.

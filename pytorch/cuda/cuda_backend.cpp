@@ -26,6 +26,7 @@
 #include "adoption.h"
 #include "base/units.h"
 #include "cuda/cached_segments.h"
+#include "data_pointer.h"
 #include "device/cuda_device.h"
 #include "op_observer.h"
 #include "storage_swap.h"
@@ -386,7 +387,7 @@ class CudaBackend final : public DeviceBackend {
 
   bool can_adopt(const c10::StorageImpl& storage) const override {
     return storage.device() == torch_device() && !is_on_other_stream() && !is_capturing() &&
-           storage.data_ptr().get_deleter() == stock()->raw_deleter();
+           deleter_of(storage.data_ptr()) == stock()->raw_deleter();
   }
   void copy(std::byte* to, const void* from, size_t size_bytes) override {
     const c10::cuda::CUDAGuard guard(ordinal_);
