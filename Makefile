@@ -16,6 +16,7 @@ VENV := .venv
 VENV_NEWEST := .venv-newest
 VENV_PEERS := .venv-peers
 VENV_DOCS := .venv-docs
+VENV_WHEELS := .venv-wheels
 DEEPSPEED := deepspeed==0.19.8
 python := $(CURDIR)/$(VENV)/bin/python
 python_newest := $(CURDIR)/$(VENV_NEWEST)/bin/python
@@ -87,6 +88,17 @@ fuzz:  ## give the file readers broken files for $FUZZ_SECONDS, starting from th
 soak: build  ## train for STEPS tiny steps: memory, mappings, descriptors and files stay flat
 	@TERAIO_SOAK_STEPS=$(or $(STEPS),100000) $(python) -m pytest -s tests/python/test_soak.py
 
+# For another Python, as for a new environment: make wheels PYTHON=/usr/bin/python3.12
+.PHONY: wheels
+wheels: packages $(VENV_WHEELS)/.ready  ## build dist/teraio-*.whl for PyTorch 2.11 to 2.15 and this Python, and try it
+	@tools/setup/install_packages.sh mmdebstrap
+	@tools/wheels/build.sh $(CURDIR)/$(VENV_WHEELS)/bin $(CURDIR)/build-wheels
+	@$(MAKE) --no-print-directory test-wheels
+
+.PHONY: test-wheels
+test-wheels: $(VENV_WHEELS)/.ready  ## try the wheel in dist/ in a fresh environment for each PyTorch (downloads 3 GB each)
+	@$(VENV_WHEELS)/bin/python tools/wheels/try_wheel.py $(CURDIR)/build-wheels $(VERSIONS)
+
 .PHONY: docs
 docs: build $(VENV_DOCS)/.ready  ## build the documentation as a site into build/docs
 	@NO_MKDOCS_2_WARNING=1 $(VENV_DOCS)/bin/mkdocs build --strict
@@ -104,7 +116,8 @@ lint: setup  ## check layers, file sizes, links and format without building
 
 .PHONY: clean
 clean:  ## remove what was built, but not the environments
-	rm -rf $(BUILD) $(BUILD)-newest $(BUILD)-gpu $(BUILD)-address $(BUILD)-thread $(BUILD)-fuzz gpu-carry
+	rm -rf $(BUILD) $(BUILD)-newest $(BUILD)-gpu $(BUILD)-address $(BUILD)-thread $(BUILD)-fuzz gpu-carry \
+	  build-wheels
 
 # Targets that the ones above use.
 
@@ -232,6 +245,10 @@ $(VENV_PEERS)/.ready: requirements/pinned.txt requirements/common.txt requiremen
 	@$(VENV_PEERS)/bin/python -m pip install --quiet -r requirements/peers.txt
 	@DS_ACCELERATOR=cpu DS_SKIP_CUDA_CHECK=1 DS_BUILD_OPS=0 \
 	  $(VENV_PEERS)/bin/python -m pip install --quiet --no-build-isolation $(DEEPSPEED)
+	@touch $@
+
+$(VENV_WHEELS)/.ready: requirements/wheels.txt tools/setup/make_venv.sh
+	@tools/setup/make_venv.sh $(VENV_WHEELS) $<
 	@touch $@
 
 $(VENV_DOCS)/.ready: requirements/docs.txt tools/setup/make_venv.sh

@@ -5,20 +5,30 @@
 # The runtime is the one that the PyTorch wheel brings, with its headers, where there is one: no
 # toolkit is needed, and the extension uses the copy that PyTorch has loaded already. A library that
 # is preloaded under the same name takes its place (testing/cuda_emulation). Otherwise the runtime of
-# a toolkit is linked statically. Either loads the driver at its first call, so that programs start
-# on machines without a driver.
+# a toolkit is linked statically; in a wheel that serves several versions of PyTorch, some without
+# CUDA, the static runtime of the package nvidia-cuda-runtime. Each loads the driver at its first
+# call, so that programs start on machines without a driver.
 
-# Finds the runtime of the wheel: sets TERAIO_WHEEL_CUDART and TERAIO_WHEEL_CUDA_INCLUDE.
+# Finds the runtime of the wheel: sets TERAIO_WHEEL_CUDART, its kind TERAIO_WHEEL_CUDART_KIND (SHARED or
+# STATIC) and TERAIO_WHEEL_CUDA_INCLUDE.
 function(teraio_find_cuda_of_wheel)
   if(NOT TERAIO_BUILD_PYTORCH OR NOT TORCH_CUDA_LIBRARY)
     return()
   endif()
-  get_filename_component(packages ${torch_directory} DIRECTORY)
-  file(GLOB library ${packages}/nvidia/cu13/lib/libcudart.so.13)
-  set(include ${packages}/nvidia/cu13/include)
-  if(library AND EXISTS ${include}/cuda_runtime_api.h AND EXISTS ${include}/cuda.h)
+  if(TERAIO_TORCH_FOLDERS)
+    set(kind STATIC)
+    set(folder ${Python_SITELIB}/nvidia/cu13)
+    file(GLOB library ${folder}/lib/libcudart_static.a)
+  else()
+    set(kind SHARED)
+    get_filename_component(packages ${torch_directory} DIRECTORY)
+    set(folder ${packages}/nvidia/cu13)
+    file(GLOB library ${folder}/lib/libcudart.so.13)
+  endif()
+  if(library AND EXISTS ${folder}/include/cuda_runtime_api.h AND EXISTS ${folder}/include/cuda.h)
     set(TERAIO_WHEEL_CUDART ${library} PARENT_SCOPE)
-    set(TERAIO_WHEEL_CUDA_INCLUDE ${include} PARENT_SCOPE)
+    set(TERAIO_WHEEL_CUDART_KIND ${kind} PARENT_SCOPE)
+    set(TERAIO_WHEEL_CUDA_INCLUDE ${folder}/include PARENT_SCOPE)
   endif()
 endfunction()
 
@@ -31,10 +41,13 @@ if(NOT TERAIO_CUDA STREQUAL "OFF")
   if(TERAIO_WHEEL_CUDART)
     message(STATUS "CUDA: the PyTorch wheel's, ${TERAIO_WHEEL_CUDART}")
     set(TERAIO_HAS_CUDA ON)
-    add_library(teraio_cudart SHARED IMPORTED)
+    add_library(teraio_cudart ${TERAIO_WHEEL_CUDART_KIND} IMPORTED)
     set_target_properties(teraio_cudart PROPERTIES
       IMPORTED_LOCATION ${TERAIO_WHEEL_CUDART} IMPORTED_SONAME libcudart.so.13
       INTERFACE_INCLUDE_DIRECTORIES ${TERAIO_WHEEL_CUDA_INCLUDE})
+    if(TERAIO_WHEEL_CUDART_KIND STREQUAL "STATIC")
+      target_link_libraries(teraio_cudart INTERFACE Threads::Threads ${CMAKE_DL_LIBS} rt)
+    endif()
   else()
     if(TERAIO_CUDA STREQUAL "ON")
       find_package(CUDAToolkit 12.2 REQUIRED)

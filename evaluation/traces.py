@@ -8,7 +8,7 @@ from evaluation import cases, kernels
 from evaluation.command import teraio
 
 PACKAGE = cases.ROOT / "python" / "teraio"
-EXTENSION = cases.ROOT / "build" / "python" / "teraio" / "_C.so"
+BUILT_PACKAGE = cases.ROOT / "build" / "python" / "teraio"
 ACCELERATOR = "h100-nvl"
 RANKS = 2
 
@@ -49,7 +49,8 @@ def dependencies(case):
     """Returns the files that the trace of the case depends on, sorted."""
     modules = cases.LLAMA.parent.glob("llama/*.py")
     dry_run_files = PACKAGE.joinpath("dry_run").rglob("*")
-    files = [case.script, *modules, *dry_run_files, EXTENSION, Path(kernels.__file__)]
+    extensions = BUILT_PACKAGE.glob("torch_*/_C.so")
+    files = [case.script, *modules, *dry_run_files, *extensions, Path(kernels.__file__)]
     return sorted(path for path in files if path.is_file() and path.suffix != ".pyc")
 
 

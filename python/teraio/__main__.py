@@ -30,6 +30,7 @@ def _execute_native_command(arguments):
     except Error as error:
         print(f"teraio: {error}", file=sys.stderr)
         return 1
+    os.environ.setdefault("TERAIO_PYTHON", sys.executable)
     os.execv(command, [str(command), *arguments])
 
 

@@ -1,64 +1,36 @@
-"""The compiled extension. Importing this module raises ImportError under another PyTorch version.
+"""The compiled extension for the PyTorch that is here.
 
-PyTorch's C++ interface changes with every minor version. An extension that was built for another
-version would crash or, worse, misread memory.
+Importing this module raises ImportError when no extension serves that PyTorch.
 """
 
-import torch
+import importlib
 
-from teraio._build_info import TORCH_VERSION
+import torch.version
 
-_built_for = TORCH_VERSION.split("+")[0].split(".")[:2]
-if torch.__version__.split("+")[0].split(".")[:2] != _built_for:
-    raise ImportError(
-        f"teraio was built for PyTorch {TORCH_VERSION} and this is {torch.__version__}: rebuild it "
-        "here with: pip install --no-build-isolation --force-reinstall --no-deps teraio's directory"
-    )
+from teraio._build_info import EXTENSIONS
+from teraio.extension import extension_for
 
-from teraio._C import (  # noqa: E402
-    CallbackOps,
-    ComparisonPeriod,
-    DrySession,
-    DryTrace,
-    OpaqueOp,
-    Pin,
-    ReducerHooks,
-    Session,
-    available_memory_bytes,
-    default_budget_bytes,
-    describe,
-    device_memory_bytes,
-    forget_python_threads,
-    is_in_op,
-    is_this_thread_observed,
-    keep_in_place,
-    observe_python_threads,
-    observe_this_thread,
-    observer_dispatch_key,
-    pin_address,
-    set_coalescing,
-)
+extension_name = extension_for(torch.__version__, torch.version.cuda, EXTENSIONS)
+_extension = importlib.import_module(f"teraio.{extension_name}._C")
 
-__all__ = [
-    "CallbackOps",
-    "OpaqueOp",
-    "ComparisonPeriod",
-    "DrySession",
-    "DryTrace",
-    "Pin",
-    "ReducerHooks",
-    "Session",
-    "available_memory_bytes",
-    "default_budget_bytes",
-    "describe",
-    "device_memory_bytes",
-    "forget_python_threads",
-    "is_in_op",
-    "is_this_thread_observed",
-    "keep_in_place",
-    "observe_python_threads",
-    "observe_this_thread",
-    "observer_dispatch_key",
-    "pin_address",
-    "set_coalescing",
-]
+CallbackOps = _extension.CallbackOps
+ComparisonPeriod = _extension.ComparisonPeriod
+DrySession = _extension.DrySession
+DryTrace = _extension.DryTrace
+OpaqueOp = _extension.OpaqueOp
+Pin = _extension.Pin
+ReducerHooks = _extension.ReducerHooks
+Session = _extension.Session
+available_memory_bytes = _extension.available_memory_bytes
+default_budget_bytes = _extension.default_budget_bytes
+describe = _extension.describe
+device_memory_bytes = _extension.device_memory_bytes
+forget_python_threads = _extension.forget_python_threads
+is_in_op = _extension.is_in_op
+is_this_thread_observed = _extension.is_this_thread_observed
+keep_in_place = _extension.keep_in_place
+observe_python_threads = _extension.observe_python_threads
+observe_this_thread = _extension.observe_this_thread
+observer_dispatch_key = _extension.observer_dispatch_key
+pin_address = _extension.pin_address
+set_coalescing = _extension.set_coalescing

@@ -186,6 +186,10 @@ class Evaluation:
         return json.loads(gzip.decompress(self.folders.trace(case).read_bytes()))
 
 
+def extension_of(package):
+    return package / "torch_2_11" / "_C.so"
+
+
 @pytest.fixture
 def evaluation(monkeypatch, tmp_path, capsys, small):
     stand_in = tmp_path / "teraio"
@@ -193,10 +197,11 @@ def evaluation(monkeypatch, tmp_path, capsys, small):
         STAND_IN.format(python=sys.executable, command=str(command.TERAIO), folder=str(tmp_path))
     )
     stand_in.chmod(0o755)
-    extension = tmp_path / "_C.so"
+    extension = extension_of(tmp_path)
+    extension.parent.mkdir()
     extension.write_text("one")
     monkeypatch.setattr(command, "TERAIO", stand_in)
-    monkeypatch.setattr(traces, "EXTENSION", extension)
+    monkeypatch.setattr(traces, "BUILT_PACKAGE", tmp_path)
     monkeypatch.setattr(figures, "FIGURES", {"figure-3": figures.FIGURES["figure-3"]})
     return Evaluation(tmp_path, capsys)
 
@@ -243,7 +248,7 @@ def test_what_depends_on_a_changed_trace_is_redone(evaluation):
 def test_a_dry_run_is_kept_until_what_it_is_made_with_changes(evaluation):
     evaluation.run(L8)
     assert ("trace", L8.title) not in redone(evaluation.run(L8)[1])
-    traces.EXTENSION.write_text("two")
+    extension_of(traces.BUILT_PACKAGE).write_text("two")
     assert ("trace", L8.title) in redone(evaluation.run(L8)[1])
 
 

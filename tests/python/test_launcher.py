@@ -338,7 +338,9 @@ def test_refusal_and_help_need_no_torch(python, teraio_run, tmp_path):
 
 
 def test_torch_that_the_extension_was_not_built_for(refused, tmp_path):
-    (tmp_path / "torch.py").write_text("__version__ = '2.10.1+cpu'\n")
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("__version__ = '2.10.1+cpu'\n")
+    (tmp_path / "torch" / "version.py").write_text("cuda = None\n")
     path = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
     line = refused(*BUDGET, "train.py", env=os.environ | {"PYTHONPATH": path})
     assert "this is 2.10.1+cpu" in line and "pip install --no-build-isolation" in line
