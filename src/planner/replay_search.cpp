@@ -159,15 +159,14 @@ class ReplaySearch {
     }
   }
 
-  // Every set gets the same part of the time, and so does write_less().
+  // The best set is the most likely to stay the best. write_less() needs a part of the time too.
   void search_thoroughly() {
     const std::vector<std::vector<int32_t>> sets = fastest_sets();
-    int64_t shares = static_cast<int64_t>(sets.size()) + (options_.prefer == Prefer::kWear ? 1 : 0);
-    for (const std::vector<int32_t>& periods : sets) {
-      if (is_done()) return;
+    for (size_t i = 0; i < sets.size() && !is_done(); ++i) {
       PlannerOptions options = options_with(Effort::kBest);
-      options.time_limit_ns /= shares--;
-      keep(plan_beside(periods, options, problem_.limits));
+      if (i + 1 < sets.size() || options_.prefer == Prefer::kWear)
+        options.time_limit_ns = options.time_limit_ns * 2 / 3;
+      keep(plan_beside(sets[i], options, problem_.limits));
     }
   }
 
