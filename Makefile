@@ -61,6 +61,10 @@ bench-peers: build corpus $(VENV_PEERS)/.ready  ## compare with DeepSpeed under 
 paper: build corpus  ## predict the paper's evaluation: writes docs/evaluation.md and its figures
 	@PYTHONPATH=. $(python) -m evaluation
 
+.PHONY: what-to-buy
+what-to-buy: build corpus  ## predict fine-tuning on machines that one can buy: writes docs/what_to_buy.md
+	@PYTHONPATH=. $(python) -m evaluation.what_to_buy
+
 # gpu-check uses $(PYTHON), or python3, with its PyTorch. All other packages come from gpu-carry/,
 # or from the system when there is no such folder. FLAGS are options of tools/gpu_check/gpu_check.py
 # and of pytest.

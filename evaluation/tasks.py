@@ -60,14 +60,16 @@ def run(wanted, folders, workers=WORKERS):
     Returns 0, or another exit code when a task failed.
     """
     dry_runs = [trace_task(case, folders) for case in wanted]
-    return _run(dry_runs, folders, workers) or _run(later_tasks(wanted, folders), folders, workers)
+    later = later_tasks(wanted, folders)
+    return run_tasks(dry_runs, folders.build, workers) or run_tasks(later, folders.build, workers)
 
 
-def _run(tasks, folders, workers):
-    folders.build.mkdir(parents=True, exist_ok=True)
+def run_tasks(tasks, build, workers=WORKERS):
+    """Runs the tasks whose outcome is missing or out of date; the folder `build` has the record."""
+    build.mkdir(parents=True, exist_ok=True)
     config = {
         "backend": "state-file",
-        "dep_file": str(folders.build / "state.json"),
+        "dep_file": str(build / "state.json"),
         "reporter": Progress,
         "outfile": sys.stdout,
         "continue": True,
@@ -107,7 +109,7 @@ def trace_task(case, folders):
     return {
         "name": f"trace:{case.key}",
         "doc": case.title,
-        "actions": [(_without_traceback(traces.dry_run), [case, folders.trace(case)])],
+        "actions": [(without_traceback(traces.dry_run), [case, folders.trace(case)])],
         "file_dep": _words(traces.dependencies(case)),
         "uptodate": [config_changed({"command": traces.command_of(case), "title": case.title})],
         "targets": _words([folders.trace(case)]),
@@ -121,7 +123,7 @@ def analysis_task(case, analysis, folders):
     return {
         "name": f"analysis:{case.key}:{analysis.name}",
         "doc": f"{case.title}: {analysis.name}",
-        "actions": [(_without_traceback(_analyse), [analysis, folders.trace(case), path])],
+        "actions": [(without_traceback(_analyse), [analysis, folders.trace(case), path])],
         "file_dep": _words(inputs),
         "uptodate": [config_changed({"parameters": analysis.parameters})],
         "targets": _words([path]),
@@ -181,7 +183,7 @@ def _words(paths):
     return [str(path) for path in paths]
 
 
-def _without_traceback(action):
+def without_traceback(action):
     """Wraps an action: an error of `teraio` becomes the failure of the task, with its message."""
 
     @functools.wraps(action)

@@ -47,10 +47,15 @@ def command_of(case):
 
 def dependencies(case):
     """Returns the files that the trace of the case depends on, sorted."""
+    return dependencies_of(case.script)
+
+
+def dependencies_of(script):
+    """Returns the files that a dry run of the script depends on, sorted."""
     modules = cases.LLAMA.parent.glob("llama/*.py")
     dry_run_files = PACKAGE.joinpath("dry_run").rglob("*")
     extensions = BUILT_PACKAGE.glob("torch_*/_C.so")
-    files = [case.script, *modules, *dry_run_files, *extensions, Path(kernels.__file__)]
+    files = [script, *modules, *dry_run_files, *extensions, Path(kernels.__file__)]
     return sorted(path for path in files if path.is_file() and path.suffix != ".pyc")
 
 
