@@ -43,7 +43,8 @@ def text_of(runs, machines):
 
 def _section(model, runs, machines):
     rows = [_row(machine, runs[machine.key]) for machine in machines]
-    return f"### {model}\n\n{textwrap.fill(_advice(runs, machines), 120)}\n\n{tables.table(HEADER, rows)}\n"
+    advice = textwrap.fill(_advice(runs, machines), 120)
+    return f"### {model}\n\n{advice}\n\n{tables.table(HEADER, rows)}\n"
 
 
 def _row(machine, systems):
