@@ -33,13 +33,14 @@ def _questions(machines):
         (model, machine, system)
         for model in steps.MODELS
         for machine in machines
+        if machine.device["accelerator"] in steps.MODELS[model].accelerators
         for system in steps.SYSTEMS
     ]
 
 
 def _step(model, machine, system):
     name = machine.device["accelerator"]
-    return steps.Step(model, steps.MODELS[model], name, system.checkpointing)
+    return steps.Step(model, steps.MODELS[model].options, name, system.checkpointing)
 
 
 def _trace(step):
@@ -92,10 +93,10 @@ def _page_task(machines):
 
 
 def _write_page(machines):
-    runs = {model: {machine.key: {} for machine in machines} for model in steps.MODELS}
+    runs = {model: {} for model in steps.MODELS}
     for model, machine, system in _questions(machines):
         outcome = json.loads(_outcome(model, machine, system).read_text())
-        runs[model][machine.key][system.key] = outcome
+        runs[model].setdefault(machine.key, {})[system.key] = outcome
     PAGE.write_text(page.text_of(runs, machines))
 
 

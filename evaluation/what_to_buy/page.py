@@ -42,6 +42,7 @@ def text_of(runs, machines):
 
 
 def _section(model, runs, machines):
+    machines = [machine for machine in machines if machine.key in runs]
     rows = [_row(machine, runs[machine.key]) for machine in machines]
     advice = textwrap.fill(_advice(runs, machines), 120)
     return f"### {model}\n\n{advice}\n\n{tables.table(HEADER, rows)}\n"

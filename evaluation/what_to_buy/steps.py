@@ -47,8 +47,17 @@ class System:
     checkpointing: bool
 
 
+@dataclass(frozen=True)
+class Model:
+    """A model: options of the script, and the accelerators that it is compared on."""
+
+    options: tuple
+    accelerators: tuple
+
+
 MODELS = {
-    "Llama3 8B": ("--preset", "llama3-8b"),
+    "Llama3 8B": Model(("--preset", "llama3-8b"), ("rtx-4090", "h100-nvl")),
+    "Llama3 70B": Model(("--preset", "llama3-70b"), ("rtx-4090",)),
 }
 _OURS = ("--policy", "teraio", "--recompute", "all")
 SYSTEMS = [
