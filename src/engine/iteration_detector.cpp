@@ -33,7 +33,8 @@ bool IterationDetector::note_update(std::span<const Use> uses) {
 }
 
 bool IterationDetector::end_segment() {
-  if (op_count_ == 0) return false;
+  if (is_segment_empty_) return false;
+  is_segment_empty_ = true;
   segment_hashes_.push_back(std::exchange(segment_hash_, kEmptySignature));
   iteration_hash_ = combine_signatures(iteration_hash_, segment_hashes_.back());
   if (segment_hashes_.size() > 2 * kLongestPeriod) segment_hashes_.erase(segment_hashes_.begin());
@@ -55,6 +56,7 @@ void IterationDetector::start_iteration(bool is_complete) {
   if (is_complete) previous_iteration_hash_ = iteration_hash_;
   iteration_hash_ = kEmptySignature;
   segment_hash_ = kEmptySignature;
+  is_segment_empty_ = true;
   segment_in_iteration_ = 0;
   op_count_ = 0;
 }

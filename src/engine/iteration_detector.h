@@ -28,13 +28,16 @@ class IterationDetector {
   // Before an op. True when a segment ends before it: the op begins the update of another step.
   bool begins_new_update(std::span<const Use> uses) { return !expects_steps_ && note_update(uses); }
 
-  void add_op(const OpSignature& signature) {
+  void add_op(const OpSignature& signature, bool uses_tensors) {
+    is_segment_empty_ &= !uses_tensors;
     segment_hash_ = add_to_signature(segment_hash_, signature.structure);
     segment_hash_ = add_to_signature(segment_hash_, signature.sizes);
     ++op_count_;
   }
 
-  // True when the iteration ends with the segment. A segment without ops is none.
+  // True when the iteration ends with the segment. A segment whose ops use no tensor is none: the
+  // step of an optimizer that calls the step of another one ends right after it, with a marker for
+  // profilers between them. These ops belong to the next segment.
   bool end_segment();
 
   // Of the iteration that is about to end, whose last segment has ended: it has the ops of the one
@@ -58,6 +61,7 @@ class IterationDetector {
 
   bool expects_steps_ = false;
   uint64_t segment_hash_ = kEmptySignature;
+  bool is_segment_empty_ = true;
   std::vector<uint64_t> segment_hashes_;
   uint64_t update_count_ = 1;
   int64_t segments_per_iteration_ = 1;

@@ -271,7 +271,7 @@ void Runtime::note_op(const OpFrame& frame, std::string_view name, const OpSigna
     recorder_->record_op(record);
   }
   births_.erase(births_.begin(), births_.begin() + static_cast<ptrdiff_t>(births.size()));
-  detector_->add_op(signature);
+  detector_->add_op(signature, !frame.uses.empty());
   if (detector_->op_count() >= kLongestIterationOps) start_iteration(/*is_complete=*/false);
 }
 

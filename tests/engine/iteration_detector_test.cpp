@@ -13,7 +13,7 @@ class IterationDetectorTest : public ::testing::Test {
  protected:
   // A segment of these ops. True when the iteration ends with it.
   bool segment(const std::vector<uint64_t>& signatures) {
-    for (const uint64_t signature : signatures) detector_.add_op(signature);
+    for (const uint64_t signature : signatures) detector_.add_op(signature, /*uses_tensors=*/true);
     return detector_.end_segment();
   }
   // An iteration of one segment. True when it repeats the one before.
@@ -41,9 +41,21 @@ TEST_F(IterationDetectorTest, EqualOpsInEqualOrderRepeat) {
 
 TEST_F(IterationDetectorTest, ASegmentWithoutOpsIsNone) { EXPECT_FALSE(segment({})); }
 
+TEST_F(IterationDetectorTest, OpsWithoutTensorsBelongToTheNextSegment) {
+  const auto is_step_repeated = [&] {
+    const bool is_same = is_repeated({1, 2});
+    detector_.add_op(9, /*uses_tensors=*/false);
+    EXPECT_FALSE(detector_.end_segment());
+    return is_same;
+  };
+  EXPECT_FALSE(is_step_repeated());
+  EXPECT_FALSE(is_step_repeated()) << "the first has no such op before it";
+  EXPECT_TRUE(is_step_repeated());
+}
+
 TEST_F(IterationDetectorTest, AnIterationThatWasCutOffRepeatsNothing) {
   EXPECT_FALSE(is_repeated({1, 2}));
-  detector_.add_op(7);
+  detector_.add_op(7, /*uses_tensors=*/true);
   detector_.start_iteration(/*is_complete=*/false);
   EXPECT_EQ(detector_.op_count(), 0);
   EXPECT_TRUE(is_repeated({1, 2})) << "compared with the last one that was complete";

@@ -52,6 +52,24 @@ def test_manual_updates_divide_iterations(offload):
         assert "planned" in modes(session)
 
 
+class Container(torch.optim.Optimizer):
+    """An optimizer whose step is the step of another one, like TorchTitan's."""
+
+    def __init__(self, inner):
+        super().__init__(inner.param_groups, {})
+        self.inner = inner
+
+    def step(self, closure=None):
+        self.inner.step(closure)
+
+
+def test_a_step_within_a_step_ends_one_iteration(offload):
+    with offload() as session:
+        net = model()
+        train(net, Container(torch.optim.AdamW(net.parameters())), 6)
+        assert modes(session) == ["on demand"] * 3 + ["planned"] * 3
+
+
 def test_optimizers_that_take_turns_make_one_iteration(offload):
     with offload() as session:
         nets = [model(0), model(1)]
