@@ -5,6 +5,7 @@
 
 #include "device_backend.h"
 #include "engine/runtime.h"
+#include "steady_precision.h"
 
 namespace teraio::pytorch {
 
@@ -19,8 +20,9 @@ struct ActiveSession : std::enable_shared_from_this<ActiveSession> {
   int64_t chunk_bytes = 0;        // list ops over more bytes than this run in pieces
   TriedOps* tried_ops = nullptr;  // of the session; null: it replays no op
   OpOrigins* origins = nullptr;   // of the session
-  bool is_dry = false;            // tensors are fake: their storages have a size and no bytes
-  bool has_streams = false;       // the value of DeviceBackend::has_streams()
+  SteadyPrecision steady_precision;
+  bool is_dry = false;       // tensors are fake: their storages have a size and no bytes
+  bool has_streams = false;  // the value of DeviceBackend::has_streams()
 };
 
 // Returns the running session, or null when none runs. Threads: any; takes no lock. Another thread

@@ -465,12 +465,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
           [](Session& session, int64_t start_ns) { session.runtime().end_own_work(start_ns); },
           no_gil())
       .def(
-          "end_step",
-          [](Session& session) {
-            const StorageReferenceGuard guard;
-            session.runtime().end_step();
-          },
-          no_gil())
+          "end_step", [](Session& session) { session.end_step(); }, no_gil())
       .def("counters", &counters)
       .def("brief_counters", &brief_counters)
       .def("iterations",

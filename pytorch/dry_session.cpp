@@ -62,6 +62,11 @@ void DrySession::begin_step() {
   runtime_->begin_step();
 }
 
+void DrySession::end_step() {
+  active_->steady_precision.start_iteration();
+  runtime_->end_step();
+}
+
 Status DrySession::start() {
   if (active_session() != nullptr)
     return Status(ErrorCode::kInvalidArgument,

@@ -22,6 +22,7 @@ class KernelFlags {
   void set() const;
   // Whether float32 products on a device have the current precision.
   bool has_current_precision(c10::DeviceType device) const;
+  bool has_precision_of(const KernelFlags& other) const { return precisions_ == other.precisions_; }
 
   bool operator==(const KernelFlags&) const = default;
 

@@ -195,7 +195,7 @@ class OutermostOp {
     if (thread_.has_run_collective) return;
     engine::OpFrame& frame = thread_.frame;
     auto captured = capture.finish(results, session_.runtime->births());
-    if (captured == nullptr) return;
+    if (captured == nullptr || !session_.steady_precision.holds_for(*captured)) return;
     const auto verdict = session_.is_dry ? TriedOps::Verdict::kNotTried : try_again(*captured);
     if (verdict == TriedOps::Verdict::kDifferent) return;
     if (frame.is_replay_planned && verdict == TriedOps::Verdict::kNotTried) return;

@@ -216,6 +216,12 @@ void Session::begin_step() {
   runtime_->begin_step();
 }
 
+void Session::end_step() {
+  const StorageReferenceGuard guard;
+  if (active_ != nullptr) active_->steady_precision.start_iteration();
+  runtime_->end_step();
+}
+
 engine::Timeline* Session::make_timeline() {
   if (!options_.timeline_steps) return nullptr;
   const auto& [begin, end] = *options_.timeline_steps;

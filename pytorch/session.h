@@ -125,6 +125,8 @@ class Session {
   engine::Runtime& runtime() { return *runtime_; }
   // Before every optimizer step: the backward passes are over.
   void begin_step();
+  // After every optimizer step.
+  void end_step();
   // Writes the timeline (engine/timeline_file.h) of this process, which people know as
   // `process_name`. Returns the indices of the whole steps in it. Fails with kInvalidArgument when
   // the session records none, or has recorded nothing yet.

@@ -63,6 +63,7 @@ class ReplaySearch {
         candidates_(find_replay_candidates(problem, options.recompute, problem.op_ns())) {}
 
   Result<plan::Plan> run() {
+    if (candidates_.empty() && options_.prefer == Prefer::kSpeed) return move_only_(options_);
     const bool best_effort = options_.effort == Effort::kBest;
     const std::vector<double> ideal_ns = problem_.op_ns();
     if (best_effort)
