@@ -34,6 +34,7 @@ Pattern& PatternLibrary::replace(const Pattern& pattern, Profile profile, const 
   replacement->id = pattern.id;
   replacement->iteration_count = pattern.iteration_count;
   replacement->ops_run = pattern.ops_run;
+  replacement->ops_planned = pattern.ops_planned;
   const auto place = std::ranges::find(patterns_, &pattern, &std::unique_ptr<Pattern>::get);
   *place = std::move(replacement);
   note_use(**place);
