@@ -16,6 +16,7 @@ from teraio_figures.timeline import SSD_READ, SSD_WRITE, Timeline
 
 SLICES = 240  # of a step, for rates over time
 UNITS_S = {"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+ONLY_MOVES = ("--recompute", "off")  # like the paper
 BANDWIDTHS = "2GB,4GB,8GB,12GB,16GB,24GB,32GB,48GB,64GB"
 # What 1 TB of host memory leaves for each of two GPUs, at most.
 HOST_MEMORIES = "0,32GB,64GB,128GB,256GB,385GB,512GB"
@@ -73,14 +74,14 @@ def memory(trace):
 def against_bandwidth(trace):
     """Returns the tables of `teraio what-if` for migration bandwidths, without host memory."""
     inputs = ["--trace", trace, "--hardware", cases.HARDWARE, "--host-limit", "0"]
-    return tables("what-if", "what-if", *inputs, "--bandwidth", BANDWIDTHS)
+    return tables("what-if", "what-if", *inputs, *ONLY_MOVES, "--bandwidth", BANDWIDTHS)
 
 
 def against_drives_and_host(trace):
     """Returns the tables of `teraio what-if` for all numbers of drives and sizes of host memory."""
     inputs = ["--trace", trace, "--hardware", cases.HARDWARE]
     grid = ["--drives", "1-4", "--host-memory", HOST_MEMORIES, "--grid"]
-    return tables("what-if", "what-if", *inputs, *grid)
+    return tables("what-if", "what-if", *inputs, *ONLY_MOVES, *grid)
 
 
 def tables(name, *arguments):
@@ -105,7 +106,7 @@ def step(trace, system, with_timeline):
     with tempfile.TemporaryDirectory() as folder:
         plan, timeline = Path(folder) / "plan.json.gz", Path(folder) / "timeline.json"
         try:
-            summary = teraio("plan", *inputs, "--policy", policy, "--out", plan)
+            summary = teraio("plan", *inputs, *ONLY_MOVES, "--policy", policy, "--out", plan)
         except CommandFailed as failure:
             return {"refused": str(failure)}
         wanted = ["--timeline", timeline] if with_timeline else []

@@ -142,7 +142,7 @@ def test_a_job_that_cannot_fit_says_which_op_and_what_would_do(teraio, small, tm
 
 
 def test_a_write_budget_is_kept_and_its_least_is_named(teraio, tmp_path):
-    plan = ["--out", tmp_path / "plan.json"]
+    plan = ["--recompute", "off", "--out", tmp_path / "plan.json"]
     said = teraio("plan", *VIT_ON_DRIVES, "--write-budget", "1GB", *plan, fails=True)
     assert "a write budget of 1000000000 bytes per iteration is too small" in said
     least = re.search(r"the least that would do is (\d+)", said).group(1)
@@ -231,7 +231,7 @@ def test_compare_has_every_policy_beside_ideal_and_bound(teraio):
 
 def test_explain_tells_where_time_goes_and_what_would_help(teraio, tmp_path):
     plan = tmp_path / "plan.json"
-    teraio("plan", *VIT_ON_DRIVES, "--out", plan)
+    teraio("plan", *VIT_ON_DRIVES, "--recompute", "off", "--out", plan)
     explain = ["explain", *VIT_ON_DRIVES, "--plan", plan]
     said = teraio(*explain, "--effort", "fast", "--write-curve")
     for words in (

@@ -14,6 +14,7 @@ from teraio.report.modules import Modules
 from teraio.report.prediction import predict
 from teraio.report.residency import DEVICE, DRIVES, READING, WRITING, residency
 from teraio.report.run_directory import read_run_directory
+from teraio.report.summary import facts
 from teraio.report.timeline import Timeline
 from teraio_figures.timeline import COMPUTE, SSD_READ
 
@@ -192,6 +193,14 @@ def test_a_plan_of_another_trace_is_told_on_the_page(report, run_directory, tmp_
     text = text_of((tmp_path / "mixed" / "report.html").read_text())
     assert re.search(r"The step could not be predicted: .*plan\.json\.gz.*another", text)
     assert "Steps by mode and pattern" in text
+
+
+def test_tensors_that_were_made_again_are_a_fact(run_directory):
+    directory = read_run_directory(run_directory)
+    assert "tensors made again" not in {fact.name for fact in facts(directory, [])}
+    directory.run["counters"] |= {"discards": 1200, "replay_ns": 3_000_000}
+    [fact] = [fact for fact in facts(directory, []) if fact.name == "tensors made again"]
+    assert (fact.value, fact.note) == ("1,200", "3.0 ms for their ops over the whole run")
 
 
 def test_two_runs_side_by_side(report, run_directory, tmp_path):

@@ -88,6 +88,7 @@ def facts(directory, uses):
         *_memory_facts(directory.run),
         *_time_facts(directory),
         *_traffic_facts(directory, uses),
+        *_replay_facts(directory.run["counters"]),
         _planned_ops(directory),
     ]
 
@@ -122,6 +123,12 @@ def _traffic_facts(directory, uses):
     rated = f"the drives last {life_text(min(lives))}" if lives else "rated writes not known"
     if uses:
         yield Fact("drive wear per day", format_size(round(per_day)), rated)
+
+
+def _replay_facts(counters):
+    if counters.get("discards"):
+        note = f"{duration(counters['replay_ns'] / 1e9)} for their ops over the whole run"
+        yield Fact("tensors made again", f"{counters['discards']:,}", note)
 
 
 def _planned_ops(directory):
