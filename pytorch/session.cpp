@@ -471,7 +471,9 @@ void Session::keep_learned_rates() const {
     const auto learned = probe::learned_from(*run, *known);
     if (!learned) continue;
     const Status kept = save_cached_probe(options_.cache_directory, *learned);
-    if (!kept.ok()) log_warning("teraio: the rates of a drive cannot be kept: " + kept.message());
+    if (!kept.ok())
+      log_warning("teraio: the rates of a drive cannot be kept: " + kept.message() +
+                  ". Only later runs are concerned: they plan with older rates");
   }
 }
 

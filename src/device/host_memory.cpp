@@ -88,7 +88,8 @@ Result<HostMemory> HostMemory::map(int64_t size_bytes, Device& device, int32_t d
   if (!pages) pages = take_plain(size_bytes, system, node);
   if (!pages)
     return Status(ErrorCode::kOutOfMemory,
-                  "the system refuses " + format_size(size_bytes) + " of host memory");
+                  "the system refuses " + format_size(size_bytes) +
+                      " of host memory: free memory, or lower the host limit");
   return HostMemory(pages->memory, size_bytes, device, std::move(pages->description));
 }
 

@@ -49,7 +49,10 @@ void OpTimeHistory::end_iteration(bool is_repeated, bool are_wanted) {
   if (timer_ == nullptr) return keep();
   if (!are_wanted) return;
   Result<std::vector<int64_t>> times = timer_->durations_ns();
-  if (!times.ok()) return spdlog::warn("teraio: no op times: {}", times.status().message());
+  if (!times.ok())
+    return spdlog::warn(
+        "teraio: the times of the ops could not be read: {}. Plans use earlier times",
+        times.status().message());
   durations_ns_ = std::move(*times);
   keep();
 }

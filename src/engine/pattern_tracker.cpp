@@ -85,7 +85,8 @@ void PatternTracker::take_made_plans() {
       const std::shared_ptr<Variant> variant = pattern->take_made(made.ticket, made.schedule);
       if (variant == nullptr) continue;
       if (!made.schedule.ok())
-        spdlog::warn("teraio: no plan, migrating on demand: {}", made.schedule.status().message());
+        spdlog::warn("teraio: no plan, migrating on demand, which is slower: {}",
+                     made.schedule.status().message());
       else if (variant == variant_ && follower_.is_following())
         follow(*pattern_, variant, follower_.next(), Engine::Known::kAllTensors);
       break;
@@ -275,7 +276,7 @@ void PatternTracker::request(Variant& variant, Profile profile) {
 
 // The plan that holds is made anew at once, those of other sizes and patterns after their next use.
 void PatternTracker::note_machine_change(const std::string& change) {
-  spdlog::warn("teraio: {}: planning anew", change);
+  spdlog::warn("teraio: {}: training goes on, and plans are made again", change);
   for (const auto& pattern : library_.patterns())
     for (const auto& variant : pattern->variants())
       variant->iterations_on_plan = kIterationsBeforeRefining - 1;

@@ -329,9 +329,12 @@ Status TensorMover::interrupted() const {
 
 void TensorMover::log_wait(int64_t waited_ns) const {
   const std::vector<std::string> requests = copies_.unanswered(kFirstLogNs / 2);
-  spdlog::warn(
-      "teraio: training has waited {} s for a transfer: {}", waited_ns / 1'000'000'000,
-      requests.empty() ? "all drives answer" : fmt::format("{}", fmt::join(requests, "; ")));
+  spdlog::warn("teraio: training has waited {} s for a transfer: {}", waited_ns / 1'000'000'000,
+               requests.empty()
+                   ? "all drives answer"
+                   : fmt::format("{}. It goes on when the drive answers; --io-timeout or "
+                                 "io_timeout limits the wait",
+                                 fmt::join(requests, "; ")));
 }
 
 Status TensorMover::wait_until_idle(Patience patience) {

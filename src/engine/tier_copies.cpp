@@ -73,8 +73,11 @@ void TierCopies::note_failed_write(const LiveTensor& tensor, plan::Tier tier) {
   const size_t drive_count = std::max<size_t>(store(tier)->counters().drives.size(), 1);
   if (static_cast<size_t>(++health.failures_in_a_row) <= drive_count) return;
   health.is_refused = true;
-  spdlog::error("teraio: {} writes to the {} tier failed in a row: it is not written to any more",
-                health.failures_in_a_row, to_string(tier));
+  spdlog::error(
+      "teraio: {} writes to the {} tier failed in a row: it is not written to any more. Training "
+      "goes on while the device and the other tiers have room; `teraio doctor --ssd DIR` checks a "
+      "drive",
+      health.failures_in_a_row, to_string(tier));
 }
 
 void TierCopies::leave_failed_places(plan::Tier tier, Tensors live) {

@@ -100,8 +100,10 @@ Status preallocate(int fd, const std::filesystem::path& directory, int64_t size_
     if (errno != EOPNOTSUPP)
       return directory_error(directory,
                              fmt::format("cannot preallocate {}", format_size(size_bytes)), errno);
-    spdlog::warn("ssd directory {}: its file system cannot preallocate; it may run full",
-                 directory.string());
+    spdlog::warn(
+        "ssd directory {}: its file system cannot preallocate: writes fail when other files fill "
+        "it during the run. Keep the space free, or choose ext4 or xfs",
+        directory.string());
     if (ftruncate(fd, size_bytes) == 0) return Status();
     return directory_error(directory, "cannot set the size of a file", errno);
   }
@@ -200,10 +202,13 @@ Result<ExtentFile> ExtentFile::create(const std::filesystem::path& directory,
   const Result<int64_t> room_bytes = free_room_bytes(directory, options.reserve_free_bytes);
   if (!room_bytes.ok()) return room_bytes.status();
   if (*room_bytes < options.size_bytes)
-    return Status(ErrorCode::kOutOfSpace,
-                  fmt::format("ssd directory {}: {} wanted, {} free (with {} kept free)",
-                              directory.string(), format_size(options.size_bytes),
-                              format_size(*room_bytes), format_size(options.reserve_free_bytes)));
+    return Status(
+        ErrorCode::kOutOfSpace,
+        fmt::format(
+            "ssd directory {}: {} wanted, {} free (with {} kept free). Free space there, or ask "
+            "for less",
+            directory.string(), format_size(options.size_bytes), format_size(*room_bytes),
+            format_size(options.reserve_free_bytes)));
   ExtentFile file;
   const std::filesystem::path name = directory / random_name();
   file.fd_ = open_or_leave_none(name, O_DIRECT);

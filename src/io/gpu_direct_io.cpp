@@ -26,8 +26,10 @@ void GpuDirectIo::take_direct(std::vector<ChunkResult>& results) {
       continue;
     }
     if (std::exchange(is_direct_, false)) {
-      spdlog::warn("{}: GPUDirect Storage is not used for this drive any more",
-                   result.status.message());
+      spdlog::warn(
+          "{}: GPUDirect Storage is not used for this drive any more; its transfers go through "
+          "host memory",
+          result.status.message());
       failure_ = result.status;
     }
     staged_->submit(result.chunk);

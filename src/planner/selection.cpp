@@ -116,11 +116,14 @@ Status does_not_fit(const PlanBuilder& builder) {
   const int64_t last = problem.op_count();
   const int64_t op = builder.excess().last_above(0, last, 0);
   const int64_t over = builder.excess().max(op, op + 1);
-  return Status(ErrorCode::kOutOfSpace,
-                fmt::format("op {} ({}) needs {} bytes more than the device budget of {}: the "
-                            "tiers{} have no room for what would have to leave",
-                            op, problem.trace.ops[op].name, over, problem.budget_bytes(),
-                            problem.limits.write_budget_bytes ? " and the write budget" : ""));
+  return Status(
+      ErrorCode::kOutOfSpace,
+      fmt::format(
+          "op {} ({}) needs {} bytes more than the device budget of {}: the "
+          "tiers{} have no room for what would have to leave. Raise the device budget, the host "
+          "limit or the capacity of the drives",
+          op, problem.trace.ops[op].name, over, problem.budget_bytes(),
+          problem.limits.write_budget_bytes ? " and the write budget" : ""));
 }
 
 // The offload or drop at the start of a moved period.

@@ -71,8 +71,10 @@ Result<std::vector<Place>> distinct_drives(const std::vector<SsdDirectory>& dire
     if (same == places.end())
       places.push_back(std::move(*place));
     else
-      spdlog::warn("ssd directories {} and {} are on one drive ({}): only the first is used",
-                   same->directory.path.string(), directory.path.string(), same->identity.name);
+      spdlog::warn(
+          "ssd directories {} and {} are on one drive ({}): only the first is used. "
+          "Name one directory per drive",
+          same->directory.path.string(), directory.path.string(), same->identity.name);
   }
   return places;
 }
@@ -111,11 +113,12 @@ Result<std::vector<int64_t>> shares_of_capacity(const std::vector<Place>& places
   auto shares =
       divide(align_up(capacity_bytes, io::kBlockBytes), weights, rooms_bytes, io::kBlockBytes);
   if (shares) return std::move(*shares);
-  return Status(
-      ErrorCode::kOutOfSpace,
-      fmt::format("ssd directory {}{}: {} wanted, {} free", places.front().directory.path.string(),
-                  places.size() > 1 ? fmt::format(" and {} more", places.size() - 1) : "",
-                  format_size(capacity_bytes), format_size(sum_bytes)));
+  return Status(ErrorCode::kOutOfSpace,
+                fmt::format("ssd directory {}{}: {} wanted, {} free. Free space there, name more "
+                            "drives, or ask for less",
+                            places.front().directory.path.string(),
+                            places.size() > 1 ? fmt::format(" and {} more", places.size() - 1) : "",
+                            format_size(capacity_bytes), format_size(sum_bytes)));
 }
 
 // The number of requests that one drive may have in flight.
@@ -125,8 +128,10 @@ Result<std::unique_ptr<io::DriveIo>> open_io(const io::ExtentFile& file, const P
                                              const SsdStoreOptions& options) {
   const int32_t window = window_of(options);
   if (!file.is_direct()) {
-    spdlog::warn("ssd directory {}: no direct I/O on its file system; buffered instead, slower",
-                 place.directory.path.string());
+    spdlog::warn(
+        "ssd directory {}: no direct I/O on its file system: buffered I/O is used, which is slower "
+        "and takes host memory. Choose a directory on ext4 or xfs",
+        place.directory.path.string());
     return io::make_thread_io(file.fd(), false, window);
   }
   if (options.backend == IoBackend::kThreads) return io::make_thread_io(file.fd(), true, window);

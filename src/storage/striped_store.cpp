@@ -389,7 +389,10 @@ void StripedStore::check_answers(int32_t drive_index, io::Direction direction, i
   if (!oldest || !drive.silence_in(direction).ok()) return;
   if (now_ns - oldest->start_ns < options_.io_timeout_ns) return;
   const Status silence(ErrorCode::kIoError, "drive " + describe_request(drive, *oldest, now_ns));
-  spdlog::error("{}: {}: it is left alone until it answers", options_.name, silence.message());
+  spdlog::error(
+      "{}: {}: it is left alone until it answers. Writes go to the other drives; reads of what is "
+      "only there fail. Check the drive with `teraio doctor --ssd DIR`",
+      options_.name, silence.message());
   drive.meter.add_unanswered();
   extents_.set_weight(drive_index, 0);
   give_up_on(drive, direction, silence, now_ns, endings);
