@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "base/log.h"
 #include "base/units.h"
 #include "commands.h"
 #include "help.h"
@@ -40,6 +41,7 @@ constexpr const char* kExitCodes =
 
 int main(int argc, char** argv) {
   using namespace teraio::cli;
+  teraio::log_to_stderr();  // stdout belongs to the results
   if (is_launcher_command(argc, argv)) return launcher_command(argc, argv);
   CLI::App app{"Trains models that need more memory than the device has.", "teraio"};
   app.set_version_flag("--version", TERAIO_VERSION);

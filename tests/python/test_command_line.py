@@ -1,5 +1,7 @@
 """The `teraio` command as a whole: unknown words are named, and wrong use ends with 2."""
 
+import json
+
 import pytest
 from conftest import COMMAND
 
@@ -58,3 +60,12 @@ def test_launched_commands_are_listed_and_launched(command):
     for name in ("run", "dry-run", "top"):
         assert f"\n  {name} " in listed
         assert f"teraio {name}" in command(name, "--help").out
+
+
+def test_warnings_leave_stdout_to_the_results(command, two_drives):
+    """Two directories on one drive: the second is left out, with a warning."""
+    small = ("--phase", "urgent", "--file-size", "16MiB", "--seconds", "0.05", "--json")
+    outcome = command("bench-storage", "--ssd", two_drives[0], "--ssd", two_drives[1], *small)
+    assert outcome.code == 0, outcome
+    assert "only the first is used. Name one directory per drive" in outcome.err
+    assert "drives" in json.loads(outcome.out)
