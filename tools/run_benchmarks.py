@@ -44,7 +44,10 @@ def run_all(build, scripts, results):
         try:
             run(benchmark, results)
         except subprocess.CalledProcessError as error:
-            print(f"{benchmark.name} ended with {error.returncode}", file=sys.stderr)
+            print(
+                f"{benchmark.name} ended with {error.returncode}: its figures are missing below",
+                file=sys.stderr,
+            )
             failed.append(benchmark.name)
     return failed
 

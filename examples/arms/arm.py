@@ -150,7 +150,7 @@ def load(name: str, directory: Path) -> ArmResult:
     """Reads the records of a finished arm. Raises ArmFailed when the script's is missing."""
     training = read_json(directory / "losses.json")
     if training is None:
-        raise ArmFailed(f"{name} left no {directory / 'losses.json'}")
+        raise ArmFailed(f"{name} left no {directory / 'losses.json'}: its log is log.txt there")
     return ArmResult(name, training, read_json(directory / "run.json"))
 
 

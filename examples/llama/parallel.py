@@ -30,7 +30,9 @@ def check_split(config, count: int) -> None:
         raise ShapeError("tied embeddings are not split over processes: use --no-tie-embeddings")
     for name in ("kv_heads", "ffn_dim", "vocab_size"):
         if getattr(config, name) % count:
-            raise ShapeError(f"{name} {getattr(config, name)} does not divide by {count} processes")
+            raise ShapeError(
+                f"{name} {getattr(config, name)}: expected a multiple of the {count} processes"
+            )
 
 
 def shard(model, count: int, device: str) -> None:

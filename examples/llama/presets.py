@@ -25,9 +25,11 @@ class LlamaConfig:
 
     def __post_init__(self):
         if self.dim % self.heads or self.dim // self.heads % 2:
-            raise ShapeError(f"dim {self.dim} is not an even multiple of {self.heads} heads")
+            raise ShapeError(
+                f"dim {self.dim} with {self.heads} heads: expected an even multiple of the heads"
+            )
         if self.heads % self.kv_heads:
-            raise ShapeError(f"{self.heads} heads do not divide into {self.kv_heads} kv_heads")
+            raise ShapeError(f"{self.kv_heads} kv_heads: expected a divisor of {self.heads} heads")
 
     @property
     def head_dim(self) -> int:

@@ -55,7 +55,7 @@ def prepare(data: Path | None, cache: Path, vocab_size: int) -> np.ndarray:
     """
     corpus = data or python_docs_corpus(cache)
     if not corpus.is_file():
-        raise DataError(f"{corpus}: no such file")
+        raise DataError(f"{corpus}: no such file: expected lines of JSON, as those of C4")
     vocab_size = min(vocab_size, TOKENIZER_VOCAB_SIZE_MAX)
     tokenizer_path, tokens_path = _cached(corpus, cache, vocab_size)
     if not tokenizer_path.exists():
@@ -87,7 +87,10 @@ class Batches:
         self._sequences = (len(tokens) - 1) // sequence
         self._order = (-1, np.empty(0, dtype=np.int64))
         if self._sequences < 1:
-            raise DataError(f"the text has {len(tokens)} tokens, fewer than one sequence")
+            raise DataError(
+                f"the text has {len(tokens)} tokens, fewer than one sequence of {sequence}: name a "
+                "longer text with --data"
+            )
 
     def next(self) -> tuple[torch.Tensor, torch.Tensor]:
         starts = [self._start(self.position + i) for i in range(self.batch)]

@@ -155,7 +155,8 @@ class _PermanentPins:
     def _warn(self, pinned_bytes, budget_bytes):
         _log.warning(
             "teraio: %s of the %s budget stay on the device permanently, because the program asked "
-            "for addresses (data_ptr(), DLPack). The largest: %s",
+            "for addresses (data_ptr(), DLPack): other tensors have less room. Avoid that for "
+            "large tensors, or raise the device budget. The largest: %s",
             format_size(pinned_bytes),
             format_size(budget_bytes),
             names_of_largest((size, key) for key, size in self._size_bytes.items()),

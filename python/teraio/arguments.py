@@ -95,7 +95,7 @@ def check_limits(options):
     """
     budget = options.device_budget
     if budget is not None and check_size("--device-budget", budget, whole_bytes=10**15) == 0:
-        raise Error("--device-budget is 0: no op can run without memory")
+        raise Error("--device-budget is 0: no op can run without memory. Expected e.g. 8GB")
     check_size("--host-limit", options.host_limit)
 
 
@@ -132,7 +132,7 @@ def check_output(option, path):
     if path.is_dir():
         raise Error(f"{option}: {path} is a directory, expected a file")
     if not path.parent.is_dir():
-        raise Error(f"{option}: the directory {path.parent} does not exist")
+        raise Error(f"{option}: the directory {path.parent} does not exist: create it first")
     try:
         if path.exists():
             path.open("ab").close()
@@ -168,10 +168,16 @@ def read_json(path):
     except (MemoryError, RecursionError):
         raise Error(f"{path} cannot be read: it does not fit into the memory") from None
     except (OSError, EOFError, ValueError, zlib.error) as error:
-        raise Error(f"{path} cannot be read: {error}") from None
+        raise Error(f"{path} cannot be read: {_reason(error)}") from None
     if not isinstance(value, dict):
         raise Error(f"{path}: expected a JSON object")
     return value
+
+
+def _reason(error):
+    if isinstance(error, json.JSONDecodeError):
+        return f"expected JSON, found something else in line {error.lineno}"
+    return getattr(error, "strerror", None) or error  # str() of an OSError repeats the path
 
 
 def check_json(option, path, *expected_formats):

@@ -27,7 +27,8 @@ def ssd_directories(directories=None):
         return [_default_directory()]
     checked = [_checked(Path(directory)) for directory in directories]
     if len(set(checked)) < len(checked):
-        raise Error("an SSD directory is given twice: " + ", ".join(map(str, checked)))
+        listed = ", ".join(map(str, checked))
+        raise Error(f"an SSD directory is given twice: {listed}. Expected one per drive")
     return checked
 
 
@@ -57,7 +58,10 @@ def directories_of_ranks(directories, ranks):
 def _of_other_rank(rank, directories):
     for directory in directories:
         if not Path(directory).is_dir():
-            raise Error(f"SSD directory {directory} of local rank {rank} does not exist")
+            raise Error(
+                f"SSD directory {directory} of local rank {rank} does not exist: create it on a "
+                "drive, or give that rank another"
+            )
     return [Path(directory).resolve() for directory in directories]
 
 
@@ -65,13 +69,15 @@ def _default_directory():
     directory = cache_directory() / "ssd"
     try:
         directory.mkdir(mode=0o700, exist_ok=True)
-        return _checked(directory)
-    except (OSError, Error) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
+        problem = _problem_of(directory)
+    except OSError as error:
+        problem = f"cannot be made: {error.strerror}"
+    if problem:
         raise Error(
-            f"the default SSD directory {directory} cannot be used ({reason}): "
-            "give one with --ssd DIR, or ssd=[...] in Python"
-        ) from None
+            f"the default SSD directory {directory} {problem}. Give one on a drive with --ssd DIR, "
+            "or ssd=[...] in Python"
+        )
+    return directory.resolve()
 
 
 def cache_directory():
@@ -90,19 +96,23 @@ def cache_directory():
 
 def _checked(directory):
     if not directory.exists():
-        raise Error(f"SSD directory {directory} does not exist")
-    if not directory.is_dir():
-        raise Error(f"SSD directory {directory} is not a directory")
-    try:
-        tempfile.TemporaryFile(dir=directory).close()
-    except OSError as error:
-        raise Error(f"SSD directory {directory} is not writable: {error.strerror}") from None
-    kind = file_system_type(directory)
-    if kind in _RAM_FILE_SYSTEMS:
-        raise Error(
-            f"SSD directory {directory} is on {kind}, which is memory: choose one on a drive"
-        )
+        raise Error(f"SSD directory {directory} does not exist: create it on a drive")
+    problem = _problem_of(directory)
+    if problem:
+        raise Error(f"SSD directory {directory} {problem}: choose one on a drive")
     return directory.resolve()
+
+
+def _problem_of(path):
+    """Returns what is wrong with a path that exists, as text, or None."""
+    if not path.is_dir():
+        return "is not a directory"
+    try:
+        tempfile.TemporaryFile(dir=path).close()
+    except OSError as error:
+        return f"is not writable ({error.strerror})"
+    kind = file_system_type(path)
+    return f"is on {kind}, which is memory" if kind in _RAM_FILE_SYSTEMS else None
 
 
 def file_system_type(path):

@@ -152,7 +152,8 @@ def keep_in_place(session, aliases, is_complete):
         _log.warning(
             "teraio: it is not known whether libraries share memory with tensors from before "
             "`import teraio`, because the process's memory could not be searched. Such memory is "
-            "not valid after an operator of the session has used the tensor"
+            "not valid after an operator of the session has used the tensor. Import teraio before "
+            "tensors are shared"
         )
 
 
@@ -165,7 +166,7 @@ def _log_kept(session, kept):
     _log.log(
         logging.WARNING if is_much else logging.INFO,
         "teraio: %d storages from before the session (%s) stay on the device, because other code "
-        "knows their addresses (data_ptr(), DLPack). The largest: %s",
+        "knows their addresses (data_ptr(), DLPack): other tensors have less room. The largest: %s",
         len(kept),
         format_size(kept_bytes),
         names_of_largest(kept),

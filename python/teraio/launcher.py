@@ -150,11 +150,14 @@ def _checked(options):
         _name_output(options, option, ranks)
     options.save_timeline = ranks.named(options.save_timeline)
     if options.device_budget is None and options.device == "cpu":
-        raise Error("the following arguments are required: --device-budget")
+        raise Error(
+            "--device-budget is missing: on the CPU it has no default. Expected a size such as 8GB "
+            "or 40%"
+        )
     check_limits(options)
     check_size("--ssd-capacity", options.ssd_capacity)
     if options.write_budget is not None:
-        parse_write_budget(options.write_budget)
+        _check_write_budget(options.write_budget)
     if options.io_timeout is not None:
         check_seconds("--io-timeout", options.io_timeout)
     if options.plan:
@@ -174,9 +177,16 @@ def _checked(options):
     return program_of(options)
 
 
+def _check_write_budget(text):
+    try:
+        parse_write_budget(text)
+    except Error as error:
+        raise Error(f"--write-budget: {error}") from None
+
+
 def _check_timeline_steps(options):
     if not options.save_timeline:
-        raise Error("--timeline-steps: expected --save-timeline FILE too")
+        raise Error("--timeline-steps: no timeline is saved. Expected --save-timeline FILE too")
     try:
         parse_steps(options.timeline_steps)
     except Error as error:
@@ -186,12 +196,13 @@ def _check_timeline_steps(options):
 def _check_conflicts(options):
     if options.policy == "on-demand" and (options.plan or options.save_plan):
         option = "--plan" if options.plan else "--save-plan"
-        raise Error(f"{option}: there is no plan with --policy on-demand")
+        raise Error(f"{option}: there is no plan with --policy on-demand. Leave one of the two out")
     files = [options.save_trace, options.save_plan, options.save_timeline, options.verify]
     paths = [Path(file).resolve() for file in files if file]
-    if len(set(paths)) < len(paths):
-        names = "--save-trace, --save-plan, --save-timeline and --verify"
-        raise Error(f"{names}: expected different files")
+    for path in paths:
+        if paths.count(path) > 1:
+            names = "--save-trace, --save-plan, --save-timeline and --verify"
+            raise Error(f"{path} is given twice: expected different files for {names}")
 
 
 def _name_output(options, option, ranks):
@@ -215,7 +226,7 @@ def _check_output_directory(option, path):
     if not existing.is_dir():
         raise Error(f"{option}: {existing} is not a directory")
     if not os.access(existing, os.W_OK | os.X_OK):
-        raise Error(f"{option}: {existing} is not writable")
+        raise Error(f"{option}: {existing} is not writable: choose another directory")
 
 
 def _offload(options):

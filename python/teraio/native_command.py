@@ -16,4 +16,7 @@ def command_path():
     for command in (installed, built):
         if command.is_file():
             return command
-    raise Error(f"the command is neither at {installed} nor at {built}")
+    raise Error(
+        f"the `teraio` command is neither at {installed} nor at {built}: install the package "
+        "again, or run `make build`"
+    )

@@ -74,18 +74,18 @@ def _check_module(name):
     sys.path.insert(0, os.getcwd())
     try:
         if importlib.util.find_spec(name.partition(".")[0]) is None:
-            raise Error(f"no module named {name}")
+            raise Error(f"no module named {name}: run in the folder that has it, or install it")
     finally:
         sys.path.pop(0)
 
 
 def _check_script(name):
     if os.path.isdir(name):
-        raise Error(f"the script {name} is a directory")
+        raise Error(f"the script {name} is a directory: expected a Python file")
     if not os.path.exists(name):
-        raise Error(f"the script {name} does not exist")
+        raise Error(f"the script {name} does not exist: expected a Python file after the options")
     if not os.access(name, os.R_OK):
-        raise Error(f"the script {name} cannot be read")
+        raise Error(f"the script {name} cannot be read: expected the permission to read it")
 
 
 def _new_main_module():

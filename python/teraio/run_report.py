@@ -39,7 +39,9 @@ class RunReporter:
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise Error(f"the report directory {directory}: {error.strerror}") from None
+            raise Error(
+                f"the report directory {directory} cannot be made: {error.strerror}. Choose another"
+            ) from None
         self._steps = 0
         self._mode = "on demand"  # of the last step
         self._peak_bytes = 0
@@ -54,7 +56,9 @@ class RunReporter:
             self._write_documents()
             _write(self._directory / "run.json", self._run())
         except OSError as error:
-            raise Error(f"{self._directory}: {error.strerror}") from None
+            raise Error(
+                f"the report in {self._directory} is not complete: {error.strerror}"
+            ) from None
 
     def _write_documents(self):
         """Writes what the session has of its trace, plan and hardware, and removes the others:

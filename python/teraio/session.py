@@ -307,7 +307,7 @@ class Session:
                 if error is None:
                     raise
                 # The error of the program passes through.
-                _log.warning("teraio: no %s: %s", what, failure)
+                _log.warning("teraio: no %s is saved: %s", what, failure)
 
     def save_report(self):
         """Writes run.json and ends the report. Otherwise the end of the session does both.

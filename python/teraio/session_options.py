@@ -20,7 +20,7 @@ def budget_bytes(text, device, ranks):
     whole_bytes = ranks.share_of(memory_bytes) if device == "cpu" else memory_bytes
     budget_bytes = parse_size(text, whole_bytes=whole_bytes)
     if budget_bytes == 0:
-        raise Error("the device budget is 0: no op can run without memory")
+        raise Error("the device budget is 0: no op can run without memory. Expected e.g. 8GB")
     if budget_bytes > memory_bytes:
         limit = f"the memory of {device}, {format_size(memory_bytes)}"
         raise Error(f"the device budget is {text}: expected at most {limit}")
@@ -31,7 +31,10 @@ def directories(ssd, host_limit, ranks):
     if ssd is not False:
         return directories_of_ranks(ssd, ranks)
     if parse_size(host_limit) == 0:
-        raise Error("ssd is False and host_limit is 0: there is no tier to offload tensors to")
+        raise Error(
+            "ssd is False and host_limit is 0: there is no tier to offload tensors to. Give one of "
+            "the two"
+        )
     return [[] for _ in ranks.all()]
 
 
@@ -47,7 +50,9 @@ def plan_file(plan):
     if plan is None:
         return None
     if not Path(plan).is_file():
-        raise Error(f"the plan {plan} is not a file")
+        raise Error(
+            f"the plan {plan} is not a file: expected one that a run or `teraio plan` saved"
+        )
     return str(plan)
 
 
@@ -77,4 +82,6 @@ def check_policy(policy, plan):
     if policy not in ("planned", "on-demand"):
         raise Error(f'the policy "{policy}" is not known: expected "planned" or "on-demand"')
     if plan is not None and policy == "on-demand":
-        raise Error(f'the plan {plan} is not run with the policy "on-demand"')
+        raise Error(
+            f'the plan {plan} is not run with the policy "on-demand": leave one of the two out'
+        )

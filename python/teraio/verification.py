@@ -47,13 +47,16 @@ class Verification:
         try:
             expected = dict(json.loads(self._path.read_text()))
         except (ValueError, TypeError):
-            raise Error(f"{self._path} is not a file of hashes") from None
+            raise Error(
+                f"{self._path} is not a file of hashes: expected one of an earlier run"
+            ) from None
         names = sorted(expected.keys() | hashes.keys())
         differing = [name for name in names if expected.get(name) != hashes.get(name)]
         if differing:
             raise Error(
-                f"{len(differing)} of {len(names)} tensors differ from {self._path}, "
-                f"the first of them {', '.join(differing[:3])}"
+                f"{len(differing)} of {len(names)} tensors differ from {self._path}, the first of "
+                f"them {', '.join(differing[:3])}: the two runs computed different results. Check "
+                "that both have the same seeds, data and number of steps"
             )
 
 

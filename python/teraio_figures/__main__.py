@@ -30,7 +30,7 @@ def main(arguments):
     tables = json.loads(path.read_text())
     if tables["format"] not in drawers:
         known = " or ".join(drawers)
-        print(f"teraio: {path}: format: expected {known}", file=sys.stderr)
+        print(f'teraio: {path}: field "format": expected {known}', file=sys.stderr)
         return 2
     drawers[tables["format"]](tables, path.parent)
     return 0

@@ -282,7 +282,8 @@ def test_device_that_is_not_there_is_said_to_be(refused, script):
 def test_steps_that_never_repeat_are_said_to(refused, script):
     growing = MLP.replace("torch.randn(32, 64)", "torch.randn(32 + step, 64)")
     assert refused(script(growing, steps=1000), code=1) == (
-        "no two of 24 steps executed the same ops: there is no step to predict"
+        "no two of 24 steps executed the same ops: there is no step to predict. "
+        "Give the script inputs of one size"
     )
 
 

@@ -183,7 +183,7 @@ class TestModel:
         shape = {"vocab_size": 8, "layers": 1, "ffn_dim": 8, "sequence_length": 8}
         with pytest.raises(ShapeError, match="dim 64"):
             LlamaConfig(dim=64, heads=3, kv_heads=1, **shape)
-        with pytest.raises(ShapeError, match="4 heads do not divide into 3 kv_heads"):
+        with pytest.raises(ShapeError, match="3 kv_heads: expected a divisor of 4 heads"):
             LlamaConfig(dim=64, heads=4, kv_heads=3, **shape)
 
     def test_later_tokens_do_not_change_earlier_logits(self):

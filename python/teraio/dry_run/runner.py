@@ -122,7 +122,10 @@ class DryRun:
     def _no_trace_message(self):
         steps = self.log.step_count
         if self._hooks.has_enough_steps():
-            return f"no two of {steps} steps executed the same ops: there is no step to predict"
+            return (
+                f"no two of {steps} steps executed the same ops: there is no step to predict. "
+                "Give the script inputs of one size"
+            )
         return (
             f"the script ended after {steps} optimizer steps, before a step had repeated: "
             "let it run at least 4"

@@ -104,7 +104,10 @@ def unknown_shape_message(func):
 
 def unknown_data_message(func):
     """Returns the error message for an operator that needs values for another reason."""
-    return f"{script_location()}: {func} needs data, which a dry run does not have"
+    return (
+        f"{script_location()}: {func} needs data, which a dry run does not have. Let the script "
+        "leave it out of the steps that the dry run executes"
+    )
 
 
 def _truth_message(location):

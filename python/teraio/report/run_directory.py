@@ -90,7 +90,9 @@ def _read(path, expected_format):
         data = path.read_bytes()
         content = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
     except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:
-        raise Error(f"{path} cannot be read: {error}") from None
+        raise Error(
+            f"{path} cannot be read: {error}. Expected what `teraio run --report` writes"
+        ) from None
     if not isinstance(content, dict) or content.get("format") != expected_format:
         raise Error(f'{path}: field "format": expected "{expected_format}"')
     return content

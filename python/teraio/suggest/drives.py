@@ -93,7 +93,7 @@ def _probe(command):
             if "measuring the drive" in line:
                 print(f"teraio: {line}", end="", flush=True)
     if process.returncode:
-        raise Error("the drives cannot be measured")
+        raise Error("the drives cannot be measured, for the reason above: choose others with --ssd")
 
 
 def _set_link(hardware, device):
