@@ -66,12 +66,6 @@ struct Report {
   std::vector<Wear> wear;    // of the drives with counters
 };
 
-int64_t size_or_fail(const std::string& text) {
-  const Result<int64_t> size_bytes = parse_size(text);
-  if (!size_bytes.ok()) fail(size_bytes.status());
-  return *size_bytes;
-}
-
 double cpu_seconds() {
   rusage usage;
   getrusage(RUSAGE_SELF, &usage);
@@ -105,15 +99,15 @@ Measured measure(probe::DriveLoadGenerator& load, const Phase& phase, double sec
 std::unique_ptr<probe::DriveLoadGenerator> open_or_fail(
     const std::vector<storage::SsdDirectory>& directories, const Arguments& arguments) {
   storage::SsdStoreOptions options;
-  options.request_bytes = size_or_fail(arguments.request_size);
+  options.request_bytes = size_or_fail("--request-size", arguments.request_size);
   options.queue_depth = arguments.queue_depth;
   options.planned_write_depth = arguments.write_depth;
   options.checksum = arguments.checksum;
   options.backend = arguments.backend == "uring"     ? storage::IoBackend::kUring
                     : arguments.backend == "threads" ? storage::IoBackend::kThreads
                                                      : storage::IoBackend::kAuto;
-  auto load =
-      probe::DriveLoadGenerator::open(directories, size_or_fail(arguments.file_size), options);
+  auto load = probe::DriveLoadGenerator::open(
+      directories, size_or_fail("--file-size", arguments.file_size), options);
   if (!load.ok()) fail(load.status());
   return std::move(*load);
 }
@@ -145,7 +139,7 @@ std::vector<Wear> count_writes(const Arguments& arguments) {
     if (is_known) continue;
     const auto rating = drives::rated_endurance(facts.model);
     const int64_t rated_bytes = !arguments.rated_writes.empty()
-                                    ? size_or_fail(arguments.rated_writes)
+                                    ? size_or_fail("--rated-writes", arguments.rated_writes)
                                     : (rating ? rating->bytes_written : 0);
     counts.push_back({facts.name, facts.bytes_written, rated_bytes});
   }

@@ -80,11 +80,8 @@ std::string title(const drives::DriveFacts& drive) {
 
 // The rated writes of a drive: the user's value, else that of the table; 0 when unknown.
 int64_t rated_bytes(const drives::DriveFacts& drive, const Arguments& arguments) {
-  if (!arguments.rated_writes.empty()) {
-    const Result<int64_t> size_bytes = parse_size(arguments.rated_writes);
-    if (!size_bytes.ok()) fail(size_bytes.status());
-    return *size_bytes;
-  }
+  if (!arguments.rated_writes.empty())
+    return size_or_fail("--rated-writes", arguments.rated_writes);
   const auto rating = drives::rated_endurance(drive.model);
   return rating ? rating->bytes_written : 0;
 }

@@ -58,12 +58,6 @@ std::string machine_name() {
   return name;
 }
 
-int64_t size_or_fail(const std::string& text) {
-  const Result<int64_t> size_bytes = parse_size(text, system_memory_bytes());
-  if (!size_bytes.ok()) fail(size_bytes.status());
-  return *size_bytes;
-}
-
 const char* origin_text(probe::RatesOrigin origin) {
   switch (origin) {
     case probe::RatesOrigin::kShortProbe:
@@ -106,7 +100,9 @@ probe::DriveProbe probe_or_fail(const std::string& directory, const Arguments& a
   const Result<probe::DriveProbe> probe = probe_directory(directory, options);
   if (!probe.ok()) fail(probe.status());
   if (const Status saved = save_cached_probe(cache_directory(), *probe); !saved.ok())
-    fmt::print(stderr, "teraio: the measurement cannot be kept: {}\n", saved.message());
+    fmt::print(stderr,
+               "teraio: the measurement cannot be kept: {}. The next command measures again\n",
+               saved.message());
   return *probe;
 }
 
@@ -141,30 +137,36 @@ int64_t measure_copy_rate() {
   return static_cast<int64_t>(static_cast<double>(to.size()) * 1e9 / static_cast<double>(best_ns));
 }
 
-hardware::Hardware describe(const std::vector<probe::DriveProbe>& probes,
-                            const Arguments& arguments) {
+// What the options say of the machine: the hardware without drives.
+hardware::Hardware machine_or_fail(const Arguments& arguments) {
   hardware::Hardware hardware;
   hardware.name = arguments.name.empty() ? machine_name() : arguments.name;
-  hardware.device_memory_bytes = arguments.device_memory.empty()
-                                     ? system_memory_bytes()
-                                     : size_or_fail(arguments.device_memory);
-  const int64_t link_bytes_per_second =
-      arguments.device_link.empty() ? measure_copy_rate() : size_or_fail(arguments.device_link);
+  hardware.device_memory_bytes =
+      arguments.device_memory.empty()
+          ? system_memory_bytes()
+          : size_or_fail("--device-memory", arguments.device_memory, system_memory_bytes());
+  const int64_t link_bytes_per_second = arguments.device_link.empty()
+                                            ? measure_copy_rate()
+                                            : size_or_fail("--device-link", arguments.device_link);
   hardware.device_link = {link_bytes_per_second, link_bytes_per_second};
-  hardware.host = {size_or_fail(arguments.host_memory), hardware.device_link};
+  hardware.host = {size_or_fail("--host", arguments.host_memory, system_memory_bytes()),
+                   hardware.device_link};
+  return hardware;
+}
+
+void add_drives(const std::vector<probe::DriveProbe>& probes,
+                std::optional<int64_t> rated_bytes_written, hardware::Hardware& hardware) {
   for (const probe::DriveProbe& probe : probes) {
     hardware::Drive drive;
     drive.name = probe.name;
     drive.capacity_bytes = probe.capacity_bytes;
     drive.rates = {probe.read_bytes_per_second, probe.write_bytes_per_second};
     drive.duplex = probe.duplex;
-    drive.rated_bytes_written = arguments.rated_writes.empty()
-                                    ? drives::rated_bytes_written(probe.directory)
-                                    : size_or_fail(arguments.rated_writes);
+    drive.rated_bytes_written =
+        rated_bytes_written ? *rated_bytes_written : drives::rated_bytes_written(probe.directory);
     hardware.drives.push_back(drive);
     hardware.request_latency_ns = std::max(hardware.request_latency_ns, probe.request_latency_ns);
   }
-  return hardware;
 }
 
 void print_table(const std::vector<probe::DriveProbe>& probes) {
@@ -190,11 +192,16 @@ void print_table(const std::vector<probe::DriveProbe>& probes) {
 }
 
 void probe(const Arguments& arguments) {
+  // All sizes are read before minutes of measuring.
+  hardware::Hardware hardware = machine_or_fail(arguments);
+  std::optional<int64_t> rated_bytes_written;
+  if (!arguments.rated_writes.empty())
+    rated_bytes_written = size_or_fail("--rated-writes", arguments.rated_writes);
   std::vector<probe::DriveProbe> probes;
   for (const std::string& directory : distinct_drives(arguments.directories))
     probes.push_back(probe_or_fail(directory, arguments));
   print_table(probes);
-  const hardware::Hardware hardware = describe(probes, arguments);
+  add_drives(probes, rated_bytes_written, hardware);
   if (const Status written = write_hardware(hardware, arguments.out); !written.ok()) fail(written);
   fmt::print("\nwrote {}\n", arguments.out);
 }

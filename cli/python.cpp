@@ -74,8 +74,11 @@ Status draw_figures(const std::filesystem::path& tables) {
     return Status();
   }
   if (*code == 0 || *code == kNoPlottingLibrary) return Status();
-  return Status(ErrorCode::kInternal, fmt::format("drawing the figures of {} ended with code {}",
-                                                  tables.string(), *code));
+  return Status(
+      ErrorCode::kInternal,
+      fmt::format("the figures of {} cannot be drawn: Python ended with code {}. The tables are "
+                  "complete",
+                  tables.string(), *code));
 }
 
 }  // namespace teraio::cli

@@ -87,7 +87,9 @@ Result<std::string> explain_run(const std::filesystem::path& directory) {
   const JsonNode patterns = root["patterns"];
   const JsonNode differences = root["differences"];
   text += pattern_table(patterns) + "\n" + difference_list(differences);
-  if (!document.status().ok()) return document.status();
+  const Status& status = document.status();
+  if (!status.ok())
+    return Status(status.code(), status.message() + ". Expected what `teraio run --report` writes");
   return text;
 }
 

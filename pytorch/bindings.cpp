@@ -339,7 +339,8 @@ void save_trace(Session& session, const std::filesystem::path& path) {
   if (!trace)
     raise_unless_ok(
         Status(ErrorCode::kInvalidArgument,
-               "there is no trace yet: no iteration of the training loop has repeated"));
+               "there is no trace yet: no iteration of the training loop has repeated. Let it run "
+               "a few more"));
   raise_unless_ok(without_gil([&] { return write_trace(with_repeatable_ids(*trace), path); }));
 }
 
@@ -347,12 +348,15 @@ void save_plan(Session& session, const std::filesystem::path& path) {
   const auto trace = without_gil([&] { return session.runtime().trace(); });
   const auto plan = without_gil([&] { return session.runtime().current_plan(); });
   if (!trace)
-    raise_unless_ok(Status(ErrorCode::kInvalidArgument,
-                           "there is no plan yet: no iteration of the training loop has repeated"));
+    raise_unless_ok(
+        Status(ErrorCode::kInvalidArgument,
+               "there is no plan yet: no iteration of the training loop has repeated. Let "
+               "it run a few more"));
   raise_unless_ok(without_gil([&] { return session.runtime().planning_status(); }));
   if (!plan)
-    raise_unless_ok(
-        Status(ErrorCode::kInvalidArgument, "there is no plan: all migrations are on demand"));
+    raise_unless_ok(Status(ErrorCode::kInvalidArgument,
+                           "there is no plan: all migrations are on demand. Expected the "
+                           "policy \"planned\""));
   raise_unless_ok(
       without_gil([&] { return write_plan(*plan, with_repeatable_ids(*trace), path); }));
 }

@@ -19,7 +19,8 @@ class CpuBackend final : public DeviceBackend {
     return device::available_memory_bytes(system_root);
   }
   Result<int64_t> default_budget_bytes() const override {
-    return Status(ErrorCode::kInvalidArgument, "the device cpu needs a device budget");
+    return Status(ErrorCode::kInvalidArgument,
+                  "the device cpu needs a device budget: expected a size such as 8GB");
   }
   Result<std::unique_ptr<device::Device>> make_device(int64_t budget_bytes) override {
     return device::make_cpu_device(budget_bytes);

@@ -17,7 +17,8 @@ Result<GivenPlan> GivenPlan::open(std::filesystem::path path) {
   if (engine::names_recording(*name)) return GivenPlan(std::move(path));
   return Status(ErrorCode::kInvalidArgument,
                 fmt::format("{}: trace: expected the name of a recorded iteration, such as "
-                            "\"iteration 0123456789abcdef 0123456789abcdef\", found \"{}\"",
+                            "\"iteration 0123456789abcdef 0123456789abcdef\", found \"{}\". Make "
+                            "the plan from a trace of `teraio run --save-trace`",
                             path.string(), *name));
 }
 
@@ -28,7 +29,10 @@ Result<std::optional<plan::Plan>> GivenPlan::plan_for(const trace::Trace& trace,
       path_, trace::with_repeatable_ids(trace),
       [&](const std::string& name) { return engine::names_same_ops(name, trace.name); });
   if (!plan.ok() && is_used_) return std::optional<plan::Plan>();
-  if (!plan.ok()) return plan.status();
+  if (!plan.ok())
+    return Status(
+        plan.status().code(),
+        plan.status().message() + ". Make one for this program with `teraio run --save-plan`");
   is_used_ = true;
   if (plan->trace != trace.name) return for_other_sizes(std::move(*plan), trace, hardware, limits);
   if (!limits.write_budget_bytes) return std::optional(std::move(*plan));

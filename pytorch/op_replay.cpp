@@ -66,7 +66,7 @@ std::vector<at::Tensor> call(const CapturedCall& captured, const Sources& source
   for (const Argument& argument : captured.arguments) stack.push_back(value_of(argument, sources));
   TORCH_CHECK(captured.settings.flags.has_current_precision(captured.settings.device),
               "the precision of float32 products (TF32) has changed since then: change it between "
-              "two iterations, or train with recompute=\"off\"");
+              "two iterations");
   const ReplayScope scope(captured.settings);
   captured.op.callBoxed(stack);
   return tensors_in(stack);
@@ -74,7 +74,8 @@ std::vector<at::Tensor> call(const CapturedCall& captured, const Sources& source
 
 Status cannot_run(const CapturedOp& captured, std::string_view reason) {
   return Status(ErrorCode::kInternal,
-                fmt::format("op {}, which made a discarded tensor, cannot run again: {}",
+                fmt::format("op {}, which made a discarded tensor, cannot run again: {}. "
+                            "Train with --recompute off",
                             captured.name, reason));
 }
 

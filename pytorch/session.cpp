@@ -237,7 +237,9 @@ Result<std::vector<int64_t>> Session::save_timeline(const std::filesystem::path&
                   "the session records no timeline: expected the option timeline_steps");
   const engine::TimelineRecord record = runtime_->timeline_record();
   if (record.ops.empty())
-    return Status(ErrorCode::kInvalidArgument, "no op has run in the steps of the timeline");
+    return Status(
+        ErrorCode::kInvalidArgument,
+        "no op has run in the steps of the timeline: expected steps that the run reaches");
   engine::TimelineProcess process = {getpid(), process_name, {}};
   for (const storage::DriveCounters& drive : tier_counters(plan::Tier::kSsd).drives)
     process.ssd_drives.push_back(drive.name);
@@ -293,7 +295,7 @@ Result<plan::Plan> Session::plan_within(const trace::Trace& trace,
   if (!least_bytes.ok() || *least_bytes <= *limits.write_budget_bytes) return plan;
   log_warning(fmt::format(
       "teraio: the write budget allows {} per iteration, and about {} is the least that this "
-      "device budget needs: planning with that",
+      "device budget needs: plans write that much. Raise the device budget to write less",
       format_size(*limits.write_budget_bytes), format_size(*least_bytes)));
   limits.write_budget_bytes = *least_bytes;
   return planner::plan(trace, hardware, limits, options);

@@ -174,7 +174,7 @@ void sync_directory(const std::filesystem::path& directory) {
 Status replace_file(const std::filesystem::path& path, std::string_view text) {
   const std::filesystem::path target = without_links(path);
   TemporaryFile file(target.string());
-  if (file.fd() < 0) return system_failure(path, "create a file beside", errno);
+  if (file.fd() < 0) return system_failure(path, "create this file in its folder", errno);
   keep_mode(file.fd(), target.string());
   // zlib closes the descriptor that it gets.
   const int writer = fcntl(file.fd(), F_DUPFD_CLOEXEC, 0);
@@ -322,8 +322,10 @@ Status JsonDocument::read(std::initializer_list<std::string_view> formats) {
 void JsonDocument::parse(const std::string& text, std::initializer_list<std::string_view> formats) {
   try {
     value_ = json::parse(text);
-  } catch (const json::exception& error) {  // only the exception has the position
-    fail(ErrorCode::kInvalidArgument, fmt::format("expected JSON: {}", error.what()));
+  } catch (const json::exception& error) {        // only the exception has the position
+    const std::string_view found = error.what();  // "[json.exception.NAME] TEXT"
+    fail(ErrorCode::kInvalidArgument,
+         fmt::format("expected JSON: {}", found.substr(found.find("] ") + 2)));
     return;
   }
   root_.value_ = &value_;

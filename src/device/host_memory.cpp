@@ -102,8 +102,10 @@ HostMemory::HostMemory(std::byte* memory, int64_t size_bytes, Device& device,
   const Status pinned = device.pin_host(memory, size_bytes);
   is_pinned_ = pinned.ok();
   if (!pinned.ok())
-    spdlog::warn("{} of host memory stay unpinned, copies are slower: {}", format_size(size_bytes),
-                 pinned.message());
+    spdlog::warn(
+        "{} of host memory cannot be pinned: {}. Copies to and from the device are slower; a lower "
+        "host limit may avoid that",
+        format_size(size_bytes), pinned.message());
 }
 
 HostMemory::HostMemory(HostMemory&& other) noexcept

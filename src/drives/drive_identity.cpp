@@ -26,7 +26,8 @@ Result<DriveIdentity> identify_drive(const fs::path& directory, const fs::path& 
   struct stat info;
   if (stat(directory.c_str(), &info) != 0)
     return Status(errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIoError,
-                  fmt::format("ssd directory {}: {}", directory.string(), strerror(errno)));
+                  fmt::format("ssd directory {}: expected an existing directory: {}",
+                              directory.string(), strerror(errno)));
   const unsigned major_number = major(info.st_dev);
   const unsigned minor_number = minor(info.st_dev);
   const fs::path folder = sysfs_drive_folder(sysfs, major_number, minor_number);

@@ -286,7 +286,7 @@ Status Engine::take_results(Recipe& recipe, std::span<LiveTensor* const> made) {
     if (i >= made.size() || made[i] == nullptr || made[i]->size_bytes != tensor->size_bytes)
       return Status(ErrorCode::kInternal,
                     fmt::format("the op that made tensor {} ({}) gave another result when it ran "
-                                "again",
+                                "again. Train with --recompute off",
                                 tensor->id, format_size(tensor->size_bytes)));
     if (replay_check_) TERAIO_RETURN_IF_ERROR(replay_check_->compare(*tensor, *made[i]));
     mover_.take_memory(*tensor, *made[i]);

@@ -48,7 +48,7 @@ Status ReplayCheck::compare(const LiveTensor& tensor, const LiveTensor& made) {
   ++counters_.differing_replays;
   return Status(ErrorCode::kInternal,
                 fmt::format("a replay has made other bytes than the program, for tensor {} ({}) of "
-                            "{}",
+                            "{}: the training would go on with them. Train with --recompute off",
                             tensor.id, format_size(tensor.size_bytes),
                             tensor.recipe->op->name_of_result(tensor.recipe_result)));
 }

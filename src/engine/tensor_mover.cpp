@@ -274,8 +274,10 @@ void TensorMover::on_read_done(LiveTensor& tensor, const storage::Completion& co
 }
 
 void TensorMover::on_late_read_failed(const LiveTensor& tensor, const Status& status) {
-  failure_ = status.with_context(fmt::format("tensor {} ({}) was in use when its read failed",
-                                             tensor.id, format_size(tensor.size_bytes)));
+  failure_ = Status(status.code(),
+                    fmt::format("tensor {} ({}) was in use when its read failed: {}. What was "
+                                "computed with it is wrong: train again from a checkpoint",
+                                tensor.id, format_size(tensor.size_bytes), status.message()));
   spdlog::error("teraio: {}", failure_.message());
 }
 

@@ -115,7 +115,11 @@ void TierCopies::lay_out_tier(plan::Tier tier, const Schedule& schedule,
   if (status.ok()) {
     layouts_[static_cast<size_t>(tier)] = std::move(planned);
   } else {
-    spdlog::warn("teraio: {}; copies get their places as they are made", status.message());
+    spdlog::warn(
+        "teraio: {}. Copies of the plan get their places as they are made, and some may stay on "
+        "the "
+        "device: give the tier more room",
+        status.message());
   }
 }
 

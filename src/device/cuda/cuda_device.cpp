@@ -293,11 +293,15 @@ Status find_gpu(int32_t ordinal) {
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (!has_succeeded(error)) {
     return Status(ErrorCode::kUnsupported,
-                  fmt::format("cuda: no GPU can be used: {}", cudaGetErrorString(error)));
+                  fmt::format("cuda: no GPU can be used: {}. Check the driver with nvidia-smi, or "
+                              "use the device cpu",
+                              cudaGetErrorString(error)));
   }
   if (ordinal >= 0 && ordinal < count) return {};
   return Status(ErrorCode::kUnsupported,
-                fmt::format("cuda: GPU {} is not there: this process sees {}", ordinal, count));
+                fmt::format("cuda: GPU {} is not there: this process sees {}. Expected a number "
+                            "below that",
+                            ordinal, count));
 }
 
 }  // namespace

@@ -5,8 +5,10 @@ namespace teraio::device {
 namespace {
 
 Status built_without() {
-  return Status(ErrorCode::kUnsupported,
-                "cuda: this build has no CUDA: no CUDA runtime was found, or TERAIO_CUDA was off");
+  return Status(
+      ErrorCode::kUnsupported,
+      "cuda: this build has no CUDA: no CUDA runtime was found, or TERAIO_CUDA was off. Build "
+      "it with one, or use the device cpu");
 }
 
 }  // namespace
