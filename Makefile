@@ -230,7 +230,7 @@ setup: packages $(VENV)/.ready
 packages:
 	@tools/setup/install_packages.sh
 
-$(VENV)/.ready: requirements/pinned.txt requirements/common.txt requirements/loggers.txt requirements/notebooks.txt tools/setup/make_venv.sh | packages
+$(VENV)/.ready: requirements/pinned.txt requirements/common.txt requirements/front_ends.txt requirements/loggers.txt requirements/notebooks.txt tools/setup/make_venv.sh | packages
 	@tools/setup/make_venv.sh $(VENV) $< $(CURDIR)/$(BUILD)/python
 	@touch $@
 
@@ -242,7 +242,7 @@ else
 $(VENV_NEWEST)/.ready: ;
 endif
 
-$(VENV_PEERS)/.ready: requirements/pinned.txt requirements/common.txt requirements/loggers.txt requirements/notebooks.txt requirements/peers.txt | packages
+$(VENV_PEERS)/.ready: requirements/pinned.txt requirements/common.txt requirements/front_ends.txt requirements/loggers.txt requirements/notebooks.txt requirements/peers.txt | packages
 	@tools/setup/install_packages.sh libaio-dev
 	@tools/setup/make_venv.sh $(VENV_PEERS) requirements/pinned.txt
 	@echo "Installing $(DEEPSPEED) into $(VENV_PEERS)"

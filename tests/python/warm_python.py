@@ -27,10 +27,13 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THRE
 
 
 class WarmPython:
-    """A server and what it runs. One call at a time."""
+    """A server and what it runs. One call at a time. The server imports `modules` beside PRELOADED,
+    in an environment with `changes`."""
 
-    def __init__(self):
+    def __init__(self, modules=(), changes=None):
         self._server = None
+        self._command = [sys.executable, __file__, *modules]
+        self._environment = os.environ | ONE_THREAD | (changes or {})
 
     def run(self, programs, cwd, env=None, timeout_s=300):
         """Runs programs at the same time, each given by its `(arguments, environment)`; what an
@@ -76,11 +79,11 @@ class WarmPython:
     def _exit_codes(self, requests, timeout_s):
         if self._server is None:
             self._server = subprocess.Popen(
-                [sys.executable, __file__],
+                self._command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 bufsize=0,
-                env=os.environ | ONE_THREAD,
+                env=self._environment,
             )
         self._server.stdin.write(json.dumps(requests).encode() + b"\n")
         processes = self._reply()
@@ -101,7 +104,7 @@ class WarmPython:
 def _serve():
     """Returns a request in each process that is forked to run it. In the server itself it ends the
     process when no more requests come."""
-    for module in PRELOADED:
+    for module in (*PRELOADED, *sys.argv[1:]):
         importlib.import_module(module)
     gc.collect()
     gc.freeze()

@@ -1,0 +1,154 @@
+"""Front ends that people train with give equal bits in a half and in a quarter of their memory."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from warm_python import WarmPython
+
+pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
+
+PROGRAMS = Path(__file__).parent / "front_ends"
+ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROGRAMS)}
+# Importing these takes longer than training. TorchTitan cannot be imported before its stand-ins.
+PACKAGES = ("transformers.trainer", "datasets", "peft", "trl", "lightning.pytorch")
+AMPLE = "4GB"
+SHARES = (50, 25)  # percent of the natural peak
+# DDP's buckets hold all gradients, and a reduction uses a bucket as a whole.
+SHARES_OF_DDP = (50, 35)
+# The iteration from which a plan is in force. The first of a program may be what it does before its
+# training, and the first step of DDP and of TorchTitan has other ops than the next ones.
+FOLLOWED = 5
+
+# By what each of them shows: the package that it needs, its program, and the ways to train with it,
+# each in a process of its own and the same folder.
+ALONE = {
+    "Trainer": ("transformers", "hf_trainer.py", "fp32"),
+    "Trainer in bf16 with accumulation": ("transformers", "hf_trainer.py", "bf16, accumulating"),
+    "Trainer with checkpointing": ("transformers", "hf_trainer.py", "checkpointing"),
+    "Trainer that resumes": ("transformers", "hf_trainer.py", "saved", "resumed"),
+    "PEFT's LoRA": ("peft", "lora.py", "fp32"),
+    "TRL's SFTTrainer": ("trl", "sft.py", "packed"),
+    "Lightning": ("lightning", "lightning_fit.py", "fp32"),
+    "Lightning in bf16-mixed": ("lightning", "lightning_fit.py", "bf16-mixed"),
+    "Lightning that resumes": ("lightning", "lightning_fit.py", "saved", "resumed"),
+    "TorchTitan": ("torchtitan", "titan.py", "one process"),
+    "TorchTitan with full checkpointing": ("torchtitan", "titan.py", "full checkpointing"),
+    "TorchTitan with selective checkpointing": (
+        "torchtitan",
+        "titan.py",
+        "selective checkpointing",
+    ),
+    "TorchTitan with accumulation": ("torchtitan", "titan.py", "accumulating"),
+    "TorchTitan that resumes": ("torchtitan", "titan.py", "saved", "resumed"),
+}
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+ACCELERATE = ("-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2")
+ACCELERATE += ("--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no")
+# Two processes on one machine, by the launcher that starts them.
+RANKS = {
+    "Trainer by accelerate launch": (ACCELERATE, "transformers", "hf_trainer.py", "DDP"),
+    "Lightning's DDP": (TORCHRUN, "lightning", "lightning_fit.py", "DDP"),
+    "TorchTitan with FSDP2": (TORCHRUN, "torchtitan", "titan.py", "FSDP2"),
+    "TorchTitan with tensor parallelism": (TORCHRUN, "torchtitan", "titan.py", "tensor parallel"),
+    "TorchTitan with a pipeline": (TORCHRUN, "torchtitan", "titan.py", "pipeline"),
+}
+
+
+@pytest.fixture(scope="module")
+def warm_packages():
+    installed = [name for name in PACKAGES if importlib.util.find_spec(name.partition(".")[0])]
+    server = WarmPython(installed, ENVIRONMENT)
+    yield server
+    server.close()
+
+
+class Training:
+    """Runs a program with and without a budget.
+
+    `run` runs Python with its arguments and the folder to run in, and returns what has completed.
+    """
+
+    def __init__(self, run, folder, program, *ways):
+        self._run_python, self._folder = run, folder
+        self._program, self._ways = PROGRAMS / program, ways
+
+    def stock(self):
+        """Returns the outcome of each rank on stock PyTorch."""
+        return self._run("stock", [])
+
+    def within(self, budget):
+        """Returns the outcome of each rank within a budget, and the report of each."""
+        name = f"within-{budget}"
+        drive = self._folder / name / "drive"
+        drive.mkdir(parents=True)
+        options = ["--device-budget", budget, "--ssd", drive, "--ssd-capacity", "1GB"]
+        options += ["--report", drive.parent / "report{local_rank}"]
+        outcomes = self._run(name, ["-m", "teraio", "run", *options])
+        reports = sorted(drive.parent.glob("report*/run.json"))
+        return outcomes, [json.loads(path.read_text()) for path in reports]
+
+    def _run(self, name, wrapper):
+        folder = self._folder / name
+        folder.mkdir(exist_ok=True)
+        for way in self._ways:
+            done = self._run_python(
+                [*wrapper, self._program, way, folder / "outcome{rank}"], folder
+            )
+            assert done.returncode == 0, (done.stdout, done.stderr)
+        outcomes = [json.loads(path.read_text()) for path in sorted(folder.glob("outcome*"))]
+        assert outcomes and all(outcome["tensors"] for outcome in outcomes)
+        return outcomes
+
+
+def check_equal_bits(training, shares=SHARES):
+    expected = training.stock()
+    outcomes, reports = training.within(AMPLE)
+    assert outcomes == expected
+    peak_bytes = max(report["natural_peak_bytes"] for report in reports)
+    for share in shares:
+        budget_bytes = peak_bytes * share // 100
+        outcomes, reports = training.within(budget_bytes)
+        assert outcomes == expected, f"in {share} % of the peak"
+        for report in reports:
+            assert report["device_peak_bytes"] <= budget_bytes
+            check_followed(report["steps"][FOLLOWED:])
+
+
+def check_followed(steps):
+    """The last one ends with what the program does after its training."""
+    shares = [step["planned_op_count"] / step["op_count"] for step in steps]
+    assert min(shares) > 0.98, shares
+    assert min(step["ssd_bytes_written"] for step in steps) > 0
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_one_process(warm_packages, tmp_path, name):
+    package, program, *ways = ALONE[name]
+    pytest.importorskip(package)
+
+    def run(arguments, folder):
+        (done,) = warm_packages.run([(arguments, {})], folder, os.environ | ENVIRONMENT)
+        return done
+
+    check_equal_bits(Training(run, tmp_path, program, *ways))
+
+
+@pytest.mark.parametrize("name", RANKS)
+def test_two_ranks(tmp_path, name):
+    launcher, package, program, way = RANKS[name]
+    pytest.importorskip(package)
+
+    def run(arguments, folder):
+        command = [sys.executable, *launcher, *map(str, arguments)]
+        environment = os.environ | ENVIRONMENT
+        return subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+        )
+
+    shares = SHARES_OF_DDP if way == "DDP" else SHARES
+    check_equal_bits(Training(run, tmp_path, program, way), shares)
