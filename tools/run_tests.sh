@@ -20,8 +20,8 @@ mkdir -p "$logs"
 expected_minutes() {
   case $1 in
     sanitize-address | sanitize-thread) echo 6 ;;
-    sanitize-extension-*) echo 7 ;;
-    test-python-full) echo 16 ;;
+    sanitize-extension-*) echo 9 ;;
+    test-python-full) echo 22 ;;
     test-newest) echo 14 ;;
     *) echo 0 ;;
   esac
