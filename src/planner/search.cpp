@@ -210,12 +210,13 @@ class Search {
 
   void run_drawn_configs() {
     uint32_t number = 0;
-    for (int idle_pairs = 0; idle_pairs < kIdlePairsMax && !done(incumbent_); ++idle_pairs) {
+    int idle_pairs = 0;
+    while (idle_pairs < kIdlePairsMax && !done(incumbent_)) {
       const double before_ns = incumbent_.best_ns;
       const SearchConfig first = drawn_config(number++);
       const SearchConfig second = drawn_config(number++);
       run_pair(first, &second);
-      if (incumbent_.best_ns < before_ns) idle_pairs = 0;
+      idle_pairs = incumbent_.best_ns < before_ns ? 0 : idle_pairs + 1;
     }
   }
 
