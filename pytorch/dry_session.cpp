@@ -63,7 +63,7 @@ void DrySession::begin_step() {
 }
 
 void DrySession::end_step() {
-  active_->steady_precision.start_iteration();
+  active_->steady_precision.end_step();
   runtime_->end_step();
 }
 

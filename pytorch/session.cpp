@@ -218,7 +218,7 @@ void Session::begin_step() {
 
 void Session::end_step() {
   const StorageReferenceGuard guard;
-  if (active_ != nullptr) active_->steady_precision.start_iteration();
+  if (active_ != nullptr) active_->steady_precision.end_step();
   runtime_->end_step();
 }
 

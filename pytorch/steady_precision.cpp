@@ -4,7 +4,7 @@
 
 namespace teraio::pytorch {
 
-void SteadyPrecision::start_iteration() {
+void SteadyPrecision::end_step() {
   const std::lock_guard lock(mutex_);
   first_.reset();
   if (!std::exchange(is_set_up_, true)) holds_ = true;

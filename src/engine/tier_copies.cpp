@@ -116,9 +116,8 @@ void TierCopies::lay_out_tier(plan::Tier tier, const Schedule& schedule,
     layouts_[static_cast<size_t>(tier)] = std::move(planned);
   } else {
     spdlog::warn(
-        "teraio: {}. Copies of the plan get their places as they are made, and some may stay on "
-        "the "
-        "device: give the tier more room",
+        "teraio: {}. Copies of the plan get their places as they are made, and some tensors may "
+        "stay on the device: give the tier more room",
         status.message());
   }
 }
