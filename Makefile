@@ -103,6 +103,11 @@ wheels: packages $(VENV_WHEELS)/.ready  ## build dist/teraio-*.whl for PyTorch 2
 test-wheels: $(VENV_WHEELS)/.ready  ## try the wheel in dist/ in a fresh environment for each PyTorch (downloads 3 GB each)
 	@$(VENV_WHEELS)/bin/python tools/wheels/try_wheel.py $(CURDIR)/build-wheels $(VERSIONS)
 
+.PHONY: test-wheels-baseline
+test-wheels-baseline:  ## the same on Debian 11, the oldest system that the wheel is for (Python 3.11; needs root)
+	@tools/setup/install_packages.sh mmdebstrap
+	@tools/wheels/try_on_baseline.sh $(CURDIR)/build-wheels $(VERSIONS)
+
 .PHONY: docs
 docs: build $(VENV_DOCS)/.ready  ## build the documentation as a site into build/docs
 	@NO_MKDOCS_2_WARNING=1 $(VENV_DOCS)/bin/mkdocs build --strict
