@@ -17,8 +17,6 @@ from teraio.atomic_file import replace_file
 from teraio.errors import Error
 
 DEFAULT_STEPS = "-3:"
-# Events of different files may have equal numbers of flows, which become numbers of their own.
-_FLOWS_PER_FILE = 1 << 32
 
 
 def parse_steps(text):
@@ -101,27 +99,51 @@ def _read(path):
 
 
 def _merged(documents):
-    base_ns = min(document["baseTimeNanoseconds"] for document in documents)
+    base_ns = min(_first_ns(document) for document in documents)
     merged = {key: value for document in documents for key, value in document.items()}
     merged |= {"baseTimeNanoseconds": base_ns, "traceEvents": []}
     used = set()
-    for index, document in enumerate(documents):
+    for document in documents:
         processes = _numbers_of_devices(document["traceEvents"], used)
-        used |= {event.get("pid") for event in document["traceEvents"]} | set(processes.values())
-        shift_us = (document["baseTimeNanoseconds"] - base_ns) / 1000
+        shift_ns = document["baseTimeNanoseconds"] - base_ns
+        first_flow = 1 + max(map(_flow, merged["traceEvents"]), default=-1)
         for event in document["traceEvents"]:
-            merged["traceEvents"].append(_moved(event, shift_us, processes, index))
+            moved = _moved(event, shift_ns, processes, first_flow)
+            # The first file with a process names it: torch.profiler calls each one "python".
+            if moved.get("name") != "process_name" or moved.get("pid") not in used:
+                merged["traceEvents"].append(moved)
+        used |= {event.get("pid") for event in document["traceEvents"]} | set(processes.values())
     return merged
 
 
-def _moved(event, shift_us, processes, index):
+def _first_ns(document):
+    """Returns the Unix time of the first event.
+
+    A merged file counts from there. A trace of torch.profiler counts from weeks before: there,
+    microseconds in double precision are not exact to the nanosecond, and spans that meet overlap.
+    """
+    times_us = (event["ts"] for event in document["traceEvents"] if "ts" in event)
+    return document["baseTimeNanoseconds"] + _nanoseconds(min(times_us, default=0))
+
+
+def _nanoseconds(time_us):
+    return round(time_us * 1000)
+
+
+def _flow(event):
+    """Returns the number of the flow, an arrow, that the event belongs to, or -1."""
+    is_flow = event.get("ph") in ("s", "t", "f") and isinstance(event.get("id"), int)
+    return event["id"] if is_flow else -1
+
+
+def _moved(event, shift_ns, processes, first_flow):
     moved = dict(event)
     if "ts" in moved:
-        moved["ts"] += shift_us
+        moved["ts"] = (_nanoseconds(moved["ts"]) + shift_ns) / 1000
     if moved.get("pid") in processes:
         moved["pid"] = processes[moved["pid"]]
-    if moved.get("ph") in ("s", "t", "f") and isinstance(moved.get("id"), int):
-        moved["id"] += index * _FLOWS_PER_FILE
+    if _flow(moved) >= 0:
+        moved["id"] += first_flow
     return moved
 
 

@@ -35,6 +35,7 @@ class Timeline {
       : run_(run), trace_(trace), index_(trace), file_(/*process=*/1, origin_ns(run)) {}
 
   std::string text() {
+    file_.name_process("simulated step of " + trace_.name);
     name_rows();
     add_ops();
     for (const TransferRecord& record : run_.transfers) add_transfer(record);

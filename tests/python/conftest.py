@@ -1,5 +1,6 @@
 """What the Python tests share: running commands, and a small job for those that plan."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -9,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import timeline_tables
 from warm_python import WarmPython
 
 # Programs under test are interrupted, also where the tests run in the background and ignore SIGINT.
@@ -162,6 +164,15 @@ def one_settled_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def open_timeline():
+    """Opens the timeline at a path for queries in SQL: see timeline_tables.py."""
+    with contextlib.ExitStack() as stack:
+        yield lambda path: stack.enter_context(
+            contextlib.closing(timeline_tables.open_timeline(path))
+        )
 
 
 @pytest.fixture

@@ -132,13 +132,11 @@ def test_plans_of_patterns_are_written_and_simulated(teraio, patterns, both, tmp
     assert json.loads(teraio(*simulate, "--plan", *plans, "--json")) == both("80,20")
 
 
-def test_a_timeline_is_written_for_each_pattern(teraio, patterns, tmp_path):
+def test_a_timeline_is_written_for_each_pattern(teraio, patterns, open_timeline, tmp_path):
     timelines = [tmp_path / "short.timeline.json", tmp_path / "long.timeline.json"]
     teraio("simulate", *patterns, "--shares", "1,1", "--timeline", *timelines)
-    lengths = [
-        max(event["ts"] for event in json.loads(path.read_text())["traceEvents"] if "ts" in event)
-        for path in timelines
-    ]
+    length = "SELECT MAX(ts + dur) FROM slice"
+    lengths = [open_timeline(path).first(length) for path in timelines]
     assert lengths[1] > 4 * lengths[0]
 
 

@@ -90,19 +90,23 @@ def test_plan_is_the_same_each_time_plain_and_compressed(teraio, tmp_path):
     assert gzip.decompress((tmp_path / "c.json.gz").read_bytes()) == plan
 
 
-def test_simulate_gives_the_fields_of_the_interface(teraio, tmp_path):
+def test_simulate_gives_the_fields_of_the_interface(teraio, open_timeline, tmp_path):
     plan, timeline = tmp_path / "plan.json.gz", tmp_path / "timeline.json"
     teraio("plan", *VIT, "--out", plan)
     run = json.loads(teraio("simulate", *VIT, "--plan", plan, "--json", "--timeline", timeline))
     assert set(run) == RUN_FIELDS
     assert run["step_ns"] == run["ideal_ns"] + run["stall_ns"]
     assert sum(run["stall_by_cause"].values()) == run["stall_ns"]
-    events = json.loads(timeline.read_text())["traceEvents"]
-    assert {event["ph"] for event in events} == {"M", "X", "C"}
-    stalls = [event for event in events if event["name"].startswith("before ")]
-    assert {event["args"]["cause"] for event in stalls} == {
-        cause for cause, stall_ns in run["stall_by_cause"].items() if stall_ns > 0
-    }
+    tables = open_timeline(timeline)
+    assert tables.process_names() == ["simulated step of g10-VIT-b1280"]
+    stalls = """SELECT string_value, SUM(dur) AS ns FROM thread_slice JOIN args USING (arg_set_id)
+                WHERE thread_name = 'stall' AND key = 'args.cause' GROUP BY string_value"""
+    by_cause = {cause: ns for cause, ns in run["stall_by_cause"].items() if ns > 0}
+    assert dict(tables.rows(stalls)) == by_cause
+    moved = """SELECT SUM(int_value) FROM thread_slice JOIN args USING (arg_set_id)
+               WHERE thread_name = 'host to device' AND key = 'args.bytes'"""
+    assert tables.first(moved) == run["host_bytes_read"]
+    assert tables.first("SELECT MAX(value) FROM counter") == run["device_peak_bytes"]
 
 
 def test_explain_gives_json(teraio, tmp_path):
