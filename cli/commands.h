@@ -29,16 +29,21 @@ void add_doctor_command(CLI::App& app);
 // `teraio run`, `dry-run` and other commands in Python are listed as subcommands, but Python parses
 // their words, because CLI11 would interpret "--" and "--help" itself. launcher_command() replaces
 // the process with the launcher; it returns an exit code only when the launcher cannot be started.
+// Options of `teraio` before the command's name must have been read.
 void add_launcher_commands(CLI::App& app);
-bool is_launcher_command(int argc, char** argv);
+bool is_launcher_command(std::string_view name);
 int launcher_command(int argc, char** argv);
 
 // Parses the command line and runs its command. Returns the exit code: 0, or 1 if the command
 // fails, or 2 with one line on stderr if the command line cannot be used.
 int run_command_line(CLI::App& app, int argc, char** argv);
 
+// Adds -v to a command: details of failures, and all that is logged, are told.
+void add_verbose_option(CLI::App& command);
+
 // Prints "teraio: <message>" to stderr and throws the exit code of the status: 2 for
-// kInvalidArgument, else 1.
+// kInvalidArgument, else 1. In a verbose process the details follow, with the command line and the
+// version; else the message says so where there are details.
 [[noreturn]] void fail(const Status& status);
 
 // Returns the value of a result; calls fail() when there is none.

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <ranges>
 
+#include "base/log.h"
 #include "commands.h"
 #include "help.h"
 #include "trace/trace_file.h"
@@ -28,6 +29,29 @@ std::optional<int64_t> limit_or_fail(std::string_view option, const std::string&
                                      int64_t whole_bytes) {
   if (text.empty()) return std::nullopt;
   return size_or_fail(option, text, whole_bytes);
+}
+
+std::string limit_text(const std::optional<int64_t>& limit_bytes, std::string_view without) {
+  return limit_bytes ? fmt::format("{} bytes", *limit_bytes) : std::string(without);
+}
+
+std::vector<std::string> details_of(const Inputs& given) {
+  const plan::Limits& limits = given.limits;
+  const hardware::Hardware& machine = given.hardware;
+  std::vector<std::string> lines = {
+      fmt::format("trace: {} (\"{}\"), {} ops, {} tensors", given.trace_file, given.trace.name,
+                  given.trace.ops.size(), given.trace.tensors.size()),
+      fmt::format("limits: device budget {}, host limit {}, write budget {}",
+                  limit_text(limits.device_budget_bytes, "all"),
+                  limit_text(limits.host_limit_bytes, "all"),
+                  limit_text(limits.write_budget_bytes, "none")),
+      fmt::format("machine: {}, device memory {} bytes, host memory {} bytes", machine.name,
+                  machine.device_memory_bytes, machine.host.capacity_bytes)};
+  for (const hardware::Drive& drive : machine.drives)
+    lines.push_back(fmt::format("drive: {}, {} bytes, reads {} bytes/s, writes {} bytes/s",
+                                drive.name, drive.capacity_bytes, drive.rates.read_bytes_per_second,
+                                drive.rates.write_bytes_per_second));
+  return lines;
 }
 
 [[noreturn]] void fail_shares(const std::string& expected, std::string_view found) {
@@ -139,7 +163,8 @@ void expect_one_per_trace(std::string_view option, const std::vector<std::string
 }
 
 Status failure_of(const Status& status, const Inputs& pattern, size_t pattern_count) {
-  return pattern_count == 1 ? status : status.with_context(pattern.trace_file);
+  const Status named = pattern_count == 1 ? status : status.with_context(pattern.trace_file);
+  return named.with_details(details_of(pattern));
 }
 
 EffortOptions::EffortOptions(CLI::App& command) {

@@ -48,10 +48,9 @@ void add_launcher_commands(CLI::App& app) {
     app.add_subcommand(command.name, command.description);
 }
 
-bool is_launcher_command(int argc, char** argv) {
-  return argc > 1 && std::ranges::any_of(kLauncherCommands, [&](const LauncherCommand& command) {
-           return command.name == std::string_view(argv[1]);
-         });
+bool is_launcher_command(std::string_view name) {
+  return std::ranges::any_of(kLauncherCommands,
+                             [&](const LauncherCommand& command) { return command.name == name; });
 }
 
 int launcher_command(int argc, char** argv) {

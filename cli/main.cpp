@@ -1,7 +1,14 @@
 // The `teraio` command.
 #include <fmt/format.h>
+#include <sys/utsname.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <string_view>
 
 #include "base/log.h"
 #include "base/units.h"
@@ -10,8 +17,42 @@
 
 namespace teraio::cli {
 
+namespace {
+
+// What a report of any failure needs.
+void print_circumstances() {
+  std::ifstream file("/proc/self/cmdline");
+  std::string words{std::istreambuf_iterator<char>(file), {}};
+  if (!words.empty()) words.pop_back();
+  std::replace(words.begin(), words.end(), '\0', ' ');
+  std::error_code unknown;
+  utsname system = {};
+  uname(&system);
+  fmt::print(stderr, "  command: {}\n  working directory: {}\n  version: {} on {} {} {}\n", words,
+             std::filesystem::current_path(unknown).string(), TERAIO_VERSION, system.sysname,
+             system.release, system.machine);
+}
+
+// Python commands that this process starts or becomes are verbose as well.
+void make_verbose() {
+  set_verbose(true);
+  setenv("TERAIO_VERBOSE", "1", 1);
+}
+
+bool is_verbose_word(std::string_view word) { return word == "-v" || word == "--verbose"; }
+
+}  // namespace
+
+void add_verbose_option(CLI::App& command) {
+  command.add_flag_callback("-v,--verbose", make_verbose,
+                            "Tell the details of errors and warnings, also TERAIO_VERBOSE=1");
+}
+
 void fail(const Status& status) {
-  fmt::print(stderr, "teraio: {}\n", status.message());
+  const bool has_more = !is_verbose() && !status.details().empty();
+  fmt::print(stderr, "teraio: {}{}\n", full_text(status),
+             has_more ? " (--verbose tells more)" : "");
+  if (is_verbose()) print_circumstances();
   throw CLI::RuntimeError(status.code() == ErrorCode::kInvalidArgument ? 2 : 1);
 }
 
@@ -41,8 +82,13 @@ constexpr const char* kExitCodes =
 
 int main(int argc, char** argv) {
   using namespace teraio::cli;
-  teraio::log_to_stderr();  // stdout belongs to the results
-  if (is_launcher_command(argc, argv)) return launcher_command(argc, argv);
+  teraio::log_to_stderr();                        // stdout belongs to the results
+  while (argc > 2 && is_verbose_word(argv[1])) {  // also in front of a command in Python
+    make_verbose();
+    std::copy(argv + 2, argv + argc, argv + 1);
+    --argc;
+  }
+  if (argc > 1 && is_launcher_command(argv[1])) return launcher_command(argc, argv);
   CLI::App app{"Trains models that need more memory than the device has.", "teraio"};
   app.set_version_flag("--version", TERAIO_VERSION);
   add_describe_option(app);
@@ -59,6 +105,9 @@ int main(int argc, char** argv) {
   add_doctor_command(app);
   add_bench_storage_command(app);
   add_bench_link_command(app);
+  for (CLI::App* command : app.get_subcommands({}))
+    if (!is_launcher_command(command->get_name())) add_verbose_option(*command);
+  add_verbose_option(app);
   app.footer(kExitCodes);  // subcommands would inherit it
   return run_command_line(app, argc, argv);
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/units.h"
 #include "commands.h"
 #include "drives/drive_endurance.h"
@@ -101,8 +102,8 @@ probe::DriveProbe probe_or_fail(const std::string& directory, const Arguments& a
   if (!probe.ok()) fail(probe.status());
   if (const Status saved = save_cached_probe(cache_directory(), *probe); !saved.ok())
     fmt::print(stderr,
-               "teraio: the measurement cannot be kept: {}. The next command measures again\n",
-               saved.message());
+               "teraio: the measurement cannot be kept: {}. The next command measures again{}\n",
+               saved.message(), detail_lines(saved));
   return *probe;
 }
 

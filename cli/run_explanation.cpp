@@ -89,7 +89,8 @@ Result<std::string> explain_run(const std::filesystem::path& directory) {
   text += pattern_table(patterns) + "\n" + difference_list(differences);
   const Status& status = document.status();
   if (!status.ok())
-    return Status(status.code(), status.message() + ". Expected what `teraio run --report` writes");
+    return Status(status.code(), status.message() + ". Expected what `teraio run --report` writes")
+        .with_details(status.details());
   return text;
 }
 

@@ -438,6 +438,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   using no_gil = py::call_guard<py::gil_scoped_release>;
 
   log_to_stderr();  // stdout belongs to the program
+  module.def("set_verbose", &set_verbose, py::arg("is_verbose"));
   py::register_local_exception_translator([](std::exception_ptr error) {
     try {
       if (error) std::rethrow_exception(error);

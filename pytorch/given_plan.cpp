@@ -30,9 +30,10 @@ Result<std::optional<plan::Plan>> GivenPlan::plan_for(const trace::Trace& trace,
       [&](const std::string& name) { return engine::names_same_ops(name, trace.name); });
   if (!plan.ok() && is_used_) return std::optional<plan::Plan>();
   if (!plan.ok())
-    return Status(
-        plan.status().code(),
-        plan.status().message() + ". Make one for this program with `teraio run --save-plan`");
+    return Status(plan.status().code(),
+                  plan.status().message() +
+                      ". Make one for this program with `teraio run --save-plan`")
+        .with_details(plan.status().details());
   is_used_ = true;
   if (plan->trace != trace.name) return for_other_sizes(std::move(*plan), trace, hardware, limits);
   if (!limits.write_budget_bytes) return std::optional(std::move(*plan));
@@ -49,7 +50,7 @@ Result<std::optional<plan::Plan>> GivenPlan::for_other_sizes(plan::Plan plan,
     log_warning(fmt::format(
         "teraio: the plan {} was made for other sizes of the same ops: {}", path_.string(),
         run.ok() ? "it is used for these, too"
-                 : "it does not fit these, and another one is made: " + run.status().message()));
+                 : "it does not fit these, and another one is made: " + full_text(run.status())));
   is_told_ = true;
   if (!run.ok()) return std::optional<plan::Plan>();
   return std::optional(std::move(plan));

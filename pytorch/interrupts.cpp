@@ -12,6 +12,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/log.h"
+
 namespace py = pybind11;
 
 namespace teraio::pytorch {
@@ -153,14 +155,14 @@ Status keep_raised() {
 }
 
 void throw_interrupt(const Status& status) {
-  if (!raised_error) TORCH_CHECK(false, "TERAIO: ", status.message());
+  if (!raised_error) TORCH_CHECK(false, "TERAIO: ", full_text(status));
   python_error error = std::move(*raised_error);
   raised_error.reset();
   const py::gil_scoped_acquire gil;
   error.restore();
   if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
     PyErr_Clear();
-    PyErr_SetString(PyExc_KeyboardInterrupt, status.message().c_str());
+    PyErr_SetString(PyExc_KeyboardInterrupt, full_text(status).c_str());
   }
   python_error named;
   named.persist();

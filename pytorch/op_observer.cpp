@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "active_session.h"
+#include "base/log.h"
 #include "collective.h"
 #include "fake_autograd.h"
 #include "interrupts.h"
@@ -347,7 +348,8 @@ void throw_status(const Status& status, std::string_view op_name) {
   if (status.code() == ErrorCode::kInterrupted) throw_interrupt(status);
   const std::string message = fmt::format(
       "TERAIO: {}{}{}", op_name.empty() ? "an allocation outside of an operator" : "op ", op_name,
-      status.code() == ErrorCode::kOutOfMemory ? " " + status.message() : ": " + status.message());
+      status.code() == ErrorCode::kOutOfMemory ? " " + full_text(status)
+                                               : ": " + full_text(status));
   TORCH_CHECK_WITH(OutOfMemoryError, status.code() != ErrorCode::kOutOfMemory, message);
   TORCH_CHECK(false, message);
 }

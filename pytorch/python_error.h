@@ -1,10 +1,12 @@
-// The exception that the bindings raise for a failure: teraio.Error with the message of the Status.
+// The exception that the bindings raise for a failure: teraio.Error with the message of the Status,
+// and its details in a verbose process.
 #pragma once
 
 #include <pybind11/pybind11.h>
 
 #include <utility>
 
+#include "base/log.h"
 #include "base/status.h"
 
 namespace teraio::pytorch {
@@ -13,7 +15,7 @@ namespace teraio::pytorch {
 inline void raise_unless_ok(const Status& status) {
   if (status.ok()) return;
   const pybind11::object error = pybind11::module_::import("teraio.errors").attr("Error");
-  pybind11::set_error(error, status.message().c_str());
+  pybind11::set_error(error, full_text(status).c_str());
   throw pybind11::error_already_set();
 }
 

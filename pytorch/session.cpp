@@ -475,7 +475,8 @@ void Session::keep_learned_rates() const {
     const Status kept = save_cached_probe(options_.cache_directory, *learned);
     if (!kept.ok())
       log_warning("teraio: the rates of a drive cannot be kept: " + kept.message() +
-                  ". Only later runs are concerned: they plan with older rates");
+                  ". Only later runs are concerned: they plan with older rates" +
+                  detail_lines(kept));
   }
 }
 

@@ -7,6 +7,7 @@ process replaces itself with the C++ command.
 import os
 import sys
 
+from teraio import verbosity
 from teraio.commands import COMMANDS
 from teraio.errors import Error
 from teraio.native_command import command_path
@@ -17,7 +18,11 @@ def main():
 
     It does not return for a subcommand of the C++ command.
     """
+    verbosity.follow_environment()
     arguments = sys.argv[1:]
+    while len(arguments) > 1 and arguments[0] in ("-v", "--verbose"):
+        verbosity.be_verbose()
+        del arguments[0]
     name = arguments[0] if arguments else ""
     if name not in COMMANDS:
         return _execute_native_command(arguments)

@@ -8,6 +8,7 @@ import tempfile
 import zlib
 from pathlib import Path
 
+from teraio import verbosity
 from teraio.errors import Error
 from teraio.program import Program
 from teraio.units import parse_seconds, parse_size
@@ -20,19 +21,39 @@ _INFLATED_BYTES_FREE = 64 << 20
 _INFLATION_MAX = 50
 
 
+class _BeVerbose(argparse.Action):
+    def __call__(self, parser, namespace, values, option_string=None):
+        verbosity.be_verbose()
+
+
 class CommandParser(argparse.ArgumentParser):
-    """A parser of `teraio NAME ...` that reports bad input in one line."""
+    """A parser of `teraio NAME ...` that reports bad input in one line.
+
+    With -v, which every command has, details follow.
+    """
 
     def __init__(self, name, **options):
         super().__init__(prog=f"teraio {name}", allow_abbrev=False, **options)
+        self.add_argument(
+            "-v",
+            "--verbose",
+            action=_BeVerbose,
+            nargs=0,
+            help="tell the details of errors and warnings, also TERAIO_VERBOSE=1",
+        )
 
     def error(self, message):
         """Ends the process with exit code 2 and the message in one line on stderr."""
         self.exit(2, f"{self.prog}: {message}\n")
 
     def failure(self, error, code):
-        """Prints the error in one line on stderr, and returns the exit code `code`."""
+        """Prints the error in one line on stderr, and returns the exit code `code`.
+
+        In a verbose process, its causes and circumstances follow.
+        """
         print(f"{self.prog}: {error}", file=sys.stderr)
+        if verbosity.is_verbose():
+            verbosity.print_circumstances(error)
         return code
 
 

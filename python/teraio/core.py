@@ -34,3 +34,4 @@ observe_this_thread = _extension.observe_this_thread
 observer_dispatch_key = _extension.observer_dispatch_key
 pin_address = _extension.pin_address
 set_coalescing = _extension.set_coalescing
+set_verbose = _extension.set_verbose

@@ -10,10 +10,19 @@ from pathlib import Path
 
 import torch
 
-from teraio import core, exports, higher_order, intercepted_methods, notebook, session_options
+from teraio import (
+    core,
+    exports,
+    higher_order,
+    intercepted_methods,
+    notebook,
+    session_options,
+    verbosity,
+)
 from teraio.compiled import CompiledGraphs
 from teraio.directories import cache_directory
 from teraio.documents import Hardware, Plan, Trace
+from teraio.environment import versions
 from teraio.errors import Error
 from teraio.iterations import IterationHooks
 from teraio.progress_thread import ProgressThread
@@ -192,8 +201,11 @@ class Session:
             "verify": verify and str(verify),
             **core_options,
         }
+        verbosity.follow_environment()
+        core.set_verbose(verbosity.is_verbose())
         self._host_limit_bytes = core_options["host_limit_bytes"]
         by_rank = [[str(directory) for directory in each] for each in directories]
+        _log.debug("teraio: session of %s on %s, drives %s", settings, versions(), by_rank)
         self._core = core.Session(
             ssd_directories=by_rank[ranks.local_rank],
             rank_directories=by_rank,

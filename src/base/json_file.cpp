@@ -26,11 +26,30 @@ struct CloseGz {
 };
 using GzReader = std::unique_ptr<gzFile_s, CloseGz>;
 
+// The file as it is now: "file: /data/plan.json, 312 bytes".
+std::string file_detail(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::filesystem::path whole = std::filesystem::absolute(path, error);
+  const uintmax_t size_bytes = std::filesystem::file_size(path, error);
+  return fmt::format("file: {}, {}", whole.string(),
+                     error ? error.message() : fmt::format("{} bytes", size_bytes));
+}
+
 Status system_failure(const std::filesystem::path& path, std::string_view what, int error) {
   const ErrorCode code = error == ENOENT   ? ErrorCode::kNotFound
                          : error == ENOSPC ? ErrorCode::kOutOfSpace
                                            : ErrorCode::kIoError;
-  return Status(code, fmt::format("{}: cannot {}: {}", path.string(), what, std::strerror(error)));
+  return Status(code, fmt::format("{}: cannot {}: {}", path.string(), what, std::strerror(error)))
+      .with_details({"error: " + errno_name(error), file_detail(path)});
+}
+
+// Text of a file as a part of one line: other bytes than printable ASCII become "?".
+std::string shortened(std::string_view text) {
+  constexpr size_t kLengthMax = 300;
+  std::string part(text.substr(0, kLengthMax));
+  std::replace_if(
+      part.begin(), part.end(), [](char byte) { return byte < ' ' || byte > '~'; }, '?');
+  return text.size() > kLengthMax ? part + " ..." : part;
 }
 
 std::string described(const json& value) {
@@ -44,6 +63,15 @@ bool is_integer(const json& value) {
   if (value.is_number_unsigned())
     return value.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
   return value.is_number_integer();
+}
+
+// The line of a text that contains a byte: "line 2: {"tensor": 7,". Bytes count from 1.
+std::string line_detail(std::string_view text, size_t byte) {
+  const std::string_view before = text.substr(0, byte > 0 ? byte - 1 : 0);
+  const size_t start = before.rfind('\n') + 1;  // npos + 1 is 0
+  const auto number = std::count(before.begin(), before.end(), '\n') + 1;
+  return fmt::format("line {}: {}", number,
+                     shortened(text.substr(start, text.find('\n', start) - start)));
 }
 
 bool ends_in_gz(const std::filesystem::path& path) { return path.extension() == ".gz"; }
@@ -295,15 +323,28 @@ std::string JsonNode::path() const {
   return before.empty() ? key_ : fmt::format("{}.{}", before, key_);
 }
 
+// The object with the field, or the element: "entry: migrations[3] is {"tensor":7}". "" for a field
+// of the root, which is the whole file.
+std::string JsonNode::entry() const {
+  const bool is_field =
+      parent_ != nullptr && parent_->value_ != nullptr && parent_->value_->is_object();
+  const JsonNode& whole = is_field ? *parent_ : *this;
+  const std::string where = whole.path();
+  if (where.empty() || whole.value_ == nullptr) return "";
+  return fmt::format("entry: {} is {}", where,
+                     shortened(whole.value_->dump(-1, ' ', true, json::error_handler_t::replace)));
+}
+
 void JsonNode::fail_expected(std::string_view expected) const {
   fail(fmt::format("expected {}, found {}", expected,
                    value_ == nullptr ? "nothing" : described(*value_)));
 }
 
 void JsonNode::fail(std::string_view problem) const {
-  const std::string where = path();
-  document_->fail(ErrorCode::kInvalidArgument,
-                  where.empty() ? std::string(problem) : fmt::format("{}: {}", where, problem));
+  if (!document_->status_.ok()) return;
+  const std::string where = path(), entry = this->entry();
+  document_->fail(where.empty() ? std::string(problem) : fmt::format("{}: {}", where, problem),
+                  entry.empty() ? std::vector<std::string>() : std::vector{entry});
 }
 
 JsonDocument::JsonDocument(const std::filesystem::path& path,
@@ -322,10 +363,14 @@ Status JsonDocument::read(std::initializer_list<std::string_view> formats) {
 void JsonDocument::parse(const std::string& text, std::initializer_list<std::string_view> formats) {
   try {
     value_ = json::parse(text);
-  } catch (const json::exception& error) {        // only the exception has the position
+  } catch (const json::parse_error& error) {      // only the exception has the position
     const std::string_view found = error.what();  // "[json.exception.NAME] TEXT"
-    fail(ErrorCode::kInvalidArgument,
-         fmt::format("expected JSON: {}", found.substr(found.find("] ") + 2)));
+    fail(fmt::format("expected JSON: {}", found.substr(found.find("] ") + 2)),
+         {line_detail(text, error.byte)});
+    return;
+  } catch (const json::exception& error) {  // such as a number that is too large
+    const std::string_view found = error.what();
+    fail(fmt::format("expected JSON: {}", found.substr(found.find("] ") + 2)), {});
     return;
   }
   root_.value_ = &value_;
@@ -345,8 +390,10 @@ void JsonDocument::check_format(std::initializer_list<std::string_view> formats)
                          described(*field.value_)));
 }
 
-void JsonDocument::fail(ErrorCode code, std::string_view problem) {
-  if (status_.ok()) status_ = Status(code, fmt::format("{}: {}", file_, problem));
+void JsonDocument::fail(std::string_view problem, std::vector<std::string> details) {
+  details.push_back(file_detail(file_));
+  status_ = Status(ErrorCode::kInvalidArgument, fmt::format("{}: {}", file_, problem))
+                .with_details(std::move(details));
 }
 
 }  // namespace teraio

@@ -48,6 +48,7 @@ class JsonNode {
   std::string text() const;
 
   // Records "<file>: <path>: <problem>" as the failure of the document, unless it has one already.
+  // Its details are the entry that contains the value, and the file.
   void fail(std::string_view problem) const;
 
  private:
@@ -57,6 +58,7 @@ class JsonNode {
       : document_(document), value_(value), parent_(parent), key_(key), index_(index) {}
 
   std::string path() const;
+  std::string entry() const;
   void fail_expected(std::string_view expected) const;
   int64_t integer_from(int64_t smallest, std::string_view expected) const;
 
@@ -86,7 +88,7 @@ class JsonDocument {
 
  private:
   friend class JsonNode;
-  void fail(ErrorCode code, std::string_view problem);
+  void fail(std::string_view problem, std::vector<std::string> details);
   Status read(std::initializer_list<std::string_view> formats);
   void parse(const std::string& text, std::initializer_list<std::string_view> formats);
   void check_format(std::initializer_list<std::string_view> formats);

@@ -2,7 +2,8 @@
 //
 // A function that can fail returns a Status or a Result<T>. Code below the Python bindings throws
 // no exception for a failure that use can cause. A message is one line that names the file, field
-// or value and what was expected. Both types are values: they are copyable and can move between
+// or value and what was expected. Facts that a report of the problem needs are its details: users
+// read them on request (base/log.h). Both types are values: they are copyable and can move between
 // threads.
 #pragma once
 
@@ -13,6 +14,7 @@
 #include <string_view>
 #include <utility>
 #include <variant>
+#include <vector>
 
 namespace teraio {
 
@@ -37,6 +39,10 @@ std::string_view to_string(ErrorCode code);
 // it.
 std::string errno_text(int error_number);
 
+// Returns the name of an error of I/O, such as "EIO", and "errno 200" for one that has none here.
+// Any thread may call it.
+std::string errno_name(int error_number);
+
 // Ok, or a failure: a code and a message. An ok status is a null pointer, so that calls on the way
 // of every op return it at no cost. Copies share the failure.
 class [[nodiscard]] Status {
@@ -49,8 +55,16 @@ class [[nodiscard]] Status {
   // Empty when the status is ok. Valid while a copy of this status exists.
   const std::string& message() const;
 
+  // Lines without an indent or an end, such as "request: 4096 bytes at offset 0". Valid while a
+  // copy of this status exists.
+  const std::vector<std::string>& details() const;
+
   // Returns the same failure with "context: " in front of its message, or ok when the status is ok.
   Status with_context(std::string_view context) const;
+  // Returns the same failure with these lines after its details, or ok when the status is ok.
+  Status with_details(std::vector<std::string> details) const;
+
+  // Whether code and message are equal.
 
   bool operator==(const Status& other) const {
     return code() == other.code() && message() == other.message();
@@ -60,6 +74,7 @@ class [[nodiscard]] Status {
   struct Failure {
     ErrorCode code;
     std::string message;
+    std::vector<std::string> details;
   };
 
   std::shared_ptr<const Failure> failure_;  // null: ok

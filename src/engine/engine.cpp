@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "base/units.h"
+#include "engine/failure_details.h"
 #include "engine/timeline.h"
 
 namespace teraio::engine {
@@ -352,8 +354,10 @@ void Engine::start_due_prefetches() {
 }
 
 Status Engine::did_not_come(const LiveTensor& tensor, const Status& reason) {
-  return reason.with_context(
-      fmt::format("tensor {} ({}) did not come back", tensor.id, format_size(tensor.size_bytes)));
+  return reason
+      .with_context(fmt::format("tensor {} ({}) did not come back", tensor.id,
+                                format_size(tensor.size_bytes)))
+      .with_details({tensor_detail(tensor)});
 }
 
 Status Engine::request(LiveTensor& tensor) {
@@ -461,7 +465,10 @@ bool Engine::discard_all() {
   const Status status = mover_.wait_until_idle(Patience::kOfDiscard);
   release_copies();
   if (!status.ok())
-    spdlog::warn("teraio: the session ends without its drives: {}", status.message());
+    spdlog::warn(
+        "teraio: the session ends without its drives: {}. Their room is free when the process has "
+        "ended; check them with `teraio doctor --ssd DIR`{}",
+        status.message(), detail_lines(status));
   if (has_transfers()) return false;
   for (LiveTensor* tensor : live_) copies_.release(*tensor);
   copies_.leave_stores();

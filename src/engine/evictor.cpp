@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/units.h"
+#include "engine/failure_details.h"
 
 namespace teraio::engine {
 
@@ -134,7 +135,10 @@ Status Evictor::memory_error(int64_t size_bytes) const {
                            format_size(mover_.unanswered_bytes()));
   if (!mover_.last_error().ok())
     message += fmt::format(" (the last transfer failed: {})", mover_.last_error().message());
-  return Status(ErrorCode::kOutOfMemory, std::move(message));
+  return Status(ErrorCode::kOutOfMemory, std::move(message))
+      .with_details(
+          memory_details(usage, live_, [this](const auto& each) { return can_leave(each); }))
+      .with_details(mover_.last_error().details());
 }
 
 }  // namespace teraio::engine

@@ -7,6 +7,8 @@
 #include <numeric>
 #include <utility>
 
+#include "base/log.h"
+
 namespace teraio::engine {
 namespace {
 
@@ -51,8 +53,9 @@ void OpTimeHistory::end_iteration(bool is_repeated, bool are_wanted) {
   Result<std::vector<int64_t>> times = timer_->durations_ns();
   if (!times.ok())
     return spdlog::warn(
-        "teraio: the times of the ops could not be read: {}. Plans use earlier times",
-        times.status().message());
+        "teraio: the times of the ops could not be read: {}. Plans use earlier times, and training "
+        "needs nothing else{}",
+        times.status().message(), detail_lines(times.status()));
   durations_ns_ = std::move(*times);
   keep();
 }

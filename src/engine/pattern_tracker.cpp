@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log.h"
 #include "engine/resized_profile.h"
 
 namespace teraio::engine {
@@ -86,7 +87,7 @@ void PatternTracker::take_made_plans() {
       if (variant == nullptr) continue;
       if (!made.schedule.ok())
         spdlog::warn("teraio: no plan, migrating on demand, which is slower: {}",
-                     made.schedule.status().message());
+                     full_text(made.schedule.status()));
       else if (variant == variant_ && follower_.is_following())
         follow(*pattern_, variant, follower_.next(), Engine::Known::kAllTensors);
       break;

@@ -360,8 +360,10 @@ void Runtime::set_place_of_difference(size_t new_difference, std::string op, std
 }
 
 void Runtime::ban_replays(const OpFrame& frame, std::string_view name) {
-  spdlog::warn("teraio: op {} gave other bytes when it ran again: its results are not discarded",
-               name);
+  spdlog::warn(
+      "teraio: op {} gave other bytes when it ran again: the training keeps the first ones, and "
+      "plans do not discard its results any more. They need room on a tier instead",
+      name);
   const std::lock_guard lock(mutex_);
   ++engine_->counters().banned_replays;
   patterns_->ban_replays(frame.position);

@@ -10,7 +10,9 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "base/units.h"
+#include "engine/failure_details.h"
 #include "engine/timeline.h"
 
 namespace teraio::engine {
@@ -238,8 +240,11 @@ void TensorMover::on_write_failed(const LiveTensor& tensor, const Status& status
   ++counters_.failed_transfers;
   last_error_ = status;
   spdlog::error(
-      "teraio: tensor {} ({}) stays on the device, because writing it to the {} tier failed: {}",
-      tensor.id, format_size(tensor.size_bytes), to_string(tensor.transfer_tier), status.message());
+      "teraio: tensor {} ({}) stays on the device, because writing it to the {} tier failed: {}. "
+      "It "
+      "is tried again when memory is needed{}",
+      tensor.id, format_size(tensor.size_bytes), to_string(tensor.transfer_tier), status.message(),
+      detail_lines(status.with_details({tensor_detail(tensor)})));
   copies_.note_failed_write(tensor, tensor.transfer_tier);
 }
 
@@ -277,8 +282,10 @@ void TensorMover::on_late_read_failed(const LiveTensor& tensor, const Status& st
   failure_ = Status(status.code(),
                     fmt::format("tensor {} ({}) was in use when its read failed: {}. What was "
                                 "computed with it is wrong: train again from a checkpoint",
-                                tensor.id, format_size(tensor.size_bytes), status.message()));
-  spdlog::error("teraio: {}", failure_.message());
+                                tensor.id, format_size(tensor.size_bytes), status.message()))
+                 .with_details(status.details())
+                 .with_details({tensor_detail(tensor)});
+  spdlog::error("teraio: {}", full_text(failure_));
 }
 
 Status TensorMover::wait_for_arrival(StallCause cause, Patience patience) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
 
 namespace teraio::engine {
 namespace {
@@ -84,8 +85,10 @@ void TierCopies::leave_failed_places(plan::Tier tier, Tensors live) {
   health(tier).has_failed_places = false;
   reclaim_stale(tier, live);
   if (give_up_layout(tier))
-    spdlog::warn("teraio: a write to the {} tier failed: copies of the plan get new places",
-                 to_string(tier));
+    spdlog::warn(
+        "teraio: a write to the {} tier failed: training goes on, and copies of the plan get new "
+        "places, as far as there is room. `teraio doctor --ssd DIR` checks a drive",
+        to_string(tier));
 }
 
 void TierCopies::release(LiveTensor& tensor) {
@@ -117,8 +120,8 @@ void TierCopies::lay_out_tier(plan::Tier tier, const Schedule& schedule,
   } else {
     spdlog::warn(
         "teraio: {}. Copies of the plan get their places as they are made, and some tensors may "
-        "stay on the device: give the tier more room",
-        status.message());
+        "stay on the device: give the tier more room{}",
+        status.message(), detail_lines(status));
   }
 }
 
@@ -131,8 +134,8 @@ bool TierCopies::give_up_layouts() {
   for (const plan::Tier tier : kTiers) {
     if (!give_up_layout(tier)) continue;
     spdlog::warn(
-        "teraio: the {} tier is too full for what leaves on demand: copies of the plan get "
-        "their places as they are made",
+        "teraio: the {} tier is too full for what leaves on demand: copies of the plan get their "
+        "places as they are made, and some tensors may stay on the device: give the tier more room",
         to_string(tier));
     has_freed = true;
   }

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
 #include "base/units.h"
 #include "device/memory_segments.h"
 #include "io/cufile_library.h"
@@ -77,8 +78,10 @@ device::MemorySegments::Use DirectWay::use_segment(const IoRequest& request) {
 Status DirectWay::register_segment(const device::MemorySegment& segment) {
   Status status = library_->register_memory(segment.begin, segment.size_bytes);
   if (!status.ok() && !has_told_.exchange(true))
-    spdlog::warn("{}; {} there, and more of the same, take a copy within the device",
-                 status.message(), format_size(segment.size_bytes));
+    spdlog::warn(
+        "{}: transfers of these {}, and of more of the same, take a copy within the device, which "
+        "is slower. Training needs nothing else{}",
+        status.message(), format_size(segment.size_bytes), detail_lines(status));
   return status;
 }
 

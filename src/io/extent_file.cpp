@@ -48,8 +48,11 @@ ErrorCode code_of(int error) {
 }
 
 Status directory_error(const std::filesystem::path& directory, std::string_view what, int error) {
+  std::error_code unknown;
   return Status(code_of(error), fmt::format("ssd directory {}: {}: {}", directory.string(), what,
-                                            errno_text(error)));
+                                            errno_text(error)))
+      .with_details({"error: " + errno_name(error),
+                     "directory: " + std::filesystem::absolute(directory, unknown).string()});
 }
 
 std::string random_name() {
@@ -250,13 +253,17 @@ ExtentFile& ExtentFile::operator=(ExtentFile&& other) noexcept {
 }
 
 ExtentFile::~ExtentFile() {
-  if (const Status removed = remove_name(); !removed.ok()) spdlog::warn("{}", removed.message());
+  if (const Status removed = remove_name(); !removed.ok())
+    spdlog::warn("{}. It takes room on the drive until it is removed: delete it",
+                 removed.message());
   if (fd_ < 0) return;
   // A child that was forked meanwhile may keep the file open for as long as it lives. Its bytes
   // belong to this process alone.
   if (getpid() == owner_pid_ && ftruncate(fd_, 0) != 0)
-    spdlog::warn("a file of the ssd tier keeps its room while a child process has it open: {}",
-                 errno_text(errno));
+    spdlog::warn(
+        "a file of the ssd tier keeps its room on the drive while a child process has it open: {}. "
+        "End the child to free it",
+        errno_text(errno));
   close(fd_);
 }
 

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "base/log.h"
+
 namespace teraio::io {
 
 GpuDirectIo::GpuDirectIo(std::unique_ptr<ChunkIo> direct, std::unique_ptr<ChunkIo> staged)
@@ -27,9 +29,9 @@ void GpuDirectIo::take_direct(std::vector<ChunkResult>& results) {
     }
     if (std::exchange(is_direct_, false)) {
       spdlog::warn(
-          "{}: GPUDirect Storage is not used for this drive any more; its transfers go through "
-          "host memory",
-          result.status.message());
+          "{}: GPUDirect Storage is not used for this drive any more: its transfers go through "
+          "host memory, which may be slower. `teraio doctor --ssd DIR` checks the drive{}",
+          result.status.message(), detail_lines(result.status));
       failure_ = result.status;
     }
     staged_->submit(result.chunk);

@@ -138,9 +138,20 @@ std::string RetryingIo::describe(const Slot& slot) const {
                      slot.chunk.offset_bytes + slot.done_bytes);
 }
 
+std::vector<std::string> RetryingIo::details(const Slot& slot, int64_t error_number) const {
+  return {
+      fmt::format("error: {} by {}", errno_name(static_cast<int>(error_number)),
+                  io_->description()),
+      fmt::format("request: {} bytes at offset {} of the drive's file, {} moved before; repeated "
+                  "after {} errors that may pass and {} interruptions",
+                  slot.chunk.size_bytes, slot.chunk.offset_bytes, slot.done_bytes,
+                  slot.passing_error_count, slot.retry_count)};
+}
+
 Status RetryingIo::error(const Slot& slot, int64_t error_number) const {
   const ErrorCode code = means_full(error_number) ? ErrorCode::kOutOfSpace : ErrorCode::kIoError;
-  return Status(code, fmt::format("{} failed: {}", describe(slot), io_->error_text(error_number)));
+  return Status(code, fmt::format("{} failed: {}", describe(slot), io_->error_text(error_number)))
+      .with_details(details(slot, error_number));
 }
 
 }  // namespace teraio::io

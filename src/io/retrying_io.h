@@ -56,6 +56,7 @@ class RetryingIo final : public ChunkIo {
   Status check_bytes(const Chunk& chunk) const;
   Status error(const Slot& slot, int64_t error_number) const;
   std::string describe(const Slot& slot) const;
+  std::vector<std::string> details(const Slot& slot, int64_t error_number) const;
 
   std::unique_ptr<DriveIo> io_;
   std::string drive_name_;

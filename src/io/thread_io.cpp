@@ -62,8 +62,10 @@ Status ThreadIo::start() {
     Result<std::thread> thread = start_thread([this] { serve(); });
     if (!thread.ok() && threads_.empty()) return thread.status();
     if (!thread.ok()) {
-      spdlog::warn("{}: {} of {} requests at a time, which is slower: {}", options_.description, i,
-                   options_.window, thread.status().message());
+      spdlog::warn(
+          "{}: {}: {} of {} requests at a time are made, which is slower. Raise the limit of "
+          "processes (ulimit -u)",
+          options_.description, thread.status().message(), i, options_.window);
       return {};
     }
     threads_.push_back(std::move(*thread));

@@ -111,7 +111,18 @@ class Validator {
  private:
   Status broken(std::string_view rule, size_t index) const {
     return Status(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: {}", rule, describe(plan_, trace_, index)));
+                  fmt::format("{}: {}", rule, describe(plan_, trace_, index)))
+        .with_details(details_of(index));
+  }
+
+  std::vector<std::string> details_of(size_t index) const {
+    if (index >= plan_.migrations.size()) return {};
+    const Migration& migration = plan_.migrations[index];
+    return {fmt::format(
+        "migrations[{}] of {}: {}, trigger_op {}, deadline_op {}, tier {}; the trace "
+        "has {} ops and {} tensors",
+        index, plan_.migrations.size(), to_string(migration.action), migration.trigger_op,
+        migration.deadline_op, to_string(migration.tier), op_count_, trace_.tensors.size())};
   }
 
   Status check_fields(size_t index) const {

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "simulate/tier_capacities.h"
 #include "trace/trace_file.h"
@@ -27,16 +30,42 @@ Status check_inputs(const trace::Trace& trace, const hardware::Hardware& hardwar
   return validate(hardware).with_context(hardware.name);
 }
 
+namespace {
+
+// "op 3 (aten::mm) uses tensor 7 (parameter, 4096 bytes), tensor 9 (...) and 0 bytes of workspace",
+// with the largest tensors first.
+std::string used_by(const trace::Trace& trace, int64_t index) {
+  constexpr size_t kTensorsNamed = 8;
+  const trace::Op& op = trace.ops[index];
+  std::vector<trace::TensorIndex> used = op.reads;
+  used.insert(used.end(), op.writes.begin(), op.writes.end());
+  std::stable_sort(used.begin(), used.end(), [&](trace::TensorIndex a, trace::TensorIndex b) {
+    return trace.tensors[a].size_bytes > trace.tensors[b].size_bytes;
+  });
+  std::string text = fmt::format("op {} ({}) uses ", index, op.name);
+  for (const trace::TensorIndex each :
+       std::span(used).first(std::min(kTensorsNamed, used.size()))) {
+    const trace::Tensor& tensor = trace.tensors[each];
+    text += fmt::format("tensor {} ({}{}{}, {} bytes), ", tensor.id, to_string(tensor.kind),
+                        tensor.name.empty() ? "" : " ", tensor.name, tensor.size_bytes);
+  }
+  if (used.size() > kTensorsNamed) text += fmt::format("{} others ", used.size() - kTensorsNamed);
+  return text + fmt::format("and {} bytes of workspace", op.workspace_bytes);
+}
+
+}  // namespace
+
 Status check_every_op_fits(const Problem& problem) {
   const std::vector<int64_t>& active = problem.lifetimes.active_bytes;
   const auto largest = std::max_element(active.begin(), active.end());
   if (largest == active.end() || *largest <= problem.budget_bytes()) return Status();
   const auto op = largest - active.begin();
-  return Status(
-      ErrorCode::kOutOfMemory,
-      fmt::format("op {} ({}) needs {} bytes at once, the device budget is {}; the least "
-                  "budget that would do is {}",
-                  op, problem.trace.ops[op].name, *largest, problem.budget_bytes(), *largest));
+  return Status(ErrorCode::kOutOfMemory,
+                fmt::format("op {} ({}) needs {} bytes at once, the device budget is {}; the least "
+                            "budget that would do is {}",
+                            op, problem.trace.ops[op].name, *largest, problem.budget_bytes(),
+                            *largest))
+      .with_details({used_by(problem.trace, op)});
 }
 
 }  // namespace teraio::planner

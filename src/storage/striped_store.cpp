@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "base/thread.h"
 #include "base/units.h"
 #include "io/retrying_io.h"
@@ -247,8 +248,24 @@ StripedStore::Ending StripedStore::end_job(TransferId id, int64_t now_ns) {
 Status StripedStore::with_extent(const Job& job) const {
   const Status& status = job.completion.status;
   if (status.ok() || status.code() == ErrorCode::kCancelled) return status;
-  return status.with_context(fmt::format("{}: extent of {} bytes at {}", options_.name,
-                                         job.extent->size_bytes, job.transfer.extent.id));
+  return status
+      .with_context(fmt::format("{}: extent of {} bytes at {}", options_.name,
+                                job.extent->size_bytes, job.transfer.extent.id))
+      .with_details(details(job));
+}
+
+std::vector<std::string> StripedStore::details(const Job& job) const {
+  std::vector<std::string> lines = {fmt::format(
+      "transfer: {} of {} bytes, {} not moved, {}, tier {}",
+      job.transfer.direction == io::Direction::kRead ? "read" : "write", job.extent->size_bytes,
+      job.bytes_left, job.transfer.priority == Priority::kUrgent ? "urgent" : "planned",
+      options_.name)};
+  constexpr size_t kPiecesNamed = 8;
+  const std::span<const Piece> pieces = job.extent->pieces;
+  for (const Piece& piece : pieces.first(std::min(kPiecesNamed, pieces.size())))
+    lines.push_back(fmt::format("piece: {} bytes at offset {} of drive {}", piece.size_bytes,
+                                piece.drive_offset_bytes, drives_[piece.drive]->name));
+  return lines;
 }
 
 void StripedStore::end_later(Ending ending) {
@@ -477,8 +494,10 @@ void StripedStore::settle(int32_t drive_index, const io::ChunkResult& result, in
 void StripedStore::note_answer(Drive& drive, const io::Chunk& chunk) {
   drive.in_flight.remove(chunk.transfer, chunk.offset_bytes);
   if (drive.silence_in(chunk.direction).ok() || drive.in_flight.oldest(chunk.direction)) return;
-  spdlog::warn("{}: drive {} answers {} again", options_.name, drive.name,
-               chunk.direction == io::Direction::kRead ? "reads" : "writes");
+  spdlog::warn(
+      "{}: drive {} answers {} again: what is on it can be used, and it gets new tensors when the "
+      "other drives are full. If that repeats, check it with `teraio doctor --ssd DIR`",
+      options_.name, drive.name, chunk.direction == io::Direction::kRead ? "reads" : "writes");
   drive.silence_in(chunk.direction) = Status();
   if (!drive.in_flight.oldest()) drive.silence = {};
 }
@@ -486,9 +505,14 @@ void StripedStore::note_answer(Drive& drive, const io::Chunk& chunk) {
 void StripedStore::note_failure(int32_t drive_index, Job& job, const Status& status) {
   Drive& drive = *drives_[drive_index];
   drive.meter.add_error();
-  spdlog::error("{}: {}", options_.name, status.message());
-  // Later extents use the other drives while they have room.
-  if (status.code() != ErrorCode::kOutOfSpace) extents_.set_weight(drive_index, 0);
+  spdlog::debug("{}: {}", options_.name, status.message());  // who asked for the transfer tells it
+  if (status.code() != ErrorCode::kOutOfSpace && extents_.weight(drive_index) > 0) {
+    spdlog::error(
+        "{}: {}: new tensors go to the other drives while they have room. Check this one with "
+        "`teraio doctor --ssd DIR`{}",
+        options_.name, status.message(), detail_lines(status));
+    extents_.set_weight(drive_index, 0);
+  }
   if (!job.completion.status.ok()) return;
   job.completion.status = status;
   withdraw(job);

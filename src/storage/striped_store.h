@@ -173,6 +173,7 @@ class StripedStore final : public TierStore {
   Ending end_job(TransferId id, int64_t now_ns);
   // The status of a job that ends, for people.
   Status with_extent(const Job& job) const;
+  std::vector<std::string> details(const Job& job) const;
   void end_later(Ending ending);
   void cancel_waiting();
   void wake(Drive& drive);

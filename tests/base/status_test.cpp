@@ -11,8 +11,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
+
 namespace teraio {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 const std::vector<ErrorCode> kFailures = {
     ErrorCode::kInvalidArgument, ErrorCode::kNotFound,  ErrorCode::kOutOfMemory,
@@ -54,6 +59,29 @@ TEST(Status, ContextStandsBeforeTheMessageAndKeepsTheCode) {
 
 TEST(Status, ContextDoesNotMakeAFailureOfSuccess) {
   EXPECT_EQ(Status().with_context("drive 2"), Status());
+}
+
+TEST(Status, DetailsAddUpAndStayWithContext) {
+  const Status inner = Status(ErrorCode::kIoError, "read failed").with_details({"offset: 7"});
+  const Status outer = inner.with_context("drive 2").with_details({"tensor: 3", "tier: ssd"});
+  EXPECT_THAT(outer.details(), ElementsAre("offset: 7", "tensor: 3", "tier: ssd"));
+  EXPECT_THAT(inner.details(), ElementsAre("offset: 7"));
+  EXPECT_EQ(outer.message(), "drive 2: read failed");
+}
+
+TEST(Status, SuccessHasNoDetails) {
+  EXPECT_TRUE(Status().with_details({"offset: 7"}).ok());
+  EXPECT_THAT(Status().with_details({"offset: 7"}).details(), IsEmpty());
+}
+
+TEST(Status, DetailsAreToldToVerboseProcessesOnly) {
+  const Status status = Status(ErrorCode::kIoError, "read failed").with_details({"a: 1", "b: 2"});
+  EXPECT_EQ(full_text(status), "read failed");
+  set_verbose(true);
+  EXPECT_EQ(full_text(status), "read failed\n  a: 1\n  b: 2");
+  EXPECT_EQ(full_text(Status(ErrorCode::kIoError, "read failed")), "read failed");
+  set_verbose(false);
+  EXPECT_EQ(full_text(status), "read failed");
 }
 
 TEST(Status, IsEqualToTheSameFailureOnly) {
@@ -112,6 +140,12 @@ class Caller {
     return status;
   }
 };
+
+TEST(ErrnoName, IsThatOfTheManual) {
+  EXPECT_EQ(errno_name(EIO), "EIO");
+  EXPECT_EQ(errno_name(ENOSPC), "ENOSPC");
+  EXPECT_EQ(errno_name(5030), "errno 5030");
+}
 
 TEST(ErrnoText, SaysWordsAndNumber) {
   EXPECT_EQ(errno_text(EIO), "Input/output error (errno 5)");

@@ -4,7 +4,6 @@ import argparse
 import json
 import subprocess
 
-from teraio.arguments import CommandParser
 from teraio.commands import COMMANDS
 from teraio.errors import Error
 from teraio.native_command import command_path
@@ -46,8 +45,8 @@ def whole_parser(described):
 
 
 def _native_parser(command):
-    parser = CommandParser(
-        command["name"],
+    parser = argparse.ArgumentParser(
+        f"teraio {command['name']}",
         usage=command["usage"].replace("%", "%%"),
         description=command["description"],
         epilog=command["footer"] or None,

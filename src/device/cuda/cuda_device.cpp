@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "base/units.h"
 #include "device/cuda/cuda_events.h"
 #include "device/cuda/cuda_op_timer.h"
@@ -223,7 +224,10 @@ Event RuntimeCudaDevice::record(cudaStream_t stream, EventQueue queue) {
   bind_thread();
   const Result<Event> event = events_.record(stream, queue);
   if (event.ok()) return *event;
-  spdlog::error("teraio: {}: {}", name_, event.status().message());
+  spdlog::error(
+      "teraio: {}: {}: a transfer that waits for this event cannot begin, and an op that needs its "
+      "tensor fails. End the training, and start it again from a checkpoint{}",
+      name_, event.status().message(), detail_lines(event.status()));
   return kNoPoint;
 }
 
