@@ -75,6 +75,22 @@ def test_a_plan_is_drawn(python, small, tmp_path):
 def test_a_plan_that_cannot_be_made_is_not_drawn(python, small, tmp_path):
     _, trace, _, hardware = small
     done = python(DRAW_PLAN, trace, hardware, tmp_path / "plan.png", "--effort", "none")
-    assert done.code != 0
-    assert "--effort" in done.err
+    assert done.code == 2
+    assert "--effort" in done.err and done.err.count("\n") == 1
     assert not (tmp_path / "plan.png").exists()
+
+
+@pytest.mark.parametrize(
+    "words, expected",
+    [
+        (["trace.json"], "the following arguments are required: HARDWARE, PICTURE"),
+        (
+            ["trace.json", "hardware.json", "no/plan.png"],
+            "the folder of no/plan.png does not exist",
+        ),
+    ],
+)
+def test_wrong_arguments_are_told(python, small, words, expected):
+    done = python(DRAW_PLAN, *words)
+    assert (done.code, done.out) == (2, "")
+    assert expected in done.err.splitlines()[-1]
