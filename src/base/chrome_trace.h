@@ -2,7 +2,7 @@
 // chrome://tracing open, and which torch.profiler writes too.
 //
 // A process has rows ("threads" in the format) with spans, and levels ("counters"). The spans of a
-// row must nest: readers drop the others.
+// row must nest: readers drop the others, or report them as errors.
 //
 // A value. The text of the file grows as events are added.
 #pragma once

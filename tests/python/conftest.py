@@ -170,9 +170,7 @@ def one_settled_thread():
 def open_timeline():
     """Opens the timeline at a path for queries in SQL: see timeline_tables.py."""
     with contextlib.ExitStack() as stack:
-        yield lambda path: stack.enter_context(
-            contextlib.closing(timeline_tables.open_timeline(path))
-        )
+        yield lambda path: stack.enter_context(timeline_tables.open_timeline(path))
 
 
 @pytest.fixture

@@ -5,21 +5,23 @@ The program `trace_processor_shell` answers the queries where it is on the PATH.
 does, with those columns of these tables that the tests read. Times are nanoseconds.
 """
 
+import contextlib
 import gzip
 import json
 import shutil
 import sqlite3
 
 
+@contextlib.contextmanager
 def open_timeline(path):
-    """Returns the tables of a timeline, which must import without an error. Needs close()."""
+    """Gives the tables of a timeline, which must import without an error."""
     shell = shutil.which("trace_processor_shell")
-    tables = PerfettoTables(path, shell) if shell else SqliteTables(path)
-    errors = tables.rows("SELECT name, value FROM stats WHERE severity <> 'info' AND value > 0")
-    assert not errors, f"{path} imports with errors: {errors}"
-    unfinished = tables.column("SELECT name FROM slice WHERE dur < 0")
-    assert not unfinished, f"{path} has slices without an end: {unfinished}"
-    return tables
+    with contextlib.closing(PerfettoTables(path, shell) if shell else SqliteTables(path)) as tables:
+        errors = tables.rows("SELECT name, value FROM stats WHERE severity <> 'info' AND value > 0")
+        assert not errors, f"{path} imports with errors: {errors}"
+        unfinished = tables.column("SELECT name FROM slice WHERE dur < 0")
+        assert not unfinished, f"{path} has slices without an end: {unfinished}"
+        yield tables
 
 
 class Tables:
