@@ -1,10 +1,12 @@
-// ReplayCandidates: the inactive periods that a tensor may spend discarded, because the op that
-// made it (its producer) may run again at their end.
+// ReplayCandidates: the inactive periods that tensors may spend discarded, because the op that made
+// them (their producer) may run again at the end.
 //
-//   op        0   1   2   3   4   5   6
-//   x         W   r   .   .   .   .   r
-//   norm          W   r   [---------] r      op 1 reads only x, which no op has written since and
-//                                            which is alive at op 6: op 1 may run again before it
+//   op        0   1   2   3   4   5   6   7
+//   x         W   r   .   .   .   .   r   .
+//   norm          W   r   [---------] r   .    op 1 reads only x, which no op has written since and
+//   rstd          W   [-------------] .   r    which is alive at op 6: op 1 may run again before
+//   it,
+//                                              and brings back both of its results
 #pragma once
 
 #include <cstdint>
@@ -15,20 +17,25 @@
 
 namespace teraio::planner {
 
-// A value type.
+// One replay, and what it brings back. A value type.
 struct ReplayCandidate {
-  int32_t period = 0;           // a position in lifetimes.periods
-  trace::OpIndex producer = 0;  // its replay takes the time of this op ...
-  double replay_ns = 0;         // ... and of those that make freed inputs again
-  int64_t size_bytes = 0;
-  bool is_cheap = false;  // the replay takes less than a tenth of moving the bytes out and back
+  std::vector<int32_t> periods;  // positions in lifetimes.periods, the one that ends first in front
+  int64_t end = 0;               // the op before which the replay runs: the end of the first period
+  std::vector<trace::TensorIndex> inputs;  // that must be on the device, without parameters
+  double replay_ns = 0;    // the time of the producer and of those that make freed inputs again
+  int64_t size_bytes = 0;  // of all tensors
+  double cost_share = 0;   // replay_ns / the time of moving the bytes out and back over all tiers
 };
 
-// Returns the candidates in the order of the periods: those that the rules of replays allow, that
-// cost less than 0.6 of moving the bytes out and back over all tiers at once, and less than half of
-// the period on the timeline `op_ns`. With Recompute::kCheap only cheap ones. Leaves out
-// tensors with several writers, which the validator refuses. Inputs that the program has freed are
-// made again too, as temporaries. A pure function; any thread may call it.
+// Candidates with a lower cost_share than this are cheap.
+constexpr double kCheapCostShare = 0.1;
+
+// Returns the candidates in the order of their first periods: those that the rules of replays
+// allow, that take less than half of the longest period on the timeline `op_ns`, and that cost less
+// than 0.6 of moving the bytes out and back. What the host tier cannot hold moves at the rates of
+// the drives. With Recompute::kCheap only cheap ones. Leaves out tensors with several writers,
+// which the validator refuses. Inputs that the program has freed are made again too, as
+// temporaries. A pure function; any thread may call it.
 std::vector<ReplayCandidate> find_replay_candidates(const Problem& problem, Recompute recompute,
                                                     const std::vector<double>& op_ns);
 

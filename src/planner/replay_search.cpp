@@ -1,7 +1,9 @@
 #include "planner/replay_search.h"
 
 #include <algorithm>
+#include <array>
 #include <future>
+#include <limits>
 #include <optional>
 #include <span>
 #include <utility>
@@ -20,19 +22,25 @@ namespace {
 
 using MoveOnly = std::function<Result<plan::Plan>(const PlannerOptions&)>;
 
-constexpr std::array kFastSets = {ReplaySetOptions{.transfer_share = 1},
-                                  ReplaySetOptions{.transfer_share = 1, .cheap_first = true},
-                                  ReplaySetOptions{.transfer_share = 0.75, .only_cheap = true},
-                                  ReplaySetOptions{.transfer_share = 0, .only_cheap = true}};
-constexpr std::array kBestSets = {ReplaySetOptions{.transfer_share = 1},
-                                  ReplaySetOptions{.transfer_share = 1, .cheap_first = true},
-                                  ReplaySetOptions{.transfer_share = 0.75, .only_cheap = true},
-                                  ReplaySetOptions{.transfer_share = 0, .only_cheap = true},
-                                  ReplaySetOptions{.transfer_share = 0.75},
-                                  ReplaySetOptions{.transfer_share = 0.75, .cheap_first = true},
-                                  ReplaySetOptions{.transfer_share = 2},
-                                  ReplaySetOptions{.transfer_share = 0.5, .only_cheap = true},
-                                  ReplaySetOptions{.transfer_share = 0.5, .cheap_first = true}};
+constexpr double kAll = std::numeric_limits<double>::infinity();
+constexpr std::array kFastSets = {
+    ReplaySetOptions{.transfer_share = 1},
+    ReplaySetOptions{.transfer_share = 1, .cheap_first = true},
+    ReplaySetOptions{.transfer_share = 0.75, .cost_share_max = kCheapCostShare},
+    ReplaySetOptions{.transfer_share = 0, .cost_share_max = kCheapCostShare},
+    ReplaySetOptions{.transfer_share = 0, .cost_share_max = kAll}};
+constexpr std::array kBestSets = {
+    ReplaySetOptions{.transfer_share = 1},
+    ReplaySetOptions{.transfer_share = 1, .cheap_first = true},
+    ReplaySetOptions{.transfer_share = 0.75, .cost_share_max = kCheapCostShare},
+    ReplaySetOptions{.transfer_share = 0, .cost_share_max = kCheapCostShare},
+    ReplaySetOptions{.transfer_share = 0, .cost_share_max = kAll},
+    ReplaySetOptions{.transfer_share = 0.75},
+    ReplaySetOptions{.transfer_share = 0.75, .cheap_first = true},
+    ReplaySetOptions{.transfer_share = 1, .cost_share_max = kAll},
+    ReplaySetOptions{.transfer_share = 2},
+    ReplaySetOptions{.transfer_share = 0.5, .cost_share_max = kCheapCostShare},
+    ReplaySetOptions{.transfer_share = 0.5, .cheap_first = true}};
 // The sets that are chosen again on the timeline of the best plan.
 constexpr std::array kStretchedSets = {ReplaySetOptions{.transfer_share = 1},
                                        ReplaySetOptions{.transfer_share = 1, .cheap_first = true}};
@@ -141,10 +149,7 @@ class ReplaySearch {
   }
 
   std::vector<int32_t> choose(const ReplaySetOptions& set, const std::vector<double>& op_ns) const {
-    std::vector<int32_t> periods;
-    for (int32_t candidate : choose_replays(problem_, candidates_, set, op_ns))
-      periods.push_back(candidates_[candidate].period);
-    return periods;
+    return periods_of(candidates_, choose_replays(problem_, candidates_, set, op_ns));
   }
 
   void try_on_stretched_timelines() {

@@ -4,6 +4,7 @@
 #include <queue>
 #include <utility>
 
+#include "planner/replay_chains.h"
 #include "planner/selection.h"
 #include "trace/flat_lists.h"
 
@@ -11,6 +12,8 @@ namespace teraio::planner {
 namespace {
 
 constexpr double kTolerance = 0.05;  // of the greedy choice of transfers: see select_in_time()
+// A tensor that comes back early is discarded again when more of its period is left.
+constexpr double kLeftShareMin = 0.5;
 
 hardware::Hardware with_share_of_bandwidth(hardware::Hardware hardware, double share) {
   const auto scale = [share](hardware::Rates& rates) {
@@ -33,24 +36,32 @@ class Chooser {
         candidates_(candidates),
         options_(options),
         op_ns_(op_ns),
+        chains_(problem, candidates, op_ns),
         is_chosen_(candidates.size()) {}
 
   std::vector<int32_t> run() {
     if (options_.cheap_first) {
       MemoryCurve excess = excess_beside({});
-      add_greedily(excess, [](const ReplayCandidate& c) { return c.is_cheap; });
+      add_greedily(excess, [](const ReplayCandidate& c) { return c.cost_share < kCheapCostShare; });
     }
     MemoryCurve excess =
         options_.transfer_share > 0 ? excess_after_transfers() : excess_beside(chosen_);
-    add_greedily(excess,
-                 [this](const ReplayCandidate& c) { return c.is_cheap || !options_.only_cheap; });
+    add_greedily(excess, [this](const ReplayCandidate& c) { return is_wanted(c); });
     give_back(excess);
     return chosen_;
   }
 
  private:
-  const trace::InactivePeriod& period(int32_t candidate) const {
-    return problem_.lifetimes.periods[candidates_[candidate].period];
+  const trace::InactivePeriod& period(int32_t i) const { return problem_.lifetimes.periods[i]; }
+
+  bool is_wanted(const ReplayCandidate& candidate) const {
+    return candidate.cost_share < options_.cost_share_max;
+  }
+
+  // The tensors of a candidate leave (sign -1) or stay (+1) until its replay.
+  void change(MemoryCurve& excess, const ReplayCandidate& candidate, int sign) const {
+    for (int32_t i : candidate.periods)
+      excess.add(period(i).first, candidate.end, sign * problem_.size_bytes(i));
   }
 
   // The bytes above the budget with these candidates discarded and nothing moved.
@@ -60,8 +71,7 @@ class Chooser {
     std::vector<double> weights = op_ns_;
     for (double& weight : weights) weight = std::max(weight, 1.0);
     MemoryCurve curve(excess, weights);
-    for (int32_t i : discarded)
-      curve.add(period(i).first, period(i).end, -candidates_[i].size_bytes);
+    for (int32_t i : discarded) change(curve, candidates_[i], -1);
     return curve;
   }
 
@@ -74,8 +84,8 @@ class Chooser {
     options.op_ns = op_ns_;
     options.fixed_periods.resize(problem_.lifetimes.periods.size());
     for (const ReplayCandidate& candidate : candidates_)
-      options.fixed_periods[candidate.period] = candidate.is_cheap || !options_.only_cheap;
-    for (int32_t i : chosen_) options.discarded_periods.push_back(candidates_[i].period);
+      for (int32_t i : candidate.periods) options.fixed_periods[i] = is_wanted(candidate);
+    options.discarded_periods = periods_of(candidates_, chosen_);
     PlanBuilder builder(problem, std::move(options));
     select_in_time(builder, kTolerance);
     return builder.excess();
@@ -83,7 +93,9 @@ class Chooser {
 
   double score(int32_t i, const MemoryCurve& excess) const {
     const ReplayCandidate& candidate = candidates_[i];
-    const double relief = excess.relief(period(i).first, period(i).end, candidate.size_bytes);
+    double relief = 0;
+    for (int32_t p : candidate.periods)
+      relief += excess.relief(period(p).first, candidate.end, problem_.size_bytes(p));
     return relief / std::max(candidate.replay_ns, 1.0);
   }
 
@@ -105,10 +117,11 @@ class Chooser {
         queue.push({now, -candidate});
         continue;
       }
+      if (!chains_.allow(candidate)) continue;
+      chains_.choose(candidate);
       chosen_.push_back(candidate);
       is_chosen_[candidate] = true;
-      excess.add(period(candidate).first, period(candidate).end,
-                 -candidates_[candidate].size_bytes);
+      change(excess, candidates_[candidate], -1);
     }
   }
 
@@ -121,10 +134,12 @@ class Chooser {
       return std::pair(cost(a), a) > std::pair(cost(b), b);
     });
     std::erase_if(chosen_, [&](int32_t i) {
-      const int64_t size_bytes = candidates_[i].size_bytes;
-      if (excess.max(period(i).first, period(i).end) > -size_bytes) return false;
-      excess.add(period(i).first, period(i).end, size_bytes);
-      return true;
+      change(excess, candidates_[i], 1);
+      const bool is_needed = std::ranges::any_of(candidates_[i].periods, [&](int32_t p) {
+        return excess.max(period(p).first, candidates_[i].end) > 0;
+      });
+      if (is_needed) change(excess, candidates_[i], -1);
+      return !is_needed;
     });
     std::ranges::sort(chosen_);
   }
@@ -133,6 +148,7 @@ class Chooser {
   const std::vector<ReplayCandidate>& candidates_;
   const ReplaySetOptions& options_;
   const std::vector<double>& op_ns_;
+  ReplayChains chains_;
   std::vector<int32_t> chosen_;
   std::vector<uint8_t> is_chosen_;  // per candidate
 };
@@ -142,46 +158,85 @@ class ActionWriter {
  public:
   ActionWriter(const Problem& problem, const std::vector<int32_t>& periods)
       : problem_(problem),
-        is_discarded_(problem.index.tensor_count()),
+        period_of_(problem.index.tensor_count(), kNone),
         temporary_for_(problem.index.tensor_count(), -1) {
-    begin_at_ = trace::FlatLists<trace::TensorIndex>(problem.index.op_count() + 1, [&](auto add) {
-      for (int32_t i : periods) {
-        const trace::InactivePeriod& period = problem.lifetimes.periods[i];
-        add(static_cast<size_t>(period.first), period.tensor);
-      }
+    begin_at_ = trace::FlatLists<int32_t>(problem.index.op_count() + 1, [&](auto add) {
+      for (int32_t i : periods) add(static_cast<size_t>(problem.lifetimes.periods[i].first), i);
     });
+    for (double ns : problem.op_ns()) start_ns_.push_back(start_ns_.back() + ns);
   }
 
   plan::Plan run() {
     plan_.trace = problem_.trace.name;
     for (size_t k = 0; k < problem_.index.op_count(); ++k) {
       const auto op = static_cast<trace::OpIndex>(k);
-      for (trace::TensorIndex tensor : begin_at_[k]) {
-        plan_.migrations.push_back({tensor, plan::Action::kDiscard, op, op});
-        is_discarded_[tensor] = true;
-      }
+      for (int32_t i : begin_at_[k]) discard(i, op, plan_.migrations.size());
+      const size_t first = plan_.migrations.size();
       for (trace::TensorIndex tensor : problem_.index.active[op]) make_again(tensor, op);
+      for (int32_t i : std::exchange(again_, {})) discard(i, op, after_last_reader(i, first));
     }
     return std::move(plan_);
   }
 
  private:
+  static constexpr int32_t kNone = -1;
+
+  void discard(int32_t period, trace::OpIndex op, size_t position) {
+    const trace::TensorIndex tensor = problem_.lifetimes.periods[period].tensor;
+    plan_.migrations.insert(plan_.migrations.begin() + static_cast<ptrdiff_t>(position),
+                            {tensor, plan::Action::kDiscard, op, op});
+    period_of_[tensor] = period;
+  }
+
+  // The position after the last action, from `first` on, whose replay makes or reads the tensor.
+  size_t after_last_reader(int32_t period, size_t first) const {
+    const trace::TensorIndex tensor = problem_.lifetimes.periods[period].tensor;
+    size_t position = plan_.migrations.size();
+    while (position > first && !uses(plan_.migrations[position - 1], tensor)) --position;
+    return position;
+  }
+
+  bool uses(const plan::Migration& action, trace::TensorIndex tensor) const {
+    if (action.action != plan::Action::kRecompute) return false;
+    const trace::Op& op = problem_.trace.ops[producer_of(action.tensor)];
+    return std::ranges::find(op.reads, tensor) != op.reads.end() ||
+           std::ranges::find(op.writes, tensor) != op.writes.end();
+  }
+
+  trace::OpIndex producer_of(trace::TensorIndex tensor) const {
+    return problem_.index.uses[tensor].front().op;
+  }
+
   void make_again(trace::TensorIndex tensor, trace::OpIndex op) {
     const trace::TraceIndex& index = problem_.index;
     const bool is_freed = !index.persistent[tensor] && index.last_op[tensor] < op;
-    if (is_freed ? temporary_for_[tensor] == op : !is_discarded_[tensor]) return;
+    if (is_freed ? temporary_for_[tensor] == op : period_of_[tensor] == kNone) return;
     if (is_freed) temporary_for_[tensor] = op;
-    const trace::Op& producer = problem_.trace.ops[index.uses[tensor].front().op];
+    const trace::Op& producer = problem_.trace.ops[producer_of(tensor)];
     for (trace::TensorIndex input : producer.reads) make_again(input, op);
     plan_.migrations.push_back({tensor, plan::Action::kRecompute, op, op});
     for (trace::TensorIndex output : producer.writes)
-      if (index.exists_before(output, op)) is_discarded_[output] = false;
+      if (index.exists_before(output, op)) bring_back(output, op);
+  }
+
+  // A tensor that comes back only because a replay reads or makes it leaves again after that.
+  void bring_back(trace::TensorIndex tensor, trace::OpIndex op) {
+    const int32_t period = std::exchange(period_of_[tensor], kNone);
+    if (period != kNone && is_far_from_end(problem_.lifetimes.periods[period], op))
+      again_.push_back(period);
+  }
+
+  bool is_far_from_end(const trace::InactivePeriod& period, trace::OpIndex op) const {
+    const double left_ns = start_ns_[period.end] - start_ns_[op];
+    return left_ns > kLeftShareMin * (start_ns_[period.end] - start_ns_[period.first]);
   }
 
   const Problem& problem_;
-  trace::FlatLists<trace::TensorIndex> begin_at_;  // per op: discarded before it
-  std::vector<uint8_t> is_discarded_;              // per tensor
-  std::vector<trace::OpIndex> temporary_for_;      // per tensor: the op that has its temporary
+  trace::FlatLists<int32_t> begin_at_;         // per op: the periods that begin before it
+  std::vector<double> start_ns_ = {0};         // per op, and the end
+  std::vector<int32_t> period_of_;             // per tensor: that it is discarded in
+  std::vector<int32_t> again_;                 // periods that go on after the present op
+  std::vector<trace::OpIndex> temporary_for_;  // per tensor: the op that has its temporary
   plan::Plan plan_;
 };
 
@@ -192,6 +247,15 @@ std::vector<int32_t> choose_replays(const Problem& problem,
                                     const ReplaySetOptions& options,
                                     const std::vector<double>& op_ns) {
   return Chooser(problem, candidates, options, op_ns).run();
+}
+
+std::vector<int32_t> periods_of(const std::vector<ReplayCandidate>& candidates,
+                                const std::vector<int32_t>& chosen) {
+  std::vector<int32_t> periods;
+  for (int32_t i : chosen)
+    periods.insert(periods.end(), candidates[i].periods.begin(), candidates[i].periods.end());
+  std::ranges::sort(periods);
+  return periods;
 }
 
 plan::Plan replay_actions(const Problem& problem, const std::vector<int32_t>& periods) {

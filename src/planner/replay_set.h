@@ -10,6 +10,8 @@
 //   between            transfers get a share of that bandwidth
 //   above 1            transfers take time that computation does not hide
 //   cheap_first        cheap replays, then transfers of all but candidates, then heavy replays
+//   cost_share_max     only replays that cost less: cheap ones, those that cost less than moving
+//                      their bytes over all tiers, or all candidates, for full host memory
 #pragma once
 
 #include <cstdint>
@@ -24,7 +26,7 @@ namespace teraio::planner {
 struct ReplaySetOptions {
   double transfer_share = 0;
   bool cheap_first = false;
-  bool only_cheap = false;
+  double cost_share_max = 0.6;  // of ReplayCandidate::cost_share
 
   bool operator==(const ReplaySetOptions&) const = default;
 };
@@ -36,6 +38,10 @@ std::vector<int32_t> choose_replays(const Problem& problem,
                                     const std::vector<ReplayCandidate>& candidates,
                                     const ReplaySetOptions& options,
                                     const std::vector<double>& op_ns);
+
+// Returns the periods of the chosen candidates.
+std::vector<int32_t> periods_of(const std::vector<ReplayCandidate>& candidates,
+                                const std::vector<int32_t>& chosen);
 
 // Returns the discards and recomputes of these periods, positions in lifetimes.periods, in the
 // order of their execution. Chains are in order, inputs first: a tensor that a replay reads is made

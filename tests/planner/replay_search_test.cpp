@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <optional>
 
 #include "plan/validator.h"
@@ -26,7 +27,7 @@ using namespace testing;
 //
 //   op       0   1   2   3   4   5
 //   x        W   r   .   .   .   r
-//   norm         W   r   .   .   r
+//   norm         W   r   .   r
 //   act              W   .   r
 class ReplaySetTest : public ::testing::Test {
  protected:
@@ -38,8 +39,8 @@ class ReplaySetTest : public ::testing::Test {
     builder.op(10, {.reads = {x}, .writes = {norm}, .replayable = true});
     builder.op(10, {.reads = {norm}, .writes = {act}, .replayable = true});
     builder.op(3000, {.workspace_bytes = 2000});
-    builder.op(100, {.reads = {act}});
-    builder.op(100, {.reads = {x, norm}});
+    builder.op(100, {.reads = {norm, act}});
+    builder.op(100, {.reads = {x}});
   }
 
   const Problem& problem() {
@@ -53,15 +54,18 @@ class ReplaySetTest : public ::testing::Test {
     const Problem& now = problem();
     std::vector<trace::TensorIndex> tensors;
     for (const ReplayCandidate& c : find_replay_candidates(now, recompute, now.op_ns()))
-      tensors.push_back(lifetimes.periods[c.period].tensor);
+      for (int32_t period : c.periods) tensors.push_back(lifetimes.periods[period].tensor);
     return tensors;
   }
-  std::vector<trace::TensorIndex> chosen(const ReplaySetOptions& options) {
+  std::vector<int32_t> chosen_periods(const ReplaySetOptions& options) {
     const Problem& now = problem();
     const auto candidates = find_replay_candidates(now, Recompute::kAll, now.op_ns());
+    return periods_of(candidates, choose_replays(now, candidates, options, now.op_ns()));
+  }
+  std::vector<trace::TensorIndex> chosen(const ReplaySetOptions& options) {
     std::vector<trace::TensorIndex> tensors;
-    for (int32_t i : choose_replays(now, candidates, options, now.op_ns()))
-      tensors.push_back(lifetimes.periods[candidates[i].period].tensor);
+    for (int32_t period : chosen_periods(options))
+      tensors.push_back(lifetimes.periods[period].tensor);
     return tensors;
   }
 
@@ -97,16 +101,96 @@ TEST_F(ReplaySetTest, AnInputThatIsGoneOrChangedMakesNoCandidate) {
   builder.op(1, {.writes = {late}});
   builder.op(1, {.reads = {act}});  // after norm has changed
   EXPECT_EQ(candidate_tensors(), (Tensors{norm, act}));
-  EXPECT_EQ(lifetimes.periods.size(), 4) << "x, norm, and act twice, of which one is possible";
+  EXPECT_EQ(lifetimes.periods.size(), 5) << "x, and twice norm and act, the first time possible";
 }
 
 TEST_F(ReplaySetTest, AChainIsMadeAgainInputsFirst) {
   limits.device_budget_bytes = 3000;  // x stays, at op 3
   EXPECT_EQ(chosen({.transfer_share = 0}), (Tensors{norm, act}));
-  const auto candidates = find_replay_candidates(problem(), Recompute::kAll, problem_->op_ns());
-  const plan::Plan plan = replay_actions(*problem_, {candidates[0].period, candidates[1].period});
+  const plan::Plan plan = replay_actions(*problem_, chosen_periods({.transfer_share = 0}));
   EXPECT_EQ(plan.migrations, (std::vector<plan::Migration>{discard(norm, 3), discard(act, 3),
                                                            recompute(norm, 4), recompute(act, 4)}));
+}
+
+TEST_F(ReplaySetTest, OneReplayBringsBackAllResultsAndCostsOnce) {
+  builder = TraceBuilder();
+  x = builder.persistent(1000);
+  norm = builder.transient(1000);
+  act = builder.transient(1000);
+  // Moving one of the two takes 2000 ns: for one alone, the replay would cost too much.
+  builder.op(1400, {.reads = {x}, .writes = {norm, act}, .replayable = true});
+  builder.op(3000, {.workspace_bytes = 2000});
+  builder.op(10, {.reads = {norm}});
+  builder.op(10);
+  builder.op(10, {.reads = {act}});
+  EXPECT_EQ(candidate_tensors(), (Tensors{norm, act}));
+  const plan::Plan plan = replay_actions(problem(), chosen_periods({.transfer_share = 0}));
+  EXPECT_EQ(plan.migrations,
+            (std::vector<plan::Migration>{discard(norm, 1), discard(act, 1), recompute(norm, 2)}));
+}
+
+TEST_F(ReplaySetTest, WhereHostMemoryIsFullReplaysCompeteWithTheDrives) {
+  hardware = round_machine(3000, 1'000'000);
+  hardware.host.rates = hardware.device_link = {200 * kBytesPerNs, 200 * kBytesPerNs};
+  EXPECT_EQ(candidate_tensors(), Tensors());  // out and back in 10 ns
+  hardware.host.capacity_bytes = 100;
+  EXPECT_EQ(candidate_tensors(), (Tensors{norm, act}));
+  EXPECT_EQ(candidate_tensors(Recompute::kCheap), Tensors());
+  EXPECT_EQ(chosen({.transfer_share = 0}), Tensors());
+  EXPECT_EQ(chosen({.transfer_share = 0, .cost_share_max = 1000}), (Tensors{norm, act}));
+}
+
+// norm is needed again only long after the replay of act would have made it again.
+TEST_F(ReplaySetTest, AReplayNeedsNothingFarAheadOfItsOwnUse) {
+  hardware = round_machine(16'000);
+  builder = TraceBuilder();
+  x = builder.persistent(1000);
+  norm = builder.transient(1000);
+  act = builder.transient(1000);
+  builder.op(10, {.reads = {x}, .writes = {norm}, .replayable = true});
+  builder.op(10, {.reads = {norm}, .writes = {act}, .replayable = true});
+  builder.op(3000, {.workspace_bytes = 15'000});
+  builder.op(10, {.reads = {act}});
+  const trace::OpIndex wait = builder.op(100, {.workspace_bytes = 14'500});
+  builder.op(10, {.reads = {norm}});
+  EXPECT_EQ(chosen({.transfer_share = 0}), (Tensors{norm, act}));
+  const std::vector<int32_t> both = chosen_periods({.transfer_share = 0});
+
+  trace::Trace longer = builder.trace();
+  longer.ops[wait].duration_ns = 30'000;
+  builder = TraceBuilder(longer);
+  EXPECT_EQ(chosen({.transfer_share = 0}), (Tensors{norm}));
+  const plan::Plan plan = replay_actions(problem(), both);
+  EXPECT_EQ(plan.migrations,
+            (std::vector<plan::Migration>{discard(norm, 2), discard(act, 2), recompute(norm, 3),
+                                          recompute(act, 3), discard(norm, 3), recompute(norm, 5)}))
+      << "norm leaves again";
+  hardware.device_memory_bytes = 20'000;
+  const Status valid = validate_plan(plan, trace, hardware, limits);
+  EXPECT_TRUE(valid.ok()) << valid.message();
+}
+
+// Forward and backward of a chain: what is kept cuts it into pieces, as checkpoints do.
+TEST_F(ReplaySetTest, TheFirstReplayDoesNotBringBackAllOthers) {
+  constexpr int kOps = 120;
+  hardware.device_memory_bytes = 40'000;
+  builder = TraceBuilder();
+  Tensors chain = {builder.persistent(1000)};
+  for (int i = 0; i < kOps; ++i) {
+    chain.push_back(builder.transient(1000));
+    builder.op(100, {.reads = {chain[i]}, .writes = {chain[i + 1]}, .replayable = true});
+  }
+  for (int i = kOps; i > 0; --i) builder.op(200, {.reads = {chain[i]}});
+  const Tensors discarded = chosen({.transfer_share = 0});
+  EXPECT_GT(discarded.size(), kOps / 2);
+  const plan::Plan plan = replay_actions(problem(), chosen_periods({.transfer_share = 0}));
+  std::map<trace::OpIndex, int> replays_before;
+  for (const plan::Migration& action : plan.migrations)
+    replays_before[action.deadline_op] += action.action == plan::Action::kRecompute;
+  const auto most =
+      std::ranges::max_element(replays_before, {}, [](auto& of) { return of.second; });
+  EXPECT_GT(most->second, 1);
+  EXPECT_LE(most->second, 6) << "an eighth of the budget, and itself";
 }
 
 TEST_F(ReplaySetTest, OnlyAsManyAsOpsNeed) {
@@ -161,6 +245,50 @@ TEST(Recomputation, HidesWhatNoTransferCan) {
   EXPECT_LT(fraction_of_ideal(l8.run({})), 0.5);
   EXPECT_GT(fraction_of_ideal(l8.run({.recompute = Recompute::kCheap})), 0.92);
   EXPECT_GT(fraction_of_ideal(l8.run({.recompute = Recompute::kAll})), 0.965);
+}
+
+// Layers of x -> a -> b -> next x, whose backward pass needs all three. With `checkpointed`, the
+// program keeps only x, and runs the layer again itself.
+trace::Trace layers(bool checkpointed) {
+  constexpr int kLayers = 80;
+  TraceBuilder builder;
+  std::vector<trace::TensorIndex> x = {builder.transient(1000)};
+  std::vector<trace::TensorIndex> a, b;
+  const auto run_layer = [&](int layer) {
+    a.push_back(builder.transient(1000));
+    b.push_back(builder.transient(1000));
+    builder.op(100, {.reads = {x[layer]}, .writes = {a.back()}, .replayable = true});
+    builder.op(10, {.reads = {a.back()}, .writes = {b.back()}, .replayable = true});
+  };
+  builder.op(10, {.writes = {x[0]}});
+  for (int layer = 0; layer < kLayers; ++layer) {
+    run_layer(layer);
+    x.push_back(builder.transient(1000));
+    builder.op(100, {.reads = {x[layer], b.back()}, .writes = {x.back()}, .replayable = true});
+  }
+  for (int layer = kLayers - 1; layer >= 0; --layer) {
+    if (checkpointed) run_layer(layer);
+    const size_t now = checkpointed ? a.size() - 1 : layer;
+    builder.op(200, {.reads = {b[now]}});
+    builder.op(20, {.reads = {a[now]}});
+    builder.op(200, {.reads = {x[layer]}});
+  }
+  return builder.trace();
+}
+
+TEST(Recomputation, IsNoSlowerThanAProgramThatCheckpoints) {
+  const hardware::Hardware hardware = round_machine(40'000);
+  const auto step_ns = [&](bool checkpointed, Recompute recompute) {
+    const trace::Trace trace = layers(checkpointed);
+    const Result<plan::Plan> planned = plan(trace, hardware, {}, {.recompute = recompute});
+    EXPECT_TRUE(planned.ok()) << planned.status().message();
+    const Status valid = validate_plan(*planned, trace, hardware, {});
+    EXPECT_TRUE(valid.ok()) << valid.message();
+    return simulate::simulate(trace, hardware, {}, *planned)->step_ns;
+  };
+  const int64_t checkpointed_ns = step_ns(true, Recompute::kOff);
+  EXPECT_LT(checkpointed_ns, step_ns(false, Recompute::kOff) / 2);
+  EXPECT_LE(step_ns(false, Recompute::kAll), checkpointed_ns);
 }
 
 TEST(Recomputation, SavesWritesWhenAsked) {

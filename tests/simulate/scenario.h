@@ -4,6 +4,7 @@
 
 #include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "plan/scenario.h"
@@ -30,6 +31,8 @@ struct OpOptions {
 // Builds a trace tensor by tensor and op by op; both are named by their position.
 class TraceBuilder {
  public:
+  TraceBuilder() = default;
+  explicit TraceBuilder(trace::Trace trace) : trace_(std::move(trace)) {}
   trace::TensorIndex persistent(int64_t size_bytes,
                                 trace::TensorKind kind = trace::TensorKind::kParameter) {
     return add(size_bytes, true, kind);
