@@ -19,7 +19,8 @@ if [ ! -e "$root/.ready" ]; then
     cd Python-3.11.*
     ./configure --quiet --prefix=/opt/python3.11
     make --silent -j$(nproc)
-    make --silent install" >"$root/python.log" 2>&1
+    make --silent install
+    rm -rf /Python-3.11.* /python3.11_*" >"$root/python.log" 2>&1
   touch "$root/.ready"
 fi
 
