@@ -143,6 +143,7 @@ Status Engine::mark_written(LiveTensor* tensor) {
 
 void Engine::follow(std::shared_ptr<const Schedule> schedule, trace::OpIndex position,
                     Known known) {
+  ++epoch_;
   due_prefetches_.clear();
   const std::shared_ptr<const Schedule> before = std::exchange(schedule_, std::move(schedule));
   if (timeline_ != nullptr) timeline_->follow(schedule_);
@@ -197,6 +198,7 @@ void Engine::return_as_planned(LiveTensor& tensor, trace::OpIndex position) {
 }
 
 void Engine::start_iteration() {
+  ++epoch_;
   copies_.fail_unanswered();
   iteration_start_ += schedule_->profile().op_count();
   issued_until_ = kLost;

@@ -127,6 +127,9 @@ class Engine {
 
   // --- Plan ---------------------------------------------------------------------------------
 
+  // Positions refer to one iteration of one schedule. Another thread may end it while an op is
+  // under way, whose position then means nothing: the epoch has changed.
+  uint64_t epoch() const { return epoch_; }
   // Positions refer to the schedule's profile from now on; the next op is the one at `position`.
   // Persistent tensors are found by their ids, the others as `Known` tells.
   enum class Known : uint8_t {
@@ -230,6 +233,7 @@ class Engine {
   int64_t iteration_start_ = 0;    // ops of the profile in all iterations before: orders deadlines
   uint64_t next_id_ = 1;
   uint64_t op_count_ = 0;
+  uint64_t epoch_ = 0;
 };
 
 }  // namespace teraio::engine

@@ -164,12 +164,13 @@ Status Runtime::begin_op(OpFrame& frame, const OpSignature& signature) {
   frame.input_count = frame.uses.size();
   if (detector_->begins_new_update(frame.uses)) end_segment();
   frame.position = patterns_->advance(signature, frame.uses);
+  frame.epoch = engine_->epoch();
   frame.new_difference = patterns_->new_difference();
   look_up_origin(frame, signature);
   const Status status =
-      complete(lock, [&] { return engine_->begin_op(frame.position, frame.uses); });
+      complete(lock, [&] { return engine_->begin_op(position_of(frame), frame.uses); });
   frame.is_begun = status.ok();
-  frame.is_replay_planned = status.ok() && is_replay_planned(frame.position);
+  frame.is_replay_planned = status.ok() && is_replay_planned(position_of(frame));
   frame.is_recipe_wanted =
       frame.is_replay_planned || (is_recording_ && options_.replayer != nullptr);
   if (timeline_ != nullptr) begin_op_in_timeline(frame);
@@ -199,8 +200,9 @@ void Runtime::end_op(OpFrame& frame, std::string_view name, const OpSignature& s
   if (!std::exchange(frame.is_begun, false)) return;
   if (timeline_ != nullptr) end_op_in_timeline(frame, name);
   if (frame.replayable != nullptr && !gives_all_results(frame)) frame.replayable = nullptr;
-  engine_->end_op(frame.position, frame.uses, frame.input_count);
-  if (frame.position != kLost && births_.size() > frame.uses.size() - frame.input_count)
+  const trace::OpIndex position = position_of(frame);
+  engine_->end_op(position, frame.uses, frame.input_count);
+  if (position != kLost && births_.size() > frame.uses.size() - frame.input_count)
     engine_->bind_births(frame, births_of_this_thread());
   if (frame.replayable != nullptr && frame.is_replay_planned && is_active_)
     engine_->add_recipe(frame);
@@ -212,6 +214,11 @@ void Runtime::end_op(OpFrame& frame, std::string_view name, const OpSignature& s
     if (!status.ok() && status.code() != ErrorCode::kInterrupted)
       spdlog::error("teraio: {}", status.message());
   }
+}
+
+// Threads that run ops at once share the iteration, and each of them may end it.
+trace::OpIndex Runtime::position_of(const OpFrame& frame) const {
+  return frame.epoch == engine_->epoch() ? frame.position : kLost;
 }
 
 bool Runtime::is_replay_planned(trace::OpIndex position) const {
@@ -357,16 +364,6 @@ std::vector<LiveTensor*> Runtime::births() {
 void Runtime::set_place_of_difference(size_t new_difference, std::string op, std::string location) {
   const std::lock_guard lock(mutex_);
   patterns_->set_place_of_difference(new_difference, std::move(op), std::move(location));
-}
-
-void Runtime::ban_replays(const OpFrame& frame, std::string_view name) {
-  spdlog::warn(
-      "teraio: op {} gave other bytes when it ran again: the training keeps the first ones, and "
-      "plans do not discard its results any more. They need room on a tier instead",
-      name);
-  const std::lock_guard lock(mutex_);
-  ++engine_->counters().banned_replays;
-  patterns_->ban_replays(frame.position);
 }
 
 void Runtime::while_nothing_moves(const std::function<void()>& call) {

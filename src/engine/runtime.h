@@ -217,6 +217,7 @@ class Runtime {
   template <typename Call>
   auto complete(std::unique_lock<std::mutex>& lock, const Call& call);
   Status mend(std::unique_lock<std::mutex>& lock, const Status& failure);
+  trace::OpIndex position_of(const OpFrame& frame) const;
   bool is_replay_planned(trace::OpIndex position) const;
   bool gives_all_results(const OpFrame& frame);
 

@@ -4,12 +4,14 @@
 // One thread replays at a time (replay_mutex_, which comes before the lock). What a replay reads
 // may need replays of its own, which the same thread runs first.
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <utility>
 
 #include "base/units.h"
 #include "engine/engine.h"
 #include "engine/op_time_history.h"
+#include "engine/pattern_tracker.h"
 #include "engine/recipe.h"
 #include "engine/runtime.h"
 #include "engine/thread_tag.h"
@@ -116,6 +118,16 @@ class Runtime::HeldInputs {
   std::vector<LiveTensor*> pinned_;              // in the order of the recipe's inputs
   std::vector<std::shared_ptr<Recipe>> makers_;  // whose temporaries are for this replay alone
 };
+
+void Runtime::ban_replays(const OpFrame& frame, std::string_view name) {
+  spdlog::warn(
+      "teraio: op {} gave other bytes when it ran again: the training keeps the first ones, and "
+      "plans do not discard its results any more. They need room on a tier instead",
+      name);
+  const std::lock_guard lock(mutex_);
+  ++engine_->counters().banned_replays;
+  patterns_->ban_replays(position_of(frame));
+}
 
 bool Runtime::is_replaying_here() const { return replaying_thread_ == thread_tag(); }
 

@@ -30,14 +30,15 @@ void Runtime::begin_op_in_timeline(OpFrame& frame) {
 OpOrigin Runtime::origin_of(const OpFrame& frame) const {
   if (frame.is_origin_wanted) return frame.origin.value_or(OpOrigin());
   const std::vector<OpOrigin>& origins = engine_->schedule().profile().origins;
-  const bool is_known = frame.position != kLost && !origins.empty();
-  return is_known ? origins[static_cast<size_t>(frame.position)] : OpOrigin();
+  const trace::OpIndex position = position_of(frame);
+  const bool is_known = position != kLost && !origins.empty();
+  return is_known ? origins[static_cast<size_t>(position)] : OpOrigin();
 }
 
 void Runtime::end_op_in_timeline(OpFrame& frame, std::string_view name) {
   if (!std::exchange(frame.is_in_timeline, false)) return;  // it began before the recording
   timeline_->add_op({.name = name,
-                     .position = frame.position,
+                     .position = position_of(frame),
                      .origin = origin_of(frame),
                      .thread = thread_tag(),
                      .start_ns = frame.start_ns,

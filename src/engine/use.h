@@ -47,7 +47,8 @@ struct OpFrame {
   std::vector<Use> uses;         // each tensor once: inputs, then results
   std::vector<Use> nested_uses;  // by ops inside it, of other tensors: pinned until it ends
   size_t input_count = 0;
-  trace::OpIndex position = kLost;
+  trace::OpIndex position = kLost;  // in the iteration of `epoch`: Runtime::position_of()
+  uint64_t epoch = 0;               // of the engine, when the op began
   bool is_begun = false;
   // Set when the op begins, where a timeline is recorded (is_in_timeline).
   bool is_in_timeline = false;
