@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <ctime>
+#include <exception>
 #include <utility>
 
 #include "base/thread.h"
@@ -86,9 +87,13 @@ void PlanningThread::make(const Request& request) {
 }
 
 Result<std::shared_ptr<const Schedule>> PlanningThread::schedule_for(Profile profile) const {
-  Result<plan::Plan> plan = make_plan_(profile);
-  if (!plan.ok()) return plan.status();
-  return std::make_shared<const Schedule>(std::move(profile), std::move(*plan));
+  try {
+    Result<plan::Plan> plan = make_plan_(profile);
+    if (!plan.ok()) return plan.status();
+    return std::make_shared<const Schedule>(std::move(profile), std::move(*plan));
+  } catch (const std::exception& error) {  // a bug, or no memory: the training goes on
+    return Status(ErrorCode::kInternal, error.what());
+  }
 }
 
 std::vector<PlanningThread::Made> PlanningThread::take_made() {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <future>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -50,6 +51,17 @@ TEST(PlanningThread, AFailureIsTheResult) {
   planning.request([] { return Profile(); });
   ASSERT_TRUE(planning.has_made());
   EXPECT_EQ(planning.take_made()[0].schedule.status(), failure);
+}
+
+TEST(PlanningThread, AnExceptionIsAFailure) {
+  for (const bool in_background : {false, true}) {
+    PlanningThread planning(
+        [](const Profile&) -> Result<plan::Plan> { throw std::runtime_error("a bug"); },
+        in_background);
+    planning.request([] { return Profile(); });
+    const Status status = wait_for(planning, 1)[0].schedule.status();
+    EXPECT_EQ(status, Status(ErrorCode::kInternal, "a bug"));
+  }
 }
 
 TEST(PlanningThread, ARequestDoesNotWaitForThePlan) {
