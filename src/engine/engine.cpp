@@ -234,7 +234,7 @@ Status Engine::prepare_replay(const plan::Migration& migration) {
     due_replay_ = {tensor->recipe, /*is_planned=*/true, /*is_temporary=*/false};
   } else {
     std::shared_ptr<Recipe> recipe = planned_recipes_[static_cast<size_t>(migration.tensor)].lock();
-    if (recipe == nullptr || recipe->temporaries != nullptr) return {};
+    if (recipe == nullptr || recipe->temporaries != nullptr || !is_needed(*recipe)) return {};
     recipe->temporary_readers = schedule_->replays_reading(migration.tensor, due_actions_);
     if (recipe->temporary_readers == 0) return {};
     due_replay_ = {std::move(recipe), /*is_planned=*/true, /*is_temporary=*/true};

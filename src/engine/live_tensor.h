@@ -25,6 +25,7 @@ enum class Residency : uint8_t {
   kOffloaded,   // the bytes are only on a tier
   kLoading,     // a read is under way; device memory is taken, its bytes are not valid yet
   kDiscarded,   // the bytes are nowhere; the recipe makes them again
+  kGivenAway,   // the bytes are another tensor's now, for which a replay made this one
 };
 
 // Where a tier keeps the bytes. The extent stays reserved while the tensor lives, so rewriting it
@@ -45,7 +46,7 @@ struct TensorLabel {
 struct LiveTensor {
   uint64_t id = 0;
   int64_t size_bytes = 0;
-  std::byte* memory = nullptr;  // null when kOffloaded or kDiscarded
+  std::byte* memory = nullptr;  // null when kOffloaded, kDiscarded or kGivenAway
   Residency residency = Residency::kResident;
   bool is_dead = false;  // died while a transfer was under way; freed when that ends
   std::atomic<bool> is_seen_as_input = false;  // an op has read or changed it after its birth

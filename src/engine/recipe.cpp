@@ -83,6 +83,8 @@ std::shared_ptr<Recipe> add_recipe(std::shared_ptr<const ReplayableOp> op,
   return recipe;
 }
 
+bool is_needed(const Recipe& recipe) { return discarded_result(recipe) != nullptr; }
+
 bool has_discarded_result(const Recipe& recipe) {
   return std::any_of(recipe.results.begin(), recipe.results.end(), is_discarded);
 }

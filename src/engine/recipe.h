@@ -55,6 +55,9 @@ std::shared_ptr<Recipe> add_recipe(std::shared_ptr<const ReplayableOp> op,
                                    std::span<LiveTensor* const> inputs,
                                    std::span<LiveTensor* const> results);
 
+// Whether a discarded tensor needs the recipe, whose inputs then keep their bytes.
+bool is_needed(const Recipe& recipe);
+
 // Whether a result is discarded.
 bool has_discarded_result(const Recipe& recipe);
 

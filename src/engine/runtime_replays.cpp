@@ -60,6 +60,8 @@ class Runtime::HeldInputs {
     runtime_.unpin_all(pinned_);
     runtime_.engine_->free_kept();
     for (const auto& maker : makers_) dropped.push_back(std::move(maker->temporaries));
+    makers_.clear();  // a recipe ends under the lock
+    replayed_.clear();
   }
   HeldInputs(const HeldInputs&) = delete;
   HeldInputs& operator=(const HeldInputs&) = delete;
@@ -76,7 +78,7 @@ class Runtime::HeldInputs {
  private:
   // Returns the tensor that has, or had, the bytes; null: they have to be made as a temporary.
   static LiveTensor* tensor_of(const RecipeInput& input) {
-    if (input.tensor != nullptr) return input.tensor;
+    if (input.tensor != nullptr || input.maker == nullptr) return input.tensor;
     const ReplayResults* made = input.maker->temporaries.get();
     return made == nullptr ? nullptr : made->tensors()[input.result];
   }
@@ -85,21 +87,22 @@ class Runtime::HeldInputs {
     std::unique_lock lock(runtime_.mutex_);
     if (const LiveTensor* tensor = tensor_of(input)) {
       if (tensor->residency != Residency::kDiscarded) return {};
-      const std::shared_ptr<Recipe> recipe = tensor->recipe;
+      replayed_.push_back(tensor->recipe);
       lock.unlock();
-      return runtime_.replay(recipe, /*keeps_results=*/false);
+      return runtime_.replay(replayed_.back(), /*keeps_results=*/false);
     }
-    const std::shared_ptr<Recipe> maker = input.maker;
+    if (input.maker == nullptr)
+      return Status(ErrorCode::kInternal, "the program has dropped what a replay reads");
+    makers_.push_back(input.maker);
     lock.unlock();
-    makers_.push_back(maker);
-    return runtime_.replay(maker, /*keeps_results=*/true);
+    return runtime_.replay(makers_.back(), /*keeps_results=*/true);
   }
 
   Status pin(const RecipeInput& input) {
     std::unique_lock lock(runtime_.mutex_);
     LiveTensor* tensor = tensor_of(input);
     while (tensor == nullptr) {  // the program has dropped it meanwhile
-      if (input.maker->temporaries != nullptr)
+      if (input.maker != nullptr && input.maker->temporaries != nullptr)
         return Status(ErrorCode::kInternal, "an op gave another result when it ran again");
       lock.unlock();
       TERAIO_RETURN_IF_ERROR(make(input));
@@ -117,6 +120,7 @@ class Runtime::HeldInputs {
   Runtime& runtime_;
   std::vector<LiveTensor*> pinned_;              // in the order of the recipe's inputs
   std::vector<std::shared_ptr<Recipe>> makers_;  // whose temporaries are for this replay alone
+  std::vector<std::shared_ptr<Recipe>> replayed_;
 };
 
 void Runtime::ban_replays(const OpFrame& frame, std::string_view name) {
@@ -151,12 +155,14 @@ Status Runtime::replay_in_turn(const DueReplay& due) {
 
 // `keeps_results`: they are temporaries for replays that follow.
 Status Runtime::replay(const std::shared_ptr<Recipe>& recipe, bool keeps_results) {
-  {
+  const auto is_superfluous = [&] {
     const std::lock_guard lock(mutex_);
-    if (keeps_results ? recipe->temporaries != nullptr : !has_discarded_result(*recipe)) return {};
-  }
+    return keeps_results ? recipe->temporaries != nullptr : !has_discarded_result(*recipe);
+  };
+  if (is_superfluous()) return {};
   HeldInputs inputs(*this);
-  TERAIO_RETURN_IF_ERROR(inputs.hold(*recipe));
+  if (Status status = inputs.hold(*recipe); !status.ok())  // another thread may have dropped both
+    return is_superfluous() ? Status() : status;
   const int64_t start_ns = options_.engine.clock->now_ns();
   Result<std::unique_ptr<ReplayResults>> made =
       options_.replayer->run(*recipe->op, inputs.addresses());
@@ -194,17 +200,16 @@ void Runtime::drop_open_temporaries(std::unique_lock<std::mutex>& lock) {
 }
 
 Status Runtime::replay_all() {
-  while (true) {
-    DueReplay due;
-    {
-      const std::lock_guard lock(mutex_);
-      engine_->end_discards();  // other threads' ops go on
-      const LiveTensor* tensor = engine_->any_discarded();
-      if (tensor == nullptr) return {};
-      due.recipe = tensor->recipe;
-    }
-    TERAIO_RETURN_IF_ERROR(replay_in_turn(due));
+  std::unique_lock lock(mutex_);
+  engine_->end_discards();  // other threads' ops go on
+  while (const LiveTensor* tensor = engine_->any_discarded()) {
+    const DueReplay due = {tensor->recipe};  // let go of under the lock
+    lock.unlock();
+    Status status = replay_in_turn(due);
+    lock.lock();
+    if (!status.ok()) return status;
   }
+  return {};
 }
 
 }  // namespace teraio::engine

@@ -140,8 +140,9 @@ void TensorMover::take_memory(LiveTensor& tensor, LiveTensor& made) {
   TERAIO_CHECK(tensor.size_bytes == made.size_bytes);
   (void)detach(made);  // nobody else has it
   tensor.memory = std::exchange(made.memory, nullptr);
-  made.residency = Residency::kDiscarded;
+  made.residency = Residency::kGivenAway;
   tensor.residency = Residency::kResident;
+  discarded_bytes_ -= tensor.size_bytes;
   attach(tensor);
 }
 

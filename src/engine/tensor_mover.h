@@ -75,7 +75,7 @@ class TensorMover {
 
   // Takes a resident tensor off the device without a copy. False: its owner keeps it.
   bool discard(LiveTensor& tensor);
-  // Gives a discarded tensor the memory of one that a replay has made, and that is discarded then.
+  // Gives a discarded tensor the memory of one that a replay has made, which is kGivenAway then.
   // Requires that their sizes are equal.
   void take_memory(LiveTensor& tensor, LiveTensor& made);
 

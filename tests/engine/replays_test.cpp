@@ -163,6 +163,16 @@ TEST_F(ReplaysTest, AtTheEndEverythingIsMadeAgain) {
   session_.expect_bytes(*z_);
 }
 
+TEST_F(ReplaysTest, TheEndMayComeBeforeWhatAReplayHasMadeIsReleased) {
+  session_.replayer().before_release = [&] {
+    session_.replayer().before_release = nullptr;
+    ASSERT_TRUE(runtime().replay_all().ok());
+    EXPECT_EQ(runtime().discarded_bytes(), 0);
+  };
+  session_.op(4, {y_});
+  session_.op(5, {z_});
+}
+
 TEST_F(ReplaysTest, NothingIsWantedOfAnOpAfterTheEnd) {
   OpFrame frame = RuntimeSession::frame({x_});
   ASSERT_TRUE(runtime().begin_op(frame, 4).ok());
