@@ -123,7 +123,7 @@ class Suggester:
         )
         prediction = planner.predict(self._options.recompute)
         if not self._options.host_limit_given:
-            host_bytes, host_note = self._used_host(prediction, hardware, host_note)
+            host_bytes, host_note = self._used_host(prediction, hardware, host_bytes, host_note)
         return self._suggestion(
             budget_bytes,
             budget_note,
@@ -167,12 +167,13 @@ class Suggester:
         available_bytes = core.available_memory_bytes()
         return int(_HOST_SHARE * available_bytes), "what the plan uses"
 
-    def _used_host(self, prediction, hardware, note):
-        """Returns a host limit that suffices for the plan, and the reason."""
+    def _used_host(self, prediction, hardware, host_bytes, note):
+        """Returns a host limit for the plan, of at most `host_bytes`, and the reason."""
         if prediction.host_peak_bytes == 0:
             return 0, note if self._device.name == "cpu" else "the plan uses none"
         pool_bytes = int(_ROOM * prediction.host_peak_bytes) * self._options.world_size
-        return pool_bytes + self._staging_bytes(hardware), "what the plan uses"
+        used_bytes = min(pool_bytes + self._staging_bytes(hardware), host_bytes)
+        return used_bytes, "what the plan uses"
 
     def _staging_bytes(self, hardware):
         if self._device.name == "cpu":
