@@ -65,6 +65,11 @@ paper: build corpus  ## predict the paper's evaluation: writes docs/evaluation.m
 what-to-buy: build corpus  ## predict fine-tuning on machines that one can buy: writes docs/what_to_buy.md
 	@PYTHONPATH=. $(python) -m evaluation.what_to_buy
 
+# NAMES="top report" draws these two.
+.PHONY: pictures
+pictures: build  ## draw the pictures of docs/images from runs on this machine
+	@PYTHONPATH=tests/python $(python) tools/pictures/draw.py $(NAMES)
+
 # gpu-check uses $(PYTHON), or python3, with its PyTorch. All other packages come from gpu-carry/,
 # or from the system when there is no such folder. FLAGS are options of tools/gpu_check/gpu_check.py
 # and of pytest.
