@@ -6,15 +6,18 @@ set -eu
 
 repository=$(cd "$(dirname "$0")/../.." && pwd)
 root=$1/debian11
-mirror=http://deb.debian.org/debian
 libraries=libssl-dev,zlib1g-dev,libffi-dev,libsqlite3-dev,libbz2-dev,liblzma-dev
 
 if [ ! -e "$root/.ready" ]; then
   echo "Making Debian 11 with Python 3.11 in $root"
   rm -rf "$root"
   mmdebstrap --quiet --variant=minbase --include=build-essential,$libraries \
-    --customize-hook='chroot "$1" apt-get -qq -o APT::Sandbox::User=root source --download-only python3.11' \
-    bullseye "$root" "deb $mirror bullseye main" "deb-src $mirror bookworm main"
+    --customize-hook='chroot "$1" sh -ec "
+      sed \"s/^deb /deb-src /; s/bullseye/bookworm/; q\" /etc/apt/sources.list \
+        >/etc/apt/sources.list.d/bookworm.list
+      apt-get -qq update
+      apt-get -qq -o APT::Sandbox::User=root source --download-only python3.11"' \
+    bullseye "$root"
   chroot "$root" sh -ec "tar xf python3.11_*.orig.tar.*
     cd Python-3.11.*
     ./configure --quiet --prefix=/opt/python3.11
