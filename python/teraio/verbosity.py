@@ -7,6 +7,7 @@ $TERAIO_VERBOSE set it.
 import logging
 import os
 import platform
+import shlex
 import sys
 import traceback
 
@@ -46,7 +47,7 @@ def print_circumstances(error):
     torch = sys.modules.get("torch")
     versions = [f"teraio {VERSION}", f"Python {platform.python_version()}"]
     versions += [f"PyTorch {torch.__version__}"] if torch else []
-    print(f"  command: {' '.join(sys.argv)}", file=sys.stderr)
+    print(f"  command: {shlex.join(sys.orig_argv)}", file=sys.stderr)
     print(f"  working directory: {os.getcwd()}", file=sys.stderr)
     print(f"  version: {', '.join(versions)} on {platform.platform()}", file=sys.stderr)
 
