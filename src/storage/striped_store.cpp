@@ -505,13 +505,16 @@ void StripedStore::note_answer(Drive& drive, const io::Chunk& chunk) {
 void StripedStore::note_failure(int32_t drive_index, Job& job, const Status& status) {
   Drive& drive = *drives_[drive_index];
   drive.meter.add_error();
-  spdlog::debug("{}: {}", options_.name, status.message());  // who asked for the transfer tells it
+  // Later extents use the other drives while they have room. Who asked for a transfer tells why it
+  // failed.
   if (status.code() != ErrorCode::kOutOfSpace && extents_.weight(drive_index) > 0) {
     spdlog::error(
         "{}: {}: new tensors go to the other drives while they have room. Check this one with "
         "`teraio doctor --ssd DIR`{}",
         options_.name, status.message(), detail_lines(status));
     extents_.set_weight(drive_index, 0);
+  } else {
+    spdlog::debug("{}: {}", options_.name, status.message());
   }
   if (!job.completion.status.ok()) return;
   job.completion.status = status;
