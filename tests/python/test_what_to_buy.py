@@ -15,7 +15,7 @@ def run(step_s=10.0, written=10**12, stall_s=5.0):
     return {
         "step_ns": step_s * 1e9,
         "stall_ns": stall_s * 1e9,
-        "fraction_of_ideal": 1 - stall_s / step_s,
+        "ideal_ns": (step_s - stall_s) * 1e9,
         "ssd_bytes_written": written,
         "ssd_bytes_read": written,
         "stall_by_cause": {"memory": stall_s * 1e9, "read": 0, "write": 0},
@@ -48,6 +48,12 @@ def test_bottleneck_in_words():
     assert page.bottleneck(run(stall_s=0.1)).startswith("nothing")
     assert page.bottleneck(run()) == "writes to drives and host"
     assert page.bottleneck(run(written=0)) == "the link to host memory"
+
+
+def test_the_ideal_needs_no_checkpointing():
+    systems = {"teraio": run(stall_s=8.0), "teraio-checkpointed": run(step_s=9.0)}
+    assert page.ideal_ns(systems) == 2e9
+    assert page.ideal_ns(systems | {"teraio": {"refused": "no room"}}) == 4e9
 
 
 def test_page_names_what_does_not_fit():
