@@ -13,8 +13,11 @@ namespace teraio::storage {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using testing::PageMemory;
+using ::testing::StartsWith;
 using testing::StoreSession;
 using testing::Submitted;
 
@@ -86,6 +89,18 @@ TEST_F(FaultsTest, AReadErrorLeavesTheOtherDrivesTensorsReadable) {
   const TierCounters counters = session().store().counters();
   EXPECT_EQ(counters.drives[0].error_count, 0);
   EXPECT_GT(counters.drives[1].error_count, 0);
+}
+
+TEST_F(FaultsTest, AFailureHasDetailsOfTheRequestAndOfTheTransfer) {
+  open(on_reads({.error_number = EIO}));
+  const Extent extent = session().reserve(8 * kMiB);
+  ASSERT_TRUE(session().write(extent, 1).status.ok());
+  PageMemory memory(extent.size_bytes);
+  const Status status = session().transfer(io::Direction::kRead, extent, memory).status;
+  EXPECT_THAT(status.details(), Contains(StartsWith("error: EIO by ")));
+  EXPECT_THAT(status.details(), Contains(StartsWith("request: 1048576 bytes at offset ")));
+  EXPECT_THAT(status.details(), Contains(StartsWith("transfer: read of 8388608 bytes, ")));
+  EXPECT_THAT(status.details(), Contains(EndsWith(" of drive memory1")));
 }
 
 TEST_F(FaultsTest, AnErrorThatPassesCanBeReadAgain) {
