@@ -14,7 +14,6 @@ from test_programs import run_within, yields
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import teraio
-from teraio.verification import tensor_hash
 
 pytestmark = pytest.mark.usefixtures("one_settled_thread")
 
@@ -507,68 +506,3 @@ with teraio.offload("64MB", discard_after_every_op=True) as session:
 """
     done = python("-c", script)
     assert done.code == 0 and "ended" in done.out, done
-
-
-DRIVE = {
-    "duplex": 2.0,
-    "name": "slow",
-    "capacity_bytes": 1 << 40,
-    "read_bytes_per_second": 10**8,
-    "write_bytes_per_second": 10**8,
-}
-HARDWARE = {
-    "format": "teraio-hardware/1",
-    "name": "a slow drive",
-    "device_memory_bytes": 1 << 40,
-    "device_link": {"read_bytes_per_second": 10**12, "write_bytes_per_second": 10**12},
-    "host": {"capacity_bytes": 0, "read_bytes_per_second": 10**9, "write_bytes_per_second": 10**9},
-    "drives": [DRIVE],
-    "request_latency_ns": 20_000,
-}
-
-
-def train_norms(steps):
-    """Layers with norms of several ops, whose temporaries the program drops."""
-    torch.manual_seed(3)
-    weights = [torch.randn(256, 256).mul_(0.06).requires_grad_() for _ in range(8)]
-    scales = [torch.ones(256, requires_grad=True) for _ in weights]
-    optimizer = torch.optim.SGD([*weights, *scales], lr=0.01)
-    losses = []
-    for _ in range(steps):
-        x = torch.sin(torch.arange(2048 * 256, dtype=torch.float32)).view(2048, 256)
-        for weight, scale in zip(weights, scales, strict=True):
-            normal = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * scale
-            x = x + torch.nn.functional.silu(normal @ weight)
-        loss = x.square().mean()
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        losses.append(loss.item())
-    return losses, [tensor_hash(tensor) for tensor in [*weights, *scales]]
-
-
-def test_a_plan_with_replays_is_executed_as_it_is(tmp_path, teraio):
-    expected = train_norms(8)
-    with budgets.offload("1GB", recompute="all") as session:
-        assert train_norms(8) == expected
-        peak_bytes = max(i["device_peak_bytes"] for i in session.iterations())
-        session.trace().save(tmp_path / "trace.json")
-    budget_bytes = peak_bytes // 2
-    (tmp_path / "hardware.json").write_text(json.dumps(HARDWARE))
-    teraio(
-        "plan", "--trace", tmp_path / "trace.json", "--hardware", tmp_path / "hardware.json",
-        "--device-budget", budget_bytes * 95 // 100, "--recompute", "all",
-        "--out", tmp_path / "plan.json",
-    )  # fmt: skip
-    plan = json.loads((tmp_path / "plan.json").read_text())
-    actions = collections.Counter(migration["action"] for migration in plan["migrations"])
-    assert actions["recompute"] >= 8, actions
-    with budgets.offload(budget_bytes, plan=str(tmp_path / "plan.json")) as session:
-        assert train_norms(8) == expected
-        before = session.counters()
-        assert train_norms(3)[0] == expected[0][:3]
-        modes = {iteration["mode"] for iteration in session.iterations()}
-        peak_bytes = max(i["device_peak_bytes"] for i in session.iterations())
-    assert before["discards"] > 0 and before["on_demand_replays"] == 0, before
-    assert before["planned_replays"] % actions["recompute"] == 0, (before, actions)
-    assert "planned" in modes and peak_bytes <= budget_bytes
