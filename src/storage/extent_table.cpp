@@ -62,9 +62,9 @@ void ExtentTable::count_reserved(int64_t room_bytes) {
 
 Status ExtentTable::no_room(int64_t wanted_bytes, std::string_view what) const {
   std::string message =
-      fmt::format("{}: no room for {}{} ({} bytes): {} of {} are free", options_.store_name, what,
-                  format_size(wanted_bytes), wanted_bytes, format_size(striping_.free_bytes()),
-                  format_size(striping_.capacity_bytes()));
+      fmt::format("the {} tier has no room for {}{} ({} bytes): {} of {} are free",
+                  options_.store_name, what, format_size(wanted_bytes), wanted_bytes,
+                  format_size(striping_.free_bytes()), format_size(striping_.capacity_bytes()));
   if (layout_.room_bytes() > 0)
     message += fmt::format(", {} are kept for the plan", format_size(layout_.room_bytes()));
   return Status(ErrorCode::kOutOfSpace, std::move(message));
@@ -72,8 +72,8 @@ Status ExtentTable::no_room(int64_t wanted_bytes, std::string_view what) const {
 
 Result<Extent> ExtentTable::reserve(int64_t size_bytes) {
   if (size_bytes < 0)
-    return Status(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: cannot reserve {} bytes", options_.store_name, size_bytes));
+    return Status(ErrorCode::kInvalidArgument, fmt::format("the {} tier cannot reserve {} bytes",
+                                                           options_.store_name, size_bytes));
   std::optional<std::vector<Piece>> pieces = striping_.take(room_bytes_of(size_bytes));
   if (!pieces) return no_room(size_bytes, "");
   const Extent extent{id_of(pieces->front()), size_bytes};

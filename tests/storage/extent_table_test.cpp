@@ -81,7 +81,7 @@ TEST_F(ExtentTableTest, AFailureTellsWhatIsFreeAndWhatThePlanKeeps) {
   ASSERT_TRUE(table_.lay_out(std::vector<PlannedCopy>{{10 * kMiB, 0, 10}}).ok());
   const Status status = table_.reserve(12 * kMiB).status();
   EXPECT_EQ(status.code(), ErrorCode::kOutOfSpace);
-  EXPECT_THAT(status.message(), HasSubstr("test: no room for 12.6 MB"));
+  EXPECT_THAT(status.message(), HasSubstr("the test tier has no room for 12.6 MB"));
   EXPECT_THAT(status.message(), HasSubstr("10.5 MB are kept for the plan"));
   EXPECT_EQ(table_.reserve(-1).status().code(), ErrorCode::kInvalidArgument);
 }
