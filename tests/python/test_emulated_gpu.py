@@ -146,6 +146,21 @@ def test_memory_has_a_limit(allocator, program, monkeypatch):
         assert first == "True True"
 
 
+ATTENTION = """
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+query = torch.randn(1, 2, 64, 16, device="cuda")
+for dropout in 0.0, 0.5:
+    before = torch.cuda.get_rng_state()
+    scaled_dot_product_attention(query, query, query, dropout_p=dropout)
+    print(torch.equal(torch.cuda.get_rng_state(), before))
+"""
+
+
+def test_attention_draws_random_numbers_for_dropout_only(program):
+    assert program(ATTENTION, seed=1) == ["True", "False"]
+
+
 GRAPH = """
 import torch
 x = torch.zeros(1000, device="cuda")

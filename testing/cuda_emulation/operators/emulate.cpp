@@ -45,8 +45,13 @@ class Call {
     if (!device_.has_index()) device_ = c10::Device(c10::kCUDA, c10::cuda::current_device());
   }
 
+  bool draws_numbers() const {
+    if (!facts_.is_random || facts_.dropout_index < 0) return facts_.is_random;
+    return arguments_[static_cast<size_t>(facts_.dropout_index)].toDouble() != 0;
+  }
+
   void make_generator() {
-    if (!facts_.is_random) return;
+    if (!draws_numbers()) return;
     std::optional<at::Generator> given;
     const auto index = static_cast<size_t>(facts_.generator_index);
     const bool has_argument = facts_.generator_index >= 0;

@@ -42,9 +42,12 @@ void note_results(const c10::FunctionSchema& schema, OpFacts& facts) {
 }
 
 void note_generator(const c10::FunctionSchema& schema, OpFacts& facts) {
-  for (size_t i = 0; i < schema.arguments().size(); ++i)
-    if (schema.arguments()[i].type()->str().find("Generator") != std::string::npos)
+  for (size_t i = 0; i < schema.arguments().size(); ++i) {
+    const c10::Argument& argument = schema.arguments()[i];
+    if (argument.type()->str().find("Generator") != std::string::npos)
       facts.generator_index = static_cast<int32_t>(i);
+    if (argument.name() == "dropout_p") facts.dropout_index = static_cast<int32_t>(i);
+  }
 }
 
 std::unique_ptr<OpFacts> find_facts(const c10::OperatorHandle& op) {

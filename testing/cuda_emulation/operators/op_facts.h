@@ -30,6 +30,7 @@ struct OpFacts {
   // For each result, the index of the argument that it is; -1 when it is new.
   std::vector<int32_t> argument_of_result;
   int32_t generator_index = -1;
+  int32_t dropout_index = -1;  // of attention's dropout_p: without dropout, it draws no numbers
   bool is_random = false;
   bool makes_results = false;
   // Arguments of the same shapes give results of the same shapes.
