@@ -223,6 +223,40 @@ TEST(VerifiedReplays, OtherBytesAreAnErrorThatNamesTheOpAndNobodySeesThem) {
   session.op(3, {y});
 }
 
+// An op waits for a replay, and another thread ends the iteration and goes on with shorter ones.
+TEST(Replays, AnOpMayBeginAfterItsIteration) {
+  RuntimeSession session(discarding());
+  Runtime& runtime = session.runtime();
+  LiveTensor* x = session.born();
+  session.op(1, {x});
+  const auto run_ops = [&](uint64_t kind, uint64_t count) {
+    runtime.begin_step();
+    for (uint64_t i = 0; i < count; ++i) session.op(kind * 1'000'000 + i, {x});
+  };
+  const auto steps = [&](uint64_t kind, uint64_t count) {
+    for (int i = 0; i < 4; ++i) {
+      run_ops(kind, count);
+      runtime.end_step();
+    }
+  };
+  LiveTensor* y = session.op(2, {x}, {}, 1);
+  steps(1, 100);
+  run_ops(1, 99);
+  ASSERT_EQ(y->residency, Residency::kDiscarded);
+  session.replayer().meanwhile = [&] {
+    std::thread([&] {
+      runtime.end_step();
+      steps(2, 3);
+    }).join();
+  };
+  OpFrame frame = RuntimeSession::frame({y});
+  ASSERT_TRUE(runtime.begin_op(frame, 1'000'099).ok());
+  ASSERT_EQ(runtime.trace()->ops.size(), 3u);
+  session.expect_bytes(*y);
+  runtime.end_op(frame, "op", 1'000'099, true);
+  session.op(3, {x, y});
+}
+
 TEST(Replays, LongChainsAreCutAndNothingIsLost) {
   RuntimeSession session(discarding());
   LiveTensor* x = session.born();

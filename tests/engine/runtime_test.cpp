@@ -2,9 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <future>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "engine/fixture/runtime_session.h"
@@ -501,85 +499,6 @@ TEST_F(RuntimeTest, TightBudgetsKeepTheBytesRight) {
     trainee_->steps(8);
     EXPECT_GT(runtime().counters().on_demand_offloads, 0) << budget_units;
   }
-}
-
-// Each thread has tensors of its own; together they are more than the budget.
-TEST_F(RuntimeTest, TwoThreadsRunOpsAtOnce) {
-  open({.budget_units = 6});
-  std::vector<Tensors> of_threads(2);
-  for (Tensors& tensors : of_threads)
-    for (int i = 0; i < 4; ++i) tensors.push_back(session_->op(1, {}, {}, 1));
-  std::vector<int64_t> broken(2, 0);
-  const auto run = [&](size_t thread) {
-    for (int i = 0; i < 500; ++i) {
-      LiveTensor* tensor = of_threads[thread][static_cast<size_t>(i) % 4];
-      OpFrame frame = RuntimeSession::frame({}, {tensor});
-      if (!runtime().begin_op(frame, 10 + thread).ok()) ++broken[thread];
-      const uint64_t seed = 1000 * thread + static_cast<uint64_t>(i);
-      testing::TestDevice& compute = session_->compute();
-      if (i >= 4) compute.expect(tensor->memory, tensor->size_bytes, seed - 4, tensor->id);
-      compute.write(tensor->memory, tensor->size_bytes, seed);
-      runtime().end_op(frame, "op", 10 + thread, true);
-    }
-  };
-  std::thread other(run, 1);
-  run(0);
-  other.join();
-  EXPECT_EQ(broken, (std::vector<int64_t>{0, 0}));
-  EXPECT_GT(runtime().counters().urgent_reads, 0);
-}
-
-// Both threads read the same tensors, which are more than the budget: what one evicts the other may
-// use. Ops and pins take turns.
-TEST_F(RuntimeTest, TwoThreadsShareTensors) {
-  open({.budget_units = 6});
-  Tensors shared;
-  for (int i = 0; i < 12; ++i) shared.push_back(session_->op(1, {}, {}, 1));
-  std::vector<int64_t> broken(2, 0);
-  const auto run = [&](size_t thread) {
-    for (size_t i = 0; i < 500; ++i) {
-      LiveTensor* tensor = shared[(i * (thread + 1)) % shared.size()];
-      if (i % 3 == 2) {
-        if (!runtime().pin(tensor).ok()) ++broken[thread];
-        session_->expect_bytes(*tensor);
-        runtime().unpin(tensor);
-        continue;
-      }
-      OpFrame frame = RuntimeSession::frame({tensor});
-      if (!runtime().begin_op(frame, 10 + thread).ok()) ++broken[thread];
-      EXPECT_FALSE(is_newborn(*tensor));
-      session_->expect_bytes(*tensor);
-      runtime().end_op(frame, "op", 10 + thread, true);
-    }
-  };
-  std::thread other(run, 1);
-  run(0);
-  other.join();
-  EXPECT_EQ(broken, (std::vector<int64_t>{0, 0}));
-  EXPECT_GT(runtime().counters().urgent_reads, 0);
-}
-
-// One thread's op is in the middle, its result half made, when everything else must leave.
-TEST_F(RuntimeTest, TheResultOfAnOpUnderWayOnAnotherThreadStays) {
-  open({.evict_after_every_op = true});
-  std::promise<LiveTensor*> is_born;
-  std::promise<void> may_end;
-  std::thread other([&] {
-    OpFrame frame;
-    EXPECT_TRUE(runtime().begin_op(frame, 5).ok());
-    LiveTensor* result = session_->born();
-    is_born.set_value(result);
-    may_end.get_future().wait();
-    frame.uses.push_back({result, true});
-    runtime().end_op(frame, "op", 5, true);
-  });
-  LiveTensor* result = is_born.get_future().get();
-  session_->op(6, trainee_->weights);
-  EXPECT_EQ(result->residency, Residency::kResident);
-  EXPECT_EQ(trainee_->weights[0]->residency, Residency::kOffloaded);
-  may_end.set_value();
-  other.join();
-  session_->op(7, {result});
 }
 
 TEST_F(RuntimeTest, ATensorThatDiesInsideItsOpIsFreedAtTheOpsEnd) {
