@@ -152,9 +152,10 @@ test-python-full: build browser shells
 
 # The newest PyTorch runs neither the tests of commands that plan or report, nor those of drives that
 # fail. Of the full level, it runs the tests whose programs reach into PyTorch.
-independent_of_pytorch := analysis_commands benchmarks completion demo directories doctor evaluation \
-  faulty_drives figures gpu_carry gpu_check gpu_report hanging_drives interrupted_start \
-  kernel_faults loggers manual notebook planning_commands report run_benchmarks units
+independent_of_pytorch := analysis_commands benchmarks completion demo directories doctor ends \
+  evaluation faulty_drives figures gpu_carry gpu_check gpu_report hanging_drives interrupted_start \
+  kernel_faults loggers manual messages notebook pattern_commands planning_commands probe_command \
+  report run_benchmarks status_line suggest top units what_to_buy
 depending_on_pytorch := collectives compiled higher_order matrix programs ranks session
 test-newest: $(VENV_NEWEST)/.ready
 ifeq ($(TERAIO_SKIP_NEWEST),1)
@@ -196,10 +197,11 @@ sanitize-address sanitize-thread: sanitize-%: packages
 # The extension under a sanitizer, in a Python that has the sanitizer's library preloaded. Python and
 # PyTorch are not instrumented: their own accesses are not checked, and Python leaks by design. The
 # thread sanitizer does not support children of programs with threads, such as a data loader's. What a
-# sanitizer reports comes past pytest, which captures what Python prints and no more (--capture=sys).
+# sanitizer reports comes past pytest, which captures what Python prints and no more (--capture=sys);
+# it then ends the worker, so that the test fails.
 sanitizer_library = $(shell gcc -print-file-name=lib$(1).so) $(shell gcc -print-file-name=libstdc++.so.6)
 sanitize-extension-address: export ASAN_OPTIONS := detect_leaks=0
-sanitize-extension-thread: export TSAN_OPTIONS := ignore_noninstrumented_modules=1 report_signal_unsafe=0 die_after_fork=0 exitcode=66
+sanitize-extension-thread: export TSAN_OPTIONS := ignore_noninstrumented_modules=1 report_signal_unsafe=0 die_after_fork=0 halt_on_error=1
 sanitize-extension-address: preload = $(call sanitizer_library,asan)
 sanitize-extension-thread: preload = $(call sanitizer_library,tsan)
 sanitize-extension-thread: selection = -k "not data_loader"
@@ -213,7 +215,7 @@ sanitize-extension-address sanitize-extension-thread: sanitize-extension-%: setu
 	  -DTERAIO_BUILD_TOOLS=OFF -DTERAIO_BUILD_BENCHMARKS=OFF >$(BUILD)-$*/configure.log || \
 	  { cat $(BUILD)-$*/configure.log; exit 1; }
 	@cmake --build $(BUILD)-$* --target teraio_pytorch
-	@LD_PRELOAD="$(preload)" PYTHONPATH=$(CURDIR)/$(BUILD)-$*/python $(python) -m pytest -n 0 --capture=sys \
+	@LD_PRELOAD="$(preload)" PYTHONPATH=$(CURDIR)/$(BUILD)-$*/python $(python) $(pytest) --capture=sys \
 	  $(selection) tests/python/test_threads.py tests/python/test_session.py
 
 # The training text: the prose sources of the Python documentation.
