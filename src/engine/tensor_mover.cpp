@@ -242,8 +242,7 @@ void TensorMover::on_write_failed(const LiveTensor& tensor, const Status& status
   last_error_ = status;
   spdlog::error(
       "teraio: tensor {} ({}) stays on the device, because writing it to the {} tier failed: {}. "
-      "It "
-      "is tried again when memory is needed{}",
+      "It is tried again when memory is needed{}",
       tensor.id, format_size(tensor.size_bytes), to_string(tensor.transfer_tier), status.message(),
       detail_lines(status.with_details({tensor_detail(tensor)})));
   copies_.note_failed_write(tensor, tensor.transfer_tier);

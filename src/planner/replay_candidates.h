@@ -3,10 +3,11 @@
 //
 //   op        0   1   2   3   4   5   6   7
 //   x         W   r   .   .   .   .   r   .
-//   norm          W   r   [---------] r   .    op 1 reads only x, which no op has written since and
-//   rstd          W   [-------------] .   r    which is alive at op 6: op 1 may run again before
-//   it,
-//                                              and brings back both of its results
+//   norm          W   r   [---------] r   .
+//   rstd          W   [-------------] .   r
+//
+// Op 1 reads only x, which no op has written since and which is alive at op 6: op 1 may run again
+// before it, and brings back both of its results.
 #pragma once
 
 #include <cstdint>
