@@ -215,7 +215,7 @@ def test_a_broken_file_names_file_field_and_expectation(teraio, small, tmp_path)
 
 
 def test_compare_has_every_policy_beside_ideal_and_bound(teraio):
-    said = teraio("compare", *given("Inceptionv3-1536", "a100_g10"))
+    said = teraio("compare", *VIT)
     for row in (
         "on demand, LRU",
         "on demand, farthest next use",
