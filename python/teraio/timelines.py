@@ -103,12 +103,14 @@ def _merged(documents):
     merged = {key: value for document in documents for key, value in document.items()}
     merged |= {"baseTimeNanoseconds": base_ns, "traceEvents": []}
     used = set()
+    next_flow = 0
     for document in documents:
         processes = _numbers_of_devices(document["traceEvents"], used)
         shift_ns = document["baseTimeNanoseconds"] - base_ns
-        first_flow = 1 + max(map(_flow, merged["traceEvents"]), default=-1)
+        first_flow = next_flow
         for event in document["traceEvents"]:
             moved = _moved(event, shift_ns, processes, first_flow)
+            next_flow = max(next_flow, 1 + _flow(moved))
             # The first file with a process names it: torch.profiler calls each one "python".
             if moved.get("name") != "process_name" or moved.get("pid") not in used:
                 merged["traceEvents"].append(moved)

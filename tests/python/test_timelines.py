@@ -122,18 +122,22 @@ def test_memory_is_that_of_the_session(whole_run):
 def test_torch_profiler_sees_the_same_ops_at_the_same_time(open_timeline, tmp_path):
     from torch.profiler import ProfilerActivity, profile
 
-    ours, theirs, both = tmp_path / "ours.json", tmp_path / "theirs.json", tmp_path / "both.json.gz"
+    recorded, profiled, both = (
+        tmp_path / "recorded.json",
+        tmp_path / "profiled.json",
+        tmp_path / "both.json.gz",
+    )
     with teraio.offload("40MB", timeline_steps="0:") as session:
         with profile(activities=[ProfilerActivity.CPU], acc_events=True) as profiler:
             train(4)
-        session.save_timeline(ours)
-    profiler.export_chrome_trace(str(theirs))
-    teraio.merge_timelines([ours, theirs], both)
+        session.save_timeline(recorded)
+    profiler.export_chrome_trace(str(profiled))
+    teraio.merge_timelines([recorded, profiled], both)
     tables = open_timeline(both)
     spans = "SELECT name, ts, ts + dur AS end_ts FROM thread_slice WHERE thread_name "
-    theirs_by_name = defaultdict(list)
+    profiled_by_name = defaultdict(list)
     for name, start_ns, end_ns in tables.rows(spans + "LIKE 'thread % (%'"):
-        theirs_by_name[name].append((start_ns, end_ns))
+        profiled_by_name[name].append((start_ns, end_ns))
     shown = tables.rows(f"{spans} = 'compute' AND pid = {os.getpid()}")
     assert len(shown) > 100
     # Each op lies within what the profiler has of it, which names no overload, and nothing of its
@@ -145,7 +149,7 @@ def test_torch_profiler_sees_the_same_ops_at_the_same_time(open_timeline, tmp_pa
         if not name.startswith("profiler::")
         and not any(
             start < start_ns + slack_ns and end > end_ns - slack_ns
-            for start, end in theirs_by_name[name.partition(".")[0]]
+            for start, end in profiled_by_name[name.partition(".")[0]]
         )
     ]
     assert alone == []
@@ -167,16 +171,16 @@ def test_ranks_of_a_machine_share_a_file(warm_ranks, open_timeline, tmp_path):
 
 
 def test_spans_that_meet_do_not_overlap_in_a_merged_file(open_timeline, tmp_path):
-    ours, theirs = tmp_path / "ours.json", tmp_path / "theirs.json"
+    recorded, profiled = tmp_path / "recorded.json", tmp_path / "profiled.json"
     meeting = [{"ph": "X", "name": "op", "ts": k * 333.333, "dur": 333.333} for k in range(1000)]
     early = {"ph": "X", "name": "early", "ts": 4_760_460_172_291.336, "dur": 1.5}  # 55 days
     for path, base_ns, events in (
-        (theirs, 10**18, [early]),
-        (ours, 10**18 + 4_760_460_172_301_337, meeting),
+        (profiled, 10**18, [early]),
+        (recorded, 10**18 + 4_760_460_172_301_337, meeting),
     ):
         events = [event | {"pid": 1, "tid": 1} for event in events]
         path.write_text(json.dumps({"baseTimeNanoseconds": base_ns, "traceEvents": events}))
-    teraio.merge_timelines([ours, theirs], tmp_path / "both.json")
+    teraio.merge_timelines([recorded, profiled], tmp_path / "both.json")
     tables = open_timeline(tmp_path / "both.json")
     starts_ns = tables.column("SELECT ts FROM slice ORDER BY ts")
     assert [start_ns - starts_ns[0] for start_ns in starts_ns[1:3]] == [10_001, 10_001 + 333_333]
