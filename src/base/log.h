@@ -6,7 +6,7 @@
 // Code that can include spdlog calls it directly. The headers of spdlog do not compile with the
 // version of fmt in the PyTorch wheel; log_warning() is for code that is compiled with that one.
 //
-// Threads: any thread may call these functions.
+// Threads: any thread may call these functions, except log_to_stderr().
 #pragma once
 
 #include <string>

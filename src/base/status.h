@@ -65,7 +65,6 @@ class [[nodiscard]] Status {
   Status with_details(std::vector<std::string> details) const;
 
   // Whether code and message are equal.
-
   bool operator==(const Status& other) const {
     return code() == other.code() && message() == other.message();
   }
