@@ -8,8 +8,45 @@
 namespace teraio::engine {
 namespace {
 
-bool is_alike(const trace::Op& a, const trace::Op& b) {
-  return a.reads == b.reads && a.writes == b.writes;
+bool contains(const std::vector<trace::TensorIndex>& tensors, trace::TensorIndex tensor) {
+  return std::find(tensors.begin(), tensors.end(), tensor) != tensors.end();
+}
+
+// Which arguments an op reads depends on what a replay of it has by value (Recorder::kind_of()),
+// and hence on sizes: the arguments that the op names tell whether it is the same.
+std::vector<trace::TensorIndex> reads_inside(const Profile& profile, size_t op) {
+  std::vector<trace::TensorIndex> reads = profile.trace.ops[op].reads;
+  std::erase_if(reads,
+                [&](trace::TensorIndex tensor) { return contains(profile.touches[op], tensor); });
+  return reads;
+}
+
+bool have_same_uses(const Profile& a, const Profile& b) {
+  for (size_t op = 0; op < a.trace.ops.size(); ++op)
+    if (a.trace.ops[op].writes != b.trace.ops[op].writes ||
+        reads_inside(a, op) != reads_inside(b, op))
+      return false;
+  return true;
+}
+
+std::vector<bool> used_tensors(const trace::Trace& trace) {
+  std::vector<bool> is_used(trace.tensors.size());
+  for (const trace::Op& op : trace.ops)
+    for (const auto* tensors : {&op.reads, &op.writes})
+      for (const trace::TensorIndex tensor : *tensors) is_used[static_cast<size_t>(tensor)] = true;
+  return is_used;
+}
+
+// What one of the two profiles reads, a plan for both must keep until then.
+void add_reads(Profile& profile, const Profile& other) {
+  const std::vector<bool> is_used = used_tensors(profile.trace);
+  for (size_t i = 0; i < profile.trace.ops.size(); ++i) {
+    trace::Op& op = profile.trace.ops[i];
+    for (const trace::TensorIndex tensor : other.trace.ops[i].reads)
+      if (!contains(op.reads, tensor)) op.reads.push_back(tensor);
+    for (const trace::TensorIndex tensor : other.trace.ops[i].frees)
+      if (!is_used[static_cast<size_t>(tensor)]) op.frees.push_back(tensor);
+  }
 }
 
 // Gives each size and time of `profile` the value that `combine` makes of it and of the other's.
@@ -25,6 +62,7 @@ Profile combined(Profile profile, const Profile& other, Combine combine) {
     ops[i].workspace_bytes = combine(ops[i].workspace_bytes, op.workspace_bytes);
     ops[i].replayable = ops[i].replayable && op.replayable;
   }
+  add_reads(profile, other);
   profile.untouched_bytes = std::max(profile.untouched_bytes, other.untouched_bytes);
   return profile;
 }
@@ -41,10 +79,8 @@ bool are_alike(const Profile& a, const Profile& b) {
   const auto is_same_op = [](const OpSignature& x, const OpSignature& y) {
     return x.structure == y.structure;
   };
-  const auto alike = [](const trace::Op& x, const trace::Op& y) { return is_alike(x, y); };
   return a.touches == b.touches && a.births == b.births &&
-         std::ranges::equal(a.signatures, b.signatures, is_same_op) &&
-         std::ranges::equal(a.trace.ops, b.trace.ops, alike) &&
+         std::ranges::equal(a.signatures, b.signatures, is_same_op) && have_same_uses(a, b) &&
          std::ranges::equal(a.trace.tensors, b.trace.tensors, {}, &trace::Tensor::persistent,
                             &trace::Tensor::persistent);
 }

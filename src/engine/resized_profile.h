@@ -10,14 +10,14 @@
 
 namespace teraio::engine {
 
-// Whether the two run the same ops on the same tensors: only sizes, times, and when tensors die may
-// differ. Tensors that correspond have the same index.
+// Whether the two run the same ops on the same tensors: only sizes, times, when tensors die, and
+// which arguments a replay has by value may differ. Tensors that correspond have the same index.
 bool are_alike(const Profile& a, const Profile& b);
 
 // Returns the profile at `position` on the line through two that are alike: 0 is `small`, 1 is
 // `large`, and 2 is as far beyond `large`. Sizes and times are at least 0. Linear interpolation
 // overestimates what grows faster than linearly, such as the scores of attention, so that a plan
-// for the result is safe between the two.
+// for the result is safe between the two. An op reads what it reads in one of them.
 Profile interpolate(const Profile& small, const Profile& large, double position);
 
 // Returns a profile with the larger size of each tensor and the longer time of each op of two that

@@ -1,5 +1,6 @@
 #include "engine/pattern.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -8,6 +9,8 @@
 
 namespace teraio::engine {
 namespace {
+
+using ::testing::UnorderedElementsAre;
 
 constexpr int64_t kWeightBytes = 1000;
 
@@ -80,6 +83,39 @@ TEST_F(PatternTest, IterationsOfOtherSizesAreAlike) {
   Profile other_tensors = profile_of_length(100);
   other_tensors.trace.tensors[3].persistent = true;
   EXPECT_FALSE(pattern_->is_like(other_tensors));
+}
+
+// A replay has small tensors by value and reads larger ones, so that batches of other sizes differ
+// in what ops read. Op 0 does not read its input here.
+Profile with_input_by_value(Profile profile) {
+  profile.trace.ops[0].reads = {0};
+  profile.trace.ops[0].replayable = true;
+  return profile;
+}
+
+TEST_F(PatternTest, WhatReplaysReadDoesNotTellPatternsApart) {
+  measure(100);
+  EXPECT_TRUE(pattern_->is_like(with_input_by_value(profile_of_length(50))));
+  Profile other_results = profile_of_length(100);
+  other_results.trace.ops[1].writes = {};
+  EXPECT_FALSE(pattern_->is_like(other_results));
+  Profile other_inside = profile_of_length(100);
+  other_inside.trace.ops[2].reads = {2, 3, 0};
+  EXPECT_FALSE(pattern_->is_like(other_inside)) << "an op inside it reads what it does not name";
+}
+
+TEST_F(PatternTest, APlanForTwoProfilesKeepsWhatOneOfThemReads) {
+  Profile large = profile_of_length(400);
+  large.trace.ops[1].frees = {1};
+  large.trace.ops[2].frees = {2, 3};
+  Profile small = with_input_by_value(profile_of_length(100));
+  small.trace.ops[2].frees = {2, 3};
+  for (const Profile& both :
+       {interpolate(small, large, 0.5), envelope(small, large), envelope(large, small)}) {
+    EXPECT_THAT(both.trace.ops[0].reads, UnorderedElementsAre(0, 1));
+    EXPECT_EQ(both.trace.ops[1].frees, (std::vector<trace::TensorIndex>{1}));
+    EXPECT_THAT(both.trace.ops[2].frees, UnorderedElementsAre(2, 3));
+  }
 }
 
 TEST_F(PatternTest, TheSmallestPlanWithRoomFits) {
