@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <utility>
 
 #include "planner/algorithm1.h"
 #include "planner/model_layers.h"
 #include "planner/on_demand_paging.h"
 #include "planner/selection.h"
+#include "simulate/simulator.h"
 #include "trace/trace_index.h"
 
 namespace teraio::planner {
@@ -35,52 +38,111 @@ bool moves_with_layer(Baseline baseline, const trace::Tensor& tensor) {
   }
 }
 
-// Adds an offload after the layer of one use and a prefetch one layer ahead of the layer of the
-// next use, unless the layers are too close for that.
-void add_move(trace::TensorIndex tensor, int32_t from_layer, int32_t to_layer,
-              const std::vector<trace::OpIndex>& starts, std::vector<ScheduledMigration>& moves) {
-  const auto layer_count = static_cast<int32_t>(starts.size());
-  if (to_layer - from_layer < 3) return;
-  moves.push_back(
-      {tensor, starts[(from_layer + 1) % layer_count], starts[(to_layer - 1) % layer_count]});
+// The tensors that the policy moves at all. Empty: every tensor.
+std::vector<bool> movable(Baseline baseline, const trace::Trace& trace) {
+  std::vector<bool> movable;
+  if (baseline == Baseline::kZeroOffload || baseline == Baseline::kActivationsOnly)
+    for (const trace::Tensor& tensor : trace.tensors)
+      movable.push_back(moves_with_layer(baseline, tensor));
+  return movable;
 }
 
-std::vector<ScheduledMigration> layer_moves(Baseline baseline, const trace::Trace& trace) {
+std::vector<bool> parameters(const trace::Trace& trace) {
+  std::vector<bool> are;
+  for (const trace::Tensor& tensor : trace.tensors)
+    are.push_back(tensor.kind == trace::TensorKind::kParameter);
+  return are;
+}
+
+struct Layers {
+  std::vector<int32_t> of_op;
+  std::vector<trace::OpIndex> starts;
+  int32_t ahead = 1;  // how many layers before its own a tensor is prefetched
+};
+
+// Adds an offload after the layer of one use and a prefetch ahead of the layer of the next use,
+// unless the layers are too close for that.
+void add_move(trace::TensorIndex tensor, int32_t from_layer, int32_t to_layer, const Layers& layers,
+              std::vector<ScheduledMigration>& moves) {
+  const auto layer_count = static_cast<int32_t>(layers.starts.size());
+  if (to_layer - from_layer < layers.ahead + 2) return;
+  moves.push_back({tensor, layers.starts[(from_layer + 1) % layer_count],
+                   layers.starts[(to_layer - layers.ahead) % layer_count]});
+}
+
+std::vector<ScheduledMigration> layer_moves(Baseline baseline, const trace::Trace& trace,
+                                            const Layers& layers) {
   const trace::TraceIndex index(trace);
-  const std::vector<int32_t> layers = layer_of_ops(trace);
-  const std::vector<trace::OpIndex> starts = layer_starts(layers);
-  const auto layer_count = static_cast<int32_t>(starts.size());
+  const auto layer_count = static_cast<int32_t>(layers.starts.size());
   std::vector<ScheduledMigration> moves;
   for (size_t i = 0; i < trace.tensors.size(); ++i) {
     const std::span<const trace::TensorUse> uses = index.uses[i];
     if (uses.empty() || !moves_with_layer(baseline, trace.tensors[i])) continue;
     const auto tensor = static_cast<trace::TensorIndex>(i);
     for (size_t use = 0; use + 1 < uses.size(); ++use)
-      add_move(tensor, layers[uses[use].op], layers[uses[use + 1].op], starts, moves);
+      add_move(tensor, layers.of_op[uses[use].op], layers.of_op[uses[use + 1].op], layers, moves);
     if (trace.tensors[i].persistent)
-      add_move(tensor, layers[uses.back().op], layers[uses.front().op] + layer_count, starts,
-               moves);
+      add_move(tensor, layers.of_op[uses.back().op], layers.of_op[uses.front().op] + layer_count,
+               layers, moves);
   }
   return moves;
 }
 
-// Per op: the start of the layer before its own.
-std::vector<trace::OpIndex> one_layer_ahead(const trace::Trace& trace) {
-  const std::vector<int32_t> layers = layer_of_ops(trace);
-  const std::vector<trace::OpIndex> starts = layer_starts(layers);
+// Per op: the start of the layer that is `layers.ahead` before its own.
+std::vector<trace::OpIndex> ops_ahead(const Layers& layers) {
   std::vector<trace::OpIndex> ahead;
-  for (int32_t layer : layers) ahead.push_back(starts[std::max(0, layer - 1)]);
+  for (int32_t layer : layers.of_op)
+    ahead.push_back(layers.starts[std::max(0, layer - layers.ahead)]);
   return ahead;
 }
 
-OnDemandOptions options_of(Baseline baseline, const trace::Trace& trace) {
+OnDemandOptions options_of(Baseline baseline, const trace::Trace& trace, const Layers& layers) {
   OnDemandOptions options;
+  options.may_move = movable(baseline, trace);
   if (baseline == Baseline::kOnDemandLru)
     options.eviction_policy = EvictionPolicy::kLeastRecentlyUsed;
   if (baseline == Baseline::kZeroOffload) options.use_ssd = false;
-  options.scheduled = layer_moves(baseline, trace);
-  if (baseline == Baseline::kZeroInfinity) options.prefetch_ops = one_layer_ahead(trace);
+  options.scheduled = layer_moves(baseline, trace, layers);
+  if (baseline == Baseline::kZeroInfinity) {
+    options.prefetch_ops = ops_ahead(layers);
+    options.keeps_host_copy = parameters(trace);
+  }
   return options;
+}
+
+// The look-aheads that a policy is tried with; the code of the ZeRO systems has parameters for it.
+std::vector<int32_t> look_aheads(Baseline baseline) {
+  if (baseline == Baseline::kZeroOffload || baseline == Baseline::kZeroInfinity) return {1, 2, 4};
+  return {1};
+}
+
+// Returns the plan with the look-ahead that makes the fastest step.
+Result<plan::Plan> plan_by_layers(Baseline baseline, const trace::Trace& trace,
+                                  const hardware::Hardware& hardware, const plan::Limits& limits) {
+  Layers layers;
+  layers.of_op = layer_of_ops(trace);
+  layers.starts = layer_starts(layers.of_op);
+  const std::vector<int32_t> tried = look_aheads(baseline);
+  std::optional<plan::Plan> best;
+  int64_t best_ns = 0;
+  Status failure;
+  for (const int32_t ahead : tried) {
+    layers.ahead = ahead;
+    Result<plan::Plan> made =
+        plan_on_demand(trace, hardware, limits, options_of(baseline, trace, layers));
+    if (tried.size() == 1) return made;
+    const Result<simulate::Run> run =
+        made.ok() ? simulate::simulate(trace, hardware, limits, *made) : made.status();
+    if (!run.ok()) {
+      if (failure.ok()) failure = run.status();
+      continue;
+    }
+    if (best && run->step_ns >= best_ns) continue;
+    best_ns = run->step_ns;
+    best = std::move(*made);
+  }
+  if (!best) return failure;
+  return std::move(*best);
 }
 
 Result<plan::Plan> plan_g10(const trace::Trace& trace, const hardware::Hardware& hardware,
@@ -119,7 +181,7 @@ std::string_view to_string(Baseline baseline) {
 Result<plan::Plan> plan_baseline(Baseline baseline, const trace::Trace& trace,
                                  const hardware::Hardware& hardware, const plan::Limits& limits) {
   if (baseline == Baseline::kG10) return plan_g10(trace, hardware, limits);
-  return plan_on_demand(trace, hardware, limits, options_of(baseline, trace));
+  return plan_by_layers(baseline, trace, hardware, limits);
 }
 
 }  // namespace teraio::planner

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "simulate/tier_capacities.h"
@@ -26,7 +28,7 @@ plan::Tier tier_of(Location location) {
 struct TensorState {
   Location location = Location::kDevice;
   bool ssd_copy = false;   // it is valid, and its bytes are accounted for
-  bool host_copy = false;  // the same; ends at the first use after the prefetch
+  bool host_copy = false;  // the same; ends at the next use unless the options keep it
   uint32_t next_use = 0;   // position in the tensor's uses
   bool operator==(const TensorState&) const = default;
 };
@@ -120,8 +122,7 @@ class OnDemandPaging {
   void free(trace::TensorIndex tensor) {
     leave_ranking(tensor);
     if (states_[tensor].location == Location::kDevice) device_bytes_ -= size(tensor);
-    if (states_[tensor].host_copy) used(plan::Tier::kHost) -= size(tensor);
-    forget_copy(tensor);
+    forget_copies_of(tensor);
     states_[tensor] = TensorState();
   }
 
@@ -135,10 +136,12 @@ class OnDemandPaging {
   }
 
   Status too_large(trace::OpIndex op) const {
+    const std::string_view beside =
+        options_.may_move.empty() ? "" : " beside what the policy does not move";
     return Status(
         ErrorCode::kOutOfMemory,
-        fmt::format("op {} ({}) needs {} bytes, the device budget is {}", op, trace_.ops[op].name,
-                    device_bytes_ + index_.workspace_bytes[op], budget_bytes_));
+        fmt::format("op {} ({}) needs {} bytes{}, the device budget is {}", op, trace_.ops[op].name,
+                    device_bytes_ + index_.workspace_bytes[op], beside, budget_bytes_));
   }
 
   trace::TensorIndex choose_victim() const {
@@ -147,7 +150,12 @@ class OnDemandPaging {
     return -1;
   }
 
-  bool can_move(trace::TensorIndex tensor) const { return !index_.uses[tensor].empty(); }
+  bool can_move(trace::TensorIndex tensor) const {
+    return !index_.uses[tensor].empty() && (options_.may_move.empty() || options_.may_move[tensor]);
+  }
+  bool keeps_host_copy(trace::TensorIndex tensor) const {
+    return !options_.keeps_host_copy.empty() && options_.keeps_host_copy[tensor];
+  }
   bool is_used_again(trace::TensorIndex tensor) const {
     return index_.persistent[tensor] || states_[tensor].next_use < index_.uses[tensor].size();
   }
@@ -182,7 +190,7 @@ class OnDemandPaging {
     prefetches_[options_.prefetch_ops[next_use_op(tensor)]].push_back(tensor);
   }
 
-  // Chooses the first tier with room. When the drives are full, gives up the copies of resident
+  // Chooses the first tier with room. When the tiers are full, gives up the copies of resident
   // tensors.
   Status choose_tier(trace::TensorIndex tensor) {
     TensorState& state = states_[tensor];
@@ -192,7 +200,7 @@ class OnDemandPaging {
     } else if (options_.use_ssd && has_room(plan::Tier::kSsd, tensor)) {
       state.location = Location::kSsd;
       state.ssd_copy = true;
-    } else if (options_.use_ssd && forget_copies()) {
+    } else if (forget_copies_of_residents()) {
       return choose_tier(tensor);
     } else {
       return Status(ErrorCode::kOutOfSpace,
@@ -209,16 +217,22 @@ class OnDemandPaging {
     return used(tier) + size(tensor) <= tiers_[tier];
   }
 
-  bool forget_copies() {
-    const int64_t before = used(plan::Tier::kSsd);
+  // Returns whether a tier has more room afterwards.
+  bool forget_copies_of_residents() {
+    const std::array<int64_t, 2> before = tier_bytes_;
     for (size_t i = 0; i < states_.size(); ++i)
-      if (states_[i].location == Location::kDevice) forget_copy(static_cast<trace::TensorIndex>(i));
-    return used(plan::Tier::kSsd) < before;
+      if (states_[i].location == Location::kDevice)
+        forget_copies_of(static_cast<trace::TensorIndex>(i));
+    return tier_bytes_ != before;
   }
 
-  void forget_copy(trace::TensorIndex tensor) {
-    if (states_[tensor].ssd_copy) used(plan::Tier::kSsd) -= size(tensor);
-    states_[tensor].ssd_copy = false;
+  void forget_copies_of(trace::TensorIndex tensor) {
+    if (std::exchange(states_[tensor].ssd_copy, false)) used(plan::Tier::kSsd) -= size(tensor);
+    forget_host_copy(tensor);
+  }
+
+  void forget_host_copy(trace::TensorIndex tensor) {
+    if (std::exchange(states_[tensor].host_copy, false)) used(plan::Tier::kHost) -= size(tensor);
   }
 
   void prefetch(trace::TensorIndex tensor) {
@@ -250,8 +264,8 @@ class OnDemandPaging {
 
   void complete_use(trace::TensorIndex tensor) {
     leave_ranking(tensor);
-    if (index_.uses[tensor][states_[tensor].next_use++].writes) forget_copy(tensor);
-    if (std::exchange(states_[tensor].host_copy, false)) used(plan::Tier::kHost) -= size(tensor);
+    if (index_.uses[tensor][states_[tensor].next_use++].writes) forget_copies_of(tensor);
+    if (!keeps_host_copy(tensor)) forget_host_copy(tensor);
     enter_ranking(tensor);
   }
 

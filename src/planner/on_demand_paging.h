@@ -3,7 +3,7 @@
 // Just before an op starts, the tensors that it lacks are prefetched, and other tensors are evicted
 // until the op fits. Layer-wise systems add scheduled migrations. A tensor whose copy on the drives
 // is still valid is dropped instead of written; a copy on the host ends with the next use of the
-// tensor. Pure functions; any thread may call them.
+// tensor, unless the options keep it. Pure functions; any thread may call them.
 #pragma once
 
 #include <vector>
@@ -39,14 +39,18 @@ struct OnDemandOptions {
   // Per op: the op itself or an earlier op of the iteration. The tensors that the op needs are
   // prefetched before that op if there is room. Empty: before the op itself.
   std::vector<trace::OpIndex> prefetch_ops;
+  // Per tensor: whether it may leave the device at all. Empty: every tensor may.
+  std::vector<bool> may_move;
+  // Per tensor: whether its copy on the host stays valid until an op writes the tensor. Empty: no.
+  std::vector<bool> keeps_host_copy;
   bool use_host = true;
   bool use_ssd = true;
 };
 
 // Returns a plan whose iteration ends in the state in which it begins. Host memory is used before
 // the drives. Ignores the write budget and smallest_tensor_bytes. Fails (kOutOfMemory) when an op
-// does not fit, and (kOutOfSpace) when the allowed tiers are full. Requires that the trace and the
-// hardware are valid.
+// does not fit beside the tensors that may not move, and (kOutOfSpace) when the allowed tiers are
+// full. Requires that the trace and the hardware are valid.
 Result<plan::Plan> plan_on_demand(const trace::Trace& trace, const hardware::Hardware& hardware,
                                   const plan::Limits& limits, const OnDemandOptions& options);
 

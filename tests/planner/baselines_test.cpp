@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <set>
 
 #include "plan/validator.h"
@@ -163,11 +165,18 @@ trace::Trace small_model() {
   return builder.trace();
 }
 
-TEST(Baselines, AllFitTheSmallModelInAThirdOfItsMemory) {
+// What the policy needs of the 15,000 bytes of the small model.
+int64_t least_memory_bytes(Baseline baseline) {
+  if (baseline == Baseline::kZeroOffload) return 11'000;      // weights, activations, one state
+  if (baseline == Baseline::kActivationsOnly) return 12'000;  // weights, states, two activations
+  return 5000;
+}
+
+TEST(Baselines, AllFitTheSmallModelInTheMemoryOfWhatTheyKeep) {
   const trace::Trace trace = small_model();
-  const hardware::Hardware hardware = round_machine(5000, 100'000);
   for (Baseline baseline : all_baselines()) {
     SCOPED_TRACE(to_string(baseline));
+    const hardware::Hardware hardware = round_machine(least_memory_bytes(baseline), 100'000);
     const plan::Plan plan = plan_or_fail(plan_baseline(baseline, trace, hardware, {}));
     EXPECT_FALSE(plan.migrations.empty());
     const Status valid = validate_plan(plan, trace, hardware, {});
@@ -194,8 +203,47 @@ TEST(Baselines, EachMovesItsOwnKinds) {
 
 TEST(Baselines, ZeroOffloadNeedsHostMemory) {
   const Result<plan::Plan> plan =
-      plan_baseline(Baseline::kZeroOffload, small_model(), round_machine(5000), {});
+      plan_baseline(Baseline::kZeroOffload, small_model(), round_machine(11'000), {});
   EXPECT_EQ(plan.status().code(), ErrorCode::kOutOfSpace);
+}
+
+TEST(Baselines, WhatAPolicyDoesNotMoveHasToFit) {
+  for (Baseline baseline : {Baseline::kZeroOffload, Baseline::kActivationsOnly}) {
+    SCOPED_TRACE(to_string(baseline));
+    const hardware::Hardware hardware = round_machine(9000, 100'000);
+    const Status status = plan_baseline(baseline, small_model(), hardware, {}).status();
+    EXPECT_EQ(status.code(), ErrorCode::kOutOfMemory);
+    EXPECT_NE(status.message().find("beside what the policy does not move"), std::string::npos);
+  }
+}
+
+TEST(Baselines, ZeroInfinityWritesAWeightToTheHostOncePerUpdate) {
+  const trace::Trace trace = small_model();
+  const plan::Plan plan =
+      plan_or_fail(plan_baseline(Baseline::kZeroInfinity, trace, round_machine(5000, 100'000), {}));
+  std::map<trace::TensorIndex, int> written;
+  for (const plan::Migration& migration : plan.migrations)
+    if (migration.action == plan::Action::kOffload &&
+        trace.tensors[migration.tensor].kind == trace::TensorKind::kParameter)
+      EXPECT_EQ(++written[migration.tensor], 1);
+  EXPECT_FALSE(written.empty());
+}
+
+// Three layers without work after each long one: their reads fit beside the long one alone.
+TEST(Baselines, ZeroInfinityReadsAsFarAheadAsIsFastest) {
+  TraceBuilder builder;
+  std::vector<trace::TensorIndex> weights;
+  for (int layer = 0; layer < 12; ++layer) weights.push_back(builder.persistent(1000));
+  for (int layer = 0; layer < 12; ++layer)
+    builder.op(layer % 4 == 0 ? 8000 : 100, {.reads = {weights[layer]}});
+  const trace::Trace trace = builder.trace();
+  const hardware::Hardware hardware = round_machine(8000, 100'000);
+  const plan::Plan plan = plan_or_fail(plan_baseline(Baseline::kZeroInfinity, trace, hardware, {}));
+  trace::OpIndex farthest = 0;
+  for (const plan::Migration& migration : plan.migrations)
+    if (migration.action == plan::Action::kPrefetch)
+      farthest = std::max(farthest, migration.deadline_op - migration.trigger_op);
+  EXPECT_EQ(farthest, 4);
 }
 
 }  // namespace

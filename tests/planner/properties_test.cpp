@@ -54,8 +54,9 @@ TEST_P(Properties, EveryPolicyValidatesRunsAndRespectsTheBound) {
     SCOPED_TRACE(to_string(baseline));
     const Result<plan::Plan> plan =
         plan_baseline(baseline, given.trace, given.hardware, given.limits);
-    if (!plan.ok()) {  // host memory alone may not do
-      EXPECT_EQ(baseline, Baseline::kZeroOffload) << plan.status().message();
+    if (!plan.ok()) {  // what these keep on the device may not fit, nor what they move in the host
+      EXPECT_TRUE(baseline == Baseline::kZeroOffload || baseline == Baseline::kActivationsOnly)
+          << plan.status().message();
       continue;
     }
     const Status valid = validate_plan(*plan, given.trace, given.hardware, given.limits);
