@@ -60,7 +60,14 @@ def _add_training(group) -> None:
     add("--clip", type=float, default=1.0, help="largest norm of the gradients (0: no limit)")
     add("--optimizer-impl", choices=("single", "foreach", "fused"), default="single")
     add("--bf16", action="store_true", help="autocast to bfloat16")
-    add("--activation-checkpointing", action="store_true")
+    add(
+        "--activation-checkpointing",
+        choices=("none", "selective", "full"),
+        nargs="?",
+        const="full",
+        default="none",
+        help="of blocks; selective keeps the results of matrix products and attention",
+    )
     add("--compile", action="store_true", help="torch.compile the model")
     add("--device", choices=("cpu", "cuda"), default="cpu")
     add("--tensor-parallel", type=int, default=1, metavar="N", help="processes of torchrun")

@@ -1,11 +1,26 @@
 """A Llama decoder: RMSNorm, rotary positions, SwiGLU and grouped-query attention."""
 
+import functools
+
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
 
 from .presets import LlamaConfig
+
+# What selective checkpointing keeps: the results of matrix products and of attention.
+_KEPT = (
+    torch.ops.aten.mm.default,
+    torch.ops.aten.addmm.default,
+    torch.ops.aten._scaled_dot_product_flash_attention.default,
+    torch.ops.aten._scaled_dot_product_efficient_attention.default,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
+)
 
 
 def rotary_table(config: LlamaConfig, device) -> tuple[torch.Tensor, torch.Tensor]:
@@ -77,10 +92,11 @@ class Llama(nn.Module):
     """Token ids [batch, sequence] to logits [batch, sequence, vocab_size].
 
     Build it on the meta device, give it memory with `to_empty`, then call `init_weights`: large
-    models are initialised once, where they will live.
+    models are initialised once, where they will live. `activation_checkpointing` of blocks is
+    "none", "full", or "selective", which runs only the cheap ops of a block again.
     """
 
-    def __init__(self, config: LlamaConfig, activation_checkpointing: bool = False):
+    def __init__(self, config: LlamaConfig, activation_checkpointing: str = "none"):
         super().__init__()
         self.config = config
         self.activation_checkpointing = activation_checkpointing
@@ -110,11 +126,21 @@ class Llama(nn.Module):
         x = self.embedding(tokens)
         cos, sin = self.cos[: tokens.shape[1]], self.sin[: tokens.shape[1]]
         for block in self.blocks:
-            if self.activation_checkpointing:
-                x = checkpoint(block, x, cos, sin, use_reentrant=False)
-            else:
-                x = block(x, cos, sin)
+            x = self._run_block(block, x, cos, sin)
         x = self.norm(x)
         if self.config.tie_embeddings:
             return F.linear(x, self.embedding.weight)
         return self.output(x)
+
+    def _run_block(self, block, *inputs):
+        if self.activation_checkpointing == "none":
+            return block(*inputs)
+        options = {}
+        if self.activation_checkpointing == "selective":
+            options["context_fn"] = functools.partial(create_selective_checkpoint_contexts, _policy)
+        return checkpoint(block, *inputs, use_reentrant=False, **options)
+
+
+def _policy(_context, op, *_arguments, **_options):
+    kept = op in _KEPT
+    return CheckpointPolicy.MUST_SAVE if kept else CheckpointPolicy.PREFER_RECOMPUTE

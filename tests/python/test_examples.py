@@ -244,6 +244,10 @@ class TestTraining:
         for what in ("losses", "losses_sha256", "parameters_sha256", "optimizer_sha256"):
             assert resumed[what] == whole[what], what
 
+    @pytest.mark.parametrize("kind", ["full", "selective"])
+    def test_checkpointing_makes_the_same_losses(self, train, kind):
+        assert losses_of(train("--activation-checkpointing", kind)) == losses_of(train())
+
     @pytest.mark.parametrize("flag", ["--activation-checkpointing", "--bf16"])
     def test_flags_train(self, train, flag):
         plain, flagged = losses_of(train()), losses_of(train(flag))
