@@ -1,6 +1,7 @@
 #include "engine/recipe.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 namespace teraio::engine {
@@ -16,9 +17,24 @@ void erase_one(std::vector<T*>& list, const T* element) {
   if (found != list.end()) list.erase(found);
 }
 
-bool is_intact(const Recipe& recipe) {
-  return std::all_of(recipe.inputs.begin(), recipe.inputs.end(), [](const RecipeInput& input) {
-    if (input.tensor == nullptr) return input.maker != nullptr && is_intact(*input.maker);
+// A walk over recipes that refer to each other, which comes to each of them once: there may be very
+// many ways from one to another.
+class Walk {
+ public:
+  // Whether the walk has not been at the recipe yet.
+  bool enters(const Recipe& recipe) const { return std::exchange(recipe.last_walk, id_) != id_; }
+
+ private:
+  static inline std::atomic<uint64_t> last_id_ = 0;
+  const uint64_t id_ = ++last_id_;
+};
+
+// Recipes that the walk has been at are intact.
+bool is_intact(const Recipe& recipe, const Walk& walk) {
+  return std::all_of(recipe.inputs.begin(), recipe.inputs.end(), [&](const RecipeInput& input) {
+    if (input.tensor == nullptr)
+      return input.maker != nullptr &&
+             (!walk.enters(*input.maker) || is_intact(*input.maker, walk));
     return input.tensor->version == input.version && input.tensor->write_pin_count == 0 &&
            !input.tensor->is_address_known;
   });
@@ -28,28 +44,44 @@ bool is_discarded(const LiveTensor* result) {
   return result != nullptr && result->residency == Residency::kDiscarded;
 }
 
-// Returns a discarded tensor that the recipe is needed for; null: it is not needed.
-LiveTensor* discarded_result(const Recipe& recipe) {
+// Returns a discarded tensor that the recipe is needed for; null: it is not needed, like those that
+// the walk has been at.
+LiveTensor* discarded_result(const Recipe& recipe, const Walk& walk) {
+  if (!walk.enters(recipe)) return nullptr;
   for (LiveTensor* result : recipe.results)
     if (is_discarded(result)) return result;
   for (const Recipe* user : recipe.users)
-    if (LiveTensor* discarded = discarded_result(*user)) return discarded;
+    if (LiveTensor* discarded = discarded_result(*user, walk)) return discarded;
   return nullptr;
 }
 
-// Whether the tensor's recipe can take the place of its bytes for one that reads them.
-bool can_replace(const LiveTensor& tensor, const RecipeInput& input) {
+// Whether the tensor's recipe can take the place of its bytes for the one that reads them.
+bool can_replace(const LiveTensor& tensor, const Recipe& reader, const RecipeInput& input) {
   return input.version == tensor.version && has_intact_recipe(tensor) &&
-         tensor.recipe->depth < kDeepest;
+         tensor.recipe->depth + 1 + reader.height <= kDeepest;
+}
+
+void raise_depth(Recipe& recipe, int32_t depth) {
+  if (recipe.depth >= depth) return;
+  recipe.depth = depth;
+  for (Recipe* user : recipe.users) raise_depth(*user, depth + 1);
+}
+
+void raise_height(Recipe& recipe, int32_t height) {
+  if (recipe.height >= height) return;
+  recipe.height = height;
+  for (const RecipeInput& input : recipe.inputs)
+    if (input.maker != nullptr) raise_height(*input.maker, height + 1);
 }
 
 void drop_input(Recipe& reader, RecipeInput& input) {
   LiveTensor& tensor = *std::exchange(input.tensor, nullptr);
-  if (!can_replace(tensor, input)) return;
+  if (!can_replace(tensor, reader, input)) return;
   input.maker = tensor.recipe;
   input.result = tensor.recipe_result;
   input.maker->users.push_back(&reader);
-  reader.depth = std::max(reader.depth, input.maker->depth + 1);
+  raise_depth(reader, input.maker->depth + 1);
+  raise_height(*input.maker, reader.height + 1);
 }
 
 }  // namespace
@@ -83,7 +115,7 @@ std::shared_ptr<Recipe> add_recipe(std::shared_ptr<const ReplayableOp> op,
   return recipe;
 }
 
-bool is_needed(const Recipe& recipe) { return discarded_result(recipe) != nullptr; }
+bool is_needed(const Recipe& recipe) { return discarded_result(recipe, Walk()) != nullptr; }
 
 bool has_discarded_result(const Recipe& recipe) {
   return std::any_of(recipe.results.begin(), recipe.results.end(), is_discarded);
@@ -92,20 +124,21 @@ bool has_discarded_result(const Recipe& recipe) {
 bool has_intact_recipe(const LiveTensor& tensor) {
   const Recipe* recipe = tensor.recipe.get();
   return recipe != nullptr && recipe->result_versions[tensor.recipe_result] == tensor.version &&
-         is_intact(*recipe);
+         is_intact(*recipe, Walk());
 }
 
 LiveTensor* find_discarded_reader(const LiveTensor& tensor) {
+  const Walk walk;
   for (const Recipe* reader : tensor.read_by)
-    if (LiveTensor* discarded = discarded_result(*reader)) return discarded;
+    if (LiveTensor* discarded = discarded_result(*reader, walk)) return discarded;
   return nullptr;
 }
 
 bool let_go(LiveTensor& tensor) {
   const auto loses_bytes = [&](const Recipe* reader) {
-    if (discarded_result(*reader) == nullptr) return false;
+    if (!is_needed(*reader)) return false;
     return std::any_of(reader->inputs.begin(), reader->inputs.end(), [&](const RecipeInput& input) {
-      return input.tensor == &tensor && !can_replace(tensor, input);
+      return input.tensor == &tensor && !can_replace(tensor, *reader, input);
     });
   };
   if (std::any_of(tensor.read_by.begin(), tensor.read_by.end(), loses_bytes)) return false;

@@ -43,8 +43,10 @@ struct Recipe {
   std::vector<RecipeInput> inputs;
   std::vector<LiveTensor*> results;  // in the op's order; null: not the runtime's, or dropped
   std::vector<uint64_t> result_versions;
-  std::vector<Recipe*> users;  // which this one makes a dropped input for
-  int32_t depth = 0;           // of the makers behind it
+  std::vector<Recipe*> users;      // which this one makes a dropped input for
+  int32_t depth = 0;               // the longest chain of makers behind it
+  int32_t height = 0;              // the longest chain of users before it
+  mutable uint64_t last_walk = 0;  // that came here
   // Dropped results, made again for other replays.
   std::unique_ptr<ReplayResults> temporaries;
   int64_t temporary_readers = 0;  // planned replays that have not read them yet

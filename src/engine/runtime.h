@@ -223,11 +223,13 @@ class Runtime {
 
   // Replays: runtime_replays.cpp.
   class ReplayTurn;
+  class ReplayChain;
   class HeldInputs;
   Status pin_held(std::unique_lock<std::mutex>& lock, LiveTensor* tensor);
   Status run_due_replay(std::unique_lock<std::mutex>& lock);
   Status replay_in_turn(const DueReplay& due);
-  Status replay(const std::shared_ptr<Recipe>& recipe, bool keeps_results);
+  Status replay(const std::shared_ptr<Recipe>& recipe, bool keeps_results, ReplayChain& chain);
+  Status try_replay(const std::shared_ptr<Recipe>& recipe, bool keeps_results, ReplayChain& chain);
   void note_replay(const Recipe& recipe, int64_t start_ns);
   void drop_read_temporaries(const Recipe& recipe);
   void drop_open_temporaries(std::unique_lock<std::mutex>& lock);

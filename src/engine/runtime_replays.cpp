@@ -6,7 +6,11 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "base/units.h"
 #include "engine/engine.h"
@@ -17,6 +21,8 @@
 #include "engine/thread_tag.h"
 
 namespace teraio::engine {
+
+using Temporaries = std::vector<std::unique_ptr<ReplayResults>>;
 
 // The calling thread replays until the end of the object. Its time is no op's.
 class Runtime::ReplayTurn {
@@ -50,26 +56,96 @@ class Runtime::ReplayTurn {
   int64_t stall_at_start_ns_ = 0;
 };
 
+// A replay, and those that it needs first. A temporary stays until the last of them has read it, so
+// that none is made twice, however many ways there are from one to another. Where memory is short,
+// those that nobody reads at the moment go, and are made again.
+class Runtime::ReplayChain {
+ public:
+  ReplayChain(Runtime& runtime, const Recipe& last) : runtime_(runtime) {
+    const std::lock_guard lock(runtime_.mutex_);
+    count_readers(last);
+  }
+  ~ReplayChain() {
+    Temporaries dropped;  // freed without the lock
+    const std::lock_guard lock(runtime_.mutex_);
+    for (const auto& [_, maker] : made_) dropped.push_back(std::move(maker->temporaries));
+    made_.clear();  // a recipe ends under the lock
+  }
+  ReplayChain(const ReplayChain&) = delete;
+  ReplayChain& operator=(const ReplayChain&) = delete;
+
+  // Under the lock: the chain makes the temporaries of the recipe.
+  void add(const std::shared_ptr<Recipe>& maker) { made_.emplace(maker.get(), maker); }
+
+  // Under the lock: `reader` has run. Returns the temporaries that nobody waits for, to be freed
+  // without the lock.
+  Temporaries note_read(const Recipe& reader) {
+    Temporaries dropped;
+    for (const RecipeInput& input : reader.inputs) {
+      const auto found = made_.find(input.maker.get());
+      if (found == made_.end() || --readers_[found->first] > 0) continue;
+      dropped.push_back(std::move(found->second->temporaries));
+      made_.erase(found);
+    }
+    return dropped;
+  }
+
+  // Frees the temporaries that no replay reads now. Returns whether there were any.
+  bool drop_idle() {
+    Temporaries dropped;  // freed without the lock
+    const std::lock_guard lock(runtime_.mutex_);
+    for (const auto& [_, maker] : made_)
+      if (maker->temporaries != nullptr && is_idle(*maker->temporaries))
+        dropped.push_back(std::move(maker->temporaries));
+    return !dropped.empty();
+  }
+
+ private:
+  static bool is_idle(const ReplayResults& temporaries) {
+    return std::ranges::all_of(temporaries.tensors(), [](const LiveTensor* tensor) {
+      return tensor == nullptr || tensor->pin_count == 0;
+    });
+  }
+
+  void count_readers(const Recipe& reader) {
+    if (!counted_.insert(&reader).second) return;
+    for (const RecipeInput& input : reader.inputs) {
+      if (input.maker != nullptr) {
+        ++readers_[input.maker.get()];
+        count_readers(*input.maker);
+      } else if (input.tensor != nullptr && input.tensor->residency == Residency::kDiscarded) {
+        count_readers(*input.tensor->recipe);
+      }
+    }
+  }
+
+  Runtime& runtime_;
+  std::unordered_set<const Recipe*> counted_;
+  std::unordered_map<const Recipe*, int64_t> readers_;  // that have not run
+  std::unordered_map<const Recipe*, std::shared_ptr<Recipe>> made_;
+};
+
 // What a replay reads: on the device and pinned until the end of the object.
 class Runtime::HeldInputs {
  public:
-  explicit HeldInputs(Runtime& runtime) : runtime_(runtime) {}
+  // All outlive this object.
+  HeldInputs(Runtime& runtime, const Recipe& recipe, ReplayChain& chain)
+      : runtime_(runtime), recipe_(recipe), chain_(chain) {}
   ~HeldInputs() {
-    std::vector<std::unique_ptr<ReplayResults>> dropped;  // freed without the lock
+    Temporaries dropped;  // freed without the lock
     const std::lock_guard lock(runtime_.mutex_);
     runtime_.unpin_all(pinned_);
     runtime_.engine_->free_kept();
-    for (const auto& maker : makers_) dropped.push_back(std::move(maker->temporaries));
-    makers_.clear();  // a recipe ends under the lock
-    replayed_.clear();
+    dropped = chain_.note_read(recipe_);
+    replayed_.clear();  // a recipe ends under the lock
   }
   HeldInputs(const HeldInputs&) = delete;
   HeldInputs& operator=(const HeldInputs&) = delete;
 
   // First all that has to be made again, one after the other, so that little is pinned meanwhile.
-  Status hold(const Recipe& recipe) {
-    for (const RecipeInput& input : recipe.inputs) TERAIO_RETURN_IF_ERROR(make(input));
-    for (const RecipeInput& input : recipe.inputs) TERAIO_RETURN_IF_ERROR(pin(input));
+  Status hold() {
+    for (const RecipeInput& input : recipe_.inputs) TERAIO_RETURN_IF_ERROR(make(input));
+    for (const RecipeInput& input : recipe_.inputs) TERAIO_RETURN_IF_ERROR(pin(input));
     return {};
   }
 
@@ -89,13 +165,14 @@ class Runtime::HeldInputs {
       if (tensor->residency != Residency::kDiscarded) return {};
       replayed_.push_back(tensor->recipe);
       lock.unlock();
-      return runtime_.replay(replayed_.back(), /*keeps_results=*/false);
+      return runtime_.replay(replayed_.back(), /*keeps_results=*/false, chain_);
     }
     if (input.maker == nullptr)
       return Status(ErrorCode::kInternal, "the program has dropped what a replay reads");
-    makers_.push_back(input.maker);
+    replayed_.push_back(input.maker);
+    chain_.add(input.maker);
     lock.unlock();
-    return runtime_.replay(makers_.back(), /*keeps_results=*/true);
+    return runtime_.replay(replayed_.back(), /*keeps_results=*/true, chain_);
   }
 
   Status pin(const RecipeInput& input) {
@@ -118,8 +195,9 @@ class Runtime::HeldInputs {
   }
 
   Runtime& runtime_;
-  std::vector<LiveTensor*> pinned_;              // in the order of the recipe's inputs
-  std::vector<std::shared_ptr<Recipe>> makers_;  // whose temporaries are for this replay alone
+  const Recipe& recipe_;
+  ReplayChain& chain_;
+  std::vector<LiveTensor*> pinned_;  // in the order of the recipe's inputs
   std::vector<std::shared_ptr<Recipe>> replayed_;
 };
 
@@ -146,7 +224,8 @@ Status Runtime::run_due_replay(std::unique_lock<std::mutex>& lock) {
 
 Status Runtime::replay_in_turn(const DueReplay& due) {
   const ReplayTurn turn(*this);
-  TERAIO_RETURN_IF_ERROR(replay(due.recipe, due.is_temporary));
+  ReplayChain chain(*this, *due.recipe);
+  TERAIO_RETURN_IF_ERROR(replay(due.recipe, due.is_temporary, chain));
   const std::lock_guard lock(mutex_);
   ++(due.is_planned ? engine_->counters().planned_replays : engine_->counters().on_demand_replays);
   if (due.is_temporary) open_temporaries_.push_back(due.recipe);
@@ -154,14 +233,23 @@ Status Runtime::replay_in_turn(const DueReplay& due) {
 }
 
 // `keeps_results`: they are temporaries for replays that follow.
-Status Runtime::replay(const std::shared_ptr<Recipe>& recipe, bool keeps_results) {
+Status Runtime::replay(const std::shared_ptr<Recipe>& recipe, bool keeps_results,
+                       ReplayChain& chain) {
+  Status status = try_replay(recipe, keeps_results, chain);
+  if (status.code() == ErrorCode::kOutOfMemory && chain.drop_idle())
+    status = try_replay(recipe, keeps_results, chain);
+  return status;
+}
+
+Status Runtime::try_replay(const std::shared_ptr<Recipe>& recipe, bool keeps_results,
+                           ReplayChain& chain) {
   const auto is_superfluous = [&] {
     const std::lock_guard lock(mutex_);
     return keeps_results ? recipe->temporaries != nullptr : !has_discarded_result(*recipe);
   };
   if (is_superfluous()) return {};
-  HeldInputs inputs(*this);
-  if (Status status = inputs.hold(*recipe); !status.ok())  // another thread may have dropped both
+  HeldInputs inputs(*this, *recipe, chain);
+  if (Status status = inputs.hold(); !status.ok())  // another thread may have dropped both
     return is_superfluous() ? Status() : status;
   const int64_t start_ns = options_.engine.clock->now_ns();
   Result<std::unique_ptr<ReplayResults>> made =
@@ -179,7 +267,7 @@ Status Runtime::replay(const std::shared_ptr<Recipe>& recipe, bool keeps_results
 
 // A planned replay has read them: those that no other one waits for are freed.
 void Runtime::drop_read_temporaries(const Recipe& recipe) {
-  std::vector<std::unique_ptr<ReplayResults>> dropped;  // freed without the lock
+  Temporaries dropped;  // freed without the lock
   const std::lock_guard lock(mutex_);
   for (const RecipeInput& input : recipe.inputs) {
     Recipe* maker = input.maker.get();
@@ -190,7 +278,7 @@ void Runtime::drop_read_temporaries(const Recipe& recipe) {
 
 // The op before which they were made begins: no replay reads them any more.
 void Runtime::drop_open_temporaries(std::unique_lock<std::mutex>& lock) {
-  std::vector<std::unique_ptr<ReplayResults>> dropped;
+  Temporaries dropped;
   for (const std::shared_ptr<Recipe>& recipe : open_temporaries_) {
     recipe->temporary_readers = 0;
     dropped.push_back(std::move(recipe->temporaries));

@@ -272,6 +272,54 @@ TEST(Replays, LongChainsAreCutAndNothingIsLost) {
   EXPECT_LE(session.device().allocated_bytes(), 3 * kUnitBytes);
 }
 
+// Levels of six tensors, each made from all of the level before, which the program drops in either
+// order. There are 6 ^ 9 ways from the last level to the first one.
+void make_from_levels(bool drops_newest_first) {
+  constexpr size_t kWidth = 6;
+  constexpr size_t kLevels = 10;
+  RuntimeSession session(discarding());
+  LiveTensor* x = session.born();
+  session.op(1, {x});
+  std::vector<Tensors> levels = {{x}};
+  uint64_t op = 2;
+  const auto drop = [&](size_t level) {
+    for (LiveTensor* tensor : levels[level]) session.die(tensor);
+  };
+  while (levels.size() < kLevels) {
+    Tensors next;
+    while (next.size() < kWidth) next.push_back(session.op(op++, levels.back(), {}, 1));
+    levels.push_back(std::move(next));
+    if (!drops_newest_first) drop(levels.size() - 2);
+  }
+  if (drops_newest_first)
+    for (size_t level = kLevels - 1; level-- > 0;) drop(level);
+  session.replayer().run_count = 0;
+  session.op(op++, {levels.back().front()});  // checks its bytes
+  EXPECT_LE(session.replayer().run_count, static_cast<int>(kWidth * kLevels));
+  session.op(op++, {}, {levels.back().back()});  // looks for what is made from it
+}
+
+TEST(Replays, WhatManyReadIsMadeOnceForAllOfThem) { make_from_levels(false); }
+
+TEST(Replays, SoItIsWhereTheNewestTensorsGoFirst) { make_from_levels(true); }
+
+// Of three units, `both` needs all, and what is made from it and from `first` needs `first` again.
+TEST(Replays, WhereMemoryIsShortWhatManyReadIsMadeForEachOfThem) {
+  RuntimeSession session(discarding(3));
+  LiveTensor* x = session.born();
+  session.op(1, {x});
+  LiveTensor* first = session.op(2, {x}, {}, 1);
+  LiveTensor* left = session.op(3, {first}, {}, 1);
+  LiveTensor* right = session.op(4, {first}, {}, 1);
+  LiveTensor* both = session.op(5, {left, right}, {}, 1);
+  LiveTensor* last = session.op(6, {both, first}, {}, 1);
+  for (LiveTensor* tensor : {first, left, right, both}) session.die(tensor);
+  ASSERT_EQ(last->residency, Residency::kDiscarded);
+  session.replayer().run_count = 0;
+  session.op(7, {last});  // checks its bytes
+  EXPECT_GT(session.replayer().run_count, 5);
+}
+
 TEST(Replays, TwoThreadsThatShareTensorsSeeTheirBytes) {
   RuntimeSession session(discarding());
   LiveTensor* x = session.born();
