@@ -90,14 +90,18 @@ void RetryingIo::repeat_paused() {
   paused_.clear();
 }
 
-Status RetryingIo::settle_passing_error(Slot& slot, int64_t error_number, Next& next) const {
-  if (slot.passing_error_count > kPausesMax) return error(slot, error_number);
+Status RetryingIo::settle_passing_error(Slot& slot, int64_t error_number, Next& next) {
+  const bool lacks_room = means_full(error_number);
+  if (slot.passing_error_count > (lacks_room && is_full_ ? 0 : kPausesMax)) {
+    is_full_ = is_full_ || lacks_room;
+    return error(slot, error_number);
+  }
   ++slot.passing_error_count;
   next = Next::kRepeatLater;
   return {};
 }
 
-Status RetryingIo::settle(Slot& slot, int64_t result, Next& next) const {
+Status RetryingIo::settle(Slot& slot, int64_t result, Next& next) {
   const bool may_repeat = slot.retry_count + 1 < kRetryLimit;
   if (result == -EINTR && may_repeat) {
     ++slot.retry_count;
@@ -113,7 +117,10 @@ Status RetryingIo::settle(Slot& slot, int64_t result, Next& next) const {
   const int64_t moved_bytes = result / kBlockBytes * kBlockBytes;
   slot.retry_count = moved_bytes > 0 ? 0 : slot.retry_count + 1;
   slot.done_bytes += moved_bytes;
-  if (moved_bytes > 0) slot.passing_error_count = 0;
+  if (moved_bytes > 0) {
+    slot.passing_error_count = 0;
+    if (slot.chunk.direction == Direction::kWrite) is_full_ = false;
+  }
   if (is_whole) return check_bytes(slot.chunk);
   if (slot.retry_count >= kRetryLimit) return error(slot, EIO);
   next = Next::kRepeat;

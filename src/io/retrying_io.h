@@ -3,10 +3,9 @@
 // It resumes short transfers, repeats interrupted ones, repeats after growing pauses what failed
 // for a reason that may pass (EAGAIN, ENOMEM, ECANCELED where io_uring got no thread, and
 // ENOSPC of a write, whose room was preallocated: file systems need room for their metadata, and
-// thin pools grow), turns errors into text that
-// names the drive, the offset and the cause, and computes a checksum of every chunk on request. A
-// write sets the checksum, a read compares it and returns kCorrupted if it differs. Threads: as
-// ChunkIo.
+// thin pools grow), turns errors into text that names the drive, the offset and the cause, and
+// computes a checksum of every chunk on request. A write sets the checksum, a read compares it and
+// returns kCorrupted if it differs. Threads: as ChunkIo.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +22,8 @@ namespace teraio::io {
 
 // A transfer that fails for a reason that may pass is repeated at once, and then this number of
 // times after pauses of 1 ms, 2 ms, 4 ms, ..., which are about a second in all. The drive's other
-// transfers wait meanwhile.
+// transfers wait meanwhile. Once a write has failed with ENOSPC after all pauses, the next ones are
+// repeated at once only, until a write succeeds.
 inline constexpr int32_t kPausesMax = 10;
 
 class RetryingIo final : public ChunkIo {
@@ -49,8 +49,8 @@ class RetryingIo final : public ChunkIo {
 
   void submit_rest(uint64_t tag);
   // Returns ok and sets `next` if the slot needs another request.
-  Status settle(Slot& slot, int64_t result, Next& next) const;
-  Status settle_passing_error(Slot& slot, int64_t error_number, Next& next) const;
+  Status settle(Slot& slot, int64_t result, Next& next);
+  Status settle_passing_error(Slot& slot, int64_t error_number, Next& next);
   // Repeats the transfers of paused_ after the longest of their pauses.
   void repeat_paused();
   Status check_bytes(const Chunk& chunk) const;
@@ -63,6 +63,7 @@ class RetryingIo final : public ChunkIo {
   std::vector<Slot> slots_;
   std::vector<uint64_t> free_slots_;
   std::vector<uint64_t> paused_;  // tags
+  bool is_full_ = false;          // a write has waited for room in vain, and none has succeeded since
   const Clock& clock_;
   std::vector<IoResult> io_results_;
 };

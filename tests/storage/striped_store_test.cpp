@@ -420,6 +420,23 @@ TEST_F(StripedStoreTest, AFullDriveIsOutOfSpace) {
   EXPECT_EQ(session().wait(submitted).status.code(), ErrorCode::kOutOfSpace);
 }
 
+// Otherwise, each of a hundred writes would take a second to find out what is known.
+TEST_F(StripedStoreTest, AFullDriveIsWaitedForOnceUntilAWriteSucceeds) {
+  const auto fail_for_want_of_room = [this] {
+    const Submitted submitted = write(session().reserve(4096));
+    while (!gate().in_flight().empty()) gate().end(gate().in_flight().front(), -ENOSPC);
+    EXPECT_EQ(session().wait(submitted).status.code(), ErrorCode::kOutOfSpace);
+    return now_ns();
+  };
+  open({1.0}, 4);
+  const int64_t first_wait_ns = fail_for_want_of_room();
+  EXPECT_EQ(fail_for_want_of_room(), first_wait_ns);
+  const Submitted submitted = write(session().reserve(4096));
+  gate().end(gate().in_flight().front());
+  ASSERT_TRUE(session().wait(submitted).status.ok());
+  EXPECT_EQ(fail_for_want_of_room(), 2 * first_wait_ns);
+}
+
 TEST_F(StripedStoreTest, AFailedStripedTransferWaitsForItsOtherPieces) {
   open({1.0, 1.0}, 2);
   const Submitted submitted = write(session().reserve(4 * kMiB));
