@@ -63,7 +63,7 @@ class RetryingIo final : public ChunkIo {
   std::vector<Slot> slots_;
   std::vector<uint64_t> free_slots_;
   std::vector<uint64_t> paused_;  // tags
-  bool is_full_ = false;          // a write has waited for room in vain, and none has succeeded since
+  bool is_full_ = false;  // a write has waited for room in vain, and none has succeeded since
   const Clock& clock_;
   std::vector<IoResult> io_results_;
 };

@@ -27,13 +27,13 @@ namespace teraio::engine {
 namespace {
 
 using testing::CheckingSwap;
+using testing::kUnitBytes;
 using testing::PlannedProgram;
 using testing::ScratchDirectory;
 using testing::TestCpuDevice;
 using testing::TestDevice;
 using testing::TestFakeDevice;
 
-constexpr int64_t kUnitBytes = 64 * kKiB;
 constexpr int64_t kBudgetBytes = 12 * kUnitBytes;
 constexpr int64_t kHostBytes = 8 * kUnitBytes;
 constexpr int kOps = 1500;

@@ -21,7 +21,7 @@ namespace {
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr int64_t kFileBytes = 8 * kMiB;
+constexpr int64_t kExtentFileBytes = 8 * kMiB;
 
 int64_t size_of(int fd) {
   struct stat info = {};
@@ -32,8 +32,8 @@ int64_t size_of(int fd) {
 class ExtentFileTest : public ::testing::Test {
  protected:
   ExtentFile create(bool keeps_name = false) {
-    auto file =
-        ExtentFile::create(directory_.path(), {.size_bytes = kFileBytes, .keeps_name = keeps_name});
+    auto file = ExtentFile::create(directory_.path(),
+                                   {.size_bytes = kExtentFileBytes, .keeps_name = keeps_name});
     EXPECT_TRUE(file.ok()) << file.status().message();
     return file.ok() ? std::move(*file) : ExtentFile();
   }
@@ -51,7 +51,7 @@ class ExtentFileTest : public ::testing::Test {
 TEST_F(ExtentFileTest, AForkedChildDoesNotKeepTheRoom) {
   ExtentFile file = create();
   const int fd = dup(file.fd());  // as a child would have it
-  ASSERT_EQ(size_of(fd), kFileBytes);
+  ASSERT_EQ(size_of(fd), kExtentFileBytes);
   file = ExtentFile();
   EXPECT_EQ(size_of(fd), 0);
   close(fd);
@@ -65,7 +65,7 @@ TEST_F(ExtentFileTest, AForkedChildThatEndsLeavesTheBytes) {
     _exit(0);
   }
   ASSERT_EQ(waitpid(child, nullptr, 0), child);
-  EXPECT_EQ(size_of(file.fd()), kFileBytes);
+  EXPECT_EQ(size_of(file.fd()), kExtentFileBytes);
 }
 
 TEST_F(ExtentFileTest, TheFileOfAKilledProcessIsRemovedLater) {

@@ -176,11 +176,11 @@ TEST_P(Properties, DamagedPlansAreExecutedOrRefusedWithTheRule) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, Properties, ::testing::Range<uint64_t>(0, 60));
 
-TEST(LongTraces, HundredThousandOpsArePlannedSimulatedAndBounded) {
+TEST(LongTraces, FortyThousandOpsArePlannedSimulatedAndBounded) {
   testing::GeneratedTraceOptions options;
-  options.op_count = 100'000;
+  options.op_count = 40'000;
   options.persistent_count = 50;
-  const Case given(1, options);
+  const Case given(3, options);
   const Result<plan::Plan> paging =
       plan_baseline(Baseline::kOnDemandFarthest, given.trace, given.hardware, given.limits);
   ASSERT_TRUE(paging.ok()) << paging.status().message();
@@ -192,6 +192,7 @@ TEST(LongTraces, HundredThousandOpsArePlannedSimulatedAndBounded) {
   ASSERT_TRUE(ours.ok()) << ours.status().message();
   const Status valid = validate_plan(*ours, given.trace, given.hardware, given.limits);
   EXPECT_TRUE(valid.ok()) << valid.message();
+  EXPECT_GT(ours->migrations.size(), 1000);
   const Result<teraio::simulate::Run> our_run = given.simulated(*ours);
   ASSERT_TRUE(our_run.ok()) << our_run.status().message();
   EXPECT_GE(our_run->step_ns, bound_ns);

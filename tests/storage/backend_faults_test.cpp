@@ -30,12 +30,12 @@ using testing::StoreSession;
 constexpr int64_t kDriveBytes = 48 * kMiB;
 constexpr int32_t kWindow = 8;
 
-struct Backend {
+struct DriveBackend {
   std::string name;
   bool is_uring = false;
 };
 
-class BackendFaults : public ::testing::TestWithParam<Backend> {
+class BackendFaults : public ::testing::TestWithParam<DriveBackend> {
  protected:
   // Skips the test if the backend is unavailable.
   void open(testing::FaultSchedule schedule) {
@@ -96,7 +96,8 @@ class BackendFaults : public ::testing::TestWithParam<Backend> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Backends, BackendFaults,
-                         ::testing::Values(Backend{"uring", true}, Backend{"threads", false}),
+                         ::testing::Values(DriveBackend{"uring", true},
+                                           DriveBackend{"threads", false}),
                          [](const auto& info) { return info.param.name; });
 
 // The tenth write request fails with this error.

@@ -36,7 +36,7 @@ using testing::StoreSession;
 using testing::Submitted;
 
 constexpr int32_t kDepth = 2;
-constexpr int64_t kRequestBytes = 64 * kKiB;
+constexpr int64_t kStagedRequestBytes = 64 * kKiB;
 
 class StagedIoTest : public ::testing::Test {
  protected:
@@ -49,7 +49,7 @@ class StagedIoTest : public ::testing::Test {
     io::DevicePathOptions options;
     options.clock = &clock_;
     options.drive_name = "staged0";
-    options.request_bytes = kRequestBytes;
+    options.request_bytes = kStagedRequestBytes;
     options.window = 2 * kDepth;
     options.gpu_direct = io::GpuDirect::kOff;
     Result<io::DevicePath> path = open_device_path(std::move(drive), *device_, options);
@@ -61,7 +61,7 @@ class StagedIoTest : public ::testing::Test {
     drives[0].gpu_direct_off = path->gpu_direct_off;
     drives[0].staging_bytes = path->staging_bytes;
     StripedStoreOptions store_options;
-    store_options.request_bytes = kRequestBytes;
+    store_options.request_bytes = kStagedRequestBytes;
     store_options.queue_depth = kDepth;
     store_options.checksum = checksum;
     session_ = std::make_unique<StoreSession>(
@@ -92,7 +92,7 @@ TEST_F(StagedIoTest, EveryByteGoesThroughTheRing) {
 
 TEST_F(StagedIoTest, TheRingIsPinnedCountedAndGivenBack) {
   open_memory();
-  const int64_t ring_bytes = 2 * kDepth * kRequestBytes;
+  const int64_t ring_bytes = 2 * kDepth * kStagedRequestBytes;
   EXPECT_EQ(device().pinned_bytes(), ring_bytes);
   EXPECT_EQ(session().store().counters().staging_bytes, ring_bytes);
   EXPECT_EQ(session().store().counters().drives[0].io_path, "memory, staged");
@@ -168,7 +168,7 @@ TEST_F(StagedIoTest, ChunksAreCopiedWhileOthersAreRead) {
   make_device({.progress = testing::Progress::kManual});
   Gate gate;
   open(std::make_unique<GatedIo>(gate), false);  // which stores no bytes
-  const Extent extent = session().reserve(8 * kRequestBytes);
+  const Extent extent = session().reserve(8 * kStagedRequestBytes);
   PageMemory memory(extent.size_bytes);
   const Submitted write = session().submit(io::Direction::kWrite, extent, memory);
   device().wait_for_copies(kDepth);  // one window of chunks is being copied from the device ...
@@ -191,7 +191,7 @@ TEST_F(StagedIoTest, ChunksAreCopiedWhileOthersAreRead) {
 TEST_F(StagedIoTest, CopiesWaitForTheEventOfTheirTransfer) {
   make_device({.progress = testing::Progress::kManual});
   open_memory();
-  const Extent extent = session().reserve(kRequestBytes);
+  const Extent extent = session().reserve(kStagedRequestBytes);
   PageMemory memory(extent.size_bytes);
   // Queued compute writes the bytes that are to be offloaded.
   device().launch({{}, {{memory.data(), extent.size_bytes}}, [&] { memory.fill(9); }});
@@ -210,7 +210,7 @@ TEST_F(StagedIoTest, CopiesWaitForTheEventOfTheirTransfer) {
 TEST_F(StagedIoTest, ACopyInWaitsForTheLastUseOfTheMemory) {
   make_device({.progress = testing::Progress::kManual});
   open_memory();
-  const Extent extent = session().reserve(kRequestBytes);
+  const Extent extent = session().reserve(kStagedRequestBytes);
   PageMemory memory(extent.size_bytes);
   memory.fill(5);
   const Submitted write = session().submit(io::Direction::kWrite, extent, memory);
@@ -266,15 +266,17 @@ class StagedArrivalTest : public StagedIoTest {
 };
 
 TEST_F(StagedArrivalTest, AReadIsEnqueuedWithItsLastCopy) {
-  write_and_read(2 * kRequestBytes);  // as much as the ring holds, so no copy has to end first
+  write_and_read(2 *
+                 kStagedRequestBytes);  // as much as the ring holds, so no copy has to end first
   const std::vector<device::Event> arrivals =
       on_copies_enqueued_.get_future().get();  // without a step of the device
   EXPECT_THAT(arrivals, SizeIs(2));
   EXPECT_EQ(session().completions().call_count(read_.ticket), 0);
   for (const device::Event event : arrivals) ASSERT_TRUE(device().order_after(event).ok());
   bool is_right = false;
-  device().launch({{{memory_, 2 * kRequestBytes}}, {}, [&] {
-                     is_right = *device().bytes(memory_ + 2 * kRequestBytes - 1) == std::byte{7};
+  device().launch({{{memory_, 2 * kStagedRequestBytes}}, {}, [&] {
+                     is_right =
+                         *device().bytes(memory_ + 2 * kStagedRequestBytes - 1) == std::byte{7};
                    }});
   step_to_the_end();
   device().run_all();
@@ -283,7 +285,7 @@ TEST_F(StagedArrivalTest, AReadIsEnqueuedWithItsLastCopy) {
 }
 
 TEST_F(StagedArrivalTest, WhatIsStillArrivingIsToldOf) {
-  write_and_read(3 * kRequestBytes);
+  write_and_read(3 * kStagedRequestBytes);
   device().wait_for_copies(3 + kDepth);
   // The end of the first copy makes room for the third chunk.
   while (device().copies_waiting() + device().copies_under_way() > 1) device().step();
@@ -292,7 +294,7 @@ TEST_F(StagedArrivalTest, WhatIsStillArrivingIsToldOf) {
 }
 
 TEST_F(StagedArrivalTest, WhatHasArrivedNeedsNoWaiting) {
-  write_and_read(20 * kRequestBytes);
+  write_and_read(20 * kStagedRequestBytes);
   std::future<std::vector<device::Event>> on_copies_enqueued = on_copies_enqueued_.get_future();
   while (on_copies_enqueued.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
     device().step();
@@ -305,12 +307,12 @@ TEST_F(StagedArrivalTest, WhatHasArrivedNeedsNoWaiting) {
 
 TEST_F(StagedIoTest, AReadThatFailsOnTheDriveIsNeverEnqueued) {
   open_memory([](const io::IoRequest& request) {
-    const bool is_last = request.offset_bytes == 3 * kRequestBytes;
+    const bool is_last = request.offset_bytes == 3 * kStagedRequestBytes;
     return request.direction == io::Direction::kRead && is_last
                ? std::optional(testing::Fault{.error_number = EIO})
                : std::nullopt;
   });
-  const Extent extent = session().reserve(4 * kRequestBytes);
+  const Extent extent = session().reserve(4 * kStagedRequestBytes);
   ASSERT_TRUE(session().write(extent, 1).status.ok());
   PageMemory memory(extent.size_bytes);
   Transfer transfer{io::Direction::kRead, extent, memory.data(), Priority::kPlanned, 0, {}, {}};

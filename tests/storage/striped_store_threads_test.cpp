@@ -28,7 +28,7 @@ using testing::PageMemory;
 using testing::StoreSession;
 using testing::Submitted;
 
-constexpr int64_t kRequestBytes = kMiB;
+constexpr int64_t kThreadedRequestBytes = kMiB;
 
 // Acts as if every thread but the test's were preempted after each reading of the clock.
 class LateClock final : public Clock {
@@ -48,15 +48,15 @@ TEST(StripedStoreTimes, NothingBeginsBeforeItWasSubmitted) {
   Gate gate;
   gate.open();
   std::vector<DriveSpec> drives(1);
-  drives[0].capacity_bytes = 16 * kRequestBytes;
+  drives[0].capacity_bytes = 16 * kThreadedRequestBytes;
   drives[0].io = std::make_unique<GatedIo>(gate);
   const LateClock clock;
   StoreSession session(
       std::make_unique<StripedStore>(std::move(drives), StripedStoreOptions(), clock));
-  PageMemory memory(kRequestBytes);
+  PageMemory memory(kThreadedRequestBytes);
   std::vector<Submitted> writes;
   for (int i = 0; i < 8; ++i) {
-    const Extent extent = session.reserve(kRequestBytes);
+    const Extent extent = session.reserve(kThreadedRequestBytes);
     writes.push_back(session.submit(io::Direction::kWrite, extent, memory));
     std::this_thread::sleep_for(2ms);
   }

@@ -18,21 +18,21 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::Submitted;
 
-constexpr int64_t kRequestBytes = kStripedBytes / 2;
+constexpr int64_t kUnansweredBytes = kStripedBytes / 2;
 constexpr int64_t kTimeoutNs = 30'000'000'000;
 
 class Unanswered : public testing::GatedStore {
  protected:
   void open(size_t drive_count, int64_t io_timeout_ns = kTimeoutNs, int32_t queue_depth = 1) {
     StripedStoreOptions options;
-    options.request_bytes = kRequestBytes;
+    options.request_bytes = kUnansweredBytes;
     options.queue_depth = queue_depth;
     options.io_timeout_ns = io_timeout_ns;
     GatedStore::open(std::vector(drive_count, 1.0), options);
   }
 
   // Extents over all drives.
-  int64_t size_bytes() const { return kRequestBytes * static_cast<int64_t>(drive_count()); }
+  int64_t size_bytes() const { return kUnansweredBytes * static_cast<int64_t>(drive_count()); }
   Extent written() { return GatedStore::written(size_bytes()); }
   Extent reserved() { return session().reserve(size_bytes()); }
 
@@ -165,7 +165,7 @@ TEST_F(Unanswered, TheDriveIsNamedWithItsOldestRequest) {
   EXPECT_THAT(
       store().unanswered(10'000'000'000),
       ElementsAre(fmt::format("drive0 has not answered a read of {} at offset {} for 12.00 s",
-                              format_size(kRequestBytes), offset_bytes)));
+                              format_size(kUnansweredBytes), offset_bytes)));
   gate(0).open();
   EXPECT_TRUE(session().wait(read).status.ok());
   EXPECT_TRUE(session().wait(later).status.ok());
