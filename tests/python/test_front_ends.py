@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +15,10 @@ pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 
 PROGRAMS = Path(__file__).parent / "front_ends"
 ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROGRAMS)}
-# Importing these takes longer than training. TorchTitan cannot be imported before its stand-ins.
+# Importing these takes longer than training. What stands for a GPU when TorchTitan is imported must
+# not do so for the others.
 PACKAGES = ("transformers.trainer", "datasets", "peft", "trl", "lightning.pytorch")
+TITAN = ("titan_on_cpus",) if importlib.util.find_spec("torchtitan") else ()
 AMPLE = "4GB"
 SHARES = (50, 25)  # percent of the natural peak
 # DDP's buckets hold all gradients, and a reduction uses a bucket as a whole.
@@ -53,16 +56,22 @@ ACCELERATE += ("--num_machines", "1", "--mixed_precision", "no", "--dynamo_backe
 RANKS = {
     "Trainer by accelerate launch": (ACCELERATE, "transformers", "hf_trainer.py", "DDP"),
     "Lightning's DDP": (TORCHRUN, "lightning", "lightning_fit.py", "DDP"),
-    "TorchTitan with FSDP2": (TORCHRUN, "torchtitan", "titan.py", "FSDP2"),
-    "TorchTitan with tensor parallelism": (TORCHRUN, "torchtitan", "titan.py", "tensor parallel"),
-    "TorchTitan with a pipeline": (TORCHRUN, "torchtitan", "titan.py", "pipeline"),
 }
+# Two processes of TorchTitan without a launcher: how each of them is parallel.
+PARALLEL = ("FSDP2", "tensor parallel", "pipeline")
 
 
 @pytest.fixture(scope="module")
 def warm_packages():
     installed = [name for name in PACKAGES if importlib.util.find_spec(name.partition(".")[0])]
     server = WarmPython(installed, ENVIRONMENT)
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def warm_titan():
+    server = WarmPython(TITAN, ENVIRONMENT)
     yield server
     server.close()
 
@@ -127,12 +136,13 @@ def check_followed(steps):
 
 
 @pytest.mark.parametrize("name", ALONE)
-def test_one_process(warm_packages, tmp_path, name):
+def test_one_process(warm_packages, warm_titan, tmp_path, name):
     package, program, *ways = ALONE[name]
     pytest.importorskip(package)
+    server = warm_titan if package == "torchtitan" else warm_packages
 
     def run(arguments, folder):
-        (done,) = warm_packages.run([(arguments, {})], folder, os.environ | ENVIRONMENT)
+        (done,) = server.run([(arguments, {})], folder, os.environ | ENVIRONMENT)
         return done
 
     check_equal_bits(Training(run, tmp_path, program, *ways))
@@ -152,3 +162,30 @@ def test_two_ranks(tmp_path, name):
 
     shares = SHARES_OF_DDP if way == "DDP" else SHARES
     check_equal_bits(Training(run, tmp_path, program, way), shares)
+
+
+@pytest.mark.parametrize("way", PARALLEL)
+def test_two_ranks_of_torchtitan(warm_titan, tmp_path, way):
+    pytest.importorskip("torchtitan")
+
+    def run(arguments, folder):
+        environment = os.environ | ENVIRONMENT | variables_of_two_ranks()
+        ranks = [(arguments, {"RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(2)]
+        return max(
+            warm_titan.run(ranks, folder, environment), key=lambda done: done.returncode != 0
+        )
+
+    check_equal_bits(Training(run, tmp_path, "titan.py", way))
+
+
+def variables_of_two_ranks():
+    """What a launcher sets for each of two processes on one machine, except for their ranks."""
+    with socket.socket() as unused:
+        unused.bind(("localhost", 0))
+        port = unused.getsockname()[1]
+    return {
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+        "MASTER_ADDR": "localhost",
+        "MASTER_PORT": str(port),
+    }

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 from outcome import states_of, write_outcome
+from titan_on_cpus import ConfigManager, Trainer
 
 STEPS = 8
 WAYS = {
@@ -27,33 +28,6 @@ WAYS = {
         "--parallelism.pipeline_parallel_schedule=1F1B",
     ],
 }
-
-
-def stand_for_a_gpu():
-    """Gives torch.cpu what TorchTitan asks a GPU for, and gloo what it lacks."""
-    from types import SimpleNamespace
-
-    torch._utils._get_available_device_type = lambda: "cpu"
-    torch.cpu.get_device_name = lambda *_: "CPU"
-    torch.cpu.get_device_properties = lambda *_: SimpleNamespace(total_memory=1 << 34)
-    torch.cpu.reset_peak_memory_stats = torch.cpu.empty_cache = lambda *_: None
-    torch.cpu.memory_stats = lambda *_: {}
-    barrier = torch.distributed.barrier
-    torch.distributed.barrier = lambda *_, **__: barrier()
-    sum_without_scaling()
-
-
-def sum_without_scaling():
-    """FSDP2 divides within the reduction, which gloo cannot."""
-    from torch.distributed.fsdp import FSDPModule
-
-    set_factor = FSDPModule.set_gradient_divide_factor
-
-    def set_factor_and_sum(module, factor):
-        set_factor(module, factor)
-        module.set_force_sum_reduction_for_comms(True)
-
-    FSDPModule.set_gradient_divide_factor = set_factor_and_sum
 
 
 def make_tokenizer(folder):
@@ -100,10 +74,6 @@ def options(way, folder):
 def main(way):
     os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"} | os.environ
     os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": "0"} | os.environ
-    stand_for_a_gpu()
-    from torchtitan.config import ConfigManager
-    from torchtitan.train import Trainer
-
     folder = Path.cwd() / f"rank{os.environ['RANK']}"
     folder.mkdir(exist_ok=True)
     make_tokenizer(folder / "tokenizer")
