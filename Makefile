@@ -4,14 +4,16 @@
 # PYTHON=...             the interpreter of the environments (default: a suitable one)
 # FULL=1                 run the demo with more and larger steps, as in docs/measurements.md
 # FUZZ_SECONDS=60        how long `make fuzz` runs
-# JOBS=...               how many C++ test programs run at a time (default: one per core)
-# TEST_WORKERS=...       how many Python tests run at a time (default: one per core, at most 4)
+# JOBS=...               how many C++ test programs run at a time (default: one more than cores)
+# TEST_WORKERS=...       how many Python tests run at a time (default: one more than cores, at most 5)
 # TERAIO_SKIP_NEWEST=1   test against the pinned PyTorch only
 
 BUILD := build
 FUZZ_SECONDS ?= 60
-JOBS ?= $(shell nproc)
-TEST_WORKERS ?= auto --maxprocesses 4
+# Tests also wait for drives and processes, so that one per core leaves cores idle.
+cores := $(shell nproc)
+JOBS ?= $(shell echo $$(($(cores) + 1)))
+TEST_WORKERS ?= $(shell echo $$(($(cores) < 4 ? $(cores) + 1 : 5)))
 VENV := .venv
 VENV_NEWEST := .venv-newest
 VENV_PEERS := .venv-peers
@@ -156,7 +158,7 @@ independent_of_pytorch := analysis_commands benchmarks completion demo directori
   evaluation faulty_drives figures gpu_carry gpu_check gpu_report hanging_drives interrupted_start \
   kernel_faults loggers manual messages notebook pattern_commands planning_commands probe_command \
   report run_benchmarks status_line suggest top units what_to_buy
-depending_on_pytorch := collectives compiled higher_order matrix programs ranks session
+depending_on_pytorch := collectives compiled dry_run higher_order matrix programs ranks session
 test-newest: $(VENV_NEWEST)/.ready
 ifeq ($(TERAIO_SKIP_NEWEST),1)
 	@echo "TERAIO_SKIP_NEWEST=1: not tested against the newest PyTorch"

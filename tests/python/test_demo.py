@@ -228,6 +228,7 @@ class TestShow:
 
 
 class TestDemo:
+    @pytest.mark.full
     def test_three_arms_under_a_third_of_the_memory(self, tmp_path, monkeypatch, capsys):
         monkeypatch.setenv("OMP_NUM_THREADS", "1")
         sizes = ["--preset", "tiny", "--steps", "7", "--micro-batch", "8", "--accumulation", "1"]

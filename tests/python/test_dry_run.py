@@ -172,7 +172,12 @@ def llama(corpus, tmp_path):
 
 @pytest.mark.parametrize(
     "settings",
-    [[], ["--accumulation", "2", "--activation-checkpointing"], ["--bf16"], ["--tie-embeddings"]],
+    [
+        [],
+        pytest.param(["--accumulation", "2", "--activation-checkpointing"], marks=pytest.mark.full),
+        pytest.param(["--bf16"], marks=pytest.mark.full),
+        pytest.param(["--tie-embeddings"], marks=pytest.mark.full),
+    ],
     ids=["plain", "checkpointing", "bf16", "tied"],
 )
 def test_llama_is_predicted_op_by_op(both_traces, llama, settings):
@@ -199,6 +204,7 @@ def loss_of(step):
 """
 
 
+@pytest.mark.full
 def test_workspaces_of_convolutions_are_predicted(both_traces, script, tmp_path):
     from dataclasses import replace
 
@@ -462,6 +468,7 @@ def test_data_parallel_rank_reduces_its_gradients(played, script):
     assert reductions[0]["duration_ns"] == pytest.approx(expected_ns, rel=0.01)
 
 
+@pytest.mark.full
 def test_fully_sharded_rank_keeps_its_part(played, script):
     trace = played(4, script(FSDP))
     kept = 3 * 4 * 4 * 10**6 / 4  # parameters and two states, fp32, of four layers
@@ -489,7 +496,7 @@ def passes(trace):
 @pytest.mark.parametrize(
     "schedule, expected",
     [
-        ("ScheduleGPipe", "rfs" * 8 + "rbbs" * 8),
+        pytest.param("ScheduleGPipe", "rfs" * 8 + "rbbs" * 8, marks=pytest.mark.full),
         # One ahead of the backward passes, as the stage in the middle of three.
         ("Schedule1F1B", "rfs" + "rfsrbbs" * 7 + "rbbs"),
     ],
@@ -502,6 +509,7 @@ def test_stage_of_a_pipeline_works_off_its_schedule(played, pipeline, schedule, 
     assert sent["duration_ns"] == pytest.approx(4 * 64 * 4 / (0.8 * 300) + 8000, abs=2)
 
 
+@pytest.mark.full
 def test_first_stage_infers_shapes_by_itself(dry_run, pipeline):
     outcome = dry_run("--world-size", "3", pipeline("Schedule1F1B", shapes="{}"))
     assert outcome.code == 0 and "rank 0 of 3" in outcome.out, outcome

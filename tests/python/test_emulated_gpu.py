@@ -264,7 +264,7 @@ with offload("256MiB", discard_after_every_op=True) as session:
 )
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.full)])
 def test_another_stream_gets_tensors_that_are_made_again(seed, program):
     assert program(DISCARDED_FOR_ANOTHER_STREAM, seed=seed, **HOSTILE) == ["20 True"]
 
@@ -292,6 +292,7 @@ with offload("900MB"):
 )
 
 
+@pytest.mark.full
 def test_the_programs_own_limit_comes_back(program):
     failed = ["1.0"] * 3
     assert program(FRACTIONS) == [*failed, "True", "0.5", "0.5"]

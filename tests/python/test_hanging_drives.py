@@ -66,7 +66,7 @@ def end_of(process, drives):
     return out, err
 
 
-@pytest.mark.parametrize("direction", ["READS", "WRITES"])
+@pytest.mark.parametrize("direction", ["READS", pytest.param("WRITES", marks=pytest.mark.full)])
 def test_interrupt_under_teraio_run(start, two_drives, direction):
     process = start(
         f"""
@@ -91,6 +91,7 @@ except KeyboardInterrupt as interrupt:
     assert process.returncode == -signal.SIGINT, err
 
 
+@pytest.mark.full
 def test_second_interrupt_ends_the_end_and_names_what_is_lost(start, two_drives):
     process = start("""
 with session() as run:
@@ -139,6 +140,7 @@ print(*(int(tensor.unique()) for tensor in tensors))
     assert process.returncode == 0
 
 
+@pytest.mark.full
 def test_interrupt_while_the_main_thread_waits_in_cpp_for_another(start, two_drives):
     process = start("""
 answer = torch.futures.Future()

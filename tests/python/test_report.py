@@ -203,6 +203,7 @@ def test_tensors_that_were_made_again_are_a_fact(run_directory):
     assert (fact.value, fact.note) == ("1,200", "3.0 ms for their ops over the whole run")
 
 
+@pytest.mark.full
 def test_two_runs_side_by_side(report, run_directory, tmp_path):
     other = tmp_path / "faster"
     shutil.copytree(run_directory, other)
@@ -303,6 +304,7 @@ def x_range(tab, name):
     return tab.evaluate(f"document.getElementById('chart-{name}').layout.xaxis.range")
 
 
+@pytest.mark.full
 def test_charts_are_drawn_and_zoom_together(report, opened, run_directory):
     report(run_directory)
     tab = opened(run_directory / "report.html")

@@ -98,6 +98,7 @@ def test_job_is_shown_while_it_runs(start, top, place):
     assert top("--once").out == "No job runs under TERAIO here.\n"
 
 
+@pytest.mark.full
 def test_job_that_was_killed_is_dead_for_an_hour(start, top, place):
     process = start()
     process.kill()
