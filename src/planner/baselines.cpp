@@ -96,7 +96,8 @@ std::vector<trace::OpIndex> ops_ahead(const Layers& layers) {
   return ahead;
 }
 
-OnDemandOptions options_of(Baseline baseline, const trace::Trace& trace, const Layers& layers) {
+OnDemandOptions options_of(Baseline baseline, const trace::Trace& trace, const Layers& layers,
+                           bool keeps_host_copies) {
   OnDemandOptions options;
   options.may_move = movable(baseline, trace);
   if (baseline == Baseline::kOnDemandLru)
@@ -105,31 +106,37 @@ OnDemandOptions options_of(Baseline baseline, const trace::Trace& trace, const L
   options.scheduled = layer_moves(baseline, trace, layers);
   if (baseline == Baseline::kZeroInfinity) {
     options.prefetch_ops = ops_ahead(layers);
-    options.keeps_host_copy = parameters(trace);
+    if (keeps_host_copies) options.keeps_host_copy = parameters(trace);
   }
   return options;
 }
 
-// The look-aheads that a policy is tried with; the code of the ZeRO systems has parameters for it.
-std::vector<int32_t> look_aheads(Baseline baseline) {
-  if (baseline == Baseline::kZeroOffload || baseline == Baseline::kZeroInfinity) return {1, 2, 4};
-  return {1};
+// What users of the ZeRO systems tune.
+struct Tuning {
+  int32_t layers_ahead = 1;
+  bool keeps_host_copies = false;  // of clean parameters; takes room from other tensors
+};
+
+std::vector<Tuning> tunings(Baseline baseline) {
+  if (baseline == Baseline::kZeroOffload) return {{1}, {2}, {4}};
+  if (baseline != Baseline::kZeroInfinity) return {{}};
+  return {{1, false}, {2, false}, {4, false}, {1, true}, {2, true}, {4, true}};
 }
 
-// Returns the plan with the look-ahead that makes the fastest step.
+// Returns the plan with the tuning that makes the fastest step.
 Result<plan::Plan> plan_by_layers(Baseline baseline, const trace::Trace& trace,
                                   const hardware::Hardware& hardware, const plan::Limits& limits) {
   Layers layers;
   layers.of_op = layer_of_ops(trace);
   layers.starts = layer_starts(layers.of_op);
-  const std::vector<int32_t> tried = look_aheads(baseline);
+  const std::vector<Tuning> tried = tunings(baseline);
   std::optional<plan::Plan> best;
   int64_t best_ns = 0;
   Status failure;
-  for (const int32_t ahead : tried) {
-    layers.ahead = ahead;
-    Result<plan::Plan> made =
-        plan_on_demand(trace, hardware, limits, options_of(baseline, trace, layers));
+  for (const Tuning& tuning : tried) {
+    layers.ahead = tuning.layers_ahead;
+    Result<plan::Plan> made = plan_on_demand(
+        trace, hardware, limits, options_of(baseline, trace, layers, tuning.keeps_host_copies));
     if (tried.size() == 1) return made;
     const Result<simulate::Run> run =
         made.ok() ? simulate::simulate(trace, hardware, limits, *made) : made.status();

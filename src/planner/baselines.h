@@ -23,7 +23,9 @@ enum class Baseline : uint8_t {
   kZeroOffload,
   // Rajbhandari et al., 2021: parameters, gradients and optimizer states are offloaded after their
   // layer and prefetched ahead of their layer, on all tiers; so are activations where memory is
-  // short. The host keeps the copy of a parameter until an op writes the parameter.
+  // short. The host keeps the copy of a parameter until an op writes the parameter, where this
+  // makes
+  // the step faster: it leaves less room for other tensors.
   kZeroInfinity,
   // SSDTrain (Wu et al., 2024): activations are offloaded after the forward pass of their layer and
   // prefetched one layer ahead in the backward pass; all other tensors never leave the device.
