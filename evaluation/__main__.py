@@ -27,7 +27,7 @@ def main(arguments=None):
         return 1
     # Without a handler, a termination would leave the processes that run tasks behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    wanted = [*cases.CASES, *cases.settings(), *cases.STAGES]
+    wanted = [*cases.CASES, *cases.settings(), *cases.STAGES, *cases.SWEEP.values()]
     try:
         failed = tasks.run(wanted, folders)
     except KeyboardInterrupt:

@@ -1,6 +1,7 @@
 """The analyses of a case for the document: each runs `teraio` on the trace of the case."""
 
 import functools
+import gzip
 import json
 import os
 import platform
@@ -17,9 +18,10 @@ from teraio_figures.timeline import SSD_READ, SSD_WRITE, Timeline
 SLICES = 240  # of a step, for rates over time
 UNITS_S = {"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 ONLY_MOVES = ("--recompute", "off")  # like the paper
+EFFORT = ("--effort", "fast")
 BANDWIDTHS = "2GB,4GB,8GB,12GB,16GB,24GB,32GB,48GB,64GB"
 # What 1 TB of host memory leaves for each of two GPUs, at most.
-HOST_MEMORIES = "0,32GB,64GB,128GB,256GB,385GB,512GB"
+HOST_MEMORIES = "0,32GB,64GB,128GB,256GB,512GB"
 
 
 @dataclass(frozen=True)
@@ -38,27 +40,63 @@ class Analysis:
 def of_case(case):
     """Returns the analyses of a case.
 
-    A case of every figure has all of them, a step of Figure 7 alone has fewer, and a stage of a
-    pipeline has memory.
+    A case of every figure has all of them, a step of Figure 7 alone has fewer, one of the sweep has
+    its systems, and a stage of a pipeline has memory.
     """
     if case in cases.STAGES:
         return [Analysis("characterization", characterization)]
+    if case in cases.SWEEP.values():
+        return [_step_under(system) for system in cases.SYSTEMS_OF_SWEEP]
     if case in cases.CASES:
-        return [
-            Analysis("characterization", characterization),
-            *(_step_under(system, with_timeline=True) for system in cases.SYSTEMS),
-            Analysis("bandwidth", against_bandwidth),
-            Analysis("grid", against_drives_and_host),
-        ]
+        return of_figures(case)
     return [
         Analysis("characterization", memory, ("without roofline",)),
-        *(_step_under(system, with_timeline=False) for system in cases.SYSTEMS_OF_SETTINGS),
+        *(_step_under(system) for system in cases.SYSTEMS_OF_SETTINGS),
     ]
 
 
-def _step_under(system, with_timeline):
-    compute = functools.partial(step, system=system, with_timeline=with_timeline)
-    return Analysis(system.key, compute, (*system.options, with_timeline))
+def of_figures(case):
+    """Returns the analyses of a case of every figure; other machines for OF_PAPER alone."""
+    wanted = [
+        Analysis("characterization", characterization),
+        Analysis("replayable", replayable),
+        *(
+            _step_under(system, with_timeline=system in cases.SYSTEMS_OF_FIGURES)
+            for system in cases.SYSTEMS
+        ),
+    ]
+    if case in cases.OF_PAPER:
+        wanted += [_step_under(system) for system in cases.FRUGAL_SYSTEMS]
+        wanted += [
+            _step_under(system, drives=drives)
+            for drives in cases.DRIVES
+            for system in cases.SYSTEMS_OF_DRIVES
+        ]
+        wanted += [
+            Analysis("bandwidth", against_bandwidth),
+            Analysis("grid", against_drives_and_host),
+        ]
+    return wanted
+
+
+def _step_under(system, with_timeline=False, drives=None):
+    compute = functools.partial(step, system=system, with_timeline=with_timeline, drives=drives)
+    options = (*system.options, *system.plan_options)
+    parameters = (*options, system.recompute, with_timeline, cases.DRIVES.get(drives))
+    return Analysis(f"{system.key}-{drives}" if drives else system.key, compute, parameters)
+
+
+def replayable(trace):
+    """Returns how many bytes the ops of a trace write to activations, and those that may be again.
+
+    {"bytes": all of them, "replayable_bytes": those of ops that a plan may replay}
+    """
+    content = json.loads(gzip.decompress(trace.read_bytes()))
+    sizes = {t["id"]: t["bytes"] for t in content["tensors"] if t["kind"] == "activation"}
+    written = {True: 0, False: 0}
+    for op in content["ops"]:
+        written[op.get("replayable", False)] += sum(sizes.get(number, 0) for number in op["writes"])
+    return {"bytes": sum(written.values()), "replayable_bytes": written[True]}
 
 
 def characterization(trace):
@@ -80,7 +118,7 @@ def against_bandwidth(trace):
 def against_drives_and_host(trace):
     """Returns the tables of `teraio what-if` for all numbers of drives and sizes of host memory."""
     inputs = ["--trace", trace, "--hardware", cases.HARDWARE]
-    grid = ["--drives", "1-4", "--host-memory", HOST_MEMORIES, "--grid"]
+    grid = ["--drives", "1,2,4", "--host-memory", HOST_MEMORIES, "--grid"]
     return tables("what-if", "what-if", *inputs, *ONLY_MOVES, *grid)
 
 
@@ -95,20 +133,22 @@ def tables(name, *arguments):
         return json.loads((Path(folder) / f"{name}.json").read_text())
 
 
-def step(trace, system, with_timeline):
-    """Plans and simulates a step under a system.
+def step(trace, system, with_timeline, drives=None):
+    """Plans and simulates a step under a system, with the `drives` of cases.DRIVES if given.
 
     Returns what `teraio simulate --json` prints, and of_planning; {"refused": why} when the step
     does not fit. With a timeline, of_timeline too.
     """
     policy, *limits = system.options
-    inputs = ["--trace", trace, "--hardware", cases.HARDWARE, *limits]
+    options = [*EFFORT, "--recompute", system.recompute, "--policy", policy, *system.plan_options]
     with tempfile.TemporaryDirectory() as folder:
         plan, timeline = Path(folder) / "plan.json.gz", Path(folder) / "timeline.json"
+        machine_file = _machine_with(drives, Path(folder)) if drives else cases.HARDWARE
+        inputs = ["--trace", trace, "--hardware", machine_file, *limits]
         try:
-            summary = teraio("plan", *inputs, *ONLY_MOVES, "--policy", policy, "--out", plan)
+            summary = teraio("plan", *inputs, *options, "--out", plan)
         except CommandFailed as failure:
-            return {"refused": str(failure)}
+            return {"refused": str(failure).removesuffix(" (--verbose tells more)")}
         wanted = ["--timeline", timeline] if with_timeline else []
         run = json.loads(teraio("simulate", *inputs, "--plan", plan, "--json", *wanted))
         run |= of_planning(summary)
@@ -116,6 +156,15 @@ def step(trace, system, with_timeline):
             events = json.loads(timeline.read_text())["traceEvents"]
             run |= of_timeline(events, run["step_ns"] / 1e9)
     return run
+
+
+def _machine_with(drives, folder):
+    """Writes the hardware file with the drives into the folder, and returns its path."""
+    machine = json.loads(cases.HARDWARE.read_text())
+    machine["drives"] = [drive | cases.DRIVES[drives] for drive in machine["drives"]]
+    path = folder / "hardware.json"
+    path.write_text(json.dumps(machine))
+    return path
 
 
 def of_timeline(events, step_s):
@@ -135,17 +184,26 @@ def of_timeline(events, step_s):
 def of_planning(summary):
     """Returns what the document needs of the output of `teraio plan`.
 
-    These are the seconds of planning, on this machine with its present load, and the lower bound on
-    the step time in seconds.
+    These are the seconds of planning, on this machine with its present load, and the lower bounds
+    on the step time in seconds: of plans without replays, and of all plans where the plan has some.
     """
-    number, unit = re.search(r"planned in ([0-9.]+) (s|ms|us|ns)\b", summary).groups()
-    bound = re.search(r"no plan is faster than ([0-9.]+) (s|ms|us|ns)\b", summary)
+    duration = r"([0-9.]+) (s|ms|us|ns)\b"
+    bounds = re.search(
+        rf"no plan is faster than {duration}(?:, none without replays than {duration})?", summary
+    )
+    number, unit = re.search(rf"planned in {duration}", summary).groups()
+    least, of_moves = _seconds(*bounds.group(1, 2)), bounds.group(3, 4)
     return {
-        "planning_s": float(number) * UNITS_S[unit],
-        "bound_s": float(bound.group(1)) * UNITS_S[bound.group(2)],
+        "planning_s": _seconds(number, unit),
+        "bound_s": _seconds(*of_moves) if of_moves[0] else least,
+        "replay_bound_s": least if of_moves[0] else None,
         "machine": machine(),
         "load": os.getloadavg()[0],
     }
+
+
+def _seconds(number, unit):
+    return float(number) * UNITS_S[unit]
 
 
 def machine():

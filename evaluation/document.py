@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from evaluation import tables
+from evaluation import sweep, tables
 
 TEMPLATE = Path(__file__).with_name("evaluation.template.md")
 
@@ -12,7 +12,10 @@ _NAME = re.compile(r"\{\{(\w+)\}\}")
 
 def text_of(results, images):
     """Returns the document in Markdown; `images` is the relative path to its figures."""
-    return filled(TEMPLATE.read_text(), tables.values(results) | {"images": str(images)})
+    return filled(
+        TEMPLATE.read_text(),
+        tables.values(results) | sweep.values(results) | {"images": str(images)},
+    )
 
 
 def filled(template, values):

@@ -13,6 +13,8 @@ SYSTEM_COLORS = {
     "ours-ssd": style.GREEN,
     "algorithm1-mixed": style.VIOLET,
     "ours-mixed": style.OCHRE,
+    "ours-replay-ssd": style.TEAL,
+    "ours-replay-mixed": style.BROWN,
     "zero-offload": style.ORANGE,
     "zero-infinity": style.RED,
     "zero-infinity-ssd": style.PINK,
@@ -46,7 +48,7 @@ def traces_of(results, found):
 def bandwidth(results):
     """Figure 3: fraction of ideal against bandwidth: the bound, and the result of our planner."""
     figure, ((axes,),) = style.grid(1, 1, width=6, height=3.4)
-    found = cases.of(results)
+    found = cases.having(results, "bandwidth")
     traces = traces_of(results, found)
     for case, trace, color in zip(found, traces, style.LINES, strict=False):
         label = f"{case.model}: no plan exceeds"
@@ -68,9 +70,8 @@ def draw_plans(axes, tables, color, label):
     )
 
 
-def panel_per_case(results, height, **options):
+def panel_per_case(found, height, **options):
     """Makes a figure with three panels in a row; returns it, and (panel, case) for each case."""
-    found = cases.of(results)
     columns = min(3, len(found))
     rows = -(-len(found) // columns)
     figure, panels = style.grid(rows, columns, width=3.6, height=height, **options)
@@ -82,7 +83,7 @@ def panel_per_case(results, height, **options):
 
 def throughput(results):
     """Figure 7: tokens per second of each system, a panel per model."""
-    figure, panels = panel_per_case(results, height=3.2)
+    figure, panels = panel_per_case(cases.of(results), height=3.2)
     for axes, case in panels:
         draw_throughput(axes, case, results[case.key]["systems"])
         axes.set_title(f"{case.model}\n{case.batch}")
@@ -94,7 +95,7 @@ def throughput(results):
 def draw_throughput(axes, case, systems):
     ideal_s = next(run["ideal_ns"] for run in systems.values() if "ideal_ns" in run) / 1e9
     axes.axhline(case.tokens_per_step / ideal_s, color="black", linewidth=0.9, linestyle="--")
-    for place, system in enumerate(cases.SYSTEMS):
+    for place, system in enumerate(cases.SYSTEMS_OF_FIGURES):
         run = systems[system.key]
         if "refused" in run:
             note_that_it_does_not_fit(axes, place)
@@ -107,7 +108,7 @@ def draw_throughput(axes, case, systems):
 
 def label_systems(axes, margin):
     """Labels the bars of a panel that has one per system."""
-    keys = [system.key for system in cases.SYSTEMS]
+    keys = [system.key for system in cases.SYSTEMS_OF_FIGURES]
     axes.set_xticks(range(len(keys)), keys, rotation=60, ha="right")
     axes.grid(axis="x", visible=False)
     axes.margins(y=margin)
@@ -147,9 +148,9 @@ def draw_steps(axes, results, steps, quantity):
 
 def split(results):
     """Figure 8: seconds of a step: compute alone, compute that overlaps transfers, and stalls."""
-    figure, panels = panel_per_case(results, height=3.2)
+    figure, panels = panel_per_case(cases.of(results), height=3.2)
     for axes, case in panels:
-        for place, system in enumerate(cases.SYSTEMS):
+        for place, system in enumerate(cases.SYSTEMS_OF_FIGURES):
             draw_split(axes, place, results[case.key]["systems"][system.key])
         axes.set_title(case.model)
         label_systems(axes, margin=0.2)
@@ -174,7 +175,7 @@ def draw_split(axes, place, run):
 
 def drives_and_host(results):
     """Figure 9: fraction of ideal against drives per GPU, a line per size of host memory."""
-    figure, panels = panel_per_case(results, height=2.8, sharey=True)
+    figure, panels = panel_per_case(cases.having(results, "grid"), height=2.8, sharey=True)
     for axes, case in panels:
         groups = by_host(results[case.key]["grid"])
         for (host, settings), color in zip(groups.items(), style.LINES, strict=False):
@@ -183,7 +184,7 @@ def drives_and_host(results):
             shares = [setting["fraction_of_ideal"] for setting in fits]
             style.points(axes, drives, shares, color, label=f"{host / 1e9:g} GB")
         axes.set_title(case.model)
-        axes.set_xticks([1, 2, 3, 4])
+        axes.set_xticks([1, 2, 4])
         axes.set_xlabel("drives per GPU")
         axes.set_ylim(0, 1.05)
     panels[0][0].set_ylabel("of ideal, predicted")

@@ -6,7 +6,7 @@ Functions take the results of tasks.results_of. Tables are Markdown. The paper i
 import json
 import statistics
 
-from evaluation import cases
+from evaluation import cases, wear
 
 # What the paper reports: seconds of planning (Table 1), and what its text says about Figure 7.
 PLANNING_S = {"l8": 31.2, "gr8": 37.9, "l70": 396.6}
@@ -23,6 +23,7 @@ THROUGHPUT = {
 }
 TWO_SERVERS_OF_8 = 499_591.4  # dollars, for two servers of eight GPUs
 BANDWIDTHS_GB = (4, 8, 16, 32, 48, 64)
+PLANNED_HERE = ("algorithm1-mixed", "ours-mixed", "ours-replay-mixed")
 DRIVE_SYSTEMS = ("ours-ssd", "algorithm1-ssd", "zero-infinity-ssd")
 
 
@@ -31,7 +32,8 @@ def values(results):
     machine, load = planning_conditions(results)
     prices = server_prices()
     return {
-        "summary": summary(results),
+        "summary_ssd": summary(results, cases.SSD_SYSTEMS),
+        "summary_host": summary(results, cases.HOST_SYSTEMS),
         "means": means(results),
         "steps_of_figure_7": str(len(steps_of_figure_7(results))),
         "traces": traces(results),
@@ -45,7 +47,7 @@ def values(results):
         "figure_7": figure_7(results),
         "refusals": refusals(results),
         "settings": settings(results, [*steps_of_figure_7(results)]),
-        "micro_batches": settings(results, known(results, cases.MICRO_BATCHES)),
+        "drives": drives(results),
         "figure_8": figure_8(results),
         "figure_9": figure_9(results),
         "half_machine": half_machine(results),
@@ -98,15 +100,35 @@ def speedup(results, case, over, ours="ours-mixed"):
     return run_of(results, case, over)["step_ns"] / run_of(results, case, ours)["step_ns"]
 
 
-def summary(results):
+def summary(results, systems):
+    """Makes a table of systems that use the same tiers, with what no plan on these can exceed."""
     rows = []
     for case in fitting(results):
-        ours = run_of(results, case, "ours-mixed")
-        bound = min(1.0, ours["ideal_ns"] / 1e9 / ours["bound_s"])
-        runs = [run_of(results, case, system.key) for system in cases.SYSTEMS]
-        rows.append([case.model, *map(fraction_of_ideal, runs), percent(bound)])
-    names = [system.name for system in cases.SYSTEMS]
-    return table(["model", *names, "no plan exceeds"], rows)
+        row = [case.model]
+        for system in systems:
+            row.append(fraction_of_ideal(run_of(results, case, system.key)))
+            if system.key.startswith("ours-"):
+                row.append(bound_of(results, case, system))
+        rows.append(row)
+    header = ["model"]
+    for system in systems:
+        header.append(system.name)
+        if system.key.startswith("ours-"):
+            header.append(
+                f"no plan {'' if system.recompute == 'all' else 'that only moves '}exceeds"
+            )
+    return table(header, rows)
+
+
+def bound_of(results, case, system):
+    """Formats the bound on the fraction of ideal for plans of the kind of the system's."""
+    run = run_of(results, case, system.key)
+    if "refused" in run:
+        return "-"
+    bound_s = run["replay_bound_s"] if system.recompute == "all" else run["bound_s"]
+    if bound_s is None:  # the plan has no replay, because it is as fast without them
+        bound_s = run["bound_s"]
+    return percent(min(1.0, run["ideal_ns"] / 1e9 / bound_s))
 
 
 def known(results, groups):
@@ -125,7 +147,7 @@ def steps_of_figure_7(results):
 def means(results):
     """Makes a table of mean fractions of ideal and mean speeds over each ZeRO system (Figure 7)."""
     rows = []
-    for key in ("algorithm1-ssd", "ours-ssd", "algorithm1-mixed", "ours-mixed"):
+    for key in (system.key for system in cases.SYSTEMS_OF_SETTINGS if "zero" not in system.key):
         runs = [run_of(results, case, key) for case in steps_of_figure_7(results)]
         fractions = [run["fraction_of_ideal"] for run in runs if "refused" not in run]
         ratios = [mean_speedup(results, key, over) for over in ("zero-offload", "zero-infinity")]
@@ -172,13 +194,16 @@ def traces(results):
         trace = trace_of(results, case)
         ops, step_s = len(trace["per_op"]["duration_ns"]), trace["step_ns"] / 1e9
         facts = [case.batch, f"{ops:,}", f"{step_s:.1f} s", f"{peak_of(results, case):.2f}"]
-        rows.append([case.model, *facts, results[case.key]["origin"]])
+        written = results[case.key]["replayable"]
+        again = percent(written["replayable_bytes"], written["bytes"])
+        rows.append([case.model, *facts, again, results[case.key]["origin"]])
     header = [
         "model",
         "one step",
         "ops",
         "ideal step time",
         "peak / capacity",
+        "written by ops that can be replayed",
         "source of the trace",
     ]
     return table(header, rows)
@@ -246,7 +271,7 @@ def figure_2(results):
 
 def figure_3(results):
     rows = []
-    for case in cases.of(results):
+    for case in cases.having(results, "bandwidth"):
         points = trace_of(results, case)["roofline"]
         bounds = {p["bytes_per_second"] // 10**9: p["fraction_of_ideal"] for p in points}
         settings = results[case.key]["bandwidth"]["sweeps"][0]["settings"]
@@ -264,8 +289,8 @@ def planned_here(results):
     """Returns the runs whose planning times are in Table 1."""
     return [
         run_of(results, case, system)
-        for case in fitting(results, "algorithm1-mixed")
-        for system in ("ours-mixed", "algorithm1-mixed")
+        for case in fitting(results, *PLANNED_HERE)
+        for system in PLANNED_HERE
     ]
 
 
@@ -278,12 +303,12 @@ def planning_conditions(results):
 
 def table_1(results):
     rows = []
-    for case in fitting(results, "algorithm1-mixed"):
-        paper = run_of(results, case, "algorithm1-mixed")["planning_s"]
-        ours = run_of(results, case, "ours-mixed")["planning_s"]
-        rows.append([case.model, reported_planning(case), f"{paper:.2f} s", f"{ours:.2f} s"])
+    for case in fitting(results, *PLANNED_HERE):
+        runs = [run_of(results, case, key) for key in PLANNED_HERE]
+        times = [f"{run['planning_s']:.2f} s" for run in runs]
+        rows.append([case.model, reported_planning(case), *times])
     header = ["model", "the paper", "the paper's Algorithm 1, here", "ours (`--effort fast`), here"]
-    return table(header, rows)
+    return table([*header, "ours with recompute, here"], rows)
 
 
 def reported_planning(case):
@@ -305,7 +330,7 @@ def figure_7(results):
 
 def reported_key(system):
     """Returns the key of the paper's figures for a system; its only planner is Algorithm 1."""
-    return system.key.removeprefix("algorithm1-").removeprefix("ours-")
+    return system.key.removeprefix("algorithm1-").removeprefix("ours-replay-").removeprefix("ours-")
 
 
 def tokens(case, run):
@@ -326,7 +351,7 @@ def refusals(results):
 def figure_8(results):
     rows = []
     for case in cases.of(results):
-        for system in cases.SYSTEMS:
+        for system in cases.SYSTEMS_OF_FIGURES:
             run = run_of(results, case, system.key)
             if "refused" not in run:
                 parts = [percent(part, run["step_ns"] / 1e9) for part in parts_of(run).values()]
@@ -356,10 +381,10 @@ def by_host(grid):
 
 def figure_9(results):
     rows = []
-    for case in cases.of(results):
+    for case in cases.having(results, "grid"):
         for host, settings in by_host(results[case.key]["grid"]).items():
             rows.append([case.model, f"{host / 1e9:g} GB", *map(fraction_of_setting, settings)])
-    header = ["model", "host memory per GPU", "1 drive", "2 drives", "3 drives", "4 drives"]
+    header = ["model", "host memory per GPU", "1 drive", "2 drives", "4 drives"]
     return table(header, rows)
 
 
@@ -418,7 +443,7 @@ def drive_use(run):
 
 
 def name_of(key):
-    return next(system.name for system in cases.SYSTEMS if system.key == key)
+    return cases.system(key).name
 
 
 def server_prices():
@@ -428,25 +453,66 @@ def server_prices():
     small = prices["server"]
     large = small + prices["host_memory_per_gib"] * (1024 - 128)
     with_drives = drives * prices["drive"]
-    return {"ssd": small + with_drives, "mixed": large + with_drives, "host": large}
+    return {
+        "ssd": small + with_drives,
+        "mixed": large + with_drives,
+        "host": large,
+        "drives": with_drives,
+    }
 
 
 def price_of(key, prices):
-    kinds = {"ours-ssd": "ssd", "zero-offload": "host"}  # ZeRO-Offload uses no drives
-    return prices[kinds.get(key, "mixed")]
+    if key == "zero-offload":  # it uses no drives
+        return prices["host"]
+    return prices["mixed" if cases.system(key).host else "ssd"]
+
+
+SYSTEMS_OF_TABLE_3 = (
+    "ours-ssd",
+    "ours-replay-ssd",
+    "frugal-ssd",
+    "ours-mixed",
+    "ours-replay-mixed",
+    "frugal-mixed",
+    "zero-infinity-ssd",
+    "zero-offload",
+    "zero-infinity",
+)
 
 
 def table_3(results, prices):
     rows = []
     for case in cases.of(results):
-        for key in ("ours-ssd", "ours-mixed", "zero-offload", "zero-infinity"):
+        for key in SYSTEMS_OF_TABLE_3:
+            if key not in results[case.key]["systems"]:  # other machines are for OF_PAPER alone
+                continue
             run, price = run_of(results, case, key), price_of(key, prices)
-            cost = "does not fit"
+            costs = ["does not fit", "", "", ""]
             if "refused" not in run:
-                cost = f"${price * run['step_ns'] / 1e9 / case.tokens_per_step:,.2f}"
-            rows.append([case.model, name_of(key), f"${price:,.0f}", cost])
-    header = ["model", "system", "price of server and drives", "price per token/s, predicted"]
+                per_token_s = price * run["step_ns"] / 1e9 / case.tokens_per_step
+                drives = 0 if key == "zero-offload" else prices["drives"]
+                costs = [f"${per_token_s:,.2f}", *wear.costs(case, run, price, drives)]
+            rows.append([case.model, name_of(key), f"${price:,.0f}", *costs])
+    header = ["model", "system", "price of server and drives", "price per token/s"]
+    header += ["drives last", "drives a year", "price per 10^9 tokens"]
     return table(header, rows)
+
+
+def drives(results):
+    """Makes a table of the step with the paper's drives, with shared ones, and as sold."""
+    names = {None: "2.0", "shared": "1.0", "sold": "as sold"}
+    rows = []
+    for case in cases.OF_PAPER:
+        if case.key not in results:
+            continue
+        for kind in (None, *cases.DRIVES):
+            keys = [f"{s.key}-{kind}" if kind else s.key for s in cases.SYSTEMS_OF_DRIVES]
+            runs = [run_of(results, case, key) for key in keys]
+            lives = [wear.life_text(run) for run in runs[:2]]
+            rows.append([case.model, names[kind], *map(fraction_of_ideal, runs), *lives])
+    systems = [system.name for system in cases.SYSTEMS_OF_DRIVES]
+    lives = [f"drives last, {name}" for name in systems[:2]]
+    return table(["model", "limit of reads and writes", *systems, *lives], rows)
 
 
 def efficiency(results, prices):

@@ -106,12 +106,31 @@ def later_tasks(wanted, folders):
 
 
 def trace_task(case, folders):
+    if case.tf32:
+        return rescaling_task(case, folders)
     return {
         "name": f"trace:{case.key}",
         "doc": case.title,
         "actions": [(without_traceback(traces.dry_run), [case, folders.trace(case)])],
         "file_dep": _words(traces.dependencies(case)),
         "uptodate": [config_changed({"command": traces.command_of(case), "title": case.title})],
+        "targets": _words([folders.trace(case)]),
+    }
+
+
+def rescaling_task(case, folders):
+    """Returns the task that makes the trace of a step in TF32 from that in fp32."""
+    fp32 = cases.in_fp32(case)
+    return {
+        "name": f"trace:{case.key}",
+        "doc": case.title,
+        "actions": [
+            (
+                without_traceback(traces.rescale),
+                [case, folders.trace(fp32), folders.trace(case)],
+            )
+        ],
+        "file_dep": _words([folders.trace(fp32), PACKAGE / "retime.py"]),
         "targets": _words([folders.trace(case)]),
     }
 
@@ -161,9 +180,11 @@ def results_of(wanted, folders):
     """Returns the finished analyses, by case.
 
     results[case.key] has `origin` (the origin of the trace, in words), `systems` (a step under each
-    system), and an entry for each other analysis.
+    system, and under each with other drives as "SYSTEM-DRIVES"), and an entry for each other
+    analysis.
     """
-    systems = {system.key for system in cases.SYSTEMS}
+    keys = [system.key for system in (*cases.SYSTEMS, *cases.FRUGAL_SYSTEMS)]
+    systems = {*keys, *(f"{key}-{drives}" for key in keys for drives in cases.DRIVES)}
     results = {}
     for case in wanted:
         of_case = results[case.key] = {"origin": traces.origin(case), "systems": {}}

@@ -4,13 +4,13 @@ import gzip
 import json
 from pathlib import Path
 
-from evaluation import cases, kernels
+from evaluation import cases, kernels, retime
 from evaluation.command import teraio
+from teraio.dry_run import accelerator
 
 PACKAGE = cases.ROOT / "python" / "teraio"
 BUILT_PACKAGE = cases.ROOT / "build" / "python" / "teraio"
 ACCELERATOR = "h100-nvl"
-RANKS = 2
 
 
 def dry_run(case, path):
@@ -28,6 +28,24 @@ def dry_run(case, path):
         partial.unlink(missing_ok=True)
 
 
+def rescale(case, fp32, path):
+    """Writes the trace of the case in TF32, given the path of the trace of the step in fp32."""
+    device = accelerator.load(ACCELERATOR)
+    given = retime.Rates.of(device, products="float32", attention="float32")
+    wanted = retime.Rates.of(device, products="tensorfloat32", attention="float32")
+    write(retime.retimed(read(fp32), given, wanted) | {"name": case.title}, path)
+
+
+def read(path):
+    """Returns the JSON value of a gzipped trace file."""
+    return json.loads(gzip.decompress(path.read_bytes()))
+
+
+def write(trace, path):
+    """Writes the JSON value of a trace as a gzipped file, always as the same bytes."""
+    path.write_bytes(gzip.compress(json.dumps(trace).encode(), compresslevel=3, mtime=0))
+
+
 def command_of(case):
     """Returns the arguments of `teraio dry-run` for four steps of the case, as strings."""
     sizes = {
@@ -36,10 +54,12 @@ def command_of(case):
         "--sequence-length": case.sequence_length,
         "--steps": 4,
     }
-    if case.script != cases.LLAMA_PIPELINE:
-        sizes["--tensor-parallel"] = RANKS
-    words = ["--accelerator", ACCELERATOR, "--world-size", RANKS, "--rank", case.rank, case.script]
-    words += case.options
+    words = ["--accelerator", ACCELERATOR]
+    if case.ranks > 1:
+        words += ["--world-size", case.ranks, "--rank", case.rank]
+        if case.script != cases.LLAMA_PIPELINE:
+            sizes["--tensor-parallel"] = case.ranks
+    words += [case.script, *case.options]
     for name, value in sizes.items():
         words += [name, value]
     return [str(word) for word in words]
@@ -64,14 +84,12 @@ def origin(case):
     script = case.script.relative_to(cases.ROOT)
     kind = "pipeline" if case.script == cases.LLAMA_PIPELINE else "tensor"
     return (
-        f"a dry run of `{script} {' '.join(case.options)}` as rank {case.rank} of {RANKS} "
+        f"a dry run of `{script} {' '.join(case.options)}` as rank {case.rank} of {case.ranks} "
         f"({kind} parallel)"
     )
 
 
 def _finish(path, case):
     """Sets the title and the step size of the case in its trace, and keeps only kernels."""
-    trace = json.loads(gzip.decompress(path.read_bytes()))
-    trace |= {"name": case.title, "tokens_per_step": case.tokens_per_step}
-    text = json.dumps(kernels.only_kernels(trace))
-    path.write_bytes(gzip.compress(text.encode(), compresslevel=3, mtime=0))
+    facts = {"name": case.title, "tokens_per_step": case.tokens_per_step}
+    write(kernels.only_kernels(read(path) | facts), path)

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 BLUE, ORANGE, GREEN, RED = "#4c78a8", "#f58518", "#54a24b", "#b03030"
 OCHRE, VIOLET, GREY, PINK = "#b79a20", "#8a63a8", "#9a9a9a", "#d98a8a"
+TEAL, BROWN = "#3a9a95", "#8c6a45"
 LINES = [BLUE, ORANGE, GREEN, VIOLET, OCHRE, RED, GREY]
 
 # The kinds of tensors that a trace has.
