@@ -11,7 +11,7 @@ import sys
 
 from doit.tools import config_changed
 
-from evaluation import cases, command, tasks, traces
+from evaluation import cases, command, retime, tasks, traces
 from evaluation.what_to_buy import offers, page, steps
 
 BUILD = cases.ROOT / "build" / "what-to-buy"
@@ -20,10 +20,18 @@ PAGE = cases.ROOT / "docs" / "what_to_buy.md"
 
 def main():
     machines = offers.machines()
-    dry_runs = {step.key: step for step in map(lambda of: _step(*of), _questions(machines))}
+    wanted = {step.key: step for step in map(lambda of: _step(*of), _questions(machines))}
+    dry_runs = {step.on_reference.key: step.on_reference for step in wanted.values()}
+    others = [step for step in wanted.values() if step.key not in dry_runs]
     plans = [_plan_task(*of) for of in _questions(machines)]
     return tasks.run_tasks(
-        [*map(_trace_task, dry_runs.values()), *plans, _page_task(machines)], BUILD
+        [
+            *map(_trace_task, dry_runs.values()),
+            *map(_device_task, others),
+            *plans,
+            _page_task(machines),
+        ],
+        BUILD,
     )
 
 
@@ -33,14 +41,13 @@ def _questions(machines):
         (model, machine, system)
         for model in steps.MODELS
         for machine in machines
-        if machine.device["accelerator"] in steps.MODELS[model].accelerators
+        if machine.host_memory_gb in steps.MODELS[model].host_memories_gb
         for system in steps.SYSTEMS
     ]
 
 
 def _step(model, machine, system):
-    name = machine.device["accelerator"]
-    return steps.Step(model, steps.MODELS[model].options, name, system.checkpointing)
+    return steps.Step(model, machine.device["accelerator"], system.checkpointing)
 
 
 def _trace(step):
@@ -48,18 +55,28 @@ def _trace(step):
 
 
 def _outcome(model, machine, system):
-    name = f"{model.lower().replace(' ', '-')}-{machine.key}-{system.key}.json"
-    return BUILD / "steps" / name
+    return BUILD / "steps" / f"{steps.MODELS[model].key}-{machine.key}-{system.key}.json"
 
 
 def _trace_task(step):
-    files = [*traces.dependencies_of(cases.LLAMA), steps.__file__]
+    files = traces.dependencies_of(cases.LLAMA)
     return {
         "name": f"trace:{step.key}",
         "doc": step.key,
         "actions": [(tasks.without_traceback(steps.dry_run), [step, _trace(step)])],
         "file_dep": [str(file) for file in files],
         "uptodate": [config_changed({"command": step.command()})],
+        "targets": [str(_trace(step))],
+    }
+
+
+def _device_task(step):
+    """Returns the task that makes the trace of a step from that of its dry run."""
+    return {
+        "name": f"trace:{step.key}",
+        "doc": step.key,
+        "actions": [(steps.change_device, [step, _trace(step.on_reference), _trace(step)])],
+        "file_dep": [str(_trace(step.on_reference)), retime.__file__],
         "targets": [str(_trace(step))],
     }
 

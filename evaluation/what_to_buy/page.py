@@ -5,6 +5,7 @@ from pathlib import Path
 
 from evaluation import document, tables
 from evaluation.what_to_buy import offers, steps
+from teraio.dry_run import accelerator
 
 TEMPLATE = Path(__file__).with_name("page.template.md")
 HEADER = [
@@ -12,7 +13,6 @@ HEADER = [
     "host memory",
     "drives",
     "TERAIO, tokens/s",
-    "without checkpointing",
     "of ideal",
     "waits for",
     "drives last",
@@ -32,6 +32,7 @@ def text_of(runs, machines):
         "service_months": str(assumptions["service_months"]),
         "usable_host": _percent(assumptions["host_memory"]["usable_share"]),
         "usable_device": _percent(offers.USABLE_DEVICE_SHARE),
+        "reference": accelerator.load(steps.REFERENCE).name.removeprefix("NVIDIA "),
         "tokens": f"{steps.TOKENS_PER_STEP:,}",
         "micro_batch": (
             f"{steps.MICRO_BATCHES} micro-batches of {steps.MICRO_BATCH} sequences of "
@@ -49,37 +50,23 @@ def _section(model, runs, machines):
 
 
 def _row(machine, systems):
-    ours = best_of_ours(systems)
+    ours = systems["teraio"]
     drives = f"{machine.drives} x 2 TB"
     start = [machine.device_name, f"{machine.host_memory_gb} GB", drives]
     price = f"${machine.price():,.0f}"
     others = [_speed(systems["zero-offload"]), _speed(systems["zero-infinity"])]
     if "refused" in ours:
-        return [*start, _refusal(ours), "", "", "", "", price, "", *others]
+        return [*start, _refusal(ours), "", "", "", price, "", *others]
     return [
         *start,
         _speed(ours),
-        _speed(systems["teraio"]),
-        _percent(ideal_ns(systems) / ours["step_ns"]),
+        _percent(ours["ideal_ns"] / ours["step_ns"]),
         bottleneck(ours),
         _duration(life_months(machine, ours)),
         price,
         f"${price_per_billion(machine, ours):,.0f}",
         *others,
     ]
-
-
-def best_of_ours(systems):
-    """Returns the faster of TERAIO's steps, with and without checkpointing; else one refusal."""
-    both = [systems["teraio"], systems["teraio-checkpointed"]]
-    fitting = [run for run in both if "refused" not in run]
-    return min(fitting, key=lambda run: run["step_ns"], default=both[1])
-
-
-def ideal_ns(systems):
-    """Returns the step time with unlimited memory, where a script need not checkpoint."""
-    both = [systems["teraio"], systems["teraio-checkpointed"]]
-    return min(run["ideal_ns"] for run in both if "refused" not in run)
 
 
 def bottleneck(run):
@@ -113,18 +100,18 @@ def price_per_billion(machine, run):
 
 def _advice(runs, machines):
     """Names the cheapest and the fastest machine for a model under TERAIO."""
-    fitting = [m for m in machines if "refused" not in best_of_ours(runs[m.key])]
+    fitting = [m for m in machines if "refused" not in runs[m.key]["teraio"]]
     if not fitting:
         return "No machine of the table trains this model."
 
     def run_of(machine):
-        return best_of_ours(runs[machine.key])
+        return runs[machine.key]["teraio"]
 
     frugal = min(fitting, key=lambda m: price_per_billion(m, run_of(m)))
     fastest = max(fitting, key=lambda m: tokens_per_second(run_of(m)))
     cheapest = min(fitting, key=lambda m: m.price())
     return (
-        f"The least price per token has {_described(frugal)}: "
+        f"{_described(frugal, 'A')} has the least price per token: "
         f"${price_per_billion(frugal, run_of(frugal)):,.0f} per 10^9 tokens at "
         f"{tokens_per_second(run_of(frugal)):,.0f} tokens/s. "
         f"The fastest is {_described(fastest)}, with "
@@ -135,9 +122,9 @@ def _advice(runs, machines):
     )
 
 
-def _described(machine):
+def _described(machine, article="a"):
     drives = "one drive" if machine.drives == 1 else f"{machine.drives} drives"
-    article = "an" if machine.device_name.startswith("H") else "a"
+    article += "n" if machine.device_name.startswith("H") else ""
     return f"{article} {machine.device_name} with {machine.host_memory_gb} GB and {drives}"
 
 
@@ -147,6 +134,8 @@ def _speed(run):
 
 def _refusal(run):
     message = run["refused"]
+    if "the device budget is" in message:
+        return "no: the device is full"
     if "no tier has room" in message:
         drives = "SSD" in message and "SSD 0" not in message
         return "no: host and drives are full" if drives else "no: host memory is full"

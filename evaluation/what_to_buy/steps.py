@@ -1,16 +1,19 @@
 """The training steps that machines are compared by: their traces, and plans for a machine."""
 
-import gzip
 import json
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from evaluation import cases, kernels
+from evaluation import cases, kernels, retime, traces
 from evaluation.command import CommandFailed, teraio
+from teraio.dry_run import accelerator
 
 MICRO_BATCHES, MICRO_BATCH, SEQUENCE_LENGTH = 2, 4, 2048
 TOKENS_PER_STEP = MICRO_BATCHES * MICRO_BATCH * SEQUENCE_LENGTH
+# The device of the dry runs: that with the least memory, for which fused ops are divided the most.
+# For the others, the times of its ops are changed; this is within 1 % of a dry run for them.
+REFERENCE = "rtx-4090"
 
 
 @dataclass(frozen=True)
@@ -18,18 +21,22 @@ class Step:
     """A training step of a model on a device; `checkpointing` is PyTorch's, of whole blocks."""
 
     model: str
-    options: tuple
     accelerator: str
     checkpointing: bool
 
     @property
     def key(self):
-        name = f"{self.model.lower().replace(' ', '-')}-{self.accelerator}"
+        name = f"{MODELS[self.model].key}-{self.accelerator}"
         return f"{name}-checkpointed" if self.checkpointing else name
+
+    @property
+    def on_reference(self):
+        """Returns the step that has a dry run: the same one on the reference device."""
+        return replace(self, accelerator=REFERENCE)
 
     def command(self):
         """Returns the arguments of `teraio dry-run`, as strings."""
-        words = ["--accelerator", self.accelerator, cases.LLAMA, *self.options]
+        words = ["--accelerator", self.accelerator, cases.LLAMA, *MODELS[self.model].options]
         words += ["--bf16", "--optimizer-impl", "fused", "--steps", 4]
         words += ["--accumulation", MICRO_BATCHES, "--micro-batch", MICRO_BATCH]
         words += ["--sequence-length", SEQUENCE_LENGTH]
@@ -49,20 +56,32 @@ class System:
 
 @dataclass(frozen=True)
 class Model:
-    """A model: options of the script, and the accelerators that it is compared on."""
+    """A model: options of the script, and the host memories that it is compared with."""
 
+    key: str
     options: tuple
-    accelerators: tuple
+    host_memories_gb: tuple
 
 
+def _llama(**shape):
+    """Returns the options for a Llama of another shape."""
+    words = ["--preset", "llama3-8b"]
+    for name, value in shape.items():
+        words += [f"--{name.replace('_', '-')}", value]
+    return tuple(words)
+
+
+_14B = _llama(dim=5120, layers=40, heads=40, kv_heads=8, ffn_dim=17408, vocab_size=151_936)
+_32B = _llama(dim=5120, layers=64, heads=40, kv_heads=8, ffn_dim=27648, vocab_size=152_064)
 MODELS = {
-    "Llama3 8B": Model(("--preset", "llama3-8b"), ("rtx-4090", "h100-nvl")),
-    "Llama3 70B": Model(("--preset", "llama3-70b"), ("rtx-4090",)),
+    "8B (Llama3)": Model("8b", _llama(), (64, 128, 256)),
+    "14B (the shape of Qwen3-14B)": Model("14b", _14B, (128, 256)),
+    "32B (the shape of Qwen2.5-32B)": Model("32b", _32B, (256,)),
+    "70B (Llama3)": Model("70b", ("--preset", "llama3-70b"), (256,)),
 }
-_OURS = ("--policy", "teraio", "--recompute", "all")
+_OURS = ("--policy", "teraio", "--recompute", "all", "--effort", "fast")
 SYSTEMS = [
     System("teraio", "TERAIO", _OURS, False),
-    System("teraio-checkpointed", "TERAIO, checkpointed script", _OURS, True),
     System("zero-offload", "ZeRO-Offload", ("--policy", "zero-offload"), True),
     System("zero-infinity", "ZeRO-Infinity", ("--policy", "zero-infinity"), True),
 ]
@@ -74,13 +93,22 @@ def dry_run(step, path):
     partial = path.with_name(f"partial-{path.name}")
     try:
         teraio("dry-run", "--save-trace", partial, *step.command())
-        trace = json.loads(gzip.decompress(partial.read_bytes()))
-        trace |= {"name": step.key, "tokens_per_step": TOKENS_PER_STEP}
-        text = json.dumps(kernels.only_kernels(trace))
-        partial.write_bytes(gzip.compress(text.encode(), compresslevel=3, mtime=0))
+        facts = {"name": step.key, "tokens_per_step": TOKENS_PER_STEP}
+        traces.write(kernels.only_kernels(traces.read(partial) | facts), partial)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def change_device(step, dry_run, path):
+    """Writes the trace of the step, given the path of the trace of its dry run."""
+    given, wanted = (_rates(name) for name in (REFERENCE, step.accelerator))
+    trace = retime.retimed(traces.read(dry_run), given, wanted)
+    traces.write(trace | {"name": step.key}, path)
+
+
+def _rates(name):
+    return retime.Rates.of(accelerator.load(name), products="bfloat16", attention="bfloat16")
 
 
 def under(system, trace, machine):

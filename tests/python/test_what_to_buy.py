@@ -1,6 +1,7 @@
 """make what-to-buy: the machines, what they cost, and how the page describes a step."""
 
 import pytest
+from evaluation import traces
 from evaluation.what_to_buy import offers, page, steps
 
 MACHINES = offers.machines()
@@ -50,24 +51,33 @@ def test_bottleneck_in_words():
     assert page.bottleneck(run(written=0)) == "the link to host memory"
 
 
-def test_the_ideal_needs_no_checkpointing():
-    systems = {"teraio": run(stall_s=8.0), "teraio-checkpointed": run(step_s=9.0)}
-    assert page.ideal_ns(systems) == 2e9
-    assert page.ideal_ns(systems | {"teraio": {"refused": "no room"}}) == 4e9
-
-
 def test_page_names_what_does_not_fit():
     refused = {"refused": "no tier has room for 9 bytes that leave at op 1: host holds 9, SSD 0"}
     systems = {
         "teraio": run(),
-        "teraio-checkpointed": run(step_s=8.0),
         "zero-offload": refused,
         "zero-infinity": run(step_s=20.0),
     }
     text = page.text_of({"A model": {m.key: systems for m in MACHINES}}, MACHINES)
     assert text.count("| no: host memory is full |") == len(MACHINES)
     assert f"{steps.TOKENS_PER_STEP / 20:,.0f} |" in text
-    assert f"| {steps.TOKENS_PER_STEP / 8:,.0f} | {steps.TOKENS_PER_STEP / 10:,.0f} |" in text
+    assert f"| {steps.TOKENS_PER_STEP / 10:,.0f} | 50 % |" in text
+    systems["zero-offload"] = {"refused": "op 3 (x) needs 9 bytes, the device budget is 8"}
+    text = page.text_of({"A model": {m.key: systems for m in MACHINES}}, MACHINES)
+    assert text.count("| no: the device is full |") == len(MACHINES)
+
+
+def test_each_device_has_the_trace_of_the_one_dry_run(tmp_path):
+    step = steps.Step("8B (Llama3)", "b200", checkpointing=False)
+    assert step.on_reference.accelerator == steps.REFERENCE
+    assert str(step.on_reference.command()[1]) == steps.REFERENCE
+    dry_run, path = tmp_path / "dry_run.json.gz", tmp_path / "b200.json.gz"
+    op = {"name": "aten::add", "duration_ns": 10**6, "reads": [], "writes": [], "frees": []}
+    traces.write({"name": "reference", "ops": [op], "tensors": []}, dry_run)
+    steps.change_device(step, dry_run, path)
+    trace = traces.read(path)
+    assert trace["name"] == "8b-b200"
+    assert trace["ops"][0]["duration_ns"] == round(10**6 * 1008 / 7700)
 
 
 def test_hardware_of_every_machine_has_its_drives_and_host_memory():
