@@ -1,4 +1,4 @@
-"""`teraio dry-run`: what it foretells is what a real run does, and what it cannot know it says."""
+"""`teraio dry-run`: a real run does what it predicts, and it says what it cannot know."""
 
 import gzip
 import inspect
