@@ -121,8 +121,8 @@ std::vector<probe::LoadRates> measure_alone(std::vector<storage::SsdDirectory>& 
     const auto load = open_or_fail({directory}, arguments);
     rates.push_back({measure(*load, kPhases[0], arguments.seconds).rates.read,
                      measure(*load, kPhases[1], arguments.seconds).rates.write});
-    directory.read_bytes_per_second = static_cast<int64_t>(rates.back().read);
-    directory.write_bytes_per_second = static_cast<int64_t>(rates.back().write);
+    directory.rates = {static_cast<int64_t>(rates.back().read),
+                       static_cast<int64_t>(rates.back().write)};
   }
   return rates;
 }

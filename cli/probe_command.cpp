@@ -161,7 +161,7 @@ void add_drives(const std::vector<probe::DriveProbe>& probes,
     hardware::Drive drive;
     drive.name = probe.name;
     drive.capacity_bytes = probe.capacity_bytes;
-    drive.rates = {probe.read_bytes_per_second, probe.write_bytes_per_second};
+    drive.rates = probe.rates;
     drive.duplex = probe.duplex;
     drive.rated_bytes_written =
         rated_bytes_written ? *rated_bytes_written : drives::rated_bytes_written(probe.directory);
@@ -179,10 +179,11 @@ void print_table(const std::vector<probe::DriveProbe>& probes) {
   bool is_any_estimated = false;
   for (const probe::DriveProbe& probe : probes) {
     table.add({probe.name, format_size(probe.capacity_bytes),
-               format_size(probe.read_bytes_per_second), format_size(probe.write_bytes_per_second),
-               peak(probe.peak_read_bytes_per_second), peak(probe.peak_write_bytes_per_second),
-               fmt::format("{:.2f}", probe.duplex), format_duration(probe.request_latency_ns),
-               origin_text(probe.origin)});
+               format_size(probe.rates.read_bytes_per_second),
+               format_size(probe.rates.write_bytes_per_second),
+               peak(probe.peak_rates.read_bytes_per_second),
+               peak(probe.peak_rates.write_bytes_per_second), fmt::format("{:.2f}", probe.duplex),
+               format_duration(probe.request_latency_ns), origin_text(probe.origin)});
     is_any_estimated |= probe.origin == probe::RatesOrigin::kShortProbe;
   }
   fmt::print("\n{}", table.text());

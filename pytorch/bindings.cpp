@@ -179,8 +179,8 @@ py::dict to_dict(const storage::DriveCounters& drive) {
                   "gpu_direct_bytes_written"_a = drive.gpu_direct_bytes_written,
                   "bytes_read"_a = drive.bytes_read, "bytes_written"_a = drive.bytes_written,
                   "read_busy_ns"_a = drive.read_busy_ns, "write_busy_ns"_a = drive.write_busy_ns,
-                  "read_bytes_per_second"_a = drive.read_bytes_per_second,
-                  "write_bytes_per_second"_a = drive.write_bytes_per_second,
+                  "read_bytes_per_second"_a = drive.recent_rates.read_bytes_per_second,
+                  "write_bytes_per_second"_a = drive.recent_rates.write_bytes_per_second,
                   "error_count"_a = drive.error_count,
                   "unanswered_count"_a = drive.unanswered_count, "slowdown"_a = drive.slowdown);
 }
@@ -249,7 +249,7 @@ py::dict to_dict(const engine::PlanningCounters& c) {
                   "planning_ns"_a = c.planning_ns, "is_planning"_a = c.is_planning);
 }
 
-py::dict to_dict(const hardware::Rates& rates) {
+py::dict to_dict(const Rates& rates) {
   return py::dict("read_bytes_per_second"_a = rates.read_bytes_per_second,
                   "write_bytes_per_second"_a = rates.write_bytes_per_second);
 }

@@ -72,7 +72,7 @@ hardware::Drive to_drive(const probe::DriveProbe& probe) {
   hardware::Drive drive;
   drive.name = probe.name;
   drive.capacity_bytes = probe.capacity_bytes;
-  drive.rates = {probe.read_bytes_per_second, probe.write_bytes_per_second};
+  drive.rates = probe.rates;
   drive.duplex = probe.duplex;
   return drive;
 }
@@ -127,9 +127,9 @@ Status Session::measure_device_link() {
   hardware_.device_link = {kUnlimitedLinkBytesPerSecond, kUnlimitedLinkBytesPerSecond};
   hardware_.host.rates = {kHostCopyBytesPerSecond, kHostCopyBytesPerSecond};
   if (machine_->device->is_host_addressable()) return {};
-  const Result<probe::LinkRate> rate = probe::measure_link(*machine_->device, machine_->clock);
-  if (!rate.ok()) return rate.status();
-  hardware_.device_link = {rate->read_bytes_per_second, rate->write_bytes_per_second};
+  const Result<Rates> rates = probe::measure_link(*machine_->device, machine_->clock);
+  if (!rates.ok()) return rates.status();
+  hardware_.device_link = *rates;
   hardware_.host.rates = hardware_.device_link;
   return {};
 }
@@ -152,7 +152,7 @@ Status Session::open_tiers() {
     }
     hardware_.request_latency_ns =
         std::max(hardware_.request_latency_ns, probe->request_latency_ns);
-    directories.push_back({path, probe->read_bytes_per_second, probe->write_bytes_per_second});
+    directories.push_back({path, probe->rates});
   }
   storage::TierOptions tier_options;
   tier_options.directories = std::move(directories);
@@ -172,7 +172,7 @@ Status Session::open_tiers() {
   return {};
 }
 
-std::optional<hardware::Rates> Session::device_link() const {
+std::optional<Rates> Session::device_link() const {
   if (machine_->device->is_host_addressable()) return std::nullopt;
   return hardware().device_link;
 }

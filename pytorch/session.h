@@ -149,7 +149,7 @@ class Session {
   const std::vector<DriveShare>& drive_shares() const { return drive_shares_; }
   // Returns the measured rates of the link between host memory and the device; nothing for a device
   // whose memory the host addresses.
-  std::optional<hardware::Rates> device_link() const;
+  std::optional<Rates> device_link() const;
 
  private:
   explicit Session(SessionOptions options) : options_(std::move(options)) {}

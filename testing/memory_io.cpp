@@ -40,8 +40,9 @@ class MemoryIo final : public io::DriveIo {
 };
 
 int64_t MemoryIo::duration_ns(const io::IoRequest& request) {
-  const int64_t rate = request.direction == io::Direction::kRead ? options_.read_bytes_per_second
-                                                                 : options_.write_bytes_per_second;
+  const int64_t rate = request.direction == io::Direction::kRead
+                           ? options_.rates.read_bytes_per_second
+                           : options_.rates.write_bytes_per_second;
   return static_cast<int64_t>(static_cast<double>(request.size_bytes) * 1e9 /
                               static_cast<double>(rate));
 }

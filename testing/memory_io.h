@@ -5,14 +5,14 @@
 #include <memory>
 
 #include "base/clock.h"
+#include "base/rates.h"
 #include "io/drive_io.h"
 
 namespace teraio::testing {
 
 struct MemoryDriveOptions {
   int64_t capacity_bytes = 0;
-  int64_t read_bytes_per_second = 4'000'000'000;
-  int64_t write_bytes_per_second = 3'000'000'000;
+  Rates rates{4'000'000'000, 3'000'000'000};
   // Added to every request, uniformly distributed, so that requests end in another order than they
   // started.
   int64_t latency_ns_min = 10'000;

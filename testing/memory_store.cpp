@@ -19,7 +19,8 @@ std::unique_ptr<storage::TierStore> open_memory_store(const MemoryStoreOptions& 
     storage::DriveSpec& spec = drives.emplace_back();
     spec.name = fmt::format("memory{}", index);
     spec.capacity_bytes = drive.capacity_bytes;
-    spec.weight = static_cast<double>(drive.read_bytes_per_second + drive.write_bytes_per_second);
+    spec.weight =
+        static_cast<double>(drive.rates.read_bytes_per_second + drive.rates.write_bytes_per_second);
     spec.io = make_memory_io(drive, clock);
     if (options.faults) spec.io = make_faulty_io(std::move(spec.io), options.faults(index));
   }

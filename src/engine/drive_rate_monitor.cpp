@@ -31,8 +31,10 @@ struct Speed {
 
 std::optional<Speed> measured_speed(const storage::DriveCounters& measured,
                                     const hardware::Drive& planned) {
-  const double read = share(measured.read_bytes_per_second, planned.rates.read_bytes_per_second);
-  const double write = share(measured.write_bytes_per_second, planned.rates.write_bytes_per_second);
+  const double read =
+      share(measured.recent_rates.read_bytes_per_second, planned.rates.read_bytes_per_second);
+  const double write =
+      share(measured.recent_rates.write_bytes_per_second, planned.rates.write_bytes_per_second);
   const bool is_read_known = read > 0 || measured.bytes_read == 0;
   const bool is_write_known = write > 0 || measured.bytes_written == 0;
   if (!is_read_known || !is_write_known || read + write <= 0) return std::nullopt;
@@ -56,8 +58,7 @@ std::optional<std::string> DriveRateMonitor::note_iteration(
   for (size_t i = 0; i < std::min(drives.size(), watched_.size()); ++i) {
     Watched& watched = watched_[i];
     hardware::Drive& planned = hardware_.drives[i];
-    const hardware::Rates measured{drives[i].read_bytes_per_second,
-                                   drives[i].write_bytes_per_second};
+    const Rates& measured = drives[i].recent_rates;
     if (std::exchange(watched.seen, measured) == measured) continue;  // nothing new
     const std::optional<Speed> speed = measured_speed(drives[i], planned);
     const bool is_slower = speed && speed->most < kSlow;

@@ -27,9 +27,9 @@ class DriveRateMonitor {
 
  private:
   struct Watched {
-    hardware::Rates probed;
-    double speed = 1;      // the planned rates over the probed ones
-    hardware::Rates seen;  // measured under load, when last looked at
+    Rates probed;
+    double speed = 1;  // the planned rates over the probed ones
+    Rates seen;        // measured under load, when last looked at
     int deviations = 0;
   };
 

@@ -8,16 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "base/rates.h"
 #include "base/status.h"
 
 namespace teraio::hardware {
-
-// Rates in bytes per second. Reads move bytes to the device, writes from it.
-struct Rates {
-  int64_t read_bytes_per_second = 0;
-  int64_t write_bytes_per_second = 0;
-  bool operator==(const Rates&) const = default;
-};
 
 // Converts a rate to bytes per nanosecond, for models of time.
 inline double bytes_per_ns(int64_t bytes_per_second) {

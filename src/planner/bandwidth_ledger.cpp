@@ -8,7 +8,7 @@ namespace {
 
 constexpr double kLeastNs = 1.0;  // less than this counts as 0
 
-double rate(const hardware::Rates& rates, Direction direction) {
+double rate(const Rates& rates, Direction direction) {
   return hardware::bytes_per_ns(direction == Direction::kRead ? rates.read_bytes_per_second
                                                               : rates.write_bytes_per_second);
 }

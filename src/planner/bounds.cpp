@@ -19,9 +19,8 @@ struct Pipe {
   Pipe(const hardware::Hardware& hardware, const plan::Limits& limits) {
     const simulate::TierCapacities tiers(hardware, limits);
     const bool host = tiers[plan::Tier::kHost] > 0;
-    const hardware::Rates ssd =
-        tiers[plan::Tier::kSsd] > 0 ? ssd_rates(hardware) : hardware::Rates();
-    const hardware::Rates host_rates = host ? hardware.host.rates : hardware::Rates();
+    const Rates ssd = tiers[plan::Tier::kSsd] > 0 ? ssd_rates(hardware) : Rates();
+    const Rates host_rates = host ? hardware.host.rates : Rates();
     read = std::min(hardware.device_link.read_bytes_per_second,
                     ssd.read_bytes_per_second + host_rates.read_bytes_per_second);
     write = std::min(hardware.device_link.write_bytes_per_second,

@@ -16,7 +16,7 @@ constexpr double kTolerance = 0.05;  // of the greedy choice of transfers: see s
 constexpr double kLeftShareMin = 0.5;
 
 hardware::Hardware with_share_of_bandwidth(hardware::Hardware hardware, double share) {
-  const auto scale = [share](hardware::Rates& rates) {
+  const auto scale = [share](Rates& rates) {
     const auto scaled = [share](int64_t rate) {
       return std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(rate) * share));
     };

@@ -11,14 +11,15 @@ constexpr double kLeastPart = 0.2;
 
 bool is_known(const storage::LoadedRates& rates) { return rates.sample_count >= kLeastSamples; }
 
-struct Rates {
+struct LearnedRates {
   double read = 0;
   double write = 0;
   double duplex = 1;
 };
 
 // Makes r/R + w/W = duplex true of what both directions reached at once.
-void fit(Rates& rates, const storage::LoadedRates& both, bool is_read_known, bool is_write_known) {
+void fit(LearnedRates& rates, const storage::LoadedRates& both, bool is_read_known,
+         bool is_write_known) {
   const double read_part = both.read_bytes_per_second / rates.read;
   const double write_part = both.write_bytes_per_second / rates.write;
   if (is_read_known && is_write_known) {
@@ -39,8 +40,8 @@ void fit(Rates& rates, const storage::LoadedRates& both, bool is_read_known, boo
 }  // namespace
 
 std::optional<DriveProbe> learned_from(const storage::DriveCounters& run, DriveProbe known) {
-  Rates rates{static_cast<double>(known.read_bytes_per_second),
-              static_cast<double>(known.write_bytes_per_second), known.duplex};
+  LearnedRates rates{static_cast<double>(known.rates.read_bytes_per_second),
+                     static_cast<double>(known.rates.write_bytes_per_second), known.duplex};
   const bool is_read_known = is_known(run.reads_alone);
   const bool is_write_known = is_known(run.writes_alone);
   const bool are_both_known = is_known(run.both_at_once);
@@ -48,14 +49,14 @@ std::optional<DriveProbe> learned_from(const storage::DriveCounters& run, DriveP
   if (is_read_known) rates.read = run.reads_alone.read_bytes_per_second;
   if (is_write_known) rates.write = run.writes_alone.write_bytes_per_second;
   if (are_both_known) fit(rates, run.both_at_once, is_read_known, is_write_known);
-  known.read_bytes_per_second = std::max<int64_t>(static_cast<int64_t>(rates.read), 1);
-  known.write_bytes_per_second = std::max<int64_t>(static_cast<int64_t>(rates.write), 1);
+  known.rates.read_bytes_per_second = std::max<int64_t>(static_cast<int64_t>(rates.read), 1);
+  known.rates.write_bytes_per_second = std::max<int64_t>(static_cast<int64_t>(rates.write), 1);
   known.duplex = rates.duplex;
   known.origin = RatesOrigin::kRuns;
-  known.peak_read_bytes_per_second =
-      std::max(known.peak_read_bytes_per_second, known.read_bytes_per_second);
-  known.peak_write_bytes_per_second =
-      std::max(known.peak_write_bytes_per_second, known.write_bytes_per_second);
+  known.peak_rates.read_bytes_per_second =
+      std::max(known.peak_rates.read_bytes_per_second, known.rates.read_bytes_per_second);
+  known.peak_rates.write_bytes_per_second =
+      std::max(known.peak_rates.write_bytes_per_second, known.rates.write_bytes_per_second);
   return known;
 }
 

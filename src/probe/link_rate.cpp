@@ -27,8 +27,8 @@ Result<int64_t> best_rate(device::Device& device, const Clock& clock, int64_t si
   return static_cast<int64_t>(static_cast<double>(size_bytes) * 1e9 / static_cast<double>(best_ns));
 }
 
-Result<LinkRate> measure_with(device::Device& device, const Clock& clock, std::byte* memory,
-                              const device::HostMemory& host) {
+Result<Rates> measure_with(device::Device& device, const Clock& clock, std::byte* memory,
+                           const device::HostMemory& host) {
   const int64_t size_bytes = host.size_bytes();
   const Result<int64_t> read = best_rate(device, clock, size_bytes, [&] {
     return device.copy_from_host(memory, host.at(0), size_bytes, device.record());
@@ -38,12 +38,12 @@ Result<LinkRate> measure_with(device::Device& device, const Clock& clock, std::b
     return device.copy_to_host(host.at(0), memory, size_bytes, device.record());
   });
   if (!write.ok()) return write.status();
-  return LinkRate{*read, *write};
+  return Rates{*read, *write};
 }
 
 }  // namespace
 
-Result<LinkRate> measure_link(device::Device& device, const Clock& clock) {
+Result<Rates> measure_link(device::Device& device, const Clock& clock) {
   const int64_t size_bytes = std::min(kMostBytes, device.usage().budget_bytes / 4);
   std::byte* memory = size_bytes > 0 ? device.allocate(size_bytes) : nullptr;
   if (memory == nullptr)
@@ -51,8 +51,8 @@ Result<LinkRate> measure_link(device::Device& device, const Clock& clock) {
                                                format_size(size_bytes) +
                                                " are free to measure its link with");
   const Result<device::HostMemory> host = device::HostMemory::map(size_bytes, device);
-  Result<LinkRate> rate =
-      host.ok() ? measure_with(device, clock, memory, *host) : Result<LinkRate>(host.status());
+  Result<Rates> rate =
+      host.ok() ? measure_with(device, clock, memory, *host) : Result<Rates>(host.status());
   device.release(memory);
   return rate;
 }

@@ -4,19 +4,15 @@
 #include <cstdint>
 
 #include "base/clock.h"
+#include "base/rates.h"
 #include "base/status.h"
 #include "device/device.h"
 
 namespace teraio::probe {
 
-struct LinkRate {
-  int64_t read_bytes_per_second = 0;  // towards the device
-  int64_t write_bytes_per_second = 0;
-};
-
 // Returns the best of several copies in each direction. Temporarily allocates 256 MiB, or a quarter
 // of the device's budget if that is less, on the device and as much pinned host memory. Returns
 // kOutOfMemory if either is not available; other failures are those of copies. Threads: as Device.
-Result<LinkRate> measure_link(device::Device& device, const Clock& clock);
+Result<Rates> measure_link(device::Device& device, const Clock& clock);
 
 }  // namespace teraio::probe

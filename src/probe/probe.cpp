@@ -146,13 +146,13 @@ class Measurement {
     const auto reliable = [&](double bytes_per_second) {
       return static_cast<int64_t>(bytes_per_second * options_.reliable_share);
     };
-    probe_.read_bytes_per_second = reliable(read);
-    probe_.write_bytes_per_second = reliable(write);
+    probe_.rates.read_bytes_per_second = reliable(read);
+    probe_.rates.write_bytes_per_second = reliable(write);
     probe_.duplex = fit_duplex(read, write, both.rates());
     probe_.origin = options_.origin;
-    probe_.peak_read_bytes_per_second =
+    probe_.peak_rates.read_bytes_per_second =
         static_cast<int64_t>(std::max(read, reads.first_rates().read));
-    probe_.peak_write_bytes_per_second =
+    probe_.peak_rates.write_bytes_per_second =
         static_cast<int64_t>(std::max(write, writes.first_rates().write));
   }
 

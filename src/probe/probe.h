@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 
+#include "base/rates.h"
 #include "base/status.h"
 #include "probe/sustained_rate.h"
 
@@ -23,13 +24,11 @@ struct DriveProbe {
   std::string identity;  // the cache's key: model, serial, firmware, mount and engine settings
   std::string name;
   int64_t capacity_bytes = 0;  // free at the time of the probe
-  int64_t read_bytes_per_second = 0;
-  int64_t write_bytes_per_second = 0;
+  Rates rates;
   double duplex = 1.0;  // from reads and writes at the same time: 1 (shared) to 2
   int64_t request_latency_ns = 0;
   RatesOrigin origin = RatesOrigin::kThoroughProbe;
-  int64_t peak_read_bytes_per_second = 0;  // the highest that was measured; 0 if unknown
-  int64_t peak_write_bytes_per_second = 0;
+  Rates peak_rates;           // the highest that were measured; 0 if unknown
   int64_t written_bytes = 0;  // by the measurement, as wear of the drive; 0 if cached
 };
 

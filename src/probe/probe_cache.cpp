@@ -101,13 +101,13 @@ std::optional<DriveProbe> load_cached_probe(const std::filesystem::path& cache_d
   const JsonDocument document(cache_file(cache_directory, probe.identity), kFormat);
   const JsonNode& root = document.root();
   const std::string identity = root["identity"].text();
-  probe.read_bytes_per_second = root["read_bytes_per_second"].positive_integer();
-  probe.write_bytes_per_second = root["write_bytes_per_second"].positive_integer();
+  probe.rates.read_bytes_per_second = root["read_bytes_per_second"].positive_integer();
+  probe.rates.write_bytes_per_second = root["write_bytes_per_second"].positive_integer();
   probe.duplex = root["duplex"].number();
   probe.request_latency_ns = root["request_latency_ns"].non_negative_integer();
   probe.origin = read_origin(root.find("origin"));
-  probe.peak_read_bytes_per_second = read_peak(root.find("peak_read_bytes_per_second"));
-  probe.peak_write_bytes_per_second = read_peak(root.find("peak_write_bytes_per_second"));
+  probe.peak_rates.read_bytes_per_second = read_peak(root.find("peak_read_bytes_per_second"));
+  probe.peak_rates.write_bytes_per_second = read_peak(root.find("peak_write_bytes_per_second"));
   if (!document.status().ok() || identity != probe.identity) return std::nullopt;
   return probe;
 }
@@ -117,13 +117,13 @@ Status save_cached_probe(const std::filesystem::path& cache_directory, const Dri
   nlohmann::ordered_json json;
   json["format"] = kFormat;
   json["identity"] = probe.identity;
-  json["read_bytes_per_second"] = probe.read_bytes_per_second;
-  json["write_bytes_per_second"] = probe.write_bytes_per_second;
+  json["read_bytes_per_second"] = probe.rates.read_bytes_per_second;
+  json["write_bytes_per_second"] = probe.rates.write_bytes_per_second;
   json["duplex"] = probe.duplex;
   json["request_latency_ns"] = probe.request_latency_ns;
   json["origin"] = to_text(probe.origin);
-  json["peak_read_bytes_per_second"] = probe.peak_read_bytes_per_second;
-  json["peak_write_bytes_per_second"] = probe.peak_write_bytes_per_second;
+  json["peak_read_bytes_per_second"] = probe.peak_rates.read_bytes_per_second;
+  json["peak_write_bytes_per_second"] = probe.peak_rates.write_bytes_per_second;
   return write_text_file(cache_file(cache_directory, probe.identity), to_json_text(json));
 }
 

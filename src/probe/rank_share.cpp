@@ -33,8 +33,8 @@ Result<int32_t> ranks_on_drive(const std::filesystem::path& directory,
 
 DriveProbe share_of(DriveProbe drive, int32_t rank_count) {
   drive.capacity_bytes /= rank_count;
-  drive.read_bytes_per_second /= rank_count;
-  drive.write_bytes_per_second /= rank_count;
+  drive.rates.read_bytes_per_second /= rank_count;
+  drive.rates.write_bytes_per_second /= rank_count;
   return drive;
 }
 

@@ -20,7 +20,7 @@ double fair_share(double link, double own, double other) {
 
 std::array<double, kChannelCount> channel_rates(const hardware::Hardware& hardware,
                                                 const std::array<bool, kChannelCount>& moving) {
-  const hardware::Rates drives = ssd_rates(hardware);
+  const Rates drives = ssd_rates(hardware);
   const double read = hardware::bytes_per_ns(drives.read_bytes_per_second);
   const double write = hardware::bytes_per_ns(drives.write_bytes_per_second);
   const double duplex = ssd_duplex(hardware);

@@ -5,7 +5,7 @@
 namespace teraio::simulate {
 namespace {
 
-int64_t usable(int64_t capacity_bytes, const hardware::Rates& rates) {
+int64_t usable(int64_t capacity_bytes, const Rates& rates) {
   const bool moves = rates.read_bytes_per_second > 0 && rates.write_bytes_per_second > 0;
   return moves ? capacity_bytes : 0;
 }

@@ -90,8 +90,8 @@ DriveCounters DriveMeter::counters(int64_t now_ns) const {
   counters.bytes_written = writes.bytes;
   counters.read_busy_ns = reads.busy_ns_until(now_ns);
   counters.write_busy_ns = writes.busy_ns_until(now_ns);
-  counters.read_bytes_per_second = static_cast<int64_t>(reads.rate);
-  counters.write_bytes_per_second = static_cast<int64_t>(writes.rate);
+  counters.recent_rates.read_bytes_per_second = static_cast<int64_t>(reads.rate);
+  counters.recent_rates.write_bytes_per_second = static_cast<int64_t>(writes.rate);
   counters.reads_alone = load_meter_.rates(Load::kReads);
   counters.writes_alone = load_meter_.rates(Load::kWrites);
   counters.both_at_once = load_meter_.rates(Load::kBoth);

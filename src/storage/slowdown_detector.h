@@ -8,6 +8,7 @@
 #include <array>
 #include <optional>
 
+#include "base/rates.h"
 #include "storage/drive_meter.h"
 #include "storage/slowdown.h"
 
@@ -15,9 +16,10 @@ namespace teraio::storage {
 
 class SlowdownDetector {
  public:
-  // By direction, in bytes per second; 0 expects nothing.
-  explicit SlowdownDetector(std::array<double, 2> expected_rates)
-      : expected_rates_(expected_rates) {}
+  // An unknown rate expects nothing.
+  explicit SlowdownDetector(const Rates& expected_rates)
+      : expected_rates_{static_cast<double>(expected_rates.read_bytes_per_second),
+                        static_cast<double>(expected_rates.write_bytes_per_second)} {}
 
   // To be called when `meter` has a new rate in `direction`. Returns a slowdown that begins with
   // it, without written bytes and temperature. Removes the meter's slowdown when it has ended.
@@ -28,7 +30,7 @@ class SlowdownDetector {
   // if unknown.
   std::optional<double> speed(const DriveMeter& meter, io::Direction direction) const;
 
-  std::array<double, 2> expected_rates_;
+  std::array<double, 2> expected_rates_;  // by direction
   std::array<bool, 2> is_slow_{};
 };
 

@@ -81,8 +81,8 @@ Result<std::vector<Place>> distinct_drives(const std::vector<SsdDirectory>& dire
 
 // The rate, in bytes per second, at which a tensor goes out and comes back.
 double round_trip_rate(const SsdDirectory& directory) {
-  const auto read = static_cast<double>(directory.read_bytes_per_second);
-  const auto write = static_cast<double>(directory.write_bytes_per_second);
+  const auto read = static_cast<double>(directory.rates.read_bytes_per_second);
+  const auto write = static_cast<double>(directory.rates.write_bytes_per_second);
   return read > 0 && write > 0 ? read * write / (read + write) : 0;
 }
 
@@ -204,8 +204,7 @@ Result<DriveSpec> open_drive(const Place& place, int64_t size_bytes, const SsdSt
   spec.name = fmt::format("{} ({})", place.identity.name, place.directory.path.string());
   spec.capacity_bytes = size_bytes;
   spec.weight = place.weight;
-  spec.read_bytes_per_second = static_cast<double>(place.directory.read_bytes_per_second);
-  spec.write_bytes_per_second = static_cast<double>(place.directory.write_bytes_per_second);
+  spec.rates = place.directory.rates;
   if (!place.identity.folder.empty()) {
     spec.temperature = [folder = place.identity.folder] {
       return drives::read_temperature(folder);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/rates.h"
 #include "base/status.h"
 #include "io/device_path.h"
 #include "storage/tier_store.h"
@@ -17,8 +18,7 @@ namespace teraio::storage {
 
 struct SsdDirectory {
   std::filesystem::path path;
-  int64_t read_bytes_per_second = 0;  // measured; determines the drive's weight. 0: unknown
-  int64_t write_bytes_per_second = 0;
+  Rates rates;  // measured; they determine the drive's weight
 };
 
 enum class IoBackend : uint8_t { kAuto, kUring, kThreads };

@@ -43,7 +43,7 @@ StripedStore::Drive::Drive(DriveSpec spec, const StripedStoreOptions& options, c
       queue(options.request_bytes, options.queue_depth, options.planned_write_depth),
       meter(name, io->description(),
             {options.queue_depth, std::min(options.queue_depth, options.planned_write_depth)}),
-      slowdowns({spec.read_bytes_per_second, spec.write_bytes_per_second}),
+      slowdowns(spec.rates),
       temperature(std::move(spec.temperature)) {
   meter.set_gpu_direct_off(std::move(spec.gpu_direct_off));
 }

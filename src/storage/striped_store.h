@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/rates.h"
 #include "drives/drive_facts.h"
 #include "io/chunk_io.h"
 #include "io/drive_io.h"
@@ -35,9 +36,7 @@ struct DriveSpec {
   std::string name;
   int64_t capacity_bytes = 0;  // a multiple of kBlockBytes
   double weight = 1.0;         // of its share in an extent, until rates are measured
-  // The expected rates. Below four fifths of them the store warns. 0: unknown.
-  double read_bytes_per_second = 0;
-  double write_bytes_per_second = 0;
+  Rates rates;                 // the expected ones: below four fifths of them the store warns
   std::function<std::optional<drives::Temperature>()> temperature;  // empty: not reported
   io::ExtentFile file;                    // the file that `io` uses; empty for drives in memory
   std::unique_ptr<io::DriveIo> io;        // created for 2 * queue_depth requests in flight

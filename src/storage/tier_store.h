@@ -24,6 +24,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/rates.h"
 #include "base/status.h"
 #include "device/device.h"
 #include "device/memory_segments.h"
@@ -109,8 +110,7 @@ struct DriveCounters {
   std::string gpu_direct_off;  // the reason, for a device's memory; empty: on
   int64_t read_busy_ns = 0;    // time with at least one read in flight
   int64_t write_busy_ns = 0;
-  int64_t read_bytes_per_second = 0;  // recent, under load; 0: not yet known
-  int64_t write_bytes_per_second = 0;
+  Rates recent_rates;       // under load
   LoadedRates reads_alone;  // while no write was in flight
   LoadedRates writes_alone;
   LoadedRates both_at_once;  // while both directions were under load

@@ -39,7 +39,7 @@ TEST_F(MachineConfigTest, MoreDrivesAreCopiesOfTheLastOne) {
   const std::vector<hardware::Drive> drives = after({{SweepParameter::kDrives, 4}}).hardware.drives;
   ASSERT_EQ(drives.size(), 4);
   EXPECT_EQ(drives[0].name, "fast");
-  EXPECT_EQ(drives[3].rates, (hardware::Rates{20, 10}));
+  EXPECT_EQ(drives[3].rates, (Rates{20, 10}));
   EXPECT_NE(drives[3].name, drives[2].name);
 }
 
@@ -53,14 +53,14 @@ TEST_F(MachineConfigTest, FewerDrivesAreTheFirstOnes) {
 TEST_F(MachineConfigTest, BandwidthIsThatOfAllDrivesAndWritesFollow) {
   const std::vector<hardware::Drive> drives =
       after({{SweepParameter::kBandwidth, 160}}).hardware.drives;
-  EXPECT_EQ(drives[0].rates, (hardware::Rates{120, 60}));
-  EXPECT_EQ(drives[1].rates, (hardware::Rates{40, 20}));
+  EXPECT_EQ(drives[0].rates, (Rates{120, 60}));
+  EXPECT_EQ(drives[1].rates, (Rates{40, 20}));
 }
 
 TEST_F(MachineConfigTest, BandwidthIsSetForTheDrivesThatThereWillBe) {
   const MachineConfig one =
       after({{SweepParameter::kBandwidth, 160}, {SweepParameter::kDrives, 1}});
-  EXPECT_EQ(one.hardware.drives[0].rates, (hardware::Rates{160, 80}));
+  EXPECT_EQ(one.hardware.drives[0].rates, (Rates{160, 80}));
 }
 
 TEST_F(MachineConfigTest, LimitsOnWhatChangesAreLifted) {

@@ -20,12 +20,12 @@ class DriveRateMonitorTest : public ::testing::Test {
     storage::DriveCounters counters;
     counters.bytes_read = 5000 * kMB;
     counters.bytes_written = 5000 * kMB;
-    counters.read_bytes_per_second = read_mb * kMB + (++measurement_ % 2);
-    counters.write_bytes_per_second = write_mb * kMB;
+    counters.recent_rates.read_bytes_per_second = read_mb * kMB + (++measurement_ % 2);
+    counters.recent_rates.write_bytes_per_second = write_mb * kMB;
     return {counters};
   }
 
-  const hardware::Rates& rates() const { return watch_.hardware().drives[0].rates; }
+  const Rates& rates() const { return watch_.hardware().drives[0].rates; }
 
   int64_t measurement_ = 0;
   DriveRateMonitor watch_{machine(1)};
@@ -33,7 +33,7 @@ class DriveRateMonitorTest : public ::testing::Test {
 
 TEST_F(DriveRateMonitorTest, ADriveAsFastAsPlannedIsLeftAlone) {
   for (int i = 0; i < 5; ++i) EXPECT_FALSE(watch_.note_iteration(measured(1900, 950)));
-  EXPECT_EQ(rates(), (hardware::Rates{2000 * kMB, 1000 * kMB}));
+  EXPECT_EQ(rates(), (Rates{2000 * kMB, 1000 * kMB}));
 }
 
 TEST_F(DriveRateMonitorTest, DirectionsThatShareTheDriveAreNotSlow) {
@@ -47,7 +47,7 @@ TEST_F(DriveRateMonitorTest, ASlowDriveIsBelievedAtTheSecondTime) {
   const auto change = watch_.note_iteration(measured(200, 100));
   ASSERT_TRUE(change);
   EXPECT_NE(change->find("nvme0 is slower than planned"), std::string::npos) << *change;
-  EXPECT_EQ(rates(), (hardware::Rates{400 * kMB, 200 * kMB}));
+  EXPECT_EQ(rates(), (Rates{400 * kMB, 200 * kMB}));
 }
 
 TEST_F(DriveRateMonitorTest, OneSlowIterationIsNotBelieved) {
@@ -65,7 +65,7 @@ TEST_F(DriveRateMonitorTest, OneMeasurementIsNotBelievedHoweverOftenItIsSeen) {
 TEST_F(DriveRateMonitorTest, ADriveThatRecoversIsFasterAgainButNeverThanProbed) {
   for (int i = 0; i < 2; ++i) watch_.note_iteration(measured(200, 100));
   for (int i = 0; i < 2; ++i) watch_.note_iteration(measured(1900, 900));
-  EXPECT_EQ(rates(), (hardware::Rates{1900 * kMB, 950 * kMB}));
+  EXPECT_EQ(rates(), (Rates{1900 * kMB, 950 * kMB}));
   for (int i = 0; i < 9; ++i) watch_.note_iteration(measured(9000, 9000));
   EXPECT_LE(rates().read_bytes_per_second, 2000 * kMB);
 }
@@ -78,7 +78,7 @@ TEST_F(DriveRateMonitorTest, AJobThatOnlyReadsIsWatchedToo) {
   auto counters = measured(200, 0);
   counters[0].bytes_written = 0;
   EXPECT_FALSE(watch_.note_iteration(counters));
-  ++counters[0].read_bytes_per_second;
+  ++counters[0].recent_rates.read_bytes_per_second;
   EXPECT_TRUE(watch_.note_iteration(counters));
 }
 
@@ -89,9 +89,9 @@ TEST_F(DriveRateMonitorTest, OnlyTheSlowDriveChanges) {
   auto counters = measured(200, 100);
   counters.push_back(measured(2900, 2900)[0]);
   EXPECT_FALSE(watch.note_iteration(counters));
-  for (storage::DriveCounters& drive : counters) ++drive.read_bytes_per_second;
+  for (storage::DriveCounters& drive : counters) ++drive.recent_rates.read_bytes_per_second;
   EXPECT_TRUE(watch.note_iteration(counters));
-  EXPECT_EQ(watch.hardware().drives[1].rates, (hardware::Rates{3000 * kMB, 3000 * kMB}));
+  EXPECT_EQ(watch.hardware().drives[1].rates, (Rates{3000 * kMB, 3000 * kMB}));
   EXPECT_LT(watch.hardware().drives[0].rates.read_bytes_per_second, 1000 * kMB);
 }
 

@@ -13,11 +13,11 @@ constexpr int32_t kEnough = 3;
 DriveProbe known() {
   DriveProbe probe;
   probe.name = "d0";
-  probe.read_bytes_per_second = 2000;
-  probe.write_bytes_per_second = 1000;
+  probe.rates.read_bytes_per_second = 2000;
+  probe.rates.write_bytes_per_second = 1000;
   probe.duplex = 1;
   probe.origin = RatesOrigin::kShortProbe;
-  probe.peak_write_bytes_per_second = 1500;
+  probe.peak_rates.write_bytes_per_second = 1500;
   return probe;
 }
 
@@ -33,10 +33,10 @@ TEST(LearnedRates, OneDirectionAloneLeavesTheOther) {
   run.writes_alone = {0, 300, kEnough};
   const auto learned = learned_from(run, known());
   ASSERT_TRUE(learned.has_value());
-  EXPECT_EQ(learned->read_bytes_per_second, 2000);
-  EXPECT_EQ(learned->write_bytes_per_second, 300);
+  EXPECT_EQ(learned->rates.read_bytes_per_second, 2000);
+  EXPECT_EQ(learned->rates.write_bytes_per_second, 300);
   EXPECT_EQ(learned->origin, RatesOrigin::kRuns);
-  EXPECT_EQ(learned->peak_write_bytes_per_second, 1500);
+  EXPECT_EQ(learned->peak_rates.write_bytes_per_second, 1500);
   EXPECT_EQ(learned->name, "d0");
 }
 
@@ -47,10 +47,10 @@ TEST(LearnedRates, AllThreeLoadsGiveTheDuplex) {
   run.both_at_once = {3000, 1500, kEnough};
   const auto learned = learned_from(run, known());
   ASSERT_TRUE(learned.has_value());
-  EXPECT_EQ(learned->read_bytes_per_second, 4000);
-  EXPECT_EQ(learned->write_bytes_per_second, 2000);
+  EXPECT_EQ(learned->rates.read_bytes_per_second, 4000);
+  EXPECT_EQ(learned->rates.write_bytes_per_second, 2000);
   EXPECT_DOUBLE_EQ(learned->duplex, 1.5);
-  EXPECT_EQ(learned->peak_write_bytes_per_second, 2000);
+  EXPECT_EQ(learned->peak_rates.write_bytes_per_second, 2000);
 }
 
 // Reads have half of the drive, so that writes would reach twice as much alone.
@@ -60,8 +60,8 @@ TEST(LearnedRates, TheMissingDirectionFollowsFromBoth) {
   run.both_at_once = {500, 200, kEnough};
   const auto learned = learned_from(run, known());
   ASSERT_TRUE(learned.has_value());
-  EXPECT_EQ(learned->read_bytes_per_second, 1000);
-  EXPECT_EQ(learned->write_bytes_per_second, 400);
+  EXPECT_EQ(learned->rates.read_bytes_per_second, 1000);
+  EXPECT_EQ(learned->rates.write_bytes_per_second, 400);
 }
 
 TEST(LearnedRates, BothAtOnceAloneScaleTheDrive) {
@@ -69,8 +69,8 @@ TEST(LearnedRates, BothAtOnceAloneScaleTheDrive) {
   run.both_at_once = {500, 250, kEnough};
   const auto learned = learned_from(run, known());
   ASSERT_TRUE(learned.has_value());
-  EXPECT_EQ(learned->read_bytes_per_second, 1000);
-  EXPECT_EQ(learned->write_bytes_per_second, 500);
+  EXPECT_EQ(learned->rates.read_bytes_per_second, 1000);
+  EXPECT_EQ(learned->rates.write_bytes_per_second, 500);
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ class TickingClock final : public Clock {
 
 TEST(LinkRateTest, IsBytesOverTheTimeOfACopy) {
   auto device = std::move(*device::make_cpu_device(40'960'000));
-  const Result<LinkRate> rate = measure_link(*device, TickingClock());
+  const Result<Rates> rate = measure_link(*device, TickingClock());
   ASSERT_TRUE(rate.ok()) << rate.status().message();
   EXPECT_EQ(rate->read_bytes_per_second, 10'240'000'000);
   EXPECT_EQ(rate->write_bytes_per_second, 10'240'000'000);

@@ -44,8 +44,8 @@ class ProbeTest : public ::testing::Test {
 TEST_F(ProbeTest, MeasuresBothDirectionsAndLeavesNothing) {
   const Result<DriveProbe> found = probe(directory_.path());
   ASSERT_TRUE(found.ok()) << found.status().message();
-  EXPECT_GT(found->read_bytes_per_second, 0);
-  EXPECT_GT(found->write_bytes_per_second, 0);
+  EXPECT_GT(found->rates.read_bytes_per_second, 0);
+  EXPECT_GT(found->rates.write_bytes_per_second, 0);
   EXPECT_GT(found->request_latency_ns, 0);
   EXPECT_GT(found->capacity_bytes, 0);
   EXPECT_GE(found->duplex, 1.0);
@@ -93,10 +93,10 @@ TEST_F(ProbeTest, AShortProbeIsCautiousAndTellsThePeak) {
   ASSERT_TRUE(found.ok()) << found.status().message();
   EXPECT_EQ(found->origin, RatesOrigin::kShortProbe);
   const auto reliable = [](int64_t peak) { return static_cast<double>(peak) * 0.75 + 1; };
-  EXPECT_LE(static_cast<double>(found->read_bytes_per_second),
-            reliable(found->peak_read_bytes_per_second));
-  EXPECT_LE(static_cast<double>(found->write_bytes_per_second),
-            reliable(found->peak_write_bytes_per_second));
+  EXPECT_LE(static_cast<double>(found->rates.read_bytes_per_second),
+            reliable(found->peak_rates.read_bytes_per_second));
+  EXPECT_LE(static_cast<double>(found->rates.write_bytes_per_second),
+            reliable(found->peak_rates.write_bytes_per_second));
 }
 
 // On a drive with little room, the file for the measurement takes half of it.
@@ -106,7 +106,7 @@ TEST_F(ProbeTest, ASmallDriveIsMeasured) {
   const Result<DriveProbe> found = probe(drive.path());
   ASSERT_TRUE(found.ok()) << found.status().message();
   EXPECT_LT(found->capacity_bytes, 40 * kMiB);
-  EXPECT_GT(found->read_bytes_per_second, 0);
+  EXPECT_GT(found->rates.read_bytes_per_second, 0);
   const Result<DriveProbe> again = describe_drive(drive.path());
   EXPECT_EQ(again->capacity_bytes, found->capacity_bytes) << "the file's room is given back";
 }
@@ -139,12 +139,12 @@ class ProbeCacheTest : public ProbeTest {
   DriveProbe known() {
     DriveProbe probe;
     probe.identity = identity();
-    probe.read_bytes_per_second = 3'000'000'000;
-    probe.write_bytes_per_second = 2'000'000'000;
+    probe.rates.read_bytes_per_second = 3'000'000'000;
+    probe.rates.write_bytes_per_second = 2'000'000'000;
     probe.duplex = 1.25;
     probe.request_latency_ns = 80'000;
     probe.origin = RatesOrigin::kRuns;
-    probe.peak_read_bytes_per_second = 4'000'000'000;
+    probe.peak_rates.read_bytes_per_second = 4'000'000'000;
     return probe;
   }
   std::string identity() {
@@ -160,13 +160,13 @@ TEST_F(ProbeCacheTest, ComesBackForTheSameDrive) {
   ASSERT_TRUE(save_cached_probe(cache(), known()).ok());
   const auto loaded = load_cached_probe(cache(), directory_.path());
   ASSERT_TRUE(loaded.has_value());
-  EXPECT_EQ(loaded->read_bytes_per_second, 3'000'000'000);
-  EXPECT_EQ(loaded->write_bytes_per_second, 2'000'000'000);
+  EXPECT_EQ(loaded->rates.read_bytes_per_second, 3'000'000'000);
+  EXPECT_EQ(loaded->rates.write_bytes_per_second, 2'000'000'000);
   EXPECT_EQ(loaded->duplex, 1.25);
   EXPECT_EQ(loaded->request_latency_ns, 80'000);
   EXPECT_EQ(loaded->origin, RatesOrigin::kRuns);
-  EXPECT_EQ(loaded->peak_read_bytes_per_second, 4'000'000'000);
-  EXPECT_EQ(loaded->peak_write_bytes_per_second, 0);
+  EXPECT_EQ(loaded->peak_rates.read_bytes_per_second, 4'000'000'000);
+  EXPECT_EQ(loaded->peak_rates.write_bytes_per_second, 0);
   EXPECT_EQ(loaded->identity, identity());
   EXPECT_GT(loaded->capacity_bytes, 0) << "free room is that of now";
 }
@@ -205,7 +205,7 @@ TEST_F(ProbeCacheTest, ProcessesThatStartTogetherMeasureOnce) {
   const Result<DriveProbe> mine = want(said[1]);
   const Result<DriveProbe> others = other.get();
   ASSERT_TRUE(mine.ok() && others.ok());
-  EXPECT_EQ(mine->read_bytes_per_second, others->read_bytes_per_second);
+  EXPECT_EQ(mine->rates.read_bytes_per_second, others->rates.read_bytes_per_second);
   const auto measures = Contains(HasSubstr("latency"));
   EXPECT_NE(Matches(measures)(said[0]), Matches(measures)(said[1])) << "one of them measures";
 }

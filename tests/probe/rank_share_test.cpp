@@ -52,13 +52,13 @@ TEST_F(RankShareTest, AnotherRanksMissingDirectoryIsNamed) {
 TEST_F(RankShareTest, ARankHasItsPartOfRoomAndRates) {
   DriveProbe drive;
   drive.capacity_bytes = 900;
-  drive.read_bytes_per_second = 6000;
-  drive.write_bytes_per_second = 3000;
+  drive.rates.read_bytes_per_second = 6000;
+  drive.rates.write_bytes_per_second = 3000;
   drive.request_latency_ns = 80;
   const DriveProbe share = share_of(drive, 3);
   EXPECT_EQ(share.capacity_bytes, 300);
-  EXPECT_EQ(share.read_bytes_per_second, 2000);
-  EXPECT_EQ(share.write_bytes_per_second, 1000);
+  EXPECT_EQ(share.rates.read_bytes_per_second, 2000);
+  EXPECT_EQ(share.rates.write_bytes_per_second, 1000);
   EXPECT_EQ(share.request_latency_ns, 80);
 }
 

@@ -102,7 +102,7 @@ Result<std::unique_ptr<TierStore>> open_memory(Surroundings& around,
   for (const int64_t share : {4, 1, 1}) {
     testing::MemoryDriveOptions drive;
     drive.capacity_bytes = kCapacityBytes / 6 * share;
-    drive.read_bytes_per_second *= share;
+    drive.rates.read_bytes_per_second *= share;
     options.drives.push_back(drive);
   }
   options.faults = [rates](int32_t drive) { return random_faults(100 + drive, rates); };

@@ -67,7 +67,7 @@ TEST_F(DriveMeterTest, TheRateFollowsTheDrive) {
   move(1000, kSecond, kDepth);
   for (int i = 0; i < 10; ++i) move(100, kSecond, kDepth);
   EXPECT_NEAR(meter_.rate(io::Direction::kRead), 100, 5);
-  EXPECT_EQ(meter_.counters(now_ns_).read_bytes_per_second,
+  EXPECT_EQ(meter_.counters(now_ns_).recent_rates.read_bytes_per_second,
             static_cast<int64_t>(meter_.rate(io::Direction::kRead)));
 }
 

@@ -150,9 +150,7 @@ TEST_F(FaultsTest, LateResultsChangeNothing) {
 TEST_F(FaultsTest, ASlowDriveOnlyCostsTime) {
   testing::MemoryStoreOptions options;
   options.drives = {{.capacity_bytes = 64 * kMiB},
-                    {.capacity_bytes = 64 * kMiB,
-                     .read_bytes_per_second = 80'000'000,
-                     .write_bytes_per_second = 60'000'000}};
+                    {.capacity_bytes = 64 * kMiB, .rates = {80'000'000, 60'000'000}}};
   VirtualClock clock;
   StoreSession session(open_memory_store(options, clock));
   const Extent extent = session.reserve(32 * kMiB);
@@ -180,7 +178,7 @@ TEST(VirtualTime, TheSameSeedGivesTheSameTimes) {
 TEST(VirtualTime, RatesHold) {
   VirtualClock clock;
   testing::MemoryStoreOptions options;
-  options.drives = {{.capacity_bytes = 64 * kMiB, .write_bytes_per_second = kGiB}};
+  options.drives = {{.capacity_bytes = 64 * kMiB, .rates = {4 * kGiB, kGiB}}};
   StoreSession session(open_memory_store(options, clock));
   const Completion completion = session.write(session.reserve(64 * kMiB), 1);
   const int64_t ideal_ns = 1'000'000'000 / 16;

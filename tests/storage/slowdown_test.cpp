@@ -56,7 +56,7 @@ class SlowdownTest : public ::testing::Test {
     std::vector<DriveSpec> drives(1);
     drives[0].name = "slow0";
     drives[0].capacity_bytes = int64_t{64} << 20;
-    drives[0].read_bytes_per_second = drives[0].write_bytes_per_second = 8.0 * kRequestBytes;
+    drives[0].rates = {8 * kRequestBytes, 8 * kRequestBytes};
     drives[0].temperature = [this] {
       ++temperature_count_;
       return std::optional(drives::Temperature{84, 82});
@@ -158,7 +158,7 @@ TEST(SlowDrive, IsNamedAndHoldsNobodyElseUp) {
   drives[0].io = std::make_unique<GatedIo>(fast);
   drives[1].io = std::make_unique<GatedIo>(slow);
   for (DriveSpec& drive : drives) drive.capacity_bytes = 16 * kMiB;
-  drives[1].write_bytes_per_second = 50.0 * kRequestBytes;
+  drives[1].rates.write_bytes_per_second = 50 * kRequestBytes;
   StripedStoreOptions options;
   options.request_bytes = kRequestBytes;
   options.queue_depth = 1;
