@@ -178,10 +178,11 @@ EffortOptions::EffortOptions(CLI::App& command) {
 }
 
 void EffortOptions::add_recompute(CLI::App& command) {
+  recompute_ = planner::Recompute::kAll;
   accept_only(command.add_option(
                   "--recompute", recompute_,
-                  "Tensors that the plan may discard and make again with the same bits: off "
-                  "(default), cheap (where that takes less than a tenth of moving them) or all"),
+                  "Tensors that the plan may discard and make again with the same bits: all "
+                  "(default), cheap (where that takes less than a tenth of moving them) or off"),
               kRecompute);
   accept_only(command.add_option(
                   "--prefer", prefer_,

@@ -72,7 +72,7 @@ class EffortOptions {
  public:
   explicit EffortOptions(CLI::App& command);
 
-  // Adds --recompute and --prefer as well.
+  // Adds --recompute and --prefer as well. Without this call, plans only move tensors.
   void add_recompute(CLI::App& command);
 
   planner::PlannerOptions planner_options() const;

@@ -37,7 +37,7 @@ class Arm:
     name: str
     device_budget: str | None = None
     policy: str = "planned"
-    recompute: str = "off"
+    recompute: str = "all"
     prefix: tuple[str, ...] = ()  # of the command: what limits the process
     save: bool = False  # save the trace and the plan beside the report
     script: Path = SCRIPT  # takes the options of pretrain_llama.py and leaves its records
@@ -51,7 +51,7 @@ class Arm:
         if self.device_budget is None:
             return [*self.prefix, sys.executable, *script]
         options = ["--device-budget", self.device_budget, "--policy", self.policy]
-        if self.recompute != "off":
+        if self.recompute != "all":
             options += ["--recompute", self.recompute]
         for drive in ssd:
             options += ["--ssd", str(drive)]

@@ -104,8 +104,8 @@ def command_parser():
     add(
         "--recompute",
         choices=RECOMPUTE_CHOICES,
-        default="off",
-        help="tensors that a plan may discard and make again with the same bits (default: off)",
+        default="all",
+        help="tensors that a plan may discard and make again with the same bits (default: all)",
     )
     add(
         "--verify-replays",

@@ -45,7 +45,7 @@ def offload(
     device="cpu",
     plan=None,
     policy="planned",
-    recompute="off",
+    recompute="all",
     verify_replays=False,
     verify=None,
     report=None,
@@ -86,7 +86,7 @@ def offload(
             another one is made.
         policy: "planned", or "on-demand" for migration without a plan.
         recompute: which tensors a plan may discard and make again by running the op that made them
-            once more, with the same bits: "off", "all", or "cheap" for those that take less than a
+            once more, with the same bits: "all", "off", or "cheap" for those that take less than a
             tenth of the time to move them.
         verify_replays: whether a hash of each discarded tensor is compared with that of what is
             made again. A difference raises an error that names the op. It takes time: every such

@@ -93,7 +93,7 @@ def both_traces(dry_run, warm_python, tmp_path):
     """The traces of a real run and of a dry run of the same command."""
 
     def both_traces(*command, dry_options=()):
-        options = ["--device-budget", "2GB", "--save-trace", "real.json", "--recompute", "all"]
+        options = ["--device-budget", "2GB", "--save-trace", "real.json"]
         real = warm_python("-m", "teraio", "run", *options, *command)
         assert real.code == 0, real
         dry = dry_run("--save-trace", "dry.json", *dry_options, *command)
@@ -323,11 +323,11 @@ def test_step_is_planned_for_a_machine(dry_run, llama):
 def test_plan_for_a_machine_makes_tensors_again(dry_run, llama, teraio, tmp_path):
     options = ["--hardware", HARDWARE, "--device-budget", "2MB"]
     trace, plan = tmp_path / "dry.json", tmp_path / "plan.json"
-    outcome = dry_run(*options, "--recompute", "all", "--save-trace", trace, *llama())
+    outcome = dry_run(*options, "--save-trace", trace, *llama())
     assert outcome.code == 0, outcome
     assert "none without replays" in outcome.out
     given = ["--trace", trace, *options]
-    teraio("plan", *given, "--recompute", "all", "--out", plan)
+    teraio("plan", *given, "--out", plan)
     said = teraio("explain", *given, "--plan", plan, "--time-limit", 1)
     assert re.search("^no replays ", said, re.MULTILINE), said
 

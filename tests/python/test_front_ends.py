@@ -148,6 +148,30 @@ def test_one_process(warm_packages, warm_titan, tmp_path, name):
     check_equal_bits(Training(run, tmp_path, program, *ways))
 
 
+DISCARDING = """
+import runpy, sys
+import teraio
+with teraio.offload("4GB", ssd=sys.argv[1], discard_after_every_op=True) as session:
+    sys.argv = sys.argv[2:]
+    runpy.run_path(sys.argv[0], run_name="__main__")
+assert session.counters()["on_demand_replays"] > 500
+"""
+
+
+def test_equal_bits_when_all_that_can_be_is_discarded_after_every_op(warm_packages, tmp_path):
+    pytest.importorskip("transformers")
+    (tmp_path / "discarding.py").write_text(DISCARDING)
+    training = [PROGRAMS / "hf_trainer.py", "one step"]
+    stock, actual = tmp_path / "stock.json", tmp_path / "actual.json"
+    for arguments in (
+        [*training, stock],
+        [tmp_path / "discarding.py", tmp_path, *training, actual],
+    ):
+        (done,) = warm_packages.run([(arguments, {})], tmp_path, os.environ | ENVIRONMENT)
+        assert done.returncode == 0, (done.stdout, done.stderr)
+    assert json.loads(actual.read_text()) == json.loads(stock.read_text())
+
+
 @pytest.mark.parametrize("name", RANKS)
 def test_two_ranks(tmp_path, name):
     launcher, package, program, way = RANKS[name]

@@ -76,9 +76,10 @@ def test_plans_with_replays_are_made_simulated_and_explained(teraio, tmp_path):
     assert re.search(r"^no replays ", said, re.MULTILINE)
 
 
-def test_recompute_off_is_the_plan_without_the_option(teraio, tmp_path):
-    teraio("plan", *VIT, "--out", tmp_path / "a.json")
-    teraio("plan", *VIT, "--recompute", "off", "--prefer", "speed", "--out", tmp_path / "b.json")
+def test_recompute_all_is_the_plan_without_the_option(teraio, tmp_path):
+    given = L8_ON_ONE_DRIVE
+    assert "which make discarded tensors" in teraio("plan", *given, "--out", tmp_path / "a.json")
+    teraio("plan", *given, "--recompute", "all", "--prefer", "speed", "--out", tmp_path / "b.json")
     assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
 
 

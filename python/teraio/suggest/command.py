@@ -58,8 +58,8 @@ def command_parser():
     add(
         "--recompute",
         choices=RECOMPUTE_CHOICES,
-        default="off",
-        help="tensors that the plan may discard and make again with the same bits (default: off)",
+        default="all",
+        help="tensors that the plan may discard and make again with the same bits (default: all)",
     )
     add_script_options(parser)
     add("--json", action="store_true", help="print one JSON object, and all else on stderr")

@@ -214,7 +214,7 @@ class Suggester:
             command += ["--ssd", str(directory)]
         if capacity_bytes := _needed_capacity(budget_bytes, hardware, prediction):
             command += ["--ssd-capacity", _size_word(capacity_bytes * options.world_size)]
-        if options.recompute != "off":
+        if options.recompute != "all":
             command += ["--recompute", options.recompute]
         return command + options.words
 

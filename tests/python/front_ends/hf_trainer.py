@@ -17,6 +17,7 @@ WAYS = {
     "checkpointing": {"gradient_checkpointing": True},
     "saved": {"save_strategy": "steps", "save_steps": 2, "max_steps": 2},
     "resumed": {},
+    "one step": {"max_steps": 1},
     "DDP": {"ddp_backend": "gloo"},  # in two processes that `accelerate launch` starts
 }
 
