@@ -95,7 +95,8 @@ struct MadeTensor {
 struct CapturedOp final : engine::ReplayableOp {
   std::string name_of_result(size_t result) const override;
 
-  std::string_view name;  // OpInfo::name
+  std::string_view name;      // OpInfo::name
+  bool has_wrappers = false;  // among its arguments: what the calls read is inside them
   std::vector<CapturedCall> calls;
   std::vector<MadeTensor> made;
 };

@@ -45,10 +45,18 @@ void add_births(DrySession& session, const std::vector<at::Tensor>& tensors) {
       session.add_birth(*tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
 }
 
+py::object call_on_parts(const py::object& function, const py::args& arguments,
+                         const py::kwargs& options) {
+  const ObservedParts parts;
+  return function(*arguments, **options);
+}
+
 }  // namespace
 
 void bind_dry_session(py::module_& module) {
   module.def("is_in_op", [] { return !current_op_name().empty(); });
+  module.def("call_on_parts", &call_on_parts,
+             "Calls a function inside the dispatch of a wrapper; its ops are observed.");
   py::class_<DryTrace>(module, "DryTrace")
       .def("name", [](const DryTrace& dry) { return dry.trace.name; })
       .def("summary", &summary)

@@ -5,7 +5,7 @@
 
 namespace teraio::pytorch {
 
-// Adds the class DrySession and the function is_in_op() to `module`. Needs the GIL.
+// Adds the class DrySession and the functions that a dry run needs to `module`. Needs the GIL.
 void bind_dry_session(pybind11::module_& module);
 
 }  // namespace teraio::pytorch

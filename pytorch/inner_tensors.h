@@ -20,4 +20,9 @@ namespace teraio::pytorch {
 // wrapper's Python code raises.
 std::vector<at::Tensor> inner_tensors(const at::Tensor& tensor);
 
+// Returns whether a wrapper (see is_wrapper()) is one of PyTorch's own, a DTensor or the result of
+// a collective under way: all that their dispatch does with the bytes inside are operators. Others
+// may run kernels that are none. Takes the GIL.
+bool passes_all_on(const at::Tensor& wrapper);
+
 }  // namespace teraio::pytorch

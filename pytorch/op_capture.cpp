@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "fake_storage.h"
+#include "inner_tensors.h"
+#include "storage_walk.h"
 #include "tensor_handle.h"
 
 namespace teraio::pytorch {
@@ -93,12 +95,14 @@ c10::StorageImpl& storage_of(const at::Tensor& tensor) {
 }  // namespace
 
 OpCapture::OpCapture(engine::OpFrame& frame, const c10::OperatorHandle& op, const OpInfo& info,
-                     const torch::jit::Stack& stack, bool is_dry)
+                     const torch::jit::Stack& stack, bool is_dry, bool has_wrappers)
     : frame_(frame), is_dry_(is_dry), captured_(std::make_unique<CapturedOp>()) {
   is_exact_ = info.has_known_effects && info.completes_results && !changes_an_argument(info) &&
               (is_dry || !has_mode());
   captured_->name = info.name;
-  is_single_ = is_exact_ && !is_composed(info, arguments_of(info, stack));
+  captured_->has_wrappers = has_wrappers;
+  if (has_wrappers) look_at_part(info, stack);
+  is_single_ = is_exact_ && !has_wrappers && !is_composed(info, arguments_of(info, stack));
   if (is_single_) begin_call(op, info, stack);
 }
 
@@ -117,8 +121,27 @@ TensorLayout OpCapture::layout_of(const at::Tensor& tensor) const {
   return layout;
 }
 
-bool OpCapture::wants(const OpInfo& info, const torch::jit::Stack& stack) const {
-  return is_exact_ && !is_single_ && !is_in_call() && !is_composed(info, arguments_of(info, stack));
+bool OpCapture::wants(const OpInfo& info, const torch::jit::Stack& stack) {
+  if (!is_exact_ || is_single_ || is_in_call()) return false;
+  const std::span<const c10::IValue> arguments = arguments_of(info, stack);
+  if (std::any_of(arguments.begin(), arguments.end(), has_wrapper)) {
+    if (!captured_->has_wrappers) give_up();  // nobody tells of the calls on what is inside
+    return false;
+  }
+  return !is_composed(info, arguments);
+}
+
+void OpCapture::look_at_part(const OpInfo& info, const torch::jit::Stack& stack) {
+  if (info.waits || (is_in_call() && info.is_random)) give_up();
+  const std::span<const c10::IValue> arguments = arguments_of(info, stack);
+  for (size_t i = 0; is_exact_ && i < arguments.size(); ++i)
+    for (const at::Tensor& tensor : tensors_in(arguments.subspan(i, 1))) {
+      if (is_wrapper(tensor) && !passes_all_on(tensor)) give_up();
+      if (!is_in_call() || info.is_write[i] == 0 || !tensor.defined() || is_wrapper(tensor))
+        continue;
+      const TensorHandle* handle = tensor.has_storage() ? handle_of(storage_of(tensor)) : nullptr;
+      if (handle != nullptr && !engine::is_newborn(*handle->tensor)) give_up();
+    }
 }
 
 void OpCapture::begin_call(const c10::OperatorHandle& op, const OpInfo& info,
@@ -195,8 +218,17 @@ std::optional<TensorArgument> OpCapture::capture_tensor(const at::Tensor& tensor
   return argument;
 }
 
+// Whether the tensor lives until the op ends.
+bool OpCapture::is_held(const engine::LiveTensor* tensor) const {
+  const auto names = [tensor](const std::vector<engine::Use>& uses) {
+    return std::any_of(uses.begin(), uses.end(),
+                       [tensor](const engine::Use& use) { return use.tensor == tensor; });
+  };
+  return names(frame_.uses) || names(frame_.nested_uses);
+}
+
 std::optional<size_t> OpCapture::input_index(engine::LiveTensor* tensor) {
-  if (engine::is_newborn(*tensor)) return std::nullopt;
+  if (engine::is_newborn(*tensor) || !is_held(tensor)) return std::nullopt;
   const auto found = std::find(inputs_.begin(), inputs_.end(), tensor);
   const auto index = static_cast<size_t>(found - inputs_.begin());
   if (found == inputs_.end()) inputs_.push_back(tensor);

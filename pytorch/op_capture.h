@@ -2,7 +2,8 @@
 //
 // What is captured are the calls of kernels, below autograd and autocast. An op that is composed of
 // others, such as linear() or rms_norm(), decides by flags of its operands which others it calls,
-// and autograd may save what they make. Of such an op, the ops that it calls are captured.
+// and autograd may save what they make. Of such an op, the ops that it calls are captured. So they
+// are of an op on wrappers of PyTorch's own: these are the ops on the tensors inside.
 //
 // Threads: the one that runs the op.
 #pragma once
@@ -27,17 +28,22 @@ class OpCapture {
  public:
   // The op begins; its arguments are the last ones of `stack`, and frame.uses are the runtime's
   // tensors among them. `frame` outlives the capture. `is_dry`: tensors are fake, and what is
-  // captured only tells that the op could be run again.
+  // captured only tells that the op could be run again. `has_wrappers`: among the arguments; the
+  // calls on the tensors inside them come from a WrappedCalls.
   OpCapture(engine::OpFrame& frame, const c10::OperatorHandle& op, const OpInfo& info,
-            const torch::jit::Stack& stack, bool is_dry);
+            const torch::jit::Stack& stack, bool is_dry, bool has_wrappers);
 
   // Whether a call of an op within the outermost one is to be captured. If so, begin_call()
   // precedes it and end_call() follows it; where it raises, end_call() does not.
-  bool wants(const OpInfo& info, const torch::jit::Stack& stack) const;
+  bool wants(const OpInfo& info, const torch::jit::Stack& stack);
   void begin_call(const c10::OperatorHandle& op, const OpInfo& info,
                   const torch::jit::Stack& stack);
   // `results`: what the call has left on the stack.
   void end_call(std::span<const c10::IValue> results);
+
+  // A call that the observer does not see. Gives up where it makes the op one that cannot be run
+  // again exactly, whether it is to be captured or part of a kernel under way.
+  void look_at_part(const OpInfo& info, const torch::jit::Stack& stack);
 
   // A kernel is under way, and what it calls is part of it.
   bool is_in_call() const { return call_.has_value(); }
@@ -46,13 +52,15 @@ class OpCapture {
 
   // The op has ended with `results`. `births` are the tensors that it has made and that are alive.
   // Sets frame.replay_inputs and frame.results, and returns the op. Returns null when it cannot be
-  // run again exactly: it draws random numbers, changes an argument, or has arguments that are not
-  // plain tensors and values, or a mode of the program changes what ops do.
+  // run again exactly: it draws random numbers, changes an argument, waits for a collective, or has
+  // arguments that are neither plain tensors and values nor wrappers of PyTorch's own around such,
+  // or a mode of the program changes what ops do.
   std::shared_ptr<const CapturedOp> finish(std::span<const c10::IValue> results,
                                            std::span<engine::LiveTensor* const> births);
 
  private:
   bool can_capture(const at::Tensor& tensor) const;
+  bool is_held(const engine::LiveTensor* tensor) const;
   TensorLayout layout_of(const at::Tensor& tensor) const;
   bool capture_arguments(const OpInfo& info, const torch::jit::Stack& stack);
   std::optional<Argument> capture_argument(const c10::IValue& value);

@@ -64,6 +64,7 @@ std::unique_ptr<OpInfo> read_schema(const c10::OperatorHandle& op) {
   info->leaves_bytes_undefined = starts_with_any(info->name, {"aten::empty", "aten::new_empty"});
   info->completes_results = has_tensor_argument && !info->leaves_bytes_undefined &&
                             !starts_with_any(info->name, {"c10d::", "_c10d_functional"});
+  info->waits = starts_with_any(info->name, {"_c10d_functional::wait_tensor"});
   info->is_collective = starts_with_any(info->name, {"c10d::"});
   info->keeps_arguments = !info->is_collective && returns_object(schema);
   info->is_list_op =

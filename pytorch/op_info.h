@@ -22,6 +22,7 @@ struct OpInfo {
   bool is_list_op = false;              // one of the foreach and fused ops: may run in pieces
   bool is_collective = false;           // may continue after the op has returned: see collective.h
   bool leaves_bytes_undefined = false;  // of its results
+  bool waits = false;                   // for the bytes of its argument, which a collective writes
   bool is_random = false;               // draws from a generator
   // Of a random op: the argument which tells that it draws nothing, when it is 0.
   std::optional<size_t> dropout_argument;

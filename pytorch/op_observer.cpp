@@ -27,6 +27,7 @@
 #include "storage_walk.h"
 #include "tensor_handle.h"
 #include "tried_ops.h"
+#include "wrapped_calls.h"
 
 namespace teraio::pytorch {
 namespace {
@@ -118,6 +119,20 @@ void run_captured(ActiveSession& session, const OpInfo& info, const c10::Operato
   call_below(op, keys, stack);
 }
 
+// Returns whether an argument is a wrapper around other tensors. Most ops have none, which the
+// absence of the Python key tells at once.
+bool acts_on_wrappers(const OpInfo& info, c10::DispatchKeySet keys,
+                      const torch::jit::Stack& stack) {
+  if (!keys.has(c10::DispatchKey::Python)) return false;
+  const auto arguments = stack.end() - static_cast<ptrdiff_t>(info.argument_count);
+  return std::any_of(arguments, stack.end(), has_wrapper);
+}
+
+// Returns whether this thread is inside the dispatch of a wrapper, which runs below autograd.
+bool is_on_parts() {
+  return c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::AutogradFunctionality);
+}
+
 // The outermost op of this thread: the constructor begins it, and the destructor ends it, also when
 // it throws.
 //
@@ -127,7 +142,8 @@ void run_captured(ActiveSession& session, const OpInfo& info, const c10::Operato
 class OutermostOp {
  public:
   OutermostOp(ActiveSession& session, ThreadState& thread, const OpInfo& info,
-              const c10::OperatorHandle& op, const torch::jit::Stack& stack)
+              const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+              const torch::jit::Stack& stack)
       : session_(session),
         thread_(thread),
         info_(info),
@@ -138,7 +154,7 @@ class OutermostOp {
     thread.has_run_collective = false;
     thread.frame.replayable = nullptr;
     try {
-      begin(op, stack);
+      begin(op, keys, stack);
     } catch (...) {
       thread.op = nullptr;  // the destructor does not run
       throw;
@@ -151,6 +167,7 @@ class OutermostOp {
     const bool is_complete = info_.completes_results && !thread_.has_run_collective;
     session_.runtime->end_op(thread_.frame, info_.name, signature_, is_complete);
     unpin_nested(session_, thread_);
+    wrapped_calls_.reset();
     thread_.capture = nullptr;
     thread_.op = nullptr;
   }
@@ -159,6 +176,7 @@ class OutermostOp {
   OutermostOp& operator=(const OutermostOp&) = delete;
 
   void add_results(const torch::jit::Stack& stack) {
+    wrapped_calls_.reset();
     StorageWalk walk(session_, thread_.frame, 0, OpSide::kResults);
     const std::span<const c10::IValue> results = results_of(info_, stack);
     for (const c10::IValue& result : results) walk.visit(result, true);
@@ -168,7 +186,8 @@ class OutermostOp {
   }
 
  private:
-  void begin(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  void begin(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+             const torch::jit::Stack& stack) {
     StorageWalk walk(session_, thread_.frame, info_.name_hash, OpSide::kArguments);
     const size_t first = stack.size() - info_.argument_count;
     for (size_t i = 0; i < info_.argument_count; ++i)
@@ -188,7 +207,14 @@ class OutermostOp {
       find_origin(session_, thread_.frame);
     }
     if (!thread_.frame.is_recipe_wanted || is_elsewhere_) return;
-    thread_.capture = std::make_unique<OpCapture>(thread_.frame, op, info_, stack, session_.is_dry);
+    begin_capture(op, stack, acts_on_wrappers(info_, keys, stack));
+  }
+
+  void begin_capture(const c10::OperatorHandle& op, const torch::jit::Stack& stack,
+                     bool has_wrappers) {
+    thread_.capture =
+        std::make_unique<OpCapture>(thread_.frame, op, info_, stack, session_.is_dry, has_wrappers);
+    if (has_wrappers) wrapped_calls_.emplace(*thread_.capture);
   }
 
   // An op whose results are discarded later has given the same bytes again before.
@@ -231,6 +257,7 @@ class OutermostOp {
   const bool is_elsewhere_;
   engine::OpSignature signature_;
   uint64_t first_node_ = 0;  // that the op may add to a graph
+  std::optional<WrappedCalls> wrapped_calls_;
 };
 
 // Pins the arguments of an op inside another op. Nearly always they are resident already, because
@@ -269,19 +296,10 @@ void run_nested(OpCapture* capture, const OpInfo& info, const c10::OperatorHandl
   capture->end_call(results_of(info, *stack));
 }
 
-// Returns whether an argument is a wrapper around other tensors. Most ops have none, which the
-// absence of the Python key tells at once.
-bool acts_on_wrappers(const OpInfo& info, c10::DispatchKeySet keys,
-                      const torch::jit::Stack& stack) {
-  if (!keys.has(c10::DispatchKey::Python)) return false;
-  const auto arguments = stack.end() - static_cast<ptrdiff_t>(info.argument_count);
-  return std::any_of(arguments, stack.end(), has_wrapper);
-}
-
 inline void run_outermost(ActiveSession& session, ThreadState& thread, const OpInfo& info,
                           const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                           torch::jit::Stack* stack) {
-  OutermostOp outermost(session, thread, info, op, *stack);
+  OutermostOp outermost(session, thread, info, op, keys, *stack);
   call_below(op, keys, stack);
   outermost.add_results(*stack);
 }
@@ -308,7 +326,7 @@ void observe_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
     return run_nested(thread.capture.get(), info, op, keys, stack);
   }
   if (session->is_dry && acts_on_wrappers(info, keys, *stack)) return call_below(op, keys, stack);
-  if (session->is_dry)
+  if (session->is_dry && !is_on_parts())
     if (const auto sum = as_sum_in_place(info, stack)) return observe_op(*sum, keys, stack);
   if (info.is_list_op && run_list_op(*session, thread, info, op, keys, stack)) return;
   run_outermost(*session, thread, info, op, keys, stack);
@@ -328,6 +346,14 @@ std::string_view observer_dispatch_key() { return c10::toString(kKey); }
 void observe_this_thread(bool is_on) { c10::impl::tls_set_dispatch_key_included(kKey, is_on); }
 
 bool is_this_thread_observed() { return c10::impl::tls_is_dispatch_key_included(kKey); }
+
+ObservedParts::ObservedParts() : was_excluded_(c10::impl::tls_is_dispatch_key_excluded(kKey)) {
+  c10::impl::tls_set_dispatch_key_excluded(kKey, false);
+}
+
+ObservedParts::~ObservedParts() { c10::impl::tls_set_dispatch_key_excluded(kKey, was_excluded_); }
+
+bool is_observer_reached() { return !c10::impl::tls_is_dispatch_key_excluded(kKey); }
 
 bool enter_op(const OpInfo& info) {
   if (this_thread.op != nullptr) return false;

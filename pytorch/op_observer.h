@@ -31,6 +31,24 @@ std::string_view observer_dispatch_key();
 void observe_this_thread(bool is_on);
 bool is_this_thread_observed();
 
+// False inside the dispatch of a wrapper, such as a DTensor: it calls ops on the tensors inside,
+// which do not reach the observer.
+bool is_observer_reached();
+
+// Lets the observer see the calling thread's ops also inside the dispatch of a wrapper, such as a
+// DTensor, which turns it off for the ops on the wrapper's parts. Has no effect on a thread that is
+// not observed.
+class ObservedParts {
+ public:
+  ObservedParts();
+  ~ObservedParts();
+  ObservedParts(const ObservedParts&) = delete;
+  ObservedParts& operator=(const ObservedParts&) = delete;
+
+ private:
+  const bool was_excluded_;
+};
+
 // Makes the calling thread's ops nested ops of `info` until leave_op(). `info` must live until
 // then. Returns false and has no effect when the thread runs an op already; the caller must not
 // call leave_op() then.

@@ -51,11 +51,25 @@ bool gives(const CapturedOp& op, std::span<std::byte* const> results,
   return true;
 }
 
+// The signature of an op on wrappers does not tell the sizes of what is inside.
+void add_layouts(const CapturedCall& call, uint64_t& kind) {
+  for_each_tensor(call, [&](const TensorArgument& argument) {
+    kind = engine::add_to_signature(kind, static_cast<uint64_t>(argument.layout.dtype));
+    for (const int64_t size : argument.layout.sizes)
+      kind = engine::add_to_signature(kind, static_cast<uint64_t>(size));
+    for (const int64_t stride : argument.layout.strides)
+      kind = engine::add_to_signature(kind, static_cast<uint64_t>(stride));
+  });
+}
+
 }  // namespace
 
 uint64_t kind_of(const CapturedOp& op, const engine::OpSignature& signature) {
   uint64_t kind = engine::combine_signatures(engine::kEmptySignature, signature);
-  for (const CapturedCall& call : op.calls) kind = engine::combine_signatures(kind, call.name_hash);
+  for (const CapturedCall& call : op.calls) {
+    kind = engine::combine_signatures(kind, call.name_hash);
+    if (op.has_wrappers) add_layouts(call, kind);
+  }
   return kind;
 }
 

@@ -22,6 +22,7 @@ Pin = _extension.Pin
 ReducerHooks = _extension.ReducerHooks
 Session = _extension.Session
 available_memory_bytes = _extension.available_memory_bytes
+call_on_parts = _extension.call_on_parts
 default_budget_bytes = _extension.default_budget_bytes
 describe = _extension.describe
 device_memory_bytes = _extension.device_memory_bytes

@@ -468,6 +468,14 @@ def test_data_parallel_rank_reduces_its_gradients(played, script):
     assert reductions[0]["duration_ns"] == pytest.approx(expected_ns, rel=0.01)
 
 
+def replayable_shares(trace):
+    """By the name of ops: how many of them can be run again."""
+    counts, replayable = Counter(op_names(trace)), Counter()
+    for op in trace["ops"]:
+        replayable[op["name"]] += bool(op.get("replayable"))
+    return {name: replayable[name] / count for name, count in counts.items()}
+
+
 @pytest.mark.full
 def test_fully_sharded_rank_keeps_its_part(played, script):
     trace = played(4, script(FSDP))
@@ -475,6 +483,10 @@ def test_fully_sharded_rank_keeps_its_part(played, script):
     assert persistent_bytes(trace) == pytest.approx(kept, rel=0.02)
     gathered = [op for op in collectives(trace) if "allgather" in op["name"]]
     assert gathered and all(op["duration_ns"] > 0 for op in gathered)
+    shares = replayable_shares(trace)
+    assert (
+        shares["aten::sqrt"] == shares["aten::linear"] == 1
+    )  # of a DTensor, and of what is gathered
 
 
 def test_tensor_parallel_rank_has_its_part_of_the_llama(played, dry_run, llama, tmp_path):
@@ -485,6 +497,10 @@ def test_tensor_parallel_rank_has_its_part_of_the_llama(played, dry_run, llama, 
     assert len(collectives(half)) > 8
     shapes = {tensor.get("name"): tensor["bytes"] for tensor in half["tensors"]}
     assert shapes["blocks.0.feed_forward.w1.weight"] == 64 * 176 * 4 / 2
+    shares = replayable_shares(half)
+    on_parts = ("mm", "rms_norm", "silu", "mul.Tensor", "embedding", "linalg_vector_norm")
+    assert all(shares[f"aten::{name}"] == 1 for name in on_parts), shares
+    assert not any(share for name, share in shares.items() if not name.startswith("aten::"))
 
 
 def passes(trace):

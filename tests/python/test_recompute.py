@@ -261,6 +261,29 @@ def test_modes_of_the_program_do_not_see_replays():
         assert "aten::add" in {event.key for event in profile.key_averages()}
 
 
+class Wrapper(torch.Tensor):
+    """Around a tensor, and of a class that PyTorch does not have."""
+
+    @staticmethod
+    def __new__(cls, inner):
+        wrapper = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+        wrapper.inner = inner
+        return wrapper
+
+    @classmethod
+    def __torch_dispatch__(cls, op, types, arguments=(), options=None):
+        return cls(op(*(argument.inner for argument in arguments), **(options or {})))
+
+
+def test_what_a_wrapper_of_another_class_makes_stays():
+    with discarding() as session:
+        x = sequence()  # made again from another tensor, which stays
+        y = torch.sin(Wrapper(x))
+        torch.ones(4).exp()
+        assert session.counters()["device_bytes"] >= x.nbytes + y.inner.nbytes
+        assert torch.equal(y.inner, torch.sin(sequence()))
+
+
 def test_numbers_and_lists_are_arguments_as_they_were():
     def compute():
         x = sequence()

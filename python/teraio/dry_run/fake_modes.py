@@ -67,11 +67,11 @@ class OpMode(TorchDispatchMode):
             return NotImplemented  # the wrapper's own dispatch calls ops on its inner tensors
         if func is aten._local_scalar_dense.default:
             return self._read(args[0])
-        if not self.is_counting or core.is_in_op():
+        if not self.is_counting or core.is_in_op() or not core.is_this_thread_observed():
             return self._run_counted(func, args, kwargs)
         if func is aten.detach.default:
             return self._run_unobserved(func, args, kwargs)
-        return self._run_unseen(func, args, kwargs)
+        return self._run_on_parts(func, args, kwargs)
 
     def _run_unobserved(self, func, args, kwargs):
         """Runs an op unobserved: autograd calls detach only for subclasses such as fake tensors."""
@@ -87,16 +87,13 @@ class OpMode(TorchDispatchMode):
             self._count(func, args, kwargs, result)
         return result
 
-    def _run_unseen(self, func, args, kwargs):
-        """Runs an op on the local parts of DTensors, whose C++ dispatch bypasses the observer."""
-        inputs, written = _inputs(func, args, kwargs)
-        op = core.OpaqueOp(_name(func), inputs, written)
-        result = None
-        try:
-            result = self._run_counted(func, args, kwargs)
-            return result
-        finally:
-            op.end([leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)])
+    def _run_on_parts(self, func, args, kwargs):
+        """Runs an op on the local parts of DTensors so that it passes the observer on its way here.
+
+        Their dispatch excludes the observer.
+        """
+        with self:
+            return core.call_on_parts(func, *args, **kwargs)
 
     def _read(self, tensor):
         if isinstance(tensor, FakeTensor) and tensor.constant is None:
@@ -147,26 +144,6 @@ def _device(tensor, func):
 def _is_foreign(tensor):
     """Returns whether the tensor's memory belongs to other code, such as NumPy."""
     return not isinstance(tensor, FakeTensor) and not tensor.untyped_storage().resizable()
-
-
-@functools.cache
-def _name(func):
-    """Returns the operator's name in the observer's form, such as "aten::add_.Tensor"."""
-    schema = func._schema
-    return f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
-
-
-def _inputs(func, args, kwargs):
-    """Returns the tensors among the arguments, and the indices of those that the op writes."""
-    inputs, written = [], []
-    for position, value in enumerate((*args, *kwargs.values())):
-        alias = func._schema.arguments[position].alias_info if position < len(args) else None
-        for leaf in tree_leaves(value):
-            if isinstance(leaf, torch.Tensor):
-                if alias is not None and alias.is_write:
-                    written.append(len(inputs))
-                inputs.append(leaf)
-    return inputs, written
 
 
 def _is_on_device(device):
