@@ -38,7 +38,7 @@ test:  ## test in minutes: every C++ test, and the Python tests of the fast leve
 # A test that this machine cannot run (without root, for example) fails instead of being skipped.
 .PHONY: test-all
 test-all: export TERAIO_REQUIRE_ALL := 1
-test-all:  ## test everything: also the full level, the newest PyTorch and sanitizers; needs root
+test-all: shells  ## test everything: also the full level, the newest PyTorch and sanitizers; needs root
 	@tools/run_tests.sh build test-cpp test-python test-python-full test-newest sanitize-address \
 	  sanitize-thread sanitize-extension-address sanitize-extension-thread
 
