@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 """Measures what recomputation saves in the demo's training, arms interleaved.
 
-Under one budget, plans that only move tensors alternate with plans that also make them again, on
-the drives as they are and, where root can limit them (a version 1 `blkio` control group), at a
-share of their rate. Every round runs each arm once, in a process of its own; a figure is the median
-of the measured steps of all rounds. The losses and parameters of all arms must have the same bits.
-Writes recompute.json.
+A case is a precision and a ratio of the natural peak to the budget. In each, plans that only move
+tensors alternate with plans that also make them again, on the drives as they are and, where root
+can limit them (a version 1 `blkio` control group), at a share of their rate. Every round runs each
+arm once, in a process of its own; a figure is the median of the measured steps of all rounds. The
+losses and parameters of all arms of a case must have the same bits. Writes recompute.json after
+each case.
 """
 
 import argparse
 import contextlib
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
@@ -29,6 +31,17 @@ CONTROL_GROUP = Path("/sys/fs/cgroup/blkio") / f"teraio-bench-{os.getpid()}"
 SLOWER_AT_MOST = 1.01
 FASTER_ON_A_LIMITED_DRIVE = 1.3
 PREDICTION_ERROR_MAX = 0.05
+PRECISIONS = {"fp32": [], "bf16": ["--bf16"]}  # options of the training
+
+
+@dataclass(frozen=True)
+class Case:
+    precision: str
+    ratio: float  # natural peak over device budget
+
+    @property
+    def name(self) -> str:
+        return f"{self.precision}, ratio {self.ratio:g}"
 
 
 def parse_arguments(argv=None) -> argparse.Namespace:
@@ -40,7 +53,10 @@ def parse_arguments(argv=None) -> argparse.Namespace:
     add("--warm-up-steps", type=int, default=6, help="steps that no median counts")
     add("--micro-batch", type=int, default=4)
     add("--accumulation", type=int, default=1)
-    add("--ratio", type=float, default=3.0, help="natural peak over device budget")
+    add(
+        "--ratio", type=float, nargs="+", default=[3.0, 5.0], help="natural peak over device budget"
+    )
+    add("--precision", choices=PRECISIONS, nargs="+", default=list(PRECISIONS))
     add("--limit", type=int, default=400, metavar="MB", help="per second, of the limited drive")
     add("--data", type=Path)
     add("--ssd", type=Path)
@@ -74,15 +90,16 @@ def limited_drive(directory: Path, bytes_per_second: int):
         CONTROL_GROUP.rmdir()
 
 
-def run(console: Console, args, arm: Arm, folder: str, steps: int) -> ArmResult:
-    directory = args.output / "recompute" / folder / arm.name.replace(" ", "_")
+def run(console: Console, args, case: Case, arm: Arm, folder: str, steps: int) -> ArmResult:
+    directory = args.output / "recompute" / case.name / folder / arm.name
+    training = [*training_arguments(args, steps), *PRECISIONS[case.precision]]
     with LiveArm(console, arm.name, steps) as watch:
-        return run_arm(arm, training_arguments(args, steps), directory, [args.ssd], watch)
+        return run_arm(arm, training, directory, [args.ssd], watch)
 
 
-def run_rounds(console: Console, args) -> dict[str, list[ArmResult]]:
-    profile = run(console, args, PROFILE, "profile", PROFILE_STEPS)
-    budget = str(int(natural_peak_of(profile) / args.ratio))
+def run_rounds(console: Console, args, case: Case) -> dict[str, list[ArmResult]]:
+    profile = run(console, args, case, PROFILE, "profile", PROFILE_STEPS)
+    budget = str(int(natural_peak_of(profile) / case.ratio))
     with limited_drive(args.ssd, args.limit * 10**6) as prefix:
         drives = {"as it is": ()} | ({} if prefix is None else {"limited": prefix})
         arms = [
@@ -93,7 +110,9 @@ def run_rounds(console: Console, args) -> dict[str, list[ArmResult]]:
         results = {arm.name: [] for arm in arms}
         for number in range(1, args.rounds + 1):
             for arm in arms:
-                results[arm.name].append(run(console, args, arm, f"round-{number}", args.steps))
+                results[arm.name].append(
+                    run(console, args, case, arm, f"round-{number}", args.steps)
+                )
     return results
 
 
@@ -156,20 +175,26 @@ def row(name: str, value: float, reference: float, met: bool | None) -> dict:
     return {"name": name, "value": value, "reference": reference, "ratio": ratio, "met": met}
 
 
+def measured_case(console: Console, args, case: Case) -> list[dict]:
+    """Returns the rows of a case. Raises ArmFailed when an arm fails or has other bits."""
+    results = run_rounds(console, args, case)
+    if names := differences(results):
+        raise ArmFailed(f"{case.name}: other bits than the first arm: {', '.join(names)}")
+    return [entry | {"name": f"{case.name}, {entry['name']}"} for entry in measures(results, args)]
+
+
 def main(argv=None) -> int:
     args = parse_arguments(argv)
     args.ssd.mkdir(parents=True, exist_ok=True)
     console = Console(width=None if sys.stdout.isatty() else 140)
-    try:
-        results = run_rounds(console, args)
-    except ArmFailed as error:
-        print(f"recompute: {error}", file=sys.stderr)
-        return 1
-    if names := differences(results):
-        print(f"recompute: other bits than the first arm: {', '.join(names)}", file=sys.stderr)
-        return 1
-    rows = measures(results, args)
-    write_json(args.output / "recompute.json", rows)
+    rows = []
+    for case in (Case(precision, ratio) for precision in args.precision for ratio in args.ratio):
+        try:
+            rows += measured_case(console, args, case)
+        except ArmFailed as error:
+            print(f"recompute: {error}", file=sys.stderr)
+            return 1
+        write_json(args.output / "recompute.json", rows)
     for entry in rows:
         verdict = {True: "met", False: "not met", None: ""}[entry["met"]]
         print(f"{entry['name']}: {entry['ratio']:.3f} {verdict}")

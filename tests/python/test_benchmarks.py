@@ -58,12 +58,13 @@ def test_step_time_compares_arms_with_ideal_and_with_the_prediction(text, tmp_pa
 
 
 def test_recompute_compares_plans_with_and_without_replays(text, tmp_path, capsys):
-    small = ["--preset", "tiny", "--rounds", "1", "--ratio", "1.5", "--limit", "100"]
+    small = ["--preset", "tiny", "--rounds", "1", "--limit", "100"]
+    case = ["--ratio", "1.5", "--precision", "bf16"]
     steps = ["--steps", "6", "--warm-up-steps", "4"]
-    assert recompute.main([*small, *steps, "--data", text, "--output", str(tmp_path)]) == 0
+    assert recompute.main([*small, *case, *steps, "--data", text, "--output", str(tmp_path)]) == 0
     found = rows(tmp_path / "recompute.json")
-    assert "as it is: step without / with replays" in found
-    assert "as it is: step without / with replays: " in capsys.readouterr().out
+    assert "bf16, ratio 1.5, as it is: step without / with replays" in found
+    assert "bf16, ratio 1.5, as it is: step without / with replays: " in capsys.readouterr().out
 
 
 def test_varying_steps_compares_planned_shares_with_their_targets(text, tmp_path, capsys):
