@@ -45,10 +45,12 @@ def ratios(results, ours, others):
     """
     parts = []
     for precision, name in cases.PRECISIONS.items():
-        fastest = [_fitting(results, cases.system(key), precision) for key in others]
-        theirs, mine = sum(fastest, []), _fitting(results, cases.system(ours), precision)
-        if theirs and mine:
-            parts.append(f"{min(theirs)[0] / min(mine)[0]:.2f} times ({name})")
+        of_others = [
+            step for key in others for step in _fitting(results, cases.system(key), precision)
+        ]
+        of_ours = _fitting(results, cases.system(ours), precision)
+        if of_others and of_ours:
+            parts.append(f"{min(of_others)[0] / min(of_ours)[0]:.2f} times ({name})")
     return ", ".join(parts)
 
 
