@@ -37,8 +37,6 @@ Result<plan::Plan> plan_by_search(const Problem& problem, const PlannerOptions& 
   const auto move_only = [&problem](const PlannerOptions& searched) {
     return better_of_paging_and(search_plan(problem, searched), problem);
   };
-  if (options.recompute == Recompute::kOff && options.prefer == Prefer::kSpeed)
-    return move_only(options);
   return search_replays(problem, options, move_only);
 }
 

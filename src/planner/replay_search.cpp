@@ -48,7 +48,8 @@ constexpr int kStretchedRounds = 3;
 constexpr size_t kThoroughSets = 2;   // sets that are searched with Effort::kBest
 constexpr int kWriteBudgets = 4;      // write budgets that are tried for fewer writes
 constexpr double kWearSlack = 1.005;  // Prefer::kWear: the longest step, in steps of the best plan
-constexpr double kLeastGain = 1e-4;   // a shorter step counts from here on
+constexpr double kSpeedSlack = 1.0005;  // Prefer::kSpeed: the same
+constexpr double kLeastGain = 1e-4;     // a shorter step counts from here on
 constexpr double kGoodEnough = 1.0005;  // the search ends at this many times the ideal
 
 // An executed plan.
@@ -71,7 +72,18 @@ class ReplaySearch {
         candidates_(find_replay_candidates(problem, options.recompute, problem.op_ns())) {}
 
   Result<plan::Plan> run() {
-    if (candidates_.empty() && options_.prefer == Prefer::kSpeed) return move_only_(options_);
+    if (candidates_.empty() && options_.prefer == Prefer::kSpeed)
+      keep(plan_beside({}, options_));
+    else
+      search_sets();
+    if (outcomes_.empty()) return failure_;
+    write_nothing();
+    if (options_.prefer == Prefer::kWear) write_less();
+    return std::move(outcomes_[preferred()].plan);
+  }
+
+ private:
+  void search_sets() {
     const bool best_effort = options_.effort == Effort::kBest;
     const std::vector<double> ideal_ns = problem_.op_ns();
     if (best_effort)
@@ -80,12 +92,8 @@ class ReplaySearch {
       try_sets(kFastSets, ideal_ns);
     if (best_effort) try_on_stretched_timelines();
     if (best_effort) search_thoroughly();
-    if (outcomes_.empty()) return failure_;
-    if (options_.prefer == Prefer::kWear) write_less();
-    return std::move(outcomes_[preferred()].plan);
   }
 
- private:
   bool is_late() const { return clock_.now_ns() > deadline_ns_; }
 
   bool is_done() const {
@@ -104,14 +112,17 @@ class ReplaySearch {
 
   // The outcome with the fewest bytes written among those that are fast enough.
   size_t preferred() const {
-    const double slack = options_.prefer == Prefer::kWear ? kWearSlack : 1 + kLeastGain;
-    const double longest_ns = slack * static_cast<double>(outcomes_[fastest()].step_ns);
     size_t best = fastest();
     for (size_t i = 0; i < outcomes_.size(); ++i)
-      if (static_cast<double>(outcomes_[i].step_ns) <= longest_ns &&
-          outcomes_[i].written_bytes < outcomes_[best].written_bytes)
+      if (is_fast(outcomes_[i]) && outcomes_[i].written_bytes < outcomes_[best].written_bytes)
         best = i;
     return best;
+  }
+
+  bool is_fast(const Outcome& outcome) const {
+    const double slack = options_.prefer == Prefer::kWear ? kWearSlack : kSpeedSlack;
+    return static_cast<double>(outcome.step_ns) <=
+           slack * static_cast<double>(outcomes_[fastest()].step_ns);
   }
 
   PlannerOptions options_with(Effort effort) const {
@@ -140,7 +151,7 @@ class ReplaySearch {
   }
 
   Result<Outcome> look_at(const std::vector<int32_t>& periods) const {
-    return plan_beside(periods, options_with(Effort::kFast), problem_.limits);
+    return plan_beside(periods, options_with(Effort::kFast));
   }
 
   void keep(Result<Outcome> outcome) {
@@ -172,7 +183,7 @@ class ReplaySearch {
       PlannerOptions options = options_with(Effort::kBest);
       if (i + 1 < sets.size() || options_.prefer == Prefer::kWear)
         options.time_limit_ns = options.time_limit_ns * 2 / 3;
-      keep(plan_beside(sets[i], options, problem_.limits));
+      keep(plan_beside(sets[i], options));
     }
   }
 
@@ -198,10 +209,9 @@ class ReplaySearch {
       const double middle = i == 0 ? 0.9 * high : (low + high) / 2;
       plan::Limits limits = problem_.limits;
       limits.write_budget_bytes = static_cast<int64_t>(middle);
-      Result<Outcome> outcome = plan_beside(periods, options_with(Effort::kFast), limits);
-      const bool is_fast = outcome.ok() && static_cast<double>(outcome->step_ns) <=
-                                               kWearSlack * outcomes_[fastest()].step_ns;
-      if (is_fast)
+      Result<Outcome> outcome =
+          plan_beside(periods, options_with(Effort::kFast), problem_.hardware, limits);
+      if (outcome.ok() && is_fast(*outcome))
         high = static_cast<double>(outcome->written_bytes);
       else
         low = middle;
@@ -209,11 +219,29 @@ class ReplaySearch {
     }
   }
 
-  // Plans the transfers beside the replays of these periods.
+  // Host memory may hold all that the plan writes to the drives, without a longer step.
+  void write_nothing() {
+    const Outcome& lean = outcomes_[preferred()];
+    if (lean.written_bytes == 0 || problem_.hardware.host.capacity_bytes == 0) return;
+    hardware::Hardware without_drives = problem_.hardware;
+    without_drives.drives.clear();
+    const std::vector<int32_t> periods = lean.periods;
+    Result<Outcome> outcome =
+        plan_beside(periods, options_with(Effort::kFast), without_drives, problem_.limits);
+    if (outcome.ok()) keep(std::move(outcome));
+  }
+
+  Result<Outcome> plan_beside(const std::vector<int32_t>& periods,
+                              const PlannerOptions& options) const {
+    if (periods.empty()) return outcome_of(move_only_(options), periods);
+    return plan_beside(periods, options, problem_.hardware, problem_.limits);
+  }
+
+  // Plans the transfers beside the replays of these periods, for a part of the machine or under
+  // other limits.
   Result<Outcome> plan_beside(const std::vector<int32_t>& periods, const PlannerOptions& options,
+                              const hardware::Hardware& hardware,
                               const plan::Limits& limits) const {
-    const bool own_limits = &limits == &problem_.limits;
-    if (periods.empty() && own_limits) return outcome_of(move_only_(options), periods);
     const plan::Plan actions = replay_actions(problem_, periods);
     const std::optional<simulate::ReplayedTrace> replayed =
         simulate::replay_trace(problem_.trace, problem_.index, actions);
@@ -223,7 +251,7 @@ class ReplaySearch {
       return search_plan(problem, options);
     };
     const Result<plan::Plan> moves =
-        solve_problem<plan::Plan>(replayed->trace, problem_.hardware, limits, search);
+        solve_problem<plan::Plan>(replayed->trace, hardware, limits, search);
     if (!moves.ok()) return moves.status();
     return outcome_of(with_moves(*replayed, actions, *moves), periods);
   }

@@ -311,6 +311,15 @@ TEST(Recomputation, WearIsSparedWithoutReplaysToo) {
   EXPECT_LE(lean.step_ns, 1.005 * static_cast<double>(fast.step_ns));
 }
 
+TEST(Recomputation, WhatTheHostHoldsWearsNoDrive) {
+  const Real gr8("gr8", "h100_mixed");
+  for (const Recompute recompute : {Recompute::kOff, Recompute::kAll}) {
+    const teraio::simulate::Run run = gr8.run({.recompute = recompute});
+    EXPECT_EQ(run.ssd_bytes_written, 0);
+    EXPECT_GT(fraction_of_ideal(run), 0.999);
+  }
+}
+
 TEST(Recomputation, OffIsThePlanWithoutIt) {
   const Real vit("VIT-1280", "a100_g10_half");
   EXPECT_EQ(*plan(vit.trace, vit.hardware, {}, {.recompute = Recompute::kOff}),
