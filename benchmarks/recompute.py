@@ -90,6 +90,15 @@ def limited_drive(directory: Path, bytes_per_second: int):
         CONTROL_GROUP.rmdir()
 
 
+def own_rates(args, drive: str) -> tuple[str, ...]:
+    """Returns the prefix of commands that keep the rates of a drive apart from those of others.
+
+    A run remembers the rates that it has measured. Plans for the drive as it is would otherwise
+    assume those of the limited one, and the other way around.
+    """
+    return ("env", f"XDG_CACHE_HOME={args.output.resolve() / 'recompute' / f'rates, {drive}'}")
+
+
 def run(console: Console, args, case: Case, arm: Arm, folder: str, steps: int) -> ArmResult:
     directory = args.output / "recompute" / case.name / folder / arm.name
     training = [*training_arguments(args, steps), *PRECISIONS[case.precision]]
@@ -103,7 +112,12 @@ def run_rounds(console: Console, args, case: Case) -> dict[str, list[ArmResult]]
     with limited_drive(args.ssd, args.limit * 10**6) as prefix:
         drives = {"as it is": ()} | ({} if prefix is None else {"limited": prefix})
         arms = [
-            Arm(f"{drive}, {recompute}", budget, recompute=recompute, prefix=prefix)
+            Arm(
+                f"{drive}, {recompute}",
+                budget,
+                recompute=recompute,
+                prefix=(*prefix, *own_rates(args, drive)),
+            )
             for drive, prefix in drives.items()
             for recompute in ("off", "all")
         ]
