@@ -45,12 +45,22 @@ constexpr std::array kBestSets = {
 constexpr std::array kStretchedSets = {ReplaySetOptions{.transfer_share = 1},
                                        ReplaySetOptions{.transfer_share = 1, .cheap_first = true}};
 constexpr int kStretchedRounds = 3;
-constexpr size_t kThoroughSets = 2;   // sets that are searched with Effort::kBest
+constexpr size_t kThoroughApproaches = 2;  // that are searched with Effort::kBest
+// The most that are tried without the drives.
+constexpr size_t kHostOnlyFast = 2;
+constexpr size_t kHostOnlyBest = 6;
 constexpr int kWriteBudgets = 4;      // write budgets that are tried for fewer writes
 constexpr double kWearSlack = 1.005;  // Prefer::kWear: the longest step, in steps of the best plan
 constexpr double kSpeedSlack = 1.0005;  // Prefer::kSpeed: the same
 constexpr double kLeastGain = 1e-4;     // a shorter step counts from here on
 constexpr double kGoodEnough = 1.0005;  // the search ends at this many times the ideal
+
+// What a plan of transfers starts from.
+struct Approach {
+  std::vector<int32_t> periods;  // that are discarded; empty: only transfers
+  bool uses_drives = true;       // or host memory alone
+  bool operator==(const Approach&) const = default;
+};
 
 // An executed plan.
 struct Outcome {
@@ -58,7 +68,7 @@ struct Outcome {
   int64_t step_ns = 0;
   int64_t written_bytes = 0;
   std::vector<double> stretched_ns;  // per op: from the end of its predecessor to its own end
-  std::vector<int32_t> periods;      // that are discarded; empty: only transfers
+  Approach approach;
 };
 
 class ReplaySearch {
@@ -67,23 +77,12 @@ class ReplaySearch {
       : problem_(problem),
         options_(options),
         move_only_(move_only),
+        host_only_(without_drives(problem.hardware)),
         simulator_(problem.trace, problem.hardware, problem.limits),
         deadline_ns_(clock_.now_ns() + options.time_limit_ns),
         candidates_(find_replay_candidates(problem, options.recompute, problem.op_ns())) {}
 
   Result<plan::Plan> run() {
-    if (candidates_.empty() && options_.prefer == Prefer::kSpeed)
-      keep(plan_beside({}, options_));
-    else
-      search_sets();
-    if (outcomes_.empty()) return failure_;
-    write_nothing();
-    if (options_.prefer == Prefer::kWear) write_less();
-    return std::move(outcomes_[preferred()].plan);
-  }
-
- private:
-  void search_sets() {
     const bool best_effort = options_.effort == Effort::kBest;
     const std::vector<double> ideal_ns = problem_.op_ns();
     if (best_effort)
@@ -91,7 +90,17 @@ class ReplaySearch {
     else
       try_sets(kFastSets, ideal_ns);
     if (best_effort) try_on_stretched_timelines();
+    try_without_drives();
     if (best_effort) search_thoroughly();
+    if (outcomes_.empty()) return failure_;
+    if (options_.prefer == Prefer::kWear) write_less();
+    return std::move(outcomes_[preferred()].plan);
+  }
+
+ private:
+  static hardware::Hardware without_drives(hardware::Hardware hardware) {
+    hardware.drives.clear();
+    return hardware;
   }
 
   bool is_late() const { return clock_.now_ns() > deadline_ns_; }
@@ -140,18 +149,19 @@ class ReplaySearch {
       if (std::ranges::find(chosen, periods) == chosen.end()) chosen.push_back(std::move(periods));
     }
     for (size_t i = 0; i < chosen.size() && !is_done(); i += 2)
-      keep_pair(chosen[i], i + 1 < chosen.size() ? &chosen[i + 1] : nullptr);
+      keep_pair({chosen[i]}, {chosen[std::min(i + 1, chosen.size() - 1)]});
   }
 
-  void keep_pair(const std::vector<int32_t>& first, const std::vector<int32_t>* second) {
+  // Looks at both at the same time.
+  void keep_pair(const Approach& first, const Approach& second) {
     std::future<Result<Outcome>> beside;
-    if (second != nullptr) beside = run_beside([this, second] { return look_at(*second); });
+    if (second != first) beside = run_beside([this, &second] { return look_at(second); });
     keep(look_at(first));
     if (beside.valid()) keep(beside.get());
   }
 
-  Result<Outcome> look_at(const std::vector<int32_t>& periods) const {
-    return plan_beside(periods, options_with(Effort::kFast));
+  Result<Outcome> look_at(const Approach& approach) const {
+    return plan_for(approach, options_with(Effort::kFast));
   }
 
   void keep(Result<Outcome> outcome) {
@@ -169,48 +179,61 @@ class ReplaySearch {
       const std::vector<double> stretched_ns = outcomes_[fastest()].stretched_ns;
       const std::vector<int32_t> first = choose(kStretchedSets[0], stretched_ns);
       const std::vector<int32_t> second = choose(kStretchedSets[1], stretched_ns);
-      keep_pair(first, second == first ? nullptr : &second);
+      keep_pair({first}, {second});
       if (static_cast<double>(outcomes_[fastest()].step_ns) >
           (1 - kLeastGain) * static_cast<double>(before_ns))
         return;
     }
   }
 
-  // The best set is the most likely to stay the best. write_less() needs a part of the time too.
+  // Host memory may hold all that the plans write to the drives. Steps are then as long, or shorter
+  // where host and drives share the link to the device.
+  void try_without_drives() {
+    if (problem_.hardware.host.capacity_bytes == 0 || outcomes_.empty()) return;
+    if (outcomes_[preferred()].written_bytes == 0) return;
+    const bool best_effort = options_.effort == Effort::kBest;
+    std::vector<Approach> approaches =
+        fastest_approaches(best_effort ? kHostOnlyBest : kHostOnlyFast);
+    for (Approach& approach : approaches) approach.uses_drives = false;
+    for (size_t i = 0; i < approaches.size() && (i == 0 || !is_done()); i += 2)
+      keep_pair(approaches[i], approaches[std::min(i + 1, approaches.size() - 1)]);
+  }
+
+  // The best approach is the most likely to stay the best. write_less() needs a part of the time
+  // too.
   void search_thoroughly() {
-    const std::vector<std::vector<int32_t>> sets = fastest_sets();
-    for (size_t i = 0; i < sets.size() && !is_done(); ++i) {
+    const std::vector<Approach> approaches = fastest_approaches(kThoroughApproaches);
+    for (size_t i = 0; i < approaches.size() && !is_done(); ++i) {
       PlannerOptions options = options_with(Effort::kBest);
-      if (i + 1 < sets.size() || options_.prefer == Prefer::kWear)
+      if (i + 1 < approaches.size() || options_.prefer == Prefer::kWear)
         options.time_limit_ns = options.time_limit_ns * 2 / 3;
-      keep(plan_beside(sets[i], options));
+      keep(plan_for(approaches[i], options));
     }
   }
 
-  // Returns the sets of the fastest plans, without repetition.
-  std::vector<std::vector<int32_t>> fastest_sets() const {
+  // Returns the approaches of the fastest plans, without repetition.
+  std::vector<Approach> fastest_approaches(size_t most) const {
     std::vector<const Outcome*> order;
     for (const Outcome& outcome : outcomes_) order.push_back(&outcome);
     std::ranges::stable_sort(order, {}, [](const Outcome* outcome) { return outcome->step_ns; });
-    std::vector<std::vector<int32_t>> sets;
+    std::vector<Approach> fastest;
     for (const Outcome* outcome : order)
-      if (sets.size() < kThoroughSets && std::ranges::find(sets, outcome->periods) == sets.end())
-        sets.push_back(outcome->periods);
-    return sets;
+      if (fastest.size() < most && std::ranges::find(fastest, outcome->approach) == fastest.end())
+        fastest.push_back(outcome->approach);
+    return fastest;
   }
 
   // Looks for the least write budget under which the preferred set is fast enough.
   void write_less() {
     const Outcome& lean = outcomes_[preferred()];
-    const std::vector<int32_t> periods = lean.periods;
+    const Approach approach = lean.approach;
     double high = static_cast<double>(lean.written_bytes);
     double low = 0;
     for (int i = 0; i < kWriteBudgets && high > 0 && !is_late(); ++i) {
       const double middle = i == 0 ? 0.9 * high : (low + high) / 2;
       plan::Limits limits = problem_.limits;
       limits.write_budget_bytes = static_cast<int64_t>(middle);
-      Result<Outcome> outcome =
-          plan_beside(periods, options_with(Effort::kFast), problem_.hardware, limits);
+      Result<Outcome> outcome = plan_within(limits, approach, options_with(Effort::kFast));
       if (outcome.ok() && is_fast(*outcome))
         high = static_cast<double>(outcome->written_bytes);
       else
@@ -219,30 +242,15 @@ class ReplaySearch {
     }
   }
 
-  // Host memory may hold all that the plan writes to the drives, without a longer step.
-  void write_nothing() {
-    const Outcome& lean = outcomes_[preferred()];
-    if (lean.written_bytes == 0 || problem_.hardware.host.capacity_bytes == 0) return;
-    hardware::Hardware without_drives = problem_.hardware;
-    without_drives.drives.clear();
-    const std::vector<int32_t> periods = lean.periods;
-    Result<Outcome> outcome =
-        plan_beside(periods, options_with(Effort::kFast), without_drives, problem_.limits);
-    if (outcome.ok()) keep(std::move(outcome));
+  Result<Outcome> plan_for(const Approach& approach, const PlannerOptions& options) const {
+    if (approach == Approach{}) return outcome_of(move_only_(options), approach);
+    return plan_within(problem_.limits, approach, options);
   }
 
-  Result<Outcome> plan_beside(const std::vector<int32_t>& periods,
+  // Plans the transfers beside the replays of the approach.
+  Result<Outcome> plan_within(const plan::Limits& limits, const Approach& approach,
                               const PlannerOptions& options) const {
-    if (periods.empty()) return outcome_of(move_only_(options), periods);
-    return plan_beside(periods, options, problem_.hardware, problem_.limits);
-  }
-
-  // Plans the transfers beside the replays of these periods, for a part of the machine or under
-  // other limits.
-  Result<Outcome> plan_beside(const std::vector<int32_t>& periods, const PlannerOptions& options,
-                              const hardware::Hardware& hardware,
-                              const plan::Limits& limits) const {
-    const plan::Plan actions = replay_actions(problem_, periods);
+    const plan::Plan actions = replay_actions(problem_, approach.periods);
     const std::optional<simulate::ReplayedTrace> replayed =
         simulate::replay_trace(problem_.trace, problem_.index, actions);
     if (!replayed) return Status(ErrorCode::kInternal, "replays that are not legal");
@@ -250,17 +258,18 @@ class ReplaySearch {
       if (problem.everything_fits()) return plan::Plan{problem.trace.name, {}};
       return search_plan(problem, options);
     };
+    const hardware::Hardware& hardware = approach.uses_drives ? problem_.hardware : host_only_;
     const Result<plan::Plan> moves =
         solve_problem<plan::Plan>(replayed->trace, hardware, limits, search);
     if (!moves.ok()) return moves.status();
-    return outcome_of(with_moves(*replayed, actions, *moves), periods);
+    return outcome_of(with_moves(*replayed, actions, *moves), approach);
   }
 
-  Result<Outcome> outcome_of(Result<plan::Plan> plan, const std::vector<int32_t>& periods) const {
+  Result<Outcome> outcome_of(Result<plan::Plan> plan, const Approach& approach) const {
     if (!plan.ok()) return plan.status();
     const Result<simulate::Run> run = simulator_.run(*plan);
     if (!run.ok()) return run.status();
-    Outcome outcome{std::move(*plan), run->step_ns, run->ssd_bytes_written, {}, periods};
+    Outcome outcome{std::move(*plan), run->step_ns, run->ssd_bytes_written, {}, approach};
     int64_t end_ns = 0;
     for (size_t k = 0; k < run->op_start_ns.size(); ++k) {
       const int64_t next_ns = run->op_start_ns[k] + problem_.index.duration_ns[k];
@@ -272,6 +281,7 @@ class ReplaySearch {
   const Problem& problem_;
   const PlannerOptions options_;
   const MoveOnly& move_only_;
+  const hardware::Hardware host_only_;
   const simulate::Simulator simulator_;
   const SteadyClock clock_;
   const int64_t deadline_ns_;

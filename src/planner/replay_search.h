@@ -6,7 +6,9 @@
 //
 //   sets of replays --> ReplayedTrace --> search_plan() --> simulator --> the best plan
 //
-// A plan without replays takes part, so that replays never make a plan slower.
+// A plan without replays takes part, so that replays never make a plan slower. With a host tier,
+// plans without the drives take part as well: they wear no drive, and are faster where both tiers
+// wait for the same link.
 #pragma once
 
 #include <functional>
