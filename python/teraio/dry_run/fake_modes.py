@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from teraio import core
+from teraio.dry_run.finite_values import note_answer
 from teraio.dry_run.value_policy import unknown_data_message, unknown_shape_message
 from teraio.errors import Error
 from teraio.source_location import script_location
@@ -103,7 +104,9 @@ class OpMode(TorchDispatchMode):
 
     def _run(self, func, args, kwargs):
         try:
-            return func(*args, **kwargs)
+            result = func(*args, **kwargs)
+            note_answer(func, args, result)
+            return result
         except DynamicOutputShapeException:
             raise Error(unknown_shape_message(func)) from None
         except DataDependentOutputException:

@@ -2,12 +2,14 @@
 
 A script that reads a number, such as `loss.item()` for a log line, gets 1. A truth value decides
 what the script does next, so it is not guessed: the dry run ends with an error that names the line,
-unless --assume gives the value.
+unless --assume gives the value, or the script asks whether values are finite, which they are
+(`finite_values`).
 """
 
 import numpy as np
 import torch
 
+from teraio.dry_run.finite_values import noted_answer
 from teraio.errors import Error
 from teraio.source_location import calling_location, script_location
 
@@ -63,10 +65,10 @@ class ValuePolicy:
         Its type is that of the tensor's elements: bool, int, float or complex.
 
         Raises:
-            teraio.Error: the script reads a truth value that no assumption gives.
+            teraio.Error: the script reads a truth value that is not known.
         """
         location = calling_location()
-        value = self._assumed(location)
+        value = self._known(location, tensor)
         if location.is_in_torch:
             return _of_type(_by_torch(location) if value is None else value, tensor.dtype)
         if value is None and tensor.dtype == torch.bool:
@@ -81,17 +83,17 @@ class ValuePolicy:
         It has the tensor's shape, and all of its elements are equal.
         """
         location = calling_location()
-        value = self._assumed(location)
+        value = self._known(location, tensor)
         value = _of_type(1 if value is None else value, tensor.dtype)
         if not location.is_in_torch:
             self.answered.setdefault(location, value)
         return np.full(tuple(tensor.shape), value)
 
-    def _assumed(self, location):
+    def _known(self, location, tensor):
         for at, value in self._assumptions:
             if at is None or location.is_at(*at):
                 return value
-        return None
+        return noted_answer(tensor)
 
 
 def unknown_shape_message(func):
