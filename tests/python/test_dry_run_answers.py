@@ -1,4 +1,4 @@
-"""What a dry run answers by itself: whether values are finite."""
+"""What a dry run answers by itself: whether values are finite, and what "cpu:0" is."""
 
 import pytest
 
@@ -64,3 +64,9 @@ def test_other_questions_need_an_assumption(asking, question):
 def test_an_assumption_precedes_the_usual_answer(asking):
     outcome = asking("assert not loss.isnan()", "--assume", "train.py:8=true")
     assert outcome.code == 1 and "AssertionError" in outcome.err
+
+
+def test_the_processor_has_no_number(asking, tmp_path):
+    elsewhere = "torch.ones(2, 64, device='cpu:0').to('cpu:0')"
+    outcome = asking(f"(model.to('cpu:0')({elsewhere}) + torch.ones(8)).mean().backward()")
+    assert outcome.code == 0, outcome

@@ -61,7 +61,7 @@ class OpMode(TorchDispatchMode):
         return False  # Dynamo does not run here, and its wrapper would slow down each op
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
+        kwargs = _without_index_of_cpu(kwargs or {})
         if func is torch.ops.prim.device.default:
             return _device(args[0], func)
         if any(kind not in _PLAIN_TYPES for kind in types):
@@ -142,6 +142,17 @@ def _device(tensor, func):
     if isinstance(tensor, FakeTensor) and not tensor.fake_mode.in_kernel_invocation:
         return tensor.fake_device
     return func(tensor)
+
+
+def _without_index_of_cpu(kwargs):
+    """Returns the arguments of an op with the device "cpu" for "cpu:0".
+
+    Tensors of PyTorch's CPU have no index; fake tensors would keep it and differ from others.
+    """
+    device = kwargs.get("device")
+    if device is None or device.type != "cpu" or device.index is None:
+        return kwargs
+    return {**kwargs, "device": torch.device("cpu")}
 
 
 def _is_foreign(tensor):
