@@ -47,6 +47,10 @@ class TerminalLine:
         with contextlib.suppress(OSError):
             self._row.draw(lambda width: fitting(parts(status), width))
 
+    def tell(self, line):
+        """Prints a line in the rows above, beside what the program prints. Any thread calls it."""
+        _print(self._descriptor, line)
+
     def end(self):
         """Gives the row back."""
         with contextlib.suppress(OSError):
@@ -73,10 +77,11 @@ class PrintedLines:
         """Prints a state, as RunStatus.read() returns it, if it is due."""
         if status["step"] == 0 or not self._is_due(status["phase"], self._clock()):
             return
-        line = f"teraio: {_SEPARATOR.join(parts(status))}\n"
-        with contextlib.suppress(OSError):
-            # One write: other threads cannot print into it.
-            os.write(self._descriptor, (_end_of_open_bar() + line).encode())
+        self.tell(_SEPARATOR.join(parts(status)))
+
+    def tell(self, line):
+        """Prints a line. Any thread calls it."""
+        _print(self._descriptor, line)
 
     def end(self):
         """Prints no more."""
@@ -92,6 +97,12 @@ class PrintedLines:
             self._interval = min(2 * self._interval, _INTERVAL_SECONDS_MAX)
         self._due = now + self._interval
         return True
+
+
+def _print(descriptor, line):
+    with contextlib.suppress(OSError):
+        # One write: other threads cannot print into it.
+        os.write(descriptor, f"{_end_of_open_bar()}teraio: {line}\n".encode())
 
 
 def _end_of_open_bar():

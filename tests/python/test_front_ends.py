@@ -27,6 +27,21 @@ SHARES_OF_DDP = (50, 35)
 # training, and the first step of DDP and of TorchTitan has other ops than the next ones.
 FOLLOWED = 5
 
+# What `teraio run` tells that it recognises, by the package.
+RECOGNISED = {
+    "transformers": ", transformers 5.",
+    "peft": ", PEFT 0.",
+    "trl": ", TRL 1.",
+    "lightning": ", Lightning 2.",
+    "torchtitan": ", TorchTitan 0.2.",
+}
+RECOGNISED_WAYS = {
+    "DDP": ", DDP",
+    "FSDP2": ", FSDP2, DTensor",
+    "tensor parallel": ", DTensor",
+    "pipeline": ", pipeline",
+}
+
 # By what each of them shows: the package that it needs, its program, and the ways to train with it,
 # each in a process of its own and the same folder.
 ALONE = {
@@ -104,20 +119,26 @@ class Training:
     def _run(self, name, wrapper):
         folder = self._folder / name
         folder.mkdir(exist_ok=True)
-        for way in self._ways:
-            done = self._run_python(
-                [*wrapper, self._program, way, folder / "outcome{rank}"], folder
-            )
-            assert done.returncode == 0, (done.stdout, done.stderr)
+        for number in range(len(self._ways)):
+            self.told = self._run_way(wrapper, number, folder)
         outcomes = [json.loads(path.read_text()) for path in sorted(folder.glob("outcome*"))]
         assert outcomes and all(outcome["tensors"] for outcome in outcomes)
         return outcomes
 
+    def _run_way(self, wrapper, number, folder):
+        """Returns what it has written to stderr."""
+        arguments = [*wrapper, self._program, self._ways[number], folder / "outcome{rank}"]
+        done = self._run_python(arguments, folder)
+        assert done.returncode == 0, (done.stdout, done.stderr)
+        return done.stderr
 
-def check_equal_bits(training, shares=SHARES):
+
+def check_equal_bits(training, told, shares=SHARES):
+    """`told` is what the line about the program has."""
     expected = training.stock()
     outcomes, reports = training.within(AMPLE)
     assert outcomes == expected
+    assert training.told.count("teraio: recognised PyTorch ") == 1 and told in training.told
     peak_bytes = max(report["natural_peak_bytes"] for report in reports)
     for share in shares:
         budget_bytes = peak_bytes * share // 100
@@ -145,7 +166,8 @@ def test_one_process(warm_packages, warm_titan, tmp_path, name):
         (done,) = server.run([(arguments, {})], folder, os.environ | ENVIRONMENT)
         return done
 
-    check_equal_bits(Training(run, tmp_path, program, *ways))
+    training = Training(run, tmp_path, program, *ways)
+    check_equal_bits(training, RECOGNISED[package])
 
 
 DISCARDING = """
@@ -185,7 +207,7 @@ def test_two_ranks(tmp_path, name):
         )
 
     shares = SHARES_OF_DDP if way == "DDP" else SHARES
-    check_equal_bits(Training(run, tmp_path, program, way), shares)
+    check_equal_bits(Training(run, tmp_path, program, way), RECOGNISED_WAYS[way], shares)
 
 
 @pytest.mark.parametrize("way", PARALLEL)
@@ -199,7 +221,7 @@ def test_two_ranks_of_torchtitan(warm_titan, tmp_path, way):
             warm_titan.run(ranks, folder, environment), key=lambda done: done.returncode != 0
         )
 
-    check_equal_bits(Training(run, tmp_path, "titan.py", way))
+    check_equal_bits(Training(run, tmp_path, "titan.py", way), RECOGNISED_WAYS[way])
 
 
 def variables_of_two_ranks():
