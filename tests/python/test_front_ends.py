@@ -35,6 +35,12 @@ RECOGNISED = {
     "lightning": ", Lightning 2.",
     "torchtitan": ", TorchTitan 0.2.",
 }
+# The packages whose peak a dry run tells, and the answers that it needs for that.
+PREDICTED = {
+    "transformers": (),
+    "lightning": (),
+    "trl": ("--assume", "sft_trainer.py:1643=true", "--assume", "sft_trainer.py:1644=true"),
+}
 RECOGNISED_WAYS = {
     "DDP": ", DDP",
     "FSDP2": ", FSDP2, DTensor",
@@ -116,6 +122,14 @@ class Training:
         reports = sorted(drive.parent.glob("report*/run.json"))
         return outcomes, [json.loads(path.read_text()) for path in reports]
 
+    def predicted_peak_bytes(self, options):
+        """Returns the peak of a dry run of the first way."""
+        folder = self._folder / "predicted"
+        folder.mkdir()
+        wrapper = ["-m", "teraio", "dry-run", *options, "--save-trace", "trace.json"]
+        self._run_way(wrapper, 0, folder)
+        return peak_of_trace(json.loads((folder / "trace.json").read_text()))
+
     def _run(self, name, wrapper):
         folder = self._folder / name
         folder.mkdir(exist_ok=True)
@@ -134,7 +148,7 @@ class Training:
 
 
 def check_equal_bits(training, told, shares=SHARES):
-    """`told` is what the line about the program has."""
+    """`told` is what the line about the program has. Returns the peak in bytes."""
     expected = training.stock()
     outcomes, reports = training.within(AMPLE)
     assert outcomes == expected
@@ -147,6 +161,19 @@ def check_equal_bits(training, told, shares=SHARES):
         for report in reports:
             assert report["device_peak_bytes"] <= budget_bytes
             check_followed(report["steps"][FOLLOWED:])
+    return peak_bytes
+
+
+def peak_of_trace(trace):
+    """The most that is alive at an op, what it holds only while it runs included."""
+    sizes = {tensor["id"]: tensor["bytes"] for tensor in trace["tensors"]}
+    alive = {tensor["id"] for tensor in trace["tensors"] if tensor["persistent"]}
+    peaks = []
+    for op in trace["ops"]:
+        alive |= {*op["reads"], *op["writes"]}
+        peaks.append(sum(sizes[number] for number in alive) + op["workspace_bytes"])
+        alive -= set(op["frees"])
+    return max(peaks)
 
 
 def check_followed(steps):
@@ -167,7 +194,10 @@ def test_one_process(warm_packages, warm_titan, tmp_path, name):
         return done
 
     training = Training(run, tmp_path, program, *ways)
-    check_equal_bits(training, RECOGNISED[package])
+    peak_bytes = check_equal_bits(training, RECOGNISED[package])
+    if package in PREDICTED and len(ways) == 1:
+        predicted_bytes = training.predicted_peak_bytes(PREDICTED[package])
+        assert predicted_bytes == pytest.approx(peak_bytes, rel=0.02)
 
 
 DISCARDING = """
