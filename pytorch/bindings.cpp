@@ -148,6 +148,17 @@ bool pin_address(const py::object& tensor) {
   return true;
 }
 
+// Pins the tensor until the op ends that this thread runs. Returns false when it runs none, or no
+// session manages the tensor.
+bool pin_until_op_ends(const py::object& tensor) {
+  const SessionUse use;
+  ActiveSession* session = use.get();
+  c10::StorageImpl* storage = storage_of(tensor);
+  TensorHandle* handle = storage == nullptr ? nullptr : handle_of(*storage);
+  if (session == nullptr || session->is_dry || handle == nullptr || is_forked_child()) return false;
+  return without_gil([&] { return pin_until_op_ends(*session, handle->tensor); });
+}
+
 py::dict to_dict(const device::MemoryUsage& usage) {
   return py::dict("device_budget_bytes"_a = usage.budget_bytes,
                   "device_bytes"_a = usage.allocated_bytes,
@@ -529,6 +540,10 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def("pin_address", &pin_address,
              "Restores a tensor and pins it permanently, because code outside knows its address. "
              "Returns False if no session manages it.");
+  module.def("pin_until_op_ends", py::overload_cast<const py::object&>(&pin_until_op_ends),
+             "Restores a tensor and pins it until the op ends that this thread runs, because the "
+             "op's kernel knows its address. Returns False if it runs none, or no session manages "
+             "the tensor.");
   module.def(
       "keep_in_place", [](const py::object& storage) { return keep_in_place(storage_of(storage)); },
       "Keeps a storage of before the session where it is. Returns its bytes, or 0 if the session "

@@ -366,6 +366,18 @@ void leave_op(ActiveSession& session) {
   this_thread.op = nullptr;
 }
 
+bool pin_until_op_ends(ActiveSession& session, engine::LiveTensor* tensor) {
+  ThreadState& thread = this_thread;
+  if (thread.op == nullptr) return false;
+  if (thread.capture != nullptr) thread.capture->give_up();  // it misses what the kernel writes
+  if (is_newborn(*tensor) || thread.has_pinned(tensor, true)) return true;
+  const StorageReferenceGuard guard;
+  if (const Status status = session.runtime->pin(tensor, /*is_write=*/true); !status.ok())
+    throw_status(status, thread.op->name);
+  thread.frame.nested_uses.push_back({tensor, true});
+  return true;
+}
+
 std::string_view current_op_name() {
   return this_thread.op == nullptr ? std::string_view() : std::string_view(this_thread.op->name);
 }

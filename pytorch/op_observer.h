@@ -56,6 +56,11 @@ bool enter_op(const OpInfo& info);
 // Unpins what the nested ops have used. Call it on the thread that called enter_op().
 void leave_op(ActiveSession& session);
 
+// Pins a tensor until this thread's outermost op ends, as if a nested op wrote it: the op's kernel
+// has its address. Returns false and has no effect when the thread runs no op. Raises as
+// throw_status() does when the tensor cannot be restored. The caller does not hold the GIL.
+bool pin_until_op_ends(ActiveSession& session, engine::LiveTensor* tensor);
+
 // Pins the tensors until they die, because something may use their addresses at any later time: a
 // graph that captured the op, or a result of the op that keeps its arguments. Raises as
 // throw_status() does when a tensor cannot be restored; those before it stay pinned. The caller

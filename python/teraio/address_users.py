@@ -26,5 +26,11 @@ READ = {"safetensors.torch": ("_tobytes",)}
 # are not used any more.
 BORROW = {"safetensors.torch": ("_to_ndarray",)}
 GIVE_BACK = {"safetensors.torch": ("serialize", "serialize_file")}
+# Kernels of operators call them, and use the addresses until the operator ends. Outside of an
+# operator, nobody knows for how long.
+IN_OPS = {
+    "bitsandbytes.backends.cpu.ops": ("get_ptr",),
+    "bitsandbytes.backends.cuda.ops": ("get_ptr",),
+}
 # PyTorch's own, which compare addresses while they write or read a file.
 SERIALIZE = {"torch.serialization": ("_save", "_legacy_save", "_load", "_legacy_load")}

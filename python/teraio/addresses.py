@@ -1,11 +1,12 @@
 """Addresses of tensors: a tensor whose address the program knows is pinned permanently.
 
 PyTorch cannot tell how long a program uses an address that it has asked for, so the tensor stays on
-the device until it dies. Two kinds of callers are exceptions:
+the device until it dies. Three kinds of callers are exceptions:
 
 - Functions that only compare addresses, to find storages that tensors share. They get unique
   numbers in place of addresses, and nothing is pinned.
 - Functions that write files. The tensors are pinned until the file is written.
+- Functions that kernels call. The tensors are pinned until the operator ends.
 """
 
 import functools
@@ -27,6 +28,7 @@ _log = logging.getLogger("teraio")
 
 class _Thread(threading.local):
     compares_addresses = False
+    is_in_kernel = False  # addresses are for the kernel of the operator that runs, if one does
     borrowed = None  # the pins of the borrowing function that runs, or None
     to_give_back = ()  # the pins of borrowing functions that have returned
 
@@ -82,24 +84,34 @@ def given_away(method):
 
 
 def _pin(tensor_or_storage):
+    if _this_thread.is_in_kernel and core.pin_until_op_ends(tensor_or_storage):
+        return
     if _this_thread.borrowed is not None:
         _this_thread.borrowed.append(core.Pin(tensor_or_storage))
     elif core.pin_address(tensor_or_storage) and _permanent_pins is not None:
         _permanent_pins.add(tensor_or_storage)
 
 
-def only_compared(function):
-    """Wraps a function that asks for addresses only to compare them."""
+def _sets(flag):
+    """Returns a decorator: while the function runs, the flag of its thread is set."""
 
-    @functools.wraps(function)
-    def wrapper(*args, **kwargs):
-        before, _this_thread.compares_addresses = _this_thread.compares_addresses, True
-        try:
-            return function(*args, **kwargs)
-        finally:
-            _this_thread.compares_addresses = before
+    def decorate(function):
+        @functools.wraps(function)
+        def wrapper(*args, **kwargs):
+            before = getattr(_this_thread, flag)
+            setattr(_this_thread, flag, True)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                setattr(_this_thread, flag, before)
 
-    return wrapper
+        return wrapper
+
+    return decorate
+
+
+only_compared = _sets("compares_addresses")  # wraps a function that asks only to compare addresses
+_for_kernels = _sets("is_in_kernel")
 
 
 def _borrows(function):
@@ -189,6 +201,7 @@ def _patch(module):
     for table, wrap in (
         (address_users.COMPARE, only_compared),
         (address_users.READ, _reads),
+        (address_users.IN_OPS, _for_kernels),
         (address_users.BORROW, _borrows),
         (address_users.GIVE_BACK, _gives_back),
     ):
@@ -201,7 +214,7 @@ def _patch(module):
                 setattr(owner, name, wrap(function))
 
 
-_import_hook = PostImportHook(sorted(address_users.COMPARE), _patch)
+_import_hook = PostImportHook(sorted({*address_users.COMPARE, *address_users.IN_OPS}), _patch)
 
 
 def install(session):

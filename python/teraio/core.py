@@ -34,5 +34,6 @@ observe_python_threads = _extension.observe_python_threads
 observe_this_thread = _extension.observe_this_thread
 observer_dispatch_key = _extension.observer_dispatch_key
 pin_address = _extension.pin_address
+pin_until_op_ends = _extension.pin_until_op_ends
 set_coalescing = _extension.set_coalescing
 set_verbose = _extension.set_verbose

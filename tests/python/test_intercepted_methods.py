@@ -267,6 +267,56 @@ def test_writers_of_files_borrow_addresses_and_compare_numbers(session, writer, 
     assert caplog.messages == []
 
 
+KERNELS = """\
+import ctypes, torch
+
+def get_ptr(tensor):
+    return tensor.data_ptr()
+
+@torch.library.custom_op("teraio_tests::scale_in_place", mutates_args=("state",))
+def scale_in_place(state: torch.Tensor) -> None:
+    factors = torch.full_like(state, 2.0)
+    ones = torch.ones(1)  # an op, after which all that may leave has left
+    address, end = get_ptr(state), get_ptr(factors) + factors.nbytes
+    ones + 1
+    floats = (ctypes.c_float * len(state)).from_address(address)
+    for place in range(0, len(state), 1000):
+        floats[place] *= ctypes.c_float.from_address(end - 4).value
+"""
+
+
+@pytest.fixture
+def kernels(tmp_path, monkeypatch):
+    """A module with a kernel that asks for addresses as those of bitsandbytes do."""
+    names = [f"bitsandbytes{end}" for end in ("", ".backends", ".backends.cpu")]
+    for name in names:
+        folder = tmp_path.joinpath(*name.split("."))
+        folder.mkdir()
+        (folder / "__init__.py").touch()
+    (folder / "ops.py").write_text(KERNELS)
+    names.append("bitsandbytes.backends.cpu.ops")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in names:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    yield lambda: importlib.import_module(names[-1])
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+def test_addresses_of_a_kernel_hold_until_its_operator_ends(session, kernels):
+    module = kernels()
+    state, expected = EXPECTED * 1, EXPECTED.clone()
+    for _ in range(3):
+        module.scale_in_place(state)
+        expected[::1000] *= 2
+        torch.zeros(1) + 1
+        assert session.counters()["held_for_good_bytes"] == 0
+        assert session.counters()["bytes_away"] >= state.nbytes
+    assert torch.equal(state, expected)
+    module.get_ptr(state)  # outside of an operator, nobody knows for how long
+    assert session.counters()["held_for_good_bytes"] == state.nbytes
+
+
 def test_functions_of_others_are_theirs_after_the_session(writer):
     with budgets.offload("64MB"):
         module = writer()
