@@ -18,6 +18,7 @@ import torch
 from teraio import address_users, core
 from teraio.import_hooks import PostImportHook
 from teraio.iterations import parameter_names
+from teraio.module_names import outermost_modules
 from teraio.units import format_size
 
 # One warning is logged, when permanent pins take this share of the budget.
@@ -188,7 +189,8 @@ def names_of_largest(storages):
 
 def _storage_names():
     try:
-        return {p.untyped_storage()._cdata: name for p, name in parameter_names().items()}
+        names = parameter_names(outermost_modules())
+        return {p.untyped_storage()._cdata: name for p, name in names.items()}
     except Exception:  # a module of the program raised it, and the program must not fail for names
         return {}
 

@@ -87,6 +87,7 @@ class IterationHooks:
         self._keeps_optimizers = keeps_optimizers
         self._optimizers = {}  # by id: a function that returns the optimizer, or None if it is dead
         self._steps = 0
+        self._modules = []  # weak references to the outermost modules that were found last
         self._backward = None
         self._losses = _LossLog()
 
@@ -154,7 +155,7 @@ class IterationHooks:
 
     @contextlib.contextmanager
     def _own_work(self):
-        """What is no part of the program's time: it visits all objects of Python."""
+        """What is no part of the program's time: it may visit all objects of Python."""
         start_ns = self._session.begin_own_work()
         try:
             yield
@@ -167,18 +168,17 @@ class IterationHooks:
         self._note_optimizer(optimizer)
         if self._steps < _DESCRIBED_STEPS:
             with self._own_work():
-                _describe(optimizer)
+                self._describe(optimizer)
 
     def _after_step(self, optimizer, args, kwargs):
         self._steps += 1
         self._session.end_step()
 
-
-def _describe(optimizer):
-    """Tells the core the kinds and names of an optimizer's parameters, gradients and states."""
-    names = parameter_names()
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
+    def _describe(self, optimizer):
+        """Tells the core the kinds and names of an optimizer's parameters, gradients and states."""
+        parameters = [each for group in optimizer.param_groups for each in group["params"]]
+        names = self._names_of(parameters)
+        for parameter in parameters:
             name = names.get(parameter, "")
             core.describe(_part(parameter), "parameter", name)
             if parameter.grad is not None:
@@ -187,16 +187,26 @@ def _describe(optimizer):
                 if isinstance(state, torch.Tensor):
                     core.describe(_part(state), "optimizer_state", name and f"{name}.{key}")
 
+    def _names_of(self, parameters):
+        """Returns a dict that has the names of the parameters, where they have one."""
+        known = [module for get in self._modules if (module := get()) is not None]
+        names = parameter_names(known)
+        if all(parameter in names for parameter in parameters):
+            return names
+        modules = outermost_modules()
+        self._modules = [weakref.ref(module) for module in modules]
+        return parameter_names(modules)
+
 
 def _part(tensor):
     """Returns the local part of a DTensor, and any other tensor itself."""
     return getattr(tensor, "_local_tensor", tensor)
 
 
-def parameter_names():
-    """Returns a dict from every living parameter to its dotted name in its outermost module."""
+def parameter_names(modules):
+    """Returns a dict from every parameter of outermost modules to its dotted name there."""
     names = {}
-    for module in outermost_modules():
+    for module in modules:
         for name, parameter in module.named_parameters():
             names.setdefault(parameter, name_without_wrappers(name))
     return names

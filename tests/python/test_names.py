@@ -97,6 +97,28 @@ def test_ops_of_planned_steps_have_their_modules(folder):
     assert moved and not [name for name in moved if name.startswith("tensor ")]
 
 
+def test_names_are_searched_again_for_unknown_parameters_only(monkeypatch, tmp_path):
+    import torch
+
+    import teraio
+    from teraio import iterations
+
+    searches = []
+    search = iterations.outermost_modules
+    monkeypatch.setattr(iterations, "outermost_modules", lambda: searches.append(1) or search())
+    with teraio.offload("8MB", ssd=tmp_path) as session:
+        for searches_so_far, steps in ((1, 2), (2, 6)):
+            model = torch.nn.Sequential(torch.nn.Linear(256, 256))
+            optimizer = torch.optim.AdamW(model.parameters())
+            for _ in range(steps):
+                model(torch.ones(256, 256)).square().mean().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            assert len(searches) == searches_so_far
+        names = {tensor.get("name") for tensor in session.trace().to_dict()["tensors"]}
+        assert {"0.weight", "0.weight.exp_avg"} <= names
+
+
 COMPILED = """\
 import teraio, torch
 model = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.Linear(512, 256))
