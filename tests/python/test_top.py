@@ -14,9 +14,9 @@ from teraio.directories import cache_directory
 from teraio.status_file import StatusFile, read_jobs
 from teraio.top import sparkline
 
-# Trains until the file that its argument names exists.
+# Trains until the file that its argument names exists, and leaves the cores to the commands.
 TRAINING = """\
-import os, sys
+import os, sys, time
 import torch
 
 torch.set_num_threads(1)
@@ -26,6 +26,7 @@ while not os.path.exists(sys.argv[1]):
     model(torch.ones(8, 512)).square().mean().backward()
     optimizer.step()
     optimizer.zero_grad()
+    time.sleep(0.05)
 """
 
 
