@@ -153,12 +153,16 @@ test-python-full: build browser shells
 	@$(python) $(pytest) -m full --durations=20
 
 # The newest PyTorch runs neither the tests of commands that plan or report, nor those of drives that
-# fail. Of the full level, it runs the tests whose programs reach into PyTorch.
-independent_of_pytorch := analysis_commands benchmarks completion demo directories doctor ends \
-  evaluation faulty_drives figures gpu_carry gpu_check gpu_report hanging_drives interrupted_start \
-  kernel_faults loggers manual messages notebook pattern_commands planning_commands probe_command \
-  report run_benchmarks status_line suggest top units what_to_buy
+# fail, nor those of the examples alone. Of the full level, it runs the tests whose programs reach into
+# PyTorch, except for the matrix in further budgets.
+independent_of_pytorch := analysis_commands benchmarks command_line completion demo directories \
+  doctor emulated_gpu ends evaluation examples faulty_drives figures gpu_carry gpu_check gpu_report \
+  gpu_workloads hanging_drives interrupted_start kernel_faults loggers manual messages notebook \
+  pattern_commands planning_commands probe_command report run_benchmarks skips status_line suggest top \
+  units varying_figures what_to_buy
 depending_on_pytorch := collectives compiled dry_run higher_order matrix programs ranks session
+# ccache finds what $(BUILD) compiled under the same name of the compiler only; Python has another name.
+test-newest: export CXX := c++
 test-newest: $(VENV_NEWEST)/.ready
 ifeq ($(TERAIO_SKIP_NEWEST),1)
 	@echo "TERAIO_SKIP_NEWEST=1: not tested against the newest PyTorch"
@@ -168,7 +172,8 @@ else
 	  --config-settings=build-dir=$(BUILD)-newest .
 	@$(python_newest) $(pytest) -m "not full" tests/python \
 	  $(independent_of_pytorch:%=--ignore=tests/python/test_%.py)
-	@$(python_newest) $(pytest) -m full $(depending_on_pytorch:%=tests/python/test_%.py)
+	@$(python_newest) $(pytest) -m full -k "not test_equal_bits_within" \
+	  $(depending_on_pytorch:%=tests/python/test_%.py)
 endif
 
 # Only the layers of raw memory and of threads are sanitized; sanitizing all layers would take
