@@ -28,7 +28,7 @@ struct KnownStorage {
   bool has_alias = false;
 };
 
-c10::StorageImpl* storage_of(const at::Tensor& tensor) {
+c10::StorageImpl* storage_behind(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
 }
 
@@ -42,7 +42,7 @@ class PythonTensors {
       // isinstance() would run code of the program.
       if (!PyType_IsSubtype(Py_TYPE(object.ptr()), tensor_type)) continue;
       const at::Tensor& tensor = THPVariable_Unpack(object.ptr());
-      if (tensor.defined() && storage_of(tensor) != nullptr) tensors_.push_back(&tensor);
+      if (tensor.defined() && storage_behind(tensor) != nullptr) tensors_.push_back(&tensor);
     }
   }
 
@@ -58,7 +58,7 @@ std::vector<KnownStorage> storages_behind(const PythonTensors& tensors,
   std::vector<KnownStorage> known;
   std::unordered_set<c10::StorageImpl*> seen;
   for (const at::Tensor* tensor : tensors.get()) {
-    c10::StorageImpl* storage = storage_of(*tensor);
+    c10::StorageImpl* storage = storage_behind(*tensor);
     if (!seen.insert(storage).second) continue;
     const auto begin = reinterpret_cast<uintptr_t>(storage->_mutable_data_ptr_no_checks().get());
     if (begin == 0) continue;
@@ -104,10 +104,11 @@ std::unordered_map<const c10::TensorImpl*, c10::StorageImpl*> export_candidates(
   std::unordered_map<const c10::TensorImpl*, c10::StorageImpl*> candidates;
   for (const at::Tensor* tensor : tensors.get()) {
     const c10::TensorImpl* impl = tensor->unsafeGetTensorImpl();
-    if (!movable.contains(storage_of(*tensor))) continue;
+    if (!movable.contains(storage_behind(*tensor))) continue;
     const auto found = explained.find(impl);
     const size_t explained_count = found == explained.end() ? 0 : found->second;
-    if (tensor->use_count() > 1 + explained_count) candidates.emplace(impl, storage_of(*tensor));
+    if (tensor->use_count() > 1 + explained_count)
+      candidates.emplace(impl, storage_behind(*tensor));
   }
   return candidates;
 }

@@ -88,7 +88,7 @@ std::vector<std::byte> bytes_of(const c10::StorageImpl& storage) {
   return {bytes, bytes + storage.nbytes()};
 }
 
-c10::StorageImpl& storage_of(const at::Tensor& tensor) {
+c10::StorageImpl& known_storage_of(const at::Tensor& tensor) {
   return *tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
 }
 
@@ -110,14 +110,14 @@ bool OpCapture::can_capture(const at::Tensor& tensor) const {
   if (!is_dry_) return is_plain(tensor);
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   return impl.has_storage() && !is_wrapper(tensor) &&
-         !storage_of(tensor).sym_nbytes().is_heap_allocated();
+         !known_storage_of(tensor).sym_nbytes().is_heap_allocated();
 }
 
 // Of a fake tensor, the layout would be asked from Python, and nobody needs it.
 TensorLayout OpCapture::layout_of(const at::Tensor& tensor) const {
   if (!is_dry_) return pytorch::layout_of(tensor);
   TensorLayout layout;
-  layout.storage_bytes = static_cast<int64_t>(storage_of(tensor).nbytes());
+  layout.storage_bytes = static_cast<int64_t>(known_storage_of(tensor).nbytes());
   return layout;
 }
 
@@ -139,7 +139,8 @@ void OpCapture::look_at_part(const OpInfo& info, const torch::jit::Stack& stack)
       if (is_wrapper(tensor) && !passes_all_on(tensor)) give_up();
       if (!is_in_call() || info.is_write[i] == 0 || !tensor.defined() || is_wrapper(tensor))
         continue;
-      const TensorHandle* handle = tensor.has_storage() ? handle_of(storage_of(tensor)) : nullptr;
+      const TensorHandle* handle =
+          tensor.has_storage() ? handle_of(known_storage_of(tensor)) : nullptr;
       if (handle != nullptr && !engine::is_newborn(*handle->tensor)) give_up();
     }
 }
@@ -198,7 +199,7 @@ std::optional<TensorArgument> OpCapture::capture_tensor(const at::Tensor& tensor
   if (!can_capture(tensor)) return std::nullopt;
   TensorArgument argument;
   argument.layout = layout_of(tensor);
-  c10::StorageImpl& storage = storage_of(tensor);
+  c10::StorageImpl& storage = known_storage_of(tensor);
   const TensorHandle* handle = handle_of(storage);
   const auto made = handle == nullptr ? made_.end() : made_.find(engine::id_of(*handle->tensor));
   if (made != made_.end()) {
@@ -258,7 +259,7 @@ void OpCapture::end_call(std::span<const c10::IValue> results) {
 
 void OpCapture::add_made(const at::Tensor& tensor, size_t result) {
   if (!can_capture(tensor)) return give_up();
-  const TensorHandle* handle = handle_of(storage_of(tensor));
+  const TensorHandle* handle = handle_of(known_storage_of(tensor));
   if (handle == nullptr || !engine::is_newborn(*handle->tensor)) return;
   const size_t index = captured_->made.size();
   if (!made_.emplace(engine::id_of(*handle->tensor), index).second) return;

@@ -25,7 +25,7 @@ struct Sources {
   std::vector<at::Tensor> made;  // for each of CapturedOp::made
 };
 
-std::byte* bytes_of(const at::Tensor& tensor) {
+std::byte* first_byte_of(const at::Tensor& tensor) {
   return static_cast<std::byte*>(const_cast<void*>(tensor.storage().data()));
 }
 
@@ -34,7 +34,7 @@ at::Tensor tensor_of(const TensorArgument& argument, const Sources& sources) {
     case TensorArgument::Source::kInput:
       return tensor_over(argument.layout, sources.inputs[argument.index]);
     case TensorArgument::Source::kMade:
-      return tensor_over(argument.layout, bytes_of(sources.made[argument.index]));
+      return tensor_over(argument.layout, first_byte_of(sources.made[argument.index]));
     case TensorArgument::Source::kValue:
       break;
   }

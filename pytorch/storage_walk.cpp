@@ -14,7 +14,7 @@ namespace {
 
 // Returns the tensor's storage, or null when it has none or is a wrapper, whose storage has no
 // bytes.
-c10::StorageImpl* storage_of(const at::Tensor& tensor) {
+c10::StorageImpl* storage_with_bytes(const at::Tensor& tensor) {
   if (!tensor.defined()) return nullptr;
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   c10::StorageImpl* storage = impl.unsafe_storage().unsafeGetStorageImpl();
@@ -42,7 +42,7 @@ bool StorageWalk::is_opaque(const c10::TensorImpl& impl, c10::StorageImpl& stora
 void StorageWalk::visit_inner_tensors(const at::Tensor& tensor, bool is_write) {
   if (session_.is_dry) return;
   for (const at::Tensor& part : inner_tensors(tensor))
-    if (c10::StorageImpl* storage = storage_of(part)) visit_storage(*storage, is_write);
+    if (c10::StorageImpl* storage = storage_with_bytes(part)) visit_storage(*storage, is_write);
 }
 
 void StorageWalk::add_to_signature(const c10::TensorImpl& impl) {
@@ -115,9 +115,9 @@ void find_tensors(const ActiveSession& session, const c10::IValue& value,
     if (std::find(found.begin(), found.end(), tensor) == found.end()) found.push_back(tensor);
   };
   const auto look_at = [&](const at::Tensor& tensor) {
-    if (c10::StorageImpl* storage = storage_of(tensor)) return look_at_storage(storage);
+    if (c10::StorageImpl* storage = storage_with_bytes(tensor)) return look_at_storage(storage);
     if (session.is_dry) return;
-    for (const at::Tensor& part : inner_tensors(tensor)) look_at_storage(storage_of(part));
+    for (const at::Tensor& part : inner_tensors(tensor)) look_at_storage(storage_with_bytes(part));
   };
   if (value.isTensor()) {
     look_at(tensor_in(value));

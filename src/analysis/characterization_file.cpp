@@ -9,7 +9,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kFormat = "teraio-characterization/1";
+constexpr const char* kCharacterizationFormat = "teraio-characterization/1";
 
 Json to_json(const PhaseMemory& phase) {
   return {{"name", phase.name},
@@ -104,7 +104,8 @@ Status write_characterizations(std::span<const CharacterizedTrace> traces,
                                const std::filesystem::path& path) {
   Json list = Json::array();
   for (const CharacterizedTrace& trace : traces) list.push_back(to_json(trace));
-  return write_text_file(path, to_json_text({{"format", kFormat}, {"traces", std::move(list)}}));
+  return write_text_file(
+      path, to_json_text({{"format", kCharacterizationFormat}, {"traces", std::move(list)}}));
 }
 
 }  // namespace teraio::analysis

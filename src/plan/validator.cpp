@@ -12,7 +12,7 @@
 namespace teraio::plan {
 namespace {
 
-constexpr int64_t kNever = -1;
+constexpr int64_t kNotFreed = -1;
 
 struct Use {
   int64_t step = 0;
@@ -157,7 +157,7 @@ class Validator {
   // no uses: only their memory counts.
   void collect_uses() {
     uses_.resize(trace_.tensors.size());
-    freed_at_.assign(trace_.tensors.size(), kNever);
+    freed_at_.assign(trace_.tensors.size(), kNotFreed);
     for (const Temporary& temporary : steps_.temporaries)
       device_.add(temporary.first_step, temporary.last_step,
                   trace_.tensors[temporary.tensor].size_bytes);

@@ -22,22 +22,22 @@ namespace {
 
 using MoveOnly = std::function<Result<plan::Plan>(const PlannerOptions&)>;
 
-constexpr double kAll = std::numeric_limits<double>::infinity();
+constexpr double kAnyCost = std::numeric_limits<double>::infinity();
 constexpr std::array kFastSets = {
     ReplaySetOptions{.transfer_share = 1},
     ReplaySetOptions{.transfer_share = 1, .cheap_first = true},
     ReplaySetOptions{.transfer_share = 0.75, .cost_share_max = kCheapCostShare},
     ReplaySetOptions{.transfer_share = 0, .cost_share_max = kCheapCostShare},
-    ReplaySetOptions{.transfer_share = 0, .cost_share_max = kAll}};
+    ReplaySetOptions{.transfer_share = 0, .cost_share_max = kAnyCost}};
 constexpr std::array kBestSets = {
     ReplaySetOptions{.transfer_share = 1},
     ReplaySetOptions{.transfer_share = 1, .cheap_first = true},
     ReplaySetOptions{.transfer_share = 0.75, .cost_share_max = kCheapCostShare},
     ReplaySetOptions{.transfer_share = 0, .cost_share_max = kCheapCostShare},
-    ReplaySetOptions{.transfer_share = 0, .cost_share_max = kAll},
+    ReplaySetOptions{.transfer_share = 0, .cost_share_max = kAnyCost},
     ReplaySetOptions{.transfer_share = 0.75},
     ReplaySetOptions{.transfer_share = 0.75, .cheap_first = true},
-    ReplaySetOptions{.transfer_share = 1, .cost_share_max = kAll},
+    ReplaySetOptions{.transfer_share = 1, .cost_share_max = kAnyCost},
     ReplaySetOptions{.transfer_share = 2},
     ReplaySetOptions{.transfer_share = 0.5, .cost_share_max = kCheapCostShare},
     ReplaySetOptions{.transfer_share = 0.5, .cheap_first = true}};
@@ -53,7 +53,7 @@ constexpr int kWriteBudgets = 4;      // write budgets that are tried for fewer 
 constexpr double kWearSlack = 1.005;  // Prefer::kWear: the longest step, in steps of the best plan
 constexpr double kSpeedSlack = 1.0005;  // Prefer::kSpeed: the same
 constexpr double kLeastGain = 1e-4;     // a shorter step counts from here on
-constexpr double kGoodEnough = 1.0005;  // the search ends at this many times the ideal
+constexpr double kNearIdeal = 1.0005;   // the search ends at this many times the ideal
 
 // What a plan of transfers starts from.
 struct Approach {
@@ -110,7 +110,7 @@ class ReplaySearch {
     if (is_late()) return true;
     const auto ideal_ns = static_cast<double>(problem_.index.ideal_ns);
     return options_.prefer == Prefer::kSpeed &&
-           static_cast<double>(outcomes_[fastest()].step_ns) <= kGoodEnough * ideal_ns;
+           static_cast<double>(outcomes_[fastest()].step_ns) <= kNearIdeal * ideal_ns;
   }
 
   size_t fastest() const {

@@ -30,7 +30,7 @@ constexpr double kGoodEnough = 1.0002;
 // A search ends when so many pairs of drawn configurations in a row gain nothing. On most traces
 // the time limit ends it earlier.
 constexpr int kIdlePairsMax = 100;
-constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kUnplannedNs = std::numeric_limits<double>::infinity();
 
 double sum(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
@@ -79,9 +79,9 @@ Execution execution_of(const trace::Trace& trace, const simulate::Run& run) {
 // The best results of the rounds so far.
 struct Incumbent {
   std::optional<plan::Plan> best;  // within the write budget
-  double best_ns = kNever;
+  double best_ns = kUnplannedNs;
   std::vector<double> timeline_ns;  // per op: of the fastest execution, else ideal
-  double timeline_step_ns = kNever;
+  double timeline_step_ns = kUnplannedNs;
   int64_t min_written_bytes = std::numeric_limits<int64_t>::max();
   Status failure;
 
@@ -236,7 +236,7 @@ class Search {
                        Incumbent incumbent) const {
     std::vector<double> op_ns = incumbent.timeline_ns;
     std::vector<double> prices;
-    if (incumbent.timeline_step_ns != kNever) prices = prices_of(ideal_ns_, op_ns, config);
+    if (incumbent.timeline_step_ns != kUnplannedNs) prices = prices_of(ideal_ns_, op_ns, config);
     ReadTiming reads = ReadTiming::kUndecided;
     for (int round = 0; round < config.rounds && !done(incumbent); ++round) {
       std::optional<Execution> execution =

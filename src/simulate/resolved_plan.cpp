@@ -5,15 +5,15 @@
 namespace teraio::simulate {
 namespace {
 
-constexpr int32_t kNone = -1;
+constexpr int32_t kNoPrefetch = -1;
 
 // The state of one tensor during a walk over its uses and migrations.
 struct TensorState {
   bool offloaded = false;
-  plan::Tier tier = plan::Tier::kSsd;  // of the latest copy
-  bool copy_valid = false;             // no op has written the tensor since the copy was made
-  int32_t kept_copy_of = kNone;        // the prefetch whose copy stays if a later drop uses it
-  int32_t last_prefetch = kNone;       // since the last use
+  plan::Tier tier = plan::Tier::kSsd;   // of the latest copy
+  bool copy_valid = false;              // no op has written the tensor since the copy was made
+  int32_t kept_copy_of = kNoPrefetch;   // the prefetch whose copy stays if a later drop uses it
+  int32_t last_prefetch = kNoPrefetch;  // since the last use
 };
 
 class Resolver {
@@ -106,10 +106,10 @@ class Resolver {
   }
 
   static bool use(const trace::TensorUse& use, TensorState& state) {
-    state.last_prefetch = kNone;
+    state.last_prefetch = kNoPrefetch;
     if (use.writes) {
       state.copy_valid = false;
-      state.kept_copy_of = kNone;
+      state.kept_copy_of = kNoPrefetch;
     }
     return !state.offloaded;
   }
@@ -120,9 +120,9 @@ class Resolver {
     const bool is_drop = migration.action == plan::Action::kDrop;
     const bool has_copy = state.copy_valid && state.tier == migration.tier;
     const bool possible = !state.offloaded && (has_copy || !is_drop);
-    if (possible && is_drop && state.kept_copy_of != kNone)
+    if (possible && is_drop && state.kept_copy_of != kNoPrefetch)
       resolved_.keeps_copy[state.kept_copy_of] = true;
-    state = {true, migration.tier, has_copy || !is_drop, kNone, kNone};
+    state = {true, migration.tier, has_copy || !is_drop, kNoPrefetch, kNoPrefetch};
     return possible;
   }
 
@@ -135,9 +135,9 @@ class Resolver {
   }
 
   void record_start(trace::TensorIndex tensor, const TensorState& state) {
-    if (state.offloaded || state.last_prefetch != kNone) {
+    if (state.offloaded || state.last_prefetch != kNoPrefetch) {
       resolved_.offloaded_at_start.push_back({tensor, state.tier, state.last_prefetch});
-    } else if (state.kept_copy_of != kNone && resolved_.keeps_copy[state.kept_copy_of]) {
+    } else if (state.kept_copy_of != kNoPrefetch && resolved_.keeps_copy[state.kept_copy_of]) {
       resolved_.kept_bytes_at_start[static_cast<int>(state.tier)] += index_.size_bytes[tensor];
     }
   }

@@ -17,7 +17,7 @@ using plan::Migration;
 using trace::OpIndex;
 using trace::TensorIndex;
 
-constexpr int32_t kNone = -1;
+constexpr int32_t kNoAction = -1;
 
 enum class Place : uint8_t { kAnywhere, kResident, kOffloaded };
 
@@ -33,7 +33,7 @@ struct State {
   bool is_offloaded = false;
   bool has_copy = false;  // on `tier`; no op has written the tensor since it was made
   plan::Tier tier = plan::Tier::kSsd;
-  int32_t last_prefetch = kNone;  // since its last use: a position in the actions
+  int32_t last_prefetch = kNoAction;  // since its last use: a position in the actions
 };
 
 class PlanJoiner {
@@ -135,10 +135,10 @@ class PlanJoiner {
 
   void run_op(const trace::Op& op) {
     for (TensorIndex tensor : op.reads)
-      if (is_persistent(tensor)) states_[tensor].last_prefetch = kNone;
+      if (is_persistent(tensor)) states_[tensor].last_prefetch = kNoAction;
     for (TensorIndex tensor : op.writes) {
       if (!is_persistent(tensor)) continue;
-      states_[tensor].last_prefetch = kNone;
+      states_[tensor].last_prefetch = kNoAction;
       states_[tensor].has_copy = false;
     }
   }
@@ -151,14 +151,14 @@ class PlanJoiner {
     if (action.action == Action::kDrop && !state.has_copy) action.action = Action::kOffload;
     if (action.action != Action::kOffload) action.tier = state.tier;
     const bool returns = action.action == Action::kPrefetch;
-    state = {!returns, true, action.tier, returns ? i : kNone};
+    state = {!returns, true, action.tier, returns ? i : kNoAction};
     if (is_recording_) actions_[i] = action;
   }
 
   // Reads what the op that made the tensor has read.
   void replay(TensorIndex tensor) {
     for (TensorIndex read : joined_.trace.ops[index_.uses[tensor].front().op].reads)
-      if (is_persistent(read)) states_[read].last_prefetch = kNone;
+      if (is_persistent(read)) states_[read].last_prefetch = kNoAction;
   }
 
   // --- What moves when a step begins
@@ -184,9 +184,9 @@ class PlanJoiner {
   void leave(size_t s, TensorIndex tensor, plan::Tier tier) {
     State& state = states_[tensor];
     state.is_offloaded = true;
-    if (state.last_prefetch != kNone) {
+    if (state.last_prefetch != kNoAction) {
       if (is_recording_) is_left_out_[state.last_prefetch] = true;
-      state.last_prefetch = kNone;
+      state.last_prefetch = kNoAction;
       return;
     }
     const OpIndex begin = joined_.first_op[s];

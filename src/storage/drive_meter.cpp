@@ -6,7 +6,7 @@
 namespace teraio::storage {
 namespace {
 
-constexpr int64_t kSampleNs = 1'000'000'000;
+constexpr int64_t kLoadedNs = 1'000'000'000;
 
 }  // namespace
 
@@ -61,7 +61,7 @@ bool DriveMeter::note(io::Direction direction, int32_t in_flight, int64_t now_ns
   own.noted_ns = now_ns;
   own.in_flight = in_flight;
   own.bytes_since_note = 0;
-  if (own.loaded_ns < kSampleNs) return false;
+  if (own.loaded_ns < kLoadedNs) return false;
   const double sample =
       static_cast<double>(own.loaded_bytes) * 1e9 / static_cast<double>(own.loaded_ns);
   own.rate = own.rate > 0 ? (own.rate + sample) / 2 : sample;

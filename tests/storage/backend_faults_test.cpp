@@ -27,7 +27,7 @@ using testing::PageMemory;
 using testing::ScratchDirectory;
 using testing::StoreSession;
 
-constexpr int64_t kDriveBytes = 48 * kMiB;
+constexpr int64_t kRealDriveBytes = 48 * kMiB;
 constexpr int32_t kWindow = 8;
 
 struct DriveBackend {
@@ -39,12 +39,12 @@ class BackendFaults : public ::testing::TestWithParam<DriveBackend> {
  protected:
   // Skips the test if the backend is unavailable.
   void open(testing::FaultSchedule schedule) {
-    auto file = io::ExtentFile::create(directory_.path(), {.size_bytes = kDriveBytes});
+    auto file = io::ExtentFile::create(directory_.path(), {.size_bytes = kRealDriveBytes});
     ASSERT_TRUE(file.ok()) << file.status().message();
     std::vector<DriveSpec> drives(1);
     DriveSpec& drive = drives.front();
     drive.name = "file";
-    drive.capacity_bytes = kDriveBytes;
+    drive.capacity_bytes = kRealDriveBytes;
     if (GetParam().is_uring) {
       auto io = io::open_uring_io(file->fd(), kWindow);
       if (!io.ok()) GTEST_SKIP() << io.status().message();

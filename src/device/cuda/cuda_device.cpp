@@ -22,7 +22,7 @@
 namespace teraio::device {
 namespace {
 
-constexpr int64_t kSmallAlignment = 256;
+constexpr int64_t kCudaAlignment = 256;
 // Stands for a point that could not be recorded. Waiting for it fails.
 constexpr Event kNoPoint{std::numeric_limits<uint64_t>::max()};
 
@@ -141,7 +141,7 @@ cudaStream_t RuntimeCudaDevice::compute_stream() const {
 std::byte* RuntimeCudaDevice::allocate(int64_t size_bytes) {
   if (size_bytes < 0) return nullptr;
   bind_thread();
-  const int64_t alignment = size_bytes < kPageBytes ? kSmallAlignment : kPageBytes;
+  const int64_t alignment = size_bytes < kPageBytes ? kCudaAlignment : kPageBytes;
   if (size_bytes > usage_.budget_bytes) return nullptr;
   const int64_t held_bytes = align_up(std::max<int64_t>(size_bytes, 1), alignment);
   if (usage_.allocated_bytes + held_bytes > usage_.budget_bytes) return nullptr;
