@@ -189,14 +189,19 @@ only_sanitized_thread := Striped*:*Staged*:*FailingCopy*:GpuDirect*:Slow*:Faults
 empty :=
 space := $(empty) $(empty)
 
-.PHONY: sanitize-address sanitize-thread
-sanitize-address sanitize-thread: sanitize-%: packages
-	@echo "Building for the $* sanitizer in $(BUILD)-$*"
+# The programs and the extension have one build, in which they share the layers.
+define configure_sanitizer
+	@echo "Building $(1) for the $* sanitizer in $(BUILD)-$*"
 	@mkdir -p $(BUILD)-$*
 	@cmake -S . -B $(BUILD)-$* -G Ninja -DTERAIO_SANITIZE=$* -DCMAKE_BUILD_TYPE=None \
-	  -DCMAKE_CXX_FLAGS="-O1 -g1" -DTERAIO_BUILD_PYTORCH=OFF -DTERAIO_BUILD_TOOLS=OFF \
-	  -DTERAIO_BUILD_BENCHMARKS=OFF >$(BUILD)-$*/configure.log || \
+	  -DCMAKE_CXX_FLAGS="-O1 -g1" -DTERAIO_FILES_AT_ONCE=12 -DTERAIO_BUILD_PYTORCH=ON \
+	  -DPython_EXECUTABLE=$(python) -DTERAIO_BUILD_TOOLS=OFF -DTERAIO_BUILD_BENCHMARKS=OFF >$(BUILD)-$*/configure.log || \
 	  { cat $(BUILD)-$*/configure.log; exit 1; }
+endef
+
+.PHONY: sanitize-address sanitize-thread
+sanitize-address sanitize-thread: sanitize-%: setup
+	$(call configure_sanitizer,tests)
 	@cmake --build $(BUILD)-$* --target $(sanitized_$*:%=%_tests)
 	@GTEST_FILTER='$(only_sanitized_$*)-$(not_sanitized_$*)' ctest --test-dir $(BUILD)-$* --output-on-failure -j $(JOBS) \
 	  -L '^($(subst $(space),|,$(sanitized_$*)))$$'
@@ -215,12 +220,7 @@ sanitize-extension-thread: selection = -k "not data_loader"
 
 .PHONY: sanitize-extension-address sanitize-extension-thread
 sanitize-extension-address sanitize-extension-thread: sanitize-extension-%: setup
-	@echo "Building the extension for the $* sanitizer in $(BUILD)-$*"
-	@mkdir -p $(BUILD)-$*
-	@cmake -S . -B $(BUILD)-$* -G Ninja -DTERAIO_SANITIZE=$* -DCMAKE_BUILD_TYPE=None \
-	  -DCMAKE_CXX_FLAGS="-O1 -g1" -DTERAIO_BUILD_PYTORCH=ON -DPython_EXECUTABLE=$(python) \
-	  -DTERAIO_BUILD_TOOLS=OFF -DTERAIO_BUILD_BENCHMARKS=OFF >$(BUILD)-$*/configure.log || \
-	  { cat $(BUILD)-$*/configure.log; exit 1; }
+	$(call configure_sanitizer,the extension)
 	@cmake --build $(BUILD)-$* --target teraio_pytorch
 	@LD_PRELOAD="$(preload)" PYTHONPATH=$(CURDIR)/$(BUILD)-$*/python $(python) $(pytest) --capture=sys \
 	  $(selection) tests/python/test_threads.py tests/python/test_session.py

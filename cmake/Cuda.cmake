@@ -82,12 +82,12 @@ function(teraio_cuda_tests program)
   target_link_libraries(${program} PRIVATE teraio_cudart)
 endfunction()
 
-# Like teraio_add_test, on the emulated GPU (testing/cuda_emulation). Where that is not built, CTest
-# lists the runs as not run.
+# Like teraio_add_test, on the emulated GPU (testing/cuda_emulation). Where that is not built, and for
+# a sanitizer, which has to be loaded before it, CTest lists the runs as not run.
 function(teraio_emulated_cuda_test name program)
   cmake_parse_arguments(PARSE_ARGV 2 test "" "SHARDS" "LABELS;ENVIRONMENT")
   set(options SHARDS ${test_SHARDS} LABELS ${test_LABELS} emulated_cuda)
-  if(TARGET emulated_cudart)
+  if(TARGET emulated_cudart AND NOT TERAIO_SANITIZE)
     add_dependencies(${program} emulated_cudart)
     teraio_add_test(${name} ${program} ${options} ENVIRONMENT ${test_ENVIRONMENT}
       LD_PRELOAD=$<TARGET_FILE:emulated_cudart> TERAIO_EMULATED_CUDA_POISON=1

@@ -31,14 +31,13 @@ function(teraio_add_test name program)
 endfunction()
 
 # Builds the program NAME_tests from SOURCES and links the libraries LIBRARIES. It is optimized only
-# as far as that makes compiling faster, because it runs for a moment. Several files are compiled as
-# one: headers take most of the time that a file takes to compile.
+# as far as that makes compiling faster, because it runs for a moment.
 function(teraio_test_program name)
   cmake_parse_arguments(PARSE_ARGV 1 program "" "" "SOURCES;LIBRARIES")
   add_executable(${name}_tests ${program_SOURCES})
   target_include_directories(${name}_tests PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_compile_options(${name}_tests PRIVATE $<$<CONFIG:Release>:-Og>)
-  set_target_properties(${name}_tests PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+  teraio_compile_at_once(${name}_tests 6)
   target_link_libraries(${name}_tests PRIVATE
     ${program_LIBRARIES} teraio_testing teraio_test_main GTest::gmock)
 endfunction()
