@@ -171,8 +171,10 @@ EffortOptions::EffortOptions(CLI::App& command) {
   accept_only(command.add_option("--effort", effort_, "Planning effort: fast (default) or best"),
               kEfforts);
   command
-      .add_option("--time-limit", time_limit_s_,
-                  "Seconds after which the planner returns its best plan so far (default: 30)")
+      .add_option(
+          "--time-limit", time_limit_s_,
+          "Seconds after which the planner returns its best plan so far (default: 10, or 60 "
+          "for more than 10,000 ops)")
       ->type_name("SECONDS")
       ->check(CLI::PositiveNumber);
 }
@@ -196,7 +198,7 @@ planner::PlannerOptions EffortOptions::planner_options() const {
   options.recompute = recompute_;
   options.prefer = prefer_;
   options.effort = effort_;
-  options.time_limit_ns = static_cast<int64_t>(time_limit_s_ * 1e9);
+  if (time_limit_s_) options.time_limit_ns = static_cast<int64_t>(*time_limit_s_ * 1e9);
   return options;
 }
 

@@ -81,7 +81,7 @@ class EffortOptions {
   planner::Effort effort_ = planner::Effort::kFast;
   planner::Recompute recompute_ = planner::Recompute::kOff;
   planner::Prefer prefer_ = planner::Prefer::kSpeed;
-  double time_limit_s_ = 30;
+  std::optional<double> time_limit_s_;
 };
 
 }  // namespace teraio::cli

@@ -48,6 +48,11 @@ int64_t min_device_budget_bytes(const trace::Trace& trace, const plan::Limits& l
   return active.empty() ? 0 : *std::max_element(active.begin(), active.end());
 }
 
+int64_t time_limit_ns(const PlannerOptions& options, const trace::Trace& trace) {
+  const int64_t default_ns = trace.ops.size() <= 10'000 ? 10'000'000'000 : 60'000'000'000;
+  return options.time_limit_ns.value_or(default_ns);
+}
+
 Result<plan::Plan> plan(const trace::Trace& trace, const hardware::Hardware& hardware,
                         const plan::Limits& limits, const PlannerOptions& options) {
   const auto solve = [&](const Problem& problem) -> Result<plan::Plan> {

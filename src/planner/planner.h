@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "base/status.h"
 #include "hardware/hardware.h"
@@ -38,8 +39,12 @@ struct PlannerOptions {
   Effort effort = Effort::kFast;
   Recompute recompute = Recompute::kOff;  // these two with Policy::kTeraio only
   Prefer prefer = Prefer::kSpeed;
-  int64_t time_limit_ns = 30'000'000'000;
+  std::optional<int64_t> time_limit_ns;  // see time_limit_ns()
 };
+
+// The limit of the options. By default 10 s for up to 10,000 ops, and 60 s for more: a round of the
+// search then takes seconds.
+int64_t time_limit_ns(const PlannerOptions& options, const trace::Trace& trace);
 
 // Returns a plan that validate_plan() accepts; an empty plan when everything fits. With
 // Policy::kTeraio it is the plan that the simulator executed fastest, or one at most 0.05 % slower

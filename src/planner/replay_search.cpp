@@ -79,7 +79,7 @@ class ReplaySearch {
         move_only_(move_only),
         host_only_(without_drives(problem.hardware)),
         simulator_(problem.trace, problem.hardware, problem.limits),
-        deadline_ns_(clock_.now_ns() + options.time_limit_ns),
+        deadline_ns_(clock_.now_ns() + time_limit_ns(options, problem.trace)),
         candidates_(find_replay_candidates(problem, options.recompute, problem.op_ns())) {}
 
   Result<plan::Plan> run() {
@@ -206,7 +206,7 @@ class ReplaySearch {
     for (size_t i = 0; i < approaches.size() && !is_done(); ++i) {
       PlannerOptions options = options_with(Effort::kBest);
       if (i + 1 < approaches.size() || options_.prefer == Prefer::kWear)
-        options.time_limit_ns = options.time_limit_ns * 2 / 3;
+        options.time_limit_ns = *options.time_limit_ns * 2 / 3;
       keep(plan_for(approaches[i], options));
     }
   }

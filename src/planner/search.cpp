@@ -126,7 +126,7 @@ class Search {
         simulator_(problem.trace, problem.hardware, unlimited_),
         ideal_ns_(problem.op_ns()),
         best_effort_(options.effort == Effort::kBest),
-        deadline_ns_(clock_.now_ns() + options.time_limit_ns),
+        deadline_ns_(clock_.now_ns() + time_limit_ns(options, problem.trace)),
         least_ns_(best_effort_ ? bound_of(problem) : sum(ideal_ns_)) {
     incumbent_.timeline_ns = ideal_ns_;
   }
