@@ -192,7 +192,7 @@ def test_jobs_have_equal_bits(arguments, on_gpu):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("part", range(4))
 def test_every_job_has_equal_bits_when_everything_leaves(part, seed, on_gpu):
     jobs = list(catalogue.JOBS)[part::4]
