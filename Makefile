@@ -149,8 +149,11 @@ test-cpp: build
 test-python: build browser
 	@$(python) $(pytest) -m "not full"
 
-test-python-full: build browser shells
-	@$(python) $(pytest) -m full --durations=20
+# Optimizers of other packages have a folder and a run of their own: see requirements/optimizers.txt.
+optimizers := $(BUILD)/optimizers
+test-python-full: build browser shells $(optimizers)/.ready
+	@$(python) $(pytest) -m full --durations=20 tests/python --ignore=tests/python/test_optimizers.py
+	@PYTHONPATH=$(optimizers) $(python) $(pytest) -m full tests/python/test_optimizers.py
 
 # The newest PyTorch runs neither the tests of commands that plan or report, nor those of drives that
 # fail, nor those of the examples alone. Of the full level, it runs the tests whose programs reach into
@@ -251,6 +254,10 @@ packages:
 
 $(VENV)/.ready: requirements/pinned.txt requirements/common.txt requirements/front_ends.txt requirements/loggers.txt requirements/notebooks.txt tools/setup/make_venv.sh | packages
 	@tools/setup/make_venv.sh $(VENV) $< $(CURDIR)/$(BUILD)/python
+	@touch $@
+
+$(optimizers)/.ready: requirements/optimizers.txt | setup
+	@$(python) -m pip install --quiet --disable-pip-version-check --no-deps --target $(@D) -r $<
 	@touch $@
 
 ifneq ($(TERAIO_SKIP_NEWEST),1)
