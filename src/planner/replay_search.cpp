@@ -46,9 +46,9 @@ constexpr std::array kStretchedSets = {ReplaySetOptions{.transfer_share = 1},
                                        ReplaySetOptions{.transfer_share = 1, .cheap_first = true}};
 constexpr int kStretchedRounds = 3;
 constexpr size_t kThoroughApproaches = 2;  // that are searched with Effort::kBest
-// The most that are tried without the drives.
-constexpr size_t kHostOnlyFast = 2;
-constexpr size_t kHostOnlyBest = 6;
+// The approaches that are tried without the drives, beside that without replays.
+constexpr size_t kHostOnlyFast = 1;
+constexpr size_t kHostOnlyBest = 5;
 constexpr int kWriteBudgets = 4;      // write budgets that are tried for fewer writes
 constexpr double kWearSlack = 1.005;  // Prefer::kWear: the longest step, in steps of the best plan
 constexpr double kSpeedSlack = 1.0005;  // Prefer::kSpeed: the same
@@ -190,13 +190,23 @@ class ReplaySearch {
   // where host and drives share the link to the device.
   void try_without_drives() {
     if (problem_.hardware.host.capacity_bytes == 0 || outcomes_.empty()) return;
-    if (outcomes_[preferred()].written_bytes == 0) return;
+    if (is_done() && outcomes_[preferred()].written_bytes == 0) return;
     const bool best_effort = options_.effort == Effort::kBest;
     std::vector<Approach> approaches =
         fastest_approaches(best_effort ? kHostOnlyBest : kHostOnlyFast);
+    // So that replays never make a plan slower.
+    if (std::ranges::find(approaches, Approach{}) == approaches.end()) approaches.emplace_back();
+    std::erase_if(approaches,
+                  [this](const Approach& approach) { return writes_nothing(approach); });
     for (Approach& approach : approaches) approach.uses_drives = false;
     for (size_t i = 0; i < approaches.size() && (i == 0 || !is_done()); i += 2)
       keep_pair(approaches[i], approaches[std::min(i + 1, approaches.size() - 1)]);
+  }
+
+  bool writes_nothing(const Approach& approach) const {
+    return std::ranges::any_of(outcomes_, [&](const Outcome& outcome) {
+      return outcome.approach == approach && outcome.written_bytes == 0;
+    });
   }
 
   // The best approach is the most likely to stay the best. write_less() needs a part of the time

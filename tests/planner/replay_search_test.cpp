@@ -364,6 +364,21 @@ TEST_P(GeneratedReplays, AreLegalAndNeverSlowerThanNone) {
            .time_limit_ns = 200'000'000});
 }
 
+class ReplaysBesideAnAmpleHost : public ::testing::TestWithParam<uint64_t> {};
+
+// Host memory alone may do better than together with the drives.
+TEST_P(ReplaysBesideAnAmpleHost, AreNeverSlowerThanNone) {
+  trace::Trace trace = generated_trace(GetParam(), {.op_count = 150});
+  for (size_t k = 0; k < trace.ops.size(); ++k) trace.ops[k].replayable = k % 4 != 0;
+  hardware::Hardware hardware = generated_hardware(GetParam(), trace);
+  hardware.host = {1'000'000'000'000'000, hardware.device_link};
+  const auto step_ns = [&](Recompute recompute) {
+    const plan::Plan planned = *plan(trace, hardware, {}, {.recompute = recompute});
+    return static_cast<double>(simulate::simulate(trace, hardware, {}, planned)->step_ns);
+  };
+  EXPECT_LE(step_ns(Recompute::kAll), 1.0005 * step_ns(Recompute::kOff));
+}
+
 // One action that is left out, moved in the file or in time, or turned into another.
 plan::Plan damaged(plan::Plan plan, Random& random) {
   const auto last = static_cast<int64_t>(plan.migrations.size()) - 1;
@@ -412,6 +427,7 @@ TEST_P(GeneratedReplays, DamagedOnesAreExecutedOrRefusedWithTheRule) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, GeneratedReplays, ::testing::Range<uint64_t>(0, 40));
+INSTANTIATE_TEST_SUITE_P(Seeds, ReplaysBesideAnAmpleHost, ::testing::Range<uint64_t>(240, 640));
 
 }  // namespace
 }  // namespace teraio::planner
