@@ -20,8 +20,9 @@ _ENDED = "<code>session.report()</code> shows where the time went, and what woul
 
 def is_kernel():
     """Returns whether this process is the kernel of a notebook."""
-    ipython = sys.modules.get("IPython")
-    return hasattr(ipython and ipython.get_ipython(), "kernel")
+    # Another thread may be importing IPython right now: then it lacks the function still.
+    get_ipython = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    return get_ipython is not None and hasattr(get_ipython(), "kernel")
 
 
 def command():

@@ -1,6 +1,8 @@
 """Sessions in a notebook: the panel that follows the run, and the report in a cell's output."""
 
 import re
+import sys
+import types
 
 import pytest
 from matrix import budgets
@@ -105,6 +107,14 @@ def test_report_of_a_session_is_a_page(one_settled_thread, tmp_path):
     session.report().save(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "No training step has ended" in page and "4.00 MB" in page
+
+
+def test_ipython_may_be_imported_by_another_thread(monkeypatch):
+    from teraio import notebook
+
+    monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))  # only begun
+    assert not notebook.is_kernel()
+    assert notebook.command() == sys.argv
 
 
 def test_ipython_is_not_imported(warm_python, tmp_path):
