@@ -99,6 +99,7 @@ def test_characterize_says_where_no_bandwidth_helps(teraio, small):
     assert "no roofline: an op needs 600 bytes at once, the device has 599" in said
 
 
+@pytest.mark.full
 def test_characterize_puts_several_traces_side_by_side(teraio, small, tmp_path):
     teraio("characterize", small[1], VIT, "--out", tmp_path / "out")
     names = [t["name"] for t in tables(tmp_path / "out", "characterization")["traces"]]

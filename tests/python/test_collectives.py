@@ -184,7 +184,10 @@ with session:
 
 @pytest.mark.parametrize(
     "program",
-    [PENDING, WAITED, FUNCTIONAL, BACKWARD, DROPPED, SHORT, COALESCED],
+    [
+        pytest.param(PENDING, marks=pytest.mark.full),
+        *(WAITED, FUNCTIONAL, BACKWARD, DROPPED, SHORT, COALESCED),
+    ],
     ids=["pending", "waited", "functional", "backward", "dropped", "short", "coalesced"],
 )
 def test_operands_stay_until_the_work_is_over(warm_ranks, tmp_path, program):

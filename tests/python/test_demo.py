@@ -308,6 +308,7 @@ class TestArm:
         assert moments[-1].loss == float.fromhex(result.training["losses"][-1])
         assert "step 2/2" in (tmp_path / "log.txt").read_text()
 
+    @pytest.mark.full
     def test_failure_shows_the_end_of_the_log(self, tmp_path):
         with pytest.raises(ArmFailed, match="(?s)ideal ended with 2;.*/nowhere.json: no such file"):
             run_arm(Arm("ideal"), ["--data", "/nowhere.json"], tmp_path, [])

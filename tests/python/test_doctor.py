@@ -96,6 +96,7 @@ def test_bench_storage_reports_every_phase(teraio, tmp_path):
     assert report["drives"][0]["bytes_written"] > 96 << 20
 
 
+@pytest.mark.full
 def test_bench_link_measures_every_path_in_turns(teraio, tmp_path):
     small = ["--tier-size", "384MiB", "--seconds", "0.02", "--rounds", "2"]
     outcome = teraio("bench-link", "--ssd", tmp_path, "--json", *small)

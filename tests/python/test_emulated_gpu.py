@@ -202,6 +202,7 @@ def test_every_job_has_equal_bits_when_everything_leaves(part, seed, on_gpu):
     assert done.out.count(": equal bits") == len(jobs)
 
 
+@pytest.mark.full
 def test_a_wait_that_we_forget_shows(on_gpu):
     settings = {"memory_bytes": 4 << 30, "seed": 1, "forgets_waits_of": "/teraio/torch_"} | HOSTILE
     done = on_gpu(TRAININGS, JOBS[0], **settings)

@@ -211,6 +211,7 @@ def test_products_of_a_faster_precision_take_at_least_the_time_of_their_bytes():
     assert duration_ns("aten::mul", 1, 5_000_000) == 5_000_000
 
 
+@pytest.mark.full
 def test_a_figure_is_drawn_for_each_of_the_papers(results, tmp_path):
     for name in figures.FIGURES:
         figures.draw(name, results, tmp_path)

@@ -60,6 +60,7 @@ def test_interrupt_ends_the_start(waiting, lock):
     assert "KeyboardInterrupt" in err
 
 
+@pytest.mark.full
 def test_start_goes_on_when_the_handler_raises_nothing(waiting, lock):
     process = waiting("handled")
     process.send_signal(signal.SIGINT)

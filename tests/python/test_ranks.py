@@ -155,6 +155,7 @@ def test_two_ranks_share_a_drive_and_host_memory(torchrun, python, tmp_path):
     assert [(tmp_path / f"sums{rank}").read_text() for rank in (0, 1)] == sums
 
 
+@pytest.mark.full
 def test_directories_of_ones_own_on_one_drive_are_shares(torchrun, tmp_path):
     for rank in (0, 1):
         (tmp_path / f"ssd{rank}").mkdir()

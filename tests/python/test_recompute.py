@@ -403,6 +403,7 @@ with teraio.offload("64MB", discard_after_every_op=True, verify_replays=True) as
     assert "of op aten::hardswish: Float [256, 1024]" in done.out
 
 
+@pytest.mark.full
 def test_verified_replays_of_a_training_are_equal():
     name = "llama, AdamW"
     outcome, session = budgets.train_within(

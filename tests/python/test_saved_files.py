@@ -86,7 +86,16 @@ def test_report_that_cannot_be_written_is_told_and_ends_with_1(run, tmp_path):
     assert told.startswith("teraio run: no report saved to report: ")
 
 
-@pytest.mark.parametrize("ending", ["sys.exit(5)", "raise ValueError('in the child')", "pass"])
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "sys.exit(5)",
+        *(
+            pytest.param(e, marks=pytest.mark.full)
+            for e in ("raise ValueError('in the child')", "pass")
+        ),
+    ],
+)
 def test_a_forked_child_leaves_the_files_to_its_parent(run, tmp_path, ending):
     outcome = run(
         "child = os.fork()\n"

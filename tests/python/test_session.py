@@ -197,6 +197,7 @@ def test_forked_process_ends_without_the_sessions_threads():
         assert float(tensor.sum()) == 2 * 512 * 512
 
 
+@pytest.mark.full
 def test_profiler_at_the_same_time(budget_bytes):
     with budgets.offload(budget_bytes):
         with torch.profiler.profile(record_shapes=True) as profile:
@@ -301,6 +302,7 @@ with teraio.offload("60MB", ssd_capacity="900MB"):
 """
 
 
+@pytest.mark.full
 def test_resident_memory_stays_within_budget_and_a_fixed_overhead(warm_python, tmp_path):
     (tmp_path / "train.py").write_text(RESIDENT)
     least_bytes, most_bytes = (int(warm_python("train.py", n).out.split()[-1]) for n in (1, 24))

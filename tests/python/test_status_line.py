@@ -115,6 +115,7 @@ def read_until(stream, text):
     return lines
 
 
+@pytest.mark.full
 def test_file_gets_whole_lines_beside_a_progress_bar(training, spawn, monkeypatch):
     monkeypatch.chdir(training)
     process = spawn(command())

@@ -78,6 +78,7 @@ def row_of(process, shown):
     return row
 
 
+@pytest.mark.full
 def test_job_is_shown_while_it_runs(start, top, place):
     process = start("--report", "report")
     shown = top("--once")

@@ -87,6 +87,7 @@ def test_stdout_stays_json(execute, small):
     assert json.loads(simulated.out)["step_ns"] > 0
 
 
+@pytest.mark.full
 def test_commands_in_python_show_the_cause(warm_python, tmp_path):
     (tmp_path / "train.py").write_text("import torch\n")
     words = ["run", "--device-budget", "64MB", "--plan", "no.json"]
