@@ -131,6 +131,7 @@ def test_without_matplotlib_the_tables_are_there_and_one_line_says_why_figures_a
     assert done.err.startswith('teraio: no figures: the Python interpreter "/nowhere/python"')
 
 
+@pytest.mark.full
 def test_what_if_sweeps_everything_by_default(teraio, small, tmp_path):
     said = teraio("what-if", *small, "--out", tmp_path / "out")
     for header in ("drives ", "host memory", "drives read", "device memory", "write budget"):

@@ -323,6 +323,7 @@ def test_a_run_writes_the_document_and_a_second_one_redoes_nothing_else(evaluati
     assert (evaluation.folder / "evaluation.md").read_text() == text
 
 
+@pytest.mark.full
 def test_what_depends_on_a_changed_trace_is_redone(evaluation):
     evaluation.run()
     evaluation.folders.trace(GPT2).unlink()

@@ -90,6 +90,7 @@ def start(tmp_path):
         run.process.kill()
 
 
+@pytest.mark.full
 def test_everything_runs_and_what_matters_most_comes_first(start):
     run = start(workers=2)
     assert run.end() == 0, run.output

@@ -56,6 +56,7 @@ def suggestion(suggest):
     return suggestion
 
 
+@pytest.mark.full
 def test_what_fits_needs_no_teraio(suggestion, suggest, tmp_path):
     found = suggestion()
     assert found["fits"] and found["command"][-2:] == ["train.py", "6"]

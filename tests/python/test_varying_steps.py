@@ -74,7 +74,13 @@ def planned_share(iterations):
     return planned / sum(iteration["op_count"] for iteration in iterations)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+# The slowest of the programs.
+FULL = ("experts", "accumulation")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(p, marks=pytest.mark.full) if p in FULL else p for p in PROGRAMS]
+)
 @pytest.mark.parametrize(
     "share", [50, *(pytest.param(s, marks=pytest.mark.full) for s in (35, 25))]
 )
