@@ -19,6 +19,7 @@
 #include "op_observer.h"
 #include "planner/bounds.h"
 #include "planner/planner.h"
+#include "planner/replay_bounds.h"
 #include "probe/learned_rates.h"
 #include "probe/link_rate.h"
 #include "probe/probe_cache.h"
@@ -336,6 +337,7 @@ Prediction Session::predict(const engine::Profile& profile, const hardware::Hard
                             const plan::Limits& limits, const plan::Plan& plan) {
   Prediction prediction;
   prediction.limits = limits;
+  prediction.hardware = hardware;
   plan::Limits unlimited;
   unlimited.device_budget_bytes = std::numeric_limits<int64_t>::max() / 2;
   if (const Result<simulate::Run> ideal =
@@ -501,7 +503,10 @@ int64_t Session::bound_ns() const {
   const std::optional<Prediction> known = prediction();
   const std::optional<trace::Trace> trace = runtime_->trace();
   if (!known || !trace) return 0;
-  return planner::lower_bounds(*trace, hardware(), known->limits).best_ns();
+  const planner::StepBounds bounds =
+      has_replays() ? planner::lower_bounds_with_replays(*trace, known->hardware, known->limits)
+                    : planner::lower_bounds(*trace, known->hardware, known->limits);
+  return bounds.best_ns();
 }
 
 std::optional<Prediction> Session::prediction() const {

@@ -78,6 +78,7 @@ struct Prediction {
   int64_t step_ns = 0;             // under the plan
   int64_t natural_peak_bytes = 0;  // with an unlimited device budget
   plan::Limits limits;             // the limits that the plan was made for
+  hardware::Hardware hardware;     // and the rates
 };
 
 // A drive that several ranks may share.
@@ -137,7 +138,8 @@ class Session {
   // Returns the prediction for the plan that the run follows, or nothing when there is none yet.
   std::optional<Prediction> prediction() const;
   // Returns a lower bound on the step time of every plan for the current trace, in nanoseconds, or
-  // 0 when there is no plan yet. Each call computes the bound anew.
+  // 0 when there is no plan yet: of plans with replays, too, where the session may have them. Each
+  // call computes the bound anew.
   int64_t bound_ns() const;
   // Returns what plans assume about the machine: rates as measured, in the run too.
   hardware::Hardware hardware() const;

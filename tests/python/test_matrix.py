@@ -69,5 +69,7 @@ def test_equal_bits_with_planned_replays(name):
     counters = session.counters()
     assert counters["differing_replays"] == 0
     assert counters["verified_replays"] == counters["discards"]
+    prediction = session.prediction()
+    assert prediction is None or prediction["bound_ns"] <= prediction["step_ns"]
     if name.startswith("llama"):  # experts change patterns, an LSTM is one op
         assert counters["planned_replays"] > 0
