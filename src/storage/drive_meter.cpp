@@ -29,11 +29,23 @@ void DriveMeter::add_bytes(io::Direction direction, int64_t size_bytes, bool was
 void DriveMeter::note_load(io::Direction direction, int64_t now_ns) {
   const int64_t elapsed_ns = now_ns - std::exchange(noted_ns_, now_ns);
   // Both directions are noted at one time, one after the other.
-  if (elapsed_ns > 0) load_ = load();
-  if (!load_) return;
+  if (elapsed_ns > 0) pass_time_under(load(), elapsed_ns);
   const int64_t bytes = lane(direction).bytes_since_note;
+  if (!load_ || bytes == 0) return;
   const bool is_read = direction == io::Direction::kRead;
-  load_meter_.add(*load_, elapsed_ns, is_read ? bytes : 0, is_read ? 0 : bytes);
+  if (is_settled_)
+    load_meter_.add(*load_, std::exchange(unmetered_ns_, 0), is_read ? bytes : 0,
+                    is_read ? 0 : bytes);
+  has_moved_[static_cast<size_t>(direction)] = true;
+}
+
+void DriveMeter::pass_time_under(std::optional<Load> load, int64_t duration_ns) {
+  if (std::exchange(load_, load) != load) {
+    has_moved_ = {};
+    unmetered_ns_ = 0;
+  }
+  is_settled_ = (has_moved_[0] || load == Load::kWrites) && (has_moved_[1] || load == Load::kReads);
+  if (is_settled_) unmetered_ns_ += duration_ns;
 }
 
 std::optional<Load> DriveMeter::load() const {

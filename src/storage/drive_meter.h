@@ -69,15 +69,22 @@ class DriveMeter {
   Lane& lane(io::Direction direction) { return lanes_[static_cast<size_t>(direction)]; }
   const Lane& lane(io::Direction direction) const { return lanes_[static_cast<size_t>(direction)]; }
 
-  // Adds the time since the last note() of any direction, in which `direction` has moved its bytes.
+  // Gives the load meter what `direction` has moved since the last note() of any direction, and the
+  // time that it took. Under each load, that is what ends after the first request of each direction
+  // that makes the load: these had been under way before, so that their bytes took longer than the
+  // load has lasted. What has not ended when the load does is left out with its time.
   void note_load(io::Direction direction, int64_t now_ns);
+  void pass_time_under(std::optional<Load> load, int64_t duration_ns);
   // Returns nothing where the drive is not under load.
   std::optional<Load> load() const;
 
   DriveCounters counters_;  // without the fields that the lanes and the load meter hold
   std::array<Lane, 2> lanes_;
   LoadMeter load_meter_;
-  std::optional<Load> load_;  // in the time before the last note() of any direction
+  std::optional<Load> load_;         // in the time before the last note() of any direction
+  std::array<bool, 2> has_moved_{};  // by direction: a request has ended since that load began
+  bool is_settled_ = false;          // each direction of the load had moved before that time
+  int64_t unmetered_ns_ = 0;         // since the last request that the load meter knows
   int64_t noted_ns_ = 0;
 };
 

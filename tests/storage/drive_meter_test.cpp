@@ -72,21 +72,35 @@ TEST_F(DriveMeterTest, TheRateFollowsTheDrive) {
 }
 
 // The loads of a probe: what a run has measured of each.
-TEST_F(DriveMeterTest, RatesAreKeptByLoad) {
-  const auto pass_a_second = [this](std::array<int32_t, 2> in_flight,
-                                    std::array<int64_t, 2> bytes) {
-    const io::Direction directions[] = {io::Direction::kRead, io::Direction::kWrite};
-    for (size_t i = 0; i < 2; ++i) meter_.note(directions[i], in_flight[i], now_ns_);
-    now_ns_ += kSecond;
-    for (size_t i = 0; i < 2; ++i) meter_.add_bytes(directions[i], bytes[i]);
-    for (size_t i = 0; i < 2; ++i) meter_.note(directions[i], 0, now_ns_);
-  };
-  for (int i = 0; i < 2; ++i) {  // the second time ends the sample of the first
-    pass_a_second({kDepth, 0}, {400, 0});
-    pass_a_second({0, 2}, {0, 300});
-    pass_a_second({kDepth, 2}, {200, 100});
-    pass_a_second({kDepth, 1}, {900, 900});  // writes do not load the drive, and are not absent
+class DriveLoadsTest : public DriveMeterTest {
+ protected:
+  using PerDirection = std::array<int64_t, 2>;  // reads, writes
+
+  // Moves `bytes` in `duration_ns` with `in_flight` requests in flight, in that time and after it.
+  void pass(int64_t duration_ns, PerDirection in_flight, PerDirection bytes) {
+    note(in_flight);
+    now_ns_ += duration_ns;
+    for (size_t i = 0; i < 2; ++i) meter_.add_bytes(kDirections[i], bytes[i]);
+    note(in_flight);
   }
+
+  static constexpr io::Direction kDirections[] = {io::Direction::kRead, io::Direction::kWrite};
+
+ private:
+  void note(PerDirection in_flight) {
+    for (size_t i = 0; i < 2; ++i)
+      meter_.note(kDirections[i], static_cast<int32_t>(in_flight[i]), now_ns_);
+  }
+};
+
+TEST_F(DriveLoadsTest, RatesAreKeptByLoad) {
+  const auto pass_a_second = [this](PerDirection in_flight, PerDirection bytes) {
+    for (int i = 0; i < 3; ++i) pass(kSecond, in_flight, bytes);  // the last one ends the sample
+  };
+  pass_a_second({kDepth, 0}, {400, 0});
+  pass_a_second({0, 2}, {0, 300});
+  pass_a_second({kDepth, 2}, {200, 100});
+  pass_a_second({kDepth, 1}, {900, 900});  // writes do not load the drive, and are not absent
   const DriveCounters counters = meter_.counters(now_ns_);
   EXPECT_EQ(counters.reads_alone.read_bytes_per_second, 400);
   EXPECT_EQ(counters.reads_alone.write_bytes_per_second, 0);
@@ -94,6 +108,21 @@ TEST_F(DriveMeterTest, RatesAreKeptByLoad) {
   EXPECT_EQ(counters.writes_alone.write_bytes_per_second, 300);
   EXPECT_EQ(counters.both_at_once.read_bytes_per_second, 200);
   EXPECT_EQ(counters.both_at_once.write_bytes_per_second, 100);
+}
+
+// The drive writes a request in 10 ms. Reads end 2 ms before the first of three writes does, so
+// that two of them are written while writes alone load the drive.
+TEST_F(DriveLoadsTest, WhatWasUnderWayBeforeALoadDoesNotCount) {
+  constexpr int64_t kMs = kSecond / 1000;
+  for (int i = 0; i < 400; ++i) {
+    pass(8 * kMs, {1, 2}, {0, 0});
+    pass(2 * kMs, {0, 2}, {0, 1000});
+    for (int j = 0; j < 2; ++j) pass(10 * kMs, {0, 2}, {0, 1000});
+    pass(3 * kMs, {0, 2}, {0, 0});  // a part of the next one
+  }
+  const LoadedRates alone = meter_.counters(now_ns_).writes_alone;
+  EXPECT_GE(alone.sample_count, 3);
+  EXPECT_NEAR(alone.write_bytes_per_second, 100'000, 1);
 }
 
 }  // namespace
