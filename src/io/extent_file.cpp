@@ -75,14 +75,26 @@ int open_new_file(const std::filesystem::path& path, int extra_flags) {
   return open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | extra_flags, 0600);
 }
 
+// Moves the first block, again when that is interrupted. Returns 0 or an errno.
+template <typename Move>
+int move_first_block(Move move, int fd, void* block) {
+  constexpr int kInterruptionsMax = 100;
+  for (int interruptions = 0;; ++interruptions) {
+    const ssize_t moved = move(fd, block, kBlockBytes, 0);
+    if (moved >= 0) return moved == kBlockBytes ? 0 : EIO;
+    const bool may_pass = errno == EINTR || errno == EAGAIN;
+    if (!may_pass || interruptions == kInterruptionsMax) return errno;
+  }
+}
+
 // Some file systems accept O_DIRECT at open and refuse the first transfer, so this makes one.
 // Returns 0, or the errno of the failed call.
 int try_block_io(int fd) {
   const std::unique_ptr<void, decltype(&std::free)> block(
       std::aligned_alloc(kBlockBytes, kBlockBytes), &std::free);
   std::memset(block.get(), 0, kBlockBytes);
-  if (pwrite(fd, block.get(), kBlockBytes, 0) != kBlockBytes) return errno;
-  return pread(fd, block.get(), kBlockBytes, 0) == kBlockBytes ? 0 : errno;
+  const int error = move_first_block(&pwrite, fd, block.get());
+  return error != 0 ? error : move_first_block(&pread, fd, block.get());
 }
 
 bool means_no_direct_io(int error) { return error == EINVAL || error == EOPNOTSUPP; }
@@ -138,6 +150,19 @@ bool is_first_block_cached(int fd) {
   return is_known && (residency & 1) != 0;
 }
 
+// Whether a process serves the file system (FUSE). Direct I/O then ends at this process, which may
+// go through the page cache on its part.
+bool is_in_user_space(int fd) {
+  constexpr uint64_t kFuseMagic = 0x65735546;  // <linux/magic.h> has it since Linux 5.16
+  struct statfs file_system;
+  return fstatfs(fd, &file_system) == 0 && static_cast<uint64_t>(file_system.f_type) == kFuseMagic;
+}
+
+bool is_honoured(int fd) {
+  if (is_in_user_space(fd)) return false;
+  return claims_direct_io(fd).value_or(!is_first_block_cached(fd));
+}
+
 // Returns whether direct I/O works, and switches it off if not. Some file systems accept O_DIRECT
 // and go through the page cache all the same (ext4 with data=journal), where an error of a write
 // comes late.
@@ -148,7 +173,7 @@ Result<bool> settle_direct_io(int fd, const std::filesystem::path& directory) {
   if (error != 0 && !(asked && means_no_direct_io(error)))
     return directory_error(directory, "the first write and read of a new file failed", error);
   if (!asked) return false;
-  if (error == 0 && claims_direct_io(fd).value_or(!is_first_block_cached(fd))) return true;
+  if (error == 0 && is_honoured(fd)) return true;
   if (fcntl(fd, F_SETFL, flags & ~O_DIRECT) != 0)
     return directory_error(directory, "cannot switch direct I/O off", errno);
   return false;

@@ -50,7 +50,8 @@ class ExtentFile {
   Status remove_name();
 
   int fd() const { return fd_; }
-  // False if the file system refuses direct I/O, so that I/O goes through the page cache.
+  // False if the file system refuses direct I/O or does not honour it, or is served by a process
+  // (FUSE), which may not: I/O goes through the page cache then, and a write has to be synced.
   bool is_direct() const { return is_direct_; }
 
  private:

@@ -1,111 +1,108 @@
 """Whole trainings where the kernel itself refuses or limits: a thin volume that runs full, a file
-system without room, control groups. As root, in mounts that end with the test's process."""
+system without room or direct I/O, control groups, no io_uring. As root, in mounts that end with the
+test's process."""
 
 import os
-import subprocess
 import sys
 
 import pytest
+from kernel_trainings import ALONE, SMALL, is_right_or_names_the_drive, reference, train
 
 pytestmark = pytest.mark.full
-
-TRAINING = """\
-import sys, torch, teraio
-from teraio.verification import tensor_hash
-budget, ssd, width, layers = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-torch.set_num_threads(1)
-torch.manual_seed(1)
-model = torch.nn.Sequential(*[torch.nn.Linear(width, width) for _ in range(layers)])
-optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
-def train():
-    for step in range(4):
-        loss = model(torch.full((16, width), 0.5)).square().mean()
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        print("loss", loss.item(), flush=True)
-if budget == "none":
-    train()
-else:
-    with teraio.offload(budget, ssd=ssd):
-        train()
-print("parameters", [tensor_hash(p) for p in model.parameters()])
-"""
-
-
-def train(folder, budget, ssd, size, before=""):
-    """Trains in a mount namespace of its own, after the shell's commands `before`."""
-    (folder / "train.py").write_text(TRAINING)
-    command = [sys.executable, folder / "train.py", budget, ssd, *size]
-    return subprocess.run(
-        [
-            "unshare",
-            "--mount",
-            "sh",
-            "-c",
-            f'set -e\n{before}\nexec "$@"',
-            "sh",
-            *map(str, command),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-
-
-@pytest.fixture(autouse=True)
-def root():
-    if os.geteuid() != 0:
-        pytest.skip("missing: root, for mounts and control groups")
-
-
-SMALL = 512, 6  # 25 MB of parameters, gradients and optimizer states
-
-
-def is_right_or_names_the_drive(done, reference):
-    """Tells whether the program had the reference's bits, or had them until an error that names the
-    tier; it never dies of a signal."""
-    if done.returncode == 0:
-        return done.stdout == reference.stdout
-    losses = [line for line in done.stdout.splitlines() if line.startswith("loss")]
-    words = done.stderr.splitlines()[-1]
-    return (
-        done.returncode == 1
-        and reference.stdout.startswith("".join(f"{line}\n" for line in losses))
-        and ("drive" in words or "tier" in words or "ssd directory" in words)
-    )
-
 
 # A drive of {size} MB: a file in a file system that has room for {room} MB of it.
 DRIVE = """
 mount -t tmpfs -o size={room}m none {folder}/pool
 truncate -s {size}m {folder}/pool/backing
 mkfs.ext4 -q -E nodiscard,lazy_itable_init=1,lazy_journal_init=1 {folder}/pool/backing
-mount -o loop{options} {folder}/pool/backing {folder}/ssd
+mount -o loop{options} {folder}/pool/backing {folder}/below
 """
+
+# What {folder}/ssd shows of {folder}/below.
+ABOVE = {
+    "itself": "mount --bind {folder}/below {folder}/ssd",
+    "overlay": """
+mkdir {folder}/below/upper {folder}/below/work
+cd {folder}
+mount -t overlay -o lowerdir=lower,upperdir=below/upper,workdir=below/work overlay ssd
+""",
+    # Its daemon writes through the page cache, whatever flags a file has.
+    "FUSE": """
+bindfs -f {folder}/below {folder}/ssd &
+echo $! > {folder}/daemon
+until mountpoint -q {folder}/ssd; do kill -0 $!; done
+""",
+}
 
 
 @pytest.fixture
 def folder(tmp_path):
-    (tmp_path / "pool").mkdir()
-    (tmp_path / "ssd").mkdir()
+    for name in ("pool", "below", "lower", "ssd"):
+        (tmp_path / name).mkdir()
     return tmp_path
 
 
 @pytest.mark.parametrize("options", ["", ",data=journal"], ids=["direct", "buffered"])
-def test_a_thin_volume_runs_full(folder, options):
-    reference = train(folder, "none", folder, SMALL)
-    before = DRIVE.format(folder=folder, size=256, room=12, options=options)
-    done = train(folder, "8MB", folder / "ssd", SMALL, before)
-    assert is_right_or_names_the_drive(done, reference), done
+@pytest.mark.parametrize("above", ABOVE)
+def test_a_thin_volume_runs_full(folder, options, above):
+    before = (DRIVE + ABOVE[above]).format(folder=folder, size=256, room=12, options=options)
+    done = train(folder, "8MB", folder / "ssd", SMALL, before, unshared=ALONE)
+    assert is_right_or_names_the_drive(done), done
     assert "failed" in done.stderr  # the volume did run full
 
 
 def test_a_file_system_without_room(folder):
-    reference = train(folder, "none", folder, SMALL)
-    before = DRIVE.format(folder=folder, size=12, room=64, options="")
+    before = (DRIVE + ABOVE["itself"]).format(folder=folder, size=12, room=64, options="")
     done = train(folder, "8MB", folder / "ssd", SMALL, before)
-    assert done.returncode == 1 and is_right_or_names_the_drive(done, reference), done
+    assert done.returncode == 1 and is_right_or_names_the_drive(done), done
+
+
+def test_an_overlay_on_memory_has_no_direct_io(folder):
+    before = f"mount -t tmpfs none {folder}/below" + ABOVE["overlay"].format(folder=folder)
+    done = train(folder, "8MB", folder / "ssd", SMALL, before)
+    assert done.returncode == 0 and is_right_or_names_the_drive(done), done
+    assert "path: threads buffered" in done.stderr
+
+
+def test_a_file_system_in_user_space(folder):
+    done = train(
+        folder, "8MB", folder / "ssd", SMALL, ABOVE["FUSE"].format(folder=folder), unshared=ALONE
+    )
+    assert done.returncode == 0 and is_right_or_names_the_drive(done), done
+    assert "path: threads buffered" in done.stderr  # and synced after every write
+    assert list((folder / "below").iterdir()) == []
+
+
+def test_a_file_system_whose_daemon_is_killed(folder):
+    commands = ["true", "true", f"kill -9 $(cat {folder}/daemon)"]
+    before = ABOVE["FUSE"].format(folder=folder)
+    done = train(folder, "8MB", folder / "ssd", SMALL, before, commands=commands, unshared=ALONE)
+    assert done.returncode == 1 and is_right_or_names_the_drive(done), done
+    assert done.stdout.count("loss") == 2
+
+
+# Runs a command without io_uring, as Docker's default profile does.
+WITHOUT_IO_URING = """\
+import ctypes, errno, os, struct, sys
+LOAD, IS_AT_LEAST, IS_ABOVE, RETURN = 0x20, 0x35, 0x25, 0x06
+SETUP, REGISTER, FAIL, ALLOW = 425, 427, 0x00050000, 0x7fff0000
+instructions = [(LOAD, 0, 0, 0), (IS_AT_LEAST, 0, 2, SETUP), (IS_ABOVE, 1, 0, REGISTER),
+                (RETURN, 0, 0, FAIL | errno.EPERM), (RETURN, 0, 0, ALLOW)]
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in instructions))
+program = struct.pack("HxxxxxxQ", len(instructions), ctypes.addressof(code))
+libc = ctypes.CDLL(None)
+assert libc.prctl(38, 1, 0, 0, 0) == 0  # PR_SET_NO_NEW_PRIVS
+assert libc.prctl(22, 2, program) == 0  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_io_uring_is_forbidden(folder):
+    (folder / "without_io_uring.py").write_text(WITHOUT_IO_URING)
+    before = f'set -- {sys.executable} {folder}/without_io_uring.py "$@"'
+    done = train(folder, "8MB", folder / "ssd", SMALL, before)
+    assert done.returncode == 0 and is_right_or_names_the_drive(done), done
+    assert "path: threads" in done.stderr
 
 
 # Kills the training when its drive has less room, and prints what is free before and
@@ -114,7 +111,7 @@ def test_a_file_system_without_room(folder):
 KILLED = (
     DRIVE.format(folder="{folder}", size=128, room=140, options="")
     + """
-free() {{ stat --file-system --format=%f {folder}/ssd; }}
+free() {{ stat --file-system --format=%f {folder}/below; }}
 all=$(free)
 "$@" > {folder}/output & process=$!
 until [ $(free) -lt $((all - 4096)) ]; do kill -0 $process; done
@@ -128,7 +125,7 @@ exit
 
 
 def test_a_killed_training_leaves_no_room_taken(folder):
-    done = train(folder, "8MB", folder / "ssd", SMALL, KILLED.format(folder=folder))
+    done = train(folder, "8MB", folder / "below", SMALL, KILLED.format(folder=folder))
     assert done.returncode == 0, done
     all_blocks, free_blocks = done.stdout.split()
     assert all_blocks == free_blocks
@@ -173,10 +170,9 @@ def test_a_control_group_limits_memory(tmp_path, control_group):
 def test_a_control_group_limits_processes(tmp_path, control_group, processes):
     limit = control_group("pids", "pids.max", "pids.max", processes)
     (tmp_path / "ssd").mkdir()
-    reference = train(tmp_path, "none", tmp_path, SMALL)
     done = train(tmp_path, "8MB", tmp_path / "ssd", SMALL, limit)
     if done.returncode == 0:
-        assert done.stdout == reference.stdout
+        assert done.stdout == reference().stdout
     else:
         assert done.returncode == 1, done
         assert "thread" in done.stderr.splitlines()[-1]
