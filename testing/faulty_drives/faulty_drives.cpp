@@ -5,12 +5,14 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -41,8 +43,9 @@ Write real_write() {
   return function;
 }
 
-enum class Fate {
-  kNone,
+// From kPassingError on in the order of FaultyDrivesFault::kind.
+enum class Fate : int32_t {
+  kNone = -1,
   kPassingError,
   kPartial,
   kLate,
@@ -96,17 +99,36 @@ class Schedule {
     dies_at_ = dies_at;
     heals_at_ = heals_at;
     requests_of_dead_drive_ = 0;
-    fault_count_ = 0;
-    visits_.clear();
+    hanging_count_since_start_ = 0;
+    use_counts_.clear();
     written_.clear();
+    repeated_.reset();
+    faults_.clear();
     is_on_ = true;
+  }
+
+  void repeat(uint64_t seed, const FaultyDrivesFault* faults, int64_t count) {
+    start(seed, {}, -1, 0, 0);
+    const std::lock_guard lock(mutex_);
+    repeated_.emplace();
+    for (const FaultyDrivesFault* fault = faults; fault != faults + count; ++fault)
+      repeated_->emplace(
+          Use(fault->drive, fault->is_write != 0, fault->offset_bytes, fault->use_count),
+          static_cast<Fate>(fault->kind));
+  }
+
+  int64_t faults(FaultyDrivesFault* copies, int64_t room) {
+    const std::lock_guard lock(mutex_);
+    const auto count = static_cast<int64_t>(faults_.size());
+    std::copy_n(faults_.begin(), std::min(room, count), copies);
+    return count;
   }
 
   int64_t stop() {
     const std::lock_guard lock(mutex_);
     is_on_ = false;
     release_locked();
-    return fault_count_;
+    return static_cast<int64_t>(faults_.size()) + hanging_count_since_start_;
   }
 
   void hang(int drive, int32_t direction, int64_t count) {
@@ -114,6 +136,12 @@ class Schedule {
     hanging_drive_ = drive;
     hanging_direction_ = direction;
     requests_before_hang_ = count;
+    requests_before_release_ = kNever;
+  }
+
+  void release_after(int64_t count) {
+    const std::lock_guard lock(mutex_);
+    requests_before_release_ = count;
   }
 
   void release() {
@@ -129,8 +157,10 @@ class Schedule {
   // Returns when the request may go on.
   void pass(const Request& request) {
     std::unique_lock lock(mutex_);
+    if (hanging_count_ > 0 && request.drive != hanging_drive_ && --requests_before_release_ == 0)
+      release_locked();
     if (!hangs(request)) return;
-    ++fault_count_;
+    ++hanging_count_since_start_;
     ++hanging_count_;
     changed_.notify_all();
     changed_.wait(lock, [&, period = release_count_] { return release_count_ != period; });
@@ -140,19 +170,33 @@ class Schedule {
   Verdict judge(const Request& request) {
     const std::lock_guard lock(mutex_);
     if (!is_on_) return {};
-    const int64_t visit = visits_[{request.drive, request.is_write, request.offset}]++;
+    const int64_t use_count = use_counts_[{request.drive, request.is_write, request.offset}]++;
     std::seed_seq seeds{
         seed_, static_cast<uint64_t>(request.drive), static_cast<uint64_t>(request.is_write),
-        static_cast<uint64_t>(request.offset / kBlockBytes), static_cast<uint64_t>(visit)};
-    Verdict verdict{.random = std::mt19937_64(seeds)};
-    verdict.fate = is_dead(request) ? Fate::kDead : draw(request, verdict.random);
+        static_cast<uint64_t>(request.offset / kBlockBytes), static_cast<uint64_t>(use_count)};
+    std::mt19937_64 random(seeds);
+    Verdict verdict{.random = std::mt19937_64(random())};
+    verdict.fate = choose(request, use_count, random);
     if (verdict.fate == Fate::kMisdirected) misdirect(request, verdict);
     if (request.is_write) written_[request.drive][request.offset] = request.size_bytes;
-    if (verdict.fate != Fate::kNone) ++fault_count_;
+    if (verdict.fate != Fate::kNone)
+      faults_.push_back({request.drive, request.is_write, static_cast<int32_t>(verdict.fate),
+                         request.offset, use_count});
     return verdict;
   }
 
  private:
+  using Use = std::tuple<int, bool, off_t, int64_t>;
+
+  static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+  Fate choose(const Request& request, int64_t use_count, std::mt19937_64& random) {
+    if (!repeated_) return is_dead(request) ? Fate::kDead : draw(request, random);
+    const auto fault =
+        repeated_->find({request.drive, request.is_write, request.offset, use_count});
+    return fault == repeated_->end() ? Fate::kNone : fault->second;
+  }
+
   bool hangs(const Request& request) {
     if (request.drive != hanging_drive_) return false;
     const int32_t direction = request.is_write ? kFaultyWrites : kFaultyReads;
@@ -213,14 +257,17 @@ class Schedule {
   int64_t dies_at_ = 0;
   int64_t heals_at_ = 0;
   int64_t requests_of_dead_drive_ = 0;
-  int64_t fault_count_ = 0;
   std::condition_variable changed_;
   int hanging_drive_ = -1;
   int32_t hanging_direction_ = kFaultyReads;
   int64_t requests_before_hang_ = 0;
-  int64_t hanging_count_ = 0;
+  int64_t requests_before_release_ = kNever;
+  int64_t hanging_count_ = 0;  // now
+  int64_t hanging_count_since_start_ = 0;
   int64_t release_count_ = 0;
-  std::map<std::tuple<int, bool, off_t>, int64_t> visits_;
+  std::map<std::tuple<int, bool, off_t>, int64_t> use_counts_;
+  std::optional<std::map<Use, Fate>> repeated_;  // instead of what rates would bring
+  std::vector<FaultyDrivesFault> faults_;
   std::map<int, std::map<off_t, size_t>> written_;
 };
 
@@ -263,9 +310,19 @@ void faulty_drives_start(uint64_t seed, const FaultyDrivesRates* rates, int32_t 
   schedule().start(seed, *rates, dead_drive, dies_at, heals_at);
 }
 
+int64_t faulty_drives_faults(FaultyDrivesFault* faults, int64_t room) {
+  return schedule().faults(faults, room);
+}
+
+void faulty_drives_repeat(uint64_t seed, const FaultyDrivesFault* faults, int64_t count) {
+  schedule().repeat(seed, faults, count);
+}
+
 void faulty_drives_hang(int32_t drive, int32_t direction, int64_t count) {
   schedule().hang(drive, direction, count);
 }
+
+void faulty_drives_release_after(int64_t count) { schedule().release_after(count); }
 
 void faulty_drives_release() { schedule().release(); }
 

@@ -36,12 +36,34 @@ __attribute__((visibility("default"))) void faulty_drives_start(uint64_t seed,
                                                                 int32_t dead_drive, int64_t dies_at,
                                                                 int64_t heals_at);
 
+// A fault that happened.
+struct FaultyDrivesFault {
+  int32_t drive;
+  int32_t is_write;
+  int32_t kind;  // 0 to 10: as FaultyDrivesRates has them; 11: the drive was dead
+  int64_t offset_bytes;
+  int64_t use_count;  // how often requests of this direction had used the offset before
+};
+
+// Copies at most `room` of the faults since the start, and returns how many there were. They are in
+// the order in which they happened, and hanging requests are not among them.
+__attribute__((visibility("default"))) int64_t faulty_drives_faults(FaultyDrivesFault* faults,
+                                                                    int64_t room);
+
+// From now on these faults happen, and no others. With the seed of the run that they are from,
+// bits, blocks and places are the same.
+__attribute__((visibility("default"))) void faulty_drives_repeat(uint64_t seed,
+                                                                 const FaultyDrivesFault* faults,
+                                                                 int64_t count);
+
 enum FaultyDrivesDirection : int32_t { kFaultyReads, kFaultyWrites, kFaultyReadsAndWrites };
 
 // The requests of the drive in this direction that come from now on, except for the next `count`,
 // do not return until faulty_drives_release() or faulty_drives_stop(). Then they succeed.
 __attribute__((visibility("default"))) void faulty_drives_hang(int32_t drive, int32_t direction,
                                                                int64_t count);
+// The drive that hangs is released when `count` requests of other drives have come meanwhile.
+__attribute__((visibility("default"))) void faulty_drives_release_after(int64_t count);
 __attribute__((visibility("default"))) void faulty_drives_release();
 // Blocks until a request hangs.
 __attribute__((visibility("default"))) void faulty_drives_wait_for_hang();

@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from faulty_trainings import LIBRARY, Rates
+from faulty_trainings.drives import LIBRARY, Rates
 
 TRAINING = """\
 import ctypes, os, signal, sys, threading, torch, teraio

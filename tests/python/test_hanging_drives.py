@@ -4,7 +4,7 @@ import signal
 import sys
 
 import pytest
-from faulty_trainings import LIBRARY
+from faulty_trainings.drives import LIBRARY
 
 # Tensors of 1 MB within a budget of 6 MB: most of them are on the drives.
 HEAD = """\

@@ -20,7 +20,3 @@ def test_equal_bits(seeds):
         words = trials.report(seed)
         print(f"seed {seed}: {words or 'equal'}")
         assert not trials.is_failure(words), words
-
-
-def test_shrinking_finds_the_instructions_that_matter():
-    assert trials.shrink(list(range(50)), lambda rest: {3, 41} <= set(rest)) == [3, 41]

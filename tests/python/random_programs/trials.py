@@ -7,6 +7,7 @@ import traceback
 
 import torch
 from matrix import budgets
+from shrinking import shrink
 
 from random_programs.programs import program_of, run
 
@@ -77,21 +78,6 @@ def _words(expected, actual):
 
 def is_failure(words):
     return bool(words) and not words.startswith("refused: ")
-
-
-def shrink(program, fails):
-    """Drops instructions, many at a time first, as long as the rest fails."""
-    size = len(program) // 2
-    while size > 0:
-        place = 0
-        while place < len(program):
-            rest = program[:place] + program[place + size :]
-            if fails(rest):
-                program = rest
-            else:
-                place += size
-        size //= 2
-    return program
 
 
 def report(seed):
