@@ -18,10 +18,12 @@ double amount(const JsonNode& node) {
 
 double seconds(int64_t duration_ns) { return static_cast<double>(duration_ns) / 1e9; }
 
+// In doubles, because a file may name any number of devices.
 double memory_price(const Prices& prices, int64_t host_bytes_per_device) {
-  const int64_t more = prices.device_count * host_bytes_per_device - prices.server_memory_bytes;
-  return prices.host_memory_per_gib * static_cast<double>(std::max<int64_t>(more, 0)) /
-         static_cast<double>(kGiB);
+  const double all_bytes =
+      static_cast<double>(prices.device_count) * static_cast<double>(host_bytes_per_device);
+  const double more_bytes = all_bytes - static_cast<double>(prices.server_memory_bytes);
+  return prices.host_memory_per_gib * std::max(more_bytes, 0.0) / static_cast<double>(kGiB);
 }
 
 }  // namespace

@@ -94,6 +94,11 @@ TEST_F(CostTest, MemoryThatTheServerHasCostsNothing) {
   EXPECT_DOUBLE_EQ(cost_of(prices, hardware, host_bytes, run, {}).price, 100'000 + 800);
 }
 
+TEST_F(CostTest, MemoryOfAnyNumberOfDevicesIsPaidFor) {
+  prices.device_count = int64_t{1} << 62;
+  EXPECT_GT(cost_of(prices, hardware, host_bytes, run, {}).price, 1e18);
+}
+
 TEST_F(CostTest, TokensCostWhatTheirTimeDoes) {
   prices.service_years = 4;
   const Cost cost = cost_of(prices, hardware, host_bytes, run, 1000);

@@ -4,7 +4,10 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <optional>
 
+#include "analysis/prices.h"
+#include "base/units.h"
 #include "hardware/hardware.h"
 #include "plan/plan.h"
 #include "trace/trace_file.h"
@@ -79,6 +82,14 @@ std::string check(const MemoryFile& file, Read read, Validate validate, Write wr
   return *copy == *value ? "" : "a value that is another one after writing and reading";
 }
 
+// The prices of a file have no writer. What follows from them is a number for any of them.
+std::string check_prices(const MemoryFile& file) {
+  const Result<analysis::Prices> prices = analysis::read_prices(file.path());
+  if (!prices.ok()) return complaint_about_refusal(prices.status(), file.path());
+  const analysis::Cost cost = analysis::cost_of(*prices, {}, kGiB, {}, std::nullopt);
+  return cost.price >= 0 ? "" : "prices from which a price below 0 follows, or none";
+}
+
 }  // namespace
 
 std::string complaint_about_readers(const uint8_t* bytes, size_t size) {
@@ -98,7 +109,7 @@ std::string complaint_about_readers(const uint8_t* bytes, size_t size) {
         [](const plan::Plan& plan, const auto& path) {
           return write_plan(plan, planned_trace(), path);
         });
-  return found;
+  return found.empty() ? check_prices(file) : found;
 }
 
 }  // namespace teraio::testing

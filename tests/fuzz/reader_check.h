@@ -1,4 +1,4 @@
-// What holds for the readers of traces, hardware and plans, whatever bytes they are given.
+// What holds for the readers of traces, hardware, plans and prices, whatever bytes they are given.
 #pragma once
 
 #include <cstddef>
