@@ -4,12 +4,19 @@
 # PYTHON=...             the interpreter of the environments (default: a suitable one)
 # FULL=1                 run the demo with more and larger steps, as in docs/measurements.md
 # FUZZ_SECONDS=60        how long `make fuzz` runs
+# SEEDS=10000            how many trainings on faulty drives `make campaign` runs, from seed FIRST=0
+# PROGRAMS=1000          how many random programs it runs, from seed FIRST
+# STEPS=100000           how many steps `make soak` takes
 # JOBS=...               how many C++ test programs run at a time (default: one more than cores)
 # TEST_WORKERS=...       how many Python tests run at a time (default: one more than cores, at most 5)
 # TERAIO_SKIP_NEWEST=1   test against the pinned PyTorch only
 
 BUILD := build
 FUZZ_SECONDS ?= 60
+FIRST ?= 0
+SEEDS ?= 10000
+PROGRAMS ?= 1000
+STEPS ?= 100000
 # Tests also wait for drives and processes, so that one per core leaves cores idle.
 cores := $(shell nproc)
 JOBS ?= $(shell echo $$(($(cores) + 1)))
@@ -97,7 +104,27 @@ fuzz:  ## give the file readers broken files for $FUZZ_SECONDS, starting from th
 
 .PHONY: soak
 soak: build  ## train for STEPS tiny steps: memory, mappings, descriptors and files stay flat
-	@TERAIO_SOAK_STEPS=$(or $(STEPS),100000) $(python) -m pytest -s tests/python/test_soak.py
+	@TERAIO_SOAK_STEPS=$(STEPS) $(python) -m pytest -s tests/python/test_soak.py
+
+# docs/reliability.md says what each part tries. A night on two cores; SEEDS=200 PROGRAMS=100 STEPS=2000
+# for half an hour.
+.PHONY: campaign
+campaign:  ## try everything that could give a wrong byte, for a night: SEEDS, PROGRAMS, STEPS; needs root
+	@tools/run_tests.sh build faulty-drives kernel-faults random-programs ends soak fuzz
+
+.PHONY: faulty-drives
+faulty-drives: build  ## train on drives that fail and lie: SEEDS trainings from seed FIRST on
+	@PYTHONPATH=tests/python $(python) -m faulty_trainings $(FIRST) $$(($(FIRST) + $(SEEDS))) --jobs $(cores)
+
+.PHONY: kernel-faults random-programs ends
+kernel-faults: build
+	@$(python) -m pytest tests/python/test_kernel_faults.py tests/python/test_failing_block_devices.py
+
+random-programs: build
+	@PYTHONPATH=tests/python $(python) -m random_programs --seed $(FIRST) --count $(PROGRAMS)
+
+ends: build
+	@$(python) -m pytest tests/python/test_ends.py
 
 # For another Python, as for a new environment: make wheels PYTHON=/usr/bin/python3.12
 .PHONY: wheels
@@ -159,10 +186,10 @@ test-python-full: build browser shells $(optimizers)/.ready
 # fail, nor those of the examples alone. Of the full level, it runs the tests whose programs reach into
 # PyTorch, except for the matrix in further budgets.
 independent_of_pytorch := analysis_commands benchmarks command_line completion demo directories \
-  doctor emulated_gpu ends evaluation examples faulty_drives figures gpu_carry gpu_check gpu_report \
-  gpu_workloads hanging_drives interrupted_start kernel_faults loggers manual messages notebook \
-  pattern_commands planning_commands probe_command report run_benchmarks skips status_line suggest top \
-  units varying_figures what_to_buy
+  doctor emulated_gpu ends evaluation examples failing_block_devices faulty_drives figures gpu_carry \
+  gpu_check gpu_report gpu_workloads hanging_drives interrupted_start kernel_faults loggers manual \
+  messages notebook pattern_commands planning_commands probe_command report run_benchmarks skips \
+  status_line suggest top units varying_figures what_to_buy
 depending_on_pytorch := collectives compiled dry_run higher_order matrix programs ranks session
 # ccache finds what $(BUILD) compiled under the same name of the compiler only; Python has another name.
 test-newest: export CXX := c++

@@ -1,7 +1,7 @@
 #!/bin/sh
 # run_tests.sh [--minutes N] PART...: runs `make PART` for each part, even after a failure, and prints
-# a summary: the result and time of each part, and the last lines of CTest and pytest. The exit status
-# is 1 when a part failed.
+# a summary: the result and time of each part, and the last lines of CTest, pytest and of what runs by
+# seed. The exit status is 1 when a part failed.
 #
 # With --minutes, a part that is expected to end more than N minutes after the start is left out, and
 # the summary says so. Parts without an expected time always run. The output is in build/logs.
@@ -40,7 +40,7 @@ run() {
 }
 
 closing_lines() {
-  grep -hE '^[0-9]+% tests passed|^Total Test time|[0-9]+ (passed|failed|error|deselected).* in [0-9]' \
+  grep -hE '^[0-9]+% tests passed|^Total Test time|[0-9]+ (passed|failed|error|deselected).* in [0-9]|^[0-9]+ trainings: |^seeds [0-9]|^Done [0-9]' \
     "$logs/$1.log" | sed 's/^/  /' || true
 }
 
