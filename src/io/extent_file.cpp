@@ -242,6 +242,7 @@ Result<ExtentFile> ExtentFile::create(const std::filesystem::path& directory,
   file.fd_ = open_or_leave_none(name, O_DIRECT);
   if (means_no_direct_io(-file.fd_)) file.fd_ = open_or_leave_none(name, 0);
   if (file.fd_ < 0) return directory_error(directory, "cannot create a file", -file.fd_);
+  file.guard_ = ForkGuard(file.fd_);
   file.owner_pid_ = getpid();
   file.name_ = name;
   if (options.keeps_name)
@@ -265,12 +266,14 @@ Status ExtentFile::remove_name() {
 
 ExtentFile::ExtentFile(ExtentFile&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)),
+      guard_(std::move(other.guard_)),
       owner_pid_(other.owner_pid_),
       is_direct_(other.is_direct_),
       name_(std::exchange(other.name_, {})) {}
 
 ExtentFile& ExtentFile::operator=(ExtentFile&& other) noexcept {
   std::swap(fd_, other.fd_);
+  std::swap(guard_, other.guard_);
   std::swap(owner_pid_, other.owner_pid_);
   std::swap(is_direct_, other.is_direct_);
   std::swap(name_, other.name_);
@@ -282,13 +285,15 @@ ExtentFile::~ExtentFile() {
     spdlog::warn("{}. It takes room on the drive until it is removed: delete it",
                  removed.message());
   if (fd_ < 0) return;
-  // A child that was forked meanwhile may keep the file open for as long as it lives. Its bytes
+  // The kernel lets go of a ring's file some time after the ring has ended, and a child that was
+  // forked without pthread_atfork() may keep the file open for as long as it lives. The bytes
   // belong to this process alone.
   if (getpid() == owner_pid_ && ftruncate(fd_, 0) != 0)
     spdlog::warn(
         "a file of the ssd tier keeps its room on the drive while a child process has it open: {}. "
         "End the child to free it",
         errno_text(errno));
+  guard_ = ForkGuard();
   close(fd_);
 }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/status.h"
+#include "io/fork_guard.h"
 
 namespace teraio::io {
 
@@ -31,8 +32,8 @@ Result<int64_t> free_room_bytes(const std::filesystem::path& directory, int64_t 
 void remove_orphans(const std::filesystem::path& directory);
 
 // Owns the file descriptor. The file has no name from the start (or from remove_name() on, see
-// keeps_name): its bytes disappear when the process ends, however it ends, and no other process can
-// open it. Threads: one at a time; fd() and is_direct() from any.
+// keeps_name): its bytes disappear when the process ends, however it ends and whatever children it
+// leaves, and no other process can open it. Threads: one at a time; fd() and is_direct() from any.
 class ExtentFile {
  public:
   // Creates a new file that only its owner may read, and preallocates every byte if the file system
@@ -56,6 +57,7 @@ class ExtentFile {
 
  private:
   int fd_ = -1;
+  ForkGuard guard_;
   int owner_pid_ = 0;  // of the process that created the file
   bool is_direct_ = false;
   std::filesystem::path name_;  // empty once the name is removed

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/thread.h"
+#include "io/fork_guard.h"
 
 namespace teraio::io {
 namespace {
@@ -175,8 +176,10 @@ class BufferedFile {
       if (own_fd >= 0) idle_.push_back(own_fd);
     }
     if (idle_.empty()) idle_.push_back(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    for (const int own_fd : idle_) guards_.emplace_back(own_fd);
   }
   ~BufferedFile() {
+    guards_.clear();
     for (const int fd : idle_) close(fd);
   }
   BufferedFile(const BufferedFile&) = delete;
@@ -228,6 +231,7 @@ class BufferedFile {
   std::mutex mutex_;
   std::condition_variable returned_;
   std::vector<int> idle_;
+  std::vector<ForkGuard> guards_;
 };
 
 }  // namespace

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/units.h"
+#include "io/fork_guard.h"
 
 namespace teraio::io {
 namespace {
@@ -41,6 +42,7 @@ class UringIo final : public DriveIo {
  public:
   UringIo() = default;
   ~UringIo() override {
+    guard_ = ForkGuard();
     if (has_ring_) io_uring_queue_exit(&ring_);
     if (wake_fd_ >= 0) close(wake_fd_);
   }
@@ -63,6 +65,7 @@ class UringIo final : public DriveIo {
   bool reap(std::vector<IoResult>& results);
 
   io_uring ring_{};
+  ForkGuard guard_;  // of the ring's descriptor
   bool has_ring_ = false;
   bool is_enabled_ = false;
   bool is_wake_armed_ = false;
@@ -87,6 +90,7 @@ int UringIo::open_ring(int32_t window) {
 Status UringIo::open(int fd, int32_t window) {
   int error = open_ring(window);
   if (error == 0) io_uring_ring_dontfork(&ring_);
+  if (error == 0) guard_ = ForkGuard(ring_.ring_fd);
   if (error == 0 && !supports_read_and_write(ring_)) error = -EOPNOTSUPP;
   if (error == 0) wake_fd_ = eventfd(0, EFD_CLOEXEC);
   if (error == 0 && wake_fd_ < 0) error = -errno;

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/json_file.h"
+#include "io/fork_guard.h"
 #include "probe/stop_request.h"
 
 namespace teraio::probe {
@@ -60,8 +61,9 @@ Status make_directory(const std::filesystem::path& directory) {
 class ProcessLock {
  public:
   explicit ProcessLock(const std::filesystem::path& file)
-      : file_(file), fd_(open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600)) {}
+      : file_(file), fd_(open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600)), guard_(fd_) {}
   ~ProcessLock() {
+    guard_ = io::ForkGuard();
     if (fd_ >= 0) close(fd_);
   }
   ProcessLock(const ProcessLock&) = delete;
@@ -89,6 +91,7 @@ class ProcessLock {
  private:
   const std::filesystem::path file_;
   const int fd_;
+  io::ForkGuard guard_;  // a child that outlives this process would keep the lock
 };
 
 }  // namespace
