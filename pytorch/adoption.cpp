@@ -61,15 +61,20 @@ bool can_adopt(const DeviceBackend& backend, int64_t smallest_tensor_bytes,
 TensorHandle* adopt(ActiveSession& session, c10::StorageImpl& storage) {
   if (!can_adopt(session, storage)) return nullptr;  // without the lock: ops ask often
   const StorageReferenceGuard guard;
-  c10::DataPtr previous;  // freed last: its deleter may take any lock
+  const auto size_bytes = static_cast<int64_t>(storage.nbytes());
+  // May wait for a drive, and then run handlers of signals, whose ops adopt: without the lock.
+  const Result<NewTensor> adopted =
+      make_tensor(session.runtime, session.backend->torch_device(), size_bytes);
+  if (!adopted.ok()) throw_status(adopted.status(), current_op_name());
+  c10::DataPtr ours = make_data_ptr(adopted->handle, adopted->memory);
+  c10::DataPtr previous;  // like `ours`, freed without the lock: its deleter may take any lock
   const std::lock_guard lock(adoption_mutex());
   if (TensorHandle* handle = handle_of(storage)) return handle;  // another thread has adopted it
-  if (!can_adopt(session, storage)) return nullptr;              // or keeps it in place
-  const size_t size_bytes = storage.nbytes();
-  const Result<NewTensor> adopted = make_tensor(session.runtime, session.backend->torch_device(),
-                                                static_cast<int64_t>(size_bytes));
-  if (!adopted.ok()) throw_status(adopted.status(), current_op_name());
-  session.backend->copy(adopted->memory, storage.data(), size_bytes);
+  // Or another thread keeps it in place, or a handler has resized it: the next op adopts it.
+  if (!can_adopt(session, storage) || static_cast<int64_t>(storage.nbytes()) != size_bytes)
+    return nullptr;
+  session.backend->copy(adopted->memory, storage.data(), static_cast<size_t>(size_bytes));
+  ours.release_context();
   previous = exchange(storage._mutable_data_ptr_no_checks(), adopted->memory, adopted->handle,
                       &release_handle);
   return adopted->handle;

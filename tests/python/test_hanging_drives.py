@@ -141,6 +141,28 @@ print(*(int(tensor.unique()) for tensor in tensors))
 
 
 @pytest.mark.full
+def test_handler_adopts_a_tensor_while_an_op_waits_to_adopt_another(start, two_drives):
+    process = start("""
+old = [torch.full((512, 512), float(number)) for number in range(13)]
+def handle(number, frame):
+    library.faulty_drives_release()
+    with teraio.pin(old[12]):
+        print("handled", flush=True)
+with session():
+    signal.signal(signal.SIGINT, handle)
+    hang(WRITES)
+    tell("hangs", library.faulty_drives_wait_for_hang)
+    add(old[:12])
+print(*(int(tensor.unique()) for tensor in old[:12]))
+""")
+    assert line_of(process) == "hangs"
+    process.send_signal(signal.SIGINT)
+    out, err = end_of(process, two_drives)
+    assert out.splitlines() == ["handled", " ".join(str(n + 1) for n in range(12))], err
+    assert process.returncode == 0
+
+
+@pytest.mark.full
 def test_interrupt_while_the_main_thread_waits_in_cpp_for_another(start, two_drives):
     process = start("""
 answer = torch.futures.Future()

@@ -168,6 +168,24 @@ def test_thread_that_came_unseen_is_observed_from_the_next_step_on():
         assert torch.equal(changed, torch.full((ELEMENTS,), 3.0))
 
 
+def test_threads_adopt_the_same_tensors_at_once():
+    tensors = [torch.full((ELEMENTS // 8,), float(number)) for number in range(64)]
+    start = threading.Barrier(4)
+
+    def add_up():
+        start.wait()
+        return [float(tensor.sum()) for tensor in tensors]
+
+    with ThreadPoolExecutor(4) as executor, budgets.offload("64MB") as session:
+        results = [each.result() for each in [executor.submit(add_up) for _ in range(4)]]
+        device_bytes = session.counters()["device_bytes"]
+        for tensor in tensors:
+            tensor.add_(1)
+    assert results == [[number * ELEMENTS / 8 for number in range(64)]] * 4
+    assert device_bytes < 65 * ELEMENTS // 8 * 4  # nothing is left of what lost the race
+    assert all(torch.all(tensor == number + 1) for number, tensor in enumerate(tensors))
+
+
 def in_unobserved_thread(call):
     """Runs the call as a thread of a C++ library would, and returns the error that it raises."""
     errors = queue.Queue()
