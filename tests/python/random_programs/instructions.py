@@ -1,4 +1,6 @@
-"""What a random program may do: each function takes the state and three numbers.
+"""What a random program keeps, and what it may do with tensors, views, bytes and graphs.
+
+Each function is an instruction. It takes the state and three numbers.
 
 Numbers choose operands modulo what there is, so a program stays valid without any instruction. An
 instruction leaves no uninitialized byte reachable, and computes nothing whose bits depend on where
@@ -7,10 +9,8 @@ its operands lie. It may raise: the type of the exception is part of the result.
 
 import copy
 import io
-import os
 import pickle
-import signal
-import threading
+import tempfile
 
 import numpy as np
 import torch
@@ -18,7 +18,10 @@ import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
 SHAPES = [(128, 160), (160, 128), (20480,), (8, 40, 64)]
-DTYPES = [torch.float32, torch.float32, torch.float64, torch.bfloat16, torch.int32]
+DTYPES = [
+    torch.float32, torch.float32, torch.float32, torch.float64, torch.float64, torch.bfloat16,
+    torch.int32, torch.int64, torch.float16, torch.complex64,
+]  # fmt: skip
 POOL_SIZE = 10
 
 
@@ -29,11 +32,26 @@ class State:
         self.pool = [fresh(i, 0, i) for i in range(4)]
         self.arrays = []  # NumPy views
         self.exported = []  # tensors that are never resized, and arrays over their memory
-        self.kept = []  # storages and graphs that live on
+        self.kept = []  # storages and sparse tensors that live on
+        self.pins = []
         self.workers = workers
+        self.running = []  # waits for workers that compute, and what they yield
+        self.folder = tempfile.TemporaryDirectory()
+        self.file_count = 0
         self.hook_calls = 0
         self.weights = [torch.nn.Parameter(fresh(0, 0, i) / 100) for i in range(2)]
         self.optimizer = torch.optim.AdamW(self.weights, foreach=False)
+        self.model = torch.nn.Sequential(torch.nn.Linear(128, 160), torch.nn.Linear(160, 128))
+        self.trainers = {}  # optimizers of the model, by their kind
+
+    def new_file(self):
+        self.file_count += 1
+        return f"{self.folder.name}/{self.file_count}"
+
+    def close(self):
+        for pin in self.pins:
+            pin.release()
+        self.folder.cleanup()
 
     def tensor(self, a):
         return self.pool[a % len(self.pool)]
@@ -348,31 +366,6 @@ def read(state, a, b, c):
     return repr(t.flatten()[:5])
 
 
-def fork(state, a, b, c):
-    """A child reads and changes tensors; the parent sees its exit code, and no change."""
-    process = os.fork()
-    if process == 0:
-        code = 99
-        try:
-            signal.alarm(60)
-            t = state.tensor(a).detach()
-            if b % 2:
-                t.add_(1)
-            code = int(t.double().sum().item()) % 64
-        except RuntimeError as error:
-            code = 98 if "TERAIO" in str(error) else 97
-        finally:
-            os._exit(code)
-    code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-    if code == 98:
-        raise ChildRefused("TERAIO refused an access in the child")
-    return code
-
-
-class ChildRefused(RuntimeError):
-    """In a forked child, an offloaded tensor was not accessible."""
-
-
 # Autograd.
 
 
@@ -440,42 +433,3 @@ def step(state, a, b, c):
         state.optimizer.step()
         state.optimizer.zero_grad(set_to_none=bool(a % 2))
     return loss.item()
-
-
-# Threads.
-
-
-def parallel(state, a, b, c):
-    """Threads compute at once on tensors of their own, a shared one and one behind a lock."""
-    shared, guarded = state.tensor(a).detach(), fresh(1, 0, b)
-    lock = threading.Lock()
-
-    def work(number):
-        own = fresh(1, 0, number)
-        for turn in range(3):
-            own.mul_(0.5).add_(turn)
-            own = own + shared.float().flatten()[:128].repeat(160).view(160, 128)
-            with lock:
-                guarded.add_(1)
-        return own
-
-    calls = [lambda n=n: work(n) for n in range(1 + b % 4)]
-    pending = [state.workers.submit(call, n + c) for n, call in enumerate(calls)]
-    for each in pending:
-        state.put(each(), c)
-    state.put(guarded, c)
-
-
-INSTRUCTIONS = {
-    function.__name__: (function, weight)
-    for function, weight in [
-        (make, 3), (drop, 2), (assign, 1), (view, 8), (set_storage, 3), (assign_data, 3),
-        (resize, 2), (resize_storage, 1), (swap, 2), (keep_storage, 1), (change, 12),
-        (compute, 8), (write_out, 3), (index, 3), (sparse, 2), (use_sparse, 1), (numpy_view, 2),
-        (change_array, 3), (drop_arrays, 1), (dlpack, 2), (export, 2), (use_exported, 3),
-        (duplicate, 4), (read, 4), (fork, 1), (require_grad, 2), (hook, 2), (backward, 3),
-        (keep_graph, 1), (use_graph, 1), (step, 2), (parallel, 2),
-    ]
-}  # fmt: skip
-
-NOT_BEFORE_THE_SESSION = {"fork"}

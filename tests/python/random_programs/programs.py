@@ -1,7 +1,9 @@
 """A program of a seed, and what it yields."""
 
 import _thread
+import contextlib
 import hashlib
+import itertools
 import queue
 import random
 import threading
@@ -11,14 +13,12 @@ from dataclasses import dataclass, field
 
 import torch
 
-from random_programs.instructions import (
-    INSTRUCTIONS,
-    NOT_BEFORE_THE_SESSION,
-    ChildRefused,
-    State,
-)
+from random_programs.catalogue import INSTRUCTIONS, NOT_BEFORE_THE_SESSION
+from random_programs.instructions import State
+from random_programs.processes import ChildRefused
 
 LENGTH_MAX = 60
+MAIN_ONLY = {"parallel", "start_worker", "join_worker"}  # they use the workers themselves
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class Instruction:
     name: str
     numbers: tuple
     worker: int | None = None  # runs it, and the main thread waits; None: the main thread itself
-    is_before_session: bool = False
+    session: int = 1  # the number of the session that it belongs to; 0: before the first one
 
     def __str__(self):
         where = "" if self.worker is None else f"  in worker {self.worker}"
-        when = "  before the session" if self.is_before_session else ""
+        when = f"  in session {self.session}" if self.session else "  before the sessions"
         return f"{self.name}{self.numbers}{where}{when}"
 
 
@@ -39,14 +39,17 @@ def program_of(seed):
     names = list(INSTRUCTIONS)
     weights = [weight for _, weight in INSTRUCTIONS.values()]
     before = chance.randrange(8)
+    length = before + chance.randrange(10, LENGTH_MAX)
+    second_session = chance.randrange(before, length) if chance.random() < 0.25 else length
     program = []
-    for place in range(before + chance.randrange(10, LENGTH_MAX)):
+    for place in range(length):
         name = chance.choices(names, weights)[0]
         is_before = place < before and name not in NOT_BEFORE_THE_SESSION
-        worker = chance.randrange(4) if chance.random() < 0.15 and name != "parallel" else None
+        worker = chance.randrange(4) if chance.random() < 0.15 and name not in MAIN_ONLY else None
         numbers = tuple(chance.randrange(1000) for _ in range(3))
-        program.append(Instruction(name, numbers, worker, is_before))
-    return sorted(program, key=lambda instruction: not instruction.is_before_session)
+        session = 0 if is_before else 1 if place < second_session else 2
+        program.append(Instruction(name, numbers, worker, session))
+    return sorted(program, key=lambda instruction: instruction.session)
 
 
 class Workers:
@@ -97,11 +100,13 @@ class Workers:
 
 @dataclass
 class Outcome:
-    """What a run yields: an entry per instruction, and a hash per tensor that is left."""
+    """What a run yields: an entry per instruction and for each thread that is waited for when a
+    session ends, and a hash per tensor that is left."""
 
     log: list
     tensors: list
-    errors: dict = field(default_factory=dict)  # texts, by the index of the instruction
+    done_count: int = 0  # instructions
+    errors: dict = field(default_factory=dict)  # texts, by the index of the entry
     refused_at: int | None = None  # the first instruction that a session refused
     refusal: str = ""
 
@@ -109,26 +114,30 @@ class Outcome:
         return self.log, self.tensors
 
 
-def run(program, session=None):
-    """Runs the program, within the session if there is one; a context manager."""
+def run(program, new_session=contextlib.nullcontext):
+    """Runs the program; each of its sessions within what `new_session` gives."""
     warnings.simplefilter("ignore")
     torch.manual_seed(1)
     workers = Workers()
+    state = State(workers)
     outcome = Outcome([], [])
     try:
-        state = State(workers)
-        before = sum(instruction.is_before_session for instruction in program)
-        _run_part(program[:before], state, outcome)
-        if session is None:
-            _run_part(program[before:], state, outcome)
-        else:
-            with session:
-                _run_part(program[before:], state, outcome)
+        for number, part in itertools.groupby(program, lambda instruction: instruction.session):
+            with new_session() if number else contextlib.nullcontext():
+                _run_part(part, state, outcome)
+                _wait_for_running(state, outcome)
         outcome.tensors = _hashes_of(state)
         outcome.log.append(state.hook_calls)
         return outcome
     finally:
+        state.close()
         workers.close()
+
+
+def _wait_for_running(state, outcome):
+    """An operator of another thread may be refused while a session starts or ends."""
+    while state.running:
+        _note(outcome, lambda: state.put(state.running.pop(0)(), len(outcome.log)))
 
 
 def _run_part(part, state, outcome):
@@ -138,34 +147,42 @@ def _run_part(part, state, outcome):
         def call(function=function, numbers=instruction.numbers):
             return function(state, *numbers)
 
-        try:
-            if instruction.worker is None:
-                outcome.log.append(call())
-            else:
-                outcome.log.append(state.workers.submit(call, instruction.worker)())
-        except Exception as error:
-            outcome.errors[len(outcome.log)] = str(error)
-            outcome.log.append(type(error).__name__)
-            is_refused = "TERAIO" in str(error) and not isinstance(error, ChildRefused)
-            if is_refused and outcome.refused_at is None:
-                outcome.refused_at = len(outcome.log) - 1
-                outcome.refusal = str(error)
+        if instruction.worker is not None:
+            call = state.workers.submit(call, instruction.worker)
+        if not _note(outcome, call):
             state.drop_broken()
+        outcome.done_count += 1
+
+
+def _note(outcome, call):
+    """Logs what the call yields or raises. Returns whether it raised nothing."""
+    try:
+        outcome.log.append(call())
+        return True
+    except Exception as error:
+        outcome.errors[len(outcome.log)] = str(error)
+        outcome.log.append(type(error).__name__)
+        is_refused = "TERAIO" in str(error) and not isinstance(error, ChildRefused)
+        if is_refused and outcome.refused_at is None:
+            outcome.refused_at = outcome.done_count
+            outcome.refusal = str(error)
+        return False
 
 
 def _hashes_of(state):
-    tensors = [*state.pool, *state.weights]
+    tensors = [*state.pool, *state.weights, *state.model.parameters()]
     tensors += [t.grad for t in tensors if t.is_leaf and t.grad is not None]
     tensors += [s for s in state.kept if isinstance(s, torch.Tensor)]
-    for parameter in state.optimizer.state.values():
-        tensors += [v for v in parameter.values() if isinstance(v, torch.Tensor)]
+    for optimizer in (state.optimizer, *state.trainers.values()):
+        for parameter in optimizer.state.values():
+            tensors += [v for v in parameter.values() if isinstance(v, torch.Tensor)]
     hashes = [_hash_of(t) for t in tensors]
     arrays = [*state.arrays, *(array for *_, array in state.exported)]
     return hashes + [hashlib.sha1(array.tobytes()).hexdigest() for array in arrays]
 
 
 def _hash_of(tensor):
-    tensor = tensor.detach()
+    tensor = tensor.detach().resolve_conj().resolve_neg()
     if tensor.layout == torch.sparse_coo:
         return _hash_of(tensor._indices()), _hash_of(tensor._values())
     if tensor.layout == torch.sparse_csr:

@@ -12,18 +12,29 @@ from shrinking import shrink
 from random_programs.programs import program_of, run
 
 TRIAL_SECONDS = 120
+CRASHED = "the process ended with"
 
-# What the session does after every op: all leaves, or what can be made again is discarded first.
+# What a session does: everything leaves after every op, what can be made again is discarded first,
+# or tensors leave when memory is short, while the program goes on.
 STRESSES = (
-    {"evict_after_every_op": True},
-    {"evict_after_every_op": True, "discard_after_every_op": True},
+    {"budget": "1GB", "evict_after_every_op": True},
+    {"budget": "1GB", "evict_after_every_op": True, "discard_after_every_op": True},
+    {"budget": "4MB"},
 )
 
 
 def difference(program, stress):
     """What a run under a session has that stock PyTorch's has not, in words; "" without any, and a
     text that starts with "refused: " when the session refuses an instruction and all is equal up to
-    it."""
+    it, and when stock PyTorch crashes, too."""
+    words = _in_a_process(lambda: _difference(program, stress))
+    if words.startswith(CRASHED) and _in_a_process(lambda: run(program) and "").startswith(CRASHED):
+        return f"refused: without a session, too, {words}"
+    return words
+
+
+def _in_a_process(call):
+    """The text that the call returns in a process of its own, or how that process ended."""
     readable, writable = os.pipe()
     process = os.fork()
     if process == 0:
@@ -34,14 +45,14 @@ def difference(program, stress):
             # the first at once race for it ("Invalid thread pool!", or a crash).
             torch.set_num_threads(torch.get_num_threads())
             with os.fdopen(writable, "wb") as file:
-                pickle.dump(_difference(program, stress), file)
+                pickle.dump(call(), file)
         finally:
             os._exit(0)
     os.close(writable)
     with os.fdopen(readable, "rb") as file:
         answer = file.read()
     code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-    return pickle.loads(answer) if answer else f"the process ended with {code}"
+    return pickle.loads(answer) if answer else f"{CRASHED} {code}"
 
 
 def _difference(program, stress):
@@ -58,14 +69,14 @@ def _difference(program, stress):
 
 
 def _run_within_session(program, stress):
-    return run(program, budgets.offload("1GB", **stress))
+    return run(program, lambda: budgets.offload(**stress))
 
 
 def _words(expected, actual):
     for place, (one, other) in enumerate(zip(expected.log, actual.log, strict=True)):
         if repr(one) != repr(other) and other != "ChildRefused":
             texts = [outcome.errors.get(place, "") for outcome in (actual, expected)]
-            return f"instruction {place} yields {other} {texts[0]}, expected {one} {texts[1]}"
+            return f"entry {place} of the log is {other} {texts[0]}, expected {one} {texts[1]}"
     if expected.tensors != actual.tensors:
         places = [
             place
