@@ -44,11 +44,18 @@ if __name__ == "__main__":
     enter_namespace()
 
 import torch  # noqa: E402
-from faulty_trainings import JOBS  # noqa: E402
 from matrix import budgets  # noqa: E402
 
 from teraio.program import Program  # noqa: E402
 
+JOBS = (
+    "llama, AdamW",
+    "llama, SGD with momentum",
+    "llama, checkpointing, autocast",
+    "llama, foreach AdamW, clipping",
+    "encoder, dropout, evaluation",
+    "experts, AdamW",
+)
 NOBODY = 65534
 DRIVE_BYTES = 192 << 20
 START_SECONDS = 120  # that a session may take to start
