@@ -37,6 +37,10 @@ of its own.
 """
 
 
+# Files that the command writes.
+_OUTPUTS = ("--save-trace", "--save-plan", "--save-answers", "--save-timeline", "--verify")
+
+
 def command_parser():
     parser = Parser(
         "run",
@@ -87,6 +91,12 @@ def command_parser():
         "--save-plan", metavar="FILE", help="write the plan when the script has ended"
     )
     add("--save-trace", metavar="FILE", help="write the trace when the script has ended")
+    add(
+        "--save-answers",
+        metavar="FILE",
+        help="write what the script read from tensors in its first steps, for `teraio dry-run "
+        "--learn-answers`",
+    )
     add(
         "--save-timeline",
         metavar="FILE",
@@ -146,7 +156,7 @@ def _checked(options):
     program_words(options)
     ranks = find_ranks(options.local_rank, options.local_world_size)
     options.plan = ranks.named(options.plan)
-    for option in ("--report", "--save-plan", "--save-trace", "--verify"):
+    for option in ("--report", "--save-plan", "--save-trace", "--save-answers", "--verify"):
         _name_output(options, option, ranks)
     options.save_timeline = ranks.named(options.save_timeline)
     if options.device_budget is None and options.device == "cpu":
@@ -162,8 +172,8 @@ def _checked(options):
         check_seconds("--io-timeout", options.io_timeout)
     if options.plan:
         check_json("--plan", options.plan, "teraio-plan/1", "teraio-plan/2")
-    for option in ("--save-plan", "--save-trace", "--save-timeline", "--verify"):
-        path = getattr(options, option.strip("-").replace("-", "_"))
+    for option in _OUTPUTS:
+        path = getattr(options, _attribute(option))
         if path:
             check_output(option, Path(path))
     if options.timeline_steps is not None:
@@ -197,11 +207,11 @@ def _check_conflicts(options):
     if options.policy == "on-demand" and (options.plan or options.save_plan):
         option = "--plan" if options.plan else "--save-plan"
         raise Error(f"{option}: there is no plan with --policy on-demand. Leave one of the two out")
-    files = [options.save_trace, options.save_plan, options.save_timeline, options.verify]
+    files = [getattr(options, _attribute(option)) for option in _OUTPUTS]
     paths = [Path(file).resolve() for file in files if file]
     for path in paths:
         if paths.count(path) > 1:
-            names = "--save-trace, --save-plan, --save-timeline and --verify"
+            names = ", ".join(_OUTPUTS[:-1]) + " and " + _OUTPUTS[-1]
             raise Error(f"{path} is given twice: expected different files for {names}")
 
 
@@ -211,7 +221,7 @@ def _name_output(options, option, ranks):
     Raises:
         teraio.Error: several ranks would write to the path.
     """
-    name = option.strip("-").replace("-", "_")
+    name = _attribute(option)
     path = getattr(options, name)
     if path and ranks.count > 1 and PLACEHOLDER not in path:
         raise Error(
@@ -219,6 +229,10 @@ def _name_output(options, option, ranks):
             f"put {PLACEHOLDER} into its name"
         )
     setattr(options, name, ranks.named(path))
+
+
+def _attribute(option):
+    return option.strip("-").replace("-", "_")
 
 
 def _check_output_directory(option, path):
@@ -261,6 +275,7 @@ def _run_and_save(program, session, options):
     differ. What the script raises passes through after the files have been saved, if possible.
     """
     process = os.getpid()
+    recorder = _started_recorder(options.save_answers)
     try:
         program.run()
         code = None
@@ -268,14 +283,14 @@ def _run_and_save(program, session, options):
         code = exit.code
     except BaseException as error:
         if os.getpid() == process:
-            _save_early(session, options, type(error).__name__)
+            _save_early(session, options, recorder, type(error).__name__)
         raise
     if os.getpid() != process:
         return code  # in a child that the script has forked; its parent saves the files
     if code:
-        _save_early(session, options, "SystemExit")
+        _save_early(session, options, recorder, "SystemExit")
         return code
-    failures = [line for line, is_saved in _saved(session, options) if not is_saved]
+    failures = [line for line, is_saved in _saved(session, options, recorder) if not is_saved]
     for line in failures:
         print(f"teraio run: {line}", file=sys.stderr)
     if options.save_timeline and not failures:
@@ -285,18 +300,33 @@ def _run_and_save(program, session, options):
     return 0 if _verify(session, options.verify) and not failures else 1
 
 
-def _save_early(session, options, reason):
+def _started_recorder(path):
+    if not path:
+        return None
+    from teraio.answer_recorder import AnswerRecorder
+
+    recorder = AnswerRecorder(path)
+    recorder.start()
+    return recorder
+
+
+def _save_early(session, options, recorder, reason):
     """Saves what can be saved when the script has ended early, and prints one line about it."""
-    lines = [line for line, _ in _saved(session, options)]
+    lines = [line for line, _ in _saved(session, options, recorder)]
     if options.verify:
         lines.append(f"nothing compared with {options.verify}")
     if lines:
         print(f"teraio run: ended by {reason}; " + "; ".join(lines), file=sys.stderr)
 
 
-def _saved(session, options):
-    """Saves each file that the options name, and yields (message, whether it was saved)."""
+def _saved(session, options, recorder):
+    """Saves each file that the options name, and yields (message, whether it was saved).
+
+    Args:
+        recorder: the `AnswerRecorder`, or None.
+    """
     wanted = [
+        ("answers", options.save_answers, lambda path: recorder.save()),
         ("trace", options.save_trace, lambda path: session.trace().save(path)),
         ("plan", options.save_plan, lambda path: session.plan().save(path)),
         ("timeline", options.save_timeline, session.save_timeline),

@@ -1,11 +1,9 @@
 """Where an op of the program comes from: the module that runs it, and the line."""
 
-import functools
 import sys
-from pathlib import Path
 
 from teraio.module_names import ModuleNames
-from teraio.source_location import is_of_program, path_in_torch
+from teraio.source_location import is_of_program, path_in_torch, short_path
 
 _MODULE_CALL = (path_in_torch("nn/modules/module.py"), "_call_impl")
 _OPTIMIZERS = path_in_torch("optim/")
@@ -23,19 +21,10 @@ def origin_of_op():
     while frame is not None and not (module and line):
         code = frame.f_code
         if not line and is_of_program(code.co_filename):
-            line = f"{_shown(code.co_filename)}:{frame.f_lineno}"
+            line = f"{short_path(code.co_filename)}:{frame.f_lineno}"
         if not module and (code.co_filename, code.co_name) == _MODULE_CALL:
             module = _names.name_of(frame.f_locals["self"])
         if not module and code.co_name == "step" and code.co_filename.startswith(_OPTIMIZERS):
             module = type(frame.f_locals["self"]).__name__
         frame = frame.f_back
     return module, line
-
-
-@functools.lru_cache(maxsize=1024)
-def _shown(path):
-    """Returns a path as people know it: relative to the current directory, or to a directory that
-    Python imports from."""
-    folders = [Path.cwd(), *(Path(entry) for entry in sys.path if entry)]
-    inside = [Path(path).relative_to(each) for each in folders if Path(path).is_relative_to(each)]
-    return str(min(inside, key=lambda each: len(each.parts), default=path))

@@ -1,5 +1,6 @@
 """The line of the script that is being executed, for messages."""
 
+import functools
 import sys
 from pathlib import Path
 
@@ -16,6 +17,7 @@ _METHODS = tuple(
         "utils/_python_dispatch.py",
         "_ops.py",
         "_compile.py",
+        "_dynamo/eval_frame.py",
     )
 )
 
@@ -28,6 +30,15 @@ def path_in_torch(name):
 def is_of_program(path):
     """Returns whether a file with Python code belongs to neither torch nor TERAIO."""
     return not path.startswith(("<", _TERAIO, _TORCH))
+
+
+@functools.lru_cache(maxsize=1024)
+def short_path(path):
+    """Returns a path as people know it: relative to the current directory, or to a directory that
+    Python imports from."""
+    folders = [Path.cwd(), *(Path(entry) for entry in sys.path if entry)]
+    inside = [Path(path).relative_to(each) for each in folders if Path(path).is_relative_to(each)]
+    return str(min(inside, key=lambda each: len(each.parts), default=path))
 
 
 class SourceLocation:

@@ -1,4 +1,6 @@
-"""What a dry run answers by itself: whether values are finite, and what "cpu:0" is."""
+"""What a dry run answers by itself, what it learns from a real run, and what "cpu:0" is."""
+
+import json
 
 import pytest
 
@@ -70,3 +72,184 @@ def test_the_processor_has_no_number(asking, tmp_path):
     elsewhere = "torch.ones(2, 64, device='cpu:0').to('cpu:0')"
     outcome = asking(f"(model.to('cpu:0')({elsewhere}) + torch.ones(8)).mean().backward()")
     assert outcome.code == 0, outcome
+
+
+LOADED = """\
+import torch
+data = [torch.tensor([3, 0, 5, 0, 2, 7, 0, 1]) for _ in range(48)]
+batches = iter(torch.utils.data.DataLoader(data, batch_size=4))
+model = torch.nn.Embedding(8, 64)
+optimizer = torch.optim.SGD(model.parameters())
+for step in range(6):
+    optimizer.zero_grad()
+    tokens = next(batches)
+    {use}
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.fixture
+def loading(dry_run, tmp_path):
+    """The outcome of a dry run whose script makes its loss of loaded tokens in this way."""
+
+    def loading(use, *options):
+        (tmp_path / "train.py").write_text(LOADED.format(use=use))
+        return dry_run(*options, "train.py")
+
+    return loading
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "loss = model(tokens[tokens > 0]).sum(); assert (tokens > 0).any()",
+        "loss = model(tokens.masked_select(tokens > 0)).sum(); assert (tokens > 0).sum() == 20",
+        "loss = model(tokens)[tokens > 0].sum(); assert tokens[0].tolist()[2] == 5",
+        "loss = sum(model(row[: n]).sum() for row, n in zip(tokens, (tokens > 0).sum(1).tolist()))",
+        "loss = model(torch.repeat_interleave(torch.arange(8), torch.bincount(tokens[0]))).sum()",
+        "tokens.fill_(2); loss = model(tokens).sum(); assert tokens.sum() == 64",
+        "rows, where = torch.nonzero(tokens, as_tuple=True); loss = model(rows).sum()",
+    ],
+)
+def test_what_data_decides_is_known(loading, use):
+    outcome = loading(use)
+    assert outcome.code == 0, outcome
+    assert "values that the script got" not in outcome.out
+
+
+def test_size_of_what_is_selected_is_that_of_the_data(loading, tmp_path):
+    outcome = loading("loss = model(tokens[tokens > 0]).sum()", "--save-trace", "trace.json")
+    assert outcome.code == 0, outcome
+    sizes = [
+        tensor["bytes"] for tensor in json.loads((tmp_path / "trace.json").read_text())["tensors"]
+    ]
+    assert 20 * 64 * 4 in sizes  # 20 of 32 tokens are not 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "tokens += (model(tokens).sum(-1) > 0)",
+        "tokens[0].copy_(model(tokens[0]).sum(-1))",
+        "torch.argmax(model(tokens), -1, out=tokens)",
+    ],
+)
+def test_what_a_model_has_changed_is_unknown(loading, change):
+    outcome = loading(f"{change}; loss = model(tokens[tokens > 0]).sum()")
+    assert outcome.code == 1
+    assert "train.py:9: aten.index.Tensor has a result whose size depends on data" in outcome.err
+
+
+def test_size_can_be_assumed(loading, tmp_path):
+    use = "loss = model(tokens)[model(tokens) > 0].sum()"
+    outcome = loading(use, "--assume", "train.py:9=300", "--save-trace", "trace.json")
+    assert outcome.code == 0 and "train.py:9: 300" in outcome.out, outcome
+    sizes = [
+        tensor["bytes"] for tensor in json.loads((tmp_path / "trace.json").read_text())["tensors"]
+    ]
+    assert 300 * 4 in sizes
+
+
+ROUTED = """\
+import sys, torch
+torch.manual_seed(0)
+width = int(sys.argv[1])
+router, experts = torch.nn.Linear(width, 3), [torch.nn.Linear(width, width) for _ in range(3)]
+parameters = [p for part in (router, *experts) for p in part.parameters()]
+optimizer = torch.optim.SGD(parameters)
+tokens = torch.randn(96, width)
+for step in range(12):
+    optimizer.zero_grad()
+    chosen = router(tokens).argmax(-1)
+    counts = torch.bincount(chosen, minlength=3).tolist()
+    parts = [expert(tokens[chosen == number]) for number, expert in enumerate(experts)]
+    assert [len(part) for part in parts] == counts
+    loss = torch.cat(parts).square().mean()
+    if loss.item() > 1e6 or (chosen == 0).all():
+        break
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_sizes_of_a_real_run_are_those_of_a_larger_model(dry_run, warm_python, tmp_path):
+    (tmp_path / "train.py").write_text(ROUTED)
+    options = ["--device-budget", "1GB", "--save-answers", "answers.json"]
+    real = warm_python("-m", "teraio", "run", *options, "train.py", "16")
+    assert real.code == 0, real
+    steps = json.loads((tmp_path / "answers.json").read_text())["steps"]
+    assert len(steps) == 5
+    assert sum(steps[1]["sizes"]["train.py:12"]) == 96
+    assert steps[1]["arrays"]["train.py:11"] == [steps[1]["sizes"]["train.py:12"]]
+    assert len(steps[1]["numbers"]["train.py:15"]) == 2
+    unknown = dry_run("train.py", "512")
+    assert unknown.code == 1 and "--learn-answers" in unknown.err
+    learned = dry_run(
+        "--learn-answers", "answers.json", "--save-trace", "t.json", "train.py", "512"
+    )
+    assert learned.code == 0, learned
+    tensors = json.loads((tmp_path / "t.json").read_text())["tensors"]
+    count = steps[1]["sizes"]["train.py:12"][0]
+    assert count * 512 * 4 in [tensor["bytes"] for tensor in tensors]
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ('{"format": "teraio-plan/1"}', 'field "format": expected "teraio-answers/1"'),
+        ('{"format": "teraio-answers/1", "steps": []}', 'field "steps": expected a list'),
+        (
+            '{"format": "teraio-answers/1", "steps": [{"sizes": {"a.py:1": [-1]}}]}',
+            'field "steps[0].sizes": a.py:1: expected a list of sizes',
+        ),
+        (
+            '{"format": "teraio-answers/1", "steps": [{"sizes": {"a.py": [1]}}]}',
+            'field "steps[0].sizes": "a.py" is no FILE:LINE',
+        ),
+    ],
+)
+def test_answers_of_another_form_are_refused(asking, tmp_path, text, expected):
+    (tmp_path / "answers.json").write_text(text)
+    outcome = asking("pass", "--learn-answers", "answers.json")
+    assert outcome.code == 2 and f"--learn-answers: answers.json: {expected}" in outcome.err, (
+        outcome
+    )
+
+
+NESTED = """\
+import torch
+class Both(torch.optim.Optimizer):
+    def __init__(self, parts):
+        self.parts = parts
+        super().__init__([p for part in parts for p in part.param_groups[0]["params"]], {})
+    def step(self, closure=None):
+        for part in self.parts:
+            part.step()
+layers = torch.nn.Linear(64, 64), torch.nn.Linear(64, 64)
+optimizer = Both([torch.optim.SGD(layer.parameters()) for layer in layers])
+for step in range(8):
+    optimizer.zero_grad()
+    loss = layers[1](layers[0](torch.randn(8, 64))).square().mean()
+    loss.backward()
+    optimizer.step()
+    print(loss.item())
+"""
+
+
+def test_a_step_that_makes_the_steps_of_other_optimizers_is_one(dry_run, warm_python, tmp_path):
+    (tmp_path / "train.py").write_text(NESTED)
+    outcome = dry_run("train.py")
+    assert "ops a step" in outcome.out, outcome
+    options = ["--device-budget", "1GB", "--save-answers", "answers.json"]
+    assert warm_python("-m", "teraio", "run", *options, "train.py").code == 0
+    steps = json.loads((tmp_path / "answers.json").read_text())["steps"]
+    assert [len(step["numbers"].get("train.py:16", [])) for step in steps] == [0, 1, 1, 1, 1]
+
+
+def test_run_without_steps_has_no_answers(warm_python, tmp_path):
+    (tmp_path / "train.py").write_text("import torch\nprint(torch.ones(3).tolist())\n")
+    options = ["--device-budget", "1GB", "--save-answers", "answers.json"]
+    outcome = warm_python("-m", "teraio", "run", *options, "train.py")
+    assert outcome.code == 1, outcome
+    assert "no answers saved to answers.json: no step of an optimizer has ended" in outcome.err

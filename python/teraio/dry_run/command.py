@@ -12,7 +12,7 @@ from teraio.arguments import (
     check_output,
     program_of,
 )
-from teraio.dry_run.options import add_script_options, check_script_options
+from teraio.dry_run.options import add_script_options, check_script_options, dry_run_of
 from teraio.dry_run.trace_files import save_traces, trace_options
 from teraio.errors import Error
 from teraio.native_command import command_path
@@ -102,12 +102,9 @@ def _calibrate(options):
 
 
 def _run_and_report(program, options):
-    from teraio.dry_run.runner import DryRun
     from teraio.dry_run.summary import summary
 
-    run = DryRun(
-        options.accelerator, options.assume, options.world_size, options.rank, options.steps
-    )
+    run = dry_run_of(options, options.accelerator)
     run.execute(program)
     patterns = run.log.patterns()
     print(summary(run))

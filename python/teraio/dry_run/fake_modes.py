@@ -18,8 +18,11 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from teraio import core
 from teraio.dry_run.finite_values import note_answer
+from teraio.dry_run.known_values import computed, follow, known_value, set_known_value
+from teraio.dry_run.sized_results import has_sized_result, result_of_size, size_of
 from teraio.dry_run.value_policy import unknown_data_message, unknown_shape_message
 from teraio.errors import Error
+from teraio.import_hooks import PostImportHook
 from teraio.source_location import script_location
 
 aten = torch.ops.aten
@@ -27,6 +30,7 @@ _NO_DEVICE = (
     '{}: a tensor is on "{}", and PyTorch finds no such device: then it runs no backward pass, not '
     "even on fake tensors. Let the script use the CPU: the times are the accelerator's anyway"
 )
+_ASKS_FOR_FAKES = "transformers.utils.import_utils"
 _PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter, FakeTensor)
 
 
@@ -97,20 +101,29 @@ class OpMode(TorchDispatchMode):
             return core.call_on_parts(func, *args, **kwargs)
 
     def _read(self, tensor):
-        if isinstance(tensor, FakeTensor) and tensor.constant is None:
-            return self._value_policy.number(tensor)
+        is_fake = isinstance(tensor, FakeTensor)
+        real = _first(known_value(tensor), tensor.constant) if is_fake else tensor
         with _disable_current_modes():
-            return (tensor.constant if isinstance(tensor, FakeTensor) else tensor).item()
+            number = None if real is None else real.item()
+        return self._value_policy.number(tensor, number) if is_fake else number
 
     def _run(self, func, args, kwargs):
         try:
             result = func(*args, **kwargs)
-            note_answer(func, args, result)
-            return result
+            if has_sized_result(func, args):
+                self._value_policy.size(func, size_of(func, args, result))
         except DynamicOutputShapeException:
-            raise Error(unknown_shape_message(func)) from None
+            result = self._sized_result(func, args, kwargs)
         except DataDependentOutputException:
             raise Error(unknown_data_message(func)) from None
+        note_answer(func, args, result)
+        return result
+
+    def _sized_result(self, func, args, kwargs):
+        """Returns the result of an op whose size depends on unknown data, or raises an `Error`."""
+        if not has_sized_result(func, args):
+            raise Error(unknown_shape_message(func)) from None
+        return result_of_size(func, args, kwargs, self._value_policy.size(func))
 
     def _count(self, func, args, kwargs, result):
         self._fingerprint = hash((self._fingerprint, func, _shapes(args), _shapes((result,))))
@@ -135,6 +148,23 @@ class OpMode(TorchDispatchMode):
             for tensor, fresh in zip(_flat(results), is_fresh, strict=False)
             if fresh and isinstance(tensor, FakeTensor) and _is_on_device(tensor.fake_device)
         ]
+
+
+def fake_of(fakes, tensor):
+    """Returns a fake tensor of `fakes` for a real one, with its value if it is small."""
+    if isinstance(tensor, FakeTensor):
+        return tensor
+    fake = fakes.from_tensor(tensor, static_shapes=True)
+    set_known_value(fake, tensor)
+    return fake
+
+
+def _is_unknown(tensor):
+    return isinstance(tensor, FakeTensor) and known_value(tensor) is None
+
+
+def _first(*values):
+    return next((value for value in values if value is not None), None)
 
 
 def _device(tensor, func):
@@ -187,6 +217,27 @@ def _flat(results):
 
 
 class _FakeTensorMode(FakeTensorMode):
+    """Runs ops on fake tensors, with values where they are known: data loaders' ops, too."""
+
+    def __init__(self):
+        super().__init__(allow_non_fake_inputs=True)
+        self._depth = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self._depth += 1
+        try:
+            result = super().__torch_dispatch__(func, types, args, kwargs)
+        except (DynamicOutputShapeException, DataDependentOutputException):
+            real = computed(func, args, kwargs or {})
+            if real is None:
+                raise
+            result = tree_map_only(torch.Tensor, lambda tensor: fake_of(self, tensor), real)
+        finally:
+            self._depth -= 1
+        if self._depth == 0 and result is not NotImplemented:  # and no part of another op
+            follow(func, args, kwargs or {}, result)
+        return result
+
     def __deepcopy__(self, memo):
         """Returns the mode itself.
 
@@ -208,9 +259,10 @@ class FakeModes:
     def __init__(self, session, roofline, value_policy):
         self._session = session
         self._value_policy = value_policy
+        self.fakes = _FakeTensorMode()
         self.ops = OpMode(session, roofline, value_policy)
-        self.fakes = _FakeTensorMode(allow_non_fake_inputs=True)
         self._stack = contextlib.ExitStack()
+        self._patched = []
 
     def __enter__(self):
         with contextlib.ExitStack() as stack:
@@ -233,23 +285,24 @@ class FakeModes:
 
     def to_fake(self, tree):
         """Returns `tree`, a tensor or nested containers, with a fake tensor for each real one."""
-
-        def convert(tensor):
-            return self.fakes.from_tensor(tensor, static_shapes=True)
-
         core.observe_this_thread(False)
         try:
-            fakes = tree_map_only(torch.Tensor, convert, tree)
+            fakes = tree_map_only(torch.Tensor, lambda tensor: fake_of(self.fakes, tensor), tree)
         finally:
             core.observe_this_thread(True)
         self._session.add_births([t for t in tree_leaves(fakes) if isinstance(t, torch.Tensor)])
         return fakes
 
-    def _install(self, stack):
-        def patch(owner, name, value):
-            stack.callback(setattr, owner, name, getattr(owner, name))
-            setattr(owner, name, value)
+    def _patch(self, owner, name, value):
+        self._patched.append((owner, name, getattr(owner, name)))
+        setattr(owner, name, value)
 
+    def _unpatch(self):
+        while self._patched:
+            setattr(*self._patched.pop())
+
+    def _install(self, stack):
+        stack.callback(self._unpatch)
         for supported in (
             optimizers._foreach_supported_types,
             _foreach_utils._foreach_supported_types,
@@ -257,25 +310,34 @@ class FakeModes:
             if FakeTensor not in supported:
                 supported.append(FakeTensor)
                 stack.callback(supported.remove, FakeTensor)
-        patch(torch.utils, "swap_tensors", _swapping(torch.utils.swap_tensors))
-        patch(torch, "save", _save_nothing)
-        patch(torch, "compile", _compile_nothing)
-        patch(FakeTensor, "__format__", _format)
-        patch(FakeTensor, "tolist", lambda tensor: self._value_policy.array(tensor).tolist())
-        patch(torch.Tensor, "numpy", self._numpy(torch.Tensor.numpy))
-        patch(torch.UntypedStorage, "resize_", self._resize(torch.UntypedStorage.resize_))
-        patch(dataloader.DataLoader, "__iter__", self._host_work(dataloader.DataLoader.__iter__))
-        patch(
-            dataloader._BaseDataLoaderIter,
-            "__next__",
-            self._loading(dataloader._BaseDataLoaderIter.__next__),
-        )
+        self._patch(torch.utils, "swap_tensors", _swapping(torch.utils.swap_tensors))
+        self._patch(torch, "save", _save_nothing)
+        self._patch(torch, "compile", _compile_nothing)
+        self._patch(FakeTensor, "__format__", _format)
+        self._patch(FakeTensor, "tolist", lambda tensor: self._array(tensor).tolist())
+        self._patch(torch.Tensor, "numpy", self._numpy(torch.Tensor.numpy))
+        self._patch(torch.UntypedStorage, "resize_", self._resize(torch.UntypedStorage.resize_))
+        tracing = PostImportHook([_ASKS_FOR_FAKES], self._patch_transformers)
+        tracing.install()
+        stack.callback(tracing.remove)
+        loader, iterator = dataloader.DataLoader, dataloader._BaseDataLoaderIter
+        self._patch(loader, "__iter__", self._host_work(loader.__iter__))
+        self._patch(iterator, "__next__", self._loading(iterator.__next__))
+
+    def _patch_transformers(self, module):
+        """Lets transformers ask what it asks of real tensors where the answer is known: it makes an
+        attention mask for every fake tensor, and none where all tokens take part."""
+        self._patch(module, "is_fake_tensor", _is_unknown)
+
+    def _array(self, tensor):
+        with _disable_current_modes():
+            return self._value_policy.array(tensor, known_value(tensor))
 
     def _numpy(self, method):
         @functools.wraps(method)
         def wrapper(tensor, *args, **kwargs):
             if isinstance(tensor, FakeTensor):
-                return self._value_policy.array(tensor)
+                return self._array(tensor)
             return method(tensor, *args, **kwargs)
 
         return wrapper

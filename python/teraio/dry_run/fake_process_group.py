@@ -38,8 +38,10 @@ class FakeProcessGroup:
 
     def __enter__(self):
         self._set_environment()
-        for module in (dist, distributed_c10d):
+        self._init = distributed_c10d.init_process_group
+        for module in (dist, distributed_c10d, device_mesh):
             self._patch(module, "init_process_group", self._init_process_group)
+        for module in (dist, distributed_c10d):
             self._patch(module, "new_group", _without_backend(distributed_c10d.new_group))
             for collective in object_collectives.COLLECTIVES:
                 self._patch(module, collective.__name__, collective)
@@ -81,8 +83,7 @@ class FakeProcessGroup:
         setattr(owner, name, value)
 
     def _init_process_group(self, *args, **kwargs):
-        init = next(old for owner, name, old in self._patched if name == "init_process_group")
-        init(backend="fake", store=FakeStore(), rank=self._rank, world_size=self._world_size)
+        self._init(backend="fake", store=FakeStore(), rank=self._rank, world_size=self._world_size)
 
     def _real(self, method):
         """Wraps a method of a device mesh, which computes with real tensors of rank numbers."""

@@ -1,12 +1,19 @@
 """The options about the script of a dry run, which several commands have."""
 
+from teraio.answers import load_answers
 from teraio.errors import Error
 
 
 def add_script_options(parser):
-    """Adds --world-size, --rank, --assume and --steps; see check_script_options()."""
+    """Adds the options about the script; see check_script_options()."""
     add = parser.add_argument
-    add("--world-size", type=int, default=1, metavar="N", help="number of processes (default: 1)")
+    add(
+        "--world-size",
+        type=int,
+        metavar="N",
+        help="number of processes; the script has the environment that torchrun gives one of them "
+        "(default: a single process without a launcher)",
+    )
     add("--rank", type=int, default=0, metavar="R", help="the process to dry-run (default: 0)")
     add(
         "--assume",
@@ -14,6 +21,11 @@ def add_script_options(parser):
         default=[],
         metavar="[FILE:LINE=]VALUE",
         help="the value that the script gets where it reads a tensor's value",
+    )
+    add(
+        "--learn-answers",
+        metavar="FILE",
+        help="values and sizes that depend on data, as `teraio run --save-answers` has saved them",
     )
     add(
         "--steps",
@@ -24,16 +36,46 @@ def add_script_options(parser):
 
 
 def check_script_options(options):
-    """Checks the options of add_script_options().
+    """Checks the options of add_script_options(), and replaces some by what they stand for.
+
+    `world_size` becomes a number, `has_launcher` tells whether it was given, and `learned` becomes
+    the `LearnedAnswers` of the file, or None.
 
     Raises:
         teraio.Error: a value cannot be used. The message names the option.
     """
     from teraio.dry_run.value_policy import parse_assumption
 
+    options.has_launcher = options.world_size is not None
+    options.world_size = options.world_size if options.has_launcher else 1
     if not 0 <= options.rank < options.world_size:
         raise Error(f"--rank is {options.rank}: expected 0 to {options.world_size - 1}")
     if options.steps is not None and options.steps < 2:
         raise Error(f"--steps is {options.steps}: expected at least 2, because a step must repeat")
     for assumption in options.assume:
         parse_assumption(assumption)
+    options.learned = _learned(options.learn_answers)
+
+
+def _learned(path):
+    if path is None:
+        return None
+    try:
+        return load_answers(path)
+    except Error as error:
+        raise Error(f"--learn-answers: {error}") from None
+
+
+def dry_run_of(options, accelerator):
+    """Returns the `DryRun` that checked options describe, on an `Accelerator`."""
+    from teraio.dry_run.runner import DryRun
+    from teraio.dry_run.value_policy import ValuePolicy
+
+    return DryRun(
+        accelerator,
+        ValuePolicy(options.assume, options.learned),
+        world_size=options.world_size,
+        rank=options.rank,
+        steps=options.steps,
+        has_launcher=options.has_launcher,
+    )

@@ -5,9 +5,9 @@ import contextlib
 from teraio import core, higher_order
 from teraio.dry_run.collectives import Links
 from teraio.dry_run.fake_modes import FakeModes
+from teraio.dry_run.group_of_one import GroupOfOne
 from teraio.dry_run.patterns import PatternLog
 from teraio.dry_run.roofline import Roofline
-from teraio.dry_run.value_policy import ValuePolicy
 from teraio.errors import Error
 from teraio.iterations import IterationHooks
 
@@ -26,18 +26,29 @@ class _Hooks(IterationHooks):
     Args:
         session: the `core.DrySession`.
         log: the `PatternLog` of the steps.
+        value_policy: the `ValuePolicy`, which follows the steps.
         steps: the number of steps to execute; None for as many as an iteration needs to repeat.
     """
 
-    def __init__(self, session, log, steps):
+    def __init__(self, session, log, value_policy, steps):
         super().__init__(session)
         self._log = log
+        self._value_policy = value_policy
         self._wanted_steps = steps
+        self._open_steps = 0  # TorchTitan has an optimizer whose step makes those of others
         self.take_fingerprint = None  # returns that of the ops since it was called last
+
+    def _before_step(self, optimizer, args, kwargs):
+        self._open_steps += 1
+        super()._before_step(optimizer, args, kwargs)
 
     def _after_step(self, optimizer, args, kwargs):
         super()._after_step(optimizer, args, kwargs)
+        self._open_steps -= 1
+        if self._open_steps > 0:
+            return
         self._log.end_step(self.take_fingerprint())
+        self._value_policy.end_step()
         if self.has_enough_steps():
             raise _StepsKnown
 
@@ -58,7 +69,10 @@ def _own_error(error):
     return error
 
 
-def _fake_process_group(world_size, rank, modes):
+def _process_groups(world_size, rank, modes, has_launcher):
+    """Returns the context in which the program makes process groups."""
+    if not has_launcher:
+        return GroupOfOne(modes)
     from teraio.dry_run.fake_process_group import FakeProcessGroup  # takes seconds to import
 
     return FakeProcessGroup(world_size, rank, modes)
@@ -71,22 +85,27 @@ class DryRun:
 
     Args:
         accelerator: the `Accelerator` that predicts times.
-        assumptions: texts of --assume, see `ValuePolicy`.
+        value_policy: the `ValuePolicy` that gives values.
         world_size: the number of processes of the job.
         rank: the rank to execute.
         steps: the number of optimizer steps to execute, whose patterns are kept. None ends the
             program when an iteration has repeated.
+        has_launcher: whether the program has the environment that a launcher such as torchrun gives
+            it. Otherwise, a process group that it makes has one process.
     """
 
-    def __init__(self, accelerator, assumptions=(), world_size=1, rank=0, steps=None):
+    def __init__(
+        self, accelerator, value_policy, world_size=1, rank=0, steps=None, has_launcher=False
+    ):
         self.accelerator = accelerator
-        self.value_policy = ValuePolicy(assumptions)
+        self.value_policy = value_policy
+        self._has_launcher = has_launcher
         self.world_size = world_size
         self.rank = rank
         self.steps = steps
         self._session = core.DrySession(device_memory_bytes=accelerator.memory_bytes)
         self.log = PatternLog(self._session)
-        self._hooks = _Hooks(self._session, self.log, steps)
+        self._hooks = _Hooks(self._session, self.log, value_policy, steps)
 
     def execute(self, program):
         """Runs a `Program` until its steps are known. Exceptions of the program pass through.
@@ -100,8 +119,9 @@ class DryRun:
         with contextlib.ExitStack() as stack:
             modes = FakeModes(self._session, roofline, self.value_policy)
             self._hooks.take_fingerprint = modes.ops.take_fingerprint
-            if self.world_size > 1:
-                stack.enter_context(_fake_process_group(self.world_size, self.rank, modes))
+            stack.enter_context(
+                _process_groups(self.world_size, self.rank, modes, self._has_launcher)
+            )
             stack.enter_context(modes)
             self._hooks.install()
             stack.callback(self._hooks.remove)

@@ -1,9 +1,10 @@
 """The value policy: the values that a script gets when it reads a tensor in a dry run.
 
-A script that reads a number, such as `loss.item()` for a log line, gets 1. A truth value decides
-what the script does next, so it is not guessed: the dry run ends with an error that names the line,
-unless --assume gives the value, or the script asks whether values are finite, which they are
-(`finite_values`).
+A value that no parameter and no activation decides is known (`known_values`). A script that
+reads another number, such as `loss.item()` for a log line, gets 1. A truth value, or the size of a
+result, decides what the script does next, so it is not guessed: the dry run ends with an error that
+names the line, unless --assume gives the value, a real run has given it (--learn-answers), or the
+script asks whether values are finite, which they are (`finite_values`).
 """
 
 import numpy as np
@@ -46,61 +47,112 @@ def _parse_value(value, text):
 class ValuePolicy:
     """Chooses the values for a script that reads tensors, and records them by line.
 
-    `answered` is a dict from each `SourceLocation` outside of torch to the first value that it got.
+    `answered` is a dict from each `SourceLocation` outside of torch to the first value that was
+    assumed there.
 
     Args:
         assumptions: texts of --assume, as parse_assumption() reads them. The first match counts.
+        learned: the `LearnedAnswers` of a real run, or None.
 
     Raises:
         teraio.Error: an assumption has another form.
     """
 
-    def __init__(self, assumptions=()):
+    def __init__(self, assumptions=(), learned=None):
         self._assumptions = [parse_assumption(text) for text in assumptions]
+        self._learned = learned
         self.answered = {}
 
-    def number(self, tensor):
+    def number(self, tensor, known=None):
         """Returns the value for `item()` and for methods that call it, as a Python number.
 
         Its type is that of the tensor's elements: bool, int, float or complex.
+
+        Args:
+            tensor: the fake tensor with one element.
+            known: its value, or None.
 
         Raises:
             teraio.Error: the script reads a truth value that is not known.
         """
         location = calling_location()
-        value = self._known(location, tensor)
+        learned = self._learned_at("numbers", location)
+        value = _first(self._assumed(location), known, learned, noted_answer(tensor))
         if location.is_in_torch:
             return _of_type(_by_torch(location) if value is None else value, tensor.dtype)
         if value is None and tensor.dtype == torch.bool:
             raise Error(_truth_message(location))
         value = _of_type(1 if value is None else value, tensor.dtype)
-        self.answered.setdefault(location, value)
+        if known is None and learned is None:
+            self.answered.setdefault(location, value)
         return value
 
-    def array(self, tensor):
-        """Returns the NumPy array for `numpy()` and `tolist()`.
+    def array(self, tensor, known=None):
+        """Returns the NumPy array for `numpy()` and `tolist()`, of the tensor's shape.
 
-        It has the tensor's shape, and all of its elements are equal.
+        All elements that are neither known nor learned are equal.
+
+        Args:
+            tensor: the fake tensor.
+            known: the real tensor with its contents, or None.
         """
         location = calling_location()
-        value = self._known(location, tensor)
-        value = _of_type(1 if value is None else value, tensor.dtype)
+        learned = self._learned_at("arrays", location)
+        assumed = self._assumed(location)
+        shape = tuple(tensor.shape)
+        if assumed is None and known is not None:
+            return np.array(known.tolist()).reshape(shape)
+        if assumed is None and learned:
+            return np.resize(np.array(learned), shape)
+        value = _of_type(_first(assumed, noted_answer(tensor), 1), tensor.dtype)
         if not location.is_in_torch:
             self.answered.setdefault(location, value)
-        return np.full(tuple(tensor.shape), value)
+        return np.full(shape, value)
 
-    def _known(self, location, tensor):
+    def size(self, func, known=None):
+        """Returns the size of an operator's result that depends on values.
+
+        Args:
+            func: an overload of the operator.
+            known: the size, or None.
+
+        Raises:
+            teraio.Error: the size is not known.
+        """
+        location = script_location()
+        learned = self._learned_at("sizes", location)
+        size = _first(self._assumed(location, only_there=True), known, learned)
+        if size is None:
+            raise Error(unknown_shape_message(func))
+        if known is None and learned is None:
+            self.answered.setdefault(location, int(size))
+        return int(size)
+
+    def end_step(self):
+        """Notes that a step of an optimizer has ended. What is learned is learned by step."""
+        if self._learned is not None:
+            self._learned.end_step()
+
+    def _assumed(self, location, only_there=False):
         for at, value in self._assumptions:
-            if at is None or location.is_at(*at):
+            if location.is_at(*at) if at is not None else not only_there:
                 return value
-        return noted_answer(tensor)
+        return None
+
+    def _learned_at(self, kind, location):
+        return None if self._learned is None else self._learned.next(kind, location)
+
+
+def _first(*values):
+    return next((value for value in values if value is not None), None)
 
 
 def unknown_shape_message(func):
     """Returns the error message for an operator whose result has a shape that depends on values."""
     return (
         f"{script_location()}: {func} has a result whose size depends on data, which a dry run "
-        "does not have. Let the script avoid it (e.g. with a mask instead of an index)"
+        f"does not have. Give the size with --assume {script_location()}=SIZE, or those of a real "
+        "run with --learn-answers; or let the script avoid it, e.g. with a mask instead of an index"
     )
 
 
@@ -115,7 +167,7 @@ def unknown_data_message(func):
 def _truth_message(location):
     return (
         f"{location} asks whether a tensor is true, and a dry run has no data: give the value with "
-        f"--assume {location}=false (or true)"
+        f"--assume {location}=false (or true), or those of a real run with --learn-answers"
     )
 
 

@@ -16,7 +16,7 @@ from teraio.arguments import (
     program_of,
     program_words,
 )
-from teraio.dry_run.options import add_script_options, check_script_options
+from teraio.dry_run.options import add_script_options, check_script_options, dry_run_of
 from teraio.dry_run.trace_files import save_traces
 from teraio.errors import Error
 
@@ -114,17 +114,10 @@ def _checked(options):
 
 
 def _suggestion(program, options):
-    from teraio.dry_run.runner import DryRun
     from teraio.dry_run.summary import reservations
     from teraio.suggest.suggestion import Suggester
 
-    run = DryRun(
-        options.device.accelerator,
-        options.assume,
-        options.world_size,
-        options.rank,
-        options.steps,
-    )
+    run = dry_run_of(options, options.device.accelerator)
     directory = os.getcwd()
     run.execute(program)
     os.chdir(directory)

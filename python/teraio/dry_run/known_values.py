@@ -1,0 +1,193 @@
+"""Known values: the contents of small tensors that no parameter and no activation decides.
+
+The tensors of a dry run have no contents. But data is loaded for real, and programs compute with
+numbers of their own: lengths, masks, positions, ranks. A fake tensor of this kind keeps a real one
+beside it, on the CPU, and the ops that read only such tensors run on these as well. What a program
+asks about them has its true answer, and results such as nonzero's have their true size.
+
+An op that changes such a tensor by unknown values, or that the CPU does not know, makes its value
+unknown, and that of all tensors with the same memory.
+"""
+
+import functools
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import _disable_current_modes
+
+from teraio import core
+
+aten = torch.ops.aten
+_VALUE = "_teraio_value"  # the attribute of a fake tensor that has its `_Value`
+# The most elements of tensors whose values are kept. Floating-point numbers of more elements are
+# what a model computes with, and no program decides by them.
+_INTEGERS_MAX = 1 << 20
+_FLOATS_MAX = 4096
+_NAMESPACES = ("aten", "prims")
+# Their results have the contents of memory that nothing has written yet, or another tensor's.
+_UNKNOWN = {aten.empty, aten.empty_strided, aten.empty_permuted, aten.set_}
+
+
+class _Memory:
+    """What views of one storage share: whether its contents are known."""
+
+    def __init__(self):
+        self.is_known = True
+
+
+class _Value:
+    """The real tensor that has the contents of a fake one."""
+
+    def __init__(self, tensor, memory):
+        self.tensor = tensor
+        self.memory = memory
+
+    def __deepcopy__(self, memo):
+        return None  # a copy of the fake tensor has a memory of its own, and no value
+
+
+def known_value(tensor):
+    """Returns the real tensor with the contents of a tensor, or None if these are not known.
+
+    The caller does not change it.
+    """
+    if not isinstance(tensor, FakeTensor):
+        return tensor if _is_small(tensor) and tensor.device.type == "cpu" else None
+    value = getattr(tensor, _VALUE, None)
+    return value.tensor if value is not None and value.memory.is_known else None
+
+
+def set_known_value(fake, tensor):
+    """Gives a fake tensor with a memory of its own the contents of a real one, if it is small.
+
+    The real tensor is copied.
+    """
+    if _is_small(tensor):
+        with _disable_current_modes():
+            copy = tensor.detach().cpu().clone()
+        setattr(fake, _VALUE, _Value(copy, _Memory()))
+
+
+def follow(func, args, kwargs, result):
+    """Notes what an op's result contains, after the op has run on fake tensors.
+
+    Args:
+        func: an overload of an operator.
+        args: its arguments.
+        kwargs: its keyword arguments.
+        result: what it has returned.
+    """
+    results = [each for each in _flat(result) if isinstance(each, torch.Tensor)]
+    is_small = all(_is_small(each) for each in results)
+    real = computed(func, args, kwargs) if results and is_small else None
+    if real is None:
+        _forget_written(func, args, kwargs)
+        return
+    sources = _tensors_in(args) + _tensors_in(kwargs.values())
+    reals = [each for each in _flat(real) if isinstance(each, torch.Tensor)]
+    for fake, tensor in zip(results, reals, strict=True):
+        if isinstance(fake, FakeTensor):
+            setattr(fake, _VALUE, _Value(tensor, _memory_of(tensor, sources)))
+
+
+def computed(func, args, kwargs):
+    """Returns the real result of an op on known values, or None if one of them is not known."""
+    if getattr(func, "namespace", None) not in _NAMESPACES or func.overloadpacket in _UNKNOWN:
+        return None
+    tensors = _tensors_in(args) + _tensors_in(kwargs.values())
+    if not tensors and not _makes_integers(func, args, kwargs):
+        return None
+    if any(known_value(tensor) is None for tensor in tensors):
+        return None
+    real_args = [_real(value) for value in args]
+    real_kwargs = {name: _real(value) for name, value in kwargs.items()}
+    if real_kwargs.get("device") is not None:
+        real_kwargs["device"] = torch.device("cpu")
+    real_kwargs.pop("pin_memory", None)
+    was_observed = core.is_this_thread_observed()
+    core.observe_this_thread(False)
+    try:
+        with _disable_current_modes(), torch.inference_mode(False), torch.no_grad():
+            return func(*real_args, **real_kwargs)
+    except NotImplementedError:
+        return None
+    finally:
+        core.observe_this_thread(was_observed)
+
+
+def _makes_integers(func, args, kwargs):
+    """Returns whether an op without tensors among its arguments makes integers or truth values.
+
+    Floating-point numbers become parameters and states, which training changes.
+    """
+    dtype = kwargs.get("dtype")
+    if dtype is not None:
+        return not (dtype.is_floating_point or dtype.is_complex)
+    if func.overloadpacket is aten.arange:
+        return all(isinstance(value, int) for value in args)
+    return func.overloadpacket in (aten.randint, aten.randperm)
+
+
+def _real(value):
+    if isinstance(value, torch.Tensor):
+        return known_value(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(_real(each) for each in value) if _tensors_in(value) else value
+    return value
+
+
+def _memory_of(tensor, sources):
+    """Returns the `_Memory` of a real result: of a source whose bytes it shares, or its own."""
+    address = tensor.untyped_storage()._cdata
+    for source in sources:
+        value = getattr(source, _VALUE, None)
+        if value is not None and value.tensor.untyped_storage()._cdata == address:
+            return value.memory
+    return _Memory()
+
+
+def _forget_written(func, args, kwargs):
+    written = _written_arguments(func)
+    if not written:
+        return
+    names = [argument.name for argument in func._schema.arguments]
+    given = [*zip(names, args, strict=False), *kwargs.items()]
+    for tensor in _tensors_in(value for name, value in given if name in written):
+        value = getattr(tensor, _VALUE, None)
+        if value is not None:
+            value.memory.is_known = False
+
+
+@functools.cache
+def _written_arguments(func):
+    """Returns the names of the arguments that an operator changes. One of higher order has none."""
+    schema = getattr(func, "_schema", None)
+    return {
+        argument.name
+        for argument in (schema.arguments if schema else ())
+        if argument.alias_info is not None and argument.alias_info.is_write
+    }
+
+
+def _tensors_in(values):
+    found = []
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            found += [each for each in value if isinstance(each, torch.Tensor)]
+    return found
+
+
+def _flat(result):
+    """Returns the tensors of a result, of which one may be a list."""
+    results = result if isinstance(result, (list, tuple)) else (result,)
+    return [
+        each for part in results for each in (part if isinstance(part, (list, tuple)) else (part,))
+    ]
+
+
+def _is_small(tensor):
+    dtype = tensor.dtype
+    count_max = _FLOATS_MAX if dtype.is_floating_point or dtype.is_complex else _INTEGERS_MAX
+    return tensor.layout is torch.strided and tensor.numel() <= count_max

@@ -1,0 +1,90 @@
+"""Results whose size depends on data, such as nonzero's, for a size that is given."""
+
+import torch
+
+aten = torch.ops.aten
+
+
+def _indices(tensor):
+    return lambda count: tensor.new_empty((count, tensor.dim()), dtype=torch.int64)
+
+
+def _elements(tensor, dtype=None):
+    return lambda count: tensor.new_empty((count,), dtype=dtype)
+
+
+def _unique(tensor, sorted=True, return_inverse=False, return_counts=False):
+    inverse_shape = tensor.shape if return_inverse else (0,)
+    return lambda count: (
+        tensor.new_empty((count,)),
+        tensor.new_empty(inverse_shape, dtype=torch.int64),
+        tensor.new_empty((count if return_counts else 0,), dtype=torch.int64),
+    )
+
+
+def _counts(tensor, weights=None, minlength=0):
+    return _elements(tensor, torch.int64 if weights is None else torch.float64)
+
+
+def _repetitions(repeats, output_size=None):
+    return _elements(repeats, torch.int64)
+
+
+# By the operator: a function of its arguments that returns a function of the size, which returns
+# the result. The size is that of the result's first dimension.
+_RESULTS = {
+    aten.nonzero: _indices,
+    aten.masked_select: lambda tensor, mask: _elements(tensor),
+    aten._unique2: _unique,
+    aten.bincount: _counts,
+    aten.repeat_interleave: _repetitions,
+}
+
+
+def has_sized_result(func, args):
+    """Returns whether the size of an op's result depends on the contents of its arguments, and
+    result_of_size() knows how."""
+    operator = getattr(func, "overloadpacket", None)
+    return operator in _RESULTS or (operator is aten.index and any(map(_is_mask, args[1])))
+
+
+def _is_mask(index):
+    return index is not None and index.dtype in (torch.bool, torch.uint8)
+
+
+def size_of(func, args, result):
+    """Returns the size that gives an op's result again, from the result."""
+    if func.overloadpacket is not aten.index:
+        first = result[0] if isinstance(result, tuple) else result
+        return first.shape[0]
+    return result.shape[_dimension_of_indices(args[1])]
+
+
+def _dimension_of_indices(indices):
+    """Returns the dimension of the result that the indices make: that of the first one if they are
+    beside each other, and else the first."""
+    places = [place for place, index in enumerate(indices) if index is not None]
+    is_beside = places[-1] - places[0] == len(places) - 1
+    return places[0] if is_beside else 0
+
+
+def result_of_size(func, args, kwargs, count):
+    """Returns the fake result of an op.
+
+    Args:
+        func: an overload of an operator for which has_sized_result() is true.
+        args: its arguments.
+        kwargs: its keyword arguments.
+        count: the size of the result, or the number of elements that a mask selects.
+    """
+    if func.overloadpacket is not aten.index:
+        return _RESULTS[func.overloadpacket](*args, **kwargs)(count)
+    tensor, indices = args
+    return func(tensor, [each for index in indices for each in _without_mask(index, count)])
+
+
+def _without_mask(index, count):
+    """Returns the indices that select what a mask selects: one for each of its dimensions."""
+    if not _is_mask(index):
+        return [index]
+    return [index.new_empty((count,), dtype=torch.int64) for _ in range(index.dim())]
