@@ -5,7 +5,7 @@ the device until it dies. Three kinds of callers are exceptions:
 
 - Functions that only compare addresses, to find storages that tensors share. They get unique
   numbers in place of addresses, and nothing is pinned.
-- Functions that write files. The tensors are pinned until the file is written.
+- Functions that write files. The tensors are pinned until they are written (`safetensors_writer`).
 - Functions that kernels call. The tensors are pinned until the operator ends.
 """
 
@@ -15,7 +15,7 @@ import threading
 
 import torch
 
-from teraio import address_users, core
+from teraio import address_users, core, safetensors_writer
 from teraio.import_hooks import PostImportHook
 from teraio.iterations import parameter_names
 from teraio.module_names import outermost_modules
@@ -212,8 +212,15 @@ def _patch(module):
             owner = getattr(module, owner_name, None) if owner_name else module
             function = getattr(owner, name, None)
             if callable(function):
-                _patched.append((owner, name, function))
-                setattr(owner, name, wrap(function))
+                _replace(owner, name, wrap(function))
+    if module.__name__ == "safetensors.torch":
+        for name, function in safetensors_writer.wrappers(module, _reads):
+            _replace(module, name, function)
+
+
+def _replace(owner, name, function):
+    _patched.append((owner, name, getattr(owner, name)))
+    setattr(owner, name, function)
 
 
 _import_hook = PostImportHook(sorted({*address_users.COMPARE, *address_users.IN_OPS}), _patch)
