@@ -80,7 +80,26 @@ def _has_callback(method):
     return wrapper
 
 
+# The most bytes that one broadcast of several tensors copies. All ranks must form equal groups, so
+# it cannot depend on a rank's budget.
+_BROADCAST_BYTES = 1 << 20
+
+
+def _in_small_groups(broadcast):
+    """Broadcasts tensors in groups that fit into small budgets: DDP makes groups of 250 MiB.
+
+    A group is copied into one tensor, and needs its size twice. A larger tensor is a group.
+    """
+
+    @functools.wraps(broadcast)
+    def wrapper(process_group, tensors, buffer_size, *source):
+        return broadcast(process_group, tensors, min(buffer_size, _BROADCAST_BYTES), *source)
+
+    return wrapper
+
+
 WRAPPERS = [
+    (torch.distributed, "_broadcast_coalesced", _in_small_groups),
     (torch._C.Future, "then", _has_callback),
     (torch._C.Future, "add_done_callback", _has_callback),
     (torch.distributed.Reducer, "prepare_for_backward", _expects_backward),
