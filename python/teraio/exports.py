@@ -20,13 +20,22 @@ _log = logging.getLogger("teraio")
 
 # How many callers are looked at to find the function that wants the address.
 _CALLERS = 3
-_LOOKED_AT = (address_users.COMPARE, address_users.READ, address_users.BORROW)
-_HARMLESS = {
-    (module, path.rpartition(".")[2])
-    for table in (*_LOOKED_AT, address_users.SERIALIZE)
-    for module, paths in table.items()
-    for path in paths
-}
+
+
+def _functions(*tables):
+    return {
+        (module, path.rpartition(".")[2])
+        for table in tables
+        for module, paths in table.items()
+        for path in paths
+    }
+
+
+_HARMLESS = _functions(
+    address_users.COMPARE, address_users.READ, address_users.BORROW, address_users.SERIALIZE
+)
+_HARMLESS_IN_OPS = _functions(address_users.IN_OPS)
+_OPERATORS = "torch._ops"  # the module whose functions Python calls operators by
 
 
 class _Registry:
@@ -69,7 +78,19 @@ def _is_harmless_caller():
     for _ in range(_CALLERS):
         if frame is None:
             return False
-        if (frame.f_globals.get("__name__"), frame.f_code.co_name) in _HARMLESS:
+        function = (frame.f_globals.get("__name__"), frame.f_code.co_name)
+        if function in _HARMLESS:
+            return True
+        if function in _HARMLESS_IN_OPS:
+            return _is_in_operator(frame)
+        frame = frame.f_back
+    return False
+
+
+def _is_in_operator(frame):
+    """Whether a function runs for the kernel of an operator that Python has called."""
+    while frame is not None:
+        if frame.f_globals.get("__name__") == _OPERATORS:
             return True
         frame = frame.f_back
     return False

@@ -258,7 +258,7 @@ def writer(tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
-def test_writers_of_files_borrow_addresses_and_compare_numbers(session, writer, caplog):
+def test_writers_of_files_borrow_addresses_and_compare_numbers(writer, session, caplog):
     tensors = {f"t{i}": EXPECTED * i for i in range(4)}
     tensors["part"] = (EXPECTED * 5)[100:30_000]
     expected = b"".join((t + 0).numpy().tobytes() for t in tensors.values())
@@ -320,6 +320,19 @@ def test_addresses_of_a_kernel_hold_until_its_operator_ends(session, kernels):
     assert torch.equal(state, expected)
     module.get_ptr(state)  # outside of an operator, nobody knows for how long
     assert session.counters()["held_for_good_bytes"] == state.nbytes
+
+
+@pytest.mark.parametrize("is_in_operator", [True, False])
+def test_addresses_of_a_kernel_before_the_session_hold_no_longer(kernels, is_in_operator):
+    module = kernels()
+    state = EXPECTED * 1
+    module.scale_in_place(state)
+    if not is_in_operator:
+        module.get_ptr(state)  # somebody may have kept it
+    with budgets.offload("64MB", evict_after_every_op=True) as session:
+        state.add_(1)
+        torch.zeros(1) + 1
+        assert (session.counters()["bytes_away"] >= state.nbytes) == is_in_operator
 
 
 def test_functions_of_others_are_theirs_after_the_session(writer):
