@@ -1,5 +1,6 @@
 """Front ends that people train with give equal bits in a quarter of their memory, and in a half."""
 
+import hashlib
 import importlib.util
 import json
 import os
@@ -17,7 +18,15 @@ PROGRAMS = Path(__file__).parent / "front_ends"
 ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROGRAMS)}
 # Importing these takes longer than training. What stands for a GPU when TorchTitan is imported must
 # not do so for the others.
-PACKAGES = ("transformers.trainer", "datasets", "peft", "trl", "lightning.pytorch")
+PARALLELISMS = ("fsdp", "pipelining", "tensor.parallel")
+PACKAGES = (
+    *(f"torch.distributed.{name}" for name in PARALLELISMS),
+    "transformers.trainer",
+    "datasets",
+    "peft",
+    "trl",
+    "lightning.pytorch",
+)
 TITAN = ("titan_on_cpus",) if importlib.util.find_spec("torchtitan") else ()
 AMPLE = "4GB"
 SHARES = (50, 25)  # percent of the natural peak
@@ -36,18 +45,20 @@ RECOGNISED = {
     "lightning": ", Lightning 2.",
     "torchtitan": ", TorchTitan 0.2.",
 }
-# The packages whose peak a dry run tells, and the answers that it needs for that.
-PREDICTED = {
-    "transformers": (),
-    "lightning": (),
-    "trl": ("--assume", "sft_trainer.py:1643=true", "--assume", "sft_trainer.py:1644=true"),
-}
+# The packages whose peak a dry run tells.
+PREDICTED = ("transformers", "lightning", "trl", "peft", "torchtitan")
 RECOGNISED_WAYS = {
     "DDP": ", DDP",
     "FSDP2": ", FSDP2, DTensor",
     "tensor parallel": ", DTensor",
     "pipeline": ", pipeline",
 }
+
+# The endings of files whose bytes are those of the state. The others hold times and random names:
+# the Trainer's training_args.bin, and .metadata of distributed checkpoints.
+HASHED = (".pt", ".pth", ".safetensors", ".distcp", ".ckpt")
+# The folders that front ends write checkpoints to.
+CHECKPOINTS = {"transformers": "checkpoints", "lightning": ".", "torchtitan": "rank0/dump"}
 
 # By what each of them shows: the package that it needs, its program, and the ways to train with it,
 # each in a process of its own and the same folder.
@@ -73,6 +84,9 @@ ALONE = {
 }
 # The others are further ways to train with one of these.
 IN_A_HALF_TOO = ("Trainer", "PEFT's LoRA", "TRL's SFTTrainer", "Lightning", "TorchTitan")
+# What writes a checkpoint after 6 iterations, and after 12.
+AFTER_CHECKPOINT = 7
+WRITERS = ("torch.save", "safetensors", "distributed checkpoint")
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 ACCELERATE = ("-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2")
 ACCELERATE += ("--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no")
@@ -83,6 +97,15 @@ RANKS = {
 }
 # Two processes of TorchTitan without a launcher: how each of them is parallel.
 PARALLEL = ("FSDP2", "tensor parallel", "pipeline")
+# The same with PyTorch alone, and the number of processes.
+PARALLEL_PYTORCH = {
+    "FSDP2 in bf16": 2,
+    "1F1B": 2,
+    "interleaved 1F1B": 2,
+    "FSDP2 and tensor parallel": 4,
+    "FSDP2 and pipeline": 4,
+    "tensor parallel and pipeline": 4,
+}
 
 
 @pytest.fixture(scope="module")
@@ -125,11 +148,22 @@ class Training:
         reports = sorted(drive.parent.glob("report*/run.json"))
         return outcomes, [json.loads(path.read_text()) for path in reports]
 
-    def predicted_peak_bytes(self, options):
+    def files(self, name, folder):
+        """Returns a hash of each file that a run has written to a folder, by its path there."""
+        if folder is None:
+            return {}
+        root = self._folder / name / folder
+        paths = [path for path in root.rglob("*") if path.is_file() and path.suffix in HASHED]
+        return {
+            str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in paths
+        }
+
+    def predicted_peak_bytes(self):
         """Returns the peak of a dry run of the first way."""
         folder = self._folder / "predicted"
         folder.mkdir()
-        wrapper = ["-m", "teraio", "dry-run", *options, "--save-trace", "trace.json"]
+        wrapper = ["-m", "teraio", "dry-run", "--save-trace", "trace.json"]
         self._run_way(wrapper, 0, folder)
         return peak_of_trace(json.loads((folder / "trace.json").read_text()))
 
@@ -150,9 +184,12 @@ class Training:
         return done.stderr
 
 
-def check_equal_bits(training, told, shares):
-    """`told` is what the line about the program has. Returns the peak in bytes."""
+def check_equal_bits(training, told, shares, folder=None, followed=FOLLOWED):
+    """`told` is what the line about the program has; files in the folder have equal bytes, too.
+    From the iteration `followed` on, a plan is in force. Returns the peak in bytes."""
     expected = training.stock()
+    expected_files = training.files("stock", folder)
+    assert bool(expected_files) == bool(folder)
     outcomes, reports = training.within(AMPLE)
     assert outcomes == expected
     assert training.told.count("teraio: recognised PyTorch ") == 1 and told in training.told
@@ -161,9 +198,10 @@ def check_equal_bits(training, told, shares):
         budget_bytes = peak_bytes * share // 100
         outcomes, reports = training.within(budget_bytes)
         assert outcomes == expected, f"in {share} % of the peak"
+        assert training.files(f"within-{budget_bytes}", folder) == expected_files
         for report in reports:
             assert report["device_peak_bytes"] <= budget_bytes
-            check_followed(report["steps"][FOLLOWED:])
+            check_followed(report["steps"][followed:])
     return peak_bytes
 
 
@@ -198,9 +236,10 @@ def test_one_process(warm_packages, warm_titan, tmp_path, name):
 
     training = Training(run, tmp_path, program, *ways)
     shares = SHARES if name in IN_A_HALF_TOO else LEAST_SHARE
-    peak_bytes = check_equal_bits(training, RECOGNISED[package], shares)
+    folder = CHECKPOINTS[package] if "saved" in ways else None
+    peak_bytes = check_equal_bits(training, RECOGNISED[package], shares, folder)
     if package in PREDICTED and len(ways) == 1:
-        predicted_bytes = training.predicted_peak_bytes(PREDICTED[package])
+        predicted_bytes = training.predicted_peak_bytes()
         assert predicted_bytes == pytest.approx(peak_bytes, rel=0.02)
 
 
@@ -228,6 +267,17 @@ def test_equal_bits_when_all_that_can_be_is_discarded_after_every_op(warm_packag
     assert json.loads(actual.read_text()) == json.loads(stock.read_text())
 
 
+@pytest.mark.parametrize("way", WRITERS)
+def test_checkpoints_have_equal_bytes(warm_packages, tmp_path, way):
+    def run(arguments, folder):
+        (done,) = warm_packages.run([(arguments, {})], folder, os.environ | ENVIRONMENT)
+        return done
+
+    training = Training(run, tmp_path, "checkpoints.py", way)
+    # The first iteration after a checkpoint begins with writing it, which no plan knows.
+    check_equal_bits(training, "", LEAST_SHARE, folder="checkpoint", followed=AFTER_CHECKPOINT)
+
+
 @pytest.mark.parametrize("name", RANKS)
 def test_two_ranks(tmp_path, name):
     launcher, package, program, way = RANKS[name]
@@ -247,26 +297,36 @@ def test_two_ranks(tmp_path, name):
 @pytest.mark.parametrize("way", PARALLEL)
 def test_two_ranks_of_torchtitan(warm_titan, tmp_path, way):
     pytest.importorskip("torchtitan")
-
-    def run(arguments, folder):
-        environment = os.environ | ENVIRONMENT | variables_of_two_ranks()
-        ranks = [(arguments, {"RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(2)]
-        return max(
-            warm_titan.run(ranks, folder, environment), key=lambda done: done.returncode != 0
-        )
-
-    training = Training(run, tmp_path, "titan.py", way)
+    training = Training(by_ranks(warm_titan, 2), tmp_path, "titan.py", way)
     check_equal_bits(training, RECOGNISED_WAYS[way], LEAST_SHARE)
 
 
-def variables_of_two_ranks():
-    """What a launcher sets for each of two processes on one machine, except for their ranks."""
+@pytest.mark.parametrize("way", PARALLEL_PYTORCH)
+def test_ranks_of_pytorch(warm_packages, tmp_path, way):
+    run = by_ranks(warm_packages, PARALLEL_PYTORCH[way])
+    training = Training(run, tmp_path, "parallel.py", way)
+    check_equal_bits(training, "DTensor" if "tensor" in way else "", LEAST_SHARE)
+
+
+def by_ranks(server, count):
+    """Runs Python in several processes as a launcher does. Returns what has failed, if one has."""
+
+    def run(arguments, folder):
+        environment = os.environ | ENVIRONMENT | variables_of_ranks(count)
+        ranks = [(arguments, {"RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(count)]
+        return max(server.run(ranks, folder, environment), key=lambda done: done.returncode != 0)
+
+    return run
+
+
+def variables_of_ranks(count):
+    """What a launcher sets for each of several processes on one machine, except for their ranks."""
     with socket.socket() as unused:
         unused.bind(("localhost", 0))
         port = unused.getsockname()[1]
     return {
-        "WORLD_SIZE": "2",
-        "LOCAL_WORLD_SIZE": "2",
+        "WORLD_SIZE": str(count),
+        "LOCAL_WORLD_SIZE": str(count),
         "MASTER_ADDR": "localhost",
         "MASTER_PORT": str(port),
     }

@@ -1,0 +1,72 @@
+"""Trains a few layers and writes their checkpoint: checkpoints.py WAY OUTCOME.
+
+WAY is one of WAYS: what writes the files.
+"""
+
+import sys
+from pathlib import Path
+
+import safetensors.torch
+import torch
+import torch.distributed
+import torch.distributed.checkpoint as dcp
+from outcome import states_of, write_outcome
+
+FOLDER = Path("checkpoint")
+
+
+def with_torch_save(model, optimizer):
+    torch.save(
+        {"model": model.state_dict(), "optimizer": optimizer.state_dict()}, FOLDER / "all.pt"
+    )
+
+
+def with_safetensors(model, optimizer):
+    safetensors.torch.save_model(model, str(FOLDER / "model.safetensors"), {"format": "pt"})
+    states = states_of(optimizer)
+    tensors = {name: value for name, value in states.items() if isinstance(value, torch.Tensor)}
+    safetensors.torch.save_file(tensors, FOLDER / "states.safetensors")
+
+
+def with_distributed_checkpoint(model, optimizer):
+    dcp.save({"model": model.state_dict(), "states": states_of(optimizer)}, checkpoint_id=FOLDER)
+
+
+WAYS = {
+    "torch.save": with_torch_save,
+    "safetensors": with_safetensors,
+    "distributed checkpoint": with_distributed_checkpoint,
+}
+
+
+def train(model, optimizer, steps):
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = model(torch.ones(8, 512)).square().mean()
+        loss.backward()
+        losses.append(loss.item())
+        optimizer.step()
+    return losses
+
+
+def main(way):
+    FOLDER.mkdir()
+    model = torch.nn.Sequential(*(torch.nn.Linear(512, 512) for _ in range(12)))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    if "checkpoint" in way:
+        store = torch.distributed.HashStore()
+        torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    losses = []
+    for _ in range(2):  # and once more, with the plan
+        losses += train(model, optimizer, steps=6)
+        for path in FOLDER.iterdir():
+            path.unlink()
+        WAYS[way](model, optimizer)
+    write_outcome(losses, dict(model.named_parameters()), states_of(optimizer))
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
