@@ -9,6 +9,10 @@
 namespace teraio {
 
 void log_to_stderr() {
+  // The logger is never destroyed: the thread of a drive that answers late logs while the process
+  // ends, when static objects are gone.
+  static const auto* const kept = new std::shared_ptr<spdlog::logger>(spdlog::default_logger());
+  (void)kept;
   spdlog::default_logger()->sinks() = {std::make_shared<spdlog::sinks::stderr_color_sink_mt>()};
   const char* wanted = std::getenv("TERAIO_VERBOSE");
   const std::string_view text = wanted == nullptr ? "" : wanted;

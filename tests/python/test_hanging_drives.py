@@ -37,10 +37,11 @@ def session(**options):
 
 @pytest.fixture
 def start(tmp_path, two_drives, spawn):
-    """Starts a program on one or both drives; `options` of `teraio run` start it so."""
+    """Starts a program on one or both drives; `options` of `teraio run` start it so. It runs
+    `before` before it imports TERAIO."""
 
-    def start(program, options=None, drive_count=1):
-        (tmp_path / "train.py").write_text(HEAD + program)
+    def start(program, options=None, drive_count=1, before=""):
+        (tmp_path / "train.py").write_text(before + HEAD + program)
         command = [sys.executable]
         used = two_drives[:drive_count]
         if options is not None:
@@ -241,6 +242,32 @@ with session(io_timeout=2) as run:
     assert "drive0) has not answered a read of" in out
     assert out.splitlines()[-1] == "12", err
     assert process.returncode == 0
+
+
+# At the end, what has registered first runs last: after static objects have been destroyed.
+ANSWERED_LAST = """\
+import ctypes, os
+at_exit = getattr(ctypes.CDLL(None), "__cxa_atexit")
+at_exit(ctypes.CDLL(None).usleep, ctypes.c_void_p(500_000), None)
+at_exit(ctypes.CDLL(os.environ["LD_PRELOAD"]).faulty_drives_release, None, None)
+"""
+
+
+def test_drive_that_answers_while_the_process_ends(start, two_drives):
+    process = start(
+        """
+with session(io_timeout=0.5):
+    tensors = new_tensors()
+    add(tensors)
+    hang(READS)
+    add(tensors)
+""",
+        before=ANSWERED_LAST,
+    )
+    err = end_of(process, two_drives)[1]
+    assert "did not come back" in err
+    assert "answers reads again" in err
+    assert process.returncode == 1, err
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "soon", "nan", "1e9"])
