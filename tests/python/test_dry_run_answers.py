@@ -100,16 +100,21 @@ def loading(dry_run, tmp_path):
     return loading
 
 
+FURTHER_USES = (
+    "loss = model(tokens)[tokens > 0].sum(); assert tokens[0].tolist()[2] == 5",
+    "loss = sum(model(row[: n]).sum() for row, n in zip(tokens, (tokens > 0).sum(1).tolist()))",
+    "tokens.fill_(2); loss = model(tokens).sum(); assert tokens.sum() == 64",
+    "rows, where = torch.nonzero(tokens, as_tuple=True); loss = model(rows).sum()",
+)
+
+
 @pytest.mark.parametrize(
     "use",
     [
         "loss = model(tokens[tokens > 0]).sum(); assert (tokens > 0).any()",
         "loss = model(tokens.masked_select(tokens > 0)).sum(); assert (tokens > 0).sum() == 20",
-        "loss = model(tokens)[tokens > 0].sum(); assert tokens[0].tolist()[2] == 5",
-        "loss = sum(model(row[: n]).sum() for row, n in zip(tokens, (tokens > 0).sum(1).tolist()))",
         "loss = model(torch.repeat_interleave(torch.arange(8), torch.bincount(tokens[0]))).sum()",
-        "tokens.fill_(2); loss = model(tokens).sum(); assert tokens.sum() == 64",
-        "rows, where = torch.nonzero(tokens, as_tuple=True); loss = model(rows).sum()",
+        *(pytest.param(use, marks=pytest.mark.full) for use in FURTHER_USES),
     ],
 )
 def test_what_data_decides_is_known(loading, use):
@@ -131,8 +136,8 @@ def test_size_of_what_is_selected_is_that_of_the_data(loading, tmp_path):
     "change",
     [
         "tokens += (model(tokens).sum(-1) > 0)",
-        "tokens[0].copy_(model(tokens[0]).sum(-1))",
-        "torch.argmax(model(tokens), -1, out=tokens)",
+        pytest.param("tokens[0].copy_(model(tokens[0]).sum(-1))", marks=pytest.mark.full),
+        pytest.param("torch.argmax(model(tokens), -1, out=tokens)", marks=pytest.mark.full),
     ],
 )
 def test_what_a_model_has_changed_is_unknown(loading, change):

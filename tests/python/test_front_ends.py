@@ -99,8 +99,6 @@ RANKS = {
 PARALLEL = ("FSDP2", "tensor parallel", "pipeline")
 # The same with PyTorch alone, and the number of processes.
 PARALLEL_PYTORCH = {
-    "FSDP2 in bf16": 2,
-    "1F1B": 2,
     "interleaved 1F1B": 2,
     "FSDP2 and tensor parallel": 4,
     "FSDP2 and pipeline": 4,

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from outcome import states_of, write_outcome
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleInterleaved1F1B
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
@@ -25,8 +25,6 @@ BLOCKS = 8
 BATCH = 32
 MICRO_BATCHES = 4
 WAYS = {
-    "FSDP2 in bf16": {"shards": 2, "is_bf16": True},
-    "1F1B": {"stages": 2},
     "interleaved 1F1B": {"stages": 2, "is_interleaved": True},
     "FSDP2 and tensor parallel": {"shards": 2, "parts": 2},
     "FSDP2 and pipeline": {"shards": 2, "stages": 2},
@@ -52,11 +50,10 @@ def loss_of(output, target):
 class Parallel:
     """The blocks of this process, and how they are trained."""
 
-    def __init__(self, stages=1, shards=1, parts=1, is_bf16=False, is_interleaved=False):
+    def __init__(self, stages=1, shards=1, parts=1, is_interleaved=False):
         self.mesh = init_device_mesh(
             "cpu", (stages, shards, parts), mesh_dim_names=("stage", "shard", "part")
         )
-        self.is_bf16 = is_bf16
         rank = self.mesh["stage"].get_local_rank()
         blocks = [Block() for _ in range(BLOCKS)]  # all processes draw the same numbers
         count = stages * (2 if is_interleaved else 1)
@@ -74,16 +71,10 @@ class Parallel:
                 plan = {"up": ColwiseParallel(), "down": RowwiseParallel()}
                 parallelize_module(block, self.mesh["part"], plan)
             if self.mesh["shard"].size() > 1:
-                fully_shard(block, mesh=self.mesh["shard"], **self._precision())
+                fully_shard(block, mesh=self.mesh["shard"])
         if self.mesh["shard"].size() > 1:
-            fully_shard(module, mesh=self.mesh["shard"], **self._precision())
+            fully_shard(module, mesh=self.mesh["shard"])
         return module
-
-    def _precision(self):
-        if not self.is_bf16:
-            return {}
-        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-        return {"mp_policy": policy}
 
     def _schedule(self, stages, count, rank):
         device, group = torch.device("cpu"), self.mesh["stage"].get_group()
