@@ -291,8 +291,15 @@ class Session:
             teraio.Error: another session runs in this process, or this one has ended.
         """
         self.__enter__()
-        atexit.register(self._end, self._core.discard)
+        atexit.register(self._end_with_process)
         return self
+
+    def _end_with_process(self):
+        # First: an operator of another thread may wait for a drive, and keep others from whatever
+        # the rest of the end reads, until this ends its wait.
+        if os.getpid() == self._process:
+            self._core.discard()
+        self._end(self._core.discard)
 
     def _end(self, end_core, error=None):
         if os.getpid() != self._process:

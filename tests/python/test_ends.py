@@ -1,35 +1,51 @@
 """However a process ends while it trains: exit code, last words, and nothing left on the drives,
-which work or refuse writes (testing/faulty_drives)."""
+which work, refuse writes, or do not answer (testing/faulty_drives)."""
 
+import contextlib
 import random
 import re
 import signal
+import subprocess
 import sys
 import time
 
 import pytest
 from faulty_trainings.drives import LIBRARY, Rates
 
+# A drive that hangs does so from step 3 on, where an operator of another thread waits for it.
 TRAINING = """\
-import ctypes, os, signal, sys, threading, torch, teraio
-how, rates, ssd = sys.argv[1], bytes.fromhex(sys.argv[2]), sys.argv[3:]
+import contextlib, ctypes, os, signal, sys, threading, time, torch, teraio
+how, rates, hangs, ssd = sys.argv[1], bytes.fromhex(sys.argv[2]), sys.argv[3], sys.argv[4:]
 torch.set_num_threads(1)
 model = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(6)])
 optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
+library = ctypes.CDLL(os.environ["LD_PRELOAD"]) if rates or hangs != "never" else None
 def modes():
     paths = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
     found = [p for p in paths if os.path.islink(p) and "/.teraio-" in os.readlink(p)]
     return {oct(os.stat(path).st_mode & 0o777) for path in found}
+def use_states():
+    with contextlib.suppress(RuntimeError, KeyboardInterrupt):
+        for parameter in model.parameters():
+            optimizer.state[parameter]["exp_avg"].sum()
+def let_drive_hang():
+    library.faulty_drives_hang(0, 2, ctypes.c_int64(0))
+    threading.Thread(target=use_states, daemon=is_under_run).start()
+    library.faulty_drives_wait_for_hang()
+    if hangs == "for a second":
+        threading.Timer(1, library.faulty_drives_release).start()
 def train(end=lambda: None):
     global steps_left
     step = 0
     while steps_left != 0:
         steps_left -= 1
         if step == 2 and rates:
-            ctypes.CDLL(os.environ["LD_PRELOAD"]).faulty_drives_start(
+            library.faulty_drives_start(
                 ctypes.c_uint64(1), rates, ctypes.c_int32(-1), ctypes.c_int64(0), ctypes.c_int64(0))
         model(torch.ones(16, 256)).square().mean().backward()
         if step == 3:
+            if hangs != "never":
+                let_drive_hang()
             print("training", *modes(), flush=True)
             end()
         optimizer.step()
@@ -52,7 +68,10 @@ def daemon():
     reached = threading.Event()
     threading.Thread(target=train, args=(reached.set,), daemon=True).start()
     reached.wait()
-with teraio.offload("3MB", ssd=ssd, ssd_capacity="64MB"):
+is_under_run = teraio.running_session() is not None
+with contextlib.nullcontext() if is_under_run else teraio.offload(
+    "3MB", ssd=ssd, ssd_capacity="64MB"
+):
     if how == "daemon":
         daemon()
         os._exit(9)
@@ -62,21 +81,32 @@ with teraio.offload("3MB", ssd=ssd, ssd_capacity="64MB"):
 
 @pytest.fixture
 def started(tmp_path, two_drives, spawn):
-    """Starts a program, and returns its process when it trains with I/O under way."""
+    """Starts a program, and returns its process when it trains with I/O under way. `hangs` tells
+    how long a drive answers nothing: "never", "for a second" or "for ever"."""
     (tmp_path / "train.py").write_text(TRAINING)
 
-    def started(how, drives="good"):
+    def started(how, drives="good", hangs="never", is_under_run=False):
         is_failing = drives == "failing"
         rates = bytes(Rates(write_error=0.05, late=0.1)).hex() if is_failing else ""
+        command = [sys.executable]
+        if is_under_run:
+            command += "-m teraio run --quiet --device-budget 3MB --ssd-capacity 64MB".split()
+            command += [word for drive in two_drives for word in ("--ssd", drive)]
         process = spawn(
-            [sys.executable, tmp_path / "train.py", how, rates, *two_drives],
-            preload=LIBRARY if is_failing else None,
+            [*command, tmp_path / "train.py", how, rates, hangs, *two_drives],
+            preload=LIBRARY if is_failing or hangs != "never" else None,
         )
-        line = process.stdout.readline()
-        assert line == "training 0o600\n", (line, process.stderr.read() if not line else "")
+        assert next_line(process) == "training 0o600\n"
         return process
 
     return started
+
+
+def next_line(process):
+    """The next line that the program prints and TERAIO does not."""
+    while (line := process.stdout.readline()).startswith("teraio: "):
+        pass
+    return line or pytest.fail(process.communicate()[1])
 
 
 def assert_ended(process, two_drives, code, text):
@@ -90,44 +120,87 @@ def assert_ended(process, two_drives, code, text):
     assert text in words if text else own == [], words
 
 
-DRIVES = ["good", pytest.param("failing", marks=pytest.mark.full)]
+ENDS = [
+    ("error", 1, "ValueError: the program's own"),
+    ("exit", 7, ""),
+    ("_exit", 8, ""),
+    ("daemon", 9, ""),
+    ("killed child", 0, ""),
+]
+full = pytest.mark.full
 
 
-@pytest.mark.parametrize("drives", DRIVES)
+@pytest.mark.parametrize("drives", ["good", pytest.param("failing", marks=full)])
 @pytest.mark.parametrize(
-    "how, code, text",
-    [
-        ("error", 1, "ValueError: the program's own"),
-        pytest.param("exit", 7, "", marks=pytest.mark.full),
-        pytest.param("_exit", 8, "", marks=pytest.mark.full),
-        pytest.param("daemon", 9, "", marks=pytest.mark.full),
-        pytest.param("killed child", 0, "", marks=pytest.mark.full),
-    ],
+    "how, code, text", [ENDS[0], *(pytest.param(*end, marks=full) for end in ENDS[1:])]
 )
 def test_ends_by_itself(started, two_drives, how, code, text, drives):
     assert_ended(started(how, drives), two_drives, code, text)
 
 
+@pytest.mark.parametrize(
+    "how, code, text", [ENDS[0], *(pytest.param(*end, marks=full) for end in ENDS[1:])]
+)
+def test_ends_while_a_drive_hangs_for_a_second(started, two_drives, how, code, text):
+    assert_ended(started(how, hangs="for a second"), two_drives, code, text)
+
+
 @pytest.mark.full
-@pytest.mark.parametrize("drives", ["good", "failing"])
+@pytest.mark.parametrize("how, code, text", ENDS[:4])
+def test_ends_under_teraio_run_while_a_drive_hangs_for_ever(started, two_drives, how, code, text):
+    """No tensor has to come back: the process ends by itself."""
+    process = started(how, hangs="for ever", is_under_run=True)
+    assert_ended(process, two_drives, code, text)
+
+
+def press_ctrl_c_until_ended(process):
+    """As a user does who sees nothing happen: the end waits for 2 s whether the drive answers."""
+    for _ in range(10):
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=5)
+            return
+    pytest.fail("the process goes on")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("how", ["error", "exit", "signal"])
+def test_ctrl_c_ends_the_end_while_a_drive_hangs_for_ever(started, two_drives, how):
+    process = started(how, hangs="for ever")
+    press_ctrl_c_until_ended(process)
+    assert_ended(process, two_drives, -signal.SIGINT, "tensors did not come back: ")
+
+
+@pytest.mark.full
+def test_ctrl_c_under_teraio_run_while_a_drive_hangs_for_ever(started, two_drives):
+    process = started("signal", hangs="for ever", is_under_run=True)
+    process.send_signal(signal.SIGINT)
+    assert_ended(process, two_drives, -signal.SIGINT, "KeyboardInterrupt")
+
+
+DRIVES = [("good", "never"), ("failing", "never")]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("drives, hangs", [*DRIVES, ("good", "for ever")])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_ends_by_a_signal(started, two_drives, number, drives):
+def test_ends_by_a_signal(started, two_drives, number, drives, hangs):
     chance = random.Random(1)
     for _ in range(3):
-        process = started("signal", drives)
+        process = started("signal", drives, hangs)
         time.sleep(chance.random() / 5)
         process.send_signal(number)
         assert_ended(process, two_drives, -number, "")
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("drives", ["good", "failing"])
+@pytest.mark.parametrize("drives, hangs", [*DRIVES, ("good", "for a second")])
 @pytest.mark.parametrize("times", [1, 2])
-def test_ends_by_ctrl_c(started, two_drives, times, drives):
+def test_ends_by_ctrl_c(started, two_drives, times, drives, hangs):
     """Python's own ending: a traceback, and the exit status of SIGINT."""
     chance = random.Random(times)
     for _ in range(3):
-        process = started("signal", drives)
+        process = started("signal", drives, hangs)
         for _ in range(times):
             time.sleep(chance.random() / 20)
             process.send_signal(signal.SIGINT)
