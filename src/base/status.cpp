@@ -31,6 +31,8 @@ std::string_view to_string(ErrorCode code) {
       return "cancelled";
     case ErrorCode::kInterrupted:
       return "interrupted";
+    case ErrorCode::kDeviceFailed:
+      return "device failed";
     case ErrorCode::kReplayDue:
       return "replay due";
     case ErrorCode::kInternal:

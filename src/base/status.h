@@ -29,6 +29,7 @@ enum class ErrorCode : uint8_t {
   kUnsupported,      // this machine, file system or version of PyTorch lacks a feature
   kCancelled,        // the request was cancelled before it started
   kInterrupted,      // the user ended a wait (Ctrl-C); the call has had no effect
+  kDeviceFailed,     // the device does nothing more for this process: a kernel or its memory failed
   kReplayDue,        // the engine has discarded the bytes: the op that made them has to run first
   kInternal,         // an invariant of the program is broken
 };

@@ -87,8 +87,9 @@ class Device {
   // Like record(), but for another order of work: a stream of the framework, such as a
   // cudaStream_t. A device with a single order ignores `stream`.
   virtual Event record_on(void* /*stream*/) { return record(); }
+  // False also when that cannot be known because the device has failed: wait() tells.
   virtual bool has_passed(Event event) const = 0;
-  // Blocks the calling thread until `event` has passed.
+  // Blocks the calling thread until `event` has passed. kDeviceFailed: it never will.
   virtual Status wait(Event event) = 0;
   // Makes compute that is enqueued from now on wait for `event`, the end of a copy. Does not block
   // the caller.

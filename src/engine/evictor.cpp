@@ -29,6 +29,7 @@ Result<std::byte*> Evictor::obtain_memory(int64_t size_bytes, const ProgramPlace
   while (true) {
     if (std::byte* memory = device_.allocate(size_bytes)) return memory;
     if (mover_.take_arrivals()) continue;
+    TERAIO_RETURN_IF_ERROR(mover_.failure());
     const int64_t missing_bytes = bytes_to_evict(size_bytes);
     if (missing_bytes > 0 && evict_for(missing_bytes, place)) continue;
     if (mover_.is_idle()) break;

@@ -240,6 +240,7 @@ void TensorMover::on_write_done(LiveTensor& tensor, const storage::Completion& c
 void TensorMover::on_write_failed(const LiveTensor& tensor, const Status& status) {
   ++counters_.failed_transfers;
   last_error_ = status;
+  if (status.code() == ErrorCode::kDeviceFailed) return on_device_failed(status);
   spdlog::error(
       "teraio: tensor {} ({}) stays on the device, because writing it to the {} tier failed: {}. "
       "It is tried again when memory is needed{}",
@@ -264,10 +265,11 @@ void TensorMover::on_read_done(LiveTensor& tensor, const storage::Completion& co
   const bool is_in_use = std::exchange(tensor.is_copy_pending, false);
   if (tensor.is_dead) return free_tensor(tensor);
   if (!completion.status.ok()) ++counters_.failed_transfers;
+  if (completion.status.code() == ErrorCode::kDeviceFailed) on_device_failed(completion.status);
   if (completion.is_unanswered) {
     last_error_ = completion.status;
   } else if (is_in_use) {
-    if (!completion.status.ok()) on_late_read_failed(tensor, completion.status);
+    if (!completion.status.ok() && failure_.ok()) on_late_read_failed(tensor, completion.status);
   } else if (completion.status.ok()) {
     tensor.residency = Residency::kResident;
     attach(tensor);
@@ -285,6 +287,17 @@ void TensorMover::on_late_read_failed(const LiveTensor& tensor, const Status& st
                                 tensor.id, format_size(tensor.size_bytes), status.message()))
                  .with_details(status.details())
                  .with_details({tensor_detail(tensor)});
+  spdlog::error("teraio: {}", full_text(failure_));
+}
+
+void TensorMover::on_device_failed(const Status& status) {
+  if (!failure_.ok()) return;
+  failure_ = Status(status.code(),
+                    fmt::format("the device has failed: {}. A kernel of the program or the "
+                                "hardware caused it, and the process cannot use the device any "
+                                "more: train again from a checkpoint",
+                                status.message()))
+                 .with_details(status.details());
   spdlog::error("teraio: {}", full_text(failure_));
 }
 

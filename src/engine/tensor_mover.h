@@ -19,7 +19,8 @@
 //
 // Failure: a failed write leaves the tensor on the device (TierCopies decides what follows). A
 // failed read leaves it on the tier. Both are counted, and are last_error(). A read that fails
-// after compute may have used its bytes is failure(), which stays. A transfer that fails because a
+// after compute may have used its bytes is failure(), which stays, and so is any transfer that fails
+// because the device does (kDeviceFailed). A transfer that fails because a
 // drive does not answer is no longer under way, but uses its memory and its extent until the drive
 // answers (LiveTensor::unanswered): a tensor that was read stays kLoading, one that was written
 // stays on the device.
@@ -131,7 +132,8 @@ class TensorMover {
   // A transfer failed before it could start.
   void set_last_error(Status error) { last_error_ = std::move(error); }
   Status take_last_error() { return std::exchange(last_error_, Status()); }
-  // Not ok: compute may have used bytes that never came, and nothing that follows can be right.
+  // Not ok: the device has failed, or compute may have used bytes that never came. Nothing that
+  // follows can be right.
   const Status& failure() const { return failure_; }
 
  private:
@@ -158,6 +160,7 @@ class TensorMover {
   void on_write_failed(const LiveTensor& tensor, const Status& status);
   void on_read_done(LiveTensor& tensor, const storage::Completion& completion);
   void on_late_read_failed(const LiveTensor& tensor, const Status& status);
+  void on_device_failed(const Status& status);
   void release_memory(LiveTensor& tensor);
   void take_off_device(LiveTensor& tensor);
   void free_tensor(LiveTensor& tensor);

@@ -40,8 +40,8 @@ class DirectWay final : public device::SegmentRegistrar {
   DirectWay(const DirectWay&) = delete;
   DirectWay& operator=(const DirectWay&) = delete;
 
-  // Returns what CufileHandle's calls return.
-  int64_t move(const IoRequest& request);
+  // Returns what CufileHandle's calls return. Fails if the device does.
+  Result<int64_t> move(const IoRequest& request);
 
   Status register_segment(const device::MemorySegment& segment) override;
   void deregister_segment(const device::MemorySegment& segment) override {
@@ -58,10 +58,10 @@ class DirectWay final : public device::SegmentRegistrar {
   std::atomic<bool> has_told_ = false;
 };
 
-int64_t DirectWay::move(const IoRequest& request) {
+Result<int64_t> DirectWay::move(const IoRequest& request) {
   device_.bind_thread();
   // cuFile does not follow the order of the device's streams.
-  if (!device_.wait(request.after).ok()) return -EIO;
+  TERAIO_RETURN_IF_ERROR(device_.wait(request.after));
   const device::MemorySegments::Use use = use_segment(request);
   CufilePlace place{request.memory, 0};
   if (use.begin() != nullptr) place = {use.begin(), request.memory - use.begin()};
@@ -103,6 +103,13 @@ Status copy_from_device(device::Device& device, std::vector<std::byte>& bytes,
   return end.ok() ? device.wait(*end) : end.status();
 }
 
+Status try_move(DirectWay& way, const IoRequest& request, const char* what) {
+  const Result<int64_t> moved = way.move(request);
+  if (!moved.ok()) return moved.status();
+  if (*moved == request.size_bytes) return {};
+  return failed(fmt::format("the first {} of {} bytes gave {}", what, request.size_bytes, *moved));
+}
+
 // Writes random bytes from device memory, clears that memory, and reads the bytes back.
 Status try_round_trip(DirectWay& way, device::Device& device, std::byte* memory,
                       int64_t size_bytes) {
@@ -116,12 +123,10 @@ Status try_round_trip(DirectWay& way, device::Device& device, std::byte* memory,
   request.size_bytes = size_bytes;
   TERAIO_RETURN_IF_ERROR(copy_to_device(device, memory, noise));
   request.direction = Direction::kWrite;
-  if (const int64_t moved = way.move(request); moved != size_bytes)
-    return failed(fmt::format("the first write of {} bytes gave {}", size_bytes, moved));
+  TERAIO_RETURN_IF_ERROR(try_move(way, request, "write"));
   TERAIO_RETURN_IF_ERROR(copy_to_device(device, memory, zeros));
   request.direction = Direction::kRead;
-  if (const int64_t moved = way.move(request); moved != size_bytes)
-    return failed(fmt::format("the first read of {} bytes gave {}", size_bytes, moved));
+  TERAIO_RETURN_IF_ERROR(try_move(way, request, "read"));
   TERAIO_RETURN_IF_ERROR(copy_from_device(device, found, memory));
   return found == noise ? Status() : failed("the first bytes came back different");
 }

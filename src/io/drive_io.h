@@ -42,6 +42,9 @@ struct IoResult {
   // The number of bytes moved, possibly fewer than requested, or the negative number of an error:
   // an errno, or a number that the drive's error_text() explains.
   int64_t result = 0;
+  // Not ok: the device's part of the transfer has failed, such as a copy. Then `result` has no
+  // meaning, and the request is not repeated.
+  Status failure = {};
 };
 
 class DriveIo {

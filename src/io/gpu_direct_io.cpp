@@ -23,7 +23,8 @@ void GpuDirectIo::take_direct(std::vector<ChunkResult>& results) {
   direct_->wait(direct_results_);
   for (ChunkResult& result : direct_results_) {
     result.was_gpu_direct = result.status.ok();
-    if (result.status.ok()) {
+    // Where the device has failed, no other way is better.
+    if (result.status.ok() || result.status.code() == ErrorCode::kDeviceFailed) {
       results.push_back(std::move(result));
       continue;
     }

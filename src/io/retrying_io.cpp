@@ -68,7 +68,8 @@ void RetryingIo::wait(std::vector<ChunkResult>& results) {
   for (const IoResult& io_result : io_results_) {
     Slot& slot = slots_[io_result.tag];
     Next next = Next::kEnd;
-    Status status = settle(slot, io_result.result, next);
+    Status status = io_result.failure.ok() ? settle(slot, io_result.result, next)
+                                           : device_error(slot, io_result.failure);
     if (next == Next::kRepeat) {
       submit_rest(io_result.tag);
     } else if (next == Next::kRepeatLater) {
@@ -159,6 +160,10 @@ Status RetryingIo::error(const Slot& slot, int64_t error_number) const {
   const ErrorCode code = means_full(error_number) ? ErrorCode::kOutOfSpace : ErrorCode::kIoError;
   return Status(code, fmt::format("{} failed: {}", describe(slot), io_->error_text(error_number)))
       .with_details(details(slot, error_number));
+}
+
+Status RetryingIo::device_error(const Slot& slot, const Status& failure) const {
+  return failure.with_context(describe(slot) + " failed");
 }
 
 }  // namespace teraio::io

@@ -55,6 +55,7 @@ class RetryingIo final : public ChunkIo {
   void repeat_paused();
   Status check_bytes(const Chunk& chunk) const;
   Status error(const Slot& slot, int64_t error_number) const;
+  Status device_error(const Slot& slot, const Status& failure) const;
   std::string describe(const Slot& slot) const;
   std::vector<std::string> details(const Slot& slot, int64_t error_number) const;
 

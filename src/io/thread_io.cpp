@@ -115,9 +115,9 @@ void ThreadIo::serve() {
     const IoRequest request = requests_.front();
     requests_.pop_front();
     lock.unlock();
-    const int64_t result = options_.transfer(request);
+    const Result<int64_t> moved = options_.transfer(request);
     lock.lock();
-    results_.push_back({request.tag, result});
+    results_.push_back({request.tag, moved.ok() ? *moved : 0, moved.status()});
     results_changed_.notify_one();
     if (!options_.on_result) continue;
     lock.unlock();

@@ -15,8 +15,8 @@ struct ThreadIoOptions {
   std::string description;
   int32_t window = 1;
   // Moves the bytes of a request and blocks until it is done. Up to `window` threads call it at the
-  // same time. Returns the value of IoResult::result.
-  std::function<int64_t(const IoRequest&)> transfer;
+  // same time. Returns the value of IoResult::result, or that of IoResult::failure.
+  std::function<Result<int64_t>(const IoRequest&)> transfer;
   // Implements DriveIo::error_text(). If empty, errors are errnos.
   std::function<std::string(int64_t)> error_text;
   // Called after every result, on any of the threads; may be empty.

@@ -1,6 +1,5 @@
 #include "storage/host_store.h"
 
-#include <cerrno>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -38,8 +37,9 @@ class HostIo final : public io::DriveIo {
  private:
   struct Copy {
     uint64_t tag = 0;
-    int64_t result = 0;
+    int64_t size_bytes = 0;
     device::Event end;
+    Status failure = {};  // of a copy that could not begin
   };
 
   device::HostMemory pool_;
@@ -61,7 +61,7 @@ void HostIo::submit(const io::IoRequest& request) {
     if (request.arrival != nullptr) *request.arrival = *end;
     copies_.push_back({request.tag, request.size_bytes, *end});
   } else {
-    copies_.push_back({request.tag, -EIO, device::Event{}});
+    copies_.push_back({request.tag, 0, device::Event{}, end.status()});
   }
 }
 
@@ -72,10 +72,10 @@ void HostIo::wait(std::vector<io::IoResult>& results) {
     is_woken_ = false;
     return;
   }
-  const Copy copy = copies_.front();
+  Copy copy = std::move(copies_.front());
   copies_.pop_front();
-  const bool is_done = device_.wait(copy.end).ok();
-  results.push_back({copy.tag, is_done ? copy.result : -EIO});
+  if (copy.failure.ok()) copy.failure = device_.wait(copy.end);
+  results.push_back({copy.tag, copy.size_bytes, std::move(copy.failure)});
 }
 
 void HostIo::wake() {

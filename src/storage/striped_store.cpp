@@ -504,10 +504,12 @@ void StripedStore::note_answer(Drive& drive, const io::Chunk& chunk) {
 
 void StripedStore::note_failure(int32_t drive_index, Job& job, const Status& status) {
   Drive& drive = *drives_[drive_index];
-  drive.meter.add_error();
+  const bool is_of_device = status.code() == ErrorCode::kDeviceFailed;
+  if (!is_of_device) drive.meter.add_error();
   // Later extents use the other drives while they have room. Who asked for a transfer tells why it
   // failed.
-  if (status.code() != ErrorCode::kOutOfSpace && extents_.weight(drive_index) > 0) {
+  const bool is_of_drive = !is_of_device && status.code() != ErrorCode::kOutOfSpace;
+  if (is_of_drive && extents_.weight(drive_index) > 0) {
     spdlog::error(
         "{}: {}: new tensors go to the other drives while they have room. Check this one with "
         "`teraio doctor --ssd DIR`{}",

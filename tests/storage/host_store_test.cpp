@@ -18,8 +18,11 @@
 namespace teraio::storage {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 // A pool, a device with blocks to move, and the order in which transfers ended.
 class HostStoreTest : public ::testing::Test {
@@ -304,6 +307,26 @@ TEST_F(HostStoreOrderTest, AMovingBlockIsNeverTouchedByTheStoreAfterItsEnd) {
   fake_.release(memory_);
   EXPECT_THAT(fake_.violations(), IsEmpty());
   memory_ = fake_.allocate(kMiB);
+}
+
+TEST(HostStoreFailureTest, ACopyThatFailsSaysWhy) {
+  testing::FakeAsyncDevice fake({.failing_copy = 1});
+  SteadyClock clock;
+  auto store = open_host_store(4 * kMiB, fake, clock);
+  ASSERT_TRUE(store.ok());
+  std::byte* memory = fake.allocate(kMiB);
+  std::promise<Status> end;
+  Transfer transfer;
+  transfer.direction = io::Direction::kWrite;
+  transfer.extent = *(*store)->reserve(kMiB);
+  transfer.memory = memory;
+  transfer.ready = fake.record();
+  transfer.done = [&](const Completion& completion) { end.set_value(completion.status); };
+  (*store)->submit(std::move(transfer));
+  EXPECT_THAT(end.get_future().get().message(),
+              AllOf(HasSubstr("drive host"), HasSubstr("fake: copy"), Not(HasSubstr("errno"))));
+  store->reset();
+  fake.release(memory);
 }
 
 // Only the device needs to wait: compute that is ordered after the events sees the bytes.

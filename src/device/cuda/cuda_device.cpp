@@ -86,6 +86,8 @@ class RuntimeCudaDevice final : public CudaDevice {
 
   cudaStream_t compute_stream() const;
   Event record(cudaStream_t stream, EventQueue queue);
+  void note_unrecorded(const Status& status);
+  Status why_unrecorded() const;
   std::byte* hand_out(void* source, std::byte* memory, int64_t requested_bytes, int64_t held_bytes);
   Block take_block(const std::byte* memory);
   Result<Event> copy(const CopyOrder& order, void* to, const void* from, int64_t size_bytes,
@@ -99,8 +101,9 @@ class RuntimeCudaDevice final : public CudaDevice {
   cudaStream_t from_host_ = nullptr;
   mutable CudaEvents events_;
   CudaOpTimer timer_{[this] { return compute_stream(); }};
-  mutable std::mutex mutex_;  // protects blocks_, for source_block()
+  mutable std::mutex mutex_;  // protects the next two members, for other threads than the engine's
   std::unordered_map<const std::byte*, Block> blocks_;
+  Status unrecorded_;  // of the first event that could not be recorded
   MemoryUsage usage_;  // without the reserved bytes, which the source knows
 };
 
@@ -224,11 +227,26 @@ Event RuntimeCudaDevice::record(cudaStream_t stream, EventQueue queue) {
   bind_thread();
   const Result<Event> event = events_.record(stream, queue);
   if (event.ok()) return *event;
+  note_unrecorded(event.status());
+  return kNoPoint;
+}
+
+// Told once: when the device has failed, every later event fails in the same way.
+void RuntimeCudaDevice::note_unrecorded(const Status& status) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!unrecorded_.ok()) return;
+    unrecorded_ = status;
+  }
   spdlog::error(
       "teraio: {}: {}: a transfer that waits for this event cannot begin, and an op that needs its "
       "tensor fails. End the training, and start it again from a checkpoint{}",
-      name_, event.status().message(), detail_lines(event.status()));
-  return kNoPoint;
+      name_, status.message(), detail_lines(status));
+}
+
+Status RuntimeCudaDevice::why_unrecorded() const {
+  const std::lock_guard lock(mutex_);
+  return unrecorded_.with_context(name_);
 }
 
 bool RuntimeCudaDevice::has_passed(Event event) const {
@@ -237,8 +255,7 @@ bool RuntimeCudaDevice::has_passed(Event event) const {
 
 Status RuntimeCudaDevice::wait(Event event) {
   if (event.id == 0) return {};
-  if (event.id == kNoPoint.id)
-    return Status(ErrorCode::kIoError, name_ + ": an event could not be recorded");
+  if (event.id == kNoPoint.id) return why_unrecorded();
   bind_thread();
   return events_.wait(event);
 }
