@@ -17,6 +17,7 @@
 #include "device/cuda/cuda_op_timer.h"
 #include "device/cuda/cuda_pool_memory.h"
 #include "device/cuda/cuda_status.h"
+#include "device/cuda/current_device.h"
 #include "device/pci_address.h"
 
 namespace teraio::device {
@@ -65,7 +66,7 @@ class RuntimeCudaDevice final : public CudaDevice {
                                Event after) override;
   Status pin_host(std::byte* host, int64_t size_bytes) override;
   void unpin_host(std::byte* host) override;
-  void bind_thread() override { cudaSetDevice(options_.ordinal); }
+  void bind_thread() override { has_succeeded(cudaSetDevice(options_.ordinal)); }
   MemorySegments* segments() override { return options_.memory->segments(); }
   OpTimer* op_timer() override { return &timer_; }
   int32_t numa_node() const override { return numa_node_; }
@@ -108,7 +109,7 @@ class RuntimeCudaDevice final : public CudaDevice {
 };
 
 Status RuntimeCudaDevice::open() {
-  TERAIO_RETURN_IF_ERROR(cuda_status(cudaSetDevice(options_.ordinal), "use " + name_));
+  const CurrentDevice current(options_.ordinal);
   const Result<std::string> address = pci_address(options_.ordinal);
   if (!address.ok()) return address.status();
   numa_node_ = numa_node_of_pci_device(*address);
@@ -126,7 +127,7 @@ Status RuntimeCudaDevice::open() {
 
 // Ignores errors: at process exit the driver may already be unloaded.
 RuntimeCudaDevice::~RuntimeCudaDevice() {
-  bind_thread();
+  const CurrentDevice current(options_.ordinal);
   for (const cudaStream_t stream : {to_host_, from_host_, own_stream_})
     if (stream != nullptr) cudaStreamSynchronize(stream);
   options_.memory.reset();
@@ -143,7 +144,7 @@ cudaStream_t RuntimeCudaDevice::compute_stream() const {
 
 std::byte* RuntimeCudaDevice::allocate(int64_t size_bytes) {
   if (size_bytes < 0) return nullptr;
-  bind_thread();
+  const CurrentDevice current(options_.ordinal);
   const int64_t alignment = size_bytes < kPageBytes ? kCudaAlignment : kPageBytes;
   if (size_bytes > usage_.budget_bytes) return nullptr;
   const int64_t held_bytes = align_up(std::max<int64_t>(size_bytes, 1), alignment);
@@ -191,13 +192,13 @@ void RuntimeCudaDevice::release(std::byte* memory) {
   const Block block = take_block(memory);
   usage_.allocated_bytes -= block.held_bytes;
   usage_.rounding_bytes -= block.held_bytes - block.requested_bytes;
-  bind_thread();
+  const CurrentDevice current(options_.ordinal);
   options_.memory->release(block.source);
 }
 
 void RuntimeCudaDevice::set_budget_bytes(int64_t budget_bytes) {
   usage_.budget_bytes = std::max<int64_t>(budget_bytes, 0);
-  bind_thread();
+  const CurrentDevice current(options_.ordinal);
   options_.memory->set_limit_bytes(usage_.budget_bytes);
 }
 
@@ -224,7 +225,7 @@ void RuntimeCudaDevice::reset_peak() {
 // --- Order --------------------------------------------------------------------------------------
 
 Event RuntimeCudaDevice::record(cudaStream_t stream, EventQueue queue) {
-  bind_thread();
+  const CurrentDevice current(options_.ordinal);
   const Result<Event> event = events_.record(stream, queue);
   if (event.ok()) return *event;
   note_unrecorded(event.status());
@@ -256,14 +257,14 @@ bool RuntimeCudaDevice::has_passed(Event event) const {
 Status RuntimeCudaDevice::wait(Event event) {
   if (event.id == 0) return {};
   if (event.id == kNoPoint.id) return why_unrecorded();
-  bind_thread();
+  const CurrentDevice current(options_.ordinal);
   return events_.wait(event);
 }
 
 Status RuntimeCudaDevice::order_after(Event event) {
   if (event.id == 0) return {};
   if (event.id == kNoPoint.id) return wait(event);
-  bind_thread();
+  const CurrentDevice current(options_.ordinal);
   timer_.begin_wait();
   Status status = events_.make_wait(compute_stream(), event);
   timer_.end_wait();
@@ -275,7 +276,7 @@ Status RuntimeCudaDevice::order_after(Event event) {
 Result<Event> RuntimeCudaDevice::copy(const CopyOrder& order, void* to, const void* from,
                                       int64_t size_bytes, Event after) {
   if (after.id == kNoPoint.id) return wait(after);
-  bind_thread();
+  const CurrentDevice current(options_.ordinal);
   if (after.id != 0) TERAIO_RETURN_IF_ERROR(events_.make_wait(order.stream, after));
   TERAIO_RETURN_IF_ERROR(cuda_status(
       cudaMemcpyAsync(to, from, static_cast<size_t>(size_bytes), order.kind, order.stream),
@@ -296,14 +297,14 @@ Result<Event> RuntimeCudaDevice::copy_from_host(std::byte* device, const std::by
 }
 
 Status RuntimeCudaDevice::pin_host(std::byte* host, int64_t size_bytes) {
-  bind_thread();
+  const CurrentDevice current(options_.ordinal);
   const cudaError_t error =
       cudaHostRegister(host, static_cast<size_t>(size_bytes), cudaHostRegisterPortable);
   return cuda_status(error, "pin host memory");  // copies work without pinning
 }
 
 void RuntimeCudaDevice::unpin_host(std::byte* host) {
-  bind_thread();
+  const CurrentDevice current(options_.ordinal);
   has_succeeded(cudaHostUnregister(host));
 }
 
@@ -329,7 +330,7 @@ Status find_gpu(int32_t ordinal) {
 
 Result<CudaFacts> inspect_cuda_device(int32_t ordinal) {
   TERAIO_RETURN_IF_ERROR(find_gpu(ordinal));
-  TERAIO_RETURN_IF_ERROR(cuda_status(cudaSetDevice(ordinal), "use the GPU"));
+  const CurrentDevice current(ordinal);
   cudaDeviceProp properties = {};
   TERAIO_RETURN_IF_ERROR(
       cuda_status(cudaGetDeviceProperties(&properties, ordinal), "ask for the GPU's properties"));

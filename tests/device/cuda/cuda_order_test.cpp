@@ -115,6 +115,35 @@ TEST_F(CudaOrderTest, AnyThreadMayCopyAndWait) {
   for (std::byte* block : blocks) device_->release(block);
 }
 
+TEST_F(CudaOrderTest, ACallLeavesTheThreadsGpuAsItWas) {
+  int count = 0;
+  ASSERT_EQ(cudaGetDeviceCount(&count), cudaSuccess);
+  if (count < 2) GTEST_SKIP() << testing::kNotApplicable << "the machine has one GPU";
+  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+  const auto is_as_it_was = [] {
+    int current = -1;
+    return cudaGetDevice(&current) == cudaSuccess && current == 1;
+  };
+  std::vector<std::byte> host(kSizeBytes);
+  std::byte* memory = device_->allocate(kSizeBytes);
+  EXPECT_TRUE(is_as_it_was()) << "allocate";
+  EXPECT_TRUE(device_->wait(device_->record()).ok());
+  EXPECT_TRUE(is_as_it_was()) << "record and wait";
+  EXPECT_TRUE(device_->pin_host(host.data(), kSizeBytes).ok());
+  EXPECT_TRUE(is_as_it_was()) << "pin_host";
+  const Result<Event> in = device_->copy_from_host(memory, host.data(), kSizeBytes, {});
+  EXPECT_TRUE(in.ok() && device_->order_after(*in).ok() && device_->wait(*in).ok());
+  EXPECT_TRUE(is_as_it_was()) << "a copy";
+  device_->unpin_host(host.data());
+  device_->set_budget_bytes(8 * kSizeBytes);
+  device_->release(memory);
+  EXPECT_TRUE(inspect_cuda_device(0).ok());
+  EXPECT_TRUE(is_as_it_was()) << "release, and the others";
+  device_.reset();
+  EXPECT_TRUE(is_as_it_was()) << "the end";
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+}
+
 // Compute and copies in both directions over a few blocks, compared with a model.
 TEST_F(CudaOrderTest, RandomWorkSeesWhatWasLastWritten) {
   std::mt19937 random(1);
