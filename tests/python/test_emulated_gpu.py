@@ -270,6 +270,33 @@ def test_another_stream_gets_tensors_that_are_made_again(seed, program):
     assert program(DISCARDED_FOR_ANOTHER_STREAM, seed=seed, **HOSTILE) == ["20 True"]
 
 
+# The tensor is offloaded when the capture begins, and returns meanwhile.
+CAPTURE_IN_A_SESSION = (
+    SESSIONS
+    + """
+with offload("256MiB", evict_after_every_op=True, **options) as session:
+    x = torch.full((1 << 20,), 3.0, device="cuda")
+    x = x * 1
+    graph = torch.cuda.CUDAGraph()
+    before = session.counters()["bytes_away"]
+    with torch.cuda.graph(graph):
+        y = x * 2 + 1
+    print(before >> 20, session.counters()["bytes_away"])
+    for _ in range(2):
+        graph.replay()
+        x += 1
+        print(y.sum().item() / y.numel())
+"""
+)
+
+
+@pytest.mark.parametrize("tier", ["ssd", "host"])
+def test_a_capture_in_a_session_is_not_broken(tier, program):
+    options = {"ssd": "{}", "host": "{'ssd': None, 'host_limit': '64MB', 'ssd_capacity': None}"}
+    text = f"options = {options[tier]}\n{CAPTURE_IN_A_SESSION}"
+    assert program(text, seed=1, poison=1) == ["4 0", "7.0", "9.0"]
+
+
 FRACTIONS = (
     SESSIONS
     + """

@@ -18,6 +18,7 @@
 #include "device/cuda/cuda_pool_memory.h"
 #include "device/cuda/cuda_status.h"
 #include "device/cuda/current_device.h"
+#include "device/cuda/outside_of_capture.h"
 #include "device/pci_address.h"
 
 namespace teraio::device {
@@ -276,6 +277,7 @@ Status RuntimeCudaDevice::order_after(Event event) {
 Result<Event> RuntimeCudaDevice::copy(const CopyOrder& order, void* to, const void* from,
                                       int64_t size_bytes, Event after) {
   if (after.id == kNoPoint.id) return wait(after);
+  const OutsideOfCapture harmless;
   const CurrentDevice current(options_.ordinal);
   if (after.id != 0) TERAIO_RETURN_IF_ERROR(events_.make_wait(order.stream, after));
   TERAIO_RETURN_IF_ERROR(cuda_status(
@@ -297,6 +299,7 @@ Result<Event> RuntimeCudaDevice::copy_from_host(std::byte* device, const std::by
 }
 
 Status RuntimeCudaDevice::pin_host(std::byte* host, int64_t size_bytes) {
+  const OutsideOfCapture harmless;
   const CurrentDevice current(options_.ordinal);
   const cudaError_t error =
       cudaHostRegister(host, static_cast<size_t>(size_bytes), cudaHostRegisterPortable);
@@ -304,6 +307,7 @@ Status RuntimeCudaDevice::pin_host(std::byte* host, int64_t size_bytes) {
 }
 
 void RuntimeCudaDevice::unpin_host(std::byte* host) {
+  const OutsideOfCapture harmless;
   const CurrentDevice current(options_.ordinal);
   has_succeeded(cudaHostUnregister(host));
 }
