@@ -73,7 +73,7 @@ TensorHandle* adopt(ActiveSession& session, c10::StorageImpl& storage) {
   // Or another thread keeps it in place, or a handler has resized it: the next op adopts it.
   if (!can_adopt(session, storage) || static_cast<int64_t>(storage.nbytes()) != size_bytes)
     return nullptr;
-  session.backend->copy(adopted->memory, storage.data(), static_cast<size_t>(size_bytes));
+  session.backend->copy(adopted->memory, storage);
   ours.release_context();
   previous = exchange(storage._mutable_data_ptr_no_checks(), adopted->memory, adopted->handle,
                       &release_handle);

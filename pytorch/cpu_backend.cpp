@@ -31,8 +31,8 @@ class CpuBackend final : public DeviceBackend {
     return storage.device_type() == c10::DeviceType::CPU &&
            deleter_of(storage.data_ptr()) == stock_allocator()->raw_deleter();
   }
-  void copy(std::byte* to, const void* from, size_t size_bytes) override {
-    std::memcpy(to, from, size_bytes);
+  void copy(std::byte* to, const c10::StorageImpl& from) override {
+    std::memcpy(to, from.data(), from.nbytes());
   }
 };
 

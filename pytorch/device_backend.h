@@ -48,9 +48,10 @@ class DeviceBackend {
   // Returns whether the storage is on this device and its memory belongs to PyTorch's own
   // allocator. False on a thread whose stream is not the session's, and during a graph capture.
   virtual bool can_adopt(const c10::StorageImpl& storage) const = 0;
-  // Copies bytes within the device, in the order of the session's stream. May return before the
-  // copy is done.
-  virtual void copy(std::byte* to, const void* from, size_t size_bytes) = 0;
+  // Copies the bytes of a storage for which can_adopt() holds to other memory of the device, in the
+  // order of the session's stream. May return before the copy is done; the storage's memory may be
+  // freed then, and is not used again before the copy is done.
+  virtual void copy(std::byte* to, const c10::StorageImpl& from) = 0;
 
   // Returns whether the device has streams. Without them the functions below have no effect, and
   // the observer skips them.

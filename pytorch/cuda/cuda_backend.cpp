@@ -389,9 +389,13 @@ class CudaBackend final : public DeviceBackend {
     return storage.device() == torch_device() && !is_on_other_stream() && !is_capturing() &&
            deleter_of(storage.data_ptr()) == stock()->raw_deleter();
   }
-  void copy(std::byte* to, const void* from, size_t size_bytes) override {
+  // The allocator gives freed memory to the stream that it was allocated for, which may be another
+  // one and does not know of the copy.
+  void copy(std::byte* to, const c10::StorageImpl& from) override {
     const c10::cuda::CUDAGuard guard(ordinal_);
-    C10_CUDA_CHECK(cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDeviceToDevice, stream_));
+    C10_CUDA_CHECK(
+        cudaMemcpyAsync(to, from.data(), from.nbytes(), cudaMemcpyDeviceToDevice, stream_));
+    stock()->recordStream(from.data_ptr(), c10::cuda::getStreamFromExternal(stream_, ordinal_));
   }
 
   bool has_streams() const override { return true; }

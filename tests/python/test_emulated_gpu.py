@@ -245,6 +245,30 @@ def test_another_stream_gets_memory_of_tensors_that_can_leave(program):
     assert program(SIDE_STREAM) == ["True"] * 6
 
 
+# Tensors of another stream, which frees and reuses their memory while they are being adopted.
+ADOPTED_FROM_ANOTHER_STREAM = (
+    SESSIONS
+    + """
+stream = torch.cuda.Stream()
+right = 0
+for i in range(20):
+    with torch.cuda.stream(stream):
+        x = torch.full((1 << 18,), float(i), device="cuda")
+    torch.cuda.current_stream().wait_stream(stream)
+    with offload("256MiB"):
+        y = x + 1
+        with torch.cuda.stream(stream):
+            torch.full((1 << 18,), -1.0, device="cuda")
+        right += bool((y == i + 1).all())
+print(right)
+"""
+)
+
+
+def test_an_adopted_tensor_of_another_stream_has_its_bytes(program):
+    assert program(ADOPTED_FROM_ANOTHER_STREAM, seed=1, lazy=1) == ["20"]
+
+
 # Tensors that were discarded, used by another stream, which waits for the session's as it should.
 DISCARDED_FOR_ANOTHER_STREAM = (
     SESSIONS
