@@ -175,6 +175,13 @@ void FakeAsyncDevice::reset_peak() {
   memory_->reset_peak();
 }
 
+Status FakeAsyncDevice::fill(std::byte* memory, int64_t size_bytes, int value) {
+  launch({{}, {{memory, size_bytes}}, [=, this] {
+            std::memset(bytes(memory), value, static_cast<size_t>(size_bytes));
+          }});
+  return {};
+}
+
 Status FakeAsyncDevice::pin_host(std::byte* host, int64_t size_bytes) {
   const std::lock_guard lock(mutex_);
   pinned_.push_back({host, size_bytes});

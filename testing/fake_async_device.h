@@ -110,6 +110,7 @@ class FakeAsyncDevice final : public device::Device {
   Status order_after(device::Event event) override;
   bool has_passed(device::Event event) const override;
   Status wait(device::Event event) override;
+  Status fill(std::byte* memory, int64_t size_bytes, int value) override;
   Status pin_host(std::byte* host, int64_t size_bytes) override;
   void unpin_host(std::byte* host) override;
   Result<device::Event> copy_to_host(std::byte* host, const std::byte* device, int64_t size_bytes,

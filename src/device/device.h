@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
 
 #include "base/status.h"
@@ -102,6 +103,12 @@ class Device {
                                      Event after) = 0;
   virtual Result<Event> copy_from_host(std::byte* device, const std::byte* host, int64_t size_bytes,
                                        Event after) = 0;
+
+  // Sets all bytes to `value`, as compute that is enqueued now. A device without bytes ignores it.
+  virtual Status fill(std::byte* memory, int64_t size_bytes, int value) {
+    if (is_host_addressable()) std::memset(memory, value, static_cast<size_t>(size_bytes));
+    return {};
+  }
 
   // Pins host memory until unpin_host(), so that copies run at full speed and do not block. After a
   // failure the memory is still usable, with slower copies. Does nothing on the CPU.

@@ -5,7 +5,6 @@
 #include <spdlog/spdlog.h>
 
 #include <chrono>
-#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -147,8 +146,7 @@ void TensorMover::take_memory(LiveTensor& tensor, LiveTensor& made) {
 }
 
 void TensorMover::release_memory(LiveTensor& tensor) {
-  if (poison_released_memory_ && device_.is_host_addressable())
-    std::memset(tensor.memory, kPoison, static_cast<size_t>(tensor.size_bytes));
+  if (poison_released_memory_) (void)device_.fill(tensor.memory, tensor.size_bytes, kPoison);
   device_.release(std::exchange(tensor.memory, nullptr));
 }
 

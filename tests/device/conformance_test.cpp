@@ -127,6 +127,15 @@ TEST_P(DeviceConformanceTest, WhatTheBudgetDoesNotHoldIsRefused) {
   device_->release(almost_all);
 }
 
+TEST_P(DeviceConformanceTest, MemoryIsFilledInTheOrderOfCompute) {
+  std::byte* memory = device_->allocate(kMiB);
+  ASSERT_TRUE(device_->fill(memory, kMiB, 3).ok());
+  ASSERT_TRUE(device_->fill(memory, kMiB / 2, 5).ok());
+  expect_filled(memory, kMiB / 2, 5);
+  expect_filled(memory + kMiB / 2, kMiB / 2, 3);
+  device_->release(memory);
+}
+
 TEST_P(DeviceConformanceTest, UsageAddsUp) {
   std::byte* first = device_->allocate(kMiB);
   std::byte* second = device_->allocate(kMiB - 100);

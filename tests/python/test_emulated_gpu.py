@@ -321,6 +321,22 @@ def test_a_capture_in_a_session_is_not_broken(tier, program):
     assert program(text, seed=1, poison=1) == ["4 0", "7.0", "9.0"]
 
 
+POISONED = (
+    SESSIONS
+    + """
+with offload("64MB", evict_after_every_op=True) as session:
+    x = torch.ones(1 << 20, device="cuda")
+    y = x + 1  # x leaves
+    z = torch.empty(4 << 20, dtype=torch.uint8, device="cuda")
+    print([hex(byte) for byte in z.unique().tolist()])
+"""
+)
+
+
+def test_released_memory_is_poisoned_in_stress_modes(program):
+    assert program(POISONED) == ["['0xcb']"]
+
+
 FRACTIONS = (
     SESSIONS
     + """

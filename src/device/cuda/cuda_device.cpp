@@ -65,6 +65,7 @@ class RuntimeCudaDevice final : public CudaDevice {
                              Event after) override;
   Result<Event> copy_from_host(std::byte* device, const std::byte* host, int64_t size_bytes,
                                Event after) override;
+  Status fill(std::byte* memory, int64_t size_bytes, int value) override;
   Status pin_host(std::byte* host, int64_t size_bytes) override;
   void unpin_host(std::byte* host) override;
   void bind_thread() override { has_succeeded(cudaSetDevice(options_.ordinal)); }
@@ -296,6 +297,13 @@ Result<Event> RuntimeCudaDevice::copy_from_host(std::byte* device, const std::by
                                                 int64_t size_bytes, Event after) {
   return copy({from_host_, EventQueue::kFromHost, cudaMemcpyHostToDevice, "copy from the host"},
               device, host, size_bytes, after);
+}
+
+Status RuntimeCudaDevice::fill(std::byte* memory, int64_t size_bytes, int value) {
+  const CurrentDevice current(options_.ordinal);
+  return cuda_status(
+      cudaMemsetAsync(memory, value, static_cast<size_t>(size_bytes), compute_stream()),
+      "fill memory");
 }
 
 Status RuntimeCudaDevice::pin_host(std::byte* host, int64_t size_bytes) {
