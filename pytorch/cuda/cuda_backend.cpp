@@ -104,8 +104,13 @@ class CachedMemory final : public device::CudaMemorySource {
   }
 
   int64_t reserved_bytes() const override { return reserved().current; }
-  int64_t reserved_peak_bytes() const override { return reserved().peak; }
-  void reset_peak() override { stock()->resetPeakStats(ordinal_); }
+  // PyTorch's peak is the program's to reset. When it has not moved since reset_peak(), what is held
+  // now is all that is known.
+  int64_t reserved_peak_bytes() const override {
+    const c10::CachingAllocator::Stat held = reserved();
+    return held.peak == peak_before_bytes_ ? held.current : held.peak;
+  }
+  void reset_peak() override { peak_before_bytes_ = reserved().peak; }
   device::MemorySegments* segments() override { return segments_.follow(*stock()); }
 
  private:
@@ -124,6 +129,7 @@ class CachedMemory final : public device::CudaMemorySource {
   const cudaStream_t& stream_;
   CachedSegments& segments_;
   std::optional<double> fraction_before_;  // empty: no limit of ours
+  int64_t peak_before_bytes_ = 0;          // PyTorch's peak at the last reset_peak()
 };
 
 // Makes the runtime offload tensors until `size_bytes` are free in one piece. False: it cannot, and

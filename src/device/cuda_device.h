@@ -35,6 +35,7 @@ class CudaMemorySource {
   virtual void set_limit_bytes(int64_t limit_bytes) = 0;
   // The GPU memory that the source holds, in use or cached for reuse.
   virtual int64_t reserved_bytes() const = 0;
+  // Since the last reset_peak(), as far as the source knows: at least what it holds now.
   virtual int64_t reserved_peak_bytes() const = 0;
   virtual void reset_peak() = 0;
   // As Device::segments().

@@ -337,6 +337,29 @@ def test_released_memory_is_poisoned_in_stress_modes(program):
     assert program(POISONED) == ["['0xcb']"]
 
 
+PEAKS = (
+    SESSIONS
+    + """
+parameter = torch.nn.Parameter(torch.ones(1 << 18, device="cuda"))
+optimizer = torch.optim.SGD([parameter], lr=0.1)
+with offload("256MiB") as session:
+    torch.zeros(64 << 20, dtype=torch.uint8, device="cuda")
+    allocated, reserved = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
+    for _ in range(5):
+        (parameter * 2).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    print(torch.cuda.max_memory_allocated() >= allocated >= 64 << 20)
+    print(torch.cuda.max_memory_reserved() >= reserved >= 64 << 20)
+    print(session.counters()["device_reserved_peak_bytes"] >= 64 << 20)
+"""
+)
+
+
+def test_the_programs_peaks_of_memory_are_its_own(program):
+    assert program(PEAKS) == ["True"] * 3
+
+
 FRACTIONS = (
     SESSIONS
     + """
