@@ -71,6 +71,7 @@ Runtime::~Runtime() {
 // False when no stream has anything to be waited for.
 bool Runtime::wait_for_stream() {
   if (stream_uses_->empty()) return false;
+  const device::PauseOfOps pause(options_.op_timer);
   unpin_all(stream_uses_->wait_for_oldest());
   return true;
 }
@@ -93,7 +94,8 @@ auto Runtime::complete(std::unique_lock<std::mutex>& lock, const Call& call) {
 
 // Removes the reason for which a call has failed. Returns the failure that ends the call instead.
 Status Runtime::mend(std::unique_lock<std::mutex>& lock, const Status& failure) {
-  const auto unlocked = [&lock](const auto& call) {
+  const auto unlocked = [&](const auto& call) {
+    const device::PauseOfOps pause(options_.op_timer);
     lock.unlock();
     const bool result = call();
     lock.lock();

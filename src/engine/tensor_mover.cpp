@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "device/op_timer.h"
 #include "engine/failure_details.h"
 #include "engine/timeline.h"
 
@@ -301,6 +302,7 @@ void TensorMover::on_device_failed(const Status& status) {
 
 Status TensorMover::wait_for_arrival(StallCause cause, Patience patience) {
   if (!arrivals_.has_any()) {
+    const device::PauseOfOps pause(device_.op_timer());
     const uint64_t mark = interrupt_ == nullptr ? 0 : interrupt_->mark();
     const int64_t start_ns = clock_.now_ns();
     int64_t next_log_ns = kFirstLogNs;

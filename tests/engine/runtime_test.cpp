@@ -171,6 +171,7 @@ class CountingTimer final : public device::OpTimer {
     op_count_ = 0;
   }
   void end_op() override { ++op_count_; }
+  void begin_pause() override {}
   void leave_out() override { ++leave_out_count; }
   Result<std::vector<int64_t>> durations_ns() override {
     if (!failure.ok()) return failure;

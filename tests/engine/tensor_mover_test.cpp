@@ -7,13 +7,17 @@
 
 #include <memory>
 #include <sstream>
+#include <string>
+#include <vector>
 
+#include "engine/fixture/forwarding_device.h"
 #include "engine/fixture/mover_session.h"
 #include "testing/no_silent_skips.h"
 
 namespace teraio::engine {
 namespace {
 
+using ::testing::ElementsAre;
 using testing::kUnitBytes;
 using testing::MoverSession;
 
@@ -55,6 +59,38 @@ TEST_F(TensorMoverTest, AReadBringsItsBytesBack) {
   EXPECT_EQ(session_.counters.stall_memory_ns, 0);
   session_.wait_until_idle();
   session_.expect_content(*tensor_);
+}
+
+// A device that writes down when its timer is told of a pause.
+class TimedDevice final : public testing::ForwardingDevice, public device::OpTimer {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  device::OpTimer* op_timer() override { return this; }
+  void start() override {}
+  void end_op() override {}
+  void begin_pause() override { calls.emplace_back("begin_pause"); }
+  void leave_out() override { calls.emplace_back("leave_out"); }
+  Result<std::vector<int64_t>> durations_ns() override { return std::vector<int64_t>(); }
+
+  std::vector<std::string> calls;
+};
+
+TEST_F(TensorMoverTest, NoOpIsChargedForTheWaitOfTheHost) {
+  TimedDevice timed(device_);
+  EngineOptions options = session_.options;
+  options.device = &timed;
+  EngineCounters counters;
+  TensorMover mover(options, copies_, counters);
+  ASSERT_TRUE(copies_.reserve(*tensor_, plan::Tier::kSsd, storage::Priority::kUrgent, {}).ok());
+  mover.start_write(*tensor_, plan::Tier::kSsd, storage::Priority::kPlanned);
+  ASSERT_TRUE(mover.wait_for_arrival(StallCause::kMemory, Patience::kOfOp).ok());
+  EXPECT_THAT(timed.calls, ElementsAre("begin_pause", "leave_out"));
+  mover.start_read(*tensor_, device_.allocate(tensor_->size_bytes), storage::Priority::kPlanned, 0);
+  ssd_.end_all();
+  ASSERT_TRUE(mover.wait_for_arrival(StallCause::kRead, Patience::kOfOp).ok());
+  EXPECT_EQ(timed.calls.size(), 2u) << "it had arrived";
+  while (!mover.is_idle())
+    ASSERT_TRUE(mover.wait_for_arrival(StallCause::kNone, Patience::kEndless).ok());
 }
 
 TEST_F(TensorMoverTest, AfterTenSecondsTheLogNamesTheDriveThatDoesNotAnswer) {

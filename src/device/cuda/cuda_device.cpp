@@ -267,10 +267,8 @@ Status RuntimeCudaDevice::order_after(Event event) {
   if (event.id == 0) return {};
   if (event.id == kNoPoint.id) return wait(event);
   const CurrentDevice current(options_.ordinal);
-  timer_.begin_wait();
-  Status status = events_.make_wait(compute_stream(), event);
-  timer_.end_wait();
-  return status;
+  const PauseOfOps pause(&timer_);
+  return events_.make_wait(compute_stream(), event);
 }
 
 // --- Copies -------------------------------------------------------------------------------------

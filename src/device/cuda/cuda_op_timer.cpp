@@ -43,7 +43,7 @@ Result<std::vector<int64_t>> CudaOpTimer::durations_ns() {
     float since_last_ms = 0;
     TERAIO_RETURN_IF_ERROR(cuda_status(
         cudaEventElapsedTime(&since_last_ms, events_[i - 1], events_[i]), "read an op's time"));
-    if (marks_[i] != Mark::kWaitEnd) op_ms += static_cast<double>(since_last_ms);
+    if (marks_[i] != Mark::kPauseEnd) op_ms += static_cast<double>(since_last_ms);
     if (marks_[i] != Mark::kOpEnd) continue;
     durations_ns.push_back(std::llround(op_ms * 1e6));
     op_ms = 0;

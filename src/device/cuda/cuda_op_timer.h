@@ -1,5 +1,5 @@
-// CudaOpTimer: op durations from CUDA events. It records one event after every op and one on each
-// side of a wait that compute has to make. Nothing is synchronized before durations_ns().
+// CudaOpTimer: op durations from CUDA events. It records one event after every op, and one on each
+// side of a wait that compute or the host has to make. Nothing is synchronized before durations_ns().
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -22,17 +22,15 @@ class CudaOpTimer final : public OpTimer {
 
   void start() override;
   void end_op() override { mark(Mark::kOpEnd); }
-  void leave_out() override { mark(Mark::kWaitEnd); }
+  // Before and after a call that makes compute wait, too.
+  void begin_pause() override { mark(Mark::kPauseBegin); }
+  void leave_out() override { mark(Mark::kPauseEnd); }
   Result<std::vector<int64_t>> durations_ns() override;
 
-  // Bracket a call that makes compute wait. They have no effect before start() or after
-  // durations_ns().
-  void begin_wait() { mark(Mark::kWaitBegin); }
-  void end_wait() { mark(Mark::kWaitEnd); }
-
  private:
-  enum class Mark : uint8_t { kStart, kOpEnd, kWaitBegin, kWaitEnd };
+  enum class Mark : uint8_t { kStart, kOpEnd, kPauseBegin, kPauseEnd };
 
+  // Has no effect before start() or after durations_ns().
   void mark(Mark kind);
 
   const std::function<cudaStream_t()> stream_;
