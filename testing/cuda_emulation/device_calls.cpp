@@ -136,6 +136,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return cudaSuccess; }
 
 cudaError_t cudaDeviceSynchronize() {
   return unsafe_call([](Machine& machine, Lock& lock) {
+    machine.calls.add("cudaDeviceSynchronize");
     machine.executor.wait_for_device(current_device, lock);
     return machine.executor.failure();
   });

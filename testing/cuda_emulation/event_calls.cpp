@@ -92,6 +92,7 @@ cudaError_t cudaEventQuery(cudaEvent_t handle) {
 
 cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
   return unsafe_call([&](Machine& machine, Lock& lock) {
+    machine.calls.add("cudaEventSynchronize");
     const Event* event = find_event(machine, handle);
     const cudaError_t error = check_outside_of_capture(event);
     if (error != cudaSuccess) return error;

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "testing/cuda_emulation/call_counts.h"
 #include "testing/cuda_emulation/capture.h"
 #include "testing/cuda_emulation/device_memory.h"
 #include "testing/cuda_emulation/event.h"
@@ -30,6 +31,7 @@ class Machine {
   MemoryPools pools{settings, memory, executor};
   Captures captures;
   std::set<Event*> events;
+  CallCounts calls;
 };
 
 // The calling thread's device, its last error, and what it does to captures of other threads.

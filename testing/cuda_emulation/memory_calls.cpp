@@ -35,6 +35,7 @@ cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
 
 cudaError_t cudaMalloc(void** memory, size_t size_bytes) {
   return unsafe_call([&](Machine& machine, Lock&) {
+    machine.calls.add("cudaMalloc");
     *memory = size_bytes == 0 ? nullptr : machine.memory.allocate(current_device, size_bytes);
     return size_bytes > 0 && *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
   });
@@ -43,6 +44,7 @@ cudaError_t cudaMalloc(void** memory, size_t size_bytes) {
 cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) return cudaSuccess;
   return unsafe_call([&](Machine& machine, Lock& lock) {
+    machine.calls.add("cudaFree");
     const auto device = machine.memory.device_of_allocation(memory);
     if (!device) return cudaErrorInvalidValue;
     machine.executor.wait_for_device(*device, lock);

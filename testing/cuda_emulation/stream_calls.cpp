@@ -95,6 +95,7 @@ cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned* flags) {
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return unsafe_call([&](Machine& machine, Lock& lock) {
+    machine.calls.add("cudaStreamSynchronize");
     Stream* target = find_stream(machine, stream);
     if (target == nullptr) return cudaErrorInvalidResourceHandle;
     machine.executor.wait_for_stream(*target, lock);
@@ -114,6 +115,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t handle, unsigned) {
   const void* caller = __builtin_return_address(0);
   return call_with_stream(stream, [&](Machine& machine, Lock& lock, Stream& target) {
+    machine.calls.add("cudaStreamWaitEvent");
     const Event* event = find_event(machine, handle);
     if (event == nullptr) return cudaErrorInvalidResourceHandle;
     if (forgets_waits_of(machine, caller)) return cudaSuccess;

@@ -4,6 +4,7 @@
 #include <csignal>
 
 #include "cuda_emulation/machine_test.h"
+#include "testing/cuda_emulation/call_counts.h"
 
 namespace teraio::testing::emulated_cuda {
 namespace {
@@ -180,6 +181,16 @@ TEST_F(MemoryTest, APoolUsesFreedMemoryAgainInItsOrder) {
   ASSERT_EQ(cudaMemPoolTrimTo(pool, 0), cudaSuccess);
   EXPECT_EQ(free_bytes(), kDeviceBytes);
   EXPECT_EQ(cudaMemPoolDestroy(pool), cudaSuccess);
+}
+
+TEST_F(MemoryTest, CallsThatCostTimeAreCounted) {
+  const uint64_t before = cudaEmulatedCalls("cudaFree");
+  void* memory = nullptr;
+  ASSERT_EQ(cudaMalloc(&memory, kMiB), cudaSuccess);
+  EXPECT_EQ(cudaEmulatedCalls("cudaFree"), before);
+  EXPECT_EQ(cudaFree(memory), cudaSuccess);
+  EXPECT_EQ(cudaEmulatedCalls("cudaFree"), before + 1);
+  EXPECT_EQ(cudaEmulatedCalls("no function"), 0u);
 }
 
 }  // namespace
