@@ -74,6 +74,7 @@ TensorHandle* adopt(ActiveSession& session, c10::StorageImpl& storage) {
   if (!can_adopt(session, storage) || static_cast<int64_t>(storage.nbytes()) != size_bytes)
     return nullptr;
   session.backend->copy(adopted->memory, storage);
+  session.runtime->note_brought(adopted->handle->tensor);
   ours.release_context();
   previous = exchange(storage._mutable_data_ptr_no_checks(), adopted->memory, adopted->handle,
                       &release_handle);

@@ -150,6 +150,7 @@ CollectiveOperands::CollectiveOperands(ActiveSession& session, const OpInfo& inf
     }
     held_.push_back(use.tensor);
   }
+  order_this_stream(session, info, frame.uses);
 }
 
 CollectiveOperands::~CollectiveOperands() {

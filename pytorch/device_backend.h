@@ -60,13 +60,12 @@ class DeviceBackend {
   // Returns whether the calling thread is capturing a graph. The graph replays later with the same
   // addresses, and nothing may move or wait during the capture.
   virtual bool is_capturing() const { return false; }
-  // Returns whether the calling thread enqueues on a stream other than the session's. Tensors that
-  // it uses then stay resident until stream_of_this_thread() has finished with them, and
-  // order_this_thread() makes that stream wait for the work already enqueued on the session's
-  // stream.
+  // Returns whether the calling thread enqueues on a stream other than the session's. Before it uses
+  // tensors, stream_of_this_thread() is made to wait for what the session has brought back of them
+  // (Runtime::order_stream()), and they stay resident until it has finished with them
+  // (Runtime::record_stream()).
   virtual bool is_on_other_stream() const { return false; }
   virtual void* stream_of_this_thread() const { return nullptr; }
-  virtual void order_this_thread() {}
   // Runs call() with the session's stream as the calling thread's current stream. Raises what
   // call() raises.
   virtual void run_on_session_stream(const std::function<void()>& call) { call(); }

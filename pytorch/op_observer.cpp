@@ -201,7 +201,7 @@ class OutermostOp {
     if (const size_t difference = thread_.frame.new_difference; difference != 0)
       session_.runtime->set_place_of_difference(difference, std::string(info_.name),
                                                 script_location());
-    if (is_elsewhere_) session_.backend->order_this_thread();
+    if (is_elsewhere_) order_this_stream(session_, info_, thread_.frame.uses);
     if (thread_.frame.is_origin_wanted) {
       first_node_ = graph_node_count();
       find_origin(session_, thread_.frame);
@@ -281,9 +281,8 @@ void pin_for_nested_op(ActiveSession& session, ThreadState& thread, const OpInfo
       const StorageReferenceGuard guard;
       if (const Status status = session.runtime->pin(tensor, is_write); !status.ok())
         throw_status(status, info.name);
-      if (session.has_streams && session.backend->is_on_other_stream())
-        session.backend->order_this_thread();
       thread.frame.nested_uses.push_back({tensor, is_write});
+      order_this_stream(session, info, std::span(&thread.frame.nested_uses.back(), 1));
     }
   }
 }
@@ -334,6 +333,14 @@ void observe_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
 
 }  // namespace
 
+void order_this_stream(const ActiveSession& session, const OpInfo& info,
+                       std::span<const engine::Use> uses) {
+  if (!session.has_streams || !session.backend->is_on_other_stream()) return;
+  const Status status =
+      session.runtime->order_stream(session.backend->stream_of_this_thread(), uses);
+  if (!status.ok()) throw_status(status, info.name);
+}
+
 void pin_all_permanently(engine::Runtime& runtime, const std::vector<engine::Use>& uses,
                          const OpInfo& info) {
   for (const engine::Use& use : uses)
@@ -375,6 +382,7 @@ bool pin_until_op_ends(ActiveSession& session, engine::LiveTensor* tensor) {
   if (const Status status = session.runtime->pin(tensor, /*is_write=*/true); !status.ok())
     throw_status(status, thread.op->name);
   thread.frame.nested_uses.push_back({tensor, true});
+  order_this_stream(session, *thread.op, std::span(&thread.frame.nested_uses.back(), 1));
   return true;
 }
 

@@ -13,6 +13,7 @@
 // for example the workers of gloo, which use raw pointers without operators.
 #pragma once
 
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -60,6 +61,12 @@ void leave_op(ActiveSession& session);
 // has its address. Returns false and has no effect when the thread runs no op. Raises as
 // throw_status() does when the tensor cannot be restored. The caller does not hold the GIL.
 bool pin_until_op_ends(ActiveSession& session, engine::LiveTensor* tensor);
+
+// Makes the calling thread's stream wait for what the session has brought back of these tensors,
+// unless it is the session's stream, which waits anyway. Raises as throw_status() does when it
+// cannot. The caller has pinned them, and holds a StorageReferenceGuard.
+void order_this_stream(const ActiveSession& session, const OpInfo& info,
+                       std::span<const engine::Use> uses);
 
 // Pins the tensors until they die, because something may use their addresses at any later time: a
 // graph that captured the op, or a result of the op that keeps its arguments. Raises as

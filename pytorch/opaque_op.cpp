@@ -40,6 +40,7 @@ OpaqueOp::OpaqueOp(const std::string& name, const std::vector<at::Tensor>& input
     return;
   }
   is_outermost_ = enter_op(info_);
+  is_elsewhere_ = session_->has_streams && session_->backend->is_on_other_stream();
   StorageWalk walk(*session_, frame_, info_.name_hash,
                    is_outermost_ ? OpSide::kArguments : OpSide::kNestedArguments);
   try {
@@ -66,6 +67,7 @@ void OpaqueOp::hold_inputs() {
   if (is_outermost_) {
     const Status status = session_->runtime->begin_op(frame_, signature_);
     if (!status.ok()) throw_status(status, info_.name);
+    order_this_stream(*session_, info_, frame_.uses);
     if (frame_.is_origin_wanted) find_origin(*session_, frame_);
     return;
   }
@@ -78,6 +80,7 @@ void OpaqueOp::hold_inputs() {
       throw_status(status, info_.name);
     }
   }
+  order_this_stream(*session_, info_, frame_.uses);
 }
 
 OpaqueOp::~OpaqueOp() {
@@ -96,6 +99,8 @@ void OpaqueOp::end(const std::vector<at::Tensor>& results) {
 void OpaqueOp::finish() {
   const StorageReferenceGuard guard;
   const std::shared_ptr<ActiveSession> session = std::exchange(session_, nullptr);
+  if (is_elsewhere_)
+    session->runtime->record_stream(session->backend->stream_of_this_thread(), frame_.uses);
   if (is_outermost_) {
     session->runtime->end_op(frame_, info_.name, signature_, /*is_complete=*/true);
     leave_op(*session);

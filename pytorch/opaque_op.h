@@ -2,7 +2,8 @@
 //
 // The kernels of torch.compile's Inductor use raw pointers and call no operator. An OpaqueOp around
 // a compiled graph restores the graph's inputs and pins them until the graph has run. Operators
-// that the graph calls are part of the OpaqueOp. Inside another op, the OpaqueOp only pins.
+// that the graph calls are part of the OpaqueOp. Inside another op, the OpaqueOp only pins. On
+// another stream than the session's, the graph is ordered and its tensors are kept like an op's.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -42,6 +43,7 @@ class OpaqueOp {
   engine::OpFrame frame_;
   engine::OpSignature signature_;
   bool is_outermost_ = false;
+  bool is_elsewhere_ = false;  // on another stream than the session's
 };
 
 // A callback that a library runs at any time on any thread, such as that of a Future. The tensors

@@ -50,8 +50,10 @@ void FakeAsyncDevice::launch_on(void* stream, Compute compute, device::Event aft
   check_known(after);
   check_allocated(compute);
   const History history = history_of(after);
+  const Copies& awaited = awaited_elsewhere_[stream];
   for (const Copy& copy : copies_)
-    if (!copy.is_to_host && uses(compute, copy.device()) && history.copies.count(copy.end.id) == 0)
+    if (!copy.is_to_host && uses(compute, copy.device()) &&
+        history.copies.count(copy.end.id) == 0 && awaited.count(copy.end.id) == 0)
       note("used before it arrived");
   elsewhere_[stream].push_back({std::move(compute), after, device::Event{}, 0});
 }
@@ -100,6 +102,16 @@ Status FakeAsyncDevice::order_after(device::Event event) {
   awaited_.insert(event.id);
   for (const uint64_t copy : history_of(event).copies) awaited_.insert(copy);
   enqueue({}, event, device::Event{});
+  return {};
+}
+
+Status FakeAsyncDevice::order_stream_after(void* stream, device::Event event) {
+  const std::lock_guard lock(mutex_);
+  check_known(event);
+  if (passed(event)) return {};
+  awaited_elsewhere_[stream].insert(event.id);
+  awaited_elsewhere_[stream].merge(history_of(event).copies);
+  elsewhere_[stream].push_back({{}, event, device::Event{}, 0});
   return {};
 }
 

@@ -71,7 +71,7 @@ class FakeAsyncDevice final : public device::Device {
 
   void launch(Compute compute);
   // Enqueues work on another stream, to start after `after`. The device does not order its memory
-  // with other work, except through record_on(stream).
+  // with other work, except through record_on(stream) and order_stream_after(stream).
   void launch_on(void* stream, Compute compute, device::Event after);
   // Where the CPU finds the bytes at an address of this device. Other addresses are returned
   // unchanged.
@@ -108,6 +108,7 @@ class FakeAsyncDevice final : public device::Device {
   device::Event record() override;
   device::Event record_on(void* stream) override;
   Status order_after(device::Event event) override;
+  Status order_stream_after(void* stream, device::Event event) override;
   bool has_passed(device::Event event) const override;
   Status wait(device::Event event) override;
   Status fill(std::byte* memory, int64_t size_bytes, int value) override;
@@ -154,6 +155,7 @@ class FakeAsyncDevice final : public device::Device {
   };
 
   using Queue = std::deque<ComputeItem>;
+  using Copies = std::unordered_set<uint64_t>;  // by their ends
 
   void enqueue(Compute compute, device::Event after, device::Event mark);
   void check_allocated(const Compute& compute);
@@ -179,7 +181,8 @@ class FakeAsyncDevice final : public device::Device {
   std::mt19937_64 random_;
   std::unique_ptr<FakeMemory> memory_;
   Queue compute_;
-  std::map<void*, Queue> elsewhere_;  // by stream
+  std::map<void*, Queue> elsewhere_;            // by stream
+  std::map<void*, Copies> awaited_elsewhere_;   // by stream: ends of pending copies
   std::list<Copy> copies_;
   std::unordered_set<uint64_t> passed_;
   std::unordered_set<uint64_t> failed_;

@@ -410,15 +410,6 @@ class CudaBackend final : public DeviceBackend {
   void* stream_of_this_thread() const override {
     return c10::cuda::getCurrentCUDAStream(ordinal_).stream();
   }
-  void order_this_thread() override {
-    const c10::cuda::CUDAGuard guard(ordinal_);
-    cudaEvent_t point = nullptr;
-    C10_CUDA_CHECK(cudaEventCreateWithFlags(&point, cudaEventDisableTiming));
-    C10_CUDA_CHECK(cudaEventRecord(point, stream_));
-    C10_CUDA_CHECK(
-        cudaStreamWaitEvent(c10::cuda::getCurrentCUDAStream(ordinal_).stream(), point, 0));
-    C10_CUDA_CHECK(cudaEventDestroy(point));  // CUDA frees it when the wait is over
-  }
   void run_on_session_stream(const std::function<void()>& call) override {
     const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromExternal(stream_, ordinal_));
     call();

@@ -95,6 +95,8 @@ class Device {
   // Makes compute that is enqueued from now on wait for `event`, the end of a copy. Does not block
   // the caller.
   virtual Status order_after(Event event) = 0;
+  // The same for work on a stream of the framework, as for record_on().
+  virtual Status order_stream_after(void* /*stream*/, Event event) { return order_after(event); }
 
   // Starts a copy on one of the device's own copy streams, after `after` has passed. Both buffers
   // must stay valid until the returned event has passed. If compute writes to the source before

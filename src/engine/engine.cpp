@@ -124,6 +124,11 @@ Status Engine::pin(LiveTensor* tensor) {
   return status;
 }
 
+Status Engine::order_stream(void* stream, std::span<const Use> uses) {
+  for (const Use& use : uses) TERAIO_RETURN_IF_ERROR(mover_.order_stream(stream, *use.tensor));
+  return {};
+}
+
 void Engine::unpin(LiveTensor* tensor) {
   TERAIO_CHECK(tensor->pin_count > 0);
   drop_pin(*tensor);

@@ -97,6 +97,10 @@ class Engine {
   // Restores a tensor and keeps it on the device until unpin(). Pins nest.
   Status pin(LiveTensor* tensor);
   void unpin(LiveTensor* tensor);
+  // See TensorMover.
+  void note_brought(LiveTensor& tensor) { mover_.note_brought(tensor); }
+  // Another stream of the device uses these tensors, which are pinned: see TensorMover.
+  Status order_stream(void* stream, std::span<const Use> uses);
   // The bytes of a pinned tensor are about to change outside an op: copies on tiers become stale.
   // kReplayDue: a discarded tensor needs them as they are.
   Status mark_written(LiveTensor* tensor);

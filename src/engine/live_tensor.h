@@ -74,6 +74,9 @@ struct LiveTensor {
   bool is_transfer_urgent = false;  // the same
   std::vector<device::Event>
       arrival;                    // kLoading: the bytes are there after these; empty: not known
+  // What has brought the bytes without the program's knowledge: copies that compute waits for, a
+  // replay, or the adoption. Other streams have to wait for them, too. May have passed.
+  std::vector<device::Event> brought_by;
   int64_t prefetch_deadline = 0;  // counted in ops, over all iterations
 
   uint64_t version = 0;              // differs when the bytes do

@@ -135,6 +135,11 @@ void Runtime::set_owner(LiveTensor* tensor, void* owner) {
   tensor->owner.store(owner, std::memory_order_release);
 }
 
+void Runtime::note_brought(LiveTensor* tensor) {
+  const std::lock_guard lock(mutex_);
+  engine_->note_brought(*tensor);
+}
+
 void Runtime::free_dropped(std::span<const Use> uses) {
   for (const Use& use : uses)
     if (use.tensor->pin_count == 0 && std::exchange(use.tensor->is_dropped_in_use, false))
@@ -319,6 +324,11 @@ void Runtime::unpin_all(std::span<LiveTensor* const> tensors) {
     const Use use = {tensor, false};
     free_dropped(std::span(&use, 1));
   }
+}
+
+Status Runtime::order_stream(void* stream, std::span<const Use> uses) {
+  const std::lock_guard lock(mutex_);
+  return is_active_ ? engine_->order_stream(stream, uses) : Status();
 }
 
 void Runtime::record_stream(void* stream, std::span<const Use> uses) {

@@ -104,6 +104,10 @@ class Runtime {
   // tensor without an owner cannot leave. Takes no lock: every new tensor comes here.
   void set_owner(LiveTensor* tensor, void* owner);
 
+  // The caller has filled the tensor, which is new, in the order of compute with bytes that the
+  // program takes for older: streams that the program does not make wait have to wait for them.
+  void note_brought(LiveTensor* tensor);
+
   // Before an op: frame.uses holds its inputs, which are on the device and pinned until end_op(). A
   // failure leaves the frame as if the op had not begun.
   Status begin_op(OpFrame& frame, const OpSignature& signature);
@@ -119,6 +123,10 @@ class Runtime {
   // Until the tensor dies: somebody outside may read and change its bytes at any time. Has no
   // effect when it has been done before.
   Status pin_permanently(LiveTensor* tensor);
+  // Another stream of the device than compute's (as for Device::record_on) is about to work on
+  // these tensors, which an op or a pin uses. It waits until what the engine has brought back is
+  // there, and for nothing else: the order of the program's own work is the program's.
+  Status order_stream(void* stream, std::span<const Use> uses);
   // Another stream of the device than compute's (as for Device::record_on) was told to work on
   // these tensors, which are on the device. They stay until that work is done. Where memory is
   // short, allocations wait for it. Discarded tensors that are made from those that it writes are

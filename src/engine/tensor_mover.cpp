@@ -142,6 +142,7 @@ void TensorMover::take_memory(LiveTensor& tensor, LiveTensor& made) {
   tensor.memory = std::exchange(made.memory, nullptr);
   made.residency = Residency::kGivenAway;
   tensor.residency = Residency::kResident;
+  note_brought(tensor);
   discarded_bytes_ -= tensor.size_bytes;
   attach(tensor);
 }
@@ -149,6 +150,7 @@ void TensorMover::take_memory(LiveTensor& tensor, LiveTensor& made) {
 void TensorMover::release_memory(LiveTensor& tensor) {
   if (poison_released_memory_) (void)device_.fill(tensor.memory, tensor.size_bytes, kPoison);
   device_.release(std::exchange(tensor.memory, nullptr));
+  tensor.brought_by.clear();
 }
 
 void TensorMover::take_off_device(LiveTensor& tensor) {
@@ -252,15 +254,26 @@ bool TensorMover::order_after_arrival(LiveTensor& tensor) {
   if (tensor.arrival.empty()) return false;
   for (const device::Event event : tensor.arrival)
     if (!device_.order_after(event).ok()) return false;
-  tensor.arrival.clear();
+  tensor.brought_by = std::exchange(tensor.arrival, {});
   tensor.residency = Residency::kResident;
   tensor.is_copy_pending = true;
   attach(tensor);
   return true;
 }
 
+void TensorMover::note_brought(LiveTensor& tensor) {
+  if (!device_.is_host_addressable()) tensor.brought_by = {device_.record()};
+}
+
+Status TensorMover::order_stream(void* stream, const LiveTensor& tensor) {
+  for (const device::Event event : tensor.brought_by)
+    TERAIO_RETURN_IF_ERROR(device_.order_stream_after(stream, event));
+  return {};
+}
+
 void TensorMover::on_read_done(LiveTensor& tensor, const storage::Completion& completion) {
   tensor.arrival.clear();
+  tensor.brought_by.clear();  // the copies have ended
   const bool is_in_use = std::exchange(tensor.is_copy_pending, false);
   if (tensor.is_dead) return free_tensor(tensor);
   if (!completion.status.ok()) ++counters_.failed_transfers;

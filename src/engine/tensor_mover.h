@@ -107,6 +107,15 @@ class TensorMover {
   // now on: compute waits for the copies, the caller does not. False: it is not that far.
   bool order_after_arrival(LiveTensor& tensor);
 
+  // The bytes of the tensor, which is resident, come from compute that is enqueued now and that the
+  // program does not know of.
+  void note_brought(LiveTensor& tensor);
+
+  // Makes work that is enqueued on the stream (as for Device::order_stream_after) from now on wait
+  // until the bytes of the tensor, which is resident, are there. Does not wait itself. Nothing has
+  // to be waited for unless the tensor was away since its last use on the stream.
+  Status order_stream(void* stream, const LiveTensor& tensor);
+
   // Waits until a transfer has ended, and makes its changes. Counts for how long it waited as a
   // stall for this cause. Requires that one is under way. After 10 s, and at intervals that double,
   // it logs which drives do not answer. kInterrupted: `patience` is at its end; the message names

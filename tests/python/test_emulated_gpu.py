@@ -321,6 +321,56 @@ def test_a_capture_in_a_session_is_not_broken(tier, program):
     assert program(text, seed=1, poison=1) == ["4 0", "7.0", "9.0"]
 
 
+# A tensor that both streams read and nobody writes: the program makes neither wait. The session
+# adopts it on its stream, or has brought it back there.
+READ_BY_BOTH_STREAMS = (
+    SESSIONS
+    + """
+stream = torch.cuda.Stream()
+right = 0
+for i in range(20):
+    x = torch.full((1 << 18,), float(i), device="cuda")
+    torch.cuda.synchronize()
+    with offload("256MiB", evict_after_every_op=i % 2 == 1):
+        y = x + 1
+        with torch.cuda.stream(stream):
+            z = (x + 2).cpu()
+        right += bool((y == i + 1).all()) and bool((z == i + 2).all())
+print(right)
+"""
+)
+
+
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.full)])
+def test_a_tensor_that_two_streams_read_is_there_for_both(seed, program):
+    assert program(READ_BY_BOTH_STREAMS, seed=seed, **HOSTILE) == ["20"]
+
+
+# What has not moved since the program ordered its streams.
+NOTHING_TO_WAIT_FOR = (
+    SESSIONS
+    + """
+import ctypes
+
+runtime = ctypes.CDLL("libcudart.so.13")
+stream = torch.cuda.Stream()
+with offload("256MiB") as session:
+    x = torch.ones(1 << 20, device="cuda") + 1
+    stream.wait_stream(torch.cuda.current_stream())
+    before = runtime.cudaEmulatedCalls(b"cudaStreamWaitEvent")
+    with torch.cuda.stream(stream):
+        y = x * 2 + 3
+    print(runtime.cudaEmulatedCalls(b"cudaStreamWaitEvent") - before)
+    torch.cuda.current_stream().wait_stream(stream)
+    print(float(y[7]))
+"""
+)
+
+
+def test_another_stream_does_not_wait_for_nothing(program):
+    assert program(NOTHING_TO_WAIT_FOR) == ["0", "7.0"]
+
+
 POISONED = (
     SESSIONS
     + """

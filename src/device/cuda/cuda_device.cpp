@@ -61,6 +61,7 @@ class RuntimeCudaDevice final : public CudaDevice {
   bool has_passed(Event event) const override;
   Status wait(Event event) override;
   Status order_after(Event event) override;
+  Status order_stream_after(void* stream, Event event) override;
   Result<Event> copy_to_host(std::byte* host, const std::byte* device, int64_t size_bytes,
                              Event after) override;
   Result<Event> copy_from_host(std::byte* device, const std::byte* host, int64_t size_bytes,
@@ -269,6 +270,13 @@ Status RuntimeCudaDevice::order_after(Event event) {
   const CurrentDevice current(options_.ordinal);
   const PauseOfOps pause(&timer_);
   return events_.make_wait(compute_stream(), event);
+}
+
+Status RuntimeCudaDevice::order_stream_after(void* stream, Event event) {
+  if (event.id == 0) return {};
+  if (event.id == kNoPoint.id) return wait(event);
+  const CurrentDevice current(options_.ordinal);
+  return events_.make_wait(static_cast<cudaStream_t>(stream), event);
 }
 
 // --- Copies -------------------------------------------------------------------------------------
