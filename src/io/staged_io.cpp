@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/thread.h"
 
 namespace teraio::io {
 
@@ -25,19 +24,10 @@ Result<std::unique_ptr<StagedIo>> StagedIo::create(std::unique_ptr<ChunkIo> driv
                                                    StagedIoOptions options) {
   std::unique_ptr<StagedIo> io(
       new StagedIo(std::move(drive), std::move(ring), device, std::move(options)));
-  Result<std::thread> copier = start_thread([self = io.get()] { self->watch_copies(); });
-  if (!copier.ok()) return copier.status();
-  io->copier_ = std::move(*copier);
+  auto copies = CopyWatcher::create(device, [drive = io->drive_.get()] { drive->wake(); });
+  if (!copies.ok()) return copies.status();
+  io->copies_ = std::move(*copies);
   return io;
-}
-
-StagedIo::~StagedIo() {
-  {
-    const std::lock_guard lock(mutex_);
-    is_stopping_ = true;
-  }
-  copies_changed_.notify_one();
-  if (copier_.joinable()) copier_.join();
 }
 
 Chunk StagedIo::in_slot(size_t slot) const {
@@ -62,35 +52,9 @@ void StagedIo::submit(const Chunk& chunk) {
   if (chunk.direction == Direction::kRead)
     drive_->submit(staged);
   else
-    start_copy(slot,
-               device_.copy_to_host(staged.memory, chunk.memory, chunk.size_bytes, chunk.after));
-}
-
-void StagedIo::start_copy(size_t slot, const Result<device::Event>& end) {
-  const std::lock_guard lock(mutex_);
-  if (end.ok()) {
-    copies_.push_back({slot, *end, Status()});
-    copies_changed_.notify_one();
-  } else {
-    ended_.push_back({slot, device::Event(), end.status()});
-    drive_->wake();
-  }
-}
-
-void StagedIo::watch_copies() {
-  std::unique_lock lock(mutex_);
-  while (true) {
-    copies_changed_.wait(lock, [this] { return is_stopping_ || !copies_.empty(); });
-    if (copies_.empty()) return;
-    Copy copy = std::move(copies_.front());
-    copies_.pop_front();
-    lock.unlock();
-    device_.bind_thread();
-    copy.status = device_.wait(copy.end);
-    lock.lock();
-    ended_.push_back(std::move(copy));
-    drive_->wake();
-  }
+    copies_->watch(
+        Direction::kWrite, slot,
+        device_.copy_to_host(staged.memory, chunk.memory, chunk.size_bytes, chunk.after));
 }
 
 void StagedIo::wait(std::vector<ChunkResult>& results) {
@@ -111,24 +75,20 @@ void StagedIo::settle_drive(const ChunkResult& result, std::vector<ChunkResult>&
   }
   const Result<device::Event> end =
       device_.copy_from_host(chunk.memory, result.chunk.memory, chunk.size_bytes, chunk.after);
-  start_copy(slot, end);
+  copies_->watch(Direction::kRead, slot, end);
   if (!end.ok()) return;
   arrivals_[slot] = *end;
   results.push_back({chunk, Status(), false, Status(), *end, true});
 }
 
 void StagedIo::settle_copies(std::vector<ChunkResult>& results) {
-  std::vector<Copy> ended;
-  {
-    const std::lock_guard lock(mutex_);
-    ended.swap(ended_);
-  }
-  for (Copy& copy : ended) {
-    const bool goes_on = copy.status.ok() && chunks_[copy.slot].direction == Direction::kWrite;
+  for (const CopyWatcher::End& copy : copies_->take()) {
+    const auto slot = static_cast<size_t>(copy.tag);
+    const bool goes_on = copy.status.ok() && chunks_[slot].direction == Direction::kWrite;
     if (goes_on)
-      drive_->submit(in_slot(copy.slot));
+      drive_->submit(in_slot(slot));
     else
-      finish(copy.slot, copy.status.with_context(describe_copy(copy.slot)), results);
+      finish(slot, copy.status.with_context(describe_copy(slot)), results);
   }
 }
 

@@ -1,14 +1,15 @@
 #include "storage/host_store.h"
 
 #include <condition_variable>
-#include <deque>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "base/units.h"
 #include "device/host_memory.h"
+#include "io/copy_watcher.h"
 #include "io/drive_io.h"
 #include "storage/striped_store.h"
 
@@ -22,12 +23,12 @@ constexpr int32_t kQueueDepth = 2;
 // millisecond.
 constexpr int64_t kAsynchronousCopyBytes = 32 * kMiB;
 
-// The pool as a drive. A request is a copy on the device, and its result is the copy's end. While a
-// copy is in flight, wait() waits for its end even if wake() is called.
+// The pool as a drive. A request is a copy on the device, and its result is the copy's end.
 class HostIo final : public io::DriveIo {
  public:
-  HostIo(device::HostMemory pool, device::Device& device)
-      : pool_(std::move(pool)), device_(device), description_("copies, " + pool_.description()) {}
+  // `device` must outlive the result. Fails if the system refuses a thread.
+  static Result<std::unique_ptr<io::DriveIo>> create(device::HostMemory pool,
+                                                     device::Device& device);
 
   std::string_view description() const override { return description_; }
   void submit(const io::IoRequest& request) override;
@@ -35,47 +36,70 @@ class HostIo final : public io::DriveIo {
   void wake() override;
 
  private:
-  struct Copy {
-    uint64_t tag = 0;
-    int64_t size_bytes = 0;
-    device::Event end;
-    Status failure = {};  // of a copy that could not begin
-  };
+  HostIo(device::HostMemory pool, device::Device& device)
+      : pool_(std::move(pool)), device_(device), description_("copies, " + pool_.description()) {}
+
+  Result<device::Event> copy(const io::IoRequest& request);
+  void take_ends(std::vector<io::IoResult>& results);
 
   device::HostMemory pool_;
   device::Device& device_;
   const std::string description_;
-  std::deque<Copy> copies_;  // used by the drive's thread only, in the order of their start
+  // Used by the drive's thread only.
+  std::unordered_map<uint64_t, int64_t> sizes_bytes_;  // of the copies in flight, by tag
+  std::vector<io::IoResult> done_;                     // copies that had ended at once
   std::mutex mutex_;
   std::condition_variable woken_;
   bool is_woken_ = false;
+  // Null if copies are complete on return. Last member, so destroyed first.
+  std::unique_ptr<io::CopyWatcher> copies_;
 };
 
-void HostIo::submit(const io::IoRequest& request) {
+Result<std::unique_ptr<io::DriveIo>> HostIo::create(device::HostMemory pool,
+                                                    device::Device& device) {
+  std::unique_ptr<HostIo> io(new HostIo(std::move(pool), device));
+  if (device.is_host_addressable()) return std::unique_ptr<io::DriveIo>(std::move(io));
+  auto copies = io::CopyWatcher::create(device, [self = io.get()] { self->wake(); });
+  if (!copies.ok()) return copies.status();
+  io->copies_ = std::move(*copies);
+  return std::unique_ptr<io::DriveIo>(std::move(io));
+}
+
+Result<device::Event> HostIo::copy(const io::IoRequest& request) {
   std::byte* host = pool_.at(request.offset_bytes);
-  const Result<device::Event> end =
-      request.direction == io::Direction::kRead
-          ? device_.copy_from_host(request.memory, host, request.size_bytes, request.after)
-          : device_.copy_to_host(host, request.memory, request.size_bytes, request.after);
-  if (end.ok()) {
-    if (request.arrival != nullptr) *request.arrival = *end;
-    copies_.push_back({request.tag, request.size_bytes, *end});
-  } else {
-    copies_.push_back({request.tag, 0, device::Event{}, end.status()});
+  return request.direction == io::Direction::kRead
+             ? device_.copy_from_host(request.memory, host, request.size_bytes, request.after)
+             : device_.copy_to_host(host, request.memory, request.size_bytes, request.after);
+}
+
+void HostIo::submit(const io::IoRequest& request) {
+  const Result<device::Event> end = copy(request);
+  if (!end.ok() || end->id == 0) {
+    done_.push_back({request.tag, request.size_bytes, end.status()});
+    return;
   }
+  if (request.arrival != nullptr) *request.arrival = *end;
+  sizes_bytes_[request.tag] = request.size_bytes;
+  copies_->watch(request.direction, request.tag, end);
 }
 
 void HostIo::wait(std::vector<io::IoResult>& results) {
-  if (copies_.empty()) {
+  if (done_.empty()) {
     std::unique_lock lock(mutex_);
     woken_.wait(lock, [&] { return is_woken_; });
     is_woken_ = false;
-    return;
   }
-  Copy copy = std::move(copies_.front());
-  copies_.pop_front();
-  if (copy.failure.ok()) copy.failure = device_.wait(copy.end);
-  results.push_back({copy.tag, copy.size_bytes, std::move(copy.failure)});
+  results.insert(results.end(), done_.begin(), done_.end());
+  done_.clear();
+  take_ends(results);
+}
+
+void HostIo::take_ends(std::vector<io::IoResult>& results) {
+  if (copies_ == nullptr) return;
+  for (io::CopyWatcher::End& end : copies_->take()) {
+    const auto node = sizes_bytes_.extract(end.tag);
+    results.push_back({end.tag, node.mapped(), std::move(end.status)});
+  }
 }
 
 void HostIo::wake() {
@@ -95,10 +119,12 @@ Result<std::unique_ptr<TierStore>> open_host_store(int64_t limit_bytes, device::
                                                    format_size(io::kBlockBytes) + " or more");
   Result<device::HostMemory> pool = device::HostMemory::map(capacity_bytes, device);
   if (!pool.ok()) return pool.status().with_context("host");
+  Result<std::unique_ptr<io::DriveIo>> io = HostIo::create(std::move(*pool), device);
+  if (!io.ok()) return io.status().with_context("host");
   DriveSpec drive;
   drive.name = "host";
   drive.capacity_bytes = capacity_bytes;
-  drive.io = std::make_unique<HostIo>(std::move(*pool), device);
+  drive.io = std::move(*io);
   std::vector<DriveSpec> drives;
   drives.push_back(std::move(drive));
   StripedStoreOptions options;

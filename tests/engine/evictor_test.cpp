@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/fixture/forwarding_device.h"
+#include "testing/forwarding_device.h"
 #include "engine/fixture/mover_session.h"
 
 namespace teraio::engine {

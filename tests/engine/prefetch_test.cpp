@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/fixture/engine_session.h"
-#include "engine/fixture/forwarding_device.h"
+#include "testing/forwarding_device.h"
 
 namespace teraio::engine {
 namespace {

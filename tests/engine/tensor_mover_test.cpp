@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/fixture/forwarding_device.h"
+#include "testing/forwarding_device.h"
 #include "engine/fixture/mover_session.h"
 #include "testing/no_silent_skips.h"
 

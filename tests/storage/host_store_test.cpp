@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <future>
 #include <limits>
@@ -13,6 +14,7 @@
 #include "base/units.h"
 #include "device/cpu_device.h"
 #include "testing/fake_async_device.h"
+#include "testing/gated_device.h"
 #include "testing/resident_memory.h"
 
 namespace teraio::storage {
@@ -307,6 +309,42 @@ TEST_F(HostStoreOrderTest, AMovingBlockIsNeverTouchedByTheStoreAfterItsEnd) {
   fake_.release(memory_);
   EXPECT_THAT(fake_.violations(), IsEmpty());
   memory_ = fake_.allocate(kMiB);
+}
+
+TEST(HostStoreGateTest, AReadEndsBesideAWriteThatWaitsForCompute) {
+  testing::FakeAsyncDevice fake({});
+  testing::GatedDevice device(fake);
+  SteadyClock clock;
+  auto store = open_host_store(4 * kMiB, device, clock);
+  ASSERT_TRUE(store.ok());
+  std::byte* memory = device.allocate(kMiB);
+  std::byte* target = device.allocate(kMiB);
+  std::promise<Status> ends[3];
+  const auto submit = [&](io::Direction direction, Extent extent, std::byte* at, int number) {
+    Transfer transfer;
+    transfer.direction = direction;
+    transfer.extent = extent;
+    transfer.memory = at;
+    transfer.ready = device.record();
+    transfer.done = [&ends, number](const Completion& completion) {
+      ends[number].set_value(completion.status);
+    };
+    (*store)->submit(std::move(transfer));
+  };
+  const Extent written = *(*store)->reserve(kMiB);
+  submit(io::Direction::kWrite, written, memory, 0);
+  ASSERT_TRUE(ends[0].get_future().get().ok());
+  device.close_gate();
+  submit(io::Direction::kWrite, *(*store)->reserve(kMiB), memory, 1);
+  submit(io::Direction::kRead, written, target, 2);
+  std::future<Status> read = ends[2].get_future();
+  EXPECT_EQ(read.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  device.open_gate();
+  EXPECT_TRUE(read.get().ok());
+  EXPECT_TRUE(ends[1].get_future().get().ok());
+  store->reset();
+  device.release(memory);
+  device.release(target);
 }
 
 TEST(HostStoreFailureTest, ACopyThatFailsSaysWhy) {
