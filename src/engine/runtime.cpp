@@ -11,6 +11,7 @@
 #include "engine/op_time_history.h"
 #include "engine/pattern_tracker.h"
 #include "engine/recorder.h"
+#include "engine/run_ahead.h"
 #include "engine/stream_uses.h"
 #include "engine/thread_tag.h"
 #include "engine/timeline.h"
@@ -58,6 +59,7 @@ Runtime::Runtime(RuntimeOptions options)
       op_times_(std::make_unique<OpTimeHistory>(options_.op_timer)),
       origins_(std::make_unique<OriginMemory>()),
       stream_uses_(std::make_unique<StreamUses>(*options_.engine.device)),
+      run_ahead_(std::make_unique<RunAhead>(*options_.engine.device)),
       log_(options_.engine) {
   start_iteration(/*is_complete=*/false);
 }
@@ -203,12 +205,13 @@ int64_t Runtime::take_workspace_bytes() {
 
 void Runtime::end_op(OpFrame& frame, std::string_view name, const OpSignature& signature,
                      bool is_complete) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (!std::exchange(frame.is_begun, false)) return;
   if (timeline_ != nullptr) end_op_in_timeline(frame, name);
   if (frame.replayable != nullptr && !gives_all_results(frame)) frame.replayable = nullptr;
   const trace::OpIndex position = position_of(frame);
   engine_->end_op(position, frame.uses, frame.input_count);
+  const device::Event due = note_enqueued(position);
   if (position != kLost && births_.size() > frame.uses.size() - frame.input_count)
     engine_->bind_births(frame, births_of_this_thread());
   if (frame.replayable != nullptr && frame.is_replay_planned && is_active_)
@@ -221,6 +224,17 @@ void Runtime::end_op(OpFrame& frame, std::string_view name, const OpSignature& s
     if (!status.ok() && status.code() != ErrorCode::kInterrupted)
       spdlog::error("teraio: {}", status.message());
   }
+  lock.unlock();
+  if (due.id != 0) (void)options_.engine.device->wait(due);
+}
+
+// What the program is to wait for before it enqueues more.
+device::Event Runtime::note_enqueued(trace::OpIndex position) {
+  const Schedule& schedule = engine_->schedule();
+  const bool is_planned = position != kLost && schedule.is_planned() && patterns_->is_following();
+  if (!is_planned || schedule.plan()->migrations.empty()) return {};
+  if (options_.engine.device->is_host_addressable()) return {};  // its compute has happened
+  return run_ahead_->add_op(schedule.profile().trace.ops[static_cast<size_t>(position)].duration_ns);
 }
 
 // Threads that run ops at once share the iteration, and each of them may end it.
@@ -490,116 +504,6 @@ void Runtime::leave_stores(bool are_free) {
 bool Runtime::uses_stores() const {
   const std::lock_guard lock(mutex_);
   return uses_stores_;
-}
-
-std::optional<trace::Trace> Runtime::trace() const {
-  const std::lock_guard lock(mutex_);
-  if (engine_->schedule().is_empty()) return std::nullopt;
-  return engine_->schedule().profile().trace;
-}
-
-bool Runtime::has_trace() const {
-  const std::lock_guard lock(mutex_);
-  return !engine_->schedule().is_empty();
-}
-
-std::string Runtime::trace_name() const {
-  const std::lock_guard lock(mutex_);
-  return engine_->schedule().profile().trace.name;
-}
-
-std::optional<plan::Plan> Runtime::current_plan() const {
-  const std::lock_guard lock(mutex_);
-  return engine_->schedule().plan();
-}
-
-std::vector<PatternSummary> Runtime::patterns() const {
-  const std::lock_guard lock(mutex_);
-  return patterns_->patterns();
-}
-
-std::vector<Difference> Runtime::differences() const {
-  const std::lock_guard lock(mutex_);
-  return patterns_->differences().differences();
-}
-
-PlanningCounters Runtime::planning_counters() const {
-  const std::lock_guard lock(mutex_);
-  PlanningCounters counters = planning_counters_;
-  counters.plans_made = patterns_->plan_count();
-  counters.planning_ns = patterns_->planning_ns();
-  counters.is_planning = patterns_->is_planning();
-  return counters;
-}
-
-std::vector<IterationRecord> Runtime::iterations(size_t first) const {
-  const std::lock_guard lock(mutex_);
-  return log_.iterations(first);
-}
-
-std::vector<MemorySample> Runtime::memory_timeline() const {
-  const std::lock_guard lock(mutex_);
-  return log_.samples();
-}
-
-EngineCounters Runtime::counters() const {
-  const std::lock_guard lock(mutex_);
-  return engine_->counters();
-}
-
-device::MemoryUsage Runtime::memory_usage() const {
-  const std::lock_guard lock(mutex_);
-  return options_.engine.device->usage();
-}
-
-int64_t Runtime::deviation_count() const {
-  const std::lock_guard lock(mutex_);
-  return patterns_->deviation_count();
-}
-
-int64_t Runtime::unmovable_bytes() const {
-  const std::lock_guard lock(mutex_);
-  return engine_->unmovable_bytes() + outside_bytes_;
-}
-
-int64_t Runtime::permanently_pinned_bytes() const {
-  const std::lock_guard lock(mutex_);
-  return engine_->permanently_pinned_bytes() + outside_bytes_;
-}
-
-int64_t Runtime::outside_bytes() const {
-  const std::lock_guard lock(mutex_);
-  return outside_bytes_;
-}
-
-int64_t Runtime::offloaded_bytes() const {
-  const std::lock_guard lock(mutex_);
-  return engine_->offloaded_bytes();
-}
-
-int64_t Runtime::discarded_bytes() const {
-  const std::lock_guard lock(mutex_);
-  return engine_->discarded_bytes();
-}
-
-bool Runtime::has_transfers() const {
-  const std::lock_guard lock(mutex_);
-  return engine_->has_transfers();
-}
-
-int64_t Runtime::unanswered_bytes() const {
-  const std::lock_guard lock(mutex_);
-  return engine_->unanswered_bytes();
-}
-
-Status Runtime::planning_status() const {
-  const std::lock_guard lock(mutex_);
-  return patterns_->planning_status();
-}
-
-bool Runtime::is_following_plan() const {
-  const std::lock_guard lock(mutex_);
-  return patterns_->is_planned() && patterns_->is_following();
 }
 
 }  // namespace teraio::engine

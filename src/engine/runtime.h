@@ -64,6 +64,7 @@ class PatternTracker;
 struct Difference;
 struct PatternSummary;
 class Recorder;
+class RunAhead;
 class StreamUses;
 class Timeline;
 struct TimelineRecord;
@@ -111,7 +112,8 @@ class Runtime {
   // Before an op: frame.uses holds its inputs, which are on the device and pinned until end_op(). A
   // failure leaves the frame as if the op had not begun.
   Status begin_op(OpFrame& frame, const OpSignature& signature);
-  // After it: the caller has appended the results to frame.uses. `is_complete`: the results' bytes
+  // After it. While a plan is followed, waits without the lock until the device is at most a few
+  // milliseconds behind (RunAhead). The caller has appended the results to frame.uses. `is_complete`: the results' bytes
   // are final (false for ops such as aten::empty, whose caller fills them in without an op).
   void end_op(OpFrame& frame, std::string_view name, const OpSignature& signature,
               bool is_complete);
@@ -227,6 +229,7 @@ class Runtime {
   Status mend(std::unique_lock<std::mutex>& lock, const Status& failure);
   trace::OpIndex position_of(const OpFrame& frame) const;
   bool is_replay_planned(trace::OpIndex position) const;
+  device::Event note_enqueued(trace::OpIndex position);
   bool gives_all_results(const OpFrame& frame);
 
   // Replays: runtime_replays.cpp.
@@ -262,6 +265,7 @@ class Runtime {
   std::unique_ptr<OpTimeHistory> op_times_;
   std::unique_ptr<OriginMemory> origins_;
   std::unique_ptr<StreamUses> stream_uses_;
+  std::unique_ptr<RunAhead> run_ahead_;
   IterationLog log_;
   Timeline* timeline_ = nullptr;  // that records this step; null: none does
   bool is_active_ = true;

@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "engine/fixture/runtime_session.h"
 #include "planner/planner.h"
+#include "testing/forwarding_device.h"
 
 namespace teraio::engine {
 namespace {
@@ -175,13 +177,14 @@ class CountingTimer final : public device::OpTimer {
   void leave_out() override { ++leave_out_count; }
   Result<std::vector<int64_t>> durations_ns() override {
     if (!failure.ok()) return failure;
-    const int64_t unit_ns = read_count_++ == disturbed_read ? 10'000 : 1000;
+    const int64_t slowness = read_count_++ == disturbed_read ? 10 : 1;
     std::vector<int64_t> durations_ns;
-    for (int64_t op = 1; op <= op_count_; ++op) durations_ns.push_back(unit_ns * op);
+    for (int64_t op = 1; op <= op_count_; ++op) durations_ns.push_back(unit_ns * slowness * op);
     durations_ns.at(static_cast<size_t>(read_count_)) += wandering_ns;
     return durations_ns;
   }
 
+  int64_t unit_ns = 1000;
   int start_count = 0;
   int leave_out_count = 0;
   int64_t disturbed_read = -1;  // takes ten times as long
@@ -245,6 +248,34 @@ TEST_F(RuntimeTest, WorkOfOurOwnIsNobodysTime) {
   for (const IterationRecord& iteration : runtime().iterations())
     EXPECT_LT(iteration.duration_ns, 1'000'000'000);
   EXPECT_EQ(timer.leave_out_count, 4);
+}
+
+class WaitCountingDevice final : public testing::ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  Status wait(device::Event event) override {
+    ++wait_count;
+    return ForwardingDevice::wait(event);
+  }
+
+  int wait_count = 0;
+};
+
+TEST_F(RuntimeTest, TheProgramIsAFewOpsAheadOfTheDeviceWhileAPlanIsFollowed) {
+  CountingTimer timer;
+  timer.unit_ns = 1'000'000;
+  WaitCountingDevice* device = nullptr;
+  open({.op_timer = &timer, .put_in_front = [&](device::Device& behind) {
+          auto made = std::make_unique<WaitCountingDevice>(behind);
+          device = made.get();
+          return made;
+        }});
+  trainee_->steps(2);
+  ASSERT_TRUE(runtime().is_following_plan());
+  EXPECT_EQ(device->wait_count, 0) << "on demand";
+  trainee_->step();
+  const int op_count = static_cast<int>(trainee_->ops_per_step());
+  EXPECT_EQ(device->wait_count, device->is_host_addressable() ? 0 : op_count - 3);
 }
 
 TEST_F(RuntimeTest, OpsTogetherTakeAsLongAsAnIteration) {
