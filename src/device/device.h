@@ -113,7 +113,8 @@ class Device {
   }
 
   // Pins host memory until unpin_host(), so that copies run at full speed and do not block. After a
-  // failure the memory is still usable, with slower copies. Does nothing on the CPU.
+  // failure the memory is still usable, with slower copies, and a part of it may be pinned:
+  // unpin_host() is to be called nevertheless. Does nothing on the CPU.
   virtual Status pin_host(std::byte* /*host*/, int64_t /*size_bytes*/) { return {}; }
   virtual void unpin_host(std::byte* /*host*/) {}
 

@@ -100,10 +100,9 @@ HostMemory::HostMemory(std::byte* memory, int64_t size_bytes, Device& device,
       device_(device),
       description_(std::move(description)) {
   const Status pinned = device.pin_host(memory, size_bytes);
-  is_pinned_ = pinned.ok();
   if (!pinned.ok())
     spdlog::warn(
-        "{} of host memory cannot be pinned: {}. Copies to and from the device are slower; a lower "
+        "{} of host memory cannot be pinned whole: {}. Copies to and from the device are slower; a lower "
         "host limit may avoid that",
         format_size(size_bytes), pinned.message());
 }
@@ -112,12 +111,11 @@ HostMemory::HostMemory(HostMemory&& other) noexcept
     : memory_(std::exchange(other.memory_, nullptr)),
       size_bytes_(other.size_bytes_),
       device_(other.device_),
-      description_(std::move(other.description_)),
-      is_pinned_(other.is_pinned_) {}
+      description_(std::move(other.description_)) {}
 
 HostMemory::~HostMemory() {
   if (memory_ == nullptr) return;
-  if (is_pinned_) device_.unpin_host(memory_);
+  device_.unpin_host(memory_);
   munmap(memory_, size_bytes_);
 }
 

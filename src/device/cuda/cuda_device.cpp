@@ -5,7 +5,9 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
+#include <map>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
@@ -25,6 +27,8 @@ namespace teraio::device {
 namespace {
 
 constexpr int64_t kCudaAlignment = 256;
+// Large ranges are pinned in pieces: what the system refuses costs one piece and not all of it.
+constexpr int64_t kPinnedPieceBytes = kGiB;
 // Stands for a point that could not be recorded. Waiting for it fails.
 constexpr Event kNoPoint{std::numeric_limits<uint64_t>::max()};
 
@@ -94,6 +98,7 @@ class RuntimeCudaDevice final : public CudaDevice {
   Status why_unrecorded() const;
   std::byte* hand_out(void* source, std::byte* memory, int64_t requested_bytes, int64_t held_bytes);
   Block take_block(const std::byte* memory);
+  int64_t bytes_until_piece_ends(const std::byte* host) const;
   Result<Event> copy(const CopyOrder& order, void* to, const void* from, int64_t size_bytes,
                      Event after);
 
@@ -105,9 +110,10 @@ class RuntimeCudaDevice final : public CudaDevice {
   cudaStream_t from_host_ = nullptr;
   mutable CudaEvents events_;
   CudaOpTimer timer_{[this] { return compute_stream(); }};
-  mutable std::mutex mutex_;  // protects the next two members, for other threads than the engine's
+  mutable std::mutex mutex_;  // protects the next members, for other threads than the engine's
   std::unordered_map<const std::byte*, Block> blocks_;
   Status unrecorded_;  // of the first event that could not be recorded
+  std::map<const std::byte*, int64_t> pinned_;  // sizes of ranges of the host, by their begin
   MemoryUsage usage_;  // without the reserved bytes, which the source knows
 };
 
@@ -287,10 +293,29 @@ Result<Event> RuntimeCudaDevice::copy(const CopyOrder& order, void* to, const vo
   const OutsideOfCapture harmless;
   const CurrentDevice current(options_.ordinal);
   if (after.id != 0) TERAIO_RETURN_IF_ERROR(events_.make_wait(order.stream, after));
-  TERAIO_RETURN_IF_ERROR(cuda_status(
-      cudaMemcpyAsync(to, from, static_cast<size_t>(size_bytes), order.kind, order.stream),
-      order.what));
+  const bool is_to_host = order.kind == cudaMemcpyDeviceToHost;
+  for (int64_t done_bytes = 0; done_bytes < size_bytes;) {
+    auto* target = static_cast<std::byte*>(to) + done_bytes;
+    const auto* source = static_cast<const std::byte*>(from) + done_bytes;
+    const int64_t part_bytes = std::min(size_bytes - done_bytes,
+                                        bytes_until_piece_ends(is_to_host ? target : source));
+    TERAIO_RETURN_IF_ERROR(cuda_status(
+        cudaMemcpyAsync(target, source, static_cast<size_t>(part_bytes), order.kind, order.stream),
+        order.what));
+    done_bytes += part_bytes;
+  }
   return events_.record(order.stream, order.queue);
+}
+
+// A copy that goes on from one piece into the next is an error to CUDA.
+int64_t RuntimeCudaDevice::bytes_until_piece_ends(const std::byte* host) const {
+  const std::lock_guard lock(mutex_);
+  const auto next = pinned_.upper_bound(host);
+  if (next == pinned_.begin()) return std::numeric_limits<int64_t>::max();
+  const auto& [begin, size_bytes] = *std::prev(next);
+  const int64_t offset_bytes = host - begin;
+  if (offset_bytes >= size_bytes) return std::numeric_limits<int64_t>::max();
+  return kPinnedPieceBytes - offset_bytes % kPinnedPieceBytes;
 }
 
 Result<Event> RuntimeCudaDevice::copy_to_host(std::byte* host, const std::byte* device,
@@ -315,15 +340,36 @@ Status RuntimeCudaDevice::fill(std::byte* memory, int64_t size_bytes, int value)
 Status RuntimeCudaDevice::pin_host(std::byte* host, int64_t size_bytes) {
   const OutsideOfCapture harmless;
   const CurrentDevice current(options_.ordinal);
-  const cudaError_t error =
-      cudaHostRegister(host, static_cast<size_t>(size_bytes), cudaHostRegisterPortable);
-  return cuda_status(error, "pin host memory");  // copies work without pinning
+  {
+    const std::lock_guard lock(mutex_);
+    pinned_[host] = size_bytes;
+  }
+  for (int64_t done_bytes = 0; done_bytes < size_bytes; done_bytes += kPinnedPieceBytes) {
+    const auto piece_bytes =
+        static_cast<size_t>(std::min(kPinnedPieceBytes, size_bytes - done_bytes));
+    const Status status = cuda_status(
+        cudaHostRegister(host + done_bytes, piece_bytes, cudaHostRegisterPortable),
+        done_bytes == 0 ? "pin host memory"
+                        : fmt::format("pin host memory, of which {} are pinned by now",
+                                      format_size(done_bytes)));
+    if (!status.ok()) return status;  // copies work without pinning
+  }
+  return {};
 }
 
 void RuntimeCudaDevice::unpin_host(std::byte* host) {
   const OutsideOfCapture harmless;
   const CurrentDevice current(options_.ordinal);
-  has_succeeded(cudaHostUnregister(host));
+  int64_t size_bytes = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto node = pinned_.extract(host);
+    if (node.empty()) return;
+    size_bytes = node.mapped();
+  }
+  // Of pieces that could not be pinned, it fails.
+  for (int64_t done_bytes = 0; done_bytes < size_bytes; done_bytes += kPinnedPieceBytes)
+    has_succeeded(cudaHostUnregister(host + done_bytes));
 }
 
 // --- The GPU ------------------------------------------------------------------------------------

@@ -1,10 +1,12 @@
 // The order of work on a GPU: compute on a stream of the test, copies on those of the device.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <memory>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -93,6 +95,67 @@ TEST_F(CudaOrderTest, ComputeWaitsForACopyInAndTheCallerDoesNot) {
   EXPECT_TRUE(is_filled(seen, 5));
   device_->unpin_host(host.data());
   device_->release(memory);
+}
+
+// More than a piece, of which pages exist only where they are touched.
+class LargePinnedTest : public CudaOrderTest {
+ protected:
+  static constexpr int64_t kRangeBytes = kGiB + 2 * kSizeBytes;
+
+  void SetUp() override {
+    CudaOrderTest::SetUp();
+    if (device_ == nullptr) return;
+    void* range = mmap(nullptr, kRangeBytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    ASSERT_NE(range, MAP_FAILED);
+    range_ = static_cast<std::byte*>(range);
+    memory_ = allocate();
+  }
+  void TearDown() override {
+    if (memory_ != nullptr) device_->release(memory_);
+    if (range_ != nullptr) munmap(range_, kRangeBytes);
+    CudaOrderTest::TearDown();
+  }
+  // Half of the bytes are in the first piece, half in the second.
+  std::byte* at_the_border() const { return range_ + kGiB - kSizeBytes / 2; }
+  void expect_round_trip() {
+    std::fill_n(at_the_border(), kSizeBytes, std::byte{9});
+    const Result<Event> in = device_->copy_from_host(memory_, at_the_border(), kSizeBytes, {});
+    ASSERT_TRUE(in.ok() && device_->wait(*in).ok());
+    std::fill_n(at_the_border(), kSizeBytes, std::byte{0});
+    const Result<Event> out = device_->copy_to_host(at_the_border(), memory_, kSizeBytes, *in);
+    ASSERT_TRUE(out.ok() && device_->wait(*out).ok());
+    EXPECT_TRUE(std::all_of(at_the_border(), at_the_border() + kSizeBytes,
+                            [](std::byte byte) { return byte == std::byte{9}; }));
+  }
+
+  std::byte* range_ = nullptr;
+  std::byte* memory_ = nullptr;
+};
+
+TEST_F(LargePinnedTest, ACopyMayGoFromOnePieceToTheNext) {
+  ASSERT_TRUE(device_->pin_host(range_, kRangeBytes).ok());
+  expect_round_trip();
+  device_->unpin_host(range_);
+  EXPECT_EQ(cudaHostUnregister(range_ + kGiB), cudaErrorHostMemoryNotRegistered);
+  cudaGetLastError();
+}
+
+TEST_F(LargePinnedTest, APieceThatIsRefusedLeavesTheOthersPinned) {
+  std::byte* taken = range_ + kGiB + kSizeBytes;  // in the second piece
+  ASSERT_EQ(cudaHostRegister(taken, kPageBytes, cudaHostRegisterDefault), cudaSuccess);
+  const Status status = device_->pin_host(range_, kRangeBytes);
+  EXPECT_FALSE(status.ok());
+  EXPECT_NE(status.message().find("of which 1.07 GB are pinned"), std::string::npos)
+      << status.message();
+  EXPECT_EQ(cudaHostRegister(range_, kPageBytes, cudaHostRegisterDefault),
+            cudaErrorHostMemoryAlreadyRegistered);
+  cudaGetLastError();
+  expect_round_trip();
+  device_->unpin_host(range_);
+  EXPECT_EQ(cudaHostRegister(range_, kPageBytes, cudaHostRegisterDefault), cudaSuccess);
+  cudaHostUnregister(range_);
+  cudaHostUnregister(taken);
 }
 
 TEST_F(CudaOrderTest, AnyThreadMayCopyAndWait) {
