@@ -135,6 +135,15 @@ Status Session::measure_device_link() {
   return {};
 }
 
+// The pool is large, and may be pinned in part only: its own rates count.
+Status Session::measure_host_tier(const device::HostMemory& pool) {
+  if (machine_->device->is_host_addressable()) return {};
+  const Result<Rates> rates = probe::measure_link(*machine_->device, machine_->clock, pool);
+  if (!rates.ok()) return rates.status();
+  hardware_.host.rates = *rates;
+  return {};
+}
+
 Status Session::open_tiers() {
   std::vector<storage::SsdDirectory> directories;
   hardware_.name = "this machine";
@@ -164,6 +173,7 @@ Status Session::open_tiers() {
   tier_options.ssd.io_timeout_ns = options_.io_timeout_ns;
   tier_options.ssd.allow_ram_directory = options_.allow_ram_directory;
   tier_options.host_limit_bytes = options_.host_limit_bytes;
+  tier_options.measure_pool = [this](const auto& pool) { return measure_host_tier(pool); };
   Result<storage::Tiers> tiers =
       storage::open_tiers(tier_options, *machine_->device, machine_->clock);
   if (!tiers.ok()) return tiers.status();

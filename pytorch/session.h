@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "device/device.h"
+#include "device/host_memory.h"
 #include "device_backend.h"
 #include "engine/drive_rate_monitor.h"
 #include "engine/runtime.h"
@@ -158,6 +159,7 @@ class Session {
   Status open_device();
   Status open_tiers();
   Status measure_device_link();
+  Status measure_host_tier(const device::HostMemory& pool);
   void create_runtime();
   engine::Timeline* make_timeline();  // null: the options want none
   bool has_replays() const;

@@ -4,7 +4,6 @@
 #include <functional>
 
 #include "base/units.h"
-#include "device/host_memory.h"
 
 namespace teraio::probe {
 namespace {
@@ -28,33 +27,44 @@ Result<int64_t> best_rate(device::Device& device, const Clock& clock, int64_t si
 }
 
 Result<Rates> measure_with(device::Device& device, const Clock& clock, std::byte* memory,
-                           const device::HostMemory& host) {
-  const int64_t size_bytes = host.size_bytes();
+                           std::byte* host, int64_t size_bytes) {
   const Result<int64_t> read = best_rate(device, clock, size_bytes, [&] {
-    return device.copy_from_host(memory, host.at(0), size_bytes, device.record());
+    return device.copy_from_host(memory, host, size_bytes, device.record());
   });
   if (!read.ok()) return read.status();
   const Result<int64_t> write = best_rate(device, clock, size_bytes, [&] {
-    return device.copy_to_host(host.at(0), memory, size_bytes, device.record());
+    return device.copy_to_host(host, memory, size_bytes, device.record());
   });
   if (!write.ok()) return write.status();
   return Rates{*read, *write};
 }
 
+int64_t measured_bytes(const device::Device& device) {
+  const int64_t share_bytes = device.usage().budget_bytes / 4;
+  return std::min(kMostBytes, share_bytes / device::kPageBytes * device::kPageBytes);
+}
+
 }  // namespace
 
 Result<Rates> measure_link(device::Device& device, const Clock& clock) {
-  const int64_t size_bytes = std::min(kMostBytes, device.usage().budget_bytes / 4);
+  const int64_t size_bytes = std::max(measured_bytes(device), device::kPageBytes);
+  const Result<device::HostMemory> host = device::HostMemory::map(size_bytes, device);
+  return host.ok() ? measure_link(device, clock, *host) : Result<Rates>(host.status());
+}
+
+Result<Rates> measure_link(device::Device& device, const Clock& clock,
+                           const device::HostMemory& host) {
+  const int64_t size_bytes = std::min(measured_bytes(device), host.size_bytes());
   std::byte* memory = size_bytes > 0 ? device.allocate(size_bytes) : nullptr;
   if (memory == nullptr)
     return Status(ErrorCode::kOutOfMemory, std::string(device.name()) + ": no " +
                                                format_size(size_bytes) +
                                                " are free to measure its link with");
-  const Result<device::HostMemory> host = device::HostMemory::map(size_bytes, device);
-  Result<Rates> rate =
-      host.ok() ? measure_with(device, clock, memory, *host) : Result<Rates>(host.status());
+  // Of memory that is pinned in part only, the end is not.
+  std::byte* end = host.at(host.size_bytes() - size_bytes);
+  Result<Rates> rates = measure_with(device, clock, memory, end, size_bytes);
   device.release(memory);
-  return rate;
+  return rates;
 }
 
 }  // namespace teraio::probe

@@ -1,4 +1,4 @@
-// Measures how fast a device copies to and from pinned host memory.
+// Measures how fast a device copies to and from host memory.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include "base/rates.h"
 #include "base/status.h"
 #include "device/device.h"
+#include "device/host_memory.h"
 
 namespace teraio::probe {
 
@@ -14,5 +15,9 @@ namespace teraio::probe {
 // of the device's budget if that is less, on the device and as much pinned host memory. Returns
 // kOutOfMemory if either is not available; other failures are those of copies. Threads: as Device.
 Result<Rates> measure_link(device::Device& device, const Clock& clock);
+
+// The same for memory that is there already, pinned or not; changes what lies at its end.
+Result<Rates> measure_link(device::Device& device, const Clock& clock,
+                           const device::HostMemory& host);
 
 }  // namespace teraio::probe

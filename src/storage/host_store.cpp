@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/units.h"
-#include "device/host_memory.h"
 #include "io/copy_watcher.h"
 #include "io/drive_io.h"
 #include "storage/striped_store.h"
@@ -110,8 +109,7 @@ void HostIo::wake() {
 
 }  // namespace
 
-Result<std::unique_ptr<TierStore>> open_host_store(int64_t limit_bytes, device::Device& device,
-                                                   const Clock& clock) {
+Result<device::HostMemory> map_host_pool(int64_t limit_bytes, device::Device& device) {
   const int64_t capacity_bytes = limit_bytes / io::kBlockBytes * io::kBlockBytes;
   if (capacity_bytes <= 0)
     return Status(ErrorCode::kInvalidArgument, "host: a limit of " + format_size(limit_bytes) +
@@ -119,7 +117,13 @@ Result<std::unique_ptr<TierStore>> open_host_store(int64_t limit_bytes, device::
                                                    format_size(io::kBlockBytes) + " or more");
   Result<device::HostMemory> pool = device::HostMemory::map(capacity_bytes, device);
   if (!pool.ok()) return pool.status().with_context("host");
-  Result<std::unique_ptr<io::DriveIo>> io = HostIo::create(std::move(*pool), device);
+  return pool;
+}
+
+Result<std::unique_ptr<TierStore>> open_host_store(device::HostMemory pool, device::Device& device,
+                                                   const Clock& clock) {
+  const int64_t capacity_bytes = pool.size_bytes();
+  Result<std::unique_ptr<io::DriveIo>> io = HostIo::create(std::move(pool), device);
   if (!io.ok()) return io.status().with_context("host");
   DriveSpec drive;
   drive.name = "host";
@@ -132,6 +136,13 @@ Result<std::unique_ptr<TierStore>> open_host_store(int64_t limit_bytes, device::
   options.queue_depth = kQueueDepth;
   if (!device.is_host_addressable()) options.request_bytes = kAsynchronousCopyBytes;
   return StripedStore::open(std::move(drives), std::move(options), clock);
+}
+
+Result<std::unique_ptr<TierStore>> open_host_store(int64_t limit_bytes, device::Device& device,
+                                                   const Clock& clock) {
+  Result<device::HostMemory> pool = map_host_pool(limit_bytes, device);
+  if (!pool.ok()) return pool.status();
+  return open_host_store(std::move(*pool), device, clock);
 }
 
 }  // namespace teraio::storage

@@ -1,5 +1,7 @@
 #include "storage/tiers.h"
 
+#include <utility>
+
 #include "io/drive_io.h"
 #include "storage/host_store.h"
 
@@ -18,7 +20,10 @@ Result<Tiers> open_tiers(const TierOptions& options, device::Device& device, con
     tiers.ssd = std::move(*ssd);
   }
   if (pool_bytes < io::kBlockBytes) return tiers;
-  auto host = open_host_store(pool_bytes, device, clock);
+  Result<device::HostMemory> pool = map_host_pool(pool_bytes, device);
+  if (!pool.ok()) return pool.status();
+  if (options.measure_pool) TERAIO_RETURN_IF_ERROR(options.measure_pool(*pool));
+  auto host = open_host_store(std::move(*pool), device, clock);
   if (!host.ok()) return host.status();
   tiers.host = std::move(*host);
   return tiers;

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
 #include "device/device.h"
+#include "device/host_memory.h"
 #include "storage/ssd_store.h"
 #include "storage/tier_store.h"
 
@@ -19,6 +21,9 @@ struct TierOptions {
   // The most host memory for both tiers, besides their bookkeeping. The pool of the host tier gets
   // what the staging rings leave. 0: no host tier, and staging without a limit.
   int64_t host_limit_bytes = 0;
+  // Called with the pool of the host tier before the tier uses it, to measure it. A failure is that
+  // of open_tiers(). May be empty.
+  std::function<Status(const device::HostMemory&)> measure_pool = {};
 };
 
 // A tier that does not exist is null.

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
+#include <vector>
 
 #include "base/units.h"
 #include "device/cpu_device.h"
@@ -15,6 +17,7 @@ namespace teraio::storage {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::ScratchDirectory;
 
@@ -28,10 +31,12 @@ class TiersTest : public ::testing::Test {
     options.ssd.capacity_bytes = 32 * kMiB;
     options.ssd.gpu_direct = io::GpuDirect::kOff;
     options.host_limit_bytes = host_limit_bytes;
+    options.measure_pool = measure_pool_;
     return open_tiers(options, *device_, clock_);
   }
   void use_cpu() { device_ = std::move(*device::make_cpu_device(kMiB)); }
 
+  std::function<Status(const device::HostMemory&)> measure_pool_;
   ScratchDirectory directory_;
   SteadyClock clock_;
   std::unique_ptr<device::Device> device_ =
@@ -75,6 +80,20 @@ TEST_F(TiersTest, WithoutDrivesThePoolHasTheWholeLimit) {
   ASSERT_TRUE(tiers.ok()) << tiers.status().message();
   EXPECT_EQ(tiers->ssd, nullptr);
   EXPECT_EQ(tiers->host->counters().capacity_bytes, 24 * kMiB);
+}
+
+TEST_F(TiersTest, ThePoolCanBeMeasuredBeforeItIsUsed) {
+  std::vector<int64_t> measured_bytes;
+  measure_pool_ = [&](const device::HostMemory& pool) {
+    measured_bytes.push_back(pool.size_bytes());
+    return Status();
+  };
+  ASSERT_TRUE(open(kRingBytes + 24 * kMiB).ok());
+  EXPECT_THAT(measured_bytes, ElementsAre(24 * kMiB));
+  ASSERT_TRUE(open(0).ok()) << "without a host tier";
+  EXPECT_EQ(measured_bytes.size(), 1u);
+  measure_pool_ = [](const device::HostMemory&) { return Status(ErrorCode::kIoError, "no rate"); };
+  EXPECT_EQ(open(24 * kMiB, false).status().message(), "no rate");
 }
 
 TEST_F(TiersTest, WhereNothingIsStagedThePoolHasTheWholeLimit) {
