@@ -6,6 +6,7 @@
 #include "device_backend.h"
 #include "engine/runtime.h"
 #include "steady_precision.h"
+#include "stream_check.h"
 
 namespace teraio::pytorch {
 
@@ -21,6 +22,7 @@ struct ActiveSession : std::enable_shared_from_this<ActiveSession> {
   TriedOps* tried_ops = nullptr;  // of the session; null: it replays no op
   OpOrigins* origins = nullptr;   // of the session
   SteadyPrecision steady_precision;
+  StreamCheck stream_check;
   bool is_dry = false;       // tensors are fake: their storages have a size and no bytes
   bool has_streams = false;  // the value of DeviceBackend::has_streams()
 };

@@ -148,6 +148,7 @@ class OutermostOp {
         thread_(thread),
         info_(info),
         is_elsewhere_(session.has_streams && session.backend->is_on_other_stream()) {
+    if (session.has_streams) session.stream_check.note_op(is_elsewhere_);
     thread.op = &info;
     thread.frame.uses.clear();
     thread.frame.is_begun = false;

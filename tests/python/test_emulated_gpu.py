@@ -346,6 +346,37 @@ def test_a_tensor_that_two_streams_read_is_there_for_both(seed, program):
     assert program(READ_BY_BOTH_STREAMS, seed=seed, **HOSTILE) == ["20"]
 
 
+TRAINS_ELSEWHERE = (
+    SESSIONS
+    + """
+from contextlib import ExitStack
+
+def run(*contexts):
+    with ExitStack() as stack:
+        for context in contexts:
+            stack.enter_context(context() if callable(context) else context)
+        x = torch.ones(1 << 18, device="cuda")
+        for _ in range(250):
+            x = x + 1
+
+stream = torch.cuda.stream(torch.cuda.Stream())
+session = lambda: offload("256MiB")
+run(ORDER)
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("order", "is_warned"),
+    [("session, stream", True), ("stream, session", False), ("session", False)],
+)
+def test_a_program_that_trains_on_another_stream_is_warned(order, is_warned, on_gpu, tmp_path):
+    (tmp_path / "program.py").write_text(TRAINS_ELSEWHERE.replace("ORDER", order))
+    done = on_gpu(tmp_path / "program.py")
+    assert done.code == 0, done
+    assert ("the program runs on another stream" in done.err) == is_warned
+
+
 # What has not moved since the program ordered its streams.
 NOTHING_TO_WAIT_FOR = (
     SESSIONS
