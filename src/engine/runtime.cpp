@@ -127,6 +127,16 @@ Result<Allocation> Runtime::allocate(int64_t size_bytes) {
 
 void Runtime::release(LiveTensor* tensor) {
   const std::lock_guard lock(mutex_);
+  release_locked(tensor);
+}
+
+bool Runtime::try_release(LiveTensor* tensor) {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock.owns_lock()) release_locked(tensor);
+  return lock.owns_lock();
+}
+
+void Runtime::release_locked(LiveTensor* tensor) {
   if (std::exchange(tensor->is_address_known, false)) engine_->unpin(tensor);
   if (tensor->pin_count == 0) return free_tensor(tensor);
   tensor->is_dropped_in_use = true;

@@ -101,6 +101,9 @@ class Runtime {
   Result<Allocation> allocate(int64_t size_bytes);
   // The program has dropped the tensor. Its bytes stay while an op or a pin uses them.
   void release(LiveTensor* tensor);
+  // The same, unless another thread is in the runtime: false, and nothing has been done. For a
+  // caller that has to let go of a lock of its own before it waits.
+  bool try_release(LiveTensor* tensor);
   // What the StorageSwap knows the tensor by, which sees all that the caller has written before. A
   // tensor without an owner cannot leave. Takes no lock: every new tensor comes here.
   void set_owner(LiveTensor* tensor, void* owner);
@@ -247,6 +250,7 @@ class Runtime {
   bool is_replaying_here() const;
   bool wait_for_stream();
   void unpin_all(std::span<LiveTensor* const> tensors);
+  void release_locked(LiveTensor* tensor);
   void free_tensor(LiveTensor* tensor);
   void free_dropped(std::span<const Use> uses);
   int64_t take_workspace_bytes();

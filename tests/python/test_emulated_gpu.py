@@ -346,6 +346,35 @@ def test_a_tensor_that_two_streams_read_is_there_for_both(seed, program):
     assert program(READ_BY_BOTH_STREAMS, seed=seed, **HOSTILE) == ["20"]
 
 
+# The allocator takes Python's lock for the stack of each allocation, inside of the runtime.
+HISTORY = (
+    SESSIONS
+    + """
+import threading
+
+torch.cuda.memory._record_memory_history(context="all", stacks="python")
+
+def work():
+    for _ in range(500):
+        x = torch.empty(1 << 18, device="cuda")
+        y = x[7:]
+        del x, y
+
+with offload("256MiB") as session:
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+print(len(torch.cuda.memory._snapshot()["device_traces"][0]) > 1000)
+"""
+)
+
+
+def test_the_history_of_memory_is_recorded_beside_other_threads(program):
+    assert program(HISTORY, timeout_s=60) == ["True"]
+
+
 TRAINS_ELSEWHERE = (
     SESSIONS
     + """
