@@ -49,6 +49,7 @@ class RuntimeCudaDevice final : public CudaDevice {
 
   std::string_view name() const override { return name_; }
   std::byte* allocate(int64_t size_bytes) override;
+  std::byte* allocate_at_all_costs(int64_t size_bytes) override;
   void release(std::byte* memory) override;
   void set_budget_bytes(int64_t budget_bytes) override;
   void add_outside_bytes(int64_t size_bytes) override;
@@ -96,6 +97,8 @@ class RuntimeCudaDevice final : public CudaDevice {
   Event record(cudaStream_t stream, EventQueue queue);
   void note_unrecorded(const Status& status);
   Status why_unrecorded() const;
+  bool is_refused_still(int64_t held_bytes) const;
+  std::byte* allocate_from_source(int64_t size_bytes, int64_t alignment, int64_t held_bytes);
   std::byte* hand_out(void* source, std::byte* memory, int64_t requested_bytes, int64_t held_bytes);
   Block take_block(const std::byte* memory);
   int64_t bytes_until_piece_ends(const std::byte* host) const;
@@ -114,6 +117,8 @@ class RuntimeCudaDevice final : public CudaDevice {
   std::unordered_map<const std::byte*, Block> blocks_;
   Status unrecorded_;  // of the first event that could not be recorded
   std::map<const std::byte*, int64_t> pinned_;  // sizes of ranges of the host, by their begin
+  int64_t refused_bytes_ = 0;   // a size that the source has refused; 0: none
+  int64_t released_bytes_ = 0;  // since then
   MemoryUsage usage_;  // without the reserved bytes, which the source knows
 };
 
@@ -158,6 +163,30 @@ std::byte* RuntimeCudaDevice::allocate(int64_t size_bytes) {
   if (size_bytes > usage_.budget_bytes) return nullptr;
   const int64_t held_bytes = align_up(std::max<int64_t>(size_bytes, 1), alignment);
   if (usage_.allocated_bytes + held_bytes > usage_.budget_bytes) return nullptr;
+  if (is_refused_still(held_bytes)) return nullptr;
+  std::byte* memory = allocate_from_source(size_bytes, alignment, held_bytes);
+  if (memory == nullptr) {
+    refused_bytes_ = held_bytes;
+    released_bytes_ = 0;
+  } else if (held_bytes >= refused_bytes_) {
+    refused_bytes_ = 0;
+  }
+  return memory;
+}
+
+// Before a source says that it has nothing left, it gives its free memory back to CUDA, which waits
+// for the GPU. Callers ask again at every op, in vain until about as much has been released.
+bool RuntimeCudaDevice::is_refused_still(int64_t held_bytes) const {
+  return refused_bytes_ > 0 && held_bytes >= refused_bytes_ && released_bytes_ < held_bytes;
+}
+
+std::byte* RuntimeCudaDevice::allocate_at_all_costs(int64_t size_bytes) {
+  refused_bytes_ = 0;
+  return allocate(size_bytes);
+}
+
+std::byte* RuntimeCudaDevice::allocate_from_source(int64_t size_bytes, int64_t alignment,
+                                                   int64_t held_bytes) {
   void* source = options_.memory->allocate(held_bytes);
   if (source == nullptr) return nullptr;
   if (reinterpret_cast<uintptr_t>(source) % alignment == 0)
@@ -201,12 +230,14 @@ void RuntimeCudaDevice::release(std::byte* memory) {
   const Block block = take_block(memory);
   usage_.allocated_bytes -= block.held_bytes;
   usage_.rounding_bytes -= block.held_bytes - block.requested_bytes;
+  released_bytes_ += block.held_bytes;
   const CurrentDevice current(options_.ordinal);
   options_.memory->release(block.source);
 }
 
 void RuntimeCudaDevice::set_budget_bytes(int64_t budget_bytes) {
   usage_.budget_bytes = std::max<int64_t>(budget_bytes, 0);
+  refused_bytes_ = 0;
   const CurrentDevice current(options_.ordinal);
   options_.memory->set_limit_bytes(usage_.budget_bytes);
 }

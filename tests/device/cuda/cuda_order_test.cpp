@@ -8,6 +8,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/units.h"
@@ -95,6 +96,51 @@ TEST_F(CudaOrderTest, ComputeWaitsForACopyInAndTheCallerDoesNot) {
   EXPECT_TRUE(is_filled(seen, 5));
   device_->unpin_host(host.data());
   device_->release(memory);
+}
+
+// A source that has no more than one block, and counts how often it is asked.
+class OneBlockSource final : public CudaMemorySource {
+ public:
+  explicit OneBlockSource(int& asked_count) : asked_count_(asked_count) {
+    EXPECT_EQ(cudaMalloc(&block_, kSizeBytes), cudaSuccess);
+  }
+  ~OneBlockSource() override { cudaFree(block_); }
+  void* allocate(int64_t) override {
+    ++asked_count_;
+    return std::exchange(is_taken_, true) ? nullptr : block_;
+  }
+  void release(void*) override { is_taken_ = false; }
+  void set_limit_bytes(int64_t) override {}
+  int64_t reserved_bytes() const override { return kSizeBytes; }
+  int64_t reserved_peak_bytes() const override { return kSizeBytes; }
+  void reset_peak() override {}
+
+ private:
+  int& asked_count_;
+  void* block_ = nullptr;
+  bool is_taken_ = false;
+};
+
+TEST_F(CudaOrderTest, ASourceIsNotAskedAgainInVain) {
+  int asked_count = 0;
+  auto device = make_cuda_device({.budget_bytes = 16 * kSizeBytes,
+                                  .compute_stream = [this] { return compute_; },
+                                  .memory = std::make_unique<OneBlockSource>(asked_count)});
+  ASSERT_TRUE(device.ok());
+  std::byte* block = (*device)->allocate(kSizeBytes);
+  ASSERT_NE(block, nullptr);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ((*device)->allocate(kSizeBytes), nullptr);
+  EXPECT_EQ(asked_count, 2);
+  EXPECT_EQ((*device)->allocate(2 * kSizeBytes), nullptr);
+  EXPECT_EQ(asked_count, 2) << "a larger one";
+  EXPECT_EQ((*device)->allocate(kSizeBytes / 2), nullptr);
+  EXPECT_EQ(asked_count, 3) << "a smaller one may fit";
+  EXPECT_EQ((*device)->allocate_at_all_costs(kSizeBytes), nullptr);
+  EXPECT_EQ(asked_count, 4);
+  (*device)->release(block);
+  block = (*device)->allocate(kSizeBytes);
+  EXPECT_NE(block, nullptr) << "as much was released";
+  (*device)->release(block);
 }
 
 // More than a piece, of which pages exist only where they are touched.
