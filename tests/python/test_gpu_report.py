@@ -127,6 +127,20 @@ def test_what_was_measured_counts_where_other_arms_have_failed(reported):
     assert "fraction of ideal" not in reported(arm("host-2", [1.0]))  # of what?
 
 
+@pytest.mark.parametrize(
+    ("taken_bytes", "verdict"),
+    [(4_050_000_000, "| met | 1.012 |"), (5 * 10**9, "| MISSED | 1.250 |")],
+)
+def test_the_budget_is_what_cuda_says_that_is_taken(reported, taken_bytes, verdict):
+    counts = {"num_ooms": 0, "num_alloc_retries": 3}
+    memory = {"budget_bytes": 4 * 10**9, "sampled_peak_bytes": taken_bytes, "allocator": counts}
+    text = reported(STOCK, arm("host-2", [1.0], **memory))
+    assert (
+        f"{verdict} 1.030 | 1b-fp32, host-2: memory taken / budget | 0 ooms, 3 alloc_retries"
+        in text
+    )
+
+
 def test_peers_are_compared_within_their_own_peak(reported):
     peers = [peer("save_on_cpu", [3.0, 2.5, 2.5], 5 * 10**9), peer("fsdp2", [2.0], 7)]
     text = reported(STOCK, arm("host-at-5000000000", [1.0] * 3), *peers)

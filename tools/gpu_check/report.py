@@ -15,7 +15,7 @@ import sys
 import traceback
 from pathlib import Path
 
-from targets import Arms, bits_rows, link_rows, peer_rows, training_rows
+from targets import Arms, bits_rows, link_rows, memory_rows, peer_rows, training_rows
 
 # How many of the last characters of a test's output the reports contain.
 SHOWN_CHARACTERS = 4_000  # in report.md, of a failed test
@@ -133,7 +133,7 @@ def rows_of(found: dict) -> list[dict]:
     rows = []
     for title, records in found["arms"].items():
         arms = Arms(title, records)
-        rows += training_rows(arms) + bits_rows(arms)
+        rows += training_rows(arms) + bits_rows(arms) + memory_rows(arms)
         rows += peer_rows(arms, found["peers"].get(title, []))
     return rows + (link_rows(found["link"]) if found["link"] else [])
 

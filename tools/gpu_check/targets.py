@@ -11,6 +11,7 @@ OF_BOUND_TARGET = 0.97
 IDLE_COST_MAX = 0.01
 PEER_TARGET = 2.0
 RATE_TARGET = 0.95
+TAKEN_MAX = 1.03  # of the budget; libraries load code beside it
 DRIFT_MAX = 0.10  # of stock PyTorch between its two runs; above it, times have no verdict
 
 
@@ -91,6 +92,21 @@ def arm_note(arms, records, bounds):
 
 
 MOVES = ("read", "written")
+
+
+def memory_rows(arms):
+    """Compares what CUDA says that an arm has taken of the GPU with its budget."""
+    rows = []
+    for name in arms.budgeted():
+        records = [r for r in arms.by_name[name] if "sampled_peak_bytes" in r]
+        if not records:
+            continue
+        taken = max(r["sampled_peak_bytes"] / r["budget_bytes"] for r in records)
+        counts = records[-1]["allocator"]
+        note = ", ".join(f"{count} {what[4:]}" for what, count in counts.items())
+        title = f"{arms.title}, {name}: memory taken / budget"
+        rows.append(row(title, taken, TAKEN_MAX, taken <= TAKEN_MAX, note))
+    return rows
 
 
 def bits_rows(arms):

@@ -24,6 +24,7 @@ import traceback
 
 import jobs
 from fingerprint import state_fingerprint
+from memory_watch import MemoryWatch
 from pretrain_llama import build_model
 
 AMPLE_CPU_BUDGET = "16GB"  # on a GPU the default is ample
@@ -110,13 +111,14 @@ def train_arm(args, session=None):
     config = jobs.config_of(args)
     batches = jobs.batches_of(args, config)
     jobs.forget_memory(args.device)
-    with session or contextlib.nullcontext():
+    watch = MemoryWatch(args.device)
+    with watch, session or contextlib.nullcontext():
         model = build_model(args, config)
         optimizer, found = jobs.train(args, model, batches)
         memory = (
             session_record(session) if session else {"peak_bytes": jobs.peak_bytes(args.device)}
         )
-    return found | memory | {"state": state_fingerprint(model, optimizer)}
+    return found | memory | watch.record | {"state": state_fingerprint(model, optimizer)}
 
 
 def session_record(session):
