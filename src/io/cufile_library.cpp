@@ -32,6 +32,13 @@ struct Symbols {
   cufile::SetParameterBool set_bool = nullptr;
 };
 
+// The program's setting.
+struct CompatMode {
+  bool is_known = false;
+  bool is_allowed = true;
+  bool is_forced = false;
+};
+
 // One loaded library. The mutex serializes opening and closing, which fail inside cuFile when
 // several threads do so at once.
 struct Loaded {
@@ -39,6 +46,7 @@ struct Loaded {
   Symbols symbols;
   int32_t user_count = 0;
   bool is_ours_to_close = false;
+  CompatMode compat_mode_before;
 };
 
 std::mutex library_mutex;
@@ -156,11 +164,33 @@ Result<Loaded*> load(const std::filesystem::path& path) {
   return unusable("the library cannot be loaded: " + failure);
 }
 
+CompatMode read_compat_mode(const Symbols& symbols) {
+  CompatMode mode;
+  if (symbols.get_bool == nullptr) return mode;
+  mode.is_known =
+      symbols.get_bool(cufile::kParameterAllowCompatMode, &mode.is_allowed).code ==
+          cufile::kSuccess &&
+      symbols.get_bool(cufile::kParameterForceCompatMode, &mode.is_forced).code == cufile::kSuccess;
+  return mode;
+}
+
 // Parameters can be set only while the driver is closed. check_strictness() reads their effect.
-void forbid_compat_mode(const Symbols& symbols) {
+void set_compat_mode(const Symbols& symbols, const CompatMode& mode) {
   if (symbols.set_bool == nullptr) return;
-  symbols.set_bool(cufile::kParameterForceCompatMode, false);
-  symbols.set_bool(cufile::kParameterAllowCompatMode, false);
+  symbols.set_bool(cufile::kParameterForceCompatMode, mode.is_forced);
+  symbols.set_bool(cufile::kParameterAllowCompatMode, mode.is_allowed);
+}
+
+void forbid_compat_mode(Loaded& library) {
+  library.compat_mode_before = read_compat_mode(library.symbols);
+  set_compat_mode(library.symbols, {.is_allowed = false});
+}
+
+// The program may use cuFile without us.
+void close_driver(const Loaded& library) {
+  if (library.is_ours_to_close) library.symbols.driver_close();
+  if (library.compat_mode_before.is_known)
+    set_compat_mode(library.symbols, library.compat_mode_before);
 }
 
 Status check_strictness(const Loaded& library) {
@@ -168,10 +198,9 @@ Status check_strictness(const Loaded& library) {
   bool is_allowed = true;
   bool is_forced = false;
   if (symbols.get_bool != nullptr) {
-    const bool is_known =
-        symbols.get_bool(cufile::kParameterAllowCompatMode, &is_allowed).code == cufile::kSuccess &&
-        symbols.get_bool(cufile::kParameterForceCompatMode, &is_forced).code == cufile::kSuccess;
-    is_allowed = is_allowed || !is_known;
+    const CompatMode mode = read_compat_mode(symbols);
+    is_allowed = mode.is_allowed || !mode.is_known;
+    is_forced = mode.is_forced;
   } else if (cufile::DriverProperties properties{};
              symbols.get_properties != nullptr &&
              symbols.get_properties(&properties).code == cufile::kSuccess) {
@@ -186,14 +215,16 @@ Status check_strictness(const Loaded& library) {
 // The caller holds the mutex.
 Status begin_use(Loaded& library) {
   if (library.user_count == 0) {
-    forbid_compat_mode(library.symbols);
+    forbid_compat_mode(library);
     const Error error = library.symbols.driver_open();
     // If another part of the process opened the driver, we must not close it.
     library.is_ours_to_close = error.code == cufile::kSuccess;
-    if (error.code != cufile::kSuccess && error.code != cufile::kDriverAlreadyOpen)
+    if (error.code != cufile::kSuccess && error.code != cufile::kDriverAlreadyOpen) {
+      close_driver(library);
       return unusable("the driver cannot be opened: " + describe(error));
+    }
     if (Status strict = check_strictness(library); !strict.ok()) {
-      if (library.is_ours_to_close) library.symbols.driver_close();
+      close_driver(library);
       return strict;
     }
   }
@@ -203,7 +234,7 @@ Status begin_use(Loaded& library) {
 
 void end_use(Loaded& library) {
   const std::lock_guard lock(library_mutex);
-  if (--library.user_count == 0 && library.is_ours_to_close) library.symbols.driver_close();
+  if (--library.user_count == 0) close_driver(library);
 }
 
 // cuFile returns a count, -1 with errno, or a negative code. Some versions store their own code in

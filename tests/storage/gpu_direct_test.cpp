@@ -143,6 +143,7 @@ TEST_F(GpuDirectTest, ALibraryThatLacksFunctionsIsNotUsed) {
 TEST_F(GpuDirectTest, ADriverThatDoesNotOpenIsNamed) {
   fake().driver_open_error = 5001;
   EXPECT_THAT(why_staged(), AllOf(HasSubstr("driver cannot be opened"), HasSubstr("5001")));
+  EXPECT_TRUE(fake().is_compat_allowed) << "as before, for the program's own use of cuFile";
 }
 
 TEST_F(GpuDirectTest, AFileThatHasNoDirectWayIsStagedAndNotServedInCompatMode) {
