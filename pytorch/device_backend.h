@@ -60,9 +60,9 @@ class DeviceBackend {
   // Returns whether the calling thread is capturing a graph. The graph replays later with the same
   // addresses, and nothing may move or wait during the capture.
   virtual bool is_capturing() const { return false; }
-  // Returns whether the calling thread enqueues on a stream other than the session's. Before it uses
-  // tensors, stream_of_this_thread() is made to wait for what the session has brought back of them
-  // (Runtime::order_stream()), and they stay resident until it has finished with them
+  // Returns whether the calling thread enqueues on a stream other than the session's. Before it
+  // uses tensors, stream_of_this_thread() is made to wait for what the session has brought back of
+  // them (Runtime::order_stream()), and they stay resident until it has finished with them
   // (Runtime::record_stream()).
   virtual bool is_on_other_stream() const { return false; }
   virtual void* stream_of_this_thread() const { return nullptr; }

@@ -53,8 +53,8 @@ Newborns& newborns() {
   return *instance;
 }
 
-// Python drops a tensor with the GIL held. The thread that is in the runtime may need the GIL before
-// it leaves it: the allocator records the Python stack of an allocation, if it is told to.
+// Python drops a tensor with the GIL held. The thread that is in the runtime may need the GIL
+// before it leaves it: the allocator records the Python stack of an allocation, if it is told to.
 void release_without_gil(const TensorHandle& handle) {
   std::optional<pybind11::gil_scoped_release> no_gil;
   if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) no_gil.emplace();

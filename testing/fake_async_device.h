@@ -181,8 +181,8 @@ class FakeAsyncDevice final : public device::Device {
   std::mt19937_64 random_;
   std::unique_ptr<FakeMemory> memory_;
   Queue compute_;
-  std::map<void*, Queue> elsewhere_;            // by stream
-  std::map<void*, Copies> awaited_elsewhere_;   // by stream: ends of pending copies
+  std::map<void*, Queue> elsewhere_;           // by stream
+  std::map<void*, Copies> awaited_elsewhere_;  // by stream: ends of pending copies
   std::list<Copy> copies_;
   std::unordered_set<uint64_t> passed_;
   std::unordered_set<uint64_t> failed_;

@@ -104,8 +104,8 @@ class CachedMemory final : public device::CudaMemorySource {
   }
 
   int64_t reserved_bytes() const override { return reserved().current; }
-  // PyTorch's peak is the program's to reset. When it has not moved since reset_peak(), what is held
-  // now is all that is known.
+  // PyTorch's peak is the program's to reset. When it has not moved since reset_peak(), what is
+  // held now is all that is known.
   int64_t reserved_peak_bytes() const override {
     const c10::CachingAllocator::Stat held = reserved();
     return held.peak == peak_before_bytes_ ? held.current : held.peak;

@@ -102,7 +102,8 @@ HostMemory::HostMemory(std::byte* memory, int64_t size_bytes, Device& device,
   const Status pinned = device.pin_host(memory, size_bytes);
   if (!pinned.ok())
     spdlog::warn(
-        "{} of host memory cannot be pinned whole: {}. Copies to and from the device are slower; a lower "
+        "{} of host memory cannot be pinned whole: {}. Copies to and from the device are slower; a "
+        "lower "
         "host limit may avoid that",
         format_size(size_bytes), pinned.message());
 }

@@ -18,9 +18,9 @@ namespace teraio::device {
 class HostMemory {
  public:
   // Maps and pins a whole number of pages for `device`, which must outlive the result. If pinning
-  // fails, logs a warning and returns memory of which a part may be pinned. `drive_node` is the NUMA node of the drive
-  // that the memory serves; it decides if the device has no nearest node. Returns kOutOfMemory if
-  // the system refuses the size.
+  // fails, logs a warning and returns memory of which a part may be pinned. `drive_node` is the
+  // NUMA node of the drive that the memory serves; it decides if the device has no nearest node.
+  // Returns kOutOfMemory if the system refuses the size.
   static Result<HostMemory> map(int64_t size_bytes, Device& device, int32_t drive_node = -1);
 
   HostMemory(HostMemory&& other) noexcept;

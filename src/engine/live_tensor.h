@@ -73,7 +73,7 @@ struct LiveTensor {
   TensorLabel transfer_label;       // of the transfer under way, where a timeline is recorded
   bool is_transfer_urgent = false;  // the same
   std::vector<device::Event>
-      arrival;                    // kLoading: the bytes are there after these; empty: not known
+      arrival;  // kLoading: the bytes are there after these; empty: not known
   // What has brought the bytes without the program's knowledge: copies that compute waits for, a
   // replay, or the adoption. Other streams have to wait for them, too. May have passed.
   std::vector<device::Event> brought_by;

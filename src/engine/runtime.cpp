@@ -244,7 +244,8 @@ device::Event Runtime::note_enqueued(trace::OpIndex position) {
   const bool is_planned = position != kLost && schedule.is_planned() && patterns_->is_following();
   if (!is_planned || schedule.plan()->migrations.empty()) return {};
   if (options_.engine.device->is_host_addressable()) return {};  // its compute has happened
-  return run_ahead_->add_op(schedule.profile().trace.ops[static_cast<size_t>(position)].duration_ns);
+  return run_ahead_->add_op(
+      schedule.profile().trace.ops[static_cast<size_t>(position)].duration_ns);
 }
 
 // Threads that run ops at once share the iteration, and each of them may end it.

@@ -116,8 +116,9 @@ class Runtime {
   // failure leaves the frame as if the op had not begun.
   Status begin_op(OpFrame& frame, const OpSignature& signature);
   // After it. While a plan is followed, waits without the lock until the device is at most a few
-  // milliseconds behind (RunAhead). The caller has appended the results to frame.uses. `is_complete`: the results' bytes
-  // are final (false for ops such as aten::empty, whose caller fills them in without an op).
+  // milliseconds behind (RunAhead). The caller has appended the results to frame.uses.
+  // `is_complete`: the results' bytes are final (false for ops such as aten::empty, whose caller
+  // fills them in without an op).
   void end_op(OpFrame& frame, std::string_view name, const OpSignature& signature,
               bool is_complete);
 

@@ -19,11 +19,11 @@
 //
 // Failure: a failed write leaves the tensor on the device (TierCopies decides what follows). A
 // failed read leaves it on the tier. Both are counted, and are last_error(). A read that fails
-// after compute may have used its bytes is failure(), which stays, and so is any transfer that fails
-// because the device does (kDeviceFailed). A transfer that fails because a
-// drive does not answer is no longer under way, but uses its memory and its extent until the drive
-// answers (LiveTensor::unanswered): a tensor that was read stays kLoading, one that was written
-// stays on the device.
+// after compute may have used its bytes is failure(), which stays, and so is any transfer that
+// fails because the device does (kDeviceFailed). A transfer that fails because a drive does not
+// answer is no longer under way, but uses its memory and its extent until the drive answers
+// (LiveTensor::unanswered): a tensor that was read stays kLoading, one that was written stays on
+// the device.
 #pragma once
 
 #include <atomic>

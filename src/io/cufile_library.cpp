@@ -46,7 +46,7 @@ struct Loaded {
   Symbols symbols;
   int32_t user_count = 0;
   bool is_ours_to_close = false;
-  CompatMode compat_mode_before;
+  CompatMode compat_mode_before = {};
 };
 
 std::mutex library_mutex;

@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "testing/forwarding_device.h"
 #include "engine/fixture/mover_session.h"
+#include "testing/forwarding_device.h"
 
 namespace teraio::engine {
 namespace {

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "testing/forwarding_device.h"
 #include "engine/fixture/mover_session.h"
+#include "testing/forwarding_device.h"
 #include "testing/no_silent_skips.h"
 
 namespace teraio::engine {

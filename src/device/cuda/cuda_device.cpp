@@ -115,10 +115,10 @@ class RuntimeCudaDevice final : public CudaDevice {
   CudaOpTimer timer_{[this] { return compute_stream(); }};
   mutable std::mutex mutex_;  // protects the next members, for other threads than the engine's
   std::unordered_map<const std::byte*, Block> blocks_;
-  Status unrecorded_;  // of the first event that could not be recorded
+  Status unrecorded_;                           // of the first event that could not be recorded
   std::map<const std::byte*, int64_t> pinned_;  // sizes of ranges of the host, by their begin
-  int64_t refused_bytes_ = 0;   // a size that the source has refused; 0: none
-  int64_t released_bytes_ = 0;  // since then
+  int64_t refused_bytes_ = 0;                   // a size that the source has refused; 0: none
+  int64_t released_bytes_ = 0;                  // since then
   MemoryUsage usage_;  // without the reserved bytes, which the source knows
 };
 
@@ -328,8 +328,8 @@ Result<Event> RuntimeCudaDevice::copy(const CopyOrder& order, void* to, const vo
   for (int64_t done_bytes = 0; done_bytes < size_bytes;) {
     auto* target = static_cast<std::byte*>(to) + done_bytes;
     const auto* source = static_cast<const std::byte*>(from) + done_bytes;
-    const int64_t part_bytes = std::min(size_bytes - done_bytes,
-                                        bytes_until_piece_ends(is_to_host ? target : source));
+    const int64_t part_bytes =
+        std::min(size_bytes - done_bytes, bytes_until_piece_ends(is_to_host ? target : source));
     TERAIO_RETURN_IF_ERROR(cuda_status(
         cudaMemcpyAsync(target, source, static_cast<size_t>(part_bytes), order.kind, order.stream),
         order.what));
@@ -378,11 +378,11 @@ Status RuntimeCudaDevice::pin_host(std::byte* host, int64_t size_bytes) {
   for (int64_t done_bytes = 0; done_bytes < size_bytes; done_bytes += kPinnedPieceBytes) {
     const auto piece_bytes =
         static_cast<size_t>(std::min(kPinnedPieceBytes, size_bytes - done_bytes));
-    const Status status = cuda_status(
-        cudaHostRegister(host + done_bytes, piece_bytes, cudaHostRegisterPortable),
-        done_bytes == 0 ? "pin host memory"
-                        : fmt::format("pin host memory, of which {} are pinned by now",
-                                      format_size(done_bytes)));
+    const Status status =
+        cuda_status(cudaHostRegister(host + done_bytes, piece_bytes, cudaHostRegisterPortable),
+                    done_bytes == 0 ? "pin host memory"
+                                    : fmt::format("pin host memory, of which {} are pinned by now",
+                                                  format_size(done_bytes)));
     if (!status.ok()) return status;  // copies work without pinning
   }
   return {};

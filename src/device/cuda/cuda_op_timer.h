@@ -1,5 +1,6 @@
 // CudaOpTimer: op durations from CUDA events. It records one event after every op, and one on each
-// side of a wait that compute or the host has to make. Nothing is synchronized before durations_ns().
+// side of a wait that compute or the host has to make. Nothing is synchronized before
+// durations_ns().
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -18,8 +18,8 @@ GetContextState find_context_state() {
   const cudaError_t error = cudaGetDriverEntryPointByVersion(
       "cuDevicePrimaryCtxGetState", &function, 12000, cudaEnableDefault, &found);
 #else
-  const cudaError_t error = cudaGetDriverEntryPoint("cuDevicePrimaryCtxGetState", &function,
-                                                    cudaEnableDefault, &found);
+  const cudaError_t error =
+      cudaGetDriverEntryPoint("cuDevicePrimaryCtxGetState", &function, cudaEnableDefault, &found);
 #endif
   const bool is_found = has_succeeded(error) && found == cudaDriverEntryPointSuccess;
   return is_found ? reinterpret_cast<GetContextState>(function) : nullptr;
