@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@
 #include "engine/difference_log.h"
 #include "engine/pattern_tracker.h"
 #include "forked_child.h"
+#include "generated_code.h"
 #include "interrupts.h"
 #include "op_observer.h"
 #include "opaque_op.h"
@@ -157,6 +159,16 @@ bool pin_until_op_ends(const py::object& tensor) {
   TensorHandle* handle = storage == nullptr ? nullptr : handle_of(*storage);
   if (session == nullptr || session->is_dry || handle == nullptr || is_forked_child()) return false;
   return without_gil([&] { return pin_until_op_ends(*session, handle->tensor); });
+}
+
+// `written` holds the indices of the inputs that the code changes.
+std::unique_ptr<OpaqueOp> begin_opaque_op(const std::string& name,
+                                          const std::vector<at::Tensor>& inputs,
+                                          const std::vector<size_t>& written) {
+  std::vector<OpaqueInput> named;
+  for (const at::Tensor& input : inputs) named.push_back({&input, false});
+  for (const size_t i : written) named.at(i).is_write = true;
+  return std::make_unique<OpaqueOp>(opaque_op_info(name), named);
 }
 
 py::dict to_dict(const device::MemoryUsage& usage) {
@@ -525,10 +537,10 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
       .def("release", &Pin::release);
 
   py::class_<OpaqueOp>(module, "OpaqueOp")
-      .def(py::init<const std::string&, const std::vector<at::Tensor>&,
-                    const std::vector<size_t>&>(),
-           no_gil())
-      .def("end", &OpaqueOp::end, no_gil());
+      .def(py::init(&begin_opaque_op), no_gil())
+      .def(
+          "end", [](OpaqueOp& op, const std::vector<at::Tensor>& results) { op.end(results); },
+          no_gil());
 
   py::class_<CallbackOps>(module, "CallbackOps")
       .def(py::init<>())
@@ -536,6 +548,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
 
   bind_dry_session(module);
   bind_ddp(module);
+  bind_generated_code(module);
 
   module.def("pin_address", &pin_address,
              "Restores a tensor and pins it permanently, because code outside knows its address. "

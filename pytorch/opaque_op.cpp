@@ -2,22 +2,20 @@
 
 #include <xxhash.h>
 
-#include <algorithm>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
 
+#include "collective.h"
 #include "op_observer.h"
 #include "op_origins.h"
+#include "script_location.h"
 #include "storage_swap.h"
 #include "storage_walk.h"
 
 namespace teraio::pytorch {
 
-namespace {
-
-// Returns the OpInfo with this name. It lives until the process ends.
-const OpInfo& info_of(const std::string& name) {
+const OpInfo& opaque_op_info(const std::string& name, bool completes_results) {
   static std::mutex mutex;
   static auto* infos = new std::unordered_map<std::string, OpInfo>();
   const std::lock_guard lock(mutex);
@@ -25,27 +23,24 @@ const OpInfo& info_of(const std::string& name) {
   if (info.name.empty()) {
     info.name = name;
     info.name_hash = XXH3_64bits(name.data(), name.size());
+    info.completes_results = completes_results;
   }
   return info;
 }
 
-}  // namespace
-
-OpaqueOp::OpaqueOp(const std::string& name, const std::vector<at::Tensor>& inputs,
-                   const std::vector<size_t>& written)
-    : session_(SessionUse().share()), info_(info_of(name)) {
+OpaqueOp::OpaqueOp(const OpInfo& info, std::span<const OpaqueInput> inputs)
+    : session_(SessionUse().share()), info_(info) {
   if (session_ == nullptr) return;
-  if (session_->backend->is_capturing()) {
+  if (session_->has_streams && session_->backend->is_capturing()) {
     pin_inputs(inputs);
     return;
   }
   is_outermost_ = enter_op(info_);
   is_elsewhere_ = session_->has_streams && session_->backend->is_on_other_stream();
-  StorageWalk walk(*session_, frame_, info_.name_hash,
-                   is_outermost_ ? OpSide::kArguments : OpSide::kNestedArguments);
   try {
-    for (size_t i = 0; i < inputs.size(); ++i)
-      walk.visit(inputs[i], std::find(written.begin(), written.end(), i) != written.end());
+    StorageWalk walk(*session_, frame_, info_.name_hash,
+                     is_outermost_ ? OpSide::kArguments : OpSide::kNestedArguments);
+    for (const OpaqueInput& input : inputs) walk.visit(*input.tensor, input.is_write);
     signature_ = walk.signature();
     hold_inputs();
   } catch (...) {
@@ -54,23 +49,17 @@ OpaqueOp::OpaqueOp(const std::string& name, const std::vector<at::Tensor>& input
   }
 }
 
-void OpaqueOp::pin_inputs(const std::vector<at::Tensor>& inputs) {
+void OpaqueOp::pin_inputs(std::span<const OpaqueInput> inputs) {
   const StorageReferenceGuard guard;
   const std::shared_ptr<ActiveSession> session = std::exchange(session_, nullptr);
   StorageWalk walk(*session, frame_, 0, OpSide::kNestedArguments);
-  for (const at::Tensor& input : inputs) walk.visit(input, false);
+  for (const OpaqueInput& input : inputs) walk.visit(*input.tensor, false);
   pin_all_permanently(*session->runtime, frame_.uses, info_);
 }
 
 void OpaqueOp::hold_inputs() {
   const StorageReferenceGuard guard;
-  if (is_outermost_) {
-    const Status status = session_->runtime->begin_op(frame_, signature_);
-    if (!status.ok()) throw_status(status, info_.name);
-    order_this_stream(*session_, info_, frame_.uses);
-    if (frame_.is_origin_wanted) find_origin(*session_, frame_);
-    return;
-  }
+  if (is_outermost_) return begin_outermost();
   for (size_t i = 0; i < frame_.uses.size(); ++i) {
     const engine::Use& use = frame_.uses[i];
     const Status status = session_->runtime->pin(use.tensor, use.is_write);
@@ -83,11 +72,22 @@ void OpaqueOp::hold_inputs() {
   order_this_stream(*session_, info_, frame_.uses);
 }
 
+void OpaqueOp::begin_outermost() {
+  if (has_collectives_under_way.load(std::memory_order_acquire)) let_go_of_ended_collectives();
+  const Status status = session_->runtime->begin_op(frame_, signature_);
+  if (!status.ok()) throw_status(status, info_.name);
+  if (frame_.new_difference != 0)
+    session_->runtime->set_place_of_difference(frame_.new_difference, info_.name,
+                                               script_location());
+  order_this_stream(*session_, info_, frame_.uses);
+  if (frame_.is_origin_wanted) find_origin(*session_, frame_);
+}
+
 OpaqueOp::~OpaqueOp() {
   if (session_ != nullptr) finish();
 }
 
-void OpaqueOp::end(const std::vector<at::Tensor>& results) {
+void OpaqueOp::end(std::span<const at::Tensor> results) {
   if (session_ == nullptr) return;
   if (is_outermost_) {
     StorageWalk walk(*session_, frame_, 0, OpSide::kResults);
@@ -102,7 +102,7 @@ void OpaqueOp::finish() {
   if (is_elsewhere_)
     session->runtime->record_stream(session->backend->stream_of_this_thread(), frame_.uses);
   if (is_outermost_) {
-    session->runtime->end_op(frame_, info_.name, signature_, /*is_complete=*/true);
+    session->runtime->end_op(frame_, info_.name, signature_, info_.completes_results);
     leave_op(*session);
     return;
   }
@@ -114,7 +114,7 @@ CallbackOps::CallbackOps() : session_(SessionUse().share()) {
   if (session_ == nullptr) return;
   was_observed_ = is_this_thread_observed();
   observe_this_thread(true);
-  is_outermost_ = enter_op(info_of("teraio::callback"));
+  is_outermost_ = enter_op(opaque_op_info("teraio::callback"));
 }
 
 void CallbackOps::end() {

@@ -1,41 +1,53 @@
 // OpaqueOp: compiled code that runs as one op.
 //
-// The kernels of torch.compile's Inductor use raw pointers and call no operator. An OpaqueOp around
-// a compiled graph restores the graph's inputs and pins them until the graph has run. Operators
-// that the graph calls are part of the OpaqueOp. Inside another op, the OpaqueOp only pins. On
-// another stream than the session's, the graph is ordered and its tensors are kept like an op's.
+// Code that torch.compile's Inductor generates uses raw pointers and calls no operator. An OpaqueOp
+// around such code restores the tensors that it names and pins them until it has run. Operators
+// that the code calls are part of the OpaqueOp. Inside another op, the OpaqueOp only pins. On
+// another stream than the session's, the code is ordered and its tensors are kept like an op's.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
+#include <span>
 #include <string>
-#include <vector>
 
 #include "active_session.h"
 #include "op_info.h"
 
 namespace teraio::pytorch {
 
-// Threads: one thread creates, ends and destroys it, without the runtime's lock. Without a session
-// it has no effect. While a graph is captured it pins the inputs permanently and does nothing else.
+// Returns the information about an op with this name that is none of the dispatcher's. It lives
+// until the process ends. `completes_results` counts the first time. Threads: any; takes a lock.
+const OpInfo& opaque_op_info(const std::string& name, bool completes_results = true);
+
+// A tensor that an op names. The caller keeps it alive while it constructs an OpaqueOp.
+struct OpaqueInput {
+  const at::Tensor* tensor = nullptr;
+  bool is_write = false;  // the op changes the bytes
+};
+
+// Threads: one thread creates, ends and destroys it, without the runtime's lock and without the
+// GIL. Without a session it has no effect. While a graph is captured it pins the inputs permanently
+// and does nothing else.
 class OpaqueOp {
  public:
-  // `written` holds the indices of the inputs that the code changes. Raises torch.OutOfMemoryError
-  // when the budget has no room for the inputs, and RuntimeError when one cannot be restored. Keeps
-  // no reference to the inputs, so the code may free them early.
-  OpaqueOp(const std::string& name, const std::vector<at::Tensor>& inputs,
-           const std::vector<size_t>& written);
-  // Ends the op when end() was not called, because the code failed.
+  // `info` is of opaque_op_info(). Raises torch.OutOfMemoryError when the budget has no room for
+  // the inputs, and RuntimeError when one cannot be restored. Keeps no reference to the inputs, so
+  // the code may free them early.
+  OpaqueOp(const OpInfo& info, std::span<const OpaqueInput> inputs);
+  // Ends the op when end() was not called, because it has no results or the code failed.
   ~OpaqueOp();
   OpaqueOp(const OpaqueOp&) = delete;
   OpaqueOp& operator=(const OpaqueOp&) = delete;
 
   // Ends the op, whose results are `results`. Later calls have no effect.
-  void end(const std::vector<at::Tensor>& results);
+  void end(std::span<const at::Tensor> results);
 
  private:
-  void pin_inputs(const std::vector<at::Tensor>& inputs);
+  void pin_inputs(std::span<const OpaqueInput> inputs);
   void hold_inputs();
+  void begin_outermost();
   void finish();
 
   std::shared_ptr<ActiveSession> session_;  // null: not in a session, or ended

@@ -49,6 +49,7 @@ class StorageWalk {
     else if (value.isList() || value.isStorage())
       visit_others(value, is_write);
   }
+  void visit(const at::Tensor& tensor, bool is_write) { visit_tensor(tensor, is_write); }
   // Returns the signature of the arguments that have been visited (OpSide::kArguments). It is the
   // same in every process.
   engine::OpSignature signature() const { return {structure_, sizes_}; }

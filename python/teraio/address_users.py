@@ -16,6 +16,7 @@ COMPARE = {
     "transformers.modeling_utils": ("_end_ptr", "_find_disjoint", "_find_identical"),
     "accelerate.utils.modeling": ("id_tensor_storage",),
     "huggingface_hub.serialization._torch": ("_get_unique_id", "get_torch_storage_id"),
+    "torch._inductor.compile_fx": ("copy_misaligned_inputs",),
     "torch.distributed.fsdp._flat_param": ("_data_ptr_allocated", "_same_storage"),
     "torch.distributed.fsdp._runtime_utils": ("_catch_all_reshard",),
     "torch.distributed.fsdp._fully_shard._fsdp_param": ("FSDPParam.reset_sharded_param",),

@@ -1,59 +1,115 @@
-"""torch.compile: every call of a graph that Inductor has compiled runs as one opaque op.
+"""torch.compile with Inductor: each kernel of a compiled graph is an op, and each buffer a tensor.
 
-The kernels of such a graph use raw pointers and call no operator. The class of compiled graphs is
-patched when the program imports it, because importing Inductor takes seconds and most programs do
-not need it.
+Kernels that Inductor generates use raw pointers and call no operator. Its modules are patched when
+the program imports them, because importing Inductor takes seconds and most programs do not need it.
+A graph whose kernels are not known one by one runs as one opaque op.
 """
 
 import functools
-import sys
+import weakref
 
 import torch
 
-from teraio import core
+from teraio import core, generated_code
 from teraio.import_hooks import PostImportHook
 
-_MODULE = "torch._inductor.output_code"
+# Inductor puts loops that are computed one after the other into one function until it has more
+# arguments than this (500 by default). All tensors of a function are on the device at once.
+_FUNCTION_ARGUMENTS_MAX = 8
+# Programs that are cached with and without a session differ by that.
+_CACHE_TAG = "teraio"
 
 
 class CompiledGraphs:
-    """Runs compiled graphs as opaque ops between install() and remove()."""
+    """Observes compiled graphs between install() and remove()."""
 
     def __init__(self):
-        self._original = None
-        self._import_hook = PostImportHook([_MODULE], self._patch)
+        self._patches = {
+            "torch._inductor.codecache": self._patch_cache,
+            "torch._inductor.codegen.cpp": self._patch_code_generator,
+            "torch._inductor.output_code": self._patch_graphs,
+        }
+        self._import_hook = PostImportHook(list(self._patches), self._patch)
+        self._originals = []
+        self._observed_modules = weakref.WeakKeyDictionary()  # with the originals, by name
+        self._observed_keys = set()  # of graphs, in Inductor's cache
 
     def install(self):
-        """Patches the class of compiled graphs, now or when the program imports it."""
+        """Patches Inductor, now or when the program imports it."""
         self._import_hook.install()
 
     def remove(self):
         """Undoes install()."""
         self._import_hook.remove()
-        if self._original is not None:
-            sys.modules[_MODULE].CompiledFxGraph.__call__ = self._original
-            self._original = None
+        while self._originals:
+            owner, name, original = self._originals.pop()
+            setattr(owner, name, original)
+        for module, originals in self._observed_modules.items():
+            vars(module).update(originals)
+        self._observed_modules.clear()
+        self._observed_keys.clear()
 
     def _patch(self, module):
-        self._original = module.CompiledFxGraph.__call__
-        module.CompiledFxGraph.__call__ = _as_opaque_op(self._original)
+        self._patches[module.__name__](module)
+
+    def _set(self, owner, name, value):
+        self._originals.append((owner, name, vars(owner)[name]))
+        setattr(owner, name, value)
+
+    def _patch_code_generator(self, module):
+        name = "MAX_FUSED_KERNEL_ARGS_NUM"
+        if hasattr(module.CppScheduling, name):
+            self._set(module.CppScheduling, name, _FUNCTION_ARGUMENTS_MAX)
+
+    def _patch_cache(self, module):
+        config = torch.compiler.config
+        tag = config.cache_key_tag
+        self._originals.append((config, "cache_key_tag", tag))
+        config.cache_key_tag = tag + _CACHE_TAG
+        load = module.PyCodeCache.load_by_key_path
+
+        @functools.wraps(load)
+        def load_observed(*args, **kwargs):
+            generated = load(*args, **kwargs)
+            self._observe(generated)
+            return generated
+
+        self._set(module.PyCodeCache, "load_by_key_path", staticmethod(load_observed))
+        for generated in module.PyCodeCache.modules:
+            self._observe(generated)
+
+    def _observe(self, module):
+        if module in self._observed_modules:
+            return
+        stand_ins = generated_code.stand_ins(module)
+        if stand_ins:
+            self._observed_modules[module] = {name: vars(module)[name] for name in stand_ins}
+            self._observed_keys.add(module.key)
+            vars(module).update(stand_ins)
+
+    def _patch_graphs(self, module):
+        call = module.CompiledFxGraph.__call__
+
+        @functools.wraps(call)
+        def call_observed(graph, inputs):
+            if graph.cache_key in self._observed_keys:
+                return call(graph, inputs)
+            return _as_opaque_op(call, graph, inputs)
+
+        self._set(module.CompiledFxGraph, "__call__", call_observed)
 
 
-def _as_opaque_op(call):
-    @functools.wraps(call)
-    def wrapper(graph, inputs):
-        positions = [i for i, value in enumerate(inputs) if isinstance(value, torch.Tensor)]
-        mutated = getattr(graph, "mutated_input_idxs", ())
-        op = core.OpaqueOp(
-            "inductor::graph",
-            [inputs[i] for i in positions],
-            [number for number, i in enumerate(positions) if i in mutated],
-        )
-        results = []
-        try:
-            results = call(graph, inputs)
-            return results
-        finally:
-            op.end([value for value in results if isinstance(value, torch.Tensor)])
-
-    return wrapper
+def _as_opaque_op(call, graph, inputs):
+    positions = [i for i, value in enumerate(inputs) if isinstance(value, torch.Tensor)]
+    mutated = getattr(graph, "mutated_input_idxs", ())
+    op = core.OpaqueOp(
+        "inductor::graph",
+        [inputs[i] for i in positions],
+        [number for number, i in enumerate(positions) if i in mutated],
+    )
+    results = []
+    try:
+        results = call(graph, inputs)
+        return results
+    finally:
+        op.end([value for value in results if isinstance(value, torch.Tensor)])

@@ -162,6 +162,8 @@ class IterationHooks:
         finally:
             self._session.end_own_work(start_ns)
 
+    # A program that compiles its optimizer's step must not compile the hooks with it.
+    @torch._disable_dynamo
     def _before_step(self, optimizer, args, kwargs):
         core.observe_python_threads()  # those that another library has started since
         self._session.begin_step()
@@ -170,6 +172,7 @@ class IterationHooks:
             with self._own_work():
                 self._describe(optimizer)
 
+    @torch._disable_dynamo
     def _after_step(self, optimizer, args, kwargs):
         self._steps += 1
         self._session.end_step()

@@ -2,6 +2,7 @@
 
 import sys
 
+from teraio.generated_lines import locations
 from teraio.module_names import ModuleNames
 from teraio.source_location import is_of_program, path_in_torch, short_path
 
@@ -20,11 +21,17 @@ def origin_of_op():
     frame = sys._getframe(1)
     while frame is not None and not (module and line):
         code = frame.f_code
-        if not line and is_of_program(code.co_filename):
-            line = f"{short_path(code.co_filename)}:{frame.f_lineno}"
+        line = line or _line_of_program(frame)
         if not module and (code.co_filename, code.co_name) == _MODULE_CALL:
             module = _names.name_of(frame.f_locals["self"])
         if not module and code.co_name == "step" and code.co_filename.startswith(_OPTIMIZERS):
             module = type(frame.f_locals["self"]).__name__
         frame = frame.f_back
     return module, line
+
+
+def _line_of_program(frame):
+    for path, number, _ in locations(frame):
+        if is_of_program(path):
+            return f"{short_path(path)}:{number}"
+    return ""

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import torch
 
+from teraio.generated_lines import locations
+
 _TORCH = str(Path(torch.__file__).parent) + "/"
 _TERAIO = str(Path(__file__).parent) + "/"
 # The files of torch between a tensor's method and the operator that it calls.
@@ -92,8 +94,8 @@ def described_script_location():
 def _first_frame(is_skipped):
     frame = sys._getframe(1)
     while frame is not None:
-        path = frame.f_code.co_filename
-        if not path.startswith(("<", _TERAIO)) and not is_skipped(path):
-            return SourceLocation(path, frame.f_lineno, frame.f_code.co_qualname)
+        for path, line, function in locations(frame):
+            if not path.startswith(("<", _TERAIO)) and not is_skipped(path):
+                return SourceLocation(path, line, function)
         frame = frame.f_back
     return SourceLocation("?", 0)
