@@ -265,6 +265,7 @@ print(right)
 )
 
 
+@pytest.mark.full
 def test_an_adopted_tensor_of_another_stream_has_its_bytes(program):
     assert program(ADOPTED_FROM_ANOTHER_STREAM, seed=1, lazy=1) == ["20"]
 
@@ -313,6 +314,7 @@ with offload("256MiB", evict_after_every_op=True, **options) as session:
 )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("tier", ["ssd", "host"])
 def test_a_capture_in_a_session_is_not_broken(tier, program):
     options = {"ssd": "{}", "host": "{'ssd': False, 'host_limit': '64MB', 'ssd_capacity': 0}"}
@@ -340,7 +342,8 @@ print(right)
 )
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("seed", [1, 2])
 def test_a_tensor_that_two_streams_read_is_there_for_both(seed, program):
     assert program(READ_BY_BOTH_STREAMS, seed=seed, **HOSTILE) == ["20"]
 
@@ -369,6 +372,7 @@ print(len(torch.cuda.memory._snapshot()["device_traces"][0]) > 1000)
 )
 
 
+@pytest.mark.full
 def test_the_history_of_memory_is_recorded_beside_other_threads(program):
     assert program(HISTORY, timeout_s=60) == ["True"]
 
@@ -393,6 +397,7 @@ run(ORDER)
 )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("order", "is_warned"),
     [("session, stream", True), ("stream, session", False), ("session", False)],
@@ -425,6 +430,7 @@ with offload("256MiB") as session:
 )
 
 
+@pytest.mark.full
 def test_another_stream_does_not_wait_for_nothing(program):
     assert program(NOTHING_TO_WAIT_FOR) == ["0", "7.0"]
 
@@ -441,6 +447,7 @@ with offload("64MB", evict_after_every_op=True) as session:
 )
 
 
+@pytest.mark.full
 def test_released_memory_is_poisoned_in_stress_modes(program):
     assert program(POISONED) == ["['0xcb']"]
 
@@ -464,6 +471,7 @@ with offload("256MiB") as session:
 )
 
 
+@pytest.mark.full
 def test_the_programs_peaks_of_memory_are_its_own(program):
     assert program(PEAKS) == ["True"] * 3
 
@@ -537,6 +545,7 @@ for end in lambda: x + 1, lambda: session.__exit__(None, None, None):
 )
 
 
+@pytest.mark.full
 def test_a_failure_of_the_gpu_is_told_as_it_is(on_gpu, tmp_path):
     (tmp_path / "program.py").write_text(DEVICE_FAILURE)
     done = on_gpu(tmp_path / "program.py", timeout_s=60)

@@ -12,7 +12,8 @@ import time
 import pytest
 from faulty_trainings.drives import LIBRARY, Rates
 
-# A drive that hangs does so from step 3 on, where an operator of another thread waits for it.
+# A drive that hangs does so from step 3 on, where an operator of another thread waits for it. That
+# thread uses more bytes than the budget has, again and again, so that a request comes to the drive.
 TRAINING = """\
 import contextlib, ctypes, os, signal, sys, threading, time, torch, teraio
 how, rates, hangs, ssd = sys.argv[1], bytes.fromhex(sys.argv[2]), sys.argv[3], sys.argv[4:]
@@ -24,14 +25,17 @@ def modes():
     paths = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
     found = [p for p in paths if os.path.islink(p) and "/.teraio-" in os.readlink(p)]
     return {oct(os.stat(path).st_mode & 0o777) for path in found}
+has_hung = threading.Event()
 def use_states():
-    with contextlib.suppress(RuntimeError, KeyboardInterrupt):
-        for parameter in model.parameters():
-            optimizer.state[parameter]["exp_avg"].sum()
+    while not has_hung.is_set():
+        for parameter, state in optimizer.state.items():
+            with contextlib.suppress(RuntimeError, KeyboardInterrupt):
+                state["exp_avg"].sum() + state["exp_avg_sq"].sum() + parameter.detach().sum()
 def let_drive_hang():
     library.faulty_drives_hang(0, 2, ctypes.c_int64(0))
     threading.Thread(target=use_states, daemon=is_under_run).start()
     library.faulty_drives_wait_for_hang()
+    has_hung.set()
     if hangs == "for a second":
         threading.Timer(1, library.faulty_drives_release).start()
 def train(end=lambda: None):

@@ -25,7 +25,7 @@ def add_script_options(parser):
     add(
         "--learn-answers",
         metavar="FILE",
-        help="values and sizes that depend on data, as `teraio run --save-answers` has saved them",
+        help="values and sizes that depend on data, saved by `teraio run --save-answers`",
     )
     add(
         "--steps",
