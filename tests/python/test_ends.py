@@ -15,7 +15,7 @@ from faulty_trainings.drives import LIBRARY, Rates
 # A drive that hangs does so from step 3 on, where an operator of another thread waits for it. That
 # thread uses more bytes than the budget has, again and again, so that a request comes to the drive.
 TRAINING = """\
-import contextlib, ctypes, os, signal, sys, threading, time, torch, teraio
+import _thread, contextlib, ctypes, os, signal, sys, threading, torch, teraio
 how, rates, hangs, ssd = sys.argv[1], bytes.fromhex(sys.argv[2]), sys.argv[3], sys.argv[4:]
 torch.set_num_threads(1)
 model = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(6)])
@@ -29,8 +29,12 @@ has_hung = threading.Event()
 def use_states():
     while not has_hung.is_set():
         for parameter, state in optimizer.state.items():
-            with contextlib.suppress(RuntimeError, KeyboardInterrupt):
+            try:
                 state["exp_avg"].sum() + state["exp_avg_sq"].sum() + parameter.detach().sum()
+            except KeyboardInterrupt:
+                return _thread.interrupt_main()
+            except RuntimeError:
+                pass
 def let_drive_hang():
     library.faulty_drives_hang(0, 2, ctypes.c_int64(0))
     threading.Thread(target=use_states, daemon=is_under_run).start()
@@ -175,13 +179,6 @@ def test_ctrl_c_ends_the_end_while_a_drive_hangs_for_ever(started, two_drives, h
     assert_ended(process, two_drives, -signal.SIGINT, "tensors did not come back: ")
 
 
-@pytest.mark.full
-def test_ctrl_c_under_teraio_run_while_a_drive_hangs_for_ever(started, two_drives):
-    process = started("signal", hangs="for ever", is_under_run=True)
-    process.send_signal(signal.SIGINT)
-    assert_ended(process, two_drives, -signal.SIGINT, "KeyboardInterrupt")
-
-
 DRIVES = [("good", "never"), ("failing", "never")]
 
 
@@ -198,13 +195,13 @@ def test_ends_by_a_signal(started, two_drives, number, drives, hangs):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("drives, hangs", [*DRIVES, ("good", "for a second")])
+@pytest.mark.parametrize("drives", ["good", "failing"])
 @pytest.mark.parametrize("times", [1, 2])
-def test_ends_by_ctrl_c(started, two_drives, times, drives, hangs):
+def test_ends_by_ctrl_c(started, two_drives, times, drives):
     """Python's own ending: a traceback, and the exit status of SIGINT."""
     chance = random.Random(times)
     for _ in range(3):
-        process = started("signal", drives, hangs)
+        process = started("signal", drives)
         for _ in range(times):
             time.sleep(chance.random() / 20)
             process.send_signal(signal.SIGINT)
