@@ -154,6 +154,11 @@ Status keep_raised() {
   return Status(ErrorCode::kInterrupted, raised_error->what());
 }
 
+void raise_after_op(const py::error_already_set& error) {
+  if (error.matches(PyExc_Exception)) return;  // of our own code, while the interpreter ends
+  PyThreadState_SetAsyncExc(PyThread_get_thread_ident(), error.type().ptr());
+}
+
 void throw_interrupt(const Status& status) {
   if (!raised_error) TORCH_CHECK(false, "TERAIO: ", full_text(status));
   python_error error = std::move(*raised_error);

@@ -13,6 +13,8 @@
 // KeyboardInterrupt, if the program has left SIGINT to Python.
 #pragma once
 
+#include <pybind11/pybind11.h>
+
 #include <cstdint>
 
 #include "base/status.h"
@@ -52,6 +54,11 @@ class Interrupts final : public engine::WaitInterrupt {
 // Keeps the Python error that is set for throw_interrupt(), and returns the status that ends the
 // call. Needs the GIL.
 Status keep_raised();
+
+// An exception has come out of Python code that an op runs for the session's own sake. Where a
+// signal's handler has raised it (KeyboardInterrupt, SystemExit: what is no Exception), the program
+// gets its type when this thread executes Python code again; the op goes on. Needs the GIL.
+void raise_after_op(const pybind11::error_already_set& error);
 
 // Raises what has ended the call on this thread. A KeyboardInterrupt gets the status's message.
 [[noreturn]] void throw_interrupt(const Status& status);

@@ -9,6 +9,8 @@
 #include <string>
 #include <tuple>
 
+#include "interrupts.h"
+
 namespace py = pybind11;
 
 namespace teraio::pytorch {
@@ -24,8 +26,9 @@ engine::OpOrigin origin_in_python() {
                                     .attr("origin_of_op")()
                                     .cast<std::tuple<std::string, std::string>>();
     return {engine::kept_text(module), engine::kept_text(line)};
-  } catch (const py::error_already_set&) {
-    return {};  // the interpreter ends
+  } catch (const py::error_already_set& error) {
+    raise_after_op(error);
+    return {};
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <pybind11/pybind11.h>
 
+#include "interrupts.h"
+
 namespace py = pybind11;
 
 namespace teraio::pytorch {
@@ -14,8 +16,9 @@ std::string script_location() {
     return py::module_::import("teraio.source_location")
         .attr("described_script_location")()
         .cast<std::string>();
-  } catch (const py::error_already_set&) {
-    return {};  // the interpreter ends
+  } catch (const py::error_already_set& error) {
+    raise_after_op(error);
+    return {};
   }
 }
 

@@ -179,6 +179,13 @@ def test_ctrl_c_ends_the_end_while_a_drive_hangs_for_ever(started, two_drives, h
     assert_ended(process, two_drives, -signal.SIGINT, "tensors did not come back: ")
 
 
+@pytest.mark.full
+def test_ctrl_c_under_teraio_run_while_a_drive_hangs_for_ever(started, two_drives):
+    process = started("signal", hangs="for ever", is_under_run=True)
+    process.send_signal(signal.SIGINT)
+    assert_ended(process, two_drives, -signal.SIGINT, "KeyboardInterrupt")
+
+
 DRIVES = [("good", "never"), ("failing", "never")]
 
 
@@ -195,13 +202,13 @@ def test_ends_by_a_signal(started, two_drives, number, drives, hangs):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("drives", ["good", "failing"])
+@pytest.mark.parametrize("drives, hangs", [*DRIVES, ("good", "for a second")])
 @pytest.mark.parametrize("times", [1, 2])
-def test_ends_by_ctrl_c(started, two_drives, times, drives):
+def test_ends_by_ctrl_c(started, two_drives, times, drives, hangs):
     """Python's own ending: a traceback, and the exit status of SIGINT."""
     chance = random.Random(times)
     for _ in range(3):
-        process = started("signal", drives)
+        process = started("signal", drives, hangs)
         for _ in range(times):
             time.sleep(chance.random() / 20)
             process.send_signal(signal.SIGINT)

@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import re
+import signal
 
 import pytest
 import torch
@@ -39,6 +40,28 @@ def test_the_session_goes_on_after_an_op_that_did_not_fit():
                 matmul()
         assert kept.sum().item() == 750_000
         assert matmul(500) == 500**3
+
+
+@pytest.mark.parametrize(
+    "asked", ["op_origins.origin_of_op", "source_location.described_script_location"]
+)
+def test_what_a_signals_handler_raises_while_an_op_asks_for_its_line(asked, monkeypatch):
+    def stop(*_):
+        raise SystemExit
+
+    def interrupted():
+        signal.raise_signal(signal.SIGUSR1)
+        return ("", "") if "origin" in asked else ""
+
+    handler = signal.signal(signal.SIGUSR1, stop)
+    try:
+        with budgets.offload("100MB") as session, pytest.raises(SystemExit):
+            monkeypatch.setattr(f"teraio.{asked}", interrupted)
+            train(2)
+            train(2, width=256)
+            pytest.fail(f"nobody asked, or nobody was told: {session.differences()}")
+    finally:
+        signal.signal(signal.SIGUSR1, handler)
 
 
 def test_allocation_that_the_budget_cannot_hold():
