@@ -8,29 +8,10 @@ import subprocess
 import sys
 
 import pytest
+from data_parallel import program
 
 pytestmark = pytest.mark.full
 
-PROGRAM = """\
-import os
-import torch
-import torch.distributed as dist
-
-torch.set_num_threads(1)
-dist.init_process_group("gloo")
-torch.manual_seed(0)
-layers = [torch.nn.Linear(300, 300) for _ in range(6)]
-model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers))
-optimizer = torch.optim.AdamW(model.parameters())
-for step in range(8):
-    torch.manual_seed(10 * step + dist.get_rank())
-    model(torch.randn(16, 300)).square().mean().backward()
-    optimizer.step()
-    optimizer.zero_grad()
-sums = torch.stack([p.detach().double().sum() for p in model.parameters()])
-open(f"sums{dist.get_rank()}", "w").write(str(sums.tolist()))
-dist.destroy_process_group()
-"""
 ADDRESSES = ("10.213.77.1", "10.213.77.2")
 CABLE = "teraio0"
 PORT = "29411"
@@ -63,15 +44,15 @@ def machines():
 
 @pytest.fixture
 def torchrun(machines, tmp_path, spawn):
-    """Runs PROGRAM with torchrun on both machines, each in a folder of its own. `wrappers` are the
-    words before the program's name there. Returns the two folders."""
+    """Runs the program with torchrun on both machines, each in a folder of its own. `wrappers` are
+    the words before the program's name there. Returns the two folders."""
 
     def torchrun(name, wrappers):
         folders = [tmp_path / name / str(number) for number in (0, 1)]
         processes = []
         for number, (machine, folder) in enumerate(zip(machines, folders, strict=True)):
             (folder / "drive").mkdir(parents=True)
-            (folder / "train.py").write_text(PROGRAM)
+            (folder / "train.py").write_text(program(8))
             processes.append(
                 spawn(
                     [

@@ -4,34 +4,11 @@ import json
 import os
 
 import pytest
+from data_parallel import program
 
 from teraio.directories import directories_of_ranks
 from teraio.errors import Error
 from teraio.ranks import Ranks, device_of_rank, find_ranks
-
-# Trains under DDP, and says what weights it has then. Nothing of Python's is in a collective at the
-# end: gloo's thread lets go of a tensor when the program may have its result already, and one that
-# takes Python's lock for this while the interpreter ends aborts the process.
-PROGRAM = """\
-import os, sys
-import torch
-import torch.distributed as dist
-
-torch.set_num_threads(1)
-dist.init_process_group("gloo")
-torch.manual_seed(0)
-layers = [torch.nn.Linear(300, 300) for _ in range(6)]
-model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers))
-optimizer = torch.optim.AdamW(model.parameters())
-for step in range(5):
-    torch.manual_seed(10 * step + dist.get_rank())
-    model(torch.randn(16, 300)).square().mean().backward()
-    optimizer.step()
-    optimizer.zero_grad()
-sums = torch.stack([p.detach().double().sum() for p in model.parameters()])
-open(f"sums{dist.get_rank()}", "w").write(str(sums.tolist()))
-dist.destroy_process_group()
-"""
 
 
 @pytest.fixture
@@ -113,7 +90,7 @@ def test_default_directory_is_every_ranks(tmp_path, monkeypatch):
 @pytest.fixture
 def torchrun(python, tmp_path):
     """Runs the program in two processes under `teraio run OPTIONS...`."""
-    (tmp_path / "train.py").write_text(PROGRAM)
+    (tmp_path / "train.py").write_text(program(5))
 
     def torchrun(*options):
         command = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
