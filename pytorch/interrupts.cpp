@@ -31,9 +31,11 @@ std::atomic<bool> is_counting = false;
 
 thread_local std::optional<python_error> raised_error;  // by a handler, on this thread
 
+// Counts what Python knows already: it may be another thread that a signal interrupts, and the main
+// thread asks Python once for each count.
 void count_interrupt(int number) {
-  interrupt_count.fetch_add(1, std::memory_order_relaxed);
   if (const Handler handler = python_handler.load(std::memory_order_relaxed)) handler(number);
+  interrupt_count.fetch_add(1, std::memory_order_release);
 }
 
 bool is_handled_by(Handler handler) {
@@ -108,16 +110,16 @@ bool Interrupts::is_main_thread() const { return PyThread_get_thread_ident() == 
 
 uint64_t Interrupts::mark() {
   keep_counting();
-  return is_main_thread() ? seen_by_main_ : interrupt_count.load(std::memory_order_relaxed);
+  return is_main_thread() ? seen_by_main_ : interrupt_count.load(std::memory_order_acquire);
 }
 
 bool Interrupts::has_come_since(uint64_t mark) {
   keep_counting();
-  return interrupt_count.load(std::memory_order_relaxed) != mark;
+  return interrupt_count.load(std::memory_order_acquire) != mark;
 }
 
 bool Interrupts::ends_call() {
-  const uint64_t count = interrupt_count.load(std::memory_order_relaxed);
+  const uint64_t count = interrupt_count.load(std::memory_order_acquire);
   if (!is_main_thread()) return !does_main_thread_answer(count);
   seen_by_main_ = count;
   const bool raises = handle_signals();
