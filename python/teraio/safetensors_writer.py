@@ -14,7 +14,7 @@ _ALIGNMENT_BYTES = 8
 
 
 class _Deferred:
-    """Tensors of which no address has been asked for yet, in place of those that have theirs."""
+    """Tensors whose addresses the library will ask for later, one by one."""
 
     def __init__(self, tensors):
         self.tensors = tensors
