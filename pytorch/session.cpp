@@ -430,16 +430,17 @@ void Session::set_budget(int64_t size_bytes) {
   runtime_->while_nothing_moves([&] { machine_->device->set_budget_bytes(size_bytes); });
 }
 
+// The hooks come off last: an op that another thread begins meanwhile waits for its tensors.
 Status Session::stop() {
   if (!is_running()) return {};
   TERAIO_RETURN_IF_ERROR(check_room_to_restore());
   TERAIO_RETURN_IF_ERROR(replay_discarded());
-  take_hooks_off();
   keep_learned_rates();
   const StorageReferenceGuard guard;
   forget_collectives();
   set_budget(kNoLimit);
   const Status status = runtime_->stop();
+  take_hooks_off();
   Interrupts::instance().stop();
   leave_machine();
   return status;

@@ -110,8 +110,9 @@ class Session {
   // Returns the storages that the session would move and that other code can reach by address (see
   // aliases.h). Call it before start(), with the GIL.
   Aliases find_aliases() const;
-  // Turns the hooks off, lifts the device budget, restores all tensors and closes the tiers. Has no
-  // effect when the session does not run. Returns kOutOfMemory and goes on if the system has too
+  // Lifts the device budget, restores all tensors, turns the hooks off and closes the tiers. Ops that
+  // other threads begin meanwhile wait until the tensors are back. Has no effect when the session
+  // does not run. Returns kOutOfMemory and goes on if the system has too
   // little memory for all tensors; stop() may be called again. After other failures the hooks are
   // off, and the tiers keep the bytes that could not be restored. kInterrupted: the user has ended
   // the wait for a drive that hangs. What such a drive may still use (memory, files, threads) is

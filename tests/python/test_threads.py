@@ -236,6 +236,28 @@ def test_address_that_c_code_asks_for_is_refused(offloaded_once):
         assert library.aoti_torch_get_data_ptr(handle, ctypes.byref(address)) == 0
 
 
+def test_operators_that_begin_in_a_thread_while_a_session_ends_get_their_tensors(tmp_path):
+    numbers = range(24)
+    values = [torch.full((ELEMENTS,), float(number)) for number in numbers]
+    is_over = threading.Event()
+
+    def compute():
+        sums = set()
+        while not is_over.is_set():
+            sums |= {(number, values[number].sum().item()) for number in numbers}
+        return sums
+
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(4):
+            is_over.clear()
+            with budgets.offload("8MB", ssd=tmp_path, evict_after_every_op=True):
+                assert all(value[0] == number for number, value in enumerate(values))
+                sums = pool.submit(compute)
+                assert all(value[0] == number for number, value in enumerate(values))
+            is_over.set()
+            assert sums.result() == {(number, float(number * ELEMENTS)) for number in numbers}
+
+
 def test_operators_go_on_in_a_thread_while_sessions_end_and_begin():
     values = torch.arange(ELEMENTS, dtype=torch.float32)
     expected = torch.tanh(values + 1)
