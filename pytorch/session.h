@@ -110,14 +110,14 @@ class Session {
   // Returns the storages that the session would move and that other code can reach by address (see
   // aliases.h). Call it before start(), with the GIL.
   Aliases find_aliases() const;
-  // Lifts the device budget, restores all tensors, turns the hooks off and closes the tiers. Ops that
-  // other threads begin meanwhile wait until the tensors are back. Has no effect when the session
-  // does not run. Returns kOutOfMemory and goes on if the system has too
-  // little memory for all tensors; stop() may be called again. After other failures the hooks are
-  // off, and the tiers keep the bytes that could not be restored. kInterrupted: the user has ended
-  // the wait for a drive that hangs. What such a drive may still use (memory, files, threads) is
-  // kept until the process ends. Call it on the thread that called start(), without the GIL,
-  // because it waits for I/O.
+  // Lifts the device budget, restores all tensors, turns the hooks off and closes the tiers. Ops
+  // that other threads begin meanwhile wait until the tensors are back. Has no effect when the
+  // session does not run. Returns kOutOfMemory and goes on if the system has too little memory for
+  // all tensors, and kInterrupted and goes on if the user has interrupted a replay; stop() may be
+  // called again. After other failures the hooks are off, and the tiers keep the bytes that could
+  // not be restored. kInterrupted: the user has ended the wait for a drive that hangs. What such a
+  // drive may still use (memory, files, threads) is kept until the process ends. Call it on the
+  // thread that called start(), without the GIL, because it waits for I/O.
   Status stop();
   // Stops the session without restoring tensors, in a process that is exiting. The bytes of
   // offloaded tensors are lost, and an access to them raises the error of TorchStorageSwap. Does

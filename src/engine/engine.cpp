@@ -280,12 +280,14 @@ void Engine::discard(LiveTensor& tensor) {
   }
 }
 
-LiveTensor* Engine::any_discarded() const {
+LiveTensor* Engine::first_discarded(uint64_t least_id) const {
   if (mover_.discarded_bytes() == 0) return nullptr;
-  const auto found = std::find_if(live_.begin(), live_.end(), [](const LiveTensor* tensor) {
-    return tensor->residency == Residency::kDiscarded;
-  });
-  return found == live_.end() ? nullptr : *found;
+  LiveTensor* first = nullptr;
+  for (LiveTensor* tensor : live_) {
+    if (tensor->residency != Residency::kDiscarded || tensor->id < least_id) continue;
+    if (first == nullptr || tensor->id < first->id) first = tensor;
+  }
+  return first;
 }
 
 Status Engine::take_results(Recipe& recipe, std::span<LiveTensor* const> made) {
@@ -427,16 +429,18 @@ Status Engine::evict_everything() {
   return mover_.take_last_error();
 }
 
-Status Engine::restore_all() {
+Status Engine::restore_all(const Status& replay_failure) {
   due_prefetches_.clear();
   (void)mover_.wait_until_idle(
       Patience::kOfEnd);  // other drives than the one that hangs may answer
   TERAIO_RETURN_IF_ERROR(mover_.failure());
   (void)mover_.take_last_error();                        // of before
   for (LiveTensor* tensor : live_) ++tensor->pin_count;  // none leaves for another
-  Status error;
-  for (LiveTensor* tensor : live_)
+  Status error = replay_failure;
+  for (LiveTensor* tensor : live_) {
+    if (tensor->residency == Residency::kDiscarded) continue;
     if (Status status = request(*tensor); !status.ok()) error = std::move(status);
+  }
   if (Status status = mover_.wait_until_idle(Patience::kOfEnd); !status.ok())
     error = std::move(status);
   for (LiveTensor* tensor : live_) drop_pin(*tensor);

@@ -118,8 +118,8 @@ class Engine {
   DueReplay take_due_replay() { return *std::exchange(due_replay_, std::nullopt); }
   // Nothing is discarded from now on.
   void end_discards() { may_discard_ = false; }
-  // A discarded tensor; null: there is none.
-  LiveTensor* any_discarded() const;
+  // The discarded tensor with the least id from this one on; null: there is none.
+  LiveTensor* first_discarded(uint64_t least_id) const;
   // A replay of the recipe has made its results: the discarded ones get their bytes. Fails
   // (kInternal) when a result is not of the size that it had.
   Status take_results(Recipe& recipe, std::span<LiveTensor* const> made);
@@ -163,8 +163,8 @@ class Engine {
   // they cannot be read or the budget does not hold them, the others do; the error names them and
   // the last reason, and their copies stay for another try. Where a drive hangs and no other one
   // answers any more, an interrupt ends the wait, and what is on its way does not come back: the
-  // error is kInterrupted.
-  Status restore_all();
+  // error is kInterrupted. What is still discarded counts as lost, `replay_failure` is why.
+  Status restore_all(const Status& replay_failure = {});
   // Discards the bytes of all offloaded tensors. Nothing moves from now on. True: the stores may
   // go. False: a drive hangs, and transfers under way still use the stores and their memory.
   bool discard_all();

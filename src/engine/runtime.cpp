@@ -489,7 +489,8 @@ Status Runtime::stop() {
   while (wait_for_stream()) continue;
   is_active_ = false;
   births_.clear();
-  if (Status status = complete(lock, [&] { return engine_->restore_all(); }); !status.ok()) {
+  Status status = complete(lock, [&] { return engine_->restore_all(replay_failure_); });
+  if (!status.ok()) {
     if (status.code() == ErrorCode::kInterrupted) engine_->end_waits();
     return status;
   }

@@ -166,12 +166,13 @@ class Runtime {
   // --- Called by the session -----------------------------------------------------------------
 
   // Makes all discarded tensors again, and discards none from now on. While the hooks are on:
-  // replays allocate.
+  // replays allocate. kOutOfMemory, kInterrupted: some are still discarded, and it may be called
+  // again. What cannot be made again for another reason is named by stop().
   Status replay_all();
-  // Restores all tensors, of which none is discarded; nothing is evicted, recorded or planned any
-  // more. After success the stores are not used again, if uses_stores() says so. After failure they
-  // hold what could not be restored. kInterrupted: a drive hangs, and later waits for it fail at
-  // once.
+  // Restores all tensors but those that replay_all() could not make again; nothing is evicted,
+  // recorded or planned any more. After success the stores are not used again, if uses_stores()
+  // says so. After failure they hold what could not be restored. kInterrupted: a drive hangs, and
+  // later waits for it fail at once.
   Status stop();
   // The same for a process that ends: nothing is restored, and offloaded bytes are lost. Does not
   // wait for a drive that hangs, and ends the waits of other threads.
@@ -281,6 +282,7 @@ class Runtime {
   std::vector<std::shared_ptr<Recipe>> open_temporaries_;
   std::vector<LiveTensor*> births_;     // since the last op ended, and alive
   PlanningCounters planning_counters_;  // of ops
+  Status replay_failure_;               // replay_all(): why tensors stay discarded
   int64_t outside_bytes_ = 0;
   int64_t born_bytes_ = 0;
   int64_t born_peak_bytes_ = 0;

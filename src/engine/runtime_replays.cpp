@@ -290,12 +290,17 @@ void Runtime::drop_open_temporaries(std::unique_lock<std::mutex>& lock) {
 Status Runtime::replay_all() {
   std::unique_lock lock(mutex_);
   engine_->end_discards();  // other threads' ops go on
-  while (const LiveTensor* tensor = engine_->any_discarded()) {
+  uint64_t next_id = 0;
+  while (const LiveTensor* tensor = engine_->first_discarded(next_id)) {
+    next_id = tensor->id + 1;
     const DueReplay due = {tensor->recipe};  // let go of under the lock
     lock.unlock();
     Status status = replay_in_turn(due);
     lock.lock();
-    if (!status.ok()) return status;
+    const bool may_succeed_later =
+        status.code() == ErrorCode::kOutOfMemory || status.code() == ErrorCode::kInterrupted;
+    if (may_succeed_later) return status;
+    if (!status.ok()) replay_failure_ = std::move(status);
   }
   return {};
 }

@@ -1,7 +1,9 @@
 // Tensors that are discarded and made again by running the op that made them.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <random>
 #include <thread>
 #include <utility>
@@ -13,6 +15,7 @@
 namespace teraio::engine {
 namespace {
 
+using testing::CheckingReplayer;
 using testing::kUnitBytes;
 using testing::RuntimeSession;
 using testing::RuntimeSessionOptions;
@@ -188,6 +191,27 @@ TEST_F(ReplaysTest, AnEndWithoutReplaysNamesWhatIsLost) {
   session_.replayer().failure = Status(ErrorCode::kOutOfMemory, "no room for the result");
   EXPECT_EQ(runtime().replay_all().code(), ErrorCode::kOutOfMemory);
   EXPECT_EQ(runtime().discarded_bytes(), 2 * kUnitBytes);
+}
+
+TEST_F(ReplaysTest, TheEndNamesWhatCannotBeMadeAgainAndMakesTheRest) {
+  LiveTensor* const w = session_.op(4, {x_}, {}, 1);
+  ASSERT_EQ(w->residency, Residency::kDiscarded);
+  CheckingReplayer& replayer = session_.replayer();
+  int failing_count = 2;  // y, and y once more for z
+  std::function<void()> fail = [&] {
+    replayer.failure =
+        failing_count-- > 0 ? Status(ErrorCode::kIoError, "drive7 is gone") : Status();
+    replayer.meanwhile = fail;
+  };
+  replayer.meanwhile = fail;
+  ASSERT_TRUE(runtime().replay_all().ok());
+  const Status status = runtime().stop();
+  EXPECT_EQ(status.code(), ErrorCode::kIoError);
+  EXPECT_EQ(
+      status.message(),
+      fmt::format("2 of 4 tensors did not come back: {} (65.5 kB), {} (65.5 kB): drive7 is gone",
+                  y_->id, z_->id));
+  session_.expect_bytes(*w);
 }
 
 RuntimeSessionOptions verifying() {
