@@ -17,9 +17,20 @@ COMPARE = {
     "accelerate.utils.modeling": ("id_tensor_storage",),
     "huggingface_hub.serialization._torch": ("_get_unique_id", "get_torch_storage_id"),
     "torch._inductor.compile_fx": ("copy_misaligned_inputs",),
+    "torch._tensor": ("Tensor.__deepcopy__", "Tensor._reduce_ex_internal"),
+    "torch.distributed._state_dict_utils": (
+        "tensor_func",
+    ),  # an inner function of the next but one
+    "torch.distributed.checkpoint._state_dict_stager": ("StateDictStager._offload_tensor",),
+    "torch.distributed.checkpoint.staging": ("BlockingAsyncStager.stage",),
     "torch.distributed.fsdp._flat_param": ("_data_ptr_allocated", "_same_storage"),
     "torch.distributed.fsdp._runtime_utils": ("_catch_all_reshard",),
     "torch.distributed.fsdp._fully_shard._fsdp_param": ("FSDPParam.reset_sharded_param",),
+    "torchtitan.components.checkpointer.base": ("_shares_storage",),
+}
+# Those call these, which use the addresses: they register memory with CUDA.
+USE = {
+    "torch.distributed.checkpoint._state_dict_stager": ("StateDictStager._stage_untyped_storage",),
 }
 # They read the bytes at the addresses, and do not use the addresses after they return.
 READ = {"safetensors.torch": ("_tobytes",)}

@@ -93,14 +93,14 @@ def _pin(tensor_or_storage):
         _permanent_pins.add(tensor_or_storage)
 
 
-def _sets(flag):
-    """Returns a decorator: while the function runs, the flag of its thread is set."""
+def _sets(flag, value=True):
+    """Returns a decorator: while the function runs, the flag of its thread has the value."""
 
     def decorate(function):
         @functools.wraps(function)
         def wrapper(*args, **kwargs):
             before = getattr(_this_thread, flag)
-            setattr(_this_thread, flag, True)
+            setattr(_this_thread, flag, value)
             try:
                 return function(*args, **kwargs)
             finally:
@@ -112,6 +112,7 @@ def _sets(flag):
 
 
 only_compared = _sets("compares_addresses")  # wraps a function that asks only to compare addresses
+_used = _sets("compares_addresses", False)
 _for_kernels = _sets("is_in_kernel")
 
 
@@ -202,6 +203,7 @@ _patched = []
 def _patch(module):
     for table, wrap in (
         (address_users.COMPARE, only_compared),
+        (address_users.USE, _used),
         (address_users.READ, _reads),
         (address_users.IN_OPS, _for_kernels),
         (address_users.BORROW, _borrows),

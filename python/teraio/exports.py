@@ -35,6 +35,7 @@ _HARMLESS = _functions(
     address_users.COMPARE, address_users.READ, address_users.BORROW, address_users.SERIALIZE
 )
 _HARMLESS_IN_OPS = _functions(address_users.IN_OPS)
+_KEEPING = _functions(address_users.USE)
 _OPERATORS = "torch._ops"  # the module whose functions Python calls operators by
 
 
@@ -79,6 +80,8 @@ def _is_harmless_caller():
         if frame is None:
             return False
         function = (frame.f_globals.get("__name__"), frame.f_code.co_name)
+        if function in _KEEPING:
+            return False
         if function in _HARMLESS:
             return True
         if function in _HARMLESS_IN_OPS:

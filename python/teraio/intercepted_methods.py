@@ -254,10 +254,10 @@ def install(session):
 
 def remove():
     """Restores the original methods."""
-    addresses.remove()
     while _originals:
         owner, name, original = _originals.pop()
         if original is _MISSING:
             delattr(owner, name)
         else:
             setattr(owner, name, original)
+    addresses.remove()  # whose wrappers are within these

@@ -86,7 +86,12 @@ ALONE = {
 IN_A_HALF_TOO = ("Trainer", "PEFT's LoRA", "TRL's SFTTrainer", "Lightning", "TorchTitan")
 # What writes a checkpoint after 6 iterations, and after 12.
 AFTER_CHECKPOINT = 7
-WRITERS = ("torch.save", "safetensors", "distributed checkpoint")
+WRITERS = (
+    "torch.save",
+    "safetensors",
+    "distributed checkpoint",
+    "asynchronous distributed checkpoint",
+)
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 ACCELERATE = ("-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2")
 ACCELERATE += ("--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no")

@@ -14,6 +14,9 @@ import numpy as np
 import pytest
 import torch
 from matrix import budgets
+from torch.distributed._state_dict_utils import pin_memory_utils
+from torch.distributed.checkpoint._state_dict_stager import StateDictStager
+from torch.distributed.checkpoint.staging import BlockingAsyncStager, DefaultStager, StagingOptions
 
 import teraio
 
@@ -270,6 +273,52 @@ def test_writers_of_files_borrow_addresses_and_compare_numbers(writer, session, 
     assert session.counters()["held_for_good_bytes"] == 0
     assert session.counters()["bytes_away"] >= 4 * EXPECTED.nbytes
     assert caplog.messages == []
+
+
+class Renewed(torch.Tensor):
+    """A tensor of this kind asks for its address when it is copied."""
+
+    def new_empty(self, *args, **kwargs):
+        return super().new_empty(*args, **kwargs).as_subclass(Renewed)
+
+
+UNPINNED = StagingOptions(False, False, False, False)
+# Ask for addresses only to know whether there are any.
+COPIES = {
+    "staged for a checkpoint": lambda state: DefaultStager(UNPINNED).stage(state),
+    "staged by the older class": lambda state: BlockingAsyncStager().stage(state),
+    "deep copy": lambda state: copy.deepcopy({"weight": state["weight"].as_subclass(Renewed)}),
+}
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_copies_hold_no_addresses(session, away, name):
+    copied = COPIES[name]({"weight": away})["weight"]
+    torch.zeros(1) + 1
+    assert session.counters()["held_for_good_bytes"] == 0
+    assert session.counters()["bytes_away"] >= away.nbytes + copied.nbytes
+    assert torch.equal(copied, EXPECTED)
+
+
+def test_copies_before_the_session_hold_no_addresses():
+    tensor = EXPECTED * 1
+    for copied in COPIES.values():
+        copied({"weight": tensor})
+    with budgets.offload("64MB", evict_after_every_op=True) as session:
+        tensor.add_(1)
+        torch.zeros(1) + 1
+        assert session.counters()["bytes_away"] >= tensor.nbytes
+
+
+def test_memory_that_is_staged_to_is_registered_by_its_address(session, away, monkeypatch):
+    registered = []
+    monkeypatch.setattr(pin_memory_utils, "pin_memory", lambda *memory: registered.append(memory))
+    monkeypatch.setattr(pin_memory_utils, "unpin_memory", lambda address: None)
+    stager = StateDictStager()
+    stager.pin_memory = True  # as on a machine with CUDA
+    staged = stager.stage({"weight": away})["weight"]
+    assert registered == [(staged.data_ptr(), staged.nbytes)]
+    assert session.counters()["held_for_good_bytes"] == staged.nbytes
 
 
 KERNELS = """\

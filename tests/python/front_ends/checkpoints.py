@@ -32,10 +32,16 @@ def with_distributed_checkpoint(model, optimizer):
     dcp.save({"model": model.state_dict(), "states": states_of(optimizer)}, checkpoint_id=FOLDER)
 
 
+def with_asynchronous_distributed_checkpoint(model, optimizer):
+    state = {"model": model.state_dict(), "states": states_of(optimizer)}
+    dcp.async_save(state, checkpoint_id=FOLDER).result()
+
+
 WAYS = {
     "torch.save": with_torch_save,
     "safetensors": with_safetensors,
     "distributed checkpoint": with_distributed_checkpoint,
+    "asynchronous distributed checkpoint": with_asynchronous_distributed_checkpoint,
 }
 
 
