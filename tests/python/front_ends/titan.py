@@ -1,19 +1,13 @@
-"""Trains TorchTitan's small Llama with its own Trainer: titan.py WAY OUTCOME.
+"""Trains TorchTitan 0.2's small Llama with its own Trainer: titan.py WAY OUTCOME.
 
-WAY is one of WAYS: the options beyond the common ones. A rank is a process that `torchrun` starts;
-without it the program is the only rank.
+WAY is one of WAYS: the options beyond the common ones.
 """
 
-import json
-import os
 import sys
-from pathlib import Path
 
-import torch
-from outcome import states_of, write_outcome
 from titan_on_cpus import ConfigManager, Trainer
+from titan_training import STEPS, make_folder, train
 
-STEPS = 8
 WAYS = {
     "one process": [],
     "full checkpointing": ["--activation_checkpoint.mode=full"],
@@ -28,28 +22,6 @@ WAYS = {
         "--parallelism.pipeline_parallel_schedule=1F1B",
     ],
 }
-
-
-def make_tokenizer(folder):
-    import tokenizers
-
-    words = ["<pad>", "<s>", "</s>", *(f"word{number}" for number in range(400))]
-    model = tokenizers.models.WordLevel(dict(zip(words, range(len(words)), strict=True)), "<pad>")
-    tokenizer = tokenizers.Tokenizer(model)
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    folder.mkdir(exist_ok=True)
-    tokenizer.save(str(folder / "tokenizer.json"))
-    names = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
-    (folder / "tokenizer_config.json").write_text(json.dumps(names))
-
-
-def make_texts(folder):
-    """Texts in the form of C4."""
-    folder.mkdir(exist_ok=True)
-    texts = (
-        " ".join(f"word{(7 * start + step) % 400}" for step in range(80)) for start in range(400)
-    )
-    (folder / "data.json").write_text("".join(json.dumps({"text": t}) + "\n" for t in texts))
 
 
 def options(way, folder):
@@ -71,31 +43,5 @@ def options(way, folder):
     ]
 
 
-def main(way):
-    os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"} | os.environ
-    os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": "0"} | os.environ
-    folder = Path.cwd() / f"rank{os.environ['RANK']}"
-    folder.mkdir(exist_ok=True)
-    make_tokenizer(folder / "tokenizer")
-    make_texts(folder / "texts")
-    trainer = Trainer(ConfigManager().parse_args(options(way, folder)))
-    losses = []
-    log = trainer.metrics_processor.log
-    trainer.metrics_processor.log = lambda step, loss, *rest, **named: (
-        losses.append(loss),
-        log(step, loss, *rest, **named),
-    )
-    trainer.train()
-    parameters = {
-        f"{part} {name}": parameter
-        for part, module in enumerate(trainer.model_parts)
-        for name, parameter in module.named_parameters()
-    }
-    states = [states_of(optimizer) for optimizer in trainer.optimizers]
-    write_outcome(losses, parameters, *states)
-    trainer.close()
-    torch.distributed.destroy_process_group()
-
-
 if __name__ == "__main__":
-    main(sys.argv[1])
+    train(Trainer(ConfigManager().parse_args(options(sys.argv[1], make_folder()))))
