@@ -1,6 +1,7 @@
 """Functions of other packages that ask for the addresses of tensors and keep none of them.
 
-Each table has, by module, the names of functions and methods.
+Each table has, by module, the names of functions and methods. A module that imports a function by
+its name calls what it has imported before the session, so that it is listed, too.
 """
 
 # They only compare addresses, to find storages that tensors share.
@@ -13,8 +14,16 @@ COMPARE = {
         "_is_complete",
     ),
     "transformers.pytorch_utils": ("id_tensor_storage",),
-    "transformers.modeling_utils": ("_end_ptr", "_find_disjoint", "_find_identical"),
+    "transformers.modeling_utils": (
+        "_end_ptr",
+        "_find_disjoint",
+        "_find_identical",
+        "id_tensor_storage",
+    ),
     "accelerate.utils.modeling": ("id_tensor_storage",),
+    "accelerate.utils.other": ("id_tensor_storage",),
+    "peft.utils.other": ("id_tensor_storage",),
+    "peft.peft_model": ("id_tensor_storage",),
     "huggingface_hub.serialization._torch": ("_get_unique_id", "get_torch_storage_id"),
     "torch._inductor.compile_fx": ("copy_misaligned_inputs",),
     "torch._tensor": ("Tensor.__deepcopy__", "Tensor._reduce_ex_internal"),

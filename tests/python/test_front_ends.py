@@ -161,6 +161,29 @@ def test_equal_bits_when_all_that_can_be_is_discarded_after_every_op(warm_packag
     assert json.loads(actual.read_text()) == json.loads(stock.read_text())
 
 
+SAVING = """
+import sys
+import accelerate.utils.other, peft, transformers  # before the session
+import teraio
+from small_llama import make_llama
+with teraio.offload("1GB", ssd=sys.argv[1]) as session:
+    model = make_llama()
+    model.save_pretrained("model")
+    accelerate.utils.other.save(model.state_dict(), "states", safe_serialization=True)
+    config = peft.LoraConfig(target_modules=["q_proj"])
+    peft.get_peft_model(model, config).save_pretrained("adapter")
+    assert session.counters()["held_for_good_bytes"] == 0
+"""
+
+
+def test_saving_pins_nothing_where_libraries_were_imported_before(warm_packages, tmp_path):
+    for package in ("transformers", "accelerate", "peft"):
+        pytest.importorskip(package)
+    (tmp_path / "saving.py").write_text(SAVING)
+    done = alone(warm_packages)([tmp_path / "saving.py", tmp_path], tmp_path)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+
+
 @pytest.mark.parametrize("way", WRITERS)
 def test_checkpoints_have_equal_bytes(warm_packages, tmp_path, way):
     training = Training(alone(warm_packages), tmp_path, "checkpoints.py", way)
