@@ -61,7 +61,7 @@ class RunStatus:
             "ideal_step_seconds": _seconds(prediction.get("ideal_ns")),
             "device_bytes": counters["device_bytes"],
             "device_peak_bytes": max(peak_bytes, counters["device_peak_bytes"]),
-            "device_budget_bytes": counters["device_budget_bytes"],
+            "device_budget_bytes": self._core.budget_bytes(),
             "natural_peak_bytes": prediction.get("natural_peak_bytes"),
             "tiers": {tier: self._tier(tier) for tier in self._tiers(counters)},
             "stall_share": self._stall_share(),

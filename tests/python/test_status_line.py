@@ -245,6 +245,8 @@ def test_status_agrees_with_the_session(one_settled_thread):
     assert read["tiers"]["ssd"]["write_limit_bytes_per_second"] > 0
     assert counters["ssd_bytes_written"] > 0
     assert max(read["memory_bytes"]) == max(each["device_peak_bytes"] for each in iterations)
+    # The end of the session has lifted the budget, to restore all tensors.
+    assert status.read()["device_budget_bytes"] == 12_000_000
 
 
 def test_history_keeps_the_maximum_of_each_part_of_the_last_steps():
