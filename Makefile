@@ -74,6 +74,10 @@ paper: build corpus  ## predict the paper's evaluation: writes docs/evaluation.m
 what-to-buy: build corpus  ## predict fine-tuning on machines that one can buy: writes docs/what_to_buy.md
 	@PYTHONPATH=. $(python) -m evaluation.what_to_buy
 
+.PHONY: scaling
+scaling: build corpus  ## predict jobs of 8 to 1,024 GPUs: writes docs/scaling.md and its figures
+	@PYTHONPATH=. $(python) -m evaluation.scaling
+
 # NAMES="top report" draws these two.
 .PHONY: pictures
 pictures: build  ## draw the pictures of docs/images from runs on this machine
@@ -188,7 +192,7 @@ test-python-full: build browser shells $(optimizers)/.ready
 independent_of_pytorch := analysis_commands benchmarks command_line completion demo directories \
   doctor emulated_gpu ends evaluation examples failing_block_devices faulty_drives figures gpu_carry \
   gpu_check gpu_report gpu_workloads hanging_drives interrupted_start kernel_faults loggers manual \
-  messages notebook pattern_commands planning_commands probe_command report run_benchmarks skips \
+  messages notebook pattern_commands planning_commands probe_command report run_benchmarks scaling skips \
   status_line suggest top units varying_figures what_to_buy
 depending_on_pytorch := collectives compiled dry_run higher_order matrix programs ranks session
 # ccache finds what $(BUILD) compiled under the same name of the compiler only; Python has another name.
