@@ -1,6 +1,7 @@
 // ActiveSession: what the hooks need from the running session. A process has at most one.
 #pragma once
 
+#include <atomic>
 #include <memory>
 
 #include "device_backend.h"
@@ -25,6 +26,8 @@ struct ActiveSession : std::enable_shared_from_this<ActiveSession> {
   StreamCheck stream_check;
   bool is_dry = false;       // tensors are fake: their storages have a size and no bytes
   bool has_streams = false;  // the value of DeviceBackend::has_streams()
+  // Ops may move storages into the session's memory: none uses them that began before the session.
+  std::atomic<bool> may_adopt = false;
 };
 
 // Returns the running session, or null when none runs. Threads: any; takes no lock. Another thread

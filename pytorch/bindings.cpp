@@ -9,6 +9,8 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <exception>
 #include <memory>
 #include <string>
@@ -479,6 +481,13 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
       }))
       .def("find_aliases", &aliases)
       .def("start", [](Session& session) { raise_unless_ok(session.start()); })
+      .def("begin_adoption",
+           [](Session& session, double limit_s) {
+             const auto limit = std::chrono::milliseconds(std::llround(limit_s * 1e3));
+             const bool is_safe = wait_for_older_ops(limit);
+             session.begin_adoption();
+             return is_safe;
+           })
       .def("stop",
            [](Session& session) { raise_unless_done(without_gil([&] { return session.stop(); })); })
       .def("discard", &Session::discard, no_gil())

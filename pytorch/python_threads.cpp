@@ -2,9 +2,13 @@
 
 #include <Python.h>
 
+#include <algorithm>
+#include <functional>
+#include <thread>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "base/thread_rest.h"
 #include "op_observer.h"
 
 // CPython has no public call that runs code in another thread before 3.12. This one is exported by
@@ -19,10 +23,15 @@ struct Profiler {
   PyObject* object = nullptr;  // owned
 };
 
+struct WaitingThread {
+  Profiler own;  // that it had
+  ThreadRest rest;
+};
+
 // The state of all threads, under the GIL. Ids of threads are never used twice.
 struct Threads {
   std::unordered_set<uint64_t> seen;
-  std::unordered_map<uint64_t, Profiler> waiting;  // not observed yet: the profilers that they had
+  std::unordered_map<uint64_t, WaitingThread> waiting;  // not observed yet
 };
 
 Threads& threads() {
@@ -34,7 +43,7 @@ Threads& threads() {
 int observe(PyObject* /*object*/, PyFrameObject* frame, int event, PyObject* argument) {
   observe_this_thread(true);
   const auto entry = threads().waiting.extract(PyThreadState_GetID(PyThreadState_Get()));
-  const Profiler own = entry.empty() ? Profiler() : entry.mapped();
+  const Profiler own = entry.empty() ? Profiler() : entry.mapped().own;
   PyEval_SetProfile(own.function, own.object);
   const int result = own.function == nullptr ? 0 : own.function(own.object, frame, event, argument);
   Py_XDECREF(own.object);
@@ -45,7 +54,7 @@ int observe(PyObject* /*object*/, PyFrameObject* frame, int event, PyObject* arg
 
 void forget_python_threads() {
   threads().seen.clear();
-  for (const auto& [thread, profiler] : threads().waiting) threads().seen.insert(thread);
+  for (const auto& [thread, waiting] : threads().waiting) threads().seen.insert(thread);
 }
 
 void observe_python_threads() {
@@ -56,9 +65,24 @@ void observe_python_threads() {
        thread != nullptr; thread = PyThreadState_Next(thread)) {
     if (!threads().seen.insert(PyThreadState_GetID(thread)).second) continue;
     Py_XINCREF(thread->c_profileobj);
-    threads().waiting[PyThreadState_GetID(thread)] = {thread->c_profilefunc, thread->c_profileobj};
+    const Profiler own = {thread->c_profilefunc, thread->c_profileobj};
+    threads().waiting.emplace(PyThreadState_GetID(thread),
+                              WaitingThread{own, ThreadRest(thread->thread_id)});
     if (_PyEval_SetProfile(thread, &observe, nullptr) < 0) PyErr_Clear();
   }
+}
+
+bool wait_for_older_ops(std::chrono::milliseconds limit) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  const auto rests = [](auto& entry) { return entry.second.rest.look(); };
+  while (std::count_if(threads().waiting.begin(), threads().waiting.end(), std::not_fn(rests)) >
+         0) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    Py_BEGIN_ALLOW_THREADS;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    Py_END_ALLOW_THREADS;
+  }
+  return true;
 }
 
 }  // namespace teraio::pytorch

@@ -393,6 +393,8 @@ Status Session::start() {
   return {};
 }
 
+void Session::begin_adoption() { active_->may_adopt = true; }
+
 Aliases Session::find_aliases() const {
   return pytorch::find_aliases([this](c10::StorageImpl& storage) {
     return can_adopt(*backend_, options_.smallest_tensor_bytes, storage);

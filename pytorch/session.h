@@ -107,6 +107,9 @@ class Session {
   // kInvalidArgument when a session is active in the process, or when this one has been started
   // before.
   Status start();
+  // From now on, ops move storages that are older than the session into its memory. Call it after
+  // start(), when no op that began before it uses them.
+  void begin_adoption();
   // Returns the storages that the session would move and that other code can reach by address (see
   // aliases.h). Call it before start(), with the GIL.
   Aliases find_aliases() const;

@@ -80,7 +80,7 @@ engine::Use* StorageWalk::visit_storage(c10::StorageImpl& storage, bool is_write
 // Looks at the size first: small tensors come with every op. The size of a fake tensor may be a
 // symbol, which nbytes() refuses.
 TensorHandle* StorageWalk::adopt_if_possible(c10::StorageImpl& storage) {
-  if (side_ != OpSide::kArguments || session_.is_dry) return nullptr;
+  if (side_ != OpSide::kArguments || session_.is_dry || !session_.may_adopt) return nullptr;
   const int64_t size_bytes = storage.sym_nbytes().maybe_as_int().value_or(0);
   if (size_bytes < session_.smallest_tensor_bytes) return nullptr;
   return adopt(session_, storage);

@@ -236,6 +236,25 @@ def test_address_that_c_code_asks_for_is_refused(offloaded_once):
         assert library.aoti_torch_get_data_ptr(handle, ctypes.byref(address)) == 0
 
 
+def test_what_an_operator_changes_that_began_before_the_session_is_not_lost():
+    values = torch.ones(1 << 25)
+    begins = threading.Event()
+
+    def compute():
+        begins.set()
+        values.digamma_()  # takes a second
+
+    session = budgets.offload("400MB", evict_after_every_op=True)
+    thread = threading.Thread(target=compute)
+    thread.start()
+    begins.wait()
+    time.sleep(0.05)
+    with session:
+        assert values[:4].exp().shape == (4,)  # moves it
+        thread.join()
+        assert values.min() == values.max()
+
+
 def test_operators_that_begin_in_a_thread_while_a_session_ends_get_their_tensors(tmp_path):
     numbers = range(24)
     values = [torch.full((ELEMENTS,), float(number)) for number in numbers]
