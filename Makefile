@@ -180,11 +180,13 @@ test-cpp: build
 test-python: build browser
 	@$(python) $(pytest) -m "not full"
 
-# Optimizers of other packages have a folder and a run of their own: see requirements/optimizers.txt.
+# Optimizers and quantized bases of other packages have a folder and a run of their own: see
+# requirements/optimizers.txt.
 optimizers := $(BUILD)/optimizers
+with_optimizers := tests/python/test_optimizers.py tests/python/test_quantized.py
 test-python-full: build browser shells $(optimizers)/.ready
-	@$(python) $(pytest) -m full --durations=20 tests/python --ignore=tests/python/test_optimizers.py
-	@PYTHONPATH=$(optimizers) $(python) $(pytest) -m full tests/python/test_optimizers.py
+	@$(python) $(pytest) -m full --durations=20 tests/python $(with_optimizers:%=--ignore=%)
+	@PYTHONPATH=$(CURDIR)/$(optimizers) $(python) $(pytest) -m full $(with_optimizers)
 
 # The newest PyTorch runs neither the tests of commands that plan or report, nor those of drives that
 # fail, nor those of the examples alone. Of the full level, it runs the tests whose programs reach into

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import torch
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 torch.set_num_threads(1)  # two threads of MKL's first call may choose other kernels
 torch.manual_seed(0)
@@ -31,6 +32,8 @@ def write_outcome(losses, *tensors_by_name):
 
 def hash_of(tensor):
     tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    if is_traceable_wrapper_subclass(tensor):
+        return [hash_of(getattr(tensor, part)) for part in tensor.__tensor_flatten__()[0]]
     return hashlib.sha256(tensor.detach().reshape(-1).view(torch.uint8).numpy()).hexdigest()
 
 
