@@ -65,12 +65,24 @@ def of_tensor(method):
     @functools.wraps(method)
     def wrapper(self):
         if _this_thread.compares_addresses and self.layout is torch.strided:
+            if _is_hollow(self, method):
+                return 0
             start = _unique_number(self.untyped_storage())
             return start and start + self.storage_offset() * self.element_size()
         _pin(self)
         return method(self)
 
     return wrapper
+
+
+def _is_hollow(tensor, data_ptr):
+    """Whether a tensor's storage never has bytes, as that of a DTensor, which holds tensors."""
+    if type(tensor) in (torch.Tensor, torch.nn.Parameter):
+        return False
+    try:
+        return data_ptr(tensor) == 0
+    except RuntimeError:  # its bytes are offloaded
+        return False
 
 
 def given_away(method):

@@ -17,6 +17,7 @@ from matrix import budgets
 from torch.distributed._state_dict_utils import pin_memory_utils
 from torch.distributed.checkpoint._state_dict_stager import StateDictStager
 from torch.distributed.checkpoint.staging import BlockingAsyncStager, DefaultStager, StagingOptions
+from torch.testing._internal.two_tensor import TwoTensor
 
 import teraio
 
@@ -298,6 +299,23 @@ def test_copies_hold_no_addresses(session, away, name):
     assert session.counters()["held_for_good_bytes"] == 0
     assert session.counters()["bytes_away"] >= away.nbytes + copied.nbytes
     assert torch.equal(copied, EXPECTED)
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [
+        copy.deepcopy,
+        lambda pair: pickle.loads(pickle.dumps(pair)),
+        lambda pair: StateDictStager().stage({"pair": pair})["pair"],
+    ],
+)
+def test_copies_of_a_tensor_that_holds_others(session, copied):
+    pair = TwoTensor(EXPECTED * 1, EXPECTED * 2)  # its own storage has no bytes, as a DTensor's
+    torch.zeros(1) + 1
+    assert session.counters()["bytes_away"] >= 2 * EXPECTED.nbytes
+    other = copied(pair)
+    assert torch.equal(other.a, EXPECTED) and torch.equal(other.b, EXPECTED * 2)
+    assert session.counters()["held_for_good_bytes"] == 0
 
 
 def test_copies_before_the_session_hold_no_addresses():
