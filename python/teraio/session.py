@@ -256,9 +256,10 @@ class Session:
         intercepted_methods.install(self._core)
         if not self._core.begin_adoption(_OLDER_OPS_LIMIT_S):
             _log.warning(
-                "teraio: another thread of the program has been computing since before the session "
-                "began. An operator that it began before may read or lose bytes of tensors that move "
-                "now: start the session when no other thread uses the training's tensors"
+                "teraio: another thread of the program has been computing since before the "
+                "session began. An operator that it began before may read or lose bytes of "
+                "tensors that move now: start the session when no other thread uses the "
+                "training's tensors"
             )
         self._compiled_graphs.install()
         self._hooks.install()

@@ -8,7 +8,8 @@ import shutil
 import numpy
 import pytest
 
-from teraio.report import change_points, progress
+import teraio
+from teraio.report import Report, change_points, progress
 from teraio.report.memory_levels import memory_levels
 from teraio.report.modules import Modules
 from teraio.report.prediction import predict
@@ -243,6 +244,24 @@ def test_bad_input_is_refused_in_one_line(report, run_directory, tmp_path):
     assert "trace.json.gz cannot be read" in refused("damaged")
     (damaged / "run.json").write_text("{}")
     assert 'run.json: field "format": expected "teraio-run/1"' in refused("damaged")
+
+
+@pytest.mark.full
+def test_values_that_no_run_writes_are_refused_in_one_line(run_directory, tmp_path):
+    """Each field of run.json is missing, or a number, in a run of its own."""
+    damaged = tmp_path / "damaged"
+    shutil.copytree(run_directory, damaged)
+    run = json.loads((damaged / "run.json").read_text())
+    refused = set()
+    for field in run.keys() - {"format"}:
+        for changed in (run | {field: -1}, {name: run[name] for name in run if name != field}):
+            (damaged / "run.json").write_text(json.dumps(changed))
+            try:
+                Report(damaged)
+            except teraio.Error as error:
+                assert str(error).startswith(f"{damaged} has a file that no run writes so")
+                refused.add(field)
+    assert refused >= {"counters", "machine", "settings", "stall_by_cause_seconds", "steps"}
 
 
 def test_only_what_takes_long_is_told(capsys, monkeypatch):

@@ -3,6 +3,7 @@
 import html
 
 from teraio.atomic_file import replace_file
+from teraio.errors import Error
 
 _HEIGHT = 720  # of the page in a notebook, in pixels
 
@@ -33,7 +34,15 @@ class Report:
         else:
             from teraio.report.two_runs import page_of_runs as page_of
         self._names = [run.name for run in runs]
-        self._page = page_of(*runs)
+        try:
+            self._page = page_of(*runs)
+        except Error:
+            raise
+        except Exception as error:  # of the libraries that draw, too
+            raise Error(
+                f"{' or '.join(map(str, directories))} has a file that no run writes so: "
+                f"{type(error).__name__}: {error}. Expected what `teraio run --report` has written"
+            ) from error
 
     def save(self, path):
         """Writes the page to a file, which opens in any browser.
