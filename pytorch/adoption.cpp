@@ -4,9 +4,11 @@
 #include <mutex>
 #include <utility>
 
+#include "base/yielding_mutex.h"
 #include "data_pointer.h"
 #include "forked_child.h"
 #include "op_observer.h"
+#include "python_lock.h"
 #include "storage_swap.h"
 
 namespace teraio::pytorch {
@@ -31,8 +33,8 @@ KeptStorage* kept_behind(const c10::DataPtr& data_ptr) {
 }
 
 // Guards the replacement of a DataPtr that is not a session's.
-std::mutex& adoption_mutex() {
-  static auto* mutex = new std::mutex();
+YieldingMutex<std::mutex>& adoption_mutex() {
+  static auto* mutex = new YieldingMutex<std::mutex>(wait_without_python_lock);
   return *mutex;
 }
 

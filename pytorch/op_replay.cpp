@@ -172,10 +172,4 @@ Result<std::unique_ptr<engine::ReplayResults>> TorchReplayer::run(
   }
 }
 
-void TorchReplayer::wait(const std::function<void()>& call) {
-  if (Py_IsInitialized() == 0 || PyGILState_Check() == 0) return call();
-  const pybind11::gil_scoped_release no_gil;
-  call();
-}
-
 }  // namespace teraio::pytorch

@@ -11,7 +11,6 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <cfenv>
-#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -55,8 +54,6 @@ class TorchReplayer final : public engine::Replayer {
   explicit TorchReplayer(DeviceBackend& backend) : backend_(backend) {}
   Result<std::unique_ptr<engine::ReplayResults>> run(const engine::ReplayableOp& op,
                                                      std::span<std::byte* const> inputs) override;
-  // Releases the GIL meanwhile, which the other thread may need.
-  void wait(const std::function<void()>& call) override;
 
  private:
   DeviceBackend& backend_;

@@ -24,6 +24,7 @@
 #include "probe/link_rate.h"
 #include "probe/probe_cache.h"
 #include "probe/rank_share.h"
+#include "python_lock.h"
 #include "simulate/simulator.h"
 #include "storage/tiers.h"
 #include "storage_swap.h"
@@ -207,6 +208,7 @@ void Session::create_runtime() {
   engine.timeline = make_timeline();
   engine.poison_released_memory = options_.evict_after_every_op || options_.discard_after_every_op;
   if (has_replays()) runtime_options.replayer = &machine_->replayer.emplace(*backend_);
+  runtime_options.wait_for_lock = wait_without_python_lock;
   runtime_options.evict_after_every_op = options_.evict_after_every_op;
   runtime_options.discard_after_every_op = options_.discard_after_every_op;
   runtime_options.op_timer = machine_->device->op_timer();

@@ -1,7 +1,5 @@
 #include "tensor_handle.h"
 
-#include <pybind11/pybind11.h>
-
 #include <mutex>
 #include <optional>
 #include <unordered_map>
@@ -53,14 +51,6 @@ Newborns& newborns() {
   return *instance;
 }
 
-// Python drops a tensor with the GIL held. The thread that is in the runtime may need the GIL
-// before it leaves it: the allocator records the Python stack of an allocation, if it is told to.
-void release_without_gil(const TensorHandle& handle) {
-  std::optional<pybind11::gil_scoped_release> no_gil;
-  if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) no_gil.emplace();
-  handle.runtime->release(handle.tensor);
-}
-
 }  // namespace
 
 bool release_newborn(void* memory) {
@@ -80,7 +70,7 @@ c10::DataPtr make_newborn_data_ptr(TensorHandle* handle, std::byte* memory) {
 void release_handle(void* context) {
   if (is_forked_child()) return;
   auto* handle = static_cast<TensorHandle*>(context);
-  if (!handle->runtime->try_release(handle->tensor)) release_without_gil(*handle);
+  handle->runtime->release(handle->tensor);
   delete handle;
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -43,10 +42,6 @@ class Replayer {
   // not reported to the runtime, which it may ask for memory.
   virtual Result<std::unique_ptr<ReplayResults>> run(const ReplayableOp& op,
                                                      std::span<std::byte* const> inputs) = 0;
-
-  // Calls a function that waits for another thread's replay. Holds no lock meanwhile that such a
-  // replay may need.
-  virtual void wait(const std::function<void()>& call) { call(); }
 };
 
 }  // namespace teraio::engine

@@ -51,7 +51,9 @@ PatternTrackerOptions tracker_options(const RuntimeOptions& options) {
 }  // namespace
 
 Runtime::Runtime(RuntimeOptions options)
-    : options_(std::move(options)),
+    : replay_mutex_(options.wait_for_lock),
+      mutex_(options.wait_for_lock),
+      options_(std::move(options)),
       engine_(std::make_unique<Engine>(options_.engine)),
       patterns_(std::make_unique<PatternTracker>(*engine_, tracker_options(options_))),
       recorder_(std::make_unique<Recorder>(options_.engine.smallest_tensor_bytes)),
@@ -82,7 +84,7 @@ bool Runtime::wait_for_stream() {
 // stream or a pin has let go of some, or when an interrupt has ended a wait of the call and does
 // not end the call itself. Nearly every call succeeds at once.
 template <typename Call>
-auto Runtime::complete(std::unique_lock<std::mutex>& lock, const Call& call) {
+auto Runtime::complete(Lock& lock, const Call& call) {
   auto result = call();
   while (!result.ok()) {
     if (Status status = mend(lock, status_of(result)); !status.ok()) {
@@ -95,7 +97,7 @@ auto Runtime::complete(std::unique_lock<std::mutex>& lock, const Call& call) {
 }
 
 // Removes the reason for which a call has failed. Returns the failure that ends the call instead.
-Status Runtime::mend(std::unique_lock<std::mutex>& lock, const Status& failure) {
+Status Runtime::mend(Lock& lock, const Status& failure) {
   const auto unlocked = [&](const auto& call) {
     const device::PauseOfOps pause(options_.op_timer);
     lock.unlock();
@@ -128,12 +130,6 @@ Result<Allocation> Runtime::allocate(int64_t size_bytes) {
 void Runtime::release(LiveTensor* tensor) {
   const std::lock_guard lock(mutex_);
   release_locked(tensor);
-}
-
-bool Runtime::try_release(LiveTensor* tensor) {
-  const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (lock.owns_lock()) release_locked(tensor);
-  return lock.owns_lock();
 }
 
 void Runtime::release_locked(LiveTensor* tensor) {
@@ -327,7 +323,7 @@ Status Runtime::pin(LiveTensor* tensor, bool is_write) {
 }
 
 // Pins a tensor that cannot end meanwhile, whatever the program drops.
-Status Runtime::pin_held(std::unique_lock<std::mutex>& lock, LiveTensor* tensor) {
+Status Runtime::pin_held(Lock& lock, LiveTensor* tensor) {
   ++tensor->pin_count;
   Status status = complete(lock, [&] { return engine_->pin(tensor); });
   engine_->unpin(tensor);

@@ -25,6 +25,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/yielding_mutex.h"
 #include "device/op_timer.h"
 #include "engine/engine_counters.h"
 #include "engine/engine_options.h"
@@ -47,6 +48,8 @@ struct RuntimeOptions {
   bool plans_in_background = false;
   // As for PatternTrackerOptions.
   std::function<std::optional<std::string>()> machine_change;
+  // How a call waits for another thread that is in the runtime or replays.
+  WaitWithoutOtherLock wait_for_lock;
   // Asked where memory is short, without the lock, by the call that lacks it: waits until somebody
   // unpins a tensor, which is expected at no known time. Returns false when nobody does. Empty:
   // nobody does.
@@ -101,9 +104,6 @@ class Runtime {
   Result<Allocation> allocate(int64_t size_bytes);
   // The program has dropped the tensor. Its bytes stay while an op or a pin uses them.
   void release(LiveTensor* tensor);
-  // The same, unless another thread is in the runtime: false, and nothing has been done. For a
-  // caller that has to let go of a lock of its own before it waits.
-  bool try_release(LiveTensor* tensor);
   // What the StorageSwap knows the tensor by, which sees all that the caller has written before. A
   // tensor without an owner cannot leave. Takes no lock: every new tensor comes here.
   void set_owner(LiveTensor* tensor, void* owner);
@@ -216,6 +216,8 @@ class Runtime {
   bool is_following_plan() const;
 
  private:
+  using Lock = std::unique_lock<YieldingMutex<std::mutex>>;
+
   void start_iteration(bool is_complete);
   void end_segment();
   void end_iteration();
@@ -230,8 +232,8 @@ class Runtime {
                bool is_complete);
   std::span<LiveTensor* const> births_of_this_thread();
   template <typename Call>
-  auto complete(std::unique_lock<std::mutex>& lock, const Call& call);
-  Status mend(std::unique_lock<std::mutex>& lock, const Status& failure);
+  auto complete(Lock& lock, const Call& call);
+  Status mend(Lock& lock, const Status& failure);
   trace::OpIndex position_of(const OpFrame& frame) const;
   bool is_replay_planned(trace::OpIndex position) const;
   device::Event note_enqueued(trace::OpIndex position);
@@ -241,14 +243,14 @@ class Runtime {
   class ReplayTurn;
   class ReplayChain;
   class HeldInputs;
-  Status pin_held(std::unique_lock<std::mutex>& lock, LiveTensor* tensor);
-  Status run_due_replay(std::unique_lock<std::mutex>& lock);
+  Status pin_held(Lock& lock, LiveTensor* tensor);
+  Status run_due_replay(Lock& lock);
   Status replay_in_turn(const DueReplay& due);
   Status replay(const std::shared_ptr<Recipe>& recipe, bool keeps_results, ReplayChain& chain);
   Status try_replay(const std::shared_ptr<Recipe>& recipe, bool keeps_results, ReplayChain& chain);
   void note_replay(const Recipe& recipe, int64_t start_ns);
   void drop_read_temporaries(const Recipe& recipe);
-  void drop_open_temporaries(std::unique_lock<std::mutex>& lock);
+  void drop_open_temporaries(Lock& lock);
   bool is_replaying_here() const;
   bool wait_for_stream();
   void unpin_all(std::span<LiveTensor* const> tensors);
@@ -259,10 +261,10 @@ class Runtime {
   void forget_birth(const LiveTensor& tensor);
   void leave_stores(bool are_free);
 
-  std::recursive_mutex replay_mutex_;  // before mutex_: one thread replays at a time
-  int replay_depth_ = 0;               // under replay_mutex_
+  YieldingMutex<std::recursive_mutex> replay_mutex_;  // before mutex_: one thread replays at a time
+  int replay_depth_ = 0;                              // under replay_mutex_
   std::atomic<uintptr_t> replaying_thread_ = 0;
-  mutable std::mutex mutex_;
+  mutable YieldingMutex<std::mutex> mutex_;
   RuntimeOptions options_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<PatternTracker> patterns_;

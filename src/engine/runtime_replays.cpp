@@ -28,8 +28,7 @@ using Temporaries = std::vector<std::unique_ptr<ReplayResults>>;
 class Runtime::ReplayTurn {
  public:
   explicit ReplayTurn(Runtime& runtime) : runtime_(runtime) {
-    if (!runtime_.replay_mutex_.try_lock())
-      runtime_.options_.replayer->wait([&] { runtime_.replay_mutex_.lock(); });
+    runtime_.replay_mutex_.lock();
     if (runtime_.replay_depth_++ > 0) return;
     runtime_.replaying_thread_ = thread_tag();
     start_ns_ = runtime_.options_.engine.clock->now_ns();
@@ -213,7 +212,7 @@ void Runtime::ban_replays(const OpFrame& frame, std::string_view name) {
 
 bool Runtime::is_replaying_here() const { return replaying_thread_ == thread_tag(); }
 
-Status Runtime::run_due_replay(std::unique_lock<std::mutex>& lock) {
+Status Runtime::run_due_replay(Lock& lock) {
   const DueReplay due = engine_->take_due_replay();
   lock.unlock();
   Status status = replay_in_turn(due);
@@ -277,7 +276,7 @@ void Runtime::drop_read_temporaries(const Recipe& recipe) {
 }
 
 // The op before which they were made begins: no replay reads them any more.
-void Runtime::drop_open_temporaries(std::unique_lock<std::mutex>& lock) {
+void Runtime::drop_open_temporaries(Lock& lock) {
   Temporaries dropped;
   for (const std::shared_ptr<Recipe>& recipe : open_temporaries_) {
     recipe->temporary_readers = 0;

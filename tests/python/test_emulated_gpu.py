@@ -348,7 +348,8 @@ def test_a_tensor_that_two_streams_read_is_there_for_both(seed, program):
     assert program(READ_BY_BOTH_STREAMS, seed=seed, **HOSTILE) == ["20"]
 
 
-# The allocator takes Python's lock for the stack of each allocation, inside of the runtime.
+# The allocator takes Python's lock for the stack of each allocation, inside of the runtime. PyTorch
+# indexes with that lock.
 HISTORY = (
     SESSIONS
     + """
@@ -356,13 +357,14 @@ import threading
 
 torch.cuda.memory._record_memory_history(context="all", stacks="python")
 
-def work():
+def work(is_indexing):
+    x = torch.empty(1 << 18, device="cuda")
     for _ in range(500):
-        x = torch.empty(1 << 18, device="cuda")
-        del x
+        y = x[7:] if is_indexing else torch.empty(1 << 18, device="cuda")
+        del y
 
 with offload("256MiB") as session:
-    threads = [threading.Thread(target=work) for _ in range(3)]
+    threads = [threading.Thread(target=work, args=[i == 0]) for i in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
