@@ -42,6 +42,12 @@ bool can_adopt(const ActiveSession& session, c10::StorageImpl& storage) {
   return pytorch::can_adopt(*session.backend, session.smallest_tensor_bytes, storage);
 }
 
+// Returns whether the storage has memory of its own that is large enough for a session.
+bool is_movable(int64_t smallest_tensor_bytes, c10::StorageImpl& storage) {
+  return address_of(storage._mutable_data_ptr_no_checks()) != nullptr &&
+         static_cast<int64_t>(storage.nbytes()) >= smallest_tensor_bytes && storage.resizable();
+}
+
 // Makes the storage's DataPtr own what it has owned by itself. The address stays.
 KeptStorage& wrap_memory(c10::StorageImpl& storage) {
   auto kept = std::make_unique<KeptStorage>();
@@ -55,9 +61,7 @@ KeptStorage& wrap_memory(c10::StorageImpl& storage) {
 
 bool can_adopt(const DeviceBackend& backend, int64_t smallest_tensor_bytes,
                c10::StorageImpl& storage) {
-  return address_of(storage._mutable_data_ptr_no_checks()) != nullptr &&
-         static_cast<int64_t>(storage.nbytes()) >= smallest_tensor_bytes && storage.resizable() &&
-         backend.can_adopt(storage);
+  return is_movable(smallest_tensor_bytes, storage) && backend.can_adopt(storage);
 }
 
 TensorHandle* adopt(ActiveSession& session, c10::StorageImpl& storage) {
@@ -86,7 +90,9 @@ TensorHandle* adopt(ActiveSession& session, c10::StorageImpl& storage) {
 int64_t keep_in_place(const ActiveSession& session, c10::StorageImpl& storage) {
   const std::lock_guard lock(adoption_mutex());
   KeptStorage* kept = kept_behind(storage._mutable_data_ptr_no_checks());
-  if (kept == nullptr && !can_adopt(session, storage)) return 0;
+  if (kept == nullptr &&
+      !(is_movable(session.smallest_tensor_bytes, storage) && session.backend->owns(storage)))
+    return 0;
   if (kept == nullptr) kept = &wrap_memory(storage);
   if (kept->runtime.lock() == session.runtime) return 0;
   kept->runtime = session.runtime;

@@ -27,8 +27,8 @@ bool can_adopt(const DeviceBackend& backend, int64_t smallest_tensor_bytes,
 
 // Keeps the storage where it is until it dies: no session adopts it. Its bytes count against the
 // budget of `session` as long as both live, and the engine never sees the storage, as it never sees
-// the memory of another library. Returns the bytes, or 0 when adopt() would leave the storage alone
-// anyway, and when the bytes count already. A storage that an earlier session kept counts anew.
+// the memory of another library. Returns the bytes, or 0 when they count already, and for a storage
+// that no thread would adopt. A storage that an earlier session kept counts anew.
 //
 // Threads: any, without the runtime's lock.
 int64_t keep_in_place(const ActiveSession& session, c10::StorageImpl& storage);

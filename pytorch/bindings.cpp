@@ -18,6 +18,7 @@
 
 #include "adoption.h"
 #include "base/log.h"
+#include "captured_storages.h"
 #include "collective.h"
 #include "ddp_bindings.h"
 #include "device/system_memory.h"
@@ -570,6 +571,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
       "keep_in_place", [](const py::object& storage) { return keep_in_place(storage_of(storage)); },
       "Keeps a storage of before the session where it is. Returns its bytes, or 0 if the session "
       "would not move it or counts it already.");
+  module.def(
+      "note_captures", [](bool is_begin) { captures_outside_of_sessions += is_begin ? 1 : -1; },
+      "Begins or ends a capture: what observed ops use outside of sessions is noted.");
   module.def("set_coalescing", &set_coalescing,
              "Sets whether this thread's collectives start only at the end of a group.");
   module.def("describe", &describe, "Sets the kind and the name of a tensor for the trace.");

@@ -27,7 +27,7 @@ class CpuBackend final : public DeviceBackend {
   }
   void install() override { install_allocator(); }
 
-  bool can_adopt(const c10::StorageImpl& storage) const override {
+  bool owns(const c10::StorageImpl& storage) const override {
     return storage.device_type() == c10::DeviceType::CPU &&
            deleter_of(storage.data_ptr()) == stock_allocator()->raw_deleter();
   }

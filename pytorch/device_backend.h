@@ -46,8 +46,11 @@ class DeviceBackend {
   virtual void install() = 0;
 
   // Returns whether the storage is on this device and its memory belongs to PyTorch's own
-  // allocator. False on a thread whose stream is not the session's, and during a graph capture.
-  virtual bool can_adopt(const c10::StorageImpl& storage) const = 0;
+  // allocator.
+  virtual bool owns(const c10::StorageImpl& storage) const = 0;
+  // Likewise, but false for memory that was allocated during a graph capture, during a graph
+  // capture, and on a thread whose stream is not the session's.
+  virtual bool can_adopt(const c10::StorageImpl& storage) const { return owns(storage); }
   // Copies the bytes of a storage for which can_adopt() holds to other memory of the device, in the
   // order of the session's stream. May return before the copy is done; the storage's memory may be
   // freed then, and is not used again before the copy is done.

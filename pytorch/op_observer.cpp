@@ -15,6 +15,7 @@
 
 #include "active_session.h"
 #include "base/log.h"
+#include "captured_storages.h"
 #include "collective.h"
 #include "fake_autograd.h"
 #include "interrupts.h"
@@ -62,6 +63,10 @@ void call_below(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
   op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, key), stack);
 }
 
+std::span<const c10::IValue> arguments_of(const OpInfo& info, const torch::jit::Stack& stack) {
+  return std::span(stack).last(info.argument_count);
+}
+
 std::span<const c10::IValue> results_of(const OpInfo& info, const torch::jit::Stack& stack) {
   return std::span(stack).last(std::min(info.return_count, stack.size()));
 }
@@ -104,19 +109,32 @@ void unpin_nested(ActiveSession& session, ThreadState& thread) {
 }
 
 // Runs an op that a graph captures. The graph replays it later with the same addresses, so its
-// tensors are pinned permanently, and the runtime is told of no op: nothing may move during the
-// capture.
+// tensors are pinned permanently or kept in place, and the runtime is told of no op: nothing may
+// move during the capture.
 void run_captured(ActiveSession& session, const OpInfo& info, const c10::OperatorHandle& op,
                   c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   {
     const StorageReferenceGuard guard;
     engine::OpFrame frame;
-    StorageWalk walk(session, frame, 0, OpSide::kNestedArguments);
-    const size_t first = stack->size() - info.argument_count;
-    for (size_t i = 0; i < info.argument_count; ++i) walk.visit((*stack)[first + i], false);
+    StorageWalk walk(session, frame, 0, OpSide::kCaptured);
+    for (const c10::IValue& argument : arguments_of(info, *stack)) walk.visit(argument, false);
     pin_all_permanently(*session.runtime, frame.uses, info);
   }
   call_below(op, keys, stack);
+  engine::OpFrame frame;
+  StorageWalk walk(session, frame, 0, OpSide::kCaptured);
+  for (const c10::IValue& result : results_of(info, *stack)) walk.visit(result, true);
+}
+
+// Notes what the op uses for later sessions, if a graph captures it.
+void run_without_session(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                         torch::jit::Stack* stack) {
+  if (captures_outside_of_sessions.load(std::memory_order_relaxed) == 0)
+    return call_below(op, keys, stack);
+  const OpInfo& info = op_info(op);
+  for (const c10::IValue& argument : arguments_of(info, *stack)) note_captured(argument);
+  call_below(op, keys, stack);
+  for (const c10::IValue& result : results_of(info, *stack)) note_captured(result);
 }
 
 // Returns whether an argument is a wrapper around other tensors. Most ops have none, which the
@@ -316,7 +334,7 @@ bool run_list_op(ActiveSession& session, ThreadState& thread, const OpInfo& info
 void observe_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const SessionUse use;
   ActiveSession* session = use.get();
-  if (session == nullptr) return call_below(op, keys, stack);
+  if (session == nullptr) return run_without_session(op, keys, stack);
   const OpInfo& info = op_info(op);
   ThreadState& thread = this_thread;
   if (session->has_streams && session->backend->is_capturing())

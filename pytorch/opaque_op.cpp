@@ -52,7 +52,7 @@ OpaqueOp::OpaqueOp(const OpInfo& info, std::span<const OpaqueInput> inputs)
 void OpaqueOp::pin_inputs(std::span<const OpaqueInput> inputs) {
   const StorageReferenceGuard guard;
   const std::shared_ptr<ActiveSession> session = std::exchange(session_, nullptr);
-  StorageWalk walk(*session, frame_, 0, OpSide::kNestedArguments);
+  StorageWalk walk(*session, frame_, 0, OpSide::kCaptured);
   for (const OpaqueInput& input : inputs) walk.visit(*input.tensor, false);
   pin_all_permanently(*session->runtime, frame_.uses, info_);
 }

@@ -28,8 +28,8 @@ struct OpaqueInput {
 };
 
 // Threads: one thread creates, ends and destroys it, without the runtime's lock and without the
-// GIL. Without a session it has no effect. While a graph is captured it pins the inputs permanently
-// and does nothing else.
+// GIL. Without a session it has no effect. While a graph is captured it pins the inputs
+// permanently, or keeps them in place, and does nothing else.
 class OpaqueOp {
  public:
   // `info` is of opaque_op_info(). Raises torch.OutOfMemoryError when the budget has no room for

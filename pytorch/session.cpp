@@ -11,6 +11,7 @@
 #include "base/json_file.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "captured_storages.h"
 #include "collective.h"
 #include "drives/drive_endurance.h"
 #include "engine/timeline_file.h"
@@ -391,6 +392,7 @@ Status Session::start() {
   watch_forks();
   Interrupts::instance().start();
   set_active_session(active_.get());
+  for (const auto& storage : captured_storages()) keep_in_place(*active_, *storage);
   observe_this_thread(true);
   return {};
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "adoption.h"
+#include "captured_storages.h"
 #include "fake_storage.h"
 #include "inner_tensors.h"
 #include "tensor_handle.h"
@@ -72,6 +73,7 @@ void StorageWalk::visit_tensor(const at::Tensor& tensor, bool is_write) {
 engine::Use* StorageWalk::visit_storage(c10::StorageImpl& storage, bool is_write) {
   TensorHandle* handle = handle_of(storage);
   if (handle == nullptr) handle = adopt_if_possible(storage);
+  if (side_ == OpSide::kCaptured) keep_captured(storage);
   if (handle == nullptr || handle->runtime != session_.runtime) return nullptr;
   remember_storage(*handle, storage);
   return &add_use(*handle->tensor, is_write);
@@ -84,6 +86,12 @@ TensorHandle* StorageWalk::adopt_if_possible(c10::StorageImpl& storage) {
   const int64_t size_bytes = storage.sym_nbytes().maybe_as_int().value_or(0);
   if (size_bytes < session_.smallest_tensor_bytes) return nullptr;
   return adopt(session_, storage);
+}
+
+// Later sessions keep it, too.
+void StorageWalk::keep_captured(c10::StorageImpl& storage) {
+  note_captured(storage);
+  keep_in_place(session_, storage);
 }
 
 engine::Use& StorageWalk::add_use(engine::LiveTensor& tensor, bool is_write) {

@@ -24,7 +24,8 @@ enum class OpSide : uint8_t {
   // storages may be adopted.
   kArguments,
   kNestedArguments,  // the arguments of an op within another one: storages are not adopted
-  kResults,          // a result that is a view of an argument does not count as a write to it
+  kCaptured,  // of an op that a graph captures: what the session does not manage stays in place
+  kResults,   // a result that is a view of an argument does not count as a write to it
 };
 
 // Adds the tensors of the session's runtime behind IValues to frame.uses, each once, and combines
@@ -64,6 +65,7 @@ class StorageWalk {
   // the next call.
   engine::Use* visit_storage(c10::StorageImpl& storage, bool is_write);
   TensorHandle* adopt_if_possible(c10::StorageImpl& storage);
+  void keep_captured(c10::StorageImpl& storage);
   engine::Use& add_use(engine::LiveTensor& tensor, bool is_write);
 
   ActiveSession& session_;

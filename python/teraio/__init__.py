@@ -18,7 +18,7 @@ True
 Importing the package is cheap: it imports torch when `offload` or another name is first used.
 """
 
-from teraio import exports
+from teraio import captures, exports
 from teraio._build_info import VERSION as __version__
 from teraio.errors import Error
 
@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 exports.install()
+captures.install()
 
 _LOADED_WHEN_USED = {
     "merge_timelines": "timelines",

@@ -30,6 +30,7 @@ forget_python_threads = _extension.forget_python_threads
 is_in_op = _extension.is_in_op
 is_this_thread_observed = _extension.is_this_thread_observed
 keep_in_place = _extension.keep_in_place
+note_captures = _extension.note_captures
 observe_python_threads = _extension.observe_python_threads
 observe_this_thread = _extension.observe_this_thread
 observed_empty_strided_cpu = _extension.observed_empty_strided_cpu

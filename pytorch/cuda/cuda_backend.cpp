@@ -162,14 +162,19 @@ auto with_room(size_t size_bytes, Allocate allocate) {
   return allocate();
 }
 
+// Tells the caching allocator that `stream` uses a block of its own, with any deleter.
+void record_stock_block(void* block, c10::Device device, c10::cuda::CUDAStream stream) {
+  c10::DataPtr as_stock(block, block, stock()->raw_deleter(), device);
+  stock()->recordStream(as_stock, stream);
+  as_stock.release_context();
+}
+
 // Tells the caching allocator that `stream` uses the tensor's memory. When the memory is freed, the
 // allocator does not reuse it before the work that `stream` has got by then is done.
 void record_block(const TensorHandle& handle, void* memory, c10::cuda::CUDAStream stream) {
   const auto* device = dynamic_cast<const device::CudaDevice*>(&handle.runtime->device());
   void* block = device->source_block(static_cast<std::byte*>(memory));
-  c10::DataPtr as_stock(block, block, stock()->raw_deleter(), handle.device);
-  stock()->recordStream(as_stock, stream);
-  as_stock.release_context();
+  record_stock_block(block, handle.device, stream);
 }
 
 // Threads: any, with or without the GIL.
@@ -178,6 +183,7 @@ class SessionAllocator final : public caching::CUDAAllocator {
   using caching::CUDAAllocator::recordStream;
 
   c10::DataPtr allocate(size_t size_bytes) override {
+    if (is_capturing_now()) return allocate_for_graph(size_bytes);
     const SessionUse use;
     const ActiveSession* session = session_of_this_thread(use);
     // Small tensors are never offloaded, and the caching allocator packs them better.
@@ -189,6 +195,14 @@ class SessionAllocator final : public caching::CUDAAllocator {
         session->runtime, session->backend->torch_device(), static_cast<int64_t>(size_bytes));
     if (!newborn.ok()) throw_status(newborn.status(), current_op_name());
     return make_newborn_data_ptr(newborn->handle, newborn->memory);
+  }
+
+  // Graphs know the memory by its address. No session adopts memory with this deleter.
+  static c10::DataPtr allocate_for_graph(size_t size_bytes) {
+    c10::DataPtr stocks = stock()->allocate(size_bytes);
+    const c10::Device device = stocks.device();
+    void* memory = stocks.release_context();
+    return {memory, memory, &deallocate_raw, device};
   }
 
   static void deallocate_raw(void* memory) {
@@ -211,7 +225,7 @@ class SessionAllocator final : public caching::CUDAAllocator {
     TensorHandle* handle = handle_behind(data_ptr);
     if (handle == nullptr) {
       const c10::DataPtr* kept = kept_memory(data_ptr);
-      return stock()->recordStream(kept == nullptr ? data_ptr : *kept, stream);
+      return record_stocks(kept == nullptr ? data_ptr : *kept, stream);
     }
     engine::Runtime& runtime = *handle->runtime;
     const StorageReferenceGuard guard;
@@ -220,6 +234,11 @@ class SessionAllocator final : public caching::CUDAAllocator {
     const engine::Use use = {handle->tensor, true};
     runtime.record_stream(stream.stream(), std::span(&use, 1));
     runtime.unpin(handle->tensor);
+  }
+
+  static void record_stocks(const c10::DataPtr& data_ptr, c10::cuda::CUDAStream stream) {
+    if (data_ptr.get_deleter() != &deallocate_raw) return stock()->recordStream(data_ptr, stream);
+    record_stock_block(data_ptr.get(), data_ptr.device(), stream);
   }
 
   // --- Forwarded ---
@@ -391,6 +410,11 @@ class CudaBackend final : public DeviceBackend {
     caching::allocator.store(ours);
   }
 
+  bool owns(const c10::StorageImpl& storage) const override {
+    const c10::DeleterFnPtr deleter = deleter_of(storage.data_ptr());
+    return storage.device() == torch_device() &&
+           (deleter == stock()->raw_deleter() || deleter == &SessionAllocator::deallocate_raw);
+  }
   bool can_adopt(const c10::StorageImpl& storage) const override {
     return storage.device() == torch_device() && !is_on_other_stream() && !is_capturing() &&
            deleter_of(storage.data_ptr()) == stock()->raw_deleter();

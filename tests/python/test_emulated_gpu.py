@@ -322,6 +322,48 @@ def test_a_capture_in_a_session_is_not_broken(tier, program):
     assert program(text, seed=1, poison=1) == ["4 0", "7.0"]
 
 
+# The graphs' inputs and results are used before and after each replay, in two sessions. One graph is
+# captured before the sessions, and one in the first, of a tensor that no op has used before.
+CAPTURED = (
+    SESSIONS
+    + """
+def capture(x):
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch.ones_like(x) * 2 + 1  # before a capture
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = x * 2 + 1
+    return graph, x, y
+
+def results(graph, x, y):
+    (x + 0, y + 0)
+    for value in 2.0, 3.0:
+        x.fill_(value)
+        graph.replay()
+        yield y.sum().item() / y.numel()
+
+inputs = [torch.ones(1 << 20, device="cuda") for _ in range(2)]
+graphs = [capture(inputs[0])]
+print(torch.cuda.memory_allocated() >> 20)
+for _ in range(2):
+    with offload("256MiB", evict_after_every_op=True) as session:
+        if len(graphs) == 1:
+            graphs.append(capture(inputs[1]))
+        print([list(results(*each)) for each in graphs], session.counters()["kept_in_place_bytes"] >> 20)
+del inputs, graphs
+torch.cuda.empty_cache()
+print(torch.cuda.memory_allocated() >> 20)
+"""
+)
+
+
+def test_replays_reach_what_a_session_has_used(program):
+    lines = program(CAPTURED, seed=1, poison=1)
+    assert lines == ["12", *["[[5.0, 7.0], [5.0, 7.0]] 16"] * 2, "0"]
+
+
 # A tensor that both streams read and nobody writes: the program makes neither wait. The session
 # adopts it on its stream, or has brought it back there.
 READ_BY_BOTH_STREAMS = (
