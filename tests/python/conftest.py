@@ -96,6 +96,35 @@ def teraio_run(python):
     return lambda *arguments, **options: python("-m", "teraio", "run", *arguments, **options)
 
 
+@pytest.fixture
+def on_gpu(execute):
+    """Runs `python ARGUMENTS...` on the emulated GPU. Its memory is 1 GiB."""
+    import emulated_gpu  # and torch
+
+    emulated_gpu.skip_without_machine()
+
+    def on_gpu(*arguments, timeout_s=300, **settings):
+        settings = {"memory_bytes": 1 << 30} | settings
+        environment = emulated_gpu.environment(**settings)
+        return execute(sys.executable, *arguments, env=environment, timeout_s=timeout_s)
+
+    return on_gpu
+
+
+@pytest.fixture
+def program(on_gpu, tmp_path):
+    """Runs the text of a program on the emulated GPU, with success; gives the lines it prints."""
+
+    def program(text, **settings):
+        (tmp_path / "program.py").write_text(text)
+        done = on_gpu(tmp_path / "program.py", **settings)
+        assert done.code == 0, done
+        # cuFile's library prints " missing cuda symbols".
+        return [line for line in done.out.splitlines() if not line.startswith(" ")]
+
+    return program
+
+
 @pytest.fixture(scope="session")
 def warm_server():
     server = WarmPython()

@@ -8,6 +8,22 @@ import torch
 
 ROOT = Path(__file__).parents[2]
 LIBRARIES = ROOT / "build" / "emulated_cuda"
+# Forgotten waits and early frees show: streams in an order by seed, late, and new memory poisoned.
+HOSTILE = {"lazy": 1, "poison": 1}
+# The begin of programs with sessions.
+SESSIONS = """
+import tempfile
+import torch
+import teraio
+
+directory = tempfile.mkdtemp(dir=".")
+torch.ones(1, device="cuda")
+
+def offload(budget, **options):
+    options = {"ssd": directory, "ssd_capacity": "600MB", "device": "cuda"} | options
+    return teraio.offload(budget, **options)
+"""
+
 PRELOADED = ("libcudart.so.13", "libcuda.so.1", "libnvidia-ml.so.1")
 
 

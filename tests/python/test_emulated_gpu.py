@@ -1,43 +1,13 @@
 """PyTorch and TERAIO on the emulated GPU: the CUDA path without hardware."""
 
 import signal
-import sys
 from pathlib import Path
 
-import emulated_gpu
 import pytest
+from emulated_gpu import HOSTILE, SESSIONS
 from matrix import catalogue
 
 TRAININGS = Path(__file__).with_name("emulated_trainings.py")
-# Forgotten waits and early frees show: streams in an order by seed, late, and new memory poisoned.
-HOSTILE = {"lazy": 1, "poison": 1}
-
-
-@pytest.fixture
-def on_gpu(execute):
-    """Runs `python ARGUMENTS...` on the machine. Its memory is 1 GiB."""
-    emulated_gpu.skip_without_machine()
-
-    def on_gpu(*arguments, timeout_s=300, **settings):
-        settings = {"memory_bytes": 1 << 30} | settings
-        environment = emulated_gpu.environment(**settings)
-        return execute(sys.executable, *arguments, env=environment, timeout_s=timeout_s)
-
-    return on_gpu
-
-
-@pytest.fixture
-def program(on_gpu, tmp_path):
-    """Runs the text of a program, which must succeed; gives the lines that it prints."""
-
-    def program(text, **settings):
-        (tmp_path / "program.py").write_text(text)
-        done = on_gpu(tmp_path / "program.py", **settings)
-        assert done.code == 0, done
-        # cuFile's library prints " missing cuda symbols".
-        return [line for line in done.out.splitlines() if not line.startswith(" ")]
-
-    return program
 
 
 TRAINING = """
@@ -161,27 +131,6 @@ def test_attention_draws_random_numbers_for_dropout_only(program):
     assert program(ATTENTION, seed=1) == ["True", "False"]
 
 
-GRAPH = """
-import torch
-x = torch.zeros(1000, device="cuda")
-stream = torch.cuda.Stream()
-with torch.cuda.stream(stream):
-    y = x * 2 + 1  # before a capture
-torch.cuda.synchronize()
-graph = torch.cuda.CUDAGraph()
-with torch.cuda.graph(graph):
-    y = x * 2 + 1
-for value in 1.0, 2.0:
-    x.fill_(value)
-    graph.replay()
-    print(y.sum().item())
-"""
-
-
-def test_graphs_are_captured_and_replayed(program):
-    assert program(GRAPH, seed=1, poison=1) == ["3000.0", "5000.0"]
-
-
 JOBS = ["llama, AdamW", "llama, foreach AdamW, clipping", "encoder, autocast, fused"]
 
 
@@ -208,19 +157,6 @@ def test_a_wait_that_we_forget_shows(on_gpu):
     done = on_gpu(TRAININGS, JOBS[0], **settings)
     assert done.code == 1 and f"{JOBS[0]}: differs" in done.out, done
 
-
-SESSIONS = """
-import tempfile
-import torch
-import teraio
-
-directory = tempfile.mkdtemp(dir=".")
-torch.ones(1, device="cuda")
-
-def offload(budget, **options):
-    options = {"ssd": directory, "ssd_capacity": "600MB", "device": "cuda"} | options
-    return teraio.offload(budget, **options)
-"""
 
 # 192 MiB that nobody uses, and 128 MiB more of another stream, in pieces of several sizes.
 SIDE_STREAM = (
@@ -293,75 +229,6 @@ with offload("256MiB", discard_after_every_op=True) as session:
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.full)])
 def test_another_stream_gets_tensors_that_are_made_again(seed, program):
     assert program(DISCARDED_FOR_ANOTHER_STREAM, seed=seed, **HOSTILE) == ["20 True"]
-
-
-# The tensor is offloaded when the capture begins, and returns meanwhile.
-CAPTURE_IN_A_SESSION = (
-    SESSIONS
-    + """
-with offload("256MiB", evict_after_every_op=True, **options) as session:
-    x = torch.full((1 << 20,), 3.0, device="cuda")
-    x = x * 1
-    x * 2 + 1  # before a capture
-    graph = torch.cuda.CUDAGraph()
-    before = session.counters()["bytes_away"]
-    with torch.cuda.graph(graph):
-        y = x * 2 + 1
-    print(before >> 20, session.counters()["bytes_away"])
-    graph.replay()
-    print(y.sum().item() / y.numel())
-"""
-)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("tier", ["ssd", "host"])
-def test_a_capture_in_a_session_is_not_broken(tier, program):
-    options = {"ssd": "{}", "host": "{'ssd': False, 'host_limit': '64MB', 'ssd_capacity': 0}"}
-    text = f"options = {options[tier]}\n{CAPTURE_IN_A_SESSION}"
-    assert program(text, seed=1, poison=1) == ["4 0", "7.0"]
-
-
-# The graphs' inputs and results are used before and after each replay, in two sessions. One graph is
-# captured before the sessions, and one in the first, of a tensor that no op has used before.
-CAPTURED = (
-    SESSIONS
-    + """
-def capture(x):
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        torch.ones_like(x) * 2 + 1  # before a capture
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        y = x * 2 + 1
-    return graph, x, y
-
-def results(graph, x, y):
-    (x + 0, y + 0)
-    for value in 2.0, 3.0:
-        x.fill_(value)
-        graph.replay()
-        yield y.sum().item() / y.numel()
-
-inputs = [torch.ones(1 << 20, device="cuda") for _ in range(2)]
-graphs = [capture(inputs[0])]
-print(torch.cuda.memory_allocated() >> 20)
-for _ in range(2):
-    with offload("256MiB", evict_after_every_op=True) as session:
-        if len(graphs) == 1:
-            graphs.append(capture(inputs[1]))
-        print([list(results(*each)) for each in graphs], session.counters()["kept_in_place_bytes"] >> 20)
-del inputs, graphs
-torch.cuda.empty_cache()
-print(torch.cuda.memory_allocated() >> 20)
-"""
-)
-
-
-def test_replays_reach_what_a_session_has_used(program):
-    lines = program(CAPTURED, seed=1, poison=1)
-    assert lines == ["12", *["[[5.0, 7.0], [5.0, 7.0]] 16"] * 2, "0"]
 
 
 # A tensor that both streams read and nobody writes: the program makes neither wait. The session
