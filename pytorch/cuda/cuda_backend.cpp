@@ -25,6 +25,7 @@
 #include "active_session.h"
 #include "adoption.h"
 #include "base/units.h"
+#include "cuda/cached_room.h"
 #include "cuda/cached_segments.h"
 #include "data_pointer.h"
 #include "device/cuda_device.h"
@@ -83,6 +84,11 @@ class CachedMemory final : public device::CudaMemorySource {
   ~CachedMemory() override { lift_limit(); }
 
   void* allocate(int64_t size_bytes) override {
+    if (limit_bytes_ && has_segments_)
+      size_bytes = bytes_to_ask_for(*stock(), ordinal_, size_bytes, *limit_bytes_);
+    return size_bytes == 0 ? nullptr : allocate_at_all_costs(size_bytes);
+  }
+  void* allocate_at_all_costs(int64_t size_bytes) override {
     const c10::cuda::CUDAGuard guard(ordinal_);
     try {
       void* block = stock()->raw_alloc_with_stream(static_cast<size_t>(size_bytes), stream_);
@@ -99,7 +105,9 @@ class CachedMemory final : public device::CudaMemorySource {
     if (!fraction_before_) fraction_before_ = stock()->getMemoryFraction(ordinal_);
     limit_bytes = std::max(limit_bytes, kLeastLimitBytes);
     const double share = static_cast<double>(limit_bytes) / static_cast<double>(memory_bytes_);
-    stock()->setMemoryFraction(std::clamp(share, 0.0, *fraction_before_), ordinal_);
+    const double fraction = std::clamp(share, 0.0, *fraction_before_);
+    stock()->setMemoryFraction(fraction, ordinal_);
+    limit_bytes_ = static_cast<int64_t>(fraction * static_cast<double>(memory_bytes_));
     if (reserved_bytes() > limit_bytes) stock()->emptyCache();
   }
 
@@ -122,14 +130,17 @@ class CachedMemory final : public device::CudaMemorySource {
   void lift_limit() {
     if (fraction_before_) stock()->setMemoryFraction(*fraction_before_, ordinal_);
     fraction_before_.reset();
+    limit_bytes_.reset();
   }
 
   const c10::DeviceIndex ordinal_;
   const int64_t memory_bytes_;
   const cudaStream_t& stream_;
   CachedSegments& segments_;
-  std::optional<double> fraction_before_;  // empty: no limit of ours
-  int64_t peak_before_bytes_ = 0;          // PyTorch's peak at the last reset_peak()
+  const bool has_segments_ = stock()->name() == "native";  // and not cudaMallocAsync
+  std::optional<double> fraction_before_;                  // empty: no limit of ours
+  std::optional<int64_t> limit_bytes_;                     // on what the allocator reserves
+  int64_t peak_before_bytes_ = 0;  // PyTorch's peak at the last reset_peak()
 };
 
 // Makes the runtime offload tensors until `size_bytes` are free in one piece. False: it cannot, and

@@ -26,8 +26,10 @@ class CudaMemorySource {
  public:
   virtual ~CudaMemorySource() = default;
   // Returns memory that is valid in compute order and aligned to at least 256 bytes, or nullptr if
-  // there is none left.
+  // there is none left that can be had without waiting for the GPU.
   virtual void* allocate(int64_t size_bytes) = 0;
+  // Likewise, but nullptr only if there is none left at all.
+  virtual void* allocate_at_all_costs(int64_t size_bytes) { return allocate(size_bytes); }
   virtual void release(void* memory) = 0;
   // Keeps the memory that the source holds below the limit, as far as it can. Both sources return
   // free memory when they hold more; afterwards, PyTorch's allocator obtains no more than the

@@ -48,8 +48,10 @@ class RuntimeCudaDevice final : public CudaDevice {
   Status open();
 
   std::string_view name() const override { return name_; }
-  std::byte* allocate(int64_t size_bytes) override;
-  std::byte* allocate_at_all_costs(int64_t size_bytes) override;
+  std::byte* allocate(int64_t size_bytes) override { return allocate(size_bytes, false); }
+  std::byte* allocate_at_all_costs(int64_t size_bytes) override {
+    return allocate(size_bytes, true);
+  }
   void release(std::byte* memory) override;
   void set_budget_bytes(int64_t budget_bytes) override;
   void add_outside_bytes(int64_t size_bytes) override;
@@ -98,7 +100,8 @@ class RuntimeCudaDevice final : public CudaDevice {
   void note_unrecorded(const Status& status);
   Status why_unrecorded() const;
   bool is_refused_still(int64_t held_bytes) const;
-  std::byte* allocate_from_source(int64_t size_bytes, int64_t alignment, int64_t held_bytes);
+  std::byte* allocate(int64_t size_bytes, bool at_all_costs);
+  std::byte* allocate_from_source(int64_t size_bytes, int64_t alignment, bool at_all_costs);
   std::byte* hand_out(void* source, std::byte* memory, int64_t requested_bytes, int64_t held_bytes);
   Block take_block(const std::byte* memory);
   int64_t bytes_until_piece_ends(const std::byte* host) const;
@@ -156,15 +159,15 @@ cudaStream_t RuntimeCudaDevice::compute_stream() const {
 
 // --- Memory -------------------------------------------------------------------------------------
 
-std::byte* RuntimeCudaDevice::allocate(int64_t size_bytes) {
+std::byte* RuntimeCudaDevice::allocate(int64_t size_bytes, bool at_all_costs) {
   if (size_bytes < 0) return nullptr;
   const CurrentDevice current(options_.ordinal);
   const int64_t alignment = size_bytes < kPageBytes ? kCudaAlignment : kPageBytes;
   if (size_bytes > usage_.budget_bytes) return nullptr;
   const int64_t held_bytes = align_up(std::max<int64_t>(size_bytes, 1), alignment);
   if (usage_.allocated_bytes + held_bytes > usage_.budget_bytes) return nullptr;
-  if (is_refused_still(held_bytes)) return nullptr;
-  std::byte* memory = allocate_from_source(size_bytes, alignment, held_bytes);
+  if (!at_all_costs && is_refused_still(held_bytes)) return nullptr;
+  std::byte* memory = allocate_from_source(size_bytes, alignment, at_all_costs);
   if (memory == nullptr) {
     refused_bytes_ = held_bytes;
     released_bytes_ = 0;
@@ -180,20 +183,20 @@ bool RuntimeCudaDevice::is_refused_still(int64_t held_bytes) const {
   return refused_bytes_ > 0 && held_bytes >= refused_bytes_ && released_bytes_ < held_bytes;
 }
 
-std::byte* RuntimeCudaDevice::allocate_at_all_costs(int64_t size_bytes) {
-  refused_bytes_ = 0;
-  return allocate(size_bytes);
-}
-
 std::byte* RuntimeCudaDevice::allocate_from_source(int64_t size_bytes, int64_t alignment,
-                                                   int64_t held_bytes) {
-  void* source = options_.memory->allocate(held_bytes);
+                                                   bool at_all_costs) {
+  const int64_t held_bytes = align_up(std::max<int64_t>(size_bytes, 1), alignment);
+  const auto take = [&](int64_t bytes) {
+    return at_all_costs ? options_.memory->allocate_at_all_costs(bytes)
+                        : options_.memory->allocate(bytes);
+  };
+  void* source = take(held_bytes);
   if (source == nullptr) return nullptr;
   if (reinterpret_cast<uintptr_t>(source) % alignment == 0)
     return hand_out(source, static_cast<std::byte*>(source), size_bytes, held_bytes);
   // The source returned memory that is not page-aligned. One more page contains a page boundary.
   options_.memory->release(source);
-  source = options_.memory->allocate(held_bytes + alignment);
+  source = take(held_bytes + alignment);
   if (source == nullptr) return nullptr;
   const auto address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(source));
   std::byte* memory = static_cast<std::byte*>(source) + (align_up(address, alignment) - address);
