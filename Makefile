@@ -197,9 +197,11 @@ independent_of_pytorch := analysis_commands benchmarks command_line completion d
   messages notebook pattern_commands planning_commands probe_command report run_benchmarks scaling skips \
   status_line suggest top units varying_figures what_to_buy
 depending_on_pytorch := collectives compiled dry_run higher_order matrix programs ranks session
+# So does its TorchTitan: see requirements/titan_newest.txt.
+titan_newest := $(BUILD)-newest/titan
 # ccache finds what $(BUILD) compiled under the same name of the compiler only; Python has another name.
 test-newest: export CXX := c++
-test-newest: $(VENV_NEWEST)/.ready
+test-newest: $(VENV_NEWEST)/.ready $(titan_newest)/.ready
 ifeq ($(TERAIO_SKIP_NEWEST),1)
 	@echo "TERAIO_SKIP_NEWEST=1: not tested against the newest PyTorch"
 else
@@ -210,6 +212,7 @@ else
 	  $(independent_of_pytorch:%=--ignore=tests/python/test_%.py)
 	@$(python_newest) $(pytest) -m full -k "not test_equal_bits_within" \
 	  $(depending_on_pytorch:%=tests/python/test_%.py)
+	@PYTHONPATH=$(CURDIR)/$(titan_newest) $(python_newest) $(pytest) -m full tests/python/test_titan_newest.py
 endif
 
 # Only the layers of raw memory and of threads are sanitized; sanitizing all layers would take
@@ -297,8 +300,12 @@ ifneq ($(TERAIO_SKIP_NEWEST),1)
 $(VENV_NEWEST)/.ready: requirements/newest.txt requirements/common.txt tools/setup/make_venv.sh | packages
 	@tools/setup/make_venv.sh $(VENV_NEWEST) $<
 	@touch $@
+
+$(titan_newest)/.ready: requirements/titan_newest.txt | $(VENV_NEWEST)/.ready
+	@$(python_newest) -m pip install --quiet --disable-pip-version-check --no-deps --target $(@D) -r $<
+	@touch $@
 else
-$(VENV_NEWEST)/.ready: ;
+$(VENV_NEWEST)/.ready $(titan_newest)/.ready: ;
 endif
 
 $(VENV_PEERS)/.ready: requirements/pinned.txt requirements/common.txt requirements/front_ends.txt requirements/loggers.txt requirements/notebooks.txt requirements/peers.txt | packages

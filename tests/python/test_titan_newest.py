@@ -1,0 +1,50 @@
+"""TorchTitan with the newest PyTorch gives equal bits in a quarter of its memory, and in a half."""
+
+import importlib.metadata
+import importlib.util
+
+import pytest
+from front_end_trainings import (
+    ENVIRONMENT,
+    LEAST_SHARE,
+    SHARES,
+    Training,
+    alone,
+    by_ranks,
+    check_equal_bits,
+)
+from warm_python import WarmPython
+
+pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
+
+RECOGNISED = ", TorchTitan 0.3."
+# By what each of them shows: the ways to train, each in a process of its own, and the shares.
+ALONE = {
+    "one process": (("one process",), SHARES),
+    "its own compile and selective checkpointing": (("compiled",), LEAST_SHARE),
+    "saved and resumed": (("saved", "resumed"), LEAST_SHARE),
+}
+
+
+@pytest.fixture(scope="module")
+def warm_titan():
+    if importlib.util.find_spec("torchtitan") is None:
+        pytest.skip("missing: the package torchtitan")
+    if importlib.metadata.version("torchtitan") < "0.3":
+        pytest.skip("not applicable: test_front_ends.py trains with TorchTitan 0.2")
+    server = WarmPython(("titan_newest",), ENVIRONMENT)
+    yield server
+    server.close()
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_one_process(warm_titan, tmp_path, name):
+    ways, shares = ALONE[name]
+    training = Training(alone(warm_titan), tmp_path, "titan_newest.py", *ways)
+    folder = "rank0/dump" if "saved" in ways else None
+    check_equal_bits(training, RECOGNISED, shares, folder)
+
+
+def test_two_ranks(warm_titan, tmp_path):
+    training = Training(by_ranks(warm_titan, 2), tmp_path, "titan_newest.py", "FSDP2")
+    check_equal_bits(training, f"{RECOGNISED}0, FSDP2, DTensor", LEAST_SHARE)
