@@ -14,7 +14,13 @@ TOOL = ROOT / "tools" / "gpu_check" / "gpu_check.py"
 STAND_IN = ROOT / "tests" / "python" / "gpu_stand_ins" / "stand_in.py"
 PROGRAMS = ("device_tests", "storage_tests", "engine_tests", "teraio")
 TOOLS = ("cmake", "compute-sanitizer")
-WORKLOADS = ("compare_bits", "jobs", "measure_link", "measure_peer", "measure_training")
+WORKLOADS = ("compare_bits", "exercise_streams", "jobs")
+WORKLOADS += ("measure_link", "measure_peer", "measure_training")
+
+STREAM_CHECKS = [
+    f"test_streams.py::test_results_are_those_without_a_session[{case}]"
+    for case in ("side-stream", "record-stream", "capture", "fragmentation")
+]
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -109,6 +115,7 @@ def test_everything_runs_and_what_matters_most_comes_first(start):
     for case in ("autocast", "checkpointing", "compile", "deviation", "foreach", "fused", "single"):
         assert run.outcomes[f"test_bits.py::test_planned[{case}]"] == "passed"
         assert run.outcomes[f"test_bits.py::test_evicted_after_every_op[{case}]"] == "passed"
+    assert all(run.outcomes[name] == "passed" for name in STREAM_CHECKS)
     assert run.outcomes["test_layers.py::test_device_under_compute_sanitizer"] == "passed"
     processes = {}
     for record in run.report["records"]["arms"]["1b-fp32"]:
@@ -139,7 +146,7 @@ def test_what_fails_dies_or_hangs_keeps_nothing_else_from_running(start):
     os.kill(process, signal.SIGALRM)
     assert program.read() == ""
     assert run.end() == 1, run.output
-    assert run.outcomes == {
+    assert run.outcomes == dict.fromkeys(STREAM_CHECKS, "passed") | {
         "test_text.py::test_text[tiny]": "passed",
         "test_machine.py::test_gpu_is_found": "passed",
         "test_machine.py::test_drive_is_measured": "passed",

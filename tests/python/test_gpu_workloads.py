@@ -93,6 +93,18 @@ def test_an_arm_that_fails_leaves_its_process_to_the_next(tmp_path, text):
     assert stock["outcome"] == "done" and len(stock["losses"]) == 1
 
 
+@pytest.mark.parametrize("case", ["side-stream", "record-stream", "capture", "fragmentation"])
+@pytest.mark.full
+def test_streams_and_memory(case, on_gpu, monkeypatch):
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    command = [WORKLOADS / "exercise_streams.py", "--case", case, "--rounds", 10]
+    done = on_gpu(*command, seed=1, poison=1)
+    assert done.code == 0, done
+    result = json.loads(done.out.splitlines()[-1])
+    assert result["is_equal"] and result["bytes_written"] > 0
+    assert result["reserved_peak_bytes"] <= result["budget_bytes"]
+
+
 def test_equal_tensors_have_equal_fingerprints_and_others_have_not(monkeypatch):
     monkeypatch.setattr(fingerprints, "PIECE_WORDS", 400)
     fingerprint = fingerprints.fingerprint

@@ -38,10 +38,12 @@ class Session:
         return [CHECKS / name for name, needed_by in self.files.items() if set(needed_by) & parts]
 
 
+_CHECKS = ("test_layers.py", "test_bits.py", "test_streams.py")
+
 SESSIONS = (  # in this order
     Session("build", {"test_build.py": ("build",), "test_text.py": ("training", "peers")}, 3),
     Session("machine", {"test_machine.py": PARTS}),
-    Session("checks", {"test_layers.py": ("checks",), "test_bits.py": ("checks",)}, 8),
+    Session("checks", dict.fromkeys(_CHECKS, ("checks",)), 8),
     Session("link", {"test_link.py": ("link",)}),
     Session("training", {"test_training.py": ("training",)}),
     Session("peers", {"test_peers.py": ("peers",)}),
