@@ -293,7 +293,7 @@ $(VENV)/.ready: requirements/pinned.txt requirements/common.txt requirements/fro
 	@touch $@
 
 $(optimizers)/.ready: requirements/optimizers.txt | setup
-	@$(python) -m pip install --quiet --disable-pip-version-check --no-deps --target $(@D) -r $<
+	@$(python) -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(@D) -r $<
 	@touch $@
 
 ifneq ($(TERAIO_SKIP_NEWEST),1)
@@ -302,7 +302,7 @@ $(VENV_NEWEST)/.ready: requirements/newest.txt requirements/common.txt tools/set
 	@touch $@
 
 $(titan_newest)/.ready: requirements/titan_newest.txt | $(VENV_NEWEST)/.ready
-	@$(python_newest) -m pip install --quiet --disable-pip-version-check --no-deps --target $(@D) -r $<
+	@$(python_newest) -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(@D) -r $<
 	@touch $@
 else
 $(VENV_NEWEST)/.ready $(titan_newest)/.ready: ;
