@@ -68,6 +68,13 @@ def test_an_assumption_precedes_the_usual_answer(asking):
     assert outcome.code == 1 and "AssertionError" in outcome.err
 
 
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("bounds", ["-2, 2", "-0.1, 0.1", "5, 6"])
+def test_values_between_bounds_are_drawn_once(asking, bounds):
+    outcome = asking(f"torch.nn.init.trunc_normal_(model[0].weight, 0, 1, {bounds})")
+    assert outcome.code == 0, outcome
+
+
 def test_the_processor_has_no_number(asking, tmp_path):
     elsewhere = "torch.ones(2, 64, device='cpu:0').to('cpu:0')"
     outcome = asking(f"(model.to('cpu:0')({elsewhere}) + torch.ones(8)).mean().backward()")

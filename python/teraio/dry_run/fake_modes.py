@@ -313,6 +313,7 @@ class FakeModes:
         self._patch(torch.utils, "swap_tensors", _swapping(torch.utils.swap_tensors))
         self._patch(torch, "save", _save_nothing)
         self._patch(torch, "compile", _compile_nothing)
+        self._patch(torch.nn.init, "_no_grad_trunc_normal_", _normal_without_bounds)
         self._patch(FakeTensor, "__format__", _format)
         self._patch(FakeTensor, "tolist", lambda tensor: self._array(tensor).tolist())
         self._patch(torch.Tensor, "numpy", self._numpy(torch.Tensor.numpy))
@@ -390,6 +391,12 @@ def _swapping(swap_tensors):
 
 def _save_nothing(*args, **kwargs):
     """Saves nothing: a checkpoint of a dry run has no content, and it could replace a real one."""
+
+
+def _normal_without_bounds(tensor, mean, std, a, b, generator=None):
+    """PyTorch 2.15 draws until all values are between the bounds, which it asks fakes forever."""
+    with torch.no_grad():
+        return tensor.normal_(mean, std, generator=generator)
 
 
 def _compile_nothing(model=None, **options):
