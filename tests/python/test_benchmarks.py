@@ -10,6 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
+import compiled_steps
 import dry_run
 import recompute
 import step_time
@@ -65,6 +66,18 @@ def test_recompute_compares_plans_with_and_without_replays(text, tmp_path, capsy
     found = rows(tmp_path / "recompute.json")
     assert "bf16, ratio 1.5, as it is: step without / with replays" in found
     assert "bf16, ratio 1.5, as it is: step without / with replays: " in capsys.readouterr().out
+
+
+def test_compiled_steps_compares_eager_and_compiled(text, tmp_path):
+    small = ["--preset", "tiny", "--rounds", "1", "--ratio", "1.5"]
+    steps = ["--steps", "6", "--warm-up-steps", "4"]
+    files = ["--data", text, "--output", str(tmp_path)]
+    assert compiled_steps.main([*small, *steps, *files]) == 0
+    assert rows(tmp_path / "compiled_steps.json").keys() == {
+        *(f"{mode}: planned, fraction of ideal" for mode in ("eager", "compiled")),
+        *(f"{mode}: predicted / measured" for mode in ("eager", "compiled")),
+        "within the budget: eager / compiled",
+    }
 
 
 def test_varying_steps_compares_planned_shares_with_their_targets(text, tmp_path, capsys):

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Measures the demo's training compiled as a whole, within a fraction of its peak.
+
+Arms alternate: stock PyTorch and planned steps, each eager and compiled. Both planned arms have the
+same budget, the compiled training's peak divided by --ratio. Every round runs each arm once, in a
+process of its own; a figure is the median of the measured steps of all rounds. A planned arm and
+its stock arm must have the same bits. Writes compiled_steps.json.
+"""
+
+import argparse
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
+
+from arms.arm import Arm, ArmFailed, ArmResult, run_arm
+from arms.live import LiveArm
+from arms.results import natural_peak_of
+from demo import PROFILE, PROFILE_STEPS, training_arguments
+from llama.atomic import write_json
+from recompute import row, step_seconds
+from rich.console import Console
+
+ROOT = Path(__file__).resolve().parents[1]
+BELOW_BOUND_MAX = 0.03
+OF_COMPILING_MIN = 0.95
+MODES = {"eager": [], "compiled": ["--compile"]}  # options of the training
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way to run one mode: stock PyTorch, or within the budget."""
+
+    mode: str
+    arm: Arm
+
+    @property
+    def name(self) -> str:
+        return f"{self.mode}, {self.arm.name}"
+
+
+def parse_arguments(argv=None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--preset", default="130m")
+    add("--rounds", type=int, default=2)
+    add("--steps", type=int, default=8, help="steps of each arm in each round")
+    add("--warm-up-steps", type=int, default=5, help="steps that no median counts")
+    add("--micro-batch", type=int, default=4)
+    add("--accumulation", type=int, default=4)
+    add("--ratio", type=float, default=4.0, help="peak of the compiled training over budget")
+    add("--data", type=Path)
+    add("--ssd", type=Path)
+    add("--output", type=Path, default=Path(os.environ.get("TERAIO_BENCH_DIR", "build/bench")))
+    args = parser.parse_args(argv)
+    args.ssd = args.ssd or args.output / "compiled_steps" / "ssd"
+    args.cache = ROOT / "build" / "demo" / "data"
+    args.training = []
+    return args
+
+
+def run(console: Console, args, case: Case, folder: str, steps: int) -> ArmResult:
+    directory = args.output / "compiled_steps" / folder / case.name
+    training = [*training_arguments(args, steps), *MODES[case.mode]]
+    with LiveArm(console, case.name, steps) as watch:
+        return run_arm(case.arm, training, directory, [args.ssd], watch)
+
+
+def run_rounds(console: Console, args) -> dict[str, list[ArmResult]]:
+    profile = run(console, args, Case("compiled", PROFILE), "profile", PROFILE_STEPS)
+    budget = str(int(natural_peak_of(profile) / args.ratio))
+    arms = (Arm("stock"), Arm("planned", budget))
+    cases = [Case(mode, arm) for mode in MODES for arm in arms]
+    results = {case.name: [] for case in cases}
+    for number in range(1, args.rounds + 1):
+        for case in cases:
+            result = run(console, args, case, f"round-{number}", args.steps)
+            results[case.name].append(result)
+    for mode in MODES:
+        check_bits(mode, [*results[f"{mode}, stock"], *results[f"{mode}, planned"]])
+    return results
+
+
+def check_bits(mode: str, results: list[ArmResult]) -> None:
+    """Raises ArmFailed when losses or parameters differ."""
+    bits = {(r.training["losses_sha256"], r.training["parameters_sha256"]) for r in results}
+    if len(bits) != 1:
+        raise ArmFailed(f"{mode}: planned steps have other bits than stock PyTorch")
+
+
+def measures(results: dict[str, list[ArmResult]], args) -> list[dict]:
+    """Returns the rows of `compiled_steps.json`: a ratio to a reference each, and whether it is
+    met."""
+    seconds = {name: step_seconds(each, args) for name, each in results.items()}
+    rows = []
+    for mode in MODES:
+        stock, planned = seconds[f"{mode}, stock"], seconds[f"{mode}, planned"]
+        bound = median(r.session["bound_fraction"] for r in results[f"{mode}, planned"])
+        met = stock / planned >= bound - BELOW_BOUND_MAX if mode == "compiled" else None
+        rows.append(row(f"{mode}: planned, fraction of ideal", stock / planned, bound, met))
+        predicted = median(r.session["predicted_step_seconds"] for r in results[f"{mode}, planned"])
+        rows.append(row(f"{mode}: predicted / measured", predicted, planned, None))
+    by_compiling = seconds["eager, stock"] / seconds["compiled, stock"]
+    within = seconds["eager, planned"] / seconds["compiled, planned"]
+    met = within >= OF_COMPILING_MIN * by_compiling
+    rows.append(row("within the budget: eager / compiled", within, by_compiling, met))
+    return rows
+
+
+def main(argv=None) -> int:
+    args = parse_arguments(argv)
+    args.ssd.mkdir(parents=True, exist_ok=True)
+    console = Console()
+    try:
+        rows = measures(run_rounds(console, args), args)
+    except ArmFailed as error:
+        print(f"compiled_steps: {error}", file=sys.stderr)
+        return 1
+    write_json(args.output / "compiled_steps.json", rows)
+    for entry in rows:
+        verdict = {True: "  met", False: "  MISSED", None: ""}[entry["met"]]
+        print(f"{entry['name']}: {entry['value']:.3f} against {entry['reference']:.3f}{verdict}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
