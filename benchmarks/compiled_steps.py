@@ -27,7 +27,8 @@ from rich.console import Console
 ROOT = Path(__file__).resolve().parents[1]
 BELOW_BOUND_MAX = 0.03
 OF_COMPILING_MIN = 0.95
-MODES = {"eager": [], "compiled": ["--compile"]}  # options of the training
+# Options of the training.
+MODES = {"eager": ["--deterministic"], "compiled": ["--deterministic", "--compile"]}
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,7 @@ def _add_training(group) -> None:
         help="of blocks; selective keeps the results of matrix products and attention",
     )
     add("--compile", action="store_true", help="torch.compile the model")
+    add("--deterministic", action="store_true", help="equal bits in every run, also if compiled")
     add("--device", choices=("cpu", "cuda"), default="cpu")
     add("--tensor-parallel", type=int, default=1, metavar="N", help="processes of torchrun")
     add("--seed", type=int, default=1)
@@ -177,6 +178,8 @@ def train(args, config: LlamaConfig, batches: Batches) -> None:
     if args.resume:
         first_step, history = checkpoints.resume(args.resume, args.device, *state)
 
+    # Compiled code adds up the gradients of an embedding in any order otherwise.
+    torch.use_deterministic_algorithms(args.deterministic)
     trained = torch.compile(model) if args.compile else model
     progress = Progress(args, first_step)
     for step in range(first_step + 1, args.steps + 1):
