@@ -19,10 +19,6 @@ namespace {
 // Tensors on the CPU up to this size are kept by value: numbers, and parameters of norms.
 constexpr int64_t kLargestValueBytes = 4096;
 
-std::span<const c10::IValue> arguments_of(const OpInfo& info, const torch::jit::Stack& stack) {
-  return std::span(stack).last(info.argument_count);
-}
-
 // The device whose kernels the dispatcher chooses.
 c10::DeviceType device_of(std::span<const c10::IValue> arguments) {
   const std::vector<at::Tensor> tensors = tensors_in(arguments);

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,5 +42,11 @@ struct OpInfo {
 // Returns the information about `op`, which stays valid until the process ends. Threads: any. The
 // function takes a lock only for an op that the calling thread has not used recently.
 const OpInfo& op_info(const c10::OperatorHandle& op);
+
+// The arguments of an op that is about to run: the last values of the stack.
+inline std::span<const c10::IValue> arguments_of(const OpInfo& info,
+                                                 const torch::jit::Stack& stack) {
+  return std::span(stack).last(info.argument_count);
+}
 
 }  // namespace teraio::pytorch

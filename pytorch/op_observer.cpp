@@ -63,10 +63,6 @@ void call_below(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
   op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, key), stack);
 }
 
-std::span<const c10::IValue> arguments_of(const OpInfo& info, const torch::jit::Stack& stack) {
-  return std::span(stack).last(info.argument_count);
-}
-
 std::span<const c10::IValue> results_of(const OpInfo& info, const torch::jit::Stack& stack) {
   return std::span(stack).last(std::min(info.return_count, stack.size()));
 }
