@@ -1,6 +1,7 @@
 #include "generated_code.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/ops/empty_strided.h>
 #include <c10/util/SmallVector.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/Dtype.h>
@@ -34,8 +35,8 @@ struct Function {
   const OpInfo& info;
   std::vector<TensorArgument> tensors;
 
-  PyObject* call_original(PyObject* arguments) const {
-    return PyObject_Call(original.ptr(), arguments, nullptr);
+  PyObject* call_original(PyObject* arguments, PyObject* keywords = nullptr) const {
+    return PyObject_Call(original.ptr(), arguments, keywords);
   }
 };
 
@@ -60,24 +61,25 @@ std::optional<Inputs> inputs_of(const Function& kernel, PyObject* arguments) {
   for (const auto& [position, is_write] : kernel.tensors) {
     if (position >= PyTuple_GET_SIZE(arguments)) return std::nullopt;
     PyObject* argument = PyTuple_GET_ITEM(arguments, position);
+    if (argument == Py_None) continue;
     if (!THPVariable_Check(argument)) return std::nullopt;
     inputs.push_back({&THPVariable_Unpack(argument), is_write});
   }
   return inputs;
 }
 
-PyObject* call_kernel(PyObject* self, PyObject* arguments) {
+PyObject* call_kernel(PyObject* self, PyObject* arguments, PyObject* keywords) {
   HANDLE_TH_ERRORS
   const Function& kernel = function_in(self);
-  if (active_session() == nullptr) return kernel.call_original(arguments);
+  if (active_session() == nullptr) return kernel.call_original(arguments, keywords);
   const std::optional<Inputs> inputs = inputs_of(kernel, arguments);
-  if (!inputs) return kernel.call_original(arguments);
+  if (!inputs) return kernel.call_original(arguments, keywords);
   std::optional<OpaqueOp> op;
   {
     const py::gil_scoped_release no_gil;
     op.emplace(kernel.info, *inputs);
   }
-  PyObject* result = kernel.call_original(arguments);
+  PyObject* result = kernel.call_original(arguments, keywords);
   const py::gil_scoped_release no_gil;
   op.reset();
   return result;
@@ -104,7 +106,7 @@ struct Layout {
   at::ScalarType dtype;
 };
 
-// Returns nothing when these are no arguments of empty_strided_cpu(), which then raises.
+// Returns nothing when these are no arguments of empty_strided_*(), which then raises.
 std::optional<Layout> layout_in(PyObject* arguments) {
   if (PyTuple_GET_SIZE(arguments) != 3) return std::nullopt;
   PyObject* dtype = PyTuple_GET_ITEM(arguments, 2);
@@ -116,30 +118,47 @@ std::optional<Layout> layout_in(PyObject* arguments) {
                 reinterpret_cast<THPDtype*>(dtype)->scalar_type};
 }
 
+at::Tensor new_buffer(const Layout& layout, c10::DeviceType device) {
+  if (device == c10::DeviceType::CPU)
+    return at::Tensor(at::detail::empty_strided_cpu(layout.sizes, layout.strides, layout.dtype));
+  return at::empty_strided(layout.sizes, layout.strides,
+                           at::TensorOptions(device).dtype(layout.dtype));
+}
+
 // Does what the original does, which would wait for memory with the GIL.
-at::Tensor allocate(const Layout& layout, const OpInfo& info) {
+at::Tensor allocate(const Layout& layout, c10::DeviceType device, const OpInfo& info) {
   const py::gil_scoped_release no_gil;
   OpaqueOp op(info, {});
-  const at::Tensor buffer(
-      at::detail::empty_strided_cpu(layout.sizes, layout.strides, layout.dtype));
+  const at::Tensor buffer = new_buffer(layout, device);
   op.end({&buffer, 1});
   return buffer;
 }
 
-PyObject* call_empty_strided_cpu(PyObject* self, PyObject* arguments) {
+PyObject* call_empty_strided(PyObject* self, PyObject* arguments, c10::DeviceType device) {
   HANDLE_TH_ERRORS
   const Function& function = function_in(self);
   if (active_session() == nullptr) return function.call_original(arguments);
   const std::optional<Layout> layout = layout_in(arguments);
   if (!layout) return function.call_original(arguments);
-  return THPVariable_Wrap(allocate(*layout, function.info));
+  return THPVariable_Wrap(allocate(*layout, device, function.info));
   END_HANDLE_TH_ERRORS
+}
+
+PyObject* call_empty_strided_cpu(PyObject* self, PyObject* arguments) {
+  return call_empty_strided(self, arguments, c10::DeviceType::CPU);
+}
+
+PyObject* call_empty_strided_cuda(PyObject* self, PyObject* arguments) {
+  return call_empty_strided(self, arguments, c10::DeviceType::CUDA);
 }
 
 py::object observed_kernel(const std::string& name, py::object original,
                            const std::vector<Py_ssize_t>& read,
                            const std::vector<Py_ssize_t>& written) {
-  static PyMethodDef definition = {"kernel", &call_kernel, METH_VARARGS, nullptr};
+  // Python calls the function by the flags.
+  static PyMethodDef definition = {
+      "kernel", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&call_kernel)),
+      METH_VARARGS | METH_KEYWORDS, nullptr};
   auto kernel = std::make_unique<Function>(
       Function{std::move(original), opaque_op_info("inductor::" + name), {}});
   for (const Py_ssize_t position : read) kernel->tensors.push_back({position, false});
@@ -149,10 +168,12 @@ py::object observed_kernel(const std::string& name, py::object original,
   return make_callable(std::move(kernel), definition);
 }
 
-py::object observed_empty_strided_cpu(py::object original) {
-  static PyMethodDef definition = {"empty_strided_cpu", &call_empty_strided_cpu, METH_VARARGS,
-                                   nullptr};
-  const OpInfo& info = opaque_op_info("inductor::empty_strided_cpu", /*completes_results=*/false);
+py::object observed_empty_strided(py::object original, bool is_cuda) {
+  static PyMethodDef cpu = {"empty_strided_cpu", &call_empty_strided_cpu, METH_VARARGS, nullptr};
+  static PyMethodDef cuda = {"empty_strided_cuda", &call_empty_strided_cuda, METH_VARARGS, nullptr};
+  PyMethodDef& definition = is_cuda ? cuda : cpu;
+  const OpInfo& info =
+      opaque_op_info(std::string("inductor::") + definition.ml_name, /*completes_results=*/false);
   return make_callable(std::make_unique<Function>(Function{std::move(original), info, {}}),
                        definition);
 }
@@ -162,12 +183,12 @@ py::object observed_empty_strided_cpu(py::object original) {
 void bind_generated_code(py::module_& module) {
   using namespace py::literals;
   module.def("observed_kernel", &observed_kernel, "name"_a, "original"_a, "read"_a, "written"_a,
-             "Returns a function that calls `original`, a generated C++ kernel, as the op "
+             "Returns a function that calls `original`, a generated kernel, as the op "
              "inductor::NAME. `read` and `written` are the positions of the tensors among the "
              "arguments that the kernel only reads, and of those that it writes.");
-  module.def("observed_empty_strided_cpu", &observed_empty_strided_cpu, "original"_a,
-             "Returns a function that does what `original`, Inductor's empty_strided_cpu(), does, "
-             "as the op inductor::empty_strided_cpu.");
+  module.def("observed_empty_strided", &observed_empty_strided, "original"_a, "is_cuda"_a,
+             "Returns a function that does what `original`, Inductor's empty_strided_cpu() or "
+             "empty_strided_cuda(), does, as the op inductor::empty_strided_cpu or _cuda.");
 }
 
 }  // namespace teraio::pytorch

@@ -1,9 +1,9 @@
-// The code that Inductor generates for the CPU, op by op.
+// The code that Inductor generates, op by op.
 //
-// A generated program calls its C++ kernels and allocates its buffers without the dispatcher. The
-// functions here wrap what it calls: each call of a kernel is an op with the tensors that the
-// kernel reads and writes, and each allocation is an op like aten::empty, so that a buffer is known
-// from its birth on. Operators that the program calls are observed as everywhere.
+// A generated program calls its kernels, in C++ or Triton's, and allocates its buffers without the
+// dispatcher. The functions here wrap what it calls: each call of a kernel is an op with the
+// tensors that the kernel reads and writes, and each allocation is an op like aten::empty, so that
+// a buffer is known from its birth on. Operators that the program calls are observed as everywhere.
 //
 // Threads: the wrapped functions run with the GIL, as Inductor's do. They give it up while a tensor
 // is restored or memory is made.
@@ -13,7 +13,7 @@
 
 namespace teraio::pytorch {
 
-// Adds observed_kernel() and observed_empty_strided_cpu() to `module`. Needs the GIL.
+// Adds observed_kernel() and observed_empty_strided() to `module`. Needs the GIL.
 void bind_generated_code(pybind11::module_& module);
 
 }  // namespace teraio::pytorch

@@ -26,6 +26,7 @@ COMPARE = {
     "peft.peft_model": ("id_tensor_storage",),
     "huggingface_hub.serialization._torch": ("_get_unique_id", "get_torch_storage_id"),
     "torch._inductor.compile_fx": ("copy_misaligned_inputs",),
+    "torch._inductor.utils": ("copy_misaligned_inputs",),
     "torch._tensor": ("Tensor.__deepcopy__", "Tensor._reduce_ex_internal"),
     "torch.distributed._state_dict_utils": (
         "tensor_func",

@@ -125,7 +125,7 @@ def _sets(flag, value=True):
 
 only_compared = _sets("compares_addresses")  # wraps a function that asks only to compare addresses
 _used = _sets("compares_addresses", False)
-_for_kernels = _sets("is_in_kernel")
+for_kernels = _sets("is_in_kernel")  # wraps a function that launches the kernel of an operator
 
 
 def _borrows(function):
@@ -217,7 +217,7 @@ def _patch(module):
         (address_users.COMPARE, only_compared),
         (address_users.USE, _used),
         (address_users.READ, _reads),
-        (address_users.IN_OPS, _for_kernels),
+        (address_users.IN_OPS, for_kernels),
         (address_users.BORROW, _borrows),
         (address_users.GIVE_BACK, _gives_back),
     ):

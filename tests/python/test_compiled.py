@@ -78,18 +78,21 @@ class Training:
     lengths: tuple[int, ...] = (64,)
     model: type = Blocks
     layers: int = 5
+    device: str = "cpu"
 
     def run(self):
         """Returns the losses, and a hash of each parameter and state."""
         torch.manual_seed(1)
-        model = self.model(layers=self.layers)
+        with torch.device(self.device):
+            model = self.model(layers=self.layers)
         forward = self.compile_model(model)
         run_pass = self.compile_pass(compute_loss_and_gradients)
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
         update = self.compile_update(optimizer.step)
         losses = []
         for number in range(STEPS):
-            batch = model.batch(self.lengths[number % len(self.lengths)])
+            with torch.device(self.device):
+                batch = model.batch(self.lengths[number % len(self.lengths)])
             losses.append(run_pass(forward, batch).item())
             update()
             optimizer.zero_grad()
@@ -103,7 +106,7 @@ class Training:
         return losses, hashes
 
     def run_within(self, budget, **options):
-        with budgets.offload(budget, **options) as session:
+        with budgets.offload(budget, device=self.device, **options) as session:
             outcome = self.run()
         return outcome, session
 
@@ -149,17 +152,17 @@ def test_equal_bits_within_shares_of_the_peak(name):
         check_within_shares(TRAININGS[name])
 
 
-def check_within_shares(training):
+def check_within_shares(training, **options):
     torch._dynamo.reset()
     expected = training.run()
     assert len(set(expected[0])) == STEPS  # it learns
     torch._dynamo.reset()
-    outcome, session = training.run_within(budgets.UNLIMITED)
+    outcome, session = training.run_within(budgets.UNLIMITED, **options)
     assert outcome == expected
     peak_bytes = max(each["device_peak_bytes"] for each in session.iterations())
     for share in SHARES:
         budget_bytes = peak_bytes * share // 100
-        outcome, session = training.run_within(budget_bytes)
+        outcome, session = training.run_within(budget_bytes, **options)
         assert outcome == expected, share
         iterations = session.iterations()
         assert max(each["device_peak_bytes"] for each in iterations) <= budget_bytes
@@ -333,7 +336,7 @@ def test_kernel_beyond_the_budget_is_an_error_that_names_it(kernel):
 
 def test_buffer_is_inductors_and_an_op():
     original = torch._C._dynamo.guards._empty_strided_cpu
-    allocate = core.observed_empty_strided_cpu(original)
+    allocate = core.observed_empty_strided(original, is_cuda=False)
     for size, stride, dtype in [
         ((300, 200), (200, 1), torch.float32),
         ((), (), torch.int64),
