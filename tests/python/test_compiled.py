@@ -351,7 +351,7 @@ def test_buffer_is_inductors_and_an_op():
     with budgets.offload("6MB") as session:
         with pytest.raises(torch.OutOfMemoryError, match="op inductor::empty_strided_cpu needs"):
             allocate((2048, 1024), (1024, 1), torch.float32)
-        with pytest.raises(RuntimeError, match="PyTuple_GET_SIZE"):
+        with pytest.raises(RuntimeError, match="PyTuple_GET_SIZE|nargs"):
             allocate((3,), (1,))
         assert session.counters()["device_bytes"] < 6e6
 
