@@ -289,6 +289,7 @@ void Runtime::drop_open_temporaries(Lock& lock) {
 Status Runtime::replay_all() {
   std::unique_lock lock(mutex_);
   engine_->end_discards();  // other threads' ops go on
+  replay_failure_ = Status();
   uint64_t next_id = 0;
   while (const LiveTensor* tensor = engine_->first_discarded(next_id)) {
     next_id = tensor->id + 1;
