@@ -482,13 +482,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
       }))
       .def("find_aliases", &aliases)
       .def("start", [](Session& session) { raise_unless_ok(session.start()); })
-      .def("begin_adoption",
-           [](Session& session, double limit_s) {
-             const auto limit = std::chrono::milliseconds(std::llround(limit_s * 1e3));
-             const bool is_safe = wait_for_older_ops(limit);
-             session.begin_adoption();
-             return is_safe;
-           })
+      .def("begin_adoption", &Session::begin_adoption)
       .def("stop",
            [](Session& session) { raise_unless_done(without_gil([&] { return session.stop(); })); })
       .def("discard", &Session::discard, no_gil())
@@ -579,6 +573,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def("describe", &describe, "Sets the kind and the name of a tensor for the trace.");
   module.def("observe_this_thread", &observe_this_thread);
   module.def("observe_python_threads", &observe_python_threads);
+  module.def("threads_in_older_ops", &threads_in_older_ops);
   module.def("forget_python_threads", &forget_python_threads);
   module.def("is_this_thread_observed", &is_this_thread_observed);
   module.def("observer_dispatch_key", &observer_dispatch_key);

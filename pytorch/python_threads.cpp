@@ -2,9 +2,6 @@
 
 #include <Python.h>
 
-#include <algorithm>
-#include <functional>
-#include <thread>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -24,7 +21,8 @@ struct Profiler {
 };
 
 struct WaitingThread {
-  Profiler own;  // that it had
+  Profiler own;        // that it had
+  uint64_t ident = 0;  // of threading.get_ident()
   ThreadRest rest;
 };
 
@@ -67,22 +65,16 @@ void observe_python_threads() {
     Py_XINCREF(thread->c_profileobj);
     const Profiler own = {thread->c_profilefunc, thread->c_profileobj};
     threads().waiting.emplace(PyThreadState_GetID(thread),
-                              WaitingThread{own, ThreadRest(thread->thread_id)});
+                              WaitingThread{own, thread->thread_id, ThreadRest(thread->thread_id)});
     if (_PyEval_SetProfile(thread, &observe, nullptr) < 0) PyErr_Clear();
   }
 }
 
-bool wait_for_older_ops(std::chrono::milliseconds limit) {
-  const auto end = std::chrono::steady_clock::now() + limit;
-  const auto rests = [](auto& entry) { return entry.second.rest.look(); };
-  while (std::count_if(threads().waiting.begin(), threads().waiting.end(), std::not_fn(rests)) >
-         0) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    Py_BEGIN_ALLOW_THREADS;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    Py_END_ALLOW_THREADS;
-  }
-  return true;
+std::vector<uint64_t> threads_in_older_ops() {
+  std::vector<uint64_t> idents;
+  for (auto& [id, waiting] : threads().waiting)
+    if (!waiting.rest.look()) idents.push_back(waiting.ident);
+  return idents;
 }
 
 }  // namespace teraio::pytorch

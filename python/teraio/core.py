@@ -32,6 +32,7 @@ is_this_thread_observed = _extension.is_this_thread_observed
 keep_in_place = _extension.keep_in_place
 note_captures = _extension.note_captures
 observe_python_threads = _extension.observe_python_threads
+threads_in_older_ops = _extension.threads_in_older_ops
 observe_this_thread = _extension.observe_this_thread
 observed_empty_strided = _extension.observed_empty_strided
 observed_kernel = _extension.observed_kernel

@@ -16,6 +16,7 @@ from teraio import (
     higher_order,
     intercepted_methods,
     notebook,
+    older_ops,
     session_options,
     verbosity,
 )
@@ -159,7 +160,6 @@ def offload(
 
 
 _running = None
-_OLDER_OPS_LIMIT_S = 10
 
 
 def running_session():
@@ -254,13 +254,13 @@ class Session:
         self._core.start()
         exports.keep_in_place(self._core, *aliases)
         intercepted_methods.install(self._core)
-        if not self._core.begin_adoption(_OLDER_OPS_LIMIT_S):
-            _log.warning(
-                "teraio: another thread of the program has been computing since before the "
-                "session began. An operator that it began before may read or lose bytes of "
-                "tensors that move now: start the session when no other thread uses the "
-                "training's tensors"
-            )
+        try:
+            older_ops.wait_for_end()
+        except BaseException:
+            self._core.stop()
+            intercepted_methods.remove()
+            raise
+        self._core.begin_adoption()
         self._compiled_graphs.install()
         self._hooks.install()
         global _running

@@ -6,6 +6,7 @@ tensor would be dropped next, because the copy on the tier would pass for valid.
 
 import _thread
 import ctypes
+import hashlib
 import queue
 import re
 import sys
@@ -20,7 +21,7 @@ import torch
 from matrix import budgets
 
 import teraio
-from teraio import core
+from teraio import core, older_ops
 
 pytestmark = pytest.mark.usefixtures("one_settled_thread")
 ELEMENTS = 1 << 18
@@ -253,6 +254,50 @@ def test_what_an_operator_changes_that_began_before_the_session_is_not_lost():
         assert values[:4].exp().shape == (4,)  # moves it
         thread.join()
         assert values.min() == values.max()
+
+
+def compute_in_c(rounds):
+    """Computes for some tenths of a second per million rounds, without Python and its lock."""
+    hashlib.pbkdf2_hmac("sha256", b"password", b"salt", rounds)
+
+
+@pytest.fixture
+def computing_thread(request):
+    begins = threading.Event()
+    thread = threading.Thread(
+        target=lambda: (begins.set(), compute_in_c(request.param)), name="computes"
+    )
+    thread.start()
+    begins.wait()
+    time.sleep(0.05)
+    yield thread
+    thread.join()
+
+
+@pytest.mark.parametrize("computing_thread", [1_000_000], indirect=True)
+def test_session_waits_for_a_thread_that_computes_and_names_it(
+    computing_thread, monkeypatch, caplog
+):
+    monkeypatch.setattr(older_ops, "NOTICE_S", 0)
+    with budgets.offload("64MB"):
+        assert not computing_thread.is_alive()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "waits for thread 'computes'" in caplog.text
+
+
+@pytest.mark.parametrize("computing_thread", [8_000_000], indirect=True)
+def test_session_does_not_start_beside_a_thread_that_computes_for_ever(
+    computing_thread, monkeypatch
+):
+    values = torch.ones(ELEMENTS)
+    monkeypatch.setattr(older_ops, "LIMIT_S", 0.1)
+    with pytest.raises(teraio.Error, match="thread 'computes' has been computing since before"):
+        budgets.offload("64MB").__enter__()
+    assert torch.equal(values, torch.ones(ELEMENTS))
+    computing_thread.join()
+    with budgets.offload("64MB", evict_after_every_op=True):
+        values.add_(1)
+    assert torch.equal(values, torch.full((ELEMENTS,), 2.0))
 
 
 def test_operators_that_begin_in_a_thread_while_a_session_ends_get_their_tensors(tmp_path):
