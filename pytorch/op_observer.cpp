@@ -56,7 +56,20 @@ struct ThreadState {
                                     [&](const engine::Use& use) { return use.tensor == tensor; });
   }
 };
-thread_local ThreadState this_thread;  // each access costs a call, so an op makes only one
+
+thread_local ThreadState* known_thread = nullptr;
+
+ThreadState& make_thread() {
+  thread_local ThreadState state;
+  known_thread = &state;
+  return state;
+}
+
+// Costs one call: an access to a thread-local object that has a constructor costs three.
+inline ThreadState& this_thread() {
+  ThreadState* thread = known_thread;
+  return thread != nullptr ? *thread : make_thread();
+}
 
 void call_below(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack,
                 c10::DispatchKey key = kKey) {
@@ -89,7 +102,7 @@ void observe_collective(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
   if (session == nullptr || (session->has_streams && session->backend->is_capturing()))
     return call_below(op, keys, stack, kCollectiveKey);
   const OpInfo& info = op_info(op);
-  this_thread.has_run_collective = true;
+  this_thread().has_run_collective = true;
   CollectiveOperands operands(*session, info, *stack);
   {
     const UnobservedThread unobserved;
@@ -181,7 +194,7 @@ class OutermostOp {
     if (is_elsewhere_) record_this_stream();
     const bool is_complete = info_.completes_results && !thread_.has_run_collective;
     session_.runtime->end_op(thread_.frame, info_.name, signature_, is_complete);
-    unpin_nested(session_, thread_);
+    if (!thread_.frame.nested_uses.empty()) unpin_nested(session_, thread_);
     wrapped_calls_.reset();
     thread_.capture = nullptr;
     thread_.op = nullptr;
@@ -332,7 +345,7 @@ void observe_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
   ActiveSession* session = use.get();
   if (session == nullptr) return run_without_session(op, keys, stack);
   const OpInfo& info = op_info(op);
-  ThreadState& thread = this_thread;
+  ThreadState& thread = this_thread();
   if (session->has_streams && session->backend->is_capturing())
     return run_captured(*session, info, op, keys, stack);
   if (thread.op != nullptr) {
@@ -378,18 +391,20 @@ ObservedParts::~ObservedParts() { c10::impl::tls_set_dispatch_key_excluded(kKey,
 bool is_observer_reached() { return !c10::impl::tls_is_dispatch_key_excluded(kKey); }
 
 bool enter_op(const OpInfo& info) {
-  if (this_thread.op != nullptr) return false;
-  this_thread.op = &info;
+  ThreadState& thread = this_thread();
+  if (thread.op != nullptr) return false;
+  thread.op = &info;
   return true;
 }
 
 void leave_op(ActiveSession& session) {
-  unpin_nested(session, this_thread);
-  this_thread.op = nullptr;
+  ThreadState& thread = this_thread();
+  unpin_nested(session, thread);
+  thread.op = nullptr;
 }
 
 bool pin_until_op_ends(ActiveSession& session, engine::LiveTensor* tensor) {
-  ThreadState& thread = this_thread;
+  ThreadState& thread = this_thread();
   if (thread.op == nullptr) return false;
   if (thread.capture != nullptr) thread.capture->give_up();  // it misses what the kernel writes
   if (is_newborn(*tensor) || thread.has_pinned(tensor, true)) return true;
@@ -402,7 +417,8 @@ bool pin_until_op_ends(ActiveSession& session, engine::LiveTensor* tensor) {
 }
 
 std::string_view current_op_name() {
-  return this_thread.op == nullptr ? std::string_view() : std::string_view(this_thread.op->name);
+  const OpInfo* op = this_thread().op;
+  return op == nullptr ? std::string_view() : std::string_view(op->name);
 }
 
 void throw_status(const Status& status, std::string_view op_name) {

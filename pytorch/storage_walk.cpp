@@ -6,6 +6,7 @@
 
 #include "adoption.h"
 #include "captured_storages.h"
+#include "data_pointer.h"
 #include "fake_storage.h"
 #include "inner_tensors.h"
 #include "tensor_handle.h"
@@ -79,12 +80,12 @@ engine::Use* StorageWalk::visit_storage(c10::StorageImpl& storage, bool is_write
   return &add_use(*handle->tensor, is_write);
 }
 
-// Looks at the size first: small tensors come with every op. The size of a fake tensor may be a
-// symbol, which nbytes() refuses.
+// Looks at the size first: small tensors come with every op. Only a storage without memory, such as
+// that of a fake tensor, may have a symbol for a size, which nbytes() refuses.
 TensorHandle* StorageWalk::adopt_if_possible(c10::StorageImpl& storage) {
   if (side_ != OpSide::kArguments || session_.is_dry || !session_.may_adopt) return nullptr;
-  const int64_t size_bytes = storage.sym_nbytes().maybe_as_int().value_or(0);
-  if (size_bytes < session_.smallest_tensor_bytes) return nullptr;
+  if (address_of(storage._mutable_data_ptr_no_checks()) == nullptr) return nullptr;
+  if (static_cast<int64_t>(storage.nbytes()) < session_.smallest_tensor_bytes) return nullptr;
   return adopt(session_, storage);
 }
 

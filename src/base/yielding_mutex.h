@@ -23,15 +23,17 @@ class YieldingMutex {
   explicit YieldingMutex(WaitWithoutOtherLock wait_without_other_lock = {})
       : wait_without_other_lock_(std::move(wait_without_other_lock)) {}
 
-  void lock() {
-    if (!mutex_.try_lock()) wait_and_lock();
+  // Inline, because every op locks.
+  [[gnu::always_inline]] void lock() {
+    if (!mutex_.try_lock()) [[unlikely]]
+      wait_and_lock();
   }
   bool try_lock() { return mutex_.try_lock(); }
   void unlock() { mutex_.unlock(); }
 
  private:
   // The other lock is taken again without the mutex: the next owner of both may come meanwhile.
-  void wait_and_lock() {
+  [[gnu::noinline]] void wait_and_lock() {
     do {
       const bool has_waited = wait_without_other_lock_ && wait_without_other_lock_([this] {
                                 mutex_.lock();

@@ -263,9 +263,13 @@ bool Runtime::gives_all_results(const OpFrame& frame) {
   });
 }
 
-// They stand first after this. The ops of other threads still work on theirs.
 std::span<LiveTensor* const> Runtime::births_of_this_thread() {
   if (births_.empty()) return {};
+  return put_births_of_this_thread_first();
+}
+
+// The ops of other threads still work on theirs.
+std::span<LiveTensor* const> Runtime::put_births_of_this_thread_first() {
   const auto is_mine = [tag = thread_tag()](LiveTensor* t) { return t->birth_thread == tag; };
   const auto others = std::find_if_not(births_.begin(), births_.end(), is_mine);
   if (others == births_.end()) return births_;

@@ -231,6 +231,7 @@ class Runtime {
   void note_op(const OpFrame& frame, std::string_view name, const OpSignature& signature,
                bool is_complete);
   std::span<LiveTensor* const> births_of_this_thread();
+  std::span<LiveTensor* const> put_births_of_this_thread_first();
   template <typename Call>
   auto complete(Lock& lock, const Call& call);
   Status mend(Lock& lock, const Status& failure);
