@@ -99,6 +99,7 @@ class RuntimeCudaDevice final : public CudaDevice {
   Event record(cudaStream_t stream, EventQueue queue);
   void note_unrecorded(const Status& status);
   Status why_unrecorded() const;
+  bool has_room_for(int64_t held_bytes) const;
   bool is_refused_still(int64_t held_bytes) const;
   std::byte* allocate(int64_t size_bytes, bool at_all_costs);
   std::byte* allocate_from_source(int64_t size_bytes, int64_t alignment, bool at_all_costs);
@@ -165,16 +166,15 @@ std::byte* RuntimeCudaDevice::allocate(int64_t size_bytes, bool at_all_costs) {
   const int64_t alignment = size_bytes < kPageBytes ? kCudaAlignment : kPageBytes;
   if (size_bytes > usage_.budget_bytes) return nullptr;
   const int64_t held_bytes = align_up(std::max<int64_t>(size_bytes, 1), alignment);
-  if (usage_.allocated_bytes + held_bytes > usage_.budget_bytes) return nullptr;
+  if (!has_room_for(held_bytes)) return nullptr;
   if (!at_all_costs && is_refused_still(held_bytes)) return nullptr;
   std::byte* memory = allocate_from_source(size_bytes, alignment, at_all_costs);
-  if (memory == nullptr) {
-    refused_bytes_ = held_bytes;
-    released_bytes_ = 0;
-  } else if (held_bytes >= refused_bytes_) {
-    refused_bytes_ = 0;
-  }
+  if (memory != nullptr && held_bytes >= refused_bytes_) refused_bytes_ = 0;
   return memory;
+}
+
+bool RuntimeCudaDevice::has_room_for(int64_t held_bytes) const {
+  return held_bytes <= usage_.budget_bytes - usage_.allocated_bytes;
 }
 
 // Before a source says that it has nothing left, it gives its free memory back to CUDA, which waits
@@ -187,8 +187,13 @@ std::byte* RuntimeCudaDevice::allocate_from_source(int64_t size_bytes, int64_t a
                                                    bool at_all_costs) {
   const int64_t held_bytes = align_up(std::max<int64_t>(size_bytes, 1), alignment);
   const auto take = [&](int64_t bytes) {
-    return at_all_costs ? options_.memory->allocate_at_all_costs(bytes)
-                        : options_.memory->allocate(bytes);
+    void* source = at_all_costs ? options_.memory->allocate_at_all_costs(bytes)
+                                : options_.memory->allocate(bytes);
+    if (source == nullptr) {
+      refused_bytes_ = held_bytes;
+      released_bytes_ = 0;
+    }
+    return source;
   };
   void* source = take(held_bytes);
   if (source == nullptr) return nullptr;
@@ -196,6 +201,7 @@ std::byte* RuntimeCudaDevice::allocate_from_source(int64_t size_bytes, int64_t a
     return hand_out(source, static_cast<std::byte*>(source), size_bytes, held_bytes);
   // The source returned memory that is not page-aligned. One more page contains a page boundary.
   options_.memory->release(source);
+  if (!has_room_for(held_bytes + alignment)) return nullptr;
   source = take(held_bytes + alignment);
   if (source == nullptr) return nullptr;
   const auto address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(source));

@@ -98,16 +98,19 @@ TEST_F(CudaOrderTest, ComputeWaitsForACopyInAndTheCallerDoesNot) {
   device_->release(memory);
 }
 
-// A source that has no more than one block, and counts how often it is asked.
+// A source that has no more than one block, at an address `offset_bytes` past a page, and counts
+// how often it is asked.
 class OneBlockSource final : public CudaMemorySource {
  public:
-  explicit OneBlockSource(int& asked_count) : asked_count_(asked_count) {
-    EXPECT_EQ(cudaMalloc(&block_, kSizeBytes), cudaSuccess);
+  explicit OneBlockSource(int& asked_count, int64_t offset_bytes = 0)
+      : asked_count_(asked_count), offset_bytes_(offset_bytes) {
+    EXPECT_EQ(cudaMalloc(&block_, 2 * kSizeBytes), cudaSuccess);
   }
   ~OneBlockSource() override { cudaFree(block_); }
   void* allocate(int64_t) override {
     ++asked_count_;
-    return std::exchange(is_taken_, true) ? nullptr : block_;
+    if (std::exchange(is_taken_, true)) return nullptr;
+    return static_cast<std::byte*>(block_) + offset_bytes_;
   }
   void release(void*) override { is_taken_ = false; }
   void set_limit_bytes(int64_t) override {}
@@ -117,9 +120,26 @@ class OneBlockSource final : public CudaMemorySource {
 
  private:
   int& asked_count_;
+  const int64_t offset_bytes_;
   void* block_ = nullptr;
   bool is_taken_ = false;
 };
+
+TEST_F(CudaOrderTest, ThePageThatAlignsABlockCountsAgainstTheBudget) {
+  int asked_count = 0;
+  auto device = make_cuda_device({.budget_bytes = kSizeBytes + kPageBytes - 1,
+                                  .compute_stream = [this] { return compute_; },
+                                  .memory = std::make_unique<OneBlockSource>(asked_count, 512)});
+  ASSERT_TRUE(device.ok());
+  EXPECT_EQ((*device)->allocate(kSizeBytes), nullptr);
+  EXPECT_EQ((*device)->usage().allocated_peak_bytes, 0);
+  (*device)->set_budget_bytes(kSizeBytes + kPageBytes);
+  std::byte* memory = (*device)->allocate(kSizeBytes);
+  ASSERT_NE(memory, nullptr);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % kPageBytes, 0U);
+  EXPECT_EQ((*device)->usage().allocated_bytes, kSizeBytes + kPageBytes);
+  (*device)->release(memory);
+}
 
 TEST_F(CudaOrderTest, ASourceIsNotAskedAgainInVain) {
   int asked_count = 0;
