@@ -14,7 +14,8 @@ from teraio import core, generated_code
 from teraio.import_hooks import PostImportHook
 
 # Inductor puts loops that are computed one after the other into one function until it has more
-# arguments than this (500 by default). All tensors of a function are on the device at once.
+# arguments than this (500 by default on the CPU, and 250 for loops over lists of tensors on a GPU).
+# All tensors of a function are on the device at once.
 _FUNCTION_ARGUMENTS_MAX = 8
 # Programs that are cached with and without a session differ by that.
 _CACHE_TAG = "teraio"
@@ -27,6 +28,7 @@ class CompiledGraphs:
         self._patches = {
             "torch._inductor.codecache": self._patch_cache,
             "torch._inductor.codegen.cpp": self._patch_code_generator,
+            "torch._inductor.codegen.triton_combo_kernel": self._patch_combined_kernels,
             "torch._inductor.output_code": self._patch_graphs,
         }
         self._import_hook = PostImportHook(list(self._patches), self._patch)
@@ -60,6 +62,19 @@ class CompiledGraphs:
         name = "MAX_FUSED_KERNEL_ARGS_NUM"
         if hasattr(module.CppScheduling, name):
             self._set(module.CppScheduling, name, _FUNCTION_ARGUMENTS_MAX)
+
+    def _patch_combined_kernels(self, module):
+        add = module.ComboKernel._update_partition
+
+        @functools.wraps(add)
+        def add_or_begin_another(state, argument_count, node):
+            is_full = state.cur_count + argument_count > _FUNCTION_ARGUMENTS_MAX
+            if state.cur_partition and is_full:
+                state.partitions.append(state.cur_partition)
+                state.cur_partition, state.cur_count = [], 0
+            add(state, argument_count, node)
+
+        self._set(module.ComboKernel, "_update_partition", staticmethod(add_or_begin_another))
 
     def _patch_cache(self, module):
         config = torch.compiler.config

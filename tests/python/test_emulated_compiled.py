@@ -15,12 +15,16 @@ from test_compiled import TRAININGS, check_within_shares
 os.mkdir("ssd")
 torch.set_num_threads(1)
 budgets.settle_kernels()
-training = dataclasses.replace(TRAININGS["graph breaks"], device="cuda")
+training = dataclasses.replace(
+    TRAININGS["graph breaks"], device="cuda", compile_update=torch.compile, layers=3
+)
 check_within_shares(training, ssd="ssd")
 print("equal bits")
 _, session = training.run_within("1GB", ssd="ssd")
 print(session.counters()["held_for_good_bytes"], "bytes held")
-names = {op["name"] for op in session.trace().to_dict()["ops"]}
+ops = session.trace().to_dict()["ops"]
+print(max(len({*op["reads"], *op["writes"]}) for op in ops), "tensors of an op at most")
+names = {op["name"] for op in ops}
 print(*sorted({name.split("_")[0] for name in names if name.startswith("inductor::")}))
 """
 
@@ -32,5 +36,6 @@ def test_equal_bits_within_shares_of_the_peak(program, monkeypatch):
     assert program(PROGRAM, seed=1, poison=1, memory_bytes=5 << 30) == [
         "equal bits",
         "0 bytes held",
+        "4 tensors of an op at most",
         "inductor::empty inductor::triton",
     ]
