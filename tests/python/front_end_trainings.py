@@ -95,7 +95,8 @@ def check_equal_bits(training, told, shares, folder=None, followed=FOLLOWED):
     assert bool(expected_files) == bool(folder)
     outcomes, reports = training.within(AMPLE)
     assert outcomes == expected
-    assert training.told.count("teraio: recognised PyTorch ") == 1 and told in training.told
+    assert training.told.count("teraio: recognised PyTorch ") == 1, training.told
+    assert told in training.told, training.told
     peak_bytes = max(report["natural_peak_bytes"] for report in reports)
     for share in shares:
         budget_bytes = peak_bytes * share // 100

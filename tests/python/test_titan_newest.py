@@ -24,6 +24,12 @@ ALONE = {
     "its own compile and selective checkpointing": (("compiled",), LEAST_SHARE),
     "saved and resumed": (("saved", "resumed"), LEAST_SHARE),
 }
+# By the way to train: what is recognised of it.
+TWO_RANKS = {
+    "FSDP2": "FSDP2, DTensor",
+    "tensor parallel": "FSDP2, DTensor",
+    "pipeline": "FSDP2, DTensor, pipeline",
+}
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +48,12 @@ def test_one_process(warm_titan, tmp_path, name):
     ways, shares = ALONE[name]
     training = Training(alone(warm_titan), tmp_path, "titan_newest.py", *ways)
     folder = "rank0/dump" if "saved" in ways else None
-    check_equal_bits(training, RECOGNISED, shares, folder)
+    peak_bytes = check_equal_bits(training, RECOGNISED, shares, folder)
+    if name == "one process":
+        assert training.predicted_peak_bytes() == pytest.approx(peak_bytes, rel=0.02)
 
 
-def test_two_ranks(warm_titan, tmp_path):
-    training = Training(by_ranks(warm_titan, 2), tmp_path, "titan_newest.py", "FSDP2")
-    check_equal_bits(training, f"{RECOGNISED}0, FSDP2, DTensor", LEAST_SHARE)
+@pytest.mark.parametrize("way", TWO_RANKS)
+def test_two_ranks(warm_titan, tmp_path, way):
+    training = Training(by_ranks(warm_titan, 2), tmp_path, "titan_newest.py", way)
+    check_equal_bits(training, f"{RECOGNISED}0, {TWO_RANKS[way]}", LEAST_SHARE)

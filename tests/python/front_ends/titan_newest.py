@@ -49,6 +49,17 @@ def sharded(config):
     config.parallelism.data_parallel_shard_degree = 2
 
 
+def tensor_parallel(config):
+    config.activation_checkpoint = None
+    config.parallelism.tensor_parallel_degree = 2
+
+
+def pipeline(config):
+    config.activation_checkpoint = None
+    config.parallelism.pipeline_parallel_degree = 2
+    config.parallelism.pipeline_parallel_schedule = "1F1B"
+
+
 WAYS = {
     "one process": one_process,
     "full checkpointing": full_checkpointing,
@@ -57,6 +68,8 @@ WAYS = {
     "saved": saved,
     "resumed": resumed,
     "FSDP2": sharded,
+    "tensor parallel": tensor_parallel,
+    "pipeline": pipeline,
 }
 
 
