@@ -6,12 +6,20 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <set>
+#include <string_view>
 
 #include "io/cufile_abi.h"
+#include "testing/cuda_emulation/launch.h"
 #include "testing/fake_async_device.h"
+
+// Null where the emulated runtime is not in the process.
+namespace teraio::testing::emulated_cuda {
+[[gnu::weak]] void* shadow_of(const void* device_address);
+}
 
 namespace {
 
@@ -44,7 +52,10 @@ bool is_aligned(const void* base, size_t size, off_t offset) {
 // Where this library finds the bytes at an address, as the GPU's DMA would.
 std::byte* bytes_at(const void* base, off_t offset) {
   const std::byte* address = static_cast<const std::byte*>(base) + offset;
-  return fake.device != nullptr ? fake.device->bytes(address) : const_cast<std::byte*>(address);
+  if (fake.device != nullptr) return fake.device->bytes(address);
+  using teraio::testing::emulated_cuda::shadow_of;
+  if (shadow_of != nullptr) return static_cast<std::byte*>(shadow_of(address));
+  return const_cast<std::byte*>(address);
 }
 
 // The caller holds the mutex.
@@ -85,6 +96,28 @@ bool interferes(const File& file, const void* base, off_t base_offset, size_t& s
 extern "C" {
 
 FakeCufile* fake_cufile() { return &fake; }
+
+int64_t fake_cufile_observed(const char* name) {
+  static const std::map<std::string_view, const int64_t*> observations = {
+      {"handle_count", &fake.handle_count},
+      {"call_count", &fake.call_count},
+      {"compat_count", &fake.compat_count},
+      {"misaligned_count", &fake.misaligned_count},
+      {"memory_count", &fake.memory_count},
+      {"registered_call_count", &fake.registered_call_count},
+      {"memory_misuse_count", &fake.memory_misuse_count},
+  };
+  const std::lock_guard lock(mutex);
+  const auto found = observations.find(name);
+  return found == observations.end() ? -1 : *found->second;
+}
+
+void fake_cufile_fail(int64_t from, int64_t result) {
+  const std::lock_guard lock(mutex);
+  fake.failing_from = from;
+  fake.failing_count = std::numeric_limits<int64_t>::max();
+  fake.failure_result = result;
+}
 
 cufile::Error cuFileDriverOpen() {
   const std::lock_guard lock(mutex);

@@ -3,7 +3,8 @@
 // It is built in several versions (CMakeLists.txt), each without the functions that the real
 // library of its time lacks. It refuses files for the reasons that cuFile does: open flags, no
 // direct I/O, no name, registered twice. It also refuses memory that is registered twice, and
-// counts other misuse of memory.
+// counts other misuse of memory. In a process with the emulated GPU (testing/cuda_emulation) it
+// reaches the memory of that.
 #pragma once
 
 #include <cstdint>
@@ -53,5 +54,11 @@ struct FakeCufile {
 
 }  // namespace teraio::testing
 
-// The symbol to look up, besides cuFile's own.
-extern "C" teraio::testing::FakeCufile* fake_cufile();
+// The symbols to look up, besides cuFile's own. The last two are for programs in Python: one
+// returns an observation by its name, or -1, and the other makes reads and writes fail from the
+// call with the number `from` on, with cuFile's code `result`.
+extern "C" {
+teraio::testing::FakeCufile* fake_cufile();
+int64_t fake_cufile_observed(const char* name);
+void fake_cufile_fail(int64_t from, int64_t result);
+}
