@@ -30,10 +30,11 @@ class Training:
     """Runs a program with and without a budget.
 
     `run` runs Python with its arguments and the folder to run in, and returns what has completed.
+    `options` are further ones of `teraio run`.
     """
 
-    def __init__(self, run, folder, program, *ways):
-        self._run_python, self._folder = run, folder
+    def __init__(self, run, folder, program, *ways, options=()):
+        self._run_python, self._folder, self._options = run, folder, options
         self._program, self._ways = PROGRAMS / program, ways
 
     def stock(self):
@@ -45,7 +46,8 @@ class Training:
         name = f"within-{budget}"
         drive = self._folder / name / "drive"
         drive.mkdir(parents=True)
-        options = ["--device-budget", budget, "--ssd", drive, "--ssd-capacity", "1GB"]
+        options = [*self._options, "--device-budget", budget]
+        options += ["--ssd", drive, "--ssd-capacity", "1GB"]
         options += ["--report", drive.parent / "report{local_rank}"]
         outcomes = self._run(name, ["-m", "teraio", "run", *options])
         reports = sorted(drive.parent.glob("report*/run.json"))

@@ -34,7 +34,7 @@ def hash_of(tensor):
     tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
     if is_traceable_wrapper_subclass(tensor):
         return [hash_of(getattr(tensor, part)) for part in tensor.__tensor_flatten__()[0]]
-    return hashlib.sha256(tensor.detach().reshape(-1).view(torch.uint8).numpy()).hexdigest()
+    return hashlib.sha256(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy()).hexdigest()
 
 
 def states_of(optimizer):

@@ -1,7 +1,7 @@
 """Trains a few blocks on several processes, with PyTorch alone: parallel.py WAY OUTCOME.
 
 WAY is one of WAYS: how many processes share the batch, a layer, and the blocks, and the schedule of
-the pipeline.
+the pipeline. TRAINING_DEVICE is cpu or cuda, which is the GPU with the process's local rank.
 """
 
 import os
@@ -18,13 +18,18 @@ from torch.distributed.tensor.parallel import (
     RowwiseParallel,
     parallelize_module,
 )
+from torch.nn.parallel import DistributedDataParallel
 
+DEVICE = torch.device(os.environ.get("TRAINING_DEVICE", "cpu"), int(os.environ["LOCAL_RANK"]))
 STEPS = 8
 WIDTH = 256
 BLOCKS = 8
 BATCH = 32
 MICRO_BATCHES = 4
 WAYS = {
+    "DDP": {"shards": 2, "is_replicated": True},
+    "FSDP2": {"shards": 2},
+    "tensor parallel": {"parts": 2},
     "interleaved 1F1B": {"stages": 2, "is_interleaved": True},
     "FSDP2 and tensor parallel": {"shards": 2, "parts": 2},
     "FSDP2 and pipeline": {"shards": 2, "stages": 2},
@@ -50,12 +55,13 @@ def loss_of(output, target):
 class Parallel:
     """The blocks of this process, and how they are trained."""
 
-    def __init__(self, stages=1, shards=1, parts=1, is_interleaved=False):
+    def __init__(self, stages=1, shards=1, parts=1, is_interleaved=False, is_replicated=False):
         self.mesh = init_device_mesh(
-            "cpu", (stages, shards, parts), mesh_dim_names=("stage", "shard", "part")
+            DEVICE.type, (stages, shards, parts), mesh_dim_names=("stage", "shard", "part")
         )
+        self.is_replicated = is_replicated
         rank = self.mesh["stage"].get_local_rank()
-        blocks = [Block() for _ in range(BLOCKS)]  # all processes draw the same numbers
+        blocks = [Block().to(DEVICE) for _ in range(BLOCKS)]  # all processes draw the same numbers
         count = stages * (2 if is_interleaved else 1)
         size = BLOCKS // count
         self.modules = [
@@ -66,6 +72,8 @@ class Parallel:
         self.schedule = self._schedule(stages, count, rank) if stages > 1 else None
 
     def _distributed(self, module):
+        if self.is_replicated:
+            return DistributedDataParallel(module)
         for block in module:
             if self.mesh["part"].size() > 1:
                 plan = {"up": ColwiseParallel(), "down": RowwiseParallel()}
@@ -74,12 +82,16 @@ class Parallel:
                 fully_shard(block, mesh=self.mesh["shard"])
         if self.mesh["shard"].size() > 1:
             fully_shard(module, mesh=self.mesh["shard"])
+            if DEVICE.type == "cuda":  # FSDP2 divides within the reduction, which gloo cannot
+                for part in (module, *module):
+                    part.set_gradient_divide_factor(1.0)
+                    part.set_force_sum_reduction_for_comms(True)
         return module
 
     def _schedule(self, stages, count, rank):
-        device, group = torch.device("cpu"), self.mesh["stage"].get_group()
+        group = self.mesh["stage"].get_group()
         stages = [
-            PipelineStage(module, number, count, device, group=group)
+            PipelineStage(module, number, count, DEVICE, group=group)
             for module, number in zip(self.modules, range(rank, count, stages), strict=True)
         ]
         if len(stages) > 1:
@@ -103,6 +115,8 @@ class Parallel:
 
 
 def main(way):
+    if DEVICE.type == "cuda":
+        torch.cuda.set_device(DEVICE)
     dist.init_process_group("gloo")
     training = Parallel(**WAYS[way])
     parameters = {
@@ -114,7 +128,7 @@ def main(way):
     losses = []
     for step in range(STEPS):
         generator = torch.Generator().manual_seed(step + training.mesh["shard"].get_local_rank())
-        batch = torch.randn(BATCH, WIDTH, generator=generator)
+        batch = torch.randn(BATCH, WIDTH, generator=generator).to(DEVICE)
         optimizer.zero_grad()
         losses += training.step(batch, batch.flip(1))
         optimizer.step()
