@@ -252,23 +252,31 @@ class Session:
         higher_order.let_observer_through()
         aliases = self._core.find_aliases()
         self._core.start()
-        exports.keep_in_place(self._core, *aliases)
-        intercepted_methods.install(self._core)
         try:
-            older_ops.wait_for_end()
-        except BaseException:
+            self._begin_to_observe(aliases)
+        except BaseException:  # also Ctrl-C
+            self._hooks.remove()
             self._core.stop()
-            intercepted_methods.remove()
+            self._restore_patched()
             raise
-        self._core.begin_adoption()
-        self._compiled_graphs.install()
-        self._hooks.install()
         global _running
         _running = self
         self._status_display.begin()
         self._progress_thread.add(self._status_display.update, rounds=2)
         self._progress_thread.start()
         return self
+
+    def _begin_to_observe(self, aliases):
+        exports.keep_in_place(self._core, *aliases)
+        intercepted_methods.install(self._core)
+        older_ops.wait_for_end()
+        self._core.begin_adoption()
+        self._compiled_graphs.install()
+        self._hooks.install()
+
+    def _restore_patched(self):
+        self._compiled_graphs.remove()
+        intercepted_methods.remove()
 
     def __exit__(self, kind, error, traceback):
         self._end(self._core.stop, error)
@@ -327,8 +335,7 @@ class Session:
                 else:
                     global _running
                     _running = None
-                    self._compiled_graphs.remove()
-                    intercepted_methods.remove()
+                    self._restore_patched()
 
     def _save_at_end(self, error):
         for what, save in (("report", self.save_report), ("timeline", self._save_timeline_once)):

@@ -289,10 +289,11 @@ def test_session_waits_for_a_thread_that_computes_and_names_it(
 def test_session_does_not_start_beside_a_thread_that_computes_for_ever(
     computing_thread, monkeypatch
 ):
-    values = torch.ones(ELEMENTS)
+    values, numpy = torch.ones(ELEMENTS), torch.Tensor.numpy
     monkeypatch.setattr(older_ops, "LIMIT_S", 0.1)
     with pytest.raises(teraio.Error, match="thread 'computes' has been computing since before"):
         budgets.offload("64MB").__enter__()
+    assert torch.Tensor.numpy is numpy
     assert torch.equal(values, torch.ones(ELEMENTS))
     computing_thread.join()
     with budgets.offload("64MB", evict_after_every_op=True):
