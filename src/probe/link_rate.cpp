@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
+#include <string>
+#include <vector>
 
 #include "base/units.h"
 
@@ -9,52 +12,70 @@ namespace teraio::probe {
 namespace {
 
 constexpr int64_t kMostBytes = 256 * kMiB;
-constexpr int kCopies = 4;  // the first one touches the pages
+constexpr int64_t kUnitBytes = 2 * device::kPageBytes;  // a page for each direction
+constexpr int kTries = 4;                               // the first one touches the pages
 
-// The rate of the fastest of several copies, in bytes per second.
-Result<int64_t> best_rate(device::Device& device, const Clock& clock, int64_t size_bytes,
-                          const std::function<Result<device::Event>()>& copy) {
-  int64_t best_ns = 0;
-  for (int i = 0; i < kCopies; ++i) {
+using Copy = std::function<Result<device::Event>()>;
+
+// How long the copies take that are asked for together: the least of several tries.
+Result<int64_t> least_ns(device::Device& device, const Clock& clock,
+                         const std::vector<Copy>& copies) {
+  int64_t least_ns = std::numeric_limits<int64_t>::max();
+  for (int i = 0; i < kTries; ++i) {
     const int64_t start_ns = clock.now_ns();
-    const Result<device::Event> end = copy();
-    if (!end.ok()) return end.status();
-    TERAIO_RETURN_IF_ERROR(device.wait(*end));
-    const int64_t duration_ns = std::max<int64_t>(clock.now_ns() - start_ns, 1);
-    if (i == 0 || duration_ns < best_ns) best_ns = duration_ns;
+    std::vector<device::Event> ends;
+    for (const Copy& copy : copies) {
+      const Result<device::Event> end = copy();
+      if (!end.ok()) return end.status();
+      ends.push_back(*end);
+    }
+    for (const device::Event end : ends) TERAIO_RETURN_IF_ERROR(device.wait(end));
+    least_ns = std::min(least_ns, std::max<int64_t>(clock.now_ns() - start_ns, 1));
   }
-  return static_cast<int64_t>(static_cast<double>(size_bytes) * 1e9 / static_cast<double>(best_ns));
+  return least_ns;
 }
 
+int64_t rate(int64_t size_bytes, double duration_ns) {
+  return static_cast<int64_t>(static_cast<double>(size_bytes) * 1e9 / duration_ns);
+}
+
+// The memory is used in halves, which both directions copy, alone and at once.
 Result<Rates> measure_with(device::Device& device, const Clock& clock, std::byte* memory,
                            std::byte* host, int64_t size_bytes) {
-  const Result<int64_t> read = best_rate(device, clock, size_bytes, [&] {
-    return device.copy_from_host(memory, host, size_bytes, device.record());
-  });
-  if (!read.ok()) return read.status();
-  const Result<int64_t> write = best_rate(device, clock, size_bytes, [&] {
-    return device.copy_to_host(host, memory, size_bytes, device.record());
-  });
-  if (!write.ok()) return write.status();
-  return Rates{*read, *write};
+  const int64_t half_bytes = size_bytes / 2;
+  const Copy in = [&] { return device.copy_from_host(memory, host, half_bytes, device.record()); };
+  const Copy out = [&] {
+    return device.copy_to_host(host + half_bytes, memory + half_bytes, half_bytes, device.record());
+  };
+  const Result<int64_t> in_ns = least_ns(device, clock, {in});
+  if (!in_ns.ok()) return in_ns.status();
+  const Result<int64_t> out_ns = least_ns(device, clock, {out});
+  if (!out_ns.ok()) return out_ns.status();
+  const Result<int64_t> both_ns = least_ns(device, clock, {in, out});
+  if (!both_ns.ok()) return both_ns.status();
+  const double slowdown =
+      std::max(1.0, static_cast<double>(*both_ns) / static_cast<double>(std::max(*in_ns, *out_ns)));
+  return Rates{rate(half_bytes, static_cast<double>(*in_ns) * slowdown),
+               rate(half_bytes, static_cast<double>(*out_ns) * slowdown)};
 }
 
 int64_t measured_bytes(const device::Device& device) {
   const int64_t share_bytes = device.usage().budget_bytes / 4;
-  return std::min(kMostBytes, share_bytes / device::kPageBytes * device::kPageBytes);
+  return std::min(kMostBytes, share_bytes / kUnitBytes * kUnitBytes);
 }
 
 }  // namespace
 
 Result<Rates> measure_link(device::Device& device, const Clock& clock) {
-  const int64_t size_bytes = std::max(measured_bytes(device), device::kPageBytes);
+  const int64_t size_bytes = std::max(measured_bytes(device), kUnitBytes);
   const Result<device::HostMemory> host = device::HostMemory::map(size_bytes, device);
   return host.ok() ? measure_link(device, clock, *host) : Result<Rates>(host.status());
 }
 
 Result<Rates> measure_link(device::Device& device, const Clock& clock,
                            const device::HostMemory& host) {
-  const int64_t size_bytes = std::min(measured_bytes(device), host.size_bytes());
+  const int64_t size_bytes =
+      std::min(measured_bytes(device), host.size_bytes() / kUnitBytes * kUnitBytes);
   std::byte* memory = size_bytes > 0 ? device.allocate(size_bytes) : nullptr;
   if (memory == nullptr)
     return Status(ErrorCode::kOutOfMemory, std::string(device.name()) + ": no " +
