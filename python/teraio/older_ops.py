@@ -32,7 +32,7 @@ def wait_for_end():
         if waited_s >= LIMIT_S:
             raise Error(
                 f"{_named(idents)} has been computing since before the session began, for "
-                f"{LIMIT_S} s and more: an operator of its could lose bytes of tensors that the "
+                f"{LIMIT_S} s and more: one of its operators could lose bytes of tensors that the "
                 "session moves. Start the session when no other thread computes"
             )
         if waited_s >= NOTICE_S and not is_told:
