@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/units.h"
@@ -23,13 +24,15 @@ Result<int64_t> least_ns(device::Device& device, const Clock& clock,
   int64_t least_ns = std::numeric_limits<int64_t>::max();
   for (int i = 0; i < kTries; ++i) {
     const int64_t start_ns = clock.now_ns();
-    std::vector<device::Event> ends;
-    for (const Copy& copy : copies) {
-      const Result<device::Event> end = copy();
-      if (!end.ok()) return end.status();
-      ends.push_back(*end);
+    std::vector<Result<device::Event>> ends;
+    for (const Copy& copy : copies) ends.push_back(copy());
+    // All are waited for, also when one has failed: the caller frees the memory.
+    Status status;
+    for (const Result<device::Event>& end : ends) {
+      Status ended = end.ok() ? device.wait(*end) : end.status();
+      if (status.ok()) status = std::move(ended);
     }
-    for (const device::Event end : ends) TERAIO_RETURN_IF_ERROR(device.wait(end));
+    if (!status.ok()) return status;
     least_ns = std::min(least_ns, std::max<int64_t>(clock.now_ns() - start_ns, 1));
   }
   return least_ns;
