@@ -256,8 +256,10 @@ class Session:
             self._begin_to_observe(aliases)
         except BaseException:  # also Ctrl-C
             self._hooks.remove()
-            self._core.stop()
-            self._restore_patched()
+            try:
+                self._core.stop()
+            finally:
+                self._restore_patched()
             raise
         global _running
         _running = self
