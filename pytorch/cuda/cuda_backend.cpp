@@ -42,9 +42,9 @@ namespace caching = c10::cuda::CUDACachingAllocator;
 // later.
 constexpr double kDefaultBudgetShare = 0.92;
 
-// The caching allocator takes memory in segments of 20 MiB, of each stream its own; FSDP2 uses
-// three. Below a few of them it would have nothing to give, so that a smaller budget is a limit on
-// tensors alone.
+// The caching allocator takes memory in segments of 20 MiB, separate ones for each stream, and
+// FSDP2 uses three streams. Below a few of them it would have nothing to give, so that a smaller
+// budget is a limit on tensors alone.
 constexpr int64_t kLeastLimitBytes = 96 * kMiB;
 
 // PyTorch's own allocator, or null before the first session.

@@ -268,7 +268,7 @@ std::span<LiveTensor* const> Runtime::births_of_this_thread() {
   return put_births_of_this_thread_first();
 }
 
-// The ops of other threads still work on theirs.
+// Other threads may be inside their ops, so their births stay in the list.
 std::span<LiveTensor* const> Runtime::put_births_of_this_thread_first() {
   const auto is_mine = [tag = thread_tag()](LiveTensor* t) { return t->birth_thread == tag; };
   const auto others = std::find_if_not(births_.begin(), births_.end(), is_mine);

@@ -230,6 +230,7 @@ class Runtime {
   void end_op_in_timeline(OpFrame& frame, std::string_view name);
   void note_op(const OpFrame& frame, std::string_view name, const OpSignature& signature,
                bool is_complete);
+  // Moves the births of the calling thread to the front of births_ and returns them.
   std::span<LiveTensor* const> births_of_this_thread();
   std::span<LiveTensor* const> put_births_of_this_thread_first();
   template <typename Call>
