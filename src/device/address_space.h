@@ -1,30 +1,22 @@
 // AddressSpace: a reserved range of virtual addresses whose pages can be committed, decommitted and
 // moved.
 //
-// A committed page is readable and writable, and uses physical memory after its first access. An
-// access to any other page is a fault. The addresses stay reserved for the lifetime of the object,
-// so no other mapping of the process can land among them. A forked child inherits the pages.
+// An access to a page that is not committed is a fault. The addresses stay reserved for the
+// lifetime of the object, so no other mapping of the process can land among them.
 //
-// Offsets and sizes are multiples of kPageBytes. Threads: one at a time.
+// Offsets and sizes are multiples of page_bytes(). Threads: one at a time.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 
 #include "base/range_set.h"
-#include "base/status.h"
 
 namespace teraio::device {
 
 class AddressSpace {
  public:
-  // Reserves `size_bytes` of addresses. If the system refuses, halves the size and tries again
-  // until it falls below `least_bytes`. The range starts on a huge-page boundary, and no page is
-  // committed. Returns kUnsupported if every attempt fails.
-  static Result<std::unique_ptr<AddressSpace>> reserve(int64_t size_bytes, int64_t least_bytes);
-
-  ~AddressSpace();
+  virtual ~AddressSpace() = default;
   AddressSpace(const AddressSpace&) = delete;
   AddressSpace& operator=(const AddressSpace&) = delete;
 
@@ -34,40 +26,35 @@ class AddressSpace {
     return address >= base_ && address < base_ + size_bytes_;
   }
   int64_t size_bytes() const { return size_bytes_; }
+  int64_t page_bytes() const { return page_bytes_; }
 
-  // Returns false, without an effect, if the system refuses: it limits the number of mappings and
-  // the amount of memory.
-  bool commit(ByteRange range);
+  // Returns false, without an effect, if the system refuses.
+  virtual bool commit(ByteRange range) = 0;
   // Returns the pages of `range` to the system. False if the system refuses.
-  bool decommit(ByteRange range);
+  virtual bool decommit(ByteRange range) = 0;
 
-  // Moves the physical pages of `from` to the uncommitted addresses at `to_bytes`, without copying
-  // or touching them; `from` becomes uncommitted. Where the system cannot move pages (can_move()),
-  // calls replace(). Returns the number of bytes that moved, counted from the front of `from`:
-  // fewer than all of them if the system refused the rest.
-  int64_t move(ByteRange from, int64_t to_bytes);
+  // Moves pages of `from` to the uncommitted addresses at `to_bytes`; `from` becomes uncommitted.
+  // The contents are kept where the space can keep them. Returns the number of bytes that moved,
+  // counted from the front of `from`: fewer than all of them if the system refused the rest.
+  virtual int64_t move(ByteRange from, int64_t to_bytes) = 0;
 
-  // Like move(), but decommits `from` and commits new pages at `to_bytes`, so the contents are
-  // lost. Returns false if the system refuses; `from` is then committed, but its contents may be
-  // lost.
-  bool replace(ByteRange from, int64_t to_bytes);
+  // Decommits `from` and commits new pages at `to_bytes`, so the contents are lost. Returns false
+  // if the system refuses; `from` is then committed, but its contents may be lost.
+  bool replace(ByteRange from, int64_t to_bytes) {
+    if (!decommit(from)) return false;
+    if (commit({to_bytes, from.size_bytes})) return true;
+    commit(from);
+    return false;
+  }
 
-  // Whether move() keeps the physical pages. Determined by a trial in reserve().
-  bool can_move() const { return can_move_; }
-  // Makes can_move() false, to test systems that cannot move pages.
-  void forbid_move() { can_move_ = false; }
+ protected:
+  AddressSpace(std::byte* base, int64_t size_bytes, int64_t page_bytes)
+      : base_(base), size_bytes_(size_bytes), page_bytes_(page_bytes) {}
 
  private:
-  AddressSpace(std::byte* mapping, int64_t mapping_bytes, std::byte* base, int64_t size_bytes);
-
-  bool probe_move();
-  int64_t move_mapped(ByteRange from, int64_t to_bytes);
-
-  std::byte* mapping_;  // as mapped; base_ is its first huge-page boundary
-  int64_t mapping_bytes_;
   std::byte* base_;
   int64_t size_bytes_;
-  bool can_move_ = false;
+  int64_t page_bytes_;
 };
 
 }  // namespace teraio::device

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/units.h"
+#include "device/host_address_space.h"
 #include "device/page_pool.h"
 
 namespace teraio::device {
@@ -191,7 +192,7 @@ Result<Event> CpuDevice::copy_from_host(std::byte* device, const std::byte* host
 }  // namespace
 
 Result<std::unique_ptr<Device>> make_cpu_device(int64_t budget_bytes) {
-  auto space = AddressSpace::reserve(wanted_address_bytes(), kGiB);
+  auto space = HostAddressSpace::reserve(wanted_address_bytes(), kGiB);
   if (!space.ok()) return space.status();
   return std::unique_ptr<Device>(
       std::make_unique<CpuDevice>(std::move(*space), std::max<int64_t>(budget_bytes, 0)));

@@ -23,21 +23,29 @@ constexpr int64_t kFragmentBytes = 64 * kKiB;
 
 PagePool::PagePool(std::unique_ptr<AddressSpace> space, PagePoolOptions options)
     : options_(options), space_(std::move(space)), free_(options.granule_bytes) {
+  TERAIO_CHECK(space_->page_bytes() == kPageBytes || space_->page_bytes() == options.granule_bytes);
   uncommitted_.insert({0, space_->size_bytes()});
   gaps_.insert({0, space_->size_bytes()});
 }
 
 std::byte* PagePool::allocate(int64_t size_bytes, int64_t growth_limit_bytes, Effort effort) {
-  if (auto fit = find(size_bytes)) return take(*fit, size_bytes);
+  if (std::byte* block = allocate_free(size_bytes)) return block;
   const Supply growth{free_.granules(), free_.granule_bytes(), growth_limit_bytes, false};
   if (extend(size_bytes, growth)) return take(*find(size_bytes), size_bytes);
   const Place place = best_place(size_bytes);
-  if (place.used_bytes > whole_granules(size_bytes) && patch_together(size_bytes))
+  if (can_split_granules() && place.used_bytes > whole_granules(size_bytes) &&
+      patch_together(size_bytes))
     return take(*find(size_bytes), size_bytes);
   if (make_place(place, growth_limit_bytes)) return take(place.block, size_bytes);
-  const Supply pages{free_.pages(), kPageBytes, growth_limit_bytes, effort == Effort::kUtmost};
+  const Supply pages{loose_pages(), space_->page_bytes(), growth_limit_bytes,
+                     effort == Effort::kUtmost};
   if (!extend(size_bytes, pages)) return nullptr;
   return take(*find(size_bytes), size_bytes);
+}
+
+std::byte* PagePool::allocate_free(int64_t size_bytes) {
+  const auto fit = find(size_bytes);
+  return fit ? take(*fit, size_bytes) : nullptr;
 }
 
 std::optional<ByteRange> PagePool::find(int64_t size_bytes) const {
@@ -126,7 +134,7 @@ bool PagePool::make_place(const Place& place, int64_t growth_limit_bytes) {
   for (const ByteRange range : present) free_.erase(range);
   int64_t growth_left_bytes = std::max<int64_t>(growth_limit_bytes, 0);
   const int64_t scarce_bytes = place.missing_bytes - free_.granules().total_bytes();
-  if (scarce_bytes > growth_left_bytes &&
+  if (scarce_bytes > growth_left_bytes && can_split_granules() &&
       scarce_bytes - growth_left_bytes <= free_.fragments().total_bytes())
     growth_left_bytes += give_up_fragments(scarce_bytes - growth_left_bytes);
   bool is_made = scarce_bytes <= growth_left_bytes;
@@ -332,10 +340,12 @@ void PagePool::leave_uncommitted(ByteRange range) {
 
 // Starts at the frontier and goes on with the largest ranges, which adds few mappings.
 void PagePool::trim(int64_t size_bytes) {
-  int64_t left_bytes = align_up(std::min(size_bytes, free_bytes()), kPageBytes);
+  const int64_t page_bytes = space_->page_bytes();
+  const RangeSet& pages = loose_pages();
+  int64_t left_bytes = align_up(std::min(size_bytes, pages.total_bytes()), page_bytes);
   while (left_bytes > 0) {
-    const ByteRange tail_range = tail(free_.pages(), kPageBytes).range;
-    const ByteRange range = tail_range.size_bytes > 0 ? tail_range : *free_.pages().largest();
+    const ByteRange tail_range = tail(pages, page_bytes).range;
+    const ByteRange range = tail_range.size_bytes > 0 ? tail_range : *pages.largest();
     const int64_t part_bytes = std::min(left_bytes, range.size_bytes);
     const ByteRange part{range.end_bytes() - part_bytes, part_bytes};
     if (!give_back(part)) return;

@@ -18,6 +18,9 @@
 // replaced by new ones when they become free, or when moving the pieces would cost more than new
 // pages.
 //
+// Where the pages of the address space are as large as granules, as on a GPU, fragments stay where
+// they are.
+//
 // Sizes are multiples of kPageBytes. Threads: one at a time.
 #pragma once
 
@@ -42,6 +45,7 @@ struct PagePoolOptions {
 
 class PagePool {
  public:
+  // The pages of `space` have kPageBytes or the size of a granule.
   PagePool(std::unique_ptr<AddressSpace> space, PagePoolOptions options);
 
   enum class Effort : uint8_t {
@@ -53,6 +57,8 @@ class PagePool {
   // `growth_limit_bytes`. The block is in use until release().
   std::byte* allocate(int64_t size_bytes, int64_t growth_limit_bytes,
                       Effort effort = Effort::kUsual);
+  // Likewise, but nullptr unless a free range holds the block: no page is committed or moved.
+  std::byte* allocate_free(int64_t size_bytes);
   // `size_bytes` is the size that was allocated.
   void release(std::byte* block, int64_t size_bytes);
 
@@ -116,6 +122,11 @@ class PagePool {
   int64_t move_from(const RangeSet& sources, ByteRange to);
   bool move_free_pages(ByteRange from, int64_t to_bytes);
   int64_t move_piece(ByteRange from, int64_t to_bytes);
+  bool can_split_granules() const { return space_->page_bytes() < free_.granule_bytes(); }
+  // The free pages that can move or return to the system.
+  const RangeSet& loose_pages() const {
+    return can_split_granules() ? free_.pages() : free_.granules();
+  }
   bool is_patchwork(ByteRange range) const;
   int64_t count_boundaries(ByteRange range, int64_t limit) const;
   int64_t bytes_to_boundary(ByteRange range) const;

@@ -11,6 +11,7 @@
 
 #include "base/units.h"
 #include "device/device.h"
+#include "device/host_address_space.h"
 
 namespace teraio::device {
 namespace {
@@ -22,7 +23,7 @@ class PagePoolTest : public ::testing::Test {
   // Uses granules of one page where a test is not about granules.
   void open(int64_t address_bytes,
             PagePoolOptions options = {.granule_bytes = kPageBytes, .mapping_limit = 1000}) {
-    auto space = AddressSpace::reserve(address_bytes, address_bytes);
+    auto space = HostAddressSpace::reserve(address_bytes, address_bytes);
     ASSERT_TRUE(space.ok());
     space_ = space->get();
     pool_ = std::make_unique<PagePool>(std::move(*space), options);
@@ -51,7 +52,7 @@ class PagePoolTest : public ::testing::Test {
     make_holes(std::vector<int64_t>(count, page_count));
   }
 
-  AddressSpace* space_ = nullptr;
+  HostAddressSpace* space_ = nullptr;
   std::unique_ptr<PagePool> pool_;
 };
 
@@ -309,74 +310,74 @@ TEST_F(PagePoolGranuleTest, MappingsStayFewForEver) {
   EXPECT_LE(largest_count, 3 * kBudgetBytes / (kGranulePages * kPageBytes));
 }
 
-class AddressSpaceTest : public ::testing::Test {
- protected:
-  AddressSpaceTest() : space_(std::move(*AddressSpace::reserve(16 * kMiB, kMiB))) {}
+// Addresses without memory, whose pages are as large as granules, as on a GPU.
+class LargePageSpace final : public AddressSpace {
+ public:
+  static constexpr int64_t kLargePageBytes = 512 * kPageBytes;
 
-  static ByteRange pages(int64_t first, int64_t count) {
-    return {first * kPageBytes, count * kPageBytes};
+  explicit LargePageSpace(int64_t page_count)
+      : AddressSpace(reinterpret_cast<std::byte*>(kLargePageBytes), page_count * kLargePageBytes,
+                     kLargePageBytes),
+        committed_(static_cast<size_t>(page_count)) {}
+
+  bool commit(ByteRange range) override { return set(range, true); }
+  bool decommit(ByteRange range) override { return set(range, false); }
+  int64_t move(ByteRange from, int64_t to_bytes) override {
+    EXPECT_TRUE(set(from, false) && set({to_bytes, from.size_bytes}, true));
+    return from.size_bytes;
   }
-  void fill(ByteRange range, int value) {
-    std::memset(space_->at(range.begin_bytes), value, range.size_bytes);
+  int64_t committed_bytes() const {
+    return std::count(committed_.begin(), committed_.end(), true) * kLargePageBytes;
   }
-  void expect_filled(ByteRange range, int value) {
-    for (int64_t i = range.begin_bytes; i < range.end_bytes(); ++i)
-      ASSERT_EQ(*space_->at(i), static_cast<std::byte>(value)) << i;
+  bool is_committed(ByteRange range) const {
+    for (int64_t page = range.begin_bytes / kLargePageBytes;
+         page * kLargePageBytes < range.end_bytes(); ++page)
+      if (!committed_[static_cast<size_t>(page)]) return false;
+    return true;
   }
 
-  std::unique_ptr<AddressSpace> space_;
+ private:
+  bool set(ByteRange range, bool value) {
+    EXPECT_EQ(range.begin_bytes % kLargePageBytes, 0);
+    EXPECT_EQ(range.size_bytes % kLargePageBytes, 0);
+    for (int64_t begin = range.begin_bytes; begin < range.end_bytes(); begin += kLargePageBytes) {
+      EXPECT_NE(committed_[static_cast<size_t>(begin / kLargePageBytes)], value) << begin;
+      committed_[static_cast<size_t>(begin / kLargePageBytes)] = value;
+    }
+    return true;
+  }
+
+  std::vector<bool> committed_;
 };
 
-TEST_F(AddressSpaceTest, StartsOnAHugePage) {
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(space_->at(0)) % (2 * kMiB), 0);
-}
-
-TEST_F(AddressSpaceTest, ImpossibleSizesAreUnsupported) {
-  const auto space = AddressSpace::reserve(int64_t{1} << 60, int64_t{1} << 58);
-  EXPECT_EQ(space.status().code(), ErrorCode::kUnsupported);
-}
-
-TEST_F(AddressSpaceTest, LessIsTakenWhereThatIsEnough) {
-  const auto space = AddressSpace::reserve(int64_t{1} << 60, kMiB);
-  ASSERT_TRUE(space.ok());
-  EXPECT_GE((*space)->size_bytes(), kGiB);
-}
-
-TEST_F(AddressSpaceTest, MovedPagesKeepTheirBytes) {
-  ASSERT_TRUE(space_->commit(pages(0, 10)));
-  fill(pages(0, 10), 5);
-  if (!space_->can_move()) GTEST_SKIP() << "this system does not move pages";
-  EXPECT_EQ(space_->move(pages(0, 10), 100 * kPageBytes), 10 * kPageBytes);
-  expect_filled(pages(100, 10), 5);
-}
-
-TEST_F(AddressSpaceTest, ReplacedPagesAreNewOnes) {
-  ASSERT_TRUE(space_->commit(pages(0, 10)));
-  fill(pages(0, 10), 5);
-  EXPECT_TRUE(space_->replace(pages(0, 10), 100 * kPageBytes));
-  expect_filled(pages(100, 10), 0);
-}
-
-// The caller may not know every boundary between mappings.
-TEST_F(AddressSpaceTest, PagesOfDifferentOriginMoveTogether) {
-  if (!space_->can_move()) GTEST_SKIP() << "this system does not move pages";
-  for (int64_t i = 0; i < 8; ++i) {
-    ASSERT_TRUE(space_->commit(pages(20 * i, 3)));
-    fill(pages(20 * i, 3), i);
-    ASSERT_EQ(space_->move(pages(20 * i, 3), (500 + 3 * i) * kPageBytes), 3 * kPageBytes);
+TEST(LargePagesTest, OnlyWholePagesMoveAndReturn) {
+  constexpr int64_t kLargePageBytes = LargePageSpace::kLargePageBytes;
+  constexpr int64_t kBudgetBytes = 40 * kLargePageBytes;
+  auto owned = std::make_unique<LargePageSpace>(160);
+  const LargePageSpace& space = *owned;
+  PagePool pool(std::move(owned), {.granule_bytes = kLargePageBytes, .mapping_limit = kNoLimit});
+  std::vector<std::pair<std::byte*, int64_t>> blocks;
+  std::mt19937 random(7);
+  for (int step = 0; step < 20000; ++step) {
+    const int64_t size_bytes = (1 + static_cast<int64_t>(random() % 3000)) * kPageBytes;
+    const auto effort = random() % 2 == 0 ? PagePool::Effort::kUsual : PagePool::Effort::kUtmost;
+    std::byte* block = pool.allocate(size_bytes, kBudgetBytes - pool.held_bytes(), effort);
+    ASSERT_EQ(pool.held_bytes(), space.committed_bytes());
+    ASSERT_LE(pool.held_bytes(), kBudgetBytes);
+    if (block != nullptr) {
+      ASSERT_TRUE(space.is_committed({space.offset_of(block), size_bytes}));
+      blocks.emplace_back(block, size_bytes);
+    }
+    if (step % 100 == 0) pool.trim(3 * kPageBytes);
+    if (blocks.empty() || (block != nullptr && random() % 2 > 0)) continue;
+    std::swap(blocks[random() % blocks.size()], blocks.back());
+    pool.release(blocks.back().first, blocks.back().second);
+    blocks.pop_back();
   }
-  EXPECT_EQ(space_->move(pages(500, 24), 1000 * kPageBytes), 24 * kPageBytes);
-  for (int64_t i = 0; i < 24; ++i) *space_->at((1000 + i) * kPageBytes) = std::byte{1};
-}
-
-using AddressSpaceDeathTest = AddressSpaceTest;
-
-TEST_F(AddressSpaceDeathTest, UnbackedAddressesAreAFault) {
-  ASSERT_TRUE(space_->commit(pages(0, 2)));
-  ASSERT_EQ(space_->move(pages(0, 1), 8 * kPageBytes), kPageBytes);
-  ASSERT_TRUE(space_->decommit(pages(1, 1)));
-  EXPECT_DEATH(fill(pages(0, 1), 1), "");
-  EXPECT_DEATH(fill(pages(1, 1), 1), "");
+  EXPECT_GT(pool.stitch_count(), 1000);
+  for (const auto& [block, size_bytes] : blocks) pool.release(block, size_bytes);
+  pool.trim(kNoLimit);
+  EXPECT_EQ(pool.held_bytes(), 0);
 }
 
 }  // namespace

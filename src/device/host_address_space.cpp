@@ -1,4 +1,4 @@
-#include "device/address_space.h"
+#include "device/host_address_space.h"
 
 #include <sys/mman.h>
 
@@ -27,8 +27,8 @@ bool map_anew(std::byte* address, int64_t size_bytes, int protection) {
 
 }  // namespace
 
-Result<std::unique_ptr<AddressSpace>> AddressSpace::reserve(int64_t size_bytes,
-                                                            int64_t least_bytes) {
+Result<std::unique_ptr<HostAddressSpace>> HostAddressSpace::reserve(int64_t size_bytes,
+                                                                    int64_t least_bytes) {
   for (; size_bytes >= least_bytes; size_bytes /= 2) {
     const int64_t mapping_bytes = align_up(size_bytes, kHugePageBytes) + kHugePageBytes;
     void* mapping =
@@ -38,23 +38,23 @@ Result<std::unique_ptr<AddressSpace>> AddressSpace::reserve(int64_t size_bytes,
     auto* base =
         reinterpret_cast<std::byte*>(align_up(reinterpret_cast<int64_t>(mapping), kHugePageBytes));
     madvise(mapping, mapping_bytes, MADV_HUGEPAGE);
-    return std::unique_ptr<AddressSpace>(
-        new AddressSpace(start, mapping_bytes, base, align_up(size_bytes, kHugePageBytes)));
+    return std::unique_ptr<HostAddressSpace>(
+        new HostAddressSpace(start, mapping_bytes, base, align_up(size_bytes, kHugePageBytes)));
   }
   return Status(ErrorCode::kUnsupported,
                 "the system refuses to reserve " + format_size(least_bytes) +
                     " of addresses: expected no lower limit on virtual memory (ulimit -v)");
 }
 
-AddressSpace::AddressSpace(std::byte* mapping, int64_t mapping_bytes, std::byte* base,
-                           int64_t size_bytes)
-    : mapping_(mapping), mapping_bytes_(mapping_bytes), base_(base), size_bytes_(size_bytes) {
+HostAddressSpace::HostAddressSpace(std::byte* mapping, int64_t mapping_bytes, std::byte* base,
+                                   int64_t size_bytes)
+    : AddressSpace(base, size_bytes, kPageBytes), mapping_(mapping), mapping_bytes_(mapping_bytes) {
   can_move_ = probe_move();
 }
 
-AddressSpace::~AddressSpace() { munmap(mapping_, mapping_bytes_); }
+HostAddressSpace::~HostAddressSpace() { munmap(mapping_, mapping_bytes_); }
 
-bool AddressSpace::probe_move() {
+bool HostAddressSpace::probe_move() {
   const ByteRange first{0, kPageBytes};
   const ByteRange second{kPageBytes, kPageBytes};
   if (!commit(first)) return false;
@@ -67,30 +67,23 @@ bool AddressSpace::probe_move() {
 
 // Makes a new mapping instead of changing the protection of the old one. The old mapping's page
 // table and boundaries would leave the system fewer places for huge pages.
-bool AddressSpace::commit(ByteRange range) {
+bool HostAddressSpace::commit(ByteRange range) {
   return map_anew(at(range.begin_bytes), range.size_bytes, PROT_READ | PROT_WRITE);
 }
 
-bool AddressSpace::decommit(ByteRange range) {
+bool HostAddressSpace::decommit(ByteRange range) {
   return map_anew(at(range.begin_bytes), range.size_bytes, PROT_NONE);
 }
 
-int64_t AddressSpace::move(ByteRange from, int64_t to_bytes) {
+int64_t HostAddressSpace::move(ByteRange from, int64_t to_bytes) {
   if (can_move_) return move_mapped(from, to_bytes);
   return replace(from, to_bytes) ? from.size_bytes : 0;
-}
-
-bool AddressSpace::replace(ByteRange from, int64_t to_bytes) {
-  if (!decommit(from)) return false;
-  if (commit({to_bytes, from.size_bytes})) return true;
-  commit(from);
-  return false;
 }
 
 // MREMAP_DONTUNMAP keeps the old addresses reserved. After an unmap, another thread could map them
 // before we reserve them again. The system refuses a range across several mappings as a whole
 // (EFAULT); halving the range finds the boundary.
-int64_t AddressSpace::move_mapped(ByteRange from, int64_t to_bytes) {
+int64_t HostAddressSpace::move_mapped(ByteRange from, int64_t to_bytes) {
   void* moved = mremap(at(from.begin_bytes), from.size_bytes, from.size_bytes,
                        MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, at(to_bytes));
   if (moved != MAP_FAILED) {
