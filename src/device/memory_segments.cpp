@@ -1,5 +1,6 @@
 #include "device/memory_segments.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -44,6 +45,16 @@ MemorySegments::Entry* MemorySegments::find(const std::byte* memory, int64_t siz
   if (next == entries_.begin()) return nullptr;
   Entry& entry = std::prev(next)->second;
   return !entry.is_leaving && entry.segment.contains(memory, size_bytes) ? &entry : nullptr;
+}
+
+int64_t MemorySegments::bytes_in_one_segment(const std::byte* memory, int64_t size_bytes) const {
+  const std::lock_guard lock(mutex_);
+  const auto next = entries_.upper_bound(memory);
+  if (next != entries_.end()) size_bytes = std::min(size_bytes, next->first - memory);
+  if (next == entries_.begin()) return size_bytes;
+  const MemorySegment& segment = std::prev(next)->second.segment;
+  const int64_t left_bytes = segment.begin + segment.size_bytes - memory;
+  return left_bytes > 0 ? std::min(size_bytes, left_bytes) : size_bytes;
 }
 
 MemorySegments::Use MemorySegments::use(SegmentRegistrar& registrar, const std::byte* memory,

@@ -3,7 +3,8 @@
 //
 // Registration (with cuFile) pins the memory and takes longer than many transfers. Therefore the
 // first transfer that uses a segment registers all of it, and the segment is deregistered before it
-// returns to the system. Memory outside all known segments, or across several, is not registered.
+// returns to the system. Memory outside all known segments, or across several, is not registered:
+// I/O across several is done in parts.
 //
 //   memory's owner                      I/O threads
 //   new block: add(its segment)
@@ -89,6 +90,8 @@ class MemorySegments {
 
   // --- I/O ---
 
+  // How many of these bytes, from the front, lie in one segment, or in none.
+  int64_t bytes_in_one_segment(const std::byte* memory, int64_t size_bytes) const;
   // Registers the segment that contains the memory on its first use. Waits while another thread
   // registers it.
   Use use(SegmentRegistrar& registrar, const std::byte* memory, int64_t size_bytes);

@@ -49,7 +49,7 @@ class DirectWay final : public device::SegmentRegistrar {
   }
 
  private:
-  device::MemorySegments::Use use_segment(const IoRequest& request);
+  Result<int64_t> move_part(const IoRequest& part);
 
   const std::shared_ptr<CufileLibrary> library_;
   const std::unique_ptr<CufileHandle> file_;
@@ -62,17 +62,32 @@ Result<int64_t> DirectWay::move(const IoRequest& request) {
   device_.bind_thread();
   // cuFile does not follow the order of the device's streams.
   TERAIO_RETURN_IF_ERROR(device_.wait(request.after));
-  const device::MemorySegments::Use use = use_segment(request);
-  CufilePlace place{request.memory, 0};
-  if (use.begin() != nullptr) place = {use.begin(), request.memory - use.begin()};
-  return request.direction == Direction::kRead
-             ? file_->read(place, request.size_bytes, request.offset_bytes)
-             : file_->write(place, request.size_bytes, request.offset_bytes);
+  int64_t moved_bytes = 0;
+  while (moved_bytes < request.size_bytes) {
+    IoRequest part = request;
+    part.memory += moved_bytes;
+    part.offset_bytes += moved_bytes;
+    part.size_bytes -= moved_bytes;
+    if (segments_ != nullptr)
+      part.size_bytes = segments_->bytes_in_one_segment(part.memory, part.size_bytes);
+    const Result<int64_t> result = move_part(part);
+    if (!result.ok() || *result < 0) return result;
+    moved_bytes += *result;
+    if (*result < part.size_bytes) break;
+  }
+  return moved_bytes;
 }
 
-device::MemorySegments::Use DirectWay::use_segment(const IoRequest& request) {
-  if (segments_ == nullptr) return {};
-  return segments_->use(*this, request.memory, request.size_bytes);
+// The memory lies in one segment, or in none.
+Result<int64_t> DirectWay::move_part(const IoRequest& part) {
+  const device::MemorySegments::Use use = segments_ == nullptr
+                                              ? device::MemorySegments::Use()
+                                              : segments_->use(*this, part.memory, part.size_bytes);
+  CufilePlace place{part.memory, 0};
+  if (use.begin() != nullptr) place = {use.begin(), part.memory - use.begin()};
+  return part.direction == Direction::kRead
+             ? file_->read(place, part.size_bytes, part.offset_bytes)
+             : file_->write(place, part.size_bytes, part.offset_bytes);
 }
 
 Status DirectWay::register_segment(const device::MemorySegment& segment) {

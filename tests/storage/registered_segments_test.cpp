@@ -121,12 +121,15 @@ TEST_F(RegisteredSegmentsTest, MemoryOfNoKnownSegmentGoesDirectlyAllTheSame) {
   EXPECT_EQ(drive().gpu_direct_off, "");
 }
 
-TEST_F(RegisteredSegmentsTest, MemoryThatIsPartlyKnownGoesDirectlyAllTheSame) {
+TEST_F(RegisteredSegmentsTest, MemoryAcrossSegmentsMovesInParts) {
   open();
   PageMemory memory(kMiB);
-  segments_.add({memory.data(), kMiB / 2});
+  segments_.add({memory.data() + kMiB / 4, kMiB / 4});
+  segments_.add({memory.data() + kMiB / 2, kMiB / 4});
   round_trip(memory, 4);
-  EXPECT_EQ(fake_->memory_registrations, 0);
+  EXPECT_EQ(fake_->memory_registrations, 2);
+  EXPECT_EQ(calls(), 8) << "two parts of no segment, and one of each";
+  EXPECT_EQ(fake_->registered_call_count, 4);
   EXPECT_EQ(drive().gpu_direct_bytes_read, kMiB);
 }
 
