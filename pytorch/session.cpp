@@ -40,7 +40,6 @@ constexpr int64_t kPiecesPerBudget = 12;
 constexpr double kPlanMargin = 0.01;
 // The rate of one thread that copies host memory. Only its ratio to the drives' rates matters.
 constexpr int64_t kHostCopyBytesPerSecond = 5'000'000'000;
-constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 constexpr int64_t kUnlimitedLinkBytesPerSecond = 1'000'000'000'000;
 
 // Returns room for a job of eight times the budget, but at most half of the free space, so that
@@ -426,7 +425,7 @@ Status Session::check_room_to_restore() const {
 Status Session::replay_discarded() {
   if (!has_replays()) return {};
   const StorageReferenceGuard guard;
-  set_budget(kNoLimit);
+  set_budget(device::kNoBudget);
   Status status = runtime_->replay_all();
   if (!status.ok()) set_budget(options_.device_budget_bytes);  // the session goes on
   return status;
@@ -444,7 +443,7 @@ Status Session::stop() {
   keep_learned_rates();
   const StorageReferenceGuard guard;
   forget_collectives();
-  set_budget(kNoLimit);
+  set_budget(device::kNoBudget);
   const Status status = runtime_->stop();
   take_hooks_off();
   Interrupts::instance().stop();
@@ -459,7 +458,7 @@ void Session::discard() {
   const StorageReferenceGuard guard;
   forget_collectives();
   runtime_->discard();
-  set_budget(kNoLimit);
+  set_budget(device::kNoBudget);
   Interrupts::instance().stop();
   leave_machine();
 }

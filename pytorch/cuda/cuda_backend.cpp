@@ -1,12 +1,12 @@
 // The DeviceBackend for PyTorch's CUDA memory and streams. No other file uses them.
 //
-// SessionAllocator takes the place of PyTorch's caching allocator and forwards to it, so that the
-// caching allocator remains the only owner of the GPU's memory. Allocations that a session may
-// offload go to the runtime, whose device allocates from the caching allocator (CachedMemory). When
-// the caching allocator runs out of memory, also in a direct call for a library's workspace, the
-// runtime offloads tensors and the allocation is tried again. SessionAllocator does this instead of
-// a FreeMemoryCallback, which would run with the caching allocator's lock: a thread inside the
-// runtime needs that lock to free memory.
+// SessionAllocator takes the place of PyTorch's caching allocator. Allocations that a session may
+// offload go to the runtime, whose device has memory of its own; all others are forwarded to the
+// caching allocator, which shares the budget (CachingNeighbour). When that runs out of memory, also
+// in a direct call for a library's workspace, the runtime offloads tensors, their memory returns to
+// the GPU, and the allocation is tried again. SessionAllocator does this instead of a
+// FreeMemoryCallback, which would run with the caching allocator's lock: a thread inside the
+// runtime needs that lock to change the limit.
 //
 // This code has run on the emulated GPU (testing/cuda_emulation) and on no other.
 #include "cuda_backend.h"
@@ -17,16 +17,14 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
-#include <algorithm>
 #include <atomic>
-#include <optional>
 #include <utility>
 
 #include "active_session.h"
 #include "adoption.h"
 #include "base/units.h"
-#include "cuda/cached_room.h"
-#include "cuda/cached_segments.h"
+#include "cuda/caching_neighbour.h"
+#include "cuda/session_statistics.h"
 #include "data_pointer.h"
 #include "device/cuda_device.h"
 #include "op_observer.h"
@@ -41,11 +39,6 @@ namespace caching = c10::cuda::CUDACachingAllocator;
 // The default budget's share of the free memory. Libraries need the rest for code that they load
 // later.
 constexpr double kDefaultBudgetShare = 0.92;
-
-// The caching allocator takes memory in segments of 20 MiB, separate ones for each stream, and
-// FSDP2 uses three streams. Below a few of them it would have nothing to give, so that a smaller
-// budget is a limit on tensors alone.
-constexpr int64_t kLeastLimitBytes = 96 * kMiB;
 
 // PyTorch's own allocator, or null before the first session.
 caching::CUDAAllocator*& stock() {
@@ -74,91 +67,17 @@ ActiveSession* session_of_this_thread(const SessionUse& use) {
   return session != nullptr && !session->backend->is_on_other_stream() ? session : nullptr;
 }
 
-// The memory of a runtime's device: blocks of the caching allocator, allocated on one stream. While
-// it has a limit below the GPU's memory, so has the caching allocator.
-class CachedMemory final : public device::CudaMemorySource {
- public:
-  // `stream` refers to the backend's variable, because a later session may use another stream.
-  CachedMemory(c10::DeviceIndex ordinal, int64_t memory_bytes, const cudaStream_t& stream,
-               CachedSegments& segments)
-      : ordinal_(ordinal), memory_bytes_(memory_bytes), stream_(stream), segments_(segments) {}
-  ~CachedMemory() override { lift_limit(); }
-
-  void* allocate(int64_t size_bytes) override {
-    if (limit_bytes_ && has_segments_)
-      size_bytes = bytes_to_ask_for(*stock(), ordinal_, size_bytes, *limit_bytes_);
-    return size_bytes == 0 ? nullptr : allocate_at_all_costs(size_bytes);
-  }
-  void* allocate_at_all_costs(int64_t size_bytes) override {
-    const c10::cuda::CUDAGuard guard(ordinal_);
-    try {
-      void* block = stock()->raw_alloc_with_stream(static_cast<size_t>(size_bytes), stream_);
-      segments_.note_block(*stock(), block);
-      return block;
-    } catch (const c10::OutOfMemoryError&) {
-      return nullptr;  // the engine offloads tensors and tries again
-    }
-  }
-  void release(void* memory) override { stock()->raw_delete(memory); }
-
-  void set_limit_bytes(int64_t limit_bytes) override {
-    if (limit_bytes >= memory_bytes_) return lift_limit();
-    if (!fraction_before_) fraction_before_ = stock()->getMemoryFraction(ordinal_);
-    limit_bytes = std::max(limit_bytes, kLeastLimitBytes);
-    const double share = static_cast<double>(limit_bytes) / static_cast<double>(memory_bytes_);
-    const double fraction = std::clamp(share, 0.0, *fraction_before_);
-    stock()->setMemoryFraction(fraction, ordinal_);
-    limit_bytes_ = static_cast<int64_t>(fraction * static_cast<double>(memory_bytes_));
-    if (reserved_bytes() > limit_bytes) stock()->emptyCache();
-  }
-
-  int64_t reserved_bytes() const override { return reserved().current; }
-  // PyTorch's peak is the program's to reset. When it has not moved since reset_peak(), what is
-  // held now is all that is known.
-  int64_t reserved_peak_bytes() const override {
-    const c10::CachingAllocator::Stat held = reserved();
-    return held.peak == peak_before_bytes_ ? held.current : held.peak;
-  }
-  void reset_peak() override { peak_before_bytes_ = reserved().peak; }
-  device::MemorySegments* segments() override { return segments_.follow(*stock()); }
-
- private:
-  c10::CachingAllocator::Stat reserved() const {
-    constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-    return stock()->getDeviceStats(ordinal_).reserved_bytes[kAll];
-  }
-  // The program's own limit applies again.
-  void lift_limit() {
-    if (fraction_before_) stock()->setMemoryFraction(*fraction_before_, ordinal_);
-    fraction_before_.reset();
-    limit_bytes_.reset();
-  }
-
-  const c10::DeviceIndex ordinal_;
-  const int64_t memory_bytes_;
-  const cudaStream_t& stream_;
-  CachedSegments& segments_;
-  const bool has_segments_ = stock()->name() == "native";  // and not cudaMallocAsync
-  std::optional<double> fraction_before_;                  // empty: no limit of ours
-  std::optional<int64_t> limit_bytes_;                     // on what the allocator reserves
-  int64_t peak_before_bytes_ = 0;  // PyTorch's peak at the last reset_peak()
-};
-
-// Makes the runtime offload tensors until `size_bytes` are free in one piece. False: it cannot, and
-// what can leave has left.
+// Makes the runtime offload tensors until memory for `size_bytes` has returned to the GPU. False:
+// it cannot, and what can leave has left.
 bool make_room(ActiveSession& session, size_t size_bytes) {
   const StorageReferenceGuard guard;
-  const Result<engine::Allocation> room =
-      session.runtime->allocate(static_cast<int64_t>(size_bytes));
-  if (room.ok()) session.runtime->release(room->tensor);
-  return room.ok();
+  return session.runtime->return_memory(static_cast<int64_t>(size_bytes)).ok();
 }
 
 // Returns `allocate()`. When that runs out of memory, makes room and tries again.
 //
-// The caching allocator keeps the memory of each stream apart. What leaves is memory of the
-// session's stream, and another stream gets it only in whole segments, which the allocator returns
-// to CUDA when it runs out. More and more therefore leaves, until that is enough.
+// The caching allocator takes memory in segments, which are larger than what is needed. More and
+// more therefore leaves, until that is enough.
 template <typename Allocate>
 auto with_room(size_t size_bytes, Allocate allocate) {
   const SessionUse use;
@@ -179,14 +98,6 @@ void record_stock_block(void* block, c10::Device device, c10::cuda::CUDAStream s
   c10::DataPtr as_stock(block, block, stock()->raw_deleter(), device);
   stock()->recordStream(as_stock, stream);
   as_stock.release_context();
-}
-
-// Tells the caching allocator that `stream` uses the tensor's memory. When the memory is freed, the
-// allocator does not reuse it before the work that `stream` has got by then is done.
-void record_block(const TensorHandle& handle, void* memory, c10::cuda::CUDAStream stream) {
-  const auto* device = dynamic_cast<const device::CudaDevice*>(&handle.runtime->device());
-  void* block = device->source_block(static_cast<std::byte*>(memory));
-  record_stock_block(block, handle.device, stream);
 }
 
 // Threads: any, with or without the GIL.
@@ -232,7 +143,8 @@ class SessionAllocator final : public caching::CUDAAllocator {
   }
 
   // Another stream uses the memory. The tensor stays resident until the stream has finished the
-  // work that it has got so far, and record_block() delays the reuse of its memory.
+  // work that it has got so far. Its memory is not reused before the stream has finished what it
+  // has got when the tensor is freed, of which the session may not know.
   void recordStream(const c10::DataPtr& data_ptr, c10::cuda::CUDAStream stream) override {
     TensorHandle* handle = handle_behind(data_ptr);
     if (handle == nullptr) {
@@ -242,7 +154,7 @@ class SessionAllocator final : public caching::CUDAAllocator {
     engine::Runtime& runtime = *handle->runtime;
     const StorageReferenceGuard guard;
     if (!runtime.pin(handle->tensor).ok()) return;
-    record_block(*handle, data_ptr.get(), stream);
+    runtime.record_use(handle->tensor, stream.stream());
     const engine::Use use = {handle->tensor, true};
     runtime.record_stream(stream.stream(), std::span(&use, 1));
     runtime.unpin(handle->tensor);
@@ -253,19 +165,45 @@ class SessionAllocator final : public caching::CUDAAllocator {
     record_stock_block(data_ptr.get(), data_ptr.device(), stream);
   }
 
+  // --- With the memory of sessions ---
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override {
+    c10::CachingDeviceAllocator::DeviceStats stats = stock()->getDeviceStats(device);
+    SessionStatistics::of_device(device).add_to(stats);
+    return stats;
+  }
+  void resetAccumulatedStats(c10::DeviceIndex device) override {
+    stock()->resetAccumulatedStats(device);
+    SessionStatistics::of_device(device).reset_accumulated();
+  }
+  void resetPeakStats(c10::DeviceIndex device) override {
+    stock()->resetPeakStats(device);
+    SessionStatistics::of_device(device).reset_peaks();
+  }
+  // The caching allocator knows no memory of sessions, and raises.
+  caching::ShareableHandle shareIpcHandle(void* memory) override {
+    try {
+      return stock()->shareIpcHandle(memory);
+    } catch (const c10::Error& error) {
+      TORCH_CHECK(false, error.what_without_backtrace(),
+                  ". If a teraio session has made this tensor, it cannot be shared with another "
+                  "process through CUDA IPC, because its memory moves: share a copy on the CPU");
+    }
+  }
+  // Memory that is mapped for one GPU alone, as a session's is, can only be copied to another one
+  // by the call for two GPUs.
+  cudaError_t memcpyAsync(void* to, int to_device, const void* from, int from_device, size_t count,
+                          cudaStream_t stream, bool p2p_enabled) override {
+    if (to_device != from_device)
+      return cudaMemcpyPeerAsync(to, to_device, from, from_device, count, stream);
+    return stock()->memcpyAsync(to, to_device, from, from_device, count, stream, p2p_enabled);
+  }
+
   // --- Forwarded ---
   void copy_data(void* to, const void* from, std::size_t count) const override {
     stock()->copy_data(to, from, count);
   }
   bool initialized() override { return stock()->initialized(); }
   void emptyCache(c10::MempoolId_t pool) override { stock()->emptyCache(pool); }
-  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override {
-    return stock()->getDeviceStats(device);
-  }
-  void resetAccumulatedStats(c10::DeviceIndex device) override {
-    stock()->resetAccumulatedStats(device);
-  }
-  void resetPeakStats(c10::DeviceIndex device) override { stock()->resetPeakStats(device); }
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override {
     return stock()->getMemoryInfo(device);
   }
@@ -318,9 +256,6 @@ class SessionAllocator final : public caching::CUDAAllocator {
                                 const std::unordered_set<void*>& expected) override {
     return stock()->checkPoolLiveAllocations(device, pool, expected);
   }
-  caching::ShareableHandle shareIpcHandle(void* memory) override {
-    return stock()->shareIpcHandle(memory);
-  }
   std::shared_ptr<void> getIpcDevPtr(std::string handle) override {
     return stock()->getIpcDevPtr(std::move(handle));
   }
@@ -346,10 +281,6 @@ class SessionAllocator final : public caching::CUDAAllocator {
   }
   void enablePeerAccess(c10::DeviceIndex device, c10::DeviceIndex to) override {
     stock()->enablePeerAccess(device, to);
-  }
-  cudaError_t memcpyAsync(void* to, int to_device, const void* from, int from_device, size_t count,
-                          cudaStream_t stream, bool p2p_enabled) override {
-    return stock()->memcpyAsync(to, to_device, from, from_device, count, stream, p2p_enabled);
   }
   std::shared_ptr<caching::AllocatorState> getCheckpointState(c10::DeviceIndex device,
                                                               c10::MempoolId_t pool) override {
@@ -382,9 +313,7 @@ class SessionAllocator final : public caching::CUDAAllocator {
 class CudaBackend final : public DeviceBackend {
  public:
   CudaBackend(int32_t ordinal, device::CudaFacts facts)
-      : ordinal_(static_cast<c10::DeviceIndex>(ordinal)),
-        facts_(std::move(facts)),
-        segments_(ordinal_) {}
+      : ordinal_(static_cast<c10::DeviceIndex>(ordinal)), facts_(std::move(facts)) {}
 
   c10::Device torch_device() const override { return c10::Device(c10::DeviceType::CUDA, ordinal_); }
 
@@ -407,8 +336,7 @@ class CudaBackend final : public DeviceBackend {
     options.ordinal = ordinal_;
     options.budget_bytes = budget_bytes;
     options.compute_stream = [this] { return static_cast<void*>(stream_); };
-    options.memory =
-        std::make_unique<CachedMemory>(ordinal_, facts_.memory_bytes, stream_, segments_);
+    options.neighbour = std::make_unique<CachingNeighbour>(*stock(), ordinal_, facts_.memory_bytes);
     auto device = make_cuda_device(std::move(options));
     if (!device.ok()) return device.status();
     return std::unique_ptr<device::Device>(std::move(*device));
@@ -456,7 +384,6 @@ class CudaBackend final : public DeviceBackend {
 
   const c10::DeviceIndex ordinal_;
   const device::CudaFacts facts_;
-  CachedSegments segments_;
   cudaStream_t stream_ = nullptr;
 };
 

@@ -1,5 +1,9 @@
 // CudaDevice: a GPU's memory under a hard budget, and the order of work on the GPU.
 //
+// The memory is a PagePool of its own, mapped by CUDA's virtual memory management. Pages are mapped
+// when the pool grows and when scattered free memory has to form one block; otherwise allocate()
+// and release() make no call of CUDA.
+//
 // Compute runs on the caller's streams. Copies run on two streams that the device owns, one per
 // direction. Compute and copies wait for each other through events, so nothing synchronizes the
 // whole GPU.
@@ -18,37 +22,24 @@
 
 namespace teraio::device {
 
-// The source of a CudaDevice's memory. In a training run it is PyTorch's caching allocator, so that
-// both use one pool. Without PyTorch it is CUDA's stream-ordered pool.
+// Another allocator of the same GPU's memory, which shares the device's budget: in a training run
+// PyTorch's caching allocator.
 //
-// Threads: as Device.
-class CudaMemorySource {
+// Threads: as Device::allocate.
+class NeighbourAllocator {
  public:
-  virtual ~CudaMemorySource() = default;
-  // Returns memory that is valid in compute order and aligned to at least 256 bytes, or nullptr if
-  // there is none left that can be had without waiting for the GPU.
-  virtual void* allocate(int64_t size_bytes) = 0;
-  // Likewise, but nullptr only if there is none left at all.
-  virtual void* allocate_at_all_costs(int64_t size_bytes) { return allocate(size_bytes); }
-  virtual void release(void* memory) = 0;
-  // Keeps the memory that the source holds below the limit, as far as it can. Both sources return
-  // free memory when they hold more; afterwards, PyTorch's allocator obtains no more than the
-  // limit.
-  virtual void set_limit_bytes(int64_t limit_bytes) = 0;
-  // The GPU memory that the source holds, in use or cached for reuse.
-  virtual int64_t reserved_bytes() const = 0;
-  // Since the last reset_peak(), as far as the source knows: at least what it holds now.
-  virtual int64_t reserved_peak_bytes() const = 0;
+  virtual ~NeighbourAllocator() = default;
+  // The GPU memory that it holds, in use or cached for reuse.
+  virtual int64_t held_bytes() const = 0;
+  // Since the last reset_peak(), as far as it knows: at least what it holds now.
+  virtual int64_t held_peak_bytes() const = 0;
   virtual void reset_peak() = 0;
-  // As Device::segments().
-  virtual MemorySegments* segments() { return nullptr; }
-};
-
-class CudaDevice : public Device {
- public:
-  // Returns the source's block that contains `memory`, which came from this device and was not
-  // released. Any thread.
-  virtual void* source_block(const std::byte* memory) const = 0;
+  // It takes no more memory than that from now on. What it holds beyond stays.
+  virtual void set_limit_bytes(int64_t limit_bytes) = 0;
+  // Returns what it has cached to CUDA, which waits for the GPU. False: nothing can be returned.
+  virtual bool give_back() = 0;
+  // Told what the device has allocated and what it holds, when one of them has changed.
+  virtual void note_device_bytes(int64_t allocated_bytes, int64_t held_bytes) = 0;
 };
 
 struct CudaDeviceOptions {
@@ -57,8 +48,8 @@ struct CudaDeviceOptions {
   // Returns the stream (a cudaStream_t) on which the calling thread enqueues compute. If empty, the
   // device uses a stream of its own, on which nothing else is enqueued.
   std::function<void*()> compute_stream = {};
-  // If null, the device creates a stream-ordered pool.
-  std::unique_ptr<CudaMemorySource> memory = nullptr;
+  // What it holds counts against the budget. Null: the device shares its budget with nobody.
+  std::unique_ptr<NeighbourAllocator> neighbour = nullptr;
 };
 
 struct CudaFacts {
@@ -74,6 +65,6 @@ struct CudaFacts {
 Result<CudaFacts> inspect_cuda_device(int32_t ordinal);
 
 // Fails like inspect_cuda_device().
-Result<std::unique_ptr<CudaDevice>> make_cuda_device(CudaDeviceOptions options);
+Result<std::unique_ptr<Device>> make_cuda_device(CudaDeviceOptions options);
 
 }  // namespace teraio::device

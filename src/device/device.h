@@ -3,9 +3,10 @@
 // The engine allocates only here, and PyTorch's allocations on the device come from the same place.
 // There is one implementation for the CPU and one for CUDA; the caller chooses at run time.
 //
-// Threads: allocate, release, set_budget_bytes, usage and reset_peak are called under the engine's
-// lock or from one thread. Copies and events may be used from any thread, except that order_after
-// and the calls of op_timer() need that lock while ops are timed. No call takes Python's lock.
+// Threads: allocate, release, record_use, return_free_bytes, set_budget_bytes, usage and reset_peak
+// are called under the engine's lock or from one thread. Copies and events may be used from any
+// thread, except that order_after and the calls of op_timer() need that lock while ops are timed.
+// No call takes Python's lock.
 //
 // Ownership: the caller releases every block before the device is destroyed.
 #pragma once
@@ -13,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <string_view>
 
 #include "base/status.h"
@@ -26,14 +28,18 @@ class OpTimer;
 // block. Direct I/O, which moves whole pages, can therefore read into it and write from it.
 inline constexpr int64_t kPageBytes = 4096;
 
+// As a budget: no limit.
+inline constexpr int64_t kNoBudget = std::numeric_limits<int64_t>::max();
+
 struct MemoryUsage {
   int64_t budget_bytes = 0;
   int64_t allocated_bytes = 0;       // in use, after the allocator's rounding
   int64_t allocated_peak_bytes = 0;  // since the last reset_peak()
   int64_t reserved_bytes = 0;  // physical memory held: allocated, plus free memory kept for reuse
   int64_t reserved_peak_bytes = 0;
+  int64_t neighbour_bytes = 0;     // of reserved_bytes, what another allocator holds
   int64_t rounding_bytes = 0;      // lost to rounding (internal fragmentation)
-  int64_t largest_free_bytes = 0;  // largest allocation without moving pages; upper bound on a GPU
+  int64_t largest_free_bytes = 0;  // largest allocation that moves no pages
   int64_t stitch_count = 0;        // allocations assembled from scattered free pages
 };
 
@@ -65,10 +71,21 @@ class Device {
   // else may.
   virtual void release(std::byte* memory) = 0;
 
-  // Returns free memory above the new budget to the system at once. PyTorch's allocator on a GPU
-  // returns all whole segments that are free, which waits for the GPU. Blocks in use stay, even if
-  // they exceed the budget; allocate() then fails until enough of them are released.
+  // Returns free memory above the new budget to the system at once. Blocks in use stay, even if
+  // they exceed the budget; allocate() then fails until enough of them are released. With
+  // kNoBudget, a device that shares its memory returns all that is free, from now on whenever a
+  // block is released: others need it then.
   virtual void set_budget_bytes(int64_t budget_bytes) = 0;
+
+  // Returns at least `size_bytes` of free memory to the system, in whole pages of the device, or
+  // all of it if less is free, for other allocators of the same memory. Returns the number of
+  // bytes. A device that shares its memory with nobody keeps it and returns `size_bytes`.
+  virtual int64_t return_free_bytes(int64_t size_bytes) { return size_bytes; }
+
+  // Work of another stream than compute's, as for record_on(), uses a block. After its release, the
+  // memory is not used again before what that stream has got by then is done. Does nothing on a
+  // device with a single order.
+  virtual void record_use(std::byte* /*memory*/, void* /*stream*/) {}
 
   // Adds `size_bytes`, which may be negative, to the memory of other owners that counts against the
   // budget. usage() counts it as allocated and reserved. It may exceed the budget; allocate() then

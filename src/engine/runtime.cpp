@@ -378,6 +378,22 @@ Status Runtime::pin_permanently(LiveTensor* tensor) {
   return status;
 }
 
+void Runtime::record_use(LiveTensor* tensor, void* stream) {
+  const std::lock_guard lock(mutex_);
+  options_.engine.device->record_use(tensor->memory, stream);
+}
+
+// A free range of some pages of the device contains a whole one.
+Status Runtime::return_memory(int64_t size_bytes) {
+  for (int64_t free_bytes = size_bytes;; free_bytes *= 2) {
+    const Result<Allocation> room = allocate(free_bytes);
+    if (!room.ok()) return room.status();
+    const std::lock_guard lock(mutex_);
+    release_locked(room->tensor);
+    if (options_.engine.device->return_free_bytes(size_bytes) >= size_bytes) return {};
+  }
+}
+
 void Runtime::add_outside_bytes(int64_t size_bytes) {
   const std::lock_guard lock(mutex_);
   outside_bytes_ += size_bytes;
@@ -479,7 +495,9 @@ Profile Runtime::recorded_profile() {
     return engine_->can_leave(tensor) || tensor.residency != Residency::kResident ||
            tensor.is_copy_pending || tensor.unanswered != nullptr;
   });
-  profile.untouched_bytes += outside_bytes_;
+  // What is outside is held by the device's neighbour where it has one.
+  profile.untouched_bytes +=
+      std::max(outside_bytes_, options_.engine.device->usage().neighbour_bytes);
   return profile;
 }
 

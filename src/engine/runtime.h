@@ -138,6 +138,12 @@ class Runtime {
   // short, allocations wait for it. Discarded tensors that are made from those that it writes are
   // made again first; one for which that fails is lost, and later uses of it fail.
   void record_stream(void* stream, std::span<const Use> uses);
+  // Another stream works on the tensor, which an op or a pin uses, now or later: as for
+  // Device::record_use().
+  void record_use(LiveTensor* tensor, void* stream);
+  // Lets tensors leave until `size_bytes` of the device's memory have returned to the system, for
+  // its other allocators. Fails as allocate() when nothing more can leave.
+  Status return_memory(int64_t size_bytes);
   // Memory of other owners that counts against the budget and never moves; negative: as much less.
   void add_outside_bytes(int64_t size_bytes);
   // Where tensors that an op or a pin uses are on the device; null for null.

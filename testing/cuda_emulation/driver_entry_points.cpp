@@ -1,5 +1,5 @@
-// The driver's functions that PyTorch asks the runtime for: CUDA's virtual memory, of which
-// expandable segments are made. Of all others every call fails.
+// The driver's functions that programs ask the runtime for: CUDA's virtual memory. Of all others
+// every call fails.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -18,6 +18,15 @@ template <typename Body>
 CUresult with_memory(Body body) {
   Machine& machine = Machine::get();
   const Lock lock(machine.mutex);
+  return body(machine.memory);
+}
+
+// The same, counted as a call of `name`.
+template <typename Body>
+CUresult with_memory(const char* name, Body body) {
+  Machine& machine = Machine::get();
+  const Lock lock(machine.mutex);
+  machine.calls.add(name);
   return body(machine.memory);
 }
 
@@ -44,7 +53,7 @@ CUresult release_addresses(CUdeviceptr begin, size_t size_bytes) {
 
 CUresult create_memory(CUmemGenericAllocationHandle* handle, size_t size_bytes,
                        const CUmemAllocationProp* properties, unsigned long long) {
-  return with_memory([&](DeviceMemory& memory) {
+  return with_memory("cuMemCreate", [&](DeviceMemory& memory) {
     Physical* made = memory.create_physical(properties->location.id, size_bytes);
     *handle = reinterpret_cast<CUmemGenericAllocationHandle>(made);
     return made == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
@@ -60,14 +69,14 @@ CUresult release_memory(CUmemGenericAllocationHandle handle) {
 
 CUresult map_memory(CUdeviceptr begin, size_t, size_t, CUmemGenericAllocationHandle handle,
                     unsigned long long) {
-  return with_memory([&](DeviceMemory& memory) {
+  return with_memory("cuMemMap", [&](DeviceMemory& memory) {
     memory.map(to_address(begin), to_physical(handle));
     return CUDA_SUCCESS;
   });
 }
 
 CUresult unmap_memory(CUdeviceptr begin, size_t size_bytes) {
-  return with_memory([&](DeviceMemory& memory) {
+  return with_memory("cuMemUnmap", [&](DeviceMemory& memory) {
     const bool is_done = memory.unmap(to_address(begin), size_bytes);
     return is_done ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   });
@@ -81,6 +90,16 @@ CUresult granularity(size_t* size_bytes, const CUmemAllocationProp*,
   return CUDA_SUCCESS;
 }
 
+CUresult attribute(int* value, CUdevice_attribute which, CUdevice) {
+  *value = which == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED ? 1 : 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult error_string(CUresult, const char** text) {
+  *text = "an error of the emulated driver";
+  return CUDA_SUCCESS;
+}
+
 CUresult not_supported() { return CUDA_ERROR_NOT_SUPPORTED; }
 
 struct EntryPoint {
@@ -88,6 +107,8 @@ struct EntryPoint {
   void* function;
 };
 const EntryPoint kEntryPoints[] = {
+    {"cuDeviceGetAttribute", reinterpret_cast<void*>(&attribute)},
+    {"cuGetErrorString", reinterpret_cast<void*>(&error_string)},
     {"cuMemAddressReserve", reinterpret_cast<void*>(&reserve_addresses)},
     {"cuMemAddressFree", reinterpret_cast<void*>(&release_addresses)},
     {"cuMemCreate", reinterpret_cast<void*>(&create_memory)},

@@ -8,7 +8,6 @@ import time
 
 import programs
 import pytest
-from trainings import VARIANTS
 
 STEPS = 9
 CLOSE_SECONDS = 10
@@ -23,7 +22,7 @@ class Trainer:
     def __init__(self, workspace, training):
         options = workspace.job_options(training.job, training.precision, STEPS)
         self.command = workspace.workload("measure_training", *options)
-        self.environment = workspace.environment | VARIANTS[training.variant]
+        self.environment = workspace.environment
         self.training = training
         self.peak_bytes = None  # what the training takes when the budget holds everything
         self.requested = set()  # arms

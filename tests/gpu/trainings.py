@@ -8,13 +8,6 @@ HOST_ARMS = ("stock", "ample", "host-2", "host-3", "stock-again")
 SSD_ARMS = ("stock", "ample", "ssd-2", "both-2", "ssd-3", "both-3", "stock-again")
 TINY_ARMS = ("stock", "ample", "both-2", "stock-again")
 
-# Ways to run everything in a process, stock PyTorch too.
-VARIANTS = {
-    "": {},
-    # Memory under a hard limit in segments that grow, instead of blocks per size.
-    "expandable": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
-}
-
 
 @dataclass(frozen=True)
 class Training:
@@ -24,11 +17,10 @@ class Training:
     precision: str
     arms: tuple[str, ...]
     seconds: float
-    variant: str = ""  # of VARIANTS; arms are compared within one
 
     @property
     def title(self) -> str:
-        return "-".join(filter(None, (self.job, self.precision, self.variant)))
+        return f"{self.job}-{self.precision}"
 
 
 TINY = Training("tiny", "fp32", TINY_ARMS, 60)
@@ -41,7 +33,6 @@ FURTHER = (
     Training("1b", "bf16", HOST_ARMS, 60),
     Training("llama3-8b", "fp32", HOST_ARMS, 75),
     Training("llama3-8b", "bf16", HOST_ARMS, 60),
-    Training("1b", "fp32", ("stock", "ample", "host-3"), 50, "expandable"),
     Training("1b-long", "bf16", SSD_ARMS, 60),
     Training("1b", "fp32", HOST_ARMS, 60),
     Training("1b", "bf16", HOST_ARMS, 50),

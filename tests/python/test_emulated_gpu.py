@@ -257,8 +257,8 @@ def test_a_tensor_that_two_streams_read_is_there_for_both(seed, program):
     assert program(READ_BY_BOTH_STREAMS, seed=seed, **HOSTILE) == ["20"]
 
 
-# The allocator takes Python's lock for the stack of each allocation, inside of the runtime. PyTorch
-# indexes with that lock.
+# PyTorch's allocator takes Python's lock for the stack of each allocation, small ones here, and has
+# its own lock meanwhile, which the runtime takes. PyTorch indexes with Python's lock.
 HISTORY = (
     SESSIONS
     + """
@@ -270,7 +270,8 @@ def work(is_indexing):
     x = torch.empty(1 << 18, device="cuda")
     for _ in range(500):
         y = x[7:] if is_indexing else torch.empty(1 << 18, device="cuda")
-        del y
+        small = torch.empty(1, device="cuda")
+        del y, small
 
 with offload("256MiB") as session:
     threads = [threading.Thread(target=work, args=[i == 0]) for i in range(3)]
@@ -416,6 +417,45 @@ def test_the_programs_own_limit_comes_back(program):
     assert program(FRACTIONS) == [*failed, "True", "0.5", "0.5"]
 
 
+SHARED = (
+    SESSIONS
+    + """
+with offload("64MB"):
+    tensor = torch.ones(1 << 20, device="cuda")
+    try:
+        tensor.untyped_storage()._share_cuda_()
+    except RuntimeError as error:
+        print("share a copy on the CPU" in str(error))
+print(float(tensor.sum()))
+"""
+)
+
+
+@pytest.mark.full
+def test_a_sessions_tensor_is_not_shared_with_another_process(program):
+    assert program(SHARED) == ["True", "1048576.0"]
+
+
+# The machine has 1024 MiB.
+AFTER_A_SESSION = (
+    SESSIONS
+    + """
+with offload("800MB", ssd=False, ssd_capacity=0, host_limit="600MB"):
+    kept = torch.ones(1 << 20, device="cuda")
+    others = [torch.ones(32 << 20, device="cuda") for _ in range(4)]
+    del others[1:]
+print(torch.cuda.memory_reserved() >> 20)
+stocks = torch.empty(700 << 20, dtype=torch.uint8, device="cuda")
+del others, stocks
+print(torch.cuda.memory_reserved() - 700 * (1 << 20) >> 20, float(kept.sum()))
+"""
+)
+
+
+def test_a_session_leaves_the_memory_that_it_does_not_use(program):
+    assert program(AFTER_A_SESSION) == ["134", "6 1048576.0"]
+
+
 CACHED = (
     SESSIONS
     + """
@@ -483,5 +523,10 @@ print(errors, [float(tensor[7]) for tensor in tensors[:2]])
 )
 
 
-def test_we_leave_no_error_behind(program):
-    assert program(LAST_ERRORS, seed=1, **HOSTILE) == ["{0} [3.0, 4.0]"]
+@pytest.mark.parametrize(
+    "allocator", ["", pytest.param("backend:cudaMallocAsync", marks=pytest.mark.full)]
+)
+def test_we_leave_no_error_behind(allocator, program, monkeypatch):
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", allocator)
+    settings = HOSTILE | {"poison": int(not allocator)}  # which only segments have
+    assert program(LAST_ERRORS, seed=1, **settings) == ["{0} [3.0, 4.0]"]

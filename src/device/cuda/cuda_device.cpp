@@ -5,19 +5,21 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <deque>
 #include <iterator>
 #include <limits>
 #include <map>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "device/cuda/cuda_events.h"
+#include "device/cuda/cuda_memory.h"
 #include "device/cuda/cuda_op_timer.h"
-#include "device/cuda/cuda_pool_memory.h"
 #include "device/cuda/cuda_status.h"
 #include "device/cuda/current_device.h"
 #include "device/cuda/outside_of_capture.h"
@@ -26,7 +28,6 @@
 namespace teraio::device {
 namespace {
 
-constexpr int64_t kCudaAlignment = 256;
 // Large ranges are pinned in pieces: what the system refuses costs one piece and not all of it.
 constexpr int64_t kPinnedPieceBytes = kGiB;
 // Stands for a point that could not be recorded. Waiting for it fails.
@@ -39,11 +40,11 @@ Result<std::string> pci_address(int32_t ordinal) {
   return std::string(address);
 }
 
-class RuntimeCudaDevice final : public CudaDevice {
+class CudaDevice final : public Device {
  public:
-  explicit RuntimeCudaDevice(CudaDeviceOptions options)
+  explicit CudaDevice(CudaDeviceOptions options)
       : options_(std::move(options)), name_(fmt::format("cuda:{}", options_.ordinal)) {}
-  ~RuntimeCudaDevice() override;
+  ~CudaDevice() override;
   // Must be called once, before anything else.
   Status open();
 
@@ -59,7 +60,8 @@ class RuntimeCudaDevice final : public CudaDevice {
   int64_t budget_bytes() const override { return usage_.budget_bytes; }
   int64_t allocated_bytes() const override { return usage_.allocated_bytes; }
   void reset_peak() override;
-  void* source_block(const std::byte* memory) const override;
+  int64_t return_free_bytes(int64_t size_bytes) override;
+  void record_use(std::byte* memory, void* stream) override;
 
   Event record() override { return record(compute_stream(), EventQueue::kCompute); }
   Event record_on(void* stream) override {
@@ -77,16 +79,22 @@ class RuntimeCudaDevice final : public CudaDevice {
   Status pin_host(std::byte* host, int64_t size_bytes) override;
   void unpin_host(std::byte* host) override;
   void bind_thread() override { has_succeeded(cudaSetDevice(options_.ordinal)); }
-  MemorySegments* segments() override { return options_.memory->segments(); }
+  MemorySegments* segments() override;
   OpTimer* op_timer() override { return &timer_; }
   int32_t numa_node() const override { return numa_node_; }
   bool is_host_addressable() const override { return false; }
 
  private:
   struct Block {
-    void* source;  // as the source returned it; the block may start later for alignment
     int64_t requested_bytes;
     int64_t held_bytes;
+    std::vector<void*> users = {};  // streams beside compute's
+  };
+  // A released block that other streams use until these points have passed.
+  struct BlockInUse {
+    std::byte* memory;
+    int64_t held_bytes;
+    std::vector<Event> uses;
   };
   struct CopyOrder {
     cudaStream_t stream;
@@ -99,12 +107,11 @@ class RuntimeCudaDevice final : public CudaDevice {
   Event record(cudaStream_t stream, EventQueue queue);
   void note_unrecorded(const Status& status);
   Status why_unrecorded() const;
-  bool has_room_for(int64_t held_bytes) const;
-  bool is_refused_still(int64_t held_bytes) const;
   std::byte* allocate(int64_t size_bytes, bool at_all_costs);
-  std::byte* allocate_from_source(int64_t size_bytes, int64_t alignment, bool at_all_costs);
-  std::byte* hand_out(void* source, std::byte* memory, int64_t requested_bytes, int64_t held_bytes);
-  Block take_block(const std::byte* memory);
+  std::byte* map(int64_t held_bytes, bool at_all_costs);
+  std::byte* hand_out(std::byte* memory, Block block);
+  void take_back(bool waits);
+  Status finish();
   int64_t bytes_until_piece_ends(const std::byte* host) const;
   Result<Event> copy(const CopyOrder& order, void* to, const void* from, int64_t size_bytes,
                      Event after);
@@ -117,16 +124,16 @@ class RuntimeCudaDevice final : public CudaDevice {
   cudaStream_t from_host_ = nullptr;
   mutable CudaEvents events_;
   CudaOpTimer timer_{[this] { return compute_stream(); }};
-  mutable std::mutex mutex_;  // protects the next members, for other threads than the engine's
+  std::unique_ptr<CudaMemory> memory_;
   std::unordered_map<const std::byte*, Block> blocks_;
+  std::deque<BlockInUse> blocks_in_use_;        // released ones
+  mutable std::mutex mutex_;                    // protects the next members, which I/O threads use
   Status unrecorded_;                           // of the first event that could not be recorded
   std::map<const std::byte*, int64_t> pinned_;  // sizes of ranges of the host, by their begin
-  int64_t refused_bytes_ = 0;                   // a size that the source has refused; 0: none
-  int64_t released_bytes_ = 0;                  // since then
-  MemoryUsage usage_;  // without the reserved bytes, which the source knows
+  MemoryUsage usage_;                           // what memory_ does not know
 };
 
-Status RuntimeCudaDevice::open() {
+Status CudaDevice::open() {
   const CurrentDevice current(options_.ordinal);
   const Result<std::string> address = pci_address(options_.ordinal);
   if (!address.ok()) return address.status();
@@ -134,146 +141,142 @@ Status RuntimeCudaDevice::open() {
   for (cudaStream_t* stream : {&own_stream_, &to_host_, &from_host_})
     TERAIO_RETURN_IF_ERROR(cuda_status(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking),
                                        "create a stream on " + name_));
-  if (options_.memory == nullptr) {
-    auto pool = make_cuda_pool_memory(options_.ordinal, [this] { return compute_stream(); });
-    if (!pool.ok()) return pool.status();
-    options_.memory = std::move(*pool);
-  }
-  set_budget_bytes(options_.budget_bytes);
+  usage_.budget_bytes = std::max<int64_t>(options_.budget_bytes, 0);
+  auto memory = CudaMemory::make(options_.ordinal, usage_.budget_bytes,
+                                 std::move(options_.neighbour), [this] { return finish(); });
+  if (!memory.ok()) return memory.status();
+  memory_ = std::move(*memory);
   return {};
 }
 
-// Ignores errors: at process exit the driver may already be unloaded.
-RuntimeCudaDevice::~RuntimeCudaDevice() {
+// Ignores errors: at process exit the driver may already be unloaded. Compute may still use blocks
+// that were released.
+CudaDevice::~CudaDevice() {
   const CurrentDevice current(options_.ordinal);
+  const OutsideOfCapture harmless;
   for (const cudaStream_t stream : {to_host_, from_host_, own_stream_})
     if (stream != nullptr) cudaStreamSynchronize(stream);
-  options_.memory.reset();
+  if (memory_ != nullptr) {
+    (void)finish();
+    take_back(true);
+    memory_.reset();
+  }
   for (const cudaStream_t stream : {to_host_, from_host_, own_stream_})
     if (stream != nullptr) cudaStreamDestroy(stream);
 }
 
-cudaStream_t RuntimeCudaDevice::compute_stream() const {
+cudaStream_t CudaDevice::compute_stream() const {
   return options_.compute_stream ? static_cast<cudaStream_t>(options_.compute_stream())
                                  : own_stream_;
 }
 
 // --- Memory -------------------------------------------------------------------------------------
 
-std::byte* RuntimeCudaDevice::allocate(int64_t size_bytes, bool at_all_costs) {
-  if (size_bytes < 0) return nullptr;
+std::byte* CudaDevice::allocate(int64_t size_bytes, bool at_all_costs) {
+  if (size_bytes < 0 || size_bytes > usage_.budget_bytes) return nullptr;
+  const int64_t held_bytes = align_up(std::max<int64_t>(size_bytes, 1), kPageBytes);
+  if (held_bytes > usage_.budget_bytes - usage_.allocated_bytes) return nullptr;
+  take_back(at_all_costs);
+  std::byte* memory = memory_->allocate_free(held_bytes);
+  if (memory == nullptr) memory = map(held_bytes, at_all_costs);
+  return memory == nullptr ? nullptr : hand_out(memory, {size_bytes, held_bytes});
+}
+
+std::byte* CudaDevice::map(int64_t held_bytes, bool at_all_costs) {
   const CurrentDevice current(options_.ordinal);
-  const int64_t alignment = size_bytes < kPageBytes ? kCudaAlignment : kPageBytes;
-  if (size_bytes > usage_.budget_bytes) return nullptr;
-  const int64_t held_bytes = align_up(std::max<int64_t>(size_bytes, 1), alignment);
-  if (!has_room_for(held_bytes)) return nullptr;
-  if (!at_all_costs && is_refused_still(held_bytes)) return nullptr;
-  std::byte* memory = allocate_from_source(size_bytes, alignment, at_all_costs);
-  if (memory != nullptr && held_bytes >= refused_bytes_) refused_bytes_ = 0;
-  return memory;
+  const OutsideOfCapture harmless;
+  return at_all_costs ? memory_->allocate_at_all_costs(held_bytes) : memory_->allocate(held_bytes);
 }
 
-bool RuntimeCudaDevice::has_room_for(int64_t held_bytes) const {
-  return held_bytes <= usage_.budget_bytes - usage_.allocated_bytes;
-}
-
-// Before a source says that it has nothing left, it gives its free memory back to CUDA, which waits
-// for the GPU. Callers ask again at every op, in vain until about as much has been released.
-bool RuntimeCudaDevice::is_refused_still(int64_t held_bytes) const {
-  return refused_bytes_ > 0 && held_bytes >= refused_bytes_ && released_bytes_ < held_bytes;
-}
-
-std::byte* RuntimeCudaDevice::allocate_from_source(int64_t size_bytes, int64_t alignment,
-                                                   bool at_all_costs) {
-  const int64_t held_bytes = align_up(std::max<int64_t>(size_bytes, 1), alignment);
-  const auto take = [&](int64_t bytes) {
-    void* source = at_all_costs ? options_.memory->allocate_at_all_costs(bytes)
-                                : options_.memory->allocate(bytes);
-    if (source == nullptr) {
-      refused_bytes_ = held_bytes;
-      released_bytes_ = 0;
-    }
-    return source;
-  };
-  void* source = take(held_bytes);
-  if (source == nullptr) return nullptr;
-  if (reinterpret_cast<uintptr_t>(source) % alignment == 0)
-    return hand_out(source, static_cast<std::byte*>(source), size_bytes, held_bytes);
-  // The source returned memory that is not page-aligned. One more page contains a page boundary.
-  options_.memory->release(source);
-  if (!has_room_for(held_bytes + alignment)) return nullptr;
-  source = take(held_bytes + alignment);
-  if (source == nullptr) return nullptr;
-  const auto address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(source));
-  std::byte* memory = static_cast<std::byte*>(source) + (align_up(address, alignment) - address);
-  return hand_out(source, memory, size_bytes, held_bytes + alignment);
-}
-
-std::byte* RuntimeCudaDevice::hand_out(void* source, std::byte* memory, int64_t requested_bytes,
-                                       int64_t held_bytes) {
-  {
-    const std::lock_guard lock(mutex_);
-    blocks_[memory] = {source, requested_bytes, held_bytes};
-  }
-  usage_.allocated_bytes += held_bytes;
-  usage_.rounding_bytes += held_bytes - requested_bytes;
+std::byte* CudaDevice::hand_out(std::byte* memory, Block block) {
+  usage_.allocated_bytes += block.held_bytes;
+  usage_.rounding_bytes += block.held_bytes - block.requested_bytes;
   usage_.allocated_peak_bytes = std::max(usage_.allocated_peak_bytes, usage_.allocated_bytes);
+  blocks_.emplace(memory, std::move(block));
   return memory;
 }
 
-RuntimeCudaDevice::Block RuntimeCudaDevice::take_block(const std::byte* memory) {
-  const std::lock_guard lock(mutex_);
+void CudaDevice::release(std::byte* memory) {
   const auto found = blocks_.find(memory);
   TERAIO_CHECK(found != blocks_.end());
-  const Block block = found->second;
+  const Block block = std::move(found->second);
   blocks_.erase(found);
-  return block;
-}
-
-void* RuntimeCudaDevice::source_block(const std::byte* memory) const {
-  const std::lock_guard lock(mutex_);
-  return blocks_.at(memory).source;
-}
-
-void RuntimeCudaDevice::release(std::byte* memory) {
-  const Block block = take_block(memory);
   usage_.allocated_bytes -= block.held_bytes;
   usage_.rounding_bytes -= block.held_bytes - block.requested_bytes;
-  released_bytes_ += block.held_bytes;
-  const CurrentDevice current(options_.ordinal);
-  options_.memory->release(block.source);
+  if (block.users.empty()) {
+    memory_->release(memory, block.held_bytes);
+  } else {
+    BlockInUse& in_use = blocks_in_use_.emplace_back(BlockInUse{memory, block.held_bytes, {}});
+    for (void* stream : block.users) in_use.uses.push_back(record_on(stream));
+  }
+  if (usage_.budget_bytes != kNoBudget) return;
+  take_back(true);
+  return_free_bytes(block.held_bytes);
 }
 
-void RuntimeCudaDevice::set_budget_bytes(int64_t budget_bytes) {
+void CudaDevice::record_use(std::byte* memory, void* stream) {
+  const auto found = blocks_.find(memory);
+  TERAIO_CHECK(found != blocks_.end());
+  std::vector<void*>& users = found->second.users;
+  if (std::find(users.begin(), users.end(), stream) == users.end()) users.push_back(stream);
+}
+
+// Returns released blocks to the pool when nothing uses them any more.
+void CudaDevice::take_back(bool waits) {
+  std::erase_if(blocks_in_use_, [&](const BlockInUse& block) {
+    for (const Event use : block.uses)
+      if (!(waits ? wait(use).ok() : has_passed(use))) return false;
+    memory_->release(block.memory, block.held_bytes);
+    return true;
+  });
+}
+
+void CudaDevice::set_budget_bytes(int64_t budget_bytes) {
   usage_.budget_bytes = std::max<int64_t>(budget_bytes, 0);
-  refused_bytes_ = 0;
   const CurrentDevice current(options_.ordinal);
-  options_.memory->set_limit_bytes(usage_.budget_bytes);
+  const OutsideOfCapture harmless;
+  memory_->set_limit_bytes(usage_.budget_bytes);
+  if (usage_.budget_bytes == kNoBudget) memory_->return_free_bytes(kNoBudget);
 }
 
-void RuntimeCudaDevice::add_outside_bytes(int64_t size_bytes) {
+// Waits until all compute that is enqueued has passed. Ops are not charged for it.
+Status CudaDevice::finish() {
+  const PauseOfOps pause(&timer_);
+  const Result<Event> last = events_.record(compute_stream(), EventQueue::kCompute);
+  return last.ok() ? events_.wait(*last) : last.status();
+}
+
+int64_t CudaDevice::return_free_bytes(int64_t size_bytes) {
+  const CurrentDevice current(options_.ordinal);
+  const OutsideOfCapture harmless;
+  return memory_->return_free_bytes(size_bytes);
+}
+
+MemorySegments* CudaDevice::segments() { return &memory_->segments(); }
+
+void CudaDevice::add_outside_bytes(int64_t size_bytes) {
   usage_.allocated_bytes += size_bytes;
   usage_.allocated_peak_bytes = std::max(usage_.allocated_peak_bytes, usage_.allocated_bytes);
 }
 
-MemoryUsage RuntimeCudaDevice::usage() const {
+MemoryUsage CudaDevice::usage() const {
   MemoryUsage usage = usage_;
-  usage.reserved_bytes = std::max(options_.memory->reserved_bytes(), usage.allocated_bytes);
-  usage.reserved_peak_bytes =
-      std::max(options_.memory->reserved_peak_bytes(), usage.allocated_peak_bytes);
-  // An upper bound: the free memory may be fragmented, which the sources do not report.
-  usage.largest_free_bytes = std::max<int64_t>(usage.budget_bytes - usage.allocated_bytes, 0);
+  usage.reserved_bytes = std::max(memory_->held_bytes(), usage.allocated_bytes);
+  usage.reserved_peak_bytes = std::max(memory_->held_peak_bytes(), usage.allocated_peak_bytes);
+  usage.neighbour_bytes = memory_->neighbour_bytes();
+  usage.largest_free_bytes = memory_->largest_bytes();
+  usage.stitch_count = memory_->pool().stitch_count();
   return usage;
 }
 
-void RuntimeCudaDevice::reset_peak() {
+void CudaDevice::reset_peak() {
   usage_.allocated_peak_bytes = usage_.allocated_bytes;
-  options_.memory->reset_peak();
+  memory_->reset_peak();
 }
 
 // --- Order --------------------------------------------------------------------------------------
 
-Event RuntimeCudaDevice::record(cudaStream_t stream, EventQueue queue) {
+Event CudaDevice::record(cudaStream_t stream, EventQueue queue) {
   const CurrentDevice current(options_.ordinal);
   const Result<Event> event = events_.record(stream, queue);
   if (event.ok()) return *event;
@@ -282,7 +285,7 @@ Event RuntimeCudaDevice::record(cudaStream_t stream, EventQueue queue) {
 }
 
 // Told once: when the device has failed, every later event fails in the same way.
-void RuntimeCudaDevice::note_unrecorded(const Status& status) {
+void CudaDevice::note_unrecorded(const Status& status) {
   {
     const std::lock_guard lock(mutex_);
     if (!unrecorded_.ok()) return;
@@ -294,23 +297,23 @@ void RuntimeCudaDevice::note_unrecorded(const Status& status) {
       name_, status.message(), detail_lines(status));
 }
 
-Status RuntimeCudaDevice::why_unrecorded() const {
+Status CudaDevice::why_unrecorded() const {
   const std::lock_guard lock(mutex_);
   return unrecorded_.with_context(name_);
 }
 
-bool RuntimeCudaDevice::has_passed(Event event) const {
+bool CudaDevice::has_passed(Event event) const {
   return event.id == 0 || (event.id != kNoPoint.id && events_.has_passed(event));
 }
 
-Status RuntimeCudaDevice::wait(Event event) {
+Status CudaDevice::wait(Event event) {
   if (event.id == 0) return {};
   if (event.id == kNoPoint.id) return why_unrecorded();
   const CurrentDevice current(options_.ordinal);
   return events_.wait(event);
 }
 
-Status RuntimeCudaDevice::order_after(Event event) {
+Status CudaDevice::order_after(Event event) {
   if (event.id == 0) return {};
   if (event.id == kNoPoint.id) return wait(event);
   const CurrentDevice current(options_.ordinal);
@@ -318,7 +321,7 @@ Status RuntimeCudaDevice::order_after(Event event) {
   return events_.make_wait(compute_stream(), event);
 }
 
-Status RuntimeCudaDevice::order_stream_after(void* stream, Event event) {
+Status CudaDevice::order_stream_after(void* stream, Event event) {
   if (event.id == 0) return {};
   if (event.id == kNoPoint.id) return wait(event);
   const CurrentDevice current(options_.ordinal);
@@ -327,8 +330,8 @@ Status RuntimeCudaDevice::order_stream_after(void* stream, Event event) {
 
 // --- Copies -------------------------------------------------------------------------------------
 
-Result<Event> RuntimeCudaDevice::copy(const CopyOrder& order, void* to, const void* from,
-                                      int64_t size_bytes, Event after) {
+Result<Event> CudaDevice::copy(const CopyOrder& order, void* to, const void* from,
+                               int64_t size_bytes, Event after) {
   if (after.id == kNoPoint.id) return wait(after);
   const OutsideOfCapture harmless;
   const CurrentDevice current(options_.ordinal);
@@ -348,7 +351,7 @@ Result<Event> RuntimeCudaDevice::copy(const CopyOrder& order, void* to, const vo
 }
 
 // A copy that goes on from one piece into the next is an error to CUDA.
-int64_t RuntimeCudaDevice::bytes_until_piece_ends(const std::byte* host) const {
+int64_t CudaDevice::bytes_until_piece_ends(const std::byte* host) const {
   const std::lock_guard lock(mutex_);
   const auto next = pinned_.upper_bound(host);
   if (next == pinned_.begin()) return std::numeric_limits<int64_t>::max();
@@ -358,26 +361,26 @@ int64_t RuntimeCudaDevice::bytes_until_piece_ends(const std::byte* host) const {
   return kPinnedPieceBytes - offset_bytes % kPinnedPieceBytes;
 }
 
-Result<Event> RuntimeCudaDevice::copy_to_host(std::byte* host, const std::byte* device,
-                                              int64_t size_bytes, Event after) {
+Result<Event> CudaDevice::copy_to_host(std::byte* host, const std::byte* device, int64_t size_bytes,
+                                       Event after) {
   return copy({to_host_, EventQueue::kToHost, cudaMemcpyDeviceToHost, "copy to the host"}, host,
               device, size_bytes, after);
 }
 
-Result<Event> RuntimeCudaDevice::copy_from_host(std::byte* device, const std::byte* host,
-                                                int64_t size_bytes, Event after) {
+Result<Event> CudaDevice::copy_from_host(std::byte* device, const std::byte* host,
+                                         int64_t size_bytes, Event after) {
   return copy({from_host_, EventQueue::kFromHost, cudaMemcpyHostToDevice, "copy from the host"},
               device, host, size_bytes, after);
 }
 
-Status RuntimeCudaDevice::fill(std::byte* memory, int64_t size_bytes, int value) {
+Status CudaDevice::fill(std::byte* memory, int64_t size_bytes, int value) {
   const CurrentDevice current(options_.ordinal);
   return cuda_status(
       cudaMemsetAsync(memory, value, static_cast<size_t>(size_bytes), compute_stream()),
       "fill memory");
 }
 
-Status RuntimeCudaDevice::pin_host(std::byte* host, int64_t size_bytes) {
+Status CudaDevice::pin_host(std::byte* host, int64_t size_bytes) {
   const OutsideOfCapture harmless;
   const CurrentDevice current(options_.ordinal);
   {
@@ -397,7 +400,7 @@ Status RuntimeCudaDevice::pin_host(std::byte* host, int64_t size_bytes) {
   return {};
 }
 
-void RuntimeCudaDevice::unpin_host(std::byte* host) {
+void CudaDevice::unpin_host(std::byte* host) {
   const OutsideOfCapture harmless;
   const CurrentDevice current(options_.ordinal);
   int64_t size_bytes = 0;
@@ -448,11 +451,11 @@ Result<CudaFacts> inspect_cuda_device(int32_t ordinal) {
                    static_cast<int64_t>(free_bytes)};
 }
 
-Result<std::unique_ptr<CudaDevice>> make_cuda_device(CudaDeviceOptions options) {
+Result<std::unique_ptr<Device>> make_cuda_device(CudaDeviceOptions options) {
   TERAIO_RETURN_IF_ERROR(find_gpu(options.ordinal));
-  auto device = std::make_unique<RuntimeCudaDevice>(std::move(options));
+  auto device = std::make_unique<CudaDevice>(std::move(options));
   TERAIO_RETURN_IF_ERROR(device->open());
-  return std::unique_ptr<CudaDevice>(std::move(device));
+  return std::unique_ptr<Device>(std::move(device));
 }
 
 }  // namespace teraio::device

@@ -15,6 +15,6 @@ Status built_without() {
 
 Result<CudaFacts> inspect_cuda_device(int32_t) { return built_without(); }
 
-Result<std::unique_ptr<CudaDevice>> make_cuda_device(CudaDeviceOptions) { return built_without(); }
+Result<std::unique_ptr<Device>> make_cuda_device(CudaDeviceOptions) { return built_without(); }
 
 }  // namespace teraio::device

@@ -98,69 +98,53 @@ TEST_F(CudaOrderTest, ComputeWaitsForACopyInAndTheCallerDoesNot) {
   device_->release(memory);
 }
 
-// A source that has no more than one block, at an address `offset_bytes` past a page, and counts
-// how often it is asked.
-class OneBlockSource final : public CudaMemorySource {
- public:
-  explicit OneBlockSource(int& asked_count, int64_t offset_bytes = 0)
-      : asked_count_(asked_count), offset_bytes_(offset_bytes) {
-    EXPECT_EQ(cudaMalloc(&block_, 2 * kSizeBytes), cudaSuccess);
+// Compute that is enqueued uses the pages of released blocks until it has passed.
+TEST_F(CudaOrderTest, PagesMoveWhenComputeHasPassed) {
+  std::vector<std::byte*> blocks;
+  for (int i = 0; i < 16; ++i) blocks.push_back(allocate());
+  compute_is_busy();
+  for (int i = 0; i < 16; i += 2) {
+    compute_fills(blocks[i], i);
+    device_->release(blocks[i]);
   }
-  ~OneBlockSource() override { cudaFree(block_); }
-  void* allocate(int64_t) override {
-    ++asked_count_;
-    if (std::exchange(is_taken_, true)) return nullptr;
-    return static_cast<std::byte*>(block_) + offset_bytes_;
-  }
-  void release(void*) override { is_taken_ = false; }
-  void set_limit_bytes(int64_t) override {}
-  int64_t reserved_bytes() const override { return kSizeBytes; }
-  int64_t reserved_peak_bytes() const override { return kSizeBytes; }
-  void reset_peak() override {}
-
- private:
-  int& asked_count_;
-  const int64_t offset_bytes_;
-  void* block_ = nullptr;
-  bool is_taken_ = false;
-};
-
-TEST_F(CudaOrderTest, ThePageThatAlignsABlockCountsAgainstTheBudget) {
-  int asked_count = 0;
-  auto device = make_cuda_device({.budget_bytes = kSizeBytes + kPageBytes - 1,
-                                  .compute_stream = [this] { return compute_; },
-                                  .memory = std::make_unique<OneBlockSource>(asked_count, 512)});
-  ASSERT_TRUE(device.ok());
-  EXPECT_EQ((*device)->allocate(kSizeBytes), nullptr);
-  EXPECT_EQ((*device)->usage().allocated_peak_bytes, 0);
-  (*device)->set_budget_bytes(kSizeBytes + kPageBytes);
-  std::byte* memory = (*device)->allocate(kSizeBytes);
-  ASSERT_NE(memory, nullptr);
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % kPageBytes, 0U);
-  EXPECT_EQ((*device)->usage().allocated_bytes, kSizeBytes + kPageBytes);
-  (*device)->release(memory);
+  EXPECT_EQ(device_->usage().largest_free_bytes, kSizeBytes);
+  std::byte* large = device_->allocate(4 * kSizeBytes);
+  ASSERT_NE(large, nullptr) << "made of scattered pages";
+  EXPECT_EQ(device_->usage().stitch_count, 1);
+  ASSERT_TRUE(device_->fill(large, 4 * kSizeBytes, 9).ok());
+  EXPECT_EQ(cudaStreamSynchronize(compute_), cudaSuccess);
+  for (int i = 1; i < 16; i += 2) device_->release(blocks[i]);
+  device_->release(large);
 }
 
-TEST_F(CudaOrderTest, ASourceIsNotAskedAgainInVain) {
-  int asked_count = 0;
-  auto device = make_cuda_device({.budget_bytes = 16 * kSizeBytes,
-                                  .compute_stream = [this] { return compute_; },
-                                  .memory = std::make_unique<OneBlockSource>(asked_count)});
-  ASSERT_TRUE(device.ok());
-  std::byte* block = (*device)->allocate(kSizeBytes);
-  ASSERT_NE(block, nullptr);
-  for (int i = 0; i < 10; ++i) EXPECT_EQ((*device)->allocate(kSizeBytes), nullptr);
-  EXPECT_EQ(asked_count, 2);
-  EXPECT_EQ((*device)->allocate(2 * kSizeBytes), nullptr);
-  EXPECT_EQ(asked_count, 2) << "a larger one";
-  EXPECT_EQ((*device)->allocate(kSizeBytes / 2), nullptr);
-  EXPECT_EQ(asked_count, 3) << "a smaller one may fit";
-  EXPECT_EQ((*device)->allocate_at_all_costs(kSizeBytes), nullptr);
-  EXPECT_EQ(asked_count, 4);
-  (*device)->release(block);
-  block = (*device)->allocate(kSizeBytes);
-  EXPECT_NE(block, nullptr) << "as much was released";
-  (*device)->release(block);
+TEST_F(CudaOrderTest, ADeviceThatGoesWaitsForCompute) {
+  std::byte* memory = allocate();
+  compute_is_busy();
+  compute_fills(memory, 3);
+  device_->release(memory);
+  device_.reset();
+  EXPECT_EQ(cudaStreamSynchronize(compute_), cudaSuccess);
+}
+
+TEST_F(CudaOrderTest, AReleasedBlockStaysWhileAnotherStreamUsesIt) {
+  cudaStream_t other = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), cudaSuccess);
+  std::byte* memory = device_->allocate(16 * kSizeBytes);
+  ASSERT_NE(memory, nullptr);
+  ASSERT_TRUE(device_->wait(device_->record()).ok());
+  std::swap(compute_, other);
+  compute_is_busy();
+  compute_fills(memory, 1);
+  std::swap(compute_, other);
+  device_->record_use(memory, other);
+  device_->release(memory);
+  EXPECT_EQ(device_->allocated_bytes(), 0);
+  EXPECT_EQ(device_->allocate(16 * kSizeBytes), nullptr);
+  memory = device_->allocate_at_all_costs(16 * kSizeBytes);
+  EXPECT_NE(memory, nullptr) << "waits for the other stream";
+  EXPECT_EQ(cudaStreamQuery(other), cudaSuccess);
+  device_->release(memory);
+  cudaStreamDestroy(other);
 }
 
 // More than a piece, of which pages exist only where they are touched.

@@ -1,0 +1,85 @@
+// CudaMemory: the physical memory of a CudaDevice, shared with a neighbour under one limit.
+//
+//     |#### pool: blocks and free pages ####|:: room ::|## neighbour ##|
+//     '------------------------- limit -------------------------------'
+//
+// The pool maps pages of the GPU as it grows into the room. Where that is too little, it asks the
+// neighbour for what it has cached; where the neighbour needs more, return_free_bytes() leaves it
+// the pool's free pages.
+//
+// Threads: one at a time. The GPU must be the calling thread's current one, except for
+// allocate_free() and release().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "base/status.h"
+#include "device/cuda/cuda_address_space.h"
+#include "device/cuda_device.h"
+#include "device/page_pool.h"
+
+namespace teraio::device {
+
+class CudaMemory {
+ public:
+  // `neighbour` may be null. `limit_bytes` also determines the size of the pages for good. Fails as
+  // CudaAddressSpace::reserve() does, and with the text of a failed call of CUDA.
+  static Result<std::unique_ptr<CudaMemory>> make(int32_t ordinal, int64_t limit_bytes,
+                                                  std::unique_ptr<NeighbourAllocator> neighbour,
+                                                  std::function<Status()> wait_for_compute);
+
+  // Returns a block of `size_bytes` (> 0, whole kPageBytes) from the pool's free pages, or nullptr
+  // if none are in one piece. Makes no call of CUDA.
+  std::byte* allocate_free(int64_t size_bytes);
+  // Likewise, also from new pages and from scattered ones. nullptr: the limit has no room. Waits
+  // for compute where pages move.
+  std::byte* allocate(int64_t size_bytes);
+  // For callers that have nothing left to evict: what the neighbour held before make(), and has not
+  // returned yet, does not count. A program's tensors are copied from there into the pool, and
+  // whole segments of the neighbour become free only when all tensors in them are copied.
+  std::byte* allocate_at_all_costs(int64_t size_bytes);
+  // `size_bytes` is the size that was allocated.
+  void release(std::byte* block, int64_t size_bytes);
+
+  // Returns free memory above the limit to the GPU.
+  void set_limit_bytes(int64_t limit_bytes);
+  // Returns at least `size_bytes` of free pages to the GPU, or all of them if fewer are free.
+  // Returns their size.
+  int64_t return_free_bytes(int64_t size_bytes);
+
+  const PagePool& pool() const { return *pool_; }
+  int64_t neighbour_bytes() const { return neighbour_ == nullptr ? 0 : neighbour_->held_bytes(); }
+  int64_t held_bytes() const { return pool_->held_bytes() + neighbour_bytes(); }
+  int64_t held_peak_bytes();  // since the last reset_peak()
+  void reset_peak();
+  // The largest block that needs no page to move.
+  int64_t largest_bytes() const { return pool_->largest_bytes(room_bytes()); }
+  MemorySegments& segments() { return space_.segments(); }
+
+ private:
+  CudaMemory(std::unique_ptr<CudaAddressSpace> space, int64_t page_bytes,
+             std::unique_ptr<NeighbourAllocator> neighbour);
+
+  std::byte* hand_out(std::byte* block, int64_t size_bytes);
+  std::byte* allocate_within(int64_t size_bytes, int64_t room_bytes, PagePool::Effort effort);
+  bool is_refused_still(int64_t size_bytes) const;
+  int64_t room_bytes() const;
+  void note_peak();
+  void tell_neighbour();
+
+  CudaAddressSpace& space_;  // of the pool
+  const std::unique_ptr<PagePool> pool_;
+  const std::unique_ptr<NeighbourAllocator> neighbour_;
+  int64_t limit_bytes_ = 0;
+  int64_t allocated_bytes_ = 0;
+  int64_t neighbours_limit_bytes_ = -1;  // as it was told
+  int64_t neighbours_old_bytes_ = 0;     // that it holds since make()
+  int64_t held_peak_bytes_ = 0;
+  int64_t refused_bytes_ = 0;   // a size that was refused; 0: none
+  int64_t released_bytes_ = 0;  // since then
+};
+
+}  // namespace teraio::device
