@@ -127,6 +127,8 @@ def set_storage(state, a, b, c):
     t, other = state.tensor(a), state.tensor(b)
     if other.is_sparse or t is other:
         return
+    if t.element_size() > other.element_size():
+        return  # it would grow the storage, whose new bytes are undefined
     with torch.no_grad():
         if c % 2:
             t.set_(other.detach())

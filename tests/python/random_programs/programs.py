@@ -171,7 +171,7 @@ def _note(outcome, call):
 
 def _hashes_of(state):
     tensors = [*state.pool, *state.weights, *state.model.parameters()]
-    tensors += [t.grad for t in tensors if t.is_leaf and t.grad is not None]
+    tensors += [t.grad for t in tensors if _is_leaf(t) and t.grad is not None]
     tensors += [s for s in state.kept if isinstance(s, torch.Tensor)]
     for optimizer in (state.optimizer, *state.trainers.values()):
         for parameter in optimizer.state.values():
@@ -181,12 +181,19 @@ def _hashes_of(state):
     return hashes + [hashlib.sha1(array.tobytes()).hexdigest() for array in arrays]
 
 
+def _is_leaf(tensor):
+    try:
+        return tensor.is_leaf
+    except RuntimeError:  # one of several views of a base that was changed in place
+        return False
+
+
 def _hash_of(tensor):
     tensor = tensor.detach().resolve_conj().resolve_neg()
     if tensor.layout == torch.sparse_coo:
         return _hash_of(tensor._indices()), _hash_of(tensor._values())
     if tensor.layout == torch.sparse_csr:
         return _hash_of(tensor.col_indices()), _hash_of(tensor.values())
-    flat = tensor.contiguous().view(-1)
+    flat = tensor.contiguous().view(-1).as_strided((tensor.numel(),), (1,))  # also of one element
     dense = flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
     return str(tensor.dtype), tuple(tensor.shape), hashlib.sha1(dense).hexdigest()
