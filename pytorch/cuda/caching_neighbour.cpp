@@ -31,10 +31,19 @@ int64_t CachingNeighbour::held_peak_bytes() const {
   return stat.peak == peak_before_bytes_ ? stat.current : stat.peak;
 }
 
+// cudaMallocAsync without a limit tells a fraction that it does not take.
+double CachingNeighbour::programs_fraction() const {
+  return fraction_before_ ? *fraction_before_
+                          : std::min(allocator_.getMemoryFraction(ordinal_), 1.0);
+}
+
+int64_t CachingNeighbour::common_limit_bytes() const {
+  return static_cast<int64_t>(programs_fraction() * static_cast<double>(memory_bytes_));
+}
+
 void CachingNeighbour::set_limit_bytes(int64_t limit_bytes) {
   if (limit_bytes >= memory_bytes_) return lift_limit();
-  // cudaMallocAsync without a limit tells a fraction that it does not take.
-  if (!fraction_before_) fraction_before_ = std::min(allocator_.getMemoryFraction(ordinal_), 1.0);
+  fraction_before_ = programs_fraction();
   const double share = static_cast<double>(limit_bytes) / static_cast<double>(memory_bytes_);
   allocator_.setMemoryFraction(std::clamp(share, 0.0, *fraction_before_), ordinal_);
 }

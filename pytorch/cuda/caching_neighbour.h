@@ -30,6 +30,8 @@ class CachingNeighbour final : public device::NeighbourAllocator {
   // held now is all that is known.
   int64_t held_peak_bytes() const override;
   void reset_peak() override { peak_before_bytes_ = held().peak; }
+  // The program's own memory fraction.
+  int64_t common_limit_bytes() const override;
   void set_limit_bytes(int64_t limit_bytes) override;
   bool give_back() override;
   void note_device_bytes(int64_t allocated_bytes, int64_t held_bytes) override;
@@ -37,6 +39,7 @@ class CachingNeighbour final : public device::NeighbourAllocator {
  private:
   c10::CachingAllocator::Stat held() const;
   int64_t returnable_bytes() const;
+  double programs_fraction() const;
   void lift_limit();
 
   c10::cuda::CUDACachingAllocator::CUDAAllocator& allocator_;

@@ -34,6 +34,9 @@ class NeighbourAllocator {
   // Since the last reset_peak(), as far as it knows: at least what it holds now.
   virtual int64_t held_peak_bytes() const = 0;
   virtual void reset_peak() = 0;
+  // A limit that others have set on what both hold, as far as the neighbour knows one. It stays in
+  // force while the device has a budget.
+  virtual int64_t common_limit_bytes() const { return kNoBudget; }
   // It takes no more memory than that from now on. What it holds beyond stays.
   virtual void set_limit_bytes(int64_t limit_bytes) = 0;
   // Returns what it has cached to CUDA, which waits for the GPU. False: nothing can be returned.

@@ -126,6 +126,8 @@ void CudaMemory::release(std::byte* block, int64_t size_bytes) {
 
 void CudaMemory::set_limit_bytes(int64_t limit_bytes) {
   const int64_t least_bytes = neighbour_ == nullptr ? kLeastLimitBytes : kLeastSharedLimitBytes;
+  if (limit_bytes != kNoBudget && neighbour_ != nullptr)
+    limit_bytes = std::min(limit_bytes, neighbour_->common_limit_bytes());
   limit_bytes_ = std::clamp(limit_bytes, least_bytes, kMostLimitBytes);
   refused_bytes_ = 0;
   if (room_bytes() < 0 && neighbour_ != nullptr) neighbour_->give_back();
