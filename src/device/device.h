@@ -134,6 +134,10 @@ class Device {
   // unpin_host() is to be called nevertheless. Does nothing on the CPU.
   virtual Status pin_host(std::byte* /*host*/, int64_t /*size_bytes*/) { return {}; }
   virtual void unpin_host(std::byte* /*host*/) {}
+  // Returns pinned host memory of the device's driver, for systems that refuse to pin what a
+  // process has mapped; nullptr if it has none. The caller owns it until free_pinned_host().
+  virtual std::byte* allocate_pinned_host(int64_t /*size_bytes*/) { return nullptr; }
+  virtual void free_pinned_host(std::byte* /*host*/) {}
 
   // The host's NUMA node that is nearest to the device; -1 if it is unknown, or if no node is
   // nearer than the others.

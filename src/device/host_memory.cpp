@@ -79,6 +79,15 @@ std::optional<Pages> take_plain(int64_t size_bytes, const SystemMemory& system,
                            place_near(memory, size_bytes, node)};
 }
 
+void pin_in_part(const Pages& pages, int64_t size_bytes, Device& device) {
+  const Status pinned = device.pin_host(pages.memory, size_bytes);
+  if (pinned.ok()) return;
+  spdlog::warn(
+      "{} of host memory cannot be pinned whole: {}. Copies to and from the device are slower; a "
+      "lower host limit may avoid that",
+      format_size(size_bytes), pinned.message());
+}
+
 }  // namespace
 
 Result<HostMemory> HostMemory::map(int64_t size_bytes, Device& device, int32_t drive_node) {
@@ -90,32 +99,34 @@ Result<HostMemory> HostMemory::map(int64_t size_bytes, Device& device, int32_t d
     return Status(ErrorCode::kOutOfMemory,
                   "the system refuses " + format_size(size_bytes) +
                       " of host memory: free memory, or lower the host limit");
-  return HostMemory(pages->memory, size_bytes, device, std::move(pages->description));
-}
-
-HostMemory::HostMemory(std::byte* memory, int64_t size_bytes, Device& device,
-                       std::string description)
-    : memory_(memory),
-      size_bytes_(size_bytes),
-      device_(device),
-      description_(std::move(description)) {
-  const Status pinned = device.pin_host(memory, size_bytes);
-  if (!pinned.ok())
-    spdlog::warn(
-        "{} of host memory cannot be pinned whole: {}. Copies to and from the device are slower; a "
-        "lower "
-        "host limit may avoid that",
-        format_size(size_bytes), pinned.message());
+  const Status pinned = device.pin_host(pages->memory, size_bytes);
+  if (!pinned.ok()) {
+    device.unpin_host(pages->memory);  // a part
+    if (std::byte* of_driver = device.allocate_pinned_host(size_bytes)) {
+      spdlog::info("{} of host memory cannot be pinned, and come from the driver: {}",
+                   format_size(size_bytes), pinned.message());
+      munmap(pages->memory, size_bytes);
+      return HostMemory(of_driver, size_bytes, device, Owner::kDriver, "memory of the driver");
+    }
+    pin_in_part(*pages, size_bytes, device);
+  }
+  return HostMemory(pages->memory, size_bytes, device, Owner::kProcess,
+                    std::move(pages->description));
 }
 
 HostMemory::HostMemory(HostMemory&& other) noexcept
     : memory_(std::exchange(other.memory_, nullptr)),
       size_bytes_(other.size_bytes_),
       device_(other.device_),
+      owner_(other.owner_),
       description_(std::move(other.description_)) {}
 
 HostMemory::~HostMemory() {
   if (memory_ == nullptr) return;
+  if (owner_ == Owner::kDriver) {
+    device_.free_pinned_host(memory_);
+    return;
+  }
   device_.unpin_host(memory_);
   munmap(memory_, size_bytes_);
 }

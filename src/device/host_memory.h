@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "base/status.h"
 #include "device/device.h"
@@ -18,7 +19,8 @@ namespace teraio::device {
 class HostMemory {
  public:
   // Maps and pins a whole number of pages for `device`, which must outlive the result. If pinning
-  // fails, logs a warning and returns memory of which a part may be pinned. `drive_node` is the
+  // fails, returns memory of the device's driver; if that has none either, logs a warning and
+  // returns memory of which a part may be pinned. `drive_node` is the
   // NUMA node of the drive that the memory serves; it decides if the device has no nearest node.
   // Returns kOutOfMemory if the system refuses the size.
   static Result<HostMemory> map(int64_t size_bytes, Device& device, int32_t drive_node = -1);
@@ -33,11 +35,20 @@ class HostMemory {
   const std::string& description() const { return description_; }
 
  private:
-  HostMemory(std::byte* memory, int64_t size_bytes, Device& device, std::string description);
+  enum class Owner : uint8_t { kProcess, kDriver };
+
+  HostMemory(std::byte* memory, int64_t size_bytes, Device& device, Owner owner,
+             std::string description)
+      : memory_(memory),
+        size_bytes_(size_bytes),
+        device_(device),
+        owner_(owner),
+        description_(std::move(description)) {}
 
   std::byte* memory_;
   int64_t size_bytes_;
   Device& device_;
+  Owner owner_;
   std::string description_;
 };
 

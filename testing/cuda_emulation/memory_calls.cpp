@@ -77,8 +77,10 @@ cudaError_t cudaFreeHost(void* memory) {
 }
 
 cudaError_t cudaHostRegister(void* memory, size_t size_bytes, unsigned) {
-  return unsafe_call(
-      [&](Machine& machine, Lock&) { return machine.pinned.add(memory, size_bytes); });
+  return unsafe_call([&](Machine& machine, Lock&) {
+    if (!machine.settings.registers_host) return cudaErrorNotSupported;
+    return machine.pinned.add(memory, size_bytes);
+  });
 }
 
 cudaError_t cudaHostUnregister(void* memory) {

@@ -11,6 +11,7 @@ struct Settings {
   int32_t device_count = 1;
   size_t memory_bytes = size_t{4} << 30;  // of each device
   size_t pinnable_bytes = SIZE_MAX;       // host memory beyond it is refused
+  bool registers_host = true;             // cudaHostRegister works
   size_t launch_queue_length = 1024;      // of a stream; a call blocks when it is full
   uint64_t seed = 0;                      // 0: work runs in the order of its submission
   int64_t delay_us_max = 0;               // before each piece of work

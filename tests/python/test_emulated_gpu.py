@@ -458,6 +458,32 @@ def test_a_session_leaves_the_memory_that_it_does_not_use(program):
     assert program(AFTER_A_SESSION) == ["134", "6 1048576.0"]
 
 
+PINNED = (
+    SESSIONS
+    + """
+options = {"ssd": False, "ssd_capacity": 0, "host_limit": "64MB", "evict_after_every_op": True}
+with offload("64MB", **options):
+    tensors = [torch.full((1 << 20,), float(i), device="cuda") for i in range(8)]
+    print([float(tensor.sum()) / (1 << 20) for tensor in tensors])
+"""
+)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("settings", "is_warned"),
+    [({}, False), ({"registers_host": 0}, False), ({"pinnable_bytes": 1 << 20}, True)],
+)
+def test_the_driver_has_pinned_memory_where_none_can_be_registered(
+    settings, is_warned, on_gpu, tmp_path
+):
+    (tmp_path / "program.py").write_text(PINNED)
+    done = on_gpu(tmp_path / "program.py", seed=1, **settings, **HOSTILE)
+    assert done.code == 0, done
+    assert done.out.strip() == str([float(i) for i in range(8)])
+    assert ("cannot be pinned" in done.err) == is_warned
+
+
 CACHED = (
     SESSIONS
     + """

@@ -78,6 +78,8 @@ class CudaDevice final : public Device {
   Status fill(std::byte* memory, int64_t size_bytes, int value) override;
   Status pin_host(std::byte* host, int64_t size_bytes) override;
   void unpin_host(std::byte* host) override;
+  std::byte* allocate_pinned_host(int64_t size_bytes) override;
+  void free_pinned_host(std::byte* host) override;
   void bind_thread() override { has_succeeded(cudaSetDevice(options_.ordinal)); }
   MemorySegments* segments() override;
   OpTimer* op_timer() override { return &timer_; }
@@ -413,6 +415,21 @@ void CudaDevice::unpin_host(std::byte* host) {
   // Of pieces that could not be pinned, it fails.
   for (int64_t done_bytes = 0; done_bytes < size_bytes; done_bytes += kPinnedPieceBytes)
     has_succeeded(cudaHostUnregister(host + done_bytes));
+}
+
+std::byte* CudaDevice::allocate_pinned_host(int64_t size_bytes) {
+  const OutsideOfCapture harmless;
+  const CurrentDevice current(options_.ordinal);
+  void* host = nullptr;
+  const cudaError_t error =
+      cudaHostAlloc(&host, static_cast<size_t>(size_bytes), cudaHostAllocPortable);
+  return has_succeeded(error) ? static_cast<std::byte*>(host) : nullptr;
+}
+
+void CudaDevice::free_pinned_host(std::byte* host) {
+  const OutsideOfCapture harmless;
+  const CurrentDevice current(options_.ordinal);
+  has_succeeded(cudaFreeHost(host));
 }
 
 // --- The GPU ------------------------------------------------------------------------------------
