@@ -265,7 +265,7 @@ MemoryUsage CudaDevice::usage() const {
   MemoryUsage usage = usage_;
   usage.reserved_bytes = std::max(memory_->held_bytes(), usage.allocated_bytes);
   usage.reserved_peak_bytes = std::max(memory_->held_peak_bytes(), usage.allocated_peak_bytes);
-  usage.neighbour_bytes = memory_->neighbour_bytes();
+  usage.neighbour_bytes = memory_->neighbour_bytes_within(usage.budget_bytes);
   usage.largest_free_bytes = memory_->largest_bytes();
   usage.stitch_count = memory_->pool().stitch_count();
   return usage;

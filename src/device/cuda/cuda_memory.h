@@ -51,7 +51,11 @@ class CudaMemory {
   int64_t return_free_bytes(int64_t size_bytes);
 
   const PagePool& pool() const { return *pool_; }
-  int64_t neighbour_bytes() const { return neighbour_ == nullptr ? 0 : neighbour_->held_bytes(); }
+  // What the neighbour holds, if that counts against a budget of this size: one below the least
+  // limit is a limit on blocks alone.
+  int64_t neighbour_bytes_within(int64_t budget_bytes) const {
+    return limit_bytes_ > budget_bytes ? 0 : neighbour_bytes();
+  }
   int64_t held_bytes() const { return pool_->held_bytes() + neighbour_bytes(); }
   int64_t held_peak_bytes();  // since the last reset_peak()
   void reset_peak();
@@ -66,6 +70,7 @@ class CudaMemory {
   std::byte* hand_out(std::byte* block, int64_t size_bytes);
   std::byte* allocate_within(int64_t size_bytes, int64_t room_bytes, PagePool::Effort effort);
   bool is_refused_still(int64_t size_bytes) const;
+  int64_t neighbour_bytes() const { return neighbour_ == nullptr ? 0 : neighbour_->held_bytes(); }
   int64_t room_bytes() const;
   void note_peak();
   void tell_neighbour();
