@@ -53,8 +53,10 @@ void set_handler(Handler handler) {
 
 void keep_counting() {
   const Handler handler = python_handler.load(std::memory_order_relaxed);
-  if (is_counting.load(std::memory_order_relaxed) && is_handled_by(handler))
-    set_handler(&count_interrupt);
+  if (!is_counting.load(std::memory_order_relaxed) || !is_handled_by(handler)) return;
+  set_handler(&count_interrupt);
+  // One that came since the program set its handler was not counted: the main thread asks once.
+  interrupt_count.fetch_add(1, std::memory_order_release);
 }
 
 // Python calls it in its main thread, after the handlers of signals.
