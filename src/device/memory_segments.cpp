@@ -21,12 +21,6 @@ void MemorySegments::add(const MemorySegment& segment) {
   entries_.try_emplace(segment.begin, Entry{.segment = segment});
 }
 
-bool MemorySegments::knows(const std::byte* memory) const {
-  const std::lock_guard lock(mutex_);
-  const auto next = entries_.upper_bound(memory);
-  return next != entries_.begin() && std::prev(next)->second.segment.contains(memory, 1);
-}
-
 void MemorySegments::remove(const std::byte* begin) {
   std::unique_lock lock(mutex_);
   const auto found = entries_.find(begin);

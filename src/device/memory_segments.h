@@ -11,7 +11,7 @@
 //                                       use(block): register_segment() once, then I/O
 //   before freeing: remove(segment)     waits for I/O to end, then deregister_segment()
 //
-// Threads: any. The owner may call remove() under a lock of its own, as PyTorch's allocator does.
+// Threads: any. The owner may call remove() under a lock of its own, such as the engine's.
 // Hence neither this class nor a registrar may ask the owner for memory, or for a lock under which
 // other threads do.
 #pragma once
@@ -83,7 +83,6 @@ class MemorySegments {
   // Call this while a block in the segment is handed out, so that the segment cannot be freed at
   // the same time. Does nothing if the segment is known.
   void add(const MemorySegment& segment);
-  bool knows(const std::byte* memory) const;
   // Waits for I/O to the segment to end, then deregisters and forgets it. Does nothing if the
   // segment is unknown.
   void remove(const std::byte* begin);

@@ -105,12 +105,16 @@ TEST_F(MemorySegmentsTest, MemoryOfNoSegmentOrOfTwoIsNotRegistered) {
   EXPECT_EQ(registrar_.call_count(), 0);
 }
 
-TEST_F(MemorySegmentsTest, TheOwnerAsksWhatIsKnown) {
-  EXPECT_TRUE(segments_.knows(first()));
-  EXPECT_TRUE(segments_.knows(second() + kSegmentBytes - 1));
-  EXPECT_FALSE(segments_.knows(second() + kSegmentBytes));
+TEST_F(MemorySegmentsTest, BytesAreCountedUpToTheBorderOfASegment) {
+  const auto in_one = [&](const std::byte* memory, int64_t size_bytes) {
+    return segments_.bytes_in_one_segment(memory, size_bytes);
+  };
+  EXPECT_EQ(in_one(first(), 7), 7);
+  EXPECT_EQ(in_one(first() + 10, 5000), kSegmentBytes - 10);
+  EXPECT_EQ(in_one(second() + kSegmentBytes - 1, 5000), 1);
+  EXPECT_EQ(in_one(second() + kSegmentBytes, 500), 500) << "in none";
   segments_.remove(first());
-  EXPECT_FALSE(segments_.knows(first()));
+  EXPECT_EQ(in_one(first() + 10, 5000), kSegmentBytes - 10) << "up to the next one";
 }
 
 TEST_F(MemorySegmentsTest, AddedOnceMoreItStaysRegistered) {
@@ -163,7 +167,7 @@ TEST_F(MemorySegmentsTest, OthersWaitForItsRegistrationAndOneRegisters) {
   std::vector<std::thread> threads;
   for (std::byte*& begin : found) threads.emplace_back([&] { begin = use(first()).begin(); });
   registrar_.wait_for_call();
-  EXPECT_TRUE(segments_.knows(second())) << "the owner is not held up";
+  EXPECT_EQ(segments_.bytes_in_one_segment(second(), 10), 10) << "the owner is not held up";
   segments_.remove(second());
   registrar_.go_on();
   for (std::thread& thread : threads) thread.join();
