@@ -144,6 +144,28 @@ print(*(int(tensor.unique()) for tensor in tensors))
     assert process.returncode == 0
 
 
+def test_signal_between_the_handler_that_the_program_sets_and_the_wait(start, two_drives):
+    process = start("""
+import collections, functools
+raise_signal = getattr(ctypes.CDLL(None), "raise")  # which, unlike Python's, handles none
+def handle(number, frame):
+    print("handled", flush=True)
+    library.faulty_drives_release()
+with session():
+    tensors = new_tensors()
+    add(tensors)
+    hang(READS)
+    signal.signal(signal.SIGINT, handle)  # no bytecode is run between the signal and the ops
+    calls = [functools.partial(raise_signal, signal.SIGINT)]
+    calls += [functools.partial(tensor.add_, 1) for tensor in tensors]
+    collections.deque(map(functools.partial.__call__, calls), maxlen=0)
+print(*(int(tensor.unique()) for tensor in tensors))
+""")
+    out, err = end_of(process, two_drives)
+    assert out.splitlines() == ["handled", " ".join(str(number + 2) for number in range(12))], err
+    assert process.returncode == 0
+
+
 @pytest.mark.full
 def test_handler_adopts_a_tensor_while_an_op_waits_to_adopt_another(start, two_drives):
     process = start("""
