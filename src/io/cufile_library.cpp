@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "io/cufile_abi.h"
+#include "io/diverted_output.h"
 
 namespace teraio::io {
 namespace {
@@ -314,6 +315,7 @@ std::string cufile_error_text(int64_t error_number) {
 
 Result<std::shared_ptr<CufileLibrary>> CufileLibrary::open(const std::filesystem::path& path) {
   const std::lock_guard lock(library_mutex);
+  const DivertedOutput diverted;  // cuFile prints why its driver does not open
   const Result<Loaded*> loaded = load(path);
   if (!loaded.ok()) return loaded.status();
   TERAIO_RETURN_IF_ERROR(begin_use(**loaded));

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -122,7 +123,10 @@ void fake_cufile_fail(int64_t from, int64_t result) {
 cufile::Error cuFileDriverOpen() {
   const std::lock_guard lock(mutex);
   ++fake.driver_open_count;
-  if (fake.driver_open_error != 0) return error(fake.driver_open_error);
+  if (fake.driver_open_error != 0) {
+    std::printf(" cuFile initialization failed\n");  // as the real one does
+    return error(fake.driver_open_error);
+  }
   if (is_open || fake.is_driver_open_already) return error(cufile::kDriverAlreadyOpen);
   is_open = true;
   return error(cufile::kSuccess);

@@ -23,6 +23,7 @@ using ::testing::AllOf;
 using testing::FakeCufile;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using testing::PageMemory;
 using testing::ScratchDirectory;
 using testing::StoreSession;
@@ -142,7 +143,9 @@ TEST_F(GpuDirectTest, ALibraryThatLacksFunctionsIsNotUsed) {
 
 TEST_F(GpuDirectTest, ADriverThatDoesNotOpenIsNamed) {
   fake().driver_open_error = 5001;
+  ::testing::internal::CaptureStdout();
   EXPECT_THAT(why_staged(), AllOf(HasSubstr("driver cannot be opened"), HasSubstr("5001")));
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(), Not(HasSubstr("initialization failed")));
   EXPECT_TRUE(fake().is_compat_allowed) << "as before, for the program's own use of cuFile";
 }
 
