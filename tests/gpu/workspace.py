@@ -57,7 +57,7 @@ class Workspace:
         """
         return self.training_environment | {
             "PATH": f"{os.environ['PATH']}:{self.carry / 'bin'}",
-            "PYTHONPATH": str(self.build / "python"),
+            "PYTHONPATH": f"{self.build / 'python'}:{os.environ.get('PYTHONPATH', '')}",
             "XDG_CACHE_HOME": str(self.work / "cache"),
         }
 

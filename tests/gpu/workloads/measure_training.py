@@ -28,6 +28,7 @@ from memory_watch import MemoryWatch
 from pretrain_llama import build_model
 
 AMPLE_CPU_BUDGET = "16GB"  # on a GPU the default is ample
+STAGING_BYTES = 32 << 20  # the least that the way between drives and a GPU takes, and a little
 
 
 class NoPeak(Exception):
@@ -100,7 +101,7 @@ def options_of(options, arm, peak_bytes):
         "both": {
             "ssd": options.ssd,
             "ssd_capacity": 2 * peak_bytes,
-            "host_limit": max(peak_bytes - budget, 2) // 2,
+            "host_limit": max((peak_bytes - budget) // 2, STAGING_BYTES),
         },
     }
     return {"device_budget": budget, **tiers[tier]}
