@@ -1,5 +1,6 @@
 #include "testing/cuda_emulation/executor.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -37,7 +38,23 @@ Executor::Executor(const Settings& settings, std::mutex& mutex)
     stream.device = device;
     stream.is_legacy = true;
     stream.rank = random_();
+    if (!settings.has_time()) continue;
+    for (const Unit unit : {Unit::kCompute, Unit::kCopyIn, Unit::kCopyOut})
+      units_.push_back({device, unit, {}, {}, {}});
   }
+}
+
+const HardwareUnit* Executor::find_unit(int32_t device, Unit unit) const {
+  for (const HardwareUnit& each : units_)
+    if (each.device == device && each.unit == unit) return &each;
+  return nullptr;
+}
+
+// The machine is never destroyed.
+void Executor::start() {
+  is_started_ = true;
+  if (units_.empty()) std::thread([this] { work(nullptr); }).detach();
+  for (HardwareUnit& unit : units_) std::thread([this, &unit] { work(&unit); }).detach();
 }
 
 Stream* Executor::create_stream(int32_t device, unsigned flags, int32_t priority) {
@@ -77,13 +94,11 @@ void Executor::push(Stream& stream, Task task, Lock& lock) {
     stream.capture->tasks.push_back(std::move(task));
     return;
   }
-  if (!is_started_) {
-    is_started_ = true;
-    std::thread([this] { work(); }).detach();  // the machine is never destroyed
-  }
+  if (!is_started_) start();
   if (stream.queue.size() >= settings_.launch_queue_length)
     wait_until(lock, [&] { return stream.queue.size() < settings_.launch_queue_length; });
   task.ticket = ++last_ticket_;
+  task.submitted = std::chrono::steady_clock::now();
   stream.queue.push_back(std::move(task));
   changed_.notify_all();
 }
@@ -154,7 +169,7 @@ bool Executor::has_work() const {
 }
 
 bool Executor::may_run(const Stream& stream) const {
-  if (stream.queue.empty()) return false;
+  if (stream.queue.empty() || stream.is_running) return false;
   const Task& task = stream.queue.front();
   if (task.after != nullptr && !task.after->has_passed) return false;
   if (stream.is_legacy) return are_others_done_until(task.ticket, stream.device);
@@ -166,10 +181,17 @@ bool Executor::comes_before(const Stream& stream, const Stream& other) const {
   return stream.rank > other.rank;
 }
 
-Stream* Executor::choose() {
+bool Executor::is_for(const HardwareUnit* unit, const Stream& stream) {
+  if (unit == nullptr) return true;
+  const Unit needed = stream.queue.front().unit;
+  return stream.device == unit->device && (needed == Unit::kNone || needed == unit->unit);
+}
+
+Stream* Executor::choose(const HardwareUnit* unit) {
   Stream* first = nullptr;
   for_each_stream([&](Stream& stream) {
-    if (may_run(stream) && (first == nullptr || comes_before(stream, *first))) first = &stream;
+    if (!may_run(stream) || !is_for(unit, stream)) return;
+    if (first == nullptr || comes_before(stream, *first)) first = &stream;
   });
   const bool is_reordered = settings_.seed != 0 && first != nullptr;
   if (is_reordered && random_() % kTasksPerRank == 0) first->rank = random_();
@@ -187,34 +209,56 @@ bool Executor::is_awake(Lock& lock) {
   return false;
 }
 
-void Executor::work() {
+void Executor::work(HardwareUnit* unit) {
   Lock lock(mutex_);
   for (;;) {
     if (!has_work()) {
       changed_.wait(lock);
     } else if (is_awake(lock)) {
-      Stream* stream = choose();
-      if (stream != nullptr) run_first(*stream, lock);
+      Stream* stream = choose(unit);
+      if (stream != nullptr) run_first(*stream, unit, lock);
       if (stream == nullptr) changed_.wait(lock);
     }
   }
 }
 
-// The task stays at the head of the queue while it runs: until then it is not done.
-void Executor::run_first(Stream& stream, Lock& lock) {
-  Task& task = stream.queue.front();
+TimePoint Executor::run(Task& task, TimePoint begin, Lock& lock) {
   const uint64_t delay_us =
       settings_.delay_us_max > 0 ? random_() % static_cast<uint64_t>(settings_.delay_us_max) : 0;
+  const bool has_run = task.run != nullptr;
   lock.unlock();
   if (delay_us > 0) std::this_thread::sleep_for(std::chrono::microseconds(delay_us));
   const std::string failure = failure_of(task.run);
   task.run = nullptr;  // what it holds may call us when it is dropped
+  const TimePoint now = std::chrono::steady_clock::now();
+  const TimePoint due = begin + task.duration;
+  if (settings_.has_time()) std::this_thread::sleep_until(due);
   lock.lock();
   if (!failure.empty()) {
     std::fprintf(stderr, "emulated CUDA: %s %.2000s\n", task.name, failure.c_str());
     failure_ = cudaErrorLaunchFailure;
   }
-  if (task.end != nullptr) *task.end = {true, std::chrono::steady_clock::now()};
+  // A thread that wakes up late does not make its task longer.
+  return settings_.has_time() && !has_run ? due : std::max(now, due);
+}
+
+// The task stays at the head of the queue while it runs: until then it is not done.
+void Executor::run_first(Stream& stream, HardwareUnit* worker, Lock& lock) {
+  Task& task = stream.queue.front();
+  HardwareUnit* unit = task.unit == Unit::kNone ? nullptr : worker;
+  TimePoint begin = std::max(task.submitted, stream.free_at);
+  if (task.after != nullptr) begin = std::max(begin, task.after->when);
+  if (unit != nullptr) begin = std::max(begin, unit->free_at);
+  stream.is_running = true;
+  const TimePoint end = run(task, begin, lock);
+  stream.is_running = false;
+  stream.free_at = end;
+  if (unit != nullptr) {
+    unit->busy += end - begin;
+    unit->late += end - begin - task.duration;
+    unit->free_at = end;
+  }
+  if (task.end != nullptr) *task.end = {true, end};
   stream.queue.pop_front();
   if (stream.is_destroyed) destroy_stream(&stream);
   changed_.notify_all();

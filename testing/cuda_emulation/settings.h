@@ -17,9 +17,17 @@ struct Settings {
   int64_t delay_us_max = 0;               // before each piece of work
   bool is_lazy = false;                   // work runs when a thread waits or looks
   bool poisons = false;                   // new memory is full of 0xFF, which is NaN
+  double flops_per_second = 0;            // of a device; 0: arithmetic takes no time
+  double memory_bytes_per_second = 0;     // within a device; 0: likewise
+  double link_bytes_per_second = 0;       // to the host, in each direction; 0: likewise
   // A negative control: cudaStreamWaitEvent does nothing in libraries and programs whose file name
   // contains this.
   std::string forgets_waits_of;
+
+  // Work lasts as long as on a device of these rates.
+  bool has_time() const {
+    return flops_per_second > 0 || memory_bytes_per_second > 0 || link_bytes_per_second > 0;
+  }
 };
 
 // Ends the process with a message when a variable has no value of its kind.

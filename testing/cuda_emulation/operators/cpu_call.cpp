@@ -8,8 +8,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
-
-#include "testing/cuda_emulation/launch.h"
+#include <utility>
 
 namespace teraio::testing::emulated_cuda {
 namespace {
@@ -47,20 +46,23 @@ struct End {
 BelowAutograd::BelowAutograd()
     : keys_(c10::DispatchKeySet(c10::DispatchKey::BackendSelect), keys_above_kernels()) {}
 
-void run_in_order(c10::cuda::CUDAStream stream, const char* name, std::function<void()> run) {
-  C10_CUDA_CHECK(static_cast<cudaError_t>(launch(stream.stream(), name, std::move(run))));
+void run_in_order(c10::cuda::CUDAStream stream, const char* name, std::function<void()> run,
+                  Work work) {
+  C10_CUDA_CHECK(static_cast<cudaError_t>(launch(stream.stream(), name, std::move(run), work)));
 }
 
-void run_and_wait(c10::cuda::CUDAStream stream, const char* name, std::function<void()> run) {
+void run_and_wait(c10::cuda::CUDAStream stream, const char* name, std::function<void()> run,
+                  Work work) {
   auto end = std::make_shared<End>();
-  run_in_order(stream, name, [end, run = std::move(run)] {
+  const auto run_and_note = [end, run = std::move(run)] {
     try {
       run();
       end->note(nullptr);
     } catch (...) {
       end->note(std::current_exception());
     }
-  });
+  };
+  run_in_order(stream, name, run_and_note, work);
   C10_CUDA_CHECK(cudaStreamSynchronize(stream.stream()));
   end->wait();
 }

@@ -8,6 +8,8 @@
 
 #include <functional>
 
+#include "testing/cuda_emulation/launch.h"
+
 namespace teraio::testing::emulated_cuda {
 
 // While it lives, nothing above the kernels sees what this thread calls: neither autograd nor
@@ -22,11 +24,14 @@ class BelowAutograd {
   at::NoGradGuard gradients_;
 };
 
-// Enqueues `run` on the stream. An exception is a failure of the device.
-void run_in_order(c10::cuda::CUDAStream stream, const char* name, std::function<void()> run);
+// Enqueues `run` on the stream, as a kernel that has this work. An exception is a failure of the
+// device.
+void run_in_order(c10::cuda::CUDAStream stream, const char* name, std::function<void()> run,
+                  Work work = {});
 
-// Enqueues `run` and waits for it. An exception is the caller's.
-void run_and_wait(c10::cuda::CUDAStream stream, const char* name, std::function<void()> run);
+// Likewise, and waits for it. An exception is the caller's.
+void run_and_wait(c10::cuda::CUDAStream stream, const char* name, std::function<void()> run,
+                  Work work = {});
 
 // A generator for an operator that runs later, by the state of the device's. `given` is the
 // operator's argument; a generator of the CPU is returned as it is.
