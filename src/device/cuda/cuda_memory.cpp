@@ -14,9 +14,10 @@ namespace teraio::device {
 namespace {
 
 // Pages of the GPU are the granules of the pool. Large ones take fewer calls; small ones waste less
-// beside blocks. There are 2,048 of them and more, where that is possible.
-constexpr int64_t kLeastPageBytes = 2 * kMiB;
-constexpr int64_t kMostPageBytes = 32 * kMiB;
+// beside blocks, which counts for more: where most tensors had the size of a page or four, a fifth
+// of the memory was in parts of pages. The driver's least size, 2 MiB, is the least here.
+constexpr int64_t kPageCount = 8'192;
+constexpr int64_t kMostPageBytes = 8 * kMiB;
 
 // Below a few pages nothing could be allocated, so that a smaller budget limits blocks alone.
 constexpr int64_t kLeastLimitBytes = 16 * kMiB;
@@ -30,7 +31,7 @@ constexpr int64_t kAddressesPerByte = 4;
 constexpr int64_t kMostLimitBytes = int64_t{1} << 60;
 
 int64_t page_bytes(int64_t limit_bytes) {
-  const uint64_t wanted_bytes = std::clamp(limit_bytes / 2048, kLeastPageBytes, kMostPageBytes);
+  const uint64_t wanted_bytes = std::clamp(limit_bytes / kPageCount, kPageBytes, kMostPageBytes);
   return static_cast<int64_t>(std::bit_floor(wanted_bytes));
 }
 
