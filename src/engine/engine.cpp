@@ -94,8 +94,14 @@ Status Engine::begin_op(trace::OpIndex position, std::span<const Use> inputs) {
     use.tensor->is_seen_as_input.store(true, std::memory_order_relaxed);
     if (use.is_write) mover_.mark_written(*use.tensor);
   }
-  if (!due_prefetches_.is_empty()) start_due_prefetches();
+  if (!due_prefetches_.is_empty()) start_due_prefetches(position_);
   return {};
+}
+
+void Engine::take_arrivals() {
+  if (!mover_.take_arrivals() || due_prefetches_.is_empty()) return;
+  const bool has_next = position_ != kLost && position_ + 1 < schedule_->profile().op_count();
+  start_due_prefetches(has_next ? position_ + 1 : kLost);
 }
 
 void Engine::end_op(trace::OpIndex position, std::span<const Use> uses, size_t input_count) {
@@ -347,8 +353,8 @@ void Engine::issue_prefetch(LiveTensor& tensor, const plan::Migration& migration
   due_prefetches_.add(tensor, iteration_start_ + op_count + migration.deadline_op);
 }
 
-void Engine::start_due_prefetches() {
-  const int64_t kept_bytes = position_ == kLost ? 0 : schedule_->index().allocated_bytes(position_);
+void Engine::start_due_prefetches(trace::OpIndex position) {
+  const int64_t kept_bytes = position == kLost ? 0 : schedule_->index().allocated_bytes(position);
   while (!due_prefetches_.is_empty()) {
     LiveTensor& tensor = due_prefetches_.first();
     if (tensor.residency == Residency::kOffloaded) {
@@ -408,7 +414,7 @@ Status Engine::wait_until_resident(std::span<const Use> uses) {
     while (use.tensor->residency == Residency::kLoading && use.tensor->unanswered == nullptr &&
            !mover_.order_after_arrival(*use.tensor)) {
       TERAIO_RETURN_IF_ERROR(mover_.wait_for_arrival(StallCause::kRead, Patience::kOfOp));
-      if (!due_prefetches_.is_empty()) start_due_prefetches();
+      if (!due_prefetches_.is_empty()) start_due_prefetches(position_);
     }
     if (use.tensor->residency == Residency::kOffloaded)
       return did_not_come(*use.tensor, mover_.last_error());

@@ -89,6 +89,11 @@ class Engine {
 
   // After the op, also when it failed. `uses` are its inputs, then its results, each tensor once.
   void end_op(trace::OpIndex position, std::span<const Use> uses, size_t input_count);
+  // Whether transfers have ended that take_arrivals() has not taken. Takes no lock.
+  bool has_arrivals() const { return mover_.has_arrivals(); }
+  // Between ops: what transfers have ended changes, and prefetches take the memory that is free
+  // now.
+  void take_arrivals();
   // After end_op(), of an op that changes none of its inputs: how its results are made again.
   void add_recipe(const OpFrame& frame);
   // After end_op(), when the op has made more than its results: all that it has made.
@@ -211,7 +216,8 @@ class Engine {
   Status check_readers(std::span<const Use> uses);
   void destroy(LiveTensor& tensor);
   void issue_prefetch(LiveTensor& tensor, const plan::Migration& migration);
-  void start_due_prefetches();
+  // Leaves the memory that the op at `position` will take (kLost: none).
+  void start_due_prefetches(trace::OpIndex position);
 
   std::vector<LiveTensor*> live_;
   EngineCounters counters_;

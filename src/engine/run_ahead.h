@@ -8,6 +8,8 @@
 //   ops     |....1 ms....|....1 ms....|....1 ms....|....1 ms....|
 //   marks                ^ waited for                           ^ now
 //
+// Of ops that take longer each, one is enough.
+//
 // Threads: under the lock of its owner. The result of add_op() is waited for without it.
 #pragma once
 
@@ -28,8 +30,14 @@ class RunAhead {
   device::Event add_op(int64_t duration_ns);
 
  private:
+  struct Mark {
+    device::Event end;
+    int64_t duration_ns = 0;  // of the ops since the mark before
+  };
+
   device::Device& device_;
-  std::deque<device::Event> marks_;  // one about every millisecond of compute, the oldest first
+  std::deque<Mark> marks_;  // one about every millisecond of compute, the oldest first
+  int64_t marked_ns_ = 0;   // the sum of their durations
   int64_t since_mark_ns_ = 0;
 };
 

@@ -3,6 +3,8 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "engine/engine.h"
@@ -21,6 +23,11 @@ namespace {
 
 // A program that runs this many ops without a step is not training; it is not recorded for ever.
 constexpr int64_t kLongestIterationOps = 2'000'000;
+
+// How often a thread that waits for the device looks after transfers. After so many looks, a second
+// or more, the device may have failed, which only a wait for it tells.
+constexpr auto kTransferLookInterval = std::chrono::microseconds(200);
+constexpr int kTransferLooksMax = 5'000;
 
 Status status_of(const Status& status) { return status; }
 template <typename T>
@@ -231,7 +238,19 @@ void Runtime::end_op(OpFrame& frame, std::string_view name, const OpSignature& s
       spdlog::error("teraio: {}", status.message());
   }
   lock.unlock();
-  if (due.id != 0) (void)options_.engine.device->wait(due);
+  if (due.id != 0) wait_for_device(due);
+}
+
+// Transfers end meanwhile, and others wait for their memory.
+void Runtime::wait_for_device(device::Event due) {
+  device::Device& device = *options_.engine.device;
+  for (int looks = 0; looks < kTransferLooksMax && !device.has_passed(due); ++looks) {
+    std::this_thread::sleep_for(kTransferLookInterval);
+    if (!engine_->has_arrivals()) continue;
+    const std::lock_guard lock(mutex_);
+    engine_->take_arrivals();
+  }
+  (void)device.wait(due);
 }
 
 // What the program is to wait for before it enqueues more.

@@ -245,6 +245,7 @@ class Runtime {
   trace::OpIndex position_of(const OpFrame& frame) const;
   bool is_replay_planned(trace::OpIndex position) const;
   device::Event note_enqueued(trace::OpIndex position);
+  void wait_for_device(device::Event due);
   bool gives_all_results(const OpFrame& frame);
 
   // Replays: runtime_replays.cpp.

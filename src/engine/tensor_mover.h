@@ -100,6 +100,8 @@ class TensorMover {
 
   // --- Ends -----------------------------------------------------------------------------------
 
+  // Any thread, without a lock.
+  bool has_arrivals() const { return arrivals_.has_any(); }
   // Makes the changes of transfers that have ended. False: none has. Does not wait.
   bool take_arrivals();
 

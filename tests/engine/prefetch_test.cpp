@@ -129,6 +129,41 @@ TEST_F(PrefetchTest, LeavesTheWorkspace) {
   session_->let_all_end();
 }
 
+// While the program waits for the device, for example.
+TEST_F(PrefetchTest, StartsBetweenOpsWhenAnOffloadHasFreedMemory) {
+  open({.budget_units = 2}, 1);
+  LiveTensor* leaving = session_->tensor(2);
+  program_.idle_ops(9);
+  program_.offload(program_.persistent(*leaving), 0);
+  program_.prefetch(known_[0], 0, 7);
+  follow();
+  ASSERT_TRUE(op(0).ok());
+  ASSERT_EQ(t_[0]->residency, Residency::kOffloaded);
+  EXPECT_FALSE(session_->engine().has_arrivals());
+  session_->ssd().end_all();
+  EXPECT_TRUE(session_->engine().has_arrivals());
+  session_->engine().take_arrivals();
+  EXPECT_EQ(t_[0]->residency, Residency::kLoading);
+  session_->let_all_end();
+}
+
+TEST_F(PrefetchTest, StartsBetweenOpsOnlyInMemoryThatTheNextOpDoesNotNeed) {
+  open({.budget_units = 2}, 1);
+  LiveTensor* leaving = session_->tensor(2);
+  program_.op({});
+  program_.op({}, {program_.born(2)});
+  program_.idle_ops(2);
+  program_.offload(program_.persistent(*leaving), 0);
+  program_.prefetch(known_[0], 0, 3);
+  follow();
+  ASSERT_TRUE(op(0).ok());
+  session_->ssd().end_all();
+  session_->engine().take_arrivals();
+  ASSERT_EQ(leaving->residency, Residency::kOffloaded);
+  EXPECT_EQ(t_[0]->residency, Residency::kOffloaded);
+  session_->let_all_end();
+}
+
 TEST_F(PrefetchTest, WaitsForMemoryInTheOrderOfDeadlines) {
   open({.budget_units = 3}, 2);
   LiveTensor* large = session_->born(3);

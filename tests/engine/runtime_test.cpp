@@ -274,8 +274,9 @@ TEST_F(RuntimeTest, TheProgramIsAFewOpsAheadOfTheDeviceWhileAPlanIsFollowed) {
   ASSERT_TRUE(runtime().is_following_plan());
   EXPECT_EQ(device->wait_count, 0) << "on demand";
   trainee_->step();
+  // The ops take 1, 2, 3 ms and so on: when the third is enqueued, it is enough to be ahead.
   const int op_count = static_cast<int>(trainee_->ops_per_step());
-  EXPECT_EQ(device->wait_count, device->is_host_addressable() ? 0 : op_count - 3);
+  EXPECT_EQ(device->wait_count, device->is_host_addressable() ? 0 : op_count - 2);
 }
 
 TEST_F(RuntimeTest, OpsTogetherTakeAsLongAsAnIteration) {
