@@ -86,7 +86,7 @@ CUresult set_access(CUdeviceptr, size_t, const CUmemAccessDesc*, size_t) { retur
 
 CUresult granularity(size_t* size_bytes, const CUmemAllocationProp*,
                      CUmemAllocationGranularity_flags) {
-  *size_bytes = DeviceMemory::kPageBytes;
+  *size_bytes = Machine::get().settings.granularity_bytes;
   return CUDA_SUCCESS;
 }
 

@@ -42,6 +42,7 @@ Settings read_settings() {
   read_number("TERAIO_EMULATED_CUDA_DEVICES", settings.device_count);
   read_number("TERAIO_EMULATED_CUDA_MEMORY_BYTES", settings.memory_bytes);
   read_number("TERAIO_EMULATED_CUDA_PINNABLE_BYTES", settings.pinnable_bytes);
+  read_number("TERAIO_EMULATED_CUDA_GRANULARITY_BYTES", settings.granularity_bytes);
   read_number("TERAIO_EMULATED_CUDA_REGISTERS_HOST", settings.registers_host);
   read_number("TERAIO_EMULATED_CUDA_LAUNCH_QUEUE", settings.launch_queue_length);
   read_number("TERAIO_EMULATED_CUDA_SEED", settings.seed);

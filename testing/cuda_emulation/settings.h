@@ -9,17 +9,18 @@ namespace teraio::testing::emulated_cuda {
 
 struct Settings {
   int32_t device_count = 1;
-  size_t memory_bytes = size_t{4} << 30;  // of each device
-  size_t pinnable_bytes = SIZE_MAX;       // host memory beyond it is refused
-  bool registers_host = true;             // cudaHostRegister works
-  size_t launch_queue_length = 1024;      // of a stream; a call blocks when it is full
-  uint64_t seed = 0;                      // 0: work runs in the order of its submission
-  int64_t delay_us_max = 0;               // before each piece of work
-  bool is_lazy = false;                   // work runs when a thread waits or looks
-  bool poisons = false;                   // new memory is full of 0xFF, which is NaN
-  double flops_per_second = 0;            // of a device; 0: arithmetic takes no time
-  double memory_bytes_per_second = 0;     // within a device; 0: likewise
-  double link_bytes_per_second = 0;       // to the host, in each direction; 0: likewise
+  size_t memory_bytes = size_t{4} << 30;       // of each device
+  size_t pinnable_bytes = SIZE_MAX;            // host memory beyond it is refused
+  size_t granularity_bytes = size_t{2} << 20;  // of memory that is mapped (cuMemCreate)
+  bool registers_host = true;                  // cudaHostRegister works
+  size_t launch_queue_length = 1024;           // of a stream; a call blocks when it is full
+  uint64_t seed = 0;                           // 0: work runs in the order of its submission
+  int64_t delay_us_max = 0;                    // before each piece of work
+  bool is_lazy = false;                        // work runs when a thread waits or looks
+  bool poisons = false;                        // new memory is full of 0xFF, which is NaN
+  double flops_per_second = 0;                 // of a device; 0: arithmetic takes no time
+  double memory_bytes_per_second = 0;          // within a device; 0: likewise
+  double link_bytes_per_second = 0;            // to the host, in each direction; 0: likewise
   // A negative control: cudaStreamWaitEvent does nothing in libraries and programs whose file name
   // contains this.
   std::string forgets_waits_of;

@@ -51,6 +51,12 @@ JOBS = {
     ),
     # A drive is a tenth as fast as the link: fewer bytes, more compute for each of them.
     "1b-long": _job("1b", 1, 8_000, 1, 32, "1 of 16 layers, vocabulary 8,000, 64k tokens a step"),
+    # For the emulated GPU, on which a step has the time that this many operations take.
+    "17m": _job(
+        *("tiny", 4, 4_096, 8, 1, "4 layers, vocabulary 4,096, 2k tokens a step"),
+        *("--dim", "512", "--ffn-dim", "1408", "--sequence-length", "256", "--heads", "8"),
+        *("--kv-heads", "8"),
+    ),
     "tiny": _job(
         *("tiny", 2, 512, 4, 2, "for trying the flow"),
         *("--dim", "128", "--ffn-dim", "512", "--sequence-length", "128"),
