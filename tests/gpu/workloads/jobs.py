@@ -51,7 +51,7 @@ JOBS = {
     ),
     # A drive is a tenth as fast as the link: fewer bytes, more compute for each of them.
     "1b-long": _job("1b", 1, 8_000, 1, 32, "1 of 16 layers, vocabulary 8,000, 64k tokens a step"),
-    # For an emulated GPU with rates (benchmarks/emulated_gpu.py): about ten seconds a step.
+    # For an emulated GPU with rates (benchmarks/emulated_steps.py): about ten seconds a step.
     "17m": _job(
         *("tiny", 4, 4_096, 8, 1, "4 layers, vocabulary 4,096, 2k tokens a step"),
         *("--dim", "512", "--ffn-dim", "1408", "--sequence-length", "256", "--heads", "8"),

@@ -6,7 +6,7 @@ in fp32, memory, and the link. The link is --link times as fast as that, which s
 times more tokens per step: they need more arithmetic for each byte that moves. The host is not
 slower, so that its time per op counts for less than beside an H100. Each arm is a process of its
 own; ideal is stock PyTorch on the same GPU. All arms must have the same bits. Writes
-emulated_gpu.json.
+emulated_steps.json.
 
 The CPU does the work of the GPU. Where it is slower than the rates ask for, work is late; on a busy
 machine that is much, and figures say little.
@@ -93,7 +93,7 @@ def environment_of(args) -> dict[str, str]:
 
 
 def run_arm(args, arm: str, peak_bytes: int | None) -> ArmResult:
-    folder = args.output.resolve() / "emulated_gpu"
+    folder = args.output.resolve() / "emulated_steps"
     command = [ROOT / "testing" / "cuda_emulation" / "run", sys.executable]
     command += [ROOT / "benchmarks" / "emulated" / "timed_training.py", "--arm", arm]
     command += ["--job", args.job, "--steps", args.steps, "--ssd", folder / "ssd"]
@@ -128,7 +128,7 @@ def run_arms(args) -> list[ArmResult]:
 
 
 def rows_of(result: ArmResult, ideal_seconds: float) -> list[dict]:
-    """The rows of an arm in emulated_gpu.json."""
+    """The rows of an arm in emulated_steps.json."""
     seconds = result.seconds
     compute_seconds = result.per_step("units", "compute")
     rows = [row("fraction of ideal", ideal_seconds, seconds, None)]
@@ -151,10 +151,10 @@ def main(argv=None) -> int:
     try:
         results = run_arms(args)
     except ArmFailed as error:
-        print(f"emulated_gpu: {error}", file=sys.stderr)
+        print(f"emulated_steps: {error}", file=sys.stderr)
         return 1
     rows = [entry for result in results for entry in rows_of(result, results[0].seconds)]
-    write_json(args.output / "emulated_gpu.json", rows)
+    write_json(args.output / "emulated_steps.json", rows)
     for entry in rows:
         verdict = {True: "  met", False: "  MISSED", None: ""}[entry["met"]]
         ratio = "" if entry["ratio"] is None else f": {entry['ratio']:.3f}"
