@@ -23,7 +23,7 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 
-from arms.arm import ENVIRONMENT
+from arms.arm import ENVIRONMENT, ArmFailed, tail
 from llama.atomic import write_json
 from recompute import PREDICTION_ERROR_MAX, row
 
@@ -34,10 +34,6 @@ FLOPS_PER_SECOND, MEMORY_BYTES_PER_SECOND, LINK_BYTES_PER_SECOND = 67e12, 3.35e1
 # Tensors are small, too: with the 2 MiB of a GPU, parts of pages would be a fifth of the memory.
 GRANULARITY_BYTES = 64 << 10
 ARMS = ("stock", "ample", "host-2", "host-3")
-
-
-class ArmFailed(Exception):
-    """Raised when the process of an arm fails; the message has its last lines."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +105,7 @@ def run_arm(args, arm: str, peak_bytes: int | None) -> ArmResult:
             env=environment_of(args),
         )
     if done.returncode != 0:
-        lines = log.read_text(errors="replace").splitlines()[-20:]
-        raise ArmFailed("\n".join([f"{arm} ended with {done.returncode}; {log}:", *lines]))
+        raise ArmFailed(f"{arm} ended with {done.returncode}; {log}:\n{tail(log)}")
     (folder / f"{arm}.json").write_bytes(done.stdout)
     return ArmResult(arm, json.loads(done.stdout))
 

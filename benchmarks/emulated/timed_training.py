@@ -20,6 +20,7 @@ import jobs
 import torch
 from fingerprint import state_fingerprint
 from measure_training import options_of, own_standard_output
+from memory_watch import COUNTED
 from pretrain_llama import build_model, build_optimizer, build_schedule, train_step
 
 UNITS = ("compute", "copy in", "copy out")
@@ -46,8 +47,7 @@ def emulated_seconds() -> dict[str, float]:
 
 def allocator_counts() -> dict[str, int]:
     counts = torch.cuda.memory_stats()
-    names = ("num_ooms", "num_alloc_retries", "num_device_alloc", "num_device_free")
-    return {name: counts.get(name, 0) for name in names}
+    return {name: counts.get(name, 0) for name in COUNTED}
 
 
 def difference(later: dict, earlier: dict) -> dict:

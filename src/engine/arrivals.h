@@ -1,6 +1,6 @@
 // Arrivals: the queue in which the stores' threads leave finished transfers for the engine.
 //
-// Threads: add() may be called by any thread, the others by one at a time.
+// Threads: add() and has_any() may be called by any thread, the others by one at a time.
 #pragma once
 
 #include <atomic>

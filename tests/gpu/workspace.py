@@ -57,7 +57,9 @@ class Workspace:
         """
         return self.training_environment | {
             "PATH": f"{os.environ['PATH']}:{self.carry / 'bin'}",
-            "PYTHONPATH": f"{self.build / 'python'}:{os.environ.get('PYTHONPATH', '')}",
+            "PYTHONPATH": os.pathsep.join(
+                filter(None, [str(self.build / "python"), os.environ.get("PYTHONPATH")])
+            ),
             "XDG_CACHE_HOME": str(self.work / "cache"),
         }
 

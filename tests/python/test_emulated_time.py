@@ -63,7 +63,7 @@ def test_a_kernel_lasts_as_long_as_its_work(program):
         assert int(microseconds) == pytest.approx(seconds * 1e6, abs=1), op
 
 
-def test_copies_share_the_link_of_their_direction(program):
+def test_a_copy_lasts_as_long_as_its_bytes_on_the_link(program):
     text = (
         MEASURE
         + """

@@ -110,6 +110,7 @@ def test_the_whole_flow_on_the_emulated_gpu(gpu_check):
     assert bits["met"] and bits["value"] == 5
 
 
+@pytest.mark.full
 def test_an_arm_that_fails_leaves_its_process_to_the_next(tmp_path, text):
     command = [sys.executable, WORKLOADS / "measure_training.py", "--device", "cpu", "--steps", 1]
     command += ["--ssd", tmp_path, "--cache", tmp_path / "cache", "--data", text]
