@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -216,6 +217,19 @@ def test_nothing_runs_without_a_build_or_a_gpu(start, program, failed):
     assert run.outcomes[failed] == "failed"
     assert run.report["state"] == f"Nothing was run after {failed} had failed."
     assert "test_link.py::test_link_and_drive" not in run.outcomes
+
+
+def test_the_carried_folder_may_stand_beside_the_sources(start, tmp_path):
+    shutil.rmtree(tmp_path / "workloads")  # of all paths, only those of the checks and this exist
+    run = start(
+        *("--parts", "build", "-k", "test_build"),
+        "--carry",
+        ROOT / "docs",
+        "--build",
+        tmp_path / "new",
+    )
+    assert run.end() == 0, run.output
+    assert run.outcomes == {"test_build.py::test_build": "passed"}
 
 
 def test_what_other_parts_have_measured_stays(start):

@@ -80,7 +80,9 @@ class Check:
         self.results = options.build.absolute() / "gpu-check" / "results"
         chosen = [(session, session.chosen_files(set(options.parts))) for session in SESSIONS]
         self.sessions = [(session, files) for session, files in chosen if files]
+        # Named, because pytest would look for a configuration above all paths among the arguments.
         self.arguments = [
+            *("-c", CHECKS / "pytest.ini", "--rootdir", CHECKS),
             *("--build", options.build, "--carry", options.carry, "--device", options.device),
             *(["--ssd", options.ssd] if options.ssd else []),
             *(["--tiny"] if options.tiny else []),
