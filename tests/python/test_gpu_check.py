@@ -219,6 +219,15 @@ def test_nothing_runs_without_a_build_or_a_gpu(start, program, failed):
     assert "test_link.py::test_link_and_drive" not in run.outcomes
 
 
+def test_torch_compile_is_skipped_where_it_finds_no_compiler(start, monkeypatch):
+    monkeypatch.setenv("CC", "/nowhere/cc")
+    run = start("--parts", "checks", "-k", "compile")
+    assert run.end() == 0, run.output
+    assert len(run.outcomes) == 2 and set(run.outcomes.values()) == {"skipped"}
+    reason = run.report["results"][0]["reason"]
+    assert reason == "torch.compile needs a compiler: there is no /nowhere/cc"
+
+
 def test_the_carried_folder_may_stand_beside_the_sources(start, tmp_path):
     shutil.rmtree(tmp_path / "workloads")  # of all paths, only those of the checks and this exist
     run = start(
