@@ -10,8 +10,8 @@ import pytest
 def run_tests(workspace, record_property):
     """Runs a GoogleTest program; a note tells when it has skipped some of its tests."""
 
-    def run(command, environment=None):
-        if "[  SKIPPED ]" in programs.run(command, environment):
+    def run(command):
+        if "[  SKIPPED ]" in programs.run(command, workspace.test_environment):
             record_property("note", "skipped in part")
 
     return run
@@ -40,5 +40,4 @@ def test_storage(workspace, run_tests):
 @pytest.mark.full
 @pytest.mark.timeout(240)
 def test_engine(workspace, run_tests):
-    environment = {"TERAIO_TEST_DEVICE": workspace.device}
-    run_tests([workspace.program("engine_tests")], environment)
+    run_tests([workspace.program("engine_tests")])

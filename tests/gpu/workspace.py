@@ -64,6 +64,11 @@ class Workspace:
         }
 
     @property
+    def test_environment(self) -> dict[str, str]:
+        """The variables for the C++ tests: the sources may have moved since they were built."""
+        return {"TERAIO_TEST_DATA": str(ROOT / "tests" / "data"), "TERAIO_TEST_DEVICE": self.device}
+
+    @property
     def text_options(self) -> list:
         """The options of a workload that name the text to train on and the cache of its tokens."""
         carried = self.carry / "text.json.gz"
