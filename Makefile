@@ -83,17 +83,17 @@ scaling: build corpus  ## predict jobs of 8 to 1,024 GPUs: writes docs/scaling.m
 pictures: build  ## draw the pictures of docs/images from runs on this machine
 	@PYTHONPATH=tests/python $(python) tools/pictures/draw.py $(NAMES)
 
-# gpu-check uses $(PYTHON), or python3, with its PyTorch. All other packages come from gpu-carry/,
-# or from the system when there is no such folder. FLAGS are options of tools/gpu_check/gpu_check.py
+# gpu-check uses $(PYTHON), or python3, with its PyTorch. All else comes from gpu-carry/, or from the
+# system when there is no such folder. gpu-carry builds for GPU_PYTHON, or for python3.12. FLAGS are options of tools/gpu_check/gpu_check.py
 # and of pytest.
 OUT ?= gpu-check
 .PHONY: gpu-check
-gpu-check:  ## on a machine with an NVIDIA GPU: build for it, test, measure, report to OUT=DIR
+gpu-check:  ## on a machine with an NVIDIA GPU: test, measure, report to OUT=DIR
 	@$(or $(PYTHON),python3) tools/gpu_check/gpu_check.py --out $(OUT) $(FLAGS)
 
 .PHONY: gpu-carry
-gpu-carry: setup corpus  ## collect in gpu-carry/ what gpu-check needs and a bare machine lacks
-	@$(python) tools/gpu_check/carry.py gpu-carry
+gpu-carry: setup corpus  ## collect and build in gpu-carry/ what gpu-check needs and a bare machine lacks
+	@$(python) tools/gpu_check/carry.py gpu-carry $(if $(GPU_PYTHON),--python $(GPU_PYTHON))
 
 .PHONY: fuzz
 fuzz:  ## give the file readers broken files for $FUZZ_SECONDS, starting from the corpus
@@ -163,7 +163,7 @@ lint: setup  ## check layers, file sizes, links and format without building
 
 .PHONY: clean
 clean:  ## remove what was built, but not the environments
-	rm -rf $(BUILD) $(BUILD)-newest $(BUILD)-gpu $(BUILD)-address $(BUILD)-thread $(BUILD)-fuzz gpu-carry \
+	rm -rf $(BUILD) $(BUILD)-newest $(BUILD)-gpu $(BUILD)-carry-* $(BUILD)-address $(BUILD)-thread $(BUILD)-fuzz gpu-carry \
 	  build-wheels
 
 # Targets that the ones above use.

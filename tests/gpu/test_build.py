@@ -1,4 +1,7 @@
-"""Builds the extension, the command and the tests for the Python and the GPU of this machine."""
+"""Makes the extension, the command and the tests for the Python and the GPU of this machine.
+
+What `make gpu-carry` has built is used where it fits; otherwise they are built here.
+"""
 
 import importlib.util
 import os
@@ -6,15 +9,36 @@ import shutil
 import sys
 from pathlib import Path
 
+import prebuilt
 import programs
 import pytest
 from workspace import ROOT
 
-TARGETS = ("teraio_pytorch", "teraio", "device_tests", "storage_tests", "engine_tests")
-
 
 @pytest.mark.timeout(0)  # nothing else can be done without it
-def test_build(workspace):
+def test_build(workspace, record_property):
+    reason = reason_to_build(workspace)
+    record_property("note", f"built here: {reason}" if reason else "prebuilt")
+    if reason:
+        print(reason)
+        build(workspace)
+
+
+def reason_to_build(workspace) -> str:
+    """Lets the checks use the prebuilt files. Returns why they cannot, or an empty text."""
+    folder = workspace.prebuilt
+    carried = workspace.carry / "prebuilt"
+    reason = prebuilt.place_where_they_fit(carried, folder, ROOT, prebuilt.folder_of_torch())
+    if reason:
+        return reason
+    failure = prebuilt.failure_to_start(folder, workspace.environment)
+    if failure:
+        shutil.rmtree(folder)
+        return f"the prebuilt files do not start here: {failure}"
+    return ""
+
+
+def build(workspace) -> None:
     configure = ["cmake", "-S", ROOT, "-B", workspace.build, "-G", "Ninja"]
     configure += [f"-DPython_EXECUTABLE={sys.executable}", "-DTERAIO_BUILD_BENCHMARKS=OFF"]
     configure += [f"-DTERAIO_CUDA={'ON' if workspace.device == 'cuda' else 'AUTO'}"]
@@ -22,7 +46,8 @@ def test_build(workspace):
     if workspace.carry.is_dir():
         configure += [f"-DCMAKE_PREFIX_PATH={workspace.carry / 'usr'}"]
     programs.run(configure)
-    programs.run(["cmake", "--build", workspace.build, "--target", *TARGETS])
+    targets = ("teraio_pytorch", *prebuilt.PROGRAMS)
+    programs.run(["cmake", "--build", workspace.build, "--target", *targets])
 
 
 def toolkit_options() -> list[str]:

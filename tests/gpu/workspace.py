@@ -33,9 +33,19 @@ class Workspace:
         """The folder for caches and intermediate files."""
         return work_folder(self.build)
 
+    @property
+    def prebuilt(self) -> Path:
+        """The folder for what was built elsewhere. It exists when that is what is checked."""
+        return self.build / "prebuilt"
+
+    @property
+    def built(self) -> Path:
+        """The folder of what is checked: prebuilt, or what was built here."""
+        return self.prebuilt if self.prebuilt.is_dir() else self.build
+
     def program(self, name: str) -> Path:
-        """The path of a program that our build has made."""
-        return self.build / "bin" / name
+        """The path of a program that is checked."""
+        return self.built / "bin" / name
 
     def workload(self, name: str, *arguments) -> list:
         """The command that runs a workload."""
@@ -58,8 +68,9 @@ class Workspace:
         return self.training_environment | {
             "PATH": f"{os.environ['PATH']}:{self.carry / 'bin'}",
             "PYTHONPATH": os.pathsep.join(
-                filter(None, [str(self.build / "python"), os.environ.get("PYTHONPATH")])
+                filter(None, [str(self.built / "python"), os.environ.get("PYTHONPATH")])
             ),
+            "TERAIO_PYTHON": sys.executable,
             "XDG_CACHE_HOME": str(self.work / "cache"),
         }
 

@@ -15,7 +15,17 @@ TOOL = Path(__file__).resolve().parents[2] / "tools" / "gpu_check"
 sys.path.append(str(TOOL))
 
 carry = importlib.import_module("carry")
+carry_build = importlib.import_module("carry_build")
 carry_fio = importlib.import_module("carry_fio")
+prebuilt = importlib.import_module("prebuilt")
+
+MACHINE = {
+    "sources": "abc",
+    "python": "cpython-312-x86_64-linux-gnu",
+    "torch": "2.11.0+cu130",
+    "glibc": "2.39",
+    "cuda_runtime": True,
+}
 
 
 def test_headers_of_one_architecture_stand_beside_the_others():
@@ -100,3 +110,111 @@ def test_without_carried_packages_the_missing_one_is_named(tmp_path, bare_machin
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     assert done.returncode == 1
     assert "No module named 'pytest" in done.stderr and "make gpu-carry" in done.stderr
+
+
+def test_prebuilt_files_fit_a_machine_with_a_newer_c_library():
+    assert prebuilt.misfits(MACHINE | {"glibc": "2.9"}, MACHINE) == []
+
+
+@pytest.mark.parametrize(
+    ("fact", "value", "reason"),
+    [
+        ("sources", "abd", "they are of other sources than these"),
+        ("python", "cpython-313t-x86_64-linux-gnu", "this Python is cpython-313t-x86_64-linux-gnu"),
+        ("torch", "2.11.0+cpu", "they are for PyTorch 2.11.0+cu130, which here is 2.11.0+cpu"),
+        ("torch", "", "they are for PyTorch 2.11.0+cu130, which here is missing"),
+        ("cuda_runtime", False, "PyTorch has no libcudart.so.13 beside it here"),
+        ("glibc", "2.4", "they need glibc 2.39, and this is 2.4"),
+    ],
+)
+def test_each_reason_for_which_prebuilt_files_do_not_fit_is_told(fact, value, reason):
+    (found,) = prebuilt.misfits(MACHINE, MACHINE | {fact: value})
+    assert reason in found
+
+
+def test_the_facts_of_this_machine_are_read_without_importing_pytorch(tmp_path):
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "version.py").write_text("__version__ = '2.11.0+cu130'\n")
+    (tmp_path / "CMakeLists.txt").touch()
+    facts = prebuilt.facts_of_this_machine(tmp_path, tmp_path)
+    assert facts.keys() == MACHINE.keys()
+    assert facts["torch"] == "2.11.0+cu130" and not facts["cuda_runtime"]
+    assert prebuilt.misfits(facts, facts | {"cuda_runtime": True}) == []
+    assert prebuilt.version_of_torch(tmp_path / "nothing") == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "is_source"),
+    [
+        ("src/a.cpp", "int b;", True),
+        ("src/b.h", "int a;", True),
+        ("tests/engine/CMakeLists.txt", "", True),
+        ("tests/gpu/test_a.py", "", False),
+        ("tests/data/a.json", "", False),
+    ],
+)
+def test_the_digest_of_the_sources_tells_every_change_of_them(tmp_path, name, content, is_source):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "CMakeLists.txt").touch()
+    (tmp_path / "src" / "a.cpp").write_text("int a;")
+    before = prebuilt.digest_of_sources(tmp_path)
+    assert before == prebuilt.digest_of_sources(tmp_path)
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_text(content)
+    assert (prebuilt.digest_of_sources(tmp_path) != before) == is_source
+
+
+def test_what_was_built_is_carried_with_its_libraries_and_no_other(tmp_path):
+    build, folder = tmp_path / "build", tmp_path / "prebuilt"
+    (tmp_path / "x.c").write_text("int x(void) { return 1; }")
+    module = build / "python" / "teraio" / "torch_2_11_cuda13" / "_C.so"
+    module.parent.mkdir(parents=True)
+    options = ["-Wl,--no-as-needed", "-lz", "-lstdc++"]
+    subprocess.run(["gcc", "-shared", "-o", module, tmp_path / "x.c", *options], check=True)
+    (build / "python" / "teraio" / "_build_info.py").touch()
+    (build / "python" / "teraio" / "__init__.py").symlink_to(tmp_path / "x.c")
+    (build / "bin").mkdir()
+    shutil.copy(module, build / "bin" / "device_tests")
+    shutil.copy(module, build / "bin" / "plan_tests")
+    carry_build.collect(build, folder)
+    found = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    package = "python/teraio"
+    assert found == {"bin/device_tests", "lib/libz.so.1", f"{package}/_build_info.py"} | {
+        f"{package}/torch_2_11_cuda13/_C.so"
+    }
+
+
+@pytest.fixture
+def run_carry(tmp_path, monkeypatch):
+    """Runs carry.py with these arguments, without all that takes long."""
+    for name in ("copy_package", "copy_python_packages", "copy_text"):
+        monkeypatch.setattr(carry, name, lambda *arguments: None)
+    monkeypatch.setattr(carry_fio, "carry", lambda folder: None)
+
+    def run(*arguments):
+        (tmp_path / "carried").mkdir(exist_ok=True)
+        words = ["carry.py", tmp_path / "carried", *arguments]
+        monkeypatch.setattr(sys, "argv", [str(word) for word in words])
+        return carry.main()
+
+    return run
+
+
+def test_without_the_python_of_the_machine_nothing_is_prebuilt_and_that_is_told(
+    run_carry, monkeypatch, capsys
+):
+    monkeypatch.setattr(carry_build, "DEFAULT_PYTHON", "python3.999")
+    assert run_carry() == 0
+    error = capsys.readouterr().err
+    assert "nothing is prebuilt: python3.999 cannot be started" in error
+    assert "GPU_PYTHON=" in error
+
+
+def test_a_python_that_was_asked_for_and_cannot_be_built_for_is_an_error(
+    run_carry, tmp_path, capsys
+):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho '[null, \"/opt/python\"]'\n")
+    python.chmod(0o755)
+    assert run_carry("--python", python) == 1
+    assert "/opt/python has no Python.h: install its package of headers" in capsys.readouterr().err

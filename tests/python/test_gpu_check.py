@@ -1,5 +1,6 @@
 """`make gpu-check` on a pretended GPU: stand-ins answer for all programs that it runs."""
 
+import importlib
 import json
 import os
 import shutil
@@ -17,6 +18,9 @@ PROGRAMS = ("device_tests", "storage_tests", "engine_tests", "teraio")
 TOOLS = ("cmake", "compute-sanitizer")
 WORKLOADS = ("compare_bits", "exercise_streams", "jobs")
 WORKLOADS += ("measure_link", "measure_peer", "measure_training")
+
+sys.path.append(str(TOOL.parent))
+prebuilt = importlib.import_module("prebuilt")
 
 STREAM_CHECKS = [
     f"test_streams.py::test_results_are_those_without_a_session[{case}]"
@@ -217,6 +221,70 @@ def test_nothing_runs_without_a_build_or_a_gpu(start, program, failed):
     assert run.outcomes[failed] == "failed"
     assert run.report["state"] == f"Nothing was run after {failed} had failed."
     assert "test_link.py::test_link_and_drive" not in run.outcomes
+
+
+@pytest.fixture
+def carried(tmp_path, start):
+    """Files that were prebuilt for this machine: our extension, and stand-ins for the programs."""
+    packages = prebuilt.folder_of_torch()
+    if not prebuilt.cuda_runtime(packages).exists():
+        pytest.skip("not applicable: PyTorch is no wheel for CUDA 13")
+    folder = tmp_path / "carry" / "prebuilt"
+    shutil.copytree(tmp_path / "build" / "bin", folder / "bin")
+    (folder / "python" / "teraio").mkdir(parents=True)
+    package = ROOT / "build" / "python" / "teraio"
+    for path in [
+        *package.glob("_build_info.py"),
+        *package.glob("_units*"),
+        *package.glob("torch_*"),
+    ]:
+        copy = shutil.copytree if path.is_dir() else shutil.copy
+        copy(path, folder / "python" / "teraio" / path.name)
+    (folder / "lib").mkdir()
+    made_for = prebuilt.facts_of_this_machine(ROOT, packages)
+    (folder / prebuilt.MADE_FOR).write_text(json.dumps(made_for))
+    return folder
+
+
+def test_prebuilt_files_that_fit_are_checked_without_a_build(start, tmp_path, carried):
+    shutil.rmtree(tmp_path / "build" / "bin")
+    run = start("--tiny", "--parts", "build", misbehaviour={"cmake": "fail"})
+    assert run.end() == 0, run.output
+    assert run.outcomes["test_machine.py::test_gpu_is_found"] == "passed"
+    text = (run.out / "report.md").read_text()
+    assert "test_build.py::test_build | prebuilt |" in text
+
+
+def test_prebuilt_files_that_do_not_start_are_told_and_a_build_is_checked(start, tmp_path, carried):
+    run = start("--tiny", "--parts", "build", misbehaviour={"--gtest_list_tests": "fail"})
+    assert run.end() == 0, run.output
+    note = run.result("test_build.py::test_build")["properties"]["note"]
+    assert note == (
+        "built here: the prebuilt files do not start here: device_tests: it failed on purpose"
+    )
+    assert not (tmp_path / "build" / "prebuilt").exists()
+
+
+def test_a_prebuilt_file_that_is_missing_is_told_and_a_build_is_checked(start, tmp_path, carried):
+    (carried / "bin" / "engine_tests").unlink()
+    run = start("--tiny", "--parts", "build")
+    assert run.end() == 0, run.output
+    note = run.result("test_build.py::test_build")["properties"]["note"]
+    assert note.startswith("built here: the prebuilt files are incomplete: ")
+    assert "engine_tests" in note
+    assert not (tmp_path / "build" / "prebuilt").exists()
+
+
+def test_prebuilt_files_of_other_sources_are_told_and_replaced_by_a_build(start, tmp_path, carried):
+    (tmp_path / "build" / "prebuilt").mkdir()  # of an earlier run
+    made_for = json.loads((carried / prebuilt.MADE_FOR).read_text())
+    (carried / prebuilt.MADE_FOR).write_text(json.dumps(made_for | {"sources": "others"}))
+    run = start("--tiny", "--parts", "build", misbehaviour={"cmake --build": "fail"})
+    assert run.end() == 1, run.output
+    assert run.outcomes["test_build.py::test_build"] == "failed"
+    note = run.result("test_build.py::test_build")["properties"]["note"]
+    assert note.startswith("built here: the prebuilt files do not fit: they are of other sources")
+    assert not (tmp_path / "build" / "prebuilt").exists()
 
 
 def test_torch_compile_is_skipped_where_it_finds_no_compiler(start, monkeypatch):

@@ -8,6 +8,7 @@ folder together with the sources. It contains:
     usr/           headers, libraries and CMake packages of PACKAGES, laid out as in /usr
     python/        PYTHON_PACKAGES with their requirements, in the versions of the environment
     bin/           fio (see carry_fio.py)
+    prebuilt/      the extension and the programs for the Python of --python (see carry_build.py)
     text.json.gz   the training text of the measured models
 """
 
@@ -18,6 +19,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import carry_build
 import carry_fio
 from packaging.requirements import Requirement
 
@@ -29,6 +31,10 @@ PACKAGES = (
     " libcli11-dev libgtest-dev libgmock-dev"
 ).split()
 PYTHON_PACKAGES = ("pytest", "pytest-xdist", "pytest-timeout", "pytest-reportlog")
+ADVICE = (
+    "gpu-check will build on the machine with the GPU, which takes minutes of its time. "
+    "GPU_PYTHON= names the Python to build for: that machine's version, with its headers"
+)
 SUFFIXES = {".h", ".hpp", ".a", ".so", ".cmake"}
 
 
@@ -100,13 +106,14 @@ def copy_python_packages(folder):
                 shutil.copyfile(distribution.locate_file(file), target)
 
 
-def carry(folder):
+def carry(folder, python):
     shutil.rmtree(folder, ignore_errors=True)
     for package in PACKAGES:
         copy_package(package, folder)
     copy_python_packages(folder / "python")
     carry_fio.carry(folder)
     copy_text(folder / "text.json.gz")
+    carry_what_is_built(folder / "prebuilt", python)
 
 
 def copy_text(path):
@@ -115,21 +122,38 @@ def copy_text(path):
     shutil.copyfile(python_docs_corpus(ROOT / "build" / "demo" / "data"), path)
 
 
+def carry_what_is_built(folder, python):
+    """Builds for `python`, or for the default where there is one: without, the machine builds."""
+    try:
+        carry_build.carry(folder, python or carry_build.DEFAULT_PYTHON)
+    except carry_build.CannotBuild as error:
+        if python:
+            raise
+        print(f"gpu-carry: nothing is prebuilt: {error}. {ADVICE}", file=sys.stderr)
+
+
+def megabytes(folder):
+    size_bytes = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    return f"{folder}: {size_bytes / 1e6:.1f} MB"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
-    folder = parser.parse_args().folder.absolute()
+    parser.add_argument("--python", help="the Python to build for, with its headers")
+    options = parser.parse_args()
+    folder = options.folder.absolute()
     try:
-        carry(folder)
+        carry(folder, options.python)
     except (
         OSError,
         subprocess.CalledProcessError,
         importlib.metadata.PackageNotFoundError,
+        carry_build.CannotBuild,
     ) as error:
         print(f"gpu-carry: {error}", file=sys.stderr)
         return 1
-    size_bytes = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    print(f"{folder}: {size_bytes / 1e6:.1f} MB")
+    print("\n".join(megabytes(path) for path in (folder, folder / "prebuilt") if path.exists()))
     return 0
 
 
