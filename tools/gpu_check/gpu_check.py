@@ -66,7 +66,7 @@ def parse_arguments(argv=None):
     add("--carry", default=ROOT / "gpu-carry", type=Path, help="folder that make gpu-carry made")
     add("--ssd", type=Path, help="directory on the drive to use (default: in the build folder)")
     add("--parts", nargs="+", choices=PARTS, default=PARTS)
-    add("--seconds", type=float, default=520, help="time for the whole check")
+    add("--seconds", type=float, default=465, help="time for the whole check")
     add("--device", choices=("cuda", "cpu"), default="cuda", help="cpu is for trying the flow")
     add("--tiny", action="store_true", help="the shortest form of everything")
     return parser.parse_known_args(argv)
