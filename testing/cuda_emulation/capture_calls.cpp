@@ -41,7 +41,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
 }
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
-  return call_with_stream(stream, [&](Machine&, Lock&, Stream& target) {
+  return call_with_stream(stream, [&](Machine& machine, Lock&, Stream& target) {
+    machine.calls.add("cudaStreamIsCapturing");
     *status = status_of(target);
     return cudaSuccess;
   });
@@ -51,7 +52,8 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatu
                                      unsigned long long* id, cudaGraph_t* graph,
                                      const cudaGraphNode_t** dependencies,
                                      const cudaGraphEdgeData** edges, size_t* dependency_count) {
-  return call_with_stream(stream, [&](Machine&, Lock&, Stream& target) {
+  return call_with_stream(stream, [&](Machine& machine, Lock&, Stream& target) {
+    machine.calls.add("cudaStreamGetCaptureInfo");
     *status = status_of(target);
     if (id != nullptr) *id = target.capture == nullptr ? 0 : target.capture->id;
     if (graph != nullptr) *graph = nullptr;

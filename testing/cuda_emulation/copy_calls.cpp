@@ -127,6 +127,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t size_bytes, cudaMemcpy
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t size_bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   return call_with_stream(stream, [&](Machine& machine, Lock& lock, Stream& target) {
+    machine.calls.add("cudaMemcpyAsync");
     return submit(machine, lock, target, {to, from, size_bytes, kind}, false);
   });
 }

@@ -69,6 +69,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t handle) {
 
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t handle, cudaStream_t stream, unsigned) {
   return call_with_stream(stream, [&](Machine& machine, Lock& lock, Stream& target) {
+    machine.calls.add("cudaEventRecord");
     Event* event = find_event(machine, handle);
     if (event == nullptr) return cudaErrorInvalidResourceHandle;
     return record(machine, lock, target, *event);
@@ -81,6 +82,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 
 cudaError_t cudaEventQuery(cudaEvent_t handle) {
   return unsafe_call([&](Machine& machine, Lock&) {
+    machine.calls.add("cudaEventQuery");
     const Event* event = find_event(machine, handle);
     const cudaError_t error = check_outside_of_capture(event);
     if (error != cudaSuccess) return error;
