@@ -4,9 +4,10 @@
 // when the pool grows and when scattered free memory has to form one block; otherwise allocate()
 // and release() make no call of CUDA.
 //
-// Compute runs on the caller's streams. Copies run on two streams that the device owns, one per
-// direction. Compute and copies wait for each other through events, so nothing synchronizes the
-// whole GPU.
+// Compute runs on the caller's streams. Copies run on streams that the device owns, a few for each
+// direction, so that a copy which waits for compute holds up none that waits for less
+// (cuda/copy_order.h). Compute and copies wait for each other through events, so nothing
+// synchronizes the whole GPU.
 //
 // This header is implemented where CMake finds a CUDA runtime (cmake/Cuda.cmake): that of the
 // PyTorch wheel, which the extension then shares with PyTorch, or that of a toolkit. The runtime

@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <iterator>
 #include <limits>
@@ -17,6 +18,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "device/cuda/copy_order.h"
 #include "device/cuda/cuda_events.h"
 #include "device/cuda/cuda_memory.h"
 #include "device/cuda/cuda_op_timer.h"
@@ -63,9 +65,9 @@ class CudaDevice final : public Device {
   int64_t return_free_bytes(int64_t size_bytes) override;
   void record_use(std::byte* memory, void* stream) override;
 
-  Event record() override { return record(compute_stream(), EventQueue::kCompute); }
+  Event record() override { return record(compute_stream(), kComputeLane); }
   Event record_on(void* stream) override {
-    return record(static_cast<cudaStream_t>(stream), EventQueue::kElsewhere);
+    return record(static_cast<cudaStream_t>(stream), kElsewhereLane);
   }
   bool has_passed(Event event) const override;
   Status wait(Event event) override;
@@ -98,15 +100,18 @@ class CudaDevice final : public Device {
     int64_t held_bytes;
     std::vector<Event> uses;
   };
-  struct CopyOrder {
-    cudaStream_t stream;
-    EventQueue queue;
+  struct CopyDirection {
     cudaMemcpyKind kind;
     const char* what;
+    EventLane first_lane;
+    std::array<cudaStream_t, CopyOrder::kStreams> streams = {};
+    CopyOrder order = {};
+    std::mutex mutex = {};  // held from the choice of a stream until the copy is enqueued on it
   };
 
   cudaStream_t compute_stream() const;
-  Event record(cudaStream_t stream, EventQueue queue);
+  std::vector<cudaStream_t*> own_streams();
+  Event record(cudaStream_t stream, EventLane lane);
   void note_unrecorded(const Status& status);
   Status why_unrecorded() const;
   std::byte* allocate(int64_t size_bytes, bool at_all_costs);
@@ -115,15 +120,16 @@ class CudaDevice final : public Device {
   void take_back(bool waits);
   Status finish();
   int64_t bytes_until_piece_ends(const std::byte* host) const;
-  Result<Event> copy(const CopyOrder& order, void* to, const void* from, int64_t size_bytes,
+  Result<Event> copy(CopyDirection& direction, void* to, const void* from, int64_t size_bytes,
                      Event after);
 
   CudaDeviceOptions options_;
   const std::string name_;
   int32_t numa_node_ = -1;
   cudaStream_t own_stream_ = nullptr;
-  cudaStream_t to_host_ = nullptr;
-  cudaStream_t from_host_ = nullptr;
+  CopyDirection to_host_{cudaMemcpyDeviceToHost, "copy to the host", kFirstCopyLane};
+  CopyDirection from_host_{cudaMemcpyHostToDevice, "copy from the host",
+                           kFirstCopyLane + CopyOrder::kStreams};
   mutable CudaEvents events_;
   CudaOpTimer timer_{[this] { return compute_stream(); }};
   std::unique_ptr<CudaMemory> memory_;
@@ -140,7 +146,7 @@ Status CudaDevice::open() {
   const Result<std::string> address = pci_address(options_.ordinal);
   if (!address.ok()) return address.status();
   numa_node_ = numa_node_of_pci_device(*address);
-  for (cudaStream_t* stream : {&own_stream_, &to_host_, &from_host_})
+  for (cudaStream_t* stream : own_streams())
     TERAIO_RETURN_IF_ERROR(cuda_status(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking),
                                        "create a stream on " + name_));
   usage_.budget_bytes = std::max<int64_t>(options_.budget_bytes, 0);
@@ -156,15 +162,22 @@ Status CudaDevice::open() {
 CudaDevice::~CudaDevice() {
   const CurrentDevice current(options_.ordinal);
   const OutsideOfCapture harmless;
-  for (const cudaStream_t stream : {to_host_, from_host_, own_stream_})
-    if (stream != nullptr) cudaStreamSynchronize(stream);
+  for (const cudaStream_t* stream : own_streams())
+    if (*stream != nullptr) cudaStreamSynchronize(*stream);
   if (memory_ != nullptr) {
     (void)finish();
     take_back(true);
     memory_.reset();
   }
-  for (const cudaStream_t stream : {to_host_, from_host_, own_stream_})
-    if (stream != nullptr) cudaStreamDestroy(stream);
+  for (const cudaStream_t* stream : own_streams())
+    if (*stream != nullptr) cudaStreamDestroy(*stream);
+}
+
+std::vector<cudaStream_t*> CudaDevice::own_streams() {
+  std::vector<cudaStream_t*> streams = {&own_stream_};
+  for (CopyDirection* direction : {&to_host_, &from_host_})
+    for (cudaStream_t& stream : direction->streams) streams.push_back(&stream);
+  return streams;
 }
 
 cudaStream_t CudaDevice::compute_stream() const {
@@ -244,7 +257,7 @@ void CudaDevice::set_budget_bytes(int64_t budget_bytes) {
 // Waits until all compute that is enqueued has passed. Ops are not charged for it.
 Status CudaDevice::finish() {
   const PauseOfOps pause(&timer_);
-  const Result<Event> last = events_.record(compute_stream(), EventQueue::kCompute);
+  const Result<Event> last = events_.record(compute_stream(), kComputeLane);
   return last.ok() ? events_.wait(*last) : last.status();
 }
 
@@ -278,9 +291,9 @@ void CudaDevice::reset_peak() {
 
 // --- Order --------------------------------------------------------------------------------------
 
-Event CudaDevice::record(cudaStream_t stream, EventQueue queue) {
+Event CudaDevice::record(cudaStream_t stream, EventLane lane) {
   const CurrentDevice current(options_.ordinal);
-  const Result<Event> event = events_.record(stream, queue);
+  const Result<Event> event = events_.record(stream, lane);
   if (event.ok()) return *event;
   note_unrecorded(event.status());
   return kNoPoint;
@@ -332,24 +345,28 @@ Status CudaDevice::order_stream_after(void* stream, Event event) {
 
 // --- Copies -------------------------------------------------------------------------------------
 
-Result<Event> CudaDevice::copy(const CopyOrder& order, void* to, const void* from,
+Result<Event> CudaDevice::copy(CopyDirection& direction, void* to, const void* from,
                                int64_t size_bytes, Event after) {
   if (after.id == kNoPoint.id) return wait(after);
   const OutsideOfCapture harmless;
   const CurrentDevice current(options_.ordinal);
-  if (after.id != 0) TERAIO_RETURN_IF_ERROR(events_.make_wait(order.stream, after));
-  const bool is_to_host = order.kind == cudaMemcpyDeviceToHost;
+  const std::lock_guard lock(direction.mutex);
+  const size_t chosen =
+      direction.order.choose(after, [&](Event event) { return has_passed(event); });
+  const cudaStream_t stream = direction.streams[chosen];
+  if (after.id != 0) TERAIO_RETURN_IF_ERROR(events_.make_wait(stream, after));
+  const bool is_to_host = direction.kind == cudaMemcpyDeviceToHost;
   for (int64_t done_bytes = 0; done_bytes < size_bytes;) {
     auto* target = static_cast<std::byte*>(to) + done_bytes;
     const auto* source = static_cast<const std::byte*>(from) + done_bytes;
     const int64_t part_bytes =
         std::min(size_bytes - done_bytes, bytes_until_piece_ends(is_to_host ? target : source));
     TERAIO_RETURN_IF_ERROR(cuda_status(
-        cudaMemcpyAsync(target, source, static_cast<size_t>(part_bytes), order.kind, order.stream),
-        order.what));
+        cudaMemcpyAsync(target, source, static_cast<size_t>(part_bytes), direction.kind, stream),
+        direction.what));
     done_bytes += part_bytes;
   }
-  return events_.record(order.stream, order.queue);
+  return events_.record(stream, direction.first_lane + static_cast<EventLane>(chosen));
 }
 
 // A copy that goes on from one piece into the next is an error to CUDA.
@@ -365,14 +382,12 @@ int64_t CudaDevice::bytes_until_piece_ends(const std::byte* host) const {
 
 Result<Event> CudaDevice::copy_to_host(std::byte* host, const std::byte* device, int64_t size_bytes,
                                        Event after) {
-  return copy({to_host_, EventQueue::kToHost, cudaMemcpyDeviceToHost, "copy to the host"}, host,
-              device, size_bytes, after);
+  return copy(to_host_, host, device, size_bytes, after);
 }
 
 Result<Event> CudaDevice::copy_from_host(std::byte* device, const std::byte* host,
                                          int64_t size_bytes, Event after) {
-  return copy({from_host_, EventQueue::kFromHost, cudaMemcpyHostToDevice, "copy from the host"},
-              device, host, size_bytes, after);
+  return copy(from_host_, device, host, size_bytes, after);
 }
 
 Status CudaDevice::fill(std::byte* memory, int64_t size_bytes, int value) {
