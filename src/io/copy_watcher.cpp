@@ -9,11 +9,11 @@ namespace teraio::io {
 Result<std::unique_ptr<CopyWatcher>> CopyWatcher::create(device::Device& device,
                                                          std::function<void()> on_end) {
   std::unique_ptr<CopyWatcher> watcher(new CopyWatcher(device, std::move(on_end)));
-  for (const Direction direction : {Direction::kRead, Direction::kWrite}) {
+  for (Lane& lane : watcher->lanes_) {
     Result<std::thread> thread =
-        start_thread([self = watcher.get(), direction] { self->wait_for_copies(direction); });
+        start_thread([self = watcher.get(), &lane] { self->wait_for_copies(lane); });
     if (!thread.ok()) return thread.status();
-    watcher->threads_[static_cast<size_t>(direction)] = std::move(*thread);
+    lane.thread = std::move(*thread);
   }
   return watcher;
 }
@@ -23,26 +23,30 @@ CopyWatcher::~CopyWatcher() {
     const std::lock_guard lock(mutex_);
     is_stopping_ = true;
   }
-  changed_.notify_all();
-  for (std::thread& thread : threads_)
-    if (thread.joinable()) thread.join();
+  for (Lane& lane : lanes_) {
+    lane.changed.notify_one();
+    if (lane.thread.joinable()) lane.thread.join();
+  }
 }
 
 void CopyWatcher::watch(Direction direction, uint64_t tag, const Result<device::Event>& end) {
   if (!end.ok()) return add({tag, end.status()});
+  Lane& lane = lanes_[static_cast<size_t>(direction)];
   {
     const std::lock_guard lock(mutex_);
-    copies_[static_cast<size_t>(direction)].push_back({tag, *end});
+    lane.copies.push_back({tag, *end});
   }
-  changed_.notify_all();
+  lane.changed.notify_one();
 }
 
 void CopyWatcher::add(End end) {
+  bool is_first = false;
   {
     const std::lock_guard lock(mutex_);
+    is_first = ends_.empty();
     ends_.push_back(std::move(end));
   }
-  on_end_();
+  if (is_first) on_end_();
 }
 
 std::vector<CopyWatcher::End> CopyWatcher::take() {
@@ -50,15 +54,14 @@ std::vector<CopyWatcher::End> CopyWatcher::take() {
   return std::exchange(ends_, {});
 }
 
-void CopyWatcher::wait_for_copies(Direction direction) {
-  std::deque<Copy>& copies = copies_[static_cast<size_t>(direction)];
+void CopyWatcher::wait_for_copies(Lane& lane) {
   device_.bind_thread();
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [&] { return is_stopping_ || !copies.empty(); });
-    if (copies.empty()) return;
-    const Copy copy = copies.front();
-    copies.pop_front();
+    lane.changed.wait(lock, [&] { return is_stopping_ || !lane.copies.empty(); });
+    if (lane.copies.empty()) return;
+    const Copy copy = lane.copies.front();
+    lane.copies.pop_front();
     lock.unlock();
     add({copy.tag, device_.wait(copy.end)});
     lock.lock();

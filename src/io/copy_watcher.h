@@ -4,6 +4,10 @@
 // wait for compute that the program has only just enqueued, and the copies from the host that have
 // ended meanwhile are told nevertheless.
 //
+// A copy that is slow to begin hides the ends of later ones of its direction and of this watcher,
+// even if they did not wait for it. Each drive and each tier has a watcher, so that this delays
+// only what its queue holds to be less important.
+//
 // Threads: any. No lock is held while a thread waits for the device or calls `on_end`.
 #pragma once
 
@@ -32,7 +36,8 @@ class CopyWatcher {
   };
 
   // `device` and what `on_end` uses must outlive the result. `on_end` is called when take() has
-  // something new. Fails if the system refuses a thread.
+  // something and had nothing before: ends that come until it is called need no call of their own,
+  // which wakes a thread. Fails if the system refuses a thread.
   static Result<std::unique_ptr<CopyWatcher>> create(device::Device& device,
                                                      std::function<void()> on_end);
   // Waits for the copies that have begun.
@@ -50,21 +55,24 @@ class CopyWatcher {
     uint64_t tag = 0;
     device::Event end;
   };
+  struct Lane {
+    std::deque<Copy> copies;
+    std::condition_variable changed;
+    std::thread thread;
+  };
 
   CopyWatcher(device::Device& device, std::function<void()> on_end)
       : device_(device), on_end_(std::move(on_end)) {}
   // A thread's function.
-  void wait_for_copies(Direction direction);
+  void wait_for_copies(Lane& lane);
   void add(End end);
 
   device::Device& device_;
   const std::function<void()> on_end_;
   std::mutex mutex_;
-  std::condition_variable changed_;
-  std::array<std::deque<Copy>, 2> copies_;  // by direction
+  std::array<Lane, 2> lanes_;  // by direction
   std::vector<End> ends_;
   bool is_stopping_ = false;
-  std::array<std::thread, 2> threads_;
 };
 
 }  // namespace teraio::io

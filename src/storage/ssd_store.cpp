@@ -146,10 +146,42 @@ bool needs_device_path(const SsdStoreOptions& options) {
   return options.device != nullptr && !options.device->is_host_addressable();
 }
 
+int64_t drives_in_use(const std::vector<int64_t>& shares) {
+  return std::count_if(shares.begin(), shares.end(),
+                       [](int64_t share_bytes) { return share_bytes > 0; });
+}
+
+// Each request through host memory takes about ten calls of the system and of the device's driver.
+// Where the drives are fast, they get fewer and larger ones, for which an urgent read waits no
+// longer: those that take as long as 1 MiB on the drive where the windows were chosen
+// (docs/measurements.md).
+constexpr int64_t kRequestNs = 750'000;
+constexpr int64_t kLargestRequestBytes = 4 * kMiB;
+// Larger requests take larger rings: of a limit of host memory at most this part.
+constexpr int64_t kPartsOfLimit = 8;
+
+int64_t request_bytes_for(const std::vector<Place>& places, const std::vector<int64_t>& shares,
+                          const SsdStoreOptions& options) {
+  if (!needs_device_path(options)) return options.request_bytes;
+  int64_t slowest = std::numeric_limits<int64_t>::max();
+  for (const Place& place : places) {
+    const Rates& rates = place.directory.rates;
+    slowest = std::min({slowest, rates.read_bytes_per_second, rates.write_bytes_per_second});
+  }
+  const auto fits = [&](int64_t request_bytes) {
+    return request_bytes <= kLargestRequestBytes &&
+           request_bytes <= slowest / 1'000 * kRequestNs / 1'000'000 &&
+           drives_in_use(shares) * io::staging_ring_bytes(window_of(options), request_bytes) <=
+               options.staging_limit_bytes / kPartsOfLimit;
+  };
+  int64_t request_bytes = options.request_bytes;
+  while (fits(2 * request_bytes)) request_bytes *= 2;
+  return request_bytes;
+}
+
 Status check_staging(const std::vector<int64_t>& shares, const SsdStoreOptions& options) {
   if (!needs_device_path(options)) return Status();
-  const auto drive_count = std::count_if(shares.begin(), shares.end(),
-                                         [](int64_t share_bytes) { return share_bytes > 0; });
+  const int64_t drive_count = drives_in_use(shares);
   const int64_t needed_bytes =
       drive_count * io::staging_ring_bytes(window_of(options), options.request_bytes);
   if (needed_bytes <= options.staging_limit_bytes) return Status();
@@ -221,14 +253,16 @@ Result<DriveSpec> open_drive(const Place& place, int64_t size_bytes, const SsdSt
 }  // namespace
 
 Result<std::unique_ptr<TierStore>> open_ssd_store(const std::vector<SsdDirectory>& directories,
-                                                  const SsdStoreOptions& options,
+                                                  const SsdStoreOptions& given_options,
                                                   const Clock& clock) {
+  SsdStoreOptions options = given_options;
   TERAIO_RETURN_IF_ERROR(check_options(directories, options));
   Result<std::vector<Place>> places = distinct_drives(directories, options);
   if (!places.ok()) return places.status();
   set_weights(*places);
   const Result<std::vector<int64_t>> shares = shares_of_capacity(*places, options.capacity_bytes);
   if (!shares.ok()) return shares.status();
+  options.request_bytes = request_bytes_for(*places, *shares, options);
   TERAIO_RETURN_IF_ERROR(check_staging(*shares, options));
   std::vector<DriveSpec> drives;
   for (size_t i = 0; i < places->size(); ++i) {

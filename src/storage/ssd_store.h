@@ -26,6 +26,8 @@ enum class IoBackend : uint8_t { kAuto, kUring, kThreads };
 struct SsdStoreOptions {
   int64_t capacity_bytes = 0;      // over all directories; the files are preallocated
   int64_t reserve_free_bytes = 0;  // stays free on every file system
+  // Requests through host memory are up to 4 MiB where all drives are so fast that those take no
+  // longer, and the rings take at most an eighth of staging_limit_bytes.
   int64_t request_bytes = int64_t{1} << 20;
   int32_t queue_depth = 8;          // requests in flight per drive and direction
   int32_t planned_write_depth = 2;  // of these, planned writes: urgent reads wait for them

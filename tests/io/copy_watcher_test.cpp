@@ -81,6 +81,15 @@ TEST_F(CopyWatcherTest, ACopyToTheHostDoesNotHideOneFromIt) {
   EXPECT_THAT(take_after(2), ElementsAre(1u));
 }
 
+TEST_F(CopyWatcherTest, EndsThatNobodyHasTakenAreToldOnce) {
+  for (uint64_t tag = 1; tag <= 3; ++tag)
+    watcher_->watch(Direction::kRead, tag, Status(ErrorCode::kDeviceFailed, "no copies"));
+  EXPECT_EQ(told_count_, 1);
+  EXPECT_EQ(watcher_->take().size(), 3u);
+  watcher_->watch(Direction::kRead, 4, Status(ErrorCode::kDeviceFailed, "no copies"));
+  EXPECT_EQ(told_count_, 2);
+}
+
 TEST_F(CopyWatcherTest, ACopyThatCouldNotBeginHasEnded) {
   watcher_->watch(Direction::kRead, 7, Status(ErrorCode::kDeviceFailed, "no copies"));
   const std::vector<CopyWatcher::End> ends = watcher_->take();

@@ -27,7 +27,7 @@ class TiersTest : public ::testing::Test {
  protected:
   Result<Tiers> open(int64_t host_limit_bytes, bool has_drive = true) {
     TierOptions options;
-    if (has_drive) options.directories = {{directory_.path(), 0, 0}};
+    if (has_drive) options.directories = {{directory_.path(), rates_}};
     options.ssd.capacity_bytes = 32 * kMiB;
     options.ssd.gpu_direct = io::GpuDirect::kOff;
     options.host_limit_bytes = host_limit_bytes;
@@ -36,6 +36,14 @@ class TiersTest : public ::testing::Test {
   }
   void use_cpu() { device_ = std::move(*device::make_cpu_device(kMiB)); }
 
+  int64_t ring_bytes(int64_t host_limit_bytes, Rates rates) {
+    rates_ = rates;
+    const Result<Tiers> tiers = open(host_limit_bytes);
+    EXPECT_TRUE(tiers.ok()) << tiers.status().message();
+    return tiers.ok() ? tiers->ssd->counters().staging_bytes : 0;
+  }
+
+  Rates rates_;
   std::function<Status(const device::HostMemory&)> measure_pool_;
   ScratchDirectory directory_;
   SteadyClock clock_;
@@ -49,6 +57,22 @@ TEST_F(TiersTest, ThePoolIsWhatStagingLeavesOfTheLimit) {
   EXPECT_EQ(tiers->ssd->counters().staging_bytes, kRingBytes);
   EXPECT_EQ(tiers->host->counters().capacity_bytes, 24 * kMiB);
   EXPECT_EQ(tiers->host->counters().staging_bytes, 0);
+}
+
+TEST_F(TiersTest, FastDrivesAreStagedInLargerRequests) {
+  constexpr int64_t kGB = 1'000'000'000;
+  EXPECT_EQ(ring_bytes(0, {2 * kGB, 2 * kGB}), kRingBytes);
+  EXPECT_EQ(ring_bytes(0, {3 * kGB, 3 * kGB}), 2 * kRingBytes);
+  EXPECT_EQ(ring_bytes(0, {7 * kGB, 7 * kGB}), 4 * kRingBytes);
+  EXPECT_EQ(ring_bytes(0, {100 * kGB, 100 * kGB}), 4 * kRingBytes);
+  EXPECT_EQ(ring_bytes(0, {7 * kGB, 2 * kGB}), kRingBytes) << "urgent reads wait for writes";
+}
+
+TEST_F(TiersTest, LargerRequestsTakeAnEighthOfALimitAtMost) {
+  const Rates rates{7'000'000'000, 7'000'000'000};
+  EXPECT_EQ(ring_bytes(8 * 4 * kRingBytes, rates), 4 * kRingBytes);
+  EXPECT_EQ(ring_bytes(8 * 4 * kRingBytes - 8, rates), 2 * kRingBytes);
+  EXPECT_EQ(ring_bytes(kRingBytes, rates), kRingBytes);
 }
 
 TEST_F(TiersTest, ALimitThatStagingUsesUpLeavesNoHostTier) {
