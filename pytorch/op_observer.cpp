@@ -43,6 +43,7 @@ struct ThreadState {
   engine::OpFrame frame;
   std::vector<engine::LiveTensor*> nested_uses;  // scratch space for one nested op
   const OpInfo* op = nullptr;
+  bool is_uncaptured = false;          // `op` is an operator that no graph captures
   bool has_run_collective = false;     // inside `op`
   std::unique_ptr<OpCapture> capture;  // of `op`; null: nobody wants to run it again
 
@@ -177,6 +178,7 @@ class OutermostOp {
         is_elsewhere_(session.has_streams && session.backend->is_on_other_stream()) {
     if (session.has_streams) session.stream_check.note_op(is_elsewhere_);
     thread.op = &info;
+    thread.is_uncaptured = session.has_streams;  // observe_op() has asked then
     thread.frame.uses.clear();
     thread.frame.is_begun = false;
     thread.has_run_collective = false;
@@ -394,6 +396,7 @@ bool enter_op(const OpInfo& info) {
   ThreadState& thread = this_thread();
   if (thread.op != nullptr) return false;
   thread.op = &info;
+  thread.is_uncaptured = false;  // a compiled program may capture itself
   return true;
 }
 
@@ -414,6 +417,11 @@ bool pin_until_op_ends(ActiveSession& session, engine::LiveTensor* tensor) {
   thread.frame.nested_uses.push_back({tensor, true});
   order_this_stream(session, *thread.op, std::span(&thread.frame.nested_uses.back(), 1));
   return true;
+}
+
+bool runs_uncaptured_op() {
+  const ThreadState& thread = this_thread();
+  return thread.op != nullptr && thread.is_uncaptured;
 }
 
 std::string_view current_op_name() {

@@ -75,6 +75,10 @@ void order_this_stream(const ActiveSession& session, const OpInfo& info,
 void pin_all_permanently(engine::Runtime& runtime, const std::vector<engine::Use>& uses,
                          const OpInfo& info);
 
+// True inside an operator that was called while the calling thread captured no graph. Code of the
+// program that runs inside of it, such as an operator in Python, may have begun a capture since.
+bool runs_uncaptured_op();
+
 // Returns the name of the outermost op that the calling thread runs, or an empty string outside of
 // ops. The string lives until the process ends.
 std::string_view current_op_name();

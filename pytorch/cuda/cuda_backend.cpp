@@ -46,17 +46,22 @@ caching::CUDAAllocator*& stock() {
   return allocator;
 }
 
+// Pools of memory that the caching allocator takes from instead of its own: a graph of PyTorch is
+// captured with one.
+std::atomic<int32_t> private_pools_in_use = 0;
+
+// Asks CUDA once for an operator, and not again for what it calls and allocates.
 bool is_capturing_now() {
+  if (private_pools_in_use.load(std::memory_order_relaxed) == 0 && runs_uncaptured_op())
+    return false;
   return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
 }
 
-// Returns the session in use if it manages the current GPU. Returns null when there is none, and
-// when this thread captures a graph, during which no tensor may move.
+// Returns the session in use if it manages the current GPU, or null.
 ActiveSession* session_of_this_gpu(const SessionUse& use) {
   ActiveSession* session = use.get();
   if (session == nullptr || !session->backend->torch_device().is_cuda()) return nullptr;
-  const bool is_here = session->backend->torch_device().index() == c10::cuda::current_device() &&
-                       !session->backend->is_capturing();
+  const bool is_here = session->backend->torch_device().index() == c10::cuda::current_device();
   return is_here ? session : nullptr;
 }
 
@@ -231,10 +236,13 @@ class SessionAllocator final : public caching::CUDAAllocator {
   }
   void beginAllocateToPool(c10::DeviceIndex device, c10::MempoolId_t pool,
                            std::function<bool(cudaStream_t)> filter) override {
+    private_pools_in_use.fetch_add(1);
     stock()->beginAllocateToPool(device, pool, std::move(filter));
   }
   void endAllocateToPool(c10::DeviceIndex device, c10::MempoolId_t pool) override {
     stock()->endAllocateToPool(device, pool);
+    // One that began before the first session was not counted.
+    if (private_pools_in_use.fetch_sub(1) <= 0) private_pools_in_use.fetch_add(1);
   }
   void releasePool(c10::DeviceIndex device, c10::MempoolId_t pool) override {
     stock()->releasePool(device, pool);

@@ -92,3 +92,36 @@ print(torch.cuda.memory_allocated() >> 20)
 def test_replays_reach_what_a_session_has_used(program):
     lines = program(CAPTURED, seed=1, poison=1)
     assert lines == ["12", *["[[5.0, 7.0], [5.0, 7.0]] 16"] * 2, "0"]
+
+
+# An operator in Python that captures a graph: what it calls is not what it was called for.
+CAPTURE_IN_AN_OPERATOR = (
+    SESSIONS
+    + """
+@torch.library.custom_op("tests::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = x * 2
+    graphs.append((graph, y))
+    graph.replay()
+    return y + 0
+
+graphs = []
+with offload("256MiB", evict_after_every_op=True) as session:
+    x = torch.full((1 << 20,), 3.0, device="cuda") + 0
+    x * 2 + 1  # before a capture
+    before = session.counters()["held_for_good_bytes"]
+    print(twice(x).sum().item() / x.numel())
+    print((session.counters()["held_for_good_bytes"] - before) >> 20)
+    x.fill_(5.0)
+    graph, y = graphs[0]
+    graph.replay()
+    print(y.sum().item() / y.numel())
+"""
+)
+
+
+@pytest.mark.full
+def test_an_operator_may_capture_a_graph(program):
+    assert program(CAPTURE_IN_AN_OPERATOR, seed=1, poison=1) == ["6.0", "8", "10.0"]
