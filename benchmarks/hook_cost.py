@@ -6,6 +6,13 @@ difference of the medians. The session has profiled the iteration before and fol
 the middle of a training. `x.add_(y)` is one op. `x.add_(1.0)` is five ops that the hooks see,
 because the number becomes a tensor, which is converted, which copies it into a new tensor; its
 figure is a fifth of the difference. Writes build/bench/hook_cost.json.
+
+With --device cuda, `big * big` is an op whose result of 64 KiB is in the session's memory, and
+`linear` is an op that calls others. CPU time of this thread is that of the host's side: kernels run
+elsewhere, on the emulated GPU (testing/cuda_emulation) too. There, set
+TERAIO_EMULATED_CUDA_LAZY=1 and TERAIO_EMULATED_CUDA_LAUNCH_QUEUE=100000, so that no kernel begins
+while an iteration is measured: waking the thread that runs them would count, and take more than
+the hooks.
 """
 
 import argparse
@@ -18,7 +25,7 @@ import torch
 
 import teraio
 
-LIMIT_NS = 300
+LIMITS_NS = {"cpu": 300, "cuda": 2_000}
 OPS_OF_ADDING_A_NUMBER = 5
 ITERATIONS = 8  # until the plan is refined, and two more
 
@@ -30,47 +37,63 @@ def iteration_ns(call, count, optimizer):
         call()
     elapsed = time.thread_time_ns() - start
     optimizer.step()
+    if optimizer.param_groups[0]["params"][0].is_cuda:
+        torch.cuda.synchronize()
     return elapsed / count
 
 
-def measure(call, rounds, count, ssd):
+def measure(call, rounds, count, ssd, device):
     """Returns the medians of the bare and of the hooked call, in ns."""
-    optimizer = torch.optim.SGD([torch.zeros(4, requires_grad=True)])
+    optimizer = torch.optim.SGD([torch.zeros(4, requires_grad=True, device=device)])
     bare, hooked = [], []
     for _ in range(rounds):
         bare += [iteration_ns(call, count, optimizer) for _ in range(ITERATIONS)][-2:]
-        with teraio.offload("1GB", ssd=ssd):
+        with teraio.offload("1GB", ssd=ssd, device=device):
             hooked += [iteration_ns(call, count, optimizer) for _ in range(ITERATIONS)][-2:]
     return statistics.median(bare), statistics.median(hooked)
 
 
-def row(name, op_count, bare_ns, hooked_ns):
+def row(name, limit_ns, op_count, bare_ns, hooked_ns):
     cost_ns = (hooked_ns - bare_ns) / op_count
     print(f"{name}: bare {bare_ns:.0f} ns, hooked {hooked_ns:.0f} ns, {cost_ns:.0f} ns per op")
     return {
         "name": f"hook cost per op, {name}",
         "value": cost_ns,
         "unit": "ns",
-        "reference": LIMIT_NS,
-        "ratio": cost_ns / LIMIT_NS,
+        "reference": limit_ns,
+        "ratio": cost_ns / limit_ns,
         "bare_ns": bare_ns,
         "hooked_ns": hooked_ns,
     }
+
+
+def kinds_of_calls(device):
+    """Yields the name, the number of ops and the call of each figure."""
+    x, y = torch.zeros(4, device=device), torch.zeros(4, device=device)
+    yield "x.add_(y)", 1, lambda: x.add_(y)
+    if device == "cpu":
+        yield "x.add_(1.0)", OPS_OF_ADDING_A_NUMBER, lambda: x.add_(1.0)
+        return
+    big = torch.zeros(1 << 14, device=device)
+    yield "big * big", 1, lambda: big * big
+    matrix = torch.zeros(4, 4, device=device)
+    yield "linear", 1, lambda: torch.nn.functional.linear(matrix, matrix)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--count", type=int, default=20_000, help="calls per iteration")
+    parser.add_argument("--device", default="cpu", choices=list(LIMITS_NS))
     parser.add_argument("--ssd", help="directory on a drive (default: the cache directory)")
     parser.add_argument("--output", type=Path, default=Path("build/bench/hook_cost.json"))
     args = parser.parse_args()
     torch.set_num_threads(1)
-    x, y = torch.zeros(4), torch.zeros(4)
-    options = (args.rounds, args.count, args.ssd)
+    options = (args.rounds, args.count, args.ssd, args.device)
+    limit_ns = LIMITS_NS[args.device]
     rows = [
-        row("x.add_(y)", 1, *measure(lambda: x.add_(y), *options)),
-        row("x.add_(1.0)", OPS_OF_ADDING_A_NUMBER, *measure(lambda: x.add_(1.0), *options)),
+        row(name, limit_ns, op_count, *measure(call, *options))
+        for name, op_count, call in kinds_of_calls(args.device)
     ]
     args.output.parent.mkdir(parents=True, exist_ok=True)
     args.output.write_text(json.dumps(rows, indent=1) + "\n")
