@@ -153,8 +153,13 @@ void FakeAsyncDevice::release(std::byte* memory) {
     if (copy.device().overlaps(block)) note("released before the copy ended");
   if (is_used_elsewhere(block)) note("released while another stream was at work on it");
   memory_->release(memory);
-  enqueue({{}, {block}, [=, this] { std::memset(bytes(block.begin), kPoison, block.size_bytes); }},
-          device::Event{}, device::Event{});
+  const auto poison = [=, this] { std::memset(bytes(block.begin), kPoison, block.size_bytes); };
+  const auto behind_last_use =
+      std::find_if(compute_.rbegin(), compute_.rend(),
+                   [&](const ComputeItem& item) { return uses(item.compute, block); });
+  if (behind_last_use == compute_.rend()) return poison();
+  const uint64_t place = behind_last_use->place;
+  compute_.insert(behind_last_use.base(), {{{}, {block}, poison}, {}, {}, place});
 }
 
 void FakeAsyncDevice::set_budget_bytes(int64_t budget_bytes) {

@@ -5,7 +5,8 @@
 // Work is only queued when it is requested. step() performs one action that is possible now, chosen
 // by the seed: the next piece of compute, or the start or end of a copy. Copies overtake each
 // other. The bytes of a copy arrive at its end; until then its target is poisoned. Released memory
-// is poisoned in compute order. The CPU cannot use its addresses (FakeMemory).
+// is poisoned when compute that was enqueued before has done with it. The CPU cannot use its
+// addresses (FakeMemory).
 //
 // violations() lists what the Device contract forbids, noted when it is requested, even if it would
 // have done no harm this time. The same seed and calls give the same run. Threads: any.

@@ -60,7 +60,8 @@ class Device {
   // caller owns the block until release().
   //
   // The block is valid in compute order: compute that is enqueued from now on may use it. A copy or
-  // direct transfer must first wait for an event that is recorded from now on.
+  // direct transfer must first wait until compute has done what it was given for the memory before:
+  // for an event that was recorded since then, or that is recorded from now on.
   virtual std::byte* allocate(int64_t size_bytes) = 0;
 
   // Like allocate(), but uses scattered free memory to the last page, however long that takes. For

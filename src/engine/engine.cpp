@@ -19,8 +19,9 @@
 namespace teraio::engine {
 
 Engine::Engine(const EngineOptions& options)
-    : copies_(options.stores),
-      mover_(options, copies_, counters_),
+    : points_(*options.device),
+      copies_(options.stores),
+      mover_(options, copies_, points_, counters_),
       evictor_(options, live_, copies_, mover_, counters_),
       device_(*options.device),
       swap_(*options.swap),
@@ -37,7 +38,7 @@ Result<LiveTensor*> Engine::allocate(int64_t size_bytes) {
   tensor->id = next_id_++;
   tensor->size_bytes = size_bytes;
   tensor->memory = *memory;
-  tensor->last_use = op_count_;
+  tensor->last_use = points_.op();
   tensor->registry_position = live_.size();
   live_.push_back(tensor.get());
   return tensor.release();
@@ -74,7 +75,7 @@ void Engine::forget_owner(LiveTensor& tensor) {
 }
 
 Status Engine::begin_op(trace::OpIndex position, std::span<const Use> inputs) {
-  ++op_count_;
+  points_.begin_op();
   mover_.take_arrivals();
   position_ = position;
   if (position != kLost) {
@@ -90,7 +91,7 @@ Status Engine::begin_op(trace::OpIndex position, std::span<const Use> inputs) {
   }
   for (const Use& use : inputs) {
     mover_.update_guard(*use.tensor);
-    use.tensor->last_use = op_count_;
+    use.tensor->last_use = points_.op();
     use.tensor->is_seen_as_input.store(true, std::memory_order_relaxed);
     if (use.is_write) mover_.mark_written(*use.tensor);
   }
@@ -106,8 +107,12 @@ void Engine::take_arrivals() {
 
 void Engine::end_op(trace::OpIndex position, std::span<const Use> uses, size_t input_count) {
   for (const Use& use : uses.first(input_count)) drop_pin(*use.tensor);
-  for (const Use& use : uses.subspan(input_count)) use.tensor->last_use = op_count_;
+  for (const Use& use : uses) use.tensor->last_use = points_.op();  // others may have begun since
   if (position != kLost) binding_.bind(schedule_->touches(position), uses);
+}
+
+void Engine::note_used(std::span<LiveTensor* const> births) {
+  for (LiveTensor* birth : births) birth->last_use = points_.op();
 }
 
 // In another number than the profile has, nothing tells which is which.
@@ -137,6 +142,7 @@ Status Engine::order_stream(void* stream, std::span<const Use> uses) {
 
 void Engine::unpin(LiveTensor* tensor) {
   TERAIO_CHECK(tensor->pin_count > 0);
+  tensor->last_use = points_.op();
   drop_pin(*tensor);
 }
 

@@ -9,6 +9,7 @@
 //   Evictor         makes room on the device
 //   TensorMover     moves bytes, and changes the Residency of tensors
 //   TierCopies      where the tiers keep the bytes
+//   ComputePoints   how far the device has come
 //
 // States change only inside the calls below. The stores' threads leave finished transfers in a
 // queue and touch nothing else.
@@ -36,6 +37,7 @@
 
 #include "base/status.h"
 #include "device/device.h"
+#include "engine/compute_points.h"
 #include "engine/engine_counters.h"
 #include "engine/engine_options.h"
 #include "engine/evictor.h"
@@ -89,6 +91,10 @@ class Engine {
 
   // After the op, also when it failed. `uses` are its inputs, then its results, each tensor once.
   void end_op(trace::OpIndex position, std::span<const Use> uses, size_t input_count);
+  // After end_op(), while a plan is followed: see ComputePoints::end_op().
+  device::Event note_enqueued(int64_t duration_ns) { return points_.end_op(duration_ns); }
+  // An op has ended that has made these tensors.
+  void note_used(std::span<LiveTensor* const> births);
   // Whether transfers have ended that take_arrivals() has not taken. Takes no lock.
   bool has_arrivals() const { return mover_.has_arrivals(); }
   // Between ops: what transfers have ended changes, and prefetches take the memory that is free
@@ -197,7 +203,9 @@ class Engine {
   bool can_leave(const LiveTensor& tensor) const { return evictor_.can_leave(tensor); }
 
  private:
-  ProgramPlace place() const { return {*schedule_, last_position_, position_ == kLost, op_count_}; }
+  ProgramPlace place() const {
+    return {*schedule_, last_position_, position_ == kLost, points_.op()};
+  }
   void leave_as_planned(LiveTensor& tensor, const plan::Migration& action);
   void return_as_planned(LiveTensor& tensor, trace::OpIndex position);
   void drop_pin(LiveTensor& tensor);
@@ -221,6 +229,7 @@ class Engine {
 
   std::vector<LiveTensor*> live_;
   EngineCounters counters_;
+  ComputePoints points_;
   TierCopies copies_;
   TensorMover mover_;
   Evictor evictor_;
@@ -242,7 +251,6 @@ class Engine {
   std::vector<LiveTensor*> kept_;  // dropped by the program, and kept for recipes
   int64_t iteration_start_ = 0;    // ops of the profile in all iterations before: orders deadlines
   uint64_t next_id_ = 1;
-  uint64_t op_count_ = 0;
   uint64_t epoch_ = 0;
 };
 

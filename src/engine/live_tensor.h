@@ -86,7 +86,7 @@ struct LiveTensor {
   std::vector<Recipe*> read_by;      // the recipes that it is an input of
   bool is_kept_for_recipes = false;  // the program has dropped it, and a discarded tensor needs it
 
-  uint64_t last_use = 0;                  // the engine's op count at the last use
+  uint64_t last_use = 0;                  // ComputePoints::op() at the last use
   trace::TensorIndex profile_index = -1;  // in the profile that is followed
   uint64_t record_epoch = 0;              // the recording that record_index belongs to
   trace::TensorIndex record_index = -1;

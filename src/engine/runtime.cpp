@@ -13,7 +13,6 @@
 #include "engine/op_time_history.h"
 #include "engine/pattern_tracker.h"
 #include "engine/recorder.h"
-#include "engine/run_ahead.h"
 #include "engine/stream_uses.h"
 #include "engine/thread_tag.h"
 #include "engine/timeline.h"
@@ -68,7 +67,6 @@ Runtime::Runtime(RuntimeOptions options)
       op_times_(std::make_unique<OpTimeHistory>(options_.op_timer)),
       origins_(std::make_unique<OriginMemory>()),
       stream_uses_(std::make_unique<StreamUses>(*options_.engine.device)),
-      run_ahead_(std::make_unique<RunAhead>(*options_.engine.device)),
       log_(options_.engine) {
   start_iteration(/*is_complete=*/false);
 }
@@ -259,7 +257,7 @@ device::Event Runtime::note_enqueued(trace::OpIndex position) {
   const bool is_planned = position != kLost && schedule.is_planned() && patterns_->is_following();
   if (!is_planned || schedule.plan()->migrations.empty()) return {};
   if (options_.engine.device->is_host_addressable()) return {};  // its compute has happened
-  return run_ahead_->add_op(
+  return engine_->note_enqueued(
       schedule.profile().trace.ops[static_cast<size_t>(position)].duration_ns);
 }
 
@@ -307,6 +305,7 @@ int64_t Runtime::note_time() {
 void Runtime::note_op(const OpFrame& frame, std::string_view name, const OpSignature& signature,
                       bool is_complete) {
   const std::span<LiveTensor* const> births = births_of_this_thread();
+  engine_->note_used(births);
   if (is_complete)
     for (LiveTensor* newborn : births)
       newborn->is_seen_as_input.store(true, std::memory_order_relaxed);

@@ -67,7 +67,6 @@ class PatternTracker;
 struct Difference;
 struct PatternSummary;
 class Recorder;
-class RunAhead;
 class StreamUses;
 class Timeline;
 struct TimelineRecord;
@@ -116,7 +115,7 @@ class Runtime {
   // failure leaves the frame as if the op had not begun.
   Status begin_op(OpFrame& frame, const OpSignature& signature);
   // After it. While a plan is followed, waits without the lock until the device is at most a few
-  // milliseconds behind (RunAhead). The caller has appended the results to frame.uses.
+  // milliseconds behind (ComputePoints). The caller has appended the results to frame.uses.
   // `is_complete`: the results' bytes are final (false for ops such as aten::empty, whose caller
   // fills them in without an op).
   void end_op(OpFrame& frame, std::string_view name, const OpSignature& signature,
@@ -282,7 +281,6 @@ class Runtime {
   std::unique_ptr<OpTimeHistory> op_times_;
   std::unique_ptr<OriginMemory> origins_;
   std::unique_ptr<StreamUses> stream_uses_;
-  std::unique_ptr<RunAhead> run_ahead_;
   IterationLog log_;
   Timeline* timeline_ = nullptr;  // that records this step; null: none does
   bool is_active_ = true;

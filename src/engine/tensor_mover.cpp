@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <utility>
@@ -32,13 +33,15 @@ const EngineOptions& checked(const EngineOptions& options) {
 
 }  // namespace
 
-TensorMover::TensorMover(const EngineOptions& options, TierCopies& copies, EngineCounters& counters)
+TensorMover::TensorMover(const EngineOptions& options, TierCopies& copies, ComputePoints& points,
+                         EngineCounters& counters)
     : device_(*checked(options).device),
       swap_(*options.swap),
       clock_(*options.clock),
       interrupt_(options.interrupt),
       poison_released_memory_(options.poison_released_memory),
       copies_(copies),
+      points_(points),
       counters_(counters),
       timeline_(options.timeline) {}
 
@@ -66,6 +69,7 @@ void TensorMover::start_read(LiveTensor& tensor, std::byte* memory, storage::Pri
       tensor.copy(plan::Tier::kHost).is_valid ? plan::Tier::kHost : plan::Tier::kSsd;
   TERAIO_CHECK(tensor.copy(tier).is_valid);
   tensor.memory = memory;
+  tensor.last_use = std::max(tensor.last_use, free_memory_.last_use(memory, tensor.size_bytes));
   tensor.residency = Residency::kLoading;
   offloaded_bytes_ -= tensor.size_bytes;
   storage::Transfer transfer;
@@ -93,8 +97,8 @@ void TensorMover::submit(LiveTensor& tensor, plan::Tier tier, storage::Transfer 
   if (timeline_ != nullptr) tensor.transfer_label = timeline_->label_of(tensor);
   tensor.is_transfer_urgent = transfer.priority == storage::Priority::kUrgent;
   transfer.memory = tensor.memory;
-  // After the tensor's last use, or after the last use of the memory that it has just been given.
-  transfer.ready = device_.record();
+  // After the tensor's last use, or that of the memory which it has just been given.
+  if (!device_.is_host_addressable()) transfer.ready = points_.after(tensor.last_use);
   transfer.done = [this, moved = &tensor,
                    direction = transfer.direction](const storage::Completion& completion) {
     arrivals_.add({moved, direction, completion});
@@ -128,7 +132,7 @@ bool TensorMover::discard(LiveTensor& tensor) {
   if (!detach(tensor)) return false;
   note_departure(tensor, plan::Action::kDiscard);
   tensor.is_guarded = false;
-  release_memory(tensor);
+  release_memory(tensor, tensor.last_use);
   copies_.release(tensor);
   tensor.residency = Residency::kDiscarded;
   discarded_bytes_ += tensor.size_bytes;
@@ -147,14 +151,19 @@ void TensorMover::take_memory(LiveTensor& tensor, LiveTensor& made) {
   attach(tensor);
 }
 
-void TensorMover::release_memory(LiveTensor& tensor) {
-  if (poison_released_memory_) (void)device_.fill(tensor.memory, tensor.size_bytes, kPoison);
+void TensorMover::release_memory(LiveTensor& tensor, uint64_t last_use) {
+  if (poison_released_memory_) {
+    (void)device_.fill(tensor.memory, tensor.size_bytes, kPoison);
+    last_use = points_.op();
+  }
+  if (!device_.is_host_addressable())
+    free_memory_.note_free(tensor.memory, tensor.size_bytes, last_use);
   device_.release(std::exchange(tensor.memory, nullptr));
   tensor.brought_by.clear();
 }
 
 void TensorMover::take_off_device(LiveTensor& tensor) {
-  release_memory(tensor);
+  release_memory(tensor, tensor.last_use);
   tensor.residency = Residency::kOffloaded;
   offloaded_bytes_ += tensor.size_bytes;
 }
@@ -183,7 +192,7 @@ void TensorMover::destroy(LiveTensor& tensor) {
 void TensorMover::free_tensor(LiveTensor& tensor) {
   if (tensor.unanswered != nullptr) return;  // it is freed when the drive answers
   copies_.release(tensor);
-  if (tensor.memory != nullptr) device_.release(tensor.memory);
+  if (tensor.memory != nullptr) release_memory(tensor, points_.op());
   delete &tensor;
 }
 
@@ -262,6 +271,7 @@ bool TensorMover::order_after_arrival(LiveTensor& tensor) {
 }
 
 void TensorMover::note_brought(LiveTensor& tensor) {
+  tensor.last_use = points_.op();
   if (!device_.is_host_addressable()) tensor.brought_by = {device_.record()};
 }
 

@@ -35,9 +35,11 @@
 #include "base/status.h"
 #include "device/device.h"
 #include "engine/arrivals.h"
+#include "engine/compute_points.h"
 #include "engine/engine_counters.h"
 #include "engine/engine_options.h"
 #include "engine/live_tensor.h"
+#include "engine/memory_uses.h"
 #include "engine/tier_copies.h"
 
 namespace teraio::engine {
@@ -52,9 +54,10 @@ enum class Patience : uint8_t {
 
 class TensorMover {
  public:
-  // The options have a device, a swap and a clock. `copies` and `counters`, where failed transfers
-  // are counted, outlive the mover.
-  TensorMover(const EngineOptions& options, TierCopies& copies, EngineCounters& counters);
+  // The options have a device, a swap and a clock. `copies`, `points`, which numbers the uses of
+  // tensors, and `counters`, where failed transfers are counted, outlive the mover.
+  TensorMover(const EngineOptions& options, TierCopies& copies, ComputePoints& points,
+              EngineCounters& counters);
   // Waits for the transfers under way, and for drives that do not answer.
   ~TensorMover();
   TensorMover(const TensorMover&) = delete;
@@ -172,7 +175,7 @@ class TensorMover {
   void on_read_done(LiveTensor& tensor, const storage::Completion& completion);
   void on_late_read_failed(const LiveTensor& tensor, const Status& status);
   void on_device_failed(const Status& status);
-  void release_memory(LiveTensor& tensor);
+  void release_memory(LiveTensor& tensor, uint64_t last_use);
   void take_off_device(LiveTensor& tensor);
   void free_tensor(LiveTensor& tensor);
 
@@ -182,6 +185,8 @@ class TensorMover {
   WaitInterrupt* const interrupt_;  // null: none comes
   const bool poison_released_memory_;
   TierCopies& copies_;
+  ComputePoints& points_;
+  MemoryUses free_memory_;
   EngineCounters& counters_;
   Timeline* const timeline_;  // null: none is recorded
   Arrivals arrivals_;

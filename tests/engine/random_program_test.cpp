@@ -49,6 +49,8 @@ class RandomProgram {
  private:
   static SessionOptions with_seed(SessionOptions options, uint64_t seed) {
     options.seed = seed;
+    options.poisons = seed % 2 == 0;
+    options.op_duration_ns = 1'000'000;
     return options;
   }
 

@@ -37,7 +37,7 @@ using testing::TestFakeDevice;
 constexpr int64_t kBudgetBytes = 12 * kUnitBytes;
 constexpr int64_t kHostBytes = 8 * kUnitBytes;
 constexpr int kOps = 1500;
-constexpr trace::OpIndex kOpsPerIteration = 30;
+constexpr trace::OpIndex kStepOps = 30;
 
 struct Setting {
   std::string name;
@@ -168,11 +168,11 @@ class RealStoresTest : public ::testing::TestWithParam<Setting> {
       if (below(2) == 0) known.push_back(program.persistent(*tensor));
     for (int i = 0; i < 8; ++i) known.push_back(program.born(1 + static_cast<int64_t>(below(3))));
     const auto any = [&] { return known[below(known.size())]; };
-    for (trace::OpIndex op = 0; op < kOpsPerIteration; ++op) program.op({any(), any()});
+    for (trace::OpIndex op = 0; op < kStepOps; ++op) program.op({any(), any()});
     for (int i = 0; i < 40; ++i) {
-      const auto trigger = static_cast<trace::OpIndex>(below(kOpsPerIteration));
+      const auto trigger = static_cast<trace::OpIndex>(below(kStepOps));
       program.offload(any(), trigger, below(3) > 0 ? plan::Tier::kSsd : plan::Tier::kHost);
-      program.prefetch(any(), trigger, static_cast<trace::OpIndex>(below(kOpsPerIteration)));
+      program.prefetch(any(), trigger, static_cast<trace::OpIndex>(below(kStepOps)));
     }
     engine_->follow(program.shared_schedule());
     engine_->lay_out();
@@ -182,7 +182,7 @@ class RealStoresTest : public ::testing::TestWithParam<Setting> {
   // Mostly the next of the profile; sometimes the program is lost for an op.
   trace::OpIndex next_position() {
     if (engine_->schedule().is_empty() || below(10) == 0) return kLost;
-    if (position_ == kOpsPerIteration) {
+    if (position_ == kStepOps) {
       engine_->start_iteration();
       position_ = 0;
     }

@@ -61,6 +61,40 @@ TEST_F(TensorMoverTest, AReadBringsItsBytesBack) {
   session_.expect_content(*tensor_);
 }
 
+// Compute that the program has enqueued since does not use their memory.
+TEST_F(TensorMoverTest, TransfersWaitForTheLastUseOfTheirMemoryOnly) {
+  EngineOptions options = session_.options;
+  options.poison_released_memory = false;  // which would use it
+  EngineCounters counters;
+  ComputePoints points(device_);
+  TensorMover mover(options, copies_, points, counters);
+  LiveTensor* other = session_.tensor();
+  const auto run_op = [&](LiveTensor* written) {
+    points.begin_op();
+    session_.compute->write(written->memory, written->size_bytes, written->id);
+    written->last_use = points.op();
+    (void)points.end_op(5'000'000);
+  };
+  const auto start = [&](LiveTensor* tensor) {
+    ASSERT_TRUE(copies_.reserve(*tensor, plan::Tier::kSsd, storage::Priority::kUrgent, {}).ok());
+    mover.start_write(*tensor, plan::Tier::kSsd, storage::Priority::kPlanned);
+  };
+  run_op(tensor_);
+  run_op(other);
+  points.begin_op();
+  start(tensor_);
+  ASSERT_TRUE(device_.wait(ssd_.waiting().front().transfer.ready).ok());
+  ssd_.end_all();
+  ASSERT_TRUE(mover.wait_until_idle(Patience::kEndless).ok());
+  ASSERT_EQ(tensor_->residency, Residency::kOffloaded);
+  run_op(other);
+  mover.start_read(*tensor_, device_.allocate(kUnitBytes), storage::Priority::kPlanned, 0);
+  EXPECT_EQ(ssd_.waiting().front().transfer.ready.id, 0u) << "its memory was not used since";
+  ssd_.end_all();
+  ASSERT_TRUE(mover.wait_until_idle(Patience::kEndless).ok());
+  session_.expect_content(*tensor_);
+}
+
 // A device that writes down when its timer is told of a pause.
 class TimedDevice final : public testing::ForwardingDevice, public device::OpTimer {
  public:
@@ -80,7 +114,8 @@ TEST_F(TensorMoverTest, NoOpIsChargedForTheWaitOfTheHost) {
   EngineOptions options = session_.options;
   options.device = &timed;
   EngineCounters counters;
-  TensorMover mover(options, copies_, counters);
+  ComputePoints points(timed);
+  TensorMover mover(options, copies_, points, counters);
   ASSERT_TRUE(copies_.reserve(*tensor_, plan::Tier::kSsd, storage::Priority::kUrgent, {}).ok());
   mover.start_write(*tensor_, plan::Tier::kSsd, storage::Priority::kPlanned);
   ASSERT_TRUE(mover.wait_for_arrival(StallCause::kMemory, Patience::kOfOp).ok());
