@@ -27,7 +27,7 @@ import teraio
 
 LIMITS_NS = {"cpu": 300, "cuda": 2_000}
 OPS_OF_ADDING_A_NUMBER = 5
-ITERATIONS = 8  # until the plan is refined, and two more
+ITERATIONS = 10  # until the plan is refined, and two more
 
 
 def iteration_ns(call, count, optimizer):
@@ -37,19 +37,35 @@ def iteration_ns(call, count, optimizer):
         call()
     elapsed = time.thread_time_ns() - start
     optimizer.step()
-    if optimizer.param_groups[0]["params"][0].is_cuda:
+    if torch.cuda.is_initialized():
         torch.cuda.synchronize()
     return elapsed / count
 
 
+def make_optimizer(device):
+    """An optimizer whose steps end iterations: they update a tensor that the session manages."""
+    parameter = torch.zeros(1 << 14, requires_grad=True, device=device)
+    parameter.grad = torch.ones_like(parameter)
+    return torch.optim.SGD([parameter])
+
+
+def check_planned(session):
+    modes = [iteration["mode"] for iteration in session.iterations()]
+    if modes[-2:] != ["planned", "planned"]:
+        raise SystemExit(
+            f"hook_cost: modes {modes}: expected the last two iterations to be planned"
+        )
+
+
 def measure(call, rounds, count, ssd, device):
     """Returns the medians of the bare and of the hooked call, in ns."""
-    optimizer = torch.optim.SGD([torch.zeros(4, requires_grad=True, device=device)])
     bare, hooked = [], []
     for _ in range(rounds):
+        optimizer = make_optimizer(device)  # a tensor stays with the session that it was in
         bare += [iteration_ns(call, count, optimizer) for _ in range(ITERATIONS)][-2:]
-        with teraio.offload("1GB", ssd=ssd, device=device):
+        with teraio.offload("1GB", ssd=ssd, device=device) as session:
             hooked += [iteration_ns(call, count, optimizer) for _ in range(ITERATIONS)][-2:]
+            check_planned(session)
     return statistics.median(bare), statistics.median(hooked)
 
 
