@@ -18,6 +18,7 @@ cudaError_t check_outside_of_capture(const Event* event) {
 }
 
 cudaError_t record(Machine& machine, Lock& lock, Stream& stream, Event& event) {
+  if (event.device != stream.device) return cudaErrorInvalidResourceHandle;
   event.capture = stream.capture;
   event.moment = nullptr;
   if (stream.capture != nullptr) return cudaSuccess;
@@ -46,6 +47,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   return call([&](Machine& machine, Lock&) {
     auto* made = new Event();
     made->flags = flags;
+    made->device = current_device;
     machine.events.insert(made);
     *event = reinterpret_cast<cudaEvent_t>(made);
     return cudaSuccess;

@@ -29,6 +29,23 @@ TEST_F(EventsTest, PassesWhenTheWorkBeforeItIsDone) {
   cudaEventDestroy(event);
 }
 
+TEST_F(EventsTest, IsRecordedByStreamsOfItsDeviceAndWaitedForByAny) {
+  const cudaStream_t stream = make_stream();
+  const cudaEvent_t event = make_event();
+  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+  const cudaStream_t elsewhere = make_stream();
+  EXPECT_EQ(cudaEventRecord(event, elsewhere), cudaErrorInvalidResourceHandle);
+  close_gate(stream);
+  EXPECT_EQ(cudaEventRecord(event, stream), cudaSuccess);
+  EXPECT_EQ(cudaStreamWaitEvent(elsewhere, event, 0), cudaSuccess);
+  EXPECT_EQ(cudaStreamQuery(elsewhere), cudaErrorNotReady);
+  open_gate();
+  EXPECT_EQ(cudaStreamSynchronize(elsewhere), cudaSuccess);
+  EXPECT_EQ(cudaEventQuery(event), cudaSuccess);
+  cudaEventDestroy(event);
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+}
+
 TEST_F(EventsTest, StandsForItsLastRecord) {
   const cudaStream_t stream = make_stream();
   const cudaEvent_t event = make_event();

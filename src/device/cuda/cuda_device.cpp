@@ -131,7 +131,7 @@ class CudaDevice final : public Device {
   CopyDirection from_host_{cudaMemcpyHostToDevice, "copy from the host",
                            kFirstCopyLane + CopyOrder::kStreams};
   mutable CudaEvents events_;
-  CudaOpTimer timer_{[this] { return compute_stream(); }};
+  CudaOpTimer timer_{options_.ordinal, [this] { return compute_stream(); }};
   std::unique_ptr<CudaMemory> memory_;
   std::unordered_map<const std::byte*, Block> blocks_;
   std::deque<BlockInUse> blocks_in_use_;        // released ones

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "device/cuda/cuda_status.h"
+#include "device/cuda/current_device.h"
 #include "device/cuda/outside_of_capture.h"
 
 namespace teraio::device {
@@ -20,14 +21,19 @@ void CudaOpTimer::start() {
 
 void CudaOpTimer::mark(Mark kind) {
   if (!is_on_ || !failure_.ok()) return;
-  if (marks_.size() == events_.size()) {
-    cudaEvent_t event = nullptr;
-    failure_ = cuda_status(cudaEventCreate(&event), "create an event for an op's time");
-    if (!failure_.ok()) return;
-    events_.push_back(event);
-  }
+  // Events belong to the GPU that is current when they are made, and the default stream is its.
+  const CurrentDevice current(ordinal_);
+  if (marks_.size() == events_.size()) failure_ = make_event();
+  if (!failure_.ok()) return;
   failure_ = cuda_status(cudaEventRecord(events_[marks_.size()], stream_()), "time an op");
   marks_.push_back(kind);
+}
+
+Status CudaOpTimer::make_event() {
+  cudaEvent_t event = nullptr;
+  TERAIO_RETURN_IF_ERROR(cuda_status(cudaEventCreate(&event), "create an event for an op's time"));
+  events_.push_back(event);
+  return {};
 }
 
 Result<std::vector<int64_t>> CudaOpTimer::durations_ns() {

@@ -16,7 +16,10 @@ namespace teraio::device {
 
 class CudaOpTimer final : public OpTimer {
  public:
-  explicit CudaOpTimer(std::function<cudaStream_t()> stream) : stream_(std::move(stream)) {}
+  // `stream` gives the stream of compute, on the GPU with this ordinal. Ops end in threads whose
+  // current GPU is any.
+  CudaOpTimer(int32_t ordinal, std::function<cudaStream_t()> stream)
+      : ordinal_(ordinal), stream_(std::move(stream)) {}
   ~CudaOpTimer() override;
   CudaOpTimer(const CudaOpTimer&) = delete;
   CudaOpTimer& operator=(const CudaOpTimer&) = delete;
@@ -34,6 +37,9 @@ class CudaOpTimer final : public OpTimer {
   // Has no effect before start() or after durations_ns().
   void mark(Mark kind);
 
+  Status make_event();
+
+  const int32_t ordinal_;
   const std::function<cudaStream_t()> stream_;
   std::vector<cudaEvent_t> events_;  // reused from one iteration to the next
   std::vector<Mark> marks_;          // one per event in use

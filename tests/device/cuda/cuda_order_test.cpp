@@ -13,6 +13,7 @@
 
 #include "base/units.h"
 #include "device/cuda_device.h"
+#include "device/op_timer.h"
 #include "testing/no_silent_skips.h"
 
 namespace teraio::device {
@@ -62,6 +63,25 @@ class CudaOrderTest : public ::testing::Test {
   cudaStream_t compute_ = nullptr;
   std::unique_ptr<Device> device_;
 };
+
+// On the default stream, which PyTorch uses: its handle means that of the current GPU.
+TEST_F(CudaOrderTest, OpsOfThreadsOnAnotherGpuAreTimed) {
+  int count = 0;
+  ASSERT_EQ(cudaGetDeviceCount(&count), cudaSuccess);
+  if (count < 2) GTEST_SKIP() << testing::kNotApplicable << "one GPU";
+  ASSERT_EQ(cudaStreamDestroy(std::exchange(compute_, nullptr)), cudaSuccess);
+  std::byte* memory = allocate();
+  OpTimer* timer = device_->op_timer();
+  timer->start();
+  compute_fills(memory, 7);
+  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+  timer->end_op();
+  const Result<std::vector<int64_t>> durations_ns = timer->durations_ns();
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+  ASSERT_TRUE(durations_ns.ok()) << durations_ns.status().message();
+  EXPECT_EQ(durations_ns->size(), 1);
+  device_->release(memory);
+}
 
 TEST_F(CudaOrderTest, ACopyOutWaitsForCompute) {
   std::byte* memory = allocate();
