@@ -142,6 +142,11 @@ void Executor::wait_for(const Moment& moment, Lock& lock) {
   wait_until(lock, [&] { return moment.has_passed; });
 }
 
+void Executor::pass(Moment& moment) {
+  moment = {true, std::chrono::steady_clock::now()};
+  changed_.notify_all();
+}
+
 void Executor::look() {
   if (!settings_.is_lazy) return;
   tasks_allowed_ += static_cast<int32_t>(random_() % 3);

@@ -86,6 +86,8 @@ class Executor {
   void wait_for_stream(Stream& stream, Lock& lock);
   void wait_for_device(int32_t device, Lock& lock);
   void wait_for(const Moment& moment, Lock& lock);
+  // The moment has come: what waits for it may go on.
+  void pass(Moment& moment);
   // A thread looks without waiting: with lazy execution a little may happen meanwhile.
   void look();
 

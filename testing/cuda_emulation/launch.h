@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 
 namespace teraio::testing::emulated_cuda {
 
@@ -19,6 +20,17 @@ inline Work operator+(const Work& a, const Work& b) {
 // call returns. A graph may run it several times. Returns a cudaError_t. Threads: any.
 __attribute__((visibility("default"))) int launch(void* stream, const char* name,
                                                   std::function<void()> run, Work work = {});
+
+// What work of a stream can wait for and no stream does, such as a message of another process. The
+// thread that works the streams off goes on with others meanwhile.
+struct Moment;
+__attribute__((visibility("default"))) std::shared_ptr<Moment> make_moment();
+// What is enqueued on `stream` from now on runs after pass_moment(). Returns a cudaError_t.
+// Threads: any.
+__attribute__((visibility("default"))) int launch_wait(void* stream, const char* name,
+                                                       std::shared_ptr<Moment> moment);
+// A second call does nothing. Threads: any.
+__attribute__((visibility("default"))) void pass_moment(Moment& moment);
 
 // Where the CPU finds what lies at a device address; an address of the host stays what it is.
 __attribute__((visibility("default"))) void* shadow_of(const void* device_address);

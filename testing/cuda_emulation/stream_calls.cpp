@@ -21,16 +21,20 @@ bool forgets_waits_of(const Machine& machine, const void* caller) {
          std::strstr(file.dli_fname, name.c_str()) != nullptr;
 }
 
+void push_wait(Machine& machine, Lock& lock, Stream& stream, const char* name, MomentPtr moment) {
+  Task task;
+  task.name = name;
+  task.after = std::move(moment);
+  machine.executor.push(stream, std::move(task), lock);
+}
+
 cudaError_t wait_on(Machine& machine, Lock& lock, Stream& stream, const Event& event) {
   if (event.capture != nullptr) {
     machine.captures.join(stream, event.capture);
     return cudaSuccess;
   }
   if (event.moment == nullptr) return cudaSuccess;
-  Task task;
-  task.name = "wait";
-  task.after = event.moment;
-  machine.executor.push(stream, std::move(task), lock);
+  push_wait(machine, lock, stream, "wait", event.moment);
   return cudaSuccess;
 }
 
@@ -49,6 +53,22 @@ int launch(void* stream, const char* name, std::function<void()> run, Work work)
                             machine.executor.push(target, std::move(task), lock);
                             return cudaSuccess;
                           });
+}
+
+MomentPtr make_moment() { return std::make_shared<Moment>(); }
+
+int launch_wait(void* stream, const char* name, MomentPtr moment) {
+  return call_with_stream(static_cast<cudaStream_t>(stream),
+                          [&](Machine& machine, Lock& lock, Stream& target) {
+                            push_wait(machine, lock, target, name, std::move(moment));
+                            return cudaSuccess;
+                          });
+}
+
+void pass_moment(Moment& moment) {
+  Machine& machine = Machine::get();
+  const Lock lock(machine.mutex);
+  if (!moment.has_passed) machine.executor.pass(moment);
 }
 
 void* shadow_of(const void* device_address) { return Machine::get().memory.shadow(device_address); }

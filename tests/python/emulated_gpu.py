@@ -24,7 +24,7 @@ def offload(budget, **options):
     return teraio.offload(budget, **options)
 """
 
-PRELOADED = ("libcudart.so.13", "libcuda.so.1", "libnvidia-ml.so.1")
+PRELOADED = ("libcudart.so.13", "libcuda.so.1", "libnvidia-ml.so.1", "libnccl.so.2")
 
 
 def skip_without_machine():
