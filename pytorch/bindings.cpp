@@ -14,6 +14,7 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
 
 #include "adoption.h"
@@ -400,6 +401,12 @@ trace::TensorKind kind_of(const std::string& name) {
   return trace::TensorKind::kOther;
 }
 
+void end_coalescing_of_python(c10d::Work* work) {
+  const py::gil_scoped_release released;
+  end_coalescing(work == nullptr ? c10::intrusive_ptr<c10d::Work>()
+                                 : c10::intrusive_ptr<c10d::Work>::reclaim_copy(work));
+}
+
 void describe(const at::Tensor& tensor, const std::string& kind, const std::string& name) {
   c10::StorageImpl* storage = storage_of(tensor);
   if (TensorHandle* handle = storage == nullptr ? nullptr : handle_of(*storage))
@@ -568,8 +575,12 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def(
       "note_captures", [](bool is_begin) { captures_outside_of_sessions += is_begin ? 1 : -1; },
       "Begins or ends a capture: what observed ops use outside of sessions is noted.");
-  module.def("set_coalescing", &set_coalescing,
-             "Sets whether this thread's collectives start only at the end of a group.");
+  module.def("begin_coalescing", &begin_coalescing,
+             "This thread's collectives start only at the end of a group.");
+  module.def("end_coalescing", &end_coalescing_of_python,
+             "Ends the group, of which the Work is given, or None.");
+  module.def("fail_coalescing", &fail_coalescing, py::call_guard<py::gil_scoped_release>(),
+             "Ends a group that has failed.");
   module.def("describe", &describe, "Sets the kind and the name of a tensor for the trace.");
   module.def("observe_this_thread", &observe_this_thread);
   module.def("observe_python_threads", &observe_python_threads);

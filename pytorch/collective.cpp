@@ -13,6 +13,7 @@
 #include <thread>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -24,13 +25,11 @@
 namespace teraio::pytorch {
 namespace {
 
-thread_local bool is_coalescing = false;
-
 using WorkReference = c10::intrusive_ptr<c10d::Work>;
 using ProcessGroupReference = c10::intrusive_ptr<c10d::ProcessGroup>;
 
 struct UnderWay {
-  WorkReference work;
+  WorkReference work;  // null: of a group that has not ended
   std::shared_ptr<engine::Runtime> runtime;
   std::vector<engine::LiveTensor*> held;
   bool has_to_complete = false;
@@ -57,6 +56,35 @@ class Collectives {
     has_collectives_under_way.store(true, std::memory_order_release);
   }
 
+  // Groups are those of the calling thread.
+  void begin_group() {
+    const std::lock_guard lock(mutex_);
+    groups_.try_emplace(std::this_thread::get_id());
+  }
+
+  // Takes what `collective` holds into the group. Returns false when there is none.
+  bool add_to_group(UnderWay& collective) {
+    const std::lock_guard lock(mutex_);
+    const auto group = groups_.find(std::this_thread::get_id());
+    if (group == groups_.end()) return false;
+    group->second.push_back(std::move(collective));
+    return true;
+  }
+
+  std::vector<UnderWay> take_group() {
+    const std::lock_guard lock(mutex_);
+    const auto group = groups_.extract(std::this_thread::get_id());
+    return group.empty() ? std::vector<UnderWay>{} : std::move(group.mapped());
+  }
+
+  std::vector<UnderWay> take_groups() {
+    const std::lock_guard lock(mutex_);
+    std::vector<UnderWay> result;
+    for (auto& [thread, group] : std::exchange(groups_, {}))
+      std::move(group.begin(), group.end(), std::back_inserter(result));
+    return result;
+  }
+
   template <typename IsWanted>
   std::vector<UnderWay> take_if(IsWanted is_wanted) {
     const std::lock_guard lock(mutex_);
@@ -73,6 +101,8 @@ class Collectives {
     const std::lock_guard lock(mutex_);
     std::unordered_set<const engine::LiveTensor*> tensors;
     for (const UnderWay& each : under_way_) tensors.insert(each.held.begin(), each.held.end());
+    for (const auto& [thread, group] : groups_)
+      for (const UnderWay& each : group) tensors.insert(each.held.begin(), each.held.end());
     int64_t sum_bytes = 0;
     for (const engine::LiveTensor* tensor : tensors) sum_bytes += size_bytes_of(*tensor);
     return sum_bytes;
@@ -81,6 +111,7 @@ class Collectives {
  private:
   std::mutex mutex_;
   std::vector<UnderWay> under_way_;
+  std::unordered_map<std::thread::id, std::vector<UnderWay>> groups_;
 };
 
 Collectives& collectives() {
@@ -158,18 +189,39 @@ CollectiveOperands::~CollectiveOperands() {
 }
 
 void CollectiveOperands::keep_until_over(const torch::jit::Stack& stack) {
-  if (is_coalescing) return pin_permanently();
-  WorkReference work = work_in(stack, info_.return_count);
-  if (!work || held_.empty()) return;
-  collectives().add(
-      {std::move(work), session_.runtime, std::exchange(held_, {}), has_to_complete_});
+  if (held_.empty()) return;
+  UnderWay collective = {{}, session_.runtime, held_, has_to_complete_};
+  if (!collectives().add_to_group(collective)) {
+    collective.work = work_in(stack, info_.return_count);
+    if (!collective.work) return;
+    collectives().add(std::move(collective));
+  }
+  held_.clear();
 }
 
-void CollectiveOperands::pin_permanently() {
-  for (engine::LiveTensor* tensor : held_) (void)session_.runtime->pin_permanently(tensor);
+void begin_coalescing() { collectives().begin_group(); }
+
+// A group's operands are of one session: the end of a session lets go of them.
+void end_coalescing(WorkReference work) {
+  std::vector<UnderWay> group = collectives().take_group();
+  if (group.empty() || !work) return let_go(std::move(group));
+  UnderWay& whole = group.front();
+  for (UnderWay& each : group) {
+    if (&each == &whole) continue;
+    whole.held.insert(whole.held.end(), each.held.begin(), each.held.end());
+    whole.has_to_complete |= each.has_to_complete;
+  }
+  whole.work = std::move(work);
+  collectives().add(std::move(whole));
 }
 
-void set_coalescing(bool is_on) { is_coalescing = is_on; }
+void fail_coalescing() {
+  for (const UnderWay& each : collectives().take_group())
+    for (engine::LiveTensor* tensor : each.held) {
+      (void)each.runtime->pin_permanently(tensor);
+      each.runtime->unpin(tensor, /*is_write=*/true);
+    }
+}
 
 void let_go_of_ended_collectives() { let_go(take_ended()); }
 
@@ -194,6 +246,7 @@ int64_t collective_bytes() { return collectives().held_bytes(); }
 
 void forget_collectives() {
   let_go(collectives().take_if([](const UnderWay&) { return true; }));
+  let_go(collectives().take_groups());
 }
 
 }  // namespace teraio::pytorch

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <ATen/core/stack.h>
+#include <c10/util/intrusive_ptr.h>
 
 #include <atomic>
 #include <cstdint>
@@ -20,6 +21,10 @@
 
 #include "active_session.h"
 #include "op_info.h"
+
+namespace c10d {
+class Work;
+}
 
 namespace teraio::pytorch {
 
@@ -39,23 +44,30 @@ class CollectiveOperands {
 
   // Keeps the tensors pinned until the Work among the op's results on `stack` is over. Without a
   // Work, the op is complete or ordered with the stream that it was called on, and the destructor
-  // unpins the tensors. In a coalesced group no Work reports the end, so the tensors are pinned
-  // permanently.
+  // unpins the tensors. In a coalesced group the tensors stay pinned until the group's Work is
+  // over.
   void keep_until_over(const torch::jit::Stack& stack);
 
  private:
-  void pin_permanently();
-
   ActiveSession& session_;
   const OpInfo& info_;
   std::vector<engine::LiveTensor*> held_;
   bool has_to_complete_ = false;
 };
 
-// Sets whether the calling thread coalesces collectives into a group. They then start only at the
-// end of the group, and their Works do not tell when they are over (NCCL's report completion at
-// once).
-void set_coalescing(bool is_on);
+// The calling thread coalesces collectives into a group, until end_coalescing(). They start only at
+// the end of the group, and their own Works do not tell when they are over (NCCL's report
+// completion at once).
+void begin_coalescing();
+
+// Keeps the operands of the thread's group pinned until `work` is over, the Work of the group.
+// Without one, the group is ordered with the stream that it was called on, and the tensors are
+// unpinned.
+void end_coalescing(c10::intrusive_ptr<c10d::Work> work);
+
+// Ends the thread's group, which has failed: nothing tells what the library still does, so that the
+// operands are pinned permanently.
+void fail_coalescing();
 
 // False when let_go_of_ended_collectives() has nothing to do. Each op reads it to skip that call.
 inline std::atomic<bool> has_collectives_under_way = false;

@@ -169,20 +169,32 @@ def _starts_observed_thread(start):
     return wrapper
 
 
-def _coalesces(is_on):
-    """Tells the core whether this thread's collectives form a group, at whose end they start."""
+def _begins_coalescing(method):
+    """This thread's collectives form a group from now on, at whose end they start."""
 
-    def wrap(method):
-        @functools.wraps(method)
-        def wrapper(*args, **kwargs):
-            try:
-                return method(*args, **kwargs)
-            finally:
-                core.set_coalescing(is_on)
+    @functools.wraps(method)
+    def wrapper(*args, **kwargs):
+        result = method(*args, **kwargs)
+        core.begin_coalescing()
+        return result
 
-        return wrapper
+    return wrapper
 
-    return wrap
+
+def _ends_coalescing(method):
+    """Tells the core the Work of the group."""
+
+    @functools.wraps(method)
+    def wrapper(*args, **kwargs):
+        try:
+            work = method(*args, **kwargs)
+        except BaseException:
+            core.fail_coalescing()
+            raise
+        core.end_coalescing(work)
+        return work
+
+    return wrapper
 
 
 _WRAPPERS = [
@@ -229,8 +241,8 @@ if torch.distributed.is_available():
 
     _WRAPPERS += [
         *ddp.WRAPPERS,
-        (torch.distributed.ProcessGroup, "_start_coalescing", _coalesces(True)),
-        (torch.distributed.ProcessGroup, "_end_coalescing", _coalesces(False)),
+        (torch.distributed.ProcessGroup, "_start_coalescing", _begins_coalescing),
+        (torch.distributed.ProcessGroup, "_end_coalescing", _ends_coalescing),
     ]
 
 _MISSING = object()

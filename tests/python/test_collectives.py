@@ -172,13 +172,32 @@ with session:
 
 COALESCED = """\
 with session:
-    tensor = large(rank + 1)
-    teraio.core.set_coalescing(True)  # as ProcessGroup._start_coalescing does
+    for has_failed in False, True:
+        tensor = large(rank + 1)
+        settle(4 * LARGE, "before")
+        teraio.core.begin_coalescing()  # as ProcessGroup._start_coalescing does
+        dist.all_reduce(tensor)
+        for _ in range(100):
+            assert bytes_away() == 0, "the group has not ended"
+        assert session.counters()["collective_bytes"] == 4 * LARGE
+        work = dist.all_reduce(large(0), async_op=True)  # in the place of the group's own work
+        if has_failed:
+            teraio.core.fail_coalescing()
+        else:
+            teraio.core.end_coalescing(work)
+        for _ in range(100):
+            assert bytes_away() == 0, "its work is not over"
+        work.wait()
+        del work
+        if not has_failed:
+            settle(4 * LARGE, "after")
+            same(tensor, 3)
+        del tensor
+    tensor = large(rank)
+    teraio.core.begin_coalescing()
     dist.all_reduce(tensor)
-    teraio.core.set_coalescing(False)
-    for _ in range(100):
-        assert bytes_away() == 0, "nobody has told that it is over"
-    same(tensor, 3)
+    teraio.core.end_coalescing(None)  # it is ordered with the stream
+    settle(4 * LARGE, "without a work")
 """
 
 
