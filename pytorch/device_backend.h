@@ -69,6 +69,8 @@ class DeviceBackend {
   // (Runtime::record_stream()).
   virtual bool is_on_other_stream() const { return false; }
   virtual void* stream_of_this_thread() const { return nullptr; }
+  // Returns whether another device than this one is the calling thread's current one.
+  virtual bool is_on_other_device() const { return false; }
   // Runs call() with the session's stream as the calling thread's current stream. Raises what
   // call() raises.
   virtual void run_on_session_stream(const std::function<void()>& call) { call(); }

@@ -166,7 +166,8 @@ bool is_on_parts() {
 //
 // If a collective was part of the op, the tensors that were created in it are not complete: they
 // may be buffers of the library, or results whose bytes arrive later. They stay resident until an
-// op uses them.
+// op uses them. So do results of a thread whose current device is another one: a gradient that
+// autograd copies to the session's device gets to its next thread by its address.
 class OutermostOp {
  public:
   OutermostOp(ActiveSession& session, ThreadState& thread, const OpInfo& info,
@@ -194,8 +195,7 @@ class OutermostOp {
   ~OutermostOp() {
     const StorageReferenceGuard guard;
     if (is_elsewhere_) record_this_stream();
-    const bool is_complete = info_.completes_results && !thread_.has_run_collective;
-    session_.runtime->end_op(thread_.frame, info_.name, signature_, is_complete);
+    session_.runtime->end_op(thread_.frame, info_.name, signature_, completes_results());
     if (!thread_.frame.nested_uses.empty()) unpin_nested(session_, thread_);
     wrapped_calls_.reset();
     thread_.capture = nullptr;
@@ -238,6 +238,11 @@ class OutermostOp {
     }
     if (!thread_.frame.is_recipe_wanted || is_elsewhere_) return;
     begin_capture(op, stack, acts_on_wrappers(info_, keys, stack));
+  }
+
+  bool completes_results() const {
+    return info_.completes_results && !thread_.has_run_collective &&
+           !(session_.has_streams && session_.backend->is_on_other_device());
   }
 
   void begin_capture(const c10::OperatorHandle& op, const torch::jit::Stack& stack,

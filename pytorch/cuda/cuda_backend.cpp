@@ -61,8 +61,7 @@ bool is_capturing_now() {
 ActiveSession* session_of_this_gpu(const SessionUse& use) {
   ActiveSession* session = use.get();
   if (session == nullptr || !session->backend->torch_device().is_cuda()) return nullptr;
-  const bool is_here = session->backend->torch_device().index() == c10::cuda::current_device();
-  return is_here ? session : nullptr;
+  return session->backend->is_on_other_device() ? nullptr : session;
 }
 
 // Likewise, but also null when this thread uses another stream than the session's: the session must
@@ -382,6 +381,7 @@ class CudaBackend final : public DeviceBackend {
   void* stream_of_this_thread() const override {
     return c10::cuda::getCurrentCUDAStream(ordinal_).stream();
   }
+  bool is_on_other_device() const override { return c10::cuda::current_device() != ordinal_; }
   void run_on_session_stream(const std::function<void()>& call) override {
     const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromExternal(stream_, ordinal_));
     call();
