@@ -1,4 +1,4 @@
-"""Several processes train on emulated GPUs, one each, with gloo between them: equal bits."""
+"""Several processes train on emulated GPUs, one each, with NCCL or gloo: equal bits."""
 
 import subprocess
 import sys
@@ -8,23 +8,26 @@ import pytest
 from front_end_trainings import ENVIRONMENT, Training, check_equal_bits
 
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-# By the way to train: what is recognised of it, and the shares of the peak.
+# By the library and the way to train: what is recognised of it, and the shares of the peak.
 WAYS = {
-    "DDP": ("DDP", (50,)),
-    "FSDP2": ("FSDP2, DTensor", (25,)),
-    "tensor parallel": ("DTensor", (25,)),
+    ("nccl", "DDP"): ("DDP", (50,)),
+    ("nccl", "FSDP2"): ("FSDP2, DTensor", (25,)),
+    ("nccl", "tensor parallel"): ("DTensor", (25,)),
+    ("nccl", "interleaved 1F1B"): ("", (25,)),
+    ("gloo", "DDP"): ("DDP", (50,)),
 }
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("way", WAYS)
-def test_two_ranks_on_a_gpu_each(way, tmp_path):
+@pytest.mark.parametrize(("backend", "way"), WAYS)
+def test_two_ranks_on_a_gpu_each(backend, way, tmp_path):
     emulated_gpu.skip_without_machine()
     machine = emulated_gpu.environment(
         devices=2, memory_bytes=5 << 30, seed=1, **emulated_gpu.HOSTILE
     )
     paths = f"{machine['PYTHONPATH']}:{ENVIRONMENT['PYTHONPATH']}"
-    environment = machine | {"PYTHONPATH": paths, "TRAINING_DEVICE": "cuda"}
+    settings = {"TRAINING_DEVICE": "cuda", "TRAINING_BACKEND": backend}
+    environment = machine | settings | {"PYTHONPATH": paths}
 
     def run(arguments, folder):
         command = [sys.executable, *TORCHRUN, *map(str, arguments)]
@@ -33,4 +36,4 @@ def test_two_ranks_on_a_gpu_each(way, tmp_path):
         )
 
     training = Training(run, tmp_path, "parallel.py", way, options=("--device", "cuda"))
-    check_equal_bits(training, *WAYS[way])
+    check_equal_bits(training, *WAYS[backend, way])

@@ -2,6 +2,7 @@
 
 WAY is one of WAYS: how many processes share the batch, a layer, and the blocks, and the schedule of
 the pipeline. TRAINING_DEVICE is cpu or cuda, which is the GPU with the process's local rank.
+TRAINING_BACKEND is gloo or nccl.
 """
 
 import os
@@ -21,6 +22,7 @@ from torch.distributed.tensor.parallel import (
 from torch.nn.parallel import DistributedDataParallel
 
 DEVICE = torch.device(os.environ.get("TRAINING_DEVICE", "cpu"), int(os.environ["LOCAL_RANK"]))
+BACKEND = os.environ.get("TRAINING_BACKEND", "gloo")
 STEPS = 8
 WIDTH = 256
 BLOCKS = 8
@@ -82,7 +84,9 @@ class Parallel:
                 fully_shard(block, mesh=self.mesh["shard"])
         if self.mesh["shard"].size() > 1:
             fully_shard(module, mesh=self.mesh["shard"])
-            if DEVICE.type == "cuda":  # FSDP2 divides within the reduction, which gloo cannot
+            if (
+                DEVICE.type == "cuda" and BACKEND == "gloo"
+            ):  # which cannot divide within a reduction
                 for part in (module, *module):
                     part.set_gradient_divide_factor(1.0)
                     part.set_force_sum_reduction_for_comms(True)
@@ -117,7 +121,7 @@ class Parallel:
 def main(way):
     if DEVICE.type == "cuda":
         torch.cuda.set_device(DEVICE)
-    dist.init_process_group("gloo")
+    dist.init_process_group(BACKEND)
     training = Parallel(**WAYS[way])
     parameters = {
         f"{number} {name}": parameter
