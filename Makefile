@@ -163,7 +163,7 @@ lint: setup  ## check layers, file sizes, links and format without building
 
 .PHONY: clean
 clean:  ## remove what was built, but not the environments
-	rm -rf $(BUILD) $(BUILD)-newest $(BUILD)-gpu $(BUILD)-carry-* $(BUILD)-address $(BUILD)-thread $(BUILD)-fuzz gpu-carry \
+	rm -rf $(BUILD) $(BUILD)-newest $(BUILD)-newest-gpu $(BUILD)-gpu $(BUILD)-carry-* $(BUILD)-address $(BUILD)-thread $(BUILD)-fuzz gpu-carry \
 	  build-wheels
 
 # Targets that the ones above use.
@@ -192,7 +192,7 @@ test-python-full: build browser shells $(optimizers)/.ready
 # fail, nor those of the examples alone. Of the full level, it runs the tests whose programs reach into
 # PyTorch, except for the matrix in further budgets.
 independent_of_pytorch := analysis_commands benchmarks command_line completion demo directories \
-  doctor emulated_gpu ends evaluation examples failing_block_devices faulty_drives figures gpu_carry \
+  doctor ends evaluation examples failing_block_devices faulty_drives figures gpu_carry \
   gpu_check gpu_report gpu_workloads hanging_drives interrupted_start kernel_faults loggers manual \
   messages notebook pattern_commands planning_commands probe_command report run_benchmarks scaling skips \
   status_line suggest top units varying_figures what_to_buy
@@ -208,6 +208,10 @@ else
 	@echo "Building for PyTorch $$($(python_newest) -c 'from torch.version import __version__; print(__version__)')"
 	@$(python_newest) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps \
 	  --config-settings=build-dir=$(BUILD)-newest .
+	@mkdir -p $(BUILD)-newest-gpu
+	@cmake -S . -B $(BUILD)-newest-gpu -G Ninja -DPython_EXECUTABLE=$(python_newest) \
+	  >$(BUILD)-newest-gpu/configure.log || { cat $(BUILD)-newest-gpu/configure.log; exit 1; }
+	@cmake --build $(BUILD)-newest-gpu --target emulated_cuda
 	@$(python_newest) $(pytest) -m "not full" tests/python \
 	  $(independent_of_pytorch:%=--ignore=tests/python/test_%.py)
 	@$(python_newest) $(pytest) -m full -k "not test_equal_bits_within" \

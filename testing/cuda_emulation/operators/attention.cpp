@@ -28,6 +28,27 @@ double scale_of(const c10::IValue& scale, const at::Tensor& query) {
   return scale.isNone() ? 1 / std::sqrt(static_cast<double>(query.size(-1))) : scale.toDouble();
 }
 
+// Several heads of the query may share one of the keys and values.
+at::Tensor for_each_head(const at::Tensor& shared, const at::Tensor& query) {
+  const int64_t sharing = query.size(1) / shared.size(1);
+  return sharing == 1 ? shared : shared.repeat_interleave(sharing, 1);
+}
+
+at::Tensor sum_over_sharing(const at::Tensor& grads, const at::Tensor& shared) {
+  if (grads.size(1) == shared.size(1)) return grads;
+  return grads.unflatten(1, {shared.size(1), grads.size(1) / shared.size(1)}).sum(2);
+}
+
+Attention attention_of(const Stack& s, size_t query, size_t is_causal) {
+  const at::Tensor& queries = s[query].toTensor();
+  return {queries,
+          for_each_head(s[query + 1].toTensor(), queries),
+          for_each_head(s[query + 2].toTensor(), queries),
+          tensor_or_none(s[query + 3]),
+          s[is_causal].toBool(),
+          scale_of(s[is_causal + 1], queries)};
+}
+
 at::Tensor scores_of(const Attention& a) {
   at::Tensor scores =
       at::matmul(a.query.to(at::kFloat), a.key.to(at::kFloat).transpose(-2, -1)) * a.scale;
@@ -51,9 +72,8 @@ at::Tensor heads_inside(const at::Tensor& tensor) {
 
 // (query, key, value, bias, computes_sums, dropout, is_causal, scale)
 void attend(Stack& s, const at::Generator& generator) {
-  const at::Tensor query = s[0].toTensor();
-  const Attention a = {query,         s[1].toTensor(),      s[2].toTensor(), tensor_or_none(s[3]),
-                       s[6].toBool(), scale_of(s[7], query)};
+  const Attention a = attention_of(s, 0, 6);
+  const at::Tensor& query = a.query;
   const at::Tensor scores = scores_of(a);
   const at::Tensor sums = at::logsumexp(scores, {-1});
   at::Tensor shares = at::exp(scores - sums.unsqueeze(-1));
@@ -70,9 +90,8 @@ void attend(Stack& s, const at::Generator& generator) {
 
 // (grad, query, key, value, bias, out, sums, seed, offset, dropout, wanted, is_causal, scale)
 void attend_backward(Stack& s, const at::Generator&) {
-  const at::Tensor query = s[1].toTensor();
-  const Attention a = {query,          s[2].toTensor(),       s[3].toTensor(), tensor_or_none(s[4]),
-                       s[11].toBool(), scale_of(s[12], query)};
+  const Attention a = attention_of(s, 1, 11);
+  const at::Tensor& query = a.query;
   const at::Tensor sums = s[6].toTensor().narrow(2, 0, query.size(2)).unsqueeze(-1);
   const at::Tensor shares = at::exp(scores_of(a) - sums);
   const at::Tensor grad = s[0].toTensor().to(at::kFloat);
@@ -86,12 +105,14 @@ void attend_backward(Stack& s, const at::Generator&) {
   }
   const at::Tensor score_grads = shares * (share_grads - row_sums);
   const auto like = [](const at::Tensor& result, const at::Tensor& input) {
-    return heads_inside(result.to(input.scalar_type()));
+    return heads_inside(sum_over_sharing(result, input).to(input.scalar_type()));
   };
   const bool wants_bias = s[10].toBoolList()[3];
-  s = {like(at::matmul(score_grads, a.key.to(at::kFloat)) * a.scale, a.query),
-       like(at::matmul(score_grads.transpose(-2, -1), query.to(at::kFloat)) * a.scale, a.key),
-       like(at::matmul(kept_shares.transpose(-2, -1), grad), a.value),
+  const at::Tensor key_grads =
+      at::matmul(score_grads.transpose(-2, -1), query.to(at::kFloat)) * a.scale;
+  s = {like(at::matmul(score_grads, a.key.to(at::kFloat)) * a.scale, query),
+       like(key_grads, s[2].toTensor()),
+       like(at::matmul(kept_shares.transpose(-2, -1), grad), s[3].toTensor()),
        wants_bias ? score_grads.to(query.scalar_type()) : at::Tensor()};
 }
 
