@@ -4,19 +4,22 @@
 The GPU (testing/cuda_emulation) does real work at the rates of an H100 over --slowdown: arithmetic
 in fp32, memory, and the link. The link is --link times as fast as that, which stands for as many
 times more tokens per step: they need more arithmetic for each byte that moves. The host is not
-slower, so that its time per op counts for less than beside an H100. Each arm is a process of its
-own; ideal is stock PyTorch on the same GPU. All arms must have the same bits. Writes
-emulated_steps.json.
+slower, so that its time per op counts for less than beside an H100. Arms on drives have one that
+the kernel limits to the rate of --drives drives, slowed down as the link is; that needs root. Each
+arm is a process of its own; ideal is stock PyTorch on the same GPU. All arms must have the same
+bits. Writes emulated_steps.json.
 
 The CPU does the work of the GPU. Where it is slower than the rates ask for, work is late; on a busy
 machine that is much, and figures say little.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -24,6 +27,7 @@ from statistics import median
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 
 from arms.arm import ENVIRONMENT, ArmFailed, tail
+from drives.limited import Unavailable, limited_drives
 from llama.atomic import write_json
 from recompute import PREDICTION_ERROR_MAX, row
 
@@ -33,7 +37,9 @@ MEASURED_STEPS = 3  # of an arm, the last ones
 FLOPS_PER_SECOND, MEMORY_BYTES_PER_SECOND, LINK_BYTES_PER_SECOND = 67e12, 3.35e12, 55e9
 # Tensors are small, too: with the 2 MiB of a GPU, parts of pages would be a fifth of the memory.
 GRANULARITY_BYTES = 64 << 10
-ARMS = ("stock", "ample", "host-2", "host-3")
+DRIVE_BYTES_PER_SECOND = 7e9  # of PCIe 4, reading
+DRIVE_SIZE_BYTES = 4 << 30
+ARMS = ("stock", "ample", "host-2", "host-3", "ssd-2")
 
 
 @dataclass(frozen=True)
@@ -67,9 +73,10 @@ def parse_arguments(argv=None) -> argparse.Namespace:
     add = parser.add_argument
     add("--arms", nargs="+", default=ARMS, help="of timed_training.py; the first two are needed")
     add("--job", default="17m")
-    add("--steps", type=int, default=8)
+    add("--steps", type=int, default=10)
     add("--slowdown", type=float, default=3000, help="of an H100")
     add("--link", type=float, default=4, help="how many times as fast the link is made")
+    add("--drives", type=float, default=4, help="how many drives the one of an arm stands for")
     add("--output", type=Path, default=Path(os.environ.get("TERAIO_BENCH_DIR", "build/bench")))
     return parser.parse_args(argv)
 
@@ -88,18 +95,33 @@ def environment_of(args) -> dict[str, str]:
     return {**os.environ, **ENVIRONMENT, **settings, "OMP_NUM_THREADS": "1"}
 
 
+@contextlib.contextmanager
+def drive_of(args, arm: str, folder: Path):
+    """Yields the directory of the arm's drive, and a prefix of the command that uses it."""
+    if not arm.startswith("ssd"):
+        yield folder / "ssd", []
+        return
+    rate = round(args.drives * DRIVE_BYTES_PER_SECOND * args.link / args.slowdown)
+    with (
+        tempfile.TemporaryDirectory(dir=folder) as made,
+        limited_drives(made, [rate], DRIVE_SIZE_BYTES) as (directories, prefix),
+    ):
+        # A run remembers the rates that it has measured; those of this drive are not for others.
+        yield directories[0], [*prefix, "env", f"XDG_CACHE_HOME={made}"]
+
+
 def run_arm(args, arm: str, peak_bytes: int | None) -> ArmResult:
     folder = args.output.resolve() / "emulated_steps"
     command = [ROOT / "testing" / "cuda_emulation" / "run", sys.executable]
     command += [ROOT / "benchmarks" / "emulated" / "timed_training.py", "--arm", arm]
-    command += ["--job", args.job, "--steps", args.steps, "--ssd", folder / "ssd"]
+    command += ["--job", args.job, "--steps", args.steps]
     command += ["--cache", ROOT / "build" / "demo" / "data"]
     command += ["--peak-bytes", peak_bytes] if peak_bytes else []
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / f"{arm}.log"
-    with log.open("wb") as errors:
+    with log.open("wb") as errors, drive_of(args, arm, folder) as (drive, prefix):
         done = subprocess.run(
-            list(map(str, command)),
+            list(map(str, [*prefix, *command, "--ssd", drive])),
             stdout=subprocess.PIPE,
             stderr=errors,
             env=environment_of(args),
@@ -114,7 +136,11 @@ def run_arms(args) -> list[ArmResult]:
     """Raises ArmFailed when an arm fails or has other bits than the first."""
     results, peak_bytes = [], None
     for arm in args.arms:
-        results.append(run_arm(args, arm, peak_bytes))
+        try:
+            results.append(run_arm(args, arm, peak_bytes))
+        except Unavailable as error:
+            print(f"{arm} is left out: {error}", file=sys.stderr)
+            continue
         if arm == "ample":
             peak_bytes = results[-1].record["peak_bytes"]
         if results[-1].bits != results[0].bits:
