@@ -6,7 +6,6 @@
 // planned reads, which would leave them little of the drive, their window is twice as wide. While
 // one direction has urgent work, planned work of the other yields but continues: writes one at a
 // time, reads in a quarter of their window.
-// one at a time, reads through a quarter of their window.
 #pragma once
 
 #include <algorithm>

@@ -134,6 +134,7 @@ Result<std::unique_ptr<TierStore>> open_host_store(device::HostMemory pool, devi
   StripedStoreOptions options;
   options.name = "host";
   options.queue_depth = kQueueDepth;
+  options.device = &device;
   if (!device.is_host_addressable()) options.request_bytes = kAsynchronousCopyBytes;
   return StripedStore::open(std::move(drives), std::move(options), clock);
 }

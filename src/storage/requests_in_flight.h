@@ -1,5 +1,8 @@
 // RequestsInFlight: what a drive has been given and has not answered, with since when.
 //
+// A drive gets nothing to do before compute has done with the memory of a request. Until that has
+// been seen, the request has been in flight for no time.
+//
 // Threads: one at a time. No call fails. It holds as many requests as the drive's window.
 #pragma once
 
@@ -8,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "device/device.h"
 #include "io/drive_io.h"
 
 namespace teraio::storage {
@@ -18,11 +22,11 @@ struct RequestInFlight {
   int64_t offset_bytes = 0;
   int64_t size_bytes = 0;
   int64_t start_ns = 0;
+  device::Event after;  // as in io::Chunk; the id 0 once it was seen to have passed
 };
 
 class RequestsInFlight {
  public:
-  // Requests are added in the order of their starts.
   void add(const RequestInFlight& request) { requests_.push_back(request); }
 
   // Removes the transfer's request at this offset, if it is there.
@@ -38,14 +42,25 @@ class RequestsInFlight {
                        [&](const auto& request) { return request.transfer == transfer; });
   }
 
+  // Looks how far compute is at `now_ns`.
+  void look_at(const device::Device& device, int64_t now_ns) {
+    for (RequestInFlight& request : requests_) {
+      if (request.after.id == 0) continue;
+      request.start_ns = now_ns;
+      if (device.has_passed(request.after)) request.after = {};
+    }
+  }
+
   std::optional<RequestInFlight> oldest() const {
-    return requests_.empty() ? std::nullopt : std::optional(requests_.front());
+    const auto found = std::ranges::min_element(requests_, {}, &RequestInFlight::start_ns);
+    return found == requests_.end() ? std::nullopt : std::optional(*found);
   }
   std::optional<RequestInFlight> oldest(io::Direction direction) const {
-    const auto found = std::find_if(requests_.begin(), requests_.end(), [&](const auto& request) {
-      return request.direction == direction;
-    });
-    return found == requests_.end() ? std::nullopt : std::optional(*found);
+    std::optional<RequestInFlight> oldest;
+    for (const RequestInFlight& request : requests_)
+      if (request.direction == direction && (!oldest || request.start_ns < oldest->start_ns))
+        oldest = request;
+    return oldest;
   }
 
  private:

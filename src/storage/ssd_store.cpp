@@ -279,6 +279,7 @@ Result<std::unique_ptr<TierStore>> open_ssd_store(const std::vector<SsdDirectory
                                       (needs_device_path(options) ? 2 : 1);
   store_options.checksum = options.checksum;
   store_options.io_timeout_ns = options.io_timeout_ns;
+  store_options.device = options.device;
   if (needs_device_path(options) && is_any_direct(drives))
     store_options.segments = options.device->segments();
   return StripedStore::open(std::move(drives), std::move(store_options), clock);

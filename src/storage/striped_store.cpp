@@ -345,8 +345,9 @@ void StripedStore::take_chunks(Drive& drive, int64_t now_ns, std::vector<io::Chu
     part_of(job, job.extent->pieces[static_cast<size_t>(request->piece)].drive, now_ns);
     ++job.chunks_in_flight;
     const io::Chunk& chunk = chunks.emplace_back(chunk_of(job, *request));
+    const device::Event after = options_.device == nullptr ? device::Event() : chunk.after;
     drive.in_flight.add(
-        {chunk.transfer, chunk.direction, chunk.offset_bytes, chunk.size_bytes, now_ns});
+        {chunk.transfer, chunk.direction, chunk.offset_bytes, chunk.size_bytes, now_ns, after});
   }
 }
 
@@ -363,6 +364,7 @@ std::vector<std::string> StripedStore::unanswered(int64_t at_least_ns) const {
   const int64_t now_ns = clock_.now_ns();
   std::vector<std::string> requests;
   for (const auto& drive : drives_) {
+    if (options_.device != nullptr) drive->in_flight.look_at(*options_.device, now_ns);
     const std::optional<RequestInFlight> oldest = drive->in_flight.oldest();
     if (oldest && now_ns - oldest->start_ns >= at_least_ns)
       requests.push_back(describe_request(*drive, *oldest, now_ns));
@@ -402,6 +404,7 @@ bool StripedStore::takes_writes(const Extent& extent) const {
 void StripedStore::check_answers(int32_t drive_index, io::Direction direction, int64_t now_ns,
                                  std::vector<Ending>& endings) {
   Drive& drive = *drives_[drive_index];
+  if (options_.device != nullptr) drive.in_flight.look_at(*options_.device, now_ns);
   const std::optional<RequestInFlight> oldest = drive.in_flight.oldest(direction);
   if (!oldest || !drive.silence_in(direction).ok()) return;
   if (now_ns - oldest->start_ns < options_.io_timeout_ns) return;

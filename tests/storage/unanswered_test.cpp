@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "storage/gated_store.h"
+#include "testing/fake_async_device.h"
 
 namespace teraio::storage {
 namespace {
@@ -24,11 +25,14 @@ constexpr int64_t kTimeoutNs = 30'000'000'000;
 class Unanswered : public testing::GatedStore {
  protected:
   void open(size_t drive_count, int64_t io_timeout_ns = kTimeoutNs, int32_t queue_depth = 1) {
+    GatedStore::open(std::vector(drive_count, 1.0), options_with(io_timeout_ns, queue_depth));
+  }
+  static StripedStoreOptions options_with(int64_t io_timeout_ns, int32_t queue_depth) {
     StripedStoreOptions options;
     options.request_bytes = kUnansweredBytes;
     options.queue_depth = queue_depth;
     options.io_timeout_ns = io_timeout_ns;
-    GatedStore::open(std::vector(drive_count, 1.0), options);
+    return options;
   }
 
   // Extents over all drives.
@@ -78,6 +82,28 @@ TEST_F(Unanswered, AWriteFailsAfterTheLimitAndEndsWhenTheDriveAnswers) {
   EXPECT_FALSE(end.is_unanswered);
   EXPECT_EQ(end.status, failure.status);
   store().release(extent);
+}
+
+// A device may have hours of compute before a write, as when it waits for another rank.
+TEST_F(Unanswered, ADriveIsGivenItsTimeOnceComputeIsThere) {
+  testing::FakeAsyncDevice device({.progress = testing::Progress::kManual});
+  StripedStoreOptions options = options_with(kTimeoutNs, /*queue_depth=*/1);
+  options.device = &device;
+  GatedStore::open({1.0}, options);
+  const Extent extent = reserved();
+  const Submitted write = session().submit({.direction = io::Direction::kWrite,
+                                            .extent = extent,
+                                            .memory = memory().data(),
+                                            .ready = device.record()});
+  begin();
+  pass_time(10 * kTimeoutNs);
+  EXPECT_THAT(store().unanswered(1), IsEmpty());
+  device.run_all();
+  pass_time(1);
+  pass_time(kTimeoutNs - 1);
+  EXPECT_EQ(call_count(write), 0);
+  pass_time(1);
+  EXPECT_TRUE(session().wait(write).is_unanswered) << "a drive that hangs is still found";
 }
 
 TEST_F(Unanswered, NewExtentsAreOnTheOtherDrives) {
