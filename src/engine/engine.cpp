@@ -49,6 +49,7 @@ void Engine::release(LiveTensor* tensor) {
     tensor->is_kept_for_recipes = true;
     binding_.unbind(*tensor);
     due_prefetches_.remove(*tensor);
+    evictor_.call_off_departure(*tensor);
     forget_owner(*tensor);
     kept_.push_back(tensor);
     return;
@@ -65,6 +66,7 @@ void Engine::destroy(LiveTensor& dead) {
   live_.pop_back();
   binding_.unbind(*tensor);
   due_prefetches_.remove(*tensor);
+  evictor_.call_off_departure(*tensor);
   forget_owner(*tensor);
   mover_.destroy(*tensor);
 }
@@ -77,6 +79,7 @@ void Engine::forget_owner(LiveTensor& tensor) {
 Status Engine::begin_op(trace::OpIndex position, std::span<const Use> inputs) {
   points_.begin_op();
   mover_.take_arrivals();
+  evictor_.start_due_departures();
   position_ = position;
   if (position != kLost) {
     last_position_ = position;
@@ -84,7 +87,10 @@ Status Engine::begin_op(trace::OpIndex position, std::span<const Use> inputs) {
     TERAIO_RETURN_IF_ERROR(issue_until(position));
   }
   if (mover_.discarded_bytes() > 0) TERAIO_RETURN_IF_ERROR(check_readers(inputs));
-  for (const Use& use : inputs) ++use.tensor->pin_count;
+  for (const Use& use : inputs) {
+    evictor_.call_off_departure(*use.tensor);
+    ++use.tensor->pin_count;
+  }
   if (Status status = bring_back(inputs); !status.ok()) {
     for (const Use& use : inputs) drop_pin(*use.tensor);
     return status;
@@ -100,7 +106,9 @@ Status Engine::begin_op(trace::OpIndex position, std::span<const Use> inputs) {
 }
 
 void Engine::take_arrivals() {
-  if (!mover_.take_arrivals() || due_prefetches_.is_empty()) return;
+  if (!mover_.take_arrivals()) return;
+  evictor_.start_due_departures();
+  if (due_prefetches_.is_empty()) return;
   const bool has_next = position_ != kLost && position_ + 1 < schedule_->profile().op_count();
   start_due_prefetches(has_next ? position_ + 1 : kLost);
 }
@@ -128,6 +136,7 @@ void Engine::bind_births(const OpFrame& frame, std::span<LiveTensor* const> birt
 Status Engine::pin(LiveTensor* tensor) {
   mover_.take_arrivals();
   const Use use = {tensor, false};
+  evictor_.call_off_departure(*tensor);
   ++tensor->pin_count;
   Status status = bring_back(std::span(&use, 1));
   if (!status.ok()) --tensor->pin_count;
@@ -162,6 +171,7 @@ void Engine::follow(std::shared_ptr<const Schedule> schedule, trace::OpIndex pos
                     Known known) {
   ++epoch_;
   due_prefetches_.clear();
+  evictor_.call_off_departures();
   const std::shared_ptr<const Schedule> before = std::exchange(schedule_, std::move(schedule));
   if (timeline_ != nullptr) timeline_->follow(schedule_);
   if (known == Known::kTensorsSoFar)
@@ -349,6 +359,7 @@ void Engine::issue(const plan::Migration& migration) {
 }
 
 void Engine::issue_prefetch(LiveTensor& tensor, const plan::Migration& migration) {
+  evictor_.call_off_departure(tensor);
   if (tensor.residency == Residency::kOffloading) {
     tensor.is_wanted_back = true;
     return;
@@ -443,6 +454,7 @@ Status Engine::evict_everything() {
 
 Status Engine::restore_all(const Status& replay_failure) {
   due_prefetches_.clear();
+  evictor_.call_off_departures();
   (void)mover_.wait_until_idle(
       Patience::kOfEnd);  // other drives than the one that hangs may answer
   TERAIO_RETURN_IF_ERROR(mover_.failure());
@@ -485,6 +497,7 @@ Status Engine::error_of_lost(std::span<const LiveTensor* const> lost, const Stat
 
 bool Engine::discard_all() {
   due_prefetches_.clear();
+  evictor_.call_off_departures();
   const Status status = mover_.wait_until_idle(Patience::kOfDiscard);
   release_copies();
   if (!status.ok())

@@ -28,7 +28,7 @@ bool Evictor::can_leave(const LiveTensor& tensor) const {
 Result<std::byte*> Evictor::obtain_memory(int64_t size_bytes, const ProgramPlace& place) {
   while (true) {
     if (std::byte* memory = device_.allocate(size_bytes)) return memory;
-    if (mover_.take_arrivals()) continue;
+    if (mover_.take_arrivals() || start_due_departures()) continue;
     TERAIO_RETURN_IF_ERROR(mover_.failure());
     const int64_t missing_bytes = bytes_to_evict(size_bytes);
     if (missing_bytes > 0 && evict_for(missing_bytes, place)) continue;
@@ -54,9 +54,15 @@ void Evictor::expedite_writes() {
 // What must leave besides what is leaving. When there is enough on paper but nothing can be made of
 // it, because it is scattered, all of it.
 int64_t Evictor::bytes_to_evict(int64_t size_bytes) const {
-  const int64_t missing_bytes =
-      size_bytes - std::max<int64_t>(free_bytes(), 0) - mover_.bytes_leaving();
-  return missing_bytes > 0 || mover_.bytes_leaving() > 0 ? missing_bytes : size_bytes;
+  const int64_t leaving_bytes = bytes_leaving();
+  const int64_t missing_bytes = size_bytes - std::max<int64_t>(free_bytes(), 0) - leaving_bytes;
+  return missing_bytes > 0 || leaving_bytes > 0 ? missing_bytes : size_bytes;
+}
+
+int64_t Evictor::bytes_leaving() const {
+  int64_t leaving_bytes = mover_.bytes_leaving();
+  for (const Departure& departure : due_departures_) leaving_bytes += departure.tensor->size_bytes;
+  return leaving_bytes;
 }
 
 // Returns true if memory is free now. The writes that it started free more when they end.
@@ -87,7 +93,10 @@ bool Evictor::evict(LiveTensor& tensor) {
 }
 
 void Evictor::evict_by_plan(LiveTensor& tensor, plan::Tier tier) {
-  if (!can_leave(tensor)) {
+  if (tensor.is_copy_pending && !tensor.is_departure_due && !tensor.is_dead) {
+    tensor.is_departure_due = true;
+    due_departures_.push_back({&tensor, tier});
+  } else if (!can_leave(tensor)) {
     ++counters_.skipped_migrations;
   } else if (tensor.valid_copy() != nullptr) {
     if (mover_.drop(tensor)) ++counters_.planned_drops;
@@ -96,6 +105,29 @@ void Evictor::evict_by_plan(LiveTensor& tensor, plan::Tier tier) {
   } else {
     ++counters_.skipped_migrations;
   }
+}
+
+bool Evictor::start_departures() {
+  const std::vector<Departure> due = std::exchange(due_departures_, {});
+  for (const Departure& departure : due) {
+    if (departure.tensor->is_copy_pending) {
+      due_departures_.push_back(departure);
+      continue;
+    }
+    departure.tensor->is_departure_due = false;
+    evict_by_plan(*departure.tensor, departure.tier);
+  }
+  return due_departures_.size() < due.size();
+}
+
+void Evictor::forget_departure(LiveTensor& tensor) {
+  tensor.is_departure_due = false;
+  std::erase_if(due_departures_, [&](const Departure& due) { return due.tensor == &tensor; });
+}
+
+void Evictor::call_off_departures() {
+  for (const Departure& departure : due_departures_) departure.tensor->is_departure_due = false;
+  due_departures_.clear();
 }
 
 // False: no write was started, because the tier takes none or is full.

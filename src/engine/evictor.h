@@ -5,6 +5,10 @@
 // tier where that has room. What leaves on demand may find no room beside what the plan needs: then
 // the tiers' layouts are given up.
 //
+// A GPU's program is ahead of it: an op that used a tensor has ended for the program when the copy
+// that brings the tensor is still under way. Where a plan sends it away then, its departure is due
+// when the copy has ended.
+//
 // Threads: called under the engine's lock. obtain_memory() may wait for I/O.
 //
 // Failure: a tensor that cannot leave stays, and another one leaves in its place.
@@ -51,8 +55,23 @@ class Evictor {
   // The same where the plan says so, which also says to which tier. Counts a tensor that cannot
   // leave, or for which the tier has no room, as skipped.
   void evict_by_plan(LiveTensor& tensor, plan::Tier tier);
+  // Starts the departures that are due and can begin. Returns whether there were any.
+  bool start_due_departures() { return !due_departures_.empty() && start_departures(); }
+  // The tensor stays: it is used again, wanted back or gone.
+  void call_off_departure(LiveTensor& tensor) {
+    if (tensor.is_departure_due) forget_departure(tensor);
+  }
+  void call_off_departures();
 
  private:
+  struct Departure {
+    LiveTensor* tensor = nullptr;
+    plan::Tier tier = plan::Tier::kSsd;
+  };
+
+  bool start_departures();
+  void forget_departure(LiveTensor& tensor);
+  int64_t bytes_leaving() const;  // soon, by writes and departures
   bool evict_for(int64_t size_bytes, const ProgramPlace& place);
   int64_t bytes_to_evict(int64_t size_bytes) const;
   std::vector<LiveTensor*> victims(const ProgramPlace& place) const;
@@ -66,6 +85,7 @@ class Evictor {
   TierCopies& copies_;
   TensorMover& mover_;
   EngineCounters& counters_;
+  std::vector<Departure> due_departures_;
 };
 
 }  // namespace teraio::engine

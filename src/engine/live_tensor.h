@@ -53,7 +53,8 @@ struct LiveTensor {
   bool is_written_meanwhile = false;  // changed while a write was under way: that copy is stale
   bool is_wanted_back = false;        // a prefetch fell due while the offload was still under way
   bool is_guarded = false;            // TensorMover::update_guard()
-  bool is_copy_pending = false;  // resident for compute, which waits for the read's last copies
+  bool is_copy_pending = false;   // resident for compute, which waits for the read's last copies
+  bool is_departure_due = false;  // Evictor::evict_by_plan()
   // Not null: a transfer has failed because a drive does not answer, which still may use the memory
   // and the extent. The tensor stays kLoading, or kResident, until the drive answers.
   std::unique_ptr<Status> unanswered;

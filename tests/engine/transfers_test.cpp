@@ -65,6 +65,33 @@ TEST_F(OffloadTest, GoesThroughItsStates) {
   EXPECT_GT(session_.counters().stall_read_ns, 0);
 }
 
+// A GPU's program is ahead of the copy that brings the tensor.
+TEST_F(OffloadTest, LeavesAsPlannedWhenItsCopyHasEnded) {
+  PlannedProgram program;
+  const trace::TensorIndex a = program.persistent(*a_);
+  program.op({a});
+  program.idle_ops(2);
+  program.op({a});
+  program.idle_ops(3);
+  program.offload(a, 4);
+  session_.send_everything_away();
+  session_.engine().follow(program.shared_schedule());
+  session_.ssd().can_cancel = false;
+  ASSERT_TRUE(session_.op(3, {a_}).ok());
+  const bool is_behind = a_->is_copy_pending;
+  ASSERT_TRUE(session_.op(4, {}).ok());
+  if (is_behind) {
+    EXPECT_EQ(a_->residency, Residency::kResident);
+    EXPECT_EQ(session_.counters().planned_offloads, 0);
+  }
+  session_.ssd().end_all();
+  ASSERT_TRUE(session_.op(5, {}).ok());
+  session_.ssd().end_all();
+  ASSERT_TRUE(session_.op(6, {}).ok());
+  EXPECT_EQ(a_->residency, Residency::kOffloaded);
+  EXPECT_EQ(session_.counters().skipped_migrations, 0);
+}
+
 // Outside of ops, nothing touches bytes that a tier has too: a change would be lost.
 TEST_F(OffloadTest, IsProtectedFromTheWriteOnAndWhileACopyIsValid) {
   const testing::CheckingSwap& swap = session_.swap();
