@@ -20,7 +20,7 @@ namespace {
 using testing::ScratchDirectory;
 using testing::StoreSession;
 
-constexpr int64_t kSizeBytes = 64 * kMiB;
+constexpr int64_t kMovedBytes = 64 * kMiB;
 constexpr const char* kCalls[] = {"cudaMemcpyAsync", "cudaStreamWaitEvent", "cudaEventRecord",
                                   "cudaEventQuery", "cudaEventSynchronize"};
 
@@ -29,10 +29,10 @@ class CudaCallsTest : public ::testing::Test {
   void SetUp() override {
     if (calls_ == nullptr)
       GTEST_SKIP() << testing::kNotApplicable << "only the emulated GPU counts calls";
-    auto device = device::make_cuda_device({.budget_bytes = 2 * kSizeBytes});
+    auto device = device::make_cuda_device({.budget_bytes = 2 * kMovedBytes});
     ASSERT_TRUE(device.ok()) << device.status().message();
     device_ = std::move(*device);
-    memory_ = device_->allocate(kSizeBytes);
+    memory_ = device_->allocate(kMovedBytes);
   }
   void TearDown() override {
     if (device_ == nullptr) return;
@@ -42,14 +42,14 @@ class CudaCallsTest : public ::testing::Test {
 
   void open(int64_t bytes_per_second) {
     SsdStoreOptions options;
-    options.capacity_bytes = kSizeBytes;
+    options.capacity_bytes = kMovedBytes;
     options.gpu_direct = io::GpuDirect::kOff;
     options.device = device_.get();
     auto store = open_ssd_store({{directory_.path(), {bytes_per_second, bytes_per_second}}},
                                 options, clock_);
     ASSERT_TRUE(store.ok()) << store.status().message();
     session_ = std::make_unique<StoreSession>(std::move(*store));
-    extent_ = session_->reserve(kSizeBytes);
+    extent_ = session_->reserve(kMovedBytes);
   }
   void transfer(io::Direction direction) {
     Transfer transfer;
@@ -64,7 +64,7 @@ class CudaCallsTest : public ::testing::Test {
     const uint64_t before = count();
     transfer(io::Direction::kWrite);
     transfer(io::Direction::kRead);
-    return static_cast<double>(count() - before) / (2.0 * kSizeBytes / kMiB);
+    return static_cast<double>(count() - before) / (2.0 * kMovedBytes / kMiB);
   }
   uint64_t count() const {
     uint64_t sum = 0;
