@@ -61,6 +61,7 @@ class Evictor {
   void call_off_departure(LiveTensor& tensor) {
     if (tensor.is_departure_due) forget_departure(tensor);
   }
+  // All of them stay: the plan does not apply any more.
   void call_off_departures();
 
  private:

@@ -1,7 +1,8 @@
 // RequestsInFlight: what a drive has been given and has not answered, with since when.
 //
-// A drive gets nothing to do before compute has done with the memory of a request. Until that has
-// been seen, the request has been in flight for no time.
+// A write, and a read straight into device memory, begins when compute has done with that memory,
+// which may take long. Until that has been seen, no request has been in flight for any time, also a
+// read through host memory, which the drive gets at once.
 //
 // Threads: one at a time. No call fails. It holds as many requests as the drive's window.
 #pragma once

@@ -36,7 +36,8 @@ struct Outcome {
 
 class Communicator : public std::enable_shared_from_this<Communicator>, private MeshOwner {
  public:
-  // On the calling thread's device. `name` is the same on all ranks, and only theirs.
+  // Uses the calling thread's current device. All ranks give the same `name`, which no other
+  // communicator has.
   Communicator(std::string name, int rank, int count);
 
   // Waits for the other ranks.
