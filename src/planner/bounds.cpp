@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <iterator>
 #include <set>
 
 #include "planner/min_traffic.h"
@@ -39,8 +41,8 @@ struct Pipe {
   double duplex = 2.0;
 };
 
-// Chooses ops at even steps of a mixture of op count and time, so that short phases get points too.
-std::vector<int64_t> choose_points(const trace::TraceIndex& index, int count) {
+// Ops at even steps of a mixture of op count and time, so that short phases get points too.
+std::vector<int64_t> even_points(const trace::TraceIndex& index, int count) {
   const auto op_count = static_cast<double>(index.op_count());
   const double ideal_ns = std::max<double>(1, static_cast<double>(index.ideal_ns));
   std::vector<int64_t> points;
@@ -50,6 +52,70 @@ std::vector<int64_t> choose_points(const trace::TraceIndex& index, int count) {
     passed += 1 / op_count + static_cast<double>(index.duration_ns[k]) / ideal_ns;
   }
   return points;
+}
+
+// A row of ops whose transfers take longer than its compute.
+struct Burst {
+  double excess_ns = 0;
+  int64_t first = 0;
+  int64_t end = 0;
+};
+
+// Returns the bursts of two iterations in a row. `transfer_ns`: of each op, and of both iterations.
+std::vector<Burst> bursts_of(const trace::TraceIndex& index,
+                             const std::vector<double>& transfer_ns) {
+  std::vector<Burst> bursts;
+  double excess_ns = 0;
+  for (int64_t k = 0; k < std::ssize(transfer_ns); ++k) {
+    const bool begins = excess_ns <= 0;
+    if (begins) excess_ns = 0;
+    excess_ns += transfer_ns[k] - static_cast<double>(index.duration_ns[k % index.op_count()]);
+    if (excess_ns <= 0) continue;
+    if (begins) bursts.push_back({0, k, k});
+    if (excess_ns > bursts.back().excess_ns)
+      bursts.back() = {excess_ns, bursts.back().first, k + 1};
+  }
+  return bursts;
+}
+
+// The transfer times of the ops of two iterations. `bytes` are cumulative, from the first op on.
+std::vector<double> transfer_times(const std::vector<int64_t>& bytes, double bytes_per_second) {
+  std::vector<double> times;
+  for (size_t k = 0; k + 1 < bytes.size(); ++k) {
+    const int64_t moved_bytes = bytes[k + 1] - bytes[k];
+    times.push_back(moved_bytes > 0 ? static_cast<double>(moved_bytes) / bytes_per_second * 1e9
+                                    : 0);
+  }
+  return times;
+}
+
+// Ops where the largest bursts begin and end when bytes move as late as they can, by Belady's rule
+// for the whole iteration. Windows there are likely to be tight, and even steps miss short ones.
+std::set<int64_t> burst_points(const trace::TraceIndex& index, int64_t budget_bytes,
+                               const Pipe& pipe, int count) {
+  const auto op_count = static_cast<int64_t>(index.op_count());
+  const std::vector<int64_t> reads = min_reads(index, budget_bytes, 0, 2 * op_count);
+  std::vector<int64_t> writes = min_writes(index, budget_bytes, 2 * op_count, 2 * op_count);
+  std::reverse(writes.begin(), writes.end());  // they were counted backwards
+  for (int64_t& bytes : writes) bytes = -bytes;
+  std::vector<Burst> bursts = bursts_of(index, transfer_times(reads, pipe.read));
+  for (const Burst& burst : bursts_of(index, transfer_times(writes, pipe.write)))
+    bursts.push_back(burst);
+  std::ranges::sort(bursts, std::greater(), &Burst::excess_ns);
+  std::set<int64_t> points;
+  for (const Burst& burst : bursts) {
+    if (std::ssize(points) + 2 > count) break;
+    points.insert({burst.first % op_count, burst.end % op_count});
+  }
+  return points;
+}
+
+// Points for the first cut: a quarter of all where bursts are, another quarter at even steps.
+std::vector<int64_t> first_points(const trace::TraceIndex& index, int64_t budget_bytes,
+                                  const Pipe& pipe, int count) {
+  std::set<int64_t> points = burst_points(index, budget_bytes, pipe, count / 4);
+  for (int64_t op : even_points(index, std::max(2, count / 4))) points.insert(op);
+  return {points.begin(), points.end()};
 }
 
 // Windows from point i to the l-th point after it; they may extend past the end of the iteration.
@@ -159,12 +225,12 @@ class Windows {
   std::vector<double> passed_ns_;
 };
 
-// Begins with half of the points and places the others next to the windows that transfers determine
-// in the best cut so far.
+// Begins with half of the points and places the others next to the windows that transfers
+// determine in the best cut so far.
 double longest_cut_ns(const trace::TraceIndex& index, int64_t budget_bytes, const Pipe& pipe,
                       int point_count) {
   Windows windows(index, budget_bytes, pipe);
-  std::vector<int64_t> more = choose_points(index, std::max(2, point_count / 2));
+  std::vector<int64_t> more = first_points(index, budget_bytes, pipe, point_count);
   double longest_ns = 0;
   for (size_t points = 0; !more.empty() && points + more.size() <= point_count;) {
     points += more.size();

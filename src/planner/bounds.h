@@ -30,9 +30,10 @@ struct StepBounds {
 };
 
 // `window_points`: the most ops at which windows may begin or end; the running time grows with it.
-// Half of the points are spread over the iteration, the others refine the best cut. Requires
-// validate(trace).ok() and that each op fits into the budget.
+// A quarter of the points are where most bytes move in little time, another quarter is spread over
+// the iteration, and the others refine the best cut. Requires validate(trace).ok() and that each op
+// fits into the budget.
 StepBounds lower_bounds(const trace::Trace& trace, const hardware::Hardware& hardware,
-                        const plan::Limits& limits, int window_points = 96);
+                        const plan::Limits& limits, int window_points = 192);
 
 }  // namespace teraio::planner

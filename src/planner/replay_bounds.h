@@ -14,6 +14,6 @@ namespace teraio::planner {
 // between its uses and comes back at no cost: replays take no time, need no inputs and no scratch.
 // Requires what lower_bounds() requires.
 StepBounds lower_bounds_with_replays(const trace::Trace& trace, const hardware::Hardware& hardware,
-                                     const plan::Limits& limits, int window_points = 96);
+                                     const plan::Limits& limits, int window_points = 192);
 
 }  // namespace teraio::planner

@@ -93,5 +93,20 @@ TEST(LowerBounds, AWindowMayBeTighterThanTheIteration) {
   EXPECT_GT(bounds.windows_ns, bounds.compute_ns + 800);
 }
 
+// Short beside the iteration, so that points at even steps see none of the bursts.
+TEST(LowerBounds, EveryShortBurstCounts) {
+  constexpr int kBursts = 5;
+  TraceBuilder builder;
+  const trace::TensorIndex a = builder.persistent(1000);
+  const trace::TensorIndex b = builder.persistent(1000);
+  for (int burst = 0; burst < kBursts; ++burst) {
+    for (int k = 0; k < 200; ++k) builder.op(1000, {.reads = {a}});
+    builder.op(10, {.reads = {b}});
+    builder.op(10, {.reads = {a}});
+  }
+  const StepBounds bounds = lower_bounds(builder.trace(), round_machine(1000), {}, 40);
+  EXPECT_GT(bounds.windows_ns, bounds.compute_ns + kBursts * 900);
+}
+
 }  // namespace
 }  // namespace teraio::planner
