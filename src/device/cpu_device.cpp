@@ -14,6 +14,7 @@
 #include "base/units.h"
 #include "device/host_address_space.h"
 #include "device/page_pool.h"
+#include "device/system_memory.h"
 
 namespace teraio::device {
 namespace {
@@ -36,11 +37,14 @@ int64_t mapping_limit() {
   return limit / 2;
 }
 
-// A granule of one huge page keeps memory in huge pages however often it is stitched, which makes
-// ops faster. A budget of only a few huge pages gets smaller granules, which waste less.
+// A granule of one huge page keeps memory in huge pages however often it is stitched: ops touch
+// them faster, and I/O pins fewer. A budget of only a few huge pages gets smaller granules, which
+// waste less.
 int64_t granule_bytes(int64_t budget_bytes) {
-  const uint64_t wanted_bytes = std::clamp<int64_t>(budget_bytes / 512, 64 * kKiB, 2 * kMiB);
-  return static_cast<int64_t>(std::bit_floor(wanted_bytes));
+  constexpr int64_t kHugePagesMin = 64;
+  if (budget_bytes >= kHugePagesMin * kHugePageBytes) return kHugePageBytes;
+  return static_cast<int64_t>(
+      std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(budget_bytes / 512, 64 * kKiB))));
 }
 
 class CpuDevice final : public Device {

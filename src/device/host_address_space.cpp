@@ -7,11 +7,10 @@
 
 #include "base/units.h"
 #include "device/device.h"
+#include "device/system_memory.h"
 
 namespace teraio::device {
 namespace {
-
-constexpr int64_t kHugePageBytes = 2 * kMiB;
 
 #ifndef MREMAP_DONTUNMAP
 constexpr int MREMAP_DONTUNMAP = 4;
