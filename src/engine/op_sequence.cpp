@@ -28,4 +28,14 @@ std::span<const trace::OpIndex> OpSequence::places_of(uint64_t structure) const 
                static_cast<size_t>(last - first));
 }
 
+trace::OpIndex OpSequence::common_ends(const OpSequence& other) const {
+  const trace::OpIndex shorter = std::min(size(), other.size());
+  trace::OpIndex front = 0;
+  while (front < shorter && at(front) == other.at(front)) ++front;
+  trace::OpIndex back = 0;
+  while (front + back < shorter && at(size() - 1 - back) == other.at(other.size() - 1 - back))
+    ++back;
+  return front + back;
+}
+
 }  // namespace teraio::engine

@@ -41,6 +41,10 @@ Pattern& PatternLibrary::replace(const Pattern& pattern, Profile profile, const 
   return **place;
 }
 
+Pattern* PatternLibrary::with_id(int64_t id) const {
+  return newest(patterns_, [id](const Pattern& pattern) { return pattern.id == id; });
+}
+
 Pattern* PatternLibrary::find(uint64_t ops) const {
   return newest(patterns_, [ops](const Pattern& pattern) { return pattern.ops() == ops; });
 }

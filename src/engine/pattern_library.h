@@ -25,6 +25,7 @@ class PatternLibrary {
   // The pattern of the iterations that have run exactly these ops (Pattern::Key::ops); null: there
   // is none. Of several, the one used last.
   Pattern* find(uint64_t ops) const;
+  Pattern* with_id(int64_t id) const;  // null: there is none
   // A planned pattern which begins with these ops and goes on with an op of this structure; null:
   // there is none. Of several, the one used last.
   Pattern* find_continuation(uint64_t prefix_hash, trace::OpIndex op_count,

@@ -17,7 +17,8 @@ constexpr size_t kRecentPatterns = 8;
 constexpr int kIterationsToAwaitUnknown = 64;
 // Where sizes differ from op to op, another plan may not fit any better.
 constexpr int kSwitchesPerIteration = 8;
-// A pattern is planned at its first occurrence when following another one has lost more of its ops.
+// Iterations are nearly the same when they differ in at most this share of their ops. A pattern is
+// planned at its first occurrence when following another one has lost more of its ops.
 constexpr double kLostShareMax = 0.02;
 
 int64_t moving_bytes(std::span<const Use> inputs) {
@@ -251,9 +252,20 @@ bool PatternTracker::is_plan_wanted(const Pattern& ended) const {
       pattern_ == nullptr ? 0 : std::abs(pattern_->op_count() - op_count_);
   const bool is_like_another = static_cast<double>(lost_count + skipped_count) <=
                                kLostShareMax * static_cast<double>(op_count_);
-  return is_repeated() || ended.is_planned() ||
+  return is_repeated() || is_nearly_repeated(ended) || ended.is_planned() ||
          ended.iteration_count + 1 >= kIterationsThatMakeAPattern ||
          (library_.has_plan() && !is_like_another);
+}
+
+// The first step of a program often differs from the second one in what comes after it: a barrier,
+// a line in a log.
+bool PatternTracker::is_nearly_repeated(const Pattern& ended) const {
+  const Pattern* previous = library_.with_id(last_pattern_);
+  if (previous == nullptr || previous == &ended) return false;
+  const OpSequence& ops = *ended.sequence();
+  const trace::OpIndex longer = std::max(ops.size(), previous->op_count());
+  const trace::OpIndex other_count = longer - ops.common_ends(*previous->sequence());
+  return static_cast<double>(other_count) <= kLostShareMax * static_cast<double>(longer);
 }
 
 void PatternTracker::refine(const IterationEnd& end) {

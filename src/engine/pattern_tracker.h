@@ -2,8 +2,9 @@
 // each op which plan holds and where in it the program is.
 //
 // Life of a pattern: iterations run on demand and are recorded. A pattern is planned when it has
-// run twice in a row, with any sizes; when another pattern has a plan already and this one has run
-// once; or when it has run three times. From then on:
+// run twice in a row, with any sizes, or after one that differs from it in a few ops at one place;
+// when another pattern has a plan already and this one has run once; or when it has run three
+// times. From then on:
 //
 //   an iteration begins           the plan of the pattern that was the most frequent one lately
 //   holds an op is another one          another pattern that began in the same way takes over; if
@@ -133,6 +134,7 @@ class PatternTracker {
   std::shared_ptr<Variant> record(Pattern*& ended, const IterationEnd& end);
   bool is_plan_wanted(const Pattern& ended) const;
   bool is_repeated() const { return key_.ops == previous_key_.ops; }
+  bool is_nearly_repeated(const Pattern& ended) const;
   void refine(const IterationEnd& end);
   void request(Variant& variant, Profile profile);
   void note_machine_change(const std::string& change);

@@ -162,6 +162,15 @@ TEST(OpSequence, KnowsWhereEachOpOccurs) {
   EXPECT_TRUE(sequence.places_of(6).empty());
 }
 
+TEST(OpSequence, CommonEndsCountNoOpTwice) {
+  const OpSequence sequence(std::vector<OpSignature>{5, 9, 5, 7});
+  EXPECT_EQ(sequence.common_ends(sequence), 4);
+  EXPECT_EQ(sequence.common_ends(OpSequence(std::vector<OpSignature>{5, 9, 8, 8, 5, 7})), 4);
+  EXPECT_EQ(sequence.common_ends(OpSequence(std::vector<OpSignature>{5, 7})), 2);
+  EXPECT_EQ(sequence.common_ends(OpSequence(std::vector<OpSignature>{9, 5})), 0);
+  EXPECT_EQ(sequence.common_ends(OpSequence()), 0);
+}
+
 TEST(OpSequence, EqualBeginningsHaveEqualHashes) {
   const OpSequence a(std::vector<OpSignature>{5, {9, 1}, 5});
   const OpSequence b(std::vector<OpSignature>{5, {9, 2}, 7});

@@ -98,6 +98,34 @@ TEST_F(VaryingProgram, LengthsThatNeverRepeatArePlannedAfterTwoSteps) {
   EXPECT_EQ(runtime().deviation_count(), 0);
 }
 
+// As where the first step ends with a barrier, or with a line in a log.
+TEST_F(VaryingProgram, AStepThatOneOpTellsFromTheOneBeforeIsPlanned) {
+  open(14);
+  const auto step_of_passes = [&] {
+    for (int i = 0; i < 10; ++i) pass(10, 1);
+    update();
+  };
+  step();
+  op(70, 0, {weights_[0]}, {}, 0);
+  step_of_passes();
+  EXPECT_EQ(planned_.size(), 0u);
+  step_of_passes();
+  EXPECT_EQ(planned_.size(), 1u);
+  step_of_passes();
+  EXPECT_EQ(last().mode, Mode::kPlanned);
+  EXPECT_EQ(planned_share(), 1.0);
+}
+
+TEST_F(VaryingProgram, AStepUnlikeTheOneBeforeIsNotPlannedYet) {
+  open(14);
+  evaluate(2);
+  step();
+  step();
+  EXPECT_EQ(planned_.size(), 0u);
+  step();
+  EXPECT_EQ(planned_.size(), 1u);
+}
+
 TEST_F(VaryingProgram, NoLengthExceedsTheBudget) {
   open(14);
   for (int i = 0; i < 40; ++i) step(1 + (i * 7) % 5);
