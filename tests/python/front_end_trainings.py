@@ -16,7 +16,7 @@ PYTHONPATH = os.pathsep.join(map(os.path.abspath, PATHS))
 ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": PYTHONPATH}
 AMPLE = "4GB"
 SHARES = (50, 25)  # percent of the natural peak
-LEAST_SHARE = (25,)  # for further ways to train with a front end
+LEAST_SHARE = (25,)  # for what writes checkpoints
 # The iteration from which a plan is in force. The first of a program may be what it does before its
 # training, and the first step of DDP and of TorchTitan has other ops than the next ones.
 FOLLOWED = 5

@@ -34,7 +34,7 @@ PACKAGES = (
 )
 TITAN = ("titan_on_cpus",) if importlib.util.find_spec("torchtitan") else ()
 # DDP's buckets hold all gradients, and a reduction uses a bucket as a whole.
-LEAST_SHARE_OF_DDP = (35,)
+SHARES_OF_DDP = (50, 35)
 
 # What `teraio run` tells that it recognises, by the package.
 RECOGNISED = {
@@ -62,6 +62,7 @@ ALONE = {
     "Trainer": ("transformers", "hf_trainer.py", "fp32"),
     "Trainer in bf16 with accumulation": ("transformers", "hf_trainer.py", "bf16, accumulating"),
     "Trainer with checkpointing": ("transformers", "hf_trainer.py", "checkpointing"),
+    "Trainer with torch_compile": ("transformers", "hf_trainer.py", "compiled"),
     "Trainer that resumes": ("transformers", "hf_trainer.py", "saved", "resumed"),
     "PEFT's LoRA": ("peft", "lora.py", "fp32"),
     "TRL's SFTTrainer": ("trl", "sft.py", "packed"),
@@ -78,8 +79,6 @@ ALONE = {
     "TorchTitan with accumulation": ("torchtitan", "titan.py", "accumulating"),
     "TorchTitan that resumes": ("torchtitan", "titan.py", "saved", "resumed"),
 }
-# The others are further ways to train with one of these.
-IN_A_HALF_TOO = ("Trainer", "PEFT's LoRA", "TRL's SFTTrainer", "Lightning", "TorchTitan")
 # What writes a checkpoint after 6 iterations, and after 12.
 AFTER_CHECKPOINT = 7
 WRITERS = (
@@ -129,10 +128,10 @@ def test_one_process(warm_packages, warm_titan, tmp_path, name):
     server = warm_titan if package == "torchtitan" else warm_packages
 
     training = Training(alone(server), tmp_path, program, *ways)
-    shares = SHARES if name in IN_A_HALF_TOO else LEAST_SHARE
     folder = CHECKPOINTS[package] if "saved" in ways else None
-    peak_bytes = check_equal_bits(training, RECOGNISED[package], shares, folder)
-    if package in PREDICTED and len(ways) == 1:
+    peak_bytes = check_equal_bits(training, RECOGNISED[package], SHARES, folder)
+    # A dry run does not apply torch.compile, which changes the peak.
+    if package in PREDICTED and len(ways) == 1 and ways != ["compiled"]:
         predicted_bytes = training.predicted_peak_bytes()
         assert predicted_bytes == pytest.approx(peak_bytes, rel=0.02)
 
@@ -204,18 +203,18 @@ def test_two_ranks(tmp_path, name):
         )
 
     training = Training(run, tmp_path, program, way)
-    check_equal_bits(training, RECOGNISED_WAYS[way], LEAST_SHARE_OF_DDP)
+    check_equal_bits(training, RECOGNISED_WAYS[way], SHARES_OF_DDP)
 
 
 @pytest.mark.parametrize("way", PARALLEL)
 def test_two_ranks_of_torchtitan(warm_titan, tmp_path, way):
     pytest.importorskip("torchtitan")
     training = Training(by_ranks(warm_titan, 2), tmp_path, "titan.py", way)
-    check_equal_bits(training, RECOGNISED_WAYS[way], LEAST_SHARE)
+    check_equal_bits(training, RECOGNISED_WAYS[way], SHARES)
 
 
 @pytest.mark.parametrize("way", PARALLEL_PYTORCH)
 def test_ranks_of_pytorch(warm_packages, tmp_path, way):
     run = by_ranks(warm_packages, PARALLEL_PYTORCH[way])
     training = Training(run, tmp_path, "parallel.py", way)
-    check_equal_bits(training, "DTensor" if "tensor" in way else "", LEAST_SHARE)
+    check_equal_bits(training, "DTensor" if "tensor" in way else "", SHARES)

@@ -15,6 +15,7 @@ WAYS = {
     "fp32": {},
     "bf16, accumulating": {"bf16": True, "gradient_accumulation_steps": 2},
     "checkpointing": {"gradient_checkpointing": True},
+    "compiled": {"torch_compile": True},
     "saved": {"save_strategy": "steps", "save_steps": 2, "max_steps": 2},
     "resumed": {},
     "one step": {"max_steps": 1},
