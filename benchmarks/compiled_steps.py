@@ -5,6 +5,10 @@ Arms alternate: stock PyTorch and planned steps, each eager and compiled. Both p
 same budget, the compiled training's peak divided by --ratio. Every round runs each arm once, in a
 process of its own; a figure is the median of the measured steps of all rounds. A planned arm and
 its stock arm must have the same bits. Writes compiled_steps.json.
+
+The bound of a planned arm is the least time of a step by what its drive and its ops take, as the
+session measured them, ops beside the I/O. A third arm of each mode shows what I/O takes from
+compute, whoever makes it: stock PyTorch beside fio, which moves the bytes of the planned steps.
 """
 
 import argparse
@@ -20,27 +24,32 @@ from arms.arm import Arm, ArmFailed, ArmResult, run_arm
 from arms.live import LiveArm
 from arms.results import natural_peak_of
 from demo import PROFILE, PROFILE_STEPS, training_arguments
+from drives.traffic import TrafficFailed, fio_traffic
 from llama.atomic import write_json
 from recompute import row, step_seconds
 from rich.console import Console
+from step_time import planned_rates
 
 ROOT = Path(__file__).resolve().parents[1]
 BELOW_BOUND_MAX = 0.03
 OF_COMPILING_MIN = 0.95
 # Options of the training.
 MODES = {"eager": ["--deterministic"], "compiled": ["--deterministic", "--compile"]}
+STOCK = Arm("stock")
+BESIDE_FIO = "stock beside fio"
 
 
 @dataclass(frozen=True)
 class Case:
-    """One way to run one mode: stock PyTorch, or within the budget."""
+    """One way to run one mode: stock PyTorch, alone or beside fio, or within the budget."""
 
     mode: str
     arm: Arm
+    way: str = ""  # the name of the arm, where it is empty
 
     @property
     def name(self) -> str:
-        return f"{self.mode}, {self.arm.name}"
+        return f"{self.mode}, {self.way or self.arm.name}"
 
 
 def parse_arguments(argv=None) -> argparse.Namespace:
@@ -73,13 +82,22 @@ def run(console: Console, args, case: Case, folder: str, steps: int) -> ArmResul
 def run_rounds(console: Console, args) -> dict[str, list[ArmResult]]:
     profile = run(console, args, Case("compiled", PROFILE), "profile", PROFILE_STEPS)
     budget = str(int(natural_peak_of(profile) / args.ratio))
-    arms = (Arm("stock"), Arm("planned", budget))
-    cases = [Case(mode, arm) for mode in MODES for arm in arms]
-    results = {case.name: [] for case in cases}
+    planned = Arm("planned", budget)
+    results = {Case(mode, arm).name: [] for mode in MODES for arm in (STOCK, planned)}
+    results |= {Case(mode, STOCK, BESIDE_FIO).name: [] for mode in MODES}
+
+    def measure(case: Case, folder: str) -> ArmResult:
+        result = run(console, args, case, folder, args.steps)
+        results[case.name].append(result)
+        return result
+
     for number in range(1, args.rounds + 1):
-        for case in cases:
-            result = run(console, args, case, f"round-{number}", args.steps)
-            results[case.name].append(result)
+        folder = f"round-{number}"
+        for mode in MODES:
+            measure(Case(mode, STOCK), folder)
+            rates = planned_rates(measure(Case(mode, planned), folder), args.warm_up_steps)
+            with fio_traffic([args.ssd], *rates):
+                measure(Case(mode, STOCK, BESIDE_FIO), folder)
     for mode in MODES:
         check_bits(mode, [*results[f"{mode}, stock"], *results[f"{mode}, planned"]])
     return results
@@ -99,10 +117,13 @@ def measures(results: dict[str, list[ArmResult]], args) -> list[dict]:
     rows = []
     for mode in MODES:
         stock, planned = seconds[f"{mode}, stock"], seconds[f"{mode}, planned"]
-        bound = median(r.session["bound_fraction"] for r in results[f"{mode}, planned"])
+        sessions = [r.session for r in results[f"{mode}, planned"]]
+        bound = stock / median(session["prediction"]["bound_ns"] / 1e9 for session in sessions)
         met = stock / planned >= bound - BELOW_BOUND_MAX if mode == "compiled" else None
         rows.append(row(f"{mode}: planned, fraction of ideal", stock / planned, bound, met))
-        predicted = median(r.session["predicted_step_seconds"] for r in results[f"{mode}, planned"])
+        beside_fio = stock / seconds[f"{mode}, {BESIDE_FIO}"]
+        rows.append(row(f"{mode}: {BESIDE_FIO}, fraction of ideal", beside_fio, 1, None))
+        predicted = median(session["predicted_step_seconds"] for session in sessions)
         rows.append(row(f"{mode}: predicted / measured", predicted, planned, None))
     by_compiling = seconds["eager, stock"] / seconds["compiled, stock"]
     within = seconds["eager, planned"] / seconds["compiled, planned"]
@@ -117,7 +138,7 @@ def main(argv=None) -> int:
     console = Console()
     try:
         rows = measures(run_rounds(console, args), args)
-    except ArmFailed as error:
+    except (ArmFailed, TrafficFailed) as error:
         print(f"compiled_steps: {error}", file=sys.stderr)
         return 1
     write_json(args.output / "compiled_steps.json", rows)
