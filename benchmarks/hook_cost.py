@@ -7,6 +7,10 @@ the middle of a training. `x.add_(y)` is one op. `x.add_(1.0)` is five ops that 
 because the number becomes a tensor, which is converted, which copies it into a new tensor; its
 figure is a fifth of the difference. Writes build/bench/hook_cost.json.
 
+`compiled` is a function that torch.compile has made into one program: matrix products, a generated
+kernel after each, and the buffers that they allocate, all of which are ops in a session. Its figure
+is the difference by the ops that the session has counted.
+
 With --device cuda, `big * big` is an op whose result of 64 KiB is in the session's memory, and
 `linear` is an op that calls others. CPU time of this thread is that of the host's side: kernels run
 elsewhere, on the emulated GPU (testing/cuda_emulation) too. There, set
@@ -26,7 +30,9 @@ import torch
 import teraio
 
 LIMITS_NS = {"cpu": 300, "cuda": 2_000}
+LIMIT_COMPILED_NS = 1_000
 OPS_OF_ADDING_A_NUMBER = 5
+COMPILED_LAYERS = 32
 ITERATIONS = 10  # until the plan is refined, and two more
 
 
@@ -58,7 +64,7 @@ def check_planned(session):
 
 
 def measure(call, rounds, count, ssd, device):
-    """Returns the medians of the bare and of the hooked call, in ns."""
+    """Returns the ops of a hooked call, and the medians of bare and of hooked calls in ns."""
     bare, hooked = [], []
     for _ in range(rounds):
         optimizer = make_optimizer(device)  # a tensor stays with the session that it was in
@@ -66,12 +72,16 @@ def measure(call, rounds, count, ssd, device):
         with teraio.offload("1GB", ssd=ssd, device=device) as session:
             hooked += [iteration_ns(call, count, optimizer) for _ in range(ITERATIONS)][-2:]
             check_planned(session)
-    return statistics.median(bare), statistics.median(hooked)
+            op_count = round(session.iterations()[-1]["op_count"] / count)
+    return op_count, statistics.median(bare), statistics.median(hooked)
 
 
 def row(name, limit_ns, op_count, bare_ns, hooked_ns):
     cost_ns = (hooked_ns - bare_ns) / op_count
-    print(f"{name}: bare {bare_ns:.0f} ns, hooked {hooked_ns:.0f} ns, {cost_ns:.0f} ns per op")
+    print(
+        f"{name}, {op_count} ops: bare {bare_ns:.0f} ns, hooked {hooked_ns:.0f} ns, "
+        f"{cost_ns:.0f} ns per op"
+    )
     return {
         "name": f"hook cost per op, {name}",
         "value": cost_ns,
@@ -96,6 +106,19 @@ def kinds_of_calls(device):
     yield "linear", 1, lambda: torch.nn.functional.linear(matrix, matrix)
 
 
+def compiled_call():
+    """Products with a generated kernel after each."""
+    matrix = torch.zeros(4, 4)
+
+    @torch.compile
+    def layers(x):
+        for _ in range(COMPILED_LAYERS):
+            x = torch.relu(x @ matrix) + 1
+        return x
+
+    return lambda: layers(matrix)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
@@ -105,12 +128,16 @@ def main():
     parser.add_argument("--output", type=Path, default=Path("build/bench/hook_cost.json"))
     args = parser.parse_args()
     torch.set_num_threads(1)
-    options = (args.rounds, args.count, args.ssd, args.device)
+    drive = (args.ssd, args.device)
     limit_ns = LIMITS_NS[args.device]
     rows = [
-        row(name, limit_ns, op_count, *measure(call, *options))
+        row(name, limit_ns, op_count, *measure(call, args.rounds, args.count, *drive)[1:])
         for name, op_count, call in kinds_of_calls(args.device)
     ]
+    if args.device == "cpu":
+        count = max(1, args.count // COMPILED_LAYERS)
+        measured = measure(compiled_call(), args.rounds, count, *drive)
+        rows.append(row("compiled", LIMIT_COMPILED_NS, *measured))
     args.output.parent.mkdir(parents=True, exist_ok=True)
     args.output.write_text(json.dumps(rows, indent=1) + "\n")
 
