@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -250,15 +252,34 @@ TEST_F(RuntimeTest, WorkOfOurOwnIsNobodysTime) {
   EXPECT_EQ(timer.leave_out_count, 4);
 }
 
+// Reaches a point of its work only when somebody waits for it: asks again and again, then waits.
 class WaitCountingDevice final : public testing::ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;
+  device::Event record() override {
+    const device::Event event = ForwardingDevice::record();
+    const std::lock_guard lock(mutex_);
+    if (!is_host_addressable()) questions_[event.id] = 0;
+    return event;
+  }
+  bool has_passed(device::Event event) const override {
+    const std::lock_guard lock(mutex_);
+    const auto point = questions_.find(event.id);
+    if (point != questions_.end() && ++point->second < kQuestionsOfAWait) return false;
+    return ForwardingDevice::has_passed(event);
+  }
   Status wait(device::Event event) override {
     ++wait_count;
     return ForwardingDevice::wait(event);
   }
 
   int wait_count = 0;
+
+ private:
+  static constexpr int kQuestionsOfAWait = 50;  // each op asks a few
+
+  mutable std::mutex mutex_;                   // the stores' threads ask, too
+  mutable std::map<uint64_t, int> questions_;  // by point
 };
 
 TEST_F(RuntimeTest, TheProgramIsAFewOpsAheadOfTheDeviceWhileAPlanIsFollowed) {
