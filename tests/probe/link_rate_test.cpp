@@ -118,6 +118,19 @@ TEST(LinkRateTest, AFailedCopyIsTold) {
   EXPECT_EQ(device.usage().allocated_bytes, 0);
 }
 
+// A GPU on which a program has most of the budget from before the session.
+class FullDevice final : public testing::ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  std::byte* allocate(int64_t) override { return nullptr; }
+};
+
+TEST(LinkRateTest, AFullDeviceIsMeasuredToo) {
+  testing::FakeAsyncDevice behind({});
+  FullDevice device(behind);
+  EXPECT_TRUE(measure_link(device, TickingClock()).ok());
+}
+
 TEST(LinkRateTest, ADeviceWithoutMemoryIsToldOf) {
   testing::FakeAsyncDevice device({.budget_bytes = 0});
   EXPECT_EQ(measure_link(device, TickingClock()).status().code(), ErrorCode::kOutOfMemory);
