@@ -178,13 +178,18 @@ TEST_F(CudaMemoryTest, WithoutABudgetNoFreePageIsKept) {
   EXPECT_EQ(gpu_free_bytes(), free_bytes);
 }
 
+// Other processes may use the GPU at the same time, but not at every try.
 TEST_F(CudaMemoryTest, AllPagesReturnWithTheDevice) {
-  const int64_t free_bytes = gpu_free_bytes();
-  open();
-  device_->release(device_->allocate(100 * kMiB));
-  EXPECT_EQ(gpu_free_bytes(), free_bytes - 100 * kMiB);
-  device_.reset();
-  EXPECT_EQ(gpu_free_bytes(), free_bytes);
+  bool have_returned = false;
+  for (int attempt = 0; attempt < 50 && !have_returned; ++attempt) {
+    const int64_t free_bytes = gpu_free_bytes();
+    open();
+    device_->release(device_->allocate(100 * kMiB));
+    const int64_t held_bytes = free_bytes - gpu_free_bytes();
+    device_.reset();
+    have_returned = held_bytes == 100 * kMiB && gpu_free_bytes() == free_bytes;
+  }
+  EXPECT_TRUE(have_returned);
 }
 
 }  // namespace
