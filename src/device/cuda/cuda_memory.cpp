@@ -13,14 +13,15 @@
 namespace teraio::device {
 namespace {
 
-// Pages of the GPU are the granules of the pool. Large ones take fewer calls; small ones waste less
-// beside blocks, which counts for more: where most tensors had the size of a page or four, a fifth
-// of the memory was in parts of pages. The driver's least size, 2 MiB, is the least here.
-constexpr int64_t kPageCount = 8'192;
-constexpr int64_t kMostPageBytes = 8 * kMiB;
+// Pages of the GPU are the granules of the pool. To move one takes the driver 40 us, whatever its
+// size; small ones waste less beside blocks. With 400 to 600 pages, trainings had 1 to 6 % of their
+// memory in parts of pages, and moved an eighth to a tenth of the pages that they moved with 3,000
+// to 5,000 (docs/measurements.md). The driver's least size, 2 MiB, is the least here.
+constexpr int64_t kPageCount = 384;
+constexpr int64_t kMostPageBytes = 32 * kMiB;
 
 // Below a few pages nothing could be allocated, so that a smaller budget limits blocks alone.
-constexpr int64_t kLeastLimitBytes = 16 * kMiB;
+constexpr int64_t kLeastPages = 8;
 // PyTorch's caching allocator takes memory in segments of 20 MiB, separate ones for each stream,
 // and FSDP2 uses three streams.
 constexpr int64_t kLeastSharedLimitBytes = 96 * kMiB;
@@ -126,7 +127,8 @@ void CudaMemory::release(std::byte* block, int64_t size_bytes) {
 }
 
 void CudaMemory::set_limit_bytes(int64_t limit_bytes) {
-  const int64_t least_bytes = neighbour_ == nullptr ? kLeastLimitBytes : kLeastSharedLimitBytes;
+  const int64_t least_bytes =
+      neighbour_ == nullptr ? kLeastPages * space_.page_bytes() : kLeastSharedLimitBytes;
   if (limit_bytes != kNoBudget && neighbour_ != nullptr)
     limit_bytes = std::min(limit_bytes, neighbour_->common_limit_bytes());
   limit_bytes_ = std::clamp(limit_bytes, least_bytes, kMostLimitBytes);
