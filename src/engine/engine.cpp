@@ -530,9 +530,13 @@ bool Engine::leave_stores() {
 
 int64_t Engine::unmovable_bytes() const {
   int64_t total_bytes = 0;
-  for (const LiveTensor* tensor : live_)
-    if (tensor->residency == Residency::kResident && !can_leave(*tensor))
+  for (const LiveTensor* tensor : live_) {
+    const bool stays_after_write =
+        tensor->residency == Residency::kOffloading && tensor->pin_count > 0;
+    const bool is_resident = tensor->residency == Residency::kResident;
+    if (stays_after_write || (is_resident && !can_leave(*tensor)))
       total_bytes += tensor->size_bytes;
+  }
   return total_bytes;
 }
 

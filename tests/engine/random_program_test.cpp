@@ -47,6 +47,11 @@ class RandomProgram {
   }
 
  private:
+  // Addresses would make another program of the same seed.
+  struct ById {
+    bool operator()(const LiveTensor* a, const LiveTensor* b) const { return a->id < b->id; }
+  };
+
   static SessionOptions with_seed(SessionOptions options, uint64_t seed) {
     options.seed = seed;
     options.poisons = seed % 2 == 0;
@@ -236,7 +241,7 @@ class RandomProgram {
   EngineSession session_;
   Tensors live_;
   int64_t total_bytes_ = 0;
-  std::map<LiveTensor*, int> held_;
+  std::map<LiveTensor*, int, ById> held_;
   trace::OpIndex position_ = 0;
 };
 

@@ -48,6 +48,17 @@ class OffloadTest : public ::testing::Test {
   LiveTensor* a_;
 };
 
+// Its memory is not free when the write ends.
+TEST_F(OffloadTest, IsUnmovableWhenItIsHeldMeanwhile) {
+  run_until_offloading();
+  EXPECT_EQ(session_.engine().unmovable_bytes(), 0);
+  ASSERT_TRUE(session_.engine().pin(a_).ok());
+  EXPECT_EQ(a_->residency, Residency::kOffloading);
+  EXPECT_EQ(session_.engine().unmovable_bytes(), kUnitBytes);
+  session_.engine().unpin(a_);
+  EXPECT_EQ(session_.engine().unmovable_bytes(), 0);
+}
+
 TEST_F(OffloadTest, GoesThroughItsStates) {
   EXPECT_EQ(a_->residency, Residency::kResident);
   run_until_offloading();
