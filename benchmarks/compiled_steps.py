@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 
 from arms.arm import Arm, ArmFailed, ArmResult, run_arm
 from arms.live import LiveArm
-from arms.results import natural_peak_of
+from arms.results import measured, natural_peak_of
 from demo import PROFILE, PROFILE_STEPS, training_arguments
 from drives.traffic import TrafficFailed, fio_traffic
 from llama.atomic import write_json
@@ -123,6 +123,9 @@ def measures(results: dict[str, list[ArmResult]], args) -> list[dict]:
         rows.append(row(f"{mode}: planned, fraction of ideal", stock / planned, bound, met))
         beside_fio = stock / seconds[f"{mode}, {BESIDE_FIO}"]
         rows.append(row(f"{mode}: {BESIDE_FIO}, fraction of ideal", beside_fio, 1, None))
+        busy = median(busy_fraction(session, args.warm_up_steps) for session in sessions)
+        most = median(session["bound_fraction"] for session in sessions)
+        rows.append(row(f"{mode}: planned, fraction without stalls", busy, most, None))
         predicted = median(session["predicted_step_seconds"] for session in sessions)
         rows.append(row(f"{mode}: predicted / measured", predicted, planned, None))
     by_compiling = seconds["eager, stock"] / seconds["compiled, stock"]
@@ -130,6 +133,13 @@ def measures(results: dict[str, list[ArmResult]], args) -> list[dict]:
     met = within >= OF_COMPILING_MIN * by_compiling
     rows.append(row("within the budget: eager / compiled", within, by_compiling, met))
     return rows
+
+
+def busy_fraction(session: dict, warm_up_steps: int) -> float:
+    """Returns the median part of a step in which no op waits for a transfer. Unlike the fraction of
+    ideal, it does not depend on how fast the cores were when stock PyTorch ran."""
+    steps = measured(session["steps"], warm_up_steps)
+    return median(1 - step["stall_seconds"] / step["seconds"] for step in steps)
 
 
 def main(argv=None) -> int:

@@ -75,6 +75,7 @@ def test_compiled_steps_compares_eager_and_compiled(text, tmp_path):
     assert compiled_steps.main([*small, *steps, *files]) == 0
     assert rows(tmp_path / "compiled_steps.json").keys() == {
         *(f"{mode}: planned, fraction of ideal" for mode in ("eager", "compiled")),
+        *(f"{mode}: planned, fraction without stalls" for mode in ("eager", "compiled")),
         *(f"{mode}: stock beside fio, fraction of ideal" for mode in ("eager", "compiled")),
         *(f"{mode}: predicted / measured" for mode in ("eager", "compiled")),
         "within the budget: eager / compiled",
