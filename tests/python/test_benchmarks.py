@@ -11,6 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import compiled_steps
+import compute_beside_io
 import dry_run
 import recompute
 import step_time
@@ -80,6 +81,15 @@ def test_compiled_steps_compares_eager_and_compiled(text, tmp_path):
         *(f"{mode}: predicted / measured" for mode in ("eager", "compiled")),
         "within the budget: eager / compiled",
     }
+
+
+@pytest.mark.skipif(not shutil.which("fio"), reason="missing: fio")
+def test_compute_beside_io_compares_it_with_compute_alone(tmp_path, capsys):
+    options = ["--rounds", "1", "--seconds", "0.5", "--output", str(tmp_path)]
+    assert compute_beside_io.main(options) == 0
+    assert rows(tmp_path / "compute_beside_io.json").keys() == {"compute beside fio / alone"}
+    assert "compute beside fio / alone: " in capsys.readouterr().out
+    assert not list(tmp_path.rglob("traffic-*"))
 
 
 def test_varying_steps_compares_planned_shares_with_their_targets(text, tmp_path, capsys):
