@@ -1,11 +1,14 @@
 #include "testing/cuda_emulation/device_memory.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 
 namespace teraio::testing::emulated_cuda {
 namespace {
@@ -29,6 +32,16 @@ char* map_addresses(size_t size_bytes) {
   return reinterpret_cast<char*>(whole_pages(reinterpret_cast<size_t>(mapped)));
 }
 
+// Sparse, and as large as files may be.
+int make_physical_file() {
+  const int file = memfd_create("emulated GPU memory", MFD_CLOEXEC);
+  if (file < 0 || ftruncate(file, std::numeric_limits<int64_t>::max()) != 0) {
+    std::perror("emulated CUDA: a file of device memory");
+    std::abort();
+  }
+  return file;
+}
+
 }  // namespace
 
 DeviceMemory::DeviceMemory(const Settings& settings)
@@ -43,6 +56,7 @@ DeviceMemory::DeviceMemory(const Settings& settings)
   for (int32_t i = 0; i < settings.device_count; ++i)
     devices_.push_back(
         {FreeRanges(low_ + static_cast<size_t>(i) * address_bytes_, address_bytes_)});
+  physical_file_ = make_physical_file();
 }
 
 bool DeviceMemory::take_bytes(int32_t device, size_t size_bytes) {
@@ -101,19 +115,36 @@ void DeviceMemory::release_addresses(char* begin, size_t size_bytes) {
 
 DeviceMemory::Physical* DeviceMemory::create_physical(int32_t device, size_t size_bytes) {
   if (!take_bytes(device, size_bytes)) return nullptr;
-  return new Physical{device, size_bytes, 1};
+  const int64_t offset_bytes = physical_end_bytes_;
+  physical_end_bytes_ += static_cast<int64_t>(size_bytes);
+  return new Physical{device, size_bytes, offset_bytes, 1};
 }
 
 void DeviceMemory::drop_physical(Physical* physical) {
   if (--physical->user_count > 0) return;
   devices_.at(physical->device).used_bytes -= physical->size_bytes;
+  fallocate(physical_file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, physical->offset_bytes,
+            static_cast<off_t>(physical->size_bytes));
   delete physical;
 }
 
 void DeviceMemory::map(char* begin, Physical* physical) {
+  map_shadow(begin, *physical);
   ++physical->user_count;
-  open_shadow(begin, physical->size_bytes);
   in_use_.add(begin, physical->size_bytes, {physical->device, physical});
+}
+
+// What is mapped elsewhere may be in use there.
+void DeviceMemory::map_shadow(char* begin, const Physical& physical) {
+  char* bytes = shadow(begin);
+  const void* mapped = mmap(bytes, physical.size_bytes, PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_FIXED, physical_file_, physical.offset_bytes);
+  if (mapped == MAP_FAILED) {
+    std::perror("emulated CUDA: mmap of device memory");
+    std::abort();
+  }
+  const bool is_mapped_elsewhere = physical.user_count > 1;
+  if (poisons_ && !is_mapped_elsewhere) std::memset(bytes, 0xFF, physical.size_bytes);
 }
 
 bool DeviceMemory::unmap(char* begin, size_t size_bytes) {
@@ -121,7 +152,8 @@ bool DeviceMemory::unmap(char* begin, size_t size_bytes) {
     const auto* range = in_use_.starting_at(at);
     if (range == nullptr || range->value.physical == nullptr) return false;
     char* next = range->end();
-    close_shadow(at, range->size_bytes);
+    mmap(shadow(at), range->size_bytes, PROT_NONE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     drop_physical(range->value.physical);
     in_use_.remove(at);
     at = next;

@@ -3,6 +3,7 @@
 // A device address cannot be touched by the host: the pages there have no access rights. The bytes
 // lie at another address, its shadow, where the CPU's kernels and copies find them. A shadow has
 // access rights only while its memory is allocated, so that a use after the release faults.
+// Physical memory that is mapped at several addresses has the same bytes at all of them.
 //
 // Threads: one at a time (the machine's lock), except shadow() and is_device_address().
 #pragma once
@@ -36,7 +37,8 @@ class DeviceMemory {
   struct Physical {
     int32_t device;
     size_t size_bytes;
-    int32_t user_count;  // its handle, and its mapping
+    int64_t offset_bytes;  // in the file that has the bytes
+    int32_t user_count;    // its handle, and its mappings
   };
   // Null: the device has too little left.
   Physical* create_physical(int32_t device, size_t size_bytes);
@@ -71,6 +73,7 @@ class DeviceMemory {
   bool take_bytes(int32_t device, size_t size_bytes);
   void open_shadow(char* begin, size_t size_bytes);
   void close_shadow(char* begin, size_t size_bytes);
+  void map_shadow(char* begin, const Physical& physical);
 
   const size_t limit_bytes_;
   const bool poisons_;
@@ -80,6 +83,8 @@ class DeviceMemory {
   char* low_ = nullptr;
   char* high_ = nullptr;
   std::ptrdiff_t shadow_offset_ = 0;
+  int physical_file_ = -1;
+  int64_t physical_end_bytes_ = 0;  // no offset is used twice
 };
 
 }  // namespace teraio::testing::emulated_cuda
