@@ -61,12 +61,17 @@ class Device {
   //
   // The block is valid in compute order: compute that is enqueued from now on may use it. A copy or
   // direct transfer must first wait until compute has done what it was given for the memory before:
-  // for an event that was recorded since then, or that is recorded from now on.
+  // for an event that was recorded since then, or that is recorded from now on. Where pages have
+  // moved (may_be_in_use()), that was given for other addresses.
   virtual std::byte* allocate(int64_t size_bytes) = 0;
 
   // Like allocate(), but uses scattered free memory to the last page, however long that takes. For
   // callers that have nothing left to evict.
   virtual std::byte* allocate_at_all_costs(int64_t size_bytes) { return allocate(size_bytes); }
+
+  // Whether pages of a block have moved to its addresses, and compute that was enqueued before may
+  // still use them under their old ones.
+  virtual bool may_be_in_use(const std::byte* /*memory*/) const { return false; }
 
   // Releases a block of this device. Compute that is already enqueued may still use it; nothing
   // else may.

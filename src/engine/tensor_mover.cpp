@@ -69,7 +69,7 @@ void TensorMover::start_read(LiveTensor& tensor, std::byte* memory, storage::Pri
       tensor.copy(plan::Tier::kHost).is_valid ? plan::Tier::kHost : plan::Tier::kSsd;
   TERAIO_CHECK(tensor.copy(tier).is_valid);
   tensor.memory = memory;
-  tensor.last_use = std::max(tensor.last_use, free_memory_.last_use(memory, tensor.size_bytes));
+  tensor.last_use = std::max(tensor.last_use, last_use_of(memory, tensor.size_bytes));
   tensor.residency = Residency::kLoading;
   offloaded_bytes_ -= tensor.size_bytes;
   storage::Transfer transfer;
@@ -85,6 +85,12 @@ void TensorMover::start_read(LiveTensor& tensor, std::byte* memory, storage::Pri
     };
   }
   submit(tensor, tier, std::move(transfer));
+}
+
+// By compute that was given the memory before, whatever its addresses were.
+uint64_t TensorMover::last_use_of(const std::byte* memory, int64_t size_bytes) const {
+  if (device_.may_be_in_use(memory)) return points_.op();
+  return free_memory_.last_use(memory, size_bytes);
 }
 
 void TensorMover::switch_guard(LiveTensor& tensor) {

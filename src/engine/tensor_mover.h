@@ -156,6 +156,7 @@ class TensorMover {
     return tensor.residency == Residency::kOffloading ||
            (tensor.residency == Residency::kResident && tensor.valid_copy() != nullptr);
   }
+  uint64_t last_use_of(const std::byte* memory, int64_t size_bytes) const;
   void switch_guard(LiveTensor& tensor);
   bool detach(LiveTensor& tensor);
   bool leave(LiveTensor& tensor);  // with a valid copy; false: its owner keeps it

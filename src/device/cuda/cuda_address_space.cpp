@@ -46,6 +46,10 @@ bool is_done(const CudaDriver& driver, CUresult result, const char* what) {
   return status.ok();
 }
 
+bool overlap(ByteRange a, ByteRange b) {
+  return a.begin_bytes < b.end_bytes() && b.begin_bytes < a.end_bytes();
+}
+
 }  // namespace
 
 Result<std::unique_ptr<CudaAddressSpace>> CudaAddressSpace::reserve(
@@ -94,6 +98,8 @@ CudaAddressSpace::CudaAddressSpace(const CudaDriver& driver, CudaAddressSpaceOpt
 
 // Ignores errors: at process exit the driver may already be unloaded.
 CudaAddressSpace::~CudaAddressSpace() {
+  for (const Left& left : left_)
+    driver_.unmap(pointer(left.from.begin_bytes), static_cast<size_t>(left.from.size_bytes));
   for (int64_t offset = 0; offset < size_bytes(); offset += page_bytes()) {
     if (page_at(offset) == 0) continue;
     if (is_tracking_) segments_.remove(at(offset));
@@ -108,7 +114,7 @@ CUdeviceptr CudaAddressSpace::pointer(int64_t offset_bytes) const {
 }
 
 bool CudaAddressSpace::commit(ByteRange range) {
-  if (!create(range)) return false;
+  if (!clear(range) || !create(range)) return false;
   if (map(range)) {
     track(range);
     return true;
@@ -153,13 +159,8 @@ bool CudaAddressSpace::map(ByteRange range) {
 }
 
 bool CudaAddressSpace::unmap(ByteRange range) {
-  if (!options_.wait_for_compute().ok()) return false;
-  forget(range);
   const auto size = static_cast<size_t>(range.size_bytes);
-  if (is_done(driver_, driver_.unmap(pointer(range.begin_bytes), size), "unmap memory"))
-    return true;
-  track(range);
-  return false;
+  return is_done(driver_, driver_.unmap(pointer(range.begin_bytes), size), "unmap memory");
 }
 
 void CudaAddressSpace::release(ByteRange range) {
@@ -167,28 +168,67 @@ void CudaAddressSpace::release(ByteRange range) {
     driver_.release(std::exchange(page_at(offset), 0));
 }
 
+// The pages return when nothing maps them any more.
 bool CudaAddressSpace::decommit(ByteRange range) {
-  if (!unmap(range)) return false;
-  release(range);
-  return true;
+  const Result<Event> last = options_.compute.record();
+  if (!last.ok() || !options_.compute.wait(*last).ok() || !unmap_left(left_.size())) return false;
+  forget(range);
+  if (unmap(range)) {
+    release(range);
+    return true;
+  }
+  track(range);
+  return false;
 }
 
 int64_t CudaAddressSpace::move(ByteRange from, int64_t to_bytes) {
-  if (!unmap(from)) return 0;
+  unmap_passed();
   const ByteRange to{to_bytes, from.size_bytes};
+  const Result<Event> last = options_.compute.record();
+  if (!last.ok() || !clear(to)) return 0;
   const auto exchange_pages = [&] {
     for (int64_t offset = 0; offset < from.size_bytes; offset += page_bytes())
       std::swap(page_at(from.begin_bytes + offset), page_at(to_bytes + offset));
   };
   exchange_pages();
-  if (map(to)) {
-    track(to);
-    return from.size_bytes;
+  if (!map(to)) {
+    exchange_pages();
+    return 0;
   }
-  exchange_pages();
-  TERAIO_CHECK(map(from));
-  track(from);
-  return 0;
+  forget(from);
+  track(to);
+  left_.push_back({from, to_bytes, *last});
+  return from.size_bytes;
+}
+
+bool CudaAddressSpace::may_be_in_use(ByteRange range) const {
+  return std::ranges::any_of(left_, [&](const Left& left) {
+    return overlap({left.to_bytes, left.from.size_bytes}, range) &&
+           !options_.compute.has_passed(left.passed);
+  });
+}
+
+void CudaAddressSpace::unmap_passed() {
+  size_t count = 0;
+  while (count < left_.size() && options_.compute.has_passed(left_[count].passed)) ++count;
+  unmap_left(count);
+}
+
+// Of the first ones, whose points have passed.
+bool CudaAddressSpace::unmap_left(size_t count) {
+  for (; count > 0; --count) {
+    if (!unmap(left_.front().from)) return false;
+    left_.pop_front();
+  }
+  return true;
+}
+
+// Makes addresses free that pages have left.
+bool CudaAddressSpace::clear(ByteRange range) {
+  size_t count = left_.size();
+  while (count > 0 && !overlap(left_[count - 1].from, range)) --count;
+  if (count == 0) return true;
+  return options_.compute.wait(left_[count - 1].passed).ok() && unmap_left(count);
 }
 
 // --- Segments -----------------------------------------------------------------------------------

@@ -1,8 +1,12 @@
 // CudaAddressSpace: an AddressSpace of a GPU's memory, by CUDA's virtual memory management.
 //
 // Each page is an allocation of its own (cuMemCreate), mapped at its addresses. The contents of
-// pages that move are lost. Before pages move or return to the system, compute that is enqueued
-// must have passed, because it may still use them: the space waits for it.
+// pages that move are lost. Compute that is enqueued may still use them at their old addresses:
+// these stay mapped to the same pages until it has passed, so that a move does not wait for the
+// GPU. Only the return of pages to the system does, and a new use of such addresses.
+//
+//     old addresses   |#### compute enqueued before ####|........ unmapped ........|
+//     new addresses            ^ move()   |#### compute enqueued since ####
 //
 // Threads: one at a time. Errors other than a lack of memory are logged, and are refusals.
 #pragma once
@@ -11,17 +15,27 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <vector>
 
 #include "base/status.h"
 #include "device/address_space.h"
+#include "device/device.h"
 #include "device/memory_segments.h"
 
 namespace teraio::device {
 
 struct CudaDriver;
+
+// How far compute has come. Ops are not charged for the waits.
+struct ComputeProgress {
+  // The point that all compute enqueued so far reaches when it is done. Not ok: it never will.
+  std::function<Result<Event>()> record;
+  std::function<bool(Event)> has_passed;
+  std::function<Status(Event)> wait;
+};
 
 struct CudaAddressSpaceOptions {
   int32_t ordinal = 0;
@@ -29,8 +43,7 @@ struct CudaAddressSpaceOptions {
   int64_t least_bytes = 0;  // below which reserve() fails
   // Rounded up to what the GPU maps at least.
   int64_t page_bytes = 0;
-  // Waits until all compute that is enqueued has passed. Not ok: it never will.
-  std::function<Status()> wait_for_compute;
+  ComputeProgress compute;
 };
 
 class CudaAddressSpace final : public AddressSpace {
@@ -46,6 +59,9 @@ class CudaAddressSpace final : public AddressSpace {
   bool decommit(ByteRange range) override;
   int64_t move(ByteRange from, int64_t to_bytes) override;
 
+  // Whether compute that was enqueued before pages of `range` moved there may still use them.
+  bool may_be_in_use(ByteRange range) const;
+
   // The committed pages, each of which is a segment. They are tracked from the first call on.
   MemorySegments& segments();
 
@@ -57,9 +73,19 @@ class CudaAddressSpace final : public AddressSpace {
   CUmemGenericAllocationHandle& page_at(int64_t offset_bytes) {
     return pages_[static_cast<size_t>(offset_bytes / page_bytes())];
   }
+  // Old addresses of pages that have moved.
+  struct Left {
+    ByteRange from;
+    int64_t to_bytes = 0;
+    Event passed;  // from then on nothing uses the old addresses
+  };
+
   bool create(ByteRange range);
   bool map(ByteRange range);
   bool unmap(ByteRange range);
+  void unmap_passed();
+  bool unmap_left(size_t count);
+  bool clear(ByteRange range);
   void release(ByteRange range);
   void track(ByteRange range);
   void forget(ByteRange range);
@@ -68,6 +94,7 @@ class CudaAddressSpace final : public AddressSpace {
   const CudaAddressSpaceOptions options_;
   const CUmemAllocationProp properties_;
   std::vector<CUmemGenericAllocationHandle> pages_;  // 0: uncommitted
+  std::deque<Left> left_;                            // as they moved, and as their points pass
   MemorySegments segments_;
   bool is_tracking_ = false;
 };

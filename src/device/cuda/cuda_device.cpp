@@ -55,6 +55,7 @@ class CudaDevice final : public Device {
   std::byte* allocate_at_all_costs(int64_t size_bytes) override {
     return allocate(size_bytes, true);
   }
+  bool may_be_in_use(const std::byte* memory) const override;
   void release(std::byte* memory) override;
   void set_budget_bytes(int64_t budget_bytes) override;
   void add_outside_bytes(int64_t size_bytes) override;
@@ -150,8 +151,17 @@ Status CudaDevice::open() {
     TERAIO_RETURN_IF_ERROR(cuda_status(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking),
                                        "create a stream on " + name_));
   usage_.budget_bytes = std::max<int64_t>(options_.budget_bytes, 0);
+  ComputeProgress compute{
+      .record = [this] { return events_.record(compute_stream(), kComputeLane); },
+      .has_passed = [this](Event event) { return has_passed(event); },
+      .wait =
+          [this](Event event) {
+            const PauseOfOps pause(&timer_);
+            return events_.wait(event);
+          },
+  };
   auto memory = CudaMemory::make(options_.ordinal, usage_.budget_bytes,
-                                 std::move(options_.neighbour), [this] { return finish(); });
+                                 std::move(options_.neighbour), std::move(compute));
   if (!memory.ok()) return memory.status();
   memory_ = std::move(*memory);
   return {};
@@ -254,11 +264,14 @@ void CudaDevice::set_budget_bytes(int64_t budget_bytes) {
   if (usage_.budget_bytes == kNoBudget) memory_->return_free_bytes(kNoBudget);
 }
 
-// Waits until all compute that is enqueued has passed. Ops are not charged for it.
+// Waits until all compute that is enqueued has passed.
 Status CudaDevice::finish() {
-  const PauseOfOps pause(&timer_);
   const Result<Event> last = events_.record(compute_stream(), kComputeLane);
   return last.ok() ? events_.wait(*last) : last.status();
+}
+
+bool CudaDevice::may_be_in_use(const std::byte* memory) const {
+  return memory_->may_be_in_use(memory, blocks_.at(memory).held_bytes);
 }
 
 int64_t CudaDevice::return_free_bytes(int64_t size_bytes) {

@@ -40,7 +40,7 @@ int64_t page_bytes(int64_t limit_bytes) {
 
 Result<std::unique_ptr<CudaMemory>> CudaMemory::make(int32_t ordinal, int64_t limit_bytes,
                                                      std::unique_ptr<NeighbourAllocator> neighbour,
-                                                     std::function<Status()> wait_for_compute) {
+                                                     ComputeProgress compute) {
   size_t free_bytes = 0;
   size_t memory_bytes = 0;
   TERAIO_RETURN_IF_ERROR(
@@ -50,7 +50,7 @@ Result<std::unique_ptr<CudaMemory>> CudaMemory::make(int32_t ordinal, int64_t li
                                           .size_bytes = kAddressesPerByte * all_bytes,
                                           .least_bytes = all_bytes / 2,
                                           .page_bytes = page_bytes(limit_bytes),
-                                          .wait_for_compute = std::move(wait_for_compute)});
+                                          .compute = std::move(compute)});
   if (!space.ok()) return space.status();
   const int64_t granule_bytes = (*space)->page_bytes();
   auto memory = std::unique_ptr<CudaMemory>(
@@ -113,8 +113,8 @@ std::byte* CudaMemory::allocate_within(int64_t size_bytes, int64_t room_bytes,
   return block;
 }
 
-// Moving pages and what the neighbour returns wait for the GPU. Callers ask again at every op, in
-// vain until about as much has been released.
+// What the neighbour returns waits for the GPU, and moving pages takes long. Callers ask again at
+// every op, in vain until about as much has been released.
 bool CudaMemory::is_refused_still(int64_t size_bytes) const {
   return refused_bytes_ > 0 && size_bytes >= refused_bytes_ && released_bytes_ < size_bytes;
 }

@@ -13,7 +13,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 
 #include "base/status.h"
@@ -29,18 +28,21 @@ class CudaMemory {
   // CudaAddressSpace::reserve() does, and with the text of a failed call of CUDA.
   static Result<std::unique_ptr<CudaMemory>> make(int32_t ordinal, int64_t limit_bytes,
                                                   std::unique_ptr<NeighbourAllocator> neighbour,
-                                                  std::function<Status()> wait_for_compute);
+                                                  ComputeProgress compute);
 
   // Returns a block of `size_bytes` (> 0, whole kPageBytes) from the pool's free pages, or nullptr
   // if none are in one piece. Makes no call of CUDA.
   std::byte* allocate_free(int64_t size_bytes);
-  // Likewise, also from new pages and from scattered ones. nullptr: the limit has no room. Waits
-  // for compute where pages move.
+  // Likewise, also from new pages and from scattered ones. nullptr: the limit has no room.
   std::byte* allocate(int64_t size_bytes);
   // For callers that have nothing left to evict: what the neighbour held before make(), and has not
   // returned yet, does not count. A program's tensors are copied from there into the pool, and
   // whole segments of the neighbour become free only when all tensors in them are copied.
   std::byte* allocate_at_all_costs(int64_t size_bytes);
+  // Whether compute that was enqueued before may use pages of a block under other addresses.
+  bool may_be_in_use(const std::byte* block, int64_t size_bytes) const {
+    return space_.may_be_in_use({space_.offset_of(block), size_bytes});
+  }
   // `size_bytes` is the size that was allocated.
   void release(std::byte* block, int64_t size_bytes);
 

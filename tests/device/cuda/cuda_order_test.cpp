@@ -19,7 +19,7 @@
 namespace teraio::device {
 namespace {
 
-constexpr int64_t kSizeBytes = 8 * kMiB;
+constexpr int64_t kBlockBytes = 8 * kMiB;
 
 class CudaOrderTest : public ::testing::Test {
  protected:
@@ -29,7 +29,7 @@ class CudaOrderTest : public ::testing::Test {
     fills_when_busy_ = facts->model == "Emulated GPU" ? 20 : 200;
     ASSERT_EQ(cudaStreamCreateWithFlags(&compute_, cudaStreamNonBlocking), cudaSuccess);
     auto device = make_cuda_device(
-        {.budget_bytes = 16 * kSizeBytes, .compute_stream = [this] { return compute_; }});
+        {.budget_bytes = 16 * kBlockBytes, .compute_stream = [this] { return compute_; }});
     ASSERT_TRUE(device.ok()) << device.status().message();
     device_ = std::move(*device);
   }
@@ -40,12 +40,12 @@ class CudaOrderTest : public ::testing::Test {
 
   // Returns memory that is ready for any stream.
   std::byte* allocate() {
-    std::byte* memory = device_->allocate(kSizeBytes);
+    std::byte* memory = device_->allocate(kBlockBytes);
     EXPECT_TRUE(device_->wait(device_->record()).ok());
     return memory;
   }
   void compute_fills(std::byte* memory, int value) {
-    ASSERT_EQ(cudaMemsetAsync(memory, value, kSizeBytes, compute_), cudaSuccess);
+    ASSERT_EQ(cudaMemsetAsync(memory, value, kBlockBytes, compute_), cudaSuccess);
   }
   // Keeps compute busy for a tenth of a second and more, so that work that fails to wait for it is
   // detected.
@@ -85,12 +85,12 @@ TEST_F(CudaOrderTest, OpsOfThreadsOnAnotherGpuAreTimed) {
 
 TEST_F(CudaOrderTest, ACopyOutWaitsForCompute) {
   std::byte* memory = allocate();
-  std::vector<std::byte> host(kSizeBytes);
-  ASSERT_TRUE(device_->pin_host(host.data(), kSizeBytes).ok());
+  std::vector<std::byte> host(kBlockBytes);
+  ASSERT_TRUE(device_->pin_host(host.data(), kBlockBytes).ok());
   compute_is_busy();
   compute_fills(memory, 7);
   const Result<Event> out =
-      device_->copy_to_host(host.data(), memory, kSizeBytes, device_->record());
+      device_->copy_to_host(host.data(), memory, kBlockBytes, device_->record());
   ASSERT_TRUE(out.ok()) << out.status().message();
   EXPECT_FALSE(device_->has_passed(*out)) << "compute is busy";
   ASSERT_TRUE(device_->wait(*out).ok());
@@ -101,16 +101,16 @@ TEST_F(CudaOrderTest, ACopyOutWaitsForCompute) {
 
 TEST_F(CudaOrderTest, ComputeWaitsForACopyInAndTheCallerDoesNot) {
   std::byte* memory = allocate();
-  std::vector<std::byte> host(kSizeBytes, std::byte{5});
-  std::vector<std::byte> seen(kSizeBytes);
-  ASSERT_TRUE(device_->pin_host(host.data(), kSizeBytes).ok());
+  std::vector<std::byte> host(kBlockBytes, std::byte{5});
+  std::vector<std::byte> seen(kBlockBytes);
+  ASSERT_TRUE(device_->pin_host(host.data(), kBlockBytes).ok());
   compute_is_busy();
   compute_fills(memory, 1);
   const Result<Event> in =
-      device_->copy_from_host(memory, host.data(), kSizeBytes, device_->record());
+      device_->copy_from_host(memory, host.data(), kBlockBytes, device_->record());
   ASSERT_TRUE(in.ok());
   ASSERT_TRUE(device_->order_after(*in).ok());
-  ASSERT_EQ(cudaMemcpyAsync(seen.data(), memory, kSizeBytes, cudaMemcpyDeviceToHost, compute_),
+  ASSERT_EQ(cudaMemcpyAsync(seen.data(), memory, kBlockBytes, cudaMemcpyDeviceToHost, compute_),
             cudaSuccess);
   ASSERT_EQ(cudaStreamSynchronize(compute_), cudaSuccess);
   EXPECT_TRUE(is_filled(seen, 5));
@@ -118,21 +118,33 @@ TEST_F(CudaOrderTest, ComputeWaitsForACopyInAndTheCallerDoesNot) {
   device_->release(memory);
 }
 
-// Compute that is enqueued uses the pages of released blocks until it has passed.
-TEST_F(CudaOrderTest, PagesMoveWhenComputeHasPassed) {
+// Compute that is enqueued uses the pages of released blocks at their old addresses.
+TEST_F(CudaOrderTest, PagesMoveBeforeComputeHasPassed) {
   std::vector<std::byte*> blocks;
   for (int i = 0; i < 16; ++i) blocks.push_back(allocate());
+  std::vector<std::byte> host(4 * kBlockBytes, std::byte{5});
+  ASSERT_TRUE(device_->pin_host(host.data(), 4 * kBlockBytes).ok());
   compute_is_busy();
   for (int i = 0; i < 16; i += 2) {
     compute_fills(blocks[i], i);
     device_->release(blocks[i]);
   }
-  EXPECT_EQ(device_->usage().largest_free_bytes, kSizeBytes);
-  std::byte* large = device_->allocate(4 * kSizeBytes);
+  EXPECT_EQ(device_->usage().largest_free_bytes, kBlockBytes);
+  std::byte* large = device_->allocate(4 * kBlockBytes);
   ASSERT_NE(large, nullptr) << "made of scattered pages";
   EXPECT_EQ(device_->usage().stitch_count, 1);
-  ASSERT_TRUE(device_->fill(large, 4 * kSizeBytes, 9).ok());
+  EXPECT_EQ(cudaStreamQuery(compute_), cudaErrorNotReady) << "nothing has waited";
+  EXPECT_TRUE(device_->may_be_in_use(large));
+  const Result<Event> in =
+      device_->copy_from_host(large, host.data(), 4 * kBlockBytes, device_->record());
+  ASSERT_TRUE(in.ok() && device_->wait(*in).ok());
+  EXPECT_FALSE(device_->may_be_in_use(large));
+  std::fill(host.begin(), host.end(), std::byte{0});
+  const Result<Event> out = device_->copy_to_host(host.data(), large, 4 * kBlockBytes, *in);
+  ASSERT_TRUE(out.ok() && device_->wait(*out).ok());
+  EXPECT_TRUE(is_filled(host, 5));
   EXPECT_EQ(cudaStreamSynchronize(compute_), cudaSuccess);
+  device_->unpin_host(host.data());
   for (int i = 1; i < 16; i += 2) device_->release(blocks[i]);
   device_->release(large);
 }
@@ -149,7 +161,7 @@ TEST_F(CudaOrderTest, ADeviceThatGoesWaitsForCompute) {
 TEST_F(CudaOrderTest, AReleasedBlockStaysWhileAnotherStreamUsesIt) {
   cudaStream_t other = nullptr;
   ASSERT_EQ(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), cudaSuccess);
-  std::byte* memory = device_->allocate(16 * kSizeBytes);
+  std::byte* memory = device_->allocate(16 * kBlockBytes);
   ASSERT_NE(memory, nullptr);
   ASSERT_TRUE(device_->wait(device_->record()).ok());
   std::swap(compute_, other);
@@ -159,8 +171,8 @@ TEST_F(CudaOrderTest, AReleasedBlockStaysWhileAnotherStreamUsesIt) {
   device_->record_use(memory, other);
   device_->release(memory);
   EXPECT_EQ(device_->allocated_bytes(), 0);
-  EXPECT_EQ(device_->allocate(16 * kSizeBytes), nullptr);
-  memory = device_->allocate_at_all_costs(16 * kSizeBytes);
+  EXPECT_EQ(device_->allocate(16 * kBlockBytes), nullptr);
+  memory = device_->allocate_at_all_costs(16 * kBlockBytes);
   EXPECT_NE(memory, nullptr) << "waits for the other stream";
   EXPECT_EQ(cudaStreamQuery(other), cudaSuccess);
   device_->release(memory);
@@ -170,7 +182,7 @@ TEST_F(CudaOrderTest, AReleasedBlockStaysWhileAnotherStreamUsesIt) {
 // More than a piece, of which pages exist only where they are touched.
 class LargePinnedTest : public CudaOrderTest {
  protected:
-  static constexpr int64_t kRangeBytes = kGiB + 2 * kSizeBytes;
+  static constexpr int64_t kRangeBytes = kGiB + 2 * kBlockBytes;
 
   void SetUp() override {
     CudaOrderTest::SetUp();
@@ -187,15 +199,15 @@ class LargePinnedTest : public CudaOrderTest {
     CudaOrderTest::TearDown();
   }
   // Half of the bytes are in the first piece, half in the second.
-  std::byte* at_the_border() const { return range_ + kGiB - kSizeBytes / 2; }
+  std::byte* at_the_border() const { return range_ + kGiB - kBlockBytes / 2; }
   void expect_round_trip() {
-    std::fill_n(at_the_border(), kSizeBytes, std::byte{9});
-    const Result<Event> in = device_->copy_from_host(memory_, at_the_border(), kSizeBytes, {});
+    std::fill_n(at_the_border(), kBlockBytes, std::byte{9});
+    const Result<Event> in = device_->copy_from_host(memory_, at_the_border(), kBlockBytes, {});
     ASSERT_TRUE(in.ok() && device_->wait(*in).ok());
-    std::fill_n(at_the_border(), kSizeBytes, std::byte{0});
-    const Result<Event> out = device_->copy_to_host(at_the_border(), memory_, kSizeBytes, *in);
+    std::fill_n(at_the_border(), kBlockBytes, std::byte{0});
+    const Result<Event> out = device_->copy_to_host(at_the_border(), memory_, kBlockBytes, *in);
     ASSERT_TRUE(out.ok() && device_->wait(*out).ok());
-    EXPECT_TRUE(std::all_of(at_the_border(), at_the_border() + kSizeBytes,
+    EXPECT_TRUE(std::all_of(at_the_border(), at_the_border() + kBlockBytes,
                             [](std::byte byte) { return byte == std::byte{9}; }));
   }
 
@@ -212,7 +224,7 @@ TEST_F(LargePinnedTest, ACopyMayGoFromOnePieceToTheNext) {
 }
 
 TEST_F(LargePinnedTest, APieceThatIsRefusedLeavesTheOthersPinned) {
-  std::byte* taken = range_ + kGiB + kSizeBytes;  // in the second piece
+  std::byte* taken = range_ + kGiB + kBlockBytes;  // in the second piece
   ASSERT_EQ(cudaHostRegister(taken, kPageBytes, cudaHostRegisterDefault), cudaSuccess);
   const Status status = device_->pin_host(range_, kRangeBytes);
   EXPECT_FALSE(status.ok());
@@ -234,11 +246,11 @@ TEST_F(CudaOrderTest, AnyThreadMayCopyAndWait) {
   for (int i = 0; i < 4; ++i) blocks.push_back(allocate());
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&, i] {
-      std::vector<std::byte> from(kSizeBytes, static_cast<std::byte>(i));
-      std::vector<std::byte> to(kSizeBytes);
+      std::vector<std::byte> from(kBlockBytes, static_cast<std::byte>(i));
+      std::vector<std::byte> to(kBlockBytes);
       for (int round = 0; round < 20; ++round) {
-        const Result<Event> in = device_->copy_from_host(blocks[i], from.data(), kSizeBytes, {});
-        const Result<Event> out = device_->copy_to_host(to.data(), blocks[i], kSizeBytes, *in);
+        const Result<Event> in = device_->copy_from_host(blocks[i], from.data(), kBlockBytes, {});
+        const Result<Event> out = device_->copy_to_host(to.data(), blocks[i], kBlockBytes, *in);
         EXPECT_TRUE(device_->wait(*out).ok());
         EXPECT_EQ(to, from);
       }
@@ -257,18 +269,18 @@ TEST_F(CudaOrderTest, ACallLeavesTheThreadsGpuAsItWas) {
     int current = -1;
     return cudaGetDevice(&current) == cudaSuccess && current == 1;
   };
-  std::vector<std::byte> host(kSizeBytes);
-  std::byte* memory = device_->allocate(kSizeBytes);
+  std::vector<std::byte> host(kBlockBytes);
+  std::byte* memory = device_->allocate(kBlockBytes);
   EXPECT_TRUE(is_as_it_was()) << "allocate";
   EXPECT_TRUE(device_->wait(device_->record()).ok());
   EXPECT_TRUE(is_as_it_was()) << "record and wait";
-  EXPECT_TRUE(device_->pin_host(host.data(), kSizeBytes).ok());
+  EXPECT_TRUE(device_->pin_host(host.data(), kBlockBytes).ok());
   EXPECT_TRUE(is_as_it_was()) << "pin_host";
-  const Result<Event> in = device_->copy_from_host(memory, host.data(), kSizeBytes, {});
+  const Result<Event> in = device_->copy_from_host(memory, host.data(), kBlockBytes, {});
   EXPECT_TRUE(in.ok() && device_->order_after(*in).ok() && device_->wait(*in).ok());
   EXPECT_TRUE(is_as_it_was()) << "a copy";
   device_->unpin_host(host.data());
-  device_->set_budget_bytes(8 * kSizeBytes);
+  device_->set_budget_bytes(8 * kBlockBytes);
   device_->release(memory);
   EXPECT_TRUE(inspect_cuda_device(0).ok());
   EXPECT_TRUE(is_as_it_was()) << "release, and the others";
@@ -282,11 +294,11 @@ TEST_F(CudaOrderTest, RandomWorkSeesWhatWasLastWritten) {
   std::mt19937 random(1);
   std::vector<std::byte*> blocks;
   std::vector<int> values(4, 0);
-  std::vector<std::vector<std::byte>> hosts(4, std::vector<std::byte>(kSizeBytes));
+  std::vector<std::vector<std::byte>> hosts(4, std::vector<std::byte>(kBlockBytes));
   for (int i = 0; i < 4; ++i) {
     blocks.push_back(allocate());
     compute_fills(blocks[i], 0);
-    ASSERT_TRUE(device_->pin_host(hosts[i].data(), kSizeBytes).ok());
+    ASSERT_TRUE(device_->pin_host(hosts[i].data(), kBlockBytes).ok());
   }
   for (int step = 0; step < 300; ++step) {
     const size_t i = random() % 4;
@@ -296,12 +308,12 @@ TEST_F(CudaOrderTest, RandomWorkSeesWhatWasLastWritten) {
       continue;
     }
     const Result<Event> out =
-        device_->copy_to_host(hosts[i].data(), blocks[i], kSizeBytes, device_->record());
+        device_->copy_to_host(hosts[i].data(), blocks[i], kBlockBytes, device_->record());
     ASSERT_TRUE(out.ok());
     ASSERT_TRUE(device_->order_after(*out).ok());
     compute_fills(blocks[i], 255 - values[i]);
     const Result<Event> in =
-        device_->copy_from_host(blocks[i], hosts[i].data(), kSizeBytes, device_->record());
+        device_->copy_from_host(blocks[i], hosts[i].data(), kBlockBytes, device_->record());
     ASSERT_TRUE(in.ok());
     ASSERT_TRUE(device_->order_after(*in).ok());
     ASSERT_TRUE(device_->wait(*out).ok());

@@ -1,0 +1,120 @@
+// Pages of a GPU move without a wait for compute, which the tests play.
+#include "device/cuda/cuda_address_space.h"
+
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "base/units.h"
+#include "device/cuda_device.h"
+#include "testing/no_silent_skips.h"
+
+namespace teraio::device {
+namespace {
+
+class CudaAddressSpaceTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto facts = inspect_cuda_device(0);
+    if (!facts.ok()) GTEST_SKIP() << testing::kNotApplicable << facts.status().message();
+    auto space = CudaAddressSpace::reserve(
+        {.size_bytes = 256 * kMiB,
+         .least_bytes = 256 * kMiB,
+         .page_bytes = 2 * kMiB,
+         .compute = {.record = [this] { return Result<Event>(Event{++recorded_}); },
+                     .has_passed = [this](Event event) { return event.id <= passed_; },
+                     .wait =
+                         [this](Event event) {
+                           ++wait_count_;
+                           passed_ = std::max(passed_, event.id);
+                           return Status();
+                         }}});
+    ASSERT_TRUE(space.ok()) << space.status().message();
+    space_ = std::move(*space);
+    page_bytes_ = space_->page_bytes();
+  }
+
+  ByteRange pages(int64_t first, int64_t count) const {
+    return {first * page_bytes_, count * page_bytes_};
+  }
+  void fill(int64_t page, int value) {
+    ASSERT_EQ(cudaMemset(space_->at(page * page_bytes_), value, page_bytes_), cudaSuccess);
+  }
+  int first_byte(int64_t page) const {
+    unsigned char byte = 0;
+    EXPECT_EQ(cudaMemcpy(&byte, space_->at(page * page_bytes_), 1, cudaMemcpyDeviceToHost),
+              cudaSuccess);
+    return byte;
+  }
+  static int64_t gpu_free_bytes() {
+    size_t free_bytes = 0;
+    size_t all_bytes = 0;
+    EXPECT_EQ(cudaMemGetInfo(&free_bytes, &all_bytes), cudaSuccess);
+    return static_cast<int64_t>(free_bytes);
+  }
+
+  uint64_t recorded_ = 0;
+  uint64_t passed_ = 0;
+  int wait_count_ = 0;
+  std::unique_ptr<CudaAddressSpace> space_;
+  int64_t page_bytes_ = 0;
+};
+
+TEST_F(CudaAddressSpaceTest, OldAddressesShowThePagesUntilComputeHasPassed) {
+  ASSERT_TRUE(space_->commit(pages(0, 2)));
+  ASSERT_EQ(space_->move(pages(0, 2), 8 * page_bytes_), 2 * page_bytes_);
+  EXPECT_EQ(wait_count_, 0);
+  EXPECT_TRUE(space_->may_be_in_use(pages(9, 1)));
+  EXPECT_FALSE(space_->may_be_in_use(pages(10, 1)));
+  fill(9, 7);
+  EXPECT_EQ(first_byte(1), 7);
+  passed_ = recorded_;
+  EXPECT_FALSE(space_->may_be_in_use(pages(9, 1)));
+}
+
+TEST_F(CudaAddressSpaceTest, AddressesThatComputeMayUseAreWaitedFor) {
+  ASSERT_TRUE(space_->commit(pages(0, 1)));
+  ASSERT_EQ(space_->move(pages(0, 1), 8 * page_bytes_), page_bytes_);
+  ASSERT_TRUE(space_->commit(pages(0, 1)));
+  EXPECT_EQ(wait_count_, 1);
+  fill(8, 7);
+  fill(0, 5);
+  EXPECT_EQ(first_byte(8), 7) << "a page of its own is there";
+}
+
+TEST_F(CudaAddressSpaceTest, AddressesThatComputeHasLeftAreNotWaitedFor) {
+  ASSERT_TRUE(space_->commit(pages(0, 2)));
+  ASSERT_EQ(space_->move(pages(0, 1), 8 * page_bytes_), page_bytes_);
+  passed_ = recorded_;
+  ASSERT_EQ(space_->move(pages(1, 1), 0), page_bytes_);
+  EXPECT_EQ(wait_count_, 0);
+  fill(8, 7);
+  fill(0, 5);
+  EXPECT_EQ(first_byte(8), 7);
+}
+
+TEST_F(CudaAddressSpaceTest, APageMovesAgainAtOnce) {
+  ASSERT_TRUE(space_->commit(pages(0, 1)));
+  for (const int64_t to : {4, 8, 12})
+    ASSERT_EQ(space_->move(pages(to - 4, 1), to * page_bytes_), page_bytes_);
+  EXPECT_EQ(wait_count_, 0);
+  fill(12, 7);
+  EXPECT_EQ(first_byte(0), 7);
+  EXPECT_TRUE(space_->may_be_in_use(pages(12, 1)));
+}
+
+TEST_F(CudaAddressSpaceTest, PagesReturnToTheSystemWithTheirOldAddresses) {
+  const int64_t free_bytes = gpu_free_bytes();
+  ASSERT_TRUE(space_->commit(pages(0, 4)));
+  ASSERT_EQ(space_->move(pages(0, 4), 8 * page_bytes_), 4 * page_bytes_);
+  EXPECT_EQ(gpu_free_bytes(), free_bytes - 4 * page_bytes_) << "a page takes memory once";
+  ASSERT_TRUE(space_->decommit(pages(8, 4)));
+  EXPECT_EQ(wait_count_, 1);
+  EXPECT_EQ(gpu_free_bytes(), free_bytes);
+}
+
+}  // namespace
+}  // namespace teraio::device
