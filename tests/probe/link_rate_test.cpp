@@ -27,11 +27,12 @@ class TickingClock final : public Clock {
 };
 
 // A device with a clock of its own: a wait takes the time of the copies that it waits for, 1 ns per
-// byte to the device and 2 ns from it. Those of both directions at once take longer.
+// byte to the device and 2 ns from it, and `latency_ns`. Those of both directions at once take
+// longer.
 class LinkDevice final : public testing::ForwardingDevice, public Clock {
  public:
-  LinkDevice(device::Device& behind, double slowdown)
-      : ForwardingDevice(behind), slowdown_(slowdown) {}
+  LinkDevice(device::Device& behind, double slowdown, int64_t latency_ns = 0)
+      : ForwardingDevice(behind), slowdown_(slowdown), latency_ns_(latency_ns) {}
   int64_t now_ns() const override { return now_ns_; }
   Result<device::Event> copy_to_host(std::byte* host, const std::byte* device, int64_t size_bytes,
                                      device::Event after) override {
@@ -45,6 +46,7 @@ class LinkDevice final : public testing::ForwardingDevice, public Clock {
   }
   Status wait(device::Event event) override {
     const double slowdown = in_ns_ > 0 && out_ns_ > 0 ? slowdown_ : 1;
+    if (in_ns_ > 0 || out_ns_ > 0) now_ns_ += latency_ns_;
     now_ns_ +=
         static_cast<int64_t>(slowdown * static_cast<double>(std::max(std::exchange(in_ns_, 0),
                                                                      std::exchange(out_ns_, 0))));
@@ -53,6 +55,7 @@ class LinkDevice final : public testing::ForwardingDevice, public Clock {
 
  private:
   const double slowdown_;
+  const int64_t latency_ns_;
   int64_t in_ns_ = 0;
   int64_t out_ns_ = 0;
   int64_t now_ns_ = 0;
@@ -73,6 +76,16 @@ TEST(LinkRateTest, IsThatWithBothDirectionsAtOnce) {
   const Result<Rates> rates = measure_link(device, device);
   ASSERT_TRUE(rates.ok()) << rates.status().message();
   EXPECT_EQ(*rates, (Rates{800'000'000, 400'000'000}));
+}
+
+// Half of 4 MiB takes 2.1 ms to the device.
+TEST(LinkRateTest, TheTimeToStartACopyAndToNoticeItsEndHardlyCounts) {
+  testing::FakeAsyncDevice fake({.budget_bytes = 16 * kMiB});
+  LinkDevice device(fake, 1, 1'000'000);
+  const Result<Rates> rates = measure_link(device, device);
+  ASSERT_TRUE(rates.ok()) << rates.status().message();
+  EXPECT_GT(rates->read_bytes_per_second, 900'000'000) << "680,000,000 by single copies";
+  EXPECT_GT(rates->write_bytes_per_second, 450'000'000);
 }
 
 TEST(LinkRateTest, KeepsToTheOrderOfTheDevice) {
