@@ -69,6 +69,14 @@ class Device {
   // callers that have nothing left to evict.
   virtual std::byte* allocate_at_all_costs(int64_t size_bytes) { return allocate(size_bytes); }
 
+  // After allocate() has refused `size_bytes`: how much must be released, at least, before it can
+  // succeed. All of it where the device cannot tell.
+  virtual int64_t shortage_bytes(int64_t size_bytes) const { return size_bytes; }
+
+  // Plans leave this much of the budget free for what lies unused beside blocks: parts of pages,
+  // where the device's pages are large.
+  virtual int64_t spare_bytes() const { return 0; }
+
   // Whether pages of a block have moved to its addresses, and compute that was enqueued before may
   // still use them under their old ones.
   virtual bool may_be_in_use(const std::byte* /*memory*/) const { return false; }

@@ -27,8 +27,10 @@ struct ProgramPlace {
 };
 
 // Returns the candidates in the order in which they leave. Tensors that are equally far leave in
-// the order of their ids.
+// the order of their ids. Where the next uses are known, the first one is the smallest of at least
+// `wanted_bytes` among those that are at least half as far as the farthest: a plan that lacks a
+// little should not move much.
 std::vector<LiveTensor*> in_eviction_order(const std::vector<LiveTensor*>& candidates,
-                                           const ProgramPlace& place);
+                                           int64_t wanted_bytes, const ProgramPlace& place);
 
 }  // namespace teraio::engine

@@ -9,6 +9,12 @@
 #include "engine/failure_details.h"
 
 namespace teraio::engine {
+namespace {
+
+// Where an op lacks less than this share of the budget, the next ones may, too.
+constexpr int64_t kLeastShares = 256;
+
+}  // namespace
 
 Evictor::Evictor(const EngineOptions& options, const std::vector<LiveTensor*>& live,
                  TierCopies& copies, TensorMover& mover, EngineCounters& counters)
@@ -52,11 +58,12 @@ void Evictor::expedite_writes() {
 }
 
 // What must leave besides what is leaving. When there is enough on paper but nothing can be made of
-// it, because it is scattered, all of it.
+// it, because it is scattered, what the device misses.
 int64_t Evictor::bytes_to_evict(int64_t size_bytes) const {
   const int64_t leaving_bytes = bytes_leaving();
   const int64_t missing_bytes = size_bytes - std::max<int64_t>(free_bytes(), 0) - leaving_bytes;
-  return missing_bytes > 0 || leaving_bytes > 0 ? missing_bytes : size_bytes;
+  return missing_bytes > 0 || leaving_bytes > 0 ? missing_bytes
+                                                : device_.shortage_bytes(size_bytes);
 }
 
 int64_t Evictor::bytes_leaving() const {
@@ -68,7 +75,7 @@ int64_t Evictor::bytes_leaving() const {
 // Returns true if memory is free now. The writes that it started free more when they end.
 bool Evictor::evict_for(int64_t size_bytes, const ProgramPlace& place) {
   bool has_freed = false;
-  for (LiveTensor* victim : victims(place)) {
+  for (LiveTensor* victim : victims(size_bytes, place)) {
     if (size_bytes <= 0) break;
     has_freed |= evict(*victim);
     if (victim->residency != Residency::kResident) size_bytes -= victim->size_bytes;
@@ -143,11 +150,12 @@ bool Evictor::start_write(LiveTensor& tensor, plan::Tier tier, storage::Priority
 }
 
 // More than are needed: a tier can be full, and an owner can keep its own.
-std::vector<LiveTensor*> Evictor::victims(const ProgramPlace& place) const {
+std::vector<LiveTensor*> Evictor::victims(int64_t size_bytes, const ProgramPlace& place) const {
   std::vector<LiveTensor*> candidates;
   for (LiveTensor* tensor : live_)
     if (can_leave(*tensor)) candidates.push_back(tensor);
-  return in_eviction_order(candidates, place);
+  const int64_t least_bytes = device_.budget_bytes() / kLeastShares;
+  return in_eviction_order(candidates, std::max(size_bytes, least_bytes), place);
 }
 
 Status Evictor::memory_error(int64_t size_bytes) const {

@@ -75,7 +75,7 @@ class Evictor {
   int64_t bytes_leaving() const;  // soon, by writes and departures
   bool evict_for(int64_t size_bytes, const ProgramPlace& place);
   int64_t bytes_to_evict(int64_t size_bytes) const;
-  std::vector<LiveTensor*> victims(const ProgramPlace& place) const;
+  std::vector<LiveTensor*> victims(int64_t size_bytes, const ProgramPlace& place) const;
   bool start_write(LiveTensor& tensor, plan::Tier tier, storage::Priority priority);
   void expedite_writes();
   Status memory_error(int64_t size_bytes) const;

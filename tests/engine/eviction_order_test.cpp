@@ -21,13 +21,15 @@ class EvictionOrderTest : public ::testing::Test {
   std::vector<uint64_t> order(trace::OpIndex position, bool is_lost = false) {
     const Schedule schedule = program_.schedule();
     std::vector<uint64_t> ids;
-    for (const LiveTensor* tensor : in_eviction_order(
-             {&t_[2], &t_[0], &t_[1]}, {schedule, position, is_lost || position == kLost, 100}))
+    for (const LiveTensor* tensor :
+         in_eviction_order({&t_[2], &t_[0], &t_[1]}, wanted_bytes_,
+                           {schedule, position, is_lost || position == kLost, 100}))
       ids.push_back(tensor->id);
     return ids;
   }
 
   PlannedProgram program_;
+  int64_t wanted_bytes_ = 1 << 30;
   std::array<LiveTensor, 3> t_;
 };
 
@@ -66,6 +68,22 @@ TEST_F(EvictionOrderTest, OfAProgramThatHasLeftTheProfileTheNextUsesAreStillExpe
   t_[1].last_use = 100;
   EXPECT_EQ(order(0, /*is_lost=*/true), (std::vector<uint64_t>{3, 1, 2}))
       << "or is in use all the time";
+}
+
+// The first one is used next, the others four and five ops later.
+TEST_F(EvictionOrderTest, TheSmallestThatSufficesOfThoseHalfAsFarLeavesFirst) {
+  for (LiveTensor& tensor : t_) tensor.profile_index = program_.persistent(tensor);
+  for (const int used : {0, 0, 0, 0, 1, 2}) program_.op({used});
+  for (LiveTensor& tensor : t_) tensor.size_bytes = static_cast<int64_t>(10 * tensor.id);
+  wanted_bytes_ = 15;
+  EXPECT_EQ(order(0), (std::vector<uint64_t>{2, 3, 1}));
+  EXPECT_EQ(order(0, /*is_lost=*/true), (std::vector<uint64_t>{3, 2, 1}));
+  wanted_bytes_ = 5;
+  EXPECT_EQ(order(0), (std::vector<uint64_t>{2, 3, 1})) << "the first one is used too soon";
+  wanted_bytes_ = 25;
+  EXPECT_EQ(order(0), (std::vector<uint64_t>{3, 2, 1}));
+  wanted_bytes_ = 35;
+  EXPECT_EQ(order(0), (std::vector<uint64_t>{3, 2, 1})) << "none suffices";
 }
 
 TEST_F(EvictionOrderTest, OfTheEquallyFarTheOneWithTheSmallerIdLeavesFirst) {

@@ -101,6 +101,30 @@ TEST_F(EvictorTest, AnErrorDoesNotAskForLessThanTheBudget) {
   EXPECT_NE(status.message().find("smaller pieces"), std::string::npos) << status.message();
 }
 
+// A device whose free memory is one unit too scattered for anything, until one is released.
+class DeviceThatLacksAUnit final : public testing::ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  std::byte* allocate(int64_t size_bytes) override {
+    return allocated_bytes() > kUnitBytes ? nullptr : ForwardingDevice::allocate(size_bytes);
+  }
+  int64_t shortage_bytes(int64_t) const override { return kUnitBytes; }
+};
+
+TEST(EvictorOfScatteredMemoryTest, NoMoreLeavesThanTheDeviceLacks) {
+  MoverSession session(4);
+  for (int i = 0; i < 2; ++i) session.tensor();
+  DeviceThatLacksAUnit device(session.device());
+  EngineOptions options = session.options;
+  options.device = &device;
+  const Schedule schedule;
+  Evictor evictor(options, session.live, session.copies, session.mover, session.counters);
+  const Result<std::byte*> memory = evictor.obtain_memory(2 * kUnitBytes, {schedule});
+  ASSERT_TRUE(memory.ok()) << memory.status().message();
+  EXPECT_EQ(session.counters.on_demand_offloads, 1);
+  session.device().release(*memory);
+}
+
 TEST_F(EvictorTest, ByPlanATensorLeavesForThePlansTier) {
   LiveTensor* tensor = session_.tensor();
   evictor_.evict_by_plan(*tensor, plan::Tier::kSsd);
