@@ -281,8 +281,8 @@ plan::Limits Session::limits_for(const engine::Profile& profile,
   plan::Limits limits;
   const auto margin_bytes =
       static_cast<int64_t>(static_cast<double>(options_.device_budget_bytes) * kPlanMargin);
-  limits.device_budget_bytes =
-      options_.device_budget_bytes - margin_bytes - profile.untouched_bytes;
+  const int64_t most_bytes = options_.device_budget_bytes - margin_bytes - profile.untouched_bytes;
+  limits.device_budget_bytes = most_bytes;
   limits.host_limit_bytes = hardware.host.capacity_bytes;
   limits.smallest_tensor_bytes = options_.smallest_tensor_bytes;
   limits.write_budget_bytes = options_.write_budget_bytes;
@@ -292,6 +292,10 @@ plan::Limits Session::limits_for(const engine::Profile& profile,
     *limits.write_budget_bytes = std::llround(static_cast<double>(*limits.write_budget_bytes) /
                                               std::max(iterations_per_period, 1e-9));
   }
+  // What an op needs at once comes first.
+  const int64_t least_bytes = planner::min_device_budget_bytes(profile.trace, limits);
+  const int64_t spare_bytes = std::min(machine_->device->spare_bytes(), most_bytes - least_bytes);
+  limits.device_budget_bytes = most_bytes - std::max<int64_t>(spare_bytes, 0);
   return limits;
 }
 

@@ -360,6 +360,12 @@ int64_t PagePool::largest_bytes(int64_t growth_limit_bytes) const {
   return std::max(free_.pages().largest_bytes(), tail.range.size_bytes + growth_bytes);
 }
 
+int64_t PagePool::shortage_bytes(int64_t size_bytes, int64_t growth_limit_bytes) const {
+  const int64_t growth_bytes = whole_granules(std::max<int64_t>(growth_limit_bytes, 0));
+  const int64_t supply_bytes = free_.granules().total_bytes() + growth_bytes;
+  return std::max<int64_t>(best_place(size_bytes).used_bytes - supply_bytes, 0);
+}
+
 // An upper bound: the pages between two boundaries are one mapping, and so are adjacent uncommitted
 // addresses.
 int64_t PagePool::mapping_count() const { return boundaries_.size() + 2 * uncommitted_.count(); }

@@ -56,6 +56,20 @@ class PagePoolTest : public ::testing::Test {
   std::unique_ptr<PagePool> pool_;
 };
 
+// Granules of four pages. Free are a granule and, in two others, three pages and one.
+TEST_F(PagePoolTest, ShortageCountsWholeGranules) {
+  open(64 * kMiB, {.granule_bytes = 4 * kPageBytes, .mapping_limit = 1000});
+  std::byte* first = take(12, 12 * kPageBytes);
+  ASSERT_NE(first, nullptr);
+  give(first, 3);
+  give(first + 7 * kPageBytes, 5);
+  ASSERT_EQ(pool_->free_bytes(), 8 * kPageBytes);
+  EXPECT_EQ(pool_->shortage_bytes(5 * kPageBytes, 0), 0) << "beside the block";
+  EXPECT_EQ(pool_->shortage_bytes(8 * kPageBytes, 0), 4 * kPageBytes);
+  EXPECT_EQ(pool_->shortage_bytes(8 * kPageBytes, 4 * kPageBytes), 0);
+  EXPECT_EQ(pool_->shortage_bytes(8 * kPageBytes, 3 * kPageBytes), 4 * kPageBytes);
+}
+
 TEST_F(PagePoolTest, GrowsByNoMoreThanItIsAllowed) {
   open(64 * kMiB);
   EXPECT_EQ(take(10, 9 * kPageBytes), nullptr);

@@ -55,6 +55,8 @@ class CudaDevice final : public Device {
   std::byte* allocate_at_all_costs(int64_t size_bytes) override {
     return allocate(size_bytes, true);
   }
+  int64_t shortage_bytes(int64_t size_bytes) const override;
+  int64_t spare_bytes() const override { return memory_->spare_bytes(); }
   bool may_be_in_use(const std::byte* memory) const override;
   void release(std::byte* memory) override;
   void set_budget_bytes(int64_t budget_bytes) override;
@@ -208,9 +210,14 @@ std::byte* CudaDevice::allocate(int64_t size_bytes, bool at_all_costs) {
 }
 
 std::byte* CudaDevice::map(int64_t held_bytes, bool at_all_costs) {
+  const PauseOfOps pause(op_timer());  // moving pages takes milliseconds
   const CurrentDevice current(options_.ordinal);
   const OutsideOfCapture harmless;
   return at_all_costs ? memory_->allocate_at_all_costs(held_bytes) : memory_->allocate(held_bytes);
+}
+
+int64_t CudaDevice::shortage_bytes(int64_t size_bytes) const {
+  return memory_->shortage_bytes(align_up(std::max<int64_t>(size_bytes, 1), kPageBytes));
 }
 
 std::byte* CudaDevice::hand_out(std::byte* memory, Block block) {

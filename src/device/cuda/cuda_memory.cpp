@@ -13,12 +13,17 @@
 namespace teraio::device {
 namespace {
 
-// Pages of the GPU are the granules of the pool. To move one takes the driver 40 us, whatever its
-// size; small ones waste less beside blocks. With 400 to 600 pages, trainings had 1 to 6 % of their
-// memory in parts of pages, and moved an eighth to a tenth of the pages that they moved with 3,000
+// Pages of the GPU are the granules of the pool. The driver takes the same time to move one
+// whatever its size; small ones waste less beside blocks. With 300 to 500 pages, trainings had 1 to
+// 8 % of their memory in parts of pages, and moved a tenth of the pages that they moved with 3,000
 // to 5,000 (docs/measurements.md). The driver's least size, 2 MiB, is the least here.
-constexpr int64_t kPageCount = 384;
+constexpr int64_t kPageCount = 256;
 constexpr int64_t kMostPageBytes = 32 * kMiB;
+
+// Parts of about as many pages lay unused in the trainings above, of more where tensors are small.
+// The share is for limits of few pages.
+constexpr int64_t kSparePages = 12;
+constexpr int64_t kLeastSpareShares = 32;
 
 // Below a few pages nothing could be allocated, so that a smaller budget limits blocks alone.
 constexpr int64_t kLeastPages = 8;
@@ -92,7 +97,7 @@ std::byte* CudaMemory::allocate(int64_t size_bytes) {
     block = allocate_within(size_bytes, room_bytes(), PagePool::Effort::kUsual);
   if (block == nullptr) {
     refused_bytes_ = size_bytes;
-    released_bytes_ = 0;
+    awaited_bytes_ = shortage_bytes(size_bytes);
   }
   return hand_out(block, size_bytes);
 }
@@ -114,16 +119,24 @@ std::byte* CudaMemory::allocate_within(int64_t size_bytes, int64_t room_bytes,
 }
 
 // What the neighbour returns waits for the GPU, and moving pages takes long. Callers ask again at
-// every op, in vain until about as much has been released.
+// every op, in vain until as much has been released as is missing.
 bool CudaMemory::is_refused_still(int64_t size_bytes) const {
-  return refused_bytes_ > 0 && size_bytes >= refused_bytes_ && released_bytes_ < size_bytes;
+  return refused_bytes_ > 0 && size_bytes >= refused_bytes_ && awaited_bytes_ > 0;
 }
 
 void CudaMemory::release(std::byte* block, int64_t size_bytes) {
   pool_->release(block, size_bytes);
   allocated_bytes_ -= size_bytes;
-  released_bytes_ += size_bytes;
+  awaited_bytes_ -= size_bytes;
   tell_neighbour();
+}
+
+int64_t CudaMemory::shortage_bytes(int64_t size_bytes) const {
+  return std::max<int64_t>(pool_->shortage_bytes(size_bytes, room_bytes()), kPageBytes);
+}
+
+int64_t CudaMemory::spare_bytes() const {
+  return std::min(kSparePages * space_.page_bytes(), limit_bytes_ / kLeastSpareShares);
 }
 
 void CudaMemory::set_limit_bytes(int64_t limit_bytes) {

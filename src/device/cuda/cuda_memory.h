@@ -63,6 +63,10 @@ class CudaMemory {
   void reset_peak();
   // The largest block that needs no page to move.
   int64_t largest_bytes() const { return pool_->largest_bytes(room_bytes()); }
+  // How much must be released, at least, for a block that was refused.
+  int64_t shortage_bytes(int64_t size_bytes) const;
+  // What may lie unused beside blocks within the limit, in parts of pages.
+  int64_t spare_bytes() const;
   MemorySegments& segments() { return space_.segments(); }
 
  private:
@@ -85,8 +89,8 @@ class CudaMemory {
   int64_t neighbours_limit_bytes_ = -1;  // as it was told
   int64_t neighbours_old_bytes_ = 0;     // that it holds since make()
   int64_t held_peak_bytes_ = 0;
-  int64_t refused_bytes_ = 0;   // a size that was refused; 0: none
-  int64_t released_bytes_ = 0;  // since then
+  int64_t refused_bytes_ = 0;  // a size that was refused; 0: none
+  int64_t awaited_bytes_ = 0;  // to be released before it is tried again
 };
 
 }  // namespace teraio::device
