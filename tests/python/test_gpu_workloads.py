@@ -147,6 +147,22 @@ def test_streams_and_memory(case, on_gpu, monkeypatch):
     assert result["reserved_peak_bytes"] <= result["budget_bytes"]
 
 
+def test_memory_is_watched_until_its_end(program):
+    lines = program(f"""
+import sys
+sys.path.insert(0, {str(WORKLOADS)!r})
+import torch
+from memory_watch import MemoryWatch
+
+with MemoryWatch("cuda") as watch:
+    within = torch.empty(32 << 20, dtype=torch.uint8, device="cuda")
+    watch.end()
+    after = torch.empty(64 << 20, dtype=torch.uint8, device="cuda")
+print(watch.record["sampled_peak_bytes"] >> 20)
+""")
+    assert lines == ["32"]
+
+
 def test_equal_tensors_have_equal_fingerprints_and_others_have_not(monkeypatch):
     monkeypatch.setattr(fingerprints, "PIECE_WORDS", 400)
     fingerprint = fingerprints.fingerprint

@@ -79,8 +79,7 @@ def run_arm(options, arm, peak_bytes):
     import teraio  # here, so that the first arm is PyTorch as it comes
 
     session_options = options_of(options, arm, peak_bytes)
-    session = teraio.offload(device=options.device, **session_options)
-    found = train_arm(args, session)
+    found = train_arm(args, lambda: teraio.offload(device=options.device, **session_options))
     return found | {"options": {k: str(v) for k, v in session_options.items()}}
 
 
@@ -107,15 +106,15 @@ def options_of(options, arm, peak_bytes):
     return {"device_budget": budget, **tiers[tier]}
 
 
-def train_arm(args, session=None):
+def train_arm(args, make_session=contextlib.nullcontext):
     """Trains within the session, if there is one. The result is a part of the record."""
     config = jobs.config_of(args)
     batches = jobs.batches_of(args, config)
     jobs.forget_memory(args.device)
-    watch = MemoryWatch(args.device)
-    with watch, session or contextlib.nullcontext():
+    with MemoryWatch(args.device) as watch, make_session() as session:
         model = build_model(args, config)
         optimizer, found = jobs.train(args, model, batches)
+        watch.end()  # a session that ends brings all tensors back, beyond its budget
         memory = (
             session_record(session) if session else {"peak_bytes": jobs.peak_bytes(args.device)}
         )
