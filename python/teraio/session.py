@@ -82,7 +82,7 @@ def offload(
         write_budget: the most that plans may write to the drives: "2TB/day", "80GB/hour" or
             "5GB/iteration". Iterations on demand (the first ones, and those that deviate from the
             profile) are not limited.
-        device: "cpu", "cuda" or "cuda:1". CUDA has not been run on a GPU yet.
+        device: "cpu", "cuda" or "cuda:1".
         plan: a plan file to execute instead of making a plan. If the plan exceeds the write budget,
             another one is made.
         policy: "planned", or "on-demand" for migration without a plan.
