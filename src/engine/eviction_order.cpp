@@ -15,32 +15,46 @@ int64_t distance(const LiveTensor& tensor, const ProgramPlace& place) {
   return place.schedule.index().ops_until_use(tensor.profile_index, place.position);
 }
 
-void put_first_what_fits(Distances& by_distance, int64_t wanted_bytes) {
-  auto best = by_distance.end();
-  for (auto each = by_distance.begin(); each != by_distance.end(); ++each) {
-    if (each->first < by_distance.front().first / 2) break;
+Distances by_distance(const std::vector<LiveTensor*>& candidates, const ProgramPlace& place) {
+  Distances distances;
+  distances.reserve(candidates.size());
+  for (LiveTensor* tensor : candidates) distances.emplace_back(distance(*tensor, place), tensor);
+  std::sort(distances.begin(), distances.end(), [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first > b.first : a.second->id < b.second->id;
+  });
+  return distances;
+}
+
+void put_first_what_fits(Distances& distances, int64_t wanted_bytes) {
+  auto best = distances.end();
+  for (auto each = distances.begin(); each != distances.end(); ++each) {
+    if (each->first < distances.front().first / 2) break;
     const int64_t size_bytes = each->second->size_bytes;
     if (size_bytes < wanted_bytes) continue;
-    if (best == by_distance.end() || size_bytes < best->second->size_bytes) best = each;
+    if (best == distances.end() || size_bytes < best->second->size_bytes) best = each;
   }
-  if (best != by_distance.end()) std::rotate(by_distance.begin(), best, best + 1);
+  if (best != distances.end()) std::rotate(distances.begin(), best, best + 1);
+}
+
+std::vector<LiveTensor*> tensors_of(const Distances& distances) {
+  std::vector<LiveTensor*> tensors;
+  tensors.reserve(distances.size());
+  for (const auto& [distance, tensor] : distances) tensors.push_back(tensor);
+  return tensors;
 }
 
 }  // namespace
 
 std::vector<LiveTensor*> in_eviction_order(const std::vector<LiveTensor*>& candidates,
-                                           int64_t wanted_bytes, const ProgramPlace& place) {
-  Distances by_distance;
-  by_distance.reserve(candidates.size());
-  for (LiveTensor* tensor : candidates) by_distance.emplace_back(distance(*tensor, place), tensor);
-  std::sort(by_distance.begin(), by_distance.end(), [](const auto& a, const auto& b) {
-    return a.first != b.first ? a.first > b.first : a.second->id < b.second->id;
-  });
-  if (place.position != kLost && !place.is_lost) put_first_what_fits(by_distance, wanted_bytes);
-  std::vector<LiveTensor*> ordered;
-  ordered.reserve(candidates.size());
-  for (const auto& [distance, tensor] : by_distance) ordered.push_back(tensor);
-  return ordered;
+                                           const ProgramPlace& place) {
+  return tensors_of(by_distance(candidates, place));
+}
+
+std::vector<LiveTensor*> in_order_of_fit(const std::vector<LiveTensor*>& candidates,
+                                         int64_t wanted_bytes, const ProgramPlace& place) {
+  Distances distances = by_distance(candidates, place);
+  if (place.position != kLost && !place.is_lost) put_first_what_fits(distances, wanted_bytes);
+  return tensors_of(distances);
 }
 
 }  // namespace teraio::engine

@@ -11,7 +11,8 @@
 namespace teraio::engine {
 namespace {
 
-// Where an op lacks less than this share of the budget, the next ones may, too.
+// Where free memory is scattered and an op lacks less than this share of the budget, the next ones
+// may, too.
 constexpr int64_t kLeastShares = 256;
 
 }  // namespace
@@ -36,8 +37,7 @@ Result<std::byte*> Evictor::obtain_memory(int64_t size_bytes, const ProgramPlace
     if (std::byte* memory = device_.allocate(size_bytes)) return memory;
     if (mover_.take_arrivals() || start_due_departures()) continue;
     TERAIO_RETURN_IF_ERROR(mover_.failure());
-    const int64_t missing_bytes = bytes_to_evict(size_bytes);
-    if (missing_bytes > 0 && evict_for(missing_bytes, place)) continue;
+    if (evict_for(size_bytes, place)) continue;
     if (mover_.is_idle()) break;
     expedite_writes();
     TERAIO_RETURN_IF_ERROR(mover_.wait_for_arrival(StallCause::kMemory, Patience::kOfOp));
@@ -57,13 +57,10 @@ void Evictor::expedite_writes() {
   for (const LiveTensor* tensor : leaving) mover_.expedite(*tensor);
 }
 
-// What must leave besides what is leaving. When there is enough on paper but nothing can be made of
-// it, because it is scattered, what the device misses.
-int64_t Evictor::bytes_to_evict(int64_t size_bytes) const {
-  const int64_t leaving_bytes = bytes_leaving();
-  const int64_t missing_bytes = size_bytes - std::max<int64_t>(free_bytes(), 0) - leaving_bytes;
-  return missing_bytes > 0 || leaving_bytes > 0 ? missing_bytes
-                                                : device_.shortage_bytes(size_bytes);
+// Whether there is enough on paper, and nothing is leaving that could help, but nothing can be made
+// of it.
+bool Evictor::is_scattered(int64_t size_bytes) const {
+  return size_bytes <= free_bytes() && bytes_leaving() == 0;
 }
 
 int64_t Evictor::bytes_leaving() const {
@@ -72,10 +69,24 @@ int64_t Evictor::bytes_leaving() const {
   return leaving_bytes;
 }
 
-// Returns true if memory is free now. The writes that it started free more when they end.
+// Evicts what must leave besides what is leaving, for an allocation that was refused. Returns true
+// if memory is free now. The writes that it started free more when they end.
 bool Evictor::evict_for(int64_t size_bytes, const ProgramPlace& place) {
+  if (is_scattered(size_bytes)) {
+    const int64_t missing_bytes = device_.shortage_bytes(size_bytes);
+    const int64_t least_bytes = device_.budget_bytes() / kLeastShares;
+    const int64_t wanted_bytes = std::max(missing_bytes, least_bytes);
+    return evict_first(in_order_of_fit(candidates(), wanted_bytes, place), missing_bytes);
+  }
+  const int64_t missing_bytes = size_bytes - std::max<int64_t>(free_bytes(), 0) - bytes_leaving();
+  if (missing_bytes <= 0) return false;
+  return evict_first(in_eviction_order(candidates(), place), missing_bytes);
+}
+
+// There are more victims than are needed: a tier can be full, and an owner can keep its own.
+bool Evictor::evict_first(const std::vector<LiveTensor*>& victims, int64_t size_bytes) {
   bool has_freed = false;
-  for (LiveTensor* victim : victims(size_bytes, place)) {
+  for (LiveTensor* victim : victims) {
     if (size_bytes <= 0) break;
     has_freed |= evict(*victim);
     if (victim->residency != Residency::kResident) size_bytes -= victim->size_bytes;
@@ -149,13 +160,11 @@ bool Evictor::start_write(LiveTensor& tensor, plan::Tier tier, storage::Priority
   return false;
 }
 
-// More than are needed: a tier can be full, and an owner can keep its own.
-std::vector<LiveTensor*> Evictor::victims(int64_t size_bytes, const ProgramPlace& place) const {
+std::vector<LiveTensor*> Evictor::candidates() const {
   std::vector<LiveTensor*> candidates;
   for (LiveTensor* tensor : live_)
     if (can_leave(*tensor)) candidates.push_back(tensor);
-  const int64_t least_bytes = device_.budget_bytes() / kLeastShares;
-  return in_eviction_order(candidates, std::max(size_bytes, least_bytes), place);
+  return candidates;
 }
 
 Status Evictor::memory_error(int64_t size_bytes) const {

@@ -73,9 +73,10 @@ class Evictor {
   bool start_departures();
   void forget_departure(LiveTensor& tensor);
   int64_t bytes_leaving() const;  // soon, by writes and departures
+  bool is_scattered(int64_t size_bytes) const;
   bool evict_for(int64_t size_bytes, const ProgramPlace& place);
-  int64_t bytes_to_evict(int64_t size_bytes) const;
-  std::vector<LiveTensor*> victims(int64_t size_bytes, const ProgramPlace& place) const;
+  bool evict_first(const std::vector<LiveTensor*>& victims, int64_t size_bytes);
+  std::vector<LiveTensor*> candidates() const;
   bool start_write(LiveTensor& tensor, plan::Tier tier, storage::Priority priority);
   void expedite_writes();
   Status memory_error(int64_t size_bytes) const;
