@@ -69,8 +69,9 @@ class Device {
   // callers that have nothing left to evict.
   virtual std::byte* allocate_at_all_costs(int64_t size_bytes) { return allocate(size_bytes); }
 
-  // After allocate() has refused `size_bytes`: how much must be released, at least, before it can
-  // succeed. All of it where the device cannot tell.
+  // After allocate() has refused `size_bytes`: about how much must be released before it can
+  // succeed. Less does where it completes pages whose other parts are free. `size_bytes` where the
+  // device cannot tell.
   virtual int64_t shortage_bytes(int64_t size_bytes) const { return size_bytes; }
 
   // Plans leave this much of the budget free for what lies unused beside blocks: parts of pages,

@@ -72,7 +72,8 @@ class PagePool {
   int64_t free_bytes() const { return free_.pages().total_bytes(); }
   // The size of the largest block that needs no page to move, with growth in whole granules.
   int64_t largest_bytes(int64_t growth_limit_bytes) const;
-  // How many bytes of whole granules are missing, at least, for a block; 0: none.
+  // How many bytes of whole granules are missing for a block as things are; 0: none. Releasing less
+  // may complete them.
   int64_t shortage_bytes(int64_t size_bytes, int64_t growth_limit_bytes) const;
   int64_t stitch_count() const { return stitch_count_; }
   int64_t mapping_count() const;

@@ -63,7 +63,7 @@ class CudaMemory {
   void reset_peak();
   // The largest block that needs no page to move.
   int64_t largest_bytes() const { return pool_->largest_bytes(room_bytes()); }
-  // How much must be released, at least, for a block that was refused.
+  // As Device::shortage_bytes().
   int64_t shortage_bytes(int64_t size_bytes) const;
   // What may lie unused beside blocks within the limit, in parts of pages.
   int64_t spare_bytes() const;
