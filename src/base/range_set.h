@@ -63,6 +63,8 @@ class RangeSet {
 
   void add(ByteRange range);
   void remove(Address entry);
+  // Instead of remove() and add(): allocates nothing.
+  void replace(Address entry, ByteRange range);
 
   std::map<int64_t, int64_t> by_address_;
   std::set<std::pair<int64_t, int64_t>> by_size_;  // size, begin

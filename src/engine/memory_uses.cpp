@@ -13,6 +13,12 @@ uintptr_t address_of(const std::byte* memory) { return reinterpret_cast<uintptr_
 void MemoryUses::note_free(const std::byte* memory, int64_t size_bytes, uint64_t op) {
   const uintptr_t begin = address_of(memory);
   const uintptr_t end = begin + static_cast<uintptr_t>(size_bytes);
+  // Iterations give the same memory to the same tensors.
+  const auto known = ranges_.find(begin);
+  if (known != ranges_.end() && known->second.end == end) {
+    known->second.op = op;
+    return;
+  }
   split_at(begin);
   split_at(end);
   ranges_.erase(ranges_.lower_bound(begin), ranges_.lower_bound(end));
