@@ -1,5 +1,6 @@
-// The op observer: a boxed fallback on a dispatch key above autograd that sees every operator
-// before and after it runs, on an unmodified PyTorch.
+// The op observer: kernels on a dispatch key above autograd that see every operator before and
+// after it runs, on an unmodified PyTorch. A boxed fallback serves any operator; those that are
+// called most have a typed one.
 //
 // Before an op, the observer tells the runtime which storages the op reads and writes, and the
 // runtime restores and pins them. After the op, the observer tells it which storages the op
@@ -13,6 +14,10 @@
 // for example the workers of gloo, which use raw pointers without operators.
 #pragma once
 
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+#include <c10/core/DispatchKeySet.h>
+
 #include <span>
 #include <string_view>
 #include <vector>
@@ -22,6 +27,18 @@
 #include "op_info.h"
 
 namespace teraio::pytorch {
+
+// The dispatch key on which the observer stands.
+inline constexpr c10::DispatchKey kObserverKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
+
+// The keys of what the observer of a call with `keys` calls.
+inline c10::DispatchKeySet below_observer(c10::DispatchKeySet keys) {
+  return keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kObserverKey);
+}
+
+// The observer of every operator that has no typed one (typed_observer.h). The arguments are the
+// last values of `stack`, and the results replace them.
+void observe_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
 // The name of the dispatch key on which the observer stands. Operators of higher order, which are
 // Python code and have no fallbacks, must let it through.

@@ -24,6 +24,17 @@ c10::StorageImpl* storage_with_bytes(const at::Tensor& tensor) {
   return impl.is_python_dispatch() && !has_bytes(*storage) ? nullptr : storage;
 }
 
+// Autograd may save a tensor that an op creates and no op returns. To be offloaded, it needs a
+// known storage, too.
+void find_tensor(const ActiveSession& session, c10::StorageImpl& storage,
+                 std::vector<engine::LiveTensor*>& found) {
+  TensorHandle* handle = handle_of(storage);
+  if (handle == nullptr || handle->runtime != session.runtime) return;
+  remember_storage(*handle, storage);
+  if (std::find(found.begin(), found.end(), handle->tensor) == found.end())
+    found.push_back(handle->tensor);
+}
+
 }  // namespace
 
 void StorageWalk::visit_others(const c10::IValue& value, bool is_write) {
@@ -112,29 +123,24 @@ bool has_wrapper(const c10::IValue& value) {
   });
 }
 
+void find_tensors(const ActiveSession& session, const at::Tensor& tensor,
+                  std::vector<engine::LiveTensor*>& found) {
+  if (c10::StorageImpl* storage = storage_with_bytes(tensor))
+    return find_tensor(session, *storage, found);
+  if (session.is_dry) return;
+  for (const at::Tensor& part : inner_tensors(tensor))
+    if (c10::StorageImpl* storage = storage_with_bytes(part)) find_tensor(session, *storage, found);
+}
+
 void find_tensors(const ActiveSession& session, const c10::IValue& value,
                   std::vector<engine::LiveTensor*>& found) {
-  const auto look_at_storage = [&](c10::StorageImpl* storage) {
-    TensorHandle* handle = storage == nullptr ? nullptr : handle_of(*storage);
-    if (handle == nullptr || handle->runtime != session.runtime) return;
-    // Autograd may save a tensor that an op creates and no op returns. To be offloaded, it needs a
-    // known storage, too.
-    remember_storage(*handle, *storage);
-    engine::LiveTensor* tensor = handle->tensor;
-    if (std::find(found.begin(), found.end(), tensor) == found.end()) found.push_back(tensor);
-  };
-  const auto look_at = [&](const at::Tensor& tensor) {
-    if (c10::StorageImpl* storage = storage_with_bytes(tensor)) return look_at_storage(storage);
-    if (session.is_dry) return;
-    for (const at::Tensor& part : inner_tensors(tensor)) look_at_storage(storage_with_bytes(part));
-  };
   if (value.isTensor()) {
-    look_at(tensor_in(value));
+    find_tensors(session, tensor_in(value), found);
   } else if (value.isList()) {
     for (const c10::IValue& element : value.toListRef())
-      if (element.isTensor()) look_at(tensor_in(element));
+      if (element.isTensor()) find_tensors(session, tensor_in(element), found);
   } else if (value.isStorage()) {
-    look_at_storage(value.toStorage().unsafeGetStorageImpl());
+    find_tensor(session, *value.toStorage().unsafeGetStorageImpl(), found);
   }
 }
 

@@ -84,5 +84,7 @@ bool has_wrapper(const c10::IValue& value);
 // runtime's lock and the GIL.
 void find_tensors(const ActiveSession& session, const c10::IValue& value,
                   std::vector<engine::LiveTensor*>& found);
+void find_tensors(const ActiveSession& session, const at::Tensor& tensor,
+                  std::vector<engine::LiveTensor*>& found);
 
 }  // namespace teraio::pytorch
