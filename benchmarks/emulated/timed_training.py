@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import ctypes
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -45,6 +46,15 @@ def emulated_seconds() -> dict[str, float]:
     return found
 
 
+def enqueue_seconds() -> float:
+    """The CPU time of the threads that enqueue ops: this one and autograd's for the GPU."""
+    found = 0
+    for task in Path("/proc/self/task").iterdir():
+        if task.name == str(os.getpid()) or (task / "comm").read_text() == "pt_autograd_0\n":
+            found += int((task / "schedstat").read_text().split()[0])
+    return found / 1e9
+
+
 def allocator_counts() -> dict[str, int]:
     counts = torch.cuda.memory_stats()
     return {name: counts.get(name, 0) for name in COUNTED}
@@ -65,11 +75,14 @@ def train(args, session) -> dict:
         state = (args, model, optimizer, build_schedule(args, optimizer), batches)
         for _ in range(args.steps):
             torch.cuda.synchronize()
-            units, counts, began = emulated_seconds(), allocator_counts(), time.perf_counter()
+            units, counts, enqueued = emulated_seconds(), allocator_counts(), enqueue_seconds()
+            began = time.perf_counter()
             losses.append(train_step(*state).hex())
+            enqueued = enqueue_seconds() - enqueued
             torch.cuda.synchronize()
             seconds = time.perf_counter() - began
-            step = {"seconds": seconds, "units": difference(emulated_seconds(), units)}
+            step = {"seconds": seconds, "enqueue_seconds": enqueued}
+            step["units"] = difference(emulated_seconds(), units)
             steps.append(step | {"allocator": difference(allocator_counts(), counts)})
             print(f"{seconds:.3f} s", flush=True)
         session_record = record_of(session) if session else {"peak_bytes": None}

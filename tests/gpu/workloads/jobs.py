@@ -62,6 +62,12 @@ JOBS = {
         *("--dim", "512", "--ffn-dim", "1408", "--sequence-length", "256", "--heads", "8"),
         *("--kv-heads", "8"),
     ),
+    # As many ops as "1b", over as few bytes as a session manages (benchmarks/enqueue_cost.py).
+    "1b-narrow": _job(
+        *("1b", 6, 1_000, 2, 4, "6 of 16 layers, 128 wide instead of 2,048, 1k tokens a step"),
+        *("--dim", "128", "--ffn-dim", "256", "--sequence-length", "128", "--heads", "4"),
+        *("--kv-heads", "2"),
+    ),
     "tiny": _job(
         *("tiny", 2, 512, 4, 2, "for trying the flow"),
         *("--dim", "128", "--ffn-dim", "512", "--sequence-length", "128"),
