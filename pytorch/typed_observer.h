@@ -1,8 +1,8 @@
 // TypedObserver: observes an operator whose C++ type is known, with its arguments as they are.
 //
 // The boxed observer makes an IValue of each argument and each result, in memory that it allocates,
-// and the call below takes them out again. In a training step that is the greater part of what
-// observing costs. Both observers tell the runtime the same. Where something else is to be done
+// and the call below takes them out again, also for the ops inside of an op. Both observers tell
+// the runtime the same. Where something else is to be done
 // with the arguments than to look at them, the typed one calls the boxed one.
 //
 //     library.impl("mul.Tensor", TORCH_FN((TypedObserver<at::_ops::mul_Tensor>::observe)));
