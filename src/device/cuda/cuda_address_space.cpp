@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "base/check.h"
@@ -44,10 +45,6 @@ bool is_done(const CudaDriver& driver, CUresult result, const char* what) {
   if (!status.ok() && status.code() != ErrorCode::kOutOfMemory)
     spdlog::warn("teraio: {}", status.message());
   return status.ok();
-}
-
-bool overlap(ByteRange a, ByteRange b) {
-  return a.begin_bytes < b.end_bytes() && b.begin_bytes < a.end_bytes();
 }
 
 }  // namespace
@@ -94,17 +91,16 @@ CudaAddressSpace::CudaAddressSpace(const CudaDriver& driver, CudaAddressSpaceOpt
       driver_(driver),
       options_(std::move(options)),
       properties_(properties(driver, options_.ordinal)),
-      pages_(static_cast<size_t>(size_bytes / options_.page_bytes)) {}
+      mapped_(static_cast<size_t>(size_bytes / options_.page_bytes), kNone) {}
 
 // Ignores errors: at process exit the driver may already be unloaded.
 CudaAddressSpace::~CudaAddressSpace() {
-  for (const Left& left : left_)
-    driver_.unmap(pointer(left.from.begin_bytes), static_cast<size_t>(left.from.size_bytes));
   for (int64_t offset = 0; offset < size_bytes(); offset += page_bytes()) {
-    if (page_at(offset) == 0) continue;
-    if (is_tracking_) segments_.remove(at(offset));
+    if (mapped_at(offset) == kNone) continue;
+    const bool is_here = is_committed(offset);
+    if (is_here && is_tracking_) segments_.remove(at(offset));
     driver_.unmap(pointer(offset), static_cast<size_t>(page_bytes()));
-    driver_.release(page_at(offset));
+    if (is_here) driver_.release(page_at(offset).handle);
   }
   driver_.free_addresses(pointer(0), static_cast<size_t>(size_bytes()));
 }
@@ -114,48 +110,67 @@ CUdeviceptr CudaAddressSpace::pointer(int64_t offset_bytes) const {
 }
 
 bool CudaAddressSpace::commit(ByteRange range) {
-  if (!clear(range) || !create(range)) return false;
-  if (map(range)) {
+  for (int64_t offset = range.begin_bytes; offset < range.end_bytes(); offset += page_bytes())
+    if (!clear(offset)) return false;
+  if (!create(range)) return false;
+  if (make_accessible(std::array{range})) {
     track(range);
     return true;
   }
-  release(range);
+  unmap(range);
+  remove(range);
   return false;
 }
 
+// After a failure there are no pages in the range.
 bool CudaAddressSpace::create(ByteRange range) {
   for (int64_t offset = range.begin_bytes; offset < range.end_bytes(); offset += page_bytes()) {
-    const CUresult result =
-        driver_.create(&page_at(offset), static_cast<size_t>(page_bytes()), &properties_, 0);
-    if (is_done(driver_, result, "allocate memory")) continue;
-    page_at(offset) = 0;
-    release({range.begin_bytes, offset - range.begin_bytes});
+    if (create_page(offset)) continue;
+    const ByteRange created{range.begin_bytes, offset - range.begin_bytes};
+    if (created.size_bytes > 0) unmap(created);
+    remove(created);
     return false;
   }
   return true;
 }
 
-// Maps the pages that page_at() names. After a failure none is mapped.
-bool CudaAddressSpace::map(ByteRange range) {
+bool CudaAddressSpace::create_page(int64_t offset_bytes) {
+  if (unused_pages_.empty()) {
+    unused_pages_.push_back(static_cast<PageIndex>(pages_.size()));
+    pages_.emplace_back();
+  }
+  const PageIndex index = unused_pages_.back();
+  Page& page = pages_[static_cast<size_t>(index)];
+  page = {.offset_bytes = offset_bytes, .former_offsets = {}};
+  const CUresult result =
+      driver_.create(&page.handle, static_cast<size_t>(page_bytes()), &properties_, 0);
+  if (!is_done(driver_, result, "allocate memory")) return false;
+  if (!map(offset_bytes, index)) {
+    driver_.release(page.handle);
+    return false;
+  }
+  unused_pages_.pop_back();
+  return true;
+}
+
+bool CudaAddressSpace::map(int64_t offset_bytes, PageIndex page) {
+  const CUmemGenericAllocationHandle handle = pages_[static_cast<size_t>(page)].handle;
+  const CUresult result =
+      driver_.map(pointer(offset_bytes), static_cast<size_t>(page_bytes()), 0, handle, 0);
+  if (!is_done(driver_, result, "map memory")) return false;
+  mapped_at(offset_bytes) = page;
+  return true;
+}
+
+bool CudaAddressSpace::make_accessible(std::span<const ByteRange> ranges) {
   CUmemAccessDesc access = {};
   access.location = location(options_.ordinal);
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  int64_t offset = range.begin_bytes;
-  bool is_mapped = true;
-  for (; offset < range.end_bytes() && is_mapped; offset += page_bytes()) {
-    const CUresult result =
-        driver_.map(pointer(offset), static_cast<size_t>(page_bytes()), 0, page_at(offset), 0);
-    is_mapped = is_done(driver_, result, "map memory");
-    if (!is_mapped) break;
-  }
-  const auto size = static_cast<size_t>(range.size_bytes);
-  if (is_mapped &&
-      is_done(driver_, driver_.set_access(pointer(range.begin_bytes), size, &access, 1),
-              "make memory accessible"))
-    return true;
-  if (offset > range.begin_bytes)
-    driver_.unmap(pointer(range.begin_bytes), static_cast<size_t>(offset - range.begin_bytes));
-  return false;
+  return std::ranges::all_of(ranges, [&](ByteRange range) {
+    const auto size = static_cast<size_t>(range.size_bytes);
+    return is_done(driver_, driver_.set_access(pointer(range.begin_bytes), size, &access, 1),
+                   "make memory accessible");
+  });
 }
 
 bool CudaAddressSpace::unmap(ByteRange range) {
@@ -163,18 +178,36 @@ bool CudaAddressSpace::unmap(ByteRange range) {
   return is_done(driver_, driver_.unmap(pointer(range.begin_bytes), size), "unmap memory");
 }
 
-void CudaAddressSpace::release(ByteRange range) {
-  for (int64_t offset = range.begin_bytes; offset < range.end_bytes(); offset += page_bytes())
-    driver_.release(std::exchange(page_at(offset), 0));
+// Of the pages in `range`, where they were.
+bool CudaAddressSpace::unmap_former(ByteRange range) {
+  for (int64_t offset = range.begin_bytes; offset < range.end_bytes(); offset += page_bytes()) {
+    Page& page = page_at(offset);
+    while (!page.former_offsets.empty()) {
+      const int64_t former_bytes = page.former_offsets.back();
+      if (!unmap({former_bytes, page_bytes()})) return false;
+      mapped_at(former_bytes) = kNone;
+      page.former_offsets.pop_back();
+    }
+  }
+  return true;
+}
+
+// Of unmapped pages.
+void CudaAddressSpace::remove(ByteRange range) {
+  for (int64_t offset = range.begin_bytes; offset < range.end_bytes(); offset += page_bytes()) {
+    driver_.release(page_at(offset).handle);
+    unused_pages_.push_back(std::exchange(mapped_at(offset), kNone));
+  }
 }
 
 // The pages return when nothing maps them any more.
 bool CudaAddressSpace::decommit(ByteRange range) {
   const Result<Event> last = options_.compute.record();
-  if (!last.ok() || !options_.compute.wait(*last).ok() || !unmap_left(left_.size())) return false;
+  if (!last.ok() || !options_.compute.wait(*last).ok()) return false;
+  departures_.clear();
   forget(range);
-  if (unmap(range)) {
-    release(range);
+  if (unmap_former(range) && unmap(range)) {
+    remove(range);
     return true;
   }
   track(range);
@@ -182,53 +215,98 @@ bool CudaAddressSpace::decommit(ByteRange range) {
 }
 
 int64_t CudaAddressSpace::move(ByteRange from, int64_t to_bytes) {
-  unmap_passed();
-  const ByteRange to{to_bytes, from.size_bytes};
+  std::vector<PageMove> moves;
+  for (int64_t offset = 0; offset < from.size_bytes; offset += page_bytes())
+    moves.push_back({from.begin_bytes + offset, to_bytes + offset});
+  return static_cast<int64_t>(move_pages(moves)) * page_bytes();
+}
+
+size_t CudaAddressSpace::move_pages(std::span<const PageMove> moves) {
+  forget_passed();
   const Result<Event> last = options_.compute.record();
-  if (!last.ok() || !clear(to)) return 0;
-  const auto exchange_pages = [&] {
-    for (int64_t offset = 0; offset < from.size_bytes; offset += page_bytes())
-      std::swap(page_at(from.begin_bytes + offset), page_at(to_bytes + offset));
-  };
-  exchange_pages();
-  if (!map(to)) {
-    exchange_pages();
+  if (!last.ok()) return 0;
+  std::vector<ByteRange> mapped;  // now
+  size_t count = 0;
+  for (; count < moves.size(); ++count) {
+    const int64_t to_bytes = moves[count].to_bytes;
+    const PageIndex page = mapped_at(moves[count].from_bytes);
+    if (mapped_at(to_bytes) == page) continue;
+    if (!clear(to_bytes) || !map(to_bytes, page)) break;
+    if (!mapped.empty() && mapped.back().end_bytes() == to_bytes) {
+      mapped.back().size_bytes += page_bytes();
+    } else {
+      mapped.push_back({to_bytes, page_bytes()});
+    }
+  }
+  if (!make_accessible(mapped)) {
+    for (const ByteRange range : mapped) {
+      unmap(range);
+      for (int64_t offset = range.begin_bytes; offset < range.end_bytes(); offset += page_bytes())
+        mapped_at(offset) = kNone;
+    }
     return 0;
   }
-  forget(from);
-  track(to);
-  left_.push_back({from, to_bytes, *last});
-  return from.size_bytes;
+  const std::span<const PageMove> done = moves.first(count);
+  for (const PageMove& move : done) relabel(move);
+  if (!done.empty()) departures_.push_back({{done.begin(), done.end()}, *last});
+  return count;
+}
+
+void CudaAddressSpace::relabel(const PageMove& move) {
+  Page& page = page_at(move.from_bytes);
+  page.offset_bytes = move.to_bytes;
+  std::erase(page.former_offsets, move.to_bytes);
+  page.former_offsets.push_back(move.from_bytes);
+  forget({move.from_bytes, page_bytes()});
+  track({move.to_bytes, page_bytes()});
+}
+
+int64_t CudaAddressSpace::page_left_at(int64_t offset_bytes) const {
+  const PageIndex page = mapped_at(offset_bytes);
+  return page == kNone ? -1 : pages_[static_cast<size_t>(page)].offset_bytes;
+}
+
+std::span<const int64_t> CudaAddressSpace::former_offsets(int64_t offset_bytes) const {
+  return pages_[static_cast<size_t>(mapped_at(offset_bytes))].former_offsets;
+}
+
+bool CudaAddressSpace::overlaps(const PageMove& move, int64_t PageMove::*side,
+                                ByteRange range) const {
+  const int64_t begin_bytes = move.*side;
+  return begin_bytes < range.end_bytes() && range.begin_bytes < begin_bytes + page_bytes();
 }
 
 bool CudaAddressSpace::may_be_in_use(ByteRange range) const {
-  return std::ranges::any_of(left_, [&](const Left& left) {
-    return overlap({left.to_bytes, left.from.size_bytes}, range) &&
-           !options_.compute.has_passed(left.passed);
+  return std::ranges::any_of(departures_, [&](const Departure& departure) {
+    return std::ranges::any_of(
+               departure.moves,
+               [&](const PageMove& move) { return overlaps(move, &PageMove::to_bytes, range); }) &&
+           !options_.compute.has_passed(departure.passed);
   });
 }
 
-void CudaAddressSpace::unmap_passed() {
-  size_t count = 0;
-  while (count < left_.size() && options_.compute.has_passed(left_[count].passed)) ++count;
-  unmap_left(count);
+void CudaAddressSpace::forget_passed() {
+  while (!departures_.empty() && options_.compute.has_passed(departures_.front().passed))
+    departures_.pop_front();
 }
 
-// Of the first ones, whose points have passed.
-bool CudaAddressSpace::unmap_left(size_t count) {
-  for (; count > 0; --count) {
-    if (!unmap(left_.front().from)) return false;
-    left_.pop_front();
+// Unmaps the page that is still mapped at an uncommitted address.
+bool CudaAddressSpace::clear(int64_t offset_bytes) {
+  const PageIndex page = mapped_at(offset_bytes);
+  if (page == kNone) return true;
+  const ByteRange here{offset_bytes, page_bytes()};
+  const auto last = std::find_if(departures_.rbegin(), departures_.rend(), [&](const Departure& d) {
+    return std::ranges::any_of(
+        d.moves, [&](const PageMove& move) { return overlaps(move, &PageMove::from_bytes, here); });
+  });
+  if (last != departures_.rend()) {
+    if (!options_.compute.wait(last->passed).ok()) return false;
+    departures_.erase(departures_.begin(), last.base());
   }
+  if (!unmap(here)) return false;
+  std::erase(pages_[static_cast<size_t>(page)].former_offsets, offset_bytes);
+  mapped_at(offset_bytes) = kNone;
   return true;
-}
-
-// Makes addresses free that pages have left.
-bool CudaAddressSpace::clear(ByteRange range) {
-  size_t count = left_.size();
-  while (count > 0 && !overlap(left_[count - 1].from, range)) --count;
-  if (count == 0) return true;
-  return options_.compute.wait(left_[count - 1].passed).ok() && unmap_left(count);
 }
 
 // --- Segments -----------------------------------------------------------------------------------
@@ -236,7 +314,7 @@ bool CudaAddressSpace::clear(ByteRange range) {
 MemorySegments& CudaAddressSpace::segments() {
   if (std::exchange(is_tracking_, true)) return segments_;
   for (int64_t offset = 0; offset < size_bytes(); offset += page_bytes())
-    if (page_at(offset) != 0) track({offset, page_bytes()});
+    if (is_committed(offset)) track({offset, page_bytes()});
   return segments_;
 }
 

@@ -1,12 +1,14 @@
 // CudaAddressSpace: an AddressSpace of a GPU's memory, by CUDA's virtual memory management.
 //
 // Each page is an allocation of its own (cuMemCreate), mapped at its addresses. The contents of
-// pages that move are lost. Compute that is enqueued may still use them at their old addresses:
-// these stay mapped to the same pages until it has passed, so that a move does not wait for the
-// GPU. Only the return of pages to the system does, and a new use of such addresses.
+// pages that move are lost. A page stays mapped where it was, until another page is to be there or
+// it returns to the system: compute that is enqueued may still use it there, so that a move does
+// not wait for the GPU, and moves back take no call of the driver.
 //
-//     old addresses   |#### compute enqueued before ####|........ unmapped ........|
+//     old addresses   |#### compute enqueued before ####|........ still mapped ........|
 //     new addresses            ^ move()   |#### compute enqueued since ####
+//
+// Other pages at such addresses wait until compute has passed, and so does the return of pages.
 //
 // Threads: one at a time. Errors other than a lack of memory are logged, and are refusals.
 #pragma once
@@ -18,6 +20,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/status.h"
@@ -58,6 +61,9 @@ class CudaAddressSpace final : public AddressSpace {
   bool commit(ByteRange range) override;
   bool decommit(ByteRange range) override;
   int64_t move(ByteRange from, int64_t to_bytes) override;
+  size_t move_pages(std::span<const PageMove> moves) override;
+  int64_t page_left_at(int64_t offset_bytes) const override;
+  std::span<const int64_t> former_offsets(int64_t offset_bytes) const override;
 
   // Whether compute that was enqueued before pages of `range` moved there may still use them.
   bool may_be_in_use(ByteRange range) const;
@@ -69,32 +75,54 @@ class CudaAddressSpace final : public AddressSpace {
   CudaAddressSpace(const CudaDriver& driver, CudaAddressSpaceOptions options, std::byte* base,
                    int64_t size_bytes);
 
-  CUdeviceptr pointer(int64_t offset_bytes) const;
-  CUmemGenericAllocationHandle& page_at(int64_t offset_bytes) {
-    return pages_[static_cast<size_t>(offset_bytes / page_bytes())];
-  }
-  // Old addresses of pages that have moved.
-  struct Left {
-    ByteRange from;
-    int64_t to_bytes = 0;
-    Event passed;  // from then on nothing uses the old addresses
+  using PageIndex = int32_t;
+  static constexpr PageIndex kNone = -1;
+  struct Page {
+    CUmemGenericAllocationHandle handle = 0;
+    int64_t offset_bytes = 0;             // where it is
+    std::vector<int64_t> former_offsets;  // where it is still mapped
+  };
+  // Pages whose old addresses compute may use until a point.
+  struct Departure {
+    std::vector<PageMove> moves;
+    Event passed;
   };
 
+  CUdeviceptr pointer(int64_t offset_bytes) const;
+  PageIndex& mapped_at(int64_t offset_bytes) {
+    return mapped_[static_cast<size_t>(offset_bytes / page_bytes())];
+  }
+  PageIndex mapped_at(int64_t offset_bytes) const {
+    return mapped_[static_cast<size_t>(offset_bytes / page_bytes())];
+  }
+  Page& page_at(int64_t offset_bytes) {
+    return pages_[static_cast<size_t>(mapped_at(offset_bytes))];
+  }
+  bool is_committed(int64_t offset_bytes) const {
+    return mapped_at(offset_bytes) != kNone && page_left_at(offset_bytes) == offset_bytes;
+  }
+  bool overlaps(const PageMove& move, int64_t PageMove::*side, ByteRange range) const;
+
   bool create(ByteRange range);
-  bool map(ByteRange range);
+  bool create_page(int64_t offset_bytes);
+  bool map(int64_t offset_bytes, PageIndex page);
+  bool make_accessible(std::span<const ByteRange> ranges);
   bool unmap(ByteRange range);
-  void unmap_passed();
-  bool unmap_left(size_t count);
-  bool clear(ByteRange range);
-  void release(ByteRange range);
+  bool unmap_former(ByteRange range);
+  void remove(ByteRange range);
+  void relabel(const PageMove& move);
+  void forget_passed();
+  bool clear(int64_t offset_bytes);
   void track(ByteRange range);
   void forget(ByteRange range);
 
   const CudaDriver& driver_;
   const CudaAddressSpaceOptions options_;
   const CUmemAllocationProp properties_;
-  std::vector<CUmemGenericAllocationHandle> pages_;  // 0: uncommitted
-  std::deque<Left> left_;                            // as they moved, and as their points pass
+  std::vector<PageIndex> mapped_;  // by address: the page that is mapped there
+  std::vector<Page> pages_;
+  std::vector<PageIndex> unused_pages_;  // entries of pages_ for later pages
+  std::deque<Departure> departures_;     // in the order in which their points pass
   MemorySegments segments_;
   bool is_tracking_ = false;
 };

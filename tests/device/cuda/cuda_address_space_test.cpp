@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <utility>
 
@@ -104,6 +105,36 @@ TEST_F(CudaAddressSpaceTest, APageMovesAgainAtOnce) {
   fill(12, 7);
   EXPECT_EQ(first_byte(0), 7);
   EXPECT_TRUE(space_->may_be_in_use(pages(12, 1)));
+}
+
+// It is mapped there still: nothing is waited for, although compute may use both addresses.
+TEST_F(CudaAddressSpaceTest, APageMovesBackAtOnce) {
+  ASSERT_TRUE(space_->commit(pages(0, 1)));
+  ASSERT_EQ(space_->move(pages(0, 1), 8 * page_bytes_), page_bytes_);
+  EXPECT_EQ(space_->page_left_at(0), 8 * page_bytes_);
+  EXPECT_TRUE(std::ranges::equal(space_->former_offsets(8 * page_bytes_), std::array{int64_t{0}}));
+  ASSERT_EQ(space_->move(pages(8, 1), 0), page_bytes_);
+  EXPECT_EQ(wait_count_, 0);
+  EXPECT_EQ(space_->page_left_at(8 * page_bytes_), 0);
+  EXPECT_TRUE(std::ranges::equal(space_->former_offsets(0), std::array{int64_t{8 * page_bytes_}}));
+  fill(0, 7);
+  EXPECT_EQ(first_byte(8), 7);
+}
+
+TEST_F(CudaAddressSpaceTest, AnotherPageTakesTheAddressesThatOneHasLeft) {
+  ASSERT_TRUE(space_->commit(pages(0, 2)));
+  ASSERT_EQ(space_->move(pages(0, 1), 8 * page_bytes_), page_bytes_);
+  passed_ = recorded_;
+  const PageMove moves[] = {{8 * page_bytes_, 9 * page_bytes_}, {page_bytes_, 0}};
+  ASSERT_EQ(space_->move_pages(moves), 2);
+  EXPECT_EQ(wait_count_, 0);
+  EXPECT_TRUE(std::ranges::equal(space_->former_offsets(9 * page_bytes_),
+                                 std::array{int64_t{8 * page_bytes_}}))
+      << "and no more at the first address";
+  fill(9, 7);
+  fill(0, 5);
+  EXPECT_EQ(first_byte(8), 7);
+  EXPECT_EQ(first_byte(1), 5);
 }
 
 TEST_F(CudaAddressSpaceTest, PagesReturnToTheSystemWithTheirOldAddresses) {
