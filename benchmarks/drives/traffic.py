@@ -4,11 +4,13 @@ import contextlib
 import json
 import signal
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 FILE_BYTES = 512 << 20  # of each direction and drive
-OPTIONS = ("--ioengine=io_uring", "--direct=1", "--bs=1M", "--iodepth=16", "--thread")
+BLOCK_BYTES = 1 << 20
+OPTIONS = ("--ioengine=io_uring", "--direct=1", f"--bs={BLOCK_BYTES}", "--iodepth=16", "--thread")
 
 
 class TrafficFailed(Exception):
@@ -84,6 +86,7 @@ def moving(jobs: list[Job], traffic: Traffic):
     command = ["fio", "--output-format=json", *OPTIONS, "--time_based", "--runtime=1d", *move]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
+        wait_until_moving(process)
         yield
     finally:
         ended_early = process.poll() is not None
@@ -92,6 +95,22 @@ def moving(jobs: list[Job], traffic: Traffic):
     if ended_early:
         raise TrafficFailed(f"fio ended with {process.returncode}: {err.strip()}")
     add(traffic, json.loads(out[out.index("{") :]))  # a line about the signal comes first
+
+
+def wait_until_moving(process: subprocess.Popen) -> None:
+    """Returns when fio has moved a block: interrupted before, it would report nothing."""
+    while process.poll() is None and moved_bytes(process.pid) < BLOCK_BYTES:
+        time.sleep(0.01)
+
+
+def moved_bytes(process_id: int) -> int:
+    """What a process has read from drives and written to them, 0 when it has ended."""
+    try:
+        lines = Path(f"/proc/{process_id}/io").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    counts = dict(line.split(": ") for line in lines)
+    return int(counts["read_bytes"]) + int(counts["write_bytes"])
 
 
 def add(traffic: Traffic, report: dict) -> None:

@@ -16,6 +16,7 @@ import dry_run
 import recompute
 import step_time
 import varying_steps
+from drives.traffic import fio_traffic
 
 pytestmark = pytest.mark.full
 
@@ -90,6 +91,13 @@ def test_compute_beside_io_compares_it_with_compute_alone(tmp_path, capsys):
     assert rows(tmp_path / "compute_beside_io.json").keys() == {"compute beside fio / alone"}
     assert "compute beside fio / alone: " in capsys.readouterr().out
     assert not list(tmp_path.rglob("traffic-*"))
+
+
+@pytest.mark.skipif(not shutil.which("fio"), reason="missing: fio")
+def test_traffic_has_begun_when_its_block_does(tmp_path):
+    with fio_traffic([tmp_path], 400e6, 0) as traffic:
+        pass
+    assert traffic.read_bytes_per_second > 0
 
 
 def test_varying_steps_compares_planned_shares_with_their_targets(text, tmp_path, capsys):
