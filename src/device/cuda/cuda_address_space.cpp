@@ -159,6 +159,7 @@ bool CudaAddressSpace::map(int64_t offset_bytes, PageIndex page) {
       driver_.map(pointer(offset_bytes), static_cast<size_t>(page_bytes()), 0, handle, 0);
   if (!is_done(driver_, result, "map memory")) return false;
   mapped_at(offset_bytes) = page;
+  ++mapped_page_count_;
   return true;
 }
 

@@ -68,6 +68,10 @@ class CudaAddressSpace final : public AddressSpace {
   // Whether compute that was enqueued before pages of `range` moved there may still use them.
   bool may_be_in_use(ByteRange range) const;
 
+  bool has_segments() const { return is_tracking_; }
+  // How often a page was mapped.
+  int64_t mapped_page_count() const { return mapped_page_count_; }
+
   // The committed pages, each of which is a segment. They are tracked from the first call on.
   MemorySegments& segments();
 
@@ -123,6 +127,7 @@ class CudaAddressSpace final : public AddressSpace {
   std::vector<Page> pages_;
   std::vector<PageIndex> unused_pages_;  // entries of pages_ for later pages
   std::deque<Departure> departures_;     // in the order in which their points pass
+  int64_t mapped_page_count_ = 0;
   MemorySegments segments_;
   bool is_tracking_ = false;
 };

@@ -51,9 +51,12 @@ class CudaDevice final : public Device {
   Status open();
 
   std::string_view name() const override { return name_; }
-  std::byte* allocate(int64_t size_bytes) override { return allocate(size_bytes, false); }
+  std::byte* allocate(int64_t size_bytes) override { return allocate({}, size_bytes, false); }
+  std::byte* allocate_on(const Occasion& occasion, int64_t size_bytes) override {
+    return allocate(occasion, size_bytes, false);
+  }
   std::byte* allocate_at_all_costs(int64_t size_bytes) override {
-    return allocate(size_bytes, true);
+    return allocate({}, size_bytes, true);
   }
   int64_t shortage_bytes(int64_t size_bytes) const override;
   int64_t spare_bytes() const override { return memory_->spare_bytes(); }
@@ -117,7 +120,8 @@ class CudaDevice final : public Device {
   Event record(cudaStream_t stream, EventLane lane);
   void note_unrecorded(const Status& status);
   Status why_unrecorded() const;
-  std::byte* allocate(int64_t size_bytes, bool at_all_costs);
+  std::byte* allocate(const Occasion& occasion, int64_t size_bytes, bool at_all_costs);
+  std::byte* map_on(const Occasion& occasion, int64_t held_bytes);
   std::byte* map(int64_t held_bytes, bool at_all_costs);
   std::byte* hand_out(std::byte* memory, Block block);
   void take_back(bool waits);
@@ -199,14 +203,22 @@ cudaStream_t CudaDevice::compute_stream() const {
 
 // --- Memory -------------------------------------------------------------------------------------
 
-std::byte* CudaDevice::allocate(int64_t size_bytes, bool at_all_costs) {
+std::byte* CudaDevice::allocate(const Occasion& occasion, int64_t size_bytes, bool at_all_costs) {
   if (size_bytes < 0 || size_bytes > usage_.budget_bytes) return nullptr;
   const int64_t held_bytes = align_up(std::max<int64_t>(size_bytes, 1), kPageBytes);
   if (held_bytes > usage_.budget_bytes - usage_.allocated_bytes) return nullptr;
   take_back(at_all_costs);
-  std::byte* memory = memory_->allocate_free(held_bytes);
+  std::byte* memory = occasion.is_known() ? map_on(occasion, held_bytes) : nullptr;
+  if (memory == nullptr) memory = memory_->allocate_free(held_bytes);
   if (memory == nullptr) memory = map(held_bytes, at_all_costs);
   return memory == nullptr ? nullptr : hand_out(memory, {size_bytes, held_bytes});
+}
+
+std::byte* CudaDevice::map_on(const Occasion& occasion, int64_t held_bytes) {
+  const PauseOfOps pause(op_timer());
+  const CurrentDevice current(options_.ordinal);
+  const OutsideOfCapture harmless;
+  return memory_->allocate_on(occasion, held_bytes);
 }
 
 std::byte* CudaDevice::map(int64_t held_bytes, bool at_all_costs) {
@@ -301,6 +313,7 @@ MemoryUsage CudaDevice::usage() const {
   usage.neighbour_bytes = memory_->neighbour_bytes_within(usage.budget_bytes);
   usage.largest_free_bytes = memory_->largest_bytes();
   usage.stitch_count = memory_->pool().stitch_count();
+  usage.mapped_page_count = memory_->mapped_page_count();
   return usage;
 }
 

@@ -19,6 +19,7 @@
 #include "device/cuda/cuda_address_space.h"
 #include "device/cuda_device.h"
 #include "device/page_pool.h"
+#include "device/window_trial.h"
 
 namespace teraio::device {
 
@@ -35,6 +36,9 @@ class CudaMemory {
   std::byte* allocate_free(int64_t size_bytes);
   // Likewise, also from new pages and from scattered ones. nullptr: the limit has no room.
   std::byte* allocate(int64_t size_bytes);
+  // Likewise, with the pages of the last block of the occasion where they are free. nullptr also as
+  // PagePool::allocate_on() says, and where windows are not worth it (WindowTrial).
+  std::byte* allocate_on(const Occasion& occasion, int64_t size_bytes);
   // For callers that have nothing left to evict: what the neighbour held before make(), and has not
   // returned yet, does not count. A program's tensors are copied from there into the pool, and
   // whole segments of the neighbour become free only when all tensors in them are copied.
@@ -67,6 +71,7 @@ class CudaMemory {
   int64_t shortage_bytes(int64_t size_bytes) const;
   // What may lie unused beside blocks within the limit, in parts of pages.
   int64_t spare_bytes() const;
+  int64_t mapped_page_count() const { return space_.mapped_page_count(); }
   MemorySegments& segments() { return space_.segments(); }
 
  private:
@@ -89,6 +94,7 @@ class CudaMemory {
   int64_t neighbours_limit_bytes_ = -1;  // as it was told
   int64_t neighbours_old_bytes_ = 0;     // that it holds since make()
   int64_t held_peak_bytes_ = 0;
+  WindowTrial window_trial_;
   int64_t refused_bytes_ = 0;  // a size that was refused; 0: none
   int64_t awaited_bytes_ = 0;  // to be released before it is tried again
 };

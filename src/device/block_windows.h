@@ -1,0 +1,75 @@
+// BlockWindows: addresses of their own for the blocks that every iteration allocates again.
+//
+// Iterations repeat, and so do their allocations: each one is an occasion. The first block of an
+// occasion gets a window, a range of addresses; later ones come to lie there again. Pages that were
+// in a window come back to it at no cost (AddressSpace::page_left_at()) if they are free by then.
+// A window that misses a page should therefore take the free one that other windows want last, as
+// far as the iteration before tells. After a few iterations, no window misses any:
+//
+//     iteration     |..A######......B####...C######...|     # block   . its window is empty
+//     pages of A       1 2 3 .............  1 3 4           A and C have one page each to
+//     themselves
+//
+// This class knows addresses and when they were wanted; the pool knows which pages are free.
+//
+// Threads: one at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "base/range_set.h"
+#include "device/device.h"
+
+namespace teraio::device {
+
+class BlockWindows {
+ public:
+  // Windows consist of whole pages within `addresses`.
+  BlockWindows(ByteRange addresses, int64_t page_bytes);
+
+  // Wants are counted from this occasion on.
+  void begin(const Occasion& occasion);
+
+  // Where the last block of the occasion lay, if it had this size.
+  std::optional<ByteRange> last_block(const Occasion& occasion, int64_t size_bytes) const;
+
+  // Returns addresses for a block: fresh ones, or where there are none left, those of the window
+  // that was used least recently among those for which `is_vacant` holds. Empty if there is none.
+  std::optional<ByteRange> open(int64_t size_bytes,
+                                const std::function<bool(ByteRange)>& is_vacant) const;
+
+  // The block of the occasion that has begun lies there.
+  void note(const Occasion& occasion, ByteRange block);
+
+  // In how many moments one of these addresses is wanted, if the iteration is like the last one.
+  int64_t moments_until_wanted(int64_t offset_bytes, std::span<const int64_t> others) const;
+
+  // Whether windows lie at this address.
+  bool contains(int64_t offset_bytes) const {
+    return addresses_.begin_bytes <= offset_bytes && offset_bytes < addresses_.end_bytes();
+  }
+
+ private:
+  static constexpr int64_t kNever = -1;
+
+  void want(int64_t offset_bytes);
+  int64_t until_wanted(int64_t offset_bytes) const;
+
+  const ByteRange addresses_;
+  const int64_t page_bytes_;
+  int64_t fresh_bytes_;  // where no window has been yet
+  int64_t moment_ = 0;
+  int64_t last_moment_ = 0;  // of an iteration, as far as is known
+  uint64_t use_count_ = 0;
+  std::unordered_map<uint64_t, ByteRange> blocks_;                    // by the occasion's key
+  std::vector<int64_t> wanted_;                                       // by page: when, or kNever
+  std::map<int64_t, std::unordered_map<int64_t, uint64_t>> windows_;  // size: begin: last use
+};
+
+}  // namespace teraio::device
