@@ -32,7 +32,8 @@ Engine::Engine(const EngineOptions& options)
 Engine::~Engine() = default;
 
 Result<LiveTensor*> Engine::allocate(int64_t size_bytes) {
-  const Result<std::byte*> memory = evictor_.obtain_memory(size_bytes, place());
+  const Result<std::byte*> memory =
+      evictor_.obtain_memory(size_bytes, place(), occasions_.of_birth(position_));
   if (!memory.ok()) return memory.status();
   auto tensor = std::make_unique<LiveTensor>();
   tensor->id = next_id_++;
@@ -376,7 +377,11 @@ void Engine::start_due_prefetches(trace::OpIndex position) {
     LiveTensor& tensor = due_prefetches_.first();
     if (tensor.residency == Residency::kOffloaded) {
       if (evictor_.free_bytes() < tensor.size_bytes + kept_bytes) return;
-      std::byte* memory = device_.allocate(tensor.size_bytes);
+      const int64_t op_count = std::max<int64_t>(schedule_->profile().op_count(), 1);
+      const auto needed_at =
+          static_cast<trace::OpIndex>((tensor.prefetch_deadline - iteration_start_) % op_count);
+      const device::Occasion occasion = occasion_of_return(tensor, needed_at);
+      std::byte* memory = device_.allocate_on(occasion, tensor.size_bytes);
       if (memory == nullptr) return;
       ++counters_.planned_prefetches;
       mover_.start_read(tensor, memory, storage::Priority::kPlanned, tensor.prefetch_deadline);
@@ -407,7 +412,8 @@ Status Engine::request(LiveTensor& tensor) {
     return Status(ErrorCode::kCancelled,
                   fmt::format("tensor {} ({}) was left behind when the session ended", tensor.id,
                               format_size(tensor.size_bytes)));
-  const Result<std::byte*> memory = evictor_.obtain_memory(tensor.size_bytes, place());
+  const Result<std::byte*> memory =
+      evictor_.obtain_memory(tensor.size_bytes, place(), occasion_of_return(tensor, position_));
   if (!memory.ok()) return memory.status();
   ++counters_.urgent_reads;
   mover_.start_read(tensor, *memory, storage::Priority::kUrgent, 0);

@@ -42,6 +42,7 @@
 #include "engine/engine_options.h"
 #include "engine/evictor.h"
 #include "engine/live_tensor.h"
+#include "engine/occasions.h"
 #include "engine/prefetch_queue.h"
 #include "engine/profile_binding.h"
 #include "engine/recipe.h"
@@ -206,6 +207,9 @@ class Engine {
   ProgramPlace place() const {
     return {*schedule_, last_position_, position_ == kLost, points_.op()};
   }
+  device::Occasion occasion_of_return(const LiveTensor& tensor, trace::OpIndex needed_at) {
+    return occasions_.of_return(position_, tensor.profile_index, needed_at);
+  }
   void leave_as_planned(LiveTensor& tensor, const plan::Migration& action);
   void return_as_planned(LiveTensor& tensor, trace::OpIndex position);
   void drop_pin(LiveTensor& tensor);
@@ -239,6 +243,7 @@ class Engine {
   std::shared_ptr<const Schedule> schedule_ = std::make_shared<const Schedule>();
   ProfileBinding binding_;
   PrefetchQueue due_prefetches_;
+  Occasions occasions_;
   trace::OpIndex position_ = kLost;
   trace::OpIndex last_position_ = kLost;  // that was known in this iteration
   // The actions of ops up to issued_until_ have been issued, but for those that due_actions_ lists.

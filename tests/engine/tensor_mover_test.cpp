@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "device/op_timer.h"
 #include "engine/fixture/mover_session.h"
 #include "testing/forwarding_device.h"
 #include "testing/no_silent_skips.h"
