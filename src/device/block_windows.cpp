@@ -22,10 +22,13 @@ std::optional<ByteRange> BlockWindows::last_block(const Occasion& occasion,
 }
 
 std::optional<ByteRange> BlockWindows::open(int64_t size_bytes,
-                                            const std::function<bool(ByteRange)>& is_vacant) const {
+                                            const std::function<bool(ByteRange)>& is_vacant) {
   const int64_t window_bytes = align_up(size_bytes, page_bytes_);
-  if (window_bytes <= addresses_.end_bytes() - fresh_bytes_)
-    return ByteRange{fresh_bytes_, size_bytes};
+  while (window_bytes <= addresses_.end_bytes() - fresh_bytes_) {
+    if (is_vacant({fresh_bytes_, window_bytes})) return ByteRange{fresh_bytes_, size_bytes};
+    windows_[window_bytes][fresh_bytes_] = 0;  // for later
+    fresh_bytes_ += window_bytes;
+  }
   const auto known = windows_.find(window_bytes);
   if (known == windows_.end()) return std::nullopt;
   std::optional<ByteRange> oldest;

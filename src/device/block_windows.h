@@ -39,10 +39,11 @@ class BlockWindows {
   // Where the last block of the occasion lay, if it had this size.
   std::optional<ByteRange> last_block(const Occasion& occasion, int64_t size_bytes) const;
 
-  // Returns addresses for a block: fresh ones, or where there are none left, those of the window
-  // that was used least recently among those for which `is_vacant` holds. Empty if there is none.
+  // Returns addresses for a block, for which `is_vacant` holds: fresh ones, or where there are none
+  // left, those of the window that was used least recently. Empty if there is none. They stay fresh
+  // until note(): where no block comes to lie there, others may take pages that do.
   std::optional<ByteRange> open(int64_t size_bytes,
-                                const std::function<bool(ByteRange)>& is_vacant) const;
+                                const std::function<bool(ByteRange)>& is_vacant);
 
   // The block of the occasion that has begun lies there.
   void note(const Occasion& occasion, ByteRange block);

@@ -46,7 +46,9 @@ std::byte* PagePool::allocate(int64_t size_bytes, int64_t growth_limit_bytes, Ef
   if (can_split_granules() && place.used_bytes > whole_granules(size_bytes) &&
       patch_together(size_bytes))
     return take(*find(size_bytes), size_bytes);
+  const int64_t held_before_bytes = held_bytes_;
   if (make_place(place, growth_limit_bytes)) return take(place.block, size_bytes);
+  growth_limit_bytes -= held_bytes_ - held_before_bytes;
   const Supply pages{loose_pages(), space_->page_bytes(), growth_limit_bytes,
                      effort == Effort::kUtmost};
   if (!extend(size_bytes, pages)) return nullptr;

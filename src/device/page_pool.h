@@ -159,7 +159,7 @@ class PagePool {
   bool is_vacant(ByteRange range) const;
   bool can_return(ByteRange block) const;
   bool is_page_free(int64_t offset_bytes) const;
-  std::optional<ByteRange> new_place(int64_t size_bytes) const;
+  std::optional<ByteRange> new_place(int64_t size_bytes);
   bool fill(ByteRange block, int64_t growth_limit_bytes);
   bool commit_pages(std::span<const int64_t> missing, int64_t growth_limit_bytes,
                     std::vector<ByteRange>& here);

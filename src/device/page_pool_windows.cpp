@@ -6,6 +6,13 @@
 #include "device/page_pool.h"
 
 namespace teraio::device {
+namespace {
+
+bool is_moving(int64_t page, const std::vector<PageMove>& moves) {
+  return std::ranges::find(moves, page, &PageMove::from_bytes) != moves.end();
+}
+
+}  // namespace
 
 std::byte* PagePool::allocate_on(const Occasion& occasion, int64_t size_bytes,
                                  int64_t growth_limit_bytes) {
@@ -38,7 +45,7 @@ bool PagePool::can_return(ByteRange block) const {
 }
 
 // Parts of pages lie beside others if they can.
-std::optional<ByteRange> PagePool::new_place(int64_t size_bytes) const {
+std::optional<ByteRange> PagePool::new_place(int64_t size_bytes) {
   if (size_bytes < space_->page_bytes())
     if (const auto fragment = free_.fragments().smallest_at_least(size_bytes))
       return ByteRange{fragment->begin_bytes, size_bytes};
@@ -77,7 +84,8 @@ bool PagePool::commit_pages(std::span<const int64_t> missing, int64_t growth_lim
   std::vector<int64_t> strange;  // for which any page will do
   for (const int64_t page : missing) {
     const int64_t left_bytes = space_->page_left_at(page);
-    if (is_page_free(left_bytes)) {
+    // A page may be mapped twice in a window that was not filled.
+    if (is_page_free(left_bytes) && !is_moving(left_bytes, moves)) {
       moves.push_back({left_bytes, page});
     } else if (growth_left_bytes == 0) {
       strange.push_back(page);
@@ -106,7 +114,7 @@ void PagePool::add_moves(std::span<const int64_t> to, std::vector<PageMove>& mov
   std::vector<std::pair<int64_t, int64_t>> sources;  // wanted in, begin
   free_.granules().for_each_in({0, space_->size_bytes()}, [&](ByteRange range) {
     for (int64_t page = range.begin_bytes; page < range.end_bytes(); page += page_bytes)
-      if (std::ranges::find(moves, page, &PageMove::from_bytes) == moves.end())
+      if (!is_moving(page, moves))
         sources.emplace_back(-windows_->moments_until_wanted(page, space_->former_offsets(page)),
                              page);
   });

@@ -208,7 +208,7 @@ std::byte* CudaDevice::allocate(const Occasion& occasion, int64_t size_bytes, bo
   const int64_t held_bytes = align_up(std::max<int64_t>(size_bytes, 1), kPageBytes);
   if (held_bytes > usage_.budget_bytes - usage_.allocated_bytes) return nullptr;
   take_back(at_all_costs);
-  std::byte* memory = occasion.is_known() ? map_on(occasion, held_bytes) : nullptr;
+  std::byte* memory = memory_->wants_window(occasion) ? map_on(occasion, held_bytes) : nullptr;
   if (memory == nullptr) memory = memory_->allocate_free(held_bytes);
   if (memory == nullptr) memory = map(held_bytes, at_all_costs);
   return memory == nullptr ? nullptr : hand_out(memory, {size_bytes, held_bytes});

@@ -113,12 +113,17 @@ std::byte* CudaMemory::allocate(int64_t size_bytes) {
 
 // Where drives use the memory directly, each page is registered with them at the addresses that it
 // has. That takes longer than a move.
+bool CudaMemory::wants_window(const Occasion& occasion) {
+  return occasion.is_known() && !space_.has_segments() &&
+         window_trial_.is_on(occasion.moment, pool_->allocation_count(), pool_->moved_page_count());
+}
+
 std::byte* CudaMemory::allocate_on(const Occasion& occasion, int64_t size_bytes) {
-  if (space_.has_segments()) return nullptr;
-  if (!window_trial_.is_on(occasion.moment, pool_->allocation_count(), pool_->moved_page_count()))
-    return nullptr;
+  if (pool_->free_bytes() >= size_bytes)
+    return hand_out(pool_->allocate_on(occasion, size_bytes, 0), size_bytes);
   note_peak();
-  std::byte* block = pool_->allocate_on(occasion, size_bytes, std::max<int64_t>(room_bytes(), 0));
+  const int64_t room_bytes = std::max<int64_t>(this->room_bytes(), 0);
+  std::byte* block = pool_->allocate_on(occasion, size_bytes, room_bytes);
   note_peak();
   return hand_out(block, size_bytes);
 }

@@ -36,8 +36,10 @@ class CudaMemory {
   std::byte* allocate_free(int64_t size_bytes);
   // Likewise, also from new pages and from scattered ones. nullptr: the limit has no room.
   std::byte* allocate(int64_t size_bytes);
-  // Likewise, with the pages of the last block of the occasion where they are free. nullptr also as
-  // PagePool::allocate_on() says, and where windows are not worth it (WindowTrial).
+  // Whether the block of an occasion gets a window (WindowTrial).
+  bool wants_window(const Occasion& occasion);
+  // Likewise, for such an occasion: with the pages of its last block where they are free. nullptr
+  // also as PagePool::allocate_on() says.
   std::byte* allocate_on(const Occasion& occasion, int64_t size_bytes);
   // For callers that have nothing left to evict: what the neighbour held before make(), and has not
   // returned yet, does not count. A program's tensors are copied from there into the pool, and
