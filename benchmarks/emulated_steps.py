@@ -160,6 +160,8 @@ def rows_of(result: ArmResult, ideal_seconds: float) -> list[dict]:
         rows.append(row("bound / measured", prediction["bound_ns"] / 1e9, seconds, None))
     rows.append(row("GPU idle, of the step", seconds - compute_seconds, seconds, None))
     rows.append(row("late, of compute", result.per_step("units", "compute late"), seconds, None))
+    if result.name != "stock":
+        rows.append(row("pages mapped", result.per_step("mapped_pages"), 0, None))
     for unit in ("copy in", "copy out"):
         rows.append(row(f"{unit}, of the step", result.per_step("units", unit), seconds, None))
     for count in ("num_alloc_retries", "num_device_alloc", "num_device_free"):

@@ -60,6 +60,11 @@ def allocator_counts() -> dict[str, int]:
     return {name: counts.get(name, 0) for name in COUNTED}
 
 
+def mapped_page_count() -> int:
+    """How often pages of the GPU were mapped: by a session only."""
+    return ctypes.CDLL(None).cudaEmulatedCalls(b"cuMemMap")
+
+
 def difference(later: dict, earlier: dict) -> dict:
     return {name: later[name] - earlier[name] for name in later}
 
@@ -76,12 +81,14 @@ def train(args, session) -> dict:
         for _ in range(args.steps):
             torch.cuda.synchronize()
             units, counts, enqueued = emulated_seconds(), allocator_counts(), enqueue_seconds()
+            mapped = mapped_page_count()
             began = time.perf_counter()
             losses.append(train_step(*state).hex())
             enqueued = enqueue_seconds() - enqueued
             torch.cuda.synchronize()
             seconds = time.perf_counter() - began
             step = {"seconds": seconds, "enqueue_seconds": enqueued}
+            step["mapped_pages"] = mapped_page_count() - mapped
             step["units"] = difference(emulated_seconds(), units)
             steps.append(step | {"allocator": difference(allocator_counts(), counts)})
             print(f"{seconds:.3f} s", flush=True)

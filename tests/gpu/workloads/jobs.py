@@ -68,6 +68,11 @@ JOBS = {
         *("--dim", "128", "--ffn-dim", "256", "--sequence-length", "128", "--heads", "4"),
         *("--kv-heads", "2"),
     ),
+    # The allocations of "1b", each with a 64th of the bytes.
+    "1b-eighth": _job(
+        *("1b", 6, 4_000, 2, 4, "6 of 16 layers, widths and lengths an eighth, 2k tokens a step"),
+        *("--dim", "256", "--ffn-dim", "1024", "--sequence-length", "256"),
+    ),
     "tiny": _job(
         *("tiny", 2, 512, 4, 2, "for trying the flow"),
         *("--dim", "128", "--ffn-dim", "512", "--sequence-length", "128"),
