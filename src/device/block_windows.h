@@ -1,14 +1,17 @@
 // BlockWindows: addresses of their own for the blocks that every iteration allocates again.
 //
 // Iterations repeat, and so do their allocations: each one is an occasion. The first block of an
-// occasion gets a window, a range of addresses; later ones come to lie there again. Pages that were
-// in a window come back to it at no cost (AddressSpace::page_left_at()) if they are free by then.
-// A window that misses a page should therefore take the free one that other windows want last, as
-// far as the iteration before tells. After a few iterations, no window misses any:
+// occasion gets a window, a range of addresses, and later ones lie there again. A page that was in
+// a window is still mapped there and comes back at no cost (AddressSpace::page_left_at()), if it is
+// free by then:
 //
-//     iteration     |..A######......B####...C######...|     # block   . its window is empty
-//     pages of A       1 2 3 .............  1 3 4           A and C have one page each to
-//     themselves
+//     windows        | A      | B   | C      |
+//     mapped there   | 1 2 3  | 3 4 | 1 4 5  |     # numbers of pages
+//     at present     | 1 2    | 3 4 |     5  |     # B is in use: A lacks 3, and C lacks 4
+//
+// Where a page that was there is not free, another one has to be mapped. It should be the one that
+// other windows want last, as far as the iteration before tells. After a few iterations, windows
+// lack hardly any page when their blocks are allocated.
 //
 // This class knows addresses and when they were wanted; the pool knows which pages are free.
 //
