@@ -170,7 +170,7 @@ class PagePool {
   FreePages free_;                       // committed and not in use
   RangeSet uncommitted_;                 // addresses without pages
   RangeSet gaps_;                        // addresses outside all blocks: free and uncommitted
-  std::optional<BlockWindows> windows_;  // beyond the addresses above
+  std::optional<BlockWindows> windows_;  // their addresses are neither in gaps_ nor uncommitted_
   RangeSet closed_;                      // addresses of windows without pages
   int64_t allocation_count_ = 0;
   int64_t moved_page_count_ = 0;

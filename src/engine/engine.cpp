@@ -371,17 +371,21 @@ void Engine::issue_prefetch(LiveTensor& tensor, const plan::Migration& migration
   due_prefetches_.add(tensor, iteration_start_ + op_count + migration.deadline_op);
 }
 
+device::Occasion Engine::occasion_of_return(const LiveTensor& tensor, int64_t needed_at) {
+  const int64_t op_count = std::max<int64_t>(schedule_->profile().op_count(), 1);
+  return occasions_.of_return(position_, tensor.profile_index,
+                              static_cast<trace::OpIndex>(needed_at % op_count));
+}
+
 void Engine::start_due_prefetches(trace::OpIndex position) {
   const int64_t kept_bytes = position == kLost ? 0 : schedule_->index().allocated_bytes(position);
   while (!due_prefetches_.is_empty()) {
     LiveTensor& tensor = due_prefetches_.first();
     if (tensor.residency == Residency::kOffloaded) {
       if (evictor_.free_bytes() < tensor.size_bytes + kept_bytes) return;
-      const int64_t op_count = std::max<int64_t>(schedule_->profile().op_count(), 1);
-      const auto needed_at =
-          static_cast<trace::OpIndex>((tensor.prefetch_deadline - iteration_start_) % op_count);
-      const device::Occasion occasion = occasion_of_return(tensor, needed_at);
-      std::byte* memory = device_.allocate_on(occasion, tensor.size_bytes);
+      const int64_t deadline = tensor.prefetch_deadline - iteration_start_;
+      std::byte* memory =
+          device_.allocate_on(occasion_of_return(tensor, deadline), tensor.size_bytes);
       if (memory == nullptr) return;
       ++counters_.planned_prefetches;
       mover_.start_read(tensor, memory, storage::Priority::kPlanned, tensor.prefetch_deadline);

@@ -207,9 +207,8 @@ class Engine {
   ProgramPlace place() const {
     return {*schedule_, last_position_, position_ == kLost, points_.op()};
   }
-  device::Occasion occasion_of_return(const LiveTensor& tensor, trace::OpIndex needed_at) {
-    return occasions_.of_return(position_, tensor.profile_index, needed_at);
-  }
+  // `needed_at`: counted in ops from the begin of this iteration.
+  device::Occasion occasion_of_return(const LiveTensor& tensor, int64_t needed_at);
   void leave_as_planned(LiveTensor& tensor, const plan::Migration& action);
   void return_as_planned(LiveTensor& tensor, trace::OpIndex position);
   void drop_pin(LiveTensor& tensor);
