@@ -14,8 +14,9 @@ namespace teraio::testing::emulated_cuda {
 namespace {
 
 constexpr size_t kPageBytes = DeviceMemory::kPageBytes;
-// Addresses of freed memory are used again late, and fragmentation of addresses never matters.
-constexpr size_t kAddressesPerByte = 32;
+// Addresses of freed memory are used again late, fragmentation of addresses never matters, and
+// there are some for the windows of several sessions.
+constexpr size_t kAddressesPerByte = 128;
 
 size_t whole_pages(size_t size_bytes) {
   return (size_bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
