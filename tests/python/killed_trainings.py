@@ -63,14 +63,13 @@ WAIT_SECONDS = 10  # for the kernel, which ends rings and frees files on threads
 # A file that is replaced while its process is killed: src/base/json_file.cpp, atomic_file.py.
 HALF_WRITTEN = re.compile(r"\.partial-[0-9a-f]{16}$|^\..+\.[0-9a-f]{16}$")
 
-# Trains for ever, in a process of its own; tells the number of its child, and when a round begins.
+# Trains for ever, in a process of its own; tells when a round begins.
 TRAINING = """\
 import os, signal, sys
 from matrix import catalogue
 from matrix.jobs import train
 is_forking, told = sys.argv[2] == "forks", int(sys.argv[3])
 if is_forking and os.fork() == 0:
-    os.write(told, f"{os.getpid()}\\n".encode())
     signal.pause()
 while True:
     os.write(told, b"trains\\n")
@@ -138,7 +137,7 @@ class Killed:
         if self.has_new_cache:
             shutil.rmtree(cache, ignore_errors=True)
         process, told = self._start(folder)
-        child, state = self._wait_for_moment(process, told)
+        state = self._wait_for_moment(told)
         wrong = self._complaints_of_living(process)
         os.kill(process, signal.SIGKILL)
         code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
@@ -146,18 +145,19 @@ class Killed:
         if code != -signal.SIGKILL:
             wrong.append(f"it ended with {code} before: {(folder / 'words').read_text()}")
         wrong += self._complaints_of_dead(folder)
-        if child is not None:
-            os.kill(child, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # there is no child
+            os.killpg(process, signal.SIGKILL)
         return state, wrong
 
     def _start(self, folder):
-        """Starts the training in a fork of this process, which has imported torch."""
+        """Starts the training in a fork of this process, which has imported torch, as a group."""
         budget_bytes = budgets.natural_peak_bytes(self.job) * self.share // 100
         told, telling = os.pipe()
         process = os.fork()
         if process != 0:
             os.close(telling)
             return process, told
+        os.setpgid(0, 0)
         os.close(told)
         command = ["teraio", "run", "--quiet", "--device-budget", str(budget_bytes)]
         command += ["--ssd", str(self.drive.path), "--ssd-capacity", "100MB", *self.options]
@@ -166,24 +166,21 @@ class Killed:
         command += [str(folder / "train.py"), self.job, forks, str(telling)]
         become_program(folder, command)
 
-    def _wait_for_moment(self, process, told):
-        """Returns the child's number, if there is one, and what the training was doing."""
-        child, round_count = None, 0
+    def _wait_for_moment(self, told):
+        """Returns what the training was doing."""
+        round_count = 0
         limit = self.delay if self.is_killed_at_start else START_SECONDS
         end = time.monotonic() + limit
         while (left := end - time.monotonic()) > 0 and select.select([told], [], [], left)[0]:
             lines = os.read(told, 4096).decode().splitlines()
             if not lines:
                 break  # the process has ended
-            for line in lines:
-                if line != "trains":
-                    child = int(line)
-                    continue
+            for _ in lines:
                 round_count += 1
                 if round_count == 1 and not self.is_killed_at_start:
                     end = time.monotonic() + self.delay
         state = f"in round {min(round_count, 2)}{' or later' * (round_count > 1)}"
-        return child, state if round_count else "at the start"
+        return state if round_count else "at the start"
 
     def _complaints_of_living(self, process):
         """Of each file in the drive's directory that the process has open."""
