@@ -73,6 +73,7 @@ class PlanBuilder {
     int64_t free_from = 0;
     int64_t needed_from = 0;
     int64_t planned_from = 0;  // when the read should start if memory allows
+    int64_t leaves_at = 0;     // when the offload or drop is issued
     BandwidthLedger::Booking read;
     BandwidthLedger::Booking write;
   };
@@ -103,6 +104,9 @@ class PlanBuilder {
   bool relocate(int32_t period, plan::Tier tier);
   // Changes the op from which the bytes of a moved period are needed again.
   void set_needed_from(int32_t period, int64_t op);
+  // Issues the write of a moved period at `op`, which lies between its trigger so far and
+  // needed_from.
+  void postpone_write(int32_t period, int64_t op);
 
   // Returns the tier of the copy of the period's epoch; nullopt when there is none.
   std::optional<plan::Tier> tier_of_copy(int32_t index) const {

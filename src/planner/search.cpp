@@ -25,40 +25,56 @@ constexpr double kReadAheadShare = 0.015;
 // Early reads compensate for drives that are slow at times. A plan with limited read-ahead is
 // preferred only when it takes less than this share of the step of the other plan.
 constexpr double kLimitedReadsRatioMax = 0.995;
+// Writes are postponed where ops wait for more than this share of the time around them. The window
+// is short, so that writes go on right after a burst of reads.
+constexpr double kLateWriteShare = 0.1;
+constexpr double kLateWriteReach = 0.005;
+// Later rounds postpone writes only when that has made the step shorter than this times the other.
+// A smaller gain in one round says little about the next.
+constexpr double kLateWritesRatioMax = 0.995;
 // The search ends when a step takes at most this times the lower bound.
 constexpr double kGoodEnough = 1.0002;
 // A search ends when so many pairs of drawn configurations in a row gain nothing. On most traces
 // the time limit ends it earlier.
 constexpr int kIdlePairsMax = 100;
+// Of drives whose directions do not share bandwidth: see hardware.h.
+constexpr double kFullDuplex = 2;
 constexpr double kUnplannedNs = std::numeric_limits<double>::infinity();
 
 double sum(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
-// Returns the price of time at each op, between price_floor and 1: it grows with the share of the
-// time around the op during which ops stall.
-std::vector<double> prices_of(const std::vector<double>& ideal_ns,
-                              const std::vector<double>& stretched_ns, const SearchConfig& config) {
+// Returns the share of the time around each op during which ops wait. `reach`: how far around, as a
+// share of the step.
+std::vector<double> waiting_share(const std::vector<double>& ideal_ns,
+                                  const std::vector<double>& stretched_ns, double reach) {
   const size_t count = ideal_ns.size();
-  const double reach_ns = config.price_window * sum(stretched_ns);
+  const double reach_ns = reach * sum(stretched_ns);
   std::vector<double> end_ns(3 * count + 1);  // three iterations in a row, so that windows may wrap
   std::vector<double> waited_ns(3 * count + 1);
   for (size_t i = 0; i < 3 * count; ++i) {
     end_ns[i + 1] = end_ns[i] + stretched_ns[i % count];
     waited_ns[i + 1] = waited_ns[i] + stretched_ns[i % count] - ideal_ns[i % count];
   }
-  std::vector<double> prices(count);
+  std::vector<double> shares(count);
   size_t low = 0;
   size_t high = 0;
   for (size_t k = count; k < 2 * count; ++k) {
     while (end_ns[low] < end_ns[k] - reach_ns) ++low;
     while (high < 3 * count && end_ns[high] < end_ns[k + 1] + reach_ns) ++high;
     const double span_ns = std::max(end_ns[high] - end_ns[low], 1.0);
-    const double waited = (waited_ns[high] - waited_ns[low]) / span_ns;
-    prices[k - count] =
-        config.price_floor + (1 - config.price_floor) * std::clamp(waited, 0.0, 1.0);
+    shares[k - count] = std::clamp((waited_ns[high] - waited_ns[low]) / span_ns, 0.0, 1.0);
   }
+  return shares;
+}
+
+// Returns the price of time at each op, between price_floor and 1: it grows with the share of the
+// time around the op during which ops stall.
+std::vector<double> prices_of(const std::vector<double>& ideal_ns,
+                              const std::vector<double>& stretched_ns, const SearchConfig& config) {
+  std::vector<double> prices = waiting_share(ideal_ns, stretched_ns, config.price_window);
+  for (double& price : prices) price = config.price_floor + (1 - config.price_floor) * price;
   return prices;
 }
 
@@ -116,6 +132,16 @@ struct Incumbent {
 // When reads start: as early as memory allows, or at most kReadAheadShare ahead. The first round of
 // a configuration tries both; the later rounds use the better one.
 enum class ReadTiming : uint8_t { kUndecided, kEarly, kLimited };
+
+// When writes start: as soon as tensors are idle, or after the waits of the timeline. The first
+// round of a configuration whose timeline has waits tries both; the later rounds use the better
+// one.
+enum class WriteTiming : uint8_t { kUndecided, kAtOnce, kLate };
+
+struct Timing {
+  ReadTiming reads = ReadTiming::kUndecided;
+  WriteTiming writes = WriteTiming::kUndecided;
+};
 
 class Search {
  public:
@@ -231,16 +257,22 @@ class Search {
     incumbent_ = std::move(incumbent);
   }
 
+  static bool drives_share_directions(const Problem& problem) {
+    return problem.tier_capacity_bytes(plan::Tier::kSsd) > 0 &&
+           hardware::ssd_duplex(problem.hardware) < kFullDuplex;
+  }
+
   // Runs the rounds of a configuration, starting on the best timeline known.
   Incumbent run_config(const SearchConfig& config, const Problem& problem,
                        Incumbent incumbent) const {
     std::vector<double> op_ns = incumbent.timeline_ns;
     std::vector<double> prices;
     if (incumbent.timeline_step_ns != kUnplannedNs) prices = prices_of(ideal_ns_, op_ns, config);
-    ReadTiming reads = ReadTiming::kUndecided;
+    Timing timing;
+    if (!drives_share_directions(problem)) timing.writes = WriteTiming::kAtOnce;
     for (int round = 0; round < config.rounds && !done(incumbent); ++round) {
       std::optional<Execution> execution =
-          attempt(config, problem, op_ns, prices, reads, incumbent);
+          attempt(config, problem, op_ns, prices, timing, incumbent);
       if (!execution) break;
       op_ns = std::move(execution->stretched_ns);
       learn(prices, prices_of(ideal_ns_, op_ns, config), config.price_memory);
@@ -256,7 +288,7 @@ class Search {
 
   std::optional<Execution> attempt(const SearchConfig& config, const Problem& problem,
                                    const std::vector<double>& op_ns,
-                                   const std::vector<double>& prices, ReadTiming& reads,
+                                   const std::vector<double>& prices, Timing& timing,
                                    Incumbent& incumbent) const {
     PlanBuilderOptions options;
     options.early_writes = config.early_writes;
@@ -276,12 +308,38 @@ class Search {
       return std::nullopt;
     }
     revert_unneeded(builder);
-    prefetch_early(builder);
-    return evaluate_reads(builder, op_ns, reads, incumbent);
+    return evaluate_writes(builder, op_ns, timing, incumbent);
   }
 
-  std::optional<Execution> evaluate_reads(PlanBuilder& builder, const std::vector<double>& op_ns,
+  // Evaluates the moves with both timings of writes, or with the one that is decided, and decides.
+  std::optional<Execution> evaluate_writes(const PlanBuilder& builder,
+                                           const std::vector<double>& op_ns, Timing& timing,
+                                           Incumbent& incumbent) const {
+    std::optional<Execution> at_once;
+    if (timing.writes != WriteTiming::kLate)
+      at_once = evaluate_reads(builder, op_ns, timing.reads, incumbent);
+    if (timing.writes == WriteTiming::kAtOnce || (at_once && done(incumbent))) return at_once;
+    PlanBuilder postponed = builder;
+    const bool differs = write_late(postponed, waiting_ops(op_ns));
+    if (!differs && at_once) return at_once;
+    std::optional<Execution> late =
+        evaluate_reads(std::move(postponed), op_ns, timing.reads, incumbent);
+    const bool is_better =
+        late && (!at_once || late->step_ns < kLateWritesRatioMax * at_once->step_ns);
+    timing.writes = is_better ? WriteTiming::kLate : WriteTiming::kAtOnce;
+    return is_better ? late : at_once;
+  }
+
+  std::vector<bool> waiting_ops(const std::vector<double>& op_ns) const {
+    std::vector<bool> waits;
+    for (double share : waiting_share(ideal_ns_, op_ns, kLateWriteReach))
+      waits.push_back(share > kLateWriteShare);
+    return waits;
+  }
+
+  std::optional<Execution> evaluate_reads(PlanBuilder builder, const std::vector<double>& op_ns,
                                           ReadTiming& reads, Incumbent& incumbent) const {
+    prefetch_early(builder);
     std::optional<Execution> early;
     if (reads != ReadTiming::kLimited) early = evaluate(builder, incumbent);
     if (reads == ReadTiming::kEarly || (early && done(incumbent))) return early;
