@@ -237,8 +237,9 @@ bool write_late(PlanBuilder& builder, const std::vector<bool>& waits) {
   for (int32_t period : writes_while_waiting(builder, waits)) {
     const PlanBuilder::Move& move = builder.at(period);
     int64_t op = problem.lifetimes.periods[period].first;
-    while (op < move.needed_from - 1 && waits[op % problem.op_count()]) ++op;
-    if (op <= move.leaves_at) continue;
+    const auto is_waiting = [&] { return waits[op % problem.op_count()]; };
+    while (op < move.needed_from - 1 && is_waiting()) ++op;
+    if (is_waiting()) continue;  // the read begins first
     if (builder.excess().max(move.free_from, op) > -problem.size_bytes(period)) continue;
     builder.postpone_write(period, op);
     any = true;
