@@ -134,8 +134,8 @@ struct Incumbent {
 enum class ReadTiming : uint8_t { kUndecided, kEarly, kLimited };
 
 // When writes start: as soon as tensors are idle, or after the waits of the timeline. The first
-// round of a configuration whose timeline has waits tries both; the later rounds use the better
-// one.
+// round of a configuration whose timeline has waits tries both, and the later rounds use one of
+// them (kLateWritesRatioMax).
 enum class WriteTiming : uint8_t { kUndecided, kAtOnce, kLate };
 
 struct Timing {

@@ -116,10 +116,8 @@ TEST(Planner, NeedsRoomOnATierForWhatIsNotUsedAnyMore) {
             ErrorCode::kOutOfSpace);
 }
 
-// Frozen weights need no write at all.
-// A drive that reads and writes in turns. Both weights return before op 1, X (tensor 0) has to
-// leave again until the activations A and B (tensors 2 and 3) are there, and Y (tensor 1) is only
-// read:
+// Both weights return for ops 0 and 1. X (tensor 0) is written and has to leave again before the
+// activations A and B (tensors 2 and 3) need its memory; Y (tensor 1) is only read:
 //
 //   op        0   1   2        3
 //   ns        1   1   1,000    1,000
@@ -179,6 +177,7 @@ TEST(Planner, WritesAtOnceWhereTheNextOpNeedsTheMemory) {
   EXPECT_EQ(planned_burst(burst(250, 50, 1.0)).write_op, 1);
 }
 
+// Frozen weights need no write at all.
 TEST(Planner, DropsWhatIsNeverWritten) {
   trace::Trace trace = testing::weight_and_activation();
   trace.ops[4] = testing::op({0});
