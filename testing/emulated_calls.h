@@ -1,4 +1,4 @@
-// The counts of CUDA's calls on the emulated GPU, for programs that may run elsewhere, too.
+// What the emulated GPU exports beside CUDA's calls, for programs that may run elsewhere, too.
 #pragma once
 
 #include <dlfcn.h>
@@ -12,6 +12,12 @@ namespace teraio::testing {
 using EmulatedCalls = uint64_t (*)(const char*);
 inline EmulatedCalls emulated_calls() {
   return reinterpret_cast<EmulatedCalls>(dlsym(RTLD_DEFAULT, "cudaEmulatedCalls"));
+}
+
+// cudaEmulatedLimitMaps(map_count_max), likewise.
+using EmulatedMapLimit = void (*)(int64_t);
+inline EmulatedMapLimit emulated_map_limit() {
+  return reinterpret_cast<EmulatedMapLimit>(dlsym(RTLD_DEFAULT, "cudaEmulatedLimitMaps"));
 }
 
 }  // namespace teraio::testing

@@ -129,10 +129,13 @@ void DeviceMemory::drop_physical(Physical* physical) {
   delete physical;
 }
 
-void DeviceMemory::map(char* begin, Physical* physical) {
+bool DeviceMemory::map(char* begin, Physical* physical) {
+  if (physical->map_count >= map_count_max_) return false;
+  ++physical->map_count;
   map_shadow(begin, *physical);
   ++physical->user_count;
   in_use_.add(begin, physical->size_bytes, {physical->device, physical});
+  return true;
 }
 
 // What is mapped elsewhere may be in use there.

@@ -39,11 +39,14 @@ class DeviceMemory {
     size_t size_bytes;
     int64_t offset_bytes;  // in the file that has the bytes
     int32_t user_count;    // its handle, and its mappings
+    int64_t map_count = 0;
   };
   // Null: the device has too little left.
   Physical* create_physical(int32_t device, size_t size_bytes);
   void drop_physical(Physical* physical);
-  void map(char* begin, Physical* physical);
+  // False: it has been mapped too often.
+  bool map(char* begin, Physical* physical);
+  void limit_maps(int64_t map_count_max) { map_count_max_ = map_count_max; }
   // False: something in the range is not mapped.
   bool unmap(char* begin, size_t size_bytes);
 
@@ -85,6 +88,7 @@ class DeviceMemory {
   std::ptrdiff_t shadow_offset_ = 0;
   int physical_file_ = -1;
   int64_t physical_end_bytes_ = 0;  // no offset is used twice
+  int64_t map_count_max_ = INT64_MAX;
 };
 
 }  // namespace teraio::testing::emulated_cuda

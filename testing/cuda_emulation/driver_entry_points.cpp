@@ -70,8 +70,8 @@ CUresult release_memory(CUmemGenericAllocationHandle handle) {
 CUresult map_memory(CUdeviceptr begin, size_t, size_t, CUmemGenericAllocationHandle handle,
                     unsigned long long) {
   return with_memory("cuMemMap", [&](DeviceMemory& memory) {
-    memory.map(to_address(begin), to_physical(handle));
-    return CUDA_SUCCESS;
+    const bool is_done = memory.map(to_address(begin), to_physical(handle));
+    return is_done ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
   });
 }
 
@@ -127,6 +127,15 @@ void* find_entry_point(const char* name) {
 }
 
 }  // namespace
+
+// Real drivers may refuse to map memory again that has been mapped many times. From this call on,
+// cuMemMap refuses what has been mapped `map_count_max` times.
+extern "C" void cudaEmulatedLimitMaps(int64_t map_count_max) {
+  (void)with_memory([&](DeviceMemory& memory) {
+    memory.limit_maps(map_count_max);
+    return CUDA_SUCCESS;
+  });
+}
 
 // PyTorch refuses to start when one of the functions is missing.
 extern "C" cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned,

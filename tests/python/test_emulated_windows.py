@@ -47,6 +47,7 @@ train(lambda mapped: len(mapped) == 2)
 peak_bytes = torch.cuda.max_memory_allocated()
 torch.cuda.empty_cache()
 tiers = {"ssd": False, "ssd_capacity": 0, "host_limit": "400MB"}
+runtime.cudaEmulatedLimitMaps(ctypes.c_int64(MAPS_MAX))
 with teraio.offload(peak_bytes // 3, device="cuda", **tiers) as session:
     def in_planned_steps(mapped):
         modes = [iteration["mode"] for iteration in session.iterations()]
@@ -63,13 +64,19 @@ print(all(torch.equal(a, b) for a, b in zip(expected, actual, strict=True)))
 print(json.dumps(planned))
 """
 STEPS_MAX = 60
+NO_LIMIT = 2**62
 PAGES = 256  # at least, in the budget
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("settings", [HOSTILE | {"seed": 1}, {}], ids=["late", "as it comes"])
-def test_blocks_in_windows_have_equal_bits(settings, program):
+@pytest.mark.parametrize(
+    ("maps_max", "settings"),
+    [(NO_LIMIT, HOSTILE | {"seed": 1}), (NO_LIMIT, {}), (8, {})],
+    ids=["late", "as it comes", "pages mapped 8 times at most"],
+)
+def test_blocks_in_windows_have_equal_bits(maps_max, settings, program):
     text = TRAINING.replace("EXAMPLES", repr(str(ROOT / "examples")))
+    text = text.replace("MAPS_MAX", str(maps_max))
     text = text.replace("STEPS_MAX", str(STEPS_MAX)).replace("PAGES", str(PAGES))
     equal, mapped = program(text, granularity_bytes=32 << 10, **settings)
     assert equal == "True"

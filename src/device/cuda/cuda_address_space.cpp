@@ -145,7 +145,7 @@ bool CudaAddressSpace::create_page(int64_t offset_bytes) {
   const CUresult result =
       driver_.create(&page.handle, static_cast<size_t>(page_bytes()), &properties_, 0);
   if (!is_done(driver_, result, "allocate memory")) return false;
-  if (!map(offset_bytes, index)) {
+  if (!is_done(driver_, map(offset_bytes, index), "map memory")) {
     driver_.release(page.handle);
     return false;
   }
@@ -153,14 +153,14 @@ bool CudaAddressSpace::create_page(int64_t offset_bytes) {
   return true;
 }
 
-bool CudaAddressSpace::map(int64_t offset_bytes, PageIndex page) {
+CUresult CudaAddressSpace::map(int64_t offset_bytes, PageIndex page) {
   const CUmemGenericAllocationHandle handle = pages_[static_cast<size_t>(page)].handle;
   const CUresult result =
       driver_.map(pointer(offset_bytes), static_cast<size_t>(page_bytes()), 0, handle, 0);
-  if (!is_done(driver_, result, "map memory")) return false;
+  if (result != CUDA_SUCCESS) return result;
   mapped_at(offset_bytes) = page;
   ++mapped_page_count_;
-  return true;
+  return result;
 }
 
 bool CudaAddressSpace::make_accessible(std::span<const ByteRange> ranges) {
@@ -223,6 +223,31 @@ int64_t CudaAddressSpace::move(ByteRange from, int64_t to_bytes) {
 }
 
 size_t CudaAddressSpace::move_pages(std::span<const PageMove> moves) {
+  size_t count = map_again(moves);
+  while (count < moves.size() && replace_page(moves[count])) {
+    ++count;
+    count += map_again(moves.subspan(count));
+  }
+  return count;
+}
+
+// Now and then, the driver does not map one page any more, at any address, while it maps all others
+// (CUDA_ERROR_UNKNOWN, seen with driver 580 on an H200). Both pages exist for a moment: a page that
+// returns first might not be there to be had again.
+bool CudaAddressSpace::replace_page(const PageMove& move) {
+  const ByteRange from{move.from_bytes, page_bytes()};
+  const ByteRange to{move.to_bytes, page_bytes()};
+  if (!commit(to)) return false;
+  if (decommit(from)) {
+    spdlog::debug("teraio: cuda: a page that the driver does not map again has been replaced");
+    return true;
+  }
+  decommit(to);
+  return false;
+}
+
+// Returns how many pages have moved, up to the first that the driver refuses to map.
+size_t CudaAddressSpace::map_again(std::span<const PageMove> moves) {
   forget_passed();
   const Result<Event> last = options_.compute.record();
   if (!last.ok()) return 0;
@@ -232,7 +257,7 @@ size_t CudaAddressSpace::move_pages(std::span<const PageMove> moves) {
     const int64_t to_bytes = moves[count].to_bytes;
     const PageIndex page = mapped_at(moves[count].from_bytes);
     if (mapped_at(to_bytes) == page) continue;
-    if (!clear(to_bytes) || !map(to_bytes, page)) break;
+    if (!clear(to_bytes) || map(to_bytes, page) != CUDA_SUCCESS) break;
     if (!mapped.empty() && mapped.back().end_bytes() == to_bytes) {
       mapped.back().size_bytes += page_bytes();
     } else {

@@ -109,7 +109,9 @@ class CudaAddressSpace final : public AddressSpace {
 
   bool create(ByteRange range);
   bool create_page(int64_t offset_bytes);
-  bool map(int64_t offset_bytes, PageIndex page);
+  CUresult map(int64_t offset_bytes, PageIndex page);
+  size_t map_again(std::span<const PageMove> moves);
+  bool replace_page(const PageMove& move);
   bool make_accessible(std::span<const ByteRange> ranges);
   bool unmap(ByteRange range);
   bool unmap_former(ByteRange range);

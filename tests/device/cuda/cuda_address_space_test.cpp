@@ -11,6 +11,7 @@
 
 #include "base/units.h"
 #include "device/cuda_device.h"
+#include "testing/emulated_calls.h"
 #include "testing/no_silent_skips.h"
 
 namespace teraio::device {
@@ -145,6 +146,30 @@ TEST_F(CudaAddressSpaceTest, PagesReturnToTheSystemWithTheirOldAddresses) {
   ASSERT_TRUE(space_->decommit(pages(8, 4)));
   EXPECT_EQ(wait_count_, 1);
   EXPECT_EQ(gpu_free_bytes(), free_bytes);
+}
+
+// Only one of two adjacent pages: the driver tells which when it is asked to map it.
+TEST_F(CudaAddressSpaceTest, APageThatTheDriverDoesNotMapAgainIsReplaced) {
+  const auto limit_maps = testing::emulated_map_limit();
+  if (limit_maps == nullptr) GTEST_SKIP() << testing::kNotApplicable << "a real driver";
+  ASSERT_TRUE(space_->commit(pages(1, 1)));
+  ASSERT_EQ(space_->move(pages(1, 1), 4 * page_bytes_), page_bytes_);
+  ASSERT_EQ(space_->move(pages(4, 1), page_bytes_), page_bytes_);
+  ASSERT_TRUE(space_->commit(pages(0, 1)));
+  ASSERT_TRUE(space_->commit(pages(2, 1)));
+  const int64_t free_bytes = gpu_free_bytes();
+  limit_maps(2);
+  const int64_t moved_bytes = space_->move(pages(0, 3), 8 * page_bytes_);
+  limit_maps(INT64_MAX);
+  ASSERT_EQ(moved_bytes, 3 * page_bytes_);
+  EXPECT_EQ(wait_count_, 1) << "compute may have used the page that returned";
+  EXPECT_EQ(gpu_free_bytes(), free_bytes);
+  EXPECT_EQ(space_->page_left_at(page_bytes_), -1);
+  EXPECT_EQ(space_->page_left_at(4 * page_bytes_), -1);
+  for (const int page : {8, 9, 10}) fill(page, page);
+  for (const int page : {8, 9, 10}) EXPECT_EQ(first_byte(page), page);
+  EXPECT_EQ(first_byte(0), 8) << "the others are where they were, too";
+  EXPECT_EQ(first_byte(2), 10);
 }
 
 }  // namespace
