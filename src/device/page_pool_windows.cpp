@@ -8,6 +8,14 @@
 namespace teraio::device {
 namespace {
 
+// Of ranges that are in no order, those that follow each other become one.
+void append(ByteRange range, std::vector<ByteRange>& ranges) {
+  if (!ranges.empty() && ranges.back().end_bytes() == range.begin_bytes)
+    ranges.back().size_bytes += range.size_bytes;
+  else
+    ranges.push_back(range);
+}
+
 bool is_moving(int64_t page, const std::vector<PageMove>& moves) {
   return std::ranges::find(moves, page, &PageMove::from_bytes) != moves.end();
 }
@@ -61,15 +69,15 @@ bool PagePool::fill(ByteRange block, int64_t growth_limit_bytes) {
   for (int64_t page = block.begin_bytes & -page_bytes; page < block.end_bytes();
        page += page_bytes) {
     if (is_page_free(page)) {
-      here.push_back({page, page_bytes});
+      append({page, page_bytes}, here);
     } else if (uncommitted_at(page).contains({page, page_bytes})) {
       missing.push_back(page);
     }
   }
   if (missing.empty()) return true;
-  for (const ByteRange page : here) free_.erase(page);  // they are no sources for others
+  for (const ByteRange pages : here) free_.erase(pages);  // they are no sources for others
   const bool is_filled = commit_pages(missing, growth_limit_bytes, here);
-  for (const ByteRange page : here) free_.insert(page);
+  for (const ByteRange pages : here) free_.insert(pages);
   return is_filled;
 }
 
@@ -90,18 +98,23 @@ bool PagePool::commit_pages(std::span<const int64_t> missing, int64_t growth_lim
     } else if (growth_left_bytes == 0) {
       strange.push_back(page);
     } else if (grow_at({page, page_bytes}, growth_left_bytes) > 0) {
-      here.push_back({page, page_bytes});
+      append({page, page_bytes}, here);
     } else {
       return false;
     }
   }
   if (!strange.empty()) add_moves(strange, moves);
   const size_t move_count = space_->move_pages(moves);
-  for (const PageMove& move : std::span(moves).first(move_count)) {
-    free_.erase({move.from_bytes, page_bytes});
-    uncommitted_at(move.to_bytes).erase({move.to_bytes, page_bytes});
-    leave_uncommitted({move.from_bytes, page_bytes});
-    here.push_back({move.to_bytes, page_bytes});
+  for (size_t i = 0; i < move_count;) {
+    const PageMove first = moves[i];
+    int64_t size_bytes = page_bytes;
+    while (++i < move_count && moves[i].from_bytes == first.from_bytes + size_bytes &&
+           moves[i].to_bytes == first.to_bytes + size_bytes)
+      size_bytes += page_bytes;
+    free_.erase({first.from_bytes, size_bytes});
+    uncommitted_at(first.to_bytes).erase({first.to_bytes, size_bytes});
+    leave_uncommitted({first.from_bytes, size_bytes});
+    append({first.to_bytes, size_bytes}, here);
   }
   stitch_count_ += strange.empty() ? 0 : 1;
   moved_page_count_ += std::ssize(strange);

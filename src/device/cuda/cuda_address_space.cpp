@@ -14,6 +14,9 @@
 namespace teraio::device {
 namespace {
 
+// A point for every page that comes back would take longer than the pages.
+constexpr size_t kPagesPerPoint = 32;
+
 CUmemLocation location(int32_t ordinal) {
   CUmemLocation location = {};
   location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -248,9 +251,6 @@ bool CudaAddressSpace::replace_page(const PageMove& move) {
 
 // Returns how many pages have moved, up to the first that the driver refuses to map.
 size_t CudaAddressSpace::map_again(std::span<const PageMove> moves) {
-  forget_passed();
-  const Result<Event> last = options_.compute.record();
-  if (!last.ok()) return 0;
   std::vector<ByteRange> mapped;  // now
   size_t count = 0;
   for (; count < moves.size(); ++count) {
@@ -272,10 +272,26 @@ size_t CudaAddressSpace::map_again(std::span<const PageMove> moves) {
     }
     return 0;
   }
-  const std::span<const PageMove> done = moves.first(count);
-  for (const PageMove& move : done) relabel(move);
-  if (!done.empty()) departures_.push_back({{done.begin(), done.end()}, *last});
+  for (const PageMove& move : moves.first(count)) relabel(move);
+  note_departures(moves.first(count));
+  if (!mapped.empty()) end_departure();
   return count;
+}
+
+void CudaAddressSpace::note_departures(std::span<const PageMove> moves) {
+  if (moves.empty()) return;
+  if (departures_.empty() || departures_.back().passed) departures_.emplace_back();
+  Departure& departure = departures_.back();
+  departure.moves.insert(departure.moves.end(), moves.begin(), moves.end());
+  if (departure.moves.size() >= kPagesPerPoint) end_departure();
+}
+
+// No more pages join the last one. If the point cannot be recorded, it stays as it is.
+void CudaAddressSpace::end_departure() {
+  forget_passed();
+  if (departures_.empty() || departures_.back().passed) return;
+  if (const Result<Event> point = options_.compute.record(); point.ok())
+    departures_.back().passed = *point;
 }
 
 void CudaAddressSpace::relabel(const PageMove& move) {
@@ -302,18 +318,27 @@ bool CudaAddressSpace::overlaps(const PageMove& move, int64_t PageMove::*side,
   return begin_bytes < range.end_bytes() && range.begin_bytes < begin_bytes + page_bytes();
 }
 
+bool CudaAddressSpace::has_passed(const Departure& departure) const {
+  return departure.passed && options_.compute.has_passed(*departure.passed);
+}
+
 bool CudaAddressSpace::may_be_in_use(ByteRange range) const {
   return std::ranges::any_of(departures_, [&](const Departure& departure) {
     return std::ranges::any_of(
                departure.moves,
                [&](const PageMove& move) { return overlaps(move, &PageMove::to_bytes, range); }) &&
-           !options_.compute.has_passed(departure.passed);
+           !has_passed(departure);
   });
 }
 
 void CudaAddressSpace::forget_passed() {
-  while (!departures_.empty() && options_.compute.has_passed(departures_.front().passed))
-    departures_.pop_front();
+  while (!departures_.empty() && has_passed(departures_.front())) departures_.pop_front();
+}
+
+bool CudaAddressSpace::wait_for(Departure& departure) {
+  if (has_passed(departure)) return true;
+  if (!departure.passed) end_departure();
+  return departure.passed && options_.compute.wait(*departure.passed).ok();
 }
 
 // Unmaps the page that is still mapped at an uncommitted address.
@@ -326,7 +351,7 @@ bool CudaAddressSpace::clear(int64_t offset_bytes) {
         d.moves, [&](const PageMove& move) { return overlaps(move, &PageMove::from_bytes, here); });
   });
   if (last != departures_.rend()) {
-    if (!options_.compute.wait(last->passed).ok()) return false;
+    if (!wait_for(*last)) return false;
     departures_.erase(departures_.begin(), last.base());
   }
   if (!unmap(here)) return false;

@@ -20,6 +20,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -86,10 +87,11 @@ class CudaAddressSpace final : public AddressSpace {
     int64_t offset_bytes = 0;             // where it is
     std::vector<int64_t> former_offsets;  // where it is still mapped
   };
-  // Pages whose old addresses compute may use until a point.
+  // Pages whose old addresses compute may use until a point. The last one has no point while more
+  // pages join it: points take calls of the runtime.
   struct Departure {
     std::vector<PageMove> moves;
-    Event passed;
+    std::optional<Event> passed;
   };
 
   CUdeviceptr pointer(int64_t offset_bytes) const;
@@ -117,6 +119,10 @@ class CudaAddressSpace final : public AddressSpace {
   bool unmap_former(ByteRange range);
   void remove(ByteRange range);
   void relabel(const PageMove& move);
+  void note_departures(std::span<const PageMove> moves);
+  void end_departure();
+  bool wait_for(Departure& departure);
+  bool has_passed(const Departure& departure) const;
   void forget_passed();
   bool clear(int64_t offset_bytes);
   void track(ByteRange range);

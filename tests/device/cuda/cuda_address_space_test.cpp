@@ -122,6 +122,22 @@ TEST_F(CudaAddressSpaceTest, APageMovesBackAtOnce) {
   EXPECT_EQ(first_byte(8), 7);
 }
 
+// A point takes a call of the runtime, a page that comes back does not.
+TEST_F(CudaAddressSpaceTest, PagesThatComeBackHaveAPointWhenOneIsNeeded) {
+  ASSERT_TRUE(space_->commit(pages(0, 1)));
+  ASSERT_EQ(space_->move(pages(0, 1), 8 * page_bytes_), page_bytes_);
+  passed_ = recorded_;
+  ASSERT_EQ(space_->move(pages(8, 1), 0), page_bytes_);
+  EXPECT_EQ(recorded_, 1u);
+  EXPECT_TRUE(space_->may_be_in_use(pages(0, 1))) << "nothing tells that compute has passed";
+  ASSERT_TRUE(space_->commit(pages(8, 1)));
+  EXPECT_EQ(recorded_, 2u);
+  EXPECT_EQ(wait_count_, 1);
+  fill(0, 7);
+  fill(8, 5);
+  EXPECT_EQ(first_byte(0), 7) << "a page of its own is there";
+}
+
 TEST_F(CudaAddressSpaceTest, AnotherPageTakesTheAddressesThatOneHasLeft) {
   ASSERT_TRUE(space_->commit(pages(0, 2)));
   ASSERT_EQ(space_->move(pages(0, 1), 8 * page_bytes_), page_bytes_);
