@@ -6,29 +6,41 @@ namespace {
 constexpr int64_t kLeastAllocations = 256;
 // Per allocation. Below this, moves cost less than windows.
 constexpr double kLeastPages = .05;
-// In trainings that repeat well, the second or third iteration with windows mapped fewer pages.
+// In trainings that repeat well, windows were faster from the second to fifth iteration on. The
+// third or fourth follows another plan.
 constexpr int64_t kMostWorseIterations = 6;
+
+double per_allocation(int64_t value, const AllocationTotals& totals) {
+  return static_cast<double>(value) / static_cast<double>(totals.count);
+}
 
 }  // namespace
 
-bool WindowTrial::is_on(int64_t moment, int64_t allocation_count, int64_t page_count) {
+bool WindowTrial::is_on(int64_t moment, const AllocationTotals& totals) {
+  const bool is_first = moment_ < 0;
   const bool is_next_iteration = moment < moment_;
   moment_ = moment;
-  if (state_ == State::kGivenUp) return false;
-  if (state_ == State::kOn && !is_next_iteration) return true;
-  const int64_t allocations = allocation_count - allocation_count_;
-  if (allocations < (state_ == State::kOff ? kLeastAllocations : 1)) return state_ == State::kOn;
-  const double pages = static_cast<double>(page_count - page_count_) / allocations;
-  allocation_count_ = allocation_count;
-  page_count_ = page_count;
-  if (state_ == State::kOff) {
-    usual_pages_ = pages;
-    if (pages >= kLeastPages) state_ = State::kOn;
-  } else {
-    worse_iterations_ = pages > usual_pages_ ? worse_iterations_ + 1 : 0;
-    if (worse_iterations_ >= kMostWorseIterations) state_ = State::kGivenUp;
+  if (is_first) begin_ = totals;
+  if (is_next_iteration && state_ != State::kGivenUp) {
+    const AllocationTotals iteration = totals - begin_;
+    if (iteration.count >= kLeastAllocations) {
+      judge(iteration);
+      begin_ = totals;
+    }
   }
   return state_ == State::kOn;
+}
+
+void WindowTrial::judge(const AllocationTotals& iteration) {
+  const double duration_ns = per_allocation(iteration.duration_ns, iteration);
+  if (state_ == State::kOff) {
+    if (per_allocation(iteration.page_count, iteration) < kLeastPages) return;
+    usual_ns_ = duration_ns;
+    state_ = State::kOn;
+  } else {
+    worse_iterations_ = duration_ns > usual_ns_ ? worse_iterations_ + 1 : 0;
+    if (worse_iterations_ >= kMostWorseIterations) state_ = State::kGivenUp;
+  }
 }
 
 }  // namespace teraio::device

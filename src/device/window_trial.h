@@ -2,8 +2,10 @@
 //
 // They are where free memory is so scattered that pages move for many allocations, and iterations
 // repeat so well that they stop to. The first iteration with windows maps every page of every
-// block once; a few later, hardly any. Where blocks are released in another order each time, more
-// pages are mapped than without windows, which are then given up for good.
+// block once; a few later, hardly any. An iteration without windows tells what allocations take
+// otherwise, in the time of the program. Where they take longer with windows for several
+// iterations in a row, because blocks are released in another order each time, or because few
+// pages moved before, windows are given up for good.
 //
 // A value. Threads: one at a time.
 #pragma once
@@ -12,21 +14,32 @@
 
 namespace teraio::device {
 
+// Of all allocations since a pool was made, with and without windows.
+struct AllocationTotals {
+  int64_t count = 0;
+  int64_t page_count = 0;   // pages that moved, or were mapped in a window
+  int64_t duration_ns = 0;  // without waits for compute
+
+  AllocationTotals operator-(const AllocationTotals& other) const {
+    return {count - other.count, page_count - other.page_count, duration_ns - other.duration_ns};
+  }
+};
+
 class WindowTrial {
  public:
-  // All counts are of allocations since the pool was made, with and without windows, and of pages
-  // that were mapped for them. `moment`: of the occasion for which a block is allocated.
-  // Returns whether it is to get a window.
-  bool is_on(int64_t moment, int64_t allocation_count, int64_t page_count);
+  // `moment`: of the occasion for which a block is allocated. Returns whether it is to get a
+  // window.
+  bool is_on(int64_t moment, const AllocationTotals& totals);
 
  private:
   enum class State : uint8_t { kOff, kOn, kGivenUp };
 
+  void judge(const AllocationTotals& iteration);
+
   State state_ = State::kOff;
-  int64_t allocation_count_ = 0;  // when this count began
-  int64_t page_count_ = 0;
-  double usual_pages_ = 0;  // per allocation, without windows
+  AllocationTotals begin_;  // of the iteration
   int64_t moment_ = -1;
+  double usual_ns_ = 0;           // per allocation, without windows
   int64_t worse_iterations_ = 0;  // in a row
 };
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "device/cuda/copy_order.h"
@@ -115,6 +116,8 @@ class CudaDevice final : public Device {
     std::mutex mutex = {};  // held from the choice of a stream until the copy is enqueued on it
   };
 
+  class AllocationTime;
+
   cudaStream_t compute_stream() const;
   std::vector<cudaStream_t*> own_streams();
   Event record(cudaStream_t stream, EventLane lane);
@@ -132,6 +135,7 @@ class CudaDevice final : public Device {
 
   CudaDeviceOptions options_;
   const std::string name_;
+  const SteadyClock clock_;
   int32_t numa_node_ = -1;
   cudaStream_t own_stream_ = nullptr;
   CopyDirection to_host_{cudaMemcpyDeviceToHost, "copy to the host", kFirstCopyLane};
@@ -140,6 +144,8 @@ class CudaDevice final : public Device {
   mutable CudaEvents events_;
   CudaOpTimer timer_{options_.ordinal, [this] { return compute_stream(); }};
   std::unique_ptr<CudaMemory> memory_;
+  int64_t allocation_ns_ = 0;  // that allocations have taken, without waits for compute
+  int64_t waited_ns_ = 0;      // for compute, by memory_
   std::unordered_map<const std::byte*, Block> blocks_;
   std::deque<BlockInUse> blocks_in_use_;        // released ones
   mutable std::mutex mutex_;                    // protects the next members, which I/O threads use
@@ -163,7 +169,10 @@ Status CudaDevice::open() {
       .wait =
           [this](Event event) {
             const PauseOfOps pause(&timer_);
-            return events_.wait(event);
+            const int64_t begin_ns = clock_.now_ns();
+            Status status = events_.wait(event);
+            waited_ns_ += clock_.now_ns() - begin_ns;
+            return status;
           },
   };
   auto memory = CudaMemory::make(options_.ordinal, usage_.budget_bytes,
@@ -208,13 +217,31 @@ std::byte* CudaDevice::allocate(const Occasion& occasion, int64_t size_bytes, bo
   const int64_t held_bytes = align_up(std::max<int64_t>(size_bytes, 1), kPageBytes);
   if (held_bytes > usage_.budget_bytes - usage_.allocated_bytes) return nullptr;
   take_back(at_all_costs);
-  std::byte* memory = memory_->wants_window(occasion) ? map_on(occasion, held_bytes) : nullptr;
+  const bool wants_window = memory_->wants_window(occasion, allocation_ns_);
+  std::byte* memory = wants_window ? map_on(occasion, held_bytes) : nullptr;
   if (memory == nullptr) memory = memory_->allocate_free(held_bytes);
   if (memory == nullptr) memory = map(held_bytes, at_all_costs);
   return memory == nullptr ? nullptr : hand_out(memory, {size_bytes, held_bytes});
 }
 
+// Those that find a free block take no time to speak of.
+class CudaDevice::AllocationTime {
+ public:
+  explicit AllocationTime(CudaDevice& device)
+      : device_(device), begin_ns_(device.clock_.now_ns() - device.waited_ns_) {}
+  ~AllocationTime() {
+    device_.allocation_ns_ += device_.clock_.now_ns() - device_.waited_ns_ - begin_ns_;
+  }
+  AllocationTime(const AllocationTime&) = delete;
+  AllocationTime& operator=(const AllocationTime&) = delete;
+
+ private:
+  CudaDevice& device_;
+  const int64_t begin_ns_;
+};
+
 std::byte* CudaDevice::map_on(const Occasion& occasion, int64_t held_bytes) {
+  const AllocationTime time(*this);
   const PauseOfOps pause(op_timer());
   const CurrentDevice current(options_.ordinal);
   const OutsideOfCapture harmless;
@@ -222,6 +249,7 @@ std::byte* CudaDevice::map_on(const Occasion& occasion, int64_t held_bytes) {
 }
 
 std::byte* CudaDevice::map(int64_t held_bytes, bool at_all_costs) {
+  const AllocationTime time(*this);
   const PauseOfOps pause(op_timer());  // moving pages takes milliseconds
   const CurrentDevice current(options_.ordinal);
   const OutsideOfCapture harmless;

@@ -113,9 +113,10 @@ std::byte* CudaMemory::allocate(int64_t size_bytes) {
 
 // Where drives use the memory directly, each page is registered with them at the addresses that it
 // has. That takes longer than a move.
-bool CudaMemory::wants_window(const Occasion& occasion) {
+bool CudaMemory::wants_window(const Occasion& occasion, int64_t allocation_ns) {
   return occasion.is_known() && !space_.has_segments() &&
-         window_trial_.is_on(occasion.moment, pool_->allocation_count(), pool_->moved_page_count());
+         window_trial_.is_on(occasion.moment,
+                             {pool_->allocation_count(), pool_->moved_page_count(), allocation_ns});
 }
 
 std::byte* CudaMemory::allocate_on(const Occasion& occasion, int64_t size_bytes) {

@@ -36,8 +36,9 @@ class CudaMemory {
   std::byte* allocate_free(int64_t size_bytes);
   // Likewise, also from new pages and from scattered ones. nullptr: the limit has no room.
   std::byte* allocate(int64_t size_bytes);
-  // Whether the block of an occasion gets a window (WindowTrial).
-  bool wants_window(const Occasion& occasion);
+  // Whether the block of an occasion gets a window (WindowTrial). `allocation_ns`: how long all
+  // allocations have taken, without waits for compute.
+  bool wants_window(const Occasion& occasion, int64_t allocation_ns);
   // Likewise, for such an occasion: with the pages of its last block where they are free. nullptr
   // also as PagePool::allocate_on() says.
   std::byte* allocate_on(const Occasion& occasion, int64_t size_bytes);

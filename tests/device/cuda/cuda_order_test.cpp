@@ -44,8 +44,9 @@ class CudaOrderTest : public ::testing::Test {
     EXPECT_TRUE(device_->wait(device_->record()).ok());
     return memory;
   }
-  // Moves so many pages that occasions get windows from then on.
+  // An iteration that moves so many pages that occasions of later ones get windows.
   void scatter_memory() {
+    device_->release(device_->allocate_on({.moment = 3, .key = 3}, kBlockBytes));
     for (int round = 0; round < 20; ++round) {
       std::vector<std::byte*> blocks;
       for (int i = 0; i < 16; ++i) blocks.push_back(allocate());
