@@ -79,7 +79,9 @@ JOBS = {
     ),
 }
 PRECISIONS = {"fp32": (), "bf16": ("--bf16",)}
-MEASURED_STEPS = 3  # of a training, the last ones: by then its plan has been made twice
+# Of a training, the last ones: by then its plan has been made twice, and windows have been tried in
+# six steps (src/device/window_trial.h).
+MEASURED_STEPS = 3
 
 
 def add_options(parser):
