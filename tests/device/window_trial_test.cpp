@@ -44,7 +44,7 @@ TEST_F(WindowTrialTest, WindowsStayWhereTheySoonSaveTime) {
 
 TEST_F(WindowTrialTest, WindowsThatTakeLongerAreGivenUpForGood) {
   run_iteration(1000);
-  for (int i = 0; i < 6; ++i) EXPECT_TRUE(run_iteration(1001, 0)) << i;
+  for (int i = 0; i < 8; ++i) EXPECT_TRUE(run_iteration(1001, 0)) << i;
   EXPECT_FALSE(run_iteration(1000));
   EXPECT_FALSE(run_iteration(1000));
 }

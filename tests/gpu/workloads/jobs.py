@@ -80,7 +80,7 @@ JOBS = {
 }
 PRECISIONS = {"fp32": (), "bf16": ("--bf16",)}
 # Of a training, the last ones: by then its plan has been made twice, and windows have been tried in
-# six steps (src/device/window_trial.h).
+# eight steps (src/device/window_trial.h).
 MEASURED_STEPS = 3
 
 
