@@ -166,7 +166,13 @@ CUresult CudaAddressSpace::map(int64_t offset_bytes, PageIndex page) {
   return result;
 }
 
+// Beside copies to the host, the driver takes 1 ms per page (docs/measurements.md). So several
+// pages wait for the few copies that are under way, at most, and not each for those that follow.
 bool CudaAddressSpace::make_accessible(std::span<const ByteRange> ranges) {
+  const bool is_one_page =
+      ranges.empty() || (ranges.size() == 1 && ranges.front().size_bytes == page_bytes());
+  PauseOfCopiesToHost pause;
+  if (!is_one_page) pause = options_.pause_copies_to_host();
   CUmemAccessDesc access = {};
   access.location = location(options_.ordinal);
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;

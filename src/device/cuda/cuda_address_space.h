@@ -20,6 +20,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
@@ -41,6 +42,9 @@ struct ComputeProgress {
   std::function<Status(Event)> wait;
 };
 
+// No further copy to the host is enqueued while it exists.
+using PauseOfCopiesToHost = std::unique_lock<std::mutex>;
+
 struct CudaAddressSpaceOptions {
   int32_t ordinal = 0;
   int64_t size_bytes = 0;   // of addresses, which cost no memory
@@ -48,6 +52,7 @@ struct CudaAddressSpaceOptions {
   // Rounded up to what the GPU maps at least.
   int64_t page_bytes = 0;
   ComputeProgress compute;
+  std::function<PauseOfCopiesToHost()> pause_copies_to_host = [] { return PauseOfCopiesToHost(); };
 };
 
 class CudaAddressSpace final : public AddressSpace {

@@ -175,8 +175,9 @@ Status CudaDevice::open() {
             return status;
           },
   };
-  auto memory = CudaMemory::make(options_.ordinal, usage_.budget_bytes,
-                                 std::move(options_.neighbour), std::move(compute));
+  auto memory =
+      CudaMemory::make(options_.ordinal, usage_.budget_bytes, std::move(options_.neighbour),
+                       std::move(compute), [this] { return PauseOfCopiesToHost(to_host_.mutex); });
   if (!memory.ok()) return memory.status();
   memory_ = std::move(*memory);
   return {};

@@ -51,9 +51,9 @@ int64_t page_bytes(int64_t limit_bytes) {
 
 }  // namespace
 
-Result<std::unique_ptr<CudaMemory>> CudaMemory::make(int32_t ordinal, int64_t limit_bytes,
-                                                     std::unique_ptr<NeighbourAllocator> neighbour,
-                                                     ComputeProgress compute) {
+Result<std::unique_ptr<CudaMemory>> CudaMemory::make(
+    int32_t ordinal, int64_t limit_bytes, std::unique_ptr<NeighbourAllocator> neighbour,
+    ComputeProgress compute, std::function<PauseOfCopiesToHost()> pause_copies_to_host) {
   size_t free_bytes = 0;
   size_t memory_bytes = 0;
   TERAIO_RETURN_IF_ERROR(
@@ -63,7 +63,8 @@ Result<std::unique_ptr<CudaMemory>> CudaMemory::make(int32_t ordinal, int64_t li
                                           .size_bytes = kAddressesPerByte * all_bytes,
                                           .least_bytes = all_bytes / 2,
                                           .page_bytes = page_bytes(limit_bytes),
-                                          .compute = std::move(compute)});
+                                          .compute = std::move(compute),
+                                          .pause_copies_to_host = std::move(pause_copies_to_host)});
   if (!space.ok()) return space.status();
   const int64_t granule_bytes = (*space)->page_bytes();
   auto memory = std::unique_ptr<CudaMemory>(

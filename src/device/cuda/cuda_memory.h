@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "base/status.h"
@@ -27,9 +28,9 @@ class CudaMemory {
  public:
   // `neighbour` may be null. `limit_bytes` also determines the size of the pages for good. Fails as
   // CudaAddressSpace::reserve() does, and with the text of a failed call of CUDA.
-  static Result<std::unique_ptr<CudaMemory>> make(int32_t ordinal, int64_t limit_bytes,
-                                                  std::unique_ptr<NeighbourAllocator> neighbour,
-                                                  ComputeProgress compute);
+  static Result<std::unique_ptr<CudaMemory>> make(
+      int32_t ordinal, int64_t limit_bytes, std::unique_ptr<NeighbourAllocator> neighbour,
+      ComputeProgress compute, std::function<PauseOfCopiesToHost()> pause_copies_to_host);
 
   // Returns a block of `size_bytes` (> 0, whole kPageBytes) from the pool's free pages, or nullptr
   // if none are in one piece. Makes no call of CUDA.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "base/units.h"
@@ -33,7 +34,11 @@ class CudaAddressSpaceTest : public ::testing::Test {
                            ++wait_count_;
                            passed_ = std::max(passed_, event.id);
                            return Status();
-                         }}});
+                         }},
+         .pause_copies_to_host = [this] {
+           ++pause_count_;
+           return PauseOfCopiesToHost(copies_);
+         }});
     ASSERT_TRUE(space.ok()) << space.status().message();
     space_ = std::move(*space);
     page_bytes_ = space_->page_bytes();
@@ -61,6 +66,8 @@ class CudaAddressSpaceTest : public ::testing::Test {
   uint64_t recorded_ = 0;
   uint64_t passed_ = 0;
   int wait_count_ = 0;
+  int pause_count_ = 0;
+  std::mutex copies_;
   std::unique_ptr<CudaAddressSpace> space_;
   int64_t page_bytes_ = 0;
 };
@@ -120,6 +127,19 @@ TEST_F(CudaAddressSpaceTest, APageMovesBackAtOnce) {
   EXPECT_TRUE(std::ranges::equal(space_->former_offsets(0), std::array{int64_t{8 * page_bytes_}}));
   fill(0, 7);
   EXPECT_EQ(first_byte(8), 7);
+}
+
+TEST_F(CudaAddressSpaceTest, SeveralPagesPauseCopiesToTheHostAndOneDoesNot) {
+  ASSERT_TRUE(space_->commit(pages(0, 1)));
+  ASSERT_TRUE(space_->commit(pages(4, 1)));
+  EXPECT_EQ(pause_count_, 0);
+  const PageMove moves[] = {{0, 8 * page_bytes_}, {4 * page_bytes_, 12 * page_bytes_}};
+  ASSERT_EQ(space_->move_pages(moves), 2);
+  EXPECT_EQ(pause_count_, 1);
+  ASSERT_EQ(space_->move(pages(8, 1), 16 * page_bytes_), page_bytes_);
+  EXPECT_EQ(pause_count_, 1);
+  EXPECT_TRUE(copies_.try_lock()) << "copies go on";
+  copies_.unlock();
 }
 
 // A point takes a call of the runtime, a page that comes back does not.
