@@ -18,7 +18,7 @@ namespace teraio::device {
 struct AllocationTotals {
   int64_t count = 0;
   int64_t page_count = 0;   // pages that moved, or were mapped in a window
-  int64_t duration_ns = 0;  // without waits for compute
+  int64_t duration_ns = 0;  // of those that map pages or have windows, without waits for compute
 
   AllocationTotals operator-(const AllocationTotals& other) const {
     return {count - other.count, page_count - other.page_count, duration_ns - other.duration_ns};

@@ -63,12 +63,13 @@ _, expected = train(lambda mapped_by_stock: len(mapped_by_stock) == len(mapped))
 print(all(torch.equal(a, b) for a, b in zip(expected, actual, strict=True)))
 print(json.dumps(planned))
 """
-STEPS_MAX = 60
+STEPS_MAX = 150
 NO_LIMIT = 2**62
 PAGES = 256  # at least, in the budget
 
 
 @pytest.mark.full
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("maps_max", "settings"),
     [(NO_LIMIT, HOSTILE | {"seed": 1}), (NO_LIMIT, {}), (8, {})],
@@ -78,6 +79,6 @@ def test_blocks_in_windows_have_equal_bits(maps_max, settings, program):
     text = TRAINING.replace("EXAMPLES", repr(str(ROOT / "examples")))
     text = text.replace("MAPS_MAX", str(maps_max))
     text = text.replace("STEPS_MAX", str(STEPS_MAX)).replace("PAGES", str(PAGES))
-    equal, mapped = program(text, granularity_bytes=32 << 10, **settings)
+    equal, mapped = program(text, granularity_bytes=32 << 10, timeout_s=800, **settings)
     assert equal == "True"
     assert max(json.loads(mapped)) > PAGES, "a step has mapped the windows of all its blocks"

@@ -8,7 +8,9 @@
 //     old addresses   |#### compute enqueued before ####|........ still mapped ........|
 //     new addresses            ^ move()   |#### compute enqueued since ####
 //
-// Other pages at such addresses wait until compute has passed, and so does the return of pages.
+// Other pages at such addresses wait until compute has passed, and so does the return of pages. A
+// page that the driver does not map once more is replaced by a new one when it is to move: that
+// waits likewise, and takes the memory of both for a moment.
 //
 // Threads: one at a time. Errors other than a lack of memory are logged, and are refusals.
 #pragma once
@@ -52,6 +54,7 @@ struct CudaAddressSpaceOptions {
   // Rounded up to what the GPU maps at least.
   int64_t page_bytes = 0;
   ComputeProgress compute;
+  // Called when several pages are mapped. May block; must not call the address space.
   std::function<PauseOfCopiesToHost()> pause_copies_to_host = [] { return PauseOfCopiesToHost(); };
 };
 

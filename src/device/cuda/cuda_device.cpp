@@ -225,7 +225,8 @@ std::byte* CudaDevice::allocate(const Occasion& occasion, int64_t size_bytes, bo
   return memory == nullptr ? nullptr : hand_out(memory, {size_bytes, held_bytes});
 }
 
-// Those that find a free block take no time to speak of.
+// Adds the time from its begin to its end to that of all allocations. Those that find a free block
+// are not counted: they take no time to speak of.
 class CudaDevice::AllocationTime {
  public:
   explicit AllocationTime(CudaDevice& device)

@@ -187,7 +187,8 @@ TEST_F(CudaAddressSpaceTest, PagesReturnToTheSystemWithTheirOldAddresses) {
 // Only one of two adjacent pages: the driver tells which when it is asked to map it.
 TEST_F(CudaAddressSpaceTest, APageThatTheDriverDoesNotMapAgainIsReplaced) {
   const auto limit_maps = testing::emulated_map_limit();
-  if (limit_maps == nullptr) GTEST_SKIP() << testing::kNotApplicable << "a real driver";
+  if (limit_maps == nullptr)
+    GTEST_SKIP() << testing::kNotApplicable << "a real driver refuses no page when it is asked to";
   ASSERT_TRUE(space_->commit(pages(1, 1)));
   ASSERT_EQ(space_->move(pages(1, 1), 4 * page_bytes_), page_bytes_);
   ASSERT_EQ(space_->move(pages(4, 1), page_bytes_), page_bytes_);
