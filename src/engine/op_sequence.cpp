@@ -28,14 +28,15 @@ std::span<const trace::OpIndex> OpSequence::places_of(uint64_t structure) const 
                static_cast<size_t>(last - first));
 }
 
-trace::OpIndex OpSequence::common_ends(const OpSequence& other) const {
-  const trace::OpIndex shorter = std::min(size(), other.size());
-  trace::OpIndex front = 0;
-  while (front < shorter && at(front) == other.at(front)) ++front;
-  trace::OpIndex back = 0;
-  while (front + back < shorter && at(size() - 1 - back) == other.at(other.size() - 1 - back))
-    ++back;
-  return front + back;
+trace::OpIndex common_ends(std::span<const uint64_t> ops, std::span<const uint64_t> others) {
+  const auto front = std::ranges::mismatch(ops, others).in1 - ops.begin();
+  const auto rest = ops.subspan(static_cast<size_t>(front));
+  const auto other_rest = others.subspan(static_cast<size_t>(front));
+  const auto back =
+      std::ranges::mismatch(rest.rbegin(), rest.rend(), other_rest.rbegin(), other_rest.rend())
+          .in1 -
+      rest.rbegin();
+  return static_cast<trace::OpIndex>(front + back);
 }
 
 }  // namespace teraio::engine

@@ -26,10 +26,6 @@ class OpSequence {
   // Returns the places of the ops with this structure, in ascending order.
   std::span<const trace::OpIndex> places_of(uint64_t structure) const;
 
-  // Returns how many ops the two have in common at their beginning and at their end together, at
-  // most the size of the shorter one.
-  trace::OpIndex common_ends(const OpSequence& other) const;
-
   // Returns a hash of the first `count` ops. Requires 0 <= count <= size(). What add_op() gives for
   // them one after the other, from kEmptySignature on.
   uint64_t prefix_hash(trace::OpIndex count) const {
@@ -45,5 +41,9 @@ class OpSequence {
   std::vector<trace::OpIndex> by_structure_;   // all places, by structure, then ascending
   std::vector<uint64_t> structures_in_order_;  // that of each place in by_structure_
 };
+
+// Returns how many ops the two have in common at their beginning and at their end together, at most
+// the size of the shorter one.
+trace::OpIndex common_ends(std::span<const uint64_t> ops, std::span<const uint64_t> others);
 
 }  // namespace teraio::engine

@@ -71,6 +71,7 @@ class Pattern {
 
   const std::shared_ptr<const OpSequence>& sequence() const { return sequence_; }
   trace::OpIndex op_count() const { return sequence_->size(); }
+  const std::vector<uint64_t>& kinds() const { return variants_.front()->profile().kinds; }
   const std::string& name() const { return variants_.front()->profile().trace.name; }
   bool is_like(const Profile& profile) const;
   // The order is that in which they came; the first one is measured.

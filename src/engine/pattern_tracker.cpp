@@ -17,8 +17,9 @@ constexpr size_t kRecentPatterns = 8;
 constexpr int kIterationsToAwaitUnknown = 64;
 // Where sizes differ from op to op, another plan may not fit any better.
 constexpr int kSwitchesPerIteration = 8;
-// Iterations are nearly the same when they differ in at most this share of their ops. A pattern is
-// planned at its first occurrence when following another one has lost more of its ops.
+// Iterations are nearly the same when they differ in at most this share of their ops.
+constexpr double kOtherShareMax = 0.05;
+// A pattern is planned at its first occurrence when following another one has lost more of its ops.
 constexpr double kLostShareMax = 0.02;
 
 int64_t moving_bytes(std::span<const Use> inputs) {
@@ -258,14 +259,14 @@ bool PatternTracker::is_plan_wanted(const Pattern& ended) const {
 }
 
 // The first step of a program often differs from the second one in what comes after it: a barrier,
-// a line in a log.
+// a line in a log. The second step of DDP makes new buckets; the third one finds them, so that they
+// are persistent tensors from then on.
 bool PatternTracker::is_nearly_repeated(const Pattern& ended) const {
   const Pattern* previous = library_.with_id(last_pattern_);
   if (previous == nullptr || previous == &ended) return false;
-  const OpSequence& ops = *ended.sequence();
-  const trace::OpIndex longer = std::max(ops.size(), previous->op_count());
-  const trace::OpIndex other_count = longer - ops.common_ends(*previous->sequence());
-  return static_cast<double>(other_count) <= kLostShareMax * static_cast<double>(longer);
+  const trace::OpIndex longer = std::max(ended.op_count(), previous->op_count());
+  const trace::OpIndex other_count = longer - common_ends(ended.kinds(), previous->kinds());
+  return static_cast<double>(other_count) <= kOtherShareMax * static_cast<double>(longer);
 }
 
 void PatternTracker::refine(const IterationEnd& end) {

@@ -2,14 +2,14 @@
 // each op which plan holds and where in it the program is.
 //
 // Life of a pattern: iterations run on demand and are recorded. A pattern is planned when it has
-// run twice in a row, with any sizes, or after one that differs from it in a few ops at one place;
-// when another pattern has a plan already and this one has run once; or when it has run three
-// times. From then on:
+// run twice in a row, with any sizes, or after one that differs from it in a few ops at one place,
+// whichever tensors the others use; when another pattern has a plan already and this one has run
+// once; or when it has run three times. From then on:
 //
 //   an iteration begins           the plan of the pattern that was the most frequent one lately
-//   holds an op is another one          another pattern that began in the same way takes over; if
-//   there is
-//                                 none, the follower looks for its place in this one
+//                                 holds
+//   an op is another one          another pattern that began in the same way takes over; if there
+//                                 is none, the follower looks for its place in this one
 //   an op has other sizes         the plan of this pattern that fits them best takes over; if none
 //                                 fits closely, one is asked for
 //   a plan is ready               it takes over if it is for what runs now

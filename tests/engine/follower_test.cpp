@@ -163,12 +163,12 @@ TEST(OpSequence, KnowsWhereEachOpOccurs) {
 }
 
 TEST(OpSequence, CommonEndsCountNoOpTwice) {
-  const OpSequence sequence(std::vector<OpSignature>{5, 9, 5, 7});
-  EXPECT_EQ(sequence.common_ends(sequence), 4);
-  EXPECT_EQ(sequence.common_ends(OpSequence(std::vector<OpSignature>{5, 9, 8, 8, 5, 7})), 4);
-  EXPECT_EQ(sequence.common_ends(OpSequence(std::vector<OpSignature>{5, 7})), 2);
-  EXPECT_EQ(sequence.common_ends(OpSequence(std::vector<OpSignature>{9, 5})), 0);
-  EXPECT_EQ(sequence.common_ends(OpSequence()), 0);
+  const std::vector<uint64_t> ops = {5, 9, 5, 7};
+  EXPECT_EQ(common_ends(ops, ops), 4);
+  EXPECT_EQ(common_ends(ops, std::vector<uint64_t>{5, 9, 8, 8, 5, 7}), 4);
+  EXPECT_EQ(common_ends(ops, std::vector<uint64_t>{5, 7}), 2);
+  EXPECT_EQ(common_ends(ops, std::vector<uint64_t>{9, 5}), 0);
+  EXPECT_EQ(common_ends(ops, {}), 0);
 }
 
 TEST(OpSequence, EqualBeginningsHaveEqualHashes) {

@@ -116,6 +116,27 @@ TEST_F(VaryingProgram, AStepThatOneOpTellsFromTheOneBeforeIsPlanned) {
   EXPECT_EQ(planned_share(), 1.0);
 }
 
+// As the second step of DDP makes buckets for the gradients, which later steps have from the step
+// before.
+TEST_F(VaryingProgram, AStepThatMakesABufferForLaterOnesIsNearlyTheSame) {
+  open(14);
+  LiveTensor* buffer = nullptr;
+  const auto step_with_buffer = [&] {
+    if (buffer == nullptr) buffer = op(70, 0, {}, {}, 1);
+    for (int i = 0; i < 10; ++i) pass(10, 1);
+    for (size_t i = 0; i < weights_.size(); ++i) op(60, i, {weights_[i]}, {buffer}, 0);
+    update();
+  };
+  step();
+  step_with_buffer();
+  EXPECT_EQ(planned_.size(), 0u);
+  step_with_buffer();
+  EXPECT_EQ(planned_.size(), 1u);
+  step_with_buffer();
+  EXPECT_EQ(last().mode, Mode::kPlanned);
+  EXPECT_EQ(planned_share(), 1.0);
+}
+
 TEST_F(VaryingProgram, AStepUnlikeTheOneBeforeIsNotPlannedYet) {
   open(14);
   evaluate(2);
