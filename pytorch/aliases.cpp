@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "living_objects.h"
 #include "own_memory.h"
 
 namespace py = pybind11;
@@ -32,24 +33,24 @@ c10::StorageImpl* storage_behind(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
 }
 
-// The tensors of all Python objects that the garbage collector knows. The list keeps them alive,
-// without a further reference to the TensorImpl.
+// The tensors of all Python objects that the garbage collector knows. They are kept alive, without
+// a further reference to the TensorImpl.
 class PythonTensors {
  public:
-  PythonTensors() : objects_(py::module_::import("gc").attr("get_objects")()) {
-    auto* tensor_type = reinterpret_cast<PyTypeObject*>(THPVariableClass);
-    for (const py::handle object : objects_) {
-      // isinstance() would run code of the program.
-      if (!PyType_IsSubtype(Py_TYPE(object.ptr()), tensor_type)) continue;
+  PythonTensors() {
+    const auto tensor_type = py::reinterpret_borrow<py::type>(THPVariableClass);
+    for (const py::handle object : living_instances(tensor_type)) {
       const at::Tensor& tensor = THPVariable_Unpack(object.ptr());
-      if (tensor.defined() && storage_behind(tensor) != nullptr) tensors_.push_back(&tensor);
+      if (!tensor.defined() || storage_behind(tensor) == nullptr) continue;
+      objects_.push_back(py::reinterpret_borrow<py::object>(object));
+      tensors_.push_back(&tensor);
     }
   }
 
   const std::vector<const at::Tensor*>& get() const { return tensors_; }
 
  private:
-  py::list objects_;
+  std::vector<py::object> objects_;
   std::vector<const at::Tensor*> tensors_;
 };
 

@@ -30,6 +30,7 @@
 #include "forked_child.h"
 #include "generated_code.h"
 #include "interrupts.h"
+#include "living_objects.h"
 #include "op_observer.h"
 #include "opaque_op.h"
 #include "plan/plan.h"
@@ -332,15 +333,14 @@ py::dict brief_counters(Session& session) {
 
 py::dict counters(Session& session) {
   engine::Runtime& runtime = session.runtime();
-  const auto of = [&](auto call) { return without_gil(call); };
   py::dict d = brief_counters(session);
-  d["bytes_away"] = of([&] { return runtime.offloaded_bytes(); });
-  d["unmovable_bytes"] = of([&] { return runtime.unmovable_bytes(); });
-  d["unanswered_bytes"] = of([&] { return runtime.unanswered_bytes(); });
-  d["held_for_good_bytes"] = of([&] { return runtime.permanently_pinned_bytes(); });
-  d["kept_in_place_bytes"] = of([&] { return runtime.outside_bytes(); });
-  d["collective_bytes"] = of([&] { return collective_bytes(); });
-  d["deviations"] = of([&] { return runtime.deviation_count(); });
+  d["bytes_away"] = without_gil([&] { return runtime.offloaded_bytes(); });
+  d["unmovable_bytes"] = without_gil([&] { return runtime.unmovable_bytes(); });
+  d["unanswered_bytes"] = without_gil([&] { return runtime.unanswered_bytes(); });
+  d["held_for_good_bytes"] = without_gil([&] { return runtime.permanently_pinned_bytes(); });
+  d["kept_in_place_bytes"] = without_gil([&] { return runtime.outside_bytes(); });
+  d["collective_bytes"] = without_gil([&] { return collective_bytes(); });
+  d["deviations"] = without_gil([&] { return runtime.deviation_count(); });
   return d;
 }
 
@@ -361,31 +361,31 @@ py::object prediction(Session& session) {
                   "write_budget_bytes"_a = prediction->limits.write_budget_bytes);
 }
 
-void save_trace(Session& session, const std::filesystem::path& path) {
-  const auto trace = without_gil([&] { return session.runtime().trace(); });
+// Returns the trace. Raises while there is none, in which case there is no `wanted` either.
+auto trace_for(const char* wanted, Session& session) {
+  auto trace = without_gil([&] { return session.runtime().trace(); });
   if (!trace)
-    raise_unless_ok(
-        Status(ErrorCode::kInvalidArgument,
-               "there is no trace yet: no iteration of the training loop has repeated. Let it run "
-               "a few more"));
-  raise_unless_ok(without_gil([&] { return write_trace(with_repeatable_ids(*trace), path); }));
+    raise_unless_ok(Status(ErrorCode::kInvalidArgument,
+                           fmt::format("there is no {} yet: no iteration of the training loop has "
+                                       "repeated. Let it run a few more",
+                                       wanted)));
+  return *std::move(trace);
+}
+
+void save_trace(Session& session, const std::filesystem::path& path) {
+  const auto trace = trace_for("trace", session);
+  raise_unless_ok(without_gil([&] { return write_trace(with_repeatable_ids(trace), path); }));
 }
 
 void save_plan(Session& session, const std::filesystem::path& path) {
-  const auto trace = without_gil([&] { return session.runtime().trace(); });
+  const auto trace = trace_for("plan", session);
   const auto plan = without_gil([&] { return session.runtime().current_plan(); });
-  if (!trace)
-    raise_unless_ok(
-        Status(ErrorCode::kInvalidArgument,
-               "there is no plan yet: no iteration of the training loop has repeated. Let "
-               "it run a few more"));
   raise_unless_ok(without_gil([&] { return session.runtime().planning_status(); }));
   if (!plan)
     raise_unless_ok(Status(ErrorCode::kInvalidArgument,
                            "there is no plan: all migrations are on demand. Expected the "
                            "policy \"planned\""));
-  raise_unless_ok(
-      without_gil([&] { return write_plan(*plan, with_repeatable_ids(*trace), path); }));
+  raise_unless_ok(without_gil([&] { return write_plan(*plan, with_repeatable_ids(trace), path); }));
 }
 
 void save_hardware(Session& session, const std::filesystem::path& path) {
@@ -560,6 +560,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   bind_dry_session(module);
   bind_ddp(module);
   bind_generated_code(module);
+  bind_living_objects(module);
 
   module.def("pin_address", &pin_address,
              "Restores a tensor and pins it permanently, because code outside knows its address. "
@@ -579,8 +580,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
              "This thread's collectives start only at the end of a group.");
   module.def("end_coalescing", &end_coalescing_of_python,
              "Ends the group, of which the Work is given, or None.");
-  module.def("fail_coalescing", &fail_coalescing, py::call_guard<py::gil_scoped_release>(),
-             "Ends a group that has failed.");
+  module.def("fail_coalescing", &fail_coalescing, no_gil(), "Ends a group that has failed.");
   module.def("describe", &describe, "Sets the kind and the name of a tensor for the trace.");
   module.def("observe_this_thread", &observe_this_thread);
   module.def("observe_python_threads", &observe_python_threads);

@@ -1,9 +1,10 @@
 """The dotted names of the program's modules."""
 
-import gc
 import weakref
 
 import torch
+
+from teraio import core
 
 # Looking for modules visits all objects of the interpreter. A program that makes modules in every
 # step would pay for that in every step that is recorded.
@@ -13,7 +14,7 @@ _WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 
 def outermost_modules():
     """Returns the living modules that are part of no other one."""
-    modules = [module for module in gc.get_objects() if _is_module(module)]
+    modules = core.living_instances(torch.nn.Module)
     inner = {id(child) for module in modules for child in module.children()}
     return [module for module in modules if id(module) not in inner]
 
@@ -21,11 +22,6 @@ def outermost_modules():
 def name_without_wrappers(name):
     """Returns a dotted name without the parts that torch.compile, FSDP and checkpointing add."""
     return ".".join(part for part in name.split(".") if part not in _WRAPPERS)
-
-
-def _is_module(candidate):
-    # isinstance() would execute __class__ properties of the program's objects.
-    return issubclass(type(candidate), torch.nn.Module)
 
 
 class ModuleNames:

@@ -1,11 +1,12 @@
 """What a training program consists of, in one line: its front ends, how its model is wrapped, and
 the optimizers that end its steps."""
 
-import gc
 import importlib.metadata
 import sys
 
 import torch
+
+from teraio import core
 
 # What tells that a program trains with a package: living instances of these classes. A package that
 # is imported only is not told.
@@ -47,16 +48,11 @@ def recognised_line(optimizers, ranks):
         optimizers: those that have stepped, in the order of their first steps.
         ranks: the `Ranks` of this process.
     """
-    types = _living_types()
+    types = core.living_types()
     found = [f"PyTorch {torch.__version__}", *_packages(types), *_ways(types)]
     steps = " and ".join(_optimizer_text(each) for each in _without_wrappers(optimizers))
     line = f"recognised {', '.join(found)}; a step ends with {steps}"
     return f"{line}; {ranks.count} local ranks" if ranks.count > 1 else line
-
-
-def _living_types():
-    # By identity: metaclasses may define equality. isinstance() would execute __class__ properties.
-    return list({id(type(each)): type(each) for each in gc.get_objects()}.values())
 
 
 def _packages(types):
