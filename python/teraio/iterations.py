@@ -16,7 +16,7 @@ from torch.optim.optimizer import (
 )
 
 from teraio import core
-from teraio.module_names import name_without_wrappers, outermost_modules
+from teraio.module_names import listed, name_without_wrappers, outermost_modules
 from teraio.verification import tensor_hash
 
 # Tensors are described to the core in the first steps only. Most traces are recorded by then.
@@ -210,6 +210,6 @@ def parameter_names(modules):
     """Returns a dict from every parameter of outermost modules to its dotted name there."""
     names = {}
     for module in modules:
-        for name, parameter in module.named_parameters():
+        for name, parameter in listed(module.named_parameters):
             names.setdefault(parameter, name_without_wrappers(name))
     return names

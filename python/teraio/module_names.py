@@ -1,5 +1,6 @@
 """The dotted names of the program's modules."""
 
+import contextlib
 import weakref
 
 import torch
@@ -15,8 +16,17 @@ _WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 def outermost_modules():
     """Returns the living modules that are part of no other one."""
     modules = core.living_instances(torch.nn.Module)
-    inner = {id(child) for module in modules for child in module.children()}
+    inner = {id(child) for module in modules for child in listed(module.children)}
     return [module for module in modules if id(module) not in inner]
+
+
+def listed(method):
+    """Returns a list of what a method of a module yields until it raises, which it does when the
+    module is not initialized, or when another thread changes it. Names must fail no program."""
+    found = []
+    with contextlib.suppress(Exception):
+        found.extend(method())
+    return found
 
 
 def name_without_wrappers(name):
@@ -51,5 +61,5 @@ class ModuleNames:
         self._searches += 1
         self._names.clear()
         for outermost in outermost_modules():
-            for name, module in outermost.named_modules():
+            for name, module in listed(outermost.named_modules):
                 self._add(module, name_without_wrappers(name) or type(outermost).__name__)

@@ -3,6 +3,10 @@
 import json
 
 import pytest
+import torch
+
+import teraio
+from teraio import iterations
 
 TRAINING = """\
 import torch
@@ -98,11 +102,6 @@ def test_ops_of_planned_steps_have_their_modules(folder):
 
 
 def test_names_are_searched_again_for_unknown_parameters_only(monkeypatch, tmp_path):
-    import torch
-
-    import teraio
-    from teraio import iterations
-
     searches = []
     search = iterations.outermost_modules
     monkeypatch.setattr(iterations, "outermost_modules", lambda: searches.append(1) or search())
@@ -117,6 +116,29 @@ def test_names_are_searched_again_for_unknown_parameters_only(monkeypatch, tmp_p
             assert len(searches) == searches_so_far
         names = {tensor.get("name") for tensor in session.trace().to_dict()["tensors"]}
         assert {"0.weight", "0.weight.exp_avg"} <= names
+
+
+class Unable(torch.nn.Linear):
+    """Cannot tell its parts, its modules or its parameters."""
+
+    def _raise(self, *args, **kwargs):
+        raise RuntimeError("dictionary changed size during iteration")
+
+    children = named_modules = named_parameters = _raise
+
+
+def test_modules_that_cannot_tell_their_parts_do_not_stop_the_program(tmp_path):
+    unfinished = torch.nn.Linear.__new__(torch.nn.Linear)
+    model = torch.nn.Sequential(torch.nn.Linear(256, 512), Unable(512, 256))
+    optimizer = torch.optim.AdamW([p for layer in model for p in layer._parameters.values()])
+    with teraio.offload("8MB", ssd=tmp_path) as session:
+        for _ in range(6):
+            model(torch.ones(256, 256)).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        names = {tensor.get("name") for tensor in session.trace().to_dict()["tensors"]}
+    assert "0.weight.exp_avg" in names
+    del unfinished
 
 
 COMPILED = """\
