@@ -10,8 +10,8 @@ The bound of a planned arm is the least time of a step by what its drive and its
 session measured them, ops beside the I/O. A third arm of each mode shows what I/O takes from
 compute, whoever makes it: stock PyTorch beside fio, which moves the bytes of the planned steps.
 
-The drive of a virtual machine may pause. --limit measures on one that does not: a file in memory as
-a loop device, whose rate the kernel limits in each direction.
+The drive of a virtual machine may pause. --drive-in-memory measures on one that does not: a loop
+device on a file in memory.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import contextlib
 import os
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
@@ -29,7 +29,7 @@ from arms.arm import Arm, ArmFailed, ArmResult, run_arm
 from arms.live import LiveArm
 from arms.results import measured, natural_peak_of
 from demo import PROFILE, PROFILE_STEPS, training_arguments
-from drives.limited import Unavailable, limited_drives
+from drives.limited import Unavailable, loop_drive
 from drives.traffic import TrafficFailed, fio_traffic
 from llama.atomic import write_json
 from recompute import row, step_seconds
@@ -43,7 +43,7 @@ OF_COMPILING_MIN = 0.95
 MODES = {"eager": ["--deterministic"], "compiled": ["--deterministic", "--compile"]}
 STOCK = Arm("stock")
 BESIDE_FIO = "stock beside fio"
-LIMITED_BYTES = 8 << 30
+DRIVE_BYTES = 8 << 30  # of memory, as far as they are written
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,9 @@ def parse_arguments(argv=None) -> argparse.Namespace:
     add("--accumulation", type=int, default=4)
     add("--ratio", type=float, default=4.0, help="peak of the compiled training over budget")
     add("--modes", choices=MODES, nargs="+", default=list(MODES))
-    add("--limit", type=int, metavar="MB", help="per second, of a drive in memory; needs root")
+    add("--drive-in-memory", action="store_true", help="a loop device instead of --ssd, as root")
     add("--data", type=Path)
-    add("--ssd", type=Path, help="a folder on the drive, without --limit")
+    add("--ssd", type=Path)
     add("--output", type=Path, default=Path(os.environ.get("TERAIO_BENCH_DIR", "build/bench")))
     args = parser.parse_args(argv)
     args.ssd = args.ssd or args.output / "compiled_steps" / "ssd"
@@ -85,17 +85,15 @@ def parse_arguments(argv=None) -> argparse.Namespace:
 def drive(args):
     """Yields a folder on the drive, and the prefix of commands that offload to it.
 
-    A run remembers the rates that it has measured: those of a limited drive are kept apart.
+    A run remembers the rates of drives. Those of the drive in memory are forgotten with it.
     """
-    if args.limit is None:
+    if not args.drive_in_memory:
         args.ssd.mkdir(parents=True, exist_ok=True)
         yield args.ssd, ()
         return
-    with (
-        tempfile.TemporaryDirectory(dir="/dev/shm") as folder,
-        limited_drives(folder, [args.limit * 10**6], LIMITED_BYTES) as (directories, prefix),
-    ):
-        yield directories[0], (*prefix, "env", f"XDG_CACHE_HOME={folder}")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        with loop_drive(Path(folder) / "loop", DRIVE_BYTES) as (mounted, _):
+            yield mounted, ("env", f"XDG_CACHE_HOME={folder}")
 
 
 def run(console: Console, args, case: Case, folder: str, steps: int) -> ArmResult:
@@ -106,7 +104,8 @@ def run(console: Console, args, case: Case, folder: str, steps: int) -> ArmResul
 
 
 def run_rounds(console: Console, args, prefix) -> dict[str, list[ArmResult]]:
-    profile = run(console, args, Case("compiled", PROFILE), "profile", PROFILE_STEPS)
+    profiling = Case("compiled", replace(PROFILE, prefix=prefix))
+    profile = run(console, args, profiling, "profile", PROFILE_STEPS)
     budget = str(int(natural_peak_of(profile) / args.ratio))
     planned = Arm("planned", budget, prefix=prefix)
     results = {Case(mode, arm).name: [] for mode in args.modes for arm in (STOCK, planned)}

@@ -1,6 +1,6 @@
-"""Drives of a known speed: files as loop devices, whose rates the kernel limits (cgroup blkio).
+"""Drives as loop devices on files, and their rates as the kernel limits them (cgroup blkio).
 
-Needs root, and the cgroup controller of block I/O (version 1 or 2).
+Needs root, and for limits the cgroup controller of block I/O (version 1 or 2).
 """
 
 import contextlib
@@ -35,8 +35,11 @@ def _unmount(directory):
 
 
 @contextlib.contextmanager
-def _loop_drive(folder, size_bytes):
-    """Mounts a file system on a loop device; yields its directory and its device number."""
+def loop_drive(folder, size_bytes):
+    """Mounts a file system on a loop device; yields its directory and its device number.
+
+    Raises Unavailable where that cannot be done. Leaves nothing behind.
+    """
     backing, mounted = folder / "backing", folder / "drive"
     folder.mkdir()
     mounted.mkdir()
@@ -85,7 +88,7 @@ def limited_drives(folder, rates, size_bytes):
     with contextlib.ExitStack() as stack:
         directories, limits = [], {}
         for index, rate in enumerate(rates):
-            drive = _loop_drive(Path(folder) / f"drive{index}", size_bytes)
+            drive = loop_drive(Path(folder) / f"drive{index}", size_bytes)
             directory, number = stack.enter_context(drive)
             directories.append(directory)
             limits[number] = rate

@@ -16,7 +16,7 @@ import dry_run
 import recompute
 import step_time
 import varying_steps
-from drives.limited import Unavailable, limited_drives
+from drives.limited import Unavailable, loop_drive
 from drives.traffic import fio_traffic
 
 pytestmark = pytest.mark.full
@@ -86,20 +86,20 @@ def test_compiled_steps_compares_eager_and_compiled(text, tmp_path):
 
 
 @pytest.fixture
-def limited(tmp_path):
-    """Skips where the kernel limits no drives."""
+def loop_devices(tmp_path):
+    """Skips where there are none."""
     try:
-        with limited_drives(tmp_path, [100 * 10**6], 64 << 20):
+        with loop_drive(tmp_path / "loop", 64 << 20):
             pass
     except Unavailable as reason:
         pytest.skip(f"not applicable: {reason}")
 
 
-@pytest.mark.usefixtures("limited")
+@pytest.mark.usefixtures("loop_devices")
 @pytest.mark.skipif(not shutil.which("fio"), reason="missing: fio")
 def test_compiled_steps_measures_on_a_drive_in_memory(text, tmp_path):
     small = ["--preset", "tiny", "--rounds", "1", "--ratio", "1.5", "--modes", "compiled"]
-    steps = ["--steps", "6", "--warm-up-steps", "4", "--limit", "200"]
+    steps = ["--steps", "6", "--warm-up-steps", "4", "--drive-in-memory"]
     files = ["--data", text, "--output", str(tmp_path)]
     assert compiled_steps.main([*small, *steps, *files]) == 0
     found = rows(tmp_path / "compiled_steps.json")
