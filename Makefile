@@ -2,7 +2,7 @@
 # first: Debian packages, and virtual environments in this folder.
 #
 # PYTHON=...             the interpreter of the environments (default: a suitable one)
-# FULL=1                 run the demo with more and larger steps, as in docs/measurements.md
+# FULL=1                 run the demo with more and larger steps, as in docs/results.md
 # FUZZ_SECONDS=60        how long `make fuzz` runs
 # SEEDS=10000            how many trainings on faulty drives `make campaign` runs, from seed FIRST=0
 # PROGRAMS=1000          how many random programs it runs, from seed FIRST

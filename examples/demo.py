@@ -42,7 +42,7 @@ def parse_arguments(argv=None) -> argparse.Namespace:
     add = parser.add_argument
     add("--preset", choices=PRESETS, default="130m")
     add("--arms", nargs="+", choices=(IDEAL, PLANNED, ON_DEMAND), default=None, help="default: all")
-    add("--full", action="store_true", help="more and larger steps, as in docs/measurements.md")
+    add("--full", action="store_true", help="more and larger steps, as in docs/results.md")
     add("--steps", type=int, help=f"steps of each arm (default: {STEPS}, with --full {STEPS_FULL})")
     add("--warm-up-steps", type=int, default=4, help="steps that no median counts (default: 4)")
     add("--micro-batch", type=int, default=4, help="sequences per pass (default: 4)")

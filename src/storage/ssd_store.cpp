@@ -154,7 +154,7 @@ int64_t drives_in_use(const std::vector<int64_t>& shares) {
 // Each request through host memory takes about ten calls of the system and of the device's driver.
 // Where the drives are fast, they get fewer and larger ones, for which an urgent read waits no
 // longer: those that take as long as 1 MiB on the drive where the windows were chosen
-// (docs/measurements.md).
+// (docs/decisions/005-two-planned-writes.md).
 constexpr int64_t kRequestNs = 750'000;
 constexpr int64_t kLargestRequestBytes = 4 * kMiB;
 // Larger requests take larger rings: of a limit of host memory at most this part.

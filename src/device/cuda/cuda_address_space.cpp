@@ -166,8 +166,9 @@ CUresult CudaAddressSpace::map(int64_t offset_bytes, PageIndex page) {
   return result;
 }
 
-// Beside copies to the host, the driver takes 1 ms per page (docs/measurements.md). So several
-// pages wait for the few copies that are under way, at most, and not each for those that follow.
+// While bytes go to the host, the driver takes about 1 ms to make a page accessible
+// (docs/decisions/002-pages-of-a-gpu.md). New copies to the host are therefore held back, so that
+// several pages wait for the copies under way and not each for those that follow.
 bool CudaAddressSpace::make_accessible(std::span<const ByteRange> ranges) {
   const bool is_one_page =
       ranges.empty() || (ranges.size() == 1 && ranges.front().size_bytes == page_bytes());

@@ -16,7 +16,7 @@ namespace {
 // Pages of the GPU are the granules of the pool. The driver takes the same time to move one
 // whatever its size; small ones waste less beside blocks. With 300 to 500 pages, trainings had 1 to
 // 8 % of their memory in parts of pages, and moved a tenth of the pages that they moved with 3,000
-// to 5,000 (docs/measurements.md). The driver's least size, 2 MiB, is the least here.
+// to 5,000 (docs/decisions/002-pages-of-a-gpu.md). The driver's least size is 2 MiB.
 constexpr int64_t kPageCount = 256;
 constexpr int64_t kMostPageBytes = 32 * kMiB;
 
