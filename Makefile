@@ -187,6 +187,7 @@ with_optimizers := tests/python/test_optimizers.py tests/python/test_quantized.p
 test-python-full: build browser shells $(optimizers)/.ready
 	@$(python) $(pytest) -m full --durations=20 tests/python $(with_optimizers:%=--ignore=%)
 	@PYTHONPATH=$(CURDIR)/$(optimizers) $(python) $(pytest) -m full $(with_optimizers)
+	@PYTHONPATH=$(CURDIR)/$(optimizers) $(python) $(pytest) -k bitsandbytes tests/python/test_address_users.py
 
 # The newest PyTorch runs neither the tests of commands that plan or report, nor those of drives that
 # fail, nor those of the examples alone. Of the full level, it runs the tests whose programs reach into

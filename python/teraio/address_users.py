@@ -56,3 +56,8 @@ IN_OPS = {
 }
 # PyTorch's own, which compare addresses while they write or read a file.
 SERIALIZE = {"torch.serialization": ("_save", "_legacy_save", "_load", "_legacy_load")}
+# Names among these that the versions in requirements/ lack, and that other versions have.
+OTHER_VERSIONS = {
+    "safetensors.torch": ("_tobytes",),  # before 0.8
+    "torchtitan.components.checkpointer.base": ("_shares_storage",),  # from 0.3 on
+}
