@@ -1,6 +1,6 @@
 """A machine of eight GPUs with drives and host memory, and what each of its ranks has of them.
 
-Ranks share what the node has as docs/gpu.md says: of host memory and of drives with a common
+Ranks share what the node has as docs/many_machines.md says: of host memory and of drives with a common
 directory, each has an equal part; with `--ssd /mnt/nvme{local_rank}`, each has a drive of its own.
 """
 

@@ -55,7 +55,7 @@ def command_parser():
     add(
         "--device",
         default="cpu",
-        help="cpu (default), cuda (a rank's own GPU) or cuda:1 (not yet run on a GPU)",
+        help="cpu (default), cuda (a rank's own GPU) or cuda:1",
     )
     add("--ssd", action="append", metavar="DIR", help="a directory on a drive; give one per drive")
     add(
