@@ -110,7 +110,7 @@ fuzz:  ## give the file readers broken files for $FUZZ_SECONDS, starting from th
 soak: build  ## train for STEPS tiny steps: memory, mappings, descriptors and files stay flat
 	@TERAIO_SOAK_STEPS=$(STEPS) $(python) -m pytest -s tests/python/test_soak.py
 
-# docs/reliability.md says what each part tries. A night on two cores; SEEDS=200 PROGRAMS=100 STEPS=2000
+# tests/README.md says what each part tries. A night on two cores; SEEDS=200 PROGRAMS=100 STEPS=2000
 # for half an hour.
 .PHONY: campaign
 campaign:  ## try everything that could give a wrong byte, for a night: SEEDS, PROGRAMS, STEPS; needs root
