@@ -26,7 +26,8 @@ struct ActiveSession : std::enable_shared_from_this<ActiveSession> {
   StreamCheck stream_check;
   bool is_dry = false;       // tensors are fake: their storages have a size and no bytes
   bool has_streams = false;  // the value of DeviceBackend::has_streams()
-  // Ops may move storages into the session's memory: none uses them that began before the session.
+  // True once no operator that started before the session can still be running, so that storages
+  // may be adopted.
   std::atomic<bool> may_adopt = false;
 };
 

@@ -1,4 +1,4 @@
-// OutermostOp: an op that a thread runs inside of no other one.
+// OutermostOp: an operator call that is not nested in another observed call on the same thread.
 //
 //     OutermostOp outermost(session, this_thread(), info);
 //     StorageWalk arguments = outermost.arguments();   // visit every argument

@@ -28,9 +28,8 @@ COMPARE = {
     "torch._inductor.compile_fx": ("copy_misaligned_inputs",),
     "torch._inductor.utils": ("copy_misaligned_inputs",),
     "torch._tensor": ("Tensor.__deepcopy__", "Tensor._reduce_ex_internal"),
-    "torch.distributed._state_dict_utils": (
-        "tensor_func",
-    ),  # an inner function of the next but one
+    # The inner function of _create_cpu_state_dict.
+    "torch.distributed._state_dict_utils": ("tensor_func",),
     "torch.distributed.checkpoint._state_dict_stager": ("StateDictStager._offload_tensor",),
     "torch.distributed.checkpoint.staging": ("BlockingAsyncStager.stage",),
     "torch.distributed.fsdp._flat_param": ("_data_ptr_allocated", "_same_storage"),
@@ -38,7 +37,7 @@ COMPARE = {
     "torch.distributed.fsdp._fully_shard._fsdp_param": ("FSDPParam.reset_sharded_param",),
     "torchtitan.components.checkpointer.base": ("_shares_storage",),
 }
-# Those call these, which use the addresses: they register memory with CUDA.
+# Called by functions in COMPARE. These do use the address, to register the memory with CUDA.
 USE = {
     "torch.distributed.checkpoint._state_dict_stager": ("StateDictStager._stage_untyped_storage",),
 }

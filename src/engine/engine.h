@@ -175,7 +175,8 @@ class Engine {
   // they cannot be read or the budget does not hold them, the others do; the error names them and
   // the last reason, and their copies stay for another try. Where a drive hangs and no other one
   // answers any more, an interrupt ends the wait, and what is on its way does not come back: the
-  // error is kInterrupted. What is still discarded counts as lost, `replay_failure` is why.
+  // error is kInterrupted. Tensors that are still discarded are reported as lost, with
+  // `replay_failure` as the reason.
   Status restore_all(const Status& replay_failure = {});
   // Discards the bytes of all offloaded tensors. Nothing moves from now on. True: the stores may
   // go. False: a drive hangs, and transfers under way still use the stores and their memory.

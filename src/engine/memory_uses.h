@@ -2,8 +2,8 @@
 //
 // Memory that a tensor has left is free for all compute that is enqueued from then on, but a
 // transfer into it has to wait for compute that may still use it. Where a tensor left by a copy,
-// that was over before the copy began. Memory that is in use again keeps what was noted, until it
-// is free: the size is limited by the addresses of the device.
+// that was over before the copy began. Entries for memory that is allocated again are kept until it
+// is freed, so the map never exceeds the device's address range.
 //
 // Threads: one at a time.
 #pragma once

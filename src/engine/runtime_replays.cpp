@@ -202,8 +202,8 @@ class Runtime::HeldInputs {
 
 void Runtime::ban_replays(const OpFrame& frame, std::string_view name) {
   spdlog::warn(
-      "teraio: op {} gave other bytes when it ran again: the training keeps the first ones, and "
-      "plans do not discard its results any more. They need room on a tier instead",
+      "teraio: op {} is not deterministic: running it again produced different bytes. Training "
+      "keeps the original result, and later plans offload its results instead of recomputing them",
       name);
   const std::lock_guard lock(mutex_);
   ++engine_->counters().banned_replays;
