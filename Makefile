@@ -35,7 +35,7 @@ help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
 
 .PHONY: demo
-demo: build corpus  ## train a Llama in a third of the memory that it needs, three ways (longer: FULL=1)
+demo: corpus extension  ## train a Llama in a third of the memory that it needs, three ways (longer: FULL=1)
 	@$(python) examples/demo.py $(if $(filter 1,$(FULL)),--full)
 
 .PHONY: test
@@ -50,7 +50,7 @@ test-all: shells  ## test everything: also the full level, the newest PyTorch an
 	  sanitize-thread sanitize-extension-address sanitize-extension-thread
 
 .PHONY: build
-build: $(BUILD)/build.ninja  ## build into build/: the command is build/bin/teraio
+build: packages $(BUILD)/.whole  ## build into build/: the command is build/bin/teraio
 	@cmake --build $(BUILD)
 
 .PHONY: sanitize
@@ -289,12 +289,26 @@ browser:
 .PHONY: setup
 setup: packages $(VENV)/.ready
 
-.PHONY: packages
-packages:
+# The demo needs the first part of the packages, of the environment and of the build; the tests need
+# all of them. The second part adds to the first: nothing is installed or compiled twice.
+.PHONY: demo-packages packages
+demo-packages:
 	@tools/setup/install_packages.sh
 
-$(VENV)/.ready: requirements/pinned.txt requirements/common.txt requirements/front_ends.txt requirements/loggers.txt requirements/notebooks.txt tools/setup/make_venv.sh | packages
+packages:
+	@tools/setup/install_packages.sh test_packages.txt
+
+.PHONY: extension
+extension: $(BUILD)/.configured
+	@cmake --build $(BUILD) --target teraio teraio_pytorch
+
+$(VENV)/.demo: requirements/demo.txt requirements/runtime.txt tools/setup/make_venv.sh | demo-packages
 	@tools/setup/make_venv.sh $(VENV) $< $(CURDIR)/$(BUILD)/python
+	@touch $@
+
+whole_environment := $(addprefix requirements/,pinned.txt common.txt front_ends.txt loggers.txt notebooks.txt)
+$(VENV)/.ready: $(whole_environment) $(VENV)/.demo | packages
+	@tools/setup/make_venv.sh $(VENV) $<
 	@touch $@
 
 $(optimizers)/.ready: requirements/optimizers.txt | setup
@@ -302,7 +316,7 @@ $(optimizers)/.ready: requirements/optimizers.txt | setup
 	@touch $@
 
 ifneq ($(TERAIO_SKIP_NEWEST),1)
-$(VENV_NEWEST)/.ready: requirements/newest.txt requirements/common.txt tools/setup/make_venv.sh | packages
+$(VENV_NEWEST)/.ready: requirements/newest.txt requirements/runtime.txt requirements/common.txt tools/setup/make_venv.sh | packages
 	@tools/setup/make_venv.sh $(VENV_NEWEST) $<
 	@touch $@
 
@@ -313,7 +327,7 @@ else
 $(VENV_NEWEST)/.ready $(titan_newest)/.ready: ;
 endif
 
-$(VENV_PEERS)/.ready: requirements/pinned.txt requirements/common.txt requirements/front_ends.txt requirements/loggers.txt requirements/notebooks.txt requirements/peers.txt | packages
+$(VENV_PEERS)/.ready: $(whole_environment) requirements/demo.txt requirements/runtime.txt requirements/peers.txt | packages
 	@tools/setup/install_packages.sh libaio-dev
 	@tools/setup/make_venv.sh $(VENV_PEERS) requirements/pinned.txt
 	@echo "Installing $(DEEPSPEED) into $(VENV_PEERS)"
@@ -330,6 +344,11 @@ $(VENV_DOCS)/.ready: requirements/docs.txt tools/setup/make_venv.sh
 	@tools/setup/make_venv.sh $(VENV_DOCS) $<
 	@touch $@
 
-$(BUILD)/build.ninja: $(VENV)/.ready | packages
-	@cmake -S . -B $(BUILD) -G Ninja -DPython_EXECUTABLE=$(python)
+$(BUILD)/.configured: $(VENV)/.demo | demo-packages
+	@cmake -S . -B $(BUILD) -G Ninja -DPython_EXECUTABLE=$(python) \
+	  -DTERAIO_BUILD_TESTS=OFF -DTERAIO_BUILD_BENCHMARKS=OFF
+	@touch $@
+
+$(BUILD)/.whole: $(BUILD)/.configured $(VENV)/.ready | packages
+	@cmake -S . -B $(BUILD) -DTERAIO_BUILD_TESTS=ON -DTERAIO_BUILD_BENCHMARKS=ON
 	@touch $@

@@ -1,9 +1,16 @@
 #!/bin/sh
-# Installs the missing Debian packages of packages.txt and of the arguments, and prints their names
-# first. Ends within milliseconds when none is missing.
+# install_packages.sh [NAME|LIST.txt]...: installs the missing Debian packages of packages.txt, of these
+# names and of these lists in this folder, and prints their names first. Ends within milliseconds when
+# none is missing.
 set -eu
 
-wanted="$(grep -v '^#' "$(dirname "$0")/packages.txt") $*"
+wanted=""
+for argument in packages.txt "$@"; do
+  case $argument in
+    *.txt) wanted="$wanted $(grep -v '^#' "$(dirname "$0")/$argument")" ;;
+    *) wanted="$wanted $argument" ;;
+  esac
+done
 
 is_installed() {
   [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]

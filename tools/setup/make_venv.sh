@@ -14,16 +14,23 @@ if [ ! -x "$directory/bin/python" ]; then
   "$python" -m venv "$directory"
 fi
 
-# A file of requirements may include others: "-r common.txt".
-included=$(sed -n "s|^-r |$(dirname "$requirements")/|p" "$requirements")
+# Prints the lines of a file of requirements and of the files that it includes: "-r runtime.txt".
+lines_of() {
+  grep -v '^-r ' "$1"
+  for included in $(sed -n 's/^-r //p' "$1"); do
+    lines_of "$(dirname "$1")/$included"
+  done
+}
+
 size=""
-grep -q '^torch==' "$requirements" && size=" (about 5 GB with the libraries of PyTorch)"
-echo "Installing into $directory$size:"
-# shellcheck disable=SC2086  # $included is empty or several words
-cat "$requirements" $included | grep '==' | sed 's/^/  /'
+[ -d "$(echo "$directory"/lib/python3*/site-packages/torch)" ] || ! lines_of "$requirements" | grep -q '^torch==' ||
+  size=" (about 5 GB with the libraries of PyTorch)"
+echo "Installing into $directory$size what is missing of:"
+lines_of "$requirements" | grep '==' | sed 's/^/  /'
 quiet=""
 [ -t 1 ] || quiet="--quiet"
-"$directory/bin/python" -m pip install $quiet --disable-pip-version-check -r "$requirements" </dev/null
+# Python compiles a module when it is imported first; most never are.
+"$directory/bin/python" -m pip install $quiet --disable-pip-version-check --no-compile -r "$requirements" </dev/null
 
 if [ -n "$packages" ]; then
   site=$("$directory/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
