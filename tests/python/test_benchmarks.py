@@ -11,7 +11,6 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import compiled_steps
-import compute_beside_io
 import dry_run
 import recompute
 import step_time
@@ -105,15 +104,6 @@ def test_compiled_steps_measures_on_a_drive_in_memory(text, tmp_path):
     found = rows(tmp_path / "compiled_steps.json")
     assert "compiled: planned, fraction of ideal" in found
     assert not any("eager" in name for name in found)
-
-
-@pytest.mark.skipif(not shutil.which("fio"), reason="missing: fio")
-def test_compute_beside_io_compares_it_with_compute_alone(tmp_path, capsys):
-    options = ["--rounds", "1", "--seconds", "0.5", "--output", str(tmp_path)]
-    assert compute_beside_io.main(options) == 0
-    assert rows(tmp_path / "compute_beside_io.json").keys() == {"compute beside fio / alone"}
-    assert "compute beside fio / alone: " in capsys.readouterr().out
-    assert not list(tmp_path.rglob("traffic-*"))
 
 
 @pytest.mark.skipif(not shutil.which("fio"), reason="missing: fio")
