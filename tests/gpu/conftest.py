@@ -1,8 +1,11 @@
 """What the checks share: their options, their workspace, and the time that is left for them."""
 
+import contextlib
 import math
 import os
+import shutil
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -31,6 +34,33 @@ def pytest_configure(config):
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
+
+
+def pytest_report_header(config):
+    """Names the GPU and its driver."""
+    if shutil.which("nvidia-smi"):
+        return subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout.strip()
+
+
+worker_pids = {}  # of pytest-xdist
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_newgateway(gateway):
+    channel = gateway.remote_exec("import os; channel.send(os.getpid())")
+    worker_pids[gateway.id] = channel.receive()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    worker_pids.pop(node.gateway.id, None)
+
+
+def pytest_keyboard_interrupt():
+    """Interrupts the workers, which end their programs, before xdist kills them after seconds."""
+    for pid in worker_pids.values():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGINT)
 
 
 def pytest_collection_modifyitems(config, items):

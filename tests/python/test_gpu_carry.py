@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -28,13 +29,6 @@ MACHINE = {
 }
 
 
-def test_headers_of_one_architecture_stand_beside_the_others():
-    path = Path("/usr/include/x86_64-linux-gnu/zconf.h")
-    assert carry.place_of(path) == Path("usr/include/zconf.h")
-    library = Path("/usr/lib/x86_64-linux-gnu/libz.a")
-    assert carry.place_of(library) == Path("usr/lib/x86_64-linux-gnu/libz.a")
-
-
 def test_a_shared_library_comes_under_every_name_as_a_file(tmp_path, monkeypatch):
     system = tmp_path / "usr" / "lib"
     system.mkdir(parents=True)
@@ -50,13 +44,6 @@ def test_a_shared_library_comes_under_every_name_as_a_file(tmp_path, monkeypatch
     assert [path.name for path in found] == ["libx.so", "libx.so.1", "libx.so.1.2"]
     assert all(path.read_bytes() == library.read_bytes() for path in found)
     assert not any(path.is_symlink() for path in found)
-
-
-def test_a_static_library_is_left_where_a_shared_one_is(tmp_path):
-    (tmp_path / "liby.so").touch()
-    assert not carry.is_needed(tmp_path / "liby.a")
-    assert carry.is_needed(tmp_path / "liby.so")
-    assert carry.is_needed(tmp_path / "libgtest.a")
 
 
 @pytest.mark.skipif(not shutil.which("fio"), reason="missing: fio")
@@ -99,10 +86,9 @@ def test_the_checks_run_with_a_python_that_has_no_packages(tmp_path, bare_machin
     command += ["--parts", "checks", "-k", "machine or test_device"]  # the latter in a worker
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    content = json.loads((tmp_path / "out" / "report.json").read_text())
-    outcomes = {result["name"]: result["outcome"] for result in content["results"]}
-    assert outcomes["test_machine.py::test_gpu_is_found"] == "passed"
-    assert outcomes["test_layers.py::test_device"] == "passed"
+    text = (tmp_path / "out" / "report.txt").read_text()
+    assert "test_machine.py::test_gpu_is_found PASSED" in text
+    assert re.search(r"PASSED \S*test_layers\.py::test_device", text)
 
 
 def test_without_carried_packages_the_missing_one_is_named(tmp_path, bare_machine):
@@ -130,17 +116,6 @@ def test_prebuilt_files_fit_a_machine_with_a_newer_c_library():
 def test_each_reason_for_which_prebuilt_files_do_not_fit_is_told(fact, value, reason):
     (found,) = prebuilt.misfits(MACHINE, MACHINE | {fact: value})
     assert reason in found
-
-
-def test_the_facts_of_this_machine_are_read_without_importing_pytorch(tmp_path):
-    (tmp_path / "torch").mkdir()
-    (tmp_path / "torch" / "version.py").write_text("__version__ = '2.11.0+cu130'\n")
-    (tmp_path / "CMakeLists.txt").touch()
-    facts = prebuilt.facts_of_this_machine(tmp_path, tmp_path)
-    assert facts.keys() == MACHINE.keys()
-    assert facts["torch"] == "2.11.0+cu130" and not facts["cuda_runtime"]
-    assert prebuilt.misfits(facts, facts | {"cuda_runtime": True}) == []
-    assert prebuilt.version_of_torch(tmp_path / "nothing") == ""
 
 
 @pytest.mark.parametrize(
@@ -182,39 +157,3 @@ def test_what_was_built_is_carried_with_its_libraries_and_no_other(tmp_path):
     assert found == {"bin/device_tests", "lib/libz.so.1", f"{package}/_build_info.py"} | {
         f"{package}/torch_2_11_cuda13/_C.so"
     }
-
-
-@pytest.fixture
-def run_carry(tmp_path, monkeypatch):
-    """Runs carry.py with these arguments, without all that takes long."""
-    for name in ("copy_package", "copy_python_packages", "copy_text"):
-        monkeypatch.setattr(carry, name, lambda *arguments: None)
-    monkeypatch.setattr(carry_fio, "carry", lambda folder: None)
-
-    def run(*arguments):
-        (tmp_path / "carried").mkdir(exist_ok=True)
-        words = ["carry.py", tmp_path / "carried", *arguments]
-        monkeypatch.setattr(sys, "argv", [str(word) for word in words])
-        return carry.main()
-
-    return run
-
-
-def test_without_the_python_of_the_machine_nothing_is_prebuilt_and_that_is_told(
-    run_carry, monkeypatch, capsys
-):
-    monkeypatch.setattr(carry_build, "DEFAULT_PYTHON", "python3.999")
-    assert run_carry() == 0
-    error = capsys.readouterr().err
-    assert "nothing is prebuilt: python3.999 cannot be started" in error
-    assert "GPU_PYTHON=" in error
-
-
-def test_a_python_that_was_asked_for_and_cannot_be_built_for_is_an_error(
-    run_carry, tmp_path, capsys
-):
-    python = tmp_path / "python"
-    python.write_text("#!/bin/sh\necho '[null, \"/opt/python\"]'\n")
-    python.chmod(0o755)
-    assert run_carry("--python", python) == 1
-    assert "/opt/python has no Python.h: install its package of headers" in capsys.readouterr().err

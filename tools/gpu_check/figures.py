@@ -1,0 +1,83 @@
+"""The table of what gpu-check has measured, read from the logs of pytest-reportlog.
+
+A test leaves what it has measured as properties: `arm` and `peer` are records of trainings, `link`
+is the record of the link and the drive.
+"""
+
+import json
+from pathlib import Path
+from statistics import median
+
+
+def table(logs: list[Path]) -> str:
+    """Returns a line for each arm, peer and rate that the logs have a record of."""
+    found = {"arm": [], "peer": [], "link": []}
+    for log in logs:
+        for kind, record in records(log):
+            found[kind].append(record)
+    done = [record for record in found["arm"] if record["outcome"] == "done"]
+    arms = {}
+    for record in done:
+        arms.setdefault((record["title"], record["arm"]), []).append(record)
+    lines = [arm_line(arms, title, arm) for title, arm in arms]
+    lines += [peer_line(arms, peer) for peer in found["peer"] if peer["outcome"] == "done"]
+    return "\n".join(lines + [rate_line(rate) for link in found["link"] for rate in link["rows"]])
+
+
+def records(log: Path):
+    """Yields the properties of the tests in a log; its last line may be incomplete."""
+    for line in log.read_text().splitlines() if log.exists() else ():
+        try:
+            entry = json.loads(line)
+        except json.JSONDecodeError:
+            return
+        if entry.get("$report_type") == "TestReport" and entry["when"] == "call":
+            yield from (item for item in entry["user_properties"] if item[0] != "note")
+
+
+def arm_line(arms, title, arm) -> str:
+    """Describes an arm by medians over all of its measurements. Ideal is stock or ample."""
+    measured = arms[title, arm]
+    ideal = [
+        step_seconds(arms[title, name]) for name in ("stock", "ample") if (title, name) in arms
+    ]
+    parts = [f"{step_seconds(measured):.3f} s per step"]
+    if ideal:
+        parts.append(f"{min(ideal) / step_seconds(measured):.3f} of ideal")
+    bounds = [record["bound_fraction"] for record in measured if record.get("bound_fraction")]
+    if bounds:
+        parts.append(f"bound {min(bounds):.3f}")
+    taken = [r["sampled_peak_bytes"] / r["budget_bytes"] for r in measured if is_watched(r)]
+    if taken:
+        parts.append(f"{max(taken):.3f} of the budget taken")
+    parts += [bits_of(arms, record) for record in measured]
+    return f"{title}, {arm}: {', '.join(filter(None, parts))}"
+
+
+def step_seconds(measured) -> float:
+    return median(seconds for record in measured for seconds in record["measured_seconds"])
+
+
+def is_watched(record) -> bool:
+    """Whether CUDA told what the arm took, and the arm had a budget."""
+    return bool(record.get("sampled_peak_bytes") and record.get("budget_bytes"))
+
+
+def bits_of(arms, record) -> str:
+    """Says where losses or the final state differ from those of stock PyTorch."""
+    stock = arms.get((record["title"], "stock"), [record])[0]
+    is_equal = (record["losses"], record["state"]) == (stock["losses"], stock["state"])
+    return "" if is_equal else "BITS DIFFER FROM STOCK"
+
+
+def peer_line(arms, peer) -> str:
+    theirs = median(peer["measured_seconds"])
+    line = f"{peer['title']}, {peer['arm']}: {theirs:.3f} s per step in {peer['peak_bytes']} bytes"
+    ours = arms.get((peer["title"], f"host-at-{peer['peak_bytes']}"))
+    return f"{line}, {theirs / step_seconds(ours):.3f} of our step" if ours else line
+
+
+def rate_line(rate) -> str:
+    rates = f"{rate['value'] / 1e9:.2f} against {rate['reference'] / 1e9:.2f} GB/s"
+    name = f"device <-> {rate['path']}, {rate['phase']}: engine / {rate['against']}"
+    return f"{name} {rate['ratio']:.3f}, {rates}"
