@@ -31,26 +31,11 @@ def bench(python, tmp_path):
     return lambda: python(RUNNER, tmp_path / "build", scripts)
 
 
-def test_programs_and_scripts_become_one_table(bench, tmp_path):
+def test_results_become_one_table_and_one_that_fails_is_named(bench, tmp_path):
+    (tmp_path / "scripts" / "a_broken.py").write_text("raise SystemExit(3)")
     outcome = bench()
-    assert outcome.code == 0, outcome
+    assert outcome.code == 1 and "a_broken.py ended with 3" in outcome.err
     table = [line.split() for line in outcome.out.splitlines() if not line.startswith("==")]
     assert table[0] == ["measure", "value", "unit", "reference", "ratio"]
     assert table[2] == ["copy/64", "12.5", "ns"]
     assert table[3] == ["planned", "/", "ideal", "0.96", "0.95", "1.01"]
-    names = {path.name for path in (tmp_path / "build" / "bench").iterdir()}
-    assert names == {"memory_benchmark.json", "step_time.json"}
-
-
-def test_one_that_fails_is_named_and_the_others_still_run(bench, tmp_path):
-    (tmp_path / "scripts" / "a_broken.py").write_text("raise SystemExit(3)")
-    outcome = bench()
-    assert outcome.code == 1
-    assert "a_broken.py ended with 3" in outcome.err
-    assert "planned / ideal" in outcome.out
-
-
-def test_results_of_an_earlier_run_are_gone(bench, tmp_path):
-    bench()
-    (tmp_path / "scripts" / "step_time.py").unlink()
-    assert "planned / ideal" not in bench().out
