@@ -45,9 +45,9 @@ test:  ## test in minutes: every C++ test, and the Python tests of the fast leve
 # A test that this machine cannot run (without root, for example) fails instead of being skipped.
 .PHONY: test-all
 test-all: export TERAIO_REQUIRE_ALL := 1
-test-all: shells  ## test everything: also the full level, the newest PyTorch and sanitizers; needs root
+test-all: shells  ## test more: also the full level, the newest PyTorch, the address sanitizer; needs root
 	@tools/run_tests.sh build test-cpp test-python test-python-full test-newest sanitize-address \
-	  sanitize-thread sanitize-extension-address sanitize-extension-thread
+	  sanitize-extension-address
 
 .PHONY: build
 build: packages $(BUILD)/.whole  ## build into build/: the command is build/bin/teraio
@@ -114,7 +114,8 @@ soak: build  ## train for STEPS tiny steps: memory, mappings, descriptors and fi
 # for half an hour.
 .PHONY: campaign
 campaign:  ## try everything that could give a wrong byte, for a night: SEEDS, PROGRAMS, STEPS; needs root
-	@tools/run_tests.sh build faulty-drives kernel-faults random-programs ends soak fuzz
+	@tools/run_tests.sh build faulty-drives kernel-faults random-programs ends soak fuzz sanitize-thread \
+	  sanitize-extension-thread
 
 .PHONY: faulty-drives
 faulty-drives: build  ## train on drives that fail and lie: SEEDS trainings from seed FIRST on
@@ -163,7 +164,7 @@ lint: setup  ## check layers, file sizes, links and format without building
 
 .PHONY: clean
 clean:  ## remove what was built, but not the environments
-	rm -rf $(BUILD) $(BUILD)-newest $(BUILD)-newest-gpu $(BUILD)-gpu $(BUILD)-carry-* $(BUILD)-address $(BUILD)-thread $(BUILD)-fuzz gpu-carry \
+	rm -rf $(BUILD) $(BUILD)-newest $(BUILD)-gpu $(BUILD)-carry-* $(BUILD)-address $(BUILD)-thread $(BUILD)-fuzz gpu-carry \
 	  build-wheels
 
 # Targets that the ones above use.
@@ -171,34 +172,46 @@ clean:  ## remove what was built, but not the environments
 .PHONY: test-cpp test-python test-python-full test-newest
 # Python tests share the cores, so threads that wait must not spin.
 pytest := -m pytest -n $(TEST_WORKERS) --dist worksteal
-test-python test-python-full test-newest: export OMP_WAIT_POLICY := passive
+test-python test-python-full test-yard test-newest: export OMP_WAIT_POLICY := passive
+test-full-%: export OMP_WAIT_POLICY := passive
 
 test-cpp: build
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 
+# Tests of scripts that developers run.
+yard := $(addprefix tests/python/test_,$(addsuffix .py,benchmarks demo evaluation examples figures gpu_carry \
+  gpu_check gpu_workloads run_benchmarks scaling skips varying_figures what_to_buy))
+
 # The two levels of tests: `make test` runs the first, `make test-all` runs both.
 test-python: build browser
-	@$(python) $(pytest) -m "not full"
+	@$(python) $(pytest) -m "not full" $(yard:%=--ignore=%)
+
+.PHONY: test-yard
+test-yard: build  ## test the examples, benchmarks and tools, on both levels
+	@$(python) $(pytest) $(yard)
 
 # Optimizers and quantized bases of other packages have a folder and a run of their own: see
 # requirements/optimizers.txt.
 optimizers := $(BUILD)/optimizers
 with_optimizers := tests/python/test_optimizers.py tests/python/test_quantized.py
+full_level = $(python) $(pytest) -m full --durations=20 tests/python $(with_optimizers:%=--ignore=%) $(yard:%=--ignore=%)
 test-python-full: build browser shells $(optimizers)/.ready
-	@$(python) $(pytest) -m full --durations=20 tests/python $(with_optimizers:%=--ignore=%)
+	@$(full_level)
 	@PYTHONPATH=$(CURDIR)/$(optimizers) $(python) $(pytest) -m full $(with_optimizers)
 	@PYTHONPATH=$(CURDIR)/$(optimizers) $(python) $(pytest) -k bitsandbytes tests/python/test_address_users.py
 
-# The newest PyTorch runs neither the tests of commands that plan or report, nor those of drives that
-# fail, nor those of the examples alone. Of the full level, it runs the tests whose programs reach into
-# PyTorch, except for the matrix in further budgets.
-independent_of_pytorch := analysis_commands benchmarks command_line completion demo directories \
-  doctor ends evaluation examples failing_block_devices faulty_drives figures gpu_carry \
-  gpu_check gpu_report gpu_workloads hanging_drives interrupted_start kernel_faults loggers manual \
-  messages notebook pattern_commands planning_commands probe_command report run_benchmarks scaling skips \
-  status_line suggest top units varying_figures what_to_buy
-depending_on_pytorch := collectives compiled dry_run higher_order matrix programs ranks session
-# So does its TorchTitan: see requirements/titan_newest.txt.
+# A third of the full level: test-full-1 to test-full-3.
+test-full-%: build browser
+	@$(full_level) --slice $*/3
+
+# What reaches into PyTorch: tests of both levels that the newest PyTorch runs, except for the matrix
+# in further budgets.
+newest := $(addprefix tests/python/test_,$(addsuffix .py,address_users aliases_before collectives compiled \
+  dry_run extension higher_order intercepted_methods launcher matrix names programs recompute session \
+  threads typed_observers))
+newest_full := $(addprefix tests/python/test_,$(addsuffix .py,collectives compiled dry_run higher_order \
+  matrix programs session))
+# It has a TorchTitan of its own: see requirements/titan_newest.txt.
 titan_newest := $(BUILD)-newest/titan
 # ccache finds what $(BUILD) compiled under the same name of the compiler only; Python has another name.
 test-newest: export CXX := c++
@@ -209,14 +222,8 @@ else
 	@echo "Building for PyTorch $$($(python_newest) -c 'from torch.version import __version__; print(__version__)')"
 	@$(python_newest) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps \
 	  --config-settings=build-dir=$(BUILD)-newest .
-	@mkdir -p $(BUILD)-newest-gpu
-	@cmake -S . -B $(BUILD)-newest-gpu -G Ninja -DPython_EXECUTABLE=$(python_newest) \
-	  >$(BUILD)-newest-gpu/configure.log || { cat $(BUILD)-newest-gpu/configure.log; exit 1; }
-	@cmake --build $(BUILD)-newest-gpu --target emulated_cuda
-	@$(python_newest) $(pytest) -m "not full" tests/python \
-	  $(independent_of_pytorch:%=--ignore=tests/python/test_%.py)
-	@$(python_newest) $(pytest) -m full -k "not test_equal_bits_within" \
-	  $(depending_on_pytorch:%=tests/python/test_%.py)
+	@$(python_newest) $(pytest) -m "not full" $(newest)
+	@$(python_newest) $(pytest) -m full -k "not test_equal_bits_within" $(newest_full)
 	@PYTHONPATH=$(CURDIR)/$(titan_newest) $(python_newest) $(pytest) -m full tests/python/test_titan_newest.py
 endif
 

@@ -1,11 +1,14 @@
-"""What all Python tests share: with TERAIO_REQUIRE_ALL=1 no test is skipped for want of something.
+"""What all Python tests share: what a skip means, what the day draws, and slices of the tests.
 
-The reason of a skip names what is missing ("missing: fio"). What cannot be had, whatever is
-installed and whoever runs the tests, is no want: its reason begins with NOT_APPLICABLE.
+With TERAIO_REQUIRE_ALL=1 no test is skipped for want of something. The reason of a skip names what
+is missing ("missing: fio"). What cannot be had, whatever is installed and whoever runs the tests, is
+no want: its reason begins with NOT_APPLICABLE.
 """
 
 import os
+import zlib
 
+import drawn
 import pytest
 
 NOT_APPLICABLE = "not applicable: "
@@ -21,3 +24,23 @@ def pytest_runtest_makereport(item, call):
             report.outcome = "failed"
             report.longrepr = f"skipped, which TERAIO_REQUIRE_ALL=1 does not allow: {reason}"
     return report
+
+
+def pytest_addoption(parser):
+    parser.addoption("--slice", metavar="K/N", help="run one of N parts of the tests only")
+
+
+def pytest_report_header():
+    return f"drawn for {drawn.VARIABLE}={drawn.DAY}, which repeats this choice"
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leaves out the tests of other slices. A test stays in its slice when others come or go."""
+    if not config.getoption("slice"):
+        return
+    slice_, slices = map(int, config.getoption("slice").split("/"))
+    left_out = [
+        item for item in items if zlib.crc32(item.nodeid.encode()) % slices != slice_ % slices
+    ]
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=left_out)

@@ -3,6 +3,7 @@
 import signal
 from pathlib import Path
 
+import drawn
 import pytest
 from emulated_gpu import HOSTILE, SESSIONS
 from matrix import catalogue
@@ -141,13 +142,13 @@ def test_jobs_have_equal_bits(arguments, on_gpu):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("part", range(4))
-def test_every_job_has_equal_bits_when_everything_leaves(part, seed, on_gpu):
+def test_every_job_has_equal_bits_when_everything_leaves(part, on_gpu):
+    seed = drawn.one_of(range(1, 1001), part)
     jobs = list(catalogue.JOBS)[part::4]
     settings = {"memory_bytes": 4 << 30, "seed": seed, "timeout_s": 900} | HOSTILE
     done = on_gpu(TRAININGS, "--stress", *jobs, **settings)
-    assert done.code == 0, done
+    assert done.code == 0, (seed, done)
     assert done.out.count(": equal bits") == len(jobs)
 
 

@@ -1,13 +1,20 @@
-"""Every job of the matrix has equal bits under every budget, with plans that replay, and when
-everything always leaves."""
+"""Jobs of the matrix have equal bits within budgets, with plans that replay, and when everything
+always leaves. Each has half of its peak and, in the full level, one other budget that the day draws.
+"""
 
 import json
 
+import drawn
 import pytest
 import torch
 from matrix import budgets, catalogue
 
-SHARES = [50, *(pytest.param(share, marks=pytest.mark.full) for share in (80, 35, 25, 15))]
+FURTHER_SHARES = (80, 35, 25, 15)
+WITHIN = [(name, 50) for name in catalogue.JOBS] + [
+    pytest.param(name, drawn.one_of(FURTHER_SHARES, name), marks=pytest.mark.full)
+    for name in catalogue.JOBS
+]
+REPLAYING = drawn.some_of(list(catalogue.JOBS), 8, "replays")
 STRESSED = [
     name if name == "llama, AdamW" else pytest.param(name, marks=pytest.mark.full)
     for name in catalogue.JOBS
@@ -16,8 +23,7 @@ STRESSED = [
 pytestmark = pytest.mark.usefixtures("one_settled_thread")
 
 
-@pytest.mark.parametrize("name", catalogue.JOBS)
-@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize(("name", "share"), WITHIN)
 def test_equal_bits_within(name, share):
     budget_bytes = budgets.natural_peak_bytes(name) * share // 100
     try:
@@ -60,7 +66,7 @@ def plans_for_a_slow_drive(tmp_path_factory):
 
 @pytest.mark.full
 @pytest.mark.usefixtures("plans_for_a_slow_drive")
-@pytest.mark.parametrize("name", catalogue.JOBS)
+@pytest.mark.parametrize("name", REPLAYING)
 def test_equal_bits_with_planned_replays(name):
     least = catalogue.LEAST_SHARES.get(name, 0)
     budget_bytes = budgets.natural_peak_bytes(name) * max(40, least) // 100

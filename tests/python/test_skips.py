@@ -25,7 +25,8 @@ def test_known():
 @pytest.fixture
 def outcomes(python, tmp_path):
     """The last line of a test run of TESTS, and all lines."""
-    shutil.copy(Path(__file__).parents[1] / "conftest.py", tmp_path)
+    for name in ("conftest.py", "drawn.py"):
+        shutil.copy(Path(__file__).parents[1] / name, tmp_path)
     (tmp_path / "test_it.py").write_text(TESTS)
 
     def outcomes(require_all):
