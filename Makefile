@@ -306,7 +306,7 @@ packages:
 	@tools/setup/install_packages.sh test_packages.txt
 
 .PHONY: extension
-extension: $(BUILD)/.configured
+extension: $(BUILD)/.configured  ## build only the extension and the command
 	@cmake --build $(BUILD) --target teraio teraio_pytorch
 
 $(VENV)/.demo: requirements/demo.txt requirements/runtime.txt tools/setup/make_venv.sh | demo-packages
