@@ -19,6 +19,7 @@ from teraio import address_users, core, safetensors_writer
 from teraio.import_hooks import PostImportHook
 from teraio.iterations import parameter_names
 from teraio.module_names import outermost_modules
+from teraio.patches import Patches
 from teraio.units import format_size
 
 # One warning is logged, when permanent pins take this share of the budget.
@@ -209,7 +210,7 @@ def _storage_names():
 
 
 _permanent_pins = None
-_patched = []
+_patches = Patches()
 
 
 def _patch(module):
@@ -224,17 +225,11 @@ def _patch(module):
         for path in table.get(module.__name__, ()):
             owner_name, _, name = path.rpartition(".")
             owner = getattr(module, owner_name, None) if owner_name else module
-            function = getattr(owner, name, None)
-            if callable(function):
-                _replace(owner, name, wrap(function))
+            if callable(getattr(owner, name, None)):
+                _patches.wrap(owner, name, wrap)
     if module.__name__ == "safetensors.torch":
         for name, function in safetensors_writer.wrappers(module, _reads):
-            _replace(module, name, function)
-
-
-def _replace(owner, name, function):
-    _patched.append((owner, name, getattr(owner, name)))
-    setattr(owner, name, function)
+            _patches.set(module, name, function)
 
 
 _import_hook = PostImportHook(sorted({*address_users.COMPARE, *address_users.IN_OPS}), _patch)
@@ -256,6 +251,4 @@ def remove():
     global _permanent_pins
     _permanent_pins = None
     _import_hook.remove()
-    while _patched:
-        owner, name, function = _patched.pop()
-        setattr(owner, name, function)
+    _patches.undo()

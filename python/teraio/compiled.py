@@ -12,6 +12,7 @@ import torch
 
 from teraio import core, generated_code
 from teraio.import_hooks import PostImportHook
+from teraio.patches import Patches
 
 # Inductor puts loops that are computed one after the other into one function until it has more
 # arguments than this (500 by default on the CPU, and 250 for loops over lists of tensors on a GPU).
@@ -25,14 +26,16 @@ class CompiledGraphs:
     """Observes compiled graphs between install() and remove()."""
 
     def __init__(self):
-        self._patches = {
+        patch_module = {
             "torch._inductor.codecache": self._patch_cache,
             "torch._inductor.codegen.cpp": self._patch_code_generator,
             "torch._inductor.codegen.triton_combo_kernel": self._patch_combined_kernels,
             "torch._inductor.output_code": self._patch_graphs,
         }
-        self._import_hook = PostImportHook(list(self._patches), self._patch)
-        self._originals = []
+        self._import_hook = PostImportHook(
+            list(patch_module), lambda module: patch_module[module.__name__](module)
+        )
+        self._patches = Patches()
         self._observed_modules = weakref.WeakKeyDictionary()  # with the originals, by name
         self._observed_keys = set()  # of graphs, in Inductor's cache
 
@@ -43,25 +46,16 @@ class CompiledGraphs:
     def remove(self):
         """Undoes install()."""
         self._import_hook.remove()
-        while self._originals:
-            owner, name, original = self._originals.pop()
-            setattr(owner, name, original)
+        self._patches.undo()
         for module, originals in self._observed_modules.items():
             vars(module).update(originals)
         self._observed_modules.clear()
         self._observed_keys.clear()
 
-    def _patch(self, module):
-        self._patches[module.__name__](module)
-
-    def _set(self, owner, name, value):
-        self._originals.append((owner, name, vars(owner)[name]))
-        setattr(owner, name, value)
-
     def _patch_code_generator(self, module):
         name = "MAX_FUSED_KERNEL_ARGS_NUM"
         if hasattr(module.CppScheduling, name):
-            self._set(module.CppScheduling, name, _FUNCTION_ARGUMENTS_MAX)
+            self._patches.set(module.CppScheduling, name, _FUNCTION_ARGUMENTS_MAX)
 
     def _patch_combined_kernels(self, module):
         add = module.ComboKernel._update_partition
@@ -74,13 +68,12 @@ class CompiledGraphs:
                 state.cur_partition, state.cur_count = [], 0
             add(state, argument_count, node)
 
-        self._set(module.ComboKernel, "_update_partition", staticmethod(add_or_begin_another))
+        self._patches.set(
+            module.ComboKernel, "_update_partition", staticmethod(add_or_begin_another)
+        )
 
     def _patch_cache(self, module):
-        config = torch.compiler.config
-        tag = config.cache_key_tag
-        self._originals.append((config, "cache_key_tag", tag))
-        config.cache_key_tag = tag + _CACHE_TAG
+        self._patches.wrap(torch.compiler.config, "cache_key_tag", lambda tag: tag + _CACHE_TAG)
         load = module.PyCodeCache.load_by_key_path
 
         @functools.wraps(load)
@@ -89,7 +82,7 @@ class CompiledGraphs:
             self._observe(generated)
             return generated
 
-        self._set(module.PyCodeCache, "load_by_key_path", staticmethod(load_observed))
+        self._patches.set(module.PyCodeCache, "load_by_key_path", staticmethod(load_observed))
         for generated in module.PyCodeCache.modules:
             self._observe(generated)
 
@@ -111,7 +104,7 @@ class CompiledGraphs:
                 return call(graph, inputs)
             return _as_opaque_op(call, graph, inputs)
 
-        self._set(module.CompiledFxGraph, "__call__", call_observed)
+        self._patches.set(module.CompiledFxGraph, "__call__", call_observed)
 
 
 def _as_opaque_op(call, graph, inputs):

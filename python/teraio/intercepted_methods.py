@@ -17,6 +17,7 @@ import weakref
 import torch
 
 from teraio import addresses, core
+from teraio.patches import Patches
 
 _TYPES_WITH_BYTES = (torch.Tensor, torch.UntypedStorage)
 
@@ -245,8 +246,7 @@ if torch.distributed.is_available():
         (torch.distributed.ProcessGroup, "_end_coalescing", _ends_coalescing),
     ]
 
-_MISSING = object()
-_originals = []
+_patches = Patches()
 
 
 def install(session):
@@ -258,18 +258,12 @@ def install(session):
     addresses.install(session)
     for owner, name, wrap in _WRAPPERS:
         if hasattr(owner, name):  # newer versions of PyTorch have no torch.to_dlpack
-            _originals.append((owner, name, owner.__dict__.get(name, _MISSING)))
-            setattr(owner, name, wrap(getattr(owner, name)))
+            _patches.wrap(owner, name, wrap)
     core.forget_python_threads()
     core.observe_python_threads()
 
 
 def remove():
     """Restores the original methods."""
-    while _originals:
-        owner, name, original = _originals.pop()
-        if original is _MISSING:
-            delattr(owner, name)
-        else:
-            setattr(owner, name, original)
+    _patches.undo()
     addresses.remove()  # whose wrappers are within these

@@ -23,6 +23,7 @@ from teraio.dry_run.sized_results import has_sized_result, result_of_size, size_
 from teraio.dry_run.value_policy import unknown_data_message, unknown_shape_message
 from teraio.errors import Error
 from teraio.import_hooks import PostImportHook
+from teraio.patches import Patches
 from teraio.source_location import script_location
 
 aten = torch.ops.aten
@@ -262,7 +263,7 @@ class FakeModes:
         self.fakes = _FakeTensorMode()
         self.ops = OpMode(session, roofline, value_policy)
         self._stack = contextlib.ExitStack()
-        self._patched = []
+        self._patches = Patches()
 
     def __enter__(self):
         with contextlib.ExitStack() as stack:
@@ -293,16 +294,9 @@ class FakeModes:
         self._session.add_births([t for t in tree_leaves(fakes) if isinstance(t, torch.Tensor)])
         return fakes
 
-    def _patch(self, owner, name, value):
-        self._patched.append((owner, name, getattr(owner, name)))
-        setattr(owner, name, value)
-
-    def _unpatch(self):
-        while self._patched:
-            setattr(*self._patched.pop())
-
     def _install(self, stack):
-        stack.callback(self._unpatch)
+        patches = self._patches
+        stack.callback(patches.undo)
         for supported in (
             optimizers._foreach_supported_types,
             _foreach_utils._foreach_supported_types,
@@ -310,25 +304,24 @@ class FakeModes:
             if FakeTensor not in supported:
                 supported.append(FakeTensor)
                 stack.callback(supported.remove, FakeTensor)
-        self._patch(torch.utils, "swap_tensors", _swapping(torch.utils.swap_tensors))
-        self._patch(torch, "save", _save_nothing)
-        self._patch(torch, "compile", _compile_nothing)
-        self._patch(torch.nn.init, "_no_grad_trunc_normal_", _normal_without_bounds)
-        self._patch(FakeTensor, "__format__", _format)
-        self._patch(FakeTensor, "tolist", lambda tensor: self._array(tensor).tolist())
-        self._patch(torch.Tensor, "numpy", self._numpy(torch.Tensor.numpy))
-        self._patch(torch.UntypedStorage, "resize_", self._resize(torch.UntypedStorage.resize_))
+        patches.wrap(torch.utils, "swap_tensors", _swapping)
+        patches.set(torch, "save", _save_nothing)
+        patches.set(torch, "compile", _compile_nothing)
+        patches.set(torch.nn.init, "_no_grad_trunc_normal_", _normal_without_bounds)
+        patches.set(FakeTensor, "__format__", _format)
+        patches.set(FakeTensor, "tolist", lambda tensor: self._array(tensor).tolist())
+        patches.wrap(torch.Tensor, "numpy", self._numpy)
+        patches.wrap(torch.UntypedStorage, "resize_", self._resize)
         tracing = PostImportHook([_ASKS_FOR_FAKES], self._patch_transformers)
         tracing.install()
         stack.callback(tracing.remove)
-        loader, iterator = dataloader.DataLoader, dataloader._BaseDataLoaderIter
-        self._patch(loader, "__iter__", self._host_work(loader.__iter__))
-        self._patch(iterator, "__next__", self._loading(iterator.__next__))
+        patches.wrap(dataloader.DataLoader, "__iter__", self._host_work)
+        patches.wrap(dataloader._BaseDataLoaderIter, "__next__", self._loading)
 
     def _patch_transformers(self, module):
         """Lets transformers ask what it asks of real tensors where the answer is known: it makes an
         attention mask for every fake tensor, and none where all tokens take part."""
-        self._patch(module, "is_fake_tensor", _is_unknown)
+        self._patches.set(module, "is_fake_tensor", _is_unknown)
 
     def _array(self, tensor):
         with _disable_current_modes():

@@ -13,6 +13,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from teraio import core
 from teraio.dry_run import object_collectives
+from teraio.patches import Patches
 
 _MESH_METHODS = ["__init__", "__getitem__", "_flatten", "get_local_rank", "get_coordinate"]
 
@@ -33,34 +34,31 @@ class FakeProcessGroup:
         self._world_size = world_size
         self._rank = rank
         self._modes = modes
-        self._patched = []
+        self._patches = Patches()
         self._environment = {}
 
     def __enter__(self):
         self._set_environment()
+        patches = self._patches
         self._init = distributed_c10d.init_process_group
         for module in (dist, distributed_c10d, device_mesh):
-            self._patch(module, "init_process_group", self._init_process_group)
+            patches.set(module, "init_process_group", self._init_process_group)
         for module in (dist, distributed_c10d):
-            self._patch(module, "new_group", _without_backend(distributed_c10d.new_group))
+            patches.wrap(module, "new_group", _without_backend)
             for collective in object_collectives.COLLECTIVES:
-                self._patch(module, collective.__name__, collective)
+                patches.set(module, collective.__name__, collective)
         for module in (dist, device_mesh):
-            mesh = self._real(device_mesh.init_device_mesh)
-            self._patch(module, "init_device_mesh", mesh)
+            patches.wrap(module, "init_device_mesh", self._real)
         for name in _MESH_METHODS:
-            self._patch(DeviceMesh, name, self._real(getattr(DeviceMesh, name)))
-        DDP = DistributedDataParallel
-        self._patch(DDP, "__init__", _with_hook(DDP.__init__))
+            patches.wrap(DeviceMesh, name, self._real)
+        patches.wrap(DistributedDataParallel, "__init__", _with_hook)
         # The function compares the parameters of all processes, and only this process exists.
-        self._patch(dist, "_verify_params_across_processes", lambda *args: None)
-        name = "_propagate_tensor_meta_non_cached"
-        self._patch(ShardingPropagator, name, self._uncounted(getattr(ShardingPropagator, name)))
+        patches.set(dist, "_verify_params_across_processes", lambda *args: None)
+        patches.wrap(ShardingPropagator, "_propagate_tensor_meta_non_cached", self._uncounted)
         return self
 
     def __exit__(self, *error):
-        while self._patched:
-            setattr(*self._patched.pop())
+        self._patches.undo()
         for name, value in self._environment.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
         if dist.is_initialized():
@@ -77,10 +75,6 @@ class FakeProcessGroup:
         }.items():
             self._environment[name] = os.environ.get(name)
             os.environ[name] = str(value)
-
-    def _patch(self, owner, name, value):
-        self._patched.append((owner, name, getattr(owner, name)))
-        setattr(owner, name, value)
 
     def _init_process_group(self, *args, **kwargs):
         self._init(backend="fake", store=FakeStore(), rank=self._rank, world_size=self._world_size)

@@ -4,6 +4,8 @@ import contextlib
 
 import torch.distributed as dist
 
+from teraio.patches import Patches
+
 # Where the functions that make a process group are looked up.
 _NAMES = ("init_process_group", "init_device_mesh")
 
@@ -20,7 +22,7 @@ class GroupOfOne:
     def __init__(self, modes):
         self._modes = modes
         self._stack = contextlib.ExitStack()
-        self._patched = []
+        self._patches = Patches()
 
     def __enter__(self):
         if dist.is_available():
@@ -29,22 +31,17 @@ class GroupOfOne:
             for module in (dist, distributed_c10d, device_mesh):
                 for name in _NAMES:
                     if hasattr(module, name):
-                        self._patched.append((module, name, getattr(module, name)))
-                        setattr(module, name, self._making_group(module, name))
+                        self._patches.set(module, name, self._making_group(module, name))
         return self
 
     def __exit__(self, *error):
-        self._restore()
+        self._patches.undo()
         return self._stack.__exit__(*error)
-
-    def _restore(self):
-        while self._patched:
-            setattr(*self._patched.pop())
 
     def _making_group(self, module, name):
         def make(*args, **kwargs):
-            if self._patched:
-                self._restore()
+            if self._patches:
+                self._patches.undo()
                 with self._modes.real_tensors():
                     from teraio.dry_run.fake_process_group import FakeProcessGroup
                 self._stack.enter_context(FakeProcessGroup(1, 0, self._modes))
