@@ -1,7 +1,7 @@
-"""Addresses of tensors: a tensor whose address the program knows is pinned permanently.
+"""Pins of addresses: in a session, a tensor whose address the program knows stays on the device.
 
 PyTorch cannot tell how long a program uses an address that it has asked for, so the tensor stays on
-the device until it dies. Three kinds of callers are exceptions:
+the device until it dies. Three kinds of callers (`address_users`) are exceptions:
 
 - Functions that only compare addresses, to find storages that tensors share. They get unique
   numbers in place of addresses, and nothing is pinned.
@@ -15,7 +15,7 @@ import threading
 
 import torch
 
-from teraio import address_users, core, safetensors_writer
+from teraio import address_users, core, exports, safetensors_writer
 from teraio.import_hooks import PostImportHook
 from teraio.iterations import parameter_names
 from teraio.module_names import outermost_modules
@@ -29,147 +29,94 @@ _log = logging.getLogger("teraio")
 
 
 class _Thread(threading.local):
-    compares_addresses = False
     is_in_kernel = False  # addresses are for the kernel of the operator that runs, if one does
-    borrowed = None  # the pins of the borrowing function that runs, or None
-    to_give_back = ()  # the pins of borrowing functions that have returned
+    borrowed = ()  # the pins of tensors whose addresses have been borrowed
 
 
 _this_thread = _Thread()
 
 
-def _unique_number(storage):
-    """Returns a number in place of the storage's address, or 0 for an empty or meta storage.
+def for_kernels(launch):
+    """Wraps a function that launches the kernel of an operator, and asks for addresses for it."""
 
-    The numbers of two storages differ by more than the size of any storage, and a number remains
-    the same when the storage moves. It is not a readable address.
-    """
-    return storage._cdata << 40 if storage.nbytes() and storage.device.type != "meta" else 0
-
-
-def of_storage(method):
-    """Wraps `UntypedStorage.data_ptr`: pins the storage, or returns its unique number."""
-
-    @functools.wraps(method)
-    def wrapper(self):
-        if _this_thread.compares_addresses:
-            return _unique_number(self)
-        _pin(self)
-        return method(self)
-
-    return wrapper
-
-
-def of_tensor(method):
-    """Wraps `Tensor.data_ptr`: pins the tensor, or returns the unique number of its first byte."""
-
-    @functools.wraps(method)
-    def wrapper(self):
-        if _this_thread.compares_addresses and self.layout is torch.strided:
-            if _is_hollow(self, method):
-                return 0
-            start = _unique_number(self.untyped_storage())
-            return start and start + self.storage_offset() * self.element_size()
-        _pin(self)
-        return method(self)
-
-    return wrapper
-
-
-def _is_hollow(tensor, data_ptr):
-    """Whether a tensor's storage never has bytes, as that of a DTensor, which holds tensors."""
-    if type(tensor) in (torch.Tensor, torch.nn.Parameter):
-        return False
-    try:
-        return data_ptr(tensor) == 0
-    except RuntimeError:  # its bytes are offloaded
-        return False
-
-
-def given_away(method):
-    """Wraps a method of a tensor or storage whose result refers to the address for any time."""
-
-    @functools.wraps(method)
-    def wrapper(self, *args, **kwargs):
-        _pin(self)
-        return method(self, *args, **kwargs)
-
-    return wrapper
-
-
-def _pin(tensor_or_storage):
-    if _this_thread.is_in_kernel and core.pin_until_op_ends(tensor_or_storage):
-        return
-    if _this_thread.borrowed is not None:
-        _this_thread.borrowed.append(core.Pin(tensor_or_storage))
-    elif core.pin_address(tensor_or_storage) and _permanent_pins is not None:
-        _permanent_pins.add(tensor_or_storage)
-
-
-def _sets(flag, value=True):
-    """Returns a decorator: while the function runs, the flag of its thread has the value."""
-
-    def decorate(function):
-        @functools.wraps(function)
-        def wrapper(*args, **kwargs):
-            before = getattr(_this_thread, flag)
-            setattr(_this_thread, flag, value)
-            try:
-                return function(*args, **kwargs)
-            finally:
-                setattr(_this_thread, flag, before)
-
-        return wrapper
-
-    return decorate
-
-
-only_compared = _sets("compares_addresses")  # wraps a function that asks only to compare addresses
-_used = _sets("compares_addresses", False)
-for_kernels = _sets("is_in_kernel")  # wraps a function that launches the kernel of an operator
-
-
-def _borrows(function):
-    @functools.wraps(function)
+    @functools.wraps(launch)
     def wrapper(*args, **kwargs):
-        before, _this_thread.borrowed = _this_thread.borrowed, []
+        before, _this_thread.is_in_kernel = _this_thread.is_in_kernel, True
         try:
-            return function(*args, **kwargs)
+            return launch(*args, **kwargs)
         finally:
-            _this_thread.to_give_back = [*_this_thread.to_give_back, *_this_thread.borrowed]
-            _this_thread.borrowed = before
+            _this_thread.is_in_kernel = before
 
     return wrapper
 
 
-def _gives_back(function):
+def _giving_back(function):
+    """Wraps a function after whose return no borrowed address is used any more."""
+
     @functools.wraps(function)
     def wrapper(*args, **kwargs):
         try:
             return function(*args, **kwargs)
         finally:
-            for pin in _this_thread.to_give_back:
+            for pin in _this_thread.borrowed:
                 pin.release()
-            _this_thread.to_give_back = ()
+            _this_thread.borrowed = ()
 
     return wrapper
 
 
-def _reads(function):
-    return _gives_back(_borrows(function))
+class AddressPins:
+    """The pins of a session for addresses that the program has asked for.
 
+    One warning is logged, before permanent pins fill the budget. Any thread may call.
 
-class _PermanentPins:
-    """The permanent pins of a session. It logs one warning, before they fill the budget."""
+    Args:
+        session: the `core.Session`.
+    """
 
     def __init__(self, session):
         self._session = session
-        self._size_bytes = {}  # by storage
+        self._size_bytes = {}  # of permanent pins, by storage
         self._has_warned = False
 
-    def add(self, tensor_or_storage):
-        if self._has_warned:
-            return
+    def add(self, tensor_or_storage, table):
+        """Pins a tensor or storage for as long as its address is used.
+
+        Args:
+            tensor_or_storage: what has the address.
+            table: that of `address_users` which has the caller, or None.
+
+        Returns:
+            Whether the pin is permanent.
+        """
+        is_for_op = _this_thread.is_in_kernel or table is address_users.IN_OPS
+        if is_for_op and core.pin_until_op_ends(tensor_or_storage):
+            return False
+        if table is address_users.BORROW:
+            _this_thread.borrowed = (*_this_thread.borrowed, core.Pin(tensor_or_storage))
+            return False
+        if core.pin_address(tensor_or_storage) and not self._has_warned:
+            self._count(tensor_or_storage)
+        return True
+
+    def unique_number(self, tensor_or_storage, data_ptr):
+        """Returns a number in place of an address, to be compared with other such numbers.
+
+        The numbers of two storages differ by more than the size of any storage, and a number
+        remains the same when the storage moves. It is not a readable address. It is 0 where the
+        address is 0, and None for a tensor that is not strided.
+        """
+        if not isinstance(tensor_or_storage, torch.Tensor):
+            return _unique_number(tensor_or_storage)
+        if tensor_or_storage.layout is not torch.strided:
+            return None
+        if _is_hollow(tensor_or_storage, data_ptr):
+            return 0
+        start = _unique_number(tensor_or_storage.untyped_storage())
+        offset = tensor_or_storage.storage_offset() * tensor_or_storage.element_size()
+        return start and start + offset
+
+    def _count(self, tensor_or_storage):
         is_tensor = isinstance(tensor_or_storage, torch.Tensor)
         storage = tensor_or_storage.untyped_storage() if is_tensor else tensor_or_storage
         self._size_bytes[storage._cdata] = storage.nbytes()
@@ -188,6 +135,20 @@ class _PermanentPins:
             format_size(budget_bytes),
             names_of_largest((size, key) for key, size in self._size_bytes.items()),
         )
+
+
+def _unique_number(storage):
+    return storage._cdata << 40 if storage.nbytes() and storage.device.type != "meta" else 0
+
+
+def _is_hollow(tensor, data_ptr):
+    """Whether a tensor's storage never has bytes, as that of a DTensor, which holds tensors."""
+    if type(tensor) in (torch.Tensor, torch.nn.Parameter):
+        return False
+    try:
+        return data_ptr(tensor) == 0
+    except RuntimeError:  # its bytes are offloaded
+        return False
 
 
 def names_of_largest(storages):
@@ -209,46 +170,32 @@ def _storage_names():
         return {}
 
 
-_permanent_pins = None
 _patches = Patches()
 
 
 def _patch(module):
-    for table, wrap in (
-        (address_users.COMPARE, only_compared),
-        (address_users.USE, _used),
-        (address_users.READ, _reads),
-        (address_users.IN_OPS, for_kernels),
-        (address_users.BORROW, _borrows),
-        (address_users.GIVE_BACK, _gives_back),
-    ):
-        for path in table.get(module.__name__, ()):
-            owner_name, _, name = path.rpartition(".")
-            owner = getattr(module, owner_name, None) if owner_name else module
-            if callable(getattr(owner, name, None)):
-                _patches.wrap(owner, name, wrap)
-    if module.__name__ == "safetensors.torch":
-        for name, function in safetensors_writer.wrappers(module, _reads):
-            _patches.set(module, name, function)
+    for name in address_users.GIVE_BACK[module.__name__]:
+        if hasattr(module, name):
+            _patches.wrap(module, name, _giving_back)
+    for name, function in safetensors_writer.wrappers(module, _giving_back):
+        _patches.set(module, name, function)
 
 
-_import_hook = PostImportHook(sorted({*address_users.COMPARE, *address_users.IN_OPS}), _patch)
+_import_hook = PostImportHook(sorted(address_users.GIVE_BACK), _patch)
 
 
 def install(session):
-    """Patches the functions of other packages in the tables above, until remove() is called.
+    """Pins tensors whose addresses the program asks for, until remove() is called.
 
     Args:
-        session: the `core.Session` whose permanent pins are watched.
+        session: the `core.Session` that pins them.
     """
-    global _permanent_pins
-    _permanent_pins = _PermanentPins(session)
+    exports.set_pins(AddressPins(session))
     _import_hook.install()
 
 
 def remove():
     """Undoes install()."""
-    global _permanent_pins
-    _permanent_pins = None
+    exports.set_pins(None)
     _import_hook.remove()
     _patches.undo()

@@ -1,42 +1,22 @@
-"""Exports: tensors whose addresses the program has taken before a session.
+"""Addresses of tensors that the program takes, from `import teraio` on.
 
 A session moves the bytes of tensors, so a tensor that other code reaches by its address must stay
-where it is. From `import teraio` on, the methods that give an address away (`data_ptr`, DLPack,
-slices of a storage) record the storage. The session keeps the recorded storages in place, and those
-in which it finds aliases itself (pytorch/aliases.h): exports from before the import, and storages
-that share memory.
+where it is. The methods that give an address away (`data_ptr`, DLPack, slices of a storage) are
+replaced when torch is imported, and stay replaced:
 
-While a session runs, `teraio.addresses` also pins what is exported.
+- While a session runs, they pin the tensor (`addresses.py`).
+- They record the storage, unless the address is known to be used for a limited time only. The next
+  session keeps the recorded storages in place, and those in which it finds aliases itself
+  (pytorch/aliases.h): exports from before the import, and storages that share memory.
 """
 
 import functools
 import logging
-import sys
 
 from teraio import address_users
 from teraio.import_hooks import PostImportHook
 
 _log = logging.getLogger("teraio")
-
-# How many callers are looked at to find the function that wants the address.
-_CALLERS = 3
-
-
-def _functions(*tables):
-    return {
-        (module, path.rpartition(".")[2])
-        for table in tables
-        for module, paths in table.items()
-        for path in paths
-    }
-
-
-_HARMLESS = _functions(
-    address_users.COMPARE, address_users.READ, address_users.BORROW, address_users.SERIALIZE
-)
-_HARMLESS_IN_OPS = _functions(address_users.IN_OPS)
-_KEEPING = _functions(address_users.USE)
-_OPERATORS = "torch._ops"  # the module whose functions Python calls operators by
 
 
 class _Registry:
@@ -72,31 +52,17 @@ class _Registry:
 
 _registry = _Registry()
 
-
-def _is_harmless_caller():
-    """Whether the address is for a function that does not keep it."""
-    frame = sys._getframe(2)  # of the method's caller
-    for _ in range(_CALLERS):
-        if frame is None:
-            return False
-        function = (frame.f_globals.get("__name__"), frame.f_code.co_name)
-        if function in _KEEPING:
-            return False
-        if function in _HARMLESS:
-            return True
-        if function in _HARMLESS_IN_OPS:
-            return _is_in_operator(frame)
-        frame = frame.f_back
-    return False
+_pins = None  # the `addresses.AddressPins` of the session that runs
 
 
-def _is_in_operator(frame):
-    """Whether a function runs for the kernel of an operator that Python has called."""
-    while frame is not None:
-        if frame.f_globals.get("__name__") == _OPERATORS:
-            return True
-        frame = frame.f_back
-    return False
+def set_pins(pins):
+    """Pins what is exported from now on, or nothing more.
+
+    Args:
+        pins: the `addresses.AddressPins` of a session that begins, or None when it ends.
+    """
+    global _pins
+    _pins = pins
 
 
 def _record(tensor_or_storage):
@@ -111,36 +77,59 @@ def _record(tensor_or_storage):
             return  # a tensor without a storage
 
 
-def _recorded(method):
+def _may_outlive_call(table):
+    """Whether an address that was asked for outside of a session may be used for any time."""
+    if table is address_users.IN_OPS:
+        return not address_users.is_in_operator()
+    return table is None or table is address_users.KEEP
+
+
+def _exporting(method, is_comparable=False):
+    """Wraps a method of a tensor or storage whose result refers to its address.
+
+    Args:
+        method: the method.
+        is_comparable: whether, in a session, a number takes the place of an address for functions
+            that only compare addresses.
+    """
+
     @functools.wraps(method)
     def wrapper(self, *args, **kwargs):
+        pins, table = _pins, address_users.table_of_caller()
+        if is_comparable and pins is not None and table is address_users.COMPARE:
+            number = pins.unique_number(self, method)
+            if number is not None:
+                return number
+        is_kept = _may_outlive_call(table) if pins is None else pins.add(self, table)
         result = method(self, *args, **kwargs)
-        if not _is_harmless_caller():
+        if is_kept:
             _record(self)
         return result
 
     return wrapper
 
 
-def _recorded_slice(method):
+def _exporting_slices(method):
+    export = _exporting(method)
+
     @functools.wraps(method)
     def wrapper(self, index):
-        result = method(self, index)
-        if isinstance(index, slice):
-            _record(self)
-        return result
+        return (export if isinstance(index, slice) else method)(self, index)
 
     return wrapper
+
+
+_data_ptr = functools.partial(_exporting, is_comparable=True)
 
 
 def _patch(torch):
     for owner, name, wrap in (
-        (torch.Tensor, "data_ptr", _recorded),
-        (torch.Tensor, "__dlpack__", _recorded),
-        (torch.utils.dlpack, "to_dlpack", _recorded),
-        (torch, "to_dlpack", _recorded),
-        (torch.UntypedStorage, "data_ptr", _recorded),
-        (torch.UntypedStorage, "__getitem__", _recorded_slice),
+        (torch.Tensor, "data_ptr", _data_ptr),
+        (torch.Tensor, "__dlpack__", _exporting),
+        (torch.utils.dlpack, "to_dlpack", _exporting),
+        (torch, "to_dlpack", _exporting),
+        (torch.UntypedStorage, "data_ptr", _data_ptr),
+        (torch.UntypedStorage, "__getitem__", _exporting_slices),
     ):
         if hasattr(owner, name):  # newer versions of PyTorch have no torch.to_dlpack
             setattr(owner, name, wrap(getattr(owner, name)))
@@ -150,7 +139,7 @@ _import_hook = PostImportHook(["torch"], _patch)
 
 
 def install():
-    """Records exports from now on, or from the import of torch on if that comes later."""
+    """Watches exports from now on, or from the import of torch on if that comes later."""
     _import_hook.install()
 
 

@@ -62,20 +62,6 @@ def _pinned_while_result_lives(method):
     return wrapper
 
 
-def _storage_item(method):
-    """Pins the storage permanently for a slice, a storage that shares its bytes and may outlive it.
-
-    An index needs the pin only while the method runs.
-    """
-
-    @functools.wraps(method)
-    def wrapper(self, index):
-        wrap = addresses.given_away if isinstance(index, slice) else _pinned_until_return
-        return wrap(method)(self, index)
-
-    return wrapper
-
-
 def _array(method):
     """Pins the tensor until the array dies.
 
@@ -204,17 +190,12 @@ _WRAPPERS = [
     (torch.Tensor, "apply_", _pinned_until_return),
     (torch.Tensor, "map_", _pinned_until_return),
     (torch.Tensor, "map2_", _pinned_until_return),
-    (torch.Tensor, "data_ptr", addresses.of_tensor),
-    (torch.Tensor, "__dlpack__", addresses.given_away),
-    (torch.utils.dlpack, "to_dlpack", addresses.given_away),
-    (torch, "to_dlpack", addresses.given_away),
     (torch.Tensor, "__deepcopy__", _pinned_until_return),
     (torch.Tensor, "__reduce_ex__", _pinned_until_return),
     (torch.Tensor, "share_memory_", _pinned_until_return),
-    (torch.UntypedStorage, "data_ptr", addresses.of_storage),
     (torch.UntypedStorage, "resize_", _pinned_until_return),
     (torch.UntypedStorage, "tolist", _pinned_until_return),
-    (torch.UntypedStorage, "__getitem__", _storage_item),
+    (torch.UntypedStorage, "__getitem__", _pinned_until_return),
     (torch.UntypedStorage, "__setitem__", _pinned_until_return),
     (torch.UntypedStorage, "share_memory_", _pinned_until_return),
     (torch.UntypedStorage, "copy_", _pinned_until_return),
@@ -224,10 +205,6 @@ _WRAPPERS = [
     (torch.UntypedStorage, "_set_from_file", _pinned_until_return),
     (torch.UntypedStorage, "_share_fd_cpu_", _pinned_until_return),
     (torch.UntypedStorage, "_share_filename_cpu_", _pinned_until_return),
-    (torch.serialization, "_save", addresses.only_compared),
-    (torch.serialization, "_legacy_save", addresses.only_compared),
-    (torch.serialization, "_load", addresses.only_compared),
-    (torch.serialization, "_legacy_load", addresses.only_compared),
     (torch._C.PyTorchFileWriter, "write_record", _record_writer),
     (torch.jit.RecursiveScriptModule, "save", _module_writer),
     (torch.jit.RecursiveScriptModule, "save_to_buffer", _module_writer),
