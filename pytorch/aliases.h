@@ -7,7 +7,7 @@
 //   an UntypedStorage. Two storages that overlap are always such aliases.
 // - A DLPack export, which NumPy or another library holds. It is an object on the heap that holds
 //   a reference to the exported tensor. PyTorch keeps no list of them.
-// - Code that has asked for an address. `teraio.exports` records who does after `import teraio`.
+// - Code that has asked for an address. `addresses.py` records who does after `import teraio`.
 //
 // For exports the number of references to a tensor is a necessary sign and not a sufficient one:
 // saved tensors of a graph that a kept loss holds alive, gradients, views, TorchScript's modules

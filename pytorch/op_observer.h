@@ -10,7 +10,7 @@
 // Threads: ops run on any thread, with or without the GIL. The observer takes the runtime's lock,
 // and never waits for the GIL while it holds that lock. An op is observed only on a thread for
 // which observe_this_thread() is on: the thread that started the session, the threads that Python
-// starts (teraio.intercepted_methods turns it on), and autograd's threads. Others are not observed,
+// starts (intercepted_methods.py turns it on), and autograd's threads. Others are not observed,
 // for example the workers of gloo, which use raw pointers without operators.
 #pragma once
 

@@ -18,9 +18,9 @@ True
 Importing the package is cheap: it imports torch when `offload` or another name is first used.
 """
 
-from teraio import captures, exports
 from teraio._build_info import VERSION as __version__
 from teraio.errors import Error
+from teraio.escapes import addresses, cuda_graphs
 
 __all__ = [
     "Error",
@@ -32,15 +32,15 @@ __all__ = [
     "running_session",
 ]
 
-exports.install()
-captures.install()
+addresses.install()
+cuda_graphs.install()
 
 _LOADED_WHEN_USED = {
     "merge_timelines": "timelines",
     "offload": "session",
     "Session": "session",
     "running_session": "session",
-    "pin": "pinning",
+    "pin": "escapes.pinning",
 }
 
 

@@ -10,21 +10,13 @@ from pathlib import Path
 
 import torch
 
-from teraio import (
-    core,
-    exports,
-    higher_order,
-    intercepted_methods,
-    notebook,
-    older_ops,
-    session_options,
-    verbosity,
-)
-from teraio.compiled import CompiledGraphs
+from teraio import core, notebook, session_options, verbosity
 from teraio.directories import cache_directory
 from teraio.documents import Hardware, Plan, Trace
 from teraio.environment import versions
 from teraio.errors import Error
+from teraio.escapes import addresses, higher_order_ops, intercepted_methods, unfinished_ops
+from teraio.escapes.compiled_graphs import CompiledGraphs
 from teraio.iterations import IterationHooks
 from teraio.progress_thread import ProgressThread
 from teraio.ranks import device_of_rank, find_ranks
@@ -249,7 +241,7 @@ class Session:
     def __enter__(self):
         if self._ranks.count > 1:
             print(f"teraio: {_share_line(self.share())}", flush=True)
-        higher_order.let_observer_through()
+        higher_order_ops.let_observer_through()
         aliases = self._core.find_aliases()
         self._core.start()
         try:
@@ -269,9 +261,9 @@ class Session:
         return self
 
     def _begin_to_observe(self, aliases):
-        exports.keep_in_place(self._core, *aliases)
+        addresses.keep_in_place(self._core, *aliases)
         intercepted_methods.install(self._core)
-        older_ops.wait_for_end()
+        unfinished_ops.wait_for_end()
         self._core.begin_adoption()
         self._compiled_graphs.install()
         self._hooks.install()

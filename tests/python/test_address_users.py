@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 
-from teraio import address_users
+from teraio.escapes import address_users
 
 TABLES = [getattr(address_users, name) for name in ("COMPARE", "KEEP", "BORROW", "IN_OPS")]
 

@@ -16,7 +16,7 @@ from matrix import budgets
 from torch.utils import dlpack
 
 import teraio
-from teraio import exports
+from teraio.escapes import addresses
 
 SIZES = [20_000, 1 << 20]  # floats: of the heap, and of a mapping of its own
 
@@ -207,7 +207,7 @@ def test_one_line_names_what_stays(caplog):
 
 def test_memory_that_cannot_be_searched_is_told(caplog):
     with budgets.offload("10MB") as session:
-        exports.keep_in_place(session._core, [], False)
+        addresses.keep_in_place(session._core, [], False)
     assert "the process's memory could not be searched" in caplog.text
 
 

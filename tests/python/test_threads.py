@@ -22,7 +22,8 @@ import torch
 from matrix import budgets
 
 import teraio
-from teraio import core, older_ops
+from teraio import core
+from teraio.escapes import unfinished_ops
 
 pytestmark = pytest.mark.usefixtures("one_settled_thread")
 ELEMENTS = 1 << 18
@@ -275,7 +276,7 @@ def computing_thread(rounds):
 
 
 def test_session_waits_for_a_thread_that_computes_and_names_it(monkeypatch, caplog):
-    monkeypatch.setattr(older_ops, "NOTICE_S", 0.1)
+    monkeypatch.setattr(unfinished_ops, "NOTICE_S", 0.1)
     session = budgets.offload("64MB")
     with computing_thread(4_000_000) as thread, session:
         assert not thread.is_alive()
@@ -285,7 +286,7 @@ def test_session_waits_for_a_thread_that_computes_and_names_it(monkeypatch, capl
 
 def test_session_does_not_start_beside_a_thread_that_computes_for_ever(monkeypatch):
     values, numpy = torch.ones(ELEMENTS), torch.Tensor.numpy
-    monkeypatch.setattr(older_ops, "LIMIT_S", 0.1)
+    monkeypatch.setattr(unfinished_ops, "LIMIT_S", 0.1)
     session = budgets.offload("64MB")
     with computing_thread(8_000_000):
         with pytest.raises(teraio.Error, match="thread 'computes' has been computing since before"):

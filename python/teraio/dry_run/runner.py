@@ -2,13 +2,14 @@
 
 import contextlib
 
-from teraio import core, higher_order
+from teraio import core
 from teraio.dry_run.collectives import Links
 from teraio.dry_run.fake_modes import FakeModes
 from teraio.dry_run.group_of_one import GroupOfOne
 from teraio.dry_run.patterns import PatternLog
 from teraio.dry_run.roofline import Roofline
 from teraio.errors import Error
+from teraio.escapes import higher_order_ops
 from teraio.iterations import IterationHooks
 
 # The number of steps in which an iteration must repeat. It suffices for two of the longest
@@ -114,7 +115,7 @@ class DryRun:
             teraio.Error: no iteration has repeated, or the program needs what a dry run cannot
                 provide, such as data.
         """
-        higher_order.let_observer_through()
+        higher_order_ops.let_observer_through()
         roofline = Roofline(self.accelerator, Links(self.accelerator, self.world_size))
         with contextlib.ExitStack() as stack:
             modes = FakeModes(self._session, roofline, self.value_policy)

@@ -4,7 +4,7 @@ A session moves the bytes of tensors, so a tensor that other code reaches by its
 where it is. The methods that give an address away (`data_ptr`, DLPack, slices of a storage) are
 replaced when torch is imported, and stay replaced:
 
-- While a session runs, they pin the tensor (`addresses.py`).
+- While a session runs, they pin the tensor (`address_pins.py`).
 - They record the storage, unless the address is known to be used for a limited time only. The next
   session keeps the recorded storages in place, and those in which it finds aliases itself
   (pytorch/aliases.h): exports from before the import, and storages that share memory.
@@ -13,7 +13,7 @@ replaced when torch is imported, and stay replaced:
 import functools
 import logging
 
-from teraio import address_users
+from teraio.escapes import address_users
 from teraio.import_hooks import PostImportHook
 
 _log = logging.getLogger("teraio")
@@ -52,14 +52,14 @@ class _Registry:
 
 _registry = _Registry()
 
-_pins = None  # the `addresses.AddressPins` of the session that runs
+_pins = None  # the `address_pins.AddressPins` of the session that runs
 
 
 def set_pins(pins):
     """Pins what is exported from now on, or nothing more.
 
     Args:
-        pins: the `addresses.AddressPins` of a session that begins, or None when it ends.
+        pins: the `address_pins.AddressPins` of a session that begins, or None when it ends.
     """
     global _pins
     _pins = pins
@@ -171,7 +171,7 @@ def keep_in_place(session, aliases, is_complete):
 
 
 def _log_kept(session, kept):
-    from teraio.addresses import WARNING_SHARE, names_of_largest
+    from teraio.escapes.address_pins import WARNING_SHARE, names_of_largest
     from teraio.units import format_size
 
     kept_bytes = sum(size_bytes for size_bytes, _ in kept)

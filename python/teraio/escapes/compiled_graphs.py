@@ -10,7 +10,8 @@ import weakref
 
 import torch
 
-from teraio import core, generated_code
+from teraio import core
+from teraio.escapes import generated_programs
 from teraio.import_hooks import PostImportHook
 from teraio.patches import Patches
 
@@ -89,7 +90,7 @@ class CompiledGraphs:
     def _observe(self, module):
         if module in self._observed_modules:
             return
-        stand_ins = generated_code.stand_ins(module)
+        stand_ins = generated_programs.stand_ins(module)
         if stand_ins:
             self._observed_modules[module] = {name: vars(module)[name] for name in stand_ins}
             self._observed_keys.add(module.key)

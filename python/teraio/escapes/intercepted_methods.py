@@ -16,7 +16,8 @@ import weakref
 
 import torch
 
-from teraio import addresses, core
+from teraio import core
+from teraio.escapes import address_pins
 from teraio.patches import Patches
 
 _TYPES_WITH_BYTES = (torch.Tensor, torch.UntypedStorage)
@@ -215,7 +216,7 @@ _WRAPPERS = [
     (multiprocessing.process.BaseProcess, "start", _process_start),
 ]
 if torch.distributed.is_available():
-    from teraio import ddp
+    from teraio.escapes import ddp
 
     _WRAPPERS += [
         *ddp.WRAPPERS,
@@ -232,7 +233,7 @@ def install(session):
     Args:
         session: the `core.Session` whose permanent pins are watched.
     """
-    addresses.install(session)
+    address_pins.install(session)
     for owner, name, wrap in _WRAPPERS:
         if hasattr(owner, name):  # newer versions of PyTorch have no torch.to_dlpack
             _patches.wrap(owner, name, wrap)
@@ -243,4 +244,4 @@ def install(session):
 def remove():
     """Restores the original methods."""
     _patches.undo()
-    addresses.remove()  # whose wrappers are within these
+    address_pins.remove()  # whose wrappers are within these

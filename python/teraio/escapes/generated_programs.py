@@ -7,7 +7,8 @@ Triton's, operators, and allocators of buffers, all by names in its globals.
 import ast
 import re
 
-from teraio import addresses, core
+from teraio import core
+from teraio.escapes import address_pins
 
 _CPP_KERNEL = re.compile(r"^(\w+) = async_compile\.cpp_pybinding\((\[.*?\]),", re.MULTILINE)
 _TRITON_KERNEL = re.compile(r"^(\w+) = async_compile\.triton\(", re.MULTILINE)
@@ -68,7 +69,7 @@ class _ObservedTriton:
         read = [i for i in pointers if _is_only_read(passed[i], kernel.mutated_arg_names)]
         written = [i for i in pointers if i not in read]
         self._kernel = kernel
-        run = addresses.for_kernels(kernel.run)  # Triton's launcher asks for them
+        run = address_pins.for_kernels(kernel.run)  # Triton's launcher asks for them
         self.run = core.observed_kernel(name, run, read, written)
 
     def __getattr__(self, name):

@@ -15,7 +15,8 @@ import threading
 
 import torch
 
-from teraio import address_users, core, exports, safetensors_writer
+from teraio import core
+from teraio.escapes import address_users, addresses, safetensors_writer
 from teraio.import_hooks import PostImportHook
 from teraio.iterations import parameter_names
 from teraio.module_names import outermost_modules
@@ -190,12 +191,12 @@ def install(session):
     Args:
         session: the `core.Session` that pins them.
     """
-    exports.set_pins(AddressPins(session))
+    addresses.set_pins(AddressPins(session))
     _import_hook.install()
 
 
 def remove():
     """Undoes install()."""
-    exports.set_pins(None)
+    addresses.set_pins(None)
     _import_hook.remove()
     _patches.undo()
