@@ -107,6 +107,18 @@ def test_resized_and_replaced_in_an_op(away):
     assert torch.equal(away[:0], other)
 
 
+def test_tensor_that_an_operator_uses_besides_its_arguments(session, away):
+    @torch.library.custom_op("teraio_tests::plus_other", mutates_args=())
+    def plus_other(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor + away
+
+    ones = torch.ones_like(EXPECTED)
+    torch.zeros(1) + 1  # an op, after which all that may leave has left
+    assert session.counters()["bytes_away"] >= EXPECTED.nbytes
+    assert torch.equal(plus_other(ones), EXPECTED + 1)
+    assert session.counters()["held_for_good_bytes"] == 0
+
+
 def test_array_keeps_the_bytes_where_they_are(session, away):
     before_bytes = session.counters()["bytes_away"]
     array = away.numpy()
