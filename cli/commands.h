@@ -17,7 +17,6 @@ namespace teraio::cli {
 
 void add_plan_command(CLI::App& app);
 void add_simulate_command(CLI::App& app);
-void add_compare_command(CLI::App& app);
 void add_explain_command(CLI::App& app);
 void add_characterize_command(CLI::App& app);
 void add_what_if_command(CLI::App& app);

@@ -97,7 +97,6 @@ int main(int argc, char** argv) {
   add_launcher_commands(app);
   add_plan_command(app);
   add_simulate_command(app);
-  add_compare_command(app);
   add_explain_command(app);
   add_characterize_command(app);
   add_what_if_command(app);

@@ -1,7 +1,8 @@
-// `teraio plan`: plans the migrations of traces on a machine.
+// `teraio plan`: plans the migrations of traces on a machine, and compares the policies of systems.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <string>
@@ -32,15 +33,16 @@ namespace {
 
 // The planners of this project and of the paper, and the baselines.
 using AnyPolicy = std::variant<planner::Policy, planner::Baseline>;
-const std::map<std::string, AnyPolicy> kPolicies = {
-    {"teraio", planner::Policy::kTeraio},
-    {"algorithm1", planner::Policy::kAlgorithm1},
-    {"on-demand", planner::Baseline::kOnDemandFarthest},
-    {"on-demand-lru", planner::Baseline::kOnDemandLru},
-    {"zero-offload", planner::Baseline::kZeroOffload},
-    {"zero-infinity", planner::Baseline::kZeroInfinity},
-    {"activations-only", planner::Baseline::kActivationsOnly},
-    {"g10", planner::Baseline::kG10}};
+
+std::map<std::string, AnyPolicy> make_policies() {
+  std::map<std::string, AnyPolicy> policies = {{"teraio", planner::Policy::kTeraio},
+                                               {"algorithm1", planner::Policy::kAlgorithm1}};
+  for (const planner::Baseline baseline : planner::all_baselines())
+    policies[std::string(to_string(baseline))] = baseline;
+  return policies;
+}
+
+const std::map<std::string, AnyPolicy> kPolicies = make_policies();
 
 std::vector<std::string> policy_names() {
   std::vector<std::string> names;
@@ -60,25 +62,32 @@ struct PlanCommand {
   explicit PlanCommand(CLI::App& command) : inputs(command, Traces::kSeveral), effort(command) {
     inputs.add_write_budget(command);
     effort.add_recompute(command);
-    accept_only(command.add_option(
-                    "--policy", policy,
-                    "teraio (default), algorithm1 (the paper's), or the policy of another system"),
-                policy_names());
+    accept_only(
+        command.add_option("--policy", policies,
+                           "teraio (default), algorithm1 (the paper's), or the policy of another "
+                           "system; several, such as teraio,g10, are compared in a table"),
+        policy_names())
+        ->delimiter(',')
+        ->allow_extra_args(false);
     command
         .add_option("--rounds", rounds,
                     "Write the choice of algorithm1 in each round to this CSV file")
         ->type_name("FILE");
-    command.add_option("--out", outs, "Write the plan here; one file per trace")
-        ->type_name("FILE")
-        ->required();
+    command
+        .add_option("--out", outs,
+                    "Write the plan here; one file per trace (required with one policy)")
+        ->type_name("FILE");
   }
   void run() const;
-  Result<Planned> planned(const Inputs& given) const;
-  Result<plan::Plan> make_plan(const Inputs& given) const;
+  void write_plans(const std::vector<Inputs>& patterns) const;
+  void compare_policies(const std::vector<Inputs>& patterns) const;
+  void expect_one_policy(std::string_view option, bool is_given) const;
+  Result<Planned> planned(const Inputs& given, const std::string& policy) const;
+  Result<plan::Plan> make_plan(const Inputs& given, const std::string& policy) const;
 
   InputOptions inputs;
   EffortOptions effort;
-  std::string policy = "teraio";
+  std::vector<std::string> policies = {"teraio"};
   std::string rounds;
   std::vector<std::string> outs;
 };
@@ -130,7 +139,7 @@ Result<plan::Plan> plan_with_rounds(const Inputs& given, const std::string& path
   return plan;
 }
 
-Result<plan::Plan> PlanCommand::make_plan(const Inputs& given) const {
+Result<plan::Plan> PlanCommand::make_plan(const Inputs& given, const std::string& policy) const {
   const AnyPolicy chosen = kPolicies.at(policy);
   if (!rounds.empty()) {
     if (chosen == AnyPolicy(planner::Policy::kAlgorithm1)) return plan_with_rounds(given, rounds);
@@ -143,22 +152,24 @@ Result<plan::Plan> PlanCommand::make_plan(const Inputs& given) const {
   return planner::plan(given.trace, given.hardware, given.limits, options);
 }
 
-Result<Planned> PlanCommand::planned(const Inputs& given) const {
+Result<Planned> PlanCommand::planned(const Inputs& given, const std::string& policy) const {
   const SteadyClock clock;
   const int64_t began_ns = clock.now_ns();
-  Result<plan::Plan> plan = make_plan(given);
+  Result<plan::Plan> plan = make_plan(given, policy);
   const int64_t took_ns = clock.now_ns() - began_ns;
   if (!plan.ok()) return plan.status();
   TERAIO_RETURN_IF_ERROR(validate_plan(*plan, given.trace, given.hardware, given.limits));
   Result<teraio::simulate::Run> run =
       simulate::simulate(given.trace, given.hardware, given.limits, *plan);
   if (!run.ok()) return run.status();
-  Planned planned{std::move(*plan), std::move(*run), took_ns};
+  return Planned{std::move(*plan), std::move(*run), took_ns};
+}
+
+void add_bounds(const Inputs& given, Planned& planned) {
   planned.bound_ns = planner::lower_bounds(given.trace, given.hardware, given.limits).best_ns();
   if (!planned.run.replays.empty())
     planned.replay_bound_ns =
         planner::lower_bounds_with_replays(given.trace, given.hardware, given.limits).best_ns();
-  return planned;
 }
 
 // What is known of each plan, and the mean step.
@@ -178,15 +189,123 @@ std::string text_of(const std::vector<Inputs>& patterns, const std::vector<Plann
   return table.text() + "\n" + text_of(predict(planned), patterns.front().hardware);
 }
 
-void PlanCommand::run() const {
-  const std::vector<Inputs> patterns = inputs.read_patterns();
+// A row per policy: its step, or its mean step when there are several patterns.
+class Comparison {
+ public:
+  explicit Comparison(const std::vector<Inputs>& patterns) : patterns_(patterns) {}
+
+  // Adds the step of a policy from its plans of the first patterns, or of all. `status` is the
+  // failure of the next one.
+  void add(const std::string& policy, const std::vector<Planned>& all, const Status& status) {
+    if (all.size() < patterns_.size()) {
+      const Status named = failure_of(status, patterns_[all.size()], patterns_.size());
+      notes_ += fmt::format("{}: {}\n", policy, named.message());
+      return table_.add({policy, "does not fit"});
+    }
+    int64_t took_ns = 0;
+    std::vector<teraio::simulate::PatternRun> runs;
+    for (size_t i = 0; i < all.size(); ++i) {
+      runs.push_back({patterns_[i].trace_file, patterns_[i].share, all[i].run});
+      took_ns += all[i].took_ns;
+    }
+    add_run(policy, mean_run(runs), took_ns);
+  }
+
+  // Adds the lower bound of plans without replays and the ideal step. `can_replay`: some of the
+  // compared plans may have replays.
+  void add_bounds(bool can_replay) {
+    double best_ns = 0;
+    double compute_ns = 0;
+    for (const Inputs& given : patterns_) {
+      const planner::StepBounds bounds =
+          planner::lower_bounds(given.trace, given.hardware, given.limits);
+      best_ns += given.share * static_cast<double>(bounds.best_ns());
+      compute_ns += given.share * static_cast<double>(bounds.compute_ns);
+    }
+    table_.add(
+        {can_replay ? "bound: no plan without replays is faster" : "bound: no plan is faster",
+         format_duration(std::llround(best_ns)),
+         fmt::format("{:.1f} %", 100 * compute_ns / std::max(1.0, best_ns))});
+    table_.add(
+        {"ideal: memory without limit", format_duration(std::llround(compute_ns)), "100.0 %"});
+  }
+
+  std::string text() const {
+    return fmt::format("{} on {}\n\n{}{}{}", name(), patterns_.front().hardware.name, table_.text(),
+                       notes_.empty() ? "" : "\n", notes_);
+  }
+
+ private:
+  std::string name() const {
+    if (patterns_.size() == 1) return patterns_.front().trace.name;
+    std::string text = "mean step of";
+    for (const Inputs& given : patterns_)
+      text += fmt::format("{} {} {}", &given == &patterns_.front() ? "" : ",",
+                          share_text(given.share), given.trace_file);
+    return text;
+  }
+
+  void add_run(const std::string& policy, const teraio::simulate::Run& run, int64_t took_ns) {
+    table_.add({policy, format_duration(run.step_ns),
+                fmt::format("{:.1f} %", 100 * fraction_of_ideal(run)),
+                format_duration(run.stall_ns),
+                format_size(run.ssd_bytes_written + run.host_bytes_written),
+                format_size(run.ssd_bytes_read + run.host_bytes_read),
+                format_size(run.host_peak_bytes), format_duration(took_ns)});
+  }
+
+  const std::vector<Inputs>& patterns_;
+  Table table_{
+      {"policy", "step", "of ideal", "stalled", "written", "read", "host peak", "planned in"}};
+  std::string notes_;
+};
+
+bool has_replayable_ops(const std::vector<Inputs>& patterns) {
+  return std::ranges::any_of(patterns, [](const Inputs& given) {
+    return std::ranges::any_of(given.trace.ops, &trace::Op::replayable);
+  });
+}
+
+void PlanCommand::expect_one_policy(std::string_view option, bool is_given) const {
+  if (is_given)
+    fail(
+        Status(ErrorCode::kInvalidArgument,
+               fmt::format("{}: expected one policy with it, --policy names {}: no plan is written "
+                           "when policies are compared",
+                           option, policies.size())));
+}
+
+void PlanCommand::compare_policies(const std::vector<Inputs>& patterns) const {
+  expect_one_policy("--out", !outs.empty());
+  expect_one_policy("--rounds", !rounds.empty());
+  Comparison comparison(patterns);
+  Progress progress;
+  for (const std::string& policy : policies) {
+    progress.show(policy + " ...");
+    std::vector<Planned> all;
+    Status status;
+    for (size_t i = 0; i < patterns.size() && status.ok(); ++i) {
+      Result<Planned> made = planned(patterns[i], policy);
+      made.ok() ? all.push_back(std::move(*made)) : void(status = made.status());
+    }
+    comparison.add(policy, all, status);
+  }
+  progress.show("bound ...");
+  comparison.add_bounds(effort.planner_options().recompute != planner::Recompute::kOff &&
+                        has_replayable_ops(patterns));
+  progress.show("");
+  fmt::print("{}", comparison.text());
+}
+
+void PlanCommand::write_plans(const std::vector<Inputs>& patterns) const {
   expect_one_per_trace("--out", outs, patterns);
   if (!rounds.empty()) expect_one_per_trace("--rounds", {rounds}, patterns);
   std::vector<Planned> all;
   Progress progress;
   for (const Inputs& given : patterns) {
     progress.show(fmt::format("{} ...", given.trace_file));
-    Result<Planned> made = planned(given);
+    Result<Planned> made = planned(given, policies.front());
+    if (made.ok()) add_bounds(given, *made);
     progress.show("");
     if (!made.ok()) fail(failure_of(made.status(), given, patterns.size()));
     all.push_back(std::move(*made));
@@ -198,6 +317,11 @@ void PlanCommand::run() const {
   fmt::print("{}", all.size() > 1 ? text_of(patterns, all)
                                   : fit_text(first, all.front().plan) + text_of(all.front()) +
                                         wear_text(first, all.front().run));
+}
+
+void PlanCommand::run() const {
+  const std::vector<Inputs> patterns = inputs.read_patterns();
+  policies.size() > 1 ? compare_policies(patterns) : write_plans(patterns);
 }
 
 }  // namespace

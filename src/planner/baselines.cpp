@@ -170,17 +170,17 @@ std::span<const Baseline> all_baselines() { return kAll; }
 std::string_view to_string(Baseline baseline) {
   switch (baseline) {
     case Baseline::kOnDemandLru:
-      return "on demand, LRU";
+      return "on-demand-lru";
     case Baseline::kOnDemandFarthest:
-      return "on demand, farthest next use";
+      return "on-demand";
     case Baseline::kZeroOffload:
-      return "ZeRO-Offload";
+      return "zero-offload";
     case Baseline::kZeroInfinity:
-      return "ZeRO-Infinity";
+      return "zero-infinity";
     case Baseline::kActivationsOnly:
-      return "activations only (SSDTrain)";
+      return "activations-only";
     case Baseline::kG10:
-      return "G10-like";
+      return "g10";
   }
   return "";
 }

@@ -36,7 +36,7 @@ enum class Baseline : uint8_t {
 };
 
 std::span<const Baseline> all_baselines();
-std::string_view to_string(Baseline baseline);
+std::string_view to_string(Baseline baseline);  // "on-demand", "g10", ...
 
 // Returns the plan of a baseline. kZeroOffload and kZeroInfinity read one, two or four layers
 // ahead, whichever makes the fastest step. Where a policy leaves memory short, the tensors that it

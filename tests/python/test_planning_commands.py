@@ -1,4 +1,4 @@
-"""plan, simulate, compare and explain: what they print, write and refuse, as other tools see it."""
+"""plan, simulate and explain: what they print, write and refuse, as other tools see it."""
 
 import gzip
 import json
@@ -215,23 +215,32 @@ def test_a_broken_file_names_file_field_and_expectation(teraio, small, tmp_path)
     assert "--write-budget: " in said
 
 
-def test_compare_has_every_policy_beside_ideal_and_bound(teraio):
-    said = teraio("compare", *VIT)
-    for row in (
-        "on demand, LRU",
-        "on demand, farthest next use",
-        "ZeRO-Offload",
-        "ZeRO-Infinity",
-        "activations only (SSDTrain)",
-        "G10-like",
-        "Algorithm 1",
-        "TERAIO, fast",
-        "TERAIO, best",
-        "TERAIO, best, recompute",
-        "bound: no plan without replays is faster",
-        "ideal: memory without limit",
-    ):
-        assert re.search(rf"^{re.escape(row)} ", said, re.MULTILINE), row
+def test_policies_are_compared_beside_bound_and_ideal(teraio, tmp_path):
+    policies = ["on-demand", "on-demand-lru", "zero-offload", "zero-infinity", "activations-only"]
+    policies += ["g10", "algorithm1", "teraio"]
+    said = teraio("plan", *VIT, "--policy", ",".join(policies))
+    assert said.startswith("g10-VIT-b1280 on ")
+    header, _, *rows = said.splitlines()[2:]
+    assert re.match(r"policy +step +of ideal +stalled +written +read +host peak +planned", header)
+    assert [row.split("  ")[0] for row in rows[: len(policies)]] == policies
+    assert re.search(r"^bound: no plan without replays is faster +[0-9.]+ s +", said, re.MULTILINE)
+    assert re.search(r"^ideal: memory without limit +[0-9.]+ s +100.0 %$", said, re.MULTILINE)
+    plan = tmp_path / "plan.json"
+    alone = teraio("plan", *VIT, "--policy", "g10", "--out", plan)
+    step, share = re.search(r"^step ([0-9.]+ s), .*: ([0-9.]+) %", alone, re.MULTILINE).groups()
+    assert re.search(rf"^g10 +{re.escape(step)} +{re.escape(share)} %", said, re.MULTILINE)
+
+
+def test_a_comparison_says_that_it_writes_no_plan(teraio, small, tmp_path):
+    both = ["plan", *small, "--policy", "teraio,algorithm1"]
+    for option in ("--out", "--rounds"):
+        said = teraio(*both, option, tmp_path / "file", fails=True)
+        assert f"{option}: expected one policy with it, --policy names 2: no plan is" in said
+    assert not (tmp_path / "file").exists()
+    said = teraio("plan", *small, fails=True)
+    assert "--out: expected one file per trace, 1 in all, found 0" in said
+    said = teraio("plan", *small, "--policy", "teraio,best", fails=True)
+    assert "expected activations-only, algorithm1, g10" in said and 'found "best"' in said
 
 
 def test_explain_tells_where_time_goes_and_what_would_help(teraio, tmp_path):
