@@ -281,10 +281,10 @@ sanitize-extension-address sanitize-extension-thread: sanitize-extension-%: setu
 corpus:
 	@tools/setup/install_packages.sh python3-doc
 
-# The shells that complete the words of `teraio`, and a reader of manual pages.
+# The shells that complete the words of `teraio`.
 .PHONY: shells
 shells:
-	@tools/setup/install_packages.sh zsh fish mandoc
+	@tools/setup/install_packages.sh zsh fish
 
 # The browser that the page of `teraio report` is tested in. Ubuntu has no such package: there, the
 # tests need the command, wherever it comes from, and are skipped without it.

@@ -1,4 +1,4 @@
-// What `--help` shows, and the same as JSON for manual pages and shell completion.
+// What `--help` shows, and the same as JSON for shell completion.
 #pragma once
 
 #include <CLI/CLI.hpp>

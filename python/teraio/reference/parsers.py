@@ -23,24 +23,15 @@ def described_commands():
     return json.loads(described.stdout)
 
 
-def command_parsers(described):
-    """Returns the parsers of all subcommands by name, in the order of `teraio --help`."""
-    return {
-        command["name"]: COMMANDS[command["name"]].parser()
-        if command["name"] in COMMANDS
-        else _native_parser(command)
-        for command in described["commands"]
-    }
-
-
 def whole_parser(described):
     """Returns a parser of `teraio` whose subcommands are all commands."""
     parser = argparse.ArgumentParser("teraio", description=described["description"])
     _add_options(parser, described["options"])
     names = parser.add_subparsers(parser_class=argparse.ArgumentParser)
-    helps = {command["name"]: command["description"] for command in described["commands"]}
-    for name, command in command_parsers(described).items():
-        names.add_parser(name, help=helps[name], parents=[command], add_help=False)
+    for command in described["commands"]:
+        name = command["name"]
+        parent = COMMANDS[name].parser() if name in COMMANDS else _native_parser(command)
+        names.add_parser(name, help=command["description"], parents=[parent], add_help=False)
     return parser
 
 
