@@ -28,11 +28,6 @@ def test_transfers_beside_compute_count_once():
     assert timeline.overlapped_s() == pytest.approx(3)
 
 
-def test_a_replay_counts_as_an_op():
-    timeline = Timeline([event(1, 0, 2), event(8, 2, 1), event(3, 1, 2, 40)], 3)
-    assert timeline.overlapped_s() == pytest.approx(2)
-
-
 def test_what_passes_the_end_of_a_step_belongs_to_its_start():
     timeline = Timeline([event(1, 10, 4), event(5, 13, 2, 20)], 4)  # the step starts at 10 s
     assert timeline.rates(5, 4) == pytest.approx([10, 0, 0, 10])
@@ -52,11 +47,6 @@ def test_a_row_is_busy_for_the_share_of_each_slice_in_which_it_has_events():
     assert Timeline(events, 10).busy(SSD_WRITE, 5) == pytest.approx([0.25, 0.75, 0.25, 0, 0.25])
 
 
-def test_events_of_a_row_that_overlap_count_once():
-    events = [event(1, 0, 4), event(SSD_WRITE, 0, 2), event(SSD_WRITE, 1, 2)]
-    assert Timeline(events, 4).busy(SSD_WRITE, 4) == pytest.approx([1, 1, 1, 0])
-
-
 def test_memory_of_a_slice_is_the_largest_level_in_it():
     levels = [
         {"ph": "C", "ts": at_s * 1e6, "args": {"bytes": size}}
@@ -70,27 +60,3 @@ def test_a_plan_is_drawn(python, small, tmp_path):
     done = python(DRAW_PLAN, trace, hardware, tmp_path / "plan.png", "--effort", "fast")
     assert done.code == 0, done
     assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_a_plan_that_cannot_be_made_is_not_drawn(python, small, tmp_path):
-    _, trace, _, hardware = small
-    done = python(DRAW_PLAN, trace, hardware, tmp_path / "plan.png", "--effort", "none")
-    assert done.code == 2
-    assert "--effort" in done.err and done.err.count("\n") == 1
-    assert not (tmp_path / "plan.png").exists()
-
-
-@pytest.mark.parametrize(
-    "words, expected",
-    [
-        (["trace.json"], "the following arguments are required: HARDWARE, PICTURE"),
-        (
-            ["trace.json", "hardware.json", "no/plan.png"],
-            "the folder of no/plan.png does not exist",
-        ),
-    ],
-)
-def test_wrong_arguments_are_told(python, small, words, expected):
-    done = python(DRAW_PLAN, *words)
-    assert (done.code, done.out) == (2, "")
-    assert expected in done.err.splitlines()[-1]

@@ -1,15 +1,9 @@
 """make what-to-buy: the machines, what they cost, and how the page describes a step."""
 
-import pytest
 from evaluation import traces
 from evaluation.what_to_buy import offers, page, steps
 
 MACHINES = offers.machines()
-DAY_S = 86_400
-
-
-def machine(host_memory_gb=128, drives=2):
-    return next(m for m in MACHINES if (m.host_memory_gb, m.drives) == (host_memory_gb, drives))
 
 
 def run(step_s=10.0, written=10**12, stall_s=5.0):
@@ -21,34 +15,6 @@ def run(step_s=10.0, written=10**12, stall_s=5.0):
         "ssd_bytes_read": written,
         "stall_by_cause": {"memory": stall_s * 1e9, "read": 0, "write": 0},
     }
-
-
-def test_drives_last_as_long_as_their_rated_writes():
-    rated = machine().assumptions["drive"]["rated_bytes_written"]
-    life = machine(drives=2).drive_life_months(rated / 100, DAY_S)
-    assert life == pytest.approx(200 * 12 / 365.25)
-    assert machine().drive_life_months(0, 1) == float("inf")
-
-
-def test_worn_drives_are_bought_again():
-    service = machine().assumptions["service_months"]
-    assert machine().price_per_month(float("inf")) == pytest.approx(machine().price() / service)
-    drives = 2 * machine().assumptions["drive"]["price"]
-    more = machine().price_per_month(1) - machine().price_per_month(service)
-    assert more == pytest.approx(drives * (1 - 1 / service))
-
-
-def test_price_per_token_is_that_of_the_time():
-    step = run(written=0)
-    seconds = 1e9 / page.tokens_per_second(step)
-    price = machine().price_per_month(float("inf")) * seconds / offers.SECONDS_PER_MONTH
-    assert page.price_per_billion(machine(), step) == pytest.approx(price)
-
-
-def test_bottleneck_in_words():
-    assert page.bottleneck(run(stall_s=0.1)).startswith("nothing")
-    assert page.bottleneck(run()) == "writes to drives and host"
-    assert page.bottleneck(run(written=0)) == "the link to host memory"
 
 
 def test_page_names_what_does_not_fit():
