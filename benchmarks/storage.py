@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Compares the path of the engine to a drive with fio on the same directory, in turns.
 
-Each round measures fio (io_uring, direct, 1 MiB, depth 16) and the engine for reading, writing and
-both at once; a figure is the median over the rounds, a ratio the median of their ratios. It then
-compares an urgent read behind a full queue of planned writes with one on an idle drive, and two
-drives of 200 and 100 MB/s together with the sum of their rates, and measures the memory of the
-store.
+Each round measures fio (io_uring, direct, 1 MiB, depth 16) and the engine (`teraio probe --bench`)
+for reading, writing and both at once; a figure is the median over the rounds, a ratio the median of
+their ratios. It compares an urgent read behind a full queue of planned writes with one on an idle
+drive, and two drives of 200 and 100 MB/s together with the sum of their rates, and reports the
+memory of the store.
 """
 
 import argparse
@@ -69,17 +69,14 @@ def fio(arguments, folder, phase):
     return rate, cpu / (moved * 1e-9)
 
 
-def bench_storage(arguments, directories, *options, prefix=()):
-    command = [*prefix, str(arguments.teraio), "bench-storage", "--json"]
-    command += [f"--seconds={arguments.seconds}", *options]
+def engine(arguments, directories, size, prefix=()):
+    command = [*prefix, str(arguments.teraio), "probe", "--bench", "--json"]
+    command += [f"--seconds={arguments.seconds}", f"--size={size}"]
     command += [word for directory in directories for word in ("--ssd", str(directory))]
     return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
 
 
-def engine(arguments, phase):
-    options = [f"--phase={phase}", f"--file-size={arguments.size}", f"--queue-depth={DEPTH}"]
-    report = bench_storage(arguments, [arguments.ssd], *options)
-    measured = report["phases"][0]
+def rate_and_cpu(measured):
     rate = measured["read_bytes_per_second"] + measured["write_bytes_per_second"]
     return rate, measured["cpu_seconds_per_gb"]
 
@@ -97,39 +94,44 @@ def entry(name, unit, values, references):
 
 
 def measure(arguments):
-    theirs, ours = {phase: [] for phase in PHASES}, {phase: [] for phase in PHASES}
-    with tempfile.TemporaryDirectory(dir=arguments.ssd) as folder:
-        for number in range(arguments.rounds):
+    """Returns the entries of the phases, and the reports of the engine."""
+    theirs, reports = {phase: [] for phase in PHASES}, []
+
+    def measure_fio():
+        with tempfile.TemporaryDirectory(dir=arguments.ssd) as folder:
             for phase in PHASES:
-                # The drive is colder for the first of a pair, so the order alternates.
-                arms = [
-                    (theirs, lambda phase=phase: fio(arguments, folder, phase)),
-                    (ours, lambda phase=phase: engine(arguments, phase)),
-                ]
-                for results, run in arms if number % 2 == 0 else reversed(arms):
-                    results[phase].append(run())
+                theirs[phase].append(fio(arguments, folder, phase))
+
+    def measure_engine():
+        reports.append(engine(arguments, [arguments.ssd], arguments.size))
+
+    for number in range(arguments.rounds):
+        # The drive is colder for the first of a pair, so the order alternates.
+        arms = [measure_fio, measure_engine]
+        for run in arms if number % 2 == 0 else reversed(arms):
+            run()
     entries = []
-    for phase in PHASES:
+    for place, phase in enumerate(PHASES):
+        ours = [rate_and_cpu(report["measured"][place]) for report in reports]
         for name, unit, column in [("rate", "B/s", 0), ("cpu", "s/GB", 1)]:
-            values = [result[column] for result in ours[phase]]
+            values = [result[column] for result in ours]
             references = [result[column] for result in theirs[phase]]
             entries.append(entry(f"storage_{phase}_{name}", unit, values, references))
-    return entries
+    return entries, reports
 
 
-def urgent(arguments):
-    """Measures a read of one request behind a full queue of planned writes, at the engine's depth.
+def urgent(reports):
+    """Compares a read of one request behind a full queue of planned writes with an idle drive.
 
     Its target is twice the idle time plus one request, which the drive has already begun.
     """
-    size = f"--file-size={arguments.size}"
-    report = bench_storage(arguments, [arguments.ssd], "--phase=urgent", size)
-    read = report["urgent_read"]
-    allowed = 2 * read["idle_ns"] + read["idle_write_ns"]
-    memory = report["memory_bytes"]
+    reads = [report["urgent_read"] for report in reports]
+    behind = [read["behind_writes_ns"] for read in reads]
+    allowed = [2 * read["idle_ns"] + read["idle_write_ns"] for read in reads]
+    idle_ns = median(read["idle_ns"] for read in reads)
+    memory = median(report["memory_bytes"] for report in reports)
     return [
-        entry("storage_urgent_read", "ns", [read["behind_writes_ns"]], [allowed])
-        | {"target": 1.0, "idle_ns": read["idle_ns"]},
+        entry("storage_urgent_read", "ns", behind, allowed) | {"target": 1.0, "idle_ns": idle_ns},
         {"name": "storage_memory", "unit": "B", "value": memory},
     ]
 
@@ -142,13 +144,12 @@ def striped(arguments):
             tempfile.TemporaryDirectory(dir=shared_memory) as folder,
             limited_drives(folder, LIMITED_RATES, LIMITED_BYTES) as (directories, prefix),
         ):
-            options = ["--phase=all", f"--file-size={LIMITED_BYTES // 2}"]
-            report = bench_storage(arguments, directories, *options, prefix=prefix)
+            report = engine(arguments, directories, LIMITED_BYTES // 2, prefix)
     except Unavailable as reason:
         print(f"storage: no striped drives measured: {reason}", file=sys.stderr)
         return []
     entries = []
-    for phase in report["phases"][:2]:
+    for phase in report["measured"][:2]:
         rate = phase[f"{phase['phase']}_bytes_per_second"]
         result = entry(f"storage_striped_{phase['phase']}", "B/s", [rate], [sum(LIMITED_RATES)])
         entries.append(result | {"target": STRIPED_TARGET})
@@ -170,7 +171,8 @@ def main():
     arguments = parse_arguments()
     if shutil.which("fio") is None:
         sys.exit("storage: fio is not installed")
-    entries = measure(arguments) + urgent(arguments) + striped(arguments)
+    entries, reports = measure(arguments)
+    entries += urgent(reports) + striped(arguments)
     results = Path(os.environ.get("TERAIO_BENCH_DIR", ROOT / "build/bench"))
     results.mkdir(parents=True, exist_ok=True)
     (results / "storage.json").write_text(json.dumps(entries, indent=1) + "\n")

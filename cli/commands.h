@@ -21,8 +21,6 @@ void add_explain_command(CLI::App& app);
 void add_characterize_command(CLI::App& app);
 void add_what_if_command(CLI::App& app);
 void add_probe_command(CLI::App& app);
-void add_bench_storage_command(CLI::App& app);
-void add_bench_link_command(CLI::App& app);
 void add_doctor_command(CLI::App& app);
 
 // `teraio run`, `dry-run` and other commands in Python are listed as subcommands, but Python parses

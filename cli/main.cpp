@@ -102,8 +102,6 @@ int main(int argc, char** argv) {
   add_what_if_command(app);
   add_probe_command(app);
   add_doctor_command(app);
-  add_bench_storage_command(app);
-  add_bench_link_command(app);
   for (CLI::App* command : app.get_subcommands({}))
     if (!is_launcher_command(command->get_name())) add_verbose_option(*command);
   add_verbose_option(app);

@@ -1,4 +1,5 @@
-// `teraio probe`: measures the drives of directories and writes the hardware file.
+// `teraio probe`: measures the drives of directories and writes the hardware file, or measures the
+// engine (--bench).
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -21,6 +22,7 @@
 #include "drives/drive_identity.h"
 #include "hardware/hardware.h"
 #include "probe/probe_cache.h"
+#include "probe_bench.h"
 #include "progress.h"
 #include "table.h"
 
@@ -33,14 +35,19 @@ struct Arguments {
   std::vector<std::string> directories;
   std::string out = "hardware.json";
   std::string device_memory;
-  std::string device_link;
   std::string host_memory = "0";
   std::string name;
   std::string rated_writes;
   double seconds = 0;
   bool fresh = false;
   bool thorough = false;
+  bool bench = false;
+  std::string device;
+  std::string size = "1GiB";
+  bool json = false;
 };
+
+constexpr double kBenchSeconds = 2;
 
 fs::path cache_directory() {
   if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0')
@@ -146,9 +153,7 @@ hardware::Hardware machine_or_fail(const Arguments& arguments) {
       arguments.device_memory.empty()
           ? system_memory_bytes()
           : size_or_fail("--device-memory", arguments.device_memory, system_memory_bytes());
-  const int64_t link_bytes_per_second = arguments.device_link.empty()
-                                            ? measure_copy_rate()
-                                            : size_or_fail("--device-link", arguments.device_link);
+  const int64_t link_bytes_per_second = measure_copy_rate();
   hardware.device_link = {link_bytes_per_second, link_bytes_per_second};
   hardware.host = {size_or_fail("--host", arguments.host_memory, system_memory_bytes()),
                    hardware.device_link};
@@ -208,10 +213,37 @@ void probe(const Arguments& arguments) {
   fmt::print("\nwrote {}\n", arguments.out);
 }
 
+void bench(const Arguments& arguments) {
+  const double seconds = arguments.seconds > 0 ? arguments.seconds : kBenchSeconds;
+  run_bench({arguments.directories, arguments.device, size_or_fail("--size", arguments.size),
+             static_cast<int64_t>(seconds * 1e9), arguments.json});
+}
+
+void add_bench_options(CLI::App& command, Arguments& arguments) {
+  CLI::Option* bench = command.add_flag(
+      "--bench", arguments.bench, "Measure what the engine reaches, and write no hardware file");
+  for (const char* name :
+       {"--out", "--device-memory", "--host", "--name", "--rated-writes", "--thorough", "--fresh"})
+    command.get_option(name)->excludes(bench);
+  command
+      .add_option("--device", arguments.device,
+                  "With --bench: measure between this device (cpu, cuda or cuda:NUMBER) and its "
+                  "tiers")
+      ->type_name("DEVICE")
+      ->needs(bench);
+  command
+      .add_option("--size", arguments.size, "With --bench: bytes of each tier that transfers use")
+      ->type_name("SIZE")
+      ->capture_default_str()
+      ->needs(bench);
+  command.add_flag("--json", arguments.json, "With --bench: print JSON for scripts")->needs(bench);
+}
+
 }  // namespace
 
 void add_probe_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("probe", "Measure drives and write the hardware file");
+  CLI::App* command = app.add_subcommand(
+      "probe", "Measure drives and write the hardware file, or measure the engine");
   auto arguments = std::make_shared<Arguments>();
   arguments->directories = {"."};
   command
@@ -240,14 +272,15 @@ void add_probe_command(CLI::App& app) {
       ->add_option(
           "--seconds", arguments->seconds,
           "Most seconds for each of the three measurements, which end when rates are steady "
-          "(default: 5, with --thorough 15)")
+          "(default: 5, with --thorough 15); with --bench, the seconds of each (default: 2)")
       ->type_name("SECONDS")
       ->check(CLI::Range(0.05, 600.0));
   command->add_flag("--thorough", arguments->thorough,
                     "Measure until caches are full: writes up to 52 GB per drive instead of 2 GB");
   command->add_flag("--fresh", arguments->fresh,
                     "Measure again even when a measurement of the drive is kept");
-  command->callback([arguments] { probe(*arguments); });
+  add_bench_options(*command, *arguments);
+  command->callback([arguments] { arguments->bench ? bench(*arguments) : probe(*arguments); });
 }
 
 }  // namespace teraio::cli

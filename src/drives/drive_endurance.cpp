@@ -1,9 +1,5 @@
 #include "drives/drive_endurance.h"
 
-#include <fmt/format.h>
-
-#include <string>
-
 #include "drives/drive_facts.h"
 #include "drives/drive_identity.h"
 
@@ -11,7 +7,6 @@ namespace teraio::drives {
 namespace {
 
 constexpr int64_t kTerabyte = 1'000'000'000'000;
-constexpr double kSecondsPerDay = 86400;
 
 struct Rating {
   std::string_view model;  // contained in the model that the drive reports
@@ -66,13 +61,6 @@ std::optional<int64_t> rated_bytes_written(const std::filesystem::path& director
   if (!drive.ok() || drive->folder.empty()) return std::nullopt;
   const auto rating = rated_endurance(read_drive_facts(drive->folder).model);
   return rating ? std::optional(rating->bytes_written) : std::nullopt;
-}
-
-std::string describe_life(int64_t rated_bytes, double bytes_per_second) {
-  if (bytes_per_second <= 0) return "no end";
-  const double days = static_cast<double>(rated_bytes) / bytes_per_second / kSecondsPerDay;
-  if (days >= 730) return fmt::format("{:.1f} years", days / 365.25);
-  return days >= 100 ? fmt::format("{:.0f} days", days) : fmt::format("{:.1f} days", days);
 }
 
 }  // namespace teraio::drives

@@ -1,10 +1,9 @@
-// Drive endurance: rated writes, and the life that a rate of writing leaves.
+// Drive endurance: rated writes.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <string>
 #include <string_view>
 
 namespace teraio::drives {
@@ -21,9 +20,5 @@ std::optional<RatedEndurance> rated_endurance(std::string_view model);
 // Returns the rated writes of the drive behind a directory; nullopt if its model is not in the
 // table, or hidden by the file system.
 std::optional<int64_t> rated_bytes_written(const std::filesystem::path& directory);
-
-// The time until the rated bytes are written at this rate: "3.5 days", "162 days", "4.6 years".
-// Returns "no end" if nothing is written.
-std::string describe_life(int64_t rated_bytes, double bytes_per_second);
 
 }  // namespace teraio::drives

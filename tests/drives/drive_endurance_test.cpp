@@ -36,12 +36,5 @@ TEST(DriveEnduranceTest, OthersAreNotGuessed) {
   EXPECT_FALSE(rated_endurance("").has_value());
 }
 
-TEST(DriveEnduranceTest, LifeAtARateOfWriting) {
-  EXPECT_EQ(describe_life(1200 * kTerabyte, 2e9), "6.9 days");
-  EXPECT_EQ(describe_life(14016 * kTerabyte, 1e9), "162 days");
-  EXPECT_EQ(describe_life(1200 * kTerabyte, 1e6), "38.0 years");
-  EXPECT_EQ(describe_life(1200 * kTerabyte, 0), "no end");
-}
-
 }  // namespace
 }  // namespace teraio::drives

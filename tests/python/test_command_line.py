@@ -37,7 +37,8 @@ def test_unknown_command_that_resembles_none(command, word):
         ([], "A subcommand is required"),
         (["plan"], "--trace is required"),
         (["doctor", "--frob"], "--frob"),
-        (["bench-storage", "--seconds", "x"], "--seconds"),
+        (["probe", "--json"], "--bench"),
+        (["probe", "--bench", "--out", "x.json"], "--out"),
         (["probe", "--fresh=maybe"], "--fresh"),
         (["doctor", "--sysfs", "/nowhere"], "--sysfs"),
     ],
@@ -64,8 +65,8 @@ def test_launched_commands_are_listed_and_launched(command):
 
 def test_warnings_leave_stdout_to_the_results(command, two_drives):
     """Two directories on one drive: the second is left out, with a warning."""
-    small = ("--phase", "urgent", "--file-size", "16MiB", "--seconds", "0.05", "--json")
-    outcome = command("bench-storage", "--ssd", two_drives[0], "--ssd", two_drives[1], *small)
+    small = ("--bench", "--size", "16MiB", "--seconds", "0.05", "--json")
+    outcome = command("probe", "--ssd", two_drives[0], "--ssd", two_drives[1], *small)
     assert outcome.code == 0, outcome
     assert "only the first is used. Name one directory per drive" in outcome.err
     assert "drives" in json.loads(outcome.out)

@@ -1,4 +1,4 @@
-"""`teraio doctor` and `teraio bench-storage`: what people and scripts get of them."""
+"""`teraio doctor`: what people and scripts get of it."""
 
 import json
 from pathlib import Path
@@ -83,41 +83,3 @@ def test_doctor_names_a_bad_value(teraio, tmp_path):
     outcome = teraio("doctor", "--ssd", tmp_path, "--rated-writes", "much")
     assert outcome.code == 2
     assert "much" in outcome.err
-
-
-def test_bench_storage_reports_every_phase(teraio, tmp_path):
-    small = ["--file-size", "96MiB", "--seconds", "0.05"]
-    outcome = teraio("bench-storage", "--ssd", tmp_path, "--json", *small)
-    assert outcome.code == 0, outcome
-    report = json.loads(outcome.out)
-    assert [phase["phase"] for phase in report["phases"]] == ["read", "write", "both"]
-    assert report["urgent_read"]["behind_writes_ns"] > 0
-    assert report["memory_bytes"] < 64 << 20
-    assert report["drives"][0]["bytes_written"] > 96 << 20
-
-
-@pytest.mark.full
-def test_bench_link_measures_every_path_in_turns(teraio, tmp_path):
-    small = ["--tier-size", "384MiB", "--seconds", "0.02", "--rounds", "2"]
-    outcome = teraio("bench-link", "--ssd", tmp_path, "--json", *small)
-    assert outcome.code == 0, outcome
-    report = json.loads(outcome.out)
-    phases = ("read", "write", "both")
-    in_turns = [(path, phase) for phase in phases for path in ("bare", "host")]
-    drive = [("ssd", phase) for phase in phases]
-    paths = [(each["path"], each["phase"]) for each in report["measured"]]
-    assert paths == 2 * in_turns + 2 * drive
-    for each in report["measured"]:
-        # A short phase of both may end before one of them has moved anything.
-        read, written = each["read_bytes_per_second"] > 0, each["write_bytes_per_second"] > 0
-        possible = {"read": [(True, False)], "write": [(False, True)]}
-        both = [(True, True), (True, False), (False, True)]
-        assert (read, written) in possible.get(each["phase"], both), each
-    assert report["ssd_io_path"]
-
-
-@pytest.mark.parametrize("device", ["gpu", "cuda:x", "cuda:99"])
-def test_bench_link_names_a_device_that_is_not_there(teraio, device):
-    outcome = teraio("bench-link", "--device", device)
-    assert outcome.code == (1 if device == "cuda:99" else 2)
-    assert outcome.err.startswith("teraio: ") and "cuda" in outcome.err

@@ -93,12 +93,12 @@ INPUTS = "--trace trace.json --hardware hardware.json"
             "run --report` writes",
         ),
         (
-            "bench-storage --ssd nowhere",
+            "probe --bench --ssd nowhere",
             "ssd directory nowhere: expected an existing directory: No such file or directory"
             " (errno 2)",
         ),
         (
-            "bench-storage --ssd drive --file-size 1PB",
+            "probe --bench --ssd drive --size 1PB",
             "ssd directory drive: 1.00 PB wanted, SIZE free. Free space there, name more "
             "drives, or ask for less",
         ),

@@ -2,9 +2,10 @@
 
     measure_link.py --teraio build-gpu/bin/teraio --device cuda --ssd DIR --out link.json
 
-Device and host: `teraio bench-link` (the engine's host tier, and bare copies between pinned memory
-and the device in turns) and PyTorch's own copies of a pinned tensor. Device and drive: the engine's
-ssd tier with the device's memory, in turns with fio on the same directory.
+Device and host: `teraio probe --bench` (the engine's host tier, and bare copies between pinned
+memory and the device in both directions at once) and PyTorch's own copies of a pinned tensor.
+Device and drive: the engine's ssd tier with the device's memory, in turns with fio on the same
+directory.
 """
 
 import argparse
@@ -37,17 +38,16 @@ def parse_arguments(argv=None):
     return parser.parse_args(argv)
 
 
-def bench_link(options):
-    """Runs `teraio bench-link`.
+def bench(options):
+    """Runs `teraio probe --bench`.
 
     Returns bytes per second by (path, phase), both directions together, and the whole report.
     """
-    command = [options.teraio, "bench-link", "--json", "--device", options.device]
-    command += ["--ssd", options.ssd, "--rounds", 1, "--seconds", options.seconds]
-    command += ["--tier-size", options.size]
+    command = [options.teraio, "probe", "--bench", "--json", "--device", options.device]
+    command += ["--ssd", options.ssd, "--seconds", options.seconds, "--size", options.size]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode != 0:
-        raise SystemExit(f"bench-link ended with {done.returncode}: {done.stderr.strip()}")
+        raise SystemExit(f"probe --bench ended with {done.returncode}: {done.stderr.strip()}")
     report = json.loads(done.stdout)
     rates = {
         (each["path"], each["phase"]): each["read_bytes_per_second"]
@@ -120,7 +120,7 @@ def main(argv=None):
     rounds, missing = [], ""
     for number in range(1, options.rounds + 1):
         print(f"round {number}", flush=True)
-        rates, report = bench_link(options)
+        rates, report = bench(options)
         theirs, why_not = fio_rates(options)
         if options.device == "cuda":
             rates |= torch_rates()
@@ -130,8 +130,8 @@ def main(argv=None):
             "rows": rows_of(rounds),
             "rounds": [{" ".join(key): value for key, value in r.items()} for r in rounds],
             "no_fio": missing,
-            "ssd_io_path": report["ssd_io_path"],
-            "gpu_direct_off": report["gpu_direct_off"],
+            "ssd_io_path": report["drives"][0]["io_path"],
+            "gpu_direct_off": report["drives"][0]["gpu_direct_off"],
         }
         options.out.write_text(json.dumps(found, indent=1))
     return 0
