@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/characterization_file.h"
+#include "analysis/characterization.h"
 #include "base/units.h"
 #include "commands.h"
 #include "hardware/hardware.h"

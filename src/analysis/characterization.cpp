@@ -6,9 +6,14 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "analysis/explanation.h"
+#include "analysis/parallel_for.h"
+#include "base/json_file.h"
+#include "planner/bounds.h"
+#include "planner/planner.h"
 #include "trace/lifetimes.h"
 #include "trace/trace_index.h"
 
@@ -210,6 +215,105 @@ class Collector {
   std::vector<int64_t> idle_ns_;          // per period of lifetimes_
 };
 
+constexpr int64_t kWithoutLimit = int64_t{1} << 56;
+constexpr int kThreads = 2;
+
+hardware::Hardware machine_with(int64_t device_memory_bytes, int64_t rate) {
+  hardware::Hardware hardware;
+  hardware.name = "roofline";
+  hardware.device_memory_bytes = device_memory_bytes;
+  hardware.device_link = {kWithoutLimit, kWithoutLimit};
+  hardware.drives = {{"drives", kWithoutLimit, {rate, rate}, 2.0, {}}};
+  return hardware;
+}
+
+double fraction_at(const trace::Trace& trace, int64_t device_memory_bytes, int64_t rate) {
+  const planner::StepBounds bounds =
+      planner::lower_bounds(trace, machine_with(device_memory_bytes, rate), {});
+  if (bounds.best_ns() == 0) return 1.0;
+  return static_cast<double>(bounds.compute_ns) / static_cast<double>(bounds.best_ns());
+}
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kCharacterizationFormat = "teraio-characterization/1";
+
+Json to_json(const PhaseMemory& phase) {
+  return {{"name", phase.name},
+          {"ops", phase.op_count},
+          {"duration_ns", phase.duration_ns},
+          {"all_bytes_max", phase.all_bytes_max},
+          {"active_bytes_max", phase.active_bytes_max},
+          {"active_bytes_mean", phase.active_bytes_mean},
+          {"active_bytes_mean_in_time", phase.active_bytes_mean_in_time}};
+}
+
+Json to_json(const KindSummary& kind) {
+  return {{"kind", kind.kind},
+          {"tensors", kind.tensor_count},
+          {"tensors_10MB_to_1GB", kind.middle_count},
+          {"tensors_100MB_and_more", kind.large_count},
+          {"tensors_idle_above_10ms", kind.long_tensor_count},
+          {"tensors_10MB_to_1GB_idle_above_10ms", kind.long_middle_tensor_count},
+          {"periods", kind.period_count},
+          {"periods_above_10ms", kind.long_period_count},
+          {"median_bytes", kind.median_bytes},
+          {"median_idle_ns", kind.median_idle_ns}};
+}
+
+Json to_json(const PeriodCell& cell) {
+  return {{"kind", to_string(cell.kind)},
+          {"bytes_from", cell.size_bytes_from},
+          {"idle_ns_from", cell.idle_ns_from},
+          {"periods", cell.period_count}};
+}
+
+Json to_json(const RooflinePoint& point) {
+  return {{"bytes_per_second", point.bytes_per_second},
+          {"fraction_of_ideal", point.fraction_of_ideal}};
+}
+
+Json to_json(const IdleTensor& listed, const trace::Trace& trace) {
+  const trace::Tensor& tensor = trace.tensors[listed.tensor];
+  return {{"id", tensor.id},
+          {"label", listed.label},
+          {"kind", to_string(tensor.kind)},
+          {"bytes", tensor.size_bytes},
+          {"longest_idle_ns", listed.longest_idle_ns},
+          {"uses", listed.use_count}};
+}
+
+template <typename T, typename... Context>
+Json list_of(const std::vector<T>& values, const Context&... context) {
+  Json list = Json::array();
+  for (const T& value : values) list.push_back(to_json(value, context...));
+  return list;
+}
+
+// Columns instead of an object per op: there can be 10^5 ops.
+template <typename T>
+Json column(const std::vector<T>& rows, int64_t T::*field) {
+  Json column = Json::array();
+  for (const T& row : rows) column.push_back(row.*field);
+  return column;
+}
+
+Json to_json(const CharacterizedTrace& given) {
+  Json json = {
+      {"name", given.trace.name}, {"source", given.trace.source}, {"step_ns", given.facts.step_ns}};
+  if (given.capacity_bytes) json["capacity_bytes"] = *given.capacity_bytes;
+  json["phases"] = list_of(given.facts.phases);
+  json["kinds"] = list_of(given.facts.kinds);
+  json["roofline"] = list_of(given.roofline);
+  json["largest"] = list_of(given.facts.largest, given.trace);
+  json["longest_idle"] = list_of(given.facts.longest_idle, given.trace);
+  json["period_cells"] = list_of(given.facts.cells);
+  json["per_op"] = {{"duration_ns", column(given.trace.ops, &trace::Op::duration_ns)},
+                    {"all_bytes", column(given.facts.ops, &OpMemory::all_bytes)},
+                    {"active_bytes", column(given.facts.ops, &OpMemory::active_bytes)}};
+  return json;
+}
+
 }  // namespace
 
 PeakMemory memory_at_peak(const trace::Trace& trace) {
@@ -235,6 +339,29 @@ PeakMemory memory_at_peak(const trace::Trace& trace) {
 
 Characterization characterize(const trace::Trace& trace, size_t tensor_count) {
   return Collector(trace, tensor_count).run();
+}
+
+Result<std::vector<RooflinePoint>> migration_roofline(const trace::Trace& trace,
+                                                      int64_t device_memory_bytes,
+                                                      std::span<const int64_t> rates) {
+  const int64_t least_bytes = planner::min_device_budget_bytes(trace, {});
+  if (least_bytes > device_memory_bytes)
+    return Status(ErrorCode::kOutOfMemory,
+                  fmt::format("an op needs {} bytes at once, the device has {}: no bandwidth helps",
+                              least_bytes, device_memory_bytes));
+  std::vector<RooflinePoint> points(rates.size());
+  parallel_for(rates.size(), kThreads, [&](size_t i) {
+    points[i] = {rates[i], fraction_at(trace, device_memory_bytes, rates[i])};
+  });
+  return points;
+}
+
+Status write_characterizations(std::span<const CharacterizedTrace> traces,
+                               const std::filesystem::path& path) {
+  Json list = Json::array();
+  for (const CharacterizedTrace& trace : traces) list.push_back(to_json(trace));
+  return write_text_file(
+      path, to_json_text({{"format", kCharacterizationFormat}, {"traces", std::move(list)}}));
 }
 
 }  // namespace teraio::analysis

@@ -1,13 +1,17 @@
-// Characterization: the device memory that a training step uses, and how long its tensors are idle.
+// Characterization: the device memory that a training step uses, how long its tensors are idle, and
+// the migration bandwidth that would suffice.
 //
-// It follows from the trace alone and is the same on every machine. Value types and pure functions;
-// any thread may call them.
+// Value types and pure functions, except for the file; any thread may call them.
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "trace/trace.h"
 
 namespace teraio::analysis {
@@ -70,6 +74,7 @@ struct IdleTensor {
   bool operator==(const IdleTensor&) const = default;
 };
 
+// What follows from the trace alone, on every machine.
 struct Characterization {
   int64_t step_ns = 0;
   std::vector<OpMemory> ops;
@@ -100,5 +105,34 @@ PeakMemory memory_at_peak(const trace::Trace& trace);
 // `tensor_count`: how many tensors to list in `largest` and in `longest_idle`. Requires
 // validate(trace).ok().
 Characterization characterize(const trace::Trace& trace, size_t tensor_count);
+
+// A point of the migration roofline: the fraction of ideal that no plan can exceed with drives of
+// this bandwidth.
+struct RooflinePoint {
+  int64_t bytes_per_second = 0;  // in each direction, at the same time
+  double fraction_of_ideal = 0;
+  bool operator==(const RooflinePoint&) const = default;
+};
+
+// Returns one point per rate, in the same order: lower_bounds() of a machine with
+// `device_memory_bytes`, no host tier, and drives of practically unlimited capacity and no latency
+// that move the rate in each direction. Uses two threads. Fails (kOutOfMemory) when an op does not
+// fit, whatever moves. Requires validate(trace).ok().
+Result<std::vector<RooflinePoint>> migration_roofline(const trace::Trace& trace,
+                                                      int64_t device_memory_bytes,
+                                                      std::span<const int64_t> rates);
+
+struct CharacterizedTrace {
+  trace::Trace trace;
+  Characterization facts;
+  std::optional<int64_t> capacity_bytes;  // of the device
+  std::vector<RooflinePoint> roofline;    // empty without a capacity, or when an op does not fit
+};
+
+// Writes the tables of `teraio characterize` as JSON ("teraio-characterization/1",
+// docs/analysis.md), from which teraio_figures draws the figures. Replaces `path` atomically. A
+// failure names the file.
+Status write_characterizations(std::span<const CharacterizedTrace> traces,
+                               const std::filesystem::path& path);
 
 }  // namespace teraio::analysis

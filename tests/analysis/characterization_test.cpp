@@ -1,4 +1,5 @@
-// Characterization: on a step whose memory and idle times are known by hand.
+// Characterization: on a step whose memory and idle times are known by hand, and the migration
+// roofline of another.
 #include "analysis/characterization.h"
 
 #include <gmock/gmock.h>
@@ -166,6 +167,33 @@ TEST_P(Characterizations, AddUp) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, Characterizations, ::testing::Range<uint64_t>(0, 30));
+
+TEST(MigrationRoofline, IsTransferTimeUntilComputeTakesLonger) {
+  const int64_t rates[] = {kBytesPerNs, 5 * kBytesPerNs, 10 * kBytesPerNs, 40 * kBytesPerNs};
+  const auto points = migration_roofline(two_weights_in_turn(), 1000, rates);
+  ASSERT_TRUE(points.ok()) << points.status().message();
+  ASSERT_EQ(points->size(), 4);
+  EXPECT_EQ((*points)[1].bytes_per_second, rates[1]);
+  EXPECT_NEAR((*points)[0].fraction_of_ideal, 0.1, 1e-3);
+  EXPECT_NEAR((*points)[1].fraction_of_ideal, 0.5, 1e-2);
+  EXPECT_NEAR((*points)[2].fraction_of_ideal, 1.0, 1e-2);
+  EXPECT_EQ((*points)[3].fraction_of_ideal, 1.0);
+}
+
+TEST(MigrationRoofline, IsFlatWhereEverythingFits) {
+  const int64_t rates[] = {1, kBytesPerNs};
+  const auto points = migration_roofline(two_weights_in_turn(), 2000, rates);
+  ASSERT_TRUE(points.ok());
+  for (const RooflinePoint& point : *points) EXPECT_EQ(point.fraction_of_ideal, 1.0);
+}
+
+TEST(MigrationRoofline, ThereIsNoneWhereAnOpDoesNotFit) {
+  const int64_t rates[] = {kBytesPerNs};
+  const auto points = migration_roofline(two_weights_in_turn(), 999, rates);
+  EXPECT_EQ(points.status().code(), ErrorCode::kOutOfMemory);
+  EXPECT_EQ(points.status().message(),
+            "an op needs 1000 bytes at once, the device has 999: no bandwidth helps");
+}
 
 }  // namespace
 }  // namespace teraio::analysis
