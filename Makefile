@@ -313,7 +313,7 @@ $(VENV)/.demo: requirements/demo.txt requirements/runtime.txt tools/setup/make_v
 	@tools/setup/make_venv.sh $(VENV) $< $(CURDIR)/$(BUILD)/python
 	@touch $@
 
-whole_environment := $(addprefix requirements/,pinned.txt common.txt front_ends.txt loggers.txt notebooks.txt)
+whole_environment := $(addprefix requirements/,pinned.txt common.txt front_ends.txt notebooks.txt)
 $(VENV)/.ready: $(whole_environment) $(VENV)/.demo | packages
 	@tools/setup/make_venv.sh $(VENV) $<
 	@touch $@

@@ -8,6 +8,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -423,6 +424,40 @@ def test_iterations_from_an_index_on():
         assert len(all_of_them) >= 4
         assert session.iterations(first=3) == all_of_them[3:]
         assert session.iterations(first=100) == []
+
+
+def test_documented_loop_logs_each_step_once():
+    page = (Path(__file__).parents[2] / "docs" / "watching.md").read_text()
+    _, _, section = page.partition("## Figures beside the loss")
+    example = section.partition("```python\n")[2].partition("```")[0]
+    parameter = torch.zeros(1000, requires_grad=True)
+    optimizer = torch.optim.SGD([parameter], lr=0.1)
+    logged = {}
+
+    def train(batch):
+        (parameter * batch).sum().backward()
+        optimizer.step()
+
+    def log(figures, step):
+        assert step not in logged
+        logged[step] = figures
+
+    tiny = SimpleNamespace(offload=lambda budget: budgets.offload("64MB"))
+    names = {"teraio": tiny, "batches": range(5), "train": train, "log": log}
+    exec(example, names)
+    iterations = names["session"].iterations()[: len(logged)]
+    assert list(logged) == [1, 2, 3, 4, 5][: len(logged)] and len(logged) >= 4
+    assert list(logged.values()) == [
+        {f"teraio/{name}": iteration[name] for name in ("duration_ns", "ssd_bytes_read")}
+        for iteration in iterations
+    ]
+
+
+def test_running_session_is_found():
+    assert teraio.running_session() is None
+    with budgets.offload("12MB") as session:
+        assert teraio.running_session() is session
+    assert teraio.running_session() is None
 
 
 def test_threads_share_discarded_tensors():
