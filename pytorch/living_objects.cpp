@@ -1,6 +1,5 @@
 #include "living_objects.h"
 
-#include <unordered_set>
 #include <vector>
 
 namespace py = pybind11;
@@ -22,17 +21,6 @@ void visit_living_objects(Visit visit) {
   for (const py::handle object : objects) visit(object.ptr());
 }
 
-py::list living_types() {
-  std::unordered_set<PyTypeObject*> seen;
-  std::vector<py::object> found;
-  visit_living_objects([&](PyObject* object) {
-    PyTypeObject* type = Py_TYPE(object);
-    if (seen.insert(type).second)
-      found.push_back(py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(type)));
-  });
-  return list_of(found);
-}
-
 }  // namespace
 
 py::list living_instances(const py::type& type) {
@@ -49,7 +37,6 @@ py::list living_instances(const py::type& type) {
 void bind_living_objects(py::module_& module) {
   module.def("living_instances", &living_instances,
              "Returns the living objects of a type and of those derived from it.");
-  module.def("living_types", &living_types, "Returns the types of all living objects, each once.");
 }
 
 }  // namespace teraio::pytorch

@@ -15,7 +15,7 @@ namespace teraio::pytorch {
 // with the GIL. Raises as Python does when memory runs out.
 pybind11::list living_instances(const pybind11::type& type);
 
-// Adds the functions living_instances and living_types to `module`. Needs the GIL.
+// Adds the function living_instances to `module`. Needs the GIL.
 void bind_living_objects(pybind11::module_& module);
 
 }  // namespace teraio::pytorch

@@ -34,7 +34,6 @@ is_in_op = _extension.is_in_op
 is_this_thread_observed = _extension.is_this_thread_observed
 keep_in_place = _extension.keep_in_place
 living_instances = _extension.living_instances
-living_types = _extension.living_types
 note_captures = _extension.note_captures
 observe_python_threads = _extension.observe_python_threads
 observe_this_thread = _extension.observe_this_thread

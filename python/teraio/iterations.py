@@ -76,13 +76,10 @@ class IterationHooks:
         session: a `core.Session` or a `core.DrySession`.
         keeps_optimizers: whether an optimizer that the program has dropped is kept alive, with its
             parameters and states.
-        when_known: a function that gets the list of optimizers once, when one of them begins its
-            second step. None calls nothing.
     """
 
-    def __init__(self, session, keeps_optimizers=False, when_known=None):
+    def __init__(self, session, keeps_optimizers=False):
         self._session = session
-        self._when_known = when_known
         self._handles = []
         self._keeps_optimizers = keeps_optimizers
         self._optimizers = {}  # by id: a function that returns the optimizer, or None if it is dead
@@ -112,9 +109,6 @@ class IterationHooks:
     def optimizers(self):
         """Returns the living optimizers that have stepped, in the order of their first steps."""
         gc.collect()  # dead optimizers in reference cycles must not be in the result
-        return self._stepped_optimizers()
-
-    def _stepped_optimizers(self):
         return [optimizer for get in list(self._optimizers.values()) if (optimizer := get())]
 
     def loss_hashes(self):
@@ -136,7 +130,6 @@ class IterationHooks:
     def _note_optimizer(self, optimizer):
         key = id(optimizer)
         if key in self._optimizers:
-            self._tell_optimizers()
             return
         if self._keeps_optimizers:
             self._optimizers[key] = lambda: optimizer
@@ -146,12 +139,6 @@ class IterationHooks:
 
     def _forget_optimizer(self, key, reference):
         self._optimizers.pop(key, None)
-
-    def _tell_optimizers(self):
-        if self._when_known is not None:
-            when_known, self._when_known = self._when_known, None
-            with self._own_work():
-                when_known(self._stepped_optimizers())
 
     @contextlib.contextmanager
     def _own_work(self):

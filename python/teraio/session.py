@@ -208,11 +208,7 @@ class Session:
             progress=lambda line: print(f"teraio: {line}", flush=True),
             **core_options,
         )
-        self._hooks = IterationHooks(
-            self._core,
-            keeps_optimizers=bool(verify),
-            when_known=lambda optimizers: self._status_display.tell_program(optimizers),
-        )
+        self._hooks = IterationHooks(self._core, keeps_optimizers=bool(verify))
         self._compiled_graphs = CompiledGraphs()
         self._verification = Verification(verify)
         self._progress_thread = ProgressThread()

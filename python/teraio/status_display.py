@@ -5,7 +5,6 @@ import os
 
 from teraio import notebook
 from teraio.errors import Error
-from teraio.recognition import recognised_line
 from teraio.run_status import RunStatus
 from teraio.status_file import StatusFile
 from teraio.status_line import open_status_line
@@ -14,7 +13,7 @@ _log = logging.getLogger("teraio")
 
 
 class StatusDisplay:
-    """Shows the state of a session. One thread at a time calls the methods, but tell_program().
+    """Shows the state of a session. One thread at a time calls the methods.
 
     Args:
         core: the `core.Session`.
@@ -30,7 +29,6 @@ class StatusDisplay:
     def __init__(self, core, *, ranks, is_planned, report, has_line):
         self._status = RunStatus(core, is_planned)
         self._has_line = has_line and ranks.local_rank == 0
-        self._ranks = ranks
         self._job = {
             "local_rank": ranks.local_rank,
             "local_world_size": ranks.count,
@@ -69,15 +67,6 @@ class StatusDisplay:
             self._file.write(self.newest | {"command": notebook.command()})
         for panel in self._panels:
             panel.show(self.newest)
-
-    def tell_program(self, optimizers):
-        """Prints what is recognised of the program, where there is a line. Any thread calls it.
-
-        Args:
-            optimizers: those that have stepped.
-        """
-        if line := self._line:
-            line.tell(recognised_line(optimizers, self._ranks))
 
     def end(self):
         """Removes the line and the file; panels keep the last state. May be called again."""

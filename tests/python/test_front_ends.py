@@ -36,22 +36,8 @@ TITAN = ("titan_on_cpus",) if importlib.util.find_spec("torchtitan") else ()
 # DDP's buckets hold all gradients, and a reduction uses a bucket as a whole.
 SHARES_OF_DDP = (50, 35)
 
-# What `teraio run` tells that it recognises, by the package.
-RECOGNISED = {
-    "transformers": ", transformers 5.",
-    "peft": ", PEFT 0.",
-    "trl": ", TRL 1.",
-    "lightning": ", Lightning 2.",
-    "torchtitan": ", TorchTitan 0.2.",
-}
 # The packages whose peak a dry run tells.
 PREDICTED = ("transformers", "lightning", "trl", "peft", "torchtitan")
-RECOGNISED_WAYS = {
-    "DDP": ", DDP",
-    "FSDP2": ", FSDP2, DTensor",
-    "tensor parallel": ", DTensor",
-    "pipeline": ", pipeline",
-}
 
 # The folders that front ends write checkpoints to.
 CHECKPOINTS = {"transformers": "checkpoints", "lightning": ".", "torchtitan": "rank0/dump"}
@@ -129,7 +115,7 @@ def test_one_process(warm_packages, warm_titan, tmp_path, name):
 
     training = Training(alone(server), tmp_path, program, *ways)
     folder = CHECKPOINTS[package] if "saved" in ways else None
-    peak_bytes = check_equal_bits(training, RECOGNISED[package], SHARES, folder)
+    peak_bytes = check_equal_bits(training, SHARES, folder)
     # A dry run does not apply torch.compile, which changes the peak.
     if package in PREDICTED and len(ways) == 1 and ways != ["compiled"]:
         predicted_bytes = training.predicted_peak_bytes()
@@ -187,7 +173,7 @@ def test_saving_pins_nothing_where_libraries_were_imported_before(warm_packages,
 def test_checkpoints_have_equal_bytes(warm_packages, tmp_path, way):
     training = Training(alone(warm_packages), tmp_path, "checkpoints.py", way)
     # The first iteration after a checkpoint begins with writing it, which no plan knows.
-    check_equal_bits(training, "", LEAST_SHARE, folder="checkpoint", followed=AFTER_CHECKPOINT)
+    check_equal_bits(training, LEAST_SHARE, folder="checkpoint", followed=AFTER_CHECKPOINT)
 
 
 @pytest.mark.parametrize("name", RANKS)
@@ -203,18 +189,18 @@ def test_two_ranks(tmp_path, name):
         )
 
     training = Training(run, tmp_path, program, way)
-    check_equal_bits(training, RECOGNISED_WAYS[way], SHARES_OF_DDP)
+    check_equal_bits(training, SHARES_OF_DDP)
 
 
 @pytest.mark.parametrize("way", PARALLEL)
 def test_two_ranks_of_torchtitan(warm_titan, tmp_path, way):
     pytest.importorskip("torchtitan")
     training = Training(by_ranks(warm_titan, 2), tmp_path, "titan.py", way)
-    check_equal_bits(training, RECOGNISED_WAYS[way], SHARES)
+    check_equal_bits(training, SHARES)
 
 
 @pytest.mark.parametrize("way", PARALLEL_PYTORCH)
 def test_ranks_of_pytorch(warm_packages, tmp_path, way):
     run = by_ranks(warm_packages, PARALLEL_PYTORCH[way])
     training = Training(run, tmp_path, "parallel.py", way)
-    check_equal_bits(training, "DTensor" if "tensor" in way else "", SHARES)
+    check_equal_bits(training, SHARES)

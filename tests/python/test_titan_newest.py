@@ -16,19 +16,13 @@ from warm_python import WarmPython
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 
-RECOGNISED = ", TorchTitan 0.3."
 # By what each of them shows: the ways to train, each in a process of its own.
 ALONE = {
     "one process": ("one process",),
     "its own compile and selective checkpointing": ("compiled",),
     "saved and resumed": ("saved", "resumed"),
 }
-# By the way to train: what is recognised of it.
-TWO_RANKS = {
-    "FSDP2": "FSDP2, DTensor",
-    "tensor parallel": "FSDP2, DTensor",
-    "pipeline": "FSDP2, DTensor, pipeline",
-}
+TWO_RANKS = ("FSDP2", "tensor parallel", "pipeline")
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +41,7 @@ def test_one_process(warm_titan, tmp_path, name):
     ways = ALONE[name]
     training = Training(alone(warm_titan), tmp_path, "titan_newest.py", *ways)
     folder = "rank0/dump" if "saved" in ways else None
-    peak_bytes = check_equal_bits(training, RECOGNISED, SHARES, folder)
+    peak_bytes = check_equal_bits(training, SHARES, folder)
     if name == "one process":
         assert training.predicted_peak_bytes() == pytest.approx(peak_bytes, rel=0.02)
 
@@ -55,4 +49,4 @@ def test_one_process(warm_titan, tmp_path, name):
 @pytest.mark.parametrize("way", TWO_RANKS)
 def test_two_ranks(warm_titan, tmp_path, way):
     training = Training(by_ranks(warm_titan, 2), tmp_path, "titan_newest.py", way)
-    check_equal_bits(training, f"{RECOGNISED}0, {TWO_RANKS[way]}", SHARES)
+    check_equal_bits(training, SHARES)
