@@ -70,10 +70,10 @@ class Moment:
     step: int = 0
     loss: float | None = None
     step_seconds: float | None = None
-    mode: str | None = None
+    phase: str | None = None
     device_bytes: int | None = None
-    ssd_bytes_read: int = 0
-    ssd_bytes_written: int = 0
+    ssd_bytes_read_per_second: float = 0
+    ssd_bytes_written_per_second: float = 0
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def run_arm(
 ) -> ArmResult:
     """Runs `arm` to its end, calling `watch` a few times a second. Raises ArmFailed."""
     directory.mkdir(parents=True, exist_ok=True)
-    for name in ("losses.json", "training.json", "progress.json", "run.json"):
+    for name in ("losses.json", "training.json", "run.json"):
         (directory / name).unlink(missing_ok=True)
     log = directory / "log.txt"
     began = time.monotonic()
@@ -133,17 +133,26 @@ def stopping(process: subprocess.Popen):
 
 def observe(directory: Path, elapsed_seconds: float) -> Moment:
     training = read_json(directory / "training.json") or {}
-    session = read_json(directory / "progress.json") or {}
+    session = session_that_reports_to(directory)
+    ssd = session.get("tiers", {}).get("ssd", {})
     return Moment(
         elapsed_seconds=elapsed_seconds,
         step=training.get("step", 0),
         loss=training.get("loss"),
         step_seconds=training.get("step_seconds"),
-        mode=session.get("mode"),
+        phase=session.get("phase"),
         device_bytes=session.get("device_bytes"),
-        ssd_bytes_read=session.get("ssd_bytes_read", 0),
-        ssd_bytes_written=session.get("ssd_bytes_written", 0),
+        ssd_bytes_read_per_second=ssd.get("read_bytes_per_second", 0),
+        ssd_bytes_written_per_second=ssd.get("write_bytes_per_second", 0),
     )
+
+
+def session_that_reports_to(directory: Path) -> dict:
+    """Returns what `teraio top` shows of the arm's session, empty while there is none."""
+    from teraio.status_file import read_jobs  # the driver of the arms does without the package
+
+    jobs = [job for job in read_jobs() if job["report"] == os.path.abspath(directory)]
+    return next((job for job in jobs if not job["is_dead"]), {})
 
 
 def load(name: str, directory: Path) -> ArmResult:

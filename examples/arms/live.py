@@ -29,7 +29,6 @@ class LiveArm:
         self.task = self.bar.add_task(name, total=steps)
         self.state = "starting"
         self.live = Live(console=console, get_renderable=self._picture)
-        self.rates = Rates()
         self.shown_step = 0
 
     def __enter__(self):
@@ -42,7 +41,7 @@ class LiveArm:
             self.live.stop()
 
     def __call__(self, moment: Moment) -> None:
-        self.state = describe(moment, *self.rates.update(moment))
+        self.state = describe(moment)
         self.bar.update(self.task, completed=moment.step)
         if not self.console.is_terminal and moment.step > self.shown_step:
             left = moment.elapsed_seconds / moment.step * (self.steps - moment.step)
@@ -54,33 +53,15 @@ class LiveArm:
         return Group(self.bar, Text("  " + self.state))
 
 
-class Rates:
-    """Computes SSD rates over the last few seconds from cumulative counters."""
-
-    WINDOW_SECONDS = 3.0
-
-    def __init__(self):
-        self.samples = []
-
-    def update(self, moment: Moment) -> tuple[float, float]:
-        """Adds a moment; returns the bytes per second (read, written)."""
-        now = (moment.elapsed_seconds, moment.ssd_bytes_read, moment.ssd_bytes_written)
-        self.samples.append(now)
-        while now[0] - self.samples[0][0] > self.WINDOW_SECONDS:
-            self.samples.pop(0)
-        then = self.samples[0]
-        seconds = max(now[0] - then[0], 1e-9)
-        return (now[1] - then[1]) / seconds, (now[2] - then[2]) / seconds
-
-
-def describe(moment: Moment, read_rate: float, write_rate: float) -> str:
+def describe(moment: Moment) -> str:
     """Returns one line: loss, step time, and the memory and traffic of the session, if any."""
     parts = []
     if moment.loss is not None:
         parts += [f"loss {moment.loss:.4f}", f"step {moment.step_seconds:.2f} s"]
     if moment.device_bytes is not None:
         parts.append(f"device {gigabytes(moment.device_bytes)}")
-        parts.append(f"SSD read {read_rate / 1e9:.2f}, write {write_rate / 1e9:.2f} GB/s")
-    if moment.mode:
-        parts.append(moment.mode)
+        read, written = moment.ssd_bytes_read_per_second, moment.ssd_bytes_written_per_second
+        parts.append(f"SSD read {read / 1e9:.2f}, write {written / 1e9:.2f} GB/s")
+    if moment.phase:
+        parts.append(moment.phase)
     return ", ".join(parts) or "starting"

@@ -2,36 +2,24 @@
 
 import threading
 
-_ROUND_SECONDS = 0.5
+_PERIOD_SECONDS = 1
 
 
 class ProgressThread:
-    """Calls functions at intervals, one after the other, on a thread of its own.
+    """Calls a function once a second on a thread of its own.
 
-    The functions raise nothing, and take well under a millisecond: they compete with the training
-    for Python's lock. Any thread may call the methods.
+    Args:
+        function: it raises nothing, and takes well under a millisecond: it competes with the
+            training for Python's lock.
     """
 
-    def __init__(self):
-        self._functions = {}  # and in how many rounds each is called once
-        self._round = threading.Lock()  # is held while the functions are called
+    def __init__(self, function):
+        self._function = function
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="teraio progress", daemon=True)
 
-    def add(self, function, rounds=1):
-        """Has `function` called from now on, once in so many rounds of half a second."""
-        with self._round:
-            self._functions[function] = rounds
-
-    def remove(self, function):
-        """Does not have `function` called any more. Waits for the end of a call of it."""
-        with self._round:
-            del self._functions[function]
-
     def start(self):
-        """Starts the thread if there is anything to call."""
-        if self._functions:
-            self._thread.start()
+        self._thread.start()
 
     def stop(self):
         """Ends the thread. Does nothing if it does not run."""
@@ -40,10 +28,5 @@ class ProgressThread:
             self._thread.join()
 
     def _run(self):
-        number = 0
-        while not self._stopped.wait(_ROUND_SECONDS):
-            number += 1
-            with self._round:
-                for function, rounds in self._functions.items():
-                    if number % rounds == 0:
-                        function()
+        while not self._stopped.wait(_PERIOD_SECONDS):
+            self._function()

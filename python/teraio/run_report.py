@@ -1,7 +1,5 @@
-"""The report of a run: progress.json during the run, and at its end the files that `teraio report`
-makes a page of (docs/report.md)."""
+"""The report of a run: the files that `teraio report` makes a page of (docs/report.md)."""
 
-import contextlib
 import json
 import statistics
 from datetime import datetime
@@ -17,9 +15,6 @@ FORMAT = "teraio-run/1"  # of run.json
 
 class RunReporter:
     """Writes the report of a session into a directory.
-
-    The progress thread calls write_progress(). stop() writes run.json, trace.json.gz, plan.json.gz
-    and hardware.json.
 
     Args:
         session: the `teraio.Session`.
@@ -42,19 +37,20 @@ class RunReporter:
             raise Error(
                 f"the report directory {directory} cannot be made: {error.strerror}. Choose another"
             ) from None
-        self._steps = 0
-        self._mode = "on demand"  # of the last step
-        self._peak_bytes = 0
 
-    def stop(self):
-        """Writes the files. Call it when write_progress() is not called any more.
+    def save(self, step_count):
+        """Writes run.json, trace.json.gz, plan.json.gz and hardware.json.
+
+        Args:
+            step_count: the number of steps so far. The session may have forgotten the first ones.
 
         Raises:
             teraio.Error: a file cannot be written.
         """
         try:
             self._write_documents()
-            _write(self._directory / "run.json", self._run())
+            run = json.dumps(self._run(step_count)).encode()
+            replace_file(self._directory / "run.json", run)
         except OSError as error:
             raise Error(
                 f"the report in {self._directory} is not complete: {error.strerror}"
@@ -74,32 +70,10 @@ class RunReporter:
             except Error:
                 path.unlink(missing_ok=True)
 
-    def write_progress(self):
-        """Replaces progress.json."""
-        # A later attempt may succeed. If the directory cannot be written at all, stop() reports it.
-        with contextlib.suppress(OSError):
-            # The next file follows soon, and a sync would compete with the transfers.
-            _write(self._directory / "progress.json", self._progress(), lasts=False)
-
-    def _progress(self):
-        counters = self._session.counters()
-        for iteration in self._session.iterations(first=self._steps):
-            self._steps += 1
-            self._mode = iteration["mode"]
-            self._peak_bytes = max(self._peak_bytes, iteration["device_peak_bytes"])
-        return {
-            "step": self._steps,
-            "device_bytes": counters["device_bytes"],
-            "ssd_bytes_read": counters["ssd_bytes_read"],
-            "ssd_bytes_written": counters["ssd_bytes_written"],
-            "mode": self._mode,
-        }
-
-    def _run(self):
-        self._progress()  # counts the steps since its last call
+    def _run(self, step_count):
         counters = self._session.counters()
         iterations = self._session.iterations()
-        first_step = self._steps - len(iterations)
+        first_step = step_count - len(iterations)
         prediction = self._session.prediction() or {}
         return {
             "format": FORMAT,
@@ -112,7 +86,7 @@ class RunReporter:
             "share": self._session.share(),
             # After the session there is no limit any more.
             "device_budget_bytes": self._settings["device_budget_bytes"],
-            "device_peak_bytes": self._peak_bytes,
+            "device_peak_bytes": max((each["device_peak_bytes"] for each in iterations), default=0),
             "natural_peak_bytes": prediction.get("natural_peak_bytes"),
             "ssd_bytes_read": counters["ssd_bytes_read"],
             "ssd_bytes_written": counters["ssd_bytes_written"],
@@ -162,7 +136,3 @@ def _seconds(duration_ns):
 def _median_seconds(iterations, field):
     values = [iteration[field] / 1e9 for iteration in iterations]
     return statistics.median(values[len(values) // 2 :]) if values else 0.0
-
-
-def _write(path, content, lasts=True):
-    replace_file(path, json.dumps(content).encode(), lasts)

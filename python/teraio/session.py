@@ -86,8 +86,7 @@ def offload(
             tensor is copied to the host twice.
         verify: a file of hashes. If it is missing, session.verify() writes it. Otherwise
             session.verify() compares with it.
-        report: a directory to write progress.json and, at the end, the files that
-            `teraio report` makes a page of.
+        report: a directory to write, at the end, the files that `teraio report` makes a page of.
         save_timeline: a file to write at the end: what happened when in some steps, for
             ui.perfetto.dev, as docs/watching.md describes. Ranks of a machine write to the same
             file.
@@ -211,11 +210,8 @@ class Session:
         self._hooks = IterationHooks(self._core, keeps_optimizers=bool(verify))
         self._compiled_graphs = CompiledGraphs()
         self._verification = Verification(verify)
-        self._progress_thread = ProgressThread()
         self._settings = settings
         self._reporter = RunReporter(self, report, settings, self._created_at) if report else None
-        if self._reporter:
-            self._progress_thread.add(self._reporter.write_progress)
         self._status_display = StatusDisplay(
             self._core,
             ranks=ranks,
@@ -223,6 +219,7 @@ class Session:
             report=report,
             has_line=status_line,
         )
+        self._progress_thread = ProgressThread(self._status_display.update)
         self._process = os.getpid()
 
     def __repr__(self):
@@ -252,7 +249,6 @@ class Session:
         global _running
         _running = self
         self._status_display.begin()
-        self._progress_thread.add(self._status_display.update, rounds=2)
         self._progress_thread.start()
         return self
 
@@ -347,8 +343,13 @@ class Session:
         """
         reporter, self._reporter = self._reporter, None
         if reporter is not None:
-            self._progress_thread.remove(reporter.write_progress)
-            reporter.stop()
+            reporter.save(self._step_count())
+
+    def _step_count(self):
+        """Returns the number of steps so far. iterations() has forgotten the first of many."""
+        newest = self._status_display.newest
+        counted = newest["step"] if newest else 0
+        return counted + len(self._core.iterations(counted))
 
     def report(self):
         """Returns a `teraio.report.Report` of the run so far, during the run or afterwards.
@@ -362,7 +363,8 @@ class Session:
 
         with tempfile.TemporaryDirectory() as directory:
             path = Path(directory) / "session"
-            RunReporter(self, path, self._settings, self._created_at).stop()
+            reporter = RunReporter(self, path, self._settings, self._created_at)
+            reporter.save(self._step_count())
             return Report(path)
 
     def save_timeline(self, path):

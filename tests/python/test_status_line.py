@@ -10,7 +10,6 @@ import pytest
 from matrix import budgets
 from terminal import Terminal
 
-from teraio.progress_thread import ProgressThread
 from teraio.run_status import MemoryHistory, RunStatus, wear
 from teraio.status_line import PrintedLines, fitting, parts
 
@@ -267,17 +266,3 @@ def test_wear_is_that_of_the_drive_which_wears_out_first():
     unrated = [{"rated_bytes_written": None}]
     assert wear(unrated, drives(10), 8) is None
     assert wear([*unrated, rated[1]], drives(30, 10), 8) == 8 / 4 / 1200
-
-
-def test_thread_does_not_call_what_was_removed():
-    thread = ProgressThread()
-    calls = []
-    thread.add(lambda: calls.append("kept"))
-    removed = lambda: calls.append("removed")  # noqa: E731
-    thread.add(removed, rounds=2)
-    thread.remove(removed)
-    thread.start()
-    while not calls:
-        pass
-    thread.stop()
-    assert set(calls) == {"kept"}
