@@ -1,6 +1,6 @@
 """The status line of a run: what it does now, beside the output of the script.
 
-On a terminal, it is the bottom row (`teraio.bottom_row`). Elsewhere a line is printed to stderr
+On a terminal, tqdm draws the line again and again. Elsewhere a line is printed to stderr
 when the run comes into a phase for the first time, and then after 30 s, a minute, and so on, up to
 every 10 minutes.
 """
@@ -10,7 +10,6 @@ import os
 import sys
 import time
 
-from teraio.bottom_row import BottomRow
 from teraio.units import format_duration, format_size
 
 _STDERR = 2
@@ -25,37 +24,61 @@ def open_status_line():
     """
     if sys.__stderr__ is None:
         return None
+    is_terminal = os.isatty(_STDERR) and os.environ.get("TERM", "dumb") != "dumb"
     descriptor = os.dup(_STDERR)  # the program may redirect its stderr
-    return (
-        TerminalLine(descriptor) if BottomRow.is_possible(descriptor) else PrintedLines(descriptor)
-    )
+    return TerminalLine(descriptor) if is_terminal else PrintedLines(descriptor)
 
 
 class TerminalLine:
-    """The status line in the bottom row of a terminal. One thread uses it at a time.
+    """The status line in a terminal. One thread uses it at a time.
+
+    The line takes the whole width, so that other output begins on a line of its own. While the
+    program shows bars of tqdm, lines are printed above them instead.
 
     Args:
         descriptor: that of the terminal, which end() closes.
     """
 
     def __init__(self, descriptor):
-        self._descriptor = descriptor
-        self._row = BottomRow(descriptor)
+        from tqdm.std import tqdm
+
+        self._terminal = open(descriptor, "w")
+        self._draw = tqdm.status_printer(self._terminal)
+        self._is_drawn = False
+        self._lines = PrintedLines(descriptor)
 
     def show(self, status):
         """Shows a state, as RunStatus.read() returns it."""
         with contextlib.suppress(OSError):
-            self._row.draw(lambda width: fitting(parts(status), width))
-
-    def tell(self, line):
-        """Prints a line in the rows above, beside what the program prints. Any thread calls it."""
-        _print(self._descriptor, line)
+            if status["step"] == 0 or not self._is_in_foreground():
+                return
+            if _bars():
+                self._remove()
+                self._lines.show(status)
+                return
+            columns = os.get_terminal_size(self._terminal.fileno()).columns
+            self._draw(fitting(parts(status), columns).ljust(columns))
+            self._is_drawn = True
 
     def end(self):
-        """Gives the row back."""
+        """Removes the line."""
         with contextlib.suppress(OSError):
-            self._row.close()
-        os.close(self._descriptor)
+            self._remove()
+            self._terminal.close()
+
+    def _remove(self):
+        if self._is_drawn:
+            self._is_drawn = False
+            for text in ("", "\r"):
+                self._draw(text)
+            for bar in _bars():
+                bar.refresh()
+
+    def _is_in_foreground(self):
+        try:
+            return os.tcgetpgrp(self._terminal.fileno()) == os.getpgrp()
+        except OSError:
+            return True  # not the terminal that controls this process
 
 
 class PrintedLines:
@@ -77,11 +100,12 @@ class PrintedLines:
         """Prints a state, as RunStatus.read() returns it, if it is due."""
         if status["step"] == 0 or not self._is_due(status["phase"], self._clock()):
             return
-        self.tell(_SEPARATOR.join(parts(status)))
-
-    def tell(self, line):
-        """Prints a line. Any thread calls it."""
-        _print(self._descriptor, line)
+        line = f"teraio: {_SEPARATOR.join(parts(status))}"
+        with contextlib.suppress(OSError):
+            if _bars() and os.isatty(self._descriptor):
+                sys.modules["tqdm"].tqdm.write(line, file=sys.__stderr__)
+            else:  # One write: other threads cannot print into it.
+                os.write(self._descriptor, f"{_end_of_open_bar()}{line}\n".encode())
 
     def end(self):
         """Prints no more."""
@@ -99,17 +123,15 @@ class PrintedLines:
         return True
 
 
-def _print(descriptor, line):
-    with contextlib.suppress(OSError):
-        # One write: other threads cannot print into it.
-        os.write(descriptor, f"{_end_of_open_bar()}teraio: {line}\n".encode())
-
-
 def _end_of_open_bar():
     """Returns a line break if a progress bar of tqdm has left the cursor within a line."""
+    return "\n" if _bars() else ""
+
+
+def _bars():
+    """Returns a list of the progress bars of tqdm that the program shows."""
     tqdm = sys.modules.get("tqdm")
-    bars = getattr(getattr(tqdm, "tqdm", None), "_instances", ())
-    return "\n" if len(bars) > 0 else ""
+    return list(getattr(getattr(tqdm, "tqdm", None), "_instances", ()))
 
 
 def fitting(texts, width):

@@ -1,7 +1,6 @@
 """The status line of `teraio run`: in a terminal beside all other output, and in files."""
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,35 +14,48 @@ from teraio.status_line import PrintedLines, fitting, parts
 
 PHASES = ("learning", "planning", "following a plan", "on demand")
 
-# Trains until the file "enough" exists. Prints from Python, from a child, and as a progress bar.
+# Trains until the file "enough" exists, and prints every tenth step.
 TRAINING = """\
 import os, sys
 import torch
-from tqdm import tqdm
 
 torch.set_num_threads(1)
 model = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(6)])
 optimizer = torch.optim.AdamW(model.parameters())
-bar = tqdm(desc="bar")
+steps = 0
+{begin}
 while not os.path.exists("enough"):
     model(torch.ones(8, 512)).square().mean().backward()
     optimizer.step()
     optimizer.zero_grad()
-    bar.update()
-    if bar.n % 10 == 0:
-        bar.write(f"printed {bar.n}", file=sys.stdout)
-        bar.clear()
-        os.system(f"echo child {bar.n}")
-bar.close()
-print(f"{bar.n} steps")
+    steps += 1
+    if steps % 10 == 0:
+        {say}
+{end}
+print(f"{{steps}} steps")
 """
+PRINTING = {
+    "begin": "",
+    "say": "print(f'printed {steps}', flush=True); os.system(f'echo child {steps}')",
+    "end": "",
+}
+WITH_BAR = {
+    "begin": "from tqdm import tqdm; bar = tqdm(desc='bar')",
+    "say": "bar.update(10); bar.write(f'printed {steps}', file=sys.stdout)",
+    "end": "bar.close()",
+}
 BUDGET = ("--device-budget", "12MB")
 
 
 @pytest.fixture
-def training(tmp_path):
-    (tmp_path / "train.py").write_text(TRAINING)
-    return tmp_path
+def training(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text(TRAINING.format(**PRINTING))
+
+
+@pytest.fixture
+def training_with_bar(training):
+    Path("train.py").write_text(TRAINING.format(**WITH_BAR))
 
 
 def command(*options):
@@ -54,52 +66,52 @@ def is_status(line):
     return line.startswith(PHASES)
 
 
-def is_in_bottom_row(text):
-    return lambda terminal: text in terminal.screen.display[-1]
+def shows(text):
+    return lambda terminal: any(is_status(line) and text in line for line in terminal.lines())
 
 
-def test_terminal_keeps_the_line_apart_from_all_other_output(training, monkeypatch):
-    monkeypatch.chdir(training)
+def check_printed(lines, *who):
+    """Each of them has printed whole lines in order."""
+    (count,) = (int(line.split()[0]) for line in lines if line.endswith(" steps"))
+    for each in who:
+        expected = [f"{each} {step}" for step in range(10, count + 1, 10)]
+        assert [line for line in lines if each in line] == expected
+
+
+def test_terminal_has_whole_lines(training):
     with Terminal(command(), os.environ, rows=12, columns=80) as terminal:
-        terminal.wait_for(is_in_bottom_row("following a plan"))
-        assert not any(map(is_status, terminal.screen.display[:-1]))
+        terminal.wait_for(shows("following a plan"))
         Path("enough").touch()
         assert terminal.exit_code() == 0
-        lines = terminal.lines()
-    assert terminal.screen.margins is None
-    assert not any(map(is_status, lines))
-    (count,) = (int(line.split()[0]) for line in lines if line.endswith(" steps"))
-    for who in ("printed", "child"):
-        expected = [f"{who} {step}" for step in range(10, count + 1, 10)]
-        assert [line for line in lines if line.startswith(who)] == expected
+    check_printed(terminal.lines(), "printed", "child")
+    assert not is_status(terminal.line_of_cursor())
+
+
+def test_terminal_has_whole_lines_beside_a_bar_of_tqdm(training_with_bar):
+    with Terminal(command(), os.environ, rows=12, columns=80) as terminal:
+        terminal.wait_for(lambda terminal: "teraio: following a plan" in "".join(terminal.lines()))
+        Path("enough").touch()
+        assert terminal.exit_code() == 0
+    lines = terminal.lines()
+    check_printed(lines, "printed")
+    others = [line for line in lines if line and not line.startswith("printed")]
+    assert [line for line in others if line.startswith("teraio: ")] and len(others) < 20
+    (bar,) = (line for line in others if line.startswith("bar: "))
+    assert bar.endswith("it/s]")
 
 
 @pytest.mark.full
-def test_line_follows_the_size_of_the_terminal(training, monkeypatch):
-    monkeypatch.chdir(training)
-    with Terminal(command(), os.environ, rows=12, columns=80) as terminal:
-        terminal.wait_for(is_in_bottom_row("following a plan"))
+def test_line_follows_the_size_of_the_terminal(training):
+    with Terminal(command(), os.environ, rows=12, columns=30) as terminal:
+        terminal.wait_for(shows("following a plan"))
         terminal.resize(rows=16, columns=120)
-        terminal.wait_for(is_in_bottom_row("memory"))
+        terminal.wait_for(shows("memory"))
         Path("enough").touch()
         assert terminal.exit_code() == 0
-    assert terminal.screen.margins is None
 
 
-def test_killed_run_gives_the_row_back(training, monkeypatch):
-    monkeypatch.chdir(training)
-    with Terminal(command(), os.environ, rows=12, columns=80) as terminal:
-        terminal.wait_for(is_in_bottom_row("step "))
-        assert terminal.screen.margins is not None
-        os.kill(terminal.process, signal.SIGKILL)
-        assert terminal.exit_code() == -signal.SIGKILL
-    assert terminal.screen.margins is None
-    assert not any(map(is_status, terminal.screen.display))
-
-
-def test_quiet_run_in_a_terminal_writes_nothing_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "train.py").write_text("print('script')\n")
+def test_quiet_run_in_a_terminal_writes_nothing_of_its_own(training):
+    Path("train.py").write_text("print('script')\n")
     with Terminal(command("--quiet"), os.environ, rows=8, columns=80) as terminal:
         assert terminal.exit_code() == 0
     assert terminal.written == b"script\r\n"
@@ -115,8 +127,7 @@ def read_until(stream, text):
 
 
 @pytest.mark.full
-def test_file_gets_whole_lines_beside_a_progress_bar(training, spawn, monkeypatch):
-    monkeypatch.chdir(training)
+def test_file_gets_whole_lines_beside_a_progress_bar(training_with_bar, spawn):
     process = spawn(command())
     err = read_until(process.stderr, "teraio: following a plan, step ")
     Path("enough").touch()
@@ -132,14 +143,11 @@ def test_file_gets_whole_lines_beside_a_progress_bar(training, spawn, monkeypatc
 @pytest.mark.full
 @pytest.mark.parametrize("case", ["quiet", "second rank"])
 def test_runs_without_a_line(training, case):
-    environment = dict(os.environ)
     options = ["--quiet"] if case == "quiet" else ["--local-rank=1", "--local-world-size=2"]
-    (training / "enough").touch()
-    program = TRAINING.replace('not os.path.exists("enough")', "bar.n < 200")
-    (training / "train.py").write_text(program)
-    done = subprocess.run(
-        command(*options), cwd=training, env=environment, capture_output=True, text=True
-    )
+    Path("enough").touch()
+    program = TRAINING.format(**PRINTING).replace('not os.path.exists("enough")', "steps < 200")
+    Path("train.py").write_text(program)
+    done = subprocess.run(command(*options), capture_output=True, text=True)
     assert done.returncode == 0 and "200 steps" in done.stdout
     assert not any(is_status(line.removeprefix("teraio: ")) for line in done.stderr.split("\n"))
 

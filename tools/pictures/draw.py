@@ -38,14 +38,13 @@ model = torch.nn.Sequential(*[torch.nn.Linear(1024, 1024) for _ in range(14)])
 optimizer = torch.optim.AdamW(model.parameters())
 """
 TRAINING = f"""\
-{MODEL}from tqdm import tqdm
-for step in tqdm(range(60)):
+{MODEL}for step in range(60):
     loss = model(torch.randn(64, 1024)).square().mean()
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()
     if step % 10 == 0:
-        tqdm.write(f"step {{step}}: loss {{loss.item():.3f}}")
+        print(f"step {{step}}: loss {{loss.item():.3f}}")
 """
 LARGE_TRAINING = """\
 import torch
