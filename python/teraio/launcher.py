@@ -38,7 +38,7 @@ of its own.
 
 
 # Files that the command writes.
-_OUTPUTS = ("--save-trace", "--save-plan", "--save-answers", "--save-timeline", "--verify")
+_OUTPUTS = ("--save-trace", "--save-plan", "--save-timeline", "--verify")
 
 
 def command_parser():
@@ -91,12 +91,6 @@ def command_parser():
         "--save-plan", metavar="FILE", help="write the plan when the script has ended"
     )
     add("--save-trace", metavar="FILE", help="write the trace when the script has ended")
-    add(
-        "--save-answers",
-        metavar="FILE",
-        help="write what the script read from tensors in its first steps, for `teraio dry-run "
-        "--learn-answers`",
-    )
     add(
         "--save-timeline",
         metavar="FILE",
@@ -156,7 +150,7 @@ def _checked(options):
     program_words(options)
     ranks = find_ranks(options.local_rank, options.local_world_size)
     options.plan = ranks.named(options.plan)
-    for option in ("--report", "--save-plan", "--save-trace", "--save-answers", "--verify"):
+    for option in ("--report", "--save-plan", "--save-trace", "--verify"):
         _name_output(options, option, ranks)
     options.save_timeline = ranks.named(options.save_timeline)
     if options.device_budget is None and options.device == "cpu":
@@ -275,7 +269,6 @@ def _run_and_save(program, session, options):
     differ. What the script raises passes through after the files have been saved, if possible.
     """
     process = os.getpid()
-    recorder = _started_recorder(options.save_answers)
     try:
         program.run()
         code = None
@@ -283,14 +276,14 @@ def _run_and_save(program, session, options):
         code = exit.code
     except BaseException as error:
         if os.getpid() == process:
-            _save_early(session, options, recorder, type(error).__name__)
+            _save_early(session, options, type(error).__name__)
         raise
     if os.getpid() != process:
         return code  # in a child that the script has forked; its parent saves the files
     if code:
-        _save_early(session, options, recorder, "SystemExit")
+        _save_early(session, options, "SystemExit")
         return code
-    failures = [line for line, is_saved in _saved(session, options, recorder) if not is_saved]
+    failures = [line for line, is_saved in _saved(session, options) if not is_saved]
     for line in failures:
         print(f"teraio run: {line}", file=sys.stderr)
     if options.save_timeline and not failures:
@@ -300,33 +293,18 @@ def _run_and_save(program, session, options):
     return 0 if _verify(session, options.verify) and not failures else 1
 
 
-def _started_recorder(path):
-    if not path:
-        return None
-    from teraio.answer_recorder import AnswerRecorder
-
-    recorder = AnswerRecorder(path)
-    recorder.start()
-    return recorder
-
-
-def _save_early(session, options, recorder, reason):
+def _save_early(session, options, reason):
     """Saves what can be saved when the script has ended early, and prints one line about it."""
-    lines = [line for line, _ in _saved(session, options, recorder)]
+    lines = [line for line, _ in _saved(session, options)]
     if options.verify:
         lines.append(f"nothing compared with {options.verify}")
     if lines:
         print(f"teraio run: ended by {reason}; " + "; ".join(lines), file=sys.stderr)
 
 
-def _saved(session, options, recorder):
-    """Saves each file that the options name, and yields (message, whether it was saved).
-
-    Args:
-        recorder: the `AnswerRecorder`, or None.
-    """
+def _saved(session, options):
+    """Saves each file that the options name, and yields (message, whether it was saved)."""
     wanted = [
-        ("answers", options.save_answers, lambda path: recorder.save()),
         ("trace", options.save_trace, lambda path: session.trace().save(path)),
         ("plan", options.save_plan, lambda path: session.plan().save(path)),
         ("timeline", options.save_timeline, session.save_timeline),

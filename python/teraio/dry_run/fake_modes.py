@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from teraio import core
 from teraio.dry_run.finite_values import note_answer
 from teraio.dry_run.known_values import computed, follow, known_value, set_known_value
-from teraio.dry_run.sized_results import has_sized_result, result_of_size, size_of
+from teraio.dry_run.sized_results import has_sized_result, result_of_size
 from teraio.dry_run.value_policy import unknown_data_message, unknown_shape_message
 from teraio.errors import Error
 from teraio.import_hooks import PostImportHook
@@ -111,8 +111,6 @@ class OpMode(TorchDispatchMode):
     def _run(self, func, args, kwargs):
         try:
             result = func(*args, **kwargs)
-            if has_sized_result(func, args):
-                self._value_policy.size(func, size_of(func, args, result))
         except DynamicOutputShapeException:
             result = self._sized_result(func, args, kwargs)
         except DataDependentOutputException:

@@ -1,6 +1,5 @@
 """The options about the script of a dry run, which several commands have."""
 
-from teraio.answers import load_answers
 from teraio.errors import Error
 
 
@@ -23,11 +22,6 @@ def add_script_options(parser):
         help="the value that the script gets where it reads a tensor's value",
     )
     add(
-        "--learn-answers",
-        metavar="FILE",
-        help="values and sizes that depend on data, saved by `teraio run --save-answers`",
-    )
-    add(
         "--steps",
         type=int,
         metavar="N",
@@ -38,8 +32,7 @@ def add_script_options(parser):
 def check_script_options(options):
     """Checks the options of add_script_options(), and replaces some by what they stand for.
 
-    `world_size` becomes a number, `has_launcher` tells whether it was given, and `learned` becomes
-    the `LearnedAnswers` of the file, or None.
+    `world_size` becomes a number, and `has_launcher` tells whether it was given.
 
     Raises:
         teraio.Error: a value cannot be used. The message names the option.
@@ -54,16 +47,6 @@ def check_script_options(options):
         raise Error(f"--steps is {options.steps}: expected at least 2, because a step must repeat")
     for assumption in options.assume:
         parse_assumption(assumption)
-    options.learned = _learned(options.learn_answers)
-
-
-def _learned(path):
-    if path is None:
-        return None
-    try:
-        return load_answers(path)
-    except Error as error:
-        raise Error(f"--learn-answers: {error}") from None
 
 
 def dry_run_of(options, accelerator):
@@ -73,7 +56,7 @@ def dry_run_of(options, accelerator):
 
     return DryRun(
         accelerator,
-        ValuePolicy(options.assume, options.learned),
+        ValuePolicy(options.assume),
         world_size=options.world_size,
         rank=options.rank,
         steps=options.steps,

@@ -27,14 +27,12 @@ class _Hooks(IterationHooks):
     Args:
         session: the `core.DrySession`.
         log: the `PatternLog` of the steps.
-        value_policy: the `ValuePolicy`, which follows the steps.
         steps: the number of steps to execute; None for as many as an iteration needs to repeat.
     """
 
-    def __init__(self, session, log, value_policy, steps):
+    def __init__(self, session, log, steps):
         super().__init__(session)
         self._log = log
-        self._value_policy = value_policy
         self._wanted_steps = steps
         self._open_steps = 0  # TorchTitan has an optimizer whose step makes those of others
         self.take_fingerprint = None  # returns that of the ops since it was called last
@@ -49,7 +47,6 @@ class _Hooks(IterationHooks):
         if self._open_steps > 0:
             return
         self._log.end_step(self.take_fingerprint())
-        self._value_policy.end_step()
         if self.has_enough_steps():
             raise _StepsKnown
 
@@ -106,7 +103,7 @@ class DryRun:
         self.steps = steps
         self._session = core.DrySession(device_memory_bytes=accelerator.memory_bytes)
         self.log = PatternLog(self._session)
-        self._hooks = _Hooks(self._session, self.log, value_policy, steps)
+        self._hooks = _Hooks(self._session, self.log, steps)
 
     def execute(self, program):
         """Runs a `Program` until its steps are known. Exceptions of the program pass through.

@@ -52,22 +52,6 @@ def _is_mask(index):
     return index is not None and index.dtype in (torch.bool, torch.uint8)
 
 
-def size_of(func, args, result):
-    """Returns the size that gives an op's result again, from the result."""
-    if func.overloadpacket is not aten.index:
-        first = result[0] if isinstance(result, tuple) else result
-        return first.shape[0]
-    return result.shape[_dimension_of_indices(args[1])]
-
-
-def _dimension_of_indices(indices):
-    """Returns the dimension of the result that the indices make: that of the first one if they are
-    beside each other, and else the first."""
-    places = [place for place, index in enumerate(indices) if index is not None]
-    is_beside = places[-1] - places[0] == len(places) - 1
-    return places[0] if is_beside else 0
-
-
 def result_of_size(func, args, kwargs, count):
     """Returns the fake result of an op.
 

@@ -3,8 +3,8 @@
 A value that no parameter and no activation decides is known (`known_values`). A script that
 reads another number, such as `loss.item()` for a log line, gets 1. A truth value, or the size of a
 result, decides what the script does next, so it is not guessed: the dry run ends with an error that
-names the line, unless --assume gives the value, a real run has given it (--learn-answers), or the
-script asks whether values are finite, which they are (`finite_values`).
+names the line, unless --assume gives the value, or the script asks whether values are finite, which
+they are (`finite_values`).
 """
 
 import numpy as np
@@ -52,15 +52,13 @@ class ValuePolicy:
 
     Args:
         assumptions: texts of --assume, as parse_assumption() reads them. The first match counts.
-        learned: the `LearnedAnswers` of a real run, or None.
 
     Raises:
         teraio.Error: an assumption has another form.
     """
 
-    def __init__(self, assumptions=(), learned=None):
+    def __init__(self, assumptions=()):
         self._assumptions = [parse_assumption(text) for text in assumptions]
-        self._learned = learned
         self.answered = {}
 
     def number(self, tensor, known=None):
@@ -76,71 +74,56 @@ class ValuePolicy:
             teraio.Error: the script reads a truth value that is not known.
         """
         location = calling_location()
-        learned = self._learned_at("numbers", location)
-        value = _first(self._assumed(location), known, learned, noted_answer(tensor))
+        value = _first(self._assumed(location), known, noted_answer(tensor))
         if location.is_in_torch:
             return _of_type(_by_torch(location) if value is None else value, tensor.dtype)
         if value is None and tensor.dtype == torch.bool:
             raise Error(_truth_message(location))
         value = _of_type(1 if value is None else value, tensor.dtype)
-        if known is None and learned is None:
+        if known is None:
             self.answered.setdefault(location, value)
         return value
 
     def array(self, tensor, known=None):
         """Returns the NumPy array for `numpy()` and `tolist()`, of the tensor's shape.
 
-        All elements that are neither known nor learned are equal.
+        All elements that are not known are equal.
 
         Args:
             tensor: the fake tensor.
             known: the real tensor with its contents, or None.
         """
         location = calling_location()
-        learned = self._learned_at("arrays", location)
         assumed = self._assumed(location)
         shape = tuple(tensor.shape)
         if assumed is None and known is not None:
             return np.array(known.tolist()).reshape(shape)
-        if assumed is None and learned:
-            return np.resize(np.array(learned), shape)
         value = _of_type(_first(assumed, noted_answer(tensor), 1), tensor.dtype)
         if not location.is_in_torch:
             self.answered.setdefault(location, value)
         return np.full(shape, value)
 
-    def size(self, func, known=None):
-        """Returns the size of an operator's result that depends on values.
+    def size(self, func):
+        """Returns the assumed size of an operator's result that depends on unknown values.
 
         Args:
             func: an overload of the operator.
-            known: the size, or None.
 
         Raises:
-            teraio.Error: the size is not known.
+            teraio.Error: no size is assumed at this line.
         """
         location = script_location()
-        learned = self._learned_at("sizes", location)
-        size = _first(self._assumed(location, only_there=True), known, learned)
+        size = self._assumed(location, only_there=True)
         if size is None:
             raise Error(unknown_shape_message(func))
-        if known is None and learned is None:
-            self.answered.setdefault(location, int(size))
+        self.answered.setdefault(location, int(size))
         return int(size)
-
-    def end_step(self):
-        """Notes that a step of an optimizer has ended. What is learned is learned by step."""
-        if self._learned is not None:
-            self._learned.end_step()
 
     def _assumed(self, location, only_there=False):
         for at, value in self._assumptions:
             if location.is_at(*at) if at is not None else not only_there:
                 return value
         return None
-
-    def _learned_at(self, kind, location):
-        return None if self._learned is None else self._learned.next(kind, location)
 
 
 def _first(*values):
@@ -151,8 +134,8 @@ def unknown_shape_message(func):
     """Returns the error message for an operator whose result has a shape that depends on values."""
     return (
         f"{script_location()}: {func} has a result whose size depends on data, which a dry run "
-        f"does not have. Give the size with --assume {script_location()}=SIZE, or those of a real "
-        "run with --learn-answers; or let the script avoid it, e.g. with a mask instead of an index"
+        f"does not have. Give the size with --assume {script_location()}=SIZE, or let the script "
+        "avoid it, e.g. with a mask instead of an index"
     )
 
 
@@ -167,7 +150,7 @@ def unknown_data_message(func):
 def _truth_message(location):
     return (
         f"{location} asks whether a tensor is true, and a dry run has no data: give the value with "
-        f"--assume {location}=false (or true), or those of a real run with --learn-answers"
+        f"--assume {location}=false (or true)"
     )
 
 
