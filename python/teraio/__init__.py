@@ -37,7 +37,7 @@ cuda_graphs.install()
 
 _LOADED_WHEN_USED = {
     "merge_timelines": "timelines",
-    "offload": "session",
+    "offload": "options",
     "Session": "session",
     "running_session": "session",
     "pin": "escapes.pinning",

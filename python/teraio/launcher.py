@@ -8,26 +8,16 @@ import os
 import sys
 from pathlib import Path
 
-from teraio.arguments import (
-    RECOMPUTE_CHOICES,
-    Parser,
-    check_json,
-    check_limits,
-    check_output,
-    check_seconds,
-    check_size,
-    program_of,
-    program_words,
-)
-from teraio.directories import directories_of_ranks
+from teraio.arguments import Parser, check_output, program_of, program_words
 from teraio.errors import Error
+from teraio.json_file import check_json
+from teraio.options import add_arguments, checked, flag, parsed
 from teraio.ranks import PLACEHOLDER, find_ranks
-from teraio.timelines import DEFAULT_STEPS, parse_steps
-from teraio.units import parse_write_budget
 
 _EPILOG = """\
 Sizes are written 1.5GB, 800MiB, 1200000000; the budget also as 40% (of the device's memory).
-All words after the script's name are passed to the script.
+All words after the script's name are passed to the script. A value that begins with a dash needs an
+equals sign: --timeline-steps=-5: for the last five steps.
 
 Under torchrun (torchrun --nproc-per-node 2 -m teraio run ...) each process is a rank with a device
 of its own. --host-limit, --ssd-capacity and --write-budget are those of the machine. Every rank
@@ -38,7 +28,7 @@ of its own.
 
 
 # Files that the command writes.
-_OUTPUTS = ("--save-trace", "--save-plan", "--save-timeline", "--verify")
+_OUTPUTS = ("save_trace", "save_plan", "save_timeline", "verify")
 
 
 def command_parser():
@@ -48,79 +38,19 @@ def command_parser():
         description="Trains with an unchanged script within a budget of device memory.",
         epilog=_EPILOG,
     )
-    parser.add_limits(
-        "device memory that the run may use (default on a GPU: 92 %% of what is free)"
-    )
-    add = parser.add_argument
-    add(
-        "--device",
-        default="cpu",
-        help="cpu (default), cuda (a rank's own GPU) or cuda:1",
-    )
-    add("--ssd", action="append", metavar="DIR", help="a directory on a drive; give one per drive")
-    add(
-        "--ssd-capacity",
-        default="0",
-        metavar="SIZE",
-        help="space to use on the drives (default: chosen from the budget and the free space)",
-    )
-    add("--checksum", action="store_true", help="check all bytes that are read from the drives")
-    add(
-        "--io-timeout",
-        metavar="SECONDS",
-        help="leave a drive alone that has not answered a request for so long (default: wait)",
-    )
-    add(
-        "--write-budget",
-        metavar="RATE",
-        help="the most that plans may write to the drives, e.g. 2TB/day",
-    )
-    add(
-        "--local-rank",
-        metavar="N",
-        help="the number of this process on the machine (default: $LOCAL_RANK)",
-    )
-    add(
-        "--local-world-size",
-        metavar="N",
-        help="the number of processes that share the machine (default: $LOCAL_WORLD_SIZE, else 1)",
-    )
+    add_arguments(parser, "device_budget", "host_limit", "device", "ssd", "ssd_capacity")
+    add_arguments(parser, "checksum", "io_timeout", "write_budget")
+    add_arguments(parser, "local_rank", "local_world_size")
     plan = parser.add_mutually_exclusive_group()
-    plan.add_argument("--plan", metavar="FILE", help="execute this plan instead of making one")
+    add_arguments(plan, "plan")
     plan.add_argument(
         "--save-plan", metavar="FILE", help="write the plan when the script has ended"
     )
+    add = parser.add_argument
     add("--save-trace", metavar="FILE", help="write the trace when the script has ended")
-    add(
-        "--save-timeline",
-        metavar="FILE",
-        help="write what happened when, for ui.perfetto.dev, when the script has ended; ranks may "
-        "share the file",
-    )
-    add(
-        "--timeline-steps",
-        metavar="A:B",
-        help="the steps in it, e.g. 10:13; default: --timeline-steps=-3: for the last three",
-    )
-    add("--report", metavar="DIR", help="write a report of the run to this directory")
+    add_arguments(parser, "save_timeline", "timeline_steps", "report")
     add("--quiet", action="store_true", help="show no status line")
-    add("--policy", choices=["planned", "on-demand"], default="planned", help="default: planned")
-    add(
-        "--recompute",
-        choices=RECOMPUTE_CHOICES,
-        default="all",
-        help="tensors that a plan may discard and make again with the same bits (default: all)",
-    )
-    add(
-        "--verify-replays",
-        action="store_true",
-        help="check that tensors that are made again have the bits that were discarded",
-    )
-    add(
-        "--verify",
-        metavar="FILE",
-        help="compare with the hashes in this file, or write it if it is missing",
-    )
+    add_arguments(parser, "policy", "recompute", "verify_replays", "verify")
     parser.add_program()
     return parser
 
@@ -134,99 +64,58 @@ def run(arguments):
     parser = command_parser()
     options = parser.parse_args(arguments)
     try:
-        program = _checked(options)
-        session = _offload(options).enter_until_exit()
+        program, session_options = _checked(options)
+        session = _session_of(session_options).enter_until_exit()
     except (Error, ImportError) as error:
         return parser.failure(error, 2)
     return _run_and_save(program, session, options)
 
 
 def _checked(options):
-    """Returns the program of valid options, and puts the rank's number into their paths.
+    """Returns the program and the session's options, and puts the rank's number into their paths.
 
     Raises:
         teraio.Error: an option cannot be used, or no program is named.
     """
     program_words(options)
     ranks = find_ranks(options.local_rank, options.local_world_size)
-    options.plan = ranks.named(options.plan)
-    for option in ("--report", "--save-plan", "--save-trace", "--verify"):
-        _name_output(options, option, ranks)
-    options.save_timeline = ranks.named(options.save_timeline)
-    if options.device_budget is None and options.device == "cpu":
-        raise Error(
-            "--device-budget is missing: on the CPU it has no default. Expected a size such as 8GB "
-            "or 40%"
-        )
-    check_limits(options)
-    check_size("--ssd-capacity", options.ssd_capacity)
-    if options.write_budget is not None:
-        _check_write_budget(options.write_budget)
-    if options.io_timeout is not None:
-        check_seconds("--io-timeout", options.io_timeout)
-    if options.plan:
-        check_json("--plan", options.plan, "teraio-plan/1", "teraio-plan/2")
-    for option in _OUTPUTS:
-        path = getattr(options, _attribute(option))
-        if path:
-            check_output(option, Path(path))
-    if options.timeline_steps is not None:
-        _check_timeline_steps(options)
-    _check_conflicts(options)
-    if options.verify and Path(options.verify).exists():
-        check_json("--verify", options.verify)
-    if options.report:
-        _check_output_directory("--report", Path(options.report))
-    directories_of_ranks(options.ssd, ranks)
-    return program_of(options)
-
-
-def _check_write_budget(text):
-    try:
-        parse_write_budget(text)
-    except Error as error:
-        raise Error(f"--write-budget: {error}") from None
-
-
-def _check_timeline_steps(options):
-    if not options.save_timeline:
+    for name in ("report", "save_plan", "save_trace", "verify"):
+        _check_ranks(name, getattr(options, name), ranks)
+    for name in ("report", *_OUTPUTS):
+        setattr(options, name, ranks.named(getattr(options, name)))
+    _check_outputs(options)
+    if options.timeline_steps is not None and not options.save_timeline:
         raise Error("--timeline-steps: no timeline is saved. Expected --save-timeline FILE too")
-    try:
-        parse_steps(options.timeline_steps)
-    except Error as error:
-        raise Error(f"--timeline-steps: {error}") from None
+    if options.save_plan and options.policy == "on-demand":
+        raise Error(
+            "--save-plan: there is no plan with --policy on-demand. Leave one of the two out"
+        )
+    session = checked(vars(options), flag)
+    return program_of(options), session | {"save_timeline": None, "status_line": not options.quiet}
 
 
-def _check_conflicts(options):
-    if options.policy == "on-demand" and (options.plan or options.save_plan):
-        option = "--plan" if options.plan else "--save-plan"
-        raise Error(f"{option}: there is no plan with --policy on-demand. Leave one of the two out")
-    files = [getattr(options, _attribute(option)) for option in _OUTPUTS]
-    paths = [Path(file).resolve() for file in files if file]
-    for path in paths:
-        if paths.count(path) > 1:
-            names = ", ".join(_OUTPUTS[:-1]) + " and " + _OUTPUTS[-1]
-            raise Error(f"{path} is given twice: expected different files for {names}")
-
-
-def _name_output(options, option, ranks):
-    """Puts the rank's number into the path of an option.
-
-    Raises:
-        teraio.Error: several ranks would write to the path.
-    """
-    name = _attribute(option)
-    path = getattr(options, name)
+def _check_ranks(name, path, ranks):
+    """Raises teraio.Error if several ranks would write to the path."""
     if path and ranks.count > 1 and PLACEHOLDER not in path:
         raise Error(
-            f"{option}: {path} would be written by {ranks.count} ranks: "
+            f"{flag(name)}: {path} would be written by {ranks.count} ranks: "
             f"put {PLACEHOLDER} into its name"
         )
-    setattr(options, name, ranks.named(path))
 
 
-def _attribute(option):
-    return option.strip("-").replace("-", "_")
+def _check_outputs(options):
+    files = {name: Path(path) for name in _OUTPUTS if (path := getattr(options, name))}
+    for name, path in files.items():
+        check_output(flag(name), path)
+    paths = [path.resolve() for path in files.values()]
+    for path in paths:
+        if paths.count(path) > 1:
+            names = ", ".join(map(flag, _OUTPUTS[:-1])) + " and " + flag(_OUTPUTS[-1])
+            raise Error(f"{path} is given twice: expected different files for {names}")
+    if options.verify and Path(options.verify).exists():
+        parsed("--verify", check_json, options.verify)
+    if options.report:
+        _check_output_directory("--report", Path(options.report))
 
 
 def _check_output_directory(option, path):
@@ -237,29 +126,10 @@ def _check_output_directory(option, path):
         raise Error(f"{option}: {existing} is not writable: choose another directory")
 
 
-def _offload(options):
-    from teraio import offload  # imports torch
+def _session_of(options):
+    from teraio.session import session_of  # imports torch
 
-    return offload(
-        options.device_budget,
-        ssd=options.ssd,
-        host_limit=options.host_limit,
-        ssd_capacity=options.ssd_capacity,
-        checksum=options.checksum,
-        io_timeout=options.io_timeout,
-        write_budget=options.write_budget,
-        device=options.device,
-        plan=options.plan,
-        policy=options.policy,
-        recompute=options.recompute,
-        verify_replays=options.verify_replays,
-        verify=options.verify,
-        report=options.report,
-        timeline_steps=options.save_timeline and (options.timeline_steps or DEFAULT_STEPS),
-        status_line=not options.quiet,
-        local_rank=options.local_rank,
-        local_world_size=options.local_world_size,
-    )
+    return session_of(options)
 
 
 def _run_and_save(program, session, options):

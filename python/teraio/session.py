@@ -1,4 +1,4 @@
-"""`teraio.offload`: a device budget around any training loop."""
+"""A session: a device budget around any training loop."""
 
 import atexit
 import logging
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from teraio import core, notebook, session_options, verbosity
+from teraio import core, notebook, verbosity
 from teraio.directories import cache_directory
 from teraio.documents import Hardware, Plan, Trace
 from teraio.environment import versions
@@ -19,135 +19,74 @@ from teraio.escapes import addresses, higher_order_ops, intercepted_methods, unf
 from teraio.escapes.compiled_graphs import CompiledGraphs
 from teraio.iterations import IterationHooks
 from teraio.progress_thread import ProgressThread
-from teraio.ranks import device_of_rank, find_ranks
+from teraio.ranks import device_of_rank
 from teraio.run_report import RunReporter
 from teraio.status_display import StatusDisplay
 from teraio.timelines import add_to_timeline
-from teraio.units import format_size, parse_seconds, parse_size
+from teraio.units import format_size, parse_size
 from teraio.verification import Verification
 
 _log = logging.getLogger("teraio")
 
 
-def offload(
-    device_budget=None,
-    ssd=None,
-    host_limit=0,
-    *,
-    write_budget=None,
-    device="cpu",
-    plan=None,
-    policy="planned",
-    recompute="all",
-    verify_replays=False,
-    verify=None,
-    report=None,
-    save_timeline=None,
-    timeline_steps=None,
-    ssd_capacity=0,
-    checksum=False,
-    io_timeout=None,
-    evict_after_every_op=False,
-    discard_after_every_op=False,
-    plans_in_background=None,
-    status_line=False,
-    local_rank=None,
-    local_world_size=None,
-):
-    """Returns a `Session`: a context in which training stays within a budget of device memory.
-
-    The first iterations run on demand and are profiled. When two iterations in a row have executed
-    the same ops, TERAIO makes a plan for them, and the next iterations offload and prefetch tensors
-    by that plan. Later iterations may have other sizes, or run other ops: TERAIO makes plans for
-    those too. Losses, gradients and parameters have the same bits as without offloading. Leaving
-    the context restores all tensors to the device.
-
-    Args:
-        device_budget: device memory in bytes, as an int or as text: "1.5GB", "800MiB", or "40%" of
-            the device's memory. It is required on the CPU. The default on a GPU is 92 % of the free
-            memory.
-        ssd: a directory or a list of directories, one per drive. The default is a directory in the
-            user's cache directory. With False, tensors are offloaded to host memory only.
-        host_limit: host memory for offloaded tensors, and for staging between drives and a GPU, in
-            bytes or as text. With 0, no tensors are offloaded to host memory, and staging takes as
-            much as it needs.
-        write_budget: the most that plans may write to the drives: "2TB/day", "80GB/hour" or
-            "5GB/iteration". Iterations on demand (the first ones, and those that deviate from the
-            profile) are not limited.
-        device: "cpu", "cuda" or "cuda:1".
-        plan: a plan file to execute instead of making a plan. If the plan exceeds the write budget,
-            another one is made.
-        policy: "planned", or "on-demand" for migration without a plan.
-        recompute: which tensors a plan may discard and make again by running the op that made them
-            once more, with the same bits: "all", "off", or "cheap" for those that take less than a
-            tenth of the time to move them.
-        verify_replays: whether a hash of each discarded tensor is compared with that of what is
-            made again. A difference raises an error that names the op. It takes time: every such
-            tensor is copied to the host twice.
-        verify: a file of hashes. If it is missing, session.verify() writes it. Otherwise
-            session.verify() compares with it.
-        report: a directory to write, at the end, the files that `teraio report` makes a page of.
-        save_timeline: a file to write at the end: what happened when in some steps, for
-            ui.perfetto.dev, as docs/watching.md describes. Ranks of a machine write to the same
-            file.
-        timeline_steps: the steps in it: "10:13" for the steps 10 to 12, or "-3:", the default, for
-            the last three and the unfinished one after them. Without `save_timeline`, these steps
-            are recorded for `session.save_timeline()`.
-        ssd_capacity: the space to use on the drives, in bytes or as text. With 0, it is chosen from
-            the budget and the free space.
-        checksum: whether every chunk that is read from a drive is checked.
-        io_timeout: a number of seconds. A drive that has not answered a request for so long is not
-            used until it answers: writes go to other drives or stay on the device, and an operator
-            raises an error that names the drive when it needs bytes that are only there. The
-            device memory of such a request stays in use until then. With None, training waits.
-        evict_after_every_op: for tests: evict every tensor that can be evicted after every op.
-        discard_after_every_op: for tests: discard every tensor that can be made again after every
-            op.
-        plans_in_background: whether plans are made on another thread while the training goes on.
-            With False, each plan is made before the next iteration begins, so that runs repeat
-            exactly; the default is $TERAIO_PLANS_IN_BACKGROUND (0 or 1), or True without it.
-        status_line: whether a line on stderr tells what the run does, as docs/watching.md
-            describes. In a notebook, it is a panel in the output of the cell.
-        local_rank: the number of this process among those of the machine. The default is
-            $LOCAL_RANK, which torchrun sets.
-        local_world_size: the number of processes that share the machine. The default is
-            $LOCAL_WORLD_SIZE, or 1 without it.
+def session_of(options):
+    """Returns the `Session` that `teraio.options.checked` describes.
 
     Raises:
-        teraio.Error: an argument cannot be used. PyTorch is unchanged then.
-
-    Several processes on a machine ("ranks", one per device) share host_limit, write_budget and
-    ssd_capacity equally. A rank plans with an equal share of the rates and the space of each drive
-    that several ranks use. The device budget belongs to the rank alone. "{local_rank}" in ssd,
-    plan, verify, report and save_timeline stands for the rank's number, and "cuda" for the rank's
-    GPU.
+        teraio.Error: the machine does not have what the options ask for.
     """
-    session_options.check_policy(policy, plan)
-    ranks = find_ranks(local_rank, local_world_size)
-    device = device_of_rank(device, ranks, torch.cuda.device_count)
+    ranks = options["ranks"]
+    device = device_of_rank(options["device"], ranks, torch.cuda.device_count)
     return Session(
         ranks=ranks,
         device=device,
-        device_budget_bytes=session_options.budget_bytes(device_budget, device, ranks),
-        directories=session_options.directories(ssd, host_limit, ranks),
-        host_limit_bytes=ranks.share_of(parse_size(host_limit)),
-        **session_options.write_budget_options(write_budget, ranks),
-        plan=session_options.plan_file(ranks.named(plan)),
-        policy=policy,
-        verify=ranks.named(verify),
-        report=ranks.named(report),
-        timeline=ranks.named(save_timeline),
-        timeline_steps=session_options.timeline_steps(save_timeline, timeline_steps),
-        status_line=status_line,
-        ssd_capacity_bytes=ranks.share_of(parse_size(ssd_capacity)),
-        checksum=checksum,
-        io_timeout_ns=0 if io_timeout is None else parse_seconds(io_timeout),
-        evict_after_every_op=evict_after_every_op,
-        discard_after_every_op=discard_after_every_op,
-        plans_in_background=session_options.plans_in_background(plans_in_background),
-        recompute=session_options.recompute_choice(recompute),
-        verify_replays=verify_replays,
+        device_budget_bytes=_budget_bytes(options["device_budget"], device, ranks),
+        host_limit_bytes=ranks.share_of(options["host_limit"]),
+        **_write_budget(options["write_budget"], ranks),
+        timeline=options["save_timeline"],
+        ssd_capacity_bytes=ranks.share_of(options["ssd_capacity"]),
+        io_timeout_ns=options["io_timeout"] or 0,
+        **{name: options[name] for name in _PASSED_ON},
     )
+
+
+# The options that a session takes as they are.
+_PASSED_ON = (
+    "directories",
+    "plan",
+    "policy",
+    "verify",
+    "report",
+    "timeline_steps",
+    "status_line",
+    "checksum",
+    "evict_after_every_op",
+    "discard_after_every_op",
+    "plans_in_background",
+    "recompute",
+    "verify_replays",
+)
+
+
+def _budget_bytes(text, device, ranks):
+    if text is None:
+        return core.default_budget_bytes(device)
+    memory_bytes = core.device_memory_bytes(device)
+    # On the CPU, all ranks share the memory that a percentage refers to.
+    whole_bytes = ranks.share_of(memory_bytes) if device == "cpu" else memory_bytes
+    budget_bytes = parse_size(text, whole_bytes=whole_bytes)
+    if budget_bytes > memory_bytes:
+        limit = f"the memory of {device}, {format_size(memory_bytes)}"
+        raise Error(f"the device budget is {text}: expected at most {limit}")
+    return budget_bytes
+
+
+def _write_budget(write_budget, ranks):
+    if write_budget is None:
+        return {}
+    size_bytes, seconds = write_budget
+    share_bytes = ranks.share_of(size_bytes)
+    return {"write_budget_bytes": share_bytes, "write_budget_period_seconds": seconds}
 
 
 _running = None

@@ -1,4 +1,4 @@
-"""Timelines of runs: which steps they show, and several in one file.
+"""Timelines of runs: several in one file.
 
 A timeline is a file of Chrome trace events on Unix time, as torch.profiler writes them too, which
 ui.perfetto.dev opens.
@@ -12,33 +12,10 @@ import os
 import tempfile
 from pathlib import Path
 
-from teraio.arguments import CommandParser, check_output, read_json
+from teraio.arguments import CommandParser, check_output
 from teraio.atomic_file import replace_file
 from teraio.errors import Error
-
-DEFAULT_STEPS = "-3:"
-
-
-def parse_steps(text):
-    """Returns the steps that a timeline shows as a pair (begin, end).
-
-    Args:
-        text: "10:13" for the steps 10 to 12, "10:" for those from 10 on, "-3:" for the last three.
-
-    Raises:
-        teraio.Error: `text` is none of these.
-    """
-    begin, colon, end = str(text).partition(":")
-    try:
-        first, last = int(begin), int(end) if end else (1 << 63) - 1
-        if not colon or (first < 0 and end) or last <= first:
-            raise ValueError
-    except ValueError:
-        raise Error(
-            f'the steps of the timeline are "{text}": expected steps such as 10:13, or -3: for the '
-            "last three"
-        ) from None
-    return first, last
+from teraio.json_file import read_json
 
 
 def merge_timelines(paths, output):

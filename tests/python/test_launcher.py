@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from teraio.arguments import check_json
 from teraio.directories import cache_directory
 from teraio.errors import Error
+from teraio.json_file import check_json
 
 BUDGET = ("--device-budget", "1GB")
 
@@ -341,7 +341,11 @@ def test_refusal_and_help_need_no_torch(python, teraio_run, tmp_path):
 
 def test_torch_that_the_extension_was_not_built_for(refused, tmp_path):
     (tmp_path / "torch").mkdir()
-    (tmp_path / "torch" / "__init__.py").write_text("__version__ = '2.10.1+cpu'\n")
+    (tmp_path / "torch" / "__init__.py").write_text(
+        "from unittest.mock import MagicMock\n"
+        "__version__ = '2.10.1+cpu'\n"
+        "Tensor = UntypedStorage = utils = cuda = MagicMock()\n"
+    )
     (tmp_path / "torch" / "version.py").write_text("cuda = None\n")
     path = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
     line = refused(*BUDGET, "train.py", env=os.environ | {"PYTHONPATH": path})
@@ -397,5 +401,5 @@ def test_a_compressed_file_that_inflates_beyond_measure_is_refused(tmp_path):
     with gzip.open(path, "wb") as file:
         for _ in range(70):
             file.write(b" " * (1 << 20))
-    with pytest.raises(Error, match=r"--plan: .*plan.json.gz cannot be read: expected at most 50"):
-        check_json("--plan", path)
+    with pytest.raises(Error, match=r"plan.json.gz cannot be read: expected at most 50"):
+        check_json(path)

@@ -103,12 +103,12 @@ def test_a_gpu_that_is_not_there(budget):
         ({"device_budget": "1GB", "policy": "guess"}, '"guess" is not known'),
         ({"device_budget": "1GB", "device": "tpu"}, '"tpu" is not supported'),
         ({"device_budget": "1GB", "device": "cuda:x"}, '"cuda:x" is not supported'),
-        ({}, "the device cpu needs a device budget"),
+        ({}, "device_budget is missing"),
         ({"device_budget": "1GB", "ssd": "/nowhere"}, "/nowhere does not exist"),
         ({"device_budget": "1GB", "ssd": False}, "there is no tier to offload tensors to"),
         ({"device_budget": "1GB", "ssd": "/proc"}, "/proc is not writable"),
         ({"device_budget": "1GB", "ssd": "/dev/shm"}, "which is memory"),
-        ({"device_budget": "1GB", "plan": "/nowhere.json"}, "nowhere.json is not a file"),
+        ({"device_budget": "1GB", "plan": "/nowhere.json"}, "plan: /nowhere.json does not exist"),
     ],
 )
 def test_refused_before_anything_has_changed(arguments, message):

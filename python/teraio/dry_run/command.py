@@ -4,18 +4,13 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from teraio.arguments import (
-    RECOMPUTE_CHOICES,
-    Parser,
-    check_json,
-    check_limits,
-    check_output,
-    program_of,
-)
+from teraio.arguments import Parser, check_output, program_of
 from teraio.dry_run.options import add_script_options, check_script_options, dry_run_of
 from teraio.dry_run.trace_files import save_traces, trace_options
 from teraio.errors import Error
+from teraio.json_file import check_json
 from teraio.native_command import command_path
+from teraio.options import add_arguments, check, flag, parsed
 
 _EPILOG = """\
 All words after the script's name are passed to the script. The dry run ends the script when an
@@ -30,7 +25,8 @@ def command_parser():
         description="Predicts a training script's memory and time on a device, without the device.",
         epilog=_EPILOG,
     )
-    parser.add_limits("device memory to plan with, instead of all of the device's")
+    budget = "device memory to plan with, instead of all of the device's"
+    add_arguments(parser, "device_budget", "host_limit", device_budget=budget)
     add = parser.add_argument
     add(
         "--accelerator",
@@ -39,12 +35,7 @@ def command_parser():
         help="the device: a known name or an accelerator file (default: h100-nvl)",
     )
     add("--hardware", metavar="FILE", help="plan the step for the drives and host of this machine")
-    add(
-        "--recompute",
-        choices=RECOMPUTE_CHOICES,
-        default="all",
-        help="tensors that the plan may discard and make again with the same bits (default: all)",
-    )
+    add_arguments(parser, "recompute")
     add_script_options(parser)
     add(
         "--save-trace",
@@ -87,9 +78,9 @@ def _checked(options):
     check_script_options(options)
     if options.save_trace:
         check_output("--save-trace", Path(options.save_trace))
-    check_limits(options)
+    check(vars(options), flag, "device_budget", "host_limit")
     if options.hardware:
-        check_json("--hardware", options.hardware, "teraio-hardware/1")
+        parsed("--hardware", check_json, options.hardware, "teraio-hardware/1")
     return program
 
 
@@ -130,7 +121,7 @@ def _plan(traces, patterns, options):
     command = [str(command_path()), "plan", *trace_options(names, patterns)]
     command += ["--out", *(f"plan-{name}" for name in names)]
     command += ["--hardware", str(Path(options.hardware).resolve())]
-    command += ["--device-budget", budget, "--host-limit", options.host_limit]
+    command += ["--device-budget", budget, "--host-limit", str(options.host_limit)]
     command += ["--recompute", options.recompute]
     print(f"\non {options.hardware}:", flush=True)
     planned = subprocess.run(command, stderr=subprocess.PIPE, text=True, cwd=traces[0].parent)

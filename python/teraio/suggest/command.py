@@ -7,18 +7,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from teraio.arguments import (
-    RECOMPUTE_CHOICES,
-    Parser,
-    check_json,
-    check_limits,
-    check_size,
-    program_of,
-    program_words,
-)
+from teraio.arguments import Parser, program_of, program_words
 from teraio.dry_run.options import add_script_options, check_script_options, dry_run_of
 from teraio.dry_run.trace_files import save_traces
 from teraio.errors import Error
+from teraio.json_file import check_json
+from teraio.options import add_arguments, check, flag, parsed
+from teraio.units import parse_size
 
 _EPILOG = """\
 The script runs on fake tensors until an iteration of its training loop has repeated, as in a dry
@@ -34,7 +29,8 @@ def command_parser():
         "a step takes, and the `teraio run` line.",
         epilog=_EPILOG,
     )
-    parser.add_limits("device memory for the run (default: 92 %% of what is free)")
+    budget = "device memory for the run (default: 92 % of what is free)"
+    add_arguments(parser, "device_budget", "host_limit", device_budget=budget)
     parser.set_defaults(host_limit=None)
     add = parser.add_argument
     add("--device", help="cpu, cuda or cuda:1 (default: a GPU, if this machine has one)")
@@ -44,7 +40,7 @@ def command_parser():
         help="predict for this device, which need not be there: a known name or an accelerator "
         "file (default: the device itself; a CPU is measured once)",
     )
-    add("--ssd", action="append", metavar="DIR", help="a directory on a drive; give one per drive")
+    add_arguments(parser, "ssd")
     add(
         "--hardware",
         metavar="FILE",
@@ -55,12 +51,7 @@ def command_parser():
         metavar="SIZE",
         help="rated writes of each drive, such as 1200TB (default: from a table of models)",
     )
-    add(
-        "--recompute",
-        choices=RECOMPUTE_CHOICES,
-        default="all",
-        help="tensors that the plan may discard and make again with the same bits (default: all)",
-    )
+    add_arguments(parser, "recompute")
     add_script_options(parser)
     add("--json", action="store_true", help="print one JSON object, and all else on stderr")
     parser.add_program()
@@ -99,16 +90,16 @@ def _checked(options):
     program = program_of(options)
     options.words = (["-m"] if options.module else []) + program_words(options)
     options.host_limit_given = options.host_limit is not None
-    options.host_limit = options.host_limit or "0"
-    check_limits(options)
+    options.host_limit = options.host_limit or 0
+    check(vars(options), flag, "device_budget", "host_limit")
     check_script_options(options)
     if options.hardware:
-        check_json("--hardware", options.hardware, "teraio-hardware/1")
+        parsed("--hardware", check_json, options.hardware, "teraio-hardware/1")
         options.hardware = Path(options.hardware).resolve()
     elif options.ssd:
         ssd_directories(options.ssd)
     if options.rated_writes:
-        check_size("--rated-writes", options.rated_writes)
+        parsed("--rated-writes", parse_size, options.rated_writes)
     options.device = find_device(options.device, options.accelerator, options.world_size)
     return program
 
