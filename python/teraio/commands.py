@@ -25,7 +25,7 @@ COMMANDS = {
     "suggest": Command("teraio.suggest.command", "suggest"),
     "dry-run": Command("teraio.dry_run.command", "dry_run"),
     "report": Command("teraio.report.command", "report"),
-    "merge-timelines": Command("teraio.timelines", "merge_command"),
+    "merge-timelines": Command("teraio.merge_timelines", "merge"),
     "top": Command("teraio.top", "top"),
     "completion": Command("teraio.reference.completion", "completion"),
 }

@@ -1,0 +1,37 @@
+"""`teraio merge-timelines`: timelines of runs and of torch.profiler in one file."""
+
+from pathlib import Path
+
+from teraio.arguments import CommandParser, check_output
+from teraio.errors import Error
+from teraio.timelines import merge_timelines
+
+
+def command_parser():
+    """Returns the parser of the words after `teraio merge-timelines`."""
+    parser = CommandParser(
+        "merge-timelines",
+        usage="teraio merge-timelines --output FILE FILE [FILE ...]",
+        description="Merges timelines of runs and traces of torch.profiler into one file, where "
+        "they line up in time.",
+    )
+    parser.add_argument("files", nargs="+", metavar="FILE", help="a timeline or a trace")
+    parser.add_argument("--output", metavar="FILE", required=True, help="the merged file")
+    return parser
+
+
+def merge(arguments):
+    """Executes `teraio merge-timelines` and returns its exit code.
+
+    Args:
+        arguments: the words of the command line after `merge-timelines`.
+    """
+    parser = command_parser()
+    options = parser.parse_args(arguments)
+    try:
+        check_output("--output", Path(options.output))
+        merge_timelines(options.files, options.output)
+    except (Error, OSError) as error:
+        return parser.failure(error, 1)
+    print(f"teraio merge-timelines: {options.output}")
+    return 0
