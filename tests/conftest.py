@@ -1,8 +1,8 @@
 """What all Python tests share: what a skip means, what the day draws, and slices of the tests.
 
 With TERAIO_REQUIRE_ALL=1 no test is skipped for want of something. The reason of a skip names what
-is missing ("missing: fio"). What cannot be had, whatever is installed and whoever runs the tests, is
-no want: its reason begins with NOT_APPLICABLE.
+is missing ("missing: fio"). What cannot be had, whatever is installed and whoever runs the tests,
+is no want: its reason begins with NOT_APPLICABLE.
 """
 
 import os

@@ -1,5 +1,5 @@
 """Jobs of the matrix have equal bits within budgets, with plans that replay, and when everything
-always leaves. Each has half of its peak and, in the full level, one other budget that the day draws.
+always leaves. Each has half of its peak and, in the full level, another budget that the day draws.
 """
 
 import json

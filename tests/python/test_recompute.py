@@ -5,8 +5,8 @@ import copy
 import ctypes
 import json
 
-import numpy
 import drawn
+import numpy
 import pytest
 import torch
 from matrix import budgets, catalogue
