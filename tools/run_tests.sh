@@ -23,7 +23,7 @@ mkdir -p "$logs"
 expected_seconds() {
   case $1 in
     test-full-*) echo 200 ;;
-    test-newest) echo 240 ;;
+    test-newest) if [ -e .venv-newest/.ready ]; then echo 240; else echo 480; fi ;;
     test-yard) echo 200 ;;
     sanitize-address) echo 225 ;;
     sanitize-thread) echo 175 ;;
