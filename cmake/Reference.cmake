@@ -1,6 +1,6 @@
 # Shell completions, made by the built command and its Python part from what their
 # `--help` is made from, into build/share. The Python of the build needs shtab; see
-# docs/dependencies.md.
+# requirements/README.md.
 execute_process(COMMAND ${Python_EXECUTABLE} -c "import shtab"
   RESULT_VARIABLE reference_missing ERROR_QUIET)
 if(reference_missing)

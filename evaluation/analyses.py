@@ -100,7 +100,7 @@ def replayable(trace):
 
 
 def characterization(trace):
-    """Returns the tables of `teraio characterize` (docs/analysis.md), including the roofline."""
+    """Returns the tables of `teraio characterize` (docs/planning.md), including the roofline."""
     return tables("characterization", "characterize", trace, "--hardware", cases.HARDWARE)
 
 

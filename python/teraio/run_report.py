@@ -1,4 +1,4 @@
-"""The report of a run: the files that `teraio report` makes a page of (docs/report.md)."""
+"""The report of a run: the files that `teraio report` makes a page of (docs/watching.md)."""
 
 import json
 import statistics

@@ -1,7 +1,7 @@
 """Figures of `teraio characterize`: memory per op, inactive periods, the migration roofline.
 
 A trace is an entry of `traces` in the tables that `teraio characterize --out` writes
-(docs/analysis.md).
+(docs/planning.md).
 """
 
 import math

@@ -1,7 +1,7 @@
 """Figures of `teraio what-if`: one per sweep, with speed, bytes written, drive life and cost.
 
 A sweep is an entry of `sweeps` in the tables that `teraio what-if --out` writes, and a setting an
-entry of its `settings` (docs/analysis.md).
+entry of its `settings` (docs/planning.md).
 """
 
 from teraio_figures import style

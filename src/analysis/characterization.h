@@ -130,7 +130,7 @@ struct CharacterizedTrace {
 };
 
 // Writes the tables of `teraio characterize` as JSON ("teraio-characterization/1",
-// docs/analysis.md), from which teraio_figures draws the figures. Replaces `path` atomically. A
+// docs/planning.md), from which teraio_figures draws the figures. Replaces `path` atomically. A
 // failure names the file.
 Status write_characterizations(std::span<const CharacterizedTrace> traces,
                                const std::filesystem::path& path);

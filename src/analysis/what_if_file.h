@@ -1,4 +1,4 @@
-// Writes the tables of `teraio what-if` as JSON ("teraio-what-if/1", docs/analysis.md), from which
+// Writes the tables of `teraio what-if` as JSON ("teraio-what-if/1", docs/planning.md), from which
 // teraio_figures draws the figures.
 #pragma once
 

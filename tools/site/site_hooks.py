@@ -26,7 +26,7 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, **_):
-    if page.file.src_uri == "commands.md":
+    if page.file.src_uri == "reference.md":
         markdown = markdown.replace(HELP_MARK, _command_reference())
     return lists_apart(markdown)
 
@@ -42,7 +42,7 @@ def _command_reference():
     names = commands_of(_help_of())
     if not names:
         raise PluginError(f"{COMMAND} --help lists no commands")
-    sections = [f"## teraio {name}\n\n```text\n{_help_of(name)}\n```\n" for name in names]
+    sections = [f"### teraio {name}\n\n```text\n{_help_of(name)}\n```\n" for name in names]
     return "\n".join(sections)
 
 
