@@ -177,14 +177,14 @@ std::unique_ptr<OpaqueOp> begin_opaque_op(const std::string& name,
 }
 
 py::dict to_dict(const device::MemoryUsage& usage) {
-  return py::dict(
-      "device_budget_bytes"_a = usage.budget_bytes, "device_bytes"_a = usage.allocated_bytes,
-      "device_peak_bytes"_a = usage.allocated_peak_bytes,
-      "device_reserved_bytes"_a = usage.reserved_bytes,
-      "device_reserved_peak_bytes"_a = usage.reserved_peak_bytes,
-      "device_rounding_bytes"_a = usage.rounding_bytes,
-      "device_largest_free_bytes"_a = usage.largest_free_bytes,
-      "stitch_count"_a = usage.stitch_count, "mapped_page_count"_a = usage.mapped_page_count);
+  return py::dict("device_budget_bytes"_a = usage.budget_bytes,
+                  "device_bytes"_a = usage.allocated_bytes,
+                  "device_peak_bytes"_a = usage.allocated_peak_bytes,
+                  "device_reserved_bytes"_a = usage.reserved_bytes,
+                  "device_reserved_peak_bytes"_a = usage.reserved_peak_bytes,
+                  "device_rounding_bytes"_a = usage.rounding_bytes,
+                  "device_largest_free_bytes"_a = usage.largest_free_bytes,
+                  "stitch_count"_a = usage.stitch_count);
 }
 
 py::dict to_dict(const engine::EngineCounters& c) {

@@ -9,17 +9,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "base/range_set.h"
 
 namespace teraio::device {
-
-// Of the page at one offset, to another that is uncommitted.
-struct PageMove {
-  int64_t from_bytes = 0;
-  int64_t to_bytes = 0;
-};
 
 class AddressSpace {
  public:
@@ -44,21 +37,6 @@ class AddressSpace {
   // The contents are kept where the space can keep them. Returns the number of bytes that moved,
   // counted from the front of `from`: fewer than all of them if the system refused the rest.
   virtual int64_t move(ByteRange from, int64_t to_bytes) = 0;
-
-  // Moves single pages likewise. Returns how many moved, counted from the front.
-  virtual size_t move_pages(std::span<const PageMove> moves) {
-    size_t count = 0;
-    while (count < moves.size() &&
-           move({moves[count].from_bytes, page_bytes_}, moves[count].to_bytes) == page_bytes_)
-      ++count;
-    return count;
-  }
-
-  // Some spaces leave a page mapped where it has been, until something else is to be there: it
-  // moves back at no cost. These tell where the page that is still mapped at an uncommitted address
-  // is now (-1: there is none), and at which other addresses a committed page is still mapped.
-  virtual int64_t page_left_at(int64_t /*offset_bytes*/) const { return -1; }
-  virtual std::span<const int64_t> former_offsets(int64_t /*offset_bytes*/) const { return {}; }
 
   // Decommits `from` and commits new pages at `to_bytes`, so the contents are lost. Returns false
   // if the system refuses; `from` is then committed, but its contents may be lost.

@@ -41,21 +41,11 @@ struct MemoryUsage {
   int64_t rounding_bytes = 0;      // lost to rounding (internal fragmentation)
   int64_t largest_free_bytes = 0;  // largest allocation that moves no pages
   int64_t stitch_count = 0;        // allocations assembled from scattered free pages
-  int64_t mapped_page_count = 0;   // how often a page of the device was mapped
 };
 
 // A point in an order of work on the device. Copyable. The id 0 denotes a point that has passed.
 struct Event {
   uint64_t id = 0;
-};
-
-// Which of the allocations of an iteration one is. Iterations repeat, and with them their
-// occasions.
-struct Occasion {
-  int64_t moment = -1;  // grows within an iteration; -1: which allocation it is is not known
-  uint64_t key = 0;     // equal in every iteration, and no other occasion's
-
-  bool is_known() const { return moment >= 0; }
 };
 
 class Device {
@@ -74,12 +64,6 @@ class Device {
   // for an event that was recorded since then, or that is recorded from now on. Where pages have
   // moved (may_be_in_use()), that was given for other addresses.
   virtual std::byte* allocate(int64_t size_bytes) = 0;
-
-  // Like allocate(), with the same block for the same occasion where that is possible: a device
-  // whose pages move then does not have to move any.
-  virtual std::byte* allocate_on(const Occasion& /*occasion*/, int64_t size_bytes) {
-    return allocate(size_bytes);
-  }
 
   // Like allocate(), but uses scattered free memory to the last page, however long that takes. For
   // callers that have nothing left to evict.

@@ -24,18 +24,8 @@ constexpr int64_t kFragmentBytes = 64 * kKiB;
 PagePool::PagePool(std::unique_ptr<AddressSpace> space, PagePoolOptions options)
     : options_(options), space_(std::move(space)), free_(options.granule_bytes) {
   TERAIO_CHECK(space_->page_bytes() == kPageBytes || space_->page_bytes() == options.granule_bytes);
-  TERAIO_CHECK(options.window_bytes == 0 || !can_split_granules());
-  int64_t size_bytes = space_->size_bytes();
-  if (options.window_bytes > 0) {
-    size_bytes -= options.window_bytes;
-    // A page between keeps the free ranges apart.
-    const ByteRange addresses{size_bytes + options.granule_bytes,
-                              options.window_bytes - options.granule_bytes};
-    windows_.emplace(addresses, options.granule_bytes);
-    closed_.insert(addresses);
-  }
-  uncommitted_.insert({0, size_bytes});
-  gaps_.insert({0, size_bytes});
+  uncommitted_.insert({0, space_->size_bytes()});
+  gaps_.insert({0, space_->size_bytes()});
 }
 
 std::byte* PagePool::allocate(int64_t size_bytes, int64_t growth_limit_bytes, Effort effort) {
@@ -69,16 +59,15 @@ std::optional<ByteRange> PagePool::find(int64_t size_bytes) const {
 }
 
 std::byte* PagePool::take(ByteRange fit, int64_t size_bytes) {
-  ++allocation_count_;
   free_.erase({fit.begin_bytes, size_bytes});
-  if (!is_in_windows(fit.begin_bytes)) gaps_.erase({fit.begin_bytes, size_bytes});
+  gaps_.erase({fit.begin_bytes, size_bytes});
   return space_->at(fit.begin_bytes);
 }
 
 void PagePool::release(std::byte* block, int64_t size_bytes) {
   const ByteRange range{space_->offset_of(block), size_bytes};
   free_.insert(range);
-  if (!is_in_windows(range.begin_bytes)) gaps_.insert(range);
+  gaps_.insert(range);
   renew_granules(range);
 }
 
@@ -101,14 +90,13 @@ void PagePool::renew(ByteRange granule) {
 // Considers both ends of every gap, but only the start of the last one, which extends to the end of
 // the address space.
 PagePool::Place PagePool::best_place(int64_t size_bytes) const {
-  const int64_t end_bytes = space_->size_bytes() - options_.window_bytes;
   Place best{{}, std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::max()};
   const auto offer = [&](const Place& place) {
     if (place.is_better_than(best)) best = place;
   };
   gaps_.for_each_at_least(size_bytes, [&](ByteRange gap) {
     offer(consider({gap.begin_bytes, size_bytes}, gap));
-    if (gap.end_bytes() < end_bytes)
+    if (gap.end_bytes() < space_->size_bytes())
       offer(consider({gap.end_bytes() - size_bytes, size_bytes}, gap));
   });
   return best;
@@ -215,7 +203,7 @@ int64_t PagePool::grow_at(ByteRange range, int64_t& growth_left_bytes) {
                                    ? range.size_bytes
                                    : growth_left_bytes & -free_.granule_bytes();
   if (growth_bytes == 0 || !space_->commit({range.begin_bytes, growth_bytes})) return 0;
-  uncommitted_at(range.begin_bytes).erase({range.begin_bytes, growth_bytes});
+  uncommitted_.erase({range.begin_bytes, growth_bytes});
   boundaries_.insert(range.begin_bytes);
   boundaries_.insert(range.begin_bytes + growth_bytes);
   held_bytes_ += growth_bytes;
@@ -316,9 +304,8 @@ int64_t PagePool::move_piece(ByteRange from, int64_t to_bytes) {
     from.size_bytes = space_->move({from.begin_bytes, bytes_to_boundary(from)}, to_bytes);
   }
   if (from.size_bytes == 0) return 0;
-  moved_page_count_ += from.size_bytes / space_->page_bytes();
   free_.erase(from);
-  uncommitted_at(to_bytes).erase({to_bytes, from.size_bytes});
+  uncommitted_.erase({to_bytes, from.size_bytes});
   boundaries_.insert(to_bytes);
   boundaries_.insert(to_bytes + from.size_bytes);
   leave_uncommitted(from);
@@ -348,7 +335,7 @@ int64_t PagePool::bytes_to_boundary(ByteRange range) const {
 
 // Uncommitted addresses have no pages and hence no mapping boundaries.
 void PagePool::leave_uncommitted(ByteRange range) {
-  const ByteRange merged = uncommitted_at(range.begin_bytes).insert(range);
+  const ByteRange merged = uncommitted_.insert(range);
   boundaries_.erase(boundaries_.upper_bound(merged.begin_bytes),
                     boundaries_.lower_bound(merged.end_bytes()));
 }

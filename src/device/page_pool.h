@@ -19,8 +19,7 @@
 // pages.
 //
 // Where the pages of the address space are as large as granules, as on a GPU, fragments stay where
-// they are, and blocks of known occasions lie in windows at the end of the addresses
-// (BlockWindows).
+// they are.
 //
 // Sizes are multiples of kPageBytes. Threads: one at a time.
 #pragma once
@@ -30,13 +29,10 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <span>
 #include <tuple>
-#include <vector>
 
 #include "base/range_set.h"
 #include "device/address_space.h"
-#include "device/block_windows.h"
 #include "device/free_pages.h"
 
 namespace teraio::device {
@@ -45,9 +41,6 @@ struct PagePoolOptions {
   int64_t granule_bytes = int64_t{256} << 10;  // a power of two
   // Stitching stops when the pool uses this many mappings.
   int64_t mapping_limit = 32768;
-  // How much of the address space is for windows: none, or at least two granules. Only where pages
-  // are as large as granules.
-  int64_t window_bytes = 0;
 };
 
 class PagePool {
@@ -66,10 +59,6 @@ class PagePool {
                       Effort effort = Effort::kUsual);
   // Likewise, but nullptr unless a free range holds the block: no page is committed or moved.
   std::byte* allocate_free(int64_t size_bytes);
-  // As allocate(), for an allocation of a known occasion: the block lies where the last one of the
-  // occasion lay if that is free, or in a window of its own. Null also where there are no windows,
-  // or no more addresses for them.
-  std::byte* allocate_on(const Occasion& occasion, int64_t size_bytes, int64_t growth_limit_bytes);
   // `size_bytes` is the size that was allocated.
   void release(std::byte* block, int64_t size_bytes);
 
@@ -87,9 +76,6 @@ class PagePool {
   // may complete them.
   int64_t shortage_bytes(int64_t size_bytes, int64_t growth_limit_bytes) const;
   int64_t stitch_count() const { return stitch_count_; }
-  int64_t allocation_count() const { return allocation_count_; }
-  // How many pages the system has moved, or mapped in a window, for these allocations.
-  int64_t moved_page_count() const { return moved_page_count_; }
   int64_t mapping_count() const;
 
  private:
@@ -148,32 +134,12 @@ class PagePool {
   int64_t count_boundaries(ByteRange range, int64_t limit) const;
   int64_t bytes_to_boundary(ByteRange range) const;
   void leave_uncommitted(ByteRange range);
-  RangeSet& uncommitted_at(int64_t offset_bytes) {
-    return is_in_windows(offset_bytes) ? closed_ : uncommitted_;
-  }
-
-  // --- Windows: page_pool_windows.cpp -------------------------------------------------------
-  bool is_in_windows(int64_t offset_bytes) const {
-    return windows_ && windows_->contains(offset_bytes);
-  }
-  bool is_vacant(ByteRange range) const;
-  bool can_return(ByteRange block) const;
-  bool is_page_free(int64_t offset_bytes) const;
-  std::optional<ByteRange> new_place(int64_t size_bytes);
-  bool fill(ByteRange block, int64_t growth_limit_bytes);
-  bool commit_pages(std::span<const int64_t> missing, int64_t growth_limit_bytes,
-                    std::vector<ByteRange>& here);
-  void add_moves(std::span<const int64_t> to, std::vector<PageMove>& moves) const;
 
   const PagePoolOptions options_;
   std::unique_ptr<AddressSpace> space_;
-  FreePages free_;                       // committed and not in use
-  RangeSet uncommitted_;                 // addresses without pages
-  RangeSet gaps_;                        // addresses outside all blocks: free and uncommitted
-  std::optional<BlockWindows> windows_;  // their addresses are neither in gaps_ nor uncommitted_
-  RangeSet closed_;                      // addresses of windows without pages
-  int64_t allocation_count_ = 0;
-  int64_t moved_page_count_ = 0;
+  FreePages free_;        // committed and not in use
+  RangeSet uncommitted_;  // addresses without pages
+  RangeSet gaps_;         // addresses outside all blocks: free and uncommitted
   // The addresses where pages of different origin meet. The system keeps such pages in separate
   // mappings, and one call cannot move pages of several mappings.
   std::set<int64_t> boundaries_;

@@ -32,8 +32,7 @@ Engine::Engine(const EngineOptions& options)
 Engine::~Engine() = default;
 
 Result<LiveTensor*> Engine::allocate(int64_t size_bytes) {
-  const Result<std::byte*> memory =
-      evictor_.obtain_memory(size_bytes, place(), occasions_.of_birth(position_));
+  const Result<std::byte*> memory = evictor_.obtain_memory(size_bytes, place());
   if (!memory.ok()) return memory.status();
   auto tensor = std::make_unique<LiveTensor>();
   tensor->id = next_id_++;
@@ -371,21 +370,13 @@ void Engine::issue_prefetch(LiveTensor& tensor, const plan::Migration& migration
   due_prefetches_.add(tensor, iteration_start_ + op_count + migration.deadline_op);
 }
 
-device::Occasion Engine::occasion_of_return(const LiveTensor& tensor, int64_t needed_at) {
-  const int64_t op_count = std::max<int64_t>(schedule_->profile().op_count(), 1);
-  return occasions_.of_return(position_, tensor.profile_index,
-                              static_cast<trace::OpIndex>(needed_at % op_count));
-}
-
 void Engine::start_due_prefetches(trace::OpIndex position) {
   const int64_t kept_bytes = position == kLost ? 0 : schedule_->index().allocated_bytes(position);
   while (!due_prefetches_.is_empty()) {
     LiveTensor& tensor = due_prefetches_.first();
     if (tensor.residency == Residency::kOffloaded) {
       if (evictor_.free_bytes() < tensor.size_bytes + kept_bytes) return;
-      const int64_t deadline = tensor.prefetch_deadline - iteration_start_;
-      std::byte* memory =
-          device_.allocate_on(occasion_of_return(tensor, deadline), tensor.size_bytes);
+      std::byte* memory = device_.allocate(tensor.size_bytes);
       if (memory == nullptr) return;
       ++counters_.planned_prefetches;
       mover_.start_read(tensor, memory, storage::Priority::kPlanned, tensor.prefetch_deadline);
@@ -416,8 +407,7 @@ Status Engine::request(LiveTensor& tensor) {
     return Status(ErrorCode::kCancelled,
                   fmt::format("tensor {} ({}) was left behind when the session ended", tensor.id,
                               format_size(tensor.size_bytes)));
-  const Result<std::byte*> memory =
-      evictor_.obtain_memory(tensor.size_bytes, place(), occasion_of_return(tensor, position_));
+  const Result<std::byte*> memory = evictor_.obtain_memory(tensor.size_bytes, place());
   if (!memory.ok()) return memory.status();
   ++counters_.urgent_reads;
   mover_.start_read(tensor, *memory, storage::Priority::kUrgent, 0);

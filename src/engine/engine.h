@@ -42,7 +42,6 @@
 #include "engine/engine_options.h"
 #include "engine/evictor.h"
 #include "engine/live_tensor.h"
-#include "engine/occasions.h"
 #include "engine/prefetch_queue.h"
 #include "engine/profile_binding.h"
 #include "engine/recipe.h"
@@ -208,8 +207,6 @@ class Engine {
   ProgramPlace place() const {
     return {*schedule_, last_position_, position_ == kLost, points_.op()};
   }
-  // `needed_at`: counted in ops from the begin of this iteration.
-  device::Occasion occasion_of_return(const LiveTensor& tensor, int64_t needed_at);
   void leave_as_planned(LiveTensor& tensor, const plan::Migration& action);
   void return_as_planned(LiveTensor& tensor, trace::OpIndex position);
   void drop_pin(LiveTensor& tensor);
@@ -243,7 +240,6 @@ class Engine {
   std::shared_ptr<const Schedule> schedule_ = std::make_shared<const Schedule>();
   ProfileBinding binding_;
   PrefetchQueue due_prefetches_;
-  Occasions occasions_;
   trace::OpIndex position_ = kLost;
   trace::OpIndex last_position_ = kLost;  // that was known in this iteration
   // The actions of ops up to issued_until_ have been issued, but for those that due_actions_ lists.

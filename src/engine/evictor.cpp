@@ -32,10 +32,9 @@ bool Evictor::can_leave(const LiveTensor& tensor) const {
          !tensor.is_dead && !tensor.is_copy_pending && tensor.unanswered == nullptr;
 }
 
-Result<std::byte*> Evictor::obtain_memory(int64_t size_bytes, const ProgramPlace& place,
-                                          const device::Occasion& occasion) {
+Result<std::byte*> Evictor::obtain_memory(int64_t size_bytes, const ProgramPlace& place) {
   while (true) {
-    if (std::byte* memory = device_.allocate_on(occasion, size_bytes)) return memory;
+    if (std::byte* memory = device_.allocate(size_bytes)) return memory;
     if (mover_.take_arrivals() || start_due_departures()) continue;
     TERAIO_RETURN_IF_ERROR(mover_.failure());
     if (evict_for(size_bytes, place)) continue;

@@ -43,8 +43,7 @@ class Evictor {
   // Returns device memory, which is the caller's. Evicts tensors and waits when it must. Fails
   // (kOutOfMemory) when nothing more can leave; the message tells the request and what holds the
   // budget.
-  Result<std::byte*> obtain_memory(int64_t size_bytes, const ProgramPlace& place,
-                                   const device::Occasion& occasion = {});
+  Result<std::byte*> obtain_memory(int64_t size_bytes, const ProgramPlace& place);
 
   // What the budget has left, as a sum: one allocation may get less. Negative where more is
   // allocated than the budget holds by now.

@@ -9,7 +9,7 @@ import time
 import programs
 import pytest
 
-STEPS = 15
+STEPS = 9
 CLOSE_SECONDS = 10
 
 

@@ -162,7 +162,6 @@ CUresult CudaAddressSpace::map(int64_t offset_bytes, PageIndex page) {
       driver_.map(pointer(offset_bytes), static_cast<size_t>(page_bytes()), 0, handle, 0);
   if (result != CUDA_SUCCESS) return result;
   mapped_at(offset_bytes) = page;
-  ++mapped_page_count_;
   return result;
 }
 
@@ -229,16 +228,13 @@ int64_t CudaAddressSpace::move(ByteRange from, int64_t to_bytes) {
   std::vector<PageMove> moves;
   for (int64_t offset = 0; offset < from.size_bytes; offset += page_bytes())
     moves.push_back({from.begin_bytes + offset, to_bytes + offset});
-  return static_cast<int64_t>(move_pages(moves)) * page_bytes();
-}
-
-size_t CudaAddressSpace::move_pages(std::span<const PageMove> moves) {
-  size_t count = map_again(moves);
-  while (count < moves.size() && replace_page(moves[count])) {
+  const std::span<const PageMove> all = moves;
+  size_t count = map_again(all);
+  while (count < all.size() && replace_page(all[count])) {
     ++count;
-    count += map_again(moves.subspan(count));
+    count += map_again(all.subspan(count));
   }
-  return count;
+  return static_cast<int64_t>(count) * page_bytes();
 }
 
 // Now and then, the driver does not map one page any more, at any address, while it maps all others
@@ -308,15 +304,6 @@ void CudaAddressSpace::relabel(const PageMove& move) {
   page.former_offsets.push_back(move.from_bytes);
   forget({move.from_bytes, page_bytes()});
   track({move.to_bytes, page_bytes()});
-}
-
-int64_t CudaAddressSpace::page_left_at(int64_t offset_bytes) const {
-  const PageIndex page = mapped_at(offset_bytes);
-  return page == kNone ? -1 : pages_[static_cast<size_t>(page)].offset_bytes;
-}
-
-std::span<const int64_t> CudaAddressSpace::former_offsets(int64_t offset_bytes) const {
-  return pages_[static_cast<size_t>(mapped_at(offset_bytes))].former_offsets;
 }
 
 bool CudaAddressSpace::overlaps(const PageMove& move, int64_t PageMove::*side,

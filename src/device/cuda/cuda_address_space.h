@@ -70,16 +70,9 @@ class CudaAddressSpace final : public AddressSpace {
   bool commit(ByteRange range) override;
   bool decommit(ByteRange range) override;
   int64_t move(ByteRange from, int64_t to_bytes) override;
-  size_t move_pages(std::span<const PageMove> moves) override;
-  int64_t page_left_at(int64_t offset_bytes) const override;
-  std::span<const int64_t> former_offsets(int64_t offset_bytes) const override;
 
   // Whether compute that was enqueued before pages of `range` moved there may still use them.
   bool may_be_in_use(ByteRange range) const;
-
-  bool has_segments() const { return is_tracking_; }
-  // How often a page was mapped.
-  int64_t mapped_page_count() const { return mapped_page_count_; }
 
   // The committed pages, each of which is a segment. They are tracked from the first call on.
   MemorySegments& segments();
@@ -88,6 +81,11 @@ class CudaAddressSpace final : public AddressSpace {
   CudaAddressSpace(const CudaDriver& driver, CudaAddressSpaceOptions options, std::byte* base,
                    int64_t size_bytes);
 
+  // Of the page at one offset, to another that is uncommitted.
+  struct PageMove {
+    int64_t from_bytes = 0;
+    int64_t to_bytes = 0;
+  };
   using PageIndex = int32_t;
   static constexpr PageIndex kNone = -1;
   struct Page {
@@ -113,7 +111,8 @@ class CudaAddressSpace final : public AddressSpace {
     return pages_[static_cast<size_t>(mapped_at(offset_bytes))];
   }
   bool is_committed(int64_t offset_bytes) const {
-    return mapped_at(offset_bytes) != kNone && page_left_at(offset_bytes) == offset_bytes;
+    const PageIndex page = mapped_at(offset_bytes);
+    return page != kNone && pages_[static_cast<size_t>(page)].offset_bytes == offset_bytes;
   }
   bool overlaps(const PageMove& move, int64_t PageMove::*side, ByteRange range) const;
 
@@ -143,7 +142,6 @@ class CudaAddressSpace final : public AddressSpace {
   std::vector<Page> pages_;
   std::vector<PageIndex> unused_pages_;  // entries of pages_ for later pages
   std::deque<Departure> departures_;     // in the order in which their points pass
-  int64_t mapped_page_count_ = 0;
   MemorySegments segments_;
   bool is_tracking_ = false;
 };

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "device/cuda/copy_order.h"
@@ -52,12 +51,9 @@ class CudaDevice final : public Device {
   Status open();
 
   std::string_view name() const override { return name_; }
-  std::byte* allocate(int64_t size_bytes) override { return allocate({}, size_bytes, false); }
-  std::byte* allocate_on(const Occasion& occasion, int64_t size_bytes) override {
-    return allocate(occasion, size_bytes, false);
-  }
+  std::byte* allocate(int64_t size_bytes) override { return allocate(size_bytes, false); }
   std::byte* allocate_at_all_costs(int64_t size_bytes) override {
-    return allocate({}, size_bytes, true);
+    return allocate(size_bytes, true);
   }
   int64_t shortage_bytes(int64_t size_bytes) const override;
   int64_t spare_bytes() const override { return memory_->spare_bytes(); }
@@ -116,15 +112,12 @@ class CudaDevice final : public Device {
     std::mutex mutex = {};  // held from the choice of a stream until the copy is enqueued on it
   };
 
-  class AllocationTime;
-
   cudaStream_t compute_stream() const;
   std::vector<cudaStream_t*> own_streams();
   Event record(cudaStream_t stream, EventLane lane);
   void note_unrecorded(const Status& status);
   Status why_unrecorded() const;
-  std::byte* allocate(const Occasion& occasion, int64_t size_bytes, bool at_all_costs);
-  std::byte* map_on(const Occasion& occasion, int64_t held_bytes);
+  std::byte* allocate(int64_t size_bytes, bool at_all_costs);
   std::byte* map(int64_t held_bytes, bool at_all_costs);
   std::byte* hand_out(std::byte* memory, Block block);
   void take_back(bool waits);
@@ -135,7 +128,6 @@ class CudaDevice final : public Device {
 
   CudaDeviceOptions options_;
   const std::string name_;
-  const SteadyClock clock_;
   int32_t numa_node_ = -1;
   cudaStream_t own_stream_ = nullptr;
   CopyDirection to_host_{cudaMemcpyDeviceToHost, "copy to the host", kFirstCopyLane};
@@ -144,8 +136,6 @@ class CudaDevice final : public Device {
   mutable CudaEvents events_;
   CudaOpTimer timer_{options_.ordinal, [this] { return compute_stream(); }};
   std::unique_ptr<CudaMemory> memory_;
-  int64_t allocation_ns_ = 0;  // that allocations have taken, without waits for compute
-  int64_t waited_ns_ = 0;      // for compute, by memory_
   std::unordered_map<const std::byte*, Block> blocks_;
   std::deque<BlockInUse> blocks_in_use_;        // released ones
   mutable std::mutex mutex_;                    // protects the next members, which I/O threads use
@@ -169,10 +159,7 @@ Status CudaDevice::open() {
       .wait =
           [this](Event event) {
             const PauseOfOps pause(&timer_);
-            const int64_t begin_ns = clock_.now_ns();
-            Status status = events_.wait(event);
-            waited_ns_ += clock_.now_ns() - begin_ns;
-            return status;
+            return events_.wait(event);
           },
   };
   auto memory =
@@ -213,45 +200,17 @@ cudaStream_t CudaDevice::compute_stream() const {
 
 // --- Memory -------------------------------------------------------------------------------------
 
-std::byte* CudaDevice::allocate(const Occasion& occasion, int64_t size_bytes, bool at_all_costs) {
+std::byte* CudaDevice::allocate(int64_t size_bytes, bool at_all_costs) {
   if (size_bytes < 0 || size_bytes > usage_.budget_bytes) return nullptr;
   const int64_t held_bytes = align_up(std::max<int64_t>(size_bytes, 1), kPageBytes);
   if (held_bytes > usage_.budget_bytes - usage_.allocated_bytes) return nullptr;
   take_back(at_all_costs);
-  const bool wants_window = memory_->wants_window(occasion, allocation_ns_);
-  std::byte* memory = wants_window ? map_on(occasion, held_bytes) : nullptr;
-  if (memory == nullptr) memory = memory_->allocate_free(held_bytes);
+  std::byte* memory = memory_->allocate_free(held_bytes);
   if (memory == nullptr) memory = map(held_bytes, at_all_costs);
   return memory == nullptr ? nullptr : hand_out(memory, {size_bytes, held_bytes});
 }
 
-// Adds the time from its begin to its end to that of all allocations. Those that find a free block
-// are not counted: they take no time to speak of.
-class CudaDevice::AllocationTime {
- public:
-  explicit AllocationTime(CudaDevice& device)
-      : device_(device), begin_ns_(device.clock_.now_ns() - device.waited_ns_) {}
-  ~AllocationTime() {
-    device_.allocation_ns_ += device_.clock_.now_ns() - device_.waited_ns_ - begin_ns_;
-  }
-  AllocationTime(const AllocationTime&) = delete;
-  AllocationTime& operator=(const AllocationTime&) = delete;
-
- private:
-  CudaDevice& device_;
-  const int64_t begin_ns_;
-};
-
-std::byte* CudaDevice::map_on(const Occasion& occasion, int64_t held_bytes) {
-  const AllocationTime time(*this);
-  const PauseOfOps pause(op_timer());
-  const CurrentDevice current(options_.ordinal);
-  const OutsideOfCapture harmless;
-  return memory_->allocate_on(occasion, held_bytes);
-}
-
 std::byte* CudaDevice::map(int64_t held_bytes, bool at_all_costs) {
-  const AllocationTime time(*this);
   const PauseOfOps pause(op_timer());  // moving pages takes milliseconds
   const CurrentDevice current(options_.ordinal);
   const OutsideOfCapture harmless;
@@ -343,7 +302,6 @@ MemoryUsage CudaDevice::usage() const {
   usage.neighbour_bytes = memory_->neighbour_bytes_within(usage.budget_bytes);
   usage.largest_free_bytes = memory_->largest_bytes();
   usage.stitch_count = memory_->pool().stitch_count();
-  usage.mapped_page_count = memory_->mapped_page_count();
   return usage;
 }
 

@@ -31,18 +31,10 @@ constexpr int64_t kLeastPages = 8;
 // and FSDP2 uses three streams.
 constexpr int64_t kLeastSharedLimitBytes = 96 * kMiB;
 
-// Addresses cost no memory. The range leaves room for stitching, for a larger budget later, and for
-// windows: all blocks of an iteration have one, which were about 17 times the budget in the
-// training above.
-constexpr int64_t kAddressesPerByte = 16;
-constexpr int64_t kAddressesPerWindowByte = 4;
+// Addresses cost no memory. The range leaves room for stitching and for a larger budget later.
+constexpr int64_t kAddressesPerByte = 4;
 // No GPU has more. Sums of limits cannot overflow.
 constexpr int64_t kMostLimitBytes = int64_t{1} << 60;
-
-int64_t window_bytes(const AddressSpace& space) {
-  const int64_t other_bytes = space.size_bytes() / kAddressesPerWindowByte;
-  return align_up(space.size_bytes() - other_bytes, space.page_bytes());
-}
 
 int64_t page_bytes(int64_t limit_bytes) {
   const uint64_t wanted_bytes = std::clamp(limit_bytes / kPageCount, kPageBytes, kMostPageBytes);
@@ -80,8 +72,7 @@ CudaMemory::CudaMemory(std::unique_ptr<CudaAddressSpace> space, int64_t page_byt
     : space_(*space),
       pool_(std::make_unique<PagePool>(
           std::move(space), PagePoolOptions{.granule_bytes = page_bytes,
-                                            .mapping_limit = std::numeric_limits<int64_t>::max(),
-                                            .window_bytes = window_bytes(space_)})),
+                                            .mapping_limit = std::numeric_limits<int64_t>::max()})),
       neighbour_(std::move(neighbour)) {}
 
 int64_t CudaMemory::room_bytes() const {
@@ -109,24 +100,6 @@ std::byte* CudaMemory::allocate(int64_t size_bytes) {
     refused_bytes_ = size_bytes;
     awaited_bytes_ = shortage_bytes(size_bytes);
   }
-  return hand_out(block, size_bytes);
-}
-
-// Where drives use the memory directly, each page is registered with them at the addresses that it
-// has. That takes longer than a move.
-bool CudaMemory::wants_window(const Occasion& occasion, int64_t allocation_ns) {
-  return occasion.is_known() && !space_.has_segments() &&
-         window_trial_.is_on(occasion.moment,
-                             {pool_->allocation_count(), pool_->moved_page_count(), allocation_ns});
-}
-
-std::byte* CudaMemory::allocate_on(const Occasion& occasion, int64_t size_bytes) {
-  if (pool_->free_bytes() >= size_bytes)
-    return hand_out(pool_->allocate_on(occasion, size_bytes, 0), size_bytes);
-  note_peak();
-  const int64_t room_bytes = std::max<int64_t>(this->room_bytes(), 0);
-  std::byte* block = pool_->allocate_on(occasion, size_bytes, room_bytes);
-  note_peak();
   return hand_out(block, size_bytes);
 }
 

@@ -20,7 +20,6 @@
 #include "device/cuda/cuda_address_space.h"
 #include "device/cuda_device.h"
 #include "device/page_pool.h"
-#include "device/window_trial.h"
 
 namespace teraio::device {
 
@@ -37,12 +36,6 @@ class CudaMemory {
   std::byte* allocate_free(int64_t size_bytes);
   // Likewise, also from new pages and from scattered ones. nullptr: the limit has no room.
   std::byte* allocate(int64_t size_bytes);
-  // Whether the block of an occasion gets a window (WindowTrial). `allocation_ns`: how long all
-  // allocations have taken, without waits for compute.
-  bool wants_window(const Occasion& occasion, int64_t allocation_ns);
-  // Likewise, for such an occasion: with the pages of its last block where they are free. nullptr
-  // also as PagePool::allocate_on() says.
-  std::byte* allocate_on(const Occasion& occasion, int64_t size_bytes);
   // For callers that have nothing left to evict: what the neighbour held before make(), and has not
   // returned yet, does not count. A program's tensors are copied from there into the pool, and
   // whole segments of the neighbour become free only when all tensors in them are copied.
@@ -75,7 +68,6 @@ class CudaMemory {
   int64_t shortage_bytes(int64_t size_bytes) const;
   // What may lie unused beside blocks within the limit, in parts of pages.
   int64_t spare_bytes() const;
-  int64_t mapped_page_count() const { return space_.mapped_page_count(); }
   MemorySegments& segments() { return space_.segments(); }
 
  private:
@@ -98,7 +90,6 @@ class CudaMemory {
   int64_t neighbours_limit_bytes_ = -1;  // as it was told
   int64_t neighbours_old_bytes_ = 0;     // that it holds since make()
   int64_t held_peak_bytes_ = 0;
-  WindowTrial window_trial_;
   int64_t refused_bytes_ = 0;  // a size that was refused; 0: none
   int64_t awaited_bytes_ = 0;  // to be released before it is tried again
 };

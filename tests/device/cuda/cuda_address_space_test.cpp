@@ -4,8 +4,6 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <array>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -119,22 +117,17 @@ TEST_F(CudaAddressSpaceTest, APageMovesAgainAtOnce) {
 TEST_F(CudaAddressSpaceTest, APageMovesBackAtOnce) {
   ASSERT_TRUE(space_->commit(pages(0, 1)));
   ASSERT_EQ(space_->move(pages(0, 1), 8 * page_bytes_), page_bytes_);
-  EXPECT_EQ(space_->page_left_at(0), 8 * page_bytes_);
-  EXPECT_TRUE(std::ranges::equal(space_->former_offsets(8 * page_bytes_), std::array{int64_t{0}}));
   ASSERT_EQ(space_->move(pages(8, 1), 0), page_bytes_);
   EXPECT_EQ(wait_count_, 0);
-  EXPECT_EQ(space_->page_left_at(8 * page_bytes_), 0);
-  EXPECT_TRUE(std::ranges::equal(space_->former_offsets(0), std::array{int64_t{8 * page_bytes_}}));
   fill(0, 7);
   EXPECT_EQ(first_byte(8), 7);
 }
 
 TEST_F(CudaAddressSpaceTest, SeveralPagesPauseCopiesToTheHostAndOneDoesNot) {
   ASSERT_TRUE(space_->commit(pages(0, 1)));
-  ASSERT_TRUE(space_->commit(pages(4, 1)));
+  ASSERT_TRUE(space_->commit(pages(1, 1)));
   EXPECT_EQ(pause_count_, 0);
-  const PageMove moves[] = {{0, 8 * page_bytes_}, {4 * page_bytes_, 12 * page_bytes_}};
-  ASSERT_EQ(space_->move_pages(moves), 2);
+  ASSERT_EQ(space_->move(pages(0, 2), 8 * page_bytes_), 2 * page_bytes_);
   EXPECT_EQ(pause_count_, 1);
   ASSERT_EQ(space_->move(pages(8, 1), 16 * page_bytes_), page_bytes_);
   EXPECT_EQ(pause_count_, 1);
@@ -162,12 +155,9 @@ TEST_F(CudaAddressSpaceTest, AnotherPageTakesTheAddressesThatOneHasLeft) {
   ASSERT_TRUE(space_->commit(pages(0, 2)));
   ASSERT_EQ(space_->move(pages(0, 1), 8 * page_bytes_), page_bytes_);
   passed_ = recorded_;
-  const PageMove moves[] = {{8 * page_bytes_, 9 * page_bytes_}, {page_bytes_, 0}};
-  ASSERT_EQ(space_->move_pages(moves), 2);
+  ASSERT_EQ(space_->move(pages(8, 1), 9 * page_bytes_), page_bytes_);
+  ASSERT_EQ(space_->move(pages(1, 1), 0), page_bytes_);
   EXPECT_EQ(wait_count_, 0);
-  EXPECT_TRUE(std::ranges::equal(space_->former_offsets(9 * page_bytes_),
-                                 std::array{int64_t{8 * page_bytes_}}))
-      << "and no more at the first address";
   fill(9, 7);
   fill(0, 5);
   EXPECT_EQ(first_byte(8), 7);
@@ -201,8 +191,6 @@ TEST_F(CudaAddressSpaceTest, APageThatTheDriverDoesNotMapAgainIsReplaced) {
   ASSERT_EQ(moved_bytes, 3 * page_bytes_);
   EXPECT_EQ(wait_count_, 1) << "compute may have used the page that returned";
   EXPECT_EQ(gpu_free_bytes(), free_bytes);
-  EXPECT_EQ(space_->page_left_at(page_bytes_), -1);
-  EXPECT_EQ(space_->page_left_at(4 * page_bytes_), -1);
   for (const int page : {8, 9, 10}) fill(page, page);
   for (const int page : {8, 9, 10}) EXPECT_EQ(first_byte(page), page);
   EXPECT_EQ(first_byte(0), 8) << "the others are where they were, too";

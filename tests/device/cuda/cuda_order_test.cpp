@@ -44,19 +44,6 @@ class CudaOrderTest : public ::testing::Test {
     EXPECT_TRUE(device_->wait(device_->record()).ok());
     return memory;
   }
-  // An iteration that moves so many pages that occasions of later ones get windows.
-  void scatter_memory() {
-    device_->release(device_->allocate_on({.moment = 3, .key = 3}, kBlockBytes));
-    for (int round = 0; round < 20; ++round) {
-      std::vector<std::byte*> blocks;
-      for (int i = 0; i < 16; ++i) blocks.push_back(allocate());
-      for (int i = 0; i < 16; i += 2) device_->release(blocks[i]);
-      std::byte* large = device_->allocate(4 * kBlockBytes);
-      ASSERT_NE(large, nullptr);
-      device_->release(large);
-      for (int i = 1; i < 16; i += 2) device_->release(blocks[i]);
-    }
-  }
   void compute_fills(std::byte* memory, int value) {
     ASSERT_EQ(cudaMemsetAsync(memory, value, kBlockBytes, compute_), cudaSuccess);
   }
@@ -160,41 +147,6 @@ TEST_F(CudaOrderTest, PagesMoveBeforeComputeHasPassed) {
   device_->unpin_host(host.data());
   for (int i = 1; i < 16; i += 2) device_->release(blocks[i]);
   device_->release(large);
-}
-
-// Its pages have been elsewhere, where compute that is enqueued uses them.
-TEST_F(CudaOrderTest, PagesReturnToAnOccasionBeforeComputeHasPassed) {
-  const Occasion first{.moment = 1, .key = 1};
-  const Occasion second{.moment = 2, .key = 2};
-  const int64_t size_bytes = 12 * kBlockBytes;
-  scatter_memory();
-  std::vector<std::byte> host(kBlockBytes, std::byte{5});
-  ASSERT_TRUE(device_->pin_host(host.data(), kBlockBytes).ok());
-  std::byte* memory = device_->allocate_on(first, size_bytes);
-  ASSERT_NE(memory, nullptr);
-  device_->release(memory);
-  std::byte* other = device_->allocate_on(second, size_bytes);
-  ASSERT_NE(other, nullptr);
-  ASSERT_NE(other, memory);
-  const int64_t mapped_page_count = device_->usage().mapped_page_count;
-  compute_is_busy();
-  for (int i = 0; i < 12; ++i) compute_fills(other + i * kBlockBytes, 7);
-  device_->release(other);
-  EXPECT_EQ(device_->allocate_on(first, size_bytes), memory);
-  EXPECT_EQ(device_->usage().mapped_page_count, mapped_page_count);
-  EXPECT_EQ(cudaStreamQuery(compute_), cudaErrorNotReady) << "nothing has waited";
-  EXPECT_TRUE(device_->may_be_in_use(memory));
-  std::byte* last = memory + 11 * kBlockBytes;
-  const Result<Event> in =
-      device_->copy_from_host(last, host.data(), kBlockBytes, device_->record());
-  ASSERT_TRUE(in.ok() && device_->wait(*in).ok());
-  std::fill(host.begin(), host.end(), std::byte{0});
-  const Result<Event> out = device_->copy_to_host(host.data(), last, kBlockBytes, *in);
-  ASSERT_TRUE(out.ok() && device_->wait(*out).ok());
-  EXPECT_TRUE(is_filled(host, 5));
-  EXPECT_EQ(cudaStreamSynchronize(compute_), cudaSuccess);
-  device_->unpin_host(host.data());
-  device_->release(memory);
 }
 
 TEST_F(CudaOrderTest, ADeviceThatGoesWaitsForCompute) {

@@ -79,9 +79,7 @@ JOBS = {
     ),
 }
 PRECISIONS = {"fp32": (), "bf16": ("--bf16",)}
-# Of a training, the last ones: by then its plan has been made twice, and windows have been tried in
-# eight steps (src/device/window_trial.h).
-MEASURED_STEPS = 3
+MEASURED_STEPS = 3  # of a training, the last ones: by then its plan has been made twice
 
 
 def add_options(parser):
