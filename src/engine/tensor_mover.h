@@ -117,8 +117,9 @@ class TensorMover {
   void note_brought(LiveTensor& tensor);
 
   // Makes work that is enqueued on the stream (as for Device::order_stream_after) from now on wait
-  // until the bytes of the tensor, which is resident, are there. Does not wait itself. Nothing has
-  // to be waited for unless the tensor was away since its last use on the stream.
+  // until the bytes of the tensor, which is resident, have arrived. Does not block the caller.
+  // There is nothing to wait for unless the tensor left the device since its last use on the
+  // stream.
   Status order_stream(void* stream, const LiveTensor& tensor);
 
   // Waits until a transfer has ended, and makes its changes. Counts for how long it waited as a

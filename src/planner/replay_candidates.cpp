@@ -16,7 +16,8 @@ constexpr double kCostShareMax = 0.6;
 constexpr int kLongestChain = 12;
 // Short periods are under pressure too, but a replay for them buys little room.
 constexpr double kPeriodShareMax = 0.5;
-// A tensor comes back ahead of its use when it is away for at least this share of its period.
+// A tensor comes back ahead of its use when it is off the device for at least this share of its
+// period.
 constexpr double kCutPeriodShareMin = 0.5;
 
 // Returns the time that a byte takes out and back when these tiers move bytes at once.
