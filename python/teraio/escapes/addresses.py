@@ -10,6 +10,7 @@ replaced when torch is imported, and stay replaced:
   (pytorch/aliases.h): exports from before the import, and storages that share memory.
 """
 
+import atexit
 import functools
 import logging
 
@@ -40,6 +41,10 @@ class _Registry:
             if reference.expired():
                 self._references.pop(key, None)
         self._pruned_size = max(1000, len(self._references))
+
+    def clear(self):
+        """Releases the references, which need PyTorch for that."""
+        self._references.clear()
 
     def storages(self):
         """Returns the storages that are alive."""
@@ -123,6 +128,7 @@ _data_ptr = functools.partial(_exporting, is_comparable=True)
 
 
 def _patch(torch):
+    atexit.register(_registry.clear)
     for owner, name, wrap in (
         (torch.Tensor, "data_ptr", _data_ptr),
         (torch.Tensor, "__dlpack__", _exporting),
