@@ -3,6 +3,8 @@
 import pathlib
 import re
 
+from teraio.escapes.intercepted_methods import WRAPPERS
+
 ROOT = pathlib.Path(__file__).parents[2]
 FOLDER = ROOT / "python" / "teraio" / "escapes"
 
@@ -35,3 +37,7 @@ def test_tests_of_the_table_exist():
         if name not in files or f"def {function}(" not in files[name].read_text():
             missing.append(test)
     assert missing == []
+
+
+def test_every_intercepted_method_exists_in_this_pytorch():
+    assert [name for owner, name, _ in WRAPPERS if not hasattr(owner, name)] == []

@@ -1,8 +1,8 @@
 """Methods of PyTorch and Python that use a tensor's bytes without an operator.
 
-`numpy`, `tolist`, `data_ptr`, pickling and others read memory directly. While a session runs, each
-of them is patched: it restores the tensor first, and pins it for as long as the bytes can be
-reached. Any other access to an offloaded tensor without an operator raises an error that names it.
+`numpy`, `tolist`, pickling and others read memory directly. While a session runs, each of them is
+patched: it restores the tensor first, and pins it for as long as the bytes can be reached. Any
+other access to an offloaded tensor without an operator raises an error that names it.
 """
 
 import _thread
@@ -23,92 +23,24 @@ from teraio.patches import Patches
 _TYPES_WITH_BYTES = (torch.Tensor, torch.UntypedStorage)
 
 
-def _call_pinned(tensors_or_storages, call):
-    """Calls `call()` while the given tensors and storages are pinned, and returns its result."""
-    pins = []
-    try:
-        for value in tensors_or_storages:
-            pins.append(core.Pin(value))
-        return call()
-    finally:
-        for pin in pins:
-            pin.release()
+def _pinning(find_pinned):
+    """Returns a decorator that pins what `find_pinned(*args)` returns while the method runs."""
 
+    def decorate(method):
+        @functools.wraps(method)
+        def wrapper(*args, **kwargs):
+            pins = []
+            try:
+                for value in find_pinned(*args):
+                    pins.append(core.Pin(value))
+                return method(*args, **kwargs)
+            finally:
+                for pin in pins:
+                    pin.release()
 
-def _pinned_until_return(method):
-    """Pins the object and the positional arguments with bytes while the method runs."""
+        return wrapper
 
-    @functools.wraps(method)
-    def wrapper(self, *args, **kwargs):
-        others = [value for value in args if isinstance(value, _TYPES_WITH_BYTES)]
-        return _call_pinned([self, *others], lambda: method(self, *args, **kwargs))
-
-    return wrapper
-
-
-def _pinned_while_result_lives(method):
-    """Pins the tensor until the result dies, a NumPy array that shares the tensor's bytes."""
-
-    @functools.wraps(method)
-    def wrapper(self, *args, **kwargs):
-        pin = core.Pin(self)
-        try:
-            result = method(self, *args, **kwargs)
-        except BaseException:
-            pin.release()
-            raise
-        weakref.finalize(result, pin.release)
-        return result
-
-    return wrapper
-
-
-def _array(method):
-    """Pins the tensor until the array dies.
-
-    `force=True` copies a lazily conjugated or negated tensor. Then the copy is pinned.
-    """
-    method = _pinned_while_result_lives(method)
-
-    @functools.wraps(method)
-    def wrapper(self, *, force=False):
-        if force and (self.is_conj() or self.is_neg()):
-            self = self.detach().resolve_conj().resolve_neg()
-        return method(self, force=force)
-
-    return wrapper
-
-
-def _module_writer(method):
-    """Pins all tensors of a module while TorchScript writes it, in C++ code without operators."""
-
-    @functools.wraps(method)
-    def wrapper(self, *args, **kwargs):
-        tensors = [*self.parameters(), *self.buffers()]
-        return _call_pinned(tensors, lambda: method(self, *args, **kwargs))
-
-    return wrapper
-
-
-def _record_writer(method):
-    """Pins a storage while the writer of torch.save writes it."""
-
-    @functools.wraps(method)
-    def wrapper(self, name, data, size):
-        storages = [data] if isinstance(data, torch.UntypedStorage) else []
-        return _call_pinned(storages, lambda: method(self, name, data, size))
-
-    return wrapper
-
-
-def _process_start(method):
-    """Pins the tensors among a process's arguments, since a forked child cannot restore them."""
-
-    @functools.wraps(method)
-    def wrapper(self):
-        return _call_pinned(_reachable_tensors(vars(self)), lambda: method(self))
-
-    return wrapper
+    return decorate
 
 
 _NOT_FOLLOWED = (type, types.ModuleType, types.FrameType, str, bytes, int, float)
@@ -129,6 +61,38 @@ def _reachable_tensors(root):
         else:
             waiting += gc.get_referents(value)
     return tensors
+
+
+# The tensor or storage itself, and those among the positional arguments.
+_pinned_until_return = _pinning(
+    lambda *args: [value for value in args if isinstance(value, _TYPES_WITH_BYTES)]
+)
+# TorchScript writes a module in C++ code without operators.
+_module_writer = _pinning(lambda module, *_: [*module.parameters(), *module.buffers()])
+# A forked child cannot restore the tensors among the arguments of its process.
+_process_start = _pinning(lambda process: _reachable_tensors(vars(process)))
+
+
+def _array(method):
+    """Pins the tensor until the NumPy array dies, which shares its bytes.
+
+    `force=True` copies a lazily conjugated or negated tensor. Then the copy is pinned.
+    """
+
+    @functools.wraps(method)
+    def wrapper(self, *, force=False):
+        if force and (self.is_conj() or self.is_neg()):
+            self = self.detach().resolve_conj().resolve_neg()
+        pin = core.Pin(self)
+        try:
+            array = method(self, force=force)
+        except BaseException:
+            pin.release()
+            raise
+        weakref.finalize(array, pin.release)
+        return array
+
+    return wrapper
 
 
 def _observed_thread(method):
@@ -185,7 +149,7 @@ def _ends_coalescing(method):
     return wrapper
 
 
-_WRAPPERS = [
+WRAPPERS = [
     (torch.Tensor, "numpy", _array),
     (torch.Tensor, "tolist", _pinned_until_return),
     (torch.Tensor, "apply_", _pinned_until_return),
@@ -206,7 +170,7 @@ _WRAPPERS = [
     (torch.UntypedStorage, "_set_from_file", _pinned_until_return),
     (torch.UntypedStorage, "_share_fd_cpu_", _pinned_until_return),
     (torch.UntypedStorage, "_share_filename_cpu_", _pinned_until_return),
-    (torch._C.PyTorchFileWriter, "write_record", _record_writer),
+    (torch._C.PyTorchFileWriter, "write_record", _pinned_until_return),
     (torch.jit.RecursiveScriptModule, "save", _module_writer),
     (torch.jit.RecursiveScriptModule, "save_to_buffer", _module_writer),
     (threading.Thread, "_bootstrap_inner", _observed_thread),
@@ -218,7 +182,7 @@ _WRAPPERS = [
 if torch.distributed.is_available():
     from teraio.escapes import ddp
 
-    _WRAPPERS += [
+    WRAPPERS += [
         *ddp.WRAPPERS,
         (torch.distributed.ProcessGroup, "_start_coalescing", _begins_coalescing),
         (torch.distributed.ProcessGroup, "_end_coalescing", _ends_coalescing),
@@ -231,11 +195,11 @@ def install(session):
     """Patches the methods, until remove() is called.
 
     Args:
-        session: the `core.Session` whose permanent pins are watched.
+        session: the `core.Session` that pins tensors.
     """
     address_pins.install(session)
-    for owner, name, wrap in _WRAPPERS:
-        if hasattr(owner, name):  # newer versions of PyTorch have no torch.to_dlpack
+    for owner, name, wrap in WRAPPERS:
+        if hasattr(owner, name):  # as versions of PyTorch that no test has seen may lack some
             _patches.wrap(owner, name, wrap)
     core.forget_python_threads()
     core.observe_python_threads()
@@ -244,4 +208,4 @@ def install(session):
 def remove():
     """Restores the original methods."""
     _patches.undo()
-    address_pins.remove()  # whose wrappers are within these
+    address_pins.remove()
