@@ -22,7 +22,7 @@ engine::OpOrigin origin_in_python() {
   const py::gil_scoped_acquire gil;
   const py::error_scope error_in_flight;
   try {
-    const auto [module, line] = py::module_::import("teraio.op_origins")
+    const auto [module, line] = py::module_::import("teraio.hooks.op_origins")
                                     .attr("origin_of_op")()
                                     .cast<std::tuple<std::string, std::string>>();
     return {engine::kept_text(module), engine::kept_text(line)};

@@ -13,7 +13,7 @@ std::string script_location() {
   const py::gil_scoped_acquire gil;
   const py::error_scope error_in_flight;
   try {
-    return py::module_::import("teraio.source_location")
+    return py::module_::import("teraio.hooks.source_location")
         .attr("described_script_location")()
         .cast<std::string>();
   } catch (const py::error_already_set& error) {

@@ -36,7 +36,7 @@ addresses.install()
 cuda_graphs.install()
 
 _LOADED_WHEN_USED = {
-    "merge_timelines": "timelines",
+    "merge_timelines": "files.timelines",
     "offload": "options",
     "Session": "session",
     "running_session": "session",

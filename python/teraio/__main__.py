@@ -10,7 +10,7 @@ import sys
 from teraio import verbosity
 from teraio.commands import COMMANDS
 from teraio.errors import Error
-from teraio.native_command import command_path
+from teraio.files.native_command import command_path
 
 
 def main():

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from teraio.directories import directories_of_ranks
 from teraio.errors import Error
-from teraio.json_file import check_json
+from teraio.files.json_file import check_json
 from teraio.ranks import find_ranks
 from teraio.units import parse_seconds, parse_size, parse_write_budget
 

@@ -10,21 +10,22 @@ from pathlib import Path
 
 import torch
 
-from teraio import core, notebook, verbosity
+from teraio import core, verbosity
 from teraio.directories import cache_directory
-from teraio.documents import Hardware, Plan, Trace
-from teraio.environment import versions
 from teraio.errors import Error
 from teraio.escapes import addresses, higher_order_ops, intercepted_methods, unfinished_ops
 from teraio.escapes.compiled_graphs import CompiledGraphs
-from teraio.iterations import IterationHooks
-from teraio.progress_thread import ProgressThread
+from teraio.files.documents import Hardware, Plan, Trace
+from teraio.files.timelines import add_to_timeline
+from teraio.hooks.iterations import IterationHooks
+from teraio.hooks.verification import Verification
 from teraio.ranks import device_of_rank
-from teraio.run_report import RunReporter
-from teraio.status_display import StatusDisplay
-from teraio.timelines import add_to_timeline
 from teraio.units import format_size, parse_size
-from teraio.verification import Verification
+from teraio.watch import notebook
+from teraio.watch.environment import versions
+from teraio.watch.progress_thread import ProgressThread
+from teraio.watch.run_report import RunReporter
+from teraio.watch.status_display import StatusDisplay
 
 _log = logging.getLogger("teraio")
 

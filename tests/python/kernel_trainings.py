@@ -12,7 +12,7 @@ import pytest
 
 TRAINING = """\
 import json, os, sys, torch, teraio
-from teraio.verification import tensor_hash
+from teraio.hooks.verification import tensor_hash
 budget, ssd, width, layers = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 options, commands = json.loads(sys.argv[5]), sys.argv[6:]
 torch.set_num_threads(1)

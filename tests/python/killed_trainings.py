@@ -46,7 +46,7 @@ if __name__ == "__main__":
 import torch  # noqa: E402
 from matrix import budgets  # noqa: E402
 
-from teraio.program import Program  # noqa: E402
+from teraio.commands.program import Program  # noqa: E402
 
 JOBS = (
     "llama, AdamW",

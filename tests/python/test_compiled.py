@@ -12,7 +12,7 @@ from matrix import budgets, models
 from torch._inductor import config as inductor
 
 from teraio import core
-from teraio.verification import tensor_hash
+from teraio.hooks.verification import tensor_hash
 
 pytestmark = [pytest.mark.usefixtures("one_settled_thread"), pytest.mark.timeout(900)]
 

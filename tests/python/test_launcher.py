@@ -11,7 +11,7 @@ import pytest
 
 from teraio.directories import cache_directory
 from teraio.errors import Error
-from teraio.json_file import check_json
+from teraio.files.json_file import check_json
 
 BUDGET = ("--device-budget", "1GB")
 

@@ -8,7 +8,7 @@ import time
 import pytest
 import torch
 
-from teraio.module_names import outermost_modules
+from teraio.hooks.module_names import outermost_modules
 
 
 @pytest.fixture

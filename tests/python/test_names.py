@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import teraio
-from teraio import iterations
+from teraio.hooks import iterations
 
 TRAINING = """\
 import torch

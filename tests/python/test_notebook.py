@@ -110,7 +110,7 @@ def test_report_of_a_session_is_a_page(one_settled_thread, tmp_path):
 
 
 def test_ipython_may_be_imported_by_another_thread(monkeypatch):
-    from teraio import notebook
+    from teraio.watch import notebook
 
     monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))  # only begun
     assert not notebook.is_kernel()

@@ -8,7 +8,7 @@ import torch
 from matrix import budgets
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from teraio.verification import tensor_hash
+from teraio.hooks.verification import tensor_hash
 
 pytestmark = [pytest.mark.full, pytest.mark.usefixtures("one_settled_thread")]
 

@@ -4,7 +4,7 @@ import types
 
 import pytest
 
-from teraio.patches import Patches
+from teraio.hooks.patches import Patches
 
 
 class Base:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from matrix import budgets
 
-from teraio.verification import tensor_hash
+from teraio.hooks.verification import tensor_hash
 
 pytestmark = pytest.mark.usefixtures("one_settled_thread")
 

@@ -5,7 +5,7 @@ import torch
 from matrix import budgets
 from matrix.programs import PROGRAMS
 
-from teraio.verification import tensor_hash
+from teraio.hooks.verification import tensor_hash
 
 pytestmark = pytest.mark.usefixtures("one_settled_thread")
 

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from teraio.atomic_file import replace_file
+from teraio.files.atomic_file import replace_file
 
 TRAINING = """\
 import os, signal, sys, torch
@@ -115,7 +115,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
     path.write_text("good")
     # A file may not grow past a limit: writing ends in the middle.
     program = (
-        "import resource, signal, sys; from teraio.atomic_file import replace_file\n"
+        "import resource, signal, sys; from teraio.files.atomic_file import replace_file\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
         "replace_file(sys.argv[1], bytes(10_000))"
@@ -145,7 +145,7 @@ def test_a_new_file_follows_the_umask_and_an_old_one_keeps_its_mode(tmp_path):
 def test_a_planted_link_is_not_followed(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "getpid", lambda: 7)
     tokens = ["planted", "other"]
-    monkeypatch.setattr("teraio.atomic_file.secrets.token_hex", lambda size: tokens.pop(0))
+    monkeypatch.setattr("teraio.files.atomic_file.secrets.token_hex", lambda size: tokens.pop(0))
     victim = tmp_path / "victim"
     victim.write_text("mine")
     for name in (".plan.json.7", ".plan.json.planted"):

@@ -17,7 +17,7 @@ from matrix.catalogue import JOBS
 from matrix.jobs import train
 
 import teraio
-from teraio.verification import tensor_hash
+from teraio.hooks.verification import tensor_hash
 
 pytestmark = pytest.mark.usefixtures("one_settled_thread")
 
@@ -358,7 +358,7 @@ def test_losses_of_a_long_run_are_kept_as_hashes():
 
 
 def test_one_hash_represents_the_losses_of_a_run_that_goes_on(monkeypatch):
-    monkeypatch.setattr("teraio.iterations.LOSSES_WITH_OWN_HASH", 3)
+    monkeypatch.setattr("teraio.hooks.iterations.LOSSES_WITH_OWN_HASH", 3)
 
     def hashes_of(*factors):
         with budgets.offload("64MB") as session:

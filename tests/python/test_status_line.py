@@ -9,8 +9,8 @@ import pytest
 from matrix import budgets
 from terminal import Terminal
 
-from teraio.run_status import MemoryHistory, RunStatus, wear
-from teraio.status_line import PrintedLines, fitting, parts
+from teraio.watch.run_status import MemoryHistory, RunStatus, wear
+from teraio.watch.status_line import PrintedLines, fitting, parts
 
 PHASES = ("learning", "planning", "following a plan", "on demand")
 

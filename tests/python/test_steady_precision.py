@@ -6,7 +6,7 @@ import pytest
 import torch
 from matrix import budgets, catalogue
 
-from teraio.verification import tensor_hash
+from teraio.hooks.verification import tensor_hash
 
 pytestmark = pytest.mark.usefixtures("one_settled_thread")
 

@@ -10,9 +10,9 @@ import time
 import pytest
 from terminal import Terminal
 
+from teraio.commands.top import sparkline
 from teraio.directories import cache_directory
-from teraio.status_file import StatusFile, read_jobs
-from teraio.top import sparkline
+from teraio.watch.status_file import StatusFile, read_jobs
 
 # Trains until the file that its argument names exists, and leaves the cores to the commands.
 TRAINING = """\

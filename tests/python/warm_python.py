@@ -22,7 +22,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-PRELOADED = ("torch._dynamo", "torch.distributed", "teraio.session", "teraio.dry_run.command")
+PRELOADED = ("torch._dynamo", "torch.distributed", "teraio.session", "teraio.commands.dry_run")
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
@@ -151,6 +151,6 @@ def _program(request):
 
 
 if __name__ == "__main__":
-    from teraio.program import Program
+    from teraio.commands.program import Program
 
     _program(_serve()).run()

@@ -22,9 +22,9 @@ from teraio.dry_run.known_values import computed, follow, known_value, set_known
 from teraio.dry_run.sized_results import has_sized_result, result_of_size
 from teraio.dry_run.value_policy import unknown_data_message, unknown_shape_message
 from teraio.errors import Error
-from teraio.import_hooks import PostImportHook
-from teraio.patches import Patches
-from teraio.source_location import script_location
+from teraio.hooks.import_hooks import PostImportHook
+from teraio.hooks.patches import Patches
+from teraio.hooks.source_location import script_location
 
 aten = torch.ops.aten
 _NO_DEVICE = (

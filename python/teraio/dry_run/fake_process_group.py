@@ -13,7 +13,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from teraio import core
 from teraio.dry_run import object_collectives
-from teraio.patches import Patches
+from teraio.hooks.patches import Patches
 
 _MESH_METHODS = ["__init__", "__getitem__", "_flatten", "get_local_rank", "get_coordinate"]
 

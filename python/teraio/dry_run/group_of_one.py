@@ -4,7 +4,7 @@ import contextlib
 
 import torch.distributed as dist
 
-from teraio.patches import Patches
+from teraio.hooks.patches import Patches
 
 # Where the functions that make a process group are looked up.
 _NAMES = ("init_process_group", "init_device_mesh")

@@ -6,7 +6,7 @@ The functions have the signatures of those in `torch.distributed` that they repl
 import torch.distributed as dist
 
 from teraio.errors import Error
-from teraio.source_location import script_location
+from teraio.hooks.source_location import script_location
 
 _ELSEWHERE = (
     "{}: {} gets an object from rank {}, but a dry run executes rank {} only: let each process "

@@ -10,7 +10,7 @@ from teraio.dry_run.patterns import PatternLog
 from teraio.dry_run.roofline import Roofline
 from teraio.errors import Error
 from teraio.escapes import higher_order_ops
-from teraio.iterations import IterationHooks
+from teraio.hooks.iterations import IterationHooks
 
 # The number of steps in which an iteration must repeat. It suffices for two of the longest
 # iterations that the observer can find, and for the steps before them.

@@ -12,7 +12,7 @@ import torch
 
 from teraio.dry_run.finite_values import noted_answer
 from teraio.errors import Error
-from teraio.source_location import calling_location, script_location
+from teraio.hooks.source_location import calling_location, script_location
 
 # Values for files of torch that must not get 1. A gradient scaler skips the optimizer's step if it
 # reads that a gradient has overflowed.

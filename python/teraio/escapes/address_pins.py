@@ -17,10 +17,10 @@ import torch
 
 from teraio import core
 from teraio.escapes import address_users, addresses, safetensors_writer
-from teraio.import_hooks import PostImportHook
-from teraio.iterations import parameter_names
-from teraio.module_names import outermost_modules
-from teraio.patches import Patches
+from teraio.hooks.import_hooks import PostImportHook
+from teraio.hooks.iterations import parameter_names
+from teraio.hooks.module_names import outermost_modules
+from teraio.hooks.patches import Patches
 from teraio.units import format_size
 
 # One warning is logged, when permanent pins take this share of the budget.

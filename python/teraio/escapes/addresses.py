@@ -15,7 +15,7 @@ import functools
 import logging
 
 from teraio.escapes import address_users
-from teraio.import_hooks import PostImportHook
+from teraio.hooks.import_hooks import PostImportHook
 
 _log = logging.getLogger("teraio")
 

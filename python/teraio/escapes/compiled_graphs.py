@@ -12,8 +12,8 @@ import torch
 
 from teraio import core
 from teraio.escapes import generated_programs
-from teraio.import_hooks import PostImportHook
-from teraio.patches import Patches
+from teraio.hooks.import_hooks import PostImportHook
+from teraio.hooks.patches import Patches
 
 # Inductor puts loops that are computed one after the other into one function until it has more
 # arguments than this (500 by default on the CPU, and 250 for loops over lists of tensors on a GPU).

@@ -8,7 +8,7 @@ session the observer sees captures anyway.
 import functools
 import threading
 
-from teraio.import_hooks import PostImportHook
+from teraio.hooks.import_hooks import PostImportHook
 
 _this_thread = threading.local()
 

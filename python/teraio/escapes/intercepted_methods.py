@@ -18,7 +18,7 @@ import torch
 
 from teraio import core
 from teraio.escapes import address_pins
-from teraio.patches import Patches
+from teraio.hooks.patches import Patches
 
 _TYPES_WITH_BYTES = (torch.Tensor, torch.UntypedStorage)
 

@@ -2,7 +2,7 @@
 
 import re
 
-from teraio.arguments import CommandParser
+from teraio.commands.arguments import CommandParser
 from teraio.errors import Error
 from teraio.reference.parsers import described_commands, whole_parser
 

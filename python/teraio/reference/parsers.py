@@ -6,7 +6,7 @@ import subprocess
 
 from teraio.commands import COMMANDS
 from teraio.errors import Error
-from teraio.native_command import command_path
+from teraio.files.native_command import command_path
 
 
 def described_commands():

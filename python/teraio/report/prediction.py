@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from teraio.errors import Error
-from teraio.native_command import command_path
+from teraio.files.native_command import command_path
 from teraio.report.timeline import Timeline
 
 # After so long, a plan for a machine with something changed is the best of the rounds so far. Only

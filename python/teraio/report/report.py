@@ -2,8 +2,8 @@
 
 import html
 
-from teraio.atomic_file import replace_file
 from teraio.errors import Error
+from teraio.files.atomic_file import replace_file
 
 _HEIGHT = 720  # of the page in a notebook, in pixels
 

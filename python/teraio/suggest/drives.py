@@ -7,7 +7,7 @@ from pathlib import Path
 
 from teraio.directories import ssd_directories
 from teraio.errors import Error
-from teraio.native_command import command_path
+from teraio.files.native_command import command_path
 
 _FILE_SYSTEMS = {"ext4", "xfs", "btrfs"}
 # What the session assumes of a CPU, whose memory the drives reach directly, and a cautious rate of

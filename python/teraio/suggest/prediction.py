@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from teraio.dry_run.trace_files import trace_options
 from teraio.errors import Error
-from teraio.native_command import command_path
+from teraio.files.native_command import command_path
 
 # What a run leaves free of its budget for rounding to pages.
 _PLAN_MARGIN = 0.01

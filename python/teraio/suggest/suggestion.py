@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from teraio.native_command import command_path
+from teraio.files.native_command import command_path
 from teraio.suggest.drives import choose_directories, measured_hardware, share_of
 from teraio.suggest.prediction import Planner, Prediction
 from teraio.suggest.text import text_of

@@ -9,7 +9,7 @@ from matrix.jobs import Outcome, train
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from teraio.verification import tensor_hash
+from teraio.hooks.verification import tensor_hash
 
 
 class StateRecorder(TorchDispatchMode):

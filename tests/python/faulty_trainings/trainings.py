@@ -10,7 +10,7 @@ from matrix import budgets, catalogue
 from matrix.jobs import train
 
 import teraio
-from teraio.verification import tensor_hash
+from teraio.hooks.verification import tensor_hash
 
 from .drives import DRIVE_COUNT, FaultyDrives, Rates
 from .references import new_model, reference

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from teraio.verification import tensor_hash
+from teraio.hooks.verification import tensor_hash
 
 from . import models
 

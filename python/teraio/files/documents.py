@@ -5,7 +5,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from teraio.atomic_file import replace_file
+from teraio.files.atomic_file import replace_file
 
 
 class _Document:

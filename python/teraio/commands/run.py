@@ -8,9 +8,9 @@ import os
 import sys
 from pathlib import Path
 
-from teraio.arguments import Parser, check_output, program_of, program_words
+from teraio.commands.arguments import Parser, check_output, program_of, program_words
 from teraio.errors import Error
-from teraio.json_file import check_json
+from teraio.files.json_file import check_json
 from teraio.options import add_arguments, checked, flag, parsed
 from teraio.ranks import PLACEHOLDER, find_ranks
 

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from teraio.arguments import CommandParser, check_output
+from teraio.commands.arguments import CommandParser, check_output
 from teraio.errors import Error
-from teraio.timelines import merge_timelines
+from teraio.files.timelines import merge_timelines
 
 
 def command_parser():

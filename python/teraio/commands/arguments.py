@@ -5,8 +5,8 @@ import sys
 import tempfile
 
 from teraio import verbosity
+from teraio.commands.program import Program
 from teraio.errors import Error
-from teraio.program import Program
 
 
 class _BeVerbose(argparse.Action):

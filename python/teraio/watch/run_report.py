@@ -5,10 +5,10 @@ import statistics
 from datetime import datetime
 from pathlib import Path
 
-from teraio import notebook
-from teraio.atomic_file import replace_file
-from teraio.environment import machine, versions
 from teraio.errors import Error
+from teraio.files.atomic_file import replace_file
+from teraio.watch import notebook
+from teraio.watch.environment import machine, versions
 
 FORMAT = "teraio-run/1"  # of run.json
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from teraio.arguments import CommandParser, check_output
+from teraio.commands.arguments import CommandParser, check_output
 from teraio.errors import Error
 from teraio.report.report import Report
 

@@ -3,11 +3,11 @@
 import logging
 import os
 
-from teraio import notebook
 from teraio.errors import Error
-from teraio.run_status import RunStatus
-from teraio.status_file import StatusFile
-from teraio.status_line import open_status_line
+from teraio.watch import notebook
+from teraio.watch.run_status import RunStatus
+from teraio.watch.status_file import StatusFile
+from teraio.watch.status_line import open_status_line
 
 _log = logging.getLogger("teraio")
 

@@ -6,10 +6,10 @@ import sys
 import time
 from pathlib import Path
 
-from teraio.arguments import CommandParser
+from teraio.commands.arguments import CommandParser
 from teraio.errors import Error
-from teraio.status_file import read_jobs, remove_old_files
-from teraio.status_line import memory_text, percent_text, rate_text, seconds_text
+from teraio.watch.status_file import read_jobs, remove_old_files
+from teraio.watch.status_line import memory_text, percent_text, rate_text, seconds_text
 
 _PERIOD_SECONDS = 1
 _FILE_WIDTH = 250  # columns

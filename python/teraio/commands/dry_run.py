@@ -4,12 +4,12 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from teraio.arguments import Parser, check_output, program_of
+from teraio.commands.arguments import Parser, check_output, program_of
 from teraio.dry_run.options import add_script_options, check_script_options, dry_run_of
 from teraio.dry_run.trace_files import save_traces, trace_options
 from teraio.errors import Error
-from teraio.json_file import check_json
-from teraio.native_command import command_path
+from teraio.files.json_file import check_json
+from teraio.files.native_command import command_path
 from teraio.options import add_arguments, check, flag, parsed
 
 _EPILOG = """\

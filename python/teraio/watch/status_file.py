@@ -11,9 +11,9 @@ import stat
 import time
 from pathlib import Path
 
-from teraio.atomic_file import replace_file
 from teraio.directories import cache_directory
 from teraio.errors import Error
+from teraio.files.atomic_file import replace_file
 
 _FORMAT = "teraio-status/1"
 _KEPT_SECONDS = 3600  # of a process that died

@@ -12,9 +12,9 @@ import os
 import tempfile
 from pathlib import Path
 
-from teraio.atomic_file import replace_file
 from teraio.errors import Error
-from teraio.json_file import read_json
+from teraio.files.atomic_file import replace_file
+from teraio.files.json_file import read_json
 
 
 def merge_timelines(paths, output):

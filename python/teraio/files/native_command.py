@@ -11,7 +11,7 @@ def command_path():
     Raises:
         teraio.Error: the command is in neither place.
     """
-    package = Path(__file__).absolute().parent
+    package = Path(__file__).absolute().parents[1]
     installed, built = package / "bin" / "teraio", package.parent.parent / "bin" / "teraio"
     for command in (installed, built):
         if command.is_file():

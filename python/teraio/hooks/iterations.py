@@ -16,8 +16,8 @@ from torch.optim.optimizer import (
 )
 
 from teraio import core
-from teraio.module_names import listed, name_without_wrappers, outermost_modules
-from teraio.verification import tensor_hash
+from teraio.hooks.module_names import listed, name_without_wrappers, outermost_modules
+from teraio.hooks.verification import tensor_hash
 
 # Tensors are described to the core in the first steps only. Most traces are recorded by then.
 _DESCRIBED_STEPS = 4

@@ -2,9 +2,9 @@
 
 import sys
 
-from teraio.generated_lines import locations
-from teraio.module_names import ModuleNames
-from teraio.source_location import is_of_program, path_in_torch, short_path
+from teraio.hooks.generated_lines import locations
+from teraio.hooks.module_names import ModuleNames
+from teraio.hooks.source_location import is_of_program, path_in_torch, short_path
 
 _MODULE_CALL = (path_in_torch("nn/modules/module.py"), "_call_impl")
 _OPTIMIZERS = path_in_torch("optim/")

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import torch
 
-from teraio.generated_lines import locations
+from teraio.hooks.generated_lines import locations
 
 _TORCH = str(Path(torch.__file__).parent) + "/"
-_TERAIO = str(Path(__file__).parent) + "/"
+_TERAIO = str(Path(__file__).parents[1]) + "/"
 # The files of torch between a tensor's method and the operator that it calls.
 _METHODS = tuple(
     _TORCH + name

@@ -21,11 +21,11 @@ class Command:
 
 
 COMMANDS = {
-    "run": Command("teraio.launcher", "run"),
-    "suggest": Command("teraio.suggest.command", "suggest"),
-    "dry-run": Command("teraio.dry_run.command", "dry_run"),
-    "report": Command("teraio.report.command", "report"),
-    "merge-timelines": Command("teraio.merge_timelines", "merge"),
-    "top": Command("teraio.top", "top"),
+    "run": Command("teraio.commands.run", "run"),
+    "suggest": Command("teraio.commands.suggest", "suggest"),
+    "dry-run": Command("teraio.commands.dry_run", "dry_run"),
+    "report": Command("teraio.commands.report", "report"),
+    "merge-timelines": Command("teraio.commands.merge_timelines", "merge"),
+    "top": Command("teraio.commands.top", "top"),
     "completion": Command("teraio.reference.completion", "completion"),
 }

@@ -8,9 +8,9 @@ no script. IPython is not imported unless it is running already.
 import os
 import sys
 
-from teraio.run_status import HISTORY_CELLS
-from teraio.status_line import memory_text, parts, percent_text, seconds_text, tier_text
 from teraio.units import format_size
+from teraio.watch.run_status import HISTORY_CELLS
+from teraio.watch.status_line import memory_text, parts, percent_text, seconds_text, tier_text
 
 _HEIGHT, _CELL_WIDTH = 36, 6  # of the memory's history, in pixels
 _BLUE, _RED, _GREY = "#4c8fd6", "#d9503f", "rgba(128,128,128,0.25)"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
-from teraio.atomic_file import replace_file
 from teraio.errors import Error
+from teraio.files.atomic_file import replace_file
 
 
 class Verification:

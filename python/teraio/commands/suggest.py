@@ -7,11 +7,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from teraio.arguments import Parser, program_of, program_words
+from teraio.commands.arguments import Parser, program_of, program_words
 from teraio.dry_run.options import add_script_options, check_script_options, dry_run_of
 from teraio.dry_run.trace_files import save_traces
 from teraio.errors import Error
-from teraio.json_file import check_json
+from teraio.files.json_file import check_json
 from teraio.options import add_arguments, check, flag, parsed
 from teraio.units import parse_size
 

@@ -1,0 +1,1 @@
+"""What shows a run while it goes on and when it has ended."""
