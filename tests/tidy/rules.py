@@ -1,5 +1,6 @@
 """What the project asks of its files: each rule a function that gives complaints, one line each."""
 
+import ast
 import re
 
 # What a layer of src/ may include of ours, directly; through those, also what they may include.
@@ -17,6 +18,23 @@ LAYERS = {
     "storage": ["io", "drives"],
     "probe": ["storage"],
     "engine": ["plan", "storage"],
+}
+
+# The same for the imports of python/teraio, where "base" are the modules on top that are not named
+# here. The package itself may import any.
+PYTHON_LAYERS = {
+    "base": [],
+    "files": ["base"],
+    "hooks": ["files"],
+    "escapes": ["hooks"],
+    "watch": ["files"],
+    "report": ["files"],
+    "dry_run": ["escapes"],
+    "suggest": ["dry_run", "report"],
+    "session": ["escapes", "watch", "report"],
+    "options": ["session"],
+    "commands": ["options", "suggest"],
+    "reference": ["commands"],
 }
 
 FRAMEWORK_HEADERS = ("torch", "ATen", "c10", "caffe2", "pybind11", "Python.h")
@@ -40,11 +58,11 @@ _NAMESPACE = re.compile(r"^namespace (teraio[\w:]*) \{$", re.MULTILINE)
 _INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.MULTILINE)
 
 
-def allowed_layers(layer):
+def allowed_layers(layer, layers=LAYERS):
     """The layers that files of `layer` may include, itself among them."""
     allowed = {layer}
-    for below in LAYERS[layer]:
-        allowed |= allowed_layers(below)
+    for below in layers[layer]:
+        allowed |= allowed_layers(below, layers)
     return allowed
 
 
@@ -60,6 +78,31 @@ def include_complaints(layer, name, text):
         elif first in FRAMEWORK_HEADERS:
             complaints.append(f"{name}: {included} belongs to pytorch/, not to src/")
     return complaints
+
+
+def import_complaints(layer, name, text):
+    """Imports in the file `name` of a layer of python/teraio that the layer may not have."""
+    allowed = allowed_layers(layer, PYTHON_LAYERS)
+    return [
+        f"{name}: {layer} may not import {module}"
+        for module in _imported(ast.parse(text))
+        if python_layer(module) not in allowed
+    ]
+
+
+def python_layer(module):
+    """The layer of a module of the package, by its name below the package."""
+    first = module.partition(".")[0]
+    return first if first in PYTHON_LAYERS else "base"
+
+
+def _imported(tree):
+    """Names of what a file imports from the package, below the package."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "teraio":
+            yield from (each.name for each in node.names)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("teraio."):
+            yield node.module.removeprefix("teraio.")
 
 
 def private_header_complaints(name, text):

@@ -47,6 +47,17 @@ def test_layers_include_only_what_they_may():
     assert complaints == []
 
 
+def test_modules_import_only_what_they_may():
+    package = ROOT / "python" / "teraio"
+    complaints = []
+    for path in package.rglob("*.py"):
+        module = ".".join(path.relative_to(package).with_suffix("").parts)
+        if module not in ("__init__", "__main__"):
+            layer = rules.python_layer(module)
+            complaints += rules.import_complaints(layer, name(path), path.read_text())
+    assert complaints == []
+
+
 def test_private_headers_stay_private():
     paths = files(FOLDERS, CPP)
     assert [
@@ -98,6 +109,15 @@ def test_rule_allows_layers_below_the_ones_below():
     assert rules.allowed_layers("simulate") == {"simulate", "plan", "trace", "hardware", "base"}
     text = '#include "trace/trace.h"\n#include "simulate/simulator.h"\n'
     assert rules.include_complaints("simulate", "x", text) == []
+
+
+def test_rule_catches_a_module_that_looks_up():
+    text = "from teraio import core, session\nfrom teraio.watch.notebook import Panel\n"
+    assert rules.import_complaints("files", "x", text) == [
+        "x: files may not import session",
+        "x: files may not import watch.notebook",
+    ]
+    assert rules.import_complaints("session", "x", text) == []
 
 
 @pytest.mark.parametrize("header", ["torch/extension.h", "ATen/ATen.h", "c10/util/x.h", "Python.h"])
