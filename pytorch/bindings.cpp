@@ -9,8 +9,6 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <exception>
 #include <memory>
 #include <string>
@@ -282,7 +280,7 @@ py::dict to_dict(const Rates& rates) {
                   "write_bytes_per_second"_a = rates.write_bytes_per_second);
 }
 
-py::dict to_dict(const DriveShare& share) {
+py::dict to_dict(const runtime::DriveShare& share) {
   return py::dict("name"_a = share.drive.name, "directory"_a = share.directory.string(),
                   "ranks"_a = share.rank_count, "capacity_bytes"_a = share.drive.capacity_bytes,
                   "rated_bytes_written"_a = share.drive.rated_bytes_written,
@@ -319,8 +317,8 @@ py::dict brief_counters(Session& session) {
   engine::Runtime& runtime = session.runtime();
   const auto [memory, engine, planning, ssd, host, is_following] = without_gil([&] {
     return std::tuple(runtime.memory_usage(), runtime.counters(), runtime.planning_counters(),
-                      session.tier_counters(plan::Tier::kSsd),
-                      session.tier_counters(plan::Tier::kHost), runtime.is_following_plan());
+                      session.run().tier_counters(plan::Tier::kSsd),
+                      session.run().tier_counters(plan::Tier::kHost), runtime.is_following_plan());
   });
   py::dict d = to_dict(memory);
   update(d, to_dict(engine));
@@ -353,7 +351,7 @@ py::list memory_timeline(Session& session) {
 }
 
 py::object prediction(Session& session) {
-  const auto prediction = without_gil([&] { return session.prediction(); });
+  const auto prediction = without_gil([&] { return session.run().prediction(); });
   if (!prediction) return py::none();
   return py::dict("ideal_ns"_a = prediction->ideal_ns, "step_ns"_a = prediction->step_ns,
                   "natural_peak_bytes"_a = prediction->natural_peak_bytes,
@@ -389,7 +387,8 @@ void save_plan(Session& session, const std::filesystem::path& path) {
 }
 
 void save_hardware(Session& session, const std::filesystem::path& path) {
-  raise_unless_ok(without_gil([&] { return hardware::write_hardware(session.hardware(), path); }));
+  raise_unless_ok(
+      without_gil([&] { return hardware::write_hardware(session.run().hardware(), path); }));
 }
 
 trace::TensorKind kind_of(const std::string& name) {
@@ -431,30 +430,30 @@ SessionOptions options_from(const py::kwargs& given) {
       field = given[name].cast<std::decay_t<decltype(field)>>();
   };
   read("device", options.device);
-  read("device_budget_bytes", options.device_budget_bytes);
-  read("ssd_directories", options.ssd_directories);
-  read("rank_directories", options.rank_directories);
-  read("cache_directory", options.cache_directory);
-  read("ssd_capacity_bytes", options.ssd_capacity_bytes);
-  read("host_limit_bytes", options.host_limit_bytes);
-  read("write_budget_bytes", options.write_budget_bytes);
-  read("write_budget_period_seconds", options.write_budget_period_seconds);
-  read("plan_path", options.plan_path);
-  read("is_planned", options.is_planned);
-  read("plans_in_background", options.plans_in_background);
-  read("checksum", options.checksum);
-  read("io_timeout_ns", options.io_timeout_ns);
-  read("evict_after_every_op", options.evict_after_every_op);
-  read("discard_after_every_op", options.discard_after_every_op);
+  read("device_budget_bytes", options.run.device_budget_bytes);
+  read("ssd_directories", options.run.ssd_directories);
+  read("rank_directories", options.run.rank_directories);
+  read("cache_directory", options.run.cache_directory);
+  read("ssd_capacity_bytes", options.run.ssd_capacity_bytes);
+  read("host_limit_bytes", options.run.host_limit_bytes);
+  read("write_budget_bytes", options.run.write_budget_bytes);
+  read("write_budget_period_seconds", options.run.write_budget_period_seconds);
+  read("plan_path", options.run.plan_path);
+  read("is_planned", options.run.is_planned);
+  read("plans_in_background", options.run.plans_in_background);
+  read("checksum", options.run.checksum);
+  read("io_timeout_ns", options.run.io_timeout_ns);
+  read("evict_after_every_op", options.run.evict_after_every_op);
+  read("discard_after_every_op", options.run.discard_after_every_op);
   std::string recompute = "off";
   read("recompute", recompute);
-  options.recompute = recompute_of(recompute);
-  read("verify_replays", options.verify_replays);
-  read("timeline_steps", options.timeline_steps);
-  read("smallest_tensor_bytes", options.smallest_tensor_bytes);
-  read("allow_ram_directory", options.allow_ram_directory);
+  options.run.recompute = recompute_of(recompute);
+  read("verify_replays", options.run.verify_replays);
+  read("timeline_steps", options.run.timeline_steps);
+  read("smallest_tensor_bytes", options.run.smallest_tensor_bytes);
+  read("allow_ram_directory", options.run.allow_ram_directory);
   read("system_root", options.system_root);
-  read("progress", options.progress);
+  read("progress", options.run.progress);
   for (const auto& [name, value] : given)
     if (std::find(known.begin(), known.end(), name.cast<std::string>()) == known.end())
       throw py::type_error(fmt::format("Session has no option \"{}\": expected one of {}",
@@ -494,8 +493,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
            [](Session& session) { raise_unless_done(without_gil([&] { return session.stop(); })); })
       .def("discard", &Session::discard, no_gil())
       .def("is_running", &Session::is_running)
-      .def(
-          "begin_step", [](Session& session) { session.begin_step(); }, no_gil())
+      .def("begin_step", &Session::begin_step, no_gil())
       .def(
           "begin_own_work", [](Session& session) { return session.runtime().begin_own_work(); },
           no_gil())
@@ -503,8 +501,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
           "end_own_work",
           [](Session& session, int64_t start_ns) { session.runtime().end_own_work(start_ns); },
           no_gil())
-      .def(
-          "end_step", [](Session& session) { session.end_step(); }, no_gil())
+      .def("end_step", &Session::end_step, no_gil())
       .def("counters", &counters)
       .def("brief_counters", &brief_counters)
       .def("iterations",
@@ -520,21 +517,24 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
              return to_dicts(without_gil([&] { return session.runtime().differences(); }));
            })
       .def("memory_timeline", &memory_timeline)
-      .def("budget_bytes", [](Session& session) { return session.options().device_budget_bytes; })
+      .def("budget_bytes",
+           [](Session& session) { return session.run().options().device_budget_bytes; })
       .def(
           "held_for_good_bytes",
           [](Session& session) { return session.runtime().permanently_pinned_bytes(); }, no_gil())
       .def("prediction", &prediction)
-      .def("drive_shares", [](const Session& session) { return to_dicts(session.drive_shares()); })
+      .def("drive_shares", [](Session& session) { return to_dicts(session.run().drive_shares()); })
       .def("device_link",
-           [](const Session& session) -> py::object {
-             const auto link = without_gil([&] { return session.device_link(); });
+           [](Session& session) -> py::object {
+             const auto link = without_gil([&] { return session.run().device_link(); });
              return link ? py::object(to_dict(*link)) : py::none();
            })
-      .def("bound_ns", &Session::bound_ns, no_gil())
+      .def(
+          "bound_ns", [](Session& session) { return session.run().bound_ns(); }, no_gil())
       .def("save_timeline",
-           [](const Session& session, const std::filesystem::path& path, const std::string& name) {
-             return value_or_raise(without_gil([&] { return session.save_timeline(path, name); }));
+           [](Session& session, const std::filesystem::path& path, const std::string& name) {
+             return value_or_raise(
+                 without_gil([&] { return session.run().save_timeline(path, name); }));
            })
       .def("save_trace", &save_trace)
       .def("save_plan", &save_plan)

@@ -137,26 +137,6 @@ def test_the_trace_says_that_only_the_update_changes_parameters(offload):
     assert any(parameters & set(op["reads"]) for op in views)
 
 
-def test_plans_keep_a_write_budget_or_come_as_near_as_they_can(offload, capfd):
-    def planned_writes(**options):
-        with offload(**options) as session:
-            net = model()
-            train(net, torch.optim.AdamW(net.parameters(), foreach=False), 6)
-            trace, plan = session.trace().to_dict(), session.plan().to_dict()
-        bytes_of = {tensor["id"]: tensor["bytes"] for tensor in trace["tensors"]}
-        offloads = [m for m in plan["migrations"] if m["action"] == "offload"]
-        return sum(bytes_of[offload["tensor"]] for offload in offloads)
-
-    unlimited = planned_writes()
-    assert "device budget needs" not in capfd.readouterr().err
-    least = planned_writes(write_budget="1MB/day")
-    assert "is the least that this device budget needs" in capfd.readouterr().err
-    # What is planned without a limit depends on measured times, and may be the least already.
-    assert 0 < least <= unlimited
-    assert planned_writes(write_budget=f"{least}/iteration") <= least
-    assert "device budget needs" not in capfd.readouterr().err
-
-
 def test_a_saved_plan_runs_again(offload, tmp_path):
     def run(**options):
         with offload(**options) as session:
@@ -225,34 +205,6 @@ def test_a_run_that_cannot_be_explained(teraio, tmp_path):
     (tmp_path / "run.json").write_text('{"format": "teraio-run/1", "counters": {"ops": -1}}')
     said = teraio("explain", "--run", tmp_path, fails=True)
     assert "run.json: counters.ops: expected" in said
-
-
-def test_a_given_plan_is_used_only_within_the_write_budget(offload, tmp_path, capfd):
-    def run(**options):
-        with offload(**options) as session:
-            net = model()
-            train(net, torch.optim.AdamW(net.parameters(), foreach=False), 6)
-            return session, session.plan(), session.trace()
-
-    _, plan, trace = run()
-    plan.save(tmp_path / "plan.json")
-    bytes_of = {tensor["id"]: tensor["bytes"] for tensor in trace.to_dict()["tensors"]}
-    migrations = plan.to_dict()["migrations"]
-    written = sum(bytes_of[m["tensor"]] for m in migrations if m["action"] == "offload")
-    capfd.readouterr()
-
-    _, kept, _ = run(plan=tmp_path / "plan.json", write_budget=f"{2 * written}/iteration")
-    assert kept.to_dict()["migrations"] == migrations
-    assert "it is not used" not in capfd.readouterr().err
-
-    session, _, _ = run(plan=tmp_path / "plan.json", write_budget="1KB/iteration")
-    said = capfd.readouterr().err
-    assert re.search(
-        r"the plan \S+/plan.json writes [\d.]+ .?B per iteration, "
-        r"and the write budget allows 1.00 kB: it is not used, and another one is made",
-        said,
-    )
-    assert modes(session)[-1] == "planned"
 
 
 def test_before_an_iteration_has_repeated_there_is_no_trace(offload):

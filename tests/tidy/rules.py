@@ -18,6 +18,7 @@ LAYERS = {
     "storage": ["io", "drives"],
     "probe": ["storage"],
     "engine": ["plan", "storage"],
+    "runtime": ["engine", "planner", "probe"],
 }
 
 # The same for the imports of python/teraio, where "base" are the modules on top that are not named

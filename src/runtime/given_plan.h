@@ -13,7 +13,7 @@
 #include "plan/plan.h"
 #include "trace/trace.h"
 
-namespace teraio::pytorch {
+namespace teraio::runtime {
 
 class GivenPlan {
  public:
@@ -44,4 +44,4 @@ class GivenPlan {
   bool is_told_ = false;  // that the sizes are others
 };
 
-}  // namespace teraio::pytorch
+}  // namespace teraio::runtime

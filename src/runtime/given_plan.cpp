@@ -1,4 +1,4 @@
-#include "given_plan.h"
+#include "runtime/given_plan.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include "engine/recorder.h"
 #include "simulate/simulator.h"
 
-namespace teraio::pytorch {
+namespace teraio::runtime {
 
 Result<GivenPlan> GivenPlan::open(std::filesystem::path path) {
   const Result<std::string> name = plan::read_trace_name(path);
@@ -75,4 +75,4 @@ Result<std::optional<plan::Plan>> GivenPlan::within_write_budget(plan::Plan plan
   return std::optional<plan::Plan>();
 }
 
-}  // namespace teraio::pytorch
+}  // namespace teraio::runtime

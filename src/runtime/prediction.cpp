@@ -1,0 +1,44 @@
+#include "runtime/prediction.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "simulate/simulator.h"
+
+namespace teraio::runtime {
+
+Prediction predict(const engine::Profile& profile, const hardware::Hardware& hardware,
+                   const plan::Limits& limits, const plan::Plan& plan) {
+  Prediction prediction;
+  prediction.limits = limits;
+  prediction.hardware = hardware;
+  plan::Limits unlimited;
+  unlimited.device_budget_bytes = std::numeric_limits<int64_t>::max() / 2;
+  if (const Result<simulate::Run> ideal =
+          simulate::simulate(profile.trace, hardware, unlimited, plan::Plan());
+      ideal.ok()) {
+    prediction.ideal_ns = ideal->ideal_ns;
+    prediction.natural_peak_bytes = ideal->device_peak_bytes + profile.untouched_bytes;
+  }
+  if (const Result<simulate::Run> run = simulate::simulate(profile.trace, hardware, limits, plan);
+      run.ok())
+    prediction.step_ns = run->step_ns;
+  return prediction;
+}
+
+void Predictions::keep(const std::string& trace_name, Prediction prediction) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(predictions_, [&](const auto& each) { return each.first == trace_name; });
+  predictions_.emplace_back(trace_name, std::move(prediction));
+  if (predictions_.size() > kCountMax) predictions_.pop_front();
+}
+
+std::optional<Prediction> Predictions::find(const std::string& trace_name) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::find_if(predictions_.begin(), predictions_.end(),
+                                  [&](const auto& each) { return each.first == trace_name; });
+  if (found == predictions_.end()) return std::nullopt;
+  return found->second;
+}
+
+}  // namespace teraio::runtime

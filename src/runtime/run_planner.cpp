@@ -1,0 +1,57 @@
+#include "runtime/run_planner.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/log.h"
+#include "base/units.h"
+#include "planner/planner.h"
+#include "runtime/run_limits.h"
+
+namespace teraio::runtime {
+
+Status RunPlanner::open_given_plan() {
+  if (!options_.plan_path) return {};
+  Result<GivenPlan> plan = GivenPlan::open(*options_.plan_path);
+  if (!plan.ok()) return plan.status();
+  given_plan_ = std::move(*plan);
+  return {};
+}
+
+Result<plan::Plan> RunPlanner::make_plan(const engine::Profile& profile,
+                                         const hardware::Hardware& hardware, int64_t spare_bytes) {
+  const plan::Limits limits = limits_for(profile, hardware, options_, spare_bytes);
+  Result<plan::Plan> plan = plan_for(profile.trace, hardware, limits);
+  if (plan.ok()) predictions_.keep(profile.trace.name, predict(profile, hardware, limits, *plan));
+  return plan;
+}
+
+Result<plan::Plan> RunPlanner::plan_for(const trace::Trace& trace,
+                                        const hardware::Hardware& hardware,
+                                        const plan::Limits& limits) {
+  if (!given_plan_) return plan_within(trace, hardware, limits);
+  Result<std::optional<plan::Plan>> given = given_plan_->plan_for(trace, hardware, limits);
+  if (!given.ok()) return given.status();
+  if (*given) return std::move(**given);
+  return plan_within(trace, hardware, limits);
+}
+
+Result<plan::Plan> RunPlanner::plan_within(const trace::Trace& trace,
+                                           const hardware::Hardware& hardware,
+                                           plan::Limits limits) const {
+  planner::PlannerOptions options;
+  options.recompute = options_.recompute;
+  Result<plan::Plan> plan = planner::plan(trace, hardware, limits, options);
+  if (plan.ok() || !limits.write_budget_bytes) return plan;
+  const Result<int64_t> least_bytes = planner::min_write_budget_bytes(trace, hardware, limits);
+  if (!least_bytes.ok() || *least_bytes <= *limits.write_budget_bytes) return plan;
+  log_warning(fmt::format(
+      "teraio: the write budget allows {} per iteration, and about {} is the least that this "
+      "device budget needs: plans write that much. Raise the device budget to write less",
+      format_size(*limits.write_budget_bytes), format_size(*least_bytes)));
+  limits.write_budget_bytes = *least_bytes;
+  return planner::plan(trace, hardware, limits, options);
+}
+
+}  // namespace teraio::runtime

@@ -1,0 +1,53 @@
+// RunPlanner: which plan an iteration of the run gets. It is that of the given file where it fits,
+// and otherwise one that is made within the limits of the run.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/status.h"
+#include "engine/profile.h"
+#include "hardware/hardware.h"
+#include "plan/plan.h"
+#include "runtime/given_plan.h"
+#include "runtime/prediction.h"
+#include "runtime/run_options.h"
+#include "trace/trace.h"
+
+namespace teraio::runtime {
+
+// Threads: one at a time makes plans; any thread may ask for predictions meanwhile.
+class RunPlanner {
+ public:
+  // `options` must outlive the object.
+  explicit RunPlanner(const RunOptions& options) : options_(options) {}
+
+  // Opens the plan file of the options, if they have one. Fails as GivenPlan::open().
+  Status open_given_plan();
+
+  // Returns the plan for the iteration of a profile. `spare_bytes` as for limits_for(). If the
+  // write budget is too small for any plan, it logs that and returns a plan with the smallest
+  // budget that suffices: an error would lead to on-demand migration, which writes more. Fails as
+  // planner::plan() and GivenPlan::plan_for() do.
+  Result<plan::Plan> make_plan(const engine::Profile& profile, const hardware::Hardware& hardware,
+                               int64_t spare_bytes);
+
+  // Returns the prediction for the newest plan for the trace of this name, or nothing when there is
+  // none.
+  std::optional<Prediction> prediction(const std::string& trace_name) const {
+    return predictions_.find(trace_name);
+  }
+
+ private:
+  Result<plan::Plan> plan_for(const trace::Trace& trace, const hardware::Hardware& hardware,
+                              const plan::Limits& limits);
+  Result<plan::Plan> plan_within(const trace::Trace& trace, const hardware::Hardware& hardware,
+                                 plan::Limits limits) const;
+
+  const RunOptions& options_;
+  std::optional<GivenPlan> given_plan_;
+  Predictions predictions_;
+};
+
+}  // namespace teraio::runtime
