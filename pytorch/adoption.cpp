@@ -7,7 +7,7 @@
 #include "base/yielding_mutex.h"
 #include "data_pointer.h"
 #include "forked_child.h"
-#include "op_observer.h"
+#include "op_error.h"
 #include "python_lock.h"
 #include "storage_swap.h"
 

@@ -4,7 +4,7 @@
 #include <c10/util/Exception.h>
 
 #include "active_session.h"
-#include "op_observer.h"
+#include "op_error.h"
 #include "storage_swap.h"
 #include "tensor_handle.h"
 

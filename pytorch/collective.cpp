@@ -17,7 +17,8 @@
 #include <unordered_set>
 #include <utility>
 
-#include "op_observer.h"
+#include "op_error.h"
+#include "op_pins.h"
 #include "storage_swap.h"
 #include "storage_walk.h"
 #include "tensor_handle.h"

@@ -14,7 +14,7 @@
 #include "active_session.h"
 #include "adoption.h"
 #include "forked_child.h"
-#include "op_observer.h"
+#include "op_error.h"
 #include "tensor_handle.h"
 
 namespace teraio::pytorch {

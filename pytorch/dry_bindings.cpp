@@ -11,7 +11,8 @@
 
 #include "analysis/characterization.h"
 #include "dry_session.h"
-#include "op_observer.h"
+#include "observed_thread.h"
+#include "op_error.h"
 #include "python_error.h"
 #include "trace/trace_file.h"
 

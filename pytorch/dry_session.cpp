@@ -13,7 +13,7 @@
 #include "engine/replayer.h"
 #include "fake_storage.h"
 #include "forked_child.h"
-#include "op_observer.h"
+#include "observed_thread.h"
 #include "op_origins.h"
 #include "session.h"
 #include "storage_swap.h"

@@ -1,6 +1,6 @@
 #include "fake_storage.h"
 
-#include "op_observer.h"
+#include "op_error.h"
 #include "storage_swap.h"
 #include "tensor_handle.h"
 

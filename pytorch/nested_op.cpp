@@ -2,7 +2,8 @@
 
 #include <span>
 
-#include "op_observer.h"
+#include "op_error.h"
+#include "op_pins.h"
 #include "storage_swap.h"
 #include "storage_walk.h"
 

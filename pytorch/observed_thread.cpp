@@ -1,5 +1,7 @@
 #include "observed_thread.h"
 
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
 namespace teraio::pytorch {
 
 constinit thread_local ObservedThread* known_thread = nullptr;
@@ -8,6 +10,30 @@ ObservedThread& make_this_thread() {
   thread_local ObservedThread thread;
   known_thread = &thread;
   return thread;
+}
+
+std::string_view observer_dispatch_key() { return c10::toString(kObserverKey); }
+
+void observe_this_thread(bool is_on) {
+  c10::impl::tls_set_dispatch_key_included(kObserverKey, is_on);
+}
+
+bool is_this_thread_observed() { return c10::impl::tls_is_dispatch_key_included(kObserverKey); }
+
+ObservedParts::ObservedParts()
+    : was_excluded_(c10::impl::tls_is_dispatch_key_excluded(kObserverKey)) {
+  c10::impl::tls_set_dispatch_key_excluded(kObserverKey, false);
+}
+
+ObservedParts::~ObservedParts() {
+  c10::impl::tls_set_dispatch_key_excluded(kObserverKey, was_excluded_);
+}
+
+bool is_observer_reached() { return !c10::impl::tls_is_dispatch_key_excluded(kObserverKey); }
+
+bool runs_uncaptured_op() {
+  const ObservedThread& thread = this_thread();
+  return thread.op != nullptr && thread.is_uncaptured;
 }
 
 }  // namespace teraio::pytorch

@@ -1,10 +1,14 @@
-// ObservedThread: what the observer knows about a thread and the op that it runs.
+// ObservedThread: what the observer knows about a thread and the op that it runs, and the switch
+// that turns the observer on for a thread.
 //
 // Threads: each has its own.
 #pragma once
 
+#include <c10/core/DispatchKey.h>
+
 #include <algorithm>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "engine/use.h"
@@ -12,6 +16,36 @@
 #include "op_info.h"
 
 namespace teraio::pytorch {
+
+// The dispatch key on which the observer stands.
+inline constexpr c10::DispatchKey kObserverKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
+
+// The name of the dispatch key on which the observer stands. Operators of higher order, which are
+// Python code and have no fallbacks, must let it through.
+std::string_view observer_dispatch_key();
+
+// Turns the observer on or off for the calling thread. Autograd's threads take over the setting of
+// the thread that calls backward.
+void observe_this_thread(bool is_on);
+bool is_this_thread_observed();
+
+// False inside the dispatch of a wrapper, such as a DTensor: it calls ops on the tensors inside,
+// which do not reach the observer.
+bool is_observer_reached();
+
+// Lets the observer see the calling thread's ops also inside the dispatch of a wrapper, such as a
+// DTensor, which turns it off for the ops on the wrapper's parts. Has no effect on a thread that is
+// not observed.
+class ObservedParts {
+ public:
+  ObservedParts();
+  ~ObservedParts();
+  ObservedParts(const ObservedParts&) = delete;
+  ObservedParts& operator=(const ObservedParts&) = delete;
+
+ private:
+  const bool was_excluded_;
+};
 
 // The outermost op of a thread. Its frame is reused, so that an op allocates nothing.
 struct ObservedThread {
@@ -42,5 +76,9 @@ inline ObservedThread& this_thread() {
   ObservedThread* thread = known_thread;
   return thread != nullptr ? *thread : make_this_thread();
 }
+
+// True inside an operator that was called while the calling thread captured no graph. Code of the
+// program that runs inside of it, such as an operator in Python, may have begun a capture since.
+bool runs_uncaptured_op();
 
 }  // namespace teraio::pytorch

@@ -2,8 +2,6 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-#include <c10/util/Exception.h>
-#include <fmt/format.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -11,15 +9,14 @@
 #include <string>
 
 #include "active_session.h"
-#include "base/log.h"
 #include "captured_storages.h"
 #include "collective.h"
 #include "fake_autograd.h"
-#include "interrupts.h"
 #include "list_op_pieces.h"
 #include "nested_op.h"
 #include "observed_thread.h"
 #include "op_info.h"
+#include "op_pins.h"
 #include "outermost_op.h"
 #include "storage_swap.h"
 #include "storage_walk.h"
@@ -172,87 +169,6 @@ void observe_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
     if (const auto sum = as_sum_in_place(info, stack)) return observe_op(*sum, keys, stack);
   if (info.is_list_op && run_list_op(*session, thread, info, op, keys, stack)) return;
   run_outermost(*session, thread, info, op, keys, stack);
-}
-
-void order_this_stream(const ActiveSession& session, const OpInfo& info,
-                       std::span<const engine::Use> uses) {
-  if (!session.has_streams || !session.backend->is_on_other_stream()) return;
-  const Status status =
-      session.runtime->order_stream(session.backend->stream_of_this_thread(), uses);
-  if (!status.ok()) throw_status(status, info.name);
-}
-
-void pin_all_permanently(engine::Runtime& runtime, const std::vector<engine::Use>& uses,
-                         const OpInfo& info) {
-  for (const engine::Use& use : uses)
-    if (const Status status = runtime.pin_permanently(use.tensor); !status.ok())
-      throw_status(status, info.name);
-}
-
-std::string_view observer_dispatch_key() { return c10::toString(kObserverKey); }
-
-void observe_this_thread(bool is_on) {
-  c10::impl::tls_set_dispatch_key_included(kObserverKey, is_on);
-}
-
-bool is_this_thread_observed() { return c10::impl::tls_is_dispatch_key_included(kObserverKey); }
-
-ObservedParts::ObservedParts()
-    : was_excluded_(c10::impl::tls_is_dispatch_key_excluded(kObserverKey)) {
-  c10::impl::tls_set_dispatch_key_excluded(kObserverKey, false);
-}
-
-ObservedParts::~ObservedParts() {
-  c10::impl::tls_set_dispatch_key_excluded(kObserverKey, was_excluded_);
-}
-
-bool is_observer_reached() { return !c10::impl::tls_is_dispatch_key_excluded(kObserverKey); }
-
-bool enter_op(const OpInfo& info) {
-  ObservedThread& thread = this_thread();
-  if (thread.op != nullptr) return false;
-  thread.op = &info;
-  thread.is_uncaptured = false;  // a compiled program may capture itself
-  return true;
-}
-
-void leave_op(ActiveSession& session) {
-  ObservedThread& thread = this_thread();
-  unpin_nested(session, thread);
-  thread.op = nullptr;
-}
-
-bool pin_until_op_ends(ActiveSession& session, engine::LiveTensor* tensor) {
-  ObservedThread& thread = this_thread();
-  if (thread.op == nullptr) return false;
-  if (thread.capture != nullptr) thread.capture->give_up();  // it misses what the kernel writes
-  if (is_newborn(*tensor) || thread.has_pinned(tensor, true)) return true;
-  const StorageReferenceGuard guard;
-  if (const Status status = session.runtime->pin(tensor, /*is_write=*/true); !status.ok())
-    throw_status(status, thread.op->name);
-  thread.frame.nested_uses.push_back({tensor, true});
-  order_this_stream(session, *thread.op, std::span(&thread.frame.nested_uses.back(), 1));
-  return true;
-}
-
-bool runs_uncaptured_op() {
-  const ObservedThread& thread = this_thread();
-  return thread.op != nullptr && thread.is_uncaptured;
-}
-
-std::string_view current_op_name() {
-  const OpInfo* op = this_thread().op;
-  return op == nullptr ? std::string_view() : std::string_view(op->name);
-}
-
-void throw_status(const Status& status, std::string_view op_name) {
-  if (status.code() == ErrorCode::kInterrupted) throw_interrupt(status);
-  const std::string message = fmt::format(
-      "TERAIO: {}{}{}", op_name.empty() ? "an allocation outside of an operator" : "op ", op_name,
-      status.code() == ErrorCode::kOutOfMemory ? " " + full_text(status)
-                                               : ": " + full_text(status));
-  TORCH_CHECK_WITH(OutOfMemoryError, status.code() != ErrorCode::kOutOfMemory, message);
-  TORCH_CHECK(false, message);
 }
 
 }  // namespace teraio::pytorch

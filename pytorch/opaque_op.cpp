@@ -7,13 +7,37 @@
 #include <utility>
 
 #include "collective.h"
-#include "op_observer.h"
+#include "nested_op.h"
+#include "observed_thread.h"
+#include "op_error.h"
 #include "op_origins.h"
+#include "op_pins.h"
 #include "script_location.h"
 #include "storage_swap.h"
 #include "storage_walk.h"
 
 namespace teraio::pytorch {
+namespace {
+
+// Makes the calling thread's ops nested ops of `info` until leave_op(). `info` must live until
+// then. Returns false and has no effect when the thread runs an op already; the caller must not
+// call leave_op() then.
+bool enter_op(const OpInfo& info) {
+  ObservedThread& thread = this_thread();
+  if (thread.op != nullptr) return false;
+  thread.op = &info;
+  thread.is_uncaptured = false;  // a compiled program may capture itself
+  return true;
+}
+
+// Unpins what the nested ops have used. Call it on the thread that called enter_op().
+void leave_op(ActiveSession& session) {
+  ObservedThread& thread = this_thread();
+  unpin_nested(session, thread);
+  thread.op = nullptr;
+}
+
+}  // namespace
 
 const OpInfo& opaque_op_info(const std::string& name, bool completes_results) {
   static std::mutex mutex;

@@ -8,8 +8,9 @@
 #include "collective.h"
 #include "fake_autograd.h"
 #include "nested_op.h"
-#include "op_observer.h"
+#include "op_error.h"
 #include "op_origins.h"
+#include "op_pins.h"
 #include "script_location.h"
 #include "storage_swap.h"
 

@@ -6,7 +6,7 @@
 #include <unordered_set>
 
 #include "base/thread_rest.h"
-#include "op_observer.h"
+#include "observed_thread.h"
 
 // CPython has no public call that runs code in another thread before 3.12. This one is exported by
 // all versions from 3.9 to 3.13, and PyEval_SetProfileAllThreads of 3.12 calls it for each thread.

@@ -7,7 +7,7 @@
 #include "collective.h"
 #include "forked_child.h"
 #include "interrupts.h"
-#include "op_observer.h"
+#include "observed_thread.h"
 
 namespace teraio::pytorch {
 namespace {

@@ -7,8 +7,8 @@
 #include <optional>
 #include <span>
 
+#include "observed_thread.h"
 #include "op_info.h"
-#include "op_observer.h"
 
 namespace teraio::pytorch {
 namespace {
