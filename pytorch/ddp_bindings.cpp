@@ -1,9 +1,11 @@
-#include "ddp_bindings.h"
-
 #include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
 
+#include <memory>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
+#include <vector>
 
+#include "bindings.h"
 #include "ddp_reducer.h"
 
 namespace py = pybind11;

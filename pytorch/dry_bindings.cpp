@@ -1,5 +1,3 @@
-#include "dry_bindings.h"
-
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
 #include <torch/csrc/DynamicTypes.h>
@@ -10,10 +8,10 @@
 #include <vector>
 
 #include "analysis/characterization.h"
+#include "bindings.h"
 #include "dry_session.h"
 #include "observed_thread.h"
 #include "op_error.h"
-#include "python_error.h"
 #include "trace/trace_file.h"
 
 namespace py = pybind11;

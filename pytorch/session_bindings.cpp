@@ -1,0 +1,224 @@
+#include <fmt/ranges.h>
+#include <pybind11/functional.h>
+#include <pybind11/stl.h>
+#include <pybind11/stl/filesystem.h>
+#include <torch/csrc/DynamicTypes.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "bindings.h"
+#include "collective.h"
+#include "session.h"
+#include "session_dicts.h"
+#include "trace/trace_file.h"
+
+namespace py = pybind11;
+
+namespace teraio::pytorch {
+namespace {
+
+// Returns a list of the storages and whether it is complete.
+py::tuple aliases(const Session& session) {
+  const Aliases found = session.find_aliases();
+  py::list storages;
+  for (const auto& storage : found.storages)
+    storages.append(py::reinterpret_steal<py::object>(torch::createPyObject(storage)));
+  return py::make_tuple(storages, found.is_complete);
+}
+
+// Returns the counters that need no walk over all tensors, for who asks often: Python's lock is
+// given up once.
+py::dict brief_counters(Session& session) {
+  engine::Runtime& runtime = session.runtime();
+  const auto [memory, engine, planning, ssd, host, is_following] = without_gil([&] {
+    return std::tuple(runtime.memory_usage(), runtime.counters(), runtime.planning_counters(),
+                      session.run().tier_counters(plan::Tier::kSsd),
+                      session.run().tier_counters(plan::Tier::kHost), runtime.is_following_plan());
+  });
+  py::dict d = to_dict(memory);
+  update(d, to_dict(engine));
+  update(d, to_dict(planning));
+  update(d, to_dict(ssd, "ssd"));
+  update(d, to_dict(host, "host"));
+  d["is_following_plan"] = is_following;
+  return d;
+}
+
+py::dict counters(Session& session) {
+  engine::Runtime& runtime = session.runtime();
+  py::dict d = brief_counters(session);
+  d["bytes_away"] = without_gil([&] { return runtime.offloaded_bytes(); });
+  d["unmovable_bytes"] = without_gil([&] { return runtime.unmovable_bytes(); });
+  d["unanswered_bytes"] = without_gil([&] { return runtime.unanswered_bytes(); });
+  d["held_for_good_bytes"] = without_gil([&] { return runtime.permanently_pinned_bytes(); });
+  d["kept_in_place_bytes"] = without_gil([&] { return runtime.outside_bytes(); });
+  d["collective_bytes"] = without_gil([&] { return collective_bytes(); });
+  d["deviations"] = without_gil([&] { return runtime.deviation_count(); });
+  return d;
+}
+
+py::list memory_timeline(Session& session) {
+  py::list list;
+  const auto samples = without_gil([&] { return session.runtime().memory_timeline(); });
+  for (const engine::MemorySample& sample : samples)
+    list.append(py::make_tuple(sample.time_ns, sample.device_bytes));
+  return list;
+}
+
+py::object prediction(Session& session) {
+  const auto prediction = without_gil([&] { return session.run().prediction(); });
+  return prediction ? py::object(to_dict(*prediction)) : py::none();
+}
+
+// Returns the trace. Raises while there is none, in which case there is no `wanted` either.
+auto trace_for(const char* wanted, Session& session) {
+  auto trace = without_gil([&] { return session.runtime().trace(); });
+  if (!trace)
+    raise_unless_ok(Status(ErrorCode::kInvalidArgument,
+                           fmt::format("there is no {} yet: no iteration of the training loop has "
+                                       "repeated. Let it run a few more",
+                                       wanted)));
+  return *std::move(trace);
+}
+
+void save_trace(Session& session, const std::filesystem::path& path) {
+  const auto trace = trace_for("trace", session);
+  raise_unless_ok(without_gil([&] { return write_trace(with_repeatable_ids(trace), path); }));
+}
+
+void save_plan(Session& session, const std::filesystem::path& path) {
+  const auto trace = trace_for("plan", session);
+  const auto plan = without_gil([&] { return session.runtime().current_plan(); });
+  raise_unless_ok(without_gil([&] { return session.runtime().planning_status(); }));
+  if (!plan)
+    raise_unless_ok(Status(ErrorCode::kInvalidArgument,
+                           "there is no plan: all migrations are on demand. Expected the "
+                           "policy \"planned\""));
+  raise_unless_ok(without_gil([&] { return write_plan(*plan, with_repeatable_ids(trace), path); }));
+}
+
+void save_hardware(Session& session, const std::filesystem::path& path) {
+  raise_unless_ok(
+      without_gil([&] { return hardware::write_hardware(session.run().hardware(), path); }));
+}
+
+planner::Recompute recompute_of(const std::string& name) {
+  if (name == "off") return planner::Recompute::kOff;
+  if (name == "cheap") return planner::Recompute::kCheap;
+  if (name == "all") return planner::Recompute::kAll;
+  throw py::value_error(fmt::format("recompute is \"{}\": expected off, cheap or all", name));
+}
+
+// Returns the options named in `given`. None leaves an option at its default. Raises TypeError for
+// an unknown name.
+SessionOptions options_from(const py::kwargs& given) {
+  SessionOptions options;
+  std::vector<std::string> known;
+  const auto read = [&](const char* name, auto& field) {
+    known.emplace_back(name);
+    if (given.contains(name) && !given[name].is_none())
+      field = given[name].cast<std::decay_t<decltype(field)>>();
+  };
+  read("device", options.device);
+  read("device_budget_bytes", options.run.device_budget_bytes);
+  read("ssd_directories", options.run.ssd_directories);
+  read("rank_directories", options.run.rank_directories);
+  read("cache_directory", options.run.cache_directory);
+  read("ssd_capacity_bytes", options.run.ssd_capacity_bytes);
+  read("host_limit_bytes", options.run.host_limit_bytes);
+  read("write_budget_bytes", options.run.write_budget_bytes);
+  read("write_budget_period_seconds", options.run.write_budget_period_seconds);
+  read("plan_path", options.run.plan_path);
+  read("is_planned", options.run.is_planned);
+  read("plans_in_background", options.run.plans_in_background);
+  read("checksum", options.run.checksum);
+  read("io_timeout_ns", options.run.io_timeout_ns);
+  read("evict_after_every_op", options.run.evict_after_every_op);
+  read("discard_after_every_op", options.run.discard_after_every_op);
+  std::string recompute = "off";
+  read("recompute", recompute);
+  options.run.recompute = recompute_of(recompute);
+  read("verify_replays", options.run.verify_replays);
+  read("timeline_steps", options.run.timeline_steps);
+  read("smallest_tensor_bytes", options.run.smallest_tensor_bytes);
+  read("allow_ram_directory", options.run.allow_ram_directory);
+  read("system_root", options.system_root);
+  read("progress", options.run.progress);
+  for (const auto& [name, value] : given)
+    if (std::find(known.begin(), known.end(), name.cast<std::string>()) == known.end())
+      throw py::type_error(fmt::format("Session has no option \"{}\": expected one of {}",
+                                       name.cast<std::string>(), fmt::join(known, ", ")));
+  return options;
+}
+
+}  // namespace
+
+void bind_session(py::module_& module) {
+  using no_gil = py::call_guard<py::gil_scoped_release>;
+  py::class_<Session>(module, "Session")
+      .def(py::init([](const py::kwargs& kwargs) {
+        SessionOptions options = options_from(kwargs);
+        auto session = without_gil([&] { return Session::open(std::move(options)); });
+        raise_unless_done(session.status());
+        return std::move(*session);
+      }))
+      .def("find_aliases", &aliases)
+      .def("start", [](Session& session) { raise_unless_ok(session.start()); })
+      .def("begin_adoption", &Session::begin_adoption)
+      .def("stop",
+           [](Session& session) { raise_unless_done(without_gil([&] { return session.stop(); })); })
+      .def("discard", &Session::discard, no_gil())
+      .def("is_running", &Session::is_running)
+      .def("begin_step", &Session::begin_step, no_gil())
+      .def(
+          "begin_own_work", [](Session& session) { return session.runtime().begin_own_work(); },
+          no_gil())
+      .def(
+          "end_own_work",
+          [](Session& session, int64_t start_ns) { session.runtime().end_own_work(start_ns); },
+          no_gil())
+      .def("end_step", &Session::end_step, no_gil())
+      .def("counters", &counters)
+      .def("brief_counters", &brief_counters)
+      .def("iterations",
+           [](Session& session, size_t first) {
+             return to_dicts(without_gil([&] { return session.runtime().iterations(first); }));
+           })
+      .def("patterns",
+           [](Session& session) {
+             return to_dicts(without_gil([&] { return session.runtime().patterns(); }));
+           })
+      .def("differences",
+           [](Session& session) {
+             return to_dicts(without_gil([&] { return session.runtime().differences(); }));
+           })
+      .def("memory_timeline", &memory_timeline)
+      .def("budget_bytes",
+           [](Session& session) { return session.run().options().device_budget_bytes; })
+      .def(
+          "held_for_good_bytes",
+          [](Session& session) { return session.runtime().permanently_pinned_bytes(); }, no_gil())
+      .def("prediction", &prediction)
+      .def("drive_shares", [](Session& session) { return to_dicts(session.run().drive_shares()); })
+      .def("device_link",
+           [](Session& session) -> py::object {
+             const auto link = without_gil([&] { return session.run().device_link(); });
+             return link ? py::object(to_dict(*link)) : py::none();
+           })
+      .def(
+          "bound_ns", [](Session& session) { return session.run().bound_ns(); }, no_gil())
+      .def("save_timeline",
+           [](Session& session, const std::filesystem::path& path, const std::string& name) {
+             return value_or_raise(
+                 without_gil([&] { return session.run().save_timeline(path, name); }));
+           })
+      .def("save_trace", &save_trace)
+      .def("save_plan", &save_plan)
+      .def("save_hardware", &save_hardware);
+}
+
+}  // namespace teraio::pytorch
