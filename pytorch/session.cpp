@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "adoption.h"
+#include "aliases.h"
 #include "captured_storages.h"
 #include "collective.h"
 #include "forked_child.h"
@@ -68,7 +69,7 @@ Status Session::start() {
 
 void Session::begin_adoption() { active_->may_adopt = true; }
 
-Aliases Session::find_aliases() const {
+std::vector<c10::intrusive_ptr<c10::StorageImpl>> Session::find_aliases() const {
   return pytorch::find_aliases([this](c10::StorageImpl& storage) {
     return can_adopt(framework_->backend(), run_->options().smallest_tensor_bytes, storage);
   });

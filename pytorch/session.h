@@ -5,13 +5,16 @@
 // lock of the run, so that a caller may hold the GIL.
 #pragma once
 
+#include <c10/core/StorageImpl.h>
+#include <c10/util/intrusive_ptr.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "active_session.h"
-#include "aliases.h"
 #include "base/status.h"
 #include "runtime/run_options.h"
 #include "runtime/training_run.h"
@@ -44,9 +47,9 @@ class Session {
   // From now on, ops move storages that are older than the session into its memory. Call it after
   // start(), when no op that began before it uses them.
   void begin_adoption();
-  // Returns the storages that the session would move and that other code can reach by address (see
+  // Returns the storages that the session would move and that share memory with others (see
   // aliases.h). Call it before start(), with the GIL.
-  Aliases find_aliases() const;
+  std::vector<c10::intrusive_ptr<c10::StorageImpl>> find_aliases() const;
   // Lifts the device budget, restores all tensors, turns the hooks off and closes the tiers. Ops
   // that other threads begin meanwhile wait until the tensors are back. Has no effect when the
   // session does not run. Returns kOutOfMemory and goes on if the system has too little memory for

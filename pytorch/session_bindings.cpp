@@ -21,13 +21,11 @@ namespace py = pybind11;
 namespace teraio::pytorch {
 namespace {
 
-// Returns a list of the storages and whether it is complete.
-py::tuple aliases(const Session& session) {
-  const Aliases found = session.find_aliases();
+py::list aliases(const Session& session) {
   py::list storages;
-  for (const auto& storage : found.storages)
+  for (const auto& storage : session.find_aliases())
     storages.append(py::reinterpret_steal<py::object>(torch::createPyObject(storage)));
-  return py::make_tuple(storages, found.is_complete);
+  return storages;
 }
 
 // Returns the counters that need no walk over all tensors, for who asks often: Python's lock is

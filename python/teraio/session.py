@@ -193,7 +193,7 @@ class Session:
         return self
 
     def _begin_to_observe(self, aliases):
-        addresses.keep_in_place(self._core, *aliases)
+        addresses.keep_in_place(self._core, aliases)
         intercepted_methods.install(self._core)
         unfinished_ops.wait_for_end()
         self._core.begin_adoption()

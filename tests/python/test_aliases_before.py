@@ -16,7 +16,6 @@ from matrix import budgets
 from torch.utils import dlpack
 
 import teraio
-from teraio.escapes import addresses
 
 SIZES = [20_000, 1 << 20]  # floats: of the heap, and of a mapping of its own
 
@@ -50,34 +49,16 @@ class Address:
         self.floats = np.ctypeslib.as_array((ctypes.c_float * count).from_address(address))
 
 
-def unseen_export(tensor):
-    """An export as code makes it that has the function from before `import teraio`."""
-    return torch._C._to_dlpack(tensor.detach())
-
-
 EXPORTS = {
     "numpy": np.from_dlpack,
     "numpy of a slice": lambda t: np.from_dlpack(t[0:]),
     "numpy of a detached parameter": lambda t: np.from_dlpack(torch.nn.Parameter(t).detach()),
     "torch": torch.from_dlpack,
     "capsule": lambda t: torch.from_dlpack(dlpack.to_dlpack(t)),
-    "unseen": lambda t: torch.from_dlpack(unseen_export(t)),
-    "unseen, in numpy": lambda t: np.from_dlpack(Unseen(t)),
     "address": lambda t: Address(t.data_ptr(), len(t)).floats,
     "address of a storage": lambda t: Address(t.untyped_storage().data_ptr(), len(t)).floats,
     "slice of a storage": lambda t: torch.empty(0).set_(t.untyped_storage()[: t.nbytes]),
 }
-
-
-class Unseen:
-    def __init__(self, tensor):
-        self._tensor = tensor
-
-    def __dlpack__(self, **options):
-        return torch._C._to_dlpack_versioned(self._tensor)
-
-    def __dlpack_device__(self):
-        return self._tensor.__dlpack_device__()
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -94,7 +75,7 @@ def test_alias_and_tensor_see_each_others_writes(kept_bytes_of_change, way, size
 
 def test_a_capsule_that_nobody_has_taken_yet(kept_bytes_of_change):
     tensor = torch.zeros(1 << 20)
-    capsule = unseen_export(tensor)
+    capsule = dlpack.to_dlpack(tensor)
     kept_bytes_of_change(tensor)
     other = torch.from_dlpack(capsule)
     assert other[7] == 1
@@ -159,7 +140,7 @@ def test_addresses_are_seen_where_torch_is_imported_later(python):
 
 def test_aliases_stay_valid_in_later_sessions(kept_bytes_of_change):
     tensor = torch.zeros(1 << 20)
-    alias = np.from_dlpack(Unseen(tensor))
+    alias = np.from_dlpack(tensor)
     for turn in range(1, 4):
         assert kept_bytes_of_change(tensor) == tensor.nbytes
         assert alias[1000] == turn
@@ -205,13 +186,7 @@ def test_one_line_names_what_stays(caplog):
     assert "stay on the device, because other code knows their addresses" in line, optimizer
 
 
-def test_memory_that_cannot_be_searched_is_told(caplog):
-    with budgets.offload("10MB") as session:
-        addresses.keep_in_place(session._core, [], False)
-    assert "the process's memory could not be searched" in caplog.text
-
-
-# What has further references, and is no alias.
+# What shares a storage, and no memory with another storage.
 
 
 def model_of(*more):
@@ -232,18 +207,6 @@ def trained(model, steps=1):
     return optimizer, scheduler, model(torch.ones(4, 8, 8, 8)).square().mean()
 
 
-def frozen_below(model):
-    model[:4].requires_grad_(False)
-    loss = model(torch.ones(4, 8, 8, 8, requires_grad=True)).sum()
-    return model, loss
-
-
-def frozen_after_use(model):
-    kept = trained(model)
-    model.requires_grad_(False)
-    return model, kept
-
-
 def averaged(model):
     average = torch.optim.swa_utils.AveragedModel(model)
     average.update_parameters(model)
@@ -255,17 +218,6 @@ def tied(model):
     model.append(torch.nn.Linear(64, 64))
     model[-1].weight = model[-2].weight
     return trained(model)
-
-
-def traced(model):
-    model.eval().requires_grad_(False)
-    trace = torch.jit.trace(model, torch.ones(4, 8, 8, 8))
-    return trace, trace(torch.ones(4, 8, 8, 8))
-
-
-def scripted(model):
-    script = torch.jit.script(model)
-    return script, script(torch.ones(4, 8, 8, 8)).sum()
 
 
 def loaded(model):
@@ -282,12 +234,8 @@ def sparse(model):
 
 HOLDERS = {
     "optimizer, scheduler and a kept loss": trained,
-    "a kept loss over frozen layers": frozen_below,
-    "a kept loss, frozen later": frozen_after_use,
     "average and copy": averaged,
     "tied weights": tied,
-    "torch.jit.script": scripted,
-    "torch.jit.trace of frozen weights": traced,
     "batches of a DataLoader": loaded,
     "a sparse tensor": sparse,
 }

@@ -6,8 +6,8 @@ replaced when torch is imported, and stay replaced:
 
 - While a session runs, they pin the tensor (`address_pins.py`).
 - They record the storage, unless the address is known to be used for a limited time only. The next
-  session keeps the recorded storages in place, and those in which it finds aliases itself
-  (pytorch/aliases.h): exports from before the import, and storages that share memory.
+  session keeps the recorded storages in place, and those that share memory with others
+  (pytorch/aliases.h). What was exported before the import is not known.
 """
 
 import atexit
@@ -149,7 +149,7 @@ def install():
     _import_hook.install()
 
 
-def keep_in_place(session, aliases, is_complete):
+def keep_in_place(session, aliases):
     """Keeps exported storages from before the session where they are, and logs how many.
 
     Call it when the session has started and its first operator has not run.
@@ -157,7 +157,6 @@ def keep_in_place(session, aliases, is_complete):
     Args:
         session: a `core.Session`.
         aliases: the storages that its `find_aliases()` has returned.
-        is_complete: the other result of `find_aliases()`.
     """
     from teraio import core
 
@@ -167,13 +166,6 @@ def keep_in_place(session, aliases, is_complete):
     kept = [(size_bytes, storage._cdata) for size_bytes, storage in sizes if size_bytes > 0]
     if kept:
         _log_kept(session, kept)
-    if not is_complete:
-        _log.warning(
-            "teraio: it is not known whether libraries share memory with tensors from before "
-            "`import teraio`, because the process's memory could not be searched. Such memory is "
-            "not valid after an operator of the session has used the tensor. Import teraio before "
-            "tensors are shared"
-        )
 
 
 def _log_kept(session, kept):
