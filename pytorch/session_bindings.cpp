@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "bindings.h"
@@ -111,45 +112,83 @@ planner::Recompute recompute_of(const std::string& name) {
   throw py::value_error(fmt::format("recompute is \"{}\": expected off, cheap or all", name));
 }
 
-// Returns the options named in `given`. None leaves an option at its default. Raises TypeError for
-// an unknown name.
+// Reads options by their names. None leaves an option at its default.
+class OptionReader {
+ public:
+  // `owner` is what has the options, for messages.
+  OptionReader(const char* owner, const py::kwargs& given) : owner_(owner), given_(given) {}
+
+  template <typename Field>
+  void read(const char* name, Field& field) {
+    known_.emplace_back(name);
+    if (given_.contains(name) && !given_[name].is_none()) field = given_[name].cast<Field>();
+  }
+  // Raises TypeError for an option that was not read.
+  void refuse_unknown() const {
+    for (const auto& [name, value] : given_)
+      if (std::find(known_.begin(), known_.end(), name.cast<std::string>()) == known_.end())
+        throw py::type_error(fmt::format("{} has no option \"{}\": expected one of {}", owner_,
+                                         name.cast<std::string>(), fmt::join(known_, ", ")));
+  }
+
+ private:
+  const char* owner_;
+  const py::kwargs& given_;
+  std::vector<std::string> known_;
+};
+
+// What only tests choose for a session.
+struct OptionsForTests {
+  bool evict_after_every_op = false;
+  bool discard_after_every_op = false;
+  std::filesystem::path system_root = SessionOptions().system_root;
+};
+
+// Those of the next session. Needs the GIL.
+OptionsForTests& options_for_tests() {
+  static OptionsForTests options;
+  return options;
+}
+
+void set_options_for_tests(const py::kwargs& given) {
+  OptionsForTests options;
+  OptionReader reader("set_options_for_tests", given);
+  reader.read("evict_after_every_op", options.evict_after_every_op);
+  reader.read("discard_after_every_op", options.discard_after_every_op);
+  reader.read("system_root", options.system_root);
+  reader.refuse_unknown();
+  options_for_tests() = options;
+}
+
+// Returns the options of a session: those that are given, and those of set_options_for_tests().
 SessionOptions options_from(const py::kwargs& given) {
   SessionOptions options;
-  std::vector<std::string> known;
-  const auto read = [&](const char* name, auto& field) {
-    known.emplace_back(name);
-    if (given.contains(name) && !given[name].is_none())
-      field = given[name].cast<std::decay_t<decltype(field)>>();
-  };
-  read("device", options.device);
-  read("device_budget_bytes", options.run.device_budget_bytes);
-  read("ssd_directories", options.run.ssd_directories);
-  read("rank_directories", options.run.rank_directories);
-  read("cache_directory", options.run.cache_directory);
-  read("ssd_capacity_bytes", options.run.ssd_capacity_bytes);
-  read("host_limit_bytes", options.run.host_limit_bytes);
-  read("write_budget_bytes", options.run.write_budget_bytes);
-  read("write_budget_period_seconds", options.run.write_budget_period_seconds);
-  read("plan_path", options.run.plan_path);
-  read("is_planned", options.run.is_planned);
-  read("plans_in_background", options.run.plans_in_background);
-  read("checksum", options.run.checksum);
-  read("io_timeout_ns", options.run.io_timeout_ns);
-  read("evict_after_every_op", options.run.evict_after_every_op);
-  read("discard_after_every_op", options.run.discard_after_every_op);
+  OptionReader reader("Session", given);
+  reader.read("device", options.device);
+  reader.read("device_budget_bytes", options.run.device_budget_bytes);
+  reader.read("ssd_directories", options.run.ssd_directories);
+  reader.read("rank_directories", options.run.rank_directories);
+  reader.read("cache_directory", options.run.cache_directory);
+  reader.read("ssd_capacity_bytes", options.run.ssd_capacity_bytes);
+  reader.read("host_limit_bytes", options.run.host_limit_bytes);
+  reader.read("write_budget_bytes", options.run.write_budget_bytes);
+  reader.read("write_budget_period_seconds", options.run.write_budget_period_seconds);
+  reader.read("plan_path", options.run.plan_path);
+  reader.read("is_planned", options.run.is_planned);
+  reader.read("plans_in_background", options.run.plans_in_background);
+  reader.read("checksum", options.run.checksum);
+  reader.read("io_timeout_ns", options.run.io_timeout_ns);
   std::string recompute = "off";
-  read("recompute", recompute);
+  reader.read("recompute", recompute);
   options.run.recompute = recompute_of(recompute);
-  read("verify_replays", options.run.verify_replays);
-  read("timeline_steps", options.run.timeline_steps);
-  read("smallest_tensor_bytes", options.run.smallest_tensor_bytes);
-  read("allow_ram_directory", options.run.allow_ram_directory);
-  read("system_root", options.system_root);
-  read("progress", options.run.progress);
-  for (const auto& [name, value] : given)
-    if (std::find(known.begin(), known.end(), name.cast<std::string>()) == known.end())
-      throw py::type_error(fmt::format("Session has no option \"{}\": expected one of {}",
-                                       name.cast<std::string>(), fmt::join(known, ", ")));
+  reader.read("verify_replays", options.run.verify_replays);
+  reader.read("timeline_steps", options.run.timeline_steps);
+  reader.read("progress", options.run.progress);
+  reader.refuse_unknown();
+  const OptionsForTests tests = std::exchange(options_for_tests(), OptionsForTests());
+  options.run.evict_after_every_op = tests.evict_after_every_op;
+  options.run.discard_after_every_op = tests.discard_after_every_op;
+  options.system_root = tests.system_root;
   return options;
 }
 
@@ -217,6 +256,9 @@ void bind_session(py::module_& module) {
       .def("save_trace", &save_trace)
       .def("save_plan", &save_plan)
       .def("save_hardware", &save_hardware);
+
+  module.def("set_options_for_tests", &set_options_for_tests,
+             "For tests alone: options of the next session that is opened.");
 }
 
 }  // namespace teraio::pytorch

@@ -42,5 +42,6 @@ observed_kernel = _extension.observed_kernel
 observer_dispatch_key = _extension.observer_dispatch_key
 pin_address = _extension.pin_address
 pin_until_op_ends = _extension.pin_until_op_ends
+set_options_for_tests = _extension.set_options_for_tests
 set_verbose = _extension.set_verbose
 threads_in_older_ops = _extension.threads_in_older_ops

@@ -35,8 +35,6 @@ def offload(
     ssd_capacity=0,
     checksum=False,
     io_timeout=None,
-    evict_after_every_op=False,
-    discard_after_every_op=False,
     plans_in_background=None,
     status_line=False,
     local_rank=None,
@@ -89,9 +87,6 @@ def offload(
             (default: wait). Until it answers, writes go to other drives or stay on the device, and
             an operator raises an error that names the drive when it needs bytes that are only
             there. The device memory of such a request stays in use until then.
-        evict_after_every_op: for tests: evict every tensor that can be evicted after every op.
-        discard_after_every_op: for tests: discard every tensor that can be made again after every
-            op.
         plans_in_background: make plans on another thread while the training goes on. With False,
             each plan is made before the next iteration begins, so that runs repeat exactly; the
             default is $TERAIO_PLANS_IN_BACKGROUND (0 or 1), or True without it.

@@ -61,8 +61,6 @@ _PASSED_ON = (
     "timeline_steps",
     "status_line",
     "checksum",
-    "evict_after_every_op",
-    "discard_after_every_op",
     "plans_in_background",
     "recompute",
     "verify_replays",

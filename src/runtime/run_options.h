@@ -43,7 +43,6 @@ struct RunOptions {
   // The steps that a timeline records, as for engine::TimelineSteps; none: it records nothing.
   std::optional<std::pair<int64_t, int64_t>> timeline_steps;
   int64_t smallest_tensor_bytes = 64 * kKiB;         // smaller tensors stay resident
-  bool allow_ram_directory = false;                  // for tests
   std::function<void(const std::string&)> progress;  // opening a run calls it with lines for people
 
   // Whether tensors may be discarded: by the run's own plans, by the given one, or by a test.

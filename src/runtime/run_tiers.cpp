@@ -49,7 +49,6 @@ storage::TierOptions tier_options(const RunOptions& options, const hardware::Har
                                         : default_ssd_capacity(options, hardware);
   tier_options.ssd.checksum = options.checksum;
   tier_options.ssd.io_timeout_ns = options.io_timeout_ns;
-  tier_options.ssd.allow_ram_directory = options.allow_ram_directory;
   tier_options.host_limit_bytes = options.host_limit_bytes;
   return tier_options;
 }

@@ -244,11 +244,11 @@ def main(*names):
     torch.cuda.set_device(DEVICE)
     dist.init_process_group("nccl", device_id=DEVICE)
     if names[0] == "--session":
-        import teraio
+        import stress_modes
 
         drive = f"drive{RANK}"
         os.mkdir(drive)
-        with teraio.offload(
+        with stress_modes.offload(
             "200MB", ssd=drive, ssd_capacity="200MB", device=str(DEVICE), evict_after_every_op=True
         ) as SESSION:
             run(names[1:])

@@ -16,6 +16,7 @@ HOSTILE = {"lazy": 1, "poison": 1}
 # The begin of programs with sessions.
 SESSIONS = """
 import tempfile
+import stress_modes
 import torch
 import teraio
 
@@ -24,7 +25,7 @@ torch.ones(1, device="cuda")
 
 def offload(budget, **options):
     options = {"ssd": directory, "ssd_capacity": "600MB", "device": "cuda"} | options
-    return teraio.offload(budget, **options)
+    return stress_modes.offload(budget, **options)
 """
 
 PRELOADED = ("libcudart.so.13", "libcuda.so.1", "libnvidia-ml.so.1", "libnccl.so.2")

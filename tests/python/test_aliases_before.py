@@ -124,9 +124,11 @@ SCRIPT = """\
 import ctypes, sys, teraio
 assert "torch" not in sys.modules
 import torch
+import teraio.core
 tensor = torch.zeros(1 << 20)
 address = tensor.data_ptr() + 4000
-with teraio.offload("64MB", ssd_capacity="100MB", evict_after_every_op=True):
+teraio.core.set_options_for_tests(evict_after_every_op=True)
+with teraio.offload("64MB", ssd_capacity="100MB"):
     tensor.add_(1)
     print(ctypes.c_float.from_address(address).value)
     ctypes.c_float.from_address(address).value = 7

@@ -11,7 +11,8 @@ import torch.distributed as dist
 dist.init_process_group("gloo", init_method=sys.argv[1])
 rank, store = dist.get_rank(), dist.distributed_c10d._get_default_store()
 LARGE = 500_000
-session = teraio.offload("64MB", ssd=sys.argv[2], ssd_capacity="100MB", evict_after_every_op=True)
+teraio.core.set_options_for_tests(evict_after_every_op=True)
+session = teraio.offload("64MB", ssd=sys.argv[2], ssd_capacity="100MB")
 
 def large(value):
     return torch.full((LARGE,), float(value)) + 0
@@ -220,7 +221,7 @@ def test_operands_stay_until_the_work_is_over(warm_ranks, tmp_path, program):
 
 # Compares the bits of losses and parameters without us and with everything evicted after every op.
 TRAIN = """\
-import contextlib, sys, torch, teraio
+import contextlib, sys, torch, teraio.core
 import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
@@ -305,7 +306,8 @@ for kind in kinds:
     plain = train(kind)
     ample = offload("200MB")
     assert train(kind, ample) == plain, kind
-    evicting = offload("200MB", evict_after_every_op=True)
+    teraio.core.set_options_for_tests(evict_after_every_op=True)
+    evicting = offload("200MB")
     assert train(kind, evicting) == plain, f"{kind}, evicting"
     assert evicting.counters()["ssd_bytes_read"] > 10_000_000, (kind, evicting.counters())
     peak = max(iteration["device_peak_bytes"] for iteration in ample.iterations())

@@ -124,8 +124,9 @@ def test_one_process(warm_packages, warm_titan, tmp_path, name):
 
 DISCARDING = """
 import runpy, sys
-import teraio
-with teraio.offload("4GB", ssd=sys.argv[1], discard_after_every_op=True) as session:
+import teraio.core
+teraio.core.set_options_for_tests(discard_after_every_op=True)
+with teraio.offload("4GB", ssd=sys.argv[1]) as session:
     sys.argv = sys.argv[2:]
     runpy.run_path(sys.argv[0], run_name="__main__")
 assert session.counters()["on_demand_replays"] > 500

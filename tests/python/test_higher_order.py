@@ -3,6 +3,7 @@
 import functools
 
 import pytest
+import stress_modes
 import torch
 from torch._higher_order_ops import out_dtype, scan, while_loop
 from torch.nn.attention import flex_attention as flex
@@ -84,7 +85,7 @@ def compiled(program):
 def test_equal_bits(program, mode, tmp_path):
     expected = mode(program)()
     torch._dynamo.reset()
-    with teraio.offload("64MB", ssd=tmp_path, evict_after_every_op=True) as session:
+    with stress_modes.offload("64MB", ssd=tmp_path, evict_after_every_op=True) as session:
         found = mode(program)()
         assert session.counters()["ssd_bytes_written"] > 0
     assert torch.equal(found, expected)

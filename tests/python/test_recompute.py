@@ -344,13 +344,14 @@ def test_what_denormal_numbers_become_is_as_it_was():
 
 def test_flags_of_pytorch_are_as_they_were(python):
     script = """
-import torch, teraio
+import torch, teraio.core
 library = torch.library.Library("aten", "IMPL")
 cudnn = torch.backends.cudnn
 def hardswish(x):
     return x + torch.are_deterministic_algorithms_enabled() + 2 * cudnn.benchmark
 library.impl("hardswish", hardswish, "CPU")
-with teraio.offload("64MB", discard_after_every_op=True) as session:
+teraio.core.set_options_for_tests(discard_after_every_op=True)
+with teraio.offload("64MB") as session:
     torch.use_deterministic_algorithms(True)
     cudnn.benchmark = True
     y = torch.nn.functional.hardswish(torch.zeros(1 << 18))
@@ -381,7 +382,7 @@ def test_a_replay_at_another_precision_is_an_error():
 
 def test_a_verified_replay_with_other_bits_is_an_error(python):
     script = """
-import torch, teraio
+import torch, teraio.core
 calls = 0
 def hardswish(x):
     global calls
@@ -389,7 +390,8 @@ def hardswish(x):
     return x + (calls > 2)  # after the op and its trial
 library = torch.library.Library("aten", "IMPL")
 library.impl("hardswish", hardswish, "CPU")
-with teraio.offload("64MB", discard_after_every_op=True, verify_replays=True) as session:
+teraio.core.set_options_for_tests(discard_after_every_op=True)
+with teraio.offload("64MB", verify_replays=True) as session:
     y = torch.nn.functional.hardswish(torch.ones(256, 1024))
     try:
         y.sum()
@@ -484,7 +486,7 @@ def test_plans_move_what_autocast_has_cast():
 
 def test_an_op_that_gives_other_bytes_is_told_and_not_replayed(python):
     script = """
-import torch, teraio
+import torch, teraio.core
 calls = 0
 def hardswish(x):
     global calls
@@ -492,7 +494,8 @@ def hardswish(x):
     return x + calls
 library = torch.library.Library("aten", "IMPL")
 library.impl("hardswish", hardswish, "CPU")
-with teraio.offload("64MB", discard_after_every_op=True) as session:
+teraio.core.set_options_for_tests(discard_after_every_op=True)
+with teraio.offload("64MB") as session:
     x = torch.ones(1 << 18)
     for _ in range(3):
         before = calls
@@ -511,7 +514,7 @@ with teraio.offload("64MB", discard_after_every_op=True) as session:
 @pytest.mark.full
 def test_what_python_raises_inside_a_replay_ends_the_op_and_loses_nothing(python):
     script = """
-import torch, teraio
+import torch, teraio.core
 calls = 0
 def hardswish(x):
     global calls
@@ -521,7 +524,8 @@ def hardswish(x):
     return x + 1
 library = torch.library.Library("aten", "IMPL")
 library.impl("hardswish", hardswish, "CPU")
-with teraio.offload("64MB", discard_after_every_op=True) as session:
+teraio.core.set_options_for_tests(discard_after_every_op=True)
+with teraio.offload("64MB") as session:
     y = torch.nn.functional.hardswish(torch.ones(1 << 18))
     try:
         y.sum()

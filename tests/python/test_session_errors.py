@@ -1,6 +1,5 @@
 """What bad input gets: one clear line, before training where it can be known."""
 
-import functools
 import logging
 import os
 import re
@@ -157,11 +156,11 @@ def test_trace_and_plan_that_there_are_not():
                 document()
 
 
-def test_an_end_for_which_there_is_no_memory_is_refused(tmp_path, monkeypatch):
+def test_an_end_for_which_there_is_no_memory_is_refused(tmp_path):
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/meminfo").write_text("MemAvailable: 10000 kB\nSwapFree: 0 kB\n")
-    monkeypatch.setattr(core, "Session", functools.partial(core.Session, system_root=str(tmp_path)))
-    session = budgets.offload("16MB", evict_after_every_op=True)
+    core.set_options_for_tests(system_root=tmp_path, evict_after_every_op=True)
+    session = teraio.offload("16MB", ssd_capacity="200MB")
     running = session._core
     tensors = []
     with pytest.raises(teraio.Error, match=r"needs \d+ bytes .* and 10240000 bytes"), session:
@@ -183,12 +182,12 @@ def test_a_process_may_exit_although_its_session_could_not_end(tmp_path, warm_py
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/meminfo").write_text("MemAvailable: 0 kB\nSwapFree: 0 kB\n")
     (tmp_path / "program.py").write_text(
-        "import functools, gc, torch, teraio\n"
+        "import gc, torch, teraio\n"
         "from teraio import core\n"
-        f"core.Session = functools.partial(core.Session, system_root={str(tmp_path)!r})\n"
         "tensors = []\n"
+        f"core.set_options_for_tests(system_root={str(tmp_path)!r}, evict_after_every_op=True)\n"
         "try:\n"
-        "    with teraio.offload('16MB', ssd_capacity='200MB', evict_after_every_op=True):\n"
+        "    with teraio.offload('16MB', ssd_capacity='200MB'):\n"
         "        tensors += [torch.full((1 << 20,), 2.0) + 0 for i in range(20)]\n"
         "except teraio.Error as error:\n"
         "    message = str(error)\n"

@@ -13,7 +13,7 @@ SLOW = DRIVE | {"read_bytes_per_second": 10**7, "write_bytes_per_second": 10**7}
 # Compares losses and parameters with stock PyTorch's: with all that can be made again discarded
 # after every op, and under a plan that discards. Prints its trace and its counters.
 TRAIN = """\
-import contextlib, json, subprocess, sys, torch, teraio
+import contextlib, json, subprocess, sys, torch, teraio.core
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -96,7 +96,8 @@ def offload(budget, **options):
     return teraio.offload(budget, ssd="drive", ssd_capacity="200MB", **options)
 
 plain = train()
-stress = offload("200MB", discard_after_every_op=True, verify_replays=True)
+teraio.core.set_options_for_tests(discard_after_every_op=True)
+stress = offload("200MB", verify_replays=True)
 assert train(stress) == plain, "discarding"
 
 plain = train(steps=6)

@@ -88,15 +88,15 @@ CASES = {
 
 def session_of(case, peak_bytes, ssd):
     """At half of the peak where the memory is the point; else everything leaves after every op."""
-    import teraio
+    import teraio.core
 
     is_training = case is fragmentation
+    teraio.core.set_options_for_tests(evict_after_every_op=not is_training)
     return teraio.offload(
         peak_bytes // 2 if is_training else BUDGET,
         device="cuda",
         ssd=ssd,
         ssd_capacity="1GB",
-        evict_after_every_op=not is_training,
     )
 
 

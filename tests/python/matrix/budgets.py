@@ -3,9 +3,8 @@
 import functools
 import re
 
+import stress_modes
 import torch
-
-import teraio
 
 from .jobs import train
 
@@ -29,7 +28,7 @@ def settle_kernels():
 
 
 def offload(budget, **options):
-    return teraio.offload(budget, ssd_capacity=SSD_CAPACITY, **options)
+    return stress_modes.offload(budget, ssd_capacity=SSD_CAPACITY, **options)
 
 
 @functools.cache
