@@ -305,7 +305,7 @@ def test_operators_that_begin_in_a_thread_while_a_session_ends_get_their_tensors
 
     def compute():
         sums = set()
-        while not is_over.is_set():
+        while not sums or not is_over.is_set():
             sums |= {(number, values[number].sum().item()) for number in numbers}
         return sums
 
