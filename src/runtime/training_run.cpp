@@ -142,9 +142,9 @@ Status TrainingRun::check_room_to_restore() const {
   if (needed_bytes <= available_bytes) return {};
   return Status(
       ErrorCode::kOutOfMemory,
-      fmt::format("the end of the session needs {} bytes ({}) to restore all tensors, and "
-                  "{} bytes ({}) of memory are available: the session goes on; drop "
-                  "tensors or free memory, and end it again",
+      fmt::format("cannot end the session: restoring all tensors needs {} bytes ({}), and {} bytes "
+                  "({}) are available. The session continues. Drop tensors or free memory, and "
+                  "end it again",
                   needed_bytes, format_size(needed_bytes), available_bytes,
                   format_size(available_bytes)));
 }
