@@ -143,8 +143,8 @@ Status TrainingRun::check_room_to_restore() const {
   return Status(
       ErrorCode::kOutOfMemory,
       fmt::format("cannot end the session: restoring all tensors needs {} bytes ({}), and {} bytes "
-                  "({}) are available. The session continues. Drop tensors or free memory, and "
-                  "end it again",
+                  "({}) of memory are available. The session continues. Drop tensors or free "
+                  "memory, and end it again",
                   needed_bytes, format_size(needed_bytes), available_bytes,
                   format_size(available_bytes)));
 }
