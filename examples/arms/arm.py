@@ -149,9 +149,8 @@ def observe(directory: Path, elapsed_seconds: float) -> Moment:
 
 def session_that_reports_to(directory: Path) -> dict:
     """Returns what `teraio top` shows of the arm's session, empty while there is none."""
-    from teraio.watch.status_file import (
-        read_jobs,  # the driver of the arms does without the package
-    )
+    # Not at the top of the file: the demo itself tells that the package is missing.
+    from teraio.watch.status_file import read_jobs
 
     jobs = [job for job in read_jobs() if job["report"] == os.path.abspath(directory)]
     return next((job for job in jobs if not job["is_dead"]), {})
