@@ -81,7 +81,7 @@ scaling: build corpus  ## predict jobs of 8 to 1,024 GPUs: writes docs/scaling.m
 # NAMES="top report" draws these two.
 .PHONY: pictures
 pictures: build  ## draw the pictures of docs/images from runs on this machine
-	@PYTHONPATH=tests/python $(python) tools/pictures/draw.py $(NAMES)
+	@PYTHONPATH=tests/python/programs $(python) tools/pictures/draw.py $(NAMES)
 
 # gpu-check uses $(PYTHON), or python3, with its PyTorch. All else comes from gpu-carry/, or from the
 # system when there is no such folder. gpu-carry builds for GPU_PYTHON, or for python3.12. FLAGS are options of tools/gpu_check/gpu_check.py
@@ -108,7 +108,7 @@ fuzz:  ## give the file readers broken files for $FUZZ_SECONDS, starting from th
 
 .PHONY: soak
 soak: build  ## train for STEPS tiny steps: memory, mappings, descriptors and files stay flat
-	@TERAIO_SOAK_STEPS=$(STEPS) $(python) -m pytest -s tests/python/test_soak.py
+	@TERAIO_SOAK_STEPS=$(STEPS) $(python) -m pytest -s tests/python/training/test_soak.py
 
 # tests/README.md says what each part tries. A night on two cores; SEEDS=200 PROGRAMS=100 STEPS=2000
 # for half an hour.
@@ -119,17 +119,17 @@ campaign:  ## try everything that could give a wrong byte, for a night: SEEDS, P
 
 .PHONY: faulty-drives
 faulty-drives: build  ## train on drives that fail and lie: SEEDS trainings from seed FIRST on
-	@PYTHONPATH=tests/python $(python) -m faulty_trainings $(FIRST) $$(($(FIRST) + $(SEEDS))) --jobs $(cores)
+	@PYTHONPATH=tests/python/programs $(python) -m faulty_trainings $(FIRST) $$(($(FIRST) + $(SEEDS))) --jobs $(cores)
 
 .PHONY: kernel-faults random-programs ends
 kernel-faults: build
-	@$(python) -m pytest tests/python/test_kernel_faults.py tests/python/test_failing_block_devices.py
+	@$(python) -m pytest tests/python/faults/test_kernel_faults.py tests/python/faults/test_failing_block_devices.py
 
 random-programs: build
-	@PYTHONPATH=tests/python $(python) -m random_programs --seed $(FIRST) --count $(PROGRAMS)
+	@PYTHONPATH=tests/python/programs $(python) -m random_programs --seed $(FIRST) --count $(PROGRAMS)
 
 ends: build
-	@$(python) -m pytest tests/python/test_ends.py
+	@$(python) -m pytest tests/python/faults/test_ends.py
 
 # For another Python, as for a new environment: make wheels PYTHON=/usr/bin/python3.12
 .PHONY: wheels
@@ -179,12 +179,11 @@ test-cpp: build
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 
 # Tests of scripts that developers run.
-yard := $(addprefix tests/python/test_,$(addsuffix .py,benchmarks demo evaluation examples figures gpu_carry \
-  gpu_check gpu_workloads run_benchmarks scaling skips varying_figures what_to_buy))
+yard := tests/python/yard
 
 # The two levels of tests: `make test` runs the first, `make test-all` runs both.
 test-python: build browser
-	@$(python) $(pytest) -m "not full" $(yard:%=--ignore=%)
+	@$(python) $(pytest) -m "not full" --ignore=$(yard)
 
 .PHONY: test-yard
 test-yard: build  ## test the examples, benchmarks and tools, on both levels
@@ -193,24 +192,22 @@ test-yard: build  ## test the examples, benchmarks and tools, on both levels
 # Optimizers and quantized bases of other packages have a folder and a run of their own: see
 # requirements/optimizers.txt.
 optimizers := $(BUILD)/optimizers
-with_optimizers := tests/python/test_optimizers.py tests/python/test_quantized.py
-full_level = $(python) $(pytest) -m full --durations=20 tests/python $(with_optimizers:%=--ignore=%) $(yard:%=--ignore=%)
+with_optimizers := tests/python/front_ends/test_optimizers.py tests/python/front_ends/test_quantized.py
+full_level = $(python) $(pytest) -m full --durations=20 tests/python $(with_optimizers:%=--ignore=%) --ignore=$(yard)
 test-python-full: build browser shells $(optimizers)/.ready
 	@$(full_level)
 	@PYTHONPATH=$(CURDIR)/$(optimizers) $(python) $(pytest) -m full $(with_optimizers)
-	@PYTHONPATH=$(CURDIR)/$(optimizers) $(python) $(pytest) -k bitsandbytes tests/python/test_address_users.py
+	@PYTHONPATH=$(CURDIR)/$(optimizers) $(python) $(pytest) -k bitsandbytes tests/python/escapes/test_address_users.py
 
 # A third of the full level: test-full-1 to test-full-3.
 test-full-%: build browser
 	@$(full_level) --slice $*/3
 
-# What reaches into PyTorch: tests of both levels that the newest PyTorch runs, except for the matrix
-# in further budgets.
-newest := $(addprefix tests/python/test_,$(addsuffix .py,address_users aliases_before collectives compiled \
-  dry_run extension higher_order intercepted_methods launcher matrix names programs recompute session \
-  threads typed_observers))
-newest_full := $(addprefix tests/python/test_,$(addsuffix .py,collectives compiled dry_run higher_order \
-  matrix programs session))
+# What reaches into PyTorch: the newest one runs these, except for the matrix in further budgets.
+newest := $(addprefix tests/python/,hooks escapes session commands/test_launcher.py dry_run/test_dry_run.py \
+  $(patsubst %,training/test_%.py,collectives matrix programs recompute))
+newest_full := $(addprefix tests/python/,hooks/test_compiled.py hooks/test_higher_order.py dry_run/test_dry_run.py \
+  session/test_session.py $(patsubst %,training/test_%.py,collectives matrix programs))
 # It has a TorchTitan of its own: see requirements/titan_newest.txt.
 titan_newest := $(BUILD)-newest/titan
 # ccache finds what $(BUILD) compiled under the same name of the compiler only; Python has another name.
@@ -224,7 +221,7 @@ else
 	  --config-settings=build-dir=$(BUILD)-newest .
 	@$(python_newest) $(pytest) -m "not full" $(newest)
 	@$(python_newest) $(pytest) -m full -k "not test_equal_bits_within" $(newest_full)
-	@PYTHONPATH=$(CURDIR)/$(titan_newest) $(python_newest) $(pytest) -m full tests/python/test_titan_newest.py
+	@PYTHONPATH=$(CURDIR)/$(titan_newest) $(python_newest) $(pytest) -m full tests/python/front_ends/test_titan_newest.py
 endif
 
 # Only the layers of raw memory and of threads are sanitized; sanitizing all layers would take
@@ -274,7 +271,7 @@ sanitize-extension-address sanitize-extension-thread: sanitize-extension-%: setu
 	$(call configure_sanitizer,the extension)
 	@cmake --build $(BUILD)-$* --target teraio_pytorch
 	@LD_PRELOAD="$(preload)" PYTHONPATH=$(CURDIR)/$(BUILD)-$*/python $(python) $(pytest) --capture=sys \
-	  $(selection) tests/python/test_threads.py tests/python/test_session.py
+	  $(selection) tests/python/escapes/test_threads.py tests/python/session/test_session.py
 
 # The training text: the prose sources of the Python documentation.
 .PHONY: corpus

@@ -1,5 +1,5 @@
 // The emulated NCCL, with all ranks in this process. What PyTorch does with it is tested in Python
-// (tests/python/emulated_collectives.py).
+// (tests/python/programs/emulated_collectives.py).
 #include <nccl.h>
 
 #include <chrono>

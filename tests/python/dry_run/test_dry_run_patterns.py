@@ -1,0 +1,145 @@
+"""`teraio dry-run --steps`: programs whose steps differ, by the patterns of their steps."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+HARDWARE = Path(__file__).parents[3] / "tests" / "data" / "traces" / "h100_ssd.json"
+
+PROGRAM = """\
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 8))
+optimizer = torch.optim.AdamW(model.parameters())
+for letter in "{letters}":
+    if letter == "e":
+        with torch.no_grad():
+            model(torch.randn(32, 64))
+        continue
+    optimizer.zero_grad()
+    rows = {{"a": 40_000, "b": 80_000, "c": 20_000}}[letter]
+    model(torch.randn(rows, 64)).square().mean().backward()
+    optimizer.step()
+"""
+
+
+@pytest.fixture
+def program(tmp_path):
+    """Writes train.py, whose steps have the sizes of the letters; "e" is an evaluation between."""
+
+    def program(letters):
+        (tmp_path / "train.py").write_text(PROGRAM.format(letters=letters))
+        return "train.py"
+
+    return program
+
+
+@pytest.fixture
+def predicted(dry_run, program):
+    """What a dry run of some steps prints."""
+
+    def predicted(letters, *options):
+        outcome = dry_run(*options, program(letters))
+        assert outcome.code == 0, outcome
+        return outcome.out
+
+    return predicted
+
+
+def rows_of(trace):
+    """The number of rows of the largest activation, which has 256 columns."""
+    return max(t["bytes"] for t in trace["tensors"] if not t["persistent"]) // (256 * 4)
+
+
+def step_ns(trace):
+    return sum(op["duration_ns"] for op in trace["ops"])
+
+
+def test_mean_step_is_that_of_the_patterns_by_their_shares(predicted, tmp_path):
+    said = predicted("aaabbaaabb", "--steps", "10", "--save-trace", "job.json")
+    assert "2 patterns in 9 steps" in said  # the first one makes the states
+    assert re.search(r"^  1: 55\.6 % of the steps, ", said, re.MULTILINE)
+    assert re.search(r"^  2: 44\.4 % of the steps, ", said, re.MULTILINE)
+    assert "traces: --trace job-1.json job-2.json --shares 5,4" in said
+    small, large = [json.loads((tmp_path / f"job-{n}.json").read_text()) for n in (1, 2)]
+    assert (rows_of(small), rows_of(large)) == (40_000, 80_000)
+    mean_us = (5 * step_ns(small) + 4 * step_ns(large)) / 9 / 1e3
+    assert f"mean step: {mean_us:.0f} us with unlimited device memory" in said
+    assert not (tmp_path / "job.json").exists()
+
+
+def test_patterns_share_their_persistent_tensors(predicted, tmp_path):
+    predicted("aaabbb", "--steps", "6", "--save-trace", "job.json.gz")
+    predicted("aaabbb", "--steps", "6", "--save-trace", "job.json")
+
+    def persistent(number):
+        trace = json.loads((tmp_path / f"job-{number}.json").read_text())
+        return {(t["id"], t["bytes"], t.get("name")) for t in trace["tensors"] if t["persistent"]}
+
+    assert persistent(1) == persistent(2)
+    assert (tmp_path / "job-2.json.gz").exists()
+
+
+def test_patterns_are_planned_for_a_machine(predicted):
+    said = predicted("aaabbb", "--steps", "6", "--hardware", HARDWARE, "--device-budget", "250MB")
+    for row in (r"pattern-1.json +60\.0 %", r"pattern-2.json +40\.0 %", "mean step", "in random"):
+        assert re.search(f"^{row} ", said, re.MULTILINE), said
+
+
+def test_steps_of_one_pattern_are_that_step(predicted, tmp_path):
+    said = predicted("aaaaaa", "--steps", "6", "--save-trace", "job.json")
+    assert said == predicted("aaaaaa")
+    assert (tmp_path / "job.json").exists()
+
+
+def test_steps_that_do_not_repeat_in_a_row_are_left_out_and_counted(predicted):
+    said = predicted("aaabaaac", "--steps", "8")
+    assert "left out: 3 of 8 steps, whose ops no step executed twice in a row" in said
+
+
+def test_a_pattern_is_known_by_its_ops_in_any_order(predicted):
+    said = predicted("aaabbabab", "--steps", "9")
+    assert "2 patterns in 8 steps" in said
+    assert said.count(": 50.0 % of the steps") == 2
+    assert "left out" not in said
+
+
+def test_an_evaluation_makes_a_pattern_of_the_step_after_it(predicted):
+    said = predicted("aaaeaeaaa", "--steps", "7")
+    assert "2 patterns in 6 steps" in said
+
+
+def test_steps_that_take_turns_are_one_iteration(predicted, tmp_path):
+    alternating = predicted("ab" * 10, "--steps", "20", "--save-trace", "job.json")
+    assert re.search(r"\d+ ops in 2 steps", alternating)
+    trace = json.loads((tmp_path / "job.json").read_text())
+    mean, both = step_ns(trace) / 2e3, step_ns(trace) / 1e3
+    assert f"step: {mean:.0f} us, the mean of 2 in {both:.0f} us, with unlimited" in alternating
+    assert predicted("ab" * 10) == alternating
+
+
+def test_steps_that_come_to_take_turns_are_one_iteration(predicted):
+    assert "in 4 steps" in predicted("aaab" * 8, "--steps", "32")
+
+
+def test_a_step_that_others_differ_from_says_how_to_predict_them(predicted):
+    hint = "other steps executed other ops: --steps N predicts the mean of N steps"
+    assert hint in predicted("abaaaa")
+    assert hint not in predicted("aaaaaa")
+
+
+def test_script_may_end_before_the_steps(predicted):
+    assert "2 patterns in 5 steps" in predicted("aaabbb", "--steps", "100")
+
+
+def test_no_step_twice_in_a_row_is_said(dry_run, program):
+    outcome = dry_run("--steps", "4", program("abcabc"))
+    assert outcome.code == 1
+    assert "no two of 4 steps executed the same ops" in outcome.err
+
+
+def test_too_few_steps_are_refused(dry_run, program):
+    outcome = dry_run("--steps", "1", program("aaa"))
+    assert outcome.code == 2
+    assert "--steps is 1: expected at least 2" in outcome.err

@@ -1,0 +1,561 @@
+"""PyTorch and TERAIO on the emulated GPU: the CUDA path without hardware."""
+
+import signal
+from pathlib import Path
+
+import drawn
+import pytest
+from emulated_gpu import HOSTILE, SESSIONS
+from matrix import catalogue
+
+TRAININGS = Path(__file__).parents[1] / "programs" / "emulated_trainings.py"
+
+
+TRAINING = """
+import torch
+from torch import nn
+
+def train(device, **options):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(50, 32), nn.LayerNorm(32), nn.Linear(32, 64), nn.GELU(),
+                          nn.Linear(64, 50)).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), **options)
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(4):
+        tokens = torch.randint(0, 50, (4, 17), generator=generator).to(device)
+        loss = nn.functional.cross_entropy(model(tokens[:, :-1]).flatten(0, 1),
+                                           tokens[:, 1:].flatten())
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+    return [p.detach().cpu() for p in model.parameters()]
+
+for options in {"foreach": False}, {"foreach": True}, {"fused": True}:
+    pairs = zip(train("cpu", **options), train("cuda", **options), strict=True)
+    print(all(torch.equal(a, b) for a, b in pairs))
+"""
+
+
+def test_operators_have_the_bits_of_the_cpu(program):
+    assert program(TRAINING, seed=1, **HOSTILE) == ["True"] * 3
+
+
+# A reader on a side stream: with and without the wait, and with and without record_stream.
+STREAMS = """
+import torch
+
+def wrong_of_20(waits, records):
+    count = 0
+    for _ in range(20):
+        stream = torch.cuda.Stream()
+        x = torch.full((1 << 18,), 3.0, device="cuda")
+        if waits:
+            stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            y = x * 1 * 1
+            z = x * 2
+        if records:
+            x.record_stream(stream)
+        del x
+        torch.zeros(1 << 18, device="cuda")
+        torch.cuda.synchronize()
+        count += bool((z != 6).any())
+    return count
+
+wrong_of_20(True, True)
+print(wrong_of_20(True, True), wrong_of_20(False, True) > 0, wrong_of_20(True, False) > 0)
+"""
+
+
+def test_forgotten_waits_and_early_frees_show(program):
+    assert program(STREAMS, seed=1, **HOSTILE) == ["0 True True"]
+
+
+def test_the_host_faults_at_a_device_address(on_gpu):
+    text = "import ctypes, torch; ctypes.string_at(torch.ones(3, device='cuda').data_ptr(), 1)"
+    assert on_gpu("-c", text).code == -signal.SIGSEGV
+
+
+MEMORY = """
+import ctypes
+import torch
+
+def used_bytes_of_nvml():
+    nvml = ctypes.CDLL("libnvidia-ml.so.1")
+    device, memory = ctypes.c_void_p(), (ctypes.c_ulonglong * 3)()  # total, free, used
+    nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device))
+    nvml.nvmlDeviceGetMemoryInfo(device, memory)
+    return memory[2]
+
+try:
+    torch.empty(2 << 30, device="cuda")
+except torch.OutOfMemoryError as error:
+    print("has a total capacity of 1024.00 MiB" in str(error), "this process has" in str(error))
+blocks = [torch.empty(64 << 20, dtype=torch.uint8, device="cuda") for _ in range(8)]
+print(torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved() == 1 << 30)
+print(used_bytes_of_nvml() == torch.cuda.memory_reserved())
+del blocks
+torch.cuda.empty_cache()
+print(torch.cuda.mem_get_info()[0] >> 20)
+"""
+
+
+@pytest.mark.parametrize(
+    "allocator",
+    [
+        "",
+        pytest.param("expandable_segments:True", marks=pytest.mark.full),
+        pytest.param("backend:cudaMallocAsync", marks=pytest.mark.full),
+    ],
+)
+def test_memory_has_a_limit(allocator, program, monkeypatch):
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", allocator)
+    first, used, of_nvml, freed = program(MEMORY)
+    assert (used, of_nvml, freed) == ("True", "True", "1024")
+    if allocator == "":
+        assert first == "True True"
+
+
+ATTENTION = """
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+query = torch.randn(1, 2, 64, 16, device="cuda")
+for dropout in 0.0, 0.5:
+    before = torch.cuda.get_rng_state()
+    scaled_dot_product_attention(query, query, query, dropout_p=dropout)
+    print(torch.equal(torch.cuda.get_rng_state(), before))
+"""
+
+
+def test_attention_draws_random_numbers_for_dropout_only(program):
+    assert program(ATTENTION, seed=1) == ["True", "False"]
+
+
+JOBS = ["llama, AdamW", "llama, foreach AdamW, clipping", "encoder, autocast, fused"]
+
+
+@pytest.mark.parametrize("arguments", [JOBS, ["--stress", "llama, SGD with momentum"]])
+def test_jobs_have_equal_bits(arguments, on_gpu):
+    done = on_gpu(TRAININGS, *arguments, memory_bytes=4 << 30, seed=1, **HOSTILE)
+    assert done.code == 0, done
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("part", range(4))
+def test_every_job_has_equal_bits_when_everything_leaves(part, on_gpu):
+    seed = drawn.one_of(range(1, 1001), part)
+    jobs = list(catalogue.JOBS)[part::4]
+    settings = {"memory_bytes": 4 << 30, "seed": seed, "timeout_s": 900} | HOSTILE
+    done = on_gpu(TRAININGS, "--stress", *jobs, **settings)
+    assert done.code == 0, (seed, done)
+    assert done.out.count(": equal bits") == len(jobs)
+
+
+@pytest.mark.full
+def test_a_wait_that_we_forget_shows(on_gpu):
+    settings = {"memory_bytes": 4 << 30, "seed": 1, "forgets_waits_of": "/teraio/torch_"} | HOSTILE
+    done = on_gpu(TRAININGS, JOBS[0], **settings)
+    assert done.code == 1 and f"{JOBS[0]}: differs" in done.out, done
+
+
+# 192 MiB that nobody uses, and 128 MiB more of another stream, in pieces of several sizes.
+SIDE_STREAM = (
+    SESSIONS
+    + """
+stream = torch.cuda.Stream()
+for piece_mib in 16, 4, 1:
+    with offload("256MiB", policy="on-demand") as session:
+        idle = [torch.full((4 << 20,), float(i), device="cuda") + 0 for i in range(12)]
+        with torch.cuda.stream(stream):
+            more = [torch.zeros(piece_mib << 18, device="cuda") for _ in range(128 // piece_mib)]
+        print(session.counters()["ssd_bytes_written"] >= 64 << 20)
+        del more
+        print(all(float(tensor[5]) == i for i, tensor in enumerate(idle)))
+        del idle
+    torch.cuda.empty_cache()
+"""
+)
+
+
+def test_another_stream_gets_memory_of_tensors_that_can_leave(program):
+    assert program(SIDE_STREAM) == ["True"] * 6
+
+
+# Tensors of another stream, which frees and reuses their memory while they are being adopted.
+ADOPTED_FROM_ANOTHER_STREAM = (
+    SESSIONS
+    + """
+stream = torch.cuda.Stream()
+right = 0
+for i in range(20):
+    with torch.cuda.stream(stream):
+        x = torch.full((1 << 18,), float(i), device="cuda")
+    torch.cuda.current_stream().wait_stream(stream)
+    with offload("256MiB"):
+        y = x + 1
+        with torch.cuda.stream(stream):
+            torch.full((1 << 18,), -1.0, device="cuda")
+        right += bool((y == i + 1).all())
+print(right)
+"""
+)
+
+
+@pytest.mark.full
+def test_an_adopted_tensor_of_another_stream_has_its_bytes(program):
+    assert program(ADOPTED_FROM_ANOTHER_STREAM, seed=1, lazy=1) == ["20"]
+
+
+# Tensors that were discarded, used by another stream, which waits for the session's as it should.
+DISCARDED_FOR_ANOTHER_STREAM = (
+    SESSIONS
+    + """
+stream = torch.cuda.Stream()
+with offload("256MiB", discard_after_every_op=True) as session:
+    right = 0
+    for i in range(20):
+        x = torch.full((1 << 18,), float(i), device="cuda")
+        y = x * 2
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            z = y + 1
+        torch.cuda.current_stream().wait_stream(stream)
+        right += bool((z == 2 * i + 1).all())
+    print(right, session.counters()["on_demand_replays"] >= 20)
+"""
+)
+
+
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.full)])
+def test_another_stream_gets_tensors_that_are_made_again(seed, program):
+    assert program(DISCARDED_FOR_ANOTHER_STREAM, seed=seed, **HOSTILE) == ["20 True"]
+
+
+# A tensor that both streams read and nobody writes: the program makes neither wait. The session
+# adopts it on its stream, or has brought it back there.
+READ_BY_BOTH_STREAMS = (
+    SESSIONS
+    + """
+stream = torch.cuda.Stream()
+right = 0
+for i in range(20):
+    x = torch.full((1 << 18,), float(i), device="cuda")
+    torch.cuda.synchronize()
+    with offload("256MiB", evict_after_every_op=i % 2 == 1):
+        y = x + 1
+        with torch.cuda.stream(stream):
+            z = (x + 2).cpu()
+        right += bool((y == i + 1).all()) and bool((z == i + 2).all())
+print(right)
+"""
+)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_tensor_that_two_streams_read_is_there_for_both(seed, program):
+    assert program(READ_BY_BOTH_STREAMS, seed=seed, **HOSTILE) == ["20"]
+
+
+# PyTorch's allocator takes Python's lock for the stack of each allocation, small ones here, and has
+# its own lock meanwhile, which the runtime takes. PyTorch indexes with Python's lock.
+HISTORY = (
+    SESSIONS
+    + """
+import threading
+
+torch.cuda.memory._record_memory_history(context="all", stacks="python")
+
+def work(is_indexing):
+    x = torch.empty(1 << 18, device="cuda")
+    for _ in range(500):
+        y = x[7:] if is_indexing else torch.empty(1 << 18, device="cuda")
+        small = torch.empty(1, device="cuda")
+        del y, small
+
+with offload("256MiB") as session:
+    threads = [threading.Thread(target=work, args=[i == 0]) for i in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+print(len(torch.cuda.memory._snapshot()["device_traces"][0]) > 1000)
+"""
+)
+
+
+@pytest.mark.full
+def test_the_history_of_memory_is_recorded_beside_other_threads(program):
+    assert program(HISTORY, timeout_s=60) == ["True"]
+
+
+TRAINS_ELSEWHERE = (
+    SESSIONS
+    + """
+from contextlib import ExitStack
+
+def run(*contexts):
+    with ExitStack() as stack:
+        for context in contexts:
+            stack.enter_context(context() if callable(context) else context)
+        x = torch.ones(1 << 18, device="cuda")
+        for _ in range(250):
+            x = x + 1
+
+stream = torch.cuda.stream(torch.cuda.Stream())
+session = lambda: offload("256MiB")
+run(ORDER)
+"""
+)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("order", "is_warned"),
+    [("session, stream", True), ("stream, session", False), ("session", False)],
+)
+def test_a_program_that_trains_on_another_stream_is_warned(order, is_warned, on_gpu, tmp_path):
+    (tmp_path / "program.py").write_text(TRAINS_ELSEWHERE.replace("ORDER", order))
+    done = on_gpu(tmp_path / "program.py")
+    assert done.code == 0, done
+    assert ("the program runs on another stream" in done.err) == is_warned
+
+
+# What has not moved since the program ordered its streams.
+NOTHING_TO_WAIT_FOR = (
+    SESSIONS
+    + """
+import ctypes
+
+runtime = ctypes.CDLL("libcudart.so.13")
+stream = torch.cuda.Stream()
+with offload("256MiB") as session:
+    x = torch.ones(1 << 20, device="cuda") + 1
+    stream.wait_stream(torch.cuda.current_stream())
+    before = runtime.cudaEmulatedCalls(b"cudaStreamWaitEvent")
+    with torch.cuda.stream(stream):
+        y = x * 2 + 3
+    print(runtime.cudaEmulatedCalls(b"cudaStreamWaitEvent") - before)
+    torch.cuda.current_stream().wait_stream(stream)
+    print(float(y[7]))
+"""
+)
+
+
+@pytest.mark.full
+def test_another_stream_does_not_wait_for_nothing(program):
+    assert program(NOTHING_TO_WAIT_FOR) == ["0", "7.0"]
+
+
+POISONED = (
+    SESSIONS
+    + """
+with offload("64MB", evict_after_every_op=True) as session:
+    x = torch.ones(1 << 20, device="cuda")
+    y = x + 1  # x leaves
+    z = torch.empty(4 << 20, dtype=torch.uint8, device="cuda")
+    print([hex(byte) for byte in z.unique().tolist()])
+"""
+)
+
+
+@pytest.mark.full
+def test_released_memory_is_poisoned_in_stress_modes(program):
+    assert program(POISONED) == ["['0xcb']"]
+
+
+PEAKS = (
+    SESSIONS
+    + """
+parameter = torch.nn.Parameter(torch.ones(1 << 18, device="cuda"))
+optimizer = torch.optim.SGD([parameter], lr=0.1)
+with offload("256MiB") as session:
+    torch.zeros(64 << 20, dtype=torch.uint8, device="cuda")
+    allocated, reserved = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
+    for _ in range(5):
+        (parameter * 2).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    print(torch.cuda.max_memory_allocated() >= allocated >= 64 << 20)
+    print(torch.cuda.max_memory_reserved() >= reserved >= 64 << 20)
+    print(session.counters()["device_reserved_peak_bytes"] >= 64 << 20)
+"""
+)
+
+
+@pytest.mark.full
+def test_the_programs_peaks_of_memory_are_its_own(program):
+    assert program(PEAKS) == ["True"] * 3
+
+
+FRACTIONS = (
+    SESSIONS
+    + """
+fraction = torch.cuda.get_per_process_memory_fraction
+for options in (
+    {"ssd": "/nowhere/at/all"},
+    {"ssd_capacity": "900TB"},
+    {"host_limit": "900TB"},
+):
+    try:
+        offload("64MB", **options)
+    except teraio.Error:
+        print(fraction())
+torch.cuda.set_per_process_memory_fraction(0.5)
+with offload("64MB"):
+    print(fraction() < 0.1)
+print(fraction())
+with offload("900MB"):
+    print(fraction() <= 0.5)
+    tensors = [torch.empty(64 << 20, dtype=torch.uint8, device="cuda") + 0 for _ in range(10)]
+    print(torch.cuda.memory_reserved() <= 512 << 20)
+"""
+)
+
+
+@pytest.mark.full
+def test_the_programs_own_limit_comes_back(program):
+    failed = ["1.0"] * 3
+    assert program(FRACTIONS) == [*failed, "True", "0.5", "True", "True"]
+
+
+SHARED = (
+    SESSIONS
+    + """
+with offload("64MB"):
+    tensor = torch.ones(1 << 20, device="cuda")
+    try:
+        tensor.untyped_storage()._share_cuda_()
+    except RuntimeError as error:
+        print("share a copy on the CPU" in str(error))
+print(float(tensor.sum()))
+"""
+)
+
+
+@pytest.mark.full
+def test_a_sessions_tensor_is_not_shared_with_another_process(program):
+    assert program(SHARED) == ["True", "1048576.0"]
+
+
+# The machine has 1024 MiB.
+AFTER_A_SESSION = (
+    SESSIONS
+    + """
+with offload("800MB", ssd=False, ssd_capacity=0, host_limit="600MB"):
+    kept = torch.ones(1 << 20, device="cuda")
+    others = [torch.ones(32 << 20, device="cuda") for _ in range(4)]
+    del others[1:]
+print(torch.cuda.memory_reserved() >> 20)
+stocks = torch.empty(700 << 20, dtype=torch.uint8, device="cuda")
+del others, stocks
+print(torch.cuda.memory_reserved() - 700 * (1 << 20) >> 20, float(kept.sum()))
+"""
+)
+
+
+def test_a_session_leaves_the_memory_that_it_does_not_use(program):
+    assert program(AFTER_A_SESSION) == ["134", "6 1048576.0"]
+
+
+PINNED = (
+    SESSIONS
+    + """
+options = {"ssd": False, "ssd_capacity": 0, "host_limit": "64MB", "evict_after_every_op": True}
+with offload("64MB", **options):
+    tensors = [torch.full((1 << 20,), float(i), device="cuda") for i in range(8)]
+    print([float(tensor.sum()) / (1 << 20) for tensor in tensors])
+"""
+)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("settings", "is_warned"),
+    [({}, False), ({"registers_host": 0}, False), ({"pinnable_bytes": 1 << 20}, True)],
+)
+def test_the_driver_has_pinned_memory_where_none_can_be_registered(
+    settings, is_warned, on_gpu, tmp_path
+):
+    (tmp_path / "program.py").write_text(PINNED)
+    done = on_gpu(tmp_path / "program.py", seed=1, **settings, **HOSTILE)
+    assert done.code == 0, done
+    assert done.out.strip() == str([float(i) for i in range(8)])
+    assert ("cannot be pinned" in done.err) == is_warned
+
+
+CACHED = (
+    SESSIONS
+    + """
+blocks = [torch.empty(32 << 20, dtype=torch.uint8, device="cuda") for _ in range(8)]
+del blocks
+print(torch.cuda.memory_reserved() >> 20)
+with offload("64MB") as session:
+    tensor = torch.ones(1 << 20, device="cuda")
+    print(torch.cuda.memory_reserved() <= 64e6, session.counters()["device_reserved_bytes"] <= 64e6)
+"""
+)
+
+
+def test_a_budget_below_what_pytorch_has_cached(program):
+    assert program(CACHED) == ["258", "True True"]
+
+
+# A kernel that fails, as an assertion on the device does, ends the use of the GPU.
+DEVICE_FAILURE = (
+    SESSIONS
+    + """
+options = {"ssd": False, "host_limit": "64MB", "ssd_capacity": 0, "evict_after_every_op": True}
+session = offload("64MB", **options)
+session.__enter__()
+x = torch.ones(1 << 20, device="cuda") + 1
+table = torch.ones(3, device="cuda")
+try:
+    for place in 1, 7:  # the machine runs the first one at once
+        table.gather(0, torch.tensor([place], device="cuda")).cpu()
+except RuntimeError:
+    print("failed")
+for end in lambda: x + 1, lambda: session.__exit__(None, None, None):
+    try:
+        end()
+    except Exception as error:
+        print("cudaErrorLaunchFailure" in str(error), "errno" in str(error))
+"""
+)
+
+
+@pytest.mark.full
+def test_a_failure_of_the_gpu_is_told_as_it_is(on_gpu, tmp_path):
+    (tmp_path / "program.py").write_text(DEVICE_FAILURE)
+    done = on_gpu(tmp_path / "program.py", timeout_s=60)
+    assert done.out.splitlines() == ["failed", "True False", "True False"], done
+    assert "the device has failed" in done.err and "doctor" not in done.err, done
+
+
+# The runtime keeps a thread's last error, and PyTorch would raise it as one of its own.
+LAST_ERRORS = (
+    SESSIONS
+    + """
+import ctypes
+
+runtime = ctypes.CDLL("libcudart.so.13")
+errors = set()
+with offload("64MB", evict_after_every_op=True) as session:
+    tensors = [torch.full((1 << 20,), float(i), device="cuda") for i in range(12)]
+    for _ in range(3):
+        for i, tensor in enumerate(tensors):
+            tensor += 1
+            errors.add(runtime.cudaPeekAtLastError())
+print(errors, [float(tensor[7]) for tensor in tensors[:2]])
+"""
+)
+
+
+@pytest.mark.parametrize(
+    "allocator", ["", pytest.param("backend:cudaMallocAsync", marks=pytest.mark.full)]
+)
+def test_we_leave_no_error_behind(allocator, program, monkeypatch):
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", allocator)
+    settings = HOSTILE | {"poison": int(not allocator)}  # which only segments have
+    assert program(LAST_ERRORS, seed=1, **settings) == ["{0} [3.0, 4.0]"]

@@ -1,0 +1,203 @@
+"""`teraio suggest`: limits that suffice, a line that runs, and no TERAIO where none is needed."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from teraio.directories import cache_directory
+from teraio.errors import Error
+from teraio.suggest.device import name_of_gpu
+from teraio.suggest.drives import choose_directories, share_of
+
+HARDWARE = Path(__file__).parents[3] / "examples" / "hardware" / "h100_nvl.json"
+
+# 277 MB at the peak.
+TRAIN = """\
+import sys
+import torch
+blocks = [torch.nn.Sequential(torch.nn.Linear(1024, 1024), torch.nn.GELU()) for _ in range(8)]
+model = torch.nn.Sequential(*blocks)
+optimizer = torch.optim.AdamW(model.parameters())
+for step in range(int(sys.argv[1])):
+    optimizer.zero_grad()
+    loss = model(torch.randn(2048, 1024)).square().mean()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.fixture
+def suggest(warm_python, tmp_path):
+    """Runs `python -m teraio suggest ARGUMENTS... train.py 6` with a cache of its own."""
+    (tmp_path / "train.py").write_text(TRAIN)
+
+    def suggest(*arguments):
+        environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+        command = ("-m", "teraio", "suggest", *arguments, "train.py", "6")
+        return warm_python(*command, env=environment)
+
+    return suggest
+
+
+@pytest.fixture
+def suggestion(suggest):
+    """What it prints with --json, on an accelerator and drives that are not here."""
+
+    def suggestion(*arguments):
+        outcome = suggest(
+            *("--json", "--accelerator", "h100-nvl", "--hardware", HARDWARE, *arguments)
+        )
+        assert outcome.code == 0, outcome
+        return json.loads(outcome.out)
+
+    return suggestion
+
+
+@pytest.mark.full
+def test_what_fits_needs_no_teraio(suggestion, suggest, tmp_path):
+    found = suggestion()
+    assert found["fits"] and found["command"][-2:] == ["train.py", "6"]
+    assert "teraio" not in " ".join(found["command"])
+    assert 270e6 < found["peak_bytes"] < 285e6
+    assert not (tmp_path / "cache").exists()  # no drive has been looked at
+    assert "it needs no TERAIO" in suggest("--accelerator", "h100-nvl").out
+
+
+def test_limits_and_step_of_a_plan(suggestion):
+    found = suggestion("--device-budget", "120MB", "--host-limit", "0")
+    assert not found["fits"] and found["device_budget_bytes"] == 120_000_000
+    assert found["command"][1:] == (
+        ["run", "--device", "cuda", "--device-budget", "120MB"]
+        + [word for drive in "1234" for word in ("--ssd", f"DIR{drive}")]
+        + ["train.py", "6"]
+    )
+    assert found["step_ns"] > found["ideal_ns"] > 0
+    assert found["fraction_of_ideal"] == pytest.approx(found["ideal_ns"] / found["step_ns"])
+    per_day = found["ssd_bytes_written"] / found["step_ns"] * 1e9 * 86400
+    assert found["ssd_bytes_written_per_day"] == pytest.approx(per_day, rel=1e-6)
+    rated = sum(drive["rated_bytes_written"] for drive in found["drives"])
+    assert found["drive_life_days"] == pytest.approx(rated / per_day)
+    times = [change["step_ns"] for change in found["changes"]]
+    assert times and times == sorted(times) and times[-1] < found["step_ns"]
+
+
+def test_host_memory_is_what_the_plan_uses(suggestion):
+    found = suggestion("--device-budget", "120MB")
+    peak = found["host_peak_bytes"]
+    assert peak > 0
+    # The pool, and four rings of 16 MiB between drives and GPU.
+    assert peak < found["host_limit_bytes"] - (64 << 20) < 1.2 * peak
+    assert found["command"][6:8] == ["--host-limit", str(found["host_limit_bytes"])]
+
+
+@pytest.mark.full
+def test_processes_share_the_machine(suggestion):
+    alone = suggestion("--device-budget", "120MB", "--host-limit", "0")
+    shared = suggestion("--device-budget", "120MB", "--host-limit", "0", "--world-size", "2")
+    assert shared["step_ns"] > alone["step_ns"]
+    assert shared["command"][:6] == ["torchrun", "--nproc-per-node", "2", "-m", "teraio", "run"]
+
+
+def test_share_of_a_process():
+    hardware = json.loads(HARDWARE.read_text())
+    half = share_of(hardware, 2)
+    for whole, part in zip(hardware["drives"], half["drives"], strict=True):
+        assert part["read_bytes_per_second"] == whole["read_bytes_per_second"] // 2
+        assert part["duplex"] == whole["duplex"]
+    assert half["host"]["capacity_bytes"] == hardware["host"]["capacity_bytes"] // 2
+
+
+def test_budget_that_no_plan_keeps(suggest):
+    options = ["--accelerator", "h100-nvl", "--hardware", HARDWARE]
+    outcome = suggest(*options, "--device-budget", "20MB")
+    assert outcome.code == 1 and outcome.err.count("\n") == 1
+    assert outcome.err.startswith("teraio suggest: no plan: ")
+    assert "the least budget that would do" in outcome.err
+
+
+@pytest.mark.parametrize(
+    "option, value",
+    [
+        ("--device-budget", "much"),
+        ("--ssd", "absent"),
+        ("--hardware", "absent.json"),
+        ("--rated-writes", "many"),
+        ("--steps", "1"),
+        ("--accelerator", "abacus"),
+    ],
+)
+def test_wrong_values_end_it_before_the_script_runs(suggest, option, value):
+    outcome = suggest(option, value)
+    assert (outcome.code, outcome.out) == (2, ""), outcome
+    assert outcome.err.count("\n") == 1 and value in outcome.err
+
+
+@pytest.mark.parametrize(
+    "gpu, name",
+    [
+        ("NVIDIA H100 NVL", "h100-nvl"),
+        ("NVIDIA H100 80GB HBM3", "h100-sxm"),
+        ("NVIDIA A100-SXM4-80GB", "a100-80gb"),
+        ("NVIDIA A100-PCIE-40GB", "a100-40gb"),
+        ("NVIDIA GeForce RTX 4090", "rtx-4090"),
+    ],
+)
+def test_rates_of_a_gpu_by_its_name(gpu, name):
+    assert name_of_gpu(gpu) == name
+
+
+def test_gpu_that_is_not_known():
+    with pytest.raises(Error, match="Tesla T4 are not known: give a similar device with --accel"):
+        name_of_gpu("Tesla T4")
+
+
+def test_the_default_directory_comes_first(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert choose_directories(None)[0] == tmp_path.resolve() / "teraio" / "ssd"
+
+
+@pytest.mark.full
+def test_more_host_memory_is_no_help_where_it_is_the_devices(suggest, tmp_path):
+    options = ["--json", "--device-budget", "120MB", "--hardware", HARDWARE, "--host-limit", "0"]
+    helps = {}
+    for device in ("cpu", "cuda"):
+        given = ["--device", "cpu"] if device == "cpu" else []
+        outcome = suggest(*options, *given, "--accelerator", "h100-nvl")
+        found = json.loads(outcome.out)
+        assert found["device"] == device
+        helps[device] = {change["what"] for change in found["changes"]}
+    assert "64 GB more host memory" in helps["cuda"]
+    assert "64 GB more host memory" not in helps["cpu"]
+
+
+@pytest.fixture
+def known_drive(tmp_path):
+    """A directory on a drive that has been measured before, as far as this machine knows it."""
+    (tmp_path / "cache" / "teraio").mkdir(parents=True)
+    for rates in cache_directory().glob("probe-*.json"):
+        shutil.copy(rates, tmp_path / "cache" / "teraio")
+    (tmp_path / "drive").mkdir()
+    return tmp_path / "drive"
+
+
+@pytest.mark.full
+def test_the_suggested_line_keeps_its_promises(suggest, known_drive, execute, tmp_path):
+    """The suggestion is for this CPU and this drive; the run tells what became of it."""
+    outcome = suggest("--json", "--device-budget", "150MB", "--ssd", known_drive)
+    assert outcome.code == 0, outcome
+    assert "measuring this CPU once" in outcome.err
+    found = json.loads(outcome.out)
+    assert found["command"][-2:] == ["train.py", "6"]
+    command = [*found["command"][:-1], "12"]
+    command[2:2] = ["--report", "report"]
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    done = execute(*command, env=environment, timeout_s=600)
+    assert done.code == 0, done
+    run = json.loads((tmp_path / "report" / "run.json").read_text())
+    assert run["prediction"]["natural_peak_bytes"] == pytest.approx(found["peak_bytes"], rel=0.02)
+    assert run["device_peak_bytes"] <= 150_000_000
+    measured = run["steps"][-1]["seconds"]
+    print(f"measured {measured:.2f} s per step, predicted {found['step_ns'] / 1e9:.2f} s")

@@ -1,0 +1,130 @@
+"""Training whose steps differ follows plans, with equal bits (benchmarks/varying)."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from matrix import budgets
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "examples"))
+
+import pretrain_llama
+import varying_steps
+from llama import record
+from varying import train
+
+pytestmark = pytest.mark.usefixtures("one_settled_thread")
+
+STEPS = 30
+WARM_UP_STEPS = 10  # in which patterns are new
+PEAK_STEPS = 2
+PROGRAMS = {p.name: varying_steps.quick(p) for p in varying_steps.PROGRAMS}
+
+
+def training(name, options, steps, directory):
+    """A training of random tokens that saves its checkpoints in the directory, if it makes any."""
+    words = [*options.split(), "--steps", str(steps), "--save", str(directory / "checkpoint.pt")]
+    args = pretrain_llama.parse_arguments(words)
+    config = pretrain_llama.config_of(args)
+    tokens = np.random.default_rng(1).integers(config.vocab_size, size=200_000, dtype=np.uint16)
+    return train.PROGRAMS[name](args, config, tokens)
+
+
+def yields(name, directory):
+    """Runs a program; returns its losses, and hashes of what it trained and saved."""
+    run = training(name, PROGRAMS[name].options, STEPS, directory)
+    run.run()
+    hashes = [record.model_sha256(run.model), record.optimizer_sha256(run.optimizer)]
+    if (directory / "checkpoint.pt").exists():
+        run.model.load_state_dict(torch.load(directory / "checkpoint.pt")["model"])
+        hashes.append(record.model_sha256(run.model))
+    return run.history["losses"], hashes
+
+
+def run_within(budget, name, directory, **options):
+    with budgets.offload(budget, **options) as session:
+        return yields(name, directory), session
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    """What a program yields on stock PyTorch, and the peak of its largest step, by its name."""
+    known = {}
+
+    def reference(name):
+        if name not in known:
+            directory = tmp_path_factory.mktemp("reference")
+            known[name] = yields(name, directory), peak_bytes(PROGRAMS[name], directory)
+        return known[name]
+
+    return reference
+
+
+def peak_bytes(program, directory):
+    with budgets.offload(budgets.UNLIMITED) as session:
+        training(program.largest, program.options, PEAK_STEPS, directory).run()
+    return max(iteration["device_peak_bytes"] for iteration in session.iterations())
+
+
+def planned_share(iterations):
+    planned = sum(iteration["planned_op_count"] for iteration in iterations)
+    return planned / sum(iteration["op_count"] for iteration in iterations)
+
+
+# The slowest of the programs.
+FULL = ("experts", "accumulation")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(p, marks=pytest.mark.full) if p in FULL else p for p in PROGRAMS]
+)
+@pytest.mark.parametrize(
+    "share", [50, *(pytest.param(s, marks=pytest.mark.full) for s in (35, 25))]
+)
+def test_steps_that_differ_follow_plans_with_equal_bits(name, share, reference, tmp_path):
+    expected, natural_bytes = reference(name)
+    budget_bytes = natural_bytes * share // 100
+    actual, session = run_within(budget_bytes, name, tmp_path, plans_in_background=False)
+    assert actual == expected
+    iterations = session.iterations()
+    assert max(iteration["device_peak_bytes"] for iteration in iterations) <= budget_bytes
+    assert session.counters()["ssd_bytes_written"] > 0
+    assert planned_share(iterations[WARM_UP_STEPS:]) >= PROGRAMS[name].planned_target
+
+
+IN_BACKGROUND = [n if n == "buckets" else pytest.param(n, marks=pytest.mark.full) for n in PROGRAMS]
+
+
+@pytest.mark.parametrize("name", IN_BACKGROUND)
+def test_plans_that_are_made_meanwhile_leave_the_bits(name, reference, tmp_path):
+    expected, natural_bytes = reference(name)
+    actual, _ = run_within(natural_bytes // 2, name, tmp_path, plans_in_background=True)
+    assert actual == expected
+
+
+def test_what_a_session_tells_of_its_patterns_agrees(reference, tmp_path):
+    budget_bytes = reference("buckets")[1] // 2
+    _, session = run_within(budget_bytes, "buckets", tmp_path, plans_in_background=False)
+    counters, iterations, patterns = session.counters(), session.iterations(), session.patterns()
+    assert counters["ops"] >= sum(iteration["op_count"] for iteration in iterations)
+    assert counters["planned_ops"] >= sum(i["planned_op_count"] for i in iterations) > 0
+    assert counters["plans_made"] >= sum(pattern["is_planned"] for pattern in patterns) > 0
+    assert counters["planning_ns"] > 0
+    for pattern in patterns:
+        those = [iteration for iteration in iterations if iteration["pattern"] == pattern["id"]]
+        assert pattern["iterations"] == len(those) > 0
+        assert {iteration["op_count"] for iteration in those} == {pattern["op_count"]}
+        assert pattern["planned_ops"] == sum(each["planned_op_count"] for each in those)
+        assert pattern["size_bytes"] > 0
+    assert len({pattern["name"] for pattern in patterns}) == len(patterns)
+
+
+def test_on_demand_nothing_is_planned(tmp_path):
+    with budgets.offload(budgets.UNLIMITED, policy="on-demand") as session:
+        training("fixed", PROGRAMS["lengths"].options, 5, tmp_path).run()
+    assert session.counters()["ops"] > 0
+    assert session.counters()["planned_ops"] == session.counters()["plans_made"] == 0
+    assert all(iteration["planned_op_count"] == 0 for iteration in session.iterations())

@@ -1,0 +1,81 @@
+"""The benchmarks of training run to their end with tiny models, and leave the rows they promise."""
+
+import json
+import math
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks"))
+
+import compiled_steps
+import dry_run
+import recompute
+import step_time
+import varying_steps
+
+pytestmark = pytest.mark.full
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.json"
+    lines = [json.dumps({"text": f"sentence number {n} of many"}) for n in range(200)]
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+def rows(path):
+    """The rows of a benchmark, by name; each has a measure and a reference."""
+    found = {row["name"]: row for row in json.loads(path.read_text())}
+    for row in found.values():
+        assert all(math.isfinite(row[key]) and row[key] > 0 for key in ("value", "reference")), row
+        assert row["ratio"] == pytest.approx(row["value"] / row["reference"])
+    return found
+
+
+SMALL = ["--preset", "tiny", "--rounds", "1", "--steps", "6", "--warm-up-steps", "4"]
+RATIO = ["--ratio", "1.5"]
+
+
+@pytest.mark.skipif(not shutil.which("fio"), reason="missing: fio")
+@pytest.mark.parametrize(
+    ("benchmark", "options", "figure"),
+    [
+        (step_time, [*SMALL, *RATIO, "--accumulation", "1"], "planned, fraction of ideal"),
+        (compiled_steps, [*SMALL, *RATIO], "compiled: planned, fraction of ideal"),
+        (
+            recompute,
+            [*SMALL, *RATIO, "--limit", "100", "--precision", "bf16"],
+            "bf16, ratio 1.5, as it is: step without / with replays",
+        ),
+        (
+            varying_steps,
+            ["--quick", "--programs", "lengths", "interruptions"],
+            "lengths: share of ops planned after 10 steps / target",
+        ),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_it_runs_to_its_end(benchmark, options, figure, text, tmp_path):
+    assert benchmark.main([*options, "--data", text, "--output", str(tmp_path)]) == 0
+    assert figure in rows(tmp_path / f"{benchmark.__name__}.json")
+    assert not list(tmp_path.rglob("traffic-*"))
+
+
+def test_dry_run_has_the_ops_and_the_peak_of_the_real_run(text, tmp_path, monkeypatch):
+    programs = dry_run.programs
+    monkeypatch.setattr(dry_run, "programs", lambda args: dict([*programs(args).items()][:1]))
+    monkeypatch.setattr(
+        dry_run, "BUDGET_RATIO", 1.5
+    )  # ops of the tiny model need more than a third
+    small = ["--preset", "tiny", "--rounds", "1", "--data", text]
+    folders = ["--cache", str(tmp_path / "cache"), "--output", str(tmp_path)]
+    assert dry_run.main([*small, *folders]) == 0
+    found = rows(tmp_path / "dry_run.json")
+    assert found["llama tiny: equal ops"]["ratio"] == 1
+    assert found["llama tiny: peak"]["met"] is True
+    steps = ("step", "planned step", "planned step, of a real profile")
+    assert {f"llama tiny: {step}" for step in steps} <= found.keys()
