@@ -92,7 +92,7 @@ class ExplainCommand {
         simulate::simulate(given.trace, given.hardware, given.limits, *plan);
     if (!run.ok()) fail(run.status().with_context(plan_));
     planner::PlannerOptions options = effort_.planner_options();
-    if (has_replays(*plan)) options.recompute = planner::Recompute::kAll;
+    if (!has_replays(*plan)) options.recompute = planner::Recompute::kOff;
     if (json_) return print_json(given, *run, options);
     print_summary(given, *run);
     print_phases(given, *run);
@@ -235,8 +235,10 @@ class ExplainCommand {
   void print_write_curve(const Inputs& given) const {
     Progress progress;
     progress.show("planning with several write budgets ...");
-    const Result<std::vector<analysis::WriteTradeOff>> curve = analysis::write_trade_off(
-        given.trace, {given.hardware, given.limits}, effort_.planner_options());
+    planner::PlannerOptions options = effort_.planner_options();
+    options.recompute = planner::Recompute::kOff;
+    const Result<std::vector<analysis::WriteTradeOff>> curve =
+        analysis::write_trade_off(given.trace, {given.hardware, given.limits}, options);
     if (!curve.ok()) fail(curve.status());
     const int64_t ideal_ns = trace::ideal_ns(given.trace);
     Table table({"write budget", "written", "step", "of ideal", "drives last"});

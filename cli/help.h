@@ -4,7 +4,9 @@
 #include <CLI/CLI.hpp>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace teraio::cli {
@@ -16,11 +18,16 @@ CLI::Option* accept_only(CLI::Option* option, const std::vector<std::string>& wo
 CLI::Option* accept_only_parsed_as(CLI::Option* option,
                                    const std::map<std::string, std::string>& parsed_by_word);
 
-// The same for an option whose variable becomes the enumerator of the given word.
+// The same for an option whose variable becomes the enumerator of the given word. The help shows
+// the word of `present`, the variable's value without the option, if given.
 template <typename Value>
-CLI::Option* accept_only(CLI::Option* option, const std::map<std::string, Value>& values) {
+CLI::Option* accept_only(CLI::Option* option, const std::map<std::string, Value>& values,
+                         std::optional<std::type_identity_t<Value>> present = {}) {
   std::map<std::string, std::string> numbers;
-  for (const auto& [word, value] : values) numbers[word] = std::to_string(static_cast<int>(value));
+  for (const auto& [word, value] : values) {
+    numbers[word] = std::to_string(static_cast<int>(value));
+    if (value == present) option->default_str(word);
+  }
   return accept_only_parsed_as(option, numbers);
 }
 

@@ -168,11 +168,12 @@ Status failure_of(const Status& status, const Inputs& pattern, size_t pattern_co
 }
 
 EffortOptions::EffortOptions(CLI::App& command) {
-  accept_only(command.add_option("--effort", effort_, "Planning effort: fast (default) or best"),
-              kEfforts);
+  accept_only(command.add_option("--effort", options_.effort, "Planning effort"), kEfforts,
+              options_.effort);
   command
-      .add_option(
-          "--time-limit", time_limit_s_,
+      .add_option_function<double>(
+          "--time-limit",
+          [this](double seconds) { options_.time_limit_ns = static_cast<int64_t>(seconds * 1e9); },
           "Seconds after which the planner returns its best plan so far (default: 10, or 60 "
           "for more than 10,000 ops)")
       ->type_name("SECONDS")
@@ -180,26 +181,16 @@ EffortOptions::EffortOptions(CLI::App& command) {
 }
 
 void EffortOptions::add_recompute(CLI::App& command) {
-  recompute_ = planner::Recompute::kAll;
   accept_only(command.add_option(
-                  "--recompute", recompute_,
-                  "Tensors that the plan may discard and make again with the same bits: all "
-                  "(default), cheap (where that takes less than a tenth of moving them) or off"),
-              kRecompute);
+                  "--recompute", options_.recompute,
+                  "Tensors that the plan may discard and make again with the same bits: all, cheap "
+                  "(where that takes less than a tenth of moving them) or off"),
+              kRecompute, options_.recompute);
   accept_only(command.add_option(
-                  "--prefer", prefer_,
-                  "The fastest plan (speed, default), or the one that writes least to the drives "
-                  "of those at most half a percent slower (wear)"),
-              kPrefer);
-}
-
-planner::PlannerOptions EffortOptions::planner_options() const {
-  planner::PlannerOptions options;
-  options.recompute = recompute_;
-  options.prefer = prefer_;
-  options.effort = effort_;
-  if (time_limit_s_) options.time_limit_ns = static_cast<int64_t>(*time_limit_s_ * 1e9);
-  return options;
+                  "--prefer", options_.prefer,
+                  "The fastest plan (speed), or the one that writes least to the drives of those "
+                  "at most half a percent slower (wear)"),
+              kPrefer, options_.prefer);
 }
 
 }  // namespace teraio::cli

@@ -73,16 +73,13 @@ class EffortOptions {
  public:
   explicit EffortOptions(CLI::App& command);
 
-  // Adds --recompute and --prefer as well. Without this call, plans only move tensors.
+  // Adds --recompute and --prefer as well.
   void add_recompute(CLI::App& command);
 
-  planner::PlannerOptions planner_options() const;
+  const planner::PlannerOptions& planner_options() const { return options_; }
 
  private:
-  planner::Effort effort_ = planner::Effort::kFast;
-  planner::Recompute recompute_ = planner::Recompute::kOff;
-  planner::Prefer prefer_ = planner::Prefer::kSpeed;
-  std::optional<double> time_limit_s_;
+  planner::PlannerOptions options_;
 };
 
 }  // namespace teraio::cli

@@ -37,7 +37,7 @@ enum class Prefer : uint8_t {
 struct PlannerOptions {
   Policy policy = Policy::kTeraio;
   Effort effort = Effort::kFast;
-  Recompute recompute = Recompute::kOff;  // these two with Policy::kTeraio only
+  Recompute recompute = Recompute::kAll;  // these two with Policy::kTeraio only
   Prefer prefer = Prefer::kSpeed;
   std::optional<int64_t> time_limit_ns;  // see time_limit_ns()
 };

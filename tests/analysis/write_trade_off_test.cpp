@@ -39,7 +39,8 @@ TEST(WriteTradeOff, OfAVisionTransformer) {
   ASSERT_TRUE(trace.ok() && hardware.ok());
   plan::Limits drives_only;
   drives_only.host_limit_bytes = 0;
-  const auto curve = write_trade_off(*trace, {*hardware, drives_only}, {}, 4);
+  const auto curve =
+      write_trade_off(*trace, {*hardware, drives_only}, {.recompute = planner::Recompute::kOff}, 4);
   ASSERT_TRUE(curve.ok()) << curve.status().message();
   EXPECT_GE(curve->size(), 3);
   expect_curve(*curve);

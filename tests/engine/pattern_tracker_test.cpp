@@ -34,7 +34,7 @@ class VaryingProgram : public ::testing::Test {
     if (!options.make_plan)
       options.make_plan = [this](const Profile& profile) {
         planned_.push_back(profile);
-        return planner::plan(profile.trace, hardware_, {});
+        return planner::plan(profile.trace, hardware_, {}, {.recompute = planner::Recompute::kOff});
       };
     session_.emplace(options);
     for (int i = 0; i < kLayers; ++i) weights_.push_back(session_->born());
@@ -215,7 +215,7 @@ TEST_F(VaryingProgram, ThePlanOfAStepUnderWayHoldsAsSoonAsItIsMade) {
   options.plans_in_background = true;
   options.make_plan = [&](const Profile& profile) {
     may_plan.get_future().wait();
-    return planner::plan(profile.trace, hardware_, {});
+    return planner::plan(profile.trace, hardware_, {}, {.recompute = planner::Recompute::kOff});
   };
   open(14, std::move(options));
   step();

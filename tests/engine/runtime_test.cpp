@@ -351,7 +351,8 @@ TEST_F(RuntimeTest, GradientsLeaveByThePlanAfterTheirLastUseAndDieAway) {
         .make_plan =
             [&](const Profile& profile) {
               planned_.push_back(profile);
-              return planner::plan(profile.trace, hardware, {});
+              return planner::plan(profile.trace, hardware, {},
+                                   {.recompute = planner::Recompute::kOff});
             }},
        kManyLayers);
   trainee_->steps(6);

@@ -242,7 +242,7 @@ struct Real {
 
 TEST(Recomputation, HidesWhatNoTransferCan) {
   const Real l8("l8", "h100_ssd4");
-  EXPECT_LT(fraction_of_ideal(l8.run({})), 0.5);
+  EXPECT_LT(fraction_of_ideal(l8.run({.recompute = Recompute::kOff})), 0.5);
   EXPECT_GT(fraction_of_ideal(l8.run({.recompute = Recompute::kCheap})), 0.92);
   EXPECT_GT(fraction_of_ideal(l8.run({.recompute = Recompute::kAll})), 0.965);
 }
@@ -304,8 +304,9 @@ TEST(Recomputation, SavesWritesWhenAsked) {
 
 TEST(Recomputation, WearIsSparedWithoutReplaysToo) {
   const Real vit("VIT-1280", "a100_g10");
-  const teraio::simulate::Run fast = vit.run({});
-  const teraio::simulate::Run lean = vit.run({.prefer = Prefer::kWear});
+  const teraio::simulate::Run fast = vit.run({.recompute = Recompute::kOff});
+  const teraio::simulate::Run lean =
+      vit.run({.recompute = Recompute::kOff, .prefer = Prefer::kWear});
   EXPECT_TRUE(lean.replays.empty());
   EXPECT_LE(lean.ssd_bytes_written, fast.ssd_bytes_written);
   EXPECT_LE(lean.step_ns, 1.005 * static_cast<double>(fast.step_ns));
@@ -320,9 +321,9 @@ TEST(Recomputation, WhatTheHostHoldsWearsNoDrive) {
   }
 }
 
-TEST(Recomputation, OffIsThePlanWithoutIt) {
+TEST(Recomputation, OfAllIsTheDefault) {
   const Real vit("VIT-1280", "a100_g10_half");
-  EXPECT_EQ(*plan(vit.trace, vit.hardware, {}, {.recompute = Recompute::kOff}),
+  EXPECT_EQ(*plan(vit.trace, vit.hardware, {}, {.recompute = Recompute::kAll}),
             *plan(vit.trace, vit.hardware, {}));
 }
 
@@ -352,7 +353,7 @@ TEST_P(GeneratedReplays, AreLegalAndNeverSlowerThanNone) {
     EXPECT_EQ(run->step_ns, run->ideal_ns + run->replay_ns + run->stall_ns);
     return run->step_ns;
   };
-  const int64_t off_ns = step_ns({});
+  const int64_t off_ns = step_ns({.recompute = Recompute::kOff});
   const double with_replays_ns = static_cast<double>(step_ns({.recompute = Recompute::kAll}));
   EXPECT_LE(with_replays_ns, 1.0001 * static_cast<double>(off_ns));
   const StepBounds bounds = lower_bounds_with_replays(trace, hardware, {}, 16);

@@ -116,7 +116,8 @@ TEST(WriteBudgetOfALlama, CostsTimeByAndBy) {
       hardware::read_hardware(testing::test_data("traces/h100_ssd.json"));
   ASSERT_TRUE(trace.ok() && hardware.ok());
   const auto run_within = [&](const plan::Limits& limits) {
-    const Result<plan::Plan> planned = plan(*trace, *hardware, limits);
+    const Result<plan::Plan> planned =
+        plan(*trace, *hardware, limits, {.recompute = Recompute::kOff});
     EXPECT_TRUE(planned.ok()) << planned.status().message();
     return simulate::simulate(*trace, *hardware, limits, *planned);
   };
