@@ -39,8 +39,9 @@ struct CharacterizeCommand {
     command.add_option("--device-memory", device_memory, "Device memory, such as 94GB")
         ->type_name("SIZE")
         ->excludes(machine);
-    command.add_option("--top", top, "Number of tensors to list (default: 10)")
+    command.add_option("--top", top, "Number of tensors to list")
         ->type_name("N")
+        ->capture_default_str()
         ->check(CLI::PositiveNumber);
     command.add_option("--out", out, "Write tables (JSON) and figures (SVG, PNG) into this folder")
         ->type_name("DIR");
@@ -181,7 +182,7 @@ void CharacterizeCommand::run() const {
 
 void add_characterize_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
-      "characterize", "Show memory per op, idle times of tensors, and the bandwidth that helps");
+      "characterize", "Show the memory of a trace per op, and how long its tensors are idle");
   auto options = std::make_shared<CharacterizeCommand>(*command);
   command->callback([options] { options->run(); });
 }

@@ -239,8 +239,7 @@ void doctor(const Arguments& arguments) {
 }  // namespace
 
 void add_doctor_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand(
-      "doctor", "Report what directories and drives support; exit with 1 when one is unusable");
+  CLI::App* command = app.add_subcommand("doctor", "Report what directories and drives support");
   auto arguments = std::make_shared<Arguments>();
   arguments->directories = {"."};
   command

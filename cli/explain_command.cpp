@@ -287,7 +287,7 @@ class ExplainCommand {
 
 void add_explain_command(CLI::App& app) {
   CLI::App* command =
-      app.add_subcommand("explain", "Show where the time of a plan goes and what would reduce it");
+      app.add_subcommand("explain", "Show where the time of a plan goes, and what would reduce it");
   auto options = std::make_shared<ExplainCommand>(*command);
   command->callback([options] { options->run(); });
 }

@@ -22,12 +22,12 @@ struct LauncherCommand {
 
 constexpr LauncherCommand kLauncherCommands[] = {
     {"run", "Train a script within a device budget"},
-    {"suggest", "Suggest how to train a script on this machine: the `run` line"},
-    {"dry-run", "Predict the memory and time that a script needs on a device"},
-    {"report", "Make a page about a run from what `teraio run --report` wrote"},
-    {"merge-timelines", "Merge timelines of runs and traces of torch.profiler into one file"},
+    {"suggest", "Suggest the options of `teraio run` for a script on this machine"},
+    {"dry-run", "Predict the memory and the step time of a script on a device"},
+    {"report", "Make a page about a run, or about two, from `teraio run --report`"},
+    {"merge-timelines", "Merge timelines of runs and traces of torch.profiler"},
     {"top", "Watch the running jobs of this user on this machine"},
-    {"completion", "Print a script that completes the words of this command in a shell"}};
+    {"completion", "Print the script that completes `teraio` in a shell"}};
 
 // Replaces this process with `python -m teraio WORDS...`; returns only when that cannot be started.
 Status become_launcher(const std::vector<std::string>& words) {

@@ -45,7 +45,7 @@ bool is_verbose_word(std::string_view word) { return word == "-v" || word == "--
 
 void add_verbose_option(CLI::App& command) {
   command.add_flag_callback("-v,--verbose", make_verbose,
-                            "Tell the details of errors and warnings, also TERAIO_VERBOSE=1");
+                            "Print the details of errors and warnings (also TERAIO_VERBOSE=1)");
 }
 
 void fail(const Status& status) {
@@ -75,8 +75,8 @@ void make_folder_or_fail(const std::filesystem::path& folder) {
 namespace {
 
 constexpr const char* kExitCodes =
-    "Exit codes: 0 success; 1 the command failed; 2 wrong use, and nothing has run; 130 ended by "
-    "Ctrl-C. `teraio run` ends with the code of the script.";
+    "Exit codes: 0 success; 1 the command failed; 2 wrong use, nothing has run; 130 Ctrl-C. "
+    "`teraio run` ends with the code of the script.";
 
 }  // namespace
 

@@ -327,7 +327,8 @@ void PlanCommand::run() const {
 }  // namespace
 
 void add_plan_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("plan", "Plan the migrations of traces on a machine");
+  CLI::App* command = app.add_subcommand(
+      "plan", "Plan the migrations of a trace on a machine, or compare policies");
   auto options = std::make_shared<PlanCommand>(*command);
   command->callback([options] { options->run(); });
 }

@@ -242,8 +242,7 @@ void add_bench_options(CLI::App& command, Arguments& arguments) {
 }  // namespace
 
 void add_probe_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand(
-      "probe", "Measure drives and write the hardware file, or measure the engine");
+  CLI::App* command = app.add_subcommand("probe", "Measure drives and write the hardware file");
   auto arguments = std::make_shared<Arguments>();
   arguments->directories = {"."};
   command

@@ -114,7 +114,7 @@ void SimulateCommand::print(const std::vector<Inputs>& patterns,
 
 void add_simulate_command(CLI::App& app) {
   CLI::App* command =
-      app.add_subcommand("simulate", "Predict the execution of a plan on a machine");
+      app.add_subcommand("simulate", "Predict the step time of a plan on a machine");
   auto options = std::make_shared<SimulateCommand>(*command);
   command->callback([options] { options->run(); });
 }

@@ -397,7 +397,7 @@ void WhatIfCommand::run() const {
 
 void add_what_if_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
-      "what-if", "Predict the step with other drives, memory, bandwidth or write budgets");
+      "what-if", "Predict the step time with other drives, memory, rates or write budgets");
   auto options = std::make_shared<WhatIfCommand>(*command);
   command->callback([options] { options->run(); });
 }

@@ -27,7 +27,7 @@ class CommandParser(argparse.ArgumentParser):
             "--verbose",
             action=_BeVerbose,
             nargs=0,
-            help="tell the details of errors and warnings, also TERAIO_VERBOSE=1",
+            help="print the details of errors and warnings (also TERAIO_VERBOSE=1)",
         )
 
     def error(self, message):
