@@ -5,9 +5,9 @@
 #include <string>
 
 #include "plan/validator.h"
-#include "planner/baselines.h"
 #include "planner/bounds.h"
 #include "planner/planner.h"
+#include "planner/policies/baselines.h"
 #include "simulate/simulator.h"
 #include "trace/trace_file.h"
 

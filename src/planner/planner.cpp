@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "planner/algorithm1.h"
-#include "planner/baselines.h"
 #include "planner/min_write_set.h"
+#include "planner/policies/algorithm1.h"
+#include "planner/policies/baselines.h"
 #include "planner/problem.h"
 #include "planner/replay_search.h"
 #include "planner/search.h"

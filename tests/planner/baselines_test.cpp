@@ -1,4 +1,4 @@
-#include "planner/baselines.h"
+#include "planner/policies/baselines.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <set>
 
 #include "plan/validator.h"
-#include "planner/model_layers.h"
 #include "planner/on_demand_paging.h"
+#include "planner/policies/model_layers.h"
 #include "simulate/scenario.h"
 #include "simulate/simulator.h"
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "plan/validator.h"
-#include "planner/baselines.h"
 #include "planner/bounds.h"
 #include "planner/planner.h"
+#include "planner/policies/baselines.h"
 #include "simulate/simulator.h"
 #include "testing/generated_trace.h"
 #include "trace/trace_file.h"

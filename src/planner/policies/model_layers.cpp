@@ -1,4 +1,4 @@
-#include "planner/model_layers.h"
+#include "planner/policies/model_layers.h"
 
 #include <algorithm>
 #include <cctype>

@@ -1,4 +1,4 @@
-#include "planner/algorithm1.h"
+#include "planner/policies/algorithm1.h"
 
 #include "planner/selection.h"
 

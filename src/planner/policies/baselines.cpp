@@ -1,13 +1,13 @@
-#include "planner/baselines.h"
+#include "planner/policies/baselines.h"
 
 #include <algorithm>
 #include <array>
 #include <optional>
 #include <utility>
 
-#include "planner/algorithm1.h"
-#include "planner/model_layers.h"
 #include "planner/on_demand_paging.h"
+#include "planner/policies/algorithm1.h"
+#include "planner/policies/model_layers.h"
 #include "planner/selection.h"
 #include "simulate/simulator.h"
 #include "trace/trace_index.h"
