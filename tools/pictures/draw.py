@@ -105,7 +105,7 @@ def run_words(*options):
 def status_line(folder):
     with terminal(run_words(), folder, rows=8, columns=150) as shown:
         shown.wait_for(has("step 20:"))
-        shown.wait_for(has("| stall"))
+        shown.wait_for(lambda shown: "| stall" in shown.line_of_cursor())
         save_svg(shown, "status-line")
 
 
