@@ -178,9 +178,9 @@ SessionOptions options_from(const py::kwargs& given) {
   reader.read("plans_in_background", options.run.plans_in_background);
   reader.read("checksum", options.run.checksum);
   reader.read("io_timeout_ns", options.run.io_timeout_ns);
-  std::string recompute = "off";
+  std::string recompute;
   reader.read("recompute", recompute);
-  options.run.recompute = recompute_of(recompute);
+  if (!recompute.empty()) options.run.recompute = recompute_of(recompute);
   reader.read("verify_replays", options.run.verify_replays);
   reader.read("timeline_steps", options.run.timeline_steps);
   reader.read("progress", options.run.progress);
