@@ -6,12 +6,12 @@
 
 #include "device_backend.h"
 #include "engine/runtime.h"
-#include "steady_precision.h"
 #include "stream_check.h"
 
 namespace teraio::pytorch {
 
 class OpOrigins;
+class SteadyPrecision;
 class TriedOps;
 
 struct ActiveSession : std::enable_shared_from_this<ActiveSession> {
@@ -19,10 +19,10 @@ struct ActiveSession : std::enable_shared_from_this<ActiveSession> {
   DeviceBackend* backend = nullptr;
   // The size from which on storages are adopted that PyTorch allocated outside of the session.
   int64_t smallest_tensor_bytes = 0;
-  int64_t chunk_bytes = 0;        // list ops over more bytes than this run in pieces
-  TriedOps* tried_ops = nullptr;  // of the session; null: it replays no op
-  OpOrigins* origins = nullptr;   // of the session
-  SteadyPrecision steady_precision;
+  int64_t chunk_bytes = 0;                      // list ops over more bytes than this run in pieces
+  TriedOps* tried_ops = nullptr;                // of the session; null: it replays no op
+  OpOrigins* origins = nullptr;                 // of the session
+  SteadyPrecision* steady_precision = nullptr;  // of the session
   StreamCheck stream_check;
   bool is_dry = false;       // tensors are fake: their storages have a size and no bytes
   bool has_streams = false;  // the value of DeviceBackend::has_streams()

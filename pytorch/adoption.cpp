@@ -9,6 +9,7 @@
 #include "forked_child.h"
 #include "op_error.h"
 #include "python_lock.h"
+#include "running_op.h"
 #include "storage_swap.h"
 
 namespace teraio::pytorch {

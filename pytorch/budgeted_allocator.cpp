@@ -5,6 +5,7 @@
 
 #include "active_session.h"
 #include "op_error.h"
+#include "running_op.h"
 #include "storage_swap.h"
 #include "tensor_handle.h"
 

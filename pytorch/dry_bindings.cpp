@@ -11,7 +11,7 @@
 #include "bindings.h"
 #include "dry_session.h"
 #include "observed_thread.h"
-#include "op_error.h"
+#include "running_op.h"
 #include "trace/trace_file.h"
 
 namespace py = pybind11;

@@ -13,9 +13,10 @@
 #include "engine/replayer.h"
 #include "fake_storage.h"
 #include "forked_child.h"
+#include "list_op_pieces.h"
 #include "observed_thread.h"
 #include "op_origins.h"
-#include "session.h"
+#include "steady_precision.h"
 #include "storage_swap.h"
 
 namespace teraio::pytorch {
@@ -36,6 +37,7 @@ struct DrySession::Machine {
   TorchStorageSwap swap;
   NoReplays replayer;
   OpOrigins origins;
+  SteadyPrecision steady_precision;
   std::optional<engine::Runtime> runtime;  // last member, so destroyed first
 };
 
@@ -51,6 +53,7 @@ DrySession::DrySession(const DrySessionOptions& options) : machine_(std::make_sh
   active_->runtime = runtime_;
   active_->backend = &cpu_backend();
   active_->origins = &machine_->origins;
+  active_->steady_precision = &machine_->steady_precision;
   active_->chunk_bytes = list_op_piece_bytes(options.device_memory_bytes);
   active_->is_dry = true;
 }
@@ -63,7 +66,7 @@ void DrySession::begin_step() {
 }
 
 void DrySession::end_step() {
-  active_->steady_precision.end_step();
+  machine_->steady_precision.end_step();
   runtime_->end_step();
 }
 

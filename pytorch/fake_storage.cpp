@@ -1,6 +1,7 @@
 #include "fake_storage.h"
 
 #include "op_error.h"
+#include "running_op.h"
 #include "storage_swap.h"
 #include "tensor_handle.h"
 

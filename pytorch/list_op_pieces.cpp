@@ -9,6 +9,8 @@
 namespace teraio::pytorch {
 namespace {
 
+constexpr int64_t kPiecesPerBudget = 12;
+
 using Stack = torch::jit::Stack;
 
 size_t list_length(const c10::IValue& value) {
@@ -77,6 +79,10 @@ void join_results(Stack& joined, const Stack& piece) {
 }
 
 }  // namespace
+
+int64_t list_op_piece_bytes(int64_t device_budget_bytes) {
+  return device_budget_bytes / kPiecesPerBudget;
+}
 
 bool run_in_pieces(const OpInfo& info, int64_t piece_bytes, Stack* stack,
                    const std::function<void(Stack*)>& run) {

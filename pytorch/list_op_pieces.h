@@ -14,6 +14,9 @@
 
 namespace teraio::pytorch {
 
+// Returns the size in bytes above which a list op runs in pieces.
+int64_t list_op_piece_bytes(int64_t device_budget_bytes);
+
 // Runs the op on slices of its lists and leaves the joined results on `stack`. A slice has at most
 // `piece_bytes`, or one element of every list. `run` gets a stack with the arguments of one slice
 // and leaves the results there. Returns false, runs nothing and leaves `stack` as it is when the

@@ -4,11 +4,9 @@
 
 namespace teraio::pytorch {
 
-constinit thread_local ObservedThread* known_thread = nullptr;
-
 ObservedThread& make_this_thread() {
   thread_local ObservedThread thread;
-  known_thread = &thread;
+  known_running_op = &thread;
   return thread;
 }
 
@@ -30,10 +28,5 @@ ObservedParts::~ObservedParts() {
 }
 
 bool is_observer_reached() { return !c10::impl::tls_is_dispatch_key_excluded(kObserverKey); }
-
-bool runs_uncaptured_op() {
-  const ObservedThread& thread = this_thread();
-  return thread.op != nullptr && thread.is_uncaptured;
-}
 
 }  // namespace teraio::pytorch

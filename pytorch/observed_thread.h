@@ -13,7 +13,7 @@
 
 #include "engine/use.h"
 #include "op_capture.h"
-#include "op_info.h"
+#include "running_op.h"
 
 namespace teraio::pytorch {
 
@@ -48,13 +48,11 @@ class ObservedParts {
 };
 
 // The outermost op of a thread. Its frame is reused, so that an op allocates nothing.
-struct ObservedThread {
+struct ObservedThread : RunningOp {
   engine::OpFrame frame;
   std::vector<engine::LiveTensor*> nested_uses;  // scratch space for one nested op
-  const OpInfo* op = nullptr;
-  bool is_uncaptured = false;          // `op` is an operator that no graph captures
-  bool has_run_collective = false;     // inside `op`
-  std::unique_ptr<OpCapture> capture;  // of `op`; null: nobody wants to run it again
+  bool has_run_collective = false;               // inside `op`
+  std::unique_ptr<OpCapture> capture;            // of `op`; null: nobody wants to run it again
 
   // Returns whether a nested op needs no pin of its own. A write needs one unless the outermost op
   // writes the tensor too, because the runtime must learn that the bytes change.
@@ -67,18 +65,13 @@ struct ObservedThread {
   }
 };
 
-// Null until make_this_thread() has been called.
-extern constinit thread_local ObservedThread* known_thread;
 ObservedThread& make_this_thread();
 
-// Costs one access: one to a thread-local object that has a constructor costs three calls.
+// Costs one access: one to a thread-local object that has a constructor costs three calls. Only
+// make_this_thread() sets known_running_op.
 inline ObservedThread& this_thread() {
-  ObservedThread* thread = known_thread;
-  return thread != nullptr ? *thread : make_this_thread();
+  RunningOp* running = known_running_op;
+  return running != nullptr ? static_cast<ObservedThread&>(*running) : make_this_thread();
 }
-
-// True inside an operator that was called while the calling thread captured no graph. Code of the
-// program that runs inside of it, such as an operator in Python, may have begun a capture since.
-bool runs_uncaptured_op();
 
 }  // namespace teraio::pytorch

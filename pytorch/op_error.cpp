@@ -7,14 +7,8 @@
 
 #include "base/log.h"
 #include "interrupts.h"
-#include "observed_thread.h"
 
 namespace teraio::pytorch {
-
-std::string_view current_op_name() {
-  const OpInfo* op = this_thread().op;
-  return op == nullptr ? std::string_view() : std::string_view(op->name);
-}
 
 void throw_status(const Status& status, std::string_view op_name) {
   if (status.code() == ErrorCode::kInterrupted) throw_interrupt(status);

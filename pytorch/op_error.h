@@ -7,10 +7,6 @@
 
 namespace teraio::pytorch {
 
-// Returns the name of the outermost op that the calling thread runs, or an empty string outside of
-// ops. The string lives until the process ends.
-std::string_view current_op_name();
-
 // Raises `status`, which must not be ok, as the C++ exception that PyTorch turns into Python's:
 // torch.OutOfMemoryError for kOutOfMemory, what throw_interrupt() raises for kInterrupted, and
 // RuntimeError for everything else. The message names the op; an empty `op_name` stands for an

@@ -12,6 +12,7 @@
 #include "op_origins.h"
 #include "op_pins.h"
 #include "script_location.h"
+#include "steady_precision.h"
 #include "storage_swap.h"
 
 namespace teraio::pytorch {
@@ -82,7 +83,7 @@ void OutermostOp::end_capture(OpCapture& capture, std::span<const c10::IValue> r
   if (thread_.has_run_collective) return;
   engine::OpFrame& frame = thread_.frame;
   auto captured = capture.finish(results, session_.runtime->births());
-  if (captured == nullptr || !session_.steady_precision.holds_for(*captured)) return;
+  if (captured == nullptr || !session_.steady_precision->holds_for(*captured)) return;
   const auto verdict = session_.is_dry ? TriedOps::Verdict::kNotTried : try_again(*captured);
   if (verdict == TriedOps::Verdict::kDifferent) return;
   if (frame.is_replay_planned && verdict == TriedOps::Verdict::kNotTried) return;

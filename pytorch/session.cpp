@@ -8,18 +8,10 @@
 #include "collective.h"
 #include "forked_child.h"
 #include "interrupts.h"
+#include "list_op_pieces.h"
 #include "observed_thread.h"
 
 namespace teraio::pytorch {
-namespace {
-
-constexpr int64_t kPiecesPerBudget = 12;
-
-}  // namespace
-
-int64_t list_op_piece_bytes(int64_t device_budget_bytes) {
-  return device_budget_bytes / kPiecesPerBudget;
-}
 
 Result<std::unique_ptr<Session>> Session::open(SessionOptions options) {
   const Result<DeviceBackend*> backend = find_backend(options.device);
@@ -56,6 +48,7 @@ Status Session::start() {
   active_->has_streams = backend.has_streams();
   active_->tried_ops = &framework_->tried_ops();
   active_->origins = &framework_->origins();
+  active_->steady_precision = &framework_->steady_precision();
   active_->smallest_tensor_bytes = run_->options().smallest_tensor_bytes;
   active_->chunk_bytes = list_op_piece_bytes(run_->options().device_budget_bytes);
   backend.install();
@@ -82,7 +75,7 @@ void Session::begin_step() {
 
 void Session::end_step() {
   const StorageReferenceGuard guard;
-  if (active_ != nullptr) active_->steady_precision.end_step();
+  if (active_ != nullptr) framework_->steady_precision().end_step();
   runtime().end_step();
 }
 

@@ -28,9 +28,6 @@ struct SessionOptions {
   std::filesystem::path system_root = "/";  // has proc and sys; another one for tests
 };
 
-// Returns the size in bytes above which a list op runs in pieces.
-int64_t list_op_piece_bytes(int64_t device_budget_bytes);
-
 class Session {
  public:
   // Opens the run, as TrainingRun::open() does. PyTorch is not changed before start().

@@ -11,6 +11,7 @@
 #include "op_origins.h"
 #include "op_replay.h"
 #include "runtime/framework.h"
+#include "steady_precision.h"
 #include "storage_swap.h"
 #include "tried_ops.h"
 
@@ -41,6 +42,7 @@ class TorchFramework final : public runtime::Framework {
   // What the hooks remember of the program's ops.
   TriedOps& tried_ops() { return tried_ops_; }
   OpOrigins& origins() { return origins_; }
+  SteadyPrecision& steady_precision() { return steady_precision_; }
 
  private:
   DeviceBackend& backend_;
@@ -49,6 +51,7 @@ class TorchFramework final : public runtime::Framework {
   TorchReplayer replayer_;
   TriedOps tried_ops_;
   OpOrigins origins_;
+  SteadyPrecision steady_precision_;
 };
 
 }  // namespace teraio::pytorch

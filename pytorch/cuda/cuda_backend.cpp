@@ -27,8 +27,8 @@
 #include "cuda/session_statistics.h"
 #include "data_pointer.h"
 #include "device/cuda_device.h"
-#include "observed_thread.h"
 #include "op_error.h"
+#include "running_op.h"
 #include "storage_swap.h"
 #include "tensor_handle.h"
 

@@ -1,0 +1,29 @@
+// RunningOp: the outermost op that a thread runs.
+//
+// Threads: each has its own.
+#pragma once
+
+#include <string_view>
+
+#include "op_info.h"
+
+namespace teraio::pytorch {
+
+struct RunningOp {
+  const OpInfo* op = nullptr;  // null outside of ops
+  bool is_uncaptured = false;  // `op` is an operator that no graph captures
+};
+
+// The calling thread's, which is part of its ObservedThread. Null on a thread that has run no
+// observed op.
+extern constinit thread_local RunningOp* known_running_op;
+
+// Returns the name of the outermost op that the calling thread runs, or an empty string outside of
+// ops. The string lives until the process ends.
+std::string_view current_op_name();
+
+// True inside an operator that was called while the calling thread captured no graph. Code of the
+// program that runs inside of it, such as an operator in Python, may have begun a capture since.
+bool runs_uncaptured_op();
+
+}  // namespace teraio::pytorch
