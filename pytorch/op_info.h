@@ -20,9 +20,9 @@ struct OpInfo {
   // Per argument, 0 or 1: the op changes its bytes. Every op reads it, and a vector of bools packs
   // bits, which costs more to read than to store.
   std::vector<uint8_t> is_write;
-  bool completes_results = true;        // false: an allocation whose bytes its caller fills in
-  bool is_list_op = false;              // one of the foreach and fused ops: may run in pieces
-  bool is_collective = false;           // may continue after the op has returned: see collective.h
+  bool completes_results = true;  // false: an allocation whose bytes its caller fills in
+  bool is_list_op = false;        // one of the foreach and fused ops: may run in pieces
+  bool is_collective = false;  // may continue after the op has returned: see observe/collective.h
   bool leaves_bytes_undefined = false;  // of its results
   bool waits = false;                   // for the bytes of its argument, which a collective writes
   bool is_random = false;               // draws from a generator

@@ -38,6 +38,10 @@ PYTHON_LAYERS = {
     "reference": ["commands"],
 }
 
+# The rooms of pytorch/, from the lowest to the highest: a file includes its own and lower ones. The
+# room "" has the files of the folder itself, which all rooms share.
+PYTORCH_ROOMS = ["", "storages", "replay", "observe", "escapes", "session", "bindings"]
+
 FRAMEWORK_HEADERS = ("torch", "ATen", "c10", "caffe2", "pybind11", "Python.h")
 LINES_MAX = 600
 
@@ -104,6 +108,16 @@ def _imported(tree):
             yield from (each.name for each in node.names)
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("teraio."):
             yield node.module.removeprefix("teraio.")
+
+
+def room_complaints(room, name, text):
+    """Headers of higher rooms of pytorch/ that the file `name` of `room` includes."""
+    above = PYTORCH_ROOMS[PYTORCH_ROOMS.index(room) + 1 :]
+    return [
+        f"{name}: pytorch/{room} may not include {included}"
+        for included in _INCLUDE.findall(text)
+        if included.partition("/")[0] in above
+    ]
 
 
 def private_header_complaints(name, text):

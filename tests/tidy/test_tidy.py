@@ -58,6 +58,16 @@ def test_modules_import_only_what_they_may():
     assert complaints == []
 
 
+def test_rooms_of_the_extension_include_only_lower_ones():
+    complaints = []
+    for path in files(["pytorch"], CPP):
+        folders = path.relative_to(ROOT / "pytorch").parts[:-1]
+        if folders[:1] != ("units",):
+            room = folders[0] if folders else ""
+            complaints += rules.room_complaints(room, name(path), path.read_text())
+    assert complaints == []
+
+
 def test_private_headers_stay_private():
     paths = files(FOLDERS, CPP)
     assert [
@@ -118,6 +128,12 @@ def test_rule_catches_a_module_that_looks_up():
         "x: files may not import watch.notebook",
     ]
     assert rules.import_complaints("session", "x", text) == []
+
+
+def test_rule_catches_a_room_that_looks_up():
+    text = '#include "storages/adoption.h"\n#include "session/session.h"\n#include "op_info.h"\n'
+    complaints = rules.room_complaints("observe", "x.cpp", text)
+    assert complaints == ["x.cpp: pytorch/observe may not include session/session.h"]
 
 
 @pytest.mark.parametrize("header", ["torch/extension.h", "ATen/ATen.h", "c10/util/x.h", "Python.h"])

@@ -7,7 +7,7 @@ replaced when torch is imported, and stay replaced:
 - While a session runs, they pin the tensor (`address_pins.py`).
 - They record the storage, unless the address is known to be used for a limited time only. The next
   session keeps the recorded storages in place, and those that share memory with others
-  (pytorch/aliases.h). What was exported before the import is not known.
+  (pytorch/escapes/aliases.h). What was exported before the import is not known.
 """
 
 import atexit

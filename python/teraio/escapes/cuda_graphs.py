@@ -1,8 +1,8 @@
 """CUDA graphs that are captured outside of a session.
 
 A graph repeats its kernels with the addresses of the capture. From `import teraio` on, the tensors
-that a capture uses are noted, and sessions keep them in place (pytorch/captured_storages.h). In a
-session the observer sees captures anyway.
+that a capture uses are noted, and sessions keep them in place
+(pytorch/storages/captured_storages.h). In a session the observer sees captures anyway.
 """
 
 import functools

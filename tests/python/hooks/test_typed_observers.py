@@ -1,7 +1,8 @@
 """Ops that are observed by the types of their arguments are told as those that are boxed.
 
-An op is boxed where it may have to run again (pytorch/typed_observer.h): all are in a session that
-discards after every op, and those that have no observer of their own in one that only evicts.
+An op is boxed where it may have to run again (pytorch/observe/typed_observer.h): all are in a
+session that discards after every op, and those that have no observer of their own in one that only
+evicts.
 """
 
 import json

@@ -1,0 +1,90 @@
+#include <pybind11/stl.h>
+#include <pybind11/stl/filesystem.h>
+#include <torch/csrc/DynamicTypes.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "analysis/characterization.h"
+#include "bindings/bindings.h"
+#include "observe/observed_thread.h"
+#include "running_op.h"
+#include "session/dry_session.h"
+#include "trace/trace_file.h"
+
+namespace py = pybind11;
+
+namespace teraio::pytorch {
+namespace {
+
+// Returns the facts that `teraio dry-run` prints.
+py::dict summary(const DryTrace& dry) {
+  using namespace py::literals;
+  const analysis::PeakMemory peak = analysis::memory_at_peak(dry.trace);
+  py::list peak_kinds;
+  for (const analysis::KindBytes& entry : peak.kinds)
+    peak_kinds.append(py::make_tuple(to_string(entry.kind), entry.size_bytes));
+  return py::dict("op_count"_a = dry.iteration.op_count,
+                  "tensor_count"_a = dry.trace.tensors.size(),
+                  "step_ns"_a = trace::ideal_ns(dry.trace),
+                  "device_peak_bytes"_a = dry.iteration.device_peak_bytes,
+                  "peak_op"_a = dry.trace.ops[peak.op].name, "peak_kinds"_a = peak_kinds);
+}
+
+void save(DryTrace dry, const std::filesystem::path& path, const std::string& source) {
+  dry.trace.source = source;
+  raise_unless_ok(write_trace(dry.trace, path));
+}
+
+void add_births(DrySession& session, const std::vector<at::Tensor>& tensors) {
+  for (const at::Tensor& tensor : tensors)
+    if (tensor.defined() && tensor.has_storage())
+      session.add_birth(*tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+}
+
+py::object call_on_parts(const py::object& function, const py::args& arguments,
+                         const py::kwargs& options) {
+  const ObservedParts parts;
+  return function(*arguments, **options);
+}
+
+}  // namespace
+
+void bind_dry_session(py::module_& module) {
+  module.def("is_in_op", [] { return !current_op_name().empty(); });
+  module.def("call_on_parts", &call_on_parts,
+             "Calls a function inside the dispatch of a wrapper; its ops are observed.");
+  py::class_<DryTrace>(module, "DryTrace")
+      .def("name", [](const DryTrace& dry) { return dry.trace.name; })
+      .def("summary", &summary)
+      .def("save", &save, py::arg("path"), py::arg("source"));
+  py::class_<DrySession>(module, "DrySession")
+      .def(py::init([](int64_t device_memory_bytes) {
+             return std::make_unique<DrySession>(DrySessionOptions{device_memory_bytes});
+           }),
+           py::arg("device_memory_bytes"))
+      .def("start", [](DrySession& session) { raise_unless_ok(session.start()); })
+      .def("stop", [](DrySession& session) { raise_unless_ok(session.stop()); })
+      .def("begin_step", [](DrySession& session) { session.begin_step(); })
+      .def("begin_own_work", [](DrySession& session) { return session.runtime().begin_own_work(); })
+      .def("end_own_work",
+           [](DrySession& session, int64_t start_ns) { session.runtime().end_own_work(start_ns); })
+      .def("end_step", [](DrySession& session) { session.end_step(); })
+      .def("add_births", &add_births)
+      .def("resize",
+           [](DrySession& session, const py::object& storage) {
+             session.resize(*torch::createStorage(storage.ptr()).unsafeGetStorageImpl());
+           })
+      .def("spend",
+           [](DrySession& session, int64_t duration_ns, int64_t workspace_bytes) {
+             raise_unless_ok(session.spend(duration_ns, workspace_bytes));
+           })
+      .def("has_trace", [](DrySession& session) { return session.runtime().has_trace(); })
+      .def("iteration_count",
+           [](DrySession& session) { return session.runtime().iterations().size(); })
+      .def("trace", &DrySession::trace);
+}
+
+}  // namespace teraio::pytorch

@@ -1,0 +1,115 @@
+#include "observe/outermost_op.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "observe/collective.h"
+#include "observe/fake_autograd.h"
+#include "observe/nested_op.h"
+#include "observe/op_origins.h"
+#include "observe/op_pins.h"
+#include "op_error.h"
+#include "replay/steady_precision.h"
+#include "script_location.h"
+#include "storages/storage_swap.h"
+
+namespace teraio::pytorch {
+
+OutermostOp::OutermostOp(ActiveSession& session, ObservedThread& thread, const OpInfo& info)
+    : session_(session),
+      thread_(thread),
+      info_(info),
+      is_elsewhere_(session.has_streams && session.backend->is_on_other_stream()) {
+  if (session.has_streams) session.stream_check.note_op(is_elsewhere_);
+  thread.op = &info;
+  thread.is_uncaptured = session.has_streams;  // the observer has asked then
+  thread.frame.uses.clear();
+  thread.frame.is_begun = false;
+  thread.has_run_collective = false;
+  thread.frame.replayable = nullptr;
+}
+
+OutermostOp::~OutermostOp() {
+  const StorageReferenceGuard guard;
+  if (has_begun_) {
+    if (is_elsewhere_) record_this_stream();
+    session_.runtime->end_op(thread_.frame, info_.name, signature_, completes_results());
+    if (!thread_.frame.nested_uses.empty()) unpin_nested(session_, thread_);
+  }
+  wrapped_calls_.reset();
+  thread_.capture = nullptr;
+  thread_.op = nullptr;
+}
+
+void OutermostOp::begin(const engine::OpSignature& signature) {
+  signature_ = signature;
+  if (has_collectives_under_way.load(std::memory_order_acquire)) let_go_of_ended_collectives();
+  const StorageReferenceGuard guard;
+  if (info_.keeps_arguments) pin_all_permanently(*session_.runtime, thread_.frame.uses, info_);
+  const Status status = session_.runtime->begin_op(thread_.frame, signature_);
+  if (!status.ok()) throw_status(status, info_.name);
+  has_begun_ = true;
+  if (const size_t difference = thread_.frame.new_difference; difference != 0)
+    session_.runtime->set_place_of_difference(difference, std::string(info_.name),
+                                              script_location());
+  if (is_elsewhere_) order_this_stream(session_, info_, thread_.frame.uses);
+  if (!thread_.frame.is_origin_wanted) return;
+  first_node_ = graph_node_count();
+  find_origin(session_, thread_.frame);
+}
+
+void OutermostOp::begin_capture(const c10::OperatorHandle& op, const torch::jit::Stack& stack,
+                                bool has_wrappers) {
+  thread_.capture =
+      std::make_unique<OpCapture>(thread_.frame, op, info_, stack, session_.is_dry, has_wrappers);
+  if (has_wrappers) wrapped_calls_.emplace(*thread_.capture);
+}
+
+void OutermostOp::finish(std::span<const c10::IValue> results) {
+  if (thread_.capture != nullptr) end_capture(*thread_.capture, results);
+  if (thread_.frame.is_origin_wanted)
+    session_.origins->note_nodes(first_node_, *thread_.frame.origin);
+}
+
+bool OutermostOp::completes_results() const {
+  return info_.completes_results && !thread_.has_run_collective &&
+         !(session_.has_streams && session_.backend->is_on_other_device());
+}
+
+// An op whose results are discarded later has given the same bytes again before.
+void OutermostOp::end_capture(OpCapture& capture, std::span<const c10::IValue> results) {
+  if (thread_.has_run_collective) return;
+  engine::OpFrame& frame = thread_.frame;
+  auto captured = capture.finish(results, session_.runtime->births());
+  if (captured == nullptr || !session_.steady_precision->holds_for(*captured)) return;
+  const auto verdict = session_.is_dry ? TriedOps::Verdict::kNotTried : try_again(*captured);
+  if (verdict == TriedOps::Verdict::kDifferent) return;
+  if (frame.is_replay_planned && verdict == TriedOps::Verdict::kNotTried) return;
+  frame.replayable = std::move(captured);
+}
+
+// Replays the op if that is planned and it is the first one of its kind.
+TriedOps::Verdict OutermostOp::try_again(const CapturedOp& captured) {
+  const engine::OpFrame& frame = thread_.frame;
+  const uint64_t kind = kind_of(captured, signature_);
+  TriedOps::Verdict verdict = session_.tried_ops->verdict(kind);
+  if (verdict != TriedOps::Verdict::kNotTried || !frame.is_replay_planned) return verdict;
+  engine::Runtime& runtime = *session_.runtime;
+  const int64_t start_ns = runtime.begin_own_work();
+  verdict = session_.tried_ops->try_once(kind, captured, runtime.addresses(frame.replay_inputs),
+                                         runtime.addresses(frame.results));
+  runtime.end_own_work(start_ns);
+  if (verdict == TriedOps::Verdict::kDifferent) runtime.ban_replays(frame, info_.name);
+  return verdict;
+}
+
+// Keeps the op's tensors resident until the stream that the op was enqueued on has finished it.
+void OutermostOp::record_this_stream() {
+  std::vector<engine::Use> used = thread_.frame.uses;
+  for (const engine::Use& use : thread_.frame.nested_uses) used.push_back({use.tensor, false});
+  session_.runtime->record_stream(session_.backend->stream_of_this_thread(), used);
+}
+
+}  // namespace teraio::pytorch
