@@ -41,7 +41,7 @@ def test_the_session_goes_on_after_an_op_that_did_not_fit():
 
 
 @pytest.mark.parametrize(
-    "asked", ["op_origins.origin_of_op", "source_location.described_script_location"]
+    "asked", ["hooks.op_origins.origin_of_op", "hooks.source_location.described_script_location"]
 )
 def test_what_a_signals_handler_raises_while_an_op_asks_for_its_line(asked, monkeypatch):
     def stop(*_):
