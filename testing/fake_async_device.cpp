@@ -51,18 +51,11 @@ void FakeAsyncDevice::launch_on(void* stream, Compute compute, device::Event aft
   check_allocated(compute);
   const History history = history_of(after);
   const Copies& awaited = awaited_elsewhere_[stream];
-  for (const Copy& copy : copies_)
+  for (const PendingCopy& copy : copies_)
     if (!copy.is_to_host && uses(compute, copy.device()) &&
         history.copies.count(copy.end.id) == 0 && awaited.count(copy.end.id) == 0)
       note("used before it arrived");
   elsewhere_[stream].push_back({std::move(compute), after, device::Event{}, 0});
-}
-
-device::Event FakeAsyncDevice::record_on(void* stream) {
-  const std::lock_guard lock(mutex_);
-  const device::Event event = new_event({});
-  elsewhere_[stream].push_back({{}, device::Event{}, event, 0});
-  return event;
 }
 
 bool FakeAsyncDevice::is_used_elsewhere(const Bytes& bytes) const {
@@ -81,41 +74,40 @@ void FakeAsyncDevice::check_allocated(const Compute& compute) {
 
 void FakeAsyncDevice::check_launch(const Compute& compute) {
   check_allocated(compute);
-  for (Copy& copy : copies_) {
+  for (PendingCopy& copy : copies_) {
     if (awaited_.count(copy.end.id) > 0) continue;
     if (!copy.is_to_host && uses(compute, copy.device())) note("used before it arrived");
     if (copy.is_to_host) tear_if(any_overlaps(compute.writes, copy.device()), copy);
   }
 }
 
-device::Event FakeAsyncDevice::record() {
+Result<device::Event> FakeAsyncDevice::record_point(Stream stream) {
   const std::lock_guard lock(mutex_);
-  const device::Event event = new_event({last_place_ + 1, awaited_});
-  enqueue({}, device::Event{}, event);
+  const device::Event event = new_event(stream ? History() : History{last_place_ + 1, awaited_});
+  if (stream) {
+    elsewhere_[*stream].push_back({{}, device::Event{}, event, 0});
+  } else {
+    enqueue({}, device::Event{}, event);
+  }
   return event;
 }
 
-Status FakeAsyncDevice::order_after(device::Event event) {
+Status FakeAsyncDevice::make_wait(Stream stream, device::Event event) {
   const std::lock_guard lock(mutex_);
   check_known(event);
   if (passed(event)) return {};
-  awaited_.insert(event.id);
-  for (const uint64_t copy : history_of(event).copies) awaited_.insert(copy);
-  enqueue({}, event, device::Event{});
+  Copies& awaited = stream ? awaited_elsewhere_[*stream] : awaited_;
+  awaited.insert(event.id);
+  awaited.merge(history_of(event).copies);
+  if (stream) {
+    elsewhere_[*stream].push_back({{}, event, device::Event{}, 0});
+  } else {
+    enqueue({}, event, device::Event{});
+  }
   return {};
 }
 
-Status FakeAsyncDevice::order_stream_after(void* stream, device::Event event) {
-  const std::lock_guard lock(mutex_);
-  check_known(event);
-  if (passed(event)) return {};
-  awaited_elsewhere_[stream].insert(event.id);
-  awaited_elsewhere_[stream].merge(history_of(event).copies);
-  elsewhere_[stream].push_back({{}, event, device::Event{}, 0});
-  return {};
-}
-
-bool FakeAsyncDevice::has_passed(device::Event event) const {
+bool FakeAsyncDevice::is_past(device::Event event) const {
   const std::lock_guard lock(mutex_);
   auto* self = const_cast<FakeAsyncDevice*>(this);
   self->check_known(event);
@@ -123,7 +115,7 @@ bool FakeAsyncDevice::has_passed(device::Event event) const {
   return passed(event);
 }
 
-Status FakeAsyncDevice::wait(device::Event event) {
+Status FakeAsyncDevice::wait_for(device::Event event) {
   std::unique_lock lock(mutex_);
   check_known(event);
   if (options_.progress == Progress::kManual) changed_.wait(lock, [&] { return passed(event); });
@@ -134,7 +126,7 @@ Status FakeAsyncDevice::wait(device::Event event) {
 
 // --- Memory -------------------------------------------------------------------------------------
 
-std::byte* FakeAsyncDevice::allocate(int64_t size_bytes) {
+std::byte* FakeAsyncDevice::allocate_block(int64_t size_bytes, device::Effort /*effort*/) {
   const std::lock_guard lock(mutex_);
   std::byte* memory = memory_->allocate(size_bytes);
   if (memory == nullptr) return nullptr;
@@ -146,10 +138,10 @@ std::byte* FakeAsyncDevice::allocate(int64_t size_bytes) {
   return memory;
 }
 
-void FakeAsyncDevice::release(std::byte* memory) {
+void FakeAsyncDevice::release_block(std::byte* memory) {
   const std::lock_guard lock(mutex_);
   const Bytes block = {memory, memory_->held_bytes(memory)};
-  for (const Copy& copy : copies_)
+  for (const PendingCopy& copy : copies_)
     if (copy.device().overlaps(block)) note("released before the copy ended");
   if (is_used_elsewhere(block)) note("released while another stream was at work on it");
   memory_->release(memory);
@@ -162,34 +154,19 @@ void FakeAsyncDevice::release(std::byte* memory) {
   compute_.insert(behind_last_use.base(), {{{}, {block}, poison}, {}, {}, place});
 }
 
-void FakeAsyncDevice::set_budget_bytes(int64_t budget_bytes) {
+void FakeAsyncDevice::change_budget(int64_t budget_bytes) {
   const std::lock_guard lock(mutex_);
-  memory_->set_budget_bytes(budget_bytes);
+  memory_->account().set_budget_bytes(budget_bytes);
 }
 
-void FakeAsyncDevice::add_outside_bytes(int64_t size_bytes) {
+void FakeAsyncDevice::count_outside(int64_t size_bytes) {
   const std::lock_guard lock(mutex_);
-  memory_->add_outside_bytes(size_bytes);
+  memory_->account().add_outside_bytes(size_bytes);
 }
 
-int64_t FakeAsyncDevice::budget_bytes() const {
+void FakeAsyncDevice::forget_peaks() {
   const std::lock_guard lock(mutex_);
-  return memory_->budget_bytes();
-}
-
-int64_t FakeAsyncDevice::allocated_bytes() const {
-  const std::lock_guard lock(mutex_);
-  return memory_->allocated_bytes();
-}
-
-device::MemoryUsage FakeAsyncDevice::usage() const {
-  const std::lock_guard lock(mutex_);
-  return memory_->usage();
-}
-
-void FakeAsyncDevice::reset_peak() {
-  const std::lock_guard lock(mutex_);
-  memory_->reset_peak();
+  memory_->account().reset_peak();
 }
 
 Status FakeAsyncDevice::fill(std::byte* memory, int64_t size_bytes, int value) {
@@ -199,42 +176,33 @@ Status FakeAsyncDevice::fill(std::byte* memory, int64_t size_bytes, int value) {
   return {};
 }
 
-Status FakeAsyncDevice::pin_host(std::byte* host, int64_t size_bytes) {
-  const std::lock_guard lock(mutex_);
-  pinned_.push_back({host, size_bytes});
+Status FakeAsyncDevice::Pinning::pin(std::byte* host, int64_t size_bytes) {
+  const std::lock_guard lock(device_.mutex_);
+  device_.pinned_.push_back({host, size_bytes});
   return {};
 }
 
-void FakeAsyncDevice::unpin_host(std::byte* host) {
-  const std::lock_guard lock(mutex_);
-  const auto known = std::find_if(pinned_.begin(), pinned_.end(),
+void FakeAsyncDevice::Pinning::unpin(std::byte* host) {
+  const std::lock_guard lock(device_.mutex_);
+  const auto known = std::find_if(device_.pinned_.begin(), device_.pinned_.end(),
                                   [&](const Bytes& bytes) { return bytes.begin == host; });
-  if (known == pinned_.end()) return note("unpinned what was not pinned");
-  for (const Copy& copy : copies_)
+  if (known == device_.pinned_.end()) return device_.note("unpinned what was not pinned");
+  for (const PendingCopy& copy : device_.copies_)
     if ((copy.is_to_host ? copy.target() : copy.source()).overlaps(*known))
-      note("unpinned before the copy ended");
-  pinned_.erase(known);
+      device_.note("unpinned before the copy ended");
+  device_.pinned_.erase(known);
 }
 
 // --- Copies -------------------------------------------------------------------------------------
 
-Result<device::Event> FakeAsyncDevice::copy_to_host(std::byte* host, const std::byte* device,
-                                                    int64_t size_bytes, device::Event after) {
-  return queue_copy({host, device, size_bytes, true, after});
-}
-
-Result<device::Event> FakeAsyncDevice::copy_from_host(std::byte* device, const std::byte* host,
-                                                      int64_t size_bytes, device::Event after) {
-  return queue_copy({device, host, size_bytes, false, after});
-}
-
-Result<device::Event> FakeAsyncDevice::queue_copy(Copy copy) {
+Result<device::Event> FakeAsyncDevice::start_copy(const Copy& requested) {
   const std::lock_guard lock(mutex_);
-  check_known(copy.after);
+  check_known(requested.after);
   ++copy_count_;
   changed_.notify_all();
   if (copy_count_ == options_.refused_copy)
     return Status(ErrorCode::kIoError, "fake: copy refused");
+  PendingCopy copy{requested};
   check_copy(copy);
   History history = history_of(copy.after);
   copy.end = new_event(history);
@@ -244,13 +212,13 @@ Result<device::Event> FakeAsyncDevice::queue_copy(Copy copy) {
   return copy.end;
 }
 
-void FakeAsyncDevice::tear_if(bool is_changed, Copy& copy) {
+void FakeAsyncDevice::tear_if(bool is_changed, PendingCopy& copy) {
   if (!is_changed || copy.is_torn) return;
   copy.is_torn = true;
   ++torn_count_;
 }
 
-void FakeAsyncDevice::check_copy(Copy& copy) {
+void FakeAsyncDevice::check_copy(PendingCopy& copy) {
   const Bytes device = copy.device();
   if (memory_->contains(device.begin) && !memory_->is_allocated(device.begin, device.size_bytes))
     note("copied memory that is not allocated");
@@ -263,7 +231,7 @@ void FakeAsyncDevice::check_copy(Copy& copy) {
     else if (uses(item.compute, device))
       note("copied before compute was there");
   }
-  for (const Copy& other : copies_)
+  for (const PendingCopy& other : copies_)
     if (copy.conflicts_with(other) && history.copies.count(other.end.id) == 0)
       note("two copies of one place at once");
 }
@@ -327,14 +295,14 @@ void FakeAsyncDevice::advance(Queue& queue) {
   pass(item.mark);
 }
 
-void FakeAsyncDevice::begin_copy(Copy& copy) {
+void FakeAsyncDevice::begin_copy(PendingCopy& copy) {
   copy.has_begun = true;
   const std::byte* from = bytes(copy.from);
   copy.seen.assign(from, from + copy.size_bytes);
   std::memset(bytes(copy.to), kPoison, copy.size_bytes);
 }
 
-void FakeAsyncDevice::end_copy(std::list<Copy>::iterator copy) {
+void FakeAsyncDevice::end_copy(std::list<PendingCopy>::iterator copy) {
   const bool is_same = std::memcmp(copy->seen.data(), bytes(copy->from), copy->size_bytes) == 0;
   if (!is_same && !copy->is_torn) note("source changed during the copy");
   const bool is_good = failed_.count(copy->end.id) == 0 && !copy->is_torn;
@@ -349,7 +317,7 @@ void FakeAsyncDevice::end_copy(std::list<Copy>::iterator copy) {
 int64_t FakeAsyncDevice::copies_waiting() const {
   const std::lock_guard lock(mutex_);
   return std::count_if(copies_.begin(), copies_.end(),
-                       [](const Copy& copy) { return !copy.has_begun; });
+                       [](const PendingCopy& copy) { return !copy.has_begun; });
 }
 
 int64_t FakeAsyncDevice::copies_under_way() const {

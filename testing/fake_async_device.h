@@ -97,36 +97,26 @@ class FakeAsyncDevice final : public device::Device {
 
   std::string_view name() const override { return "fake"; }
   bool is_host_addressable() const override { return false; }
-  std::byte* allocate(int64_t size_bytes) override;
-  void release(std::byte* memory) override;
-  void set_budget_bytes(int64_t budget_bytes) override;
-  void add_outside_bytes(int64_t size_bytes) override;
-  int64_t budget_bytes() const override;
-  int64_t allocated_bytes() const override;
-  device::MemoryUsage usage() const override;
-  void reset_peak() override;
-  device::MemorySegments* segments() override { return options_.segments; }
-  device::Event record() override;
-  device::Event record_on(void* stream) override;
-  Status order_after(device::Event event) override;
-  Status order_stream_after(void* stream, device::Event event) override;
-  bool has_passed(device::Event event) const override;
-  Status wait(device::Event event) override;
+  const device::MemoryAccount& account() const override { return memory_->account(); }
   Status fill(std::byte* memory, int64_t size_bytes, int value) override;
-  Status pin_host(std::byte* host, int64_t size_bytes) override;
-  void unpin_host(std::byte* host) override;
-  Result<device::Event> copy_to_host(std::byte* host, const std::byte* device, int64_t size_bytes,
-                                     device::Event after) override;
-  Result<device::Event> copy_from_host(std::byte* device, const std::byte* host, int64_t size_bytes,
-                                       device::Event after) override;
+  device::HostPinning* host_pinning() override { return &pinning_; }
+  device::MemorySegments* segments() override { return options_.segments; }
 
  private:
-  struct Copy {
-    std::byte* to = nullptr;
-    const std::byte* from = nullptr;
-    int64_t size_bytes = 0;
-    bool is_to_host = false;
-    device::Event after;
+  // Notes what is unpinned at the wrong time.
+  class Pinning final : public device::HostPinning {
+   public:
+    explicit Pinning(FakeAsyncDevice& device) : device_(device) {}
+    Status pin(std::byte* host, int64_t size_bytes) override;
+    void unpin(std::byte* host) override;
+    std::byte* allocate(int64_t /*size_bytes*/) override { return nullptr; }
+    void free(std::byte* /*host*/) override {}
+
+   private:
+    FakeAsyncDevice& device_;
+  };
+
+  struct PendingCopy : Copy {
     device::Event end{};
     bool has_begun = false;
     bool is_torn = false;
@@ -135,7 +125,7 @@ class FakeAsyncDevice final : public device::Device {
     Bytes source() const { return {from, size_bytes}; }
     Bytes target() const { return {to, size_bytes}; }
     Bytes device() const { return is_to_host ? source() : target(); }
-    bool conflicts_with(const Copy& other) const {
+    bool conflicts_with(const PendingCopy& other) const {
       return target().overlaps(other.target()) || target().overlaps(other.source()) ||
              source().overlaps(other.target());
     }
@@ -158,23 +148,33 @@ class FakeAsyncDevice final : public device::Device {
   using Queue = std::deque<ComputeItem>;
   using Copies = std::unordered_set<uint64_t>;  // by their ends
 
+  std::byte* allocate_block(int64_t size_bytes, device::Effort effort) override;
+  void release_block(std::byte* memory) override;
+  void change_budget(int64_t budget_bytes) override;
+  void count_outside(int64_t size_bytes) override;
+  void forget_peaks() override;
+  Result<device::Event> record_point(Stream stream) override;
+  bool is_past(device::Event event) const override;
+  Status wait_for(device::Event event) override;
+  Status make_wait(Stream stream, device::Event event) override;
+  Result<device::Event> start_copy(const Copy& copy) override;
+
   void enqueue(Compute compute, device::Event after, device::Event mark);
   void check_allocated(const Compute& compute);
   void check_launch(const Compute& compute);
   bool is_used_elsewhere(const Bytes& bytes) const;
   void check_known(device::Event event);
-  void check_copy(Copy& copy);
-  void tear_if(bool is_changed, Copy& copy);
+  void check_copy(PendingCopy& copy);
+  void tear_if(bool is_changed, PendingCopy& copy);
   History history_of(device::Event event) const;
   device::Event new_event(History history);
   bool passed(device::Event event) const { return event.id == 0 || passed_.count(event.id) > 0; }
   void pass(device::Event event);
   void note(const std::string& violation) { violations_.push_back(violation); }
-  Result<device::Event> queue_copy(Copy copy);
   bool step_locked();
   void advance(Queue& queue);
-  void begin_copy(Copy& copy);
-  void end_copy(std::list<Copy>::iterator copy);
+  void begin_copy(PendingCopy& copy);
+  void end_copy(std::list<PendingCopy>::iterator copy);
 
   const FakeAsyncOptions options_;
   mutable std::mutex mutex_;
@@ -184,11 +184,12 @@ class FakeAsyncDevice final : public device::Device {
   Queue compute_;
   std::map<void*, Queue> elsewhere_;           // by stream
   std::map<void*, Copies> awaited_elsewhere_;  // by stream: ends of pending copies
-  std::list<Copy> copies_;
+  std::list<PendingCopy> copies_;
   std::unordered_set<uint64_t> passed_;
   std::unordered_set<uint64_t> failed_;
   std::unordered_map<uint64_t, History> histories_;  // of events that have not passed
   std::unordered_set<uint64_t> awaited_;  // ends of pending copies that compute waits for
+  Pinning pinning_{*this};
   std::vector<Bytes> pinned_;
   uint64_t last_event_ = 0;
   uint64_t last_place_ = 0;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "base/check.h"
 #include "base/units.h"
 
 namespace teraio::testing {
@@ -39,9 +38,7 @@ Result<std::unique_ptr<FakeMemory>> FakeMemory::create(int64_t budget_bytes) {
 
 FakeMemory::FakeMemory(std::byte* addresses, std::byte* bytes, int64_t address_bytes,
                        int64_t budget_bytes)
-    : addresses_(addresses), bytes_(bytes), address_bytes_(address_bytes) {
-  usage_.budget_bytes = budget_bytes;
-}
+    : addresses_(addresses), bytes_(bytes), address_bytes_(address_bytes), account_(budget_bytes) {}
 
 FakeMemory::~FakeMemory() {
   munmap(addresses_, address_bytes_);
@@ -51,46 +48,27 @@ FakeMemory::~FakeMemory() {
 // Returns the offset, or -1.
 int64_t FakeMemory::first_fit(int64_t held_bytes, int64_t alignment) const {
   int64_t offset = 0;
-  for (const auto& [begin, block] : blocks_) {
+  for (const auto& [begin, block_bytes] : blocks_) {
     if (offset + held_bytes <= begin) return offset;
-    offset = align_up(begin + block.held_bytes, alignment);
+    offset = align_up(begin + block_bytes, alignment);
   }
   return offset + held_bytes <= address_bytes_ ? offset : -1;
 }
 
 std::byte* FakeMemory::allocate(int64_t size_bytes) {
-  if (size_bytes < 0 || size_bytes > address_bytes_) return nullptr;
+  if (size_bytes > address_bytes_) return nullptr;
   const int64_t alignment = size_bytes < device::kPageBytes ? kSmallAlignment : device::kPageBytes;
   const int64_t held_bytes = align_up(std::max<int64_t>(size_bytes, 1), alignment);
-  if (usage_.allocated_bytes + held_bytes > usage_.budget_bytes) return nullptr;
+  if (held_bytes > account_.room_bytes()) return nullptr;
   const int64_t offset = first_fit(held_bytes, alignment);
   if (offset < 0) return nullptr;
-  blocks_[offset] = {size_bytes, held_bytes};
-  usage_.allocated_bytes += held_bytes;
-  usage_.rounding_bytes += held_bytes - size_bytes;
-  usage_.allocated_peak_bytes = std::max(usage_.allocated_peak_bytes, usage_.allocated_bytes);
-  return addresses_ + offset;
+  blocks_[offset] = held_bytes;
+  return account_.add(addresses_ + offset, size_bytes, held_bytes);
 }
 
 void FakeMemory::release(std::byte* memory) {
-  const auto block = blocks_.find(memory - addresses_);
-  TERAIO_CHECK(block != blocks_.end());
-  usage_.allocated_bytes -= block->second.held_bytes;
-  usage_.rounding_bytes -= block->second.held_bytes - block->second.requested_bytes;
-  blocks_.erase(block);
-}
-
-void FakeMemory::add_outside_bytes(int64_t size_bytes) {
-  usage_.allocated_bytes += size_bytes;
-  usage_.allocated_peak_bytes = std::max(usage_.allocated_peak_bytes, usage_.allocated_bytes);
-}
-
-device::MemoryUsage FakeMemory::usage() const {
-  device::MemoryUsage usage = usage_;
-  usage.reserved_bytes = usage.allocated_bytes;
-  usage.reserved_peak_bytes = usage.allocated_peak_bytes;
-  usage.largest_free_bytes = std::max<int64_t>(usage.budget_bytes - usage.allocated_bytes, 0);
-  return usage;
+  account_.remove(memory);
+  blocks_.erase(memory - addresses_);
 }
 
 std::byte* FakeMemory::bytes(const std::byte* address) const {
@@ -103,15 +81,15 @@ bool FakeMemory::contains(const std::byte* address) const {
 
 int64_t FakeMemory::held_bytes(const std::byte* block) const {
   const auto found = blocks_.find(block - addresses_);
-  return found == blocks_.end() ? 0 : found->second.held_bytes;
+  return found == blocks_.end() ? 0 : found->second;
 }
 
 bool FakeMemory::is_allocated(const std::byte* begin, int64_t size_bytes) const {
   const int64_t offset = begin - addresses_;
   const auto next = blocks_.upper_bound(offset);
   if (next == blocks_.begin()) return false;
-  const auto& [block_offset, block] = *std::prev(next);
-  return offset + size_bytes <= block_offset + block.held_bytes;
+  const auto& [block_offset, block_bytes] = *std::prev(next);
+  return offset + size_bytes <= block_offset + block_bytes;
 }
 
 }  // namespace teraio::testing

@@ -14,7 +14,7 @@
 #include <memory>
 
 #include "base/status.h"
-#include "device/device.h"
+#include "device/device_memory.h"
 
 namespace teraio::testing {
 
@@ -29,12 +29,7 @@ class FakeMemory {
   // As in Device.
   std::byte* allocate(int64_t size_bytes);
   void release(std::byte* memory);
-  void set_budget_bytes(int64_t budget_bytes) { usage_.budget_bytes = budget_bytes; }
-  void add_outside_bytes(int64_t size_bytes);
-  device::MemoryUsage usage() const;
-  int64_t budget_bytes() const { return usage_.budget_bytes; }
-  int64_t allocated_bytes() const { return usage_.allocated_bytes; }
-  void reset_peak() { usage_.allocated_peak_bytes = usage_.allocated_bytes; }
+  device::MemoryAccount& account() { return account_; }
 
   // Where the CPU finds the bytes at `address`; `address` itself if it is not in this memory.
   std::byte* bytes(const std::byte* address) const;
@@ -45,19 +40,14 @@ class FakeMemory {
   bool is_allocated(const std::byte* begin, int64_t size_bytes) const;
 
  private:
-  struct Block {
-    int64_t requested_bytes;
-    int64_t held_bytes;
-  };
-
   FakeMemory(std::byte* addresses, std::byte* bytes, int64_t address_bytes, int64_t budget_bytes);
   int64_t first_fit(int64_t held_bytes, int64_t alignment) const;
 
   std::byte* const addresses_;
   std::byte* const bytes_;
   const int64_t address_bytes_;
-  std::map<int64_t, Block> blocks_;  // by offset
-  device::MemoryUsage usage_;
+  std::map<int64_t, int64_t> blocks_;  // their rounded sizes, by offset
+  device::MemoryAccount account_;
 };
 
 }  // namespace teraio::testing

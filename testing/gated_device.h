@@ -14,17 +14,6 @@ class GatedDevice final : public ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;
 
-  Result<device::Event> copy_to_host(std::byte* host, const std::byte* device, int64_t size_bytes,
-                                     device::Event after) override {
-    const std::lock_guard lock(mutex_);
-    const auto end = ForwardingDevice::copy_to_host(host, device, size_bytes, after);
-    if (end.ok()) gated_.insert(end->id);
-    return end;
-  }
-  Status wait(device::Event event) override {
-    if (is_gated(event)) is_open_.wait(false);
-    return ForwardingDevice::wait(event);
-  }
   void open_gate() {
     is_open_ = true;
     is_open_.notify_all();
@@ -32,6 +21,17 @@ class GatedDevice final : public ForwardingDevice {
   void close_gate() { is_open_ = false; }
 
  private:
+  Result<device::Event> start_copy(const Copy& copy) override {
+    if (!copy.is_to_host) return ForwardingDevice::start_copy(copy);
+    const std::lock_guard lock(mutex_);
+    const auto end = ForwardingDevice::start_copy(copy);
+    if (end.ok()) gated_.insert(end->id);
+    return end;
+  }
+  Status wait_for(device::Event event) override {
+    if (is_gated(event)) is_open_.wait(false);
+    return ForwardingDevice::wait_for(event);
+  }
   bool is_gated(device::Event event) {
     const std::lock_guard lock(mutex_);
     return gated_.count(event.id) > 0;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/units.h"
+#include "device/device.h"
 #include "device/system_memory.h"
 
 namespace teraio::device {
@@ -79,8 +80,8 @@ std::optional<Pages> take_plain(int64_t size_bytes, const SystemMemory& system,
                            place_near(memory, size_bytes, node)};
 }
 
-void pin_in_part(const Pages& pages, int64_t size_bytes, Device& device) {
-  const Status pinned = device.pin_host(pages.memory, size_bytes);
+void pin_in_part(const Pages& pages, int64_t size_bytes, HostPinning& pinning) {
+  const Status pinned = pinning.pin(pages.memory, size_bytes);
   if (pinned.ok()) return;
   spdlog::warn(
       "{} of host memory cannot be pinned whole: {}. Copies to and from the device are slower; a "
@@ -99,35 +100,36 @@ Result<HostMemory> HostMemory::map(int64_t size_bytes, Device& device, int32_t d
     return Status(ErrorCode::kOutOfMemory,
                   "the system refuses " + format_size(size_bytes) +
                       " of host memory: free memory, or lower the host limit");
-  const Status pinned = device.pin_host(pages->memory, size_bytes);
+  HostPinning* pinning = device.host_pinning();
+  const Status pinned = pinning == nullptr ? Status() : pinning->pin(pages->memory, size_bytes);
   if (!pinned.ok()) {
-    device.unpin_host(pages->memory);  // a part
-    if (std::byte* of_driver = device.allocate_pinned_host(size_bytes)) {
+    pinning->unpin(pages->memory);  // a part
+    if (std::byte* of_driver = pinning->allocate(size_bytes)) {
       spdlog::info("{} of host memory cannot be pinned, and come from the driver: {}",
                    format_size(size_bytes), pinned.message());
       munmap(pages->memory, size_bytes);
-      return HostMemory(of_driver, size_bytes, device, Owner::kDriver, "memory of the driver");
+      return HostMemory(of_driver, size_bytes, pinning, Owner::kDriver, "memory of the driver");
     }
-    pin_in_part(*pages, size_bytes, device);
+    pin_in_part(*pages, size_bytes, *pinning);
   }
-  return HostMemory(pages->memory, size_bytes, device, Owner::kProcess,
+  return HostMemory(pages->memory, size_bytes, pinning, Owner::kProcess,
                     std::move(pages->description));
 }
 
 HostMemory::HostMemory(HostMemory&& other) noexcept
     : memory_(std::exchange(other.memory_, nullptr)),
       size_bytes_(other.size_bytes_),
-      device_(other.device_),
+      pinning_(other.pinning_),
       owner_(other.owner_),
       description_(std::move(other.description_)) {}
 
 HostMemory::~HostMemory() {
   if (memory_ == nullptr) return;
   if (owner_ == Owner::kDriver) {
-    device_.free_pinned_host(memory_);
+    pinning_->free(memory_);
     return;
   }
-  device_.unpin_host(memory_);
+  if (pinning_ != nullptr) pinning_->unpin(memory_);
   munmap(memory_, size_bytes_);
 }
 

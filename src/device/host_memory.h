@@ -7,9 +7,11 @@
 #include <utility>
 
 #include "base/status.h"
-#include "device/device.h"
 
 namespace teraio::device {
+
+class Device;
+class HostPinning;
 
 // A page uses physical memory from its first access on; at once if the device pins it, or if it is
 // one of the huge pages that the administrator reserved. The memory has huge pages where the system
@@ -37,17 +39,17 @@ class HostMemory {
  private:
   enum class Owner : uint8_t { kProcess, kDriver };
 
-  HostMemory(std::byte* memory, int64_t size_bytes, Device& device, Owner owner,
+  HostMemory(std::byte* memory, int64_t size_bytes, HostPinning* pinning, Owner owner,
              std::string description)
       : memory_(memory),
         size_bytes_(size_bytes),
-        device_(device),
+        pinning_(pinning),
         owner_(owner),
         description_(std::move(description)) {}
 
   std::byte* memory_;
   int64_t size_bytes_;
-  Device& device_;
+  HostPinning* pinning_;  // null: the memory is not pinned
   Owner owner_;
   std::string description_;
 };

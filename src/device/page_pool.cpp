@@ -7,7 +7,6 @@
 
 #include "base/check.h"
 #include "base/units.h"
-#include "device/device.h"
 
 namespace teraio::device {
 namespace {

@@ -33,6 +33,7 @@
 
 #include "base/range_set.h"
 #include "device/address_space.h"
+#include "device/device_memory.h"
 #include "device/free_pages.h"
 
 namespace teraio::device {
@@ -48,13 +49,9 @@ class PagePool {
   // The pages of `space` have kPageBytes or the size of a granule.
   PagePool(std::unique_ptr<AddressSpace> space, PagePoolOptions options);
 
-  enum class Effort : uint8_t {
-    kUsual,
-    kUtmost,  // also stitches single pages: slow, but uses free memory to the last page
-  };
-
   // Returns a block of `size_bytes` (> 0, whole pages), or nullptr. held_bytes() grows by at most
-  // `growth_limit_bytes`. The block is in use until release().
+  // `growth_limit_bytes`. With Effort::kUtmost, also stitches single pages. The block is in use
+  // until release().
   std::byte* allocate(int64_t size_bytes, int64_t growth_limit_bytes,
                       Effort effort = Effort::kUsual);
   // Likewise, but nullptr unless a free range holds the block: no page is committed or moved.

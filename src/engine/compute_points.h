@@ -18,14 +18,14 @@
 #include <cstdint>
 #include <deque>
 
-#include "device/device.h"
+#include "device/device_order.h"
 
 namespace teraio::engine {
 
 class ComputePoints {
  public:
   // `device` outlives the object.
-  explicit ComputePoints(device::Device& device) : device_(device) {}
+  explicit ComputePoints(device::DeviceOrder& device) : device_(device) {}
 
   // An op begins. Ops are numbered as they begin.
   void begin_op();
@@ -49,7 +49,7 @@ class ComputePoints {
 
   void drop_passed();
 
-  device::Device& device_;
+  device::DeviceOrder& device_;
   uint64_t op_ = 1;
   std::deque<Point> points_;  // one about every millisecond of compute, the oldest first
   uint64_t passed_op_ = 0;    // of a point that has passed

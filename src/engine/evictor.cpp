@@ -42,7 +42,7 @@ Result<std::byte*> Evictor::obtain_memory(int64_t size_bytes, const ProgramPlace
     expedite_writes();
     TERAIO_RETURN_IF_ERROR(mover_.wait_for_arrival(StallCause::kMemory, Patience::kOfOp));
   }
-  if (std::byte* memory = device_.allocate_at_all_costs(size_bytes)) return memory;
+  if (std::byte* memory = device_.allocate(size_bytes, device::Effort::kUtmost)) return memory;
   return memory_error(size_bytes);
 }
 

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "device/device.h"
+#include "device/device_memory.h"
 #include "engine/engine_counters.h"
 #include "engine/engine_options.h"
 #include "engine/eviction_order.h"
@@ -81,7 +81,7 @@ class Evictor {
   void expedite_writes();
   Status memory_error(int64_t size_bytes) const;
 
-  device::Device& device_;
+  device::DeviceMemory& device_;
   const int64_t smallest_tensor_bytes_;
   const std::vector<LiveTensor*>& live_;
   TierCopies& copies_;

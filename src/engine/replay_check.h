@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "device/device.h"
+#include "device/device_order.h"
 #include "engine/engine_counters.h"
 #include "engine/live_tensor.h"
 #include "engine/recipe.h"
@@ -20,7 +20,7 @@ namespace teraio::engine {
 class ReplayCheck {
  public:
   // Both outlive this object.
-  ReplayCheck(device::Device& device, EngineCounters& counters)
+  ReplayCheck(device::DeviceOrder& device, EngineCounters& counters)
       : device_(device), counters_(counters) {}
 
   // The tensor's bytes are about to be discarded. Fails when they cannot be read.
@@ -33,7 +33,7 @@ class ReplayCheck {
  private:
   Result<uint64_t> hash_of(const LiveTensor& tensor);
 
-  device::Device& device_;
+  device::DeviceOrder& device_;
   EngineCounters& counters_;
   std::vector<std::byte> on_host_;  // a piece of a tensor
 };

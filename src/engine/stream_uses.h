@@ -10,7 +10,7 @@
 #include <deque>
 #include <vector>
 
-#include "device/device.h"
+#include "device/device_order.h"
 #include "engine/use.h"
 
 namespace teraio::engine {
@@ -20,7 +20,7 @@ class StreamUses {
   using Tensors = std::vector<LiveTensor*>;
 
   // `device` outlives the object.
-  explicit StreamUses(device::Device& device) : device_(device) {}
+  explicit StreamUses(device::DeviceOrder& device) : device_(device) {}
 
   bool empty() const { return uses_.empty(); }
 
@@ -40,7 +40,7 @@ class StreamUses {
     Tensors tensors;
   };
 
-  device::Device& device_;
+  device::DeviceOrder& device_;
   std::deque<Entry> uses_;  // in the order of recording
 };
 

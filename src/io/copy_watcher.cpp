@@ -6,7 +6,7 @@
 
 namespace teraio::io {
 
-Result<std::unique_ptr<CopyWatcher>> CopyWatcher::create(device::Device& device,
+Result<std::unique_ptr<CopyWatcher>> CopyWatcher::create(device::DeviceOrder& device,
                                                          std::function<void()> on_end) {
   std::unique_ptr<CopyWatcher> watcher(new CopyWatcher(device, std::move(on_end)));
   for (Lane& lane : watcher->lanes_) {

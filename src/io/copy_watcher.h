@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "device/device.h"
+#include "device/device_order.h"
 #include "io/drive_io.h"
 
 namespace teraio::io {
@@ -38,7 +38,7 @@ class CopyWatcher {
   // `device` and what `on_end` uses must outlive the result. `on_end` is called when take() has
   // something and had nothing before: ends that come until it is called need no call of their own,
   // which wakes a thread. Fails if the system refuses a thread.
-  static Result<std::unique_ptr<CopyWatcher>> create(device::Device& device,
+  static Result<std::unique_ptr<CopyWatcher>> create(device::DeviceOrder& device,
                                                      std::function<void()> on_end);
   // Waits for the copies that have begun.
   ~CopyWatcher();
@@ -61,13 +61,13 @@ class CopyWatcher {
     std::thread thread;
   };
 
-  CopyWatcher(device::Device& device, std::function<void()> on_end)
+  CopyWatcher(device::DeviceOrder& device, std::function<void()> on_end)
       : device_(device), on_end_(std::move(on_end)) {}
   // A thread's function.
   void wait_for_copies(Lane& lane);
   void add(End end);
 
-  device::Device& device_;
+  device::DeviceOrder& device_;
   const std::function<void()> on_end_;
   std::mutex mutex_;
   std::array<Lane, 2> lanes_;  // by direction

@@ -8,8 +8,8 @@
 
 namespace teraio::io {
 
-StagedIo::StagedIo(std::unique_ptr<ChunkIo> drive, device::HostMemory ring, device::Device& device,
-                   StagedIoOptions options)
+StagedIo::StagedIo(std::unique_ptr<ChunkIo> drive, device::HostMemory ring,
+                   device::DeviceOrder& device, StagedIoOptions options)
     : drive_(std::move(drive)),
       ring_(std::move(ring)),
       device_(device),
@@ -20,7 +20,8 @@ StagedIo::StagedIo(std::unique_ptr<ChunkIo> drive, device::HostMemory ring, devi
 }
 
 Result<std::unique_ptr<StagedIo>> StagedIo::create(std::unique_ptr<ChunkIo> drive,
-                                                   device::HostMemory ring, device::Device& device,
+                                                   device::HostMemory ring,
+                                                   device::DeviceOrder& device,
                                                    StagedIoOptions options) {
   std::unique_ptr<StagedIo> io(
       new StagedIo(std::move(drive), std::move(ring), device, std::move(options)));

@@ -30,7 +30,8 @@ class StagedIo final : public ChunkIo {
   // The ring's size determines the number of slots. `device` must outlive the result. Fails if the
   // system refuses the threads.
   static Result<std::unique_ptr<StagedIo>> create(std::unique_ptr<ChunkIo> drive,
-                                                  device::HostMemory ring, device::Device& device,
+                                                  device::HostMemory ring,
+                                                  device::DeviceOrder& device,
                                                   StagedIoOptions options);
 
   std::string description() const override { return drive_->description() + ", staged"; }
@@ -39,7 +40,7 @@ class StagedIo final : public ChunkIo {
   void wake() override { drive_->wake(); }
 
  private:
-  StagedIo(std::unique_ptr<ChunkIo> drive, device::HostMemory ring, device::Device& device,
+  StagedIo(std::unique_ptr<ChunkIo> drive, device::HostMemory ring, device::DeviceOrder& device,
            StagedIoOptions options);
 
   Chunk in_slot(size_t slot) const;
@@ -51,7 +52,7 @@ class StagedIo final : public ChunkIo {
 
   const std::unique_ptr<ChunkIo> drive_;
   const device::HostMemory ring_;
-  device::Device& device_;
+  device::DeviceOrder& device_;
   const StagedIoOptions options_;
   std::vector<Chunk> chunks_;            // by slot, like arrivals_
   std::vector<device::Event> arrivals_;  // of reads: the ends of their copies

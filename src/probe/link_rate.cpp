@@ -103,7 +103,8 @@ Result<Rates> measure_link(device::Device& device, const Clock& clock,
   const int64_t size_bytes =
       std::min(measured_bytes(device), host.size_bytes() / kUnitBytes * kUnitBytes);
   // At all costs: what the program has on the device from before is not evicted yet.
-  std::byte* memory = size_bytes > 0 ? device.allocate_at_all_costs(size_bytes) : nullptr;
+  std::byte* memory =
+      size_bytes > 0 ? device.allocate(size_bytes, device::Effort::kUtmost) : nullptr;
   if (memory == nullptr)
     return Status(ErrorCode::kOutOfMemory, std::string(device.name()) + ": no " +
                                                format_size(size_bytes) +

@@ -35,14 +35,14 @@ class HostIo final : public io::DriveIo {
   void wake() override;
 
  private:
-  HostIo(device::HostMemory pool, device::Device& device)
+  HostIo(device::HostMemory pool, device::DeviceOrder& device)
       : pool_(std::move(pool)), device_(device), description_("copies, " + pool_.description()) {}
 
   Result<device::Event> copy(const io::IoRequest& request);
   void take_ends(std::vector<io::IoResult>& results);
 
   device::HostMemory pool_;
-  device::Device& device_;
+  device::DeviceOrder& device_;
   const std::string description_;
   // Used by the drive's thread only.
   std::unordered_map<uint64_t, int64_t> sizes_bytes_;  // of the copies in flight, by tag

@@ -12,7 +12,7 @@
 #include <optional>
 #include <vector>
 
-#include "device/device.h"
+#include "device/device_order.h"
 #include "io/drive_io.h"
 
 namespace teraio::storage {
@@ -44,7 +44,7 @@ class RequestsInFlight {
   }
 
   // Looks how far compute is at `now_ns`.
-  void look_at(const device::Device& device, int64_t now_ns) {
+  void look_at(const device::DeviceOrder& device, int64_t now_ns) {
     for (RequestInFlight& request : requests_) {
       if (request.after.id == 0) continue;
       request.start_ns = now_ns;

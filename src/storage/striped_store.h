@@ -51,8 +51,8 @@ struct StripedStoreOptions {
   int32_t queue_depth = 8;                   // per drive and direction
   int32_t planned_write_depth = 2;           // of these, planned writes
   bool checksum = false;
-  int64_t io_timeout_ns = 0;               // for each request, see fail_unanswered(); 0: no limit
-  const device::Device* device = nullptr;  // whose compute requests wait for; null: for none
+  int64_t io_timeout_ns = 0;  // for each request, see fail_unanswered(); 0: no limit
+  const device::DeviceOrder* device = nullptr;  // whose compute requests wait for; null: for none
   const device::MemorySegments* segments = nullptr;  // counted in counters(); outlives the store
 };
 

@@ -308,7 +308,7 @@ class CpuDeviceRandomTest : public CpuDeviceTest, public ::testing::WithParamInt
     const int64_t before_bytes = device_->usage().allocated_bytes;
     if (take(size_bytes) != nullptr) return;
     if (random_() % 2 > 0) return give_one();
-    if (keep(device_->allocate_at_all_costs(size_bytes), size_bytes) != nullptr) return;
+    if (keep(device_->allocate(size_bytes, Effort::kUtmost), size_bytes) != nullptr) return;
     // Free pages are always usable, so a failure means that the budget is exhausted.
     ASSERT_GT(before_bytes + align_up(size_bytes, kPageBytes) + kPageBytes, budget_bytes);
     give_one();

@@ -261,7 +261,7 @@ TEST_F(PagePoolGranuleTest, TheLastFragmentsAreForTheUtmostEffortOnly) {
   make_holes({5, 5, 5});
   EXPECT_EQ(take(15), nullptr);
   EXPECT_EQ(pool_->stitch_count(), 0);
-  EXPECT_NE(pool_->allocate(15 * kPageBytes, 0, PagePool::Effort::kUtmost), nullptr);
+  EXPECT_NE(pool_->allocate(15 * kPageBytes, 0, Effort::kUtmost), nullptr);
   EXPECT_EQ(pool_->stitch_count(), 1);
 }
 
@@ -272,19 +272,19 @@ TEST_F(PagePoolGranuleTest, TheLastPagesOfAGrowthLimitAreUsed) {
 
 TEST_F(PagePoolGranuleTest, AFragmentledRangeIsReplacedNotMoved) {
   make_holes(std::vector<int64_t>(128, 1));
-  std::byte* fragmented = pool_->allocate(128 * kPageBytes, 0, PagePool::Effort::kUtmost);
+  std::byte* fragmented = pool_->allocate(128 * kPageBytes, 0, Effort::kUtmost);
   ASSERT_NE(fragmented, nullptr);
   const int64_t fragmented_count = pool_->mapping_count();
   take(1, kPageBytes);  // behind it, so that the pool cannot simply extend it
   give(fragmented, 128);
-  ASSERT_NE(pool_->allocate(129 * kPageBytes, kPageBytes, PagePool::Effort::kUtmost), nullptr);
+  ASSERT_NE(pool_->allocate(129 * kPageBytes, kPageBytes, Effort::kUtmost), nullptr);
   EXPECT_LT(pool_->mapping_count(), fragmented_count - 100);
 }
 
 // The pages of such a granule have one mapping per piece, and no huge page.
 TEST_F(PagePoolGranuleTest, AGranuleOfPiecesIsExchangedForANewOneWhenItIsFree) {
   make_holes({5, 5, 5, 5, 5});
-  std::byte* pieces = pool_->allocate(24 * kPageBytes, 0, PagePool::Effort::kUtmost);
+  std::byte* pieces = pool_->allocate(24 * kPageBytes, 0, Effort::kUtmost);
   ASSERT_NE(pieces, nullptr);
   std::memset(pieces, 1, 24 * kPageBytes);
   const int64_t held_bytes = pool_->held_bytes();
@@ -374,7 +374,7 @@ TEST(LargePagesTest, OnlyWholePagesMoveAndReturn) {
   std::mt19937 random(7);
   for (int step = 0; step < 20000; ++step) {
     const int64_t size_bytes = (1 + static_cast<int64_t>(random() % 3000)) * kPageBytes;
-    const auto effort = random() % 2 == 0 ? PagePool::Effort::kUsual : PagePool::Effort::kUtmost;
+    const auto effort = random() % 2 == 0 ? Effort::kUsual : Effort::kUtmost;
     std::byte* block = pool.allocate(size_bytes, kBudgetBytes - pool.held_bytes(), effort);
     ASSERT_EQ(pool.held_bytes(), space.committed_bytes());
     ASSERT_LE(pool.held_bytes(), kBudgetBytes);

@@ -86,8 +86,7 @@ TEST_F(EvictorTest, MoreThanCanLeaveIsOutOfMemory) {
 class DeviceInPieces final : public testing::ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;
-  std::byte* allocate(int64_t) override { return nullptr; }
-  std::byte* allocate_at_all_costs(int64_t) override { return nullptr; }
+  std::byte* allocate_block(int64_t, device::Effort) override { return nullptr; }
 };
 
 TEST_F(EvictorTest, AnErrorDoesNotAskForLessThanTheBudget) {
@@ -105,10 +104,11 @@ TEST_F(EvictorTest, AnErrorDoesNotAskForLessThanTheBudget) {
 class DeviceThatLacksAUnit final : public testing::ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;
-  std::byte* allocate(int64_t size_bytes) override {
-    return allocated_bytes() > kUnitBytes ? nullptr : ForwardingDevice::allocate(size_bytes);
+  std::byte* allocate_block(int64_t size_bytes, device::Effort effort) override {
+    if (effort == device::Effort::kUsual && allocated_bytes() > kUnitBytes) return nullptr;
+    return ForwardingDevice::allocate_block(size_bytes, effort);
   }
-  int64_t shortage_bytes(int64_t) const override { return kUnitBytes; }
+  int64_t shortage_of(int64_t) const override { return kUnitBytes; }
 };
 
 TEST(EvictorOfScatteredMemoryTest, NoMoreLeavesThanTheDeviceLacks) {

@@ -246,9 +246,9 @@ TEST_F(PrefetchTest, AFailureIsTriedAgainWhenTheOpNeedsIt) {
 class UsageCounter final : public testing::ForwardingDevice {
  public:
   UsageCounter(device::Device& behind, int64_t& count) : ForwardingDevice(behind), count_(count) {}
-  device::MemoryUsage usage() const override {
+  device::MemoryUsage complete(device::MemoryUsage usage) const override {
     ++count_;
-    return ForwardingDevice::usage();
+    return ForwardingDevice::complete(usage);
   }
 
  private:

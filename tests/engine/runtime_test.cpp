@@ -256,21 +256,21 @@ TEST_F(RuntimeTest, WorkOfOurOwnIsNobodysTime) {
 class WaitCountingDevice final : public testing::ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;
-  device::Event record() override {
-    const device::Event event = ForwardingDevice::record();
+  Result<device::Event> record_point(Stream stream) override {
+    const Result<device::Event> event = ForwardingDevice::record_point(stream);
     const std::lock_guard lock(mutex_);
-    if (!is_host_addressable()) questions_[event.id] = 0;
+    if (!stream && !is_host_addressable()) questions_[event->id] = 0;
     return event;
   }
-  bool has_passed(device::Event event) const override {
+  bool is_past(device::Event event) const override {
     const std::lock_guard lock(mutex_);
     const auto point = questions_.find(event.id);
     if (point != questions_.end() && ++point->second < kQuestionsOfAWait) return false;
-    return ForwardingDevice::has_passed(event);
+    return ForwardingDevice::is_past(event);
   }
-  Status wait(device::Event event) override {
+  Status wait_for(device::Event event) override {
     ++wait_count;
-    return ForwardingDevice::wait(event);
+    return ForwardingDevice::wait_for(event);
   }
 
   int wait_count = 0;

@@ -34,23 +34,21 @@ class LinkDevice final : public testing::ForwardingDevice, public Clock {
   LinkDevice(device::Device& behind, double slowdown, int64_t latency_ns = 0)
       : ForwardingDevice(behind), slowdown_(slowdown), latency_ns_(latency_ns) {}
   int64_t now_ns() const override { return now_ns_; }
-  Result<device::Event> copy_to_host(std::byte* host, const std::byte* device, int64_t size_bytes,
-                                     device::Event after) override {
-    out_ns_ += 2 * size_bytes;
-    return ForwardingDevice::copy_to_host(host, device, size_bytes, after);
+  Result<device::Event> start_copy(const Copy& copy) override {
+    if (copy.is_to_host) {
+      out_ns_ += 2 * copy.size_bytes;
+    } else {
+      in_ns_ += copy.size_bytes;
+    }
+    return ForwardingDevice::start_copy(copy);
   }
-  Result<device::Event> copy_from_host(std::byte* device, const std::byte* host, int64_t size_bytes,
-                                       device::Event after) override {
-    in_ns_ += size_bytes;
-    return ForwardingDevice::copy_from_host(device, host, size_bytes, after);
-  }
-  Status wait(device::Event event) override {
+  Status wait_for(device::Event event) override {
     const double slowdown = in_ns_ > 0 && out_ns_ > 0 ? slowdown_ : 1;
     if (in_ns_ > 0 || out_ns_ > 0) now_ns_ += latency_ns_;
     now_ns_ +=
         static_cast<int64_t>(slowdown * static_cast<double>(std::max(std::exchange(in_ns_, 0),
                                                                      std::exchange(out_ns_, 0))));
-    return ForwardingDevice::wait(event);
+    return ForwardingDevice::wait_for(event);
   }
 
  private:
@@ -100,15 +98,9 @@ TEST(LinkRateTest, KeepsToTheOrderOfTheDevice) {
 class HostRecordingDevice final : public testing::ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;
-  Result<device::Event> copy_to_host(std::byte* host, const std::byte* device, int64_t size_bytes,
-                                     device::Event after) override {
-    used.insert(host);
-    return ForwardingDevice::copy_to_host(host, device, size_bytes, after);
-  }
-  Result<device::Event> copy_from_host(std::byte* device, const std::byte* host, int64_t size_bytes,
-                                       device::Event after) override {
-    used.insert(host);
-    return ForwardingDevice::copy_from_host(device, host, size_bytes, after);
+  Result<device::Event> start_copy(const Copy& copy) override {
+    used.insert(copy.is_to_host ? copy.to : copy.from);
+    return ForwardingDevice::start_copy(copy);
   }
 
   std::set<const std::byte*> used;
@@ -135,7 +127,10 @@ TEST(LinkRateTest, AFailedCopyIsTold) {
 class FullDevice final : public testing::ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;
-  std::byte* allocate(int64_t) override { return nullptr; }
+  std::byte* allocate_block(int64_t size_bytes, device::Effort effort) override {
+    if (effort == device::Effort::kUsual) return nullptr;
+    return ForwardingDevice::allocate_block(size_bytes, effort);
+  }
 };
 
 TEST(LinkRateTest, AFullDeviceIsMeasuredToo) {

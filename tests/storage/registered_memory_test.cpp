@@ -227,7 +227,7 @@ TEST_F(StoreWithDevice, MemoryOfTheCpuDeviceIsNotRegisteredAndMayMove) {
     blocks.push_back(block);
   }
   for (size_t i = 0; i < blocks.size(); i += 2) (*device)->release(blocks[i]);
-  std::byte* stitched = (*device)->allocate_at_all_costs(6 * kMiB);
+  std::byte* stitched = (*device)->allocate(6 * kMiB, device::Effort::kUtmost);
   ASSERT_NE(stitched, nullptr) << "free memory is usable, moved or replaced";
   ASSERT_EQ((*device)->usage().stitch_count, 1);
   const Submitted read =

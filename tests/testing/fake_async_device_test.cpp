@@ -245,11 +245,11 @@ TEST_P(FakeAsyncDeviceTest, ASourceOnTheHostThatChangesIsSeen) {
 }
 
 TEST_P(FakeAsyncDeviceTest, HostMemoryUnpinnedUnderACopyIsSeen) {
-  ASSERT_TRUE(device_.pin_host(host_.data(), kSizeBytes).ok());
+  ASSERT_TRUE(device_.host_pinning()->pin(host_.data(), kSizeBytes).ok());
   copy_in(device::Event{});
-  device_.unpin_host(host_.data());
+  device_.host_pinning()->unpin(host_.data());
   EXPECT_THAT(device_.violations(), ElementsAre("unpinned before the copy ended"));
-  device_.unpin_host(host_.data());
+  device_.host_pinning()->unpin(host_.data());
   EXPECT_THAT(device_.violations(), Contains("unpinned what was not pinned"));
 }
 

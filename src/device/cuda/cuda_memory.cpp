@@ -91,11 +91,11 @@ std::byte* CudaMemory::allocate_free(int64_t size_bytes) {
   return hand_out(pool_->allocate_free(size_bytes), size_bytes);
 }
 
-std::byte* CudaMemory::allocate(int64_t size_bytes) {
+std::byte* CudaMemory::allocate_usual(int64_t size_bytes) {
   if (is_refused_still(size_bytes)) return nullptr;
-  std::byte* block = allocate_within(size_bytes, room_bytes(), PagePool::Effort::kUsual);
+  std::byte* block = allocate_within(size_bytes, room_bytes(), Effort::kUsual);
   if (block == nullptr && neighbour_ != nullptr && neighbour_->give_back())
-    block = allocate_within(size_bytes, room_bytes(), PagePool::Effort::kUsual);
+    block = allocate_within(size_bytes, room_bytes(), Effort::kUsual);
   if (block == nullptr) {
     refused_bytes_ = size_bytes;
     awaited_bytes_ = shortage_bytes(size_bytes);
@@ -103,15 +103,15 @@ std::byte* CudaMemory::allocate(int64_t size_bytes) {
   return hand_out(block, size_bytes);
 }
 
-std::byte* CudaMemory::allocate_at_all_costs(int64_t size_bytes) {
+std::byte* CudaMemory::allocate(int64_t size_bytes, Effort effort) {
+  if (effort == Effort::kUsual) return allocate_usual(size_bytes);
   refused_bytes_ = 0;
-  if (std::byte* block = allocate(size_bytes)) return block;
+  if (std::byte* block = allocate_usual(size_bytes)) return block;
   const int64_t room_bytes = this->room_bytes() + neighbours_old_bytes_;
-  return hand_out(allocate_within(size_bytes, room_bytes, PagePool::Effort::kUtmost), size_bytes);
+  return hand_out(allocate_within(size_bytes, room_bytes, Effort::kUtmost), size_bytes);
 }
 
-std::byte* CudaMemory::allocate_within(int64_t size_bytes, int64_t room_bytes,
-                                       PagePool::Effort effort) {
+std::byte* CudaMemory::allocate_within(int64_t size_bytes, int64_t room_bytes, Effort effort) {
   note_peak();
   neighbours_old_bytes_ = std::min(neighbours_old_bytes_, neighbour_bytes());
   std::byte* block = pool_->allocate(size_bytes, std::max<int64_t>(room_bytes, 0), effort);

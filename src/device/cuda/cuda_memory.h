@@ -34,12 +34,11 @@ class CudaMemory {
   // Returns a block of `size_bytes` (> 0, whole kPageBytes) from the pool's free pages, or nullptr
   // if none are in one piece. Makes no call of CUDA.
   std::byte* allocate_free(int64_t size_bytes);
-  // Likewise, also from new pages and from scattered ones. nullptr: the limit has no room.
-  std::byte* allocate(int64_t size_bytes);
-  // For callers that have nothing left to evict: what the neighbour held before make(), and has not
-  // returned yet, does not count. A program's tensors are copied from there into the pool, and
-  // whole segments of the neighbour become free only when all tensors in them are copied.
-  std::byte* allocate_at_all_costs(int64_t size_bytes);
+  // Likewise, also from new pages and from scattered ones. nullptr: the limit has no room. With
+  // Effort::kUtmost, what the neighbour held before make(), and has not returned yet, does not
+  // count. A program's tensors are copied from there into the pool, and whole segments of the
+  // neighbour become free only when all tensors in them are copied.
+  std::byte* allocate(int64_t size_bytes, Effort effort);
   // Whether compute that was enqueued before may use pages of a block under other addresses.
   bool may_be_in_use(const std::byte* block, int64_t size_bytes) const {
     return space_.may_be_in_use({space_.offset_of(block), size_bytes});
@@ -75,7 +74,8 @@ class CudaMemory {
              std::unique_ptr<NeighbourAllocator> neighbour);
 
   std::byte* hand_out(std::byte* block, int64_t size_bytes);
-  std::byte* allocate_within(int64_t size_bytes, int64_t room_bytes, PagePool::Effort effort);
+  std::byte* allocate_usual(int64_t size_bytes);
+  std::byte* allocate_within(int64_t size_bytes, int64_t room_bytes, Effort effort);
   bool is_refused_still(int64_t size_bytes) const;
   int64_t neighbour_bytes() const { return neighbour_ == nullptr ? 0 : neighbour_->held_bytes(); }
   int64_t room_bytes() const;

@@ -116,7 +116,7 @@ TEST_F(CudaMemoryTest, ASizeThatWasRefusedIsNotTriedAgainInVain) {
   EXPECT_EQ(device_->allocate(38 * kMiB), nullptr);
   EXPECT_EQ(neighbour_.asked_count, 2) << "a smaller one may fit";
   neighbour_.held_bytes = 0;
-  std::byte* other = device_->allocate_at_all_costs(40 * kMiB);
+  std::byte* other = device_->allocate(40 * kMiB, Effort::kUtmost);
   EXPECT_NE(other, nullptr);
   device_->release(other);
   device_->release(memory);
@@ -164,13 +164,13 @@ TEST_F(CudaMemoryTest, WhatTheNeighbourHasFromBeforeDoesNotCountAtAllCosts) {
   neighbour_.held_bytes = 120 * kMiB;
   open();
   EXPECT_EQ(device_->allocate(32 * kMiB), nullptr);
-  std::byte* memory = device_->allocate_at_all_costs(32 * kMiB);
+  std::byte* memory = device_->allocate(32 * kMiB, Effort::kUtmost);
   ASSERT_NE(memory, nullptr);
   neighbour_.held_bytes = 60 * kMiB;
-  std::byte* other = device_->allocate_at_all_costs(32 * kMiB);
+  std::byte* other = device_->allocate(32 * kMiB, Effort::kUtmost);
   ASSERT_NE(other, nullptr);
   neighbour_.held_bytes = 60 * kMiB + 40 * kMiB;
-  EXPECT_EQ(device_->allocate_at_all_costs(32 * kMiB), nullptr) << "what has come since counts";
+  EXPECT_EQ(device_->allocate(32 * kMiB, Effort::kUtmost), nullptr) << "what has come since counts";
   device_->release(other);
   device_->release(memory);
 }

@@ -86,7 +86,7 @@ TEST_F(CudaOrderTest, OpsOfThreadsOnAnotherGpuAreTimed) {
 TEST_F(CudaOrderTest, ACopyOutWaitsForCompute) {
   std::byte* memory = allocate();
   std::vector<std::byte> host(kBlockBytes);
-  ASSERT_TRUE(device_->pin_host(host.data(), kBlockBytes).ok());
+  ASSERT_TRUE(device_->host_pinning()->pin(host.data(), kBlockBytes).ok());
   compute_is_busy();
   compute_fills(memory, 7);
   const Result<Event> out =
@@ -95,7 +95,7 @@ TEST_F(CudaOrderTest, ACopyOutWaitsForCompute) {
   EXPECT_FALSE(device_->has_passed(*out)) << "compute is busy";
   ASSERT_TRUE(device_->wait(*out).ok());
   EXPECT_TRUE(is_filled(host, 7));
-  device_->unpin_host(host.data());
+  device_->host_pinning()->unpin(host.data());
   device_->release(memory);
 }
 
@@ -103,7 +103,7 @@ TEST_F(CudaOrderTest, ComputeWaitsForACopyInAndTheCallerDoesNot) {
   std::byte* memory = allocate();
   std::vector<std::byte> host(kBlockBytes, std::byte{5});
   std::vector<std::byte> seen(kBlockBytes);
-  ASSERT_TRUE(device_->pin_host(host.data(), kBlockBytes).ok());
+  ASSERT_TRUE(device_->host_pinning()->pin(host.data(), kBlockBytes).ok());
   compute_is_busy();
   compute_fills(memory, 1);
   const Result<Event> in =
@@ -114,7 +114,7 @@ TEST_F(CudaOrderTest, ComputeWaitsForACopyInAndTheCallerDoesNot) {
             cudaSuccess);
   ASSERT_EQ(cudaStreamSynchronize(compute_), cudaSuccess);
   EXPECT_TRUE(is_filled(seen, 5));
-  device_->unpin_host(host.data());
+  device_->host_pinning()->unpin(host.data());
   device_->release(memory);
 }
 
@@ -123,7 +123,7 @@ TEST_F(CudaOrderTest, PagesMoveBeforeComputeHasPassed) {
   std::vector<std::byte*> blocks;
   for (int i = 0; i < 16; ++i) blocks.push_back(allocate());
   std::vector<std::byte> host(4 * kBlockBytes, std::byte{5});
-  ASSERT_TRUE(device_->pin_host(host.data(), 4 * kBlockBytes).ok());
+  ASSERT_TRUE(device_->host_pinning()->pin(host.data(), 4 * kBlockBytes).ok());
   compute_is_busy();
   for (int i = 0; i < 16; i += 2) {
     compute_fills(blocks[i], i);
@@ -144,7 +144,7 @@ TEST_F(CudaOrderTest, PagesMoveBeforeComputeHasPassed) {
   ASSERT_TRUE(out.ok() && device_->wait(*out).ok());
   EXPECT_TRUE(is_filled(host, 5));
   EXPECT_EQ(cudaStreamSynchronize(compute_), cudaSuccess);
-  device_->unpin_host(host.data());
+  device_->host_pinning()->unpin(host.data());
   for (int i = 1; i < 16; i += 2) device_->release(blocks[i]);
   device_->release(large);
 }
@@ -172,7 +172,7 @@ TEST_F(CudaOrderTest, AReleasedBlockStaysWhileAnotherStreamUsesIt) {
   device_->release(memory);
   EXPECT_EQ(device_->allocated_bytes(), 0);
   EXPECT_EQ(device_->allocate(16 * kBlockBytes), nullptr);
-  memory = device_->allocate_at_all_costs(16 * kBlockBytes);
+  memory = device_->allocate(16 * kBlockBytes, Effort::kUtmost);
   EXPECT_NE(memory, nullptr) << "waits for the other stream";
   EXPECT_EQ(cudaStreamQuery(other), cudaSuccess);
   device_->release(memory);
@@ -216,9 +216,9 @@ class LargePinnedTest : public CudaOrderTest {
 };
 
 TEST_F(LargePinnedTest, ACopyMayGoFromOnePieceToTheNext) {
-  ASSERT_TRUE(device_->pin_host(range_, kRangeBytes).ok());
+  ASSERT_TRUE(device_->host_pinning()->pin(range_, kRangeBytes).ok());
   expect_round_trip();
-  device_->unpin_host(range_);
+  device_->host_pinning()->unpin(range_);
   EXPECT_EQ(cudaHostUnregister(range_ + kGiB), cudaErrorHostMemoryNotRegistered);
   cudaGetLastError();
 }
@@ -226,7 +226,7 @@ TEST_F(LargePinnedTest, ACopyMayGoFromOnePieceToTheNext) {
 TEST_F(LargePinnedTest, APieceThatIsRefusedLeavesTheOthersPinned) {
   std::byte* taken = range_ + kGiB + kBlockBytes;  // in the second piece
   ASSERT_EQ(cudaHostRegister(taken, kPageBytes, cudaHostRegisterDefault), cudaSuccess);
-  const Status status = device_->pin_host(range_, kRangeBytes);
+  const Status status = device_->host_pinning()->pin(range_, kRangeBytes);
   EXPECT_FALSE(status.ok());
   EXPECT_NE(status.message().find("of which 1.07 GB are pinned"), std::string::npos)
       << status.message();
@@ -234,7 +234,7 @@ TEST_F(LargePinnedTest, APieceThatIsRefusedLeavesTheOthersPinned) {
             cudaErrorHostMemoryAlreadyRegistered);
   cudaGetLastError();
   expect_round_trip();
-  device_->unpin_host(range_);
+  device_->host_pinning()->unpin(range_);
   EXPECT_EQ(cudaHostRegister(range_, kPageBytes, cudaHostRegisterDefault), cudaSuccess);
   cudaHostUnregister(range_);
   cudaHostUnregister(taken);
@@ -274,12 +274,12 @@ TEST_F(CudaOrderTest, ACallLeavesTheThreadsGpuAsItWas) {
   EXPECT_TRUE(is_as_it_was()) << "allocate";
   EXPECT_TRUE(device_->wait(device_->record()).ok());
   EXPECT_TRUE(is_as_it_was()) << "record and wait";
-  EXPECT_TRUE(device_->pin_host(host.data(), kBlockBytes).ok());
-  EXPECT_TRUE(is_as_it_was()) << "pin_host";
+  EXPECT_TRUE(device_->host_pinning()->pin(host.data(), kBlockBytes).ok());
+  EXPECT_TRUE(is_as_it_was()) << "pin";
   const Result<Event> in = device_->copy_from_host(memory, host.data(), kBlockBytes, {});
   EXPECT_TRUE(in.ok() && device_->order_after(*in).ok() && device_->wait(*in).ok());
   EXPECT_TRUE(is_as_it_was()) << "a copy";
-  device_->unpin_host(host.data());
+  device_->host_pinning()->unpin(host.data());
   device_->set_budget_bytes(8 * kBlockBytes);
   device_->release(memory);
   EXPECT_TRUE(inspect_cuda_device(0).ok());
@@ -298,7 +298,7 @@ TEST_F(CudaOrderTest, RandomWorkSeesWhatWasLastWritten) {
   for (int i = 0; i < 4; ++i) {
     blocks.push_back(allocate());
     compute_fills(blocks[i], 0);
-    ASSERT_TRUE(device_->pin_host(hosts[i].data(), kBlockBytes).ok());
+    ASSERT_TRUE(device_->host_pinning()->pin(hosts[i].data(), kBlockBytes).ok());
   }
   for (int step = 0; step < 300; ++step) {
     const size_t i = random() % 4;
@@ -321,7 +321,7 @@ TEST_F(CudaOrderTest, RandomWorkSeesWhatWasLastWritten) {
     ASSERT_TRUE(device_->wait(*in).ok());  // the next copy reuses the host's bytes
   }
   for (int i = 0; i < 4; ++i) {
-    device_->unpin_host(hosts[i].data());
+    device_->host_pinning()->unpin(hosts[i].data());
     device_->release(blocks[i]);
   }
 }
