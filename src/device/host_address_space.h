@@ -33,8 +33,6 @@ class HostAddressSpace final : public AddressSpace {
 
   // Whether move() keeps the physical pages. Determined by a trial in reserve().
   bool can_move() const { return can_move_; }
-  // Makes can_move() false, to test systems that cannot move pages.
-  void forbid_move() { can_move_ = false; }
 
  private:
   HostAddressSpace(std::byte* mapping, int64_t mapping_bytes, std::byte* base, int64_t size_bytes);

@@ -18,6 +18,23 @@ namespace {
 
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
+// The host's memory, on a system that cannot move pages.
+class ImmobileSpace final : public AddressSpace {
+ public:
+  explicit ImmobileSpace(std::unique_ptr<AddressSpace> behind)
+      : AddressSpace(behind->at(0), behind->size_bytes(), behind->page_bytes()),
+        behind_(std::move(behind)) {}
+
+  bool commit(ByteRange range) override { return behind_->commit(range); }
+  bool decommit(ByteRange range) override { return behind_->decommit(range); }
+  int64_t move(ByteRange from, int64_t to_bytes) override {
+    return replace(from, to_bytes) ? from.size_bytes : 0;
+  }
+
+ private:
+  std::unique_ptr<AddressSpace> behind_;
+};
+
 class PagePoolTest : public ::testing::Test {
  protected:
   // Uses granules of one page where a test is not about granules.
@@ -173,8 +190,11 @@ TEST_F(PagePoolTest, TrimGivesBackWhatWasAskedFor) {
 }
 
 TEST_F(PagePoolTest, WithoutMovablePagesItWorksWithNewOnes) {
-  open(64 * kMiB);
-  space_->forbid_move();
+  auto space = HostAddressSpace::reserve(64 * kMiB, 64 * kMiB);
+  ASSERT_TRUE(space.ok());
+  pool_ = std::make_unique<PagePool>(
+      std::make_unique<ImmobileSpace>(std::move(*space)),
+      PagePoolOptions{.granule_bytes = kPageBytes, .mapping_limit = 1000});
   make_holes(10, 10);
   const int64_t held_bytes = pool_->held_bytes();
   EXPECT_NE(take(100), nullptr);
