@@ -10,6 +10,9 @@
 //
 // violations() lists what the Device contract forbids, noted when it is requested, even if it would
 // have done no harm this time. The same seed and calls give the same run. Threads: any.
+//
+// The emulated GPU (cuda_emulation/) shows a mistake only where it changes bytes, cannot be stepped
+// by a test, and needs a CUDA runtime.
 #pragma once
 
 #include <condition_variable>
