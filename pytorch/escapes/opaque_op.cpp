@@ -98,13 +98,13 @@ void OpaqueOp::hold_inputs() {
 
 void OpaqueOp::begin_outermost() {
   if (has_collectives_under_way.load(std::memory_order_acquire)) let_go_of_ended_collectives();
-  const Status status = session_->runtime->begin_op(frame_, signature_);
-  if (!status.ok()) throw_status(status, info_.name);
-  if (frame_.new_difference != 0)
-    session_->runtime->set_place_of_difference(frame_.new_difference, info_.name,
+  const Result<engine::OpRequests> requests = session_->runtime->begin_op(frame_, signature_);
+  if (!requests.ok()) throw_status(requests.status(), info_.name);
+  if (requests->new_difference != 0)
+    session_->runtime->set_place_of_difference(requests->new_difference, info_.name,
                                                script_location());
   order_this_stream(*session_, info_, frame_.uses);
-  if (frame_.is_origin_wanted) find_origin(*session_, frame_);
+  find_origin(*session_, *requests, facts_);
 }
 
 OpaqueOp::~OpaqueOp() {
@@ -126,7 +126,8 @@ void OpaqueOp::finish() {
   if (is_elsewhere_)
     session->runtime->record_stream(session->backend->stream_of_this_thread(), frame_.uses);
   if (is_outermost_) {
-    session->runtime->end_op(frame_, info_.name, signature_, info_.completes_results);
+    facts_.is_complete = info_.completes_results;
+    session->runtime->end_op(frame_, info_.name, signature_, facts_);
     leave_op(*session);
     return;
   }

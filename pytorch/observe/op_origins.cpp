@@ -62,11 +62,14 @@ void OpOrigins::forget_nodes() {
   nodes_.clear();
 }
 
-void find_origin(const ActiveSession& session, engine::OpFrame& frame) {
-  if (frame.origin) return;
+void find_origin(const ActiveSession& session, const engine::OpRequests& requests,
+                 engine::OpFacts& facts) {
+  if (!requests.is_origin_wanted) return;
+  facts.origin = requests.known_origin;
+  if (facts.origin) return;
   const int64_t start_ns = session.runtime->begin_own_work();
-  frame.origin = session.origins->find();
-  frame.start_ns += session.runtime->end_own_work(start_ns);
+  facts.origin = session.origins->find();
+  facts.own_work_ns = session.runtime->end_own_work(start_ns);
 }
 
 }  // namespace teraio::pytorch

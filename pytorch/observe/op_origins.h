@@ -40,8 +40,9 @@ class OpOrigins {
   std::map<Key, Nodes> nodes_;
 };
 
-// An op has begun that is not enqueued yet: sets where it comes from, unless that is known. The
-// time that this takes is no op's. Requires OpFrame::is_origin_wanted.
-void find_origin(const ActiveSession& session, engine::OpFrame& frame);
+// An op has begun that is not enqueued yet: tells where it comes from, if the engine asks for it.
+// The time that this takes is no op's.
+void find_origin(const ActiveSession& session, const engine::OpRequests& requests,
+                 engine::OpFacts& facts);
 
 }  // namespace teraio::pytorch

@@ -26,16 +26,15 @@ OutermostOp::OutermostOp(ActiveSession& session, ObservedThread& thread, const O
   thread.op = &info;
   thread.is_uncaptured = session.has_streams;  // the observer has asked then
   thread.frame.uses.clear();
-  thread.frame.is_begun = false;
   thread.has_run_collective = false;
-  thread.frame.replayable = nullptr;
 }
 
 OutermostOp::~OutermostOp() {
   const StorageReferenceGuard guard;
   if (has_begun_) {
     if (is_elsewhere_) record_this_stream();
-    session_.runtime->end_op(thread_.frame, info_.name, signature_, completes_results());
+    facts_.is_complete = completes_results();
+    session_.runtime->end_op(thread_.frame, info_.name, signature_, facts_);
     if (!thread_.frame.nested_uses.empty()) unpin_nested(session_, thread_);
   }
   wrapped_calls_.reset();
@@ -48,16 +47,17 @@ void OutermostOp::begin(const engine::OpSignature& signature) {
   if (has_collectives_under_way.load(std::memory_order_acquire)) let_go_of_ended_collectives();
   const StorageReferenceGuard guard;
   if (info_.keeps_arguments) pin_all_permanently(*session_.runtime, thread_.frame.uses, info_);
-  const Status status = session_.runtime->begin_op(thread_.frame, signature_);
-  if (!status.ok()) throw_status(status, info_.name);
+  const Result<engine::OpRequests> requests = session_.runtime->begin_op(thread_.frame, signature_);
+  if (!requests.ok()) throw_status(requests.status(), info_.name);
+  requests_ = *requests;
   has_begun_ = true;
-  if (const size_t difference = thread_.frame.new_difference; difference != 0)
+  if (const size_t difference = requests_.new_difference; difference != 0)
     session_.runtime->set_place_of_difference(difference, std::string(info_.name),
                                               script_location());
   if (is_elsewhere_) order_this_stream(session_, info_, thread_.frame.uses);
-  if (!thread_.frame.is_origin_wanted) return;
+  if (!requests_.is_origin_wanted) return;
   first_node_ = graph_node_count();
-  find_origin(session_, thread_.frame);
+  find_origin(session_, requests_, facts_);
 }
 
 void OutermostOp::begin_capture(const c10::OperatorHandle& op, const torch::jit::Stack& stack,
@@ -69,8 +69,7 @@ void OutermostOp::begin_capture(const c10::OperatorHandle& op, const torch::jit:
 
 void OutermostOp::finish(std::span<const c10::IValue> results) {
   if (thread_.capture != nullptr) end_capture(*thread_.capture, results);
-  if (thread_.frame.is_origin_wanted)
-    session_.origins->note_nodes(first_node_, *thread_.frame.origin);
+  if (requests_.is_origin_wanted) session_.origins->note_nodes(first_node_, *facts_.origin);
 }
 
 bool OutermostOp::completes_results() const {
@@ -81,27 +80,25 @@ bool OutermostOp::completes_results() const {
 // An op whose results are discarded later has given the same bytes again before.
 void OutermostOp::end_capture(OpCapture& capture, std::span<const c10::IValue> results) {
   if (thread_.has_run_collective) return;
-  engine::OpFrame& frame = thread_.frame;
-  auto captured = capture.finish(results, session_.runtime->births());
+  auto captured = capture.finish(results, session_.runtime->births(), facts_.replay);
   if (captured == nullptr || !session_.steady_precision->holds_for(*captured)) return;
   const auto verdict = session_.is_dry ? TriedOps::Verdict::kNotTried : try_again(*captured);
   if (verdict == TriedOps::Verdict::kDifferent) return;
-  if (frame.is_replay_planned && verdict == TriedOps::Verdict::kNotTried) return;
-  frame.replayable = std::move(captured);
+  if (requests_.is_replay_planned && verdict == TriedOps::Verdict::kNotTried) return;
+  facts_.replay.op = std::move(captured);
 }
 
 // Replays the op if that is planned and it is the first one of its kind.
 TriedOps::Verdict OutermostOp::try_again(const CapturedOp& captured) {
-  const engine::OpFrame& frame = thread_.frame;
   const uint64_t kind = kind_of(captured, signature_);
   TriedOps::Verdict verdict = session_.tried_ops->verdict(kind);
-  if (verdict != TriedOps::Verdict::kNotTried || !frame.is_replay_planned) return verdict;
+  if (verdict != TriedOps::Verdict::kNotTried || !requests_.is_replay_planned) return verdict;
   engine::Runtime& runtime = *session_.runtime;
   const int64_t start_ns = runtime.begin_own_work();
-  verdict = session_.tried_ops->try_once(kind, captured, runtime.addresses(frame.replay_inputs),
-                                         runtime.addresses(frame.results));
+  verdict = session_.tried_ops->try_once(kind, captured, runtime.addresses(facts_.replay.inputs),
+                                         runtime.addresses(facts_.replay.results));
   runtime.end_own_work(start_ns);
-  if (verdict == TriedOps::Verdict::kDifferent) runtime.ban_replays(frame, info_.name);
+  if (verdict == TriedOps::Verdict::kDifferent) runtime.ban_replays(thread_.frame, info_.name);
   return verdict;
 }
 

@@ -50,7 +50,7 @@ class OutermostOp {
   void begin(const engine::OpSignature& signature);
 
   // Whether the op is to be captured, for running it again. If so, begin_capture() follows begin().
-  bool wants_capture() const { return thread_.frame.is_recipe_wanted && !is_elsewhere_; }
+  bool wants_capture() const { return requests_.is_replay_wanted && !is_elsewhere_; }
   // The op's arguments are the last values of `stack`. `has_wrappers`: among them.
   void begin_capture(const c10::OperatorHandle& op, const torch::jit::Stack& stack,
                      bool has_wrappers);
@@ -76,6 +76,8 @@ class OutermostOp {
   const bool is_elsewhere_;
   bool has_begun_ = false;
   engine::OpSignature signature_;
+  engine::OpRequests requests_;
+  engine::OpFacts facts_;
   uint64_t first_node_ = 0;  // that the op may add to a graph
   std::optional<WrappedCalls> wrapped_calls_;
 };

@@ -90,8 +90,9 @@ c10::StorageImpl& known_storage_of(const at::Tensor& tensor) {
 
 }  // namespace
 
-OpCapture::OpCapture(engine::OpFrame& frame, const c10::OperatorHandle& op, const OpInfo& info,
-                     const torch::jit::Stack& stack, bool is_dry, bool has_wrappers)
+OpCapture::OpCapture(const engine::OpFrame& frame, const c10::OperatorHandle& op,
+                     const OpInfo& info, const torch::jit::Stack& stack, bool is_dry,
+                     bool has_wrappers)
     : frame_(frame), is_dry_(is_dry), captured_(std::make_unique<CapturedOp>()) {
   is_exact_ = info.has_known_effects && info.completes_results && !changes_an_argument(info) &&
               (is_dry || !has_mode());
@@ -264,20 +265,21 @@ void OpCapture::add_made(const at::Tensor& tensor, size_t result) {
 }
 
 std::shared_ptr<const CapturedOp> OpCapture::finish(std::span<const c10::IValue> results,
-                                                    std::span<engine::LiveTensor* const> births) {
+                                                    std::span<engine::LiveTensor* const> births,
+                                                    engine::OpReplay& replay) {
   if (is_single_) end_call(results);
   if (!is_exact_ || is_in_call()) return nullptr;
-  frame_.results.assign(captured_->made.size(), nullptr);
+  replay.results.assign(captured_->made.size(), nullptr);
   for (engine::LiveTensor* birth : births) {
     const auto made = made_.find(engine::id_of(*birth));
     if (made == made_.end()) continue;
     captured_->made[made->second].is_result = true;
-    frame_.results[made->second] = birth;
+    replay.results[made->second] = birth;
   }
   drop_idle_calls();
   if (captured_->calls.empty()) return nullptr;
   note_last_calls();
-  keep_read_inputs();
+  replay.inputs = read_inputs();
   return std::move(captured_);
 }
 
@@ -316,17 +318,17 @@ void OpCapture::note_last_calls() {
 }
 
 // Views that were left out may have read others.
-void OpCapture::keep_read_inputs() {
-  frame_.replay_inputs.clear();
+std::vector<engine::LiveTensor*> OpCapture::read_inputs() {
+  std::vector<engine::LiveTensor*> kept;
   for (CapturedCall& call : captured_->calls)
     for_each_tensor(call, [&](TensorArgument& argument) {
       if (argument.source != TensorArgument::Source::kInput) return;
-      std::vector<engine::LiveTensor*>& kept = frame_.replay_inputs;
       const auto found = std::find(kept.begin(), kept.end(), inputs_[argument.index]);
       const auto index = static_cast<size_t>(found - kept.begin());
       if (found == kept.end()) kept.push_back(inputs_[argument.index]);
       argument.index = index;
     });
+  return kept;
 }
 
 }  // namespace teraio::pytorch

@@ -30,7 +30,7 @@ class OpCapture {
   // tensors among them. `frame` outlives the capture. `is_dry`: tensors are fake, and what is
   // captured only tells that the op could be run again. `has_wrappers`: among the arguments; the
   // calls on the tensors inside them come from a WrappedCalls.
-  OpCapture(engine::OpFrame& frame, const c10::OperatorHandle& op, const OpInfo& info,
+  OpCapture(const engine::OpFrame& frame, const c10::OperatorHandle& op, const OpInfo& info,
             const torch::jit::Stack& stack, bool is_dry, bool has_wrappers);
 
   // Whether a call of an op within the outermost one is to be captured. If so, begin_call()
@@ -51,12 +51,13 @@ class OpCapture {
   void give_up() { is_exact_ = false; }
 
   // The op has ended with `results`. `births` are the tensors that it has made and that are alive.
-  // Sets frame.replay_inputs and frame.results, and returns the op. Returns null when it cannot be
+  // Sets the inputs and results of `replay`, and returns the op. Returns null when it cannot be
   // run again exactly: it draws random numbers, changes an argument, waits for a collective, or has
   // arguments that are neither plain tensors and values nor wrappers of PyTorch's own around such,
   // or a mode of the program changes what ops do.
   std::shared_ptr<const CapturedOp> finish(std::span<const c10::IValue> results,
-                                           std::span<engine::LiveTensor* const> births);
+                                           std::span<engine::LiveTensor* const> births,
+                                           engine::OpReplay& replay);
 
  private:
   bool can_capture(const at::Tensor& tensor) const;
@@ -72,9 +73,9 @@ class OpCapture {
   void add_made(const at::Tensor& tensor, size_t result);
   void drop_idle_calls();
   void note_last_calls();
-  void keep_read_inputs();
+  std::vector<engine::LiveTensor*> read_inputs();
 
-  engine::OpFrame& frame_;
+  const engine::OpFrame& frame_;
   const bool is_dry_;
   std::unique_ptr<CapturedOp> captured_;
   std::vector<engine::LiveTensor*> inputs_;

@@ -124,12 +124,12 @@ void Engine::note_used(std::span<LiveTensor* const> births) {
 }
 
 // In another number than the profile has, nothing tells which is which.
-void Engine::bind_births(const OpFrame& frame, std::span<LiveTensor* const> births) {
+void Engine::bind_births(trace::OpIndex position, std::span<const Use> uses,
+                         std::span<LiveTensor* const> births) {
   std::vector<Use> others;
   for (LiveTensor* birth : births)
-    if (std::ranges::find(frame.uses, birth, &Use::tensor) == frame.uses.end())
-      others.push_back({birth, true});
-  const std::span<const trace::TensorIndex> known = schedule_->births(frame.position);
+    if (std::ranges::find(uses, birth, &Use::tensor) == uses.end()) others.push_back({birth, true});
+  const std::span<const trace::TensorIndex> known = schedule_->births(position);
   if (known.size() == others.size()) binding_.bind(known, others);
 }
 
@@ -284,9 +284,9 @@ Status Engine::check_readers(std::span<const Use> uses) {
   return {};
 }
 
-void Engine::add_recipe(const OpFrame& frame) {
+void Engine::add_recipe(const OpReplay& replay) {
   const std::shared_ptr<Recipe> recipe =
-      engine::add_recipe(frame.replayable, frame.replay_inputs, frame.results);
+      engine::add_recipe(replay.op, replay.inputs, replay.results);
   for (const LiveTensor* result : recipe->results)
     if (result != nullptr && result->profile_index >= 0)
       planned_recipes_[static_cast<size_t>(result->profile_index)] = recipe;

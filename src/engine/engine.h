@@ -101,9 +101,10 @@ class Engine {
   // now.
   void take_arrivals();
   // After end_op(), of an op that changes none of its inputs: how its results are made again.
-  void add_recipe(const OpFrame& frame);
+  void add_recipe(const OpReplay& replay);
   // After end_op(), when the op has made more than its results: all that it has made.
-  void bind_births(const OpFrame& frame, std::span<LiveTensor* const> births);
+  void bind_births(trace::OpIndex position, std::span<const Use> uses,
+                   std::span<LiveTensor* const> births);
 
   // Restores a tensor and keeps it on the device until unpin(). Pins nest.
   Status pin(LiveTensor* tensor);

@@ -17,7 +17,7 @@ class ReplayableOp {
  public:
   virtual ~ReplayableOp() = default;
 
-  // The op and one of OpFrame::results, for people: "op aten::mm: Float [64, 512]".
+  // The op and one of OpReplay::results, for people: "op aten::mm: Float [64, 512]".
   virtual std::string name_of_result(size_t result) const = 0;
 };
 
@@ -26,7 +26,7 @@ class ReplayResults {
  public:
   virtual ~ReplayResults() = default;
 
-  // One for each of OpFrame::results, in their order; null where that was null, and where the
+  // One for each of OpReplay::results, in their order; null where that was null, and where the
   // memory is not the runtime's.
   virtual std::span<LiveTensor* const> tensors() const = 0;
 };
@@ -38,7 +38,7 @@ class Replayer {
   virtual ~Replayer() = default;
 
   // Runs the op again. `inputs` are the bytes of the tensors that it read, in the order of
-  // OpFrame::replay_inputs; they are on the device, and nothing changes them meanwhile. The op is
+  // OpReplay::inputs; they are on the device, and nothing changes them meanwhile. The op is
   // not reported to the runtime, which it may ask for memory.
   virtual Result<std::unique_ptr<ReplayResults>> run(const ReplayableOp& op,
                                                      std::span<std::byte* const> inputs) = 0;

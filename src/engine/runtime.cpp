@@ -174,37 +174,41 @@ void Runtime::forget_birth(const LiveTensor& tensor) {
   births_.erase(std::next(found).base());
 }
 
-Status Runtime::begin_op(OpFrame& frame, const OpSignature& signature) {
+Result<OpRequests> Runtime::begin_op(OpFrame& frame, const OpSignature& signature) {
   std::unique_lock lock(mutex_);
-  if (!is_active_) {
-    frame.want_nothing();
-    return {};
-  }
+  frame.begun.is_begun = false;
+  if (!is_active_) return OpRequests();
   if (!stream_uses_->empty()) unpin_all(stream_uses_->take_passed());
-  frame.input_count = frame.uses.size();
   if (detector_->begins_new_update(frame.uses)) end_segment();
-  frame.position = patterns_->advance(signature, frame.uses);
-  frame.epoch = engine_->epoch();
-  frame.new_difference = patterns_->new_difference();
-  look_up_origin(frame, signature);
-  const Status status =
-      complete(lock, [&] { return engine_->begin_op(position_of(frame), frame.uses); });
-  frame.is_begun = status.ok();
-  frame.is_replay_planned = status.ok() && is_replay_planned(position_of(frame));
-  frame.is_recipe_wanted =
-      frame.is_replay_planned || (is_recording_ && options_.replayer != nullptr);
-  if (timeline_ != nullptr) begin_op_in_timeline(frame);
-  if (!status.ok()) free_dropped(frame.uses);
+  OpRequests requests;
+  frame.begun.input_count = frame.uses.size();
+  frame.begun.position = patterns_->advance(signature, frame.uses);
+  frame.begun.epoch = engine_->epoch();
+  requests.new_difference = patterns_->new_difference();
+  look_up_origin(frame, signature, requests);
+  Status status = complete(lock, [&] { return engine_->begin_op(position_of(frame), frame.uses); });
+  if (!status.ok()) {
+    free_dropped(frame.uses);
+    if (!open_temporaries_.empty()) drop_open_temporaries(lock);
+    return status;
+  }
+  frame.begun.is_begun = true;
+  frame.begun.is_replay_planned = is_replay_planned(position_of(frame));
+  requests.is_replay_planned = frame.begun.is_replay_planned;
+  requests.is_replay_wanted =
+      requests.is_replay_planned || (is_recording_ && options_.replayer != nullptr);
+  begin_op_in_timeline(frame);
   if (!open_temporaries_.empty()) drop_open_temporaries(lock);
-  return status;
+  return requests;
 }
 
-void Runtime::look_up_origin(OpFrame& frame, const OpSignature& signature) {
-  frame.is_origin_wanted = is_recording_;
+void Runtime::look_up_origin(OpFrame& frame, const OpSignature& signature, OpRequests& requests) {
+  frame.begun.origin_key.reset();
   if (!is_recording_) return;
-  frame.origin_key = origins_->key_of_next(signature);
-  const OpOrigin* known = origins_->find(frame.origin_key);
-  frame.origin = known == nullptr ? std::nullopt : std::optional(*known);
+  requests.is_origin_wanted = true;
+  frame.begun.origin_key = origins_->key_of_next(signature);
+  if (const OpOrigin* known = origins_->find(*frame.begun.origin_key))
+    requests.known_origin = *known;
 }
 
 int64_t Runtime::take_workspace_bytes() {
@@ -215,20 +219,20 @@ int64_t Runtime::take_workspace_bytes() {
 }
 
 void Runtime::end_op(OpFrame& frame, std::string_view name, const OpSignature& signature,
-                     bool is_complete) {
+                     const OpFacts& facts) {
   std::unique_lock lock(mutex_);
-  if (!std::exchange(frame.is_begun, false)) return;
-  if (timeline_ != nullptr) end_op_in_timeline(frame, name);
-  if (frame.replayable != nullptr && !gives_all_results(frame)) frame.replayable = nullptr;
+  const BegunOp& begun = frame.begun;
+  if (!std::exchange(frame.begun.is_begun, false)) return;
+  if (timeline_ != nullptr) end_op_in_timeline(frame, name, facts);
+  const bool is_replayable = this->is_replayable(facts.replay);
   const trace::OpIndex position = position_of(frame);
-  engine_->end_op(position, frame.uses, frame.input_count);
+  engine_->end_op(position, frame.uses, begun.input_count);
   const device::Event due = note_enqueued(position);
-  if (position != kLost && births_.size() > frame.uses.size() - frame.input_count)
-    engine_->bind_births(frame, births_of_this_thread());
-  if (frame.replayable != nullptr && frame.is_replay_planned && is_active_)
-    engine_->add_recipe(frame);
-  if (is_active_) note_op(frame, name, signature, is_complete);
-  free_dropped(std::span(frame.uses).first(frame.input_count));
+  if (position != kLost && births_.size() > frame.uses.size() - begun.input_count)
+    engine_->bind_births(position, frame.uses, births_of_this_thread());
+  if (is_replayable && begun.is_replay_planned && is_active_) engine_->add_recipe(facts.replay);
+  if (is_active_) note_op(frame, name, signature, facts, is_replayable);
+  free_dropped(std::span(frame.uses).first(begun.input_count));
   if (is_active_ && options_.discard_after_every_op) engine_->discard_everything();
   if (is_active_ && options_.evict_after_every_op) {
     const Status status = engine_->evict_everything();
@@ -263,7 +267,7 @@ device::Event Runtime::note_enqueued(trace::OpIndex position) {
 
 // Threads that run ops at once share the iteration, and each of them may end it.
 trace::OpIndex Runtime::position_of(const OpFrame& frame) const {
-  return frame.epoch == engine_->epoch() ? frame.position : kLost;
+  return frame.begun.epoch == engine_->epoch() ? frame.begun.position : kLost;
 }
 
 bool Runtime::is_replay_planned(trace::OpIndex position) const {
@@ -272,11 +276,12 @@ bool Runtime::is_replay_planned(trace::OpIndex position) const {
 }
 
 // A tensor that the op has made besides its results, which a graph may have saved, would be lost.
-bool Runtime::gives_all_results(const OpFrame& frame) {
+bool Runtime::is_replayable(const OpReplay& replay) {
+  if (replay.op == nullptr) return false;
   const std::span<LiveTensor* const> births = births_of_this_thread();
   return std::all_of(births.begin(), births.end(), [&](const LiveTensor* tensor) {
     return tensor->size_bytes < options_.engine.smallest_tensor_bytes ||
-           std::find(frame.results.begin(), frame.results.end(), tensor) != frame.results.end();
+           std::find(replay.results.begin(), replay.results.end(), tensor) != replay.results.end();
   });
 }
 
@@ -303,28 +308,28 @@ int64_t Runtime::note_time() {
 }
 
 void Runtime::note_op(const OpFrame& frame, std::string_view name, const OpSignature& signature,
-                      bool is_complete) {
+                      const OpFacts& facts, bool is_replayable) {
   const std::span<LiveTensor* const> births = births_of_this_thread();
   engine_->note_used(births);
-  if (is_complete)
+  if (facts.is_complete)
     for (LiveTensor* newborn : births)
       newborn->is_seen_as_input.store(true, std::memory_order_relaxed);
   const int64_t workspace_bytes = take_workspace_bytes();
   const int64_t duration_ns = note_time();
-  if (frame.is_origin_wanted && frame.origin) origins_->set(frame.origin_key, *frame.origin);
+  if (frame.begun.origin_key && facts.origin) origins_->set(*frame.begun.origin_key, *facts.origin);
   if (is_recording_) {
     OpRecord record;
     record.name = name;
     record.signature = signature;
     record.uses = frame.uses;
-    record.input_count = frame.input_count;
+    record.input_count = frame.begun.input_count;
     record.nested_uses = frame.nested_uses;
     record.births = births;
     record.duration_ns = duration_ns;
     record.workspace_bytes = workspace_bytes;
-    record.is_replayable = frame.replayable != nullptr;
-    record.replay_inputs = frame.replay_inputs;
-    record.origin = frame.origin.value_or(OpOrigin());
+    record.is_replayable = is_replayable;
+    record.replay_inputs = facts.replay.inputs;
+    record.origin = facts.origin.value_or(OpOrigin());
     recorder_->record_op(record);
   }
   births_.erase(births_.begin(), births_.begin() + static_cast<ptrdiff_t>(births.size()));

@@ -111,15 +111,14 @@ class Runtime {
   // program takes for older: streams that the program does not make wait have to wait for them.
   void note_brought(LiveTensor* tensor);
 
-  // Before an op: frame.uses holds its inputs, which are on the device and pinned until end_op(). A
-  // failure leaves the frame as if the op had not begun.
-  Status begin_op(OpFrame& frame, const OpSignature& signature);
+  // Before an op: frame.uses holds its inputs, which are on the device and pinned until end_op().
+  // After a failure, the op has not begun.
+  Result<OpRequests> begin_op(OpFrame& frame, const OpSignature& signature);
   // After it. While a plan is followed, waits without the lock until the device is at most a few
-  // milliseconds behind (ComputePoints). The caller has appended the results to frame.uses.
-  // `is_complete`: the results' bytes are final (false for ops such as aten::empty, whose caller
-  // fills them in without an op).
+  // milliseconds behind (ComputePoints). The caller has appended the results to frame.uses. Has no
+  // effect for an op that has not begun.
   void end_op(OpFrame& frame, std::string_view name, const OpSignature& signature,
-              bool is_complete);
+              const OpFacts& facts);
 
   // Restores the tensor and keeps it on the device until unpin(). Pins nest. `is_write`: its bytes
   // may change at any time until then, so that copies on tiers are stale.
@@ -149,7 +148,7 @@ class Runtime {
   std::vector<std::byte*> addresses(std::span<LiveTensor* const> tensors) const;
   // The tensors that this thread has made since its last op ended, and that are alive.
   std::vector<LiveTensor*> births();
-  // The program's place at the op that has begun with OpFrame::new_difference, for people.
+  // The program's place at the op that has begun with OpRequests::new_difference, for people.
   void set_place_of_difference(size_t new_difference, std::string op, std::string location);
   // A replay of the op that runs gave other bytes than the op: it is not replayed any more.
   void ban_replays(const OpFrame& frame, std::string_view name);
@@ -228,13 +227,13 @@ class Runtime {
   void end_iteration();
   Profile recorded_profile();
   int64_t note_time();
-  void look_up_origin(OpFrame& frame, const OpSignature& signature);
+  void look_up_origin(OpFrame& frame, const OpSignature& signature, OpRequests& requests);
   Timeline* timeline_of_step();
   void begin_op_in_timeline(OpFrame& frame);
-  OpOrigin origin_of(const OpFrame& frame) const;
-  void end_op_in_timeline(OpFrame& frame, std::string_view name);
+  OpOrigin origin_of(const OpFrame& frame, const OpFacts& facts) const;
+  void end_op_in_timeline(OpFrame& frame, std::string_view name, const OpFacts& facts);
   void note_op(const OpFrame& frame, std::string_view name, const OpSignature& signature,
-               bool is_complete);
+               const OpFacts& facts, bool is_replayable);
   // Moves the births of the calling thread to the front of births_ and returns them.
   std::span<LiveTensor* const> births_of_this_thread();
   std::span<LiveTensor* const> put_births_of_this_thread_first();
@@ -245,7 +244,7 @@ class Runtime {
   bool is_replay_planned(trace::OpIndex position) const;
   device::Event note_enqueued(trace::OpIndex position);
   void wait_for_device(device::Event due);
-  bool gives_all_results(const OpFrame& frame);
+  bool is_replayable(const OpReplay& replay);
 
   // Replays: runtime_replays.cpp.
   class ReplayTurn;

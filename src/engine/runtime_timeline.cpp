@@ -21,29 +21,29 @@ TimelineRecord Runtime::timeline_record() const {
 }
 
 void Runtime::begin_op_in_timeline(OpFrame& frame) {
-  frame.device_bytes_at_start = options_.engine.device->allocated_bytes();
-  frame.start_ns = timeline_->now_ns();
-  frame.is_in_timeline = true;
+  frame.begun.start.reset();
+  if (timeline_ == nullptr) return;
+  frame.begun.start = {timeline_->now_ns(), options_.engine.device->allocated_bytes()};
 }
 
 // Of an op that is not recorded, where the pattern's op comes from.
-OpOrigin Runtime::origin_of(const OpFrame& frame) const {
-  if (frame.is_origin_wanted) return frame.origin.value_or(OpOrigin());
+OpOrigin Runtime::origin_of(const OpFrame& frame, const OpFacts& facts) const {
+  if (frame.begun.origin_key) return facts.origin.value_or(OpOrigin());
   const std::vector<OpOrigin>& origins = engine_->schedule().profile().origins;
   const trace::OpIndex position = position_of(frame);
   const bool is_known = position != kLost && !origins.empty();
   return is_known ? origins[static_cast<size_t>(position)] : OpOrigin();
 }
 
-void Runtime::end_op_in_timeline(OpFrame& frame, std::string_view name) {
-  if (!std::exchange(frame.is_in_timeline, false)) return;  // it began before the recording
+void Runtime::end_op_in_timeline(OpFrame& frame, std::string_view name, const OpFacts& facts) {
+  if (!frame.begun.start) return;  // it began before the recording
   timeline_->add_op({.name = name,
                      .position = position_of(frame),
-                     .origin = origin_of(frame),
+                     .origin = origin_of(frame, facts),
                      .thread = thread_tag(),
-                     .start_ns = frame.start_ns,
+                     .start_ns = frame.begun.start->time_ns + facts.own_work_ns,
                      .end_ns = timeline_->now_ns(),
-                     .device_bytes_at_start = frame.device_bytes_at_start,
+                     .device_bytes_at_start = frame.begun.start->device_bytes,
                      .device_bytes = options_.engine.device->allocated_bytes(),
                      .offloaded_bytes = engine_->offloaded_bytes()});
 }

@@ -42,41 +42,58 @@ struct Use {
 // identify ops the inputs are.
 uint64_t structure_of(const OpSignature& signature, std::span<const Use> inputs);
 
-// One op under way. Lives on the stack of the thread that runs it.
+// What the engine keeps of an op from its begin to its end. Nobody else reads or writes it.
+struct BegunOp {
+  bool is_begun = false;
+  bool is_replay_planned = false;
+  size_t input_count = 0;              // the first ones of OpFrame::uses; the others are results
+  trace::OpIndex position = kLost;     // in the iteration of `epoch`: Runtime::position_of()
+  uint64_t epoch = 0;                  // of the engine
+  std::optional<uint64_t> origin_key;  // a profile wants to know where the op comes from
+  struct Start {
+    int64_t time_ns = 0;
+    int64_t device_bytes = 0;
+  };
+  std::optional<Start> start;  // where a timeline is recorded
+};
+
+// The tensors of one op under way. Belongs to the thread that runs it, which uses it again for the
+// next op.
 struct OpFrame {
   std::vector<Use> uses;         // each tensor once: inputs, then results
   std::vector<Use> nested_uses;  // by ops inside it, of other tensors: pinned until it ends
-  size_t input_count = 0;
-  trace::OpIndex position = kLost;  // in the iteration of `epoch`: Runtime::position_of()
-  uint64_t epoch = 0;               // of the engine, when the op began
-  bool is_begun = false;
-  // Set when the op begins, where a timeline is recorded (is_in_timeline).
-  bool is_in_timeline = false;
-  int64_t start_ns = 0;
-  int64_t device_bytes_at_start = 0;
-  // Set when the op begins: a profile wants to know where the op comes from. The caller then sets
-  // `origin`, unless that is known already.
-  bool is_origin_wanted = false;
-  uint64_t origin_key = 0;
-  std::optional<OpOrigin> origin;
-  // Set when the op begins: it differs from the plan in a way that is new, and the caller is asked
-  // to say where the program is (Runtime::set_place_of_difference()); 0: it does not.
-  size_t new_difference = 0;
-  // Set when the op begins: its results may be discarded (is_replay_planned), or a profile asks
-  // whether they could be. Unless the op cannot be run again, the caller then sets the op, those of
-  // its inputs whose bytes a replay reads, and the tensors that it has made, in the order in which
-  // a replay gives them; null for one that is gone.
-  bool is_recipe_wanted = false;
-  bool is_replay_planned = false;
-  std::shared_ptr<const ReplayableOp> replayable;
-  std::vector<LiveTensor*> replay_inputs;
-  std::vector<LiveTensor*> results;
+  BegunOp begun;
+};
 
-  // A thread's frame is reused: what was wanted of the op before is not wanted of the next one.
-  void want_nothing() {
-    new_difference = 0;
-    is_origin_wanted = is_recipe_wanted = is_replay_planned = false;
-  }
+// What the engine asks of the caller that has begun an op.
+struct OpRequests {
+  bool is_origin_wanted = false;         // OpFacts::origin
+  std::optional<OpOrigin> known_origin;  // is_origin_wanted: this is the answer
+  // The op differs from the plan in a way that is new: where is the program
+  // (Runtime::set_place_of_difference())? 0: it does not.
+  size_t new_difference = 0;
+  // The op's results may be discarded (is_replay_planned), or a profile asks whether they could be:
+  // OpFacts::replay, unless the op cannot be run again.
+  bool is_replay_wanted = false;
+  bool is_replay_planned = false;
+};
+
+// How an op that has ended is run again.
+struct OpReplay {
+  std::shared_ptr<const ReplayableOp> op;  // null: it cannot be
+  std::vector<LiveTensor*> inputs;         // those whose bytes a replay reads
+  // What the op has made, in the order in which a replay gives it; null for a tensor that is gone.
+  std::vector<LiveTensor*> results;
+};
+
+// What the caller tells the engine of an op that ends.
+struct OpFacts {
+  // The results' bytes are final. False for ops such as aten::empty, whose caller fills them in
+  // without an op.
+  bool is_complete = true;
+  int64_t own_work_ns = 0;  // our own work, between the op's begin and the op
+  std::optional<OpOrigin> origin = {};
+  OpReplay replay = {};
 };
 
 }  // namespace teraio::engine

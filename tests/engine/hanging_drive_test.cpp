@@ -251,7 +251,7 @@ TEST(HangingDriveOfARuntime, ADiscardEndsTheWaitOfAnotherThread) {
   Status status;
   std::thread other([&] {
     OpFrame frame = RuntimeSession::frame({a});
-    status = session.runtime().begin_op(frame, 2);
+    status = session.runtime().begin_op(frame, 2).status();
   });
   waits.get_future().wait();
   session.runtime().discard();

@@ -26,7 +26,7 @@ class OtherStreamTest : public ::testing::Test {
     ASSERT_TRUE(session_->runtime().begin_op(frame, 7).ok());
     session_->write_bytes_elsewhere(*tensor, stream_);
     session_->runtime().record_stream(stream_, frame.uses);
-    session_->runtime().end_op(frame, "elsewhere", 7, /*is_complete=*/true);
+    session_->runtime().end_op(frame, "elsewhere", 7, {});
   }
   // Ends when the tensor has begun to leave, or never could.
   void run_ops_while_resident(const LiveTensor* tensor) {

@@ -273,11 +273,12 @@ TEST_F(VaryingProgram, TheProgramIsAskedForItsPlaceOnce) {
   int asked_count = 0;
   for (int i = 0; i < 3; ++i) {
     OpFrame frame = RuntimeSession::frame({weights_[2]});
-    ASSERT_TRUE(runtime().begin_op(frame, {123, 0}).ok());
-    if (frame.new_difference != 0)
-      runtime().set_place_of_difference(frame.new_difference, "aten::mm", "train.py:3 in step");
-    asked_count += frame.new_difference != 0;
-    runtime().end_op(frame, "aten::mm", {123, 0}, /*is_complete=*/true);
+    const Result<OpRequests> requests = runtime().begin_op(frame, {123, 0});
+    ASSERT_TRUE(requests.ok());
+    if (requests->new_difference != 0)
+      runtime().set_place_of_difference(requests->new_difference, "aten::mm", "train.py:3 in step");
+    asked_count += requests->new_difference != 0;
+    runtime().end_op(frame, "aten::mm", {123, 0}, {});
     step();
   }
   EXPECT_EQ(asked_count, 1);

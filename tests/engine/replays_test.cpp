@@ -129,7 +129,7 @@ TEST_F(ReplaysTest, AKeptInputGoesWhenWhatNeedsItIsThere) {
 TEST_F(ReplaysTest, AReplayThatFailsFailsTheOpAndLosesNothing) {
   session_.replayer().failure = Status(ErrorCode::kOutOfMemory, "no room for the result");
   OpFrame frame = RuntimeSession::frame({z_});
-  const Status status = runtime().begin_op(frame, 4);
+  const Status status = runtime().begin_op(frame, 4).status();
   EXPECT_EQ(status.code(), ErrorCode::kOutOfMemory);
   EXPECT_EQ(status.message(), "no room for the result");
   session_.replayer().failure = Status();
@@ -150,7 +150,7 @@ TEST_F(ReplaysTest, WhatCouldNotBeMadeAgainBeforeItsInputChangedIsLostAndNeverWr
   session_.write_bytes(*x_);
   session_.replayer().failure = Status();
   OpFrame frame = RuntimeSession::frame({y_});
-  const Status status = runtime().begin_op(frame, 4);
+  const Status status = runtime().begin_op(frame, 4).status();
   EXPECT_NE(status.message().find("has changed, and a discarded tensor is made from it"),
             std::string::npos)
       << status.message();
@@ -178,13 +178,15 @@ TEST_F(ReplaysTest, TheEndMayComeBeforeWhatAReplayHasMadeIsReleased) {
 
 TEST_F(ReplaysTest, NothingIsWantedOfAnOpAfterTheEnd) {
   OpFrame frame = RuntimeSession::frame({x_});
-  ASSERT_TRUE(runtime().begin_op(frame, 4).ok());
-  runtime().end_op(frame, "op", 4, true);
-  ASSERT_TRUE(frame.is_recipe_wanted && frame.is_replay_planned && frame.is_origin_wanted);
+  const Result<OpRequests> before = runtime().begin_op(frame, 4);
+  ASSERT_TRUE(before.ok());
+  runtime().end_op(frame, "op", 4, {});
+  ASSERT_TRUE(before->is_replay_wanted && before->is_replay_planned && before->is_origin_wanted);
   ASSERT_TRUE(runtime().replay_all().ok());
   ASSERT_TRUE(runtime().stop().ok());
-  ASSERT_TRUE(runtime().begin_op(frame, 5).ok());
-  EXPECT_FALSE(frame.is_recipe_wanted || frame.is_replay_planned || frame.is_origin_wanted);
+  const Result<OpRequests> after = runtime().begin_op(frame, 5);
+  ASSERT_TRUE(after.ok());
+  EXPECT_FALSE(after->is_replay_wanted || after->is_replay_planned || after->is_origin_wanted);
 }
 
 TEST_F(ReplaysTest, AnEndWithoutReplaysNamesWhatIsLost) {
@@ -238,7 +240,7 @@ TEST(VerifiedReplays, OtherBytesAreAnErrorThatNamesTheOpAndNobodySeesThem) {
   LiveTensor* y = session.op(2, {x}, {}, 1);
   session.replayer().error = 1;
   OpFrame frame = RuntimeSession::frame({y});
-  const Status status = session.runtime().begin_op(frame, 3);
+  const Status status = session.runtime().begin_op(frame, 3).status();
   EXPECT_NE(status.message().find("made other bytes"), std::string::npos) << status.message();
   EXPECT_NE(status.message().find("of op 0"), std::string::npos) << status.message();
   EXPECT_EQ(session.runtime().counters().differing_replays, 1);
@@ -277,7 +279,7 @@ TEST(Replays, AnOpMayBeginAfterItsIteration) {
   ASSERT_TRUE(runtime.begin_op(frame, 1'000'099).ok());
   ASSERT_EQ(runtime.trace()->ops.size(), 3u);
   session.expect_bytes(*y);
-  runtime.end_op(frame, "op", 1'000'099, true);
+  runtime.end_op(frame, "op", 1'000'099, {});
   session.op(3, {x, y});
 }
 
@@ -356,7 +358,7 @@ TEST(Replays, TwoThreadsThatShareTensorsSeeTheirBytes) {
       OpFrame frame = RuntimeSession::frame({made[(first + i * 3) % made.size()]});
       ASSERT_TRUE(session.runtime().begin_op(frame, 20).ok());
       session.expect_bytes(*frame.uses[0].tensor);
-      session.runtime().end_op(frame, "read", 20, /*is_complete=*/true);
+      session.runtime().end_op(frame, "read", 20, {});
     }
   };
   std::thread other(read, 0);

@@ -386,7 +386,7 @@ TEST_F(RuntimeTest, AnIterationWithAnOpThatCouldNotBeginRefinesNothing) {
     for (uint64_t i = 1; i < 4; ++i) session_->op(i, i == 1 ? Tensors{weight} : Tensors{});
     OpFrame last = RuntimeSession::frame({weight});
     EXPECT_EQ(runtime().begin_op(last, 4).ok(), is_last_op_possible);
-    runtime().end_op(last, "op", 4, true);
+    runtime().end_op(last, "op", 4, {});
     runtime().end_step();
   };
   for (int i = 0; i < 3; ++i) step(true);
@@ -404,9 +404,9 @@ TEST_F(RuntimeTest, AnOpThatFailsInTheMiddleLeavesNothingPinned) {
   LiveTensor* weight = trainee_->weights[0];
   OpFrame frame = RuntimeSession::frame({weight});
   ASSERT_TRUE(runtime().begin_op(frame, 1).ok());
-  runtime().end_op(frame, "op", 1, /*is_complete=*/false);
+  runtime().end_op(frame, "op", 1, {.is_complete = false});
   EXPECT_EQ(weight->pin_count, 0u);
-  runtime().end_op(frame, "op", 1, /*is_complete=*/false);
+  runtime().end_op(frame, "op", 1, {.is_complete = false});
   EXPECT_EQ(weight->pin_count, 0u) << "an op ends once";
 }
 
@@ -418,8 +418,8 @@ TEST_F(RuntimeTest, AnOpThatCouldNotBeginNeedNotEnd) {
   ASSERT_EQ(weight->residency, Residency::kOffloaded);
   session_->ssd().fail(io::Direction::kRead, "cable");
   OpFrame frame = RuntimeSession::frame({weight});
-  EXPECT_EQ(runtime().begin_op(frame, 3).code(), ErrorCode::kIoError);
-  runtime().end_op(frame, "op", 3, true);
+  EXPECT_EQ(runtime().begin_op(frame, 3).status().code(), ErrorCode::kIoError);
+  runtime().end_op(frame, "op", 3, {});
   EXPECT_EQ(weight->pin_count, 0u);
   session_->ssd().heal();
   session_->op(3, {weight});
@@ -445,7 +445,7 @@ TEST_F(RuntimeTest, WorkspaceIsWhatIsBornAndDiesInsideAnOp) {
     ASSERT_TRUE(runtime().begin_op(frame, 1).ok());
     LiveTensor* workspace = session_->born(3);
     session_->die(workspace);
-    runtime().end_op(frame, "op", 1, true);
+    runtime().end_op(frame, "op", 1, {});
     runtime().end_step();
   };
   for (int i = 0; i < 3; ++i) step();
@@ -461,7 +461,7 @@ TEST_F(RuntimeTest, ResultsThatAreNotCompleteCannotLeaveYet) {
     ASSERT_TRUE(runtime().begin_op(frame, 1).ok());
     LiveTensor* result = session_->born();
     frame.uses.push_back({result, true});
-    runtime().end_op(frame, "op", 1, is_complete);
+    runtime().end_op(frame, "op", 1, {.is_complete = is_complete});
     EXPECT_EQ(result->is_seen_as_input, is_complete);
   }
 }
@@ -544,7 +544,7 @@ TEST_F(RuntimeTest, StopDuringAnOpLetsItEnd) {
   OpFrame frame = RuntimeSession::frame({trainee_->weights[0]});
   ASSERT_TRUE(runtime().begin_op(frame, 1).ok());
   ASSERT_TRUE(runtime().stop().ok());
-  runtime().end_op(frame, "op", 1, true);
+  runtime().end_op(frame, "op", 1, {});
   EXPECT_EQ(trainee_->weights[0]->pin_count, 0u);
 }
 
@@ -564,7 +564,7 @@ TEST_F(RuntimeTest, ATensorThatDiesInsideItsOpIsFreedAtTheOpsEnd) {
   ASSERT_TRUE(runtime().begin_op(frame, 2).ok());
   session_->die(tensor);
   EXPECT_EQ(session_->device().usage().allocated_bytes, allocated_bytes) << "the op still reads it";
-  runtime().end_op(frame, "op", 2, true);
+  runtime().end_op(frame, "op", 2, {});
   EXPECT_EQ(session_->device().usage().allocated_bytes, allocated_bytes - 2 * kUnitBytes);
 }
 

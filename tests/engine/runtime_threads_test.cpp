@@ -45,7 +45,7 @@ TEST_F(RuntimeThreadsTest, TwoThreadsRunOpsAtOnce) {
       testing::TestDevice& compute = session_->compute();
       if (i >= 4) compute.expect(tensor->memory, tensor->size_bytes, seed - 4, tensor->id);
       compute.write(tensor->memory, tensor->size_bytes, seed);
-      runtime().end_op(frame, "op", 10 + thread, true);
+      runtime().end_op(frame, "op", 10 + thread, {});
     }
   };
   std::thread other(run, 1);
@@ -75,7 +75,7 @@ TEST_F(RuntimeThreadsTest, TwoThreadsShareTensors) {
       if (!runtime().begin_op(frame, 10 + thread).ok()) ++broken[thread];
       EXPECT_FALSE(is_newborn(*tensor));
       session_->expect_bytes(*tensor);
-      runtime().end_op(frame, "op", 10 + thread, true);
+      runtime().end_op(frame, "op", 10 + thread, {});
     }
   };
   std::thread other(run, 1);
@@ -97,7 +97,7 @@ TEST_F(RuntimeThreadsTest, TheResultOfAnOpUnderWayOnAnotherThreadStays) {
     is_born.set_value(result);
     may_end.get_future().wait();
     frame.uses.push_back({result, true});
-    runtime().end_op(frame, "op", 5, true);
+    runtime().end_op(frame, "op", 5, {});
   });
   LiveTensor* result = is_born.get_future().get();
   session_->op(6, trainee_->weights);
@@ -126,11 +126,11 @@ TEST_F(RuntimeThreadsTest, AnOpMayOutliveItsIteration) {
   run_ops(1, 99);
   OpFrame frame = RuntimeSession::frame({trainee_->weights[0]}, {trainee_->weights[1]});
   ASSERT_TRUE(runtime().begin_op(frame, 1'000'099).ok());
-  ASSERT_EQ(frame.position, 99);
+  ASSERT_EQ(frame.begun.position, 99);
   runtime().end_step();
   steps(2, 10);
   ASSERT_EQ(runtime().trace()->ops.size(), 10u);
-  runtime().end_op(frame, "op", 1'000'099, true);
+  runtime().end_op(frame, "op", 1'000'099, {});
   steps(2, 10);
 }
 
