@@ -38,7 +38,7 @@ Result<LiveTensor*> Engine::allocate(int64_t size_bytes) {
   tensor->id = next_id_++;
   tensor->size_bytes = size_bytes;
   tensor->memory = *memory;
-  tensor->last_use = points_.op();
+  tensor->uses.last_op = points_.op();
   tensor->registry_position = live_.size();
   live_.push_back(tensor.get());
   return tensor.release();
@@ -46,10 +46,10 @@ Result<LiveTensor*> Engine::allocate(int64_t size_bytes) {
 
 void Engine::release(LiveTensor* tensor) {
   if (!let_go(*tensor)) {
-    tensor->is_kept_for_recipes = true;
+    tensor->life = Life::kKeptForRecipes;
     binding_.unbind(*tensor);
     due_prefetches_.remove(*tensor);
-    evictor_.call_off_departure(*tensor);
+    evictor_.cancel_eviction(*tensor);
     forget_owner(*tensor);
     kept_.push_back(tensor);
     return;
@@ -66,7 +66,7 @@ void Engine::destroy(LiveTensor& dead) {
   live_.pop_back();
   binding_.unbind(*tensor);
   due_prefetches_.remove(*tensor);
-  evictor_.call_off_departure(*tensor);
+  evictor_.cancel_eviction(*tensor);
   forget_owner(*tensor);
   mover_.destroy(*tensor);
 }
@@ -88,8 +88,8 @@ Status Engine::begin_op(trace::OpIndex position, std::span<const Use> inputs) {
   }
   if (mover_.discarded_bytes() > 0) TERAIO_RETURN_IF_ERROR(check_readers(inputs));
   for (const Use& use : inputs) {
-    evictor_.call_off_departure(*use.tensor);
-    ++use.tensor->pin_count;
+    evictor_.cancel_eviction(*use.tensor);
+    ++use.tensor->uses.pin_count;
   }
   if (Status status = bring_back(inputs); !status.ok()) {
     for (const Use& use : inputs) drop_pin(*use.tensor);
@@ -97,8 +97,8 @@ Status Engine::begin_op(trace::OpIndex position, std::span<const Use> inputs) {
   }
   for (const Use& use : inputs) {
     mover_.update_guard(*use.tensor);
-    use.tensor->last_use = points_.op();
-    use.tensor->is_seen_as_input.store(true, std::memory_order_relaxed);
+    use.tensor->uses.last_op = points_.op();
+    use.tensor->birth.is_seen_as_input.store(true, std::memory_order_relaxed);
     if (use.is_write) mover_.mark_written(*use.tensor);
   }
   if (!due_prefetches_.is_empty()) start_due_prefetches(position_);
@@ -115,12 +115,13 @@ void Engine::take_arrivals() {
 
 void Engine::end_op(trace::OpIndex position, std::span<const Use> uses, size_t input_count) {
   for (const Use& use : uses.first(input_count)) drop_pin(*use.tensor);
-  for (const Use& use : uses) use.tensor->last_use = points_.op();  // others may have begun since
+  for (const Use& use : uses)
+    use.tensor->uses.last_op = points_.op();  // others may have begun since
   if (position != kLost) binding_.bind(schedule_->touches(position), uses);
 }
 
 void Engine::note_used(std::span<LiveTensor* const> births) {
-  for (LiveTensor* birth : births) birth->last_use = points_.op();
+  for (LiveTensor* birth : births) birth->uses.last_op = points_.op();
 }
 
 // In another number than the profile has, nothing tells which is which.
@@ -136,10 +137,10 @@ void Engine::bind_births(trace::OpIndex position, std::span<const Use> uses,
 Status Engine::pin(LiveTensor* tensor) {
   mover_.take_arrivals();
   const Use use = {tensor, false};
-  evictor_.call_off_departure(*tensor);
-  ++tensor->pin_count;
+  evictor_.cancel_eviction(*tensor);
+  ++tensor->uses.pin_count;
   Status status = bring_back(std::span(&use, 1));
-  if (!status.ok()) --tensor->pin_count;
+  if (!status.ok()) --tensor->uses.pin_count;
   mover_.update_guard(*tensor);
   return status;
 }
@@ -150,13 +151,13 @@ Status Engine::order_stream(void* stream, std::span<const Use> uses) {
 }
 
 void Engine::unpin(LiveTensor* tensor) {
-  TERAIO_CHECK(tensor->pin_count > 0);
-  tensor->last_use = points_.op();
+  TERAIO_CHECK(tensor->uses.pin_count > 0);
+  tensor->uses.last_op = points_.op();
   drop_pin(*tensor);
 }
 
 void Engine::drop_pin(LiveTensor& tensor) {
-  --tensor.pin_count;
+  --tensor.uses.pin_count;
   mover_.update_guard(tensor);
 }
 
@@ -171,7 +172,7 @@ void Engine::follow(std::shared_ptr<const Schedule> schedule, trace::OpIndex pos
                     Known known) {
   ++epoch_;
   due_prefetches_.clear();
-  evictor_.call_off_departures();
+  evictor_.cancel_evictions();
   const std::shared_ptr<const Schedule> before = std::exchange(schedule_, std::move(schedule));
   if (timeline_ != nullptr) timeline_->follow(schedule_);
   if (known == Known::kTensorsSoFar)
@@ -218,9 +219,9 @@ void Engine::leave_as_planned(LiveTensor& tensor, const plan::Migration& action)
 }
 
 void Engine::return_as_planned(LiveTensor& tensor, trace::OpIndex position) {
-  if (tensor.residency == Residency::kOffloading) tensor.is_wanted_back = true;
+  if (tensor.residency == Residency::kOffloading) tensor.transfer.want_back();
   if (tensor.residency != Residency::kOffloaded) return;
-  const int64_t idle_ops = schedule_->index().ops_until_use(tensor.profile_index, position);
+  const int64_t idle_ops = schedule_->index().ops_until_use(tensor.planned.profile_index, position);
   due_prefetches_.add(tensor, iteration_start_ + position + idle_ops);
 }
 
@@ -258,7 +259,7 @@ Status Engine::issue_until(trace::OpIndex position) {
 Status Engine::prepare_replay(const plan::Migration& migration) {
   if (const LiveTensor* tensor = binding_.find(migration.tensor)) {
     if (tensor->residency != Residency::kDiscarded) return {};
-    due_replay_ = {tensor->recipe, /*is_planned=*/true, /*is_temporary=*/false};
+    due_replay_ = {tensor->replay.recipe, /*is_planned=*/true, /*is_temporary=*/false};
   } else {
     std::shared_ptr<Recipe> recipe = planned_recipes_[static_cast<size_t>(migration.tensor)].lock();
     if (recipe == nullptr || recipe->temporaries != nullptr || !is_needed(*recipe)) return {};
@@ -270,7 +271,7 @@ Status Engine::prepare_replay(const plan::Migration& migration) {
 }
 
 Status Engine::replay_due(LiveTensor& tensor) {
-  due_replay_ = {tensor.recipe, /*is_planned=*/false, /*is_temporary=*/false};
+  due_replay_ = {tensor.replay.recipe, /*is_planned=*/false, /*is_temporary=*/false};
   return Status(ErrorCode::kReplayDue, fmt::format("tensor {} ({}) was discarded", tensor.id,
                                                    format_size(tensor.size_bytes)));
 }
@@ -278,7 +279,7 @@ Status Engine::replay_due(LiveTensor& tensor) {
 // Before the bytes of inputs change: discarded tensors that need them are made again.
 Status Engine::check_readers(std::span<const Use> uses) {
   for (const Use& use : uses) {
-    if (!use.is_write || use.tensor->read_by.empty()) continue;
+    if (!use.is_write || use.tensor->replay.read_by.empty()) continue;
     if (LiveTensor* discarded = find_discarded_reader(*use.tensor)) return replay_due(*discarded);
   }
   return {};
@@ -288,8 +289,8 @@ void Engine::add_recipe(const OpReplay& replay) {
   const std::shared_ptr<Recipe> recipe =
       engine::add_recipe(replay.op, replay.inputs, replay.results);
   for (const LiveTensor* result : recipe->results)
-    if (result != nullptr && result->profile_index >= 0)
-      planned_recipes_[static_cast<size_t>(result->profile_index)] = recipe;
+    if (result != nullptr && result->planned.profile_index >= 0)
+      planned_recipes_[static_cast<size_t>(result->planned.profile_index)] = recipe;
 }
 
 void Engine::discard(LiveTensor& tensor) {
@@ -329,7 +330,7 @@ Status Engine::take_results(Recipe& recipe, std::span<LiveTensor* const> made) {
 
 void Engine::free_kept() {
   for (size_t i = 0; i < kept_.size();) {
-    if (kept_[i]->pin_count > 0 || !let_go(*kept_[i])) {
+    if (kept_[i]->uses.pin_count > 0 || !let_go(*kept_[i])) {
       ++i;
       continue;
     }
@@ -342,7 +343,7 @@ void Engine::free_kept() {
 
 void Engine::discard_everything() {
   for (LiveTensor* tensor : live_)
-    if (tensor->recipe != nullptr) discard(*tensor);
+    if (tensor->replay.recipe != nullptr) discard(*tensor);
 }
 
 void Engine::issue(const plan::Migration& migration) {
@@ -359,9 +360,9 @@ void Engine::issue(const plan::Migration& migration) {
 }
 
 void Engine::issue_prefetch(LiveTensor& tensor, const plan::Migration& migration) {
-  evictor_.call_off_departure(tensor);
+  evictor_.cancel_eviction(tensor);
   if (tensor.residency == Residency::kOffloading) {
-    tensor.is_wanted_back = true;
+    tensor.transfer.want_back();
     return;
   }
   if (tensor.residency != Residency::kOffloaded) return;
@@ -379,7 +380,8 @@ void Engine::start_due_prefetches(trace::OpIndex position) {
       std::byte* memory = device_.allocate(tensor.size_bytes);
       if (memory == nullptr) return;
       ++counters_.planned_prefetches;
-      mover_.start_read(tensor, memory, storage::Priority::kPlanned, tensor.prefetch_deadline);
+      mover_.start_read(tensor, memory, storage::Priority::kPlanned,
+                        tensor.planned.prefetch_deadline);
     }
     due_prefetches_.remove_first();
   }
@@ -393,8 +395,8 @@ Status Engine::did_not_come(const LiveTensor& tensor, const Status& reason) {
 }
 
 Status Engine::request(LiveTensor& tensor) {
-  if (tensor.unanswered != nullptr && tensor.residency == Residency::kLoading)
-    return did_not_come(tensor, *tensor.unanswered);
+  if (tensor.transfer.unanswered != nullptr && tensor.residency == Residency::kLoading)
+    return did_not_come(tensor, *tensor.transfer.unanswered);
   if (tensor.residency == Residency::kLoading) {
     if (mover_.order_after_arrival(tensor)) return {};
     ++counters_.late_prefetches;
@@ -428,15 +430,15 @@ Status Engine::bring_back(std::span<const Use> uses) {
 
 Status Engine::wait_until_resident(std::span<const Use> uses) {
   for (const Use& use : uses) {
-    while (use.tensor->residency == Residency::kLoading && use.tensor->unanswered == nullptr &&
-           !mover_.order_after_arrival(*use.tensor)) {
+    while (use.tensor->residency == Residency::kLoading &&
+           use.tensor->transfer.unanswered == nullptr && !mover_.order_after_arrival(*use.tensor)) {
       TERAIO_RETURN_IF_ERROR(mover_.wait_for_arrival(StallCause::kRead, Patience::kOfOp));
       if (!due_prefetches_.is_empty()) start_due_prefetches(position_);
     }
     if (use.tensor->residency == Residency::kOffloaded)
       return did_not_come(*use.tensor, mover_.last_error());
     if (use.tensor->residency == Residency::kLoading)
-      return did_not_come(*use.tensor, *use.tensor->unanswered);
+      return did_not_come(*use.tensor, *use.tensor->transfer.unanswered);
   }
   return {};
 }
@@ -444,7 +446,7 @@ Status Engine::wait_until_resident(std::span<const Use> uses) {
 Status Engine::evict_everything() {
   (void)mover_.take_last_error();  // of before
   for (const LiveTensor* tensor : live_)
-    while (tensor->is_copy_pending)
+    while (tensor->transfer.is_copy_pending)
       TERAIO_RETURN_IF_ERROR(mover_.wait_for_arrival(StallCause::kNone, Patience::kOfOp));
   for (LiveTensor* tensor : std::vector(live_))
     if (can_leave(*tensor)) evictor_.evict(*tensor);
@@ -454,12 +456,12 @@ Status Engine::evict_everything() {
 
 Status Engine::restore_all(const Status& replay_failure) {
   due_prefetches_.clear();
-  evictor_.call_off_departures();
+  evictor_.cancel_evictions();
   (void)mover_.wait_until_idle(
       Patience::kOfEnd);  // other drives than the one that hangs may answer
   TERAIO_RETURN_IF_ERROR(mover_.failure());
-  (void)mover_.take_last_error();                        // of before
-  for (LiveTensor* tensor : live_) ++tensor->pin_count;  // none leaves for another
+  (void)mover_.take_last_error();                             // of before
+  for (LiveTensor* tensor : live_) ++tensor->uses.pin_count;  // none leaves for another
   Status error = replay_failure;
   for (LiveTensor* tensor : live_) {
     if (tensor->residency == Residency::kDiscarded) continue;
@@ -497,7 +499,7 @@ Status Engine::error_of_lost(std::span<const LiveTensor* const> lost, const Stat
 
 bool Engine::discard_all() {
   due_prefetches_.clear();
-  evictor_.call_off_departures();
+  evictor_.cancel_evictions();
   const Status status = mover_.wait_until_idle(Patience::kOfDiscard);
   release_copies();
   if (!status.ok())
@@ -513,8 +515,7 @@ bool Engine::discard_all() {
 
 void Engine::release_copies() {
   for (LiveTensor* tensor : live_) {
-    const bool is_whole = tensor->residency == Residency::kResident && !tensor->is_copy_pending &&
-                          tensor->unanswered == nullptr;
+    const bool is_whole = tensor->residency == Residency::kResident && !tensor->is_being_moved();
     if (!is_whole) continue;  // a copy has its only bytes, or a transfer uses it
     copies_.release(*tensor);
     mover_.update_guard(*tensor);
@@ -532,7 +533,7 @@ int64_t Engine::unmovable_bytes() const {
   int64_t total_bytes = 0;
   for (const LiveTensor* tensor : live_) {
     const bool stays_after_write =
-        tensor->residency == Residency::kOffloading && tensor->pin_count > 0;
+        tensor->residency == Residency::kOffloading && tensor->uses.pin_count > 0;
     const bool is_resident = tensor->residency == Residency::kResident;
     if (stays_after_write || (is_resident && !can_leave(*tensor)))
       total_bytes += tensor->size_bytes;
@@ -543,7 +544,7 @@ int64_t Engine::unmovable_bytes() const {
 int64_t Engine::permanently_pinned_bytes() const {
   int64_t total_bytes = 0;
   for (const LiveTensor* tensor : live_)
-    if (tensor->is_address_known) total_bytes += tensor->size_bytes;
+    if (tensor->uses.is_address_known) total_bytes += tensor->size_bytes;
   return total_bytes;
 }
 

@@ -9,10 +9,10 @@ namespace {
 using Distances = std::vector<std::pair<int64_t, LiveTensor*>>;  // farthest first
 
 int64_t distance(const LiveTensor& tensor, const ProgramPlace& place) {
-  const bool is_known = place.position != kLost && tensor.profile_index >= 0;
-  if (!is_known && place.is_lost) return static_cast<int64_t>(place.op_count - tensor.last_use);
+  const bool is_known = place.position != kLost && tensor.planned.profile_index >= 0;
+  if (!is_known && place.is_lost) return static_cast<int64_t>(place.op_count - tensor.uses.last_op);
   if (!is_known) return place.schedule.profile().op_count();
-  return place.schedule.index().ops_until_use(tensor.profile_index, place.position);
+  return place.schedule.index().ops_until_use(tensor.planned.profile_index, place.position);
 }
 
 Distances by_distance(const std::vector<LiveTensor*>& candidates, const ProgramPlace& place) {

@@ -23,7 +23,7 @@ struct ProgramPlace {
   const Schedule& schedule;
   trace::OpIndex position = kLost;  // in the schedule's profile: the last known one
   bool is_lost = true;              // the program has left it since
-  uint64_t op_count = 0;            // ops so far, as LiveTensor::last_use counts them
+  uint64_t op_count = 0;            // ops so far, as UseState::last_op counts them
 };
 
 // Returns the candidates in the order in which they leave. Tensors that are equally far leave in

@@ -27,9 +27,9 @@ Evictor::Evictor(const EngineOptions& options, const std::vector<LiveTensor*>& l
       counters_(counters) {}
 
 bool Evictor::can_leave(const LiveTensor& tensor) const {
-  return tensor.residency == Residency::kResident && tensor.pin_count == 0 && !is_newborn(tensor) &&
-         tensor.size_bytes >= smallest_tensor_bytes_ && tensor.owner != nullptr &&
-         !tensor.is_dead && !tensor.is_copy_pending && tensor.unanswered == nullptr;
+  return tensor.residency == Residency::kResident && tensor.uses.pin_count == 0 &&
+         !is_newborn(tensor) && tensor.size_bytes >= smallest_tensor_bytes_ &&
+         tensor.owner != nullptr && tensor.life != Life::kDead && !tensor.is_being_moved();
 }
 
 Result<std::byte*> Evictor::obtain_memory(int64_t size_bytes, const ProgramPlace& place) {
@@ -52,7 +52,7 @@ void Evictor::expedite_writes() {
   for (const LiveTensor* tensor : live_)
     if (tensor->residency == Residency::kOffloading) leaving.push_back(tensor);
   std::sort(leaving.begin(), leaving.end(), [](const LiveTensor* a, const LiveTensor* b) {
-    return a->transfer < b->transfer;  // as they were issued
+    return a->transfer.id < b->transfer.id;  // as they were issued
   });
   for (const LiveTensor* tensor : leaving) mover_.expedite(*tensor);
 }
@@ -111,8 +111,7 @@ bool Evictor::evict(LiveTensor& tensor) {
 }
 
 void Evictor::evict_by_plan(LiveTensor& tensor, plan::Tier tier) {
-  if (tensor.is_copy_pending && !tensor.is_departure_due && !tensor.is_dead) {
-    tensor.is_departure_due = true;
+  if (tensor.transfer.is_copy_pending && tensor.life != Life::kDead && !is_departure_due(tensor)) {
     due_departures_.push_back({&tensor, tier});
   } else if (!can_leave(tensor)) {
     ++counters_.skipped_migrations;
@@ -128,24 +127,21 @@ void Evictor::evict_by_plan(LiveTensor& tensor, plan::Tier tier) {
 bool Evictor::start_departures() {
   const std::vector<Departure> due = std::exchange(due_departures_, {});
   for (const Departure& departure : due) {
-    if (departure.tensor->is_copy_pending) {
+    if (departure.tensor->transfer.is_copy_pending) {
       due_departures_.push_back(departure);
       continue;
     }
-    departure.tensor->is_departure_due = false;
     evict_by_plan(*departure.tensor, departure.tier);
   }
   return due_departures_.size() < due.size();
 }
 
-void Evictor::forget_departure(LiveTensor& tensor) {
-  tensor.is_departure_due = false;
-  std::erase_if(due_departures_, [&](const Departure& due) { return due.tensor == &tensor; });
+bool Evictor::is_departure_due(const LiveTensor& tensor) const {
+  return std::ranges::find(due_departures_, &tensor, &Departure::tensor) != due_departures_.end();
 }
 
-void Evictor::call_off_departures() {
-  for (const Departure& departure : due_departures_) departure.tensor->is_departure_due = false;
-  due_departures_.clear();
+void Evictor::forget_departure(const LiveTensor& tensor) {
+  std::erase_if(due_departures_, [&](const Departure& due) { return due.tensor == &tensor; });
 }
 
 // False: no write was started, because the tier takes none or is full.

@@ -58,11 +58,11 @@ class Evictor {
   // Starts the departures that are due and can begin. Returns whether there were any.
   bool start_due_departures() { return !due_departures_.empty() && start_departures(); }
   // The tensor stays: it is used again, wanted back or gone.
-  void call_off_departure(LiveTensor& tensor) {
-    if (tensor.is_departure_due) forget_departure(tensor);
+  void cancel_eviction(const LiveTensor& tensor) {
+    if (!due_departures_.empty()) forget_departure(tensor);
   }
   // All of them stay: the plan does not apply any more.
-  void call_off_departures();
+  void cancel_evictions() { due_departures_.clear(); }
 
  private:
   struct Departure {
@@ -71,7 +71,8 @@ class Evictor {
   };
 
   bool start_departures();
-  void forget_departure(LiveTensor& tensor);
+  bool is_departure_due(const LiveTensor& tensor) const;
+  void forget_departure(const LiveTensor& tensor);
   int64_t bytes_leaving() const;  // soon, by writes and departures
   bool is_scattered(int64_t size_bytes) const;
   bool evict_for(int64_t size_bytes, const ProgramPlace& place);

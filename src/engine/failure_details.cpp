@@ -12,12 +12,12 @@ constexpr size_t kTensorsNamed = 5;
 // Why the tensor cannot leave the device, as far as it tells by itself.
 std::string holds_of(const LiveTensor& tensor) {
   std::string text;
-  if (tensor.pin_count > 0) text += fmt::format(", {} pins", tensor.pin_count);
-  if (tensor.is_address_known) text += ", its address is in use";
+  if (tensor.uses.pin_count > 0) text += fmt::format(", {} pins", tensor.uses.pin_count);
+  if (tensor.uses.is_address_known) text += ", its address is in use";
   if (tensor.owner == nullptr) text += ", its owner does not give it away";
-  if (tensor.is_copy_pending) text += ", being read";
-  if (tensor.is_dead) text += ", freed when its transfer ends";
-  if (tensor.unanswered != nullptr) text += ", its drive does not answer";
+  if (tensor.transfer.is_copy_pending) text += ", being read";
+  if (tensor.life == Life::kDead) text += ", freed when its transfer ends";
+  if (tensor.transfer.unanswered != nullptr) text += ", its drive does not answer";
   return text;
 }
 
@@ -62,8 +62,8 @@ std::string_view to_string(Residency residency) {
 std::string tensor_detail(const LiveTensor& tensor) {
   return fmt::format("tensor {}: {} bytes, {}{}{}{}, last used by op {} of the run", tensor.id,
                      tensor.size_bytes, to_string(tensor.residency),
-                     tensor.is_parameter ? ", parameter" : "", holds_of(tensor), copies_of(tensor),
-                     tensor.last_use);
+                     tensor.update.is_parameter ? ", parameter" : "", holds_of(tensor),
+                     copies_of(tensor), tensor.uses.last_op);
 }
 
 std::vector<std::string> memory_details(const device::MemoryUsage& usage,

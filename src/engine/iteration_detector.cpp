@@ -17,18 +17,18 @@ bool IterationDetector::note_update(std::span<const Use> uses) {
   bool is_new = false;
   for (const Use& use : uses) {
     LiveTensor& tensor = *use.tensor;
-    tensor.is_parameter |= use.is_parameter;
-    if (!tensor.is_parameter) continue;
+    tensor.update.is_parameter |= use.is_parameter;
+    if (!tensor.update.is_parameter) continue;
     if (!use.is_write) {
-      tensor.is_used_since_update = true;
+      tensor.update.is_used_since = true;
       continue;
     }
-    is_new |= tensor.is_used_since_update && tensor.last_update == update_count_;
-    tensor.is_used_since_update = false;
+    is_new |= tensor.update.is_used_since && tensor.update.last == update_count_;
+    tensor.update.is_used_since = false;
   }
   if (is_new) ++update_count_;
   for (const Use& use : uses)
-    if (use.is_write) use.tensor->last_update = update_count_;
+    if (use.is_write) use.tensor->update.last = update_count_;
   return is_new;
 }
 

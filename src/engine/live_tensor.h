@@ -2,6 +2,26 @@
 //
 // The object itself is the tensor's identity (the id is for messages). The address of the bytes is
 // not, because it changes whenever the tensor is offloaded and restored.
+//
+// Where the bytes are is the Residency; what is remembered besides is in a struct for each part of
+// the engine that writes it. Which states go together (broken_rule() checks it):
+//
+//                memory  transfer    copy on a tier   is_copy_     unanswered   guarded while
+//                        under way   that is valid    pending                   not pinned
+//   kResident    yes     no (1)      any              (1)          (2)          with a valid copy
+//   kOffloading  yes     yes         no               no           no           yes
+//   kOffloaded   no      no          yes (3)          no           no           no
+//   kLoading     yes     yes (2)     yes              no           (2)          no
+//   kDiscarded   no      no          no, no extent    no           no           no
+//   kGivenAway   no      no          no, no extent    no           no           no
+//
+//   (1) yes while the last copies of a read are under way, for which compute waits
+//   (2) the transfer has failed because its drive does not answer, and no other is under way: a
+//       tensor that was written is kResident, one that was read stays kLoading or kResident
+//   (3) no more when the session has ended without it (Engine::discard_all())
+//
+// A discarded tensor has a recipe. A tensor that is dead (Life) has a transfer under way or
+// unanswered.
 #pragma once
 
 #include <array>
@@ -28,6 +48,14 @@ enum class Residency : uint8_t {
   kGivenAway,   // the bytes are another tensor's now, for which a replay made this one
 };
 
+// Whether the program still has the tensor.
+enum class Life : uint8_t {
+  kAlive,
+  kDroppedInUse,    // dropped inside an op, or while pinned: freed when the last pin goes
+  kKeptForRecipes,  // dropped, and a discarded tensor is made from it
+  kDead,            // dropped, and a transfer uses its memory: freed when that ends
+};
+
 // Where a tier keeps the bytes. The extent stays reserved while the tensor lives, so rewriting it
 // needs no allocation. `is_valid` holds until an op writes the tensor.
 struct TierCopy {
@@ -35,66 +63,110 @@ struct TierCopy {
   bool is_valid = false;
 };
 
-struct Recipe;
-
 // What a tensor is, for people; an empty name: not known. The name belongs to the timeline.
 struct TensorLabel {
   std::string_view name;
   trace::TensorKind kind = trace::TensorKind::kOther;
 };
 
-struct LiveTensor {
-  uint64_t id = 0;
-  int64_t size_bytes = 0;
-  std::byte* memory = nullptr;  // null when kOffloaded, kDiscarded or kGivenAway
-  Residency residency = Residency::kResident;
-  bool is_dead = false;  // died while a transfer was under way; freed when that ends
+// By the thread that creates the tensor, and by the ops that see it first.
+struct BirthState {
+  uintptr_t thread = 0;                        // the op that this thread runs created it
   std::atomic<bool> is_seen_as_input = false;  // an op has read or changed it after its birth
-  bool is_written_meanwhile = false;  // changed while a write was under way: that copy is stale
-  bool is_wanted_back = false;        // a prefetch fell due while the offload was still under way
-  bool is_guarded = false;            // TensorMover::update_guard()
-  bool is_copy_pending = false;   // resident for compute, which waits for the read's last copies
-  bool is_departure_due = false;  // Evictor::evict_by_plan()
-  // Not null: a transfer has failed because a drive does not answer, which still may use the memory
-  // and the extent. The tensor stays kLoading, or kResident, until the drive answers.
-  std::unique_ptr<Status> unanswered;
-  bool is_persistent = false;   // lived through a recorded iteration
-  bool identifies_ops = false;  // such a tensor, and large enough to identify the ops that use it
-  bool is_parameter = false;    // a leaf that requires a gradient has been seen over it
-  bool is_used_since_update = false;
-  uint64_t last_update = 0;        // of the detector's count of updates
-  bool is_address_known = false;   // code outside the engine may use it: pinned until it dies
-  bool is_dropped_in_use = false;  // the program let go of it inside an op: freed at pin_count 0
-  uint32_t pin_count = 0;          // running ops and holds; moves only at 0
-  uint32_t write_pin_count = 0;    // those of them that may change the bytes at any time
-  std::array<TierCopy, kTierCount> copies;  // by Tier
+};
 
-  plan::Tier transfer_tier = plan::Tier::kSsd;
-  storage::TransferId transfer = 0;
-  TensorLabel transfer_label;       // of the transfer under way, where a timeline is recorded
-  bool is_transfer_urgent = false;  // the same
-  std::vector<device::Event>
-      arrival;  // kLoading: the bytes are there after these; empty: not known
+// By the Engine and the Runtime.
+struct UseState {
+  uint64_t last_op = 0;           // ComputePoints::op() at the last use
+  uint32_t pin_count = 0;         // running ops and holds; the tensor moves only at 0
+  uint32_t write_pin_count = 0;   // those of them that may change the bytes at any time
+  bool is_address_known = false;  // code outside the engine may use it: pinned until it dies
+};
+
+// What happens to the tensor when the write that is under way has ended well.
+enum class AfterWrite : uint8_t {
+  kLeaves,      // the device, unless it is pinned
+  kStays,       // a prefetch fell due meanwhile
+  kStaysStale,  // its bytes have changed meanwhile: the copy is of no use
+};
+
+// By the TensorMover, and by TierCopies: the transfer under way, or the last one.
+struct TransferState {
+  plan::Tier tier = plan::Tier::kSsd;
+  AfterWrite after_write = AfterWrite::kLeaves;  // kOffloading
+  bool is_copy_pending = false;  // resident for compute, which waits for the read's last copies
+  bool is_guarded = false;       // TensorMover::update_guard()
+  bool is_urgent = false;        // for a timeline
+  storage::TransferId id = 0;
+  TensorLabel label;  // for a timeline
+  // Not null: a transfer has failed because a drive does not answer, which still may use the memory
+  // and the extent.
+  std::unique_ptr<Status> unanswered;
+  // kLoading: the bytes are there after these; empty: not known.
+  std::vector<device::Event> arrival;
   // What has brought the bytes without the program's knowledge: copies that compute waits for, a
   // replay, or the adoption. Other streams have to wait for them, too. May have passed.
   std::vector<device::Event> brought_by;
+
+  // A prefetch falls due while the tensor is being written.
+  void want_back() {
+    if (after_write == AfterWrite::kLeaves) after_write = AfterWrite::kStays;
+  }
+};
+
+struct Recipe;
+
+// By recipe.h. Who changes the bytes counts the version.
+struct ReplayState {
+  uint64_t version = 0;            // differs when the bytes do
+  std::shared_ptr<Recipe> recipe;  // null: it cannot be made again
+  size_t result = 0;               // of the recipe's results
+  uint64_t discarded_hash = 0;     // ReplayCheck: of the bytes of a discarded tensor
+  std::vector<Recipe*> read_by;    // the recipes that it is an input of
+};
+
+// By the Recorder.
+struct RecordState {
+  uint64_t epoch = 0;  // the recording that `index` belongs to
+  trace::TensorIndex index = -1;
+  enum class Persistence : uint8_t {
+    kNone,
+    kSmall,          // lived through a recorded iteration
+    kIdentifiesOps,  // the same, and is large enough to identify the ops that use it
+  };
+  Persistence persistence = Persistence::kNone;
+};
+
+// By the IterationDetector.
+struct UpdateState {
+  bool is_parameter = false;   // a leaf that requires a gradient has been seen over it
+  bool is_used_since = false;  // its last change
+  uint64_t last = 0;           // of the detector's count of updates
+};
+
+// What the schedule that is followed has of it: by the ProfileBinding and the PrefetchQueue.
+struct PlannedState {
+  trace::TensorIndex profile_index = -1;
   int64_t prefetch_deadline = 0;  // counted in ops, over all iterations
+};
 
-  uint64_t version = 0;              // differs when the bytes do
-  std::shared_ptr<Recipe> recipe;    // null: it cannot be made again
-  size_t recipe_result = 0;          // of the recipe's results
-  uint64_t discarded_hash = 0;       // kDiscarded, where replays are verified: of the bytes
-  std::vector<Recipe*> read_by;      // the recipes that it is an input of
-  bool is_kept_for_recipes = false;  // the program has dropped it, and a discarded tensor needs it
-
-  uint64_t last_use = 0;                  // ComputePoints::op() at the last use
-  trace::TensorIndex profile_index = -1;  // in the profile that is followed
-  uint64_t record_epoch = 0;              // the recording that record_index belongs to
-  trace::TensorIndex record_index = -1;
-  size_t registry_position = 0;
-  uintptr_t birth_thread = 0;  // the op that this thread runs created it
+struct LiveTensor {
+  uint64_t id = 0;
+  int64_t size_bytes = 0;
+  size_t registry_position = 0;  // in Engine::live()
   // For StorageSwap; null: the tensor cannot be offloaded. Set by any thread without the lock.
   std::atomic<void*> owner = nullptr;
+  std::byte* memory = nullptr;
+  Residency residency = Residency::kResident;
+  Life life = Life::kAlive;
+  BirthState birth;
+  UseState uses;
+  std::array<TierCopy, kTierCount> copies;  // by Tier
+  TransferState transfer;
+  ReplayState replay;
+  RecordState record;
+  UpdateState update;
+  PlannedState planned;
 
   TierCopy& copy(plan::Tier tier) { return copies[static_cast<size_t>(tier)]; }
   const TierCopy& copy(plan::Tier tier) const { return copies[static_cast<size_t>(tier)]; }
@@ -103,6 +175,14 @@ struct LiveTensor {
       if (candidate.is_valid) return &candidate;
     return nullptr;
   }
+  // The device or a drive uses its memory, or an extent, or may still do so.
+  bool is_being_moved() const {
+    return residency == Residency::kOffloading || residency == Residency::kLoading ||
+           transfer.is_copy_pending || transfer.unanswered != nullptr;
+  }
 };
+
+// Returns the first rule of the table above that the tensor breaks; empty: none. For tests.
+std::string_view broken_rule(const LiveTensor& tensor);
 
 }  // namespace teraio::engine

@@ -25,7 +25,8 @@ constexpr double kLostShareMax = 0.02;
 int64_t moving_bytes(std::span<const Use> inputs) {
   int64_t total_bytes = 0;
   for (const Use& use : inputs)
-    if (!use.tensor->is_persistent) total_bytes += use.tensor->size_bytes;
+    if (use.tensor->record.persistence == RecordState::Persistence::kNone)
+      total_bytes += use.tensor->size_bytes;
   return total_bytes;
 }
 

@@ -5,11 +5,11 @@
 namespace teraio::engine {
 
 void PrefetchQueue::add(LiveTensor& tensor, int64_t deadline) {
-  tensor.prefetch_deadline = deadline;
-  const auto place = std::upper_bound(tensors_.begin(), tensors_.end(), &tensor,
-                                      [](const LiveTensor* a, const LiveTensor* b) {
-                                        return a->prefetch_deadline < b->prefetch_deadline;
-                                      });
+  tensor.planned.prefetch_deadline = deadline;
+  const auto place = std::upper_bound(
+      tensors_.begin(), tensors_.end(), &tensor, [](const LiveTensor* a, const LiveTensor* b) {
+        return a->planned.prefetch_deadline < b->planned.prefetch_deadline;
+      });
   tensors_.insert(place, &tensor);
 }
 

@@ -8,7 +8,7 @@ namespace teraio::engine {
 void ProfileBinding::follow(std::span<const trace::Tensor> tensors,
                             std::span<LiveTensor* const> live) {
   for (LiveTensor* tensor : bound_)
-    if (tensor != nullptr) tensor->profile_index = -1;
+    if (tensor != nullptr) tensor->planned.profile_index = -1;
   bound_.assign(tensors.size(), nullptr);
   std::unordered_map<uint64_t, LiveTensor*> by_id;
   for (LiveTensor* tensor : live) by_id.emplace(tensor->id, tensor);
@@ -27,7 +27,7 @@ void ProfileBinding::follow_from(const Schedule& schedule, const Schedule& next,
                            std::span<const trace::TensorIndex> to) {
     for (size_t i = 0; i < std::min(from.size(), to.size()); ++i)
       if (LiveTensor* tensor = bound[static_cast<size_t>(from[i])];
-          tensor != nullptr && tensor->profile_index != to[i])
+          tensor != nullptr && tensor->planned.profile_index != to[i])
         bind_one(to[i], *tensor);
   };
   for (trace::OpIndex op = 0; op < op_count; ++op) {
@@ -39,21 +39,21 @@ void ProfileBinding::follow_from(const Schedule& schedule, const Schedule& next,
 void ProfileBinding::bind(std::span<const trace::TensorIndex> touches, std::span<const Use> uses) {
   const size_t count = std::min(touches.size(), uses.size());
   for (size_t i = 0; i < count; ++i)
-    if (uses[i].tensor->profile_index != touches[i]) bind_one(touches[i], *uses[i].tensor);
+    if (uses[i].tensor->planned.profile_index != touches[i]) bind_one(touches[i], *uses[i].tensor);
 }
 
 void ProfileBinding::bind_one(trace::TensorIndex index, LiveTensor& tensor) {
   unbind(tensor);
   LiveTensor*& bound = bound_[static_cast<size_t>(index)];
-  if (bound != nullptr) bound->profile_index = -1;
+  if (bound != nullptr) bound->planned.profile_index = -1;
   bound = &tensor;
-  tensor.profile_index = index;
+  tensor.planned.profile_index = index;
 }
 
 void ProfileBinding::unbind(LiveTensor& tensor) {
-  if (tensor.profile_index < 0) return;
-  bound_[static_cast<size_t>(tensor.profile_index)] = nullptr;
-  tensor.profile_index = -1;
+  if (tensor.planned.profile_index < 0) return;
+  bound_[static_cast<size_t>(tensor.planned.profile_index)] = nullptr;
+  tensor.planned.profile_index = -1;
 }
 
 }  // namespace teraio::engine

@@ -2,7 +2,7 @@
 //
 // Persistent tensors are bound by their ids when the profile is adopted. All others are bound by
 // their places in the ops that use them, op by op, because every iteration creates them anew. A
-// live tensor is bound to one tensor of the profile at most (LiveTensor::profile_index), and the
+// live tensor is bound to one tensor of the profile at most (PlannedState::profile_index), and the
 // other way round.
 //
 // Threads: called under the engine's lock. Ownership: a live tensor has to be unbound before it

@@ -35,8 +35,8 @@ bool is_intact(const Recipe& recipe, const Walk& walk) {
     if (input.tensor == nullptr)
       return input.maker != nullptr &&
              (!walk.enters(*input.maker) || is_intact(*input.maker, walk));
-    return input.tensor->version == input.version && input.tensor->write_pin_count == 0 &&
-           !input.tensor->is_address_known;
+    return input.tensor->replay.version == input.version &&
+           input.tensor->uses.write_pin_count == 0 && !input.tensor->uses.is_address_known;
   });
 }
 
@@ -57,8 +57,8 @@ LiveTensor* discarded_result(const Recipe& recipe, const Walk& walk) {
 
 // Whether the tensor's recipe can take the place of its bytes for the one that reads them.
 bool can_replace(const LiveTensor& tensor, const Recipe& reader, const RecipeInput& input) {
-  return input.version == tensor.version && has_intact_recipe(tensor) &&
-         tensor.recipe->depth + 1 + reader.height <= kDeepest;
+  return input.version == tensor.replay.version && has_intact_recipe(tensor) &&
+         tensor.replay.recipe->depth + 1 + reader.height <= kDeepest;
 }
 
 void raise_depth(Recipe& recipe, int32_t depth) {
@@ -77,8 +77,8 @@ void raise_height(Recipe& recipe, int32_t height) {
 void drop_input(Recipe& reader, RecipeInput& input) {
   LiveTensor& tensor = *std::exchange(input.tensor, nullptr);
   if (!can_replace(tensor, reader, input)) return;
-  input.maker = tensor.recipe;
-  input.result = tensor.recipe_result;
+  input.maker = tensor.replay.recipe;
+  input.result = tensor.replay.result;
   input.maker->users.push_back(&reader);
   raise_depth(reader, input.maker->depth + 1);
   raise_height(*input.maker, reader.height + 1);
@@ -88,7 +88,7 @@ void drop_input(Recipe& reader, RecipeInput& input) {
 
 Recipe::~Recipe() {
   for (RecipeInput& input : inputs) {
-    if (input.tensor != nullptr) erase_one(input.tensor->read_by, this);
+    if (input.tensor != nullptr) erase_one(input.tensor->replay.read_by, this);
     if (input.maker != nullptr) erase_one(input.maker->users, this);
   }
 }
@@ -99,18 +99,18 @@ std::shared_ptr<Recipe> add_recipe(std::shared_ptr<const ReplayableOp> op,
   auto recipe = std::make_shared<Recipe>();
   recipe->op = std::move(op);
   for (LiveTensor* input : inputs) {
-    recipe->inputs.push_back({input, input->version, nullptr, 0});
-    input->read_by.push_back(recipe.get());
+    recipe->inputs.push_back({input, input->replay.version, nullptr, 0});
+    input->replay.read_by.push_back(recipe.get());
   }
   for (size_t i = 0; i < results.size(); ++i) {
     LiveTensor* result = results[i];
     const bool is_known = std::find(results.begin(), results.begin() + i, result) !=
                           results.begin() + static_cast<ptrdiff_t>(i);
     recipe->results.push_back(is_known ? nullptr : result);
-    recipe->result_versions.push_back(result == nullptr ? 0 : result->version);
+    recipe->result_versions.push_back(result == nullptr ? 0 : result->replay.version);
     if (result == nullptr || is_known) continue;
-    result->recipe = recipe;
-    result->recipe_result = i;
+    result->replay.recipe = recipe;
+    result->replay.result = i;
   }
   return recipe;
 }
@@ -122,14 +122,15 @@ bool has_discarded_result(const Recipe& recipe) {
 }
 
 bool has_intact_recipe(const LiveTensor& tensor) {
-  const Recipe* recipe = tensor.recipe.get();
-  return recipe != nullptr && recipe->result_versions[tensor.recipe_result] == tensor.version &&
+  const Recipe* recipe = tensor.replay.recipe.get();
+  return recipe != nullptr &&
+         recipe->result_versions[tensor.replay.result] == tensor.replay.version &&
          is_intact(*recipe, Walk());
 }
 
 LiveTensor* find_discarded_reader(const LiveTensor& tensor) {
   const Walk walk;
-  for (const Recipe* reader : tensor.read_by)
+  for (const Recipe* reader : tensor.replay.read_by)
     if (LiveTensor* discarded = discarded_result(*reader, walk)) return discarded;
   return nullptr;
 }
@@ -141,12 +142,14 @@ bool let_go(LiveTensor& tensor) {
       return input.tensor == &tensor && !can_replace(tensor, *reader, input);
     });
   };
-  if (std::any_of(tensor.read_by.begin(), tensor.read_by.end(), loses_bytes)) return false;
-  for (Recipe* reader : std::exchange(tensor.read_by, {}))
+  if (std::any_of(tensor.replay.read_by.begin(), tensor.replay.read_by.end(), loses_bytes))
+    return false;
+  for (Recipe* reader : std::exchange(tensor.replay.read_by, {}))
     for (RecipeInput& input : reader->inputs)
       if (input.tensor == &tensor) drop_input(*reader, input);
-  if (tensor.recipe != nullptr) tensor.recipe->results[tensor.recipe_result] = nullptr;
-  tensor.recipe = nullptr;
+  if (tensor.replay.recipe != nullptr)
+    tensor.replay.recipe->results[tensor.replay.result] = nullptr;
+  tensor.replay.recipe = nullptr;
   return true;
 }
 

@@ -28,7 +28,7 @@ namespace teraio::engine {
 // An input of a recipe: a tensor that lives, or one that the program has dropped.
 struct RecipeInput {
   LiveTensor* tensor = nullptr;   // null: dropped
-  uint64_t version = 0;           // LiveTensor::version when the op read it
+  uint64_t version = 0;           // ReplayState::version when the op read it
   std::shared_ptr<Recipe> maker;  // of a dropped one; null: its bytes are lost
   size_t result = 0;              // of the maker
 };

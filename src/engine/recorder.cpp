@@ -18,14 +18,14 @@ void Recorder::start(uint64_t first_new_id) {
 }
 
 trace::TensorIndex Recorder::index_of(LiveTensor& tensor) {
-  if (is_recorded(tensor)) return tensor.record_index;
-  tensor.record_epoch = epoch_;
-  tensor.record_index = static_cast<trace::TensorIndex>(tensors_.size());
+  if (is_recorded(tensor)) return tensor.record.index;
+  tensor.record.epoch = epoch_;
+  tensor.record.index = static_cast<trace::TensorIndex>(tensors_.size());
   trace::Tensor& recorded = tensors_.emplace_back();
   recorded.id = static_cast<int64_t>(tensor.id);
   recorded.size_bytes = tensor.size_bytes;
   recorded.kind = trace::TensorKind::kActivation;
-  return tensor.record_index;
+  return tensor.record.index;
 }
 
 // An input that a replay has by value is no input of the op in the trace, so that the program may
@@ -56,7 +56,7 @@ void Recorder::record_op(const OpRecord& record) {
 void Recorder::name_births(const OpRecord& record) {
   const std::string name = text_of(record.origin);
   for (const LiveTensor* newborn : record.births)
-    tensors_[static_cast<size_t>(newborn->record_index)].name = name;
+    tensors_[static_cast<size_t>(newborn->record.index)].name = name;
 }
 
 // A trace names each tensor of an op once.
@@ -77,7 +77,7 @@ void Recorder::record_nested_uses(const OpRecord& record) {
 void Recorder::record_death(LiveTensor& tensor) {
   if (!descriptions_.empty()) descriptions_.erase(tensor.id);
   if (!is_recorded(tensor) || ops_.empty()) return;
-  events_.push_back({tensor.record_index, EventKind::kFree});
+  events_.push_back({tensor.record.index, EventKind::kFree});
   ops_.back().events_end = events_.size();
 }
 
@@ -165,16 +165,17 @@ Profile Recorder::finish(std::span<LiveTensor* const> alive,
   const std::vector<bool> is_used = append_ops(profile);
   profile.trace.tensors = tensors_;
   for (LiveTensor* tensor : alive) {
-    if (tensor->is_kept_for_recipes) continue;  // the program has dropped it
+    if (tensor->life == Life::kKeptForRecipes) continue;  // the program has dropped it
     if (!is_recorded(*tensor)) {
       if (tensor->id < first_new_id_ && !is_movable(*tensor))
         profile.untouched_bytes += tensor->size_bytes;
     } else if (tensor->id < first_new_id_) {
-      profile.trace.tensors[static_cast<size_t>(tensor->record_index)].persistent = true;
-      tensor->is_persistent = true;
-      tensor->identifies_ops = tensor->size_bytes >= identity_bytes_;
-    } else if (is_used[static_cast<size_t>(tensor->record_index)]) {
-      profile.trace.ops.back().frees.push_back(tensor->record_index);
+      profile.trace.tensors[static_cast<size_t>(tensor->record.index)].persistent = true;
+      tensor->record.persistence = tensor->size_bytes >= identity_bytes_
+                                       ? RecordState::Persistence::kIdentifiesOps
+                                       : RecordState::Persistence::kSmall;
+    } else if (is_used[static_cast<size_t>(tensor->record.index)]) {
+      profile.trace.ops.back().frees.push_back(tensor->record.index);
     }
   }
   apply_descriptions(profile.trace);

@@ -63,9 +63,9 @@ class Recorder {
   trace::OpIndex op_count() const { return static_cast<trace::OpIndex>(ops_.size()); }
 
   // Returns the recording so far as one iteration. `alive` holds every tensor that lives now.
-  // Tensors that existed before start() are persistent, and are told so (LiveTensor::is_persistent,
-  // identifies_ops). The last op frees the others. `is_movable` returns whether the
-  // engine could offload a tensor that no op has touched.
+  // Tensors that existed before start() are persistent, and are told so (RecordState::persistence).
+  // The last op frees the others. `is_movable` returns whether the engine could offload a tensor
+  // that no op has touched.
   Profile finish(std::span<LiveTensor* const> alive,
                  const std::function<bool(const LiveTensor&)>& is_movable);
 
@@ -104,7 +104,7 @@ class Recorder {
   void record_nested_uses(const OpRecord& record);
   std::vector<bool> append_ops(Profile& profile) const;
   void add_identities(Profile& profile) const;
-  bool is_recorded(const LiveTensor& tensor) const { return tensor.record_epoch == epoch_; }
+  bool is_recorded(const LiveTensor& tensor) const { return tensor.record.epoch == epoch_; }
   trace::TensorIndex index_of(LiveTensor& tensor);
   void name_births(const OpRecord& record);
   void apply_descriptions(trace::Trace& trace) const;

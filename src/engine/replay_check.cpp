@@ -34,14 +34,14 @@ Result<uint64_t> ReplayCheck::hash_of(const LiveTensor& tensor) {
 Status ReplayCheck::note(LiveTensor& tensor) {
   const Result<uint64_t> hash = hash_of(tensor);
   if (!hash.ok()) return hash.status();
-  tensor.discarded_hash = *hash;
+  tensor.replay.discarded_hash = *hash;
   return {};
 }
 
 Status ReplayCheck::compare(const LiveTensor& tensor, const LiveTensor& made) {
   const Result<uint64_t> hash = hash_of(made);
   if (!hash.ok()) return hash.status();
-  if (*hash == tensor.discarded_hash) {
+  if (*hash == tensor.replay.discarded_hash) {
     ++counters_.verified_replays;
     return {};
   }
@@ -50,7 +50,7 @@ Status ReplayCheck::compare(const LiveTensor& tensor, const LiveTensor& made) {
                 fmt::format("a replay has made other bytes than the program, for tensor {} ({}) of "
                             "{}: the training would go on with them. Train with --recompute off",
                             tensor.id, format_size(tensor.size_bytes),
-                            tensor.recipe->op->name_of_result(tensor.recipe_result)));
+                            tensor.replay.recipe->op->name_of_result(tensor.replay.result)));
 }
 
 }  // namespace teraio::engine

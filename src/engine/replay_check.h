@@ -1,5 +1,5 @@
 // ReplayCheck: whether replays make the bytes that were discarded, of which it keeps a hash
-// (LiveTensor::discarded_hash).
+// (ReplayState::discarded_hash).
 //
 // Threads: under the engine's lock. Each call waits until the device has computed the bytes and
 // copies them to the host.

@@ -125,7 +125,7 @@ Result<Allocation> Runtime::allocate(int64_t size_bytes) {
   if (!tensor.ok()) return tensor.status();
   const Allocation allocation = {*tensor, (*tensor)->memory};
   if (!is_active_ || is_replaying_here()) return allocation;
-  (*tensor)->birth_thread = thread_tag();
+  (*tensor)->birth.thread = thread_tag();
   births_.push_back(*tensor);
   born_bytes_ += size_bytes;
   born_peak_bytes_ = std::max(born_peak_bytes_, born_bytes_);
@@ -138,9 +138,9 @@ void Runtime::release(LiveTensor* tensor) {
 }
 
 void Runtime::release_locked(LiveTensor* tensor) {
-  if (std::exchange(tensor->is_address_known, false)) engine_->unpin(tensor);
-  if (tensor->pin_count == 0) return free_tensor(tensor);
-  tensor->is_dropped_in_use = true;
+  if (std::exchange(tensor->uses.is_address_known, false)) engine_->unpin(tensor);
+  if (tensor->uses.pin_count == 0) return free_tensor(tensor);
+  tensor->life = Life::kDroppedInUse;
   engine_->forget_owner(*tensor);
 }
 
@@ -155,7 +155,7 @@ void Runtime::note_brought(LiveTensor* tensor) {
 
 void Runtime::free_dropped(std::span<const Use> uses) {
   for (const Use& use : uses)
-    if (use.tensor->pin_count == 0 && std::exchange(use.tensor->is_dropped_in_use, false))
+    if (use.tensor->uses.pin_count == 0 && use.tensor->life == Life::kDroppedInUse)
       free_tensor(use.tensor);
 }
 
@@ -292,7 +292,7 @@ std::span<LiveTensor* const> Runtime::births_of_this_thread() {
 
 // Other threads may be inside their ops, so their births stay in the list.
 std::span<LiveTensor* const> Runtime::put_births_of_this_thread_first() {
-  const auto is_mine = [tag = thread_tag()](LiveTensor* t) { return t->birth_thread == tag; };
+  const auto is_mine = [tag = thread_tag()](LiveTensor* t) { return t->birth.thread == tag; };
   const auto others = std::find_if_not(births_.begin(), births_.end(), is_mine);
   if (others == births_.end()) return births_;
   return {births_.begin(), std::stable_partition(others, births_.end(), is_mine)};
@@ -313,7 +313,7 @@ void Runtime::note_op(const OpFrame& frame, std::string_view name, const OpSigna
   engine_->note_used(births);
   if (facts.is_complete)
     for (LiveTensor* newborn : births)
-      newborn->is_seen_as_input.store(true, std::memory_order_relaxed);
+      newborn->birth.is_seen_as_input.store(true, std::memory_order_relaxed);
   const int64_t workspace_bytes = take_workspace_bytes();
   const int64_t duration_ns = note_time();
   if (frame.begun.origin_key && facts.origin) origins_->set(*frame.begun.origin_key, *facts.origin);
@@ -343,7 +343,7 @@ Status Runtime::pin(LiveTensor* tensor, bool is_write) {
   if (!is_write) return {};
   Status status = complete(lock, [&] { return engine_->mark_written(tensor); });
   if (status.ok())
-    ++tensor->write_pin_count;
+    ++tensor->uses.write_pin_count;
   else
     engine_->unpin(tensor);
   return status;
@@ -351,7 +351,7 @@ Status Runtime::pin(LiveTensor* tensor, bool is_write) {
 
 // Pins a tensor that cannot end meanwhile, whatever the program drops.
 Status Runtime::pin_held(Lock& lock, LiveTensor* tensor) {
-  ++tensor->pin_count;
+  ++tensor->uses.pin_count;
   Status status = complete(lock, [&] { return engine_->pin(tensor); });
   engine_->unpin(tensor);
   return status;
@@ -360,8 +360,8 @@ Status Runtime::pin_held(Lock& lock, LiveTensor* tensor) {
 void Runtime::unpin(LiveTensor* tensor, bool is_write) {
   const std::lock_guard lock(mutex_);
   if (is_write) {
-    --tensor->write_pin_count;
-    ++tensor->version;
+    --tensor->uses.write_pin_count;
+    ++tensor->replay.version;
   }
   unpin_all(std::span(&tensor, 1));
 }
@@ -394,10 +394,10 @@ void Runtime::record_stream(void* stream, std::span<const Use> uses) {
 
 Status Runtime::pin_permanently(LiveTensor* tensor) {
   std::unique_lock lock(mutex_);
-  if (tensor->is_address_known) return {};
+  if (tensor->uses.is_address_known) return {};
   TERAIO_RETURN_IF_ERROR(complete(lock, [&] { return engine_->pin(tensor); }));
   Status status = complete(lock, [&] { return engine_->mark_written(tensor); });
-  if (!status.ok() || std::exchange(tensor->is_address_known, true)) engine_->unpin(tensor);
+  if (!status.ok() || std::exchange(tensor->uses.is_address_known, true)) engine_->unpin(tensor);
   return status;
 }
 
@@ -516,7 +516,7 @@ void Runtime::end_iteration() {
 Profile Runtime::recorded_profile() {
   Profile profile = recorder_->finish(engine_->live(), [this](const LiveTensor& tensor) {
     return engine_->can_leave(tensor) || tensor.residency != Residency::kResident ||
-           tensor.is_copy_pending || tensor.unanswered != nullptr;
+           tensor.is_being_moved();
   });
   // What is outside is held by the device's neighbour where it has one.
   profile.untouched_bytes +=

@@ -102,7 +102,7 @@ class Runtime::ReplayChain {
  private:
   static bool is_idle(const ReplayResults& temporaries) {
     return std::ranges::all_of(temporaries.tensors(), [](const LiveTensor* tensor) {
-      return tensor == nullptr || tensor->pin_count == 0;
+      return tensor == nullptr || tensor->uses.pin_count == 0;
     });
   }
 
@@ -113,7 +113,7 @@ class Runtime::ReplayChain {
         ++readers_[input.maker.get()];
         count_readers(*input.maker);
       } else if (input.tensor != nullptr && input.tensor->residency == Residency::kDiscarded) {
-        count_readers(*input.tensor->recipe);
+        count_readers(*input.tensor->replay.recipe);
       }
     }
   }
@@ -162,7 +162,7 @@ class Runtime::HeldInputs {
     std::unique_lock lock(runtime_.mutex_);
     if (const LiveTensor* tensor = tensor_of(input)) {
       if (tensor->residency != Residency::kDiscarded) return {};
-      replayed_.push_back(tensor->recipe);
+      replayed_.push_back(tensor->replay.recipe);
       lock.unlock();
       return runtime_.replay(replayed_.back(), /*keeps_results=*/false, chain_);
     }
@@ -187,7 +187,7 @@ class Runtime::HeldInputs {
     }
     TERAIO_RETURN_IF_ERROR(runtime_.pin_held(lock, tensor));
     pinned_.push_back(tensor);
-    if (input.tensor == nullptr || input.version == tensor->version) return {};
+    if (input.tensor == nullptr || input.version == tensor->replay.version) return {};
     return Status(ErrorCode::kInternal,
                   fmt::format("tensor {} ({}) has changed, and a discarded tensor is made from it",
                               tensor->id, format_size(tensor->size_bytes)));
@@ -293,7 +293,7 @@ Status Runtime::replay_all() {
   uint64_t next_id = 0;
   while (const LiveTensor* tensor = engine_->first_discarded(next_id)) {
     next_id = tensor->id + 1;
-    const DueReplay due = {tensor->recipe};  // let go of under the lock
+    const DueReplay due = {tensor->replay.recipe};  // let go of under the lock
     lock.unlock();
     Status status = replay_in_turn(due);
     lock.lock();

@@ -52,9 +52,9 @@ TensorMover::~TensorMover() {
 
 void TensorMover::start_write(LiveTensor& tensor, plan::Tier tier, storage::Priority priority) {
   TERAIO_CHECK(tensor.copy(tier).extent.is_valid());
+  TERAIO_CHECK(tensor.residency == Residency::kResident && !tensor.is_being_moved());
   tensor.residency = Residency::kOffloading;
-  tensor.is_written_meanwhile = false;
-  tensor.is_wanted_back = false;
+  tensor.transfer.after_write = AfterWrite::kLeaves;
   bytes_leaving_ += tensor.size_bytes;
   storage::Transfer transfer;
   transfer.direction = io::Direction::kWrite;
@@ -67,9 +67,9 @@ void TensorMover::start_read(LiveTensor& tensor, std::byte* memory, storage::Pri
                              int64_t deadline) {
   const plan::Tier tier =
       tensor.copy(plan::Tier::kHost).is_valid ? plan::Tier::kHost : plan::Tier::kSsd;
-  TERAIO_CHECK(tensor.copy(tier).is_valid);
+  TERAIO_CHECK(tensor.residency == Residency::kOffloaded && tensor.copy(tier).is_valid);
   tensor.memory = memory;
-  tensor.last_use = std::max(tensor.last_use, last_use_of(memory, tensor.size_bytes));
+  tensor.uses.last_op = std::max(tensor.uses.last_op, last_use_of(memory, tensor.size_bytes));
   tensor.residency = Residency::kLoading;
   offloaded_bytes_ -= tensor.size_bytes;
   storage::Transfer transfer;
@@ -94,17 +94,17 @@ uint64_t TensorMover::last_use_of(const std::byte* memory, int64_t size_bytes) c
 }
 
 void TensorMover::switch_guard(LiveTensor& tensor) {
-  tensor.is_guarded = !tensor.is_guarded;
-  if (tensor.owner != nullptr) swap_.guard(tensor, tensor.owner, tensor.is_guarded);
+  tensor.transfer.is_guarded = !tensor.transfer.is_guarded;
+  if (tensor.owner != nullptr) swap_.guard(tensor, tensor.owner, tensor.transfer.is_guarded);
 }
 
 void TensorMover::submit(LiveTensor& tensor, plan::Tier tier, storage::Transfer transfer) {
   ++transfers_under_way_;
-  if (timeline_ != nullptr) tensor.transfer_label = timeline_->label_of(tensor);
-  tensor.is_transfer_urgent = transfer.priority == storage::Priority::kUrgent;
+  if (timeline_ != nullptr) tensor.transfer.label = timeline_->label_of(tensor);
+  tensor.transfer.is_urgent = transfer.priority == storage::Priority::kUrgent;
   transfer.memory = tensor.memory;
   // After the tensor's last use, or that of the memory which it has just been given.
-  if (!device_.is_host_addressable()) transfer.ready = points_.after(tensor.last_use);
+  if (!device_.is_host_addressable()) transfer.ready = points_.after(tensor.uses.last_op);
   transfer.done = [this, moved = &tensor,
                    direction = transfer.direction](const storage::Completion& completion) {
     arrivals_.add({moved, direction, completion});
@@ -129,16 +129,17 @@ bool TensorMover::drop(LiveTensor& tensor) {
 
 bool TensorMover::leave(LiveTensor& tensor) {
   if (!detach(tensor)) return false;
-  tensor.is_guarded = false;
+  tensor.transfer.is_guarded = false;
   take_off_device(tensor);
   return true;
 }
 
 bool TensorMover::discard(LiveTensor& tensor) {
+  TERAIO_CHECK(tensor.residency == Residency::kResident && !tensor.is_being_moved());
   if (!detach(tensor)) return false;
   note_departure(tensor, plan::Action::kDiscard);
-  tensor.is_guarded = false;
-  release_memory(tensor, tensor.last_use);
+  tensor.transfer.is_guarded = false;
+  release_memory(tensor, tensor.uses.last_op);
   copies_.release(tensor);
   tensor.residency = Residency::kDiscarded;
   discarded_bytes_ += tensor.size_bytes;
@@ -165,30 +166,29 @@ void TensorMover::release_memory(LiveTensor& tensor, uint64_t last_use) {
   if (!device_.is_host_addressable())
     free_memory_.note_free(tensor.memory, tensor.size_bytes, last_use);
   device_.release(std::exchange(tensor.memory, nullptr));
-  tensor.brought_by.clear();
+  tensor.transfer.brought_by.clear();
 }
 
 void TensorMover::take_off_device(LiveTensor& tensor) {
-  release_memory(tensor, tensor.last_use);
+  release_memory(tensor, tensor.uses.last_op);
   tensor.residency = Residency::kOffloaded;
   offloaded_bytes_ += tensor.size_bytes;
 }
 
 void TensorMover::mark_written(LiveTensor& tensor) {
   TERAIO_CHECK(tensor.memory != nullptr);  // away, its only valid bytes are such a copy
-  ++tensor.version;
+  ++tensor.replay.version;
   for (TierCopy& copy : tensor.copies) copy.is_valid = false;
   if (tensor.residency != Residency::kOffloading) return;
-  tensor.is_written_meanwhile = true;
+  tensor.transfer.after_write = AfterWrite::kStaysStale;
   copies_.cancel(tensor);
 }
 
 void TensorMover::destroy(LiveTensor& tensor) {
   if (tensor.residency == Residency::kOffloaded) offloaded_bytes_ -= tensor.size_bytes;
   if (tensor.residency == Residency::kDiscarded) discarded_bytes_ -= tensor.size_bytes;
-  if (tensor.residency == Residency::kOffloading || tensor.residency == Residency::kLoading ||
-      tensor.is_copy_pending || tensor.unanswered != nullptr) {
-    tensor.is_dead = true;  // the transfer still uses its memory and extent
+  if (tensor.is_being_moved()) {
+    tensor.life = Life::kDead;  // the transfer still uses its memory and extent
     copies_.cancel(tensor);
     return;
   }
@@ -196,7 +196,7 @@ void TensorMover::destroy(LiveTensor& tensor) {
 }
 
 void TensorMover::free_tensor(LiveTensor& tensor) {
-  if (tensor.unanswered != nullptr) return;  // it is freed when the drive answers
+  if (tensor.transfer.unanswered != nullptr) return;  // it is freed when the drive answers
   copies_.release(tensor);
   if (tensor.memory != nullptr) release_memory(tensor, points_.op());
   delete &tensor;
@@ -211,11 +211,11 @@ bool TensorMover::take_arrivals() {
 void TensorMover::on_arrival(Arrival arrival) {
   LiveTensor& tensor = *arrival.tensor;
   if (!arrival.on_copies_enqueued.empty()) {
-    tensor.arrival = std::move(arrival.on_copies_enqueued);
+    tensor.transfer.arrival = std::move(arrival.on_copies_enqueued);
     return;
   }
   note_transfer(arrival);
-  if (tensor.unanswered != nullptr) return on_answered(tensor);
+  if (tensor.transfer.unanswered != nullptr) return on_answered(tensor);
   --transfers_under_way_;
   if (arrival.completion.is_unanswered) on_unanswered(tensor, arrival.completion.status);
   if (arrival.direction == io::Direction::kWrite) {
@@ -226,29 +226,30 @@ void TensorMover::on_arrival(Arrival arrival) {
 }
 
 void TensorMover::on_unanswered(LiveTensor& tensor, const Status& status) {
-  tensor.unanswered = std::make_unique<Status>(status);
+  tensor.transfer.unanswered = std::make_unique<Status>(status);
   unanswered_bytes_ += tensor.size_bytes;
 }
 
 void TensorMover::on_answered(LiveTensor& tensor) {
-  tensor.unanswered.reset();
+  tensor.transfer.unanswered.reset();
   unanswered_bytes_ -= tensor.size_bytes;
-  tensor.arrival.clear();
-  if (tensor.is_dead) return free_tensor(tensor);
+  tensor.transfer.arrival.clear();
+  if (tensor.life == Life::kDead) return free_tensor(tensor);
   if (tensor.residency == Residency::kLoading) take_off_device(tensor);
   update_guard(tensor);
 }
 
 void TensorMover::on_write_done(LiveTensor& tensor, const storage::Completion& completion) {
   bytes_leaving_ -= tensor.size_bytes;
-  if (tensor.is_dead) return free_tensor(tensor);
+  if (tensor.life == Life::kDead) return free_tensor(tensor);
   tensor.residency = Residency::kResident;
   const bool is_cancelled = completion.status.code() == ErrorCode::kCancelled;
   if (!completion.status.ok() && !is_cancelled) on_write_failed(tensor, completion.status);
-  if (completion.status.ok() && !tensor.is_written_meanwhile) {
-    tensor.copy(tensor.transfer_tier).is_valid = true;
-    copies_.note_written(tensor.transfer_tier);
-    if (tensor.pin_count == 0 && !tensor.is_wanted_back) leave(tensor);
+  if (completion.status.ok() && tensor.transfer.after_write != AfterWrite::kStaysStale) {
+    tensor.copy(tensor.transfer.tier).is_valid = true;
+    copies_.note_written(tensor.transfer.tier);
+    if (tensor.uses.pin_count == 0 && tensor.transfer.after_write == AfterWrite::kLeaves)
+      leave(tensor);
   }
   update_guard(tensor);
 }
@@ -260,38 +261,38 @@ void TensorMover::on_write_failed(const LiveTensor& tensor, const Status& status
   spdlog::error(
       "teraio: tensor {} ({}) stays on the device, because writing it to the {} tier failed: {}. "
       "It is tried again when memory is needed{}",
-      tensor.id, format_size(tensor.size_bytes), to_string(tensor.transfer_tier), status.message(),
+      tensor.id, format_size(tensor.size_bytes), to_string(tensor.transfer.tier), status.message(),
       detail_lines(status.with_details({tensor_detail(tensor)})));
-  copies_.note_failed_write(tensor, tensor.transfer_tier);
+  copies_.note_failed_write(tensor, tensor.transfer.tier);
 }
 
 bool TensorMover::order_after_arrival(LiveTensor& tensor) {
-  if (tensor.arrival.empty()) return false;
-  for (const device::Event event : tensor.arrival)
+  if (tensor.transfer.arrival.empty()) return false;
+  for (const device::Event event : tensor.transfer.arrival)
     if (!device_.order_after(event).ok()) return false;
-  tensor.brought_by = std::exchange(tensor.arrival, {});
+  tensor.transfer.brought_by = std::exchange(tensor.transfer.arrival, {});
   tensor.residency = Residency::kResident;
-  tensor.is_copy_pending = true;
+  tensor.transfer.is_copy_pending = true;
   attach(tensor);
   return true;
 }
 
 void TensorMover::note_brought(LiveTensor& tensor) {
-  tensor.last_use = points_.op();
-  if (!device_.is_host_addressable()) tensor.brought_by = {device_.record()};
+  tensor.uses.last_op = points_.op();
+  if (!device_.is_host_addressable()) tensor.transfer.brought_by = {device_.record()};
 }
 
 Status TensorMover::order_stream(void* stream, const LiveTensor& tensor) {
-  for (const device::Event event : tensor.brought_by)
+  for (const device::Event event : tensor.transfer.brought_by)
     TERAIO_RETURN_IF_ERROR(device_.order_stream_after(stream, event));
   return {};
 }
 
 void TensorMover::on_read_done(LiveTensor& tensor, const storage::Completion& completion) {
-  tensor.arrival.clear();
-  tensor.brought_by.clear();  // the copies have ended
-  const bool is_in_use = std::exchange(tensor.is_copy_pending, false);
-  if (tensor.is_dead) return free_tensor(tensor);
+  tensor.transfer.arrival.clear();
+  tensor.transfer.brought_by.clear();  // the copies have ended
+  const bool is_in_use = std::exchange(tensor.transfer.is_copy_pending, false);
+  if (tensor.life == Life::kDead) return free_tensor(tensor);
   if (!completion.status.ok()) ++counters_.failed_transfers;
   if (completion.status.code() == ErrorCode::kDeviceFailed) on_device_failed(completion.status);
   if (completion.is_unanswered) {

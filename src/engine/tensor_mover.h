@@ -22,7 +22,7 @@
 // after compute may have used its bytes is failure(), which stays, and so is any transfer that
 // fails because the device does (kDeviceFailed). A transfer that fails because a drive does not
 // answer is no longer under way, but uses its memory and its extent until the drive answers
-// (LiveTensor::unanswered): a tensor that was read stays kLoading, one that was written stays on
+// (TransferState::unanswered): a tensor that was read stays kLoading, one that was written stays on
 // the device.
 #pragma once
 
@@ -94,7 +94,7 @@ class TensorMover {
   // (StorageSwap::guard) while a tier has its bytes, or is being given them, and nothing pins it: a
   // change that no op announces would not reach that copy.
   void update_guard(LiveTensor& tensor) {
-    if (needs_guard(tensor) != tensor.is_guarded) switch_guard(tensor);
+    if (needs_guard(tensor) != tensor.transfer.is_guarded) switch_guard(tensor);
   }
 
   // Frees the tensor, its memory and its copies: at once, or when the transfer that uses them has
@@ -153,7 +153,7 @@ class TensorMover {
 
  private:
   static bool needs_guard(const LiveTensor& tensor) {
-    if (tensor.pin_count > 0 || tensor.memory == nullptr) return false;
+    if (tensor.uses.pin_count > 0 || tensor.memory == nullptr) return false;
     return tensor.residency == Residency::kOffloading ||
            (tensor.residency == Residency::kResident && tensor.valid_copy() != nullptr);
   }

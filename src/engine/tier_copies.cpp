@@ -15,9 +15,7 @@ namespace {
 constexpr std::array kTiers = {plan::Tier::kSsd, plan::Tier::kHost};
 
 bool is_being_moved(const LiveTensor& tensor, plan::Tier tier) {
-  return (tensor.residency == Residency::kOffloading || tensor.is_copy_pending ||
-          tensor.unanswered != nullptr) &&
-         tensor.transfer_tier == tier;
+  return tensor.is_being_moved() && tensor.transfer.tier == tier;
 }
 
 }  // namespace
@@ -47,8 +45,8 @@ Status TierCopies::reserve(LiveTensor& tensor, plan::Tier tier, storage::Priorit
 std::optional<storage::Extent> TierCopies::reserve_planned(const LiveTensor& tensor,
                                                            plan::Tier tier) {
   const PlannedCopies& layout = layouts_[static_cast<size_t>(tier)];
-  if (layout.copies.empty() || tensor.profile_index < 0) return std::nullopt;
-  const int32_t copy = layout.of_tensor[static_cast<size_t>(tensor.profile_index)];
+  if (layout.copies.empty() || tensor.planned.profile_index < 0) return std::nullopt;
+  const int32_t copy = layout.of_tensor[static_cast<size_t>(tensor.planned.profile_index)];
   if (copy < 0 || layout.copies[static_cast<size_t>(copy)].size_bytes != tensor.size_bytes)
     return std::nullopt;
   return store(tier)->reserve_planned(static_cast<size_t>(copy));
@@ -69,7 +67,7 @@ bool TierCopies::reclaim_stale(plan::Tier tier, Tensors live) {
 void TierCopies::note_failed_write(const LiveTensor& tensor, plan::Tier tier) {
   Health& health = this->health(tier);
   health.has_failed_places = true;
-  if (tensor.transfer <= health.last_before_failure) return;
+  if (tensor.transfer.id <= health.last_before_failure) return;
   health.last_before_failure = health.last_transfer;
   const size_t drive_count = std::max<size_t>(store(tier)->counters().drives.size(), 1);
   if (static_cast<size_t>(++health.failures_in_a_row) <= drive_count) return;
@@ -153,17 +151,17 @@ bool TierCopies::give_up_layout(plan::Tier tier) {
 
 void TierCopies::submit(LiveTensor& tensor, plan::Tier tier, storage::Transfer transfer) {
   transfer.extent = tensor.copy(tier).extent;
-  tensor.transfer_tier = tier;
-  tensor.transfer = store(tier)->submit(std::move(transfer));
-  health(tier).last_transfer = tensor.transfer;
+  tensor.transfer.tier = tier;
+  tensor.transfer.id = store(tier)->submit(std::move(transfer));
+  health(tier).last_transfer = tensor.transfer.id;
 }
 
 void TierCopies::cancel(const LiveTensor& tensor) {
-  store(tensor.transfer_tier)->cancel(tensor.transfer);
+  store(tensor.transfer.tier)->cancel(tensor.transfer.id);
 }
 
 void TierCopies::expedite(const LiveTensor& tensor) {
-  store(tensor.transfer_tier)->expedite(tensor.transfer);
+  store(tensor.transfer.tier)->expedite(tensor.transfer.id);
 }
 
 void TierCopies::fail_unanswered() const {

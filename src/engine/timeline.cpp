@@ -30,9 +30,9 @@ void Timeline::end_step(int64_t end_ns, IterationRecord::Mode mode) {
 }
 
 TensorLabel Timeline::label_of(const LiveTensor& tensor) {
-  if (schedule_ == nullptr || tensor.profile_index < 0) return {};
+  if (schedule_ == nullptr || tensor.planned.profile_index < 0) return {};
   const trace::Tensor& known =
-      schedule_->profile().trace.tensors[static_cast<size_t>(tensor.profile_index)];
+      schedule_->profile().trace.tensors[static_cast<size_t>(tensor.planned.profile_index)];
   return {*names_.insert(known.name).first, known.kind};
 }
 
@@ -43,13 +43,13 @@ void Timeline::add_stall(StallCause cause, int64_t start_ns, int64_t end_ns) {
 void Timeline::add_transfer(const LiveTensor& tensor, io::Direction direction,
                             const storage::Completion& completion) {
   for (const storage::DrivePart& part : completion.parts)
-    transfers_.add({.tensor = tensor.transfer_label,
+    transfers_.add({.tensor = tensor.transfer.label,
                     .id = tensor.id,
                     .action = direction == io::Direction::kRead ? plan::Action::kPrefetch
                                                                 : plan::Action::kOffload,
-                    .tier = tensor.transfer_tier,
+                    .tier = tensor.transfer.tier,
                     .drive = part.drive,
-                    .is_urgent = tensor.is_transfer_urgent,
+                    .is_urgent = tensor.transfer.is_urgent,
                     .error = completion.status.code(),
                     .size_bytes = part.moved_bytes,
                     .submit_ns = completion.submit_ns,

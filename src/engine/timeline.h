@@ -116,7 +116,7 @@ class Timeline {
   TensorLabel label_of(const LiveTensor& tensor);
   void add_op(const OpSpan& op) { ops_.add(op); }
   void add_stall(StallCause cause, int64_t start_ns, int64_t end_ns);
-  // A transfer has ended, perhaps with an error: what each drive moved. LiveTensor::transfer_label
+  // A transfer has ended, perhaps with an error: what each drive moved. TransferState::label
   // and the like tell what it was for.
   void add_transfer(const LiveTensor& tensor, io::Direction direction,
                     const storage::Completion& completion);

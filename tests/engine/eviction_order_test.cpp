@@ -45,14 +45,14 @@ class EvictionOrderTest : public ::testing::Test {
 };
 
 TEST_F(EvictionOrderTest, OfALostProgramTheOldestLeavesFirst) {
-  t_[0].last_use = 40;
-  t_[1].last_use = 20;
-  t_[2].last_use = 30;
+  t_[0].uses.last_op = 40;
+  t_[1].uses.last_op = 20;
+  t_[2].uses.last_op = 30;
   EXPECT_EQ(order(kLost), (std::vector<uint64_t>{2, 3, 1}));
 }
 
 TEST_F(EvictionOrderTest, ByTheProfileTheFarthestNextUseLeavesFirst) {
-  for (LiveTensor& tensor : t_) tensor.profile_index = program_.persistent(tensor);
+  for (LiveTensor& tensor : t_) tensor.planned.profile_index = program_.persistent(tensor);
   program_.op({2});
   program_.op({0});
   program_.op({1});
@@ -60,8 +60,8 @@ TEST_F(EvictionOrderTest, ByTheProfileTheFarthestNextUseLeavesFirst) {
 }
 
 TEST_F(EvictionOrderTest, WhatTheProfileDoesNotKnowLeavesFirst) {
-  t_[0].profile_index = program_.persistent(t_[0]);
-  t_[2].profile_index = program_.persistent(t_[2]);
+  t_[0].planned.profile_index = program_.persistent(t_[0]);
+  t_[2].planned.profile_index = program_.persistent(t_[2]);
   program_.op({0});
   program_.op({1});
   EXPECT_EQ(order(0), (std::vector<uint64_t>{2, 3, 1}));
@@ -69,21 +69,21 @@ TEST_F(EvictionOrderTest, WhatTheProfileDoesNotKnowLeavesFirst) {
 
 // Op 0 ran last. Since then, the program runs ops that the profile does not have.
 TEST_F(EvictionOrderTest, OfAProgramThatHasLeftTheProfileTheNextUsesAreStillExpected) {
-  t_[0].profile_index = program_.persistent(t_[0]);
-  t_[2].profile_index = program_.persistent(t_[2]);
+  t_[0].planned.profile_index = program_.persistent(t_[0]);
+  t_[2].planned.profile_index = program_.persistent(t_[2]);
   program_.op({0});
   program_.op({1});
-  t_[1].last_use = 99;
+  t_[1].uses.last_op = 99;
   EXPECT_EQ(order(0, /*is_lost=*/true), (std::vector<uint64_t>{2, 3, 1}))
       << "a tensor that nobody knows was idle for an op";
-  t_[1].last_use = 100;
+  t_[1].uses.last_op = 100;
   EXPECT_EQ(order(0, /*is_lost=*/true), (std::vector<uint64_t>{3, 1, 2}))
       << "or is in use all the time";
 }
 
 // The first one is used next, the others four and five ops later.
 TEST_F(EvictionOrderTest, TheSmallestThatSufficesOfThoseHalfAsFarFitsBest) {
-  for (LiveTensor& tensor : t_) tensor.profile_index = program_.persistent(tensor);
+  for (LiveTensor& tensor : t_) tensor.planned.profile_index = program_.persistent(tensor);
   for (const int used : {0, 0, 0, 0, 1, 2}) program_.op({used});
   for (LiveTensor& tensor : t_) tensor.size_bytes = static_cast<int64_t>(10 * tensor.id);
   EXPECT_EQ(order(0), (std::vector<uint64_t>{3, 2, 1}));

@@ -30,13 +30,13 @@ class EvictorTest : public ::testing::Test {
 TEST_F(EvictorTest, ATensorInUseCannotLeave) {
   LiveTensor* tensor = session_.tensor();
   EXPECT_TRUE(evictor_.can_leave(*tensor));
-  tensor->pin_count = 1;
+  tensor->uses.pin_count = 1;
   EXPECT_FALSE(evictor_.can_leave(*tensor));
-  tensor->pin_count = 0;
-  tensor->is_copy_pending = true;
+  tensor->uses.pin_count = 0;
+  tensor->transfer.is_copy_pending = true;
   EXPECT_FALSE(evictor_.can_leave(*tensor));
-  tensor->is_copy_pending = false;
-  tensor->is_seen_as_input = false;
+  tensor->transfer.is_copy_pending = false;
+  tensor->birth.is_seen_as_input = false;
   EXPECT_FALSE(evictor_.can_leave(*tensor)) << "its op may not have completed it";
 }
 
@@ -65,10 +65,10 @@ TEST_F(EvictorTest, OnDemandTensorsLeaveForTheHostTierFirst) {
 
 TEST_F(EvictorTest, ATensorWithAValidCopyIsDropped) {
   LiveTensor* tensor = session_.tensor();
-  ++tensor->pin_count;  // it stays when its write ends
+  ++tensor->uses.pin_count;  // it stays when its write ends
   session_.start_write(*tensor);
   session_.wait_until_idle();
-  --tensor->pin_count;
+  --tensor->uses.pin_count;
   EXPECT_TRUE(evictor_.evict(*tensor));
   EXPECT_EQ(session_.counters.on_demand_drops, 1);
   EXPECT_EQ(tensor->residency, Residency::kOffloaded);
@@ -76,7 +76,7 @@ TEST_F(EvictorTest, ATensorWithAValidCopyIsDropped) {
 
 TEST_F(EvictorTest, MoreThanCanLeaveIsOutOfMemory) {
   LiveTensor* pinned = session_.tensor(2);
-  ++pinned->pin_count;
+  ++pinned->uses.pin_count;
   const Status status = obtain(2);
   EXPECT_EQ(status.code(), ErrorCode::kOutOfMemory);
   EXPECT_NE(status.message().find(format_size(4 * kUnitBytes)), std::string::npos) << "would do";
@@ -135,7 +135,7 @@ TEST_F(EvictorTest, ByPlanATensorLeavesForThePlansTier) {
 
 TEST_F(EvictorTest, ByPlanATensorInUseIsSkipped) {
   LiveTensor* tensor = session_.tensor();
-  tensor->pin_count = 1;
+  tensor->uses.pin_count = 1;
   evictor_.evict_by_plan(*tensor, plan::Tier::kSsd);
   EXPECT_EQ(tensor->residency, Residency::kResident);
   EXPECT_EQ(session_.counters.skipped_migrations, 1);

@@ -136,8 +136,8 @@ TEST(FailedRead, NothingStaysPinned) {
   ASSERT_TRUE(session.use({t[0]}).ok());
   session.ssd().fail(io::Direction::kRead, "cable");
   EXPECT_FALSE(session.use(t).ok());
-  EXPECT_EQ(t[0]->pin_count, 0u);
-  EXPECT_EQ(t[1]->pin_count, 0u);
+  EXPECT_EQ(t[0]->uses.pin_count, 0u);
+  EXPECT_EQ(t[1]->uses.pin_count, 0u);
   session.ssd().heal();
   EXPECT_TRUE(session.try_born(2 * kUnitBytes).ok());
 }

@@ -55,7 +55,7 @@ class FixedPlaces : public ::testing::Test {
     const Result<LiveTensor*> tensor = engine_->allocate(units * kUnitBytes);
     EXPECT_EQ(tensor.status(), Status());
     (*tensor)->owner = swap_.own(**tensor);
-    (*tensor)->is_seen_as_input = true;
+    (*tensor)->birth.is_seen_as_input = true;
     write(*tensor);
     return *tensor;
   }
@@ -80,7 +80,7 @@ class FixedPlaces : public ::testing::Test {
   // Until its transfer has ended and the engine knows.
   void settle(const LiveTensor* tensor) {
     const auto is_moving = [&] {
-      return tensor->residency == Residency::kOffloading || tensor->is_copy_pending;
+      return tensor->residency == Residency::kOffloading || tensor->transfer.is_copy_pending;
     };
     for (int i = 0; i < 10'000 && is_moving(); ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));

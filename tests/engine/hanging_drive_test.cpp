@@ -61,7 +61,7 @@ TEST_F(HangingDrive, AnInterruptEndsTheWaitForARead) {
   EXPECT_EQ(status.code(), ErrorCode::kInterrupted);
   EXPECT_THAT(status.message(), HasSubstr("drive0 has not answered"));
   EXPECT_EQ(a->residency, Residency::kLoading) << "its memory waits for the drive";
-  EXPECT_EQ(a->pin_count, 0u);
+  EXPECT_EQ(a->uses.pin_count, 0u);
   EXPECT_EQ(allocated_bytes(), kUnitBytes);
   heal();
   interrupt_.ends_call();

@@ -77,7 +77,7 @@ TEST_F(IterationDetectorTest, StepsThatTakeTurnsMakeOneIteration) {
 
 TEST_F(IterationDetectorTest, AParameterThatChangesAgainAfterAUseBeginsAnotherUpdate) {
   LiveTensor weight;
-  weight.is_parameter = true;
+  weight.update.is_parameter = true;
   EXPECT_FALSE(use(weight));
   EXPECT_FALSE(use(weight, true));
   EXPECT_FALSE(use(weight, true)) << "nothing has used the first change";
@@ -96,7 +96,7 @@ TEST_F(IterationDetectorTest, OtherTensorsDivideNothing) {
 TEST_F(IterationDetectorTest, WhereStepsAreReportedUpdatesDivideNothing) {
   detector_.expect_steps();
   LiveTensor weight;
-  weight.is_parameter = true;
+  weight.update.is_parameter = true;
   for (int i = 0; i < 3; ++i) {
     EXPECT_FALSE(use(weight));
     EXPECT_FALSE(use(weight, true));

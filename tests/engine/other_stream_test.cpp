@@ -56,10 +56,10 @@ TEST_F(OtherStreamTest, StaysForAsLongAsItIsAtWork) {
   ASSERT_EQ(tensor->residency, Residency::kOffloaded);
   op_elsewhere(tensor);
   EXPECT_EQ(tensor->residency, Residency::kResident);
-  EXPECT_EQ(tensor->pin_count, 1u);
+  EXPECT_EQ(tensor->uses.pin_count, 1u);
   run_ops_while_resident(tensor);
   EXPECT_EQ(tensor->residency, Residency::kOffloaded) << "it may move again";
-  EXPECT_EQ(tensor->pin_count, 0u);
+  EXPECT_EQ(tensor->uses.pin_count, 0u);
   session_->op(3, {tensor});
 }
 
@@ -118,7 +118,7 @@ TEST_F(OtherStreamTest, TheEndOfTheRunWaitsForIt) {
   LiveTensor* tensor = used();
   op_elsewhere(tensor);
   ASSERT_TRUE(session_->runtime().stop().ok());
-  EXPECT_EQ(tensor->pin_count, 0u);
+  EXPECT_EQ(tensor->uses.pin_count, 0u);
 }
 
 }  // namespace

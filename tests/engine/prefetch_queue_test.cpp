@@ -24,7 +24,7 @@ TEST_F(PrefetchQueueTest, TheEarliestDeadlineComesFirst) {
   queue_.add(t_[0], 7);
   queue_.add(t_[1], 3);
   queue_.add(t_[2], 5);
-  EXPECT_EQ(t_[1].prefetch_deadline, 3);
+  EXPECT_EQ(t_[1].planned.prefetch_deadline, 3);
   EXPECT_EQ(take_all(), (std::vector<const LiveTensor*>{&t_[1], &t_[2], &t_[0]}));
 }
 

@@ -31,9 +31,9 @@ TEST_F(ProfileBindingTest, FindsPersistentTensorsByTheirIds) {
   b_.id = 1;
   follow({&b_, &a_});
   EXPECT_EQ(binding_.find(0), &a_);
-  EXPECT_EQ(a_.profile_index, 0);
+  EXPECT_EQ(a_.planned.profile_index, 0);
   EXPECT_EQ(binding_.find(1), nullptr) << "the tensors of an iteration have other ids in the next";
-  EXPECT_EQ(b_.profile_index, -1);
+  EXPECT_EQ(b_.planned.profile_index, -1);
 }
 
 TEST_F(ProfileBindingTest, APersistentTensorThatHasDiedIsNotBound) {
@@ -53,7 +53,7 @@ TEST_F(ProfileBindingTest, ANewTensorTakesThePlaceOfTheOldOne) {
   bind({1}, {&a_});
   bind({1}, {&b_});
   EXPECT_EQ(binding_.find(1), &b_);
-  EXPECT_EQ(a_.profile_index, -1);
+  EXPECT_EQ(a_.planned.profile_index, -1);
 }
 
 TEST_F(ProfileBindingTest, ATensorIsInOnePlace) {
@@ -67,7 +67,7 @@ TEST_F(ProfileBindingTest, ATensorIsInOnePlace) {
 TEST_F(ProfileBindingTest, AnOpWithOtherTensorsThanTheProfilesBindsWhatBothHave) {
   follow({});
   bind({1}, {&a_, &b_});
-  EXPECT_EQ(b_.profile_index, -1);
+  EXPECT_EQ(b_.planned.profile_index, -1);
   bind({1, 2}, {&a_});
   EXPECT_EQ(binding_.find(2), nullptr);
 }
@@ -87,7 +87,7 @@ TEST_F(ProfileBindingTest, AnotherProfileBeginsWithoutBindings) {
   bind({1}, {&a_});
   follow({});
   EXPECT_EQ(binding_.find(1), nullptr);
-  EXPECT_EQ(a_.profile_index, -1);
+  EXPECT_EQ(a_.planned.profile_index, -1);
 }
 
 }  // namespace

@@ -405,9 +405,9 @@ TEST_F(RuntimeTest, AnOpThatFailsInTheMiddleLeavesNothingPinned) {
   OpFrame frame = RuntimeSession::frame({weight});
   ASSERT_TRUE(runtime().begin_op(frame, 1).ok());
   runtime().end_op(frame, "op", 1, {.is_complete = false});
-  EXPECT_EQ(weight->pin_count, 0u);
+  EXPECT_EQ(weight->uses.pin_count, 0u);
   runtime().end_op(frame, "op", 1, {.is_complete = false});
-  EXPECT_EQ(weight->pin_count, 0u) << "an op ends once";
+  EXPECT_EQ(weight->uses.pin_count, 0u) << "an op ends once";
 }
 
 TEST_F(RuntimeTest, AnOpThatCouldNotBeginNeedNotEnd) {
@@ -420,7 +420,7 @@ TEST_F(RuntimeTest, AnOpThatCouldNotBeginNeedNotEnd) {
   OpFrame frame = RuntimeSession::frame({weight});
   EXPECT_EQ(runtime().begin_op(frame, 3).status().code(), ErrorCode::kIoError);
   runtime().end_op(frame, "op", 3, {});
-  EXPECT_EQ(weight->pin_count, 0u);
+  EXPECT_EQ(weight->uses.pin_count, 0u);
   session_->ssd().heal();
   session_->op(3, {weight});
 }
@@ -462,7 +462,7 @@ TEST_F(RuntimeTest, ResultsThatAreNotCompleteCannotLeaveYet) {
     LiveTensor* result = session_->born();
     frame.uses.push_back({result, true});
     runtime().end_op(frame, "op", 1, {.is_complete = is_complete});
-    EXPECT_EQ(result->is_seen_as_input, is_complete);
+    EXPECT_EQ(result->birth.is_seen_as_input, is_complete);
   }
 }
 
@@ -545,7 +545,7 @@ TEST_F(RuntimeTest, StopDuringAnOpLetsItEnd) {
   ASSERT_TRUE(runtime().begin_op(frame, 1).ok());
   ASSERT_TRUE(runtime().stop().ok());
   runtime().end_op(frame, "op", 1, {});
-  EXPECT_EQ(trainee_->weights[0]->pin_count, 0u);
+  EXPECT_EQ(trainee_->weights[0]->uses.pin_count, 0u);
 }
 
 TEST_F(RuntimeTest, TightBudgetsKeepTheBytesRight) {

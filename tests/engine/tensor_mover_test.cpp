@@ -73,7 +73,7 @@ TEST_F(TensorMoverTest, TransfersWaitForTheLastUseOfTheirMemoryOnly) {
   const auto run_op = [&](LiveTensor* written) {
     points.begin_op();
     session_.compute->write(written->memory, written->size_bytes, written->id);
-    written->last_use = points.op();
+    written->uses.last_op = points.op();
     (void)points.end_op(5'000'000);
   };
   const auto start = [&](LiveTensor* tensor) {
@@ -156,10 +156,10 @@ TEST_F(TensorMoverTest, NothingHasArrivedAtFirst) {
 
 TEST_F(TensorMoverTest, AReadTakesTheCopyOfTheHostTier) {
   for (const plan::Tier tier : {plan::Tier::kSsd, plan::Tier::kHost}) {
-    ++tensor_->pin_count;  // it stays
+    ++tensor_->uses.pin_count;  // it stays
     session_.start_write(*tensor_, tier);
     session_.wait_until_idle();
-    --tensor_->pin_count;
+    --tensor_->uses.pin_count;
   }
   ASSERT_TRUE(mover_.drop(*tensor_));
   session_.start_read(*tensor_);
@@ -170,7 +170,7 @@ TEST_F(TensorMoverTest, AReadTakesTheCopyOfTheHostTier) {
 
 TEST_F(TensorMoverTest, APinnedTensorStaysWithAValidCopy) {
   session_.start_write(*tensor_);
-  ++tensor_->pin_count;
+  ++tensor_->uses.pin_count;
   session_.wait_until_idle();
   session_.expect_content(*tensor_);
   EXPECT_NE(tensor_->valid_copy(), nullptr);
@@ -178,7 +178,7 @@ TEST_F(TensorMoverTest, APinnedTensorStaysWithAValidCopy) {
 
 TEST_F(TensorMoverTest, ATensorThatIsWantedBackStays) {
   session_.start_write(*tensor_);
-  tensor_->is_wanted_back = true;
+  tensor_->transfer.want_back();
   session_.wait_until_idle();
   session_.expect_content(*tensor_);
 }
@@ -246,11 +246,11 @@ class LateReadTest : public TensorMoverTest {
 };
 
 TEST_F(LateReadTest, IsResidentBeforeItsEnd) {
-  EXPECT_TRUE(tensor_->is_copy_pending);
+  EXPECT_TRUE(tensor_->transfer.is_copy_pending);
   EXPECT_FALSE(mover_.is_idle());
   session_.expect_content(*tensor_);
   session_.wait_until_idle();
-  EXPECT_FALSE(tensor_->is_copy_pending);
+  EXPECT_FALSE(tensor_->transfer.is_copy_pending);
 }
 
 TEST_F(LateReadTest, AFailureStays) {

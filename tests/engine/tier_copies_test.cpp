@@ -148,13 +148,13 @@ TEST_F(TierCopiesTest, AFullTierKeepsValidCopies) {
 TEST_F(TierCopiesTest, AFullTierKeepsTheExtentsOfTransfersUnderWay) {
   open(1);
   ASSERT_TRUE(reserve(t_[0]).ok());
-  t_[0].transfer_tier = plan::Tier::kSsd;
+  t_[0].transfer.tier = plan::Tier::kSsd;
   t_[0].residency = Residency::kOffloading;
   EXPECT_FALSE(reserve(t_[1]).ok());
   t_[0].residency = Residency::kResident;
-  t_[0].is_copy_pending = true;
+  t_[0].transfer.is_copy_pending = true;
   EXPECT_FALSE(reserve(t_[1]).ok());
-  t_[0].transfer_tier = plan::Tier::kHost;
+  t_[0].transfer.tier = plan::Tier::kHost;
   EXPECT_TRUE(reserve(t_[1]).ok()) << "it moves on another tier";
 }
 

@@ -89,7 +89,7 @@ TEST_F(OffloadTest, LeavesAsPlannedWhenItsCopyHasEnded) {
   session_.engine().follow(program.shared_schedule());
   session_.ssd().can_cancel = false;
   ASSERT_TRUE(session_.op(3, {a_}).ok());
-  const bool is_behind = a_->is_copy_pending;
+  const bool is_behind = a_->transfer.is_copy_pending;
   ASSERT_TRUE(session_.op(4, {}).ok());
   if (is_behind) {
     EXPECT_EQ(a_->residency, Residency::kResident);
@@ -310,7 +310,7 @@ TEST(Bind, ATensorBornInTheIterationIsFoundByItsPlaceInTheOp) {
     session.engine().start_iteration();
     ASSERT_TRUE(session.begin(0, {}).ok());
     LiveTensor* activation = session.born();
-    activation->is_seen_as_input = true;  // its op completes it
+    activation->birth.is_seen_as_input = true;  // its op completes it
     const Use result = {activation, true};
     session.engine().end_op(0, std::span(&result, 1), 0);
     ASSERT_TRUE(session.op(1, {}).ok());
@@ -361,7 +361,7 @@ TEST(Hold, AFailedHoldHoldsNothing) {
   session.send_everything_away();
   session.ssd().fail(io::Direction::kRead, "worn out");
   EXPECT_FALSE(session.engine().pin(a).ok());
-  EXPECT_EQ(a->pin_count, 0u);
+  EXPECT_EQ(a->uses.pin_count, 0u);
   session.ssd().heal();
 }
 
