@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -29,40 +28,38 @@ py::list aliases(const Session& session) {
   return storages;
 }
 
-// Returns the counters that need no walk over all tensors, for who asks often: Python's lock is
-// given up once.
-py::dict brief_counters(Session& session) {
-  engine::Runtime& runtime = session.runtime();
-  const auto [memory, engine, planning, ssd, host, is_following] = without_gil([&] {
-    return std::tuple(runtime.memory_usage(), runtime.counters(), runtime.planning_counters(),
-                      session.run().tier_counters(plan::Tier::kSsd),
-                      session.run().tier_counters(plan::Tier::kHost), runtime.is_following_plan());
-  });
-  py::dict d = to_dict(memory);
-  update(d, to_dict(engine));
-  update(d, to_dict(planning));
-  update(d, to_dict(ssd, "ssd"));
-  update(d, to_dict(host, "host"));
-  d["is_following_plan"] = is_following;
+py::dict dict_of(Session& session, const engine::RunFigures& figures) {
+  py::dict d = to_dict(figures.memory);
+  update(d, to_dict(figures.counters));
+  update(d, to_dict(figures.planning));
+  for (const plan::Tier tier : {plan::Tier::kSsd, plan::Tier::kHost})
+    update(d, to_dict(without_gil([&] { return session.run().tier_counters(tier); }),
+                      std::string(to_string(tier))));
+  d["is_following_plan"] = figures.is_following_plan;
   return d;
 }
 
+// Returns the counters that need no walk over all tensors, for who asks often.
+py::dict brief_counters(Session& session) {
+  return dict_of(session, without_gil([&] { return session.runtime().figures(); }));
+}
+
 py::dict counters(Session& session) {
-  engine::Runtime& runtime = session.runtime();
-  py::dict d = brief_counters(session);
-  d["bytes_away"] = without_gil([&] { return runtime.offloaded_bytes(); });
-  d["unmovable_bytes"] = without_gil([&] { return runtime.unmovable_bytes(); });
-  d["unanswered_bytes"] = without_gil([&] { return runtime.unanswered_bytes(); });
-  d["held_for_good_bytes"] = without_gil([&] { return runtime.permanently_pinned_bytes(); });
-  d["kept_in_place_bytes"] = without_gil([&] { return runtime.outside_bytes(); });
+  const auto figures = without_gil([&] { return session.runtime().figures(true); });
+  py::dict d = dict_of(session, figures);
+  d["bytes_away"] = figures.offloaded_bytes;
+  d["unmovable_bytes"] = figures.unmovable_bytes;
+  d["unanswered_bytes"] = figures.unanswered_bytes;
+  d["held_for_good_bytes"] = figures.permanently_pinned_bytes;
+  d["kept_in_place_bytes"] = figures.outside_bytes;
   d["collective_bytes"] = without_gil([&] { return collective_bytes(); });
-  d["deviations"] = without_gil([&] { return runtime.deviation_count(); });
+  d["deviations"] = figures.deviation_count;
   return d;
 }
 
 py::list memory_timeline(Session& session) {
   py::list list;
-  const auto samples = without_gil([&] { return session.runtime().memory_timeline(); });
+  const auto samples = without_gil([&] { return session.runtime().knowledge().memory; });
   for (const engine::MemorySample& sample : samples)
     list.append(py::make_tuple(sample.time_ns, sample.device_bytes));
   return list;
@@ -75,7 +72,7 @@ py::object prediction(Session& session) {
 
 // Returns the trace. Raises while there is none, in which case there is no `wanted` either.
 auto trace_for(const char* wanted, Session& session) {
-  auto trace = without_gil([&] { return session.runtime().trace(); });
+  auto trace = without_gil([&] { return session.runtime().knowledge().trace; });
   if (!trace)
     raise_unless_ok(Status(ErrorCode::kInvalidArgument,
                            fmt::format("there is no {} yet: no iteration of the training loop has "
@@ -91,13 +88,14 @@ void save_trace(Session& session, const std::filesystem::path& path) {
 
 void save_plan(Session& session, const std::filesystem::path& path) {
   const auto trace = trace_for("plan", session);
-  const auto plan = without_gil([&] { return session.runtime().current_plan(); });
-  raise_unless_ok(without_gil([&] { return session.runtime().planning_status(); }));
-  if (!plan)
+  const auto known = without_gil([&] { return session.runtime().knowledge(); });
+  raise_unless_ok(known.planning_status);
+  if (!known.plan)
     raise_unless_ok(Status(ErrorCode::kInvalidArgument,
                            "there is no plan: all migrations are on demand. Expected the "
                            "policy \"planned\""));
-  raise_unless_ok(without_gil([&] { return write_plan(*plan, with_repeatable_ids(trace), path); }));
+  raise_unless_ok(
+      without_gil([&] { return write_plan(*known.plan, with_repeatable_ids(trace), path); }));
 }
 
 void save_hardware(Session& session, const std::filesystem::path& path) {
@@ -227,18 +225,20 @@ void bind_session(py::module_& module) {
            })
       .def("patterns",
            [](Session& session) {
-             return to_dicts(without_gil([&] { return session.runtime().patterns(); }));
+             return to_dicts(without_gil([&] { return session.runtime().knowledge().patterns; }));
            })
-      .def("differences",
-           [](Session& session) {
-             return to_dicts(without_gil([&] { return session.runtime().differences(); }));
-           })
+      .def(
+          "differences",
+          [](Session& session) {
+            return to_dicts(without_gil([&] { return session.runtime().knowledge().differences; }));
+          })
       .def("memory_timeline", &memory_timeline)
       .def("budget_bytes",
            [](Session& session) { return session.run().options().device_budget_bytes; })
       .def(
           "held_for_good_bytes",
-          [](Session& session) { return session.runtime().permanently_pinned_bytes(); }, no_gil())
+          [](Session& session) { return session.runtime().figures().permanently_pinned_bytes; },
+          no_gil())
       .def("prediction", &prediction)
       .def("drive_shares", [](Session& session) { return to_dicts(session.run().drive_shares()); })
       .def("device_link",

@@ -100,9 +100,7 @@ void OpaqueOp::begin_outermost() {
   if (has_collectives_under_way.load(std::memory_order_acquire)) let_go_of_ended_collectives();
   const Result<engine::OpRequests> requests = session_->runtime->begin_op(frame_, signature_);
   if (!requests.ok()) throw_status(requests.status(), info_.name);
-  if (requests->new_difference != 0)
-    session_->runtime->set_place_of_difference(requests->new_difference, info_.name,
-                                               script_location());
+  if (requests->is_place_wanted) facts_.place = script_location();
   order_this_stream(*session_, info_, frame_.uses);
   find_origin(*session_, *requests, facts_);
 }

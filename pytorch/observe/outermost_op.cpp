@@ -51,9 +51,7 @@ void OutermostOp::begin(const engine::OpSignature& signature) {
   if (!requests.ok()) throw_status(requests.status(), info_.name);
   requests_ = *requests;
   has_begun_ = true;
-  if (const size_t difference = requests_.new_difference; difference != 0)
-    session_.runtime->set_place_of_difference(difference, std::string(info_.name),
-                                              script_location());
+  if (requests_.is_place_wanted) facts_.place = script_location();
   if (is_elsewhere_) order_this_stream(session_, info_, thread_.frame.uses);
   if (!requests_.is_origin_wanted) return;
   first_node_ = graph_node_count();
@@ -95,10 +93,10 @@ TriedOps::Verdict OutermostOp::try_again(const CapturedOp& captured) {
   if (verdict != TriedOps::Verdict::kNotTried || !requests_.is_replay_planned) return verdict;
   engine::Runtime& runtime = *session_.runtime;
   const int64_t start_ns = runtime.begin_own_work();
-  verdict = session_.tried_ops->try_once(kind, captured, runtime.addresses(facts_.replay.inputs),
-                                         runtime.addresses(facts_.replay.results));
+  verdict = session_.tried_ops->try_once(kind, captured, engine::addresses_of(facts_.replay.inputs),
+                                         engine::addresses_of(facts_.replay.results));
   runtime.end_own_work(start_ns);
-  if (verdict == TriedOps::Verdict::kDifferent) runtime.ban_replays(thread_.frame, info_.name);
+  facts_.has_differed = verdict == TriedOps::Verdict::kDifferent;
   return verdict;
 }
 

@@ -103,7 +103,7 @@ Status DrySession::spend(int64_t duration_ns, int64_t workspace_bytes) {
 }
 
 std::optional<DryTrace> DrySession::trace() const {
-  std::optional<trace::Trace> trace = runtime_->trace();
+  std::optional<trace::Trace> trace = runtime_->knowledge().trace;
   if (!trace) return std::nullopt;
   return DryTrace{std::move(*trace), runtime_->iterations().back()};
 }

@@ -107,7 +107,7 @@ void remember_new_storage(TensorHandle& handle, c10::StorageImpl& storage) {
   // Nobody reads the reference before the engine knows the owner. One of several threads sets both.
   if (known == nullptr && handle.storage_identity.compare_exchange_strong(known, &storage)) {
     handle.storage = std::move(reference);
-    handle.runtime->set_owner(handle.tensor, &handle);
+    set_owner(*handle.tensor, &handle);
   } else if (known != &storage) {  // the DataPtr has changed its storage
     handle.runtime->while_nothing_moves([&] { std::swap(handle.storage, reference); });
     handle.storage_identity.store(&storage, std::memory_order_relaxed);

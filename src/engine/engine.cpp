@@ -541,11 +541,4 @@ int64_t Engine::unmovable_bytes() const {
   return total_bytes;
 }
 
-int64_t Engine::permanently_pinned_bytes() const {
-  int64_t total_bytes = 0;
-  for (const LiveTensor* tensor : live_)
-    if (tensor->uses.is_address_known) total_bytes += tensor->size_bytes;
-  return total_bytes;
-}
-
 }  // namespace teraio::engine

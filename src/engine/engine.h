@@ -200,8 +200,6 @@ class Engine {
   // Resident bytes that can never leave: of tensors that are small, foreign, pinned or not used
   // yet.
   int64_t unmovable_bytes() const;
-  // Those of them whose address is known outside.
-  int64_t permanently_pinned_bytes() const;
   bool can_leave(const LiveTensor& tensor) const { return evictor_.can_leave(tensor); }
 
  private:

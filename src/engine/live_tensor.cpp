@@ -68,6 +68,17 @@ uint64_t id_of(const LiveTensor& tensor) { return tensor.id; }
 
 int64_t size_bytes_of(const LiveTensor& tensor) { return tensor.size_bytes; }
 
+void set_owner(LiveTensor& tensor, void* owner) {
+  tensor.owner.store(owner, std::memory_order_release);
+}
+
+std::vector<std::byte*> addresses_of(std::span<LiveTensor* const> tensors) {
+  std::vector<std::byte*> addresses;
+  for (const LiveTensor* tensor : tensors)
+    addresses.push_back(tensor == nullptr ? nullptr : tensor->memory);
+  return addresses;
+}
+
 uint64_t structure_of(const OpSignature& signature, std::span<const Use> inputs) {
   uint64_t structure = signature.structure;
   for (const Use& use : inputs)

@@ -10,12 +10,11 @@
 #include "engine/engine.h"
 #include "engine/iteration_detector.h"
 #include "engine/live_tensor.h"
-#include "engine/op_time_history.h"
 #include "engine/pattern_tracker.h"
 #include "engine/recorder.h"
+#include "engine/replays.h"
+#include "engine/step_observer.h"
 #include "engine/stream_uses.h"
-#include "engine/thread_tag.h"
-#include "engine/timeline.h"
 
 namespace teraio::engine {
 namespace {
@@ -57,17 +56,23 @@ PatternTrackerOptions tracker_options(const RuntimeOptions& options) {
 }  // namespace
 
 Runtime::Runtime(RuntimeOptions options)
-    : replay_mutex_(options.wait_for_lock),
-      mutex_(options.wait_for_lock),
+    : mutex_(options.wait_for_lock),
       options_(std::move(options)),
       engine_(std::make_unique<Engine>(options_.engine)),
       patterns_(std::make_unique<PatternTracker>(*engine_, tracker_options(options_))),
       recorder_(std::make_unique<Recorder>(options_.engine.smallest_tensor_bytes)),
       detector_(std::make_unique<IterationDetector>()),
-      op_times_(std::make_unique<OpTimeHistory>(options_.op_timer)),
-      origins_(std::make_unique<OriginMemory>()),
       stream_uses_(std::make_unique<StreamUses>(*options_.engine.device)),
-      log_(options_.engine) {
+      observer_(std::make_unique<StepObserver>(options_.engine, options_.op_timer, *engine_)),
+      replays_(std::make_unique<Replays>(
+          Replays::Host{.mutex = mutex_,
+                        .engine = *engine_,
+                        .observer = *observer_,
+                        .clock = *options_.engine.clock,
+                        .replayer = options_.replayer,
+                        .pin = [this](auto& lock, auto* tensor) { return pin_held(lock, tensor); },
+                        .unpin = [this](auto tensors) { unpin_all(tensors); }},
+          options_.wait_for_lock)) {
   start_iteration(/*is_complete=*/false);
 }
 
@@ -89,7 +94,7 @@ bool Runtime::wait_for_stream() {
 // stream or a pin has let go of some, or when an interrupt has ended a wait of the call and does
 // not end the call itself. Nearly every call succeeds at once.
 template <typename Call>
-auto Runtime::complete(Lock& lock, const Call& call) {
+auto Runtime::complete(RuntimeLock& lock, const Call& call) {
   auto result = call();
   while (!result.ok()) {
     if (Status status = mend(lock, status_of(result)); !status.ok()) {
@@ -102,7 +107,7 @@ auto Runtime::complete(Lock& lock, const Call& call) {
 }
 
 // Removes the reason for which a call has failed. Returns the failure that ends the call instead.
-Status Runtime::mend(Lock& lock, const Status& failure) {
+Status Runtime::mend(RuntimeLock& lock, const Status& failure) {
   const auto unlocked = [&](const auto& call) {
     const device::PauseOfOps pause(options_.op_timer);
     lock.unlock();
@@ -110,7 +115,7 @@ Status Runtime::mend(Lock& lock, const Status& failure) {
     lock.lock();
     return result;
   };
-  if (failure.code() == ErrorCode::kReplayDue) return run_due_replay(lock);
+  if (failure.code() == ErrorCode::kReplayDue) return replays_->run_due(lock);
   if (failure.code() == ErrorCode::kOutOfMemory && wait_for_stream()) return {};
   if (failure.code() == ErrorCode::kOutOfMemory && options_.wait_for_unpin)
     return unlocked(options_.wait_for_unpin) ? Status() : failure;
@@ -124,11 +129,7 @@ Result<Allocation> Runtime::allocate(int64_t size_bytes) {
   const Result<LiveTensor*> tensor = complete(lock, [&] { return engine_->allocate(size_bytes); });
   if (!tensor.ok()) return tensor.status();
   const Allocation allocation = {*tensor, (*tensor)->memory};
-  if (!is_active_ || is_replaying_here()) return allocation;
-  (*tensor)->birth.thread = thread_tag();
-  births_.push_back(*tensor);
-  born_bytes_ += size_bytes;
-  born_peak_bytes_ = std::max(born_peak_bytes_, born_bytes_);
+  if (is_active_ && !replays_->is_on_this_thread()) births_.add(**tensor);
   return allocation;
 }
 
@@ -138,14 +139,13 @@ void Runtime::release(LiveTensor* tensor) {
 }
 
 void Runtime::release_locked(LiveTensor* tensor) {
-  if (std::exchange(tensor->uses.is_address_known, false)) engine_->unpin(tensor);
+  if (std::exchange(tensor->uses.is_address_known, false)) {
+    permanently_pinned_bytes_ -= tensor->size_bytes;
+    engine_->unpin(tensor);
+  }
   if (tensor->uses.pin_count == 0) return free_tensor(tensor);
   tensor->life = Life::kDroppedInUse;
   engine_->forget_owner(*tensor);
-}
-
-void Runtime::set_owner(LiveTensor* tensor, void* owner) {
-  tensor->owner.store(owner, std::memory_order_release);
 }
 
 void Runtime::note_brought(LiveTensor* tensor) {
@@ -161,17 +161,10 @@ void Runtime::free_dropped(std::span<const Use> uses) {
 
 void Runtime::free_tensor(LiveTensor* tensor) {
   if (is_active_) {
-    forget_birth(*tensor);
+    births_.remove(*tensor);
     recorder_->record_death(*tensor);
   }
   engine_->release(tensor);
-}
-
-void Runtime::forget_birth(const LiveTensor& tensor) {
-  const auto found = std::find(births_.rbegin(), births_.rend(), &tensor);
-  if (found == births_.rend()) return;
-  born_bytes_ -= tensor.size_bytes;
-  births_.erase(std::next(found).base());
 }
 
 Result<OpRequests> Runtime::begin_op(OpFrame& frame, const OpSignature& signature) {
@@ -180,16 +173,18 @@ Result<OpRequests> Runtime::begin_op(OpFrame& frame, const OpSignature& signatur
   if (!is_active_) return OpRequests();
   if (!stream_uses_->empty()) unpin_all(stream_uses_->take_passed());
   if (detector_->begins_new_update(frame.uses)) end_segment();
-  OpRequests requests;
   frame.begun.input_count = frame.uses.size();
   frame.begun.position = patterns_->advance(signature, frame.uses);
   frame.begun.epoch = engine_->epoch();
-  requests.new_difference = patterns_->new_difference();
-  look_up_origin(frame, signature, requests);
+  frame.begun.new_difference = patterns_->new_difference();
+  frame.begun.origin_key.reset();
+  OpRequests requests;
+  requests.is_place_wanted = frame.begun.new_difference != 0;
+  if (is_recording_) observer_->ask_for_origin(frame, signature, requests);
   Status status = complete(lock, [&] { return engine_->begin_op(position_of(frame), frame.uses); });
   if (!status.ok()) {
     free_dropped(frame.uses);
-    if (!open_temporaries_.empty()) drop_open_temporaries(lock);
+    replays_->drop_temporaries(lock);
     return status;
   }
   frame.begun.is_begun = true;
@@ -197,25 +192,9 @@ Result<OpRequests> Runtime::begin_op(OpFrame& frame, const OpSignature& signatur
   requests.is_replay_planned = frame.begun.is_replay_planned;
   requests.is_replay_wanted =
       requests.is_replay_planned || (is_recording_ && options_.replayer != nullptr);
-  begin_op_in_timeline(frame);
-  if (!open_temporaries_.empty()) drop_open_temporaries(lock);
+  observer_->start(frame);
+  replays_->drop_temporaries(lock);
   return requests;
-}
-
-void Runtime::look_up_origin(OpFrame& frame, const OpSignature& signature, OpRequests& requests) {
-  frame.begun.origin_key.reset();
-  if (!is_recording_) return;
-  requests.is_origin_wanted = true;
-  frame.begun.origin_key = origins_->key_of_next(signature);
-  if (const OpOrigin* known = origins_->find(*frame.begun.origin_key))
-    requests.known_origin = *known;
-}
-
-int64_t Runtime::take_workspace_bytes() {
-  const int64_t workspace_bytes = born_peak_bytes_ - born_bytes_;
-  born_bytes_ = 0;
-  born_peak_bytes_ = 0;
-  return workspace_bytes;
 }
 
 void Runtime::end_op(OpFrame& frame, std::string_view name, const OpSignature& signature,
@@ -223,13 +202,14 @@ void Runtime::end_op(OpFrame& frame, std::string_view name, const OpSignature& s
   std::unique_lock lock(mutex_);
   const BegunOp& begun = frame.begun;
   if (!std::exchange(frame.begun.is_begun, false)) return;
-  if (timeline_ != nullptr) end_op_in_timeline(frame, name, facts);
-  const bool is_replayable = this->is_replayable(facts.replay);
   const trace::OpIndex position = position_of(frame);
+  observer_->end(frame, name, facts, position);
+  note_differences(frame, name, facts);
+  const bool is_replayable = this->is_replayable(facts.replay);
   engine_->end_op(position, frame.uses, begun.input_count);
   const device::Event due = note_enqueued(position);
-  if (position != kLost && births_.size() > frame.uses.size() - begun.input_count)
-    engine_->bind_births(position, frame.uses, births_of_this_thread());
+  if (position != kLost && births_.count() > frame.uses.size() - begun.input_count)
+    engine_->bind_births(position, frame.uses, births_.of_this_thread());
   if (is_replayable && begun.is_replay_planned && is_active_) engine_->add_recipe(facts.replay);
   if (is_active_) note_op(frame, name, signature, facts, is_replayable);
   free_dropped(std::span(frame.uses).first(begun.input_count));
@@ -241,6 +221,18 @@ void Runtime::end_op(OpFrame& frame, std::string_view name, const OpSignature& s
   }
   lock.unlock();
   if (due.id != 0) wait_for_device(due);
+}
+
+void Runtime::note_differences(const OpFrame& frame, std::string_view name, const OpFacts& facts) {
+  if (frame.begun.new_difference != 0)
+    patterns_->set_place_of_difference(frame.begun.new_difference, std::string(name), facts.place);
+  if (!facts.has_differed) return;
+  spdlog::warn(
+      "teraio: op {} is not deterministic: running it again produced different bytes. Training "
+      "keeps the original result, and later plans offload its results instead of recomputing them",
+      name);
+  ++engine_->counters().banned_replays;
+  patterns_->ban_replays(position_of(frame));
 }
 
 // Transfers end meanwhile, and others wait for their memory.
@@ -278,45 +270,22 @@ bool Runtime::is_replay_planned(trace::OpIndex position) const {
 // A tensor that the op has made besides its results, which a graph may have saved, would be lost.
 bool Runtime::is_replayable(const OpReplay& replay) {
   if (replay.op == nullptr) return false;
-  const std::span<LiveTensor* const> births = births_of_this_thread();
+  const std::span<LiveTensor* const> births = births_.of_this_thread();
   return std::all_of(births.begin(), births.end(), [&](const LiveTensor* tensor) {
     return tensor->size_bytes < options_.engine.smallest_tensor_bytes ||
            std::find(replay.results.begin(), replay.results.end(), tensor) != replay.results.end();
   });
 }
 
-std::span<LiveTensor* const> Runtime::births_of_this_thread() {
-  if (births_.empty()) return {};
-  return put_births_of_this_thread_first();
-}
-
-// Other threads may be inside their ops, so their births stay in the list.
-std::span<LiveTensor* const> Runtime::put_births_of_this_thread_first() {
-  const auto is_mine = [tag = thread_tag()](LiveTensor* t) { return t->birth.thread == tag; };
-  const auto others = std::find_if_not(births_.begin(), births_.end(), is_mine);
-  if (others == births_.end()) return births_;
-  return {births_.begin(), std::stable_partition(others, births_.end(), is_mine)};
-}
-
-// How long the op that ends took; 0 when nobody wants to know.
-int64_t Runtime::note_time() {
-  const bool is_sample_due = log_.is_sample_due();
-  if (!is_sample_due && !op_times_->is_timed()) return 0;
-  const int64_t now_ns = options_.engine.clock->now_ns();
-  if (is_sample_due) log_.add_sample(now_ns);
-  return op_times_->is_timed() ? op_times_->end_op(now_ns, engine_->counters().stall_ns()) : 0;
-}
-
 void Runtime::note_op(const OpFrame& frame, std::string_view name, const OpSignature& signature,
                       const OpFacts& facts, bool is_replayable) {
-  const std::span<LiveTensor* const> births = births_of_this_thread();
+  const std::span<LiveTensor* const> births = births_.of_this_thread();
   engine_->note_used(births);
   if (facts.is_complete)
     for (LiveTensor* newborn : births)
       newborn->birth.is_seen_as_input.store(true, std::memory_order_relaxed);
-  const int64_t workspace_bytes = take_workspace_bytes();
-  const int64_t duration_ns = note_time();
-  if (frame.begun.origin_key && facts.origin) origins_->set(*frame.begun.origin_key, *facts.origin);
+  const int64_t workspace_bytes = births_.take_workspace_bytes();
+  const int64_t duration_ns = observer_->note_end(frame, facts);
   if (is_recording_) {
     OpRecord record;
     record.name = name;
@@ -332,7 +301,7 @@ void Runtime::note_op(const OpFrame& frame, std::string_view name, const OpSigna
     record.origin = facts.origin.value_or(OpOrigin());
     recorder_->record_op(record);
   }
-  births_.erase(births_.begin(), births_.begin() + static_cast<ptrdiff_t>(births.size()));
+  births_.remove_first(births.size());
   detector_->add_op(signature, !frame.uses.empty());
   if (detector_->op_count() >= kLongestIterationOps) start_iteration(/*is_complete=*/false);
 }
@@ -350,7 +319,7 @@ Status Runtime::pin(LiveTensor* tensor, bool is_write) {
 }
 
 // Pins a tensor that cannot end meanwhile, whatever the program drops.
-Status Runtime::pin_held(Lock& lock, LiveTensor* tensor) {
+Status Runtime::pin_held(RuntimeLock& lock, LiveTensor* tensor) {
   ++tensor->uses.pin_count;
   Status status = complete(lock, [&] { return engine_->pin(tensor); });
   engine_->unpin(tensor);
@@ -379,8 +348,10 @@ Status Runtime::order_stream(void* stream, std::span<const Use> uses) {
   return is_active_ ? engine_->order_stream(stream, uses) : Status();
 }
 
-void Runtime::record_stream(void* stream, std::span<const Use> uses) {
+void Runtime::record_stream(void* stream, std::span<const Use> uses, bool is_use_open) {
   std::unique_lock lock(mutex_);
+  if (is_use_open)
+    for (const Use& use : uses) options_.engine.device->record_use(use.tensor->memory, stream);
   if (!is_active_) return;
   std::vector<LiveTensor*> pinned;
   for (const Use& use : uses) {
@@ -397,13 +368,11 @@ Status Runtime::pin_permanently(LiveTensor* tensor) {
   if (tensor->uses.is_address_known) return {};
   TERAIO_RETURN_IF_ERROR(complete(lock, [&] { return engine_->pin(tensor); }));
   Status status = complete(lock, [&] { return engine_->mark_written(tensor); });
-  if (!status.ok() || std::exchange(tensor->uses.is_address_known, true)) engine_->unpin(tensor);
+  if (!status.ok() || std::exchange(tensor->uses.is_address_known, true))
+    engine_->unpin(tensor);
+  else
+    permanently_pinned_bytes_ += tensor->size_bytes;
   return status;
-}
-
-void Runtime::record_use(LiveTensor* tensor, void* stream) {
-  const std::lock_guard lock(mutex_);
-  options_.engine.device->record_use(tensor->memory, stream);
 }
 
 // A free range of some pages of the device contains a whole one.
@@ -423,23 +392,10 @@ void Runtime::add_outside_bytes(int64_t size_bytes) {
   options_.engine.device->add_outside_bytes(size_bytes);
 }
 
-std::vector<std::byte*> Runtime::addresses(std::span<LiveTensor* const> tensors) const {
-  const std::lock_guard lock(mutex_);
-  std::vector<std::byte*> addresses;
-  for (const LiveTensor* tensor : tensors)
-    addresses.push_back(tensor == nullptr ? nullptr : tensor->memory);
-  return addresses;
-}
-
 std::vector<LiveTensor*> Runtime::births() {
   const std::lock_guard lock(mutex_);
-  const std::span<LiveTensor* const> mine = births_of_this_thread();
+  const std::span<LiveTensor* const> mine = births_.of_this_thread();
   return {mine.begin(), mine.end()};
-}
-
-void Runtime::set_place_of_difference(size_t new_difference, std::string op, std::string location) {
-  const std::lock_guard lock(mutex_);
-  patterns_->set_place_of_difference(new_difference, std::move(op), std::move(location));
 }
 
 void Runtime::while_nothing_moves(const std::function<void()>& call) {
@@ -457,11 +413,7 @@ void Runtime::start_iteration(bool is_complete) {
   patterns_->start_iteration();
   detector_->start_iteration(is_complete);
   if (is_recording_) recorder_->start(engine_->next_id());
-  if (is_recording_) origins_->start_iteration();
-  timeline_ = timeline_of_step();
-  const int64_t now_ns = options_.engine.clock->now_ns();
-  log_.start_iteration(now_ns, engine_->counters());
-  op_times_->start_iteration(now_ns, engine_->counters().stall_ns(), patterns_->wants_times());
+  observer_->start_iteration(is_recording_, patterns_->wants_times());
 }
 
 void Runtime::begin_step() {
@@ -479,8 +431,7 @@ int64_t Runtime::begin_own_work() const { return options_.engine.clock->now_ns()
 int64_t Runtime::end_own_work(int64_t start_ns) {
   const std::lock_guard lock(mutex_);
   const int64_t duration_ns = options_.engine.clock->now_ns() - start_ns;
-  log_.leave_out(duration_ns);
-  op_times_->leave_out(duration_ns);
+  observer_->leave_out(duration_ns);
   return duration_ns;
 }
 
@@ -492,20 +443,18 @@ void Runtime::end_iteration() {
   const auto mode = !patterns_->is_planned()    ? IterationRecord::Mode::kOnDemand
                     : patterns_->is_exact_end() ? IterationRecord::Mode::kPlanned
                                                 : IterationRecord::Mode::kDeviated;
-  const int64_t planned_op_count = patterns_->planned_op_count();
-  const int64_t end_ns = options_.engine.clock->now_ns();
-  log_.end_iteration(end_ns, engine_->counters(), detector_->op_count(), planned_op_count, mode);
-  if (timeline_ != nullptr) timeline_->end_step(end_ns, mode);
-  planning_counters_.ops += detector_->op_count();
-  planning_counters_.planned_ops += planned_op_count;
   const bool is_repeated = detector_->is_repeated();
-  op_times_->end_iteration(is_repeated, is_repeated || patterns_->is_known_pattern());
+  observer_->end_iteration({.op_count = detector_->op_count(),
+                            .planned_op_count = patterns_->planned_op_count(),
+                            .mode = mode,
+                            .is_repeated = is_repeated,
+                            .is_known = patterns_->is_known_pattern()});
   PatternTracker::IterationEnd end;
   if (is_recording_) end.record = [this] { return recorded_profile(); };
-  end.apply_times = [this](Profile& profile) { op_times_->apply_to(profile); };
+  end.apply_times = [this](Profile& profile) { observer_->apply_times(profile); };
   end.op_count = detector_->op_count();
   patterns_->end_iteration(end);
-  log_.set_pattern(patterns_->last_pattern());
+  observer_->set_pattern(patterns_->last_pattern());
   // What is planned needs no period, which would begin with learning once more.
   const bool is_settled = patterns_->has_plan() && !detector_->has_period();
   if (!patterns_->was_as_expected() && !is_repeated && !is_settled) detector_->find_period();
@@ -530,7 +479,7 @@ Status Runtime::stop() {
   while (wait_for_stream()) continue;
   is_active_ = false;
   births_.clear();
-  Status status = complete(lock, [&] { return engine_->restore_all(replay_failure_); });
+  Status status = complete(lock, [&] { return engine_->restore_all(replays_->failure()); });
   if (!status.ok()) {
     if (status.code() == ErrorCode::kInterrupted) engine_->end_waits();
     return status;
@@ -554,9 +503,48 @@ void Runtime::leave_stores(bool are_free) {
   options_.engine.stores = {};
 }
 
-bool Runtime::uses_stores() const {
+Status Runtime::replay_all() { return replays_->replay_all(); }
+
+RunFigures Runtime::figures(bool with_unmovable_bytes) const {
   const std::lock_guard lock(mutex_);
-  return uses_stores_;
+  RunFigures figures;
+  figures.memory = options_.engine.device->usage();
+  figures.counters = engine_->counters();
+  figures.planning = {.ops = observer_->op_count(),
+                      .planned_ops = observer_->planned_op_count(),
+                      .plans_made = patterns_->plan_count(),
+                      .planning_ns = patterns_->planning_ns(),
+                      .is_planning = patterns_->is_planning()};
+  figures.trace_name = engine_->schedule().profile().trace.name;
+  figures.iteration_count = observer_->log().iteration_count();
+  figures.deviation_count = patterns_->deviation_count();
+  figures.outside_bytes = outside_bytes_;
+  figures.permanently_pinned_bytes = permanently_pinned_bytes_ + outside_bytes_;
+  figures.offloaded_bytes = engine_->offloaded_bytes();
+  figures.discarded_bytes = engine_->discarded_bytes();
+  figures.unanswered_bytes = engine_->unanswered_bytes();
+  figures.is_following_plan = patterns_->is_planned() && patterns_->is_following();
+  figures.uses_stores = uses_stores_;
+  figures.has_transfers = engine_->has_transfers();
+  if (with_unmovable_bytes) figures.unmovable_bytes = engine_->unmovable_bytes() + outside_bytes_;
+  return figures;
+}
+
+RunKnowledge Runtime::knowledge() const {
+  const std::lock_guard lock(mutex_);
+  RunKnowledge knowledge;
+  if (!engine_->schedule().is_empty()) knowledge.trace = engine_->schedule().profile().trace;
+  knowledge.plan = engine_->schedule().plan();
+  knowledge.planning_status = patterns_->planning_status();
+  knowledge.patterns = patterns_->patterns();
+  knowledge.differences = patterns_->differences().differences();
+  knowledge.memory = observer_->log().samples();
+  return knowledge;
+}
+
+std::vector<IterationRecord> Runtime::iterations(size_t first) const {
+  const std::lock_guard lock(mutex_);
+  return observer_->log().iterations(first);
 }
 
 }  // namespace teraio::engine

@@ -12,7 +12,6 @@
 // StorageSwap takes.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -27,15 +26,13 @@
 #include "base/status.h"
 #include "base/yielding_mutex.h"
 #include "device/op_timer.h"
-#include "engine/engine_counters.h"
+#include "engine/births.h"
 #include "engine/engine_options.h"
-#include "engine/iteration_log.h"
 #include "engine/planning_thread.h"
-#include "engine/profile.h"
 #include "engine/replayer.h"
+#include "engine/run_figures.h"
 #include "engine/signature.h"
 #include "engine/use.h"
-#include "plan/plan.h"
 
 namespace teraio::engine {
 
@@ -60,27 +57,15 @@ struct RuntimeOptions {
   device::OpTimer* op_timer = nullptr;  // null: the clock tells how long ops take
 };
 
+using RuntimeMutex = YieldingMutex<std::mutex>;
+using RuntimeLock = std::unique_lock<RuntimeMutex>;
+
 class Engine;
 class IterationDetector;
-class OpTimeHistory;
-class PatternTracker;
-struct Difference;
-struct PatternSummary;
 class Recorder;
+class Replays;
+class StepObserver;
 class StreamUses;
-class Timeline;
-struct TimelineRecord;
-struct DueReplay;
-struct Recipe;
-
-// A value.
-struct PlanningCounters {
-  int64_t ops = 0;          // that have begun, in whole iterations
-  int64_t planned_ops = 0;  // those of them that followed a plan
-  int64_t plans_made = 0;
-  int64_t planning_ns = 0;   // CPU time
-  bool is_planning = false;  // a plan is being made now
-};
 
 // A new tensor and its memory on the device.
 struct Allocation {
@@ -103,10 +88,6 @@ class Runtime {
   Result<Allocation> allocate(int64_t size_bytes);
   // The program has dropped the tensor. Its bytes stay while an op or a pin uses them.
   void release(LiveTensor* tensor);
-  // What the StorageSwap knows the tensor by, which sees all that the caller has written before. A
-  // tensor without an owner cannot leave. Takes no lock: every new tensor comes here.
-  void set_owner(LiveTensor* tensor, void* owner);
-
   // The caller has filled the tensor, which is new, in the order of compute with bytes that the
   // program takes for older: streams that the program does not make wait have to wait for them.
   void note_brought(LiveTensor* tensor);
@@ -134,24 +115,16 @@ class Runtime {
   // Another stream of the device than compute's (as for Device::record_on) was told to work on
   // these tensors, which are on the device. They stay until that work is done. Where memory is
   // short, allocations wait for it. Discarded tensors that are made from those that it writes are
-  // made again first; one for which that fails is lost, and later uses of it fail.
-  void record_stream(void* stream, std::span<const Use> uses);
-  // Another stream works on the tensor, which an op or a pin uses, now or later: as for
-  // Device::record_use().
-  void record_use(LiveTensor* tensor, void* stream);
+  // made again first; one for which that fails is lost, and later uses of it fail. `is_use_open`:
+  // the stream may get more such work, as for Device::record_use().
+  void record_stream(void* stream, std::span<const Use> uses, bool is_use_open = false);
   // Lets tensors leave until `size_bytes` of the device's memory have returned to the system, for
   // its other allocators. Fails as allocate() when nothing more can leave.
   Status return_memory(int64_t size_bytes);
   // Memory of other owners that counts against the budget and never moves; negative: as much less.
   void add_outside_bytes(int64_t size_bytes);
-  // Where tensors that an op or a pin uses are on the device; null for null.
-  std::vector<std::byte*> addresses(std::span<LiveTensor* const> tensors) const;
   // The tensors that this thread has made since its last op ended, and that are alive.
   std::vector<LiveTensor*> births();
-  // The program's place at the op that has begun with OpRequests::new_difference, for people.
-  void set_place_of_difference(size_t new_difference, std::string op, std::string location);
-  // A replay of the op that runs gave other bytes than the op: it is not replayed any more.
-  void ban_replays(const OpFrame& frame, std::string_view name);
   // No tensor leaves or returns during the call, which must not call into the runtime.
   void while_nothing_moves(const std::function<void()>& call);
   // What a tensor is, for traces. Kept until the tensor dies.
@@ -181,119 +154,51 @@ class Runtime {
   // The same for a process that ends: nothing is restored, and offloaded bytes are lost. Does not
   // wait for a drive that hangs, and ends the waits of other threads.
   void discard();
-  // False after stop() or discard() when nobody needs the stores any more.
-  bool uses_stores() const;
-  // Transfers use the stores, the device's memory and this object. After stop() or discard(): a
-  // drive hangs.
-  bool has_transfers() const;
-
-  // Of the pattern that is followed.
-  std::optional<trace::Trace> trace() const;
-  bool has_trace() const;
-  std::string trace_name() const;  // empty without a trace
-  std::optional<plan::Plan> current_plan() const;
+  // `with_unmovable_bytes`: walks over all tensors.
+  RunFigures figures(bool with_unmovable_bytes = false) const;
+  RunKnowledge knowledge() const;
   // From the one with the index `first` on, of the newest IterationLog::kIterationsMax.
   std::vector<IterationRecord> iterations(size_t first = 0) const;
-  // Device memory over the last whole iteration: one sample at each op's end at which it changed.
-  std::vector<MemorySample> memory_timeline() const;
-  // Requires EngineOptions::timeline.
-  TimelineRecord timeline_record() const;
-  EngineCounters counters() const;
-  device::MemoryUsage memory_usage() const;
-  const device::Device& device() const { return *options_.engine.device; }
-  int64_t deviation_count() const;
-  // The patterns of the program's iterations that are kept, in the order in which they came.
-  std::vector<PatternSummary> patterns() const;
-  // How iterations have differed from them, in the order in which that was seen.
-  std::vector<Difference> differences() const;
-  PlanningCounters planning_counters() const;
-  // Resident bytes that can never leave: small, foreign, pinned, not used yet, or outside.
-  int64_t unmovable_bytes() const;
-  int64_t permanently_pinned_bytes() const;  // with those outside
-  int64_t outside_bytes() const;
-  int64_t offloaded_bytes() const;
-  int64_t discarded_bytes() const;
-  // Device memory that drives which do not answer may still use.
-  int64_t unanswered_bytes() const;
-  // Why the pattern that is followed has no plan; ok when it has one, or is being planned.
-  Status planning_status() const;
-  bool is_following_plan() const;
 
  private:
-  using Lock = std::unique_lock<YieldingMutex<std::mutex>>;
-
   void start_iteration(bool is_complete);
   void end_segment();
   void end_iteration();
   Profile recorded_profile();
-  int64_t note_time();
-  void look_up_origin(OpFrame& frame, const OpSignature& signature, OpRequests& requests);
-  Timeline* timeline_of_step();
-  void begin_op_in_timeline(OpFrame& frame);
-  OpOrigin origin_of(const OpFrame& frame, const OpFacts& facts) const;
-  void end_op_in_timeline(OpFrame& frame, std::string_view name, const OpFacts& facts);
   void note_op(const OpFrame& frame, std::string_view name, const OpSignature& signature,
                const OpFacts& facts, bool is_replayable);
-  // Moves the births of the calling thread to the front of births_ and returns them.
-  std::span<LiveTensor* const> births_of_this_thread();
-  std::span<LiveTensor* const> put_births_of_this_thread_first();
+  void note_differences(const OpFrame& frame, std::string_view name, const OpFacts& facts);
   template <typename Call>
-  auto complete(Lock& lock, const Call& call);
-  Status mend(Lock& lock, const Status& failure);
+  auto complete(RuntimeLock& lock, const Call& call);
+  Status mend(RuntimeLock& lock, const Status& failure);
   trace::OpIndex position_of(const OpFrame& frame) const;
   bool is_replay_planned(trace::OpIndex position) const;
   device::Event note_enqueued(trace::OpIndex position);
   void wait_for_device(device::Event due);
   bool is_replayable(const OpReplay& replay);
-
-  // Replays: runtime_replays.cpp.
-  class ReplayTurn;
-  class ReplayChain;
-  class HeldInputs;
-  Status pin_held(Lock& lock, LiveTensor* tensor);
-  Status run_due_replay(Lock& lock);
-  Status replay_in_turn(const DueReplay& due);
-  Status replay(const std::shared_ptr<Recipe>& recipe, bool keeps_results, ReplayChain& chain);
-  Status try_replay(const std::shared_ptr<Recipe>& recipe, bool keeps_results, ReplayChain& chain);
-  void note_replay(const Recipe& recipe, int64_t start_ns);
-  void drop_read_temporaries(const Recipe& recipe);
-  void drop_open_temporaries(Lock& lock);
-  bool is_replaying_here() const;
+  Status pin_held(RuntimeLock& lock, LiveTensor* tensor);
   bool wait_for_stream();
   void unpin_all(std::span<LiveTensor* const> tensors);
   void release_locked(LiveTensor* tensor);
   void free_tensor(LiveTensor* tensor);
   void free_dropped(std::span<const Use> uses);
-  int64_t take_workspace_bytes();
-  void forget_birth(const LiveTensor& tensor);
   void leave_stores(bool are_free);
 
-  YieldingMutex<std::recursive_mutex> replay_mutex_;  // before mutex_: one thread replays at a time
-  int replay_depth_ = 0;                              // under replay_mutex_
-  std::atomic<uintptr_t> replaying_thread_ = 0;
-  mutable YieldingMutex<std::mutex> mutex_;
+  mutable RuntimeMutex mutex_;
   RuntimeOptions options_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<PatternTracker> patterns_;
   std::unique_ptr<Recorder> recorder_;
   std::unique_ptr<IterationDetector> detector_;
-  std::unique_ptr<OpTimeHistory> op_times_;
-  std::unique_ptr<OriginMemory> origins_;
   std::unique_ptr<StreamUses> stream_uses_;
-  IterationLog log_;
-  Timeline* timeline_ = nullptr;  // that records this step; null: none does
+  std::unique_ptr<StepObserver> observer_;
+  std::unique_ptr<Replays> replays_;
+  Births births_;
   bool is_active_ = true;
   bool is_recording_ = true;
   bool uses_stores_ = true;
-
-  // Whose temporaries wait for the replays that read them.
-  std::vector<std::shared_ptr<Recipe>> open_temporaries_;
-  std::vector<LiveTensor*> births_;     // since the last op ended, and alive
-  PlanningCounters planning_counters_;  // of ops
-  Status replay_failure_;               // replay_all(): why tensors stay discarded
   int64_t outside_bytes_ = 0;
-  int64_t born_bytes_ = 0;
-  int64_t born_peak_bytes_ = 0;
+  int64_t permanently_pinned_bytes_ = 0;
 };
 
 }  // namespace teraio::engine

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/op_origin.h"
@@ -31,6 +32,14 @@ int64_t size_bytes_of(const LiveTensor& tensor);
 // device. Any thread, without a lock. A false answer is final.
 bool is_newborn(const LiveTensor& tensor);
 
+// For StorageSwap: what the tensor's bytes belong to, which sees all that the caller has written
+// before. A tensor without an owner cannot leave. Any thread, without a lock: every new tensor
+// comes here.
+void set_owner(LiveTensor& tensor, void* owner);
+
+// Where tensors that an op or a pin of the calling thread uses are on the device; null for null.
+std::vector<std::byte*> addresses_of(std::span<LiveTensor* const> tensors);
+
 // One tensor of an op's active set. An op names each tensor once.
 struct Use {
   LiveTensor* tensor = nullptr;
@@ -49,6 +58,7 @@ struct BegunOp {
   size_t input_count = 0;              // the first ones of OpFrame::uses; the others are results
   trace::OpIndex position = kLost;     // in the iteration of `epoch`: Runtime::position_of()
   uint64_t epoch = 0;                  // of the engine
+  size_t new_difference = 0;           // 0: none (DifferenceLog::note())
   std::optional<uint64_t> origin_key;  // a profile wants to know where the op comes from
   struct Start {
     int64_t time_ns = 0;
@@ -69,9 +79,7 @@ struct OpFrame {
 struct OpRequests {
   bool is_origin_wanted = false;         // OpFacts::origin
   std::optional<OpOrigin> known_origin;  // is_origin_wanted: this is the answer
-  // The op differs from the plan in a way that is new: where is the program
-  // (Runtime::set_place_of_difference())? 0: it does not.
-  size_t new_difference = 0;
+  bool is_place_wanted = false;  // OpFacts::place: the op differs from the plan in a new way
   // The op's results may be discarded (is_replay_planned), or a profile asks whether they could be:
   // OpFacts::replay, unless the op cannot be run again.
   bool is_replay_wanted = false;
@@ -93,7 +101,9 @@ struct OpFacts {
   bool is_complete = true;
   int64_t own_work_ns = 0;  // our own work, between the op's begin and the op
   std::optional<OpOrigin> origin = {};
+  std::string place = {};  // in the program, for people
   OpReplay replay = {};
+  bool has_differed = false;  // a replay has given other bytes: the op is not replayed any more
 };
 
 }  // namespace teraio::engine

@@ -134,9 +134,9 @@ Status TrainingRun::prepare_stop() {
 
 // Without room the system would end the process, and all bytes would be lost.
 Status TrainingRun::check_room_to_restore() const {
-  const device::MemoryUsage usage = runtime_->memory_usage();
-  const int64_t kept_bytes = usage.reserved_bytes - usage.allocated_bytes;
-  const int64_t absent_bytes = runtime_->offloaded_bytes() + runtime_->discarded_bytes();
+  const engine::RunFigures figures = runtime_->figures();
+  const int64_t kept_bytes = figures.memory.reserved_bytes - figures.memory.allocated_bytes;
+  const int64_t absent_bytes = figures.offloaded_bytes + figures.discarded_bytes;
   const int64_t needed_bytes = absent_bytes - std::max<int64_t>(0, kept_bytes);
   const int64_t available_bytes = machine_->framework->available_bytes();
   if (needed_bytes <= available_bytes) return {};
@@ -175,9 +175,10 @@ void TrainingRun::discard() {
 }
 
 void TrainingRun::close() {
-  if (!runtime_->uses_stores()) return close_stores();
+  const engine::RunFigures figures = runtime_->figures();
+  if (!figures.uses_stores) return close_stores();
   // Some bytes are only there, or a drive hangs: then it may use the machine for ever.
-  if (runtime_->has_transfers()) leak();
+  if (figures.has_transfers) leak();
 }
 
 void TrainingRun::leak() { new std::shared_ptr<Machine>(machine_); }
@@ -200,12 +201,12 @@ storage::TierCounters TrainingRun::tier_counters(plan::Tier tier) const {
 }
 
 std::optional<Prediction> TrainingRun::prediction() const {
-  return planner_.prediction(runtime_->trace_name());
+  return planner_.prediction(runtime_->figures().trace_name);
 }
 
 int64_t TrainingRun::bound_ns() const {
   const std::optional<Prediction> known = prediction();
-  const std::optional<trace::Trace> trace = runtime_->trace();
+  const std::optional<trace::Trace> trace = runtime_->knowledge().trace;
   if (!known || !trace) return 0;
   const planner::StepBounds bounds =
       options_.has_replays()
@@ -229,7 +230,8 @@ Result<std::vector<int64_t>> TrainingRun::save_timeline(const std::filesystem::p
   if (machine_->timeline == nullptr)
     return Status(ErrorCode::kInvalidArgument,
                   "the session records no timeline: expected the option timeline_steps");
-  const engine::TimelineRecord record = runtime_->timeline_record();
+  engine::TimelineRecord record;
+  runtime_->while_nothing_moves([&] { record = machine_->timeline->record(); });
   if (record.ops.empty())
     return Status(
         ErrorCode::kInvalidArgument,

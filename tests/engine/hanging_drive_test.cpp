@@ -230,7 +230,7 @@ TEST(HangingDriveOfARuntime, AHandlerRunsWithoutTheLockAndTheOpGoesOn) {
   interrupt.come();
   interrupt.has_to_end = false;
   interrupt.handle = [&] {
-    (void)session.runtime().counters();  // takes the lock
+    (void)session.runtime().figures().counters;  // takes the lock
     session.ssd().hangs = nullptr;
   };
   session.op(2, {a});
@@ -257,8 +257,8 @@ TEST(HangingDriveOfARuntime, ADiscardEndsTheWaitOfAnotherThread) {
   session.runtime().discard();
   other.join();
   EXPECT_EQ(status.code(), ErrorCode::kInterrupted);
-  EXPECT_TRUE(session.runtime().uses_stores());
-  EXPECT_TRUE(session.runtime().has_transfers());
+  EXPECT_TRUE(session.runtime().figures().uses_stores);
+  EXPECT_TRUE(session.runtime().figures().has_transfers);
   session.ssd().hangs = nullptr;
 }
 

@@ -15,7 +15,7 @@ class OutsideMemoryTest : public ::testing::Test {
  protected:
   void open(const RuntimeSessionOptions& options = {}) { session_.emplace(options); }
   Runtime& runtime() { return session_->runtime(); }
-  int64_t allocated_bytes() { return runtime().memory_usage().allocated_bytes; }
+  int64_t allocated_bytes() { return runtime().figures().memory.allocated_bytes; }
 
   std::optional<RuntimeSession> session_;
 };
@@ -25,13 +25,13 @@ TEST_F(OutsideMemoryTest, IsCountedAsPinnedUntilItIsGone) {
   const int64_t before_bytes = allocated_bytes();
   runtime().add_outside_bytes(2 * kUnitBytes);
   runtime().add_outside_bytes(kUnitBytes);
-  EXPECT_EQ(runtime().outside_bytes(), 3 * kUnitBytes);
-  EXPECT_EQ(runtime().permanently_pinned_bytes(), 3 * kUnitBytes);
-  EXPECT_EQ(runtime().unmovable_bytes(), 3 * kUnitBytes);
+  EXPECT_EQ(runtime().figures().outside_bytes, 3 * kUnitBytes);
+  EXPECT_EQ(runtime().figures().permanently_pinned_bytes, 3 * kUnitBytes);
+  EXPECT_EQ(runtime().figures(true).unmovable_bytes, 3 * kUnitBytes);
   EXPECT_EQ(allocated_bytes(), before_bytes + 3 * kUnitBytes);
   runtime().add_outside_bytes(-3 * kUnitBytes);
-  EXPECT_EQ(runtime().outside_bytes(), 0);
-  EXPECT_EQ(runtime().unmovable_bytes(), 0);
+  EXPECT_EQ(runtime().figures().outside_bytes, 0);
+  EXPECT_EQ(runtime().figures(true).unmovable_bytes, 0);
   EXPECT_EQ(allocated_bytes(), before_bytes);
 }
 
@@ -39,7 +39,7 @@ TEST_F(OutsideMemoryTest, OtherTensorsLeaveForIt) {
   open();
   LiveTensor* tensor = session_->born();
   session_->op(1, {tensor});
-  const device::MemoryUsage usage = runtime().memory_usage();
+  const device::MemoryUsage usage = runtime().figures().memory;
   const int64_t outside_bytes = usage.budget_bytes - usage.allocated_bytes;
   runtime().add_outside_bytes(outside_bytes);
   LiveTensor* other = session_->born();

@@ -94,8 +94,8 @@ TEST_F(VaryingProgram, LengthsThatNeverRepeatArePlannedAfterTwoSteps) {
     EXPECT_EQ(last().mode, Mode::kPlanned) << length;
     EXPECT_EQ(planned_share(), 1.0);
   }
-  EXPECT_EQ(runtime().patterns().size(), 1u);
-  EXPECT_EQ(runtime().deviation_count(), 0);
+  EXPECT_EQ(runtime().knowledge().patterns.size(), 1u);
+  EXPECT_EQ(runtime().figures().deviation_count, 0);
 }
 
 // As where the first step ends with a barrier, or with a line in a log.
@@ -160,10 +160,10 @@ TEST_F(VaryingProgram, ALengthThatComesBackHasAPlanOfItsOwn) {
   for (const int64_t length : {1, 2, 3, 1, 2, 3}) step(length);
   const size_t plan_count = planned_.size();
   EXPECT_GE(plan_count, 3u);
-  const int64_t urgent_reads = runtime().counters().urgent_reads;
+  const int64_t urgent_reads = runtime().figures().counters.urgent_reads;
   for (int i = 0; i < 2; ++i)
     for (const int64_t length : {3, 1, 2}) step(length);
-  EXPECT_LE(runtime().counters().urgent_reads - urgent_reads, 12);
+  EXPECT_LE(runtime().figures().counters.urgent_reads - urgent_reads, 12);
 }
 
 TEST_F(VaryingProgram, AnEvaluationIsPlannedWhenItComesBack) {
@@ -178,7 +178,7 @@ TEST_F(VaryingProgram, AnEvaluationIsPlannedWhenItComesBack) {
   step();
   EXPECT_EQ(last().mode, Mode::kPlanned);
   EXPECT_EQ(planned_share(), 1.0);
-  EXPECT_EQ(runtime().patterns().size(), 2u);
+  EXPECT_EQ(runtime().knowledge().patterns.size(), 2u);
 }
 
 TEST_F(VaryingProgram, ANumberOfPassesThatVariesFollowsTheOnesSeen) {
@@ -206,7 +206,7 @@ TEST_F(VaryingProgram, SizesOfTheirOwnInEachPassAreIrregular) {
       update();
     }
   EXPECT_EQ(planned_share(), 1.0);
-  EXPECT_TRUE(runtime().patterns().back().is_irregular);
+  EXPECT_TRUE(runtime().knowledge().patterns.back().is_irregular);
 }
 
 TEST_F(VaryingProgram, ThePlanOfAStepUnderWayHoldsAsSoonAsItIsMade) {
@@ -223,9 +223,9 @@ TEST_F(VaryingProgram, ThePlanOfAStepUnderWayHoldsAsSoonAsItIsMade) {
   step();
   EXPECT_EQ(last().planned_op_count, 0) << "no step waits for the plan";
   may_plan.set_value();
-  while (runtime().planning_counters().plans_made == 0) std::this_thread::yield();
+  while (runtime().figures().planning.plans_made == 0) std::this_thread::yield();
   pass(10, 1);
-  EXPECT_TRUE(runtime().is_following_plan());
+  EXPECT_TRUE(runtime().figures().is_following_plan);
   update();
   EXPECT_EQ(planned_share(), 1.0);
 }
@@ -238,19 +238,19 @@ TEST_F(VaryingProgram, DifferencesTellTheFirstOpThatIsAnotherOne) {
     op(78, 0, {weights_[2]}, {}, 0);
     step();
   }
-  const std::vector<Difference> differences = runtime().differences();
+  const std::vector<Difference> differences = runtime().knowledge().differences;
   ASSERT_EQ(differences.size(), 1u) << "what follows from the first one does not count";
   EXPECT_EQ(differences[0].kind, Difference::Kind::kOps);
   EXPECT_EQ(differences[0].iteration_count, 2);
   EXPECT_EQ(differences[0].position, 0);
-  EXPECT_EQ(differences[0].pattern, runtime().patterns().front().id);
+  EXPECT_EQ(differences[0].pattern, runtime().knowledge().patterns.front().id);
   EXPECT_EQ(differences[0].expected_op, "op");
 }
 
 TEST_F(VaryingProgram, DifferencesTellTheExtremesOfSizes) {
   open(30);
   for (const int64_t length : {2, 2, 2, 2, 1, 3, 2}) step(length);
-  const std::vector<Difference> differences = runtime().differences();
+  const std::vector<Difference> differences = runtime().knowledge().differences;
   ASSERT_EQ(differences.size(), 1u);
   EXPECT_EQ(differences[0].kind, Difference::Kind::kSizes);
   EXPECT_EQ(differences[0].iteration_count, 2);
@@ -261,7 +261,7 @@ TEST_F(VaryingProgram, DifferencesTellAnEarlyEnd) {
   for (int i = 0; i < 5; ++i) step();
   pass(10, 1);
   runtime().end_step();
-  const std::vector<Difference> differences = runtime().differences();
+  const std::vector<Difference> differences = runtime().knowledge().differences;
   ASSERT_EQ(differences.size(), 1u);
   EXPECT_EQ(differences[0].kind, Difference::Kind::kEnd);
   EXPECT_EQ(differences[0].position, 2 * kLayers);
@@ -275,15 +275,14 @@ TEST_F(VaryingProgram, TheProgramIsAskedForItsPlaceOnce) {
     OpFrame frame = RuntimeSession::frame({weights_[2]});
     const Result<OpRequests> requests = runtime().begin_op(frame, {123, 0});
     ASSERT_TRUE(requests.ok());
-    if (requests->new_difference != 0)
-      runtime().set_place_of_difference(requests->new_difference, "aten::mm", "train.py:3 in step");
-    asked_count += requests->new_difference != 0;
-    runtime().end_op(frame, "aten::mm", {123, 0}, {});
+    asked_count += requests->is_place_wanted;
+    runtime().end_op(frame, "aten::mm", {123, 0},
+                     {.place = requests->is_place_wanted ? "train.py:3 in step" : ""});
     step();
   }
   EXPECT_EQ(asked_count, 1);
-  EXPECT_EQ(runtime().differences().front().op, "aten::mm");
-  EXPECT_EQ(runtime().differences().front().location, "train.py:3 in step");
+  EXPECT_EQ(runtime().knowledge().differences.front().op, "aten::mm");
+  EXPECT_EQ(runtime().knowledge().differences.front().location, "train.py:3 in step");
 }
 
 TEST_F(VaryingProgram, CountersTellWhichOpsFollowedAPlan) {
@@ -295,9 +294,9 @@ TEST_F(VaryingProgram, CountersTellWhichOpsFollowedAPlan) {
     ops += record.op_count;
     planned_ops += record.planned_op_count;
   }
-  EXPECT_EQ(runtime().planning_counters().ops, ops);
-  EXPECT_EQ(runtime().planning_counters().planned_ops, planned_ops);
-  const PatternSummary pattern = runtime().patterns().front();
+  EXPECT_EQ(runtime().figures().planning.ops, ops);
+  EXPECT_EQ(runtime().figures().planning.planned_ops, planned_ops);
+  const PatternSummary pattern = runtime().knowledge().patterns.front();
   EXPECT_EQ(pattern.iteration_count, 6);
   EXPECT_EQ(pattern.ops_planned, planned_ops);
   EXPECT_EQ(last().pattern, pattern.id);

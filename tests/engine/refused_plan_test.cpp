@@ -16,9 +16,10 @@ TEST(RefusedPlan, OneThatRecomputesInARunThatDoesNot) {
   }});
   Trainee trainee(session, 4);
   trainee.steps(4);
-  EXPECT_NE(session.runtime().planning_status().message().find("made with --recompute off"),
-            std::string::npos);
-  EXPECT_EQ(session.runtime().current_plan(), std::nullopt);
+  EXPECT_NE(
+      session.runtime().knowledge().planning_status.message().find("made with --recompute off"),
+      std::string::npos);
+  EXPECT_EQ(session.runtime().knowledge().plan, std::nullopt);
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ class ReplaysTest : public ::testing::Test {
     z_ = session_.op(3, {y_}, {}, 1);
     ASSERT_EQ(y_->residency, Residency::kDiscarded);
     ASSERT_EQ(z_->residency, Residency::kDiscarded);
-    ASSERT_EQ(runtime().discarded_bytes(), 2 * kUnitBytes);
+    ASSERT_EQ(runtime().figures().discarded_bytes, 2 * kUnitBytes);
   }
   Runtime& runtime() { return session_.runtime(); }
   int run_count() { return std::exchange(session_.replayer().run_count, 0); }
@@ -56,8 +56,8 @@ TEST_F(ReplaysTest, AnOpThatReadsADiscardedTensorSeesItsBytes) {
   run_count();
   session_.op(4, {z_});  // checks them
   EXPECT_EQ(run_count(), 2) << "of y, which z is made from, and of z";
-  EXPECT_EQ(runtime().counters().on_demand_replays, 2);
-  EXPECT_GT(runtime().counters().replay_ns, 0);
+  EXPECT_EQ(runtime().figures().counters.on_demand_replays, 2);
+  EXPECT_GT(runtime().figures().counters.replay_ns, 0);
 }
 
 TEST_F(ReplaysTest, WhatHasNoRecipeStays) {
@@ -160,7 +160,7 @@ TEST_F(ReplaysTest, WhatCouldNotBeMadeAgainBeforeItsInputChangedIsLostAndNeverWr
 TEST_F(ReplaysTest, AtTheEndEverythingIsMadeAgain) {
   ASSERT_TRUE(runtime().replay_all().ok());
   session_.op(4, {z_});
-  EXPECT_EQ(runtime().discarded_bytes(), 0) << "and nothing is discarded any more";
+  EXPECT_EQ(runtime().figures().discarded_bytes, 0) << "and nothing is discarded any more";
   ASSERT_TRUE(runtime().stop().ok());
   session_.expect_bytes(*y_);
   session_.expect_bytes(*z_);
@@ -170,7 +170,7 @@ TEST_F(ReplaysTest, TheEndMayComeBeforeWhatAReplayHasMadeIsReleased) {
   session_.replayer().before_release = [&] {
     session_.replayer().before_release = nullptr;
     ASSERT_TRUE(runtime().replay_all().ok());
-    EXPECT_EQ(runtime().discarded_bytes(), 0);
+    EXPECT_EQ(runtime().figures().discarded_bytes, 0);
   };
   session_.op(4, {y_});
   session_.op(5, {z_});
@@ -192,7 +192,7 @@ TEST_F(ReplaysTest, NothingIsWantedOfAnOpAfterTheEnd) {
 TEST_F(ReplaysTest, AnEndWithoutReplaysNamesWhatIsLost) {
   session_.replayer().failure = Status(ErrorCode::kOutOfMemory, "no room for the result");
   EXPECT_EQ(runtime().replay_all().code(), ErrorCode::kOutOfMemory);
-  EXPECT_EQ(runtime().discarded_bytes(), 2 * kUnitBytes);
+  EXPECT_EQ(runtime().figures().discarded_bytes, 2 * kUnitBytes);
 }
 
 TEST_F(ReplaysTest, TheEndNamesWhatCannotBeMadeAgainAndMakesTheRest) {
@@ -229,8 +229,8 @@ TEST(VerifiedReplays, EqualBytesAreCounted) {
   LiveTensor* y = session.op(2, {x}, {}, 3);
   session.op(3, {y});
   session.op(4, {y});
-  EXPECT_EQ(session.runtime().counters().verified_replays, 2);
-  EXPECT_EQ(session.runtime().counters().differing_replays, 0);
+  EXPECT_EQ(session.runtime().figures().counters.verified_replays, 2);
+  EXPECT_EQ(session.runtime().figures().counters.differing_replays, 0);
 }
 
 TEST(VerifiedReplays, OtherBytesAreAnErrorThatNamesTheOpAndNobodySeesThem) {
@@ -243,7 +243,7 @@ TEST(VerifiedReplays, OtherBytesAreAnErrorThatNamesTheOpAndNobodySeesThem) {
   const Status status = session.runtime().begin_op(frame, 3).status();
   EXPECT_NE(status.message().find("made other bytes"), std::string::npos) << status.message();
   EXPECT_NE(status.message().find("of op 0"), std::string::npos) << status.message();
-  EXPECT_EQ(session.runtime().counters().differing_replays, 1);
+  EXPECT_EQ(session.runtime().figures().counters.differing_replays, 1);
   EXPECT_EQ(y->residency, Residency::kDiscarded);
   session.replayer().error = 0;
   session.op(3, {y});
@@ -277,7 +277,7 @@ TEST(Replays, AnOpMayBeginAfterItsIteration) {
   };
   OpFrame frame = RuntimeSession::frame({y});
   ASSERT_TRUE(runtime.begin_op(frame, 1'000'099).ok());
-  ASSERT_EQ(runtime.trace()->ops.size(), 3u);
+  ASSERT_EQ(runtime.knowledge().trace->ops.size(), 3u);
   session.expect_bytes(*y);
   runtime.end_op(frame, "op", 1'000'099, {});
   session.op(3, {x, y});
@@ -364,7 +364,7 @@ TEST(Replays, TwoThreadsThatShareTensorsSeeTheirBytes) {
   std::thread other(read, 0);
   read(5);
   other.join();
-  EXPECT_GT(session.runtime().counters().on_demand_replays, 0);
+  EXPECT_GT(session.runtime().figures().counters.on_demand_replays, 0);
 }
 
 // Ops that read, write, make, hold and drop tensors at random.
@@ -379,7 +379,7 @@ class RandomReplays {
     while (!tensors_.empty()) drop();
     EXPECT_EQ(session_.device().allocated_bytes(), 0) << "dropped tensors are kept for ever";
   }
-  int64_t discard_count() { return session_.runtime().counters().discards; }
+  int64_t discard_count() { return session_.runtime().figures().counters.discards; }
 
  private:
   size_t below(size_t count) { return random_() % count; }

@@ -72,13 +72,13 @@ TEST_F(RuntimeTest, TwoEqualIterationsMakeAPlan) {
   trainee_->step();
   ASSERT_EQ(planned_.size(), 1u);
   EXPECT_EQ(planned_[0].op_count(), trainee_->ops_per_step());
-  EXPECT_TRUE(runtime().is_following_plan());
-  EXPECT_TRUE(runtime().current_plan().has_value());
+  EXPECT_TRUE(runtime().figures().is_following_plan);
+  EXPECT_TRUE(runtime().knowledge().plan.has_value());
   trainee_->step();
   EXPECT_EQ(modes().back(), Mode::kPlanned);
-  EXPECT_EQ(runtime().counters().planned_offloads, 1);
-  EXPECT_EQ(runtime().counters().planned_prefetches, 1);
-  EXPECT_EQ(runtime().counters().urgent_reads, 0);
+  EXPECT_EQ(runtime().figures().counters.planned_offloads, 1);
+  EXPECT_EQ(runtime().figures().counters.planned_prefetches, 1);
+  EXPECT_EQ(runtime().figures().counters.urgent_reads, 0);
 }
 
 TEST_F(RuntimeTest, RefinesThePlanOnce) {
@@ -86,7 +86,7 @@ TEST_F(RuntimeTest, RefinesThePlanOnce) {
   trainee_->steps(12);
   EXPECT_EQ(planned_.size(), 2u);
   EXPECT_EQ(planned_[0].signatures, planned_[1].signatures);
-  EXPECT_EQ(runtime().deviation_count(), 0);
+  EXPECT_EQ(runtime().figures().deviation_count, 0);
 }
 
 TEST_F(RuntimeTest, PlansAnewWhenTheMachineChanges) {
@@ -111,7 +111,7 @@ TEST_F(RuntimeTest, DeviatesAndReturns) {
   trainee_->extra_op = 77;
   trainee_->step();
   EXPECT_EQ(modes().back(), Mode::kDeviated);
-  EXPECT_EQ(runtime().deviation_count(), 1);
+  EXPECT_EQ(runtime().figures().deviation_count, 1);
   trainee_->extra_op = 0;
   trainee_->steps(2);
   EXPECT_EQ(modes().back(), Mode::kPlanned);
@@ -153,18 +153,18 @@ TEST_F(RuntimeTest, UpdatesDivideStepsWhereNobodyTells) {
   trainee_->steps(6);
   ASSERT_FALSE(planned_.empty());
   EXPECT_EQ(planned_[0].op_count(), trainee_->ops_per_step());
-  EXPECT_TRUE(runtime().is_following_plan());
+  EXPECT_TRUE(runtime().figures().is_following_plan);
 }
 
 TEST_F(RuntimeTest, WithoutAPlanItGoesOnOnDemandAndSaysWhy) {
   open({.budget_units = 7});
   planning_failure_ = Status(ErrorCode::kInvalidArgument, "no such thing");
   trainee_->steps(6);
-  EXPECT_EQ(runtime().planning_status(), planning_failure_);
-  EXPECT_FALSE(runtime().is_following_plan());
-  EXPECT_EQ(runtime().current_plan(), std::nullopt);
+  EXPECT_EQ(runtime().knowledge().planning_status, planning_failure_);
+  EXPECT_FALSE(runtime().figures().is_following_plan);
+  EXPECT_EQ(runtime().knowledge().plan, std::nullopt);
   EXPECT_EQ(modes().back(), Mode::kOnDemand);
-  EXPECT_GT(runtime().counters().on_demand_offloads, 0);
+  EXPECT_GT(runtime().figures().counters.on_demand_offloads, 0);
 }
 
 // Every op takes as many microseconds as its place in the iteration, from 1 on.
@@ -292,7 +292,7 @@ TEST_F(RuntimeTest, TheProgramIsAFewOpsAheadOfTheDeviceWhileAPlanIsFollowed) {
           return made;
         }});
   trainee_->steps(2);
-  ASSERT_TRUE(runtime().is_following_plan());
+  ASSERT_TRUE(runtime().figures().is_following_plan);
   EXPECT_EQ(device->wait_count, 0) << "on demand";
   trainee_->step();
   // The ops take 1, 2, 3 ms and so on: when the third is enqueued, it is enough to be ahead.
@@ -356,21 +356,21 @@ TEST_F(RuntimeTest, GradientsLeaveByThePlanAfterTheirLastUseAndDieAway) {
             }},
        kManyLayers);
   trainee_->steps(6);
-  ASSERT_EQ(runtime().planning_status(), Status());
+  ASSERT_EQ(runtime().knowledge().planning_status, Status());
   EXPECT_EQ(modes().back(), Mode::kPlanned);
   const trace::Trace& trace = planned_.back().trace;
   const std::vector<trace::OpIndex> last = last_uses(trace);
-  const plan::Plan plan = runtime().current_plan().value_or(plan::Plan());
+  const plan::Plan plan = runtime().knowledge().plan.value_or(plan::Plan());
   int leaving_for_good = 0;
   for (const plan::Migration& migration : plan.migrations)
     leaving_for_good += !trace.tensors[migration.tensor].persistent &&
                         migration.trigger_op > last[migration.tensor];
   EXPECT_GT(leaving_for_good, 0);
   const int64_t read_bytes = session_->ssd().counters().bytes_read;
-  const int64_t away_bytes = runtime().offloaded_bytes();
+  const int64_t away_bytes = runtime().figures().offloaded_bytes;
   session_->runtime().begin_step();
   trainee_->zero_grad();
-  EXPECT_LT(runtime().offloaded_bytes(), away_bytes);
+  EXPECT_LT(runtime().figures().offloaded_bytes, away_bytes);
   EXPECT_EQ(session_->ssd().counters().bytes_read, read_bytes);
 }
 
@@ -431,11 +431,11 @@ TEST_F(RuntimeTest, ATensorWhoseAddressIsKnownStaysUntilItDies) {
   session_->op(1, {known});
   EXPECT_EQ(known->residency, Residency::kOffloaded);
   for (int i = 0; i < 2; ++i) ASSERT_TRUE(runtime().pin_permanently(known).ok());
-  EXPECT_EQ(runtime().permanently_pinned_bytes(), kUnitBytes);
+  EXPECT_EQ(runtime().figures().permanently_pinned_bytes, kUnitBytes);
   session_->op(1, {known});
   EXPECT_EQ(known->residency, Residency::kResident);
   session_->die(known);
-  EXPECT_EQ(runtime().permanently_pinned_bytes(), 0);
+  EXPECT_EQ(runtime().figures().permanently_pinned_bytes, 0);
 }
 
 TEST_F(RuntimeTest, WorkspaceIsWhatIsBornAndDiesInsideAnOp) {
@@ -469,7 +469,7 @@ TEST_F(RuntimeTest, ResultsThatAreNotCompleteCannotLeaveYet) {
 TEST_F(RuntimeTest, TheTimelineHasEveryChangeOfTheBytes) {
   open();
   trainee_->steps(2);
-  const std::vector<MemorySample> samples = runtime().memory_timeline();
+  const std::vector<MemorySample> samples = runtime().knowledge().memory;
   ASSERT_GT(samples.size(), static_cast<size_t>(kLayers));
   EXPECT_LE(static_cast<int64_t>(samples.size()), trainee_->ops_per_step());
   for (size_t i = 1; i < samples.size(); ++i) {
@@ -490,10 +490,10 @@ TEST_F(RuntimeTest, AnIterationsBytesAreItsOwn) {
 
 TEST_F(RuntimeTest, TheTraceIsThatOfTheProfile) {
   open();
-  EXPECT_EQ(runtime().trace(), std::nullopt);
+  EXPECT_EQ(runtime().knowledge().trace, std::nullopt);
   runtime().describe(trainee_->weights[0], trace::TensorKind::kParameter, "first");
   trainee_->steps(3);
-  const std::optional<trace::Trace> trace = runtime().trace();
+  const std::optional<trace::Trace> trace = runtime().knowledge().trace;
   ASSERT_TRUE(trace.has_value());
   EXPECT_EQ(trace->tensors[0].name, "first");
   EXPECT_TRUE(trace->tensors[0].persistent);
@@ -502,7 +502,7 @@ TEST_F(RuntimeTest, TheTraceIsThatOfTheProfile) {
 TEST_F(RuntimeTest, EveryUseBringsBackWhenEverythingLeavesAfterEveryOp) {
   open({.evict_after_every_op = true});
   trainee_->steps(6);
-  EXPECT_GT(runtime().counters().urgent_reads, 5 * kLayers);
+  EXPECT_GT(runtime().figures().counters.urgent_reads, 5 * kLayers);
   for (const LiveTensor* weight : trainee_->weights)
     EXPECT_EQ(weight->residency, Residency::kOffloaded);
 }
@@ -510,10 +510,10 @@ TEST_F(RuntimeTest, EveryUseBringsBackWhenEverythingLeavesAfterEveryOp) {
 TEST_F(RuntimeTest, StopBringsEverythingBack) {
   open({.budget_units = 7});
   trainee_->steps(4);
-  EXPECT_GT(runtime().offloaded_bytes(), 0);
+  EXPECT_GT(runtime().figures().offloaded_bytes, 0);
   session_->device().set_budget_bytes(1000 * kUnitBytes);
   ASSERT_TRUE(runtime().stop().ok());
-  EXPECT_EQ(runtime().offloaded_bytes(), 0);
+  EXPECT_EQ(runtime().figures().offloaded_bytes, 0);
   for (LiveTensor* weight : trainee_->weights) session_->expect_bytes(*weight);
   const size_t iteration_count = runtime().iterations().size();
   trainee_->steps(2);
@@ -523,7 +523,7 @@ TEST_F(RuntimeTest, StopBringsEverythingBack) {
 TEST_F(RuntimeTest, AbandonBringsNothingBack) {
   open({.budget_units = 7});
   trainee_->steps(4);
-  ASSERT_GT(runtime().offloaded_bytes(), 0);
+  ASSERT_GT(runtime().figures().offloaded_bytes, 0);
   const int64_t bytes_read = session_->ssd().counters().bytes_read;
   runtime().discard();
   EXPECT_EQ(session_->ssd().counters().bytes_read, bytes_read);
@@ -552,7 +552,7 @@ TEST_F(RuntimeTest, TightBudgetsKeepTheBytesRight) {
   for (const int64_t budget_units : {6, 7, 8}) {
     open({.budget_units = budget_units});
     trainee_->steps(8);
-    EXPECT_GT(runtime().counters().on_demand_offloads, 0) << budget_units;
+    EXPECT_GT(runtime().figures().counters.on_demand_offloads, 0) << budget_units;
   }
 }
 

@@ -52,7 +52,7 @@ TEST_F(RuntimeThreadsTest, TwoThreadsRunOpsAtOnce) {
   run(0);
   other.join();
   EXPECT_EQ(broken, (std::vector<int64_t>{0, 0}));
-  EXPECT_GT(runtime().counters().urgent_reads, 0);
+  EXPECT_GT(runtime().figures().counters.urgent_reads, 0);
 }
 
 // Both threads read the same tensors, which are more than the budget: what one evicts the other may
@@ -82,7 +82,7 @@ TEST_F(RuntimeThreadsTest, TwoThreadsShareTensors) {
   run(0);
   other.join();
   EXPECT_EQ(broken, (std::vector<int64_t>{0, 0}));
-  EXPECT_GT(runtime().counters().urgent_reads, 0);
+  EXPECT_GT(runtime().figures().counters.urgent_reads, 0);
 }
 
 // One thread's op is in the middle, its result half made, when everything else must leave.
@@ -129,7 +129,7 @@ TEST_F(RuntimeThreadsTest, AnOpMayOutliveItsIteration) {
   ASSERT_EQ(frame.begun.position, 99);
   runtime().end_step();
   steps(2, 10);
-  ASSERT_EQ(runtime().trace()->ops.size(), 10u);
+  ASSERT_EQ(runtime().knowledge().trace->ops.size(), 10u);
   runtime().end_op(frame, "op", 1'000'099, {});
   steps(2, 10);
 }

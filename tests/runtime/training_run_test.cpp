@@ -53,7 +53,7 @@ TEST_F(TrainingRunTest, TheDefaultBudgetIsTheDevices) {
   framework_->default_budget = 16 * kMiB;
   ASSERT_TRUE(open().ok());
   EXPECT_EQ(run_->options().device_budget_bytes, 16 * kMiB);
-  EXPECT_EQ(run_->runtime()->memory_usage().budget_bytes, 16 * kMiB);
+  EXPECT_EQ(run_->runtime()->figures().memory.budget_bytes, 16 * kMiB);
   EXPECT_EQ(run_->hardware().device_memory_bytes, 16 * kMiB);
 }
 
@@ -93,7 +93,7 @@ TEST_F(TrainingRunTest, IterationsThatRepeatArePlannedAndPredicted) {
   EXPECT_EQ(run_->bound_ns(), 0);
   EXPECT_FALSE(run_->prediction().has_value());
   program_->steps(6);
-  EXPECT_TRUE(run_->runtime()->is_following_plan());
+  EXPECT_TRUE(run_->runtime()->figures().is_following_plan);
   ASSERT_TRUE(run_->prediction().has_value());
   EXPECT_EQ(run_->prediction()->natural_peak_bytes, 12 * kMiB);
   EXPECT_LT(*run_->prediction()->limits.device_budget_bytes, 8 * kMiB);
@@ -106,9 +106,9 @@ TEST_F(TrainingRunTest, WithoutPlansTensorsMoveOnDemand) {
   options_.is_planned = false;
   open_program();
   program_->steps(6);
-  EXPECT_FALSE(run_->runtime()->is_following_plan());
+  EXPECT_FALSE(run_->runtime()->figures().is_following_plan);
   EXPECT_FALSE(run_->prediction().has_value());
-  EXPECT_GT(run_->runtime()->counters().on_demand_offloads, 0);
+  EXPECT_GT(run_->runtime()->figures().counters.on_demand_offloads, 0);
 }
 
 TEST_F(TrainingRunTest, TheEndRestoresAllTensorsAndKeepsTheCounters) {
@@ -117,7 +117,7 @@ TEST_F(TrainingRunTest, TheEndRestoresAllTensorsAndKeepsTheCounters) {
   const int64_t written_bytes = ssd_bytes_written();
   ASSERT_TRUE(end().ok());
   program_->expect_weights();
-  EXPECT_EQ(run_->runtime()->offloaded_bytes(), 0);
+  EXPECT_EQ(run_->runtime()->figures().offloaded_bytes, 0);
   EXPECT_GE(ssd_bytes_written(), written_bytes);
   EXPECT_EQ(run_->tier_counters(plan::Tier::kHost).capacity_bytes, 0);
 }
@@ -130,7 +130,7 @@ TEST_F(TrainingRunTest, TensorsMayOutliveTheRun) {
   run_.reset();
   program_->expect_weights();
   program_.reset();
-  EXPECT_EQ(runtime->memory_usage().allocated_bytes, 0);
+  EXPECT_EQ(runtime->figures().memory.allocated_bytes, 0);
 }
 
 TEST_F(TrainingRunTest, AnEndWithoutMemoryForAllTensorsIsRefusedAndTheRunGoesOn) {
@@ -142,7 +142,7 @@ TEST_F(TrainingRunTest, AnEndWithoutMemoryForAllTensorsIsRefusedAndTheRunGoesOn)
   EXPECT_EQ(refused.code(), ErrorCode::kOutOfMemory);
   EXPECT_THAT(refused.message(), HasSubstr("and 1048576 bytes (1.05 MB) are available"));
   program_->steps(1);
-  EXPECT_EQ(run_->runtime()->memory_usage().budget_bytes, 8 * kMiB);
+  EXPECT_EQ(run_->runtime()->figures().memory.budget_bytes, 8 * kMiB);
   framework_->available = 100 * kMiB;
   EXPECT_TRUE(end().ok());
   program_->expect_weights();
@@ -154,7 +154,7 @@ TEST_F(TrainingRunTest, AProcessThatExitsLeavesItsTensorsBehind) {
   program_->steps(1);
   run_->discard();
   run_->close();
-  EXPECT_GT(run_->runtime()->offloaded_bytes(), 0);
+  EXPECT_GT(run_->runtime()->figures().offloaded_bytes, 0);
 }
 
 TEST_F(TrainingRunTest, ATimelineThatIsNotRecordedCannotBeSaved) {

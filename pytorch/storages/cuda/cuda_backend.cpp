@@ -159,9 +159,8 @@ class SessionAllocator final : public caching::CUDAAllocator {
     engine::Runtime& runtime = *handle->runtime;
     const StorageReferenceGuard guard;
     if (!runtime.pin(handle->tensor).ok()) return;
-    runtime.record_use(handle->tensor, stream.stream());
     const engine::Use use = {handle->tensor, true};
-    runtime.record_stream(stream.stream(), std::span(&use, 1));
+    runtime.record_stream(stream.stream(), std::span(&use, 1), /*is_use_open=*/true);
     runtime.unpin(handle->tensor);
   }
 

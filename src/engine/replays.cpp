@@ -1,10 +1,6 @@
-// Replays: the calls of Runtime that make discarded tensors again.
-//
-// A replay runs an op of the program, which allocates, so the runtime's lock is not held meanwhile.
-// One thread replays at a time (replay_mutex_, which comes before the lock). What a replay reads
-// may need replays of its own, which the same thread runs first.
+#include "engine/replays.h"
+
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <unordered_map>
@@ -13,44 +9,36 @@
 #include <vector>
 
 #include "base/units.h"
-#include "engine/engine.h"
-#include "engine/op_time_history.h"
-#include "engine/pattern_tracker.h"
-#include "engine/recipe.h"
-#include "engine/runtime.h"
-#include "engine/thread_tag.h"
 
 namespace teraio::engine {
 
-using Temporaries = std::vector<std::unique_ptr<ReplayResults>>;
-
 // The calling thread replays until the end of the object. Its time is no op's.
-class Runtime::ReplayTurn {
+class Replays::Turn {
  public:
-  explicit ReplayTurn(Runtime& runtime) : runtime_(runtime) {
-    runtime_.replay_mutex_.lock();
-    if (runtime_.replay_depth_++ > 0) return;
-    runtime_.replaying_thread_ = thread_tag();
-    start_ns_ = runtime_.options_.engine.clock->now_ns();
-    const std::lock_guard lock(runtime_.mutex_);
-    stall_at_start_ns_ = runtime_.engine_->counters().stall_ns();
+  explicit Turn(Replays& replays) : replays_(replays) {
+    replays_.turn_mutex_.lock();
+    if (replays_.depth_++ > 0) return;
+    replays_.thread_ = thread_tag();
+    start_ns_ = replays_.host_.clock.now_ns();
+    const std::lock_guard lock(replays_.host_.mutex);
+    stall_at_start_ns_ = replays_.host_.engine.counters().stall_ns();
   }
-  ~ReplayTurn() {
-    if (--runtime_.replay_depth_ == 0) {
-      const std::lock_guard lock(runtime_.mutex_);
-      const int64_t duration_ns = runtime_.options_.engine.clock->now_ns() - start_ns_;
-      const int64_t stall_ns = runtime_.engine_->counters().stall_ns() - stall_at_start_ns_;
-      runtime_.engine_->counters().replay_ns += duration_ns - stall_ns;
-      runtime_.op_times_->leave_out(duration_ns - stall_ns);
-      runtime_.replaying_thread_ = 0;
+  ~Turn() {
+    if (--replays_.depth_ == 0) {
+      const std::lock_guard lock(replays_.host_.mutex);
+      const int64_t duration_ns = replays_.host_.clock.now_ns() - start_ns_;
+      const int64_t stall_ns = replays_.host_.engine.counters().stall_ns() - stall_at_start_ns_;
+      replays_.host_.engine.counters().replay_ns += duration_ns - stall_ns;
+      replays_.host_.observer.leave_out_of_ops(duration_ns - stall_ns);
+      replays_.thread_ = 0;
     }
-    runtime_.replay_mutex_.unlock();
+    replays_.turn_mutex_.unlock();
   }
-  ReplayTurn(const ReplayTurn&) = delete;
-  ReplayTurn& operator=(const ReplayTurn&) = delete;
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
 
  private:
-  Runtime& runtime_;
+  Replays& replays_;
   int64_t start_ns_ = 0;
   int64_t stall_at_start_ns_ = 0;
 };
@@ -58,20 +46,20 @@ class Runtime::ReplayTurn {
 // A replay, and those that it needs first. A temporary stays until the last of them has read it, so
 // that none is made twice, however many ways there are from one to another. Where memory is short,
 // those that nobody reads at the moment go, and are made again.
-class Runtime::ReplayChain {
+class Replays::Chain {
  public:
-  ReplayChain(Runtime& runtime, const Recipe& last) : runtime_(runtime) {
-    const std::lock_guard lock(runtime_.mutex_);
+  Chain(Replays& replays, const Recipe& last) : replays_(replays) {
+    const std::lock_guard lock(replays_.host_.mutex);
     count_readers(last);
   }
-  ~ReplayChain() {
+  ~Chain() {
     Temporaries dropped;  // freed without the lock
-    const std::lock_guard lock(runtime_.mutex_);
+    const std::lock_guard lock(replays_.host_.mutex);
     for (const auto& [_, maker] : made_) dropped.push_back(std::move(maker->temporaries));
     made_.clear();  // a recipe ends under the lock
   }
-  ReplayChain(const ReplayChain&) = delete;
-  ReplayChain& operator=(const ReplayChain&) = delete;
+  Chain(const Chain&) = delete;
+  Chain& operator=(const Chain&) = delete;
 
   // Under the lock: the chain makes the temporaries of the recipe.
   void add(const std::shared_ptr<Recipe>& maker) { made_.emplace(maker.get(), maker); }
@@ -92,7 +80,7 @@ class Runtime::ReplayChain {
   // Frees the temporaries that no replay reads now. Returns whether there were any.
   bool drop_idle() {
     Temporaries dropped;  // freed without the lock
-    const std::lock_guard lock(runtime_.mutex_);
+    const std::lock_guard lock(replays_.host_.mutex);
     for (const auto& [_, maker] : made_)
       if (maker->temporaries != nullptr && is_idle(*maker->temporaries))
         dropped.push_back(std::move(maker->temporaries));
@@ -118,23 +106,23 @@ class Runtime::ReplayChain {
     }
   }
 
-  Runtime& runtime_;
+  Replays& replays_;
   std::unordered_set<const Recipe*> counted_;
   std::unordered_map<const Recipe*, int64_t> readers_;  // that have not run
   std::unordered_map<const Recipe*, std::shared_ptr<Recipe>> made_;
 };
 
 // What a replay reads: on the device and pinned until the end of the object.
-class Runtime::HeldInputs {
+class Replays::HeldInputs {
  public:
   // All outlive this object.
-  HeldInputs(Runtime& runtime, const Recipe& recipe, ReplayChain& chain)
-      : runtime_(runtime), recipe_(recipe), chain_(chain) {}
+  HeldInputs(Replays& replays, const Recipe& recipe, Chain& chain)
+      : replays_(replays), recipe_(recipe), chain_(chain) {}
   ~HeldInputs() {
     Temporaries dropped;  // freed without the lock
-    const std::lock_guard lock(runtime_.mutex_);
-    runtime_.unpin_all(pinned_);
-    runtime_.engine_->free_kept();
+    const std::lock_guard lock(replays_.host_.mutex);
+    replays_.host_.unpin(pinned_);
+    replays_.host_.engine.free_kept();
     dropped = chain_.note_read(recipe_);
     replayed_.clear();  // a recipe ends under the lock
   }
@@ -148,7 +136,7 @@ class Runtime::HeldInputs {
     return {};
   }
 
-  std::vector<std::byte*> addresses() const { return runtime_.addresses(pinned_); }
+  std::vector<std::byte*> addresses() const { return addresses_of(pinned_); }
 
  private:
   // Returns the tensor that has, or had, the bytes; null: they have to be made as a temporary.
@@ -159,23 +147,23 @@ class Runtime::HeldInputs {
   }
 
   Status make(const RecipeInput& input) {
-    std::unique_lock lock(runtime_.mutex_);
+    std::unique_lock lock(replays_.host_.mutex);
     if (const LiveTensor* tensor = tensor_of(input)) {
       if (tensor->residency != Residency::kDiscarded) return {};
       replayed_.push_back(tensor->replay.recipe);
       lock.unlock();
-      return runtime_.replay(replayed_.back(), /*keeps_results=*/false, chain_);
+      return replays_.replay(replayed_.back(), /*keeps_results=*/false, chain_);
     }
     if (input.maker == nullptr)
       return Status(ErrorCode::kInternal, "the program has dropped what a replay reads");
     replayed_.push_back(input.maker);
     chain_.add(input.maker);
     lock.unlock();
-    return runtime_.replay(replayed_.back(), /*keeps_results=*/true, chain_);
+    return replays_.replay(replayed_.back(), /*keeps_results=*/true, chain_);
   }
 
   Status pin(const RecipeInput& input) {
-    std::unique_lock lock(runtime_.mutex_);
+    std::unique_lock lock(replays_.host_.mutex);
     LiveTensor* tensor = tensor_of(input);
     while (tensor == nullptr) {  // the program has dropped it meanwhile
       if (input.maker != nullptr && input.maker->temporaries != nullptr)
@@ -185,7 +173,7 @@ class Runtime::HeldInputs {
       lock.lock();
       tensor = tensor_of(input);
     }
-    TERAIO_RETURN_IF_ERROR(runtime_.pin_held(lock, tensor));
+    TERAIO_RETURN_IF_ERROR(replays_.host_.pin(lock, tensor));
     pinned_.push_back(tensor);
     if (input.tensor == nullptr || input.version == tensor->replay.version) return {};
     return Status(ErrorCode::kInternal,
@@ -193,27 +181,18 @@ class Runtime::HeldInputs {
                               tensor->id, format_size(tensor->size_bytes)));
   }
 
-  Runtime& runtime_;
+  Replays& replays_;
   const Recipe& recipe_;
-  ReplayChain& chain_;
+  Chain& chain_;
   std::vector<LiveTensor*> pinned_;  // in the order of the recipe's inputs
   std::vector<std::shared_ptr<Recipe>> replayed_;
 };
 
-void Runtime::ban_replays(const OpFrame& frame, std::string_view name) {
-  spdlog::warn(
-      "teraio: op {} is not deterministic: running it again produced different bytes. Training "
-      "keeps the original result, and later plans offload its results instead of recomputing them",
-      name);
-  const std::lock_guard lock(mutex_);
-  ++engine_->counters().banned_replays;
-  patterns_->ban_replays(position_of(frame));
-}
+Replays::Replays(Host host, WaitWithoutOtherLock wait_for_lock)
+    : host_(std::move(host)), turn_mutex_(std::move(wait_for_lock)) {}
 
-bool Runtime::is_replaying_here() const { return replaying_thread_ == thread_tag(); }
-
-Status Runtime::run_due_replay(Lock& lock) {
-  const DueReplay due = engine_->take_due_replay();
+Status Replays::run_due(RuntimeLock& lock) {
+  const DueReplay due = host_.engine.take_due_replay();
   lock.unlock();
   Status status = replay_in_turn(due);
   lock.lock();
@@ -221,53 +200,53 @@ Status Runtime::run_due_replay(Lock& lock) {
   return due.is_planned && status.code() != ErrorCode::kInterrupted ? Status() : status;
 }
 
-Status Runtime::replay_in_turn(const DueReplay& due) {
-  const ReplayTurn turn(*this);
-  ReplayChain chain(*this, *due.recipe);
+Status Replays::replay_in_turn(const DueReplay& due) {
+  const Turn turn(*this);
+  Chain chain(*this, *due.recipe);
   TERAIO_RETURN_IF_ERROR(replay(due.recipe, due.is_temporary, chain));
-  const std::lock_guard lock(mutex_);
-  ++(due.is_planned ? engine_->counters().planned_replays : engine_->counters().on_demand_replays);
+  const std::lock_guard lock(host_.mutex);
+  ++(due.is_planned ? host_.engine.counters().planned_replays
+                    : host_.engine.counters().on_demand_replays);
   if (due.is_temporary) open_temporaries_.push_back(due.recipe);
   return {};
 }
 
 // `keeps_results`: they are temporaries for replays that follow.
-Status Runtime::replay(const std::shared_ptr<Recipe>& recipe, bool keeps_results,
-                       ReplayChain& chain) {
+Status Replays::replay(const std::shared_ptr<Recipe>& recipe, bool keeps_results, Chain& chain) {
   Status status = try_replay(recipe, keeps_results, chain);
   if (status.code() == ErrorCode::kOutOfMemory && chain.drop_idle())
     status = try_replay(recipe, keeps_results, chain);
   return status;
 }
 
-Status Runtime::try_replay(const std::shared_ptr<Recipe>& recipe, bool keeps_results,
-                           ReplayChain& chain) {
+Status Replays::try_replay(const std::shared_ptr<Recipe>& recipe, bool keeps_results,
+                           Chain& chain) {
   const auto is_superfluous = [&] {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(host_.mutex);
     return keeps_results ? recipe->temporaries != nullptr : !has_discarded_result(*recipe);
   };
   if (is_superfluous()) return {};
   HeldInputs inputs(*this, *recipe, chain);
   if (Status status = inputs.hold(); !status.ok())  // another thread may have dropped both
     return is_superfluous() ? Status() : status;
-  const int64_t start_ns = options_.engine.clock->now_ns();
+  const int64_t start_ns = host_.clock.now_ns();
   Result<std::unique_ptr<ReplayResults>> made =
-      options_.replayer->run(*recipe->op, inputs.addresses());
+      host_.replayer->run(*recipe->op, inputs.addresses());
   if (!made.ok()) return made.status();
   if (!keeps_results) drop_read_temporaries(*recipe);
-  const std::lock_guard lock(mutex_);
-  note_replay(*recipe, start_ns);
+  const std::lock_guard lock(host_.mutex);
+  host_.observer.note_replay(*recipe, start_ns);
   if (keeps_results) {
     recipe->temporaries = std::move(*made);
     return {};
   }
-  return engine_->take_results(*recipe, (*made)->tensors());
+  return host_.engine.take_results(*recipe, (*made)->tensors());
 }
 
 // A planned replay has read them: those that no other one waits for are freed.
-void Runtime::drop_read_temporaries(const Recipe& recipe) {
+void Replays::drop_read_temporaries(const Recipe& recipe) {
   Temporaries dropped;  // freed without the lock
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(host_.mutex);
   for (const RecipeInput& input : recipe.inputs) {
     Recipe* maker = input.maker.get();
     if (maker == nullptr || maker->temporary_readers == 0) continue;
@@ -276,7 +255,7 @@ void Runtime::drop_read_temporaries(const Recipe& recipe) {
 }
 
 // The op before which they were made begins: no replay reads them any more.
-void Runtime::drop_open_temporaries(Lock& lock) {
+void Replays::drop_open_temporaries(RuntimeLock& lock) {
   Temporaries dropped;
   for (const std::shared_ptr<Recipe>& recipe : open_temporaries_) {
     recipe->temporary_readers = 0;
@@ -286,12 +265,12 @@ void Runtime::drop_open_temporaries(Lock& lock) {
   lock.unlock();  // freeing them takes it
 }
 
-Status Runtime::replay_all() {
-  std::unique_lock lock(mutex_);
-  engine_->end_discards();  // other threads' ops go on
-  replay_failure_ = Status();
+Status Replays::replay_all() {
+  std::unique_lock lock(host_.mutex);
+  host_.engine.end_discards();  // other threads' ops go on
+  failure_ = Status();
   uint64_t next_id = 0;
-  while (const LiveTensor* tensor = engine_->first_discarded(next_id)) {
+  while (const LiveTensor* tensor = host_.engine.first_discarded(next_id)) {
     next_id = tensor->id + 1;
     const DueReplay due = {tensor->replay.recipe};  // let go of under the lock
     lock.unlock();
@@ -300,7 +279,7 @@ Status Runtime::replay_all() {
     const bool may_succeed_later =
         status.code() == ErrorCode::kOutOfMemory || status.code() == ErrorCode::kInterrupted;
     if (may_succeed_later) return status;
-    if (!status.ok()) replay_failure_ = std::move(status);
+    if (!status.ok()) failure_ = std::move(status);
   }
   return {};
 }
