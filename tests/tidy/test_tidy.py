@@ -4,6 +4,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import classes
 import pytest
 import rules
 
@@ -89,6 +90,15 @@ def test_every_layer_has_its_namespace():
 def test_no_type_is_defined_twice():
     paths = files(["src", "pytorch", "cli", "testing"], CPP)
     assert rules.repeated_type_complaints({name(path): path.read_text() for path in paths}) == []
+
+
+def test_classes_are_narrow():
+    texts = {
+        name(path): path.read_text() for path in files(["src", "pytorch", "cli", "testing"], CPP)
+    }
+    headers = {name: text for name, text in texts.items() if name.endswith(".h")}
+    sources = {name: text for name, text in texts.items() if name.endswith(".cpp")}
+    assert classes.class_complaints(headers, sources, classes.WIDE) == []
 
 
 def test_files_are_short():
@@ -181,3 +191,76 @@ def test_rule_catches_a_type_defined_twice():
 def test_rule_catches_a_long_file():
     assert rules.length_complaints("x", "\n" * 600) == []
     assert rules.length_complaints("x", "\n" * 601) == ["x: 601 lines, at most 600"]
+
+
+HEADER = """
+// A class Comment { that is none.
+template <typename T>
+class Store final : public Base<T> {
+ public:
+  // No functions: a constructor, a destructor, an operator.
+  explicit Store(std::function<void(int)> call) : call_(std::move(call)) {}
+  ~Store() override;
+  Store& operator=(const Store&) = delete;
+
+  enum class Kind : uint8_t { kFirst, kOther };
+  struct Options {
+    int first = 0;
+    int second = 0;
+  };
+  static constexpr int kMax = 3;
+
+  bool is_empty() const { return call_ == nullptr; }
+  static Result<std::map<int, int>> make(const Options& options = {1, 2});
+  template <typename Call>
+  auto complete(const Call& call);
+
+ private:
+  void grow(int64_t size_bytes);
+
+  std::function<Status(std::span<const int>)> call_;
+  int64_t size_bytes_ = 0;
+  std::atomic<bool> is_full_{false};
+};
+"""
+
+
+def test_the_shape_of_a_class_is_read():
+    assert list(classes.shapes(HEADER)) == [
+        classes.Shape("Store", public_functions=3, functions=4, data_members=3)
+    ]
+
+
+def test_rule_catches_wide_classes():
+    functions = "".join(f"  void f{i}();\n" for i in range(26))
+    members = "".join(f"  int m{i} = 0;\n" for i in range(16))
+    headers = {
+        "a.h": f"class Wide {{\n public:\n{functions}}};\n",
+        "b.h": f"struct Heavy {{\n  void f();\n{members}}};\n",
+        "c.h": f"struct Value {{\n{members}}};\n",
+    }
+    assert classes.class_complaints(headers, {}, set()) == [
+        "a.h: Wide has 26 public functions",
+        "b.h: Heavy has 16 data members",
+    ]
+
+
+def test_rule_catches_a_class_in_two_source_files():
+    headers = {"src/io/a.h": "class Pool {\n public:\n  int one();\n  void two();\n};\n"}
+    sources = {
+        "src/io/a.cpp": "int Pool::one() { return 1; }\n",
+        "src/io/b.cpp": "void Pool::two() {\n  Pool::one();\n}\n",
+        "src/plan/b.cpp": "void Pool::two() {}\n",
+    }
+    wide = {"src/io/a.h: Pool"}
+    assert classes.class_complaints(headers, sources, set()) == [
+        "src/io/a.h: Pool has 2 source files"
+    ]
+    assert classes.class_complaints(headers, sources, wide) == []
+
+
+def test_rule_catches_a_class_that_is_wide_no_more():
+    known = {"a.h: Store"}
+    assert classes.class_complaints({"a.h": HEADER}, {}, known) == [
+        "a.h: Store keeps the rules: remove it from WIDE"
+    ]
