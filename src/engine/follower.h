@@ -20,7 +20,6 @@
 #include <span>
 
 #include "engine/op_sequence.h"
-#include "engine/use.h"
 
 namespace teraio::engine {
 

@@ -14,6 +14,9 @@
 
 namespace teraio::engine {
 
+// The position of an op that the profile does not know.
+inline constexpr trace::OpIndex kLost = -1;
+
 class OpSequence {
  public:
   OpSequence() = default;

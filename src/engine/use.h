@@ -10,13 +10,11 @@
 #include <vector>
 
 #include "engine/op_origin.h"
+#include "engine/op_sequence.h"
 #include "engine/signature.h"
 #include "trace/trace.h"
 
 namespace teraio::engine {
-
-// The position of an op that the profile does not know.
-inline constexpr trace::OpIndex kLost = -1;
 
 // One storage of the running program. Private to the engine: every field that is not atomic is read
 // and written under the runtime's lock. Others hold pointers, and ask by the functions below.
