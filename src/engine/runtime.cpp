@@ -7,15 +7,6 @@
 #include <thread>
 #include <utility>
 
-#include "engine/engine.h"
-#include "engine/iteration_detector.h"
-#include "engine/live_tensor.h"
-#include "engine/pattern_tracker.h"
-#include "engine/recorder.h"
-#include "engine/replays.h"
-#include "engine/step_observer.h"
-#include "engine/stream_uses.h"
-
 namespace teraio::engine {
 namespace {
 
@@ -58,21 +49,19 @@ PatternTrackerOptions tracker_options(const RuntimeOptions& options) {
 Runtime::Runtime(RuntimeOptions options)
     : mutex_(options.wait_for_lock),
       options_(std::move(options)),
-      engine_(std::make_unique<Engine>(options_.engine)),
-      patterns_(std::make_unique<PatternTracker>(*engine_, tracker_options(options_))),
-      recorder_(std::make_unique<Recorder>(options_.engine.smallest_tensor_bytes)),
-      detector_(std::make_unique<IterationDetector>()),
-      stream_uses_(std::make_unique<StreamUses>(*options_.engine.device)),
-      observer_(std::make_unique<StepObserver>(options_.engine, options_.op_timer, *engine_)),
-      replays_(std::make_unique<Replays>(
-          Replays::Host{.mutex = mutex_,
-                        .engine = *engine_,
-                        .observer = *observer_,
-                        .clock = *options_.engine.clock,
-                        .replayer = options_.replayer,
-                        .pin = [this](auto& lock, auto* tensor) { return pin_held(lock, tensor); },
-                        .unpin = [this](auto tensors) { unpin_all(tensors); }},
-          options_.wait_for_lock)) {
+      engine_(options_.engine),
+      patterns_(engine_, tracker_options(options_)),
+      recorder_(options_.engine.smallest_tensor_bytes),
+      stream_uses_(*options_.engine.device),
+      observer_(options_.engine, options_.op_timer, engine_),
+      replays_({.mutex = mutex_,
+                .engine = engine_,
+                .observer = observer_,
+                .clock = *options_.engine.clock,
+                .replayer = options_.replayer,
+                .pin = [this](auto& lock, auto* tensor) { return pin_held(lock, tensor); },
+                .unpin = [this](auto tensors) { unpin_all(tensors); }},
+               options_.wait_for_lock) {
   start_iteration(/*is_complete=*/false);
 }
 
@@ -84,9 +73,9 @@ Runtime::~Runtime() {
 
 // False when no stream has anything to be waited for.
 bool Runtime::wait_for_stream() {
-  if (stream_uses_->empty()) return false;
+  if (stream_uses_.empty()) return false;
   const device::PauseOfOps pause(options_.op_timer);
-  unpin_all(stream_uses_->wait_for_oldest());
+  unpin_all(stream_uses_.wait_for_oldest());
   return true;
 }
 
@@ -115,21 +104,21 @@ Status Runtime::mend(RuntimeLock& lock, const Status& failure) {
     lock.lock();
     return result;
   };
-  if (failure.code() == ErrorCode::kReplayDue) return replays_->run_due(lock);
+  if (failure.code() == ErrorCode::kReplayDue) return replays_.run_due(lock);
   if (failure.code() == ErrorCode::kOutOfMemory && wait_for_stream()) return {};
   if (failure.code() == ErrorCode::kOutOfMemory && options_.wait_for_unpin)
     return unlocked(options_.wait_for_unpin) ? Status() : failure;
-  if (failure.code() != ErrorCode::kInterrupted || engine_->has_ended_waits()) return failure;
+  if (failure.code() != ErrorCode::kInterrupted || engine_.has_ended_waits()) return failure;
   // Handlers of signals use tensors, and other threads go on.
   return unlocked([&] { return options_.engine.interrupt->ends_call(); }) ? failure : Status();
 }
 
 Result<Allocation> Runtime::allocate(int64_t size_bytes) {
   std::unique_lock lock(mutex_);
-  const Result<LiveTensor*> tensor = complete(lock, [&] { return engine_->allocate(size_bytes); });
+  const Result<LiveTensor*> tensor = complete(lock, [&] { return engine_.allocate(size_bytes); });
   if (!tensor.ok()) return tensor.status();
   const Allocation allocation = {*tensor, (*tensor)->memory};
-  if (is_active_ && !replays_->is_on_this_thread()) births_.add(**tensor);
+  if (is_active_ && !replays_.is_on_this_thread()) births_.add(**tensor);
   return allocation;
 }
 
@@ -141,16 +130,16 @@ void Runtime::release(LiveTensor* tensor) {
 void Runtime::release_locked(LiveTensor* tensor) {
   if (std::exchange(tensor->uses.is_address_known, false)) {
     permanently_pinned_bytes_ -= tensor->size_bytes;
-    engine_->unpin(tensor);
+    engine_.unpin(tensor);
   }
   if (tensor->uses.pin_count == 0) return free_tensor(tensor);
   tensor->life = Life::kDroppedInUse;
-  engine_->forget_owner(*tensor);
+  engine_.forget_owner(*tensor);
 }
 
 void Runtime::note_brought(LiveTensor* tensor) {
   const std::lock_guard lock(mutex_);
-  engine_->note_brought(*tensor);
+  engine_.note_brought(*tensor);
 }
 
 void Runtime::free_dropped(std::span<const Use> uses) {
@@ -162,29 +151,29 @@ void Runtime::free_dropped(std::span<const Use> uses) {
 void Runtime::free_tensor(LiveTensor* tensor) {
   if (is_active_) {
     births_.remove(*tensor);
-    recorder_->record_death(*tensor);
+    recorder_.record_death(*tensor);
   }
-  engine_->release(tensor);
+  engine_.release(tensor);
 }
 
 Result<OpRequests> Runtime::begin_op(OpFrame& frame, const OpSignature& signature) {
   std::unique_lock lock(mutex_);
   frame.begun.is_begun = false;
   if (!is_active_) return OpRequests();
-  if (!stream_uses_->empty()) unpin_all(stream_uses_->take_passed());
-  if (detector_->begins_new_update(frame.uses)) end_segment();
+  if (!stream_uses_.empty()) unpin_all(stream_uses_.take_passed());
+  if (detector_.begins_new_update(frame.uses)) end_segment();
   frame.begun.input_count = frame.uses.size();
-  frame.begun.position = patterns_->advance(signature, frame.uses);
-  frame.begun.epoch = engine_->epoch();
-  frame.begun.new_difference = patterns_->new_difference();
+  frame.begun.position = patterns_.advance(signature, frame.uses);
+  frame.begun.epoch = engine_.epoch();
+  frame.begun.new_difference = patterns_.new_difference();
   frame.begun.origin_key.reset();
   OpRequests requests;
   requests.is_place_wanted = frame.begun.new_difference != 0;
-  if (is_recording_) observer_->ask_for_origin(frame, signature, requests);
-  Status status = complete(lock, [&] { return engine_->begin_op(position_of(frame), frame.uses); });
+  if (is_recording_) observer_.ask_for_origin(frame, signature, requests);
+  Status status = complete(lock, [&] { return engine_.begin_op(position_of(frame), frame.uses); });
   if (!status.ok()) {
     free_dropped(frame.uses);
-    replays_->drop_temporaries(lock);
+    replays_.drop_temporaries(lock);
     return status;
   }
   frame.begun.is_begun = true;
@@ -192,8 +181,8 @@ Result<OpRequests> Runtime::begin_op(OpFrame& frame, const OpSignature& signatur
   requests.is_replay_planned = frame.begun.is_replay_planned;
   requests.is_replay_wanted =
       requests.is_replay_planned || (is_recording_ && options_.replayer != nullptr);
-  observer_->start(frame);
-  replays_->drop_temporaries(lock);
+  observer_.start(frame);
+  replays_.drop_temporaries(lock);
   return requests;
 }
 
@@ -203,19 +192,19 @@ void Runtime::end_op(OpFrame& frame, std::string_view name, const OpSignature& s
   const BegunOp& begun = frame.begun;
   if (!std::exchange(frame.begun.is_begun, false)) return;
   const trace::OpIndex position = position_of(frame);
-  observer_->end(frame, name, facts, position);
+  observer_.end(frame, name, facts, position);
   note_differences(frame, name, facts);
   const bool is_replayable = this->is_replayable(facts.replay);
-  engine_->end_op(position, frame.uses, begun.input_count);
+  engine_.end_op(position, frame.uses, begun.input_count);
   const device::Event due = note_enqueued(position);
   if (position != kLost && births_.count() > frame.uses.size() - begun.input_count)
-    engine_->bind_births(position, frame.uses, births_.of_this_thread());
-  if (is_replayable && begun.is_replay_planned && is_active_) engine_->add_recipe(facts.replay);
+    engine_.bind_births(position, frame.uses, births_.of_this_thread());
+  if (is_replayable && begun.is_replay_planned && is_active_) engine_.add_recipe(facts.replay);
   if (is_active_) note_op(frame, name, signature, facts, is_replayable);
   free_dropped(std::span(frame.uses).first(begun.input_count));
-  if (is_active_ && options_.discard_after_every_op) engine_->discard_everything();
+  if (is_active_ && options_.discard_after_every_op) engine_.discard_everything();
   if (is_active_ && options_.evict_after_every_op) {
-    const Status status = engine_->evict_everything();
+    const Status status = engine_.evict_everything();
     if (!status.ok() && status.code() != ErrorCode::kInterrupted)
       spdlog::error("teraio: {}", status.message());
   }
@@ -225,14 +214,14 @@ void Runtime::end_op(OpFrame& frame, std::string_view name, const OpSignature& s
 
 void Runtime::note_differences(const OpFrame& frame, std::string_view name, const OpFacts& facts) {
   if (frame.begun.new_difference != 0)
-    patterns_->set_place_of_difference(frame.begun.new_difference, std::string(name), facts.place);
+    patterns_.set_place_of_difference(frame.begun.new_difference, std::string(name), facts.place);
   if (!facts.has_differed) return;
   spdlog::warn(
       "teraio: op {} is not deterministic: running it again produced different bytes. Training "
       "keeps the original result, and later plans offload its results instead of recomputing them",
       name);
-  ++engine_->counters().banned_replays;
-  patterns_->ban_replays(position_of(frame));
+  ++engine_.counters().banned_replays;
+  patterns_.ban_replays(position_of(frame));
 }
 
 // Transfers end meanwhile, and others wait for their memory.
@@ -240,31 +229,31 @@ void Runtime::wait_for_device(device::Event due) {
   device::Device& device = *options_.engine.device;
   for (int looks = 0; looks < kTransferLooksMax && !device.has_passed(due); ++looks) {
     std::this_thread::sleep_for(kTransferLookInterval);
-    if (!engine_->has_arrivals()) continue;
+    if (!engine_.has_arrivals()) continue;
     const std::lock_guard lock(mutex_);
-    engine_->take_arrivals();
+    engine_.take_arrivals();
   }
   (void)device.wait(due);
 }
 
 // What the program is to wait for before it enqueues more.
 device::Event Runtime::note_enqueued(trace::OpIndex position) {
-  const Schedule& schedule = engine_->schedule();
-  const bool is_planned = position != kLost && schedule.is_planned() && patterns_->is_following();
+  const Schedule& schedule = engine_.schedule();
+  const bool is_planned = position != kLost && schedule.is_planned() && patterns_.is_following();
   if (!is_planned || schedule.plan()->migrations.empty()) return {};
   if (options_.engine.device->is_host_addressable()) return {};  // its compute has happened
-  return engine_->note_enqueued(
+  return engine_.note_enqueued(
       schedule.profile().trace.ops[static_cast<size_t>(position)].duration_ns);
 }
 
 // Threads that run ops at once share the iteration, and each of them may end it.
 trace::OpIndex Runtime::position_of(const OpFrame& frame) const {
-  return frame.begun.epoch == engine_->epoch() ? frame.begun.position : kLost;
+  return frame.begun.epoch == engine_.epoch() ? frame.begun.position : kLost;
 }
 
 bool Runtime::is_replay_planned(trace::OpIndex position) const {
   if (options_.replayer == nullptr) return false;
-  return options_.discard_after_every_op || engine_->is_replayed(position);
+  return options_.discard_after_every_op || engine_.is_replayed(position);
 }
 
 // A tensor that the op has made besides its results, which a graph may have saved, would be lost.
@@ -280,12 +269,12 @@ bool Runtime::is_replayable(const OpReplay& replay) {
 void Runtime::note_op(const OpFrame& frame, std::string_view name, const OpSignature& signature,
                       const OpFacts& facts, bool is_replayable) {
   const std::span<LiveTensor* const> births = births_.of_this_thread();
-  engine_->note_used(births);
+  engine_.note_used(births);
   if (facts.is_complete)
     for (LiveTensor* newborn : births)
       newborn->birth.is_seen_as_input.store(true, std::memory_order_relaxed);
   const int64_t workspace_bytes = births_.take_workspace_bytes();
-  const int64_t duration_ns = observer_->note_end(frame, facts);
+  const int64_t duration_ns = observer_.note_end(frame, facts);
   if (is_recording_) {
     OpRecord record;
     record.name = name;
@@ -299,30 +288,30 @@ void Runtime::note_op(const OpFrame& frame, std::string_view name, const OpSigna
     record.is_replayable = is_replayable;
     record.replay_inputs = facts.replay.inputs;
     record.origin = facts.origin.value_or(OpOrigin());
-    recorder_->record_op(record);
+    recorder_.record_op(record);
   }
   births_.remove_first(births.size());
-  detector_->add_op(signature, !frame.uses.empty());
-  if (detector_->op_count() >= kLongestIterationOps) start_iteration(/*is_complete=*/false);
+  detector_.add_op(signature, !frame.uses.empty());
+  if (detector_.op_count() >= kLongestIterationOps) start_iteration(/*is_complete=*/false);
 }
 
 Status Runtime::pin(LiveTensor* tensor, bool is_write) {
   std::unique_lock lock(mutex_);
-  TERAIO_RETURN_IF_ERROR(complete(lock, [&] { return engine_->pin(tensor); }));
+  TERAIO_RETURN_IF_ERROR(complete(lock, [&] { return engine_.pin(tensor); }));
   if (!is_write) return {};
-  Status status = complete(lock, [&] { return engine_->mark_written(tensor); });
+  Status status = complete(lock, [&] { return engine_.mark_written(tensor); });
   if (status.ok())
     ++tensor->uses.write_pin_count;
   else
-    engine_->unpin(tensor);
+    engine_.unpin(tensor);
   return status;
 }
 
 // Pins a tensor that cannot end meanwhile, whatever the program drops.
 Status Runtime::pin_held(RuntimeLock& lock, LiveTensor* tensor) {
   ++tensor->uses.pin_count;
-  Status status = complete(lock, [&] { return engine_->pin(tensor); });
-  engine_->unpin(tensor);
+  Status status = complete(lock, [&] { return engine_.pin(tensor); });
+  engine_.unpin(tensor);
   return status;
 }
 
@@ -337,7 +326,7 @@ void Runtime::unpin(LiveTensor* tensor, bool is_write) {
 
 void Runtime::unpin_all(std::span<LiveTensor* const> tensors) {
   for (LiveTensor* tensor : tensors) {
-    engine_->unpin(tensor);
+    engine_.unpin(tensor);
     const Use use = {tensor, false};
     free_dropped(std::span(&use, 1));
   }
@@ -345,7 +334,7 @@ void Runtime::unpin_all(std::span<LiveTensor* const> tensors) {
 
 Status Runtime::order_stream(void* stream, std::span<const Use> uses) {
   const std::lock_guard lock(mutex_);
-  return is_active_ ? engine_->order_stream(stream, uses) : Status();
+  return is_active_ ? engine_.order_stream(stream, uses) : Status();
 }
 
 void Runtime::record_stream(void* stream, std::span<const Use> uses, bool is_use_open) {
@@ -355,21 +344,21 @@ void Runtime::record_stream(void* stream, std::span<const Use> uses, bool is_use
   if (!is_active_) return;
   std::vector<LiveTensor*> pinned;
   for (const Use& use : uses) {
-    if (!engine_->pin(use.tensor).ok()) continue;  // the run has failed: nothing moves any more
-    if (use.is_write && !complete(lock, [&] { return engine_->mark_written(use.tensor); }).ok())
-      engine_->note_written(use.tensor);
+    if (!engine_.pin(use.tensor).ok()) continue;  // the run has failed: nothing moves any more
+    if (use.is_write && !complete(lock, [&] { return engine_.mark_written(use.tensor); }).ok())
+      engine_.note_written(use.tensor);
     pinned.push_back(use.tensor);
   }
-  stream_uses_->record(stream, std::move(pinned));
+  stream_uses_.record(stream, std::move(pinned));
 }
 
 Status Runtime::pin_permanently(LiveTensor* tensor) {
   std::unique_lock lock(mutex_);
   if (tensor->uses.is_address_known) return {};
-  TERAIO_RETURN_IF_ERROR(complete(lock, [&] { return engine_->pin(tensor); }));
-  Status status = complete(lock, [&] { return engine_->mark_written(tensor); });
+  TERAIO_RETURN_IF_ERROR(complete(lock, [&] { return engine_.pin(tensor); }));
+  Status status = complete(lock, [&] { return engine_.mark_written(tensor); });
   if (!status.ok() || std::exchange(tensor->uses.is_address_known, true))
-    engine_->unpin(tensor);
+    engine_.unpin(tensor);
   else
     permanently_pinned_bytes_ += tensor->size_bytes;
   return status;
@@ -405,20 +394,20 @@ void Runtime::while_nothing_moves(const std::function<void()>& call) {
 
 void Runtime::describe(LiveTensor* tensor, trace::TensorKind kind, std::string name) {
   const std::lock_guard lock(mutex_);
-  if (is_active_) recorder_->describe(*tensor, kind, std::move(name));
+  if (is_active_) recorder_.describe(*tensor, kind, std::move(name));
 }
 
 void Runtime::start_iteration(bool is_complete) {
-  engine_->start_iteration();
-  patterns_->start_iteration();
-  detector_->start_iteration(is_complete);
-  if (is_recording_) recorder_->start(engine_->next_id());
-  observer_->start_iteration(is_recording_, patterns_->wants_times());
+  engine_.start_iteration();
+  patterns_.start_iteration();
+  detector_.start_iteration(is_complete);
+  if (is_recording_) recorder_.start(engine_.next_id());
+  observer_.start_iteration(is_recording_, patterns_.wants_times());
 }
 
 void Runtime::begin_step() {
   const std::lock_guard lock(mutex_);
-  detector_->expect_steps();
+  detector_.expect_steps();
 }
 
 void Runtime::end_step() {
@@ -431,40 +420,40 @@ int64_t Runtime::begin_own_work() const { return options_.engine.clock->now_ns()
 int64_t Runtime::end_own_work(int64_t start_ns) {
   const std::lock_guard lock(mutex_);
   const int64_t duration_ns = options_.engine.clock->now_ns() - start_ns;
-  observer_->leave_out(duration_ns);
+  observer_.leave_out(duration_ns);
   return duration_ns;
 }
 
 void Runtime::end_segment() {
-  if (detector_->end_segment()) end_iteration();
+  if (detector_.end_segment()) end_iteration();
 }
 
 void Runtime::end_iteration() {
-  const auto mode = !patterns_->is_planned()    ? IterationRecord::Mode::kOnDemand
-                    : patterns_->is_exact_end() ? IterationRecord::Mode::kPlanned
-                                                : IterationRecord::Mode::kDeviated;
-  const bool is_repeated = detector_->is_repeated();
-  observer_->end_iteration({.op_count = detector_->op_count(),
-                            .planned_op_count = patterns_->planned_op_count(),
-                            .mode = mode,
-                            .is_repeated = is_repeated,
-                            .is_known = patterns_->is_known_pattern()});
+  const auto mode = !patterns_.is_planned()    ? IterationRecord::Mode::kOnDemand
+                    : patterns_.is_exact_end() ? IterationRecord::Mode::kPlanned
+                                               : IterationRecord::Mode::kDeviated;
+  const bool is_repeated = detector_.is_repeated();
+  observer_.end_iteration({.op_count = detector_.op_count(),
+                           .planned_op_count = patterns_.planned_op_count(),
+                           .mode = mode,
+                           .is_repeated = is_repeated,
+                           .is_known = patterns_.is_known_pattern()});
   PatternTracker::IterationEnd end;
   if (is_recording_) end.record = [this] { return recorded_profile(); };
-  end.apply_times = [this](Profile& profile) { observer_->apply_times(profile); };
-  end.op_count = detector_->op_count();
-  patterns_->end_iteration(end);
-  observer_->set_pattern(patterns_->last_pattern());
+  end.apply_times = [this](Profile& profile) { observer_.apply_times(profile); };
+  end.op_count = detector_.op_count();
+  patterns_.end_iteration(end);
+  observer_.set_pattern(patterns_.last_pattern());
   // What is planned needs no period, which would begin with learning once more.
-  const bool is_settled = patterns_->has_plan() && !detector_->has_period();
-  if (!patterns_->was_as_expected() && !is_repeated && !is_settled) detector_->find_period();
-  is_recording_ = patterns_->wants_recording();
+  const bool is_settled = patterns_.has_plan() && !detector_.has_period();
+  if (!patterns_.was_as_expected() && !is_repeated && !is_settled) detector_.find_period();
+  is_recording_ = patterns_.wants_recording();
   start_iteration(/*is_complete=*/true);
 }
 
 Profile Runtime::recorded_profile() {
-  Profile profile = recorder_->finish(engine_->live(), [this](const LiveTensor& tensor) {
-    return engine_->can_leave(tensor) || tensor.residency != Residency::kResident ||
+  Profile profile = recorder_.finish(engine_.live(), [this](const LiveTensor& tensor) {
+    return engine_.can_leave(tensor) || tensor.residency != Residency::kResident ||
            tensor.is_being_moved();
   });
   // What is outside is held by the device's neighbour where it has one.
@@ -475,26 +464,26 @@ Profile Runtime::recorded_profile() {
 
 Status Runtime::stop() {
   std::unique_lock lock(mutex_);
-  patterns_->stop();
+  patterns_.stop();
   while (wait_for_stream()) continue;
   is_active_ = false;
   births_.clear();
-  Status status = complete(lock, [&] { return engine_->restore_all(replays_->failure()); });
+  Status status = complete(lock, [&] { return engine_.restore_all(replays_.failure()); });
   if (!status.ok()) {
-    if (status.code() == ErrorCode::kInterrupted) engine_->end_waits();
+    if (status.code() == ErrorCode::kInterrupted) engine_.end_waits();
     return status;
   }
-  leave_stores(engine_->leave_stores());
+  leave_stores(engine_.leave_stores());
   return {};
 }
 
 void Runtime::discard() {
-  engine_->end_waits();  // another thread may wait with the lock held
+  engine_.end_waits();  // another thread may wait with the lock held
   const std::lock_guard lock(mutex_);
-  patterns_->stop();
+  patterns_.stop();
   is_active_ = false;
   births_.clear();
-  leave_stores(engine_->discard_all());
+  leave_stores(engine_.discard_all());
 }
 
 void Runtime::leave_stores(bool are_free) {
@@ -503,48 +492,48 @@ void Runtime::leave_stores(bool are_free) {
   options_.engine.stores = {};
 }
 
-Status Runtime::replay_all() { return replays_->replay_all(); }
+Status Runtime::replay_all() { return replays_.replay_all(); }
 
 RunFigures Runtime::figures(bool with_unmovable_bytes) const {
   const std::lock_guard lock(mutex_);
   RunFigures figures;
   figures.memory = options_.engine.device->usage();
-  figures.counters = engine_->counters();
-  figures.planning = {.ops = observer_->op_count(),
-                      .planned_ops = observer_->planned_op_count(),
-                      .plans_made = patterns_->plan_count(),
-                      .planning_ns = patterns_->planning_ns(),
-                      .is_planning = patterns_->is_planning()};
-  figures.trace_name = engine_->schedule().profile().trace.name;
-  figures.iteration_count = observer_->log().iteration_count();
-  figures.deviation_count = patterns_->deviation_count();
+  figures.counters = engine_.counters();
+  figures.planning = {.ops = observer_.op_count(),
+                      .planned_ops = observer_.planned_op_count(),
+                      .plans_made = patterns_.plan_count(),
+                      .planning_ns = patterns_.planning_ns(),
+                      .is_planning = patterns_.is_planning()};
+  figures.trace_name = engine_.schedule().profile().trace.name;
+  figures.iteration_count = observer_.log().iteration_count();
+  figures.deviation_count = patterns_.deviation_count();
   figures.outside_bytes = outside_bytes_;
   figures.permanently_pinned_bytes = permanently_pinned_bytes_ + outside_bytes_;
-  figures.offloaded_bytes = engine_->offloaded_bytes();
-  figures.discarded_bytes = engine_->discarded_bytes();
-  figures.unanswered_bytes = engine_->unanswered_bytes();
-  figures.is_following_plan = patterns_->is_planned() && patterns_->is_following();
+  figures.offloaded_bytes = engine_.offloaded_bytes();
+  figures.discarded_bytes = engine_.discarded_bytes();
+  figures.unanswered_bytes = engine_.unanswered_bytes();
+  figures.is_following_plan = patterns_.is_planned() && patterns_.is_following();
   figures.uses_stores = uses_stores_;
-  figures.has_transfers = engine_->has_transfers();
-  if (with_unmovable_bytes) figures.unmovable_bytes = engine_->unmovable_bytes() + outside_bytes_;
+  figures.has_transfers = engine_.has_transfers();
+  if (with_unmovable_bytes) figures.unmovable_bytes = engine_.unmovable_bytes() + outside_bytes_;
   return figures;
 }
 
 RunKnowledge Runtime::knowledge() const {
   const std::lock_guard lock(mutex_);
   RunKnowledge knowledge;
-  if (!engine_->schedule().is_empty()) knowledge.trace = engine_->schedule().profile().trace;
-  knowledge.plan = engine_->schedule().plan();
-  knowledge.planning_status = patterns_->planning_status();
-  knowledge.patterns = patterns_->patterns();
-  knowledge.differences = patterns_->differences().differences();
-  knowledge.memory = observer_->log().samples();
+  if (!engine_.schedule().is_empty()) knowledge.trace = engine_.schedule().profile().trace;
+  knowledge.plan = engine_.schedule().plan();
+  knowledge.planning_status = patterns_.planning_status();
+  knowledge.patterns = patterns_.patterns();
+  knowledge.differences = patterns_.differences().differences();
+  knowledge.memory = observer_.log().samples();
   return knowledge;
 }
 
 std::vector<IterationRecord> Runtime::iterations(size_t first) const {
   const std::lock_guard lock(mutex_);
-  return observer_->log().iterations(first);
+  return observer_.log().iterations(first);
 }
 
 }  // namespace teraio::engine

@@ -27,11 +27,18 @@
 #include "base/yielding_mutex.h"
 #include "device/op_timer.h"
 #include "engine/births.h"
+#include "engine/engine.h"
 #include "engine/engine_options.h"
+#include "engine/iteration_detector.h"
+#include "engine/pattern_tracker.h"
 #include "engine/planning_thread.h"
+#include "engine/recorder.h"
 #include "engine/replayer.h"
+#include "engine/replays.h"
 #include "engine/run_figures.h"
 #include "engine/signature.h"
+#include "engine/step_observer.h"
+#include "engine/stream_uses.h"
 #include "engine/use.h"
 
 namespace teraio::engine {
@@ -56,16 +63,6 @@ struct RuntimeOptions {
   bool discard_after_every_op = false;  // tests
   device::OpTimer* op_timer = nullptr;  // null: the clock tells how long ops take
 };
-
-using RuntimeMutex = YieldingMutex<std::mutex>;
-using RuntimeLock = std::unique_lock<RuntimeMutex>;
-
-class Engine;
-class IterationDetector;
-class Recorder;
-class Replays;
-class StepObserver;
-class StreamUses;
 
 // A new tensor and its memory on the device.
 struct Allocation {
@@ -186,13 +183,13 @@ class Runtime {
 
   mutable RuntimeMutex mutex_;
   RuntimeOptions options_;
-  std::unique_ptr<Engine> engine_;
-  std::unique_ptr<PatternTracker> patterns_;
-  std::unique_ptr<Recorder> recorder_;
-  std::unique_ptr<IterationDetector> detector_;
-  std::unique_ptr<StreamUses> stream_uses_;
-  std::unique_ptr<StepObserver> observer_;
-  std::unique_ptr<Replays> replays_;
+  Engine engine_;
+  PatternTracker patterns_;
+  Recorder recorder_;
+  IterationDetector detector_;
+  StreamUses stream_uses_;
+  StepObserver observer_;
+  Replays replays_;
   Births births_;
   bool is_active_ = true;
   bool is_recording_ = true;
