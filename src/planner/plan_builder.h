@@ -113,11 +113,6 @@ class PlanBuilder {
     if (!copy(index).exists()) return std::nullopt;
     return moves_[copy(index).first].tier;
   }
-  // Whether no later period uses the copy of this moved period, so that the copy is not needed
-  // after the prefetch.
-  bool is_last_use_of_copy(int32_t index) const {
-    return copy(index).last == index && !epoch(index).never_written;
-  }
   // Whether the copy of the epoch is on its tier when the iteration begins. Requires that the epoch
   // has moved periods.
   bool copy_rests_at_start(int32_t epoch) const;
