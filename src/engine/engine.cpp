@@ -45,7 +45,7 @@ Result<LiveTensor*> Engine::allocate(int64_t size_bytes) {
 }
 
 void Engine::release(LiveTensor* tensor) {
-  if (!let_go(*tensor)) {
+  if (!leave_recipes(*tensor)) {
     tensor->life = Life::kKeptForRecipes;
     binding_.unbind(*tensor);
     due_prefetches_.remove(*tensor);
@@ -79,7 +79,7 @@ void Engine::forget_owner(LiveTensor& tensor) {
 Status Engine::begin_op(trace::OpIndex position, std::span<const Use> inputs) {
   points_.begin_op();
   mover_.take_arrivals();
-  evictor_.start_due_departures();
+  evictor_.start_due_evictions();
   position_ = position;
   if (position != kLost) {
     last_position_ = position;
@@ -107,7 +107,7 @@ Status Engine::begin_op(trace::OpIndex position, std::span<const Use> inputs) {
 
 void Engine::take_arrivals() {
   if (!mover_.take_arrivals()) return;
-  evictor_.start_due_departures();
+  evictor_.start_due_evictions();
   if (due_prefetches_.is_empty()) return;
   const bool has_next = position_ != kLost && position_ + 1 < schedule_->profile().op_count();
   start_due_prefetches(has_next ? position_ + 1 : kLost);
@@ -330,7 +330,7 @@ Status Engine::take_results(Recipe& recipe, std::span<LiveTensor* const> made) {
 
 void Engine::free_kept() {
   for (size_t i = 0; i < kept_.size();) {
-    if (kept_[i]->uses.pin_count > 0 || !let_go(*kept_[i])) {
+    if (kept_[i]->uses.pin_count > 0 || !leave_recipes(*kept_[i])) {
       ++i;
       continue;
     }
@@ -432,7 +432,7 @@ Status Engine::wait_until_resident(std::span<const Use> uses) {
   for (const Use& use : uses) {
     while (use.tensor->residency == Residency::kLoading &&
            use.tensor->transfer.unanswered == nullptr && !mover_.order_after_arrival(*use.tensor)) {
-      TERAIO_RETURN_IF_ERROR(mover_.wait_for_arrival(StallCause::kRead, Patience::kOfOp));
+      TERAIO_RETURN_IF_ERROR(mover_.wait_for_arrival(StallCause::kRead, WaitPolicy::kOfOp));
       if (!due_prefetches_.is_empty()) start_due_prefetches(position_);
     }
     if (use.tensor->residency == Residency::kOffloaded)
@@ -447,10 +447,10 @@ Status Engine::evict_everything() {
   (void)mover_.take_last_error();  // of before
   for (const LiveTensor* tensor : live_)
     while (tensor->transfer.is_copy_pending)
-      TERAIO_RETURN_IF_ERROR(mover_.wait_for_arrival(StallCause::kNone, Patience::kOfOp));
+      TERAIO_RETURN_IF_ERROR(mover_.wait_for_arrival(StallCause::kNone, WaitPolicy::kOfOp));
   for (LiveTensor* tensor : std::vector(live_))
     if (can_leave(*tensor)) evictor_.evict(*tensor);
-  TERAIO_RETURN_IF_ERROR(mover_.wait_until_idle(Patience::kOfOp));
+  TERAIO_RETURN_IF_ERROR(mover_.wait_until_idle(WaitPolicy::kOfOp));
   return mover_.take_last_error();
 }
 
@@ -458,7 +458,7 @@ Status Engine::restore_all(const Status& replay_failure) {
   due_prefetches_.clear();
   evictor_.cancel_evictions();
   (void)mover_.wait_until_idle(
-      Patience::kOfEnd);  // other drives than the one that hangs may answer
+      WaitPolicy::kOfEnd);  // other drives than the one that hangs may answer
   TERAIO_RETURN_IF_ERROR(mover_.failure());
   (void)mover_.take_last_error();                             // of before
   for (LiveTensor* tensor : live_) ++tensor->uses.pin_count;  // none leaves for another
@@ -467,7 +467,7 @@ Status Engine::restore_all(const Status& replay_failure) {
     if (tensor->residency == Residency::kDiscarded) continue;
     if (Status status = request(*tensor); !status.ok()) error = std::move(status);
   }
-  if (Status status = mover_.wait_until_idle(Patience::kOfEnd); !status.ok())
+  if (Status status = mover_.wait_until_idle(WaitPolicy::kOfEnd); !status.ok())
     error = std::move(status);
   for (LiveTensor* tensor : live_) drop_pin(*tensor);
   TERAIO_RETURN_IF_ERROR(mover_.failure());
@@ -500,7 +500,7 @@ Status Engine::error_of_lost(std::span<const LiveTensor* const> lost, const Stat
 bool Engine::discard_all() {
   due_prefetches_.clear();
   evictor_.cancel_evictions();
-  const Status status = mover_.wait_until_idle(Patience::kOfDiscard);
+  const Status status = mover_.wait_until_idle(WaitPolicy::kOfDiscard);
   release_copies();
   if (!status.ok())
     spdlog::warn(

@@ -35,12 +35,12 @@ bool Evictor::can_leave(const LiveTensor& tensor) const {
 Result<std::byte*> Evictor::obtain_memory(int64_t size_bytes, const ProgramPlace& place) {
   while (true) {
     if (std::byte* memory = device_.allocate(size_bytes)) return memory;
-    if (mover_.take_arrivals() || start_due_departures()) continue;
+    if (mover_.take_arrivals() || start_due_evictions()) continue;
     TERAIO_RETURN_IF_ERROR(mover_.failure());
     if (evict_for(size_bytes, place)) continue;
     if (mover_.is_idle()) break;
     expedite_writes();
-    TERAIO_RETURN_IF_ERROR(mover_.wait_for_arrival(StallCause::kMemory, Patience::kOfOp));
+    TERAIO_RETURN_IF_ERROR(mover_.wait_for_arrival(StallCause::kMemory, WaitPolicy::kOfOp));
   }
   if (std::byte* memory = device_.allocate(size_bytes, device::Effort::kUtmost)) return memory;
   return memory_error(size_bytes);
@@ -65,7 +65,7 @@ bool Evictor::is_scattered(int64_t size_bytes) const {
 
 int64_t Evictor::bytes_leaving() const {
   int64_t leaving_bytes = mover_.bytes_leaving();
-  for (const Departure& departure : due_departures_) leaving_bytes += departure.tensor->size_bytes;
+  for (const DueEviction& eviction : due_evictions_) leaving_bytes += eviction.tensor->size_bytes;
   return leaving_bytes;
 }
 
@@ -111,8 +111,8 @@ bool Evictor::evict(LiveTensor& tensor) {
 }
 
 void Evictor::evict_by_plan(LiveTensor& tensor, plan::Tier tier) {
-  if (tensor.transfer.is_copy_pending && tensor.life != Life::kDead && !is_departure_due(tensor)) {
-    due_departures_.push_back({&tensor, tier});
+  if (tensor.transfer.is_copy_pending && tensor.life != Life::kDead && !is_eviction_due(tensor)) {
+    due_evictions_.push_back({&tensor, tier});
   } else if (!can_leave(tensor)) {
     ++counters_.skipped_migrations;
   } else if (tensor.valid_copy() != nullptr) {
@@ -124,24 +124,24 @@ void Evictor::evict_by_plan(LiveTensor& tensor, plan::Tier tier) {
   }
 }
 
-bool Evictor::start_departures() {
-  const std::vector<Departure> due = std::exchange(due_departures_, {});
-  for (const Departure& departure : due) {
-    if (departure.tensor->transfer.is_copy_pending) {
-      due_departures_.push_back(departure);
+bool Evictor::start_evictions() {
+  const std::vector<DueEviction> due = std::exchange(due_evictions_, {});
+  for (const DueEviction& eviction : due) {
+    if (eviction.tensor->transfer.is_copy_pending) {
+      due_evictions_.push_back(eviction);
       continue;
     }
-    evict_by_plan(*departure.tensor, departure.tier);
+    evict_by_plan(*eviction.tensor, eviction.tier);
   }
-  return due_departures_.size() < due.size();
+  return due_evictions_.size() < due.size();
 }
 
-bool Evictor::is_departure_due(const LiveTensor& tensor) const {
-  return std::ranges::find(due_departures_, &tensor, &Departure::tensor) != due_departures_.end();
+bool Evictor::is_eviction_due(const LiveTensor& tensor) const {
+  return std::ranges::find(due_evictions_, &tensor, &DueEviction::tensor) != due_evictions_.end();
 }
 
-void Evictor::forget_departure(const LiveTensor& tensor) {
-  std::erase_if(due_departures_, [&](const Departure& due) { return due.tensor == &tensor; });
+void Evictor::forget_eviction(const LiveTensor& tensor) {
+  std::erase_if(due_evictions_, [&](const DueEviction& due) { return due.tensor == &tensor; });
 }
 
 // False: no write was started, because the tier takes none or is full.

@@ -6,7 +6,7 @@
 // the tiers' layouts are given up.
 //
 // A GPU's program is ahead of it: an op that used a tensor has ended for the program when the copy
-// that brings the tensor is still under way. Where a plan sends it away then, its departure is due
+// that brings the tensor is still under way. Where a plan sends it away then, its eviction is due
 // when the copy has ended.
 //
 // Threads: called under the engine's lock. obtain_memory() may wait for I/O.
@@ -55,25 +55,25 @@ class Evictor {
   // The same where the plan says so, which also says to which tier. Counts a tensor that cannot
   // leave, or for which the tier has no room, as skipped.
   void evict_by_plan(LiveTensor& tensor, plan::Tier tier);
-  // Starts the departures that are due and can begin. Returns whether there were any.
-  bool start_due_departures() { return !due_departures_.empty() && start_departures(); }
+  // Starts the evictions that are due and can begin. Returns whether there were any.
+  bool start_due_evictions() { return !due_evictions_.empty() && start_evictions(); }
   // The tensor stays: it is used again, wanted back or gone.
   void cancel_eviction(const LiveTensor& tensor) {
-    if (!due_departures_.empty()) forget_departure(tensor);
+    if (!due_evictions_.empty()) forget_eviction(tensor);
   }
   // All of them stay: the plan does not apply any more.
-  void cancel_evictions() { due_departures_.clear(); }
+  void cancel_evictions() { due_evictions_.clear(); }
 
  private:
-  struct Departure {
+  struct DueEviction {
     LiveTensor* tensor = nullptr;
     plan::Tier tier = plan::Tier::kSsd;
   };
 
-  bool start_departures();
-  bool is_departure_due(const LiveTensor& tensor) const;
-  void forget_departure(const LiveTensor& tensor);
-  int64_t bytes_leaving() const;  // soon, by writes and departures
+  bool start_evictions();
+  bool is_eviction_due(const LiveTensor& tensor) const;
+  void forget_eviction(const LiveTensor& tensor);
+  int64_t bytes_leaving() const;  // soon, by writes and due evictions
   bool is_scattered(int64_t size_bytes) const;
   bool evict_for(int64_t size_bytes, const ProgramPlace& place);
   bool evict_first(const std::vector<LiveTensor*>& victims, int64_t size_bytes);
@@ -88,7 +88,7 @@ class Evictor {
   TierCopies& copies_;
   TensorMover& mover_;
   EngineCounters& counters_;
-  std::vector<Departure> due_departures_;
+  std::vector<DueEviction> due_evictions_;
 };
 
 }  // namespace teraio::engine

@@ -53,8 +53,8 @@ std::string_view to_string(Residency residency) {
       return "loading";
     case Residency::kDiscarded:
       return "discarded";
-    case Residency::kGivenAway:
-      return "given away";
+    case Residency::kDonated:
+      return "donated";
   }
   return "unknown";
 }

@@ -30,7 +30,7 @@ std::string_view broken_rule_of_copies(const LiveTensor& tensor) {
       if (has_copy || !is_any_extent_reserved(tensor)) return {};
       return "what is offloaded has a valid copy";
     case Residency::kDiscarded:
-    case Residency::kGivenAway:
+    case Residency::kDonated:
       return is_any_extent_reserved(tensor) ? "what is nowhere has no extent" : std::string_view();
   }
   return "unknown residency";

@@ -13,7 +13,7 @@
 //   kOffloaded   no      no          yes (3)          no           no           no
 //   kLoading     yes     yes (2)     yes              no           (2)          no
 //   kDiscarded   no      no          no, no extent    no           no           no
-//   kGivenAway   no      no          no, no extent    no           no           no
+//   kDonated     no      no          no, no extent    no           no           no
 //
 //   (1) yes while the last copies of a read are under way, for which compute waits
 //   (2) the transfer has failed because its drive does not answer, and no other is under way: a
@@ -45,7 +45,7 @@ enum class Residency : uint8_t {
   kOffloaded,   // the bytes are only on a tier
   kLoading,     // a read is under way; device memory is taken, its bytes are not valid yet
   kDiscarded,   // the bytes are nowhere; the recipe makes them again
-  kGivenAway,   // the bytes are another tensor's now, for which a replay made this one
+  kDonated,     // the bytes are another tensor's now, for which a replay made this one
 };
 
 // Whether the program still has the tensor.

@@ -135,7 +135,7 @@ LiveTensor* find_discarded_reader(const LiveTensor& tensor) {
   return nullptr;
 }
 
-bool let_go(LiveTensor& tensor) {
+bool leave_recipes(LiveTensor& tensor) {
   const auto loses_bytes = [&](const Recipe* reader) {
     if (!is_needed(*reader)) return false;
     return std::any_of(reader->inputs.begin(), reader->inputs.end(), [&](const RecipeInput& input) {

@@ -6,8 +6,8 @@
 // A recipe is needed while a result is discarded, or while a needed recipe uses it. What a needed
 // recipe reads keeps its bytes: before an op changes them, the discarded tensors are made again
 // (find_discarded_reader()); when the program drops such an input, it stays, or its own recipe
-// takes its place (let_go()). Hence a tensor that was discarded can be made again, unless such a
-// replay fails and the change cannot be kept from happening, because another stream makes it
+// takes its place (leave_recipes()). Hence a tensor that was discarded can be made again, unless
+// such a replay fails and the change cannot be kept from happening, because another stream makes it
 // (Runtime::record_stream()). The versions then tell, and a replay fails.
 //
 // Threads: under the engine's lock. Ownership: a tensor owns its recipe, and a recipe owns those
@@ -71,6 +71,6 @@ LiveTensor* find_discarded_reader(const LiveTensor& tensor);
 
 // The program drops the tensor. True: it may go, and no recipe refers to it any more. False: a
 // discarded tensor needs its bytes, and nothing else can make them.
-bool let_go(LiveTensor& tensor);
+bool leave_recipes(LiveTensor& tensor);
 
 }  // namespace teraio::engine

@@ -47,7 +47,7 @@ TensorMover::TensorMover(const EngineOptions& options, TierCopies& copies, Compu
 
 TensorMover::~TensorMover() {
   while (!is_idle() || unanswered_bytes_ > 0)
-    (void)wait_for_arrival(StallCause::kNone, Patience::kEndless);
+    (void)wait_for_arrival(StallCause::kNone, WaitPolicy::kEndless);
 }
 
 void TensorMover::start_write(LiveTensor& tensor, plan::Tier tier, storage::Priority priority) {
@@ -151,7 +151,7 @@ void TensorMover::take_memory(LiveTensor& tensor, LiveTensor& made) {
   TERAIO_CHECK(tensor.size_bytes == made.size_bytes);
   (void)detach(made);  // nobody else has it
   tensor.memory = std::exchange(made.memory, nullptr);
-  made.residency = Residency::kGivenAway;
+  made.residency = Residency::kDonated;
   tensor.residency = Residency::kResident;
   note_brought(tensor);
   discarded_bytes_ -= tensor.size_bytes;
@@ -330,7 +330,7 @@ void TensorMover::on_device_failed(const Status& status) {
   spdlog::error("teraio: {}", full_text(failure_));
 }
 
-Status TensorMover::wait_for_arrival(StallCause cause, Patience patience) {
+Status TensorMover::wait_for_arrival(StallCause cause, WaitPolicy policy) {
   if (!arrivals_.has_any()) {
     const device::PauseOfOps pause(device_.op_timer());
     const uint64_t mark = interrupt_ == nullptr ? 0 : interrupt_->mark();
@@ -340,7 +340,7 @@ Status TensorMover::wait_for_arrival(StallCause cause, Patience patience) {
       if (arrivals_.wait_for(kLookInterval)) break;
       copies_.fail_unanswered();
       const int64_t so_far_ns = clock_.now_ns() - start_ns;
-      if (is_at_end(patience, mark, so_far_ns)) {
+      if (is_at_end(policy, mark, so_far_ns)) {
         note_stall(cause, start_ns);
         return interrupted();
       }
@@ -354,19 +354,19 @@ Status TensorMover::wait_for_arrival(StallCause cause, Patience patience) {
   return {};
 }
 
-bool TensorMover::is_at_end(Patience patience, uint64_t mark, int64_t waited_ns) const {
+bool TensorMover::is_at_end(WaitPolicy policy, uint64_t mark, int64_t waited_ns) const {
   const auto has_interrupt = [&] {
     return interrupt_ != nullptr && interrupt_->has_come_since(mark);
   };
   const auto hangs = [&] { return !copies_.unanswered(kHangNs).empty(); };
-  switch (patience) {
-    case Patience::kOfOp:
+  switch (policy) {
+    case WaitPolicy::kOfOp:
       return has_ended_waits() || has_interrupt();
-    case Patience::kOfEnd:
+    case WaitPolicy::kOfEnd:
       return waited_ns >= kQuietNs && has_interrupt() && hangs();
-    case Patience::kOfDiscard:
+    case WaitPolicy::kOfDiscard:
       return hangs();
-    case Patience::kEndless:
+    case WaitPolicy::kEndless:
       return false;
   }
   return false;
@@ -389,8 +389,8 @@ void TensorMover::log_wait(int64_t waited_ns) const {
                                  fmt::join(requests, "; ")));
 }
 
-Status TensorMover::wait_until_idle(Patience patience) {
-  while (!is_idle()) TERAIO_RETURN_IF_ERROR(wait_for_arrival(StallCause::kNone, patience));
+Status TensorMover::wait_until_idle(WaitPolicy policy) {
+  while (!is_idle()) TERAIO_RETURN_IF_ERROR(wait_for_arrival(StallCause::kNone, policy));
   return {};
 }
 

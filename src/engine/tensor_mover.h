@@ -15,7 +15,7 @@
 // Ownership: owns a tensor from destroy() on. The memory of a tensor that moves, its extent and
 // whatever its StorageSwap knows stay valid until the transfer has ended.
 //
-// A wait ends early, with kInterrupted and without a change, as its Patience says.
+// A wait ends early, with kInterrupted and without a change, as its WaitPolicy says.
 //
 // Failure: a failed write leaves the tensor on the device (TierCopies decides what follows). A
 // failed read leaves it on the tier. Both are counted, and are last_error(). A read that fails
@@ -45,7 +45,7 @@
 namespace teraio::engine {
 
 // What ends a wait besides an arrival. A drive hangs when it has not answered a request for 2 s.
-enum class Patience : uint8_t {
+enum class WaitPolicy : uint8_t {
   kOfOp,       // an interrupt, or end_waits()
   kOfEnd,      // an interrupt, when a drive hangs and none has answered for 1 s: bytes are lost
   kOfDiscard,  // a drive hangs
@@ -79,7 +79,7 @@ class TensorMover {
 
   // Takes a resident tensor off the device without a copy. False: its owner keeps it.
   bool discard(LiveTensor& tensor);
-  // Gives a discarded tensor the memory of one that a replay has made, which is kGivenAway then.
+  // Gives a discarded tensor the memory of one that a replay has made, which is kDonated then.
   // Requires that their sizes are equal.
   void take_memory(LiveTensor& tensor, LiveTensor& made);
 
@@ -124,11 +124,11 @@ class TensorMover {
 
   // Waits until a transfer has ended, and makes its changes. Counts for how long it waited as a
   // stall for this cause. Requires that one is under way. After 10 s, and at intervals that double,
-  // it logs which drives do not answer. kInterrupted: `patience` is at its end; the message names
+  // it logs which drives do not answer. kInterrupted: `policy` is at its end; the message names
   // these drives.
-  Status wait_for_arrival(StallCause cause, Patience patience);
+  Status wait_for_arrival(StallCause cause, WaitPolicy policy);
   // Waits until no transfer is under way.
-  Status wait_until_idle(Patience patience);
+  Status wait_until_idle(WaitPolicy policy);
   // The waits of ops end, now and from now on. Any thread, without the engine's lock.
   void end_waits() { ends_waits_.store(true, std::memory_order_relaxed); }
   bool has_ended_waits() const { return ends_waits_.load(std::memory_order_relaxed); }
@@ -163,7 +163,7 @@ class TensorMover {
   bool leave(LiveTensor& tensor);  // with a valid copy; false: its owner keeps it
   void attach(LiveTensor& tensor);
   void log_wait(int64_t waited_ns) const;
-  bool is_at_end(Patience patience, uint64_t mark, int64_t waited_ns) const;
+  bool is_at_end(WaitPolicy policy, uint64_t mark, int64_t waited_ns) const;
   Status interrupted() const;
   void note_stall(StallCause cause, int64_t start_ns);
   void note_transfer(const Arrival& arrival);

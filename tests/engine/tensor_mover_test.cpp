@@ -55,7 +55,7 @@ TEST_F(TensorMoverTest, AReadBringsItsBytesBack) {
   session_.start_read(*tensor_);
   EXPECT_EQ(tensor_->residency, Residency::kLoading);
   EXPECT_EQ(mover_.offloaded_bytes(), 0);
-  EXPECT_TRUE(mover_.wait_for_arrival(StallCause::kRead, Patience::kOfOp).ok());
+  EXPECT_TRUE(mover_.wait_for_arrival(StallCause::kRead, WaitPolicy::kOfOp).ok());
   EXPECT_GT(session_.counters.stall_read_ns, 0);
   EXPECT_EQ(session_.counters.stall_memory_ns, 0);
   session_.wait_until_idle();
@@ -86,13 +86,13 @@ TEST_F(TensorMoverTest, TransfersWaitForTheLastUseOfTheirMemoryOnly) {
   start(tensor_);
   ASSERT_TRUE(device_.wait(ssd_.waiting().front().transfer.ready).ok());
   ssd_.end_all();
-  ASSERT_TRUE(mover.wait_until_idle(Patience::kEndless).ok());
+  ASSERT_TRUE(mover.wait_until_idle(WaitPolicy::kEndless).ok());
   ASSERT_EQ(tensor_->residency, Residency::kOffloaded);
   run_op(other);
   mover.start_read(*tensor_, device_.allocate(kUnitBytes), storage::Priority::kPlanned, 0);
   EXPECT_EQ(ssd_.waiting().front().transfer.ready.id, 0u) << "its memory was not used since";
   ssd_.end_all();
-  ASSERT_TRUE(mover.wait_until_idle(Patience::kEndless).ok());
+  ASSERT_TRUE(mover.wait_until_idle(WaitPolicy::kEndless).ok());
   session_.expect_content(*tensor_);
 }
 
@@ -119,14 +119,14 @@ TEST_F(TensorMoverTest, NoOpIsChargedForTheWaitOfTheHost) {
   TensorMover mover(options, copies_, points, counters);
   ASSERT_TRUE(copies_.reserve(*tensor_, plan::Tier::kSsd, storage::Priority::kUrgent, {}).ok());
   mover.start_write(*tensor_, plan::Tier::kSsd, storage::Priority::kPlanned);
-  ASSERT_TRUE(mover.wait_for_arrival(StallCause::kMemory, Patience::kOfOp).ok());
+  ASSERT_TRUE(mover.wait_for_arrival(StallCause::kMemory, WaitPolicy::kOfOp).ok());
   EXPECT_THAT(timed.calls, ElementsAre("begin_pause", "leave_out"));
   mover.start_read(*tensor_, device_.allocate(tensor_->size_bytes), storage::Priority::kPlanned, 0);
   ssd_.end_all();
-  ASSERT_TRUE(mover.wait_for_arrival(StallCause::kRead, Patience::kOfOp).ok());
+  ASSERT_TRUE(mover.wait_for_arrival(StallCause::kRead, WaitPolicy::kOfOp).ok());
   EXPECT_EQ(timed.calls.size(), 2u) << "it had arrived";
   while (!mover.is_idle())
-    ASSERT_TRUE(mover.wait_for_arrival(StallCause::kNone, Patience::kEndless).ok());
+    ASSERT_TRUE(mover.wait_for_arrival(StallCause::kNone, WaitPolicy::kEndless).ok());
 }
 
 TEST_F(TensorMoverTest, AfterTenSecondsTheLogNamesTheDriveThatDoesNotAnswer) {
