@@ -15,12 +15,7 @@ class PlannedCopiesTest : public ::testing::Test {
   PlannedCopies copies(plan::Tier tier = plan::Tier::kSsd) const {
     return planned_copies(program_.schedule(), tier, [](trace::TensorIndex) { return true; });
   }
-  trace::TensorIndex persistent() {
-    LiveTensor tensor;
-    tensor.id = next_id_++;
-    tensor.size_bytes = 2 * kUnitBytes;
-    return program_.persistent(tensor);
-  }
+  trace::TensorIndex persistent() { return program_.persistent(next_id_++, 2 * kUnitBytes); }
 
   PlannedProgram program_;
   uint64_t next_id_ = 1;

@@ -12,12 +12,7 @@ using testing::PlannedProgram;
 
 class ScheduleTest : public ::testing::Test {
  protected:
-  trace::TensorIndex persistent() {
-    LiveTensor tensor;
-    tensor.id = ++last_id_;
-    tensor.size_bytes = kUnitBytes;
-    return program_.persistent(tensor);
-  }
+  trace::TensorIndex persistent() { return program_.persistent(++last_id_, kUnitBytes); }
 
   PlannedProgram program_;
 
