@@ -86,7 +86,7 @@ Status Engine::begin_op(trace::OpIndex position, std::span<const Use> inputs) {
     binding_.bind(schedule_->touches(position), inputs);
     TERAIO_RETURN_IF_ERROR(issue_until(position));
   }
-  if (mover_.discarded_bytes() > 0) TERAIO_RETURN_IF_ERROR(check_readers(inputs));
+  if (mover_.amounts().discarded_bytes > 0) TERAIO_RETURN_IF_ERROR(check_readers(inputs));
   for (const Use& use : inputs) {
     evictor_.cancel_eviction(*use.tensor);
     ++use.tensor->uses.pin_count;
@@ -304,7 +304,7 @@ void Engine::discard(LiveTensor& tensor) {
 }
 
 LiveTensor* Engine::first_discarded(uint64_t least_id) const {
-  if (mover_.discarded_bytes() == 0) return nullptr;
+  if (mover_.amounts().discarded_bytes == 0) return nullptr;
   LiveTensor* first = nullptr;
   for (LiveTensor* tensor : live_) {
     if (tensor->residency != Residency::kDiscarded || tensor->id < least_id) continue;
@@ -523,7 +523,7 @@ void Engine::release_copies() {
 }
 
 bool Engine::leave_stores() {
-  TERAIO_CHECK(mover_.offloaded_bytes() == 0);
+  TERAIO_CHECK(mover_.amounts().offloaded_bytes == 0);
   if (has_transfers()) return false;
   copies_.leave_stores();
   return true;

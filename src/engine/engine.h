@@ -139,7 +139,7 @@ class Engine {
   void free_kept();
   // Discards all tensors that can leave and be made again. For tests.
   void discard_everything();
-  int64_t discarded_bytes() const { return mover_.discarded_bytes(); }
+  int64_t discarded_bytes() const { return mover_.amounts().discarded_bytes; }
 
   // --- Plan ---------------------------------------------------------------------------------
 
@@ -192,11 +192,11 @@ class Engine {
   uint64_t next_id() const { return next_id_; }
   const EngineCounters& counters() const { return counters_; }
   EngineCounters& counters() { return counters_; }
-  int64_t offloaded_bytes() const { return mover_.offloaded_bytes(); }
+  int64_t offloaded_bytes() const { return mover_.amounts().offloaded_bytes; }
   // Transfers use the stores and the memory of tensors.
-  bool has_transfers() const { return !mover_.is_idle() || mover_.unanswered_bytes() > 0; }
+  bool has_transfers() const { return !mover_.is_idle() || mover_.amounts().unanswered_bytes > 0; }
   // As for TensorMover.
-  int64_t unanswered_bytes() const { return mover_.unanswered_bytes(); }
+  int64_t unanswered_bytes() const { return mover_.amounts().unanswered_bytes; }
   // Resident bytes that can never leave: of tensors that are small, foreign, pinned or not used
   // yet.
   int64_t unmovable_bytes() const;

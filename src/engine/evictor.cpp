@@ -64,7 +64,7 @@ bool Evictor::is_scattered(int64_t size_bytes) const {
 }
 
 int64_t Evictor::bytes_leaving() const {
-  int64_t leaving_bytes = mover_.bytes_leaving();
+  int64_t leaving_bytes = mover_.amounts().leaving_bytes;
   for (const DueEviction& eviction : due_evictions_) leaving_bytes += eviction.tensor->size_bytes;
   return leaving_bytes;
 }
@@ -176,9 +176,9 @@ Status Evictor::memory_error(int64_t size_bytes) const {
     message +=
         "The rest is in smaller pieces, or holds small tensors and memory of libraries: a larger "
         "budget is needed";
-  if (mover_.unanswered_bytes() > 0)
+  if (mover_.amounts().unanswered_bytes > 0)
     message += fmt::format("; {} are in use by drives that do not answer",
-                           format_size(mover_.unanswered_bytes()));
+                           format_size(mover_.amounts().unanswered_bytes));
   if (!mover_.last_error().ok())
     message += fmt::format(" (the last transfer failed: {})", mover_.last_error().message());
   return Status(ErrorCode::kOutOfMemory, std::move(message))

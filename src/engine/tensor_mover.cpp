@@ -35,18 +35,14 @@ const EngineOptions& checked(const EngineOptions& options) {
 
 TensorMover::TensorMover(const EngineOptions& options, TierCopies& copies, ComputePoints& points,
                          EngineCounters& counters)
-    : device_(*checked(options).device),
-      swap_(*options.swap),
-      clock_(*options.clock),
-      interrupt_(options.interrupt),
-      poison_released_memory_(options.poison_released_memory),
+    : options_(checked(options)),
+      device_(*options.device),
       copies_(copies),
       points_(points),
-      counters_(counters),
-      timeline_(options.timeline) {}
+      counters_(counters) {}
 
 TensorMover::~TensorMover() {
-  while (!is_idle() || unanswered_bytes_ > 0)
+  while (!is_idle() || amounts_.unanswered_bytes > 0)
     (void)wait_for_arrival(StallCause::kNone, WaitPolicy::kEndless);
 }
 
@@ -55,7 +51,7 @@ void TensorMover::start_write(LiveTensor& tensor, plan::Tier tier, storage::Prio
   TERAIO_CHECK(tensor.residency == Residency::kResident && !tensor.is_being_moved());
   tensor.residency = Residency::kOffloading;
   tensor.transfer.after_write = AfterWrite::kLeaves;
-  bytes_leaving_ += tensor.size_bytes;
+  amounts_.leaving_bytes += tensor.size_bytes;
   storage::Transfer transfer;
   transfer.direction = io::Direction::kWrite;
   transfer.priority = priority;
@@ -71,7 +67,7 @@ void TensorMover::start_read(LiveTensor& tensor, std::byte* memory, storage::Pri
   tensor.memory = memory;
   tensor.uses.last_op = std::max(tensor.uses.last_op, last_use_of(memory, tensor.size_bytes));
   tensor.residency = Residency::kLoading;
-  offloaded_bytes_ -= tensor.size_bytes;
+  amounts_.offloaded_bytes -= tensor.size_bytes;
   storage::Transfer transfer;
   transfer.direction = io::Direction::kRead;
   transfer.priority = priority;
@@ -95,12 +91,13 @@ uint64_t TensorMover::last_use_of(const std::byte* memory, int64_t size_bytes) c
 
 void TensorMover::switch_guard(LiveTensor& tensor) {
   tensor.transfer.is_guarded = !tensor.transfer.is_guarded;
-  if (tensor.owner != nullptr) swap_.guard(tensor, tensor.owner, tensor.transfer.is_guarded);
+  if (tensor.owner != nullptr)
+    options_.swap->guard(tensor, tensor.owner, tensor.transfer.is_guarded);
 }
 
 void TensorMover::submit(LiveTensor& tensor, plan::Tier tier, storage::Transfer transfer) {
   ++transfers_under_way_;
-  if (timeline_ != nullptr) tensor.transfer.label = timeline_->label_of(tensor);
+  if (options_.timeline != nullptr) tensor.transfer.label = options_.timeline->label_of(tensor);
   tensor.transfer.is_urgent = transfer.priority == storage::Priority::kUrgent;
   transfer.memory = tensor.memory;
   // After the tensor's last use, or that of the memory which it has just been given.
@@ -114,11 +111,11 @@ void TensorMover::submit(LiveTensor& tensor, plan::Tier tier, storage::Transfer 
 
 // A tensor that the program has dropped has no owner any more, and may be kept for a recipe.
 bool TensorMover::detach(LiveTensor& tensor) {
-  return tensor.owner == nullptr || swap_.detach(tensor, tensor.owner);
+  return tensor.owner == nullptr || options_.swap->detach(tensor, tensor.owner);
 }
 
 void TensorMover::attach(LiveTensor& tensor) {
-  if (tensor.owner != nullptr) swap_.attach(tensor, tensor.owner, tensor.memory);
+  if (tensor.owner != nullptr) options_.swap->attach(tensor, tensor.owner, tensor.memory);
 }
 
 bool TensorMover::drop(LiveTensor& tensor) {
@@ -142,7 +139,7 @@ bool TensorMover::discard(LiveTensor& tensor) {
   release_memory(tensor, tensor.uses.last_op);
   copies_.release(tensor);
   tensor.residency = Residency::kDiscarded;
-  discarded_bytes_ += tensor.size_bytes;
+  amounts_.discarded_bytes += tensor.size_bytes;
   return true;
 }
 
@@ -154,12 +151,12 @@ void TensorMover::take_memory(LiveTensor& tensor, LiveTensor& made) {
   made.residency = Residency::kDonated;
   tensor.residency = Residency::kResident;
   note_brought(tensor);
-  discarded_bytes_ -= tensor.size_bytes;
+  amounts_.discarded_bytes -= tensor.size_bytes;
   attach(tensor);
 }
 
 void TensorMover::release_memory(LiveTensor& tensor, uint64_t last_use) {
-  if (poison_released_memory_) {
+  if (options_.poison_released_memory) {
     (void)device_.fill(tensor.memory, tensor.size_bytes, kPoison);
     last_use = points_.op();
   }
@@ -172,7 +169,7 @@ void TensorMover::release_memory(LiveTensor& tensor, uint64_t last_use) {
 void TensorMover::take_off_device(LiveTensor& tensor) {
   release_memory(tensor, tensor.uses.last_op);
   tensor.residency = Residency::kOffloaded;
-  offloaded_bytes_ += tensor.size_bytes;
+  amounts_.offloaded_bytes += tensor.size_bytes;
 }
 
 void TensorMover::mark_written(LiveTensor& tensor) {
@@ -185,8 +182,8 @@ void TensorMover::mark_written(LiveTensor& tensor) {
 }
 
 void TensorMover::destroy(LiveTensor& tensor) {
-  if (tensor.residency == Residency::kOffloaded) offloaded_bytes_ -= tensor.size_bytes;
-  if (tensor.residency == Residency::kDiscarded) discarded_bytes_ -= tensor.size_bytes;
+  if (tensor.residency == Residency::kOffloaded) amounts_.offloaded_bytes -= tensor.size_bytes;
+  if (tensor.residency == Residency::kDiscarded) amounts_.discarded_bytes -= tensor.size_bytes;
   if (tensor.is_being_moved()) {
     tensor.life = Life::kDead;  // the transfer still uses its memory and extent
     copies_.cancel(tensor);
@@ -227,12 +224,12 @@ void TensorMover::on_arrival(Arrival arrival) {
 
 void TensorMover::on_unanswered(LiveTensor& tensor, const Status& status) {
   tensor.transfer.unanswered = std::make_unique<Status>(status);
-  unanswered_bytes_ += tensor.size_bytes;
+  amounts_.unanswered_bytes += tensor.size_bytes;
 }
 
 void TensorMover::on_answered(LiveTensor& tensor) {
   tensor.transfer.unanswered.reset();
-  unanswered_bytes_ -= tensor.size_bytes;
+  amounts_.unanswered_bytes -= tensor.size_bytes;
   tensor.transfer.arrival.clear();
   if (tensor.life == Life::kDead) return free_tensor(tensor);
   if (tensor.residency == Residency::kLoading) take_off_device(tensor);
@@ -240,7 +237,7 @@ void TensorMover::on_answered(LiveTensor& tensor) {
 }
 
 void TensorMover::on_write_done(LiveTensor& tensor, const storage::Completion& completion) {
-  bytes_leaving_ -= tensor.size_bytes;
+  amounts_.leaving_bytes -= tensor.size_bytes;
   if (tensor.life == Life::kDead) return free_tensor(tensor);
   tensor.residency = Residency::kResident;
   const bool is_cancelled = completion.status.code() == ErrorCode::kCancelled;
@@ -333,13 +330,13 @@ void TensorMover::on_device_failed(const Status& status) {
 Status TensorMover::wait_for_arrival(StallCause cause, WaitPolicy policy) {
   if (!arrivals_.has_any()) {
     const device::PauseOfOps pause(device_.op_timer());
-    const uint64_t mark = interrupt_ == nullptr ? 0 : interrupt_->mark();
-    const int64_t start_ns = clock_.now_ns();
+    const uint64_t mark = options_.interrupt == nullptr ? 0 : options_.interrupt->mark();
+    const int64_t start_ns = options_.clock->now_ns();
     int64_t next_log_ns = kFirstLogNs;
     while (!arrivals_.has_any()) {
       if (arrivals_.wait_for(kLookInterval)) break;
       copies_.fail_unanswered();
-      const int64_t so_far_ns = clock_.now_ns() - start_ns;
+      const int64_t so_far_ns = options_.clock->now_ns() - start_ns;
       if (is_at_end(policy, mark, so_far_ns)) {
         note_stall(cause, start_ns);
         return interrupted();
@@ -356,7 +353,7 @@ Status TensorMover::wait_for_arrival(StallCause cause, WaitPolicy policy) {
 
 bool TensorMover::is_at_end(WaitPolicy policy, uint64_t mark, int64_t waited_ns) const {
   const auto has_interrupt = [&] {
-    return interrupt_ != nullptr && interrupt_->has_come_since(mark);
+    return options_.interrupt != nullptr && options_.interrupt->has_come_since(mark);
   };
   const auto hangs = [&] { return !copies_.unanswered(kHangNs).empty(); };
   switch (policy) {
@@ -395,20 +392,24 @@ Status TensorMover::wait_until_idle(WaitPolicy policy) {
 }
 
 void TensorMover::note_stall(StallCause cause, int64_t start_ns) {
-  const int64_t end_ns = clock_.now_ns();
+  const int64_t end_ns = options_.clock->now_ns();
   if (cause == StallCause::kNone) return;
   counters_.add_stall(cause, end_ns - start_ns);
-  if (timeline_ != nullptr && timeline_->is_on()) timeline_->add_stall(cause, start_ns, end_ns);
+  if (options_.timeline != nullptr && options_.timeline->is_on())
+    options_.timeline->add_stall(cause, start_ns, end_ns);
 }
 
 // Of a transfer that a drive has not answered, the parts are known when it has.
 void TensorMover::note_transfer(const Arrival& arrival) {
-  if (timeline_ == nullptr || !timeline_->is_on() || arrival.completion.is_unanswered) return;
-  timeline_->add_transfer(*arrival.tensor, arrival.direction, arrival.completion);
+  if (options_.timeline == nullptr || !options_.timeline->is_on() ||
+      arrival.completion.is_unanswered)
+    return;
+  options_.timeline->add_transfer(*arrival.tensor, arrival.direction, arrival.completion);
 }
 
 void TensorMover::note_departure(const LiveTensor& tensor, plan::Action action) {
-  if (timeline_ != nullptr && timeline_->is_on()) timeline_->add_departure(tensor, action);
+  if (options_.timeline != nullptr && options_.timeline->is_on())
+    options_.timeline->add_departure(tensor, action);
 }
 
 }  // namespace teraio::engine

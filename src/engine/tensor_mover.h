@@ -52,6 +52,14 @@ enum class WaitPolicy : uint8_t {
   kEndless,
 };
 
+// How much is where, of all tensors. A value.
+struct MovedAmounts {
+  int64_t leaving_bytes = 0;  // memory that writes under way will free
+  int64_t offloaded_bytes = 0;
+  int64_t discarded_bytes = 0;
+  int64_t unanswered_bytes = 0;  // device memory that drives without an answer may still use
+};
+
 class TensorMover {
  public:
   // The options have a device, a swap and a clock. `copies`, `points`, which numbers the uses of
@@ -136,11 +144,7 @@ class TensorMover {
   // --- State ----------------------------------------------------------------------------------
 
   bool is_idle() const { return transfers_under_way_ == 0; }
-  int64_t bytes_leaving() const { return bytes_leaving_; }  // memory that writes will free
-  int64_t offloaded_bytes() const { return offloaded_bytes_; }
-  int64_t discarded_bytes() const { return discarded_bytes_; }
-  // Device memory that drives which do not answer may still use.
-  int64_t unanswered_bytes() const { return unanswered_bytes_; }
+  const MovedAmounts& amounts() const { return amounts_; }
 
   // Of the transfers since the last take_last_error(), the error of the one that failed last.
   const Status& last_error() const { return last_error_; }
@@ -181,23 +185,16 @@ class TensorMover {
   void take_off_device(LiveTensor& tensor);
   void free_tensor(LiveTensor& tensor);
 
+  const EngineOptions options_;
   device::Device& device_;
-  StorageSwap& swap_;
-  const Clock& clock_;
-  WaitInterrupt* const interrupt_;  // null: none comes
-  const bool poison_released_memory_;
   TierCopies& copies_;
   ComputePoints& points_;
   MemoryUses free_memory_;
   EngineCounters& counters_;
-  Timeline* const timeline_;  // null: none is recorded
   Arrivals arrivals_;
   std::atomic<bool> ends_waits_ = false;
   int64_t transfers_under_way_ = 0;
-  int64_t bytes_leaving_ = 0;
-  int64_t offloaded_bytes_ = 0;
-  int64_t discarded_bytes_ = 0;
-  int64_t unanswered_bytes_ = 0;
+  MovedAmounts amounts_;
   Status last_error_;
   Status failure_;
 };

@@ -40,13 +40,13 @@ class TensorMoverTest : public ::testing::Test {
 TEST_F(TensorMoverTest, AWriteTakesTheTensorOffTheDevice) {
   session_.start_write(*tensor_);
   EXPECT_EQ(tensor_->residency, Residency::kOffloading);
-  EXPECT_EQ(mover_.bytes_leaving(), kUnitBytes);
+  EXPECT_EQ(mover_.amounts().leaving_bytes, kUnitBytes);
   ssd_.end_all();
   EXPECT_EQ(tensor_->residency, Residency::kOffloading) << "states change only inside calls";
   EXPECT_TRUE(mover_.take_arrivals());
   EXPECT_EQ(tensor_->residency, Residency::kOffloaded);
-  EXPECT_EQ(mover_.bytes_leaving(), 0);
-  EXPECT_EQ(mover_.offloaded_bytes(), kUnitBytes);
+  EXPECT_EQ(mover_.amounts().leaving_bytes, 0);
+  EXPECT_EQ(mover_.amounts().offloaded_bytes, kUnitBytes);
   EXPECT_EQ(device_.allocated_bytes(), 0);
 }
 
@@ -54,7 +54,7 @@ TEST_F(TensorMoverTest, AReadBringsItsBytesBack) {
   session_.offload(*tensor_);
   session_.start_read(*tensor_);
   EXPECT_EQ(tensor_->residency, Residency::kLoading);
-  EXPECT_EQ(mover_.offloaded_bytes(), 0);
+  EXPECT_EQ(mover_.amounts().offloaded_bytes, 0);
   EXPECT_TRUE(mover_.wait_for_arrival(StallCause::kRead, WaitPolicy::kOfOp).ok());
   EXPECT_GT(session_.counters.stall_read_ns, 0);
   EXPECT_EQ(session_.counters.stall_memory_ns, 0);
@@ -221,7 +221,7 @@ TEST_F(TensorMoverTest, AFailedReadLeavesTheTensorOnTheTier) {
   session_.start_read(*tensor_);
   session_.wait_until_idle();
   EXPECT_EQ(tensor_->residency, Residency::kOffloaded);
-  EXPECT_EQ(mover_.offloaded_bytes(), kUnitBytes);
+  EXPECT_EQ(mover_.amounts().offloaded_bytes, kUnitBytes);
   EXPECT_EQ(device_.allocated_bytes(), 0);
   EXPECT_EQ(counters_.failed_transfers, 1);
   EXPECT_TRUE(mover_.failure().ok()) << "nothing has used it";

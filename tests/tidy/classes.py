@@ -13,7 +13,6 @@ WIDE = {
     "src/engine/engine.h: Engine",
     "src/engine/engine_counters.h: EngineCounters",
     "src/engine/pattern_tracker.h: PatternTracker",
-    "src/engine/tensor_mover.h: TensorMover",
     "src/runtime/run_options.h: RunOptions",
     "src/simulate/plan_executor.h: PlanExecutor",
     "pytorch/cuda/session_statistics.h: SessionStatistics",
