@@ -28,7 +28,7 @@ py::list aliases(const Session& session) {
   return storages;
 }
 
-py::dict dict_of(Session& session, const engine::RunFigures& figures) {
+py::dict dict_of(Session& session, const runtime::RunFigures& figures) {
   py::dict d = to_dict(figures.memory);
   update(d, to_dict(figures.counters));
   update(d, to_dict(figures.planning));

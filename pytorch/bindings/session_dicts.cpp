@@ -22,13 +22,13 @@ const char* mode_name(engine::IterationRecord::Mode mode) {
   return "unknown";
 }
 
-const char* kind_name(engine::Difference::Kind kind) {
+const char* kind_name(learn::Difference::Kind kind) {
   switch (kind) {
-    case engine::Difference::Kind::kOps:
+    case learn::Difference::Kind::kOps:
       return "ops";
-    case engine::Difference::Kind::kSizes:
+    case learn::Difference::Kind::kSizes:
       return "sizes";
-    case engine::Difference::Kind::kEnd:
+    case learn::Difference::Kind::kEnd:
       return "end";
   }
   return "unknown";
@@ -85,7 +85,7 @@ py::dict to_dict(const engine::IterationRecord& record) {
                   "mode"_a = mode_name(record.mode));
 }
 
-py::dict to_dict(const engine::PatternSummary& pattern) {
+py::dict to_dict(const learn::PatternSummary& pattern) {
   return py::dict("id"_a = pattern.id, "name"_a = pattern.name, "op_count"_a = pattern.op_count,
                   "iterations"_a = pattern.iteration_count, "ops"_a = pattern.ops_run,
                   "planned_ops"_a = pattern.ops_planned, "plans"_a = pattern.plan_count,
@@ -93,19 +93,19 @@ py::dict to_dict(const engine::PatternSummary& pattern) {
                   "size_bytes"_a = pattern.size_bytes);
 }
 
-py::dict to_dict(const engine::Difference& difference) {
+py::dict to_dict(const learn::Difference& difference) {
   py::dict d("kind"_a = kind_name(difference.kind), "pattern"_a = difference.pattern,
              "position"_a = difference.position, "op"_a = difference.op,
              "expected_op"_a = difference.expected_op, "parameter"_a = difference.parameter,
              "location"_a = difference.location, "iterations"_a = difference.iteration_count);
-  if (difference.kind == engine::Difference::Kind::kSizes)
+  if (difference.kind == learn::Difference::Kind::kSizes)
     update(d, py::dict("expected_bytes"_a = difference.expected_bytes,
                        "smallest_bytes"_a = difference.smallest_bytes,
                        "largest_bytes"_a = difference.largest_bytes));
   return d;
 }
 
-py::dict to_dict(const engine::PlanningCounters& c) {
+py::dict to_dict(const runtime::PlanningCounters& c) {
   return py::dict("ops"_a = c.ops, "planned_ops"_a = c.planned_ops, "plans_made"_a = c.plans_made,
                   "planning_ns"_a = c.planning_ns, "is_planning"_a = c.is_planning);
 }

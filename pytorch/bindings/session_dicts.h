@@ -7,24 +7,24 @@
 
 #include "base/rates.h"
 #include "device/device.h"
-#include "engine/difference_log.h"
 #include "engine/engine_counters.h"
 #include "engine/iteration_log.h"
-#include "engine/pattern_tracker.h"
-#include "engine/runtime.h"
+#include "learn/difference_log.h"
+#include "learn/pattern_tracker.h"
 #include "runtime/prediction.h"
 #include "runtime/run_drives.h"
+#include "runtime/runtime.h"
 #include "storage/tier_store.h"
 
 namespace teraio::pytorch {
 
 pybind11::dict to_dict(const device::MemoryUsage& usage);
 pybind11::dict to_dict(const engine::EngineCounters& c);
-pybind11::dict to_dict(const engine::PlanningCounters& c);
+pybind11::dict to_dict(const runtime::PlanningCounters& c);
 pybind11::dict to_dict(const storage::DriveCounters& drive);
 pybind11::dict to_dict(const engine::IterationRecord& record);
-pybind11::dict to_dict(const engine::PatternSummary& pattern);
-pybind11::dict to_dict(const engine::Difference& difference);
+pybind11::dict to_dict(const learn::PatternSummary& pattern);
+pybind11::dict to_dict(const learn::Difference& difference);
 pybind11::dict to_dict(const Rates& rates);
 pybind11::dict to_dict(const runtime::DriveShare& share);
 pybind11::dict to_dict(const runtime::Prediction& prediction);

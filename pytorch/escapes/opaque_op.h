@@ -54,7 +54,7 @@ class OpaqueOp {
   const OpInfo& info_;  // valid until the process ends: a recording refers to its name
   engine::OpFrame frame_;
   engine::OpFacts facts_;
-  engine::OpSignature signature_;
+  iteration::OpSignature signature_;
   bool is_outermost_ = false;
   bool is_elsewhere_ = false;  // on another stream than the session's
 };

@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "engine/runtime.h"
+#include "runtime/runtime.h"
 
 namespace teraio::pytorch {
 
@@ -27,7 +27,7 @@ class Pin {
 
  private:
   c10::intrusive_ptr<c10::StorageImpl> storage_;  // keeps the tensor alive
-  std::shared_ptr<engine::Runtime> runtime_;
+  std::shared_ptr<runtime::Runtime> runtime_;
   engine::LiveTensor* tensor_ = nullptr;
 };
 

@@ -31,7 +31,7 @@ using ProcessGroupReference = c10::intrusive_ptr<c10d::ProcessGroup>;
 
 struct UnderWay {
   WorkReference work;  // null: of a group that has not ended
-  std::shared_ptr<engine::Runtime> runtime;
+  std::shared_ptr<runtime::Runtime> runtime;
   std::vector<engine::LiveTensor*> held;
   bool has_to_complete = false;
 

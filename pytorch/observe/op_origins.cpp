@@ -17,7 +17,7 @@ namespace teraio::pytorch {
 namespace {
 
 // From the frames of Python code that this thread executes.
-engine::OpOrigin origin_in_python() {
+iteration::OpOrigin origin_in_python() {
   if (Py_IsInitialized() == 0) return {};
   const py::gil_scoped_acquire gil;
   const py::error_scope error_in_flight;
@@ -25,7 +25,7 @@ engine::OpOrigin origin_in_python() {
     const auto [module, line] = py::module_::import("teraio.hooks.op_origins")
                                     .attr("origin_of_op")()
                                     .cast<std::tuple<std::string, std::string>>();
-    return {engine::kept_text(module), engine::kept_text(line)};
+    return {iteration::kept_text(module), iteration::kept_text(line)};
   } catch (const py::error_already_set& error) {
     raise_after_op(error);
     return {};
@@ -36,13 +36,13 @@ engine::OpOrigin origin_in_python() {
 
 uint64_t graph_node_count() { return at::sequence_number::peek(); }
 
-engine::OpOrigin OpOrigins::find() const {
+iteration::OpOrigin OpOrigins::find() const {
   if (const auto node = torch::autograd::get_current_node()) {
     const std::lock_guard lock(mutex_);
     const auto made = nodes_.lower_bound({node->thread_id(), node->sequence_nr()});
     if (made != nodes_.end() && made->first.first == node->thread_id() &&
         made->second.first <= node->sequence_nr()) {
-      engine::OpOrigin origin = made->second.origin;
+      iteration::OpOrigin origin = made->second.origin;
       origin.is_backward = true;
       return origin;
     }
@@ -50,7 +50,7 @@ engine::OpOrigin OpOrigins::find() const {
   return origin_in_python();
 }
 
-void OpOrigins::note_nodes(uint64_t first_node, const engine::OpOrigin& origin) {
+void OpOrigins::note_nodes(uint64_t first_node, const iteration::OpOrigin& origin) {
   const uint64_t node_count = graph_node_count();
   if (node_count == first_node || origin.is_backward) return;
   const std::lock_guard lock(mutex_);

@@ -10,8 +10,8 @@
 #include <mutex>
 #include <utility>
 
-#include "engine/op_origin.h"
 #include "engine/use.h"
+#include "iteration/op_origin.h"
 #include "storages/active_session.h"
 
 namespace teraio::pytorch {
@@ -23,16 +23,16 @@ class OpOrigins {
  public:
   // Of the op that runs on this thread. No exception leaves it, and one that is set in Python stays
   // set.
-  engine::OpOrigin find() const;
+  iteration::OpOrigin find() const;
   // The op that ends on this thread began with `first_node`: where those of its nodes come from.
-  void note_nodes(uint64_t first_node, const engine::OpOrigin& origin);
+  void note_nodes(uint64_t first_node, const iteration::OpOrigin& origin);
   // The backward passes are over.
   void forget_nodes();
 
  private:
   struct Nodes {
     uint64_t first = 0;
-    engine::OpOrigin origin;
+    iteration::OpOrigin origin;
   };
   using Key = std::pair<uint64_t, uint64_t>;  // the thread, and the last node
 

@@ -14,7 +14,7 @@ void order_this_stream(const ActiveSession& session, const OpInfo& info,
   if (!status.ok()) throw_status(status, info.name);
 }
 
-void pin_all_permanently(engine::Runtime& runtime, const std::vector<engine::Use>& uses,
+void pin_all_permanently(runtime::Runtime& runtime, const std::vector<engine::Use>& uses,
                          const OpInfo& info) {
   for (const engine::Use& use : uses)
     if (const Status status = runtime.pin_permanently(use.tensor); !status.ok())

@@ -28,7 +28,7 @@ void order_this_stream(const ActiveSession& session, const OpInfo& info,
 // graph that captured the op, or a result of the op that keeps its arguments. Raises as
 // throw_status() does when a tensor cannot be restored; those before it stay pinned. The caller
 // holds a StorageReferenceGuard.
-void pin_all_permanently(engine::Runtime& runtime, const std::vector<engine::Use>& uses,
+void pin_all_permanently(runtime::Runtime& runtime, const std::vector<engine::Use>& uses,
                          const OpInfo& info);
 
 }  // namespace teraio::pytorch

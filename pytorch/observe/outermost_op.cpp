@@ -42,7 +42,7 @@ OutermostOp::~OutermostOp() {
   thread_.op = nullptr;
 }
 
-void OutermostOp::begin(const engine::OpSignature& signature) {
+void OutermostOp::begin(const iteration::OpSignature& signature) {
   signature_ = signature;
   if (has_collectives_under_way.load(std::memory_order_acquire)) let_go_of_ended_collectives();
   const StorageReferenceGuard guard;
@@ -91,7 +91,7 @@ TriedOps::Verdict OutermostOp::try_again(const CapturedOp& captured) {
   const uint64_t kind = kind_of(captured, signature_);
   TriedOps::Verdict verdict = session_.tried_ops->verdict(kind);
   if (verdict != TriedOps::Verdict::kNotTried || !requests_.is_replay_planned) return verdict;
-  engine::Runtime& runtime = *session_.runtime;
+  runtime::Runtime& runtime = *session_.runtime;
   const int64_t start_ns = runtime.begin_own_work();
   verdict = session_.tried_ops->try_once(kind, captured, engine::addresses_of(facts_.replay.inputs),
                                          engine::addresses_of(facts_.replay.results));

@@ -27,7 +27,7 @@
 #include <optional>
 #include <span>
 
-#include "engine/signature.h"
+#include "iteration/signature.h"
 #include "observe/observed_thread.h"
 #include "observe/wrapped_calls.h"
 #include "op_info.h"
@@ -47,7 +47,7 @@ class OutermostOp {
 
   StorageWalk arguments() { return {session_, thread_.frame, info_.name_hash, OpSide::kArguments}; }
   // Restores and pins the arguments. Raises as throw_status() does when it cannot.
-  void begin(const engine::OpSignature& signature);
+  void begin(const iteration::OpSignature& signature);
 
   // Whether the op is to be captured, for running it again. If so, begin_capture() follows begin().
   bool wants_capture() const { return requests_.is_replay_wanted && !is_elsewhere_; }
@@ -75,7 +75,7 @@ class OutermostOp {
   const OpInfo& info_;
   const bool is_elsewhere_;
   bool has_begun_ = false;
-  engine::OpSignature signature_;
+  iteration::OpSignature signature_;
   engine::OpRequests requests_;
   engine::OpFacts facts_;
   uint64_t first_node_ = 0;  // that the op may add to a graph

@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "engine/signature.h"
+#include "iteration/signature.h"
 #include "replay/op_replay.h"
 
 namespace teraio::pytorch {
@@ -54,20 +54,20 @@ bool gives(const CapturedOp& op, std::span<std::byte* const> results,
 // The signature of an op on wrappers does not tell the sizes of what is inside.
 void add_layouts(const CapturedCall& call, uint64_t& kind) {
   for_each_tensor(call, [&](const TensorArgument& argument) {
-    kind = engine::add_to_signature(kind, static_cast<uint64_t>(argument.layout.dtype));
+    kind = iteration::add_to_signature(kind, static_cast<uint64_t>(argument.layout.dtype));
     for (const int64_t size : argument.layout.sizes)
-      kind = engine::add_to_signature(kind, static_cast<uint64_t>(size));
+      kind = iteration::add_to_signature(kind, static_cast<uint64_t>(size));
     for (const int64_t stride : argument.layout.strides)
-      kind = engine::add_to_signature(kind, static_cast<uint64_t>(stride));
+      kind = iteration::add_to_signature(kind, static_cast<uint64_t>(stride));
   });
 }
 
 }  // namespace
 
-uint64_t kind_of(const CapturedOp& op, const engine::OpSignature& signature) {
-  uint64_t kind = engine::combine_signatures(engine::kEmptySignature, signature);
+uint64_t kind_of(const CapturedOp& op, const iteration::OpSignature& signature) {
+  uint64_t kind = iteration::combine_signatures(iteration::kEmptySignature, signature);
   for (const CapturedCall& call : op.calls) {
-    kind = engine::combine_signatures(kind, call.name_hash);
+    kind = iteration::combine_signatures(kind, call.name_hash);
     if (op.has_wrappers) add_layouts(call, kind);
   }
   return kind;

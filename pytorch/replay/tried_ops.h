@@ -7,13 +7,13 @@
 #include <span>
 #include <unordered_map>
 
-#include "engine/signature.h"
+#include "iteration/signature.h"
 #include "replay/captured_op.h"
 
 namespace teraio::pytorch {
 
 // Returns the same number for ops of equal signatures that have called the same kernels.
-uint64_t kind_of(const CapturedOp& op, const engine::OpSignature& signature);
+uint64_t kind_of(const CapturedOp& op, const iteration::OpSignature& signature);
 
 // Each op is tried once for each kind, right after it has run. Threads: any, without the
 // runtime's lock.

@@ -38,17 +38,17 @@ struct DrySession::Machine {
   NoReplays replayer;
   OpOrigins origins;
   SteadyPrecision steady_precision;
-  std::optional<engine::Runtime> runtime;  // last member, so destroyed first
+  std::optional<runtime::Runtime> runtime;  // last member, so destroyed first
 };
 
 DrySession::DrySession(const DrySessionOptions& options) : machine_(std::make_shared<Machine>()) {
-  engine::RuntimeOptions runtime_options;
+  runtime::RuntimeOptions runtime_options;
   runtime_options.engine.device = machine_->device.get();
   runtime_options.engine.swap = &machine_->swap;
   runtime_options.engine.clock = &machine_->clock;
   runtime_options.replayer = &machine_->replayer;
   machine_->runtime.emplace(std::move(runtime_options));
-  runtime_ = std::shared_ptr<engine::Runtime>(machine_, &*machine_->runtime);
+  runtime_ = std::shared_ptr<runtime::Runtime>(machine_, &*machine_->runtime);
   active_ = std::make_shared<ActiveSession>();
   active_->runtime = runtime_;
   active_->backend = &cpu_backend();
@@ -96,7 +96,7 @@ void DrySession::resize(c10::StorageImpl& storage) { recount_fake_storage(*activ
 Status DrySession::spend(int64_t duration_ns, int64_t workspace_bytes) {
   machine_->clock.advance_to(machine_->clock.now_ns() + duration_ns);
   if (workspace_bytes == 0) return {};
-  const Result<engine::Allocation> workspace = runtime_->allocate(workspace_bytes);
+  const Result<runtime::Allocation> workspace = runtime_->allocate(workspace_bytes);
   if (!workspace.ok()) return workspace.status();
   runtime_->release(workspace->tensor);
   return {};

@@ -14,7 +14,7 @@
 
 #include "base/status.h"
 #include "engine/iteration_log.h"
-#include "engine/runtime.h"
+#include "runtime/runtime.h"
 #include "storages/active_session.h"
 #include "trace/trace.h"
 
@@ -58,7 +58,7 @@ class DrySession {
   void begin_step();
   // After every optimizer step.
   void end_step();
-  engine::Runtime& runtime() { return *runtime_; }
+  runtime::Runtime& runtime() { return *runtime_; }
   // Returns the last iteration that repeated the one before it, nullopt when none has. To know all
   // of them, call it when an iteration has ended: `iteration` is the one that ended last.
   std::optional<DryTrace> trace() const;
@@ -67,7 +67,7 @@ class DrySession {
   struct Machine;  // what storages need after the session has ended
 
   std::shared_ptr<Machine> machine_;
-  std::shared_ptr<engine::Runtime> runtime_;  // shares the machine's ownership
+  std::shared_ptr<runtime::Runtime> runtime_;  // shares the machine's ownership
   std::shared_ptr<ActiveSession> active_;
 };
 

@@ -63,7 +63,7 @@ class Session {
   bool is_running() const;
 
   runtime::TrainingRun& run() { return *run_; }
-  engine::Runtime& runtime() { return *run_->runtime(); }
+  runtime::Runtime& runtime() { return *run_->runtime(); }
   // Before every optimizer step: the backward passes are over.
   void begin_step();
   // After every optimizer step.

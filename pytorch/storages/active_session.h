@@ -4,7 +4,7 @@
 #include <atomic>
 #include <memory>
 
-#include "engine/runtime.h"
+#include "runtime/runtime.h"
 #include "storages/device_backend.h"
 #include "stream_check.h"
 
@@ -15,7 +15,7 @@ class SteadyPrecision;
 class TriedOps;
 
 struct ActiveSession : std::enable_shared_from_this<ActiveSession> {
-  std::shared_ptr<engine::Runtime> runtime;
+  std::shared_ptr<runtime::Runtime> runtime;
   DeviceBackend* backend = nullptr;
   // The size from which on storages are adopted that PyTorch allocated outside of the session.
   int64_t smallest_tensor_bytes = 0;

@@ -19,7 +19,7 @@ namespace {
 struct KeptStorage {
   c10::DataPtr memory;  // what the storage had before
   int64_t size_bytes = 0;
-  std::weak_ptr<engine::Runtime> runtime;  // whose budget the bytes count against
+  std::weak_ptr<runtime::Runtime> runtime;  // whose budget the bytes count against
 };
 
 void release_kept(void* context) {

@@ -13,7 +13,7 @@
 
 #include <memory>
 
-#include "engine/runtime.h"
+#include "runtime/runtime.h"
 
 namespace teraio::pytorch {
 

@@ -89,7 +89,7 @@ void for_each_protected(const std::vector<WeakStorage>& storages, Call call) {
 
 }  // namespace
 
-AliasCheckScope::AliasCheckScope(std::shared_ptr<engine::Runtime> runtime,
+AliasCheckScope::AliasCheckScope(std::shared_ptr<runtime::Runtime> runtime,
                                  const std::vector<WeakStorage>& storages)
     : runtime_(std::move(runtime)) {
   const StorageReferenceGuard guard;

@@ -56,14 +56,14 @@ using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
 // overlap.
 class AliasCheckScope {
  public:
-  AliasCheckScope(std::shared_ptr<engine::Runtime> runtime,
+  AliasCheckScope(std::shared_ptr<runtime::Runtime> runtime,
                   const std::vector<WeakStorage>& storages);
   ~AliasCheckScope();
   AliasCheckScope(const AliasCheckScope&) = delete;
   AliasCheckScope& operator=(const AliasCheckScope&) = delete;
 
  private:
-  std::shared_ptr<engine::Runtime> runtime_;
+  std::shared_ptr<runtime::Runtime> runtime_;
 };
 
 }  // namespace teraio::pytorch

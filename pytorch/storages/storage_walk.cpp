@@ -64,9 +64,9 @@ void StorageWalk::add_to_signature(const c10::TensorImpl& impl) {
     const c10::IntArrayRef sizes = impl.sizes();
     type |= static_cast<uint64_t>(sizes.size()) << 32;
     for (const int64_t size : sizes)
-      sizes_ = engine::add_to_signature(sizes_, static_cast<uint64_t>(size));
+      sizes_ = iteration::add_to_signature(sizes_, static_cast<uint64_t>(size));
   }
-  structure_ = engine::add_to_signature(structure_, type);
+  structure_ = iteration::add_to_signature(structure_, type);
 }
 
 void StorageWalk::visit_tensor(const at::Tensor& tensor, bool is_write) {

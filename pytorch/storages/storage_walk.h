@@ -5,7 +5,7 @@
 
 #include <span>
 
-#include "engine/signature.h"
+#include "iteration/signature.h"
 #include "op_info.h"
 #include "storages/active_session.h"
 
@@ -53,7 +53,7 @@ class StorageWalk {
   void visit(const at::Tensor& tensor, bool is_write) { visit_tensor(tensor, is_write); }
   // Returns the signature of the arguments that have been visited (OpSide::kArguments). It is the
   // same in every process.
-  engine::OpSignature signature() const { return {structure_, sizes_}; }
+  iteration::OpSignature signature() const { return {structure_, sizes_}; }
 
  private:
   void visit_others(const c10::IValue& value, bool is_write);
@@ -71,7 +71,7 @@ class StorageWalk {
   ActiveSession& session_;
   engine::OpFrame& frame_;
   uint64_t structure_;
-  uint64_t sizes_ = engine::kEmptySignature;
+  uint64_t sizes_ = iteration::kEmptySignature;
   OpSide side_;
 };
 

@@ -78,9 +78,9 @@ c10::DataPtr make_data_ptr(TensorHandle* handle, std::byte* memory) {
   return {memory, handle, &release_handle, handle->device};
 }
 
-Result<NewTensor> make_tensor(const std::shared_ptr<engine::Runtime>& runtime, c10::Device device,
+Result<NewTensor> make_tensor(const std::shared_ptr<runtime::Runtime>& runtime, c10::Device device,
                               int64_t size_bytes) {
-  const Result<engine::Allocation> allocation = runtime->allocate(size_bytes);
+  const Result<runtime::Allocation> allocation = runtime->allocate(size_bytes);
   if (!allocation.ok()) return allocation.status();
   auto handle = std::make_unique<TensorHandle>();
   handle->runtime = runtime;

@@ -17,13 +17,13 @@
 #include <memory>
 #include <optional>
 
-#include "engine/runtime.h"
+#include "runtime/runtime.h"
 #include "storages/data_pointer.h"
 
 namespace teraio::pytorch {
 
 struct TensorHandle {
-  std::shared_ptr<engine::Runtime> runtime;  // lives as long as a storage has memory of it
+  std::shared_ptr<runtime::Runtime> runtime;  // lives as long as a storage has memory of it
   engine::LiveTensor* tensor = nullptr;
   c10::Device device = c10::Device(c10::DeviceType::CPU);  // the device that PyTorch sees
   // Set by remember_storage(). The reference is weak, because autograd decides by use counts
@@ -51,7 +51,7 @@ struct NewTensor {
 };
 // Allocates a tensor, for which the runtime may offload others. Fails with kOutOfMemory when they
 // free too little. Takes the runtime's lock; the caller holds a StorageReferenceGuard.
-Result<NewTensor> make_tensor(const std::shared_ptr<engine::Runtime>& runtime, c10::Device device,
+Result<NewTensor> make_tensor(const std::shared_ptr<runtime::Runtime>& runtime, c10::Device device,
                               int64_t size_bytes);
 
 // The deleter of a DataPtr from make_data_ptr(). Releases the tensor under the runtime's lock and

@@ -81,7 +81,7 @@ Status Engine::begin_op(trace::OpIndex position, std::span<const Use> inputs) {
   mover_.take_arrivals();
   evictor_.start_due_evictions();
   position_ = position;
-  if (position != kLost) {
+  if (position != iteration::kLost) {
     last_position_ = position;
     binding_.bind(schedule_->touches(position), inputs);
     TERAIO_RETURN_IF_ERROR(issue_until(position));
@@ -109,15 +109,16 @@ void Engine::take_arrivals() {
   if (!mover_.take_arrivals()) return;
   evictor_.start_due_evictions();
   if (due_prefetches_.is_empty()) return;
-  const bool has_next = position_ != kLost && position_ + 1 < schedule_->profile().op_count();
-  start_due_prefetches(has_next ? position_ + 1 : kLost);
+  const bool has_next =
+      position_ != iteration::kLost && position_ + 1 < schedule_->profile().op_count();
+  start_due_prefetches(has_next ? position_ + 1 : iteration::kLost);
 }
 
 void Engine::end_op(trace::OpIndex position, std::span<const Use> uses, size_t input_count) {
   for (const Use& use : uses.first(input_count)) drop_pin(*use.tensor);
   for (const Use& use : uses)
     use.tensor->uses.last_op = points_.op();  // others may have begun since
-  if (position != kLost) binding_.bind(schedule_->touches(position), uses);
+  if (position != iteration::kLost) binding_.bind(schedule_->touches(position), uses);
 }
 
 void Engine::note_used(std::span<LiveTensor* const> births) {
@@ -168,12 +169,13 @@ Status Engine::mark_written(LiveTensor* tensor) {
   return {};
 }
 
-void Engine::follow(std::shared_ptr<const Schedule> schedule, trace::OpIndex position,
+void Engine::follow(std::shared_ptr<const iteration::Schedule> schedule, trace::OpIndex position,
                     Known known) {
   ++epoch_;
   due_prefetches_.clear();
   evictor_.cancel_evictions();
-  const std::shared_ptr<const Schedule> before = std::exchange(schedule_, std::move(schedule));
+  const std::shared_ptr<const iteration::Schedule> before =
+      std::exchange(schedule_, std::move(schedule));
   if (timeline_ != nullptr) timeline_->follow(schedule_);
   if (known == Known::kTensorsSoFar)
     binding_.follow_from(*before, *schedule_, position, live_);
@@ -184,7 +186,7 @@ void Engine::follow(std::shared_ptr<const Schedule> schedule, trace::OpIndex pos
   iteration_start_ += before->profile().op_count();
   issued_until_ = position - 1;
   due_actions_ = {};
-  position_ = schedule_->is_empty() ? kLost : position;
+  position_ = schedule_->is_empty() ? iteration::kLost : position;
   last_position_ = position_;
 }
 
@@ -229,9 +231,9 @@ void Engine::start_iteration() {
   ++epoch_;
   copies_.fail_unanswered();
   iteration_start_ += schedule_->profile().op_count();
-  issued_until_ = kLost;
+  issued_until_ = iteration::kLost;
   due_actions_ = {};
-  position_ = schedule_->is_empty() ? kLost : 0;
+  position_ = schedule_->is_empty() ? iteration::kLost : 0;
   last_position_ = position_;
 }
 
@@ -372,7 +374,8 @@ void Engine::issue_prefetch(LiveTensor& tensor, const plan::Migration& migration
 }
 
 void Engine::start_due_prefetches(trace::OpIndex position) {
-  const int64_t kept_bytes = position == kLost ? 0 : schedule_->index().allocated_bytes(position);
+  const int64_t kept_bytes =
+      position == iteration::kLost ? 0 : schedule_->index().allocated_bytes(position);
   while (!due_prefetches_.is_empty()) {
     LiveTensor& tensor = due_prefetches_.first();
     if (tensor.residency == Residency::kOffloaded) {

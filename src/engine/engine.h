@@ -46,10 +46,10 @@
 #include "engine/profile_binding.h"
 #include "engine/recipe.h"
 #include "engine/replay_check.h"
-#include "engine/schedule.h"
 #include "engine/tensor_mover.h"
 #include "engine/tier_copies.h"
 #include "engine/use.h"
+#include "iteration/schedule.h"
 
 namespace teraio::engine {
 
@@ -124,7 +124,7 @@ class Engine {
 
   // Whether the plan replays the op at `position`, so that add_recipe() is wanted.
   bool is_replayed(trace::OpIndex position) const {
-    return position != kLost && schedule_->is_replayed(position);
+    return position != iteration::kLost && schedule_->is_replayed(position);
   }
   // After kReplayDue; once.
   DueReplay take_due_replay() { return *std::exchange(due_replay_, std::nullopt); }
@@ -153,7 +153,7 @@ class Engine {
     kTensorsSoFar,       // those of the ops before `position`, which both schedules have
     kAllTensors,         // both schedules have the same tensors
   };
-  void follow(std::shared_ptr<const Schedule> schedule, trace::OpIndex position = 0,
+  void follow(std::shared_ptr<const iteration::Schedule> schedule, trace::OpIndex position = 0,
               Known known = Known::kPersistentTensors);
   // After follow(): brings tensors to where the plan has them before its next op, as far as nothing
   // has to be waited for. Transfers for that start now.
@@ -161,7 +161,7 @@ class Engine {
   // The tiers reserve room for all copies of the plan, until another schedule is followed; where
   // they have too little, which is logged, each copy gets its room when it is made, as on demand.
   void lay_out() { copies_.lay_out(*schedule_, binding_, live_); }
-  const Schedule& schedule() const { return *schedule_; }
+  const iteration::Schedule& schedule() const { return *schedule_; }
   void start_iteration();
   // The program runs again what it has run in this iteration: the plan's actions from `position` on
   // are issued once more.
@@ -204,7 +204,7 @@ class Engine {
 
  private:
   ProgramPlace place() const {
-    return {*schedule_, last_position_, position_ == kLost, points_.op()};
+    return {*schedule_, last_position_, position_ == iteration::kLost, points_.op()};
   }
   void leave_as_planned(LiveTensor& tensor, const plan::Migration& action);
   void return_as_planned(LiveTensor& tensor, trace::OpIndex position);
@@ -236,13 +236,14 @@ class Engine {
   device::Device& device_;
   StorageSwap& swap_;
   Timeline* const timeline_;  // null: none is recorded
-  std::shared_ptr<const Schedule> schedule_ = std::make_shared<const Schedule>();
+  std::shared_ptr<const iteration::Schedule> schedule_ =
+      std::make_shared<const iteration::Schedule>();
   ProfileBinding binding_;
   PrefetchQueue due_prefetches_;
-  trace::OpIndex position_ = kLost;
-  trace::OpIndex last_position_ = kLost;  // that was known in this iteration
+  trace::OpIndex position_ = iteration::kLost;
+  trace::OpIndex last_position_ = iteration::kLost;  // that was known in this iteration
   // The actions of ops up to issued_until_ have been issued, but for those that due_actions_ lists.
-  trace::OpIndex issued_until_ = kLost;
+  trace::OpIndex issued_until_ = iteration::kLost;
   std::span<const plan::Migration> due_actions_;
   std::vector<std::weak_ptr<Recipe>> planned_recipes_;  // per tensor of the profile
   std::optional<DueReplay> due_replay_;

@@ -9,7 +9,7 @@ namespace {
 using Distances = std::vector<std::pair<int64_t, LiveTensor*>>;  // farthest first
 
 int64_t distance(const LiveTensor& tensor, const ProgramPlace& place) {
-  const bool is_known = place.position != kLost && tensor.planned.profile_index >= 0;
+  const bool is_known = place.position != iteration::kLost && tensor.planned.profile_index >= 0;
   if (!is_known && place.is_lost) return static_cast<int64_t>(place.op_count - tensor.uses.last_op);
   if (!is_known) return place.schedule.profile().op_count();
   return place.schedule.index().ops_until_use(tensor.planned.profile_index, place.position);
@@ -53,7 +53,8 @@ std::vector<LiveTensor*> in_eviction_order(const std::vector<LiveTensor*>& candi
 std::vector<LiveTensor*> in_order_of_fit(const std::vector<LiveTensor*>& candidates,
                                          int64_t wanted_bytes, const ProgramPlace& place) {
   Distances distances = by_distance(candidates, place);
-  if (place.position != kLost && !place.is_lost) put_first_what_fits(distances, wanted_bytes);
+  if (place.position != iteration::kLost && !place.is_lost)
+    put_first_what_fits(distances, wanted_bytes);
   return tensors_of(distances);
 }
 

@@ -13,17 +13,17 @@
 #include <vector>
 
 #include "engine/live_tensor.h"
-#include "engine/schedule.h"
 #include "engine/use.h"
+#include "iteration/schedule.h"
 
 namespace teraio::engine {
 
 // What is known of the program's place. References the schedule.
 struct ProgramPlace {
-  const Schedule& schedule;
-  trace::OpIndex position = kLost;  // in the schedule's profile: the last known one
-  bool is_lost = true;              // the program has left it since
-  uint64_t op_count = 0;            // ops so far, as UseState::last_op counts them
+  const iteration::Schedule& schedule;
+  trace::OpIndex position = iteration::kLost;  // in the schedule's profile: the last known one
+  bool is_lost = true;                         // the program has left it since
+  uint64_t op_count = 0;                       // ops so far, as UseState::last_op counts them
 };
 
 // Returns the candidates in the order in which they leave. Tensors that are equally far leave in

@@ -79,11 +79,11 @@ std::vector<std::byte*> addresses_of(std::span<LiveTensor* const> tensors) {
   return addresses;
 }
 
-uint64_t structure_of(const OpSignature& signature, std::span<const Use> inputs) {
+uint64_t structure_of(const iteration::OpSignature& signature, std::span<const Use> inputs) {
   uint64_t structure = signature.structure;
   for (const Use& use : inputs)
     if (use.tensor->record.persistence == RecordState::Persistence::kIdentifiesOps)
-      structure = add_to_signature(structure, use.tensor->id);
+      structure = iteration::add_to_signature(structure, use.tensor->id);
   return structure;
 }
 

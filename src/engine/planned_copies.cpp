@@ -12,7 +12,7 @@ bool outlives_iteration(const trace::TraceIndex& index, trace::TensorIndex tenso
 
 }  // namespace
 
-PlannedCopies planned_copies(const Schedule& schedule, plan::Tier tier,
+PlannedCopies planned_copies(const iteration::Schedule& schedule, plan::Tier tier,
                              const std::function<bool(trace::TensorIndex)>& needs_room) {
   const trace::TraceIndex& index = schedule.index();
   const trace::OpIndex op_count = schedule.profile().op_count();

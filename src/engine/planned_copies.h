@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-#include "engine/schedule.h"
+#include "iteration/schedule.h"
 #include "storage/tier_store.h"
 
 namespace teraio::engine {
@@ -19,7 +19,7 @@ struct PlannedCopies {
 // The copies of the tensors that leave for `tier` and for which `needs_room` holds. A tensor that
 // is born in the iteration has its copy from its first departure until its death. A persistent
 // tensor has its copy all the time, so that no other copy uses its room.
-PlannedCopies planned_copies(const Schedule& schedule, plan::Tier tier,
+PlannedCopies planned_copies(const iteration::Schedule& schedule, plan::Tier tier,
                              const std::function<bool(trace::TensorIndex)>& needs_room);
 
 }  // namespace teraio::engine

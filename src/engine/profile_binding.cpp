@@ -19,8 +19,9 @@ void ProfileBinding::follow(std::span<const trace::Tensor> tensors,
   }
 }
 
-void ProfileBinding::follow_from(const Schedule& schedule, const Schedule& next,
-                                 trace::OpIndex op_count, std::span<LiveTensor* const> live) {
+void ProfileBinding::follow_from(const iteration::Schedule& schedule,
+                                 const iteration::Schedule& next, trace::OpIndex op_count,
+                                 std::span<LiveTensor* const> live) {
   const std::vector<LiveTensor*> bound = bound_;
   follow(next.profile().trace.tensors, live);
   const auto bind_as = [&](std::span<const trace::TensorIndex> from,

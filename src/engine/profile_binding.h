@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "engine/live_tensor.h"
-#include "engine/schedule.h"
 #include "engine/use.h"
+#include "iteration/schedule.h"
 #include "trace/trace.h"
 
 namespace teraio::engine {
@@ -26,8 +26,8 @@ class ProfileBinding {
 
   // Adopts `next` after the first `op_count` ops of `schedule`, which are the same in both: what
   // was bound by them is bound by its places in them. Persistent tensors as for follow().
-  void follow_from(const Schedule& schedule, const Schedule& next, trace::OpIndex op_count,
-                   std::span<LiveTensor* const> live);
+  void follow_from(const iteration::Schedule& schedule, const iteration::Schedule& next,
+                   trace::OpIndex op_count, std::span<LiveTensor* const> live);
 
   // An op of the profile, whose tensors are `touches`, runs with `uses`. Where an op of the program
   // names more tensors than that of the profile, the rest stay as they are.

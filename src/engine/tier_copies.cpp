@@ -97,7 +97,8 @@ void TierCopies::release(LiveTensor& tensor) {
   }
 }
 
-void TierCopies::lay_out(const Schedule& schedule, const ProfileBinding& binding, Tensors live) {
+void TierCopies::lay_out(const iteration::Schedule& schedule, const ProfileBinding& binding,
+                         Tensors live) {
   layouts_ = {};
   for (const plan::Tier tier : kTiers) {
     if (store(tier) == nullptr) continue;
@@ -106,7 +107,7 @@ void TierCopies::lay_out(const Schedule& schedule, const ProfileBinding& binding
   }
 }
 
-void TierCopies::lay_out_tier(plan::Tier tier, const Schedule& schedule,
+void TierCopies::lay_out_tier(plan::Tier tier, const iteration::Schedule& schedule,
                               const ProfileBinding& binding) {
   PlannedCopies planned = planned_copies(schedule, tier, [&](trace::TensorIndex tensor) {
     const LiveTensor* bound = binding.find(tensor);

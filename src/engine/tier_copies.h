@@ -26,7 +26,7 @@
 #include "engine/live_tensor.h"
 #include "engine/planned_copies.h"
 #include "engine/profile_binding.h"
-#include "engine/schedule.h"
+#include "iteration/schedule.h"
 #include "storage/tier_store.h"
 
 namespace teraio::engine {
@@ -65,7 +65,7 @@ class TierCopies {
 
   // Reserves places for the copies that the schedule makes, in place of those of the schedule
   // before. Copies of `live` that are there stay where they are; stale ones lose their extents.
-  void lay_out(const Schedule& schedule, const ProfileBinding& binding, Tensors live);
+  void lay_out(const iteration::Schedule& schedule, const ProfileBinding& binding, Tensors live);
 
   // Copies get their places as they are made, until lay_out() is called again.
   void forget_layouts();
@@ -105,7 +105,8 @@ class TierCopies {
   bool give_up_layout(plan::Tier tier);
   std::optional<storage::Extent> reserve_planned(const LiveTensor& tensor, plan::Tier tier);
   bool reclaim_stale(plan::Tier tier, Tensors live);
-  void lay_out_tier(plan::Tier tier, const Schedule& schedule, const ProfileBinding& binding);
+  void lay_out_tier(plan::Tier tier, const iteration::Schedule& schedule,
+                    const ProfileBinding& binding);
 
   std::array<storage::TierStore*, kTierCount> stores_;
   std::array<Health, kTierCount> health_ = {};

@@ -19,8 +19,8 @@
 #include "engine/iteration_log.h"
 #include "engine/live_tensor.h"
 #include "engine/ring.h"
-#include "engine/schedule.h"
 #include "engine/use.h"
+#include "iteration/schedule.h"
 #include "plan/plan.h"
 #include "storage/tier_store.h"
 
@@ -42,8 +42,8 @@ struct StepSpan {
 // From the time when its inputs were there to its end. On a GPU that is the time to enqueue it.
 struct OpSpan {
   std::string_view name;
-  trace::OpIndex position = kLost;  // in the step, where that is known
-  OpOrigin origin = {};
+  trace::OpIndex position = iteration::kLost;  // in the step, where that is known
+  iteration::OpOrigin origin = {};
   uintptr_t thread = 0;  // thread_tag()
   int64_t start_ns = 0;
   int64_t end_ns = 0;
@@ -110,7 +110,9 @@ class Timeline {
   bool start_step(int64_t index);
   void end_step(int64_t end_ns, IterationRecord::Mode mode);
   // Profile indices of tensors refer to this schedule from now on. Also while nothing is recorded.
-  void follow(std::shared_ptr<const Schedule> schedule) { schedule_ = std::move(schedule); }
+  void follow(std::shared_ptr<const iteration::Schedule> schedule) {
+    schedule_ = std::move(schedule);
+  }
 
   int64_t now_ns() const { return clock_.now_ns(); }
   TensorLabel label_of(const LiveTensor& tensor);
@@ -135,7 +137,7 @@ class Timeline {
   int64_t step_index_ = 0;
   int64_t step_start_ns_ = 0;
   int64_t unix_offset_ns_ = 0;
-  std::shared_ptr<const Schedule> schedule_;
+  std::shared_ptr<const iteration::Schedule> schedule_;
   std::unordered_set<std::string> names_;  // of tensors
   Ring<StepSpan> whole_steps_;
   Ring<OpSpan> ops_;

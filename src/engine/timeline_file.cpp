@@ -130,7 +130,7 @@ class TimelineWriter {
         tracks.emplace_back(tracks.empty() ? "compute"
                                            : fmt::format("compute, thread {}", tracks.size() + 1));
       Details details = Details::object();
-      if (op.position != kLost) details["op"] = op.position;
+      if (op.position != iteration::kLost) details["op"] = op.position;
       if (!op.origin.module.empty()) details["module"] = op.origin.module;
       if (op.origin.is_backward) details["pass"] = "backward";
       if (!op.origin.location.empty()) details["line"] = op.origin.location;

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/op_origin.h"
-#include "engine/op_sequence.h"
-#include "engine/signature.h"
+#include "iteration/op_origin.h"
+#include "iteration/op_sequence.h"
+#include "iteration/signature.h"
 #include "trace/trace.h"
 
 namespace teraio::engine {
@@ -47,14 +47,15 @@ struct Use {
 
 // The structure of an op with these inputs: that of its signature, and which tensors of those that
 // identify ops the inputs are.
-uint64_t structure_of(const OpSignature& signature, std::span<const Use> inputs);
+uint64_t structure_of(const iteration::OpSignature& signature, std::span<const Use> inputs);
 
 // What the engine keeps of an op from its begin to its end. Nobody else reads or writes it.
 struct BegunOp {
   bool is_begun = false;
   bool is_replay_planned = false;
-  size_t input_count = 0;              // the first ones of OpFrame::uses; the others are results
-  trace::OpIndex position = kLost;     // in the iteration of `epoch`: Runtime::position_of()
+  size_t input_count = 0;  // the first ones of OpFrame::uses; the others are results
+  trace::OpIndex position =
+      iteration::kLost;                // in the iteration of `epoch`: Runtime::position_of()
   uint64_t epoch = 0;                  // of the engine
   size_t new_difference = 0;           // 0: none (DifferenceLog::note())
   std::optional<uint64_t> origin_key;  // a profile wants to know where the op comes from
@@ -75,8 +76,8 @@ struct OpFrame {
 
 // What the engine asks of the caller that has begun an op.
 struct OpRequests {
-  bool is_origin_wanted = false;         // OpFacts::origin
-  std::optional<OpOrigin> known_origin;  // is_origin_wanted: this is the answer
+  bool is_origin_wanted = false;                    // OpFacts::origin
+  std::optional<iteration::OpOrigin> known_origin;  // is_origin_wanted: this is the answer
   bool is_place_wanted = false;  // OpFacts::place: the op differs from the plan in a new way
   // The op's results may be discarded (is_replay_planned), or a profile asks whether they could be:
   // OpFacts::replay, unless the op cannot be run again.
@@ -98,7 +99,7 @@ struct OpFacts {
   // without an op.
   bool is_complete = true;
   int64_t own_work_ns = 0;  // our own work, between the op's begin and the op
-  std::optional<OpOrigin> origin = {};
+  std::optional<iteration::OpOrigin> origin = {};
   std::string place = {};  // in the program, for people
   OpReplay replay = {};
   bool has_differed = false;  // a replay has given other bytes: the op is not replayed any more

@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "base/units.h"
-#include "engine/recorder.h"
+#include "learn/recorder.h"
 #include "simulate/simulator.h"
 
 namespace teraio::runtime {
@@ -14,7 +14,7 @@ namespace teraio::runtime {
 Result<GivenPlan> GivenPlan::open(std::filesystem::path path) {
   const Result<std::string> name = plan::read_trace_name(path);
   if (!name.ok()) return name.status();
-  if (engine::names_recording(*name)) return GivenPlan(std::move(path));
+  if (learn::names_recording(*name)) return GivenPlan(std::move(path));
   return Status(ErrorCode::kInvalidArgument,
                 fmt::format("{}: trace: expected the name of a recorded iteration, such as "
                             "\"iteration 0123456789abcdef 0123456789abcdef\", found \"{}\". Make "
@@ -27,7 +27,7 @@ Result<std::optional<plan::Plan>> GivenPlan::plan_for(const trace::Trace& trace,
                                                       const plan::Limits& limits) {
   Result<plan::Plan> plan = plan::read_plan(
       path_, trace::with_repeatable_ids(trace),
-      [&](const std::string& name) { return engine::names_same_ops(name, trace.name); });
+      [&](const std::string& name) { return learn::names_same_ops(name, trace.name); });
   if (!plan.ok() && is_used_) return std::optional<plan::Plan>();
   if (!plan.ok())
     return Status(plan.status().code(),

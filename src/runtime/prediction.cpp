@@ -7,7 +7,7 @@
 
 namespace teraio::runtime {
 
-Prediction predict(const engine::Profile& profile, const hardware::Hardware& hardware,
+Prediction predict(const iteration::Profile& profile, const hardware::Hardware& hardware,
                    const plan::Limits& limits, const plan::Plan& plan) {
   Prediction prediction;
   prediction.limits = limits;

@@ -9,8 +9,8 @@
 #include <string>
 #include <utility>
 
-#include "engine/profile.h"
 #include "hardware/hardware.h"
+#include "iteration/profile.h"
 #include "plan/plan.h"
 
 namespace teraio::runtime {
@@ -25,7 +25,7 @@ struct Prediction {
 };
 
 // A pure function. Any thread.
-Prediction predict(const engine::Profile& profile, const hardware::Hardware& hardware,
+Prediction predict(const iteration::Profile& profile, const hardware::Hardware& hardware,
                    const plan::Limits& limits, const plan::Plan& plan);
 
 // The newest predictions by the names of their traces. Threads: any.

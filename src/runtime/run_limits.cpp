@@ -11,7 +11,7 @@ namespace {
 constexpr double kPlanMargin = 0.01;  // the share of the device budget that plans leave free
 
 // Returns what an iteration leaves to tensors that plans may move.
-int64_t plannable_bytes(const engine::Profile& profile, int64_t device_budget_bytes) {
+int64_t plannable_bytes(const iteration::Profile& profile, int64_t device_budget_bytes) {
   const auto margin_bytes =
       static_cast<int64_t>(static_cast<double>(device_budget_bytes) * kPlanMargin);
   return device_budget_bytes - margin_bytes - profile.untouched_bytes;
@@ -28,7 +28,7 @@ int64_t write_budget_per_iteration(const RunOptions& options, const trace::Trace
                       std::max(iterations_per_period, 1e-9));
 }
 
-plan::Limits limits_for(const engine::Profile& profile, const hardware::Hardware& hardware,
+plan::Limits limits_for(const iteration::Profile& profile, const hardware::Hardware& hardware,
                         const RunOptions& options, int64_t spare_bytes) {
   const int64_t most_bytes = plannable_bytes(profile, options.device_budget_bytes);
   plan::Limits limits;

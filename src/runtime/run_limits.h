@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "engine/profile.h"
 #include "hardware/hardware.h"
+#include "iteration/profile.h"
 #include "plan/plan.h"
 #include "runtime/run_options.h"
 #include "trace/trace.h"
@@ -19,7 +19,7 @@ int64_t write_budget_per_iteration(const RunOptions& options, const trace::Trace
 // without: a margin for rounding and for memory that the profile does not contain; what lives
 // through the iteration and no op touches; and `spare_bytes`, which the device wants to keep free
 // (Device::spare_bytes()), as far as the largest op leaves them.
-plan::Limits limits_for(const engine::Profile& profile, const hardware::Hardware& hardware,
+plan::Limits limits_for(const iteration::Profile& profile, const hardware::Hardware& hardware,
                         const RunOptions& options, int64_t spare_bytes);
 
 }  // namespace teraio::runtime

@@ -19,7 +19,7 @@ Status RunPlanner::open_given_plan() {
   return {};
 }
 
-Result<plan::Plan> RunPlanner::make_plan(const engine::Profile& profile,
+Result<plan::Plan> RunPlanner::make_plan(const iteration::Profile& profile,
                                          const hardware::Hardware& hardware, int64_t spare_bytes) {
   const plan::Limits limits = limits_for(profile, hardware, options_, spare_bytes);
   Result<plan::Plan> plan = plan_for(profile.trace, hardware, limits);

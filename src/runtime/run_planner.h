@@ -7,8 +7,8 @@
 #include <string>
 
 #include "base/status.h"
-#include "engine/profile.h"
 #include "hardware/hardware.h"
+#include "iteration/profile.h"
 #include "plan/plan.h"
 #include "runtime/given_plan.h"
 #include "runtime/prediction.h"
@@ -30,8 +30,8 @@ class RunPlanner {
   // write budget is too small for any plan, it logs that and returns a plan with the smallest
   // budget that suffices: an error would lead to on-demand migration, which writes more. Fails as
   // planner::plan() and GivenPlan::plan_for() do.
-  Result<plan::Plan> make_plan(const engine::Profile& profile, const hardware::Hardware& hardware,
-                               int64_t spare_bytes);
+  Result<plan::Plan> make_plan(const iteration::Profile& profile,
+                               const hardware::Hardware& hardware, int64_t spare_bytes);
 
   // Returns the prediction for the newest plan for the trace of this name, or nothing when there is
   // none.

@@ -24,7 +24,7 @@ struct TrainingRun::Machine {
   std::unique_ptr<device::Device> device;
   std::array<std::unique_ptr<storage::TierStore>, engine::kTierCount> stores;  // by plan::Tier
   std::unique_ptr<engine::Timeline> timeline;  // null: the options want none
-  std::unique_ptr<engine::Runtime> runtime;    // last member, so destroyed first
+  std::unique_ptr<Runtime> runtime;            // last member, so destroyed first
 };
 
 TrainingRun::TrainingRun(RunOptions options, std::unique_ptr<Framework> framework)
@@ -77,8 +77,8 @@ void TrainingRun::create_runtime() {
     machine_->timeline =
         std::make_unique<engine::Timeline>(engine::TimelineSteps{begin, end}, machine_->clock);
   }
-  machine_->runtime = std::make_unique<engine::Runtime>(runtime_options());
-  runtime_ = std::shared_ptr<engine::Runtime>(machine_, machine_->runtime.get());
+  machine_->runtime = std::make_unique<Runtime>(runtime_options());
+  runtime_ = std::shared_ptr<Runtime>(machine_, machine_->runtime.get());
 }
 
 engine::EngineOptions TrainingRun::engine_options() {
@@ -95,9 +95,9 @@ engine::EngineOptions TrainingRun::engine_options() {
   return engine;
 }
 
-engine::RuntimeOptions TrainingRun::runtime_options() {
+RuntimeOptions TrainingRun::runtime_options() {
   Framework* framework = machine_->framework.get();
-  engine::RuntimeOptions options;
+  RuntimeOptions options;
   options.engine = engine_options();
   if (options_.has_replays()) options.replayer = &framework->replayer();
   options.wait_for_lock = [framework](const auto& wait) {
@@ -107,14 +107,14 @@ engine::RuntimeOptions TrainingRun::runtime_options() {
   options.discard_after_every_op = options_.discard_after_every_op;
   options.op_timer = machine_->device->op_timer();
   if (!options_.is_planned) return options;
-  options.make_plan = [this](const engine::Profile& profile) { return make_plan(profile); };
+  options.make_plan = [this](const iteration::Profile& profile) { return make_plan(profile); };
   options.plans_in_background = options_.plans_in_background;
   options.wait_for_unpin = [framework] { return framework->wait_for_unpin(); };
   options.machine_change = [this] { return machine_change(); };
   return options;
 }
 
-Result<plan::Plan> TrainingRun::make_plan(const engine::Profile& profile) {
+Result<plan::Plan> TrainingRun::make_plan(const iteration::Profile& profile) {
   return planner_.make_plan(profile, hardware(), machine_->device->spare_bytes());
 }
 
@@ -134,7 +134,7 @@ Status TrainingRun::prepare_stop() {
 
 // Without room the system would end the process, and all bytes would be lost.
 Status TrainingRun::check_room_to_restore() const {
-  const engine::RunFigures figures = runtime_->figures();
+  const RunFigures figures = runtime_->figures();
   const int64_t kept_bytes = figures.memory.reserved_bytes - figures.memory.allocated_bytes;
   const int64_t absent_bytes = figures.offloaded_bytes + figures.discarded_bytes;
   const int64_t needed_bytes = absent_bytes - std::max<int64_t>(0, kept_bytes);
@@ -175,7 +175,7 @@ void TrainingRun::discard() {
 }
 
 void TrainingRun::close() {
-  const engine::RunFigures figures = runtime_->figures();
+  const RunFigures figures = runtime_->figures();
   if (!figures.uses_stores) return close_stores();
   // Some bytes are only there, or a drive hangs: then it may use the machine for ever.
   if (figures.has_transfers) leak();

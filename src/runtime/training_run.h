@@ -18,16 +18,16 @@
 
 #include "base/rates.h"
 #include "base/status.h"
-#include "engine/drive_rate_monitor.h"
 #include "engine/engine_options.h"
-#include "engine/runtime.h"
 #include "hardware/hardware.h"
+#include "learn/drive_rate_monitor.h"
 #include "plan/plan.h"
 #include "runtime/framework.h"
 #include "runtime/prediction.h"
 #include "runtime/run_drives.h"
 #include "runtime/run_options.h"
 #include "runtime/run_planner.h"
+#include "runtime/runtime.h"
 #include "storage/tier_store.h"
 
 namespace teraio::runtime {
@@ -44,7 +44,7 @@ class TrainingRun {
   TrainingRun& operator=(const TrainingRun&) = delete;
 
   // The result keeps the device, the tiers and the framework alive: tensors may outlive the run.
-  const std::shared_ptr<engine::Runtime>& runtime() const { return runtime_; }
+  const std::shared_ptr<Runtime>& runtime() const { return runtime_; }
   // Returns the options, with the device budget that was chosen if it was 0.
   const RunOptions& options() const { return options_; }
 
@@ -101,8 +101,8 @@ class TrainingRun {
   Status open_tiers();
   void create_runtime();
   engine::EngineOptions engine_options();
-  engine::RuntimeOptions runtime_options();
-  Result<plan::Plan> make_plan(const engine::Profile& profile);
+  RuntimeOptions runtime_options();
+  Result<plan::Plan> make_plan(const iteration::Profile& profile);
   std::optional<std::string> machine_change();
   Status check_room_to_restore() const;
   Status replay_discarded();
@@ -112,9 +112,9 @@ class TrainingRun {
   RunOptions options_;
   RunPlanner planner_;
   std::vector<DriveShare> drive_shares_;
-  std::optional<engine::DriveRateMonitor> drive_rate_monitor_;
+  std::optional<learn::DriveRateMonitor> drive_rate_monitor_;
   std::shared_ptr<Machine> machine_;
-  std::shared_ptr<engine::Runtime> runtime_;  // shares the machine's ownership
+  std::shared_ptr<Runtime> runtime_;  // shares the machine's ownership
   // Guards what follows, and the pointers to the stores while they close.
   mutable std::mutex mutex_;
   hardware::Hardware hardware_;

@@ -5,7 +5,7 @@
 #include <array>
 #include <vector>
 
-#include "engine/fixture/planned_program.h"
+#include "iteration/fixture/planned_program.h"
 
 namespace teraio::engine {
 namespace {
@@ -35,9 +35,9 @@ class EvictionOrderTest : public ::testing::Test {
  private:
   template <typename Order>
   std::vector<uint64_t> order(const Order& order, trace::OpIndex position, bool is_lost) {
-    const Schedule schedule = program_.schedule();
+    const iteration::Schedule schedule = program_.schedule();
     const std::vector<LiveTensor*> candidates = {&t_[2], &t_[0], &t_[1]};
-    const ProgramPlace place = {schedule, position, is_lost || position == kLost, 100};
+    const ProgramPlace place = {schedule, position, is_lost || position == iteration::kLost, 100};
     std::vector<uint64_t> ids;
     for (const LiveTensor* tensor : order(candidates, place)) ids.push_back(tensor->id);
     return ids;
@@ -48,7 +48,7 @@ TEST_F(EvictionOrderTest, OfALostProgramTheOldestLeavesFirst) {
   t_[0].uses.last_op = 40;
   t_[1].uses.last_op = 20;
   t_[2].uses.last_op = 30;
-  EXPECT_EQ(order(kLost), (std::vector<uint64_t>{2, 3, 1}));
+  EXPECT_EQ(order(iteration::kLost), (std::vector<uint64_t>{2, 3, 1}));
 }
 
 TEST_F(EvictionOrderTest, ByTheProfileTheFarthestNextUseLeavesFirst) {
@@ -95,7 +95,7 @@ TEST_F(EvictionOrderTest, TheSmallestThatSufficesOfThoseHalfAsFarFitsBest) {
 }
 
 TEST_F(EvictionOrderTest, OfTheEquallyFarTheOneWithTheSmallerIdLeavesFirst) {
-  EXPECT_EQ(order(kLost), (std::vector<uint64_t>{1, 2, 3}));
+  EXPECT_EQ(order(iteration::kLost), (std::vector<uint64_t>{1, 2, 3}));
 }
 
 }  // namespace

@@ -104,9 +104,9 @@ TEST(Eviction, WhatIsLeavingAlreadyCounts) {
 TEST(Eviction, WhatAnOpUsesStays) {
   EngineSession session({.budget_units = 2});
   const Tensors t = session.tensors(2);
-  ASSERT_TRUE(session.begin(kLost, t).ok());
+  ASSERT_TRUE(session.begin(iteration::kLost, t).ok());
   EXPECT_EQ(session.try_born(kUnitBytes).status().code(), ErrorCode::kOutOfMemory);
-  session.end(kLost, t);
+  session.end(iteration::kLost, t);
   EXPECT_TRUE(session.try_born(kUnitBytes).ok());
 }
 

@@ -22,7 +22,7 @@ class EvictorTest : public ::testing::Test {
   }
 
   MoverSession session_{3};
-  Schedule schedule_;
+  iteration::Schedule schedule_;
   Evictor evictor_{session_.options, session_.live, session_.copies, session_.mover,
                    session_.counters};
 };
@@ -117,7 +117,7 @@ TEST(EvictorOfScatteredMemoryTest, NoMoreLeavesThanTheDeviceLacks) {
   DeviceThatLacksAUnit device(session.device());
   EngineOptions options = session.options;
   options.device = &device;
-  const Schedule schedule;
+  const iteration::Schedule schedule;
   Evictor evictor(options, session.live, session.copies, session.mover, session.counters);
   const Result<std::byte*> memory = evictor.obtain_memory(2 * kUnitBytes, {schedule});
   ASSERT_TRUE(memory.ok()) << memory.status().message();

@@ -11,8 +11,8 @@
 #include "base/clock.h"
 #include "engine/engine.h"
 #include "engine/fixture/checking_swap.h"
-#include "engine/fixture/planned_program.h"
 #include "engine/fixture/test_device.h"
+#include "iteration/fixture/planned_program.h"
 #include "storage/ssd_store.h"
 #include "testing/scratch_directory.h"
 
@@ -84,8 +84,8 @@ class FixedPlaces : public ::testing::Test {
     };
     for (int i = 0; i < 10'000 && is_moving(); ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      ASSERT_EQ(engine_->begin_op(kLost, {}), Status());
-      engine_->end_op(kLost, {}, 0);
+      ASSERT_EQ(engine_->begin_op(iteration::kLost, {}), Status());
+      engine_->end_op(iteration::kLost, {}, 0);
     }
     ASSERT_FALSE(is_moving());
   }
@@ -180,7 +180,7 @@ TEST_F(FixedPlaces, ACopyThatIsThereOutlivesANewPlan) {
   const std::vector<storage::Extent> places = iterate(weight);
   EXPECT_EQ(places[0], weights);
   EXPECT_NE(places[1].id, place(a).id);
-  op(kLost, {{a, false}});
+  op(iteration::kLost, {{a, false}});
 }
 
 TEST_F(FixedPlaces, APlanThatDoesNotFitRunsWithoutThem) {
@@ -205,8 +205,8 @@ TEST_F(FixedPlaces, GiveWayToWhatHasToLeaveOnDemand) {
   EXPECT_EQ(ssd_->counters().laid_out_bytes, 5 * kUnitBytes);
   std::vector<LiveTensor*> others;
   for (int i = 0; i < 6; ++i) others.push_back(born(3));
-  op(kLost, {{weight, false}});
-  for (LiveTensor* other : others) op(kLost, {{other, false}});
+  op(iteration::kLost, {{weight, false}});
+  for (LiveTensor* other : others) op(iteration::kLost, {{other, false}});
   EXPECT_EQ(ssd_->counters().laid_out_bytes, 0);
   EXPECT_GT(ssd_->counters().reserved_peak_bytes, 9 * kUnitBytes) << "more than was left beside it";
 }

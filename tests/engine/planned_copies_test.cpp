@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/fixture/planned_program.h"
+#include "iteration/fixture/planned_program.h"
 
 namespace teraio::engine {
 namespace {
@@ -101,7 +101,7 @@ TEST_F(PlannedCopiesTest, WhatHasItsRoomIsLeftOut) {
 }
 
 TEST_F(PlannedCopiesTest, AnEmptyScheduleKeepsNothing) {
-  EXPECT_TRUE(planned_copies(Schedule(), plan::Tier::kSsd, [](trace::TensorIndex) {
+  EXPECT_TRUE(planned_copies(iteration::Schedule(), plan::Tier::kSsd, [](trace::TensorIndex) {
                 return true;
               }).copies.empty());
 }

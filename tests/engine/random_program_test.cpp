@@ -170,7 +170,7 @@ class RandomProgram {
 
   // Mostly the next of the profile; sometimes the program is lost for an op.
   trace::OpIndex next_position() {
-    if (session_.engine().schedule().is_empty() || happens(0.1)) return kLost;
+    if (session_.engine().schedule().is_empty() || happens(0.1)) return iteration::kLost;
     if (position_ == kOpsPerIteration) {
       session_.engine().start_iteration();
       position_ = 0;

@@ -13,10 +13,10 @@
 #include "base/clock.h"
 #include "engine/engine.h"
 #include "engine/fixture/checking_swap.h"
-#include "engine/fixture/planned_program.h"
 #include "engine/fixture/test_device.h"
 #include "io/extent_file.h"
 #include "io/thread_io.h"
+#include "iteration/fixture/planned_program.h"
 #include "storage/host_store.h"
 #include "storage/ssd_store.h"
 #include "storage/striped_store.h"
@@ -181,7 +181,7 @@ class RealStoresTest : public ::testing::TestWithParam<Setting> {
   }
   // Mostly the next of the profile; sometimes the program is lost for an op.
   trace::OpIndex next_position() {
-    if (engine_->schedule().is_empty() || below(10) == 0) return kLost;
+    if (engine_->schedule().is_empty() || below(10) == 0) return iteration::kLost;
     if (position_ == kStepOps) {
       engine_->start_iteration();
       position_ = 0;

@@ -6,9 +6,9 @@
 #include <memory>
 #include <vector>
 
-#include "engine/fixture/planned_program.h"
 #include "engine/fixture/scripted_store.h"
 #include "engine/fixture/test_device.h"
+#include "iteration/fixture/planned_program.h"
 
 namespace teraio::engine {
 namespace {
@@ -49,7 +49,7 @@ class TierCopiesTest : public ::testing::Test {
     program.persistent(t_[0]);
     program.idle_ops(3);
     program.offload(0, 1);
-    const Schedule schedule = program.schedule();
+    const iteration::Schedule schedule = program.schedule();
     binding_.follow(schedule.profile().trace.tensors, live_);
     copies_->lay_out(schedule, binding_, live_);
   }

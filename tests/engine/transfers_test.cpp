@@ -503,11 +503,11 @@ TEST_F(EndedProgram, AsksNoStoreAfterADiscard) {
 TEST(WholeState, EvictEverythingLeavesWhatIsInUse) {
   EngineSession session({.budget_units = 4});
   const Tensors t = session.tensors(2);
-  ASSERT_TRUE(session.begin(kLost, {t[0]}).ok());
+  ASSERT_TRUE(session.begin(iteration::kLost, {t[0]}).ok());
   session.send_everything_away();
   EXPECT_EQ(t[0]->residency, Residency::kResident);
   EXPECT_EQ(t[1]->residency, Residency::kOffloaded);
-  session.end(kLost, {t[0]});
+  session.end(iteration::kLost, {t[0]});
 }
 
 TEST(WholeState, BringingBackMoreThanTheBudgetHoldsFailsAndLosesNothing) {

@@ -41,3 +41,9 @@ def test_storage(workspace, run_tests):
 @pytest.mark.timeout(240)
 def test_engine(workspace, run_tests):
     run_tests([workspace.program("engine_tests")])
+
+
+@pytest.mark.full
+@pytest.mark.timeout(240)
+def test_runtime(workspace, run_tests):
+    run_tests([workspace.program("runtime_tests")])

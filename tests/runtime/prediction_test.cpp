@@ -20,7 +20,7 @@ class PredictionTest : public ::testing::Test {
     return predict(profile_, machine(150), limits, plan);
   }
 
-  engine::Profile profile_;
+  iteration::Profile profile_;
 };
 
 TEST_F(PredictionTest, TheIdealHasNoLimitOfMemory) {

@@ -24,7 +24,7 @@ class RunLimitsTest : public ::testing::Test {
     return *limits_for(profile_, machine(10'000), options_, 0).write_budget_bytes;
   }
 
-  engine::Profile profile_;
+  iteration::Profile profile_;
   RunOptions options_;
 };
 

@@ -65,7 +65,7 @@ class RunPlannerTest : public ::testing::Test {
 
   testing::ScratchDirectory scratch_;
   testing::CapturedLog log_;
-  engine::Profile profile_;
+  iteration::Profile profile_;
   RunOptions options_;
   RunPlanner planner_{options_};
 };

@@ -126,7 +126,7 @@ TEST_F(TrainingRunTest, TensorsMayOutliveTheRun) {
   open_program();
   program_->steps(4);
   ASSERT_TRUE(end().ok());
-  const std::shared_ptr<engine::Runtime> runtime = run_->runtime();  // as a tensor's handle has it
+  const std::shared_ptr<Runtime> runtime = run_->runtime();  // as a tensor's handle has it
   run_.reset();
   program_->expect_weights();
   program_.reset();

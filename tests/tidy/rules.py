@@ -17,8 +17,10 @@ LAYERS = {
     "io": ["device"],
     "storage": ["io", "drives"],
     "probe": ["storage"],
-    "engine": ["plan", "storage"],
-    "runtime": ["engine", "planner", "probe"],
+    "iteration": ["plan"],
+    "engine": ["iteration", "storage"],
+    "learn": ["engine"],
+    "runtime": ["learn", "planner", "probe"],
 }
 
 # The same for the imports of python/teraio, where "base" are the modules on top that are not named

@@ -16,7 +16,7 @@ import sysconfig
 from pathlib import Path
 
 MADE_FOR = "made_for.json"
-TEST_PROGRAMS = ("device_tests", "storage_tests", "engine_tests")
+TEST_PROGRAMS = ("device_tests", "storage_tests", "engine_tests", "runtime_tests")
 PROGRAMS = ("teraio", *TEST_PROGRAMS)
 CUDA_RUNTIME = "libcudart.so.13"
 SOURCES = ("cmake", "src", "pytorch", "cli", "testing", "tests")

@@ -156,7 +156,7 @@ class SessionAllocator final : public caching::CUDAAllocator {
       const c10::DataPtr* kept = kept_memory(data_ptr);
       return record_stocks(kept == nullptr ? data_ptr : *kept, stream);
     }
-    engine::Runtime& runtime = *handle->runtime;
+    runtime::Runtime& runtime = *handle->runtime;
     const StorageReferenceGuard guard;
     if (!runtime.pin(handle->tensor).ok()) return;
     const engine::Use use = {handle->tensor, true};

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 TOOL = ROOT / "tools" / "gpu_check" / "gpu_check.py"
 STAND_IN = ROOT / "tests" / "python" / "yard" / "gpu_stand_ins" / "stand_in.py"
-PROGRAMS = ("device_tests", "storage_tests", "engine_tests", "teraio")
+PROGRAMS = ("device_tests", "storage_tests", "engine_tests", "runtime_tests", "teraio")
 TOOLS = ("cmake", "compute-sanitizer")
 WORKLOADS = ("compare_bits", "exercise_streams", "jobs")
 WORKLOADS += ("measure_link", "measure_peer", "measure_training")

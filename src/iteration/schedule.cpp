@@ -1,0 +1,66 @@
+#include "iteration/schedule.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace teraio::iteration {
+namespace {
+
+trace::OpIndex place_of(const plan::Migration& migration) {
+  return migration.action == plan::Action::kRecompute ? migration.deadline_op
+                                                      : migration.trigger_op;
+}
+
+trace::FlatLists<plan::Migration> by_place(const plan::Plan& plan, trace::OpIndex op_count) {
+  return trace::FlatLists<plan::Migration>(static_cast<size_t>(op_count), [&](auto add) {
+    for (const plan::Migration& migration : plan.migrations)
+      add(static_cast<size_t>(std::min(place_of(migration), op_count - 1)), migration);
+  });
+}
+
+}  // namespace
+
+Schedule::Schedule(Profile profile, plan::Plan plan)
+    : profile_(std::move(profile)),
+      index_(profile_.trace),
+      migrations_(by_place(plan, profile_.op_count())),
+      is_replayed_(profile_.trace.ops.size()) {
+  for (const plan::Migration& migration : plan.migrations)
+    if (migration.action == plan::Action::kRecompute)
+      is_replayed_[static_cast<size_t>(producer_of(migration.tensor))] = true;
+  plan_ = std::move(plan);
+}
+
+Schedule::Schedule(Profile profile) : Schedule(std::move(profile), plan::Plan()) { plan_.reset(); }
+
+int64_t Schedule::memory_bytes() const {
+  const auto bytes_of = [](const auto& values) { return values.size() * sizeof(*values.data()); };
+  size_t bytes = bytes_of(profile_.trace.tensors) + bytes_of(profile_.signatures) +
+                 bytes_of(profile_.kinds) + bytes_of(profile_.origins);
+  for (const trace::Op& op : profile_.trace.ops)
+    bytes += sizeof(op) + op.name.capacity() + bytes_of(op.reads) + bytes_of(op.writes) +
+             bytes_of(op.frees);
+  for (const auto& touches : profile_.touches) bytes += sizeof(touches) + 2 * bytes_of(touches);
+  for (const auto& [op, births] : profile_.births) bytes += sizeof(births) + 2 * bytes_of(births);
+  for (const trace::Tensor& tensor : profile_.trace.tensors) bytes += tensor.name.capacity();
+  const size_t per_op_and_tensor = 64;  // of the index
+  bytes += per_op_and_tensor * (index_.op_count() + index_.tensor_count());
+  if (plan_) bytes += 2 * bytes_of(plan_->migrations);
+  return static_cast<int64_t>(bytes);
+}
+
+// The first op that uses a tensor of the iteration has made it.
+trace::OpIndex Schedule::producer_of(trace::TensorIndex tensor) const {
+  return std::max<trace::OpIndex>(index_.first_op[static_cast<size_t>(tensor)], 0);
+}
+
+int64_t Schedule::replays_reading(trace::TensorIndex tensor,
+                                  std::span<const plan::Migration> actions) const {
+  return std::count_if(actions.begin(), actions.end(), [&](const plan::Migration& action) {
+    if (action.action != plan::Action::kRecompute) return false;
+    const trace::Op& producer = profile_.trace.ops[static_cast<size_t>(producer_of(action.tensor))];
+    return std::find(producer.reads.begin(), producer.reads.end(), tensor) != producer.reads.end();
+  });
+}
+
+}  // namespace teraio::iteration

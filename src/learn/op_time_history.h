@@ -1,0 +1,57 @@
+// OpTimeHistory: how long each op took in the last iterations that ran the same ops.
+//
+// A disturbance makes an op take longer, never shorter, and every iteration has some op that is
+// disturbed. So of two iterations the shorter time of each op counts, and of three the middle one.
+//
+// Times come from a device's timer where there is one, else from the caller's clock.
+//
+// Threads: under the lock of its owner.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "device/op_timer.h"
+#include "iteration/profile.h"
+
+namespace teraio::learn {
+
+class OpTimeHistory {
+ public:
+  // `timer` may be null and outlives the history.
+  explicit OpTimeHistory(device::OpTimer* timer) : timer_(timer) {}
+
+  // `is_timed`: somebody wants the times of this iteration. Reading the clock costs a good part of
+  // what the hooks cost.
+  void start_iteration(int64_t now_ns, int64_t stall_ns, bool is_timed);
+  bool is_timed() const { return is_timed_; }
+
+  // An op of a timed iteration ends. `stall_ns`: all that ops have waited so far; that is no op's
+  // time. Returns the op's time.
+  int64_t end_op(int64_t now_ns, int64_t stall_ns);
+
+  // The next op's time does not include the last `duration_ns`.
+  void leave_out(int64_t duration_ns);
+
+  // The iteration ends. `is_repeated`: it had the same ops as the one before; otherwise the history
+  // begins with it. `are_wanted`: a plan may come from its times; only then they are read from the
+  // device's timer, which waits for it. Logs when that fails, and keeps no times then.
+  void end_iteration(bool is_repeated, bool are_wanted);
+
+  // Puts the times into the profile, whose ops are those of the last iteration. They add up to what
+  // the middle iteration took. Without times of as many ops the profile keeps its own.
+  void apply_to(iteration::Profile& profile) const;
+
+ private:
+  void keep();
+
+  device::OpTimer* timer_;
+  bool is_timed_ = false;
+  int64_t last_op_end_ns_ = 0;
+  int64_t last_op_end_stall_ns_ = 0;
+  std::vector<int64_t> durations_ns_;         // of the ops of this iteration
+  std::deque<std::vector<int64_t>> history_;  // of iterations that had the same ops, newest last
+};
+
+}  // namespace teraio::learn

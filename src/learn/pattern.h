@@ -1,0 +1,149 @@
+// Pattern: iterations that run the same ops on the same persistent tensors, and the plans for them.
+//
+// Iterations of one pattern may differ in the sizes of their tensors: sequences have other lengths,
+// experts get other numbers of tokens. Sizes that have been measured are a Variant each. For other
+// sizes, plans are made for profiles between and beyond the measured ones:
+//
+//   bytes at an op    128      256            640                 1024
+//   variants          measured measured       between 256 and     measured
+//                                             1024: covers up to 640 bytes there
+//
+// Where the sizes of one op do not tell those of the others, because each part of the iteration has
+// sizes of its own, the pattern is irregular: one plan for the largest size of each tensor serves
+// all. A plan that was made for larger tensors than the program has is safe. One for smaller
+// tensors may run short of memory, and the engine then evicts on demand.
+//
+// Threads: under the lock of its owner.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/units.h"
+#include "iteration/op_sequence.h"
+#include "iteration/profile.h"
+#include "iteration/schedule.h"
+
+namespace teraio::learn {
+
+// One combination of sizes. All variants of a pattern are alike (are_alike()).
+struct Variant {
+  std::shared_ptr<const iteration::Schedule> schedule;  // without a plan until one has been made
+  uint64_t sizes = 0;            // a hash of all sizes; meaningless unless is_measured
+  bool is_measured = true;       // false: between or beyond measured variants
+  bool is_extrapolated = false;  // beyond them
+  int64_t ticket = 0;            // of the plan that is being made; 0: none is
+  Status planning_status;        // of the last plan
+  int64_t iterations_on_plan = 0;
+
+  bool is_planned() const { return schedule->is_planned(); }
+  const iteration::Profile& profile() const { return schedule->profile(); }
+};
+
+// What the inputs of an op of the running program take.
+struct SizesAtOp {
+  trace::OpIndex op = 0;
+  uint64_t sizes = 0;  // OpSignature::sizes
+  size_t input_count = 0;
+  int64_t bytes = 0;  // of the inputs that are not persistent
+};
+
+class Pattern {
+ public:
+  static constexpr size_t kMeasuredMax = 12;
+  static constexpr size_t kResizedMax = 24;
+  // Smaller inputs may be anything, the next batch for example: their sizes tell nothing of others.
+  static constexpr int64_t kTellingBytes = 64 * kKiB;
+
+  // `ops` is a hash of the ops, without the tensors that identify them; `sizes` one of the sizes.
+  struct Key {
+    uint64_t ops = 0;
+    uint64_t sizes = 0;
+  };
+  Pattern(iteration::Profile profile, const Key& key);
+
+  uint64_t ops() const { return ops_; }
+
+  const std::shared_ptr<const iteration::OpSequence>& sequence() const { return sequence_; }
+  trace::OpIndex op_count() const { return sequence_->size(); }
+  const std::vector<uint64_t>& kinds() const { return variants_.front()->profile().kinds; }
+  const std::string& name() const { return variants_.front()->profile().trace.name; }
+  bool is_like(const iteration::Profile& profile) const;
+  // The order is that in which they came; the first one is measured.
+  const std::vector<std::shared_ptr<Variant>>& variants() const { return variants_; }
+  bool is_planned() const;
+  bool is_in_use() const;  // planned, or being planned
+  bool is_irregular() const { return is_irregular_; }
+  size_t measured_count() const { return measured_count_; }
+
+  // A measured variant with these sizes; null: there is none.
+  std::shared_ptr<Variant> measured(uint64_t sizes) const;
+  // Adds a measured variant. Returns null when there are enough: profile is not kept. Requires
+  // is_like(profile) and that no variant has these sizes.
+  std::shared_ptr<Variant> add_measured(iteration::Profile profile, uint64_t sizes);
+
+  // The planned variant that fits the sizes best: one with exactly these, else the smallest one
+  // that has room for them, else the largest one. Null: none is planned.
+  std::shared_ptr<Variant> fitting(const SizesAtOp& at) const;
+  // Whether the variant has room for the inputs of the op.
+  static bool has_room(const Variant& variant, const SizesAtOp& at);
+
+  // Returns what makes the profile that is to be planned for these sizes, when no plan fits them
+  // closely and none is being made. It may be called by another thread later.
+  std::optional<std::function<iteration::Profile()>> profile_to_plan(const SizesAtOp& at);
+  // The plan that profile_to_plan() was about is being made, under this ticket.
+  void note_requested(const SizesAtOp& at, int64_t ticket);
+  // A plan has been made. Returns its variant, or null if the ticket is none of this pattern's.
+  // After a failure, a measured variant keeps its schedule, and there is no variant of other sizes.
+  std::shared_ptr<Variant> take_made(
+      int64_t ticket, const Result<std::shared_ptr<const iteration::Schedule>>& made);
+
+  int64_t size_bytes() const;  // of memory, roughly
+
+  int64_t id = 0;  // differs from that of every other pattern of its library
+  int64_t iteration_count = 0;
+  int64_t ops_run = 0;                     // in iterations of this pattern
+  int64_t ops_planned = 0;                 // those of them that followed a plan
+  uint64_t last_used = 0;                  // orders patterns
+  std::vector<trace::OpIndex> banned_ops;  // not to be replayed
+
+ private:
+  // A plan that is being made for sizes that nobody has measured.
+  struct Requested {
+    int64_t ticket = 0;
+    trace::OpIndex op = 0;
+    int64_t bytes = 0;
+    bool is_extrapolated = false;
+  };
+
+  // Two measured variants, and how far on the line through them the bytes at an op are.
+  struct Line {
+    std::shared_ptr<const iteration::Schedule> small;
+    std::shared_ptr<const iteration::Schedule> large;
+    double position = 0;
+  };
+
+  void note_sizes(const iteration::Profile& profile);
+  bool is_irregular_beside(const iteration::Profile& profile) const;
+  std::optional<Line> line_at(const SizesAtOp& at) const;
+  std::optional<std::function<iteration::Profile()>> envelope_to_plan();
+  bool is_served(const SizesAtOp& at) const;
+  size_t resized_count() const { return variants_.size() - measured_count_ + requested_.size(); }
+
+  const uint64_t ops_;
+  std::vector<std::shared_ptr<Variant>> variants_;
+  std::shared_ptr<const iteration::OpSequence> sequence_;
+  size_t measured_count_ = 1;
+  std::vector<Requested> requested_;
+  bool is_irregular_ = false;
+  std::shared_ptr<const iteration::Profile>
+      envelope_;                  // of the measured variants; null unless is_irregular_
+  bool is_envelope_new_ = false;  // larger than the one that a plan was requested for
+};
+
+}  // namespace teraio::learn

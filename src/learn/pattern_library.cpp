@@ -1,0 +1,75 @@
+#include "learn/pattern_library.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace teraio::learn {
+namespace {
+
+template <typename Patterns, typename Fits>
+Pattern* newest(const Patterns& patterns, Fits fits) {
+  Pattern* best = nullptr;
+  for (const auto& pattern : patterns)
+    if (fits(*pattern) && (best == nullptr || best->last_used < pattern->last_used))
+      best = pattern.get();
+  return best;
+}
+
+}  // namespace
+
+Pattern& PatternLibrary::add(iteration::Profile profile, const Pattern::Key& key) {
+  patterns_.push_back(std::make_unique<Pattern>(std::move(profile), key));
+  patterns_.back()->id = ++last_id_;
+  note_use(*patterns_.back());
+  return *patterns_.back();
+}
+
+bool PatternLibrary::has_plan() const {
+  return std::ranges::any_of(patterns_, [](const auto& pattern) { return pattern->is_planned(); });
+}
+
+Pattern& PatternLibrary::replace(const Pattern& pattern, iteration::Profile profile,
+                                 const Pattern::Key& key) {
+  auto replacement = std::make_unique<Pattern>(std::move(profile), key);
+  replacement->id = pattern.id;
+  replacement->iteration_count = pattern.iteration_count;
+  replacement->ops_run = pattern.ops_run;
+  replacement->ops_planned = pattern.ops_planned;
+  const auto place = std::ranges::find(patterns_, &pattern, &std::unique_ptr<Pattern>::get);
+  *place = std::move(replacement);
+  note_use(**place);
+  return **place;
+}
+
+Pattern* PatternLibrary::with_id(int64_t id) const {
+  return newest(patterns_, [id](const Pattern& pattern) { return pattern.id == id; });
+}
+
+Pattern* PatternLibrary::find(uint64_t ops) const {
+  return newest(patterns_, [ops](const Pattern& pattern) { return pattern.ops() == ops; });
+}
+
+Pattern* PatternLibrary::find_continuation(uint64_t prefix_hash, trace::OpIndex op_count,
+                                           uint64_t structure) const {
+  return newest(patterns_, [&](const Pattern& pattern) {
+    return pattern.op_count() > op_count && pattern.is_planned() &&
+           pattern.sequence()->at(op_count) == structure &&
+           pattern.sequence()->prefix_hash(op_count) == prefix_hash;
+  });
+}
+
+void PatternLibrary::trim(const Pattern* kept) {
+  const auto size_bytes = [this] {
+    return std::transform_reduce(patterns_.begin(), patterns_.end(), int64_t{0}, std::plus<>(),
+                                 [](const auto& pattern) { return pattern->size_bytes(); });
+  };
+  while (patterns_.size() > 1 && size_bytes() > bytes_max_) {
+    const auto oldest = std::ranges::min_element(patterns_, {}, [kept](const auto& pattern) {
+      return pattern.get() == kept ? UINT64_MAX : pattern->last_used;
+    });
+    patterns_.erase(oldest);
+  }
+}
+
+}  // namespace teraio::learn

@@ -1,0 +1,177 @@
+// PatternTracker: learns the patterns of a program's iterations, has them planned, and tells before
+// each op which plan holds and where in it the program is.
+//
+// Life of a pattern: iterations run on demand and are recorded. A pattern is planned when it has
+// run twice in a row, with any sizes, or after one that differs from it in a few ops at one place,
+// whichever tensors the others use; when another pattern has a plan already and this one has run
+// once; or when it has run three times. From then on:
+//
+//   an iteration begins           the plan of the pattern that was the most frequent one lately
+//                                 holds
+//   an op is another one          another pattern that began in the same way takes over; if there
+//                                 is none, the follower looks for its place in this one
+//   an op has other sizes         the plan of this pattern that fits them best takes over; if none
+//                                 fits closely, one is asked for
+//   a plan is ready               it takes over if it is for what runs now
+//
+// After two iterations with equal sizes under a plan, it is made again with the median of each op's
+// last three times: ops are slower beside I/O than in the profile, and one disturbed iteration must
+// not decide. So it is whenever the machine is not what it was.
+//
+// Threads: under the lock of its owner. Plans are made by a PlanningThread.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "engine/engine.h"
+#include "engine/use.h"
+#include "iteration/follower.h"
+#include "iteration/signature.h"
+#include "learn/difference_log.h"
+#include "learn/pattern_library.h"
+#include "learn/planning_thread.h"
+
+namespace teraio::learn {
+
+struct PatternTrackerOptions {
+  MakePlan make_plan;  // empty: nothing is planned (but eviction knows the next uses)
+  bool plans_in_background = false;
+  // Asked after every planned iteration: in what the machine differs from what the plans were made
+  // for, for people; make_plan knows it then. Empty: it never does.
+  std::function<std::optional<std::string>()> machine_change;
+  int64_t library_bytes_max = 512 * kMiB;
+};
+
+// Of one pattern so far. A value.
+struct PatternSummary {
+  int64_t id = 0;
+  std::string name;
+  int64_t op_count = 0;
+  int64_t iteration_count = 0;
+  int64_t ops_run = 0;
+  int64_t ops_planned = 0;
+  int64_t plan_count = 0;  // for different sizes
+  int64_t size_bytes = 0;  // of memory that the library uses for it
+  bool is_irregular = false;
+};
+
+class PatternTracker {
+ public:
+  // `engine` outlives the tracker.
+  PatternTracker(engine::Engine& engine, PatternTrackerOptions options);
+
+  // An op begins. Returns its position in the schedule that the engine follows, or kLost.
+  // new_difference() is set if the op differs from the pattern's in a way that is new.
+  trace::OpIndex advance(const iteration::OpSignature& signature,
+                         std::span<const engine::Use> inputs);
+
+  void start_iteration();
+
+  struct IterationEnd {
+    // Returns the profile of the iteration, which has been recorded; empty: it has not.
+    std::function<iteration::Profile()> record;
+    // Gives the ops of a profile the times that they had lately.
+    std::function<void(iteration::Profile&)> apply_times;
+    int64_t op_count = 0;  // that have ended
+  };
+  // The iteration has ended. What the next one follows is decided.
+  void end_iteration(const IterationEnd& end);
+
+  // The iteration that has ended had the ops and the sizes of the one that was followed.
+  bool was_as_expected() const { return was_as_expected_; }
+  // Whether somebody wants the next iteration to be recorded, or its ops to be timed.
+  bool wants_recording() const { return wants_recording_; }
+  bool wants_times() const;
+  // Whether an iteration with the ops of this one has been recorded before.
+  bool is_known_pattern() const { return library_.find(key_.ops) != nullptr; }
+  // Whether this iteration had exactly the ops of the plan that holds.
+  bool is_exact_end() const { return follower_.is_exact_end(); }
+
+  bool is_planned() const { return variant_ != nullptr && variant_->is_planned(); }
+  bool has_plan() const { return library_.has_plan(); }  // for anything
+  bool is_following() const { return follower_.is_following(); }
+  int64_t planned_op_count() const { return planned_op_count_; }  // of this iteration so far
+  int64_t last_pattern() const { return last_pattern_; }  // the id of the last iteration's; 0: none
+  // Of the plan that holds: ok, or why there is none.
+  Status planning_status() const;
+  int64_t deviation_count() const { return follower_.deviation_count(); }
+  // How iterations have differed from the patterns that were followed.
+  const DifferenceLog& differences() const { return differences_; }
+  // The entry that the op which has begun last has added; 0: none.
+  size_t new_difference() const { return new_difference_; }
+  void set_place_of_difference(size_t entry, std::string op, std::string location) {
+    differences_.set_place(entry, std::move(op), std::move(location));
+  }
+  int64_t plan_count() const { return planning_.made_count(); }
+  int64_t planning_ns() const { return planning_.planning_ns(); }
+  bool is_planning() const { return planning_.is_planning(); }
+  std::vector<PatternSummary> patterns() const;
+
+  // The op at `position` of the schedule gives other bytes when it runs again.
+  void ban_replays(trace::OpIndex position);
+  // No plan is made any more. Waits for the one that is being made.
+  void stop() { planning_.stop(); }
+
+ private:
+  void take_made_plans();
+  void follow(Pattern& pattern, std::shared_ptr<Variant> variant, trace::OpIndex position,
+              engine::Engine::Known known);
+  void lay_out_if_alone();
+  void switch_pattern(uint64_t structure);
+  void note_other_op(uint64_t structure);
+  void note_early_end();
+  bool is_telling(const SizesAtOp& at, uint64_t structure);
+  void note_other_sizes(const SizesAtOp& at, uint64_t structure, int64_t expected_bytes);
+  void fit_sizes(const SizesAtOp& at, uint64_t structure);
+  Pattern* learn(Pattern* ended, const IterationEnd& end);
+  std::shared_ptr<Variant> record(Pattern*& ended, const IterationEnd& end);
+  bool is_plan_wanted(const Pattern& ended) const;
+  bool is_repeated() const { return key_.ops == previous_key_.ops; }
+  bool is_nearly_repeated(const Pattern& ended) const;
+  void refine(const IterationEnd& end);
+  void request(Variant& variant, iteration::Profile profile);
+  void note_machine_change(const std::string& change);
+  void decide_about_recording(const Pattern* ended, bool is_recorded);
+  void note_end(Pattern* ended);
+  void choose_next(Pattern* ended);
+  void follow_next(Pattern& pattern, std::shared_ptr<Variant> variant);
+  Pattern* most_frequent() const;
+
+  engine::Engine& engine_;
+  PatternTrackerOptions options_;
+  PlanningThread planning_;
+  PatternLibrary library_;
+  iteration::Follower follower_;
+  Pattern* pattern_ = nullptr;           // that is followed; null: none
+  std::shared_ptr<Variant> variant_;     // of it
+  std::deque<int64_t> recent_patterns_;  // ids, newest last; 0: none
+  bool wants_recording_ = true;
+  bool was_as_expected_ = false;
+  int unknown_awaited_ = 0;  // iterations that are recorded because an unknown one may come back
+  int64_t last_pattern_ = 0;
+  Pattern::Key previous_key_;  // of the iteration before
+  DifferenceLog differences_;
+
+  // Of this iteration so far.
+  uint64_t prefix_hash_ = iteration::kEmptySignature;
+  Pattern::Key key_ = {iteration::kEmptySignature, iteration::kEmptySignature};
+  trace::OpIndex op_count_ = 0;
+  trace::OpIndex last_place_ = iteration::kLost;
+  int64_t planned_op_count_ = 0;
+  int64_t placed_op_count_ = 0;
+  bool is_first_other_op_ = true;
+  bool is_first_other_size_ = true;
+  bool is_first_difference_ = true;  // of sizes that tell those of the rest
+  size_t new_difference_ = 0;
+  int switches_left_ = 0;  // to other sizes
+};
+
+}  // namespace teraio::learn

@@ -1,0 +1,62 @@
+#include "iteration/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include "iteration/fixture/planned_program.h"
+
+namespace teraio::iteration {
+namespace {
+
+using testing::kUnitBytes;
+using testing::PlannedProgram;
+
+class ScheduleTest : public ::testing::Test {
+ protected:
+  trace::TensorIndex persistent() { return program_.persistent(++last_id_, kUnitBytes); }
+
+  PlannedProgram program_;
+
+ private:
+  uint64_t last_id_ = 0;
+};
+
+TEST_F(ScheduleTest, IsEmptyWithoutAProfile) { EXPECT_TRUE(Schedule().is_empty()); }
+
+TEST_F(ScheduleTest, IssuesMigrationsAtTheirTriggersInThePlansOrder) {
+  const trace::TensorIndex a = persistent();
+  const trace::TensorIndex b = persistent();
+  for (int i = 0; i < 4; ++i) program_.op({a, b});
+  program_.offload(b, 2);
+  program_.prefetch(a, 0, 1);
+  program_.offload(a, 2);
+  const Schedule schedule = program_.schedule();
+  ASSERT_EQ(schedule.issued_at(0).size(), 1u);
+  EXPECT_EQ(schedule.issued_at(0)[0].action, plan::Action::kPrefetch);
+  EXPECT_TRUE(schedule.issued_at(1).empty());
+  ASSERT_EQ(schedule.issued_at(2).size(), 2u);
+  EXPECT_EQ(schedule.issued_at(2)[0].tensor, b);
+  EXPECT_EQ(schedule.issued_at(2)[1].tensor, a);
+  EXPECT_TRUE(schedule.issued_at(3).empty());
+}
+
+TEST_F(ScheduleTest, AMigrationAfterTheLastOpIsIssuedBeforeIt) {
+  const trace::TensorIndex a = persistent();
+  program_.op({a});
+  program_.op({});
+  program_.offload(a, 2);
+  EXPECT_EQ(program_.schedule().issued_at(1).size(), 1u);
+}
+
+TEST_F(ScheduleTest, IndexesItsProfile) {
+  const trace::TensorIndex old = persistent();
+  const trace::TensorIndex result = program_.born(2);
+  program_.op({old}, {result}, {}, /*workspace_units=*/1);
+  program_.op({result}, {old});
+  const Schedule schedule = program_.schedule();
+  EXPECT_EQ(schedule.index().ops_until_use(old, 1), 0);
+  EXPECT_EQ(schedule.index().allocated_bytes(0), 3 * kUnitBytes);
+  EXPECT_EQ(schedule.index().allocated_bytes(1), 0);
+}
+
+}  // namespace
+}  // namespace teraio::iteration

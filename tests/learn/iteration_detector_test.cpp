@@ -1,0 +1,107 @@
+#include "learn/iteration_detector.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "engine/live_tensor.h"
+
+namespace teraio::learn {
+namespace {
+
+class IterationDetectorTest : public ::testing::Test {
+ protected:
+  // A segment of these ops. True when the iteration ends with it.
+  bool segment(const std::vector<uint64_t>& signatures) {
+    for (const uint64_t signature : signatures) detector_.add_op(signature, /*uses_tensors=*/true);
+    return detector_.end_segment();
+  }
+  // An iteration of one segment. True when it repeats the one before.
+  bool is_repeated(const std::vector<uint64_t>& signatures) {
+    EXPECT_TRUE(segment(signatures));
+    const bool is_repeated = detector_.is_repeated();
+    detector_.start_iteration(/*is_complete=*/true);
+    return is_repeated;
+  }
+  bool use(engine::LiveTensor& tensor, bool is_write = false) {
+    const engine::Use use = {&tensor, is_write};
+    return detector_.begins_new_update(std::span(&use, 1));
+  }
+
+  IterationDetector detector_;
+};
+
+TEST_F(IterationDetectorTest, EqualOpsInEqualOrderRepeat) {
+  EXPECT_FALSE(is_repeated({1, 2, 3})) << "there is none before";
+  EXPECT_TRUE(is_repeated({1, 2, 3}));
+  EXPECT_FALSE(is_repeated({1, 3, 2})) << "order matters";
+  EXPECT_FALSE(is_repeated({1, 3}));
+  EXPECT_FALSE(is_repeated({1, 3, 0}));
+}
+
+TEST_F(IterationDetectorTest, ASegmentWithoutOpsIsNone) { EXPECT_FALSE(segment({})); }
+
+TEST_F(IterationDetectorTest, OpsWithoutTensorsBelongToTheNextSegment) {
+  const auto is_step_repeated = [&] {
+    const bool is_same = is_repeated({1, 2});
+    detector_.add_op(9, /*uses_tensors=*/false);
+    EXPECT_FALSE(detector_.end_segment());
+    return is_same;
+  };
+  EXPECT_FALSE(is_step_repeated());
+  EXPECT_FALSE(is_step_repeated()) << "the first has no such op before it";
+  EXPECT_TRUE(is_step_repeated());
+}
+
+TEST_F(IterationDetectorTest, AnIterationThatWasCutOffRepeatsNothing) {
+  EXPECT_FALSE(is_repeated({1, 2}));
+  detector_.add_op(7, /*uses_tensors=*/true);
+  detector_.start_iteration(/*is_complete=*/false);
+  EXPECT_EQ(detector_.op_count(), 0);
+  EXPECT_TRUE(is_repeated({1, 2})) << "compared with the last one that was complete";
+}
+
+TEST_F(IterationDetectorTest, StepsThatTakeTurnsMakeOneIteration) {
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_FALSE(is_repeated({1, 2}));
+    EXPECT_FALSE(is_repeated({3}));
+  }
+  detector_.find_period();
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_FALSE(segment({1, 2})) << "half of the iteration";
+    EXPECT_TRUE(segment({3}));
+    EXPECT_EQ(detector_.is_repeated(), i == 1);
+    detector_.start_iteration(/*is_complete=*/true);
+  }
+}
+
+TEST_F(IterationDetectorTest, AParameterThatChangesAgainAfterAUseBeginsAnotherUpdate) {
+  engine::LiveTensor weight;
+  weight.update.is_parameter = true;
+  EXPECT_FALSE(use(weight));
+  EXPECT_FALSE(use(weight, true));
+  EXPECT_FALSE(use(weight, true)) << "nothing has used the first change";
+  EXPECT_FALSE(use(weight));
+  EXPECT_TRUE(use(weight, true));
+}
+
+TEST_F(IterationDetectorTest, OtherTensorsDivideNothing) {
+  engine::LiveTensor statistics;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE(use(statistics));
+    EXPECT_FALSE(use(statistics, true));
+  }
+}
+
+TEST_F(IterationDetectorTest, WhereStepsAreReportedUpdatesDivideNothing) {
+  detector_.expect_steps();
+  engine::LiveTensor weight;
+  weight.update.is_parameter = true;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE(use(weight));
+    EXPECT_FALSE(use(weight, true));
+  }
+}
+
+}  // namespace
+}  // namespace teraio::learn

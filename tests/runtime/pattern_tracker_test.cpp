@@ -1,0 +1,306 @@
+// Programs whose steps differ, on a Runtime: which plans hold, and every byte is checked.
+#include "learn/pattern_tracker.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "planner/planner.h"
+#include "runtime/fixture/runtime_session.h"
+
+namespace teraio::runtime {
+namespace {
+
+using testing::kUnitBytes;
+using testing::RuntimeSession;
+using testing::RuntimeSessionOptions;
+using testing::Tensors;
+using Mode = engine::IterationRecord::Mode;
+
+// Layers with a weight of a unit each; a step of a length makes activations of so many units.
+class VaryingProgram : public ::testing::Test {
+ protected:
+  static constexpr int kLayers = 6;
+
+  void open(int64_t budget_units, RuntimeSessionOptions options = {}) {
+    constexpr int64_t kRate = 1'000'000'000;
+    hardware_.device_memory_bytes = budget_units * kUnitBytes;
+    hardware_.device_link = {kRate, kRate};
+    hardware_.drives = {{"d0", 1000 * kUnitBytes, {kRate, kRate}, 2.0, {}}};
+    options.budget_units = budget_units;
+    if (!options.make_plan)
+      options.make_plan = [this](const iteration::Profile& profile) {
+        planned_.push_back(profile);
+        return planner::plan(profile.trace, hardware_, {}, {.recompute = planner::Recompute::kOff});
+      };
+    session_.emplace(options);
+    for (int i = 0; i < kLayers; ++i) weights_.push_back(session_->born());
+  }
+
+  // Forward and backward ops. `kind` makes passes that differ from each other.
+  void pass(uint64_t kind, int64_t length) {
+    Tensors activations;
+    for (size_t i = 0; i < weights_.size(); ++i)
+      activations.push_back(op(kind, i, {weights_[i]}, {}, length));
+    for (size_t i = weights_.size(); i-- > 0;) {
+      op(kind + 1, i, {weights_[i], activations.back()}, {}, 0, length);
+      session_->die(activations.back());
+      activations.pop_back();
+    }
+  }
+  void evaluate(int64_t length) {
+    for (size_t i = 0; i < weights_.size(); ++i) {
+      engine::LiveTensor* result = op(100, i, {weights_[i]}, {}, length);
+      session_->die(result);
+    }
+  }
+  void update() {
+    for (size_t i = 0; i < weights_.size(); ++i) op(50, i, {}, {weights_[i]}, 0);
+    runtime().end_step();
+  }
+  void step(int64_t length = 1) {
+    pass(10, length);
+    update();
+  }
+
+  engine::LiveTensor* op(uint64_t kind, size_t layer, const Tensors& reads, const Tensors& writes,
+                         int64_t result_units, int64_t input_units = 0) {
+    const auto sizes = static_cast<uint64_t>(1000 * result_units + input_units);
+    return session_->op({1000 * kind + layer, sizes}, reads, writes, result_units);
+  }
+
+  Runtime& runtime() { return session_->runtime(); }
+  engine::IterationRecord last() { return runtime().iterations().back(); }
+  double planned_share() {
+    return static_cast<double>(last().planned_op_count) / static_cast<double>(last().op_count);
+  }
+
+  hardware::Hardware hardware_;
+  std::vector<iteration::Profile> planned_;
+  std::optional<RuntimeSession> session_;
+  Tensors weights_;
+};
+
+TEST_F(VaryingProgram, LengthsThatNeverRepeatArePlannedAfterTwoSteps) {
+  open(24);
+  step(1);
+  step(2);
+  EXPECT_EQ(planned_.size(), 1u);
+  for (const int64_t length : {3, 2, 1, 3, 2}) {
+    step(length);
+    EXPECT_EQ(last().mode, Mode::kPlanned) << length;
+    EXPECT_EQ(planned_share(), 1.0);
+  }
+  EXPECT_EQ(runtime().knowledge().patterns.size(), 1u);
+  EXPECT_EQ(runtime().figures().deviation_count, 0);
+}
+
+// As where the first step ends with a barrier, or with a line in a log.
+TEST_F(VaryingProgram, AStepThatOneOpTellsFromTheOneBeforeIsPlanned) {
+  open(14);
+  const auto step_of_passes = [&] {
+    for (int i = 0; i < 10; ++i) pass(10, 1);
+    update();
+  };
+  step();
+  op(70, 0, {weights_[0]}, {}, 0);
+  step_of_passes();
+  EXPECT_EQ(planned_.size(), 0u);
+  step_of_passes();
+  EXPECT_EQ(planned_.size(), 1u);
+  step_of_passes();
+  EXPECT_EQ(last().mode, Mode::kPlanned);
+  EXPECT_EQ(planned_share(), 1.0);
+}
+
+// As the second step of DDP makes buckets for the gradients, which later steps have from the step
+// before.
+TEST_F(VaryingProgram, AStepThatMakesABufferForLaterOnesIsNearlyTheSame) {
+  open(14);
+  engine::LiveTensor* buffer = nullptr;
+  const auto step_with_buffer = [&] {
+    if (buffer == nullptr) buffer = op(70, 0, {}, {}, 1);
+    for (int i = 0; i < 10; ++i) pass(10, 1);
+    for (size_t i = 0; i < weights_.size(); ++i) op(60, i, {weights_[i]}, {buffer}, 0);
+    update();
+  };
+  step();
+  step_with_buffer();
+  EXPECT_EQ(planned_.size(), 0u);
+  step_with_buffer();
+  EXPECT_EQ(planned_.size(), 1u);
+  step_with_buffer();
+  EXPECT_EQ(last().mode, Mode::kPlanned);
+  EXPECT_EQ(planned_share(), 1.0);
+}
+
+TEST_F(VaryingProgram, AStepUnlikeTheOneBeforeIsNotPlannedYet) {
+  open(14);
+  evaluate(2);
+  step();
+  step();
+  EXPECT_EQ(planned_.size(), 0u);
+  step();
+  EXPECT_EQ(planned_.size(), 1u);
+}
+
+TEST_F(VaryingProgram, NoLengthExceedsTheBudget) {
+  open(14);
+  for (int i = 0; i < 40; ++i) step(1 + (i * 7) % 5);
+  EXPECT_EQ(last().mode, Mode::kPlanned);
+  for (const engine::IterationRecord& record : runtime().iterations())
+    EXPECT_LE(record.device_peak_bytes, 14 * kUnitBytes);
+}
+
+TEST_F(VaryingProgram, ALengthThatComesBackHasAPlanOfItsOwn) {
+  open(20);
+  for (const int64_t length : {1, 2, 3, 1, 2, 3}) step(length);
+  const size_t plan_count = planned_.size();
+  EXPECT_GE(plan_count, 3u);
+  const int64_t urgent_reads = runtime().figures().counters.urgent_reads;
+  for (int i = 0; i < 2; ++i)
+    for (const int64_t length : {3, 1, 2}) step(length);
+  EXPECT_LE(runtime().figures().counters.urgent_reads - urgent_reads, 12);
+}
+
+TEST_F(VaryingProgram, AnEvaluationIsPlannedWhenItComesBack) {
+  open(14);
+  for (int i = 0; i < 5; ++i) step();
+  for (int i = 0; i < 4; ++i) {
+    evaluate(2);
+    step();
+    step();
+  }
+  evaluate(2);
+  step();
+  EXPECT_EQ(last().mode, Mode::kPlanned);
+  EXPECT_EQ(planned_share(), 1.0);
+  EXPECT_EQ(runtime().knowledge().patterns.size(), 2u);
+}
+
+TEST_F(VaryingProgram, ANumberOfPassesThatVariesFollowsTheOnesSeen) {
+  open(14);
+  const auto step_of = [&](int passes) {
+    for (int i = 0; i < passes; ++i) pass(10, 1);
+    update();
+  };
+  for (const int passes : {2, 2, 1, 3, 1, 2, 3, 1, 2, 3}) step_of(passes);
+  for (const int passes : {3, 1, 2, 2, 3, 1}) {
+    step_of(passes);
+    EXPECT_EQ(last().mode, Mode::kPlanned) << passes;
+  }
+  step_of(4);
+  EXPECT_GT(planned_share(), 0.9) << "a pass more is found in the others";
+}
+
+TEST_F(VaryingProgram, SizesOfTheirOwnInEachPassAreIrregular) {
+  open(30);
+  const int64_t lengths[][2] = {{1, 4}, {4, 1}, {2, 4}, {4, 2}, {1, 1}, {4, 4}, {3, 2}, {2, 3}};
+  for (int round = 0; round < 2; ++round)
+    for (const auto& [first, second] : lengths) {
+      pass(10, first);
+      pass(10, second);
+      update();
+    }
+  EXPECT_EQ(planned_share(), 1.0);
+  EXPECT_TRUE(runtime().knowledge().patterns.back().is_irregular);
+}
+
+TEST_F(VaryingProgram, ThePlanOfAStepUnderWayHoldsAsSoonAsItIsMade) {
+  std::promise<void> may_plan;
+  RuntimeSessionOptions options;
+  options.plans_in_background = true;
+  options.make_plan = [&](const iteration::Profile& profile) {
+    may_plan.get_future().wait();
+    return planner::plan(profile.trace, hardware_, {}, {.recompute = planner::Recompute::kOff});
+  };
+  open(14, std::move(options));
+  step();
+  step();
+  step();
+  EXPECT_EQ(last().planned_op_count, 0) << "no step waits for the plan";
+  may_plan.set_value();
+  while (runtime().figures().planning.plans_made == 0) std::this_thread::yield();
+  pass(10, 1);
+  EXPECT_TRUE(runtime().figures().is_following_plan);
+  update();
+  EXPECT_EQ(planned_share(), 1.0);
+}
+
+TEST_F(VaryingProgram, DifferencesTellTheFirstOpThatIsAnotherOne) {
+  open(14);
+  for (int i = 0; i < 5; ++i) step();
+  for (int i = 0; i < 2; ++i) {
+    op(77, 0, {weights_[2]}, {}, 0);
+    op(78, 0, {weights_[2]}, {}, 0);
+    step();
+  }
+  const std::vector<learn::Difference> differences = runtime().knowledge().differences;
+  ASSERT_EQ(differences.size(), 1u) << "what follows from the first one does not count";
+  EXPECT_EQ(differences[0].kind, learn::Difference::Kind::kOps);
+  EXPECT_EQ(differences[0].iteration_count, 2);
+  EXPECT_EQ(differences[0].position, 0);
+  EXPECT_EQ(differences[0].pattern, runtime().knowledge().patterns.front().id);
+  EXPECT_EQ(differences[0].expected_op, "op");
+}
+
+TEST_F(VaryingProgram, DifferencesTellTheExtremesOfSizes) {
+  open(30);
+  for (const int64_t length : {2, 2, 2, 2, 1, 3, 2}) step(length);
+  const std::vector<learn::Difference> differences = runtime().knowledge().differences;
+  ASSERT_EQ(differences.size(), 1u);
+  EXPECT_EQ(differences[0].kind, learn::Difference::Kind::kSizes);
+  EXPECT_EQ(differences[0].iteration_count, 2);
+}
+
+TEST_F(VaryingProgram, DifferencesTellAnEarlyEnd) {
+  open(14);
+  for (int i = 0; i < 5; ++i) step();
+  pass(10, 1);
+  runtime().end_step();
+  const std::vector<learn::Difference> differences = runtime().knowledge().differences;
+  ASSERT_EQ(differences.size(), 1u);
+  EXPECT_EQ(differences[0].kind, learn::Difference::Kind::kEnd);
+  EXPECT_EQ(differences[0].position, 2 * kLayers);
+}
+
+TEST_F(VaryingProgram, TheProgramIsAskedForItsPlaceOnce) {
+  open(14);
+  for (int i = 0; i < 5; ++i) step();
+  int asked_count = 0;
+  for (int i = 0; i < 3; ++i) {
+    engine::OpFrame frame = RuntimeSession::frame({weights_[2]});
+    const Result<engine::OpRequests> requests = runtime().begin_op(frame, {123, 0});
+    ASSERT_TRUE(requests.ok());
+    asked_count += requests->is_place_wanted;
+    runtime().end_op(frame, "aten::mm", {123, 0},
+                     {.place = requests->is_place_wanted ? "train.py:3 in step" : ""});
+    step();
+  }
+  EXPECT_EQ(asked_count, 1);
+  EXPECT_EQ(runtime().knowledge().differences.front().op, "aten::mm");
+  EXPECT_EQ(runtime().knowledge().differences.front().location, "train.py:3 in step");
+}
+
+TEST_F(VaryingProgram, CountersTellWhichOpsFollowedAPlan) {
+  open(14);
+  for (int i = 0; i < 6; ++i) step();
+  int64_t ops = 0;
+  int64_t planned_ops = 0;
+  for (const engine::IterationRecord& record : runtime().iterations()) {
+    ops += record.op_count;
+    planned_ops += record.planned_op_count;
+  }
+  EXPECT_EQ(runtime().figures().planning.ops, ops);
+  EXPECT_EQ(runtime().figures().planning.planned_ops, planned_ops);
+  const learn::PatternSummary pattern = runtime().knowledge().patterns.front();
+  EXPECT_EQ(pattern.iteration_count, 6);
+  EXPECT_EQ(pattern.ops_planned, planned_ops);
+  EXPECT_EQ(last().pattern, pattern.id);
+}
+
+}  // namespace
+}  // namespace teraio::runtime
