@@ -140,7 +140,7 @@ TEST_F(TrainingRunTest, AnEndWithoutMemoryForAllTensorsIsRefusedAndTheRunGoesOn)
   framework_->available = kMiB;
   const Status refused = end();
   EXPECT_EQ(refused.code(), ErrorCode::kOutOfMemory);
-  EXPECT_THAT(refused.message(), HasSubstr("and 1048576 bytes (1.05 MB) are available"));
+  EXPECT_THAT(refused.message(), HasSubstr("and 1048576 bytes (1.05 MB) of memory are available"));
   program_->steps(1);
   EXPECT_EQ(run_->runtime()->figures().memory.budget_bytes, 8 * kMiB);
   framework_->available = 100 * kMiB;
