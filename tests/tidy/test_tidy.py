@@ -120,9 +120,9 @@ def test_cpp_files_are_formatted():
 
 
 def test_rule_catches_a_layer_that_looks_up():
-    text = '#include <vector>\n#include "base/status.h"\n  #  include "engine/runtime.h"\n'
+    text = '#include <vector>\n#include "base/status.h"\n  #  include "runtime/runtime.h"\n'
     complaints = rules.include_complaints("plan", "src/plan/x.cpp", text)
-    assert complaints == ["src/plan/x.cpp: plan may not include engine/runtime.h"]
+    assert complaints == ["src/plan/x.cpp: plan may not include runtime/runtime.h"]
 
 
 def test_rule_allows_layers_below_the_ones_below():
