@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kPageBytes = DeviceMemory::kPageBytes;
 // Addresses of freed memory are used again late, fragmentation of addresses never matters, and
-// there are some for the windows of several sessions.
+// several sessions can reserve theirs.
 constexpr size_t kAddressesPerByte = 128;
 
 size_t whole_pages(size_t size_bytes) {
