@@ -13,7 +13,7 @@ import torch
 from teraio import core, verbosity
 from teraio.directories import cache_directory
 from teraio.errors import Error
-from teraio.escapes import addresses, higher_order_ops, intercepted_methods, unfinished_ops
+from teraio.escapes import address_pins, higher_order_ops, intercepted_methods, unfinished_ops
 from teraio.escapes.compiled_graphs import CompiledGraphs
 from teraio.files.documents import Hardware, Plan, Trace
 from teraio.files.timelines import add_to_timeline
@@ -191,7 +191,7 @@ class Session:
         return self
 
     def _begin_to_observe(self, aliases):
-        addresses.keep_in_place(self._core, aliases)
+        address_pins.keep_in_place(self._core, aliases)
         intercepted_methods.install(self._core)
         unfinished_ops.wait_for_end()
         self._core.begin_adoption()

@@ -24,7 +24,7 @@ from teraio.hooks.patches import Patches
 from teraio.units import format_size
 
 # One warning is logged, when permanent pins take this share of the budget.
-WARNING_SHARE = 0.1
+_WARNING_SHARE = 0.1
 
 _log = logging.getLogger("teraio")
 
@@ -123,7 +123,7 @@ class AddressPins:
         self._size_bytes[storage._cdata] = storage.nbytes()
         pinned_bytes = self._session.held_for_good_bytes()
         budget_bytes = self._session.budget_bytes()
-        if pinned_bytes >= WARNING_SHARE * budget_bytes:
+        if pinned_bytes >= _WARNING_SHARE * budget_bytes:
             self._has_warned = True
             self._warn(pinned_bytes, budget_bytes)
 
@@ -134,7 +134,7 @@ class AddressPins:
             "large tensors, or raise the device budget. The largest: %s",
             format_size(pinned_bytes),
             format_size(budget_bytes),
-            names_of_largest((size, key) for key, size in self._size_bytes.items()),
+            _names_of_largest((size, key) for key, size in self._size_bytes.items()),
         )
 
 
@@ -152,7 +152,7 @@ def _is_hollow(tensor, data_ptr):
         return False
 
 
-def names_of_largest(storages):
+def _names_of_largest(storages):
     """Returns the names and sizes of the three largest storages, as text.
 
     Args:
@@ -169,6 +169,34 @@ def _storage_names():
         return {p.untyped_storage()._cdata: name for p, name in names.items()}
     except Exception:  # a module of the program raised it, and the program must not fail for names
         return {}
+
+
+def keep_in_place(session, aliases):
+    """Keeps storages whose addresses are known from before the session, and logs how many.
+
+    Call it when the session has started and its first operator has not run.
+
+    Args:
+        session: a `core.Session`.
+        aliases: the storages that its `find_aliases()` has returned.
+    """
+    sizes = [(core.keep_in_place(each), each) for each in addresses.noted_storages(aliases)]
+    kept = [(size_bytes, storage._cdata) for size_bytes, storage in sizes if size_bytes > 0]
+    if kept:
+        _log_kept(session, kept)
+
+
+def _log_kept(session, kept):
+    kept_bytes = sum(size_bytes for size_bytes, _ in kept)
+    is_much = kept_bytes >= _WARNING_SHARE * session.budget_bytes()
+    _log.log(
+        logging.WARNING if is_much else logging.INFO,
+        "teraio: %d storages from before the session (%s) stay on the device, because other code "
+        "knows their addresses (data_ptr(), DLPack): other tensors have less room. The largest: %s",
+        len(kept),
+        format_size(kept_bytes),
+        _names_of_largest(kept),
+    )
 
 
 _patches = Patches()

@@ -12,12 +12,9 @@ replaced when torch is imported, and stay replaced:
 
 import atexit
 import functools
-import logging
 
 from teraio.escapes import address_users
 from teraio.hooks.import_hooks import PostImportHook
-
-_log = logging.getLogger("teraio")
 
 
 class _Registry:
@@ -149,36 +146,12 @@ def install():
     _import_hook.install()
 
 
-def keep_in_place(session, aliases):
-    """Keeps exported storages from before the session where they are, and logs how many.
-
-    Call it when the session has started and its first operator has not run.
+def noted_storages(aliases):
+    """Notes further storages, and returns all that are alive: other code may use their addresses.
 
     Args:
-        session: a `core.Session`.
-        aliases: the storages that its `find_aliases()` has returned.
+        aliases: storages that share memory with noted ones. Later sessions know them, too.
     """
-    from teraio import core
-
     for storage in aliases:
-        _registry.add(storage)  # for later sessions
-    sizes = [(core.keep_in_place(storage), storage) for storage in _registry.storages()]
-    kept = [(size_bytes, storage._cdata) for size_bytes, storage in sizes if size_bytes > 0]
-    if kept:
-        _log_kept(session, kept)
-
-
-def _log_kept(session, kept):
-    from teraio.escapes.address_pins import WARNING_SHARE, names_of_largest
-    from teraio.units import format_size
-
-    kept_bytes = sum(size_bytes for size_bytes, _ in kept)
-    is_much = kept_bytes >= WARNING_SHARE * session.budget_bytes()
-    _log.log(
-        logging.WARNING if is_much else logging.INFO,
-        "teraio: %d storages from before the session (%s) stay on the device, because other code "
-        "knows their addresses (data_ptr(), DLPack): other tensors have less room. The largest: %s",
-        len(kept),
-        format_size(kept_bytes),
-        names_of_largest(kept),
-    )
+        _registry.add(storage)
+    return _registry.storages()
