@@ -22,7 +22,7 @@ mkdir -p "$logs"
 # Seconds on two quiet cores, with what must be built before and some of it in the compiler cache.
 expected_seconds() {
   case $1 in
-    test-full-*) echo 200 ;;
+    test-full-*) echo 550 ;;
     test-newest) if [ -e .venv-newest/.ready ]; then echo 240; else echo 480; fi ;;
     test-yard) echo 200 ;;
     sanitize-address) echo 225 ;;
