@@ -7,6 +7,8 @@
 namespace teraio::learn {
 namespace {
 
+constexpr size_t kRecentIterations = 8;
+
 template <typename Patterns, typename Fits>
 Pattern* newest(const Patterns& patterns, Fits fits) {
   Pattern* best = nullptr;
@@ -20,7 +22,7 @@ Pattern* newest(const Patterns& patterns, Fits fits) {
 
 Pattern& PatternLibrary::add(iteration::Profile profile, const Pattern::Key& key) {
   patterns_.push_back(std::make_unique<Pattern>(std::move(profile), key));
-  patterns_.back()->id = ++last_id_;
+  patterns_.back()->id = ++pattern_count_;
   note_use(*patterns_.back());
   return *patterns_.back();
 }
@@ -42,8 +44,25 @@ Pattern& PatternLibrary::replace(const Pattern& pattern, iteration::Profile prof
   return **place;
 }
 
-Pattern* PatternLibrary::with_id(int64_t id) const {
-  return newest(patterns_, [id](const Pattern& pattern) { return pattern.id == id; });
+void PatternLibrary::note_iteration(Pattern* pattern) {
+  recent_.push_back(pattern == nullptr ? 0 : pattern->id);
+  if (recent_.size() > kRecentIterations) recent_.pop_front();
+  if (pattern != nullptr) note_use(*pattern);
+}
+
+Pattern* PatternLibrary::last() const {
+  return newest(patterns_, [this](const Pattern& pattern) { return pattern.id == last_id(); });
+}
+
+Pattern* PatternLibrary::most_frequent() const {
+  const auto score = [this](const Pattern& pattern) {
+    return std::pair(std::ranges::count(recent_, pattern.id), pattern.last_used);
+  };
+  Pattern* best = nullptr;
+  for (const auto& pattern : patterns_)
+    if (pattern->is_planned() && (best == nullptr || score(*best) < score(*pattern)))
+      best = pattern.get();
+  return best;
 }
 
 Pattern* PatternLibrary::find(uint64_t ops) const {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -19,13 +20,17 @@ class PatternLibrary {
 
   Pattern& add(iteration::Profile profile, const Pattern::Key& key);
   bool has_plan() const;
-  // Notes that the pattern is in use, which keeps it.
-  void note_use(Pattern& pattern) { pattern.last_used = ++use_count_; }
+  // An iteration of the pattern has ended, which keeps it. Null: of none that is known.
+  void note_iteration(Pattern* pattern);
+  int64_t last_id() const { return recent_.empty() ? 0 : recent_.back(); }  // 0: none is known
 
   // The pattern of the iterations that have run exactly these ops (Pattern::Key::ops); null: there
   // is none. Of several, the one used last.
   Pattern* find(uint64_t ops) const;
-  Pattern* with_id(int64_t id) const;  // null: there is none
+  Pattern* last() const;  // of the last iteration; null: none is known
+  // The planned pattern of most of the last iterations; null: there is none. Of several, the one
+  // used last.
+  Pattern* most_frequent() const;
   // A planned pattern which begins with these ops and goes on with an op of this structure; null:
   // there is none. Of several, the one used last.
   Pattern* find_continuation(uint64_t prefix_hash, trace::OpIndex op_count,
@@ -40,10 +45,13 @@ class PatternLibrary {
   const std::vector<std::unique_ptr<Pattern>>& patterns() const { return patterns_; }
 
  private:
+  void note_use(Pattern& pattern) { pattern.last_used = ++use_count_; }
+
   const int64_t bytes_max_;
   std::vector<std::unique_ptr<Pattern>> patterns_;
+  std::deque<int64_t> recent_;  // ids of the last iterations' patterns, newest last; 0: none
   uint64_t use_count_ = 0;
-  int64_t last_id_ = 0;
+  int64_t pattern_count_ = 0;  // ever: ids begin with 1
 };
 
 }  // namespace teraio::learn

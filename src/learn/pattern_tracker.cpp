@@ -11,15 +11,9 @@
 namespace teraio::learn {
 namespace {
 
-constexpr int64_t kIterationsBeforeRefining = 2;
-constexpr int64_t kIterationsThatMakeAPattern = 3;
-constexpr size_t kRecentPatterns = 8;
-constexpr int kIterationsToAwaitUnknown = 64;
-// Where sizes differ from op to op, another plan may not fit any better.
-constexpr int kSwitchesPerIteration = 8;
 // Iterations are nearly the same when they differ in at most this share of their ops.
 constexpr double kOtherShareMax = 0.05;
-// A pattern is planned at its first occurrence when following another one has lost more of its ops.
+// An iteration is unlike the pattern that was followed when more of its ops had no place in it.
 constexpr double kLostShareMax = 0.02;
 
 int64_t moving_bytes(std::span<const engine::Use> inputs) {
@@ -37,6 +31,12 @@ std::shared_ptr<Variant> newest_planned(const Pattern& pattern) {
   return found == variants.rend() ? variants.front() : *found;
 }
 
+IterationFacts::Plan plan_of(const Variant& variant) {
+  if (variant.ticket != 0) return IterationFacts::Plan::kBeingMade;
+  if (variant.is_planned()) return IterationFacts::Plan::kMade;
+  return variant.planning_status.ok() ? IterationFacts::Plan::kNone : IterationFacts::Plan::kFailed;
+}
+
 }  // namespace
 
 PatternTracker::PatternTracker(engine::Engine& engine, PatternTrackerOptions options)
@@ -49,38 +49,29 @@ trace::OpIndex PatternTracker::advance(const iteration::OpSignature& signature,
                                        std::span<const engine::Use> inputs) {
   if (planning_.has_made()) take_made_plans();
   const uint64_t structure = structure_of(signature, inputs);
-  new_difference_ = 0;
+  now_.new_difference = 0;
   if (!follower_.expects(structure)) {
     note_other_op(structure);
     switch_pattern(structure);
   }
   const trace::OpIndex place = follower_.advance(structure);
-  prefix_hash_ = iteration::OpSequence::add_op(prefix_hash_, structure);
-  key_.ops = iteration::add_to_signature(key_.ops, signature.structure);
-  key_.sizes = iteration::add_to_signature(key_.sizes, signature.sizes);
-  ++op_count_;
+  now_.prefix_hash = iteration::OpSequence::add_op(now_.prefix_hash, structure);
+  now_.key.ops = iteration::add_to_signature(now_.key.ops, signature.structure);
+  now_.key.sizes = iteration::add_to_signature(now_.key.sizes, signature.sizes);
+  ++now_.op_count;
   if (place == iteration::kLost) return iteration::kLost;
-  if (place <= last_place_) engine_.go_back(place);
-  last_place_ = place;
+  if (place <= now_.last_place) engine_.go_back(place);
+  now_.last_place = place;
   if (variant_->profile().signatures[static_cast<size_t>(place)].sizes != signature.sizes)
     fit_sizes({place, signature.sizes, inputs.size(), moving_bytes(inputs)}, structure);
-  ++placed_op_count_;
-  planned_op_count_ += variant_->is_planned();
+  ++now_.placed_op_count;
+  now_.planned_op_count += variant_->is_planned();
   return place;
 }
 
 void PatternTracker::start_iteration() {
   follower_.start_iteration();
-  prefix_hash_ = iteration::kEmptySignature;
-  key_ = {iteration::kEmptySignature, iteration::kEmptySignature};
-  op_count_ = 0;
-  last_place_ = iteration::kLost;
-  planned_op_count_ = 0;
-  placed_op_count_ = 0;
-  is_first_other_op_ = true;
-  is_first_other_size_ = true;
-  is_first_difference_ = true;
-  switches_left_ = kSwitchesPerIteration;
+  now_ = {};
 }
 
 // Where the program runs what has been planned just now, it follows the plan from here on.
@@ -120,26 +111,26 @@ void PatternTracker::lay_out_if_alone() {
 }
 
 void PatternTracker::switch_pattern(uint64_t structure) {
-  Pattern* other = library_.find_continuation(prefix_hash_, op_count_, structure);
+  Pattern* other = library_.find_continuation(now_.prefix_hash, now_.op_count, structure);
   if (other == nullptr || other == pattern_) return;
   const bool is_exact_so_far = pattern_ != nullptr && !follower_.has_deviated() &&
-                               follower_.next() == op_count_ && !engine_.schedule().is_empty();
-  follow(*other, newest_planned(*other), op_count_,
+                               follower_.next() == now_.op_count && !engine_.schedule().is_empty();
+  follow(*other, newest_planned(*other), now_.op_count,
          is_exact_so_far ? engine::Engine::Known::kTensorsSoFar
                          : engine::Engine::Known::kPersistentTensors);
-  last_place_ = op_count_ - 1;
+  now_.last_place = now_.op_count - 1;
 }
 
 void PatternTracker::fit_sizes(const SizesAtOp& at, uint64_t structure) {
-  if (is_first_difference_ && !is_telling(at, structure)) return;
-  const bool is_first = std::exchange(is_first_difference_, false);
-  if (!is_first && (switches_left_ == 0 || Pattern::has_room(*variant_, at))) return;
+  if (now_.is_first_difference && !is_telling(at, structure)) return;
+  const bool is_first = std::exchange(now_.is_first_difference, false);
+  if (!is_first && (now_.switches_left == 0 || Pattern::has_room(*variant_, at))) return;
   if (options_.make_plan && is_first && pattern_->is_planned())
     if (auto profile = pattern_->profile_to_plan(at))
       pattern_->note_requested(at, planning_.request(std::move(*profile)));
   const std::shared_ptr<Variant> best = pattern_->fitting(at);
   if (best == nullptr || best == variant_) return;
-  --switches_left_;
+  --now_.switches_left;
   follow(*pattern_, best, at.op, engine::Engine::Known::kAllTensors);
 }
 
@@ -149,22 +140,23 @@ bool PatternTracker::is_telling(const SizesAtOp& at, uint64_t structure) {
   const iteration::Profile& first = pattern_->variants().front()->profile();
   const int64_t expected_bytes = bytes_at(first, at.op, at.input_count);
   if (expected_bytes == 0) return false;
-  if (std::exchange(is_first_other_size_, false)) note_other_sizes(at, structure, expected_bytes);
+  if (std::exchange(now_.is_first_other_size, false))
+    note_other_sizes(at, structure, expected_bytes);
   return std::max(expected_bytes, at.bytes) >= Pattern::kTellingBytes;
 }
 
 void PatternTracker::note_other_op(uint64_t structure) {
-  if (!follower_.is_following() || !std::exchange(is_first_other_op_, false)) return;
+  if (!follower_.is_following() || !std::exchange(now_.is_first_other_op, false)) return;
   Difference difference;
   difference.kind = Difference::Kind::kOps;
   difference.pattern = pattern_->id;
   difference.position = follower_.next();
   difference.structure = structure;
-  new_difference_ = differences_.note(difference, variant_->profile());
+  now_.new_difference = differences_.note(difference, variant_->profile());
 }
 
 void PatternTracker::note_early_end() {
-  if (!follower_.is_following() || !is_first_other_op_ || follower_.next() == 0 ||
+  if (!follower_.is_following() || !now_.is_first_other_op || follower_.next() == 0 ||
       follower_.next() == pattern_->op_count())
     return;
   Difference difference;
@@ -183,89 +175,88 @@ void PatternTracker::note_other_sizes(const SizesAtOp& at, uint64_t structure,
   difference.structure = structure;
   const size_t entry = differences_.note_sizes(difference, pattern_->variants().front()->profile(),
                                                expected_bytes, at.bytes);
-  if (entry != 0) new_difference_ = entry;
+  if (entry != 0) now_.new_difference = entry;
 }
 
 bool PatternTracker::wants_times() const {
-  return wants_recording_ ||
-         (is_planned() && variant_->iterations_on_plan < kIterationsBeforeRefining);
+  return recording_.is_wanted ||
+         (is_planned() && variant_->iterations_on_plan < kIterationsBeforeReplanning);
 }
 
 void PatternTracker::end_iteration(const IterationEnd& end) {
   take_made_plans();
   note_early_end();
-  Pattern* ended = library_.find(key_.ops);
+  Pattern* ended = library_.find(now_.key.ops);
   was_as_expected_ = follower_.is_exact_end() && ended == pattern_ && variant_->is_measured &&
-                     variant_->sizes == key_.sizes;
-  if (was_as_expected_)
-    refine(end);
-  else if (end.record)
-    ended = learn(ended, end);
-  decide_about_recording(ended, end.record != nullptr);
+                     variant_->sizes == now_.key.sizes;
+  const std::shared_ptr<Variant> variant = was_as_expected_ ? variant_
+                                           : end.record     ? record(ended, end)
+                                                            : nullptr;
+  const IterationFacts iteration = describe(ended, variant.get(), end);
+  const PlanningStep step = next_step(iteration);
+  if (step == PlanningStep::kPlan || step == PlanningStep::kReplan)
+    request_plan(*ended, *variant, end);
+  recording_ = next_recording(recording_, iteration);
   note_end(ended);
   take_made_plans();  // without a thread, they are there
   choose_next(ended);
-  previous_key_ = key_;
-}
-
-// An iteration that nobody has recorded and that no pattern has had, such as an evaluation, may
-// come back.
-void PatternTracker::decide_about_recording(const Pattern* ended, bool is_recorded) {
-  if (ended == nullptr)
-    unknown_awaited_ = kIterationsToAwaitUnknown;
-  else if (is_recorded && !was_as_expected_)
-    unknown_awaited_ = 0;
-  else if (unknown_awaited_ > 0)
-    --unknown_awaited_;
-  const bool is_enough = was_as_expected_ || (ended != nullptr && ended->is_planned() &&
-                                              ended->measured_count() == Pattern::kMeasuredMax);
-  wants_recording_ = !is_enough || unknown_awaited_ > 0;
-}
-
-// The iteration was none that there is a plan for. Returns its pattern.
-Pattern* PatternTracker::learn(Pattern* ended, const IterationEnd& end) {
-  const std::shared_ptr<Variant> variant = record(ended, end);
-  if (variant == nullptr || variant->is_planned() || variant->ticket != 0) return ended;
-  if (!variant->planning_status.ok()) return ended;  // it would fail again
-  if (!options_.make_plan || !is_plan_wanted(*ended)) return ended;
-  iteration::Profile profile = variant->profile();
-  end.apply_times(profile);
-  request(*variant, std::move(profile));
-  return ended;
+  previous_key_ = now_.key;
 }
 
 // Returns the variant of the iteration; null: there are enough of the pattern. The newest profile
 // of a pattern without a plan counts.
 std::shared_ptr<Variant> PatternTracker::record(Pattern*& ended, const IterationEnd& end) {
-  std::shared_ptr<Variant> variant = ended == nullptr ? nullptr : ended->measured(key_.sizes);
+  std::shared_ptr<Variant> variant = ended == nullptr ? nullptr : ended->measured(now_.key.sizes);
   if (variant != nullptr && (variant->is_planned() || variant->ticket != 0)) return variant;
   iteration::Profile profile = end.record();
   if (ended != nullptr && ended->is_in_use() && ended->is_like(profile))
-    return variant != nullptr ? variant : ended->add_measured(std::move(profile), key_.sizes);
+    return variant != nullptr ? variant : ended->add_measured(std::move(profile), now_.key.sizes);
   const bool is_newer = ended != nullptr && !ended->is_in_use();
-  Pattern& added = is_newer ? library_.replace(*ended, std::move(profile), key_)
-                            : library_.add(std::move(profile), key_);
+  Pattern& added = is_newer ? library_.replace(*ended, std::move(profile), now_.key)
+                            : library_.add(std::move(profile), now_.key);
   if (is_newer && pattern_ == ended) pattern_ = &added;
   ended = &added;
   return added.variants().front();
 }
 
-bool PatternTracker::is_plan_wanted(const Pattern& ended) const {
-  const int64_t lost_count = op_count_ - placed_op_count_;
+// `variant` is the one of the iteration; null: it was not recorded.
+IterationFacts PatternTracker::describe(const Pattern* ended, Variant* variant,
+                                        const IterationEnd& end) {
+  IterationFacts iteration;
+  iteration.was_as_expected = was_as_expected_;
+  iteration.is_recorded = end.record != nullptr;
+  iteration.can_plan = options_.make_plan != nullptr;
+  if (ended == nullptr) return iteration;
+  iteration.has_pattern = true;
+  iteration.is_pattern_planned = ended->is_planned();
+  iteration.is_pattern_full = ended->measured_count() == Pattern::kMeasuredMax;
+  iteration.pattern_iterations = ended->iteration_count + 1;
+  if (was_as_expected_) iteration.iterations_on_plan = count_on_plan(*variant, end);
+  if (variant != nullptr)
+    iteration.plan = plan_of(*variant);
+  else if (iteration.is_recorded)
+    iteration.plan = IterationFacts::Plan::kMade;
+  if (was_as_expected_) return iteration;
+  iteration.is_repeated = is_repeated();
+  iteration.is_nearly_repeated = is_nearly_repeated(*ended);
+  iteration.is_unlike_followed = is_unlike_followed();
+  iteration.has_any_plan = library_.has_plan();
+  return iteration;
+}
+
+bool PatternTracker::is_unlike_followed() const {
+  const int64_t lost_count = now_.op_count - now_.placed_op_count;
   const int64_t skipped_count =
-      pattern_ == nullptr ? 0 : std::abs(pattern_->op_count() - op_count_);
-  const bool is_like_another = static_cast<double>(lost_count + skipped_count) <=
-                               kLostShareMax * static_cast<double>(op_count_);
-  return is_repeated() || is_nearly_repeated(ended) || ended.is_planned() ||
-         ended.iteration_count + 1 >= kIterationsThatMakeAPattern ||
-         (library_.has_plan() && !is_like_another);
+      pattern_ == nullptr ? 0 : std::abs(pattern_->op_count() - now_.op_count);
+  return static_cast<double>(lost_count + skipped_count) >
+         kLostShareMax * static_cast<double>(now_.op_count);
 }
 
 // The first step of a program often differs from the second one in what comes after it: a barrier,
 // a line in a log. The second step of DDP makes new buckets; the third one finds them, so that they
 // are persistent tensors from then on.
 bool PatternTracker::is_nearly_repeated(const Pattern& ended) const {
-  const Pattern* previous = library_.with_id(last_pattern_);
+  const Pattern* previous = library_.last();
   if (previous == nullptr || previous == &ended) return false;
   const trace::OpIndex longer = std::max(ended.op_count(), previous->op_count());
   const trace::OpIndex other_count =
@@ -273,25 +264,14 @@ bool PatternTracker::is_nearly_repeated(const Pattern& ended) const {
   return static_cast<double>(other_count) <= kOtherShareMax * static_cast<double>(longer);
 }
 
-void PatternTracker::refine(const IterationEnd& end) {
-  // An op that could not begin has no time.
-  if (end.op_count != variant_->profile().op_count() || !is_planned()) return;
+// An op that could not begin has no time. An iteration beside the making of its plan does not
+// count, so that a change of the machine meanwhile has the plan made once more.
+int64_t PatternTracker::count_on_plan(Variant& variant, const IterationEnd& end) {
+  if (end.op_count != variant.profile().op_count() || !variant.is_planned()) return 0;
   const auto change = options_.machine_change ? options_.machine_change() : std::nullopt;
   if (change) note_machine_change(*change);
-  if (++variant_->iterations_on_plan != kIterationsBeforeRefining && !change) return;
-  if (variant_->ticket != 0) return;
-  iteration::Profile profile = variant_->profile();
-  end.apply_times(profile);
-  for (const trace::OpIndex op : pattern_->banned_ops)
-    profile.trace.ops[static_cast<size_t>(op)].replayable = false;
-  request(*variant_, std::move(profile));
-}
-
-void PatternTracker::request(Variant& variant, iteration::Profile profile) {
-  variant.ticket =
-      planning_.request([profile = std::make_shared<iteration::Profile>(std::move(profile))] {
-        return std::move(*profile);
-      });
+  if (variant.ticket == 0) ++variant.iterations_on_plan;
+  return variant.iterations_on_plan;
 }
 
 // The plan that holds is made anew at once, those of other sizes and patterns after their next use.
@@ -299,45 +279,37 @@ void PatternTracker::note_machine_change(const std::string& change) {
   spdlog::warn("teraio: {}: training goes on, and plans are made again", change);
   for (const auto& pattern : library_.patterns())
     for (const auto& variant : pattern->variants())
-      variant->iterations_on_plan = kIterationsBeforeRefining - 1;
+      variant->iterations_on_plan = kIterationsBeforeReplanning - 1;
+}
+
+void PatternTracker::request_plan(const Pattern& pattern, Variant& variant,
+                                  const IterationEnd& end) {
+  auto profile = std::make_shared<iteration::Profile>(variant.profile());
+  end.apply_times(*profile);
+  for (const trace::OpIndex op : pattern.banned_ops)
+    profile->trace.ops[static_cast<size_t>(op)].replayable = false;
+  variant.ticket = planning_.request([profile] { return std::move(*profile); });
 }
 
 void PatternTracker::note_end(Pattern* ended) {
-  last_pattern_ = ended == nullptr ? 0 : ended->id;
-  recent_patterns_.push_back(last_pattern_);
-  if (recent_patterns_.size() > kRecentPatterns) recent_patterns_.pop_front();
+  library_.note_iteration(ended);
   if (ended == nullptr) return;
-  library_.note_use(*ended);
   ++ended->iteration_count;
-  ended->ops_run += op_count_;
-  ended->ops_planned += planned_op_count_;
-}
-
-// Among patterns that were as frequent, the one that ran last.
-Pattern* PatternTracker::most_frequent() const {
-  Pattern* best = nullptr;
-  std::pair<int64_t, uint64_t> best_score;
-  for (const auto& pattern : library_.patterns()) {
-    const int64_t count = std::ranges::count(recent_patterns_, pattern->id);
-    const std::pair score = {count, pattern->last_used};
-    if (!pattern->is_planned() || score < best_score) continue;
-    best = pattern.get();
-    best_score = score;
-  }
-  return best;
+  ended->ops_run += now_.op_count;
+  ended->ops_planned += now_.planned_op_count;
 }
 
 void PatternTracker::choose_next(Pattern* ended) {
-  if (Pattern* next = most_frequent()) {
+  if (Pattern* next = library_.most_frequent()) {
     const bool is_good = next == pattern_ && variant_->is_planned();
     follow_next(*next, is_good ? variant_ : newest_planned(*next));
     return library_.trim(pattern_);
   }
   // Without any plan, the last pattern is followed when it has run twice in a row, so that eviction
   // knows the next uses. Where nothing is planned, sizes count, too.
-  const bool are_sizes_repeated = key_.sizes == previous_key_.sizes;
+  const bool are_sizes_repeated = now_.key.sizes == previous_key_.sizes;
   if (ended == nullptr || !is_repeated() || (!options_.make_plan && !are_sizes_repeated)) return;
-  if (auto variant = ended->measured(key_.sizes)) follow_next(*ended, std::move(variant));
+  if (auto variant = ended->measured(now_.key.sizes)) follow_next(*ended, std::move(variant));
   library_.trim(pattern_);
 }
 

@@ -1,10 +1,8 @@
 // PatternTracker: learns the patterns of a program's iterations, has them planned, and tells before
 // each op which plan holds and where in it the program is.
 //
-// Life of a pattern: iterations run on demand and are recorded. A pattern is planned when it has
-// run twice in a row, with any sizes, or after one that differs from it in a few ops at one place,
-// whichever tensors the others use; when another pattern has a plan already and this one has run
-// once; or when it has run three times. From then on:
+// Life of a pattern: iterations run on demand and are recorded. PlanningPolicy decides when a plan
+// is made, and when again; the tracker carries that out. Once there is a plan:
 //
 //   an iteration begins           the plan of the pattern that was the most frequent one lately
 //                                 holds
@@ -14,15 +12,13 @@
 //                                 fits closely, one is asked for
 //   a plan is ready               it takes over if it is for what runs now
 //
-// After two iterations with equal sizes under a plan, it is made again with the median of each op's
-// last three times: ops are slower beside I/O than in the profile, and one disturbed iteration must
-// not decide. So it is whenever the machine is not what it was.
+// A plan is made again with the median of each op's last three times, also when the machine is not
+// what it was.
 //
 // Threads: under the lock of its owner. Plans are made by a PlanningThread.
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -37,6 +33,7 @@
 #include "iteration/signature.h"
 #include "learn/difference_log.h"
 #include "learn/pattern_library.h"
+#include "learn/planning_policy.h"
 #include "learn/planning_thread.h"
 
 namespace teraio::learn {
@@ -88,25 +85,25 @@ class PatternTracker {
   // The iteration that has ended had the ops and the sizes of the one that was followed.
   bool was_as_expected() const { return was_as_expected_; }
   // Whether somebody wants the next iteration to be recorded, or its ops to be timed.
-  bool wants_recording() const { return wants_recording_; }
+  bool wants_recording() const { return recording_.is_wanted; }
   bool wants_times() const;
   // Whether an iteration with the ops of this one has been recorded before.
-  bool is_known_pattern() const { return library_.find(key_.ops) != nullptr; }
+  bool is_known_pattern() const { return library_.find(now_.key.ops) != nullptr; }
   // Whether this iteration had exactly the ops of the plan that holds.
   bool is_exact_end() const { return follower_.is_exact_end(); }
 
   bool is_planned() const { return variant_ != nullptr && variant_->is_planned(); }
   bool has_plan() const { return library_.has_plan(); }  // for anything
   bool is_following() const { return follower_.is_following(); }
-  int64_t planned_op_count() const { return planned_op_count_; }  // of this iteration so far
-  int64_t last_pattern() const { return last_pattern_; }  // the id of the last iteration's; 0: none
+  int64_t planned_op_count() const { return now_.planned_op_count; }  // of this iteration so far
+  int64_t last_pattern() const { return library_.last_id(); }  // of the last iteration; 0: none
   // Of the plan that holds: ok, or why there is none.
   Status planning_status() const;
   int64_t deviation_count() const { return follower_.deviation_count(); }
   // How iterations have differed from the patterns that were followed.
   const DifferenceLog& differences() const { return differences_; }
   // The entry that the op which has begun last has added; 0: none.
-  size_t new_difference() const { return new_difference_; }
+  size_t new_difference() const { return now_.new_difference; }
   void set_place_of_difference(size_t entry, std::string op, std::string location) {
     differences_.set_place(entry, std::move(op), std::move(location));
   }
@@ -121,6 +118,9 @@ class PatternTracker {
   void stop() { planning_.stop(); }
 
  private:
+  // Where sizes differ from op to op, another plan may not fit any better.
+  static constexpr int kSwitchesPerIteration = 8;
+
   void take_made_plans();
   void follow(Pattern& pattern, std::shared_ptr<Variant> variant, trace::OpIndex position,
               engine::Engine::Known known);
@@ -131,47 +131,45 @@ class PatternTracker {
   bool is_telling(const SizesAtOp& at, uint64_t structure);
   void note_other_sizes(const SizesAtOp& at, uint64_t structure, int64_t expected_bytes);
   void fit_sizes(const SizesAtOp& at, uint64_t structure);
-  Pattern* learn(Pattern* ended, const IterationEnd& end);
   std::shared_ptr<Variant> record(Pattern*& ended, const IterationEnd& end);
-  bool is_plan_wanted(const Pattern& ended) const;
-  bool is_repeated() const { return key_.ops == previous_key_.ops; }
+  IterationFacts describe(const Pattern* ended, Variant* variant, const IterationEnd& end);
+  bool is_repeated() const { return now_.key.ops == previous_key_.ops; }
+  bool is_unlike_followed() const;
   bool is_nearly_repeated(const Pattern& ended) const;
-  void refine(const IterationEnd& end);
-  void request(Variant& variant, iteration::Profile profile);
+  int64_t count_on_plan(Variant& variant, const IterationEnd& end);
   void note_machine_change(const std::string& change);
-  void decide_about_recording(const Pattern* ended, bool is_recorded);
+  void request_plan(const Pattern& pattern, Variant& variant, const IterationEnd& end);
   void note_end(Pattern* ended);
   void choose_next(Pattern* ended);
   void follow_next(Pattern& pattern, std::shared_ptr<Variant> variant);
-  Pattern* most_frequent() const;
+
+  // The iteration that runs, so far. Differences count once in it.
+  struct Progress {
+    uint64_t prefix_hash = iteration::kEmptySignature;
+    Pattern::Key key = {iteration::kEmptySignature, iteration::kEmptySignature};
+    trace::OpIndex op_count = 0;
+    trace::OpIndex last_place = iteration::kLost;
+    int64_t planned_op_count = 0;
+    int64_t placed_op_count = 0;
+    bool is_first_other_op = true;
+    bool is_first_other_size = true;
+    bool is_first_difference = true;  // of sizes that tell those of the rest
+    size_t new_difference = 0;
+    int switches_left = kSwitchesPerIteration;  // to other sizes
+  };
 
   engine::Engine& engine_;
   PatternTrackerOptions options_;
   PlanningThread planning_;
   PatternLibrary library_;
   iteration::Follower follower_;
-  Pattern* pattern_ = nullptr;           // that is followed; null: none
-  std::shared_ptr<Variant> variant_;     // of it
-  std::deque<int64_t> recent_patterns_;  // ids, newest last; 0: none
-  bool wants_recording_ = true;
-  bool was_as_expected_ = false;
-  int unknown_awaited_ = 0;  // iterations that are recorded because an unknown one may come back
-  int64_t last_pattern_ = 0;
+  Pattern* pattern_ = nullptr;        // that is followed; null: none
+  std::shared_ptr<Variant> variant_;  // of it
+  Progress now_;
   Pattern::Key previous_key_;  // of the iteration before
+  RecordingState recording_;
+  bool was_as_expected_ = false;
   DifferenceLog differences_;
-
-  // Of this iteration so far.
-  uint64_t prefix_hash_ = iteration::kEmptySignature;
-  Pattern::Key key_ = {iteration::kEmptySignature, iteration::kEmptySignature};
-  trace::OpIndex op_count_ = 0;
-  trace::OpIndex last_place_ = iteration::kLost;
-  int64_t planned_op_count_ = 0;
-  int64_t placed_op_count_ = 0;
-  bool is_first_other_op_ = true;
-  bool is_first_other_size_ = true;
-  bool is_first_difference_ = true;  // of sizes that tell those of the rest
-  size_t new_difference_ = 0;
-  int switches_left_ = 0;  // to other sizes
 };
 
 }  // namespace teraio::learn

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <future>
 #include <optional>
 #include <thread>
@@ -137,16 +138,6 @@ TEST_F(VaryingProgram, AStepThatMakesABufferForLaterOnesIsNearlyTheSame) {
   EXPECT_EQ(planned_share(), 1.0);
 }
 
-TEST_F(VaryingProgram, AStepUnlikeTheOneBeforeIsNotPlannedYet) {
-  open(14);
-  evaluate(2);
-  step();
-  step();
-  EXPECT_EQ(planned_.size(), 0u);
-  step();
-  EXPECT_EQ(planned_.size(), 1u);
-}
-
 TEST_F(VaryingProgram, NoLengthExceedsTheBudget) {
   open(14);
   for (int i = 0; i < 40; ++i) step(1 + (i * 7) % 5);
@@ -228,6 +219,34 @@ TEST_F(VaryingProgram, ThePlanOfAStepUnderWayHoldsAsSoonAsItIsMade) {
   EXPECT_TRUE(runtime().figures().is_following_plan);
   update();
   EXPECT_EQ(planned_share(), 1.0);
+}
+
+TEST_F(VaryingProgram, AMachineThatChangesWhileAPlanIsMadeAgainHasItMadeOnceMore) {
+  std::promise<void> may_plan_again;
+  std::optional<std::string> change;
+  std::atomic<int> request_count = 0;
+  RuntimeSessionOptions options;
+  options.plans_in_background = true;
+  options.machine_change = [&] { return std::exchange(change, std::nullopt); };
+  options.make_plan = [&](const iteration::Profile& profile) {
+    if (++request_count == 2) may_plan_again.get_future().wait();
+    return planner::plan(profile.trace, hardware_, {}, {.recompute = planner::Recompute::kOff});
+  };
+  open(14, std::move(options));
+  const auto wait_for_plans = [&] {
+    while (runtime().figures().planning.is_planning) std::this_thread::yield();
+  };
+  step();
+  step();
+  wait_for_plans();
+  while (request_count < 2) step();
+  change = "a drive is slower";
+  step();
+  may_plan_again.set_value();
+  wait_for_plans();
+  for (int i = 0; i < 3; ++i) step();
+  wait_for_plans();
+  EXPECT_EQ(request_count, 3);
 }
 
 TEST_F(VaryingProgram, DifferencesTellTheFirstOpThatIsAnotherOne) {

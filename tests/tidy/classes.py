@@ -11,7 +11,6 @@ DATA_MEMBERS_MAX = 15
 WIDE = {
     "src/engine/engine.h: Engine",
     "src/engine/engine_counters.h: EngineCounters",
-    "src/learn/pattern_tracker.h: PatternTracker",
     "src/runtime/run_options.h: RunOptions",
     "src/simulate/plan_executor.h: PlanExecutor",
     "pytorch/storages/cuda/session_statistics.h: SessionStatistics",

@@ -1,0 +1,55 @@
+#include "learn/planning_policy.h"
+
+#include <algorithm>
+
+namespace teraio::learn {
+namespace {
+
+using It = const IterationFacts&;
+using Plan = IterationFacts::Plan;
+
+constexpr int64_t kIterationsThatMakeAPattern = 3;
+
+struct Row {
+  bool (*holds)(It it);
+  PlanningStep step;
+};
+
+// As in the header, in its order.
+constexpr Row kRows[] = {
+    {[](It it) { return it.plan == Plan::kBeingMade; }, PlanningStep::kWait},
+    {[](It it) {
+       return it.was_as_expected && it.iterations_on_plan == kIterationsBeforeReplanning;
+     },
+     PlanningStep::kReplan},
+    {[](It it) { return it.was_as_expected || it.plan == Plan::kMade; }, PlanningStep::kFollow},
+    {[](It it) { return it.plan == Plan::kFailed; }, PlanningStep::kGiveUp},
+    {[](It it) { return !it.is_recorded || !it.can_plan; }, PlanningStep::kRecord},
+    {[](It it) { return it.is_repeated || it.is_nearly_repeated; }, PlanningStep::kPlan},
+    {[](It it) { return it.is_pattern_planned; }, PlanningStep::kPlan},
+    {[](It it) { return it.pattern_iterations >= kIterationsThatMakeAPattern; },
+     PlanningStep::kPlan},
+    {[](It it) { return it.is_unlike_followed && it.has_any_plan; }, PlanningStep::kPlan},
+    {[](It) { return true; }, PlanningStep::kRecord},
+};
+
+}  // namespace
+
+PlanningStep next_step(const IterationFacts& iteration) {
+  return std::ranges::find_if(kRows, [&](const Row& row) { return row.holds(iteration); })->step;
+}
+
+RecordingState next_recording(RecordingState state, const IterationFacts& iteration) {
+  if (!iteration.has_pattern)
+    state.awaited_count = RecordingState::kAwaitedCount;
+  else if (iteration.is_recorded && !iteration.was_as_expected)
+    state.awaited_count = 0;
+  else if (state.awaited_count > 0)
+    --state.awaited_count;
+  const bool is_enough =
+      iteration.was_as_expected || (iteration.is_pattern_planned && iteration.is_pattern_full);
+  state.is_wanted = !is_enough || state.awaited_count > 0;
+  return state;
+}
+
+}  // namespace teraio::learn

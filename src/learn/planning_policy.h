@@ -1,0 +1,76 @@
+// PlanningPolicy: what the end of an iteration means for planning: whether a plan is made, and
+// whether the next iteration is recorded. Pure functions over values.
+//
+// The first row that holds decides:
+//
+//   an iteration                                                step
+//   whose plan is being made                                    kWait
+//   as expected, the second one of its plan                     kReplan
+//   as expected, or with a plan                                 kFollow
+//   for which planning has failed                               kGiveUp
+//   that was not recorded, or where nothing makes plans         kRecord
+//   with the ops of the one before, or nearly                   kPlan
+//   of a pattern that has a plan for other sizes                kPlan
+//   that is the third one of its pattern                        kPlan
+//   unlike the pattern that was followed, where a plan exists   kPlan
+//   any other                                                   kRecord
+//
+// A plan is made again after two iterations because ops are slower beside I/O than in the profile,
+// and one disturbed iteration must not decide.
+#pragma once
+
+#include <cstdint>
+
+namespace teraio::learn {
+
+constexpr int64_t kIterationsBeforeReplanning = 2;
+
+// An iteration that has ended. A value.
+struct IterationFacts {
+  enum class Plan : uint8_t {
+    kNone,
+    kBeingMade,  // for the first time, or again
+    kFailed,
+    kMade,  // for these sizes, or for so many others that they serve these, too
+  };
+
+  bool was_as_expected = false;  // it had the ops and the sizes that were followed
+  bool is_recorded = false;
+  bool can_plan = true;  // something makes plans
+  Plan plan = Plan::kNone;
+  int64_t iterations_on_plan = 0;   // with this one; 0 unless all of its ops have ended
+  bool is_repeated = false;         // the iteration before had its ops, with any sizes
+  bool is_nearly_repeated = false;  // or all but a few of them
+  bool is_unlike_followed = false;
+
+  bool has_pattern = false;         // this one or another one with its ops was recorded
+  bool is_pattern_planned = false;  // for some sizes
+  bool is_pattern_full = false;     // no further sizes of it are recorded
+  int64_t pattern_iterations = 0;   // with this one
+  bool has_any_plan = false;        // some pattern has one
+};
+
+enum class PlanningStep : uint8_t {
+  kFollow,  // nothing: there is a plan, or no need for one
+  kRecord,  // nothing yet: more iterations show whether this one comes back
+  kWait,    // nothing until the plan is there
+  kGiveUp,  // nothing: planning would fail again
+  kPlan,
+  kReplan,
+};
+
+PlanningStep next_step(const IterationFacts& iteration);
+
+// Which iterations are recorded: each, until they are as expected or enough sizes of a planned
+// pattern are known. An iteration without a pattern, such as an evaluation, may come back: the next
+// ones are recorded for it. A value.
+struct RecordingState {
+  static constexpr int kAwaitedCount = 64;
+
+  bool is_wanted = true;  // for the next iteration
+  int awaited_count = 0;  // iterations to record for one that may come back
+};
+
+RecordingState next_recording(RecordingState state, const IterationFacts& iteration);
+
+}  // namespace teraio::learn
