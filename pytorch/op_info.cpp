@@ -16,9 +16,29 @@ bool starts_with_any(const std::string& name, std::initializer_list<const char*>
                      [&](const char* prefix) { return name.rfind(prefix, 0) == 0; });
 }
 
-// Returns whether the op changes the argument. Batch norms change their running statistics, which
-// their schemas do not declare.
-bool is_written(const c10::Argument& argument) {
+// PyTorch's own operators: their schemas are known to tell what they change.
+bool is_of_pytorch(const c10::FunctionSchema& schema) {
+  return starts_with_any(schema.name(), {"aten::", "prim::", "prims::"});
+}
+
+bool has_marks(const c10::FunctionSchema& schema) {
+  return std::any_of(
+      schema.arguments().begin(), schema.arguments().end(),
+      [](const c10::Argument& argument) { return argument.alias_info() != nullptr; });
+}
+
+// Returns whether the schema is evidence of what the op changes. One that PyTorch has inferred from
+// a C++ function never marks an argument. An op without marks that returns nothing has some effect
+// that its schema does not tell.
+bool is_evidence(const c10::FunctionSchema& schema) {
+  if (is_of_pytorch(schema) || has_marks(schema)) return true;
+  return schema.aliasAnalysis() != c10::AliasAnalysisKind::CONSERVATIVE &&
+         !schema.returns().empty();
+}
+
+// Returns whether the schema tells that the op changes the argument. Batch norms change their
+// running statistics, which their schemas do not declare.
+bool is_marked(const c10::Argument& argument) {
   if (argument.name() == "running_mean" || argument.name() == "running_var") return true;
   return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
 }
@@ -54,9 +74,10 @@ std::unique_ptr<OpInfo> read_schema(const c10::OperatorHandle& op) {
   info->name_hash = XXH3_64bits(info->name.data(), info->name.size());
   info->argument_count = schema.arguments().size();
   info->return_count = schema.returns().size();
+  const bool is_honest = is_evidence(schema);
   bool has_tensor_argument = false;
   for (const c10::Argument& argument : schema.arguments()) {
-    info->is_write.push_back(is_written(argument));
+    info->is_write.push_back(!is_honest || is_marked(argument));
     has_tensor_argument |= argument.type()->str().find("Tensor") != std::string::npos;
   }
   // The result of a collective may arrive after the op has returned, and the caller of a factory
@@ -66,6 +87,7 @@ std::unique_ptr<OpInfo> read_schema(const c10::OperatorHandle& op) {
                             !starts_with_any(info->name, {"c10d::", "_c10d_functional"});
   info->waits = starts_with_any(info->name, {"_c10d_functional::wait_tensor"});
   info->is_collective = starts_with_any(info->name, {"c10d::"});
+  info->is_checked = is_honest && !is_of_pytorch(schema) && !info->is_collective;
   info->keeps_arguments = !info->is_collective && returns_object(schema);
   info->is_list_op =
       starts_with_any(info->name, {"aten::_foreach_", "aten::_fused_adam", "aten::_fused_sgd",

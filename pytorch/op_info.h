@@ -18,8 +18,10 @@ struct OpInfo {
   size_t argument_count = 0;
   size_t return_count = 0;
   // Per argument, 0 or 1: the op changes its bytes. Every op reads it, and a vector of bools packs
-  // bits, which costs more to read than to store.
+  // bits, which costs more to read than to store. Where the schema is no evidence, every argument
+  // counts as changed: see is_evidence() in op_info.cpp.
   std::vector<uint8_t> is_write;
+  bool is_checked = false;        // --verify compares the arguments that the op must not change
   bool completes_results = true;  // false: an allocation whose bytes its caller fills in
   bool is_list_op = false;        // one of the foreach and fused ops: may run in pieces
   bool is_collective = false;  // may continue after the op has returned: see observe/collective.h

@@ -72,7 +72,8 @@ def offload(
             difference raises an error that names the op. It takes time: every such tensor is copied
             to the host twice.
         verify: compare with the hashes in this file, or write it if it is missing. In Python,
-            session.verify() does.
+            session.verify() does. An operator of another library that changes an argument which its
+            schema does not mark raises an error that names it.
         report: write a report of the run to this directory. It has the files that `teraio report`
             makes a page of.
         save_timeline: write what happened when, for ui.perfetto.dev, at the end; ranks may share

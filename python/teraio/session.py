@@ -142,6 +142,7 @@ class Session:
             cache_directory=str(cache_directory()),
             plan_path=plan,
             is_planned=policy == "planned",
+            checks_schemas=bool(verify),
             progress=lambda line: print(f"teraio: {line}", flush=True),
             **core_options,
         )

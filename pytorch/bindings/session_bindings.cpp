@@ -163,6 +163,7 @@ SessionOptions options_from(const py::kwargs& given) {
   SessionOptions options;
   OptionReader reader("Session", given);
   reader.read("device", options.device);
+  reader.read("checks_schemas", options.checks_schemas);
   reader.read("device_budget_bytes", options.run.device_budget_bytes);
   reader.read("ssd_directories", options.run.ssd_directories);
   reader.read("rank_directories", options.run.rank_directories);

@@ -29,6 +29,18 @@ std::string_view observer_dispatch_key();
 void observe_this_thread(bool is_on);
 bool is_this_thread_observed();
 
+// Turns the observer off for the calling thread while the object lives.
+class UnobservedThread {
+ public:
+  UnobservedThread() : was_observed_(is_this_thread_observed()) { observe_this_thread(false); }
+  ~UnobservedThread() { observe_this_thread(was_observed_); }
+  UnobservedThread(const UnobservedThread&) = delete;
+  UnobservedThread& operator=(const UnobservedThread&) = delete;
+
+ private:
+  const bool was_observed_;
+};
+
 // False inside the dispatch of a wrapper, such as a DTensor: it calls ops on the tensors inside,
 // which do not reach the observer.
 bool is_observer_reached();

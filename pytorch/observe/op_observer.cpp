@@ -5,6 +5,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -15,6 +16,7 @@
 #include "observe/observed_thread.h"
 #include "observe/op_pins.h"
 #include "observe/outermost_op.h"
+#include "observe/unmarked_arguments.h"
 #include "op_info.h"
 #include "storages/active_session.h"
 #include "storages/captured_storages.h"
@@ -37,19 +39,6 @@ std::span<const c10::IValue> results_of(const OpInfo& info, const torch::jit::St
   return std::span(stack).last(std::min(info.return_count, stack.size()));
 }
 
-// Turns the observer off for the call of a collective. A library's threads may take over the
-// thread-local state of the caller (gloo's do), and they must not be observed.
-class UnobservedThread {
- public:
-  UnobservedThread() : was_observed_(is_this_thread_observed()) { observe_this_thread(false); }
-  ~UnobservedThread() { observe_this_thread(was_observed_); }
-  UnobservedThread(const UnobservedThread&) = delete;
-  UnobservedThread& operator=(const UnobservedThread&) = delete;
-
- private:
-  const bool was_observed_;
-};
-
 // Observes every collective, including those that the dispatch of a wrapper calls while
 // kObserverKey is excluded.
 void observe_collective(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
@@ -62,6 +51,7 @@ void observe_collective(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
   this_thread().has_run_collective = true;
   CollectiveOperands operands(*session, info, *stack);
   {
+    // A library's threads may take over the thread-local state of the caller (gloo's do).
     const UnobservedThread unobserved;
     call_below(op, keys, stack, kCollectiveKey);
   }
@@ -138,7 +128,10 @@ inline void run_outermost(ActiveSession& session, ObservedThread& thread, const 
   outermost.begin(arguments.signature());
   if (outermost.wants_capture())
     outermost.begin_capture(op, *stack, acts_on_wrappers(info, keys, *stack));
+  std::optional<UnmarkedArguments> unmarked;
+  if (session.checks_schemas && info.is_checked) unmarked.emplace(info, arguments_of(info, *stack));
   call_below(op, keys, stack);
+  if (unmarked) unmarked->check();
   StorageWalk results = outermost.results();
   for (const c10::IValue& result : results_of(info, *stack)) results.visit(result, true);
   outermost.finish(results_of(info, *stack));

@@ -19,6 +19,7 @@ Result<std::unique_ptr<Session>> Session::open(SessionOptions options) {
   auto framework = std::make_unique<TorchFramework>(**backend, std::move(options.system_root));
   std::unique_ptr<Session> session(new Session());
   session->framework_ = framework.get();
+  session->checks_schemas_ = options.checks_schemas;
   Result<std::unique_ptr<runtime::TrainingRun>> run =
       runtime::TrainingRun::open(std::move(options.run), std::move(framework));
   if (!run.ok()) return run.status();
@@ -46,6 +47,7 @@ Status Session::start() {
   active_->runtime = run_->runtime();
   active_->backend = &backend;
   active_->has_streams = backend.has_streams();
+  active_->checks_schemas = checks_schemas_;
   active_->tried_ops = &framework_->tried_ops();
   active_->origins = &framework_->origins();
   active_->steady_precision = &framework_->steady_precision();

@@ -25,6 +25,7 @@ namespace teraio::pytorch {
 struct SessionOptions {
   std::string device = "cpu";  // as for find_backend()
   runtime::RunOptions run;
+  bool checks_schemas = false;              // as ActiveSession's
   std::filesystem::path system_root = "/";  // has proc and sys; another one for tests
 };
 
@@ -75,6 +76,7 @@ class Session {
 
   std::unique_ptr<runtime::TrainingRun> run_;
   TorchFramework* framework_ = nullptr;  // the run's
+  bool checks_schemas_ = false;
   std::shared_ptr<ActiveSession> active_;
 };
 

@@ -24,6 +24,8 @@ struct ActiveSession : std::enable_shared_from_this<ActiveSession> {
   OpOrigins* origins = nullptr;                 // of the session
   SteadyPrecision* steady_precision = nullptr;  // of the session
   StreamCheck stream_check;
+  bool checks_schemas =
+      false;                 // raise when an op changes an argument that its schema does not mark
   bool is_dry = false;       // tensors are fake: their storages have a size and no bytes
   bool has_streams = false;  // the value of DeviceBackend::has_streams()
   // True once no operator that started before the session can still be running, so that storages
