@@ -96,17 +96,26 @@ def teraio_run(python):
     return lambda *arguments, **options: python("-m", "teraio", "run", *arguments, **options)
 
 
-@pytest.fixture
-def on_gpu(execute):
-    """Runs `python ARGUMENTS...` on the emulated GPU. Its memory is 1 GiB."""
+@pytest.fixture(scope="session")
+def warm_gpu_server():
+    """A server of programs, each of which has an emulated GPU of its own."""
     import emulated_gpu  # and torch
 
     emulated_gpu.skip_without_machine()
+    server = WarmPython(["teraio_emulated_cuda"], emulated_gpu.environment(operators=""))
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def on_gpu(warm_gpu_server, tmp_path):
+    """Runs `python ARGUMENTS...` on the emulated GPU. Its memory is 1 GiB."""
+    import emulated_gpu
 
     def on_gpu(*arguments, timeout_s=300, **settings):
-        settings = {"memory_bytes": 1 << 30} | settings
-        environment = emulated_gpu.environment(**settings)
-        return execute(sys.executable, *arguments, env=environment, timeout_s=timeout_s)
+        environment = emulated_gpu.environment(**{"memory_bytes": 1 << 30} | settings)
+        (completed,) = warm_gpu_server.run([(arguments, {})], tmp_path, environment, timeout_s)
+        return Outcome(completed)
 
     return on_gpu
 

@@ -5,7 +5,7 @@ import os
 
 def load():
     library = os.environ.get("TERAIO_EMULATED_CUDA_OPERATORS")
-    if library is None:
+    if not library:
         return
     import torch
 

@@ -72,9 +72,10 @@ def test_forgotten_waits_and_early_frees_show(program):
     assert program(STREAMS, seed=1, **HOSTILE) == ["0 True True"]
 
 
-def test_the_host_faults_at_a_device_address(on_gpu):
+def test_the_host_faults_at_a_device_address(on_gpu, tmp_path):
     text = "import ctypes, torch; ctypes.string_at(torch.ones(3, device='cuda').data_ptr(), 1)"
-    assert on_gpu("-c", text).code == -signal.SIGSEGV
+    (tmp_path / "program.py").write_text(text)
+    assert on_gpu(tmp_path / "program.py").code == -signal.SIGSEGV
 
 
 MEMORY = """

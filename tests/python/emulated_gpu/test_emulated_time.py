@@ -77,7 +77,8 @@ measure(b"copy out", lambda: device.copy_(pinned, non_blocking=True))
     assert program(text, **RATES) == ["400", "400", "400", "0"]
 
 
-def test_rates_go_without_an_order_by_seed(on_gpu):
-    done = on_gpu("-c", "import torch; torch.ones(1, device='cuda')", seed=1, **RATES)
+def test_rates_go_without_an_order_by_seed(on_gpu, tmp_path):
+    (tmp_path / "program.py").write_text("import torch; torch.ones(1, device='cuda')")
+    done = on_gpu(tmp_path / "program.py", seed=1, **RATES)
     assert done.code == 2
     assert "TERAIO_EMULATED_CUDA_SEED=0" in done.err

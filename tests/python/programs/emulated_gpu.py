@@ -28,6 +28,7 @@ def offload(budget, **options):
     return stress_modes.offload(budget, **options)
 """
 
+PYTHON_FOLDERS = (f"{ROOT}/testing/cuda_emulation/python", f"{ROOT}/tests/python/programs")
 PRELOADED = ("libcudart.so.13", "libcuda.so.1", "libnvidia-ml.so.1", "libnccl.so.2")
 
 
@@ -46,7 +47,7 @@ def environment(**settings):
         | {
             "LD_PRELOAD": ":".join(str(LIBRARIES / name) for name in PRELOADED),
             "TERAIO_EMULATED_CUDA_OPERATORS": str(LIBRARIES / "operators.so"),
-            "PYTHONPATH": f"{ROOT}/testing/cuda_emulation/python:{ROOT}/tests/python/programs",
+            "PYTHONPATH": ":".join(filter(None, (*PYTHON_FOLDERS, os.environ.get("PYTHONPATH")))),
             "OMP_NUM_THREADS": "1",
         }
         | {f"TERAIO_EMULATED_CUDA_{name.upper()}": str(value) for name, value in settings.items()}

@@ -147,6 +147,8 @@ def _program(request):
         os.dup2(opened, number)
         os.close(opened)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if "teraio_emulated_cuda" in sys.modules:  # its machine is as the program's environment says
+        sys.modules["teraio_emulated_cuda"].load()
     words = request["arguments"]
     is_module = words[0] == "-m"
     return Program(words[is_module:], is_module)
