@@ -30,9 +30,7 @@ using testing::CheckingSwap;
 using testing::kUnitBytes;
 using testing::PlannedProgram;
 using testing::ScratchDirectory;
-using testing::TestCpuDevice;
 using testing::TestDevice;
-using testing::TestFakeDevice;
 
 constexpr int64_t kBudgetBytes = 12 * kUnitBytes;
 constexpr int64_t kHostBytes = 8 * kUnitBytes;
@@ -41,7 +39,6 @@ constexpr trace::OpIndex kStepOps = 30;
 
 struct Setting {
   std::string name;
-  bool is_fake = true;
   bool evicts_after_every_op = false;
   uint64_t seed = 1;
   bool has_failing_drive = false;  // one of three: it takes a few requests, then no more writes
@@ -50,11 +47,7 @@ struct Setting {
 class RealStoresTest : public ::testing::TestWithParam<Setting> {
  protected:
   void SetUp() override {
-    if (GetParam().is_fake) {
-      device_ = std::make_unique<TestFakeDevice>(kBudgetBytes, GetParam().seed);
-    } else {
-      device_ = std::make_unique<TestCpuDevice>(kBudgetBytes);
-    }
+    device_ = testing::make_test_device(kBudgetBytes, GetParam().seed);
     if (GetParam().has_failing_drive) {
       open_failing_drives();
     } else {
@@ -226,14 +219,15 @@ TEST_P(RealStoresTest, EveryUseSeesWhatWasLastWritten) {
   EXPECT_TRUE(is_laid_out_);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Settings, RealStoresTest,
-    ::testing::Values(Setting{"cpu", false, false, 1}, Setting{"fake1", true, false, 1},
-                      Setting{"fake2", true, false, 2}, Setting{"fake3", true, false, 3},
-                      Setting{"stress4", true, true, 4}, Setting{"stress5", true, true, 5},
-                      Setting{"failing6", false, false, 6, true},
-                      Setting{"failing7", false, false, 7, true}),
-    [](const auto& info) { return info.param.name; });
+// Order by seed matters where compute and copies are late, and the failing drive reads host memory.
+std::vector<Setting> settings() {
+  if (testing::test_device_name() == "cpu")
+    return {{"any"}, {"failing6", false, 6, true}, {"failing7", false, 7, true}};
+  return {{"any1"}, {"any2", false, 2}, {"stress3", true, 3}};
+}
+
+INSTANTIATE_TEST_SUITE_P(Settings, RealStoresTest, ::testing::ValuesIn(settings()),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace teraio::engine

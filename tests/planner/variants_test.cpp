@@ -66,14 +66,13 @@ TEST_P(Variants, ArePlannedNearTheBoundAndBetterThanByAlgorithm1) {
   EXPECT_LT(ours_ns, step_ns({.policy = Policy::kAlgorithm1}));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Files, Variants,
-    ::testing::Values(Variant{"l8", "h100_ssd", 1, 2, 2, "LongerSequences"},
-                      Variant{"l8", "h100_ssd", 1, 1.5, 1.4, "LargerBatches"},
-                      Variant{"VIT-1280", "a100_g10", 1, 2, 2, "LargerImages"},
-                      Variant{"l70", "h100_ssd", 0.5, 0.5, 0.25, "HalfPrecision"},
-                      Variant{"l70", "h100_p385", 0.5, 0.5, 0.25, "HalfPrecisionWithHostMemory"}),
-    [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Files, Variants,
+                         ::testing::Values(Variant{"l8", "h100_ssd", 1, 2, 2, "LongerSequences"},
+                                           Variant{"l8", "h100_ssd", 1, 1.5, 1.4, "LargerBatches"},
+                                           Variant{"VIT-1280", "a100_g10", 1, 2, 2, "LargerImages"},
+                                           Variant{"l70", "h100_p385", 0.5, 0.5, 0.25,
+                                                   "HalfPrecisionWithHostMemory"}),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace teraio::planner
