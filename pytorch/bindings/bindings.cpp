@@ -6,6 +6,7 @@
 #include <exception>
 
 #include "base/log.h"
+#include "escapes/c_functions.h"
 #include "escapes/generated_code.h"
 #include "escapes/living_objects.h"
 
@@ -33,4 +34,5 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   bind_ddp(module);
   bind_generated_code(module);
   bind_living_objects(module);
+  bind_c_functions(module);
 }

@@ -119,7 +119,8 @@ class AddressPins:
 
     def _count(self, tensor_or_storage):
         is_tensor = isinstance(tensor_or_storage, torch.Tensor)
-        storage = tensor_or_storage.untyped_storage() if is_tensor else tensor_or_storage
+        with torch._C.DisableTorchFunctionSubclass():
+            storage = tensor_or_storage.untyped_storage() if is_tensor else tensor_or_storage
         self._size_bytes[storage._cdata] = storage.nbytes()
         pinned_bytes = self._session.held_for_good_bytes()
         budget_bytes = self._session.budget_bytes()

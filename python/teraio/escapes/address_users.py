@@ -20,6 +20,8 @@ COMPARE = {
     "accelerate.utils.modeling": ("id_tensor_storage",),
     "peft.utils.other": ("id_tensor_storage",),
     "huggingface_hub.serialization._torch": ("_get_unique_id", "get_torch_storage_id"),
+    "torch.autograd.graph": ("_get_tid", "_get_sid"),
+    "torch.nn.modules.rnn": ("RNNBase.flatten_parameters",),
     "torch._inductor.utils": ("copy_misaligned_inputs",),
     "torch._tensor": ("Tensor.__deepcopy__", "Tensor._reduce_ex_internal"),
     "torch.distributed.checkpoint._state_dict_stager": ("StateDictStager._offload_tensor",),

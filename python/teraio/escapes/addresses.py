@@ -1,8 +1,8 @@
 """Addresses of tensors that the program takes, from `import teraio` on.
 
 A session moves the bytes of tensors, so a tensor that other code reaches by its address must stay
-where it is. The methods that give an address away (`data_ptr`, DLPack, slices of a storage) are
-replaced when torch is imported, and stay replaced:
+where it is. The functions that give an address away are replaced below their names when torch is
+imported, and stay replaced: those in C (pytorch/escapes/c_functions.h), and slices of a storage.
 
 - While a session runs, they pin the tensor (`address_pins.py`).
 - They record the storage, unless the address is known to be used for a limited time only. The next
@@ -11,7 +11,9 @@ replaced when torch is imported, and stay replaced:
 """
 
 import atexit
+import contextlib
 import functools
+import operator
 
 from teraio.escapes import address_users
 from teraio.hooks.import_hooks import PostImportHook
@@ -123,19 +125,35 @@ def _exporting_slices(method):
 
 _data_ptr = functools.partial(_exporting, is_comparable=True)
 
+# The functions of torch._C that give an address away. What else gives one away calls these.
+EXPORTS = {
+    "TensorBase.data_ptr": _data_ptr,
+    "TensorBase.const_data_ptr": _data_ptr,
+    "StorageBase.data_ptr": _data_ptr,
+    "_data_address": _exporting,
+    "_to_dlpack": _exporting,
+    "_to_dlpack_versioned": _exporting,
+    "_gds_register_buffer": _exporting,
+}
+# The functions of torch._C that return DLPack's tables of C functions.
+EXCHANGE_TABLES = ("_dlpack_exchange_api", "_const_dlpack_exchange_api")
+
 
 def _patch(torch):
     atexit.register(_registry.clear)
-    for owner, name, wrap in (
-        (torch.Tensor, "data_ptr", _data_ptr),
-        (torch.Tensor, "__dlpack__", _exporting),
-        (torch.utils.dlpack, "to_dlpack", _exporting),
-        (torch, "to_dlpack", _exporting),
-        (torch.UntypedStorage, "data_ptr", _data_ptr),
-        (torch.UntypedStorage, "__getitem__", _exporting_slices),
-    ):
-        if hasattr(owner, name):  # newer versions of PyTorch have no torch.to_dlpack
-            setattr(owner, name, wrap(getattr(owner, name)))
+    try:
+        from teraio import core
+    except ImportError:
+        return  # there will be no session, because no extension serves this PyTorch
+    for name, wrap in EXPORTS.items():
+        with contextlib.suppress(AttributeError):  # of another version, or of one with CUDA
+            core.replace_c_function(operator.attrgetter(name)(torch._C), wrap)
+    for name in EXCHANGE_TABLES:
+        if hasattr(torch._C, name):
+            table = getattr(torch._C, name)()
+            core.watch_exchange_table(table, _exporting(lambda tensor: None))
+    slices = torch.UntypedStorage.__getitem__
+    torch.UntypedStorage.__getitem__ = _exporting_slices(slices)
 
 
 _import_hook = PostImportHook(["torch"], _patch)

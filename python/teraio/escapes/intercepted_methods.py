@@ -1,8 +1,9 @@
 """Methods of PyTorch and Python that use a tensor's bytes without an operator.
 
 `numpy`, `tolist`, pickling and others read memory directly. While a session runs, each of them is
-patched: it restores the tensor first, and pins it for as long as the bytes can be reached. Any
-other access to an offloaded tensor without an operator raises an error that names it.
+patched, below its names where it is written in C: it restores the tensor first, and pins it for as
+long as the bytes can be reached. Any other access to an offloaded tensor without an operator raises
+an error that names it.
 """
 
 import _thread
@@ -157,20 +158,20 @@ WRAPPERS = [
     (torch.Tensor, "map2_", _pinned_until_return),
     (torch.Tensor, "__deepcopy__", _pinned_until_return),
     (torch.Tensor, "__reduce_ex__", _pinned_until_return),
-    (torch.Tensor, "share_memory_", _pinned_until_return),
     (torch.UntypedStorage, "resize_", _pinned_until_return),
     (torch.UntypedStorage, "tolist", _pinned_until_return),
     (torch.UntypedStorage, "__getitem__", _pinned_until_return),
     (torch.UntypedStorage, "__setitem__", _pinned_until_return),
-    (torch.UntypedStorage, "share_memory_", _pinned_until_return),
     (torch.UntypedStorage, "copy_", _pinned_until_return),
     (torch.UntypedStorage, "fill_", _pinned_until_return),
     (torch.UntypedStorage, "byteswap", _pinned_until_return),
     (torch.UntypedStorage, "_write_file", _pinned_until_return),
     (torch.UntypedStorage, "_set_from_file", _pinned_until_return),
-    (torch.UntypedStorage, "_share_fd_cpu_", _pinned_until_return),
-    (torch.UntypedStorage, "_share_filename_cpu_", _pinned_until_return),
+    (torch._C.StorageBase, "_share_fd_cpu_", _pinned_until_return),
+    (torch._C.StorageBase, "_share_filename_cpu_", _pinned_until_return),
     (torch._C.PyTorchFileWriter, "write_record", _pinned_until_return),
+    (torch._C, "_is_alias_of", _pinned_until_return),
+    (torch._C, "_overlaps", _pinned_until_return),
     (torch.jit.RecursiveScriptModule, "save", _module_writer),
     (torch.jit.RecursiveScriptModule, "save_to_buffer", _module_writer),
     (threading.Thread, "_bootstrap_inner", _observed_thread),
@@ -179,6 +180,8 @@ WRAPPERS = [
     (concurrent.futures.thread._WorkItem, "run", _observed_thread),
     (multiprocessing.process.BaseProcess, "start", _process_start),
 ]
+if hasattr(torch._C.StorageBase, "_swap_data_ptr_"):
+    WRAPPERS += [(torch._C.StorageBase, "_swap_data_ptr_", _pinned_until_return)]
 if torch.distributed.is_available():
     from teraio.escapes import ddp
 
@@ -200,7 +203,7 @@ def install(session):
     address_pins.install(session)
     for owner, name, wrap in WRAPPERS:
         if hasattr(owner, name):  # as versions of PyTorch that no test has seen may lack some
-            _patches.wrap(owner, name, wrap)
+            _patches.wrap_function(owner, name, wrap)
     core.forget_python_threads()
     core.observe_python_threads()
 

@@ -1,10 +1,12 @@
-"""Patches: attributes of other packages' modules and classes that are replaced for a while."""
+"""Patches: what is replaced for a while in modules and classes of other packages."""
+
+import functools
 
 _INHERITED = object()
 
 
 class Patches:
-    """Attributes that are replaced until undo().
+    """Attributes and functions that are replaced until undo().
 
     undo() restores the newest patch first, so that an attribute that was patched twice gets its
     first value back. A patch that other code has made over one of these meanwhile goes with it.
@@ -12,10 +14,10 @@ class Patches:
     """
 
     def __init__(self):
-        self._originals = []
+        self._undoing = []  # functions without arguments
 
     def __bool__(self):
-        return bool(self._originals)
+        return bool(self._undoing)
 
     def set(self, owner, name, value):
         """Replaces an attribute, which must exist. When that raises, nothing has changed.
@@ -29,17 +31,26 @@ class Patches:
         if isinstance(owner, type):  # also a static method itself, and not its function
             original = vars(owner).get(name, _INHERITED)
         setattr(owner, name, value)
-        self._originals.append((owner, name, original))
+        if original is _INHERITED:
+            self._undoing.append(functools.partial(delattr, owner, name))
+        else:
+            self._undoing.append(functools.partial(setattr, owner, name, original))
 
     def wrap(self, owner, name, wrapper):
         """Replaces an attribute by what `wrapper(attribute)` returns."""
         self.set(owner, name, wrapper(getattr(owner, name)))
 
+    def wrap_function(self, owner, name, wrapper):
+        """The same, for a function. One that is written in C changes for all names that it has."""
+        from teraio import core
+
+        function = getattr(owner, name)
+        if core.replace_c_function(function, wrapper):
+            self._undoing.append(functools.partial(core.restore_c_function, function))
+        else:
+            self.wrap(owner, name, wrapper)
+
     def undo(self):
-        """Restores all attributes. Further calls do nothing."""
-        while self._originals:
-            owner, name, original = self._originals.pop()
-            if original is _INHERITED:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, original)
+        """Restores all of them. Further calls do nothing."""
+        while self._undoing:
+            self._undoing.pop()()
