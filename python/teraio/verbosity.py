@@ -4,6 +4,7 @@ The level of the logger "teraio" decides, and `DEBUG` is verbose. The option -v 
 $TERAIO_VERBOSE set it.
 """
 
+import functools
 import logging
 import os
 import platform
@@ -35,6 +36,32 @@ def follow_environment():
     """Tells details from now on if $TERAIO_VERBOSE is neither empty nor 0."""
     if os.environ.get(_VARIABLE, "0") not in ("", "0"):
         be_verbose()
+
+
+failed_calls = 0  # of functions that never_fails() has wrapped
+
+
+def never_fails(function):
+    """Wraps a function that finds names, figures and texts, which no program must fail for.
+
+    What it raises is counted, and the first exception is logged with its traceback as a detail.
+    The result is None then.
+    """
+
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        global failed_calls
+        try:
+            return function(*args, **kwargs)
+        except Exception:
+            failed_calls += 1
+            if failed_calls == 1:
+                _log.debug(
+                    "teraio: %s failed, which the run does not need", function, exc_info=True
+                )
+            return None
+
+    return wrapper
 
 
 def print_circumstances(error):

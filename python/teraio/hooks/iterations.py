@@ -17,7 +17,8 @@ from torch.optim.optimizer import (
 
 from teraio import core
 from teraio.hooks.module_names import listed, name_without_wrappers, outermost_modules
-from teraio.hooks.verification import tensor_hash
+from teraio.hooks.verification import state_tensors, tensor_hash
+from teraio.verbosity import never_fails
 
 # Tensors are described to the core in the first steps only. Most traces are recorded by then.
 _DESCRIBED_STEPS = 4
@@ -28,6 +29,8 @@ _LOSSES_AT_ONCE = 256
 # later ones, so that the memory does not grow with the steps.
 LOSSES_WITH_OWN_HASH = 10_000
 
+_hash_if_it_has_one = never_fails(tensor_hash)
+
 
 class _LossLog:
     """The losses of a run: equal losses in equal order give equal hashes."""
@@ -37,9 +40,12 @@ class _LossLog:
         self._later_hash = ""
         self._newest = []  # tensors
 
+    @never_fails
     def add(self, loss):
-        """Adds a tensor that nothing else changes."""
-        self._newest.append(loss)
+        """Adds a tensor. What is no loss, or no hash is found for, is left out."""
+        if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+            return
+        self._newest.append(loss.detach().clone())
         if len(self._newest) >= _LOSSES_AT_ONCE:
             self._hash_newest()
 
@@ -57,7 +63,7 @@ class _LossLog:
         core.observe_this_thread(False)  # these ops are not part of the program's iteration
         try:
             for loss in newest:
-                self._note(tensor_hash(loss))
+                self._note(_hash_if_it_has_one(loss) or type(loss).__name__)
         finally:
             core.observe_this_thread(was_observed)
 
@@ -121,12 +127,12 @@ class IterationHooks:
             if not isinstance(tensors, (torch.Tensor, tuple, list)):
                 tensors = tuple(tensors)  # a generator can be read only once
             for tensor in (tensors,) if isinstance(tensors, torch.Tensor) else tensors:
-                if isinstance(tensor, torch.Tensor) and tensor.numel() == 1:
-                    self._losses.add(tensor.detach().clone())
+                self._losses.add(tensor)
             return backward(tensors, *args, **kwargs)
 
         return wrapper
 
+    @never_fails
     def _note_optimizer(self, optimizer):
         key = id(optimizer)
         if key in self._optimizers:
@@ -164,6 +170,7 @@ class IterationHooks:
         self._steps += 1
         self._session.end_step()
 
+    @never_fails
     def _describe(self, optimizer):
         """Tells the core the kinds and names of an optimizer's parameters, gradients and states."""
         parameters = [each for group in optimizer.param_groups for each in group["params"]]
@@ -173,9 +180,8 @@ class IterationHooks:
             core.describe(_part(parameter), "parameter", name)
             if parameter.grad is not None:
                 core.describe(_part(parameter.grad), "gradient", name and name + ".grad")
-            for key, state in optimizer.state.get(parameter, {}).items():
-                if isinstance(state, torch.Tensor):
-                    core.describe(_part(state), "optimizer_state", name and f"{name}.{key}")
+            for key, state in state_tensors(optimizer, parameter):
+                core.describe(_part(state), "optimizer_state", name and f"{name}.{key}")
 
     def _names_of(self, parameters):
         """Returns a dict that has the names of the parameters, where they have one."""

@@ -67,9 +67,25 @@ def _optimizer_hashes(prefix, optimizer):
             yield name, tensor_hash(parameter)
             if parameter.grad is not None:
                 yield name + ".grad", tensor_hash(parameter.grad)
-            for key, state in sorted(optimizer.state.get(parameter, {}).items()):
-                if isinstance(state, torch.Tensor):
-                    yield f"{name}.{key}", tensor_hash(state)
+            for key, state in sorted(state_tensors(optimizer, parameter)):
+                yield f"{name}.{key}", tensor_hash(state)
+
+
+def state_tensors(optimizer, parameter):
+    """Yields pairs of a name and a tensor in an optimizer's state of a parameter.
+
+    Most optimizers have a dictionary there. Others have a list, or an object with attributes.
+    """
+    state = optimizer.state.get(parameter, {})
+    if isinstance(state, torch.Tensor):
+        state = {"state": state}
+    elif isinstance(state, (list, tuple)):
+        state = dict(enumerate(state))
+    elif not isinstance(state, dict):
+        state = getattr(state, "__dict__", {})
+    for key, value in state.items():
+        if isinstance(value, torch.Tensor):
+            yield str(key), value
 
 
 def tensor_hash(tensor):

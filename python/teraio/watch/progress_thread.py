@@ -2,6 +2,8 @@
 
 import threading
 
+from teraio.verbosity import never_fails
+
 _PERIOD_SECONDS = 1
 
 
@@ -9,12 +11,12 @@ class ProgressThread:
     """Calls a function once a second on a thread of its own.
 
     Args:
-        function: it raises nothing, and takes well under a millisecond: it competes with the
-            training for Python's lock.
+        function: what it raises ends nothing. It takes well under a millisecond: it competes with
+            the training for Python's lock.
     """
 
     def __init__(self, function):
-        self._function = function
+        self._function = never_fails(function)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="teraio progress", daemon=True)
 

@@ -2,11 +2,14 @@
 
 import json
 import re
+import types
 
 import pytest
 import torch
 
 import teraio
+from teraio import verbosity
+from teraio.hooks import iterations
 
 
 def model(seed=0):
@@ -211,3 +214,59 @@ def test_before_an_iteration_has_repeated_there_is_no_trace(offload):
     with offload() as session:
         with pytest.raises(teraio.Error, match="no iteration"):
             session.trace()
+
+
+class Odd(torch.optim.SGD):
+    """An optimizer that keeps an object of its own as the state of a parameter."""
+
+    kinds = (
+        lambda p: [torch.ones_like(p)],
+        lambda p: types.SimpleNamespace(mean=torch.ones_like(p)),
+        lambda p: torch.ones_like(p),
+        lambda p: {1: torch.ones_like(p), "mean": None},
+        lambda p: None,
+    )
+
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for number, parameter in enumerate(group["params"]):
+                self.state[parameter] = self.kinds[number % len(self.kinds)](parameter)
+        return super().step(closure)
+
+
+def test_states_of_any_kind(offload):
+    with offload() as session:
+        net = model()
+        optimizer = Odd(net.parameters(), lr=0.1)
+        train(net, optimizer, 6)
+        assert "planned" in modes(session)
+        hashes = session.verify()
+    names = {name.rpartition("parameter")[2] for name in hashes if "group0" in name}
+    assert {"0.0", "1.mean", "2.state", "3.1", "4"} <= names
+
+
+class Loss(torch.Tensor):
+    """A tensor that refuses to be copied."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, arguments=(), options=None):
+        if function is torch.Tensor.clone:
+            raise NotImplementedError
+        return super().__torch_function__(function, types, arguments, options or {})
+
+
+def test_what_is_only_for_names_and_hashes_ends_no_program(offload, monkeypatch, caplog):
+    caplog.set_level("DEBUG")
+    monkeypatch.setattr(iterations.IterationHooks, "_names_of", None)
+    before = verbosity.failed_calls
+    with offload() as session:
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(6):
+            net(torch.ones(64, 256)).square().mean().as_subclass(Loss).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        assert "planned" in modes(session)
+    assert verbosity.failed_calls - before >= 2
+    told = [text for text in caplog.messages if "which the run does not need" in text]
+    assert len(told) == (before == 0)
