@@ -163,7 +163,6 @@ SessionOptions options_from(const py::kwargs& given) {
   SessionOptions options;
   OptionReader reader("Session", given);
   reader.read("device", options.device);
-  reader.read("checks_schemas", options.checks_schemas);
   reader.read("device_budget_bytes", options.run.device_budget_bytes);
   reader.read("ssd_directories", options.run.ssd_directories);
   reader.read("rank_directories", options.run.rank_directories);
@@ -176,6 +175,7 @@ SessionOptions options_from(const py::kwargs& given) {
   reader.read("is_planned", options.run.is_planned);
   reader.read("plans_in_background", options.run.plans_in_background);
   reader.read("checksum", options.run.checksum);
+  reader.read("checks_schemas", options.checks_schemas);
   reader.read("io_timeout_ns", options.run.io_timeout_ns);
   std::string recompute;
   reader.read("recompute", recompute);
