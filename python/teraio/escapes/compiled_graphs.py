@@ -41,8 +41,12 @@ class CompiledGraphs:
         self._observed_keys = set()  # of graphs, in Inductor's cache
 
     def install(self):
-        """Patches Inductor, now or when the program imports it."""
+        """Patches Inductor, now or when the program imports it, and what runs its libraries."""
         self._import_hook.install()
+        for runner in vars(torch._C._aoti).values():
+            for name in ("run", "boxed_run"):
+                if hasattr(runner, name):
+                    self._patches.wrap_function(runner, name, _running_a_library)
 
     def remove(self):
         """Undoes install()."""
@@ -103,22 +107,39 @@ class CompiledGraphs:
         def call_observed(graph, inputs):
             if graph.cache_key in self._observed_keys:
                 return call(graph, inputs)
-            return _as_opaque_op(call, graph, inputs)
+            mutated = getattr(graph, "mutated_input_idxs", ())
+            run = functools.partial(call, graph)
+            return _as_opaque_op("inductor::graph", run, inputs, mutated=mutated)
 
         self._patches.set(module.CompiledFxGraph, "__call__", call_observed)
 
 
-def _as_opaque_op(call, graph, inputs):
+def _running_a_library(run):
+    """Wraps what runs a model of AOTInductor, which may change any of its inputs."""
+
+    @functools.wraps(run)
+    def run_observed(runner, inputs, *args, **kwargs):
+        call = functools.partial(run, runner, **kwargs)
+        return _as_opaque_op("aoti::model", call, inputs, *args, mutated=range(len(inputs)))
+
+    return run_observed
+
+
+def _as_opaque_op(name, call, inputs, *args, mutated):
+    """Returns `call(inputs, *args)`, which is one op with the tensors among the inputs.
+
+    Args:
+        mutated: the indices of the inputs that it changes.
+    """
     positions = [i for i, value in enumerate(inputs) if isinstance(value, torch.Tensor)]
-    mutated = getattr(graph, "mutated_input_idxs", ())
     op = core.OpaqueOp(
-        "inductor::graph",
+        name,
         [inputs[i] for i in positions],
         [number for number, i in enumerate(positions) if i in mutated],
     )
     results = []
     try:
-        results = call(graph, inputs)
+        results = call(inputs, *args)
         return results
     finally:
         op.end([value for value in results if isinstance(value, torch.Tensor)])

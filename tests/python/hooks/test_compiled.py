@@ -368,3 +368,22 @@ def test_check_of_alignment_pins_nothing():
         assert inputs[0] is x and inputs[1] is not x
         assert inputs[1].storage_offset() == 0
         assert session.counters()["held_for_good_bytes"] == 0
+
+
+@pytest.mark.full
+def test_models_of_aot_inductor_get_what_was_idle(tmp_path):
+    with torch.no_grad():
+        model, example = torch.nn.Sequential(torch.nn.GELU()), torch.ones(200, 200)
+        exported = torch.export.export(model.eval(), (example,))
+    path = torch._inductor.aoti_compile_and_package(exported, package_path=str(tmp_path / "m.pt2"))
+    loader = torch._inductor.aoti_load_package(path).loader
+    [expected] = loader.run([example * 3])
+    for run in (loader.run, loader.boxed_run):
+        with budgets.offload("64MB", evict_after_every_op=True) as session:
+            idle = example * 3
+            torch.zeros(1) + 1
+            assert session.counters()["bytes_away"] >= idle.nbytes
+            [result] = run([idle])
+            torch.zeros(1) + 1
+            assert session.counters()["bytes_away"] >= 2 * idle.nbytes
+            assert torch.equal(result, expected)
