@@ -53,10 +53,10 @@ py::dict to_dict(const engine::EngineCounters& c) {
       "planned_prefetches"_a = c.planned_prefetches, "skipped_migrations"_a = c.skipped_migrations,
       "on_demand_offloads"_a = c.on_demand_offloads, "on_demand_drops"_a = c.on_demand_drops,
       "urgent_reads"_a = c.urgent_reads, "late_prefetches"_a = c.late_prefetches,
-      "failed_transfers"_a = c.failed_transfers, "discards"_a = c.discards,
-      "planned_replays"_a = c.planned_replays, "on_demand_replays"_a = c.on_demand_replays,
-      "banned_replays"_a = c.banned_replays, "verified_replays"_a = c.verified_replays,
-      "differing_replays"_a = c.differing_replays, "replay_ns"_a = c.replay_ns,
+      "failed_transfers"_a = c.failed_transfers, "discards"_a = c.replays.discards,
+      "planned_replays"_a = c.replays.planned, "on_demand_replays"_a = c.replays.on_demand,
+      "banned_replays"_a = c.replays.banned, "verified_replays"_a = c.replays.verified,
+      "differing_replays"_a = c.replays.differing, "replay_ns"_a = c.replays.duration_ns,
       "stall_read_ns"_a = c.stall_read_ns, "stall_memory_ns"_a = c.stall_memory_ns);
 }
 

@@ -12,6 +12,18 @@ enum class StallCause : uint8_t {
   kMemory,  // memory becomes free
 };
 
+struct ReplayCounters {
+  int64_t discards = 0;  // tensors that left to be made again
+  int64_t planned = 0;
+  int64_t on_demand = 0;  // of discarded tensors that were needed before their plan said so
+  int64_t banned = 0;     // ops that gave other bytes when they ran again
+  // Where replays are verified: tensors that were made with the bytes that were discarded, and
+  // times that they were not.
+  int64_t verified = 0;
+  int64_t differing = 0;
+  int64_t duration_ns = 0;  // of the thread that ran them
+};
+
 struct EngineCounters {
   int64_t planned_offloads = 0;
   int64_t planned_drops = 0;
@@ -22,15 +34,7 @@ struct EngineCounters {
   int64_t urgent_reads = 0;     // reads that an op waited for from the start
   int64_t late_prefetches = 0;  // planned reads that an op had to wait for
   int64_t failed_transfers = 0;
-  int64_t discards = 0;  // tensors that left to be made again
-  int64_t planned_replays = 0;
-  int64_t on_demand_replays = 0;  // of discarded tensors that were needed before their plan said so
-  int64_t banned_replays = 0;     // ops that gave other bytes when they ran again
-  // Where replays are verified: tensors that were made with the bytes that were discarded, and
-  // times that they were not.
-  int64_t verified_replays = 0;
-  int64_t differing_replays = 0;
-  int64_t replay_ns = 0;        // of the thread that ran the replays
+  ReplayCounters replays;
   int64_t stall_read_ns = 0;    // waiting for bytes to come back
   int64_t stall_memory_ns = 0;  // waiting for memory to become free
 

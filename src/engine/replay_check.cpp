@@ -42,10 +42,10 @@ Status ReplayCheck::compare(const LiveTensor& tensor, const LiveTensor& made) {
   const Result<uint64_t> hash = hash_of(made);
   if (!hash.ok()) return hash.status();
   if (*hash == tensor.replay.discarded_hash) {
-    ++counters_.verified_replays;
+    ++counters_.verified;
     return {};
   }
-  ++counters_.differing_replays;
+  ++counters_.differing;
   return Status(ErrorCode::kInternal,
                 fmt::format("a replay has made other bytes than the program, for tensor {} ({}) of "
                             "{}: the training would go on with them. Train with --recompute off",

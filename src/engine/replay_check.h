@@ -20,7 +20,7 @@ namespace teraio::engine {
 class ReplayCheck {
  public:
   // Both outlive this object.
-  ReplayCheck(device::DeviceOrder& device, EngineCounters& counters)
+  ReplayCheck(device::DeviceOrder& device, ReplayCounters& counters)
       : device_(device), counters_(counters) {}
 
   // The tensor's bytes are about to be discarded. Fails when they cannot be read.
@@ -34,7 +34,7 @@ class ReplayCheck {
   Result<uint64_t> hash_of(const LiveTensor& tensor);
 
   device::DeviceOrder& device_;
-  EngineCounters& counters_;
+  ReplayCounters& counters_;
   std::vector<std::byte> on_host_;  // a piece of a tensor
 };
 

@@ -96,7 +96,7 @@ void TensorMover::switch_guard(LiveTensor& tensor) {
 }
 
 void TensorMover::submit(LiveTensor& tensor, plan::Tier tier, storage::Transfer transfer) {
-  ++transfers_under_way_;
+  ++amounts_.transfers_under_way;
   if (options_.timeline != nullptr) tensor.transfer.label = options_.timeline->label_of(tensor);
   tensor.transfer.is_urgent = transfer.priority == storage::Priority::kUrgent;
   transfer.memory = tensor.memory;
@@ -213,7 +213,7 @@ void TensorMover::on_arrival(Arrival arrival) {
   }
   note_transfer(arrival);
   if (tensor.transfer.unanswered != nullptr) return on_answered(tensor);
-  --transfers_under_way_;
+  --amounts_.transfers_under_way;
   if (arrival.completion.is_unanswered) on_unanswered(tensor, arrival.completion.status);
   if (arrival.direction == io::Direction::kWrite) {
     on_write_done(tensor, arrival.completion);

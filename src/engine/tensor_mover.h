@@ -58,6 +58,10 @@ struct MovedAmounts {
   int64_t offloaded_bytes = 0;
   int64_t discarded_bytes = 0;
   int64_t unanswered_bytes = 0;  // device memory that drives without an answer may still use
+  int64_t transfers_under_way = 0;
+
+  // Transfers use the stores and the memory of tensors.
+  bool has_transfers() const { return transfers_under_way > 0 || unanswered_bytes > 0; }
 };
 
 class TensorMover {
@@ -143,7 +147,7 @@ class TensorMover {
 
   // --- State ----------------------------------------------------------------------------------
 
-  bool is_idle() const { return transfers_under_way_ == 0; }
+  bool is_idle() const { return amounts_.transfers_under_way == 0; }
   const MovedAmounts& amounts() const { return amounts_; }
 
   // Of the transfers since the last take_last_error(), the error of the one that failed last.
@@ -193,7 +197,6 @@ class TensorMover {
   EngineCounters& counters_;
   Arrivals arrivals_;
   std::atomic<bool> ends_waits_ = false;
-  int64_t transfers_under_way_ = 0;
   MovedAmounts amounts_;
   Status last_error_;
   Status failure_;

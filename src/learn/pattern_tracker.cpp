@@ -39,8 +39,8 @@ IterationFacts::Plan plan_of(const Variant& variant) {
 
 }  // namespace
 
-PatternTracker::PatternTracker(engine::Engine& engine, PatternTrackerOptions options)
-    : engine_(engine),
+PatternTracker::PatternTracker(engine::PlannedMoves& followed, PatternTrackerOptions options)
+    : followed_(followed),
       options_(std::move(options)),
       planning_(options_.make_plan, options_.plans_in_background),
       library_(options_.library_bytes_max) {}
@@ -60,7 +60,7 @@ trace::OpIndex PatternTracker::advance(const iteration::OpSignature& signature,
   now_.key.sizes = iteration::add_to_signature(now_.key.sizes, signature.sizes);
   ++now_.op_count;
   if (place == iteration::kLost) return iteration::kLost;
-  if (place <= now_.last_place) engine_.go_back(place);
+  if (place <= now_.last_place) followed_.go_back(place);
   now_.last_place = place;
   if (variant_->profile().signatures[static_cast<size_t>(place)].sizes != signature.sizes)
     fit_sizes({place, signature.sizes, inputs.size(), moving_bytes(inputs)}, structure);
@@ -84,19 +84,20 @@ void PatternTracker::take_made_plans() {
         spdlog::warn("teraio: no plan, migrating on demand, which is slower: {}",
                      full_text(made.schedule.status()));
       else if (variant == variant_ && follower_.is_following())
-        follow(*pattern_, variant, follower_.next(), engine::Engine::Known::kAllTensors);
+        follow(*pattern_, variant, follower_.next(), engine::PlannedMoves::Known::kAllTensors);
       break;
     }
   }
 }
 
 void PatternTracker::follow(Pattern& pattern, std::shared_ptr<Variant> variant,
-                            trace::OpIndex position, engine::Engine::Known known) {
+                            trace::OpIndex position, engine::PlannedMoves::Known known) {
   pattern_ = &pattern;
   variant_ = std::move(variant);
-  engine_.follow(variant_->schedule, position, known);
-  if (variant_->is_planned()) engine_.take_planned_places();
-  if (known != engine::Engine::Known::kAllTensors) follower_.follow(pattern.sequence(), position);
+  followed_.follow(variant_->schedule, position, known);
+  if (variant_->is_planned()) followed_.take_planned_places();
+  if (known != engine::PlannedMoves::Known::kAllTensors)
+    follower_.follow(pattern.sequence(), position);
   lay_out_if_alone();
 }
 
@@ -107,17 +108,18 @@ void PatternTracker::lay_out_if_alone() {
   int64_t planned_count = 0;
   for (const auto& pattern : library_.patterns())
     for (const auto& variant : pattern->variants()) planned_count += variant->is_planned();
-  if (planned_count == 1) engine_.lay_out();
+  if (planned_count == 1) followed_.lay_out();
 }
 
 void PatternTracker::switch_pattern(uint64_t structure) {
   Pattern* other = library_.find_continuation(now_.prefix_hash, now_.op_count, structure);
   if (other == nullptr || other == pattern_) return;
   const bool is_exact_so_far = pattern_ != nullptr && !follower_.has_deviated() &&
-                               follower_.next() == now_.op_count && !engine_.schedule().is_empty();
+                               follower_.next() == now_.op_count &&
+                               !followed_.schedule().is_empty();
   follow(*other, newest_planned(*other), now_.op_count,
-         is_exact_so_far ? engine::Engine::Known::kTensorsSoFar
-                         : engine::Engine::Known::kPersistentTensors);
+         is_exact_so_far ? engine::PlannedMoves::Known::kTensorsSoFar
+                         : engine::PlannedMoves::Known::kPersistentTensors);
   now_.last_place = now_.op_count - 1;
 }
 
@@ -131,7 +133,7 @@ void PatternTracker::fit_sizes(const SizesAtOp& at, uint64_t structure) {
   const std::shared_ptr<Variant> best = pattern_->fitting(at);
   if (best == nullptr || best == variant_) return;
   --now_.switches_left;
-  follow(*pattern_, best, at.op, engine::Engine::Known::kAllTensors);
+  follow(*pattern_, best, at.op, engine::PlannedMoves::Known::kAllTensors);
 }
 
 // Small tensors may hold the next batch, whose sizes tell nothing of this iteration. A batch that
@@ -314,8 +316,8 @@ void PatternTracker::choose_next(Pattern* ended) {
 }
 
 void PatternTracker::follow_next(Pattern& pattern, std::shared_ptr<Variant> variant) {
-  if (&pattern == pattern_ && variant->schedule.get() == &engine_.schedule()) return;
-  follow(pattern, std::move(variant), 0, engine::Engine::Known::kPersistentTensors);
+  if (&pattern == pattern_ && variant->schedule.get() == &followed_.schedule()) return;
+  follow(pattern, std::move(variant), 0, engine::PlannedMoves::Known::kPersistentTensors);
 }
 
 Status PatternTracker::planning_status() const {

@@ -27,7 +27,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "engine/engine.h"
+#include "engine/planned_moves.h"
 #include "engine/use.h"
 #include "iteration/follower.h"
 #include "iteration/signature.h"
@@ -62,10 +62,10 @@ struct PatternSummary {
 
 class PatternTracker {
  public:
-  // `engine` outlives the tracker.
-  PatternTracker(engine::Engine& engine, PatternTrackerOptions options);
+  // `followed`, which is told what to follow, outlives the tracker.
+  PatternTracker(engine::PlannedMoves& followed, PatternTrackerOptions options);
 
-  // An op begins. Returns its position in the schedule that the engine follows, or kLost.
+  // An op begins. Returns its position in the schedule that is followed, or kLost.
   // new_difference() is set if the op differs from the pattern's in a way that is new.
   trace::OpIndex advance(const iteration::OpSignature& signature,
                          std::span<const engine::Use> inputs);
@@ -123,7 +123,7 @@ class PatternTracker {
 
   void take_made_plans();
   void follow(Pattern& pattern, std::shared_ptr<Variant> variant, trace::OpIndex position,
-              engine::Engine::Known known);
+              engine::PlannedMoves::Known known);
   void lay_out_if_alone();
   void switch_pattern(uint64_t structure);
   void note_other_op(uint64_t structure);
@@ -158,7 +158,7 @@ class PatternTracker {
     int switches_left = kSwitchesPerIteration;  // to other sizes
   };
 
-  engine::Engine& engine_;
+  engine::PlannedMoves& followed_;
   PatternTrackerOptions options_;
   PlanningThread planning_;
   PatternLibrary library_;

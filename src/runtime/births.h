@@ -20,8 +20,6 @@ class Births {
   void remove(const engine::LiveTensor& tensor);
   void clear() { tensors_.clear(); }
 
-  // Of all threads.
-  size_t count() const { return tensors_.size(); }
   // Those of the calling thread.
   std::span<engine::LiveTensor* const> of_this_thread() {
     return tensors_.empty() ? std::span<engine::LiveTensor* const>() : put_own_first();

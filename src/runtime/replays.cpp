@@ -28,7 +28,7 @@ class Replays::Turn {
       const std::lock_guard lock(replays_.host_.mutex);
       const int64_t duration_ns = replays_.host_.clock.now_ns() - start_ns_;
       const int64_t stall_ns = replays_.host_.engine.counters().stall_ns() - stall_at_start_ns_;
-      replays_.host_.engine.counters().replay_ns += duration_ns - stall_ns;
+      replays_.host_.engine.discards().counters().duration_ns += duration_ns - stall_ns;
       replays_.host_.observer.leave_out_of_ops(duration_ns - stall_ns);
       replays_.thread_ = 0;
     }
@@ -193,7 +193,7 @@ Replays::Replays(Host host, WaitWithoutOtherLock wait_for_lock)
     : host_(std::move(host)), turn_mutex_(std::move(wait_for_lock)) {}
 
 Status Replays::run_due(RuntimeLock& lock) {
-  const engine::DueReplay due = host_.engine.take_due_replay();
+  const engine::DueReplay due = host_.engine.discards().take_due();
   lock.unlock();
   Status status = replay_in_turn(due);
   lock.lock();
@@ -206,8 +206,8 @@ Status Replays::replay_in_turn(const engine::DueReplay& due) {
   Chain chain(*this, *due.recipe);
   TERAIO_RETURN_IF_ERROR(replay(due.recipe, due.is_temporary, chain));
   const std::lock_guard lock(host_.mutex);
-  ++(due.is_planned ? host_.engine.counters().planned_replays
-                    : host_.engine.counters().on_demand_replays);
+  engine::ReplayCounters& counters = host_.engine.discards().counters();
+  ++(due.is_planned ? counters.planned : counters.on_demand);
   if (due.is_temporary) open_temporaries_.push_back(due.recipe);
   return {};
 }
@@ -242,7 +242,7 @@ Status Replays::try_replay(const std::shared_ptr<engine::Recipe>& recipe, bool k
     recipe->temporaries = std::move(*made);
     return {};
   }
-  return host_.engine.take_results(*recipe, (*made)->tensors());
+  return host_.engine.discards().take_results(*recipe, (*made)->tensors());
 }
 
 // A planned replay has read them: those that no other one waits for are freed.
@@ -269,10 +269,10 @@ void Replays::drop_open_temporaries(RuntimeLock& lock) {
 
 Status Replays::replay_all() {
   std::unique_lock lock(host_.mutex);
-  host_.engine.end_discards();  // other threads' ops go on
+  host_.engine.discards().end();  // other threads' ops go on
   failure_ = Status();
   uint64_t next_id = 0;
-  while (const engine::LiveTensor* tensor = host_.engine.first_discarded(next_id)) {
+  while (const engine::LiveTensor* tensor = host_.engine.discards().first(next_id)) {
     next_id = tensor->id + 1;
     const engine::DueReplay due = {tensor->replay.recipe};  // let go of under the lock
     lock.unlock();

@@ -50,7 +50,7 @@ Runtime::Runtime(RuntimeOptions options)
     : mutex_(options.wait_for_lock),
       options_(std::move(options)),
       engine_(options_.engine),
-      patterns_(engine_, tracker_options(options_)),
+      patterns_(engine_.plan(), tracker_options(options_)),
       recorder_(options_.engine.smallest_tensor_bytes),
       stream_uses_(*options_.engine.device),
       observer_(options_.engine, options_.op_timer, engine_),
@@ -108,7 +108,8 @@ Status Runtime::mend(RuntimeLock& lock, const Status& failure) {
   if (failure.code() == ErrorCode::kOutOfMemory && wait_for_stream()) return {};
   if (failure.code() == ErrorCode::kOutOfMemory && options_.wait_for_unpin)
     return unlocked(options_.wait_for_unpin) ? Status() : failure;
-  if (failure.code() != ErrorCode::kInterrupted || engine_.has_ended_waits()) return failure;
+  if (failure.code() != ErrorCode::kInterrupted || engine_.mover().has_ended_waits())
+    return failure;
   // Handlers of signals use tensors, and other threads go on.
   return unlocked([&] { return options_.engine.interrupt->ends_call(); }) ? failure : Status();
 }
@@ -140,7 +141,7 @@ void Runtime::release_locked(engine::LiveTensor* tensor) {
 
 void Runtime::note_brought(engine::LiveTensor* tensor) {
   const std::lock_guard lock(mutex_);
-  engine_.note_brought(*tensor);
+  engine_.mover().note_brought(*tensor);
 }
 
 void Runtime::free_dropped(std::span<const engine::Use> uses) {
@@ -166,7 +167,7 @@ Result<engine::OpRequests> Runtime::begin_op(engine::OpFrame& frame,
   if (detector_.begins_new_update(frame.uses)) end_segment();
   frame.begun.input_count = frame.uses.size();
   frame.begun.position = patterns_.advance(signature, frame.uses);
-  frame.begun.epoch = engine_.epoch();
+  frame.begun.epoch = engine_.plan().epoch();
   frame.begun.new_difference = patterns_.new_difference();
   frame.begun.origin_key.reset();
   engine::OpRequests requests;
@@ -197,14 +198,14 @@ void Runtime::end_op(engine::OpFrame& frame, std::string_view name,
   observer_.end(frame, name, facts, position);
   note_differences(frame, name, facts);
   const bool is_replayable = this->is_replayable(facts.replay);
-  engine_.end_op(position, frame.uses, begun.input_count);
+  const std::span<engine::LiveTensor* const> births = births_.of_this_thread();
+  engine_.end_op(position, frame.uses, begun.input_count, births);
   const device::Event due = note_enqueued(position);
-  if (position != iteration::kLost && births_.count() > frame.uses.size() - begun.input_count)
-    engine_.bind_births(position, frame.uses, births_.of_this_thread());
-  if (is_replayable && begun.is_replay_planned && is_active_) engine_.add_recipe(facts.replay);
-  if (is_active_) note_op(frame, name, signature, facts, is_replayable);
+  if (is_replayable && begun.is_replay_planned && is_active_)
+    engine_.discards().add_recipe(facts.replay);
+  if (is_active_) note_op(frame, name, signature, facts, births, is_replayable);
   free_dropped(std::span(frame.uses).first(begun.input_count));
-  if (is_active_ && options_.discard_after_every_op) engine_.discard_everything();
+  if (is_active_ && options_.discard_after_every_op) engine_.discards().discard_everything();
   if (is_active_ && options_.evict_after_every_op) {
     const Status status = engine_.evict_everything();
     if (!status.ok() && status.code() != ErrorCode::kInterrupted)
@@ -223,7 +224,7 @@ void Runtime::note_differences(const engine::OpFrame& frame, std::string_view na
       "teraio: op {} is not deterministic: running it again produced different bytes. Training "
       "keeps the original result, and later plans offload its results instead of recomputing them",
       name);
-  ++engine_.counters().banned_replays;
+  ++engine_.discards().counters().banned;
   patterns_.ban_replays(position_of(frame));
 }
 
@@ -232,7 +233,7 @@ void Runtime::wait_for_device(device::Event due) {
   device::Device& device = *options_.engine.device;
   for (int looks = 0; looks < kTransferLooksMax && !device.has_passed(due); ++looks) {
     std::this_thread::sleep_for(kTransferLookInterval);
-    if (!engine_.has_arrivals()) continue;
+    if (!engine_.mover().has_arrivals()) continue;
     const std::lock_guard lock(mutex_);
     engine_.take_arrivals();
   }
@@ -241,23 +242,23 @@ void Runtime::wait_for_device(device::Event due) {
 
 // What the program is to wait for before it enqueues more.
 device::Event Runtime::note_enqueued(trace::OpIndex position) {
-  const iteration::Schedule& schedule = engine_.schedule();
+  const iteration::Schedule& schedule = engine_.plan().schedule();
   const bool is_planned =
       position != iteration::kLost && schedule.is_planned() && patterns_.is_following();
   if (!is_planned || schedule.plan()->migrations.empty()) return {};
   if (options_.engine.device->is_host_addressable()) return {};  // its compute has happened
-  return engine_.note_enqueued(
+  return engine_.plan().note_enqueued(
       schedule.profile().trace.ops[static_cast<size_t>(position)].duration_ns);
 }
 
 // Threads that run ops at once share the iteration, and each of them may end it.
 trace::OpIndex Runtime::position_of(const engine::OpFrame& frame) const {
-  return frame.begun.epoch == engine_.epoch() ? frame.begun.position : iteration::kLost;
+  return frame.begun.epoch == engine_.plan().epoch() ? frame.begun.position : iteration::kLost;
 }
 
 bool Runtime::is_replay_planned(trace::OpIndex position) const {
   if (options_.replayer == nullptr) return false;
-  return options_.discard_after_every_op || engine_.is_replayed(position);
+  return options_.discard_after_every_op || engine_.plan().is_replayed(position);
 }
 
 // A tensor that the op has made besides its results, which a graph may have saved, would be lost.
@@ -272,9 +273,7 @@ bool Runtime::is_replayable(const engine::OpReplay& replay) {
 
 void Runtime::note_op(const engine::OpFrame& frame, std::string_view name,
                       const iteration::OpSignature& signature, const engine::OpFacts& facts,
-                      bool is_replayable) {
-  const std::span<engine::LiveTensor* const> births = births_.of_this_thread();
-  engine_.note_used(births);
+                      std::span<engine::LiveTensor* const> births, bool is_replayable) {
   if (facts.is_complete)
     for (engine::LiveTensor* newborn : births)
       newborn->birth.is_seen_as_input.store(true, std::memory_order_relaxed);
@@ -352,7 +351,7 @@ void Runtime::record_stream(void* stream, std::span<const engine::Use> uses, boo
   for (const engine::Use& use : uses) {
     if (!engine_.pin(use.tensor).ok()) continue;  // the run has failed: nothing moves any more
     if (use.is_write && !complete(lock, [&] { return engine_.mark_written(use.tensor); }).ok())
-      engine_.note_written(use.tensor);
+      engine_.mover().mark_written(*use.tensor);
     pinned.push_back(use.tensor);
   }
   stream_uses_.record(stream, std::move(pinned));
@@ -404,7 +403,7 @@ void Runtime::describe(engine::LiveTensor* tensor, trace::TensorKind kind, std::
 }
 
 void Runtime::start_iteration(bool is_complete) {
-  engine_.start_iteration();
+  engine_.plan().start_iteration();
   patterns_.start_iteration();
   detector_.start_iteration(is_complete);
   if (is_recording_) recorder_.start(engine_.next_id());
@@ -477,7 +476,7 @@ Status Runtime::stop() {
   births_.clear();
   Status status = complete(lock, [&] { return engine_.restore_all(replays_.failure()); });
   if (!status.ok()) {
-    if (status.code() == ErrorCode::kInterrupted) engine_.end_waits();
+    if (status.code() == ErrorCode::kInterrupted) engine_.mover().end_waits();
     return status;
   }
   leave_stores(engine_.leave_stores());
@@ -485,7 +484,7 @@ Status Runtime::stop() {
 }
 
 void Runtime::discard() {
-  engine_.end_waits();  // another thread may wait with the lock held
+  engine_.mover().end_waits();  // another thread may wait with the lock held
   const std::lock_guard lock(mutex_);
   patterns_.stop();
   is_active_ = false;
@@ -511,17 +510,17 @@ RunFigures Runtime::figures(bool with_unmovable_bytes) const {
                       .plans_made = patterns_.plan_count(),
                       .planning_ns = patterns_.planning_ns(),
                       .is_planning = patterns_.is_planning()};
-  figures.trace_name = engine_.schedule().profile().trace.name;
+  figures.trace_name = engine_.plan().schedule().profile().trace.name;
   figures.iteration_count = observer_.log().iteration_count();
   figures.deviation_count = patterns_.deviation_count();
   figures.outside_bytes = outside_bytes_;
   figures.permanently_pinned_bytes = permanently_pinned_bytes_ + outside_bytes_;
-  figures.offloaded_bytes = engine_.offloaded_bytes();
-  figures.discarded_bytes = engine_.discarded_bytes();
-  figures.unanswered_bytes = engine_.unanswered_bytes();
+  figures.offloaded_bytes = engine_.amounts().offloaded_bytes;
+  figures.discarded_bytes = engine_.amounts().discarded_bytes;
+  figures.unanswered_bytes = engine_.amounts().unanswered_bytes;
   figures.is_following_plan = patterns_.is_planned() && patterns_.is_following();
   figures.uses_stores = uses_stores_;
-  figures.has_transfers = engine_.has_transfers();
+  figures.has_transfers = engine_.amounts().has_transfers();
   if (with_unmovable_bytes) figures.unmovable_bytes = engine_.unmovable_bytes() + outside_bytes_;
   return figures;
 }
@@ -529,8 +528,9 @@ RunFigures Runtime::figures(bool with_unmovable_bytes) const {
 RunKnowledge Runtime::knowledge() const {
   const std::lock_guard lock(mutex_);
   RunKnowledge knowledge;
-  if (!engine_.schedule().is_empty()) knowledge.trace = engine_.schedule().profile().trace;
-  knowledge.plan = engine_.schedule().plan();
+  if (!engine_.plan().schedule().is_empty())
+    knowledge.trace = engine_.plan().schedule().profile().trace;
+  knowledge.plan = engine_.plan().schedule().plan();
   knowledge.planning_status = patterns_.planning_status();
   knowledge.patterns = patterns_.patterns();
   knowledge.differences = patterns_.differences().differences();

@@ -166,7 +166,7 @@ class Runtime {
   iteration::Profile recorded_profile();
   void note_op(const engine::OpFrame& frame, std::string_view name,
                const iteration::OpSignature& signature, const engine::OpFacts& facts,
-               bool is_replayable);
+               std::span<engine::LiveTensor* const> births, bool is_replayable);
   void note_differences(const engine::OpFrame& frame, std::string_view name,
                         const engine::OpFacts& facts);
   template <typename Call>

@@ -18,7 +18,7 @@ iteration::OpOrigin StepObserver::origin_of(const engine::OpFrame& frame,
                                             const engine::OpFacts& facts,
                                             trace::OpIndex position) const {
   if (frame.begun.origin_key) return facts.origin.value_or(iteration::OpOrigin());
-  const std::vector<iteration::OpOrigin>& origins = engine_.schedule().profile().origins;
+  const std::vector<iteration::OpOrigin>& origins = engine_.plan().schedule().profile().origins;
   const bool is_known = position != iteration::kLost && !origins.empty();
   return is_known ? origins[static_cast<size_t>(position)] : iteration::OpOrigin();
 }
@@ -33,7 +33,7 @@ void StepObserver::add_to_timeline(const engine::OpFrame& frame, std::string_vie
                      .end_ns = timeline_->now_ns(),
                      .device_bytes_at_start = frame.begun.start->device_bytes,
                      .device_bytes = options_.device->allocated_bytes(),
-                     .offloaded_bytes = engine_.offloaded_bytes()});
+                     .offloaded_bytes = engine_.amounts().offloaded_bytes});
 }
 
 int64_t StepObserver::note_end(const engine::OpFrame& frame, const engine::OpFacts& facts) {

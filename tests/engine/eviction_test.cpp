@@ -33,7 +33,7 @@ TEST(Eviction, TheFarthestNextUseLeavesWithAProfile) {
   program.op({next});
   program.op({soon});
   program.op({late});
-  session.engine().follow(program.shared_schedule());
+  session.engine().plan().follow(program.shared_schedule());
   ASSERT_TRUE(session.op(0, {t[0]}).ok());
   session.born();
   EXPECT_EQ(t[1]->residency, Residency::kOffloaded);
@@ -48,7 +48,7 @@ TEST(Eviction, WhatTheProfileDoesNotKnowLeavesFirst) {
   const trace::TensorIndex known = program.persistent(*t[0]);
   program.op({});
   program.op({known});
-  session.engine().follow(program.shared_schedule());
+  session.engine().plan().follow(program.shared_schedule());
   ASSERT_TRUE(session.op(0, {}).ok());
   session.born();
   EXPECT_EQ(t[1]->residency, Residency::kOffloaded);
@@ -95,7 +95,7 @@ TEST(Eviction, WhatIsLeavingAlreadyCounts) {
   program.idle_ops(9);
   program.offload(first, 0);
   program.offload(second, 0);
-  session.engine().follow(program.shared_schedule());
+  session.engine().plan().follow(program.shared_schedule());
   ASSERT_TRUE(session.op(0, {}).ok());
   session.born(2);
   EXPECT_EQ(session.counters().on_demand_offloads, 0);
@@ -167,11 +167,11 @@ TEST(Eviction, BytesAwayAreThoseOut) {
   EngineSession session({.budget_units = 4});
   const Tensors t = session.tensors(3);
   session.send_everything_away();
-  EXPECT_EQ(session.engine().offloaded_bytes(), 3 * kUnitBytes);
+  EXPECT_EQ(session.engine().amounts().offloaded_bytes, 3 * kUnitBytes);
   ASSERT_TRUE(session.use({t[0]}).ok());
-  EXPECT_EQ(session.engine().offloaded_bytes(), 2 * kUnitBytes);
+  EXPECT_EQ(session.engine().amounts().offloaded_bytes, 2 * kUnitBytes);
   session.die(t[1]);
-  EXPECT_EQ(session.engine().offloaded_bytes(), kUnitBytes);
+  EXPECT_EQ(session.engine().amounts().offloaded_bytes, kUnitBytes);
 }
 
 TEST(Eviction, UnmovableBytesAreThoseThatCannotLeave) {

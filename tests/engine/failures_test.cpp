@@ -93,7 +93,7 @@ TEST(FailedWrite, OfATensorThatHasDiedIsNoTrouble) {
   const trace::TensorIndex index = program.persistent(*a);
   program.idle_ops(2);
   program.offload(index, 0);
-  session.engine().follow(program.shared_schedule());
+  session.engine().plan().follow(program.shared_schedule());
   ASSERT_TRUE(session.op(0, {}).ok());
   session.die(a);
   session.ssd().can_cancel = false;
@@ -123,10 +123,10 @@ TEST(FailedRead, ALaterTryWorks) {
   session.ssd().fail(io::Direction::kRead, "cable");
   EXPECT_FALSE(session.use({a}).ok());
   EXPECT_EQ(session.device().usage().allocated_bytes, 0) << "its memory is given back";
-  EXPECT_EQ(session.engine().offloaded_bytes(), kUnitBytes);
+  EXPECT_EQ(session.engine().amounts().offloaded_bytes, kUnitBytes);
   session.ssd().heal();
   EXPECT_TRUE(session.use({a}).ok());
-  EXPECT_EQ(session.engine().offloaded_bytes(), 0);
+  EXPECT_EQ(session.engine().amounts().offloaded_bytes, 0);
 }
 
 TEST(FailedRead, NothingStaysPinned) {

@@ -112,8 +112,8 @@ class FixedPlaces : public ::testing::Test {
     program.offload(w, 1);
     program.offload(a, 1);
     program.offload(b, 4);
-    engine_->follow(program.shared_schedule());
-    engine_->lay_out();
+    engine_->plan().follow(program.shared_schedule());
+    engine_->plan().lay_out();
   }
   // The places of the weight and of both activations.
   std::vector<storage::Extent> iterate(LiveTensor* weight) {
@@ -136,7 +136,7 @@ class FixedPlaces : public ::testing::Test {
     settle(b);
     settle(weight);
     die(b);
-    engine_->start_iteration();
+    engine_->plan().start_iteration();
     return places;
   }
 

@@ -22,7 +22,7 @@ class PrefetchTest : public ::testing::Test {
     for (LiveTensor* tensor : t_) known_.push_back(program_.persistent(*tensor));
     session_->send_everything_away();
   }
-  void follow() { session_->engine().follow(program_.shared_schedule()); }
+  void follow() { session_->engine().plan().follow(program_.shared_schedule()); }
   Status op(trace::OpIndex position, const Tensors& reads = {}) {
     return session_->op(position, reads);
   }
@@ -139,9 +139,9 @@ TEST_F(PrefetchTest, StartsBetweenOpsWhenAnOffloadHasFreedMemory) {
   follow();
   ASSERT_TRUE(op(0).ok());
   ASSERT_EQ(t_[0]->residency, Residency::kOffloaded);
-  EXPECT_FALSE(session_->engine().has_arrivals());
+  EXPECT_FALSE(session_->engine().mover().has_arrivals());
   session_->ssd().end_all();
-  EXPECT_TRUE(session_->engine().has_arrivals());
+  EXPECT_TRUE(session_->engine().mover().has_arrivals());
   session_->engine().take_arrivals();
   EXPECT_EQ(t_[0]->residency, Residency::kLoading);
   session_->let_all_end();
@@ -191,7 +191,7 @@ TEST_F(PrefetchTest, ADeadlineInTheNextIterationComesBeforeThoseBehindIt) {
   program_.prefetch(known_[1], 0, 7);  // it is there in the first iteration
   follow();
   ASSERT_TRUE(op(8).ok());
-  session_->engine().start_iteration();
+  session_->engine().plan().start_iteration();
   LiveTensor* in_the_way = session_->born();
   ASSERT_TRUE(op(0).ok());
   ASSERT_EQ(t_[1]->residency, Residency::kOffloaded);

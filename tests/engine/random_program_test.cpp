@@ -170,9 +170,9 @@ class RandomProgram {
 
   // Mostly the next of the profile; sometimes the program is lost for an op.
   trace::OpIndex next_position() {
-    if (session_.engine().schedule().is_empty() || happens(0.1)) return iteration::kLost;
+    if (session_.engine().plan().schedule().is_empty() || happens(0.1)) return iteration::kLost;
     if (position_ == kOpsPerIteration) {
-      session_.engine().start_iteration();
+      session_.engine().plan().start_iteration();
       position_ = 0;
     }
     return position_++;
@@ -195,8 +195,8 @@ class RandomProgram {
       if (happens(0.4))
         program.prefetch(any(), trigger, static_cast<trace::OpIndex>(below(kOpsPerIteration)));
     }
-    session_.engine().follow(program.shared_schedule());
-    session_.engine().lay_out();
+    session_.engine().plan().follow(program.shared_schedule());
+    session_.engine().plan().lay_out();
     position_ = 0;
   }
 
@@ -229,7 +229,7 @@ class RandomProgram {
     ASSERT_EQ(session_.engine().restore_all(), Status());
     for (LiveTensor* tensor : live_) session_.expect_bytes(*tensor);
     EXPECT_EQ(session_.ssd().counters().reserved_bytes, 0);
-    EXPECT_EQ(session_.engine().offloaded_bytes(), 0);
+    EXPECT_EQ(session_.engine().amounts().offloaded_bytes, 0);
     if (is_reliable_) {
       EXPECT_GT(session_.ssd().counters().bytes_read, 0) << "it has tested little";
     }

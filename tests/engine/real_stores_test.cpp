@@ -167,16 +167,16 @@ class RealStoresTest : public ::testing::TestWithParam<Setting> {
       program.offload(any(), trigger, below(3) > 0 ? plan::Tier::kSsd : plan::Tier::kHost);
       program.prefetch(any(), trigger, static_cast<trace::OpIndex>(below(kStepOps)));
     }
-    engine_->follow(program.shared_schedule());
-    engine_->lay_out();
+    engine_->plan().follow(program.shared_schedule());
+    engine_->plan().lay_out();
     position_ = 0;
     is_laid_out_ |= ssd_->counters().laid_out_bytes > 0;
   }
   // Mostly the next of the profile; sometimes the program is lost for an op.
   trace::OpIndex next_position() {
-    if (engine_->schedule().is_empty() || below(10) == 0) return iteration::kLost;
+    if (engine_->plan().schedule().is_empty() || below(10) == 0) return iteration::kLost;
     if (position_ == kStepOps) {
-      engine_->start_iteration();
+      engine_->plan().start_iteration();
       position_ = 0;
     }
     return position_++;

@@ -25,7 +25,7 @@ class OffloadTest : public ::testing::Test {
   }
 
   void run_until_offloading() {
-    session_.engine().follow(program_.shared_schedule());
+    session_.engine().plan().follow(program_.shared_schedule());
     ASSERT_TRUE(session_.op(0, {a_}).ok());
     ASSERT_TRUE(session_.op(1, {}).ok());
     ASSERT_EQ(a_->residency, Residency::kOffloading);
@@ -86,7 +86,7 @@ TEST_F(OffloadTest, LeavesAsPlannedWhenItsCopyHasEnded) {
   program.idle_ops(3);
   program.offload(a, 4);
   session_.send_everything_away();
-  session_.engine().follow(program.shared_schedule());
+  session_.engine().plan().follow(program.shared_schedule());
   session_.ssd().can_cancel = false;
   ASSERT_TRUE(session_.op(3, {a_}).ok());
   const bool is_behind = a_->transfer.is_copy_pending;
@@ -218,7 +218,7 @@ TEST_F(OffloadTest, DiesDuringTheRead) {
   session_.let_all_end();
   EXPECT_EQ(session_.device().usage().allocated_bytes, 0);
   EXPECT_EQ(session_.ssd().counters().reserved_bytes, 0);
-  EXPECT_EQ(session_.engine().offloaded_bytes(), 0);
+  EXPECT_EQ(session_.engine().amounts().offloaded_bytes, 0);
 }
 
 TEST_F(OffloadTest, DiesWhileAway) {
@@ -226,7 +226,7 @@ TEST_F(OffloadTest, DiesWhileAway) {
   session_.die(a_);
   EXPECT_EQ(session_.ssd().counters().reserved_bytes, 0);
   EXPECT_EQ(session_.ssd().counters().bytes_read, 0);
-  EXPECT_EQ(session_.engine().offloaded_bytes(), 0);
+  EXPECT_EQ(session_.engine().amounts().offloaded_bytes, 0);
 }
 
 TEST_F(OffloadTest, DiesWhileItsPrefetchIsDue) {
@@ -255,7 +255,7 @@ TEST_F(OffloadTest, TheExtentIsUsedAgain) {
 TEST_F(OffloadTest, APlannedOffloadOfACleanTensorWritesNothing) {
   run_until_out();
   ASSERT_TRUE(session_.op(3, {a_}).ok());
-  session_.engine().start_iteration();
+  session_.engine().plan().start_iteration();
   ASSERT_TRUE(session_.op(0, {a_}).ok());
   ASSERT_TRUE(session_.op(1, {}).ok());
   EXPECT_EQ(a_->residency, Residency::kOffloaded);
@@ -273,7 +273,7 @@ TEST_F(OffloadTest, APlannedDropWithoutACopyIsAWrite) {
 }
 
 TEST_F(OffloadTest, APlannedOffloadOfWhatIsHeldIsSkipped) {
-  session_.engine().follow(program_.shared_schedule());
+  session_.engine().plan().follow(program_.shared_schedule());
   ASSERT_TRUE(session_.engine().pin(a_).ok());
   ASSERT_TRUE(session_.op(1, {}).ok());
   EXPECT_EQ(a_->residency, Residency::kResident);
@@ -282,7 +282,7 @@ TEST_F(OffloadTest, APlannedOffloadOfWhatIsHeldIsSkipped) {
 }
 
 TEST_F(OffloadTest, MigrationsOfOpsThatWereMissedAreIssuedLate) {
-  session_.engine().follow(program_.shared_schedule());
+  session_.engine().plan().follow(program_.shared_schedule());
   ASSERT_TRUE(session_.use({a_}).ok());  // lost
   ASSERT_TRUE(session_.op(2, {}).ok());  // found again
   EXPECT_EQ(a_->residency, Residency::kOffloading);
@@ -291,7 +291,7 @@ TEST_F(OffloadTest, MigrationsOfOpsThatWereMissedAreIssuedLate) {
 }
 
 TEST_F(OffloadTest, NothingPlannedIsIssuedWhileLost) {
-  session_.engine().follow(program_.shared_schedule());
+  session_.engine().plan().follow(program_.shared_schedule());
   for (int i = 0; i < 10; ++i) ASSERT_TRUE(session_.use({a_}).ok());
   EXPECT_EQ(session_.counters().planned_offloads, 0);
 }
@@ -304,10 +304,10 @@ TEST(Bind, ATensorBornInTheIterationIsFoundByItsPlaceInTheOp) {
   program.op({});
   program.op({born});
   program.offload(born, 1);
-  session.engine().follow(program.shared_schedule());
-  session.engine().lay_out();
+  session.engine().plan().follow(program.shared_schedule());
+  session.engine().plan().lay_out();
   for (int iteration = 0; iteration < 3; ++iteration) {
-    session.engine().start_iteration();
+    session.engine().plan().start_iteration();
     ASSERT_TRUE(session.begin(0, {}).ok());
     LiveTensor* activation = session.born();
     activation->birth.is_seen_as_input = true;  // its op completes it
@@ -329,8 +329,8 @@ TEST(Bind, MigrationsOfTensorsThatAreNotThereAreSkipped) {
   program.op({}, {born});
   program.op({born});
   program.offload(born, 1);
-  session.engine().follow(program.shared_schedule());
-  session.engine().lay_out();
+  session.engine().plan().follow(program.shared_schedule());
+  session.engine().plan().lay_out();
   ASSERT_TRUE(session.op(0, {}).ok());
   ASSERT_TRUE(session.op(1, {}).ok());
   EXPECT_EQ(session.counters().skipped_migrations, 1);
@@ -396,8 +396,8 @@ TEST_F(ArrivalTest, ComputeIsNotHeldUpForWhatIsNeededLater) {
   const trace::TensorIndex a = program.persistent(*a_);
   program.idle_ops(3);
   program.prefetch(a, 0, 2);
-  session_.engine().follow(program.shared_schedule());
-  session_.engine().lay_out();
+  session_.engine().plan().follow(program.shared_schedule());
+  session_.engine().plan().lay_out();
   ASSERT_TRUE(session_.op(0, {}).ok());
   ASSERT_TRUE(session_.op(1, {}).ok());
   EXPECT_EQ(a_->residency, Residency::kLoading) << "nothing waits for it yet";
@@ -478,8 +478,8 @@ class EndedProgram : public ::testing::Test {
     const trace::TensorIndex planned = program.persistent(*t[0]);
     program.idle_ops(3);
     program.offload(planned, 1);
-    session_.engine().follow(program.shared_schedule());
-    session_.engine().lay_out();
+    session_.engine().plan().follow(program.shared_schedule());
+    session_.engine().plan().lay_out();
     ASSERT_EQ(session_.ssd().laid_out.size(), 1u);
   }
   void expect_no_room() {

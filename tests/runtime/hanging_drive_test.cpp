@@ -105,7 +105,7 @@ TEST_F(HangingDrive, AnInterruptEndsTheRestoringOfWhatADriveKeeps) {
               AllOf(HasSubstr("1 of 2 tensors did not come back: " + std::to_string(t[0]->id)),
                     HasSubstr("drive0 has not answered")));
   EXPECT_EQ(t[1]->residency, engine::Residency::kResident);
-  EXPECT_TRUE(session_.engine().has_transfers());
+  EXPECT_TRUE(session_.engine().amounts().has_transfers());
 }
 
 TEST_F(HangingDrive, AnInterruptDoesNotEndTheRestoringWhileDrivesAnswer) {
@@ -138,14 +138,14 @@ TEST_F(HangingDrive, AfterTheTimeLimitAWriteHasFailedAndTheTensorStays) {
   EXPECT_EQ(t[1]->residency, engine::Residency::kOffloaded);
   EXPECT_EQ(t[0]->residency, engine::Residency::kResident);
   EXPECT_FALSE(session_.engine().can_leave(*t[0]));
-  EXPECT_EQ(session_.engine().unanswered_bytes(), kUnitBytes);
+  EXPECT_EQ(session_.engine().amounts().unanswered_bytes, kUnitBytes);
   EXPECT_EQ(session_.counters().failed_transfers, 1);
   EXPECT_TRUE(session_.write({t[0]}).ok()) << "the program goes on";
   EXPECT_TRUE(session_.engine().restore_all().ok());
   EXPECT_FALSE(session_.engine().leave_stores()) << "the drive reads the tensor's memory";
   heal();
   session_.let_all_end();
-  EXPECT_EQ(session_.engine().unanswered_bytes(), 0);
+  EXPECT_EQ(session_.engine().amounts().unanswered_bytes, 0);
   session_.send_everything_away();
   EXPECT_EQ(t[0]->residency, engine::Residency::kOffloaded);
   EXPECT_TRUE(session_.use(t).ok());
@@ -187,7 +187,7 @@ TEST_F(HangingDrive, AfterTheTimeLimitAReadIsAnErrorUntilTheDriveAnswers) {
                                         HasSubstr("drive0 does not answer")));
   }
   EXPECT_EQ(allocated_bytes(), kUnitBytes);
-  EXPECT_EQ(session_.engine().unanswered_bytes(), kUnitBytes);
+  EXPECT_EQ(session_.engine().amounts().unanswered_bytes, kUnitBytes);
   EXPECT_EQ(session_.counters().urgent_reads, 1) << "one request";
   heal();
   session_.let_all_end();
@@ -205,7 +205,7 @@ TEST_F(HangingDrive, ATensorThatDiesUnansweredKeepsItsMemoryUntilTheDriveAnswers
   EXPECT_TRUE(session_.use({t[1]}).ok());
   heal();
   session_.let_all_end();
-  EXPECT_EQ(session_.engine().unanswered_bytes(), 0);
+  EXPECT_EQ(session_.engine().amounts().unanswered_bytes, 0);
   EXPECT_EQ(allocated_bytes(), kUnitBytes) << "of the other";
 }
 

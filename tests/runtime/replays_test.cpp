@@ -56,8 +56,8 @@ TEST_F(ReplaysTest, AnOpThatReadsADiscardedTensorSeesItsBytes) {
   run_count();
   session_.op(4, {z_});  // checks them
   EXPECT_EQ(run_count(), 2) << "of y, which z is made from, and of z";
-  EXPECT_EQ(runtime().figures().counters.on_demand_replays, 2);
-  EXPECT_GT(runtime().figures().counters.replay_ns, 0);
+  EXPECT_EQ(runtime().figures().counters.replays.on_demand, 2);
+  EXPECT_GT(runtime().figures().counters.replays.duration_ns, 0);
 }
 
 TEST_F(ReplaysTest, WhatHasNoRecipeStays) {
@@ -229,8 +229,8 @@ TEST(VerifiedReplays, EqualBytesAreCounted) {
   engine::LiveTensor* y = session.op(2, {x}, {}, 3);
   session.op(3, {y});
   session.op(4, {y});
-  EXPECT_EQ(session.runtime().figures().counters.verified_replays, 2);
-  EXPECT_EQ(session.runtime().figures().counters.differing_replays, 0);
+  EXPECT_EQ(session.runtime().figures().counters.replays.verified, 2);
+  EXPECT_EQ(session.runtime().figures().counters.replays.differing, 0);
 }
 
 TEST(VerifiedReplays, OtherBytesAreAnErrorThatNamesTheOpAndNobodySeesThem) {
@@ -243,7 +243,7 @@ TEST(VerifiedReplays, OtherBytesAreAnErrorThatNamesTheOpAndNobodySeesThem) {
   const Status status = session.runtime().begin_op(frame, 3).status();
   EXPECT_NE(status.message().find("made other bytes"), std::string::npos) << status.message();
   EXPECT_NE(status.message().find("of op 0"), std::string::npos) << status.message();
-  EXPECT_EQ(session.runtime().figures().counters.differing_replays, 1);
+  EXPECT_EQ(session.runtime().figures().counters.replays.differing, 1);
   EXPECT_EQ(y->residency, engine::Residency::kDiscarded);
   session.replayer().error = 0;
   session.op(3, {y});
@@ -364,7 +364,7 @@ TEST(Replays, TwoThreadsThatShareTensorsSeeTheirBytes) {
   std::thread other(read, 0);
   read(5);
   other.join();
-  EXPECT_GT(session.runtime().figures().counters.on_demand_replays, 0);
+  EXPECT_GT(session.runtime().figures().counters.replays.on_demand, 0);
 }
 
 // Ops that read, write, make, hold and drop tensors at random.
@@ -379,7 +379,7 @@ class RandomReplays {
     while (!tensors_.empty()) drop();
     EXPECT_EQ(session_.device().allocated_bytes(), 0) << "dropped tensors are kept for ever";
   }
-  int64_t discard_count() { return session_.runtime().figures().counters.discards; }
+  int64_t discard_count() { return session_.runtime().figures().counters.replays.discards; }
 
  private:
   size_t below(size_t count) { return random_() % count; }
