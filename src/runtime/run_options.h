@@ -34,7 +34,7 @@ struct RunOptions {
   bool is_planned = true;                          // false: all migrations are on demand
   bool plans_in_background = true;  // false: each plan is made before the next iteration begins
   // Which tensors plans may discard, to be made again by a replay.
-  planner::Recompute recompute = planner::Recompute::kOff;
+  planner::Recompute recompute = planner::PlannerOptions().recompute;
   bool verify_replays = false;  // compare what a replay makes with what was discarded
   int64_t io_timeout_ns = 0;    // for each request of a drive, as for the ssd store; 0: no limit
   bool checksum = false;        // verify every chunk that is read from a drive
@@ -44,11 +44,12 @@ struct RunOptions {
   std::optional<std::pair<int64_t, int64_t>> timeline_steps;
   int64_t smallest_tensor_bytes = 64 * kKiB;         // smaller tensors stay resident
   std::function<void(const std::string&)> progress;  // opening a run calls it with lines for people
-
-  // Whether tensors may be discarded: by the run's own plans, by the given one, or by a test.
-  bool has_replays() const {
-    return recompute != planner::Recompute::kOff || plan_path || discard_after_every_op;
-  }
 };
+
+// Whether tensors may be discarded: by the run's own plans, by the given one, or by a test.
+inline bool may_discard(const RunOptions& options) {
+  return options.recompute != planner::Recompute::kOff || options.plan_path ||
+         options.discard_after_every_op;
+}
 
 }  // namespace teraio::runtime

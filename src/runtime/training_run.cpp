@@ -99,7 +99,7 @@ RuntimeOptions TrainingRun::runtime_options() {
   Framework* framework = machine_->framework.get();
   RuntimeOptions options;
   options.engine = engine_options();
-  if (options_.has_replays()) options.replayer = &framework->replayer();
+  if (may_discard(options_)) options.replayer = &framework->replayer();
   options.wait_for_lock = [framework](const auto& wait) {
     return framework->wait_without_other_lock(wait);
   };
@@ -151,7 +151,7 @@ Status TrainingRun::check_room_to_restore() const {
 
 // Replays need the hooks, which give their memory, and find no tensor to evict for it in vain.
 Status TrainingRun::replay_discarded() {
-  if (!options_.has_replays()) return {};
+  if (!may_discard(options_)) return {};
   set_budget(device::kNoBudget);
   Status status = runtime_->replay_all();
   if (!status.ok()) set_budget(options_.device_budget_bytes);  // the run goes on
@@ -209,7 +209,7 @@ int64_t TrainingRun::bound_ns() const {
   const std::optional<trace::Trace> trace = runtime_->knowledge().trace;
   if (!known || !trace) return 0;
   const planner::StepBounds bounds =
-      options_.has_replays()
+      may_discard(options_)
           ? planner::lower_bounds_with_replays(*trace, known->hardware, known->limits)
           : planner::lower_bounds(*trace, known->hardware, known->limits);
   return bounds.best_ns();

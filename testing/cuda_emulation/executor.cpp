@@ -38,7 +38,7 @@ Executor::Executor(const Settings& settings, std::mutex& mutex)
     stream.device = device;
     stream.is_legacy = true;
     stream.rank = random_();
-    if (!settings.has_time()) continue;
+    if (!has_time(settings)) continue;
     for (const Unit unit : {Unit::kCompute, Unit::kCopyIn, Unit::kCopyOut})
       units_.push_back({device, unit, {}, {}, {}});
   }
@@ -237,14 +237,14 @@ TimePoint Executor::run(Task& task, TimePoint begin, Lock& lock) {
   task.run = nullptr;  // what it holds may call us when it is dropped
   const TimePoint now = std::chrono::steady_clock::now();
   const TimePoint due = begin + task.duration;
-  if (settings_.has_time()) std::this_thread::sleep_until(due);
+  if (has_time(settings_)) std::this_thread::sleep_until(due);
   lock.lock();
   if (!failure.empty()) {
     std::fprintf(stderr, "emulated CUDA: %s %.2000s\n", task.name, failure.c_str());
     failure_ = cudaErrorLaunchFailure;
   }
   // A thread that wakes up late does not make its task longer.
-  return settings_.has_time() && !has_run ? due : std::max(now, due);
+  return has_time(settings_) && !has_run ? due : std::max(now, due);
 }
 
 // The task stays at the head of the queue while it runs: until then it is not done.

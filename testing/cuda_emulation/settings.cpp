@@ -28,7 +28,7 @@ void read_number(const char* name, Number& value) {
 
 // Work that waits for its turn by seed, or for a thread that looks, has no time of its own.
 void check_time(const Settings& settings) {
-  if (!settings.has_time() || (settings.seed == 0 && !settings.is_lazy)) return;
+  if (!has_time(settings) || (settings.seed == 0 && !settings.is_lazy)) return;
   std::fprintf(stderr,
                "emulated CUDA: rates of a device go with TERAIO_EMULATED_CUDA_SEED=0 and without "
                "TERAIO_EMULATED_CUDA_LAZY\n");

@@ -24,12 +24,13 @@ struct Settings {
   // A negative control: cudaStreamWaitEvent does nothing in libraries and programs whose file name
   // contains this.
   std::string forgets_waits_of;
-
-  // Work lasts as long as on a device of these rates.
-  bool has_time() const {
-    return flops_per_second > 0 || memory_bytes_per_second > 0 || link_bytes_per_second > 0;
-  }
 };
+
+// Work lasts as long as on a device of these rates.
+inline bool has_time(const Settings& settings) {
+  return settings.flops_per_second > 0 || settings.memory_bytes_per_second > 0 ||
+         settings.link_bytes_per_second > 0;
+}
 
 // Ends the process with a message when a variable has no value of its kind.
 Settings read_settings();
