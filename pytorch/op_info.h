@@ -23,7 +23,7 @@ struct OpInfo {
   std::vector<uint8_t> is_write;
   bool is_checked = false;        // --verify compares the arguments that the op must not change
   bool completes_results = true;  // false: an allocation whose bytes its caller fills in
-  bool is_list_op = false;        // one of the foreach and fused ops: may run in pieces
+  bool is_list_op = false;        // one of the foreach and fused ops: may run in slices
   bool is_collective = false;  // may continue after the op has returned: see observe/collective.h
   bool leaves_bytes_undefined = false;  // of its results
   bool waits = false;                   // for the bytes of its argument, which a collective writes

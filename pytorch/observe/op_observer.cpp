@@ -11,7 +11,7 @@
 
 #include "observe/collective.h"
 #include "observe/fake_autograd.h"
-#include "observe/list_op_pieces.h"
+#include "observe/list_op_slices.h"
 #include "observe/nested_op.h"
 #include "observe/observed_thread.h"
 #include "observe/op_pins.h"
@@ -141,8 +141,8 @@ inline void run_outermost(ActiveSession& session, ObservedThread& thread, const 
 bool run_list_op(ActiveSession& session, ObservedThread& thread, const OpInfo& info,
                  const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                  torch::jit::Stack* stack) {
-  return run_in_pieces(info, session.chunk_bytes, stack, [&](torch::jit::Stack* piece) {
-    run_outermost(session, thread, info, op, keys, piece);
+  return run_in_slices(info, session.list_op_slice_bytes, stack, [&](torch::jit::Stack* slice) {
+    run_outermost(session, thread, info, op, keys, slice);
   });
 }
 

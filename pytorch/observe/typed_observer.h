@@ -95,7 +95,7 @@ inline CallKind kind_of_call(ActiveSession* session, const ObservedThread& threa
   return thread.capture == nullptr ? CallKind::kNested : CallKind::kBoxed;
 }
 
-// `Op` is a struct of ATen/Operators.h. Not for the foreach and fused ops, which run in pieces.
+// `Op` is a struct of ATen/Operators.h. Not for the foreach and fused ops, which run in slices.
 template <class Op, class Function = typename Op::schema>
 class TypedObserver;
 

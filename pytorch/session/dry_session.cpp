@@ -10,7 +10,7 @@
 #include "device/counting_device.h"
 #include "engine/replayer.h"
 #include "observe/collective.h"
-#include "observe/list_op_pieces.h"
+#include "observe/list_op_slices.h"
 #include "observe/observed_thread.h"
 #include "observe/op_origins.h"
 #include "replay/steady_precision.h"
@@ -54,7 +54,7 @@ DrySession::DrySession(const DrySessionOptions& options) : machine_(std::make_sh
   active_->backend = &cpu_backend();
   active_->origins = &machine_->origins;
   active_->steady_precision = &machine_->steady_precision;
-  active_->chunk_bytes = list_op_piece_bytes(options.device_memory_bytes);
+  active_->list_op_slice_bytes = list_op_slice_bytes(options.device_memory_bytes);
   active_->is_dry = true;
 }
 

@@ -21,7 +21,7 @@
 namespace teraio::pytorch {
 
 struct DrySessionOptions {
-  // The memory of the device that the run predicts. It determines the size of the pieces in which
+  // The memory of the device that the run predicts. It determines the size of the slices in which
   // list ops run, as the device budget does in a Session, and does not limit allocations.
   int64_t device_memory_bytes = 0;
 };

@@ -5,7 +5,7 @@
 #include "escapes/aliases.h"
 #include "interrupts.h"
 #include "observe/collective.h"
-#include "observe/list_op_pieces.h"
+#include "observe/list_op_slices.h"
 #include "observe/observed_thread.h"
 #include "storages/adoption.h"
 #include "storages/captured_storages.h"
@@ -52,7 +52,7 @@ Status Session::start() {
   active_->origins = &framework_->origins();
   active_->steady_precision = &framework_->steady_precision();
   active_->smallest_tensor_bytes = run_->options().smallest_tensor_bytes;
-  active_->chunk_bytes = list_op_piece_bytes(run_->options().device_budget_bytes);
+  active_->list_op_slice_bytes = list_op_slice_bytes(run_->options().device_budget_bytes);
   backend.install();
   watch_forks();
   Interrupts::instance().start();

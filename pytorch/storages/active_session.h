@@ -19,7 +19,7 @@ struct ActiveSession : std::enable_shared_from_this<ActiveSession> {
   DeviceBackend* backend = nullptr;
   // The size from which on storages are adopted that PyTorch allocated outside of the session.
   int64_t smallest_tensor_bytes = 0;
-  int64_t chunk_bytes = 0;                      // list ops over more bytes than this run in pieces
+  int64_t list_op_slice_bytes = 0;              // list ops over more bytes than this run in slices
   TriedOps* tried_ops = nullptr;                // of the session; null: it replays no op
   OpOrigins* origins = nullptr;                 // of the session
   SteadyPrecision* steady_precision = nullptr;  // of the session

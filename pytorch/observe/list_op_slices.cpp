@@ -1,4 +1,4 @@
-#include "observe/list_op_pieces.h"
+#include "observe/list_op_slices.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -9,7 +9,7 @@
 namespace teraio::pytorch {
 namespace {
 
-constexpr int64_t kPiecesPerBudget = 12;
+constexpr int64_t kSlicesPerBudget = 12;
 
 using Stack = torch::jit::Stack;
 
@@ -45,12 +45,12 @@ std::vector<int64_t> element_bytes(const Stack& arguments, size_t length) {
   return bytes;
 }
 
-// Returns the ends of consecutive slices, each of at most piece_bytes or one element.
-std::vector<size_t> slice_ends(const std::vector<int64_t>& bytes, int64_t piece_bytes) {
+// Returns the ends of consecutive slices, each of at most slice_bytes_max or one element.
+std::vector<size_t> slice_ends(const std::vector<int64_t>& bytes, int64_t slice_bytes_max) {
   std::vector<size_t> ends;
   int64_t slice_bytes = 0;
   for (size_t i = 0; i < bytes.size(); ++i) {
-    if (slice_bytes > 0 && slice_bytes + bytes[i] > piece_bytes) {
+    if (slice_bytes > 0 && slice_bytes + bytes[i] > slice_bytes_max) {
       ends.push_back(i);
       slice_bytes = 0;
     }
@@ -68,38 +68,38 @@ c10::IValue slice_of(const c10::IValue& value, size_t begin, size_t end, size_t 
   return slice;
 }
 
-// Appends the lists that a piece has returned to those of the pieces before it.
-void join_results(Stack& joined, const Stack& piece) {
+// Appends the lists that a slice has returned to those of the slices before it.
+void join_results(Stack& joined, const Stack& slice) {
   if (joined.empty()) {
-    joined = piece;
+    joined = slice;
     return;
   }
-  for (size_t i = 0; i < piece.size(); ++i)
-    for (const c10::IValue& element : piece[i].toListRef()) joined[i].toList().push_back(element);
+  for (size_t i = 0; i < slice.size(); ++i)
+    for (const c10::IValue& element : slice[i].toListRef()) joined[i].toList().push_back(element);
 }
 
 }  // namespace
 
-int64_t list_op_piece_bytes(int64_t device_budget_bytes) {
-  return device_budget_bytes / kPiecesPerBudget;
+int64_t list_op_slice_bytes(int64_t device_budget_bytes) {
+  return device_budget_bytes / kSlicesPerBudget;
 }
 
-bool run_in_pieces(const OpInfo& info, int64_t piece_bytes, Stack* stack,
+bool run_in_slices(const OpInfo& info, int64_t slice_bytes_max, Stack* stack,
                    const std::function<void(Stack*)>& run) {
   const Stack arguments(stack->end() - static_cast<ptrdiff_t>(info.argument_count), stack->end());
   const std::optional<size_t> length = common_length(arguments);
   if (!length || *length < 2) return false;
-  const std::vector<size_t> ends = slice_ends(element_bytes(arguments, *length), piece_bytes);
+  const std::vector<size_t> ends = slice_ends(element_bytes(arguments, *length), slice_bytes_max);
   if (ends.size() < 2) return false;
   stack->erase(stack->end() - static_cast<ptrdiff_t>(info.argument_count), stack->end());
   Stack joined;
   size_t begin = 0;
   for (const size_t end : ends) {
-    Stack piece;
+    Stack slice;
     for (const c10::IValue& value : arguments)
-      piece.push_back(slice_of(value, begin, end, *length));
-    run(&piece);
-    join_results(joined, piece);
+      slice.push_back(slice_of(value, begin, end, *length));
+    run(&slice);
+    join_results(joined, slice);
     begin = end;
   }
   stack->insert(stack->end(), joined.begin(), joined.end());
