@@ -47,5 +47,5 @@ replace_c_function = _extension.replace_c_function
 restore_c_function = _extension.restore_c_function
 set_options_for_tests = _extension.set_options_for_tests
 set_verbose = _extension.set_verbose
-threads_in_older_ops = _extension.threads_in_older_ops
+threads_in_unfinished_ops = _extension.threads_in_unfinished_ops
 watch_exchange_table = _extension.watch_exchange_table

@@ -9,7 +9,7 @@ namespace teraio::pytorch {
 void bind_observer(py::module_& module) {
   module.def("observe_this_thread", &observe_this_thread);
   module.def("observe_python_threads", &observe_python_threads);
-  module.def("threads_in_older_ops", &threads_in_older_ops);
+  module.def("threads_in_unfinished_ops", &threads_in_unfinished_ops);
   module.def("forget_python_threads", &forget_python_threads);
   module.def("is_this_thread_observed", &is_this_thread_observed);
   module.def("observer_dispatch_key", &observer_dispatch_key);

@@ -70,7 +70,7 @@ void observe_python_threads() {
   }
 }
 
-std::vector<uint64_t> threads_in_older_ops() {
+std::vector<uint64_t> threads_in_unfinished_ops() {
   std::vector<uint64_t> idents;
   for (auto& [id, waiting] : threads().waiting)
     if (!waiting.rest.look()) idents.push_back(waiting.ident);

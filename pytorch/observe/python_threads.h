@@ -9,7 +9,7 @@ namespace teraio::pytorch {
 
 // Observes the ops of all Python threads of this process, the calling one included. A thread that
 // runs now is observed when it calls or returns from its next function; an op that it is in the
-// middle of is not: see threads_in_older_ops(). A profiler that a thread has set stays. Takes
+// middle of is not: see threads_in_unfinished_ops(). A profiler that a thread has set stays. Takes
 // microseconds, so that it can be called in every step for threads that came since.
 //
 // Threads: the caller holds the GIL.
@@ -23,6 +23,6 @@ void forget_python_threads();
 // observe_python_threads(), as numbers of threading.get_ident(). The others are observed by now,
 // have ended, or have slept as no op does during the last calls (ThreadRest): whoever waits calls
 // it about once in a millisecond. The caller holds the GIL, and releases it between two calls.
-std::vector<uint64_t> threads_in_older_ops();
+std::vector<uint64_t> threads_in_unfinished_ops();
 
 }  // namespace teraio::pytorch

@@ -27,7 +27,7 @@ def wait_for_end():
     """
     start = time.monotonic()
     is_told = False
-    while idents := core.threads_in_older_ops():
+    while idents := core.threads_in_unfinished_ops():
         waited_s = time.monotonic() - start
         if waited_s >= LIMIT_S:
             raise Error(
