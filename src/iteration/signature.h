@@ -1,6 +1,6 @@
 // Signatures: 64-bit hashes that identify an op or a sequence of ops.
 //
-// The signature of an op has two parts, so that a program is recognised when only the sizes of its
+// The signature of an op has two parts, so that a program is known again when only the sizes of its
 // tensors change: the lengths of sequences, for example, or the number of tokens that an expert
 // gets.
 #pragma once

@@ -8,7 +8,7 @@
 namespace teraio::learn {
 namespace {
 
-constexpr size_t kLongestPeriod = 8;  // segments
+constexpr size_t kLongestPeriod = 8;  // steps
 
 }  // namespace
 
@@ -32,22 +32,21 @@ bool IterationDetector::note_update(std::span<const engine::Use> uses) {
   return is_new;
 }
 
-bool IterationDetector::end_segment() {
-  if (is_segment_empty_) return false;
-  is_segment_empty_ = true;
-  segment_hashes_.push_back(std::exchange(segment_hash_, iteration::kEmptySignature));
-  iteration_hash_ = iteration::combine_signatures(iteration_hash_, segment_hashes_.back());
-  if (segment_hashes_.size() > 2 * kLongestPeriod) segment_hashes_.erase(segment_hashes_.begin());
-  return ++segment_in_iteration_ >= segments_per_iteration_;
+bool IterationDetector::end_step() {
+  if (is_step_empty_) return false;
+  is_step_empty_ = true;
+  step_hashes_.push_back(std::exchange(step_hash_, iteration::kEmptySignature));
+  iteration_hash_ = iteration::combine_signatures(iteration_hash_, step_hashes_.back());
+  if (step_hashes_.size() > 2 * kLongestPeriod) step_hashes_.erase(step_hashes_.begin());
+  return ++step_in_iteration_ >= steps_per_iteration_;
 }
 
 void IterationDetector::find_period() {
-  const auto end = segment_hashes_.end();
-  for (size_t period = 1; 2 * period <= segment_hashes_.size() && period <= kLongestPeriod;
-       ++period) {
+  const auto end = step_hashes_.end();
+  for (size_t period = 1; 2 * period <= step_hashes_.size() && period <= kLongestPeriod; ++period) {
     const auto length = static_cast<ptrdiff_t>(period);
     if (!std::equal(end - length, end, end - 2 * length)) continue;
-    segments_per_iteration_ = static_cast<int64_t>(period);
+    steps_per_iteration_ = static_cast<int64_t>(period);
     return;
   }
 }
@@ -55,9 +54,9 @@ void IterationDetector::find_period() {
 void IterationDetector::start_iteration(bool is_complete) {
   if (is_complete) previous_iteration_hash_ = iteration_hash_;
   iteration_hash_ = iteration::kEmptySignature;
-  segment_hash_ = iteration::kEmptySignature;
-  is_segment_empty_ = true;
-  segment_in_iteration_ = 0;
+  step_hash_ = iteration::kEmptySignature;
+  is_step_empty_ = true;
+  step_in_iteration_ = 0;
   op_count_ = 0;
 }
 

@@ -1,11 +1,11 @@
 // IterationDetector: divides the ops of a program into iterations and tells whether they repeat.
 //
-// A segment is what runs between two optimizer steps. Where the framework reports no steps, a
-// segment ends when a parameter is about to change for the second time after a use in between. An
-// iteration is one segment, or several in a row when only the row repeats, as with two optimizers
+// A step is what runs from one optimizer update to the next. Where the framework reports no steps,
+// a step ends when a parameter is about to change for the second time after a use in between. An
+// iteration is one step, or several in a row when only the row repeats, as with two optimizers
 // that take turns:
 //
-//   segments    A B A B A B        period 1: A != B        period 2: AB == AB
+//   steps       A B A B A B        period 1: A != B        period 2: AB == AB
 //   iterations  [A B] [A B] [A B]
 //
 // Threads: under the lock of its owner.
@@ -22,33 +22,33 @@ namespace teraio::learn {
 
 class IterationDetector {
  public:
-  // The framework reports steps from now on: changes of parameters end no segment any more.
+  // The framework reports steps from now on: changes of parameters end no step any more.
   void expect_steps() { expects_steps_ = true; }
 
-  // Before an op. True when a segment ends before it: the op begins the update of another step.
+  // Before an op. True when a step ends before it: the op begins the update of another step.
   bool begins_new_update(std::span<const engine::Use> uses) {
     return !expects_steps_ && note_update(uses);
   }
 
   void add_op(const iteration::OpSignature& signature, bool uses_tensors) {
-    is_segment_empty_ &= !uses_tensors;
-    segment_hash_ = iteration::add_to_signature(segment_hash_, signature.structure);
-    segment_hash_ = iteration::add_to_signature(segment_hash_, signature.sizes);
+    is_step_empty_ &= !uses_tensors;
+    step_hash_ = iteration::add_to_signature(step_hash_, signature.structure);
+    step_hash_ = iteration::add_to_signature(step_hash_, signature.sizes);
     ++op_count_;
   }
 
-  // True when the iteration ends with the segment. A segment whose ops use no tensor is none: the
+  // True when the iteration ends with the step. A step whose ops use no tensor is none: the
   // step of an optimizer that calls the step of another one ends right after it, with a marker for
-  // profilers between them. These ops belong to the next segment.
-  bool end_segment();
+  // profilers between them. These ops belong to the next step.
+  bool end_step();
 
-  // Of the iteration that is about to end, whose last segment has ended: it has the ops of the one
+  // Of the iteration that is about to end, whose last step has ended: it has the ops of the one
   // before it.
   bool is_repeated() const { return iteration_hash_ == previous_iteration_hash_; }
 
-  // An iteration consists of several segments.
-  bool has_period() const { return segments_per_iteration_ > 1; }
-  // Looks for a period in the last segments; later iterations consist of so many.
+  // An iteration consists of several steps.
+  bool has_period() const { return steps_per_iteration_ > 1; }
+  // Looks for a period in the last steps; later iterations consist of so many.
   void find_period();
 
   // The next op begins an iteration. `is_complete`: the last one ended where iterations do, so that
@@ -62,13 +62,13 @@ class IterationDetector {
   bool note_update(std::span<const engine::Use> uses);
 
   bool expects_steps_ = false;
-  uint64_t segment_hash_ = iteration::kEmptySignature;
-  bool is_segment_empty_ = true;
-  std::vector<uint64_t> segment_hashes_;
+  uint64_t step_hash_ = iteration::kEmptySignature;
+  bool is_step_empty_ = true;
+  std::vector<uint64_t> step_hashes_;
   uint64_t update_count_ = 1;
-  int64_t segments_per_iteration_ = 1;
-  int64_t segment_in_iteration_ = 0;
-  uint64_t iteration_hash_ = iteration::kEmptySignature;  // of the segments that have ended
+  int64_t steps_per_iteration_ = 1;
+  int64_t step_in_iteration_ = 0;
+  uint64_t iteration_hash_ = iteration::kEmptySignature;  // of the steps that have ended
   uint64_t previous_iteration_hash_ = 0;
   int64_t op_count_ = 0;
 };

@@ -164,7 +164,7 @@ Result<engine::OpRequests> Runtime::begin_op(engine::OpFrame& frame,
   frame.begun.is_begun = false;
   if (!is_active_) return engine::OpRequests();
   if (!stream_uses_.empty()) unpin_all(stream_uses_.take_passed());
-  if (detector_.begins_new_update(frame.uses)) end_segment();
+  if (detector_.begins_new_update(frame.uses)) finish_step();
   frame.begun.input_count = frame.uses.size();
   frame.begun.position = patterns_.advance(signature, frame.uses);
   frame.begun.epoch = engine_.plan().epoch();
@@ -417,7 +417,7 @@ void Runtime::begin_step() {
 
 void Runtime::end_step() {
   const std::lock_guard lock(mutex_);
-  if (is_active_) end_segment();
+  if (is_active_) finish_step();
 }
 
 int64_t Runtime::begin_own_work() const { return options_.engine.clock->now_ns(); }
@@ -429,8 +429,8 @@ int64_t Runtime::end_own_work(int64_t start_ns) {
   return duration_ns;
 }
 
-void Runtime::end_segment() {
-  if (detector_.end_segment()) end_iteration();
+void Runtime::finish_step() {
+  if (detector_.end_step()) end_iteration();
 }
 
 void Runtime::end_iteration() {

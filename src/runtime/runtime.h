@@ -161,7 +161,7 @@ class Runtime {
 
  private:
   void start_iteration(bool is_complete);
-  void end_segment();
+  void finish_step();
   void end_iteration();
   iteration::Profile recorded_profile();
   void note_op(const engine::OpFrame& frame, std::string_view name,

@@ -11,14 +11,14 @@ namespace {
 
 class IterationDetectorTest : public ::testing::Test {
  protected:
-  // A segment of these ops. True when the iteration ends with it.
-  bool segment(const std::vector<uint64_t>& signatures) {
+  // A step of these ops. True when the iteration ends with it.
+  bool step(const std::vector<uint64_t>& signatures) {
     for (const uint64_t signature : signatures) detector_.add_op(signature, /*uses_tensors=*/true);
-    return detector_.end_segment();
+    return detector_.end_step();
   }
-  // An iteration of one segment. True when it repeats the one before.
+  // An iteration of one step. True when it repeats the one before.
   bool is_repeated(const std::vector<uint64_t>& signatures) {
-    EXPECT_TRUE(segment(signatures));
+    EXPECT_TRUE(step(signatures));
     const bool is_repeated = detector_.is_repeated();
     detector_.start_iteration(/*is_complete=*/true);
     return is_repeated;
@@ -39,13 +39,13 @@ TEST_F(IterationDetectorTest, EqualOpsInEqualOrderRepeat) {
   EXPECT_FALSE(is_repeated({1, 3, 0}));
 }
 
-TEST_F(IterationDetectorTest, ASegmentWithoutOpsIsNone) { EXPECT_FALSE(segment({})); }
+TEST_F(IterationDetectorTest, AStepWithoutOpsIsNone) { EXPECT_FALSE(step({})); }
 
-TEST_F(IterationDetectorTest, OpsWithoutTensorsBelongToTheNextSegment) {
+TEST_F(IterationDetectorTest, OpsWithoutTensorsBelongToTheNextStep) {
   const auto is_step_repeated = [&] {
     const bool is_same = is_repeated({1, 2});
     detector_.add_op(9, /*uses_tensors=*/false);
-    EXPECT_FALSE(detector_.end_segment());
+    EXPECT_FALSE(detector_.end_step());
     return is_same;
   };
   EXPECT_FALSE(is_step_repeated());
@@ -68,8 +68,8 @@ TEST_F(IterationDetectorTest, StepsThatTakeTurnsMakeOneIteration) {
   }
   detector_.find_period();
   for (int i = 0; i < 2; ++i) {
-    EXPECT_FALSE(segment({1, 2})) << "half of the iteration";
-    EXPECT_TRUE(segment({3}));
+    EXPECT_FALSE(step({1, 2})) << "half of the iteration";
+    EXPECT_TRUE(step({3}));
     EXPECT_EQ(detector_.is_repeated(), i == 1);
     detector_.start_iteration(/*is_complete=*/true);
   }
