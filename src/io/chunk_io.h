@@ -44,7 +44,7 @@ struct ChunkResult {
   bool are_copies_enqueued = false;
 };
 
-// Threads: as DriveIo. At most `window` chunks (a factory's argument) are in flight.
+// Threads: as DriveIo. At most `in_flight_max` chunks (a factory's argument) are in flight.
 class ChunkIo {
  public:
   // No chunk may be in flight.

@@ -171,7 +171,7 @@ Result<std::unique_ptr<DriveIo>> open_cufile_io(int fd, device::Device& device,
   TERAIO_RETURN_IF_ERROR(try_out(*way, device, options.file_bytes));
   ThreadIoOptions threads;
   threads.description = "GPUDirect Storage";
-  threads.window = options.window;
+  threads.in_flight_max = options.in_flight_max;
   threads.transfer = [way](const IoRequest& request) { return way->move(request); };
   threads.error_text = cufile_error_text;
   threads.on_result = options.on_result;

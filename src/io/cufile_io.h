@@ -21,7 +21,7 @@ Status check_cufile(const std::filesystem::path& library = {});
 struct CufileIoOptions {
   std::filesystem::path library;  // as for check_cufile()
   int64_t file_bytes = 0;
-  int32_t window = 1;
+  int32_t in_flight_max = 1;
   std::function<void()> on_result;  // called after every result, on any thread; may be empty
 };
 

@@ -24,21 +24,23 @@ Result<std::unique_ptr<ChunkIo>> open_direct(device::Device& device,
   auto io = open_cufile_io(options.fd, device,
                            {.library = options.cufile_library,
                             .file_bytes = options.file_bytes,
-                            .window = options.window,
+                            .in_flight_max = options.in_flight_max,
                             .on_result = [&staged] { staged.wake(); }});
   if (!io.ok()) return io.status();
-  return std::unique_ptr<ChunkIo>(std::make_unique<RetryingIo>(std::move(*io), options.drive_name,
-                                                               options.window, *options.clock));
+  return std::unique_ptr<ChunkIo>(std::make_unique<RetryingIo>(
+      std::move(*io), options.drive_name, options.in_flight_max, *options.clock));
 }
 
 }  // namespace
 
-int64_t staging_ring_bytes(int32_t window, int64_t request_bytes) { return window * request_bytes; }
+int64_t staging_ring_bytes(int32_t in_flight_max, int64_t request_bytes) {
+  return in_flight_max * request_bytes;
+}
 
 Result<DevicePath> open_device_path(std::unique_ptr<DriveIo> drive, device::Device& device,
                                     const DevicePathOptions& options) {
   Result<device::HostMemory> ring = device::HostMemory::map(
-      staging_ring_bytes(options.window, options.request_bytes), device, options.drive_node);
+      staging_ring_bytes(options.in_flight_max, options.request_bytes), device, options.drive_node);
   if (!ring.ok()) return ring.status().with_context("drive " + options.drive_name);
   DevicePath path;
   path.staging_bytes = ring->size_bytes();
@@ -46,8 +48,8 @@ Result<DevicePath> open_device_path(std::unique_ptr<DriveIo> drive, device::Devi
   if (!registered.ok())
     spdlog::info("drive {}: {}; I/O looks its pages up instead", options.drive_name,
                  registered.message());
-  auto exact = std::make_unique<RetryingIo>(std::move(drive), options.drive_name, options.window,
-                                            *options.clock);
+  auto exact = std::make_unique<RetryingIo>(std::move(drive), options.drive_name,
+                                            options.in_flight_max, *options.clock);
   auto staged = StagedIo::create(
       std::move(exact), std::move(*ring), device,
       StagedIoOptions{.drive_name = options.drive_name, .slot_bytes = options.request_bytes});

@@ -23,7 +23,7 @@ enum class GpuDirect : uint8_t {
 struct DevicePathOptions {
   std::string drive_name;
   int64_t request_bytes = 0;
-  int32_t window = 0;
+  int32_t in_flight_max = 0;
   bool checksum = false;  // excludes GPUDirect Storage: checksums need the bytes in host memory
   GpuDirect gpu_direct = GpuDirect::kAuto;
   std::filesystem::path cufile_library;
@@ -42,11 +42,11 @@ struct DevicePath {
 };
 
 // The size of one drive's staging ring, which has one slot per request in flight.
-int64_t staging_ring_bytes(int32_t window, int64_t request_bytes);
+int64_t staging_ring_bytes(int32_t in_flight_max, int64_t request_bytes);
 
 // `device` must outlive the result, and the CPU cannot address it. `drive` must have been created
-// for `window` requests in flight. Fails if the staging ring cannot be mapped, or if GPUDirect
-// Storage is required and does not work; the message names the drive.
+// for `in_flight_max` requests in flight. Fails if the staging ring cannot be mapped, or if
+// GPUDirect Storage is required and does not work; the message names the drive.
 Result<DevicePath> open_device_path(std::unique_ptr<DriveIo> drive, device::Device& device,
                                     const DevicePathOptions& options);
 

@@ -67,8 +67,8 @@ class DriveIo {
     return Status(ErrorCode::kUnsupported, "buffers are registered with io_uring alone");
   }
 
-  // Queues a request, which starts no later than the next wait(). At most `window` requests (a
-  // factory's argument) may be in flight.
+  // Queues a request, which starts no later than the next wait(). At most `in_flight_max` requests
+  // (a factory's argument) may be in flight.
   virtual void submit(const IoRequest& request) = 0;
 
   // Appends the available results. Blocks while there is none, unless wake() was called since the

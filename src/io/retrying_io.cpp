@@ -34,11 +34,11 @@ bool means_full(int64_t error_number) { return error_number == ENOSPC || error_n
 
 }  // namespace
 
-RetryingIo::RetryingIo(std::unique_ptr<DriveIo> io, std::string drive_name, int32_t window,
+RetryingIo::RetryingIo(std::unique_ptr<DriveIo> io, std::string drive_name, int32_t in_flight_max,
                        const Clock& clock)
     : io_(std::move(io)),
       drive_name_(std::move(drive_name)),
-      slots_(static_cast<size_t>(window)),
+      slots_(static_cast<size_t>(in_flight_max)),
       clock_(clock) {
   for (uint64_t tag = slots_.size(); tag > 0; --tag) free_slots_.push_back(tag - 1);
 }

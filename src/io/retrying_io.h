@@ -29,7 +29,7 @@ inline constexpr int32_t kPausesMax = 10;
 class RetryingIo final : public ChunkIo {
  public:
   // `clock` measures the pauses, and must outlive the result.
-  RetryingIo(std::unique_ptr<DriveIo> io, std::string drive_name, int32_t window,
+  RetryingIo(std::unique_ptr<DriveIo> io, std::string drive_name, int32_t in_flight_max,
              const Clock& clock);
 
   std::string description() const override { return std::string(io_->description()); }

@@ -59,14 +59,14 @@ class ThreadIo final : public DriveIo {
 
 Status ThreadIo::start() {
   // One thread per request in flight, so that no request waits behind another.
-  for (int32_t i = 0; i < options_.window; ++i) {
+  for (int32_t i = 0; i < options_.in_flight_max; ++i) {
     Result<std::thread> thread = start_thread([this] { serve(); });
     if (!thread.ok() && threads_.empty()) return thread.status();
     if (!thread.ok()) {
       spdlog::warn(
           "{}: {}: {} of {} requests at a time are made, which is slower. Raise the limit of "
           "processes (ulimit -u)",
-          options_.description, thread.status().message(), i, options_.window);
+          options_.description, thread.status().message(), i, options_.in_flight_max);
       return {};
     }
     threads_.push_back(std::move(*thread));
@@ -242,14 +242,14 @@ Result<std::unique_ptr<DriveIo>> make_thread_io(ThreadIoOptions options) {
   return std::unique_ptr<DriveIo>(std::move(io));
 }
 
-Result<std::unique_ptr<DriveIo>> make_thread_io(int fd, bool is_direct, int32_t window) {
+Result<std::unique_ptr<DriveIo>> make_thread_io(int fd, bool is_direct, int32_t in_flight_max) {
   ThreadIoOptions options;
   options.description = is_direct ? "threads direct" : "threads buffered";
-  options.window = window;
+  options.in_flight_max = in_flight_max;
   if (is_direct) {
     options.transfer = [fd](const IoRequest& request) { return move(fd, request); };
   } else {
-    const auto file = std::make_shared<BufferedFile>(fd, window);
+    const auto file = std::make_shared<BufferedFile>(fd, in_flight_max);
     options.transfer = [file](const IoRequest& request) { return file->transfer(request); };
   }
   return make_thread_io(std::move(options));

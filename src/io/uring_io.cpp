@@ -47,7 +47,7 @@ class UringIo final : public DriveIo {
     if (wake_fd_ >= 0) close(wake_fd_);
   }
 
-  Status open(int fd, int32_t window);
+  Status open(int fd, int32_t in_flight_max);
 
   std::string_view description() const override { return description_; }
   Status register_memory(std::byte* memory, int64_t size_bytes) override;
@@ -57,7 +57,7 @@ class UringIo final : public DriveIo {
   std::string error_text(int64_t error_number) const override;
 
  private:
-  int open_ring(int32_t window);
+  int open_ring(int32_t in_flight_max);
   void enable();
   bool is_registered(const IoRequest& request) const;
   void arm_wake();
@@ -76,19 +76,19 @@ class UringIo final : public DriveIo {
   std::string description_ = "io_uring direct";
 };
 
-int UringIo::open_ring(int32_t window) {
+int UringIo::open_ring(int32_t in_flight_max) {
   int error = 0;
   for (const unsigned flags : kRingFlags) {
     // One more entry, for the wake.
-    error = io_uring_queue_init(static_cast<unsigned>(window) + 1, &ring_, flags);
+    error = io_uring_queue_init(static_cast<unsigned>(in_flight_max) + 1, &ring_, flags);
     if (error != -EINVAL) break;
   }
   has_ring_ = error == 0;
   return error;
 }
 
-Status UringIo::open(int fd, int32_t window) {
-  int error = open_ring(window);
+Status UringIo::open(int fd, int32_t in_flight_max) {
+  int error = open_ring(in_flight_max);
   if (error == 0) io_uring_ring_dontfork(&ring_);
   if (error == 0) guard_ = ForkGuard(ring_.ring_fd);
   if (error == 0 && !supports_read_and_write(ring_)) error = -EOPNOTSUPP;
@@ -199,9 +199,9 @@ void UringIo::wake() {
 
 }  // namespace
 
-Result<std::unique_ptr<DriveIo>> open_uring_io(int fd, int32_t window) {
+Result<std::unique_ptr<DriveIo>> open_uring_io(int fd, int32_t in_flight_max) {
   auto io = std::make_unique<UringIo>();
-  TERAIO_RETURN_IF_ERROR(io->open(fd, window));
+  TERAIO_RETURN_IF_ERROR(io->open(fd, in_flight_max));
   return std::unique_ptr<DriveIo>(std::move(io));
 }
 

@@ -11,6 +11,6 @@ namespace teraio::io {
 
 // `fd` must outlive the result. Returns kUnsupported if the kernel or the container refuses
 // io_uring.
-Result<std::unique_ptr<DriveIo>> open_uring_io(int fd, int32_t window);
+Result<std::unique_ptr<DriveIo>> open_uring_io(int fd, int32_t in_flight_max);
 
 }  // namespace teraio::io

@@ -11,11 +11,12 @@ constexpr int64_t kLoadedNs = 1'000'000'000;
 }  // namespace
 
 DriveMeter::DriveMeter(std::string name, std::string io_path,
-                       const std::array<int32_t, 2>& windows) {
+                       const std::array<int32_t, 2>& in_flight_max) {
   counters_.name = std::move(name);
   counters_.io_path = std::move(io_path);
-  for (size_t i = 0; i < windows.size(); ++i)
-    lanes_[i].loaded_in_flight = std::min(windows[i], std::max(2, (windows[i] + 1) / 2));
+  for (size_t i = 0; i < in_flight_max.size(); ++i)
+    lanes_[i].loaded_in_flight =
+        std::min(in_flight_max[i], std::max(2, (in_flight_max[i] + 1) / 2));
 }
 
 void DriveMeter::add_bytes(io::Direction direction, int64_t size_bytes, bool was_gpu_direct) {

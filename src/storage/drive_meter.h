@@ -16,10 +16,10 @@ namespace teraio::storage {
 
 class DriveMeter {
  public:
-  // A direction is under load while at least half of its window is in flight, and at least two
-  // requests if the window has room for two. Fewer do not show what the drive can do. `windows`
-  // holds one window per direction.
-  DriveMeter(std::string name, std::string io_path, const std::array<int32_t, 2>& windows);
+  // A direction is under load while at least half of the requests that may be in flight
+  // are, and at least two if two may be. Fewer do not show what the drive can do. `in_flight_max`
+  // holds the most requests in flight per direction.
+  DriveMeter(std::string name, std::string io_path, const std::array<int32_t, 2>& in_flight_max);
 
   void add_bytes(io::Direction direction, int64_t size_bytes, bool was_gpu_direct = false);
   void set_gpu_direct_off(std::string reason) { counters_.gpu_direct_off = std::move(reason); }

@@ -41,22 +41,22 @@ void DriveQueue::move(io::Direction direction, QueuePlace from, QueuePlace to) {
   for (const auto& [piece, rest] : moved) waiting.emplace(Key{to, piece}, rest);
 }
 
-int32_t DriveQueue::window(io::Direction direction) const {
+int32_t DriveQueue::in_flight_max(io::Direction direction) const {
   const Lane& own = lane(direction);
   if (own.has_urgent_waiting()) return queue_depth_;
   const bool has_to_yield = lane(opposite(direction)).has_urgent() && !own.has_urgent();
-  if (direction == io::Direction::kWrite) return has_to_yield ? 1 : planned_write_window();
+  if (direction == io::Direction::kWrite) return has_to_yield ? 1 : planned_writes_max();
   return has_to_yield ? std::max(1, queue_depth_ / 4) : queue_depth_;
 }
 
-int32_t DriveQueue::planned_write_window() const {
+int32_t DriveQueue::planned_writes_max() const {
   const bool is_alone = !lane(io::Direction::kRead).is_busy();
   return is_alone ? planned_write_depth_ : std::min(queue_depth_, 2 * planned_write_depth_);
 }
 
 bool DriveQueue::can_start(io::Direction direction) const {
   const Lane& own = lane(direction);
-  return !own.waiting.empty() && own.in_flight < window(direction);
+  return !own.waiting.empty() && own.in_flight < in_flight_max(direction);
 }
 
 QueuedRequest DriveQueue::take(Lane& lane) {

@@ -1,11 +1,11 @@
 // DriveQueue: the requests that wait for one drive, and the choice of the next one.
 //
-// The drive sees only a small window of requests, so an urgent transfer waits for few others. Each
-// direction has a window of its own, so neither starves the other. The window of planned writes is
-// the smallest: nothing waits for them, but urgent reads queue up behind them in the drive. Beside
-// planned reads, which would leave them little of the drive, their window is twice as wide. While
-// one direction has urgent work, planned work of the other yields but continues: writes one at a
-// time, reads in a quarter of their window.
+// Few requests are in flight at a time, so an urgent transfer waits for few others. Each direction
+// has a limit of its own, so neither starves the other. That of planned writes is the smallest:
+// nothing waits for them, but urgent reads queue up behind them in the drive. Beside planned reads,
+// which would leave them little of the drive, their limit is twice as high. While one direction has
+// urgent work, planned work of the other yields but continues: writes one at a time, reads with a
+// quarter of their limit.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,8 @@ struct QueuedRequest {
 // Threads: one at a time.
 class DriveQueue {
  public:
-  // `queue_depth` is the window of each direction, `planned_write_depth` that of planned writes.
+  // The most requests in flight: `queue_depth` in each direction, `planned_write_depth` of planned
+  // writes.
   DriveQueue(int64_t request_bytes, int32_t queue_depth, int32_t planned_write_depth)
       : request_bytes_(request_bytes),
         queue_depth_(queue_depth),
@@ -58,7 +59,7 @@ class DriveQueue {
   // Moves that part of a transfer from one place to another.
   void move(io::Direction direction, QueuePlace from, QueuePlace to);
 
-  // Returns the next request that the windows allow, or nullopt. The request is in flight until
+  // Returns the next request that may be in flight, or nullopt. The request is in flight until
   // finish().
   std::optional<QueuedRequest> next();
   void finish(io::Direction direction, bool was_urgent);
@@ -95,8 +96,8 @@ class DriveQueue {
   Lane& lane(io::Direction direction) { return lanes_[static_cast<size_t>(direction)]; }
   const Lane& lane(io::Direction direction) const { return lanes_[static_cast<size_t>(direction)]; }
   // For the next request in that direction.
-  int32_t window(io::Direction direction) const;
-  int32_t planned_write_window() const;
+  int32_t in_flight_max(io::Direction direction) const;
+  int32_t planned_writes_max() const;
   bool can_start(io::Direction direction) const;
   QueuedRequest take(Lane& lane);
 

@@ -4,7 +4,7 @@
 // which may take long. Until that has been seen, no request has been in flight for any time, also a
 // read through host memory, which the drive gets at once.
 //
-// Threads: one at a time. No call fails. It holds as many requests as the drive's window.
+// Threads: one at a time. No call fails. It holds as many requests as the drive may have in flight.
 #pragma once
 
 #include <algorithm>

@@ -122,24 +122,25 @@ Result<std::vector<int64_t>> shares_of_capacity(const std::vector<Place>& places
 }
 
 // The number of requests that one drive may have in flight.
-int32_t window_of(const SsdStoreOptions& options) { return 2 * options.queue_depth; }
+int32_t in_flight_max_of(const SsdStoreOptions& options) { return 2 * options.queue_depth; }
 
 Result<std::unique_ptr<io::DriveIo>> open_io(const io::ExtentFile& file, const Place& place,
                                              const SsdStoreOptions& options) {
-  const int32_t window = window_of(options);
+  const int32_t in_flight_max = in_flight_max_of(options);
   if (!file.is_direct()) {
     spdlog::warn(
         "ssd directory {}: no direct I/O on its file system: buffered I/O is used, which is slower "
         "and takes host memory. Choose a directory on ext4 or xfs",
         place.directory.path.string());
-    return io::make_thread_io(file.fd(), false, window);
+    return io::make_thread_io(file.fd(), false, in_flight_max);
   }
-  if (options.backend == IoBackend::kThreads) return io::make_thread_io(file.fd(), true, window);
-  Result<std::unique_ptr<io::DriveIo>> uring = io::open_uring_io(file.fd(), window);
+  if (options.backend == IoBackend::kThreads)
+    return io::make_thread_io(file.fd(), true, in_flight_max);
+  Result<std::unique_ptr<io::DriveIo>> uring = io::open_uring_io(file.fd(), in_flight_max);
   if (uring.ok() || options.backend == IoBackend::kUring) return uring;
   spdlog::info("ssd directory {}: {}; threads instead", place.directory.path.string(),
                uring.status().message());
-  return io::make_thread_io(file.fd(), true, window);
+  return io::make_thread_io(file.fd(), true, in_flight_max);
 }
 
 bool needs_device_path(const SsdStoreOptions& options) {
@@ -153,7 +154,7 @@ int64_t drives_in_use(const std::vector<int64_t>& shares) {
 
 // Each request through host memory takes about ten calls of the system and of the device's driver.
 // Where the drives are fast, they get fewer and larger ones, for which an urgent read waits no
-// longer: those that take as long as 1 MiB on the drive where the windows were chosen
+// longer: those that take as long as 1 MiB on the drive where the limits were chosen
 // (docs/decisions/005-two-planned-writes.md).
 constexpr int64_t kRequestNs = 750'000;
 constexpr int64_t kLargestRequestBytes = 4 * kMiB;
@@ -171,7 +172,8 @@ int64_t request_bytes_for(const std::vector<Place>& places, const std::vector<in
   const auto fits = [&](int64_t request_bytes) {
     return request_bytes <= kLargestRequestBytes &&
            request_bytes <= slowest / 1'000 * kRequestNs / 1'000'000 &&
-           drives_in_use(shares) * io::staging_ring_bytes(window_of(options), request_bytes) <=
+           drives_in_use(shares) *
+                   io::staging_ring_bytes(in_flight_max_of(options), request_bytes) <=
                options.staging_limit_bytes / kPartsOfLimit;
   };
   int64_t request_bytes = options.request_bytes;
@@ -183,7 +185,7 @@ Status check_staging(const std::vector<int64_t>& shares, const SsdStoreOptions& 
   if (!needs_device_path(options)) return Status();
   const int64_t drive_count = drives_in_use(shares);
   const int64_t needed_bytes =
-      drive_count * io::staging_ring_bytes(window_of(options), options.request_bytes);
+      drive_count * io::staging_ring_bytes(in_flight_max_of(options), options.request_bytes);
   if (needed_bytes <= options.staging_limit_bytes) return Status();
   return Status(
       ErrorCode::kInvalidArgument,
@@ -200,7 +202,7 @@ Status add_device_path(DriveSpec& spec, const Place& place, const SsdStoreOption
   path_options.drive_name = spec.name;
   path_options.clock = &clock;
   path_options.request_bytes = options.request_bytes;
-  path_options.window = window_of(options);
+  path_options.in_flight_max = in_flight_max_of(options);
   path_options.checksum = options.checksum;
   path_options.gpu_direct = options.gpu_direct;
   path_options.cufile_library = options.cufile_library;

@@ -20,7 +20,7 @@
 namespace teraio::io {
 namespace {
 
-constexpr int32_t kWindow = 4;
+constexpr int32_t kInFlightMax = 4;
 constexpr int64_t kFileBytes = 32 * kMiB;
 constexpr int64_t kRequestBytes = kMiB;
 
@@ -35,7 +35,7 @@ class BufferedThreadIo : public ::testing::Test {
     ASSERT_GE(fd_, 0);
     ASSERT_EQ(fallocate(fd_, 0, 0, kFileBytes), 0);
     ASSERT_EQ(fsync(fd_), 0);
-    io_ = std::move(make_thread_io(fd_, false, kWindow).value());
+    io_ = std::move(make_thread_io(fd_, false, kInFlightMax).value());
   }
 
   void TearDown() override {
@@ -44,14 +44,14 @@ class BufferedThreadIo : public ::testing::Test {
     drive_.reset();
   }
 
-  // Runs the first `count` of the file's requests, kWindow at a time; returns their results.
+  // Runs the first `count` of the file's requests, kInFlightMax at a time; returns their results.
   std::map<uint64_t, int64_t> run(Direction direction, std::byte* memory,
                                   uint64_t count = kFileBytes / kRequestBytes) {
     std::map<uint64_t, int64_t> ended;
     std::vector<IoResult> results;
     uint64_t submitted = 0;
     while (ended.size() < count) {
-      for (; submitted < count && submitted < ended.size() + kWindow; ++submitted) {
+      for (; submitted < count && submitted < ended.size() + kInFlightMax; ++submitted) {
         IoRequest request;
         request.direction = direction;
         request.offset_bytes = static_cast<int64_t>(submitted) * kRequestBytes;
@@ -105,7 +105,7 @@ TEST_F(BufferedThreadIo, WritesSucceedWhileThereIsRoom) {
 // Returns 0 if `count` requests that another thread would serve have ended.
 int move_nothing(int32_t count) {
   ThreadIoOptions options;
-  options.window = kWindow;
+  options.in_flight_max = kInFlightMax;
   options.transfer = [](const IoRequest& request) { return request.size_bytes; };
   const auto io = make_thread_io(std::move(options));
   if (!io.ok()) return 2;
@@ -123,7 +123,9 @@ class RefusedThreads : public ::testing::Test {
 };
 
 TEST_F(RefusedThreads, TheThreadsThatThereAreServeAllRequests) {
-  EXPECT_EQ(testing::run_with_threads(kWindow - 2, [] { return move_nothing(2 * kWindow); }), 0);
+  EXPECT_EQ(
+      testing::run_with_threads(kInFlightMax - 2, [] { return move_nothing(2 * kInFlightMax); }),
+      0);
 }
 
 TEST_F(RefusedThreads, NoThreadAtAllIsAnError) {

@@ -28,7 +28,7 @@ using testing::ScratchDirectory;
 using testing::StoreSession;
 
 constexpr int64_t kRealDriveBytes = 48 * kMiB;
-constexpr int32_t kWindow = 8;
+constexpr int32_t kInFlightMax = 8;
 
 struct DriveBackend {
   std::string name;
@@ -46,17 +46,17 @@ class BackendFaults : public ::testing::TestWithParam<DriveBackend> {
     drive.name = "file";
     drive.capacity_bytes = kRealDriveBytes;
     if (GetParam().is_uring) {
-      auto io = io::open_uring_io(file->fd(), kWindow);
+      auto io = io::open_uring_io(file->fd(), kInFlightMax);
       if (!io.ok()) GTEST_SKIP() << io.status().message();
       drive.io = std::move(*io);
     } else {
-      drive.io = std::move(io::make_thread_io(file->fd(), file->is_direct(), kWindow).value());
+      drive.io = std::move(io::make_thread_io(file->fd(), file->is_direct(), kInFlightMax).value());
     }
     drive.io = make_faulty_io(std::move(drive.io), std::move(schedule));
     drive.file = std::move(*file);
     StripedStoreOptions options;
     options.request_bytes = 256 * kKiB;
-    options.queue_depth = kWindow / 2;
+    options.queue_depth = kInFlightMax / 2;
     options.checksum = true;
     session_ = std::make_unique<StoreSession>(
         std::make_unique<StripedStore>(std::move(drives), options, clock_));

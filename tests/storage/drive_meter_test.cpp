@@ -51,7 +51,7 @@ TEST_F(DriveMeterTest, ALightlyUsedDriveHasNoRate) {
 }
 
 // One write at a time shows the latency of a write, not the drive's rate.
-TEST_F(DriveMeterTest, ASmallWindowHasToBeFullForARate) {
+TEST_F(DriveMeterTest, AFewRequestsHaveToBeInFlightForARate) {
   const auto write = [this](int32_t in_flight) {
     meter_.note(io::Direction::kWrite, in_flight, now_ns_);
     now_ns_ += 2 * kSecond;

@@ -251,7 +251,8 @@ TEST_F(HostStoreOrderTest, PlannedReadsEndByDeadlineAfterUrgentOnes) {
   std::vector<Extent> extents;
   for (int i = 0; i < 8; ++i) extents.push_back(written_extent());
   const int64_t copies_before = 8;
-  for (int i = 0; i < 4; ++i) submit(io::Direction::kRead, extents[i], '.');  // fills the window
+  for (int i = 0; i < 4; ++i)
+    submit(io::Direction::kRead, extents[i], '.');  // as many as may be in flight
   fake_.wait_for_copies(copies_before + 1);
   submit(io::Direction::kRead, extents[4], 'c', 30);
   submit(io::Direction::kRead, extents[5], 'b', 20);

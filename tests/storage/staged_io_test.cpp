@@ -50,7 +50,7 @@ class StagedIoTest : public ::testing::Test {
     options.clock = &clock_;
     options.drive_name = "staged0";
     options.request_bytes = kStagedRequestBytes;
-    options.window = 2 * kDepth;
+    options.in_flight_max = 2 * kDepth;
     options.gpu_direct = io::GpuDirect::kOff;
     Result<io::DevicePath> path = open_device_path(std::move(drive), *device_, options);
     ASSERT_TRUE(path.ok()) << path.status().message();
@@ -171,7 +171,8 @@ TEST_F(StagedIoTest, ChunksAreCopiedWhileOthersAreRead) {
   const Extent extent = session().reserve(8 * kStagedRequestBytes);
   PageMemory memory(extent.size_bytes);
   const Submitted write = session().submit(io::Direction::kWrite, extent, memory);
-  device().wait_for_copies(kDepth);  // one window of chunks is being copied from the device ...
+  device().wait_for_copies(
+      kDepth);  // as many chunks as may be in flight are being copied from the device ...
   EXPECT_THAT(gate.begun(), IsEmpty()) << "and nothing is written before it is there";
   gate.open();
   while (session().completions().call_count(write.ticket) == 0) device().step();

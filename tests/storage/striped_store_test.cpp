@@ -1,4 +1,5 @@
-// Order, windows, cancellation and striping, step by step on drives that the test controls.
+// Order, requests in flight, cancellation and striping, step by step on drives that the test
+// controls.
 #include "storage/striped_store.h"
 
 #include <gmock/gmock.h>
@@ -147,7 +148,7 @@ TEST_F(StripedStoreTest, ExpeditingWhatIsOverDoesNothing) {
   EXPECT_TRUE(session().wait(done).status.ok());
 }
 
-TEST_F(StripedStoreTest, ADriveSeesNoMoreThanItsWindow) {
+TEST_F(StripedStoreTest, ADriveHasNoMoreInFlightThanItMay) {
   open({1.0}, 4);
   const Extent readable = written(16 * kRequestBytes);
   read(readable);
@@ -156,7 +157,7 @@ TEST_F(StripedStoreTest, ADriveSeesNoMoreThanItsWindow) {
   EXPECT_EQ(count(io::Direction::kWrite), 4);
 }
 
-TEST_F(StripedStoreTest, PlannedWritesHaveASmallerWindowThanUrgentOnes) {
+TEST_F(StripedStoreTest, FewerPlannedWritesThanUrgentOnesAreInFlight) {
   open({1.0}, 8, 2);
   write(session().reserve(32 * kRequestBytes));
   EXPECT_EQ(count(io::Direction::kWrite), 2);
@@ -164,7 +165,7 @@ TEST_F(StripedStoreTest, PlannedWritesHaveASmallerWindowThanUrgentOnes) {
   EXPECT_EQ(count(io::Direction::kWrite), 8);
 }
 
-TEST_F(StripedStoreTest, PlannedWritesBesidePlannedReadsHaveTwiceTheWindow) {
+TEST_F(StripedStoreTest, TwiceAsManyPlannedWritesAreInFlightBesidePlannedReads) {
   open({1.0}, 8, 2);
   const Extent readable = written(16 * kRequestBytes);
   write(session().reserve(32 * kRequestBytes));
@@ -174,7 +175,7 @@ TEST_F(StripedStoreTest, PlannedWritesBesidePlannedReadsHaveTwiceTheWindow) {
   EXPECT_EQ(count(io::Direction::kWrite), 4);
 }
 
-TEST_F(StripedStoreTest, AfterUrgentWritesPlannedOnesFillTheirOwnWindowOnly) {
+TEST_F(StripedStoreTest, AfterUrgentWritesPlannedOnesKeepTheirOwnLimit) {
   open({1.0}, 4, 1);
   write(session().reserve(16 * kRequestBytes));
   EXPECT_EQ(count(io::Direction::kWrite), 1);

@@ -43,7 +43,7 @@ class Unanswered : public testing::GatedStore {
   Submitted start(io::Direction direction, const Extent& extent) {
     return session().submit(direction, extent, memory());
   }
-  // All drives have begun what their windows hold.
+  // All drives have begun as much as may be in flight.
   void begin() {
     for (size_t drive = 0; drive < drive_count(); ++drive) gate(drive).begun();
   }
