@@ -45,10 +45,10 @@ class RangeSet {
   // The range that begins exactly at this offset.
   std::optional<ByteRange> starting_at(int64_t offset_bytes) const;
 
-  // Calls visit(range) for the parts of the set within `window`, in address order. The set must not
+  // Calls visit(range) for the parts of the set within `within`, in address order. The set must not
   // change during the call.
   template <typename Visit>
-  void for_each_in(ByteRange window, Visit visit) const;
+  void for_each_in(ByteRange within, Visit visit) const;
   // Calls visit(range) for every range of at least this size, smallest first. The set must not
   // change during the call.
   template <typename Visit>
@@ -72,12 +72,12 @@ class RangeSet {
 };
 
 template <typename Visit>
-void RangeSet::for_each_in(ByteRange window, Visit visit) const {
-  auto entry = by_address_.upper_bound(window.begin_bytes);
+void RangeSet::for_each_in(ByteRange within, Visit visit) const {
+  auto entry = by_address_.upper_bound(within.begin_bytes);
   if (entry != by_address_.begin()) --entry;
-  for (; entry != by_address_.end() && entry->first < window.end_bytes(); ++entry) {
-    const int64_t begin_bytes = std::max(entry->first, window.begin_bytes);
-    const int64_t end_bytes = std::min(entry->first + entry->second, window.end_bytes());
+  for (; entry != by_address_.end() && entry->first < within.end_bytes(); ++entry) {
+    const int64_t begin_bytes = std::max(entry->first, within.begin_bytes);
+    const int64_t end_bytes = std::min(entry->first + entry->second, within.end_bytes());
     if (begin_bytes < end_bytes) visit(ByteRange{begin_bytes, end_bytes - begin_bytes});
   }
 }

@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kGrowthBytes = 2 * kMiB;
 constexpr int64_t kLargeGranules = 4;  // larger blocks begin on a granule where possible
 constexpr int64_t kMostFragments = 4;  // maximum for the part of a granule, approximately
-// Moving a smaller piece takes longer than touching new pages.
+// Moving a smaller fragment takes longer than touching new pages.
 constexpr int64_t kFragmentBytes = 64 * kKiB;
 
 }  // namespace
@@ -70,8 +70,8 @@ void PagePool::release(std::byte* block, int64_t size_bytes) {
   renew_granules(range);
 }
 
-// Replaces free granules in `range` that consist of pieces by new ones, which the system can back
-// with huge pages. The gain for ops and I/O exceeds the cost of the replacement.
+// Replaces free granules in `range` that consist of fragments by new ones, which the system can
+// back with huge pages. The gain for ops and I/O exceeds the cost of the replacement.
 void PagePool::renew_granules(ByteRange range) {
   const int64_t granule_bytes = free_.granule_bytes();
   const int64_t first_bytes = range.begin_bytes & -granule_bytes;
@@ -254,8 +254,8 @@ bool PagePool::grow(ByteRange fresh) {
 }
 
 // Extends the free range at the frontier to `wanted_bytes` with pages of other free ranges: the
-// largest first, so that the pieces are few, and the best fit for the last piece. Meanwhile the
-// range is not in the free set, so that it is not a source for itself.
+// largest first, so that the fragments are few, and the best fit for the last fragment. Meanwhile
+// the range is not in the free set, so that it is not a source for itself.
 bool PagePool::stitch(ByteRange& tail, int64_t wanted_bytes, const RangeSet& sources) {
   if (tail.size_bytes > 0) free_.erase(tail);
   tail.size_bytes += move_from(sources, {tail.end_bytes(), wanted_bytes - tail.size_bytes});
@@ -285,9 +285,9 @@ bool PagePool::move_free_pages(ByteRange from, int64_t to_bytes) {
   ByteRange moved{to_bytes, 0};
   while (moved.size_bytes < from.size_bytes) {
     const ByteRange rest{from.begin_bytes + moved.size_bytes, from.size_bytes - moved.size_bytes};
-    const int64_t piece_bytes = move_piece(rest, moved.end_bytes());
-    if (piece_bytes == 0) break;
-    moved.size_bytes += piece_bytes;
+    const int64_t fragment_bytes = move_fragment(rest, moved.end_bytes());
+    if (fragment_bytes == 0) break;
+    moved.size_bytes += fragment_bytes;
   }
   if (moved.size_bytes == from.size_bytes) return true;
   if (moved.size_bytes > 0) free_.insert(moved);
@@ -295,7 +295,7 @@ bool PagePool::move_free_pages(ByteRange from, int64_t to_bytes) {
 }
 
 // Moves as much as one call can. Returns the number of bytes that moved, from the front.
-int64_t PagePool::move_piece(ByteRange from, int64_t to_bytes) {
+int64_t PagePool::move_fragment(ByteRange from, int64_t to_bytes) {
   if (mapping_count() >= options_.mapping_limit) return 0;
   if (is_patchwork(from)) {
     if (!space_->replace(from, to_bytes)) return 0;
@@ -311,7 +311,7 @@ int64_t PagePool::move_piece(ByteRange from, int64_t to_bytes) {
   return from.size_bytes;
 }
 
-// Whether moving the range's pieces takes longer than touching new pages.
+// Whether moving the range's fragments takes longer than touching new pages.
 bool PagePool::is_patchwork(ByteRange range) const {
   const int64_t most_boundaries = range.size_bytes / kFragmentBytes;
   return count_boundaries(range, most_boundaries + 1) > most_boundaries;

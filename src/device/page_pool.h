@@ -8,14 +8,14 @@
 // caller allows. If that does not suffice, it moves the pages of other free ranges ("stitching"),
 // so that free memory is usable however scattered it is.
 //
-// Every piece that moved remains a mapping of its own, and mappings are expensive: the system
+// Every fragment that moved remains a mapping of its own, and mappings are expensive: the system
 // limits their number, each move is a system call, and ops run slower on small pages. The pool
 // therefore moves only whole granules, which are aligned runs of pages, best as large as a huge
 // page. It places the block beside a block in use, where that takes the fewest granules. The parts
 // of granules beside blocks ("fragments") form the last part of other blocks. If too few whole
 // granules are free, the pool returns fragments to the system in exchange for new granules. It
-// moves single pages only as a last resort, at the frontier. Granules assembled from pieces are
-// replaced by new ones when they become free, or when moving the pieces would cost more than new
+// moves single pages only as a last resort, at the frontier. Granules assembled from fragments are
+// replaced by new ones when they become free, or when moving the fragments would cost more than new
 // pages.
 //
 // Where the pages of the address space are as large as granules, as on a GPU, fragments stay where
@@ -121,7 +121,7 @@ class PagePool {
   bool stitch(ByteRange& tail, int64_t wanted_bytes, const RangeSet& sources);
   int64_t move_from(const RangeSet& sources, ByteRange to);
   bool move_free_pages(ByteRange from, int64_t to_bytes);
-  int64_t move_piece(ByteRange from, int64_t to_bytes);
+  int64_t move_fragment(ByteRange from, int64_t to_bytes);
   bool can_split_granules() const { return space_->page_bytes() < free_.granule_bytes(); }
   // The free pages that can move or return to the system.
   const RangeSet& loose_pages() const {

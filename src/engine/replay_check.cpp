@@ -11,7 +11,7 @@
 namespace teraio::engine {
 namespace {
 
-constexpr int64_t kPieceBytes = 4 * kMiB;
+constexpr int64_t kBufferBytes = 4 * kMiB;
 
 }  // namespace
 
@@ -19,9 +19,9 @@ Result<uint64_t> ReplayCheck::hash_of(const LiveTensor& tensor) {
   const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(),
                                                                        XXH3_freeState);
   XXH3_64bits_reset(state.get());
-  on_host_.resize(static_cast<size_t>(std::min(kPieceBytes, tensor.size_bytes)));
-  for (int64_t offset = 0; offset < tensor.size_bytes; offset += kPieceBytes) {
-    const int64_t size_bytes = std::min(kPieceBytes, tensor.size_bytes - offset);
+  on_host_.resize(static_cast<size_t>(std::min(kBufferBytes, tensor.size_bytes)));
+  for (int64_t offset = 0; offset < tensor.size_bytes; offset += kBufferBytes) {
+    const int64_t size_bytes = std::min(kBufferBytes, tensor.size_bytes - offset);
     const Result<device::Event> copied =
         device_.copy_to_host(on_host_.data(), tensor.memory + offset, size_bytes, device_.record());
     if (!copied.ok()) return copied.status();

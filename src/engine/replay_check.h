@@ -35,7 +35,7 @@ class ReplayCheck {
 
   device::DeviceOrder& device_;
   ReplayCounters& counters_;
-  std::vector<std::byte> on_host_;  // a piece of a tensor
+  std::vector<std::byte> on_host_;  // a part of a tensor
 };
 
 }  // namespace teraio::engine

@@ -7,7 +7,7 @@
 namespace teraio::iteration {
 namespace {
 
-constexpr size_t kNearWindow = 2;
+constexpr size_t kNearMatches = 2;
 // An op that occurs more often tells little, and its places take long to look at.
 constexpr ptrdiff_t kPlacesLookedAt = 64;  // in each direction
 
@@ -36,7 +36,7 @@ trace::OpIndex Follower::deviate(uint64_t structure) {
   }
   std::rotate(recent_.begin(), recent_.begin() + 1, recent_.end());
   recent_.back() = structure;
-  recent_count_ = std::min(recent_count_ + 1, kFarWindow);
+  recent_count_ = std::min(recent_count_ + 1, kFarMatches);
   const trace::OpIndex place = find_again(structure);
   if (place == kLost) return kLost;
   is_lost_ = false;
@@ -59,14 +59,14 @@ trace::OpIndex Follower::find_again(uint64_t structure) const {
 bool Follower::is_shown(trace::OpIndex place, size_t place_count) const {
   const bool is_near = std::abs(place - next_) < kNear;
   if (is_near && place_count == 1) return true;
-  return matching_ops(place) >= (is_near ? kNearWindow : kFarWindow);
+  return matching_ops(place) >= (is_near ? kNearMatches : kFarMatches);
 }
 
 // How many of the ops since the deviation stand in the sequence up to `place`.
 size_t Follower::matching_ops(trace::OpIndex place) const {
   const auto most = std::min(recent_count_, static_cast<size_t>(place) + 1);
   size_t count = 0;
-  while (count < most && recent_[kFarWindow - 1 - count] ==
+  while (count < most && recent_[kFarMatches - 1 - count] ==
                              sequence_->at(place - static_cast<trace::OpIndex>(count)))
     ++count;
   return count;

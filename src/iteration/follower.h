@@ -52,7 +52,7 @@ class Follower {
   int64_t deviation_count() const { return deviation_count_; }
 
  private:
-  static constexpr size_t kFarWindow = 4;
+  static constexpr size_t kFarMatches = 4;
 
   trace::OpIndex deviate(uint64_t structure);
   trace::OpIndex find_again(uint64_t structure) const;
@@ -64,7 +64,7 @@ class Follower {
   trace::OpIndex next_ = 0;
   bool is_lost_ = false;
   bool deviated_ = false;
-  std::array<uint64_t, kFarWindow> recent_ = {};  // since the deviation, newest last
+  std::array<uint64_t, kFarMatches> recent_ = {};  // since the deviation, newest last
   size_t recent_count_ = 0;
   int64_t deviation_count_ = 0;
 };

@@ -25,8 +25,8 @@ constexpr double kReadAheadShare = 0.015;
 // Early reads compensate for drives that are slow at times. A plan with limited read-ahead is
 // preferred only when it takes less than this share of the step of the other plan.
 constexpr double kLimitedReadsRatioMax = 0.995;
-// Writes are postponed where ops wait for more than this share of the time around them. The window
-// is short, so that writes go on right after a burst of reads.
+// Writes are postponed where ops wait for more than this share of the time around them. That
+// time is short, so that writes go on right after a burst of reads.
 constexpr double kLateWriteShare = 0.1;
 constexpr double kLateWriteReach = 0.005;
 // Later rounds postpone writes only when that has made the step shorter than this times the other.
@@ -51,7 +51,7 @@ std::vector<double> waiting_share(const std::vector<double>& ideal_ns,
                                   const std::vector<double>& stretched_ns, double reach) {
   const size_t count = ideal_ns.size();
   const double reach_ns = reach * sum(stretched_ns);
-  std::vector<double> end_ns(3 * count + 1);  // three iterations in a row, so that windows may wrap
+  std::vector<double> end_ns(3 * count + 1);  // three iterations in a row, so that spans may wrap
   std::vector<double> waited_ns(3 * count + 1);
   for (size_t i = 0; i < 3 * count; ++i) {
     end_ns[i + 1] = end_ns[i] + stretched_ns[i % count];
@@ -73,7 +73,7 @@ std::vector<double> waiting_share(const std::vector<double>& ideal_ns,
 // time around the op during which ops stall.
 std::vector<double> prices_of(const std::vector<double>& ideal_ns,
                               const std::vector<double>& stretched_ns, const SearchConfig& config) {
-  std::vector<double> prices = waiting_share(ideal_ns, stretched_ns, config.price_window);
+  std::vector<double> prices = waiting_share(ideal_ns, stretched_ns, config.price_reach);
   for (double& price : prices) price = config.price_floor + (1 - config.price_floor) * price;
   return prices;
 }

@@ -12,11 +12,11 @@ constexpr std::array<SearchConfig, 1> kFast = {SearchConfig{.rounds = 3}};
 constexpr std::array<SearchConfig, 8> kBest = {
     SearchConfig{.rounds = 10},
     SearchConfig{.rounds = 10, .tolerance = 0.02, .price_floor = 0.05, .prices_writes = true},
-    SearchConfig{.rounds = 8, .price_window = 0.005},
+    SearchConfig{.rounds = 8, .price_reach = 0.005},
     SearchConfig{.rounds = 10, .tolerance = 0.01, .price_floor = 0.05, .latency_share_max = 0.006},
     SearchConfig{.rounds = 8,
                  .tolerance = 0.01,
-                 .price_window = 0.05,
+                 .price_reach = 0.05,
                  .price_memory = 0.8,
                  .prices_writes = true},
     SearchConfig{.rounds = 8, .price_floor = 1.0},
@@ -55,7 +55,7 @@ SearchConfig drawn_config(uint32_t number) {
   SearchConfig config{.rounds = 8};
   config.tolerance = std::max(0.0, uniform(-0.01, 0.05));
   config.price_floor = log_uniform(0.01, 0.5);
-  config.price_window = log_uniform(0.002, 0.1);
+  config.price_reach = log_uniform(0.002, 0.1);
   config.price_memory = uniform(0.3, 0.9);
   config.prices_writes = uniform(0, 1) < 0.6;
   config.early_writes = uniform(0, 1) < 0.9;

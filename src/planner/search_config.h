@@ -14,7 +14,7 @@ struct SearchConfig {
   int rounds = 0;
   double tolerance = 0.05;     // of the greedy choice: see select_in_time()
   double price_floor = 0.1;    // the price of time where nothing stalls
-  double price_window = 0.02;  // how far a stall raises prices around it, as a share of the step
+  double price_reach = 0.02;   // how far a stall raises prices around it, as a share of the step
   double price_memory = 0.5;   // the weight of the prices of earlier rounds
   bool prices_writes = false;  // time has its price for writes too, and not for reads alone
   bool early_writes = true;

@@ -37,7 +37,7 @@ struct DriveProbe {
 // full.
 struct ProbeOptions {
   RatesOrigin origin = RatesOrigin::kShortProbe;
-  SustainedRateOptions sustained = {.window_ns = 100'000'000, .longest_ns = 5'000'000'000};
+  SustainedRateOptions sustained = {.interval_ns = 100'000'000, .longest_ns = 5'000'000'000};
   // The size of the test file, which is written with incompressible bytes; at most half of the free
   // space. A large file matters, because a host's cache need not write bytes that are soon
   // overwritten.

@@ -15,7 +15,7 @@ bool are_alike(double a, double b, double tolerance) {
 void SustainedRate::add(const LoadProgress& progress) {
   last_ = progress;
   const LoadProgress& border = borders_.back();
-  if (progress.time_ns - border.time_ns >= options_.window_ns && has_moved(border, progress))
+  if (progress.time_ns - border.time_ns >= options_.interval_ns && has_moved(border, progress))
     borders_.push_back(progress);
 }
 
@@ -31,15 +31,15 @@ LoadRates SustainedRate::rates_between(const LoadProgress& from, const LoadProgr
           static_cast<double>(to.bytes_written - from.bytes_written) / seconds};
 }
 
-LoadRates SustainedRate::rates_of_windows(size_t windows_back) const {
-  const auto end = borders_.end() - 1 - static_cast<ptrdiff_t>(windows_back);
-  return rates_between(*(end - static_cast<ptrdiff_t>(options_.window_count)), *end);
+LoadRates SustainedRate::rates_of_intervals(size_t intervals_back) const {
+  const auto end = borders_.end() - 1 - static_cast<ptrdiff_t>(intervals_back);
+  return rates_between(*(end - static_cast<ptrdiff_t>(options_.interval_count)), *end);
 }
 
 bool SustainedRate::has_settled() const {
-  if (borders_.size() <= 2 * options_.window_count) return false;
-  const LoadRates late = rates_of_windows(0);
-  const LoadRates early = rates_of_windows(options_.window_count);
+  if (borders_.size() <= 2 * options_.interval_count) return false;
+  const LoadRates late = rates_of_intervals(0);
+  const LoadRates early = rates_of_intervals(options_.interval_count);
   return are_alike(early.read, late.read, options_.tolerance) &&
          are_alike(early.write, late.write, options_.tolerance);
 }
@@ -51,8 +51,8 @@ bool SustainedRate::is_over() const {
 }
 
 LoadRates SustainedRate::rates() const {
-  if (borders_.size() <= options_.window_count) return rates_between({}, last_);
-  return rates_of_windows(0);
+  if (borders_.size() <= options_.interval_count) return rates_between({}, last_);
+  return rates_of_intervals(0);
 }
 
 LoadRates SustainedRate::first_rates() const {

@@ -1,8 +1,8 @@
 // SustainedRate: the rate that a drive keeps once its caches are full.
 //
 // Caches absorb the first writes: the drive's own, or the host's in the case of a virtual drive.
-// Therefore the time is divided into windows. The last windows count, once their rate is within a
-// tolerance of the rate of the windows before them.
+// Therefore the time is divided into intervals. The last intervals count, once their rate is within
+// a tolerance of the rate of the intervals before them.
 #pragma once
 
 #include <cstddef>
@@ -24,16 +24,16 @@ struct LoadProgress {
 };
 
 struct SustainedRateOptions {
-  int64_t window_ns = 250'000'000;
-  size_t window_count = 4;  // windows that are compared with as many before them
-  double tolerance = 0.1;   // the largest relative difference
-  // At the first of these limits the latest windows count, settled or not.
+  int64_t interval_ns = 250'000'000;
+  size_t interval_count = 4;  // intervals that are compared with as many before them
+  double tolerance = 0.1;     // the largest relative difference
+  // At the first of these limits the latest intervals count, settled or not.
   int64_t longest_ns = 15'000'000'000;
   int64_t most_written_bytes = 24'000'000'000;  // limits the wear of the drive
 };
 
-// A value. Samples are added in order of time. Every window contains progress in each measured
-// direction: a window in which one of them stands still is extended until it moves.
+// A value. Samples are added in order of time. Every interval contains progress in each measured
+// direction: an interval in which one of them stands still is extended until it moves.
 class SustainedRate {
  public:
   SustainedRate(bool reads, bool writes, const SustainedRateOptions& options)
@@ -45,17 +45,18 @@ class SustainedRate {
   // Whether the measurement can end: the rates have settled, or a limit is reached. Never before
   // every measured direction has moved, even if the other one exceeds its limit meanwhile.
   bool is_over() const;
-  // The rates of the last windows, or of the whole time if there are too few.
+  // The rates of the last intervals, or of the whole time if there are too few.
   LoadRates rates() const;
-  // The rates of the first window.
+  // The rates of the first interval.
   LoadRates first_rates() const;
   const LoadProgress& progress() const { return last_; }
 
  private:
   bool has_moved(const LoadProgress& from, const LoadProgress& to) const;
   LoadRates rates_between(const LoadProgress& from, const LoadProgress& to) const;
-  // The rates of `window_count` windows that end `windows_back` windows before the last border.
-  LoadRates rates_of_windows(size_t windows_back) const;
+  // The rates of `interval_count` intervals that end `intervals_back` intervals before the last
+  // border.
+  LoadRates rates_of_intervals(size_t intervals_back) const;
 
   bool reads_;
   bool writes_;

@@ -28,7 +28,7 @@ class ProbeTest : public ::testing::Test {
  protected:
   Result<DriveProbe> probe(const std::filesystem::path& path) {
     ProbeOptions options;
-    options.sustained.window_ns = 3'000'000;
+    options.sustained.interval_ns = 3'000'000;
     options.sustained.longest_ns = 60'000'000;
     options.file_bytes = 96 * kMiB;
     options.progress = [this](const std::string& line) { lines_.push_back(line); };
@@ -61,7 +61,7 @@ TEST_F(ProbeTest, MeasuresBothDirectionsAndLeavesNothing) {
 TEST_F(ProbeTest, WritesNoMoreThanItIsAllowed) {
   ProbeOptions options;
   options.file_bytes = 96 * kMiB;
-  options.sustained.window_ns = 1'000'000'000;
+  options.sustained.interval_ns = 1'000'000'000;
   options.sustained.most_written_bytes = 64 * kMiB;
   options.sustained.longest_ns = 200'000'000;
   const Result<DriveProbe> found = probe_directory(directory_.path(), options);
@@ -74,7 +74,7 @@ TEST_F(ProbeTest, AllPhasesTogetherWriteNoMoreThanAnnounced) {
   ProbeOptions options;
   options.file_bytes = 96 * kMiB;
   options.most_written_bytes = 300 * kMiB;
-  options.sustained.window_ns = 1'000'000'000;
+  options.sustained.interval_ns = 1'000'000'000;
   std::vector<double> shares;
   options.on_share = [&](double share) { shares.push_back(share); };
   options.progress = [this](const std::string& line) { lines_.push_back(line); };
@@ -115,7 +115,7 @@ TEST_F(ProbeTest, EndsWhenItIsInterrupted) {
   for (const int answers_before : {0, 1}) {  // while it writes its file, and while it measures
     ProbeOptions options;
     options.file_bytes = 96 * kMiB;
-    options.sustained.window_ns = 600'000'000'000;
+    options.sustained.interval_ns = 600'000'000'000;
     options.sustained.longest_ns = 600'000'000'000;
     int asked = 0;
     options.is_interrupted = [&] { return asked++ >= answers_before; };
@@ -194,7 +194,7 @@ TEST_F(ProbeCacheTest, ProcessesThatStartTogetherMeasureOnce) {
   std::vector<std::string> said[2];
   const auto want = [&](std::vector<std::string>& lines) {
     ProbeOptions options;
-    options.sustained.window_ns = 3'000'000;
+    options.sustained.interval_ns = 3'000'000;
     options.sustained.longest_ns = 60'000'000;
     options.file_bytes = 96 * kMiB;
     options.progress = [&](const std::string& line) { lines.push_back(line); };

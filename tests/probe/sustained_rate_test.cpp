@@ -101,7 +101,7 @@ TEST(SustainedRate, NoBoundEndsWhatHasNotBegun) {
   EXPECT_GT(rate.rates().read, 0);
 }
 
-TEST(SustainedRate, LessThanAWindowIsTakenAsItIs) {
+TEST(SustainedRate, LessThanAnIntervalIsTakenAsItIs) {
   SustainedRate rate(true, false, {});
   EXPECT_EQ(rate.rates().read, 0);
   rate.add({100'000'000, 200'000'000, 0});

@@ -288,7 +288,7 @@ Result<Event> CudaDevice::start_copy(const Copy& copy) {
     std::byte* to = copy.to + done_bytes;
     const std::byte* from = copy.from + done_bytes;
     const int64_t part_bytes = std::min(
-        copy.size_bytes - done_bytes, pinning_.bytes_until_piece_ends(copy.is_to_host ? to : from));
+        copy.size_bytes - done_bytes, pinning_.bytes_until_part_ends(copy.is_to_host ? to : from));
     TERAIO_RETURN_IF_ERROR(cuda_status(
         cudaMemcpyAsync(to, from, static_cast<size_t>(part_bytes), direction.kind, stream),
         direction.what));

@@ -15,7 +15,7 @@
 namespace teraio::device {
 namespace {
 
-constexpr int64_t kPinnedPieceBytes = kGiB;
+constexpr int64_t kPinnedPartBytes = kGiB;
 
 }  // namespace
 
@@ -26,11 +26,11 @@ Status CudaPinning::pin(std::byte* host, int64_t size_bytes) {
     const std::lock_guard lock(mutex_);
     pinned_[host] = size_bytes;
   }
-  for (int64_t done_bytes = 0; done_bytes < size_bytes; done_bytes += kPinnedPieceBytes) {
-    const auto piece_bytes =
-        static_cast<size_t>(std::min(kPinnedPieceBytes, size_bytes - done_bytes));
+  for (int64_t done_bytes = 0; done_bytes < size_bytes; done_bytes += kPinnedPartBytes) {
+    const auto part_bytes =
+        static_cast<size_t>(std::min(kPinnedPartBytes, size_bytes - done_bytes));
     const Status status =
-        cuda_status(cudaHostRegister(host + done_bytes, piece_bytes, cudaHostRegisterPortable),
+        cuda_status(cudaHostRegister(host + done_bytes, part_bytes, cudaHostRegisterPortable),
                     done_bytes == 0 ? "pin host memory"
                                     : fmt::format("pin host memory, of which {} are pinned by now",
                                                   format_size(done_bytes)));
@@ -49,8 +49,8 @@ void CudaPinning::unpin(std::byte* host) {
     if (node.empty()) return;
     size_bytes = node.mapped();
   }
-  // Of pieces that could not be pinned, it fails.
-  for (int64_t done_bytes = 0; done_bytes < size_bytes; done_bytes += kPinnedPieceBytes)
+  // Of parts that could not be pinned, it fails.
+  for (int64_t done_bytes = 0; done_bytes < size_bytes; done_bytes += kPinnedPartBytes)
     has_succeeded(cudaHostUnregister(host + done_bytes));
 }
 
@@ -69,14 +69,14 @@ void CudaPinning::free(std::byte* host) {
   has_succeeded(cudaFreeHost(host));
 }
 
-int64_t CudaPinning::bytes_until_piece_ends(const std::byte* host) const {
+int64_t CudaPinning::bytes_until_part_ends(const std::byte* host) const {
   const std::lock_guard lock(mutex_);
   const auto next = pinned_.upper_bound(host);
   if (next == pinned_.begin()) return std::numeric_limits<int64_t>::max();
   const auto& [begin, size_bytes] = *std::prev(next);
   const int64_t offset_bytes = host - begin;
   if (offset_bytes >= size_bytes) return std::numeric_limits<int64_t>::max();
-  return kPinnedPieceBytes - offset_bytes % kPinnedPieceBytes;
+  return kPinnedPartBytes - offset_bytes % kPinnedPartBytes;
 }
 
 }  // namespace teraio::device

@@ -1,6 +1,6 @@
 // CudaPinning: host memory that a GPU copies to and from.
 //
-// Large ranges are pinned in pieces: what the system refuses costs one piece and not all of it.
+// Large ranges are pinned in parts: what the system refuses costs one part and not all of it.
 //
 // Threads: any.
 #pragma once
@@ -23,9 +23,9 @@ class CudaPinning final : public HostPinning {
   std::byte* allocate(int64_t size_bytes) override;
   void free(std::byte* host) override;
 
-  // How much one copy may move from or to this address: one that goes on from one piece into the
+  // How much one copy may move from or to this address: one that goes on from one part into the
   // next is an error to CUDA.
-  int64_t bytes_until_piece_ends(const std::byte* host) const;
+  int64_t bytes_until_part_ends(const std::byte* host) const;
 
  private:
   const int32_t ordinal_;
