@@ -253,6 +253,17 @@ TEST_F(LateReadTest, IsResidentBeforeItsEnd) {
   EXPECT_FALSE(tensor_->transfer.is_copy_pending);
 }
 
+TEST_F(LateReadTest, AnotherStreamWaitsForItsBytes) {
+  testing::TestDevice& compute = *session_.compute;
+  void* stream = compute.other_stream();
+  ASSERT_TRUE(mover_.order_stream(stream, *tensor_).ok());
+  compute.write_elsewhere(tensor_->memory, kUnitBytes, 99, stream,
+                          testing::TestDevice::Begins::kAtOnce);
+  ASSERT_TRUE(device_.order_after(device_.record_on(stream)).ok());
+  compute.expect(tensor_->memory, kUnitBytes, 99, tensor_->id);
+  ASSERT_TRUE(device_.wait(device_.record()).ok());
+}
+
 TEST_F(LateReadTest, AFailureStays) {
   ssd_.fail(io::Direction::kRead, "cable");
   session_.wait_until_idle();
