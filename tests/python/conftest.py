@@ -108,12 +108,15 @@ def warm_gpu_server():
 
 
 @pytest.fixture
-def on_gpu(warm_gpu_server, tmp_path):
+def on_gpu(warm_gpu_server, execute, tmp_path):
     """Runs `python ARGUMENTS...` on the emulated GPU. Its memory is 1 GiB."""
     import emulated_gpu
 
     def on_gpu(*arguments, timeout_s=300, **settings):
         environment = emulated_gpu.environment(**{"memory_bytes": 1 << 30} | settings)
+        allocator = environment.get("PYTORCH_CUDA_ALLOC_CONF", "")
+        if "backend:" in allocator or "TRITON_INTERPRET" in environment:  # imports read these
+            return execute(sys.executable, *arguments, env=environment, timeout_s=timeout_s)
         (completed,) = warm_gpu_server.run([(arguments, {})], tmp_path, environment, timeout_s)
         return Outcome(completed)
 
@@ -150,6 +153,17 @@ def warm_python(warm_server, tmp_path):
         return Outcome(completed)
 
     return warm_python
+
+
+@pytest.fixture
+def warm_text(warm_python, tmp_path):
+    """Runs the text of a program in such a process."""
+
+    def warm_text(text):
+        (tmp_path / "program.py").write_text(text)
+        return warm_python("program.py")
+
+    return warm_text
 
 
 @pytest.fixture

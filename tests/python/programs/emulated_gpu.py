@@ -28,7 +28,7 @@ def offload(budget, **options):
     return stress_modes.offload(budget, **options)
 """
 
-PYTHON_FOLDERS = (f"{ROOT}/testing/cuda_emulation/python", f"{ROOT}/tests/python/programs")
+PYTHON_FOLDERS = ("testing/cuda_emulation/python", "tests/python/programs", "")
 PRELOADED = ("libcudart.so.13", "libcuda.so.1", "libnvidia-ml.so.1", "libnccl.so.2")
 
 
@@ -47,7 +47,9 @@ def environment(**settings):
         | {
             "LD_PRELOAD": ":".join(str(LIBRARIES / name) for name in PRELOADED),
             "TERAIO_EMULATED_CUDA_OPERATORS": str(LIBRARIES / "operators.so"),
-            "PYTHONPATH": ":".join(filter(None, (*PYTHON_FOLDERS, os.environ.get("PYTHONPATH")))),
+            "PYTHONPATH": ":".join(
+                [*(f"{ROOT}/{each}" for each in PYTHON_FOLDERS), os.environ.get("PYTHONPATH", "")]
+            ),
             "OMP_NUM_THREADS": "1",
         }
         | {f"TERAIO_EMULATED_CUDA_{name.upper()}": str(value) for name, value in settings.items()}

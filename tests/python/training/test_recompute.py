@@ -342,7 +342,7 @@ def test_what_denormal_numbers_become_is_as_it_was():
         assert session.counters()["on_demand_replays"] >= 2
 
 
-def test_flags_of_pytorch_are_as_they_were(python):
+def test_flags_of_pytorch_are_as_they_were(warm_text):
     script = """
 import torch, teraio.core
 library = torch.library.Library("aten", "IMPL")
@@ -361,7 +361,7 @@ with teraio.offload("64MB") as session:
     assert session.counters()["on_demand_replays"] >= 1
     assert not torch.are_deterministic_algorithms_enabled() and not cudnn.benchmark
 """
-    done = python("-c", script)
+    done = warm_text(script)
     assert done.code == 0, done
 
 
@@ -380,7 +380,7 @@ def test_a_replay_at_another_precision_is_an_error():
         assert torch.equal(y, expected)
 
 
-def test_a_verified_replay_with_other_bits_is_an_error(python):
+def test_a_verified_replay_with_other_bits_is_an_error(warm_text):
     script = """
 import torch, teraio.core
 calls = 0
@@ -403,7 +403,7 @@ with teraio.offload("64MB", verify_replays=True) as session:
     assert y.sum() == 1 << 18
     assert session.counters()["verified_replays"] >= 1
 """
-    done = python("-c", script)
+    done = warm_text(script)
     assert done.code == 0, done
     assert "made other bytes than the program, for tensor" in done.out
     assert "of op aten::hardswish: Float [256, 1024]" in done.out
@@ -484,7 +484,7 @@ def test_plans_move_what_autocast_has_cast():
     assert after["skipped_migrations"] == before["skipped_migrations"]
 
 
-def test_an_op_that_gives_other_bytes_is_told_and_not_replayed(python):
+def test_an_op_that_gives_other_bytes_is_told_and_not_replayed(warm_text):
     script = """
 import torch, teraio.core
 calls = 0
@@ -506,13 +506,13 @@ with teraio.offload("64MB") as session:
     counters = session.counters()
     assert counters["banned_replays"] == 1 and calls == 4, (counters, calls)
 """
-    done = python("-c", script)
+    done = warm_text(script)
     assert done.code == 0, done
     assert "op aten::hardswish is not deterministic" in done.out + done.err
 
 
 @pytest.mark.full
-def test_what_python_raises_inside_a_replay_ends_the_op_and_loses_nothing(python):
+def test_what_python_raises_inside_a_replay_ends_the_op_and_loses_nothing(warm_text):
     script = """
 import torch, teraio.core
 calls = 0
@@ -533,5 +533,5 @@ with teraio.offload("64MB") as session:
         print("ended")
     assert y.sum() == 2 << 18
 """
-    done = python("-c", script)
+    done = warm_text(script)
     assert done.code == 0 and "ended" in done.out, done
