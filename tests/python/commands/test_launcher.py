@@ -49,14 +49,14 @@ end(sys.argv[1])
 """
 
 ENDINGS = [
-    "return",
-    "error",
     "interrupt",
     *(
         pytest.param(how, marks=pytest.mark.full)
-        for how in ("error in handler", "code", "message", "own hook", "at exit")
+        for how in (
+            "return", "error", "error in handler", "code", "message", "own hook", "at exit"
+        )
     ),
-]
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -109,17 +109,10 @@ def test_syntax_error_and_missing_submodule(python, warm_run, program):
     assert warm_run(*BUDGET, "-m", "pkg.none") == python("-m", "pkg.none")
 
 
-def test_training_is_within_a_session_that_ends(teraio_run, tmp_path):
+def test_training_is_within_a_session_that_ends(warm_run, tmp_path):
     (tmp_path / "train.py").write_text(TRAINING)
-    outcome = teraio_run(
-        "--device-budget",
-        "40MB",
-        "--save-trace",
-        "trace.json",
-        "--save-plan",
-        "plan.json",
-        "train.py",
-    )
+    files = ("--save-trace", "trace.json", "--save-plan", "plan.json")
+    outcome = warm_run("--device-budget", "40MB", *files, "train.py")
     assert outcome.code == 0, outcome
     assert json.loads((tmp_path / "trace.json").read_text())["format"] == "teraio-trace/1"
     assert json.loads((tmp_path / "plan.json").read_text())["format"] == "teraio-plan/1"

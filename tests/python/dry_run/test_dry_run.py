@@ -181,7 +181,13 @@ def llama(corpus, tmp_path):
     ids=["plain", "checkpointing", "bf16", "tied"],
 )
 def test_llama_is_predicted_op_by_op(both_traces, llama, settings):
-    assert_alike(*both_traces(*llama(*settings)))
+    real, dry = both_traces(*llama(*settings))
+    assert_alike(real, dry)
+    kinds = {tensor.get("name"): tensor["kind"] for tensor in dry["tensors"]}
+    assert kinds["blocks.0.attention.wq.weight"] == "parameter"
+    assert kinds["blocks.0.attention.wq.weight.grad"] == "gradient"
+    assert kinds["blocks.0.attention.wq.weight.exp_avg"] == "optimizer_state"
+    assert dry["source"] == "modelled on NVIDIA H100 NVL"
 
 
 @pytest.mark.parametrize("model", [MLP, CNN, ENCODER], ids=["mlp", "cnn", "encoder"])
@@ -219,21 +225,12 @@ def test_workspaces_of_convolutions_are_predicted(both_traces, script, tmp_path)
             assert predicted["workspace_bytes"] == pytest.approx(op["workspace_bytes"], rel=0.2), op
 
 
-def test_parameters_have_their_names_and_kinds(dry_run, llama, tmp_path):
-    assert dry_run("--save-trace", "dry.json", *llama()).code == 0
-    trace = json.loads((tmp_path / "dry.json").read_text())
-    kinds = {tensor.get("name"): tensor["kind"] for tensor in trace["tensors"]}
-    assert kinds["blocks.0.attention.wq.weight"] == "parameter"
-    assert kinds["blocks.0.attention.wq.weight.grad"] == "gradient"
-    assert kinds["blocks.0.attention.wq.weight.exp_avg"] == "optimizer_state"
-    assert trace["source"] == "modelled on NVIDIA H100 NVL"
-
-
 def test_script_of_a_thousand_steps_is_ended_after_a_few(dry_run, script):
     outcome = dry_run(script(MLP, steps=1000))
     assert outcome.code == 0
-    assert outcome.out.count("1.000") < 6
+    assert 0 < outcome.out.count("1.000") < 6
     assert "ops a step" in outcome.out
+    assert "train.py:11: 1.0" in outcome.out  # what the script has read
 
 
 def test_model_of_a_terabyte_needs_no_memory(dry_run, script):
@@ -241,12 +238,6 @@ def test_model_of_a_terabyte_needs_no_memory(dry_run, script):
     outcome = dry_run(script(wide))
     assert outcome.code == 0, outcome
     assert "does not fit" in outcome.out and "1.65 TB at the peak" in outcome.out
-
-
-def test_values_that_the_script_reads_are_listed(dry_run, script):
-    outcome = dry_run(script(MLP))
-    assert "1.000" in outcome.out
-    assert "train.py:11: 1.0" in outcome.out
 
 
 def test_assumed_values_are_what_the_script_reads(dry_run, script):

@@ -43,6 +43,15 @@ def run_directory(warm_server, tmp_path_factory):
     return folder / "report"
 
 
+@pytest.fixture(scope="module")
+def page_path(warm_server, run_directory):
+    """The page about that run."""
+    [done] = warm_server.run([(["-m", "teraio", "report", run_directory], {})], run_directory)
+    assert done.returncode == 0, done
+    assert done.stdout == f"teraio report: {run_directory}/report.html\n"
+    return run_directory / "report.html"
+
+
 @pytest.fixture
 def report(warm_python):
     """Runs `python -m teraio report ARGUMENTS...`."""
@@ -72,11 +81,8 @@ def test_the_run_writes_what_the_report_needs(run_directory):
     ]
 
 
-def test_page_answers_the_questions_of_a_new_user(report, run_directory):
-    outcome = report(run_directory)
-    assert outcome.code == 0, outcome
-    page = (run_directory / "report.html").read_text()
-    assert outcome.out == f"teraio report: {run_directory}/report.html\n"
+def test_page_answers_the_questions_of_a_new_user(page_path, run_directory):
+    page = page_path.read_text()
     assert len(page) < PAGE_BYTES_MAX
     text = text_of(page)
     run = json.loads((run_directory / "run.json").read_text())
@@ -106,16 +112,14 @@ def test_page_answers_the_questions_of_a_new_user(report, run_directory):
         assert json.loads(figure)["data"], name
 
 
-def test_page_names_what_made_a_step_differ(report, run_directory, tmp_path):
-    report(run_directory, "--output", tmp_path / "page.html")
-    text = text_of((tmp_path / "page.html").read_text())
+def test_page_names_what_made_a_step_differ(page_path):
+    text = text_of(page_path.read_text())
     assert "aten::linear: inputs of 16.4 kB instead of 32.8 kB 1 " in text
     assert "train.py:5 in &lt;module&gt;" in text
 
 
-def test_page_needs_no_network(report, run_directory, tmp_path):
-    report(run_directory, "--output", tmp_path / "page.html")
-    page = (tmp_path / "page.html").read_text()
+def test_page_needs_no_network(page_path):
+    page = page_path.read_text()
     assert "default-src 'none'" in page
     assert not re.search(r'<(script|link|img|iframe)[^>]*(src|href)="', page)
 
@@ -324,9 +328,8 @@ def x_range(tab, name):
 
 
 @pytest.mark.full
-def test_charts_are_drawn_and_zoom_together(report, opened, run_directory):
-    report(run_directory)
-    tab = opened(run_directory / "report.html")
+def test_charts_are_drawn_and_zoom_together(opened, page_path):
+    tab = opened(page_path)
     first, last = x_range(tab, "places")
     tab.get_by_role("group", name="Where the largest").get_by_text("Zoom in").click()
     assert x_range(tab, "places") == pytest.approx([first + last / 4, last * 3 / 4])
@@ -349,11 +352,10 @@ def test_charts_are_drawn_and_zoom_together(report, opened, run_directory):
     ],
     ids=["light", "dark", "phone"],
 )
-def test_everybody_can_read_the_page(report, opened, run_directory, options):
+def test_everybody_can_read_the_page(opened, page_path, options):
     from axe_playwright_python.sync_playwright import Axe
 
-    report(run_directory)
-    tab = opened(run_directory / "report.html", **options)
+    tab = opened(page_path, **options)
     for summary in tab.locator("summary").all():
         summary.click()
     assert not tab.evaluate("document.documentElement.scrollWidth > innerWidth")

@@ -3,10 +3,12 @@
 import collections
 import io
 import json
+import subprocess
 
 import pytest
 import torch
 from matrix import budgets
+from tests.python.conftest import COMMAND
 
 from teraio.hooks.verification import tensor_hash
 
@@ -57,25 +59,24 @@ def train_norms(steps, in_between=None):
     return losses, [tensor_hash(tensor) for tensor in [*weights, *scales]]
 
 
-@pytest.fixture
-def plan_with_replays(tmp_path, teraio):
+@pytest.fixture(scope="module")
+def plan_with_replays(tmp_path_factory, one_settled_thread):
     """The path of a plan for train_norms(), the number of its replays, and the budget."""
+    folder = tmp_path_factory.mktemp("plan")
     expected = train_norms(8)
     with budgets.offload("1GB", recompute="all") as session:
         assert train_norms(8) == expected
         peak_bytes = max(i["device_peak_bytes"] for i in session.iterations())
-        session.trace().save(tmp_path / "trace.json")
+        session.trace().save(folder / "trace.json")
     budget_bytes = peak_bytes // 2
-    (tmp_path / "hardware.json").write_text(json.dumps(HARDWARE))
-    teraio(
-        "plan", "--trace", tmp_path / "trace.json", "--hardware", tmp_path / "hardware.json",
-        "--device-budget", budget_bytes * 95 // 100, "--recompute", "all",
-        "--out", tmp_path / "plan.json",
-    )  # fmt: skip
-    plan = json.loads((tmp_path / "plan.json").read_text())
+    (folder / "hardware.json").write_text(json.dumps(HARDWARE))
+    options = ("--device-budget", str(budget_bytes * 95 // 100), "--recompute", "all")
+    files = ("--trace", "trace.json", "--hardware", "hardware.json", "--out", "plan.json")
+    subprocess.run([COMMAND, "plan", *files, *options], cwd=folder, check=True)
+    plan = json.loads((folder / "plan.json").read_text())
     actions = collections.Counter(migration["action"] for migration in plan["migrations"])
     assert actions["recompute"] >= 8, actions
-    return str(tmp_path / "plan.json"), actions["recompute"], budget_bytes
+    return str(folder / "plan.json"), actions["recompute"], budget_bytes
 
 
 def test_a_plan_with_replays_is_executed_as_it_is(plan_with_replays):
