@@ -24,7 +24,7 @@ expected_seconds() {
   case $1 in
     test-full-*) echo 550 ;;
     test-newest) if [ -e .venv-newest/.ready ]; then echo 240; else echo 480; fi ;;
-    test-yard) echo 200 ;;
+    test-yard) echo 350 ;;
     sanitize-address) echo 225 ;;
     sanitize-thread) echo 175 ;;
     sanitize-extension-address) echo 170 ;;
@@ -32,7 +32,7 @@ expected_seconds() {
     *) echo 0 ;;
   esac
 }
-test_cpp_seconds=99
+test_cpp_seconds=70
 
 # The last fault that no other part found, as far as commits tell.
 last_fault() {
