@@ -1,5 +1,5 @@
-// KernelFlags: PyTorch's settings of the whole process that decide which kernel an op runs, or how
-// that kernel rounds.
+// KernelFlags: PyTorch's settings of the whole process that decide which kernel an op runs, how
+// that kernel rounds, or of which type its result is. docs/limits.md has the list of all settings.
 //
 // A value. Threads: any; a change by set() is seen by all threads, as the program's own changes
 // are.
@@ -8,7 +8,7 @@
 #include <ATen/Context.h>
 
 #include <array>
-#include <bitset>
+#include <cstdint>
 
 namespace teraio::pytorch {
 
@@ -27,13 +27,11 @@ class KernelFlags {
   bool operator==(const KernelFlags&) const = default;
 
  private:
-  static constexpr size_t kSwitchCount = 9;
+  static constexpr size_t kChoiceCount = 21;
   static constexpr size_t kPrecisionCount = 6;
 
-  std::bitset<kSwitchCount> switches_;
+  std::array<int64_t, kChoiceCount> choices_ = {};
   std::array<at::Float32Precision, kPrecisionCount> precisions_ = {};
-  at::CuBLASReductionOption float16_reduction_ = {};
-  at::CuBLASReductionOption bfloat16_reduction_ = {};
 };
 
 }  // namespace teraio::pytorch

@@ -342,29 +342,6 @@ def test_what_denormal_numbers_become_is_as_it_was():
         assert session.counters()["on_demand_replays"] >= 2
 
 
-def test_flags_of_pytorch_are_as_they_were(warm_text):
-    script = """
-import torch, teraio.core
-library = torch.library.Library("aten", "IMPL")
-cudnn = torch.backends.cudnn
-def hardswish(x):
-    return x + torch.are_deterministic_algorithms_enabled() + 2 * cudnn.benchmark
-library.impl("hardswish", hardswish, "CPU")
-teraio.core.set_options_for_tests(discard_after_every_op=True)
-with teraio.offload("64MB") as session:
-    torch.use_deterministic_algorithms(True)
-    cudnn.benchmark = True
-    y = torch.nn.functional.hardswish(torch.zeros(1 << 18))
-    torch.use_deterministic_algorithms(False)
-    cudnn.benchmark = False
-    assert y.sum() == 3 << 18
-    assert session.counters()["on_demand_replays"] >= 1
-    assert not torch.are_deterministic_algorithms_enabled() and not cudnn.benchmark
-"""
-    done = warm_text(script)
-    assert done.code == 0, done
-
-
 def test_a_replay_at_another_precision_is_an_error():
     matmul = torch.backends.mkldnn.matmul
     precision = matmul.fp32_precision
