@@ -167,11 +167,14 @@ Status Evictor::memory_error(int64_t size_bytes) const {
   const device::MemoryUsage usage = device_.usage();
   const int64_t least_bytes = usage.allocated_bytes + align_up(size_bytes, device::kPageBytes);
   std::string message = fmt::format(
-      "needs {} more on the device; the budget is {}, of which {} are in use and cannot leave. ",
-      format_size(size_bytes), format_size(usage.budget_bytes), format_size(usage.allocated_bytes));
+      "needs {} more on the device; the budget is {}, of which {} are in use and cannot leave{}. ",
+      format_size(size_bytes), format_size(usage.budget_bytes), format_size(usage.allocated_bytes),
+      groups_that_stay(live_, smallest_tensor_bytes_));
   if (least_bytes > usage.budget_bytes)
-    message += fmt::format("A budget of at least {} bytes ({}) would do", least_bytes,
-                           format_size(least_bytes));
+    message += fmt::format(
+        "This op would do with a budget of {} bytes ({}); later ones may need more, which `teraio "
+        "suggest` finds",
+        least_bytes, format_size(least_bytes));
   else
     message +=
         "The rest is in smaller pieces, or holds small tensors and memory of libraries: a larger "

@@ -3,11 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <map>
+#include <utility>
+
+#include "base/units.h"
 
 namespace teraio::engine {
 namespace {
 
 constexpr size_t kTensorsNamed = 5;
+constexpr size_t kGroupsNamed = 3;
 
 // Why the tensor cannot leave the device, as far as it tells by itself.
 std::string holds_of(const LiveTensor& tensor) {
@@ -39,7 +45,30 @@ int64_t sum_of(const std::vector<LiveTensor*>& live, Residency residency) {
   return total_bytes;
 }
 
+std::string_view reason_to_stay(const LiveTensor& tensor, int64_t smallest_tensor_bytes) {
+  if (tensor.size_bytes < smallest_tensor_bytes) return "are small storages";
+  if (tensor.uses.is_address_known) return "have addresses that the program knows";
+  if (tensor.uses.pin_count > 0) return "are pinned or operands of running ops";
+  if (tensor.is_being_moved()) return "are being moved";
+  return "have not been used by an op";
+}
+
 }  // namespace
+
+std::string groups_that_stay(const std::vector<LiveTensor*>& live, int64_t smallest_tensor_bytes) {
+  std::map<std::string_view, int64_t> bytes_by_reason;
+  for (const LiveTensor* tensor : live)
+    if (tensor->memory != nullptr)
+      bytes_by_reason[reason_to_stay(*tensor, smallest_tensor_bytes)] += tensor->size_bytes;
+  std::vector<std::pair<int64_t, std::string_view>> groups;
+  for (const auto& [reason, size_bytes] : bytes_by_reason) groups.emplace_back(size_bytes, reason);
+  std::ranges::sort(groups, std::greater());
+  groups.resize(std::min(groups.size(), kGroupsNamed));
+  std::string text;
+  for (const auto& [size_bytes, reason] : groups)
+    text += fmt::format("{}{} {}", text.empty() ? " (" : ", ", format_size(size_bytes), reason);
+  return text.empty() ? text : text + ")";
+}
 
 std::string_view to_string(Residency residency) {
   switch (residency) {

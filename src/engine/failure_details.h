@@ -16,6 +16,10 @@ std::string_view to_string(Residency residency);
 // "tensor 7: 4194304 bytes, offloaded, copy on ssd at 8192, last used by op 41 of the run".
 std::string tensor_detail(const LiveTensor& tensor);
 
+// Why tensors stay that are on the device when no more can leave, by the largest reasons:
+// " (8.39 MB are pinned or operands of running ops, 1.20 MB are small storages)". Empty: none.
+std::string groups_that_stay(const std::vector<LiveTensor*>& live, int64_t smallest_tensor_bytes);
+
 // The use of the device memory now, a line for the tensors on tiers, and one for each of the
 // largest tensors that are on the device and cannot leave.
 std::vector<std::string> memory_details(const device::MemoryUsage& usage,

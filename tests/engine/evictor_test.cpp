@@ -80,6 +80,8 @@ TEST_F(EvictorTest, MoreThanCanLeaveIsOutOfMemory) {
   const Status status = obtain(2);
   EXPECT_EQ(status.code(), ErrorCode::kOutOfMemory);
   EXPECT_NE(status.message().find(format_size(4 * kUnitBytes)), std::string::npos) << "would do";
+  const std::string reason = format_size(2 * kUnitBytes) + " are pinned or operands of running ops";
+  EXPECT_NE(status.message().find(reason), std::string::npos) << status.message();
 }
 
 // A device whose free memory is in pieces that are too small.

@@ -59,8 +59,9 @@ def least_bytes(error):
     """What the error of an op that does not fit says would do; its form is checked."""
     form = (
         r"TERAIO: op \S+ needs \S+ \S+ more on the device; the budget is \S+ \S+, of which "
-        r"\S+ \S+ are in use and cannot leave\. A budget of at least (\d+) bytes "
+        r"\S+ \S+ are in use and cannot leave( \(.+\))?\. "
+        r"This op would do with a budget of (\d+) bytes "
     )
     match = re.match(form, str(error))
     assert match, error
-    return int(match[1])
+    return int(match[2])
