@@ -1,15 +1,19 @@
 """The state of a session at this moment: what the status line and `teraio top` show."""
 
+import logging
 import statistics
 import time
 from collections import deque
 
+_LEARNING_STEPS = 20  # after which a run that has no plan yet says so
 _STEPS = 10  # that figures per step are taken over
 _RATE_SAMPLES = 6  # that rates are taken over: 5 s with a sample per second
 HISTORY_CELLS = 40  # of the memory's history
 _HISTORY_STEPS = 4
 _CELL_SECONDS_MIN = 1
 _SECONDS_PER_DAY = 86400
+
+_log = logging.getLogger("teraio")
 
 
 class RunStatus:
@@ -29,6 +33,7 @@ class RunStatus:
         self._recent = deque(maxlen=_STEPS)  # the newest steps, all with a plan or all without
         self._traffic = deque(maxlen=_RATE_SAMPLES)  # pairs (seconds, counters)
         self._memory = MemoryHistory()
+        self._has_warned = False
 
     def read(self):
         """Returns the state as a dict. Values that are not known yet are None.
@@ -87,7 +92,25 @@ class RunStatus:
             return "following a plan"
         if counters["is_planning"]:
             return "planning"
-        return "learning" if counters["plans_made"] == 0 else "on demand"
+        if counters["plans_made"] == 0 and self._step < _LEARNING_STEPS:
+            return "learning"
+        if not self._has_warned and not self._has_repeated():
+            self._has_warned = True
+            self._warn()
+        return "on demand"
+
+    def _has_repeated(self):
+        return any(pattern["iterations"] > 1 for pattern in self._core.patterns())
+
+    def _warn(self):
+        found = next(iter(self._core.differences()), None)
+        place = f": the first to differ was {found['op']} at {found['location']}" if found else ""
+        _log.warning(
+            "teraio: no plan after %d steps, because no step repeats an earlier one%s. Tensors "
+            "move on demand, which is slower",
+            self._step,
+            place,
+        )
 
     def _step_seconds(self):
         durations_ns = [step["duration_ns"] for step in self._recent]

@@ -228,6 +228,24 @@ def test_run_without_stderr_has_no_line(execute, tmp_path):
     assert (outcome.code, outcome.out) == (0, "script\n")
 
 
+def test_a_run_whose_steps_never_repeat_says_so_once(one_settled_thread, caplog):
+    import torch
+
+    weights = [torch.nn.Parameter(torch.ones(200, 200)) for _ in range(2)]
+    optimizer = torch.optim.SGD(weights, lr=0.001)
+    with budgets.offload("12MB") as session:
+        status = RunStatus(session._core, is_planned=True)
+        for step in range(24):
+            x = torch.ones(200, 200)
+            for _ in range(step + 1):
+                x = torch.tanh(x @ weights[step % 2])
+            x.sum().backward()
+            optimizer.step()
+            phase = status.read()["phase"]
+            assert phase == ("learning" if step < 19 else "on demand")
+    assert ["no plan after 20 steps" in text for text in caplog.messages].count(True) == 1
+
+
 def test_status_agrees_with_the_session(one_settled_thread):
     import torch
 
