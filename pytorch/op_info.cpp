@@ -81,9 +81,11 @@ std::unique_ptr<OpInfo> read_schema(const c10::OperatorHandle& op) {
     has_tensor_argument |= argument.type()->str().find("Tensor") != std::string::npos;
   }
   // The result of a collective may arrive after the op has returned, and the caller of a factory
-  // often fills in the result.
+  // often fills in the result, unless that is random.
   info->leaves_bytes_undefined = starts_with_any(info->name, {"aten::empty", "aten::new_empty"});
-  info->completes_results = has_tensor_argument && !info->leaves_bytes_undefined &&
+  info->is_random = op.hasTag(at::Tag::nondeterministic_seeded) || takes_generator(schema);
+  info->completes_results = (has_tensor_argument || info->is_random) &&
+                            !info->leaves_bytes_undefined &&
                             !starts_with_any(info->name, {"c10d::", "_c10d_functional"});
   info->waits = starts_with_any(info->name, {"_c10d_functional::wait_tensor"});
   info->is_collective = starts_with_any(info->name, {"c10d::"});
@@ -92,7 +94,6 @@ std::unique_ptr<OpInfo> read_schema(const c10::OperatorHandle& op) {
   info->is_list_op =
       starts_with_any(info->name, {"aten::_foreach_", "aten::_fused_adam", "aten::_fused_sgd",
                                    "aten::_fused_adagrad", "aten::_amp_foreach_"});
-  info->is_random = op.hasTag(at::Tag::nondeterministic_seeded) || takes_generator(schema);
   for (size_t i = 0; i < schema.arguments().size(); ++i)
     if (schema.arguments()[i].name() == "dropout_p") info->dropout_argument = i;
   // Of other libraries' ops nobody knows what else they do.

@@ -26,8 +26,9 @@ void leave_behind(StorageReference storage) {
 std::string access_message(const engine::LiveTensor& tensor) {
   return fmt::format(
       "TERAIO: tensor {} ({}) is not on the device or may leave it, and its bytes were accessed "
-      "outside of a PyTorch operator, or by a thread that TERAIO does not observe. Use it in an "
-      "operator, or call teraio.pin(tensor) first",
+      "outside of a PyTorch operator, by a thread that TERAIO does not observe, or in a child "
+      "process. Use it in an operator, or call teraio.pin(tensor) first: before a fork, if a child "
+      "process uses it, or tensor.share_memory_()",
       id_of(tensor), format_size(size_bytes_of(tensor)));
 }
 

@@ -314,6 +314,17 @@ def test_copies_hold_no_addresses(session, away, name):
     assert torch.equal(copied, EXPECTED)
 
 
+def test_saved_tensors_that_may_change_hold_no_addresses(session):
+    x = (EXPECTED / 1000).requires_grad_()
+    with torch.autograd.graph.allow_mutation_on_saved_tensors():
+        saved = x * 2
+        result = saved.sin()
+        saved.zero_()  # autograd has a copy
+        result.sum().backward()
+    assert session.counters()["held_for_good_bytes"] == 0
+    assert torch.equal(x.grad, (EXPECTED / 1000 * 2).cos() * 2)
+
+
 @pytest.mark.parametrize(
     "copied",
     [

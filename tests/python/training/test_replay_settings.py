@@ -66,7 +66,7 @@ SETTINGS = {
 }
 
 
-def test_settings_of_pytorch_are_as_they_were(python):
+def test_settings_of_pytorch_are_as_they_were(warm_text):
     """In a replay, all of them have the values of the first run, and afterwards the program's."""
     known = {
         name: pair
@@ -100,7 +100,7 @@ assert len(seen) >= 2
 print([name for i, name in enumerate({list(known)}) if not all(row[i] for row in seen)])
 print([name for i, name in enumerate({list(known)}) if readers[i]()])
 """
-    done = python("-c", script)
+    done = warm_text(script)
     assert done.code == 0, done
     assert done.out.splitlines()[-2:] == ["[]", "[]"], done
 

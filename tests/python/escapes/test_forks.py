@@ -1,0 +1,94 @@
+"""Child processes that the program forks read what they can reach, as it was at the fork."""
+
+import pytest
+import torch
+from matrix import budgets
+from torch.utils.data import DataLoader, Dataset
+
+SIZE = 40_000
+shared = {"frames": None}
+frames = None
+
+
+class ByGlobal(Dataset):
+    def __len__(self):
+        return 4
+
+    def rows(self):
+        return frames
+
+    def __getitem__(self, index):
+        return self.rows()[index].double().sum()  # exact
+
+
+class ByItemOfGlobal(ByGlobal):
+    def rows(self):
+        return [shared["frames"] for _ in range(1)][0]
+
+
+class ByClass(ByGlobal):
+    kept = None
+
+    def rows(self):
+        return self.kept
+
+
+class ByBaseClass(ByClass):
+    pass
+
+
+class ByClosure(ByGlobal):
+    def __init__(self, tensor):
+        self.rows = lambda: tensor
+
+
+def keep(tensor):
+    global frames
+    frames = shared["frames"] = ByClass.kept = tensor
+
+
+WAYS = {
+    "global": lambda tensor: ByGlobal(),
+    "item of a global": lambda tensor: ByItemOfGlobal(),
+    "class": lambda tensor: ByClass(),
+    "base class": lambda tensor: ByBaseClass(),
+    "closure": ByClosure,
+}
+
+
+@pytest.fixture(autouse=True)
+def forget():
+    yield
+    keep(None)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_workers_read_what_was_away(way):
+    with budgets.offload("64MB", evict_after_every_op=True) as session:
+        tensor = torch.arange(4.0 * SIZE).view(4, SIZE) * 2
+        keep(tensor)
+        dataset = WAYS[way](tensor)
+        for _ in range(2):
+            torch.zeros(1) + 1
+            assert session.counters()["bytes_away"] >= tensor.nbytes
+            loader = DataLoader(dataset, num_workers=1, multiprocessing_context="fork")
+            sums = [batch.item() for batch in loader]
+            assert sums == [row.double().sum().item() for row in tensor]
+
+
+def test_what_finds_no_room_is_an_error_in_the_child_that_says_so():
+    with budgets.offload("4MB"):
+        tensors = [torch.full((4, SIZE), float(n)) * 2 for n in range(12)]
+        dataset = ByClosure(tensors)
+        dataset.rows = lambda: tensors[-1]  # the last one that is looked at
+        loader = DataLoader(dataset, num_workers=1, multiprocessing_context="fork")
+        with pytest.raises(RuntimeError, match="or in a child process"):
+            list(loader)
+
+
+def test_random_numbers_that_no_operator_has_used_can_leave():
+    with budgets.offload("4MB") as session:
+        tensors = [torch.randn(4, SIZE) for _ in range(12)]
+        assert session.counters()["bytes_away"] >= 12 * tensors[0].nbytes - 4_000_000
+        sums = [each.sum().item() for each in tensors]
+        assert sums == [each.sum().item() for each in tensors]
