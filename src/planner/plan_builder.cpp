@@ -37,6 +37,7 @@ MemoryCurve empty_tier(const Problem& problem, plan::Tier tier) {
 PlanBuilder::PlanBuilder(const Problem& problem, PlanBuilderOptions options)
     : problem_(&problem),
       options_(std::move(options)),
+      timeline_(options_.op_ns),
       ledger_(problem.hardware, options_.op_ns),
       excess_(excess_of(problem), weights_of(options_)),
       tier_capacity_bytes_{problem.tier_capacity_bytes(plan::Tier::kSsd),
@@ -63,8 +64,8 @@ void PlanBuilder::reserve_host() {
     int64_t end = 0;
     for (int32_t index : epochs[i].periods) {
       if (!options_.reserved_host_periods[index]) continue;
-      if (first < 0) first = position(index);
-      end = end_of_rest(index);
+      if (first < 0) first = problem_->position(index);
+      end = problem_->end_of_rest(index);
     }
     if (first < 0) continue;
     if (epochs[i].never_written) first = 0, end = problem_->op_count();
@@ -81,21 +82,8 @@ bool PlanBuilder::may_use_reserved_host(int32_t index, plan::Tier tier) const {
   return tier == plan::Tier::kHost && options_.reserved_host_periods[index];
 }
 
-int64_t PlanBuilder::position(int32_t index) const {
-  const int64_t start = period(epoch(index).periods.front()).first;
-  const int64_t first = period(index).first;
-  return first < start ? first + problem_->op_count() : first;
-}
-
-// The end (exclusive) of the ops during which the copy of a period is on its tier: right after the
-// next use, because the read may last until then, or at the death of the tensor.
-int64_t PlanBuilder::end_of_rest(int32_t index) const {
-  const trace::InactivePeriod& own = period(index);
-  return position(index) + own.end - own.first + (own.until_freed ? 0 : 1);
-}
-
 bool PlanBuilder::is_first(int32_t index) const {
-  return !copy(index).exists() || position(index) < position(copy(index).first);
+  return !copy(index).exists() || problem_->position(index) < problem_->position(copy(index).first);
 }
 
 bool PlanBuilder::would_write(int32_t index) const {
@@ -106,8 +94,8 @@ bool PlanBuilder::would_write(int32_t index) const {
 // Visits the ranges of ops during which the move would newly occupy the tier.
 template <typename Visit>
 void PlanBuilder::for_new_occupancy(int32_t index, Visit visit) const {
-  const int64_t first = position(index);
-  const int64_t end = end_of_rest(index);
+  const int64_t first = problem_->position(index);
+  const int64_t end = problem_->end_of_rest(index);
   const Copy& now = copy(index);
   if (!options_.clean_copies) {
     visit(first, end);
@@ -117,8 +105,8 @@ void PlanBuilder::for_new_occupancy(int32_t index, Visit visit) const {
     else
       visit(first, end);
   } else if (!epoch(index).never_written) {
-    visit(first, position(now.first));
-    visit(end_of_rest(now.last), end);
+    visit(first, problem_->position(now.first));
+    visit(problem_->end_of_rest(now.last), end);
   }
 }
 
@@ -196,6 +184,19 @@ double PlanBuilder::write_cost(int32_t index, plan::Tier tier) const {
   return ns * options_.write_price[period(index).first % problem_->op_count()];
 }
 
+// Of the room on the host tier that the move would newly take.
+double PlanBuilder::room_cost(int32_t index) const {
+  if (options_.host_price == 0 || tier_is_roomy_[static_cast<size_t>(plan::Tier::kHost)]) return 0;
+  double rest_ns = 0;
+  for_new_occupancy(index, [&](int64_t first, int64_t end) {
+    if (first < end) rest_ns += timeline_.start_ns(end) - timeline_.start_ns(first);
+  });
+  const int64_t bytes = problem_->size_bytes(index);
+  return options_.host_price * rest_ns / timeline_.step_ns() *
+         (ledger_.alone_ns(plan::Tier::kSsd, Direction::kRead, bytes) +
+          ledger_.alone_ns(plan::Tier::kSsd, Direction::kWrite, bytes));
+}
+
 std::optional<Candidate> PlanBuilder::candidate_on(int32_t index, plan::Tier tier,
                                                    bool timed) const {
   if (!may_use(index, tier)) return std::nullopt;
@@ -204,6 +205,7 @@ std::optional<Candidate> PlanBuilder::candidate_on(int32_t index, plan::Tier tie
   Candidate candidate{index,   tier, would_write(index),    own.first,
                       own.end, 0,    read_cost(index, tier)};
   if (candidate.writes) candidate.cost += write_cost(index, tier);
+  if (tier == plan::Tier::kHost) candidate.cost += room_cost(index);
   if (timed) {
     if (ledger_.latency_share(tier, bytes) > options_.latency_share_max) return std::nullopt;
     const bool first_write = candidate.writes || (is_first(index) && !epoch(index).never_written);
@@ -234,7 +236,8 @@ std::optional<Candidate> PlanBuilder::early_write_candidate(int32_t index, plan:
   for (size_t i = 0; i < periods.size() && periods[i] != index; ++i) {
     const std::optional<Candidate> early = candidate_on(periods[i], tier, true);
     if (!early) continue;
-    if (tier_use(tier).max(position(periods[i]), end_of_rest(index)) > -bytes) continue;
+    if (tier_use(tier).max(problem_->position(periods[i]), problem_->end_of_rest(index)) > -bytes)
+      continue;
     const std::optional<int64_t> needed = read_start(index, tier, own.first);
     if (!needed) return std::nullopt;
     Candidate candidate{index, tier, false, own.first, *needed, 0, 0};
@@ -250,8 +253,11 @@ std::optional<Candidate> PlanBuilder::early_write_candidate(int32_t index, plan:
 
 std::optional<Candidate> PlanBuilder::timed_candidate(int32_t index) const {
   std::optional<Candidate> best;
+  const auto worth = [this](const Candidate& candidate) {
+    return options_.host_price > 0 ? candidate.score() : candidate.benefit;
+  };
   const auto consider = [&](const std::optional<Candidate>& candidate) {
-    if (candidate && (!best || candidate->benefit > best->benefit)) best = candidate;
+    if (candidate && (!best || worth(*candidate) > worth(*best))) best = candidate;
   };
   consider(candidate_on(index, plan::Tier::kSsd, true));
   consider(candidate_on(index, plan::Tier::kHost, true));
@@ -306,13 +312,9 @@ void PlanBuilder::move_alone(const Candidate& candidate) {
   const int64_t planned_from =
       std::min(candidate.needed_from,
                read_start(candidate.period, candidate.tier, candidate.free_from).value_or(own.end));
-  move = {true,
-          candidate.writes,
-          candidate.tier,
-          candidate.free_from,
-          candidate.needed_from,
+  move = {{true, candidate.writes, candidate.tier, own.first, candidate.free_from,
+           candidate.needed_from},
           planned_from,
-          own.first,
           {},
           {}};
   if (options_.clean_copies && copy(candidate.period).exists() && is_first(candidate.period))
@@ -348,9 +350,9 @@ bool PlanBuilder::copy_rests_at_start(int32_t index) const {
   if (problem_->lifetimes.epochs[index].never_written) return true;
   if (period(now.last).until_freed) return false;
   const int64_t count = problem_->op_count();
-  const int64_t made_at = position(now.first);
+  const int64_t made_at = problem_->position(now.first);
   const int64_t needed_from =
-      moves_[now.last].needed_from + position(now.last) - period(now.last).first;
+      moves_[now.last].needed_from + problem_->position(now.last) - period(now.last).first;
   return needed_from >= made_at / count * count + count;
 }
 
@@ -386,7 +388,7 @@ bool PlanBuilder::relocate(int32_t period, plan::Tier tier) {
   std::vector<int32_t> all = old;
   if (!moves_[period].moved) all.push_back(period);
   std::sort(all.begin(), all.end(),
-            [this](int32_t a, int32_t b) { return position(a) < position(b); });
+            [this](int32_t a, int32_t b) { return problem_->position(a) < problem_->position(b); });
   const auto move_all = [&](const std::vector<int32_t>& periods, plan::Tier target) {
     for (int32_t other : periods) {
       const std::optional<Candidate> candidate = candidate_on(other, target, false);

@@ -15,7 +15,9 @@
 #include "plan/plan.h"
 #include "planner/bandwidth_ledger.h"
 #include "planner/memory_curve.h"
+#include "planner/period_move.h"
 #include "planner/problem.h"
+#include "planner/timeline.h"
 #include "trace/lifetimes.h"
 
 namespace teraio::planner {
@@ -30,6 +32,10 @@ struct PlanBuilderOptions {
   // copy is then divided among the periods of its epoch, in proportion to the pressure that each
   // relieves.
   double ssd_write_price = 1;
+  // The price of room in host memory: what the rest of a copy there for a whole step costs, as a
+  // multiple of the time that the drives would take to write and to read it once. The tier is then
+  // chosen by cost, too. 0: room is free, and relief alone decides.
+  double host_price = 0;
   // Tensors for which request latency is a larger share of the read time than this get no timed
   // candidates.
   double latency_share_max = 1;
@@ -66,14 +72,8 @@ struct Candidate {
 // is a position in lifetimes.periods, an `epoch` a position in lifetimes.epochs.
 class PlanBuilder {
  public:
-  struct Move {
-    bool moved = false;
-    bool writes = false;
-    plan::Tier tier = plan::Tier::kSsd;
-    int64_t free_from = 0;
-    int64_t needed_from = 0;
+  struct Move : PeriodMove {
     int64_t planned_from = 0;  // when the read should start if memory allows
-    int64_t leaves_at = 0;     // when the offload or drop is issued
     BandwidthLedger::Booking read;
     BandwidthLedger::Booking write;
   };
@@ -138,8 +138,6 @@ class PlanBuilder {
     bool exists() const { return first >= 0; }
   };
   const Copy& copy(int32_t index) const { return copies_[period(index).epoch]; }
-  int64_t position(int32_t index) const;  // unrolled from the start of its epoch
-  int64_t end_of_rest(int32_t index) const;
   bool would_write(int32_t index) const;
   bool is_first(int32_t index) const;
   bool tier_has_room(int32_t index, plan::Tier tier) const;
@@ -156,6 +154,7 @@ class PlanBuilder {
   std::optional<int64_t> read_start(int32_t index, plan::Tier tier, int64_t first) const;
   double read_cost(int32_t index, plan::Tier tier) const;
   double write_cost(int32_t index, plan::Tier tier) const;
+  double room_cost(int32_t index) const;
   std::optional<Candidate> candidate_on(int32_t index, plan::Tier tier, bool timed) const;
   std::optional<Candidate> early_write_candidate(int32_t index, plan::Tier tier) const;
   void move_alone(const Candidate& candidate);
@@ -169,6 +168,7 @@ class PlanBuilder {
 
   const Problem* problem_;
   PlanBuilderOptions options_;
+  Timeline timeline_;
   BandwidthLedger ledger_;
   MemoryCurve excess_;
   std::array<int64_t, 2> tier_capacity_bytes_;

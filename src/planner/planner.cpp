@@ -22,7 +22,8 @@ bool moves_smaller_than(const plan::Plan& plan, const trace::Trace& trace, int64
 }
 
 // Where there are few choices, on-demand paging can be as fast as a plan, or faster by chance.
-Result<plan::Plan> better_of_paging_and(Result<plan::Plan> ours, const Problem& problem) {
+Result<plan::Plan> better_of_paging_and(Result<plan::Plan> ours, const Problem& problem,
+                                        Prefer prefer) {
   const Result<plan::Plan> paging =
       plan_baseline(Baseline::kOnDemandFarthest, problem.trace, problem.hardware, problem.limits);
   if (!paging.ok()) return ours;
@@ -30,14 +31,10 @@ Result<plan::Plan> better_of_paging_and(Result<plan::Plan> ours, const Problem& 
   const simulate::Simulator simulator(problem.trace, problem.hardware, problem.limits);
   const Result<simulate::Run> run = simulator.run(*paging);
   if (!run.ok()) return ours;
-  return ours.ok() && simulator.run(*ours)->step_ns <= run->step_ns ? ours : paging;
-}
-
-Result<plan::Plan> plan_by_search(const Problem& problem, const PlannerOptions& options) {
-  const auto move_only = [&problem](const PlannerOptions& searched) {
-    return better_of_paging_and(search_plan(problem, searched), problem);
-  };
-  return search_replays(problem, options, move_only);
+  if (!ours.ok()) return paging;
+  const double slack = prefer == Prefer::kWear ? kWearSlack : 1;
+  const auto ours_ns = static_cast<double>(simulator.run(*ours)->step_ns);
+  return ours_ns <= slack * static_cast<double>(run->step_ns) ? ours : paging;
 }
 
 }  // namespace
@@ -57,7 +54,8 @@ Result<plan::Plan> plan(const trace::Trace& trace, const hardware::Hardware& har
                         const plan::Limits& limits, const PlannerOptions& options) {
   const auto solve = [&](const Problem& problem) -> Result<plan::Plan> {
     if (problem.everything_fits()) return plan::Plan{trace.name, {}};
-    if (options.policy == Policy::kTeraio) return plan_by_search(problem, options);
+    if (options.policy == Policy::kTeraio)
+      return better_of_paging_and(search_replays(problem, options), problem, options.prefer);
     const Result<PlanBuilder> builder = build_by_algorithm1(problem);
     if (!builder.ok()) return builder.status();
     return plan_of(*builder);

@@ -18,8 +18,8 @@ enum class Policy : uint8_t {
 };
 
 enum class Effort : uint8_t {
-  kFast,  // a few rounds, for planning during a run
-  kBest,  // search until no round helps, or to the time limit
+  kFast,  // a fixed amount of work, for planning during a run
+  kBest,  // the same, and then search until nothing helps or to the time limit
 };
 
 // Which tensors may be discarded and made again by a replay of the op that made them.
@@ -31,8 +31,10 @@ enum class Recompute : uint8_t {
 
 enum class Prefer : uint8_t {
   kSpeed,  // the shortest step; of steps as good as equal, the fewest bytes written
-  kWear,   // the fewest bytes written to the drives, in a step at most half a percent longer
+  kWear,   // the fewest bytes written to the drives, in a step at most kWearSlack times as long
 };
+
+constexpr double kWearSlack = 1.005;
 
 struct PlannerOptions {
   Policy policy = Policy::kTeraio;

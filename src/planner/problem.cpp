@@ -16,6 +16,18 @@ int64_t Problem::tier_capacity_bytes(plan::Tier tier) const {
   return simulate::TierCapacities(hardware, limits)[tier];
 }
 
+int64_t Problem::position(int32_t period) const {
+  const std::vector<trace::InactivePeriod>& periods = lifetimes.periods;
+  const int64_t start = periods[lifetimes.epochs[periods[period].epoch].periods.front()].first;
+  const int64_t first = periods[period].first;
+  return first < start ? first + op_count() : first;
+}
+
+int64_t Problem::end_of_rest(int32_t period) const {
+  const trace::InactivePeriod& own = lifetimes.periods[period];
+  return position(period) + own.end - own.first + (own.until_freed ? 0 : 1);
+}
+
 std::vector<double> Problem::op_ns() const {
   return {index.duration_ns.begin(), index.duration_ns.end()};
 }

@@ -31,6 +31,11 @@ struct Problem {
   int64_t size_bytes(int32_t period) const {
     return index.size_bytes[lifetimes.periods[period].tensor];
   }
+  // Where a period begins, unrolled from the start of its epoch.
+  int64_t position(int32_t period) const;
+  // The end (exclusive) of the ops during which the copy of a period is on its tier: right after
+  // the next use, because the read may last until then, or at the death of the tensor.
+  int64_t end_of_rest(int32_t period) const;
   // The ideal timeline: the duration of each op.
   std::vector<double> op_ns() const;
   // Whether every op fits into the budget when nothing moves.

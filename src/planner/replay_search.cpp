@@ -20,14 +20,20 @@
 namespace teraio::planner {
 namespace {
 
-using MoveOnly = std::function<Result<plan::Plan>(const PlannerOptions&)>;
-
 constexpr double kAnyCost = std::numeric_limits<double>::infinity();
 constexpr std::array kFastSets = {
     ReplaySetOptions{.transfer_share = 1},
     ReplaySetOptions{.transfer_share = 1, .cheap_first = true},
     ReplaySetOptions{.transfer_share = 0.75, .cost_share_max = kCheapCostShare},
     ReplaySetOptions{.transfer_share = 0, .cost_share_max = kCheapCostShare},
+    ReplaySetOptions{.transfer_share = 0, .cost_share_max = kAnyCost}};
+// Of long traces: those that are chosen in seconds, because no transfers are booked for them.
+constexpr std::array kLongSets = {
+    ReplaySetOptions{.transfer_share = 0, .cost_share_max = kCheapCostShare},
+    ReplaySetOptions{.transfer_share = 0, .cost_share_max = 0.2},
+    ReplaySetOptions{.transfer_share = 0, .cost_share_max = 0.3},
+    ReplaySetOptions{.transfer_share = 0, .cost_share_max = 0.45},
+    ReplaySetOptions{.transfer_share = 0},
     ReplaySetOptions{.transfer_share = 0, .cost_share_max = kAnyCost}};
 constexpr std::array kBestSets = {
     ReplaySetOptions{.transfer_share = 1},
@@ -44,13 +50,15 @@ constexpr std::array kBestSets = {
 // The sets that are chosen again on the timeline of the best plan.
 constexpr std::array kStretchedSets = {ReplaySetOptions{.transfer_share = 1},
                                        ReplaySetOptions{.transfer_share = 1, .cheap_first = true}};
+// Rounds are spent on all approaches of short traces, and otherwise on the fastest by next use.
+constexpr size_t kShortTraceOps = 8'000;
+constexpr size_t kRoundsApproaches = 3;
 constexpr int kStretchedRounds = 3;
 constexpr size_t kThoroughApproaches = 2;  // that are searched with Effort::kBest
 // The approaches that are tried without the drives, beside that without replays.
 constexpr size_t kHostOnlyFast = 1;
 constexpr size_t kHostOnlyBest = 5;
-constexpr int kWriteBudgets = 4;      // write budgets that are tried for fewer writes
-constexpr double kWearSlack = 1.005;  // Prefer::kWear: the longest step, in steps of the best plan
+constexpr int kWriteBudgets = 4;        // write budgets that are tried for fewer writes
 constexpr double kSpeedSlack = 1.0005;  // Prefer::kSpeed: the same
 constexpr double kLeastGain = 1e-4;     // a shorter step counts from here on
 constexpr double kNearIdeal = 1.0005;   // the search ends at this many times the ideal
@@ -73,25 +81,25 @@ struct Outcome {
 
 class ReplaySearch {
  public:
-  ReplaySearch(const Problem& problem, const PlannerOptions& options, const MoveOnly& move_only)
+  ReplaySearch(const Problem& problem, const PlannerOptions& options)
       : problem_(problem),
         options_(options),
-        move_only_(move_only),
         host_only_(without_drives(problem.hardware)),
         simulator_(problem.trace, problem.hardware, problem.limits),
         deadline_ns_(clock_.now_ns() + time_limit_ns(options, problem.trace)),
         candidates_(find_replay_candidates(problem, options.recompute, problem.op_ns())) {}
 
   Result<plan::Plan> run() {
-    const bool best_effort = options_.effort == Effort::kBest;
     const std::vector<double> ideal_ns = problem_.op_ns();
-    if (best_effort)
-      try_sets(kBestSets, ideal_ns);
-    else
-      try_sets(kFastSets, ideal_ns);
-    if (best_effort) try_on_stretched_timelines();
-    try_without_drives();
-    if (best_effort) search_thoroughly();
+    // Under a write budget, plans by next use say little.
+    const bool by_next_use = !problem_.limits.write_budget_bytes;
+    const bool is_long = problem_.trace.ops.size() > kLongTraceOps;
+    const std::span<const ReplaySetOptions> sets =
+        is_long ? std::span<const ReplaySetOptions>(kLongSets) : kFastSets;
+    try_sets(sets, ideal_ns, by_next_use ? Depth::kNextUse : Depth::kRounds);
+    try_without_drives(kHostOnlyFast, by_next_use ? Depth::kNextUse : Depth::kRounds);
+    if (by_next_use) spend_rounds();
+    if (options_.effort == Effort::kBest) search_on(ideal_ns);
     if (outcomes_.empty()) return failure_;
     if (options_.prefer == Prefer::kWear) write_less();
     return std::move(outcomes_[preferred()].plan);
@@ -103,7 +111,28 @@ class ReplaySearch {
     return hardware;
   }
 
-  bool is_late() const { return clock_.now_ns() > deadline_ns_; }
+  // Ends at the time limit.
+  void search_on(const std::vector<double>& ideal_ns) {
+    has_time_limit_ = true;
+    try_sets(kBestSets, ideal_ns, Depth::kRounds);
+    try_on_stretched_timelines();
+    try_without_drives(kHostOnlyBest, Depth::kRounds);
+    search_thoroughly();
+  }
+
+  void spend_rounds() {
+    const bool is_short = problem_.trace.ops.size() <= kShortTraceOps;
+    const std::vector<Approach> approaches =
+        fastest_approaches(is_short ? outcomes_.size() : kRoundsApproaches);
+    if (approaches.empty()) {
+      failure_ = Status();
+      return keep(plan_for({}, Depth::kRounds, left_ns()));
+    }
+    try_approaches(approaches, Depth::kRounds);
+  }
+
+  int64_t left_ns() const { return std::max<int64_t>(deadline_ns_ - clock_.now_ns(), 1); }
+  bool is_late() const { return has_time_limit_ && clock_.now_ns() > deadline_ns_; }
 
   bool is_done() const {
     if (outcomes_.empty()) return false;
@@ -134,34 +163,29 @@ class ReplaySearch {
            slack * static_cast<double>(outcomes_[fastest()].step_ns);
   }
 
-  PlannerOptions options_with(Effort effort) const {
-    PlannerOptions options = options_;
-    options.effort = effort;
-    options.time_limit_ns = std::max<int64_t>(deadline_ns_ - clock_.now_ns(), 1);
-    return options;
-  }
-
   // Tries the sets two at a time, the first one beside a plan without replays.
-  void try_sets(std::span<const ReplaySetOptions> sets, const std::vector<double>& op_ns) {
+  void try_sets(std::span<const ReplaySetOptions> sets, const std::vector<double>& op_ns,
+                Depth depth) {
     std::vector<std::vector<int32_t>> chosen = {{}};
     for (const ReplaySetOptions& set : sets) {
+      if (is_late()) break;
       std::vector<int32_t> periods = choose(set, op_ns);
       if (std::ranges::find(chosen, periods) == chosen.end()) chosen.push_back(std::move(periods));
     }
-    for (size_t i = 0; i < chosen.size() && !is_done(); i += 2)
-      keep_pair({chosen[i]}, {chosen[std::min(i + 1, chosen.size() - 1)]});
+    std::vector<Approach> approaches;
+    for (std::vector<int32_t>& periods : chosen) approaches.push_back({std::move(periods)});
+    try_approaches(approaches, depth);
   }
 
   // Looks at both at the same time.
-  void keep_pair(const Approach& first, const Approach& second) {
+  void keep_pair(const Approach& first, const Approach& second, Depth depth) {
     std::future<Result<Outcome>> beside;
-    if (second != first) beside = run_beside([this, &second] { return look_at(second); });
+    const auto look_at = [this, depth](const Approach& approach) {
+      return plan_for(approach, depth, left_ns());
+    };
+    if (second != first) beside = run_beside([&] { return look_at(second); });
     keep(look_at(first));
     if (beside.valid()) keep(beside.get());
-  }
-
-  Result<Outcome> look_at(const Approach& approach) const {
-    return plan_for(approach, options_with(Effort::kFast));
   }
 
   void keep(Result<Outcome> outcome) {
@@ -179,7 +203,7 @@ class ReplaySearch {
       const std::vector<double> stretched_ns = outcomes_[fastest()].stretched_ns;
       const std::vector<int32_t> first = choose(kStretchedSets[0], stretched_ns);
       const std::vector<int32_t> second = choose(kStretchedSets[1], stretched_ns);
-      keep_pair({first}, {second});
+      keep_pair({first}, {second}, Depth::kRounds);
       if (static_cast<double>(outcomes_[fastest()].step_ns) >
           (1 - kLeastGain) * static_cast<double>(before_ns))
         return;
@@ -188,19 +212,22 @@ class ReplaySearch {
 
   // Host memory may hold all that the plans write to the drives. Steps are then as long, or shorter
   // where host and drives share the link to the device.
-  void try_without_drives() {
+  void try_without_drives(size_t most, Depth depth) {
     if (problem_.hardware.host.capacity_bytes == 0 || outcomes_.empty()) return;
     if (is_done() && outcomes_[preferred()].written_bytes == 0) return;
-    const bool best_effort = options_.effort == Effort::kBest;
-    std::vector<Approach> approaches =
-        fastest_approaches(best_effort ? kHostOnlyBest : kHostOnlyFast);
+    std::vector<Approach> approaches = fastest_approaches(most);
     // So that replays never make a plan slower.
     if (std::ranges::find(approaches, Approach{}) == approaches.end()) approaches.emplace_back();
     std::erase_if(approaches,
                   [this](const Approach& approach) { return writes_nothing(approach); });
     for (Approach& approach : approaches) approach.uses_drives = false;
-    for (size_t i = 0; i < approaches.size() && (i == 0 || !is_done()); i += 2)
-      keep_pair(approaches[i], approaches[std::min(i + 1, approaches.size() - 1)]);
+    try_approaches(approaches, depth);
+  }
+
+  // Two at a time.
+  void try_approaches(const std::vector<Approach>& approaches, Depth depth) {
+    for (size_t i = 0; i < approaches.size() && !is_done(); i += 2)
+      keep_pair(approaches[i], approaches[std::min(i + 1, approaches.size() - 1)], depth);
   }
 
   bool writes_nothing(const Approach& approach) const {
@@ -214,10 +241,10 @@ class ReplaySearch {
   void search_thoroughly() {
     const std::vector<Approach> approaches = fastest_approaches(kThoroughApproaches);
     for (size_t i = 0; i < approaches.size() && !is_done(); ++i) {
-      PlannerOptions options = options_with(Effort::kBest);
+      int64_t time_limit_ns = left_ns();
       if (i + 1 < approaches.size() || options_.prefer == Prefer::kWear)
-        options.time_limit_ns = *options.time_limit_ns * 2 / 3;
-      keep(plan_for(approaches[i], options));
+        time_limit_ns = time_limit_ns * 2 / 3;
+      keep(plan_for(approaches[i], Depth::kThorough, time_limit_ns));
     }
   }
 
@@ -243,7 +270,7 @@ class ReplaySearch {
       const double middle = i == 0 ? 0.9 * high : (low + high) / 2;
       plan::Limits limits = problem_.limits;
       limits.write_budget_bytes = static_cast<int64_t>(middle);
-      Result<Outcome> outcome = plan_within(limits, approach, options_with(Effort::kFast));
+      Result<Outcome> outcome = plan_within(limits, approach, Depth::kRounds, left_ns());
       if (outcome.ok() && is_fast(*outcome))
         high = static_cast<double>(outcome->written_bytes);
       else
@@ -252,21 +279,23 @@ class ReplaySearch {
     }
   }
 
-  Result<Outcome> plan_for(const Approach& approach, const PlannerOptions& options) const {
-    if (approach == Approach{}) return outcome_of(move_only_(options), approach);
-    return plan_within(problem_.limits, approach, options);
+  Result<Outcome> plan_for(const Approach& approach, Depth depth, int64_t time_limit_ns) const {
+    return plan_within(problem_.limits, approach, depth, time_limit_ns);
   }
 
   // Plans the transfers beside the replays of the approach.
-  Result<Outcome> plan_within(const plan::Limits& limits, const Approach& approach,
-                              const PlannerOptions& options) const {
+  Result<Outcome> plan_within(const plan::Limits& limits, const Approach& approach, Depth depth,
+                              int64_t time_limit_ns) const {
+    if (approach == Approach{}) {
+      return outcome_of(search_plan(problem_.under(limits), depth, time_limit_ns), approach);
+    }
     const plan::Plan actions = replay_actions(problem_, approach.periods);
     const std::optional<simulate::ReplayedTrace> replayed =
         simulate::replay_trace(problem_.trace, problem_.index, actions);
     if (!replayed) return Status(ErrorCode::kInternal, "replays that are not legal");
-    const auto search = [&options](const Problem& problem) -> Result<plan::Plan> {
+    const auto search = [&](const Problem& problem) -> Result<plan::Plan> {
       if (problem.everything_fits()) return plan::Plan{problem.trace.name, {}};
-      return search_plan(problem, options);
+      return search_plan(problem, depth, time_limit_ns);
     };
     const hardware::Hardware& hardware = approach.uses_drives ? problem_.hardware : host_only_;
     const Result<plan::Plan> moves =
@@ -290,21 +319,20 @@ class ReplaySearch {
 
   const Problem& problem_;
   const PlannerOptions options_;
-  const MoveOnly& move_only_;
   const hardware::Hardware host_only_;
   const simulate::Simulator simulator_;
   const SteadyClock clock_;
   const int64_t deadline_ns_;
   const std::vector<ReplayCandidate> candidates_;
+  bool has_time_limit_ = false;
   std::vector<Outcome> outcomes_;
   Status failure_;
 };
 
 }  // namespace
 
-Result<plan::Plan> search_replays(const Problem& problem, const PlannerOptions& options,
-                                  const MoveOnly& move_only) {
-  return ReplaySearch(problem, options, move_only).run();
+Result<plan::Plan> search_replays(const Problem& problem, const PlannerOptions& options) {
+  return ReplaySearch(problem, options).run();
 }
 
 }  // namespace teraio::planner

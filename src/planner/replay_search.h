@@ -11,8 +11,6 @@
 // wait for the same link.
 #pragma once
 
-#include <functional>
-
 #include "base/status.h"
 #include "plan/plan.h"
 #include "planner/planner.h"
@@ -20,13 +18,12 @@
 
 namespace teraio::planner {
 
-// `move_only` returns the best plan without replays for the given options. Returns the plan that
-// options.prefer asks for. With Effort::kFast a few sets are tried; with Effort::kBest more of
-// them, also on the timelines of the best plans, and the best ones are searched as search_plan()
-// does. Fails as move_only() when no plan is found. Uses two threads. Pure except for the time
-// limit.
-Result<plan::Plan> search_replays(
-    const Problem& problem, const PlannerOptions& options,
-    const std::function<Result<plan::Plan>(const PlannerOptions&)>& move_only);
+// Returns the plan that options.prefer asks for. All sets are planned by next use first, and the
+// rounds of the search are spent on those that are then the fastest. With Effort::kFast the work is
+// the same in every run, except that a write budget ends at the time limit; with Effort::kBest more
+// sets follow, also on the timelines of the best plans, until the time limit, and the best ones are
+// searched thoroughly: the plan is never slower than that of Effort::kFast. Fails as search_plan()
+// when no plan is found. Uses two threads. Pure except for the time limit.
+Result<plan::Plan> search_replays(const Problem& problem, const PlannerOptions& options);
 
 }  // namespace teraio::planner

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <future>
 #include <limits>
 #include <numeric>
@@ -12,6 +13,7 @@
 #include "base/clock.h"
 #include "planner/bounds.h"
 #include "planner/min_write_set.h"
+#include "planner/next_use.h"
 #include "planner/run_beside.h"
 #include "planner/search_config.h"
 #include "planner/selection.h"
@@ -39,6 +41,18 @@ constexpr double kGoodEnough = 1.0002;
 constexpr int kIdlePairsMax = 100;
 // Of drives whose directions do not share bandwidth: see hardware.h.
 constexpr double kFullDuplex = 2;
+// Plans by next use settle after a few rounds.
+constexpr int kNextUseRounds = 3;
+constexpr SearchConfig kNextUseConfig = {};
+constexpr std::array kNextUse = {NextUseOptions{.order = ReturnOrder::kNextUse},
+                                 NextUseOptions{.order = ReturnOrder::kEndOfStepLast},
+                                 NextUseOptions{.order = ReturnOrder::kOverTheEndFirst},
+                                 NextUseOptions{.headroom_share = 0.1}};
+constexpr std::array kThoroughNextUse = {
+    NextUseOptions{.headroom_share = 0.05}, NextUseOptions{.headroom_share = 0.2},
+    NextUseOptions{.headroom_share = 0.1, .order = ReturnOrder::kNextUse},
+    NextUseOptions{.headroom_share = 0.1, .order = ReturnOrder::kOverTheEndFirst}};
+// Of plans that do not exist yet.
 constexpr double kUnplannedNs = std::numeric_limits<double>::infinity();
 
 double sum(const std::vector<double>& values) {
@@ -145,15 +159,15 @@ struct Timing {
 
 class Search {
  public:
-  Search(const Problem& problem, const PlannerOptions& options)
+  Search(const Problem& problem, Depth depth, int64_t time_limit_ns)
       : problem_(problem),
         unlimited_(without_write_budget(problem.limits)),
         free_problem_(problem.under(unlimited_)),
         simulator_(problem.trace, problem.hardware, unlimited_),
         ideal_ns_(problem.op_ns()),
-        best_effort_(options.effort == Effort::kBest),
-        deadline_ns_(clock_.now_ns() + time_limit_ns(options, problem.trace)),
-        least_ns_(best_effort_ ? bound_of(problem) : sum(ideal_ns_)) {
+        depth_(depth),
+        deadline_ns_(clock_.now_ns() + time_limit_ns),
+        least_ns_(depth == Depth::kThorough ? bound_of(problem) : sum(ideal_ns_)) {
     incumbent_.timeline_ns = ideal_ns_;
   }
 
@@ -180,12 +194,36 @@ class Search {
   bool done(const Incumbent& incumbent) const {
     if (!incumbent.best) return false;
     if (incumbent.best_ns <= kGoodEnough * least_ns_) return true;
-    return clock_.now_ns() > deadline_ns_;
+    const bool has_time_limit = depth_ == Depth::kThorough || problem_.limits.write_budget_bytes;
+    return has_time_limit && clock_.now_ns() > deadline_ns_;
   }
 
+  // Plans by next use are a start for the rounds, and all that there is time for on long traces.
   void search_freely() {
-    run_configs(best_effort_ ? best_configs() : fast_configs());
-    if (best_effort_) run_drawn_configs();
+    for (const NextUseOptions& options : kNextUse) plan_by_next_use(options);
+    if (depth_ == Depth::kNextUse) return;
+    if (depth_ != Depth::kThorough) {
+      const bool is_long = problem_.trace.ops.size() > kLongTraceOps;
+      if (!is_long || !incumbent_.best) run_configs(fast_configs());
+      return;
+    }
+    for (const NextUseOptions& options : kThoroughNextUse) plan_by_next_use(options);
+    run_configs(best_configs());
+    run_drawn_configs();
+  }
+
+  void plan_by_next_use(const NextUseOptions& options) {
+    NextUse next_use(problem_, options);
+    std::vector<double> op_ns = ideal_ns_;
+    std::vector<double> prices;
+    for (int round = 0; round < kNextUseRounds && !done(incumbent_); ++round) {
+      std::optional<plan::Plan> plan = next_use.next(Timeline(op_ns, prices));
+      if (!plan) return;
+      const std::optional<Execution> execution = evaluate_plan(std::move(*plan), incumbent_);
+      if (!execution) return;
+      op_ns = execution->stretched_ns;
+      learn(prices, prices_of(ideal_ns_, op_ns, kNextUseConfig), kNextUseConfig.price_memory);
+    }
   }
 
   bool budget_binds() const {
@@ -197,7 +235,7 @@ class Search {
   Status search_within_budget() {
     incumbent_ = run_config(fast_configs().front(), free_problem_, std::move(incumbent_));
     if (!budget_binds()) {
-      if (best_effort_) search_freely();
+      if (depth_ == Depth::kThorough) search_freely();
       return Status();
     }
     const Result<MinWriteSet> write_set = find_min_write_set(problem_);
@@ -207,7 +245,7 @@ class Search {
     reserved_epochs_ = write_set->writes_epoch;
     host_periods_ = write_set->host_periods;
     evaluate(builder_of_write_set(*write_set), incumbent_);
-    run_configs(best_effort_ ? best_budget_configs() : fast_budget_configs());
+    run_configs(depth_ == Depth::kThorough ? best_budget_configs() : fast_budget_configs());
     return Status();
   }
 
@@ -265,9 +303,10 @@ class Search {
   // Runs the rounds of a configuration, starting on the best timeline known.
   Incumbent run_config(const SearchConfig& config, const Problem& problem,
                        Incumbent incumbent) const {
-    std::vector<double> op_ns = incumbent.timeline_ns;
+    std::vector<double> op_ns = config.starts_ideal ? ideal_ns_ : incumbent.timeline_ns;
     std::vector<double> prices;
-    if (incumbent.timeline_step_ns != kUnplannedNs) prices = prices_of(ideal_ns_, op_ns, config);
+    if (!config.starts_ideal && incumbent.timeline_step_ns != kUnplannedNs)
+      prices = prices_of(ideal_ns_, op_ns, config);
     Timing timing;
     if (!drives_share_directions(problem)) timing.writes = WriteTiming::kAtOnce;
     for (int round = 0; round < config.rounds && !done(incumbent); ++round) {
@@ -293,6 +332,7 @@ class Search {
     PlanBuilderOptions options;
     options.early_writes = config.early_writes;
     options.ssd_write_price = config.ssd_write_price;
+    options.host_price = config.host_price;
     options.latency_share_max = config.latency_share_max;
     options.reserved_epochs = reserved_epochs_;
     if (config.reserves_host) options.reserved_host_periods = host_periods_;
@@ -354,14 +394,18 @@ class Search {
 
   std::optional<Execution> evaluate(const PlanBuilder& builder, Incumbent& incumbent,
                                     double ratio_max = 1) const {
-    plan::Plan plan = plan_of(builder);
+    return evaluate_plan(plan_of(builder), incumbent, ratio_max);
+  }
+
+  std::optional<Execution> evaluate_plan(plan::Plan plan, Incumbent& incumbent,
+                                         double ratio_max = 1) const {
     const Result<simulate::Run> run = simulator_.run(plan);
     if (!run.ok()) {
       incumbent.failure = Status(ErrorCode::kInternal, "a plan that cannot be executed");
       return std::nullopt;
     }
     Execution execution = execution_of(problem_.trace, *run);
-    const int64_t written_bytes = builder.ssd_bytes_written();
+    const int64_t written_bytes = run->ssd_bytes_written;
     const bool within_budget = written_bytes <= problem_.limits.write_budget_bytes.value_or(
                                                     std::numeric_limits<int64_t>::max());
     incumbent.offer(std::move(plan), execution, ratio_max, written_bytes, within_budget);
@@ -374,7 +418,7 @@ class Search {
   const simulate::Simulator simulator_;  // without the write budget
   const SteadyClock clock_;
   const std::vector<double> ideal_ns_;
-  const bool best_effort_;
+  const Depth depth_;
   const int64_t deadline_ns_;
   const double least_ns_;                 // no step is shorter
   std::vector<uint8_t> reserved_epochs_;  // of the minimum write set: see PlanBuilderOptions
@@ -384,8 +428,8 @@ class Search {
 
 }  // namespace
 
-Result<plan::Plan> search_plan(const Problem& problem, const PlannerOptions& options) {
-  return Search(problem, options).run();
+Result<plan::Plan> search_plan(const Problem& problem, Depth depth, int64_t time_limit_ns) {
+  return Search(problem, depth, time_limit_ns).run();
 }
 
 }  // namespace teraio::planner

@@ -13,12 +13,20 @@
 
 namespace teraio::planner {
 
-// Returns the best plan found. The search ends when the rounds of the effort are used up, when
-// nothing is left to gain, or at the time limit, but not before one round has produced a plan. When
+// The rounds of Depth::kRounds take minutes for longer traces.
+constexpr size_t kLongTraceOps = 40'000;
+
+// How far a search goes.
+enum class Depth : uint8_t {
+  kNextUse,   // plans by next use: see NextUse
+  kRounds,    // and the rounds of Effort::kFast, unless the trace is so long that they take minutes
+  kThorough,  // and those of Effort::kBest, until nothing helps or to the time limit
+};
+
+// Returns the best plan found. The work of the first two depths is the same in every run. When
 // the write budget binds, writes have a price as well, and room for the minimum write set is
-// reserved in the budget. Fails as plan() does. Uses two threads with Effort::kBest and under a
-// write budget. Pure except for the time limit; any thread may call it.
-// Ignores what the options say about replays and preferences.
-Result<plan::Plan> search_plan(const Problem& problem, const PlannerOptions& options);
+// reserved in the budget. Fails as plan() does. Uses two threads, except with Depth::kNextUse. Pure
+// except for the time limit; any thread may call it.
+Result<plan::Plan> search_plan(const Problem& problem, Depth depth, int64_t time_limit_ns);
 
 }  // namespace teraio::planner

@@ -8,9 +8,12 @@
 namespace teraio::planner {
 namespace {
 
-constexpr std::array<SearchConfig, 1> kFast = {SearchConfig{.rounds = 3}};
-constexpr std::array<SearchConfig, 8> kBest = {
-    SearchConfig{.rounds = 10},
+constexpr std::array<SearchConfig, 2> kFast = {SearchConfig{.rounds = 3, .starts_ideal = true},
+                                               SearchConfig{.rounds = 3, .host_price = 0.7}};
+constexpr std::array<SearchConfig, 10> kBest = {
+    SearchConfig{.rounds = 10, .starts_ideal = true},
+    SearchConfig{.rounds = 10, .host_price = 0.7},
+    SearchConfig{.rounds = 10, .price_floor = 0.05, .prices_writes = true, .host_price = 0.3},
     SearchConfig{.rounds = 10, .tolerance = 0.02, .price_floor = 0.05, .prices_writes = true},
     SearchConfig{.rounds = 8, .price_reach = 0.005},
     SearchConfig{.rounds = 10, .tolerance = 0.01, .price_floor = 0.05, .latency_share_max = 0.006},
@@ -60,6 +63,7 @@ SearchConfig drawn_config(uint32_t number) {
   config.prices_writes = uniform(0, 1) < 0.6;
   config.early_writes = uniform(0, 1) < 0.9;
   config.latency_share_max = uniform(0, 1) < 0.7 ? 1 : log_uniform(0.003, 0.1);
+  config.host_price = uniform(0, 1) < 0.5 ? 0 : log_uniform(0.1, 4);
   return config;
 }
 

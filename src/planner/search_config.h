@@ -12,6 +12,7 @@ namespace teraio::planner {
 // Each round plans on the timeline that the execution of the round before it showed.
 struct SearchConfig {
   int rounds = 0;
+  bool starts_ideal = false;   // on the ideal timeline instead of the best one known
   double tolerance = 0.05;     // of the greedy choice: see select_in_time()
   double price_floor = 0.1;    // the price of time where nothing stalls
   double price_reach = 0.02;   // how far a stall raises prices around it, as a share of the step
@@ -20,6 +21,7 @@ struct SearchConfig {
   bool early_writes = true;
   bool reserves_host = false;    // reserve host room for the minimum write set
   double ssd_write_price = 1;    // see PlanBuilderOptions
+  double host_price = 0;         // see PlanBuilderOptions
   double latency_share_max = 1;  // see PlanBuilderOptions
 };
 

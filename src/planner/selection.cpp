@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <queue>
-#include <tuple>
 #include <utility>
 
 namespace teraio::planner {
@@ -141,26 +140,6 @@ Status does_not_fit(const PlanBuilder& builder) {
           problem.limits.write_budget_bytes ? " and the write budget" : ""));
 }
 
-// The offload or drop at the start of a moved period.
-plan::Migration leaving(const PlanBuilder& builder, int32_t index) {
-  const Problem& problem = builder.problem();
-  const trace::InactivePeriod& period = problem.lifetimes.periods[index];
-  const PlanBuilder::Move& move = builder.at(index);
-  const int64_t count = problem.op_count();
-  return {period.tensor, move.writes ? plan::Action::kOffload : plan::Action::kDrop,
-          static_cast<trace::OpIndex>(move.leaves_at % count),
-          static_cast<trace::OpIndex>(period.deadline() % count), move.tier};
-}
-
-plan::Migration returning(const PlanBuilder& builder, int32_t index) {
-  const Problem& problem = builder.problem();
-  const trace::InactivePeriod& period = problem.lifetimes.periods[index];
-  const int64_t count = problem.op_count();
-  return {period.tensor, plan::Action::kPrefetch,
-          static_cast<trace::OpIndex>(builder.at(index).needed_from % count),
-          static_cast<trace::OpIndex>(period.end % count), builder.at(index).tier};
-}
-
 // Returns the periods that would relieve pressure but could not be moved, and whose epoch has its
 // copy on the host tier; the largest relief first.
 std::vector<int32_t> stuck_periods(const PlanBuilder& builder) {
@@ -264,20 +243,8 @@ void limit_read_ahead(PlanBuilder& builder, const std::vector<double>& op_ns, do
 }
 
 plan::Plan plan_of(const PlanBuilder& builder) {
-  plan::Plan plan;
-  plan.trace = builder.problem().trace.name;
-  for (int32_t period : moved_periods(builder)) {
-    plan.migrations.push_back(leaving(builder, period));
-    if (!builder.problem().lifetimes.periods[period].until_freed)
-      plan.migrations.push_back(returning(builder, period));
-  }
-  const auto key = [](const plan::Migration& migration) {
-    return std::tuple(migration.trigger_op, migration.action == plan::Action::kPrefetch,
-                      migration.deadline_op, migration.tensor);
-  };
-  std::sort(plan.migrations.begin(), plan.migrations.end(),
-            [&](const plan::Migration& a, const plan::Migration& b) { return key(a) < key(b); });
-  return plan;
+  return plan_of_moves(builder.problem(),
+                       [&](int32_t i) -> const PeriodMove& { return builder.at(i); });
 }
 
 }  // namespace teraio::planner

@@ -355,7 +355,8 @@ TEST_P(GeneratedReplays, AreLegalAndNeverSlowerThanNone) {
   };
   const int64_t off_ns = step_ns({.recompute = Recompute::kOff});
   const double with_replays_ns = static_cast<double>(step_ns({.recompute = Recompute::kAll}));
-  EXPECT_LE(with_replays_ns, 1.0001 * static_cast<double>(off_ns));
+  // Of plans as good as equal, the one that writes less to the drives is returned.
+  EXPECT_LE(with_replays_ns, 1.0006 * static_cast<double>(off_ns));
   const StepBounds bounds = lower_bounds_with_replays(trace, hardware, {}, 16);
   EXPECT_GE(with_replays_ns, static_cast<double>(bounds.best_ns()));
   EXPECT_LE(bounds.best_ns(), lower_bounds(trace, hardware, {}, 16).best_ns());

@@ -1,0 +1,114 @@
+#include "planner/next_use.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+#include "planner/tier_choice.h"
+
+namespace teraio::planner {
+
+NextUse::NextUse(const Problem& problem, const NextUseOptions& options)
+    : problem_(problem),
+      options_(options),
+      least_excess_bytes_(problem.lifetimes.active_bytes),
+      order_(problem.lifetimes.periods.size()),
+      moves_(problem.lifetimes.periods.size()) {
+  const auto target_bytes = static_cast<int64_t>(static_cast<double>(problem.budget_bytes()) *
+                                                 (1 - options.headroom_share));
+  // An op that needs the headroom gets it, because every op fits into the budget.
+  for (int64_t& bytes : least_excess_bytes_) bytes = std::min<int64_t>(bytes - target_bytes, 0);
+  std::iota(order_.begin(), order_.end(), 0);
+  std::ranges::sort(order_, {}, [&](int32_t period) {
+    const bool waits = options.order == ReturnOrder::kOverTheEndFirst && !is_over_the_end(period);
+    return std::tuple(waits, problem.lifetimes.periods[period].end % problem.op_count(), period);
+  });
+}
+
+std::optional<plan::Plan> NextUse::next(const Timeline& timeline) {
+  MemoryCurve excess(least_excess_bytes_, std::vector<double>(least_excess_bytes_.size(), 1.0));
+  leave_all();
+  wait_for_writes(timeline, excess);
+  return_in_order(excess);
+  if (!TierChoice(problem_, timeline).choose(moves_)) return std::nullopt;
+  return plan_of_moves(problem_, [this](int32_t i) -> const PeriodMove& { return moves_[i]; });
+}
+
+void NextUse::leave_all() {
+  for (size_t i = 0; i < moves_.size(); ++i) {
+    const trace::InactivePeriod& period = problem_.lifetimes.periods[i];
+    moves_[i].leaves_at = moves_[i].free_from = period.first;
+    moves_[i].needed_from = period.end;
+  }
+}
+
+double NextUse::write_ns(const PeriodMove& move, int64_t size_bytes) const {
+  const hardware::Hardware& hardware = problem_.hardware;
+  const Rates rates =
+      move.tier == plan::Tier::kSsd ? hardware::ssd_rates(hardware) : hardware.host.rates;
+  const int64_t bytes_per_second =
+      std::min(rates.write_bytes_per_second, hardware.device_link.write_bytes_per_second);
+  return static_cast<double>(hardware.request_latency_ns) +
+         static_cast<double>(size_bytes) /
+             hardware::bytes_per_ns(std::max<int64_t>(bytes_per_second, 1));
+}
+
+// Keeps the tensors that the plan before wrote on the device until their writes end, as far as
+// memory allows. A channel writes in the order in which tensors leave; the second pass knows what
+// is left over from the iteration before.
+void NextUse::wait_for_writes(const Timeline& timeline, MemoryCurve& excess) {
+  std::array<double, 2> channel_free_ns{};
+  const std::vector<int32_t> writers = writers_in_order(problem_, moves_);
+  for (double offset_ns : {0.0, timeline.step_ns()})
+    for (int32_t index : writers) {
+      PeriodMove& move = moves_[index];
+      const trace::InactivePeriod& period = problem_.lifetimes.periods[index];
+      const int64_t size_bytes = problem_.size_bytes(index);
+      double& free_ns = channel_free_ns[static_cast<size_t>(move.tier)];
+      free_ns = std::max(free_ns, timeline.start_ns(period.first) + offset_ns) +
+                write_ns(move, size_bytes);
+      if (offset_ns == 0) continue;
+      const int64_t end = std::min(timeline.op_at(free_ns - offset_ns), period.end);
+      move.free_from = last_stay(period.first, end, size_bytes, excess);
+      excess.add(period.first, move.free_from, size_bytes);
+    }
+}
+
+// Returns the last op up to `end` before which the bytes may stay, from `first` on.
+int64_t NextUse::last_stay(int64_t first, int64_t end, int64_t size_bytes,
+                           const MemoryCurve& excess) const {
+  int64_t low = first;
+  while (low < end) {
+    const int64_t middle = (low + end + 1) / 2;
+    if (excess.max(first, middle) <= -size_bytes)
+      low = middle;
+    else
+      end = middle - 1;
+  }
+  return low;
+}
+
+void NextUse::return_in_order(MemoryCurve& excess) {
+  for (PeriodMove& move : moves_) move.moved = true;
+  const int64_t limit = options_.order == ReturnOrder::kNextUse ? 0 : problem_.op_count();
+  for (int32_t index : order_) return_from(is_over_the_end(index) ? limit : 0, index, excess);
+  for (int32_t index : order_)
+    if (limit > 0 && is_over_the_end(index)) return_from(0, index, excess);
+}
+
+// The tensor comes back as early as memory allows, but not before `op`. One that waits to be freed
+// has no next use: it stays when all of its bytes fit until then.
+void NextUse::return_from(int64_t op, int32_t index, MemoryCurve& excess) {
+  PeriodMove& move = moves_[index];
+  const int64_t size_bytes = problem_.size_bytes(index);
+  const int64_t earliest = std::min(std::max(op, move.free_from), move.needed_from);
+  int64_t from = excess.last_above(earliest, move.needed_from, -size_bytes) + 1;
+  if (problem_.lifetimes.periods[index].until_freed && from > move.free_from) return;
+  excess.add(from, move.needed_from, size_bytes);
+  move.needed_from = from;
+  move.moved = from > move.free_from;
+}
+
+}  // namespace teraio::planner
