@@ -15,7 +15,8 @@ NextUse::NextUse(const Problem& problem, const NextUseOptions& options)
       options_(options),
       least_excess_bytes_(problem.lifetimes.active_bytes),
       order_(problem.lifetimes.periods.size()),
-      moves_(problem.lifetimes.periods.size()) {
+      moves_(problem.lifetimes.periods.size()),
+      latest_reads_(problem.lifetimes.periods.size()) {
   const auto target_bytes = static_cast<int64_t>(static_cast<double>(problem.budget_bytes()) *
                                                  (1 - options.headroom_share));
   // An op that needs the headroom gets it, because every op fits into the budget.
@@ -29,6 +30,7 @@ NextUse::NextUse(const Problem& problem, const NextUseOptions& options)
 
 std::optional<plan::Plan> NextUse::next(const Timeline& timeline) {
   MemoryCurve excess(least_excess_bytes_, std::vector<double>(least_excess_bytes_.size(), 1.0));
+  if (options_.reads_late) find_latest_reads(timeline);
   leave_all();
   wait_for_writes(timeline, excess);
   return_in_order(excess);
@@ -44,15 +46,41 @@ void NextUse::leave_all() {
   }
 }
 
-double NextUse::write_ns(const PeriodMove& move, int64_t size_bytes) const {
+double NextUse::transfer_ns(const PeriodMove& move, Direction direction, int64_t size_bytes) const {
   const hardware::Hardware& hardware = problem_.hardware;
-  const Rates rates =
+  const Rates tier =
       move.tier == plan::Tier::kSsd ? hardware::ssd_rates(hardware) : hardware.host.rates;
   const int64_t bytes_per_second =
-      std::min(rates.write_bytes_per_second, hardware.device_link.write_bytes_per_second);
+      direction == Direction::kWrite
+          ? std::min(tier.write_bytes_per_second, hardware.device_link.write_bytes_per_second)
+          : std::min(tier.read_bytes_per_second, hardware.device_link.read_bytes_per_second);
   return static_cast<double>(hardware.request_latency_ns) +
          static_cast<double>(size_bytes) /
              hardware::bytes_per_ns(std::max<int64_t>(bytes_per_second, 1));
+}
+
+// Of the plan before: backwards from the last use, each read ends before its own use and before the
+// next read begins. The second pass knows what the iteration after it must begin early.
+void NextUse::find_latest_reads(const Timeline& timeline) {
+  std::vector<int32_t> reads;
+  for (size_t i = 0; i < moves_.size(); ++i)
+    if (moves_[i].moved && !problem_.lifetimes.periods[i].until_freed)
+      reads.push_back(static_cast<int32_t>(i));
+  const auto end_in_step = [&](int32_t index) {
+    return problem_.lifetimes.periods[index].end % problem_.op_count();
+  };
+  std::ranges::sort(reads, std::ranges::greater(),
+                    [&](int32_t index) { return std::pair(end_in_step(index), index); });
+  for (size_t i = 0; i < moves_.size(); ++i) latest_reads_[i] = problem_.lifetimes.periods[i].end;
+  double next_ns = 3 * timeline.step_ns();
+  for (double offset_ns : {2 * timeline.step_ns(), timeline.step_ns()})
+    for (int32_t index : reads) {
+      next_ns = std::min(next_ns, timeline.start_ns(end_in_step(index)) + offset_ns) -
+                transfer_ns(moves_[index], Direction::kRead, problem_.size_bytes(index));
+      const double own_step_ns = is_over_the_end(index) ? timeline.step_ns() : 0;
+      const int64_t after = timeline.op_at(std::max(next_ns - offset_ns + own_step_ns, 0.0));
+      latest_reads_[index] = std::max<int64_t>(after - 1, 0);
+    }
 }
 
 // Keeps the tensors that the plan before wrote on the device until their writes end, as far as
@@ -68,7 +96,7 @@ void NextUse::wait_for_writes(const Timeline& timeline, MemoryCurve& excess) {
       const int64_t size_bytes = problem_.size_bytes(index);
       double& free_ns = channel_free_ns[static_cast<size_t>(move.tier)];
       free_ns = std::max(free_ns, timeline.start_ns(period.first) + offset_ns) +
-                write_ns(move, size_bytes);
+                transfer_ns(move, Direction::kWrite, size_bytes);
       if (offset_ns == 0) continue;
       const int64_t end = std::min(timeline.op_at(free_ns - offset_ns), period.end);
       move.free_from = last_stay(period.first, end, size_bytes, excess);
@@ -93,7 +121,15 @@ int64_t NextUse::last_stay(int64_t first, int64_t end, int64_t size_bytes,
 void NextUse::return_in_order(MemoryCurve& excess) {
   for (PeriodMove& move : moves_) move.moved = true;
   const int64_t limit = options_.order == ReturnOrder::kNextUse ? 0 : problem_.op_count();
-  for (int32_t index : order_) return_from(is_over_the_end(index) ? limit : 0, index, excess);
+  const auto earliest = [&](int32_t index) { return is_over_the_end(index) ? limit : 0; };
+  if (options_.reads_late)
+    for (int32_t index : order_) {
+      const bool stays = excess.max(moves_[index].free_from, moves_[index].needed_from) <=
+                         -problem_.size_bytes(index);
+      const int64_t latest = stays ? 0 : latest_reads_[index];
+      return_from(std::max(earliest(index), latest), index, excess);
+    }
+  for (int32_t index : order_) return_from(earliest(index), index, excess);
   for (int32_t index : order_)
     if (limit > 0 && is_over_the_end(index)) return_from(0, index, excess);
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "plan/plan.h"
+#include "planner/bandwidth_ledger.h"
 #include "planner/memory_curve.h"
 #include "planner/period_move.h"
 #include "planner/problem.h"
@@ -32,6 +33,9 @@ struct NextUseOptions {
   // The share of the budget that is left for tensors that are being written.
   double headroom_share = 0;
   ReturnOrder order = ReturnOrder::kEndOfStepLast;
+  // Whether memory is taken for reads only from where the channel can begin with them: tensors then
+  // stay that would leave for reads which wait. Otherwise reads take it as early as they can.
+  bool reads_late = false;
 };
 
 // One thread at a time may use it. Refers to the problem.
@@ -50,17 +54,19 @@ class NextUse {
   }
   void leave_all();
   void wait_for_writes(const Timeline& timeline, MemoryCurve& excess);
+  void find_latest_reads(const Timeline& timeline);
   void return_in_order(MemoryCurve& excess);
   void return_from(int64_t op, int32_t index, MemoryCurve& excess);
   int64_t last_stay(int64_t first, int64_t end, int64_t size_bytes,
                     const MemoryCurve& excess) const;
-  double write_ns(const PeriodMove& move, int64_t size_bytes) const;
+  double transfer_ns(const PeriodMove& move, Direction direction, int64_t size_bytes) const;
 
   const Problem& problem_;
   const NextUseOptions options_;
   std::vector<int64_t> least_excess_bytes_;  // per op, when every idle tensor is away
   std::vector<int32_t> order_;               // periods, as their tensors come back
   std::vector<PeriodMove> moves_;            // per period
+  std::vector<int64_t> latest_reads_;        // per period: the op at which its read must begin
 };
 
 }  // namespace teraio::planner

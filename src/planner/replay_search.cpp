@@ -31,9 +31,9 @@ constexpr std::array kFastSets = {
 constexpr std::array kLongSets = {
     ReplaySetOptions{.transfer_share = 0, .cost_share_max = kCheapCostShare},
     ReplaySetOptions{.transfer_share = 0, .cost_share_max = 0.2},
+    ReplaySetOptions{.transfer_share = 0, .cost_share_max = 0.28},
     ReplaySetOptions{.transfer_share = 0, .cost_share_max = 0.3},
     ReplaySetOptions{.transfer_share = 0, .cost_share_max = 0.45},
-    ReplaySetOptions{.transfer_share = 0},
     ReplaySetOptions{.transfer_share = 0, .cost_share_max = kAnyCost}};
 constexpr std::array kBestSets = {
     ReplaySetOptions{.transfer_share = 1},

@@ -45,11 +45,14 @@ constexpr double kFullDuplex = 2;
 constexpr int kNextUseRounds = 3;
 constexpr SearchConfig kNextUseConfig = {};
 constexpr std::array kNextUse = {NextUseOptions{.order = ReturnOrder::kNextUse},
-                                 NextUseOptions{.order = ReturnOrder::kEndOfStepLast},
                                  NextUseOptions{.order = ReturnOrder::kOverTheEndFirst},
-                                 NextUseOptions{.headroom_share = 0.1}};
+                                 NextUseOptions{.reads_late = true},
+                                 NextUseOptions{.headroom_share = 0.1, .reads_late = true}};
 constexpr std::array kThoroughNextUse = {
-    NextUseOptions{.headroom_share = 0.05}, NextUseOptions{.headroom_share = 0.2},
+    NextUseOptions{},
+    NextUseOptions{.headroom_share = 0.1},
+    NextUseOptions{.headroom_share = 0.2},
+    NextUseOptions{.headroom_share = 0.05, .reads_late = true},
     NextUseOptions{.headroom_share = 0.1, .order = ReturnOrder::kNextUse},
     NextUseOptions{.headroom_share = 0.1, .order = ReturnOrder::kOverTheEndFirst}};
 // Of plans that do not exist yet.
@@ -202,14 +205,11 @@ class Search {
   void search_freely() {
     for (const NextUseOptions& options : kNextUse) plan_by_next_use(options);
     if (depth_ == Depth::kNextUse) return;
-    if (depth_ != Depth::kThorough) {
-      const bool is_long = problem_.trace.ops.size() > kLongTraceOps;
-      if (!is_long || !incumbent_.best) run_configs(fast_configs());
-      return;
-    }
-    for (const NextUseOptions& options : kThoroughNextUse) plan_by_next_use(options);
-    run_configs(best_configs());
-    run_drawn_configs();
+    if (depth_ == Depth::kThorough)
+      for (const NextUseOptions& options : kThoroughNextUse) plan_by_next_use(options);
+    if (incumbent_.best && problem_.trace.ops.size() > kLongTraceOps) return;
+    run_configs(depth_ == Depth::kThorough ? best_configs() : fast_configs());
+    if (depth_ == Depth::kThorough) run_drawn_configs();
   }
 
   void plan_by_next_use(const NextUseOptions& options) {

@@ -6,6 +6,7 @@
 
 #include "plan/scenario.h"
 #include "planner/tier_choice.h"
+#include "testing/generated_trace.h"
 
 namespace teraio::planner {
 namespace {
@@ -45,7 +46,8 @@ class NextUseTest : public ::testing::Test {
   std::optional<plan::Plan> settled(double headroom_share = 0) {
     std::optional<plan::Plan> plan;
     solve([&](const Problem& problem) {
-      NextUse next_use(problem, {.headroom_share = headroom_share, .order = order_});
+      NextUse next_use(
+          problem, {.headroom_share = headroom_share, .order = order_, .reads_late = reads_late_});
       for (int round = 0; round < 3; ++round) plan = next_use.next(Timeline(problem.op_ns()));
     });
     return plan;
@@ -68,6 +70,7 @@ class NextUseTest : public ::testing::Test {
     return Tier::kSsd;
   }
 
+  bool reads_late_ = false;
   ReturnOrder order_ = ReturnOrder::kEndOfStepLast;
   trace::Trace trace_;
   hardware::Hardware hardware_;
@@ -85,6 +88,23 @@ TEST_F(NextUseTest, TheNextIterationWaitsForTheEndOfThisOne) {
   EXPECT_THAT(moved(), UnorderedElementsAre(0, 1, 2));
   order_ = ReturnOrder::kNextUse;
   EXPECT_THAT(moved(), UnorderedElementsAre(0, 0, 2, 2));
+}
+
+// Reads that take memory long before the channel comes to them drive out what could have stayed.
+TEST_F(NextUseTest, MoreStaysWhereReadsTakeMemoryLate) {
+  testing::Random random(1);
+  size_t early_count = 0;
+  size_t late_count = 0;
+  for (int i = 0; i < 50; ++i) {
+    std::vector<int> uses;
+    for (int k = 0; k < 24; ++k) uses.push_back(static_cast<int>(random.between(0, 7)));
+    make(std::vector<int64_t>(8, 50), uses, 250, 0);
+    reads_late_ = false;
+    early_count += moved().size();
+    reads_late_ = true;
+    late_count += moved().size();
+  }
+  EXPECT_LT(late_count, early_count);
 }
 
 TEST_F(NextUseTest, NothingLeavesWhereEverythingFits) {

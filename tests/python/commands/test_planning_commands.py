@@ -45,7 +45,7 @@ def plan_file(folder, *migrations):
 
 
 def test_plan_prints_what_it_promises(teraio, tmp_path):
-    said = teraio("plan", *VIT, "--out", tmp_path / "plan.json")
+    said = teraio("plan", *VIT, "--recompute", "off", "--out", tmp_path / "plan.json")
     assert re.search(r"fits by moving; the least device memory is [0-9.]+ .B", said)
     assert re.search(r"step [0-9.]+ s, ideal [0-9.]+ s: [0-9.]+ % of ideal", said)
     assert re.search(r"no plan is faster than [0-9.]+ s: at most [0-9.]+ % from the best", said)
@@ -93,7 +93,7 @@ def test_plan_is_the_same_each_time_plain_and_compressed(teraio, tmp_path):
 
 def test_simulate_gives_the_fields_of_the_interface(teraio, open_timeline, tmp_path):
     plan, timeline = tmp_path / "plan.json.gz", tmp_path / "timeline.json"
-    teraio("plan", *VIT, "--out", plan)
+    teraio("plan", *VIT, "--recompute", "off", "--out", plan)
     run = json.loads(teraio("simulate", *VIT, "--plan", plan, "--json", "--timeline", timeline))
     assert set(run) == RUN_FIELDS
     assert run["step_ns"] == run["ideal_ns"] + run["stall_ns"]
