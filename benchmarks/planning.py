@@ -74,6 +74,19 @@ CASES = [
     Case("l70", "h100_ssd", 0.663, REPLAYS, written_gb=0.9 * 1171, seconds=60),
     Case("l70", "h100_mixed", 0.900, REPLAYS, written_gb=0.9 * 617, seconds=60),
     Case("VIT-1280", "a100_g10_half", 0.950, REPLAYS),
+    # Machines that people own: host memory is full, and consumer drives write slowly.
+    Case("l8bf_131k", "rtx4090_64", 0.45, REPLAYS, written_gb=250, seconds=60),
+    Case("l8bf_131k", "rtx4090_128", 0.78, REPLAYS, written_gb=80, seconds=60),
+    Case("l8bf_131k", "rtx4090_256", 0.85, REPLAYS, written_gb=5, seconds=60),
+    Case("l8bf_131k", "rtx5090_128", 0.82, REPLAYS, written_gb=80, seconds=60),
+    Case("l8bf_16k", "rtx4090_64", 0.25, REPLAYS),
+    Case("l8bf_16k", "rtx4090_128", 0.53, REPLAYS),
+    Case("l8bf_16k", "rtx4090_256", 0.60, REPLAYS),
+    Case("l8bf_16k", "rtx5090_64", 0.30, REPLAYS),
+    Case("l8bf_16k", "rtx5090_128", 0.67, REPLAYS),
+    Case("l8bf_16k", "rtx5090_256", 0.82, REPLAYS),
+    Case("l1b6bf", "h200_half", 0.80, REPLAYS),
+    Case("l1b6bf", "h200_third", 0.63, REPLAYS),
 ]
 FAST_MAY_LACK = 0.03
 UNITS = {"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
