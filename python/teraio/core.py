@@ -3,15 +3,9 @@
 Importing this module raises ImportError when no extension serves that PyTorch.
 """
 
-import importlib
+from teraio import extension
 
-import torch.version
-
-from teraio._build_info import EXTENSIONS
-from teraio.extension import extension_for
-
-extension_name = extension_for(torch.__version__, torch.version.cuda, EXTENSIONS)
-_extension = importlib.import_module(f"teraio.{extension_name}._C")
+_extension = extension.load()
 
 CallbackOps = _extension.CallbackOps
 ComparisonPeriod = _extension.ComparisonPeriod

@@ -4,7 +4,24 @@ PyTorch's C++ interface changes with every minor version. An extension that was 
 version would crash or, worse, misread memory.
 """
 
+import importlib
 import re
+
+from teraio._build_info import EXTENSIONS
+
+
+def load():
+    """Imports torch, and returns the compiled extension that serves it.
+
+    What runs while torch is imported may call it, too: `teraio.core` is not complete then.
+
+    Raises:
+        ImportError: no extension serves the PyTorch that is here.
+    """
+    import torch.version
+
+    name = extension_for(torch.__version__, torch.version.cuda, EXTENSIONS)
+    return importlib.import_module(f"teraio.{name}._C")
 
 
 def extension_for(torch_version, cuda_version, built):

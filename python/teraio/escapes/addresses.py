@@ -15,6 +15,7 @@ import contextlib
 import functools
 import operator
 
+from teraio import extension
 from teraio.escapes import address_users
 from teraio.hooks.import_hooks import PostImportHook
 
@@ -142,16 +143,16 @@ EXCHANGE_TABLES = ("_dlpack_exchange_api", "_const_dlpack_exchange_api")
 def _patch(torch):
     atexit.register(_registry.clear)
     try:
-        from teraio import core
+        compiled = extension.load()
     except ImportError:
         return  # there will be no session, because no extension serves this PyTorch
     for name, wrap in EXPORTS.items():
         with contextlib.suppress(AttributeError):  # of another version, or of one with CUDA
-            core.replace_c_function(operator.attrgetter(name)(torch._C), wrap)
+            compiled.replace_c_function(operator.attrgetter(name)(torch._C), wrap)
     for name in EXCHANGE_TABLES:
         if hasattr(torch._C, name):
             table = getattr(torch._C, name)()
-            core.watch_exchange_table(table, _exporting(lambda tensor: None))
+            compiled.watch_exchange_table(table, _exporting(lambda tensor: None))
     slices = torch.UntypedStorage.__getitem__
     torch.UntypedStorage.__getitem__ = _exporting_slices(slices)
 

@@ -50,3 +50,13 @@ def test_import_loads_nothing_but_the_package(python):
     outcome = python("-c", LOADED)
     packages = set(outcome.out.split()) - set(sys.stdlib_module_names)
     assert packages == {"teraio"}, outcome
+
+
+def test_core_may_be_what_imports_torch(python):
+    program = """
+from teraio import core
+import torch
+assert core.original_c_function(torch._C._to_dlpack) is not torch._C._to_dlpack
+"""
+    outcome = python("-c", program)
+    assert outcome.code == 0, outcome
