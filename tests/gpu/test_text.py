@@ -9,7 +9,6 @@ import pytest
     "job",
     [
         pytest.param("1b", marks=pytest.mark.full),
-        pytest.param("1b-long", marks=pytest.mark.full),
         pytest.param("tiny", marks=pytest.mark.tiny),
     ],
 )

@@ -1,9 +1,9 @@
-"""Measures trainings within budgets beside stock PyTorch: the most telling jobs."""
+"""Measures trainings within budgets beside stock PyTorch."""
 
 import pytest
-from trainings import FIRST, TINY, each_arm
+from trainings import FULL, TINY, each_arm
 
-ARMS = each_arm(FIRST, pytest.mark.full) + each_arm([TINY], pytest.mark.tiny)
+ARMS = each_arm(FULL, pytest.mark.full) + each_arm([TINY], pytest.mark.tiny)
 
 
 @pytest.mark.timeout(75)

@@ -9,7 +9,7 @@ import time
 import programs
 import pytest
 
-STEPS = 9
+STEPS = 15
 CLOSE_SECONDS = 10
 
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import pytest
 
 HOST_ARMS = ("stock", "ample", "host-2", "host-3", "stock-again")
-SSD_ARMS = ("stock", "ample", "ssd-2", "both-2", "ssd-3", "both-3", "stock-again")
 TINY_ARMS = ("stock", "ample", "both-2", "stock-again")
 
 
@@ -24,25 +23,16 @@ class Training:
 
 
 TINY = Training("tiny", "fp32", TINY_ARMS, 60)
-FIRST = (
-    Training("1b", "fp32", HOST_ARMS, 100),
-    Training("1b-long", "fp32", SSD_ARMS, 90),
-)
-# The last two are measured for the second time: figures are medians over all times.
-FURTHER = (
-    Training("1b", "bf16", HOST_ARMS, 60),
-    Training("llama3-8b", "fp32", HOST_ARMS, 75),
-    Training("llama3-8b", "bf16", HOST_ARMS, 60),
-    Training("1b-long", "bf16", SSD_ARMS, 60),
-    Training("1b", "fp32", HOST_ARMS, 60),
-    Training("1b", "bf16", HOST_ARMS, 50),
+FULL = (
+    Training("1b", "bf16", HOST_ARMS, 100),
+    Training("1b", "fp32", HOST_ARMS, 150),
 )
 
 
-def each_arm(trainings, mark, suffix=""):
+def each_arm(trainings, mark):
     """The parameters ("training", "arm") of a test that measures the arms of `trainings`."""
     return [
-        pytest.param(training, arm, id=f"{training.title}{suffix}-{arm}", marks=mark)
+        pytest.param(training, arm, id=f"{training.title}-{arm}", marks=mark)
         for training in trainings
         for arm in training.arms
     ]

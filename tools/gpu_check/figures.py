@@ -1,7 +1,7 @@
 """The table of what gpu-check has measured, read from the logs of pytest-reportlog.
 
 A test leaves what it has measured as properties: `arm` and `peer` are records of trainings, `link`
-is the record of the link and the drive.
+is the record of the link and the drive, `copies` that of copies within the GPU.
 """
 
 import json
@@ -11,7 +11,7 @@ from statistics import median
 
 def table(logs: list[Path]) -> str:
     """Returns a line for each arm, peer and rate that the logs have a record of."""
-    found = {"arm": [], "peer": [], "link": []}
+    found = {"arm": [], "peer": [], "link": [], "copies": []}
     for log in logs:
         for kind, record in records(log):
             found[kind].append(record)
@@ -21,7 +21,8 @@ def table(logs: list[Path]) -> str:
         arms.setdefault((record["title"], record["arm"]), []).append(record)
     lines = [arm_line(arms, title, arm) for title, arm in arms]
     lines += [peer_line(arms, peer) for peer in found["peer"] if peer["outcome"] == "done"]
-    return "\n".join(lines + [rate_line(rate) for link in found["link"] for rate in link["rows"]])
+    lines += [rate_line(rate) for link in found["link"] for rate in link["rows"]]
+    return "\n".join(lines + [f"copies: {json.dumps(copies)}" for copies in found["copies"]])
 
 
 def records(log: Path):
@@ -36,7 +37,7 @@ def records(log: Path):
 
 
 def arm_line(arms, title, arm) -> str:
-    """Describes an arm by medians over all of its measurements. Ideal is stock or ample."""
+    """Describes an arm by medians over all of its steps that count. Ideal is stock or ample."""
     measured = arms[title, arm]
     ideal = [
         step_seconds(arms[title, name]) for name in ("stock", "ample") if (title, name) in arms

@@ -56,7 +56,6 @@ SESSIONS = (  # in this order
     Session("link", {"test_link.py": ("link",)}),
     Session("training", {"test_training.py": ("training",)}),
     Session("peers", {"test_peers.py": ("peers",)}),
-    Session("further_training", {"test_further_training.py": ("training",)}),
 )
 # When one of these fails, nothing else runs.
 REQUIRED = ("test_build.py::test_build", "test_machine.py::test_gpu_is_found")

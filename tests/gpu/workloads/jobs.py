@@ -44,18 +44,6 @@ def _job(preset, layers, vocabulary, micro_batch, accumulation, note, *more):
 
 JOBS = {
     "1b": _job("1b", 6, 32_000, 2, 4, "6 of 16 layers, vocabulary 32,000, 16k tokens a step"),
-    "llama3-8b": _job(
-        *("llama3-8b", 2, 32_000, 1, 2),
-        "2 of 32 layers, vocabulary 32,000, sequences of 4,096, 8k tokens a step",
-        *("--sequence-length", "4096"),
-    ),
-    # A drive is a tenth as fast as the link: fewer bytes, more compute for each of them.
-    # In sequences of 1,024, the scores of attention do not fill the budget.
-    "1b-long": _job(
-        *("1b", 1, 8_000, 1, 64),
-        "1 of 16 layers, vocabulary 8,000, sequences of 1,024, 64k tokens a step",
-        *("--sequence-length", "1024"),
-    ),
     # For an emulated GPU with rates (benchmarks/emulated_steps.py): about ten seconds a step.
     "17m": _job(
         *("tiny", 4, 4_096, 8, 1, "4 layers, vocabulary 4,096, 2k tokens a step"),
@@ -79,7 +67,7 @@ JOBS = {
     ),
 }
 PRECISIONS = {"fp32": (), "bf16": ("--bf16",)}
-MEASURED_STEPS = 3  # of a training, the last ones: by then its plan has been made twice
+MEASURED_STEPS = 5  # of a training, the last ones: by then its plan has been made twice
 
 
 def add_options(parser):
@@ -87,7 +75,7 @@ def add_options(parser):
     add("--job", choices=JOBS, default="tiny")
     add("--precision", choices=PRECISIONS, default="fp32")
     add("--device", choices=("cpu", "cuda"), default="cuda")
-    add("--steps", type=int, default=9)
+    add("--steps", type=int, default=15)
     add("--data", type=Path, help="C4 file; without it: prose of python3-doc")
     add("--cache", type=Path, required=True, help="where tokenizer and tokens are kept")
 

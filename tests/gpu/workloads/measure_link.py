@@ -3,7 +3,7 @@
     measure_link.py --teraio build-gpu/bin/teraio --device cuda --ssd DIR --out link.json
 
 Device and host: `teraio probe --bench` (the engine's host tier, and bare copies between pinned
-memory and the device in both directions at once) and PyTorch's own copies of a pinned tensor.
+memory and the device in both directions at once).
 Device and drive: the engine's ssd tier with the device's memory, in turns with fio on the same
 directory.
 """
@@ -13,16 +13,12 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks"))
 
 from storage import PHASES, fio
-
-TORCH_BYTES = 256 << 20
-TORCH_COPIES = 8
 
 
 def parse_arguments(argv=None):
@@ -70,37 +66,18 @@ def fio_rates(options):
     return rates, ""
 
 
-def torch_rates():
-    """Measures PyTorch's copies between a pinned tensor and the GPU, one direction at a time."""
-    import torch
-
-    host = torch.empty(TORCH_BYTES, dtype=torch.uint8, pin_memory=True)
-    device = torch.empty(TORCH_BYTES, dtype=torch.uint8, device="cuda")
-    rates = {}
-    for phase, (to, source) in {"read": (device, host), "write": (host, device)}.items():
-        to.copy_(source, non_blocking=True)
-        torch.cuda.synchronize()
-        began = time.perf_counter()
-        for _ in range(TORCH_COPIES):
-            to.copy_(source, non_blocking=True)
-        torch.cuda.synchronize()
-        rates["torch", phase] = TORCH_COPIES * TORCH_BYTES / (time.perf_counter() - began)
-    return rates
-
-
 def rows_of(rounds):
     """Returns a row for each path of the engine, phase and reference: medians over the rounds."""
     rows = []
-    for path, references in (("host", ("bare", "torch")), ("ssd", ("fio",))):
+    for path, reference in (("host", "bare"), ("ssd", "fio")):
         for phase in PHASES:
-            for reference in references:
-                pairs = [
-                    (rates[path, phase], rates[reference, phase])
-                    for rates in rounds
-                    if (path, phase) in rates and (reference, phase) in rates
-                ]
-                if pairs:
-                    rows.append(row_of(path, phase, reference, pairs))
+            pairs = [
+                (rates[path, phase], rates[reference, phase])
+                for rates in rounds
+                if (path, phase) in rates and (reference, phase) in rates
+            ]
+            if pairs:
+                rows.append(row_of(path, phase, reference, pairs))
     return rows
 
 
@@ -122,8 +99,6 @@ def main(argv=None):
         print(f"round {number}", flush=True)
         rates, report = bench(options)
         theirs, why_not = fio_rates(options)
-        if options.device == "cuda":
-            rates |= torch_rates()
         rounds.append(rates | theirs)
         missing = missing or why_not
         found = {

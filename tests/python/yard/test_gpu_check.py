@@ -17,7 +17,7 @@ STAND_IN = ROOT / "tests" / "python" / "yard" / "gpu_stand_ins" / "stand_in.py"
 PROGRAMS = ("device_tests", "storage_tests", "engine_tests", "runtime_tests", "teraio")
 TOOLS = ("cmake", "compute-sanitizer")
 WORKLOADS = ("compare_bits", "exercise_streams", "jobs")
-WORKLOADS += ("measure_link", "measure_peer", "measure_training")
+WORKLOADS += ("measure_copies", "measure_link", "measure_peer", "measure_training")
 
 sys.path.append(str(TOOL.parent))
 figures = importlib.import_module("figures")
@@ -123,13 +123,13 @@ def test_everything_runs(start):
     assert set(run.outcomes.values()) <= {"passed", "skipped"}
     assert "1b-fp32, host-2: 1.000 s per step, 1.000 of ideal" in run.report
     assert "1b-fp32, fsdp2: 1.000 s per step in 300 bytes, 1.000 of our step" in run.report
-    processes = {}  # an arm is measured twice, and beside the peers
+    processes = {}  # an arm is measured once, and beside the peers
     for name, phases in run.results().items():
         for kind, record in phases[1]["user_properties"]:
             if kind == "arm" and "1b-fp32" in name:
                 processes.setdefault(record["arm"], set()).add(record["process"])
     (beside_peers,) = processes["stock"] - processes["host-2"]
-    assert processes["host-2"] == processes["stock-again"] and len(processes["host-2"]) == 2
+    assert processes["host-2"] == processes["stock-again"] and len(processes["host-2"]) == 1
     assert processes["host-at-500"] == processes["host-at-300"] == {beside_peers}
 
 
@@ -160,6 +160,7 @@ def test_what_fails_dies_or_hangs_keeps_nothing_else_from_running(start):
         "test_layers.py::test_device": "passed",
         "test_bits.py::test_evicted_after_every_op[deviation]": "failed",
         "test_link.py::test_link_and_drive": "failed",
+        "test_link.py::test_copies_within_the_gpu": "passed",
         "test_training.py::test_arm[tiny-fp32-stock]": "passed",
         "test_training.py::test_arm[tiny-fp32-ample]": "failed",
         "test_training.py::test_arm[tiny-fp32-both-2]": "failed",
@@ -272,6 +273,7 @@ def test_what_other_parts_have_measured_stays(start):
     assert run.outcomes.keys() == {
         "test_machine.py::test_drive_is_measured",
         "test_link.py::test_link_and_drive",
+        "test_link.py::test_copies_within_the_gpu",
         "test_training.py::test_arm[tiny-fp32-stock]",
         "test_training.py::test_arm[tiny-fp32-stock-again]",
     }
