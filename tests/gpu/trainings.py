@@ -5,27 +5,38 @@ from dataclasses import dataclass
 import pytest
 
 HOST_ARMS = ("stock", "ample", "host-2", "host-3", "stock-again")
+WITHIN_22_GB = "host-at-22000000000"  # what a GPU of 24 GB has for a training
 TINY_ARMS = ("stock", "ample", "both-2", "stock-again")
 
 
 @dataclass(frozen=True)
 class Training:
-    """A job whose arms one process trains. No arm begins more than `seconds` after the first."""
+    """A job whose arms one process trains. No arm begins more than `seconds` after the first.
+
+    With `is_profiled`, each arm ends with a step under PyTorch's profiler.
+    """
 
     job: str
     precision: str
     arms: tuple[str, ...]
     seconds: float
+    is_profiled: bool = False
 
     @property
     def title(self) -> str:
-        return f"{self.job}-{self.precision}"
+        return f"{self.job}-{self.precision}{'-profiled' if self.is_profiled else ''}"
 
 
-TINY = Training("tiny", "fp32", TINY_ARMS, 60)
+TINY = (
+    Training("tiny", "fp32", TINY_ARMS, 60),
+    Training("tiny-muon", "bf16", ("stock", "both-2"), 60, is_profiled=True),
+)
 FULL = (
-    Training("1b", "bf16", HOST_ARMS, 100),
+    Training("1b", "bf16", HOST_ARMS, 80),
+    Training("1b", "bf16", ("stock", "ample", "host-2"), 60, is_profiled=True),
+    Training("llama3-8b", "bf16", ("stock", "ample", "host-2", WITHIN_22_GB), 200),
     Training("1b", "fp32", HOST_ARMS, 150),
+    Training("1b-muon", "bf16", ("stock", "ample", "host-2"), 60),
 )
 
 

@@ -45,23 +45,38 @@ def arm_line(arms, title, arm) -> str:
     parts = [f"{step_seconds(measured):.3f} s per step"]
     if ideal:
         parts.append(f"{min(ideal) / step_seconds(measured):.3f} of ideal")
-    bounds = [record["bound_fraction"] for record in measured if record.get("bound_fraction")]
-    if bounds:
-        parts.append(f"bound {min(bounds):.3f}")
-    taken = [r["sampled_peak_bytes"] / r["budget_bytes"] for r in measured if is_watched(r)]
-    if taken:
-        parts.append(f"{max(taken):.3f} of the budget taken")
-    parts += [bits_of(arms, record) for record in measured]
-    return f"{title}, {arm}: {', '.join(filter(None, parts))}"
+    for record in measured:
+        parts += [*predictions_of(record), bits_of(arms, record)]
+    lines = [f"{title}, {arm}: {', '.join(filter(None, parts))}"]
+    return "\n".join(lines + [line for record in measured for line in details_of(record)])
+
+
+def predictions_of(record):
+    """Yields what the session has predicted, and what CUDA says that it has taken."""
+    if record.get("bound_fraction"):
+        yield f"bound {record['bound_fraction']:.3f}"
+    if record.get("predicted_seconds"):
+        yield f"predicted {record['predicted_seconds']:.3f} s"
+    if record.get("sampled_peak_bytes") and record.get("budget_bytes"):
+        taken = record["sampled_peak_bytes"] / record["budget_bytes"]
+        yield f"{taken:.3f} of the budget taken"
+
+
+def details_of(record):
+    """Yields lines on where the time of a step goes."""
+    names = dict.fromkeys(name for changes in record.get("changes", ()) for name in changes)
+    each = {name: median(c.get(name, 0) for c in record["changes"]) for name in names}
+    changes = [f"{name} {value:.10g}" for name, value in each.items() if value]
+    if changes:
+        yield f"  a step counts: {', '.join(changes)}"
+    if "profile" in record:
+        profile = json.dumps(record["profile"])
+        rounded = json.loads(profile, parse_float=lambda digits: round(float(digits), 5))
+        yield f"  a profiled step: {json.dumps(rounded)}"
 
 
 def step_seconds(measured) -> float:
     return median(seconds for record in measured for seconds in record["measured_seconds"])
-
-
-def is_watched(record) -> bool:
-    """Whether CUDA told what the arm took, and the arm had a budget."""
-    return bool(record.get("sampled_peak_bytes") and record.get("budget_bytes"))
 
 
 def bits_of(arms, record) -> str:

@@ -29,9 +29,10 @@ class Job:
 
     arguments: tuple[str, ...]
     note: str
+    is_muon: bool = False
 
 
-def _job(preset, layers, vocabulary, micro_batch, accumulation, note, *more):
+def _job(preset, layers, vocabulary, micro_batch, accumulation, note, *more, is_muon=False):
     counts = {
         "--layers": layers,
         "--vocab-size": vocabulary,
@@ -39,11 +40,23 @@ def _job(preset, layers, vocabulary, micro_batch, accumulation, note, *more):
         "--accumulation": accumulation,
     }
     words = [word for name, count in counts.items() for word in (name, str(count))]
-    return Job(("--preset", preset, *words, *more), note)
+    return Job(("--preset", preset, *words, *more), note, is_muon)
 
 
+_TINY = (
+    *("tiny", 2, 512, 4, 2, "for trying the flow"),
+    *("--dim", "128", "--ffn-dim", "512", "--sequence-length", "128"),
+)
 JOBS = {
     "1b": _job("1b", 6, 32_000, 2, 4, "6 of 16 layers, vocabulary 32,000, 16k tokens a step"),
+    "1b-muon": _job(
+        *("1b", 6, 32_000, 2, 4, "as 1b, with Muon, which trains the matrices only"), is_muon=True
+    ),
+    "llama3-8b": _job(
+        *("llama3-8b", 12, 32_000, 1, 4),
+        "12 of 32 layers, vocabulary 32,000, sequences of 4,096, 16k tokens a step",
+        *("--sequence-length", "4096"),
+    ),
     # For an emulated GPU with rates (benchmarks/emulated_steps.py): about ten seconds a step.
     "17m": _job(
         *("tiny", 4, 4_096, 8, 1, "4 layers, vocabulary 4,096, 2k tokens a step"),
@@ -61,10 +74,8 @@ JOBS = {
         *("1b", 6, 4_000, 2, 4, "6 of 16 layers, widths and lengths an eighth, 2k tokens a step"),
         *("--dim", "256", "--ffn-dim", "1024", "--sequence-length", "256"),
     ),
-    "tiny": _job(
-        *("tiny", 2, 512, 4, 2, "for trying the flow"),
-        *("--dim", "128", "--ffn-dim", "512", "--sequence-length", "128"),
-    ),
+    "tiny": _job(*_TINY),
+    "tiny-muon": _job(*_TINY, is_muon=True),
 }
 PRECISIONS = {"fp32": (), "bf16": ("--bf16",)}
 MEASURED_STEPS = 5  # of a training, the last ones: by then its plan has been made twice
@@ -92,7 +103,9 @@ def training_options(options) -> argparse.Namespace:
     words += ["--device", options.device, "--steps", str(options.steps)]
     words += ["--optimizer-impl", "fused", "--cache", str(options.cache)]
     words += ["--data", str(options.data)] if options.data else []
-    return pretrain_llama.parse_arguments(words)
+    args = pretrain_llama.parse_arguments(words)
+    args.is_muon = JOBS[options.job].is_muon
+    return args
 
 
 def config_of(args) -> LlamaConfig:
@@ -116,21 +129,44 @@ def settle():
     settle_kernels()
 
 
-def train(args, model, batches, way=None):
-    """Trains, with each step in the context `way`. Returns the optimizer, and times and losses."""
-    optimizer = pretrain_llama.build_optimizer(args, model)
+def build_optimizer(args, model):
+    if not args.is_muon:
+        return pretrain_llama.build_optimizer(args, model)
+    for parameter in model.parameters():
+        parameter.requires_grad_(parameter.dim() == 2)
+    matrices = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return torch.optim.Muon(matrices, lr=args.learning_rate)
+
+
+def train(args, model, batches, way=None, counters=dict, profile=None):
+    """Trains, with each step in the context `way`. Returns the optimizer, and a part of the record:
+    times, losses, and the changes in each step of what `counters` returns. `profile` is called at
+    the end with a function that runs one more step.
+    """
+    optimizer = build_optimizer(args, model)
     scheduler = pretrain_llama.build_schedule(args, optimizer)
     state = (args, model, optimizer, scheduler, batches)
-    times, losses = [], []
+    times, losses, changes = [], [], []
     for step in range(1, args.steps + 1):
         synchronize(args.device)
+        before = counters()
         began = time.perf_counter()
         with way or contextlib.nullcontext():
             losses.append(pretrain_llama.train_step(*state).hex())
         synchronize(args.device)
         times.append(time.perf_counter() - began)
         print(f"  step {step}: {times[-1]:.3f} s", flush=True)
-    return optimizer, timed(times, losses)
+        changes.append(changed(before, counters()))
+    found = timed(times, losses) | {"changes": changes[-MEASURED_STEPS:]}
+    if profile:
+        found["profile"] = profile(lambda: pretrain_llama.train_step(*state))
+    return optimizer, found
+
+
+def changed(before, after):
+    """The counters that have changed, and by how much."""
+    numbers = {name: value for name, value in after.items() if isinstance(value, int)}
+    return {name: n - before[name] for name, n in numbers.items() if n != before[name]}
 
 
 def timed(step_seconds, losses):

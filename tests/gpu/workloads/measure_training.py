@@ -26,6 +26,7 @@ import jobs
 from fingerprint import state_fingerprint
 from memory_watch import MemoryWatch
 from pretrain_llama import build_model
+from step_profile import profile_of
 
 AMPLE_CPU_BUDGET = "16GB"  # on a GPU the default is ample
 STAGING_BYTES = 32 << 20  # the least that the way between drives and a GPU takes, and a little
@@ -38,6 +39,7 @@ class NoPeak(Exception):
 def parse_arguments(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     jobs.add_measuring_options(parser)
+    parser.add_argument("--profile", action="store_true", help="profile one more step of each arm")
     return parser.parse_args(argv)
 
 
@@ -74,12 +76,17 @@ def record_of(options, request):
 
 def run_arm(options, arm, peak_bytes):
     args = jobs.training_options(options)
+    profile = profile_of if options.profile else None
     if arm.startswith("stock"):
-        return train_arm(args)
+        return train_arm(args, profile)
     import teraio  # here, so that the first arm is PyTorch as it comes
 
     session_options = options_of(options, arm, peak_bytes)
-    found = train_arm(args, lambda: teraio.offload(device=options.device, **session_options))
+
+    def make_session():
+        return teraio.offload(device=options.device, **session_options)
+
+    found = train_arm(args, profile, make_session)
     return found | {"options": {k: str(v) for k, v in session_options.items()}}
 
 
@@ -106,14 +113,15 @@ def options_of(options, arm, peak_bytes):
     return {"device_budget": budget, **tiers[tier]}
 
 
-def train_arm(args, make_session=contextlib.nullcontext):
+def train_arm(args, profile, make_session=contextlib.nullcontext):
     """Trains within the session, if there is one. The result is a part of the record."""
     config = jobs.config_of(args)
     batches = jobs.batches_of(args, config)
     jobs.forget_memory(args.device)
     with MemoryWatch(args.device) as watch, make_session() as session:
         model = build_model(args, config)
-        optimizer, found = jobs.train(args, model, batches)
+        counters = session.counters if session else dict
+        optimizer, found = jobs.train(args, model, batches, counters=counters, profile=profile)
         watch.end()  # a session that ends brings all tensors back, beyond its budget
         memory = (
             session_record(session) if session else {"peak_bytes": jobs.peak_bytes(args.device)}
@@ -122,7 +130,7 @@ def train_arm(args, make_session=contextlib.nullcontext):
 
 
 def session_record(session):
-    """What the session counted, and what its last steps moved and waited for."""
+    """What the session counted and predicted."""
     iterations = session.iterations()
     counters = session.counters()
     prediction = session.prediction() or {}
@@ -132,7 +140,6 @@ def session_record(session):
         "reserved_peak_bytes": counters["device_reserved_peak_bytes"],
         "unmovable_bytes": counters["unmovable_bytes"],
         "modes": [i["mode"] for i in iterations],
-        "measured": iterations[-jobs.MEASURED_STEPS :],
         "bound_fraction": ratio(prediction.get("ideal_ns"), prediction.get("bound_ns")),
         "predicted_seconds": ratio(prediction.get("step_ns"), 1e9),
         "ssd_drives": counters.get("ssd_drives", []),

@@ -165,6 +165,8 @@ def test_what_fails_dies_or_hangs_keeps_nothing_else_from_running(start):
         "test_training.py::test_arm[tiny-fp32-ample]": "failed",
         "test_training.py::test_arm[tiny-fp32-both-2]": "failed",
         "test_training.py::test_arm[tiny-fp32-stock-again]": "passed",
+        "test_training.py::test_arm[tiny-muon-bf16-profiled-stock]": "passed",
+        "test_training.py::test_arm[tiny-muon-bf16-profiled-both-2]": "failed",
     }
     assert "ended by SIGKILL" in run.text("test_training.py::test_arm[tiny-fp32-ample]")
     in_worker = run.text("test_bits.py::test_evicted_after_every_op[deviation]")
@@ -276,6 +278,7 @@ def test_what_other_parts_have_measured_stays(start):
         "test_link.py::test_copies_within_the_gpu",
         "test_training.py::test_arm[tiny-fp32-stock]",
         "test_training.py::test_arm[tiny-fp32-stock-again]",
+        "test_training.py::test_arm[tiny-muon-bf16-profiled-stock]",
     }
     assert "engine / bare" in run.report
 

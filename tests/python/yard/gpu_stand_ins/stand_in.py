@@ -46,7 +46,7 @@ def hang():
 
 def record(arm):
     moved = {f"{tier}_bytes_{way}": 1 for tier in ("host", "ssd") for way in ("read", "written")}
-    step = {"mode": "planned", "stall_read_ns": 1, "stall_memory_ns": 1, **moved}
+    step = {"stall_read_ns": 1, "stall_memory_ns": 1, **moved}
     return {
         "arm": arm,
         "process": os.getpid(),
@@ -55,7 +55,7 @@ def record(arm):
         "losses": ["0x1p+0"],
         "state": "aa",
         "peak_bytes": PEAKS.get(arm),
-        "measured": [step],
+        "changes": [step],
         "bound_fraction": 1.0,
     }
 
