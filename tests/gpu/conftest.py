@@ -124,9 +124,6 @@ def workspace(request) -> Workspace:
     )
     for folder in (workspace.work, workspace.ssd):
         folder.mkdir(parents=True, exist_ok=True)
-    for program in workspace.carry.glob("bin/fio*"):  # a copy may have lost its mode
-        if program.is_file() and not os.access(program, os.X_OK):
-            program.chmod(0o755)
     return workspace
 
 

@@ -1,4 +1,4 @@
-"""Measures the link and the drive beside what the machine can do (workloads/measure_link.py)."""
+"""Measures the link, the drive and copies within the GPU beside what the machine can do."""
 
 import json
 
@@ -8,17 +8,13 @@ import pytest
 
 @pytest.mark.timeout(90)
 @pytest.mark.needs_seconds(20)
-def test_link_and_drive(workspace, tmp_path, record_property):
-    out = tmp_path / "link.json"
-    options = ["--teraio", workspace.program("teraio"), "--device", workspace.device]
-    options += ["--ssd", workspace.ssd, "--out", out]
-    if workspace.is_tiny:
-        options += ["--rounds", "1", "--seconds", "0.05", "--size", str(1 << 28)]
-    try:
-        programs.run(workspace.workload("measure_link", *options), workspace.environment)
-    finally:
-        if out.exists():  # the rounds that were measured count, even when a later one fails
-            record_property("link", json.loads(out.read_text()))
+def test_link_and_drive(workspace, record_property):
+    """What the engine moves between the device and its tiers, and bare pinned copies."""
+    command = [workspace.program("teraio"), "probe", "--bench", "--json"]
+    command += ["--device", workspace.device, "--ssd", workspace.ssd]
+    command += ["--seconds", "0.05", "--size", "256MiB"] if workspace.is_tiny else []
+    output = programs.run(command, workspace.environment)
+    record_property("link", json.loads(output[output.index("{") :]))
 
 
 @pytest.mark.timeout(60)

@@ -62,11 +62,9 @@ class Workspace:
     def environment(self) -> dict[str, str]:
         """The variables for every process that imports teraio.
 
-        The cache of measured drives is the checks' own, and fio comes from `carry` where the system
-        has none.
+        The cache of measured drives is the checks' own.
         """
         return self.training_environment | {
-            "PATH": f"{os.environ['PATH']}:{self.carry / 'bin'}",
             "PYTHONPATH": os.pathsep.join(
                 filter(None, [str(self.built / "python"), os.environ.get("PYTHONPATH")])
             ),

@@ -7,7 +7,6 @@ folder together with the sources. It contains:
 
     usr/           headers, libraries and CMake packages of PACKAGES, laid out as in /usr
     python/        PYTHON_PACKAGES with their requirements, in the versions of the environment
-    bin/           fio (see carry_fio.py)
     prebuilt/      the extension and the programs for the Python of --python (see carry_build.py)
     text.json.gz   the training text of the measured models
 """
@@ -20,7 +19,6 @@ import sys
 from pathlib import Path
 
 import carry_build
-import carry_fio
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
@@ -66,7 +64,7 @@ def names_of(library):
     """Returns the names by which programs and CMake packages find a library."""
     if library.suffix != ".so":
         return {library.name}
-    dynamic = carry_fio.output("readelf", "--dynamic", "--wide", library)
+    dynamic = carry_build.output("readelf", "--dynamic", "--wide", library)
     sonames = [line.split("[")[1].rstrip("]") for line in dynamic.splitlines() if "SONAME" in line]
     return {library.name, library.resolve().name, *sonames}
 
@@ -111,7 +109,6 @@ def carry(folder, python):
     for package in PACKAGES:
         copy_package(package, folder)
     copy_python_packages(folder / "python")
-    carry_fio.carry(folder)
     copy_text(folder / "text.json.gz")
     carry_what_is_built(folder / "prebuilt", python)
 

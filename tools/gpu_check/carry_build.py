@@ -10,7 +10,6 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import carry_fio
 from prebuilt import (
     CUDA_RUNTIME,
     MADE_FOR,
@@ -31,7 +30,8 @@ CARRIED = (
     *(f"bin/{program}" for program in PROGRAMS),
     *("python/teraio/_*", "python/teraio/torch_*/*.so", "testing/fake_cufile/*/*.so.0"),
 )
-OF_THE_SYSTEM = (*carry_fio.OF_THE_SYSTEM, "libstdc++.", "libgcc_s.")
+OF_THE_SYSTEM = ("libc.", "libm.", "libdl.", "libpthread.", "librt.", "ld-linux", "linux-vdso")
+OF_THE_COMPILER = ("libstdc++.", "libgcc_s.")
 OF_TORCH = ("libtorch", "libc10", "libcudart.")
 
 _FACTS = """
@@ -113,8 +113,22 @@ def is_carried(path: Path) -> bool:
 def libraries_of(file: Path) -> dict[str, str]:
     """Returns the paths, by name, of the libraries of Debian packages that a file needs."""
     found = {}
-    for name, path in carry_fio.needed(file):
-        if name.startswith((*OF_THE_SYSTEM, *OF_TORCH)):
+    for name, path in needed(file):
+        if name.startswith((*OF_THE_SYSTEM, *OF_THE_COMPILER, *OF_TORCH)):
             continue
         found |= {name: path} | libraries_of(Path(path))
     return found
+
+
+def needed(file):
+    """Yields (name, path) of the libraries that the file itself needs."""
+    dynamic = output("readelf", "--dynamic", "--wide", file)
+    asked = {line.split("[")[1].rstrip("]") for line in dynamic.splitlines() if "(NEEDED)" in line}
+    for line in output("ldd", file).splitlines():
+        name, _, found = line.strip().partition(" => ")
+        if name in asked:
+            yield name, found.rpartition(" (")[0]
+
+
+def output(*command) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout

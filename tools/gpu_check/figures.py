@@ -21,7 +21,7 @@ def table(logs: list[Path]) -> str:
         arms.setdefault((record["title"], record["arm"]), []).append(record)
     lines = [arm_line(arms, title, arm) for title, arm in arms]
     lines += [peer_line(arms, peer) for peer in found["peer"] if peer["outcome"] == "done"]
-    lines += [rate_line(rate) for link in found["link"] for rate in link["rows"]]
+    lines += [rate_line(rate) for link in found["link"] for rate in link["measured"]]
     return "\n".join(lines + [f"copies: {json.dumps(copies)}" for copies in found["copies"]])
 
 
@@ -94,6 +94,6 @@ def peer_line(arms, peer) -> str:
 
 
 def rate_line(rate) -> str:
-    rates = f"{rate['value'] / 1e9:.2f} against {rate['reference'] / 1e9:.2f} GB/s"
-    name = f"device <-> {rate['path']}, {rate['phase']}: engine / {rate['against']}"
-    return f"{name} {rate['ratio']:.3f}, {rates}"
+    read, written = (rate[f"{way}_bytes_per_second"] / 1e9 for way in ("read", "write"))
+    title = f"device <-> {rate['path']}, {rate['phase']}"
+    return f"{title}: {read:.2f} GB/s read, {written:.2f} written"

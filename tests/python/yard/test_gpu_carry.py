@@ -1,8 +1,6 @@
 """`make gpu-carry`: what it puts into its folder."""
 
 import importlib
-import json
-import os
 import re
 import shutil
 import subprocess
@@ -17,7 +15,6 @@ sys.path.append(str(TOOL))
 
 carry = importlib.import_module("carry")
 carry_build = importlib.import_module("carry_build")
-carry_fio = importlib.import_module("carry_fio")
 prebuilt = importlib.import_module("prebuilt")
 
 MACHINE = {
@@ -44,21 +41,6 @@ def test_a_shared_library_comes_under_every_name_as_a_file(tmp_path, monkeypatch
     assert [path.name for path in found] == ["libx.so", "libx.so.1", "libx.so.1.2"]
     assert all(path.read_bytes() == library.read_bytes() for path in found)
     assert not any(path.is_symlink() for path in found)
-
-
-@pytest.mark.skipif(not shutil.which("fio"), reason="missing: fio")
-def test_fio_measures_a_drive_without_the_libraries_for_networks(tmp_path):
-    carry_fio.carry(tmp_path)
-    carried = {path.name for path in (tmp_path / "bin" / "fio-libraries").iterdir()}
-    assert any(name.startswith("libaio.") for name in carried)
-    command = [
-        *(tmp_path / "bin" / "fio", "--name=x", "--rw=write", "--size=1M", "--bs=64k"),
-        *(f"--filename={tmp_path}/file", "--output-format=json"),
-    ]
-    environment = {"PATH": os.defpath, "HOME": str(tmp_path)}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["jobs"][0]["write"]["io_bytes"] == 1 << 20
 
 
 @pytest.fixture

@@ -73,11 +73,9 @@ def main():
             print(json.dumps(record(arm)), flush=True)
     elif NAME == "measure_peer":
         write(record(sys.argv[sys.argv.index("--peer") + 1]))
-    elif NAME == "measure_link":
-        rate = {"path": "host", "phase": "read", "against": "bare"}
-        rate |= {"value": 96.0, "reference": 100.0, "ratio": 0.96}
-        write({"rows": [rate], "no_fio": ""})
-        behave("after-a-round")
+    elif NAME == "teraio" and "--bench" in sys.argv:
+        rates = {"read_bytes_per_second": 96e9, "write_bytes_per_second": 0}
+        print(json.dumps({"measured": [{"path": "host", "phase": "read"} | rates]}))
     elif NAME == "measure_copies":
         write({"to GPU alone": {"to GPU": 1.0}})
 
