@@ -89,8 +89,7 @@ def test_the_whole_flow(gpu_check):
 def test_the_whole_flow_on_the_emulated_gpu(gpu_check):
     skip_without_machine()
     report, measured = gpu_check("cuda", environment())
-    skipped = [line for line in report.splitlines() if "SKIPPED" in line]
-    assert all("zero" in line for line in skipped), skipped  # DeepSpeed
+    assert "SKIPPED" not in report
     assert "test_machine.py::test_gpu_is_found PASSED" in report
     assert re.search(
         r"PASSED \S*test_streams\.py::test_results_are_those_without_a_session\[capture\]", report
