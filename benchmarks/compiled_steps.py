@@ -7,8 +7,7 @@ process of its own; a figure is the median of the measured steps of all rounds. 
 its stock arm must have the same bits. Writes compiled_steps.json.
 
 The bound of a planned arm is the least time of a step by what its drive and its ops take, as the
-session measured them, ops beside the I/O. A third arm of each mode shows what I/O takes from
-compute, whoever makes it: stock PyTorch beside fio, which moves the bytes of the planned steps.
+session measured them, ops beside the I/O.
 
 The drive of a virtual machine may pause. --drive-in-memory measures on one that does not: a loop
 device on a file in memory.
@@ -30,11 +29,9 @@ from arms.live import LiveArm
 from arms.results import measured, natural_peak_of
 from demo import PROFILE, PROFILE_STEPS, training_arguments
 from drives.limited import Unavailable, loop_drive
-from drives.traffic import TrafficFailed, fio_traffic
 from llama.atomic import write_json
 from recompute import row, step_seconds
 from rich.console import Console
-from step_time import planned_rates
 
 ROOT = Path(__file__).resolve().parents[1]
 BELOW_BOUND_MAX = 0.03
@@ -42,21 +39,19 @@ OF_COMPILING_MIN = 0.95
 # Options of the training.
 MODES = {"eager": ["--deterministic"], "compiled": ["--deterministic", "--compile"]}
 STOCK = Arm("stock")
-BESIDE_FIO = "stock beside fio"
 DRIVE_BYTES = 8 << 30  # of memory, as far as they are written
 
 
 @dataclass(frozen=True)
 class Case:
-    """One way to run one mode: stock PyTorch, alone or beside fio, or within the budget."""
+    """One way to run one mode: stock PyTorch, or within the budget."""
 
     mode: str
     arm: Arm
-    way: str = ""  # the name of the arm, where it is empty
 
     @property
     def name(self) -> str:
-        return f"{self.mode}, {self.way or self.arm.name}"
+        return f"{self.mode}, {self.arm.name}"
 
 
 def parse_arguments(argv=None) -> argparse.Namespace:
@@ -108,21 +103,12 @@ def run_rounds(console: Console, args, prefix) -> dict[str, list[ArmResult]]:
     profile = run(console, args, profiling, "profile", PROFILE_STEPS)
     budget = str(int(natural_peak_of(profile) / args.ratio))
     planned = Arm("planned", budget, prefix=prefix)
-    results = {Case(mode, arm).name: [] for mode in args.modes for arm in (STOCK, planned)}
-    results |= {Case(mode, STOCK, BESIDE_FIO).name: [] for mode in args.modes}
-
-    def measure(case: Case, folder: str) -> ArmResult:
-        result = run(console, args, case, folder, args.steps)
-        results[case.name].append(result)
-        return result
-
+    cases = [Case(mode, arm) for mode in args.modes for arm in (STOCK, planned)]
+    results = {case.name: [] for case in cases}
     for number in range(1, args.rounds + 1):
-        folder = f"round-{number}"
-        for mode in args.modes:
-            measure(Case(mode, STOCK), folder)
-            rates = planned_rates(measure(Case(mode, planned), folder), args.warm_up_steps)
-            with fio_traffic([args.ssd], *rates):
-                measure(Case(mode, STOCK, BESIDE_FIO), folder)
+        for case in cases:
+            result = run(console, args, case, f"round-{number}", args.steps)
+            results[case.name].append(result)
     for mode in args.modes:
         check_bits(mode, [*results[f"{mode}, stock"], *results[f"{mode}, planned"]])
     return results
@@ -146,8 +132,6 @@ def measures(results: dict[str, list[ArmResult]], args) -> list[dict]:
         bound = stock / median(session["prediction"]["bound_ns"] / 1e9 for session in sessions)
         met = stock / planned >= bound - BELOW_BOUND_MAX if mode == "compiled" else None
         rows.append(row(f"{mode}: planned, fraction of ideal", stock / planned, bound, met))
-        beside_fio = stock / seconds[f"{mode}, {BESIDE_FIO}"]
-        rows.append(row(f"{mode}: {BESIDE_FIO}, fraction of ideal", beside_fio, 1, None))
         busy = median(busy_fraction(session, args.warm_up_steps) for session in sessions)
         most = median(session["bound_fraction"] for session in sessions)
         rows.append(row(f"{mode}: planned, fraction without stalls", busy, most, None))
@@ -179,7 +163,7 @@ def main(argv=None) -> int:
     try:
         with drive(args) as (args.ssd, prefix):
             rows = measures(run_rounds(console, args, prefix), args)
-    except (ArmFailed, TrafficFailed, Unavailable) as error:
+    except (ArmFailed, Unavailable) as error:
         print(f"compiled_steps: {error}", file=sys.stderr)
         return 1
     write_json(args.output / "compiled_steps.json", rows)

@@ -2,7 +2,6 @@
 
 import json
 import math
-import shutil
 import sys
 from pathlib import Path
 
@@ -13,7 +12,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks"))
 import compiled_steps
 import dry_run
 import recompute
-import step_time
 import varying_steps
 
 pytestmark = pytest.mark.full
@@ -40,11 +38,9 @@ SMALL = ["--preset", "tiny", "--rounds", "1", "--steps", "6", "--warm-up-steps",
 RATIO = ["--ratio", "1.5"]
 
 
-@pytest.mark.skipif(not shutil.which("fio"), reason="missing: fio")
 @pytest.mark.parametrize(
     ("benchmark", "options", "figure"),
     [
-        (step_time, [*SMALL, *RATIO, "--accumulation", "1"], "planned, fraction of ideal"),
         (compiled_steps, [*SMALL, *RATIO], "compiled: planned, fraction of ideal"),
         (
             recompute,
@@ -62,7 +58,6 @@ RATIO = ["--ratio", "1.5"]
 def test_it_runs_to_its_end(benchmark, options, figure, text, tmp_path):
     assert benchmark.main([*options, "--data", text, "--output", str(tmp_path)]) == 0
     assert figure in rows(tmp_path / f"{benchmark.__name__}.json")
-    assert not list(tmp_path.rglob("traffic-*"))
 
 
 def test_dry_run_has_the_ops_and_the_peak_of_the_real_run(text, tmp_path, monkeypatch):
