@@ -11,7 +11,6 @@ import contextlib
 import os
 import sys
 import time
-from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "examples"))
@@ -19,63 +18,26 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "examples"))
 import pretrain_llama
 import torch
 from arms.warm_start import settle_kernels
-from llama.presets import PRESETS, LlamaConfig
 from llama.tokens import Batches, prepare
+from pretrain_llama import config_of
 
-
-@dataclass(frozen=True)
-class Job:
-    """The arguments of pretrain_llama.py for a job. `note` says what was cut."""
-
-    arguments: tuple[str, ...]
-    note: str
-    is_muon: bool = False
-
-
-def _job(preset, layers, vocabulary, micro_batch, accumulation, note, *more, is_muon=False):
-    counts = {
-        "--layers": layers,
-        "--vocab-size": vocabulary,
-        "--micro-batch": micro_batch,
-        "--accumulation": accumulation,
-    }
-    words = [word for name, count in counts.items() for word in (name, str(count))]
-    return Job(("--preset", preset, *words, *more), note, is_muon)
-
-
-_TINY = (
-    *("tiny", 2, 512, 4, 2, "for trying the flow"),
-    *("--dim", "128", "--ffn-dim", "512", "--sequence-length", "128"),
-)
+_1B = "--preset 1b --layers 6 --vocab-size 32000 --micro-batch 2 --accumulation 4"
+_TINY = "--preset tiny --dim 128 --ffn-dim 512 --sequence-length 128 --accumulation 2"
+# The arguments of pretrain_llama.py. A step of the large ones has 16k tokens.
 JOBS = {
-    "1b": _job("1b", 6, 32_000, 2, 4, "6 of 16 layers, vocabulary 32,000, 16k tokens a step"),
-    "1b-muon": _job(
-        *("1b", 6, 32_000, 2, 4, "as 1b, with Muon, which trains the matrices only"), is_muon=True
-    ),
-    "llama3-8b": _job(
-        *("llama3-8b", 12, 32_000, 1, 4),
-        "12 of 32 layers, vocabulary 32,000, sequences of 4,096, 16k tokens a step",
-        *("--sequence-length", "4096"),
-    ),
+    "1b": _1B,
+    "1b-muon": _1B,
+    "llama3-8b": "--preset llama3-8b --layers 12 --vocab-size 32000 --sequence-length 4096"
+    " --micro-batch 1 --accumulation 4",
     # For an emulated GPU with rates (benchmarks/emulated_steps.py): about ten seconds a step.
-    "17m": _job(
-        *("tiny", 4, 4_096, 8, 1, "4 layers, vocabulary 4,096, 2k tokens a step"),
-        *("--dim", "512", "--ffn-dim", "1408", "--sequence-length", "256", "--heads", "8"),
-        *("--kv-heads", "8"),
-    ),
+    "17m": "--preset tiny --layers 4 --dim 512 --ffn-dim 1408 --heads 8 --kv-heads 8"
+    " --vocab-size 4096 --sequence-length 256 --micro-batch 8",
     # As many ops as "1b", over as few bytes as a session manages (benchmarks/enqueue_cost.py).
-    "1b-narrow": _job(
-        *("1b", 6, 1_000, 2, 4, "6 of 16 layers, 128 wide instead of 2,048, 1k tokens a step"),
-        *("--dim", "128", "--ffn-dim", "256", "--sequence-length", "128", "--heads", "4"),
-        *("--kv-heads", "2"),
-    ),
-    # The allocations of "1b", each with a 64th of the bytes.
-    "1b-eighth": _job(
-        *("1b", 6, 4_000, 2, 4, "6 of 16 layers, widths and lengths an eighth, 2k tokens a step"),
-        *("--dim", "256", "--ffn-dim", "1024", "--sequence-length", "256"),
-    ),
-    "tiny": _job(*_TINY),
-    "tiny-muon": _job(*_TINY, is_muon=True),
+    "1b-narrow": "--preset 1b --layers 6 --dim 128 --ffn-dim 256 --heads 4 --kv-heads 2"
+    " --vocab-size 1000 --sequence-length 128 --micro-batch 2 --accumulation 4",
+    # For trying the flow.
+    "tiny": _TINY,
+    "tiny-muon": _TINY,
 }
 PRECISIONS = {"fp32": (), "bf16": ("--bf16",)}
 MEASURED_STEPS = 5  # of a training, the last ones: by then its plan has been made twice
@@ -99,18 +61,13 @@ def add_measuring_options(parser):
 
 def training_options(options) -> argparse.Namespace:
     """Returns the options of pretrain_llama.py for the job."""
-    words = [*JOBS[options.job].arguments, *PRECISIONS[options.precision]]
+    words = [*JOBS[options.job].split(), *PRECISIONS[options.precision]]
     words += ["--device", options.device, "--steps", str(options.steps)]
     words += ["--optimizer-impl", "fused", "--cache", str(options.cache)]
     words += ["--data", str(options.data)] if options.data else []
     args = pretrain_llama.parse_arguments(words)
-    args.is_muon = JOBS[options.job].is_muon
+    args.is_muon = options.job.endswith("-muon")
     return args
-
-
-def config_of(args) -> LlamaConfig:
-    overrides = {f.name: getattr(args, f.name) for f in fields(LlamaConfig) if f.name in args}
-    return replace(PRESETS[args.preset], **overrides)
 
 
 def batches_of(args, config) -> Batches:
