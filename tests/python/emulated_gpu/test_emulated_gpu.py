@@ -8,7 +8,7 @@ import pytest
 from emulated_gpu import HOSTILE, SESSIONS
 from matrix import catalogue
 
-TRAININGS = Path(__file__).parents[1] / "programs" / "emulated_trainings.py"
+TRAININGS = Path(__file__).parents[2] / "gpu" / "workloads" / "train_matrix.py"
 
 
 TRAINING = """

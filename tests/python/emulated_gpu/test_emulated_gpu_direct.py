@@ -10,9 +10,8 @@ from emulated_gpu import HOSTILE, ROOT
 CUFILE = ROOT / "build" / "testing" / "fake_cufile" / "1150" / "libcufile.so.0"
 
 PROGRAM = """
-import ctypes, os
+import ctypes, os, tempfile
 import torch
-from emulated_trainings import train_within
 from matrix import budgets, catalogue, jobs
 
 cufile = ctypes.CDLL(os.environ["TERAIO_LIBCUFILE"])
@@ -28,7 +27,8 @@ expected = jobs.train(job)
 
 
 def train(budget, **options):
-    outcome, session = train_within(job, budget, **options)
+    with tempfile.TemporaryDirectory(dir=".") as ssd:
+        outcome, session = budgets.train_within(job, budget, device="cuda", ssd=ssd, **options)
     print("equal bits" if outcome == expected else "other bits")
     (drive,) = session.counters()["ssd_drives"]
     direct = [drive["gpu_direct_bytes_" + way] for way in ("read", "written")]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains jobs of the matrix on a GPU, emulated or not: `emulated_trainings.py [--stress] JOB...`.
+"""Trains jobs of the matrix on a GPU, emulated or not: `train_matrix.py [--stress] JOB...`.
 
 Each job trains on stock PyTorch, within an ample budget, and within half of its peak; with --stress
 also with everything evicted after every op. Prints "JOB: equal bits" or what differs. The exit
@@ -9,8 +9,12 @@ status is 1 when something does.
 import argparse
 import sys
 import tempfile
+from pathlib import Path
 
 import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python" / "programs"))
+
 from matrix import budgets, catalogue, jobs
 
 AMPLE = "2GB"
