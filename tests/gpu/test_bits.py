@@ -1,4 +1,4 @@
-"""Compares every bit of trainings with and without offloading (workloads/compare_bits.py)."""
+"""Compares every bit of trainings with and without offloading (workloads/train_matrix.py)."""
 
 import os
 import shutil
@@ -8,33 +8,29 @@ from pathlib import Path
 import programs
 import pytest
 
-CASES = ("single", "foreach", "fused", "autocast", "checkpointing", "compile")
-full = pytest.mark.full
+COMPILED = "llama, compiled"
+JOBS = (
+    "llama, AdamW",
+    "llama, foreach AdamW, clipping",
+    "llama, fused AdamW, schedule",
+    "llama, bf16 autocast, gradients zeroed",
+    "llama, reentrant checkpointing",
+    "encoder, dropout, evaluation",
+    COMPILED,
+)
 
 
-@full
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize("case", [*CASES, "deviation"])
-def test_planned(workspace, case):
-    """The budget is half of the peak."""
-    compare_bits(workspace, case)
-
-
-@pytest.mark.timeout(200)
-@pytest.mark.parametrize("case", ["deviation", *(pytest.param(case, marks=full) for case in CASES)])
-def test_evicted_after_every_op(workspace, case):
-    compare_bits(workspace, case, "--stress")
-
-
-def compare_bits(workspace, case, *options):
-    """Fails when the bits differ or nothing has moved."""
-    missing = missing_for_compile(workspace.device) if case == "compile" else ""
+@pytest.mark.parametrize(
+    "job", ["llama, changing lengths", *(pytest.param(job, marks=pytest.mark.full) for job in JOBS)]
+)
+def test_bits(workspace, job):
+    """Within half of the peak, and with everything evicted or discarded after every op."""
+    missing = missing_for_compile(workspace.device) if job == COMPILED else ""
     if missing:
         pytest.skip(f"torch.compile needs {missing}")
-    shape = ["--steps", "3", "--width", "64"] if workspace.is_tiny else []
-    options = ["--device", workspace.device, "--ssd", workspace.ssd, *shape, *options]
-    command = workspace.workload("compare_bits", "--case", case, *options)
-    programs.run(command, workspace.environment)
+    options = ["--device", workspace.device, "--ssd", workspace.ssd, "--stress", job]
+    programs.run(workspace.workload("train_matrix", *options), workspace.environment)
 
 
 def missing_for_compile(device) -> str:

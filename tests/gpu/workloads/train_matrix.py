@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
-"""Trains jobs of the matrix on a GPU, emulated or not: `train_matrix.py [--stress] JOB...`.
+"""Trains jobs of the matrix of tests/python on a GPU, emulated or not, and compares every bit.
+
+    train_matrix.py --stress "llama, AdamW" "llama, compiled"
 
 Each job trains on stock PyTorch, within an ample budget, and within half of its peak; with --stress
-also with everything evicted after every op. Prints "JOB: equal bits" or what differs. The exit
-status is 1 when something does.
+also with everything evicted after every op, and with everything discarded. Prints "JOB: equal bits"
+or what differs. The exit status is 1 when something does.
 """
 
 import argparse
+import os
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -18,48 +22,53 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python" / "program
 from matrix import budgets, catalogue, jobs
 
 AMPLE = "2GB"
+FUSED = catalogue.JOBS["llama, fused AdamW, schedule"]
+JOBS = catalogue.JOBS | {"llama, compiled": FUSED.but(compiles=True)}
 
 
-def train_within(job, budget, **options):
-    with tempfile.TemporaryDirectory(dir=".") as ssd:
-        return budgets.train_within(job, budget, device="cuda", ssd=ssd, **options)
-
-
-def differences(job, stress):
+def differences(job, stress, within):
     """The ways in which the job does not give the bits of stock PyTorch."""
     jobs.train(job)  # the emulated operators learn the shapes of their results
     expected = jobs.train(job)
-    outcome, session = train_within(job, AMPLE)
+    outcome, session = within(job, AMPLE)
     peak_bytes = max(iteration["device_peak_bytes"] for iteration in session.iterations())
     if outcome != expected:
         yield "with an ample budget"
-    outcome, session = train_within(job, peak_bytes // 2)
+    outcome, session = within(job, peak_bytes // 2)
     if outcome != expected:
         yield "within half of the peak"
     if session.counters()["ssd_bytes_read"] == 0:
         yield "nothing moved"
     if stress:
-        outcome, _ = train_within(job, peak_bytes, evict_after_every_op=True)
+        outcome, _ = within(job, peak_bytes, evict_after_every_op=True)
         if outcome != expected:
             yield "with everything evicted"
-        outcome, _ = train_within(job, 2 * peak_bytes, discard_after_every_op=True)
+        outcome, _ = within(job, 2 * peak_bytes, discard_after_every_op=True)
         if outcome != expected:
             yield "with everything discarded"
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--stress", action="store_true")
-    parser.add_argument("jobs", nargs="+")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--ssd", default=".", help="a directory on a drive")
+    parser.add_argument("jobs", nargs="+", choices=JOBS, metavar="JOB")
     options = parser.parse_args()
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    # With warn_only, the backward passes of fused attention stay nondeterministic.
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False
     torch.set_num_threads(1)
     budgets.settle_kernels()
-    torch.set_default_device("cuda")
+    torch.set_default_device(options.device)
     has_failed = False
-    for name in options.jobs:
-        found = list(differences(catalogue.JOBS[name], options.stress))
-        has_failed |= bool(found)
-        print(f"{name}: {'differs ' + ', '.join(found) if found else 'equal bits'}", flush=True)
+    with tempfile.TemporaryDirectory(dir=options.ssd) as ssd:
+        within = partial(budgets.train_within, device=options.device, ssd=ssd)
+        for name in options.jobs:
+            found = list(differences(JOBS[name], options.stress, within))
+            has_failed |= bool(found)
+            print(f"{name}: {'differs ' + ', '.join(found) if found else 'equal bits'}", flush=True)
     return int(has_failed)
 
 

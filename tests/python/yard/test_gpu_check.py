@@ -16,7 +16,7 @@ TOOL = ROOT / "tools" / "gpu_check" / "gpu_check.py"
 STAND_IN = ROOT / "tests" / "python" / "yard" / "gpu_stand_ins" / "stand_in.py"
 PROGRAMS = ("device_tests", "storage_tests", "engine_tests", "runtime_tests", "teraio")
 TOOLS = ("cmake", "compute-sanitizer")
-WORKLOADS = ("compare_bits", "exercise_streams", "jobs")
+WORKLOADS = ("train_matrix", "exercise_streams", "jobs")
 WORKLOADS += ("measure_copies", "measure_peer", "measure_training")
 
 sys.path.append(str(TOOL.parent))
@@ -138,7 +138,7 @@ def test_what_fails_dies_or_hangs_keeps_nothing_else_from_running(start):
         *("--tiny", "--parts", "checks", "link", "training"),
         misbehaviour={
             "device_tests --gtest_filter=*BytesComeBack*": "skip",
-            "compare_bits": "hang",
+            "train_matrix": "hang",
             "measure_copies": "fail",
             "measure_training ample": "die",
             "measure_training both-2": "hang",
@@ -158,7 +158,7 @@ def test_what_fails_dies_or_hangs_keeps_nothing_else_from_running(start):
         "test_machine.py::test_gpu_is_found": "passed",
         "test_machine.py::test_drive_is_measured": "passed",
         "test_layers.py::test_device": "passed",
-        "test_bits.py::test_evicted_after_every_op[deviation]": "failed",
+        "test_bits.py::test_bits[llama, changing lengths]": "failed",
         "test_link.py::test_link_and_drive": "passed",
         "test_link.py::test_copies_within_the_gpu": "failed",
         "test_training.py::test_arm[tiny-fp32-stock]": "passed",
@@ -169,7 +169,7 @@ def test_what_fails_dies_or_hangs_keeps_nothing_else_from_running(start):
         "test_training.py::test_arm[tiny-muon-bf16-profiled-both-2]": "failed",
     }
     assert "ended by SIGKILL" in run.text("test_training.py::test_arm[tiny-fp32-ample]")
-    in_worker = run.text("test_bits.py::test_evicted_after_every_op[deviation]")
+    in_worker = run.text("test_bits.py::test_bits[llama, changing lengths]")
     in_trainer = run.text("test_training.py::test_arm[tiny-fp32-both-2]")
     for hung in (in_worker, in_trainer):
         assert "Timeout" in hung and "in hang" in hung
@@ -181,7 +181,7 @@ def test_what_fails_dies_or_hangs_keeps_nothing_else_from_running(start):
 @pytest.mark.parametrize(
     ("number", "part", "program"),
     [
-        (signal.SIGTERM, "checks", "compare_bits"),  # runs in a worker
+        (signal.SIGTERM, "checks", "train_matrix"),  # runs in a worker
         (signal.SIGINT, "training", "measure_training both-2"),
     ],
     ids=["SIGTERM", "SIGINT"],
