@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-HOST_ARMS = ("stock", "ample", "host-2", "host-3", "stock-again")
+HOST_ARMS = ("stock", "ample", "host-2", "host-3")
 WITHIN_22_GB = "host-at-22000000000"  # what a GPU of 24 GB has for a training
 TINY_ARMS = ("stock", "ample", "both-2", "stock-again")
 
@@ -32,10 +32,10 @@ TINY = (
     Training("tiny-muon", "bf16", ("stock", "both-2"), 60, is_profiled=True),
 )
 FULL = (
-    Training("1b", "bf16", HOST_ARMS, 80),
+    Training("1b", "bf16", (*HOST_ARMS, "stock-again"), 80),
     Training("1b", "bf16", ("stock", "ample", "host-2"), 60, is_profiled=True),
-    Training("llama3-8b", "bf16", ("stock", "ample", "host-2", WITHIN_22_GB), 200),
     Training("1b", "fp32", HOST_ARMS, 150),
+    Training("llama3-8b", "bf16", ("stock", "ample", WITHIN_22_GB, "host-2"), 220),
     Training("1b-muon", "bf16", ("stock", "ample", "host-2"), 60),
 )
 

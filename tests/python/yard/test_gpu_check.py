@@ -129,7 +129,7 @@ def test_everything_runs(start):
             if kind == "arm" and "1b-fp32" in name:
                 processes.setdefault(record["arm"], set()).add(record["process"])
     (beside_peers,) = processes["stock"] - processes["host-2"]
-    assert processes["host-2"] == processes["stock-again"] and len(processes["host-2"]) == 1
+    assert processes["host-2"] == processes["host-3"] and len(processes["host-2"]) == 1
     assert processes["host-at-500"] == processes["host-at-300"] == {beside_peers}
 
 
