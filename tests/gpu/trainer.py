@@ -22,7 +22,7 @@ class Trainer:
     def __init__(self, workspace, training):
         options = workspace.job_options(training.job, training.precision, STEPS)
         is_profiled = training.is_profiled and workspace.device == "cuda"
-        options += ["--profile"] if is_profiled else []
+        options += ["--profile", workspace.work / "results"] if is_profiled else []
         self.command = workspace.workload("measure_training", *options)
         self.environment = workspace.environment
         self.training = training

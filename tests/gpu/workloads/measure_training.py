@@ -21,6 +21,8 @@ import json
 import os
 import sys
 import traceback
+from functools import partial
+from pathlib import Path
 
 import jobs
 from fingerprint import state_fingerprint
@@ -39,7 +41,7 @@ class NoPeak(Exception):
 def parse_arguments(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     jobs.add_measuring_options(parser)
-    parser.add_argument("--profile", action="store_true", help="profile one more step of each arm")
+    parser.add_argument("--profile", type=Path, help="folder for traces of one more step")
     return parser.parse_args(argv)
 
 
@@ -76,7 +78,9 @@ def record_of(options, request):
 
 def run_arm(options, arm, peak_bytes):
     args = jobs.training_options(options)
-    profile = profile_of if options.profile else None
+    profile = None
+    if options.profile:
+        profile = partial(profile_of, path=options.profile / f"{arm}.trace.json.gz")
     if arm.startswith("stock"):
         return train_arm(args, profile)
     import teraio  # here, so that the first arm is PyTorch as it comes

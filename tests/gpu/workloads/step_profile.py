@@ -5,10 +5,9 @@ takes.
 """
 
 import bisect
+import gzip
 import json
-import tempfile
 from collections import defaultdict
-from pathlib import Path
 
 import torch
 
@@ -17,15 +16,14 @@ WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 LONG_GAP_US = 20
 
 
-def profile_of(step) -> dict:
-    """Runs `step` under the profiler. Returns shares_of its events."""
+def profile_of(step, path) -> dict:
+    """Runs `step` under the profiler and writes its trace, for Perfetto, to `path` (.json.gz).
+    Returns shares_of its events."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
         step()
         torch.cuda.synchronize()
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "trace.json"
-        profiler.export_chrome_trace(str(path))
-        return shares_of(json.loads(path.read_text())["traceEvents"])
+    profiler.export_chrome_trace(str(path))
+    return shares_of(json.loads(gzip.decompress(path.read_bytes()))["traceEvents"])
 
 
 def shares_of(events) -> dict:
