@@ -9,7 +9,6 @@ import json
 import os
 import sys
 import time
-from dataclasses import fields, replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
@@ -22,7 +21,6 @@ from deepspeed.accelerator import get_accelerator
 from deepspeed.ops.adam import DeepSpeedCPUAdam
 from llama.atomic import write_json
 from llama.parallel import BACKENDS
-from llama.presets import PRESETS, LlamaConfig
 from llama.record import losses_sha256
 from llama.tokens import Batches, prepare
 
@@ -68,8 +66,7 @@ def main() -> int:
     args = pretrain_llama.parse_arguments(sys.argv[2:])
     for name, value in ONE_RANK.items():
         os.environ.setdefault(name, value)
-    overrides = {f.name: getattr(args, f.name) for f in fields(LlamaConfig) if f.name in args}
-    config = replace(PRESETS[args.preset], **overrides)
+    config = pretrain_llama.config_of(args)
     tokens = prepare(args.data, args.cache, config.vocab_size)
     batches = Batches(tokens, args.micro_batch, config.sequence_length, args.seed)
     model = pretrain_llama.build_model(args, config)
@@ -94,7 +91,6 @@ def main() -> int:
             "losses": [loss.hex() for loss in history["losses"]],
             "losses_sha256": losses_sha256(history["losses"]),
             "step_seconds": history["step_seconds"],
-            "peak_bytes": torch.cuda.max_memory_allocated() if args.device == "cuda" else None,
             "tokens_per_step": args.micro_batch * args.accumulation * config.sequence_length,
         },
     )
