@@ -97,8 +97,9 @@ def build_optimizer(args, model):
 
 def train(args, model, batches, way=None, counters=dict, profile=None):
     """Trains, with each step in the context `way`. Returns the optimizer, and a part of the record:
-    times, losses, and the changes in each step of what `counters` returns. `profile` is called at
-    the end with a function that runs one more step.
+    times, losses, and the changes in each step of what `counters` returns and of the CPU time of
+    the threads that enqueue. `profile` is called at the end with a function that runs one more
+    step.
     """
     optimizer = build_optimizer(args, model)
     scheduler = pretrain_llama.build_schedule(args, optimizer)
@@ -106,24 +107,36 @@ def train(args, model, batches, way=None, counters=dict, profile=None):
     times, losses, changes = [], [], []
     for step in range(1, args.steps + 1):
         synchronize(args.device)
-        before = counters()
+        before = counters() | enqueueing_ns()
         began = time.perf_counter()
         with way or contextlib.nullcontext():
             losses.append(pretrain_llama.train_step(*state).hex())
         synchronize(args.device)
         times.append(time.perf_counter() - began)
         print(f"  step {step}: {times[-1]:.3f} s", flush=True)
-        changes.append(changed(before, counters()))
+        changes.append(changed(before, counters() | enqueueing_ns()))
     found = timed(times, losses) | {"changes": changes[-MEASURED_STEPS:]}
     if profile:
         found["profile"] = profile(lambda: pretrain_llama.train_step(*state))
     return optimizer, found
 
 
+def enqueueing_ns():
+    """The CPU time so far of the threads that enqueue ops: this one, and autograd's for the GPU."""
+    threads = {"main_thread_ns": os.getpid()}
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):  # a thread may just have ended
+            if (task / "comm").read_text() == "pt_autograd_0\n":
+                threads["autograd_thread_ns"] = int(task.name)
+    # The clock of a thread, as the system numbers it.
+    return {name: time.clock_gettime_ns((~thread << 3) | 6) for name, thread in threads.items()}
+
+
 def changed(before, after):
     """The counters that have changed, and by how much."""
     numbers = {name: value for name, value in after.items() if isinstance(value, int)}
-    return {name: n - before[name] for name, n in numbers.items() if n != before[name]}
+    differences = {name: number - before.get(name, 0) for name, number in numbers.items()}
+    return {name: difference for name, difference in differences.items() if difference}
 
 
 def timed(step_seconds, losses):
