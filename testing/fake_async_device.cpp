@@ -126,7 +126,8 @@ Status FakeAsyncDevice::wait_for(device::Event event) {
 
 // --- Memory -------------------------------------------------------------------------------------
 
-std::byte* FakeAsyncDevice::allocate_block(int64_t size_bytes, device::Effort /*effort*/) {
+std::byte* FakeAsyncDevice::allocate_block(int64_t size_bytes, device::Effort /*effort*/,
+                                           const device::Tenant& /*tenant*/) {
   const std::lock_guard lock(mutex_);
   std::byte* memory = memory_->allocate(size_bytes);
   if (memory == nullptr) return nullptr;
@@ -167,6 +168,13 @@ void FakeAsyncDevice::count_outside(int64_t size_bytes) {
 void FakeAsyncDevice::forget_peaks() {
   const std::lock_guard lock(mutex_);
   memory_->account().reset_peak();
+}
+
+Status FakeAsyncDevice::copy_within(std::byte* to, const std::byte* from, int64_t size_bytes) {
+  launch({{{from, size_bytes}}, {{to, size_bytes}}, [=, this] {
+            std::memcpy(bytes(to), bytes(from), static_cast<size_t>(size_bytes));
+          }});
+  return {};
 }
 
 Status FakeAsyncDevice::fill(std::byte* memory, int64_t size_bytes, int value) {

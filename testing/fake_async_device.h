@@ -103,6 +103,7 @@ class FakeAsyncDevice final : public device::Device {
   std::string_view name() const override { return "fake"; }
   bool is_host_addressable() const override { return false; }
   const device::MemoryAccount& account() const override { return memory_->account(); }
+  Status copy_within(std::byte* to, const std::byte* from, int64_t size_bytes) override;
   Status fill(std::byte* memory, int64_t size_bytes, int value) override;
   device::HostPinning* host_pinning() override { return &pinning_; }
   device::MemorySegments* segments() override { return options_.segments; }
@@ -153,7 +154,8 @@ class FakeAsyncDevice final : public device::Device {
   using Queue = std::deque<ComputeItem>;
   using Copies = std::unordered_set<uint64_t>;  // by their ends
 
-  std::byte* allocate_block(int64_t size_bytes, device::Effort effort) override;
+  std::byte* allocate_block(int64_t size_bytes, device::Effort effort,
+                            const device::Tenant& tenant) override;
   void release_block(std::byte* memory) override;
   void change_budget(int64_t budget_bytes) override;
   void count_outside(int64_t size_bytes) override;

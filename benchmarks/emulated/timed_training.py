@@ -60,6 +60,12 @@ def mapped_page_count() -> int:
     return ctypes.CDLL(None).cudaEmulatedCalls(b"cuMemMap")
 
 
+def session_counts(session) -> dict[str, int]:
+    names = ("relocations", "relocated_bytes", "on_demand_offloads", "on_demand_drops")
+    counters = session.counters() if session else {}
+    return {name: counters.get(name, 0) for name in names}
+
+
 def difference(later: dict, earlier: dict) -> dict:
     return {name: later[name] - earlier[name] for name in later}
 
@@ -76,7 +82,7 @@ def train(args, session) -> dict:
         for _ in range(args.steps):
             torch.cuda.synchronize()
             units, counts, enqueued = emulated_seconds(), allocator_counts(), enqueue_seconds()
-            mapped = mapped_page_count()
+            mapped, moved = mapped_page_count(), session_counts(session)
             began = time.perf_counter()
             losses.append(train_step(*state).hex())
             enqueued = enqueue_seconds() - enqueued
@@ -84,6 +90,7 @@ def train(args, session) -> dict:
             seconds = time.perf_counter() - began
             step = {"seconds": seconds, "enqueue_seconds": enqueued}
             step["mapped_pages"] = mapped_page_count() - mapped
+            step |= difference(session_counts(session), moved)
             step["units"] = difference(emulated_seconds(), units)
             steps.append(step | {"allocator": difference(allocator_counts(), counts)})
             print(f"{seconds:.3f} s", flush=True)

@@ -43,8 +43,7 @@ py::dict to_dict(const device::MemoryUsage& usage) {
                   "device_reserved_bytes"_a = usage.reserved_bytes,
                   "device_reserved_peak_bytes"_a = usage.reserved_peak_bytes,
                   "device_rounding_bytes"_a = usage.rounding_bytes,
-                  "device_largest_free_bytes"_a = usage.largest_free_bytes,
-                  "stitch_count"_a = usage.stitch_count);
+                  "device_largest_free_bytes"_a = usage.largest_free_bytes);
 }
 
 py::dict to_dict(const engine::EngineCounters& c) {
@@ -53,7 +52,8 @@ py::dict to_dict(const engine::EngineCounters& c) {
       "planned_prefetches"_a = c.planned_prefetches, "skipped_migrations"_a = c.skipped_migrations,
       "on_demand_offloads"_a = c.on_demand_offloads, "on_demand_drops"_a = c.on_demand_drops,
       "urgent_reads"_a = c.urgent_reads, "late_prefetches"_a = c.late_prefetches,
-      "failed_transfers"_a = c.failed_transfers, "discards"_a = c.replays.discards,
+      "failed_transfers"_a = c.failed_transfers, "relocations"_a = c.relocations,
+      "relocated_bytes"_a = c.relocated_bytes, "discards"_a = c.replays.discards,
       "planned_replays"_a = c.replays.planned, "on_demand_replays"_a = c.replays.on_demand,
       "banned_replays"_a = c.replays.banned, "verified_replays"_a = c.replays.verified,
       "differing_replays"_a = c.replays.differing, "replay_ns"_a = c.replays.duration_ns,

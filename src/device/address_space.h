@@ -1,5 +1,4 @@
-// AddressSpace: a reserved range of virtual addresses whose pages can be committed, decommitted and
-// moved.
+// AddressSpace: a reserved range of virtual addresses whose pages can be committed and decommitted.
 //
 // An access to a page that is not committed is a fault. The addresses stay reserved for the
 // lifetime of the object, so no other mapping of the process can land among them.
@@ -32,20 +31,6 @@ class AddressSpace {
   virtual bool commit(ByteRange range) = 0;
   // Returns the pages of `range` to the system. False if the system refuses.
   virtual bool decommit(ByteRange range) = 0;
-
-  // Moves pages of `from` to the uncommitted addresses at `to_bytes`; `from` becomes uncommitted.
-  // The contents are kept where the space can keep them. Returns the number of bytes that moved,
-  // counted from the front of `from`: fewer than all of them if the system refused the rest.
-  virtual int64_t move(ByteRange from, int64_t to_bytes) = 0;
-
-  // Decommits `from` and commits new pages at `to_bytes`, so the contents are lost. Returns false
-  // if the system refuses; `from` is then committed, but its contents may be lost.
-  bool replace(ByteRange from, int64_t to_bytes) {
-    if (!decommit(from)) return false;
-    if (commit({to_bytes, from.size_bytes})) return true;
-    commit(from);
-    return false;
-  }
 
  protected:
   AddressSpace(std::byte* base, int64_t size_bytes, int64_t page_bytes)

@@ -12,11 +12,12 @@ class CountingDevice final : public Device {
   std::string_view name() const override { return "counting"; }
   bool is_host_addressable() const override { return false; }
   const MemoryAccount& account() const override { return account_; }
+  Status copy_within(std::byte*, const std::byte*, int64_t) override { return {}; }
   Status fill(std::byte*, int64_t, int) override { return {}; }
 
  private:
   // Addresses are distinct, but not as far apart as the block sizes.
-  std::byte* allocate_block(int64_t size_bytes, Effort) override {
+  std::byte* allocate_block(int64_t size_bytes, Effort, const Tenant&) override {
     auto* memory = reinterpret_cast<std::byte*>(next_address_);
     next_address_ += static_cast<uintptr_t>(kPageBytes);
     return account_.add(memory, size_bytes, size_bytes);

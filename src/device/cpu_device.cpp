@@ -6,12 +6,11 @@
 #include <bit>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <utility>
 
 #include "base/units.h"
+#include "device/arena.h"
 #include "device/host_address_space.h"
-#include "device/page_pool.h"
 #include "device/system_memory.h"
 
 namespace teraio::device {
@@ -21,23 +20,16 @@ constexpr int64_t kSmallAlignment = 64;  // of blocks below a page, which come f
 constexpr int64_t kSmallHeaderBytes = 16;
 constexpr int64_t kTrimBytes = kMiB;  // decommitted at a time to make room for small blocks
 
-// Addresses cost no memory. The range leaves room for stitching and for a larger budget later.
+// Addresses cost no memory. The range leaves room for pages that are exchanged and for a larger
+// budget later.
 int64_t wanted_address_bytes() {
   const int64_t memory_bytes = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
   return std::max(64 * kGiB, 16 * memory_bytes);
 }
 
-// Leaves half of the system's limit to the rest of the process.
-int64_t mapping_limit() {
-  int64_t limit = 65530;
-  std::ifstream("/proc/sys/vm/max_map_count") >> limit;
-  return limit / 2;
-}
-
-// A granule of one huge page keeps memory in huge pages however often it is stitched: ops touch
-// them faster, and I/O pins fewer. A budget of only a few huge pages gets smaller granules, which
-// waste less.
-int64_t granule_bytes(int64_t budget_bytes) {
+// Memory is taken in huge pages: ops touch them faster, and I/O pins fewer. A budget of only a few
+// of them is taken in smaller parts.
+int64_t chunk_bytes(int64_t budget_bytes) {
   constexpr int64_t kHugePagesMin = 64;
   if (budget_bytes >= kHugePagesMin * kHugePageBytes) return kHugePageBytes;
   return static_cast<int64_t>(
@@ -47,21 +39,29 @@ int64_t granule_bytes(int64_t budget_bytes) {
 class CpuDevice final : public Device {
  public:
   CpuDevice(std::unique_ptr<AddressSpace> space, int64_t budget_bytes)
-      : pages_(std::move(space),
-               {.granule_bytes = granule_bytes(budget_bytes), .mapping_limit = mapping_limit()}),
-        account_(budget_bytes) {}
+      : arena_(std::move(space), chunk_bytes(budget_bytes)), account_(budget_bytes) {}
 
   std::string_view name() const override { return "cpu"; }
   bool is_host_addressable() const override { return true; }
   const MemoryAccount& account() const override { return account_; }
+  Status copy_within(std::byte* to, const std::byte* from, int64_t size_bytes) override {
+    std::memcpy(to, from, static_cast<size_t>(size_bytes));
+    return {};
+  }
   Status fill(std::byte* memory, int64_t size_bytes, int value) override {
     std::memset(memory, value, static_cast<size_t>(size_bytes));
     return {};
   }
 
  private:
-  std::byte* allocate_block(int64_t size_bytes, Effort effort) override;
+  std::byte* allocate_block(int64_t size_bytes, Effort effort, const Tenant& tenant) override;
   void release_block(std::byte* memory) override;
+  void note_tenant(const std::byte* memory, void* id) override {
+    if (arena_.contains(memory)) arena_.set_tenant(memory, id);
+  }
+  std::vector<Relocation> find_relocations(int64_t size_bytes, const MayMove& may_move,
+                                           int64_t most_bytes) const override;
+  void relocate_blocks(std::span<const Relocation> relocations) override;
   void change_budget(int64_t budget_bytes) override;
   void count_outside(int64_t size_bytes) override;
   void forget_peaks() override;
@@ -78,32 +78,45 @@ class CpuDevice final : public Device {
   }
 
   std::byte* allocate_small(int64_t size_bytes);
-  std::byte* allocate_pages(int64_t size_bytes, Effort effort);
+  std::byte* allocate_pages(int64_t size_bytes, Effort effort, const Tenant& tenant);
   std::byte* hand_out(std::byte* memory, int64_t size_bytes, int64_t held_bytes);
   void trim_to_budget();
-  int64_t reserved_bytes() const { return pages_.held_bytes() + small_bytes_ + outside_bytes_; }
+  int64_t reserved_bytes() const { return arena_.held_bytes() + small_bytes_ + outside_bytes_; }
   int64_t room_bytes() const { return account_.budget_bytes() - reserved_bytes(); }
 
-  PagePool pages_;
+  Arena arena_;
   MemoryAccount account_;
   int64_t small_bytes_ = 0;
   int64_t outside_bytes_ = 0;
   int64_t reserved_peak_bytes_ = 0;
 };
 
-std::byte* CpuDevice::allocate_block(int64_t size_bytes, Effort effort) {
-  return size_bytes < kPageBytes ? allocate_small(size_bytes) : allocate_pages(size_bytes, effort);
+std::byte* CpuDevice::allocate_block(int64_t size_bytes, Effort effort, const Tenant& tenant) {
+  return size_bytes < kPageBytes ? allocate_small(size_bytes)
+                                 : allocate_pages(size_bytes, effort, tenant);
 }
 
-std::byte* CpuDevice::allocate_pages(int64_t size_bytes, Effort effort) {
+std::byte* CpuDevice::allocate_pages(int64_t size_bytes, Effort effort, const Tenant& tenant) {
   const int64_t held_bytes = align_up(size_bytes, kPageBytes);
-  return hand_out(pages_.allocate(held_bytes, room_bytes(), effort), size_bytes, held_bytes);
+  return hand_out(arena_.allocate(held_bytes, tenant, room_bytes(), effort), size_bytes,
+                  held_bytes);
+}
+
+std::vector<Relocation> CpuDevice::find_relocations(int64_t size_bytes, const MayMove& may_move,
+                                                    int64_t most_bytes) const {
+  if (size_bytes < kPageBytes) return {};
+  return arena_.find_room(align_up(size_bytes, kPageBytes), may_move, most_bytes);
+}
+
+void CpuDevice::relocate_blocks(std::span<const Relocation> relocations) {
+  arena_.relocate(relocations);
+  for (const Relocation& relocation : relocations) account_.move(relocation.from, relocation.to);
 }
 
 std::byte* CpuDevice::allocate_small(int64_t size_bytes) {
   const int64_t held_bytes = align_up(size_bytes + kSmallHeaderBytes, kSmallAlignment);
-  if (room_bytes() + pages_.free_bytes() < held_bytes) return nullptr;
-  if (room_bytes() < held_bytes) pages_.trim(std::max(kTrimBytes, held_bytes - room_bytes()));
+  if (room_bytes() + arena_.free_bytes() < held_bytes) return nullptr;
+  if (room_bytes() < held_bytes) arena_.trim(std::max(kTrimBytes, held_bytes - room_bytes()));
   void* memory = nullptr;
   if (posix_memalign(&memory, kSmallAlignment, std::max<int64_t>(size_bytes, 1)) != 0)
     return nullptr;
@@ -119,8 +132,8 @@ std::byte* CpuDevice::hand_out(std::byte* memory, int64_t size_bytes, int64_t he
 
 void CpuDevice::release_block(std::byte* memory) {
   const int64_t held_bytes = account_.remove(memory);
-  if (pages_.contains(memory)) {
-    pages_.release(memory, held_bytes);
+  if (arena_.contains(memory)) {
+    arena_.release(memory);
   } else {
     small_bytes_ -= held_bytes;
     std::free(memory);
@@ -129,7 +142,7 @@ void CpuDevice::release_block(std::byte* memory) {
 }
 
 void CpuDevice::trim_to_budget() {
-  if (room_bytes() < 0) pages_.trim(-room_bytes());
+  if (room_bytes() < 0) arena_.trim(-room_bytes());
 }
 
 void CpuDevice::change_budget(int64_t budget_bytes) {
@@ -147,8 +160,7 @@ void CpuDevice::count_outside(int64_t size_bytes) {
 MemoryUsage CpuDevice::complete(MemoryUsage usage) const {
   usage.reserved_bytes = reserved_bytes();
   usage.reserved_peak_bytes = reserved_peak_bytes_;
-  usage.largest_free_bytes = pages_.largest_bytes(room_bytes());
-  usage.stitch_count = pages_.stitch_count();
+  usage.largest_free_bytes = arena_.largest_bytes(room_bytes());
   return usage;
 }
 

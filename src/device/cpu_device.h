@@ -1,10 +1,8 @@
 // CpuDevice: host memory as a device with a hard budget.
 //
-// Blocks of a page or more come from one reserved range of addresses. The device commits physical
-// pages up to the budget, as huge pages where the system provides them, and keeps free pages for
-// reuse, because page faults cost more than the I/O that offloading exists for. When enough memory
-// is free but scattered, the device moves the pages of several free ranges to one range of
-// addresses (mremap, which copies no byte), so fragmentation does not waste memory.
+// Blocks of a page or more come from an Arena. The device commits physical pages up to the budget,
+// as huge pages where the system provides them, and keeps free pages for reuse, because page faults
+// cost more than the I/O that offloading exists for.
 //
 // Blocks smaller than a page come from the C library and count against the same budget. When the
 // budget has no room for one, the device returns free pages to the system.

@@ -1,8 +1,7 @@
 // CudaDevice: a GPU's memory under a hard budget, and the order of work on the GPU.
 //
-// The memory is a PagePool of its own, mapped by CUDA's virtual memory management. Pages are mapped
-// when the pool grows and when scattered free memory has to form one block; otherwise allocate()
-// and release() make no call of CUDA.
+// The memory is an Arena of its own, mapped by CUDA's virtual memory management. Pages are mapped
+// when the arena grows; otherwise allocate() and release() make no call of CUDA.
 //
 // Compute runs on the caller's streams. Copies run on streams that the device owns, a few for each
 // direction, so that a copy which waits for compute holds up none that waits for less

@@ -9,6 +9,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <limits>
+#include <span>
+#include <vector>
 
 #include "device/memory_account.h"
 
@@ -20,7 +24,27 @@ inline constexpr int64_t kPageBytes = 4096;
 
 enum class Effort : uint8_t {
   kUsual,
-  kUtmost,  // uses scattered free memory to the last page, however long that takes
+  kUtmost,  // exchanges scattered free pages for others, however long that takes
+};
+
+// When a block will be released, counted in iterations of the program: 2.25 is a quarter into the
+// third one.
+inline constexpr double kSoon = -std::numeric_limits<double>::infinity();  // or unknown
+inline constexpr double kNever = std::numeric_limits<double>::infinity();
+
+// Who has a block. A device places blocks by it, and nothing else depends on it.
+struct Tenant {
+  void* id = nullptr;  // for MayMove; null: the block never moves
+  double leaves_at = kSoon;
+};
+
+using MayMove = std::function<bool(void* tenant)>;
+
+struct Relocation {
+  std::byte* from = nullptr;
+  std::byte* to = nullptr;
+  int64_t size_bytes = 0;
+  void* tenant = nullptr;
 };
 
 class DeviceMemory {
@@ -28,34 +52,33 @@ class DeviceMemory {
   virtual ~DeviceMemory() = default;
 
   // Returns `size_bytes` (>= 0) of memory, or nullptr if the budget has no room now, or only room
-  // so fragmented that evicting a tensor is cheaper than moving pages. Effort::kUtmost is for
-  // callers that have nothing left to evict. Blocks of at least kPageBytes are aligned to
-  // kPageBytes, smaller ones to 64 bytes. Contents are undefined. The caller owns the block until
-  // release().
+  // in several pieces: find_room(). Effort::kUtmost is for callers that have nothing left to evict.
+  // Blocks of at least kPageBytes are aligned to kPageBytes, smaller ones to 64 bytes. Contents are
+  // undefined. The caller owns the block until release().
   //
   // The block is valid in compute order: compute that is enqueued from now on may use it. A copy or
   // direct transfer must first wait until compute has done what it was given for the memory before:
-  // for an event that was recorded since then, or that is recorded from now on. If pages of the
-  // block have moved, earlier compute may still use them under their previous addresses: see
-  // may_be_in_use().
-  std::byte* allocate(int64_t size_bytes, Effort effort = Effort::kUsual);
+  // for an event that was recorded since then, or that is recorded from now on.
+  std::byte* allocate(int64_t size_bytes, Effort effort = Effort::kUsual,
+                      const Tenant& tenant = {});
+  // The block is another tenant's from now on, which leaves at the same time.
+  void set_tenant(const std::byte* memory, void* id);
+
+  // After allocate() has refused `size_bytes`: blocks whose moves make room for it, of at most
+  // `most_bytes` in all. Empty: there are none.
+  std::vector<Relocation> find_room(int64_t size_bytes, const MayMove& may_move,
+                                    int64_t most_bytes) const;
+  // Carries out what find_room() has returned, with no call in between. The blocks are at `to` from
+  // now on. The caller moves their bytes (DeviceOrder::copy_within) before it uses the device's
+  // memory in any other way. The order of the copies does not matter.
+  void relocate(std::span<const Relocation> relocations);
 
   // Releases a block of this device. Compute that is already enqueued may still use it; nothing
   // else may.
   void release(std::byte* memory);
 
-  // After allocate() has refused `size_bytes`: about how much must be released before it can
-  // succeed. Less does where it completes pages whose other parts are free. `size_bytes` where the
-  // device cannot tell.
-  int64_t shortage_bytes(int64_t size_bytes) const { return shortage_of(size_bytes); }
-
-  // Plans leave this much of the budget free for what lies unused beside blocks: parts of pages,
-  // where the device's pages are large.
+  // Plans leave this much of the budget free for what lies unused between blocks.
   virtual int64_t spare_bytes() const { return 0; }
-
-  // Whether pages of a block have moved to its addresses, and compute that was enqueued before may
-  // still use them under their old ones.
-  bool may_be_in_use(const std::byte* memory) const;
 
   // Work of another stream than compute's, as for DeviceOrder::record_on(), uses a block. After its
   // release, the memory is not used again before what that stream has got by then is done. Does
@@ -89,7 +112,7 @@ class DeviceMemory {
  private:
   // `size_bytes` is neither negative nor more than the budget's room. Blocks are entered in the
   // account and removed from it here.
-  virtual std::byte* allocate_block(int64_t size_bytes, Effort effort) = 0;
+  virtual std::byte* allocate_block(int64_t size_bytes, Effort effort, const Tenant& tenant) = 0;
   // The account has the block.
   virtual void release_block(std::byte* memory) = 0;
   virtual void change_budget(int64_t budget_bytes) = 0;
@@ -98,9 +121,14 @@ class DeviceMemory {
   // Adds to the account's figures what the device alone knows.
   virtual MemoryUsage complete(MemoryUsage usage) const { return usage; }
 
-  // For devices whose pages are large, move, or are shared with others.
-  virtual int64_t shortage_of(int64_t size_bytes) const { return size_bytes; }
-  virtual bool is_block_in_use(const std::byte* /*memory*/) const { return false; }
+  // For devices whose blocks move, or whose memory is shared with others.
+  virtual void note_tenant(const std::byte* /*memory*/, void* /*id*/) {}
+  virtual std::vector<Relocation> find_relocations(int64_t /*size_bytes*/,
+                                                   const MayMove& /*may_move*/,
+                                                   int64_t /*most_bytes*/) const {
+    return {};
+  }
+  virtual void relocate_blocks(std::span<const Relocation> /*relocations*/) {}
   virtual void note_use(std::byte* /*memory*/, void* /*stream*/) {}
   virtual int64_t return_free(int64_t size_bytes) { return size_bytes; }
 };

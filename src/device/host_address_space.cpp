@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <cerrno>
 
 #include "base/units.h"
 #include "device/device.h"
@@ -11,10 +10,6 @@
 
 namespace teraio::device {
 namespace {
-
-#ifndef MREMAP_DONTUNMAP
-constexpr int MREMAP_DONTUNMAP = 4;
-#endif
 
 // Uses the same flags every time, so that the system can merge adjacent mappings.
 bool map_anew(std::byte* address, int64_t size_bytes, int protection) {
@@ -47,22 +42,11 @@ Result<std::unique_ptr<HostAddressSpace>> HostAddressSpace::reserve(int64_t size
 
 HostAddressSpace::HostAddressSpace(std::byte* mapping, int64_t mapping_bytes, std::byte* base,
                                    int64_t size_bytes)
-    : AddressSpace(base, size_bytes, kPageBytes), mapping_(mapping), mapping_bytes_(mapping_bytes) {
-  can_move_ = probe_move();
-}
+    : AddressSpace(base, size_bytes, kPageBytes),
+      mapping_(mapping),
+      mapping_bytes_(mapping_bytes) {}
 
 HostAddressSpace::~HostAddressSpace() { munmap(mapping_, mapping_bytes_); }
-
-bool HostAddressSpace::probe_move() {
-  const ByteRange first{0, kPageBytes};
-  const ByteRange second{kPageBytes, kPageBytes};
-  if (!commit(first)) return false;
-  *at(0) = std::byte{42};
-  const bool moved = move_mapped(first, second.begin_bytes) == kPageBytes;
-  const bool kept = moved && *at(kPageBytes) == std::byte{42};
-  decommit({0, 2 * kPageBytes});
-  return kept;
-}
 
 // Makes a new mapping instead of changing the protection of the old one. The old mapping's page
 // table and boundaries would leave the system fewer places for huge pages.
@@ -72,29 +56,6 @@ bool HostAddressSpace::commit(ByteRange range) {
 
 bool HostAddressSpace::decommit(ByteRange range) {
   return map_anew(at(range.begin_bytes), range.size_bytes, PROT_NONE);
-}
-
-int64_t HostAddressSpace::move(ByteRange from, int64_t to_bytes) {
-  if (can_move_) return move_mapped(from, to_bytes);
-  return replace(from, to_bytes) ? from.size_bytes : 0;
-}
-
-// MREMAP_DONTUNMAP keeps the old addresses reserved. After an unmap, another thread could map them
-// before we reserve them again. The system refuses a range across several mappings as a whole
-// (EFAULT); halving the range finds the boundary.
-int64_t HostAddressSpace::move_mapped(ByteRange from, int64_t to_bytes) {
-  void* moved = mremap(at(from.begin_bytes), from.size_bytes, from.size_bytes,
-                       MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, at(to_bytes));
-  if (moved != MAP_FAILED) {
-    map_anew(at(from.begin_bytes), from.size_bytes, PROT_NONE);
-    return from.size_bytes;
-  }
-  if (errno != EFAULT || from.size_bytes == kPageBytes) return 0;
-  const int64_t half_bytes = align_up(from.size_bytes / 2, kPageBytes);
-  const int64_t front_bytes = move_mapped({from.begin_bytes, half_bytes}, to_bytes);
-  if (front_bytes < half_bytes) return front_bytes;
-  return half_bytes + move_mapped({from.begin_bytes + half_bytes, from.size_bytes - half_bytes},
-                                  to_bytes + half_bytes);
 }
 
 }  // namespace teraio::device

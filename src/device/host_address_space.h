@@ -1,7 +1,7 @@
 // HostAddressSpace: an AddressSpace of the CPU's memory.
 //
 // A committed page is readable and writable, and uses physical memory after its first access. A
-// forked child inherits the pages. The system refuses to commit or to move pages when the process
+// forked child inherits the pages. The system refuses to commit pages when the process
 // has too many mappings, or too much memory.
 //
 // Threads: one at a time.
@@ -27,22 +27,12 @@ class HostAddressSpace final : public AddressSpace {
 
   bool commit(ByteRange range) override;
   bool decommit(ByteRange range) override;
-  // Does not copy or touch the pages. Where the system cannot move pages (can_move()), calls
-  // replace().
-  int64_t move(ByteRange from, int64_t to_bytes) override;
-
-  // Whether move() keeps the physical pages. Determined by a trial in reserve().
-  bool can_move() const { return can_move_; }
 
  private:
   HostAddressSpace(std::byte* mapping, int64_t mapping_bytes, std::byte* base, int64_t size_bytes);
 
-  bool probe_move();
-  int64_t move_mapped(ByteRange from, int64_t to_bytes);
-
   std::byte* mapping_;  // as mapped; the space begins at its first huge-page boundary
   int64_t mapping_bytes_;
-  bool can_move_ = false;
 };
 
 }  // namespace teraio::device

@@ -1,6 +1,7 @@
 #include "device/memory_account.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -11,6 +12,13 @@ std::byte* MemoryAccount::add(std::byte* memory, int64_t requested_bytes, int64_
   rounding_bytes_ += held_bytes - requested_bytes;
   add_outside_bytes(held_bytes);
   return memory;
+}
+
+void MemoryAccount::move(const std::byte* from, const std::byte* to) {
+  auto block = blocks_.extract(from);
+  TERAIO_CHECK(!block.empty());
+  block.key() = to;
+  blocks_.insert(std::move(block));
 }
 
 int64_t MemoryAccount::remove(const std::byte* memory) {

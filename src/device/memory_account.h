@@ -21,8 +21,7 @@ struct MemoryUsage {
   int64_t reserved_peak_bytes = 0;
   int64_t neighbour_bytes = 0;     // of the budget, what another allocator holds
   int64_t rounding_bytes = 0;      // lost to rounding (internal fragmentation)
-  int64_t largest_free_bytes = 0;  // largest allocation that moves no pages
-  int64_t stitch_count = 0;        // allocations assembled from scattered free pages
+  int64_t largest_free_bytes = 0;  // largest allocation for which no block moves
 };
 
 class MemoryAccount {
@@ -31,6 +30,8 @@ class MemoryAccount {
 
   // `held_bytes`: the size after the allocator's rounding. Returns `memory`.
   std::byte* add(std::byte* memory, int64_t requested_bytes, int64_t held_bytes);
+  // The block is at `to` from now on. Requires has(from).
+  void move(const std::byte* from, const std::byte* to);
   // Returns held_bytes(). Requires has().
   int64_t remove(const std::byte* memory);
   bool has(const std::byte* memory) const { return blocks_.contains(memory); }

@@ -29,9 +29,10 @@ Engine::Engine(const EngineOptions& options)
 Engine::~Engine() = default;
 
 Result<LiveTensor*> Engine::allocate(int64_t size_bytes) {
-  const Result<std::byte*> memory = evictor_.obtain_memory(size_bytes, plan_.place());
-  if (!memory.ok()) return memory.status();
   auto tensor = std::make_unique<LiveTensor>();
+  const Result<std::byte*> memory =
+      evictor_.obtain_memory(size_bytes, plan_.place(), plan_.newborn(*tensor, size_bytes));
+  if (!memory.ok()) return memory.status();
   tensor->id = next_id_++;
   tensor->size_bytes = size_bytes;
   tensor->memory = *memory;
@@ -171,7 +172,8 @@ Status Engine::request(LiveTensor& tensor) {
     return Status(ErrorCode::kCancelled,
                   fmt::format("tensor {} ({}) was left behind when the session ended", tensor.id,
                               format_size(tensor.size_bytes)));
-  const Result<std::byte*> memory = evictor_.obtain_memory(tensor.size_bytes, plan_.place());
+  const Result<std::byte*> memory =
+      evictor_.obtain_memory(tensor.size_bytes, plan_.place(), plan_.tenant(tensor));
   if (!memory.ok()) return memory.status();
   ++counters_.urgent_reads;
   mover_.start_read(tensor, *memory, storage::Priority::kUrgent, 0);

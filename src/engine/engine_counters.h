@@ -34,6 +34,8 @@ struct EngineCounters {
   int64_t urgent_reads = 0;     // reads that an op waited for from the start
   int64_t late_prefetches = 0;  // planned reads that an op had to wait for
   int64_t failed_transfers = 0;
+  int64_t relocations = 0;  // tensors that moved on the device to make room for others
+  int64_t relocated_bytes = 0;
   ReplayCounters replays;
   int64_t stall_read_ns = 0;    // waiting for bytes to come back
   int64_t stall_memory_ns = 0;  // waiting for memory to become free

@@ -11,9 +11,8 @@
 namespace teraio::engine {
 namespace {
 
-// Where free memory is scattered and an op lacks less than this share of the budget, the next ones
-// may, too.
-constexpr int64_t kLeastShares = 256;
+// Moving bytes on the device takes less time than to a tier and back, by this factor at least.
+constexpr int64_t kMovesPerByte = 4;
 
 }  // namespace
 
@@ -32,9 +31,25 @@ bool Evictor::can_leave(const LiveTensor& tensor) const {
          tensor.owner != nullptr && tensor.life != Life::kDead && !tensor.is_being_moved();
 }
 
-Result<std::byte*> Evictor::obtain_memory(int64_t size_bytes, const ProgramPlace& place) {
+std::byte* Evictor::take_free(int64_t size_bytes, const device::Tenant& tenant) {
+  std::byte* memory = device_.allocate(size_bytes, device::Effort::kUsual, tenant);
+  if (memory != nullptr || !make_room(size_bytes, kMovesPerByte * size_bytes)) return memory;
+  return device_.allocate(size_bytes, device::Effort::kUsual, tenant);
+}
+
+// Where there is enough on paper. False: nothing has moved.
+bool Evictor::make_room(int64_t size_bytes, int64_t most_bytes) {
+  if (size_bytes > free_bytes()) return false;
+  const auto may_move = [this](void* tenant) {
+    return can_leave(*static_cast<const LiveTensor*>(tenant));
+  };
+  return mover_.relocate(device_.find_room(size_bytes, may_move, most_bytes));
+}
+
+Result<std::byte*> Evictor::obtain_memory(int64_t size_bytes, const ProgramPlace& place,
+                                          const device::Tenant& tenant) {
   while (true) {
-    if (std::byte* memory = device_.allocate(size_bytes)) return memory;
+    if (std::byte* memory = take_free(size_bytes, tenant)) return memory;
     if (mover_.take_arrivals() || start_due_evictions()) continue;
     TERAIO_RETURN_IF_ERROR(mover_.failure());
     if (evict_for(size_bytes, place)) continue;
@@ -42,7 +57,9 @@ Result<std::byte*> Evictor::obtain_memory(int64_t size_bytes, const ProgramPlace
     expedite_writes();
     TERAIO_RETURN_IF_ERROR(mover_.wait_for_arrival(StallCause::kMemory, WaitPolicy::kOfOp));
   }
-  if (std::byte* memory = device_.allocate(size_bytes, device::Effort::kUtmost)) return memory;
+  make_room(size_bytes, device::kNoBudget);
+  if (std::byte* memory = device_.allocate(size_bytes, device::Effort::kUtmost, tenant))
+    return memory;
   return memory_error(size_bytes);
 }
 
@@ -57,12 +74,6 @@ void Evictor::expedite_writes() {
   for (const LiveTensor* tensor : leaving) mover_.expedite(*tensor);
 }
 
-// Whether there is enough on paper, and nothing is leaving that could help, but nothing can be made
-// of it.
-bool Evictor::is_scattered(int64_t size_bytes) const {
-  return size_bytes <= free_bytes() && bytes_leaving() == 0;
-}
-
 int64_t Evictor::bytes_leaving() const {
   int64_t leaving_bytes = mover_.amounts().leaving_bytes;
   for (const DueEviction& eviction : due_evictions_) leaving_bytes += eviction.tensor->size_bytes;
@@ -72,12 +83,9 @@ int64_t Evictor::bytes_leaving() const {
 // Evicts what must leave besides what is leaving, for an allocation that was refused. Returns true
 // if memory is free now. The writes that it started free more when they end.
 bool Evictor::evict_for(int64_t size_bytes, const ProgramPlace& place) {
-  if (is_scattered(size_bytes)) {
-    const int64_t missing_bytes = device_.shortage_bytes(size_bytes);
-    const int64_t least_bytes = device_.budget_bytes() / kLeastShares;
-    const int64_t wanted_bytes = std::max(missing_bytes, least_bytes);
-    return evict_first(in_order_of_fit(candidates(), wanted_bytes, place), missing_bytes);
-  }
+  const bool is_scattered = size_bytes <= free_bytes() && bytes_leaving() == 0;
+  if (is_scattered)
+    return evict_first(in_order_of_fit(candidates(), size_bytes, place), size_bytes);
   const int64_t missing_bytes = size_bytes - std::max<int64_t>(free_bytes(), 0) - bytes_leaving();
   if (missing_bytes <= 0) return false;
   return evict_first(in_eviction_order(candidates(), place), missing_bytes);

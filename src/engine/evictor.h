@@ -43,7 +43,11 @@ class Evictor {
   // Returns device memory, which is the caller's. Evicts tensors and waits when it must. Fails
   // (kOutOfMemory) when nothing more can leave; the message tells the request and what holds the
   // budget.
-  Result<std::byte*> obtain_memory(int64_t size_bytes, const ProgramPlace& place);
+  Result<std::byte*> obtain_memory(int64_t size_bytes, const ProgramPlace& place,
+                                   const device::Tenant& tenant = {});
+  // Likewise, from what is free. Tensors move on the device where it is in pieces. nullptr: there
+  // is too little. Does not wait.
+  std::byte* take_free(int64_t size_bytes, const device::Tenant& tenant);
 
   // What the budget has left, as a sum: one allocation may get less. Negative where more is
   // allocated than the budget holds by now.
@@ -74,7 +78,7 @@ class Evictor {
   bool is_eviction_due(const LiveTensor& tensor) const;
   void forget_eviction(const LiveTensor& tensor);
   int64_t bytes_leaving() const;  // soon, by writes and due evictions
-  bool is_scattered(int64_t size_bytes) const;
+  bool make_room(int64_t size_bytes, int64_t most_bytes);
   bool evict_for(int64_t size_bytes, const ProgramPlace& place);
   bool evict_first(const std::vector<LiveTensor*>& victims, int64_t size_bytes);
   std::vector<LiveTensor*> candidates() const;

@@ -11,6 +11,8 @@ Status PlannedMoves::begin_op(trace::OpIndex position, std::span<const Use> inpu
   position_ = position;
   if (position == iteration::kLost) return {};
   last_position_ = position;
+  const auto births = schedule_->index().births[static_cast<size_t>(position)];
+  expected_births_.assign(births.begin(), births.end());
   binding_.bind(schedule_->touches(position), inputs);
   return issue_until(position);
 }
@@ -20,6 +22,29 @@ void PlannedMoves::end_op(trace::OpIndex position, std::span<const Use> uses,
   if (position == iteration::kLost) return;
   binding_.bind(schedule_->touches(position), uses);
   if (!births.empty()) bind_births(position, uses, births);
+}
+
+device::Tenant PlannedMoves::tenant(LiveTensor& tensor) const {
+  return {&tensor, leaves_at(tensor.planned.profile_index)};
+}
+
+// Which of the births it is, its size tells. What is none of them is gone when the op ends.
+device::Tenant PlannedMoves::newborn(LiveTensor& tensor, int64_t size_bytes) {
+  const auto birth = std::ranges::find(expected_births_, size_bytes, [this](trace::TensorIndex i) {
+    return schedule_->index().size_bytes[static_cast<size_t>(i)];
+  });
+  if (birth == expected_births_.end()) return {&tensor, device::kSoon};
+  const double leaves_at = this->leaves_at(*birth);
+  expected_births_.erase(birth);
+  return {&tensor, leaves_at};
+}
+
+double PlannedMoves::leaves_at(trace::TensorIndex tensor) const {
+  if (tensor < 0 || position_ == iteration::kLost) return device::kSoon;
+  const std::optional<trace::OpIndex> op = schedule_->departure_after(tensor, position_);
+  if (!op) return device::kNever;
+  return static_cast<double>(iteration_count_) +
+         static_cast<double>(*op) / schedule_->profile().op_count();
 }
 
 // In another number than the profile has, nothing tells which is which.
@@ -58,7 +83,9 @@ void PlannedMoves::follow(std::shared_ptr<const iteration::Schedule> schedule,
     binding_.follow(schedule_->profile().trace.tensors, parts_.live);
   if (known != Known::kAllTensors) parts_.discards.follow(schedule_->index().tensor_count());
   parts_.copies.forget_layouts();
+  ++iteration_count_;
   iteration_start_ += before->profile().op_count();
+  expected_births_.clear();
   issued_until_ = position - 1;
   due_actions_ = {};
   position_ = schedule_->is_empty() ? iteration::kLost : position;
@@ -105,6 +132,7 @@ void PlannedMoves::return_as_planned(LiveTensor& tensor, trace::OpIndex position
 void PlannedMoves::start_iteration() {
   ++epoch_;
   parts_.copies.fail_unanswered();
+  ++iteration_count_;
   iteration_start_ += schedule_->profile().op_count();
   issued_until_ = iteration::kLost;
   due_actions_ = {};
@@ -136,6 +164,7 @@ Status PlannedMoves::issue_until(trace::OpIndex position) {
 Status PlannedMoves::prepare_replay(const plan::Migration& migration) {
   if (const LiveTensor* tensor = binding_.find(migration.tensor)) {
     if (tensor->residency != Residency::kDiscarded) return {};
+    expected_births_.push_back(migration.tensor);
     return parts_.discards.request_planned(tensor->replay.recipe, /*is_temporary=*/false);
   }
   std::shared_ptr<Recipe> recipe = parts_.discards.recipe_of(migration.tensor);
@@ -177,7 +206,7 @@ void PlannedMoves::start_due_prefetches(trace::OpIndex position) {
     LiveTensor& tensor = due_prefetches_.first();
     if (tensor.residency == Residency::kOffloaded) {
       if (parts_.evictor.free_bytes() < tensor.size_bytes + kept_bytes) return;
-      std::byte* memory = device_.allocate(tensor.size_bytes);
+      std::byte* memory = parts_.evictor.take_free(tensor.size_bytes, tenant(tensor));
       if (memory == nullptr) return;
       ++parts_.counters.planned_prefetches;
       parts_.mover.start_read(tensor, memory, storage::Priority::kPlanned,

@@ -94,6 +94,10 @@ class PlannedMoves {
   ProgramPlace place() const {
     return {*schedule_, last_position_, position_ == iteration::kLost, parts_.points.op()};
   }
+  // A tensor for which memory is to be found, and when it will leave the device.
+  device::Tenant tenant(LiveTensor& tensor) const;
+  // The same of one that the op under way makes.
+  device::Tenant newborn(LiveTensor& tensor, int64_t size_bytes);
   // Starts the prefetches that are due and have memory, which leaves what the op under way takes.
   void start_prefetches() {
     if (!due_prefetches_.is_empty()) start_due_prefetches(position_);
@@ -109,6 +113,7 @@ class PlannedMoves {
   void return_as_planned(LiveTensor& tensor, trace::OpIndex position);
   void bind_births(trace::OpIndex position, std::span<const Use> uses,
                    std::span<LiveTensor* const> births);
+  double leaves_at(trace::TensorIndex tensor) const;
   Status issue_until(trace::OpIndex position);
   void issue(const plan::Migration& migration);
   Status prepare_replay(const plan::Migration& migration);
@@ -128,6 +133,9 @@ class PlannedMoves {
   // The actions of ops up to issued_until_ have been issued, but for those that due_actions_ lists.
   trace::OpIndex issued_until_ = iteration::kLost;
   std::span<const plan::Migration> due_actions_;
+  // Of those that the op under way makes, the ones that have no memory yet.
+  std::vector<trace::TensorIndex> expected_births_;
+  int64_t iteration_count_ = 0;
   int64_t iteration_start_ = 0;  // ops of the profile in all iterations before: orders deadlines
   uint64_t epoch_ = 0;
 };

@@ -65,7 +65,8 @@ void TensorMover::start_read(LiveTensor& tensor, std::byte* memory, storage::Pri
       tensor.copy(plan::Tier::kHost).is_valid ? plan::Tier::kHost : plan::Tier::kSsd;
   TERAIO_CHECK(tensor.residency == Residency::kOffloaded && tensor.copy(tier).is_valid);
   tensor.memory = memory;
-  tensor.uses.last_op = std::max(tensor.uses.last_op, last_use_of(memory, tensor.size_bytes));
+  tensor.uses.last_op =
+      std::max(tensor.uses.last_op, free_memory_.last_use(memory, tensor.size_bytes));
   tensor.residency = Residency::kLoading;
   amounts_.offloaded_bytes -= tensor.size_bytes;
   storage::Transfer transfer;
@@ -81,12 +82,6 @@ void TensorMover::start_read(LiveTensor& tensor, std::byte* memory, storage::Pri
     };
   }
   submit(tensor, tier, std::move(transfer));
-}
-
-// By compute that was given the memory before, whatever its addresses were.
-uint64_t TensorMover::last_use_of(const std::byte* memory, int64_t size_bytes) const {
-  if (device_.may_be_in_use(memory)) return points_.op();
-  return free_memory_.last_use(memory, size_bytes);
 }
 
 void TensorMover::switch_guard(LiveTensor& tensor) {
@@ -148,6 +143,7 @@ void TensorMover::take_memory(LiveTensor& tensor, LiveTensor& made) {
   TERAIO_CHECK(tensor.size_bytes == made.size_bytes);
   (void)detach(made);  // nobody else has it
   tensor.memory = std::exchange(made.memory, nullptr);
+  device_.set_tenant(tensor.memory, &tensor);
   made.residency = Residency::kDonated;
   tensor.residency = Residency::kResident;
   note_brought(tensor);
@@ -155,13 +151,58 @@ void TensorMover::take_memory(LiveTensor& tensor, LiveTensor& made) {
   attach(tensor);
 }
 
-void TensorMover::release_memory(LiveTensor& tensor, uint64_t last_use) {
+// --- On the device ------------------------------------------------------------------------------
+
+bool TensorMover::relocate(const std::vector<device::Relocation>& relocations) {
+  if (relocations.empty() || !detach_all(relocations)) return false;
+  device_.relocate(relocations);
+  for (const device::Relocation& relocation : relocations) move_bytes(relocation);
+  const device::Event moved = device_.record();
+  for (const device::Relocation& relocation : relocations) {
+    LiveTensor& tensor = *static_cast<LiveTensor*>(relocation.tenant);
+    note_free(relocation.from, relocation.size_bytes, points_.op());
+    note_brought_by(tensor, moved);
+    attach(tensor);
+    update_guard(tensor);
+  }
+  return true;
+}
+
+bool TensorMover::detach_all(const std::vector<device::Relocation>& relocations) {
+  std::vector<LiveTensor*> detached;
+  for (const device::Relocation& relocation : relocations) {
+    auto* tensor = static_cast<LiveTensor*>(relocation.tenant);
+    if (!detach(*tensor)) break;
+    tensor->transfer.is_guarded = false;
+    detached.push_back(tensor);
+  }
+  if (detached.size() == relocations.size()) return true;
+  for (LiveTensor* tensor : detached) {
+    attach(*tensor);
+    update_guard(*tensor);
+  }
+  return false;
+}
+
+void TensorMover::move_bytes(const device::Relocation& relocation) {
+  LiveTensor& tensor = *static_cast<LiveTensor*>(relocation.tenant);
+  tensor.memory = relocation.to;
+  const Status copied = device_.copy_within(relocation.to, relocation.from, tensor.size_bytes);
+  if (!copied.ok()) on_device_failed(copied);
+  ++counters_.relocations;
+  counters_.relocated_bytes += tensor.size_bytes;
+}
+
+void TensorMover::note_free(std::byte* memory, int64_t size_bytes, uint64_t last_use) {
   if (options_.poison_released_memory) {
-    (void)device_.fill(tensor.memory, tensor.size_bytes, kPoison);
+    (void)device_.fill(memory, size_bytes, kPoison);
     last_use = points_.op();
   }
-  if (!device_.is_host_addressable())
-    free_memory_.note_free(tensor.memory, tensor.size_bytes, last_use);
+  if (!device_.is_host_addressable()) free_memory_.note_free(memory, size_bytes, last_use);
+}
+
+void TensorMover::release_memory(LiveTensor& tensor, uint64_t last_use) {
+  note_free(tensor.memory, tensor.size_bytes, last_use);
   device_.release(std::exchange(tensor.memory, nullptr));
   tensor.transfer.brought_by.clear();
 }
@@ -274,9 +315,11 @@ bool TensorMover::order_after_arrival(LiveTensor& tensor) {
   return true;
 }
 
-void TensorMover::note_brought(LiveTensor& tensor) {
+void TensorMover::note_brought(LiveTensor& tensor) { note_brought_by(tensor, device_.record()); }
+
+void TensorMover::note_brought_by(LiveTensor& tensor, device::Event event) {
   tensor.uses.last_op = points_.op();
-  if (!device_.is_host_addressable()) tensor.transfer.brought_by = {device_.record()};
+  if (!device_.is_host_addressable()) tensor.transfer.brought_by = {event};
 }
 
 Status TensorMover::order_stream(void* stream, const LiveTensor& tensor) {

@@ -30,6 +30,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
@@ -94,6 +95,11 @@ class TensorMover {
   // Gives a discarded tensor the memory of one that a replay has made, which is kDonated then.
   // Requires that their sizes are equal.
   void take_memory(LiveTensor& tensor, LiveTensor& made);
+
+  // Moves tensors that can leave to other places on the device, as DeviceMemory::find_room() has
+  // found them. False: there are none, or an owner keeps its tensor where it is, and nothing has
+  // moved.
+  bool relocate(const std::vector<device::Relocation>& relocations);
 
   // Makes the transfer of the tensor urgent.
   void expedite(const LiveTensor& tensor) { copies_.expedite(tensor); }
@@ -165,7 +171,6 @@ class TensorMover {
     return tensor.residency == Residency::kOffloading ||
            (tensor.residency == Residency::kResident && tensor.valid_copy() != nullptr);
   }
-  uint64_t last_use_of(const std::byte* memory, int64_t size_bytes) const;
   void switch_guard(LiveTensor& tensor);
   bool detach(LiveTensor& tensor);
   bool leave(LiveTensor& tensor);  // with a valid copy; false: its owner keeps it
@@ -185,6 +190,10 @@ class TensorMover {
   void on_read_done(LiveTensor& tensor, const storage::Completion& completion);
   void on_late_read_failed(const LiveTensor& tensor, const Status& status);
   void on_device_failed(const Status& status);
+  void note_brought_by(LiveTensor& tensor, device::Event event);
+  bool detach_all(const std::vector<device::Relocation>& relocations);
+  void move_bytes(const device::Relocation& relocation);
+  void note_free(std::byte* memory, int64_t size_bytes, uint64_t last_use);
   void release_memory(LiveTensor& tensor, uint64_t last_use);
   void take_off_device(LiveTensor& tensor);
   void free_tensor(LiveTensor& tensor);

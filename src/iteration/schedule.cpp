@@ -18,12 +18,24 @@ trace::FlatLists<plan::Migration> by_place(const plan::Plan& plan, trace::OpInde
   });
 }
 
+trace::FlatLists<trace::OpIndex> departures(const plan::Plan& plan, size_t tensor_count) {
+  std::vector<const plan::Migration*> leaving;
+  for (const plan::Migration& migration : plan.migrations)
+    if (plan::leaves_device(migration.action)) leaving.push_back(&migration);
+  std::ranges::stable_sort(leaving, {}, &plan::Migration::trigger_op);
+  return trace::FlatLists<trace::OpIndex>(tensor_count, [&](auto add) {
+    for (const plan::Migration* migration : leaving)
+      add(static_cast<size_t>(migration->tensor), migration->trigger_op);
+  });
+}
+
 }  // namespace
 
 Schedule::Schedule(Profile profile, plan::Plan plan)
     : profile_(std::move(profile)),
       index_(profile_.trace),
       migrations_(by_place(plan, profile_.op_count())),
+      departures_(departures(plan, index_.tensor_count())),
       is_replayed_(profile_.trace.ops.size()) {
   for (const plan::Migration& migration : plan.migrations)
     if (migration.action == plan::Action::kRecompute)
@@ -52,6 +64,17 @@ int64_t Schedule::memory_bytes() const {
 // The first op that uses a tensor of the iteration has made it.
 trace::OpIndex Schedule::producer_of(trace::TensorIndex tensor) const {
   return std::max<trace::OpIndex>(index_.first_op[static_cast<size_t>(tensor)], 0);
+}
+
+std::optional<trace::OpIndex> Schedule::departure_after(trace::TensorIndex tensor,
+                                                        trace::OpIndex op) const {
+  const auto index = static_cast<size_t>(tensor);
+  const std::span<const trace::OpIndex> departures = departures_[index];
+  const auto next = std::ranges::upper_bound(departures, op);
+  if (next != departures.end()) return *next;
+  if (!index_.persistent[index]) return index_.last_op[index] + 1;
+  if (departures.empty()) return std::nullopt;
+  return departures.front() + profile_.op_count();
 }
 
 int64_t Schedule::replays_reading(trace::TensorIndex tensor,

@@ -47,6 +47,9 @@ class Schedule {
 
   // Whether the plan replays op `op`, so that its results need a recipe.
   bool is_replayed(trace::OpIndex op) const { return is_replayed_[static_cast<size_t>(op)]; }
+  // When the tensor next leaves the device from op `op` on: by an action of the plan or by its
+  // death. Counted on into the next iteration; nothing: it never does.
+  std::optional<trace::OpIndex> departure_after(trace::TensorIndex tensor, trace::OpIndex op) const;
   // The number of replays among `actions`, which are actions of the plan, that read the tensor.
   int64_t replays_reading(trace::TensorIndex tensor,
                           std::span<const plan::Migration> actions) const;
@@ -58,6 +61,7 @@ class Schedule {
   trace::OpIndex producer_of(trace::TensorIndex tensor) const;
 
   trace::FlatLists<plan::Migration> migrations_;  // per op
+  trace::FlatLists<trace::OpIndex> departures_;   // per tensor, those of the plan by op
   std::vector<bool> is_replayed_;                 // per op
 };
 

@@ -161,39 +161,45 @@ TEST_F(CpuDeviceTest, SmallBlocksAreCountedAndTakeRoomFromFreePages) {
   EXPECT_NE(take(4 * kMiB), nullptr);
 }
 
-TEST_F(CpuDeviceTest, ScatteredFreePagesMakeOneBlock) {
+TEST_F(CpuDeviceTest, ScatteredFreePagesMakeOneBlockAtAllCosts) {
   open(64 * kMiB);
   make_holes(64, kMiB);
   EXPECT_LT(device_->usage().largest_free_bytes, 2 * kMiB);
-  std::byte* stitched = take(32 * kMiB);
-  ASSERT_NE(stitched, nullptr);
-  EXPECT_EQ(device_->usage().stitch_count, 1);
+  EXPECT_EQ(take(32 * kMiB), nullptr);
+  const int64_t before_bytes = testing::resident_bytes();
+  std::byte* large = device_->allocate(32 * kMiB, Effort::kUtmost);
+  ASSERT_NE(keep(large, 32 * kMiB), nullptr);
+  EXPECT_LE(testing::resident_bytes(), before_bytes + kMiB);
   EXPECT_EQ(device_->usage().reserved_bytes, 64 * kMiB);
   expect_all_intact();
 }
 
-TEST_F(CpuDeviceTest, StitchedBlocksAreCutAndStitchedAgain) {
+TEST_F(CpuDeviceTest, BlocksMoveToMakeRoom) {
   open(64 * kMiB);
-  for (int round = 0; round < 8; ++round) {
-    make_holes(64 - round, kMiB);
-    std::byte* large = take(20 * kMiB);
-    ASSERT_NE(large, nullptr) << round;
-    ASSERT_NO_FATAL_FAILURE(expect_all_intact());
-    give_all();
+  std::vector<std::byte*> blocks;
+  int tenants[64];
+  for (int& tenant : tenants) {
+    blocks.push_back(device_->allocate(kMiB, Effort::kUsual, {&tenant, kNever}));
+    std::memset(blocks.back(), static_cast<int>(&tenant - tenants), kMiB);
   }
-  EXPECT_GE(device_->usage().stitch_count, 4);
-  EXPECT_NE(take(64 * kMiB), nullptr);
-}
-
-TEST_F(CpuDeviceTest, StitchingKeepsPagesResident) {
-  open(64 * kMiB);
-  make_holes(64, kMiB);
-  const int64_t before_bytes = testing::resident_bytes();
-  std::byte* stitched = device_->allocate(32 * kMiB);
-  ASSERT_NE(stitched, nullptr);
-  EXPECT_NEAR(testing::resident_bytes(), before_bytes, kMiB);
-  std::memset(stitched, 1, 32 * kMiB);
-  EXPECT_NEAR(testing::resident_bytes(), before_bytes, kMiB);
+  for (int i = 0; i < 64; i += 2) device_->release(blocks[i]);
+  const auto moves = device_->find_room(
+      16 * kMiB, [](void*) { return true; }, 16 * kMiB);
+  ASSERT_FALSE(moves.empty());
+  device_->relocate(moves);
+  for (const Relocation& move : moves) {
+    ASSERT_TRUE(device_->copy_within(move.to, move.from, move.size_bytes).ok());
+    blocks[static_cast<int*>(move.tenant) - tenants] = move.to;
+  }
+  std::byte* large = device_->allocate(16 * kMiB);
+  ASSERT_NE(large, nullptr);
+  std::memset(large, 99, 16 * kMiB);
+  for (int i = 1; i < 64; i += 2) {
+    EXPECT_EQ(blocks[i][0], std::byte(i));
+    EXPECT_EQ(blocks[i][kMiB - 1], std::byte(i));
+    device_->release(blocks[i]);
+  }
+  device_->release(large);
 }
 
 TEST_F(CpuDeviceTest, ALowerBudgetReturnsFreeMemoryAtOnce) {
@@ -252,15 +258,15 @@ TEST_F(CpuDeviceTest, UsageTellsRoundingAndPeaks) {
   EXPECT_EQ(device_->usage().allocated_peak_bytes, 10 * kMiB + kPageBytes);
   device_->reset_peak();
   EXPECT_EQ(device_->usage().allocated_peak_bytes, 0);
-  EXPECT_EQ(device_->usage().reserved_peak_bytes, 12 * kMiB);
+  EXPECT_EQ(device_->usage().reserved_peak_bytes, 10 * kMiB + 128 * kKiB);
 }
 
 TEST_F(CpuDeviceTest, TheLargestFreeSizeIsTrue) {
   open(64 * kMiB);
   make_holes(16, 3 * kMiB);
   const int64_t largest_bytes = device_->usage().largest_free_bytes;
+  EXPECT_EQ(take(largest_bytes + kPageBytes), nullptr);
   EXPECT_NE(take(largest_bytes), nullptr);
-  EXPECT_EQ(device_->usage().stitch_count, 0);
 }
 
 TEST_F(CpuDeviceTest, ReleasingWhatIsNotABlockIsABugThatIsCaught) {
@@ -274,7 +280,7 @@ TEST_F(CpuDeviceTest, ReleasingWhatIsNotABlockIsABugThatIsCaught) {
 TEST_F(CpuDeviceTest, AForkedChildSeesItsBytesAndCanAllocate) {
   open(16 * kMiB);
   make_holes(16, kMiB);
-  take(6 * kMiB);  // by stitching
+  keep(device_->allocate(6 * kMiB, Effort::kUtmost), 6 * kMiB);
   const pid_t child = fork();
   if (child == 0) {
     expect_all_intact();
@@ -289,8 +295,8 @@ TEST_F(CpuDeviceTest, AForkedChildSeesItsBytesAndCanAllocate) {
   expect_all_intact();
 }
 
-// Blocks of many sizes are allocated and released. The budget is low, so many requests fail or need
-// stitching.
+// Blocks of many sizes are allocated and released. The budget is low, so many requests fail, or
+// need pages to be exchanged.
 class CpuDeviceRandomTest : public CpuDeviceTest, public ::testing::WithParamInterface<uint64_t> {
  protected:
   int64_t random_size() {
@@ -333,7 +339,6 @@ TEST_P(CpuDeviceRandomTest, KeepsEveryByteWithinTheBudget) {
           << "step " << i;
   }
   expect_all_intact();
-  EXPECT_GT(device_->usage().stitch_count, 0);
   give_all();
   EXPECT_EQ(device_->usage().allocated_bytes, 0);
   EXPECT_EQ(device_->usage().rounding_bytes, 0);

@@ -45,41 +45,22 @@ TEST_F(HostAddressSpaceTest, LessIsTakenWhereThatIsEnough) {
   EXPECT_GE((*space)->size_bytes(), kGiB);
 }
 
-TEST_F(HostAddressSpaceTest, MovedPagesKeepTheirBytes) {
+TEST_F(HostAddressSpaceTest, PagesThatHaveReturnedComeBackEmpty) {
   ASSERT_TRUE(space_->commit(pages(0, 10)));
   fill(pages(0, 10), 5);
-  if (!space_->can_move()) GTEST_SKIP() << "this system does not move pages";
-  EXPECT_EQ(space_->move(pages(0, 10), 100 * kPageBytes), 10 * kPageBytes);
-  expect_filled(pages(100, 10), 5);
-}
-
-TEST_F(HostAddressSpaceTest, ReplacedPagesAreNewOnes) {
-  ASSERT_TRUE(space_->commit(pages(0, 10)));
-  fill(pages(0, 10), 5);
-  EXPECT_TRUE(space_->replace(pages(0, 10), 100 * kPageBytes));
-  expect_filled(pages(100, 10), 0);
-}
-
-// The caller may not know every boundary between mappings.
-TEST_F(HostAddressSpaceTest, PagesOfDifferentOriginMoveTogether) {
-  if (!space_->can_move()) GTEST_SKIP() << "this system does not move pages";
-  for (int64_t i = 0; i < 8; ++i) {
-    ASSERT_TRUE(space_->commit(pages(20 * i, 3)));
-    fill(pages(20 * i, 3), i);
-    ASSERT_EQ(space_->move(pages(20 * i, 3), (500 + 3 * i) * kPageBytes), 3 * kPageBytes);
-  }
-  EXPECT_EQ(space_->move(pages(500, 24), 1000 * kPageBytes), 24 * kPageBytes);
-  for (int64_t i = 0; i < 24; ++i) *space_->at((1000 + i) * kPageBytes) = std::byte{1};
+  ASSERT_TRUE(space_->decommit(pages(2, 3)));
+  ASSERT_TRUE(space_->commit(pages(2, 3)));
+  expect_filled(pages(2, 3), 0);
+  expect_filled(pages(5, 5), 5);
 }
 
 using HostAddressSpaceDeathTest = HostAddressSpaceTest;
 
 TEST_F(HostAddressSpaceDeathTest, UnbackedAddressesAreAFault) {
   ASSERT_TRUE(space_->commit(pages(0, 2)));
-  ASSERT_EQ(space_->move(pages(0, 1), 8 * kPageBytes), kPageBytes);
   ASSERT_TRUE(space_->decommit(pages(1, 1)));
-  EXPECT_DEATH(fill(pages(0, 1), 1), "");
   EXPECT_DEATH(fill(pages(1, 1), 1), "");
+  EXPECT_DEATH(fill(pages(2, 1), 1), "");
 }
 
 }  // namespace

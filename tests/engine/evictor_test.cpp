@@ -88,7 +88,9 @@ TEST_F(EvictorTest, MoreThanCanLeaveIsOutOfMemory) {
 class DeviceInPieces final : public testing::ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;
-  std::byte* allocate_block(int64_t, device::Effort) override { return nullptr; }
+  std::byte* allocate_block(int64_t, device::Effort, const device::Tenant&) override {
+    return nullptr;
+  }
 };
 
 TEST_F(EvictorTest, AnErrorDoesNotAskForLessThanTheBudget) {
@@ -100,31 +102,6 @@ TEST_F(EvictorTest, AnErrorDoesNotAskForLessThanTheBudget) {
   EXPECT_EQ(status.code(), ErrorCode::kOutOfMemory);
   EXPECT_EQ(status.message().find("would do"), std::string::npos) << status.message();
   EXPECT_NE(status.message().find("smaller pieces"), std::string::npos) << status.message();
-}
-
-// A device whose free memory is one unit too scattered for anything, until one is released.
-class DeviceThatLacksAUnit final : public testing::ForwardingDevice {
- public:
-  using ForwardingDevice::ForwardingDevice;
-  std::byte* allocate_block(int64_t size_bytes, device::Effort effort) override {
-    if (effort == device::Effort::kUsual && allocated_bytes() > kUnitBytes) return nullptr;
-    return ForwardingDevice::allocate_block(size_bytes, effort);
-  }
-  int64_t shortage_of(int64_t) const override { return kUnitBytes; }
-};
-
-TEST(EvictorOfScatteredMemoryTest, NoMoreLeavesThanTheDeviceLacks) {
-  MoverSession session(4);
-  for (int i = 0; i < 2; ++i) session.tensor();
-  DeviceThatLacksAUnit device(session.device());
-  EngineOptions options = session.options;
-  options.device = &device;
-  const iteration::Schedule schedule;
-  Evictor evictor(options, session.live, session.copies, session.mover, session.counters);
-  const Result<std::byte*> memory = evictor.obtain_memory(2 * kUnitBytes, {schedule});
-  ASSERT_TRUE(memory.ok()) << memory.status().message();
-  EXPECT_EQ(session.counters.on_demand_offloads, 1);
-  session.device().release(*memory);
 }
 
 TEST_F(EvictorTest, ByPlanATensorLeavesForThePlansTier) {

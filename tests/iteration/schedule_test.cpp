@@ -58,5 +58,22 @@ TEST_F(ScheduleTest, IndexesItsProfile) {
   EXPECT_EQ(schedule.index().allocated_bytes(1), 0);
 }
 
+TEST_F(ScheduleTest, KnowsWhenATensorNextLeavesTheDevice) {
+  const trace::TensorIndex moved = persistent();
+  const trace::TensorIndex kept = persistent();
+  const trace::TensorIndex born = program_.born(1);
+  program_.op({moved, kept}, {born});
+  program_.op({born}, {}, {born});
+  program_.idle_ops(4);
+  program_.drop(moved, 4);
+  program_.offload(moved, 1);
+  const Schedule schedule = program_.schedule();
+  EXPECT_EQ(schedule.departure_after(moved, 0), 1);
+  EXPECT_EQ(schedule.departure_after(moved, 1), 4);
+  EXPECT_EQ(schedule.departure_after(moved, 4), 7) << "in the next iteration";
+  EXPECT_EQ(schedule.departure_after(kept, 0), std::nullopt);
+  EXPECT_EQ(schedule.departure_after(born, 0), 2);
+}
+
 }  // namespace
 }  // namespace teraio::iteration

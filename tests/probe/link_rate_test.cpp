@@ -127,9 +127,10 @@ TEST(LinkRateTest, AFailedCopyIsTold) {
 class FullDevice final : public testing::ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;
-  std::byte* allocate_block(int64_t size_bytes, device::Effort effort) override {
+  std::byte* allocate_block(int64_t size_bytes, device::Effort effort,
+                            const device::Tenant& tenant) override {
     if (effort == device::Effort::kUsual) return nullptr;
-    return ForwardingDevice::allocate_block(size_bytes, effort);
+    return ForwardingDevice::allocate_block(size_bytes, effort, tenant);
   }
 };
 

@@ -92,7 +92,7 @@ TEST_F(RegisteredMemory, RequestsWithinItAndOutsideItBringTheirBytes) {
   EXPECT_TRUE(registered.holds(2));
 }
 
-// Shows why memory of a CpuDevice, whose pages move, is never registered.
+// Shows why memory of a CpuDevice, whose pages may be exchanged, is never registered.
 TEST_F(RegisteredMemory, PagesAndNotAddressesAreRegistered) {
   const auto map_page = [](int value) {
     void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -203,8 +203,8 @@ TEST_F(StoreWithDevice, AMemoryLockLimitOfNothingIsDoneWithout) {
   EXPECT_EQ(result, 0);
 }
 
-// I/O uses the tensors' own memory, whose pages move. Registered pages would receive a read's bytes
-// where the tensor used to be.
+// I/O uses the tensors' own memory, whose pages may be exchanged. Registered pages would receive a
+// read's bytes where the tensor used to be.
 TEST_F(StoreWithDevice, MemoryOfTheCpuDeviceIsNotRegisteredAndMayMove) {
   auto device = device::make_cpu_device(16 * kMiB);
   ASSERT_TRUE(device.ok()) << device.status().message();
@@ -218,7 +218,7 @@ TEST_F(StoreWithDevice, MemoryOfTheCpuDeviceIsNotRegisteredAndMayMove) {
   std::vector<std::byte*> blocks;
   while (std::byte* block = (*device)->allocate(kMiB)) {
     std::memset(block, 1, kMiB);
-    // Every address is used for I/O before its pages move.
+    // Every address is used for I/O before its pages are exchanged.
     const Extent own = session.reserve(kMiB);
     const Submitted write =
         session.submit({io::Direction::kWrite, own, block, Priority::kPlanned, 0, {}, {}});
@@ -227,15 +227,14 @@ TEST_F(StoreWithDevice, MemoryOfTheCpuDeviceIsNotRegisteredAndMayMove) {
     blocks.push_back(block);
   }
   for (size_t i = 0; i < blocks.size(); i += 2) (*device)->release(blocks[i]);
-  std::byte* stitched = (*device)->allocate(6 * kMiB, device::Effort::kUtmost);
-  ASSERT_NE(stitched, nullptr) << "free memory is usable, moved or replaced";
-  ASSERT_EQ((*device)->usage().stitch_count, 1);
+  std::byte* exchanged = (*device)->allocate(6 * kMiB, device::Effort::kUtmost);
+  ASSERT_NE(exchanged, nullptr) << "free memory is usable, however scattered";
   const Submitted read =
-      session.submit({io::Direction::kRead, extent, stitched, Priority::kPlanned, 0, {}, {}});
+      session.submit({io::Direction::kRead, extent, exchanged, Priority::kPlanned, 0, {}, {}});
   ASSERT_TRUE(session.wait(read).status.ok());
   PageMemory expected(6 * kMiB);
   expected.fill(1);
-  EXPECT_EQ(std::memcmp(stitched, expected.data(), 6 * kMiB), 0);
+  EXPECT_EQ(std::memcmp(exchanged, expected.data(), 6 * kMiB), 0);
 }
 
 }  // namespace

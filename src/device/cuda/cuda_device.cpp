@@ -47,6 +47,7 @@ class CudaDevice final : public Device {
   int32_t numa_node() const override { return numa_node_; }
   int64_t spare_bytes() const override { return memory_->spare_bytes(); }
   const MemoryAccount& account() const override { return account_; }
+  Status copy_within(std::byte* to, const std::byte* from, int64_t size_bytes) override;
   Status fill(std::byte* memory, int64_t size_bytes, int value) override;
   void bind_thread() override { has_succeeded(cudaSetDevice(options_.ordinal)); }
   HostPinning* host_pinning() override { return &pinning_; }
@@ -54,14 +55,18 @@ class CudaDevice final : public Device {
   OpTimer* op_timer() override { return &timer_; }
 
  private:
-  std::byte* allocate_block(int64_t size_bytes, Effort effort) override;
+  std::byte* allocate_block(int64_t size_bytes, Effort effort, const Tenant& tenant) override;
   void release_block(std::byte* memory) override;
   void change_budget(int64_t budget_bytes) override;
   void count_outside(int64_t size_bytes) override { account_.add_outside_bytes(size_bytes); }
   void forget_peaks() override;
   MemoryUsage complete(MemoryUsage usage) const override;
-  int64_t shortage_of(int64_t size_bytes) const override;
-  bool is_block_in_use(const std::byte* memory) const override;
+  void note_tenant(const std::byte* memory, void* id) override {
+    memory_->arena().set_tenant(memory, id);
+  }
+  std::vector<Relocation> find_relocations(int64_t size_bytes, const MayMove& may_move,
+                                           int64_t most_bytes) const override;
+  void relocate_blocks(std::span<const Relocation> relocations) override;
   void note_use(std::byte* memory, void* stream) override;
   int64_t return_free(int64_t size_bytes) override;
 
@@ -88,7 +93,8 @@ class CudaDevice final : public Device {
 
   cudaStream_t compute_stream() const;
   std::vector<cudaStream_t*> own_streams();
-  std::byte* map(int64_t held_bytes, Effort effort);
+  std::byte* map(int64_t held_bytes, Effort effort, const Tenant& tenant);
+  bool is_capturing() const;
   void take_back(bool waits);
   Status finish();
 
@@ -117,18 +123,11 @@ Status CudaDevice::open() {
   for (cudaStream_t* stream : own_streams())
     TERAIO_RETURN_IF_ERROR(cuda_status(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking),
                                        "create a stream on " + name_));
-  ComputeProgress compute{
-      .record = [this] { return events_.record(compute_stream(), kComputeLane); },
-      .has_passed = [this](Event event) { return has_passed(event); },
-      .wait =
-          [this](Event event) {
-            const PauseOfOps pause(&timer_);
-            return events_.wait(event);
-          },
-  };
-  auto memory =
-      CudaMemory::make(options_.ordinal, account_.budget_bytes(), std::move(options_.neighbour),
-                       std::move(compute), [this] { return PauseOfCopiesToHost(to_host_.mutex); });
+  auto memory = CudaMemory::make(options_.ordinal, account_.budget_bytes(),
+                                 std::move(options_.neighbour), [this] {
+                                   const PauseOfOps pause(&timer_);
+                                   return finish();
+                                 });
   if (!memory.ok()) return memory.status();
   memory_ = std::move(*memory);
   return {};
@@ -164,24 +163,44 @@ cudaStream_t CudaDevice::compute_stream() const {
 
 // --- Memory -------------------------------------------------------------------------------------
 
-std::byte* CudaDevice::allocate_block(int64_t size_bytes, Effort effort) {
+std::byte* CudaDevice::allocate_block(int64_t size_bytes, Effort effort, const Tenant& tenant) {
   const int64_t held_bytes = align_up(std::max<int64_t>(size_bytes, 1), kPageBytes);
   if (held_bytes > account_.room_bytes()) return nullptr;
   take_back(effort == Effort::kUtmost);
-  std::byte* memory = memory_->allocate_free(held_bytes);
-  if (memory == nullptr) memory = map(held_bytes, effort);
+  std::byte* memory = memory_->allocate_free(held_bytes, tenant);
+  if (memory == nullptr) memory = map(held_bytes, effort, tenant);
   return memory == nullptr ? nullptr : account_.add(memory, size_bytes, held_bytes);
 }
 
-std::byte* CudaDevice::map(int64_t held_bytes, Effort effort) {
-  const PauseOfOps pause(op_timer());  // moving pages takes milliseconds
+std::byte* CudaDevice::map(int64_t held_bytes, Effort effort, const Tenant& tenant) {
+  const PauseOfOps pause(op_timer());  // mapping pages takes milliseconds
   const CurrentDevice current(options_.ordinal);
   const OutsideOfCapture harmless;
-  return memory_->allocate(held_bytes, effort);
+  return memory_->allocate(held_bytes, effort, tenant);
 }
 
-int64_t CudaDevice::shortage_of(int64_t size_bytes) const {
-  return memory_->shortage_bytes(align_up(std::max<int64_t>(size_bytes, 1), kPageBytes));
+// A capture would take the copies for its own.
+bool CudaDevice::is_capturing() const {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  return !has_succeeded(cudaStreamIsCapturing(compute_stream(), &status)) ||
+         status != cudaStreamCaptureStatusNone;
+}
+
+// What other streams use stays: they may change the bytes while compute copies them.
+std::vector<Relocation> CudaDevice::find_relocations(int64_t size_bytes, const MayMove& may_move,
+                                                     int64_t most_bytes) const {
+  if (is_capturing()) return {};
+  const int64_t held_bytes = align_up(std::max<int64_t>(size_bytes, 1), kPageBytes);
+  std::vector<Relocation> relocations =
+      memory_->arena().find_room(held_bytes, may_move, most_bytes);
+  const bool is_one_used = std::ranges::any_of(
+      relocations, [&](const Relocation& relocation) { return users_.contains(relocation.from); });
+  return is_one_used ? std::vector<Relocation>() : relocations;
+}
+
+void CudaDevice::relocate_blocks(std::span<const Relocation> relocations) {
+  memory_->arena().relocate(relocations);
+  for (const Relocation& relocation : relocations) account_.move(relocation.from, relocation.to);
 }
 
 void CudaDevice::release_block(std::byte* memory) {
@@ -227,10 +246,6 @@ Status CudaDevice::finish() {
   return last.ok() ? events_.wait(*last) : last.status();
 }
 
-bool CudaDevice::is_block_in_use(const std::byte* memory) const {
-  return memory_->may_be_in_use(memory, account_.held_bytes(memory));
-}
-
 int64_t CudaDevice::return_free(int64_t size_bytes) {
   const CurrentDevice current(options_.ordinal);
   const OutsideOfCapture harmless;
@@ -242,7 +257,6 @@ MemoryUsage CudaDevice::complete(MemoryUsage usage) const {
   usage.reserved_peak_bytes = std::max(memory_->held_peak_bytes(), usage.allocated_peak_bytes);
   usage.neighbour_bytes = memory_->neighbour_bytes_within(usage.budget_bytes);
   usage.largest_free_bytes = memory_->largest_bytes();
-  usage.stitch_count = memory_->pool().stitch_count();
   return usage;
 }
 
@@ -295,6 +309,13 @@ Result<Event> CudaDevice::start_copy(const Copy& copy) {
     done_bytes += part_bytes;
   }
   return events_.record(stream, direction.first_lane + static_cast<EventLane>(chosen));
+}
+
+Status CudaDevice::copy_within(std::byte* to, const std::byte* from, int64_t size_bytes) {
+  const CurrentDevice current(options_.ordinal);
+  return cuda_status(cudaMemcpyAsync(to, from, static_cast<size_t>(size_bytes),
+                                     cudaMemcpyDeviceToDevice, compute_stream()),
+                     "copy within the GPU");
 }
 
 Status CudaDevice::fill(std::byte* memory, int64_t size_bytes, int value) {

@@ -1,11 +1,11 @@
 // CudaMemory: the physical memory of a CudaDevice, shared with a neighbour under one limit.
 //
-//     |#### pool: blocks and free pages ####|:: room ::|## neighbour ##|
-//     '------------------------- limit -------------------------------'
+//     |#### arena: blocks and free pages ####|:: room ::|## neighbour ##|
+//     '------------------------- limit --------------------------------'
 //
-// The pool maps pages of the GPU as it grows into the room. Where that is too little, it asks the
+// The arena maps pages of the GPU as it grows into the room. Where that is too little, it asks the
 // neighbour for what it has cached; where the neighbour needs more, return_free_bytes() leaves it
-// the pool's free pages.
+// the arena's free pages.
 //
 // Threads: one at a time. The GPU must be the calling thread's current one, except for
 // allocate_free() and release().
@@ -17,9 +17,9 @@
 #include <memory>
 
 #include "base/status.h"
+#include "device/arena.h"
 #include "device/cuda/cuda_address_space.h"
 #include "device/cuda_device.h"
-#include "device/page_pool.h"
 
 namespace teraio::device {
 
@@ -27,22 +27,18 @@ class CudaMemory {
  public:
   // `neighbour` may be null. `limit_bytes` also determines the size of the pages for good. Fails as
   // CudaAddressSpace::reserve() does, and with the text of a failed call of CUDA.
-  static Result<std::unique_ptr<CudaMemory>> make(
-      int32_t ordinal, int64_t limit_bytes, std::unique_ptr<NeighbourAllocator> neighbour,
-      ComputeProgress compute, std::function<PauseOfCopiesToHost()> pause_copies_to_host);
+  static Result<std::unique_ptr<CudaMemory>> make(int32_t ordinal, int64_t limit_bytes,
+                                                  std::unique_ptr<NeighbourAllocator> neighbour,
+                                                  std::function<Status()> wait_for_compute);
 
-  // Returns a block of `size_bytes` (> 0, whole kPageBytes) from the pool's free pages, or nullptr
+  // Returns a block of `size_bytes` (> 0, whole kPageBytes) from the arena's free pages, or nullptr
   // if none are in one piece. Makes no call of CUDA.
-  std::byte* allocate_free(int64_t size_bytes);
-  // Likewise, also from new pages and from scattered ones. nullptr: the limit has no room. With
-  // Effort::kUtmost, what the neighbour held before make(), and has not returned yet, does not
-  // count. A program's tensors are copied from there into the pool, and whole segments of the
-  // neighbour become free only when all tensors in them are copied.
-  std::byte* allocate(int64_t size_bytes, Effort effort);
-  // Whether compute that was enqueued before may use pages of a block under other addresses.
-  bool may_be_in_use(const std::byte* block, int64_t size_bytes) const {
-    return space_.may_be_in_use({space_.offset_of(block), size_bytes});
-  }
+  std::byte* allocate_free(int64_t size_bytes, const Tenant& tenant);
+  // Likewise, also from new pages. nullptr: the limit has no room. With Effort::kUtmost, what the
+  // neighbour held before make(), and has not returned yet, does not count. A program's tensors are
+  // copied from there into the arena, and whole segments of the neighbour become free only when all
+  // tensors in them are copied.
+  std::byte* allocate(int64_t size_bytes, Effort effort, const Tenant& tenant);
   // `size_bytes` is the size that was allocated.
   void release(std::byte* block, int64_t size_bytes);
 
@@ -52,38 +48,38 @@ class CudaMemory {
   // Returns their size.
   int64_t return_free_bytes(int64_t size_bytes);
 
-  const PagePool& pool() const { return *pool_; }
+  Arena& arena() { return *arena_; }
+  const Arena& arena() const { return *arena_; }
   // What the neighbour holds, if that counts against a budget of this size: one below the least
   // limit is a limit on blocks alone.
   int64_t neighbour_bytes_within(int64_t budget_bytes) const {
     return limit_bytes_ > budget_bytes ? 0 : neighbour_bytes();
   }
-  int64_t held_bytes() const { return pool_->held_bytes() + neighbour_bytes(); }
+  int64_t held_bytes() const { return arena_->held_bytes() + neighbour_bytes(); }
   int64_t held_peak_bytes();  // since the last reset_peak()
   void reset_peak();
-  // The largest block that needs no page to move.
-  int64_t largest_bytes() const { return pool_->largest_bytes(room_bytes()); }
-  // As Device::shortage_bytes().
-  int64_t shortage_bytes(int64_t size_bytes) const;
-  // What may lie unused beside blocks within the limit, in parts of pages.
+  // The largest block that needs no other to move.
+  int64_t largest_bytes() const { return arena_->largest_bytes(room_bytes()); }
+  // What may lie unused between blocks within the limit.
   int64_t spare_bytes() const;
   MemorySegments& segments() { return space_.segments(); }
 
  private:
-  CudaMemory(std::unique_ptr<CudaAddressSpace> space, int64_t page_bytes,
+  CudaMemory(std::unique_ptr<CudaAddressSpace> space,
              std::unique_ptr<NeighbourAllocator> neighbour);
 
   std::byte* hand_out(std::byte* block, int64_t size_bytes);
-  std::byte* allocate_usual(int64_t size_bytes);
-  std::byte* allocate_within(int64_t size_bytes, int64_t room_bytes, Effort effort);
+  std::byte* allocate_usual(int64_t size_bytes, const Tenant& tenant);
+  std::byte* allocate_within(int64_t size_bytes, int64_t room_bytes, Effort effort,
+                             const Tenant& tenant);
   bool is_refused_still(int64_t size_bytes) const;
   int64_t neighbour_bytes() const { return neighbour_ == nullptr ? 0 : neighbour_->held_bytes(); }
   int64_t room_bytes() const;
   void note_peak();
   void tell_neighbour();
 
-  CudaAddressSpace& space_;  // of the pool
-  const std::unique_ptr<PagePool> pool_;
+  CudaAddressSpace& space_;  // of the arena
+  const std::unique_ptr<Arena> arena_;
   const std::unique_ptr<NeighbourAllocator> neighbour_;
   int64_t limit_bytes_ = 0;
   int64_t allocated_bytes_ = 0;

@@ -129,19 +129,11 @@ TEST_F(CudaMemoryTest, ASizeThatWasRefusedIsTriedAgainWhenNoMoreIsMissing) {
   std::byte* small = device_->allocate(2 * kMiB);
   ASSERT_NE(small, nullptr);
   EXPECT_EQ(device_->allocate(4 * kMiB), nullptr);
-  EXPECT_EQ(device_->shortage_bytes(4 * kMiB), 2 * kMiB);
   device_->release(small);
   std::byte* memory = device_->allocate(4 * kMiB);
   EXPECT_NE(memory, nullptr);
   device_->release(memory);
   device_->release(large);
-}
-
-TEST_F(CudaMemoryTest, PlansLeaveAFewPagesFree) {
-  open();
-  EXPECT_EQ(device_->spare_bytes(), 4 * kMiB) << "a part of the budget, which has few pages";
-  device_->set_budget_bytes(int64_t{3} << 30);
-  EXPECT_EQ(device_->spare_bytes(), 24 * kMiB) << "of 2 MiB";
 }
 
 TEST_F(CudaMemoryTest, FreePagesReturnForTheNeighbour) {

@@ -118,34 +118,38 @@ TEST_F(CudaOrderTest, ComputeWaitsForACopyInAndTheCallerDoesNot) {
   device_->release(memory);
 }
 
-// Compute that is enqueued uses the pages of released blocks at their old addresses.
-TEST_F(CudaOrderTest, PagesMoveBeforeComputeHasPassed) {
+// The copies follow compute that is enqueued, and what is enqueued later follows them.
+TEST_F(CudaOrderTest, BlocksMoveInTheOrderOfCompute) {
+  int tenants[16];
   std::vector<std::byte*> blocks;
-  for (int i = 0; i < 16; ++i) blocks.push_back(allocate());
-  std::vector<std::byte> host(4 * kBlockBytes, std::byte{5});
-  ASSERT_TRUE(device_->host_pinning()->pin(host.data(), 4 * kBlockBytes).ok());
+  for (int& tenant : tenants)
+    blocks.push_back(device_->allocate(kBlockBytes, Effort::kUsual, {&tenant, kNever}));
+  ASSERT_EQ(device_->allocate(kBlockBytes), nullptr);
   compute_is_busy();
-  for (int i = 0; i < 16; i += 2) {
-    compute_fills(blocks[i], i);
+  for (int i = 0; i < 16; ++i) compute_fills(blocks[i], i);
+  for (int i = 0; i < 16; i += 2) device_->release(blocks[i]);
+  ASSERT_EQ(device_->allocate(4 * kBlockBytes), nullptr);
+  const auto moves = device_->find_room(
+      4 * kBlockBytes, [](void*) { return true; }, kNoBudget);
+  ASSERT_FALSE(moves.empty());
+  device_->relocate(moves);
+  for (const Relocation& move : moves) {
+    ASSERT_TRUE(device_->copy_within(move.to, move.from, move.size_bytes).ok());
+    blocks[static_cast<int*>(move.tenant) - tenants] = move.to;
+  }
+  std::byte* large = device_->allocate(4 * kBlockBytes);
+  ASSERT_NE(large, nullptr);
+  for (int i = 0; i < 4; ++i) compute_fills(large + i * kBlockBytes, 99);
+  EXPECT_EQ(cudaStreamQuery(compute_), cudaErrorNotReady) << "nothing has waited";
+  for (int i = 1; i < 16; i += 2) {
+    std::vector<std::byte> seen(kBlockBytes);
+    ASSERT_EQ(
+        cudaMemcpyAsync(seen.data(), blocks[i], kBlockBytes, cudaMemcpyDeviceToHost, compute_),
+        cudaSuccess);
+    ASSERT_EQ(cudaStreamSynchronize(compute_), cudaSuccess);
+    EXPECT_TRUE(is_filled(seen, i)) << i;
     device_->release(blocks[i]);
   }
-  EXPECT_EQ(device_->usage().largest_free_bytes, kBlockBytes);
-  std::byte* large = device_->allocate(4 * kBlockBytes);
-  ASSERT_NE(large, nullptr) << "made of scattered pages";
-  EXPECT_EQ(device_->usage().stitch_count, 1);
-  EXPECT_EQ(cudaStreamQuery(compute_), cudaErrorNotReady) << "nothing has waited";
-  EXPECT_TRUE(device_->may_be_in_use(large));
-  const Result<Event> in =
-      device_->copy_from_host(large, host.data(), 4 * kBlockBytes, device_->record());
-  ASSERT_TRUE(in.ok() && device_->wait(*in).ok());
-  EXPECT_FALSE(device_->may_be_in_use(large));
-  std::fill(host.begin(), host.end(), std::byte{0});
-  const Result<Event> out = device_->copy_to_host(host.data(), large, 4 * kBlockBytes, *in);
-  ASSERT_TRUE(out.ok() && device_->wait(*out).ok());
-  EXPECT_TRUE(is_filled(host, 5));
-  EXPECT_EQ(cudaStreamSynchronize(compute_), cudaSuccess);
-  device_->host_pinning()->unpin(host.data());
-  for (int i = 1; i < 16; i += 2) device_->release(blocks[i]);
   device_->release(large);
 }
 
