@@ -2,6 +2,7 @@
 // thread may call them.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 
@@ -42,6 +43,9 @@ struct PlannerOptions {
   Recompute recompute = Recompute::kAll;  // these two with Policy::kTeraio only
   Prefer prefer = Prefer::kSpeed;
   std::optional<int64_t> time_limit_ns;  // see time_limit_ns()
+  bool uses_one_thread = false;          // instead of two; the plan is the same
+  // Once true, the search soon ends with the best plan so far. Null: nobody stops it.
+  const std::atomic<bool>* stop = nullptr;
 };
 
 // The limit of the options. By default 10 s for up to 10,000 ops, and 60 s for more: a round of the

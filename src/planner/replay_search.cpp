@@ -132,7 +132,10 @@ class ReplaySearch {
   }
 
   int64_t left_ns() const { return std::max<int64_t>(deadline_ns_ - clock_.now_ns(), 1); }
-  bool is_late() const { return has_time_limit_ && clock_.now_ns() > deadline_ns_; }
+  bool is_late() const {
+    if (options_.stop != nullptr && *options_.stop) return true;
+    return has_time_limit_ && clock_.now_ns() > deadline_ns_;
+  }
 
   bool is_done() const {
     if (outcomes_.empty()) return false;
@@ -183,7 +186,8 @@ class ReplaySearch {
     const auto look_at = [this, depth](const Approach& approach) {
       return plan_for(approach, depth, left_ns());
     };
-    if (second != first) beside = run_beside([&] { return look_at(second); });
+    if (second != first)
+      beside = run_beside([&] { return look_at(second); }, options_.uses_one_thread);
     keep(look_at(first));
     if (beside.valid()) keep(beside.get());
   }
@@ -286,16 +290,17 @@ class ReplaySearch {
   // Plans the transfers beside the replays of the approach.
   Result<Outcome> plan_within(const plan::Limits& limits, const Approach& approach, Depth depth,
                               int64_t time_limit_ns) const {
-    if (approach == Approach{}) {
-      return outcome_of(search_plan(problem_.under(limits), depth, time_limit_ns), approach);
-    }
+    const SearchOptions search_options = {depth, time_limit_ns, options_.uses_one_thread,
+                                          options_.stop};
+    if (approach == Approach{})
+      return outcome_of(search_plan(problem_.under(limits), search_options), approach);
     const plan::Plan actions = replay_actions(problem_, approach.periods);
     const std::optional<simulate::ReplayedTrace> replayed =
         simulate::replay_trace(problem_.trace, problem_.index, actions);
     if (!replayed) return Status(ErrorCode::kInternal, "replays that are not legal");
     const auto search = [&](const Problem& problem) -> Result<plan::Plan> {
       if (problem.everything_fits()) return plan::Plan{problem.trace.name, {}};
-      return search_plan(problem, depth, time_limit_ns);
+      return search_plan(problem, search_options);
     };
     const hardware::Hardware& hardware = approach.uses_drives ? problem_.hardware : host_only_;
     const Result<plan::Plan> moves =

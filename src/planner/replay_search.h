@@ -23,7 +23,8 @@ namespace teraio::planner {
 // the same in every run, except that a write budget ends at the time limit; with Effort::kBest more
 // sets follow, also on the timelines of the best plans, until the time limit, and the best ones are
 // searched thoroughly: the plan is never slower than that of Effort::kFast. Fails as search_plan()
-// when no plan is found. Uses two threads. Pure except for the time limit.
+// when no plan is found. Uses two threads unless the
+// options want one. Pure except for the time limit and the stop.
 Result<plan::Plan> search_replays(const Problem& problem, const PlannerOptions& options);
 
 }  // namespace teraio::planner

@@ -1,4 +1,4 @@
-// run_beside(): work on another thread.
+// run_beside(): work on another thread, where one may be used.
 #pragma once
 
 #include <future>
@@ -6,9 +6,10 @@
 
 namespace teraio::planner {
 
-// Runs `work` on another thread, or in get() when the system refuses a thread.
+// Runs `work` on another thread; in get() when there is to be none or the system refuses it.
 template <typename Work>
-auto run_beside(Work work) {
+auto run_beside(Work work, bool uses_one_thread) {
+  if (uses_one_thread) return std::async(std::launch::deferred, work);
   try {
     return std::async(std::launch::async, work);
   } catch (const std::system_error&) {

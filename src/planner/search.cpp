@@ -162,15 +162,15 @@ struct Timing {
 
 class Search {
  public:
-  Search(const Problem& problem, Depth depth, int64_t time_limit_ns)
+  Search(const Problem& problem, const SearchOptions& options)
       : problem_(problem),
         unlimited_(without_write_budget(problem.limits)),
         free_problem_(problem.under(unlimited_)),
         simulator_(problem.trace, problem.hardware, unlimited_),
         ideal_ns_(problem.op_ns()),
-        depth_(depth),
-        deadline_ns_(clock_.now_ns() + time_limit_ns),
-        least_ns_(depth == Depth::kThorough ? bound_of(problem) : sum(ideal_ns_)) {
+        options_(options),
+        deadline_ns_(clock_.now_ns() + options.time_limit_ns),
+        least_ns_(options.depth == Depth::kThorough ? bound_of(problem) : sum(ideal_ns_)) {
     incumbent_.timeline_ns = ideal_ns_;
   }
 
@@ -194,22 +194,25 @@ class Search {
     return limits;
   }
 
+  bool is_thorough() const { return options_.depth == Depth::kThorough; }
+
   bool done(const Incumbent& incumbent) const {
     if (!incumbent.best) return false;
     if (incumbent.best_ns <= kGoodEnough * least_ns_) return true;
-    const bool has_time_limit = depth_ == Depth::kThorough || problem_.limits.write_budget_bytes;
+    if (options_.stop != nullptr && *options_.stop) return true;
+    const bool has_time_limit = is_thorough() || problem_.limits.write_budget_bytes;
     return has_time_limit && clock_.now_ns() > deadline_ns_;
   }
 
   // Plans by next use are a start for the rounds, and all that there is time for on long traces.
   void search_freely() {
     for (const NextUseOptions& options : kNextUse) plan_by_next_use(options);
-    if (depth_ == Depth::kNextUse) return;
-    if (depth_ == Depth::kThorough)
+    if (options_.depth == Depth::kNextUse) return;
+    if (is_thorough())
       for (const NextUseOptions& options : kThoroughNextUse) plan_by_next_use(options);
     if (incumbent_.best && problem_.trace.ops.size() > kLongTraceOps) return;
-    run_configs(depth_ == Depth::kThorough ? best_configs() : fast_configs());
-    if (depth_ == Depth::kThorough) run_drawn_configs();
+    run_configs(is_thorough() ? best_configs() : fast_configs());
+    if (is_thorough()) run_drawn_configs();
   }
 
   void plan_by_next_use(const NextUseOptions& options) {
@@ -235,7 +238,7 @@ class Search {
   Status search_within_budget() {
     incumbent_ = run_config(fast_configs().front(), free_problem_, std::move(incumbent_));
     if (!budget_binds()) {
-      if (depth_ == Depth::kThorough) search_freely();
+      if (is_thorough()) search_freely();
       return Status();
     }
     const Result<MinWriteSet> write_set = find_min_write_set(problem_);
@@ -245,7 +248,7 @@ class Search {
     reserved_epochs_ = write_set->writes_epoch;
     host_periods_ = write_set->host_periods;
     evaluate(builder_of_write_set(*write_set), incumbent_);
-    run_configs(depth_ == Depth::kThorough ? best_budget_configs() : fast_budget_configs());
+    run_configs(is_thorough() ? best_budget_configs() : fast_budget_configs());
     return Status();
   }
 
@@ -289,7 +292,8 @@ class Search {
   void run_pair(const SearchConfig& first, const SearchConfig* second) {
     std::future<Incumbent> beside;
     if (second != nullptr)
-      beside = run_beside([this, second] { return run_config(*second, problem_, incumbent_); });
+      beside = run_beside([this, second] { return run_config(*second, problem_, incumbent_); },
+                          options_.uses_one_thread);
     Incumbent incumbent = run_config(first, problem_, incumbent_);
     if (beside.valid()) incumbent.merge(beside.get());
     incumbent_ = std::move(incumbent);
@@ -418,7 +422,7 @@ class Search {
   const simulate::Simulator simulator_;  // without the write budget
   const SteadyClock clock_;
   const std::vector<double> ideal_ns_;
-  const Depth depth_;
+  const SearchOptions options_;
   const int64_t deadline_ns_;
   const double least_ns_;                 // no step is shorter
   std::vector<uint8_t> reserved_epochs_;  // of the minimum write set: see PlanBuilderOptions
@@ -428,8 +432,8 @@ class Search {
 
 }  // namespace
 
-Result<plan::Plan> search_plan(const Problem& problem, Depth depth, int64_t time_limit_ns) {
-  return Search(problem, depth, time_limit_ns).run();
+Result<plan::Plan> search_plan(const Problem& problem, const SearchOptions& options) {
+  return Search(problem, options).run();
 }
 
 }  // namespace teraio::planner

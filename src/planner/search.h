@@ -7,6 +7,9 @@
 // channels idle, both are almost free.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
+
 #include "base/status.h"
 #include "planner/plan_builder.h"
 #include "planner/planner.h"
@@ -23,10 +26,17 @@ enum class Depth : uint8_t {
   kThorough,  // and those of Effort::kBest, until nothing helps or to the time limit
 };
 
+struct SearchOptions {
+  Depth depth = Depth::kNextUse;
+  int64_t time_limit_ns = 0;
+  bool uses_one_thread = false;  // these two as for PlannerOptions
+  const std::atomic<bool>* stop = nullptr;
+};
+
 // Returns the best plan found. The work of the first two depths is the same in every run. When
 // the write budget binds, writes have a price as well, and room for the minimum write set is
 // reserved in the budget. Fails as plan() does. Uses two threads, except with Depth::kNextUse. Pure
-// except for the time limit; any thread may call it.
-Result<plan::Plan> search_plan(const Problem& problem, Depth depth, int64_t time_limit_ns);
+// except for the time limit and the stop; any thread may call it.
+Result<plan::Plan> search_plan(const Problem& problem, const SearchOptions& options);
 
 }  // namespace teraio::planner

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
 
 #include "plan/scenario.h"
@@ -342,6 +343,21 @@ TEST(Planner, BestEffortEndsWithoutATimeLimit) {
                                   .time_limit_ns = std::numeric_limits<int64_t>::max() / 2};
   planned(trace, machine(149), {}, options);
   planned(trace, machine(60), {}, options);
+}
+
+TEST(Planner, OneThreadMakesThePlanOfTwo) {
+  const Machine machine("VIT-1280", "a100_g10_half");
+  EXPECT_EQ(planned(machine.trace, machine.hardware, {}, {.uses_one_thread = true}),
+            planned(machine.trace, machine.hardware, {}, {}));
+}
+
+TEST(Planner, AStoppedSearchEndsWithALegalPlan) {
+  const Machine machine("VIT-1280", "a100_g10_half");
+  const std::atomic<bool> stop = true;
+  planned(machine.trace, machine.hardware, {},
+          {.effort = Effort::kBest,
+           .time_limit_ns = std::numeric_limits<int64_t>::max() / 2,
+           .stop = &stop});
 }
 
 TEST(Planner, DrawnConfigurationsAreTheSameInEveryRunAndDiffer) {
