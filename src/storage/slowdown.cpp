@@ -23,8 +23,7 @@ std::string cause(const Slowdown& slowdown) {
   const std::string warmth = temperature
                                  ? fmt::format("its temperature is {:.0f} C", temperature->celsius)
                                  : "its temperature is not known";
-  if (slowdown.direction == io::Direction::kRead) return warmth + "; no cause is known";
-  return fmt::format("{}; its fast cache is probably full, {} are written", warmth,
+  return fmt::format("{}, {} were written to it in this run; no cause is known", warmth,
                      format_size(slowdown.bytes_written));
 }
 

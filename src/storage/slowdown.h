@@ -1,4 +1,4 @@
-// Slowdown: a drive that stays slower than the plan assumes, and the likely cause.
+// Slowdown: a drive that stays slower than the plan assumes, and the cause where it is known.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,7 @@ struct Slowdown {
 };
 
 // Returns text such as "writes 600 MB/s, 2.10 GB/s planned; its temperature is 84 C, it slows down
-// at 82 C". Names a cause that the facts show, says "probably" if they only suggest it, and says
-// otherwise that none is known.
+// at 82 C". Names a cause that the facts show, and says otherwise that none is known.
 std::string describe(const Slowdown& slowdown);
 
 }  // namespace teraio::storage
