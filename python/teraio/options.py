@@ -27,6 +27,7 @@ def offload(
     plan=None,
     policy="planned",
     recompute="all",
+    effort="auto",
     verify_replays=False,
     verify=None,
     report=None,
@@ -68,6 +69,11 @@ def offload(
         recompute: tensors that a plan may discard and make again with the same bits (default: all).
             They are made by running the op that made them once more. "cheap" are those that take
             less than a tenth of the time to move them, and "off" are none.
+        effort: how long plans are searched for (default: auto). Plans are always made fast first,
+            and "fast" keeps them. With "auto", a search then goes on beside the training, on one
+            core of a machine that has four or more for each rank, and a plan that is predicted to
+            be at least 1 % better takes over between two steps. With "best", it goes on wherever
+            the run is; without `plans_in_background`, the training waits for it.
         verify_replays: check that tensors that are made again have the bits that were discarded. A
             difference raises an error that names the op. It takes time: every such tensor is copied
             to the host twice.
@@ -174,6 +180,7 @@ _OPTIONS = {
     "plan": _Option("FILE", _plan_file, is_path=True),
     "policy": _Option(choices=("planned", "on-demand")),
     "recompute": _Option(choices=("off", "cheap", "all")),
+    "effort": _Option(choices=("fast", "auto", "best")),
     "verify": _Option("FILE", is_path=True),
     "report": _Option("DIR", is_path=True),
     "save_timeline": _Option("FILE", is_path=True),

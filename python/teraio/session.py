@@ -63,6 +63,7 @@ _PASSED_ON = (
     "checksum",
     "plans_in_background",
     "recompute",
+    "effort",
     "verify_replays",
 )
 
@@ -365,7 +366,8 @@ class Session:
         - `ops`: the number of ops in all complete iterations. `planned_ops`: those that followed a
           plan.
         - `plans_made`: the number of plans, which took `planning_ns` of CPU time. `is_planning`:
-          whether a plan is being made now.
+          whether a plan is being made now. `search_ns`: the CPU time of the searches for better
+          plans that have ended. `is_searching`: whether one goes on now.
         """
         return self._core.counters()
 
@@ -438,6 +440,11 @@ class Session:
         - `natural_peak_bytes`: the peak of an iteration with unlimited device memory.
         - `device_budget_bytes`, `write_budget_bytes`: the limits of one iteration that the plan was
           made for; the first one is below the session's budget. The second one may be None.
+        - `plan_from_step`: the first step that followed the plan; that of the session is 1.
+          `is_found_by_search`: whether a search beside the training has found the plan.
+          `predicted_gain`: the share of the step that it saves then, or 0.
+        - `first_timed_step`, `last_timed_step`: the steps whose op times the prediction has; 0 for
+          sizes that no step had.
         """
         prediction = self._core.prediction()
         if prediction is not None:

@@ -67,7 +67,11 @@ py::list memory_timeline(Session& session) {
 
 py::object prediction(Session& session) {
   const auto prediction = without_gil([&] { return session.run().prediction(); });
-  return prediction ? py::object(to_dict(*prediction)) : py::none();
+  if (!prediction) return py::none();
+  py::dict d = to_dict(*prediction);
+  if (const auto plan = without_gil([&] { return session.runtime().figures().plan; }))
+    update(d, to_dict(*plan));
+  return std::move(d);
 }
 
 // Returns the trace. Raises while there is none, in which case there is no `wanted` either.
@@ -108,6 +112,13 @@ planner::Recompute recompute_of(const std::string& name) {
   if (name == "cheap") return planner::Recompute::kCheap;
   if (name == "all") return planner::Recompute::kAll;
   throw py::value_error(fmt::format("recompute is \"{}\": expected off, cheap or all", name));
+}
+
+runtime::RunOptions::Effort effort_of(const std::string& name) {
+  if (name == "fast") return runtime::RunOptions::Effort::kFast;
+  if (name == "auto") return runtime::RunOptions::Effort::kAuto;
+  if (name == "best") return runtime::RunOptions::Effort::kBest;
+  throw py::value_error(fmt::format("effort is \"{}\": expected fast, auto or best", name));
 }
 
 // Reads options by their names. None leaves an option at its default.
@@ -180,6 +191,9 @@ SessionOptions options_from(const py::kwargs& given) {
   std::string recompute;
   reader.read("recompute", recompute);
   if (!recompute.empty()) options.run.recompute = recompute_of(recompute);
+  std::string effort;
+  reader.read("effort", effort);
+  if (!effort.empty()) options.run.effort = effort_of(effort);
   reader.read("verify_replays", options.run.verify_replays);
   reader.read("timeline_steps", options.run.timeline_steps);
   reader.read("progress", options.run.progress);

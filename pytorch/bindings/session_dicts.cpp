@@ -106,8 +106,16 @@ py::dict to_dict(const learn::Difference& difference) {
 }
 
 py::dict to_dict(const runtime::PlanningCounters& c) {
-  return py::dict("ops"_a = c.ops, "planned_ops"_a = c.planned_ops, "plans_made"_a = c.plans_made,
-                  "planning_ns"_a = c.planning_ns, "is_planning"_a = c.is_planning);
+  return py::dict("ops"_a = c.ops, "planned_ops"_a = c.planned_ops,
+                  "plans_made"_a = c.work.plans_made, "planning_ns"_a = c.work.planning_ns,
+                  "is_planning"_a = c.work.is_planning, "search_ns"_a = c.work.search_ns,
+                  "is_searching"_a = c.work.is_searching);
+}
+
+py::dict to_dict(const learn::PlanFacts& plan) {
+  return py::dict("is_found_by_search"_a = plan.is_found, "plan_from_step"_a = plan.from_step,
+                  "predicted_gain"_a = plan.gain, "first_timed_step"_a = plan.first_timed_step,
+                  "last_timed_step"_a = plan.last_timed_step);
 }
 
 py::dict to_dict(const Rates& rates) {

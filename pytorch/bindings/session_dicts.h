@@ -27,6 +27,7 @@ pybind11::dict to_dict(const learn::PatternSummary& pattern);
 pybind11::dict to_dict(const learn::Difference& difference);
 pybind11::dict to_dict(const Rates& rates);
 pybind11::dict to_dict(const runtime::DriveShare& share);
+pybind11::dict to_dict(const learn::PlanFacts& plan);
 pybind11::dict to_dict(const runtime::Prediction& prediction);
 // Returns the counters of a tier under names that begin with `tier`, and those of its drives if it
 // has any.

@@ -45,10 +45,10 @@ void OpTimeHistory::leave_out(int64_t duration_ns) {
 }
 
 // A timer is read, and waited for, only after an iteration that plans come from.
-void OpTimeHistory::end_iteration(bool is_repeated, bool are_wanted) {
+void OpTimeHistory::end_iteration(int64_t step, bool is_repeated, bool are_wanted) {
   if (!is_repeated) history_.clear();
   if (!std::exchange(is_timed_, false)) return;
-  if (timer_ == nullptr) return keep();
+  if (timer_ == nullptr) return keep(step);
   if (!are_wanted) return;
   Result<std::vector<int64_t>> times = timer_->durations_ns();
   if (!times.ok())
@@ -57,26 +57,32 @@ void OpTimeHistory::end_iteration(bool is_repeated, bool are_wanted) {
         "needs nothing else{}",
         times.status().message(), detail_lines(times.status()));
   durations_ns_ = std::move(*times);
-  keep();
+  keep(step);
 }
 
-void OpTimeHistory::keep() {
+void OpTimeHistory::keep(int64_t step) {
   std::vector<int64_t> spare;  // its memory serves the next iteration
   if (history_.size() == kIterationsKept) {
-    spare = std::move(history_.front());
+    spare = std::move(history_.front().durations_ns);
     history_.pop_front();
   }
-  history_.push_back(std::exchange(durations_ns_, std::move(spare)));
+  history_.push_back({step, std::exchange(durations_ns_, std::move(spare))});
 }
 
 // The middle times of all ops together are less than any iteration takes, since each iteration is
 // disturbed at other ops. So they are stretched to the middle iteration.
-void OpTimeHistory::apply_to(iteration::Profile& profile) const {
+std::optional<TimedSteps> OpTimeHistory::apply_to(iteration::Profile& profile,
+                                                  int64_t first_step) const {
   std::vector<trace::Op>& ops = profile.trace.ops;
   std::vector<const std::vector<int64_t>*> iterations;
-  for (const std::vector<int64_t>& durations_ns : history_)
-    if (durations_ns.size() == ops.size()) iterations.push_back(&durations_ns);
-  if (iterations.empty()) return;
+  TimedSteps steps;
+  for (const Timed& timed : history_) {
+    if (timed.step < first_step || timed.durations_ns.size() != ops.size()) continue;
+    if (iterations.empty()) steps.first = timed.step;
+    steps.last = timed.step;
+    iterations.push_back(&timed.durations_ns);
+  }
+  if (iterations.empty()) return std::nullopt;
   std::vector<int64_t> times;
   for (const auto* durations_ns : iterations)
     times.push_back(std::accumulate(durations_ns->begin(), durations_ns->end(), int64_t{0}));
@@ -87,10 +93,11 @@ void OpTimeHistory::apply_to(iteration::Profile& profile) const {
     ops[op].duration_ns = middle_of(times);
     ops_ns += ops[op].duration_ns;
   }
-  if (ops_ns == 0) return;
+  if (ops_ns == 0) return steps;
   const double stretch = static_cast<double>(iteration_ns) / static_cast<double>(ops_ns);
   for (trace::Op& op : ops)
     op.duration_ns = std::llround(static_cast<double>(op.duration_ns) * stretch);
+  return steps;
 }
 
 }  // namespace teraio::learn

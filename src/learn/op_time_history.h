@@ -10,12 +10,19 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <vector>
 
 #include "device/op_timer.h"
 #include "iteration/profile.h"
 
 namespace teraio::learn {
+
+// The first and the last of some steps; the session's first step is 1. A value.
+struct TimedSteps {
+  int64_t first = 0;
+  int64_t last = 0;
+};
 
 class OpTimeHistory {
  public:
@@ -34,24 +41,31 @@ class OpTimeHistory {
   // The next op's time does not include the last `duration_ns`.
   void leave_out(int64_t duration_ns);
 
-  // The iteration ends. `is_repeated`: it had the same ops as the one before; otherwise the history
-  // begins with it. `are_wanted`: a plan may come from its times; only then they are read from the
-  // device's timer, which waits for it. Logs when that fails, and keeps no times then.
-  void end_iteration(bool is_repeated, bool are_wanted);
+  // The iteration, which was this step, ends. `is_repeated`: it had the same ops as the one before;
+  // otherwise the history begins with it. `are_wanted`: a plan may come from its times; only then
+  // they are read from the device's timer, which waits for it. Logs when that fails, and keeps no
+  // times then.
+  void end_iteration(int64_t step, bool is_repeated, bool are_wanted);
 
-  // Puts the times into the profile, whose ops are those of the last iteration. They add up to what
-  // the middle iteration took. Without times of as many ops the profile keeps its own.
-  void apply_to(iteration::Profile& profile) const;
+  // Puts the times into the profile, whose ops are those of the last iteration: the times from
+  // `first_step` on. They add up to what the middle iteration took. Returns the steps that they are
+  // from; nothing without times of as many ops: the profile keeps its own.
+  std::optional<TimedSteps> apply_to(iteration::Profile& profile, int64_t first_step) const;
 
  private:
-  void keep();
+  struct Timed {
+    int64_t step = 0;
+    std::vector<int64_t> durations_ns;
+  };
+
+  void keep(int64_t step);
 
   device::OpTimer* timer_;
   bool is_timed_ = false;
   int64_t last_op_end_ns_ = 0;
   int64_t last_op_end_stall_ns_ = 0;
-  std::vector<int64_t> durations_ns_;         // of the ops of this iteration
-  std::deque<std::vector<int64_t>> history_;  // of iterations that had the same ops, newest last
+  std::vector<int64_t> durations_ns_;  // of the ops of this iteration
+  std::deque<Timed> history_;          // of iterations that had the same ops, newest last
 };
 
 }  // namespace teraio::learn

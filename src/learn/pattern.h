@@ -31,6 +31,16 @@
 
 namespace teraio::learn {
 
+// The plan of a variant: how it came, and what is known of it. A value.
+struct PlanFacts {
+  bool is_found = false;  // by a search, and not the first one or made again
+  int64_t from_step = 0;  // the first step that may have followed it; the session's first is 1
+  double gain = 0;        // of a found one: the share of the step that it saves, as predicted
+  // The steps whose op times it and its prediction have.
+  int64_t first_timed_step = 0;
+  int64_t last_timed_step = 0;
+};
+
 // One combination of sizes. All variants of a pattern are alike (are_alike()).
 struct Variant {
   std::shared_ptr<const iteration::Schedule> schedule;  // without a plan until one has been made
@@ -40,6 +50,9 @@ struct Variant {
   int64_t ticket = 0;            // of the plan that is being made; 0: none is
   Status planning_status;        // of the last plan
   int64_t iterations_on_plan = 0;
+  PlanFacts plan_facts;  // of the plan; and of the one that is being made
+  PlanFacts next_plan_facts;
+  int64_t searches_left = 0;
 
   bool is_planned() const { return schedule->is_planned(); }
   const iteration::Profile& profile() const { return schedule->profile(); }

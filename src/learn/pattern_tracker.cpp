@@ -13,6 +13,8 @@ namespace {
 
 // Iterations are nearly the same when they differ in at most this share of their ops.
 constexpr double kOtherShareMax = 0.05;
+// A plan is searched for so often while the program leaves the pattern before the search has ended.
+constexpr int64_t kSearchesMax = 3;
 // An iteration is unlike the pattern that was followed when more of its ops had no place in it.
 constexpr double kLostShareMax = 0.02;
 
@@ -31,6 +33,12 @@ std::shared_ptr<Variant> newest_planned(const Pattern& pattern) {
   return found == variants.rend() ? variants.front() : *found;
 }
 
+// The schedule of the variant is a new one.
+void set_plan_facts(Variant& variant, int64_t from_step) {
+  variant.plan_facts = std::exchange(variant.next_plan_facts, {});
+  variant.plan_facts.from_step = from_step;
+}
+
 IterationFacts::Plan plan_of(const Variant& variant) {
   if (variant.ticket != 0) return IterationFacts::Plan::kBeingMade;
   if (variant.is_planned()) return IterationFacts::Plan::kMade;
@@ -42,7 +50,7 @@ IterationFacts::Plan plan_of(const Variant& variant) {
 PatternTracker::PatternTracker(engine::PlannedMoves& followed, PatternTrackerOptions options)
     : followed_(followed),
       options_(std::move(options)),
-      planning_(options_.make_plan, options_.plans_in_background),
+      planning_(options_.make_plan, options_.improve_plan, options_.plans_in_background),
       library_(options_.library_bytes_max) {}
 
 trace::OpIndex PatternTracker::advance(const iteration::OpSignature& signature,
@@ -80,6 +88,7 @@ void PatternTracker::take_made_plans() {
     for (const auto& pattern : library_.patterns()) {
       const std::shared_ptr<Variant> variant = pattern->take_made(made.ticket, made.schedule);
       if (variant == nullptr) continue;
+      if (made.schedule.ok()) set_plan_facts(*variant, step_count_ + 1);
       if (!made.schedule.ok())
         spdlog::warn("teraio: no plan, migrating on demand, which is slower: {}",
                      full_text(made.schedule.status()));
@@ -187,6 +196,7 @@ bool PatternTracker::wants_times() const {
 
 void PatternTracker::end_iteration(const IterationEnd& end) {
   take_made_plans();
+  ++step_count_;
   note_early_end();
   Pattern* ended = library_.find(now_.key.ops);
   was_as_expected_ = follower_.is_exact_end() && ended == pattern_ && variant_->is_measured &&
@@ -195,14 +205,20 @@ void PatternTracker::end_iteration(const IterationEnd& end) {
                                            : end.record     ? record(ended, end)
                                                             : nullptr;
   const IterationFacts iteration = describe(ended, variant.get(), end);
-  const PlanningStep step = next_step(iteration);
-  if (step == PlanningStep::kPlan || step == PlanningStep::kReplan)
-    request_plan(*ended, *variant, end);
+  carry_out(next_step(iteration), ended, variant, end);
   recording_ = next_recording(recording_, iteration);
   note_end(ended);
   take_made_plans();  // without a thread, they are there
   choose_next(ended);
+  look_after_search();
   previous_key_ = now_.key;
+}
+
+void PatternTracker::carry_out(PlanningStep step, Pattern* ended,
+                               const std::shared_ptr<Variant>& variant, const IterationEnd& end) {
+  if (step == PlanningStep::kPlan) request_plan(*ended, *variant, /*first_step=*/0, end);
+  if (step == PlanningStep::kReplan) replan(*ended, *variant, end);
+  if (step == PlanningStep::kSearch) search(variant);
 }
 
 // Returns the variant of the iteration; null: there are enough of the pattern. The newest profile
@@ -233,7 +249,11 @@ IterationFacts PatternTracker::describe(const Pattern* ended, Variant* variant,
   iteration.is_pattern_planned = ended->is_planned();
   iteration.is_pattern_full = ended->measured_count() == Pattern::kMeasuredMax;
   iteration.pattern_iterations = ended->iteration_count + 1;
-  if (was_as_expected_) iteration.iterations_on_plan = count_on_plan(*variant, end);
+  if (was_as_expected_) {
+    iteration.iterations_on_plan = count_on_plan(*variant, end);
+    iteration.is_search_due = options_.improve_plan && searched_ == nullptr &&
+                              variant->searches_left > 0 && ended->banned_ops.empty();
+  }
   if (variant != nullptr)
     iteration.plan = plan_of(*variant);
   else if (iteration.is_recorded)
@@ -284,13 +304,58 @@ void PatternTracker::note_machine_change(const std::string& change) {
       variant->iterations_on_plan = kIterationsBeforeReplanning - 1;
 }
 
-void PatternTracker::request_plan(const Pattern& pattern, Variant& variant,
+void PatternTracker::request_plan(const Pattern& pattern, Variant& variant, int64_t first_step,
                                   const IterationEnd& end) {
   auto profile = std::make_shared<iteration::Profile>(variant.profile());
-  end.apply_times(*profile);
+  const TimedSteps own = {step_count_, step_count_};
+  const TimedSteps steps = end.apply_times(*profile, first_step).value_or(own);
+  variant.next_plan_facts = {.first_timed_step = steps.first, .last_timed_step = steps.last};
+  variant.searches_left = kSearchesMax;
   for (const trace::OpIndex op : pattern.banned_ops)
     profile->trace.ops[static_cast<size_t>(op)].replayable = false;
   variant.ticket = planning_.request([profile] { return std::move(*profile); });
+}
+
+void PatternTracker::replan(const Pattern& pattern, Variant& variant, const IterationEnd& end) {
+  if (searched_.get() == &variant) end_search();
+  request_plan(pattern, variant, variant.plan_facts.from_step, end);
+}
+
+void PatternTracker::search(const std::shared_ptr<Variant>& variant) {
+  --variant->searches_left;
+  searched_ = variant;
+  planning_.search(variant->schedule);
+}
+
+void PatternTracker::end_search() {
+  planning_.end_search();
+  searched_.reset();
+}
+
+void PatternTracker::look_after_search() {
+  if (searched_ == nullptr) return;
+  SearchFacts search = {.is_followed = searched_ == variant_,
+                        .has_ended = !planning_.work().is_searching};
+  std::optional<PlanningThread::Found> found;
+  if (search.has_ended) found = planning_.take_found();
+  if (search.has_ended) searched_->searches_left = 0;
+  if (found) search.step_ns = found->found.step_ns;
+  if (found) search.step_before_ns = found->found.step_before_ns;
+  const SearchStep step = next_search_step(search);
+  if (step == SearchStep::kTakeOver) take_over(std::move(*found));
+  if (step != SearchStep::kGoOn) end_search();
+}
+
+void PatternTracker::take_over(PlanningThread::Found found) {
+  const auto& [plan, step_ns, step_before_ns, note_takeover] = found.found;
+  if (note_takeover) note_takeover();
+  variant_->next_plan_facts = variant_->plan_facts;
+  variant_->next_plan_facts.is_found = true;
+  variant_->next_plan_facts.gain =
+      1 - static_cast<double>(step_ns) / static_cast<double>(step_before_ns);
+  variant_->schedule = std::move(found.schedule);
+  set_plan_facts(*variant_, step_count_ + 1);
+  follow_next(*pattern_, variant_);
 }
 
 void PatternTracker::note_end(Pattern* ended) {

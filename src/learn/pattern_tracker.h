@@ -11,9 +11,9 @@
 //   an op has other sizes         the plan of this pattern that fits them best takes over; if none
 //                                 fits closely, one is asked for
 //   a plan is ready               it takes over if it is for what runs now
+//   a search has found a plan     it takes over with the next iteration if it is better
 //
-// A plan is made again with the median of each op's last three times, also when the machine is not
-// what it was.
+// A plan is made again with the times that ops had under the plan before.
 //
 // Threads: under the lock of its owner. Plans are made by a PlanningThread.
 #pragma once
@@ -32,6 +32,7 @@
 #include "iteration/follower.h"
 #include "iteration/signature.h"
 #include "learn/difference_log.h"
+#include "learn/op_time_history.h"
 #include "learn/pattern_library.h"
 #include "learn/planning_policy.h"
 #include "learn/planning_thread.h"
@@ -39,7 +40,8 @@
 namespace teraio::learn {
 
 struct PatternTrackerOptions {
-  MakePlan make_plan;  // empty: nothing is planned (but eviction knows the next uses)
+  MakePlan make_plan;        // empty: nothing is planned (but eviction knows the next uses)
+  ImprovePlan improve_plan;  // empty: nothing is searched for
   bool plans_in_background = false;
   // Asked after every planned iteration: in what the machine differs from what the plans were made
   // for, for people; make_plan knows it then. Empty: it never does.
@@ -75,8 +77,8 @@ class PatternTracker {
   struct IterationEnd {
     // Returns the profile of the iteration, which has been recorded; empty: it has not.
     std::function<iteration::Profile()> record;
-    // Gives the ops of a profile the times that they had lately.
-    std::function<void(iteration::Profile&)> apply_times;
+    // As OpTimeHistory::apply_to().
+    std::function<std::optional<TimedSteps>(iteration::Profile&, int64_t first_step)> apply_times;
     int64_t op_count = 0;  // that have ended
   };
   // The iteration has ended. What the next one follows is decided.
@@ -107,14 +109,16 @@ class PatternTracker {
   void set_place_of_difference(size_t entry, std::string op, std::string location) {
     differences_.set_place(entry, std::move(op), std::move(location));
   }
-  int64_t plan_count() const { return planning_.made_count(); }
-  int64_t planning_ns() const { return planning_.planning_ns(); }
-  bool is_planning() const { return planning_.is_planning(); }
+  PlanningWork planning_work() const { return planning_.work(); }
+  // Of the plan that holds; nothing without one.
+  std::optional<PlanFacts> plan_facts() const {
+    return is_planned() ? std::optional(variant_->plan_facts) : std::nullopt;
+  }
   std::vector<PatternSummary> patterns() const;
 
   // The op at `position` of the schedule gives other bytes when it runs again.
   void ban_replays(trace::OpIndex position);
-  // No plan is made any more. Waits for the one that is being made.
+  // No plan is made or searched for any more. Waits for the one that is being made.
   void stop() { planning_.stop(); }
 
  private:
@@ -138,7 +142,15 @@ class PatternTracker {
   bool is_nearly_repeated(const Pattern& ended) const;
   int64_t count_on_plan(Variant& variant, const IterationEnd& end);
   void note_machine_change(const std::string& change);
-  void request_plan(const Pattern& pattern, Variant& variant, const IterationEnd& end);
+  void carry_out(PlanningStep step, Pattern* ended, const std::shared_ptr<Variant>& variant,
+                 const IterationEnd& end);
+  void request_plan(const Pattern& pattern, Variant& variant, int64_t first_step,
+                    const IterationEnd& end);
+  void replan(const Pattern& pattern, Variant& variant, const IterationEnd& end);
+  void search(const std::shared_ptr<Variant>& variant);
+  void look_after_search();
+  void take_over(PlanningThread::Found found);
+  void end_search();
   void note_end(Pattern* ended);
   void choose_next(Pattern* ended);
   void follow_next(Pattern& pattern, std::shared_ptr<Variant> variant);
@@ -168,6 +180,8 @@ class PatternTracker {
   Progress now_;
   Pattern::Key previous_key_;  // of the iteration before
   RecordingState recording_;
+  std::shared_ptr<Variant> searched_;  // whose plan a search improves; null: none does
+  int64_t step_count_ = 0;             // iterations that have ended
   bool was_as_expected_ = false;
   DifferenceLog differences_;
 };

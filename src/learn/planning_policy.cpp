@@ -9,6 +9,7 @@ using It = const IterationFacts&;
 using Plan = IterationFacts::Plan;
 
 constexpr int64_t kIterationsThatMakeAPattern = 3;
+constexpr double kTakeoverRatioMax = 0.99;
 
 struct Row {
   bool (*holds)(It it);
@@ -22,6 +23,11 @@ constexpr Row kRows[] = {
        return it.was_as_expected && it.iterations_on_plan == kIterationsBeforeReplanning;
      },
      PlanningStep::kReplan},
+    {[](It it) {
+       return it.was_as_expected && it.is_search_due &&
+              it.iterations_on_plan > kIterationsBeforeReplanning;
+     },
+     PlanningStep::kSearch},
     {[](It it) { return it.was_as_expected || it.plan == Plan::kMade; }, PlanningStep::kFollow},
     {[](It it) { return it.plan == Plan::kFailed; }, PlanningStep::kGiveUp},
     {[](It it) { return !it.is_recorded || !it.can_plan; }, PlanningStep::kRecord},
@@ -37,6 +43,15 @@ constexpr Row kRows[] = {
 
 PlanningStep next_step(const IterationFacts& iteration) {
   return std::ranges::find_if(kRows, [&](const Row& row) { return row.holds(iteration); })->step;
+}
+
+SearchStep next_search_step(const SearchFacts& search) {
+  if (!search.is_followed) return SearchStep::kEnd;
+  if (!search.has_ended) return SearchStep::kGoOn;
+  const bool is_better =
+      search.step_ns > 0 && static_cast<double>(search.step_ns) <=
+                                kTakeoverRatioMax * static_cast<double>(search.step_before_ns);
+  return is_better ? SearchStep::kTakeOver : SearchStep::kEnd;
 }
 
 RecordingState next_recording(RecordingState state, const IterationFacts& iteration) {

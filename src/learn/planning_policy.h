@@ -1,11 +1,13 @@
-// PlanningPolicy: what the end of an iteration means for planning: whether a plan is made, and
-// whether the next iteration is recorded. Pure functions over values.
+// PlanningPolicy: what the end of an iteration means for planning: whether a plan is made or a
+// better one is searched for, which plan holds, and whether the next iteration is recorded. Pure
+// functions over values.
 //
 // The first row that holds decides:
 //
 //   an iteration                                                step
 //   whose plan is being made                                    kWait
 //   as expected, the second one of its plan                     kReplan
+//   as expected, and nothing was searched for its plan yet      kSearch
 //   as expected, or with a plan                                 kFollow
 //   for which planning has failed                               kGiveUp
 //   that was not recorded, or where nothing makes plans         kRecord
@@ -39,6 +41,7 @@ struct IterationFacts {
   bool can_plan = true;  // something makes plans
   Plan plan = Plan::kNone;
   int64_t iterations_on_plan = 0;   // with this one; 0 unless all of its ops have ended
+  bool is_search_due = false;       // something searches, and has not for this plan
   bool is_repeated = false;         // the iteration before had its ops, with any sizes
   bool is_nearly_repeated = false;  // or all but a few of them
   bool is_unlike_followed = false;
@@ -57,9 +60,28 @@ enum class PlanningStep : uint8_t {
   kGiveUp,  // nothing: planning would fail again
   kPlan,
   kReplan,
+  kSearch,  // for a better plan, while the one that there is holds
 };
 
 PlanningStep next_step(const IterationFacts& iteration);
+
+// A search at the end of an iteration. A value.
+struct SearchFacts {
+  bool is_followed = false;  // the next iteration follows the plan that is to be improved
+  bool has_ended = false;
+  int64_t step_ns = 0;  // under the plan that it has found, as predicted; 0: it has found none
+  int64_t step_before_ns = 0;  // under the plan that is to be improved
+};
+
+enum class SearchStep : uint8_t {
+  kGoOn,
+  kEnd,       // nothing comes of it
+  kTakeOver,  // the plan that it has found holds from the next iteration on
+};
+
+// A search of a plan that the program has left ends. A plan takes over when it is at least 1 %
+// better: a change of plans moves tensors, which takes time.
+SearchStep next_search_step(const SearchFacts& search);
 
 // Which iterations are recorded: each, until they are as expected or enough sizes of a planned
 // pattern are known. An iteration without a pattern, such as an evaluation, may come back: the next

@@ -20,16 +20,15 @@ namespace teraio::runtime {
 struct PlanningCounters {
   int64_t ops = 0;          // that have begun, in whole iterations
   int64_t planned_ops = 0;  // those of them that followed a plan
-  int64_t plans_made = 0;
-  int64_t planning_ns = 0;   // CPU time
-  bool is_planning = false;  // a plan is being made now
+  learn::PlanningWork work;
 };
 
 struct RunFigures {
   device::MemoryUsage memory;
   engine::EngineCounters counters;
   PlanningCounters planning;
-  std::string trace_name;  // of the pattern that is followed; empty: none is
+  std::string trace_name;                // of the pattern that is followed; empty: none is
+  std::optional<learn::PlanFacts> plan;  // of the plan that is followed; nothing without one
   int64_t iteration_count = 0;
   int64_t deviation_count = 0;
   int64_t outside_bytes = 0;

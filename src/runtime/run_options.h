@@ -16,6 +16,12 @@ namespace teraio::runtime {
 
 // A value.
 struct RunOptions {
+  enum class Effort : uint8_t {
+    kFast,  // plans that are made with planner::Effort::kFast
+    kAuto,  // the same, and in the background a search for better ones where cores are idle
+    kBest,  // the same on any machine, from a given plan, and where nothing is in the background
+  };
+
   int64_t device_budget_bytes = 0;  // 0: the device's default, which the CPU does not have
   std::vector<std::filesystem::path> ssd_directories;  // this rank's; empty: no SSD tier
   // The directories of each of the machine's ranks (processes, one per device), when there are
@@ -33,6 +39,7 @@ struct RunOptions {
   std::optional<std::filesystem::path> plan_path;  // the plan to execute; none: plans are made
   bool is_planned = true;                          // false: all migrations are on demand
   bool plans_in_background = true;  // false: each plan is made before the next iteration begins
+  Effort effort = Effort::kAuto;
   // Which tensors plans may discard, to be made again by a replay.
   planner::Recompute recompute = planner::PlannerOptions().recompute;
   bool verify_replays = false;  // compare what a replay makes with what was discarded

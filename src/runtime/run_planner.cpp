@@ -2,14 +2,33 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/log.h"
 #include "base/units.h"
 #include "planner/planner.h"
 #include "runtime/run_limits.h"
+#include "simulate/simulator.h"
 
 namespace teraio::runtime {
+namespace {
+
+// Fewer cores are the training's.
+constexpr int64_t kCoresWithASpareOne = 4;
+// One thread at a low priority does in so many times the time what two do in the time limit.
+constexpr int64_t kTimeFactorBeside = 4;
+
+}  // namespace
+
+bool searches_for_plans(const RunOptions& options, int64_t core_count) {
+  using Effort = RunOptions::Effort;
+  if (options.effort != Effort::kAuto) return options.effort == Effort::kBest;
+  if (options.plan_path || !options.plans_in_background) return false;
+  const auto rank_count = std::max<int64_t>(1, std::ssize(options.rank_directories));
+  return core_count / rank_count >= kCoresWithASpareOne;
+}
 
 Status RunPlanner::open_given_plan() {
   if (!options_.plan_path) return {};
@@ -25,6 +44,30 @@ Result<plan::Plan> RunPlanner::make_plan(const iteration::Profile& profile,
   Result<plan::Plan> plan = plan_for(profile.trace, hardware, limits);
   if (plan.ok()) predictions_.keep(profile.trace.name, predict(profile, hardware, limits, *plan));
   return plan;
+}
+
+Result<learn::FoundPlan> RunPlanner::improve_plan(const iteration::Schedule& schedule,
+                                                  const hardware::Hardware& hardware,
+                                                  int64_t spare_bytes,
+                                                  const std::atomic<bool>& stop) {
+  const iteration::Profile& profile = schedule.profile();
+  const plan::Limits limits = limits_for(profile, hardware, options_, spare_bytes);
+  const Result<simulate::Run> before =
+      simulate::simulate(profile.trace, hardware, limits, *schedule.plan());
+  if (!before.ok()) return before.status();
+  planner::PlannerOptions options;
+  options.effort = planner::Effort::kBest;
+  options.recompute = options_.recompute;
+  options.stop = &stop;
+  options.uses_one_thread = options_.plans_in_background;
+  if (options.uses_one_thread)
+    options.time_limit_ns = kTimeFactorBeside * time_limit_ns(options, profile.trace);
+  Result<plan::Plan> plan = planner::plan(profile.trace, hardware, limits, options);
+  if (!plan.ok()) return plan.status();
+  const Prediction prediction = predict(profile, hardware, limits, *plan);
+  return learn::FoundPlan{
+      std::move(*plan), prediction.step_ns, before->step_ns,
+      [this, name = profile.trace.name, prediction] { predictions_.keep(name, prediction); }};
 }
 
 Result<plan::Plan> RunPlanner::plan_for(const trace::Trace& trace,

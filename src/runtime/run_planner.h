@@ -1,7 +1,8 @@
 // RunPlanner: which plan an iteration of the run gets. It is that of the given file where it fits,
-// and otherwise one that is made within the limits of the run.
+// and otherwise one that is made within the limits of the run, and then a better one.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -9,6 +10,8 @@
 #include "base/status.h"
 #include "hardware/hardware.h"
 #include "iteration/profile.h"
+#include "iteration/schedule.h"
+#include "learn/planning_thread.h"
 #include "plan/plan.h"
 #include "runtime/given_plan.h"
 #include "runtime/prediction.h"
@@ -16,6 +19,10 @@
 #include "trace/trace.h"
 
 namespace teraio::runtime {
+
+// Whether better plans are searched for than those that are made first, in a process that may use
+// so many cores.
+bool searches_for_plans(const RunOptions& options, int64_t core_count);
 
 // Threads: one at a time makes plans; any thread may ask for predictions meanwhile.
 class RunPlanner {
@@ -33,8 +40,15 @@ class RunPlanner {
   Result<plan::Plan> make_plan(const iteration::Profile& profile,
                                const hardware::Hardware& hardware, int64_t spare_bytes);
 
-  // Returns the prediction for the newest plan for the trace of this name, or nothing when there is
-  // none.
+  // Searches for a better plan than that of the schedule, by Effort::kBest: on one thread beside
+  // the training, and then for longer. When the plan takes over, its prediction holds. Fails as
+  // planner::plan() does, and when the plan of the schedule is not legal any more.
+  Result<learn::FoundPlan> improve_plan(const iteration::Schedule& schedule,
+                                        const hardware::Hardware& hardware, int64_t spare_bytes,
+                                        const std::atomic<bool>& stop);
+
+  // Returns the prediction for the newest plan that holds for the trace of this name, or nothing
+  // when there is none.
   std::optional<Prediction> prediction(const std::string& trace_name) const {
     return predictions_.find(trace_name);
   }

@@ -40,6 +40,7 @@ learn::PatternTrackerOptions tracker_options(const RuntimeOptions& options) {
       return checked_for_replays(make_plan(profile), replayer);
     };
   tracker.plans_in_background = options.plans_in_background;
+  tracker.improve_plan = options.improve_plan;
   tracker.machine_change = options.machine_change;
   return tracker;
 }
@@ -445,7 +446,9 @@ void Runtime::end_iteration() {
                            .is_known = patterns_.is_known_pattern()});
   learn::PatternTracker::IterationEnd end;
   if (is_recording_) end.record = [this] { return recorded_profile(); };
-  end.apply_times = [this](iteration::Profile& profile) { observer_.apply_times(profile); };
+  end.apply_times = [this](iteration::Profile& profile, int64_t first_step) {
+    return observer_.apply_times(profile, first_step);
+  };
   end.op_count = detector_.op_count();
   patterns_.end_iteration(end);
   observer_.set_pattern(patterns_.last_pattern());
@@ -507,9 +510,8 @@ RunFigures Runtime::figures(bool with_unmovable_bytes) const {
   figures.counters = engine_.counters();
   figures.planning = {.ops = observer_.op_count(),
                       .planned_ops = observer_.planned_op_count(),
-                      .plans_made = patterns_.plan_count(),
-                      .planning_ns = patterns_.planning_ns(),
-                      .is_planning = patterns_.is_planning()};
+                      .work = patterns_.planning_work()};
+  figures.plan = patterns_.plan_facts();
   figures.trace_name = engine_.plan().schedule().profile().trace.name;
   figures.iteration_count = observer_.log().iteration_count();
   figures.deviation_count = patterns_.deviation_count();

@@ -49,6 +49,8 @@ struct RuntimeOptions {
   // `plans_in_background`, else between iterations, on the thread that ends one. Empty: everything
   // stays on demand (but eviction knows the next uses).
   learn::MakePlan make_plan;
+  // Called on that thread too. Empty: no better plan is searched for.
+  learn::ImprovePlan improve_plan;
   bool plans_in_background = false;
   // As for PatternTrackerOptions.
   std::function<std::optional<std::string>()> machine_change;

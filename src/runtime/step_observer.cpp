@@ -68,7 +68,8 @@ void StepObserver::end_iteration(const EndedIteration& ended) {
   if (timeline_ != nullptr) timeline_->end_step(end_ns, ended.mode);
   op_count_ += ended.op_count;
   planned_op_count_ += ended.planned_op_count;
-  op_times_.end_iteration(ended.is_repeated, ended.is_repeated || ended.is_known);
+  op_times_.end_iteration(log_.iteration_count(), ended.is_repeated,
+                          ended.is_repeated || ended.is_known);
 }
 
 }  // namespace teraio::runtime

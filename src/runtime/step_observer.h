@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "device/op_timer.h"
@@ -65,7 +66,10 @@ class StepObserver {
   };
   void end_iteration(const EndedIteration& ended);
   void set_pattern(int64_t pattern) { log_.set_pattern(pattern); }
-  void apply_times(iteration::Profile& profile) const { op_times_.apply_to(profile); }
+  std::optional<learn::TimedSteps> apply_times(iteration::Profile& profile,
+                                               int64_t first_step) const {
+    return op_times_.apply_to(profile, first_step);
+  }
 
   const engine::IterationLog& log() const { return log_; }
   // In whole iterations.

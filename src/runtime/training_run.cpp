@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "base/clock.h"
@@ -108,6 +109,10 @@ RuntimeOptions TrainingRun::runtime_options() {
   options.op_timer = machine_->device->op_timer();
   if (!options_.is_planned) return options;
   options.make_plan = [this](const iteration::Profile& profile) { return make_plan(profile); };
+  if (searches_for_plans(options_, std::thread::hardware_concurrency()))
+    options.improve_plan = [this](const auto& schedule, const auto& stop) {
+      return improve_plan(schedule, stop);
+    };
   options.plans_in_background = options_.plans_in_background;
   options.wait_for_unpin = [framework] { return framework->wait_for_unpin(); };
   options.machine_change = [this] { return machine_change(); };
@@ -116,6 +121,11 @@ RuntimeOptions TrainingRun::runtime_options() {
 
 Result<plan::Plan> TrainingRun::make_plan(const iteration::Profile& profile) {
   return planner_.make_plan(profile, hardware(), machine_->device->spare_bytes());
+}
+
+Result<learn::FoundPlan> TrainingRun::improve_plan(const iteration::Schedule& schedule,
+                                                   const std::atomic<bool>& stop) {
+  return planner_.improve_plan(schedule, hardware(), machine_->device->spare_bytes(), stop);
 }
 
 std::optional<std::string> TrainingRun::machine_change() {

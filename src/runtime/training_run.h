@@ -103,6 +103,8 @@ class TrainingRun {
   engine::EngineOptions engine_options();
   RuntimeOptions runtime_options();
   Result<plan::Plan> make_plan(const iteration::Profile& profile);
+  Result<learn::FoundPlan> improve_plan(const iteration::Schedule& schedule,
+                                        const std::atomic<bool>& stop);
   std::optional<std::string> machine_change();
   Status check_room_to_restore() const;
   Status replay_discarded();

@@ -15,14 +15,14 @@ class OpTimeHistoryTest : public ::testing::Test {
   void iteration(const Durations& durations_ns, bool is_repeated = true) {
     history_.start_iteration(now_ns_, 0, /*is_timed=*/true);
     for (const int64_t duration_ns : durations_ns) history_.end_op(now_ns_ += duration_ns, 0);
-    history_.end_iteration(is_repeated, is_repeated);
+    history_.end_iteration(++step_, is_repeated, is_repeated);
   }
   // What a profile of so many ops, each of 7 ns, becomes.
-  Durations applied(size_t op_count) {
+  Durations applied(size_t op_count, int64_t first_step = 0) {
     iteration::Profile profile;
     profile.trace.ops.resize(op_count);
     for (trace::Op& op : profile.trace.ops) op.duration_ns = 7;
-    history_.apply_to(profile);
+    steps_ = history_.apply_to(profile, first_step);
     Durations durations_ns;
     for (const trace::Op& op : profile.trace.ops) durations_ns.push_back(op.duration_ns);
     return durations_ns;
@@ -30,6 +30,8 @@ class OpTimeHistoryTest : public ::testing::Test {
 
   OpTimeHistory history_{nullptr};
   int64_t now_ns_ = 1000;
+  int64_t step_ = 0;
+  std::optional<TimedSteps> steps_;  // of the times that were applied
 };
 
 TEST_F(OpTimeHistoryTest, WithoutTimesAProfileKeepsItsOwn) {
@@ -50,6 +52,19 @@ TEST_F(OpTimeHistoryTest, OldIterationsAreForgotten) {
   iteration({500, 500});
   for (int i = 0; i < 3; ++i) iteration({10, 20});
   EXPECT_EQ(applied(2), (Durations{10, 20}));
+}
+
+TEST_F(OpTimeHistoryTest, TimesOfEarlierStepsDoNotCount) {
+  for (int i = 0; i < 2; ++i) iteration({500, 500});
+  iteration({10, 20});
+  EXPECT_EQ(applied(2, /*first_step=*/3), (Durations{10, 20}));
+  ASSERT_TRUE(steps_);
+  EXPECT_EQ(steps_->first, 3);
+  EXPECT_EQ(steps_->last, 3);
+  EXPECT_EQ(applied(2, /*first_step=*/4), (Durations{7, 7}));
+  EXPECT_FALSE(steps_);
+  applied(2);
+  EXPECT_EQ(steps_->first, 1);
 }
 
 TEST_F(OpTimeHistoryTest, AnIterationOfOtherOpsBeginsAnew) {
@@ -75,7 +90,7 @@ TEST_F(OpTimeHistoryTest, AnIterationThatNobodyTimesLeavesTheTimesAlone) {
   iteration({10, 20});
   history_.start_iteration(now_ns_, 0, /*is_timed=*/false);
   EXPECT_FALSE(history_.is_timed());
-  history_.end_iteration(/*is_repeated=*/true, /*are_wanted=*/true);
+  history_.end_iteration(++step_, /*is_repeated=*/true, /*are_wanted=*/true);
   EXPECT_EQ(applied(2), (Durations{10, 20}));
 }
 

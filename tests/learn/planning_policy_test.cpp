@@ -106,6 +106,36 @@ TEST(PlanningPolicy, APlanThatIsBeingMadeAgainIsWaitedFor) {
   EXPECT_EQ(next_step(iteration), PlanningStep::kWait);
 }
 
+TEST(PlanningPolicy, ASearchBeginsWithThePlanThatWasMadeAgain) {
+  IterationFacts iteration = expected_iteration(1);
+  iteration.is_search_due = true;
+  EXPECT_EQ(next_step(iteration), PlanningStep::kFollow);
+  iteration.iterations_on_plan = 2;
+  EXPECT_EQ(next_step(iteration), PlanningStep::kReplan);
+  iteration.iterations_on_plan = 3;
+  EXPECT_EQ(next_step(iteration), PlanningStep::kSearch);
+  iteration.was_as_expected = false;
+  EXPECT_EQ(next_step(iteration), PlanningStep::kFollow);
+}
+
+TEST(SearchStep, APlanTakesOverWhenItIsOnePercentBetter) {
+  SearchFacts search = {.is_followed = true, .has_ended = true, .step_before_ns = 1000};
+  search.step_ns = 990;
+  EXPECT_EQ(next_search_step(search), SearchStep::kTakeOver);
+  search.step_ns = 991;
+  EXPECT_EQ(next_search_step(search), SearchStep::kEnd);
+  search.step_ns = 0;
+  EXPECT_EQ(next_search_step(search), SearchStep::kEnd) << "nothing was found";
+}
+
+TEST(SearchStep, ASearchGoesOnWhileItsPlanIsFollowed) {
+  EXPECT_EQ(next_search_step({.is_followed = true}), SearchStep::kGoOn);
+  EXPECT_EQ(next_search_step({.is_followed = false}), SearchStep::kEnd);
+  EXPECT_EQ(next_search_step({.has_ended = true, .step_ns = 1, .step_before_ns = 1000}),
+            SearchStep::kEnd)
+      << "the program has left the pattern";
+}
+
 TEST(PlanningPolicy, AFollowedIterationWithoutAPlanIsLeftAlone) {
   IterationFacts iteration = expected_iteration(0);
   iteration.plan = Plan::kNone;

@@ -214,7 +214,7 @@ TEST_F(VaryingProgram, ThePlanOfAStepUnderWayHoldsAsSoonAsItIsMade) {
   step();
   EXPECT_EQ(last().planned_op_count, 0) << "no step waits for the plan";
   may_plan.set_value();
-  while (runtime().figures().planning.plans_made == 0) std::this_thread::yield();
+  while (runtime().figures().planning.work.plans_made == 0) std::this_thread::yield();
   pass(10, 1);
   EXPECT_TRUE(runtime().figures().is_following_plan);
   update();
@@ -234,7 +234,7 @@ TEST_F(VaryingProgram, AMachineThatChangesWhileAPlanIsMadeAgainHasItMadeOnceMore
   };
   open(14, std::move(options));
   const auto wait_for_plans = [&] {
-    while (runtime().figures().planning.is_planning) std::this_thread::yield();
+    while (runtime().figures().planning.work.is_planning) std::this_thread::yield();
   };
   step();
   step();
@@ -247,6 +247,99 @@ TEST_F(VaryingProgram, AMachineThatChangesWhileAPlanIsMadeAgainHasItMadeOnceMore
   for (int i = 0; i < 3; ++i) step();
   wait_for_plans();
   EXPECT_EQ(request_count, 3);
+}
+
+// A search finds the same plan again, said to be so much faster.
+class SearchedProgram : public VaryingProgram {
+ protected:
+  void open_searched(bool in_background = false) {
+    RuntimeSessionOptions options;
+    options.plans_in_background = in_background;
+    options.improve_plan = [this](const iteration::Schedule& schedule, const auto& stop) {
+      ++search_count_;
+      while (!may_end_ && !stop) std::this_thread::yield();
+      was_stopped_ = stop.load();
+      return Result(learn::FoundPlan{*schedule.plan(), found_ns_, 1000, [this] { ++takeovers_; }});
+    };
+    open(14, std::move(options));
+  }
+  learn::PlanFacts plan() { return *runtime().figures().plan; }
+  void wait_for_search() {
+    while (runtime().figures().planning.work.is_searching) std::this_thread::yield();
+  }
+
+  int64_t found_ns_ = 900;
+  std::atomic<bool> may_end_ = true;
+  std::atomic<bool> was_stopped_ = false;
+  std::atomic<int> search_count_ = 0;
+  int takeovers_ = 0;
+};
+
+TEST_F(SearchedProgram, ABetterPlanTakesOverOnce) {
+  open_searched();
+  for (int i = 0; i < 4; ++i) step();
+  EXPECT_EQ(search_count_, 0) << "the plan is made again first";
+  EXPECT_FALSE(plan().is_found);
+  EXPECT_EQ(plan().from_step, 5);
+  EXPECT_EQ(plan().first_timed_step, 3) << "the steps under the plan before";
+  EXPECT_EQ(plan().last_timed_step, 4);
+  step();
+  EXPECT_TRUE(plan().is_found);
+  EXPECT_EQ(plan().from_step, 6);
+  EXPECT_DOUBLE_EQ(plan().gain, 0.1);
+  EXPECT_EQ(plan().first_timed_step, 3) << "it was searched for with the same times";
+  for (int i = 0; i < 5; ++i) step();
+  EXPECT_EQ(search_count_, 1);
+  EXPECT_EQ(takeovers_, 1);
+  EXPECT_EQ(planned_share(), 1.0);
+}
+
+TEST_F(SearchedProgram, APlanThatIsHardlyBetterDoesNotTakeOver) {
+  found_ns_ = 995;
+  open_searched();
+  for (int i = 0; i < 8; ++i) step();
+  EXPECT_EQ(search_count_, 1);
+  EXPECT_EQ(takeovers_, 0);
+  EXPECT_FALSE(plan().is_found);
+}
+
+TEST_F(SearchedProgram, APlanTakesOverBetweenTwoSteps) {
+  may_end_ = false;
+  open_searched(/*in_background=*/true);
+  while (search_count_ == 0) step();
+  pass(10, 1);
+  may_end_ = true;
+  wait_for_search();
+  op(50, 0, {}, {weights_[0]}, 0);
+  EXPECT_FALSE(plan().is_found);
+  for (size_t i = 1; i < weights_.size(); ++i) op(50, i, {}, {weights_[i]}, 0);
+  runtime().end_step();
+  EXPECT_TRUE(plan().is_found);
+}
+
+TEST_F(SearchedProgram, NothingTakesOverAfterThePatternWasLeft) {
+  may_end_ = false;
+  open_searched(/*in_background=*/true);
+  while (search_count_ == 0) step();
+  while (runtime().figures().planning.work.is_searching) {
+    pass(20, 1);
+    update();
+  }
+  may_end_ = true;
+  for (int i = 0; i < 3; ++i) {
+    pass(20, 1);
+    update();
+  }
+  EXPECT_EQ(takeovers_, 0);
+}
+
+TEST_F(SearchedProgram, TheEndOfTheRunStopsASearch) {
+  may_end_ = false;
+  open_searched(/*in_background=*/true);
+  while (search_count_ == 0) step();
+  ASSERT_TRUE(runtime().stop().ok());
+  EXPECT_TRUE(was_stopped_);
+  EXPECT_EQ(takeovers_, 0);
 }
 
 TEST_F(VaryingProgram, DifferencesTellTheFirstOpThatIsAnotherOne) {

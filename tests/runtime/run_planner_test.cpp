@@ -68,6 +68,7 @@ class RunPlannerTest : public ::testing::Test {
   iteration::Profile profile_;
   RunOptions options_;
   RunPlanner planner_{options_};
+  const std::atomic<bool> stop_ = false;
 };
 
 TEST_F(RunPlannerTest, PlansKeepTheBudgetAndAreSilent) {
@@ -193,6 +194,46 @@ TEST_F(RunPlannerTest, AnyPlanFileMayBeMissingBrokenOrForAModel) {
 
 TEST_F(RunPlannerTest, WithoutAPlanFileNothingIsOpened) {
   EXPECT_TRUE(planner_.open_given_plan().ok());
+}
+
+TEST_F(RunPlannerTest, ASearchImprovesAPlanAndItsPredictionOnlyWhenThePlanTakesOver) {
+  give(plan_of_both());
+  const iteration::Schedule schedule(profile_, made_plan());
+  const int64_t before_ns = planner_.prediction(kName)->step_ns;
+  const Result<learn::FoundPlan> found = planner_.improve_plan(schedule, machine(149), 0, stop_);
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  EXPECT_EQ(found->step_before_ns, before_ns);
+  EXPECT_LT(found->step_ns, before_ns);
+  EXPECT_EQ(planner_.prediction(kName)->step_ns, before_ns);
+  found->note_takeover();
+  EXPECT_EQ(planner_.prediction(kName)->step_ns, found->step_ns);
+}
+
+TEST_F(RunPlannerTest, APlanThatIsNotLegalAnyMoreIsNotImproved) {
+  const iteration::Schedule schedule(profile_, plan::Plan{kName, {testing::offload(0, 1, 2)}});
+  EXPECT_FALSE(planner_.improve_plan(schedule, machine(149), 0, stop_).ok());
+}
+
+TEST_F(RunPlannerTest, PlansAreSearchedForWhereACoreIsSpare) {
+  using Effort = RunOptions::Effort;
+  EXPECT_TRUE(searches_for_plans(options_, 4));
+  EXPECT_FALSE(searches_for_plans(options_, 3));
+  options_.rank_directories.resize(2);
+  EXPECT_FALSE(searches_for_plans(options_, 7)) << "each rank has three";
+  EXPECT_TRUE(searches_for_plans(options_, 8));
+  options_.plans_in_background = false;
+  EXPECT_FALSE(searches_for_plans(options_, 8));
+  options_.effort = Effort::kBest;
+  EXPECT_TRUE(searches_for_plans(options_, 1));
+  options_.effort = Effort::kFast;
+  EXPECT_FALSE(searches_for_plans(options_, 8));
+}
+
+TEST_F(RunPlannerTest, AGivenPlanIsImprovedWhereThatIsAskedFor) {
+  give(plan_of_both());
+  EXPECT_FALSE(searches_for_plans(options_, 8));
+  options_.effort = RunOptions::Effort::kBest;
+  EXPECT_TRUE(searches_for_plans(options_, 8));
 }
 
 }  // namespace

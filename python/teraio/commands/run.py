@@ -50,7 +50,7 @@ def command_parser():
     add("--save-trace", metavar="FILE", help="write the trace when the script has ended")
     add_arguments(parser, "save_timeline", "timeline_steps", "report")
     add("--quiet", action="store_true", help="show no status line")
-    add_arguments(parser, "policy", "recompute", "verify_replays", "verify")
+    add_arguments(parser, "policy", "recompute", "effort", "verify_replays", "verify")
     parser.add_program()
     return parser
 

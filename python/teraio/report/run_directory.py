@@ -45,17 +45,27 @@ class RunDirectory:
     @cached_property
     def settled_steps(self):
         """The steps whose times stand for the run: the planned ones of its second half, or all of
-        that half. Where steps differ, only those that run as many ops as the trace."""
+        that half. Where steps differ, only those that run as many ops as the trace; where plans
+        do, only those after the first one on the last plan."""
         steps = self.run["steps"]
-        half = steps[len(steps) // 2 :]
-        planned = [step for step in half if step["mode"] == "planned"]
+        middle = len(steps) // 2
+        plan_began = (self.run["prediction"] or {}).get("plan_from_step", 0)
+        last = steps[max(middle, plan_began - self.run.get("first_step", 0)) :]
+        planned = _planned(steps[middle:])
+        return self._alike(_planned(last)) or self._alike(planned) or planned or steps[middle:]
+
+    def _alike(self, steps):
         op_count = len(self.trace["ops"]) if self.trace else None
-        return [step for step in planned if step["op_count"] == op_count] or planned or half
+        return [step for step in steps if step["op_count"] == op_count]
 
     def median(self, field):
         """Returns the median of a field over the settled steps, or None without steps."""
         values = [step[field] for step in self.settled_steps]
         return statistics.median(values) if values else None
+
+
+def _planned(steps):
+    return [step for step in steps if step["mode"] == "planned"]
 
 
 def read_run_directory(path):

@@ -90,6 +90,7 @@ def facts(directory, uses):
         *_traffic_facts(directory, uses),
         *_replay_facts(directory.run["counters"]),
         _planned_ops(directory),
+        *_plan_facts(directory.run),
     ]
 
 
@@ -107,7 +108,7 @@ def _time_facts(directory):
     yield Fact("step, measured", duration(times.measured), f"median of {count} steps")
     if times.predicted and times.measured:
         note = f"the measured step takes {_compared(times.measured, times.predicted)}"
-        yield Fact("step, predicted", duration(times.predicted), note)
+        yield Fact("step, predicted", duration(times.predicted), note + _timed_steps(directory))
     if times.ideal and times.measured:
         reached = f"the step reaches {percent(times.ideal / times.measured)} of this speed"
         note = reached if times.ideal <= times.measured else "measured steps are faster still"
@@ -139,6 +140,32 @@ def _planned_ops(directory):
     whole = counters["planned_ops"] / counters["ops"] if counters["ops"] else 0
     share = f"{percent(planned / total)}" if total else "none"
     return Fact("ops that followed a plan", share, f"{percent(whole)} over the whole run")
+
+
+def _timed_steps(directory):
+    prediction = directory.run["prediction"]
+    first, last = (prediction.get(f"{which}_timed_step") for which in ("first", "last"))
+    if not first:
+        return ""
+    return f"; predicted with op times of {_steps(first, last)}"
+
+
+def _steps(first, last):
+    return f"step {first}" if first == last else f"steps {first} to {last}"
+
+
+def _plan_facts(run):
+    prediction = run["prediction"] or {}
+    if "plan_from_step" not in prediction:
+        return
+    seconds = duration(run["counters"]["search_ns"] / 1e9)
+    if prediction["is_found_by_search"]:
+        gain = f"{100 * prediction['predicted_gain']:.1f} %"
+        note = f"found by a search of {seconds}, {gain} faster by prediction"
+    else:
+        is_searched = run["counters"]["search_ns"] > 0
+        note = f"a better one was searched for, for {seconds}" if is_searched else ""
+    yield Fact("plan in force", f"from step {prediction['plan_from_step']}", note)
 
 
 def stall_sentence(directory):

@@ -41,6 +41,8 @@ class RunStatus:
         - `phase`: "learning", "planning", "following a plan" or "on demand".
         - `step`: the number of steps so far. `step_seconds`: the median of the last ones.
         - `predicted_step_seconds`, `ideal_step_seconds`: with the plan, and with unlimited memory.
+        - `plan`: None, or a dict about the plan that holds: `from_step`, `is_found_by_search`, the
+          `predicted_gain` of a found one, `is_searching` for a better one, and `search_seconds`.
         - `device_bytes`, `device_peak_bytes`, `device_budget_bytes`: now, of the step, allowed.
         - `natural_peak_bytes`: the peak of a step with unlimited memory.
         - `tiers`: for "ssd" and "host", a dict with the rates `read_bytes_per_second` and
@@ -64,6 +66,7 @@ class RunStatus:
             "step_seconds": step_seconds,
             "predicted_step_seconds": _seconds(prediction.get("step_ns")),
             "ideal_step_seconds": _seconds(prediction.get("ideal_ns")),
+            "plan": _plan(prediction, counters),
             "device_bytes": counters["device_bytes"],
             "device_peak_bytes": max(peak_bytes, counters["device_peak_bytes"]),
             "device_budget_bytes": self._core.budget_bytes(),
@@ -190,6 +193,18 @@ class MemoryHistory:
     def cells(self):
         """Returns a list of at most 40 sizes in bytes, the newest last."""
         return list(self._cells)
+
+
+def _plan(prediction, counters):
+    if "plan_from_step" not in prediction:
+        return None
+    return {
+        "from_step": prediction["plan_from_step"],
+        "is_found_by_search": prediction["is_found_by_search"],
+        "predicted_gain": prediction["predicted_gain"],
+        "is_searching": counters["is_searching"],
+        "search_seconds": counters["search_ns"] / 1e9,
+    }
 
 
 def _has_plan(iteration):

@@ -152,6 +152,7 @@ def parts(status):
         *_share("stall", status["stall_share"]),
         *(f"{name} {tier_text(tier)}" for name, tier in status["tiers"].items()),
         *_share("wear per day", status["wear_per_day"]),
+        *_plan(status["plan"]),
     ]
 
 
@@ -171,6 +172,16 @@ def _step_time(status):
     ]
     comparison = f" ({', '.join(expected)})" if expected else ""
     return [f"{seconds_text(status['step_seconds'])}/step{comparison}"]
+
+
+def _plan(plan):
+    if plan is None:
+        return []
+    text = f"plan of step {plan['from_step']}"
+    if plan["is_found_by_search"]:
+        gain, seconds = percent_text(plan["predicted_gain"]), seconds_text(plan["search_seconds"])
+        return [f"{text}, {gain} faster, found in {seconds}"]
+    return [f"{text}, searching for a better one" if plan["is_searching"] else text]
 
 
 def seconds_text(seconds):

@@ -96,6 +96,8 @@ def test_page_answers_the_questions_of_a_new_user(page_path, run_directory):
         "written per step",
         "drive wear per day",
         "ops that followed a plan 100 %",
+        f"plan in force from step {run['prediction']['plan_from_step']}",
+        "predicted with op times of step",
         "What would help",
         "twice the device memory",
         "Stalls by module",

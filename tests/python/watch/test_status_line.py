@@ -170,6 +170,13 @@ STATUS = {
     },
     "stall_share": 0.08,
     "wear_per_day": 0.0031,
+    "plan": {
+        "from_step": 9,
+        "is_found_by_search": True,
+        "predicted_gain": 0.04,
+        "is_searching": False,
+        "search_seconds": 12,
+    },
 }
 
 
@@ -177,7 +184,8 @@ def test_line_has_the_most_important_parts_that_fit():
     assert fitting(parts(STATUS), 300) == (
         "following a plan, step 128 | 3.21 s/step (predicted 3.10 s, ideal 2.40 s) | "
         "memory 11.8 GB of 12.0 GB | stall 8 % | "
-        "ssd read 2.10 GB/s of 3.40 GB/s, write 1.00 GB/s of 2.90 GB/s | wear per day 0.31 %"
+        "ssd read 2.10 GB/s of 3.40 GB/s, write 1.00 GB/s of 2.90 GB/s | wear per day 0.31 % | "
+        "plan of step 9, 4 % faster, found in 12.00 s"
     )
     assert fitting(parts(STATUS), 90) == (
         "following a plan, step 128 | 3.21 s/step (predicted 3.10 s, ideal 2.40 s) | stall 8 %"
@@ -187,12 +195,21 @@ def test_line_has_the_most_important_parts_that_fit():
 
 def test_line_leaves_out_what_is_not_known():
     unknown = dict.fromkeys(
-        ("step_seconds", "predicted_step_seconds", "stall_share", "wear_per_day")
+        ("step_seconds", "predicted_step_seconds", "stall_share", "wear_per_day", "plan")
     )
     assert parts({**STATUS, **unknown, "phase": "learning", "step": 0, "tiers": {}}) == [
         "learning, step 0",
         "memory 11.8 GB of 12.0 GB",
     ]
+
+
+@pytest.mark.parametrize(
+    "is_searching, text",
+    [(True, "plan of step 9, searching for a better one"), (False, "plan of step 9")],
+)
+def test_line_tells_whether_a_better_plan_is_searched_for(is_searching, text):
+    plan = {**STATUS["plan"], "is_found_by_search": False, "is_searching": is_searching}
+    assert parts({**STATUS, "plan": plan})[-1] == text
 
 
 def test_printed_lines_become_rarer_until_the_phase_changes(capfd):
@@ -266,6 +283,7 @@ def test_status_agrees_with_the_session(one_settled_thread):
     assert 0 < read["device_bytes"] <= read["device_peak_bytes"] <= 12_000_000
     assert read["predicted_step_seconds"] >= read["ideal_step_seconds"] > 0
     assert 0 <= read["stall_share"] < 1
+    assert 2 < read["plan"]["from_step"] <= 9  # the next step
     assert read["tiers"]["ssd"]["write_bytes_per_second"] > 0
     assert read["tiers"]["ssd"]["write_limit_bytes_per_second"] > 0
     assert counters["ssd_bytes_written"] > 0
