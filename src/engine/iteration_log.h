@@ -64,6 +64,7 @@ class IterationLog {
 
   // From the iteration with the index `first` on, without those that are no longer kept.
   std::vector<IterationRecord> iterations(size_t first = 0) const;
+  int64_t last_duration_ns() const { return iterations_.back().duration_ns; }
   // How many have ended, also those that are no longer kept.
   int64_t iteration_count() const {
     return static_cast<int64_t>(forgotten_count_ + iterations_.size());

@@ -44,14 +44,17 @@ struct PlanFacts {
 // One combination of sizes. All variants of a pattern are alike (are_alike()).
 struct Variant {
   std::shared_ptr<const iteration::Schedule> schedule;  // without a plan until one has been made
-  uint64_t sizes = 0;            // a hash of all sizes; meaningless unless is_measured
-  bool is_measured = true;       // false: between or beyond measured variants
-  bool is_extrapolated = false;  // beyond them
-  int64_t ticket = 0;            // of the plan that is being made; 0: none is
-  Status planning_status;        // of the last plan
-  int64_t iterations_on_plan = 0;
-  PlanFacts plan_facts;  // of the plan; and of the one that is being made
+  uint64_t sizes = 0;              // a hash of all sizes; meaningless unless is_measured
+  bool is_measured = true;         // false: between or beyond measured variants
+  bool is_extrapolated = false;    // beyond them
+  int64_t ticket = 0;              // of the plan that is being made; 0: none is
+  Status planning_status;          // of the last plan
+  int64_t iterations_on_plan = 0;  // since it was made first, or far from its prediction
+  PlanFacts plan_facts;            // of the plan; and of the one that is being made
   PlanFacts next_plan_facts;
+  int64_t steps_since_change = 0;  // iterations as expected on this plan
+  int64_t far_steps = 0;           // the last ones of them that were far from the prediction
+  int64_t far_replan_count = 0;
   int64_t searches_left = 0;
 
   bool is_planned() const { return schedule->is_planned(); }

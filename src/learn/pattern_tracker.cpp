@@ -15,6 +15,8 @@ namespace {
 constexpr double kOtherShareMax = 0.05;
 // A plan is searched for so often while the program leaves the pattern before the search has ended.
 constexpr int64_t kSearchesMax = 3;
+// A prediction that new times do not mend is tried again after 2, 4, 8, ... and then so many steps.
+constexpr int64_t kStepsBetweenReplansMax = 64;
 // An iteration is unlike the pattern that was followed when more of its ops had no place in it.
 constexpr double kLostShareMax = 0.02;
 
@@ -33,10 +35,18 @@ std::shared_ptr<Variant> newest_planned(const Pattern& pattern) {
   return found == variants.rend() ? variants.front() : *found;
 }
 
+// Where nothing moves, no plan is better; and the program may run far ahead of the device, so that
+// its iterations do not last as long as the device's.
+bool moves_tensors(const Variant& variant) {
+  return variant.is_planned() && !variant.schedule->plan()->migrations.empty();
+}
+
 // The schedule of the variant is a new one.
 void set_plan_facts(Variant& variant, int64_t from_step) {
   variant.plan_facts = std::exchange(variant.next_plan_facts, {});
   variant.plan_facts.from_step = from_step;
+  variant.steps_since_change = 0;
+  variant.far_steps = 0;
 }
 
 IterationFacts::Plan plan_of(const Variant& variant) {
@@ -191,7 +201,8 @@ void PatternTracker::note_other_sizes(const SizesAtOp& at, uint64_t structure,
 
 bool PatternTracker::wants_times() const {
   return recording_.is_wanted ||
-         (is_planned() && variant_->iterations_on_plan < kIterationsBeforeReplanning);
+         (is_planned() &&
+          (variant_->iterations_on_plan < kIterationsBeforeReplanning || variant_->far_steps > 0));
 }
 
 void PatternTracker::end_iteration(const IterationEnd& end) {
@@ -251,8 +262,14 @@ IterationFacts PatternTracker::describe(const Pattern* ended, Variant* variant,
   iteration.pattern_iterations = ended->iteration_count + 1;
   if (was_as_expected_) {
     iteration.iterations_on_plan = count_on_plan(*variant, end);
+    iteration.far_iterations = variant->far_steps;
+    iteration.is_replanning_due =
+        variant->steps_since_change >
+        std::min(int64_t{1} << std::min<int64_t>(variant->far_replan_count, 16),
+                 kStepsBetweenReplansMax);
     iteration.is_search_due = options_.improve_plan && searched_ == nullptr &&
-                              variant->searches_left > 0 && ended->banned_ops.empty();
+                              moves_tensors(*variant) && variant->searches_left > 0 &&
+                              ended->banned_ops.empty();
   }
   if (variant != nullptr)
     iteration.plan = plan_of(*variant);
@@ -292,8 +309,19 @@ int64_t PatternTracker::count_on_plan(Variant& variant, const IterationEnd& end)
   if (end.op_count != variant.profile().op_count() || !variant.is_planned()) return 0;
   const auto change = options_.machine_change ? options_.machine_change() : std::nullopt;
   if (change) note_machine_change(*change);
-  if (variant.ticket == 0) ++variant.iterations_on_plan;
-  return variant.iterations_on_plan;
+  if (variant.ticket != 0) return variant.iterations_on_plan;
+  compare_with_prediction(variant, end.duration_ns);
+  return ++variant.iterations_on_plan;
+}
+
+// The first step on a plan also moves what the plan before has left elsewhere.
+void PatternTracker::compare_with_prediction(Variant& variant, int64_t duration_ns) const {
+  const bool is_first = variant.steps_since_change++ == 0;
+  if (is_first || !options_.predicted_step_ns || !moves_tensors(variant)) return;
+  if (now_.planned_op_count < now_.op_count) return;
+  const int64_t predicted_ns = options_.predicted_step_ns(variant.profile().trace.name);
+  const bool is_far = predicted_ns > 0 && is_far_from(predicted_ns, duration_ns);
+  variant.far_steps = is_far ? variant.far_steps + 1 : 0;
 }
 
 // The plan that holds is made anew at once, those of other sizes and patterns after their next use.
@@ -316,9 +344,19 @@ void PatternTracker::request_plan(const Pattern& pattern, Variant& variant, int6
   variant.ticket = planning_.request([profile] { return std::move(*profile); });
 }
 
+// After a prediction that did not hold, the next two iterations are as the first ones, and the
+// times that the plan is made with now count beside theirs.
 void PatternTracker::replan(const Pattern& pattern, Variant& variant, const IterationEnd& end) {
   if (searched_.get() == &variant) end_search();
-  request_plan(pattern, variant, variant.plan_facts.from_step, end);
+  if (variant.far_steps > 0 && options_.note_wrong_prediction) options_.note_wrong_prediction();
+  const PlanFacts& facts = variant.plan_facts;
+  int64_t first_step = variant.far_replan_count > 0 ? facts.first_timed_step : facts.from_step;
+  if (variant.iterations_on_plan > kIterationsBeforeReplanning) {
+    first_step = step_count_ - variant.far_steps + 1;
+    variant.iterations_on_plan = 0;
+    ++variant.far_replan_count;
+  }
+  request_plan(pattern, variant, first_step, end);
 }
 
 void PatternTracker::search(const std::shared_ptr<Variant>& variant) {

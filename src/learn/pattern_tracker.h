@@ -46,6 +46,12 @@ struct PatternTrackerOptions {
   // Asked after every planned iteration: in what the machine differs from what the plans were made
   // for, for people; make_plan knows it then. Empty: it never does.
   std::function<std::optional<std::string>()> machine_change;
+  // How long an iteration takes under the newest plan for the trace of this name, as predicted; 0:
+  // that is not known. Empty: it never is.
+  std::function<int64_t(const std::string& trace_name)> predicted_step_ns;
+  // Called before a plan whose prediction did not hold is made again; make_plan knows then what the
+  // machine has reached. Empty: nothing does.
+  std::function<void()> note_wrong_prediction;
   int64_t library_bytes_max = 512 * kMiB;
 };
 
@@ -80,6 +86,7 @@ class PatternTracker {
     // As OpTimeHistory::apply_to().
     std::function<std::optional<TimedSteps>(iteration::Profile&, int64_t first_step)> apply_times;
     int64_t op_count = 0;  // that have ended
+    int64_t duration_ns = 0;
   };
   // The iteration has ended. What the next one follows is decided.
   void end_iteration(const IterationEnd& end);
@@ -141,6 +148,7 @@ class PatternTracker {
   bool is_unlike_followed() const;
   bool is_nearly_repeated(const Pattern& ended) const;
   int64_t count_on_plan(Variant& variant, const IterationEnd& end);
+  void compare_with_prediction(Variant& variant, int64_t duration_ns) const;
   void note_machine_change(const std::string& change);
   void carry_out(PlanningStep step, Pattern* ended, const std::shared_ptr<Variant>& variant,
                  const IterationEnd& end);

@@ -1,6 +1,7 @@
 #include "learn/planning_policy.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace teraio::learn {
 namespace {
@@ -9,6 +10,7 @@ using It = const IterationFacts&;
 using Plan = IterationFacts::Plan;
 
 constexpr int64_t kIterationsThatMakeAPattern = 3;
+constexpr double kFarShare = 0.1;
 constexpr double kTakeoverRatioMax = 0.99;
 
 struct Row {
@@ -21,6 +23,11 @@ constexpr Row kRows[] = {
     {[](It it) { return it.plan == Plan::kBeingMade; }, PlanningStep::kWait},
     {[](It it) {
        return it.was_as_expected && it.iterations_on_plan == kIterationsBeforeReplanning;
+     },
+     PlanningStep::kReplan},
+    {[](It it) {
+       return it.was_as_expected && it.plan == Plan::kMade && it.is_replanning_due &&
+              it.far_iterations >= kFarIterationsBeforeReplanning;
      },
      PlanningStep::kReplan},
     {[](It it) {
@@ -43,6 +50,11 @@ constexpr Row kRows[] = {
 
 PlanningStep next_step(const IterationFacts& iteration) {
   return std::ranges::find_if(kRows, [&](const Row& row) { return row.holds(iteration); })->step;
+}
+
+bool is_far_from(int64_t predicted_ns, int64_t duration_ns) {
+  const auto predicted = static_cast<double>(predicted_ns);
+  return std::abs(static_cast<double>(duration_ns) - predicted) > kFarShare * predicted;
 }
 
 SearchStep next_search_step(const SearchFacts& search) {

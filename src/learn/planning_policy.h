@@ -7,6 +7,7 @@
 //   an iteration                                                step
 //   whose plan is being made                                    kWait
 //   as expected, the second one of its plan                     kReplan
+//   as expected, far from its prediction, as the one before     kReplan
 //   as expected, and nothing was searched for its plan yet      kSearch
 //   as expected, or with a plan                                 kFollow
 //   for which planning has failed                               kGiveUp
@@ -18,7 +19,8 @@
 //   any other                                                   kRecord
 //
 // A plan is made again after two iterations because ops are slower beside I/O than in the profile,
-// and one disturbed iteration must not decide.
+// and one disturbed iteration must not decide. For the same reason it is made again when iterations
+// are not what was predicted, and then with the times of these iterations.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +28,10 @@
 namespace teraio::learn {
 
 constexpr int64_t kIterationsBeforeReplanning = 2;
+constexpr int64_t kFarIterationsBeforeReplanning = 2;
+
+// Whether an iteration took more than a tenth longer or less than was predicted.
+bool is_far_from(int64_t predicted_ns, int64_t duration_ns);
 
 // An iteration that has ended. A value.
 struct IterationFacts {
@@ -41,6 +47,8 @@ struct IterationFacts {
   bool can_plan = true;  // something makes plans
   Plan plan = Plan::kNone;
   int64_t iterations_on_plan = 0;   // with this one; 0 unless all of its ops have ended
+  int64_t far_iterations = 0;       // in a row with this one: see is_far_from()
+  bool is_replanning_due = true;    // enough iterations have passed since that had it made again
   bool is_search_due = false;       // something searches, and has not for this plan
   bool is_repeated = false;         // the iteration before had its ops, with any sizes
   bool is_nearly_repeated = false;  // or all but a few of them

@@ -78,6 +78,20 @@ Result<RunDrives> measure_drives(const RunOptions& options,
   return drives;
 }
 
+hardware::Hardware with_reached_rates(hardware::Hardware hardware,
+                                      const storage::TierCounters& ssd) {
+  for (size_t i = 0; i < std::min(hardware.drives.size(), ssd.drives.size()); ++i) {
+    probe::DriveProbe known;
+    known.rates = hardware.drives[i].rates;
+    known.duplex = hardware.drives[i].duplex;
+    const auto reached = probe::learned_from(ssd.drives[i], known);
+    if (!reached) continue;
+    hardware.drives[i].rates = reached->rates;
+    hardware.drives[i].duplex = reached->duplex;
+  }
+  return hardware;
+}
+
 void keep_learned_rates(const RunOptions& options, const std::vector<DriveShare>& shares,
                         const storage::TierCounters& ssd) {
   if (options.checksum) return;

@@ -37,6 +37,11 @@ struct RunDrives {
 Result<RunDrives> measure_drives(const RunOptions& options,
                                  const std::function<bool()>& is_interrupted);
 
+// Returns the machine with the rates that its drives have reached in the run, where it has loaded
+// them for long enough. `ssd` has the counters of the run's ssd tier.
+hardware::Hardware with_reached_rates(hardware::Hardware hardware,
+                                      const storage::TierCounters& ssd);
+
 // Keeps the rates that drives had under load in the run, so that later runs plan with them: not of
 // a drive that ranks share, of which this one has seen a part, and not with checksums, which slow
 // transfers down. `ssd` has the counters of the run's ssd tier. A failure is logged.

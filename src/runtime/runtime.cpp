@@ -42,6 +42,8 @@ learn::PatternTrackerOptions tracker_options(const RuntimeOptions& options) {
   tracker.plans_in_background = options.plans_in_background;
   tracker.improve_plan = options.improve_plan;
   tracker.machine_change = options.machine_change;
+  tracker.predicted_step_ns = options.predicted_step_ns;
+  tracker.note_wrong_prediction = options.note_wrong_prediction;
   return tracker;
 }
 
@@ -450,6 +452,7 @@ void Runtime::end_iteration() {
     return observer_.apply_times(profile, first_step);
   };
   end.op_count = detector_.op_count();
+  end.duration_ns = observer_.log().last_duration_ns();
   patterns_.end_iteration(end);
   observer_.set_pattern(patterns_.last_pattern());
   // What is planned needs no period, which would begin with learning once more.

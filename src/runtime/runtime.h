@@ -54,6 +54,8 @@ struct RuntimeOptions {
   bool plans_in_background = false;
   // As for PatternTrackerOptions.
   std::function<std::optional<std::string>()> machine_change;
+  std::function<int64_t(const std::string& trace_name)> predicted_step_ns;
+  std::function<void()> note_wrong_prediction;
   // How a call waits for another thread that is in the runtime or replays.
   WaitWithoutOtherLock wait_for_lock;
   // Asked where memory is short, without the lock, by the call that lacks it: waits until somebody

@@ -113,6 +113,11 @@ RuntimeOptions TrainingRun::runtime_options() {
     options.improve_plan = [this](const auto& schedule, const auto& stop) {
       return improve_plan(schedule, stop);
     };
+  options.predicted_step_ns = [this](const std::string& trace_name) {
+    const std::optional<Prediction> prediction = planner_.prediction(trace_name);
+    return prediction ? prediction->step_ns : 0;
+  };
+  options.note_wrong_prediction = [this] { note_wrong_prediction(); };
   options.plans_in_background = options_.plans_in_background;
   options.wait_for_unpin = [framework] { return framework->wait_for_unpin(); };
   options.machine_change = [this] { return machine_change(); };
@@ -135,6 +140,13 @@ std::optional<std::string> TrainingRun::machine_change() {
   const std::lock_guard lock(mutex_);
   if (change) hardware_ = drive_rate_monitor_->hardware();
   return change;
+}
+
+void TrainingRun::note_wrong_prediction() {
+  const storage::TierCounters ssd = tier_counters(plan::Tier::kSsd);
+  const std::lock_guard lock(mutex_);
+  hardware_ = with_reached_rates(std::move(hardware_), ssd);
+  drive_rate_monitor_.emplace(hardware_);
 }
 
 Status TrainingRun::prepare_stop() {

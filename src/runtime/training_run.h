@@ -106,6 +106,7 @@ class TrainingRun {
   Result<learn::FoundPlan> improve_plan(const iteration::Schedule& schedule,
                                         const std::atomic<bool>& stop);
   std::optional<std::string> machine_change();
+  void note_wrong_prediction();
   Status check_room_to_restore() const;
   Status replay_discarded();
   void set_budget(int64_t size_bytes);

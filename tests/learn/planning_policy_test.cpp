@@ -106,6 +106,23 @@ TEST(PlanningPolicy, APlanThatIsBeingMadeAgainIsWaitedFor) {
   EXPECT_EQ(next_step(iteration), PlanningStep::kWait);
 }
 
+TEST(PlanningPolicy, APlanIsMadeAgainAfterTwoIterationsFarFromItsPrediction) {
+  IterationFacts iteration = expected_iteration(20);
+  iteration.far_iterations = 1;
+  EXPECT_EQ(next_step(iteration), PlanningStep::kFollow);
+  iteration.far_iterations = 2;
+  EXPECT_EQ(next_step(iteration), PlanningStep::kReplan);
+  iteration.is_replanning_due = false;
+  EXPECT_EQ(next_step(iteration), PlanningStep::kFollow) << "it has just been made again";
+}
+
+TEST(PlanningPolicy, ATenthOfThePredictionIsFarFromIt) {
+  EXPECT_FALSE(is_far_from(1000, 1100));
+  EXPECT_TRUE(is_far_from(1000, 1101));
+  EXPECT_FALSE(is_far_from(1000, 900));
+  EXPECT_TRUE(is_far_from(1000, 899));
+}
+
 TEST(PlanningPolicy, ASearchBeginsWithThePlanThatWasMadeAgain) {
   IterationFacts iteration = expected_iteration(1);
   iteration.is_search_due = true;
@@ -116,6 +133,13 @@ TEST(PlanningPolicy, ASearchBeginsWithThePlanThatWasMadeAgain) {
   EXPECT_EQ(next_step(iteration), PlanningStep::kSearch);
   iteration.was_as_expected = false;
   EXPECT_EQ(next_step(iteration), PlanningStep::kFollow);
+}
+
+TEST(PlanningPolicy, ANewPlanComesBeforeASearch) {
+  IterationFacts iteration = expected_iteration(3);
+  iteration.is_search_due = true;
+  iteration.far_iterations = 2;
+  EXPECT_EQ(next_step(iteration), PlanningStep::kReplan);
 }
 
 TEST(SearchStep, APlanTakesOverWhenItIsOnePercentBetter) {

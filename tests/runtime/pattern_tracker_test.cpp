@@ -25,6 +25,7 @@ using Mode = engine::IterationRecord::Mode;
 class VaryingProgram : public ::testing::Test {
  protected:
   static constexpr int kLayers = 6;
+  static constexpr int64_t kScarceUnits = 10;  // fewer than a step of length 1 needs
 
   void open(int64_t budget_units, RuntimeSessionOptions options = {}) {
     constexpr int64_t kRate = 1'000'000'000;
@@ -261,7 +262,7 @@ class SearchedProgram : public VaryingProgram {
       was_stopped_ = stop.load();
       return Result(learn::FoundPlan{*schedule.plan(), found_ns_, 1000, [this] { ++takeovers_; }});
     };
-    open(14, std::move(options));
+    open(kScarceUnits, std::move(options));
   }
   learn::PlanFacts plan() { return *runtime().figures().plan; }
   void wait_for_search() {
@@ -325,6 +326,7 @@ TEST_F(SearchedProgram, NothingTakesOverAfterThePatternWasLeft) {
     pass(20, 1);
     update();
   }
+  found_ns_ = 1000;  // by a search for this pattern
   may_end_ = true;
   for (int i = 0; i < 3; ++i) {
     pass(20, 1);
@@ -340,6 +342,39 @@ TEST_F(SearchedProgram, TheEndOfTheRunStopsASearch) {
   ASSERT_TRUE(runtime().stop().ok());
   EXPECT_TRUE(was_stopped_);
   EXPECT_EQ(takeovers_, 0);
+}
+
+TEST_F(VaryingProgram, StepsFarFromTheirPredictionHaveThePlanMadeAgain) {
+  int64_t predicted_ns = 1;
+  RuntimeSessionOptions options;
+  options.predicted_step_ns = [&](const std::string&) { return predicted_ns; };
+  int wrong_count = 0;
+  options.note_wrong_prediction = [&] { ++wrong_count; };
+  open(kScarceUnits, std::move(options));
+  for (int i = 0; i < 5; ++i) step();
+  EXPECT_EQ(planned_.size(), 2u) << "the first step on a plan does not count";
+  step();
+  EXPECT_EQ(planned_.size(), 2u) << "one step decides nothing";
+  step();
+  EXPECT_EQ(planned_.size(), 3u);
+  EXPECT_EQ(wrong_count, 2) << "the second plan had been asked for after a far step";
+  EXPECT_EQ(runtime().figures().plan->first_timed_step, 7) << "the times of the second one";
+  for (int i = 0; i < 2; ++i) step();
+  EXPECT_EQ(planned_.size(), 4u) << "as after the first plan";
+  EXPECT_EQ(runtime().figures().plan->first_timed_step, 7);
+  EXPECT_EQ(runtime().figures().plan->last_timed_step, 9);
+  step();
+  predicted_ns = last().duration_ns;
+  for (int i = 0; i < 20; ++i) step();
+  EXPECT_EQ(planned_.size(), 4u);
+}
+
+TEST_F(VaryingProgram, APredictionThatNeverHoldsHasThePlanMadeAgainLessAndLess) {
+  RuntimeSessionOptions options;
+  options.predicted_step_ns = [](const std::string&) { return 1; };
+  open(kScarceUnits, std::move(options));
+  for (int i = 0; i < 200; ++i) step();
+  EXPECT_LE(planned_.size(), 16u);
 }
 
 TEST_F(VaryingProgram, DifferencesTellTheFirstOpThatIsAnotherOne) {

@@ -147,5 +147,17 @@ TEST_F(RunDrivesTest, RatesThatCannotBeKeptAreToldAndTheRunIsNot) {
   EXPECT_EQ(known_read_rate(), KnownDrive::kRates.read_bytes_per_second);
 }
 
+TEST_F(RunDrivesTest, AMachineHasTheRatesThatItsDrivesReached) {
+  hardware::Hardware hardware;
+  hardware.drives = {measured().shares.at(0).drive};
+  const Rates before = hardware.drives[0].rates;
+  const storage::TierCounters ssd = loaded(before.read_bytes_per_second * 2);
+  const Rates after = with_reached_rates(hardware, ssd).drives[0].rates;
+  EXPECT_EQ(after.read_bytes_per_second, before.read_bytes_per_second * 2);
+  EXPECT_EQ(after.write_bytes_per_second, before.write_bytes_per_second)
+      << "the run has not shown this";
+  EXPECT_EQ(with_reached_rates(hardware, {}), hardware);
+}
+
 }  // namespace
 }  // namespace teraio::runtime
