@@ -111,15 +111,16 @@ class ExplainCommand {
                format_duration(run.ideal_ns), replays, format_duration(run.stall_ns),
                percent(run.ideal_ns, run.step_ns));
     if (run.replays.empty())
-      fmt::print("at most {} from the best possible plan (bound: {})\n\n",
+      fmt::print("at most {} from the best possible plan (bound: {})\n",
                  percent(run.step_ns - bounds.best_ns(), bounds.best_ns()),
                  format_duration(bounds.best_ns()));
     else
-      fmt::print("no plan is faster than {}, none without replays than {}\n\n",
+      fmt::print("no plan is faster than {}, none without replays than {}\n",
                  format_duration(
                      planner::lower_bounds_with_replays(given.trace, given.hardware, given.limits)
                          .best_ns()),
                  format_duration(bounds.best_ns()));
+    fmt::print("{}\n\n", analysis::binding_of(run, given.trace, given.hardware, given.limits));
   }
 
   static void print_phases(const Inputs& given, const teraio::simulate::Run& run) {
@@ -204,9 +205,11 @@ class ExplainCommand {
                   const planner::PlannerOptions& options) const {
     Json json = {{"step_ns", run.step_ns}, {"ideal_ns", run.ideal_ns}};
     if (!brief_) json["bound_ns"] = bound_ns(given, run);
-    json.update({{"replay_ns", run.replay_ns},
-                 {"stall_ns", run.stall_ns},
-                 {"stall_by_cause", run.stall_by_cause_ns}});
+    json.update(
+        {{"replay_ns", run.replay_ns},
+         {"stall_ns", run.stall_ns},
+         {"stall_by_cause", run.stall_by_cause_ns},
+         {"binding", analysis::binding_of(run, given.trace, given.hardware, given.limits)}});
     json["phases"] = Json::array();
     for (const analysis::StallShare& share : analysis::stall_by_phase(run, given.trace))
       json["phases"].push_back({{"what", share.what},

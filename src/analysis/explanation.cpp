@@ -6,7 +6,11 @@
 #include <map>
 #include <numeric>
 #include <unordered_map>
+#include <utility>
 
+#include "base/units.h"
+#include "planner/planner.h"
+#include "simulate/tier_capacities.h"
 #include "trace/trace_index.h"
 
 namespace teraio::analysis {
@@ -106,6 +110,34 @@ std::string describe(const simulate::TransferRecord& record, const trace::Trace&
                      to_string(record.tier));
 }
 
+// A step that waits for less than this share of it is bound by what it computes.
+constexpr double kHardlyWaits = 0.01;
+constexpr double kNearlyAll = 0.95;
+
+bool is_nearly_all(int64_t bytes, int64_t of_bytes) {
+  return of_bytes > 0 && static_cast<double>(bytes) >= kNearlyAll * static_cast<double>(of_bytes);
+}
+
+// Of a transfer that ops wait for.
+std::string channel_of(const simulate::TransferRecord& record) {
+  const bool is_read = record.action == plan::Action::kPrefetch;
+  const bool is_ssd = record.tier == plan::Tier::kSsd;
+  return fmt::format("{} {}", is_read ? "reads from" : "writes to",
+                     is_ssd ? "the drives" : "host memory over the link");
+}
+
+// The channel that ops wait for most, and how long.
+std::pair<std::string, int64_t> longest_wait(const simulate::Run& run, const trace::Trace& trace) {
+  std::unordered_map<int64_t, std::string> ended;
+  for (const simulate::TransferRecord& record : run.transfers)
+    if (record.action != plan::Action::kDrop) ended[record.end_ns] = channel_of(record);
+  std::map<std::string, int64_t> sums;
+  for (const simulate::Wait& wait : simulate::waits_of(run, trace))
+    sums[ended.contains(wait.end_ns) ? ended[wait.end_ns] : "device memory"] += wait.stall_ns;
+  if (sums.empty()) return {};
+  return *std::ranges::max_element(sums, {}, [](const auto& sum) { return sum.second; });
+}
+
 }  // namespace
 
 std::vector<Phase> phases_of(const trace::Trace& trace) {
@@ -149,6 +181,29 @@ std::vector<StallShare> stall_by_transfer(const simulate::Run& run, const trace:
     return a.stall_ns > b.stall_ns;
   });
   return shares;
+}
+
+std::string binding_of(const simulate::Run& run, const trace::Trace& trace,
+                       const hardware::Hardware& hardware, const plan::Limits& limits) {
+  const auto share = [&](int64_t duration_ns) {
+    return static_cast<double>(duration_ns) /
+           static_cast<double>(std::max<int64_t>(run.step_ns, 1));
+  };
+  const auto [channel, wait_ns] = longest_wait(run, trace);
+  if (share(run.stall_ns) < kHardlyWaits)
+    return run.replay_ns > 0 && share(run.replay_ns) >= kHardlyWaits
+               ? fmt::format("bound by compute, of which {:.0f} % are replays",
+                             100 * share(run.replay_ns))
+               : "bound by compute: ops hardly wait";
+  std::string text = fmt::format("bound by {}: {} of waiting, {:.0f} % of the step", channel,
+                                 format_duration(wait_ns), 100 * share(wait_ns));
+  const int64_t host_bytes = simulate::TierCapacities(hardware, limits)[plan::Tier::kHost];
+  if (run.ssd_bytes_read > 0 && is_nearly_all(run.host_peak_bytes, host_bytes))
+    text += "; host memory is full";
+  const int64_t op_bytes = planner::min_device_budget_bytes(trace, limits);
+  const int64_t device_bytes = limits.device_budget_bytes.value_or(hardware.device_memory_bytes);
+  if (is_nearly_all(op_bytes, device_bytes)) text += "; one op needs nearly all device memory";
+  return text;
 }
 
 }  // namespace teraio::analysis

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "hardware/hardware.h"
+#include "plan/plan.h"
 #include "simulate/run.h"
 #include "trace/trace.h"
 
@@ -40,5 +42,12 @@ std::vector<StallShare> stall_by_phase(const simulate::Run& run, const trace::Tr
 // ssd", the largest first. They add up to the stall of the run. Requires op_start_ns and transfers
 // of a run of `trace`.
 std::vector<StallShare> stall_by_transfer(const simulate::Run& run, const trace::Trace& trace);
+
+// Returns what keeps the step of a run from being shorter, such as "bound by reads from the drives:
+// 1.20 s of waiting, 24 % of the step". Says too when host memory is full although the
+// drives are used, and when one op alone needs nearly all of the device memory. Requires
+// op_start_ns and transfers of a run of `trace` on this machine.
+std::string binding_of(const simulate::Run& run, const trace::Trace& trace,
+                       const hardware::Hardware& hardware, const plan::Limits& limits);
 
 }  // namespace teraio::analysis

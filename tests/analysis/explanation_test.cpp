@@ -1,5 +1,6 @@
 #include "analysis/explanation.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -15,6 +16,9 @@ namespace teraio::analysis {
 namespace {
 
 using namespace testing;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::Not;
 
 // One weight that is offloaded while an activation is made, used, and gone; then it is updated.
 class StepTest : public ::testing::Test {
@@ -91,6 +95,27 @@ TEST_F(StepTest, StallsAreSharedOutByTransfer) {
   EXPECT_EQ(shares[0].what, "write of parameter to ssd");
   EXPECT_EQ(shares[1].what, "read of parameter from ssd");
   EXPECT_EQ(shares[0].stall_ns + shares[1].stall_ns, run.stall_ns);
+}
+
+TEST_F(StepTest, APlanIsBoundByWhatOpsWaitForMost) {
+  EXPECT_THAT(binding_of(run, builder.trace(), round_machine(1000), {}),
+              MatchesRegex("bound by writes to the drives: 1 us of waiting, .* % of the step; "
+                           "one op needs nearly all device memory"));
+  EXPECT_THAT(binding_of(run, builder.trace(), round_machine(2000), {}),
+              Not(HasSubstr("one op needs")));
+  run.stall_ns = 0;
+  EXPECT_EQ(binding_of(run, builder.trace(), round_machine(1000), {}),
+            "bound by compute: ops hardly wait");
+}
+
+TEST_F(StepTest, AFullHostTierBindsBesideTheDrives) {
+  hardware::Hardware machine = round_machine(2000);
+  machine.host.capacity_bytes = 100;
+  machine.host.rates = {1, 1};
+  run.host_peak_bytes = 100;
+  EXPECT_THAT(binding_of(run, builder.trace(), machine, {}), HasSubstr("; host memory is full"));
+  run.host_peak_bytes = 50;
+  EXPECT_THAT(binding_of(run, builder.trace(), machine, {}), Not(HasSubstr("host memory")));
 }
 
 // The replay of op 0 waits for the weight's read; op 2 does not.

@@ -235,6 +235,7 @@ def _gaps(directory, uses):
 
 
 def _changes(explanation):
+    yield f"The plan is {explanation['binding']}."
     now_ns, ideal_ns = explanation["step_ns"], explanation["ideal_ns"]
     if now_ns < (1 + NOTABLE) * ideal_ns:
         yield (

@@ -118,6 +118,7 @@ def test_explain_gives_json(teraio, tmp_path):
     for field in ("step_ns", "ideal_ns", "stall_ns", "stall_by_cause", "replay_ns"):
         assert said[field] == run[field]
     assert said["bound_ns"] <= said["step_ns"]
+    assert said["binding"].startswith("bound by ")
     for shares in (said["phases"], said["stall_by_transfer"]):
         assert sum(share["stall_ns"] for share in shares) == run["stall_ns"]
     assert sum(phase["compute_ns"] for phase in said["phases"]) == run["ideal_ns"]
@@ -251,6 +252,7 @@ def test_explain_tells_where_time_goes_and_what_would_help(teraio, tmp_path):
     for words in (
         "phase",
         "waiting for",
+        "bound by",
         "one more drive",
         "64 GB more host memory",
         "10 % more device memory",
