@@ -99,7 +99,7 @@ gpu-carry: setup corpus  ## collect and build in gpu-carry/ what gpu-check needs
 fuzz:  ## give the file readers broken files for $FUZZ_SECONDS, starting from the corpus
 	@tools/setup/install_packages.sh clang
 	@cmake -S . -B $(BUILD)-fuzz -G Ninja -DCMAKE_CXX_COMPILER=clang++ -DTERAIO_BUILD_FUZZERS=ON \
-	  -DTERAIO_BUILD_TESTS=OFF -DTERAIO_BUILD_BENCHMARKS=OFF -DTERAIO_BUILD_TOOLS=OFF \
+	  -DTERAIO_BUILD_TESTS=OFF -DTERAIO_BUILD_TOOLS=OFF \
 	  -DTERAIO_BUILD_PYTORCH=OFF
 	@cmake --build $(BUILD)-fuzz
 	@mkdir -p $(BUILD)-fuzz/corpus
@@ -243,7 +243,7 @@ define configure_sanitizer
 	@mkdir -p $(BUILD)-$*
 	@cmake -S . -B $(BUILD)-$* -G Ninja -DTERAIO_SANITIZE=$* -DCMAKE_BUILD_TYPE=None \
 	  -DCMAKE_CXX_FLAGS="-O1 -g1" -DTERAIO_FILES_AT_ONCE=12 -DTERAIO_BUILD_PYTORCH=ON \
-	  -DPython_EXECUTABLE=$(python) -DTERAIO_BUILD_TOOLS=OFF -DTERAIO_BUILD_BENCHMARKS=OFF >$(BUILD)-$*/configure.log || \
+	  -DPython_EXECUTABLE=$(python) -DTERAIO_BUILD_TOOLS=OFF >$(BUILD)-$*/configure.log || \
 	  { cat $(BUILD)-$*/configure.log; exit 1; }
 endef
 
@@ -349,10 +349,9 @@ $(VENV_DOCS)/.ready: requirements/docs.txt tools/setup/make_venv.sh
 	@touch $@
 
 $(BUILD)/.configured: $(VENV)/.demo | demo-packages
-	@cmake -S . -B $(BUILD) -G Ninja -DPython_EXECUTABLE=$(python) \
-	  -DTERAIO_BUILD_TESTS=OFF -DTERAIO_BUILD_BENCHMARKS=OFF
+	@cmake -S . -B $(BUILD) -G Ninja -DPython_EXECUTABLE=$(python) -DTERAIO_BUILD_TESTS=OFF
 	@touch $@
 
 $(BUILD)/.whole: $(BUILD)/.configured $(VENV)/.ready | packages
-	@cmake -S . -B $(BUILD) -DTERAIO_BUILD_TESTS=ON -DTERAIO_BUILD_BENCHMARKS=ON
+	@cmake -S . -B $(BUILD) -DTERAIO_BUILD_TESTS=ON
 	@touch $@

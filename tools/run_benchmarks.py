@@ -1,9 +1,8 @@
 """Runs every benchmark of a build and prints one table.
 
-run_benchmarks.py BUILD [SCRIPTS]: the programs BUILD/bin/*_benchmark (Google Benchmark) and the
-scripts SCRIPTS/*.py (default: benchmarks/). A script writes BUILD/bench/<its name>.json, a list of
-objects with `name`, `value` and optionally `unit`, `reference` and `ratio`; $TERAIO_BENCH_DIR names
-the folder. The results of the programs are converted into the same form.
+run_benchmarks.py BUILD [SCRIPTS]: the scripts SCRIPTS/*.py (default: benchmarks/). A script writes
+BUILD/bench/<its name>.json, a list of objects with `name`, `value` and optionally `unit`,
+`reference` and `ratio`; $TERAIO_BENCH_DIR names the folder.
 """
 
 import json
@@ -15,34 +14,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def run_program(program, results):
-    report = results / f"{program.name}.google.json"
-    subprocess.run(
-        [program, f"--benchmark_out={report}", "--benchmark_out_format=json"], check=True
-    )
-    entries = [
-        {"name": run["name"], "value": run["real_time"], "unit": run["time_unit"]}
-        for run in json.loads(report.read_text())["benchmarks"]
-        if "real_time" in run
-    ]
-    report.unlink()
-    (results / f"{program.name}.json").write_text(json.dumps(entries, indent=1))
-
-
 def run_script(script, results):
     environment = os.environ | {"TERAIO_BENCH_DIR": str(results)}
     subprocess.run([sys.executable, script], check=True, env=environment, cwd=ROOT)
 
 
-def run_all(build, scripts, results):
+def run_all(scripts, results):
     """Runs them one after the other; returns the names of those that failed."""
     failed = []
-    programs = sorted((build / "bin").glob("*_benchmark"))
-    scripts = sorted(scripts.glob("*.py"))
-    for run, benchmark in [(run_program, p) for p in programs] + [(run_script, s) for s in scripts]:
+    for benchmark in sorted(scripts.glob("*.py")):
         print(f"== {benchmark.name}", flush=True)
         try:
-            run(benchmark, results)
+            run_script(benchmark, results)
         except subprocess.CalledProcessError as error:
             print(
                 f"{benchmark.name} ended with {error.returncode}: its figures are missing below",
@@ -82,10 +65,10 @@ def main():
     build = Path(sys.argv[1]).resolve()
     scripts = Path(sys.argv[2]) if len(sys.argv) > 2 else ROOT / "benchmarks"
     results = build / "bench"
-    results.mkdir(exist_ok=True)
+    results.mkdir(parents=True, exist_ok=True)
     for old in results.glob("*.json"):
         old.unlink()
-    failed = run_all(build, scripts.resolve(), results)
+    failed = run_all(scripts.resolve(), results)
     print_table(list(rows(results)))
     return 1 if failed else 0
 

@@ -40,7 +40,7 @@ def reason_to_build(workspace) -> str:
 
 def build(workspace) -> None:
     configure = ["cmake", "-S", ROOT, "-B", workspace.build, "-G", "Ninja"]
-    configure += [f"-DPython_EXECUTABLE={sys.executable}", "-DTERAIO_BUILD_BENCHMARKS=OFF"]
+    configure += [f"-DPython_EXECUTABLE={sys.executable}"]
     configure += [f"-DTERAIO_CUDA={'ON' if workspace.device == 'cuda' else 'AUTO'}"]
     configure += toolkit_options()
     if workspace.carry.is_dir():

@@ -82,7 +82,7 @@ def facts_of(python: str) -> tuple[str, str]:
 def make(build: Path, python: str, packages: Path) -> None:
     """Runs CMake and Ninja. They find the environment's PyTorch from another Python."""
     environment = os.environ | {"PYTHONPATH": str(packages)}
-    options = [f"-DPython_EXECUTABLE={python}", "-DTERAIO_CUDA=ON", "-DTERAIO_BUILD_BENCHMARKS=OFF"]
+    options = [f"-DPython_EXECUTABLE={python}", "-DTERAIO_CUDA=ON"]
     options += ["-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON", f"-DCMAKE_INSTALL_RPATH={LIBRARY_PATH}"]
     configure = ["cmake", "-S", ROOT, "-B", build, "-G", "Ninja", "--log-level=WARNING", *options]
     subprocess.run(configure, check=True, env=environment)
