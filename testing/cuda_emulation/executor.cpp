@@ -228,11 +228,8 @@ void Executor::work(HardwareUnit* unit) {
 }
 
 TimePoint Executor::run(Task& task, TimePoint begin, Lock& lock) {
-  const uint64_t delay_us =
-      settings_.delay_us_max > 0 ? random_() % static_cast<uint64_t>(settings_.delay_us_max) : 0;
   const bool has_run = task.run != nullptr;
   lock.unlock();
-  if (delay_us > 0) std::this_thread::sleep_for(std::chrono::microseconds(delay_us));
   const std::string failure = failure_of(task.run);
   task.run = nullptr;  // what it holds may call us when it is dropped
   const TimePoint now = std::chrono::steady_clock::now();

@@ -46,7 +46,6 @@ Settings read_settings() {
   read_number("TERAIO_EMULATED_CUDA_REGISTERS_HOST", settings.registers_host);
   read_number("TERAIO_EMULATED_CUDA_LAUNCH_QUEUE", settings.launch_queue_length);
   read_number("TERAIO_EMULATED_CUDA_SEED", settings.seed);
-  read_number("TERAIO_EMULATED_CUDA_DELAY_US", settings.delay_us_max);
   read_number("TERAIO_EMULATED_CUDA_LAZY", settings.is_lazy);
   read_number("TERAIO_EMULATED_CUDA_POISON", settings.poisons);
   read_number("TERAIO_EMULATED_CUDA_FLOPS_PER_SECOND", settings.flops_per_second);

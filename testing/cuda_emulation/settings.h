@@ -15,7 +15,6 @@ struct Settings {
   bool registers_host = true;                  // cudaHostRegister works
   size_t launch_queue_length = 1024;           // of a stream; a call blocks when it is full
   uint64_t seed = 0;                           // 0: work runs in the order of its submission
-  int64_t delay_us_max = 0;                    // before each piece of work
   bool is_lazy = false;                        // work runs when a thread waits or looks
   bool poisons = false;                        // new memory is full of 0xFF, which is NaN
   double flops_per_second = 0;                 // of a device; 0: arithmetic takes no time
