@@ -41,6 +41,12 @@ bool moves_tensors(const Variant& variant) {
   return variant.is_planned() && !variant.schedule->plan()->migrations.empty();
 }
 
+// Whether a wrong prediction has the plan made again after so many steps on it.
+bool is_replanning_due(const Variant& variant, int64_t steps) {
+  const int64_t patience = int64_t{1} << std::min<int64_t>(variant.far_replan_count, 16);
+  return steps > std::min(patience, kStepsBetweenReplansMax);
+}
+
 // The schedule of the variant is a new one.
 void set_plan_facts(Variant& variant, int64_t from_step) {
   variant.plan_facts = std::exchange(variant.next_plan_facts, {});
@@ -200,9 +206,11 @@ void PatternTracker::note_other_sizes(const SizesAtOp& at, uint64_t structure,
 }
 
 bool PatternTracker::wants_times() const {
-  return recording_.is_wanted ||
-         (is_planned() &&
-          (variant_->iterations_on_plan < kIterationsBeforeReplanning || variant_->far_steps > 0));
+  if (recording_.is_wanted) return true;
+  if (!is_planned()) return false;
+  return variant_->iterations_on_plan < kIterationsBeforeReplanning ||
+         (variant_->far_steps > 0 &&
+          is_replanning_due(*variant_, variant_->steps_since_change + 1));
 }
 
 void PatternTracker::end_iteration(const IterationEnd& end) {
@@ -263,10 +271,7 @@ IterationFacts PatternTracker::describe(const Pattern* ended, Variant* variant,
   if (was_as_expected_) {
     iteration.iterations_on_plan = count_on_plan(*variant, end);
     iteration.far_iterations = variant->far_steps;
-    iteration.is_replanning_due =
-        variant->steps_since_change >
-        std::min(int64_t{1} << std::min<int64_t>(variant->far_replan_count, 16),
-                 kStepsBetweenReplansMax);
+    iteration.is_replanning_due = is_replanning_due(*variant, variant->steps_since_change);
     iteration.is_search_due = options_.improve_plan && searched_ == nullptr &&
                               moves_tensors(*variant) && variant->searches_left > 0 &&
                               ended->banned_ops.empty();
