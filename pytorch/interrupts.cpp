@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "running_op.h"
 
 namespace py = pybind11;
 
@@ -131,6 +132,7 @@ bool Interrupts::ends_call() {
 
 bool Interrupts::handle_signals() {
   const py::gil_scoped_acquire gil;
+  const ObservedParts parts;  // the handlers' ops use any tensor
   if (PyErr_CheckSignals() == 0) return false;
   keep_raised_error();
   return true;

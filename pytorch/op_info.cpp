@@ -98,6 +98,7 @@ std::unique_ptr<OpInfo> read_schema(const c10::OperatorHandle& op) {
     if (schema.arguments()[i].name() == "dropout_p") info->dropout_argument = i;
   // Of other libraries' ops nobody knows what else they do.
   info->has_known_effects = starts_with_any(info->name, {"aten::"}) && !info->is_list_op;
+  info->is_composed = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
   info->cpu_kernels = kernels_of(op, c10::DispatchKey::CPU, c10::DispatchKey::AutocastCPU);
   info->gpu_kernels = kernels_of(op, c10::DispatchKey::CUDA, c10::DispatchKey::AutocastCUDA);
   return info;

@@ -30,6 +30,7 @@ struct OpInfo {
   bool is_random = false;               // draws from a generator
   // Of a random op: the argument which tells that it draws nothing, when it is 0.
   std::optional<size_t> dropout_argument;
+  bool is_composed = false;        // of other ops, which autograd sees, on some device at least
   bool has_known_effects = false;  // it changes what its schema tells, and nothing else
   // What the dispatcher runs on a device.
   struct Kernels {

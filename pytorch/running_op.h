@@ -3,11 +3,30 @@
 // Threads: each has its own.
 #pragma once
 
+#include <c10/core/DispatchKey.h>
+
 #include <string_view>
 
 #include "op_info.h"
 
 namespace teraio::pytorch {
+
+// The dispatch key on which the observer stands.
+inline constexpr c10::DispatchKey kObserverKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
+
+// Lets the observer see the calling thread's ops also where it is turned off: inside the dispatch
+// of a wrapper, such as a DTensor, which does so for the ops on the wrapper's parts, and inside an
+// op whose calls need no look. Has no effect on a thread that is not observed.
+class ObservedParts {
+ public:
+  ObservedParts();
+  ~ObservedParts();
+  ObservedParts(const ObservedParts&) = delete;
+  ObservedParts& operator=(const ObservedParts&) = delete;
+
+ private:
+  const bool was_excluded_;
+};
 
 struct RunningOp {
   const OpInfo* op = nullptr;  // null outside of ops

@@ -2,7 +2,10 @@
 // pinned until the outermost op ends.
 #pragma once
 
+#include <ATen/SavedTensorHooks.h>
 #include <ATen/core/ivalue.h>
+#include <c10/core/DispatchKeySet.h>
+#include <torch/csrc/autograd/forward_grad.h>
 
 #include "observe/observed_thread.h"
 #include "op_info.h"
@@ -34,6 +37,32 @@ class NestedPins {
   const OpInfo& info_;
   OpCapture* capture_ = nullptr;  // of a kernel that calls the op
 };
+
+// The key to exclude while an operator of PyTorch runs, whose own tensors are pinned or new: the
+// observer's where the calls inside of it need no look, and none elsewhere. `keys` are those of the
+// operator's call, and nobody captures it. The calls need no look where
+// - the operator has a kernel, which uses its arguments, its results and what it makes. Autograd
+//   saves nothing else of it. What one makes that is composed of others, autograd may save: then it
+//   needs an owner.
+// - `keys` are those of plain tensors on a CPU or a GPU, and autograd's. A mode, a transform, a
+//   wrapper, or autocast, whose cache has tensors of earlier ops, may use others.
+// - no hook packs what autograd saves: it is Python code.
+// - no tensor can have a tangent, which autograd's kernels use besides the arguments.
+//
+// A signal's handler that runs inside is observed (ObservedParts). The guard of storages raises
+// where something else uses an offloaded tensor.
+inline c10::DispatchKeySet unobserved_inside(const OpInfo& info, c10::DispatchKeySet keys) {
+  using c10::DispatchKey;
+  constexpr c10::DispatchKeySet kPlain =
+      c10::DispatchKeySet({DispatchKey::Dense, DispatchKey::BackendSelect,
+                           DispatchKey::ADInplaceOrView, DispatchKey::AutogradFunctionality,
+                           kObserverKey}) |
+      c10::DispatchKeySet({c10::BackendComponent::CPUBit, c10::BackendComponent::CUDABit});
+  if (info.is_composed || (keys.raw_repr() & ~kPlain.raw_repr()) != 0) return {};
+  if (!at::SavedTensorDefaultHooks::get_tls_state().stack.empty()) return {};
+  if (torch::autograd::ForwardADLevel::try_get_by_idx(0) != nullptr) return {};
+  return c10::DispatchKeySet(kObserverKey);
+}
 
 // Unpins what the thread's nested ops have used.
 void unpin_nested(ActiveSession& session, ObservedThread& thread);

@@ -18,15 +18,6 @@ void observe_this_thread(bool is_on) {
 
 bool is_this_thread_observed() { return c10::impl::tls_is_dispatch_key_included(kObserverKey); }
 
-ObservedParts::ObservedParts()
-    : was_excluded_(c10::impl::tls_is_dispatch_key_excluded(kObserverKey)) {
-  c10::impl::tls_set_dispatch_key_excluded(kObserverKey, false);
-}
-
-ObservedParts::~ObservedParts() {
-  c10::impl::tls_set_dispatch_key_excluded(kObserverKey, was_excluded_);
-}
-
 bool is_observer_reached() { return !c10::impl::tls_is_dispatch_key_excluded(kObserverKey); }
 
 }  // namespace teraio::pytorch

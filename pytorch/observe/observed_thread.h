@@ -4,8 +4,6 @@
 // Threads: each has its own.
 #pragma once
 
-#include <c10/core/DispatchKey.h>
-
 #include <algorithm>
 #include <memory>
 #include <string_view>
@@ -16,9 +14,6 @@
 #include "running_op.h"
 
 namespace teraio::pytorch {
-
-// The dispatch key on which the observer stands.
-inline constexpr c10::DispatchKey kObserverKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
 // The name of the dispatch key on which the observer stands. Operators of higher order, which are
 // Python code and have no fallbacks, must let it through.
@@ -44,20 +39,6 @@ class UnobservedThread {
 // False inside the dispatch of a wrapper, such as a DTensor: it calls ops on the tensors inside,
 // which do not reach the observer.
 bool is_observer_reached();
-
-// Lets the observer see the calling thread's ops also inside the dispatch of a wrapper, such as a
-// DTensor, which turns it off for the ops on the wrapper's parts. Has no effect on a thread that is
-// not observed.
-class ObservedParts {
- public:
-  ObservedParts();
-  ~ObservedParts();
-  ObservedParts(const ObservedParts&) = delete;
-  ObservedParts& operator=(const ObservedParts&) = delete;
-
- private:
-  const bool was_excluded_;
-};
 
 // The outermost op of a thread. Its frame is reused, so that an op allocates nothing.
 struct ObservedThread : RunningOp {

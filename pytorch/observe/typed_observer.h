@@ -16,6 +16,7 @@
 #include <ATen/core/boxing/KernelFunction.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <array>
 #include <cstddef>
@@ -142,6 +143,14 @@ class TypedObserver<Op, Return(Arguments...)> {
                            Arguments... arguments) {
     NestedPins pins(session, thread, info());
     show_arguments(pins, arguments...);
+    const c10::impl::ExcludeDispatchKeyGuard inside(unobserved_inside(info(), keys));
+    return Op::redispatch(below_observer(keys), std::forward<Arguments>(arguments)...);
+  }
+
+  static Return run_inside(const OutermostOp& outermost, c10::DispatchKeySet keys,
+                           Arguments... arguments) {
+    const c10::impl::ExcludeDispatchKeyGuard inside(
+        outermost.is_captured() ? c10::DispatchKeySet() : unobserved_inside(info(), keys));
     return Op::redispatch(below_observer(keys), std::forward<Arguments>(arguments)...);
   }
 
@@ -154,7 +163,7 @@ class TypedObserver<Op, Return(Arguments...)> {
     if (outermost.wants_capture())
       outermost.begin_capture(op(), c10::impl::boxArgs<Arguments...>(arguments...),
                               /*has_wrappers=*/false);
-    Return result = Op::redispatch(below_observer(keys), std::forward<Arguments>(arguments)...);
+    Return result = run_inside(outermost, keys, std::forward<Arguments>(arguments)...);
     StorageWalk results = outermost.results();
     show(results, result, true);
     torch::jit::Stack captured;

@@ -120,6 +120,39 @@ def test_tensor_that_an_operator_uses_besides_its_arguments(session, away):
     assert session.counters()["held_for_good_bytes"] == 0
 
 
+def use_in_hook(away):
+    leaf = torch.ones_like(EXPECTED, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t + away, lambda t: t - away):
+        (leaf * leaf).sum().backward()
+    return leaf.grad
+
+
+def use_as_tangent(away):
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(torch.ones_like(EXPECTED), away)
+        torch.zeros(1) + 1
+        return torch.autograd.forward_ad.unpack_dual(dual * 2).tangent - 2 * EXPECTED + 2
+
+
+def use_in_cache(away):
+    weight = torch.eye(200, requires_grad=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.nn.functional.linear(away.view(200, 200), weight)
+        torch.zeros(1) + 1  # after which the cast weight has left, too
+        return torch.mm(torch.full((200, 200), 2.0), weight).float().flatten()
+
+
+# While no op may run again, the calls inside of most kernels are not observed.
+@pytest.mark.parametrize("use", [use_in_hook, use_as_tangent, use_in_cache])
+def test_tensor_that_a_kernel_of_autograd_or_autocast_uses_besides(use):
+    with budgets.offload("64MB", evict_after_every_op=True, recompute="off") as session:
+        away = EXPECTED * 1
+        torch.zeros(1) + 1
+        assert session.counters()["bytes_away"] >= away.nbytes
+        assert torch.equal(use(away), torch.full((40_000,), 2.0))
+        assert session.counters()["held_for_good_bytes"] == 0
+
+
 def test_array_keeps_the_bytes_where_they_are(session, away):
     before_bytes = session.counters()["bytes_away"]
     array = away.numpy()
