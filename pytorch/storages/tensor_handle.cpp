@@ -1,9 +1,10 @@
 #include "storages/tensor_handle.h"
 
+#include <algorithm>
 #include <mutex>
 #include <optional>
-#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "storages/forked_child.h"
 
@@ -11,39 +12,55 @@ namespace teraio::pytorch {
 namespace {
 
 // Handles of memory that no op has used yet, by address. The memory may also belong to a library:
-// oneDNN allocates through PyTorch and keeps only the address.
+// oneDNN allocates through PyTorch and keeps only the address. What has come last goes first,
+// nearly always, and there are few: a search from the end finds it at once.
 class Newborns {
  public:
   void add(void* memory, TensorHandle* handle) {
     const std::lock_guard lock(mutex_);
-    handles_[memory] = handle;
+    handles_.emplace_back(memory, handle);
   }
 
   TensorHandle* take(void* memory) {
     const std::lock_guard lock(mutex_);
-    const auto node = handles_.extract(memory);
-    return node.empty() ? nullptr : node.mapped();
+    return take_locked(memory);
   }
 
   // Makes the handle of a DataPtr's memory its context, unless another thread has done so.
   void name(c10::DataPtr& data_ptr) {
     const std::lock_guard lock(mutex_);
-    const auto node = handles_.extract(data_ptr.get_context());
-    if (!node.empty()) set_context(data_ptr, node.mapped(), &release_handle);
+    TensorHandle* handle = take_locked(data_ptr.get_context());
+    if (handle != nullptr) set_context(data_ptr, handle, &release_handle);
   }
 
   TensorHandle* find(void* memory) {
     const std::lock_guard lock(mutex_);
-    const auto found = handles_.find(memory);
-    return found == handles_.end() ? nullptr : found->second;
+    const auto found = find_unlocked(memory);
+    return found == handles_.rend() ? nullptr : found->second;
   }
 
   // For a forked child, where the lock may be held by a thread that exists only in the parent.
-  bool contains_unlocked(void* memory) const { return handles_.count(memory) != 0; }
+  bool contains_unlocked(void* memory) { return find_unlocked(memory) != handles_.rend(); }
 
  private:
+  using Handles = std::vector<std::pair<void*, TensorHandle*>>;
+
+  Handles::reverse_iterator find_unlocked(void* memory) {
+    return std::find_if(handles_.rbegin(), handles_.rend(),
+                        [&](const auto& each) { return each.first == memory; });
+  }
+
+  TensorHandle* take_locked(void* memory) {
+    const auto found = find_unlocked(memory);
+    if (found == handles_.rend()) return nullptr;
+    TensorHandle* handle = found->second;
+    *found = handles_.back();
+    handles_.pop_back();
+    return handle;
+  }
+
   std::mutex mutex_;
-  std::unordered_map<void*, TensorHandle*> handles_;
+  Handles handles_;
 };
 
 Newborns& newborns() {

@@ -17,12 +17,13 @@
 #include <memory>
 #include <optional>
 
+#include "base/pooled.h"
 #include "runtime/runtime.h"
 #include "storages/data_pointer.h"
 
 namespace teraio::pytorch {
 
-struct TensorHandle {
+struct TensorHandle : Pooled<TensorHandle> {
   std::shared_ptr<runtime::Runtime> runtime;  // lives as long as a storage has memory of it
   engine::LiveTensor* tensor = nullptr;
   c10::Device device = c10::Device(c10::DeviceType::CPU);  // the device that PyTorch sees

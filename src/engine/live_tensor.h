@@ -32,6 +32,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/pooled.h"
 #include "engine/engine_options.h"
 #include "engine/use.h"
 #include "plan/plan.h"
@@ -150,7 +151,7 @@ struct PlannedState {
   int64_t prefetch_deadline = 0;  // counted in ops, over all iterations
 };
 
-struct LiveTensor {
+struct LiveTensor : Pooled<LiveTensor> {
   uint64_t id = 0;
   int64_t size_bytes = 0;
   size_t registry_position = 0;  // in Engine::live()
