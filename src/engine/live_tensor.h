@@ -130,6 +130,7 @@ struct ReplayState {
 struct RecordState {
   uint64_t epoch = 0;  // the recording that `index` belongs to
   trace::TensorIndex index = -1;
+  bool is_described = false;  // Recorder::describe()
   enum class Persistence : uint8_t {
     kNone,
     kSmall,          // lived through a recorded iteration

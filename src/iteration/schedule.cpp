@@ -41,11 +41,12 @@ Schedule::Schedule(Profile profile, plan::Plan plan)
     if (migration.action == plan::Action::kRecompute)
       is_replayed_[static_cast<size_t>(producer_of(migration.tensor))] = true;
   plan_ = std::move(plan);
+  memory_bytes_ = count_memory_bytes();
 }
 
 Schedule::Schedule(Profile profile) : Schedule(std::move(profile), plan::Plan()) { plan_.reset(); }
 
-int64_t Schedule::memory_bytes() const {
+int64_t Schedule::count_memory_bytes() const {
   const auto bytes_of = [](const auto& values) { return values.size() * sizeof(*values.data()); };
   size_t bytes = bytes_of(profile_.trace.tensors) + bytes_of(profile_.signatures) +
                  bytes_of(profile_.kinds) + bytes_of(profile_.origins);

@@ -36,7 +36,7 @@ class Schedule {
   }
   bool is_empty() const { return profile_.trace.ops.empty(); }
   // The memory of this object, roughly.
-  int64_t memory_bytes() const;
+  int64_t memory_bytes() const { return memory_bytes_; }
   bool is_planned() const { return plan_.has_value(); }
   const std::optional<plan::Plan>& plan() const { return plan_; }
 
@@ -58,11 +58,13 @@ class Schedule {
   Profile profile_;
   std::optional<plan::Plan> plan_;
   trace::TraceIndex index_;
+  int64_t count_memory_bytes() const;
   trace::OpIndex producer_of(trace::TensorIndex tensor) const;
 
   trace::FlatLists<plan::Migration> migrations_;  // per op
   trace::FlatLists<trace::OpIndex> departures_;   // per tensor, those of the plan by op
   std::vector<bool> is_replayed_;                 // per op
+  int64_t memory_bytes_ = 0;
 };
 
 }  // namespace teraio::iteration

@@ -76,14 +76,14 @@ void Recorder::record_nested_uses(const OpRecord& record) {
 }
 
 void Recorder::record_death(engine::LiveTensor& tensor) {
-  if (!descriptions_.empty()) descriptions_.erase(tensor.id);
+  if (tensor.record.is_described) descriptions_.erase(tensor.id);
   if (!is_recorded(tensor) || ops_.empty()) return;
   events_.push_back({tensor.record.index, EventKind::kFree});
   ops_.back().events_end = events_.size();
 }
 
-void Recorder::describe(const engine::LiveTensor& tensor, trace::TensorKind kind,
-                        std::string name) {
+void Recorder::describe(engine::LiveTensor& tensor, trace::TensorKind kind, std::string name) {
+  tensor.record.is_described = true;
   Description& description = descriptions_[tensor.id];
   description.kind = kind;
   if (!name.empty()) description.name = std::move(name);

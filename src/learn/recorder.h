@@ -58,7 +58,7 @@ class Recorder {
   void record_death(engine::LiveTensor& tensor);
 
   // Sets the kind and the name of a tensor. They are kept until the tensor dies.
-  void describe(const engine::LiveTensor& tensor, trace::TensorKind kind, std::string name);
+  void describe(engine::LiveTensor& tensor, trace::TensorKind kind, std::string name);
 
   trace::OpIndex op_count() const { return static_cast<trace::OpIndex>(ops_.size()); }
 
