@@ -11,6 +11,10 @@ uintptr_t address_of(const std::byte* memory) { return reinterpret_cast<uintptr_
 }  // namespace
 
 void MemoryUses::note_free(const std::byte* memory, int64_t size_bytes, uint64_t op) {
+  if (!is_asked_) {
+    last_before_asked_ = std::max(last_before_asked_, op);
+    return;
+  }
   const uintptr_t begin = address_of(memory);
   const uintptr_t end = begin + static_cast<uintptr_t>(size_bytes);
   // Iterations give the same memory to the same tensors.
@@ -26,8 +30,9 @@ void MemoryUses::note_free(const std::byte* memory, int64_t size_bytes, uint64_t
 }
 
 uint64_t MemoryUses::last_use(const std::byte* memory, int64_t size_bytes) const {
+  is_asked_ = true;
   const uintptr_t end = address_of(memory) + static_cast<uintptr_t>(size_bytes);
-  uint64_t last = 0;
+  uint64_t last = last_before_asked_;
   for (auto range = first_after(address_of(memory)); range != ranges_.end() && range->first < end;
        ++range)
     last = std::max(last, range->second.op);

@@ -5,6 +5,9 @@
 // that was over before the copy began. Entries for memory that is allocated again are kept until it
 // is freed, so the map never exceeds the device's address range.
 //
+// Where no transfer has asked yet, as in a session whose budget holds everything, ranges are not
+// kept apart: transfers wait for the last op that used any of what was freed by then.
+//
 // Threads: one at a time.
 #pragma once
 
@@ -18,7 +21,7 @@ class MemoryUses {
  public:
   // The range is free, and `op` (ComputePoints) used it last.
   void note_free(const std::byte* memory, int64_t size_bytes, uint64_t op);
-  // The last op that used a part of the range; 0: none has.
+  // The last op that used a part of the range, or a later one; 0: none has.
   uint64_t last_use(const std::byte* memory, int64_t size_bytes) const;
 
  private:
@@ -33,6 +36,8 @@ class MemoryUses {
   void split_at(uintptr_t address);
 
   Ranges ranges_;  // they do not overlap
+  mutable bool is_asked_ = false;
+  uint64_t last_before_asked_ = 0;
 };
 
 }  // namespace teraio::engine

@@ -31,7 +31,17 @@ TEST_F(MemoryUsesTest, MemoryThatNothingHasUsedHasNoLastUse) {
   EXPECT_EQ(last_use(31, 64), 7u);
 }
 
+TEST_F(MemoryUsesTest, UntilSomebodyAsksRangesAreNotKeptApart) {
+  note_free(0, 16, 9);
+  note_free(16, 32, 7);
+  EXPECT_EQ(last_use(16, 32), 9u);
+  note_free(16, 32, 11);
+  EXPECT_EQ(last_use(16, 32), 11u);
+  EXPECT_EQ(last_use(0, 16), 9u);
+}
+
 TEST_F(MemoryUsesTest, ALaterUseTakesThePlaceOfThePartsThatItCovers) {
+  EXPECT_EQ(last_use(0, 64), 0u);
   note_free(0, 48, 9);
   note_free(16, 32, 3);
   EXPECT_EQ(last_use(0, 16), 9u);
@@ -43,6 +53,7 @@ TEST_F(MemoryUsesTest, ALaterUseTakesThePlaceOfThePartsThatItCovers) {
 TEST_F(MemoryUsesTest, RandomUsesAreAsByteByByte) {
   std::mt19937_64 random(1);
   std::vector<uint64_t> expected(memory_.size());
+  EXPECT_EQ(last_use(0, 64), 0u);
   for (uint64_t op = 1; op <= 2'000; ++op) {
     const auto begin = static_cast<int64_t>(random() % 60);
     const auto end = begin + 1 + static_cast<int64_t>(random() % (64 - begin));
