@@ -4,7 +4,7 @@ import threading
 
 import torch
 
-INTERVAL_SECONDS = 0.1  # cudaMemGetInfo keeps launches waiting
+INTERVAL_SECONDS = 0.1  # each look calls the driver beside the launches of the training
 # Of torch.cuda.memory_stats(). The first two are zero in a training that does not run short.
 COUNTED = ("num_ooms", "num_alloc_retries", "num_device_alloc", "num_device_free")
 
