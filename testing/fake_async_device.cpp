@@ -170,9 +170,9 @@ void FakeAsyncDevice::forget_peaks() {
   memory_->account().reset_peak();
 }
 
-Status FakeAsyncDevice::copy_within(std::byte* to, const std::byte* from, int64_t size_bytes) {
+Status FakeAsyncDevice::move_within(std::byte* to, const std::byte* from, int64_t size_bytes) {
   launch({{{from, size_bytes}}, {{to, size_bytes}}, [=, this] {
-            std::memcpy(bytes(to), bytes(from), static_cast<size_t>(size_bytes));
+            std::memmove(bytes(to), bytes(from), static_cast<size_t>(size_bytes));
           }});
   return {};
 }

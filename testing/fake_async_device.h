@@ -103,7 +103,7 @@ class FakeAsyncDevice final : public device::Device {
   std::string_view name() const override { return "fake"; }
   bool is_host_addressable() const override { return false; }
   const device::MemoryAccount& account() const override { return memory_->account(); }
-  Status copy_within(std::byte* to, const std::byte* from, int64_t size_bytes) override;
+  Status move_within(std::byte* to, const std::byte* from, int64_t size_bytes) override;
   Status fill(std::byte* memory, int64_t size_bytes, int value) override;
   device::HostPinning* host_pinning() override { return &pinning_; }
   device::MemorySegments* segments() override { return options_.segments; }

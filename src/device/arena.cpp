@@ -91,6 +91,13 @@ void Arena::set_tenant(const std::byte* block, void* id) {
   found->second.tenant.id = id;
 }
 
+void Arena::set_leaves_at(const std::byte* block, double leaves_at) {
+  const auto found = blocks_.find(space_->offset_of(block));
+  TERAIO_CHECK(found != blocks_.end());
+  found->second.tenant.leaves_at = leaves_at;
+  gaps_.note_leaves_at({found->first, found->second.size_bytes}, leaves_at);
+}
+
 // --- Moves --------------------------------------------------------------------------------------
 
 std::vector<Relocation> Arena::find_room(int64_t size_bytes, const MayMove& may_move,

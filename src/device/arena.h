@@ -40,6 +40,7 @@ class Arena {
   std::byte* allocate_free(int64_t size_bytes, const Tenant& tenant);
   void release(const std::byte* block);
   void set_tenant(const std::byte* block, void* id);
+  void set_leaves_at(const std::byte* block, double leaves_at);
 
   // As DeviceMemory::find_room() and relocate().
   std::vector<Relocation> find_room(int64_t size_bytes, const MayMove& may_move,

@@ -12,7 +12,7 @@ class CountingDevice final : public Device {
   std::string_view name() const override { return "counting"; }
   bool is_host_addressable() const override { return false; }
   const MemoryAccount& account() const override { return account_; }
-  Status copy_within(std::byte*, const std::byte*, int64_t) override { return {}; }
+  Status move_within(std::byte*, const std::byte*, int64_t) override { return {}; }
   Status fill(std::byte*, int64_t, int) override { return {}; }
 
  private:

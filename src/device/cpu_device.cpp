@@ -44,8 +44,8 @@ class CpuDevice final : public Device {
   std::string_view name() const override { return "cpu"; }
   bool is_host_addressable() const override { return true; }
   const MemoryAccount& account() const override { return account_; }
-  Status copy_within(std::byte* to, const std::byte* from, int64_t size_bytes) override {
-    std::memcpy(to, from, static_cast<size_t>(size_bytes));
+  Status move_within(std::byte* to, const std::byte* from, int64_t size_bytes) override {
+    std::memmove(to, from, static_cast<size_t>(size_bytes));
     return {};
   }
   Status fill(std::byte* memory, int64_t size_bytes, int value) override {
@@ -58,6 +58,9 @@ class CpuDevice final : public Device {
   void release_block(std::byte* memory) override;
   void note_tenant(const std::byte* memory, void* id) override {
     if (arena_.contains(memory)) arena_.set_tenant(memory, id);
+  }
+  void note_leaves_at(const std::byte* memory, double leaves_at) override {
+    if (arena_.contains(memory)) arena_.set_leaves_at(memory, leaves_at);
   }
   std::vector<Relocation> find_relocations(int64_t size_bytes, const MayMove& may_move,
                                            int64_t most_bytes) const override;

@@ -27,6 +27,11 @@ void DeviceMemory::set_tenant(const std::byte* memory, void* id) {
   note_tenant(memory, id);
 }
 
+void DeviceMemory::set_leaves_at(const std::byte* memory, double leaves_at) {
+  TERAIO_CHECK(account().has(memory));
+  note_leaves_at(memory, leaves_at);
+}
+
 std::vector<Relocation> DeviceMemory::find_room(int64_t size_bytes, const MayMove& may_move,
                                                 int64_t most_bytes) const {
   if (size_bytes < 0 || size_bytes > account().room_bytes()) return {};

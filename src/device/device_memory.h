@@ -63,14 +63,16 @@ class DeviceMemory {
                       const Tenant& tenant = {});
   // The block is another tenant's from now on, which leaves at the same time.
   void set_tenant(const std::byte* memory, void* id);
+  // When it leaves is known, or known better.
+  void set_leaves_at(const std::byte* memory, double leaves_at);
 
   // After allocate() has refused `size_bytes`: blocks whose moves make room for it, of at most
   // `most_bytes` in all. Empty: there are none.
   std::vector<Relocation> find_room(int64_t size_bytes, const MayMove& may_move,
                                     int64_t most_bytes) const;
   // Carries out what find_room() has returned, with no call in between. The blocks are at `to` from
-  // now on. The caller moves their bytes (DeviceOrder::copy_within) before it uses the device's
-  // memory in any other way. The order of the copies does not matter.
+  // now on. The caller moves their bytes in this order (DeviceOrder::move_within) before it uses
+  // the device's memory in any other way.
   void relocate(std::span<const Relocation> relocations);
 
   // Releases a block of this device. Compute that is already enqueued may still use it; nothing
@@ -123,6 +125,7 @@ class DeviceMemory {
 
   // For devices whose blocks move, or whose memory is shared with others.
   virtual void note_tenant(const std::byte* /*memory*/, void* /*id*/) {}
+  virtual void note_leaves_at(const std::byte* /*memory*/, double /*leaves_at*/) {}
   virtual std::vector<Relocation> find_relocations(int64_t /*size_bytes*/,
                                                    const MayMove& /*may_move*/,
                                                    int64_t /*most_bytes*/) const {

@@ -50,8 +50,9 @@ class DeviceOrder {
   Result<Event> copy_from_host(std::byte* device, const std::byte* host, int64_t size_bytes,
                                Event after);
 
-  // Copies between buffers of the device that do not overlap, as compute that is enqueued now.
-  virtual Status copy_within(std::byte* to, const std::byte* from, int64_t size_bytes) = 0;
+  // Moves bytes on the device, as compute that is enqueued now. The buffers may overlap if `to` is
+  // the lower one.
+  virtual Status move_within(std::byte* to, const std::byte* from, int64_t size_bytes) = 0;
 
   // Sets all bytes to `value`, as compute that is enqueued now. A device without bytes ignores it.
   virtual Status fill(std::byte* memory, int64_t size_bytes, int value) = 0;

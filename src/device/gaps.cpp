@@ -76,6 +76,14 @@ void Gaps::erase(ByteRange range, double leaves_at) {
     gaps_.insert(gap + 1, above);
 }
 
+void Gaps::note_leaves_at(ByteRange range, double leaves_at) {
+  const auto above = gaps_.begin() + (first_ending_after(range.begin_bytes) - gaps_.begin());
+  if (above != gaps_.end() && above->begin_bytes == range.end_bytes())
+    above->below_leaves_at = leaves_at;
+  if (above != gaps_.begin() && std::prev(above)->end_bytes == range.begin_bytes)
+    std::prev(above)->above_leaves_at = leaves_at;
+}
+
 void Gaps::cut(ByteRange range) {
   while (true) {
     const auto gap = first_ending_after(range.begin_bytes);

@@ -33,6 +33,8 @@ class Gaps {
   void insert(ByteRange range, double below_leaves_at, double above_leaves_at);
   // Removes a range that lies within one gap. What is there now leaves at that time.
   void erase(ByteRange range, double leaves_at);
+  // What is in the range, which lies in no gap, leaves at that time.
+  void note_leaves_at(ByteRange range, double leaves_at);
   // Removes all parts of the range that are free.
   void cut(ByteRange range);
 

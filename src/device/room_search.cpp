@@ -26,10 +26,18 @@ class RoomSearch {
   std::vector<Window> windows(int64_t most_bytes) const;
   // Moves the blocks of the window, large ones first. Empty: not all find a place.
   std::vector<BlockMove> clear(const Window& window) const;
+  // Slides blocks down, as few bytes as possible. Empty: it takes more than `most_bytes`.
+  std::vector<BlockMove> slide(int64_t most_bytes) const;
 
  private:
   template <typename BeginOf>
   void add_windows(int64_t most_bytes, BeginOf begin_of, std::vector<Window>& windows) const;
+  int64_t end_before(size_t block) const {
+    return block == 0 ? 0 : blocks_[block - 1].range.end_bytes();
+  }
+  int64_t free_before(size_t block) const {
+    return blocks_[block].range.begin_bytes - end_before(block);
+  }
 
   std::span<const ArenaBlock> blocks_;
   const Gaps& gaps_;
@@ -95,15 +103,47 @@ std::vector<BlockMove> RoomSearch::clear(const Window& window) const {
   return moves;
 }
 
+// The free bytes before the blocks `first` to `last`, which is not moved, are enough.
+std::vector<BlockMove> RoomSearch::slide(int64_t most_bytes) const {
+  Window best{.moved_bytes = most_bytes + 1};
+  Window window;
+  int64_t free_bytes = 0;
+  for (; window.last < blocks_.size(); ++window.last) {
+    free_bytes += free_before(window.last);
+    while (window.first < window.last && free_bytes - free_before(window.first) >= size_bytes_) {
+      free_bytes -= free_before(window.first);
+      window.moved_bytes -= blocks_[window.first++].range.size_bytes;
+    }
+    if (free_bytes >= size_bytes_ && window.moved_bytes < best.moved_bytes) best = window;
+    window.moved_bytes += blocks_[window.last].range.size_bytes;
+    if (!blocks_[window.last].may_move) {
+      free_bytes = window.moved_bytes = 0;
+      window.first = window.last + 1;
+    }
+  }
+  std::vector<BlockMove> moves;
+  int64_t to_bytes = end_before(best.first);
+  for (size_t i = best.first; i < best.last; to_bytes += blocks_[i++].range.size_bytes)
+    moves.push_back({blocks_[i].range, to_bytes});
+  return moves;
+}
+
+int64_t moved_bytes(const std::vector<BlockMove>& moves) {
+  int64_t bytes = 0;
+  for (const BlockMove& move : moves) bytes += move.from.size_bytes;
+  return bytes;
+}
+
 }  // namespace
 
 std::vector<BlockMove> find_moves(std::span<const ArenaBlock> blocks, const Gaps& gaps,
                                   int64_t size_bytes, int64_t most_bytes) {
   if (gaps.total_bytes() < size_bytes) return {};
   const RoomSearch search(blocks, gaps, size_bytes);
-  for (const Window& window : search.windows(most_bytes))
+  std::vector<BlockMove> best = search.slide(most_bytes);
+  for (const Window& window : search.windows(best.empty() ? most_bytes : moved_bytes(best)))
     if (std::vector<BlockMove> moves = search.clear(window); !moves.empty()) return moves;
-  return {};
+  return best;
 }
 
 }  // namespace teraio::device

@@ -1,9 +1,11 @@
 // RoomSearch: which blocks of an arena have to move so that a gap of some size comes about.
 //
+// There are two ways, and the one that moves fewer bytes is taken:
+//
 //      |####..####|XXXX..XX|..|####|......|     the blocks X move into gaps elsewhere
 //                 '-window-'
+//      |####....|XXXX|..|XX|.......|######|     the blocks X slide down: the gaps become one
 //
-// It chooses the range of addresses, the window, where the fewest bytes have to move.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +29,8 @@ struct BlockMove {
 };
 
 // Returns the moves that make a gap of `size_bytes` from blocks that may move, at most `most_bytes`
-// of them; none: there is no such place. Every target is free before the first move, so that their
-// order does not matter. `blocks` has all that is not free, by address.
+// of them; none: there is no such place. A target is free when the moves before it are done, except
+// that it may overlap its own block from below. `blocks` has all that is not free, by address.
 std::vector<BlockMove> find_moves(std::span<const ArenaBlock> blocks, const Gaps& gaps,
                                   int64_t size_bytes, int64_t most_bytes);
 

@@ -11,8 +11,9 @@
 namespace teraio::engine {
 namespace {
 
-// Moving bytes on the device takes less time than to a tier and back, by this factor at least.
+// Moving bytes on the device takes less time than to a tier and back, by these factors at least.
 constexpr int64_t kMovesPerByte = 4;
+constexpr int64_t kMovesPerByteOfGpu = 16;
 
 }  // namespace
 
@@ -20,6 +21,7 @@ Evictor::Evictor(const EngineOptions& options, const std::vector<LiveTensor*>& l
                  TierCopies& copies, TensorMover& mover, EngineCounters& counters)
     : device_(*options.device),
       smallest_tensor_bytes_(options.smallest_tensor_bytes),
+      moves_per_byte_(options.device->is_host_addressable() ? kMovesPerByte : kMovesPerByteOfGpu),
       live_(live),
       copies_(copies),
       mover_(mover),
@@ -33,7 +35,7 @@ bool Evictor::can_leave(const LiveTensor& tensor) const {
 
 std::byte* Evictor::take_free(int64_t size_bytes, const device::Tenant& tenant) {
   std::byte* memory = device_.allocate(size_bytes, device::Effort::kUsual, tenant);
-  if (memory != nullptr || !make_room(size_bytes, kMovesPerByte * size_bytes)) return memory;
+  if (memory != nullptr || !make_room(size_bytes, moves_per_byte_ * size_bytes)) return memory;
   return device_.allocate(size_bytes, device::Effort::kUsual, tenant);
 }
 

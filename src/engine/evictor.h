@@ -88,6 +88,7 @@ class Evictor {
 
   device::DeviceMemory& device_;
   const int64_t smallest_tensor_bytes_;
+  const int64_t moves_per_byte_;
   const std::vector<LiveTensor*>& live_;
   TierCopies& copies_;
   TensorMover& mover_;

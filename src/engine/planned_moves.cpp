@@ -90,6 +90,9 @@ void PlannedMoves::follow(std::shared_ptr<const iteration::Schedule> schedule,
   due_actions_ = {};
   position_ = schedule_->is_empty() ? iteration::kLost : position;
   last_position_ = position_;
+  for (const LiveTensor* tensor : parts_.live)
+    if (tensor->memory != nullptr)
+      device_.set_leaves_at(tensor->memory, leaves_at(tensor->planned.profile_index));
 }
 
 // Where a plan has a tensor follows from its last action on it, for a persistent tensor in the

@@ -160,7 +160,8 @@ bool TensorMover::relocate(const std::vector<device::Relocation>& relocations) {
   const device::Event moved = device_.record();
   for (const device::Relocation& relocation : relocations) {
     LiveTensor& tensor = *static_cast<LiveTensor*>(relocation.tenant);
-    note_free(relocation.from, relocation.size_bytes, points_.op());
+    if (!device_.is_host_addressable())
+      free_memory_.note_free(relocation.from, relocation.size_bytes, points_.op());
     note_brought_by(tensor, moved);
     attach(tensor);
     update_guard(tensor);
@@ -187,22 +188,19 @@ bool TensorMover::detach_all(const std::vector<device::Relocation>& relocations)
 void TensorMover::move_bytes(const device::Relocation& relocation) {
   LiveTensor& tensor = *static_cast<LiveTensor*>(relocation.tenant);
   tensor.memory = relocation.to;
-  const Status copied = device_.copy_within(relocation.to, relocation.from, tensor.size_bytes);
+  const Status copied = device_.move_within(relocation.to, relocation.from, tensor.size_bytes);
   if (!copied.ok()) on_device_failed(copied);
   ++counters_.relocations;
   counters_.relocated_bytes += tensor.size_bytes;
 }
 
-void TensorMover::note_free(std::byte* memory, int64_t size_bytes, uint64_t last_use) {
+void TensorMover::release_memory(LiveTensor& tensor, uint64_t last_use) {
   if (options_.poison_released_memory) {
-    (void)device_.fill(memory, size_bytes, kPoison);
+    (void)device_.fill(tensor.memory, tensor.size_bytes, kPoison);
     last_use = points_.op();
   }
-  if (!device_.is_host_addressable()) free_memory_.note_free(memory, size_bytes, last_use);
-}
-
-void TensorMover::release_memory(LiveTensor& tensor, uint64_t last_use) {
-  note_free(tensor.memory, tensor.size_bytes, last_use);
+  if (!device_.is_host_addressable())
+    free_memory_.note_free(tensor.memory, tensor.size_bytes, last_use);
   device_.release(std::exchange(tensor.memory, nullptr));
   tensor.transfer.brought_by.clear();
 }

@@ -193,7 +193,6 @@ class TensorMover {
   void note_brought_by(LiveTensor& tensor, device::Event event);
   bool detach_all(const std::vector<device::Relocation>& relocations);
   void move_bytes(const device::Relocation& relocation);
-  void note_free(std::byte* memory, int64_t size_bytes, uint64_t last_use);
   void release_memory(LiveTensor& tensor, uint64_t last_use);
   void take_off_device(LiveTensor& tensor);
   void free_tensor(LiveTensor& tensor);

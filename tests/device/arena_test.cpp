@@ -62,6 +62,18 @@ TEST_F(ArenaTest, ABlockLiesBesideOneThatLeavesAtTheSameTime) {
   EXPECT_EQ(page_of(take(1, 1.9)), page_of(late) - 1);
 }
 
+TEST_F(ArenaTest, WhenABlockLeavesMayBecomeKnown) {
+  open();
+  std::byte* first = take(4);
+  std::byte* hole = take(4);
+  std::byte* second = take(4);
+  arena_->release(hole);
+  arena_->set_leaves_at(first, 1.0);
+  arena_->set_leaves_at(second, 2.0);
+  EXPECT_EQ(page_of(take(1, 1.1)), page_of(hole));
+  EXPECT_EQ(page_of(take(1, 1.9)), page_of(second) - 1);
+}
+
 TEST_F(ArenaTest, AmongEqualPlacesTheSmallestGapIsTaken) {
   open();
   std::vector<std::byte*> blocks;
@@ -143,6 +155,33 @@ TEST_F(ArenaTest, TheFewestBytesMove) {
   EXPECT_TRUE(room_for(11).empty()) << "only 10 pages are free";
 }
 
+TEST_F(ArenaTest, BlocksSlideWhereNoGapHoldsThem) {
+  open();
+  std::vector<std::byte*> blocks;
+  for (const int64_t page_count : {2, 8, 2, 8, 2, 1}) blocks.push_back(take(page_count));
+  for (const int i : {0, 2, 4}) arena_->release(blocks[i]);
+  const auto moves = room_for(4);
+  ASSERT_EQ(moves.size(), 1u);
+  EXPECT_EQ(moves[0].from, blocks[1]);
+  EXPECT_EQ(moves[0].to, blocks[0]) << "overlaps its own block from below";
+  const auto more = room_for(6);
+  ASSERT_EQ(more.size(), 2u);
+  EXPECT_EQ(more[1].to, blocks[0] + 8 * kPageBytes) << "where the one before it was";
+  arena_->relocate(more);
+  EXPECT_EQ(page_of(take(6, kSoon, 0)), page_of(blocks[0]) + 16);
+}
+
+TEST_F(ArenaTest, NothingSlidesPastWhatMayNotMove) {
+  open();
+  std::vector<std::byte*> blocks;
+  for (const int64_t page_count : {2, 8, 2, 8, 2, 1}) blocks.push_back(take(page_count));
+  for (const int i : {0, 2, 4}) arena_->release(blocks[i]);
+  void* fixed = &*std::next(tenants_.begin(), 3);
+  const auto others = [fixed](void* tenant) { return tenant != fixed; };
+  EXPECT_EQ(arena_->find_room(4 * kPageBytes, others, kArenaPages * kPageBytes).size(), 1u);
+  EXPECT_TRUE(arena_->find_room(6 * kPageBytes, others, kArenaPages * kPageBytes).empty());
+}
+
 TEST_F(ArenaTest, WhatMayNotMoveStays) {
   open();
   std::vector<std::byte*> blocks;
@@ -222,7 +261,7 @@ class ArenaRandomTest : public ArenaTest, public ::testing::WithParamInterface<u
       auto* block = static_cast<Block*>(move.tenant);
       EXPECT_TRUE(block->may_move);
       EXPECT_EQ(block->memory, move.from);
-      std::memcpy(move.to, move.from, move.size_bytes);
+      std::memmove(move.to, move.from, move.size_bytes);
       block->memory = move.to;
     }
     return !moves.empty();

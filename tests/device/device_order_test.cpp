@@ -11,7 +11,7 @@ namespace {
 // An order in which no point can be recorded, as on a GPU that has failed.
 class FailedOrder final : public DeviceOrder {
  public:
-  Status copy_within(std::byte*, const std::byte*, int64_t) override { return {}; }
+  Status move_within(std::byte*, const std::byte*, int64_t) override { return {}; }
   Status fill(std::byte*, int64_t, int) override { return {}; }
 
   int call_count = 0;

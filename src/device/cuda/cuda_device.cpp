@@ -47,7 +47,7 @@ class CudaDevice final : public Device {
   int32_t numa_node() const override { return numa_node_; }
   int64_t spare_bytes() const override { return memory_->spare_bytes(); }
   const MemoryAccount& account() const override { return account_; }
-  Status copy_within(std::byte* to, const std::byte* from, int64_t size_bytes) override;
+  Status move_within(std::byte* to, const std::byte* from, int64_t size_bytes) override;
   Status fill(std::byte* memory, int64_t size_bytes, int value) override;
   void bind_thread() override { has_succeeded(cudaSetDevice(options_.ordinal)); }
   HostPinning* host_pinning() override { return &pinning_; }
@@ -63,6 +63,9 @@ class CudaDevice final : public Device {
   MemoryUsage complete(MemoryUsage usage) const override;
   void note_tenant(const std::byte* memory, void* id) override {
     memory_->arena().set_tenant(memory, id);
+  }
+  void note_leaves_at(const std::byte* memory, double leaves_at) override {
+    memory_->arena().set_leaves_at(memory, leaves_at);
   }
   std::vector<Relocation> find_relocations(int64_t size_bytes, const MayMove& may_move,
                                            int64_t most_bytes) const override;
@@ -311,11 +314,16 @@ Result<Event> CudaDevice::start_copy(const Copy& copy) {
   return events_.record(stream, direction.first_lane + static_cast<EventLane>(chosen));
 }
 
-Status CudaDevice::copy_within(std::byte* to, const std::byte* from, int64_t size_bytes) {
+Status CudaDevice::move_within(std::byte* to, const std::byte* from, int64_t size_bytes) {
   const CurrentDevice current(options_.ordinal);
-  return cuda_status(cudaMemcpyAsync(to, from, static_cast<size_t>(size_bytes),
-                                     cudaMemcpyDeviceToDevice, compute_stream()),
-                     "copy within the GPU");
+  const int64_t part_bytes = to < from ? std::min<int64_t>(size_bytes, from - to) : size_bytes;
+  for (int64_t done_bytes = 0; done_bytes < size_bytes; done_bytes += part_bytes) {
+    const auto part = static_cast<size_t>(std::min(part_bytes, size_bytes - done_bytes));
+    TERAIO_RETURN_IF_ERROR(cuda_status(cudaMemcpyAsync(to + done_bytes, from + done_bytes, part,
+                                                       cudaMemcpyDeviceToDevice, compute_stream()),
+                                       "copy within the GPU"));
+  }
+  return {};
 }
 
 Status CudaDevice::fill(std::byte* memory, int64_t size_bytes, int value) {

@@ -134,7 +134,7 @@ TEST_F(CudaOrderTest, BlocksMoveInTheOrderOfCompute) {
   ASSERT_FALSE(moves.empty());
   device_->relocate(moves);
   for (const Relocation& move : moves) {
-    ASSERT_TRUE(device_->copy_within(move.to, move.from, move.size_bytes).ok());
+    ASSERT_TRUE(device_->move_within(move.to, move.from, move.size_bytes).ok());
     blocks[static_cast<int*>(move.tenant) - tenants] = move.to;
   }
   std::byte* large = device_->allocate(4 * kBlockBytes);
