@@ -27,10 +27,10 @@ Evictor::Evictor(const EngineOptions& options, const std::vector<LiveTensor*>& l
       mover_(mover),
       counters_(counters) {}
 
-bool Evictor::can_leave(const LiveTensor& tensor) const {
+bool Evictor::can_move(const LiveTensor& tensor) {
   return tensor.residency == Residency::kResident && tensor.uses.pin_count == 0 &&
-         !is_newborn(tensor) && tensor.size_bytes >= smallest_tensor_bytes_ &&
-         tensor.owner != nullptr && tensor.life != Life::kDead && !tensor.is_being_moved();
+         !is_newborn(tensor) && tensor.owner != nullptr && tensor.life != Life::kDead &&
+         !tensor.is_being_moved();
 }
 
 std::byte* Evictor::take_free(int64_t size_bytes, const device::Tenant& tenant) {
@@ -42,8 +42,8 @@ std::byte* Evictor::take_free(int64_t size_bytes, const device::Tenant& tenant) 
 // Where there is enough on paper. False: nothing has moved.
 bool Evictor::make_room(int64_t size_bytes, int64_t most_bytes) {
   if (size_bytes > free_bytes()) return false;
-  const auto may_move = [this](void* tenant) {
-    return can_leave(*static_cast<const LiveTensor*>(tenant));
+  const auto may_move = [](void* tenant) {
+    return can_move(*static_cast<const LiveTensor*>(tenant));
   };
   return mover_.relocate(device_.find_room(size_bytes, may_move, most_bytes));
 }

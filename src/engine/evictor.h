@@ -38,7 +38,9 @@ class Evictor {
 
   // Returns whether the tensor is resident and complete, has an owner, is large enough to offload,
   // and is used by no op or pin.
-  bool can_leave(const LiveTensor& tensor) const;
+  bool can_leave(const LiveTensor& tensor) const {
+    return can_move(tensor) && tensor.size_bytes >= smallest_tensor_bytes_;
+  }
 
   // Returns device memory, which is the caller's. Evicts tensors and waits when it must. Fails
   // (kOutOfMemory) when nothing more can leave; the message tells the request and what holds the
@@ -78,6 +80,8 @@ class Evictor {
   bool is_eviction_due(const LiveTensor& tensor) const;
   void forget_eviction(const LiveTensor& tensor);
   int64_t bytes_leaving() const;  // soon, by writes and due evictions
+  // On the device: of any size.
+  static bool can_move(const LiveTensor& tensor);
   bool make_room(int64_t size_bytes, int64_t most_bytes);
   bool evict_for(int64_t size_bytes, const ProgramPlace& place);
   bool evict_first(const std::vector<LiveTensor*>& victims, int64_t size_bytes);

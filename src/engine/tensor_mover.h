@@ -96,9 +96,9 @@ class TensorMover {
   // Requires that their sizes are equal.
   void take_memory(LiveTensor& tensor, LiveTensor& made);
 
-  // Moves tensors that can leave to other places on the device, as DeviceMemory::find_room() has
-  // found them. False: there are none, or an owner keeps its tensor where it is, and nothing has
-  // moved.
+  // Moves resident tensors that nothing uses to other places on the device, as
+  // DeviceMemory::find_room() has found them. False: there are none, or an owner keeps its tensor
+  // where it is, and nothing has moved.
   bool relocate(const std::vector<device::Relocation>& relocations);
 
   // Makes the transfer of the tensor urgent.

@@ -44,6 +44,21 @@ TEST_F(RelocationTest, PiecesBecomeOneAndEveryByteIsKept) {
   EXPECT_TRUE(session_.write(tensors).ok());
 }
 
+// They never leave, and would be in the way for good.
+TEST_F(RelocationTest, TensorsTooSmallToLeaveMove) {
+  Tensors large;
+  std::vector<LiveTensor*> small;
+  for (int i = 0; i < 14; ++i) {
+    large.push_back(session_.tensor(kOne));
+    small.push_back(*session_.try_born(kUnitBytes / 2));
+    ASSERT_TRUE(session_.use({small.back()}).ok());
+  }
+  for (LiveTensor* tensor : large) session_.die(tensor);
+  session_.born(14 * kOne);
+  EXPECT_GE(session_.counters().relocations, 13);
+  EXPECT_TRUE(session_.use(small).ok());
+}
+
 TEST_F(RelocationTest, WhatAnOpUsesStaysAndOthersLeave) {
   const Tensors tensors = with_holes(15);
   ASSERT_TRUE(session_.begin(iteration::kLost, tensors).ok());
