@@ -11,7 +11,8 @@
 namespace teraio::engine {
 namespace {
 
-// Moving bytes on the device takes less time than to a tier and back, by these factors at least.
+// Bytes that may move on the device per byte that is needed, rather than leave it. By the nominal
+// rates of memory and links, moving them takes less time than a tier and back; not measured.
 constexpr int64_t kMovesPerByte = 4;
 constexpr int64_t kMovesPerByteOfGpu = 16;
 

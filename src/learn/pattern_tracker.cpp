@@ -349,8 +349,8 @@ void PatternTracker::request_plan(const Pattern& pattern, Variant& variant, int6
   variant.ticket = planning_.request([profile] { return std::move(*profile); });
 }
 
-// After a prediction that did not hold, the next two iterations are as the first ones, and the
-// times that the plan is made with now count beside theirs.
+// After a plan that was followed for a while, the new plan uses only the op times of the steps that
+// were far off. Before, it uses those since the plan, or since the first replan, began.
 void PatternTracker::replan(const Pattern& pattern, Variant& variant, const IterationEnd& end) {
   if (searched_.get() == &variant) end_search();
   if (variant.far_steps > 0 && options_.note_wrong_prediction) options_.note_wrong_prediction();
