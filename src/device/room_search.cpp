@@ -105,7 +105,7 @@ std::vector<BlockMove> RoomSearch::clear(const Window& window) const {
 
 // The free bytes before the blocks `first` to `last`, which is not moved, are enough.
 std::vector<BlockMove> RoomSearch::slide(int64_t most_bytes) const {
-  Window best{.moved_bytes = most_bytes + 1};
+  std::optional<Window> best;
   Window window;
   int64_t free_bytes = 0;
   for (; window.last < blocks_.size(); ++window.last) {
@@ -114,16 +114,19 @@ std::vector<BlockMove> RoomSearch::slide(int64_t most_bytes) const {
       free_bytes -= free_before(window.first);
       window.moved_bytes -= blocks_[window.first++].range.size_bytes;
     }
-    if (free_bytes >= size_bytes_ && window.moved_bytes < best.moved_bytes) best = window;
+    if (free_bytes >= size_bytes_ && window.moved_bytes <= most_bytes &&
+        (!best || window.moved_bytes < best->moved_bytes))
+      best = window;
     window.moved_bytes += blocks_[window.last].range.size_bytes;
     if (!blocks_[window.last].may_move) {
       free_bytes = window.moved_bytes = 0;
       window.first = window.last + 1;
     }
   }
+  if (!best) return {};
   std::vector<BlockMove> moves;
-  int64_t to_bytes = end_before(best.first);
-  for (size_t i = best.first; i < best.last; to_bytes += blocks_[i++].range.size_bytes)
+  int64_t to_bytes = end_before(best->first);
+  for (size_t i = best->first; i < best->last; to_bytes += blocks_[i++].range.size_bytes)
     moves.push_back({blocks_[i].range, to_bytes});
   return moves;
 }

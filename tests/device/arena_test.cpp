@@ -164,6 +164,7 @@ TEST_F(ArenaTest, BlocksSlideWhereNoGapHoldsThem) {
   ASSERT_EQ(moves.size(), 1u);
   EXPECT_EQ(moves[0].from, blocks[1]);
   EXPECT_EQ(moves[0].to, blocks[0]) << "overlaps its own block from below";
+  EXPECT_EQ(arena_->find_room(4 * kPageBytes, anything_may_move, kNoLimit).size(), 1u);
   const auto more = room_for(6);
   ASSERT_EQ(more.size(), 2u);
   EXPECT_EQ(more[1].to, blocks[0] + 8 * kPageBytes) << "where the one before it was";
