@@ -73,7 +73,8 @@ def offload(
             and "fast" keeps them. With "auto", a search then goes on beside the training, on one
             core of a machine that has four or more for each rank, and a plan that is predicted to
             be at least 1 % better takes over between two steps. With "best", it goes on wherever
-            the run is; without `plans_in_background`, the training waits for it.
+            the run is; without `plans_in_background`, the training waits for it. What it has found
+            is kept for the next run of the program, which begins with it; "fast" uses none.
         verify_replays: check that tensors that are made again have the bits that were discarded. A
             difference raises an error that names the op. It takes time: every such tensor is copied
             to the host twice.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 #include "base/log.h"
@@ -19,6 +20,8 @@ namespace {
 constexpr int64_t kCoresWithASpareOne = 4;
 // One thread at a low priority does in so many times the time what two do in the time limit.
 constexpr int64_t kTimeFactorBeside = 4;
+// A search goes on where the plan that is made is better than the kept one by so much.
+constexpr double kSearchedRatioMax = 1.01;
 
 }  // namespace
 
@@ -28,6 +31,11 @@ bool searches_for_plans(const RunOptions& options, int64_t core_count) {
   if (options.plan_path || !options.plans_in_background) return false;
   const auto rank_count = std::max<int64_t>(1, std::ssize(options.rank_directories));
   return core_count / rank_count >= kCoresWithASpareOne;
+}
+
+bool keeps_plans(const RunOptions& options) {
+  return !options.cache_directory.empty() &&
+         searches_for_plans(options, std::numeric_limits<int64_t>::max());
 }
 
 Status RunPlanner::open_given_plan() {
@@ -42,8 +50,29 @@ Result<plan::Plan> RunPlanner::make_plan(const iteration::Profile& profile,
                                          const hardware::Hardware& hardware, int64_t spare_bytes) {
   const plan::Limits limits = limits_for(profile, hardware, options_, spare_bytes);
   Result<plan::Plan> plan = plan_for(profile.trace, hardware, limits);
-  if (plan.ok()) predictions_.keep(profile.trace.name, predict(profile, hardware, limits, *plan));
+  if (!plan.ok()) return plan;
+  Prediction prediction = predict(profile, hardware, limits, *plan);
+  if (keeps_plans(options_) && !given_plan_) prefer_kept_plan(profile, *plan, prediction);
+  predictions_.keep(profile.trace.name, std::move(prediction));
   return plan;
+}
+
+// Op times and rates are those of this run, so that a kept plan which they do not suit is not used.
+void RunPlanner::prefer_kept_plan(const iteration::Profile& profile, plan::Plan& plan,
+                                  Prediction& prediction) {
+  searched_.erase(profile.trace.name);
+  std::optional<plan::Plan> kept = kept_plans().find(
+      {profile.trace, prediction.hardware, prediction.limits, options_.recompute});
+  if (!kept) return;
+  Prediction with_kept = predict(profile, prediction.hardware, prediction.limits, *kept);
+  if (with_kept.step_ns == 0) return;
+  if (static_cast<double>(with_kept.step_ns) <=
+      kSearchedRatioMax * static_cast<double>(prediction.step_ns))
+    searched_.insert(profile.trace.name);
+  if (with_kept.step_ns > prediction.step_ns) return;
+  with_kept.is_kept = true;
+  plan = std::move(*kept);
+  prediction = std::move(with_kept);
 }
 
 Result<learn::FoundPlan> RunPlanner::improve_plan(const iteration::Schedule& schedule,
@@ -51,6 +80,8 @@ Result<learn::FoundPlan> RunPlanner::improve_plan(const iteration::Schedule& sch
                                                   int64_t spare_bytes,
                                                   const std::atomic<bool>& stop) {
   const iteration::Profile& profile = schedule.profile();
+  if (searched_.contains(profile.trace.name))
+    return Status(ErrorCode::kNotFound, "an earlier search has found no better plan");
   const plan::Limits limits = limits_for(profile, hardware, options_, spare_bytes);
   const Result<simulate::Run> before =
       simulate::simulate(profile.trace, hardware, limits, *schedule.plan());
@@ -65,6 +96,9 @@ Result<learn::FoundPlan> RunPlanner::improve_plan(const iteration::Schedule& sch
   Result<plan::Plan> plan = planner::plan(profile.trace, hardware, limits, options);
   if (!plan.ok()) return plan.status();
   const Prediction prediction = predict(profile, hardware, limits, *plan);
+  if (keeps_plans(options_) && !stop)
+    kept_plans().keep(prediction.step_ns < before->step_ns ? *plan : *schedule.plan(),
+                      {profile.trace, hardware, limits, options_.recompute});
   return learn::FoundPlan{
       std::move(*plan), prediction.step_ns, before->step_ns,
       [this, name = profile.trace.name, prediction] { predictions_.keep(name, prediction); }};

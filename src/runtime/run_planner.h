@@ -1,10 +1,12 @@
 // RunPlanner: which plan an iteration of the run gets. It is that of the given file where it fits,
-// and otherwise one that is made within the limits of the run, and then a better one.
+// and otherwise one that is made within the limits of the run, or the kept one of an earlier search
+// if that is better; and then a better one.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "base/status.h"
@@ -14,6 +16,7 @@
 #include "learn/planning_thread.h"
 #include "plan/plan.h"
 #include "runtime/given_plan.h"
+#include "runtime/kept_plans.h"
 #include "runtime/prediction.h"
 #include "runtime/run_options.h"
 #include "trace/trace.h"
@@ -23,6 +26,9 @@ namespace teraio::runtime {
 // Whether better plans are searched for than those that are made first, in a process that may use
 // so many cores.
 bool searches_for_plans(const RunOptions& options, int64_t core_count);
+// Whether the plans that searches find are kept for later runs, and used: where there may be such
+// searches, on as many cores as it takes.
+bool keeps_plans(const RunOptions& options);
 
 // Threads: one at a time makes plans; any thread may ask for predictions meanwhile.
 class RunPlanner {
@@ -42,7 +48,8 @@ class RunPlanner {
 
   // Searches for a better plan than that of the schedule, by Effort::kBest: on one thread beside
   // the training, and then for longer. When the plan takes over, its prediction holds. Fails as
-  // planner::plan() does, and when the plan of the schedule is not legal any more.
+  // planner::plan() does, when the plan of the schedule is not legal any more, and when an earlier
+  // search has found no better one.
   Result<learn::FoundPlan> improve_plan(const iteration::Schedule& schedule,
                                         const hardware::Hardware& hardware, int64_t spare_bytes,
                                         const std::atomic<bool>& stop);
@@ -58,9 +65,13 @@ class RunPlanner {
                               const plan::Limits& limits);
   Result<plan::Plan> plan_within(const trace::Trace& trace, const hardware::Hardware& hardware,
                                  plan::Limits limits) const;
+  void prefer_kept_plan(const iteration::Profile& profile, plan::Plan& plan,
+                        Prediction& prediction);
+  KeptPlans kept_plans() const { return KeptPlans(options_.cache_directory); }
 
   const RunOptions& options_;
   std::optional<GivenPlan> given_plan_;
+  std::set<std::string> searched_;  // traces whose plan is about as good as the kept one
   Predictions predictions_;
 };
 

@@ -229,6 +229,58 @@ TEST_F(RunPlannerTest, PlansAreSearchedForWhereACoreIsSpare) {
   EXPECT_FALSE(searches_for_plans(options_, 8));
 }
 
+TEST_F(RunPlannerTest, TheNextRunBeginsWithThePlanThatASearchHasFound) {
+  give(plan_of_both());
+  options_.effort = RunOptions::Effort::kBest;
+  options_.cache_directory = scratch_.path();
+  const iteration::Schedule schedule(profile_, made_plan());
+  const Result<learn::FoundPlan> found = planner_.improve_plan(schedule, machine(149), 0, stop_);
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  options_.plan_path.reset();
+  RunPlanner next(options_);
+  const Result<plan::Plan> plan = next.make_plan(profile_, machine(149), 0);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(*plan, found->plan);
+  EXPECT_TRUE(next.prediction(kName)->is_kept);
+  EXPECT_FALSE(next.improve_plan({profile_, *plan}, machine(149), 0, stop_).ok())
+      << "the search is not repeated";
+}
+
+TEST_F(RunPlannerTest, AKeptPlanThatIsSlowerThanTheOneThatIsMadeIsNotUsed) {
+  options_.effort = RunOptions::Effort::kBest;
+  options_.cache_directory = scratch_.path();
+  const plan::Plan plan = made_plan();
+  EXPECT_FALSE(planner_.prediction(kName)->is_kept);
+  const plan::Limits limits = planner_.prediction(kName)->limits;
+  KeptPlans(scratch_.path())
+      .keep(plan_of_both(), {profile_.trace, machine(149), limits, options_.recompute});
+  EXPECT_EQ(made_plan(), plan);
+  EXPECT_FALSE(planner_.prediction(kName)->is_kept);
+  EXPECT_TRUE(planner_.improve_plan({profile_, plan}, machine(149), 0, stop_).ok());
+}
+
+TEST_F(RunPlannerTest, ASearchThatIsStoppedKeepsNothing) {
+  options_.effort = RunOptions::Effort::kBest;
+  options_.cache_directory = scratch_.path();
+  const std::atomic<bool> stop = true;
+  planner_.improve_plan({profile_, made_plan()}, machine(149), 0, stop).status();
+  EXPECT_TRUE(scratch_.is_empty());
+}
+
+TEST_F(RunPlannerTest, PlansAreKeptWhereTheyMayBeSearchedFor) {
+  using Effort = RunOptions::Effort;
+  EXPECT_FALSE(keeps_plans(options_)) << "there is no cache";
+  options_.cache_directory = scratch_.path();
+  EXPECT_TRUE(keeps_plans(options_)) << "on any number of cores";
+  options_.plans_in_background = false;
+  EXPECT_FALSE(keeps_plans(options_)) << "runs repeat exactly";
+  options_.effort = Effort::kBest;
+  EXPECT_TRUE(keeps_plans(options_));
+  options_.effort = Effort::kFast;
+  options_.plans_in_background = true;
+  EXPECT_FALSE(keeps_plans(options_));
+}
+
 TEST_F(RunPlannerTest, AGivenPlanIsImprovedWhereThatIsAskedFor) {
   give(plan_of_both());
   EXPECT_FALSE(searches_for_plans(options_, 8));

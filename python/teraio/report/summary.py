@@ -165,6 +165,8 @@ def _plan_facts(run):
     else:
         is_searched = run["counters"]["search_ns"] > 0
         note = f"a better one was searched for, for {seconds}" if is_searched else ""
+        if prediction["is_kept_plan"]:
+            note = "kept from an earlier search"
     yield Fact("plan in force", f"from step {prediction['plan_from_step']}", note)
 
 

@@ -41,8 +41,9 @@ class RunStatus:
         - `phase`: "learning", "planning", "following a plan" or "on demand".
         - `step`: the number of steps so far. `step_seconds`: the median of the last ones.
         - `predicted_step_seconds`, `ideal_step_seconds`: with the plan, and with unlimited memory.
-        - `plan`: None, or a dict about the plan that holds: `from_step`, `is_found_by_search`, the
-          `predicted_gain` of a found one, `is_searching` for a better one, and `search_seconds`.
+        - `plan`: None, or a dict about the plan that holds: `from_step`, `is_kept` from an earlier
+          search, `is_found_by_search`, the `predicted_gain` of a found one, `is_searching` for a
+          better one, and `search_seconds`.
         - `device_bytes`, `device_peak_bytes`, `device_budget_bytes`: now, of the step, allowed.
         - `natural_peak_bytes`: the peak of a step with unlimited memory.
         - `tiers`: for "ssd" and "host", a dict with the rates `read_bytes_per_second` and
@@ -200,6 +201,7 @@ def _plan(prediction, counters):
         return None
     return {
         "from_step": prediction["plan_from_step"],
+        "is_kept": prediction["is_kept_plan"],
         "is_found_by_search": prediction["is_found_by_search"],
         "predicted_gain": prediction["predicted_gain"],
         "is_searching": counters["is_searching"],

@@ -181,6 +181,8 @@ def _plan(plan):
     if plan["is_found_by_search"]:
         gain, seconds = percent_text(plan["predicted_gain"]), seconds_text(plan["search_seconds"])
         return [f"{text}, {gain} faster, found in {seconds}"]
+    if plan["is_kept"]:
+        text = f"{text}, kept from an earlier search"
     return [f"{text}, searching for a better one" if plan["is_searching"] else text]
 
 

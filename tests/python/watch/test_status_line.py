@@ -172,6 +172,7 @@ STATUS = {
     "wear_per_day": 0.0031,
     "plan": {
         "from_step": 9,
+        "is_kept": False,
         "is_found_by_search": True,
         "predicted_gain": 0.04,
         "is_searching": False,
@@ -204,11 +205,15 @@ def test_line_leaves_out_what_is_not_known():
 
 
 @pytest.mark.parametrize(
-    "is_searching, text",
-    [(True, "plan of step 9, searching for a better one"), (False, "plan of step 9")],
+    "facts, text",
+    [
+        ({"is_searching": True}, "plan of step 9, searching for a better one"),
+        ({"is_kept": True}, "plan of step 9, kept from an earlier search"),
+        ({}, "plan of step 9"),
+    ],
 )
-def test_line_tells_whether_a_better_plan_is_searched_for(is_searching, text):
-    plan = {**STATUS["plan"], "is_found_by_search": False, "is_searching": is_searching}
+def test_line_tells_where_a_plan_is_from_and_whether_a_better_one_is_searched_for(facts, text):
+    plan = {**STATUS["plan"], "is_found_by_search": False, **facts}
     assert parts({**STATUS, "plan": plan})[-1] == text
 
 

@@ -1,0 +1,137 @@
+#include "runtime/kept_plans.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "plan/validator.h"
+
+namespace teraio::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The same measured anew is within a class: 1.4 times for rates, 1.1 times for bytes.
+constexpr double kRateClassesPerDoubling = 2;
+constexpr double kByteClassesPerDoubling = 8;
+
+std::string class_of(int64_t value, double classes_per_doubling) {
+  if (value <= 0) return "0";
+  return fmt::format("{}", std::lround(classes_per_doubling * std::log2(value)));
+}
+
+std::string class_of(const Rates& rates) {
+  return class_of(rates.read_bytes_per_second, kRateClassesPerDoubling) + "/" +
+         class_of(rates.write_bytes_per_second, kRateClassesPerDoubling);
+}
+
+std::string class_of(const std::optional<int64_t>& limit_bytes) {
+  return limit_bytes ? class_of(*limit_bytes, kByteClassesPerDoubling) : "-";
+}
+
+std::string machine_and_options(const KeptPlanUse& use) {
+  const hardware::Hardware& hardware = use.hardware;
+  return fmt::format("{} {} {} {} {} {} {} {} {}", TERAIO_VERSION, static_cast<int>(use.recompute),
+                     use.limits.smallest_tensor_bytes, class_of(use.limits.device_budget_bytes),
+                     class_of(use.limits.host_limit_bytes), class_of(use.limits.write_budget_bytes),
+                     class_of(hardware.device_link), class_of(hardware.host.rates),
+                     class_of(ssd_rates(hardware)));
+}
+
+// A link, or a folder that others can write to, may lead to files of others.
+bool is_private(const fs::path& folder) {
+  struct stat status = {};
+  return lstat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
+         status.st_uid == geteuid() && (status.st_mode & 077) == 0;
+}
+
+}  // namespace
+
+fs::path KeptPlans::path_for(const KeptPlanUse& use) const {
+  std::string name = use.trace.name;
+  std::ranges::replace(name, ' ', '-');
+  const std::string rest = machine_and_options(use);
+  return folder_ / fmt::format("{}-{:016x}.json.gz", name, XXH3_64bits(rest.data(), rest.size()));
+}
+
+std::optional<plan::Plan> KeptPlans::find(const KeptPlanUse& use) const {
+  if (!is_private(folder_)) return std::nullopt;
+  const fs::path path = path_for(use);
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(path, error))) return std::nullopt;
+  Result<plan::Plan> plan = read(path, use);
+  if (plan.ok()) {
+    fs::last_write_time(path, fs::file_time_type::clock::now(), error);
+    return std::move(*plan);
+  }
+  spdlog::info("teraio: a plan of an earlier run is not used, and removed: {}",
+               full_text(plan.status()));
+  fs::remove(path, error);
+  return std::nullopt;
+}
+
+Result<plan::Plan> KeptPlans::read(const fs::path& path, const KeptPlanUse& use) const {
+  TERAIO_RETURN_IF_ERROR(check_entry(path));
+  Result<plan::Plan> plan = plan::read_plan(path, trace::with_repeatable_ids(use.trace));
+  if (!plan.ok()) return plan;
+  const Status valid = validate_plan(*plan, use.trace, use.hardware, use.limits);
+  if (!valid.ok()) return valid.with_context(path.string());
+  return plan;
+}
+
+Status KeptPlans::check_entry(const fs::path& path) const {
+  const auto refused = [&](std::string_view reason) {
+    return Status(ErrorCode::kInvalidArgument, fmt::format("{}: {}", path.string(), reason));
+  };
+  struct stat status = {};
+  if (lstat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return refused("no file");
+  if (status.st_uid != geteuid()) return refused("it belongs to another user");
+  if (status.st_size > limits_.total_bytes_max) return refused("too large");
+  if (is_too_old(fs::directory_entry(path))) return refused("too old");
+  return {};
+}
+
+bool KeptPlans::is_too_old(const fs::directory_entry& entry) const {
+  std::error_code error;
+  return entry.last_write_time(error) < fs::file_time_type::clock::now() - limits_.age_max;
+}
+
+void KeptPlans::keep(const plan::Plan& plan, const KeptPlanUse& use) const {
+  mkdir(folder_.c_str(), 0700);
+  if (!is_private(folder_)) return;
+  const fs::path path = path_for(use);
+  std::error_code error;
+  // What a link leads to would be replaced.
+  if (fs::is_symlink(fs::symlink_status(path, error))) fs::remove(path, error);
+  const Status written = write_plan(plan, trace::with_repeatable_ids(use.trace), path);
+  if (!written.ok())
+    spdlog::info("teraio: a plan is not kept for later runs: {}", full_text(written));
+  else
+    chmod(path.c_str(), 0600);
+  trim();
+}
+
+void KeptPlans::trim() const {
+  std::error_code error;
+  std::vector<std::pair<fs::file_time_type, fs::directory_entry>> entries;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_, error))
+    entries.emplace_back(entry.last_write_time(error), entry);
+  std::ranges::sort(entries, std::greater(), [](const auto& entry) { return entry.first; });
+  int64_t total_bytes = 0;
+  for (const auto& [time, entry] : entries) {
+    total_bytes += entry.is_regular_file(error) ? static_cast<int64_t>(entry.file_size(error)) : 0;
+    if (is_too_old(entry) || total_bytes > limits_.total_bytes_max) fs::remove(entry, error);
+  }
+}
+
+}  // namespace teraio::runtime

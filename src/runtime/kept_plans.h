@@ -1,0 +1,63 @@
+// KeptPlans: the plans that searches have found, in a folder of the user's cache, for later runs.
+//
+// A plan file per program, machine and options. Its name has the trace (its ops and sizes) and a
+// hash of the rest. Rates and capacities are in it in classes, because they differ a little from
+// run to run; whether a plan fits is checked when it is read.
+//
+// No failure concerns the run: an entry that cannot be used is removed, and that is logged for
+// people who want to know (level "info"). Threads: one at a time. Several processes may use the
+// same folder.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+#include "base/status.h"
+#include "base/units.h"
+#include "hardware/hardware.h"
+#include "plan/plan.h"
+#include "planner/planner.h"
+#include "trace/trace.h"
+
+namespace teraio::runtime {
+
+// Entries that no run has used for so long, and the oldest ones of too many bytes, are removed.
+struct KeptPlansLimits {
+  std::chrono::hours age_max = std::chrono::days(90);
+  int64_t total_bytes_max = 64 * kMiB;
+};
+
+// What a plan is for. Refers to its arguments.
+struct KeptPlanUse {
+  const trace::Trace& trace;  // recorded
+  const hardware::Hardware& hardware;
+  const plan::Limits& limits;
+  planner::Recompute recompute;
+};
+
+class KeptPlans {
+ public:
+  explicit KeptPlans(const std::filesystem::path& cache_directory, KeptPlansLimits limits = {})
+      : folder_(cache_directory / "plans"), limits_(limits) {}
+
+  // Returns the plan that is kept for this use; it is legal. Nothing: there is none.
+  std::optional<plan::Plan> find(const KeptPlanUse& use) const;
+  // Keeps a plan instead of the one before, and removes what exceeds the limits.
+  void keep(const plan::Plan& plan, const KeptPlanUse& use) const;
+
+  // The file of the plan. A pure function.
+  std::filesystem::path path_for(const KeptPlanUse& use) const;
+
+ private:
+  Result<plan::Plan> read(const std::filesystem::path& path, const KeptPlanUse& use) const;
+  Status check_entry(const std::filesystem::path& path) const;
+  bool is_too_old(const std::filesystem::directory_entry& entry) const;
+  void trim() const;
+
+  const std::filesystem::path folder_;
+  const KeptPlansLimits limits_;
+};
+
+}  // namespace teraio::runtime
