@@ -136,9 +136,10 @@ class Session:
         core.set_verbose(verbosity.is_verbose())
         self._host_limit_bytes = core_options["host_limit_bytes"]
         by_rank = [[str(directory) for directory in each] for each in directories]
+        self._directories = by_rank[ranks.local_rank]
         _log.debug("teraio: session of %s on %s, drives %s", settings, versions(), by_rank)
         self._core = core.Session(
-            ssd_directories=by_rank[ranks.local_rank],
+            ssd_directories=self._directories,
             rank_directories=by_rank,
             cache_directory=str(cache_directory()),
             plan_path=plan,
@@ -194,7 +195,7 @@ class Session:
 
     def _begin_to_observe(self, aliases):
         address_pins.keep_in_place(self._core, aliases)
-        intercepted_methods.install(self._core)
+        intercepted_methods.install(self._core, self._directories)
         unfinished_ops.wait_for_end()
         self._core.begin_adoption()
         self._compiled_graphs.install()

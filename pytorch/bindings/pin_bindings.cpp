@@ -1,10 +1,13 @@
+#include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "bindings/bindings.h"
 #include "bindings/python_storage.h"
+#include "escapes/child_copies.h"
 #include "escapes/pin.h"
 #include "observe/op_pins.h"
 #include "storages/active_session.h"
@@ -68,6 +71,26 @@ void bind_pins(py::module_& module) {
   module.def(
       "note_captures", [](bool is_begin) { captures_outside_of_sessions += is_begin ? 1 : -1; },
       "Begins or ends a capture: what observed ops use outside of sessions is noted.");
+  module.def(
+      "bytes_version",
+      [](const py::object& tensor) {
+        c10::StorageImpl* storage = storage_of(tensor);
+        return storage == nullptr ? std::nullopt : bytes_version(*storage);
+      },
+      "Returns what differs for two storages and when the bytes change, or None where a forked "
+      "child finds the bytes in the memory that it inherits.");
+  module.def(
+      "write_copy",
+      [](const py::object& tensor, int fd, int64_t offset_bytes) {
+        write_copy(*storage_of(tensor), fd, offset_bytes);
+      },
+      "Writes the bytes of a tensor with a version to a file, for children.");
+  module.def(
+      "use_copy",
+      [](const py::object& tensor, int fd, int64_t offset_bytes) {
+        use_copy(*storage_of(tensor), fd, offset_bytes);
+      },
+      "In a forked child: the tensor's bytes are those in the file from now on.");
   module.def("describe", &describe, "Sets the kind and the name of a tensor for the trace.");
 }
 

@@ -68,6 +68,11 @@ uint64_t id_of(const LiveTensor& tensor) { return tensor.id; }
 
 int64_t size_bytes_of(const LiveTensor& tensor) { return tensor.size_bytes; }
 
+std::optional<BytesVersion> bytes_version(const LiveTensor& tensor) {
+  if (tensor.uses.is_address_known || tensor.uses.write_pin_count > 0) return std::nullopt;
+  return BytesVersion(tensor.id, tensor.replay.version);
+}
+
 void set_owner(LiveTensor& tensor, void* owner) {
   tensor.owner.store(owner, std::memory_order_release);
 }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "iteration/op_origin.h"
@@ -34,6 +35,11 @@ bool is_newborn(const LiveTensor& tensor);
 // before. A tensor without an owner cannot leave. Any thread, without a lock: every new tensor
 // comes here.
 void set_owner(LiveTensor& tensor, void* owner);
+
+// Differs for two tensors, and for one whose bytes have changed. Nothing: they may change at any
+// time, on the device. Under the runtime's lock.
+using BytesVersion = std::pair<uint64_t, uint64_t>;
+std::optional<BytesVersion> bytes_version(const LiveTensor& tensor);
 
 // Where tensors that an op or a pin of the calling thread uses are on the device; null for null.
 std::vector<std::byte*> addresses_of(std::span<LiveTensor* const> tensors);

@@ -169,13 +169,15 @@ if torch.distributed.is_available():
 _patches = Patches()
 
 
-def install(session):
+def install(session, directories):
     """Patches the methods, until remove() is called.
 
     Args:
         session: the `core.Session` that pins tensors.
+        directories: where files for forked children may be.
     """
     address_pins.install(session)
+    children.install(directories)
     for owner, name, wrap in WRAPPERS:
         if hasattr(owner, name):  # as versions of PyTorch that no test has seen may lack some
             _patches.wrap_function(owner, name, wrap)
@@ -186,4 +188,5 @@ def install(session):
 def remove():
     """Restores the original methods."""
     _patches.undo()
+    children.remove()
     address_pins.remove()

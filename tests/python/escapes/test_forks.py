@@ -1,9 +1,14 @@
 """Child processes that the program forks read what they can reach, as it was at the fork."""
 
+import multiprocessing
+import os
+
 import pytest
 import torch
 from matrix import budgets
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, TensorDataset
+
+import teraio
 
 SIZE = 40_000
 shared = {"frames": None}
@@ -76,9 +81,74 @@ def test_workers_read_what_was_away(way):
             assert sums == [row.double().sum().item() for row in tensor]
 
 
-def test_what_finds_no_room_is_an_error_in_the_child_that_says_so():
+def more_than_fits():
+    return [torch.full((4, SIZE), float(n)) * 2 for n in range(12)]
+
+
+def test_a_dataset_that_is_larger_than_the_budget():
+    def sums(loader):
+        return [batch.double().sum().item() for (batch,) in loader]
+
     with budgets.offload("4MB"):
-        tensors = [torch.full((4, SIZE), float(n)) * 2 for n in range(12)]
+        tensors = more_than_fits()
+        parts = [TensorDataset(each) for each in tensors]
+        for change in (0, 1):  # what the parent changes, the next children see
+            tensors[3].add_(change)
+            loaders = [
+                DataLoader(
+                    ConcatDataset(parts), 4, num_workers=workers, multiprocessing_context=way
+                )
+                for workers, way in ((0, None), (2, "fork"))
+            ]
+            assert sums(loaders[0]) == sums(loaders[1])
+
+
+def test_children_keep_the_bytes_of_their_fork():
+    fork = multiprocessing.get_context("fork")
+
+    def child(question, answer):
+        torch.set_num_threads(1)
+        question.get()
+        tensors[0][0] += 1  # of its own
+        answer.put(tensors[0].double().sum().item())
+
+    def start():
+        queues = fork.SimpleQueue(), fork.SimpleQueue()
+        fork.Process(target=child, args=queues).start()
+        return queues
+
+    with budgets.offload("4MB"):
+        tensors = more_than_fits()
+        before = start()
+        tensors[0].add_(10)
+        after = start()
+        tensors[0].add_(10)
+        sums = []
+        for question, answer in (before, after):
+            question.put(True)
+            sums.append(answer.get())
+        assert sums == [SIZE, 41 * SIZE]
+        assert tensors[0].double().sum().item() == 80 * SIZE
+
+
+def test_no_file_stays_after_the_session():
+    def files():
+        names = (os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd"))
+        return [name for name in names if name.endswith("(deleted)")]
+
+    with budgets.offload("4MB"):
+        tensors = more_than_fits()
+        before = files()
+        loader = DataLoader(ByClosure(tensors), num_workers=1, multiprocessing_context="fork")
+        loader.dataset.rows = lambda: tensors[-1]
+        assert len(list(loader)) == 4
+        assert len(files()) == len(before) + 1
+    assert len(files()) <= len(before)
+
+
+def test_what_finds_no_room_is_an_error_in_the_child_that_says_so():
+    with teraio.offload("4MB", ssd=False, host_limit="100MB"):
+        tensors = more_than_fits()
         dataset = ByClosure(tensors)
         dataset.rows = lambda: tensors[-1]  # the last one that is looked at
         loader = DataLoader(dataset, num_workers=1, multiprocessing_context="fork")
