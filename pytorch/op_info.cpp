@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace teraio::pytorch {
 namespace {
@@ -112,8 +113,17 @@ class OpInfos final : public c10::OpRegistrationListener {
   const OpInfo& get(const c10::OperatorHandle& op) {
     const std::lock_guard lock(mutex_);
     const OpInfo*& known = by_schema_[&op.schema()];
-    if (known == nullptr) known = all_.emplace_back(read_schema(op)).get();
+    if (known != nullptr) return *known;
+    known = all_.emplace_back(read_schema(op)).get();
+    known->has_python_kernel = python_kernels_.contains(known->name);
     return *known;
+  }
+
+  void note_python_kernel(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    if (!python_kernels_.insert(name).second) return;
+    for (const auto& info : all_)
+      if (info->name == name) info->has_python_kernel = true;
   }
 
   // Changes when results of earlier look-ups become invalid.
@@ -130,6 +140,7 @@ class OpInfos final : public c10::OpRegistrationListener {
   std::mutex mutex_;
   std::unordered_map<const c10::FunctionSchema*, const OpInfo*> by_schema_;
   std::vector<std::unique_ptr<OpInfo>> all_;
+  std::unordered_set<std::string> python_kernels_;  // the operators that have any
   std::atomic<uint64_t> epoch_ = 1;
 };
 
@@ -172,5 +183,7 @@ const OpInfo& op_info(const c10::OperatorHandle& op) {
   if (recent.schema != &schema || recent.epoch != epoch) recent = {&schema, epoch, &infos.get(op)};
   return *recent.info;
 }
+
+void note_python_kernel(const std::string& name) { op_infos().note_python_kernel(name); }
 
 }  // namespace teraio::pytorch

@@ -4,6 +4,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -30,7 +31,9 @@ struct OpInfo {
   bool is_random = false;               // draws from a generator
   // Of a random op: the argument which tells that it draws nothing, when it is 0.
   std::optional<size_t> dropout_argument;
-  bool is_composed = false;        // of other ops, which autograd sees, on some device at least
+  bool is_composed = false;  // of other ops, which autograd sees, on some device at least
+  // A program has registered a kernel in Python, which may use tensors that it is not given.
+  mutable std::atomic<bool> has_python_kernel = false;
   bool has_known_effects = false;  // it changes what its schema tells, and nothing else
   // What the dispatcher runs on a device.
   struct Kernels {
@@ -45,6 +48,9 @@ struct OpInfo {
 // Returns the information about `op`, which stays valid until the process ends. Threads: any. The
 // function takes a lock only for an op that the calling thread has not used recently.
 const OpInfo& op_info(const c10::OperatorHandle& op);
+
+// The operator of this name ("aten::mm") has a kernel in Python from now on. Threads: any.
+void note_python_kernel(const std::string& name);
 
 // The arguments of an op that is about to run: the last values of the stack.
 inline std::span<const c10::IValue> arguments_of(const OpInfo& info,

@@ -30,6 +30,7 @@ is_this_thread_observed = _extension.is_this_thread_observed
 keep_in_place = _extension.keep_in_place
 living_instances = _extension.living_instances
 note_captures = _extension.note_captures
+note_python_kernel = _extension.note_python_kernel
 observe_python_threads = _extension.observe_python_threads
 observe_this_thread = _extension.observe_this_thread
 observed_empty_strided = _extension.observed_empty_strided

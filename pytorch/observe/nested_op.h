@@ -41,9 +41,9 @@ class NestedPins {
 // The key to exclude while an operator of PyTorch runs, whose own tensors are pinned or new: the
 // observer's where the calls inside of it need no look, and none elsewhere. `keys` are those of the
 // operator's call, and nobody captures it. The calls need no look where
-// - the operator has a kernel, which uses its arguments, its results and what it makes. Autograd
-//   saves nothing else of it. What one makes that is composed of others, autograd may save: then it
-//   needs an owner.
+// - the operator has kernels, none of them in Python, which use its arguments, its results and what
+//   they make. Autograd saves nothing else of it. What one makes that is composed of others,
+//   autograd may save: then it needs an owner.
 // - `keys` are those of plain tensors on a CPU or a GPU, and autograd's. A mode, a transform, a
 //   wrapper, or autocast, whose cache has tensors of earlier ops, may use others.
 // - no hook packs what autograd saves: it is Python code.
@@ -58,7 +58,8 @@ inline c10::DispatchKeySet unobserved_inside(const OpInfo& info, c10::DispatchKe
                            DispatchKey::ADInplaceOrView, DispatchKey::AutogradFunctionality,
                            kObserverKey}) |
       c10::DispatchKeySet({c10::BackendComponent::CPUBit, c10::BackendComponent::CUDABit});
-  if (info.is_composed || (keys.raw_repr() & ~kPlain.raw_repr()) != 0) return {};
+  if (info.is_composed || info.has_python_kernel.load(std::memory_order_relaxed)) return {};
+  if ((keys.raw_repr() & ~kPlain.raw_repr()) != 0) return {};
   if (!at::SavedTensorDefaultHooks::get_tls_state().stack.empty()) return {};
   if (torch::autograd::ForwardADLevel::try_get_by_idx(0) != nullptr) return {};
   return c10::DispatchKeySet(kObserverKey);

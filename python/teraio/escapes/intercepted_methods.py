@@ -15,7 +15,7 @@ import weakref
 import torch
 
 from teraio import core
-from teraio.escapes import address_pins, children
+from teraio.escapes import address_pins, children, python_kernels
 from teraio.hooks.patches import Patches
 
 _TYPES_WITH_BYTES = (torch.Tensor, torch.UntypedStorage)
@@ -154,6 +154,7 @@ WRAPPERS = [
     (_thread, "start_new", _starts_observed_thread),
     (concurrent.futures.thread._WorkItem, "run", _observed_thread),
     *children.WRAPPERS,
+    *python_kernels.WRAPPERS,
 ]
 if hasattr(torch._C.StorageBase, "_swap_data_ptr_"):
     WRAPPERS += [(torch._C.StorageBase, "_swap_data_ptr_", _pinned_until_return)]
@@ -181,6 +182,7 @@ def install(session, directories):
     for owner, name, wrap in WRAPPERS:
         if hasattr(owner, name):  # as versions of PyTorch that no test has seen may lack some
             _patches.wrap_function(owner, name, wrap)
+    python_kernels.note_registered()
     core.forget_python_threads()
     core.observe_python_threads()
 

@@ -142,8 +142,18 @@ def use_in_cache(away):
         return torch.mm(torch.full((200, 200), 2.0), weight).float().flatten()
 
 
+def use_in_kernel(away):
+    def kernel(tensor):
+        return tensor + away
+
+    with torch.library._scoped_library("aten", "IMPL") as library:
+        library.impl("silu", kernel, "CPU", allow_override=True)
+        torch.zeros(1) + 1
+        return torch.nn.functional.silu(2 - EXPECTED)
+
+
 # While no op may run again, the calls inside of most kernels are not observed.
-@pytest.mark.parametrize("use", [use_in_hook, use_as_tangent, use_in_cache])
+@pytest.mark.parametrize("use", [use_in_hook, use_as_tangent, use_in_cache, use_in_kernel])
 def test_tensor_that_a_kernel_of_autograd_or_autocast_uses_besides(use):
     with budgets.offload("64MB", evict_after_every_op=True, recompute="off") as session:
         away = EXPECTED * 1
