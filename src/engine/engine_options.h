@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 #include "base/clock.h"
 #include "base/units.h"
@@ -27,8 +28,11 @@ struct EngineOptions {
   WaitInterrupt* interrupt = nullptr;         // null: nothing ends a wait but I/O
   Timeline* timeline = nullptr;               // null: none is recorded
   int64_t smallest_tensor_bytes = 64 * kKiB;  // smaller ones never move
-  bool verify_replays = false;                // compare what they make with what was discarded
-  bool poison_released_memory = false;        // tests: stale bytes are never right by luck
+  // The least budget for the iterations that are known; 0: none is. Called with the engine's lock,
+  // by what refuses memory. Empty: none is known.
+  std::function<int64_t()> least_budget_bytes;
+  bool verify_replays = false;          // compare what they make with what was discarded
+  bool poison_released_memory = false;  // tests: stale bytes are never right by luck
 };
 
 }  // namespace teraio::engine

@@ -23,6 +23,7 @@ Evictor::Evictor(const EngineOptions& options, const std::vector<LiveTensor*>& l
     : device_(*options.device),
       smallest_tensor_bytes_(options.smallest_tensor_bytes),
       moves_per_byte_(options.device->is_host_addressable() ? kMovesPerByte : kMovesPerByteOfGpu),
+      least_budget_bytes_(options.least_budget_bytes),
       live_(live),
       copies_(copies),
       mover_(mover),
@@ -174,22 +175,31 @@ std::vector<LiveTensor*> Evictor::candidates() const {
   return candidates;
 }
 
+std::string Evictor::budget_advice(const device::MemoryUsage& usage, int64_t size_bytes) const {
+  const int64_t op_bytes = usage.allocated_bytes + align_up(size_bytes, device::kPageBytes);
+  const int64_t known_bytes = least_budget_bytes_ ? least_budget_bytes_() : 0;
+  const int64_t all_bytes = known_bytes + bytes_that_the_program_holds(live_);
+  if (known_bytes > 0 && all_bytes > usage.budget_bytes && all_bytes >= op_bytes)
+    return fmt::format(
+        "The iterations so far need a budget of {} bytes ({}), with what the program holds on the "
+        "device",
+        all_bytes, format_size(all_bytes));
+  if (op_bytes > usage.budget_bytes)
+    return fmt::format(
+        "This op needs a budget of at least {} bytes ({}); later ones may need more, which `teraio "
+        "suggest` finds",
+        op_bytes, format_size(op_bytes));
+  return "The rest is in smaller pieces, or holds small tensors and memory of libraries: a larger "
+         "budget is needed";
+}
+
 Status Evictor::memory_error(int64_t size_bytes) const {
   const device::MemoryUsage usage = device_.usage();
-  const int64_t least_bytes = usage.allocated_bytes + align_up(size_bytes, device::kPageBytes);
   std::string message = fmt::format(
       "needs {} more on the device; the budget is {}, of which {} are in use and cannot leave{}. ",
       format_size(size_bytes), format_size(usage.budget_bytes), format_size(usage.allocated_bytes),
       groups_that_stay(live_, smallest_tensor_bytes_));
-  if (least_bytes > usage.budget_bytes)
-    message += fmt::format(
-        "This op would do with a budget of {} bytes ({}); later ones may need more, which `teraio "
-        "suggest` finds",
-        least_bytes, format_size(least_bytes));
-  else
-    message +=
-        "The rest is in smaller pieces, or holds small tensors and memory of libraries: a larger "
-        "budget is needed";
+  message += budget_advice(usage, size_bytes);
   if (mover_.amounts().unanswered_bytes > 0)
     message += fmt::format("; {} are in use by drives that do not answer",
                            format_size(mover_.amounts().unanswered_bytes));

@@ -16,6 +16,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "base/status.h"
@@ -89,10 +91,12 @@ class Evictor {
   bool start_write(LiveTensor& tensor, plan::Tier tier, storage::Priority priority);
   void expedite_writes();
   Status memory_error(int64_t size_bytes) const;
+  std::string budget_advice(const device::MemoryUsage& usage, int64_t size_bytes) const;
 
   device::DeviceMemory& device_;
   const int64_t smallest_tensor_bytes_;
   const int64_t moves_per_byte_;
+  const std::function<int64_t()> least_budget_bytes_;
   const std::vector<LiveTensor*>& live_;
   TierCopies& copies_;
   TensorMover& mover_;

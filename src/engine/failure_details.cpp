@@ -48,12 +48,21 @@ int64_t sum_of(const std::vector<LiveTensor*>& live, Residency residency) {
 std::string_view reason_to_stay(const LiveTensor& tensor, int64_t smallest_tensor_bytes) {
   if (tensor.size_bytes < smallest_tensor_bytes) return "are small storages";
   if (tensor.uses.is_address_known) return "have addresses that the program knows";
-  if (tensor.uses.pin_count > 0) return "are pinned or operands of running ops";
+  if (tensor.uses.write_pin_count > 0) return "are pinned by the program, or its NumPy arrays";
+  if (tensor.uses.pin_count > 0) return "are operands of running ops";
   if (tensor.is_being_moved()) return "are being moved";
   return "have not been used by an op";
 }
 
 }  // namespace
+
+int64_t bytes_that_the_program_holds(const std::vector<LiveTensor*>& live) {
+  int64_t total_bytes = 0;
+  for (const LiveTensor* tensor : live)
+    if (tensor->uses.is_address_known || tensor->uses.write_pin_count > 0)
+      total_bytes += tensor->size_bytes;
+  return total_bytes;
+}
 
 std::string groups_that_stay(const std::vector<LiveTensor*>& live, int64_t smallest_tensor_bytes) {
   std::map<std::string_view, int64_t> bytes_by_reason;

@@ -444,6 +444,15 @@ std::vector<PatternSummary> PatternTracker::patterns() const {
   return summaries;
 }
 
+int64_t PatternTracker::largest_of_profiles(
+    const std::function<int64_t(const iteration::Profile&)>& function) const {
+  int64_t largest = 0;
+  for (const auto& pattern : library_.patterns())
+    for (const auto& variant : pattern->variants())
+      largest = std::max(largest, function(variant->profile()));
+  return largest;
+}
+
 void PatternTracker::ban_replays(trace::OpIndex position) {
   if (pattern_ != nullptr && position != iteration::kLost) pattern_->banned_ops.push_back(position);
 }

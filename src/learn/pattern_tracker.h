@@ -122,6 +122,9 @@ class PatternTracker {
     return is_planned() ? std::optional(variant_->plan_facts) : std::nullopt;
   }
   std::vector<PatternSummary> patterns() const;
+  // Returns the largest of what the function returns for the known iterations; 0 without any.
+  int64_t largest_of_profiles(
+      const std::function<int64_t(const iteration::Profile&)>& function) const;
 
   // The op at `position` of the schedule gives other bytes when it runs again.
   void ban_replays(trace::OpIndex position);

@@ -44,4 +44,12 @@ plan::Limits limits_for(const iteration::Profile& profile, const hardware::Hardw
   return limits;
 }
 
+int64_t least_budget_bytes(const iteration::Profile& profile, int64_t smallest_tensor_bytes) {
+  plan::Limits limits;
+  limits.smallest_tensor_bytes = smallest_tensor_bytes;
+  const int64_t least_bytes =
+      planner::min_device_budget_bytes(profile.trace, limits) + profile.untouched_bytes;
+  return static_cast<int64_t>(std::ceil(static_cast<double>(least_bytes) / (1 - kPlanMargin)));
+}
+
 }  // namespace teraio::runtime

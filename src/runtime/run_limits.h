@@ -22,4 +22,8 @@ int64_t write_budget_per_iteration(const RunOptions& options, const trace::Trace
 plan::Limits limits_for(const iteration::Profile& profile, const hardware::Hardware& hardware,
                         const RunOptions& options, int64_t spare_bytes);
 
+// Returns the least device budget of a run with which there is a plan for the iteration, where the
+// tiers have room: with the margin that limits_for() takes, and what plans cannot use.
+int64_t least_budget_bytes(const iteration::Profile& profile, int64_t smallest_tensor_bytes);
+
 }  // namespace teraio::runtime

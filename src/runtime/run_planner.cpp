@@ -23,6 +23,21 @@ constexpr int64_t kTimeFactorBeside = 4;
 // A search goes on where the plan that is made is better than the kept one by so much.
 constexpr double kSearchedRatioMax = 1.01;
 
+// The planner's message has the part of the budget that plans get.
+Status with_least_budget(const Status& refusal, const iteration::Profile& profile,
+                         const RunOptions& options) {
+  const int64_t least_bytes = least_budget_bytes(profile, options.smallest_tensor_bytes);
+  if (refusal.code() != ErrorCode::kOutOfMemory || least_bytes <= options.device_budget_bytes)
+    return refusal;
+  return Status(refusal.code(),
+                fmt::format("the iteration needs a device budget of {} bytes ({}), and the run has "
+                            "{}",
+                            least_bytes, format_size(least_bytes),
+                            format_size(options.device_budget_bytes)))
+      .with_details({refusal.message()})
+      .with_details(refusal.details());
+}
+
 }  // namespace
 
 bool searches_for_plans(const RunOptions& options, int64_t core_count) {
@@ -50,7 +65,7 @@ Result<plan::Plan> RunPlanner::make_plan(const iteration::Profile& profile,
                                          const hardware::Hardware& hardware, int64_t spare_bytes) {
   const plan::Limits limits = limits_for(profile, hardware, options_, spare_bytes);
   Result<plan::Plan> plan = plan_for(profile.trace, hardware, limits);
-  if (!plan.ok()) return plan;
+  if (!plan.ok()) return with_least_budget(plan.status(), profile, options_);
   Prediction prediction = predict(profile, hardware, limits, *plan);
   if (keeps_plans(options_) && !given_plan_) prefer_kept_plan(profile, *plan, prediction);
   predictions_.keep(profile.trace.name, std::move(prediction));

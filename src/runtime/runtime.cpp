@@ -52,7 +52,7 @@ learn::PatternTrackerOptions tracker_options(const RuntimeOptions& options) {
 Runtime::Runtime(RuntimeOptions options)
     : mutex_(options.wait_for_lock),
       options_(std::move(options)),
-      engine_(options_.engine),
+      engine_(engine_options()),
       patterns_(engine_.plan(), tracker_options(options_)),
       recorder_(options_.engine.smallest_tensor_bytes),
       stream_uses_(*options_.engine.device),
@@ -66,6 +66,15 @@ Runtime::Runtime(RuntimeOptions options)
                 .unpin = [this](auto tensors) { unpin_all(tensors); }},
                options_.wait_for_lock) {
   start_iteration(/*is_complete=*/false);
+}
+
+engine::EngineOptions Runtime::engine_options() {
+  engine::EngineOptions options = options_.engine;
+  if (options_.least_budget_bytes)
+    options.least_budget_bytes = [this] {
+      return patterns_.largest_of_profiles(options_.least_budget_bytes);
+    };
+  return options;
 }
 
 // Tensors that were dropped while another stream used them are freed.

@@ -56,6 +56,8 @@ struct RuntimeOptions {
   std::function<std::optional<std::string>()> machine_change;
   std::function<int64_t(const std::string& trace_name)> predicted_step_ns;
   std::function<void()> note_wrong_prediction;
+  // The least device budget with which the iteration of a profile runs. Empty: it is not known.
+  std::function<int64_t(const iteration::Profile&)> least_budget_bytes;
   // How a call waits for another thread that is in the runtime or replays.
   WaitWithoutOtherLock wait_for_lock;
   // Asked where memory is short, without the lock, by the call that lacks it: waits until somebody
@@ -164,6 +166,7 @@ class Runtime {
   std::vector<engine::IterationRecord> iterations(size_t first = 0) const;
 
  private:
+  engine::EngineOptions engine_options();
   void start_iteration(bool is_complete);
   void finish_step();
   void end_iteration();

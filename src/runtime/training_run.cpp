@@ -14,6 +14,7 @@
 #include "engine/timeline_file.h"
 #include "planner/bounds.h"
 #include "planner/replay_bounds.h"
+#include "runtime/run_limits.h"
 #include "runtime/run_tiers.h"
 
 namespace teraio::runtime {
@@ -107,6 +108,9 @@ RuntimeOptions TrainingRun::runtime_options() {
   options.evict_after_every_op = options_.evict_after_every_op;
   options.discard_after_every_op = options_.discard_after_every_op;
   options.op_timer = machine_->device->op_timer();
+  options.least_budget_bytes = [this](const iteration::Profile& profile) {
+    return runtime::least_budget_bytes(profile, options_.smallest_tensor_bytes);
+  };
   if (!options_.is_planned) return options;
   options.make_plan = [this](const iteration::Profile& profile) { return make_plan(profile); };
   if (searches_for_plans(options_, std::thread::hardware_concurrency()))

@@ -185,14 +185,14 @@ TEST(Eviction, UnmovableBytesAreThoseThatCannotLeave) {
   EXPECT_EQ(session.engine().unmovable_bytes(), kUnitBytes);
 }
 
-TEST(Eviction, TheMessageSaysWhichBudgetWouldDo) {
+TEST(Eviction, TheMessageSaysWhichBudgetTheOpNeeds) {
   EngineSession session({.budget_units = 4});
   session.born(3);
   const Status status = session.try_born(2 * kUnitBytes).status();
   EXPECT_EQ(status.code(), ErrorCode::kOutOfMemory);
   EXPECT_NE(status.message().find(format_size(2 * kUnitBytes)), std::string::npos) << "asked for";
   EXPECT_NE(status.message().find(format_size(4 * kUnitBytes)), std::string::npos) << "budget";
-  EXPECT_NE(status.message().find(format_size(5 * kUnitBytes)), std::string::npos) << "would do";
+  EXPECT_NE(status.message().find(format_size(5 * kUnitBytes)), std::string::npos) << "needs";
   session.device().set_budget_bytes(5 * kUnitBytes);
   EXPECT_TRUE(session.try_born(2 * kUnitBytes).ok());
 }

@@ -79,9 +79,12 @@ TEST_F(EvictorTest, MoreThanCanLeaveIsOutOfMemory) {
   ++pinned->uses.pin_count;
   const Status status = obtain(2);
   EXPECT_EQ(status.code(), ErrorCode::kOutOfMemory);
-  EXPECT_NE(status.message().find(format_size(4 * kUnitBytes)), std::string::npos) << "would do";
-  const std::string reason = format_size(2 * kUnitBytes) + " are pinned or operands of running ops";
-  EXPECT_NE(status.message().find(reason), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find(format_size(4 * kUnitBytes)), std::string::npos) << "needs";
+  const std::string size = format_size(2 * kUnitBytes);
+  EXPECT_NE(status.message().find(size + " are operands"), std::string::npos) << status.message();
+  ++pinned->uses.write_pin_count;
+  const Status other = obtain(2);
+  EXPECT_NE(other.message().find(size + " are pinned by"), std::string::npos) << other.message();
 }
 
 // A device whose free memory is in pieces that are too small.
@@ -100,8 +103,27 @@ TEST_F(EvictorTest, AnErrorDoesNotAskForLessThanTheBudget) {
   Evictor evictor(options, session_.live, session_.copies, session_.mover, session_.counters);
   const Status status = evictor.obtain_memory(2 * kUnitBytes, {schedule_}).status();
   EXPECT_EQ(status.code(), ErrorCode::kOutOfMemory);
-  EXPECT_EQ(status.message().find("would do"), std::string::npos) << status.message();
+  EXPECT_EQ(status.message().find("at least"), std::string::npos) << status.message();
   EXPECT_NE(status.message().find("smaller pieces"), std::string::npos) << status.message();
+}
+
+TEST_F(EvictorTest, AnErrorNamesTheBudgetThatKnownIterationsNeed) {
+  EngineOptions options = session_.options;
+  options.least_budget_bytes = [] { return 50 * kUnitBytes; };
+  Evictor evictor(options, session_.live, session_.copies, session_.mover, session_.counters);
+  const Status status = evictor.obtain_memory(30 * kUnitBytes, {schedule_}).status();
+  EXPECT_NE(status.message().find("need a budget of " + std::to_string(50 * kUnitBytes)),
+            std::string::npos)
+      << status.message();
+  const Status larger = evictor.obtain_memory(60 * kUnitBytes, {schedule_}).status();
+  EXPECT_NE(larger.message().find("at least " + std::to_string(60 * kUnitBytes)), std::string::npos)
+      << larger.message();
+  LiveTensor* held = session_.tensor();
+  ++held->uses.pin_count;
+  held->uses.is_address_known = true;
+  const Status with_held = evictor.obtain_memory(30 * kUnitBytes, {schedule_}).status();
+  EXPECT_NE(with_held.message().find(std::to_string(51 * kUnitBytes)), std::string::npos)
+      << with_held.message();
 }
 
 TEST_F(EvictorTest, ByPlanATensorLeavesForThePlansTier) {

@@ -51,6 +51,14 @@ TEST_F(RunLimitsTest, ABudgetThatIsTooSmallForAnOpIsNotMadeLarger) {
   EXPECT_EQ(planned_budget(20), 50);
 }
 
+TEST_F(RunLimitsTest, TheLeastBudgetLeavesTheLargestOpWhatItNeeds) {
+  profile_.untouched_bytes = 4'000;
+  options_.device_budget_bytes = least_budget_bytes(profile_, 0);
+  EXPECT_GE(planned_budget(), 60);
+  options_.device_budget_bytes -= 2;  // rounding takes one
+  EXPECT_LT(planned_budget(), 60);
+}
+
 TEST_F(RunLimitsTest, TheHostTierIsTheLimitOfHostMemory) {
   options_.host_limit_bytes = 5'000;  // of which staging takes a part
   const plan::Limits limits = limits_for(profile_, machine(10'000, 3'000), options_, 0);

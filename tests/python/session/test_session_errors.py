@@ -30,6 +30,19 @@ def test_op_that_the_budget_cannot_hold():
         assert matmul() == 1024**3
 
 
+def test_the_program_runs_with_the_budget_that_an_error_names_after_some_steps():
+    def program(budget):
+        with budgets.offload(budget):
+            train(3)
+            kept = torch.zeros(1_325_000)  # 5.3 MB
+            kept.data_ptr()  # pins it
+            return train(3)
+
+    with pytest.raises(torch.OutOfMemoryError, match="The iterations so far") as failure:
+        program("6MB")
+    assert program(budgets.least_bytes(failure.value)) == program("100MB")
+
+
 def test_the_session_goes_on_after_an_op_that_did_not_fit():
     with budgets.offload("10MB", evict_after_every_op=True):
         kept = torch.ones(500, 500) * 3

@@ -177,9 +177,9 @@ def test_line_of_an_op_that_the_budget_cannot_hold():
         torch.ones(1024, 1024) @ torch.ones(1024, 1024)
     assert str(failure.value) == (
         "TERAIO: op aten::matmul needs 4.19 MB more on the device; the budget is 10.0 MB, of "
-        "which 8.39 MB are in use and cannot leave (8.39 MB are pinned or operands of running "
-        "ops). This op would do with a budget of 12582912 bytes (12.6 MB); later ones may need "
-        "more, which `teraio suggest` finds"
+        "which 8.39 MB are in use and cannot leave (8.39 MB are operands of running ops). "
+        "This op needs a budget of at least 12582912 bytes (12.6 MB); later ones may need more, "
+        "which `teraio suggest` finds"
     )
 
 

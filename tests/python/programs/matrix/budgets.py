@@ -56,11 +56,12 @@ def train_within(job, budget, **options):
 
 
 def least_bytes(error):
-    """What the error of an op that does not fit says would do; its form is checked."""
+    """What the error of an op that does not fit says is needed; its form is checked."""
     form = (
         r"TERAIO: op \S+ needs \S+ \S+ more on the device; the budget is \S+ \S+, of which "
         r"\S+ \S+ are in use and cannot leave( \(.+\))?\. "
-        r"This op would do with a budget of (\d+) bytes "
+        r"(?:This op needs a budget of at least|The iterations so far need a budget of) "
+        r"(\d+) bytes "
     )
     match = re.match(form, str(error))
     assert match, error
