@@ -72,7 +72,9 @@ std::string difference_list(const JsonNode& patterns, const JsonNode& difference
   if (differences.size() == 0 && !has_repeated(patterns))
     return "No step repeated an earlier one, so that there was nothing to follow.\n";
   if (differences.size() == 0) return "No step differed from the pattern that was followed.\n";
-  std::string text = "What was the first to differ from the pattern that was followed:\n";
+  std::string text = fmt::format("What was the first to differ from the {}:\n",
+                                 has_repeated(patterns) ? "pattern that was followed"
+                                                        : "step before, as no step was repeated");
   for (size_t i = 0; i < differences.size(); ++i) {
     const JsonNode difference = differences.element(i);
     const int64_t step_count = difference["iterations"].non_negative_integer();

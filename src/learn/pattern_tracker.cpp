@@ -19,6 +19,8 @@ constexpr int64_t kSearchesMax = 3;
 constexpr int64_t kStepsBetweenReplansMax = 64;
 // An iteration is unlike the pattern that was followed when more of its ops had no place in it.
 constexpr double kLostShareMax = 0.02;
+// The first iterations of most programs are unlike, which says nothing.
+constexpr int64_t kFirstIterations = 8;
 
 int64_t moving_bytes(std::span<const engine::Use> inputs) {
   int64_t total_bytes = 0;
@@ -193,6 +195,27 @@ void PatternTracker::note_early_end() {
   differences_.note(difference, variant_->profile());
 }
 
+// Where nothing repeats, nothing is followed: then an iteration differs from the one before.
+void PatternTracker::note_unlike_previous(const Pattern& ended) {
+  const Pattern* previous = library_.last();
+  if (pattern_ != nullptr || step_count_ <= kFirstIterations || previous == nullptr ||
+      previous == &ended)
+    return;
+  const iteration::Profile& profile = ended.variants().front()->profile();
+  Difference difference;
+  difference.pattern = previous->id;
+  difference.position =
+      std::ranges::mismatch(ended.kinds(), previous->kinds()).in1 - ended.kinds().begin();
+  if (difference.position == profile.op_count()) return;
+  const auto at = static_cast<size_t>(difference.position);
+  difference.structure = profile.kinds[at];
+  const size_t entry = differences_.note(difference, previous->variants().front()->profile());
+  if (entry == 0) return;
+  const bool has_origin = !profile.origins.empty();
+  differences_.set_place(entry, profile.trace.ops[at].name,
+                         has_origin ? std::string(profile.origins[at].location) : std::string());
+}
+
 void PatternTracker::note_other_sizes(const SizesAtOp& at, uint64_t structure,
                                       int64_t expected_bytes) {
   Difference difference;
@@ -226,6 +249,7 @@ void PatternTracker::end_iteration(const IterationEnd& end) {
   const IterationFacts iteration = describe(ended, variant.get(), end);
   carry_out(next_step(iteration), ended, variant, end);
   recording_ = next_recording(recording_, iteration);
+  if (ended != nullptr && variant != nullptr) note_unlike_previous(*ended);
   note_end(ended);
   take_made_plans();  // without a thread, they are there
   choose_next(ended);

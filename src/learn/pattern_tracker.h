@@ -142,6 +142,7 @@ class PatternTracker {
   void switch_pattern(uint64_t structure);
   void note_other_op(uint64_t structure);
   void note_early_end();
+  void note_unlike_previous(const Pattern& ended);
   bool is_telling(const SizesAtOp& at, uint64_t structure);
   void note_other_sizes(const SizesAtOp& at, uint64_t structure, int64_t expected_bytes);
   void fit_sizes(const SizesAtOp& at, uint64_t structure);
