@@ -11,6 +11,11 @@ using plan::Action;
 
 constexpr trace::TensorIndex kDiscarded = -1;
 
+bool uses(const trace::Op& op, trace::TensorIndex tensor) {
+  return std::ranges::find(op.reads, tensor) != op.reads.end() ||
+         std::ranges::find(op.writes, tensor) != op.writes.end();
+}
+
 // The op at which an action takes place.
 trace::OpIndex place_of(const plan::Migration& action) {
   return action.action == Action::kRecompute ? action.deadline_op : action.trigger_op;
@@ -30,6 +35,8 @@ class Rewriter {
         if (!act(i)) return std::nullopt;
       if (!run_op(op)) return std::nullopt;
     }
+    for (size_t s = 0; s < result_.steps.size(); ++s)
+      if (result_.steps[s].temporary >= 0) hold_temporary(s);
     return std::move(result_);
   }
 
@@ -193,6 +200,17 @@ class Rewriter {
     return true;
   }
 
+  // The replays between the one that makes the temporary and the last one that reads it read it,
+  // too: it has no idle period, because no plan can name it in order to move it.
+  void hold_temporary(size_t made_at) {
+    const trace::TensorIndex temporary = result_.steps[made_at].temporary;
+    size_t last = made_at;
+    for (size_t s = made_at + 1; result_.steps[s].is_replay; ++s)
+      if (uses(result_.trace.ops[s], temporary)) last = s;
+    for (size_t s = made_at + 1; s < last; ++s)
+      if (!uses(result_.trace.ops[s], temporary)) result_.trace.ops[s].reads.push_back(temporary);
+  }
+
   const trace::Trace& original_;
   const trace::TraceIndex& index_;
   const plan::Plan& plan_;
@@ -206,11 +224,6 @@ class Rewriter {
   std::vector<Temporary> temporaries_;  // per tensor: the newest one
   int64_t next_id_ = 0;
 };
-
-bool uses(const trace::Op& op, trace::TensorIndex tensor) {
-  return std::ranges::find(op.reads, tensor) != op.reads.end() ||
-         std::ranges::find(op.writes, tensor) != op.writes.end();
-}
 
 // The step that needs the effect of an action: the first of the deadline's steps that uses the
 // tensor, else the op itself.

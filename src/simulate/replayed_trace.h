@@ -6,8 +6,9 @@
 //
 // A replay reads what its op reads and writes a tensor of its own: the next life of the tensor that
 // it restores. A tensor that the program has freed and that other replays before the same op read
-// is a temporary: its new life ends after the last of them. So whatever plans or executes
-// migrations of a trace does so beside replays too.
+// is a temporary: its new life ends after the last of them, and all replays until then read it,
+// because it cannot move. So whatever plans or executes migrations of a trace does so beside
+// replays too.
 #pragma once
 
 #include <cstdint>

@@ -109,6 +109,30 @@ TEST_F(ReplayTest, AFreedInputIsATemporary) {
   EXPECT_THAT(failure({discard(y, 2), recompute(y, 3)}), StartsWith("input-freed"));
 }
 
+// The replay of w between those of y and z does not read x, which cannot move meanwhile.
+TEST_F(ReplayTest, ATemporaryIsInUseUntilTheLastReplayThatReadsIt) {
+  TraceBuilder chain;
+  const trace::TensorIndex x = chain.transient(1000);
+  const trace::TensorIndex y = chain.transient(400);
+  const trace::TensorIndex z = chain.transient(400);
+  const trace::TensorIndex w = chain.transient(400);
+  chain.op(100, {.writes = {x}, .replayable = true});
+  chain.op(30, {.reads = {x}, .writes = {y}, .replayable = true});
+  chain.op(30, {.reads = {x}, .writes = {z}, .frees = {x}, .replayable = true});
+  chain.op(30, {.writes = {w}, .replayable = true});
+  chain.op(2000, {.workspace_bytes = 1500});
+  chain.op(50, {.reads = {y, z, w}});
+  const trace::Trace& trace = chain.trace();
+  const plan::Plan plan{"test",
+                        {discard(y, 4), discard(z, 4), discard(w, 4), recompute(x, 5),
+                         recompute(y, 5), recompute(w, 5), recompute(z, 5)}};
+  const std::optional<ReplayedTrace> replayed = replay_trace(trace, trace::TraceIndex(trace), plan);
+  ASSERT_TRUE(replayed.has_value());
+  const trace::TensorIndex temporary = replayed->steps[5].temporary;
+  EXPECT_EQ(replayed->trace.ops[7].reads, (std::vector<trace::TensorIndex>{temporary}));
+  EXPECT_THAT(replayed->trace.ops[9].reads, ::testing::Not(::testing::Contains(temporary)));
+}
+
 // The replay of the first op makes a, needs room for s, which nobody wants, and for its workspace.
 TEST_F(ReplayTest, ScratchAndWorkspaceTakeMemoryAgain) {
   TraceBuilder two;
